@@ -11,23 +11,22 @@ LINES = 10
 """Lines of progress, at most, where there is no bar."""
 
 
-def console(file=None):
-    """Make a console on a stream (standard output by default); wide enough for a table when it is not a terminal."""
+def console(err: bool = False):
+    """Make a console on standard output or error; wide enough for a table when that is not a terminal."""
     from rich.console import Console
 
-    file = sys.stdout if file is None else file
+    file = sys.stderr if err else sys.stdout
     width = None if getattr(file, "isatty", bool)() else 120
     return Console(file=file, width=width, highlight=False, emoji=False)
 
 
-def speaks_unicode(file=None) -> bool:
-    """Say whether a stream can show more than ASCII."""
-    encoding = getattr(sys.stdout if file is None else file, "encoding", None) or "ascii"
-    return encoding.lower().replace("-", "").startswith("utf")
+def speaks_unicode() -> bool:
+    """Say whether standard output can show more than ASCII."""
+    return (getattr(sys.stdout, "encoding", None) or "ascii").lower().replace("-", "").startswith("utf")
 
 
-def make_table(title: str, columns, rows, *, caption: str = "", styles=None):
-    """Build a rich table of strings; numbers are right-aligned."""
+def print_table(title: str, columns, rows, *, caption: str = "", styles=None) -> None:
+    """Print a table of strings; a column whose name ends with ">" is right-aligned."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -37,19 +36,13 @@ def make_table(title: str, columns, rows, *, caption: str = "", styles=None):
     for name in columns:
         table.add_column(name.rstrip(">"), justify="right" if name.endswith(">") else "left", overflow="fold")
     for i, row in enumerate(rows):
-        cells = [v if isinstance(v, Text) else Text("-" if v is None else str(v)) for v in row]
-        table.add_row(*cells, style=styles[i] if styles else None)
-    return table
-
-
-def print_table(title: str, columns, rows, **options) -> None:
-    """Print what `make_table` builds."""
-    console().print(make_table(title, columns, rows, **options))
+        table.add_row(*(Text("-" if v is None else str(v)) for v in row), style=styles[i] if styles else None)
+    console().print(table)
 
 
 def say(text: str, *, style: str = "", err: bool = False) -> None:
     """Print one line without wrapping it, so that it can be copied."""
-    console(sys.stderr if err else sys.stdout).print(text, style=style, markup=False, soft_wrap=True)
+    console(err).print(text, style=style, markup=False, soft_wrap=True)
 
 
 @contextmanager
@@ -70,7 +63,7 @@ def plain_errors(*kinds: type[Exception]):
 @contextmanager
 def status(text: str, *, shown: bool = True):
     """Show a status line, on a terminal only; yields the function that updates it."""
-    out = console(sys.stderr)
+    out = console(err=True)
     if not shown or not out.is_terminal:
         yield lambda text: None
         return

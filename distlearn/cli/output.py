@@ -8,8 +8,8 @@ import os
 import platform
 import tempfile
 import time
-from contextlib import contextmanager
-from itertools import pairwise
+from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,54 +27,31 @@ from .console import say
 PARTIAL = "history.partial.json"
 """The finished epochs of a run in progress; it remains if the run is killed."""
 FILES = (PARTIAL, WEIGHTS, "history.json", "trace.json", "curves.png", "timeline.png", "schedule.png", "speedup.png")
-LOCK = ".lock"
-"""Lock file of the command that writes into a folder."""
+RUNNING = ".running"
+"""A folder holds this file while a command writes there."""
 TIMELINE_STEPS = 3
-"""Steps in the figure of the time line, from the middle of the recorded ones."""
+"""Steps in the figure of the time line."""
 
 
 @contextmanager
 def results_folder(path: Path, force: bool = False, resumed: bool = False):
-    """Make the folder of a run, and lock it while the block runs: a concurrent command gets another one."""
-    # If it is not empty, or another command is writing there, `path-2`, `path-3`, ... is made instead; unless `force`,
-    # which removes earlier results, or `resumed`: what the run wrote before stays until it reports again.
-    number, chosen = 1, path
-    while (lock := _claim(chosen, force or resumed)) is None:
+    """Make the folder of a run: `path`, or `path-2`, `path-3`, ... where that holds or gets results."""
+    # `force` removes earlier results instead; of a `resumed` run they stay until it reports again.
+    for number in count(1):
+        chosen = path if number == 1 else path.with_name(f"{path.name}-{number}")
+        check_writable("--out", chosen)
         if force or resumed:
-            raise click.UsageError(
-                f"--out {path}: another command is writing there; wait for it, or choose another folder"
-            )
-        number += 1
-        chosen = path.with_name(f"{path.name}-{number}")
+            break
+        if not any(chosen.iterdir()):
+            with suppress(FileExistsError):  # another command was faster
+                (chosen / RUNNING).touch(exist_ok=False)
+                break
+    for name in FILES if force else ():
+        (chosen / name).unlink(missing_ok=True)
     try:
-        if force:
-            for name in FILES:
-                (chosen / name).unlink(missing_ok=True)
         yield chosen
     finally:
-        lock.release()
-
-
-def _claim(folder: Path, force: bool):
-    """Lock a folder; return None if it is locked or not empty."""
-    from filelock import FileLock, Timeout
-
-    if not force and folder.is_dir() and _content(folder):
-        return None
-    check_writable("--out", folder)
-    lock = FileLock(folder / LOCK)  # released when the process ends; the file itself remains
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        return None
-    if not force and _content(folder):  # another command has finished there since
-        lock.release()
-        return None
-    return lock
-
-
-def _content(folder: Path) -> list[Path]:
-    return [path for path in folder.iterdir() if path.name != LOCK]
+        (chosen / RUNNING).unlink(missing_ok=True)
 
 
 def check_writable(option: str, folder: Path) -> None:
@@ -105,49 +82,23 @@ def _finite(value):
     return None if isinstance(value, float) and not abs(value) < float("inf") else value
 
 
-def middle_steps(trace, n: int = TIMELINE_STEPS) -> tuple[float | None, float | None]:
-    """Return start and end of `n` steps in the middle of a trace: (None, None), for all of it, where there are no more.
-
-    A step ends with rank 0's "update". Steps with an evaluation between them are avoided.
-    """
-    ends = [span.end for span in trace.select(rank=0, name="update")]
-    if len(ends) <= n + 1:
-        return None, None
-    pauses = [span.start for span in trace.select(rank=0, name="evaluate")]
-    first = range(len(ends) - n)
-    unbroken = [i for i in first if not any(ends[i] <= pause < ends[i + n] for pause in pauses)]
-    middle = len(ends) // 2 - n // 2 - 1
-    i = min(unbroken or first, key=lambda i: abs(i - middle))
-    return ends[i], ends[i + n]
+def some_steps(trace) -> tuple[float | None, float | None]:
+    """Return start and end of the first steps after the very first: (None, None), for all, where there are no more."""
+    ends = [span.end for span in trace.select(rank=0, name="update")]  # a step ends with rank 0's "update"
+    return (ends[0], ends[TIMELINE_STEPS]) if len(ends) > TIMELINE_STEPS else (None, None)
 
 
 def pipeline_step(trace) -> tuple[float, float]:
-    """Return start and end of a step in the middle of a pipeline's trace; rank 0 begins each with micro-batch 0."""
-    # The last batch of an epoch may be too small for all micro-batches: one of the steps with the most is taken.
+    """Return start and end of a pipeline's second step, or its only one; rank 0 begins each with micro-batch 0."""
     from ..parallel.pipeline.schedule import Action, actions_of
 
-    mine = sorted((a.start, a.action) for a in actions_of(trace) if a.rank == 0)
-    first = [i for i, (_, action) in enumerate(mine) if action == Action("F", 0, 0)]
-    if not first:
-        return 0.0, float("inf")
-    lengths = [b - a for a, b in pairwise([*first, len(mine)])]
-    middle = (len(first) - 1) / 2
-    i = max(range(len(first)), key=lambda i: (lengths[i], -abs(i - middle)))
-    return mine[first[i]][0], mine[first[i + 1]][0] if i + 1 < len(first) else float("inf")
+    begins = sorted(a.start for a in actions_of(trace) if a.rank == 0 and a.action == Action("F", 0, 0))
+    ends, second = [*begins[1:], float("inf")], min(1, len(begins) - 1)
+    return (begins[second], ends[second]) if begins else (0.0, float("inf"))
 
 
 def draw(folder: Path, histories: dict, trace, seconds: dict[int, float], simulated: bool) -> list[Path]:
-    """Draw the figures of a run.
-
-    Parameters
-    ----------
-    trace : Trace
-        Of the run with the most ranks.
-    seconds : dict of int to float
-        Training time by number of ranks; a picture of speed-ups is drawn where there are several.
-    simulated : bool
-        Whether those are simulated seconds.
-    """
+    """Draw the figures of a run; `trace` is of the most ranks, `seconds` the training time by number of ranks."""
     from .. import viz
     from ..parallel.pipeline.schedule import LANE
     from ..trace import Trace
@@ -162,7 +113,7 @@ def draw(folder: Path, histories: dict, trace, seconds: dict[int, float], simula
     drawn = histories if len(histories) > 1 else next(iter(histories.values()))
     figures = {"curves.png": viz.plot_history(drawn, y=("loss", *shown))}
     if len(trace):
-        start, end = middle_steps(trace)
+        start, end = some_steps(trace)
         work = Trace([s for s in trace if s.lane != LANE], trace.messages)
         figures["timeline.png"] = viz.plot_timeline(work, start=start, end=end)
         if len(work) < len(trace):
@@ -261,24 +212,21 @@ def _strategy(settings) -> str:
 
 def notes(runs, about: Experiment) -> list[str]:
     """List what a reader must know to interpret the table."""
-    simulated = runs[-1].place.world == "sim"
-    lines = _about_simulation(runs[-1].place) if simulated else _about_cores(runs, about.load)
+    place = runs[-1].place
+    lines = [] if place.world == "sim" else _about_cores(runs, about.load)
+    if place.world == "sim":
+        lines.append(
+            f"Simulated: alpha = {place.network.alpha:g} s, beta = {place.network.beta:g} bytes/s; a rank computes "
+            f"{place.compute.peak:g} flop/s and moves {place.compute.bandwidth:g} bytes/s."
+        )
     if runs[-1].interrupted:
         lines.append(
             f"The last run was interrupted after {len(runs[-1].history.epochs)} of {about.settings.epochs} epochs."
-            + (" The same command with --resume goes on from its last checkpoint." if runs[-1].place.saving else "")
+            + (" The same command with --resume goes on from its last checkpoint." if place.saving else "")
         )
     if any(run.dropped for run in runs):
         lines.append("The trace holds the first part of the run; the communication share is that part's.")
     return lines + ([about.note] if about.note else [])
-
-
-def _about_simulation(place) -> list[str]:
-    network, compute = place.network, place.compute
-    return [
-        f"Simulated: alpha = {network.alpha:g} s, beta = {network.beta:g} bytes/s; a rank computes {compute.peak:g} "
-        f"flop/s and moves {compute.bandwidth:g} bytes/s."
-    ]
 
 
 def _about_cores(runs, load) -> list[str]:
@@ -297,8 +245,6 @@ def _about_cores(runs, load) -> list[str]:
 
 def as_dict(runs, rows, about: Experiment) -> dict:
     """Return all results of the runs, for history.json."""
-    import numpy as np
-
     from .. import __version__
 
     settings, dataset = about.settings, about.dataset

@@ -78,15 +78,17 @@ def profile(models, batches, threads, seconds, products, out):
                 say(f"\n{name}, {found}")
             if not whole:
                 break
-    figures = {"batching.png": viz.plot_batching(sweeps)}
+    figures = {"batching.png": viz.plot_batching(sweeps, title="What a larger batch gains")}
     for name, profiles in sweeps.items():
-        figures[f"{name}-layers.png"] = viz.plot_layers(profiles, model=name)
-        figures[f"{name}-shares.png"] = viz.plot_layers(profiles, share=True, model=name)
+        figures[f"{name}-layers.png"] = viz.plot_layers(profiles, title=f"{name}: time per sample, by layer")
+        figures[f"{name}-shares.png"] = viz.plot_layers(
+            profiles, share=True, title=f"{name}: share of a step, by layer"
+        )
     timed = nn.skinny_products(batches, threads=threads) if products and whole else []
     if timed:
         rows = [(f"{p.batch:,}", f"{p.seconds * 1e3:.3g}", f"{p.flop_rate / 1e9:.3g}") for p in timed]
         print_table("Product (batch, 4096) x (4096, 9192)", ("batch>", "time [ms]>", "Gflop/s>"), rows)
-        figures["products.png"] = viz.plot_products(timed)
+        figures["products.png"] = viz.plot_products(timed, title="(batch, 4096) times (4096, 9192)")
     for name, figure in figures.items():
         viz.save(figure, folder / name, close=True)
     content = {

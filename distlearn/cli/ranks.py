@@ -55,24 +55,13 @@ class Place:
 
 @dataclass
 class Run:
-    """One training run.
-
-    Attributes
-    ----------
-    share : float
-        Communication share: part of the steps' time that a rank spent communicating with nothing to compute, the mean
-        over ranks.
-    dropped : int
-        Spans that were not kept, because there were more than `SPANS`.
-    interrupted : bool
-        Whether Ctrl-C ended it; the history holds the epochs that were done.
-    """
+    """One training run."""
 
     place: Place
     result: Result
     trace: Trace
-    dropped: int = 0
-    interrupted: bool = False
+    dropped: int = 0  # spans that were not kept, because there were more than `SPANS`
+    interrupted: bool = False  # by Ctrl-C; the history holds the epochs that were done
 
     @property
     def history(self):
@@ -163,7 +152,7 @@ def run_training(place: Place, settings: Settings, folder: Path) -> Run | None:
     (folder / PARTIAL).unlink(missing_ok=True)  # of the run before
     settings = settings.but(strategy="serial") if place.size == 1 and settings.strategy == "data" else settings
     with one_line_errors(place), closing(make_progress(place.label)) as progress, blas_threads(place.threads):
-        with _WORLDS[place.world](place, progress) as world:
+        with _make_world(place, progress) as world:
             try:
                 results = _train(world, place, settings, str(folder.resolve()))
             except KeyboardInterrupt:
@@ -196,26 +185,14 @@ def one_line_errors(place: Place):
     """Turn errors of ranks into one error of the command; `DISTLEARN_DEBUG=1` shows the traceback."""
     try:
         yield
-    except (RankError, *USERS_ERRORS) as error:
+    except (RankError, RuntimeError, *USERS_ERRORS) as error:
         if os.environ.get("DISTLEARN_DEBUG"):
             raise
         cause = error.original if isinstance(error, RankError) else error
-        expected = isinstance(cause, USERS_ERRORS)
-        raise click.ClickException(str(cause) if expected else str(error)) from error
-    except RuntimeError as error:  # the ranks cannot be started, or lost their connection
-        if os.environ.get("DISTLEARN_DEBUG"):
-            raise
-        where = {"mpi": "mpiexec", "engines": "engines"}.get(place.world, "ranks")
-        raise click.ClickException(
-            f"{place.size} {where}: {error}\n`distlearn doctor` looks for the reason."
-        ) from error
-
-
-def throttled(progress):
-    """Pass on a few reports per second: drawing the bar at every step would distort the measured time."""
-    from ..world.progress import Reporter
-
-    return Reporter(lambda report: progress(report[0], report[1], **report[2]))
+        text = str(cause if isinstance(cause, USERS_ERRORS) else error)
+        if not isinstance(error, (RankError, *USERS_ERRORS)):  # ranks cannot be started, or lost their connection
+            text = f"{place.size} ranks ({place.world}): {text}\n`distlearn doctor` looks for the reason."
+        raise click.ClickException(text) from error
 
 
 def blas_threads(n: int):
@@ -225,26 +202,17 @@ def blas_threads(n: int):
     return threadpool_limits(limits=n, user_api="blas") if n else nullcontext()
 
 
-def _local(place, progress):
-    from ..world import LocalWorld
-
-    return LocalWorld(report=throttled(progress))
-
-
-def _sim(place, progress):
-    return SimWorld(place.size, place.network, place.compute, report=throttled(progress))
-
-
-def _engines(place, progress):
-    from ..world import EngineWorld
-
-    return EngineWorld(place.size, threads=place.threads, progress=progress)
-
-
-def _mpi(place, progress):
+def _make_world(place: Place, progress):
+    from ..world import EngineWorld, LocalWorld
+    from ..world.progress import Reporter
     from .mpiexec import Mpiexec
 
-    return Mpiexec(place.size, place.threads, progress)
-
-
-_WORLDS = {"local": _local, "sim": _sim, "engines": _engines, "mpi": _mpi}
+    if place.world == "engines":
+        return EngineWorld(place.size, threads=place.threads, progress=progress)
+    if place.world == "mpi":
+        return Mpiexec(place.size, place.threads, progress)
+    # a few reports per second: drawing the bar at every step would distort the measured time
+    report = Reporter(lambda last: progress(last[0], last[1], **last[2]))
+    if place.world == "sim":
+        return SimWorld(place.size, place.network, place.compute, report=report)
+    return LocalWorld(report=report)

@@ -1,14 +1,9 @@
-"""Communicators without messages.
-
-`LocalComm` is for a single process: collectives return what they are given, and there is no other rank to send to.
-`DisconnectedComm` is for ranks without a connection: they know their rank and size, and any attempt to communicate
-raises an error that says what is missing.
-"""
+"""`LocalComm`, for a single process: collectives return what they are given, and there is no rank to send to."""
 
 from __future__ import annotations
 
 from ..trace import WallClock
-from .base import ANY, CommError, ignore_report
+from .base import ANY, ignore_report
 from .point_to_point import PointToPoint
 
 
@@ -32,21 +27,3 @@ class LocalComm(PointToPoint):
 
     def _split(self, call, color, key):
         return None if color is None else LocalComm(self.clock, self._report)
-
-
-class DisconnectedComm:
-    """A rank without a connection to the others: for work that needs no messages."""
-
-    def __init__(self, rank, size, clock, report, why: str):
-        self.rank, self.size, self.clock, self.report, self._why = rank, size, clock, report, why
-
-    def __repr__(self) -> str:
-        return f"DisconnectedComm(rank {self.rank} of {self.size})"
-
-    def abort(self) -> None:
-        """Do nothing: no operation is in progress."""
-
-    def __getattr__(self, name):
-        if not hasattr(LocalComm, name):
-            raise AttributeError(f"DisconnectedComm has no attribute {name!r}")
-        raise CommError(f"rank {self.rank}: {name} needs a connection between the ranks: {self._why}")

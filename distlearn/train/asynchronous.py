@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 import numpy as np
 
@@ -31,33 +30,27 @@ def make_policy(text: str) -> Policy:
     return _POLICIES[found[1]](*arguments)
 
 
-def _param_server(recipe: Recipe, every: int):
+ASYNCHRONOUS = ("param_server",)
+"""Names of the strategies whose ranks do not wait for one another."""
+
+
+def train_asynchronously(recipe: Recipe, dataset) -> tuple[History, dict | None]:
+    """Train with a parameter server."""
+    # Workers take as many steps on average as an epoch has batches, times the epochs; faster workers take more.
     settings = recipe.settings
-    policy = make_policy(settings.policy)
-    workers = recipe.comm.size - settings.servers
+    policy, workers = make_policy(settings.policy), recipe.comm.size - settings.servers
     if workers < 1:
         raise ValueError(
             f"strategy 'param_server': {settings.servers} servers on {recipe.comm.size} ranks leave no worker"
         )
-    return ParameterServer(
-        recipe.comm, recipe.model, recipe.loss, recipe.rule, recipe.lr, policy,
-        servers=settings.servers, rate=RATES[settings.staleness_rate],
-        every=max(1, every * workers // policy.quorum(workers)),
-    )  # fmt: skip
-
-
-ASYNCHRONOUS: dict[str, Callable] = {"param_server": _param_server}
-"""Builders by name: each makes its method from a `Recipe` and the steps of a worker between two points of the curve."""
-
-
-def train_asynchronously(recipe: Recipe, dataset) -> tuple[History, dict | None]:
-    """Train with the method named in the settings."""
-    # Workers take as many steps on average as an epoch has batches, times the epochs; faster workers take more.
-    settings = recipe.settings
     batches = len(Batches(dataset.x_train, dataset.y_train, settings.batch_size))
     stride = min(settings.evaluate_every or settings.epochs, settings.epochs)
-    method = ASYNCHRONOUS[settings.strategy](recipe, stride * batches)
-    run = method.train(dataset, batch_size=settings.batch_size, steps=settings.epochs * batches, seed=settings.seed)
+    server = ParameterServer(
+        recipe.comm, recipe.model, recipe.loss, recipe.rule, recipe.lr, policy,
+        servers=settings.servers, rate=RATES[settings.staleness_rate],
+        every=max(1, stride * batches * workers // policy.quorum(workers)),
+    )  # fmt: skip
+    run = server.train(dataset, batch_size=settings.batch_size, steps=settings.epochs * batches, seed=settings.seed)
     if run is None:
         return History(), None
     if run.diverged:

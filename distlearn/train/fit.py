@@ -14,8 +14,11 @@ from ..parallel.checkpoint.state import data_fingerprint
 from .history import History, Progress
 from .saving import Saving
 
+AT_ONCE = 4096
+"""Samples of one forward pass of an evaluation."""
 
-def evaluate(strategy, x, y, batch_size: int = 4096, metric=None) -> float:
+
+def evaluate(strategy, x, y, metric=None) -> float:
     """Evaluate the model on a set of samples; each rank evaluates its shard.
 
     Parameters
@@ -23,8 +26,6 @@ def evaluate(strategy, x, y, batch_size: int = 4096, metric=None) -> float:
     x : (n, ...) array
     y : (n, ...) array
         Labels or targets, as the loss takes them.
-    batch_size : int
-        Samples of one forward pass.
     metric : Metric or str, optional
         By default that of the strategy's loss: accuracy for classifiers, RMSE for regressions.
 
@@ -37,15 +38,13 @@ def evaluate(strategy, x, y, batch_size: int = 4096, metric=None) -> float:
     check_arrays("evaluate", x=x, y=y)
     if len(x) != len(y):
         raise ValueError(f"evaluate: x holds {len(x)} samples and y {len(y)}, expected equal numbers")
-    if not isinstance(batch_size, (int, np.integer)) or batch_size < 1:
-        raise ValueError(f"evaluate: batch_size is {batch_size!r}, expected a whole number, 1 or more")
     metric = make_metric(metric, strategy.loss)
     if len(x) == 0:
         return math.nan
     mine = datasets.shard(len(x), strategy.rank, strategy.size, allow_empty=True)
     sums, most = np.zeros(2), -(-len(x) // strategy.size)
-    for start in range(mine.start, mine.start + most, batch_size):  # equally often on all: they may predict together
-        part = slice(start, min(start + batch_size, mine.stop))
+    for start in range(mine.start, mine.start + most, AT_ONCE):  # equally often on all: they may predict together
+        part = slice(start, min(start + AT_ONCE, mine.stop))
         empty = part.start >= part.stop
         outputs = strategy.predict(x[:1] if empty else x[part])
         if not empty:

@@ -106,17 +106,6 @@ class History:
         """The last epoch."""
         return self.epochs[-1]
 
-    def reached(self, loss: float) -> Epoch | None:
-        """Return the first epoch whose mean training loss is `loss` or less; None if there is none.
-
-        Examples
-        --------
-        >>> history = History([Epoch(1, 0.5, 100, 2.0), Epoch(2, 1.0, 200, 0.9), Epoch(3, 1.5, 300, 0.4)])
-        >>> history.reached(1.0).epoch, history.reached(1.0).seconds, history.reached(0.1)
-        (2, 1.0, None)
-        """
-        return next((e for e in self.epochs if e.loss <= loss), None)
-
     @property
     def samples_per_second(self) -> float:
         """Samples trained on per second of training."""

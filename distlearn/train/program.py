@@ -76,18 +76,13 @@ def learning_rate(settings: Settings, n_train: int):
     return WarmUp(rate, steps, start)
 
 
-def make_rule(settings: Settings):
-    """Make the update rule."""
-    decay = {} if settings.weight_decay is None else {"weight_decay": settings.weight_decay}
-    return RULES[settings.optimizer](**decay)
-
-
 def _recipe(comm, settings: Settings, dataset, fused: bool) -> Recipe:
+    decay = {} if settings.weight_decay is None else {"weight_decay": settings.weight_decay}
     return Recipe(
         comm,
         _model(settings, dataset, fused),
         SoftmaxCrossEntropy(),
-        make_rule(settings),
+        RULES[settings.optimizer](**decay),
         learning_rate(settings, len(dataset.x_train)),
         settings,
         (min(settings.batch_size, len(dataset.x_train)), *dataset.x_train.shape[1:]),

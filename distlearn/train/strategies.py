@@ -54,10 +54,24 @@ class Recipe(NamedTuple):
         """Make an optimizer of all the model's parameters."""
         return Optimizer(self.model.params, self.rule, self.lr, clip_norm=self.settings.clip_norm)
 
-    def codec(self):
-        """Make the codec of the gradients; None to send them as they are."""
-        name = self.settings.compress
-        return None if name is None else CODECS[name](self.settings)
+    def argument(self, name: str):
+        """Return what a strategy takes by this name: the setting, but the codec itself and the shape of the inputs."""
+        if name == "shape":
+            return self.shape
+        value = getattr(self.settings, name)
+        return CODECS[value](self.settings) if name == "compress" and value is not None else value
+
+
+def _make(strategy, *names: str, every: str | None = None, **fixed) -> Callable[[Recipe], Strategy]:
+    """Return the builder of a strategy whose constructor takes the settings `names`, and another one as `every`."""
+
+    def build(recipe: Recipe) -> Strategy:
+        options = {name: recipe.argument(name) for name in names} | fixed
+        if every is not None:
+            options["every"] = recipe.argument(every)
+        return strategy(recipe.comm, recipe.model, recipe.loss, recipe.optimizer(), **options)
+
+    return build
 
 
 def _serial(recipe: Recipe) -> Strategy:
@@ -66,75 +80,25 @@ def _serial(recipe: Recipe) -> Strategy:
     return Serial(recipe.model, recipe.loss, recipe.optimizer(), recipe.comm.clock)
 
 
-def _data(recipe: Recipe) -> Strategy:
-    names = ("cap_bytes", "overlap", "accumulate", "check_every")
-    options = {name: getattr(recipe.settings, name) for name in names} | {"compress": recipe.codec()}
-    return DataParallel(recipe.comm, recipe.model, recipe.loss, recipe.optimizer(), **options)
-
-
-def _data_naive(recipe: Recipe) -> Strategy:
-    return NaiveDataParallel(recipe.comm, recipe.model, recipe.loss, recipe.optimizer())
-
-
-def _elastic(recipe: Recipe) -> Strategy:
-    names = ("cap_bytes", "overlap")
-    options = {name: getattr(recipe.settings, name) for name in names} | {"compress": recipe.codec()}
-    return ElasticDataParallel(recipe.comm, recipe.model, recipe.loss, recipe.optimizer(), **options)
-
-
-def _local_sgd(recipe: Recipe) -> Strategy:
-    every = recipe.settings.average_every
-    return LocalSGD(recipe.comm, recipe.model, recipe.loss, recipe.optimizer(), every=every)
-
-
-def _diloco(recipe: Recipe) -> Strategy:
-    options = {"every": recipe.settings.average_every, "outer_lr": recipe.settings.outer_lr}
-    return DiLoCo(recipe.comm, recipe.model, recipe.loss, recipe.optimizer(), **options)
-
-
-def _zero(stage: int):
-    def build(recipe: Recipe) -> Strategy:
-        options = {name: getattr(recipe.settings, name) for name in ("cap_bytes", "overlap")} | {"stage": stage}
-        return ZeRO(recipe.comm, recipe.model, recipe.loss, recipe.optimizer(), **options)
-
-    return build
-
-
-def _tensor(recipe: Recipe) -> Strategy:
-    return TensorParallel(recipe.comm, recipe.model, recipe.loss, recipe.optimizer())
-
-
-def _one_weird_trick(recipe: Recipe) -> Strategy:
-    options = {name: getattr(recipe.settings, name) for name in ("cap_bytes", "overlap")}
-    return OneWeirdTrick(recipe.comm, recipe.model, recipe.loss, recipe.optimizer(), **options)
-
-
-def _hybrid(recipe: Recipe) -> Strategy:
-    names = ("dp", "pp", "tp", "schedule", "n_microbatches", "cap_bytes", "overlap")
-    options = {name: getattr(recipe.settings, name) for name in names}
-    return Hybrid(recipe.comm, recipe.model, recipe.loss, recipe.optimizer(), shape=recipe.shape, **options)
-
-
 def _pipeline(recipe: Recipe) -> Strategy:
-    settings = recipe.settings
-    options = {"schedule": settings.schedule, "n_microbatches": settings.n_microbatches, "shape": recipe.shape}
-    strategy = PipeDream if settings.schedule == "pipedream" else Pipeline
-    return strategy(recipe.comm, recipe.model, recipe.loss, recipe.optimizer(), **options)
+    strategy = PipeDream if recipe.settings.schedule == "pipedream" else Pipeline
+    return _make(strategy, "schedule", "n_microbatches", "shape")(recipe)
 
 
+_BUCKETS = ("cap_bytes", "overlap")
 STRATEGIES: dict[str, Callable[[Recipe], Strategy]] = {
-    "data": _data,
-    "data_naive": _data_naive,
-    "diloco": _diloco,
-    "elastic": _elastic,
-    "hybrid": _hybrid,
-    "local_sgd": _local_sgd,
-    "one_weird_trick": _one_weird_trick,
+    "data": _make(DataParallel, *_BUCKETS, "accumulate", "check_every", "compress"),
+    "data_naive": _make(NaiveDataParallel),
+    "diloco": _make(DiLoCo, "outer_lr", every="average_every"),
+    "elastic": _make(ElasticDataParallel, *_BUCKETS, "compress"),
+    "hybrid": _make(Hybrid, "dp", "pp", "tp", "schedule", "n_microbatches", "shape", *_BUCKETS),
+    "local_sgd": _make(LocalSGD, every="average_every"),
+    "one_weird_trick": _make(OneWeirdTrick, *_BUCKETS),
     "pipeline": _pipeline,
     "serial": _serial,
-    "tensor": _tensor,
-    "zero1": _zero(1),
-    "zero2": _zero(2),
-    "zero3": _zero(3),
+    "tensor": _make(TensorParallel),
+    "zero1": _make(ZeRO, *_BUCKETS, stage=1),
+    "zero2": _make(ZeRO, *_BUCKETS, stage=2),
+    "zero3": _make(ZeRO, *_BUCKETS, stage=3),
 }
 """Builders by name: each makes its strategy from a `Recipe`, or raises a `ValueError` that says why it cannot."""

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..nn.metrics import format_metric, is_share, metric_title
+from ..nn.metrics import is_share, metric_title
 from .look import COLORS, INK, LINES, MARKERS, lightness, new_axes, styled, write_title
 from .units import count_axis, share_axis, time_axis
 
@@ -33,7 +33,7 @@ class _Curve(NamedTuple):
 
 
 @styled
-def plot_history(histories, *, x="epoch", y=None, ax=None, axes=None, title=None):
+def plot_history(histories, *, x="epoch", y=None, ax=None, title=None):
     """Draw learning curves: a panel for the loss, a panel for the metric.
 
     Runs on top of each other are drawn from a broad light one to a narrow dark one, so that all stay visible.
@@ -49,8 +49,6 @@ def plot_history(histories, *, x="epoch", y=None, ax=None, axes=None, title=None
         classifier. By default "loss" and the metric on the validation set, or on the test set if there is no other.
     ax : Axes, optional
         Where to draw, if there is one panel.
-    axes : sequence of Axes, optional
-        Where to draw, one for each panel.
     title : str, optional
         What the figure shows, above the first panel; by default each panel says what it holds.
 
@@ -71,7 +69,10 @@ def plot_history(histories, *, x="epoch", y=None, ax=None, axes=None, title=None
     if x not in X_NAMES:
         raise ValueError(f"plot_history: x is {x!r}, expected one of {', '.join(X_NAMES)}")
     curves = [_curves(runs, x, names) for names in panels]
-    targets = _targets(ax, axes, len(panels))
+    n = len(panels)
+    if ax is not None and n > 1:
+        raise ValueError(f"plot_history: one ax for {n} panels (loss and metric each take one); choose by y")
+    targets = new_axes(n, figsize=(4.8 * n if n > 1 else 6.4, 3.6)) if ax is None else [ax]
     looks = _looks(len(runs), _on_top(curves, len(runs)))
     longest = max(len(c.x) for lines in curves for c in lines)
     for target, names, lines in zip(targets, panels, curves, strict=True):
@@ -79,7 +80,7 @@ def plot_history(histories, *, x="epoch", y=None, ax=None, axes=None, title=None
         _label(target, x, names, max(float(c.x[-1]) for c in lines))
     _name_crowds(targets)
     for i, (target, names) in enumerate(zip(targets, panels, strict=True)):
-        write_title(target, _finding(runs, names), title if i == 0 or title is None else "")
+        write_title(target, _panel_title(names).capitalize() if title is None else title if i == 0 else "")
     return targets[0] if len(targets) == 1 else tuple(targets)
 
 
@@ -136,17 +137,6 @@ def _title(name: str) -> str:
 
 def _split(name: str) -> str:
     return SETS[name.partition("_")[0]]
-
-
-def _targets(ax, axes, n: int) -> list:
-    if ax is not None and axes is not None:
-        raise ValueError("plot_history: both ax and axes are given, expected one of them")
-    given = [ax] if ax is not None else None if axes is None else list(np.ravel(axes))
-    if given is None:
-        return new_axes(n, figsize=(4.8 * n if n > 1 else 6.4, 3.6))
-    if len(given) != n:
-        raise ValueError(f"plot_history: {len(given)} axes for {n} panels (loss and metric each take one)")
-    return given
 
 
 def _curves(runs, x, names) -> list[_Curve]:
@@ -260,28 +250,9 @@ def _name_crowds(targets) -> None:
             ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), handlelength=2.8)
 
 
-def _finding(runs, names) -> str:
-    if len(runs) > 1:
-        return f"{_first_upper(_panel_title(names))} of {len(runs)} runs"
-    (run,) = runs.values()
-    values = [run.column(name)[np.isfinite(run.column(name))] for name in names]
-    if names == ["loss"]:
-        if len(values[0]) == 1:
-            return f"Loss is {values[0][0]:.3g} after one epoch"
-        verb = "falls" if values[0][-1] < values[0][0] else "goes"
-        return f"Loss {verb} from {values[0][0]:.3g} to {values[0][-1]:.3g}"
-    ends = [f"{_split(name)} {format_metric(run.metric, v[-1])}" for name, v in zip(names, values, strict=True)]
-    shown = ", ".join(ends if len(ends) < 3 else ends[-1:])  # the values of three runs are wider than the panel
-    return f"{_first_upper(metric_title(run.metric))} at the end: {shown}"
-
-
 def _panel_title(names) -> str:
     """What the y axis of a panel counts."""
     return _title(names[0]) if len(names) == 1 else metric_title(names[0].partition("_")[2])
-
-
-def _first_upper(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 def _label(ax, x, names, longest: float) -> None:

@@ -7,21 +7,17 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from ..tables import format_duration, format_time
+from ..tables import format_duration
 from .intervals import union
 from .look import AMBER, INK, MUTED, NAVY, TEAL, TRACK, VERMILION, new_axes, styled, write_title
 from .units import count_axis, time_axis
 
 
 @styled
-def plot_recoveries(trace, *, ax=None, title=None):
+def plot_recoveries(trace, *, ax=None, title=""):
     """Draw a simulated run with failures: training, which ranks failed, the time to detection, and the recovery."""
     # trace: Of a `SimWorld` with failures.
-    # title: By default what was lost, and how long training stood still.
     # ax: Its x axis holds seconds, its y axis ranks.
-    # ValueError: If the trace holds no spans.
-    if not trace.spans:
-        raise ValueError("plot_recoveries: the trace holds no spans, expected a run of a SimWorld")
     lost = {span.rank: span for span in trace.select(lane="failure") if span.name != "recover"}
     ranks, end = trace.ranks, max(s.end for s in trace.spans if s.lane != "failure")
     if ax is None:
@@ -47,31 +43,18 @@ def plot_recoveries(trace, *, ax=None, title=None):
     parts = ((NAVY, "training"), (VERMILION, "lost, not noticed"), (AMBER, "recovery"), (TRACK, "waiting"))
     handles = [Patch(facecolor=color, label=label) for color, label in parts]
     ax.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.005, 1.0), borderaxespad=0)
-    write_title(ax, _standstill(trace, lost, len(ranks)), title)
+    write_title(ax, title)
     return ax
 
 
 _PAST = {"kill": "killed", "hang": "hung", "cut": "cut off"}
 
 
-def _standstill(trace, lost, n: int) -> str:
-    if not lost:
-        return f"{n} ranks, none lost"
-    spans = [*lost.values(), *trace.select(lane="failure", name="recover")]
-    left, right = union(np.array([s.start for s in spans]), np.array([s.end for s in spans]))
-    return (
-        f"{len(lost)} of {n} ranks lost, and training goes on: it stood still for {format_time((right - left).sum())}"
-    )
-
-
 @styled
-def plot_restarts(run, *, ax=None, title=None):
+def plot_restarts(run, *, ax=None, title=""):
     """Draw how training on real engines recovered from every failure: steps done over time."""
     # run: Of `distlearn.world.train_through_failures`.
-    # title: By default the number of failures, and what they cost.
     # ax: Its x axis holds seconds, its y axis steps.
-    if not run.progress:
-        raise ValueError("plot_restarts: the run holds no progress, expected a program that reports its steps")
     if ax is None:
         (ax,) = new_axes(figsize=(9.2, 3.4))
     when, steps = np.array(run.progress).T
@@ -91,17 +74,14 @@ def plot_restarts(run, *, ax=None, title=None):
         Patch(facecolor=AMBER, alpha=0.5, label="until the first new step"),
     ]
     ax.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.005, 1.0), borderaxespad=0)
-    share = sum(r.seconds_lost for r in run.restarts) / run.seconds
-    again = sum(r.steps_lost for r in run.restarts)
-    write_title(ax, f"{len(run.restarts)} failures: {again} steps done again, {share:.0%} of the time lost", title)
+    write_title(ax, title)
     return ax
 
 
 @styled
-def plot_checkpoint_intervals(study, *, ax=None, title=None):
+def plot_checkpoint_intervals(study, *, ax=None, title=""):
     """Draw the time of a run over the interval between checkpoints: predicted and simulated."""
     # study: Of `distlearn.parallel.study_intervals`.
-    # title: By default the best interval, predicted and simulated.
     # ax: Its x axis holds the interval [s], its y axis the time of the run as a multiple of the work alone.
     if ax is None:
         (ax,) = new_axes(figsize=(9.2, 3.8))
@@ -123,12 +103,7 @@ def plot_checkpoint_intervals(study, *, ax=None, title=None):
     ax.set_xlabel("work between two checkpoints")
     ax.set_ylabel("time of the run / work")
     ax.legend(loc="upper left", bbox_to_anchor=(1.005, 1.0), borderaxespad=0)
-    finding = (
-        f"{study.nodes} node{'s' * (study.nodes > 1)}, a failure every {format_duration(study.mtbf)}, "
-        f"a checkpoint takes {format_duration(study.cost)}:\nbest after {format_duration(study.daly)} (predicted), "
-        f"{format_duration(study.best)} (simulated)"
-    )
-    write_title(ax, finding, title)
+    write_title(ax, title)
     return ax
 
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from textwrap import fill
 
 from matplotlib import pyplot as plt
 from matplotlib.lines import Line2D
 
 from ..cuda.report import SECTOR
-from .accesses import WARP, clashing_elements, elements_of, recorded_accesses, requests_of_warp
 from .look import AMBER, INK, MUTED, NAVY, SKY, TEAL, VERMILION, WIDEST, style
 
 SHAPES = {"read": ("o", SKY), "write": ("s", NAVY), "atomic": ("D", TEAL)}
+WARP = 32
 LINE_HEIGHT = 0.19  # inches of a line of source
 
 
@@ -37,7 +37,9 @@ def kernel_film(report):
     ValueError
         If nothing was recorded.
     """
-    accesses = recorded_accesses(report)
+    accesses = report.recorded
+    if not accesses:
+        raise ValueError("nothing was recorded: call check(..., record=(0,)) with the block to draw")
     arrays = list(dict.fromkeys(a.array for a in sorted(accesses, key=lambda a: a.space != "global")))
     found = {name: [a for a in accesses if a.array == name] for name in arrays}
     ends = {name: max(e for a in found[name] for e in elements_of(a)) for name in arrays}
@@ -58,7 +60,7 @@ def kernel_film(report):
             clashing = {a.line for a in here if clashes[a.array].intersection(elements_of(a))}
             _draw_source(text, report, {a.line for a in here}, sectors[i], most, clashing)
             caption = _caption(i, last, clashes, sum(sectors[i].values()))
-            fig.suptitle(fill(caption, 62), x=0.01, ha="left")  # beside the legend
+            fig.suptitle(fill(caption, 54), x=0.01, ha="left")  # beside the legend
             fig.legend(handles=_key(), loc="upper right", ncols=len(SHAPES) + 1, handletextpad=0, columnspacing=1)
             frames.append((fig, caption))
     return frames
@@ -138,3 +140,33 @@ def _caption(interval, last, clashes, sectors) -> str:
     bad = [f"{len(elements)} elements of {name}" for name, elements in clashes.items() if elements]
     what = f"threads clash on {', '.join(bad)}" if bad else "no two threads clash"
     return f"{where.capitalize()}: {what}; {_count(sectors)}"
+
+
+def elements_of(access) -> range:
+    """Return the elements that an access touches."""
+    return range(access.offset // access.item, (access.offset + access.size - 1) // access.item + 1)
+
+
+def clashing_elements(report, accesses, interval) -> set[int]:
+    """Return the elements that several threads touch in an interval, one of them writing."""
+    if not accesses or not any(
+        e.kind == "race" and accesses[0].array in (e.array, *e.message.split()) for e in report.errors
+    ):
+        return set()
+    threads, writers = defaultdict(set), defaultdict(set)
+    for a in accesses:
+        if a.interval == interval:
+            for e in elements_of(a):
+                threads[e].add(a.thread)
+                if a.kind == "write":
+                    writers[e].add(a.thread)
+    return {e for e in writers if len(threads[e]) > 1}
+
+
+def requests_of_warp(accesses) -> list[tuple[int, list]]:
+    """Return (line, accesses) of each access of a warp: the n-th time that its lanes were at a line, in order."""
+    seen, rows = Counter(), {}
+    for order, a in enumerate(accesses):
+        nth = seen[a.thread, a.line, a.kind] = seen[a.thread, a.line, a.kind] + 1
+        rows.setdefault((a.interval, a.line, a.kind, nth), (order, []))[1].append(a)
+    return [(key[1], found) for key, (_, found) in sorted(rows.items(), key=lambda r: (r[0][0], r[0][3], r[1][0]))]

@@ -10,7 +10,7 @@ from .units import share_axis
 
 
 @styled
-def plot_layers(profiles, *, share: bool = False, model: str = "", ax=None, title=None):
+def plot_layers(profiles, *, share: bool = False, ax=None, title=""):
     """Draw a stacked bar for every batch size: the time per sample, by layer.
 
     The five layers that take the most get a colour each, the rest share a grey.
@@ -21,10 +21,6 @@ def plot_layers(profiles, *, share: bool = False, model: str = "", ax=None, titl
         What `nn.profile_sweep` or `nn.profile` returned.
     share : bool
         Shares of the step instead of time.
-    model : str
-        Its name, for the title.
-    title : str, optional
-        By default the finding.
     """
     profiles = _listed(profiles)
     ax = new_axes(figsize=(7.2, 4.0))[0] if ax is None else ax
@@ -49,48 +45,34 @@ def plot_layers(profiles, *, share: bool = False, model: str = "", ax=None, titl
     ax.grid(visible=False, axis="x")
     handles, labels = ax.get_legend_handles_labels()
     ax.legend(handles[::-1], labels[::-1], loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    last = profiles[-1]
-    top = max(last.layers, key=lambda t: t.seconds)
-    finding = f"{top.name} takes {top.seconds / last.seconds:.0%} of a step with a batch of {last.batch:,}"
-    if model:
-        finding = f"{model}: {finding}"
-    write_title(ax, finding, title)
+    write_title(ax, title)
     return ax
 
 
 @styled
-def plot_batching(sweeps, *, ax=None, title=None):
+def plot_batching(sweeps, *, ax=None, title=""):
     """Draw how many times as many samples a second a larger batch trains."""
     # sweeps: What `nn.profile_sweep` returned, by model: AlexNet beside GoogLeNet.
-    # title: By default the finding.
-    if not sweeps or not all(sweeps.values()):
-        raise ValueError("plot_batching: expected at least one model with at least one profile")
     ax = new_axes(figsize=(7.2, 4.0))[0] if ax is None else ax
-    gains = {}
     for i, (name, profiles) in enumerate(sweeps.items()):
         speed = np.array([p.samples_per_second for p in profiles])
-        gains[name] = speed / speed[0]
         look = {
             "color": COLORS[i % len(COLORS)],
             "linestyle": LINES[i % len(LINES)],
             "marker": MARKERS[i % len(MARKERS)],
         }
-        ax.plot([p.batch for p in profiles], gains[name], label=name, **look)
+        ax.plot([p.batch for p in profiles], speed / speed[0], label=name, **look)
     ax.axhline(1, color=MUTED, linewidth=1, linestyle=(0, (2, 2)))
     _batch_axis(ax, sorted({p.batch for profiles in sweeps.values() for p in profiles}))
     ax.set_ylim(bottom=0)
     ax.set_ylabel("samples per second, smallest batch = 1")
     ax.legend()
-    best = max(gains, key=lambda name: gains[name].max())
-    where = sweeps[best][int(gains[best].argmax())].batch
-    most = "gains" if len(sweeps) == 1 else "gains most:"
-    finding = f"{best} {most} {gains[best].max():.3g} times, with a batch of {where:,}"
-    write_title(ax, finding, title)
+    write_title(ax, title)
     return ax
 
 
 @styled
-def plot_products(products, *, card=None, ax=None, title=None):
+def plot_products(products, *, card=None, ax=None, title=""):
     """Draw the speed of a matrix product against the batch size: skinny ones wait for memory.
 
     Parameters
@@ -99,11 +81,7 @@ def plot_products(products, *, card=None, ax=None, title=None):
         What `nn.skinny_products` returned.
     card : Card, optional
         Of the machine: its roofline is drawn as the upper bound.
-    title : str, optional
-        By default the finding.
     """
-    if not products:
-        raise ValueError("plot_products: no products, expected at least one")
     ax = new_axes(figsize=(7.2, 4.0))[0] if ax is None else ax
     speed = [p.flop_rate / 1e9 for p in products]
     ax.plot([p.batch for p in products], speed, marker=MARKERS[0], color=COLORS[0], label="measured")
@@ -118,9 +96,7 @@ def plot_products(products, *, card=None, ax=None, title=None):
     _batch_axis(ax, [p.batch for p in products])
     ax.set_ylim(0, max([*speed, card.peak / 1e9 if card else 0]) * 1.15)
     ax.set_ylabel("speed [Gflop/s]")
-    finding = f"{products[-1].batch / products[0].batch:,.0f} times the work takes "
-    finding += f"{products[-1].seconds / products[0].seconds:,.0f} times as long"
-    write_title(ax, finding, title)
+    write_title(ax, title)
     return ax
 
 

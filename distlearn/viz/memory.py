@@ -14,12 +14,10 @@ _UNITS = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "bytes"))
 
 
 @styled
-def plot_memory(memories, *, ax=None, title=None):
+def plot_memory(memories, *, ax=None, title=""):
     """Draw a stacked bar for everything that a rank keeps, and a tick where its peak was, if that is known."""
     # memories: by label, what `nn.memory_report` counted or `ZeRO.memory()` measured (without activations); the first
     # is what the others are compared with
-    if not memories:
-        raise ValueError("plot_memory: there is nothing to draw")
     ax = new_axes(figsize=(7.2, 0.9 + 0.55 * len(memories)))[0] if ax is None else ax
     tops = [max(getattr(m, "peak", 0), m.total) for m in memories.values()]
     unit, name = byte_unit(max(tops))
@@ -48,18 +46,10 @@ def plot_memory(memories, *, ax=None, title=None):
     ax.set_xlabel(f"memory of one rank [{name}]")
     ax.grid(visible=False, axis="y")
     ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    write_title(ax, _finding(memories), title)
+    write_title(ax, title)
     return ax
 
 
 def byte_unit(nbytes: float) -> tuple[float, str]:
     """Return the decimal unit for so many bytes, as (bytes in it, name)."""
     return next(((unit, name) for unit, name in _UNITS if nbytes >= unit), _UNITS[-1])
-
-
-def _finding(memories) -> str:
-    first, *_ = memories
-    least = min(memories, key=lambda label: memories[label].total)
-    if least == first:
-        return f"{first} keeps the least on a rank"
-    return f"{least} keeps {memories[first].total / memories[least].total:.3g} times less on a rank than {first}"

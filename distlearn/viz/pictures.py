@@ -17,22 +17,18 @@ GAP, LETTERING = 0.12, 0.42
 
 
 @styled
-def images(x, y, classes=None, *, predictions=None, shape=None, n=20, columns=10, ax=None, title=None):
+def images(x, y, *, predictions=None, n=20, columns=10, ax=None, title=None):
     """Show images with their classes; with predictions, wrong ones are framed and crossed.
 
     Parameters
     ----------
     x : (n, height, width[, channels]) or (n, features) array
-        Images; flat ones need `shape` or count as square and grey. Grey values are stretched from the least to the
-        largest; colours run from 0 to 1 (or to 255 in bytes).
+        Images; flat ones count as square and grey. Grey values are stretched from the least to the largest; colours run
+        from 0 to 1 (or to 255 in bytes).
     y : (n,) array of int
         True class of each.
-    classes : sequence of str, optional
-        Names of the classes (`dataset.classes`); by default their numbers.
     predictions : (n,) array of int, optional
         Predicted class of each.
-    shape : tuple of int, optional
-        (height, width[, channels]) of flat images: `dataset.image_shape`.
     n : int
         Show the first n.
     columns : int
@@ -47,13 +43,9 @@ def images(x, y, classes=None, *, predictions=None, shape=None, n=20, columns=10
     ValueError
         If there are no images, or labels, predictions and images differ in number.
     """
-    for what, count in (("n", n), ("columns", columns)):
-        if not count >= 1:
-            raise ValueError(f"images: {what} is {count!r}, expected 1 or more")
-    tiles = _tiles(to_numpy(x), shape)
+    tiles = _tiles(to_numpy(x))
     truth = _labels("y", y, len(tiles))
     guess = None if predictions is None else _labels("predictions", predictions, len(tiles))
-    classes = _names(classes, truth, guess, "images")
     tiles, truth = tiles[:n], truth[:n]
     columns = min(columns, len(tiles))
     n_rows = math.ceil(len(tiles) / columns)
@@ -61,12 +53,11 @@ def images(x, y, classes=None, *, predictions=None, shape=None, n=20, columns=10
         (ax,) = new_axes(figsize=(max(3.0, 0.92 * columns), 0.5 + 0.92 * n_rows * (1 + GAP + LETTERING)))
     height, width = tiles.shape[1:3]
     step = np.array([width * (1 + GAP), height * (1 + GAP + LETTERING)])
-    short = max(map(len, classes)) <= 3
     for i, tile in enumerate(tiles):
         left, top = np.array([i % columns, i // columns]) * step
         extent = (left, left + width, top + height, top)
         ax.imshow(tile, extent=extent, cmap="gray", vmin=tiles.min(), vmax=tiles.max(), interpolation="nearest")
-        _caption(ax, extent, classes[truth[i]], None if guess is None else classes[guess[i]], 10 if short else 8)
+        _caption(ax, extent, truth[i], None if guess is None else guess[i])
     ax.set_xlim(-0.05 * width, columns * step[0] - GAP * width + 0.05 * width)
     ax.set_ylim(n_rows * step[1] - GAP * height, -0.05 * height)
     ax.set_axis_off()
@@ -75,16 +66,14 @@ def images(x, y, classes=None, *, predictions=None, shape=None, n=20, columns=10
     return ax
 
 
-def _caption(ax, extent, truth: str, guess: str | None, size: float) -> None:
+def _caption(ax, extent, truth: int, guess: int | None) -> None:
     """Write the class below an image, and mark it if the prediction is wrong."""
     left, right, bottom, top = extent
     wrong = guess is not None and guess != truth
-    text = truth if guess is None else f"✗ {guess}, not {truth}" if wrong else f"✓ {guess}"
-    if len(text) > 9 and wrong:
-        text = f"✗ {guess}\nnot {truth}"
+    text = str(truth) if guess is None else f"✗ {guess}, not {truth}" if wrong else f"✓ {guess}"
     middle, below = (left + right) / 2, bottom + 0.06 * (bottom - top)
     weight = {"fontweight": "bold", "color": VERMILION} if wrong else {"color": INK}
-    ax.text(middle, below, text, ha="center", va="top", fontsize=size, linespacing=1.05, **weight)
+    ax.text(middle, below, text, ha="center", va="top", fontsize=10, **weight)
     frame = {"edgecolor": VERMILION if wrong else MUTED, "linewidth": 2.5 if wrong else 0.5}
     ax.add_patch(
         Rectangle((left, top), right - left, bottom - top, fill=False, gid="wrong" if wrong else None, **frame)
@@ -120,7 +109,10 @@ def confusion(y, predictions, classes=None, *, ax=None, title=None):
     """
     truth = _labels("y", y, None)
     guess = _labels("predictions", predictions, len(truth))
-    names = _names(classes, truth, guess, "confusion")
+    most = int(max(truth.max(), guess.max()))
+    names = [str(c) for c in (range(most + 1) if classes is None else classes)]
+    if len(names) <= most:
+        raise ValueError(f"confusion: there is a sample of class {most}, but only {len(names)} names: {names}")
     k = len(names)
     counts = np.bincount(truth * k + guess, minlength=k * k).reshape(k, k)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
@@ -154,19 +146,12 @@ def _finding(counts: np.ndarray, names) -> str:
     return f"{accuracy};\nmost often {names[i]} is mistaken for {names[j]} ({wrong[i, j]} times)"
 
 
-def _tiles(x: np.ndarray, shape) -> np.ndarray:
+def _tiles(x: np.ndarray) -> np.ndarray:
     """Images as (n, height, width) or (n, height, width, 3)."""
     if len(x) == 0:
         raise ValueError("images: x holds no images")
-    if shape is None and x.ndim == 2:
-        side = math.isqrt(x.shape[1])
-        shape = (side, side)
-    if shape is not None:
-        if math.prod(shape) != math.prod(x.shape[1:]):
-            raise ValueError(
-                f"images: a sample of x has shape {x.shape[1:]}, expected {math.prod(shape)} numbers for {shape}"
-            )
-        x = x.reshape(len(x), *shape)
+    if x.ndim == 2 and (side := math.isqrt(x.shape[1])) ** 2 == x.shape[1]:
+        x = x.reshape(len(x), side, side)
     x = x[..., 0] if x.ndim == 4 and x.shape[-1] == 1 else x
     if x.ndim != 3 and not (x.ndim == 4 and x.shape[-1] in (3, 4)):
         raise ValueError(f"images: x has shape {x.shape}, expected (n, height, width), with 1, 3 or 4 channels at most")
@@ -179,11 +164,3 @@ def _labels(name: str, y, n: int | None) -> np.ndarray:
         wanted = "one class number (0, 1, ...) for each sample" if n is None else f"{n} class numbers (0, 1, ...)"
         raise ValueError(f"{name} has shape {y.shape} and type {y.dtype}, expected {wanted}")
     return y
-
-
-def _names(classes, truth, guess, who: str) -> list[str]:
-    most = int(max(truth.max(), -1 if guess is None else guess.max()))
-    names = [str(c) for c in (range(most + 1) if classes is None else classes)]
-    if len(names) <= most:
-        raise ValueError(f"{who}: there is a sample of class {most}, but only {len(names)} names: {names}")
-    return names

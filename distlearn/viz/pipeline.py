@@ -7,6 +7,9 @@ start, and an arrow comes from what it waits for: it points back in time.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from functools import cached_property
+
 import numpy as np
 from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_rgb
@@ -15,10 +18,28 @@ from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FixedLocator, MaxNLocator
 
+from ..parallel.pipeline.schedule import (
+    SCHEDULES,
+    Action,
+    Arrow,
+    Deadlock,
+    Schedule,
+    Simulated,
+    TimedAction,
+    actions_of,
+    simulate,
+)
+from ..trace import Trace
 from .look import AMBER, INK, MUTED, NAVY, SKY, TEAL, TRACK, VERMILION, lightness, new_axes, styled, write_title
-from .pipeline_content import Content, content
 from .units import time_axis
 
+NAMES = {
+    "gpipe": "GPipe",
+    "1f1b": "1F1B",
+    "interleaved": "Interleaved 1F1B",
+    "zero_bubble": "Zero bubble (ZB-H1)",
+    "pipedream": "PipeDream",
+}
 KIND_COLORS = {"F": SKY, "B": NAVY, "I": NAVY, "W": TEAL}
 KIND_NAMES = {"F": "forward", "B": "backward", "I": "gradient of the input", "W": "gradient of the weights"}
 HATCHES = {"W": "\\\\\\"}
@@ -46,7 +67,6 @@ def plot_schedule(
     *,
     ax=None,
     title: str | None = None,
-    numbers: bool = True,
     legend: bool = True,
     **options,
 ):
@@ -64,8 +84,6 @@ def plot_schedule(
         Where to draw.
     title : str, optional
         By default what it is, and its bubble: the share of all ranks' time from the first start to the last end.
-    numbers : bool
-        Write the micro-batches' numbers where they fit.
     **options
         Go to `simulate`: `forward=`, `backward=`, `transfer=`, and on to the generator: `n_virtual=`.
 
@@ -98,8 +116,7 @@ def plot_schedule(
     _axes(ax, shown, length)
     if shown.deadlock is not None:
         _draw_waiting(ax, shown, stuck, length)
-    if numbers:
-        _number(ax, shown, length, shades, hatches)
+    _number(ax, shown, length, shades, hatches)
     if legend:
         handles = _legend(shown, shades, hatches)
         ax.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.005, 1.0), borderaxespad=0, handlelength=1.2)
@@ -107,20 +124,106 @@ def plot_schedule(
     return ax
 
 
-def describe_schedule(schedule, n_ranks: int | None = None, n_microbatches: int | None = None, **options) -> str:
-    """Say in words what `plot_schedule` shows, rank by rank: an alternative text for those who cannot see it.
+@dataclass(frozen=True)
+class Content:
+    """Actions and updates by rank; the first one starts at 0."""
 
-    Parameters
-    ----------
-    schedule, n_ranks, n_microbatches, **options
-        As for `plot_schedule`.
+    actions: list[TimedAction]
+    ranks: list[int]
+    updates: list[tuple[int, float, float]] = field(default_factory=list)
+    deadlock: Deadlock | None = None
+    schedule: Schedule | None = None
+    timed: bool = True
+    name: str = ""
 
-    Examples
-    --------
-    >>> describe_schedule("1f1b", 2, 2)
-    '1F1B, 2 ranks, 2 micro-batches: bubble 33%. Rank 0: F0 F1 B0 B1. Rank 1: F0 B0 F1 B1.'
-    """
-    return content(schedule, n_ranks, n_microbatches, **options).words()
+    @property
+    def end(self) -> float:
+        """When the last action or update ends."""
+        return max([a.end for a in self.actions] + [end for *_, end in self.updates], default=0.0)
+
+    @cached_property
+    def stages(self) -> dict[int, list[int]]:
+        """Stages of each rank."""
+        return {r: sorted({a.action.stage for a in self.actions if a.rank == r}) for r in self.ranks}
+
+    @property
+    def bubble(self) -> float:
+        """Share of the ranks' time, from the first start to the last end, in which they run no micro-batch."""
+        length = max(a.end for a in self.actions)
+        return 1 - sum(a.end - a.start for a in self.actions) / (length * len(self.ranks))
+
+    def waits_from(self, rank: int) -> float:
+        """From when on a deadlocked rank waits: those that wait for each other, when the last of them waits."""
+        cycle = self.deadlock.cycle
+        together = cycle if rank in cycle else [rank]
+        return max((a.end for a in self.actions if a.rank in together), default=0.0)
+
+    @cached_property
+    def broken(self) -> list[Arrow]:
+        """Happens-before arrows that do not hold."""
+        return self.deadlock.arrows if self.deadlock else []
+
+    def stuck(self, rank: int) -> list[tuple[Action, bool]]:
+        """The action that a rank cannot start, and those behind it at which a broken arrow begins."""
+        # Each with whether actions between it and the one before are left out.
+        waiting = next(w for w in self.deadlock.waiting if w.rank == rank)
+        wanted = {arrow.before for arrow in self.broken}
+        rest = list(enumerate(self.schedule.orders[rank]))[waiting.position :]
+        kept = [(i, a) for i, a in rest if i == waiting.position or a in wanted]
+        return [(a, k > 0 and i > kept[k - 1][0] + 1) for k, (i, a) in enumerate(kept)]
+
+    def short(self, action: Action) -> Action:
+        """Return an action as text, without its stage if rank r has only stage r."""
+        simple = all(stages in ([], [rank]) for rank, stages in self.stages.items())
+        return action._replace(stage=None) if simple else action
+
+    def finding(self) -> str:
+        """What it is, and its bubble, in a line."""
+        if self.deadlock is not None:
+            ranks = sorted(self.deadlock.cycle)
+            if len(ranks) == 1:
+                return f"Deadlock: rank {ranks[0]} waits for itself"
+            return f"Deadlock: ranks {', '.join(map(str, ranks[:-1]))} and {ranks[-1]} wait for each other"
+        n, m = len(self.ranks), len({a.action.microbatch for a in self.actions})
+        parts = [self.name] if self.name else []
+        parts += [f"{n} rank{'s' * (n > 1)}", f"{m} micro-batch{'es' * (m > 1)}"]
+        return f"{', '.join(parts)}: bubble {self.bubble:.0%}"
+
+
+def content(schedule, n_ranks=None, n_microbatches=None, **options) -> Content:
+    """Find what there is to show of a schedule in any form, of what `simulate` returned, or of a trace."""
+    if isinstance(schedule, (Trace, Simulated)):
+        if n_ranks is not None or n_microbatches is not None or options:
+            raise ValueError("plot_schedule: a Trace or a Simulated has its ranks, micro-batches and times already")
+        return _of_trace(schedule) if isinstance(schedule, Trace) else _of_simulated(schedule, True, "")
+    run = simulate(schedule, n_ranks, n_microbatches, allow_deadlock=True, **options)
+    return _of_simulated(run, bool({"forward", "backward"} & set(options)), _name(schedule))
+
+
+def _of_simulated(run: Simulated, timed: bool, name: str) -> Content:
+    actions = [a for a in actions_of(run.trace) if a.end > a.start]
+    ranks = list(range(run.schedule.n_ranks))
+    return Content(actions, ranks, deadlock=run.deadlock, schedule=run.schedule, timed=timed, name=name)
+
+
+def _of_trace(trace: Trace) -> Content:
+    actions = [a for a in actions_of(trace) if a.end > a.start]
+    if not actions:
+        raise ValueError(
+            f"plot_schedule: no action of a pipeline takes time in {trace!r}; simulate with a compute model that costs "
+            "something (Roofline, Measured)"
+        )
+    ranks, zero = sorted({a.rank for a in actions}), min(a.start for a in actions)
+    spans = [s for s in trace.select(lane="compute", name="update") if s.rank in ranks and s.end > s.start >= zero]
+    updates = [(s.rank, s.start - zero, s.end - zero) for s in spans]
+    return Content([a._replace(start=a.start - zero, end=a.end - zero) for a in actions], ranks, updates)
+
+
+def _name(schedule) -> str:
+    """Name of a schedule of the literature."""
+    if callable(schedule):
+        schedule = next((name for name, function in SCHEDULES.items() if function is schedule), "")
+    return NAMES.get(schedule.strip(), "") if isinstance(schedule, str) else ""
 
 
 def _shades(shown: Content) -> dict:

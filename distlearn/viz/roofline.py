@@ -7,13 +7,15 @@ from collections.abc import Mapping
 import numpy as np
 from matplotlib.ticker import FuncFormatter
 
-from ..cuda.cards import Card
 from ..cuda.cards import card as find_card
+from ..tables import quantity
 from .look import COLORS, INK, MARKERS, MUTED, new_axes, styled, write_title
+
+FLOPS = "flop/s"
 
 
 @styled
-def plot_roofline(kernels, card="A100", *, speeds=None, ax=None, title=None):
+def plot_roofline(kernels, card="A100", *, speeds=None, ax=None, title=""):
     """Draw the roofline of a card, and where kernels are on it.
 
     The slope is the card's memory bandwidth, the flat part its peak; a kernel that does I operations per byte moved
@@ -30,8 +32,6 @@ def plot_roofline(kernels, card="A100", *, speeds=None, ax=None, title=None):
         One of `distlearn.cuda.CARDS`, or `lab05.measure_cpu()`.
     speeds : dict of str to float, optional
         Measured operations per second, by name: a filled marker each, below the hollow one on the roof.
-    title : str, optional
-        By default the finding.
 
     Raises
     ------
@@ -57,7 +57,9 @@ def plot_roofline(kernels, card="A100", *, speeds=None, ax=None, title=None):
     for i, (name, intensity) in enumerate(points.items()):
         speed = card.attainable(intensity)
         look = {"color": COLORS[i % len(COLORS)], "marker": MARKERS[i % len(MARKERS)]}
-        label = _label(name, intensity, card) + (f", measured {rate(speeds[name])}" if name in speeds else "")
+        label = _label(name, intensity, card) + (
+            f", measured {quantity(speeds[name], FLOPS)}" if name in speeds else ""
+        )
         face = "white" if name in speeds else look["color"]
         ax.plot([intensity], [speed], linestyle="", markersize=9, zorder=3, label=label, mfc=face, **look)
         if name in speeds:
@@ -68,9 +70,9 @@ def plot_roofline(kernels, card="A100", *, speeds=None, ax=None, title=None):
     ax.set_xlabel("arithmetic intensity [flop/byte]")
     ax.set_ylabel("speed [flop/s]" if speeds else "attainable [flop/s]")
     ax.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
-    ax.yaxis.set_major_formatter(FuncFormatter(lambda v, _: rate(v)))
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda v, _: quantity(v, FLOPS)))
     above = {"xytext": (0, 8), "textcoords": "offset points"}  # clear of markers on the roof
-    ax.annotate(f"peak {rate(card.peak)}", (x[-1], card.peak), **above, ha="right", color=MUTED, fontsize=9)
+    ax.annotate(f"peak {quantity(card.peak, FLOPS)}", (x[-1], card.peak), **above, ha="right", color=MUTED, fontsize=9)
     for label, bandwidth, offset, side in (
         ("memory", card.bandwidth, (8, -6), "left"),
         ("L2", card.l2_bandwidth, (-8, 0), "right"),
@@ -84,7 +86,7 @@ def plot_roofline(kernels, card="A100", *, speeds=None, ax=None, title=None):
     caption = "fastest without caches" + (" (with every byte from L2)" if card.l2_bandwidth else "")
     caption = "hollow: at most; filled: measured" if speeds else caption
     ax.legend(loc="upper left", bbox_to_anchor=(0, -0.18), borderaxespad=0, title=caption, alignment="left")
-    write_title(ax, _finding(points, card), title)
+    write_title(ax, title)
     return ax
 
 
@@ -99,32 +101,8 @@ def intensities(kernels) -> dict[str, float]:
     return points
 
 
-def rate(value: float) -> str:
-    """Write operations per second with a prefix.
-
-    Examples
-    --------
-    >>> rate(19.5e12), rate(2e9)
-    ('19.5 Tflop/s', '2 Gflop/s')
-    """
-    for factor, prefix in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M")):
-        if value >= factor:
-            return f"{value / factor:.3g} {prefix}flop/s"
-    return f"{value:.3g} flop/s"
-
-
 def _label(name, intensity, card) -> str:
     most, from_l2 = card.attainable(intensity), card.attainable_from_l2(intensity)
-    cached = f" ({rate(from_l2)})" if from_l2 and from_l2 > most else ""
+    cached = f" ({quantity(from_l2, FLOPS)})" if from_l2 and from_l2 > most else ""
     operations = f"{intensity:,.0f}" if intensity >= 100 else f"{intensity:.2g}"  # not 1e+02
-    return f"{name}: {operations} flop/byte, {rate(most)}{cached}"
-
-
-def _finding(points: dict[str, float], card: Card) -> str:
-    bound = {name: card.bound(i) for name, i in points.items()}
-    if len(points) == 1:
-        (name,) = points
-        return f"On this card ({card.name}) {bound[name]} limits {name}"
-    gain = card.attainable(max(points.values())) / card.attainable(min(points.values()))
-    factor = f"{gain:.0f}" if gain >= 10 else f"{gain:.2g}"  # not 1e+02
-    return f"On this card ({card.name}) the ceilings are a factor of {factor} apart"
+    return f"{name}: {operations} flop/byte, {quantity(most, FLOPS)}{cached}"

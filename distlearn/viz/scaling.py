@@ -24,7 +24,7 @@ class Speedup(NamedTuple):
 
 
 @styled
-def plot_speedup(sizes, measured=None, *, simulated=None, ideal=True, axes=None, labels=None, title=None):
+def plot_speedup(sizes, measured=None, *, simulated=None, axes=None, labels=None, title=None):
     """Draw speed-up (left) and parallel efficiency (right) against the number of ranks.
 
     Speed-up is S(p) = T(1) / T(p), efficiency S(p) / p. With repeated runs the points are medians, T(1) is the median
@@ -39,8 +39,6 @@ def plot_speedup(sizes, measured=None, *, simulated=None, ideal=True, axes=None,
         must have size 1, others are optional.
     simulated : sequence or dict, optional
         The same for simulated runs; drawn as a line. The simulator's own T(1) is its reference.
-    ideal : bool
-        Draw S(p) = p, too.
     axes : two Axes, optional
         Where to draw.
     labels : dict, optional
@@ -61,17 +59,11 @@ def plot_speedup(sizes, measured=None, *, simulated=None, ideal=True, axes=None,
     runs = {k: speedup(sizes, v, k) for k, v in (("simulated", simulated), ("measured", measured)) if v is not None}
     if not runs:
         raise ValueError("plot_speedup: neither measured nor simulated times are given")
-    unknown = set(labels or {}) - {"measured", "simulated", "ideal"}
-    if unknown:
-        raise ValueError(f"plot_speedup: labels for {sorted(unknown)}, expected measured, simulated or ideal")
     names = {"measured": "measured", "simulated": "simulated", "ideal": "ideal", **(labels or {})}
-    left, right = _pair(axes)
+    left, right = new_axes(2, figsize=(8.4, 3.6)) if axes is None else axes
     for ax, per_rank in ((left, False), (right, True)):
-        if ideal:
-            ideal_line = np.ones(len(sizes)) if per_rank else sizes
-            ax.plot(
-                sizes, ideal_line, color=MUTED, linestyle=(0, (2, 2)), linewidth=1.5, marker="", label=names["ideal"]
-            )
+        ideal = np.ones(len(sizes)) if per_rank else sizes
+        ax.plot(sizes, ideal, color=MUTED, linestyle=(0, (2, 2)), linewidth=1.5, marker="", label=names["ideal"])
         for kind, run in runs.items():
             _draw(ax, run, kind, names[kind], per_rank)
         _ticks(ax, sizes)
@@ -113,13 +105,6 @@ def _sizes(sizes: Sequence[int]) -> np.ndarray:
             f"plot_speedup: sizes are {list(sizes)!r}, expected increasing numbers of ranks, such as [1, 2, 4]"
         )
     return given
-
-
-def _pair(axes):
-    axes = new_axes(2, figsize=(8.4, 3.6)) if axes is None else list(np.ravel(axes))
-    if len(axes) != 2:
-        raise ValueError(f"plot_speedup: {len(axes)} axes, expected two: speed-up and efficiency")
-    return axes
 
 
 def _draw(ax, run: Speedup, kind: str, label: str, per_rank: bool) -> None:

@@ -17,7 +17,7 @@ _NAMES = {
     "ElasticRun": "elastic",
     "EngineWorld": "engines",
     "Hosts": "cluster",
-    "LimitedWorld": "limited",
+    "LimitedWorld": "engines",
     "RankDeadlockError": "outcome",
     "RankTimeoutError": "outcome",
     "MPIWorld": "mpi",
@@ -25,20 +25,7 @@ _NAMES = {
     "launch": "launching",
     "train_through_failures": "elastic",
 }
-__all__ = [
-    "ElasticRun",
-    "EngineWorld",
-    "Hosts",
-    "LimitedWorld",
-    "LocalWorld",
-    "MPIWorld",
-    "RankDeadlockError",
-    "RankTimeoutError",
-    "Restart",
-    "World",
-    "launch",
-    "train_through_failures",
-]
+__all__ = list(_NAMES)
 
 
 def __getattr__(name):

@@ -96,15 +96,14 @@ class Hosts:
 class Cluster:
     """A controller on this machine, and `n` engines here or on other hosts."""
 
-    def __init__(self, n: int, mpi: bool = True, threads: int | None = None, hosts: Hosts | None = None):
-        self.n, self.mpi, self.hosts, self.client = n, mpi, hosts, None
+    def __init__(self, n: int, threads: int | None = None, hosts: Hosts | None = None):
+        self.n, self.hosts, self.client = n, hosts, None
         self._environment = thread_settings(n, threads) | mpi_settings()
-        self._mpi_arguments = []
-        if mpi and is_hydra(find_mpiexec()):
-            self._mpi_arguments.append("-print-all-exitcodes")
+        self._is_hydra = is_hydra(find_mpiexec())
+        self._mpi_arguments = ["-print-all-exitcodes"] if self._is_hydra else []
         if hosts is not None:
-            if not self._mpi_arguments:
-                raise ValueError("EngineWorld: engines on several hosts need mpi=True and MPICH's mpiexec")
+            if not self._is_hydra:
+                raise ValueError("EngineWorld: engines on several hosts need MPICH's mpiexec")
             self._mpi_arguments += hosts.mpiexec_arguments(n)
             self._environment |= hosts.environment
         self._ipp = self._controller = self._set = None
@@ -128,15 +127,14 @@ class Cluster:
         config = Config()
         config.ControllerLauncher.environment = environment
         config.EngineLauncher.environment = environment
-        if self.mpi:
-            config.MPIEngineSetLauncher.mpi_cmd = [find_mpiexec()]
-            config.MPIEngineSetLauncher.mpi_args = self._mpi_arguments
+        config.MPIEngineSetLauncher.mpi_cmd = [find_mpiexec()]
+        config.MPIEngineSetLauncher.mpi_args = self._mpi_arguments
         config.MPIEngineSetLauncher.stop_seconds_until_kill = 1
         log = logging.getLogger("distlearn.cluster")
         log.setLevel(logging.CRITICAL)
         self._ipp = ipp.Cluster(
             n=self.n,
-            engines="mpi" if self.mpi else "local",
+            engines="mpi",
             config=config,
             log=log,
             load_profile=False,
@@ -174,33 +172,22 @@ class Cluster:
         """Return whether the controller runs."""
         return _is_running(self._controller)
 
-    def _launchers(self) -> list:
-        """Return what started the engines: one mpiexec, or without MPI a launcher for each."""
-        launchers = getattr(self._set, "launchers", None)
-        return [self._set] if launchers is None else list(launchers.values())
-
-    def has_launchers(self) -> bool:
-        """Return whether all launchers of engines run."""
-        return all(_is_running(launcher.process) for launcher in self._launchers())
-
     def is_complete(self) -> bool:
-        """Return whether controller and launchers run."""
-        return self.has_controller() and self.has_launchers()
+        """Return whether controller and mpiexec run."""
+        return self.has_controller() and _is_running(self._set.process)
 
     def log_tail(self, nbytes: int = 20_000) -> str:
         """Return the end of what the engines and mpiexec wrote."""
-        text = ""
-        for launcher in self._launchers():
-            with contextlib.suppress(OSError), open(launcher.output_file, "rb") as file:
-                file.seek(max(0, file.seek(0, 2) - nbytes))
-                text += file.read().decode("utf-8", "replace")
-        return text.strip()
+        with contextlib.suppress(OSError), open(self._set.output_file, "rb") as file:
+            file.seek(max(0, file.seek(0, 2) - nbytes))
+            return file.read().decode("utf-8", "replace").strip()
+        return ""
 
     def exit_statuses(self, wait: float = LAST_WORDS_SECONDS) -> list[int]:
         """Return the wait statuses of the ranks of a set that has ended: mpiexec prints them before it ends."""
         deadline = time.monotonic() + wait
-        while self.mpi and is_hydra(find_mpiexec()):
-            last_look = not self.has_launchers() or time.monotonic() > deadline
+        while self._is_hydra:
+            last_look = not _is_running(self._set.process) or time.monotonic() > deadline
             if statuses := exit_statuses(self.log_tail(), self.n):
                 return statuses
             if last_look:

@@ -17,6 +17,8 @@ import time
 import weakref
 
 from ..comm.base import CommError
+from ..comm.network import Network
+from ..comm.point_to_point import DelayedComm
 from ..trace import Trace
 from .cluster import Cluster
 from .interrupts import defer_interrupts
@@ -24,7 +26,7 @@ from .outcome import first_failure, where
 from .progress import PATIENCE_SECONDS, Bar, brief
 from .ranks import Ranks
 from .remote import pack
-from .watch import ControllerDied, Deadlock, NoProgress, TimedOut, Watch, unpack
+from .watch import Watch, unpack
 
 _open: weakref.WeakSet[EngineWorld] = weakref.WeakSet()
 
@@ -41,9 +43,6 @@ class EngineWorld:
     engines : int or ipyparallel.DirectView
         How many engines to start on this machine, or a view of engines that already run (`rc[:]`), however they were
         started. Those are not stopped by `close` and cannot be restarted.
-    mpi : bool
-        Connect the ranks by MPI. Without it engines start faster and one can die without the others, but they cannot
-        communicate.
     timeout : float, optional
         Longest time for a `run` [s].
     patience : float
@@ -80,7 +79,6 @@ class EngineWorld:
         self,
         engines=4,
         *,
-        mpi=True,
         timeout=None,
         patience=PATIENCE_SECONDS,
         progress=True,
@@ -88,7 +86,7 @@ class EngineWorld:
         strict=True,
         hosts=None,
     ):
-        self.mpi, self.timeout, self.patience = mpi, timeout, patience
+        self.timeout, self.patience = timeout, patience
         self.progress, self.strict = progress, strict
         self.trace = Trace()
         self._restart_reason = ""  # why the engines must be restarted
@@ -99,7 +97,7 @@ class EngineWorld:
                 raise ValueError(
                     "EngineWorld: threads and hosts can be chosen only for engines that EngineWorld starts"
                 )
-            self._ranks = Ranks(engines, mpi)
+            self._ranks = Ranks(engines)
         elif isinstance(engines, int) and not isinstance(engines, bool) and engines >= 1:
             self._start(engines, threads, hosts)
         else:
@@ -107,7 +105,7 @@ class EngineWorld:
         _open.add(self)
 
     def __repr__(self) -> str:
-        state = "closed" if self._closed else f"{self.size} engines" + (" under MPI" if self.mpi else "")
+        state = "closed" if self._closed else f"{self.size} engines under MPI"
         return f"EngineWorld({state})"
 
     def __enter__(self) -> EngineWorld:
@@ -219,17 +217,8 @@ class EngineWorld:
 
     def _watch(self, watch: Watch, timeout: float | None, progress_timeout: float | None) -> Exception | None:
         """Wait for a launch; return the error to raise if it failed."""
-        reason, limit, problem = "", 0.0, None
         try:
-            watch.until_trouble(timeout, progress_timeout)
-        except Deadlock:
-            reason, limit = "deadlock", self.patience
-        except NoProgress:
-            reason, limit = "no progress", progress_timeout
-        except TimedOut:
-            reason, limit = "timeout", timeout
-        except ControllerDied:
-            problem = "the controller of the engines died during the run"
+            reason = watch.until_trouble(timeout, progress_timeout)
         except KeyboardInterrupt:
             watch.stop_ranks()
             self._collect(watch)
@@ -240,16 +229,17 @@ class EngineWorld:
             watch.stop_ranks()
             self._collect(watch)
             raise
-        if reason or problem or any(o.status != "returned" for o in watch.outcomes.values()):
+        if reason or any(o.status != "returned" for o in watch.outcomes.values()):
             watch.stop_ranks()
         self._collect(watch)
-        if problem:
-            self._restart_reason = problem
-            return CommError(f"{problem}; the next run restarts it and the engines")
+        if reason == "controller died":
+            self._restart_reason = "the controller of the engines died during the run"
+            return CommError(f"{self._restart_reason}; the next run restarts it and the engines")
         outcomes = [watch.outcomes[rank] for rank in range(self.size)]
         if all(o.status == "returned" for o in outcomes):
             return None
-        return first_failure(outcomes, reason, limit, self._next_step(watch))
+        limits = {"deadlock": self.patience, "no progress": progress_timeout, "timeout": timeout}
+        return first_failure(outcomes, reason, limits.get(reason, 0.0), self._next_step(watch))
 
     def _collect(self, watch: Watch) -> None:
         """Note whether the engines must be restarted, keep the spans, and show the rest of the output."""
@@ -266,21 +256,21 @@ class EngineWorld:
             return (
                 "This world did not start the engines: restart their cluster, and make a new EngineWorld of its view."
             )
-        return "The next run restarts the engines" + (" (MPI ends all ranks with one)." if self.mpi else ".")
+        return "The next run restarts the engines (MPI ends all ranks with one)."
 
     # -- starting and restarting --------------------------------------------------------------------------------------
     def _start(self, engines, threads, hosts) -> None:
         """Start a cluster, and make its engines ranks; end all processes if that fails or is interrupted."""
         try:
             with defer_interrupts():
-                self._cluster = Cluster(engines, self.mpi, threads, hosts)
+                self._cluster = Cluster(engines, threads, hosts)
                 self._make_ranks()
         except BaseException:
             self.close()
             raise
 
     def _make_ranks(self) -> None:
-        self._ranks = Ranks(self._cluster.client.direct_view(self._cluster.ids), self.mpi, self._cluster)
+        self._ranks = Ranks(self._cluster.client.direct_view(self._cluster.ids), self._cluster)
 
     def _ensure_engines(self) -> None:
         """Restart the engines if they cannot be used."""
@@ -311,6 +301,34 @@ def _pack(fn, args, kwargs) -> bytes:
     except Exception as error:
         name = getattr(fn, "__name__", repr(fn))
         raise TypeError(f"EngineWorld.run: {name} or its arguments cannot be sent to the engines: {error}") from error
+
+
+LATENCY = 1e-3
+"""Of a delayed message [s]: about what one takes between engines over TCP."""
+
+
+class LimitedWorld(EngineWorld):
+    """An `EngineWorld` whose ranks send at most so many bits per second; takes its arguments."""
+
+    _network: Network | None = None
+
+    def limit(self, bits_per_second: float | None) -> None:
+        """Limit what each rank may send or receive from now on; None for no limit."""
+        if bits_per_second is not None and not bits_per_second > 0:
+            raise ValueError(f"limit: {bits_per_second!r}, expected a number of bits per second above 0, or None")
+        self._network = None if bits_per_second is None else Network(LATENCY, bits_per_second / 8)
+
+    def run(self, fn, *args, **options):
+        """Call `fn` on every rank behind the limited link; see `EngineWorld.run`."""
+        __tracebackhide__ = True
+        if self._network is None:
+            return super().run(fn, *args, **options)
+        return super().run(delayed, self._network, fn, *args, **options)
+
+
+def delayed(comm, network, fn, *args, **kwargs):
+    """Call `fn` with a communicator that delays every message as `network` would."""
+    return fn(DelayedComm(comm, network), *args, **kwargs)
 
 
 @atexit.register

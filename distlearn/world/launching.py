@@ -42,9 +42,9 @@ def is_hydra(mpiexec: str) -> bool:
     return "HYDRA" in done.stdout
 
 
-def busy_cores(seconds: float = 0.2) -> float:
+def busy_cores() -> float:
     """Measure how many cores other programs use, while this process waits."""
-    return psutil.cpu_percent(seconds) / 100 * (psutil.cpu_count() or 1)
+    return psutil.cpu_percent(0.2) / 100 * (psutil.cpu_count() or 1)
 
 
 def thread_settings(ranks: int, threads: int | None = None) -> dict[str, str]:

@@ -55,8 +55,6 @@ class LocalWorld:
     rank = 0
 
     def __init__(self, report=None):
-        if report is not None and not callable(report):
-            raise TypeError(f"LocalWorld: report={report!r}, expected a callable; a world of several ranks is SimWorld")
         self.report = report
         self.trace = Trace()
 

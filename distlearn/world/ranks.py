@@ -28,29 +28,10 @@ FIRST_PATIENCE = 3.0
 
 
 class Ranks:
-    """Engines as ranks.
+    """The engines of a view as ranks; those of a `cluster` that `EngineWorld` started can be watched and killed."""
 
-    Parameters
-    ----------
-    view : ipyparallel.DirectView
-        Of the engines.
-    mpi : bool
-        Whether the engines are connected by MPI.
-    cluster : Cluster, optional
-        The engines' cluster if `EngineWorld` started it: only then can their processes be watched and killed.
-
-    Attributes
-    ----------
-    view : ipyparallel.DirectView
-        Of the engines, in the order of ranks.
-    ids : list of int
-        By rank: the engine's number in ipyparallel. An engine's number is not its rank.
-    pids : list of int
-        By rank: process ids.
-    """
-
-    def __init__(self, view, mpi: bool, cluster: Cluster | None = None):
-        self.client, self.mpi, self.cluster = view.client, mpi, cluster
+    def __init__(self, view, cluster: Cluster | None = None):
+        self.client, self.cluster = view.client, cluster
         self._is_local = cluster is not None and cluster.is_local  # only then are its process ids valid here
         self._key = uuid.uuid4().hex
         self._number, self._completed = 0, deque()
@@ -61,12 +42,11 @@ class Ranks:
         who = self._ask_who(targets)
         _check_pythons(who, targets)
         order = sorted(range(len(who)), key=lambda i: (who[i]["rank"], targets[i]))
-        self.ids = [targets[i] for i in order]
+        self.ids = [targets[i] for i in order]  # ipyparallel's numbers, by rank: an engine's number is not its rank
         self.pids = [who[i]["pid"] for i in order]
         self.nodes = [who[i]["node"] for i in order]
-        members = [who[i]["rank"] for i in order] if mpi else None
-        if mpi:
-            _check_mpi(who)
+        members = [who[i]["rank"] for i in order]
+        _check_mpi(who)
         paths = [os.path.abspath(p) for p in sys.path]
         self._deaths = DeathWatch() if self._is_local else None
         address = self._deaths.address if self._deaths else ""
@@ -91,7 +71,7 @@ class Ranks:
         unanswered, patience, waited = list(targets), FIRST_PATIENCE, 0.0
         while unanswered and waited < JOIN_SECONDS:
             for target in unanswered:
-                asked[target].append(self.client[target].apply_async(remote.describe_engine, self.mpi))
+                asked[target].append(self.client[target].apply_async(remote.describe_engine))
             deadline = time.monotonic() + patience
             late = False
             while unanswered and not late:

@@ -43,9 +43,9 @@ def marked(folder, variable: str = MARK) -> list[psutil.Process]:
     return found
 
 
-def kill_marked(folder, grace: float = 0.0, limit: float = 10.0, variable: str = MARK) -> None:
+def kill_marked(folder, grace: float = 0.0, variable: str = MARK) -> None:
     """Kill all processes of a cluster, and those that they start meanwhile."""
-    deadline = time.monotonic() + limit
+    deadline = time.monotonic() + 10
     processes = marked(folder, variable)
     files = hydra_files(processes)
     if grace and processes:

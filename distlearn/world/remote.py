@@ -16,8 +16,7 @@ import sys
 import time
 import types
 
-from ..comm.local import DisconnectedComm
-from ..comm.waiting import RankClock, poll
+from ..comm.waiting import poll
 from .deaths import hold_connection
 from .interrupts import EngineInterrupts
 from .outcome import Outcome, frames_of_error, pickled, text_of_error
@@ -65,34 +64,26 @@ class Duplicates:
 # -- called by the client ----------------------------------------------------------------------------------------------
 
 
-def describe_engine(mpi: bool) -> dict:
+def describe_engine() -> dict:
     """Return this engine's process, node, Python and MPI rank."""
     import platform
 
-    who = {"pid": os.getpid(), "node": platform.node(), "rank": 0, "size": 1}
-    who |= {"python": platform.python_version(), "executable": sys.executable}
-    if mpi:
-        from ..comm.mpi import world_comm
+    from ..comm.mpi import world_comm
 
-        comm = world_comm()
-        who |= {"rank": comm.Get_rank(), "size": comm.Get_size()}
-    return who
+    comm, version = world_comm(), {"python": platform.python_version(), "executable": sys.executable}
+    return version | {"pid": os.getpid(), "node": platform.node(), "rank": comm.Get_rank(), "size": comm.Get_size()}
 
 
-def join_world(
-    key: str, rank: int, members: list[int] | None, paths: list[str], stacks: str | None, deaths: str
-) -> None:
+def join_world(key: str, rank: int, members: list[int], paths: list[str], stacks: str | None, deaths: str) -> None:
     """Make this engine a rank of a world."""
     sys.path += [p for p in paths if p not in sys.path and os.path.isdir(p)]
     shield_traceback()
-    duplicates = None
-    if members is not None:
-        from ..comm.mpi import release_shared_memory_names, world_comm
+    from ..comm.mpi import release_shared_memory_names, world_comm
 
-        everyone = world_comm()
-        base = everyone if len(members) == everyone.Get_size() else everyone.Create_group(everyone.group.Incl(members))
-        duplicates = Duplicates(base.Dup())
-        release_shared_memory_names()
+    everyone = world_comm()
+    base = everyone if len(members) == everyone.Get_size() else everyone.Create_group(everyone.group.Incl(members))
+    duplicates = Duplicates(base.Dup())
+    release_shared_memory_names()
     if stacks is not None and hasattr(faulthandler, "register"):
         _worlds[key, "stacks"] = file = open(stacks, "w", encoding="utf-8")  # noqa: SIM115 (for the engine's life)
         faulthandler.register(signal.SIGUSR1, file=file, all_threads=False)
@@ -120,21 +111,7 @@ def shield_traceback() -> None:
 
 
 def launch(key: str, order: dict, payload: bytes) -> tuple[bytes, bytes]:
-    """Run the user's function on this rank.
-
-    Parameters
-    ----------
-    order : dict
-        `number` of the launch, `free`: launches whose communicators are no longer needed, `size`, `cwd`, `strict`,
-        `patience`.
-    payload : bytes
-        The pickled (function, arguments, keyword arguments).
-
-    Returns
-    -------
-    outcome, value : bytes
-        A pickled `Outcome` and what the function returned, pickled.
-    """
+    """Run the pickled (function, arguments, keywords) on this rank; return a pickled `Outcome`, and the result."""
     interrupts = EngineInterrupts()
     rank, duplicates = _worlds[key]
     reporter = Reporter(_publish)
@@ -142,20 +119,16 @@ def launch(key: str, order: dict, payload: bytes) -> tuple[bytes, bytes]:
     try:
         if order["cwd"]:
             os.chdir(order["cwd"])
-        if duplicates is None:
-            comm = _unconnected(rank, order["size"], reporter)
-        else:
-            from ..comm.mpi import MPIComm
-            from ..comm.select_backend import select_backend
+        from ..comm.mpi import MPIComm
+        from ..comm.select_backend import select_backend
 
-            duplicates.free(order["free"])
-            copy = duplicates.get(order["number"], interrupts)
-            comm = select_backend(MPIComm.begin(copy, reporter, strict=order["strict"]))
-            comm.activity.on_wait = Patience(rank, order["patience"], _publish_wait)
+        duplicates.free(order["free"])
+        copy = duplicates.get(order["number"], interrupts)
+        comm = select_backend(MPIComm.begin(copy, reporter, strict=order["strict"]))
+        comm.activity.on_wait = Patience(rank, order["patience"], _publish_wait)
         value = _call(comm, payload)
         outcome.status = "early"
-        if duplicates is not None:
-            comm.end()
+        comm.end()
         outcome.status = "returned"
         interrupts.disarm()
     except BaseException as error:
@@ -169,10 +142,9 @@ def launch(key: str, order: dict, payload: bytes) -> tuple[bytes, bytes]:
         value = b""
     if comm is not None:
         outcome.ended, outcome.spans = comm.clock.now(), comm.clock.trace.spans
-        waits_for = comm.activity.waits_for if duplicates is not None else None
-        outcome.waits_for = (
-            str(waits_for) if waits_for is not None and outcome.status in ("interrupted", "early") else ""
-        )
+        waits_for = comm.activity.waits_for
+        if waits_for is not None and outcome.status in ("interrupted", "early"):
+            outcome.waits_for = str(waits_for)
     outcome.progress = reporter.last
     return pickle.dumps(outcome), value
 
@@ -204,11 +176,6 @@ def _call(comm, payload: bytes) -> bytes:
         return pack(result)
     except Exception as error:
         raise TypeError(f"the result, a {type(result).__name__}, cannot be sent back: {error}") from error
-
-
-def _unconnected(rank: int, size: int, reporter) -> DisconnectedComm:
-    why = "these engines were started without MPI; use EngineWorld(n) with mpi=True"
-    return DisconnectedComm(rank, size, RankClock(rank), reporter if rank == 0 else lambda *a, **k: None, why)
 
 
 def _publish(report) -> None:

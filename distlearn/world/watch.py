@@ -28,22 +28,6 @@ OUTPUT_SECONDS = 5.0
 """Longest wait for a rank's last output, which arrives after its result: at once, unless the machine is busy."""
 
 
-class TimedOut(Exception):
-    """Some ranks have not returned in time."""
-
-
-class NoProgress(TimedOut):
-    """Rank 0 has reported nothing new for too long."""
-
-
-class Deadlock(Exception):
-    """All ranks have waited for too long."""
-
-
-class ControllerDied(Exception):
-    """The engines' controller died."""
-
-
 class Watch:
     """One launch."""
 
@@ -67,20 +51,22 @@ class Watch:
         """Ranks that have not ended."""
         return [rank for rank in range(len(self._handles)) if rank not in self.outcomes]
 
-    def until_trouble(self, timeout: float | None, progress_timeout: float | None = None) -> None:
-        """Return when all ranks have returned, or one has failed."""
+    def until_trouble(self, timeout: float | None, progress_timeout: float | None) -> str:
+        """Return when all ranks have returned, or one has failed; say why if no rank is to blame."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while self.pending:
             self._poll()
             if any(o.status != "returned" for o in self.outcomes.values()):
-                return
+                break
             if deadline is not None and time.monotonic() > deadline and self.pending:
-                raise TimedOut
+                return "timeout"
             if progress_timeout is not None and self._report and time.monotonic() > self._reported + progress_timeout:
-                raise NoProgress
-            self._look_at_waits()
+                return "no progress"
+            if self._all_wait():
+                return "deadlock"
             if self._ranks.cluster is not None and not self._ranks.cluster.has_controller():
-                raise ControllerDied
+                return "controller died"
+        return ""
 
     def stop_ranks(self) -> None:
         """Interrupt the ranks that still run until all have ended; kill the engines if some do not respond."""
@@ -159,18 +145,18 @@ class Watch:
             self.outcomes[rank].error = f"its process {how}" if rank == first else "its process died"
             self.outcomes[rank].ended = 0.0 if rank == first else 1.0
 
-    def _look_at_waits(self) -> None:
-        """Show who waits for what, once for each long wait; raise if all ranks wait."""
+    def _all_wait(self) -> bool:
+        """Say whether all ranks wait; show who waits for what, once for each long wait."""
         told = {rank: self._handles[rank].metadata["data"].get("wait") for rank in self.pending}
         waits = {rank: wait for rank, wait in told.items() if wait is not None}
         if not waits:
             self._waited, self._told_waits = None, False
-            return
+            return False
         if len(waits) == len(self._handles):
-            raise Deadlock
+            return True
         self._waited = self._waited or time.monotonic()
         if self._told_waits or time.monotonic() < self._waited + GRACE_SECONDS:
-            return
+            return False
         self._told_waits = True
         others = [rank for rank in self.pending if rank not in waits]
         self._ranks.request_stacks(others)
@@ -180,6 +166,7 @@ class Watch:
         sys.stderr.write(
             f"EngineWorld: ranks have been waiting for a long time:\n{lines}{stop_button()}; the engines stay usable.\n"
         )
+        return False
 
     def _show_progress(self) -> None:
         """Show the newest report of rank 0."""

@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from distlearn.cli import doctor, main
-from distlearn.cli.doctor import VERDICTS, Check, Diagnosis, diagnose
+from distlearn.cli.doctor import Check, Diagnosis, diagnose
 
 
 def script(path, text):
@@ -138,14 +138,6 @@ def test_ascii_terminal():
     )
     assert "x problem" in done.stdout
     assert done.stdout.isascii()
-
-
-def test_a_problem_needs_a_command_that_fixes_it():
-    with pytest.raises(ValueError, match="command that fixes"):
-        Check("x", "bad", "problem")
-    with pytest.raises(ValueError, match="verdict is 'fatal'"):
-        Check("x", "bad", "fatal", "y")
-    assert list(VERDICTS) == ["ok", "info", "warning", "problem"]
 
 
 # -- single checks, on machines that are not this one
@@ -296,20 +288,17 @@ def test_an_mpi_that_misbehaves(monkeypatch, tmp_path, body, found, fix):
     assert fix in check.fix
 
 
-def test_compilers_in_turn(monkeypatch, tmp_path):
-    broken = script(tmp_path / "g++", "echo 'fatal: no as' >&2; exit 1")
-    monkeypatch.setenv("CXX", str(broken))
-    monkeypatch.setenv("PATH", os.fspath(tmp_path))
-    monkeypatch.setattr(doctor, "_installed", lambda name: False)
+def test_a_compiler_that_does_not_run(monkeypatch, tmp_path):
+    from distlearn.cuda.emulator.compilers import find_compilers
+
+    assert doctor.compiler().verdict == "ok"
+    monkeypatch.setenv("DISTLEARN_CXX", str(script(tmp_path / "g++", "exit 1")))
+    find_compilers.cache_clear()
     check = doctor.compiler()
+    find_compilers.cache_clear()
     assert check.verdict == "warning"
-    assert "fatal: no as" in check.found
+    assert "g++', which does not run" in check.found
     assert check.fix.endswith("pip install ziglang")
-
-
-def test_a_compiler_whose_program_is_wrong(tmp_path):
-    fake = script(tmp_path / "c++", 'printf \'#!/bin/sh\\nprintf 41\' > "$3"; chmod +x "$3"')
-    assert "'41' instead of '42'" in doctor._compile([str(fake)])
 
 
 @pytest.mark.parametrize(

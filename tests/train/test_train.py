@@ -1,5 +1,6 @@
 """The whole program: the same numbers on any number of ranks, a history that adds up, errors that say what is wrong."""
 
+import importlib
 import math
 from types import SimpleNamespace
 
@@ -104,25 +105,27 @@ def test_progress_is_reported_step_by_step():
     assert seen[0][1:] == (8, ["epoch", "loss", "samples"])
 
 
-def test_evaluate_counts_right_answers_on_every_rank():
+def test_evaluate_counts_right_answers_on_every_rank(monkeypatch):
     data = load("digits")
+    module = importlib.import_module("distlearn.train.fit")  # its name in the package is the function's
 
     def program(comm):
         strategy = build(comm, Settings(), data)
         whole = evaluate(strategy, data.x_test, data.y_test)
-        parts = evaluate(strategy, data.x_test, data.y_test, batch_size=7)
         few = evaluate(strategy, data.x_test[:2], data.y_test[:2])
         right = strategy.predict(data.x_test).argmax(axis=1) == data.y_test
-        return whole, parts, few, right.mean(), right[:2].mean(), evaluate(strategy, data.x_test[:0], data.y_test[:0])
+        return whole, few, right.mean(), right[:2].mean(), evaluate(strategy, data.x_test[:0], data.y_test[:0])
 
-    for whole, parts, few, want, want_few, none in SimWorld(3).run(program):
-        assert whole == parts == pytest.approx(want)
-        assert few == want_few
-        assert math.isnan(none)
+    for at_once in (4096, 7):
+        monkeypatch.setattr(module, "AT_ONCE", at_once)
+        for whole, few, want, want_few, none in SimWorld(3).run(program):
+            assert whole == pytest.approx(want)
+            assert few == want_few
+            assert math.isnan(none)
 
 
 @pytest.mark.parametrize("n", [2, 4, 7])
-def test_all_ranks_predict_equally_often(n):
+def test_all_ranks_predict_equally_often(n, monkeypatch):
     """Else ranks that predict together, layer by layer, would wait for each other forever."""
     data = load("digits")
 
@@ -130,8 +133,9 @@ def test_all_ranks_predict_equally_often(n):
         strategy, calls = build(comm, Settings(), data), []
         predict = strategy.predict
         strategy.predict = lambda x: calls.append(len(x)) or predict(x)
-        return evaluate(strategy, data.x_test[:n], data.y_test[:n], batch_size=2), len(calls), min(calls)
+        return evaluate(strategy, data.x_test[:n], data.y_test[:n]), len(calls), min(calls)
 
+    monkeypatch.setattr(importlib.import_module("distlearn.train.fit"), "AT_ONCE", 2)
     accuracies, calls, smallest = zip(*SimWorld(3).run(program), strict=True)
     assert len(set(accuracies)) == 1
     assert set(calls) == {-(-n // 6)}

@@ -27,7 +27,7 @@ def test_a_panel_for_the_loss_and_one_for_the_accuracies(histories):
         run.column("val_accuracy").tolist(),
     ]
     assert (loss.get_ylabel(), accuracy.get_ylabel()) == ("training loss", "accuracy [%]")
-    assert loss.get_title("left").startswith("Loss falls from")
+    assert (loss.get_title("left"), accuracy.get_title("left")) == ("Training loss", "Accuracy")
 
 
 @pytest.mark.parametrize(
@@ -116,16 +116,8 @@ def test_only_runs_that_agree_in_every_panel_are_stacked():
 
 def test_a_single_epoch_stands_at_1():
     loss, accuracy = viz.plot_history(history([2.5], [0.4]))
-    assert loss.get_title("left") == "Loss is 2.5 after one epoch"
     for ax in (loss, accuracy):
         assert {1.0} == {t for t in ax.get_xticks() if 0 < t < 2}
-
-
-def test_titles_are_no_wider_than_their_panels(histories):
-    names = ("loss", "train_accuracy", "val_accuracy", "test_accuracy")
-    for ax in viz.plot_history(histories["2 ranks"], y=names):
-        ax.figure.canvas.draw()
-        assert ax._left_title.get_window_extent().x1 <= ax.get_window_extent().x1 + 10
 
 
 def test_epochs_without_accuracy_are_left_out():
@@ -151,8 +143,7 @@ def test_given_axes_are_used_and_pyplot_is_left_alone(histories, ax):
         (history([1.0]), {"y": ()}, "y is empty"),
         (history([1.0]), {}, "val_accuracy was never evaluated"),
         ({"b": history([1.0])}, {}, "val_accuracy of the history 'b'"),
-        (history([1.0], [0.5]), {"axes": [None]}, "1 axes for 2 panels"),
-        (history([1.0]), {"y": "loss", "ax": 1, "axes": [1]}, "both ax and axes"),
+        (history([1.0], [0.5]), {"ax": 1}, "one ax for 2 panels"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused_before_a_figure_is_made(histories, options, match):

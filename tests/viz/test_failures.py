@@ -5,7 +5,6 @@ from distlearn import viz
 from distlearn.comm import Network
 from distlearn.parallel import study_intervals
 from distlearn.sim import Failure, Roofline, SimWorld
-from distlearn.trace import Trace
 from distlearn.train import Settings, train
 from distlearn.viz.look import AMBER, NAVY, VERMILION
 from distlearn.world.elastic import ElasticRun, Restart
@@ -40,16 +39,13 @@ def test_a_loss_shows_from_failure_to_notice_in_its_own_row(world):
     assert {1, 3} <= rows
     assert 2 not in rows
     assert all(p.get_x() + p.get_width() <= loss.at + 1e-12 for p in bars(ax, NAVY) if round(p.get_y() + 0.35) == 2)
-    assert ax.get_title("left").startswith(f"{len(world.losses)} of 4 ranks lost")
     assert "  killed" in [t.get_text() for t in ax.texts]
 
 
-def test_a_run_without_failures_says_so():
+def test_a_run_without_failures():
     world = SimWorld(2, Network(1e-5, 1e9), Roofline(1e9))
     world.run(train, SETTINGS.but(strategy="data"))
-    assert viz.plot_recoveries(world.trace).get_title("left") == "2 ranks, none lost"
-    with pytest.raises(ValueError, match="holds no spans"):
-        viz.plot_recoveries(Trace())
+    assert not bars(viz.plot_recoveries(world.trace), VERMILION)
 
 
 def test_restarts_break_the_line_and_are_counted():
@@ -65,9 +61,8 @@ def test_restarts_break_the_line_and_are_counted():
         [[3.0, 16], [4.9, 40]],
         [[6.5, 39], [8.0, 60]],
     ]
-    assert ax.get_title("left") == "2 failures: 7 steps done again, 44% of the time lost"
-    with pytest.raises(ValueError, match="no progress"):
-        viz.plot_restarts(ElasticRun([]))
+    failed = [line.get_xydata().tolist() for line in ax.get_lines() if line.get_marker() == "X"]
+    assert failed == [[[2.0, 20]], [[5.0, 40]]]
 
 
 def test_intervals_show_formula_simulation_and_both_optima():
@@ -78,4 +73,3 @@ def test_intervals_show_formula_simulation_and_both_optima():
     np.testing.assert_allclose(points[0].get_ydata(), study.seconds.mean(axis=1) / study.work)
     upright = [line.get_xdata()[0] for line in ax.get_lines() if len(set(line.get_xdata())) == 1]
     assert upright == [study.young, study.daly]
-    assert "1 node, a failure every 11 h, a checkpoint takes 1 min" in ax.get_title("left")

@@ -46,6 +46,15 @@ def test_a_frame_for_each_interval():
     assert "8 sectors" in source
 
 
+def test_a_film_needs_a_recorded_block():
+    x = np.ones(64, np.float32)
+    kernel = RawKernel(SUM.replace("STEP", ""), "block_sum")
+    with pytest.raises(ValueError, match="nothing was recorded"):
+        kernel_film(kernel.check((1,), (64,), (x, x.copy())))
+    with pytest.raises(ValueError, match="record is 3: the grid"):
+        kernel.check((1,), (64,), (x, x.copy()), record=3)
+
+
 def test_a_missing_barrier_is_red():
     frames = play("")
     assert frames[1][1].startswith("After barrier 1 of 1: threads clash on ")

@@ -12,7 +12,7 @@ def digits():
 
 
 def test_images_and_their_classes(digits):
-    ax = viz.images(digits.x_test, digits.y_test, digits.classes, shape=digits.image_shape, n=13, columns=5)
+    ax = viz.images(digits.x_test, digits.y_test, n=13, columns=5)
     assert len(ax.images) == 13
     assert [t.get_text() for t in ax.texts] == [digits.classes[c] for c in digits.y_test[:13]]
     np.testing.assert_array_equal(ax.images[4].get_array(), digits.x_test[4].reshape(8, 8))
@@ -36,7 +36,7 @@ def test_wrong_predictions_are_marked_by_more_than_colour(digits):
 
 def test_colour_images_and_fewer_than_a_row(ax):
     x = np.random.default_rng(0).random((3, 4, 6, 3))
-    assert viz.images(x, np.arange(3), ["a", "b", "c"], ax=ax) is ax
+    assert viz.images(x, np.arange(3), ax=ax) is ax
     assert ax.images[2].get_array().shape == (4, 6, 3)
     assert plt.get_fignums() == []
 
@@ -45,13 +45,11 @@ def test_colour_images_and_fewer_than_a_row(ax):
     ("x", "y", "options", "match"),
     [
         (np.zeros((0, 4)), [], {}, "no images"),
-        (np.zeros((2, 5)), [0, 1], {}, "expected 4 numbers"),
+        (np.zeros((2, 5)), [0, 1], {}, r"shape \(2, 5\), expected"),
         (np.zeros((2, 4)), [0], {}, "expected 2 class numbers"),
         (np.zeros((2, 4)), [0.5, 1], {}, "float64, expected 2 class numbers"),
         (np.zeros((2, 4)), [0, 1], {"predictions": [1]}, "predictions has shape"),
-        (np.zeros((2, 4)), [0, 7], {"classes": ["a", "b"]}, "class 7, but only 2 names"),
         (np.zeros((2, 2, 2, 5)), [0, 1], {}, "1, 3 or 4 channels"),
-        (np.zeros((2, 4)), [0, 1], {"n": 0}, "n is 0"),
     ],
 )
 def test_images_that_cannot_be_drawn(x, y, options, match):
@@ -81,3 +79,5 @@ def test_confusion_refuses_other_numbers_of_labels():
         viz.confusion([0, 1], [0])
     with pytest.raises(ValueError, match="y has shape"):
         viz.confusion([], [])
+    with pytest.raises(ValueError, match="class 7, but only 2 names"):
+        viz.confusion([0, 7], [0, 1], ["a", "b"])

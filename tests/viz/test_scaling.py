@@ -63,15 +63,13 @@ def test_super_linear_speedup_stays_inside():
     assert right.get_ylim()[1] > 2
 
 
-def test_labels_title_and_no_ideal(ax):
+def test_labels_and_given_axes():
     from matplotlib.figure import Figure
 
     axes = Figure().subplots(1, 2)
-    left, right = viz.plot_speedup(
-        [1, 2], [2.0, 1.0], axes=axes, ideal=False, labels={"measured": "4 engines"}, title="T"
-    )
+    left, right = viz.plot_speedup([1, 2], [2.0, 1.0], axes=axes, labels={"measured": "4 engines"}, title="T")
     assert (left, right) == tuple(axes)
-    assert left.get_legend_handles_labels()[1] == ["4 engines"]
+    assert left.get_legend_handles_labels()[1] == ["ideal", "4 engines"]
     assert plt.get_fignums() == []
 
 
@@ -87,8 +85,6 @@ def test_labels_title_and_no_ideal(ax):
         ([1, 2], [1.0, float("nan")], {}, "time of 2 ranks is nan"),
         ([2, 1], [1.0, 2.0], {}, "increasing numbers of ranks"),
         ([], [], {}, "increasing numbers of ranks"),
-        ([1, 2], [2.0, 1.0], {"labels": {"real": "x"}}, "labels for .'real'."),
-        ([1, 2], [2.0, 1.0], {"axes": [1, 2, 3]}, "3 axes, expected two"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused_before_a_figure_is_made(sizes, measured, options, match):

@@ -219,7 +219,7 @@ class FakeRanks:
 
 def world_of(group):
     world = EngineWorld.__new__(EngineWorld)
-    world.mpi, world.timeout, world.patience, world.progress, world.strict = True, 30, 10, False, False
+    world.timeout, world.patience, world.progress, world.strict = 30, 10, False, False
     world._restart_reason, world._closed, world._cluster, world._ranks, world.trace = "", False, None, group, Trace()
     return world
 

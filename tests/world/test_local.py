@@ -1,10 +1,8 @@
 import numpy as np
 import pytest
 
-from distlearn.comm.base import CommError, RankError
-from distlearn.comm.local import DisconnectedComm
+from distlearn.comm.base import RankError
 from distlearn.sim import SimWorld
-from distlearn.trace import WallClock
 from distlearn.world import LocalWorld, World
 
 
@@ -38,17 +36,3 @@ def test_reports_are_handed_on():
     seen = []
     LocalWorld(report=lambda *args, **values: seen.append((args, values))).run(lambda comm: comm.report(1, 2, loss=3))
     assert seen == [((1, 2), {"loss": 3})]
-
-
-def test_unconnected_ranks_know_themselves_and_nothing_else():
-    comm = DisconnectedComm(2, 4, WallClock(2), print, "no cable")
-    assert (comm.rank, comm.size) == (2, 4)
-    with pytest.raises(CommError, match="rank 2: all_reduce needs a connection between the ranks: no cable"):
-        comm.all_reduce(np.zeros(1))
-    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
-        _ = comm.nonsense
-
-
-def test_a_number_of_ranks_is_refused():
-    with pytest.raises(TypeError, match=r"report=4, expected a callable; a world of several ranks is SimWorld"):
-        LocalWorld(4)

@@ -51,14 +51,14 @@ class OtherPython(Client):
     def apply_async(self, function, *args):
         assert function is remote.describe_engine, "functions may not travel there"
         theirs = {"python": "3.10.2", "executable": "/opt/old/bin/python"} if self.target else {}
-        return Call(remote.describe_engine(False) | theirs)
+        return Call(remote.describe_engine() | theirs)
 
 
 def ranks_of(lost, monkeypatch):
     monkeypatch.setattr(ranks, "FIRST_PATIENCE", 0.01)
     monkeypatch.setattr(ranks, "JOIN_SECONDS", 0.1)
     some = Ranks.__new__(Ranks)
-    some.client, some.mpi = Client(lost), False
+    some.client = Client(lost)
     return some
 
 
@@ -85,4 +85,9 @@ def test_engines_of_another_python_are_refused():
     view = OtherPython({0: 0, 1: 0}).direct_view([0, 1])
     wanted = rf"engine 1 runs Python 3.10.2 \(/opt/old/bin/python\), this process Python {platform.python_version()} "
     with pytest.raises(CommError, match=wanted):
-        Ranks(view, mpi=False)
+        Ranks(view)
+
+
+def test_engines_of_several_mpi_worlds_are_refused():
+    with pytest.raises(CommError, match=r"are not ranks of one MPI world \(COMM_WORLD sizes \[1\], ranks \[0\]"):
+        ranks._check_mpi([{"rank": 0, "size": 1}] * 2)
