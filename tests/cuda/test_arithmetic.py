@@ -102,9 +102,7 @@ def test_a_difference_that_stays_is_reported(statement, card, message, compiler)
 
 def test_nan_of_a_double(compiler):
     """PTX, "cvt": 0, but of or to 8 bytes the upper bit."""
-    got = compute(
-        "double d = x[t]; out[t] = (int)d ^ (int)(unsigned)d ^ (int)x[t];", compiler, "int", f32([np.nan])
-    )
+    got = compute("double d = x[t]; out[t] = (int)d ^ (int)(unsigned)d ^ (int)x[t];", compiler, "int", f32([np.nan]))
     assert got[0] == 0
     got = compute("double d = x[t]; out[t] = (int)d;", compiler, "int", f32([np.nan]))
     assert got[0] == -(2**31)
