@@ -92,13 +92,7 @@ def card_in(device: str) -> Card | None:
 
 
 def card(name: str | Card) -> Card:
-    """Return a card by its name.
-
-    Raises
-    ------
-    ValueError
-        If there is no such card.
-    """
+    """Return a card by its name."""
     if isinstance(name, Card):
         return name
     if not isinstance(name, str) or name not in CARDS:

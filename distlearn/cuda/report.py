@@ -6,7 +6,7 @@ import html
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from ..tables import CSS_GREEN, CSS_RED  # never alone: the words say the same
+from ..tables import CSS_GREEN, CSS_RED, Table, quantity  # colour is never alone: the words say the same
 
 _CLASH = "{who} {verb} {element}, {past} by thread {they}, {other}: "
 KINDS = [  # the name and the sentence of each, in the order of `enum Kind` in emulator/runtime/findings.h
@@ -434,31 +434,23 @@ def _sites(raw, regions, build_sites, code) -> list[Site]:
     return sorted((s for s in merged.values() if s.requests), key=lambda s: (s.file, s.line, s.array, s.access, s.size))
 
 
-def count(n: float, unit: str = "") -> str:
-    """Write a number with a prefix: 1310720 bytes as '1.31 MB'."""
-    for factor, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if abs(n) >= factor:
-            return f"{n / factor:.3g} {prefix}{unit}"
-    return f"{n:.3g} {unit}".strip()
-
-
 def summary(report) -> str:
     """Return the line of totals."""
     intensity = report.arithmetic_intensity
     return (
-        f"{report.flops:,} flop, {count(report.bytes_moved, 'B')} moved for {count(report.bytes_requested, 'B')} "
+        f"{report.flops:,} flop, {quantity(report.bytes_moved, 'B')} moved for {quantity(report.bytes_requested, 'B')} "
         f"requested, {intensity:.2f} flop/byte, {report.active_lanes:.0%} of lanes active"
     )
 
 
-def verdict(site) -> tuple[str, bool]:
-    """Describe how well a site uses memory, and whether that is good."""
+def verdict(site) -> str:
+    """Describe how well a site uses memory."""
     if site.space == "shared":
         if site.worst_conflict == 1:
-            return "no bank conflict", True
-        return f"{site.worst_conflict}-way bank conflict, {site.wavefronts_per_request:.2f} passes", False
+            return "✓ no bank conflict"
+        return f"✗ {site.worst_conflict}-way bank conflict, {site.wavefronts_per_request:.2f} passes"
     text = f"{site.sectors_per_request:.2f} sectors (ideal {site.ideal_per_request:.2f})"
-    return (text, True) if site.coalesced else (f"{text}, not coalesced", False)
+    return f"✓ {text}" if site.coalesced else f"✗ {text}, not coalesced"
 
 
 def title(report) -> str:
@@ -483,7 +475,7 @@ def to_text(report) -> str:
             where = f"line {s.line:3d}" + f" {s.file}" * bool(s.file)
             out.append(
                 f"  {where}  {s.access:6s} {s.space:8s} {s.array:{width}s} {s.size:2d} B  "
-                f"{s.requests:8,d} requests, {s.active_lanes:4.0%} lanes, {verdict(s)[0]}"
+                f"{s.requests:8,d} requests, {s.active_lanes:4.0%} lanes, {verdict(s)}"
             )
     return "\n".join(out)
 
@@ -502,22 +494,12 @@ def to_html(report) -> str:
         out.append("</ul>")
     if report.sites:
         heads = ["line", "source", "access", "array", "bytes per lane", "warp accesses", "lanes active", "memory"]
-        out.append(f"<p>{html.escape(summary(report))}</p><table><thead><tr>")
-        out += [f'<th style="text-align:left">{h}</th>' for h in heads]
-        out.append("</tr></thead><tbody>")
+        rows = []
         for s in report.sites:
             text = s.source.strip() if len(s.source.strip()) <= 60 else s.source.strip()[:59] + "…"
-            words, good = verdict(s)
-            cells = [
-                f"{s.line} {s.file}".strip(),
-                f"<code>{html.escape(text)}</code>",
-                s.access,
-                f"{html.escape(s.array)} ({s.space})",
-            ]
-            cells += [s.size, f"{s.requests:,}", f"{s.active_lanes:.0%}"]
-            style = ' style="text-align:left"'
-            row = "".join(f"<td{style}>{c}</td>" for c in cells)
-            out.append(f'<tr>{row}<td style="text-align:left;color:{CSS_GREEN if good else CSS_RED}">{words}</td></tr>')
-        out.append("</tbody></table>")
+            numbers = [str(s.size), f"{s.requests:,}", f"{s.active_lanes:.0%}"]
+            rows.append([f"{s.line} {s.file}".strip(), text, s.access, f"{s.array} ({s.space})", *numbers, verdict(s)])
+        right = [4 <= i < 7 for i in range(len(heads))]
+        out.append(f"<p>{html.escape(summary(report))}</p>{Table(heads, rows, right=right)._repr_html_()}")
     out.append("</div>")
     return "".join(out)
