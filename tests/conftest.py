@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+from pathlib import Path
 
 import hypothesis
 import psutil
@@ -19,6 +20,7 @@ for _profile in ("distlearn", "random"):  # the first draws the same examples in
         derandomize=_profile == "distlearn",
     )
 hypothesis.settings.load_profile("distlearn")
+sys.path.append(str(Path(__file__).parents[1] / "course" / "source"))  # `grey` is beside the labs, whose kernels use it
 os.environ.setdefault("MPLBACKEND", "Agg")  # before anything imports matplotlib: no test opens a window
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # started with & by a script: tests of interrupts want them
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -56,7 +58,7 @@ def _figures_can_be_read_in_grey():
     """Figures that a test makes through pyplot can be read without colours, and end with it."""
     yield
     if (pyplot := sys.modules.get("matplotlib.pyplot")) and pyplot.get_fignums():
-        from distcourse.author.grey import same_in_grey
+        from grey import same_in_grey
 
         found = [told for number in pyplot.get_fignums() for told in same_in_grey(pyplot.figure(number))]
         pyplot.close("all")
