@@ -15,7 +15,7 @@ from pathlib import Path
 import nbformat
 
 from .. import scope
-from .source import BEGIN_HIDDEN, BEGIN_SOLUTION, END_HIDDEN, END_SOLUTION, KINDS, Cell, Problem, Source
+from .source import BEGIN_HIDDEN, BEGIN_SOLUTION, END_HIDDEN, END_SOLUTION, KINDS, Cell, Problem, Source, packed
 
 MAX_LINES, MAX_WIDTH = 20, 100
 MAX_DRAWING = 80  # Characters in a line of a drawing in the text: JupyterLab breaks lines that are wider than the page.
@@ -332,12 +332,8 @@ def prose(lab: Source):
         telling = [line for line in lines if len(line) > 24 and ("=" in line or line.startswith("return"))]
         for line in (line for line in telling if line not in public):
             for other in lab.cells:
-                if not other.is_code and "hints" not in other.tags and _packed(line) in _packed(other.source):
+                if not other.is_code and "hints" not in other.tags and packed(line) in packed(other.source):
                     yield Problem(other, f"gives away a line of the solution of {cell.grade_id}: {line!r}")
-
-
-def _packed(text: str) -> str:
-    return "".join(text.split())
 
 
 def variables(lab: Source):

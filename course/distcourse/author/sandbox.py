@@ -354,35 +354,24 @@ def _bytes_in(folder) -> int:
 class Room:
     """Limits the output of one cell; the rest is cut off."""
 
-    def __init__(self, size: int, strict: bool = False):
-        self.size, self.strict = size, strict
-        self._left = size
+    def __init__(self, size: int):
+        self.size = self._left = size
 
-    def admit(self, msg) -> bool:
-        """Return whether to show a message of the kernel; shorten it if necessary."""
-        kind, content = msg["header"]["msg_type"], msg["content"]
-        if self.strict and kind == "execute_result":  # nbgrader would read a number as points
-            msg["header"]["msg_type"] = msg["msg_type"] = "display_data"
-        full = self._left <= 0
-        if kind == "stream":
-            if full:
-                return False
-            if self.strict:  # nbgrader would deduct all points for a library's warning
-                content["name"] = "stdout"
-            text, room = content["text"], self._left
-            self._left -= len(text)
-            content["text"] = text[:room] + (self._cut() if self._left <= 0 else "")
-        elif kind == "error":
+    def admit(self, content: dict) -> bool:
+        """Return whether to show an output, or a message of the kernel that holds one; shorten it if necessary."""
+        if "traceback" in content:  # an error is always shown
             content["evalue"] = content["evalue"][: self.size]
             content["traceback"] = [line[: self.size] for line in content["traceback"]]
-        elif "data" in content:
-            size = sum(len(text) for text in content["data"].values() if isinstance(text, str))
-            if full:
-                return False
-            self._left -= size
-            if self._left <= 0:
-                content["data"] = {"text/plain": f"[output of {size:,} characters left out]{self._cut()}"}
+            return True
+        text, data = content.get("text", ""), content.get("data", {})
+        size, room = sum(len(part) for part in (text, *data.values()) if isinstance(part, str)), self._left
+        if size and room <= 0:
+            return False
+        self._left -= size
+        if size and self._left <= 0:
+            cut = f"\n[... cut: a cell may show {self.size:,} characters ...]\n"
+            if text:
+                content["text"] = text[:room] + cut
+            else:
+                content["data"] = {"text/plain": f"[output of {size:,} characters left out]{cut}"}
         return True
-
-    def _cut(self) -> str:
-        return f"\n[... cut: a cell may show {self.size:,} characters ...]\n"

@@ -86,7 +86,7 @@ class Cell:
     @property
     def is_check(self) -> bool:
         """Whether it is graded by running it."""
-        return self.is_code and bool(self.grader.get("grade"))
+        return is_check(self.node)
 
     @property
     def is_answer(self) -> bool:
@@ -236,6 +236,17 @@ def tests_of(source: Source) -> str:
     """Return a digest of what a lab grades: cells, points and checks."""
     graded = [(c.grade_id, c.points, c.source if c.is_check else "") for c in source.cells if c.points is not None]
     return hashlib.sha256(repr(graded).encode()).hexdigest()[:16]
+
+
+def is_check(cell) -> bool:
+    """Return whether a notebook's cell is code that is graded by running it."""
+    told = cell.metadata.get("nbgrader", {})
+    return cell.cell_type == "code" and bool(told.get("grade")) and not told.get("solution")
+
+
+def packed(text: str) -> str:
+    """Return a text without white space."""
+    return "".join(text.split())
 
 
 def grade_id_of(cell) -> str:
