@@ -74,10 +74,8 @@ def write_grades(api, lab: str, target, form: str = "csv") -> int:
             waits = [g.name for g in grades.values() if g.needs_manual_grade and g.manual_score is None]
             points = {name: "" if name in waits else f"{grade.score:g}" for name, grade in grades.items()}
             if submission.student.id not in without:
-                late = (
-                    submission.total_seconds_late > 0
-                    or (root / "submitted" / submission.student.id / lab / LATE).exists()
-                )
+                late = submission.total_seconds_late > 0
+                late = late or (root / "submitted" / submission.student.id / lab / LATE).exists()
                 rows.append((submission.student.id, points, f"{submission.score:g}", len(waits), "late" * late))
     rows = sorted([*rows, *((student, {}, "", 0, "") for student in without)])
     so_far = " (so far)" * any(waits for _, _, _, waits, _ in rows)  # Canvas imports no remarks

@@ -117,8 +117,11 @@ class Cell:
         try:  # some errors of syntax are found by the compiler alone
             compile(self.python, "cell", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
             return ast.parse(self.python)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            return None
+        except SyntaxError as error:
+            self.error = f"line {error.lineno}, {error.msg}"
+        except (ValueError, RecursionError, MemoryError) as error:
+            self.error = str(error)
+        return None
 
     def calls(self, *names: str) -> list[ast.Call]:
         """Calls of dotted names such as `lab.predict`, in order."""
@@ -211,6 +214,14 @@ class Source:
         return found
 
     @property
+    def points(self) -> float:
+        return sum(c.points or 0 for c in self.cells)
+
+    @property
+    def minutes(self) -> int:
+        return sum(s.minutes or 0 for s in self.sections)
+
+    @property
     def exercises(self) -> list[Cell]:
         return [c for c in self.cells if c.is_solution]
 
@@ -224,11 +235,9 @@ class Source:
         words = sum(len(c.source.split()) for c in self.cells if not c.is_code)
         code_words = sum(len(c.source.split()) for c in self.code)
         figures = sum(len(c.calls("lab.show")) for c in self.code)
-        points = sum(c.points or 0 for c in self.cells)
-        minutes = sum(s.minutes or 0 for s in self.sections)
         return (
             f"{len(self.cells)} cells, {words} words of text to {code_words} of code, {figures} figures, "
-            f"{len(self.exercises)} exercises, {points:g} points, {minutes} min"
+            f"{len(self.exercises)} exercises, {self.points:g} points, {self.minutes} min"
         )
 
 

@@ -127,17 +127,8 @@ _COMM = tuple(m for m in _methods(Communicator) if m not in _OF_THE_LIBRARY), ("
 _CLOCK = _methods(Clock), ()
 _WORK = ("wait", "done"), ()
 _FUNCTIONS = (types.FunctionType, types.MethodType, types.BuiltinFunctionType, functools.partial)
-_COPIED = {
-    "distlearn",
-    "distcourse",
-    "numpy",
-    "builtins",
-    "collections",
-    "functools",
-    "datetime",
-    "fractions",
-    "decimal",
-}
+_COPIED = {"distlearn", "distcourse", "numpy"}
+_COPIED |= {"builtins", "collections", "functools", "datetime", "fractions", "decimal"}
 
 
 def of_judge(value):
