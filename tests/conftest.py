@@ -73,12 +73,13 @@ def order(item) -> int:
 def group_of(item) -> str:
     """Name of the tests that one worker of xdist runs, one after another.
 
-    Engines and MPI processes of two tests would only disturb each other. Grading is one process at a time: its tests go
-    together by lab, which is graded once for all tests of a module. (course/source/conftest.py groups the labs' cells.)
+    Engines and MPI processes of two tests would only disturb each other. Tests that run notebooks go together by module
+    and lab, which is graded once for all tests of a module. (course/source/conftest.py groups the labs' cells.)
     """
+    if not item.get_closest_marker("notebook"):
+        return "processes"
     lab = getattr(item, "callspec", None) and item.callspec.params.get("lab")
-    graded = lab and item.module.__name__.startswith("tests.course.")
-    return f"{item.module.__name__} {lab}" if graded else "processes"
+    return f"{item.module.__name__} {lab or ''}"
 
 
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups in a hook of its own

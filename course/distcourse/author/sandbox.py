@@ -10,7 +10,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
-import glob
 import json
 import os
 import selectors
@@ -266,21 +265,16 @@ def processes(work, hidden, *, unsafe: bool, memory: int):
     """Provide (sandbox of the kernel or None, folder for sockets, judge) for one submission."""
     if not unsafe:
         require()
-    shared = Path(tempfile.mkdtemp(prefix="dl-"))  # short: the path of a socket has at most 107 characters
-    judge = None
-    try:
+    # a short name: the path of a socket has at most 107 characters
+    with tempfile.TemporaryDirectory(prefix="dl-", ignore_cleanup_errors=True) as name, contextlib.ExitStack() as stack:
+        shared = Path(name)
         (shared / "kernel").mkdir()
         (shared / "link").mkdir()
-        boxes = [None, None]
-        if not unsafe:
-            boxes = [Sandbox(shared, folder, hidden, memory=memory) for folder in (work, None)]
-        judge = Judge(boxes[1], shared / "link")
+        kernels, judges = (None if unsafe else Sandbox(shared, at, hidden, memory=memory) for at in (work, None))
+        judge = Judge(judges, shared / "link")
+        stack.callback(judge.stop)
         judge.start()  # while the kernel starts, too
-        yield boxes[0], shared / "kernel", judge
-    finally:
-        if judge is not None:
-            judge.stop()
-        shutil.rmtree(shared, ignore_errors=True)
+        yield kernels, shared / "kernel", judge
 
 
 class MemoryWatch:
@@ -302,10 +296,10 @@ class MemoryWatch:
         with contextlib.suppress(psutil.NoSuchProcess):
             process = psutil.Process(pid)
             while not self._stop.wait(every):
-                held, children = process.memory_info().rss, _children(pid)
-                for child in children:
+                held, children = 0, process.children(recursive=True)
+                for one in (process, *children):
                     with contextlib.suppress(psutil.Error):
-                        held += child.memory_info().rss
+                        held += one.memory_info().rss
                 written = _bytes_in(folder) if folder else 0
                 if held > limit:
                     self.told = f" (it took {held / 2**30:.1f} GiB of memory, {limit / 2**30:.1f} GiB are allowed)"
@@ -327,19 +321,6 @@ def stretch(most: float) -> float:
     # A check that takes two seconds must not lose its points because ten other programs run beside it.
     waiting = os.getloadavg()[0] if hasattr(os, "getloadavg") else 1.0
     return min(most, max(1.0, waiting / (os.cpu_count() or 1)))
-
-
-def _children(pid: int) -> list[psutil.Process]:
-    if not os.path.exists("/proc/self/task"):
-        return psutil.Process(pid).children(recursive=True)
-    found, todo = [], [pid]
-    while todo and len(found) <= 10 * PROCESSES:
-        for path in glob.glob(f"/proc/{todo.pop()}/task/*/children"):
-            with contextlib.suppress(OSError, psutil.Error):
-                pids = [int(word) for word in Path(path).read_text(encoding="ascii").split()]
-                todo += pids
-                found += map(psutil.Process, pids)
-    return found
 
 
 def _bytes_in(folder) -> int:
