@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+from pathlib import Path
 
 import hypothesis
 import psutil
@@ -19,6 +20,7 @@ for _profile in ("distlearn", "random"):  # the first draws the same examples in
         derandomize=_profile == "distlearn",
     )
 hypothesis.settings.load_profile("distlearn")
+sys.path.append(str(Path(__file__).parents[1] / "course" / "source"))  # `grey` is beside the labs, whose kernels use it
 os.environ.setdefault("MPLBACKEND", "Agg")  # before anything imports matplotlib: no test opens a window
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # started with & by a script: tests of interrupts want them
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -56,7 +58,7 @@ def _figures_can_be_read_in_grey():
     """Figures that a test makes through pyplot can be read without colours, and end with it."""
     yield
     if (pyplot := sys.modules.get("matplotlib.pyplot")) and pyplot.get_fignums():
-        from distcourse.author.grey import same_in_grey
+        from grey import same_in_grey
 
         found = [told for number in pyplot.get_fignums() for told in same_in_grey(pyplot.figure(number))]
         pyplot.close("all")
@@ -71,12 +73,13 @@ def order(item) -> int:
 def group_of(item) -> str:
     """Name of the tests that one worker of xdist runs, one after another.
 
-    Engines and MPI processes of two tests would only disturb each other. Grading is one process at a time: its tests go
-    together by lab, which is graded once for all tests of a module. (course/source/conftest.py groups the labs' cells.)
+    Engines and MPI processes of two tests would only disturb each other. Tests that run notebooks go together by module
+    and lab, which is graded once for all tests of a module. (course/source/conftest.py groups the labs' cells.)
     """
+    if not item.get_closest_marker("notebook"):
+        return "processes"
     lab = getattr(item, "callspec", None) and item.callspec.params.get("lab")
-    graded = lab and item.module.__name__.startswith("tests.course.")
-    return f"{item.module.__name__} {lab}" if graded else "processes"
+    return f"{item.module.__name__} {lab or ''}"
 
 
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups in a hook of its own

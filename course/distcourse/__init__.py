@@ -8,25 +8,19 @@ from __future__ import annotations
 
 import importlib
 
-# where each public name lives; they are loaded when they are first used, so that `distlearn --help` is quick
+# public names by the module that has them; they are loaded when they are first used: `distlearn --help` is quick
 _NAMES = {
-    "Check": "check",
-    "CheckFailed": "check",
-    "Comparison": "diagnose",
-    "compare": "diagnose",
-    "at_cell_lines": "kernels",
-    "in_parallel": "kernels",
-    "kernel_of": "kernels",
-    "no_errors": "kernels",
-    "Expected": "lab",
-    "Lab": "lab",
-    "NothingFailed": "lab",
-    "Prediction": "predict",
-    "Study": "study",
-    "PredictionInvalid": "predict",
-    "PredictionMissing": "predict",
-    "Card": "show",
-    "Line": "show",
+    name: module
+    for module, names in {
+        "check": ("Check", "CheckFailed"),
+        "diagnose": ("Comparison", "compare"),
+        "kernels": ("at_cell_lines", "in_parallel", "kernel_of", "no_errors"),
+        "lab": ("Expected", "Lab", "NothingFailed"),
+        "predict": ("Prediction", "PredictionInvalid", "PredictionMissing"),
+        "show": ("Card", "Line"),
+        "study": ("Study",),
+    }.items()
+    for name in names
 }
 
 __all__ = list(_NAMES)

@@ -172,7 +172,7 @@ class Check:
     def __enter__(self) -> Check:
         self._warned = self._stack.enter_context(warnings.catch_warnings(record=True))
         warnings.simplefilter("default")
-        self._stack.enter_context(contextlib.redirect_stderr(_Stdout()))
+        self._stack.enter_context(contextlib.redirect_stderr(sys.stdout))
         return self
 
     def __exit__(self, kind, error, tb) -> bool:
@@ -262,16 +262,6 @@ def _folded(lines: list[Line]) -> list[Line]:
             names = ", ".join(line.name for line in others)
             kept.insert(kept.index(first) + 1, Line(NOTE, "", f"the same: {names}"))
     return kept
-
-
-class _Stdout:
-    """Forwards writes to the current stdout."""
-
-    def write(self, text) -> int:
-        return sys.stdout.write(text)
-
-    def flush(self) -> None:
-        sys.stdout.flush()
 
 
 def is_librarys(fn) -> bool:

@@ -16,17 +16,10 @@ import types
 
 import numpy as np
 
-TOOLS = ("numpy.linalg", "numpy.random", "distcourse.lab", "distlearn.nn", "distlearn.optim", "distlearn.data")
-TOOLS += (
-    "distlearn.comm",
-    "distlearn.sim",
-    "distlearn.parallel",
-    "distlearn.train",
-    "distlearn.cuda",
-    "distlearn.trace",
-)
+TOOLS = ("numpy.linalg", "numpy.random", "distcourse.lab")
+TOOLS += tuple(f"distlearn.{name}" for name in ("nn", "optim", "data", "comm", "sim", "parallel"))
 # Loaded before anything is remembered: what checks use, and what every lab's setup cell is slow to import.
-TOOLS += ("matplotlib.pyplot",)
+TOOLS += ("distlearn.train", "distlearn.cuda", "distlearn.trace", "matplotlib.pyplot")
 OWNERS = ("builtins", "math", "numpy", "distlearn", "distcourse")
 _CODE = (types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type, property, classmethod, staticmethod)
 _CALLED = ("__init__", "__enter__", "__exit__", "__eq__", "__call__", "__import__", "__getitem__")

@@ -86,10 +86,11 @@ class Prediction:
         """What a guess looks like."""
         if self.choices:
             return "one of " + ", ".join(repr(c) for c in self.choices)
-        bounds = {(True, True): f" from {self.low} to {self.high}", (True, False): f", at least {self.low}"}
-        bounds |= {(False, True): f", at most {self.high}", (False, False): ""}
         unit = f" [{self.unit}]" if self.unit else ""
-        return KINDS[self.kind] + unit + bounds[self.low is not None, self.high is not None]
+        if self.low is not None and self.high is not None:
+            return f"{KINDS[self.kind]}{unit} from {self.low} to {self.high}"
+        bound = f", at least {self.low}" if self.low is not None else ""
+        return KINDS[self.kind] + unit + (f", at most {self.high}" if self.high is not None else bound)
 
     def checked(self, value):
         """Return the guess as its kind, or raise `PredictionInvalid`."""
@@ -101,12 +102,10 @@ class Prediction:
             return value if value in self.choices else refuse("is not one of the choices")
         if self.kind is not float:
             return value if isinstance(value, self.kind) else refuse(f"is not {KINDS[self.kind]}")
-        if isinstance(value, (bool, str)):
-            refuse("is not a number")
         try:
-            number = float(value)
+            number = math.nan if isinstance(value, (bool, str)) else float(value)
         except (TypeError, ValueError):
-            refuse("is not a number")
+            number = math.nan
         if math.isnan(number):
             refuse("is not a number")
         if self.low is not None and number < self.low:
@@ -118,15 +117,8 @@ class Prediction:
     def shown(self, value) -> str:
         """The value with its unit."""
         number = isinstance(value, (int, float, np.number)) and not isinstance(value, (bool, np.bool_))
-        text = (
-            f"{value:,.3g}"
-            if number and abs(value) < 1000
-            else f"{value:,.0f}"
-            if number and abs(value) < 1e9
-            else None
-        )
-        text = text or (f"{value:.3g}" if number else str(value))
-        return f"{text} {self.unit}".strip()
+        form = "" if not number else ",.0f" if 1000 <= abs(value) < 1e9 else ".3g"
+        return f"{format(value, form) if number else value} {self.unit}".strip()
 
     def verdict(self, actual) -> tuple[str, bool]:
         """How near the guess was, in words, and whether it was right (numbers: within 10 %)."""

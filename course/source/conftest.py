@@ -22,9 +22,11 @@ from nbval.plugin import IPyNbCell, IPyNbFile
 SECONDS_OF_SILENCE = 30  # of a cell that has ended or was interrupted; nbval's are 5, too few on a busy machine
 SECONDS_TO_END = 10  # for processes, once the kernel is gone
 
-LOOK = """
+LOOK = f"""
+import sys
+sys.path.append({str(Path(__file__).parent)!r})
 from matplotlib.backend_bases import FigureCanvasBase
-from distcourse.author.grey import same_in_grey
+from grey import same_in_grey
 
 def print_figure(canvas, *args, print_figure=FigureCanvasBase.print_figure, **kwargs):
     same = same_in_grey(canvas.figure)

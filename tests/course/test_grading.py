@@ -79,7 +79,11 @@ def graded(lab, tmp_path_factory, jupyter_home, request):
         chosen = [*chosen, *cheats(released), untidy(solved(released, source))]
     for student in chosen:
         grading.submit(course, lab, student.name, student.notebook)
-    return Graded(course, lab, known, chosen, grading.grade_all(course, lab, [s.name for s in chosen]))
+    names = [student.name for student in chosen]
+    if len(names) > 2:
+        return Graded(course, lab, known, chosen, grading.grade_all(course, lab, names))
+    # in this process: a worker takes longer to load nbgrader than a student to grade
+    return Graded(course, lab, known, chosen, {name: grading.autograde(course, lab, name) for name in names})
 
 
 def automatic(scores):

@@ -80,7 +80,8 @@ RED = {
 @pytest.mark.notebook
 @pytest.mark.skipif(sys.platform == "win32", reason="starts `sleep`")
 def test_a_broken_cell_is_red_and_no_other(tmp_path):
-    shutil.copy(COURSE / "source" / "conftest.py", tmp_path)
+    for name in ("conftest.py", "grey.py"):
+        shutil.copy(COURSE / "source" / name, tmp_path)
     for name, cells in NOTEBOOKS.items():
         write(tmp_path, name, cells)
     command = "-m pytest --nbval-lax --nbval-cell-timeout=5 -n 2 --dist=loadgroup --junitxml=out.xml ."

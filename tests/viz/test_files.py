@@ -1,11 +1,14 @@
 import re
+import runpy
+from pathlib import Path
 
 import pytest
-from distcourse.author.readme import one_step, readme_picture
 from matplotlib import pyplot as plt
 from PIL import Image
 
 from distlearn import viz
+
+DRAW = runpy.run_path(str(Path(__file__).parents[2] / "course" / "images" / "draw.py"))
 
 
 def test_a_png_with_its_description(trace, tmp_path):
@@ -59,7 +62,7 @@ def test_describe_names_titles_axes_and_curves(trace):
 
 
 def test_the_readme_picture(tmp_path):
-    path = readme_picture(tmp_path / "picture.png")
+    path = DRAW["readme_picture"](tmp_path / "picture.png")
     with Image.open(path) as image:
         assert 1150 <= image.width <= 1250
         assert image.text["Description"].startswith("Left: simulated time lines")
@@ -68,7 +71,7 @@ def test_the_readme_picture(tmp_path):
 
 
 def test_the_readme_picture_shows_what_it_says():
-    slow, fast = one_step(overlap=False), one_step(overlap=True)
+    slow, fast = (DRAW["one_step"](overlap) for overlap in (False, True))
     assert fast.makespan < 0.8 * slow.makespan
     assert min(s.start for s in slow) == 0
     assert len(slow.select(rank=0, name="update")) == 1, "one step"

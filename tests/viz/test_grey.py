@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from distcourse.author.grey import SAME_GREY, same_in_grey
+from grey import SAME_GREY, same_in_grey
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch

@@ -5,7 +5,7 @@ import sys
 import matplotlib as mpl
 import numpy as np
 import pytest
-from distcourse.author.grey import SAME_GREY
+from grey import SAME_GREY
 
 from distlearn import viz
 

@@ -8,7 +8,6 @@ sandbox, runs answers and given cells; checks run in another process, which call
 
 from __future__ import annotations
 
-import atexit
 import os
 import re
 import signal
@@ -23,13 +22,12 @@ from nbclient.exceptions import CellTimeoutError, DeadKernelError
 from nbformat import from_dict
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 from nbgrader.preprocessors import Execute
-from nbgrader.utils import is_grade
 from traitlets import Bool, Integer
 
 from distlearn.world import reaper
 
 from .sandbox import JudgeLost, MemoryWatch, Room, SandboxedKernel, processes, stretch
-from .source import Cell, course_of, grade_id_of, name_of, source_of
+from .source import Cell, course_of, grade_id_of, is_check, name_of, source_of
 from .stage import before_check, definitions, names_of_answers, skeleton, users_of
 from .suspicions import suspicions
 
@@ -115,17 +113,9 @@ class ExecuteAll(Execute):
             self._silently("from distcourse import intact; intact.remember(get_ipython())")
         if cell.cell_type != "code" or self.skip_cells_with_tag in cell.metadata.get("tags", []):
             return super().preprocess_cell(cell, resources, index)
-        self._room = Room(self.max_output, strict=is_grade(cell))
-        parts = self._parts.get(index, WHOLE)
-        earns = "nbgrader" in cell.metadata
-        if parts == WHOLE and not earns and (self._deaths >= self.restarts or self._left() <= 0):
-            parts = PARTS  # it earns no points and has failed before
-        endless = self._endless_names_in(cell)
-        if parts == WHOLE and not earns and (endless or index in self._slow):
-            parts = PARTS  # it would not end either, and earns nothing
-        if parts == PARTS:
-            self._silently(definitions(cell.source))
-        elif parts == WHOLE:
+        self._room = Room(self.max_output)
+        parts, why = self._how_much(cell, index)
+        if parts == WHOLE:
             if is_check(cell):
                 self._judge_cell(cell, self._set_stage(cell))
             else:
@@ -134,16 +124,26 @@ class ExecuteAll(Execute):
             if any(out.get("ename") == "CellTimeoutError" for out in cell.outputs):
                 self._note_endless(cell, index)
             return cell, resources
-        why = self._why.get(index)
-        if why is None and endless:
-            why = f"was not run: it uses {endless[0]}, which does not end; {_PARTS_KEPT}"
-        elif why is None and index in self._slow:
-            why = f"{self._slow[index][1]}; {_PARTS_KEPT}"
-        elif why is None:
-            why = f"earns nothing and was not run: {self._shortage()}; {_PARTS_KEPT}"
-            self._unrun.add(index)
+        if parts == PARTS:
+            self._silently(definitions(cell.source))
         cell.outputs, cell.execution_count = _left_out(why), None
         return cell, resources
+
+    def _how_much(self, cell, index) -> tuple[int, str]:
+        """Return how much of a cell is run, and why it is not all."""
+        if index in self._parts:
+            return self._parts[index], self._why[index]
+        if "nbgrader" in cell.metadata:  # it earns points
+            return WHOLE, ""
+        endless = self._endless_names_in(cell)
+        if endless:
+            return PARTS, f"was not run: it uses {endless[0]}, which does not end; {_PARTS_KEPT}"
+        if index in self._slow:
+            return PARTS, f"{self._slow[index][1]}; {_PARTS_KEPT}"
+        if self._deaths >= self.restarts or self._left() <= 0:
+            self._unrun.add(index)
+            return PARTS, f"earns nothing and was not run: {self._shortage()}; {_PARTS_KEPT}"
+        return WHOLE, ""
 
     # -- kernels and what belongs to them -----------------------------------------------------------------------------
 
@@ -223,7 +223,7 @@ class ExecuteAll(Execute):
             answer["outputs"] += _left_out(f"could not be judged: {answer['lost']}")
         elif asked is not None:
             self.wait_for_reply(asked, _OURS)
-        check.outputs = [from_dict(shortened(out, self.max_output)) for out in answer["outputs"]]
+        check.outputs = [from_dict(out) for out in answer["outputs"] if self._room.admit(out)]
         self._judged.add(grade_id_of(check))
 
     def _answer(self, seconds: float) -> dict:
@@ -259,12 +259,7 @@ class ExecuteAll(Execute):
             share = 0
         self._cost = min(most, max(self.least, share))
         self._given = round(self._cost * stretch(self.most_stretch))
-        text = f"stopped after {self._given} s: does this cell end?"
-        self.error_on_timeout = {
-            "ename": "CellTimeoutError",
-            "evalue": text,
-            "traceback": _red("CellTimeoutError", text),
-        }
+        self.error_on_timeout = _error("CellTimeoutError", f"stopped after {self._given} s: does this cell end?")
         return self._given
 
     def _note_endless(self, cell, index: int) -> None:
@@ -281,14 +276,7 @@ class ExecuteAll(Execute):
 
     def output(self, outs, msg, display_id, cell_index):
         """Keep output up to the limit."""
-        if self._room.admit(msg):
-            return super().output(outs, msg, display_id, cell_index)
-        return None
-
-    def clear_output(self, outs, msg, cell_index) -> None:
-        """Clear output, but not what a check has found."""
-        if not self._room.strict:
-            super().clear_output(outs, msg, cell_index)
+        return super().output(outs, msg, display_id, cell_index) if self._room.admit(msg["content"]) else None
 
     # -- when a kernel has died ---------------------------------------------------------------------------------------
 
@@ -301,11 +289,12 @@ class ExecuteAll(Execute):
         else:
             how = "ended the kernel" + (self._watch.told or _how_it_ended(self._status))
         self._deaths += 1
+        cell = self.nb.cells[self._at]
         parts = self._parts[self._at] = min(self._parts.get(self._at, WHOLE) + 1, NOTHING)
         kept = _PARTS_KEPT if parts == PARTS else "nothing from it was kept"
-        kept = "it counts as failed" if is_grade(self.nb.cells[self._at]) else f"it was left out, {kept}"
+        kept = "it counts as failed" if is_check(cell) else f"it was left out, {kept}"
         self._why[self._at] = f"{how}; {kept}"
-        self.log.warning("%s %s; running the notebook again", name_of(self.nb.cells[self._at]), self._why[self._at])
+        self.log.warning("%s %s; running the notebook again", name_of(cell), self._why[self._at])
 
     def _give_up(self, nb) -> None:
         for index, cell in enumerate(nb.cells[self._at :], self._at):
@@ -328,28 +317,11 @@ class ExecuteAll(Execute):
         looks += suspicions(nb.cells, self._lab_source)
         told["looks"] = [*lines, *(f"possible cheating: {line}" for line in looks)]
         for line in told["looks"]:
-            tell(self.log, told, line)
+            self.log.warning("%s, %s: %s", told["student"], told["assignment"], line)
         if lines:
             text = "\n".join(f"- {line}" for line in lines)
             nb.cells.insert(0, new_markdown_cell(f"**From grading.** Not everything here ran to its end:\n\n{text}\n\n"
                             "All other cells were run and graded as always."))  # fmt: skip
-
-
-def is_check(cell) -> bool:
-    """Return whether a cell is code that is graded by running it."""
-    return cell.cell_type == "code" and is_grade(cell)
-
-
-def shortened(output: dict, size: int) -> dict:
-    """Cut the texts of an output."""
-    for holder, key in [
-        (output, "text"),
-        (output, "evalue"),
-        *((output.get("data", {}), k) for k in output.get("data", ())),
-    ]:
-        if isinstance(holder.get(key), str):
-            holder[key] = holder[key][:size]
-    return output
 
 
 def _how_it_ended(status) -> str:
@@ -366,35 +338,8 @@ def _how_it_ended(status) -> str:
 
 def _left_out(why: str) -> list:
     """What is shown of a cell that is not run; nbgrader takes it for an error."""
-    name, text = "CellLeftOut", f"This cell {why}."
-    return [new_output("error", ename=name, evalue=text, traceback=_red(name, text))]
+    return [new_output("error", **_error("CellLeftOut", f"This cell {why}."))]
 
 
-def _red(name: str, text: str) -> list[str]:
-    return [f"\x1b[0;31m{name}\x1b[0m: " + textwrap.fill(text, 90)]
-
-
-TOLD: list[str] = []
-
-
-def tell(log, told, text: str) -> None:
-    """Warn about a submission."""
-    line = f"{told['student']}, {told['assignment']}: {text}"
-    log.warning(line)
-    if not TOLD and _is_command():
-        atexit.register(_print, log)
-    TOLD.append(line)
-
-
-def _is_command() -> bool:
-    """Whether `nbgrader autograde` runs, and not Formgrader's server, which does not end."""
-    from nbgrader.apps import AutogradeApp
-    from traitlets.config import Application
-
-    return Application.initialized() and isinstance(Application.instance(), AutogradeApp)
-
-
-def _print(log) -> None:
-    log.warning("Graded, but worth a look:")
-    for line in TOLD:
-        log.warning("  %s", line)
+def _error(name: str, text: str) -> dict:
+    return {"ename": name, "evalue": text, "traceback": [f"\x1b[0;31m{name}\x1b[0m: " + textwrap.fill(text, 90)]}

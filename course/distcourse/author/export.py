@@ -11,7 +11,7 @@ from pathlib import Path
 
 import nbformat
 
-from .grade import remaining
+from .grade import notes_of, remaining
 from .release import labs_dir, source_notebooks
 from .source import BEGIN_HIDDEN, BEGIN_SOLUTION, END_HIDDEN, END_SOLUTION, Source, grade_id_of
 
@@ -74,10 +74,8 @@ def write_grades(api, lab: str, target, form: str = "csv") -> int:
             waits = [g.name for g in grades.values() if g.needs_manual_grade and g.manual_score is None]
             points = {name: "" if name in waits else f"{grade.score:g}" for name, grade in grades.items()}
             if submission.student.id not in without:
-                late = (
-                    submission.total_seconds_late > 0
-                    or (root / "submitted" / submission.student.id / lab / LATE).exists()
-                )
+                late = submission.total_seconds_late > 0
+                late = late or (root / "submitted" / submission.student.id / lab / LATE).exists()
                 rows.append((submission.student.id, points, f"{submission.score:g}", len(waits), "late" * late))
     rows = sorted([*rows, *((student, {}, "", 0, "") for student in without)])
     so_far = " (so far)" * any(waits for _, _, _, waits, _ in rows)  # Canvas imports no remarks
@@ -107,8 +105,8 @@ def write_grades(api, lab: str, target, form: str = "csv") -> int:
 def mistakes(course, lab: str) -> list[tuple[str, str, int]]:
     """Return (check, what it said, for how many students), the most frequent of each check first."""
     counts: dict[str, Counter] = {}
-    for _, notebook in _autograded(course, lab):
-        for cell in notebook.cells:
+    for path in _autograded(course, lab):
+        for cell in nbformat.read(path, as_version=4).cells:
             if cell.cell_type == "code" and grade_id_of(cell).startswith("check_"):
                 said = _diagnosis(cell.outputs)
                 if said:
@@ -118,15 +116,13 @@ def mistakes(course, lab: str) -> list[tuple[str, str, int]]:
 
 def looks(course, lab: str) -> list[tuple[str, str]]:
     """Return (student, what is worth a look in their graded submission): stopped cells, and possible cheating."""
-    found = []
-    for student, notebook in _autograded(course, lab):
-        found += [(student, line) for line in notebook.metadata.get("distlearn", {}).get("looks", ())]
-    return found
+    return [
+        (path.parent.parent.name, line) for path in _autograded(course, lab) for line in notes_of(path).get("looks", ())
+    ]
 
 
-def _autograded(course, lab: str):
-    for path in sorted(Path(course, "autograded").glob(f"*/{lab}/*.ipynb")):
-        yield path.parent.parent.name, nbformat.read(path, as_version=4)
+def _autograded(course, lab: str) -> list[Path]:
+    return sorted(Path(course, "autograded").glob(f"*/{lab}/*.ipynb"))
 
 
 def _diagnosis(outputs) -> str:

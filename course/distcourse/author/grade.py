@@ -54,13 +54,18 @@ def submitted(course, lab: str) -> list[str]:
     return sorted(path.parent.name for path in Path(course, "submitted").glob(f"*/{lab}") if path.is_dir())
 
 
+def notes_of(path) -> dict:
+    """Return what `Disarm` has noted in a graded notebook: the tests that it was graded by, and what to look at."""
+    return json.loads(Path(path).read_bytes())["metadata"].get("distlearn", {})
+
+
 def remaining(course, lab: str) -> list[str]:
     """Return the students whose submission has not been graded to its end, by the present tests, since it came."""
     found, now = [], [tests_of(Source(path)) for path in Path(course, "source", lab).glob("*.ipynb")]
     for student in submitted(course, lab):
         old = list(Path(course, "autograded", student, lab).glob("*.ipynb"))
         new = [path.stat().st_mtime for path in Path(course, "submitted", student, lab).glob("*.ipynb")]
-        by = [json.loads(path.read_bytes())["metadata"].get("distlearn", {}).get("tests") for path in old]
+        by = [notes_of(path).get("tests") for path in old]
         if not old or by != now or max(new, default=0) > min(p.stat().st_mtime for p in old):
             found.append(student)
     return found
@@ -122,9 +127,6 @@ def grade(course, lab: str, students, *, at_once: int | None = None, unsafe: boo
 
 
 def _grade_one(api, lab: str, student: str) -> dict:
-    from .execute import TOLD
-
-    before = len(TOLD)
     done = api.autograde(lab, student, force=True, create=True)
     if not done["success"]:
         text = f"{done.get('log') or ''}\n{done.get('error') or ''}".strip()
@@ -135,8 +137,8 @@ def _grade_one(api, lab: str, student: str) -> dict:
     with api.gradebook as book:
         grades = [g for n in book.find_submission(lab, student).notebooks for g in n.grades]
         points = {g.name: g.score for g in grades}
-    looks = [line.partition(": ")[2] for line in TOLD[before:]]
-    return {"points": points, "error": "", "looks": looks}
+    (path,) = Path(api.coursedir.root, "autograded", student, lab).glob("*.ipynb")
+    return {"points": points, "error": "", "looks": notes_of(path).get("looks", [])}
 
 
 def main(course: str, lab: str, *options: str) -> None:

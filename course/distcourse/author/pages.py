@@ -40,15 +40,8 @@ class style id title alt width height align valign lang dir href src name colspa
 start type open target rel cellpadding cellspacing bgcolor"""
 ATTRIBUTES = {*_ATTRIBUTES.split()}
 PROPERTIES = (*ALLOWED_CSS_PROPERTIES, "margin", "padding", "border", "border-left", "margin-top", "margin-bottom")
-PROPERTIES += (
-    "background",
-    "max-width",
-    "max-height",
-    "border-collapse",
-    "border-radius",
-    "overflow-x",
-    "overflow-wrap",
-)
+PROPERTIES += ("background", "max-width", "max-height", "border-collapse", "border-radius")
+PROPERTIES += ("overflow-x", "overflow-wrap")
 SCHEMES = frozenset(("http", "https", "mailto", "attachment"))
 PICTURE = re.compile(r"data:image/(png|jpeg|gif|webp);base64,[A-Za-z0-9+/=\s]*$")
 MATHS = re.compile(r"\\(href|require|style|class|cssId|unicode)\b")  # Commands of MathJax that make links or load code.

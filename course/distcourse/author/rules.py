@@ -15,7 +15,7 @@ from pathlib import Path
 import nbformat
 
 from .. import scope
-from .source import BEGIN_HIDDEN, BEGIN_SOLUTION, END_HIDDEN, END_SOLUTION, KINDS, Cell, Problem, Source
+from .source import BEGIN_HIDDEN, BEGIN_SOLUTION, END_HIDDEN, END_SOLUTION, KINDS, Cell, Problem, Source, packed
 
 MAX_LINES, MAX_WIDTH = 20, 100
 MAX_DRAWING = 80  # Characters in a line of a drawing in the text: JupyterLab breaks lines that are wider than the page.
@@ -36,9 +36,14 @@ def title(lab: Source):
         if word not in first.source:
             yield Problem(first, f"{word} is missing")
     goals = re.findall(r"^- \S", first.source.partition("**You will be able to**")[2], re.MULTILINE)
-    low, high = lab.limits.goals
-    if not low <= len(goals) <= high:
-        yield Problem(first, f"{len(goals)} goals, expected {low} to {high}")
+    yield from amount(first, len(goals), "goals", lab.limits.goals)
+
+
+def amount(cell, n: int, what: str, limits: tuple[int, int]):
+    """The fewest and the most that there may be of something."""
+    low, high = limits
+    if not low <= n <= high:
+        yield Problem(cell, f"{n} {what}, expected {low} to {high}")
 
 
 def setup(lab: Source):
@@ -56,9 +61,8 @@ def setup(lab: Source):
 
 def sections(lab: Source):
     """Numbered sections, a reflection, a summary; minutes that add up."""
-    numbered, (low, high) = [s for s in lab.sections if s.number is not None], lab.limits.sections
-    if not low <= len(numbered) <= high:
-        yield Problem(None, f"{len(numbered)} numbered sections, expected {low} to {high}")
+    numbered = [s for s in lab.sections if s.number is not None]
+    yield from amount(None, len(numbered), "numbered sections", lab.limits.sections)
     for k, section in enumerate(numbered, 1):
         if section.number != k:
             yield Problem(section.cell, f"section number {section.number}, expected {k}")
@@ -69,18 +73,15 @@ def sections(lab: Source):
         if section.minutes is None and section.title != "Summary":
             yield Problem(section.cell, f"section '{section.title}' has no '(N min)'")
     time = re.search(r"\*\*Time\.\*\* (\d+) minutes", lab.cells[0].source) if lab.cells else None
-    total = sum(s.minutes or 0 for s in lab.sections)
     if not time:
         yield Problem(None, "**Time.** must read '**Time.** N minutes'")
-    elif int(time[1]) != total:
-        yield Problem(lab.cells[0], f"the sections take {total} minutes, the title says {time[1]}")
+    elif int(time[1]) != lab.minutes:
+        yield Problem(lab.cells[0], f"the sections take {lab.minutes} minutes, the title says {time[1]}")
 
 
 def sizes(lab: Source):
     """Number of cells, lines per cell, and their width: wider lines are cut off on a laptop's screen."""
-    low, high = lab.limits.cells
-    if not low <= len(lab.cells) <= high:
-        yield Problem(None, f"{len(lab.cells)} cells, expected {low} to {high}")
+    yield from amount(None, len(lab.cells), "cells", lab.limits.cells)
     for cell in lab.cells:
         drawn = [] if cell.is_code else re.findall(r"^```.*?\n(.*?)^```", cell.source, re.MULTILINE | re.DOTALL)
         wide = max((len(line) for text in drawn for line in text.splitlines()), default=0)
@@ -93,15 +94,7 @@ def sizes(lab: Source):
         if wide > MAX_WIDTH:
             yield Problem(cell, f"a line of {wide} characters: the limit is {MAX_WIDTH}")
         if cell.tree is None:
-            yield Problem(cell, f"is not valid Python: {_where_wrong(cell.python)}")
-
-
-def _where_wrong(text: str) -> str:
-    try:
-        ast.parse(text)
-    except SyntaxError as error:
-        return f"line {error.lineno}, {error.msg}"
-    return ""
+            yield Problem(cell, f"is not valid Python: {cell.error}")
 
 
 def predictions(lab: Source):
@@ -199,9 +192,8 @@ def engines(lab: Source):
 
 def reflection(lab: Source):
     """Questions with sample answers."""
-    answers, (low, high) = [c for c in lab.cells if c.is_answer], lab.limits.questions
-    if not low <= len(answers) <= high:
-        yield Problem(None, f"{len(answers)} questions in the reflection, expected {low} to {high}")
+    answers = [c for c in lab.cells if c.is_answer]
+    yield from amount(None, len(answers), "questions in the reflection", lab.limits.questions)
     start = next((s.cell.index for s in lab.sections if s.title == "Reflection"), None)
     for k, cell in enumerate(answers, 1):
         above = lab.cells[cell.index - 1].source
@@ -332,12 +324,8 @@ def prose(lab: Source):
         telling = [line for line in lines if len(line) > 24 and ("=" in line or line.startswith("return"))]
         for line in (line for line in telling if line not in public):
             for other in lab.cells:
-                if not other.is_code and "hints" not in other.tags and _packed(line) in _packed(other.source):
+                if not other.is_code and "hints" not in other.tags and packed(line) in packed(other.source):
                     yield Problem(other, f"gives away a line of the solution of {cell.grade_id}: {line!r}")
-
-
-def _packed(text: str) -> str:
-    return "".join(text.split())
 
 
 def variables(lab: Source):
@@ -400,7 +388,7 @@ def _lines(text: str) -> int:
 
 def agree(lab: Source):
     """The stated minutes are the rule's; a long lab names a section to pause after."""
-    stated, ruled = sum(s.minutes or 0 for s in lab.sections), sum(estimate(lab).values())
+    stated, ruled = lab.minutes, sum(estimate(lab).values())
     if abs(stated - ruled) > TOLERANCE * ruled:
         parts = ", ".join(f"{title} {minutes:.0f}" for title, minutes in estimate(lab).items())
         yield Problem(None, f"{stated} minutes are stated, the rule of AUTHORING.md gives {ruled:.0f} ({parts})")

@@ -10,7 +10,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
-import glob
 import json
 import os
 import selectors
@@ -266,21 +265,16 @@ def processes(work, hidden, *, unsafe: bool, memory: int):
     """Provide (sandbox of the kernel or None, folder for sockets, judge) for one submission."""
     if not unsafe:
         require()
-    shared = Path(tempfile.mkdtemp(prefix="dl-"))  # short: the path of a socket has at most 107 characters
-    judge = None
-    try:
+    # a short name: the path of a socket has at most 107 characters
+    with tempfile.TemporaryDirectory(prefix="dl-", ignore_cleanup_errors=True) as name, contextlib.ExitStack() as stack:
+        shared = Path(name)
         (shared / "kernel").mkdir()
         (shared / "link").mkdir()
-        boxes = [None, None]
-        if not unsafe:
-            boxes = [Sandbox(shared, folder, hidden, memory=memory) for folder in (work, None)]
-        judge = Judge(boxes[1], shared / "link")
+        kernels, judges = (None if unsafe else Sandbox(shared, at, hidden, memory=memory) for at in (work, None))
+        judge = Judge(judges, shared / "link")
+        stack.callback(judge.stop)
         judge.start()  # while the kernel starts, too
-        yield boxes[0], shared / "kernel", judge
-    finally:
-        if judge is not None:
-            judge.stop()
-        shutil.rmtree(shared, ignore_errors=True)
+        yield kernels, shared / "kernel", judge
 
 
 class MemoryWatch:
@@ -302,10 +296,10 @@ class MemoryWatch:
         with contextlib.suppress(psutil.NoSuchProcess):
             process = psutil.Process(pid)
             while not self._stop.wait(every):
-                held, children = process.memory_info().rss, _children(pid)
-                for child in children:
+                held, children = 0, process.children(recursive=True)
+                for one in (process, *children):
                     with contextlib.suppress(psutil.Error):
-                        held += child.memory_info().rss
+                        held += one.memory_info().rss
                 written = _bytes_in(folder) if folder else 0
                 if held > limit:
                     self.told = f" (it took {held / 2**30:.1f} GiB of memory, {limit / 2**30:.1f} GiB are allowed)"
@@ -329,19 +323,6 @@ def stretch(most: float) -> float:
     return min(most, max(1.0, waiting / (os.cpu_count() or 1)))
 
 
-def _children(pid: int) -> list[psutil.Process]:
-    if not os.path.exists("/proc/self/task"):
-        return psutil.Process(pid).children(recursive=True)
-    found, todo = [], [pid]
-    while todo and len(found) <= 10 * PROCESSES:
-        for path in glob.glob(f"/proc/{todo.pop()}/task/*/children"):
-            with contextlib.suppress(OSError, psutil.Error):
-                pids = [int(word) for word in Path(path).read_text(encoding="ascii").split()]
-                todo += pids
-                found += map(psutil.Process, pids)
-    return found
-
-
 def _bytes_in(folder) -> int:
     total = 0
     for place, _, names in os.walk(folder):
@@ -354,35 +335,24 @@ def _bytes_in(folder) -> int:
 class Room:
     """Limits the output of one cell; the rest is cut off."""
 
-    def __init__(self, size: int, strict: bool = False):
-        self.size, self.strict = size, strict
-        self._left = size
+    def __init__(self, size: int):
+        self.size = self._left = size
 
-    def admit(self, msg) -> bool:
-        """Return whether to show a message of the kernel; shorten it if necessary."""
-        kind, content = msg["header"]["msg_type"], msg["content"]
-        if self.strict and kind == "execute_result":  # nbgrader would read a number as points
-            msg["header"]["msg_type"] = msg["msg_type"] = "display_data"
-        full = self._left <= 0
-        if kind == "stream":
-            if full:
-                return False
-            if self.strict:  # nbgrader would deduct all points for a library's warning
-                content["name"] = "stdout"
-            text, room = content["text"], self._left
-            self._left -= len(text)
-            content["text"] = text[:room] + (self._cut() if self._left <= 0 else "")
-        elif kind == "error":
+    def admit(self, content: dict) -> bool:
+        """Return whether to show an output, or a message of the kernel that holds one; shorten it if necessary."""
+        if "traceback" in content:  # an error is always shown
             content["evalue"] = content["evalue"][: self.size]
             content["traceback"] = [line[: self.size] for line in content["traceback"]]
-        elif "data" in content:
-            size = sum(len(text) for text in content["data"].values() if isinstance(text, str))
-            if full:
-                return False
-            self._left -= size
-            if self._left <= 0:
-                content["data"] = {"text/plain": f"[output of {size:,} characters left out]{self._cut()}"}
+            return True
+        text, data = content.get("text", ""), content.get("data", {})
+        size, room = sum(len(part) for part in (text, *data.values()) if isinstance(part, str)), self._left
+        if size and room <= 0:
+            return False
+        self._left -= size
+        if size and self._left <= 0:
+            cut = f"\n[... cut: a cell may show {self.size:,} characters ...]\n"
+            if text:
+                content["text"] = text[:room] + cut
+            else:
+                content["data"] = {"text/plain": f"[output of {size:,} characters left out]{cut}"}
         return True
-
-    def _cut(self) -> str:
-        return f"\n[... cut: a cell may show {self.size:,} characters ...]\n"

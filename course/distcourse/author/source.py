@@ -86,7 +86,7 @@ class Cell:
     @property
     def is_check(self) -> bool:
         """Whether it is graded by running it."""
-        return self.is_code and bool(self.grader.get("grade"))
+        return is_check(self.node)
 
     @property
     def is_answer(self) -> bool:
@@ -117,8 +117,11 @@ class Cell:
         try:  # some errors of syntax are found by the compiler alone
             compile(self.python, "cell", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
             return ast.parse(self.python)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            return None
+        except SyntaxError as error:
+            self.error = f"line {error.lineno}, {error.msg}"
+        except (ValueError, RecursionError, MemoryError) as error:
+            self.error = str(error)
+        return None
 
     def calls(self, *names: str) -> list[ast.Call]:
         """Calls of dotted names such as `lab.predict`, in order."""
@@ -211,6 +214,14 @@ class Source:
         return found
 
     @property
+    def points(self) -> float:
+        return sum(c.points or 0 for c in self.cells)
+
+    @property
+    def minutes(self) -> int:
+        return sum(s.minutes or 0 for s in self.sections)
+
+    @property
     def exercises(self) -> list[Cell]:
         return [c for c in self.cells if c.is_solution]
 
@@ -224,11 +235,9 @@ class Source:
         words = sum(len(c.source.split()) for c in self.cells if not c.is_code)
         code_words = sum(len(c.source.split()) for c in self.code)
         figures = sum(len(c.calls("lab.show")) for c in self.code)
-        points = sum(c.points or 0 for c in self.cells)
-        minutes = sum(s.minutes or 0 for s in self.sections)
         return (
             f"{len(self.cells)} cells, {words} words of text to {code_words} of code, {figures} figures, "
-            f"{len(self.exercises)} exercises, {points:g} points, {minutes} min"
+            f"{len(self.exercises)} exercises, {self.points:g} points, {self.minutes} min"
         )
 
 
@@ -236,6 +245,17 @@ def tests_of(source: Source) -> str:
     """Return a digest of what a lab grades: cells, points and checks."""
     graded = [(c.grade_id, c.points, c.source if c.is_check else "") for c in source.cells if c.points is not None]
     return hashlib.sha256(repr(graded).encode()).hexdigest()[:16]
+
+
+def is_check(cell) -> bool:
+    """Return whether a notebook's cell is code that is graded by running it."""
+    told = cell.metadata.get("nbgrader", {})
+    return cell.cell_type == "code" and bool(told.get("grade")) and not told.get("solution")
+
+
+def packed(text: str) -> str:
+    """Return a text without white space."""
+    return "".join(text.split())
 
 
 def grade_id_of(cell) -> str:

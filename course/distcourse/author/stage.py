@@ -38,11 +38,8 @@ def skeleton(source: Source | None, grade_id: str) -> str:
 def before_check(source: Source | None, number: str, grade_id: str) -> str:
     """Return the code to run before a check: setup, and the source's definitions of the names that it uses."""
     own = source.code[0].source.split("\n") if source else []  # which modules of distcourse the lab uses
-    lines = [
-        SETUP,
-        *(line for line in own if line.startswith("from distcourse import")),
-        MADE.format(number=number) + ")",
-    ]
+    lines = [SETUP, *(line for line in own if line.startswith("from distcourse import"))]
+    lines.append(MADE.format(number=number) + ")")
     check = next((c for c in source.code if c.grade_id == grade_id), None) if source else None
     if check is None:
         return "\n".join(lines)

@@ -22,7 +22,7 @@ from nbgrader.preprocessors import ClearHiddenTests, NbGraderPreprocessor
 from .execute import ExecuteAll
 from .rules import DEMONSTRATIONS, FOLDED
 from .sandbox import NoSandbox, require
-from .source import BEGIN_HIDDEN, END_HIDDEN, Cell, Source, grade_id_of, source_of
+from .source import BEGIN_HIDDEN, END_HIDDEN, Cell, Source, grade_id_of, is_check, packed, source_of
 
 SKIP = "skip-execution"  # The tag that nbclient obeys.
 
@@ -40,9 +40,7 @@ class FoldCells(NbGraderPreprocessor):
     """Hide the source of checks and of cells tagged `folded`, until the reader clicks on it."""
 
     def preprocess_cell(self, cell, resources, cell_index):
-        told = cell.metadata.get("nbgrader", {})
-        is_check = told.get("grade") and not told.get("solution")
-        if cell.cell_type == "code" and (is_check or FOLDED in cell.metadata.get("tags", [])):
+        if is_check(cell) or (cell.cell_type == "code" and FOLDED in cell.metadata.get("tags", [])):
             cell.metadata["jupyter"] = {"source_hidden": True}
         return cell, resources
 
@@ -102,21 +100,13 @@ def _without(secret, text: str) -> str:
 
 def without_answers(source: str) -> str:
     """Replace the value of `answer=` in every call of a method `predict` with `...`."""
-    lines = source.splitlines(keepends=True)
-    starts = [0]
-    for line in lines:
-        starts.append(starts[-1] + len(line.encode("utf-8")))
-    text = source.encode("utf-8")  # ast counts columns in bytes
-    spans = [
-        (starts[k.value.lineno - 1] + k.value.col_offset, starts[k.value.end_lineno - 1] + k.value.end_col_offset)
-        for call in ast.walk(ast.parse(source))
-        if isinstance(call, ast.Call) and getattr(call.func, "attr", "") == "predict"
-        for k in call.keywords
-        if k.arg == "answer"
+    calls = [
+        n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.Call) and getattr(n.func, "attr", "") == "predict"
     ]
-    for start, end in sorted(spans, reverse=True):
-        text = text[:start] + b"..." + text[end:]
-    return text.decode("utf-8")
+    found = [ast.get_source_segment(source, k) for call in calls for k in call.keywords if k.arg == "answer"]
+    for text in sorted(found, key=len, reverse=True):  # `answer=3` is also the beginning of `answer=30`
+        source = source.replace(text, "answer=...")
+    return source
 
 
 class Refused(SystemExit):
@@ -217,77 +207,60 @@ class RestoreCells(NbGraderPreprocessor):
         self._recognise(nb, given, source_of(self.config, told["assignment"], told["notebook"]))
         if not any(grade_id_of(cell) for cell in nb.cells):
             raise ValueError(f"this is no notebook of {told['assignment']}: it has none of its exercises")
-        self._reset(nb, given)
-        self._insert_missing(nb, given)
-        self._order(nb)
+        place = 0
+        for name, cell in given.items():
+            place = self._put_back(nb, name, cell, place) + 1
         return nb, resources
 
     def _recognise(self, nb, given, source) -> None:
         cells = source.cells if source else []
         ids = {c.id: c.grade_id for c in cells if c.grade_id}
-        below = {_words(cells[c.index - 1].source): c.grade_id for c in cells[1:] if c.grade_id}
-        texts = {_words(_public(cell)): name for name, cell in given.items() if _is_check(cell)}
+        below = {packed(cells[c.index - 1].source): c.grade_id for c in cells[1:] if c.grade_id}
+        texts = {packed(_public(cell)): name for name, cell in given.items() if is_check(cell)}
         missing = given.keys() - {grade_id_of(cell) for cell in nb.cells}
         for above, cell in zip([None, *nb.cells], nb.cells, strict=False):
-            names = ids.get(cell.id), texts.get(_words(cell.source)), above and below.get(_words(above.source))
+            names = ids.get(cell.id), texts.get(packed(cell.source)), above and below.get(packed(above.source))
             for name in names:
                 if name in missing and not grade_id_of(cell) and cell.cell_type == given[name].cell_type:
                     self.log.warning("Cell '%s' had lost its metadata and was recognised", name)
                     cell.metadata["nbgrader"] = given[name].metadata["nbgrader"]
                     missing.discard(name)
 
-    def _reset(self, nb, given) -> None:
-        for i, cell in reversed(list(enumerate(nb.cells))):
-            name = grade_id_of(cell)
-            if name not in given:
-                continue
-            told = given[name].metadata["nbgrader"]
-            changed = [key for key in told if key != "checksum" and cell.metadata["nbgrader"].get(key) != told[key]]
-            if changed:
-                self.log.warning("Cell '%s' had a different %s: put back", name, ", ".join(changed))
-            cell.metadata["nbgrader"] = told
-            if cell.cell_type != given[name].cell_type:
-                self.log.warning("Cell '%s' is %s: made %s again", name, cell.cell_type, given[name].cell_type)
-                metadata = {"nbgrader": told}
-                cell = nb.cells[i] = _MAKE[given[name].cell_type](cell.source, id=cell.id, metadata=metadata)
-            if not _is_check(given[name]) or cell.source == given[name].source:
-                continue
-            own = _beside(cell.source, _public(given[name]))
+    def _put_back(self, nb, name, given, place) -> int:
+        """Make one cell what it was, but for the student's answer; return where it is."""
+        cell = next((c for c in nb.cells if grade_id_of(c) == name), None)
+        if cell is None:
+            self.log.warning("Cell '%s' is missing: put back", name)
+            nb.cells.insert(place, given)
+            return place
+        at, told = nb.cells.index(cell), given.metadata["nbgrader"]
+        changed = [key for key in told if key != "checksum" and cell.metadata["nbgrader"].get(key) != told[key]]
+        if changed:
+            self.log.warning("Cell '%s' had a different %s: put back", name, ", ".join(changed))
+        cell.metadata["nbgrader"] = told
+        if cell.cell_type != given.cell_type:
+            self.log.warning("Cell '%s' is %s: made %s again", name, cell.cell_type, given.cell_type)
+            cell = nb.cells[at] = _MAKE[given.cell_type](cell.source, id=cell.id, metadata={"nbgrader": told})
+        if not is_check(given):
+            return at
+        if cell.source != given.source:
+            own = _beside(cell.source, _public(given))
+            cell.source = given.source
             if own is None:
                 self.log.warning("Check '%s' was edited: put back as it was", name)
-            cell.source = given[name].source
-            if own:
+            elif own:
                 self.log.warning("Check '%s' contains the student's code: moved into a cell above it", name)
-                nb.cells.insert(i, new_code_cell(own))
-
-    def _insert_missing(self, nb, given) -> None:
-        place = 0
-        for name, cell in given.items():
-            found = [i for i, c in enumerate(nb.cells) if grade_id_of(c) == name]
-            if not found:
-                self.log.warning("Cell '%s' is missing: put back", name)
-                nb.cells.insert(place, cell)
-            place = (found[0] if found else place) + 1
-
-    def _order(self, nb) -> None:
-        for check in [c for c in nb.cells if _is_check(c)]:
-            answer = next((c for c in nb.cells if f"check_{grade_id_of(c)}" == grade_id_of(check)), None)
-            if answer is not None and nb.cells.index(check) < nb.cells.index(answer):
-                self.log.warning("Check '%s' is above its answer: moved below it", grade_id_of(check))
-                nb.cells.remove(check)
-                nb.cells.insert(nb.cells.index(answer) + 1, check)
+                nb.cells.insert(at, new_code_cell(own))
+                at += 1
+        answer = next((i for i, c in enumerate(nb.cells) if f"check_{grade_id_of(c)}" == name), -1)
+        if at < answer:
+            self.log.warning("Check '%s' is above its answer: moved below it", name)
+            nb.cells.insert(answer, nb.cells.pop(at))
+            return answer
+        return at
 
 
 _MAKE = {"code": new_code_cell, "markdown": new_markdown_cell}
-
-
-def _is_check(cell) -> bool:
-    told = cell.metadata.get("nbgrader", {})
-    return cell.cell_type == "code" and bool(told.get("grade")) and not told.get("solution")
-
-
-def _words(text: str) -> str:
-    return "".join(text.split())
 
 
 def _public(check) -> str:
@@ -299,10 +272,7 @@ def _public(check) -> str:
 
 def _beside(text: str, public: str) -> str | None:
     """What an edited check contains besides the check; None if the check is not there."""
-    lines, wanted = (
-        [line.rstrip() for line in text.splitlines()],
-        [line.rstrip() for line in public.strip().splitlines()],
-    )
+    lines, wanted = ([line.rstrip() for line in part.splitlines()] for part in (text, public.strip()))
     for i in range(len(lines) - len(wanted) + 1):
         if lines[i : i + len(wanted)] == wanted:
             return "\n".join(lines[:i] + lines[i + len(wanted) :]).strip()

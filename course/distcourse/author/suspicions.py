@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
+import symtable
 
-from .source import BEGIN_SOLUTION, END_SOLUTION, Cell, Source, Text, grade_id_of, name_of
+from .source import BEGIN_SOLUTION, END_SOLUTION, Cell, Source, Text, name_of
 
 # Words that answers rarely need but tricks on a check do: reasons to look, not to deduct points.
 ODD = re.compile(
@@ -33,17 +34,21 @@ def suspicions(cells, source: Source | None) -> list[str]:
 def odd_words(cells, source: Source | None) -> list[tuple[str, str]]:
     """Return (name of the cell, words) for student code that inspects or changes what grades it."""
     given, found = "\n".join(c.source for c in source.code) if source else "", []
-    for cell in cells:
-        if cell.cell_type == "code" and not cell.metadata.get("nbgrader", {}).get("locked"):
-            hits = [m for m in ODD.finditer(cell.source) if m[0] not in given]
-            if hits:
-                words = ", ".join(dict.fromkeys(m[0] for m in hits))
-                found.append((name_of(cell), f"{words}: {_line(cell.source, hits[0].start())}"))
+    for cell in _written(cells):
+        hits = [m for m in ODD.finditer(cell.source) if m[0] not in given]
+        if hits:
+            words = ", ".join(dict.fromkeys(m[0] for m in hits))
+            line = cell.source.count("\n", 0, hits[0].start())
+            found.append((name_of(cell.node), f"{words}: {_line(cell.source, line)}"))
     return found
 
 
-def _line(text: str, at: int) -> str:
-    line = text[text.rfind("\n", 0, at) + 1 :].partition("\n")[0].strip()
+def _written(cells) -> list[Cell]:
+    return [c for c in (Cell(0, cell) for cell in cells) if c.is_code and not c.grader.get("locked")]
+
+
+def _line(text: str, number: int) -> str:
+    line = text.splitlines()[number].strip()
     return f"`{''.join(ch for ch in line if ch.isprintable())[:80]}`"
 
 
@@ -55,23 +60,20 @@ def library_calls(cells, source: Source | None) -> list[tuple[str, str]]:
     imported = dict(pair for c in source.code if not c.is_solution for pair in _library_aliases(c))
     shown = {re.sub(r"^distlearn\b", "dl", name) for name in imported.values()} - {"dl"}  # the notebook has these
     released = {c.grade_id: Cell(0, Text(c.without(BEGIN_SOLUTION, END_SOLUTION))) for c in source.exercises}
-    given = {name: shown | _library_names(c, imported) for name, c in released.items()}
+    given = {name: shown | _library_names(c, imported).keys() for name, c in released.items()}
     known, public = {c.source for c in source.code}, {part.source for c in source.code for part in _statements(c)}
-    code = [Cell(0, c) for c in cells if c.cell_type == "code" and not c.metadata.get("nbgrader", {}).get("locked")]
+    code = _written(cells)
     aliases = dict(pair for c in code for pair in _library_aliases(c))
     # statement by statement: a setup cell with an import more is still the setup
     own = [c for c in code if c.grade_id not in given and c.source not in known]
     helpers = [part for c in own for part in _statements(c) if part.source not in public]
     found = []
     for answer in (c for c in code if c.grade_id in given):
-        used = _with_helpers(answer, helpers)
-        names = {name: c for c in used for name in _library_names(c, aliases) - given[answer.grade_id]}
+        names = {}
+        for cell in _with_helpers(answer, helpers):
+            names |= {n: at for n, at in _library_names(cell, aliases).items() if n not in given[answer.grade_id]}
         if names:
-            first = sorted(names)[0]
-            text, last = names[first].source, first.rpartition(".")[2]
-            alias = [name for name, stands in aliases.items() if stands.endswith(last) and name in text]
-            at = next((text.find(word) for word in (last, *alias, "dl", "distlearn") if word in text), 0)
-            found.append((name_of(answer.node), f"{', '.join(sorted(names))}: {_line(text, at)}"))
+            found.append((name_of(answer.node), f"{', '.join(sorted(names))}: {names[min(names)]}"))
     return found
 
 
@@ -85,7 +87,7 @@ def _statements(cell: Cell) -> list[Cell]:
 def tables(cells, source: Source | None) -> list[tuple[str, str]]:
     """Return (name of the cell, line) for answers that look results up by fixed sizes, as a check asks for them."""
     exercises, found = {c.grade_id for c in source.exercises} if source else set(), []
-    for answer in (Cell(0, c) for c in cells if c.cell_type == "code" and grade_id_of(c) in exercises):
+    for answer in (c for c in _written(cells) if c.grade_id in exercises):
         asked: dict[str, list] = {}
         for node in ast.walk(answer.tree) if answer.tree else ():
             if isinstance(node, ast.Dict) and len([k for k in node.keys if _fixed(k)]) >= CASES:
@@ -94,7 +96,7 @@ def tables(cells, source: Source | None) -> list[tuple[str, str]]:
                 asked.setdefault(ast.unparse(node.left), []).append(node)
         hits = [nodes[0] for nodes in asked.values() if len(nodes) >= CASES]
         if hits:
-            found.append((name_of(answer.node), f"`{answer.python.splitlines()[hits[0].lineno - 1].strip()[:80]}`"))
+            found.append((name_of(answer.node), _line(answer.python, hits[0].lineno - 1)))
     return found
 
 
@@ -106,9 +108,7 @@ def _fixed(node) -> bool:
 def _library_aliases(cell: Cell):
     for node in ast.walk(cell.tree) if cell.tree else ():
         if isinstance(node, ast.Import):
-            for a in node.names:
-                if a.name.split(".")[0] in LIBRARY and a.asname:
-                    yield a.asname, a.name
+            yield from ((a.asname, a.name) for a in node.names if a.name.split(".")[0] in LIBRARY and a.asname)
         elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in LIBRARY:
             yield from ((a.asname or a.name, f"{node.module}.{a.name}") for a in node.names)
         elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
@@ -117,14 +117,14 @@ def _library_aliases(cell: Cell):
                 yield node.targets[0].id, dotted
 
 
-def _library_names(cell: Cell, aliases: dict[str, str]) -> set[str]:
-    """Names such as `dl.nn.ReLU` in a cell, the longest of each."""
-    found, todo = set(), [cell.tree] if cell.tree else []
+def _library_names(cell: Cell, aliases: dict[str, str]) -> dict[str, str]:
+    """Names such as `dl.nn.ReLU` in a cell, the longest of each, with a line that has it."""
+    found, todo = {}, [cell.tree] if cell.tree else []
     while todo:
         node = todo.pop()
         dotted = _dotted(node, aliases)
         if dotted:
-            found.add(re.sub(r"^distlearn\b", "dl", dotted))
+            found[re.sub(r"^distlearn\b", "dl", dotted)] = _line(cell.python, node.lineno - 1)
         else:
             todo += ast.iter_child_nodes(node)
     return found
@@ -148,9 +148,9 @@ def kept_state(cells, source: Source | None) -> list[tuple[str, str]]:
     # Simulated ranks call one function in one process: what it keeps in a global variable, in an attribute of a class
     # or a function, or in a default argument is seen by the other ranks, which real ranks would have to be sent.
     on_ranks = {c.grade_id for c in source.exercises if "comm" in _arguments(c)} if source else set()
-    code = [Cell(0, c) for c in cells if c.cell_type == "code"]
-    modules = set().union(*(_imported(c.tree) for c in code if c.tree))
-    written, found = [c for c in code if not c.grader.get("locked")], []
+    written, found = _written(cells), []
+    imports = [n for cell in cells if cell.cell_type == "code" for n in _nodes(Cell(0, cell), ast.alias)]
+    modules = {alias.asname or alias.name for alias in imports}
     for answer in (c for c in written if c.grade_id in on_ranks):
         names = set().union(*(_kept(c, modules) for c in _with_helpers(answer, written)))
         if names:
@@ -165,53 +165,39 @@ def _with_helpers(answer: Cell, code: list[Cell]) -> list[Cell]:
     return used
 
 
+def _nodes(cell: Cell, kind) -> list:
+    return [node for node in ast.walk(cell.tree) if isinstance(node, kind)] if cell.tree else []
+
+
 def _arguments(cell: Cell) -> set[str]:
-    nodes = ast.walk(cell.tree) if cell.tree else ()
-    return {a.arg for node in nodes if isinstance(node, ast.arguments) for a in _all_arguments(node)}
-
-
-def _imported(tree) -> set[str]:
-    imports = [n for n in ast.walk(tree) if isinstance(n, (ast.Import, ast.ImportFrom))]
-    return {alias.asname or alias.name for n in imports for alias in n.names}
+    return {node.arg for node in _nodes(cell, ast.arg)}
 
 
 def _kept(cell: Cell, modules: set[str]) -> set[str]:
-    functions = [n for n in ast.walk(cell.tree) if isinstance(n, ast.FunctionDef)] if cell.tree else []
+    functions = _nodes(cell, ast.FunctionDef)
     inner = {id(n) for f in functions for n in ast.walk(f) if n is not f and isinstance(n, ast.FunctionDef)}
     return set().union(*(_kept_by(f, modules) for f in functions if id(f) not in inner))
 
 
 def _kept_by(function: ast.FunctionDef, modules: set[str]) -> set[str]:
     """The same of one function, with those inside of it."""
-    nodes = list(ast.walk(function))
-    declared = {name for n in nodes if isinstance(n, ast.Global) for name in n.names}
-    stored = {n.id for n in nodes if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
-    arguments = [n for n in nodes if isinstance(n, ast.arguments)]
-    local = {a.arg for n in arguments for a in _all_arguments(n)} | stored | _imported(function)
-    local |= {n.name for n in nodes if isinstance(n, ast.FunctionDef) and n is not function}
-    changed, outside = [declared & stored], set()
-    for node in nodes:
-        if isinstance(node, (ast.Attribute, ast.Subscript)) and not isinstance(node.ctx, ast.Load):
-            (outside if _root(node) in modules else changed[0]).add(_root(node))
+    tables = symtable.symtable(ast.unparse(function), "cell", "exec").get_children()
+    for table in tables:
+        tables += table.get_children()
+    local = {s.get_name() for table in tables for s in table.get_symbols() if s.is_local()}
+    changed, outside = set(), set()
+    for node in ast.walk(function):
+        if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) and not isinstance(node.ctx, ast.Load):
+            of_module = _root(node) in modules and not isinstance(node, ast.Name)
+            (outside if of_module else changed).add(_root(node))
         elif isinstance(node, ast.Call) and _called(node) in _OUTSIDE:
             outside.add(_called(node))
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _CHANGE:
-            changed.append({_root(node.func)} - modules)
-    defaults = [
-        (argument.arg, default)
-        for n in arguments
-        for argument, default in [
-            *zip(reversed([*n.posonlyargs, *n.args]), reversed(n.defaults), strict=False),
-            *zip(n.kwonlyargs, n.kw_defaults, strict=True),
-        ]
-    ]
-    mutable = {name for name, default in defaults if isinstance(default, (ast.List, ast.Dict, ast.Set, ast.Call))}
-    return (set().union(*changed) - (local - declared) - {""}) | mutable | outside
-
-
-def _all_arguments(arguments: ast.arguments):
-    rest = [a for a in (arguments.vararg, arguments.kwarg) if a]
-    return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, *rest]
+            changed |= {_root(node.func)} - modules
+        elif isinstance(node, ast.arguments):
+            defaults = [*node.defaults, *node.kw_defaults]
+            outside |= {ast.unparse(d) for d in defaults if isinstance(d, (ast.List, ast.Dict, ast.Set, ast.Call))}
+    return changed - local - {""} | outside
 
 
 def _called(call: ast.Call) -> str:

@@ -59,22 +59,13 @@ class Remote:
         return f"<{self._text}>"
 
 
-def _call(self, /, *args, **kwargs):
-    return self._ask("call", self, args, kwargs)
-
-
-def _enter(self):
-    return self._ask("enter", self)
-
-
-def _exit(self, kind, error, tb):
-    return bool(self._ask("exit", self, kind is not None))
-
-
 # Methods of a proxy, by what the object can do.
 SPECIAL = {
-    "call": {"__call__": _call},
-    "context": {"__enter__": _enter, "__exit__": _exit},
+    "call": {"__call__": lambda self, /, *args, **kwargs: self._ask("call", self, args, kwargs)},
+    "context": {
+        "__enter__": lambda self: self._ask("enter", self),
+        "__exit__": lambda self, kind, error, tb: bool(self._ask("exit", self, kind is not None)),
+    },
     "items": {"__iter__": lambda self: iter(self._ask("items", self))},
 }
 
@@ -127,17 +118,8 @@ _COMM = tuple(m for m in _methods(Communicator) if m not in _OF_THE_LIBRARY), ("
 _CLOCK = _methods(Clock), ()
 _WORK = ("wait", "done"), ()
 _FUNCTIONS = (types.FunctionType, types.MethodType, types.BuiltinFunctionType, functools.partial)
-_COPIED = {
-    "distlearn",
-    "distcourse",
-    "numpy",
-    "builtins",
-    "collections",
-    "functools",
-    "datetime",
-    "fractions",
-    "decimal",
-}
+_COPIED = {"distlearn", "distcourse", "numpy"}
+_COPIED |= {"builtins", "collections", "functools", "datetime", "fractions", "decimal"}
 
 
 def of_judge(value):
@@ -176,14 +158,11 @@ def judge_allows(value, operation: str, name: str) -> bool:
     if surface is None:
         return False
     can, methods, attributes = surface
-    match operation:
-        case "method":
-            return name in methods
-        case "get":
-            return name in attributes or "*" in attributes
-    return {"call": "call", "items": "items", "enter": "context", "exit": "context"}.get(operation, "-") in can.split(
-        ","
-    )
+    if operation == "method":
+        return name in methods
+    if operation == "get":
+        return name in attributes or "*" in attributes
+    return ("context" if operation in ("enter", "exit") else operation) in can.split(",")
 
 
 def of_student(value):

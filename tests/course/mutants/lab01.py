@@ -34,7 +34,7 @@ def numeric_gradient(f, x, eps=1e-6):
 
 MUTANTS = {
     "dense_forward": [
-        ("the library's layer", "Dense = dl.nn.Linear\n", FORWARD),
+        ("the library's layer", "Dense = dl.nn.Linear\n", FORWARD | {"check_dense_backward"}),
         ("no bias", (" + self.b.data", ""), FORWARD),
         ("one thing only", ("return y, x", "return y"), FORWARD),
         ("saves the output", ("return y, x", "return y, y"), FORWARD),

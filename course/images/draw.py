@@ -1,7 +1,7 @@
 """The README's pictures: what overlap gains, and that the number of ranks does not change what is learnt; and three
 other ways to share the work, each with its cost.
 
-All data are computed when they are drawn: `python -m distcourse.author.readme course/images`.
+All data are computed when they are drawn: `python course/images/draw.py`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+from distcourse import asynchrony, scaling
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
@@ -24,8 +25,6 @@ from distlearn.viz.files import save
 from distlearn.viz.look import INK, MUTED, style
 from distlearn.viz.pipeline import plot_schedule
 from distlearn.viz.timeline import FAMILY_COLORS, plot_timeline
-
-from .. import asynchrony, scaling
 
 # Two steps of a network whose layers each fill a bucket, so that sending can start after each of them.
 STEP = Settings(hidden=(384,) * 5, batch_size=512, n_train=1024, epochs=1, evaluate_every=0, cap_bytes=1 << 19)
