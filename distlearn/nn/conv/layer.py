@@ -155,9 +155,6 @@ class Conv2d(Layer):
     def flops(self, shape):
         return 2 * math.prod(self.output_shape(shape)) * math.prod(self.W.data.shape[:3])
 
-    def backward_flops(self, shape):
-        return self.flops(shape) * (2 if self.input_gradient else 1)
-
     def __repr__(self):
         kh, kw = self.geometry.size
         extra = "".join(

@@ -155,7 +155,9 @@ class StagedModel(Strategy):
         """Run a stage backward; of an I, what the weights' gradients need is kept for the W."""
         stage, key = self.stages[action.stage], (action.stage, action.microbatch)
         if action.kind == "I":
-            dx, self._saved[key] = stage.backward_input(dy, self._saved[key], clock=self.clock)
+            later = []
+            dx = stage.backward(dy, self._saved[key], later, clock=self.clock)
+            self._saved[key] = later
         else:
             dx = stage.backward(dy, self._saved.pop(key), on_grad=on_grad, clock=self.clock)
         if action.stage:
@@ -163,8 +165,10 @@ class StagedModel(Strategy):
 
     def _weight_gradients(self, action: Action, on_grad) -> None:
         """Add the gradients of a stage's weights."""
-        kept = self._saved.pop((action.stage, action.microbatch))
-        self.stages[action.stage].backward_weights(kept, on_grad=on_grad, clock=self.clock)
+        for add, *about in self._saved.pop((action.stage, action.microbatch)):
+            add(*about)
+        for p in reversed(self.stages[action.stage].params) if on_grad is not None else ():
+            on_grad(p)
 
     def _send(self, action: Action, x) -> None:
         """Send an action's result to the next stage, or the one before; raise unless it is what that stage expects."""
