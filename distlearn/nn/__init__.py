@@ -21,7 +21,7 @@ from .compression import Clustered, Compressed, Recompute, cluster, quantize, sh
 from .container import Parallel, Residual, Sequential, Siamese
 from .conv import ALGORITHMS, Conv2d, Cost, conv_cost, printed_conv_cost
 from .costs.count import MockDeviceArray, count_operations
-from .costs.profile import Profile, profile, profile_sweep, skinny_products
+from .costs.profile import Profile, profile_sweep, skinny_products
 from .costs.summary import Memory, Summary, memory_report, summary
 from .dropout import Dropout
 from .embedding import Embedding

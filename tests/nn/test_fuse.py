@@ -214,7 +214,8 @@ def test_an_empty_batch():
 def test_reports_and_copies_take_fused_models():
     model, x = nn.fuse(nn.build("lenet")), np.ones((2, 784), "float32")
     assert nn.summary(model, x.shape).flops == nn.summary(nn.build("lenet"), x.shape).flops
-    assert [t.name for t in nn.profile(model, x, repeats=1).layers] == [layer.name for layer in model.layers]
+    (profile,) = nn.profile_sweep(model, (784,), 2, repeats=1)
+    assert [t.name for t in profile.layers] == [layer.name for layer in model.layers]
     assert nn.quantize(model).ratio == nn.quantize(nn.build("lenet")).ratio
     assert nn.share_weights(model).ratio == nn.share_weights(nn.build("lenet")).ratio
     assert list(nn.to_torch_state(model, (784,))) == list(nn.to_torch_state(nn.build("lenet"), (784,)))
