@@ -297,15 +297,17 @@ def _counted(x):
 
 _counters: list[Counter] = []
 
-_VIEWS = set(
+_STAY = (
     "reshape transpose swapaxes ravel broadcast_to expand_dims squeeze view split sliding_window_view moveaxis flip "
-    "as_strided empty empty_like asarray array default_rng may_share_memory".split()  # noqa: SIM905
+    "as_strided empty empty_like asarray array default_rng may_share_memory"
 )
-"""Functions that start nothing on a device: the values stay where they are."""
-_MOVES = _VIEWS | set(
+_MOVE = (
     "astype copy zeros ones full zeros_like ones_like full_like ascontiguousarray concatenate stack tile repeat copyto "
-    "arange eye take pad roll real conj searchsorted packbits unpackbits".split()  # noqa: SIM905
+    "arange eye take pad roll real conj searchsorted packbits unpackbits"
 )
+_VIEWS = set(_STAY.split())
+"""Functions that start nothing on a device: the values stay where they are."""
+_MOVES = _VIEWS | set(_MOVE.split())
 """Functions that move values without computing."""
 
 
