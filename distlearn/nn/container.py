@@ -283,37 +283,33 @@ class Residual(Container):
     Parameters
     ----------
     body : Layer
-        f; its output has the shape of its input, or of the shortcut's output.
-    shortcut : Layer, optional
-        Applied to x where shapes differ: a 1 x 1 convolution.
+        f; its output has the shape of its input.
 
     Notes
     -----
-    Shapes: any to that of the body's output. One addition an element besides the body's flops. Saves what the two save.
+    Shapes: any to the same. One addition an element besides the body's flops. Saves what the body saves.
 
     References
     ----------
     K. He, X. Zhang, S. Ren, J. Sun (2016), Deep residual learning for image recognition, CVPR, section 3.2.
     """
 
-    def __init__(self, body: Layer, shortcut: Layer | None = None):
-        super().__init__([body] if shortcut is None else [body, shortcut])
+    def __init__(self, body: Layer):
+        super().__init__([body])
 
     def forward(self, x):
         self.output_shape(x.shape)
-        results = [layer.forward(x) for layer in self.layers]
-        y = results[0][0] + (results[1][0] if len(results) == 2 else x)
-        return y, [s for _, s in results]
+        y, saved = self.layers[0].forward(x)
+        return x + y, saved
 
     def backward(self, dy, saved):
-        dx = self.layers[0].backward(dy.copy(), saved[0])
-        return dx + (self.layers[1].backward(dy, saved[1]) if len(saved) == 2 else dy)
+        return self.layers[0].backward(dy.copy(), saved) + dy
 
     def output_shape(self, shape):
-        shapes = [layer.output_shape(shape) for layer in self.layers] + [shape]
-        if shapes[0] != shapes[1]:
-            raise ValueError(f"{describe(self)}: cannot add shapes {shapes[0]} (body) and {shapes[1]} (shortcut)")
-        return shapes[0]
+        found = self.layers[0].output_shape(shape)
+        if found != shape:
+            raise ValueError(f"{describe(self)}: cannot add shapes {found} (of the body) and {shape} (of its input)")
+        return shape
 
 
 class Siamese(Container):

@@ -55,14 +55,11 @@ class Linear(Layer):
     def backward(self, dy, saved, later=None):
         x, dy = saved.reshape(-1, self.d_in), dy.reshape(-1, self.d_out)
         if later is None:
-            self._add_gradients(x, dy)
-        else:
-            later.append((self._add_gradients, x, dy))
+            self.W.add_product(x.T, dy)
+            self.b.add(column_sums(dy))
+        else:  # sums are quick, products are not
+            later += [(self.W.add_product, x.T, dy), (self.b.add, column_sums(dy))]
         return matmul(dy, self.W.data.T).reshape(saved.shape) if self.input_gradient else None
-
-    def _add_gradients(self, x, dy):
-        self.W.add_product(x.T, dy)
-        self.b.add(column_sums(dy))
 
     def output_shape(self, shape):
         check_shape(self, shape, "...", self.d_in)

@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from ..backend import can_launch, get_xp
-from .metrics import METRICS, PairAccuracy, make_metric
+from .metrics import METRICS, PairAccuracy, check_classes, check_labels, check_pairs, check_same_shape, make_metric
 
 
 class SoftmaxCrossEntropy:
@@ -33,25 +33,17 @@ class SoftmaxCrossEntropy:
 
     def __call__(self, logits, labels, n=None):
         """Return the loss and its gradient."""
-        n = len(logits) if n is None else n
-        if logits.ndim < 2:
-            raise ValueError(f"SoftmaxCrossEntropy: logits have shape {logits.shape}, expected (batch, classes)")
-        if labels.shape != logits.shape[:-1]:
-            raise ValueError(
-                f"SoftmaxCrossEntropy: labels have shape {labels.shape}, expected {logits.shape[:-1]}: "
-                "one class index per row of logits"
-            )
+        check_classes("SoftmaxCrossEntropy", logits, labels)
+        n = _global_batch("SoftmaxCrossEntropy", n, len(logits))
         if labels.dtype.kind not in "iu":
             raise TypeError(f"SoftmaxCrossEntropy: labels have dtype {labels.dtype}, expected integers (class indices)")
-        if n < max(1, len(logits)):
-            raise _wrong_n("SoftmaxCrossEntropy", n, len(logits))
         if logits.size == 0:
             return 0.0, logits.copy()
         xp, shape = get_xp(logits), logits.shape
         terms = n * math.prod(shape[1:-1])
         if can_launch(logits):
             return self._launch(logits, labels, terms)
-        self._check_labels(logits, labels)
+        check_labels("SoftmaxCrossEntropy", logits, labels)
         logits, labels = logits.reshape(-1, shape[-1]), labels.reshape(-1)
         rows = xp.arange(len(logits))
         z = logits - logits.max(axis=1, keepdims=True)
@@ -69,16 +61,8 @@ class SoftmaxCrossEntropy:
         losses, dlogits = softmax_cross_entropy_rows(logits, labels, terms)
         loss = float(losses.sum(dtype=np.float64)) / terms
         if math.isnan(loss):
-            self._check_labels(logits, labels)
+            check_labels("SoftmaxCrossEntropy", logits, labels)
         return loss, dlogits
-
-    @staticmethod
-    def _check_labels(logits, labels):
-        if labels.size and not (int(labels.min()) >= 0 and int(labels.max()) < logits.shape[-1]):
-            raise ValueError(
-                f"SoftmaxCrossEntropy: labels run from {int(labels.min())} to {int(labels.max())}, "
-                f"expected class indices from 0 to {logits.shape[-1] - 1}"
-            )
 
 
 def softmax_cross_entropy_rows(logits, labels, terms):
@@ -105,11 +89,8 @@ class MeanSquaredError:
 
     def __call__(self, y, targets, n=None):
         """Return the loss and its gradient."""
-        n = len(y) if n is None else n
-        if y.shape != targets.shape:
-            raise ValueError(f"MeanSquaredError: targets have shape {targets.shape}, expected that of y, {y.shape}")
-        if n < max(1, len(y)):
-            raise _wrong_n("MeanSquaredError", n, len(y))
+        check_same_shape("MeanSquaredError", y, targets)
+        n = _global_batch("MeanSquaredError", n, len(y))
         if y.size == 0:
             return 0.0, y.copy()
         terms = n * math.prod(y.shape[1:])
@@ -146,14 +127,8 @@ class ContrastiveLoss:
 
     def __call__(self, y, similar, n=None):
         """Return the loss and its gradient."""
-        n = len(y) if n is None else n
-        if y.ndim != 3 or y.shape[1] != 2 or similar.shape != y.shape[:1]:
-            raise ValueError(
-                f"ContrastiveLoss: got outputs of shape {y.shape} and labels of shape {similar.shape}, "
-                "expected (batch, 2, d) and (batch,)"
-            )
-        if n < max(1, len(y)):
-            raise _wrong_n("ContrastiveLoss", n, len(y))
+        check_pairs("ContrastiveLoss", y, similar)
+        n = _global_batch("ContrastiveLoss", n, len(y))
         xp = get_xp(y)
         difference = y[:, 0] - y[:, 1]
         distance = xp.sqrt((difference * difference).sum(axis=1))
@@ -165,7 +140,10 @@ class ContrastiveLoss:
         return loss, xp.stack([difference, -difference], axis=1)
 
 
-def _wrong_n(what, n, rows) -> ValueError:
-    """The error of a global batch that has fewer rows than were given."""
-    least = f"the {rows} rows given" if rows else "1: no rows were given, an empty batch has no mean"
-    return ValueError(f"{what}: n is {n}, expected at least {least}")
+def _global_batch(what, n, rows) -> int:
+    """Return the samples of the global batch, by default those given; raise if it has fewer."""
+    n = rows if n is None else n
+    if n < max(1, rows):
+        least = f"the {rows} rows given" if rows else "1: no rows were given, an empty batch has no mean"
+        raise ValueError(f"{what}: n is {n}, expected at least {least}")
+    return n

@@ -52,7 +52,6 @@ CASES = [
     ((2, 9, 9, 1), (1, 3, 3, nn.MaxPool(3, 2, ceil=True)), {"padding": 1}),
     ((2, 8, 8, 1), (1, 3, 3, nn.MaxPool(3, 1, padding=1)), {"padding": 1}),
     ((2, 9, 9, 1), (1, 3, 3, nn.MaxPool(2)), {"stride": 2, "padding": 1}),
-    ((2, 8, 8, 1), (1, 3, 3, nn.MaxPool(2)), {"dilation": 2, "padding": 2}),
     ((2, 8, 8, 4), (4, 6, 3, nn.MaxPool(2)), {"groups": 2, "padding": 1}),
     ((2, 8, 8, 1), (1, 3, 3, nn.MaxPool(1)), {"padding": 1}),
     ((2, 8, 8, 2), (2, 3, 3, nn.MaxPool(2)), {"padding": 1, "algorithm": "im2col"}),

@@ -50,7 +50,7 @@ def with_layer_norm():
         nn.MultiHeadAttention(WIDTH, 6, range(4), **OPTIONS),
         nn.Residual(few),
         nn.Recompute(nn.Residual(many)),
-        nn.Residual(attention, nn.Linear(WIDTH, WIDTH, 5, **OPTIONS)),
+        nn.Residual(attention),
     )
 
 
