@@ -222,6 +222,36 @@ def check_dtype(layer: Layer, x) -> None:
         )
 
 
+def check_classes(what: str, outputs, targets, *, read: bool = True) -> None:
+    """Raise unless there is a class for every row of scores; without `read`, its value is not looked at."""
+    if outputs.ndim < 2:
+        raise ValueError(f"{what}: logits have shape {outputs.shape}, expected (batch, ..., classes)")
+    if targets.shape != outputs.shape[:-1]:
+        raise ValueError(
+            f"{what}: labels have shape {targets.shape}, expected {outputs.shape[:-1]}: one class index per row of "
+            "logits"
+        )
+    if read and targets.size and not (int(targets.min()) >= 0 and int(targets.max()) < outputs.shape[-1]):
+        raise ValueError(
+            f"{what}: labels run from {int(targets.min())} to {int(targets.max())}, "
+            f"expected class indices from 0 to {outputs.shape[-1] - 1}"
+        )
+
+
+def check_pairs(what: str, outputs, targets) -> None:
+    """Raise unless there is a label for every pair."""
+    if outputs.ndim != 3 or outputs.shape[1] != 2 or targets.shape != outputs.shape[:1]:
+        raise ValueError(
+            f"{what}: outputs of shape {outputs.shape} and labels {targets.shape}, expected (batch, 2, d) and (batch,)"
+        )
+
+
+def check_same_shape(what: str, outputs, targets) -> None:
+    """Raise unless there is a target for every value."""
+    if outputs.shape != targets.shape:
+        raise ValueError(f"{what}: targets have shape {targets.shape}, expected that of the outputs, {outputs.shape}")
+
+
 def check_positive(what: str, **values) -> None:
     """Raise unless every value is a whole number of 1 or more."""
     for name, value in values.items():

@@ -11,7 +11,8 @@ import math
 import numpy as np
 
 from ..backend import can_launch, get_xp
-from .metrics import METRICS, PairAccuracy, check_classes, check_labels, check_pairs, check_same_shape, make_metric
+from .layer import check_classes, check_pairs, check_same_shape
+from .metrics import METRICS, PairAccuracy, make_metric
 
 
 class SoftmaxCrossEntropy:
@@ -33,17 +34,18 @@ class SoftmaxCrossEntropy:
 
     def __call__(self, logits, labels, n=None):
         """Return the loss and its gradient."""
-        check_classes("SoftmaxCrossEntropy", logits, labels)
-        n = _global_batch("SoftmaxCrossEntropy", n, len(logits))
+        n, on_gpu = len(logits) if n is None else n, can_launch(logits)
+        check_classes("SoftmaxCrossEntropy", logits, labels, read=not on_gpu)  # to read them would wait for the GPU
+        if n < max(1, len(logits)):
+            raise _wrong_n("SoftmaxCrossEntropy", n, len(logits))
         if labels.dtype.kind not in "iu":
             raise TypeError(f"SoftmaxCrossEntropy: labels have dtype {labels.dtype}, expected integers (class indices)")
         if logits.size == 0:
             return 0.0, logits.copy()
         xp, shape = get_xp(logits), logits.shape
         terms = n * math.prod(shape[1:-1])
-        if can_launch(logits):
+        if on_gpu:
             return self._launch(logits, labels, terms)
-        check_labels("SoftmaxCrossEntropy", logits, labels)
         logits, labels = logits.reshape(-1, shape[-1]), labels.reshape(-1)
         rows = xp.arange(len(logits))
         z = logits - logits.max(axis=1, keepdims=True)
@@ -61,7 +63,7 @@ class SoftmaxCrossEntropy:
         losses, dlogits = softmax_cross_entropy_rows(logits, labels, terms)
         loss = float(losses.sum(dtype=np.float64)) / terms
         if math.isnan(loss):
-            check_labels("SoftmaxCrossEntropy", logits, labels)
+            check_classes("SoftmaxCrossEntropy", logits, labels)
         return loss, dlogits
 
 
@@ -90,7 +92,9 @@ class MeanSquaredError:
     def __call__(self, y, targets, n=None):
         """Return the loss and its gradient."""
         check_same_shape("MeanSquaredError", y, targets)
-        n = _global_batch("MeanSquaredError", n, len(y))
+        n = len(y) if n is None else n
+        if n < max(1, len(y)):
+            raise _wrong_n("MeanSquaredError", n, len(y))
         if y.size == 0:
             return 0.0, y.copy()
         terms = n * math.prod(y.shape[1:])
@@ -128,7 +132,9 @@ class ContrastiveLoss:
     def __call__(self, y, similar, n=None):
         """Return the loss and its gradient."""
         check_pairs("ContrastiveLoss", y, similar)
-        n = _global_batch("ContrastiveLoss", n, len(y))
+        n = len(y) if n is None else n
+        if n < max(1, len(y)):
+            raise _wrong_n("ContrastiveLoss", n, len(y))
         xp = get_xp(y)
         difference = y[:, 0] - y[:, 1]
         distance = xp.sqrt((difference * difference).sum(axis=1))
@@ -140,10 +146,7 @@ class ContrastiveLoss:
         return loss, xp.stack([difference, -difference], axis=1)
 
 
-def _global_batch(what, n, rows) -> int:
-    """Return the samples of the global batch, by default those given; raise if it has fewer."""
-    n = rows if n is None else n
-    if n < max(1, rows):
-        least = f"the {rows} rows given" if rows else "1: no rows were given, an empty batch has no mean"
-        raise ValueError(f"{what}: n is {n}, expected at least {least}")
-    return n
+def _wrong_n(what, n, rows) -> ValueError:
+    """The error of a global batch that has fewer rows than were given."""
+    least = f"the {rows} rows given" if rows else "1: no rows were given, an empty batch has no mean"
+    return ValueError(f"{what}: n is {n}, expected at least {least}")

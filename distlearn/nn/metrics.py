@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 
 from ..backend import get_xp
+from .layer import check_classes, check_pairs, check_same_shape
 
 
 class Metric:
@@ -55,7 +56,6 @@ class Accuracy(Metric):
     def count(self, outputs, targets):
         """Count the correct ones: (..., classes) scores, (...) labels."""
         check_classes("Accuracy", outputs, targets)
-        check_labels("Accuracy", outputs, targets)
         if targets.size == 0:
             return 0.0, 0
         numbers = ~get_xp(outputs).isnan(outputs).any(axis=-1)  # argmax treats NaN as the largest
@@ -70,7 +70,6 @@ class Perplexity(Metric):
     def count(self, outputs, targets):
         """Sum the negative log-likelihoods: (..., symbols) scores, (...) labels."""
         check_classes("Perplexity", outputs, targets)
-        check_labels("Perplexity", outputs, targets)
         if targets.size == 0:
             return 0.0, 0
         xp, labels = get_xp(outputs), targets.reshape(-1)
@@ -181,37 +180,3 @@ def format_metric(name: str, value: float | None) -> str:
     if value is None or math.isnan(value):
         return "–"
     return f"{value:.1%}" if is_share(name) else f"{value:.4g}"
-
-
-def check_classes(what: str, outputs, targets) -> None:
-    """Raise unless there is a label for every row of scores."""
-    if outputs.ndim < 2:
-        raise ValueError(f"{what}: logits have shape {outputs.shape}, expected (batch, ..., classes)")
-    if targets.shape != outputs.shape[:-1]:
-        raise ValueError(
-            f"{what}: labels have shape {targets.shape}, expected {outputs.shape[:-1]}: one class index per row of "
-            "logits"
-        )
-
-
-def check_labels(what: str, outputs, targets) -> None:
-    """Raise unless every label is a class."""
-    if targets.size and not (int(targets.min()) >= 0 and int(targets.max()) < outputs.shape[-1]):
-        raise ValueError(
-            f"{what}: labels run from {int(targets.min())} to {int(targets.max())}, "
-            f"expected class indices from 0 to {outputs.shape[-1] - 1}"
-        )
-
-
-def check_pairs(what: str, outputs, targets) -> None:
-    """Raise unless there is a label for every pair."""
-    if outputs.ndim != 3 or outputs.shape[1] != 2 or targets.shape != outputs.shape[:1]:
-        raise ValueError(
-            f"{what}: outputs of shape {outputs.shape} and labels {targets.shape}, expected (batch, 2, d) and (batch,)"
-        )
-
-
-def check_same_shape(what: str, outputs, targets) -> None:
-    """Raise unless there is a target for every value."""
-    if outputs.shape != targets.shape:
-        raise ValueError(f"{what}: targets have shape {targets.shape}, expected that of the outputs, {outputs.shape}")
