@@ -1,6 +1,7 @@
 """The download against a server on 127.0.0.1 that truncates, refuses, stalls and lies."""
 
 import hashlib
+import io
 import re
 import socket
 import threading
@@ -99,17 +100,18 @@ def test_processes_that_ask_at_once_download_once(server, folder):
 def test_the_progress_bar_shows_the_files_name_and_every_byte(server, folder, monkeypatch):
     import tqdm.auto
 
-    bars = []
+    bars, text = [], io.StringIO()
 
     class Recorded(tqdm.auto.tqdm):
         def __init__(self, **options):
-            super().__init__(**options)
+            super().__init__(**options | {"disable": False, "file": text})
             bars.append(self)
 
     monkeypatch.setattr(tqdm.auto, "tqdm", Recorded)
     server.plan["a"] = [("truncated", 100_000)]
     get(server, folder, "a")
-    assert [(bar.total, bar.disable) for bar in bars] == [(300_000, True)]
+    assert [(bar.total, bar.n) for bar in bars] == [(300_000, 300_000)]
+    assert FILE in text.getvalue()
 
 
 def test_no_network_names_the_ways_on(monkeypatch):

@@ -253,7 +253,7 @@ class Pipeline(StagedModel):
         (pieces differ by one sample at most), nor even have that many samples (some pieces are then empty).
     stages : list of slice or list of float, optional
         The layers of each stage; or the cost of each layer, to be balanced, such as measured seconds
-        (`[t.seconds for t in profile_sweep(model, x.shape[1:], len(x))[0].layers]`). By default, operations are balanced.
+        (`[t.seconds for t in profile_sweep(model, sample, batch)[0].layers]`). By default, operations are balanced.
     shape : tuple of int, optional
         Of a batch of inputs. Without it, stages are balanced by their numbers of parameters.
     track_memory : bool
