@@ -12,24 +12,6 @@ def x_of(*shape, seed=1):
     return np.random.default_rng(seed).normal(size=shape)
 
 
-LAYERS = [
-    (Linear(5, 3, 0, dtype="float64"), (4, 5)),
-    (Linear(1, 1, 0, dtype="float64"), (1, 1)),
-    (Linear(7, 2, 0, dtype="float64"), (0, 7)),
-    (ReLU(), (3, 4)),
-    (Sigmoid(), (3, 4)),
-    (Tanh(), (2, 3, 4)),
-    (MLP((6, 5, 4, 3), "tanh", dtype="float64"), (3, 6)),
-]
-
-
-@pytest.mark.parametrize(("layer", "shape"), LAYERS, ids=lambda v: str(v))
-def test_gradients(layer, shape):
-    errors = gradient_check(layer, x_of(*shape))
-    names = [e.name for e in errors]
-    assert [n for n in names if n != "dx"] == [p.name for p in layer.params]
-
-
 def test_the_gradient_check_finds_a_wrong_gradient():
     class Wrong(Linear):
         def backward(self, dy, saved):
