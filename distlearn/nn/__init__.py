@@ -26,7 +26,7 @@ from .costs.summary import Memory, Summary, memory_report, summary
 from .dropout import Dropout
 from .embedding import Embedding
 from .experts import MixtureOfExperts
-from .fused import choose_algorithm, fuse, unfuse
+from .fused import choose_algorithm, fuse
 from .layer import Layer, Param, move, nbytes, parameter_count, walk
 from .linear import Linear
 from .loss import ContrastiveLoss, MeanSquaredError, SoftmaxCrossEntropy

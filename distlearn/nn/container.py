@@ -104,7 +104,7 @@ class Sequential(Container):
 
     Notes
     -----
-    `nn.fuse` makes a faster model of one, which computes a convolution with what follows it in one pass.
+    `nn.fuse` makes a faster model of one, with the same layers, of which some that follow each other run in one pass.
 
     Examples
     --------
@@ -116,9 +116,19 @@ class Sequential(Container):
 
     clock = None  # that of the rank, for a model whose layers communicate
     splits = True
+    together = None  # a function that joins layers which follow each other (`nn.fuse`)
+    _joined = None, None
 
     def __init__(self, *layers: Layer):
         super().__init__(layers)
+
+    def passes(self) -> list[Layer]:
+        """Return the layers that run, some of which `nn.fuse` has put together."""
+        if self.together is None:
+            return self.layers
+        if self._joined[0] != self.layers:
+            self._joined = list(self.layers), self.together(self.layers)
+        return self._joined[1]
 
     def forward(self, x, clock=None):
         """Run all layers; with a `clock`, one span per layer. An empty batch skips them: its output shape is known."""
@@ -127,7 +137,7 @@ class Sequential(Container):
             dtype = next((p.data.dtype for p in self.params), x.dtype)  # symbols are integers, outputs are not
             return get_xp(x).empty(self.output_shape(x.shape), dtype), x.shape
         saved = []
-        for layer in self.layers:
+        for layer in self.layers if self.together is None else self.passes():
             like = x.shape, x.dtype.itemsize
             with layer_span(None if layer.spans_itself else clock, layer, "forward", *like):
                 x, s = layer.forward(x)
@@ -148,12 +158,12 @@ class Sequential(Container):
             Gets one span per layer.
         """
         clock, name = self.clock if clock is None else clock, "backward" if later is None else "backward_input"
-        uses = Counter()
-        for layer in self.layers if on_grad is not None else ():
+        uses, layers = Counter(), self.layers if self.together is None else self.passes()
+        for layer in layers if on_grad is not None else ():
             uses.update(map(id, layer.params))
         empty = dy is not None and not len(dy)
-        for i in reversed(range(len(self.layers))):
-            layer = self.layers[i]
+        for i in reversed(range(len(layers))):
+            layer = layers[i]
             if not empty:
                 s, like = saved[i]
                 mine, rest = None if layer.spans_itself else clock, []

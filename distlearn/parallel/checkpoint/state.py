@@ -10,7 +10,6 @@ import numpy as np
 
 from ...backend import to_numpy
 from ...nn.container import check_unique_names
-from ...nn.fused import unfuse
 from ...nn.layer import walk
 from ...optim.optimizer import state_arrays
 from ..sharding import assemble, counting, of_rank
@@ -184,7 +183,7 @@ def run_fingerprint(model, loss, optimizer) -> dict:
         for g in optimizer.groups
     ]
     return {
-        "layers": [repr(layer) for layer in unfuse(model).children or [model]],
+        "layers": [repr(layer) for layer in model.children or [model]],
         "parameters": [f"{p.name} {list(p.data.shape)} {p.data.dtype}{' frozen' * p.frozen}" for p in model.params],
         "loss": describe(loss),
         "optimizer": type(optimizer).__name__,

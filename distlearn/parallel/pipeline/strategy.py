@@ -18,8 +18,6 @@ import numpy as np
 
 from ...backend import get_xp
 from ...data import shard
-from ...nn import fuse, unfuse
-from ...nn.fused import is_fused
 from ...nn.layer import Layer, nbytes
 from ..checkpoint.state import named_arrays, param_name
 from ..sharding import Sharded, ShardSpec
@@ -69,10 +67,8 @@ class StagedModel(Strategy):
             n_microbatches = MICROBATCHES_PER_RANK * comm.size
         self.schedule = _checked(schedule, comm.size, n_microbatches)
         self.n_microbatches = self.schedule.n_microbatches
-        model, fused = unfuse(model), is_fused(model)
         self.slices = as_stages(stages, model, self.schedule.n_stages, shape)
         pieces = [cut(model, part) for part in self.slices]
-        pieces = [fuse(piece) for piece in pieces] if fused else pieces  # so cuts may be between any two layers
         self._rank_of = [self.schedule.rank_of(s) for s in range(len(pieces))]
         self.stages = {s: pieces[s] for s in self.schedule.stages_of(comm.rank)}
         self.model = _Stages(list(self.stages.values()))
