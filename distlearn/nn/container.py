@@ -216,7 +216,7 @@ def cost(layer, direction, shape, itemsize) -> tuple[int, int]:
 
 def _weight_flops(layer, shape) -> int:
     """Operations of a backward pass that can wait."""
-    if isinstance(layer, Sequential):
+    if isinstance(layer, Sequential) and layer.splits:
         return sum(_weight_flops(part, inner) for part, inner in layer.parts(shape))
     return layer.flops(shape) if layer.splits else 0
 
