@@ -198,7 +198,12 @@ MUTANTS = [
         "return nbytes / self.beta  # as in",
         "comm",
     ),
-    Mutant("batches: the last one is lost", "return -(-len(self.x) // self.batch_size)", "return len(self.x) // self.batch_size", "data"),
+    Mutant(
+        "batches: the last one is lost",
+        "return -(-len(self.x) // self.batch_size)",
+        "return len(self.x) // self.batch_size",
+        "data",
+    ),
     Mutant(
         "fit: a diverged run goes on",
         "_stop_if_diverged(loss, now.step + 1)",
