@@ -22,84 +22,36 @@ import importlib
 
 __version__ = "0.1.0"
 
-# where each public name lives; a value of None is a submodule itself
-_NAMES = {
-    "backend": None,
-    "comm": None,
-    "cuda": None,
-    "data": None,
-    "nn": None,
-    "optim": None,
-    "parallel": None,
-    "sim": None,
-    "testing": None,
-    "trace": None,
-    "train": None,
-    "viz": None,
-    "world": None,
-    "ANY": "comm",
-    "CommError": "comm",
-    "CommTimeoutError": "comm",
-    "DeadlockError": "comm",
-    "Failure": "sim",
-    "FailureSchedule": "sim",
-    "Free": "sim",
-    "HierarchicalNetwork": "comm",
-    "Measured": "sim",
-    "Network": "comm",
-    "RankError": "comm",
-    "Roofline": "sim",
-    "SimWorld": "sim",
-    "ring_all_reduce": "comm",
-    "EngineWorld": "world",
-    "LimitedWorld": "world",
-    "LocalWorld": "world",
-    "MPIWorld": "world",
-    "train_through_failures": "world",
-    "CheckpointStore": "parallel",
-    "DataParallel": "parallel",
-    "ElasticDataParallel": "parallel",
-    "Hybrid": "parallel",
-    "DiLoCo": "parallel",
-    "LocalSGD": "parallel",
-    "OneWeirdTrick": "parallel",
-    "ParameterServer": "parallel",
-    "PipeDream": "parallel",
-    "Pipeline": "parallel",
-    "SequenceParallel": "parallel",
-    "Serial": "parallel",
-    "TensorParallel": "parallel",
-    "ZeRO": "parallel",
-    "asp": "parallel",
-    "backup": "parallel",
-    "bsp": "parallel",
-    "check_schedule": "parallel",
-    "parallelize": "parallel",
-    "plan": "parallel",
-    "softsync": "parallel",
-    "ssp": "parallel",
-    "Settings": "train",
-    "evaluate": "train",
-    "fit": "train",
-    "load": "train",
-    "load_weights": "train",
-    "Span": "trace",
-    "Trace": "trace",
+_PARTS = "backend comm cuda data nn optim parallel sim testing trace train viz world"
+_HOMES = {
+    "comm": "ANY CommError CommTimeoutError DeadlockError HierarchicalNetwork Network RankError ring_all_reduce",
+    "sim": "Failure FailureSchedule Free Measured Roofline SimWorld",
+    "world": "EngineWorld LimitedWorld LocalWorld MPIWorld train_through_failures",
+    "parallel": (
+        "CheckpointStore DataParallel ElasticDataParallel Hybrid DiLoCo LocalSGD OneWeirdTrick "
+        "ParameterServer PipeDream Pipeline SequenceParallel Serial TensorParallel ZeRO asp backup bsp "
+        "check_schedule parallelize plan softsync ssp"
+    ),
+    "train": "Settings evaluate fit load load_weights",
+    "trace": "Span Trace",
 }
+"""By module: the public names that live there."""
+_MODULES = _PARTS.split()
+_NAMES = {name: home for home, names in _HOMES.items() for name in names.split()}
 
-__all__ = ["__version__", *_NAMES]
+__all__ = ["__version__", *_MODULES, *_NAMES]
 
 
 def __getattr__(name):
-    if name not in _NAMES:
+    if name in _MODULES:
+        value = importlib.import_module(f".{name}", __name__)
+    elif name in _NAMES:
+        value = getattr(importlib.import_module(f".{_NAMES[name]}", __name__), name)
+    else:
         raise AttributeError(f"module 'distlearn' has no attribute {name!r}")
-    home = _NAMES[name]
-    value = importlib.import_module(f".{home or name}", __name__)
-    if home:
-        value = getattr(value, name)
     globals()[name] = value
     return value
 
 
 def __dir__():
-    return sorted({*globals(), *_NAMES})
+    return sorted({*globals(), *__all__})

@@ -9,6 +9,9 @@ import numpy as np
 
 from .backend import get_xp, to_numpy
 
+TOLERANCE = 1e-7
+"""Largest error of a gradient, relative to max(1, |gradient|)."""
+
 
 class GradientError(NamedTuple):
     """How far one analytic gradient is from the numeric one."""
@@ -45,7 +48,7 @@ def numeric_gradient(f: Callable[[], float], x, eps: float = 1e-6):
     return gradient
 
 
-def gradient_check(layer, x, *, seed: int = 0, eps: float = 1e-6, tol: float = 1e-7) -> list[GradientError]:
+def gradient_check(layer, x, *, seed: int = 0) -> list[GradientError]:
     """Compare a layer's backward pass with central differences of its forward pass.
 
     The scalar that is differentiated is sum(R * forward(x)) for a fixed random R, so that dy = R.
@@ -58,15 +61,11 @@ def gradient_check(layer, x, *, seed: int = 0, eps: float = 1e-6, tol: float = 1
         Input; its gradient is checked when it is float64 and `backward` returns one.
     seed : int
         Of R.
-    eps : float
-        Step of the differences.
-    tol : float
-        Largest error accepted, relative to max(1, |gradient|).
 
     Returns
     -------
     errors : list of GradientError
-        One for the input and one per parameter.
+        One for the input and one per parameter, each at most 1e-7.
 
     Raises
     ------
@@ -95,15 +94,15 @@ def gradient_check(layer, x, *, seed: int = 0, eps: float = 1e-6, tol: float = 1
         if dx.shape != x.shape:
             raise AssertionError(f"{layer!r}: backward returned a gradient of shape {dx.shape} for an input {x.shape}")
         analytic.insert(0, ("dx", x, dx))
-    errors = [_compare(name, to_numpy(g), to_numpy(numeric_gradient(terms, data, eps))) for name, data, g in analytic]
-    bad = [e for e in errors if not e.error <= tol]
+    errors = [_compare(name, to_numpy(g), to_numpy(numeric_gradient(terms, data))) for name, data, g in analytic]
+    bad = [e for e in errors if not e.error <= TOLERANCE]
     if bad:
         lines = [
             f"{e.name}{list(e.index)}: backward says {e.analytic:.9g}, differences say {e.numeric:.9g} "
             f"(error {e.error:.2g})"
             for e in bad
         ]
-        raise AssertionError(f"{layer!r}: gradient check failed (tolerance {tol:g})\n  " + "\n  ".join(lines))
+        raise AssertionError(f"{layer!r}: gradient check failed (tolerance {TOLERANCE:g})\n  " + "\n  ".join(lines))
     return errors
 
 
@@ -129,13 +128,3 @@ def assert_same_params(got: dict, want: dict, *, tol: float = 1e-12, what: str =
         difference = float(np.abs(a - b).max(initial=0.0))
         if not difference <= tol:
             raise AssertionError(f"{what}: {name} differs by {difference:.3g} from the reference (tolerance {tol:g})")
-
-
-def assert_same_as_serial(world, train, *args, tol: float = 1e-12) -> None:
-    """Raise unless `train(comm, *args)` gives the same parameters on `world` as on one simulated rank."""
-    from .sim import SimWorld
-
-    want = SimWorld(1).run(train, *args)[0].params
-    for rank, result in enumerate(world.run(train, *args)):
-        if result.params is not None:
-            assert_same_params(result.params, want, tol=tol, what=f"rank {rank} of {world.size}")

@@ -22,26 +22,6 @@ from .mesh import Mesh, mesh
 from .network import HierarchicalNetwork, Network, cost
 from .network.fit import Fit
 
-__all__ = [
-    "ALL_REDUCES",
-    "ANY",
-    "CommError",
-    "CommTimeoutError",
-    "Communicator",
-    "CutOffError",
-    "DeadlockError",
-    "FaultTolerant",
-    "Fit",
-    "HierarchicalNetwork",
-    "Mesh",
-    "Network",
-    "PeerLostError",
-    "RankError",
-    "RevokedError",
-    "Work",
-    "collectives",
-    "cost",
-    "mesh",
-    "ring_all_reduce",
-    "shares",
-]
+__all__ = sorted(
+    {name for name, value in globals().items() if callable(value)} | {"ALL_REDUCES", "ANY", "collectives", "cost"}
+)

@@ -12,85 +12,6 @@ from .base import CommError, CommTimeoutError
 from .point_to_point import DelegatingComm
 from .waiting import poll
 
-# -- stream ------------------------------------------------------------------------------------------------------------
-# A communicator's own CUDA stream: operations are enqueued on it, waited for and aborted.
-
-
-class OnStream(DelegatingComm):
-    """NCCL's connection between the ranks, and the stream on which it works; `NCCLComm` adds the collectives."""
-
-    def __init__(self, host, cupy=None):
-        if cupy is None:
-            import cupy
-        super().__init__(host)
-        self._cupy, self._nccl = cupy, cupy.cuda.nccl
-        self._stream = cupy.cuda.Stream(non_blocking=True)
-        self._connection = None
-        self._pending: list[NCCLWork] = []
-
-    def _connect(self):
-        """Return NCCL's communicator; the first call makes it, when all ranks are there."""
-        if self._connection is None:
-            number = self._nccl.get_unique_id() if self.rank == 0 else None
-            number = self.host.broadcast_obj(number)
-            self.host.barrier()  # can be interrupted, which the next line cannot
-            try:
-                self._connection = self._nccl.NcclCommunicator(self.size, number, self.rank)
-            except RuntimeError as error:
-                raise CommError(f"rank {self.rank}: NCCL cannot connect the ranks: {error}") from error
-        return self._connection
-
-    def _start(self, call, nbytes, result, kept, launch) -> NCCLWork:
-        """Enqueue an operation on the communicator's stream, after the work enqueued on the current stream so far."""
-        connection, start = self._connect(), self.clock.now()
-        agreement = self.host.agreement(call)
-        self._record_done()
-        self._stream.wait_event(self._cupy.cuda.get_current_stream().record())
-        began = self._stream.record(self._cupy.cuda.Event())
-        try:
-            self._nccl.groupStart()
-            try:
-                launch(connection, self._stream.ptr)
-            finally:
-                self._nccl.groupEnd()
-        except RuntimeError as error:
-            raise CommError(f"rank {self.rank}: {call.name} failed: {error}") from error
-        ended = self._stream.record(self._cupy.cuda.Event())
-        work = NCCLWork(self, call.name, nbytes, start, began, ended, result, kept, agreement)
-        self._pending.append(work)
-        return work
-
-    def _record_done(self) -> None:
-        """Release the operations that are done, in order; their spans go into the trace."""
-        while self._pending and self._pending[0].done():
-            self._pending.pop(0).record()
-
-    def finish(self) -> None:
-        """Wait until the GPU has finished all operations."""
-        timeout = self.host.timeout
-        if not poll(lambda: self._stream.done, timeout=timeout):
-            names = ", ".join(str(w) for w in self._pending)
-            self.abort()
-            raise CommTimeoutError(f"rank {self.rank}: waited {timeout:g} s for the GPU to finish {names}")
-        self._record_done()
-
-    def abort(self) -> None:
-        """Abort the operations in progress, which another rank will not join. Makes the communicator unusable."""
-        if self._connection is not None:
-            self._connection.abort()
-        self._connection = None
-        self._pending.clear()
-
-    def end(self) -> None:
-        """Finish, and end the host communicator."""
-        self.finish()
-        self.host.end()
-
-    def _barrier(self, call):
-        """Wait until every rank has called it and its GPU has finished all operations."""
-        self.finish()
-        super()._barrier(call)
-
 
 def version() -> str | None:
     """Return the version of NCCL that CuPy finds ("2.27.3"), or None if it finds none."""
@@ -161,12 +82,85 @@ TYPES = {"i1": "INT8", "u1": "UINT8", "i4": "INT32", "u4": "UINT32", "i8": "INT6
 BOOL_OPS = {"sum": "MAX", "prod": "MIN", "min": "MIN", "max": "MAX"}  # of the bytes 0 and 1, as NumPy: + is "or"
 
 
-class NCCLComm(OnStream):
+class NCCLComm(DelegatingComm):
     """One rank with its own GPU among others, with the library's `Communicator` protocol.
 
     Collectives of arrays on a GPU are put on a stream and return at once: what the current stream does next waits for
     the result, Python does not. After `iall_reduce` the stream waits only from `Work.wait` on.
     """
+
+    def __init__(self, host, cupy=None):
+        if cupy is None:
+            import cupy
+        super().__init__(host)
+        self._cupy, self._nccl = cupy, cupy.cuda.nccl
+        self._stream = cupy.cuda.Stream(non_blocking=True)
+        self._connection = None
+        self._pending: list[NCCLWork] = []
+
+    def _connect(self):
+        """Return NCCL's communicator; the first call makes it, when all ranks are there."""
+        if self._connection is None:
+            number = self._nccl.get_unique_id() if self.rank == 0 else None
+            number = self.host.broadcast_obj(number)
+            self.host.barrier()  # can be interrupted, which the next line cannot
+            try:
+                self._connection = self._nccl.NcclCommunicator(self.size, number, self.rank)
+            except RuntimeError as error:
+                raise CommError(f"rank {self.rank}: NCCL cannot connect the ranks: {error}") from error
+        return self._connection
+
+    def _start(self, call, nbytes, result, kept, *calls) -> NCCLWork:
+        """Enqueue NCCL's calls (name, *arguments) on the stream, after the work on the current stream so far."""
+        connection, start = self._connect(), self.clock.now()
+        agreement = self.host.agreement(call)
+        self._record_done()
+        self._stream.wait_event(self._cupy.cuda.get_current_stream().record())
+        began = self._stream.record(self._cupy.cuda.Event())
+        try:
+            self._nccl.groupStart()
+            try:
+                for name, *arguments in calls if nbytes else ():
+                    getattr(connection, name)(*arguments, self._stream.ptr)
+            finally:
+                self._nccl.groupEnd()
+        except RuntimeError as error:
+            raise CommError(f"rank {self.rank}: {call.name} failed: {error}") from error
+        ended = self._stream.record(self._cupy.cuda.Event())
+        work = NCCLWork(self, call.name, nbytes, start, began, ended, result, kept, agreement)
+        self._pending.append(work)
+        return work
+
+    def _record_done(self) -> None:
+        """Release the operations that are done, in order; their spans go into the trace."""
+        while self._pending and self._pending[0].done():
+            self._pending.pop(0).record()
+
+    def finish(self) -> None:
+        """Wait until the GPU has finished all operations."""
+        timeout = self.host.timeout
+        if not poll(lambda: self._stream.done, timeout=timeout):
+            names = ", ".join(str(w) for w in self._pending)
+            self.abort()
+            raise CommTimeoutError(f"rank {self.rank}: waited {timeout:g} s for the GPU to finish {names}")
+        self._record_done()
+
+    def abort(self) -> None:
+        """Abort the operations in progress, which another rank will not join. Makes the communicator unusable."""
+        if self._connection is not None:
+            self._connection.abort()
+        self._connection = None
+        self._pending.clear()
+
+    def end(self) -> None:
+        """Finish, and end the host communicator."""
+        self.finish()
+        self.host.end()
+
+    def _barrier(self, call):
+        """Wait until every rank has called it and its GPU has finished all operations."""
+        self.finish()
+        super()._barrier(call)
 
     def _split(self, call, color, key):
         part = self.host.split(color, key)
@@ -189,12 +183,8 @@ class NCCLComm(OnStream):
         if found is None:
             return self.host.iall_reduce(x, op)
         dtype, operator, parts = found
-
-        def launch(nccl, stream):
-            if x.size:
-                nccl.allReduce(x.data.ptr, x.data.ptr, parts * x.size, dtype, operator, stream)
-
-        return self._start(call, x.nbytes, x, [x], launch)
+        at = x.data.ptr
+        return self._start(call, x.nbytes, x, [x], ("allReduce", at, at, parts * x.size, dtype, operator))
 
     def _ireduce_scatter(self, call, x, op):
         found = None if _on_host(x) else self._operator(x, op)
@@ -204,39 +194,29 @@ class NCCLComm(OnStream):
         places = shares(x.size, self.size)
         mine = places[self.rank]
         out = self._cupy.empty(mine.stop - mine.start, x.dtype)
-
-        def launch(nccl, stream):
-            if x.size % self.size == 0 and x.size:
-                nccl.reduceScatter(x.data.ptr, out.data.ptr, parts * out.size, dtype, operator, stream)
-                return
-            for root, place in enumerate(places):  # uneven shares: one reduction to each rank
-                if count := place.stop - place.start:
-                    at = x.data.ptr + place.start * x.itemsize
-                    nccl.reduce(at, out.data.ptr, parts * count, dtype, operator, root, stream)
-
-        return self._start(call, x.nbytes, out, [x, out], launch)
+        if x.size % self.size == 0:
+            calls = [("reduceScatter", x.data.ptr, out.data.ptr, parts * out.size, dtype, operator)]
+        else:  # uneven shares: one reduction to each rank
+            calls = [
+                ("reduce", x.reshape(-1)[s].data.ptr, out.data.ptr, parts * (s.stop - s.start), dtype, operator, root)
+                for root, s in enumerate(places)
+                if s.stop > s.start
+            ]
+        return self._start(call, x.nbytes, out, [x, out], *calls)
 
     # -- moving data: as bytes, so that every dtype can travel ------------------------------------------------------
     def _all_gather(self, call, x):
         if _on_host(x):
             return self.host.all_gather(x)
         out = self._cupy.empty((self.size, *x.shape), x.dtype)
-
-        def launch(nccl, stream):
-            if x.nbytes:
-                nccl.allGather(x.data.ptr, out.data.ptr, x.nbytes, self._nccl.NCCL_UINT8, stream)
-
-        return self._start(call, out.nbytes, out, [x, out], launch).wait()
+        gather = "allGather", x.data.ptr, out.data.ptr, x.nbytes, self._nccl.NCCL_UINT8
+        return self._start(call, out.nbytes, out, [x, out], gather).wait()
 
     def _broadcast(self, call, x, root):
         if _on_host(x):
             return self.host.broadcast(x, root)
-
-        def launch(nccl, stream):
-            if x.nbytes:
-                nccl.broadcast(x.data.ptr, x.data.ptr, x.nbytes, self._nccl.NCCL_UINT8, root, stream)
-
-        return self._start(call, x.nbytes, x, [x], launch).wait()
+        send = "broadcast", x.data.ptr, x.data.ptr, x.nbytes, self._nccl.NCCL_UINT8, root
+        return self._start(call, x.nbytes, x, [x], send).wait()
 
     def _scatter(self, call, x, out, root):
         if self.rank == root and _on_host(x) != _on_host(out):
@@ -268,16 +248,12 @@ class NCCLComm(OnStream):
 
     def _exchange(self, call, nbytes, result, kept, sends, receives, row_bytes):
         """Send and receive rows of `row_bytes` at addresses, all at once: (rank, address) pairs."""
-        byte = self._nccl.NCCL_UINT8
-
-        def launch(nccl, stream):
-            if row_bytes:
-                for peer, address in sends:
-                    nccl.send(address, row_bytes, byte, peer, stream)
-                for peer, address in receives:
-                    nccl.recv(address, row_bytes, byte, peer, stream)
-
-        return self._start(call, nbytes, result, kept, launch).wait()
+        calls = [
+            (name, address, row_bytes, self._nccl.NCCL_UINT8, peer)
+            for name, rows in (("send", sends), ("recv", receives))
+            for peer, address in rows
+        ]
+        return self._start(call, nbytes, result, kept, *calls).wait()
 
 
 def _on_host(x) -> bool:

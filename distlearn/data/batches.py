@@ -87,8 +87,6 @@ class Batches:
         The order depends on (seed, epoch) alone, never on the number of ranks.
     shuffle : bool
         A new order in every epoch. Without it batches are read-only views of `x`: nothing is copied.
-    drop_last : bool
-        Leave out a last batch that is smaller than the others.
 
     Raises
     ------
@@ -104,7 +102,7 @@ class Batches:
     [[2, 3], [6, 7], [9]]
     """
 
-    def __init__(self, x, y, batch_size, *, rank=0, size=1, seed=0, shuffle=True, drop_last=False):
+    def __init__(self, x, y, batch_size, *, rank=0, size=1, seed=0, shuffle=True):
         check_arrays("Batches", x=x, y=y)
         if len(x) != len(y):
             raise ValueError(f"Batches: x holds {len(x)} samples and y {len(y)} labels, expected equal numbers")
@@ -113,12 +111,11 @@ class Batches:
         self.batch_size = min(whole("Batches", "batch_size", batch_size, 1), len(x))
         self.rank, self.size = operator.index(rank), operator.index(size)
         self.seed = whole("Batches", "seed", seed, 0)
-        self.shuffle, self.drop_last = bool(shuffle), bool(drop_last)
+        self.shuffle = bool(shuffle)
 
     def __len__(self) -> int:
         """Return the number of steps in an epoch."""
-        whole, rest = divmod(len(self.x), self.batch_size)
-        return whole + (rest > 0 and not self.drop_last)
+        return -(-len(self.x) // self.batch_size)
 
     def __repr__(self) -> str:
         return (

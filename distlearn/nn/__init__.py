@@ -21,12 +21,12 @@ from .compression import Clustered, Compressed, Recompute, cluster, quantize, sh
 from .container import Parallel, Residual, Sequential, Siamese
 from .conv import ALGORITHMS, Conv2d, Cost, conv_cost, printed_conv_cost
 from .costs.count import MockDeviceArray, count_operations
-from .costs.profile import Profile, profile, profile_sweep, skinny_products
+from .costs.profile import Profile, profile_sweep, skinny_products
 from .costs.summary import Memory, Summary, memory_report, summary
 from .dropout import Dropout
 from .embedding import Embedding
 from .experts import MixtureOfExperts
-from .fused import choose_algorithm, fuse, unfuse
+from .fused import choose_algorithm, fuse
 from .layer import Layer, Param, move, nbytes, parameter_count, walk
 from .linear import Linear
 from .loss import ContrastiveLoss, MeanSquaredError, SoftmaxCrossEntropy
@@ -41,9 +41,6 @@ from .models import (
     GRULanguageModel,
     Inception,
     LeNet,
-    NarrowAlexNet,
-    NarrowGoogLeNet,
-    NarrowSqueezeNet,
     SiameseNet,
     SmallCNN,
     SqueezeNet,
@@ -55,88 +52,4 @@ from .recurrent import GRU, RNN
 from .shape import Flatten, Identity, Reshape
 from .torch_state import load_torch_state, to_torch_state
 
-__all__ = [
-    "ACTIVATIONS",
-    "ALGORITHMS",
-    "GELU",
-    "GPT",
-    "GRU",
-    "METRICS",
-    "MLP",
-    "MODELS",
-    "RNN",
-    "AlexNet",
-    "AvgPool",
-    "BatchNorm",
-    "Clustered",
-    "Compressed",
-    "ContrastiveLoss",
-    "Conv2d",
-    "Cost",
-    "Dropout",
-    "Embedding",
-    "Fire",
-    "Flatten",
-    "GRULanguageModel",
-    "GlobalAvgPool",
-    "GoogLeNet",
-    "Identity",
-    "Inception",
-    "Layer",
-    "LayerNorm",
-    "LeNet",
-    "Linear",
-    "LocalResponseNorm",
-    "MaxPool",
-    "MeanLoss",
-    "MeanSquaredError",
-    "Memory",
-    "Metric",
-    "MixtureOfExperts",
-    "MockDeviceArray",
-    "MultiHeadAttention",
-    "NarrowAlexNet",
-    "NarrowGoogLeNet",
-    "NarrowSqueezeNet",
-    "Parallel",
-    "Param",
-    "Profile",
-    "RMSNorm",
-    "ReLU",
-    "Recompute",
-    "Reshape",
-    "Residual",
-    "Sequential",
-    "Siamese",
-    "SiameseNet",
-    "Sigmoid",
-    "SmallCNN",
-    "Softmax",
-    "SoftmaxCrossEntropy",
-    "SqueezeNet",
-    "Summary",
-    "Tanh",
-    "build",
-    "choose_algorithm",
-    "cluster",
-    "conv_cost",
-    "count_operations",
-    "fuse",
-    "keep_memory",
-    "load_torch_state",
-    "make_metric",
-    "memory_report",
-    "move",
-    "nbytes",
-    "parameter_count",
-    "printed_conv_cost",
-    "profile",
-    "profile_sweep",
-    "quantize",
-    "share_weights",
-    "skinny_products",
-    "summary",
-    "to_torch_state",
-    "unfuse",
-    "walk",
-]
+__all__ = sorted(name for name, value in globals().items() if callable(value) or name.isupper())

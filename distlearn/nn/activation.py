@@ -8,17 +8,7 @@ from ..backend import get_xp
 from .layer import Layer
 
 
-class _Elementwise(Layer):
-    cost = 1  # operations per element of the forward pass
-
-    def flops(self, shape):
-        return self.cost * math.prod(shape)
-
-    def backward_flops(self, shape):
-        return 2 * math.prod(shape)
-
-
-class ReLU(_Elementwise):
+class ReLU(Layer):
     r"""Let positive values pass, replace the others by zero.
 
     .. math:: y = \max(x, 0), \qquad dx = dy \cdot [y > 0]
@@ -30,11 +20,11 @@ class ReLU(_Elementwise):
     V. Nair, G. E. Hinton (2010), Rectified linear units improve restricted Boltzmann machines, ICML.
     """
 
+    costs = 1, 2
+
     def forward(self, x):
         xp = get_xp(x)
-        y = xp.maximum(
-            x, xp.zeros(x.shape[1:], x.dtype)
-        )  # a row of zeros: with the scalar 0 NumPy takes three times as long
+        y = xp.maximum(x, xp.zeros(x.shape[1:], x.dtype))  # with the scalar 0 NumPy takes three times as long
         return y, y
 
     def backward(self, dy, saved):
@@ -42,7 +32,7 @@ class ReLU(_Elementwise):
         return dy
 
 
-class Sigmoid(_Elementwise):
+class Sigmoid(Layer):
     r"""Squash every value into (0, 1).
 
     .. math:: y = \frac{1}{1 + e^{-x}} = \tfrac12 \left(1 + \tanh \tfrac{x}{2}\right), \qquad dx = dy \cdot y (1 - y)
@@ -50,7 +40,7 @@ class Sigmoid(_Elementwise):
     The form with tanh cannot overflow. Shapes: any to the same. Saves `y`.
     """
 
-    cost = 4
+    costs = 4, 2
 
     def forward(self, x):
         xp = get_xp(x)
@@ -66,13 +56,15 @@ class Sigmoid(_Elementwise):
         return dy
 
 
-class Tanh(_Elementwise):
+class Tanh(Layer):
     r"""Squash every value into (-1, 1).
 
     .. math:: y = \tanh x, \qquad dx = dy \cdot (1 - y^2)
 
     Shapes: any to the same. Saves `y`.
     """
+
+    costs = 1, 2
 
     def forward(self, x):
         y = get_xp(x).tanh(x)
@@ -84,7 +76,7 @@ class Tanh(_Elementwise):
         return get_xp(dy).multiply(dy, slope, out=dy)
 
 
-class GELU(_Elementwise):
+class GELU(Layer):
     r"""Scale each value by the normal CDF at it: a smooth ReLU.
 
     .. math:: y = \frac{x}{2} (1 + t), \quad t = \tanh u, \quad u = \sqrt{2 / \pi}\, (x + 0.044715\, x^3)
@@ -99,7 +91,7 @@ class GELU(_Elementwise):
     D. Hendrycks, K. Gimpel (2016), Gaussian error linear units, arXiv:1606.08415, section 2.
     """
 
-    cost = 9
+    costs = 9, 11
 
     def forward(self, x):
         t = x * x
@@ -125,9 +117,6 @@ class GELU(_Elementwise):
         dy *= slope
         return dy
 
-    def backward_flops(self, shape):
-        return 11 * math.prod(shape)
-
 
 _ROOT = math.sqrt(2 / math.pi)
 
@@ -147,6 +136,8 @@ class Softmax(Layer):
     J. S. Bridle (1990), Probabilistic interpretation of feedforward classification network outputs, Neurocomputing 68.
     """
 
+    costs = 5, 4
+
     def forward(self, x):
         y = x - x.max(axis=-1, keepdims=True)
         get_xp(x).exp(y, out=y)
@@ -157,12 +148,6 @@ class Softmax(Layer):
         dy -= (dy * saved).sum(axis=-1, keepdims=True)
         dy *= saved
         return dy
-
-    def flops(self, shape):
-        return 5 * math.prod(shape)
-
-    def backward_flops(self, shape):
-        return 4 * math.prod(shape)
 
 
 ACTIVATIONS = {"relu": ReLU, "sigmoid": Sigmoid, "tanh": Tanh, "gelu": GELU}

@@ -11,7 +11,6 @@ import numpy as np
 from ..backend import get_xp, rounded, single, to_numpy
 from .container import Container
 from .conv import Conv2d, im2col
-from .fused import unfuse
 from .layer import Layer, check_shape, walk
 from .linear import Linear
 
@@ -261,7 +260,7 @@ def quantize(model: Layer) -> Compressed:
     if not isinstance(model, Layer):
         raise TypeError(f"quantize: expected a model, got {type(model).__name__}")
     before = sum(p.nbytes for p in model.params)
-    smaller = _convert(copy.deepcopy(unfuse(model).eval()))
+    smaller = _convert(copy.deepcopy(model.eval()))
     return Compressed(smaller, before, _stored(smaller))
 
 

@@ -82,9 +82,9 @@ def _own_names(layer, i):
     return zip(layer.params, names, strict=True)
 
 
-def check_unique_names(model) -> None:
+def check_unique_names(params) -> None:
     """Raise unless parameter names are unique: arrays are gathered, saved and loaded by name."""
-    names = [p.name for p in model.params]
+    names = [p.name for p in params]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(
@@ -104,7 +104,7 @@ class Sequential(Container):
 
     Notes
     -----
-    `nn.fuse` makes a faster model of one, which computes a convolution with what follows it in one pass.
+    `nn.fuse` makes a faster model of one, with the same layers, of which some that follow each other run in one pass.
 
     Examples
     --------
@@ -115,9 +115,20 @@ class Sequential(Container):
     """
 
     clock = None  # that of the rank, for a model whose layers communicate
+    splits = True
+    together = None  # a function that joins layers which follow each other (`nn.fuse`)
+    _joined = None, None
 
     def __init__(self, *layers: Layer):
         super().__init__(layers)
+
+    def passes(self) -> list[Layer]:
+        """Return the layers that run, some of which `nn.fuse` has put together."""
+        if self.together is None:
+            return self.layers
+        if self._joined[0] != self.layers:
+            self._joined = list(self.layers), self.together(self.layers)
+        return self._joined[1]
 
     def forward(self, x, clock=None):
         """Run all layers; with a `clock`, one span per layer. An empty batch skips them: its output shape is known."""
@@ -126,66 +137,46 @@ class Sequential(Container):
             dtype = next((p.data.dtype for p in self.params), x.dtype)  # symbols are integers, outputs are not
             return get_xp(x).empty(self.output_shape(x.shape), dtype), x.shape
         saved = []
-        for layer in self.layers:
+        for layer in self.layers if self.together is None else self.passes():
             like = x.shape, x.dtype.itemsize
             with layer_span(None if layer.spans_itself else clock, layer, "forward", *like):
                 x, s = layer.forward(x)
             saved.append((s, like))
         return x, saved
 
-    def backward(self, dy, saved, on_grad=None, clock=None):
+    def backward(self, dy, saved, later=None, *, on_grad=None, clock=None):
         """Run all layers backward.
 
         Parameters
         ----------
+        later : list, optional
+            Gets (function, *arguments) that add the gradients of parameters that can wait (see `Layer.splits`).
         on_grad : callable, optional
             `on_grad(param)` is called as soon as a parameter's gradient is complete: when overlapped communication of
             it may start. Parameters come in reverse order; a tied one after its last use.
         clock : Clock, optional
             Gets one span per layer.
         """
-        clock = self.clock if clock is None else clock
-        uses = Counter()
-        for layer in self.layers if on_grad is not None else ():
+        clock, name = self.clock if clock is None else clock, "backward" if later is None else "backward_input"
+        uses, layers = Counter(), self.layers if self.together is None else self.passes()
+        for layer in layers if on_grad is not None else ():
             uses.update(map(id, layer.params))
         empty = dy is not None and not len(dy)
-        for i in reversed(range(len(self.layers))):
-            layer = self.layers[i]
+        for i in reversed(range(len(layers))):
+            layer = layers[i]
             if not empty:
                 s, like = saved[i]
-                with layer_span(None if layer.spans_itself else clock, layer, "backward", *like):
+                mine, rest = None if layer.spans_itself else clock, []
+                with layer_span(mine, layer, name, *like):
                     if dy is not None:  # else the next layer returned no gradient: there is nothing to propagate
-                        dy = layer.backward(dy, s)
+                        dy = layer.backward(dy, s) if later is None or not layer.splits else layer.backward(dy, s, rest)
+                if rest:
+                    later.append((_call_all, rest, mine, layer, like))
             for p in reversed(layer.params) if on_grad is not None else ():
                 uses[id(p)] -= 1
                 if uses[id(p)] == 0:
                     on_grad(p)
         return get_xp(dy).empty(saved, dy.dtype) if empty else dy
-
-    def backward_input(self, dy, saved, clock=None):
-        """Run all layers backward, leaving parameter gradients out where layers can (see `Layer.backward_input`)."""
-        clock = self.clock if clock is None else clock
-        if dy is not None and not len(dy):
-            return get_xp(dy).empty(saved, dy.dtype), None
-        kept = []
-        for layer, (s, like) in zip(reversed(self.layers), reversed(saved), strict=True):
-            with layer_span(None if layer.spans_itself else clock, layer, "backward_input", *like):
-                dy, rest = (None, None) if dy is None else layer.backward_input(dy, s)
-            kept.append((rest, like))
-        return dy, kept
-
-    def backward_weights(self, kept, on_grad=None, clock=None):
-        """Add the gradients that `backward_input` has left out; `on_grad` as in `backward`, once all are complete."""
-        clock = self.clock if clock is None else clock
-        for layer, (rest, like) in zip(reversed(self.layers), kept or (), strict=kept is not None):
-            if rest is not None:
-                with layer_span(None if layer.spans_itself else clock, layer, "backward_weights", *like):
-                    layer.backward_weights(rest)
-        for p in reversed(self.params) if on_grad is not None else ():
-            on_grad(p)
-
-    def weight_flops(self, shape):
-        return sum(layer.weight_flops(s) for layer, s in self.parts(shape))
 
     def parts(self, shape):
         parts = []
@@ -213,16 +204,28 @@ def cost(layer, direction, shape, itemsize) -> tuple[int, int]:
     known = _costs.setdefault(layer, {})
     key = direction, shape, itemsize
     if key not in known:
-        nbytes = layer.bytes_moved(shape, itemsize)
-        if direction == "forward":
-            known[key] = layer.flops(shape), nbytes
-        elif direction == "backward":
-            known[key] = layer.backward_flops(shape), 2 * nbytes
-        elif direction == "backward_weights":
-            known[key] = layer.weight_flops(shape), nbytes
-        else:
-            known[key] = layer.backward_flops(shape) - layer.weight_flops(shape), nbytes
+        nbytes, later = layer.bytes_moved(shape, itemsize), _weight_flops(layer, shape)
+        known[key] = {
+            "forward": (layer.flops(shape), nbytes),
+            "backward": (layer.backward_flops(shape), 2 * nbytes),
+            "backward_input": (layer.backward_flops(shape) - later, nbytes),
+            "backward_weights": (later, nbytes),
+        }[direction]
     return known[key]
+
+
+def _weight_flops(layer, shape) -> int:
+    """Operations of a backward pass that can wait."""
+    if isinstance(layer, Sequential) and layer.splits:
+        return sum(_weight_flops(part, inner) for part, inner in layer.parts(shape))
+    return layer.flops(shape) if layer.splits else 0
+
+
+def _call_all(functions, clock, layer, like):
+    """Add a layer's gradients that `backward` has put off."""
+    with layer_span(clock, layer, "backward_weights", *like):
+        for add, *about in functions:
+            add(*about)
 
 
 def layer_span(clock, layer, direction, shape, itemsize):
@@ -290,37 +293,33 @@ class Residual(Container):
     Parameters
     ----------
     body : Layer
-        f; its output has the shape of its input, or of the shortcut's output.
-    shortcut : Layer, optional
-        Applied to x where shapes differ: a 1 x 1 convolution.
+        f; its output has the shape of its input.
 
     Notes
     -----
-    Shapes: any to that of the body's output. One addition an element besides the body's flops. Saves what the two save.
+    Shapes: any to the same. One addition an element besides the body's flops. Saves what the body saves.
 
     References
     ----------
     K. He, X. Zhang, S. Ren, J. Sun (2016), Deep residual learning for image recognition, CVPR, section 3.2.
     """
 
-    def __init__(self, body: Layer, shortcut: Layer | None = None):
-        super().__init__([body] if shortcut is None else [body, shortcut])
+    def __init__(self, body: Layer):
+        super().__init__([body])
 
     def forward(self, x):
         self.output_shape(x.shape)
-        results = [layer.forward(x) for layer in self.layers]
-        y = results[0][0] + (results[1][0] if len(results) == 2 else x)
-        return y, [s for _, s in results]
+        y, saved = self.layers[0].forward(x)
+        return x + y, saved
 
     def backward(self, dy, saved):
-        dx = self.layers[0].backward(dy.copy(), saved[0])
-        return dx + (self.layers[1].backward(dy, saved[1]) if len(saved) == 2 else dy)
+        return self.layers[0].backward(dy.copy(), saved) + dy
 
     def output_shape(self, shape):
-        shapes = [layer.output_shape(shape) for layer in self.layers] + [shape]
-        if shapes[0] != shapes[1]:
-            raise ValueError(f"{describe(self)}: cannot add shapes {shapes[0]} (body) and {shapes[1]} (shortcut)")
-        return shapes[0]
+        found = self.layers[0].output_shape(shape)
+        if found != shape:
+            raise ValueError(f"{describe(self)}: cannot add shapes {found} (of the body) and {shape} (of its input)")
+        return shape
 
 
 class Siamese(Container):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from ..backend import get_xp
@@ -37,6 +35,8 @@ class Dropout(Layer):
     N. Srivastava et al. (2014), Dropout: a simple way to prevent neural networks from overfitting, JMLR 15.
     """
 
+    costs = 2, 2
+
     def __init__(self, p=0.5, rng=None):
         if not 0 <= p < 1:
             raise ValueError(f"Dropout: p is {p!r}, expected 0 <= p < 1")
@@ -59,12 +59,6 @@ class Dropout(Layer):
 
     def eval(self):
         return Identity()
-
-    def flops(self, shape):
-        return 2 * math.prod(shape)
-
-    def backward_flops(self, shape):
-        return 2 * math.prod(shape)
 
     def __repr__(self):
         return f"Dropout({self.p})"

@@ -36,7 +36,7 @@ class Embedding(Layer):
 
     def __init__(self, n_symbols, d_out, rng=None, *, dtype="float32"):
         check_positive("Embedding", n_symbols=n_symbols, d_out=d_out)
-        self.n_symbols, self.d_out = n_symbols, d_out
+        self.n_symbols, self.d_out, self.costs = n_symbols, d_out, (0, d_out)
         self.W = Param(init.normal((n_symbols, d_out), 1 / math.sqrt(d_out), rng, dtype), "W")
         self.params = [self.W]
 
@@ -64,9 +64,6 @@ class Embedding(Layer):
 
     def output_shape(self, shape):
         return (*shape, self.d_out)
-
-    def backward_flops(self, shape):
-        return math.prod(shape) * self.d_out
 
     def bytes_moved(self, shape, itemsize=4):
         return 2 * itemsize * math.prod(shape) * self.d_out

@@ -106,6 +106,11 @@ class Layer:
         Its passes do more than compute, so it records their spans itself; `Sequential` records those of other layers.
     input_gradient : bool
         Whether `backward` returns the gradient of the input, or None: a first layer does not need it.
+    splits : bool
+        `backward(dy, saved, later)` appends to the list `later` a function and its arguments that add the gradients of
+        the parameters, instead of adding them: pipelines do that when there is nothing better to do.
+    costs : (int, int)
+        Operations a value of the input, forward and backward, of a layer that works value by value.
     rng : Generator or None
         Source of its random numbers, if it draws any: part of a checkpoint.
     """
@@ -114,6 +119,8 @@ class Layer:
     name: str = ""
     spans_itself: bool = False
     input_gradient: bool = True
+    splits: bool = False
+    costs: tuple[int, int] = (0, 0)
     rng = None
 
     def forward(self, x):
@@ -143,20 +150,6 @@ class Layer:
         """
         raise NotImplementedError
 
-    def backward_input(self, dy, saved):
-        """Return the gradient of the input, and what `backward_weights` needs: backward in two halves."""
-        # Pipelines compute the second half when there is nothing better to do. A layer that does not separate the two
-        # does everything here.
-        # kept: Pass it to `backward_weights`, once.
-        return self.backward(dy, saved), None
-
-    def backward_weights(self, kept) -> None:
-        """Add the gradients of the parameters that `backward_input` has left out."""
-
-    def weight_flops(self, shape: tuple[int, ...]) -> int:
-        """Floating-point operations of `backward_weights`, a part of `backward_flops`."""
-        return 0
-
     def eval(self):
         """Return the layer for prediction; most layers behave alike in both modes and return themselves."""
         # The mode is a property of the object that is called, not a flag that could be forgotten: `model.forward(x)`
@@ -179,14 +172,18 @@ class Layer:
 
     def flops(self, shape: tuple[int, ...]) -> int:
         """Floating-point operations of `forward` on an input of `shape` (a multiply-add counts as two)."""
-        return 0
+        return self.costs[0] * math.prod(shape)
 
     def backward_flops(self, shape: tuple[int, ...]) -> int:
         """Floating-point operations of `backward` for an input of `shape`."""
-        return 2 * self.flops(shape)
+        if self.costs[1]:
+            return self.costs[1] * math.prod(shape)
+        return self.flops(shape) * (2 if self.input_gradient else 1)  # products: for the parameters, for the input
 
     def bytes_moved(self, shape: tuple[int, ...], itemsize: int = 4) -> int:
         """Bytes that `forward` must at least move: input and parameters read once, output written once."""
+        if not self.params and not self.flops(shape):  # a view of its input
+            return 0
         values = math.prod(shape) + math.prod(self.output_shape(shape))
         return itemsize * values + sum(p.nbytes for p in self.params)
 
@@ -223,6 +220,36 @@ def check_dtype(layer: Layer, x) -> None:
         raise TypeError(
             f"{describe(layer)}: the input is {x.dtype}, the parameters are {want}; pass x.astype({str(want)!r})"
         )
+
+
+def check_classes(what: str, outputs, targets, *, read: bool = True) -> None:
+    """Raise unless there is a class for every row of scores; without `read`, its value is not looked at."""
+    if outputs.ndim < 2:
+        raise ValueError(f"{what}: logits have shape {outputs.shape}, expected (batch, ..., classes)")
+    if targets.shape != outputs.shape[:-1]:
+        raise ValueError(
+            f"{what}: labels have shape {targets.shape}, expected {outputs.shape[:-1]}: one class index per row of "
+            "logits"
+        )
+    if read and targets.size and not (int(targets.min()) >= 0 and int(targets.max()) < outputs.shape[-1]):
+        raise ValueError(
+            f"{what}: labels run from {int(targets.min())} to {int(targets.max())}, "
+            f"expected class indices from 0 to {outputs.shape[-1] - 1}"
+        )
+
+
+def check_pairs(what: str, outputs, targets) -> None:
+    """Raise unless there is a label for every pair."""
+    if outputs.ndim != 3 or outputs.shape[1] != 2 or targets.shape != outputs.shape[:1]:
+        raise ValueError(
+            f"{what}: outputs of shape {outputs.shape} and labels {targets.shape}, expected (batch, 2, d) and (batch,)"
+        )
+
+
+def check_same_shape(what: str, outputs, targets) -> None:
+    """Raise unless there is a target for every value."""
+    if outputs.shape != targets.shape:
+        raise ValueError(f"{what}: targets have shape {targets.shape}, expected that of the outputs, {outputs.shape}")
 
 
 def check_positive(what: str, **values) -> None:

@@ -36,6 +36,8 @@ class Linear(Layer):
     K. He, X. Zhang, S. Ren, J. Sun (2015), Delving deep into rectifiers, ICCV, section 2.2, for the initial weights.
     """
 
+    splits = True
+
     def __init__(self, d_in, d_out, rng=None, *, dtype="float32", gain=init.HE, input_gradient=True):
         check_positive("Linear", d_in=d_in, d_out=d_out)
         self.d_in, self.d_out, self.input_gradient = d_in, d_out, input_gradient
@@ -50,24 +52,14 @@ class Linear(Layer):
         y += self.b.data
         return y.reshape(*x.shape[:-1], self.d_out), x
 
-    def backward(self, dy, saved):
-        x, shape = saved.reshape(-1, self.d_in), saved.shape
-        dy = dy.reshape(-1, self.d_out)
-        self.W.add_product(x.T, dy)
-        self.b.add(column_sums(dy))
-        return matmul(dy, self.W.data.T).reshape(shape) if self.input_gradient else None
-
-    def backward_input(self, dy, saved):
-        rows = dy.reshape(-1, self.d_out)
-        return matmul(rows, self.W.data.T).reshape(saved.shape) if self.input_gradient else None, (dy, saved)
-
-    def backward_weights(self, kept):
-        dy, x = (a.reshape(-1, a.shape[-1]) for a in kept)
-        self.W.add_product(x.T, dy)
-        self.b.add(column_sums(dy))
-
-    def weight_flops(self, shape):
-        return self.flops(shape)
+    def backward(self, dy, saved, later=None):
+        x, dy = saved.reshape(-1, self.d_in), dy.reshape(-1, self.d_out)
+        if later is None:
+            self.W.add_product(x.T, dy)
+            self.b.add(column_sums(dy))
+        else:  # sums are quick, products are not
+            later += [(self.W.add_product, x.T, dy), (self.b.add, column_sums(dy))]
+        return matmul(dy, self.W.data.T).reshape(saved.shape) if self.input_gradient else None
 
     def output_shape(self, shape):
         check_shape(self, shape, "...", self.d_in)
@@ -75,9 +67,6 @@ class Linear(Layer):
 
     def flops(self, shape):
         return 2 * math.prod(shape[:-1]) * self.d_in * self.d_out
-
-    def backward_flops(self, shape):
-        return self.flops(shape) * (2 if self.input_gradient else 1)
 
     def __repr__(self):
         return f"Linear({self.d_in}, {self.d_out})"

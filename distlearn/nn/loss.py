@@ -11,6 +11,7 @@ import math
 import numpy as np
 
 from ..backend import can_launch, get_xp
+from .layer import check_classes, check_pairs, check_same_shape
 from .metrics import METRICS, PairAccuracy, make_metric
 
 
@@ -33,25 +34,18 @@ class SoftmaxCrossEntropy:
 
     def __call__(self, logits, labels, n=None):
         """Return the loss and its gradient."""
-        n = len(logits) if n is None else n
-        if logits.ndim < 2:
-            raise ValueError(f"SoftmaxCrossEntropy: logits have shape {logits.shape}, expected (batch, classes)")
-        if labels.shape != logits.shape[:-1]:
-            raise ValueError(
-                f"SoftmaxCrossEntropy: labels have shape {labels.shape}, expected {logits.shape[:-1]}: "
-                "one class index per row of logits"
-            )
-        if labels.dtype.kind not in "iu":
-            raise TypeError(f"SoftmaxCrossEntropy: labels have dtype {labels.dtype}, expected integers (class indices)")
+        n, on_gpu = len(logits) if n is None else n, can_launch(logits)
+        check_classes("SoftmaxCrossEntropy", logits, labels, read=not on_gpu)  # to read them would wait for the GPU
         if n < max(1, len(logits)):
             raise _wrong_n("SoftmaxCrossEntropy", n, len(logits))
+        if labels.dtype.kind not in "iu":
+            raise TypeError(f"SoftmaxCrossEntropy: labels have dtype {labels.dtype}, expected integers (class indices)")
         if logits.size == 0:
             return 0.0, logits.copy()
         xp, shape = get_xp(logits), logits.shape
         terms = n * math.prod(shape[1:-1])
-        if can_launch(logits):
+        if on_gpu:
             return self._launch(logits, labels, terms)
-        self._check_labels(logits, labels)
         logits, labels = logits.reshape(-1, shape[-1]), labels.reshape(-1)
         rows = xp.arange(len(logits))
         z = logits - logits.max(axis=1, keepdims=True)
@@ -69,16 +63,8 @@ class SoftmaxCrossEntropy:
         losses, dlogits = softmax_cross_entropy_rows(logits, labels, terms)
         loss = float(losses.sum(dtype=np.float64)) / terms
         if math.isnan(loss):
-            self._check_labels(logits, labels)
+            check_classes("SoftmaxCrossEntropy", logits, labels)
         return loss, dlogits
-
-    @staticmethod
-    def _check_labels(logits, labels):
-        if labels.size and not (int(labels.min()) >= 0 and int(labels.max()) < logits.shape[-1]):
-            raise ValueError(
-                f"SoftmaxCrossEntropy: labels run from {int(labels.min())} to {int(labels.max())}, "
-                f"expected class indices from 0 to {logits.shape[-1] - 1}"
-            )
 
 
 def softmax_cross_entropy_rows(logits, labels, terms):
@@ -105,9 +91,8 @@ class MeanSquaredError:
 
     def __call__(self, y, targets, n=None):
         """Return the loss and its gradient."""
+        check_same_shape("MeanSquaredError", y, targets)
         n = len(y) if n is None else n
-        if y.shape != targets.shape:
-            raise ValueError(f"MeanSquaredError: targets have shape {targets.shape}, expected that of y, {y.shape}")
         if n < max(1, len(y)):
             raise _wrong_n("MeanSquaredError", n, len(y))
         if y.size == 0:
@@ -146,12 +131,8 @@ class ContrastiveLoss:
 
     def __call__(self, y, similar, n=None):
         """Return the loss and its gradient."""
+        check_pairs("ContrastiveLoss", y, similar)
         n = len(y) if n is None else n
-        if y.ndim != 3 or y.shape[1] != 2 or similar.shape != y.shape[:1]:
-            raise ValueError(
-                f"ContrastiveLoss: got outputs of shape {y.shape} and labels of shape {similar.shape}, "
-                "expected (batch, 2, d) and (batch,)"
-            )
         if n < max(1, len(y)):
             raise _wrong_n("ContrastiveLoss", n, len(y))
         xp = get_xp(y)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 
 from ..backend import get_xp
+from .layer import check_classes, check_pairs, check_same_shape
 
 
 class Metric:
@@ -54,7 +55,7 @@ class Accuracy(Metric):
 
     def count(self, outputs, targets):
         """Count the correct ones: (..., classes) scores, (...) labels."""
-        _check_classes("Accuracy", outputs, targets)
+        check_classes("Accuracy", outputs, targets)
         if targets.size == 0:
             return 0.0, 0
         numbers = ~get_xp(outputs).isnan(outputs).any(axis=-1)  # argmax treats NaN as the largest
@@ -68,7 +69,7 @@ class Perplexity(Metric):
 
     def count(self, outputs, targets):
         """Sum the negative log-likelihoods: (..., symbols) scores, (...) labels."""
-        _check_classes("Perplexity", outputs, targets)
+        check_classes("Perplexity", outputs, targets)
         if targets.size == 0:
             return 0.0, 0
         xp, labels = get_xp(outputs), targets.reshape(-1)
@@ -90,11 +91,7 @@ class RootMeanSquaredError(Metric):
 
     def count(self, outputs, targets):
         """Sum the squared differences of two arrays of one shape."""
-        if outputs.shape != targets.shape:
-            raise ValueError(
-                f"RootMeanSquaredError: targets have shape {targets.shape}, expected that of the outputs, "
-                f"{outputs.shape}"
-            )
+        check_same_shape("RootMeanSquaredError", outputs, targets)
         difference = outputs.astype("float64") - targets
         return float((difference * difference).sum()), difference.size
 
@@ -113,11 +110,7 @@ class PairAccuracy(Metric):
 
     def count(self, outputs, targets):
         """Count the correct ones: (batch, 2, d) outputs, (batch,) labels, 1 for similar."""
-        if outputs.ndim != 3 or outputs.shape[1] != 2 or targets.shape != outputs.shape[:1]:
-            raise ValueError(
-                f"PairAccuracy: outputs have shape {outputs.shape} and labels {targets.shape}, "
-                "expected (batch, 2, d) and (batch,)"
-            )
+        check_pairs("PairAccuracy", outputs, targets)
         difference = (outputs[:, 0] - outputs[:, 1]).astype("float64")
         distance = get_xp(outputs).sqrt((difference * difference).sum(axis=1))
         right = get_xp(outputs).where(targets.astype(bool), distance < self.margin / 2, distance >= self.margin / 2)
@@ -187,18 +180,3 @@ def format_metric(name: str, value: float | None) -> str:
     if value is None or math.isnan(value):
         return "–"
     return f"{value:.1%}" if is_share(name) else f"{value:.4g}"
-
-
-def _check_classes(what: str, outputs, targets) -> None:
-    if outputs.ndim < 2:
-        raise ValueError(f"{what}: logits have shape {outputs.shape}, expected (batch, ..., classes)")
-    if targets.shape != outputs.shape[:-1]:
-        raise ValueError(
-            f"{what}: labels have shape {targets.shape}, expected {outputs.shape[:-1]}: one class index per row of "
-            "logits"
-        )
-    if targets.size and not (int(targets.min()) >= 0 and int(targets.max()) < outputs.shape[-1]):
-        raise ValueError(
-            f"{what}: labels run from {int(targets.min())} to {int(targets.max())}, "
-            f"expected class indices from 0 to {outputs.shape[-1] - 1}"
-        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -55,10 +56,26 @@ def MLP(sizes, activation: str = "relu", *, seed: int = 0, dtype="float32") -> S
 
 
 # -- cnn ---------------------------------------------------------------------------------------------------------------
-# Small convolutional networks for images such as MNIST's: what a laptop trains in a minute.
+# Convolutional networks: two for images such as MNIST's, which a laptop trains in a minute, and those that made deep
+# learning on images, each with a narrow variant for such images. In all of them `seed=None` leaves the weights zero,
+# for counting: that takes no time.
 
 MNIST = (28, 28, 1)
 """Rows, columns and channels of MNIST's and Fashion-MNIST's images."""
+
+
+def _layers(seeds, dtype, *rows) -> list[Layer]:
+    """Convolutions and dense layers, given by their arguments, each with a ReLU behind it; other layers as they are."""
+    layers: list[Layer] = []
+    for row in rows:
+        if isinstance(row, Layer):
+            layers.append(row)
+            continue
+        *sizes, options = row if isinstance(row[-1], dict) else (*row, {})
+        first = not any(layer.params for layer in layers)
+        kind = Conv2d if len(sizes) == 3 else Linear
+        layers += [kind(*sizes, next(seeds), dtype=dtype, input_gradient=not first, **options), ReLU()]
+    return layers
 
 
 def SmallCNN(image=MNIST, n_classes=10, channels=(16, 32), *, seed=0, dtype="float32") -> Sequential:
@@ -71,27 +88,18 @@ def SmallCNN(image=MNIST, n_classes=10, channels=(16, 32), *, seed=0, dtype="flo
     channels : sequence of int
         One block for each.
     seed : int or None
-        Weights depend on (seed, number of the layer) alone; None leaves them zero, for counting.
+        Weights depend on (seed, number of the layer) alone.
     """
-    seeds, layers, (h, w, c_in) = init.seeds(seed), [Reshape(*image)], image
+    seeds, rows, (h, w, c_in) = init.seeds(seed), [Reshape(*image)], image
     for c in channels:
-        first = len(layers) == 1
-        layers += [
-            Conv2d(c_in, c, 3, next(seeds), padding="same", dtype=dtype, input_gradient=not first),
-            ReLU(),
-            MaxPool(2),
-        ]
+        rows += [(c_in, c, 3, {"padding": "same"}), MaxPool(2)]
         h, w, c_in = h // 2, w // 2, c
+    layers = _layers(seeds, dtype, *rows)
     return Sequential(*layers, Flatten(), Linear(h * w * c_in, n_classes, next(seeds), dtype=dtype, gain=1.0))
 
 
 def LeNet(n_classes=10, *, seed=0, dtype="float32") -> Sequential:
     """Build LeNet-5 for 28 x 28 images in its modern form, with ReLU and maximum pooling: 61,706 parameters.
-
-    Parameters
-    ----------
-    seed : int or None
-        Weights depend on (seed, number of the layer) alone; None leaves them zero, for counting.
 
     References
     ----------
@@ -99,96 +107,64 @@ def LeNet(n_classes=10, *, seed=0, dtype="float32") -> Sequential:
     section II.B.
     """
     seeds = init.seeds(seed)
-    return Sequential(
-        Reshape(*MNIST),
-        Conv2d(1, 6, 5, next(seeds), padding=2, dtype=dtype, input_gradient=False),
-        ReLU(),
-        MaxPool(2),
-        Conv2d(6, 16, 5, next(seeds), dtype=dtype),
-        ReLU(),
-        MaxPool(2),
-        Flatten(),
-        Linear(400, 120, next(seeds), dtype=dtype),
-        ReLU(),
-        Linear(120, 84, next(seeds), dtype=dtype),
-        ReLU(),
-        Linear(84, n_classes, next(seeds), dtype=dtype, gain=1.0),
-    )
+    features = (1, 6, 5, {"padding": 2}), MaxPool(2), (6, 16, 5), MaxPool(2)
+    layers = _layers(seeds, dtype, Reshape(*MNIST), *features, Flatten(), (400, 120), (120, 84))
+    return Sequential(*layers, Linear(84, n_classes, next(seeds), dtype=dtype, gain=1.0))
 
 
-# -- alexnet -----------------------------------------------------------------------------------------------------------
-# AlexNet: the network that started deep learning on images, with most of its parameters in three dense layers.
-
-
-def AlexNet(n_classes=1000, *, seed=0, dtype="float32") -> Sequential:
-    """Build AlexNet for images of 227 x 227 x 3: 60,965,224 parameters (244 MB), 58.6 million in three dense layers.
-
-    The two towers of the paper, which ran on two GPUs, are the groups of convolutions 2, 4 and 5.
+def SiameseNet(d_out=8, *, seed=0, dtype="float32") -> Sequential:
+    """Build a network that maps each image of a pair of 28 x 28 images to a point; train it with `ContrastiveLoss`.
 
     Parameters
     ----------
-    seed : int or None
-        Weights depend on (seed, number of the layer) alone; None leaves them zero, for counting: takes no time.
+    d_out : int
+        Dimensions of the point.
+
+    References
+    ----------
+    R. Hadsell, S. Chopra, Y. LeCun (2006), Dimensionality reduction by learning an invariant mapping, CVPR.
+
+    Examples
+    --------
+    >>> SiameseNet().output_shape((32, 2, 784))
+    (32, 2, 8)
+    """
+    seeds = init.seeds(seed)
+    features = (1, 8, 5), MaxPool(2), (8, 16, 3), MaxPool(2)
+    tower = _layers(seeds, dtype, Reshape(*MNIST), *features, Flatten(), (400, 64))
+    return Sequential(Siamese(Sequential(*tower, Linear(64, d_out, next(seeds), dtype=dtype, gain=1.0))))
+
+
+def AlexNet(n_classes=1000, *, narrow=False, seed=0, dtype="float32") -> Sequential:
+    """Build AlexNet for images of 227 x 227 x 3: 60,965,224 parameters (244 MB), 58.6 million in three dense layers.
+
+    The two towers of the paper, which ran on two GPUs, are the groups of convolutions 2, 4 and 5. The `narrow` variant
+    has the same sequence of layers for images of 28 x 28.
 
     References
     ----------
     A. Krizhevsky, I. Sutskever, G. E. Hinton (2012), ImageNet classification with deep convolutional neural networks,
     NIPS.
     """
-    seeds = init.seeds(seed)
-    features = _features(
-        [
-            (3, 96, 11, 4, 0, 1),
-            (96, 256, 5, 1, 2, 2),
-            (256, 384, 3, 1, 1, 1),
-            (384, 384, 3, 1, 1, 2),
-            (384, 256, 3, 1, 1, 2),
-        ],
-        seeds,
-        dtype,
-    )
-    return Sequential(*features, *_classifier(256 * 6 * 6, (4096, 4096), n_classes, seeds, seed, dtype))
-
-
-def NarrowAlexNet(n_classes=10, *, seed=0, dtype="float32") -> Sequential:
-    """Build AlexNet's sequence of layers, narrow enough to train on 28 x 28 images on a laptop.
-
-    Parameters are those of `AlexNet`.
-    """
-    seeds = init.seeds(seed)
-    features = _features(
-        [(1, 16, 5, 1, 2, 1), (16, 32, 5, 1, 2, 2), (32, 48, 3, 1, 1, 1), (48, 48, 3, 1, 1, 2), (48, 32, 3, 1, 1, 2)],
-        seeds,
-        dtype,
-    )
-    return Sequential(Reshape(*MNIST), *features, *_classifier(32 * 2 * 2, (128, 64), n_classes, seeds, seed, dtype))
-
-
-def _features(table, seeds, dtype):
-    """Five convolutions (c_in, c_out, size, stride, padding, groups); 1 and 2 are normalised, 1, 2 and 5 pooled."""
-    layers = []
-    for i, (c_in, c_out, size, stride, padding, groups) in enumerate(table, start=1):
-        options = {"stride": stride, "padding": padding, "groups": groups, "dtype": dtype, "input_gradient": i > 1}
-        layers += [Conv2d(c_in, c_out, size, next(seeds), **options), ReLU()]
-        if i <= 2:
-            layers.append(LocalResponseNorm(5))
-        if i in (1, 2, 5):
-            layers.append(MaxPool(3, 2))
-    return layers
-
-
-def _classifier(d_in, hidden, n_classes, seeds, seed, dtype):
-    """Dense layers, each but the last with dropout before and ReLU behind."""
-    layers = [Flatten()]
+    seeds, (c1, c2, c3, c5) = init.seeds(seed), (16, 32, 48, 32) if narrow else (96, 256, 384, 256)
+    first = (1, c1, 5, {"padding": 2}) if narrow else (3, c1, 11, {"stride": 4})
+    features = [
+        *(first, LocalResponseNorm(5), MaxPool(3, 2)),
+        *((c1, c2, 5, {"padding": 2, "groups": 2}), LocalResponseNorm(5), MaxPool(3, 2)),
+        (c2, c3, 3, {"padding": 1}),
+        (c3, c3, 3, {"padding": 1, "groups": 2}),
+        *((c3, c5, 3, {"padding": 1, "groups": 2}), MaxPool(3, 2)),
+    ]
+    d_in, *hidden = (c5 * 2 * 2, 128, 64) if narrow else (c5 * 6 * 6, 4096, 4096)
+    dense = []
     for i, width in enumerate(hidden):
-        layers += [Dropout(0.5, [seed or 0, 1000 + i]), Linear(d_in, width, next(seeds), dtype=dtype), ReLU()]
+        dense += [Dropout(0.5, [seed or 0, 1000 + i]), (d_in, width)]
         d_in = width
-    return [*layers, Linear(d_in, n_classes, next(seeds), dtype=dtype, gain=1.0)]
+    layers = _layers(seeds, dtype, *[Reshape(*MNIST)] * narrow, *features, Flatten(), *dense)
+    return Sequential(*layers, Linear(d_in, n_classes, next(seeds), dtype=dtype, gain=1.0))
 
 
-# -- googlenet ---------------------------------------------------------------------------------------------------------
-# GoogLeNet: more accurate than AlexNet with a ninth of its parameters, as it does without large dense layers.
-
+# Table 1 of the paper: channels of 1 x 1, 3 x 3 reduce, 3 x 3, 5 x 5 reduce, 5 x 5, pool projection.
 TABLE = {
     "3a": (64, 96, 128, 16, 32, 32),
     "3b": (128, 128, 192, 32, 96, 64),
@@ -200,7 +176,7 @@ TABLE = {
     "5a": (256, 160, 320, 32, 128, 128),
     "5b": (384, 192, 384, 48, 128, 128),
 }
-"""Table 1 of the paper: channels of 1 x 1, 3 x 3 reduce, 3 x 3, 5 x 5 reduce, 5 x 5, pool projection."""
+NARROW = {"3a": (8, 8, 16, 4, 8, 8), "3b": (16, 12, 24, 4, 8, 8), "5a": (24, 16, 32, 8, 16, 16)}
 
 
 def Inception(c_in, c1, r3, c3, r5, c5, cp, seeds, *, dtype="float32") -> Parallel:
@@ -208,8 +184,6 @@ def Inception(c_in, c1, r3, c3, r5, c5, cp, seeds, *, dtype="float32") -> Parall
 
     Parameters
     ----------
-    c_in : int
-        Channels of the input.
     c1, r3, c3, r5, c5, cp : int
         Channels of the 1 x 1 branch; of the bottleneck and the output of the 3 x 3 and the 5 x 5 branch; of the pooling
         branch's projection.
@@ -233,68 +207,33 @@ def Inception(c_in, c1, r3, c3, r5, c5, cp, seeds, *, dtype="float32") -> Parall
     )
 
 
-def GoogLeNet(n_classes=1000, *, seed=0, dtype="float32") -> Sequential:
+def GoogLeNet(n_classes=1000, *, narrow=False, seed=0, dtype="float32") -> Sequential:
     """Build GoogLeNet for images of 224 x 224 x 3: 6,998,552 parameters (28 MB), 1.6 billion multiply-adds an image.
 
-    Without the two auxiliary classifiers, which only help early training.
-
-    Parameters
-    ----------
-    seed : int or None
-        Weights depend on (seed, number of the layer) alone; None leaves them zero, for counting.
+    A ninth of AlexNet's parameters, as it does without large dense layers. Without the two auxiliary classifiers, which
+    only help early training. The `narrow` variant is a stem and three modules for images of 28 x 28.
 
     References
     ----------
     C. Szegedy et al. (2015), Going deeper with convolutions, CVPR, table 1.
     """
     seeds = init.seeds(seed)
-    layers = [
-        Conv2d(3, 64, 7, next(seeds), stride=2, padding=3, dtype=dtype, input_gradient=False),
-        ReLU(),
-        MaxPool(3, 2, ceil=True),
-        LocalResponseNorm(5),
-        Conv2d(64, 64, 1, next(seeds), dtype=dtype),
-        ReLU(),
-        Conv2d(64, 192, 3, next(seeds), padding=1, dtype=dtype),
-        ReLU(),
-        LocalResponseNorm(5),
-        MaxPool(3, 2, ceil=True),
-    ]
-    c = 192
-    for name, widths in TABLE.items():
+    if narrow:
+        stem = [Reshape(*MNIST), (1, 16, 3, {"padding": 1})]
+    else:
+        stem = [(3, 64, 7, {"stride": 2, "padding": 3}), MaxPool(3, 2, ceil=True), LocalResponseNorm(5)]
+        stem += [(64, 64, 1), (64, 192, 3, {"padding": 1}), LocalResponseNorm(5)]
+    layers = _layers(seeds, dtype, *stem, MaxPool(3, 2, ceil=True))
+    c = 16 if narrow else 192
+    for name, widths in (NARROW if narrow else TABLE).items():
         if name in ("4a", "5a"):
             layers.append(MaxPool(3, 2, ceil=True))
         module = Inception(c, *widths, seeds, dtype=dtype)
         module.name = f"inception {name}"
         layers.append(module)
         c = widths[0] + widths[2] + widths[4] + widths[5]
-    head = Linear(c, n_classes, next(seeds), dtype=dtype, gain=1.0)
-    return Sequential(*layers, GlobalAvgPool(), Dropout(0.4, [seed or 0, 1000]), head)
-
-
-def NarrowGoogLeNet(n_classes=10, *, seed=0, dtype="float32") -> Sequential:
-    """Build a stem and three Inception modules, narrow enough to train on 28 x 28 images on a laptop.
-
-    Parameters are those of `GoogLeNet`.
-    """
-    seeds = init.seeds(seed)
-    return Sequential(
-        Reshape(*MNIST),
-        Conv2d(1, 16, 3, next(seeds), padding=1, dtype=dtype, input_gradient=False),
-        ReLU(),
-        MaxPool(3, 2, ceil=True),
-        Inception(16, 8, 8, 16, 4, 8, 8, seeds, dtype=dtype),
-        Inception(40, 16, 12, 24, 4, 8, 8, seeds, dtype=dtype),
-        MaxPool(3, 2, ceil=True),
-        Inception(56, 24, 16, 32, 8, 16, 16, seeds, dtype=dtype),
-        GlobalAvgPool(),
-        Dropout(0.2, [seed or 0, 1000]),
-        Linear(88, n_classes, next(seeds), dtype=dtype, gain=1.0),
-    )
-
-
-# -- squeezenet --------------------------------------------------------------------------------------------------------
-# SqueezeNet: AlexNet's accuracy with a fiftieth of its parameters.
+    drop = Dropout(0.2 if narrow else 0.4, [seed or 0, 1000])
+    return Sequential(*layers, GlobalAvgPool(), drop, Linear(c, n_classes, next(seeds), dtype=dtype, gain=1.0))
 
 
 def Fire(c_in, squeeze, expand, seeds, *, dtype="float32") -> Sequential:
@@ -302,12 +241,8 @@ def Fire(c_in, squeeze, expand, seeds, *, dtype="float32") -> Sequential:
 
     Parameters
     ----------
-    c_in : int
-        Channels of the input.
-    squeeze : int
-        Channels between.
-    expand : int
-        Channels of either branch: the output has twice as many.
+    squeeze, expand : int
+        Channels between, and of either branch: the output has twice as many.
     seeds : iterator
         Seeds of the three convolutions, `init.seeds(seed)`.
 
@@ -327,13 +262,10 @@ def Fire(c_in, squeeze, expand, seeds, *, dtype="float32") -> Sequential:
     )
 
 
-def SqueezeNet(n_classes=1000, *, seed=0, dtype="float32") -> Sequential:
-    """Build SqueezeNet 1.0 for images of 224 x 224 x 3: 1,248,424 parameters (5 MB).
+def SqueezeNet(n_classes=1000, *, narrow=False, seed=0, dtype="float32") -> Sequential:
+    """Build SqueezeNet 1.0 for images of 224 x 224 x 3: 1,248,424 parameters (5 MB), a fiftieth of AlexNet's.
 
-    Parameters
-    ----------
-    seed : int or None
-        Weights depend on (seed, number of the layer) alone; None leaves them zero, for counting.
+    The `narrow` variant is a stem and four fire modules for images of 28 x 28.
 
     References
     ----------
@@ -341,77 +273,16 @@ def SqueezeNet(n_classes=1000, *, seed=0, dtype="float32") -> Sequential:
     1.
     """
     seeds = init.seeds(seed)
-    fires = [(96, 16, 64), (128, 16, 64), (128, 32, 128), "pool"]
-    fires += [(256, 32, 128), (256, 48, 192), (384, 48, 192), (384, 64, 256), "pool", (512, 64, 256)]
-    stem = [
-        Conv2d(3, 96, 7, next(seeds), stride=2, dtype=dtype, input_gradient=False),
-        ReLU(),
-        MaxPool(3, 2, ceil=True),
-    ]
-    return _network(stem, fires, 512, n_classes, seeds, seed, dtype)
-
-
-def NarrowSqueezeNet(n_classes=10, *, seed=0, dtype="float32") -> Sequential:
-    """Build a stem and four fire modules, narrow enough to train on 28 x 28 images on a laptop.
-
-    Parameters are those of `SqueezeNet`.
-    """
-    seeds = init.seeds(seed)
-    stem = [
-        Reshape(*MNIST),
-        Conv2d(1, 16, 3, next(seeds), padding=1, dtype=dtype, input_gradient=False),
-        ReLU(),
-        MaxPool(2),
-    ]
-    fires = [(16, 4, 16), (32, 8, 16), "pool", (32, 8, 32), (64, 8, 32)]
-    return _network(stem, fires, 64, n_classes, seeds, seed, dtype)
-
-
-def _network(stem, fires, c, n_classes, seeds, seed, dtype):
-    """Join stem, fire modules with poolings between, and a classifier that is a 1 x 1 convolution and a mean."""
-    modules = [MaxPool(3, 2, ceil=True) if f == "pool" else Fire(*f, seeds, dtype=dtype) for f in fires]
-    classifier = Conv2d(c, n_classes, 1, next(seeds), dtype=dtype)
-    return Sequential(*stem, *modules, Dropout(0.5, [seed or 0, 1000]), classifier, GlobalAvgPool())
-
-
-# -- siamese -----------------------------------------------------------------------------------------------------------
-# A Siamese network: learns which images are alike, instead of what they show.
-
-
-def SiameseNet(d_out=8, *, seed=0, dtype="float32") -> Sequential:
-    """Build a network that maps each image of a pair of 28 x 28 images to a point; train it with `ContrastiveLoss`.
-
-    Parameters
-    ----------
-    d_out : int
-        Dimensions of the point.
-    seed : int or None
-        Weights depend on (seed, number of the layer) alone; None leaves them zero, for counting.
-
-    References
-    ----------
-    R. Hadsell, S. Chopra, Y. LeCun (2006), Dimensionality reduction by learning an invariant mapping, CVPR.
-
-    Examples
-    --------
-    >>> SiameseNet().output_shape((32, 2, 784))
-    (32, 2, 8)
-    """
-    seeds = init.seeds(seed)
-    tower = Sequential(
-        Reshape(*MNIST),
-        Conv2d(1, 8, 5, next(seeds), dtype=dtype, input_gradient=False),
-        ReLU(),
-        MaxPool(2),
-        Conv2d(8, 16, 3, next(seeds), dtype=dtype),
-        ReLU(),
-        MaxPool(2),
-        Flatten(),
-        Linear(400, 64, next(seeds), dtype=dtype),
-        ReLU(),
-        Linear(64, d_out, next(seeds), dtype=dtype, gain=1.0),
-    )
-    return Sequential(Siamese(tower))
+    if narrow:
+        layers = _layers(seeds, dtype, Reshape(*MNIST), (1, 16, 3, {"padding": 1}), MaxPool(2))
+        fires = [(16, 4, 16), (32, 8, 16), "pool", (32, 8, 32), (64, 8, 32)]
+    else:
+        layers = _layers(seeds, dtype, (3, 96, 7, {"stride": 2}), MaxPool(3, 2, ceil=True))
+        fires = [(96, 16, 64), (128, 16, 64), (128, 32, 128), "pool", (256, 32, 128), (256, 48, 192), (384, 48, 192)]
+        fires += [(384, 64, 256), "pool", (512, 64, 256)]
+    layers += [MaxPool(3, 2, ceil=True) if fire == "pool" else Fire(*fire, seeds, dtype=dtype) for fire in fires]
+    classifier = Conv2d(2 * fires[-1][2], n_classes, 1, next(seeds), dtype=dtype)
+    return Sequential(*layers, Dropout(0.5, [seed or 0, 1000]), classifier, GlobalAvgPool())
 
 
 # -- language ----------------------------------------------------------------------------------------------------------
@@ -429,8 +300,6 @@ def GRULanguageModel(n_symbols=128, d_hidden=128, n_layers=2, *, seed=0, dtype="
         Size of the embedding and of every hidden state.
     n_layers : int
         GRU layers, one on top of the other: different ranks can hold the upper and the lower ones.
-    seed : int or None
-        Weights depend on (seed, number of the layer) alone; None leaves them zero, for counting.
 
     References
     ----------
@@ -469,8 +338,6 @@ def GPT(
         As for `MultiHeadAttention`.
     online : bool
         Attention in memory linear in the length.
-    seed : int or None
-        Weights depend on (seed, number of the layer) alone; None leaves them zero, for counting.
 
     Notes
     -----
@@ -488,25 +355,20 @@ def GPT(
     (32, 64, 50)
     """
     seeds = init.seeds(seed)
-    options = {"dtype": dtype}
 
-    def block():
-        attention = MultiHeadAttention(
-            width, heads, [next(seeds) for _ in range(4)], kv_heads=kv_heads, online=online, **options
-        )
-        dense = Sequential(
-            RMSNorm(width, **options),
-            Linear(width, 4 * width, next(seeds), gain=1.0, **options),
-            GELU(),
-            Linear(4 * width, width, next(seeds), gain=1.0, **options),
-        )
-        return Residual(Sequential(RMSNorm(width, **options), attention)), Residual(dense)
+    def norm():
+        return RMSNorm(width, dtype=dtype)
 
-    embedding = Embedding(n_symbols, width, next(seeds), **options)
-    blocks = [layer for _ in range(n_blocks) for layer in block()]
-    return Sequential(
-        embedding, *blocks, RMSNorm(width, **options), Linear(width, n_symbols, next(seeds), gain=1.0, **options)
-    )
+    def linear(d_in, d_out):
+        return Linear(d_in, d_out, next(seeds), gain=1.0, dtype=dtype)
+
+    layers = [Embedding(n_symbols, width, next(seeds), dtype=dtype)]
+    for _ in range(n_blocks):
+        four, options = [next(seeds) for _ in range(4)], {"kv_heads": kv_heads, "online": online, "dtype": dtype}
+        attention = Sequential(norm(), MultiHeadAttention(width, heads, four, **options))
+        dense = Sequential(norm(), linear(width, 4 * width), GELU(), linear(4 * width, width))
+        layers += [Residual(attention), Residual(dense)]
+    return Sequential(*layers, norm(), linear(width, n_symbols))
 
 
 class Model(NamedTuple):
@@ -517,25 +379,20 @@ class Model(NamedTuple):
     """Shape of a sample, without the batch."""
 
 
-def _mlp(sizes=(784, 256, 128, 10), **options):
-    return MLP(sizes, **options)
-
-
 MODELS = {
-    "mlp": Model(_mlp, (784,)),
+    "mlp": Model(lambda sizes=(784, 256, 128, 10), **options: MLP(sizes, **options), (784,)),
     "lenet": Model(LeNet, (28, 28, 1)),
     "cnn": Model(SmallCNN, (28, 28, 1)),
     "alexnet": Model(AlexNet, (227, 227, 3)),
     "googlenet": Model(GoogLeNet, (224, 224, 3)),
     "squeezenet": Model(SqueezeNet, (224, 224, 3)),
-    "alexnet28": Model(NarrowAlexNet, (28, 28, 1)),
-    "googlenet28": Model(NarrowGoogLeNet, (28, 28, 1)),
-    "squeezenet28": Model(NarrowSqueezeNet, (28, 28, 1)),
     "siamese": Model(SiameseNet, (2, 28, 28, 1)),
     "gru": Model(GRULanguageModel, (64,)),
     "gpt": Model(GPT, (64,)),
 }
 """Networks by name. Those with 28 in their name are narrow variants for 28 x 28 images, which a laptop can train."""
+for _name in ("alexnet", "googlenet", "squeezenet"):
+    MODELS[f"{_name}28"] = Model(partial(MODELS[_name].build, n_classes=10, narrow=True), (28, 28, 1))
 
 
 def build(name: str, **options) -> Layer:

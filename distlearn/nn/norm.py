@@ -16,7 +16,6 @@ class _Scaled(Layer):
     """A normalisation with a learned scale per channel, and mostly a shift."""
 
     costs = 8, 11
-    """Operations an element, forward and backward."""
 
     def __init__(self, channels, eps, dtype, shift: bool = True):
         check_positive(type(self).__name__, channels=channels)
@@ -34,12 +33,6 @@ class _Scaled(Layer):
     def output_shape(self, shape):
         check_shape(self, shape, "...", self.channels)
         return shape
-
-    def flops(self, shape):
-        return self.costs[0] * math.prod(shape)
-
-    def backward_flops(self, shape):
-        return self.costs[1] * math.prod(shape)
 
     def __repr__(self):
         return f"{type(self).__name__}({self.channels})"
@@ -281,6 +274,7 @@ class LocalResponseNorm(Layer):
         if n < 1 or n % 2 == 0:
             raise ValueError(f"LocalResponseNorm: n is {n!r}, expected an odd number of channels")
         self.n, self.k, self.alpha, self.beta = n, k, alpha, beta
+        self.costs = n + 12, n + 20
 
     def forward(self, x):
         xp, rows = get_xp(x), _rows(single(x))
@@ -329,12 +323,6 @@ class LocalResponseNorm(Layer):
         damping = xp.sqrt(s)
         damping *= xp.sqrt(damping)
         return xp.divide(1, damping, out=damping)
-
-    def flops(self, shape):
-        return (self.n + 12) * math.prod(shape)
-
-    def backward_flops(self, shape):
-        return (self.n + 20) * math.prod(shape)
 
     def __repr__(self):
         return f"LocalResponseNorm({self.n})"

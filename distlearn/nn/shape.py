@@ -22,9 +22,6 @@ class Flatten(Layer):
     def output_shape(self, shape):
         return (shape[0], math.prod(shape[1:]))
 
-    def bytes_moved(self, shape, itemsize=4):
-        return 0
-
 
 class Identity(Layer):
     """Return the input unchanged: the empty branch of a `Parallel`, and `Dropout` in prediction."""
@@ -34,9 +31,6 @@ class Identity(Layer):
 
     def backward(self, dy, saved):
         return dy
-
-    def bytes_moved(self, shape, itemsize=4):
-        return 0
 
 
 class Reshape(Layer):
@@ -61,9 +55,6 @@ class Reshape(Layer):
         if math.prod(shape[1:]) != math.prod(self.shape):
             raise ValueError(f"{self!r}: cannot reshape {math.prod(shape[1:])} values a sample to {self.shape}")
         return (shape[0], *self.shape)
-
-    def bytes_moved(self, shape, itemsize=4):
-        return 0
 
     def __repr__(self):
         return f"Reshape{self.shape}"

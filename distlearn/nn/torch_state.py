@@ -16,7 +16,6 @@ from ..backend import get_xp, to_numpy
 from .container import Container, Sequential
 from .conv import Conv2d
 from .embedding import Embedding
-from .fused import unfuse
 from .layer import Layer, Param, describe
 from .linear import Linear
 from .norm import BatchNorm, LayerNorm
@@ -110,7 +109,7 @@ class _Entry(NamedTuple):
 def _entries(model, sample, names):
     """Entries of all layers with parameters, in order."""
     names, stacks, found = dict(names or {}), {}, []
-    _visit(unfuse(model), None if sample is None else (1, *sample), "", None, names, stacks, found)
+    _visit(model, None if sample is None else (1, *sample), "", None, names, stacks, found)
     if names:
         raise ValueError(f"torch state: names has {', '.join(map(repr, names))}, where the model has no parameters")
     return found

@@ -25,26 +25,4 @@ RULES = {
 }
 """Rules by name."""
 
-__all__ = [
-    "LARS",
-    "RULES",
-    "SGD",
-    "Adadelta",
-    "Adagrad",
-    "Adam",
-    "AdamW",
-    "Constant",
-    "Cosine",
-    "MixedPrecision",
-    "Momentum",
-    "Nesterov",
-    "NoiseScale",
-    "Optimizer",
-    "RMSprop",
-    "Rule",
-    "StepDecay",
-    "WarmUp",
-    "clip_by_norm",
-    "global_norm",
-    "scaled_lr",
-]
+__all__ = sorted(name for name, value in globals().items() if callable(value) or name == "RULES")

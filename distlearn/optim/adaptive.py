@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..backend import can_launch, get_xp
-from .optimizer import check_not_negative, check_share, decayed
+from .optimizer import ElementwiseRule, decayed
 
 
 @dataclass(frozen=True)
-class Adagrad:
+class Adagrad(ElementwiseRule):
     r"""Divide by the root of all squared gradients so far: weights with rare gradients take larger steps.
 
     .. math:: s \leftarrow s + g^2, \qquad w \leftarrow w - \eta \frac{g}{\sqrt{s} + \epsilon}
@@ -28,13 +28,6 @@ class Adagrad:
     eps: float = 1e-10
     weight_decay: float = 0.0
 
-    def __post_init__(self):
-        check_not_negative(self, eps=self.eps, weight_decay=self.weight_decay)
-
-    def init(self, data):
-        """Return a zero sum of squares."""
-        return get_xp(data).zeros_like(data)
-
     def update(self, data, grad, state, lr, step):
         """Add the square to the sum, divide by the root of the sum."""
         grad = decayed(grad, data, self.weight_decay)
@@ -45,7 +38,7 @@ class Adagrad:
 
 
 @dataclass(frozen=True)
-class RMSprop:
+class RMSprop(ElementwiseRule):
     r"""Divide by the root of a running mean of squared gradients: Adagrad that forgets.
 
     .. math:: s \leftarrow \rho s + (1 - \rho) g^2, \qquad w \leftarrow w - \eta \frac{g}{\sqrt{s} + \epsilon}
@@ -66,14 +59,6 @@ class RMSprop:
     eps: float = 1e-8
     weight_decay: float = 0.0
 
-    def __post_init__(self):
-        check_share(self, rho=self.rho)
-        check_not_negative(self, eps=self.eps, weight_decay=self.weight_decay)
-
-    def init(self, data):
-        """Return a zero mean of squares."""
-        return get_xp(data).zeros_like(data)
-
     def update(self, data, grad, state, lr, step):
         """Update the mean of squares, divide by its root."""
         grad = decayed(grad, data, self.weight_decay)
@@ -85,7 +70,7 @@ class RMSprop:
 
 
 @dataclass(frozen=True)
-class Adadelta:
+class Adadelta(ElementwiseRule):
     r"""RMSprop whose step has the unit of the weights: the learning rate is a running mean of the steps themselves.
 
     .. math:: s \leftarrow \rho s + (1 - \rho) g^2, \qquad
@@ -114,10 +99,6 @@ class Adadelta:
     eps: float = 1e-6
     weight_decay: float = 0.0
 
-    def __post_init__(self):
-        check_share(self, rho=self.rho)
-        check_not_negative(self, eps=self.eps, weight_decay=self.weight_decay)
-
     def init(self, data):
         """Return zero means of the squares of gradients and of steps."""
         return get_xp(data).zeros_like(data), get_xp(data).zeros_like(data)
@@ -135,7 +116,7 @@ class Adadelta:
 
 
 @dataclass(frozen=True)
-class Adam:
+class Adam(ElementwiseRule):
     r"""Momentum and RMSprop in one, both corrected for starting at zero.
 
     .. math:: m &\leftarrow \beta_1 m + (1 - \beta_1) g, \qquad s \leftarrow \beta_2 s + (1 - \beta_2) g^2 \\
@@ -159,10 +140,6 @@ class Adam:
     beta2: float = 0.999
     eps: float = 1e-8
     weight_decay: float = 0.0
-
-    def __post_init__(self):
-        check_share(self, beta1=self.beta1, beta2=self.beta2)
-        check_not_negative(self, eps=self.eps, weight_decay=self.weight_decay)
 
     def init(self, data):
         """Return zero means of gradients and of their squares."""

@@ -38,15 +38,11 @@ def clip_by_norm(params: Iterable[Param], max_norm: float, norm: Callable[[list[
     R. Pascanu, T. Mikolov, Y. Bengio (2013), On the difficulty of training recurrent neural networks, ICML, algorithm
     1.
     """
-    _check(max_norm, "clip_by_norm: max_norm")
+    if not max_norm > 0:
+        raise ValueError(f"clip_by_norm: max_norm is {max_norm!r}, expected a number above 0")
     params = list(params)
     length = norm(params)
     if length > max_norm:
         for p in params:
             p.grad *= max_norm / length
     return length
-
-
-def _check(value, what):
-    if not value > 0:
-        raise ValueError(f"{what} is {value!r}, expected a number above 0")

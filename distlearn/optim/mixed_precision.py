@@ -87,14 +87,12 @@ class MixedPrecision(Optimizer):
                 )
         wide = np.promote_types
         self.master = self.weights = [Param(p.data.astype(wide(p.data.dtype, np.float32)), p.name) for p in self.params]
-        self.states = [g.rule.init(m.data) for g, m in zip(self._group_of_each(), self.master, strict=True)]
+        rules = (group.rule for group in self.groups for _ in group.params)
+        self.states = [rule.init(m.data) for rule, m in zip(rules, self.master, strict=True)]
         self.scale, self.growth_interval = 1.0 if dtype == BFLOAT16 else scale, growth_interval
         self.skipped = self._good = 0
         self._scales = False  # whether training uses the scaled loss
         self._publish()
-
-    def _group_of_each(self):
-        return [group for group in self.groups for _ in group.params]
 
     def scaled(self, loss) -> ScaledLoss:
         """Return `loss` computed in float32, with its gradient multiplied by the current scale, its value unchanged."""

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..backend import can_launch, get_xp
-from .optimizer import check_not_negative, check_share, decayed
+from ..backend import can_launch
+from .optimizer import ElementwiseRule, decayed
 
 
 @dataclass(frozen=True)
-class SGD:
+class SGD(ElementwiseRule):
     r"""Stochastic gradient descent.
 
     .. math:: w \leftarrow w - \eta \, (g + \lambda w)
@@ -27,9 +27,6 @@ class SGD:
     """
 
     weight_decay: float = 0.0
-
-    def __post_init__(self):
-        check_not_negative(self, weight_decay=self.weight_decay)
 
     def init(self, data):
         """Return None: plain SGD has no state."""
@@ -47,7 +44,7 @@ class SGD:
 
 
 @dataclass(frozen=True)
-class Momentum:
+class Momentum(ElementwiseRule):
     r"""SGD with momentum: the gradient accelerates a velocity, the velocity moves the weights.
 
     .. math:: v \leftarrow \mu v + g + \lambda w, \qquad w \leftarrow w - \eta v
@@ -67,14 +64,6 @@ class Momentum:
 
     momentum: float = 0.9
     weight_decay: float = 0.0
-
-    def __post_init__(self):
-        check_share(self, momentum=self.momentum)
-        check_not_negative(self, weight_decay=self.weight_decay)
-
-    def init(self, data):
-        """Return a velocity of zeros."""
-        return get_xp(data).zeros_like(data)
 
     def update(self, data, grad, state, lr, step):
         """Accelerate, then move."""

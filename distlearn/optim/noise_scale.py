@@ -83,8 +83,8 @@ class NoiseScale:
             self.traces.append(n * (part - whole) / (parts - 1))
             self.squared_norms.append((parts * whole - part) / (parts - 1))
 
-    def estimate(self, skip: int = 0, blocks: int = 20, z: float = 1.96) -> NoiseScaleEstimate:
-        """Return the noise scale of the steps so far, with its confidence interval.
+    def estimate(self, skip: int = 0, blocks: int = 20) -> NoiseScaleEstimate:
+        """Return the noise scale of the steps so far, with its 95 % confidence interval.
 
         Parameters
         ----------
@@ -92,8 +92,6 @@ class NoiseScale:
             Steps at the beginning to leave out: the noise scale grows while the loss falls.
         blocks : int
             Steps are averaged in so many blocks, whose spread gives the interval: neighbouring steps are correlated.
-        z : float
-            Half width of the interval in standard errors; 1.96 is 95 %.
 
         Raises
         ------
@@ -109,11 +107,11 @@ class NoiseScale:
         means = np.array([[part.mean() for part in np.array_split(values, blocks)] for values in (trace, square)])
         s, g = trace.mean(), square.mean()
         covariance = np.cov(means) / blocks
-        low, high = _ratio_interval(s, g, covariance, z)
+        low, high = _ratio_interval(s, g, covariance)
         return NoiseScaleEstimate(s / g if g > 0 else np.inf, low, high, s, g, len(trace))
 
 
-def _ratio_interval(s: float, g: float, covariance, z: float) -> tuple[float, float]:
+def _ratio_interval(s: float, g: float, covariance, z: float = 1.96) -> tuple[float, float]:
     """Fieller's interval for s / g: all ratios r for which s - r g is within z standard errors of 0."""
     (ss, sg), (_, gg) = covariance
     # (s - r g)^2 <= z^2 (ss - 2 r sg + r^2 gg) is a quadratic inequality in r

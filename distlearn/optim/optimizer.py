@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from ..backend import get_xp
 from ..nn.layer import Param
 from .clipping import clip_by_norm, global_norm
 from .schedules import as_schedule
@@ -33,6 +34,24 @@ class Rule(Protocol):
 
     def update(self, data, grad, state, lr: float, step: int) -> None:
         """Change `data` (and `state`) in place; `grad` is left as it was. Steps count from 0."""
+
+
+@dataclass(frozen=True)
+class ElementwiseRule:
+    """A rule that treats every element by itself: hyperparameters in their range, one array of zeros as its state."""
+
+    def __post_init__(self):
+        for f in fields(self):
+            value, name = getattr(self, f.name), type(self).__name__
+            if f.name in ("eps", "weight_decay", "trust"):
+                if not value >= 0:
+                    raise ValueError(f"{name}: {f.name} is {value!r}, expected 0 or more")
+            elif not 0 <= value < 1:
+                raise ValueError(f"{name}: {f.name} is {value!r}, expected 0 <= {f.name} < 1")
+
+    def init(self, data):
+        """Return zeros: no gradient was seen."""
+        return get_xp(data).zeros_like(data)
 
 
 def check_rule(what: str, rule) -> None:
@@ -221,20 +240,6 @@ def flush_subnormals(state) -> None:
 def decayed(grad, data, weight_decay: float):
     """Return the gradient with the weight decay's pull towards zero added."""
     return grad + weight_decay * data if weight_decay else grad
-
-
-def check_share(rule, **values) -> None:
-    """Raise unless every value is from 0 to below 1."""
-    for name, value in values.items():
-        if not 0 <= value < 1:
-            raise ValueError(f"{type(rule).__name__}: {name} is {value!r}, expected 0 <= {name} < 1")
-
-
-def check_not_negative(rule, **values) -> None:
-    """Raise unless every value is 0 or more."""
-    for name, value in values.items():
-        if not value >= 0:
-            raise ValueError(f"{type(rule).__name__}: {name} is {value!r}, expected 0 or more")
 
 
 def _groups(params, rule: Rule, lr, what: str) -> list[ParamGroup]:

@@ -9,26 +9,19 @@ from dataclasses import dataclass
 import numpy as np
 
 
-def _check_rate(schedule, lr):
-    if not lr >= 0:
-        raise ValueError(f"{type(schedule).__name__}: lr is {lr!r}, expected a learning rate of 0 or more")
-
-
-def _check_steps(schedule, **values):
-    for name, value in values.items():
-        if not value >= 1:
-            raise ValueError(f"{type(schedule).__name__}: {name} is {value!r}, expected 1 step or more")
-
-
 def as_schedule(lr, what: str):
     """Return a schedule for a learning rate: a schedule is returned as it is, a number becomes a constant one."""
     if callable(lr):
         return lr
     if not isinstance(lr, (int, float, np.number)):
         raise TypeError(f"{what}: lr is {lr!r}, expected a number, or a function of the step")
+    _check_rate(what, lr)
+    return Constant(lr)
+
+
+def _check_rate(what: str, lr) -> None:
     if not lr >= 0:
         raise ValueError(f"{what}: lr is {lr!r}, expected a learning rate of 0 or more")
-    return Constant(lr)
 
 
 @dataclass(frozen=True)
@@ -38,7 +31,7 @@ class Constant:
     lr: float
 
     def __post_init__(self):
-        _check_rate(self, self.lr)
+        _check_rate(type(self).__name__, self.lr)
 
     def __call__(self, step: int) -> float:
         """Return the learning rate at a step."""
@@ -70,7 +63,7 @@ class StepDecay:
     factor: float = 0.1
 
     def __post_init__(self):
-        _check_rate(self, self.lr)
+        _check_rate(type(self).__name__, self.lr)
         object.__setattr__(self, "milestones", tuple(self.milestones))
         if list(self.milestones) != sorted(self.milestones):
             raise ValueError(f"StepDecay: milestones are {self.milestones}, expected ascending steps")
@@ -101,8 +94,9 @@ class Cosine:
     lr_min: float = 0.0
 
     def __post_init__(self):
-        _check_rate(self, self.lr)
-        _check_steps(self, steps=self.steps)
+        _check_rate(type(self).__name__, self.lr)
+        if not self.steps >= 1:
+            raise ValueError(f"Cosine: steps is {self.steps!r}, expected 1 step or more")
 
     def __call__(self, step: int) -> float:
         """Return the learning rate at a step."""

@@ -16,8 +16,7 @@ import numpy as np
 
 from ..backend import get_xp, to_numpy
 from ..comm.mesh import mesh
-from ..nn import Sequential, fuse
-from ..nn.fused import is_fused
+from ..nn import Sequential
 from .checkpoint.state import named_arrays, param_name
 from .data.bucket import GradientReducer
 from .pipeline.stages import layer_costs
@@ -80,12 +79,12 @@ class Hybrid(Strategy):
     ):
         self.mesh = mesh(comm, dp=dp, pp=pp, tp=tp)
         super().__init__(comm, model, loss, optimizer)
-        fused, model = is_fused(model), parallelize(model, self.mesh.tp)
+        model = parallelize(model, self.mesh.tp)
         self._specs = shard_specs(model)
         optimizer = sub_optimizer("Hybrid", optimizer, model, self.mesh.tp)
         self.pipeline = Pipeline(
             self.mesh.pp,
-            fuse(model) if fused else model,
+            model,
             loss,
             optimizer,
             schedule=schedule,

@@ -96,6 +96,7 @@ def drop_arithmetic(model: Layer) -> None:
     Layers that communicate still do so; only what they compute in between is left out.
     """
     for layer in walk(model):
+        layer.together = None  # each by itself, also of a fused model
         for leaf in (layer, layer.local if isinstance(layer, TensorLayer) else None):
             if type(leaf) is MultiHeadAttention:  # its projections are layers; subclasses communicate in `attend`
                 leaf.attend = lambda q, k, v: (MetaArray(q.shape, q.dtype), (q, k, v))

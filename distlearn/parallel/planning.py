@@ -17,7 +17,6 @@ from ..comm import Network
 from ..comm.network.formulas import ALGORITHMS, sent_bytes
 from ..nn.container import Sequential
 from ..nn.costs.summary import Memory
-from ..nn.fused import unfuse
 from ..nn.layer import Layer, nbytes
 from ..nn.models import model_named
 from ..optim import Momentum, Optimizer
@@ -121,7 +120,7 @@ def model_and_sample(model, sample=None):
         raise TypeError(f"the model is {model!r}, expected a Sequential of layers that learn")
     if sample is None:
         raise ValueError(f"the shape of a sample is None, expected that of the input of this {type(model).__name__}")
-    return unfuse(model), tuple(sample)
+    return model, tuple(sample)
 
 
 def name_of(model) -> str:

@@ -16,7 +16,6 @@ from ..nn.attention import MultiHeadAttention, finish, merge, partial
 from ..nn.attention.dot_product import causal_mask, check_heads, group_heads
 from ..nn.attention.multi_head import rotate
 from ..nn.attention.online import partial_backward
-from ..nn.fused import unfuse
 from ..nn.layer import Layer
 from .data.bucket import GradientReducer
 from .sharding import gather_parts, take_part
@@ -261,7 +260,7 @@ class SequenceParallel(Strategy):
         if attention not in KINDS:
             raise ValueError(f"SequenceParallel: attention is {attention!r}, expected 'ring' or 'ulysses'")
         super().__init__(comm, model, loss, optimizer)
-        self.model = shard_positions(unfuse(model), comm, KINDS[attention])
+        self.model = shard_positions(model, comm, KINDS[attention])
         self.reducer = GradientReducer(comm, self.model.params)
 
     def step(self, batch) -> float:

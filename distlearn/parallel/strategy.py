@@ -152,7 +152,7 @@ def share_params(comm, model, fingerprint: dict) -> None:
 
     One small object, and one broadcast for each parameter.
     """
-    check_unique_names(model)
+    check_unique_names(model.params)
     if comm.size == 1:
         return
     mine = [f"{p.name} {tuple(p.data.shape)} {p.data.dtype}{' frozen' * p.frozen}" for p in model.params]

@@ -18,7 +18,7 @@ def plot_layers(profiles, *, share: bool = False, ax=None, title=""):
     Parameters
     ----------
     profiles : list of Profile, or Profile
-        What `nn.profile_sweep` or `nn.profile` returned.
+        What `nn.profile_sweep` returned.
     share : bool
         Shares of the step instead of time.
     """

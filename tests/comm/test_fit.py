@@ -95,8 +95,7 @@ def test_arithmetic_is_paid_by_the_byte():
     }
     assert cost.seconds("halving-doubling", n, 6, free, gamma=1.0) == n + 3 * n / 4
     assert cost.seconds("torus", n, 8, free, 2, gamma=1.0) == n / 2 + 3 * n / 8
-    assert cost.seconds("hierarchical", n, 8, free, 2, gamma=1.0) == n + 3 * n / 4
-    assert cost.seconds("bruck_all_gather", n, 8, free, gamma=1.0) == 0
+    assert cost.seconds("ring_all_gather", n, 8, free, gamma=1.0) == 0
 
 
 @pytest.mark.parametrize("network", [Network(0.0, 1e8), Network(1e-3), Network(), Network(3e-7, 7e10)], ids=repr)
@@ -107,21 +106,6 @@ def test_networks_without_latency_or_without_limit_are_recognised(network, size)
     assert [sweep.error for sweep in (fit.messages, *fit.all_reduces.values())] == pytest.approx([0] * 3, abs=1e-9)
 
 
-def test_a_peer_on_another_node_tells_of_the_network_between_nodes():
-    cluster = HierarchicalNetwork(Network(1e-6, 1e10), Network(1e-5, 1e9), ranks_per_node=2)
-    found = [Network.fit(SimWorld(4, cluster), algorithms=(), repeats=1, peer=peer).network for peer in (1, 2)]
-    assert [(n.alpha, n.beta) for n in found] == [(1e-6, 1e10), (1e-5, 1e9)]
-
-
-@pytest.mark.parametrize(
-    ("options", "match"),
-    [
-        ({"algorithms": ("butterfly",)}, "algorithm 'butterfly', expected one of native, naive"),
-        ({"repeats": 0}, "repeats is 0, expected 1 or more"),
-        ({"peer": 0}, "peer is 0, expected 1 or more"),
-        ({"peer": 3}, "peer is 3, expected a rank from 1 to 2"),
-    ],
-)
-def test_wrong_options_are_named(options, match):
-    with pytest.raises((ValueError, RankError), match=match):
-        Network.fit(SimWorld(3, Network(1e-6, 1e9)), **options)
+def test_wrong_algorithms_are_named():
+    with pytest.raises(ValueError, match="algorithm 'butterfly', expected one of native, naive"):
+        Network.fit(SimWorld(3, Network(1e-6, 1e9)), algorithms=("butterfly",))

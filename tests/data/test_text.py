@@ -32,5 +32,3 @@ def test_codes_and_text():
 def test_wrong_arguments_are_named():
     with pytest.raises(ValueError, match="length is 0"):
         load_text(0)
-    with pytest.raises(ValueError, match=r"test_fraction is 0\.5"):
-        load_text(test_fraction=0.5)

@@ -59,8 +59,8 @@ MUTANTS = [
     # layers and losses
     Mutant(
         "linear: the bias gets the mean",
-        "self.b.add(column_sums(dy))\n        return matmul(dy, self.W.data.T).reshape(shape)",
-        "self.b.add(column_sums(dy) / len(dy))\n        return matmul(dy, self.W.data.T).reshape(shape)",
+        "self.W.add_product(x.T, dy)\n            self.b.add(column_sums(dy))",
+        "self.W.add_product(x.T, dy)\n            self.b.add(column_sums(dy) / len(dy))",
         "nn",
     ),
     Mutant("batch norm: biased running variance", "var * (n / (n - 1))", "var", "nn"),
@@ -72,8 +72,8 @@ MUTANTS = [
     ),
     Mutant(
         "loss: divided by the local rows",
-        "n = len(logits) if n is None else n\n        if logits.ndim < 2:",
-        "n = len(logits)\n        if logits.ndim < 2:",
+        "n, on_gpu = len(logits) if n is None else n, can_launch(logits)",
+        "n, on_gpu = len(logits), can_launch(logits)",
         "nn",
     ),
     Mutant(
@@ -198,7 +198,12 @@ MUTANTS = [
         "return nbytes / self.beta  # as in",
         "comm",
     ),
-    Mutant("batches: the last one is lost", "return whole + (rest > 0 and not self.drop_last)", "return whole", "data"),
+    Mutant(
+        "batches: the last one is lost",
+        "return -(-len(self.x) // self.batch_size)",
+        "return len(self.x) // self.batch_size",
+        "data",
+    ),
     Mutant(
         "fit: a diverged run goes on",
         "_stop_if_diverged(loss, now.step + 1)",

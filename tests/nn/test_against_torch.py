@@ -58,13 +58,12 @@ def conv(draw, special):
     groups = draw.of(1, 1, 2, 3)
     c_in, c_out = groups * draw.n(1, 3), groups * draw.n(1, 3)
     size, padding = draw.pair(1, 5), draw.pair(0, 3)
-    stride, dilation = draw.of((1, 1), draw.pair(1, 3)), draw.of((1, 1), draw.pair(1, 3))
+    stride = draw.of((1, 1), draw.pair(1, 3))
     algorithm = draw.of("im2col", "direct") if special else draw.of(*nn.ALGORITHMS)
     if algorithm.startswith("winograd"):
-        size, stride, dilation = (3, 3), (1, 1), (1, 1)
-    extents = [d * (k - 1) + 1 for d, k in zip(dilation, size, strict=True)]  # the kernel may be the whole image
-    h, w = (max(1, e - 2 * p + draw.of(0, draw.n(0, 9))) for e, p in zip(extents, padding, strict=True))
-    options = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+        size, stride = (3, 3), (1, 1)
+    h, w = (max(1, k - 2 * p + draw.of(0, draw.n(0, 9))) for k, p in zip(size, padding, strict=True))  # from one output
+    options = {"stride": stride, "padding": padding, "groups": groups}
     layer = nn.Conv2d(c_in, c_out, size, 1, bias=draw.of(True, False), algorithm=algorithm, dtype=draw.dtype, **options)
     x = draw.values(draw.n(1, 3), h, w, c_in, special=special)
     t, W = chw(x), leaf(layer.W.data.transpose(3, 2, 0, 1))

@@ -27,7 +27,7 @@ def draw_case(rng, dtype):
         groups, size, padding = of(1, 1, 2), of((3, 3), (1, 1), pair(1, 5)), pair(0, 3)
         c_in, c_out = of((1, 3), (4, 2), (6, 6), (16, 32))
         groups = groups if c_in % groups == c_out % groups == 0 else 1
-        stride, dilation = of((1, 1), pair(1, 3)), of((1, 1), pair(1, 2))
+        stride = of((1, 1), pair(1, 3))
         conv = nn.Conv2d(
             c_in,
             c_out,
@@ -35,13 +35,11 @@ def draw_case(rng, dtype):
             1,
             stride=stride,
             padding=padding,
-            dilation=dilation,
             groups=groups,
             bias=of(True, False),
             dtype=dtype,
         )
-        extents = (d * (k - 1) + 1 for d, k in zip(dilation, size, strict=True))
-        h, w = (max(1, e - 2 * p + int(rng.integers(0, 12))) for e, p in zip(extents, padding, strict=True))
+        h, w = (max(1, k - 2 * p + int(rng.integers(0, 12))) for k, p in zip(size, padding, strict=True))
         shape = (int(rng.integers(1, 4)), h, w, c_in)
         window = tuple(min(k, n) for k, n in zip(pair(1, 3), conv.output_shape(shape)[1:3], strict=True))
         rest = [nn.MaxPool(window, of(window, pair(1, 2)), ceil=of(True, False))] * of(0, 1) + [nn.ReLU()] * of(0, 1)

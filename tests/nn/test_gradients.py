@@ -1,12 +1,18 @@
-"""Every layer's backward pass against central differences in float64, from one table."""
+"""Every layer and loss, from one table: against central differences in float64, and on other devices."""
+
+import copy
 
 import numpy as np
 import pytest
 
 from distlearn import nn
+from distlearn.backend import has_gpu, to_device
+from distlearn.nn import MockDeviceArray
 from distlearn.testing import gradient_check, numeric_gradient
 
 from .cases import LAYERS, F, label
+
+DEVICES = ["strict", "gpu"] if has_gpu() else ["strict"]
 
 
 def x_of(*shape, seed=1):
@@ -22,18 +28,44 @@ def with_random_statistics(layer):
     return layer
 
 
+def moved(device, *arrays):
+    """Copies of arrays on a device: arrays that refuse implicit conversion to NumPy as CuPy's do, or a GPU."""
+    convert = MockDeviceArray if device == "strict" else lambda a: to_device(a, "gpu")
+    return [convert(np.array(a)) for a in arrays]
+
+
+def one_pass(layer, x, dy):
+    """Output, gradient of the input if there is one, gradients of the parameters."""
+    for p in layer.params:
+        p.grad[...] = 0
+    y, saved = layer.forward(x)
+    dx = layer.backward(dy, saved)
+    return [y, *([] if dx is None else [dx]), *(p.grad.copy() for p in layer.params)]
+
+
 @pytest.mark.parametrize(("layer", "shape"), LAYERS, ids=label)
-def test_layers(layer, shape):
-    """Right gradients, added and not set; the promised shape; the input as it was."""
+def test_layer(layer, shape):
+    """The promised shape; the input as it was; gradients right, and added, not set; the same on other devices."""
     x = x_of(*shape)
     kept = x.copy()
     y, saved = layer.forward(x)
     assert y.shape == layer.output_shape(shape)
     np.testing.assert_array_equal(x, kept)
     assert min(layer.flops(shape), layer.bytes_moved(shape, 8)) >= 0
-    for p in layer.params:
-        p.grad[...] = 0
-    layer.backward(np.ones_like(y), saved)
+    layer = copy.deepcopy(layer)
+    dy = np.random.default_rng(2).normal(size=y.shape)
+    for device in [] if isinstance(layer, nn.Dropout) else DEVICES:  # masks drawn on a device are other masks
+        there = copy.deepcopy(layer)
+        for part in nn.walk(there):
+            for p in vars(part).values():  # also what `params` leaves out
+                if isinstance(p, nn.Param):
+                    p.data, p.grad = moved(device, p.data, p.grad)
+        found, wanted = one_pass(there, *moved(device, x, dy)), one_pass(copy.deepcopy(layer), x, dy.copy())
+        for got, want in zip(found, wanted, strict=True):
+            assert not isinstance(got, np.ndarray)
+            assert got.dtype == want.dtype
+            np.testing.assert_allclose(got.get(), want, rtol=1e-10, atol=1e-10)
+    one_pass(layer, x, np.ones_like(y))
     once = [p.grad.copy() for p in layer.params]
     y, saved = layer.forward(x)
     layer.backward(np.ones_like(y), saved)
@@ -59,6 +91,12 @@ def test_embedding():
     layer, x = nn.Embedding(5, 3, 0, **F), np.array([[0, 2, 2], [4, 0, 2]])
     errors = gradient_check(layer, x)
     assert [e.name for e in errors] == ["W"]
+    for device in DEVICES:
+        there = nn.move(copy.deepcopy(layer), lambda a: moved(device, a)[0])  # noqa: B023
+        for got, want in zip(
+            one_pass(there, *moved(device, x, x_of(2, 3, 3))), one_pass(layer, x, x_of(2, 3, 3)), strict=True
+        ):
+            np.testing.assert_allclose(got.get(), want, rtol=1e-12)
     with pytest.raises(ValueError, match=r"Embedding\(5, 3\): symbols run from -1 to 2, expected 0 to 4"):
         layer.forward(np.array([-1, 2]))
     with pytest.raises(TypeError, match="expected symbols as integers"):
@@ -80,6 +118,10 @@ def test_losses(loss, shape, targets, n):
     y = x_of(*shape)
     _, dy = loss(y, targets, n)
     np.testing.assert_allclose(dy, numeric_gradient(lambda: loss(y, targets, n)[0], y), atol=1e-8)
+    for device in DEVICES:
+        there, dz = loss(*moved(device, y, targets), n)
+        assert there == pytest.approx(loss(y, targets, n)[0], rel=1e-12)
+        np.testing.assert_allclose(dz.get(), dy, rtol=1e-12, atol=1e-14)
 
 
 @pytest.mark.parametrize(("loss", "shape", "targets"), LOSSES, ids=lambda v: type(v).__name__)

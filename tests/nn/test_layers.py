@@ -252,7 +252,7 @@ class TestContainers:
             layer.forward(x_of(4, 3, 3))
 
     def test_residual_needs_equal_shapes(self):
-        with pytest.raises(ValueError, match=r"cannot add shapes \(2, 4\) \(body\) and \(2, 3\)"):
+        with pytest.raises(ValueError, match=r"cannot add shapes \(2, 4\) \(of the body\) and \(2, 3\)"):
             nn.Residual(nn.Linear(3, 4)).forward(x_of(2, 3, dtype="float32"))
 
     def test_two_micro_batches_in_flight(self):
@@ -306,61 +306,3 @@ class TestContainers:
 
         with pytest.raises(AssertionError, match="gradient check failed"):
             gradient_check(nn.Residual(nn.Parallel(Wrong())), x_of(2, 3))
-
-
-class TestAgainstTorch:
-    """The same numbers as PyTorch, where it is installed."""
-
-    @pytest.fixture
-    def torch(self):
-        return pytest.importorskip("torch", reason="torch is not installed (the extra 'bench')")
-
-    def test_gru(self, torch):
-        ours, x = nn.GRU(5, 7, 3, dtype="float64"), x_of(2, 6, 5)
-        ours.b.data[...] = x_of(21, seed=5)
-        ours.c.data[...] = x_of(7, seed=6)
-        theirs = torch.nn.GRU(5, 7, batch_first=True, dtype=torch.float64)
-        with torch.no_grad():
-            theirs.weight_ih_l0.copy_(torch.tensor(ours.W.data.T))
-            theirs.weight_hh_l0.copy_(torch.tensor(ours.U.data.T))
-            theirs.bias_ih_l0.copy_(torch.tensor(ours.b.data))
-            theirs.bias_hh_l0.copy_(torch.tensor(np.concatenate([np.zeros(14), ours.c.data])))
-        t = torch.tensor(x, requires_grad=True)
-        want = theirs(t)[0]
-        r = x_of(2, 6, 7, seed=9)
-        want.backward(torch.tensor(r))
-        y, saved = ours.forward(x)
-        np.testing.assert_allclose(y, want.detach().numpy(), rtol=1e-10)
-        np.testing.assert_allclose(ours.backward(r.copy(), saved), t.grad.numpy(), rtol=1e-9, atol=1e-12)
-        np.testing.assert_allclose(ours.U.grad, theirs.weight_hh_l0.grad.numpy().T, rtol=1e-9, atol=1e-12)
-
-    @pytest.mark.parametrize("options", [{"stride": 2, "padding": 1}, {"groups": 2}, {"dilation": 2, "padding": 2}])
-    def test_conv2d(self, torch, options):
-        ours, x = nn.Conv2d(4, 6, 3, 1, dtype="float64", **options), x_of(2, 9, 8, 4)
-        weights = torch.tensor(ours.W.data.transpose(3, 2, 0, 1).copy())
-        want = torch.nn.functional.conv2d(torch.tensor(x.transpose(0, 3, 1, 2).copy()), weights, **options)
-        np.testing.assert_allclose(ours.forward(x)[0], want.numpy().transpose(0, 2, 3, 1), rtol=1e-10, atol=1e-12)
-
-    def test_local_response_norm(self, torch):
-        x = x_of(2, 3, 3, 8)
-        theirs = torch.nn.LocalResponseNorm(5, alpha=1e-4 * 5, beta=0.75, k=2.0)
-        want = theirs(torch.tensor(x.transpose(0, 3, 1, 2).copy())).numpy().transpose(0, 2, 3, 1)
-        np.testing.assert_allclose(nn.LocalResponseNorm().forward(x)[0], want, rtol=1e-10)
-
-    @pytest.mark.parametrize("size", [(8, 11), (5, 7), (6, 6), (1, 9)])
-    @pytest.mark.parametrize("options", [(3, 2, 0), (2, 2, 1), (3, 2, 1), (2, 3, 0), (3, 1, 1), (5, 3, 2)])
-    def test_ceil_pooling(self, torch, size, options):
-        """A window that reaches over the edge: only what is inside the image and its border counts in a mean."""
-        k, stride, padding = options
-        if min(size) + 2 * padding < k:
-            pytest.skip("the window is larger than the image")
-        x = x_of(1, *size, 2)
-        for ours, theirs in ((nn.MaxPool, torch.nn.MaxPool2d), (nn.AvgPool, torch.nn.AvgPool2d)):
-            t = torch.tensor(x.transpose(0, 3, 1, 2).copy(), requires_grad=True)
-            want = theirs(k, stride, padding, ceil_mode=True)(t)
-            y, saved = ours(k, stride, padding=padding, ceil=True).forward(x)
-            np.testing.assert_allclose(y, want.detach().numpy().transpose(0, 2, 3, 1), rtol=1e-13, atol=1e-14)
-            r = x_of(*y.shape, seed=3)
-            want.backward(torch.tensor(r.transpose(0, 3, 1, 2).copy()))
-            dx = ours(k, stride, padding=padding, ceil=True).backward(r.copy(), saved)
-            np.testing.assert_allclose(dx, t.grad.numpy().transpose(0, 2, 3, 1), rtol=1e-12, atol=1e-14)

@@ -64,9 +64,9 @@ def test_shared_and_overlapping_memory_counts_once():
 
 
 def test_profile_times_every_layer_and_leaves_gradients():
-    model, x = nn.build("lenet"), np.random.default_rng(0).random((8, 784)).astype("float32")
+    model = nn.build("lenet")
     model.params[0].grad[...] = 7
-    found = nn.profile(model, x, repeats=2)
+    (found,) = nn.profile_sweep(model, (784,), 8, repeats=2)
     assert (model.params[0].grad == 7).all()
     assert [t.name for t in found.layers] == [layer.name for layer in model.layers]
     assert found.layers[2].flops == 3 * 8 * 28 * 28 * 6
@@ -115,7 +115,7 @@ def test_sweep_measures_layers_by_themselves_on_inputs_of_the_right_shape():
 def test_a_layer_that_is_used_twice_has_two_rows():
     linear, relu, pool = nn.Linear(2, 2), nn.ReLU(), nn.MaxPool(1)
     model = nn.Sequential(linear, relu, pool, linear, relu, pool)
-    found = nn.profile(model, np.ones((2, 3, 3, 2), "float32"), repeats=1)
+    (found,) = nn.profile_sweep(model, (3, 3, 2), 2, repeats=1)
     assert [t.name for t in found.layers] == [layer.name for layer in model.layers]
 
 

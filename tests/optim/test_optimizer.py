@@ -1,4 +1,4 @@
-"""Rules step by step against their formulas; what an optimizer holds can be stored."""
+"""What an optimizer sees and leaves alone; what it holds can be stored."""
 
 import pickle
 
@@ -6,35 +6,7 @@ import numpy as np
 import pytest
 
 from distlearn.nn import MLP, Param, SoftmaxCrossEntropy, move
-from distlearn.optim import SGD, Adam, MixedPrecision, Momentum, Optimizer, WarmUp
-
-
-def gradients(steps=100):
-    return np.random.default_rng(3).normal(size=(steps, 4))
-
-
-@pytest.mark.parametrize("decay", [0.0, 0.01])
-def test_sgd(decay):
-    w, p = np.ones(4), Param(np.ones(4))
-    optimizer = Optimizer([p], SGD(weight_decay=decay), 0.1)
-    for g in gradients():
-        p.grad[...] = g
-        optimizer.step()
-        w = w - 0.1 * (g + decay * w)
-        np.testing.assert_allclose(p.data, w, rtol=1e-12)
-        np.testing.assert_array_equal(p.grad, g)
-
-
-@pytest.mark.parametrize("decay", [0.0, 0.01])
-def test_momentum(decay):
-    w, v, p = np.ones(4), np.zeros(4), Param(np.ones(4))
-    optimizer = Optimizer([p], Momentum(0.9, weight_decay=decay), 0.1)
-    for g in gradients():
-        p.grad[...] = g
-        optimizer.step()
-        v = 0.9 * v + g + decay * w
-        w = w - 0.1 * v
-        np.testing.assert_allclose(p.data, w, rtol=1e-12)
+from distlearn.optim import SGD, Adam, MixedPrecision, Optimizer, WarmUp
 
 
 def test_a_learning_rate_schedule_sees_the_step():
@@ -54,22 +26,6 @@ def test_frozen_parameters_stay():
     assert (q.data == 0.5).all()
     optimizer.zero_grad()
     assert (q.grad == 0).all()
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_precision_stays(dtype):
-    p = Param(np.ones(2, dtype))
-    p.grad[...] = 1
-    optimizer = Optimizer([p], Momentum(), 0.1)
-    optimizer.step()
-    assert p.data.dtype == optimizer.states[0].dtype == dtype
-
-
-def test_bad_values_are_named():
-    with pytest.raises(ValueError, match="momentum is 1"):
-        Momentum(1.0)
-    with pytest.raises(ValueError, match=r"lr is -0\.1"):
-        Optimizer([Param(np.ones(1))], SGD(), -0.1)
 
 
 @pytest.mark.parametrize("lr", [0.05, WarmUp(0.1, 4)], ids=["rate", "schedule"])

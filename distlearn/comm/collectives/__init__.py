@@ -13,8 +13,7 @@ all-reduce                        messages one after another   suits
 `doubling_all_reduce`             log2 p of n bytes            short arrays
 `ring_all_reduce`                 2 (p - 1) of n / p bytes     long arrays, few ranks
 `halving_doubling_all_reduce`     2 log2 p, 2 n bytes in sum   long arrays, many ranks
-`hierarchical_all_reduce`         a ring of nodes              nodes with fast links inside
-`torus_all_reduce`                rings both ways              the same, when every rank has a network card
+`torus_all_reduce`                rings both ways              nodes with fast links inside
 ================================  ===========================  ==================================================
 
 All but `doubling_all_reduce`, which sends more, send 2 n (p - 1) bytes in all: what differs is how many messages, and
@@ -23,40 +22,12 @@ how much goes through the busiest rank.
 
 from ...shares import shares
 from .alltoall import dissemination_barrier, pairwise_all_to_all
-from .butterflies import bruck_all_gather, doubling_all_reduce, halving_doubling_all_reduce
+from .butterflies import doubling_all_reduce, halving_doubling_all_reduce
 from .group import Group
-from .levels import hierarchical_all_reduce, torus_all_gather, torus_all_reduce, torus_reduce_scatter
+from .levels import torus_all_gather, torus_all_reduce, torus_reduce_scatter
 from .rings import ring_all_gather, ring_all_reduce, ring_reduce_scatter
 from .stars import flat_broadcast, flat_gather, flat_reduce, flat_scatter, naive_all_reduce
 from .trees import tree_all_reduce, tree_broadcast, tree_gather, tree_reduce, tree_scatter
-
-__all__ = [
-    "ALL_REDUCES",
-    "Group",
-    "bruck_all_gather",
-    "dissemination_barrier",
-    "doubling_all_reduce",
-    "flat_broadcast",
-    "flat_gather",
-    "flat_reduce",
-    "flat_scatter",
-    "halving_doubling_all_reduce",
-    "hierarchical_all_reduce",
-    "naive_all_reduce",
-    "pairwise_all_to_all",
-    "ring_all_gather",
-    "ring_all_reduce",
-    "ring_reduce_scatter",
-    "shares",
-    "torus_all_gather",
-    "torus_all_reduce",
-    "torus_reduce_scatter",
-    "tree_all_reduce",
-    "tree_broadcast",
-    "tree_gather",
-    "tree_reduce",
-    "tree_scatter",
-]
 
 ALL_REDUCES = {
     "naive": naive_all_reduce,
@@ -66,3 +37,5 @@ ALL_REDUCES = {
     "halving-doubling": halving_doubling_all_reduce,
 }
 """The all-reduces that do not depend on how ranks are placed on nodes, by a short name."""
+
+__all__ = sorted(name for name, value in globals().items() if callable(value) or name == "ALL_REDUCES")

@@ -4,32 +4,7 @@ from __future__ import annotations
 
 from ...backend import get_xp
 from ...shares import share
-from ..base import REDUCTIONS, check_buffer, check_reduction
-
-
-def bruck_all_gather(comm, x, tag: int = 0):
-    r"""Return the `x` of every rank, stacked (size, \*x.shape), in the smallest possible number of rounds.
-
-    In round k a rank sends all it has, 2^k arrays, to the rank at distance 2^k (in the last round only what is missing
-    there). p ceil(log2 p) messages, n p (p - 1) bytes.
-
-    .. math:: T(n, p) = \lceil\log_2 p\rceil \, \alpha + (p - 1) \frac{n}{\beta}
-
-    References
-    ----------
-    J. Bruck, C.-T. Ho, S. Kipnis, E. Upfal, D. Weathersby (1997), Efficient algorithms for all-to-all communications in
-    multiport message-passing systems, IEEE TPDS 8(11).
-    """
-    check_buffer("bruck_all_gather", x, comm.rank)
-    p, r = comm.size, comm.rank
-    rows = get_xp(x).empty((p, *x.shape), x.dtype)  # row i is that of rank r + i, until the end
-    rows[0] = x
-    have = 1
-    while have < p:
-        count = min(have, p - have)
-        comm.send_recv(rows[:count], (r - have) % p, rows[have : have + count], (r + have) % p, tag)
-        have += count
-    return get_xp(x).concatenate([rows[p - r :], rows[: p - r]]) if r else rows
+from ..base import REDUCTIONS, check_reduction
 
 
 def doubling_all_reduce(comm, x, op: str = "sum", tag: int = 0):

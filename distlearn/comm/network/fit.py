@@ -20,34 +20,26 @@ ARRAY_SIZES = (1 << 10, 1 << 13, 1 << 16, 1 << 18, 1 << 20, 1 << 22)
 """Bytes of the arrays of an all-reduce sweep."""
 
 
-def ping_pong(comm, sizes=MESSAGE_SIZES, repeats: int = 11, peer: int = 1) -> list[list[float]]:
-    """Send messages from rank 0 to `peer` and back; return seconds one way, a list of `repeats` for each size."""
+def ping_pong(comm, sizes=MESSAGE_SIZES, repeats: int = 11) -> list[list[float]]:
+    """Send messages from rank 0 to rank 1 and back; return seconds one way, a list of `repeats` for each size."""
     # Only rank 0's times count. Other ranks wait at the end.
     if comm.size < 2:
         raise ValueError("ping_pong needs 2 ranks or more, got 1")
-    if not 1 <= peer < comm.size:
-        raise ValueError(f"ping_pong: peer is {peer!r}, expected a rank from 1 to {comm.size - 1}")
     times: list[list[float]] = [[] for _ in sizes]
     for turn in range(repeats + 1):
         # all sizes in every round, so that a temporary disturbance affects all of them equally
         for i, n in enumerate(sizes):
-            seconds = _there_and_back(comm, np.zeros(n, np.uint8), peer)
+            x, began = np.zeros(n, np.uint8), comm.clock.now()
+            if comm.rank == 0:
+                comm.send(x, 1)
+                comm.recv(x, 1)
+            elif comm.rank == 1:
+                comm.recv(x, 0)
+                comm.send(x, 0)
             if turn:  # the first warms up
-                times[i].append(seconds)
+                times[i].append((comm.clock.now() - began) / 2)
     comm.barrier()
     return times
-
-
-def _there_and_back(comm, x, peer: int) -> float:
-    """Half a round trip [s]."""
-    began = comm.clock.now()
-    if comm.rank == 0:
-        comm.send(x, peer)
-        comm.recv(x, peer)
-    elif comm.rank == peer:
-        comm.recv(x, 0)
-        comm.send(x, 0)
-    return (comm.clock.now() - began) / 2
 
 
 def all_reduce_sweep(comm, algorithms=("ring",), sizes=ARRAY_SIZES, repeats: int = 7) -> dict[str, list[list[float]]]:
@@ -146,19 +138,11 @@ class Fit(NamedTuple):
         return "\n".join(lines)
 
 
-def fit(
-    world,
-    *,
-    algorithms=("ring",),
-    message_sizes=MESSAGE_SIZES,
-    array_sizes=ARRAY_SIZES,
-    repeats: int = 11,
-    peer: int = 1,
-) -> Fit:
+def fit(world, *, algorithms=("ring",), array_sizes=ARRAY_SIZES, repeats: int = 11) -> Fit:
     r"""Measure a ping-pong and an all-reduce sweep on the ranks of a world; return the network that explains them.
 
     alpha and beta minimise :math:`\sum_n \left((\alpha + n / \beta) / t_n - 1\right)^2`, where t_n is the shortest
-    time of a message of n bytes between ranks 0 and `peer`: errors are relative, so every size counts equally. gamma
+    time of a message of n bytes between ranks 0 and 1: errors are relative, so every size counts equally. gamma
     is the time of an addition of arrays, per byte.
 
     Parameters
@@ -167,12 +151,10 @@ def fit(
         Anything with `run(fn, *args)`: engines, MPI, or the simulator (which gives back its own alpha and beta).
     algorithms : sequence of str
         All-reduces to predict and measure; "native" is the communicator's own, predicted as a ring.
-    message_sizes, array_sizes : sequence of int
-        [bytes]
+    array_sizes : sequence of int
+        Of the all-reduces [bytes].
     repeats : int
         Measurements of each all-reduce, and an eighth of those of each message.
-    peer : int
-        The rank that answers rank 0: choose one on another node to measure the network between nodes.
 
     Examples
     --------
@@ -188,11 +170,9 @@ def fit(
     unknown = [name for name in algorithms if name != "native" and name not in ALL_REDUCES]
     if unknown:
         raise ValueError(f"fit: algorithm {unknown[0]!r}, expected one of native, {', '.join(ALL_REDUCES)}")
-    check_whole_number("repeats", repeats)
-    check_whole_number("peer", peer)
     # messages are quick to measure, and the operating system takes a while to give two ranks a core each
-    times = world.run(ping_pong, message_sizes, 8 * repeats, peer)
-    sizes, seconds = np.array(message_sizes, float), fastest(times[0])
+    times = world.run(ping_pong, MESSAGE_SIZES, 8 * repeats)
+    sizes, seconds = np.array(MESSAGE_SIZES, float), fastest(times[0])
     network = Network(*line(sizes, seconds))
     messages = Sweep(sizes, seconds, network.alpha + sizes / network.beta)
     found = world.run(all_reduce_sweep, tuple(algorithms), array_sizes, repeats)[0] if algorithms else {}
@@ -234,12 +214,6 @@ def through_origin(nbytes: np.ndarray, seconds: np.ndarray) -> float:
     """Fit seconds = nbytes / beta with equal relative errors; return beta, infinite if nothing takes time."""
     share = nbytes / seconds
     return round_off((share**2).sum() / share.sum()) if share.any() else float("inf")
-
-
-def check_whole_number(name: str, value) -> None:
-    """Raise unless an option of `fit` is 1 or more."""
-    if not hasattr(value, "__index__") or value < 1:
-        raise ValueError(f"fit: {name} is {value!r}, expected 1 or more")
 
 
 def round_off(x: float) -> float:

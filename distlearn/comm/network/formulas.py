@@ -95,7 +95,6 @@ FORMULAS = {
     "ring_all_gather": Formula(
         lambda p: p * (p - 1), lambda n, p: n * p * (p - 1), lambda n, p, time: (p - 1) * time(n)
     ),
-    "bruck_all_gather": Formula(lambda p: p * rounds(p), lambda n, p: n * p * (p - 1), _binomial),
     "doubling_all_reduce": Formula(
         lambda p: _floor(p) * rounds(_floor(p)) + 2 * (p - _floor(p)),
         lambda n, p: n * (_floor(p) * rounds(_floor(p)) + 2 * (p - _floor(p))),
@@ -116,24 +115,6 @@ FORMULAS = {
     "dissemination_barrier": Formula(lambda p: p * rounds(p), lambda n, p: 0, lambda n, p, time: rounds(p) * time(0)),
 }
 """By the name of the function; the two-level algorithms, which depend on nodes, are below."""
-
-
-def _hierarchical(s: int) -> Formula:
-    """The cost of `hierarchical_all_reduce` with s ranks per node."""
-
-    def messages(p):
-        nodes = -(-p // s)
-        return 2 * (p - nodes) + 2 * nodes * (nodes - 1)
-
-    def seconds(n, p, inside, between):
-        nodes = -(-p // s)
-        return 2 * rounds(min(s, p)) * inside(n) + 2 * (nodes - 1) * between(n / nodes)
-
-    def reduced(n, p):
-        nodes = -(-p // s)
-        return n * (rounds(min(s, p)) + (nodes - 1) / nodes)
-
-    return Formula(messages, lambda n, p: 2 * n * (p - 1), seconds, reduced)
 
 
 def _torus(s: int) -> Formula:
@@ -192,7 +173,6 @@ def sent_bytes(name: str, nbytes: float, p: int) -> float:
 
 
 LEVELS = {
-    "hierarchical_all_reduce": _hierarchical,
     "torus_all_reduce": _torus,
     "torus_reduce_scatter": _torus_reduce_scatter,
     "torus_all_gather": _torus_all_gather,

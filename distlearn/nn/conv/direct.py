@@ -39,10 +39,8 @@ def backward(dy, saved, W, geometry: Geometry, *, need_dx=True):
 
 def _places(x, geometry):
     """Yield, for every position (u, v) in the kernel, the pixels that it is multiplied with, one for each output."""
-    (kh, kw), (sy, sx), _, (dy, dx) = geometry
+    (kh, kw), (sy, sx), _ = geometry
     oh, ow = geometry._replace(padding=(0, 0)).output(*x.shape[1:3])
     for u in range(kh):
         for v in range(kw):
-            rows = slice(u * dy, u * dy + sy * (oh - 1) + 1, sy)
-            columns = slice(v * dx, v * dx + sx * (ow - 1) + 1, sx)
-            yield u, v, (slice(None), rows, columns)
+            yield u, v, (slice(None), slice(u, u + sy * (oh - 1) + 1, sy), slice(v, v + sx * (ow - 1) + 1, sx))

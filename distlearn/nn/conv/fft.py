@@ -32,7 +32,7 @@ def forward(x, W, geometry: Geometry):
     x = geometry.pad(x)
     xp, size = get_xp(x), tuple(map(fast_length, x.shape[1:3]))
     images = _of_images(x, size)
-    kernels = xp.fft.rfft2(_spread(W, geometry.dilation, axis=0), size, axes=(0, 1))
+    kernels = xp.fft.rfft2(W, size, axes=(0, 1))
     y = _to_images(images @ kernels.conj(), size)
     (oh, ow), (sy, sx) = geometry._replace(padding=(0, 0)).output(*x.shape[1:3]), geometry.stride
     y = y[:, : sy * (oh - 1) + 1 : sy, : sx * (ow - 1) + 1 : sx]
@@ -42,10 +42,9 @@ def forward(x, W, geometry: Geometry):
 def backward(dy, saved, W, geometry: Geometry, *, need_dx=True):
     """Return the gradients (dx or None, dW)."""
     images, kernels, (_, h, w, _), size = saved
-    (ey, ex), (dily, dilx) = geometry.extent, geometry.dilation
-    gradients = _of_images(_spread(dy, geometry.stride, axis=1), size)
+    gradients = _of_images(_spread(dy, geometry.stride), size)
     spectra = images.swapaxes(-1, -2) @ gradients.conj()
-    dW = get_xp(dy).fft.irfft2(spectra, size, axes=(0, 1))[:ey:dily, :ex:dilx]
+    dW = get_xp(dy).fft.irfft2(spectra, size, axes=(0, 1))[: len(W), : W.shape[1]]
     if not need_dx:
         return None, dW
     dx = _to_images(gradients @ kernels.swapaxes(-1, -2), size)[:, :h, :w]
@@ -62,15 +61,11 @@ def _to_images(spectra, size):
     return get_xp(spectra).fft.irfft2(spectra, size, axes=(0, 1)).transpose(2, 0, 1, 3)
 
 
-def _spread(x, steps, axis):
-    """Insert zeros between the elements of two axes: `steps` - 1 of them after each."""
-    if steps == (1, 1):
-        return x
-    shape = list(x.shape)
-    places = [slice(None)] * x.ndim
-    for i, step in enumerate(steps):
-        shape[axis + i] = step * (shape[axis + i] - 1) + 1
-        places[axis + i] = slice(None, None, step)
-    spread = get_xp(x).zeros(tuple(shape), x.dtype)
-    spread[tuple(places)] = x
+def _spread(dy, stride):
+    """Insert zeros between the pixels of images (n, h, w, c), so that they are a stride apart."""
+    if stride == (1, 1):
+        return dy
+    (n, h, w, c), (sy, sx) = dy.shape, stride
+    spread = get_xp(dy).zeros((n, sy * (h - 1) + 1, sx * (w - 1) + 1, c), dy.dtype)
+    spread[:, ::sy, ::sx] = dy
     return spread

@@ -15,17 +15,11 @@ class Geometry(NamedTuple):
     size: tuple[int, int]
     stride: tuple[int, int] = (1, 1)
     padding: tuple[int, int] = (0, 0)
-    dilation: tuple[int, int] = (1, 1)
-
-    @property
-    def extent(self) -> tuple[int, int]:
-        """Rows and columns from a window's first pixel to its last."""
-        return tuple(d * (k - 1) + 1 for k, d in zip(self.size, self.dilation, strict=True))
 
     def output(self, h: int, w: int) -> tuple[int, int]:
         """Rows and columns of the output for an image of h x w."""
-        (kh, kw), (sy, sx), (py, px), (dy, dx) = self
-        return (h + 2 * py - dy * (kh - 1) - 1) // sy + 1, (w + 2 * px - dx * (kw - 1) - 1) // sx + 1
+        (kh, kw), (sy, sx), (py, px) = self
+        return (h + 2 * py - kh) // sy + 1, (w + 2 * px - kw) // sx + 1
 
     def pad(self, x):
         """Add the border of zeros to images (n, h, w, c)."""
@@ -44,7 +38,7 @@ def input_gradient(forward, dy, W, geometry: Geometry):
     .. math:: dx_{i, j, c} = \sum_{u, v, k} dy_{i - u, j - v, k} \, W_{u, v, c, k}
 
     So `dy` is convolved with the kernel turned by 180 degrees and its channels swapped, with what is missing of the
-    kernel's extent as padding; a negative one cuts off outputs that the padding of the input led to.
+    kernel's size as padding; a negative one cuts off outputs that the padding of the input led to.
 
     Parameters
     ----------
@@ -59,9 +53,9 @@ def input_gradient(forward, dy, W, geometry: Geometry):
     -------
     dx : (n, h, w, c_in) array
     """
-    (ey, ex), (py, px) = geometry.extent, geometry.padding
+    (kh, kw), _, (py, px) = geometry
     turned = W[::-1, ::-1].transpose(0, 1, 3, 2)
-    return forward(dy, turned, geometry._replace(padding=(ey - 1 - py, ex - 1 - px)))[0]
+    return forward(dy, turned, geometry._replace(padding=(kh - 1 - py, kw - 1 - px)))[0]
 
 
 def pad(x, top, bottom, left, right, value=0):
@@ -79,17 +73,17 @@ def pad(x, top, bottom, left, right, value=0):
     return padded
 
 
-def windows(x, size, stride=(1, 1), dilation=(1, 1)):
+def windows(x, size, stride=(1, 1)):
     """View every window of an image without copying."""
     # x: (n, h, w, c) array
     # size: (kh, kw)
-    # stride, dilation: (int, int)
+    # stride: (int, int)
     # view: Read it only: its elements overlap.
     n, h, w, c = x.shape
-    (kh, kw), (sy, sx), (dy, dx) = size, stride, dilation
-    oh, ow = (h - dy * (kh - 1) - 1) // sy + 1, (w - dx * (kw - 1) - 1) // sx + 1
+    (kh, kw), (sy, sx) = size, stride
+    oh, ow = (h - kh) // sy + 1, (w - kw) // sx + 1
     sn, sh, sw, sc = x.strides
-    strides = (sn, sh * sy, sw * sx, sh * dy, sw * dx, sc)
+    strides = (sn, sh * sy, sw * sx, sh, sw, sc)
     return get_xp(x).lib.stride_tricks.as_strided(x, (n, oh, ow, kh, kw, c), strides)
 
 

@@ -47,7 +47,7 @@ def backward(dy, saved, W, geometry: Geometry, *, need_dx=True):
 
 def _window_rows(x, geometry):
     """Yield (images, rows): some of the padded images, and their windows, one a row of a matrix."""
-    xp, every = get_xp(x), windows(x, geometry.size, geometry.stride, geometry.dilation)
+    xp, every = get_xp(x), windows(x, geometry.size, geometry.stride)
     width = x.shape[-1] * geometry.size[0] * geometry.size[1]
     step = max(1, (WINDOW_BYTES if xp is np else DEVICE_BYTES) // max(1, every[:1].nbytes))
     for start in range(0, len(x), step):
@@ -57,8 +57,7 @@ def _window_rows(x, geometry):
 
 def _scatter(dy, x, W, geometry):
     """Gradient of the padded input for any stride: every window's gradient is added where the window was."""
-    (sy, sx), (dily, dilx) = geometry.stride, geometry.dilation
-    kh, kw, c, k = W.shape
+    (sy, sx), (kh, kw, c, k) = geometry.stride, W.shape
     n, oh, ow, _ = dy.shape
     dx, turned = get_xp(dy).zeros_like(x), W.reshape(-1, k).T
     step = max(1, WINDOW_BYTES // max(1, oh * ow * kh * kw * c * x.dtype.itemsize))
@@ -66,7 +65,6 @@ def _scatter(dy, x, W, geometry):
         dwindows = matmul(dy[images].reshape(-1, k), turned).reshape(-1, oh, ow, kh, kw, c)
         for u in range(kh):
             for v in range(kw):
-                rows = slice(u * dily, u * dily + sy * (oh - 1) + 1, sy)
-                columns = slice(v * dilx, v * dilx + sx * (ow - 1) + 1, sx)
+                rows, columns = slice(u, u + sy * (oh - 1) + 1, sy), slice(v, v + sx * (ow - 1) + 1, sx)
                 dx[images, rows, columns] += dwindows[:, :, :, u, v]
     return geometry.crop(dx)

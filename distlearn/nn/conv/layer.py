@@ -25,9 +25,9 @@ ALGORITHMS = {
 class Conv2d(Layer):
     r"""Two-dimensional convolution (as everywhere in deep learning: correlation) of channels-last images.
 
-    .. math:: y_{n,i,j,k} = b_k + \sum_{u,v,c} x_{n,\, s i + d u - p,\, s j + d v - p,\, c} \; W_{u,v,c,k}
+    .. math:: y_{n,i,j,k} = b_k + \sum_{u,v,c} x_{n,\, s i + u - p,\, s j + v - p,\, c} \; W_{u,v,c,k}
 
-    with stride s, dilation d, and zeros outside the image to the width of the padding p.
+    with stride s and zeros outside the image to the width of the padding p.
 
     Parameters
     ----------
@@ -36,20 +36,20 @@ class Conv2d(Layer):
     size : int or (int, int)
         Rows and columns of the kernel.
     rng : numpy.random.Generator or int, optional
-        Draws the weights from N(0, gain^2 / (kh kw c_in / groups)); None is seed 0, "zeros" leaves them zero.
-    stride, dilation : int or (int, int)
+        Draws the weights from N(0, 2 / (kh kw c_in / groups)) (He); None is seed 0, "zeros" leaves them zero.
+    stride : int or (int, int)
     padding : int, (int, int) or "same"
-        "same" keeps the image's size (kernels of odd extent, stride 1).
+        "same" keeps the image's size (kernels of odd size, stride 1).
     groups : int
         Channels are split into so many groups, each convolved separately.
     algorithm : {"im2col", "direct", "fft", "winograd2", "winograd4"}
-        Winograd takes 3 x 3 kernels with stride and dilation 1. `nn.fuse` chooses a fast one in im2col's place.
+        Winograd takes 3 x 3 kernels with stride 1. `nn.fuse` chooses a fast one in im2col's place.
     input_gradient : bool
         False for a model's first layer: the gradient of the data is not needed.
 
     Notes
     -----
-    Shapes: (n, h, w, c_in) to (n, oh, ow, c_out) with oh = floor((h + 2 p - d (kh - 1) - 1) / s) + 1; W is (kh, kw,
+    Shapes: (n, h, w, c_in) to (n, oh, ow, c_out) with oh = floor((h + 2 p - kh) / s) + 1; W is (kh, kw,
     c_in / groups, c_out). Forward: 2 n oh ow c_out kh kw c_in / groups flops (what the direct algorithm computes;
     `conv_cost` has the others'), backward twice that. Saves the padded input (fft: its spectrum).
 
@@ -75,24 +75,21 @@ class Conv2d(Layer):
         *,
         stride=1,
         padding=0,
-        dilation=1,
         groups=1,
         algorithm="im2col",
         bias=True,
         dtype="float32",
-        gain=init.HE,
         input_gradient=True,
     ):
         check_positive("Conv2d", c_in=c_in, c_out=c_out, groups=groups)
         if c_in % groups or c_out % groups:
             raise ValueError(f"Conv2d: groups is {groups}, expected a divisor of c_in = {c_in} and c_out = {c_out}")
         self.c_in, self.c_out, self.groups, self.input_gradient = c_in, c_out, groups, input_gradient
-        self.geometry = _geometry(size, stride, padding, dilation)
+        self.geometry = _geometry(size, stride, padding)
         self.algorithm = _check_algorithm(algorithm, self.geometry)
         fan_in = math.prod(self.geometry.size) * c_in // groups
-        self.W = Param(
-            init.normal((*self.geometry.size, c_in // groups, c_out), gain / math.sqrt(fan_in), rng, dtype), "W"
-        )
+        shape = (*self.geometry.size, c_in // groups, c_out)
+        self.W = Param(init.normal(shape, init.HE / math.sqrt(fan_in), rng, dtype), "W")
         self.b = Param(init.zeros((c_out,), dtype), "b") if bias else None
         self.params = [self.W, self.b] if bias else [self.W]
 
@@ -155,32 +152,25 @@ class Conv2d(Layer):
     def flops(self, shape):
         return 2 * math.prod(self.output_shape(shape)) * math.prod(self.W.data.shape[:3])
 
-    def backward_flops(self, shape):
-        return self.flops(shape) * (2 if self.input_gradient else 1)
-
     def __repr__(self):
         kh, kw = self.geometry.size
         extra = "".join(
             f", {name}={value[0] if value[0] == value[1] else value}"
-            for name, value in zip(("stride", "padding", "dilation"), self.geometry[1:], strict=True)
-            if value != ((0, 0) if name == "padding" else (1, 1))
+            for name, value, default in zip(("stride", "padding"), self.geometry[1:], ((1, 1), (0, 0)), strict=True)
+            if value != default
         )
         groups = f", groups={self.groups}" if self.groups > 1 else ""
         return f"Conv2d({self.c_in}, {self.c_out}, {kh if kh == kw else (kh, kw)}{extra}{groups})"
 
 
-def _geometry(size, stride, padding, dilation) -> Geometry:
-    """Check and complete the four pairs."""
-    size = pair(size, "Conv2d: size")
-    stride, dilation = pair(stride, "Conv2d: stride"), pair(dilation, "Conv2d: dilation")
+def _geometry(size, stride, padding) -> Geometry:
+    """Check and complete the three pairs."""
+    size, stride = pair(size, "Conv2d: size"), pair(stride, "Conv2d: stride")
     if padding == "same":
-        extent = Geometry(size, dilation=dilation).extent
-        if stride != (1, 1) or any(e % 2 == 0 for e in extent):
-            raise ValueError(
-                f"Conv2d: padding 'same' needs stride 1 and an odd extent, got stride {stride} and extent {extent}"
-            )
-        padding = tuple(e // 2 for e in extent)
-    return Geometry(size, stride, pair(padding, "Conv2d: padding", least=0), dilation)
+        if stride != (1, 1) or any(k % 2 == 0 for k in size):
+            raise ValueError(f"Conv2d: padding 'same' needs stride 1 and an odd size, got stride {stride}, size {size}")
+        padding = tuple(k // 2 for k in size)
+    return Geometry(size, stride, pair(padding, "Conv2d: padding", least=0))
 
 
 def _check_algorithm(algorithm, geometry) -> str:
@@ -188,13 +178,9 @@ def _check_algorithm(algorithm, geometry) -> str:
     if algorithm not in ALGORITHMS:
         names = ", ".join(map(repr, ALGORITHMS))
         raise ValueError(f"Conv2d: algorithm is {algorithm!r}, expected one of {names}")
-    if algorithm.startswith("winograd") and (geometry.size, geometry.stride, geometry.dilation) != (
-        (3, 3),
-        (1, 1),
-        (1, 1),
-    ):
+    if algorithm.startswith("winograd") and geometry[:2] != ((3, 3), (1, 1)):
         raise ValueError(
-            f"Conv2d: {algorithm} computes 3 x 3 kernels with stride and dilation 1, got size {geometry.size}, "
-            f"stride {geometry.stride}, dilation {geometry.dilation}"
+            f"Conv2d: {algorithm} computes 3 x 3 kernels with stride 1, got size {geometry.size}, "
+            f"stride {geometry.stride}"
         )
     return algorithm

@@ -21,11 +21,6 @@ import numpy as np
 class MockDeviceArray:
     """A NumPy array without implicit conversion to or from NumPy.
 
-    Parameters
-    ----------
-    chain : list of int, optional
-        Of the array that this one is a view of: the longest chain of operations on it so far.
-
     Examples
     --------
     >>> x = MockDeviceArray(np.ones(3))
@@ -109,6 +104,10 @@ def _bare_index(index):
     return tuple(_bare(i) for i in index) if isinstance(index, tuple) else _bare(index)
 
 
+def _unpacked(x):
+    return x._array if isinstance(x, MockDeviceArray) else x
+
+
 def _bare(x):
     """Return the NumPy array inside; refuse one that was never on the device."""
     if isinstance(x, MockDeviceArray):
@@ -131,19 +130,15 @@ def _lengthen(out, inputs, steps):
     out._chain[0] = max(out._chain[0], longest + steps)
 
 
-_EXPLICIT = {"asarray", "array"}  # explicit copies from the host
-
-
 def _wrap(function, name, owner=None):
     """Wrap a NumPy function, or a method of `owner`, to take and return strict arrays."""
 
     def call(*args, **kwargs):
-        bare = list if name in _EXPLICIT else _bare
-        arrays = args if name in _EXPLICIT else [bare(a) for a in args]
-        arrays = [a._array if isinstance(a, MockDeviceArray) else a for a in arrays]
+        unpack = _unpacked if name in ("asarray", "array") else _bare  # explicit copies from the host
+        arrays = [unpack(a) for a in args]
         result = function(*arrays, **{k: _bare(v) for k, v in kwargs.items()})
         inputs = [*args, *([owner] if owner is not None else [])]
-        steps = record(name, [_as_array(a) for a in inputs], result, kwargs)
+        steps = record(name, [_unpacked(a) for a in inputs], result, kwargs)
         target = kwargs.get("out")
         if target is not None:
             _lengthen(target, inputs, steps)
@@ -154,10 +149,6 @@ def _wrap(function, name, owner=None):
         if hasattr(function, method) and isinstance(function, np.ufunc):
             setattr(call, method, _wrap(getattr(function, method), f"{name}.{method}"))
     return call
-
-
-def _as_array(x):
-    return x._array if isinstance(x, MockDeviceArray) else x
 
 
 def _pack(result, inputs, steps):
@@ -306,56 +297,18 @@ def _counted(x):
 
 _counters: list[Counter] = []
 
-_MOVES = {
-    *("reshape", "transpose", "swapaxes", "astype", "copy", "ravel", "empty", "zeros", "ones", "full", "empty_like"),
-    *("zeros_like", "ones_like", "full_like", "ascontiguousarray", "concatenate", "stack", "tile", "repeat", "copyto"),
-    *(
-        "asarray",
-        "array",
-        "arange",
-        "eye",
-        "as_strided",
-        "broadcast_to",
-        "expand_dims",
-        "squeeze",
-        "view",
-        "take",
-        "split",
-    ),
-    *(
-        "pad",
-        "sliding_window_view",
-        "roll",
-        "real",
-        "conj",
-        "default_rng",
-        "may_share_memory",
-        "moveaxis",
-        "flip",
-        "searchsorted",
-        "packbits",
-        "unpackbits",
-    ),
-}
+_STAY = (
+    "reshape transpose swapaxes ravel broadcast_to expand_dims squeeze view split sliding_window_view moveaxis flip "
+    "as_strided empty empty_like asarray array default_rng may_share_memory"
+)
+_MOVE = (
+    "astype copy zeros ones full zeros_like ones_like full_like ascontiguousarray concatenate stack tile repeat copyto "
+    "arange eye take pad roll real conj searchsorted packbits unpackbits"
+)
+_VIEWS = set(_STAY.split())
+"""Functions that start nothing on a device: the values stay where they are."""
+_MOVES = _VIEWS | set(_MOVE.split())
 """Functions that move values without computing."""
-
-
-_VIEWS = {
-    *("reshape", "transpose", "swapaxes", "ravel", "broadcast_to", "expand_dims", "squeeze", "view", "split"),
-    *(
-        "sliding_window_view",
-        "moveaxis",
-        "flip",
-        "as_strided",
-        "empty",
-        "empty_like",
-        "asarray",
-        "array",
-        "default_rng",
-        "may_share_memory",
-    ),
-}
-"""Those that start nothing on a device: the values stay where they are."""
 
 
 def record(name, inputs, result, options):

@@ -9,7 +9,6 @@ import time
 import warnings
 from collections.abc import Callable
 from contextlib import contextmanager
-from types import ModuleType
 from typing import NamedTuple
 
 import numpy as np
@@ -84,68 +83,15 @@ class Profile(Tabular):
 
     def table(self) -> Table:
         """Return the layers as a table."""
-        rows = [
-            [
-                t.name + (f" ({t.slices} slices)" if t.slices > 1 else ""),
-                format_time(t.forward),
-                format_time(t.backward),
-                f"{share:.1%}",
-                quantity(t.flop_rate, "flop/s"),
-                quantity(t.byte_rate, "B/s"),
-            ]
-            for t, share in zip(self.layers, self.shares().values(), strict=True)
-        ]
-        total = [
-            "sum",
-            format_time(sum(t.forward for t in self.layers)),
-            format_time(sum(t.backward for t in self.layers)),
-            "100.0%",
-        ]
-        rates = [
-            quantity(sum(getattr(t, f) for t in self.layers) / self.seconds, u)
-            for f, u in (("flops", "flop/s"), ("nbytes", "B/s"))
-        ]
+        sums = (sum(getattr(t, field) for t in self.layers) for field in ("forward", "backward", "flops", "nbytes"))
         header = ["layer", "forward", "backward", "share", "flop/s", "bytes/s"]
-        return Table(
-            header, [*rows, total + rates], f"batch {self.batch}: {quantity(self.samples_per_second)} samples/s"
-        )
+        title = f"batch {self.batch}: {quantity(self.samples_per_second)} samples/s"
+        return Table(header, [self._cells(t) for t in [*self.layers, LayerTime("sum", *sums)]], title)
 
-
-def profile(model: Layer, x, *, repeats: int = 5) -> Profile:
-    """Time every layer's forward and backward pass; the median of some repetitions after one to warm up.
-
-    Parameters
-    ----------
-    model : Layer
-        The layers of a `Sequential` are timed one by one, any other layer as one.
-    x : (batch, ...) array
-
-    Returns
-    -------
-    profile : Profile
-        Gradients and running statistics are restored.
-    """
-    layers = timed_layers(model)
-    with untouched(model):
-        steps = [_step(layers, x) for _ in range(repeats + 1)][1:]
-    rows, shape = [], x.shape
-    for i, layer in enumerate(layers):
-        forward, backward = (statistics.median(step[i][direction] for step in steps) for direction in (0, 1))
-        rows.append(layer_time(layer, shape, x.dtype.itemsize, forward, backward))
-        shape = layer.output_shape(shape)
-    return Profile(rows, len(x))
-
-
-def timed_layers(model: Layer) -> list[Layer]:
-    """Return the layers to time: those of a `Sequential`, any other layer as a whole."""
-    return model.layers if isinstance(model, Sequential) else [model]
-
-
-def layer_time(layer: Layer, shape, itemsize: int, forward: float, backward: float, slices: int = 1) -> LayerTime:
-    """Combine a layer's work on an input of `shape` with its measured seconds."""
-    work = layer.flops(shape) + layer.backward_flops(shape)
-    moved = 3 * layer.bytes_moved(shape, itemsize)
-    return LayerTime(layer.name or type(layer).__name__, forward, backward, work, moved, slices)
+    def _cells(self, t: LayerTime) -> list[str]:
+        name = t.name + (f" ({t.slices} slices)" if t.slices > 1 else "")
+        rates = quantity(t.flop_rate, "flop/s"), quantity(t.byte_rate, "B/s")
+        return [name, format_time(t.forward), format_time(t.backward), f"{t.seconds / self.seconds:.1%}", *rates]
 
 
 @contextmanager
@@ -159,26 +105,6 @@ def untouched(layer: Layer):
             p.grad[...] = grad
             if data is not None:
                 p.data[...] = data
-
-
-def _step(layers, x):
-    """One forward and backward pass; the seconds of every layer in both directions."""
-    times, saved, xp = [[0.0, 0.0] for _ in layers], [], get_xp(x)
-    for p in (p for layer in layers for p in layer.params):
-        p.zero_grad()
-    for i, layer in enumerate(layers):
-        began = now(xp)
-        x, s = layer.forward(x)
-        times[i][0] = now(xp) - began
-        saved.append(s)
-    dy = xp.ones_like(x)
-    for i in reversed(range(len(layers))):
-        if dy is None:
-            break
-        began = now(xp)
-        dy = layers[i].backward(dy, saved[i])
-        times[i][1] = now(xp) - began
-    return times
 
 
 def now(xp) -> float:
@@ -235,7 +161,6 @@ def profile_sweep(
     batches=BATCHES,
     *,
     repeats: int = 5,
-    dtype="float32",
     threads: int | None = 1,
     memory: float | None = None,
     seconds: float | None = None,
@@ -281,19 +206,28 @@ def profile_sweep(
 
     if isinstance(model, str):
         known = model_named(model)
-        model, sample = known.build(dtype=dtype), known.sample if sample is None else sample
+        model, sample = known.build(), known.sample if sample is None else sample
     if sample is None:
         raise ValueError("profile_sweep: sample is None, expected the shape of one sample")
     batches = batch_sizes("profile_sweep", batches)
-    xp = get_xp(model.params[0].data)
-    memory = free_memory(xp) / 2 if memory is None else memory
-    how = _How(xp, np.dtype(dtype), repeats, memory, clock_of(xp, threads))
-    watch = _Watch(sum(model.flops((n, *sample)) for n in batches), seconds, progress)
-    profiles = []
+    like = model.params[0].data
+    memory = free_memory(get_xp(like)) / 2 if memory is None else memory
+    clock, began, profiles = clock_of(get_xp(like), threads), time.perf_counter(), []
+    parts = model.parts if isinstance(model, Sequential) else lambda shape: [(model, shape)]
+    total, done = sum(model.flops((n, *sample)) for n in batches), 0
     try:
         with threadpool_limits(threads, user_api="blas"):
             for n in batches:
-                profiles.append(Profile(_time_layers(model, (n, *sample), how, watch), n))
+                rows = []
+                for layer, shape in parts((n, *sample)):
+                    if seconds is not None and time.perf_counter() - began > seconds:
+                        raise TimeoutError(f"profile_sweep: not even the smallest batch was done within {seconds:g} s")
+                    if progress is not None:
+                        progress(int(100 * done / total), 100, batch=n, layer=layer.name)
+                    done += layer.flops(shape)
+                    with untouched(layer):
+                        rows.append(_time_layer(layer, shape, like, repeats, memory, clock))
+                profiles.append(Profile(rows, n))
     except (KeyboardInterrupt, TimeoutError):
         if not profiles:
             raise
@@ -309,55 +243,19 @@ def batch_sizes(where: str, batches) -> tuple[int, ...]:
     return found
 
 
-class _How(NamedTuple):
-    """Settings shared by all measurements."""
-
-    xp: ModuleType
-    dtype: np.dtype
-    repeats: int
-    memory: float
-    clock: Callable[[], float]
-
-
-class _Watch:
-    """Reports progress, and stops the sweep when the time is up."""
-
-    def __init__(self, total, seconds, progress):
-        self.total, self.seconds, self.progress = total, seconds, progress
-        self.began, self.done = time.perf_counter(), 0
-
-    def begin(self, layer, shape) -> None:
-        """Call before every layer."""
-        if self.seconds is not None and time.perf_counter() - self.began > self.seconds:
-            raise TimeoutError(f"profile_sweep: not even the smallest batch was done within {self.seconds:g} s")
-        if self.progress is not None:
-            self.progress(int(100 * self.done / self.total), 100, batch=shape[0], layer=layer.name)
-        self.done += layer.flops(shape)
-
-
-def _time_layers(model, shape, how, watch) -> list[LayerTime]:
-    """All layers' times, one after the other, each on its own input."""
-    rows = []
-    for layer in timed_layers(model):
-        watch.begin(layer, shape)
-        with untouched(layer):
-            rows.append(_time_layer(layer, shape, how))
-        shape = layer.output_shape(shape)
-    return rows
-
-
-def _time_layer(layer, shape, how) -> LayerTime:
+def _time_layer(layer, shape, like, repeats, memory, clock) -> LayerTime:
     """Median seconds of one layer on an input of `shape`, in slices if it needs too much memory."""
     n = shape[0]
-    few = _random_input(layer, (min(n, 2), *shape[1:]), how)
-    part = min(n, max(1, int(how.memory * len(few) // memory_of(layer, few))))
-    x, runs = _random_input(layer, (part, *shape[1:]), how), []
-    _pass(layer, x, how.clock)
-    while len(runs) < how.repeats and sum(map(sum, runs)) < ENOUGH:
-        slices = [_pass(layer, x[: n - start], how.clock) for start in range(0, n, part)]
+    few = _random_input(layer, (min(n, 2), *shape[1:]), like)
+    part = min(n, max(1, int(memory * len(few) // memory_of(layer, few))))
+    x, runs = _random_input(layer, (part, *shape[1:]), like), []
+    _pass(layer, x, clock)
+    while len(runs) < repeats and sum(map(sum, runs)) < ENOUGH:
+        slices = [_pass(layer, x[: n - start], clock) for start in range(0, n, part)]
         runs.append([sum(times) for times in zip(*slices, strict=True)])
     forward, backward = (statistics.median(times) for times in zip(*runs, strict=True))
-    return layer_time(layer, shape, how.dtype.itemsize, forward, backward, slices=-(-n // part))
+    work, moved = layer.flops(shape) + layer.backward_flops(shape), 3 * layer.bytes_moved(shape, like.dtype.itemsize)
+    return LayerTime(layer.name or type(layer).__name__, forward, backward, work, moved, slices=-(-n // part))
 
 
 def memory_of(layer: Layer, x) -> int:
@@ -380,14 +278,14 @@ def _pass(layer, x, clock):
     return forward, clock() - began
 
 
-def _random_input(layer, shape, how):
+def _random_input(layer, shape, like):
     """Draw a typical input of a layer: symbols for an embedding, else normally distributed values."""
-    rng, drawn = np.random.default_rng(0), (min(shape[0], DRAWN), *shape[1:])
+    rng, drawn, xp = np.random.default_rng(0), (min(shape[0], DRAWN), *shape[1:]), get_xp(like)
     if isinstance(layer, Embedding):
         x = rng.integers(layer.n_symbols, size=drawn)
     else:
-        x = rng.standard_normal(drawn, np.float32).astype(how.dtype)
-    return how.xp.resize(how.xp.asarray(x), shape)
+        x = rng.standard_normal(drawn, np.float32).astype(like.dtype)
+    return xp.resize(xp.asarray(x), shape)
 
 
 def free_memory(xp) -> int:
@@ -415,7 +313,7 @@ class Product(NamedTuple):
 
 
 def skinny_products(
-    batches=BATCHES, d_in=4096, d_out=9192, *, repeats: int = 5, dtype="float32", xp=np, threads: int | None = 1
+    batches=BATCHES, d_in=4096, d_out=9192, *, repeats: int = 5, threads: int | None = 1
 ) -> list[Product]:
     """Time (batch, d_in) @ (d_in, d_out) for several batch sizes.
 
@@ -425,26 +323,21 @@ def skinny_products(
     ----------
     repeats : int
         The median of so many.
-    xp : module
-        numpy or cupy.
     threads : int, optional
         As in `profile_sweep`.
     """
     from threadpoolctl import threadpool_limits
 
     batches = batch_sizes("skinny_products", batches)
-    matrix, clock = xp.ones((d_in, d_out), dtype), clock_of(xp, threads)
+    matrix, clock, products = np.ones((d_in, d_out), np.float32), clock_of(np, threads), []
     with threadpool_limits(threads, user_api="blas"):
-        return [_time_product(xp.ones((n, d_in), dtype), matrix, repeats, clock) for n in batches]
-
-
-def _time_product(x, matrix, repeats, clock) -> Product:
-    """Median seconds of x @ matrix."""
-    xp, times = get_xp(x), []
-    y = x @ matrix
-    for _ in range(repeats):
-        began = clock()
-        xp.matmul(x, matrix, out=y)
-        times.append(clock() - began)
-    took, flops = statistics.median(times), 2 * x.size * matrix.shape[1]
-    return Product(len(x), took, flops / took, flops / (x.nbytes + matrix.nbytes + y.nbytes))
+        for n in batches:
+            x, times = np.ones((n, d_in), np.float32), []
+            y = x @ matrix  # the first call warms up
+            for _ in range(repeats):
+                began = clock()
+                np.matmul(x, matrix, out=y)
+                times.append(clock() - began)
+            took, flops = statistics.median(times), 2 * x.size * d_out
+            products.append(Product(n, took, flops / took, flops / (x.nbytes + matrix.nbytes + y.nbytes)))
+    return products

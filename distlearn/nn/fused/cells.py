@@ -32,7 +32,7 @@ FEW = 40
 def pays(layer, pool, shape) -> bool:
     """Say whether this is fast: cells of the layer see little, and the pooling's windows tile its output's `shape`."""
     W, (_, oh, ow, _), (ph, pw) = layer.W.data, shape, pool.size
-    plain = layer.groups == 1 and layer.geometry.stride == layer.geometry.dilation == (1, 1)
+    plain = layer.groups == 1 and layer.geometry.stride == (1, 1)
     tiles = pool.stride == pool.size and pool.padding == (0, 0) and oh % ph == ow % pw == 0 and ph * pw > 1
     return plain and tiles and W.dtype != np.float16 and W.shape[2] * math.prod(_seen(W.shape, pool.size)) <= FEW
 

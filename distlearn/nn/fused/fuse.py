@@ -32,7 +32,7 @@ PATTERNS = {
 
 
 def fuse(model: Layer) -> Layer:
-    """Return a model that computes the same as `model`, faster, with some of its layers fused.
+    """Return a model that computes the same as `model`, faster: some of its layers run in one pass.
 
     Parameters
     ----------
@@ -42,66 +42,40 @@ def fuse(model: Layer) -> Layer:
     Returns
     -------
     fused : Layer
-        With the same parameters (the same `Param`s, names and order), so that it may be trained, saved and loaded in
-        the model's place. A breakpoint in the `forward` of a layer that has become part of another does not fire.
-        A NaN or infinity in an image may reach more of its outputs than in `model`, and never fewer.
+        With the same layers and parameters (the same `Param`s, names and order), so that it may be trained, cut, saved
+        and loaded in the model's place; `Sequential.passes` has what runs. A breakpoint in the `forward` of a layer
+        that has become part of another does not fire. A NaN or infinity in an image may reach more of its outputs than
+        in `model`, and never fewer.
 
     Examples
     --------
     >>> from distlearn.nn import build
-    >>> [type(layer).__name__ for layer in fuse(build("lenet")).layers]
+    >>> [type(layer).__name__ for layer in fuse(build("lenet")).passes()]
     ['Reshape', 'FusedConv2d', 'FusedConv2d', 'Flatten', 'FusedLinear', 'FusedLinear', 'Linear']
     """
     if not isinstance(model, Layer):
         raise TypeError(f"fuse: expected a model, got {type(model).__name__}")
+    if not isinstance(model, Container):
+        return _fuse_row([model])[0]
+    view = copy.copy(model)  # a copy: a new container would rename layers and parameters
+    view.layers = [fuse(layer) if isinstance(layer, Container) else layer for layer in model.layers]
     if isinstance(model, Sequential):
-        return _with_layers(model, _fuse_row(model.layers))
-    if isinstance(model, Container):
-        return _with_layers(model, [fuse(layer) for layer in model.layers])
-    return _fuse_row([model])[0]
-
-
-def unfuse(model: Layer) -> Layer:
-    """Return the plain layers of a fused model: needed by strategies that handle single layers.
-
-    Parameters
-    ----------
-    model : Layer
-        Fused or not.
-    """
-    if isinstance(model, Fused):  # not after another layer, so it replaces a single one
-        return model.layers[0]
-    if isinstance(model, Sequential):
-        rows = [layer.layers if isinstance(layer, Fused) else [unfuse(layer)] for layer in model.layers]
-        return _with_layers(model, [layer for row in rows for layer in row])
-    if isinstance(model, Container):
-        return _with_layers(model, [unfuse(layer) for layer in model.layers])
-    return model
+        view.together = _fuse_row
+    return view
 
 
 def is_fused(model: Layer) -> bool:
-    """Say whether a model has fused layers."""
-    return any(isinstance(layer, Fused) for layer in walk(model))
+    """Say whether some layers of a model run in one pass."""
+    rows = [part.passes() for part in walk(model) if isinstance(part, Sequential)]
+    return any(isinstance(layer, Fused) for row in rows for layer in row)
 
 
 def _fuse_row(layers):
-    """Fuse layers that follow each other."""
+    """Join layers that follow each other."""
     fused, i = [], 0
     while i < len(layers):
         n = next((n for n in (3, 2, 1) if tuple(map(type, layers[i : i + n])) in PATTERNS), 0)
-        if n:
-            row = layers[i : i + n]
-            fused.append(PATTERNS[tuple(map(type, row))](row))
-        else:
-            fused.append(fuse(layers[i]) if isinstance(layers[i], Container) else layers[i])
-        i += n or 1
+        row = layers[i : i + (n or 1)]
+        fused.append(PATTERNS[tuple(map(type, row))](row) if n else row[0])
+        i += len(row)
     return fused
-
-
-def _with_layers(model, layers):
-    """A container like `model`, of the same name and parameters, around other layers."""
-    if all(a is b for a, b in zip(layers, model.layers, strict=False)) and len(layers) == len(model.layers):
-        return model
-    view = copy.copy(model)  # a copy: a new container would rename layers and parameters
-    view.layers = layers
-    return view

@@ -8,6 +8,7 @@ import numpy as np
 
 from ...backend import column_sums, get_xp, matmul
 from .. import ops
+from ..container import Sequential
 from ..conv import ALGORITHMS, Conv2d
 from ..conv.cost import conv_cost
 from ..layer import Layer, check_dtype
@@ -15,41 +16,16 @@ from ..pool import MaxPool
 from . import cells, rows
 
 
-class Fused(Layer):
-    """Base of the fused layers."""
+class Fused(Sequential):
+    """Base of the fused layers: their shapes and operations are those of the layers, not what they move."""
+
+    splits = False
+    bytes_moved = Layer.bytes_moved
 
     def __init__(self, layers: list[Layer]):
         self.layers, self.params = list(layers), layers[0].params
         self.name = "+".join([layers[0].name, *(type(layer).__name__ for layer in layers[1:])])
-
-    @property
-    def children(self):
-        return self.layers
-
-    @property
-    def input_gradient(self) -> bool:
-        """Whether `backward` returns one."""
-        return self.layers[0].input_gradient
-
-    def parts(self, shape):
-        parts = []
-        for layer in self.layers:
-            parts.append((layer, shape))
-            shape = layer.output_shape(shape)
-        return parts
-
-    def output_shape(self, shape):
-        last, shape = self.parts(shape)[-1]
-        return last.output_shape(shape)
-
-    def flops(self, shape):
-        return sum(layer.flops(s) for layer, s in self.parts(shape))
-
-    def backward_flops(self, shape):
-        return sum(layer.backward_flops(s) for layer, s in self.parts(shape))
-
-    def __repr__(self):
-        return f"{type(self).__name__}({', '.join(map(repr, self.layers))})"
+        self.input_gradient = layers[0].input_gradient
 
 
 class FusedLinear(Fused):
@@ -150,12 +126,12 @@ def choose_algorithm(layer: Conv2d, shape) -> str:
     """
     if layer.algorithm != "im2col":
         return layer.algorithm
-    (kh, kw), stride, _, dilation = layer.geometry
+    (kh, kw), stride, _ = layer.geometry
     c_in, c_out = layer.c_in // layer.groups, layer.c_out // layer.groups
     many = min(c_in, c_out) >= 16 and layer.W.data.dtype != np.float64
     if kh * kw >= 81 and stride == (1, 1) and many:
         return "fft"
-    if many and ((kh, kw), stride, dilation) == ((3, 3), (1, 1), (1, 1)):
+    if many and ((kh, kw), stride) == ((3, 3), (1, 1)):
         oh, ow = layer.geometry.output(*shape[1:3])
         covered = 16 * -(-oh // 4) * -(-ow // 4)
         if covered <= 1.2 * oh * ow and c_in * c_out >= 512:

@@ -66,7 +66,7 @@ def backward(dy, saved, W, geometry: Geometry, *, need_dx=True):
 
 def input_gradient(dy, W, geometry: Geometry):
     """Return the gradient of the images, (n, h, w, c_in), in the faster of two ways."""
-    if bands.pays(W, dy.shape[2], geometry):
+    if bands.pays(W, dy.shape[2]):
         return bands.input_gradient(dy, W, geometry)
     return geometry_of.input_gradient(forward, dy, W, geometry)
 
@@ -85,14 +85,14 @@ def _rows_together(W, q):
 def _meetings(geometry, together, h, oh, width):
     """For every product, (u, rows, pixels): the kernel row, whose windows it multiplies, and where the results belong.
 
-    Output row i meets image row i + u d - p; those of the border are left out. Both are slices of pixels, `width` to a
+    Output row i meets image row i + u - p; those of the border are left out. Both are slices of pixels, `width` to a
     row; a kernel row that meets every output row comes first.
     """
     if together > 1:
         return [(0, slice(0, oh * width), slice(0, oh * width))]
     found = []
     for u in range(geometry.size[0]):
-        shift = u * geometry.dilation[0] - geometry.padding[0]
+        shift = u - geometry.padding[0]
         first, last = max(0, -shift), min(oh, h - shift)
         if first < last:
             pixels = slice(first * width, last * width)
@@ -104,7 +104,7 @@ def _row_windows(x, geometry, together, output_bytes):
     """Yield (samples, windows), windows being (samples, h ow, rows kw c_in): so many that they stay in the cache."""
     # An output takes `output_bytes`, and its products as many again.
     size = (together, geometry.size[1])
-    every = geometry_of.windows(x, size, (1, geometry.stride[1]), geometry.dilation)
+    every = geometry_of.windows(x, size, (1, geometry.stride[1]))
     n, h, ow, r, kw, c = every.shape
     if every.strides[-2:] == (c * x.itemsize, x.itemsize):  # a row of a window is one run
         every = get_xp(x).lib.stride_tricks.as_strided(every, (n, h, ow, r, kw * c), (*every.strides[:4], x.itemsize))

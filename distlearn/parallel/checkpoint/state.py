@@ -9,7 +9,7 @@ from itertools import zip_longest
 import numpy as np
 
 from ...backend import to_numpy
-from ...nn.fused import unfuse
+from ...nn.container import check_unique_names
 from ...nn.layer import walk
 from ...optim.optimizer import state_arrays
 from ..sharding import assemble, counting, of_rank
@@ -36,9 +36,8 @@ _RANKS = "ranks/"
 
 def named_arrays(params, optimizer) -> dict:
     """Return parameters and the optimizer's state by name: "param/0.W", "optimizer/0.W/0"; the arrays themselves."""
+    check_unique_names(params)
     found = {f"param/{p.name}": p.data for p in params}
-    if len(found) < len(params):
-        raise ValueError("two parameters of the model have the same name: their states could not be told apart")
     for p, state in zip(optimizer.params, optimizer.states, strict=True):
         found |= {f"optimizer/{p.name}/{i}": array for i, array in enumerate(state_arrays(state))}
     if optimizer.weights is not optimizer.params:
@@ -184,7 +183,7 @@ def run_fingerprint(model, loss, optimizer) -> dict:
         for g in optimizer.groups
     ]
     return {
-        "layers": [repr(layer) for layer in unfuse(model).children or [model]],
+        "layers": [repr(layer) for layer in model.children or [model]],
         "parameters": [f"{p.name} {list(p.data.shape)} {p.data.dtype}{' frozen' * p.frozen}" for p in model.params],
         "loss": describe(loss),
         "optimizer": type(optimizer).__name__,

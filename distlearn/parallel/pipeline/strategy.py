@@ -18,8 +18,6 @@ import numpy as np
 
 from ...backend import get_xp
 from ...data import shard
-from ...nn import fuse, unfuse
-from ...nn.fused import is_fused
 from ...nn.layer import Layer, nbytes
 from ..checkpoint.state import named_arrays, param_name
 from ..sharding import Sharded, ShardSpec
@@ -69,10 +67,8 @@ class StagedModel(Strategy):
             n_microbatches = MICROBATCHES_PER_RANK * comm.size
         self.schedule = _checked(schedule, comm.size, n_microbatches)
         self.n_microbatches = self.schedule.n_microbatches
-        model, fused = unfuse(model), is_fused(model)
         self.slices = as_stages(stages, model, self.schedule.n_stages, shape)
         pieces = [cut(model, part) for part in self.slices]
-        pieces = [fuse(piece) for piece in pieces] if fused else pieces  # so cuts may be between any two layers
         self._rank_of = [self.schedule.rank_of(s) for s in range(len(pieces))]
         self.stages = {s: pieces[s] for s in self.schedule.stages_of(comm.rank)}
         self.model = _Stages(list(self.stages.values()))
@@ -155,7 +151,9 @@ class StagedModel(Strategy):
         """Run a stage backward; of an I, what the weights' gradients need is kept for the W."""
         stage, key = self.stages[action.stage], (action.stage, action.microbatch)
         if action.kind == "I":
-            dx, self._saved[key] = stage.backward_input(dy, self._saved[key], clock=self.clock)
+            later = []
+            dx = stage.backward(dy, self._saved[key], later, clock=self.clock)
+            self._saved[key] = later
         else:
             dx = stage.backward(dy, self._saved.pop(key), on_grad=on_grad, clock=self.clock)
         if action.stage:
@@ -163,8 +161,10 @@ class StagedModel(Strategy):
 
     def _weight_gradients(self, action: Action, on_grad) -> None:
         """Add the gradients of a stage's weights."""
-        kept = self._saved.pop((action.stage, action.microbatch))
-        self.stages[action.stage].backward_weights(kept, on_grad=on_grad, clock=self.clock)
+        for add, *about in self._saved.pop((action.stage, action.microbatch)):
+            add(*about)
+        for p in reversed(self.stages[action.stage].params) if on_grad is not None else ():
+            on_grad(p)
 
     def _send(self, action: Action, x) -> None:
         """Send an action's result to the next stage, or the one before; raise unless it is what that stage expects."""
@@ -249,7 +249,7 @@ class Pipeline(StagedModel):
         (pieces differ by one sample at most), nor even have that many samples (some pieces are then empty).
     stages : list of slice or list of float, optional
         The layers of each stage; or the cost of each layer, to be balanced, such as measured seconds
-        (`[t.seconds for t in profile(model, x).layers]`). By default, operations are balanced.
+        (`[t.seconds for t in profile_sweep(model, sample, batch)[0].layers]`). By default, operations are balanced.
     shape : tuple of int, optional
         Of a batch of inputs. Without it, stages are balanced by their numbers of parameters.
     track_memory : bool

@@ -39,7 +39,6 @@ from ...nn import (
     Softmax,
     Tanh,
 )
-from ...nn.fused import unfuse
 from ...nn.layer import Layer, walk
 from .blocks import ExpertParallel, PathParallel, SiameseParallel, StackParallel
 from .layers import (
@@ -95,11 +94,12 @@ def parallelize(model: Sequential, comm) -> TensorSequential:
     ----------
     M. Shoeybi et al. (2019), Megatron-LM, section 3.
     """
-    model = unfuse(model)
     if not isinstance(model, Sequential):
         raise TypeError(f"parallelize: model is {type(model).__name__}, expected a Sequential")
     if comm.size == 1:
-        return TensorSequential(comm, model.layers, ["on the only rank"] * len(model.layers))
+        made = TensorSequential(comm, model.layers, ["on the only rank"] * len(model.layers))
+        made.together = model.together
+        return made
     return _Rewriter(model, comm).sequence(model)
 
 
@@ -123,7 +123,7 @@ class _Rewriter:
                 built.append_serial(layers[i], layers[i + 1 :])
             i += len(stack) or 1
         made = built.build()
-        made.name = model.name
+        made.name, made.together = model.name, model.together if isinstance(model, Sequential) else None
         return made
 
     def _stack_at(self, layers, start) -> list:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...nn import Dropout, Flatten, Linear, Sequential, unfuse
+from ...nn import Dropout, Flatten, Linear, Sequential
 from ...optim import Optimizer
 from ...shares import shares
 from ..checkpoint.state import named_arrays, param_name
@@ -49,7 +49,7 @@ class TensorParallel(Strategy):
 
     def __init__(self, comm, model, loss, optimizer: Optimizer, *, sequence: bool = False):
         if sequence:
-            check_positions(unfuse(model))
+            check_positions(model)
         super().__init__(comm, model, loss, optimizer)
         self.model, self.partial_buckets = parallelize(model, comm), []
         if sequence and comm.size > 1:
@@ -152,7 +152,7 @@ class OneWeirdTrick(Strategy):
 
     def __init__(self, comm, model: Sequential, loss, optimizer, *, cap_bytes: float = 1 << 20, overlap: bool = True):
         super().__init__(comm, model, loss, optimizer)
-        self.split = SplitModel.of(unfuse(model), comm)
+        self.split = SplitModel.of(model, comm)
         features, dense, _ = self.split
         hows = [PART] * len(features.layers) + dense.hows
         self.model = TensorSequential(comm, [*features.layers, *dense.layers], hows)

@@ -73,7 +73,7 @@ def test_the_bubble_is_a_third_of_1f1bs(p, m):
 
 
 def test_halves_cost_what_backward_costs():
-    layer, x = nn.Linear(8, 5, 0), np.zeros((4, 8), np.float32)
+    x = np.zeros((4, 8), np.float32)
 
     def seconds(schedule):
         world = SimWorld(1, compute=Roofline(peak=1e9))
@@ -92,7 +92,6 @@ def test_halves_cost_what_backward_costs():
     assert halves == pytest.approx(whole)
     assert "backward_weights[0.Linear]" in split
     assert "backward_weights[0.Linear]" not in names
-    assert layer.weight_flops((4, 8)) == layer.flops((4, 8))
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ class FlatModel:
     """A model whose learned parameters are stored in one array, in the order of construction."""
 
     def __init__(self, model):
-        check_unique_names(model)
+        check_unique_names(model.params)
         self.model = model
         self.params = [p for p in model.params if not p.frozen]
         if not self.params:
