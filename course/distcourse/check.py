@@ -170,7 +170,7 @@ class Check:
     # -- the with statement -----------------------------------------------------------------------------------------
 
     def __enter__(self) -> Check:
-        self._warned = self._stack.enter_context(warnings.catch_warnings(record=True))
+        self.warned = self._stack.enter_context(warnings.catch_warnings(record=True))
         warnings.simplefilter("default")
         self._stack.enter_context(contextlib.redirect_stderr(sys.stdout))
         return self
@@ -186,7 +186,7 @@ class Check:
         elif not self.lines:
             self._add(BAD, "empty", "this check checks nothing")
         if not self.ok:  # a right answer may overflow on the way to its result
-            for text in dict.fromkeys(f"{w.category.__name__}: {w.message}" for w in self._warned):
+            for text in dict.fromkeys(f"{w.category.__name__}: {w.message}" for w in self.warned):
                 self._add(NOTE, "warning", text)
         card = self._card()
         show.display(card)

@@ -1,37 +1,141 @@
-"""What limits a data-parallel step, what moves the border: phase diagrams, limited links, messages of fewer bytes."""
+"""Lab 08: what limits a data-parallel step, messages of fewer bytes, training on a slow network; and its checks."""
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+from matplotlib.colors import ListedColormap
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 from threadpoolctl import threadpool_limits
 
 from distlearn.comm import Network, ring_all_reduce
-from distlearn.comm.base import RankError
+from distlearn.comm.base import RankError, ignore_report
 from distlearn.comm.network.formulas import sent_bytes
 from distlearn.comm.waiting import count_cores
 from distlearn.data import load
 from distlearn.nn import MLP, SoftmaxCrossEntropy
 from distlearn.nn.conv import Conv2d
-from distlearn.nn.layer import Layer
 from distlearn.nn.linear import Linear
 from distlearn.nn.models import model_named
 from distlearn.optim import RULES, Optimizer
+from distlearn.parallel.data.bucket import group_params
+from distlearn.parallel.planning import CAP_BYTES
 from distlearn.sim import Roofline, SimWorld
-from distlearn.tables import Table, format_time, quantity, table
+from distlearn.tables import Table, format_time, quantity
 from distlearn.train.fit import DivergedError
+from distlearn.viz.look import COLORS, INK, LINES, MARKERS, MUTED, new_axes, styled, write_title
 
 from .flat import flat
-from .lab02 import tune
-from .lab08_figures import plot_messages, plot_phases, plot_recipes, plot_sent  # noqa: F401  (as lab cells name them)
-from .scaling import CAP_BYTES, simulate_step
+from .scaling import simulate_step
+from .study import Study
 
-# -- Checks of a student's codecs, compressed all-reduce and DiLoCo round against plain NumPy.
+# -- Checks of the costs of a layer, and of what limits a step.
+
+
+def check_cost(check, layer_cost, what, kernel, c_in, c_out, size, groups=1):
+    """Learned values and operations of a convolution, against the library's layer."""
+    layer, pixels = Conv2d(c_in, c_out, kernel, "zeros", groups=groups), size * size
+    want = sum(p.size for p in layer.params), layer.flops((1, size + kernel - 1, size + kernel - 1, c_in))
+    products = kernel * kernel * c_in // groups
+    values, operations = got = check.call(layer_cost, kernel, c_in, c_out, pixels, groups)
+    weights = {
+        "the kernel is k x k": products // kernel * c_out,
+        "the kernel's size is an argument": 9 * c_in // groups * c_out,
+        "an output channel sees c_in / G channels, not all": products * groups * c_out,
+        "divided by G twice: all c_out channels together have k^2 c_in / G c_out weights": products // groups * c_out,
+        "times c_out: these are the weights of one output channel": products,
+        "weights are shared by all pixels: not times pixels": products * c_out * pixels,
+    }
+    suspects = {
+        "the biases are missing": products * c_out,
+        "a bias for each output channel: c_out, not c_in": products * c_out + c_in,
+        "this is the number of operations: return values, operations": want[1],
+        "one bias for each output channel: c_out of them": products * c_out + 1,
+    }
+    suspects |= {text: n + c_out for text, n in weights.items()}
+    check.close(f"values, {what}", values, want[0], suspects=suspects)
+    suspects = {
+        "a multiplication and an addition are two operations": want[1] // 2,
+        "the bias does not count as an operation": want[1] + c_out * pixels,
+        "the bias does not count as an operation: 2 products, not 2 values": want[1] + 2 * c_out * pixels,
+        "as many additions as multiplications": want[1] - c_out * pixels,
+        "each pixel of the output takes as many: times pixels": want[1] // pixels,
+        "this is the forward pass and the backward pass": 3 * want[1],
+        "these are the learned values: return values, operations": want[0],
+    }
+    suspects |= {text: 2 * n * pixels for text, n in weights.items()}
+    check.close(f"operations, {what}", operations, want[1], suspects=suspects)
+    whole = all(isinstance(n, (int, np.integer)) for n in got)
+    check.true(f"whole numbers, {what}", whole, "both are whole numbers: / gives a float, // does not")
+
+
+def check_parts(check, step_parts, p, beta, t, n, alpha, k):
+    """The three parts of a data-parallel step."""
+    ring, what = 2 * (p - 1), f"p = {p}, k = {k}"
+    computing, moving, waiting = check.call(step_parts, p, beta, t, n, alpha, k)
+    move, wait = ring / p * n / beta, ring * alpha * k
+    suspects = {
+        "p ranks divide the batch: seconds / ranks": t,
+        "seconds are those of one rank for the whole batch": t * p,
+        "return computing, moving, waiting": move,
+    }
+    check.close(f"computing, {what}", computing, t / p, suspects=suspects)
+    suspects = {
+        "each of the messages has n / p bytes": ring * n / beta,
+        "bits taken for bytes: all is in bytes here": 8 * move,
+        "2 (p - 1) messages, not 2 p": 2 * n / beta,
+        "there and back: twice p - 1 messages": move / 2,
+        "divide by the bandwidth": ring / p * n * beta,
+        "k buckets have n bytes together": move * k,
+        "a bucket has n / k bytes, and there are k of them": move / k,
+        "latency is a part of its own": move + wait,
+        "return computing, moving, waiting": t / p,
+        "p may be a fraction: no int(), no //": 2 * (int(p) - 1) / int(p) * n / beta,
+    }
+    check.close(f"bandwidth, {what}", moving, move, suspects=suspects)
+    suspects = {
+        "each of the 2 (p - 1) messages has a latency": alpha * k,
+        "each bucket is a ring with messages of its own": ring * alpha,
+        "there and back: twice p - 1 messages": wait / 2,
+        "messages come one after the other: not divided by p": wait / p,
+        "2 (p - 1) messages, not 2 p": 2 * p * alpha * k,
+        "return computing, moving, waiting": move,
+        "p may be a fraction: no int(), no //": 2 * (int(p) - 1) * alpha * k,
+    }
+    check.close(f"latency, {what}", waiting, wait, suspects=suspects)
+
+
+def check_border(check, needed_bandwidth, p, t, n, alpha, k):
+    """The bandwidth at which the network takes as long as computing."""
+    late, volume, what = 2 * (p - 1) * alpha * k, 2 * (p - 1) / p * n, f"p = {p}, alpha = {alpha:.3g}, k = {k}"
+    got, left = check.call(needed_bandwidth, p, t, n, alpha, k), t / p - late
+    if left <= 0 and p > 1:
+        suspects = {
+            "latencies alone take as long, or longer: np.inf": volume / left if left else np.nan,
+            "latencies take longer than computing, so no bandwidth is enough: np.inf, not 0": 0,
+        }
+        return check.equal(f"latencies take too long, {what}", got, np.inf, suspects=suspects)
+    suspects = {
+        "each rank computes seconds / ranks": volume / (t - late),
+        "the latencies take their share of the time": volume / (t / p),
+        "they add to the network's time": volume / (t / p + late),
+        "this is its reciprocal": left / volume if volume else np.nan,
+        "each bucket has latencies of its own": volume / (t / p - late / k),
+        "each of the 2 (p - 1) messages has n / p bytes": volume * p / left,
+        "there and back: 2 (p - 1) messages": volume / 2 / left,
+        "one rank sends nothing: 0": np.inf,
+    }
+    return check.close(what, got, volume / left, suspects=suspects)
+
+
+# -- Checks of codecs, a compressed all-reduce and a DiLoCo round, against plain NumPy.
 
 
 def encode_8bit(x):
@@ -77,262 +181,253 @@ CODECS = {
 }
 
 
-def _wrong(kind: str, x, k) -> dict:
-    """What arrives by known mistakes."""
-    size = np.abs(x).max()
-    if kind == "8 bit":
-        scaled = x * (127 / (size or 1))
-        return {
-            "round to the nearest level (np.rint); astype alone cuts off": np.trunc(scaled) * size / 127,
-            "the scale is the largest of abs(x), not of x": np.clip(np.rint(x / x.max() * 127), -127, 127)
-            * (x.max() / 127)
-            if x.max() > 0
-            else np.nan,
-        }
-    if kind == "1 bit":
-        signs = np.where(x >= 0, 1.0, -1.0)
-        return {
-            "each side has its own mean": signs * np.abs(x).mean(),
-            "signs alone do not say how large": signs,
-            "the means belong to the other side": decode_1bit(encode_1bit(x)[0][::-1], encode_1bit(x)[1], len(x)),
-        }
-    largest, rest = np.argsort(-x)[:k], np.argsort(np.abs(x))[:k]
-    return {
-        "the largest in magnitude: abs(x)": decode_top(largest, x[largest], len(x)),
-        "these are the smallest": decode_top(rest, x[rest], len(x)),
-    }
+def gradients(rng, n) -> dict[str, np.ndarray]:
+    """Arrays of all kinds, by name."""
+    x = rng.normal(size=n).astype(np.float32)
+    positive = np.abs(x) + np.float32(0.1)
+    arrays = {"both signs": x, "mostly negative": x - np.float32(1.5), "all positive": positive}
+    zeros = np.where(np.arange(n) % 3 == 0, np.float32(0), -positive)
+    ties = np.float32(0.5) * rng.choice([-2, -1, 1, 2], n).astype(np.float32)
+    return arrays | {"none positive": zeros, "all zero": 0 * x, "many ties": ties}
 
 
-def _away_from_halves(x):
-    """Move values that lie between two levels onto one: how they are rounded depends on the order of operations."""
-    level = np.abs(x).max() / np.float32(127)
-    if not level:
-        return x
-    scaled = x / level
-    between = np.abs(np.abs(scaled - np.trunc(scaled)) - 0.5) < 1e-3
-    return np.where(between, np.trunc(scaled) * level, x).astype(x.dtype)
-
-
-def judge_codec(check, kind: str, encode, decode, x, *k, what: str = "") -> None:
-    """Compare a codec with the one of the lab's text, on one array, in one line.
-
-    Parameters
-    ----------
-    kind : {"8 bit", "1 bit", "top k"}
-    encode : callable
-        `encode(x, *k)` returns two arrays.
-    decode : callable
-        `decode(first, second, n)` returns what arrives.
-    x : (n,) array of float32
-    *k : int
-        For "top k": how many values are sent.
-    what : str
-        Of what kind the array is.
-    """
+def check_codec(check, kind, encode, decode, x, *k, what=""):
+    """A codec on one array, in one line; `k`, for "top k", is how many values are sent."""
     of = ", ".join(filter(None, [kind, what, f"n = {len(x)}", *(f"k = {count}" for count in k)]))
     with check.group(of):
-        _judge_codec(check, kind, encode, decode, x, *k, of=of)
+        _check_codec(check, kind, encode, decode, x, *k, of=of)
 
 
-def _judge_codec(check, kind, encode, decode, x, *k, of) -> None:
-    right_encode, right_decode = CODECS[kind]
+def _check_codec(check, kind, encode, decode, x, *k, of):
+    (right_encode, right_decode), n = CODECS[kind], len(x)
+    want = right_encode(x, *k)
+    first, second = code = check.call(encode, x, *k)
+    cast = [w for w in check.warned if "in cast" in str(w.message)]
+    check.true(f"numbers, {of}", not cast, "0 / 0 is NaN, which no int8 can hold: what if all values are 0?")
+    told = [f"{getattr(a, 'dtype', type(a).__name__)} {np.shape(a)}" for a in code]
+    wanted = [f"{a.dtype} {a.shape}" for a in want]
+    wrong = {
+        "in the other order: see Returns": told if told == wanted[::-1] else None,
+        "keepdims=True, or [...], makes an array of one": ["float32 ()", wanted[1]],
+        "np.packbits puts 8 bits into a byte": [wanted[0], f"uint8 ({n},)"],
+        "np.packbits puts 8 bits into a byte, a bool is a byte": [wanted[0], f"bool ({n},)"],
+    }
+    pairs = [
+        (a, b) for a, b in zip(told, wanted, strict=False) if a != b and a.partition(" ")[2] == b.partition(" ")[2]
+    ]
+    wrong |= {f"{a} is not {b}: astype": told for a, b in pairs}
+    if k and len(told) == 2 and np.shape(first) != want[0].shape:
+        wrong["k values are sent, neither more nor fewer, also if some are equally large"] = told
+    check.equal(f"dtypes and shapes, {of}", told, wanted, suspects=wrong)
+    if told == wanted:
+        arrived = right_decode(first, second, n)
+        if kind == "8 bit":
+            scaled = x * (127 / np.where(want[0] > 0, want[0], 1))
+            level, top = want[0] / 127, x.max()
+            suspects = {
+                "round to the nearest level (np.rint): astype alone cuts off": np.trunc(scaled) * level,
+                "round to the nearest level (np.rint), not down": np.floor(scaled) * level,
+                "the largest becomes 127": np.rint(scaled * (126 / 127)) * level,
+                "this has 255 levels on one side: int8 ends at 127": (scaled * (255 / 127)).astype(int).astype(np.int8)
+                * level,
+                "the scale is the largest of abs(x), not of x": right_decode(*encode_8bit(x * 0 + top), n),
+            }
+            check.close(f"scale, {of}", first, want[0], suspects={"the largest of abs(x), not of x": top})
+            check.close(f"what arrives, {of}", arrived, x, rtol=0, atol=0.502 * float(level[0]), suspects=suspects)
+        elif kind == "1 bit":
+            above, positive = x >= 0, x > 0
+            means = {
+                "the means belong to the other side": want[0][::-1],
+                "a side without values has mean 0": np.where([above.any(), not above.all()], want[0], np.nan),
+                "0 belongs to the side of bit 1: x >= 0": [
+                    x[side].sum() / max(side.sum(), 1) for side in (positive, ~positive)
+                ],
+                "each side has its own mean": [np.abs(x).mean(), -np.abs(x).mean()],
+                "signs alone do not say how large": [1, -1],
+                "the mean of a side, not its sum": [x[above].sum(), x[~above].sum()],
+                "the mean of those on that side, not of all": [np.maximum(x, 0).mean(), np.minimum(x, 0).mean()],
+            }
+            check.close(f"means, {of}", first, want[0], rtol=1e-5, suspects=means)
+            bits = {
+                "0 has bit 1: x >= 0": positive,
+                "the bit is 1 where x >= 0": ~above,
+                "the first value is the first bit, as np.packbits has it": np.unpackbits(
+                    np.packbits(above, bitorder="little")
+                ),
+            }
+            suspects = {text: np.packbits(a).tolist() for text, a in bits.items()}
+            check.equal(f"bits, {of}", second.tolist(), want[1].tolist(), suspects=suspects)
+        else:
+            largest, smallest = np.sort(x)[::-1][: k[0]], np.sort(np.abs(x))[: k[0]]
+            mine, sizes = np.sort(np.abs(second))[::-1], np.sort(np.abs(want[1]))[::-1]
+            sorted_sizes = {
+                "the largest in magnitude: abs(x)": np.sort(np.abs(largest))[::-1],
+                "these are the smallest": smallest[::-1],
+            }
+            check.close(f"magnitudes, {of}", mine, sizes, suspects=sorted_sizes)
+            apart = "each place once, and at each place its value"
+            check.true(f"places, {of}", len(set(first.tolist())) == k[0] and first.max() < n, apart)
+            if first.max() < n:
+                signs = {"the values have lost their signs": np.abs(x[first])}
+                check.close(f"values, {of}", second, x[first], suspects=signs)
+    right = right_decode(*want, n)
+    suspects = {"0 wherever nothing was sent": np.where(right == 0, 1, right)}
     if kind == "8 bit":
-        x = _away_from_halves(x)
-    n, want = len(x), right_encode(x, *k)
-    code = check.call(encode, x, *k)
-    pair = isinstance(code, (tuple, list)) and len(code) == 2 and all(isinstance(a, np.ndarray) for a in code)
-    check.true(f"encode returns two arrays ({of})", pair, f"it returned {type(code).__name__}, wanted a pair of arrays")
-    if pair:
-        types = tuple(str(a.dtype) for a in code), tuple(a.shape for a in code)
-        check.equal(
-            f"dtypes and shapes ({of})", types, (tuple(str(a.dtype) for a in want), tuple(a.shape for a in want))
-        )
-        if types[1] == tuple(a.shape for a in want):
-            arrived = right_decode(code[0], code[1].astype(want[1].dtype), n)
-            check.close(
-                f"what arrives ({of})", arrived, right_decode(*want, n), rtol=1e-5, suspects=_wrong(kind, x, *k or [0])
-            )
-            if kind != "top k":  # whose places may come in any order
-                check.close(f"{'means' if kind == '1 bit' else 'scale'} ({of})", code[0], want[0], rtol=1e-5)
-            if kind == "1 bit":
-                check.equal(f"bits, 1 where x >= 0 ({of})", code[1].tolist(), want[1].tolist())
+        suspects = {"the largest level is 127": want[1] * (want[0] / 128), "times the scale": want[1] / 127}
+        suspects["divide by 127, the largest level"] = want[1] * want[0]
+    if kind == "1 bit":
+        suspects = {"n values, without the bits that fill the last byte: [:n]": decode_1bit(*want, -(-n // 8) * 8)}
+        suspects["bit 1 has the first mean"] = decode_1bit(want[0][::-1], want[1], n)
     got = check.call(decode, *want, n)
-    check.close(f"decode ({of})", got, right_decode(*want, n), rtol=1e-5)
+    check.close(f"decode, {of}", got, right, rtol=1e-5, dtype="float32", suspects=suspects)
 
 
-def right_all_reduce(comm, x, error, encode, decode):
-    """Sum over ranks of what arrives; keep what does not."""
-    given = x + error
-    code = encode(given)
-    error[...] = given - decode(*code, len(x))
-    rows = [comm.all_gather(part) for part in code]
-    return sum(decode(*(part[rank] for part in rows), len(x)) for rank in range(comm.size))
-
-
-def _forgetful(comm, x, error, encode, decode):
-    """The error is kept and not used."""
-    kept = np.zeros_like(error)
-    total = right_all_reduce(comm, x, kept, encode, decode)
-    error[...] = kept
-    return total
-
-
-def _renaming(comm, x, error, encode, decode):
-    """The new error is in another array, which the caller never sees."""
-    return right_all_reduce(comm, x, error.copy(), encode, decode)
-
-
-def _overwriting(comm, x, error, encode, decode):
-    """The error of the gradient alone: what was left before is lost."""
-    code = encode(x + error)
-    error[...] = x - decode(*code, len(x))
-    rows = [comm.all_gather(part) for part in code]
-    return sum(decode(*(part[rank] for part in rows), len(x)) for rank in range(comm.size))
-
-
-def _averaging(comm, x, error, encode, decode):
-    return right_all_reduce(comm, x, error, encode, decode) / comm.size
+def coded_sum(comm, x, error, encode, decode, given=np.add, left=lambda x, e, y: x + e - y, total=None):
+    """The compressed all-reduce of the exercise; other functions in place of the last three make the known mistakes."""
+    code = encode(given(x, error))
+    arrived = [decode(*parts, len(x)) for parts in zip(*(comm.all_gather(part) for part in code), strict=True)]
+    own = arrived[comm.rank]
+    error[...] = left(x, error, own)
+    return sum(arrived) if total is None else total(arrived, own, error)
 
 
 MISTAKES = {
-    "the error of the last call is not added": _forgetful,
-    "error = ... makes a new array: write into this one, error[...] = ...": _renaming,
-    "the new error is that of x + error, not that of x": _overwriting,
-    "a sum over ranks, not a mean": _averaging,
+    "the error of the last call is not added": {"given": lambda x, e: x, "left": lambda x, e, y: x - y},
+    "encode x + error, not x": {"given": lambda x, e: x},
+    "error = ... makes a new array: write into this one, error[...] = ...": {"left": lambda x, e, y: e},
+    "the new error is that of x + error, not that of x": {"left": lambda x, e, y: x - y},
+    "the error is what was meant minus what arrives": {"left": lambda x, e, y: y - x - e},
+    "if the error is what was meant minus what arrives, add it": {
+        "given": np.subtract,
+        "left": lambda x, e, y: x - e - y,
+    },
+    "the new error replaces the old one: it is in x + error already": {"left": lambda x, e, y: e + x + e - y},
+    "the error is what the message left out: minus what arrives": {"left": lambda x, e, y: x + e},
+    "a sum over ranks, not a mean": {"total": lambda arrived, own, error: sum(arrived) / len(arrived)},
+    "this rank's own code belongs to the sum": {"total": lambda arrived, own, error: sum(arrived) - own},
+    "each rank's code is another: decode all of them": {"total": lambda arrived, own, error: own * len(arrived)},
+    "this is what arrives from this rank alone": {"total": lambda arrived, own, error: own},
+    "the error is sent next time, not now": {"total": lambda arrived, own, error: sum(arrived) + error},
 }
 
 
-def judge_all_reduce(
-    check, all_reduce, *, ranks=3, n=40, steps=3, kind="top k", seed=1, dtype="float32", left=False
-) -> None:
-    """Compare a compressed all-reduce with error feedback with the right one, over some calls on simulated ranks.
-
-    Parameters
-    ----------
-    all_reduce : callable
-        `all_reduce(comm, x, error, encode, decode)` returns the sum, and changes `error` in place.
-    kind : {"8 bit", "1 bit", "top k"}
-    left : bool
-        Begin with an error other than zero.
-    """
+def check_all_reduce(check, all_reduce, *, ranks=3, n=40, steps=3, kind="top k", seed=1, left=False):
+    """A compressed all-reduce over some calls on simulated ranks; `left`: begin with an error other than zero."""
     encode, decode = CODECS[kind]
     if kind == "top k":
         k = max(1, n // 10)
         encode = lambda x: encode_top(x, k)  # noqa: E731
 
-    def program(comm, function):
+    def program(comm, function, options):
         rng = np.random.default_rng([seed, comm.rank])
-        error = rng.normal(size=n).astype(dtype) * left
+        error = rng.normal(size=n).astype("float32") * left
         found, same = [], True
         for _ in range(steps):
-            x = rng.normal(size=n).astype(dtype)
+            x = rng.normal(size=n).astype("float32")
             before = x.copy()
-            total = function(comm, x, error, encode, decode)
+            total = function(comm, x, error, encode, decode, **options)
             same &= bool(np.array_equal(x, before))
-            found.append((None if total is None else np.array(total), error.copy()))
+            found.append((total if total is None else np.array(total), error.copy()))
         return found, same
 
-    def run(function):
+    def run(function, **options):
         world = SimWorld(ranks)
-        return world.run(program, function), world.trace.bytes_sent
+        return world.run(program, function, options), world.trace.bytes_sent
 
     of = f"{kind}, {ranks} rank" + "s" * (ranks != 1)
-    want, sent = run(right_all_reduce)
-    wrong = {text: run(function)[0] for text, function in MISTAKES.items()}
-    got = check.call(run, all_reduce)
-    if got is None:
-        return
-    found, bytes_sent = got
-    calls = [(step, rank) for step in range(steps) for rank in sorted({0, ranks - 1})]
+    want, sent = run(coded_sum)
+    wrong = {text: run(coded_sum, **mistake)[0] for text, mistake in MISTAKES.items()}
+    found, bytes_sent = check.call(run, all_reduce)
     with check.group(f"sum and error in {steps} calls ({of})"):
-        for step, rank in calls:
-            where = f"({of}, rank {rank}, call {step + 1})"
-            suspects = {text: result[rank][0][step][0] for text, result in wrong.items()}
-            check.close(f"sum {where}", found[rank][0][step][0], want[rank][0][step][0], rtol=1e-5, suspects=suspects)
-            suspects = {text: result[rank][0][step][1] for text, result in wrong.items()}
-            check.close(f"error {where}", found[rank][0][step][1], want[rank][0][step][1], atol=1e-6, suspects=suspects)
+        for step in range(steps):
+            for rank in sorted({0, ranks - 1}):
+                for i, name in enumerate(("sum", "error")):
+                    suspects = {text: result[rank][0][step][i] for text, result in wrong.items()}
+                    got, right = found[rank][0][step][i], want[rank][0][step][i]
+                    if step:  # the first call tells which mistake it is
+                        suspects = {text: a for text, a in suspects.items() if not np.allclose(a, right)}
+                    check.close(f"{name} ({of}, rank {rank}, call {step + 1})", got, right, rtol=1e-5, atol=1e-6,
+                                dtype="float32", suspects=suspects)  # fmt: skip
     check.true(f"x is unchanged ({of})", all(same for _, same in found), "x changed: x = x + error makes a new array")
-    check.equal(f"bytes sent by all ranks ({of})", int(bytes_sent), int(sent))
+    told = f"wanted {sent:,.0f}, got {bytes_sent:,.0f}: all_gather each array of the code once, and nothing else"
+    check.true(f"bytes sent by all ranks ({of})", bytes_sent == sent, told)
 
 
-def right_round(comm, start, end, velocity, lr=0.7, mu=0.9):
-    """Step along the mean difference, with Nesterov's momentum."""
-    delta = start - comm.all_reduce(end.copy()) / comm.size
-    velocity[...] = mu * velocity + delta
-    return start - lr * (delta + mu * velocity)
-
-
-def _with(step):
-    """A round with another last line."""
-
-    def round_(comm, start, end, velocity, lr=0.7, mu=0.9):
-        delta = start - comm.all_reduce(end.copy()) / comm.size
-        velocity[...] = mu * velocity + delta
-        return step(start, delta, velocity, lr, mu)
-
-    return round_
-
-
-def _turned(comm, start, end, velocity, lr=0.7, mu=0.9):
-    """Delta from the start to the mean, in velocity and step."""
-    delta = comm.all_reduce(end.copy()) / comm.size - start
-    velocity[...] = mu * velocity + delta
-    return start - lr * (delta + mu * velocity)
+def right_round(comm, start, end, velocity, lr=0.7, mu=0.9, mean=lambda total, end, p: total / p,
+                gain=lambda v, d, mu: mu * v + d, step=lambda w, d, v, lr, mu: w - lr * (d + mu * v)):  # fmt: skip
+    """A DiLoCo round; other functions in place of the last three make the known mistakes."""
+    delta = start - mean(comm.all_reduce(end.copy()), end, comm.size)
+    velocity[...] = gain(velocity, delta, mu)
+    return step(start, delta, velocity, lr, mu)
 
 
 ROUND_MISTAKES = {
-    "delta points from the mean back to the start: start - mean": _turned,
-    "this is momentum: Nesterov moves by delta + mu v": _with(lambda w, d, v, lr, mu: w - lr * v),
-    "delta points from the mean back to the start, and is subtracted": _with(
-        lambda w, d, v, lr, mu: w + lr * (d + mu * v)
-    ),
-    "go on from start, not from the mean": _with(lambda w, d, v, lr, mu: w - d - lr * (d + mu * v)),
-    "this is local SGD: the mean itself": _with(lambda w, d, v, lr, mu: w - d),
+    "delta points from the mean back to the start: start - mean": {
+        "gain": lambda v, d, mu: mu * v - d,
+        "step": lambda w, d, v, lr, mu: w - lr * (-d + mu * v),
+    },
+    "delta points from start to mean, and is added: then the velocity is start - mean, too": {
+        "gain": lambda v, d, mu: mu * v - d,
+        "step": lambda w, d, v, lr, mu: w + lr * (-d + mu * v),
+    },
+    "this is momentum: Nesterov moves by delta + mu v": {"step": lambda w, d, v, lr, mu: w - lr * v},
+    "delta points from the mean back to the start, and is subtracted": {
+        "step": lambda w, d, v, lr, mu: w + lr * (d + mu * v)
+    },
+    "go on from start, not from the mean": {"step": lambda w, d, v, lr, mu: w - d - lr * (d + mu * v)},
+    "this is local SGD: the mean itself": {"step": lambda w, d, v, lr, mu: w - d},
+    "the velocity is missing": {"step": lambda w, d, v, lr, mu: w - lr * d},
+    "mu times the velocity is added to delta": {"step": lambda w, d, v, lr, mu: w - lr * (d + v)},
+    "lr multiplies both: lr (delta + mu v)": {"step": lambda w, d, v, lr, mu: w - (lr * d + mu * v)},
+    "the rate is missing": {"step": lambda w, d, v, lr, mu: w - (d + mu * v)},
+    "all_reduce sums: divide by the number of ranks": {"mean": lambda total, end, p: total},
+    "this rank's own end: the mean needs an all_reduce": {"mean": lambda total, end, p: end},
+    "the velocity fades: mu v + delta": {"gain": lambda v, d, mu: v + d},
+    "delta is added in full: mu v + delta": {"gain": lambda v, d, mu: mu * v + (1 - mu) * d},
+    "the velocity has no rate: mu v + delta": {"gain": lambda v, d, mu: mu * v + 0.7 * d},
+    "what was before is lost: mu v + delta": {"gain": lambda v, d, mu: d},
+    "lr and mu are arguments: 0.7 and 0.9 are defaults": {
+        "gain": lambda v, d, mu: 0.9 * v + d,
+        "step": lambda w, d, v, lr, mu: w - 0.7 * (d + 0.9 * v),
+    },
 }
 
 
-def judge_round(check, function, *, ranks=3, n=5, steps=3, seed=1, **options) -> None:
-    """Compare a DiLoCo round with the right one, over some rounds on simulated ranks.
+def check_round(check, function, *, ranks=3, n=5, steps=3, seed=1, dtype="float64", **options):
+    """A DiLoCo round, over some rounds on simulated ranks, with the given lr and mu."""
 
-    Parameters
-    ----------
-    function : callable
-        `function(comm, start, end, velocity, lr=, mu=)` returns the parameters to go on with; `velocity` changes in
-        place, the others do not.
-    **options
-        lr, mu.
-    """
-
-    def program(comm, call):
+    def program(comm, call, more):
         rng = np.random.default_rng(seed)
-        start, velocity, found, same = rng.normal(size=n), rng.normal(size=n), [], True
+        (start, velocity), found, same = rng.normal(size=(2, n)).astype(dtype), [], [True, True]
         for _ in range(steps):
-            end = start + rng.normal(size=(comm.size, n))[comm.rank]
+            end = (start + rng.normal(size=(comm.size, n))[comm.rank]).astype(dtype)
             before = start.copy(), end.copy()
-            after = call(comm, start, end, velocity, **options)
-            same &= bool(np.array_equal(start, before[0]) and np.array_equal(end, before[1]))
-            found.append((None if after is None else np.array(after), velocity.copy()))
-            start = before[0] - 0.3  # the same whatever was returned
+            after = call(comm, start, end, velocity, **options, **more)
+            same = [a and bool(np.array_equal(*b)) for a, *b in zip(same, (start, end), before, strict=True)]
+            found.append((after if after is None else np.array(after), velocity.copy()))
+            start = (before[0] - 0.3).astype(dtype)  # the same whatever was returned
         return found, same
 
-    of = f"{ranks} rank" + "s" * (ranks != 1)
-    _, first = np.random.default_rng(seed).normal(size=(2, n))
-    want = SimWorld(ranks).run(program, right_round)
-    wrong = {text: SimWorld(ranks).run(program, call) for text, call in ROUND_MISTAKES.items()}
-    found = check.call(lambda: SimWorld(ranks).run(program, function))
-    if found is None:
-        return
+    def run(function, **more):
+        return SimWorld(ranks).run(program, function, more)
+
+    of, want = f"{ranks} rank" + "s" * (ranks != 1) + f", {dtype}", run(right_round)
+    wrong = {text: run(right_round, **mistake) for text, mistake in ROUND_MISTAKES.items()}
+    found = check.call(run, function)
+    first = np.random.default_rng(seed).normal(size=(2, n))[1].astype(dtype)
     with check.group(f"parameters and velocity in {steps} rounds ({of})"):
         for step in range(steps):
-            where = f"({of}, round {step + 1})"
-            suspects = {text: result[0][0][step][0] for text, result in wrong.items()}
-            check.close(f"parameters {where}", found[0][0][step][0], want[0][0][step][0], suspects=suspects)
-            suspects = {"velocity = ... makes a new array: change this one in place": first}
-            suspects |= {text: result[0][0][step][1] for text, result in wrong.items()}
-            check.close(f"velocity {where}", found[0][0][step][1], want[0][0][step][1], suspects=suspects)
+            for i, name in enumerate(("velocity", "parameters"), 1):
+                suspects = {text: result[0][0][step][i % 2] for text, result in wrong.items()}
+                if i == 1:
+                    suspects = {"velocity = ... makes a new array: change this one in place": first} | suspects
+                got, right = found[0][0][step][i % 2], want[0][0][step][i % 2]
+                check.close(f"{name} ({of}, round {step + 1})", got, right, dtype=dtype, suspects=suspects)
     last = [result[0][-1][0] for result in found]
     check.true(f"all ranks have the same w ({of})", all(np.array_equal(a, last[0]) for a in last), "ranks differ")
-    check.true(f"start and end are unchanged ({of})", all(same for _, same in found), "all_reduce sums in place: copy")
+    kept = [all(same[i] for _, same in found) for i in range(2)]
+    check.true(f"start is unchanged ({of})", kept[0], "start changed: start = start - ..., not start -= ...")
+    check.true(f"end is unchanged ({of})", kept[1], "end changed: all_reduce sums in place, so give it end.copy()")
 
 
 # -- The layers of a network that have weights, as the numbers that their cost depends on.
@@ -357,7 +452,7 @@ def layer_shapes(name: str) -> list[LayerShape]:
     return list(_shapes(known.build(seed=None), (1, *known.sample)))
 
 
-def _shapes(layer: Layer, shape):
+def _shapes(layer, shape):
     if isinstance(layer, Conv2d):
         pixels = math.prod(layer.output_shape(shape)[1:3])
         yield LayerShape("convolution", layer.geometry.size[0], layer.c_in, layer.c_out, pixels, layer.groups)
@@ -368,16 +463,20 @@ def _shapes(layer: Layer, shape):
             yield from _shapes(part, part_shape)
 
 
-# -- What limits a data-parallel step, by ranks and bandwidth: a formula as a phase diagram, simulated steps beside it.
+# -- What limits a data-parallel step, by ranks and bandwidth: a formula as a map, simulated and measured steps on it.
 
 
 PARTS = ("computing", "bandwidth", "latency")
 """What a step can be limited by."""
 
-HEADER = ["", "ranks", "bandwidth", *(f"{part}, time" for part in PARTS), "limited by", "formula"]
+
+def limit_of(parts) -> str:
+    """Name what limits a step: computing, or the longer part of the network's time if that takes longer."""
+    computing, moving, waiting = parts
+    return PARTS[0 if computing >= moving + waiting else 1 if moving >= waiting else 2]
 
 
-class PhasePoint(NamedTuple):
+class MapPoint(NamedTuple):
     """A step whose three parts were simulated or measured."""
 
     ranks: int
@@ -388,122 +487,109 @@ class PhasePoint(NamedTuple):
     kind: str
     """"simulated" or "measured"."""
 
-    @property
-    def limit(self) -> str:
-        """The longest part."""
-        return PARTS[int(np.argmax(self.parts))]
 
+class Map(NamedTuple):
+    """What limits a step by `formula(ranks, bandwidth)`, which returns its three parts, and points to compare."""
 
-@dataclass(frozen=True, repr=False)
-class PhaseDiagram:
-    """Which part of a step is the longest, by ranks and bandwidth."""
+    formula: Callable
+    points: tuple[MapPoint, ...] = ()
+    ranks: tuple[float, float] = (1, 1024)
+    bandwidths: tuple[float, float] = (1e6, 1e12)
 
-    ranks: np.ndarray
-    bandwidths: np.ndarray
-    limits: np.ndarray
-    formula: object
-    points: tuple[PhasePoint, ...] = ()
-
-    @property
-    def parts(self) -> tuple[str, ...]:
-        """What a step can be limited by, in the order of `limits`."""
-        return PARTS
-
-    def predicted(self, point: PhasePoint) -> str:
+    def predicted(self, point: MapPoint) -> str:
         """Return what limits a point by the formula."""
-        return PARTS[int(np.argmax(self.formula(point.ranks, point.bandwidth)))]
-
-    @property
-    def agreeing(self) -> int:
-        """How many points are limited by what the formula says."""
-        return sum(self.predicted(p) == p.limit for p in self.points)
-
-    def table(self, title: str = "") -> Table:
-        """Return the points as a table."""
-        rows = [
-            [
-                p.kind,
-                f"{p.ranks}",
-                f"{quantity(8 * p.bandwidth)}bit/s",
-                *map(format_time, p.parts),
-                p.limit,
-                self.predicted(p),
-            ]
-            for p in self.points
-        ]
-        return Table(HEADER, rows, title or f"{self.agreeing} of {len(self.points)} points are limited as predicted")
+        return limit_of(self.formula(point.ranks, point.bandwidth))
 
 
-def phase_diagram(formula, *, ranks=(1, 1024), bandwidths=(1e6, 1e11), points=(), size: int = 160) -> PhaseDiagram:
-    """Evaluate a formula for the parts of a step on a grid of ranks and bandwidths."""
-    p = np.geomspace(*ranks, size)
-    betas = np.geomspace(*bandwidths, size)
-    limits = np.empty((size, size), int)
-    for i, beta in enumerate(betas):
-        for j, n in enumerate(p):
-            parts = formula(float(n), float(beta))
-            if np.shape(parts) != (3,) or not all(map(math.isfinite, parts)):
-                raise ValueError(f"phase_diagram: the formula returned {parts!r}, expected three finite numbers")
-            limits[i, j] = int(np.argmax(parts))
-    return PhaseDiagram(p, betas, limits, formula, tuple(points))
+def point_table(maps: dict[str, Map]) -> Table:
+    """Return the points of several maps, by name, as one table."""
+    header = ["", "", "ranks", "bandwidth", *(f"{part}, time" for part in PARTS), "limited by", "formula"]
+    rows = [
+        [name, p.kind, str(p.ranks), f"{quantity(8 * p.bandwidth)}bit/s", *map(format_time, p.parts),
+         limit_of(p.parts), m.predicted(p)]
+        for name, m in maps.items() for p in m.points
+    ]  # fmt: skip
+    return Table(header, rows, f"{sum(row[-1] == row[-2] for row in rows)} of {len(rows)} points as predicted")
 
 
-def simulate_points(model, ranks, bandwidths, *, alpha: float, batch: int, **options) -> list[PhasePoint]:
+def simulate_points(
+    model, bandwidths, *, alpha: float, batch: int, ranks=(2, 8, 32, 128), **options
+) -> tuple[MapPoint, ...]:
     """Simulate the library's data-parallel step and take it apart, by leaving out one cost at a time."""
     found = []
     for p in ranks:
         late = simulate_step(model, p, Network(alpha, 1e18), batch=batch, **options).communicating
         for beta in bandwidths:
             step = simulate_step(model, p, Network(0.0, beta), batch=batch, **options)
-            found.append(PhasePoint(p, beta, (step.computing, step.communicating, late), "simulated"))
-    return found
+            found.append(MapPoint(p, beta, (step.computing, step.communicating, late), "simulated"))
+    return tuple(found)
 
 
 def cluster(model: str, nbytes: float, *, batch: int, alpha: float) -> dict:
-    """Return the inputs of a step-time formula for a model on simulated GPUs, except ranks and bandwidth.
-
-    Parameters
-    ----------
-    nbytes : float
-        Of its gradients.
-    batch : int
-        Images of all ranks together.
-    alpha : float
-        Latency of a message [s].
-
-    Returns
-    -------
-    told : dict
-        seconds (of the whole batch on one rank), nbytes, alpha, buckets.
-    """
+    """Return the inputs of a step-time formula for a model on simulated GPUs, except ranks and bandwidth."""
     seconds = simulate_step(model, 1, Network(), batch=batch).seconds
-    return {"seconds": seconds, "nbytes": nbytes, "alpha": alpha, "buckets": math.ceil(nbytes / CAP_BYTES)}
+    buckets = len(
+        group_params(model_named(model).build(seed=None).params, CAP_BYTES)
+    )  # whole layers: fewer than n / cap
+    return {"seconds": seconds, "nbytes": nbytes, "alpha": alpha, "buckets": buckets}
 
 
-def cluster_diagrams(formula, clusters: dict, *, batch: int, ranks=(2, 8, 32, 128), gbits=(1, 10, 100)) -> dict:
-    """Evaluate a formula for several models on a grid, with simulated points.
+REGIONS = ("#fbe9a9", "#8fb8d8", "#a5658f")
+"""Backgrounds of computing, bandwidth, latency: light, medium, dark."""
+_MARKS = {"simulated": "o", "measured": "s"}
+
+
+@styled
+def plot_maps(maps: dict[str, Map], *, borders=None, title=None):
+    """Draw what limits a step, by ranks and bandwidth, a panel for each map.
+
+    A point's filling says what limits it, its background what the formula says; a cross is on those where the two
+    differ.
 
     Parameters
     ----------
-    formula : callable
-        `formula(ranks, bandwidth, **told)` returns the three parts of a step.
-    clusters : dict of str to dict
-        What `cluster` returned, by model.
-    ranks, gbits : sequence
-        Where steps are simulated; bandwidths in Gb/s.
+    borders : dict of str to callable, optional
+        `border(ranks) -> bandwidth` in bytes/s, by its label: lines in every panel.
+    title : str, optional
+        Of the first panel.
     """
-    diagrams = {}
-    for model, told in clusters.items():
-        points = simulate_points(model, ranks, [g * 1e9 / 8 for g in gbits], alpha=told["alpha"], batch=batch)
-        parts = partial(formula, **told)
-        diagrams[model] = phase_diagram(parts, bandwidths=(1e6, 1e12), points=points)
-    return diagrams
-
-
-def point_table(diagrams: dict) -> Table:
-    """Return the points of several diagrams, by name, as one table."""
-    rows = [[name, *row] for name, diagram in diagrams.items() for row in diagram.table().rows]
-    return Table(["network", "", *HEADER[1:]], rows, "The points of the map")
+    axes = new_axes(len(maps), figsize=(8.8, 4.4), sharey=True)
+    labels = {
+        f"limited by {part}": Patch(facecolor=fill, edgecolor=MUTED) for part, fill in zip(PARTS, REGIONS, strict=True)
+    }
+    for ax, (name, drawn) in zip(axes, maps.items(), strict=True):
+        ranks, betas = (np.geomspace(*ends, 120) for ends in (drawn.ranks, drawn.bandwidths))
+        limits = [[PARTS.index(limit_of(drawn.formula(float(p), float(beta)))) for p in ranks] for beta in betas]
+        look = {"cmap": ListedColormap(REGIONS), "vmin": -0.5, "vmax": 2.5, "shading": "nearest", "rasterized": True}
+        ax.pcolormesh(ranks, 8 * betas, limits, **look)
+        for (label, border), line in zip((borders or {}).items(), LINES, strict=False):
+            bits = 8 * np.array([border(float(p)) for p in ranks])
+            bits[~np.isfinite(bits) | (bits <= 0)] = np.nan
+            (labels[label],) = ax.plot(ranks, bits, color=INK, linestyle=line, linewidth=1.8)
+        right = 0
+        for point in drawn.points:
+            look = {"marker": _MARKS[point.kind], "markersize": 9, "markeredgecolor": INK, "linestyle": ""}
+            limit, x, y = limit_of(point.parts), [point.ranks], [8 * point.bandwidth]
+            ax.plot(x, y, color=REGIONS[PARTS.index(limit)], zorder=4, **look)
+            labels[point.kind] = Line2D([], [], color="white", **look)
+            right += drawn.predicted(point) == limit
+            if drawn.predicted(point) != limit:
+                ax.plot(x, y, marker="x", color=INK, markersize=6, zorder=5)
+        ax.set_xscale("log", base=2)
+        ax.set_yscale("log")
+        ax.xaxis.set_major_locator(FixedLocator(2.0 ** np.arange(11), nbins=7))
+        ax.yaxis.set_major_locator(LogLocator(numticks=12))
+        for axis in (ax.xaxis, ax.yaxis):
+            axis.set_minor_locator(NullLocator())
+        ax.xaxis.set_major_formatter(FuncFormatter(lambda p, _: f"{p:.0f}"))
+        ax.yaxis.set_major_formatter(FuncFormatter(lambda b, _: f"{quantity(b)}bit/s"))
+        ax.set(xlabel="ranks", xlim=drawn.ranks, ylim=(8 * drawn.bandwidths[0], 8 * drawn.bandwidths[1]))
+        ax.grid(False)
+        told = f"{name}: {right} of {len(drawn.points)} points as predicted" if drawn.points else name
+        write_title(ax, told, title if ax is axes[0] else None)
+    axes[0].set_ylabel("bandwidth")
+    axes[0].figure.legend(labels.values(), labels, loc="outside lower center", ncols=4)
+    return axes
 
 
 # -- Steps of real ranks behind a limited link, taken apart into computing, moving bytes and latencies.
@@ -543,26 +629,10 @@ def timed_steps(comm, p: int, widths, batch: int, repeats: int):
     return np.array(seconds[1:])  # the first makes connections
 
 
-def measure_points(world, widths, batch: int, *, ranks=(2, 4), limits=(400e6, 100e6, 25e6), repeats: int = 4):
-    """Measure data-parallel steps of a small network behind links of several bandwidths.
+def measure_points(world, widths, batch: int, *, ranks, limits=(400e6, 100e6, 25e6), repeats: int = 4):
+    """Measure data-parallel steps behind links of several bandwidths; return the seconds of one rank, and points.
 
-    Parameters
-    ----------
-    widths : tuple of int
-        Of the network's layers.
-    batch : int
-        Samples of all ranks together.
-    limits : sequence of float
-        Bandwidths [bit/s].
-    repeats : int
-        Steps that are timed; the median counts, for latencies the mean.
-
-    Returns
-    -------
-    alone : float
-        Seconds of a step of one rank.
-    points : list of PhasePoint
-        Latency is an all-reduce of one number for each rank, bandwidth what the one of all gradients takes longer.
+    Latency is an all-reduce of one number for each rank, bandwidth what the one of all gradients takes longer.
     """
 
     def median(p):
@@ -575,31 +645,15 @@ def measure_points(world, widths, batch: int, *, ranks=(2, 4), limits=(400e6, 10
         world.limit(limit)
         for p in ranks:
             computing, full, late = median(p)
-            points.append(PhasePoint(p, limit / 8, (computing, max(full - late, 0.0), late), "measured"))
+            points.append(MapPoint(p, limit / 8, (computing, max(full - late, 0.0), late), "measured"))
     world.limit(None)
     return float(median(1)[0]), points
 
 
-def machine_diagram(formula, widths, batch: int, alone: float, points, simulated=(8, 32)) -> PhaseDiagram:
-    """Draw up the map of this machine from two measured numbers, with the measured points and simulated ones.
+def machine_map(formula, widths, batch: int, alone: float, points, simulated=(8, 32)) -> Map:
+    """Draw up the map of this machine from the seconds of one rank and the mean latency of measured points.
 
-    Parameters
-    ----------
-    formula : callable
-        `formula(ranks, bandwidth, seconds, nbytes, alpha)` returns the three parts of a step.
-    widths, batch
-        As for `measure_points`.
-    alone : float
-        Seconds of a step of one rank.
-    points : list of PhasePoint
-        The measured ones; the latency of a message is their mean.
-    simulated : sequence of int
-        Ranks to simulate, at the lowest and at the highest bandwidth of `points`.
-
-    Returns
-    -------
-    diagram : PhaseDiagram
-        Ranks that share a core take turns.
+    `formula(ranks, bandwidth, seconds, nbytes, alpha)` returns the parts of a step; ranks that share a core take turns.
     """
     cores, model = count_cores(), MLP(widths)
     alpha = float(np.mean([point.parts[2] / (2 * point.ranks - 2) for point in points]))
@@ -608,12 +662,12 @@ def machine_diagram(formula, widths, batch: int, alone: float, points, simulated
     more = []
     for p in simulated:
         card = Roofline(work / alone * min(1, cores / p))
-        more += simulate_points(model, (p,), ends, alpha=alpha, batch=batch, sample=(widths[0],), compute=card)
+        more += simulate_points(model, ends, ranks=(p,), alpha=alpha, batch=batch, sample=(widths[0],), compute=card)
 
     def parts(p, beta):
         return formula(p, beta, alone * max(1, p / cores), sum(param.nbytes for param in model.params), alpha)
 
-    return phase_diagram(parts, ranks=(1, 64), bandwidths=(1e5, 1e9), points=[*points, *more])
+    return Map(parts, (*points, *more), (1, 64), (1e5, 1e9))
 
 
 # -- Ways to train on a slow network, as plain functions that exchange arrays: loss against samples, seconds and bytes.
@@ -624,6 +678,7 @@ SLOW = Network(1e-3, 12.5e6)
 """A millisecond to a message, and 100 Mb/s."""
 PEAK = 1e9
 """How fast a rank computes [flop/s]: the small network's step then takes as long as a large one's on a real card."""
+TARGET = 0.1
 
 
 @dataclass(frozen=True)
@@ -645,7 +700,7 @@ class Recipe:
     rule : str
         Update rule of every rank.
     lr : float
-        Its learning rate; where the search for the best one begins.
+        Its learning rate.
     scale : float
         Factor on the loss, as in mixed-precision training; gradients are divided by it after the exchange.
     """
@@ -654,8 +709,8 @@ class Recipe:
     every: int = 0
     outer: Callable | None = None
     batch: int = 64
-    rule: str = "adam"
-    lr: float = 0.01
+    rule: str = "sgd"
+    lr: float = 0.4
     scale: float = 1.0
 
     def but(self, **changes) -> Recipe:
@@ -676,7 +731,7 @@ class Run(NamedTuple):
     megabytes: float
     """Sent by rank 0."""
 
-    def seconds_to(self, target: float) -> float:
+    def seconds_to(self, target: float = TARGET) -> float:
         """Return the seconds after which the loss is first at most `target`; infinite if it never is."""
         there = np.flatnonzero(self.losses <= target)
         return float(self.seconds[there[0]]) if len(there) else math.inf
@@ -688,7 +743,7 @@ def mean_of_ranks(comm, start, end, velocity):
 
 
 def train_with(comm, recipe: Recipe, seed: int = 0, samples: int = SAMPLES * EPOCHS, looks: int = 40):
-    """Train a small network on digits by a recipe, on any communicator."""
+    """Train a small network on digits by a recipe, on any communicator; rank 0 looks at the loss now and then."""
     data = load("digits")
     x, y = data.x_train[:SAMPLES], data.y_train[:SAMPLES]
     model, loss = MLP((x.shape[1], 128, 64, 10), seed=seed), SoftmaxCrossEntropy()
@@ -715,7 +770,7 @@ def train_with(comm, recipe: Recipe, seed: int = 0, samples: int = SAMPLES * EPO
             if alone and (step % recipe.every == 0 or step == steps):
                 start = (recipe.outer or mean_of_ranks)(comm, start, flat(params), velocity)
                 _write(params, start)
-            if step == steps or (step % pause == 0 and (not alone or step % recipe.every == 0)):
+            if comm.rank == 0 and (step == steps or (step % pause == 0 and (not alone or step % recipe.every == 0))):
                 began = comm.clock.now()
                 value = loss(model.forward(x)[0], y, SAMPLES)[0]
                 rows.append((step * recipe.batch, began - looked, value))
@@ -726,15 +781,13 @@ def train_with(comm, recipe: Recipe, seed: int = 0, samples: int = SAMPLES * EPO
     return np.array(rows), accuracy
 
 
-def run_recipe(recipe: Recipe, seed: int = 0, *, world=None, network: Network = SLOW, **options) -> Run:
+def run_recipe(recipe: Recipe, seed: int = 0, *, world=None, **options) -> Run:
     """Run a recipe on a world of four ranks, by default simulated behind a slow network.
 
     Parameters
     ----------
     seed : int
         Of the weights and of the samples drawn.
-    network : Network
-        Of the simulated world.
     **options
         Of `train_with`: samples, looks.
 
@@ -744,7 +797,7 @@ def run_recipe(recipe: Recipe, seed: int = 0, *, world=None, network: Network = 
         If the loss is no longer finite.
     """
     if world is None:
-        world = SimWorld(RANKS, network, Roofline(PEAK), collectives="formula")
+        world = SimWorld(RANKS, SLOW, Roofline(PEAK), collectives="formula")
     try:
         rows, accuracy = world.run(train_with, recipe, seed, **options)[0]
     except RankError as error:
@@ -756,40 +809,6 @@ def run_recipe(recipe: Recipe, seed: int = 0, *, world=None, network: Network = 
     return Run(*rows.T, accuracy, sent / 1e6)
 
 
-def tune_recipe(recipe: Recipe, seed: int = 99, **options) -> Recipe:
-    """Return a recipe at its best learning rate: by the loss at the end, in steps of a factor of two."""
-
-    def score(lr, most):
-        try:
-            return float(run_recipe(recipe.but(lr=lr), seed, **options).losses[-1])
-        except DivergedError:
-            return math.inf
-
-    scores = tune(score, recipe.lr)
-    return recipe.but(lr=min(scores, key=scores.get))
-
-
-def compare_recipes(recipes: dict, seeds=(0, 1, 2), *, report=None, tuned: bool = True, **options) -> dict:
-    """Run several recipes on the same number of samples, each at its own best learning rate, from several seeds.
-
-    Parameters
-    ----------
-    report : callable, optional
-        Gets `report(done, total)`.
-    tuned : bool
-        Whether to search the learning rates first.
-    **options
-        Of `run_recipe`.
-    """
-    runs = {}
-    for i, (name, recipe) in enumerate(recipes.items()):
-        best = tune_recipe(recipe, **options) if tuned else recipe
-        runs[name] = [run_recipe(best, seed, **options) for seed in seeds]
-        if report is not None:
-            report(i + 1, len(recipes))
-    return runs
-
-
 def _write(params, flat, what: str = "data") -> None:
     offset = 0
     for p in params:
@@ -797,95 +816,86 @@ def _write(params, flat, what: str = "data") -> None:
         offset += p.size
 
 
-def recipe_table(runs: dict, target: float, *, title: str = "") -> Table:
-    """Return what `compare_recipes` found as a table, with the seconds to a target loss: medians over the seeds."""
-    rows = [
-        {
-            "": name,
-            f"seconds to {target:g}": np.median([run.seconds_to(target) for run in some]),
-            "seconds in all": some[0].seconds[-1],
-            "MB": some[0].megabytes,
-            "final loss": np.median([run.losses[-1] for run in some]),
-            "accuracy [%]": np.mean([run.accuracy for run in some]),
-        }
-        for name, some in runs.items()
-    ]
-    return table(rows, title=title)
-
-
-class CodeResult(NamedTuple):
-    """What training with one code for the messages gave."""
-
-    kilobytes: float
-    """That a rank sends in a step."""
-    accuracies: list[float]
-    """Of every seed [%]."""
-    lr: float
-
-
-def compare_codes(
-    recipes: dict, rates=(0.3, 0.6), seeds=(0, 1, 2), *, tuning: int = 99, report=None, **options
-) -> dict:
-    """Run recipes whose messages are coded, each at the better of some learning rates, from several seeds.
+def compare(recipe: Callable, over: dict, *, seeds: int = 5, report=ignore_report, **options) -> tuple[Study, dict]:
+    """Run recipes from several seeds, each at its own best learning rate, found with a seed that is not used again.
 
     Parameters
     ----------
-    recipes : dict of (str, bool or None) to Recipe
-        By the name of the code, and whether errors are fed back; None where nothing is lost.
-    tuning : int
-        Seed of the runs by which the rate is chosen.
-    report : callable, optional
-        Gets `report(done, total)`.
+    recipe : callable
+        `recipe(**setting)` returns a `Recipe`; the search begins at its rate, and ends where half and twice are worse.
+    over : dict of str to sequence
+        The values of each setting.
+    report : callable
+        As for `Study`.
     **options
         Of `run_recipe`.
 
     Returns
     -------
-    results : dict of (str, bool or None) to CodeResult
+    study : Study
+        At the best rates.
+    runs : dict of tuple to list of Run
+        By the values of the settings, in their order.
     """
+    best, runs = {}, {}
 
-    def final(recipe):
+    def run(seed, **setting):
+        key = tuple(setting.values())
+        if key not in best:
+            best[key] = tuned(recipe(**setting), **options)
+        made = run_recipe(best[key], seed, **options)
+        runs.setdefault(key, []).append(made)
+        kilobytes = 1e3 * made.megabytes * best[key].batch / made.samples[-1]
+        found = {"rate": best[key].lr, "kB per step": kilobytes, f"seconds to {TARGET}": made.seconds_to()}
+        return found | {"loss at the end": made.losses[-1], "accuracy [%]": made.accuracy}
+
+    return Study(run, over, seeds, report), runs
+
+
+def tuned(recipe: Recipe, seed: int = 99, **options) -> Recipe:
+    """Return a recipe at the rate with the least loss at the end: half and twice that rate are worse."""
+
+    @functools.cache
+    def loss(lr):
         try:
-            return run_recipe(recipe, tuning, **options).losses[-1]
+            return run_recipe(recipe.but(lr=lr), seed, **options).losses[-1]
         except DivergedError:
             return math.inf
 
-    results = {}
-    for key, recipe in recipes.items():
-        best = min((recipe.but(lr=lr) for lr in rates), key=final)
-        runs = [run_recipe(best, seed, **options) for seed in seeds]
-        steps = runs[0].samples[-1] / best.batch
-        results[key] = CodeResult(1e3 * runs[0].megabytes / steps, [run.accuracy for run in runs], best.lr)
-        if report is not None:
-            report(len(results), len(recipes))
-    return results
+    lr = recipe.lr
+    while (better := min(lr, lr / 2, 2 * lr, key=loss)) != lr:
+        lr = better
+    return recipe.but(lr=lr)
 
 
-def code_table(results: dict, *, title: str = "") -> Table:
-    """Return what `compare_codes` found as a table."""
-    rows = [
-        {
-            "code": name,
-            "kB per step": result.kilobytes,
-            "feedback": {None: "not needed", True: "yes", False: "no"}[fed],
-            "rate": result.lr,
-            "accuracy [%]": np.mean(result.accuracies),
-            "lowest": min(result.accuracies),
-            "highest": max(result.accuracies),
-        }
-        for (name, fed), result in results.items()
-    ]
-    return table(rows, title=title)
+@styled
+def plot_recipes(runs: dict, *, title=None):
+    """Draw the loss of several recipes against time (left) and against samples: medians over the seeds, and bands."""
+    left, right = axes = new_axes(2, figsize=(8.8, 4.0), sharey=True)
+    for i, (key, seeds) in enumerate(runs.items()):
+        losses = np.array([run.losses for run in seeds])
+        look = {"color": COLORS[i % 6], "linestyle": LINES[i % 6], "marker": MARKERS[i % 6], "markevery": 4}
+        for ax, x in ((left, np.median([run.seconds for run in seeds], axis=0)), (right, seeds[0].samples)):
+            ax.plot(x, np.median(losses, axis=0), label=" ".join(key), linewidth=1.6, markersize=5, **look)
+            ax.fill_between(x, losses.min(axis=0), losses.max(axis=0), color=look["color"], alpha=0.13, linewidth=0)
+    for ax in axes:
+        ax.set_yscale("log")
+        ax.axhline(TARGET, color=MUTED, linewidth=1)
+    left.set(xscale="log", xlabel="time [s]", ylabel="training loss")
+    for axis, subs in ((left.yaxis, (1, 3)), (left.xaxis, (1, 2, 5))):
+        axis.set_major_locator(LogLocator(subs=subs))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axis.set_minor_locator(NullLocator())
+    right.set(xlabel="samples drawn by all ranks")
+    left.figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    times = {" ".join(key): np.median([run.seconds_to() for run in seeds]) for key, seeds in runs.items()}
+    write_title(left, f"First at a loss of {TARGET}: {min(times, key=times.get)}", title)
+    write_title(right, "" if title else "The same runs, by samples")
+    return axes
 
 
 def bytes_sent(exchange, ranks: int, n: int = 4096) -> float:
-    """Count the bytes that a rank sends, on average, in one exchange of n values in single precision.
-
-    Parameters
-    ----------
-    exchange : callable
-        That of a `Recipe`.
-    """
+    """Count the bytes that a rank sends, on average, in one `Recipe.exchange` of n values in single precision."""
     world = SimWorld(ranks)
     world.run(lambda comm: exchange(comm, np.ones(n, np.float32), np.zeros(n, np.float32)))
     return world.trace.bytes_sent / ranks

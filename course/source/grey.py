@@ -160,9 +160,7 @@ def _line(line, name: str, beside: str) -> list[_Series]:
 
 def _text_beside(artist, ax) -> str:
     if isinstance(artist, Line2D):
-        points = (
-            {(float(x), float(y)) for x, y in zip(*artist.get_data(), strict=True)} if len(artist.get_xdata()) else ()
-        )
+        points = set(map(tuple, artist.get_xydata()))
         return next((t.get_text() for t in ax.texts if isinstance(t, Annotation) and _place(t) in points), "")
     if not isinstance(artist, mpl.patches.Patch):
         return ""

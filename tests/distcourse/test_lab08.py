@@ -1,14 +1,13 @@
 """What limits a step, and ways to train on a slow network: the studies of lab 08, and their checks."""
 
 import math
+import re
 
 import numpy as np
 import pytest
 from distcourse import lab08
-from distcourse import lab08 as judge
-from distcourse import lab08 as network_bound
 from distcourse.check import Check, CheckFailed
-from distcourse.scaling import facts
+from distcourse.scaling import facts, simulate_step
 
 import distlearn as dl
 from distlearn.parallel.data.compression import OneBit, TopK
@@ -23,57 +22,45 @@ def parts(ranks, bandwidth, seconds=1.0, nbytes=1e8, alpha=1e-4):
 
 @pytest.mark.parametrize("name", ["alexnet", "googlenet"])
 def test_layers_add_up_to_what_the_model_holds(name):
-    shapes = network_bound.layer_shapes(name)
+    shapes = lab08.layer_shapes(name)
     values = sum(s.kernel**2 * s.c_in // s.groups * s.c_out + s.c_out for s in shapes)
     assert 4 * values == pytest.approx(1e6 * facts(name).weights_mb)
     assert sum(s.kind == "dense" for s in shapes) == facts(name).dense_layers
 
 
-def test_a_map_has_three_regions():
-    diagram = network_bound.phase_diagram(parts, size=40)
-    assert set(np.unique(diagram.limits)) == {0, 1, 2}
-    assert diagram.limits[0, -1] == 1, "many ranks and hardly any bandwidth"
-    assert diagram.limits[-1, 0] == 0, "one rank"
-    assert diagram.limits[-1, -1] == 2
-    with pytest.raises(ValueError, match="three finite numbers"):
-        network_bound.phase_diagram(lambda p, beta: (1.0, 2.0))
+@pytest.mark.parametrize(
+    ("limit", "step"), [("computing", (3, 2, 1)), ("bandwidth", (3, 2.5, 1)), ("latency", (3, 2, 2.1))]
+)
+def test_the_network_limits_a_step_by_the_sum_of_its_parts(limit, step):
+    assert lab08.limit_of(step) == limit
 
 
 def test_simulated_points_are_limited_by_what_was_made_slow():
     quick = {"alpha": 1e-9, "batch": 64, "compute": "V100"}
-    few, many = network_bound.simulate_points("lenet", (2,), (1e4, 1e15), **quick)
-    assert (few.limit, many.limit) == ("bandwidth", "computing")
-    (late,) = network_bound.simulate_points("lenet", (8,), (1e15,), **quick | {"alpha": 1.0})
-    assert late.limit == "latency"
+    few, many = lab08.simulate_points("lenet", (1e4, 1e15), ranks=(2,), **quick)
+    assert [lab08.limit_of(point.parts) for point in (few, many)] == ["bandwidth", "computing"]
+    (late,) = lab08.simulate_points("lenet", (1e15,), ranks=(8,), **quick | {"alpha": 1.0})
+    assert lab08.limit_of(late.parts) == "latency"
     assert late.parts[2] == pytest.approx(14, rel=1e-3)  # one bucket
-    diagram = network_bound.phase_diagram(parts, points=[few, late], size=10)
-    assert diagram.agreeing == sum(diagram.predicted(p) == p.limit for p in diagram.points)
-    assert "simulated" in str(network_bound.point_table({"LeNet": diagram}))
-    (ax,) = lab08.plot_phases({"LeNet": diagram}, borders={"flat": lambda p: 1e9})
+    drawn = lab08.Map(parts, (few, late))
+    table = lab08.point_table({"LeNet": drawn})
+    assert [row[-1] for row in table.rows] == [drawn.predicted(few), drawn.predicted(late)]
+    (ax,) = lab08.plot_maps({"LeNet": drawn}, borders={"flat": lambda p: 1e9})
     assert "LeNet" in ax.get_title(loc="left")
-    with pytest.raises(ValueError, match="no diagrams"):
-        lab08.plot_phases({})
+    assert set(np.unique(ax.collections[0].get_array())) == {0, 1, 2}, "all three limits are on the map"
 
 
-def test_a_cluster_is_told_to_the_formula():
-    told = network_bound.cluster("lenet", 60 << 20, batch=64, alpha=1e-4)
-    assert (told["nbytes"], told["alpha"], told["buckets"]) == (60 << 20, 1e-4, 3)
-    assert told["seconds"] > 0
-    several = lambda p, beta, seconds, nbytes, alpha, buckets: parts(p, beta, seconds, nbytes, alpha * buckets)  # noqa: E731
-    (diagram,) = network_bound.cluster_diagrams(several, {"lenet": told}, batch=64, ranks=(2,), gbits=(1, 8)).values()
-    assert [8 * point.bandwidth for point in diagram.points] == [1e9, 8e9]
-    assert diagram.formula(2.0, 1e9) == pytest.approx(parts(2, 1e9, told["seconds"], 60 << 20, 3e-4))
-
-
-def test_bytes_by_ranks_are_drawn():
-    ax = lab08.plot_sent([2, 4], {"ring": [2048, 3072], "codes": [1024, 4096]})
-    assert [line.get_ydata().tolist() for line in ax.lines] == [[2, 3], [1, 4]]
-    assert ax.get_title("left") == "Fewest bytes on 4 ranks: ring"
+@pytest.mark.parametrize(("name", "buckets"), [("alexnet", 5), ("googlenet", 2), ("lenet", 1)])
+def test_a_cluster_has_as_many_buckets_as_the_strategy_makes(name, buckets):
+    told = lab08.cluster(name, 60 << 20, batch=64, alpha=1e-4)
+    assert (told["nbytes"], told["alpha"], told["buckets"]) == (60 << 20, 1e-4, buckets)
+    late = simulate_step(name, 4, dl.Network(alpha=1.0), batch=64).communicating
+    assert late == pytest.approx(2 * 3 * buckets, rel=1e-3)
 
 
 def test_steps_of_ranks_are_timed_part_by_part():
     world = dl.SimWorld(3, dl.Network(1e-3, 1e6))
-    found = world.run(network_bound.timed_steps, 2, (4, 3), 8, 2)
+    found = world.run(lab08.timed_steps, 2, (4, 3), 8, 2)
     assert found[2] is None
     assert found[0].shape == (2, 3)
     nbytes = 4 * (4 * 3 + 3)
@@ -82,8 +69,8 @@ def test_steps_of_ranks_are_timed_part_by_part():
 
 
 def test_a_machine_is_mapped_from_its_measurements():
-    seen = [network_bound.PhasePoint(2, 1e6, (1.0, 0.1, 0.02), "measured")]
-    found = network_bound.machine_diagram(parts, (4, 3), 8, 2.0, seen, simulated=(4,))
+    seen = [lab08.MapPoint(2, 1e6, (1.0, 0.1, 0.02), "measured")]
+    found = lab08.machine_map(parts, (4, 3), 8, 2.0, seen, simulated=(4,))
     assert found.points[0] is seen[0]
     assert [(p.ranks, p.bandwidth, p.kind) for p in found.points[1:]] == [(4, 1e6, "simulated")] * 2
     assert found.formula(2.0, 1e6)[2] == pytest.approx(0.02), "the latency that was measured"
@@ -91,81 +78,66 @@ def test_a_machine_is_mapped_from_its_measurements():
 
 
 def test_bytes_of_an_exchange_are_counted():
-    assert network_bound.bytes_sent(lambda comm, x, error: comm.all_reduce(x), 4, n=100) == 2 * 3 / 4 * 400
+    assert lab08.bytes_sent(lambda comm, x, error: comm.all_reduce(x), 4, n=100) == 2 * 3 / 4 * 400
 
 
 def test_recipes_draw_the_same_samples_and_say_what_they_send():
-    plain = network_bound.Recipe(rule="sgd", lr=0.1)
-    alone = network_bound.run_recipe(plain.but(every=5), **SHORT)
-    every = network_bound.run_recipe(plain, **SHORT)
+    plain = lab08.Recipe(rule="sgd", lr=0.1)
+    alone = lab08.run_recipe(plain.but(every=5), **SHORT)
+    every = lab08.run_recipe(plain, **SHORT)
     assert alone.samples[-1] == every.samples[-1] == 640
     assert every.megabytes == pytest.approx(5 * alone.megabytes)
     assert every.seconds[-1] > alone.seconds[-1]
-    again = network_bound.run_recipe(plain.but(exchange=lambda comm, g, error: comm.all_reduce(g)), **SHORT)
+    again = lab08.run_recipe(plain.but(exchange=lambda comm, g, error: comm.all_reduce(g)), **SHORT)
     np.testing.assert_array_equal(again.losses, every.losses)
 
 
 def test_one_local_step_is_data_parallelism():
-    plain = network_bound.Recipe(rule="sgd", lr=0.1)
-    every = network_bound.run_recipe(plain, **SHORT)
-    local = network_bound.run_recipe(plain.but(every=1), **SHORT)
+    plain = lab08.Recipe(rule="sgd", lr=0.1)
+    every = lab08.run_recipe(plain, **SHORT)
+    local = lab08.run_recipe(plain.but(every=1), **SHORT)
     np.testing.assert_allclose(local.losses, every.losses, rtol=1e-3)
 
 
 def test_a_recipe_that_diverges_says_so():
     with pytest.raises(DivergedError, match="steps"):
-        network_bound.run_recipe(
-            network_bound.Recipe(lambda comm, g, error: comm.all_reduce(g) * np.nan, rule="sgd"), **SHORT
-        )
+        lab08.run_recipe(lab08.Recipe(lambda comm, g, error: comm.all_reduce(g) * np.nan, rule="sgd"), **SHORT)
 
 
 def test_recipes_are_compared_each_at_its_own_rate():
-    recipes = {"all-reduce": network_bound.Recipe(rule="sgd", lr=0.1), "local": network_bound.Recipe(every=4)}
+    ways = {"all-reduce": lab08.Recipe(), "local": lab08.Recipe(every=4, rule="adam", lr=0.01)}
     done = []
-    runs = network_bound.compare_recipes(recipes, seeds=(0, 1), report=lambda *at: done.append(at), **SHORT)
-    assert done == [(1, 2), (2, 2)]
-    assert [len(found) for found in runs.values()] == [2, 2]
-    run = runs["local"][0]
+    study, runs = lab08.compare(
+        lambda way: ways[way], {"way": ways}, seeds=2, report=lambda *at, **_: done.append(at), **SHORT
+    )
+    assert done == [(1, 4), (2, 4), (3, 4), (4, 4)]
+    for i, (name, recipe) in enumerate(ways.items()):
+        best = study["rate"][i, 0]
+        losses = [lab08.run_recipe(recipe.but(lr=best * k), 99, **SHORT).losses[-1] for k in (0.5, 1, 2)]
+        assert losses[1] == min(losses)
+        again = lab08.run_recipe(recipe.but(lr=best), 1, **SHORT)
+        np.testing.assert_allclose(runs[name,][1].losses, again.losses, rtol=1e-5)
+    sent = 1e3 * runs["all-reduce",][0].megabytes * 64 / 640
+    assert study["kB per step"][0, 0] == pytest.approx(sent)
+    run = runs["local",][0]
     assert math.isinf(run.seconds_to(-1.0))
     assert run.seconds_to(100.0) == run.seconds[0]
-    left, _ = lab08.plot_recipes(runs, target=100.0)
-    assert left.get_title(loc="left") == "First at a loss of 100: all-reduce"  # which is looked at earlier
-    told = str(network_bound.recipe_table(runs, 100.0, title="T")).splitlines()
-    assert told[1].split("  ")[0] == ""
-    assert "seconds to 100" in told[1]
-    assert [row.split("  ")[0] for row in told[3:]] == list(runs)
+    left, _ = lab08.plot_recipes(runs)
+    assert [text.get_text() for text in left.figure.legends[0].get_texts()] == list(ways)
 
 
-def test_codes_are_compared_at_their_better_rates():
-    plain = network_bound.Recipe(rule="sgd", lr=5.0)
-    recipes = {("32 bit", None): plain, ("none", False): plain.but(exchange=lambda comm, x, error: 0 * x)}
-    recipes["zeros", True] = recipes["none", False]
-    results = network_bound.compare_codes(recipes, rates=(1e9, 0.3), seeds=(0, 1), **SHORT)
-    exact = results["32 bit", None]
-    assert exact.lr == 0.3, "with the other one the loss is no longer finite"
-    assert exact.accuracies == [network_bound.run_recipe(plain.but(lr=0.3), k, **SHORT).accuracy for k in (0, 1)]
-    values = 64 * 128 + 128 + 128 * 64 + 64 + 64 * 10 + 10
-    assert exact.kilobytes == pytest.approx(4 * values * 2 * 3 / 4 / 1e3), "a ring of four ranks, each step"
-    assert results["none", False].kilobytes == 0
-    table = network_bound.code_table(results)
-    assert [row[2] for row in table.rows] == ["not needed", "no", "yes"]
-    ax = lab08.plot_messages({("8 bit", True): exact, ("8 bit", False): exact, ("32 bit", None): exact})
-    assert ax.get_xlabel().endswith("[kB]")
-    labels = [text.get_text() for text in ax.get_legend().get_texts()]
-    assert labels == ["with error feedback", "without", "nothing to feed back"]
-    assert len({line.get_marker() for line in ax.lines if line.get_label() in labels}) == 3
-    two = lab08.plot_messages({("8 bit", True): exact, ("32 bit", None): exact})
-    assert "without" not in [text.get_text() for text in two.get_legend().get_texts()]
+def test_a_rate_that_diverges_is_left_behind():
+    assert lab08.tuned(lab08.Recipe(lr=1.6), **SHORT).lr < 1.6
 
 
 @pytest.mark.parametrize("n", [1, 7, 64])
 def test_the_codes_of_the_lab_are_those_of_the_library(n):
     x = np.random.default_rng(n).normal(size=n).astype(np.float32)
-    for codec, ours in ((OneBit(), judge.encode_1bit(x)), (TopK(0.5), judge.encode_top(x, TopK(0.5).count(n)))):
+    for codec, ours in ((OneBit(), lab08.encode_1bit(x)), (TopK(0.5), lab08.encode_top(x, TopK(0.5).count(n)))):
         kind = "1 bit" if isinstance(codec, OneBit) else "top k"
         want = np.empty_like(x)
         codec.decode(codec.encode(x, None), want)
-        np.testing.assert_allclose(judge.CODECS[kind][1](*ours, n), want, rtol=1e-6)
+        np.testing.assert_allclose(lab08.CODECS[kind][1](*ours, n), want, rtol=1e-6)
         assert sum(a.nbytes for a in ours) == codec.nbytes(n, x.dtype)
 
 
@@ -175,7 +147,7 @@ def test_what_was_not_sent_is_sent_later():
     def program(comm):
         rng, error = np.random.default_rng(comm.rank), np.zeros(50, np.float32)
         given = rng.normal(size=(30, 50)).astype(np.float32)
-        arrived = sum(judge.right_all_reduce(comm, x, error, judge.encode_1bit, judge.decode_1bit) for x in given)
+        arrived = sum(lab08.coded_sum(comm, x, error, lab08.encode_1bit, lab08.decode_1bit) for x in given)
         return arrived, given.sum(axis=0) - error
 
     results = dl.SimWorld(3).run(program)
@@ -184,25 +156,32 @@ def test_what_was_not_sent_is_sent_later():
         np.testing.assert_allclose(arrived, wanted, atol=1e-4)
 
 
-@pytest.mark.parametrize("mistake", judge.MISTAKES)
-def test_a_wrong_all_reduce_is_named(mistake):
-    with pytest.raises(CheckFailed, match=mistake.split(":")[0][:20]), Check("all-reduce") as check:
-        network_bound.judge_all_reduce(check, judge.MISTAKES[mistake])
+def sum_with(mistake):
+    return lambda *given: lab08.coded_sum(*given, **lab08.MISTAKES[mistake])
 
 
-@pytest.mark.parametrize("mistake", judge.ROUND_MISTAKES)
-def test_a_wrong_round_is_named(mistake):
-    with pytest.raises(CheckFailed, match=mistake[:20]), Check("round") as check:
-        network_bound.judge_round(check, judge.ROUND_MISTAKES[mistake])
+def round_with(mistake):
+    return lambda *given, **rates: lab08.right_round(*given, **rates, **lab08.ROUND_MISTAKES[mistake])
+
+
+@pytest.mark.parametrize(
+    ("check_answer", "answer", "mistake"),
+    [(lab08.check_all_reduce, sum_with(m), m) for m in lab08.MISTAKES]
+    + [(lab08.check_round, round_with(m), m) for m in lab08.ROUND_MISTAKES],
+)
+def test_a_wrong_answer_is_named(check_answer, answer, mistake):
+    rates = {"lr": 0.4, "mu": 0.5} if check_answer is lab08.check_round else {}
+    with pytest.raises(CheckFailed, match=re.escape(mistake[:20])), Check("exercise") as check:
+        check_answer(check, answer, **rates)
 
 
 def test_right_answers_pass():
     with Check("all") as check:
-        network_bound.judge_all_reduce(check, judge.right_all_reduce, kind="1 bit", ranks=2, left=True)
-        network_bound.judge_round(check, judge.right_round)
-        for kind, (encode, decode) in judge.CODECS.items():
-            x = np.linspace(-1, 2, 9, dtype=np.float32)
-            network_bound.judge_codec(check, kind, encode, decode, x, *[3] * (kind == "top k"))
+        lab08.check_all_reduce(check, lab08.coded_sum, kind="1 bit", ranks=2, left=True)
+        lab08.check_round(check, lab08.right_round)
+        for kind, (encode, decode) in lab08.CODECS.items():
+            for x in lab08.gradients(np.random.default_rng(1), 9).values():
+                lab08.check_codec(check, kind, encode, decode, x, *[3] * (kind == "top k"))
 
 
 def test_the_order_of_operations_does_not_decide_how_8_bits_are_rounded():
@@ -212,7 +191,18 @@ def test_the_order_of_operations_does_not_decide_how_8_bits_are_rounded():
 
     x = (np.arange(-127, 128) / np.float32(2)).astype(np.float32)  # every second value lies between two levels
     with Check("8 bit") as check:
-        network_bound.judge_codec(check, "8 bit", other_way, judge.decode_8bit, x * np.float32(0.3))
+        lab08.check_codec(check, "8 bit", other_way, lab08.decode_8bit, x * np.float32(0.3))
+
+
+def test_which_of_equally_large_values_are_sent_is_free():
+    def others(x, k):
+        places = np.argsort(np.abs(x), kind="stable")[-k:].astype(np.uint32)
+        return places, x[places]
+
+    x = np.array([1, -2, 2, 2, -1], np.float32)
+    assert not np.array_equal(others(x, 2)[0], lab08.encode_top(x, 2)[0])
+    with Check("top k") as check:
+        lab08.check_codec(check, "top k", others, lab08.decode_top, x, 2)
 
 
 def test_a_round_is_that_of_the_strategy():
@@ -232,7 +222,7 @@ def test_a_round_is_that_of_the_strategy():
             serial = dl.optim.Optimizer(twin.params, dl.optim.SGD(), 0.5)
             dl.Serial(twin, dl.nn.SoftmaxCrossEntropy(), serial).step(dl.data.Batch(batch.x, batch.y, 4))
             end = np.concatenate([p.data.ravel() for p in twin.params])
-            start = judge.right_round(comm, start, end, velocity)
+            start = lab08.right_round(comm, start, end, velocity)
             strategy.step(batch)
             np.testing.assert_allclose(flat(), start, rtol=1e-12)
 

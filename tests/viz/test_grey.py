@@ -60,6 +60,13 @@ def test_what_greyscale_keeps(second):
     assert two_lines({}, second) == []
 
 
+def test_lines_over_names_are_compared_as_well():
+    ax = Figure().subplots()
+    for look in ("-o", "--s"):
+        ax.plot(["8 bit", "1 bit"], [1, 2], look, color="0.3", label=look)
+    assert same_in_grey(ax.figure) == []
+
+
 def test_two_dash_patterns_differ():
     assert two_lines({"linestyle": (0, (3, 1))}, {"linestyle": (0, (1, 1))}) == []
 
