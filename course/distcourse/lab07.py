@@ -228,7 +228,8 @@ def train_digits_with(comm, settings: Settings, step=None, lr=None, rule=None):
 def final_accuracy(settings: Settings, lr=None) -> float:
     """Return the test accuracy after a run [%]; one whose loss becomes infinite counts as guessing."""
     try:
-        return 100 * SimWorld(1).run(train_digits_with, settings, lr=lr)[0].last.test_accuracy
+        with np.errstate(all="ignore"):  # of runs that are lost
+            return 100 * SimWorld(1).run(train_digits_with, settings, lr=lr)[0].last.test_accuracy
     except RankError:
         return 10.0
 

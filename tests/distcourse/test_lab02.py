@@ -104,26 +104,37 @@ def test_data_that_are_missing_are_replaced(monkeypatch):
         optimizing.target_task("cifar")
 
 
-@pytest.mark.parametrize("name", ["SGD", "Momentum", "NAG", "Adagrad", "RMSprop", "Adadelta", "Adam"])
+OPTIONS = {
+    "SGD": {},
+    "Momentum": {"mu": 0.5},
+    "NAG": {"mu": 0.5},
+    "Adagrad": {"eps": 0.1},
+    "RMSprop": {"rho": 0.8, "eps": 0.1},
+    "Adadelta": {"rho": 0.8, "eps": 0.1},
+    "Adam": {"beta1": 0.7, "beta2": 0.9, "eps": 0.1},
+}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
 def test_the_check_passes_the_rule_itself_and_names_every_mistake(name):
     make, memory, mistakes = optimizing._RULES[name]
 
-    def run(function, **options):
+    def run(function, **more):
         try:
             with Check("x") as check:
-                optimizing.check_rule(check, function, name, **options)
+                optimizing.check_rule(check, function, name, **OPTIONS[name], **more)
         except CheckFailed as error:
             return str(error)
         return ""
 
-    def same(data, grad, state, lr, step):  # the library's own function would not count as an answer
-        make().update(data, grad, state, lr, step)
+    def same(data, grad, state, lr, step, **own):  # the library's own function would not count as an answer
+        make(*own.values()).update(data, grad, state, lr, step)
 
     assert not run(same)
     assert not run(same, first=7, shape=(3,))
-    for text, update in mistakes().items():
+    for text, update in mistakes(**OPTIONS[name]).items():
 
-        def wrong(data, grad, state, lr, step, update=update):
+        def wrong(data, grad, state, lr, step, update=update, **own):
             arrays = list(state) if memory > 1 else [state] * memory
             data[...], new = update(data, grad, arrays, lr, step)
             for old, a in zip(arrays, [np.array(a) for a in new], strict=True):
