@@ -6,6 +6,7 @@ NOISE, FIT, BATCH = {"check_noise"}, {"check_fit"}, {"check_best_batch"}
 SUM = "    state += grad * grad\n    data -= lr * grad / (np.sqrt(state) + eps)"
 MEAN = "    state *= rho\n    state += (1 - rho) * grad * grad\n    data -= lr * grad / (np.sqrt(state) + eps)"
 VELOCITY = "    state *= mu\n    state += grad\n    data -= lr * state\n"
+NESTEROV = "    state *= mu\n    state += grad\n    data -= lr * (grad + mu * state)"
 LOOK_AHEAD = "data -= lr * (grad + mu * state)"
 STEP = "d = np.sqrt(u + eps) / np.sqrt(s + eps) * grad"
 STEPS_MEAN = "    u *= rho\n    u += (1 - rho) * d * d\n"
@@ -14,6 +15,17 @@ PLAIN_FIT = "    A = np.stack([np.ones(len(steps)), 1 / batches], axis=1)\n"
 
 MUTANTS = {
     "momentum": [
+        (
+            "the old velocity",
+            (NESTEROV, "    old = state.copy()\n" + NESTEROV.replace("mu * state)", "mu * old)")),
+            ONE_RATE,
+        ),
+        ("NAG: a mu of its own", (LOOK_AHEAD, "data -= lr * (grad + 0.9 * state)"), ONE_RATE),
+        (
+            "NAG: velocity lost",
+            (NESTEROV, "    state = mu * state + grad\n    data -= lr * (grad + mu * state)"),
+            ONE_RATE,
+        ),
         ("a new array", ("data -= lr * grad", "data = data - lr * grad"), ONE_RATE),
         ("uphill", ("data -= lr * grad", "data += lr * grad"), ONE_RATE),
         ("no learning rate", ("data -= lr * grad", "data -= grad"), ONE_RATE),
@@ -30,6 +42,15 @@ MUTANTS = {
         ("only tables", (LOOK_AHEAD, "data -= lr * (grad + mu * state) * (grad.ndim == 2)"), ONE_RATE),
     ],
     "adaptive": [
+        ("Adagrad: not squared", (SUM, SUM.replace("grad * grad\n", "grad\n")), ADAPTIVE),
+        ("RMSprop: a rho of its own", (MEAN, MEAN.replace("rho", "0.99")), ADAPTIVE),
+        (
+            "RMSprop: mean lost",
+            (MEAN, MEAN.replace("    state *= rho\n    state +=", "    state = rho * state +")),
+            ADAPTIVE,
+        ),
+        ("Adagrad: an eps of its own", (SUM, SUM.replace("+ eps", "+ 1e-8")), ADAPTIVE),
+        ("RMSprop: no square in the mean", (MEAN, MEAN.replace("grad * grad\n", "grad\n")), ADAPTIVE),
         ("no root", (SUM, SUM.replace("np.sqrt(state)", "state")), ADAPTIVE),
         ("one sum for all", (SUM, SUM.replace("grad * grad\n", "np.sum(grad * grad)\n")), ADAPTIVE),
         ("sum of sizes", (SUM, SUM.replace("grad * grad\n", "np.abs(grad)\n")), ADAPTIVE),
@@ -54,6 +75,9 @@ MUTANTS = {
         ("few steps only", (STEP, f"{STEP} * (step < 8)"), ADAPTIVE),
     ],
     "adam": [
+        ("times t", (CORRECTED, CORRECTED.replace("**t", " * t")), ADAM),
+        ("an eps of its own", ("+ eps", "+ 1e-8"), ADAM),
+        ("eps missing", (" + eps", ""), ADAM),
         ("no correction", (CORRECTED, "m / (np.sqrt(s) + eps)"), ADAM),
         ("counts from 0", ("t = step + 1", "t = step"), ADAM),
         ("corrects the mean only", (CORRECTED, "(m / (1 - beta1**t)) / (np.sqrt(s) + eps)"), ADAM),
@@ -69,6 +93,10 @@ MUTANTS = {
         ("correction ends", ("t = step + 1", "t = step + 1 if step < 9 else 10**9"), ADAM),
     ],
     "noise": [
+        ("g is not squared", ("(gradients**2).sum(axis=1)", "np.abs(gradients).sum(axis=1)"), NOISE),
+        ("a mean over weights", ("(gradients**2).sum(axis=1).mean()", "(gradients**2).mean()"), NOISE),
+        ("not negative", ("return trace, squared_norm", "return trace, max(squared_norm, 0)"), NOISE),
+        ("b of eight", ("* p * b /", "* p * 8 /"), NOISE),
         ("no noise left", ("* p * b / (p - 1)", "* b"), NOISE),
         ("biased signal", ("(p * large - small) / (p - 1)", "large"), NOISE),
         ("noise of one rank", ("(p * large - small) / (p - 1)", "large - trace / b"), NOISE),
@@ -84,6 +112,12 @@ MUTANTS = {
         ("four ranks at most", ("p = len(gradients)", "p = min(4, len(gradients))"), NOISE),
     ],
     "fit": [
+        (
+            "squares of the steps",
+            ("[1 / steps, 1 / (batches * steps)]", "[1 / steps**2, 1 / (batches * steps**2)]"),
+            FIT,
+        ),
+        ("the right side alone", ("np.ones(len(steps))", "1 / steps"), FIT),
         ("plain", ("    A = np.stack([1 / steps, 1 / (batches * steps)], axis=1)\n", PLAIN_FIT), FIT),
         ("absolute errors", ("np.ones(len(steps))", "steps"), FIT),
         ("swapped", ("return s_min, e_min", "return e_min, s_min"), FIT),
@@ -97,6 +131,16 @@ MUTANTS = {
         ),
     ],
     "best_batch": [
+        (
+            "problem swapped",
+            ("e_min * overhead / (s_min * per_sample)", "s_min * overhead / (e_min * per_sample)"),
+            BATCH,
+        ),
+        (
+            "a whole number",
+            ("return min(max(batch, 1.0), largest)", "return round(min(max(batch, 1.0), largest))"),
+            BATCH,
+        ),
         (
             "no root",
             ("np.sqrt(e_min * overhead / (s_min * per_sample))", "e_min * overhead / (s_min * per_sample)"),

@@ -34,8 +34,49 @@ STEP_FIRST = """    logits, saved = model.forward(batch.x)
 """
 WAIT_INSIDE = "works.append(comm.iall_reduce(bucket.flat)); works[-1].wait()"
 
+BY_HAND = "    for p in model.params: p.data -= optimizer.lr(0) * p.grad\n"
+COLLECTS = """
+def data_parallel_step(comm, model, loss, optimizer, batch):
+    rows = np.zeros((comm.size, batch.n, len(batch.x.T) + 2))
+    rows[comm.rank, : len(batch.x)] = np.column_stack([batch.x, batch.y, np.ones(len(batch.y))])
+    rows = comm.all_gather(rows[comm.rank]).reshape(-1, len(batch.x.T) + 2)
+    rows = rows[rows[:, -1] > 0]
+    optimizer.zero_grad()
+    logits, saved = model.forward(rows[:, :-2])
+    value, dlogits = loss(logits, rows[:, -2].astype(int), batch.n)
+    model.backward(dlogits, saved)
+    optimizer.step()
+    return float(value)
+"""
+BY_POSITION = """
+def overlapped_backward(comm, model, dlogits, saved, buckets):
+    last, works = {id(b.params[-1]): b for b in buckets}, []
+
+    def on_grad(param):
+        if id(param) in last:
+            works.append(comm.iall_reduce(last[id(param)].flat))
+
+    model.backward(dlogits, saved, on_grad=on_grad, clock=comm.clock)
+    for work in works:
+        work.wait()
+"""
+WAIT_BEFORE = "                if works: works[-1].wait()\n                works.append("
+COUNTS_CALLS = """
+def scaled_lr(lr, batch_size, base_batch_size, warmup_steps=0):
+    k, calls = batch_size / base_batch_size, []
+
+    def plan(step):
+        calls.append(step)
+        climbed = min(1, (len(calls) - 1) / warmup_steps) if warmup_steps else 1
+        return lr + (k - 1) * lr * climbed
+
+    return plan
+"""
+
 MUTANTS = {
     "weighted_mean": [
+        ("float64 weights", ("count / n * gradient", "np.float64(count / n) * gradient"), MEAN),
+        ("not divided", ("count / n * gradient", "count * gradient"), MEAN),
         ("mean of means", ("count / n * gradient", "gradient / len(counts)"), MEAN),
         ("sum of means", ("count / n * gradient", "gradient"), MEAN),
         ("by the first count", ("count / n * gradient", "counts[0] / n * gradient"), MEAN),
@@ -47,6 +88,11 @@ MUTANTS = {
         ("in place", ("count / n * gradient for", "gradient.__imul__(count / n) for"), MEAN),
     ],
     "data_parallel_step": [
+        ("a step by hand, rate 1", ("    optimizer.step()\n", "    for p in model.params: p.data -= p.grad\n"), STEP),
+        ("a step by hand", ("    optimizer.step()\n", BY_HAND), STEP),
+        ("eight parameters", ("in model.params:", "in model.params[:8]:"), STEP),
+        ("collects the samples", COLLECTS, STEP),
+        ("two steps", ("    optimizer.step()\n", "    optimizer.step()\n    optimizer.step()\n"), STEP),
         ("mean of means", ("batch.y, batch.n)", "batch.y, max(1, len(batch.x)) * comm.size)"), STEP),
         ("sum of means", ("batch.y, batch.n)", "batch.y, max(1, len(batch.x)))"), STEP),
         ("divided once too often", ("comm.all_reduce(p.grad)", "comm.all_reduce(p.grad); p.grad /= comm.size"), STEP),
@@ -74,6 +120,8 @@ MUTANTS = {
         ("only on rank 0", ("    optimizer.step()\n", "    if comm.rank == 0: optimizer.step()\n"), STEP),
     ],
     "overlapped_backward": [
+        ("by the last parameter", BY_POSITION, OVERLAP),
+        ("waits for the one before", ("                works.append(", WAIT_BEFORE), OVERLAP),
         ("waits at once", ("works.append(comm.iall_reduce(bucket.flat))", "comm.all_reduce(bucket.flat)"), OVERLAP),
         ("after backward", ("saved, on_grad=on_grad, clock=comm.clock)", AFTER), OVERLAP),
         ("too early", ("missing[id(bucket)] == 0", "missing[id(bucket)] == len(bucket.params) - 1"), OVERLAP),
@@ -100,6 +148,16 @@ MUTANTS = {
         ("no communication", ("works.append(comm.iall_reduce(bucket.flat))", "pass"), OVERLAP),
     ],
     "local_sgd": [
+        (
+            "a step by hand, rate 0.3",
+            ("optimizer.step()", "[np.subtract(p.data, 0.3 * p.grad, out=p.data) for p in model.params]"),
+            LOCAL,
+        ),
+        (
+            "a step by hand",
+            ("optimizer.step()", "[np.subtract(p.data, optimizer.lr(0) * p.grad, out=p.data) for p in model.params]"),
+            LOCAL,
+        ),
         ("sum", ("p.data /= comm.size", "pass"), LOCAL),
         ("never at the end", (" or step == len(batches)", ""), LOCAL),
         ("only at the end", ("step % every == 0 or ", ""), LOCAL),
@@ -132,6 +190,10 @@ MUTANTS = {
         ),
     ],
     "scaled_lr": [
+        ("counts calls", COUNTS_CALLS, PLAN),
+        ("ten steps", ("step / warmup_steps)", "step / 10)"), PLAN),
+        ("rate 0.1", ("return lr + (k - 1) * lr", "return 0.1 + (k - 1) * 0.1"), PLAN),
+        ("one step late", ("min(1, step / warmup_steps)", "min(1, max(0, step - 1) / warmup_steps)"), PLAN),
         ("no warm-up", ("min(1, step / warmup_steps) if warmup_steps else 1", "1"), PLAN),
         ("never scaled", ("(k - 1) * lr * climbed", "0 * k"), PLAN),
         ("from 0", ("lr + (k - 1) * lr * climbed", "k * lr * climbed"), PLAN),
@@ -146,6 +208,11 @@ MUTANTS = {
         ("divides by 0", ("min(1, step / warmup_steps) if warmup_steps else 1", "min(1, step / warmup_steps)"), PLAN),
     ],
     "predicted_speedup": [
+        ("a tree", ("2 * (ranks - 1)", "2 * int(np.ceil(np.log2(ranks)))"), SPEED),
+        ("the longer of the two", ("(alpha + nbytes / (ranks * beta))", "max(alpha, nbytes / (ranks * beta))"), SPEED),
+        ("beta of a gigabyte", ("ranks * beta)", "ranks * 1e9)"), SPEED),
+        ("overlapped", ("(computing + communicating)", "max(computing, communicating)"), SPEED),
+        ("rounded up", ("max(1, ranks / cores)", "max(1, -(-ranks // cores))"), SPEED),
         ("whole messages", ("nbytes / (ranks * beta)", "nbytes / beta"), SPEED),
         ("2 p messages", ("2 * (ranks - 1)", "2 * ranks"), SPEED),
         ("p - 1 messages", ("2 * (ranks - 1)", "(ranks - 1)"), SPEED),
