@@ -1,84 +1,123 @@
-"""Experiments on asynchrony: one call, one result, one figure each."""
+"""Lab 11, staleness: simulated runs replayed with gradients, a race of policies, and a server that is tried out."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import textwrap
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from distlearn.comm import Network
-from distlearn.comm.base import ignore_report
 from distlearn.data import load
 from distlearn.nn import MLP, SoftmaxCrossEntropy
-from distlearn.optim import Adagrad
-from distlearn.parallel.asynchronous.param_server import (
-    Backup,
-    Policy,
-    Rate,
-    Run,
-    Speeds,
-    asp,
-    backup,
-    bsp,
-    constant,
-    inverse,
-    simulate,
-)
+from distlearn.parallel.asynchronous.param_server import Events, Speeds, asp, bsp, simulate
 from distlearn.parallel.asynchronous.param_server.worker import FlatModel
 from distlearn.sim import Roofline, SimWorld
+from distlearn.viz.look import COLORS, INK, LINES, new_axes, styled, write_title
 
-from .asynchrony import Task, run_policy
-from .lab11_figures import (  # noqa: F401  (as lab cells name them)
-    plot_backups,
-    plot_bounds,
-    plot_floors,
-    plot_loss_by_rate,
-    plot_losses,
-    plot_race,
-)
-
-# -- Backup workers under two assumptions about late ones: cancelled at once for free, or finishing what they began.
+# -- Simulated runs, replayed with real gradients.
 
 
-def backup_seconds(speeds: Speeds, shares, *, steps: int = 150, cancelled: bool = False) -> np.ndarray:
-    """Return the mean time between updates, by the share of the workers that is waited for.
+def replay(events: Events, w, gradient, step, until=np.inf):
+    """Compute what a simulated run does to the weights: every gradient at the version that its worker had pulled.
+
+    `gradient(w, i)` is the gradient of event i; `step(g, staleness)` is what it takes off the newest weights.
+    Returns the time of every version, and all versions.
+    """
+    kept = np.flatnonzero((events.version > 0) & (events.time <= until))
+    first = np.flatnonzero(np.diff(events.version[kept], prepend=0))  # where each update's gradients begin
+    used, stale, versions = events.used.tolist(), events.staleness.tolist(), [w]
+    for group in np.split(kept, first[1:]):
+        total = sum(step(gradient(versions[used[i]], i), stale[i]) for i in group.tolist())
+        versions.append(versions[-1] - total)
+    return np.append(0.0, events.time[kept][np.append(first[1:], len(kept)) - 1]), versions
+
+
+class Trained(NamedTuple):
+    """A run of `train`: its events, the loss of every gradient, and the time and the weights of every version."""
+
+    events: Events
+    losses: np.ndarray
+    times: np.ndarray
+    versions: list[np.ndarray]
+
+
+def train(
+    policy, speeds: Speeds, lr: float, gradients=800, *, batch=32, wrong=0.0, damped=False, start=None
+) -> Trained:
+    """Train the network of `train_digits` with a policy, at the rate `lr` for every gradient.
 
     Parameters
     ----------
-    shares : sequence of float
-        From 0 (excluded) to 1.
-    steps : int
-        Of each worker.
-    cancelled : bool
-        True: a late worker drops its step at the update and begins the next one with all others; that costs nothing.
-        False: it ends the step that it is in, its gradient is dropped on arrival, and only then it begins anew.
-
-    Returns
-    -------
-    seconds : (shares,) array
-
-    References
-    ----------
-    J. Chen, X. Pan, R. Monga, S. Bengio, R. Jozefowicz (2016), Revisiting distributed synchronous SGD,
-    arXiv:1604.00981, section 3: late gradients are dropped when they arrive.
-
-    Examples
-    --------
-    >>> often = Speeds(100, law="occasional")
-    >>> for cancelled in (True, False):
-    ...     all_but_10, everyone = backup_seconds(often, [0.9, 1.0], cancelled=cancelled)
-    ...     print(f"{everyone / all_but_10:.1f} times faster")
-    9.3 times faster
-    2.6 times faster
+    gradients : int
+        In all.
+    batch : int
+        Digits of a gradient.
+    wrong : float
+        Share of the labels that are drawn at random, anew each time.
+    damped : bool
+        Whether the rate of a gradient is divided by its staleness over the mean staleness.
+    start : array, optional
+        Weights to begin with.
     """
-    if cancelled:
-        in_order = np.sort(speeds.table(steps), axis=1)
-        return np.array([in_order[:, Backup(share).quorum(speeds.workers) - 1].mean() for share in shares])
-    runs = [simulate(backup(share), speeds, steps) for share in shares]
-    return np.array([run.seconds / run.updates for run in runs])
+    digits, loss, flat = load("digits", dtype="float64"), SoftmaxCrossEntropy(), FlatModel(make_model(speeds.seed))
+    events, rng = simulate(policy, speeds, gradients // speeds.workers), np.random.default_rng(speeds.seed)
+    rows = rng.integers(0, len(digits.x_train), (len(events), batch))
+    labels = np.where(rng.random(rows.shape) < wrong, rng.integers(0, 10, rows.shape), digits.y_train[rows])
+    losses, mean = np.full(len(events), np.nan), max(1.0, events.staleness.mean())
+
+    def gradient(w, i):
+        flat.load(w)
+        losses[i] = flat.gradient(digits.x_train[rows[i]], labels[i], loss)
+        return flat.grad.copy()
+
+    def step(g, staleness):
+        return lr * g * (mean / max(1, staleness) if damped else 1)
+
+    with np.errstate(all="ignore"):  # it may diverge
+        times, versions = replay(events, flat.data.copy() if start is None else start, gradient, step)
+    return Trained(events, losses, times, versions)
 
 
-# -- A race of policies on a noisy quadratic: error against time, on workers that are even, straggling or heavy-tailed.
+WRONG = 0.3
+"""Share of the labels that are drawn at random in the experiments on the floor of the loss."""
+
+METHODS = ("1 worker", "16 synchronous", "16 asynchronous", "rate / staleness", "warm start")
+
+
+def expected_loss(w, wrong=WRONG) -> float:
+    """Return the loss on all training digits, on average over the labels that are drawn; at most 2.5."""
+    digits, flat = load("digits", dtype="float64"), FlatModel(make_model())
+    with np.errstate(all="ignore"):
+        flat.load(w)
+        logits = flat.model.forward(digits.x_train)[0]
+        logits = logits - logits.max(axis=1, keepdims=True)
+        log_p = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+        loss = -(1 - wrong) * log_p[np.arange(len(log_p)), digits.y_train].mean() - wrong * log_p.mean()
+    return float(np.fmin(loss, 2.5))
+
+
+def floor_of(seed: int, method: str, rate: float, gradients=2400) -> dict[str, float]:
+    """Train on noisy labels by one of `METHODS`; return the loss at the end, and how far it still falls.
+
+    The second is the mean over the third quarter of the run less that over the last.
+    """
+    workers, start = 1 if method == "1 worker" else 16, None
+    if method == "warm start":  # one worker trains alone at first
+        alone = train(asp(), Speeds(1, seed=seed), rate, gradients // 8, batch=4, wrong=WRONG)
+        start, gradients = alone.versions[-1], gradients - gradients // 8
+    policy = bsp() if method == "16 synchronous" else asp()
+    run = train(policy, Speeds(workers, seed=seed), rate, gradients, batch=4, wrong=WRONG,
+                damped=method == "rate / staleness", start=start)  # fmt: skip
+    quarters = np.linspace(0.5, 1, 25)[1:].reshape(2, 12)
+    before, end = (
+        np.mean([expected_loss(run.versions[int(share * (len(run.versions) - 1))]) for share in q]) for q in quarters
+    )
+    return {"loss": float(end), "falls by": float(before - end)}
+
+
+# -- A race of policies: error against time, on workers that are even, slow or heavy-tailed, and whose data differ.
 
 
 WORKERS, DEADLINE, TARGET = 16, 300.0, 0.01
@@ -87,12 +126,13 @@ WORKERS, DEADLINE, TARGET = 16, 300.0, 0.01
 TIMES = np.linspace(0.0, DEADLINE, 601)
 """When the error is looked at [s]."""
 
-CURVATURE = np.geomspace(1.0, 0.03, 20)
-NOISE = 0.2
-"""Of one gradient, relative to the root of the curvature; the error is 1 at the start."""
+RATES = np.geomspace(0.01, 0.16, 14)
+"""Mean learning rates of a gradient that every entry is tried with."""
 
-HOPELESS = 1e3
-"""The error that is noted for a run that diverges."""
+CURVATURE = np.geomspace(1.0, 0.03, 20)
+NOISE, APART, SEEDS = 0.2, 1.2, 12
+"""Noise of a gradient, relative to the root of the curvature; how far apart the workers' optima lie, in units of
+the way to go; runs, each with other noise and optima. The error is 1 at the start."""
 
 LONGEST = 1000
 """An entry says what to do for leads and stalenesses below this; beyond, its last answer holds."""
@@ -137,50 +177,23 @@ def hidden_mixes(seed: int) -> list[Mix]:
 
 
 class Entry:
-    """A policy with a learning rate for each staleness, as plain numbers: what enters the race."""
+    """What enters the race: a policy of the parameter server, and the weight of a gradient by its staleness."""
 
-    def __init__(self, quorum: int, waits: bool, starts, rate, name: str = "yours"):
-        starts, rate = np.asarray(starts), np.asarray(rate, float)
+    def __init__(self, quorum: int, waits: bool, starts, weight, name: str = "yours"):
+        starts, weight = np.asarray(starts), np.asarray(weight, float)
         if not (hasattr(quorum, "__index__") and 1 <= quorum <= WORKERS):
             raise ValueError(f"race: quorum is {quorum!r}, expected a whole number from 1 to {WORKERS}")
         if starts.dtype != bool or starts.ndim != 1:
             raise ValueError(f"race: starts is {starts.dtype} {starts.shape}, expected True or False for each lead")
         if not starts[0] or (np.diff(starts.astype(int)) > 0).any():
             raise ValueError("race: starts must be True at lead 0 (else all wait) and, once False, stay False")
-        if rate.ndim != 1:
+        if weight.ndim != 1:
             raise ValueError(
-                f"race: rate has shape {rate.shape}, expected a number for each staleness: np.full(1000, ...)"
+                f"race: weight has shape {weight.shape}, expected a number for each staleness: np.ones(1000)"
             )
-        if not (np.isfinite(rate) & (rate >= 0)).all() or not rate[0] > 0:
-            raise ValueError("race: rate must be 0 or more for each staleness, and above 0 for staleness 0")
-        self.quorum, self.waits, self.starts, self.rate, self.name = int(quorum), bool(waits), starts, rate, name
-
-    def __str__(self) -> str:
-        return self.name
-
-    def takes(self, staleness):
-        """Take what has a learning rate."""
-        return self.rate_of(staleness) > 0
-
-    def may_start(self, lead):
-        """Look the lead up."""
-        return self.starts[np.minimum(lead, len(self.starts) - 1)]
-
-    def rate_of(self, staleness):
-        """Look the learning rate up."""
-        return self.rate[np.minimum(staleness, len(self.rate) - 1)]
-
-    def policy(self) -> _Policy:
-        """Return it as the `Policy` that the event simulation asks."""
-        return _Policy(self)
-
-
-class _Policy:
-    """An entry as a `Policy`."""
-
-    def __init__(self, entry: Entry):
-        self.name, self.waits, self._quorum = entry.name, entry.waits, int(entry.quorum)
-        self.takes, self.may_start = entry.takes, entry.may_start
+        if not (np.isfinite(weight) & (weight >= 0)).all() or not weight[0] > 0:
+            raise ValueError("race: weight must be 0 or more for each staleness, and above 0 for staleness 0")
+        self.waits, self.name, self._quorum, self._starts, self._weight = bool(waits), name, int(quorum), starts, weight
 
     def __str__(self) -> str:
         return self.name
@@ -189,289 +202,150 @@ class _Policy:
         """Return the gradients in an update, or all workers that are left."""
         return max(1, min(self._quorum, workers))
 
+    def takes(self, staleness):
+        """Take what has a weight."""
+        return self.weight(staleness) > 0
+
+    def may_start(self, lead):
+        """Look the lead up."""
+        return self._starts[np.minimum(lead, len(self._starts) - 1)]
+
+    def weight(self, staleness):
+        """Look the weight up."""
+        return self._weight[np.minimum(staleness, len(self._weight) - 1)]
+
 
 def make_entry(policy, name: str = "yours") -> Entry:
-    """Ask a function for its entry: `policy(workers, lead, staleness) -> (quorum, waits, starts, rate)`."""
+    """Ask a function for its entry: `policy(workers, lead, staleness) -> (quorum, waits, starts, weight)`."""
     steps = np.arange(LONGEST)
     answer = policy(WORKERS, steps, steps.copy())
     if not (isinstance(answer, (tuple, list)) and len(answer) == 4):
         count = f"{len(answer)} things" if isinstance(answer, (tuple, list)) else type(answer).__name__
-        raise ValueError(f"race: the policy returns {count}, expected four: quorum, waits, starts, rate")
+        raise ValueError(f"race: the policy returns {count}, expected four: quorum, waits, starts, weight")
     return Entry(*answer, name=name)
 
 
-def references(lr: float = 0.05) -> list[Entry]:
-    """Return the policies to beat, all at one learning rate per gradient."""
+def fault_of(entry: Entry) -> str:
+    """Say what an entry has in common with a policy that loses, in a sentence."""
+    old, young = entry.weight(100), entry.weight(0)
+    if entry.waits and entry.quorum(WORKERS) == WORKERS:
+        return "all workers wait for the slowest, as in BSP"
+    if not entry.may_start(100):
+        return "with a bound on the lead, a worker that is always slow holds up all others"
+    if old < young:
+        return "old gradients count less than fresh ones, and with them the data of slow workers: the result is biased"
+    if old == young:
+        return "a slow worker is in fewer updates than others: should each of its gradients weigh the same?"
+    return "old gradients count more: how much more gives every worker the same total weight?"
+
+
+def rivals() -> list[Entry]:
+    """Return the textbook's policies, the ones to beat."""
     steps = np.arange(LONGEST)
-    always, same = steps >= 0, np.full(LONGEST, lr)
+    always, same, fresh = steps >= 0, np.ones(LONGEST), np.where(steps == 0, 1, 0)
     return [
         Entry(WORKERS, True, always, same, "BSP"),
         Entry(1, False, steps <= 4, same, "SSP(4)"),
-        Entry(3 * WORKERS // 4, True, always, np.where(steps == 0, lr, 0), "backup(0.75)"),
+        Entry(1, False, steps <= 16, same, "SSP(16)"),
+        Entry(WORKERS - 2, True, always, fresh, "backup(14 of 16)"),
         Entry(1, False, always, same, "ASP"),
+        Entry(1, False, always, 1 / np.maximum(1, steps), "rate / staleness"),
     ]
 
 
-def error_curve(entry: Entry, mix: Mix, seed: int) -> np.ndarray:
-    """Train once; return the error at `TIMES`."""
-    events = simulate(entry.policy(), mix, round(1.3 * DEADLINE))
-    kept = (events.version > 0) & (events.time <= DEADLINE)
-    used, version, time = events.used[kept], events.version[kept], events.time[kept]
-    rate = entry.rate_of(events.staleness[kept])[:, None]
-    h, rng = CURVATURE, np.random.default_rng([mix.seed, seed])
-    noise = np.sqrt(h) * NOISE * rng.normal(size=(len(used), len(h)))
-    first = np.flatnonzero(np.diff(version, prepend=0))  # where each update's gradients begin
-    last = np.append(first[1:], len(version))
-    w = np.empty((len(first) + 1, len(h)))
-    w[0] = np.sqrt(2 / len(h) / h)
+def error_curves(entry: Entry, mix: Mix) -> np.ndarray:
+    """Train at all of `RATES` at once; return the mean error over the seeds, (rates, times)."""
+    events = simulate(entry, mix, round(1.3 * DEADLINE))
+    h, rng = CURVATURE, np.random.default_rng(mix.seed)
+    start = np.sqrt(2 / len(h) / h)
+    optimum = APART * start * rng.normal(size=(WORKERS, 1, SEEDS, len(h)))
+    optimum -= optimum.mean(axis=0)  # together, zero is best
+    noise = np.sqrt(h) * NOISE * rng.normal(size=(len(events), 1, SEEDS, len(h)))
+    shift = noise - (h * optimum)[events.worker]
+    taken = entry.weight(events.staleness[(events.version > 0) & (events.time <= DEADLINE)])
+    rates = (RATES / taken.mean())[:, None, None]
+    weight = [rates * one for one in entry.weight(np.arange(events.staleness.max() + 1))]
     with np.errstate(all="ignore"):  # an entry may diverge
-        for v, (a, b) in enumerate(zip(first.tolist(), last.tolist(), strict=True)):
-            step = rate[a:b] * (h * w[used[a:b]] + noise[a:b])
-            w[v + 1] = w[v] - (step[0] if b - a == 1 else step.sum(axis=0))
-        error = np.nan_to_num(0.5 * (w * w) @ h, nan=HOPELESS, posinf=HOPELESS)
-    made = np.append(0.0, time[last - 1])
-    return np.minimum(error, HOPELESS)[np.searchsorted(made, TIMES, side="right") - 1]
+        times, versions = replay(
+            events,
+            np.broadcast_to(start, (len(RATES), SEEDS, len(h))),
+            lambda w, i: h * w + shift[i],
+            lambda g, staleness: weight[staleness] * g,
+            DEADLINE,
+        )
+        seen = np.array([versions[v] for v in np.searchsorted(times, TIMES, side="right") - 1])
+        error = (0.5 * (seen * seen) @ h).mean(axis=-1).T
+    return np.fmin(error, 1e3)
 
 
 @dataclass
 class Race:
-    """The outcome of a race."""
+    """The outcome of a race: errors by entry, (mixes, rates, times)."""
 
     mixes: list[Mix]
     curves: dict[str, np.ndarray]
-    references: list[str]
-    times: np.ndarray = field(default_factory=lambda: TIMES)
-    target: float = TARGET
+    rivals: list[str]
 
-    def seconds(self, name: str) -> np.ndarray:
-        """Return when the mean error of an entry reaches the target in each mix; the deadline where it does not."""
-        reached = self.curves[name].mean(axis=1) <= self.target
-        return np.where(reached.any(axis=1), self.times[reached.argmax(axis=1)], DEADLINE)
+    def best(self, name: str) -> tuple[np.ndarray, int]:
+        """Return the seconds to the target in each mix at an entry's best rate, and which of `RATES` that is.
 
-    def floor(self, name: str) -> np.ndarray:
-        """Return the mean error of an entry over the last quarter of the race, in each mix."""
-        return self.curves[name][..., -len(self.times) // 4 :].mean(axis=(1, 2))
+        The deadline stands for runs that do not get there.
+        """
+        reached = self.curves[name] <= TARGET
+        seconds = np.where(reached.any(axis=-1), TIMES[reached.argmax(axis=-1)], DEADLINE)
+        rate = int(np.log(seconds).mean(axis=0).argmin())
+        return seconds[:, rate], rate
 
     def score(self, name: str) -> float:
         """Return how many times sooner than BSP an entry reaches the target, a geometric mean over mixes."""
-        return float(np.exp(np.log(self.seconds("BSP") / self.seconds(name)).mean()))
+        return float(np.exp(np.log(self.best("BSP")[0] / self.best(name)[0]).mean()))
 
     def table(self) -> list[dict]:
         """Return a row for each entry, the best first."""
         rows = []
         for name in sorted(self.curves, key=self.score, reverse=True):
-            seconds = self.seconds(name)
-            row = {"policy": name, "times sooner than BSP": round(self.score(name), 2)}
+            seconds, rate = self.best(name)
+            row = {"policy": name, "times sooner than BSP": round(self.score(name), 2), "best rate": RATES[rate]}
             for mix, t in zip(self.mixes, seconds, strict=True):
                 row[f"{mix} [s]"] = round(float(t)) if t < DEADLINE else f"not in {DEADLINE:.0f}"
-            rows.append(row | {"error at the end": f"{self.floor(name).mean():.2g}"})
+            rows.append(row)
         return rows
 
 
-def race(*entries: Entry, mixes=None, seeds: int = 3, report=None) -> Race:
-    """Let entries and the references train on the same mixes of workers.
-
-    Parameters
-    ----------
-    mixes : list of Mix, optional
-        `practice_mixes()` by default.
-    seeds : int
-        Runs of each entry on each mix.
-    report : callable, optional
-        Gets `report(done, total)`.
-    """
-    report, mixes = report or ignore_report, practice_mixes() if mixes is None else mixes
-    known = references()
-    both, curves = [*known, *entries], {}
-    for done, entry in enumerate(both, 1):
-        curves[entry.name] = np.array([[error_curve(entry, mix, seed) for seed in range(seeds)] for mix in mixes])
-        report(done, len(both))
+def race(*entries: Entry, mixes: list[Mix]) -> Race:
+    """Let entries and rivals train on the same mixes of workers, each with all of `RATES`."""
+    known = rivals()
+    curves = {entry.name: np.array([error_curves(entry, mix) for mix in mixes]) for entry in (*known, *entries)}
     return Race(mixes, curves, [entry.name for entry in known])
 
 
-# -- Asynchronous training beside its control, synchronous at the same rate per gradient: by rate, and to the floor.
+def check_race(check, outcome: Race, policy) -> None:
+    """Add to a lab's check that "yours" beats every rival by a tenth."""
+    mine, told = outcome.score("yours"), fault_of(make_entry(policy))
+    for name in outcome.rivals:
+        other = outcome.score(name)
+        check.true(f"beats {name}", mine > 1.1 * other, f"{name} scores {other:.2f}, yours {mine:.2f}: {told}")
 
 
-WINDOW = 10
-"""Points of a curve over which `error_floor` takes a mean."""
-DIVERGED = 10.0
-"""The loss that is noted for a run whose loss was no longer finite."""
-
-
-@dataclass(frozen=True)
-class Method:
-    """How gradients are computed and applied."""
-
-    workers: int
-    policy: Policy
-    rate: Rate = constant
-    adagrad: bool = False
-    warm: int = 0
-
-
-def methods(workers: int = 16) -> dict[str, Method]:
-    """Return one worker, many workers synchronously and asynchronously, and three remedies against staleness."""
-    # J. Dean et al. (2012), Large scale distributed deep networks, NeurIPS, section 4.1: Adagrad and the warm start. W.
-    # Zhang, S. Gupta, X. Lian, J. Liu (2016), Staleness-aware async-SGD for distributed deep learning, IJCAI: the rate
-    # divided by the staleness.
-    return {
-        "1 worker": Method(1, asp()),
-        f"{workers} synchronous": Method(workers, bsp()),
-        f"{workers} asynchronous": Method(workers, asp()),
-        "rate / staleness": Method(workers, asp(), inverse),
-        "warm start": Method(workers, asp(), warm=100),
-        "Adagrad": Method(workers, asp(), adagrad=True),
-    }
-
-
-def loss_by_rate(
-    task: Task, rates, *, which: dict[str, Method] | None = None, seeds=3, gradients=800, report=None
-) -> dict[str, np.ndarray]:
-    """Train every method at every learning rate per gradient.
-
-    An update that is the mean of k gradients gets k times the rate. So "synchronous" is the control of "asynchronous":
-    the same number of gradients, each with the same weight, and none of them stale.
-
-    Parameters
-    ----------
-    which : dict of str to Method, optional
-        `methods()` by default.
-    seeds : int
-        How many; a seed determines weights, samples and speeds.
-    gradients : int
-        In all, a warm start's included.
-    report : callable, optional
-        Gets `report(runs done, runs in all, method=)`.
-
-    Returns
-    -------
-    losses : dict of str to (rates, seeds) array
-        Mean loss of the last tenth of the gradients, at the parameters that they were computed at.
-    """
-    report, which = report or ignore_report, methods() if which is None else which
-    found, done = {name: np.zeros((len(rates), seeds)) for name in which}, 0
-    for seed in range(seeds):
-        for name, method in which.items():
-            for i, lr in enumerate(rates):
-                found[name][i, seed] = _final_loss(task.but(lr=lr), method, seed, gradients)
-                done += 1
-                report(done, len(which) * seeds * len(rates), method=name)
-    return found
-
-
-def runs_to_floor(
-    task: Task, rates: dict[str, float], *, which: dict[str, Method] | None = None, seeds=3, gradients=8000, report=None
-) -> dict[str, list[Run]]:
-    """Train each method, at its own best learning rate, until its test error stops falling.
-
-    Parameters
-    ----------
-    rates : dict of str to float
-        Learning rate of one gradient, by method.
-    which : dict of str to Method, optional
-        `methods()` by default.
-    gradients : int
-        In all. Whether they were enough, `error_floor` says.
-    report : callable, optional
-        Gets `report(runs done, runs in all, method=)`.
-
-    Returns
-    -------
-    runs : dict of str to list of Run
-        With some 40 points on each curve. A warm start's curve begins when the other workers join.
-    """
-    report, which, runs = report or ignore_report, methods() if which is None else which, {}
-    for name, lr in rates.items():
-        runs[name] = []
-        for seed in range(seeds):
-            runs[name].append(_train(task.but(lr=lr), which[name], seed, gradients, points=40))
-            report(sum(map(len, runs.values())), len(rates) * seeds, method=name)
-    return runs
-
-
-def error_floor(errors, *, window: int = WINDOW, tolerance: float = 0.01) -> tuple[float, int] | None:
-    """Return a curve's error floor and the point from which on it is reached; None if the error still falls.
-
-    The curve is at its floor if the mean error of its last `window` points is less than `tolerance` below that of the
-    `window` points before them. The floor is the mean of the last ones, and reached at the first point whose error is
-    at most `tolerance` above it.
-
-    Parameters
-    ----------
-    errors : (points,) array
-        Equally far apart in gradients; at least twice `window`.
-    tolerance : float
-        An error, as a share: 0.01 are three or four of the digits' 360 test images.
-
-    Returns
-    -------
-    reached : int
-        Index into `errors`.
-
-    Examples
-    --------
-    >>> error_floor([0.9, 0.3, 0.05, 0.04, 0.05, 0.04], window=2)
-    (0.045, 2)
-    >>> error_floor([0.9, 0.5, 0.3, 0.2, 0.15, 0.12], window=2) is None
-    True
-
-    References
-    ----------
-    S. Dutta, G. Joshi, S. Ghosh, P. Dube, P. Nagpurkar (2018), Slow and stale gradients can win the race, AISTATS.
-    """
-    errors = np.asarray(errors, dtype=float)
-    if len(errors) < 2 * window:
-        raise ValueError(f"error_floor: {len(errors)} points, expected {2 * window} or more, twice the window")
-    floor, before = errors[-window:].mean(), errors[-2 * window : -window].mean()
-    if before - floor >= tolerance:
-        return None
-    return float(floor), int(np.argmax(errors <= floor + tolerance))
-
-
-def floors(runs: dict[str, list[Run]]) -> list[dict]:
-    """Return the error floor of every method, and when it is reached.
-
-    Parameters
-    ----------
-    runs : dict of str to list of Run
-        What `runs_to_floor` returns.
-
-    Returns
-    -------
-    rows : list of dict
-        "method"; its "floor [%]" (mean over the seeds), the "lowest" and the "highest"; "at it", the number of seeds
-        that are at their floor by the rule of `error_floor`; and the mean "time to it [s]" of these, None if there are
-        none. The error of the others still falls: their floor is the mean of the last points.
-    """
-    rows = []
-    for name, several in runs.items():
-        errors = [1 - run.curve["test_accuracy"] for run in several]
-        found = [error_floor(e) for e in errors]
-        levels = [100 * (e[-WINDOW:].mean() if one is None else one[0]) for e, one in zip(errors, found, strict=True)]
-        times = [run.curve["time"][one[1]] for run, one in zip(several, found, strict=True) if one is not None]
-        row = {"method": name, "floor [%]": float(np.mean(levels)), "lowest": min(levels), "highest": max(levels)}
-        rows.append(row | {"time to it [s]": float(np.mean(times)) if times else None, "at it": len(times)})
-    return rows
-
-
-def _train(task: Task, method: Method, seed: int, gradients: int, points: int) -> Run:
-    """Train once; the time of a warm start is in the curve's."""
-    start, before = None, 0.0
-    if method.warm:
-        alone = run_policy(task, asp(), Speeds(1, seed=seed), steps=method.warm, seed=seed, points=0)
-        start, before = alone.params, alone.seconds
-    speeds, steps = Speeds(method.workers, seed=seed), (gradients - method.warm) // method.workers
-    options = {"rate": method.rate, "rule": Adagrad() if method.adagrad else None, "start": start, "points": points}
-    run = run_policy(task, method.policy, speeds, steps=steps, seed=seed, **options)
-    run.curve["time"] += before
-    return run
-
-
-def _final_loss(task: Task, method: Method, seed: int, gradients: int) -> float:
-    """Train once; return the loss at the end."""
-    run = _train(task, method, seed, gradients, points=0)
-    loss = float(run.applied["loss"][-gradients // 10 :].mean())
-    return loss if np.isfinite(loss) and not run.diverged else DIVERGED
+@styled
+def plot_race(race: Race, *, title=None):
+    """Draw the error of every entry against time, at its best rate: a panel for each mix of workers."""
+    count = len(race.mixes)
+    axes = new_axes(count, figsize=(3.0 * count, 4.0), sharey=True)
+    for m, (ax, mix) in enumerate(zip(axes, race.mixes, strict=True)):
+        for i, (name, curves) in enumerate(race.curves.items()):
+            wide = 1.6 if name in race.rivals else 2.8
+            look = {"color": COLORS[i % 6], "linestyle": LINES[(i + i // 6) % 6], "linewidth": wide}
+            ax.plot(TIMES, curves[m, race.best(name)[1]], label=name, **look)
+        ax.axhline(TARGET, color=INK, linewidth=1)
+        ax.set(yscale="log", ylim=(TARGET / 6, 2), xlabel="time [s]", xlim=(0, 150))
+        write_title(ax, textwrap.fill(str(mix), 22, break_on_hyphens=False))
+    axes[0].set_ylabel("error (line: the target)")
+    axes[-1].legend(loc="upper right", handlelength=2.6)
+    first = max(race.rivals, key=race.score)
+    own = [f"{name} is {race.score(name):.2g} times sooner than BSP" for name in race.curves if name not in race.rivals]
+    write_title(axes[0].figure, "; ".join([*own, f"the best rival, {first}, {race.score(first):.2g} times"]), title)
+    return axes
 
 
 # -- Try a parameter server from another author: on a problem whose answer is known, and on the digits.
@@ -519,7 +393,7 @@ def try_server(train, size: int, steps: int, *, lr=0.1, slow=None, d=4, seed=3):
     return targets, SimWorld(size, Network(alpha=20e-6, beta=1e9), Roofline(1e9), slowdown=slow).run(on_rank)
 
 
-def replay(targets, log, lr: float, *, late: bool = False, steps: bool = True) -> np.ndarray:
+def work_out(targets, log, lr: float, *, late: bool = False, steps: bool = True) -> np.ndarray:
     """Work out which weights a log of `try_server` must lead to.
 
     Parameters
@@ -586,16 +460,16 @@ def judge_server(check, train, size: int, steps: int, *, lr=0.1, slow=None, d=4,
         return
     wrong = {
         "not updated, or not in place: `w -= ...` changes the array itself": np.ones(d),
-        "uphill: the gradient should be subtracted": replay(targets, log, -lr),
-        "the server steps from the weights that the worker had pulled, not from its newest": replay(
+        "uphill: the gradient should be subtracted": work_out(targets, log, -lr),
+        "the server steps from the weights that the worker had pulled, not from its newest": work_out(
             targets, log, lr, late=True
         ),
-        "the gradients are of step 0 in every step": replay(targets, log, lr, steps=False),
+        "the gradients are of step 0 in every step": work_out(targets, log, lr, steps=False),
         "a worker computes at zeros: take the gradient at the weights received": _at_zeros(targets, log, lr),
     }
     if size > 2:
-        wrong["every push is a whole step, not a share of one"] = replay(targets, log, lr / (size - 1))
-    check.close(f"weights, {of}", w, replay(targets, log, lr), rtol=1e-10, suspects=wrong)
+        wrong["every push is a whole step, not a share of one"] = work_out(targets, log, lr / (size - 1))
+    check.close(f"weights, {of}", w, work_out(targets, log, lr), rtol=1e-10, suspects=wrong)
     check.equal(f"steps asked for, {of}", [asked for _, _, asked in workers], [list(range(steps))] * (size - 1))
     others = [rank for rank in range(1, size) if rank not in (slow or {})]
     for rank, factor in (slow or {}).items():
@@ -664,29 +538,6 @@ def run_digits(train, workers: int, lr: float, *, gradients: int = 800, seed: in
     with np.errstate(all="ignore"):  # it may diverge
         (w, log), *seen = world.run(train_digits, train, lr, gradients // workers, seed=seed)
     return w, log, np.array([loss for _, loss in sorted(point for one in seen for point in one)])
-
-
-def run_digits_synchronous(workers: int, lr: float, *, gradients: int = 800, seed: int = 0):
-    """Train as `run_digits` does, but synchronously: the mean of the workers' gradients at `workers` times the rate.
-
-    Every gradient counts as much as there, and none is stale: the control.
-
-    Returns
-    -------
-    w : (n,) array
-    losses : (gradients,) array
-    """
-    digits, loss, flat = load("digits", dtype="float64"), SoftmaxCrossEntropy(), FlatModel(make_model(seed))
-    draws, losses = [np.random.default_rng([seed, rank]) for rank in range(1, workers + 1)], []
-    with np.errstate(all="ignore"):
-        for _ in range(gradients // workers):
-            total = np.zeros_like(flat.data)
-            for rng in draws:
-                rows = rng.integers(0, len(digits.x_train), 32)
-                losses.append(flat.gradient(digits.x_train[rows], digits.y_train[rows], loss))
-                total += flat.grad
-            flat.data -= lr * workers * (total / workers)
-    return flat.data, np.array(losses)
 
 
 def active_units(w) -> int:

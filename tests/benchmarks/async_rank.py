@@ -10,12 +10,10 @@ import json
 import sys
 from pathlib import Path
 
-from distcourse.asynchrony import ON_FOUR, digits_task
-
 from distlearn.world import MPIWorld
 
 from . import quick
-from .real import real_beside_simulated
+from .real import ON_FOUR, digits_task, real_beside_simulated
 
 
 def measure(world) -> dict | None:

@@ -5,12 +5,62 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from distcourse.asynchrony import ON_FOUR, Task, program, run_policy
 from threadpoolctl import threadpool_limits
 
 from distlearn.comm import Network
 from distlearn.comm.base import ignore_report
-from distlearn.parallel.asynchronous.param_server import Run, Speeds, asp
+from distlearn.data import Dataset, load
+from distlearn.nn import MLP, SoftmaxCrossEntropy
+from distlearn.optim import SGD
+from distlearn.parallel.asynchronous.param_server import ParameterServer, Run, Speeds, asp, backup, bsp, ssp
+from distlearn.sim import SimWorld
+
+ON_FOUR = (bsp(), backup(0.75), ssp(1), ssp(4), asp())
+"""For four real workers, one of them a backup."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A small network, its data, and a learning rate *per gradient*."""
+
+    # An update that is the mean of k gradients gets k times the rate (the linear scaling rule), so that every policy
+    # adds up the same gradients with the same weight, and differs in nothing but staleness, waiting and drops.
+
+    dataset: Dataset
+    hidden: tuple[int, ...] = (32,)
+    batch: int = 16
+    lr: float = 0.05
+
+
+def digits_task(**changes) -> Task:
+    """Return the task on scikit-learn's 8 x 8 digits: always available, and fast."""
+    return Task(load("digits"), **changes)
+
+
+def program(comm, task: Task, policy, *, steps, seed=0, pace=None, points=25, servers=1):
+    """Train on a communicator of any world, each worker with `steps` gradients on average; return the run on rank 0."""
+    workers = comm.size - servers
+    quorum = policy.quorum(workers)
+    server = ParameterServer(
+        comm,
+        MLP((task.dataset.n_features, *task.hidden, task.dataset.n_classes), seed=seed),
+        SoftmaxCrossEntropy(),
+        SGD(),
+        task.lr * quorum,
+        policy,
+        servers=servers,
+        pace=pace,
+        every=max(1, steps * workers // quorum // points),
+    )
+    return server.train(task.dataset, batch_size=task.batch * workers, steps=steps, seed=seed)
+
+
+def run_policy(task: Task, policy, speeds: Speeds, *, network=None, servers=1, **options) -> Run:
+    """Train once on simulated ranks; by default a message of 0.1 MB takes 2 ms, beside steps that take a second."""
+    network = network or Network(alpha=1e-3, beta=1e8)
+    world = SimWorld(speeds.workers + servers, network)
+    with threadpool_limits(1):  # small products are slower on several cores
+        return world.run(program, task, policy, pace=speeds, servers=servers, **options)[0]
 
 
 @dataclass

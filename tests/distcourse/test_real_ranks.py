@@ -1,12 +1,11 @@
 """Real engines with a straggler: not waiting pays, and the simulator knows by how much."""
 
 import pytest
-from distcourse.asynchrony import digits_task
 
 from distlearn.parallel.asynchronous.param_server import Speeds, asp, bsp, ssp
 from distlearn.world import EngineWorld
 
-from ..benchmarks.real import real_beside_simulated
+from ..benchmarks.real import digits_task, real_beside_simulated
 
 pytestmark = pytest.mark.engines
 

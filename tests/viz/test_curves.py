@@ -1,8 +1,5 @@
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
-from distcourse import asynchrony, lab11
 from matplotlib import pyplot as plt
 from matplotlib.colors import same_color
 
@@ -150,21 +147,3 @@ def test_what_cannot_be_drawn_is_refused_before_a_figure_is_made(histories, opti
     with pytest.raises(ValueError, match=match):
         viz.plot_history(histories, **options)
     assert plt.get_fignums() == []
-
-
-def test_losses_by_gradient():
-    ax = lab11.plot_losses({"a": np.full(100, 2.0), "b": np.full(100, 1.0)}, smooth=10, guessing=2.5)
-    assert {line.get_label(): line.get_ydata()[0] for line in ax.lines[:2]} == pytest.approx({"a": 2, "b": 1})
-    assert ax.get_title("left") == "Loss at the end: 2.00, 1.00"
-
-
-def test_throughput_says_what_was_dropped():
-    runs = {
-        "all": [
-            SimpleNamespace(samples_per_second=rate, dropped=0, gradients=[0] * 4) for rate in (90.0, 110.0, 120.0)
-        ],
-        "some": [SimpleNamespace(samples_per_second=200.0, dropped=1, gradients=[0] * 4)],
-    }
-    ax = asynchrony.plot_throughput(runs)
-    assert [bar.get_width() for bar in ax.patches] == [110, 200]
-    assert [text.get_text() for text in ax.texts] == ["110", "200, 25% dropped"]
