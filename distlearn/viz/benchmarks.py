@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import textwrap
+
+from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
 from .look import COLORS, INK, MUTED, VERMILION, new_axes, styled, write_title
 
@@ -21,7 +24,9 @@ def plot_benchmarks(records, *, ax=None, title=None):
     rows = [r for r in records if r["ratio"] is not None]
     if not rows:
         raise ValueError("plot_benchmarks: no record has a ratio to a peer")
-    ax = new_axes(figsize=(8.4, 1.3 + 0.3 * len(rows)))[0] if ax is None else ax
+    names = [textwrap.fill(row["name"], 60) for row in rows]
+    lines = len("\n".join(names).split("\n"))
+    ax = new_axes(figsize=(8.4, 1.3 + 0.15 * (len(rows) + lines)))[0] if ax is None else ax
     for i, row in enumerate(rows):
         colour = VERMILION if row["holds"] is False else OURS
         ax.plot(
@@ -36,18 +41,16 @@ def plot_benchmarks(records, *, ax=None, title=None):
             ax.plot([float(goal[2])], [i], marker="|", **mark)
     ax.axvline(1, color=PEER, linewidth=1, zorder=0)
     ax.set_xscale("log")
-    ax.set_yticks(range(len(rows)), [_short(row["name"]) for row in rows], fontsize=9)
+    ax.set_yticks(range(len(rows)), names, fontsize=9)
     ax.invert_yaxis()
     ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    ax.xaxis.set_minor_formatter(lambda value, _: f"{value:g}" if f"{value:e}"[0] in "25" else "")
+    low, high = ax.get_xlim()
+    ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)) if high > 5 * low else MaxNLocator(6))
+    ax.xaxis.set_minor_locator(NullLocator())
     ax.set_xlabel("ours / peer (the mark is the goal)")
     ax.grid(axis="y", visible=False)
     write_title(ax, _finding(rows), title)
     return ax
-
-
-def _short(name: str, most: int = 60) -> str:
-    return name if len(name) <= most else f"{name[: most - 1]}…"
 
 
 def _finding(rows) -> str:
