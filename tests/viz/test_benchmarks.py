@@ -1,5 +1,7 @@
 """The chart beside the table of `distlearn bench`."""
 
+from itertools import pairwise
+
 import pytest
 from matplotlib.colors import same_color
 
@@ -50,7 +52,7 @@ def test_names_are_whole_and_ticks_several(ratios):
     ax.figure.canvas.draw()
     boxes = [label.get_window_extent() for label in ax.get_yticklabels()]
     assert min(box.x0 for box in boxes) >= 0
-    assert all(above.y0 >= below.y1 for above, below in zip(boxes, boxes[1:], strict=False))
+    assert all(above.y0 >= below.y1 for above, below in pairwise(boxes))
 
 
 def test_titles():
