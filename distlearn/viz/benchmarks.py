@@ -9,8 +9,6 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
 from .look import COLORS, INK, MUTED, VERMILION, new_axes, styled, write_title
 
-OURS, PEER = COLORS[0], MUTED
-
 
 @styled
 def plot_benchmarks(records, *, ax=None, title=None):
@@ -24,24 +22,21 @@ def plot_benchmarks(records, *, ax=None, title=None):
     rows = [r for r in records if r["ratio"] is not None]
     if not rows:
         raise ValueError("plot_benchmarks: no record has a ratio to a peer")
-    names = [textwrap.fill(row["name"], 60) for row in rows]
-    lines = len("\n".join(names).split("\n"))
-    ax = new_axes(figsize=(8.4, 1.3 + 0.15 * (len(rows) + lines)))[0] if ax is None else ax
+    ax = new_axes(figsize=(8.4, 1.3 + 0.4 * len(rows)))[0] if ax is None else ax
     for i, row in enumerate(rows):
-        colour = VERMILION if row["holds"] is False else OURS
+        colour = VERMILION if row["holds"] is False else COLORS[0]
         ax.plot(
             [1, row["ratio"]], [i, i], color=colour, linewidth=3, linestyle="-", solid_capstyle="butt", gid=f"bar {i}"
         )
         ax.plot([row["ratio"]], [i], color=colour, marker="o", linestyle="", gid=f"ratio {i}")
         goal = re.fullmatch(r"ratio *([<>])=? *([-+0-9.eE]+)", row["goal"] or "")
         if goal:
-            side = "left" if goal[1] == "<" else "right"
             mark = {"color": INK, "markersize": 9, "linestyle": "", "gid": f"goal {i}"}
-            ax.plot([float(goal[2])], [i], marker=0 if side == "left" else 1, **mark)
+            ax.plot([float(goal[2])], [i], marker=0 if goal[1] == "<" else 1, **mark)
             ax.plot([float(goal[2])], [i], marker="|", **mark)
-    ax.axvline(1, color=PEER, linewidth=1, zorder=0)
+    ax.axvline(1, color=MUTED, linewidth=1, zorder=0)
     ax.set_xscale("log")
-    ax.set_yticks(range(len(rows)), names, fontsize=9)
+    ax.set_yticks(range(len(rows)), [textwrap.fill(row["name"], 60) for row in rows], fontsize=9)
     ax.invert_yaxis()
     ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
     low, high = ax.get_xlim()
