@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+import textwrap
+
+from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
 from .look import COLORS, INK, MUTED, VERMILION, new_axes, styled, write_title
-
-OURS, PEER = COLORS[0], MUTED
 
 
 @styled
@@ -21,33 +22,30 @@ def plot_benchmarks(records, *, ax=None, title=None):
     rows = [r for r in records if r["ratio"] is not None]
     if not rows:
         raise ValueError("plot_benchmarks: no record has a ratio to a peer")
-    ax = new_axes(figsize=(8.4, 1.3 + 0.3 * len(rows)))[0] if ax is None else ax
+    ax = new_axes(figsize=(8.4, 1.3 + 0.4 * len(rows)))[0] if ax is None else ax
     for i, row in enumerate(rows):
-        colour = VERMILION if row["holds"] is False else OURS
+        colour = VERMILION if row["holds"] is False else COLORS[0]
         ax.plot(
             [1, row["ratio"]], [i, i], color=colour, linewidth=3, linestyle="-", solid_capstyle="butt", gid=f"bar {i}"
         )
         ax.plot([row["ratio"]], [i], color=colour, marker="o", linestyle="", gid=f"ratio {i}")
         goal = re.fullmatch(r"ratio *([<>])=? *([-+0-9.eE]+)", row["goal"] or "")
         if goal:
-            side = "left" if goal[1] == "<" else "right"
             mark = {"color": INK, "markersize": 9, "linestyle": "", "gid": f"goal {i}"}
-            ax.plot([float(goal[2])], [i], marker=0 if side == "left" else 1, **mark)
+            ax.plot([float(goal[2])], [i], marker=0 if goal[1] == "<" else 1, **mark)
             ax.plot([float(goal[2])], [i], marker="|", **mark)
-    ax.axvline(1, color=PEER, linewidth=1, zorder=0)
+    ax.axvline(1, color=MUTED, linewidth=1, zorder=0)
     ax.set_xscale("log")
-    ax.set_yticks(range(len(rows)), [_short(row["name"]) for row in rows], fontsize=9)
+    ax.set_yticks(range(len(rows)), [textwrap.fill(row["name"], 60) for row in rows], fontsize=9)
     ax.invert_yaxis()
     ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    ax.xaxis.set_minor_formatter(lambda value, _: f"{value:g}" if f"{value:e}"[0] in "25" else "")
+    low, high = ax.get_xlim()
+    ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)) if high > 5 * low else MaxNLocator(6))
+    ax.xaxis.set_minor_locator(NullLocator())
     ax.set_xlabel("ours / peer (the mark is the goal)")
     ax.grid(axis="y", visible=False)
     write_title(ax, _finding(rows), title)
     return ax
-
-
-def _short(name: str, most: int = 60) -> str:
-    return name if len(name) <= most else f"{name[: most - 1]}…"
 
 
 def _finding(rows) -> str:

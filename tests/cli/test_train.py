@@ -18,6 +18,7 @@ from click.testing import CliRunner
 
 from distlearn import data
 from distlearn.cli import main, output
+from distlearn.cli.mpiexec import complaint
 from distlearn.cli.ranks import Kept, communication_share
 from distlearn.parallel import CheckpointWarning
 from distlearn.parallel.pipeline.schedule import actions_of
@@ -195,6 +196,13 @@ def test_a_preset_can_be_changed(call, tmp_path):
     assert "60 passes" in result.output
     differed = "--data, --epochs, --n-train, --world, --sizes differed"
     assert f"(--preset fashion-sigmoid as it stands; here {differed})" in result.output
+
+
+def test_the_preset_of_whole_steps_says_from_which_size_ranks_pay(call):
+    changes = ("--data", "digits", "--world", "sim", "--epochs", 1, "--sizes", "1,2")
+    result = call("--preset", "fashion-sigmoid-full", *changes)
+    assert result.exit_code == 0, result.output
+    assert "more ranks pay from about 16,000 images on" in " ".join(result.output.split())
 
 
 def test_help_says_where_a_folder_of_data_is_looked_for(call):
@@ -528,6 +536,13 @@ def test_ctrl_c_under_mpiexec_keeps_what_there_is_and_says_how_to_go_on(tmp_path
     assert "Traceback" not in text
     assert "interrupted after 2 of 9 epochs. The same command with --resume goes on" in " ".join(text.split())
     assert len(read(tmp_path / "out")["runs"][0]["epochs"]) == 2
+
+
+def test_a_rank_that_mpiexec_lost_is_told_with_the_way_on():
+    done = subprocess.CompletedProcess([], 9, "", "BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES")
+    told, text = complaint(done).split("\n")
+    assert told == "mpiexec ended with exit code 9; with --checkpoint, --resume goes on"
+    assert text == done.stderr
 
 
 def test_ctrl_c_before_the_first_epoch_keeps_nothing(tmp_path):

@@ -50,6 +50,9 @@ RACES = {  # body, threads, what is found
         "if (t < 32) x[t] = s[0];\nif (t >= 32) x[t] = ((volatile float*)s)[0];\nif (t == 127) atomicAdd(s, 1.0f);",
         128, [("race", 5, 3)],
     ),
+    "a value that one thread alone uses": (
+        "if (t == 5) s[0] = 7;\nfloat v = s[0];\nif (v > 0 && t == 0) x[0] = 1;", 32, [("race", 4, 3)]
+    ),
     "a __syncwarp orders its warp": ("x[t] = s[0];\n__syncwarp();\nif (t == 0) s[0] = 7;", 32, []),
     "another half of the warp": (
         "x[t] = s[0];\n__syncwarp(t < 16 ? 0xffff : 0xffff0000);\nif (t == 5) s[0] = 7;", 32, [("race", 5, 3)]

@@ -1,5 +1,7 @@
 """The chart beside the table of `distlearn bench`."""
 
+from itertools import pairwise
+
 import pytest
 from matplotlib.colors import same_color
 
@@ -36,6 +38,21 @@ def test_ratios_goals_and_what_was_missed():
     assert ax.get_title("left") == "2 of 3 goals against peers are met"
     assert ax.yaxis_inverted(), "in the order of the table"
     assert ax.get_xscale() == "log"
+
+
+@pytest.mark.parametrize("ratios", [(1.05, 1.2, 1.44), (0.97, 1.01), (0.4, 1.5, 30)])
+def test_names_are_whole_and_ticks_several(ratios):
+    name = "data-parallel step of 2 ranks, small CNN, fused, batch 1,024 (ratio: torch DDP's time / ours)"
+    ax = viz.plot_benchmarks([row(f"{name} {i}", ratio) for i, ratio in enumerate(ratios)])
+    assert [" ".join(label.get_text().split()) for label in ax.get_yticklabels()] == [
+        f"{name} {i}" for i in range(len(ratios))
+    ]
+    low, high = ax.get_xlim()
+    assert sum(low <= tick <= high for tick in ax.get_xticks()) >= 3
+    ax.figure.canvas.draw()
+    boxes = [label.get_window_extent() for label in ax.get_yticklabels()]
+    assert min(box.x0 for box in boxes) >= 0
+    assert all(above.y0 >= below.y1 for above, below in pairwise(boxes))
 
 
 def test_titles():
