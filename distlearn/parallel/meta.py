@@ -36,11 +36,9 @@ class MetaLayer(Layer):
         self.params = [made.setdefault(id(p), _meta_param(p)) for p in layer.params]
 
     def forward(self, x):
-        """Return a meta of the output."""
         return MetaArray(self.output_shape(x.shape), x.dtype), x.shape
 
     def backward(self, dy, saved):
-        """Return a meta of the input's gradient, None where the layer gives none."""
         return MetaArray(saved, dy.dtype) if self.layer.input_gradient else None
 
     def _ask(self, question, *about):
@@ -134,11 +132,9 @@ class MetaCodec:
         return f"MetaCodec({self.codec!r})"
 
     def nbytes(self, n, dtype):
-        """That of the real one."""
         return self.codec.nbytes(n, dtype)
 
     def encode(self, x, rng):
-        """Return a meta of the code."""
         return MetaArray(self.nbytes(x.size, x.dtype), np.uint8)
 
     def decode(self, code, out):

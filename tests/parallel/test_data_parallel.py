@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from distlearn.comm import Network, RankError
@@ -82,46 +82,11 @@ def train(comm, kind="plain", rule="momentum", steps=6, batch=20, uneven=False, 
     return SimpleNamespace(params=params, losses=losses, buckets=len(strategy.reducer.buckets))
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 4, 5])
-@pytest.mark.parametrize("kind", ["plain", "tied", "frozen", "own layer"])
-@pytest.mark.parametrize("uneven", [False, True])
+@pytest.mark.parametrize("size", [1, 2, 5])
 @pytest.mark.parametrize("overlap", [False, True])
-def test_equals_serial(size, kind, uneven, overlap):
+def test_equals_serial_with_a_layer_of_ones_own(size, overlap):
     world = SimWorld(size, Network(1e-4, 1e7), Roofline(1e8))
-    assert_same_as_serial(world, lambda comm: train(comm, kind, uneven=uneven and comm.size > 1, overlap=overlap))
-
-
-@given(size=st.integers(1, 6), batch=st.integers(1, 30), cap=st.sampled_from([1, 100, 300, 1e9]))
-@settings(max_examples=40, deadline=None)
-def test_equals_serial_for_any_batch_and_bucket(size, batch, cap):
-    world = SimWorld(size)
-    want = SimWorld(1).run(train, batch=batch, steps=3)[0]
-    for result in world.run(train, batch=batch, steps=3, cap_bytes=cap):
-        assert_same_params(result.params, want.params)
-        np.testing.assert_allclose(result.losses, want.losses, atol=1e-12)
-
-
-def test_serial_strategy_is_the_reference():
-    model = model_of("plain")
-    strategy = Serial(model, SoftmaxCrossEntropy(), Optimizer(model.params, RULES["momentum"](), 0.3))
-    losses = []
-    for step in range(6):
-        rows = (np.arange(20) + step * 20) % len(X)
-        losses.append(strategy.step(Batch(X[rows], Y[rows], 20)))
-    want = SimWorld(3).run(train)[0]
-    assert_same_params({p.name: p.data for p in model.params}, want.params)
-    np.testing.assert_allclose(losses, want.losses, atol=1e-12)
-
-
-def test_ranks_that_start_apart_are_brought_together():
-    def program(comm):
-        model = MLP((7, 4), seed=comm.rank, dtype="float64")
-        DataParallel(comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, RULES["sgd"](), 0.1))
-        return model.params[0].data
-
-    first, *others = SimWorld(3).run(program)
-    for other in others:
-        np.testing.assert_array_equal(first, other)
+    assert_same_as_serial(world, lambda comm: train(comm, "own layer", uneven=comm.size > 1, overlap=overlap))
 
 
 def test_one_all_reduce_per_bucket_and_step():

@@ -17,7 +17,7 @@ from distlearn.train import train as train_by_settings
 from distlearn.world import launch
 
 from .hybrid_rank import WAYS
-from .tensor.cases import IMAGES, Batch, F, own_part, serial, train
+from .tensor.cases import Batch, F, own_part, serial, train
 from .tensor.test_tensor import COLLECTIVES, assert_equal
 
 # -- one weird trick
@@ -25,13 +25,6 @@ from .tensor.test_tensor import COLLECTIVES, assert_equal
 
 def trick(comm, kind, **options):
     return train(lambda *args: OneWeirdTrick(comm, *args, cap_bytes=300), kind, **options)
-
-
-@pytest.mark.parametrize("kind", [k for k in IMAGES if k != "batch norm"])
-def test_trick_equals_serial(kind):
-    want = serial(kind, clip_norm=0.3)
-    for size in (1, 2, 3, 4):
-        assert_equal(SimWorld(size, Network(1e-5, 1e8), Roofline(1e9)).run(trick, kind, clip_norm=0.3), want)
 
 
 @pytest.mark.parametrize("name", ["lenet", "cnn"])
@@ -123,16 +116,6 @@ def hybrid(comm, kind, axes, clip_norm=None, **options):
 def run_hybrid(kind, axes, **options):
     world = SimWorld(int(np.prod(axes)), Network(1e-5, 1e8), Roofline(1e9))
     return world.run(hybrid, kind, axes, **options), world
-
-
-@pytest.mark.parametrize(("kind", "axes"), CASES, ids=str)
-def test_hybrid_equals_serial(kind, axes):
-    assert_equal(run_hybrid(kind, axes)[0], serial(kind))
-
-
-@pytest.mark.parametrize("kind", ["mlp", "tied", "inception"])
-def test_hybrid_clips_the_gradient_of_the_whole_model(kind):
-    assert_equal(run_hybrid(kind, CUBE, clip_norm=0.05)[0], serial(kind, clip_norm=0.05))
 
 
 @pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "interleaved"])

@@ -209,17 +209,14 @@ class IntervalStudy:
     nodes: int
 
     def predict(self, interval):
-        """Return the time of a run by Daly's formula [s], for any interval."""
         return expected_time(self.work, interval, self.cost, self.restart, self.mtbf)
 
     @property
     def young(self) -> float:
-        """Young's best interval [s]."""
         return young_interval(self.cost, self.mtbf)
 
     @property
     def daly(self) -> float:
-        """Daly's best interval [s]."""
         return daly_interval(self.cost, self.mtbf)
 
     @property

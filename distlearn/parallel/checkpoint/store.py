@@ -18,6 +18,8 @@ from pathlib import Path
 
 import numpy as np
 
+from ...nn.layer import check_positive
+
 # -- file --------------------------------------------------------------------------------------------------------------
 # One checkpoint as one file that shows whether it is intact: safetensors with checksums.
 #
@@ -68,7 +70,6 @@ class Checkpoint:
 
     @property
     def nbytes(self) -> int:
-        """Size of the arrays [bytes]."""
         return sum(array.nbytes for array in self.arrays.values())
 
 
@@ -192,8 +193,7 @@ class CheckpointStore:
     """
 
     def __init__(self, folder, keep: int = 3):
-        if not isinstance(keep, int) or keep < 1:
-            raise ValueError(f"CheckpointStore: keep is {keep!r}, expected a whole number, 1 or more")
+        check_positive("CheckpointStore", keep=keep)
         self.folder, self.keep = Path(folder), keep
         if self.folder.is_file():
             raise NotADirectoryError(errno.ENOTDIR, "CheckpointStore: expected a folder, this is a file", str(folder))

@@ -38,7 +38,6 @@ class NaiveDataParallel(Replicated):
     """
 
     def step(self, batch) -> float:
-        """Forward, loss, backward, sum the gradients over ranks, update."""
         self.optimizer.zero_grad()
         y, saved = self.model.forward(batch.x, clock=self.clock)
         loss, dy = self.loss(y, batch.y, batch.n)
@@ -112,7 +111,6 @@ class DataParallel(Replicated):
         )
 
     def step(self, batch) -> float:
-        """Train on this rank's part of the batch; return the loss of the global one."""
         self.reducer.clear()
         pieces = [(batch.x, batch.y)] if self.accumulate == 1 else micro_batches(batch, self.accumulate)
         for i, (x, y) in enumerate(pieces, 1):
@@ -148,7 +146,6 @@ class DataParallel(Replicated):
     # -- checkpoints ---------------------------------------------------------------------------------------------------
     @property
     def generators(self) -> list:
-        """The random number generators of this rank's codecs."""
         return self.reducer.generators
 
     def state_dict(self):

@@ -58,7 +58,6 @@ class TensorParallel(Strategy):
         self.optimizer = sub_optimizer("TensorParallel", optimizer, self.model, comm)
 
     def step(self, batch) -> float:
-        """Train on a batch, which every rank has as a whole; return its loss."""
         check_whole(self, batch, self.comm)
         self.optimizer.zero_grad()
         for bucket in self.partial_buckets:
@@ -160,7 +159,6 @@ class OneWeirdTrick(Strategy):
         self.reducer = GradientReducer(comm, features.params, cap_bytes=cap_bytes, overlap=overlap)
 
     def step(self, batch) -> float:
-        """Train on a batch, which every rank has as a whole; return its loss."""
         check_whole(self, batch, self.comm)
         comm, reducer, (features, dense, partial) = self.comm, self.reducer, self.split
         self.optimizer.zero_grad()
@@ -200,7 +198,6 @@ class SplitModel(NamedTuple):
 
     @classmethod
     def of(cls, model: Sequential, comm) -> SplitModel:
-        """Split a serial model at its `boundary`."""
         k = boundary(model)
         if k is None:
             kinds = [type(layer).__name__ for layer in model.layers]

@@ -14,6 +14,7 @@ from collections import Counter
 from typing import NamedTuple
 
 from ....comm.base import CommError
+from ....nn.layer import check_positive
 from .messages import Command, Push
 from .policy import check_policy
 
@@ -85,8 +86,7 @@ class PolicyState:
     """
 
     def __init__(self, policy, workers: int, version: int = 0, clocks: list[int] | None = None):
-        if not (hasattr(workers, "__index__") and workers >= 1):
-            raise ValueError(f"PolicyState: workers is {workers!r}, expected a whole number, 1 or more")
+        check_positive("PolicyState", workers=workers)
         check_policy("PolicyState", policy)
         self.policy = policy
         self.version, self.dropped = version, 0

@@ -34,12 +34,10 @@ class Events:
 
     @property
     def updates(self) -> int:
-        """Number of updates."""
         return int(self.version.max(initial=0))
 
     @property
     def dropped(self) -> int:
-        """Number of gradients that were dropped."""
         return int((self.version == 0).sum())
 
     @property
@@ -49,7 +47,6 @@ class Events:
 
     @property
     def throughput(self) -> float:
-        """Updates per second."""
         return self.updates / self.seconds
 
     def histogram(self) -> np.ndarray:
@@ -98,7 +95,6 @@ class _Log:
             row[3], row[4] = version, version - 1 - gradient.used
 
     def events(self, policy, workers: int) -> Events:
-        """Return them as arrays."""
         columns = [np.array(column) for column in zip(*self.rows, strict=True)] if self.rows else [np.zeros(0, int)] * 6
         return Events(str(policy), workers, *columns)
 

@@ -78,12 +78,10 @@ class Run:
 
     @property
     def dropped(self) -> int:
-        """Number of gradients that were dropped."""
         return int((self.gradients["version"] == 0).sum())
 
     @property
     def staleness(self) -> np.ndarray:
-        """Staleness of every gradient that was applied."""
         return self.applied["staleness"]
 
     def histogram(self) -> np.ndarray:
@@ -104,12 +102,10 @@ class Run:
         return np.divide(total, weight, out=np.full(len(total), np.nan), where=weight > 0)
 
     def _first(self) -> np.ndarray:
-        """Where each update's gradients begin."""
         return np.flatnonzero(np.diff(self.applied["version"], prepend=0))
 
     @property
     def throughput(self) -> float:
-        """Updates per second."""
         return self.updates / self.seconds if self.seconds > 0 else np.inf
 
     @property

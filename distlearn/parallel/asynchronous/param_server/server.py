@@ -80,7 +80,6 @@ class ParamShard:
         return total, used
 
     def take_snapshot(self, version: int, now: float) -> None:
-        """Keep a snapshot."""
         if not self.snapshots or self.snapshots[-1].version != version:
             self.snapshots.append(Snapshot(version, now, self.share.copy()))
 
@@ -140,7 +139,6 @@ class ServerComm:
                 self._lost_workers(error)
 
     def finish(self) -> None:
-        """Wait until every reply has arrived."""
         for worker in list(self._sent):
             self._finish_reply(worker)
 

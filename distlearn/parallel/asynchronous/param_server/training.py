@@ -8,6 +8,7 @@ import numpy as np
 
 from ....backend import to_numpy
 from ....comm.base import CutOffError
+from ....nn.layer import check_positive
 from ....optim.optimizer import check_rule
 from ....optim.schedules import as_schedule
 from ....shares import shares
@@ -129,7 +130,6 @@ class ParameterServer(Strategy):
 
     @property
     def version(self) -> int:
-        """Version of the parameters that this worker has."""
         return self._worker_comm.version
 
     @property
@@ -138,7 +138,6 @@ class ParameterServer(Strategy):
         return self.flat.model
 
     def total(self, values):
-        """Return `values` summed over workers."""
         return self._peers.all_reduce(values)
 
     def finish(self) -> None:
@@ -185,8 +184,7 @@ class ParameterServer(Strategy):
         """
         if steps is None and seconds == math.inf:
             raise ValueError("ParameterServer.train: give steps, seconds, or both; else training would never end")
-        if steps is not None and not (hasattr(steps, "__index__") and steps >= 1):
-            raise ValueError(f"ParameterServer.train: steps is {steps!r}, expected a whole number, 1 or more")
+        check_positive("ParameterServer.train", steps=1 if steps is None else steps)
         if self._trained:
             raise ValueError("ParameterServer.train: this one has trained, and workers end at different versions")
         self._trained, coordinator = True, None
