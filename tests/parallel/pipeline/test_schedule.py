@@ -368,9 +368,3 @@ def test_stages_may_cost_what_they_like():
 def test_costs_that_make_no_sense_are_refused(options):
     with pytest.raises(ValueError, match="simulate: "):
         simulate("gpipe", 2, 2, **options)
-
-
-def test_many_ranks_and_micro_batches():
-    report = check_schedule("interleaved", 32, 128, n_virtual=3)
-    assert report.ok
-    assert report.in_flight[0] == 2 * 31 + 2 * 32 + 1
