@@ -13,10 +13,10 @@ leave layers alone. `meta_copy` keeps the kinds of layers, so that strategies ca
 from __future__ import annotations
 
 import copy
-from typing import NamedTuple
 
 import numpy as np
 
+from ..data import Batch
 from ..nn import Flatten, Identity, ReLU, Reshape, Sigmoid, Tanh
 from ..nn.attention import MultiHeadAttention
 from ..nn.container import Sequential
@@ -141,16 +141,8 @@ class MetaCodec:
         """Do nothing."""
 
 
-class MetaBatch(NamedTuple):
-    """A rank's part of a global batch of n samples."""
-
-    x: MetaArray
-    y: MetaArray
-    n: int
-
-
-def meta_batch(n: int, sample: tuple[int, ...], rank: int, size: int, dtype="float32") -> MetaBatch:
+def meta_batch(n: int, sample: tuple[int, ...], rank: int, size: int, dtype="float32") -> Batch:
     """Shard a global batch of n samples over `size` ranks as evenly as possible, and return the part of one."""
     part = share(n, rank, size)
     mine = part.stop - part.start
-    return MetaBatch(MetaArray((mine, *sample), dtype), MetaArray(mine, np.int64), n)
+    return Batch(MetaArray((mine, *sample), dtype), MetaArray(mine, np.int64), n)

@@ -257,7 +257,7 @@ def _strategy(comm, layout: Layout, model, optimizer, shape, cap_bytes, m):
     """Make the strategy of a layout; return it, and its models that compute, without their arithmetic."""
     if layout.trick:
         strategy = OneWeirdTrick(comm, model, meta_loss, optimizer, cap_bytes=cap_bytes)
-        parts = [strategy.split.features, strategy.split.dense]
+        parts = [strategy.features, strategy.dense]
     elif layout.size == layout.dp:
         strategy, parts = DataParallel(comm, model, meta_loss, optimizer, cap_bytes=cap_bytes), [model]
     elif layout.size == layout.tp:

@@ -86,8 +86,8 @@ def test_other_versions_and_other_files_are_refused_by_name(tmp_path, monkeypatc
     monkeypatch.undo()
     for content, words in (
         (newer, "has format version 3, this library reads version 2"),
-        (b"PK\x03\x04 some zip file, and long enough", "is not a checkpoint"),
-        (WHOLE + b"x", f"is damaged: it has {len(WHOLE) + 1} bytes of {len(WHOLE)}"),
+        (b"PK\x03\x04 some zip file, and long enough", "or not a checkpoint"),
+        (WHOLE + b"x", "is truncated, damaged, or not a checkpoint"),
     ):
         path.write_bytes(content)
         with pytest.raises(CheckpointError, match=words):
@@ -124,7 +124,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_is_used(tmp_path):
         found = store.latest()
     assert found.step == 20
     texts = [str(w.message) for w in caught]
-    assert "step-0000000040.safetensors: is truncated: 100 bytes" in texts[0]
+    assert "step-0000000040.safetensors: is truncated" in texts[0]
     assert "step-0000000030.safetensors: is damaged" in texts[1]
     store.path(20).write_bytes(b"")
     all_bad = pytest.raises(CheckpointError, match=r"none of the 3 can be used.*choose another folder")
@@ -274,7 +274,7 @@ def test_a_header_that_lies_about_its_length_is_refused(tmp_path):
     lying = bytearray(WHOLE)
     struct.pack_into("<Q", lying, 0, 2**60)
     (tmp_path / "x.safetensors").write_bytes(lying)
-    with pytest.raises(CheckpointError, match=f"is truncated: {len(WHOLE)} bytes, and its header alone has"):
+    with pytest.raises(CheckpointError, match="is truncated, damaged, or not"):
         file.read(tmp_path / "x.safetensors")
 
 

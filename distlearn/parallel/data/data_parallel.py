@@ -14,10 +14,11 @@ from ...nn.layer import check_positive
 from ...optim.clipping import global_norm
 from ...optim.noise_scale import NoiseScale
 from ...shares import shares
+from ..checkpoint.state import named_arrays
 from ..strategy import Replicated, check_global_rows, refuse_masters, update
 from .bucket import GradientReducer
 from .compression import Codec
-from .replicas import check_replicas, optimizer_arrays
+from .replicas import check_replicas
 
 
 class NaiveDataParallel(Replicated):
@@ -140,8 +141,7 @@ class DataParallel(Replicated):
 
     def check(self) -> None:
         """Raise `ReplicaError` if ranks differ in a learned parameter or in the optimizer's state."""
-        params = {p.name: p.data for p in self.optimizer.params}
-        check_replicas(self.comm, params | optimizer_arrays(self.optimizer))
+        check_replicas(self.comm, named_arrays(self.optimizer.params, self.optimizer))
 
     # -- checkpoints ---------------------------------------------------------------------------------------------------
     @property

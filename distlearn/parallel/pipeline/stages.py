@@ -162,9 +162,7 @@ class StageParams:
             for p in stage.params:
                 users[id(p)].append(s)
         holders = {key: tuple(sorted({ranks[s] for s in used})) for key, used in users.items()}
-        self.ranks_of = {
-            p.name: holders[id(p)] for p in model.params
-        }  # several where stages share it
+        self.ranks_of = {p.name: holders[id(p)] for p in model.params}  # several where stages share it
         self.params = [p for p in model.params if comm.rank in holders[id(p)]]
         self.tied = [p for p in self.params if len(users[id(p)]) > 1]
         self.shared = {}  # ranks -> (their communicator, the parameters that they share)

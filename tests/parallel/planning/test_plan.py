@@ -8,11 +8,12 @@ import pytest
 
 from distlearn.comm import HierarchicalNetwork, Network
 from distlearn.comm.network.formulas import sent_bytes
+from distlearn.data import Batch
 from distlearn.nn import GPT, MLP, Linear, SoftmaxCrossEntropy, build
 from distlearn.nn.layer import nbytes
 from distlearn.optim import SGD, Adam, Momentum, Optimizer
 from distlearn.parallel import DataParallel, Hybrid, Layout, OneWeirdTrick, TensorParallel, plan, simulate_layout
-from distlearn.parallel.meta import MetaBatch, drop_arithmetic, meta_copy, meta_loss
+from distlearn.parallel.meta import drop_arithmetic, meta_copy, meta_loss
 from distlearn.parallel.planning import layouts
 from distlearn.sim import MetaArray, Roofline, SimWorld
 
@@ -106,9 +107,9 @@ def test_the_simulated_layouts_are_those_of_real_numbers():
             strategy = {"tensor": TensorParallel, "trick": OneWeirdTrick}[kind](comm, model, loss, optimizer)
             models = [strategy.model]
         rows = slice(strategy.rank * 6, strategy.rank * 6 + 12 // strategy.size)
-        batch = MetaBatch(x[rows], y[rows], 12)
+        batch = Batch(x[rows], y[rows], 12)
         if not real:
-            batch = MetaBatch(MetaArray(batch.x.shape), MetaArray(batch.y.shape, np.int64), 12)
+            batch = Batch(MetaArray(batch.x.shape), MetaArray(batch.y.shape, np.int64), 12)
             for part in models:
                 drop_arithmetic(part)
         strategy.step(batch)
@@ -136,7 +137,7 @@ def test_a_gpt_without_numbers_takes_the_same_time(way):
         if not real:
             drop_arithmetic(strategy.model)
             mine = MetaArray(mine.shape, mine.dtype)
-        strategy.step(MetaBatch(mine, mine, 4))
+        strategy.step(Batch(mine, mine, 4))
         return strategy.model.forward(mine)[0].dtype
 
     found = []
