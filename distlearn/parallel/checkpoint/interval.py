@@ -158,10 +158,6 @@ def simulate_run(
         How many.
     shape : float
         Of the Weibull distribution of a node's failures: 1 is exponential, as the formulas assume.
-
-    Returns
-    -------
-    seconds : (runs,) array
     """
     check_times("simulate_run", work=work, interval=interval, cost=cost, restart=restart, node_mtbf=node_mtbf)
     check_positive("simulate_run", nodes=nodes, runs=runs)

@@ -3,8 +3,8 @@
 gradient arrives --> taken or dropped? --> enough for an update? --> who may start now?
 
 `PolicyState` is a parameter server without parameters: apart from any array, so that one piece of code decides in the
-real server, in the client that serves engines, and in the reference event simulation; and so that it can be tested a
-million times. `Coordinator` adds what a run needs: how long it lasts, the weights of gradients, the log.
+real server and in the reference event simulation, and so that it can be tested a million times. `Coordinator` adds what
+a run needs: how long it lasts, the weights of gradients, the log.
 """
 
 from __future__ import annotations

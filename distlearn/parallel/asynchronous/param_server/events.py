@@ -1,8 +1,8 @@
 """Whole runs without arrays: who pushed when, of which version, and who waited. For up to tens of thousands of workers.
 
 `play` asks `PolicyState` about one arrival after another, in the order of time: slow, for any policy, the reference.
-`simulate` gives the same events, bit for bit, from a few operations on arrays of workers (`waves`), wherever the
-policy is of a kind that allows it.
+`simulate` gives the same events, bit for bit, from a few operations on arrays of workers (`simulation`), wherever
+the policy is of a kind that allows it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Policies: when a worker may start its next step, and what the server does with a gradient that arrives.
 
-A policy is a small object without state. Four questions decide everything, and they are asked by the real server, by
-the client that serves engines, and (with arrays of workers) by the event simulation:
+A policy is a small object without state. Four questions decide everything, and they are asked by the real server
+and (with arrays of workers) by the event simulation:
 
 ============================  =======  ==========  =================  =============  ==============
                               ASP      SSP(s)      soft-sync(k)       BSP            backup(gamma)

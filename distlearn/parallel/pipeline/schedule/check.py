@@ -41,7 +41,6 @@ class Report:
 
     Attributes
     ----------
-    schedule : Schedule
     findings : list of ScheduleError
         Empty if the schedule is right.
     in_flight : list of int
@@ -108,10 +107,6 @@ def check_schedule(
         Micro-batches whose activations a rank has room for (per rank, if they differ).
     **options
         Go to the generator: `n_virtual=3`.
-
-    Returns
-    -------
-    report : Report
 
     Examples
     --------
