@@ -125,7 +125,6 @@ class ElasticDataParallel(Strategy):
 
     # -- a strategy ----------------------------------------------------------------------------------------------------
     def step(self, batch) -> float:
-        """Train on a whole batch, repeated until it succeeds; return its loss."""
         target = self._done + 1
         self._began = self.clock.now()
         while self._done < target:
@@ -134,7 +133,11 @@ class ElasticDataParallel(Strategy):
             try:
                 loss = self._inner.step(Batch(batch.x[part], batch.y[part], batch.n))
             except LOST:
-                self._undo(before)
+                frozen, states = before
+                for data, old in frozen:
+                    data[...] = old
+                for generator, state in states:
+                    generator.state = state
                 self._recover()
                 if self._done < target:
                     self.recoveries[-1].redone = batch.n
@@ -153,7 +156,6 @@ class ElasticDataParallel(Strategy):
     # -- checkpoints ---------------------------------------------------------------------------------------------------
     @property
     def generators(self) -> list:
-        """The random number generators of this rank's codecs."""
         return self._inner.generators
 
     def state_dict(self):
@@ -174,14 +176,11 @@ class ElasticDataParallel(Strategy):
             try:
                 result = action()
                 agreed = True
-                if self._agree(True):
+                if not isinstance(self.comm, FaultTolerant) or self.comm.agree(True):
                     return result
             except LOST:
                 pass
             self._recover(agreed)
-
-    def _agree(self, flag: bool) -> bool:
-        return self.comm.agree(flag) if isinstance(self.comm, FaultTolerant) else flag
 
     def _recover(self, agreed: bool = False) -> None:
         """Find the remaining ranks, and bring all of them to the same state."""
@@ -228,11 +227,3 @@ class ElasticDataParallel(Strategy):
         """Save what a forward pass changes besides gradients: running statistics, random number generators."""
         frozen = [(p.data, p.data.copy()) for p in self.model.params if p.frozen]
         return [frozen, [(g.bit_generator, g.bit_generator.state) for g in generators(self.model)]]
-
-    @staticmethod
-    def _undo(before) -> None:
-        frozen, states = before
-        for data, old in frozen:
-            data[...] = old
-        for generator, state in states:
-            generator.state = state

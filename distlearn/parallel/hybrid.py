@@ -107,7 +107,6 @@ class Hybrid(Strategy):
         return to_numpy(self.mesh.tp.all_reduce(costs, "max")).tolist()
 
     def step(self, batch) -> float:
-        """Train on this rank's part of the batch; return the loss of the global one."""
         check_whole(self, batch, self.mesh.pp, self.mesh.tp)
         reducer, held_back = self.reducer, []
         reducer.clear()
@@ -144,7 +143,7 @@ class Hybrid(Strategy):
         """Return what this rank holds of a parameter; of the copies of a whole model, one counts."""
         param, mesh = self._params[name], self.mesh
         spec = self._specs.get(name) or ShardSpec(tuple(param.data.shape), counts=mesh.tp.rank == 0)
-        first = mesh.dp.rank == 0 and self.pipeline.ranks_with(param)[0] == mesh.pp.rank
+        first = mesh.dp.rank == 0 and bool(self.pipeline.counted([param]))
         return replace(spec, counts=spec.counts and first)
 
     def state_dict(self):

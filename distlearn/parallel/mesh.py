@@ -104,7 +104,6 @@ class MeshArray:
 
     @property
     def ndim(self) -> int:
-        """Number of axes."""
         return len(self.shape)
 
     def __repr__(self) -> str:
@@ -168,7 +167,6 @@ class MeshArray:
         return y
 
     def all_reduce(self) -> MeshArray:
-        """Sum a Partial over ranks."""
         if isinstance(self.placement, Shard):
             raise LayoutError(
                 f"all_reduce of {self}: ranks have different parts of it, which are not summands; "
@@ -182,7 +180,6 @@ class MeshArray:
 
     # -- what is computed ----------------------------------------------------------------------------------------------
     def __matmul__(self, other: MeshArray) -> MeshArray:
-        """Multiply (..., k) by (k, m); nothing is sent."""
         if not isinstance(other, MeshArray) or other.ndim != 2 or self.shape[-1:] != other.shape[:1]:
             raise LayoutError(f"{self} @ {other}: expected a MeshArray of shape ({self.shape[-1]}, m)")
         placement = _product(self, other)
@@ -195,7 +192,6 @@ class MeshArray:
     __radd__ = __add__
 
     def __sub__(self, other) -> MeshArray:
-        """Subtract, as `+`."""
         return self._with(other, "-", lambda a, b: a - b)
 
     def __mul__(self, other) -> MeshArray:
@@ -255,7 +251,6 @@ class MeshArray:
 
     @property
     def T(self) -> MeshArray:
-        """The transpose of a matrix."""
         if self.ndim != 2:
             raise LayoutError(f"T of {self}: expected a matrix")
         placement = self.placement
@@ -264,7 +259,6 @@ class MeshArray:
 
 
 def _product(x: MeshArray, w: MeshArray):
-    """Return the placement of a product."""
     a, b, last = x.placement, w.placement, x.ndim - 1
     if isinstance(a, Replicate) and b == Shard(1):
         return Shard(last)

@@ -13,10 +13,10 @@ leave layers alone. `meta_copy` keeps the kinds of layers, so that strategies ca
 from __future__ import annotations
 
 import copy
-from typing import NamedTuple
 
 import numpy as np
 
+from ..data import Batch
 from ..nn import Flatten, Identity, ReLU, Reshape, Sigmoid, Tanh
 from ..nn.attention import MultiHeadAttention
 from ..nn.container import Sequential
@@ -36,11 +36,9 @@ class MetaLayer(Layer):
         self.params = [made.setdefault(id(p), _meta_param(p)) for p in layer.params]
 
     def forward(self, x):
-        """Return a meta of the output."""
         return MetaArray(self.output_shape(x.shape), x.dtype), x.shape
 
     def backward(self, dy, saved):
-        """Return a meta of the input's gradient, None where the layer gives none."""
         return MetaArray(saved, dy.dtype) if self.layer.input_gradient else None
 
     def _ask(self, question, *about):
@@ -135,27 +133,17 @@ class MetaCodec:
         return f"MetaCodec({self.codec!r})"
 
     def nbytes(self, n, dtype):
-        """That of the real one."""
         return self.codec.nbytes(n, dtype)
 
     def encode(self, x, rng):
-        """Return a meta of the code."""
         return MetaArray(self.nbytes(x.size, x.dtype), np.uint8)
 
     def decode(self, code, out):
         """Do nothing."""
 
 
-class MetaBatch(NamedTuple):
-    """A rank's part of a global batch of n samples."""
-
-    x: MetaArray
-    y: MetaArray
-    n: int
-
-
-def meta_batch(n: int, sample: tuple[int, ...], rank: int, size: int, dtype="float32") -> MetaBatch:
+def meta_batch(n: int, sample: tuple[int, ...], rank: int, size: int, dtype="float32") -> Batch:
     """Shard a global batch of n samples over `size` ranks as evenly as possible, and return the part of one."""
     part = share(n, rank, size)
     mine = part.stop - part.start
-    return MetaBatch(MetaArray((mine, *sample), dtype), MetaArray(mine, np.int64), n)
+    return Batch(MetaArray((mine, *sample), dtype), MetaArray(mine, np.int64), n)

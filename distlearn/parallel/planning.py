@@ -17,7 +17,7 @@ from ..comm import Network
 from ..comm.network.formulas import ALGORITHMS, sent_bytes
 from ..nn.container import Sequential
 from ..nn.costs.summary import Memory
-from ..nn.layer import Layer, nbytes
+from ..nn.layer import Layer, check_positive, nbytes
 from ..nn.models import model_named
 from ..optim import Momentum, Optimizer
 from ..optim.optimizer import check_rule
@@ -55,7 +55,6 @@ class Layout(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Number of ranks."""
         return self.dp * self.tp * self.pp
 
     @property
@@ -63,11 +62,6 @@ class Layout(NamedTuple):
         """The ways of parallelism that it uses, of "data", "tensor", "pipeline"."""
         named = {"data": self.dp > 1, "tensor": self.tp > 1 or (self.trick and self.dp > 1), "pipeline": self.pp > 1}
         return tuple(name for name, used in named.items() if used)
-
-    def ranks(self, axis: str) -> list[int]:
-        """Return the ranks of the world that are together with rank 0 along "dp", "tp" or "pp"."""
-        stride = {"tp": 1, "pp": self.tp, "dp": self.tp * self.pp}[axis]
-        return [i * stride for i in range(getattr(self, axis))]
 
     def __str__(self) -> str:
         if self.trick:
@@ -93,8 +87,7 @@ def layouts(n: int, *, batch_size: int, n_layers: int, trick: bool = False) -> l
     >>> [str(layout) for layout in layouts(4, batch_size=2, n_layers=3)]
     ['data 2 x tensor 2', 'data 2 x pipeline 2', 'tensor 4', 'tensor 2 x pipeline 2']
     """
-    if not hasattr(n, "__index__") or n < 1:
-        raise ValueError(f"layouts: n is {n!r}, expected a number of ranks, 1 or more")
+    check_positive("layouts", n=n)
     divisors = [k for k in range(n, 0, -1) if n % k == 0]
     found = [
         Layout(dp, tp, n // dp // tp)
@@ -189,7 +182,6 @@ class ReplicatedNetwork:
         return getattr(self.network, name)
 
     def collective(self, name, nbytes, ranks):
-        """Return the seconds among the ranks that the simulated ones stand for."""
         if self._times > 1 and ranks[1] - ranks[0] == self._stride:  # ranks of one replica are closer together
             ranks = range(ranks[0], ranks[0] + self._stride * len(ranks) * self._times, self._stride)
         for rank in ranks:
@@ -264,7 +256,7 @@ def _strategy(comm, layout: Layout, model, optimizer, shape, cap_bytes, m):
     """Make the strategy of a layout; return it, and its models that compute, without their arithmetic."""
     if layout.trick:
         strategy = OneWeirdTrick(comm, model, meta_loss, optimizer, cap_bytes=cap_bytes)
-        parts = [strategy.split.features, strategy.split.dense]
+        parts = [strategy.features, strategy.dense]
     elif layout.size == layout.dp:
         strategy, parts = DataParallel(comm, model, meta_loss, optimizer, cap_bytes=cap_bytes), [model]
     elif layout.size == layout.tp:
@@ -381,7 +373,6 @@ class Plan(Tabular):
         return f" {first.layout} would be faster, but needs {need} of {quantity(self.memory, 'B')}."
 
     def table(self) -> Table:
-        """Return all layouts as a table."""
         header = ["layout", "step", "computing", "communication", "bubble", "sent by a rank", "memory of a rank", ""]
         rows = [
             [
@@ -461,9 +452,10 @@ def plan(
     """
     name = name_of(model)
     model, input_shape = model_and_sample(model, input_shape)
-    _check_numbers(batch_size, memory, n_microbatches)
-    if rule is not None:
-        check_rule("plan", rule)
+    check_positive("plan", batch_size=batch_size, n_microbatches=1 if n_microbatches is None else n_microbatches)
+    if memory is not None and (isinstance(memory, str) or not memory > 0):
+        raise ValueError(f"plan: memory is {memory!r}, expected a number of bytes, such as 16e9")
+    check_rule("plan", Momentum() if rule is None else rule)
     n_layers = len(model.layers) - inseparable(model) + 1
     possible = layouts(n, batch_size=batch_size, n_layers=n_layers, trick=boundary(model) is not None)
     weights = sum(p.nbytes for p in model.params if not p.frozen)
@@ -474,18 +466,6 @@ def plan(
         if progress is not None:
             progress(len(costs), len(possible), layout=str(layout), seconds=costs[-1].seconds)
     return Plan(costs, n, name=name, memory=memory, weights=weights)
-
-
-def _check_numbers(batch_size, memory, n_microbatches) -> None:
-    """Raise unless the numbers make sense."""
-    for name, value in (
-        ("batch_size", batch_size),
-        ("n_microbatches", 1 if n_microbatches is None else n_microbatches),
-    ):
-        if not hasattr(value, "__index__") or value < 1:
-            raise ValueError(f"plan: {name} is {value!r}, expected a whole number, 1 or more")
-    if memory is not None and (isinstance(memory, str) or not memory > 0):
-        raise ValueError(f"plan: memory is {memory!r}, expected a number of bytes, such as 16e9")
 
 
 # -- account -----------------------------------------------------------------------------------------------------------
@@ -569,7 +549,6 @@ def account(model: Layer, input_shape: tuple[int, ...], size: int) -> Account:
         seen = [0, 0]
 
         def sent():
-            """What this rank has sent since the last call."""
             spans, messages = world.trace.spans[seen[0] :], world.trace.messages[seen[1] :]
             seen[:] = seen[0] + len(spans), seen[1] + len(messages)
             calls = [Sent(s.name, s.nbytes) for s in spans if s.rank == comm.rank and s.name in ALGORITHMS]

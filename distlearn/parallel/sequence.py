@@ -69,14 +69,12 @@ class SequenceAttention(MultiHeadAttention):
 
     @classmethod
     def of(cls, layer: MultiHeadAttention, comm):
-        """Make one that shares the parameters of a serial layer."""
         made = copy.copy(layer)
         made.__class__ = cls
         made.comm, made.clock = comm, comm.clock
         return made
 
     def rotate(self, x, back=False):
-        """Rotate by the position in the whole sequence."""
         xp, pieces = get_xp(x), positions(x.shape[2] * self.comm.size, self.comm.rank, self.comm.size)
         parts = zip(xp.split(x, 2, axis=2), pieces, strict=True)
         return xp.concatenate([rotate(part, start=piece.start, back=back) for part, piece in parts], axis=2)
@@ -218,7 +216,6 @@ class UlyssesAttention(SequenceAttention):
         return whole
 
     def _to_positions(self, y):
-        """Exchange back."""
         xp, size, (batch, heads, length, d) = get_xp(y), self.comm.size, y.shape
         rows = xp.stack([take_part(y, 2, place) for place in places(length, size)])
         parts = self.comm.all_to_all(rows)  # by rank: my positions of its heads
@@ -264,7 +261,6 @@ class SequenceParallel(Strategy):
         self.reducer = GradientReducer(comm, self.model.params)
 
     def step(self, batch) -> float:
-        """Train on a batch, which every rank has as a whole; return its loss."""
         check_whole(self, batch, self.comm)
         if batch.x.ndim < 2 or batch.x.shape[:2] != batch.y.shape[:2]:
             raise ValueError(

@@ -147,7 +147,6 @@ class ShardGroup:
         self.bucket.clear()
 
     def start_reduce(self) -> None:
-        """Begin to sum the gradients over ranks."""
         self.bucket.settle()
         self.ledger.take(self.own.grad.nbytes)  # bytes of the part that is received
         self._work = self.comm.ireduce_scatter(self.bucket.flat)
@@ -178,12 +177,10 @@ class ShardGroup:
     # -- what there is -----------------------------------------------------------------------------------------------
     @property
     def parameter_bytes(self) -> int:
-        """Bytes of parameters held now."""
         return (0 if self.full is None else self.full.nbytes) + (self.own.nbytes if self.stage == 3 else 0)
 
     @property
     def gradient_bytes(self) -> int:
-        """Bytes of gradients held now."""
         return (0 if self.bucket is None else self.bucket.flat.nbytes) + (self.own.nbytes if self.stage >= 2 else 0)
 
 
@@ -278,7 +275,6 @@ class ZeRO(Strategy):
         load_into(self._shards(), named_arrays([], optimizer))
 
     def step(self, batch) -> float:
-        """Train on this rank's part of the batch; return the loss of the global one."""
         for p in self._whole:
             p.zero_grad()
         for group in self.groups:
@@ -314,7 +310,6 @@ class ZeRO(Strategy):
                 self._finish_reduce()
 
     def _finish_reduce(self) -> None:
-        """Wait for the buckets in flight."""
         for group in self._under_way:
             group.finish_reduce()
         self._under_way = []

@@ -29,7 +29,6 @@ class SimClock:
         return self._fibre.now
 
     def sleep(self, seconds: float) -> None:
-        """Advance the clock, and let the other ranks catch up."""
         if not seconds >= 0:
             raise ValueError(f"rank {self._fibre.rank}: sleep({seconds!r}), expected 0 seconds or more")
         self._transport.scheduler.yield_until(self._fibre, self._fibre.now + seconds)
@@ -77,7 +76,6 @@ class Free:
     measures = False
 
     def seconds(self, flops, nbytes, wall):
-        """Return 0."""
         return 0.0
 
 
@@ -129,7 +127,6 @@ class Roofline:
         return cls(share * found.peak, share * found.bandwidth)
 
     def seconds(self, flops, nbytes, wall):
-        """Return the longer of the time to compute and the time to move."""
         return max(flops / self.peak, nbytes / self.bandwidth)
 
 
@@ -148,5 +145,4 @@ class Measured:
             raise ValueError(f"Measured: scale is {self.scale!r}, expected a factor of 0 or more")
 
     def seconds(self, flops, nbytes, wall):
-        """Return the measured time, scaled."""
         return wall * self.scale

@@ -48,22 +48,17 @@ class SimComm(FormulaCollectives):
             self._transport.world.report(step, total, **values)
 
     # -- arrays: as in the base class, but for speed ranks and tags are checked once per channel, not per message
-    def _to(self, dest, tag):
-        """Open the channel to `dest` for the first message."""
+    def _open(self, what, peer, tag):
+        """Open the channel to ("dest") or from ("source") a peer for the first message."""
         check_caller(self._fibre)
-        check_peer("dest", dest, self.rank, self.size)
+        check_peer(what, peer, self.rank, self.size)
         check_tag(tag, self.rank)
-        channel = self._transport.channel(self._context, self._members, self.rank, int(dest), tag)
-        self._outgoing[(dest, tag) if tag else dest] = channel
-        return channel
-
-    def _from(self, source, tag):
-        """Open the channel from `source` for the first message."""
-        check_caller(self._fibre)
-        check_peer("source", source, self.rank, self.size)
-        check_tag(tag, self.rank)
-        channel = self._transport.channel(self._context, self._members, int(source), self.rank, tag)
-        self._incoming[(source, tag) if tag else source] = channel
+        ends, channels = (self.rank, int(peer)), self._outgoing
+        if what == "source":
+            ends, channels = ends[::-1], self._incoming
+        channel = channels[(peer, tag) if tag else peer] = self._transport.channel(
+            self._context, self._members, *ends, tag
+        )
         return channel
 
     def _begin_send(self, x, dest, tag):
@@ -73,7 +68,7 @@ class SimComm(FormulaCollectives):
         except (KeyError, TypeError):  # the first message, or an invalid argument such as an array, which is unhashable
             channel = None
         if channel is None:
-            channel = self._to(dest, tag)
+            channel = self._open("dest", dest, tag)
         if x.__class__ is ndarray:
             if not x.flags.c_contiguous or x.dtype.hasobject:
                 check_buffer("send", x, self.rank)
@@ -88,7 +83,7 @@ class SimComm(FormulaCollectives):
         except (KeyError, TypeError):  # as in `_begin_send`
             channel = None
         if channel is None:
-            channel = self._from(source, tag)
+            channel = self._open("source", source, tag)
         if out.__class__ is ndarray:
             if not out.flags.carray or out.dtype.hasobject:
                 check_output("recv", out, self.rank)
@@ -97,7 +92,6 @@ class SimComm(FormulaCollectives):
         return self._transport.receive(self._fibre, channel, out)
 
     def isend(self, x, dest, tag=0):
-        """Start a send."""
         event = self._begin_send(x, dest, tag)
         eager = x.nbytes <= self._transport.eager_limit
         if not isinstance(event, SendOp):  # its time is known, or it completes without this rank
@@ -106,23 +100,19 @@ class SimComm(FormulaCollectives):
         return SendWork(self, event, eager, None if eager else x)
 
     def send(self, x, dest, tag=0):
-        """Send, and wait until it is received."""
         self._transport.wait_for(self._fibre, self._begin_send(x, dest, tag))
 
     def irecv(self, out, source, tag=0):
-        """Start a receive."""
         event = self._begin_recv(out, source, tag)
         if not isinstance(event, RecvOp):
             event = RecvOp(self._fibre, self._incoming[(source, tag) if tag else source], out, event)
         return RecvWork(self, event)
 
     def recv(self, out, source, tag=0):
-        """Receive into `out`."""
         self._transport.wait_for(self._fibre, self._begin_recv(out, source, tag))
         return out
 
     def send_recv(self, x, dest, out, source, tag=0):
-        """Send and receive at once."""
         fibre, start = self._fibre, self._fibre.now
         own = self._context < 0  # the library's messages: a collective is one span, without those of its messages
         sent, received = self._begin_send(x, dest, tag), self._begin_recv(out, source, tag)
@@ -192,7 +182,6 @@ class MessageComm(SimComm):
         return self._perform(self._fibre, call, joined, nbytes, *args)
 
     def _finish_earlier(self) -> None:
-        """Wait for the non-blocking collectives that were started before."""
         self._transport.wait_for(self._fibre, self._latest)
         self._latest = None
 
@@ -216,7 +205,6 @@ class MessageComm(SimComm):
         return CollectiveWork(self, done, call, x, snapshot)
 
     def _perform(self, fibre, call, joined, nbytes, *args):
-        """Run a collective in `fibre` and record it; return its result."""
         previous = fibre.call
         fibre.call = joined
         comm = self._inner

@@ -53,7 +53,6 @@ class Decision(NamedTuple):
 
     @classmethod
     def parse(cls, text) -> Decision:
-        """Read a decision from its text."""
         if isinstance(text, cls):
             return text
         source, arrow, rank = str(text).partition("->")
@@ -95,7 +94,6 @@ class AnyReceive(Event):
         self.key, self.source, self.when = key, None, None
 
     def waiting(self, fibre) -> str:
-        """Say what its receiver waits for."""
         return f"recv_obj(source=anyone, tag={self.key[2]})"
 
 
@@ -589,7 +587,6 @@ def _run(fn, size: int, choose, kill, max_steps: int) -> tuple[Run | None, Order
 
 
 def _judge(found: Exploration, run: Run) -> None:
-    """Add a run to what was found."""
     found.n_orders += 1
     if run.kill is not None and isinstance(getattr(run.error, "original", None), PeerLostError):
         return  # told of the loss and stopped: all that a program without recovery can do

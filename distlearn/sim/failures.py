@@ -44,7 +44,6 @@ class Gathering:
         self.result = None
 
     def waiting(self, fibre) -> str:
-        """Say what a member waits for."""
         return f"{self.name}() ({len(self.came)} of {len(self.members)} ranks are there)"
 
 
@@ -204,7 +203,6 @@ class FailureSchedule:
         return sorted(found, key=lambda f: (f.at, f.rank))
 
     def _of_node(self, rng, ranks, horizon) -> list[Failure]:
-        """Draw one node's failures: until it is killed, past the horizon, or (without one) has failed once."""
         found, now = [], 0.0
         scale = self.mtbf / math.gamma(1 + 1 / self.shape)
         while True:
@@ -406,7 +404,6 @@ class FaultyTransport(Transport):
                 return
 
     def _block(self, fibre: Fibre, event) -> None:
-        """Block, and register the event for `revoke` and the monitor."""
         if (known := self.revoked.get(context_of(event), -1.0)) > fibre.now:
             self.scheduler.wake(fibre, known)
         self.blocked[fibre.rank] = (fibre, event)
@@ -416,7 +413,6 @@ class FaultyTransport(Transport):
             self.blocked.pop(fibre.rank, None)
 
     def _is_pending(self, fibre: Fibre, event) -> bool:
-        """Return whether the fibre must continue to wait."""
         return event.when is None or (event.__class__ is CollectiveCall and fibre.rank in event.failed_ranks)
 
     def problem(self, fibre: Fibre, event) -> Exception | None:
@@ -571,7 +567,6 @@ class FaultyComm(SimComm):
         return super()._meet(call, payload, nbytes, finish)
 
     def _send_obj(self, obj, dest, tag):
-        """Send a pickled object."""
         transport, fibre = self._transport, self._fibre
         transport.enter(fibre, self._context)
         try:
@@ -591,7 +586,6 @@ class FaultyComm(SimComm):
 
     # -- surviving -----------------------------------------------------------------------------------------------------
     def revoke(self) -> None:
-        """Make all ranks' operations on this communicator raise."""
         self._fibre.failures.apply(self._fibre)
         self._transport.revoke(self._fibre, self._context)
 
@@ -601,10 +595,8 @@ class FaultyComm(SimComm):
         return self._transport.gather_survivors(self._fibre, name, self._context, number, value)
 
     def agree(self, flag: bool) -> bool:
-        """Return whether all survivors passed True."""
         return all(self._gather_survivors("agree", bool(flag))[1])
 
     def shrink(self) -> FaultyComm:
-        """Return a communicator of the survivors."""
         members, _, context = self._gather_survivors("shrink", None)
         return FaultyComm(self._transport, self._fibre, members.index(self._fibre), members, context, self.clock)

@@ -39,7 +39,6 @@ class FormulaCollectives(Communicator):
         return joined
 
     def _result(self, call, payload, nbytes, finish):
-        """Perform a collective; return this rank's result."""
         joined = self._meet(call, payload, nbytes, finish)
         self._transport.wait_for(self._fibre, joined)
         return joined.results[self.rank]
@@ -123,7 +122,6 @@ FORMULA_OF = {"broadcast_obj": "broadcast", "gather_obj": "gather", "split": "al
 
 
 def _reduce(arrays, op):
-    """Reduce in the order of ranks."""
     ufunc = REDUCTIONS[op]
     total = arrays[0].copy()
     for x in arrays[1:]:

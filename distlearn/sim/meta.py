@@ -67,31 +67,25 @@ class MetaArray(NDArrayOperatorsMixin):
 
     @property
     def T(self) -> MetaArray:
-        """Return it with its axes in the opposite order."""
         return MetaArray(self.shape[::-1], self.dtype)
 
     def swapaxes(self, first: int, second: int) -> MetaArray:
-        """Return it with two axes exchanged."""
         shape = list(self.shape)
         shape[first], shape[second] = shape[second], shape[first]
         return MetaArray(shape, self.dtype)
 
     def reshape(self, *shape) -> MetaArray:
-        """Return it in another shape of the same size."""
         return (
             self if shape == (-1,) and self.ndim == 1 else MetaArray(self._stand_in().reshape(*shape).shape, self.dtype)
         )
 
     def ravel(self) -> MetaArray:
-        """Return it flat."""
         return self.reshape(-1)
 
     def copy(self) -> MetaArray:
-        """Return itself: there is nothing to copy."""
         return self
 
     def astype(self, dtype, copy=True) -> MetaArray:
-        """Return one of another dtype."""
         return MetaArray(self.shape, dtype)
 
     def fill(self, value) -> None:

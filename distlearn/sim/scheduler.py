@@ -36,7 +36,6 @@ class BlockReason:
         self._text = text
 
     def waiting(self, fibre) -> str:
-        """Say what the fibre waits for."""
         return self._text
 
 
@@ -192,7 +191,6 @@ class Scheduler:
         owner.since = time.perf_counter()
 
     def _help(self, fibre: Fibre) -> None:
-        """Run one task after another."""
         while True:
             fibre.task(fibre)
             fibre.card.users -= 1
@@ -240,7 +238,6 @@ class Scheduler:
         self.block(fibre, _ITS_TURN)
 
     def _unwind(self) -> None:
-        """End every fibre that has not ended."""
         self._stopping = True
         for fibre in (*self.fibres, *self._helpers):
             for _ in range(100):  # code that swallows GreenletExit gets it again

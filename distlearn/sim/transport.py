@@ -72,15 +72,12 @@ class SendOp(Event):
 
     @property
     def nbytes(self) -> int:
-        """Length of the message."""
         return self.payload.nbytes
 
     def waiting(self, fibre) -> str:
-        """Say what its sender waits for."""
         return f"{self.shown()} of {self.nbytes} bytes"
 
     def shown(self) -> str:
-        """Return the call that sent it."""
         return f"send(dest={self.channel.dest}, tag={self.channel.tag})"
 
 
@@ -91,11 +88,9 @@ class ObjectSendOp(SendOp):
 
     @property
     def nbytes(self) -> int:
-        """Length of the message."""
         return len(self.payload)
 
     def shown(self) -> str:
-        """Return the call that sent it."""
         return f"send_obj(dest={self.channel.dest}, tag={self.channel.tag})"
 
 
@@ -109,11 +104,9 @@ class RecvOp(Event):
         self.when, self.problem = when, problem
 
     def waiting(self, fibre) -> str:
-        """Say what its receiver waits for."""
         return f"{self.shown()} of {self.out.nbytes} bytes"
 
     def shown(self) -> str:
-        """Return the call that posted it."""
         return f"recv(source={self.channel.source}, tag={self.channel.tag})"
 
 
@@ -135,7 +128,6 @@ class CollectiveCall(Event):
         self.failed_ranks: set[int] | None = None
 
     def waiting(self, fibre) -> str:
-        """Say what a member waits for."""
         name = next(iter(self.calls.values())).name
         return f"{name} ({len(self.calls)} of {len(self.members)} ranks are there)"
 
@@ -149,7 +141,6 @@ class Completion(Event):
         self.call, self.waiters, self.results, self.when = call, [owner], {}, None
 
     def waiting(self, fibre) -> str:
-        """Say what a rank waits for."""
         return self.call.waiting(fibre)
 
 
@@ -256,7 +247,6 @@ class Transport:
         return start + (latency + seconds)
 
     def _jitter(self, rank: int) -> float:
-        """Draw the next random factor of a rank's messages."""
         dice = self._dice.get(rank)
         if dice is None:
             dice = self._dice[rank] = np.random.default_rng([self.network.seed, rank])
@@ -407,7 +397,6 @@ class SimWork:
         self._comm._transport.wait_for(self._comm._fibre, self._event)
 
     def done(self) -> bool:
-        """Return whether it is done; the call takes a moment of virtual time."""
         self._comm._poll(self._event)
         if self._event.when is None or self._event.when > self._comm._fibre.now:
             return False
@@ -428,7 +417,6 @@ class SendWork(SimWork):
             comm._transport.unwaited.pop(self)
 
     def wait(self) -> None:
-        """Block until it is received."""
         if not self._eager:
             self._wait()
         if self._snapshot is not None and not same_bytes(self._x, self._snapshot):
@@ -437,7 +425,6 @@ class SendWork(SimWork):
         self._snapshot = None
 
     def done(self) -> bool:
-        """Return whether it is done; the call takes a moment of virtual time."""
         return super().done() or self._eager
 
 
@@ -447,7 +434,6 @@ class RecvWork(SimWork):
     __slots__ = ()
 
     def wait(self):
-        """Block until the data is there; return the buffer."""
         self._wait()
         return self._event.out
 
@@ -465,7 +451,6 @@ class CollectiveWork(SimWork):
         return f"{self._call.name} of {self._x.nbytes} bytes"
 
     def wait(self):
-        """Block until it has ended; return what the collective returns."""
         if self._snapshot is None:
             return self._result  # waited for before
         self._wait()

@@ -17,11 +17,12 @@ from distcourse.scaling import (
 
 from distlearn.comm import HierarchicalNetwork, Network
 from distlearn.comm.network import cost
+from distlearn.data import Batch
 from distlearn.nn import SoftmaxCrossEntropy, build
 from distlearn.nn.models import MODELS
 from distlearn.optim import Momentum, Optimizer
 from distlearn.parallel import FP16, DataParallel, Int8, OneBit, TopK
-from distlearn.parallel.meta import MetaBatch, MetaCodec, meta_batch, meta_loss, meta_model
+from distlearn.parallel.meta import MetaCodec, meta_batch, meta_loss, meta_model
 from distlearn.sim import MetaArray, Roofline, SimWorld
 
 NETWORK, COMPUTE = Network(20e-6, 1e9), Roofline(1e12, 1e11)
@@ -34,7 +35,7 @@ def one_step(comm, name, real, codec=None, n=10):
     batch = meta_batch(n, MODELS[name].sample, comm.rank, comm.size)
     if real:
         rng, mine = np.random.default_rng(comm.rank), len(batch.x)
-        batch = MetaBatch(rng.random(batch.x.shape, np.float32), rng.integers(0, 10, mine), n)
+        batch = Batch(rng.random(batch.x.shape, np.float32), rng.integers(0, 10, mine), n)
         strategy = DataParallel(
             comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, Momentum(), 0.1), cap_bytes=1e5, compress=codec
         )

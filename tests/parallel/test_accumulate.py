@@ -40,13 +40,6 @@ def assert_equals_serial(size, make, **options):
 # -- naive -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 4])
-@pytest.mark.parametrize("kind", ["plain", "tied", "frozen"])
-@pytest.mark.parametrize("uneven", [False, True])
-def test_naive_equals_serial(size, kind, uneven):
-    assert_equals_serial(size, naive, kind=kind, uneven=uneven, rule="momentum")
-
-
 @pytest.mark.parametrize("size", [2, 3, 5])
 def test_naive_sends_one_all_reduce_per_parameter_and_one_for_the_loss(size):
     world = SimWorld(size, collectives="formula")  # the messages are those of the strategy itself
@@ -68,15 +61,6 @@ def test_buckets_that_overlap_beat_the_naive_form_on_a_slow_network():
 
 
 # -- accumulation ----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("size", [1, 2, 3, 4])
-@pytest.mark.parametrize("kind", ["plain", "tied", "frozen"])
-@pytest.mark.parametrize("accumulate", [2, 3])
-@pytest.mark.parametrize("overlap", [False, True])
-def test_accumulation_equals_serial(size, kind, accumulate, overlap):
-    make = data(accumulate=accumulate, overlap=overlap, cap_bytes=300)
-    assert_equals_serial(size, make, kind=kind, uneven=True, rule="momentum")
 
 
 @given(size=st.integers(1, 5), batch=st.integers(1, 30), accumulate=st.integers(1, 40))
@@ -107,27 +91,6 @@ def test_activations_take_the_memory_of_one_micro_batch():
     pieces = SimWorld(1).run(program, 4)[0]
     assert len(pieces) == 4
     assert max(pieces) <= whole / 4 * 1.01
-
-
-def test_peak_memory_falls_as_python_sees_it():
-    import tracemalloc
-
-    def peak(accumulate):
-        model = MLP((64,) * 8, seed=0, dtype="float64")
-        optimizer = Optimizer(model.params, SGD(), 0.1)
-
-        def program(comm):
-            strategy = DataParallel(comm, model, SoftmaxCrossEntropy(), optimizer, accumulate=accumulate)
-            batch = Batch(np.ones((1024, 64)), np.zeros(1024, int), 1024)
-            tracemalloc.start()
-            strategy.step(batch)
-            most = tracemalloc.get_traced_memory()[1]
-            tracemalloc.stop()
-            return most
-
-        return SimWorld(1).run(program)[0]
-
-    assert peak(8) < peak(1) / 4
 
 
 def test_messages_are_those_of_one_batch_and_start_in_the_last_piece():

@@ -7,9 +7,7 @@ from hypothesis import strategies as st
 
 from distlearn.comm import Network, RankError
 from distlearn.comm.collectives import shares
-from distlearn.nn import MLP, SoftmaxCrossEntropy
-from distlearn.optim import RULES, Optimizer
-from distlearn.parallel import FP16, CompressedAllReduce, DataParallel, Int8, OneBit, TopK
+from distlearn.parallel import FP16, CompressedAllReduce, Int8, OneBit, TopK
 from distlearn.sim import SimWorld
 from distlearn.testing import assert_same_params
 
@@ -121,16 +119,6 @@ def test_every_rank_gets_the_same_bits_and_the_trace_counts_the_codes(codec, siz
     assert len(world.trace.messages) == 3 * phases * size * (size - 1)
 
 
-def test_bytes_on_the_wire_against_a_ring():
-    n, p = 100_000, 4
-    plain = 2 * (p - 1) * 4 * n
-    data = np.random.default_rng(0).normal(size=(p, n)).astype("f4")
-    saved = {str(c): plain / all_reduce(p, c, data)[1].trace.bytes_sent for c in (FP16(), Int8(), OneBit(), TopK(0.01))}
-    assert saved == pytest.approx(
-        {str(FP16()): 2, str(Int8()): 4, str(OneBit()): 32, str(TopK(0.01)): 25}, rel=0.01
-    )  # 1 % in pairs of twice the size, sent p / 2 times as often
-
-
 @pytest.mark.parametrize("codec", [c for c in CODECS if c.error_feedback], ids=str)
 def test_error_feedback_loses_nothing_in_the_long_run(codec):
     """The sum over rounds is off by what is still kept: bounded, so the mean of T rounds is off by O(1 / T)."""
@@ -189,50 +177,3 @@ def test_replicas_stay_equal_and_the_loss_is_exact(codec):
             assert value.tobytes() == other.params[name].tobytes()
         assert other.losses == first.losses
     assert first.losses[0] == pytest.approx(SimWorld(1).run(train, steps=1)[0].losses[0], abs=1e-12)
-
-
-class Part:
-    """A rank's rows of a batch."""
-
-    def __init__(self, x, y, comm):
-        rows = np.array_split(np.arange(len(x)), comm.size)[comm.rank]
-        self.x, self.y, self.n = x[rows], y[rows], len(x)
-
-
-def digits(comm, codec, x, y, steps=150, lr=0.2):
-    """Accuracy on the digits after some steps of SGD."""
-    model = MLP((64, 32, 10), seed=1)
-    strategy = DataParallel(
-        comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, RULES["sgd"](), lr), compress=codec
-    )
-    rng = np.random.default_rng(0)
-    for _ in range(steps):
-        rows = rng.permutation(1200)[:128]
-        strategy.step(Part(x[rows], y[rows], comm))
-    return float((strategy.predict(x[1200:]).argmax(1) == y[1200:]).mean())
-
-
-@pytest.fixture(scope="module")
-def digit_data():
-    from sklearn.datasets import load_digits
-
-    data = load_digits()
-    return (data.data / 16).astype("f4"), data.target
-
-
-@pytest.fixture(scope="module")
-def plain_accuracy(digit_data):
-    accuracy = SimWorld(2).run(digits, None, *digit_data)[0]
-    assert accuracy > 0.85
-    return accuracy
-
-
-@pytest.mark.parametrize("codec", [FP16(), Int8(), OneBit(), TopK(0.02)], ids=str)
-def test_it_learns_the_digits_nearly_as_well(codec, digit_data, plain_accuracy):
-    assert SimWorld(2).run(digits, codec, *digit_data)[0] > plain_accuracy - 0.03
-
-
-def test_top_k_needs_its_error_feedback(digit_data, plain_accuracy):
-    without = SimWorld(2).run(digits, forgetful(0.002), *digit_data)[0]
-    fed = SimWorld(2).run(digits, TopK(0.002), *digit_data)[0]
-    assert fed > without + 0.05

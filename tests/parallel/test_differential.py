@@ -18,7 +18,7 @@ ASKED = os.environ.get("DISTLEARN_COMBINATIONS")
 
 
 @settings(
-    max_examples=int(ASKED or 300),
+    max_examples=int(ASKED or 1000),
     derandomize=ASKED is None,  # the suite compares the same ones every time
     database=None,
     suppress_health_check=list(HealthCheck),

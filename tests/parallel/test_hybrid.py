@@ -17,41 +17,10 @@ from distlearn.train import train as train_by_settings
 from distlearn.world import launch
 
 from .hybrid_rank import WAYS
-from .tensor.cases import IMAGES, Batch, F, own_part, serial, train
+from .tensor.cases import Batch, F, own_part, serial, train
 from .tensor.test_tensor import COLLECTIVES, assert_equal
 
 # -- one weird trick
-
-
-def trick(comm, kind, **options):
-    return train(lambda *args: OneWeirdTrick(comm, *args, cap_bytes=300), kind, **options)
-
-
-@pytest.mark.parametrize("kind", [k for k in IMAGES if k != "batch norm"])
-def test_trick_equals_serial(kind):
-    want = serial(kind, clip_norm=0.3)
-    for size in (1, 2, 3, 4):
-        assert_equal(SimWorld(size, Network(1e-5, 1e8), Roofline(1e9)).run(trick, kind, clip_norm=0.3), want)
-
-
-@pytest.mark.parametrize("name", ["lenet", "cnn"])
-@pytest.mark.parametrize("samples", [3, 9])
-def test_trick_on_the_networks_that_a_laptop_trains(name, samples):
-    """Also with fewer samples than ranks."""
-    rng = np.random.default_rng(0)
-    batch = Batch(rng.normal(size=(samples, 784)), rng.integers(0, 10, samples), samples)
-
-    def program(comm):
-        model = nn.build(name, seed=1, **F)
-        strategy = OneWeirdTrick(comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, Momentum(), 0.05))
-        losses = [strategy.step(batch) for _ in range(2)]
-        return losses, strategy.gather_params()
-
-    losses, want = SimWorld(1).run(program)[0]
-    for size in (2, 4):
-        results = SimWorld(size).run(program)
-        assert_same_params(results[0][1], want)
-        np.testing.assert_allclose(results[-1][0], losses, atol=1e-12)
 
 
 def step_on_alexnet(way, size=4, batch=256):
@@ -106,12 +75,6 @@ def test_trick_refuses_a_layer_on_both_sides_of_the_seam():
 # -- data x pipeline x tensor
 
 CUBE = (2, 2, 2)
-AXES = [CUBE, (8, 1, 1), (1, 1, 3), (1, 3, 1), (1, 2, 2), (2, 1, 2), (2, 2, 1), (1, 1, 1), (3, 1, 2)]
-CASES = [("mlp", axes) for axes in AXES] + [
-    (kind, axes)
-    for kind in ("tied", "frozen", "filters", "inception", "two grus")
-    for axes in (CUBE, (1, 3, 1), (2, 1, 2))
-]
 
 
 def hybrid(comm, kind, axes, clip_norm=None, **options):
@@ -120,24 +83,10 @@ def hybrid(comm, kind, axes, clip_norm=None, **options):
     return train(make, kind, clip_norm=clip_norm, part=own_part)
 
 
-def run_hybrid(kind, axes, **options):
-    world = SimWorld(int(np.prod(axes)), Network(1e-5, 1e8), Roofline(1e9))
-    return world.run(hybrid, kind, axes, **options), world
-
-
-@pytest.mark.parametrize(("kind", "axes"), CASES, ids=str)
-def test_hybrid_equals_serial(kind, axes):
-    assert_equal(run_hybrid(kind, axes)[0], serial(kind))
-
-
-@pytest.mark.parametrize("kind", ["mlp", "tied", "inception"])
-def test_hybrid_clips_the_gradient_of_the_whole_model(kind):
-    assert_equal(run_hybrid(kind, CUBE, clip_norm=0.05)[0], serial(kind, clip_norm=0.05))
-
-
 @pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "interleaved"])
 def test_hybrid_takes_any_schedule(schedule):
-    results, _ = run_hybrid("two convolutions", (1, 2, 2), schedule=schedule, n_microbatches=4)
+    options = {"schedule": schedule, "n_microbatches": 4}
+    results = SimWorld(4).run(hybrid, "two convolutions", (1, 2, 2), **options)
     assert_equal(results, serial("two convolutions"))
 
 
@@ -160,14 +109,6 @@ def test_hybrid_sums_its_own_parameters_along_dp():
         assert summed == held + 2  # loss and rows ride along
     assert [tp for _, _, tp, _ in results] == [0, 1] * 4
     assert [dp for _, _, _, dp in results] == [0] * 4 + [1] * 4
-
-
-def test_hybrid_of_one_axis_is_data_parallelism():
-    def plain(comm):
-        return train(lambda *args: DataParallel(comm, *args, cap_bytes=200), "mlp", part=own_part)
-
-    want = SimWorld(3).run(plain)
-    assert_same_params(run_hybrid("mlp", (3, 1, 1))[0][0].params, want[0].params, tol=0)
 
 
 def test_axes_that_do_not_fit_are_an_error():

@@ -121,7 +121,7 @@ def test_replicas_are_apart_between_averages_and_together_after_them():
 
 def test_bad_options_are_named():
     for every in (0, -1, 2.5):
-        with pytest.raises(RankError, match=f"every is {every}, expected 1 step or more"):
+        with pytest.raises(RankError, match=f"every is {every}, expected a whole number of 1 or more"):
             SimWorld(1).run(run, local(every=every))
 
     def mixed(comm, model, loss, rule, lr):

@@ -1,8 +1,5 @@
 """What users of a strategy do wrong: it trains as serial training does, or the error says what is wrong."""
 
-import os
-import random
-
 import numpy as np
 import pytest
 
@@ -222,35 +219,3 @@ def test_an_empty_part_takes_the_step_with_a_gradient_of_zero():
 
 
 MISTAKES = ["none", "seed", "assign", *BATCHES, *DIFFERENT]
-
-
-def check(rng) -> None:
-    """Draw a strategy and a mistake: the numbers of serial training, or an error that names it."""
-    mistake = rng.choice(MISTAKES)
-    name = rng.choice(
-        [n for n in (BATCHES[mistake][1] if mistake in BATCHES else ALL) if n not in ("diloco", "pipedream")]
-    )
-    at = rng.randrange(STEPS) if mistake != "other rows by rank" else 0  # contents are compared at the first step
-
-    def program(comm):
-        options = DIFFERENT[mistake][0](comm.rank) if mistake in DIFFERENT else {}
-        strategy = build(comm, name, **options, **({"seed": comm.rank} if mistake == "seed" else {}))
-        for number in range(STEPS):
-            if mistake == "assign" and number == at:
-                assign(strategy, number)
-            wrong = BATCHES[mistake][0] if mistake in BATCHES and number == at else None
-            step(comm, strategy, name, wrong=wrong)
-        return strategy.gather_params()
-
-    if mistake in BATCHES or mistake in DIFFERENT:
-        text = ROWS if mistake in BATCHES else DIFFERENT[mistake][1]
-        with pytest.raises(RankError, match=text):
-            SimWorld(P).run(program)
-    else:
-        same([SimWorld(P).run(program)[0]], after("serial", assign if mistake == "assign" else lambda *_: None))
-
-
-def test_random_strategies_with_random_mistakes_are_right_or_named():
-    rng = random.Random(0 if "DISTLEARN_COMBINATIONS" not in os.environ else None)
-    for _ in range(int(os.environ.get("DISTLEARN_COMBINATIONS", 60))):
-        check(rng)

@@ -4,14 +4,12 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from distlearn.comm import Network, RankError
 from distlearn.nn import GRU, MLP, BatchNorm, Linear, Sequential, SoftmaxCrossEntropy
 from distlearn.nn import build as build_model
-from distlearn.optim import LARS, RULES, SGD, Adam, Momentum, Optimizer, StepDecay
-from distlearn.parallel import DataParallel, Serial, ZeRO
+from distlearn.optim import LARS, SGD, Adam, Momentum, Optimizer
+from distlearn.parallel import DataParallel, ZeRO
 from distlearn.sim import Roofline, SimWorld
 from distlearn.testing import assert_same_params
 
@@ -26,47 +24,6 @@ def zero(stage, cap_bytes=300, **options):
         return ZeRO(comm, model, loss, Optimizer(model.params, rule, lr), stage=stage, cap_bytes=cap_bytes, **options)
 
     return make
-
-
-def assert_equals_serial(size, stage, cap_bytes=300, **options):
-    uneven = options.pop("uneven", False)
-    want = SimWorld(1).run(run, serial, **options)[0]
-    results = SimWorld(size).run(run, zero(stage, cap_bytes), uneven=uneven and size > 1, **options)
-    assert_same_params(results[0].params, want.params)
-    for result in results:
-        np.testing.assert_allclose(result.losses, want.losses, atol=1e-12)
-        np.testing.assert_allclose(result.output, want.output, atol=1e-11)
-    return results
-
-
-@pytest.mark.parametrize("stage", STAGES)
-@pytest.mark.parametrize("size", [1, 2, 3, 4])
-@pytest.mark.parametrize("kind", ["plain", "tied", "frozen"])
-@pytest.mark.parametrize("rule", ["sgd", "momentum", "adam"])
-def test_equals_serial(stage, size, kind, rule):
-    assert_equals_serial(size, stage, kind=kind, rule=rule, lr=0.01 if rule == "adam" else 0.3, uneven=True)
-
-
-@pytest.mark.parametrize("stage", STAGES)
-@pytest.mark.parametrize("rule", sorted(set(RULES) - {"lars", "sgd", "momentum", "adam"}))
-def test_every_rule_that_works_element_by_element(stage, rule):
-    assert_equals_serial(3, stage, rule=rule, lr=0.01)
-
-
-@given(
-    stage=st.sampled_from(STAGES),
-    size=st.integers(1, 6),
-    batch=st.integers(1, 30),
-    cap=st.sampled_from([1, 100, 300, 1e9]),
-)
-@settings(max_examples=25, deadline=None)
-def test_equals_serial_for_any_batch_and_bucket(stage, size, batch, cap):
-    assert_equals_serial(size, stage, cap, batch=batch, rule="momentum", steps=3)
-
-
-@pytest.mark.parametrize("stage", STAGES)
-def test_a_plan_of_the_learning_rate_is_followed(stage):
-    assert_equals_serial(2, stage, lr=StepDecay(0.5, [2, 4]), rule="momentum")
 
 
 @pytest.mark.parametrize("stage", STAGES)
@@ -266,24 +223,3 @@ def test_what_cannot_be_done_is_refused(stage, rule, model, error, message):
     with pytest.raises(RankError, match=message) as caught:
         SimWorld(2).run(program)
     assert isinstance(caught.value.original, error)
-
-
-@pytest.mark.parametrize("stage", STAGES)
-@pytest.mark.parametrize("size", [1, 3])
-@pytest.mark.parametrize("kind", ["tied", "frozen"])
-def test_gradients_are_clipped_by_the_length_of_all_parts(stage, size, kind):
-    """Short enough that every step is clipped, and by one factor on all ranks."""
-
-    def clipped_serial(comm, model, loss, rule, lr):
-        return Serial(model, loss, Optimizer(model.params, rule, lr, clip_norm=0.01), comm.clock)
-
-    def clipped(comm, model, loss, rule, lr):
-        return ZeRO(comm, model, loss, Optimizer(model.params, rule, lr, clip_norm=0.01), stage=stage, cap_bytes=300)
-
-    want = SimWorld(1).run(run, clipped_serial, kind=kind, rule="momentum")[0]
-    free = SimWorld(1).run(run, serial, kind=kind, rule="momentum")[0]
-    results = SimWorld(size).run(run, clipped, kind=kind, rule="momentum", uneven=size > 1)
-    assert_same_params(results[0].params, want.params)
-    assert abs(want.losses[-1] - free.losses[-1]) > 1e-3
-    for result in results:
-        np.testing.assert_allclose(result.losses, want.losses, atol=1e-12)

@@ -31,6 +31,13 @@ def changes(c):
     work.wait()
 
 
+def changes_a_sum(c):
+    x = np.ones(3)
+    work = c.iall_reduce(x)
+    x += 1
+    work.wait()
+
+
 MISUSE = {
     "size": (
         on_rank_1(lambda c: c.all_reduce(np.ones(4))),
@@ -102,6 +109,10 @@ MISUSE = {
     "receive never waited for": (
         on_rank_1(lambda c: c.irecv(np.ones(3), 0) and None, lambda c: c.send(np.ones(3), 1) if c.rank == 0 else None),
         rf"rank 1: recv\(source=0, tag=0\) of 24 bytes was started and never waited for {HERE}",
+    ),
+    "a sum's array changed before wait": (
+        changes_a_sum,
+        rf"array given to iall_reduce was changed before wait\(\) {HERE}",
     ),
     "changed before wait": (changes, rf"array given to isend.*was changed before wait\(\) {HERE}"),
 }

@@ -145,15 +145,6 @@ def test_send_before_receive_in_a_ring_is_a_deadlock_at_any_size(n):
     assert SimWorld(3, eager_limit=8 * n).run(ring) == [1] * 3
 
 
-def test_deadlock_names_the_ranks_that_returned():
-    def program(comm):
-        if comm.rank == 1:
-            comm.recv(np.empty(3), 0, tag=7)
-
-    with pytest.raises(DeadlockError, match=r"rank 1 waits for recv\(source=0, tag=7\) of 24 bytes .*rank 0 returned"):
-        SimWorld(2).run(program)
-
-
 @pytest.mark.parametrize("path", ["/tmp/ipykernel_4711/2718281828.py", "<ipython-input-3-ce50b290c0fc>"])
 def test_deadlock_in_a_notebook_names_the_line_and_not_the_cells_secret_file(path):
     namespace = {"np": np}
@@ -170,57 +161,12 @@ def test_arguments_in_the_wrong_order_are_named():
         SimWorld(2).run(lambda comm: comm.gather(np.ones(50), np.empty((2, 50))))  # gather makes its result itself
 
 
-def test_an_incomplete_collective_is_a_deadlock():
-    with pytest.raises(DeadlockError, match=r"rank 1 waits for barrier \(1 of 2 ranks are there\)"):
-        SimWorld(2).run(lambda comm: comm.barrier() if comm.rank else None)
-
-
-def test_different_collectives_at_the_same_place_are_named():
-    def program(comm):
-        return comm.barrier() if comm.rank == 0 else comm.all_reduce(np.ones(2))
-
-    both = r"rank 1 calls all_reduce\(op='sum', \(2,\), float64\) .* where rank 0 calls barrier\(\)"
-    with pytest.raises(RankError, match=both):
-        SimWorld(2).run(program)
-
-
-def test_different_shapes_in_one_collective_are_named():
-    with pytest.raises(RankError, match=r"\(3,\).*where rank 0.*\(2,\)"):
-        SimWorld(2).run(lambda comm: comm.all_reduce(np.ones(2 + comm.rank)))
-
-
 def test_a_message_that_nobody_receives_is_an_error():
     def program(comm):
         if comm.rank == 0:
             comm.isend(np.ones(2), 1, tag=3)
 
     with pytest.raises(CommError, match="rank 1 never received the message of 16 bytes from rank 0, tag 3"):
-        SimWorld(2).run(program)
-
-
-@pytest.mark.parametrize("operation", ["isend", "iall_reduce"])
-def test_touching_a_buffer_in_flight_is_an_error(operation):
-    def program(comm):
-        x = np.ones(2)
-        if operation == "isend" and comm.rank == 1:
-            return comm.recv(x, 0)
-        work = comm.isend(x, 1) if operation == "isend" else comm.iall_reduce(x)
-        x[0] = 5
-        work.wait()
-
-    with pytest.raises(RankError, match="was changed before wait"):
-        SimWorld(2).run(program)
-
-
-def test_a_wrong_receive_buffer_is_named():
-    def program(comm):
-        if comm.rank == 0:
-            comm.send(np.ones(4, "float32"), 1)
-        else:
-            comm.recv(np.empty(4), 0)
-
-    both = r"rank 1: ValueError: recv\(source=0, tag=0\) expected 4 float64, but .* 4 float32"
-    with pytest.raises(RankError, match=both):
         SimWorld(2).run(program)
 
 
@@ -307,17 +253,6 @@ def test_the_callers_context_holds_on_every_rank():
         SimWorld(2).run(lambda comm: np.ones(1) / np.zeros(1))
     with np.errstate(divide="ignore"):
         assert SimWorld(1).run(lambda comm: float((np.ones(1) / np.zeros(1))[0])) == [np.inf]
-
-
-def test_worlds_nest():
-    def inner(comm):
-        return float(comm.all_reduce(np.array([comm.rank + 1.0]))[0])
-
-    def outer(comm):
-        mine = np.array([sum(SimWorld(2).run(inner))])
-        return float(comm.all_reduce(mine)[0])
-
-    assert SimWorld(3).run(outer) == [18.0] * 3
 
 
 def asynchronous(comm, rounds=20):
@@ -439,17 +374,6 @@ def test_a_bad_size_is_named(size):
         SimWorld(size)
 
 
-def test_bad_parameters_are_named():
-    with pytest.raises(ValueError, match="alpha is -1"):
-        Network(alpha=-1)
-    with pytest.raises(ValueError, match="beta is 0"):
-        Network(beta=0)
-    with pytest.raises(ValueError, match=r"slowdown \{7: 2\}, expected ranks from 0 to 3"):
-        SimWorld(4, slowdown={7: 2})
-    with pytest.raises(ValueError, match="peak is 0"):
-        Roofline(0)
-
-
 def test_costs_by_name():
     world = SimWorld(2, "ethernet-10g", "V100")
     assert (world.network, world.compute) == (Network.preset("ethernet-10g"), Roofline.of("V100"))
@@ -464,13 +388,12 @@ def test_costs_by_name():
         ({"compute": 1e9}, TypeError, r"compute is 1000000000\.0, expected a model of costs"),
         ({"jitter": -0.1}, ValueError, r"jitter is -0\.1, expected 0 or more"),
         ({"eager_limit": -1}, ValueError, "eager_limit is -1, expected 0 or more"),
+        ({"slowdown": {7: 2}}, ValueError, r"slowdown \{7: 2\}, expected ranks from 0 to 1"),
     ],
 )
 def test_costs_that_are_none_are_refused(options, error, message):
     with pytest.raises(error, match=message):
         SimWorld(2, **options)
-
-
-def test_measured_time_is_not_scaled_below_nothing():
-    with pytest.raises(ValueError, match="Measured: scale is -1, expected a factor of 0 or more"):
-        Measured(-1)
+    for make, text in ((Roofline, "peak is -1"), (Measured, "Measured: scale is -1, expected a factor of 0 or more")):
+        with pytest.raises(ValueError, match=text):
+            make(-1)

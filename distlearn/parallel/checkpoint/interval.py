@@ -158,10 +158,6 @@ def simulate_run(
         How many.
     shape : float
         Of the Weibull distribution of a node's failures: 1 is exponential, as the formulas assume.
-
-    Returns
-    -------
-    seconds : (runs,) array
     """
     check_times("simulate_run", work=work, interval=interval, cost=cost, restart=restart, node_mtbf=node_mtbf)
     check_positive("simulate_run", nodes=nodes, runs=runs)
@@ -209,17 +205,14 @@ class IntervalStudy:
     nodes: int
 
     def predict(self, interval):
-        """Return the time of a run by Daly's formula [s], for any interval."""
         return expected_time(self.work, interval, self.cost, self.restart, self.mtbf)
 
     @property
     def young(self) -> float:
-        """Young's best interval [s]."""
         return young_interval(self.cost, self.mtbf)
 
     @property
     def daly(self) -> float:
-        """Daly's best interval [s]."""
         return daly_interval(self.cost, self.mtbf)
 
     @property

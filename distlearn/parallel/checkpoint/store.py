@@ -18,6 +18,8 @@ from pathlib import Path
 
 import numpy as np
 
+from ...nn.layer import check_positive
+
 # -- file --------------------------------------------------------------------------------------------------------------
 # One checkpoint as one file that shows whether it is intact: safetensors with checksums.
 #
@@ -68,7 +70,6 @@ class Checkpoint:
 
     @property
     def nbytes(self) -> int:
-        """Size of the arrays [bytes]."""
         return sum(array.nbytes for array in self.arrays.values())
 
 
@@ -100,46 +101,23 @@ def from_bytes(data: bytes, path) -> Checkpoint:
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
-    header, total = _header(data, path)
-    metadata = header.get("__metadata__", {})
-    if metadata.get("format") != FORMAT:
-        raise CheckpointError(path, "is not a checkpoint: its header does not say so")
-    if len(data) != total:
-        what = "truncated" if len(data) < total else "damaged"
-        raise CheckpointError(path, f"is {what}: it has {len(data)} bytes of {total}")
-    digest = metadata.get("sha256", "").encode()
-    zeroed = data.replace(digest, _ZEROS.encode(), 1) if digest else b""
     try:
         arrays = load(data)
-        order = json.loads(metadata["arrays"])
-        if hashlib.sha256(zeroed).hexdigest().encode() != digest:
+        (n,) = _LENGTH.unpack_from(data)
+        metadata = json.loads(data[_LENGTH.size : _LENGTH.size + n]).get("__metadata__", {})
+        if metadata.get("format") != FORMAT:
+            raise CheckpointError(path, "is not a checkpoint: its header does not say so")
+        order, digest = json.loads(metadata["arrays"]), metadata["sha256"].encode()
+        if hashlib.sha256(data.replace(digest, _ZEROS.encode(), 1)).hexdigest().encode() != digest:
             bad = [name for name, crc in order if zlib.crc32(arrays[name].tobytes()) != crc]
             where = f" in array {', '.join(map(repr, bad))}" if bad else " in its header"
             raise CheckpointError(path, f"is damaged{where}: its checksum does not match")
         version, step, meta = metadata["version"], int(metadata["step"]), json.loads(metadata["meta"])
-    except (SafetensorError, KeyError, ValueError, TypeError) as error:
-        raise CheckpointError(path, f"is damaged in its header: {error}") from None
+    except (SafetensorError, KeyError, ValueError, TypeError, AttributeError) as error:
+        raise CheckpointError(path, f"is truncated, damaged, or not a checkpoint ({error})") from None
     if version != VERSION:  # trusted only now that the checksum has been verified
         raise CheckpointError(path, f"has format version {version}, this library reads version {VERSION}")
     return Checkpoint(step, {name: arrays[name] for name, _ in order}, meta)
-
-
-def _header(data: bytes, path) -> tuple[dict, int]:
-    """Return the header of a safetensors file, and how many bytes the file should have."""
-    if len(data) < _LENGTH.size:
-        raise CheckpointError(path, f"is truncated: {len(data)} bytes are less than a header")
-    (n,) = _LENGTH.unpack_from(data)
-    start = _LENGTH.size + n
-    if data[_LENGTH.size : _LENGTH.size + 1] not in (b"{", b""):
-        raise CheckpointError(path, f"is not a checkpoint (it begins with {data[:9]!r})")
-    if len(data) < start:
-        raise CheckpointError(path, f"is truncated: {len(data)} bytes, and its header alone has {n}")
-    try:
-        header = json.loads(data[_LENGTH.size : start])
-        ends = [entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"]
-        return header, start + max(ends, default=0)
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
-        raise CheckpointError(path, f"is damaged in its header: {error}") from None
 
 
 def read(path) -> Checkpoint:
@@ -192,8 +170,7 @@ class CheckpointStore:
     """
 
     def __init__(self, folder, keep: int = 3):
-        if not isinstance(keep, int) or keep < 1:
-            raise ValueError(f"CheckpointStore: keep is {keep!r}, expected a whole number, 1 or more")
+        check_positive("CheckpointStore", keep=keep)
         self.folder, self.keep = Path(folder), keep
         if self.folder.is_file():
             raise NotADirectoryError(errno.ENOTDIR, "CheckpointStore: expected a folder, this is a file", str(folder))

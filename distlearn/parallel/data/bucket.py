@@ -126,7 +126,6 @@ class GradientReducer:
         self.residuals = Residuals(comm, self.buckets, self._reducers)
 
     def clear(self) -> None:
-        """Clear gradients and loss, before a step."""
         for bucket in self.buckets:
             bucket.clear()
         self._works = []
@@ -174,5 +173,4 @@ class GradientReducer:
 
     @property
     def generators(self) -> list[np.random.Generator]:
-        """The random number generators of this rank's codecs."""
         return [reducer.rng for reducer in self._reducers.values()]

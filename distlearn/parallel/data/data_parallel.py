@@ -14,10 +14,11 @@ from ...nn.layer import check_positive
 from ...optim.clipping import global_norm
 from ...optim.noise_scale import NoiseScale
 from ...shares import shares
+from ..checkpoint.state import named_arrays
 from ..strategy import Replicated, check_global_rows, refuse_masters, update
 from .bucket import GradientReducer
 from .compression import Codec
-from .replicas import check_replicas, optimizer_arrays
+from .replicas import check_replicas
 
 
 class NaiveDataParallel(Replicated):
@@ -38,7 +39,6 @@ class NaiveDataParallel(Replicated):
     """
 
     def step(self, batch) -> float:
-        """Forward, loss, backward, sum the gradients over ranks, update."""
         self.optimizer.zero_grad()
         y, saved = self.model.forward(batch.x, clock=self.clock)
         loss, dy = self.loss(y, batch.y, batch.n)
@@ -112,7 +112,6 @@ class DataParallel(Replicated):
         )
 
     def step(self, batch) -> float:
-        """Train on this rank's part of the batch; return the loss of the global one."""
         self.reducer.clear()
         pieces = [(batch.x, batch.y)] if self.accumulate == 1 else micro_batches(batch, self.accumulate)
         for i, (x, y) in enumerate(pieces, 1):
@@ -142,13 +141,11 @@ class DataParallel(Replicated):
 
     def check(self) -> None:
         """Raise `ReplicaError` if ranks differ in a learned parameter or in the optimizer's state."""
-        params = {p.name: p.data for p in self.optimizer.params}
-        check_replicas(self.comm, params | optimizer_arrays(self.optimizer))
+        check_replicas(self.comm, named_arrays(self.optimizer.params, self.optimizer))
 
     # -- checkpoints ---------------------------------------------------------------------------------------------------
     @property
     def generators(self) -> list:
-        """The random number generators of this rank's codecs."""
         return self.reducer.generators
 
     def state_dict(self):

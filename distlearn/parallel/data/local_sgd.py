@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from ...backend import get_xp
+from ...nn.layer import check_positive
 from ...optim.momentum import Nesterov
 from ...optim.optimizer import apply_rule, state_arrays
 from ..checkpoint.state import part_of_rank, serial_part
@@ -57,8 +58,7 @@ class LocalSGD(Replicated):
     """
 
     def __init__(self, comm, model, loss, optimizer, *, every: int | None = 8):
-        if every is not None and not (hasattr(every, "__index__") and every >= 1):
-            raise ValueError(f"LocalSGD: every is {every!r}, expected 1 step or more, or None for once at the end")
+        check_positive("LocalSGD", every=1 if every is None else every)
         refuse_masters("LocalSGD", optimizer)
         super().__init__(comm, model, loss, optimizer)
         self.every = every
@@ -76,7 +76,6 @@ class LocalSGD(Replicated):
         return loss
 
     def _train(self, x, y) -> float:
-        """Take one step on this rank's replica: forward, loss of this part alone, backward, update."""
         self.optimizer.zero_grad()  # of an empty part it stays zero: the step counts, for moments divide by steps
         loss = 0.0
         if len(x):
@@ -146,7 +145,6 @@ def _pack(arrays, factor: float, riders=()):
 
 
 def _unpack(flat, arrays, divisor: float) -> None:
-    """Write the values of `flat` / `divisor` back into the arrays."""
     offset = 0
     for a in arrays:
         a[...] = flat[offset : offset + a.size].reshape(a.shape) / divisor
@@ -199,7 +197,6 @@ class DiLoCo(LocalSGD):
         self._begin()
 
     def _begin(self) -> None:
-        """Begin at the present parameters, without outer momentum."""
         self._rounds = 0
         self._starts = [p.data.copy() for p in self.optimizer.params]
         self._states = [self.outer.init(start) for start in self._starts]

@@ -14,7 +14,6 @@ from typing import NamedTuple
 import numpy as np
 
 from ...backend import get_xp, to_numpy
-from ...optim.optimizer import state_arrays
 
 
 class Drift(NamedTuple):
@@ -85,17 +84,6 @@ def check_replicas(comm, params) -> None:
     votes = to_numpy(comm.all_gather(xp.asarray(sums)))
     found = [_compare(comm, name, array, votes[:, i]) for i, (name, array) in enumerate(arrays.items())]
     raise ReplicaError([d for drifts, _ in found for d in drifts], all(agreed for _, agreed in found))
-
-
-def optimizer_arrays(optimizer) -> dict:
-    """Return the arrays of an optimizer's state by name, parameter by parameter."""
-    found = {}
-    states = iter(optimizer.states)
-    for group in optimizer.groups:
-        for p in group.params:
-            for i, array in enumerate(state_arrays(next(states))):
-                found[f"{p.name}, {type(group.rule).__name__}'s state {i}"] = array
-    return found
 
 
 def checksum(array) -> int:

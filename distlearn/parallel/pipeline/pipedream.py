@@ -70,7 +70,6 @@ class Newest(Stash):
         yield
 
     def advance(self, microbatch: int, update) -> None:
-        """Update the weights in place."""
         update()
         self.version += 1
 
@@ -86,8 +85,7 @@ class PipeDream(StagedModel):
     .. math:: w_s^{(t+1)} = w_s^{(t)} - \eta \, \nabla_s f\left(w_0^{(v_0(t))}, \ldots, w_{p-1}^{(v_{p-1}(t))}\right)
 
     Its staleness on stage s is t - v_s(t): p - 1 - s once the pipeline is full, 0 on the last stage. So the stages of
-    one mini-batch differ in their versions; with vertical sync all of them use stage 0's, t - (p - 1), and are equally
-    stale. With one stage this is serial training on the mini-batches.
+    one mini-batch differ in their versions. With one stage this is serial training on the mini-batches.
 
     Parameters
     ----------
@@ -100,8 +98,6 @@ class PipeDream(StagedModel):
         Of the whole model, without `clip_norm`; its step counts mini-batches.
     schedule : str, callable, list or Schedule
         Any that `make_schedule` takes. The version that a mini-batch uses is the number of B's before its F.
-    vertical_sync : bool
-        Use on every stage the version that the mini-batch used on the first.
     stashing : bool
         Without it, backward uses the newest weights, not those of forward, and what it computes is the gradient of no
         function: for experiments that show what stashing is good for.
@@ -119,7 +115,7 @@ class PipeDream(StagedModel):
     Notes
     -----
     Messages and bytes as `Pipeline`'s. Up to p - stage versions of a stage's weights are held, and as many
-    activations; with vertical sync up to p versions. Running statistics of `BatchNorm` are not stashed.
+    activations. Running statistics of `BatchNorm` are not stashed.
 
     At the end of a step the pipeline has run empty: no mini-batch is in flight, and only the newest version is needed.
     So a checkpoint, which is taken between steps, is that of the serial model, with the number of updates as
@@ -130,7 +126,7 @@ class PipeDream(StagedModel):
     References
     ----------
     D. Narayanan et al. (2019), PipeDream: generalized pipeline parallelism for DNN training, SOSP, section 3.3: weight
-    stashing, vertical sync, and the equation above.
+    stashing, and the equation above (not the paper's vertical sync).
     """
 
     def __init__(
@@ -141,12 +137,9 @@ class PipeDream(StagedModel):
         optimizer,
         *,
         schedule="pipedream",
-        vertical_sync: bool = False,
         stashing: bool = True,
         **options,
     ):
-        if vertical_sync and not stashing:
-            raise ValueError("PipeDream: vertical_sync uses old weights, which are kept only with stashing=True")
         super().__init__(comm, model, loss, optimizer, schedule=schedule, **options)
         if self._stage_params.tied:
             names = ", ".join(p.name for p in self._stage_params.tied)
@@ -159,7 +152,7 @@ class PipeDream(StagedModel):
         }
         if any(a.kind in ("I", "W") for order in self.schedule.orders for a in order):
             raise ValueError("PipeDream: the schedule has I and W, expected F and B: it updates after every backward")
-        self.vertical_sync, self.stashing = vertical_sync, stashing
+        self.stashing = stashing
         self.staleness, self.versions_held = {}, {}
 
     def step(self, batch) -> float:
@@ -177,8 +170,7 @@ class PipeDream(StagedModel):
         return self._total_loss()
 
     def _versions(self, stage: int) -> dict[int, int]:
-        """The version that each mini-batch uses: updates of the stage (or of the first) before its F."""
-        stage = 0 if self.vertical_sync else stage
+        """The version that each mini-batch uses: updates of the stage before its F."""
         version, used = 0, {}
         for action in self.schedule.orders[self._rank_of[stage]]:
             if action.stage == stage and self._rows(action):
@@ -187,9 +179,9 @@ class PipeDream(StagedModel):
                 version += action.kind == "B"
         return used
 
-    def _forward(self, action: Action, x) -> None:
+    def _forward(self, action: Action, x, on_grad) -> None:
         with self._stashes[action.stage].weights(action.microbatch):
-            super()._forward(action, x)
+            super()._forward(action, x, on_grad)
 
     def _loss_of(self, action: Action, y, labels):
         rows = self._rows(action)

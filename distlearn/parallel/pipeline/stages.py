@@ -5,9 +5,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
-from typing import NamedTuple
-
-import numpy as np
 
 from ...nn import Sequential
 from ...nn.layer import Layer, walk
@@ -155,16 +152,6 @@ def cut(model: Sequential, part: slice) -> Sequential:
 # Which ranks hold which parameter of a model that is cut into stages, and the sums for those that stages share.
 
 
-class StageParam(NamedTuple):
-    """One parameter of the serial model."""
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: np.dtype
-    ranks: tuple[int, ...]
-    """That hold it: more than one if layers on different ranks share it."""
-
-
 class StageParams:
     """The serial model's parameters, and the ranks that hold them."""
 
@@ -175,11 +162,11 @@ class StageParams:
             for p in stage.params:
                 users[id(p)].append(s)
         holders = {key: tuple(sorted({ranks[s] for s in used})) for key, used in users.items()}
-        self.entries = [StageParam(p.name, tuple(p.data.shape), p.data.dtype, holders[id(p)]) for p in model.params]
+        self.ranks_of = {p.name: holders[id(p)] for p in model.params}  # several where stages share it
         self.params = [p for p in model.params if comm.rank in holders[id(p)]]
         self.tied = [p for p in self.params if len(users[id(p)]) > 1]
         self.shared = {}  # ranks -> (their communicator, the parameters that they share)
-        for group in sorted({e.ranks for e in self.entries if len(e.ranks) > 1}):
+        for group in sorted({ranks for ranks in self.ranks_of.values() if len(ranks) > 1}):
             sharing = comm.split(0 if comm.rank in group else None)  # every rank must call
             if sharing is not None:
                 self.shared[group] = sharing, [p for p in self.tied if holders[id(p)] == group]
@@ -193,8 +180,7 @@ class StageParams:
 
     def counted(self, params):
         """Return those of `params` that this rank counts in a sum over ranks: a shared one counts once."""
-        first = {e.name: e.ranks[0] for e in self.entries}
-        return [p for p in params if first[p.name] == self.comm.rank]
+        return [p for p in params if self.ranks_of[p.name][0] == self.comm.rank]
 
 
 def sub_optimizer(what: str, optimizer, params, alone: bool):
@@ -254,7 +240,6 @@ class StageComm:
         return x
 
     def keep(self, consumer: Action, x) -> None:
-        """Keep an array for an action of this rank."""
         self._kept[consumer] = x
 
     def send(self, consumer: Action, x) -> None:
@@ -267,7 +252,6 @@ class StageComm:
         self._sends.setdefault(dest, []).append((consumer, work))
 
     def finish(self) -> None:
-        """Wait until everything has been received."""
         for sends in self._sends.values():
             for _, work in sends:
                 work.wait()

@@ -95,12 +95,10 @@ class StagedModel(Strategy):
         self._cut_for = x.shape, x.dtype
 
     def _rows(self, action: Action) -> int:
-        """Number of samples of an action's micro-batch."""
         part = self._parts[action.microbatch]
         return part.stop - part.start
 
     def _shape_of(self, action: Action):
-        """Shape and dtype of what an action consumes."""
         tail, dtype = self._boundaries[action.stage + (action.kind != "F")]
         return (self._rows(action), *tail), dtype
 
@@ -112,6 +110,7 @@ class StagedModel(Strategy):
         self._batch, self._loss = batch, 0.0
         self._stage_comm = stage_comm = StageComm(self.comm, self.schedule, self._shape_of, self._xp)
         self._saved: dict[tuple[int, int], object] = {}  # (stage, micro-batch) -> what backward needs
+        handlers = {"F": self._forward, "B": self._backward, "I": self._backward, "W": self._weight_gradients}
         self.peak_in_flight = self.peak_bytes = 0
         for action, following in zip_longest(self._actions, self._actions[1:]):
             if action.kind == "F" and action.stage == 0:
@@ -120,16 +119,12 @@ class StagedModel(Strategy):
                 x = None if action.kind == "W" else stage_comm.recv(action)
             if following is not None:
                 stage_comm.post_recv(following)
+            last = self._last_backward.get(action.stage) == action
             with self.clock.span(self.schedule.span_name(action, self.alone), lane=LANE):
-                if action.kind == "F":
-                    self._forward(action, x)
-                elif action.kind == "W":
-                    self._weight_gradients(action, on_grad if self._last_backward[action.stage] == action else None)
-                else:
-                    self._backward(action, x, on_grad if self._last_backward[action.stage] == action else None)
+                handlers[action.kind](action, x, on_grad if last else None)
         stage_comm.finish()
 
-    def _forward(self, action: Action, x) -> None:
+    def _forward(self, action: Action, x, on_grad) -> None:
         """Run a stage forward, and the loss after the last one."""
         y, saved = self.stages[action.stage].forward(x, clock=self.clock)
         self._saved[action.stage, action.microbatch] = saved
@@ -159,8 +154,7 @@ class StagedModel(Strategy):
         if action.stage:
             self._send(action, dx)
 
-    def _weight_gradients(self, action: Action, on_grad) -> None:
-        """Add the gradients of a stage's weights."""
+    def _weight_gradients(self, action: Action, x, on_grad) -> None:
         for add, *about in self._saved.pop((action.stage, action.microbatch)):
             add(*about)
         for p in reversed(self.stages[action.stage].params) if on_grad is not None else ():
@@ -211,10 +205,6 @@ class StagedModel(Strategy):
     def counted(self, params) -> list:
         """Return those of `params` that this rank counts in a sum over ranks: a shared one counts once."""
         return self._stage_params.counted(params)
-
-    def ranks_with(self, param) -> tuple[int, ...]:
-        """Return the ranks that hold a parameter: several if their stages share it."""
-        return next((entry.ranks for entry in self._stage_params.entries if entry.name == param.name), ())
 
     def state_dict(self):
         mine = {p.name for p in self.counted(self.params)}
@@ -310,7 +300,6 @@ class Pipeline(StagedModel):
         self.optimizer.norm = self._norm
 
     def step(self, batch) -> float:
-        """Train on a batch; return its loss, on every rank."""
         check_whole(self, batch, self.comm)
         loss = self.accumulate(batch)
         self.update()
@@ -354,7 +343,6 @@ class Pipeline(StagedModel):
         return self.loss(y, labels, self._batch.n)
 
     def update(self) -> None:
-        """Apply the gradients to this rank's parameters."""
         flops, moved = self.optimizer.cost()
         with self.clock.span("update", flops=flops, nbytes=moved):
             self.optimizer.step()

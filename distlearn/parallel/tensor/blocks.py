@@ -28,13 +28,13 @@ class PathParallel(ColumnParallel):
 
     how = "paths over ranks"
 
-    def __init__(self, comm, block: Parallel, gather_output: bool = False):
+    def __init__(self, comm, block: Parallel):
         paths, shape = block.layers, nominal_shape(block)
         assigned = assign_by_cost([path.flops(shape) + path.backward_flops(shape) for path in paths], comm.size)
         ends = np.cumsum([0, *(path.output_shape(shape)[-1] for path in paths)])
         channels = [np.arange(a, b) for a, b in pairwise(ends)]
         sharding = AxisSharding([np.concatenate([channels[k] for k in own]) for own in assigned])
-        super().__init__(comm, block.name, sharding, gather_output)
+        super().__init__(comm, block.name, sharding)
         self.paths, self.local = assigned[comm.rank], copy.copy(block)
         self.local.layers = [paths[k] for k in self.paths]
         self.local.params = self.params = unique_params(self.local.layers)

@@ -68,6 +68,7 @@ class TensorLayer(Layer):
     spans_itself = True
     local: Layer = Identity()
     how = ""
+    used_again = False  # in the same model: then no use of it may leave the sum of its input's gradient to others
 
     def __init__(self, comm, name: str = ""):
         self.comm, self.name, self.specs, self.params = comm, name, {}, []
@@ -83,7 +84,6 @@ class TensorLayer(Layer):
         self.specs = {p.name: ShardSpec(tuple(p.data.shape)) for p in params}
 
     def span(self, direction: str, shape, itemsize: int):
-        """Open the span of this layer's arithmetic for an input of a shape."""
         return layer_span(self.comm.clock, self, direction, shape, itemsize)
 
     def local_shape(self, shape):
@@ -143,10 +143,11 @@ def shard_specs(model: Layer) -> dict[str, ShardSpec]:
 class ColumnParallel(TensorLayer):
     """Base of the layers whose outputs are sharded over ranks; the gradient of their input is a sum over ranks."""
 
-    def __init__(self, comm, name: str, sharding: AxisSharding, gather_output: bool):
+    sum_input_gradient = True
+
+    def __init__(self, comm, name: str, sharding: AxisSharding):
         super().__init__(comm, name)
-        self.sharding, self.gather_output = sharding, gather_output
-        self.sum_input_gradient = True
+        self.sharding = sharding
 
     def take_weights(self, layer, axis: int) -> None:
         """Make `local`: the serial layer with this rank's parts of its parameters."""
@@ -159,21 +160,15 @@ class ColumnParallel(TensorLayer):
         like = x.shape, x.dtype.itemsize
         with self.span("forward", *like):
             y, saved = self.local.forward(x)
-        return gather_parts(self.comm, y, -1, self.sharding.parts) if self.gather_output else y, (saved, like)
+        return y, (saved, like)
 
     def backward(self, dy, saved):
         saved, like = saved
-        if self.gather_output:
-            dy = take_part(dy, -1, self.sharding.parts[self.comm.rank])
         with self.span("backward", *like):
             dx = self.local.backward(dy, saved)
         if dx is None or not self.sum_input_gradient:
             return dx
         return self.comm.all_reduce(get_xp(dx).ascontiguousarray(dx))
-
-    def output_shape(self, shape):
-        shape = super().output_shape(shape)
-        return (*shape[:-1], self.sharding.n) if self.gather_output else shape
 
     def __repr__(self):
         return f"{type(self).__name__}({self.sharding.widths[self.comm.rank]} of {self.sharding.n})"
@@ -184,15 +179,13 @@ class ColumnParallelLinear(ColumnParallel):
 
     how = "neurons over ranks"
 
-    def __init__(self, comm, linear, gather_output: bool = False):
-        super().__init__(comm, linear.name, AxisSharding.even(linear.d_out, comm.size), gather_output)
+    def __init__(self, comm, linear):
+        super().__init__(comm, linear.name, AxisSharding.even(linear.d_out, comm.size))
         self.take_weights(linear, 1)
         self.local.d_out = self.local.b.size
 
     def backward(self, dy, saved):
         x, (shape, itemsize) = saved
-        if self.gather_output:
-            dy = take_part(dy, -1, self.sharding.parts[self.comm.rank])
         local, dx, work = self.local, None, None
         dy, rows = dy.reshape(-1, local.d_out), x.reshape(-1, local.d_in)
         flops, moved = cost(self, "forward", shape, itemsize)  # each of the two products, half of backward
@@ -213,8 +206,8 @@ class FilterParallelConv2d(ColumnParallel):
 
     how = "filters over ranks"
 
-    def __init__(self, comm, conv, gather_output: bool = False):
-        super().__init__(comm, conv.name, AxisSharding.even(conv.c_out, comm.size), gather_output)
+    def __init__(self, comm, conv):
+        super().__init__(comm, conv.name, AxisSharding.even(conv.c_out, comm.size))
         self.take_weights(conv, 3)
         self.local.c_out = self.sharding.widths[comm.rank]
 
@@ -224,8 +217,8 @@ class GroupParallelConv2d(ColumnParallel):
 
     how = "groups over ranks"
 
-    def __init__(self, comm, conv, gather_output: bool = False, sharded_input: bool = False):
-        super().__init__(comm, conv.name, AxisSharding.even(conv.c_out, comm.size), gather_output)
+    def __init__(self, comm, conv, sharded_input: bool = False):
+        super().__init__(comm, conv.name, AxisSharding.even(conv.c_out, comm.size))
         self.inputs, self.sharded_input = AxisSharding.even(conv.c_in, comm.size), sharded_input
         self.take_weights(conv, 3)
         for name in ("c_in", "c_out", "groups"):
@@ -242,12 +235,10 @@ class GroupParallelConv2d(ColumnParallel):
         like = x.shape, x.dtype.itemsize
         with layer_span(self.comm.clock, self.local, "forward", *like):
             y, saved = self.local.forward(x)
-        return gather_parts(self.comm, y, -1, self.sharding.parts) if self.gather_output else y, (saved, like)
+        return y, (saved, like)
 
     def backward(self, dy, saved):
         saved, like = saved
-        if self.gather_output:
-            dy = take_part(dy, -1, self.sharding.parts[self.comm.rank])
         with layer_span(self.comm.clock, self.local, "backward", *like):
             dx = self.local.backward(dy, saved)
         if dx is None or self.sharded_input:

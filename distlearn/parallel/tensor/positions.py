@@ -160,7 +160,7 @@ class _Cutter:
             self.part = inner.part
         elif kind in ON_ANY_PART:
             self._append(layer, how)
-        elif kind is HeadParallelAttention or (kind is ColumnParallelLinear and not layer.gather_output):
+        elif kind in (HeadParallelAttention, ColumnParallelLinear) and not layer.used_again:
             layer.sum_input_gradient = layer.sum_input_gradient and not self.part  # a part's gather sums it
             self._move(False, layer, partial=self.part)
             self._append(layer, how)
@@ -190,7 +190,6 @@ class _Cutter:
         self._move(True, layer, partial=True)
 
     def _move(self, part: bool, at, partial: bool = False) -> None:
-        """Bring the activations from the whole to parts, or back."""
         if part != self.part:
             move = (CutPositions if part else GatherPositions)(self.comm, partial, at.name.partition(".")[0])
             self._append(move, move.how)

@@ -85,7 +85,7 @@ def parallelize(model: Sequential, comm) -> TensorSequential:
     ================================  ===============================================================================
 
     A layer with fewer neurons or filters than there are ranks stays on every rank, and so do layers that share a
-    parameter with another one; a layer that is used several times is sharded and its outputs are gathered each time.
+    parameter with another one.
 
     What stays on every rank is shared with the model, so do not train that afterwards. The result takes and returns
     whole activations on every rank; `planning.account` lists what was done.
@@ -110,7 +110,6 @@ class _Rewriter:
         self.comm, self.shared_params, self.done = comm, SharedParams(model), {}
 
     def sequence(self, model: Layer) -> TensorSequential:
-        """Shard the layers of a sequence (or a single layer)."""
         layers = model.layers if isinstance(model, Sequential) else [model]
         built = SequenceBuilder(self)
         i = 0
@@ -155,7 +154,6 @@ class _Rewriter:
         return layer, "on every rank"
 
     def _column_parallel(self, layer) -> tuple[Layer, str]:
-        """Shard neurons or filters."""
         dense = type(layer) is Linear
         n, what = (layer.d_out, "neurons") if dense else (layer.c_out, "filters")
         if self.shared_params.shared(layer):
@@ -165,15 +163,14 @@ class _Rewriter:
         grouped = not dense and layer.groups > 1
         if grouped and layer.groups % self.comm.size:
             return layer, f"on every rank: {layer.groups} groups"
-        repeated = self.shared_params.repeated(layer)
-        kind = ColumnParallelLinear if dense else GroupParallelConv2d if grouped else FilterParallelConv2d
-        made = kind(self.comm, layer, gather_output=repeated)
-        if repeated:
-            self.done[id(layer)] = made
+        made = (ColumnParallelLinear if dense else GroupParallelConv2d if grouped else FilterParallelConv2d)(
+            self.comm, layer
+        )
+        if self.shared_params.repeated(layer):
+            made.used_again, self.done[id(layer)] = True, made
         return made, ""
 
     def _block(self, layer) -> Layer:
-        """Shard a container's paths, branches, or what is inside."""
         comm = self.comm
         if type(layer) is Sequential:
             return self.sequence(layer)
@@ -197,7 +194,7 @@ class _Rewriter:
 def defer_input_all_reduce(layers: list[Layer]) -> bool:
     """Let the first layer with parameters leave the gradient of its input partial: one summand on each rank."""
     first = next((layer for layer in layers if type(layer) not in WITHOUT_PARAMETERS), None)
-    if not isinstance(first, ColumnParallel) or first.gather_output:
+    if not isinstance(first, ColumnParallel) or first.used_again:
         return False
     first.sum_input_gradient = False
     return True
@@ -211,7 +208,6 @@ class SequenceBuilder:
         self.layers, self.hows, self.sharding = [], [], None
 
     def append(self, layer, how: str = "") -> None:
-        """Append a layer."""
         self.layers.append(layer)
         self.hows.append(how or (isinstance(layer, TensorLayer) and layer.how) or "parts over ranks")
 
@@ -222,7 +218,7 @@ class SequenceBuilder:
         self.gather()
         made, how = self.rewriter.rewrite(layer)
         self.append(made, how)
-        if isinstance(made, ColumnParallel) and not made.gather_output:
+        if isinstance(made, ColumnParallel):
             self.sharding = made.sharding
 
     def _on_part(self, layer, following) -> bool:
@@ -257,7 +253,6 @@ class SequenceBuilder:
         return False
 
     def gather(self) -> None:
-        """Make the activations replicated."""
         if self.sharding is None:
             return
         gather = Gather(self.comm, self.sharding)

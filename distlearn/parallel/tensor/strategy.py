@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from ...nn import Dropout, Flatten, Linear, Sequential
@@ -58,7 +56,6 @@ class TensorParallel(Strategy):
         self.optimizer = sub_optimizer("TensorParallel", optimizer, self.model, comm)
 
     def step(self, batch) -> float:
-        """Train on a batch, which every rank has as a whole; return its loss."""
         check_whole(self, batch, self.comm)
         self.optimizer.zero_grad()
         for bucket in self.partial_buckets:
@@ -152,55 +149,6 @@ class OneWeirdTrick(Strategy):
 
     def __init__(self, comm, model: Sequential, loss, optimizer, *, cap_bytes: float = 1 << 20, overlap: bool = True):
         super().__init__(comm, model, loss, optimizer)
-        self.split = SplitModel.of(model, comm)
-        features, dense, _ = self.split
-        hows = [PART] * len(features.layers) + dense.hows
-        self.model = TensorSequential(comm, [*features.layers, *dense.layers], hows)
-        self.optimizer = sub_optimizer("OneWeirdTrick", optimizer, self.model, comm)
-        self.reducer = GradientReducer(comm, features.params, cap_bytes=cap_bytes, overlap=overlap)
-
-    def step(self, batch) -> float:
-        """Train on a batch, which every rank has as a whole; return its loss."""
-        check_whole(self, batch, self.comm)
-        comm, reducer, (features, dense, partial) = self.comm, self.reducer, self.split
-        self.optimizer.zero_grad()
-        reducer.clear()
-        parts = shares(len(batch.x), comm.size)
-        here, saved = features.forward(batch.x[parts[comm.rank]], clock=self.clock)
-        out, kept = dense.forward(gather_parts(comm, here, 0, parts))
-        loss, dy = self.loss(out, batch.y, batch.n)
-        reducer.sums[0] += loss if comm.rank == 0 else 0.0  # the loss is the same on every rank
-        reducer.sums[1] += len(here)
-        dy = dense.backward(dy, kept)
-        dy = reduce_scatter_parts(comm, dy, 0, parts) if partial else dy[parts[comm.rank]].copy()
-        features.backward(dy, saved, on_grad=reducer.on_grad, clock=self.clock)
-        loss = reducer.finish(batch.n)
-        update(self.optimizer, self.clock)
-        return loss
-
-    def predict(self, x):
-        parts = shares(len(x), self.comm.size)
-        here, _ = self.split.features.eval().forward(x[parts[self.comm.rank]])
-        return self.split.dense.eval().forward(gather_parts(self.comm, here, 0, parts))[0]
-
-    def state_dict(self):
-        return sharded_state(self.model.params, self.optimizer, shard_specs(self.model), self.comm.rank == 0)
-
-
-PART = "a part of the batch"
-
-
-class SplitModel(NamedTuple):
-    """A model in two: data-parallel up to the boundary, tensor-parallel from there on."""
-
-    features: Sequential
-    dense: TensorSequential
-    partial: bool
-    """Whether the gradient at the boundary is partial: one summand on each rank."""
-
-    @classmethod
-    def of(cls, model: Sequential, comm) -> SplitModel:
-        """Split a serial model at its `boundary`."""
         k = boundary(model)
         if k is None:
             kinds = [type(layer).__name__ for layer in model.layers]
@@ -214,7 +162,41 @@ class SplitModel(NamedTuple):
             names = ", ".join(p.name for p in dense.params if id(p) in tied)
             raise ValueError(f"OneWeirdTrick: {names} is used both before and after the first dense layer")
         dense = parallelize(dense, comm)
-        return cls(features, dense, defer_input_all_reduce(dense.layers))
+        self.features, self.dense = features, dense
+        self._partial = defer_input_all_reduce(dense.layers)  # the gradient at the boundary: one summand on each rank
+        hows = [PART] * len(features.layers) + dense.hows
+        self.model = TensorSequential(comm, [*features.layers, *dense.layers], hows)
+        self.optimizer = sub_optimizer("OneWeirdTrick", optimizer, self.model, comm)
+        self.reducer = GradientReducer(comm, features.params, cap_bytes=cap_bytes, overlap=overlap)
+
+    def step(self, batch) -> float:
+        check_whole(self, batch, self.comm)
+        comm, reducer, features, dense = self.comm, self.reducer, self.features, self.dense
+        self.optimizer.zero_grad()
+        reducer.clear()
+        parts = shares(len(batch.x), comm.size)
+        here, saved = features.forward(batch.x[parts[comm.rank]], clock=self.clock)
+        out, kept = dense.forward(gather_parts(comm, here, 0, parts))
+        loss, dy = self.loss(out, batch.y, batch.n)
+        reducer.sums[0] += loss if comm.rank == 0 else 0.0  # the loss is the same on every rank
+        reducer.sums[1] += len(here)
+        dy = dense.backward(dy, kept)
+        dy = reduce_scatter_parts(comm, dy, 0, parts) if self._partial else dy[parts[comm.rank]].copy()
+        features.backward(dy, saved, on_grad=reducer.on_grad, clock=self.clock)
+        loss = reducer.finish(batch.n)
+        update(self.optimizer, self.clock)
+        return loss
+
+    def predict(self, x):
+        parts = shares(len(x), self.comm.size)
+        here, _ = self.features.eval().forward(x[parts[self.comm.rank]])
+        return self.dense.eval().forward(gather_parts(self.comm, here, 0, parts))[0]
+
+    def state_dict(self):
+        return sharded_state(self.model.params, self.optimizer, shard_specs(self.model), self.comm.rank == 0)
+
+
+PART = "a part of the batch"
 
 
 def boundary(model: Sequential) -> int | None:

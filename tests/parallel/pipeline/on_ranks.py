@@ -29,7 +29,6 @@ WAYS = {
     "interleaved": (train, "tied", {"schedule": "interleaved"}),
     "text": (train, "plain", {"schedule": PUZZLE}),
     "pipedream": (late, "plain", {}),
-    "vertical sync": (late, "plain", {"vertical_sync": True}),
 }
 """A name: how, and which model, three ranks train."""
 

@@ -75,14 +75,9 @@ def assert_same(results, want):
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4])
 @pytest.mark.parametrize(("rule", "frozen"), [("sgd", False), ("momentum", True), ("adam", False)])
-@pytest.mark.parametrize("vertical_sync", [False, True])
-def test_equals_a_serial_run_with_the_same_delays(size, rule, frozen, vertical_sync):
-    world = SimWorld(size, Network(1e-4, 1e7), Roofline(1e8))
-    results = world.run(train, rule, frozen, vertical_sync=vertical_sync)
-
-    def version(s, t):
-        return max(0, t - (size - 1 if vertical_sync else size - 1 - s))
-
+def test_equals_a_serial_run_with_the_same_delays(size, rule, frozen):
+    results = SimWorld(size, Network(1e-4, 1e7), Roofline(1e8)).run(train, rule, frozen)
+    version = lambda s, t: max(0, t - (size - 1 - s))  # noqa: E731
     assert_same(results, reference(results[0].strategy.slices, version, rule, frozen))
 
 
@@ -96,11 +91,6 @@ def test_without_stashing_backward_uses_the_newest_weights(size):
         assert [result.strategy.staleness[stage, t] for t in range(6)] == [min(t, size - 1 - stage) for t in range(6)]
     other = SimWorld(size).run(train)[0].params
     assert (np.abs(results[0].params["0.W"] - other["0.W"]).max() > 1e-6) == (size > 1)
-
-
-def test_vertical_sync_needs_stashing():
-    with pytest.raises(RankError, match="which are kept only with stashing=True"):
-        SimWorld(2).run(train, stashing=False, vertical_sync=True)
 
 
 def test_the_delays_matter():
@@ -124,9 +114,6 @@ def test_staleness_and_stashed_weights_are_those_of_the_docstring():
         assert [strategy.staleness[stage, t] for t in range(6)] == [min(t, 3 - stage) for t in range(6)]
         assert strategy.versions_held == {stage: 4 - stage}
         assert strategy.peak_in_flight == 4 - stage
-    for stage, result in enumerate(SimWorld(4).run(train, vertical_sync=True)):
-        assert [result.strategy.staleness[stage, t] for t in range(6)] == [min(t, 3) for t in range(6)]
-        assert result.strategy.versions_held == {stage: 4}
 
 
 def test_several_stages_on_a_rank_have_versions_of_their_own():

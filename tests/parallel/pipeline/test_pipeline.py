@@ -16,17 +16,15 @@ from distlearn.comm import Network, RankError
 from distlearn.nn import (
     MLP,
     BatchNorm,
-    GRULanguageModel,
     Linear,
     MeanSquaredError,
     Sequential,
     SoftmaxCrossEntropy,
     Tanh,
-    build,
 )
 from distlearn.optim import RULES, Optimizer
-from distlearn.parallel import Pipeline, Serial, interleaved
-from distlearn.parallel.pipeline.schedule import ideal_bubble, simulate
+from distlearn.parallel import Pipeline, interleaved
+from distlearn.parallel.pipeline.schedule import simulate
 from distlearn.sim import Roofline, SimWorld
 from distlearn.testing import assert_same_params
 from distlearn.world import launch
@@ -50,12 +48,11 @@ def assert_equals_serial(world, **options):
     return results
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 4])
-@pytest.mark.parametrize("kind", ["plain", "tied", "frozen", "dropout"])
+@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize("kind", ["tied", "dropout"])
 @pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "interleaved"])
 def test_equals_serial(size, kind, schedule):
-    world = SimWorld(size, NETWORK, COMPUTE)
-    assert_equals_serial(world, kind=kind, schedule=schedule)
+    assert_equals_serial(SimWorld(size, NETWORK, COMPUTE), kind=kind, schedule=schedule)
 
 
 @pytest.mark.parametrize("eager_limit", [0, 10_000])
@@ -95,13 +92,6 @@ def test_equals_serial_for_any_batch_and_any_cut(size, batch, m, schedule, cut):
     stages = [slice(a, b) for a, b in zip([0, *inner], [*inner, 11], strict=True)]
     options = {"schedule": schedule, "n_microbatches": m, "stages": stages, "steps": 2, "batch": batch}
     assert_equals_serial(SimWorld(size, NETWORK, COMPUTE), **options)
-
-
-@pytest.mark.parametrize("kind", ["plain", "tied"])
-def test_clips_by_the_length_of_the_whole_gradient(kind):
-    results = assert_equals_serial(SimWorld(3), kind=kind, clip=0.05)
-    free = SimWorld(1).run(train, kind)[0]
-    assert not np.allclose(free.params["0.W"], results[0].params["0.W"])
 
 
 @pytest.mark.parametrize("rule", ["adam", "lars"])
@@ -148,27 +138,6 @@ def test_gradients_are_complete_in_the_same_order_however_few_samples_there_are(
         assert SimWorld(2).run(program, batch) == want
 
 
-def test_data_parallelism_fits_around_it():
-    """Two pipelines of two stages, gradients summed between them by hand."""
-
-    def program(comm):
-        pp, dp = comm.split(comm.rank // 2), comm.split(comm.rank % 2)
-        model, works = model_of("plain"), []
-        strategy = Pipeline(pp, model, SoftmaxCrossEntropy(), Optimizer(model.params, RULES["momentum"](), 0.3))
-        for step in range(4):
-            rows = (np.arange(20) + step * 20) % len(X)
-            mine = rows[:13] if dp.rank == 0 else rows[13:]
-            strategy.accumulate(Batch(X[mine], Y[mine], 20), on_grad=lambda p: works.append(dp.iall_reduce(p.grad)))
-            while works:
-                works.pop().wait()
-            strategy.update()
-        return strategy.gather_params()
-
-    want = SimWorld(1).run(train, serial=True)[0].params
-    for params in SimWorld(4, NETWORK, COMPUTE).run(program)[::2]:
-        assert_same_params(params, want)
-
-
 def executed(comm, schedule, m, **options):
     """One step, and when it began on this rank."""
     model = MLP((32,) * 9, "relu", seed=1)
@@ -203,28 +172,6 @@ def test_the_time_line_is_what_the_schedule_predicts(schedule, size, m):
         want = sorted(predicted.trace.select(rank=rank), key=lambda s: s.start)
         assert [s.name for s in got] == [s.name for s in want]
         np.testing.assert_allclose([s[3:5] for s in got], [s[3:5] for s in want], rtol=1e-9, atol=1e-15)
-
-
-@pytest.mark.parametrize(("schedule", "v"), [("gpipe", 1), ("1f1b", 1), ("interleaved", 2)])
-def test_the_bubble_is_the_formulas(schedule, v):
-    """Eight equal stages' worth of layers, assigned to four ranks; messages cost nothing."""
-
-    def program(comm):
-        model = Sequential(*(Linear(16, 16, i) for i in range(8)))
-        strategy = Pipeline(
-            comm,
-            model,
-            SoftmaxCrossEntropy(),
-            Optimizer(model.params, RULES["sgd"](), 0.1),
-            schedule=schedule,
-            n_microbatches=8,
-        )
-        strategy.accumulate(Batch(np.ones((32, 16), "float32"), np.zeros(32, int), 32))
-
-    world = SimWorld(4, compute=Roofline(1e9))
-    world.run(program)
-    for rank in range(4):
-        assert 1 - world.trace.total(rank=rank, lane="stage") / world.makespan == pytest.approx(ideal_bubble(4, 8, v))
 
 
 def test_activations_in_flight_are_all_of_them_or_as_many_as_stages_follow():
@@ -350,34 +297,3 @@ def test_three_ranks_under_mpiexec_with_sends_that_block(tmp_path):
             want = SimWorld(3).run(program, kind, **options)[0]
         with np.load(tmp_path / f"{name}.npz") as got:
             assert_same_params(dict(got), want.params, what=name)
-
-
-NETWORKS = {
-    "lenet": (lambda: build("lenet", dtype="float64"), (6, 784)),
-    "inception": (lambda: build("googlenet28", dtype="float64"), (4, 784)),
-    "words": (lambda: GRULanguageModel(11, 6, dtype="float64"), (6, 9)),
-}
-
-
-@pytest.mark.parametrize("name", NETWORKS)
-def test_images_and_words_flow_through_stages_as_well(name):
-    make, shape = NETWORKS[name]
-    rng = np.random.default_rng(3)
-    words = name == "words"
-    x = rng.integers(0, 11, shape) if words else rng.normal(size=shape)
-    y = rng.integers(0, 10, shape if words else shape[0])
-
-    def program(comm, serial=False):
-        model = make()
-        options = {"n_microbatches": 3, "shape": shape, "schedule": "1f1b"}
-        args = model, SoftmaxCrossEntropy(), Optimizer(model.params, RULES["momentum"](), 0.1)
-        strategy = Serial(*args) if serial else Pipeline(comm, *args, **options)
-        losses = [strategy.step(Batch(x, y, len(x))) for _ in range(2)]
-        return SimpleNamespace(losses=losses, params=strategy.gather_params(), output=strategy.predict(x))
-
-    want = SimWorld(1).run(program, serial=True)[0]
-    results = SimWorld(3).run(program)
-    assert_same_params(results[0].params, want.params)
-    for result in results:
-        np.testing.assert_allclose(result.losses, want.losses, atol=1e-12)
-        np.testing.assert_allclose(result.output, want.output, atol=1e-12)

@@ -77,7 +77,7 @@ def test_an_action_may_be_written_in_three_ways():
         ([[("F", None)]], {}, "is not an action"),
         ([["F0 B0"]], {}, "'F0 B0' is not an action"),
         ("gpipe", {}, "needs to know n_ranks and n_microbatches"),
-        ("gpipe", {"n_ranks": 2, "n_microbatches": 2.5}, "n_microbatches is 2.5, expected a whole number, 1 or more"),
+        ("gpipe", {"n_ranks": 2, "n_microbatches": 2.5}, "n_microbatches is 2.5, expected a whole number of 1 or more"),
         ("rank 1: F0 B0\nrank 0: F0 B0", {}, "line of rank 0: it says 'rank 1:', expected the ranks in order from 0"),
         ("F0 B0", {"n_ranks": 2}, "the schedule's number of ranks is 1, expected 2"),
         (make_schedule("F0 B0"), {"n_microbatches": 2}, "the schedule's number of micro-batches is 1, expected 2"),
@@ -117,7 +117,7 @@ def test_a_generator_may_return_a_text():
         (lambda: list(interleaved(-1, 2, 2)), "interleaved: rank is -1"),
         (lambda: list(interleaved(0, 2, 3)), "n_microbatches is 3, expected a multiple of the 2 ranks"),
         (lambda: list(interleaved(0, 2, 2, 0)), "n_virtual is 0"),
-        (lambda: ideal_bubble(0, 4), "ideal_bubble: n_ranks is 0, expected 1 or more"),
+        (lambda: ideal_bubble(0, 4), "ideal_bubble: n_ranks is 0, expected a whole number of 1 or more"),
         (lambda: ideal_bubble(4, 0), "ideal_bubble: n_microbatches is 0"),
     ],
 )
@@ -174,12 +174,10 @@ def test_pipedream_is_1f1b_in_order(p, m):
 
 
 def test_gpipe_does_with_blocking_sends_and_1f1b_does_not():
-    assert check_schedule("gpipe", 4, 8, blocking=True).ok
-    report = check_schedule("1f1b", 4, 8, blocking=True)
-    assert [f.problem for f in report.findings] == ["deadlock"]
-    assert "stuck in the send of micro-batch" in str(report)
-    assert check_schedule("1f1b", 4, 8).ok
-    assert check_schedule("1f1b", 4, 8).blocking is not None
+    assert check_schedule("gpipe", 4, 8).blocking is None
+    report = check_schedule("1f1b", 4, 8)
+    assert report.ok
+    assert "stuck in the send of micro-batch" in str(report.blocking)
 
 
 @given(data=st.data(), p=st.integers(2, 4), m=st.integers(1, 4))
@@ -370,9 +368,3 @@ def test_stages_may_cost_what_they_like():
 def test_costs_that_make_no_sense_are_refused(options):
     with pytest.raises(ValueError, match="simulate: "):
         simulate("gpipe", 2, 2, **options)
-
-
-def test_many_ranks_and_micro_batches():
-    report = check_schedule("interleaved", 32, 128, n_virtual=3)
-    assert report.ok
-    assert report.in_flight[0] == 2 * 31 + 2 * 32 + 1

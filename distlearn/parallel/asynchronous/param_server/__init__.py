@@ -28,17 +28,7 @@ server's bookkeeping alone, for thought experiments: `PolicyState(ssp(1), 2).arr
 
 from .coordinator import Decision, Pending, PolicyError, PolicyState
 from .events import Events, play
-from .learning_rate import (
-    RATES,
-    Average,
-    Exponential,
-    Hinge,
-    Polynomial,
-    Rate,
-    adadelay,
-    constant,
-    inverse,
-)
+from .learning_rate import RATES, Rate, adadelay, constant, inverse
 from .policy import ASP, BSP, SSP, Backup, Policy, SoftSync, asp, backup, bsp, softsync, ssp
 from .run import CURVE, GRADIENT, Run
 from .simulation import simulate
@@ -52,18 +42,14 @@ __all__ = [
     "GRADIENT",
     "RATES",
     "SSP",
-    "Average",
     "Backup",
     "Decision",
     "Events",
-    "Exponential",
-    "Hinge",
     "ParameterServer",
     "Pending",
     "Policy",
     "PolicyError",
     "PolicyState",
-    "Polynomial",
     "Rate",
     "Run",
     "SoftSync",

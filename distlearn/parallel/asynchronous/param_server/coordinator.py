@@ -3,8 +3,8 @@
 gradient arrives --> taken or dropped? --> enough for an update? --> who may start now?
 
 `PolicyState` is a parameter server without parameters: apart from any array, so that one piece of code decides in the
-real server, in the client that serves engines, and in the reference event simulation; and so that it can be tested a
-million times. `Coordinator` adds what a run needs: how long it lasts, the weights of gradients, the log.
+real server and in the reference event simulation, and so that it can be tested a million times. `Coordinator` adds what
+a run needs: how long it lasts, the weights of gradients, the log.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from collections import Counter
 from typing import NamedTuple
 
 from ....comm.base import CommError
+from ....nn.layer import check_positive
 from .messages import Command, Push
 from .policy import check_policy
-from .run import GradientLog
 
 
 class Pending(NamedTuple):
@@ -86,8 +86,7 @@ class PolicyState:
     """
 
     def __init__(self, policy, workers: int, version: int = 0, clocks: list[int] | None = None):
-        if not (hasattr(workers, "__index__") and workers >= 1):
-            raise ValueError(f"PolicyState: workers is {workers!r}, expected a whole number, 1 or more")
+        check_positive("PolicyState", workers=workers)
         check_policy("PolicyState", policy)
         self.policy = policy
         self.version, self.dropped = version, 0
@@ -190,32 +189,29 @@ class PolicyState:
 class Coordinator:
     """Decides, on the first server: applies the policy, and turns arrivals into commands."""
 
-    def __init__(self, clock, report, workers, policy, rate, max_gradients=None, seconds=math.inf, version=0):
+    def __init__(self, clock, report, workers: int, policy, rate, max_gradients: float, seconds: float):
         self.clock, self.report, self.rate = clock, report, rate
-        self.policy_state, self.log = PolicyState(policy, workers, version, [version] * workers), GradientLog()
-        self.max_gradients = math.inf if max_gradients is None else max_gradients
-        self.began, self._seconds = clock.now(), seconds
+        self.policy_state = PolicyState(policy, workers)
+        self.log: list[tuple] = []  # rows of `run.GRADIENT`, as gradients are applied or dropped
+        self._held: dict[tuple[int, int], tuple] = {}  # (worker, step) -> push and time of arrival, until applied
+        self.max_gradients, self.began, self._seconds = max_gradients, clock.now(), seconds
         self._given = workers  # every worker's first step
         self._stopped: set[int] = set()  # workers that may not start another step
         self._lost = 0  # workers that were lost before
         self._loss = math.nan
         self.diverged = False
 
-    def resume(self, earlier: Coordinator) -> None:
-        """Continue the record of a coordinator that had to stop, up to the version from which training resumes."""
-        self.log, self.began = earlier.log, earlier.began
-        self.log.rewind(self.policy_state.version)
-
     def handle_push(self, push: Push) -> Command:
         """Turn a gradient that has arrived into a command."""
-        now, log = self.clock.now(), self.log
+        now = self.clock.now()
         decision = self.policy_state.arrive(push.worker, push.used)
         if not math.isfinite(push.loss):
             self.diverged = True
         if decision.taken:
-            log.add_taken(push, now)
+            self._held[push.worker, push.step] = push, now
         else:
-            log.add_dropped(push, decision.staleness, now)
+            dropped = push.worker, push.step, push.used, 0, decision.staleness, push.rows, now, now, push.loss, 0.0
+            self.log.append(dropped)
         return self._command(push.worker, push.step, decision, now)
 
     def handle_leave(self, worker: int) -> Command:
@@ -239,29 +235,28 @@ class Coordinator:
             )
 
     def _command(self, arrived, step, decision, now: float) -> Command:
-        version = self.policy_state.version
-        merged = self._weigh(decision.merged, version, now)
+        merged = self._weigh(decision.merged, now) if decision.merged else ()
         released = tuple((worker, self._may_go_on(now)) for worker in decision.released)
         self._stopped.update(worker for worker, go in released if not go)
-        end = not self.policy_state.active
-        return Command(arrived, step, decision.taken, merged, version, released, self._loss, end)
+        state = self.policy_state
+        return Command(arrived, step, decision.taken, merged, state.version, released, self._loss, not state.active)
 
-    def _weigh(self, merged, version: int, now: float):
+    def _weigh(self, merged, now: float):
         """Weigh the gradients of an update by their samples, and by their staleness."""
-        if not merged:
-            return ()
-        pushes = [self.log.push_of(gradient) for gradient in merged]
-        factors = [self.rate(version - 1 - push.used, version - 1) for push in pushes]
-        rows = sum(push.rows for push in pushes)
-        weights = [
-            f * (p.rows / max(1, rows) if len(pushes) > 1 else 1.0) for f, p in zip(factors, pushes, strict=True)
-        ]
-        self._loss = sum(p.rows * p.loss for p in pushes) / rows if rows else math.nan
-        for gradient, factor in zip(merged, factors, strict=True):
-            self.log.set_applied(gradient, version, factor, now)
+        version, weighed = self.policy_state.version, []
+        held = [self._held.pop((gradient.worker, gradient.step)) for gradient in merged]
+        rows = sum(push.rows for push, _ in held)
+        self._loss = sum(push.rows * push.loss for push, _ in held) / rows if rows else math.nan
+        for push, arrived in held:
+            staleness = version - 1 - push.used
+            factor = self.rate(staleness, version - 1)
+            share = push.rows / max(1, rows) if len(held) > 1 else 1.0
+            weighed.append((push.worker, push.step, factor * share))
+            row = push.worker, push.step, push.used, version, staleness, push.rows, arrived, now, push.loss, factor
+            self.log.append(row)
         total = len(self.log) if self.max_gradients == math.inf else self.max_gradients
         self.report(len(self.log), total, loss=self._loss, version=version)
-        return tuple((gradient.worker, gradient.step, weight) for gradient, weight in zip(merged, weights, strict=True))
+        return tuple(weighed)
 
     def _may_go_on(self, now: float) -> bool:
         """Whether a worker may do one more step: the run is not over, and gradients are left to compute."""

@@ -1,8 +1,8 @@
 """Whole runs without arrays: who pushed when, of which version, and who waited. For up to tens of thousands of workers.
 
 `play` asks `PolicyState` about one arrival after another, in the order of time: slow, for any policy, the reference.
-`simulate` gives the same events, bit for bit, from a few operations on arrays of workers (`waves`), wherever the
-policy is of a kind that allows it.
+`simulate` gives the same events, bit for bit, from a few operations on arrays of workers (`simulation`), wherever
+the policy is of a kind that allows it.
 """
 
 from __future__ import annotations
@@ -34,12 +34,10 @@ class Events:
 
     @property
     def updates(self) -> int:
-        """Number of updates."""
         return int(self.version.max(initial=0))
 
     @property
     def dropped(self) -> int:
-        """Number of gradients that were dropped."""
         return int((self.version == 0).sum())
 
     @property
@@ -49,15 +47,7 @@ class Events:
 
     @property
     def throughput(self) -> float:
-        """Updates per second."""
         return self.updates / self.seconds
-
-    @property
-    def gradients_per_second(self) -> float:
-        """Gradients that were applied, per second, until the first worker found no step left to do."""
-        # What comes after that says more about the last steps of a few than about the policy.
-        last = max(0, len(self) - self.workers - 1)
-        return int((self.version[: last + 1] > 0).sum()) / float(self.time[last])
 
     def histogram(self) -> np.ndarray:
         """Return how many applied gradients had staleness 0, 1, 2, ..."""
@@ -105,7 +95,6 @@ class _Log:
             row[3], row[4] = version, version - 1 - gradient.used
 
     def events(self, policy, workers: int) -> Events:
-        """Return them as arrays."""
         columns = [np.array(column) for column in zip(*self.rows, strict=True)] if self.rows else [np.zeros(0, int)] * 6
         return Events(str(policy), workers, *columns)
 

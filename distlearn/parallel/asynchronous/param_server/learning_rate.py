@@ -12,7 +12,6 @@ smaller.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Protocol
 
 
@@ -43,60 +42,6 @@ def inverse(staleness: int, step: int) -> float:
     return 1.0 / max(1, staleness)
 
 
-@dataclass(frozen=True)
-class Average:
-    r"""Divide by the expected mean staleness: :math:`\alpha / \langle\tau\rangle`, the same for all gradients."""
-
-    staleness: float
-
-    def __post_init__(self):
-        _check("Average", "staleness", self.staleness)
-
-    def __call__(self, staleness, step):
-        return 1.0 / max(1.0, self.staleness)
-
-
-@dataclass(frozen=True)
-class Exponential:
-    r"""Let an old gradient fade: :math:`\alpha \, e^{-\beta \tau}`."""
-
-    beta: float
-
-    def __post_init__(self):
-        _check("Exponential", "beta", self.beta)
-
-    def __call__(self, staleness, step):
-        return math.exp(-self.beta * staleness)
-
-
-@dataclass(frozen=True)
-class Polynomial:
-    r"""Fade slowly: :math:`\alpha \, (1 + \tau)^{-a}`."""
-
-    a: float = 0.5
-
-    def __post_init__(self):
-        _check("Polynomial", "a", self.a)
-
-    def __call__(self, staleness, step):
-        return (1.0 + staleness) ** -self.a
-
-
-@dataclass(frozen=True)
-class Hinge:
-    r"""Tolerate a little staleness: 1 up to :math:`\tau = b`, then :math:`1 / (a (\tau - b) + 1)`."""
-
-    a: float = 10.0
-    b: int = 4
-
-    def __post_init__(self):
-        _check("Hinge", "a", self.a)
-        _check("Hinge", "b", self.b)
-
-    def __call__(self, staleness, step):
-        return 1.0 if staleness <= self.b else 1.0 / (self.a * (staleness - self.b) + 1.0)
-
-
 def adadelay(staleness: int, step: int) -> float:
     r"""Count the staleness as time: :math:`\sqrt{t / (t + \tau)}`, a large factor early and none late.
 
@@ -107,9 +52,3 @@ def adadelay(staleness: int, step: int) -> float:
 
 RATES = {"constant": constant, "inverse": inverse, "adadelay": adadelay}
 """Rates without parameters, by name."""
-
-
-def _check(what: str, name: str, value) -> None:
-    """Raise unless a rate's parameter is a number of 0 or more."""
-    if not (value >= 0 and math.isfinite(value)):
-        raise ValueError(f"{what}: {name} is {value!r}, expected a number of 0 or more")

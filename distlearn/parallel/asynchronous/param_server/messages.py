@@ -65,7 +65,6 @@ class Reply:
 
     @classmethod
     def of(cls, share, version: int, go: bool, loss: float) -> Reply:
-        """Write a reply that holds a copy of `share`."""
         reply = cls(share.size, share.dtype)
         reply._ints[:] = version, go
         reply._loss[0] = loss
@@ -74,7 +73,6 @@ class Reply:
 
     @property
     def version(self) -> int:
-        """The version of the parameters in it."""
         return int(self._ints[0])
 
     @property
@@ -84,5 +82,4 @@ class Reply:
 
     @property
     def loss(self) -> float:
-        """Of the newest update."""
         return float(self._loss[0])

@@ -1,7 +1,7 @@
 """Policies: when a worker may start its next step, and what the server does with a gradient that arrives.
 
-A policy is a small object without state. Four questions decide everything, and they are asked by the real server, by
-the client that serves engines, and (with arrays of workers) by the event simulation:
+A policy is a small object without state. Four questions decide everything, and they are asked by the real server
+and (with arrays of workers) by the event simulation:
 
 ============================  =======  ==========  =================  =============  ==============
                               ASP      SSP(s)      soft-sync(k)       BSP            backup(gamma)
@@ -19,6 +19,8 @@ import math
 from dataclasses import dataclass
 from numbers import Real
 from typing import ClassVar, Protocol
+
+from ....nn.layer import check_positive
 
 
 class Policy(Protocol):
@@ -51,15 +53,12 @@ class ASP:
     name: ClassVar[str] = "ASP"
 
     def quorum(self, workers):
-        """Return 1."""
         return 1
 
     def takes(self, staleness):
-        """Return True: late gradients count like all others."""
         return staleness >= 0
 
     def may_start(self, lead):
-        """Return True."""
         return lead >= 0
 
     def __str__(self) -> str:
@@ -83,7 +82,7 @@ class SSP(ASP):
     section 2.
     """
 
-    bound: int = 0
+    bound: int
 
     def __post_init__(self):
         if not (hasattr(self.bound, "__index__") and self.bound >= 0):
@@ -91,11 +90,9 @@ class SSP(ASP):
 
     @property
     def name(self) -> str:
-        """Such as "SSP(4)"."""
         return f"SSP({self.bound})"
 
     def may_start(self, lead):
-        """Say whether the worker is not too far ahead."""
         return lead <= self.bound
 
 
@@ -106,16 +103,13 @@ class SoftSync(ASP):
     splits: int = 1
 
     def __post_init__(self):
-        if not (hasattr(self.splits, "__index__") and self.splits >= 1):
-            raise ValueError(f"softsync: splits is {self.splits!r}, expected a whole number, 1 or more")
+        check_positive("softsync", splits=self.splits)
 
     @property
     def name(self) -> str:
-        """Such as "soft-sync(1)"."""
         return f"soft-sync({self.splits})"
 
     def quorum(self, workers):
-        """Return the number of workers over the number of splits."""
         return max(1, workers // self.splits)
 
 
@@ -132,7 +126,6 @@ class BSP(ASP):
     name: ClassVar[str] = "BSP"
 
     def quorum(self, workers):
-        """Return the number of workers."""
         return workers
 
 
@@ -140,7 +133,7 @@ class BSP(ASP):
 class Backup(BSP):
     """Synchronous with backup workers: an update once a share of the gradients is in; late ones are dropped."""
 
-    share: float = 1.0
+    share: float
 
     def __post_init__(self):
         if not (isinstance(self.share, Real) and 0 < self.share <= 1):
@@ -148,15 +141,12 @@ class Backup(BSP):
 
     @property
     def name(self) -> str:
-        """Such as "backup(0.9)"."""
         return f"backup({self.share:.3g})"
 
     def quorum(self, workers):
-        """Return the share of the workers, rounded up."""
         return max(1, math.ceil(self.share * workers - 1e-9))  # 0.55 * 100 is a little more than 55
 
     def takes(self, staleness):
-        """Take only gradients of the current version."""
         return staleness == 0
 
 
@@ -164,30 +154,8 @@ def check_policy(what: str, policy) -> None:
     """Raise unless `policy` implements `Policy`."""
     if isinstance(policy, type) or not all(hasattr(policy, name) for name in ("waits", "quorum", "takes", "may_start")):
         name = getattr(policy, "__name__", None)
-        hint = f": write {name}(...)" if name else ""
+        hint = f": write {name.lower()}(...)" if name else ""
         raise TypeError(f"{what}: policy is {policy!r}, expected an object such as asp() or ssp(4){hint}")
 
 
-def asp() -> ASP:
-    """Return the asynchronous policy: apply every gradient when it arrives; see `ASP`."""
-    return ASP()
-
-
-def bsp() -> BSP:
-    """Return the bulk-synchronous policy: wait for all workers; see `BSP`."""
-    return BSP()
-
-
-def ssp(bound: int) -> SSP:
-    """Return the stale-synchronous policy: no worker is more than `bound` steps ahead; see `SSP`."""
-    return SSP(bound)
-
-
-def softsync(splits: int = 1) -> SoftSync:
-    """Return the soft-synchronous policy: collect workers / splits gradients, wait for none; see `SoftSync`."""
-    return SoftSync(splits)
-
-
-def backup(share: float) -> Backup:
-    """Return the policy with backup workers: continue once a share of the gradients is in; see `Backup`."""
-    return Backup(share)
+asp, bsp, ssp, softsync, backup = ASP, BSP, SSP, SoftSync, Backup  # as a run names them: `ssp(4)`

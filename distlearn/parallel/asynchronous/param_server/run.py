@@ -78,12 +78,10 @@ class Run:
 
     @property
     def dropped(self) -> int:
-        """Number of gradients that were dropped."""
         return int((self.gradients["version"] == 0).sum())
 
     @property
     def staleness(self) -> np.ndarray:
-        """Staleness of every gradient that was applied."""
         return self.applied["staleness"]
 
     def histogram(self) -> np.ndarray:
@@ -104,12 +102,10 @@ class Run:
         return np.divide(total, weight, out=np.full(len(total), np.nan), where=weight > 0)
 
     def _first(self) -> np.ndarray:
-        """Where each update's gradients begin."""
         return np.flatnonzero(np.diff(self.applied["version"], prepend=0))
 
     @property
     def throughput(self) -> float:
-        """Updates per second."""
         return self.updates / self.seconds if self.seconds > 0 else np.inf
 
     @property
@@ -126,76 +122,28 @@ class Run:
         )
 
 
-class GradientLog:
-    """Collects a run's gradients as the coordinator decides about them."""
-
-    def __init__(self):
-        self._rows: list[tuple] = []
-        self._open: dict[tuple[int, int], tuple] = {}  # (worker, step) -> push and time of arrival, until applied
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def add_taken(self, push, now: float) -> None:
-        """Remember a gradient that was taken."""
-        self._open[push.worker, push.step] = (push, now)
-
-    def add_dropped(self, push, staleness: int, now: float) -> None:
-        """Record a gradient that was dropped."""
-        self._rows.append((push.worker, push.step, push.used, 0, staleness, push.rows, now, now, push.loss, 0.0))
-
-    def push_of(self, pending):
-        """Return the message that came with a pending gradient."""
-        return self._open[pending.worker, pending.step][0]
-
-    def set_applied(self, pending, version: int, factor: float, now: float) -> None:
-        """Record that a gradient is part of the update which makes `version`."""
-        push, arrived = self._open.pop((pending.worker, pending.step))
-        stale = version - 1 - push.used
-        row = (push.worker, push.step, push.used, version, stale, push.rows, arrived, now, push.loss, factor)
-        self._rows.append(row)
-
-    def rewind(self, version: int) -> None:
-        """Drop the updates after a version, and gradients that wait for one."""
-        self._rows = [row for row in self._rows if row[3] <= version]
-        self._open.clear()
-
-    def table(self) -> np.ndarray:
-        """Return all of them."""
-        return np.array(self._rows, GRADIENT)
-
-
 def make_run(coordinator, flat: FlatModel, parts, dataset, loss, probe: int) -> Run:
     """Put a run's record together."""
     values = np.concatenate([share for share, _ in parts])
-    gradients, policy_state = coordinator.log.table(), coordinator.policy_state
+    gradients, state, began = np.array(coordinator.log, GRADIENT), coordinator.policy_state, coordinator.began
     for name in ("arrived", "time"):
-        gradients[name] -= coordinator.began
+        gradients[name] -= began
+    points, metric = [], make_metric(None, loss)
     columns = list(zip(*(snapshots for _, snapshots in parts), strict=True))  # of the same version on every server
-    curve = np.zeros(0, CURVE)
-    if len(columns) > 1:
-        whole = [(c[0].version, c[0].time - coordinator.began, np.concatenate([s.share for s in c])) for c in columns]
-        curve = measure_curve(flat, whole, dataset, loss, probe)
-    flat.load(values)
-    return Run(
-        policy=str(policy_state.policy),
-        workers=len(policy_state.clocks),
-        gradients=gradients,
-        seconds=float(gradients["time"].max(initial=0.0)),
-        params=flat.named(),
-        curve=curve,
-        diverged=coordinator.diverged,
-    )
-
-
-def measure_curve(flat: FlatModel, snapshots, dataset, loss, probe: int = 1000) -> np.ndarray:
-    """Measure loss and metric of snapshots."""
-    model, rows, metric = flat.model.eval(), [], make_metric(None, loss)
-    x, y = dataset.x_train[:probe], dataset.y_train[:probe]
-    for version, time, values in snapshots:
-        flat.load(values)
+    model, x, y = flat.model.eval(), dataset.x_train[:probe], dataset.y_train[:probe]
+    for column in columns if len(columns) > 1 else ():
+        flat.load(np.concatenate([snapshot.share for snapshot in column]))
         with np.errstate(all="ignore"):  # parameters of a run that diverged
             value, _ = loss(model.forward(x)[0], y, len(x))
             score = metric.value(*metric.count(model.forward(dataset.x_test)[0], dataset.y_test))
-        rows.append((version, time, value, score))
-    return np.array(rows, curve_type(metric.name))
+        points.append((column[0].version, column[0].time - began, value, score))
+    flat.load(values)
+    return Run(
+        policy=str(state.policy),
+        workers=len(state.clocks),
+        gradients=gradients,
+        seconds=float(gradients["time"].max(initial=0.0)),
+        params=flat.named(),
+        curve=np.array(points, curve_type(metric.name)),
+        diverged=coordinator.diverged,
+    )

@@ -7,7 +7,7 @@ comes back to its `recv_obj`, and the policy's state ensures that not all worker
 
 Where workers can be lost (`FaultTolerant` communicators), a server is told so instead of receiving a message: the
 coordinator treats the worker as if it had left, so none waits for it; a gradient that only some of the servers received
-counts as zeros on the others. The loss of a server raises here, and `recovery` handles it.
+counts as zeros on the others. The loss of a server raises.
 """
 
 from __future__ import annotations
@@ -41,7 +41,6 @@ class ParamShard:
         self.share, self.rule, self.lr, self.every = share, rule, lr, every
         self.state = rule.init(share)
         self.snapshots: list[Snapshot] = []
-        self.mirror = None  # a `Mirror` that is notified of every update
         self._kept: dict[tuple[int, int], np.ndarray] = {}  # (worker, step) -> gradient
         self._spare: list[np.ndarray] = []
         self._reply: tuple | None = None
@@ -67,8 +66,6 @@ class ParamShard:
         self._spare += used
         if self.every and command.version % self.every == 0:
             self.take_snapshot(command.version, clock.now())
-        if self.mirror is not None:
-            self.mirror.keep(self, command)
 
     def _mean(self, merged):
         """Add weighted gradients up in the order of workers, whatever order they arrived in."""
@@ -83,7 +80,6 @@ class ParamShard:
         return total, used
 
     def take_snapshot(self, version: int, now: float) -> None:
-        """Keep a snapshot."""
         if not self.snapshots or self.snapshots[-1].version != version:
             self.snapshots.append(Snapshot(version, now, self.share.copy()))
 
@@ -143,7 +139,6 @@ class ServerComm:
                 self._lost_workers(error)
 
     def finish(self) -> None:
-        """Wait until every reply has arrived."""
         for worker in list(self._sent):
             self._finish_reply(worker)
 

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ....nn.layer import check_positive
 from .events import Events, RunState, initial_state, play
 from .policy import check_policy
 from .speeds import Speeds
@@ -47,8 +48,7 @@ def simulate(policy, speeds: Speeds, steps: int) -> Events:
     Events(SSP(2), 10000 workers: 100000 updates in 3.89e+03 s, mean staleness 6.59e+03, 0 dropped)
     """
     check_policy("simulate", policy)
-    if not (hasattr(steps, "__index__") and steps >= 1):
-        raise ValueError(f"simulate: steps is {steps!r}, expected a whole number, 1 or more")
+    check_positive("simulate", steps=steps)
     far = 1 << 40
     if policy.waits and policy.may_start(far):
         return _rounds(policy, speeds, steps)
@@ -176,7 +176,6 @@ class _Table:
         self._speeds, self._rows = speeds, speeds.table(16)
 
     def __call__(self, step, worker):
-        """Return the seconds of steps, by arrays of step and worker."""
         have, need = len(self._rows), int(step.max(initial=0)) + 1
         if need > have:
             more = [self._speeds.wave(c) for c in range(have, max(need, 2 * have))]

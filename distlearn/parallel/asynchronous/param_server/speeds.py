@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from ....nn.layer import check_positive
+
 LAWS = {"constant": 0.0, "lognormal": 0.1, "pareto": 1.5, "occasional": 0.05}
 """Laws, and the shape that each has by default."""
 
@@ -46,7 +48,13 @@ class Speeds:
             raise ValueError(f"Speeds: law is {law!r}, expected one of {', '.join(LAWS)}")
         self.workers, self.seconds, self.law, self.seed = workers, seconds, law, seed
         self.shape = LAWS[law] if shape is None else shape
-        self._check()
+        check_positive("Speeds", workers=workers)
+        if not seconds > 0:
+            raise ValueError(f"Speeds: seconds is {seconds!r}, expected a time above 0")
+        if not self.shape >= 0 or (law == "pareto" and not self.shape > 1):
+            raise ValueError(f"Speeds: shape is {shape!r}, expected 0 or more, and above 1 for a Pareto law's mean")
+        if law == "occasional" and self.shape > 1:
+            raise ValueError(f"Speeds: shape is {shape!r}, expected the share of delayed steps, from 0 to 1")
         self.slow = dict(slow or {})
         self._scale = np.full(workers, float(seconds))
         for worker, factor in self.slow.items():
@@ -57,18 +65,6 @@ class Speeds:
                 )
             self._scale[worker] *= factor
         self._waves: dict[int, list[float]] = {}
-
-    def _check(self) -> None:
-        if not (hasattr(self.workers, "__index__") and self.workers >= 1):
-            raise ValueError(f"Speeds: workers is {self.workers!r}, expected a whole number, 1 or more")
-        if not self.seconds > 0:
-            raise ValueError(f"Speeds: seconds is {self.seconds!r}, expected a time above 0")
-        if not self.shape >= 0 or (self.law == "pareto" and not self.shape > 1):
-            raise ValueError(
-                f"Speeds: shape is {self.shape!r}, expected 0 or more, and above 1 for a Pareto law's mean"
-            )
-        if self.law == "occasional" and self.shape > 1:
-            raise ValueError(f"Speeds: shape is {self.shape!r}, expected the share of delayed steps, from 0 to 1")
 
     def __repr__(self) -> str:
         slow = f", slow={self.slow}" if self.slow else ""
@@ -93,7 +89,6 @@ class Speeds:
         return np.stack([self.wave(step) for step in range(steps)])
 
     def __call__(self, worker: int, step: int) -> float:
-        """Return the seconds of one step."""
         wave = self._waves.get(step)
         if wave is None:
             wave = self._waves[step] = self.wave(step).tolist()

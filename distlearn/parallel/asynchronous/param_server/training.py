@@ -7,15 +7,15 @@ import math
 import numpy as np
 
 from ....backend import to_numpy
-from ....comm.base import CommError, CutOffError, FaultTolerant, PeerLostError, RevokedError
-from ....optim.optimizer import check_rule, state_arrays
+from ....comm.base import CutOffError
+from ....nn.layer import check_positive
+from ....optim.optimizer import check_rule
 from ....optim.schedules import as_schedule
 from ....shares import shares
 from ...strategy import Strategy
 from .coordinator import Coordinator
 from .learning_rate import constant
 from .policy import BSP, check_policy
-from .recovery import GlobalState, Mirror, agree_on_state
 from .run import Run, make_run
 from .server import ParamShard, coordinate, follow
 from .worker import FlatModel, WorkerComm, endless_batches
@@ -52,9 +52,6 @@ class ParameterServer(Strategy):
         real ones. `Speeds` has laws to choose from.
     every : int
         Copy the parameters every so many updates, for the curve; 0 for never.
-    mirror : int
-        Servers copy their shares to one another every so many updates; 0 for never. On a `FaultTolerant` communicator
-        training survives the loss of workers in any case, and with this the loss of a server, too.
 
     Attributes
     ----------
@@ -62,8 +59,6 @@ class ParameterServer(Strategy):
         Of the workers: which part of every batch a worker takes. On a server 0 and the number of workers.
     version : int
         Of the parameters that a worker has.
-    recoveries : list of (float, int, int)
-        When a server was lost and training continued [s], from which version, on how many servers.
 
     Notes
     -----
@@ -75,10 +70,8 @@ class ParameterServer(Strategy):
     let every shard decide independently, which saves the commands, and lets a worker read shares of different
     versions.)
 
-    A rank lost while the object is constructed ends the run; after that, training survives.
-    A lost worker is treated as if it had left: no worker waits for it, and the rows it would have trained on are left
-    out. After the loss of a server BSP still equals serial SGD: the updates since the last copy are repeated. The
-    record then begins at that version if the first server was lost, which keeps it, and so does the curve.
+    On a `FaultTolerant` communicator training survives the loss of workers: a lost one is treated as if it had left, so
+    no worker waits for it, and the rows it would have trained on are left out. The loss of a server ends the run.
 
     References
     ----------
@@ -87,9 +80,7 @@ class ParameterServer(Strategy):
 
     checkpointable = False  # the optimizer's state is on servers, parameters are on servers and workers
 
-    def __init__(
-        self, comm, model, loss, rule, lr, policy=None, *, servers=1, rate=constant, pace=None, every=0, mirror=0
-    ):
+    def __init__(self, comm, model, loss, rule, lr, policy=None, *, servers=1, rate=constant, pace=None, every=0):
         if not (hasattr(servers, "__index__") and 1 <= servers < comm.size):
             raise ValueError(
                 f"ParameterServer: {servers!r} servers on {comm.size} ranks, "
@@ -98,42 +89,28 @@ class ParameterServer(Strategy):
         check_rule("ParameterServer", rule)
         self.comm, self.clock, self.loss, self.pace = comm, comm.clock, loss, pace
         self.policy, self.rate, self.servers = BSP() if policy is None else policy, rate, servers
-        check_parts("ParameterServer", self.policy, rate, every)
+        check_policy("ParameterServer", self.policy)
+        if not callable(rate):
+            raise TypeError(
+                f"ParameterServer: rate is {rate!r}, expected a function of staleness and step, such as `inverse`"
+            )
+        if not (hasattr(every, "__index__") and every >= 0):
+            raise ValueError(f"ParameterServer: every is {every!r}, expected a number of updates, 0 or more")
         self.flat = FlatModel(model)
         if servers > self.flat.data.size:
             raise ValueError(f"ParameterServer: {servers} servers for {self.flat.data.size} parameters")
-        if not (hasattr(mirror, "__index__") and mirror >= 0):
-            raise ValueError(f"ParameterServer: mirror is {mirror!r}, expected a number of updates, 0 or more")
-        self._rule, self._lr = rule, as_schedule(lr, "ParameterServer")
-        self._every, self._mirror = every, mirror
-        self._done, self.recoveries, self._trained = 0, [], False
-        self._coordinator = self._earlier = None
-        self._workers = comm.size - servers  # at the start
+        self._trained = False
         values = to_numpy(self.flat.data)  # a worker's model may be on a GPU; messages are not
         comm.broadcast(values)
-        memory = state_arrays(rule.init(values)) if mirror else ()
-        start = GlobalState(0, np.stack([values, *memory]), 0)
-        self._set_up(servers, start, comm.split(int(comm.rank < servers)))
-
-    def _set_up(self, servers: int, start: GlobalState, peers) -> None:
-        """Set this rank's role, and its share."""
-        comm, flat = self.comm, self.flat
-        self.servers, self._start, self._peers = servers, start, peers
-        flat.load(start.rows[0])
-        self.is_server, self._place = comm.rank < servers, comm.rank
-        self.size = comm.size - servers
-        self.rank = 0 if self.is_server else comm.rank - servers
-        self.go = True
-        parts = shares(flat.data.size, servers)
-        if not self.is_server:
-            self._worker_comm = WorkerComm(comm, parts, flat, self.rank, start.version)
-            return
-        own = parts[comm.rank]
-        self._shard = ParamShard(start.rows[0][own].copy(), self._rule, self._lr, self._every)
-        for array, row in zip(state_arrays(self._shard.state), start.rows[1:], strict=False):
-            array[...] = row[own]
-        if self._mirror:
-            self._shard.mirror = Mirror(comm, parts, self._mirror, start)
+        self.flat.load(values)
+        self.is_server, self.go = comm.rank < servers, True
+        self._peers = comm.split(int(self.is_server))
+        self.size, self.rank = comm.size - servers, 0 if self.is_server else comm.rank - servers
+        parts, lr = shares(values.size, servers), as_schedule(lr, "ParameterServer")
+        if self.is_server:
+            self._shard = ParamShard(values[parts[comm.rank]].copy(), rule, lr, every)
+        else:
+            self._worker_comm = WorkerComm(comm, parts, self.flat, self.rank)
 
     # -- a worker is a Strategy ------------------------------------------------------------------------------------
     def step(self, batch) -> float:
@@ -153,7 +130,6 @@ class ParameterServer(Strategy):
 
     @property
     def version(self) -> int:
-        """Version of the parameters that this worker has."""
         return self._worker_comm.version
 
     @property
@@ -162,7 +138,6 @@ class ParameterServer(Strategy):
         return self.flat.model
 
     def total(self, values):
-        """Return `values` summed over workers."""
         return self._peers.all_reduce(values)
 
     def finish(self) -> None:
@@ -174,31 +149,15 @@ class ParameterServer(Strategy):
         """Serve until all workers have left; return the coordinator of the first server on rank 0."""
         # steps: Gradients that each worker computes, on average; unlimited by default.
         # seconds: Begin no step later than that [s].
-        self._shard.take_snapshot(self._start.version, self.clock.now())
-        left = self._left(steps)
+        self._shard.take_snapshot(0, self.clock.now())
         if self.comm.rank:
-            if left:
-                follow(self.comm, self.servers, self._shard)
+            follow(self.comm, self.servers, self._shard)
             return None
-        version = self._start.version
-        coordinator = Coordinator(
-            self.clock, self.comm.report, self.size, self.policy, self.rate, left, seconds, version
-        )
-        if self._earlier is not None:
-            coordinator.resume(self._earlier)
-        self._coordinator, self._earlier = coordinator, None
-        if left:
-            coordinate(self.comm, self.servers, self._shard, coordinator)
-            coordinator.check_ended("ParameterServer")
+        left = math.inf if steps is None else steps * self.size
+        coordinator = Coordinator(self.clock, self.comm.report, self.size, self.policy, self.rate, left, seconds)
+        coordinate(self.comm, self.servers, self._shard, coordinator)
+        coordinator.check_ended("ParameterServer")
         return coordinator
-
-    def _left(self, steps: int | None) -> float:
-        """Return how many gradients are still to be computed; infinity if unlimited."""
-        if steps is None:
-            return math.inf
-        if self.policy.waits:  # an update uses a whole batch, however many workers are left
-            return max(0, steps - self._start.version) * self.size
-        return max(0, steps * self._workers - self._start.gradients)
 
     # -- all ranks ---------------------------------------------------------------------------------------------------
     def train(self, dataset, *, batch_size: int, steps=None, seconds=math.inf, seed=0, probe: int = 1000) -> Run | None:
@@ -221,106 +180,36 @@ class ParameterServer(Strategy):
         Raises
         ------
         CommError
-            If all workers are lost, or a share of the parameters is lost with its mirror.
+            If all workers are lost, or a server.
         """
-        check_end("ParameterServer.train", steps, seconds)
+        if steps is None and seconds == math.inf:
+            raise ValueError("ParameterServer.train: give steps, seconds, or both; else training would never end")
+        check_positive("ParameterServer.train", steps=1 if steps is None else steps)
         if self._trained:
             raise ValueError("ParameterServer.train: this one has trained, and workers end at different versions")
-        self._trained = True
-        batching = {"batch_size": batch_size, "seed": seed}
-        try:
-            while True:
-                done, run = self._attempt(dataset, steps, seconds, batching, probe)
-                if not isinstance(self.comm, FaultTolerant) or self.comm.agree(done):
-                    return run
-                self._recover()
-        except CutOffError:  # the others declared this rank lost
-            return None
-
-    def _attempt(self, dataset, steps, seconds, batching, probe: int) -> tuple[bool, Run | None]:
-        """Train until the end, or until a server is lost; say which, and return the run on rank 0."""
-        coordinator = None
+        self._trained, coordinator = True, None
         try:
             if self.is_server:
                 coordinator = self.serve(steps, seconds)
-            elif self._left(steps):
-                start = self._start.version if self.policy.waits else self._done
-                self._work(endless_batches(dataset, rank=self.rank, size=self.size, start=start, **batching))
-            return True, self._run(coordinator, dataset, probe)
-        except (PeerLostError, RevokedError):
-            if not self._mirror:
-                raise
-            self.comm.revoke()
-            return False, None
-
-    def _work(self, batches) -> None:
-        """Do steps until the servers allow no more."""
-        while self.go:
-            self.step(next(batches))
-            self._done += 1
-        self.finish()
-
-    def _run(self, coordinator, dataset, probe: int) -> Run | None:
-        """Collect on rank 0 what the servers have."""
-        found = self._from_servers(lambda: (self._shard.share, self._shard.snapshots))
+            else:
+                batches = endless_batches(dataset, batch_size, self.rank, self.size, seed)
+                while self.go:
+                    self.step(next(batches))
+                self.finish()
+        except CutOffError:  # the others declared this rank lost
+            return None
+        found = self._from_servers((self._shard.share, self._shard.snapshots) if self.is_server else None)
         return None if found is None else make_run(coordinator, self.flat, found, dataset, self.loss, probe)
 
-    def _from_servers(self, get) -> list | None:
-        """Gather `get()` of every server on rank 0; workers take no part, as some may be lost."""
+    def _from_servers(self, held) -> list | None:
+        """Gather what every server holds on rank 0; workers take no part, as some may be lost."""
         if self.comm.rank == 0:
-            return [get(), *(self.comm.recv_obj(server, COLLECT) for server in range(1, self.servers))]
+            return [held, *(self.comm.recv_obj(server, COLLECT) for server in range(1, self.servers))]
         if self.is_server:
-            self.comm.send_obj(get(), 0, COLLECT)
+            self.comm.send_obj(held, 0, COLLECT)
         return None
 
     def gather_params(self) -> dict[str, np.ndarray] | None:
         """Return the trained parameters by name on rank 0, and None elsewhere. Every server calls it."""
-        found = self._from_servers(lambda: self._shard.share)
+        found = self._from_servers(self._shard.share if self.is_server else None)
         return None if found is None else self.flat.named(np.concatenate(found))
-
-    # -- after the loss of a server ------------------------------------------------------------------------------------
-    def _recover(self) -> None:
-        """Go back to the newest version whose shares all survive, on the remaining ranks."""
-        while True:
-            self.comm = self.comm.shrink()
-            arrangement = None
-            try:
-                arrangement = self._arrange()
-            except (PeerLostError, RevokedError):
-                self.comm.revoke()
-            if self.comm.agree(arrangement is not None):
-                break
-        self._set_up(*arrangement)
-        self._earlier = self._coordinator
-        self.recoveries.append((self.clock.now(), self._start.version, self.servers))
-
-    def _arrange(self) -> tuple:
-        """Find out which ranks and shares are left; change nothing yet."""
-        comm = self.comm
-        places = comm.all_gather(np.array([self._place])).ravel().tolist()
-        lost = sorted(set(range(self.servers)) - set(places))
-        servers = self.servers - len(lost)
-        if not 0 < servers < comm.size:
-            raise CommError(
-                f"of {self.servers} servers and {self.size} workers, no {'worker' if servers else 'server'} is left"
-            )
-        versions = self._shard.mirror.versions if self.is_server else None
-        whole = agree_on_state(comm, versions, self.servers, lost)
-        return servers, whole, comm.split(int(comm.rank < servers))
-
-
-def check_parts(what: str, policy, rate, every) -> None:
-    """Raise unless a parameter server can work with these."""
-    check_policy(what, policy)
-    if not callable(rate):
-        raise TypeError(f"{what}: rate is {rate!r}, expected a function of staleness and step, such as `inverse`")
-    if not (hasattr(every, "__index__") and every >= 0):
-        raise ValueError(f"{what}: every is {every!r}, expected a number of updates, 0 or more")
-
-
-def check_end(what: str, steps: int | None, seconds: float) -> None:
-    """Raise unless training ends: after some steps, after some seconds, or after whichever comes first."""
-    if steps is None and seconds == math.inf:
-        raise ValueError(f"{what}: give steps, seconds, or both; else training would never end")
-    if steps is not None and not (hasattr(steps, "__index__") and steps >= 1):
-        raise ValueError(f"{what}: steps is {steps!r}, expected a whole number, 1 or more")

@@ -78,9 +78,9 @@ class FlatModel:
 class WorkerComm:
     """A worker's messages to and from all servers."""
 
-    def __init__(self, comm, shares: list[slice], flat: FlatModel, worker: int, version: int = 0):
+    def __init__(self, comm, shares: list[slice], flat: FlatModel, worker: int):
         self.comm, self.shares, self.flat, self.worker = comm, shares, flat, worker
-        self.version = self.steps = version  # `PolicyState` counts steps from there, too
+        self.version = self.steps = 0
         self._replies = [Reply(part.stop - part.start, flat.data.dtype) for part in shares]
 
     def exchange(self, rows: int, loss: float) -> Reply:
@@ -106,9 +106,7 @@ class WorkerComm:
         self.comm.send_obj(Leave(self.worker), 0)
 
 
-def endless_batches(dataset, batch_size: int, rank: int, size: int, seed: int, start: int = 0) -> Iterator[Batch]:
+def endless_batches(dataset, batch_size: int, rank: int, size: int, seed: int) -> Iterator[Batch]:
     """Yield a worker's part of one global batch after another, epoch after epoch."""
     batches = Batches(dataset.x_train, dataset.y_train, batch_size, rank=rank, size=size, seed=seed)
-    epoch, first = divmod(start, len(batches))
-    later = itertools.chain.from_iterable(map(batches.epoch, itertools.count(epoch + 1)))
-    return itertools.chain(batches.epoch(epoch, first), later)
+    return itertools.chain.from_iterable(map(batches.epoch, itertools.count()))

@@ -41,7 +41,6 @@ class Report:
 
     Attributes
     ----------
-    schedule : Schedule
     findings : list of ScheduleError
         Empty if the schedule is right.
     in_flight : list of int
@@ -54,14 +53,16 @@ class Report:
 
     @cached_property
     def blocking(self) -> Deadlock | None:
-        """Who would wait for whom if every send blocked until it is received; None if there is no deadlock."""
+        """Who would wait for whom if every send blocked until it is received; None if there is no deadlock.
+
+        1F1B has one (two neighbours send to each other), which is why `Pipeline` sends with `isend`.
+        """
         return (
             None if any(f.problem in INCOMPLETE for f in self.findings) else play(self.schedule, blocking=True).deadlock
         )
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong."""
         return not self.findings
 
     def require(self) -> Schedule:
@@ -87,7 +88,6 @@ def check_schedule(
     n_microbatches: int | None = None,
     *,
     max_in_flight: int | list[int] | None = None,
-    blocking: bool = False,
     **options,
 ) -> Report:
     """Look for everything that is wrong with a pipeline schedule.
@@ -105,15 +105,8 @@ def check_schedule(
         Needed for names and generators.
     max_in_flight : int or list of int, optional
         Micro-batches whose activations a rank has room for (per rank, if they differ).
-    blocking : bool
-        Also require that plain blocking calls work: receive, compute, send, where a send returns when it is
-        received. 1F1B fails this (two neighbours send to each other), which is why `Pipeline` sends with `isend`.
     **options
         Go to the generator: `n_virtual=3`.
-
-    Returns
-    -------
-    report : Report
 
     Examples
     --------
@@ -130,21 +123,14 @@ rank 1 at position 1 (F1) waits for F1, which is rank 0's position 2, behind B0;
         findings += _order(made)
         deadlock = play(made).deadlock
         if deadlock is not None and not findings:
-            findings.append(_deadlock("deadlock", deadlock))
-        stuck = play(made, blocking=True).deadlock if blocking and not findings else None
-        if stuck is not None:
-            findings.append(_deadlock("deadlock with blocking sends", stuck))
+            told, first = deadlock.involved, deadlock.involved[0]  # of a cycle; the others wait for those in it
+            text = f"deadlock: {'; '.join(w.what for w in told)}; broken: {', '.join(map(str, deadlock.arrows))}"
+            where = first.rank, first.position, first.action
+            findings.append(ScheduleError("deadlock", text, *where, tuple(deadlock.arrows)))
     in_flight = [made.in_flight(rank) for rank in range(made.n_ranks)]
     if max_in_flight is not None:
         findings += _memory(made, in_flight, max_in_flight)
     return Report(made, findings, in_flight)
-
-
-def _deadlock(what: str, deadlock: Deadlock) -> ScheduleError:
-    """A deadlock, described by the ranks in the cycle; the others wait for those."""
-    told, first = deadlock.involved, deadlock.involved[0]
-    message = f"{what}: {'; '.join(w.what for w in told)}; broken: {', '.join(map(str, deadlock.arrows))}"
-    return ScheduleError("deadlock", message, first.rank, first.position, first.action, tuple(deadlock.arrows))
 
 
 def _placement(schedule: Schedule):

@@ -20,6 +20,7 @@ import re
 from collections.abc import Iterator
 from itertools import islice
 
+from ....nn.layer import check_positive
 from .schedule import KINDS, Action, Schedule, parse
 
 MAX_STAGES_PER_RANK = 128
@@ -29,7 +30,6 @@ _LABEL = re.compile(r"^(?:rank|stage)?\s*(\d+)\s*:", re.IGNORECASE)
 
 
 def _check(name: str, rank: int, n_ranks: int, n_microbatches: int, what: str = "stage") -> None:
-    """Raise unless the numbers make sense."""
     if not 0 <= rank < n_ranks:
         raise ValueError(f"{name}: {what} is {rank!r}, expected 0 to {n_ranks - 1} (there are {n_ranks})")
     if n_microbatches < 1:
@@ -277,7 +277,6 @@ def _listed(order, rank: int, limit: int | None = None) -> list:
 
 
 def _located(action: Action, rank: int) -> Action:
-    """An action that names its stage."""
     return action if action.stage is not None else action._replace(stage=rank)
 
 
@@ -295,9 +294,7 @@ def _generate(function, n_ranks, n_microbatches, options) -> list[list]:
     """Ask a generator function for every rank's actions; it must end."""
     if n_ranks is None or n_microbatches is None:
         raise ValueError("make_schedule: a generator needs to know n_ranks and n_microbatches")
-    for what, n in (("n_ranks", n_ranks), ("n_microbatches", n_microbatches)):
-        if not hasattr(n, "__index__") or n < 1:
-            raise ValueError(f"make_schedule: {what} is {n!r}, expected a whole number, 1 or more")
+    check_positive("make_schedule", n_ranks=n_ranks, n_microbatches=n_microbatches)
     limit = 3 * MAX_STAGES_PER_RANK * n_microbatches
     given = (function(rank, n_ranks, n_microbatches, **options) for rank in range(n_ranks))
     orders = [_listed(order, rank, limit + 1) for rank, order in enumerate(given)]
@@ -308,7 +305,6 @@ def _generate(function, n_ranks, n_microbatches, options) -> list[list]:
 
 
 def _read(text: str) -> list[list[Action]]:
-    """Read a text, a line for each rank."""
     orders = []
     for line in text.splitlines():
         line = line.partition("#")[0].strip()

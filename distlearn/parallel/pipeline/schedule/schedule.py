@@ -81,7 +81,6 @@ class Schedule:
 
     @property
     def n_ranks(self) -> int:
-        """Number of ranks."""
         return len(self.orders)
 
     @cached_property
@@ -99,11 +98,9 @@ class Schedule:
         return {stage: sorted(found[stage]) for stage in sorted(found)}
 
     def rank_of(self, stage: int) -> int:
-        """The rank that runs a stage."""
         return self.ranks_of[stage][0]
 
     def stages_of(self, rank: int) -> list[int]:
-        """The stages that a rank runs, in order."""
         return sorted({a.stage for a in self.orders[rank]})
 
     @cached_property

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from ....nn.layer import check_positive
 from ....trace import Message, Span, Trace
 from .check import check_schedule
 from .play import Deadlock, play
@@ -17,9 +18,7 @@ _NAME = re.compile(r"([FBIW])\[(\d+)(?: of stage (\d+))?\]")
 
 def ideal_bubble(n_ranks: int, n_microbatches: int, n_virtual: int = 1) -> float:
     r"""Share of the time in which a rank waits, where all stages cost the same and messages nothing."""
-    for what, n in (("n_ranks", n_ranks), ("n_microbatches", n_microbatches), ("n_virtual", n_virtual)):
-        if not n >= 1:
-            raise ValueError(f"ideal_bubble: {what} is {n!r}, expected 1 or more")
+    check_positive("ideal_bubble", n_ranks=n_ranks, n_microbatches=n_microbatches, n_virtual=n_virtual)
     return (n_ranks - 1) / (n_virtual * n_microbatches + n_ranks - 1)
 
 
@@ -143,7 +142,6 @@ def stage_costs(schedule: Schedule, forward=1.0, backward=2.0, weight_share: flo
 
 
 def _per_stage(schedule: Schedule, name: str, cost) -> list[float]:
-    """Seconds of every stage."""
     if isinstance(cost, (int, float)):
         shares = [len(schedule.stages_of(schedule.rank_of(stage))) for stage in range(schedule.n_stages)]
         costs = [cost / n for n in shares]

@@ -104,8 +104,7 @@ def test_ten_thousand_workers():
     speeds = Speeds(10_000, law="pareto", shape=2.5, seed=4)
     runs = {str(p): simulate(p, speeds, 20) for p in (bsp(), ssp(4), asp(), backup(0.95))}
     assert runs["ASP"].histogram() @ np.arange(len(runs["ASP"].histogram())) / 200_000 == pytest.approx(9_999, rel=0.1)
-    rates = [runs[name].gradients_per_second for name in ("BSP", "SSP(4)", "ASP")]
-    assert rates[0] < rates[1] < rates[2]
+    assert runs["BSP"].seconds > runs["SSP(4)"].seconds > runs["ASP"].seconds  # for equally many gradients
     slowest = speeds.table(20).max(axis=1).sum()
     assert runs["BSP"].seconds == pytest.approx(slowest, rel=1e-12)
     assert runs["backup(0.95)"].throughput > 4 * runs["BSP"].throughput

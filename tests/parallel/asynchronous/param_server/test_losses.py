@@ -1,0 +1,154 @@
+"""A parameter server that loses workers: nobody waits for the dead, and training goes on."""
+
+import numpy as np
+import pytest
+
+from distlearn.comm import Network, RankError
+from distlearn.data import Batches
+from distlearn.nn import SoftmaxCrossEntropy
+from distlearn.optim import SGD
+from distlearn.parallel.asynchronous.param_server import (
+    ParameterServer,
+    Speeds,
+    asp,
+    backup,
+    bsp,
+    inverse,
+    softsync,
+    ssp,
+)
+from distlearn.sim import Failure, FailureSchedule, Roofline, SimWorld
+from distlearn.testing import assert_same_params
+
+from .test_training import DATA, gradient_at, model_of
+
+POLICIES = [asp(), ssp(0), ssp(2), softsync(2), bsp(), backup(0.6)]
+PARTS = Network(1e-4, 1e8), Roofline(1e9)
+STEPS, LR = 9, 0.3
+
+
+def program(comm, policy, servers=1, steps=STEPS, batch=20, **options):
+    """Train; the run on the first server, None on all other ranks."""
+    speeds = Speeds(comm.size - servers, law="lognormal", shape=0.4, seed=5)
+    options = {"servers": servers, "pace": lambda worker, step: speeds(worker % (comm.size - servers), step), **options}
+    server = ParameterServer(comm, model_of(), SoftmaxCrossEntropy(), SGD(), LR, policy, **options)
+    run = server.train(DATA, batch_size=batch, steps=steps, seed=3)
+    if run is not None and server._shard.every:
+        run.notes["snapshots"] = {s.version: s.share for s in server._shard.snapshots}
+    return run
+
+
+def failing(size, *failures, detection=0.5, seed=0):
+    return SimWorld(size, *PARTS, failures=failures, detection=detection, seed=seed)
+
+
+def sound_seconds(size, *args, **options):
+    world = SimWorld(size, *PARTS)
+    world.run(program, *args, **options)
+    return world.makespan
+
+
+# -- workers
+@pytest.mark.parametrize("kind", ["kill", "hang", "cut"])
+@pytest.mark.parametrize("policy", POLICIES, ids=str)
+def test_a_dead_worker_is_dropped_and_training_goes_on(policy, kind):
+    """Every update is made of the gradients that the record names, recomputed here; the dead one gives no more."""
+    seconds = sound_seconds(6, policy)
+    world = failing(6, Failure(3, 0.4 * seconds, kind))
+    run = world.run(program, policy, batch=25, every=1, rate=inverse)[0]
+    saved, gradients = run.notes["snapshots"], run.gradients
+    sharded = [Batches(DATA.x_train, DATA.y_train, 25, rank=worker, size=5, seed=3) for worker in range(5)]
+    for version in range(1, run.updates + 1):
+        made = gradients[gradients["version"] == version]
+        step = np.zeros(saved[0].size)
+        for g in made:
+            epoch, number = divmod(g["step"], len(sharded[0]))
+            batch = list(sharded[g["worker"]].epoch(epoch))[number]
+            step += g["rows"] / made["rows"].sum() * g["factor"] * gradient_at(saved[g["used"]], batch)
+        np.testing.assert_allclose(saved[version], saved[version - 1] - LR * step, rtol=0, atol=1e-14)
+    by_worker = np.bincount(gradients["worker"], minlength=5)
+    assert 0 < by_worker[2] < by_worker.max()
+    assert gradients["arrived"][gradients["worker"] == 2].max() < 0.4 * seconds + 0.01
+    assert gradients["time"].max() > 0.4 * seconds + 0.5  # well after the loss was noticed
+    assert len(gradients) == 5 * STEPS  # its steps were done by others
+
+
+@pytest.mark.parametrize("policy", [bsp(), ssp(1)], ids=str)
+def test_who_waits_waits_for_the_detection_time_and_not_for_ever(policy):
+    seconds = sound_seconds(4, policy)
+    world = failing(4, Failure(2, 0.5 * seconds))
+    run = world.run(program, policy)[0]
+    pause = np.diff(np.sort(run.gradients["time"])).max()
+    assert 0.4 < pause < 0.5 + 0.5 * seconds
+    assert {2} == {loss.rank for loss in world.losses}
+
+
+def test_asynchronous_training_does_not_even_pause():
+    seconds = sound_seconds(6, asp(), steps=30)
+    world = failing(6, Failure(4, 0.3 * seconds), detection=seconds / 4)
+    run = world.run(program, asp(), steps=30)[0]
+    assert np.diff(np.sort(run.gradients["time"])).max() < seconds / 8
+
+
+def test_all_but_one_worker_may_die():
+    seconds = sound_seconds(5, bsp())
+    world = failing(5, *[Failure(rank, 0.2 * rank * seconds) for rank in (1, 2, 3)])
+    run = world.run(program, bsp())[0]
+    assert set(run.gradients["worker"][-5:]) == {3}
+    assert len(run.gradients) == 4 * STEPS
+
+
+@pytest.mark.parametrize("policy", [asp(), bsp()], ids=str)
+@pytest.mark.parametrize("servers", [1, 2])
+def test_training_that_has_lost_all_its_workers_is_not_taken_for_done(policy, servers):
+    seconds = sound_seconds(servers + 2, policy, servers)
+    both = Failure(servers, 0.4 * seconds), Failure(servers + 1, 0.5 * seconds)
+    with pytest.raises(RankError, match=r"rank 0: .*all 2 workers are lost, after [3-9] updates"):
+        failing(servers + 2, *both).run(program, policy, servers)
+
+
+def test_a_worker_that_is_lost_when_it_was_told_to_stop_costs_no_step_more():
+    """Its farewell is lost with it; nobody may get a step in its place, and training has ended well."""
+    sound = SimWorld(4, *PARTS)
+    sound.run(program, asp())
+    ends = {w: max(m.arrived for m in sound.trace.messages if m.dest == w) for w in (1, 2, 3)}
+    first = min(ends, key=ends.get)
+    run = failing(4, Failure(first, ends[first] + 1e-7), detection=1e-6).run(program, asp())[0]
+    assert len(run.gradients) == 3 * STEPS
+    alone = SimWorld(2, *PARTS)
+    alone.run(program, asp())
+    told = max(m.arrived for m in alone.trace.messages if m.dest == 1)
+    run = failing(2, Failure(1, told + 1e-7), detection=1e-6).run(program, asp())[0]
+    assert len(run.gradients) == STEPS
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=str)
+@pytest.mark.parametrize("servers", [1, 3])
+def test_failures_are_the_same_every_time(policy, servers):
+    seconds = sound_seconds(servers + 4, policy, servers)
+    schedule = FailureSchedule(mtbf=4 * seconds, seed=8, kinds=("kill", "slow", "hang"), repair=0.2 * seconds)
+    failures = [f for f in schedule.draw(servers + 4, 2 * seconds) if f.rank >= servers]
+    assert failures
+    results = [failing(servers + 4, *failures).run(program, policy, servers)[0] for _ in range(2)]
+    np.testing.assert_array_equal(results[0].gradients, results[1].gradients)
+    assert_same_params(results[0].params, results[1].params, tol=0)
+
+
+@pytest.mark.parametrize("policy", [asp(), bsp()], ids=str)
+@pytest.mark.parametrize("servers", [1, 2])
+def test_the_last_words_of_a_worker_may_come_after_the_news_of_its_loss(policy, servers):
+    """The detector is quicker than a message; then a gradient, or a farewell, comes from one that was let go."""
+    sound = SimWorld(servers + 3, *PARTS)
+    sound.run(program, policy, servers)
+    told = sorted({m.sent for m in sound.trace.messages if m.source == servers + 1})
+    for at in [*told[len(told) // 2 :: 5], told[-1]]:  # the last is the farewell
+        world = failing(servers + 3, Failure(servers + 1, at + 1e-6), detection=1e-6)
+        run = world.run(program, policy, servers)[0]
+        assert len(run.gradients) >= 3 * STEPS
+        assert np.isfinite(run.losses).all()
+
+
+def test_the_loss_of_a_server_ends_training_and_names_it():
+    seconds = sound_seconds(4, bsp(), 2)
+    with pytest.raises(RankError, match="rank 1 was killed"):
+        failing(4, Failure(1, 0.5 * seconds)).run(program, bsp(), 2)
