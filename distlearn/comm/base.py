@@ -13,12 +13,14 @@ five primitives.
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
 from ..backend import share_memory
 from ..trace import Clock
+from .recorder import Recorder
 
 ANY = -1
 """As `source` of `recv_obj`: take the object that arrives first, from any rank."""
@@ -280,6 +282,9 @@ class Communicator:
     clock: Clock
     n_tags: int = N_TAGS
     timeout: float | None = None
+    members: Sequence[int] = ()
+    """Ranks of the world, by rank."""
+    recorder: Recorder | None = None
     _report = staticmethod(ignore_report)
     _stated: tuple = ()
 
@@ -303,7 +308,14 @@ class Communicator:
 
     def _call(self, name: str, *arguments) -> Call:
         arguments, self._stated = arguments + self._stated, ()
-        return Call(name, arguments, call_site())
+        call = Call(name, arguments, call_site())
+        if self.recorder is not None:
+            self.recorder.collective(self.members, call)
+        return call
+
+    def _note(self, name: str, peer: int, tag: int, nbytes: int) -> None:
+        if self.recorder is not None and peer != ANY:
+            self.recorder.message(self.members, self.rank, name, peer, tag, nbytes)
 
     # -- between two ranks: arrays -----------------------------------------------------------------------------------
     def send(self, x, dest: int, tag: int = 0) -> None:
@@ -335,12 +347,14 @@ class Communicator:
         check_peer("dest", dest, self.rank, self.size)
         check_tag(tag, self.rank, self.n_tags)
         check_buffer("send", x, self.rank)
+        self._note("send(dest", int(dest), tag, x.nbytes)
         return x, int(dest), int(tag)
 
     def _checked_recv(self, out, source, tag) -> tuple:
         check_peer("source", source, self.rank, self.size)
         check_tag(tag, self.rank, self.n_tags)
         check_output("recv", out, self.rank)
+        self._note("recv(source", int(source), tag, out.nbytes)
         return out, int(source), int(tag)
 
     # -- between two ranks: anything that can be pickled -------------------------------------------------------------

@@ -71,6 +71,7 @@ class DelegatingComm(PointToPoint):
     def __init__(self, host):
         self.host = host
         self.rank, self.size, self.clock, self.report = host.rank, host.size, host.clock, host.report
+        self.members, self.recorder = host.members, host.recorder
         self.timeout, self.n_tags = host.timeout, host.n_tags - 1  # one is left for the collectives
 
     def __getattr__(self, name):

@@ -39,6 +39,7 @@ def select_backend(comm, machine=Machine):
     spans = len(comm.clock.trace.spans)
     found = _choose(comm, machine)
     del comm.clock.trace.spans[spans:]
+    comm.recorder.clear()
     return found
 
 

@@ -38,6 +38,8 @@ class SimComm(FormulaCollectives):
         self._transport, self._fibre, self._members, self._context = transport, fibre, members, context
         self.rank = rank
         self.size = len(members)
+        self.members = transport.group(context, members)
+        self.recorder = transport.recorders[fibre.rank] if context >= 0 else None
         self.clock = SimClock(transport, fibre) if clock is None else clock
         self._outgoing, self._incoming = {}, {}  # (peer, tag), or peer where tag is 0 -> channel
 

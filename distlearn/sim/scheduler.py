@@ -102,6 +102,7 @@ class Scheduler:
         self._stopping = False
         self._failure: tuple[int, BaseException] | None = None
         self.waiting: dict[int, str] = {}  # after a run: what ranks that did not end waited for
+        self.pending: dict[int, tuple] = {}  # and the event, with the line of the user's code
         self._hub = Fibre(size, size)  # never woken: it runs when no fibre is ready
         self._hub.greenlet = getcurrent()
 
@@ -125,8 +126,11 @@ class Scheduler:
             if stuck and not self._failure:
                 raise DeadlockError(describe_deadlock(self.fibres)).with_traceback(_where_it_waits(stuck[0]))
         finally:
-            waiting = (f for f in self.fibres if not f.greenlet.dead and f.waits is not None)  # after a failure, too
+            waiting = [f for f in self.fibres if not f.greenlet.dead and f.waits is not None]  # after a failure, too
             self.waiting = {f.rank: (f.call or f.waits).waiting(f) for f in waiting}
+            self.pending = {
+                f.rank: (f.call or f.waits, f.greenlet.gr_frame and call_site(f.greenlet.gr_frame)) for f in waiting
+            }
             self._unwind()
         if self._failure:
             rank, error = self._failure

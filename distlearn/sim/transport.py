@@ -21,6 +21,7 @@ from numpy import ndarray
 
 from ..backend import same_bytes
 from ..comm.base import ANY, Call, CommError, call_site
+from ..comm.recorder import Recorder
 from ..trace import Message, Span
 from .meta import MetaArray
 from .scheduler import BlockReason, Fibre, Scheduler, check_caller, getcurrent
@@ -181,6 +182,8 @@ class Transport:
         self.calls: dict[tuple[int, int], CollectiveCall] = {}  # (context, sequence number)
         self.n_calls = defaultdict(int)  # (context, rank) -> collectives that the rank has called
         self.unwaited: dict = {}  # works that were started and not waited for so far, in order
+        self.recorders = defaultdict(Recorder)  # by rank of the world
+        self._groups = {0: range(world.size)}
         self.contexts = 0
         self.sequence = 0
         self._link_free: dict[tuple, float] = {}  # when a shared link has carried what is on it
@@ -190,6 +193,12 @@ class Transport:
         """Return a number for a new communicator: messages of different ones never match."""
         self.contexts += 1
         return self.contexts
+
+    def group(self, context: int, members: list[Fibre]):
+        """Return the ranks of the world of a communicator's members, the same object for all of them."""
+        if context not in self._groups:
+            self._groups[context] = tuple(member.rank for member in members)
+        return self._groups[context]
 
     def channel(self, context: int, members: list[Fibre], source: int, dest: int, tag: int) -> Channel:
         """Return the one channel that both ends share; `source` and `dest` number the members of a communicator."""

@@ -18,13 +18,14 @@ from __future__ import annotations
 import numpy as np
 
 from ..comm.network import Network
+from ..comm.recorder import Record
 from ..trace import Message, Trace
 from .clock import ComputeModel, Free, Roofline
 from .communicator import MessageComm, SimComm
 from .failures import Failure, FailureSchedule, Loss
 from .printing import ranks_in_output
 from .scheduler import Scheduler
-from .transport import Transport
+from .transport import RecvOp, SendOp, Transport
 
 __all__ = ["SimWorld"]
 
@@ -183,6 +184,21 @@ class SimWorld:
     def losses(self) -> list[Loss]:
         """Ranks that were lost in the last run, in the order of time."""
         return list(self._transport.losses) if self._transport is not None else []
+
+    @property
+    def records(self) -> dict[int, list[Record]]:
+        """The last calls of every rank in the last run: collectives, and a message that it waits for."""
+        transport = self._transport
+        pending = transport.scheduler.pending
+        found = {}
+        for rank in range(self.size):
+            event, site = pending.get(rank, (None, None))
+            message = isinstance(event, (SendOp, RecvOp))
+            found[rank] = transport.recorders[rank].records(waiting=rank in pending and not message)
+            if message:
+                peer = event.channel.receiver if rank == event.channel.sender else event.channel.sender
+                found[rank].append(Record((rank, peer), 0, event.waiting(None), site, "waiting"))
+        return found
 
     def close(self) -> None:
         """Do nothing: a simulated world holds no processes."""

@@ -63,6 +63,8 @@ class EngineWorld:
         Number of ranks.
     trace : Trace
         Spans of all ranks in the last run, on one time axis.
+    records : dict of int to list of Record
+        After a run that failed: the last calls of the ranks that could be asked, for `who_is_missing`.
     view : ipyparallel.DirectView
         A view of the engines in the order of ranks, for example for ``%px``.
 
@@ -88,7 +90,7 @@ class EngineWorld:
     ):
         self.timeout, self.patience = timeout, patience
         self.progress, self.strict = progress, strict
-        self.trace = Trace()
+        self.trace, self.records = Trace(), {}
         self._restart_reason = ""  # why the engines must be restarted
         self._closed = False
         self._cluster = self._ranks = None
@@ -244,6 +246,7 @@ class EngineWorld:
     def _collect(self, watch: Watch) -> None:
         """Note whether the engines must be restarted, keep the spans, and show the rest of the output."""
         self._restart_reason = "engines died, or had to be killed, in the last run" if watch.killed else ""
+        self.records = {rank: outcome.records for rank, outcome in watch.outcomes.items() if outcome.records}
         spans = [span for outcome in watch.outcomes.values() for span in outcome.spans]
         self.trace = Trace(sorted(spans, key=lambda s: (s.end, s.rank)))
         watch.finish()

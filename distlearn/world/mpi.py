@@ -17,6 +17,7 @@ import traceback
 
 from ..comm.base import RankError
 from ..comm.mpi import MPIComm, world_comm
+from ..comm.recorder import who_is_missing
 from ..comm.select_backend import select_backend
 from ..comm.waiting import poll
 from ..trace import Trace
@@ -95,7 +96,7 @@ class MPIWorld:
         self.trace = Trace()
         try:
             comm = select_backend(MPIComm.begin(self._own.raw.Dup(), report, **self._options))
-            comm.activity.on_wait = _Waits(self)
+            comm.activity.on_wait = _Waits(self, comm)
             value = fn(comm, *args, **kwargs)
             comm.end()
             spans = list(comm.clock.trace.spans)
@@ -145,9 +146,9 @@ class _Waits:
 
     # Rank 0 ends the job when all ranks wait.
 
-    def __init__(self, world: MPIWorld):
+    def __init__(self, world: MPIWorld, comm):
         self._world, self._raw = world, world._own.raw
-        self._patience = Patience(world.rank, world.patience, self._tell)
+        self._patience = Patience(comm, world.patience, self._tell)
         self._mine: Outcome | None = None
         self._others: dict[int, Outcome] = {}  # on rank 0
         self._sent: list = []
@@ -164,6 +165,10 @@ class _Waits:
             self._said = True
             place = where(self._mine)
             sys.stderr.write(f"rank {self._world.rank} {place}, for {seconds:.0f} s now; Ctrl-C ends all ranks\n")
+            told = {o.rank: o.records for o in (self._mine, *self._others.values()) if o is not None}
+            verdict = who_is_missing(told)
+            if self._world.rank == 0 and verdict.kind != "none":
+                sys.stderr.write(f"{verdict.text}\n")
             sys.stderr.flush()
 
     def _tell(self, wait: Outcome | None) -> None:
@@ -183,4 +188,5 @@ class _Waits:
         if len(waits) == self._world.size and all(waits):
             lines = "".join(f"  rank {wait.rank} {where(wait)}\n" for wait in waits)
             head = f"deadlock: all ranks wait, and have waited for {self._world.patience:g} s"
-            self._world._abort(f"RankDeadlockError: rank 0: {head}:\n{lines}")
+            verdict = who_is_missing({wait.rank: wait.records for wait in waits})
+            self._world._abort(f"RankDeadlockError: rank 0: {head}:\n{lines}{verdict.text}\n")

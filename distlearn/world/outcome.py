@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ..comm.base import CommTimeoutError, DeadlockError, RankError
+from ..comm.recorder import who_is_missing
 
 OWN_MODULES = ("distlearn.comm", "distlearn.sim", "distlearn.world", "distlearn.trace")
 """Frames of these are not shown to users: the line that called them says more."""
@@ -55,6 +56,8 @@ class Outcome:
     waits_for: str = ""
     original: bytes = b""
     spans: list = field(default_factory=list)
+    records: list = field(default_factory=list)
+    """The rank's last calls, if it did not return."""
     progress: tuple | None = None
     position: int = 0
     """Position in the order in which the client heard of the ranks' ends."""
@@ -165,14 +168,16 @@ def first_failure(outcomes: list[Outcome], reason: str = "", seconds: float = 0.
         original, lost = pickle.loads(first.original) if first.original else None, False
     elif reason == "deadlock":
         first, kind, lost = (late or early)[0], RankDeadlockError, False
-        text = "\n".join([f"deadlock: all ranks wait, and have waited for {seconds:g} s:", *_lines(late + early)])
+        text = f"deadlock: all ranks wait, and have waited for {seconds:g} s:"
+        text = "\n".join([text, *_lines(late + early), *_missing(outcomes)])
     elif reason == "no progress":
         late.sort(key=lambda o: bool(o.waits_for))
         first, kind = (late or early)[0], RankTimeoutError
-        text = "\n".join([f"{where(first)}; there was no progress for {seconds:g} s:", *_lines(late or early)])
+        text = f"{where(first)}; there was no progress for {seconds:g} s:"
+        text = "\n".join([text, *_lines(late or early), *_missing(outcomes)])
     elif reason == "timeout":
         first, kind, lost = (late or early)[0], RankTimeoutError, False
-        text = "\n".join([_too_late(late or early, outcomes, seconds), *_lines(late or early)])
+        text = "\n".join([_too_late(late or early, outcomes, seconds), *_lines(late or early), *_missing(outcomes)])
     elif unresponsive:
         first = unresponsive[0]
         text = f"no longer responds: it {where(first)}"
@@ -184,6 +189,12 @@ def first_failure(outcomes: list[Outcome], reason: str = "", seconds: float = 0.
     if unresponsive:
         text += f"\n{_ranks(unresponsive)} could not be interrupted."
     return kind(first.rank, text + (f"\n{note}" if note else ""), original, lost)
+
+
+def _missing(outcomes) -> list[str]:
+    """Name the rank that the others wait for, by the calls that all of them made."""
+    verdict = who_is_missing({o.rank: o.records for o in outcomes if o.records})
+    return [verdict.text] if verdict.kind in ("missing", "mismatch") else []
 
 
 def _lines(outcomes) -> list[str]:

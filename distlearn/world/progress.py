@@ -156,8 +156,8 @@ GRACE_SECONDS = 0.5
 class Patience:
     """Watches one rank's waits: `Activity.on_wait`."""
 
-    def __init__(self, rank: int, seconds: float, tell):
-        self._rank, self._seconds, self._tell, self._told = rank, seconds, tell, False
+    def __init__(self, comm, seconds: float, tell):
+        self._comm, self._seconds, self._tell, self._told = comm, seconds, tell, False
 
     def __call__(self, what, nbytes: int, seconds: float) -> None:
         """Record that the rank has waited for `what` for `seconds`; None: the wait is over."""
@@ -167,7 +167,8 @@ class Patience:
                 self._tell(None)
         elif not self._told and seconds > self._seconds + nbytes / SLOWEST_BYTES_PER_SECOND:
             self._told = True
-            self._tell(Outcome(self._rank, "waiting", frames=frames_of_stack(sys._getframe(1)), waits_for=str(what)))
+            frames, records = frames_of_stack(sys._getframe(1)), self._comm.recorder.records(waiting=True)
+            self._tell(Outcome(self._comm.rank, "waiting", frames=frames, waits_for=str(what), records=records))
 
 
 def stop_button() -> str:

@@ -125,7 +125,7 @@ def launch(key: str, order: dict, payload: bytes) -> tuple[bytes, bytes]:
         duplicates.free(order["free"])
         copy = duplicates.get(order["number"], interrupts)
         comm = select_backend(MPIComm.begin(copy, reporter, strict=order["strict"]))
-        comm.activity.on_wait = Patience(rank, order["patience"], _publish_wait)
+        comm.activity.on_wait = Patience(comm, order["patience"], _publish_wait)
         value = _call(comm, payload)
         outcome.status = "early"
         comm.end()
@@ -143,6 +143,8 @@ def launch(key: str, order: dict, payload: bytes) -> tuple[bytes, bytes]:
     if comm is not None:
         outcome.ended, outcome.spans = comm.clock.now(), comm.clock.trace.spans
         waits_for = comm.activity.waits_for
+        if outcome.status != "returned":
+            outcome.records = comm.recorder.records(waits_for is not None)
         if waits_for is not None and outcome.status in ("interrupted", "early"):
             outcome.waits_for = str(waits_for)
     outcome.progress = reporter.last

@@ -22,6 +22,7 @@ import numpy as np
 
 from ...trace import Span
 from ..base import N_TAGS, Call, CommError, CommTimeoutError, Communicator, ignore_report
+from ..recorder import Recorder
 from ..waiting import CROWDED_SPIN_SECONDS, SPIN_SECONDS, RankClock, count_cores, poll
 from .collectives import RETURN, Agreement, Collectives
 from .messages import KINDS, Activity, Messages
@@ -65,6 +66,7 @@ class MPIComm(Messages, Collectives, Communicator):
         self.raw = MPI.COMM_WORLD if comm is None else comm
         self.control, self._by_itemsize = None, {}
         self.rank, self.size = self.raw.Get_rank(), self.raw.Get_size()
+        self.members, self.recorder = range(self.size), Recorder()
         self.clock = RankClock(self.rank) if clock is None else clock
         self.timeout, self.strict = timeout, strict
         self.activity = Activity() if activity is None else activity
@@ -172,7 +174,8 @@ class MPIComm(Messages, Collectives, Communicator):
         if color is None:
             return None
         part = MPIComm(raw, self.clock, timeout=self.timeout, strict=self.strict, activity=self.activity)
-        part.spin = self.spin
+        part.spin, part.recorder = self.spin, self.recorder
+        part.members = tuple(self.members[r] for k, r in sorted((k, r) for r, (c, k) in enumerate(pairs) if c == color))
         part._report = self._report  # rank 0 of the world reports, whatever its rank here
         if self.strict:
             part._make_control("all ranks of the part to split")
