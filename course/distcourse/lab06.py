@@ -171,6 +171,9 @@ def check_broadcast(check, broadcast, size: int, root: int = 0, shape=(4,), dtyp
     with check.group(f"broadcast, {of}", most=3):
         for rank, x in enumerate(world.run(run)):
             wrong = {"this is the rank's own array: nothing was received": arrays[rank]} if rank != root else {}
+            for other in set(range(size)) - {rank, root}:
+                told = f"this is the array of rank {other}, which sent before it had the root's: largest distance first"
+                wrong[told] = arrays[other]
             check.close(f"broadcast: x on rank {rank}, {of}", x, arrays[root], dtype=dtype, suspects=wrong)
         rounds = (size - 1).bit_length()
         _check_sent(check, f"broadcast, {of}", world, "tree_broadcast", arrays[0].nbytes, rounds, {})
@@ -195,7 +198,18 @@ def check_all_reduce(check, all_reduce, name: str, size: int, shape=(8,), dtype=
         "each part is one rank's: the first phase adds, and passing on begins with part r + 1": _ring(arrays, first=0),
         "what is passed on is complete: it replaces the part, and is not added": _ring(arrays, add=True),
         "parts[k] = ... puts a new array into the list: += or parts[k][...] = writes into x": _ring(arrays, new=True),
+        "p - 1 steps of adding: this is one too few": _ring(arrays, steps=size - 2),
     } if name == "ring" else {}  # fmt: skip
+    distances = [2**k for k in range((size - 1).bit_length())]
+    sums = {
+        "tree": {
+            "on the way up the smallest distance comes first": _tree(arrays, distances[::-1]),
+            "one round too few on the way up": _tree(arrays, distances[:-1]),
+        },
+        "halving": {
+            "ranks beyond the power of two are not added": arrays[: 1 << (size.bit_length() - 1)].sum(0, dtype=dtype),
+        },
+    }.get(name, {})
 
     def run(comm):
         x = arrays[comm.rank].copy()
@@ -212,7 +226,12 @@ def check_all_reduce(check, all_reduce, name: str, size: int, shape=(8,), dtype=
                     "its own array is counted twice": want + arrays[rank],
                 }
                 wrong |= {f"this is the array of rank {r}": arrays[r] for r in range(size) if r != rank}
-                wrong |= {told: xs[rank] for told, xs in rings.items()}
+                wrong |= {told: xs[rank] for told, xs in rings.items()} | sums
+                if name == "halving" and size > 4:
+                    group = arrays[rank // 4 * 4 :][:4].sum(axis=0, dtype=dtype)
+                    wrong["only four ranks exchange: the first distance is q / 2"] = group
+                if np.shape(x) == shape and (arrays == x).any(axis=0).all():
+                    wrong["each number is one rank's own: what arrives must be added, in place"] = x
             check.close(f"x on rank {rank}, {of}", x, want, dtype=dtype, factors={"ranks": size}, suspects=wrong)
     p, q = size, 1 << (size.bit_length() - 1)
     log = q.bit_length() - 1
@@ -256,13 +275,24 @@ def check_all_reduce(check, all_reduce, name: str, size: int, shape=(8,), dtype=
         check.true(f"the parts are equally long, {of}", wire.makespan <= least, told)
 
 
-def _ring(arrays, first: int = 1, add: bool = False, new: bool = False) -> list[np.ndarray]:
+def _tree(arrays, distances) -> np.ndarray:
+    """Return the sum on rank 0 after rounds of adding at some distances."""
+    xs, p = [a.copy() for a in arrays], len(arrays)
+    for d in distances:
+        for r in range(0, p - d, 2 * d):
+            xs[r] += xs[r + d]
+    return xs[0]
+
+
+def _ring(arrays, first: int = 1, add: bool = False, new: bool = False, steps: int | None = None) -> list[np.ndarray]:
     """Return what every rank's array is after a ring all-reduce with a mistake."""
-    # `first`: where passing on begins; `add`: passing on adds; `new`: a part is replaced in the list, not in the array.
+    # `first`: where passing on begins; `add`: passing on adds; `new`: a part is replaced in the list, not in the array;
+    # `steps`: of adding
     p, xs = len(arrays), [a.copy() for a in arrays]
     parts = [np.array_split(x.reshape(-1), p) for x in xs]
-    for s in range(2 * (p - 1)):
-        adding, step = s < p - 1, s % max(p - 1, 1)
+    steps = p - 1 if steps is None else steps
+    for s in range(steps + p - 1):
+        adding, step = s < steps, s if s < steps else s - steps
         start = 0 if adding else first
         sent = [parts[r][(r + start - step) % p].copy() for r in range(p)]
         for r in range(p):
@@ -344,7 +374,8 @@ def check_seconds(check, seconds, name: str, n: float, p: int, alpha: float, bet
             "as if all p ranks took part in the halving": 2 * np.log2(p) * alpha + 2 * (p - 1) / p * wire,
         },
     }[name]
-    wrong |= {"beta is bytes per second: divide by it": want * 0 + np.nan} if not np.isfinite(want) else {}
+    wrong["beta is bytes per second: divide by it"] = cost.seconds(NAMES[name], n, p, Network(alpha, 1 / beta))
+    wrong["a power of two sends nothing before and after"] = want + 2 * message
     got = check.call(seconds, name, n, p, alpha, beta)
     check.close(
         f"{name}, {n:g} bytes, {p} rank{'s' * (p > 1)}",
@@ -410,8 +441,8 @@ def check_mended(check, mended, size: int, seed: int) -> None:
         return [[comm.recv_obj(rank) for _ in range(2)] for rank in range(1, size)]
 
     sent = SimWorld(size).run(taken)[0]
-    wrong = {"the first loss first": [own[::-1] for own in losses[1:]]}
-    check.equal(f"what the others of {of} send", sent, losses[1:], suspects=wrong)
+    told = f"wanted {losses[1:]}, got {sent}: as before, and the order tells the epoch, since no message overtakes"
+    check.true(f"what the others of {of} send", sent == losses[1:], told)
 
 
 # -- Messages and all-reduces on real ranks: bare, and over a link as slow as one between two computers.
