@@ -345,7 +345,7 @@ def _wrong_squares(rho=None, eps=1e-8):
         "the numerator is g, not its square": (lambda g, s, old, lr: lr * g * g / (np.sqrt(s) + eps), mean),
     }
     if eps > 1e-4:
-        wrong["eps is an argument: add it to the root"] = (lambda g, s, old, lr: lr * g / np.sqrt(s), mean)
+        wrong["eps is an argument: add it to the root"] = (lambda g, s, old, lr: lr * g / (np.sqrt(s) + 1e-8), mean)
     if rho is None:
         wrong["this is RMSprop: Adagrad forgets nothing"] = (move, lambda s, g, lr: 0.99 * s + 0.01 * g * g)
     else:
@@ -426,7 +426,7 @@ def _wrong_adam(beta1=0.9, beta2=0.999, eps=1e-8):
         "m adds (1 - beta1) of the gradient": _adam(whole=True, **own),
     }
     if eps > 1e-4:
-        wrong["eps is an argument: add it to the root"] = _adam(below=np.sqrt, **own)
+        wrong["eps is an argument: add it to the root"] = _adam(below=lambda s: np.sqrt(s) + 1e-8, **own)
         wrong["eps is added to the root, not under it"] = _adam(below=lambda s: np.sqrt(s + eps), **own)
         wrong["the betas are arguments, not 0.9 and 0.999"] = _adam(eps=eps)
     return wrong
@@ -492,6 +492,7 @@ def check_noise(check, noise, g, b) -> None:
         "the mean of |g_i|^2 over the ranks, not the sum": both(small=small * p),
         "g is the mean of the ranks' gradients, not the sum": both(large=large * p * p),
         "|g|^2 is a sum over all weights, not a mean": both(small / g.shape[1], large / g.shape[1]),
+        "|g_i|^2 is a sum over all weights, not a mean": both(small=small / g.shape[1]),
         "p is the number of ranks: len(gradients)": tuple(
             v for v in ((small - large) * 4 * b / 3, (4 * large - small) / 3)
         ),
@@ -536,7 +537,7 @@ def check_fit(check, fit, what, batches, steps) -> None:
         "the columns have changed places": solved(1 / (batches * steps), 1 / steps),
         "E_min is asked for, not the critical batch": (want.steps, want.critical),
         "all measurements count, not the first three": fit_hyperbola(batches[:3], steps[:3]),
-        "divide by S_i once, not by its square": solved(1 / steps**2, 1 / (batches * steps**2), right=1 / steps),
+        "divide by S_i once, not by its square": solved(1 / steps**2, 1 / (batches * steps**2)),
     }
     for i, name in enumerate(("S_min", "E_min")):
         suspects = {text: values[i] for text, values in wrong.items()}

@@ -87,7 +87,7 @@ def _inputs(size, shape, dtype, seed) -> np.ndarray:
     return np.random.default_rng(seed).integers(1, 90, size=(size, *shape)).astype(dtype)
 
 
-def _judge_sent(check, of: str, world: SimWorld, algorithm: str, n: int, rounds: int | None, mistakes: dict) -> None:
+def _check_sent(check, of: str, world: SimWorld, algorithm: str, n: int, rounds: int | None, mistakes: dict) -> None:
     """Compare messages, bytes and rounds of a world's last run with the formulas; a mistake sends (messages, bytes)."""
     got, p = Counted.of(world), world.size
     want, nbytes = cost.messages(algorithm, n, p), round(cost.nbytes(algorithm, n, p))
@@ -101,7 +101,7 @@ def _judge_sent(check, of: str, world: SimWorld, algorithm: str, n: int, rounds:
             check.true(f"rounds, {of}", got.rounds <= rounds, told)
 
 
-def judge_scatter_gather(check, scatter, gather, size: int, root: int = 0, shape=(3,), dtype="float64", seed=1) -> None:
+def check_scatter_gather(check, scatter, gather, size: int, root: int = 0, shape=(3,), dtype="float64", seed=1) -> None:
     """Compare a given scatter and gather with what they should do; add the outcome to a lab's check.
 
     Parameters
@@ -130,7 +130,7 @@ def judge_scatter_gather(check, scatter, gather, size: int, root: int = 0, shape
             }
             check.close(f"scatter: out on rank {rank}, {of}", out, rows[rank], dtype=dtype, suspects=wrong)
         whole = {"the root keeps its own row: copy it, without a message": (size, size * n)}
-        _judge_sent(check, f"scatter, {of}", world, "flat_scatter", n, None, whole)
+        _check_sent(check, f"scatter, {of}", world, "flat_scatter", n, None, whole)
 
     def gathered(comm):
         return check.call(gather, comm, rows[comm.rank].copy(), root)
@@ -144,13 +144,15 @@ def judge_scatter_gather(check, scatter, gather, size: int, root: int = 0, shape
                 others[root] = 0
                 wrong["the root's own row is not filled in"] = others
                 check.close(f"gather: result on the root, {of}", result, rows, dtype=dtype, suspects=wrong)
+                told = f"it is a {type(result).__name__}: return one array, (size, ...)"
+                check.true(f"gather: an array, {of}", isinstance(result, np.ndarray) or result is None, told)
             else:
                 told = "only the root returns the rows, all other ranks None"
                 check.true(f"gather: result on rank {rank}, {of}", result is None, told)
-        _judge_sent(check, f"gather, {of}", world, "flat_gather", n, None, whole)
+        _check_sent(check, f"gather, {of}", world, "flat_gather", n, None, whole)
 
 
-def judge_broadcast(check, broadcast, size: int, root: int = 0, shape=(4,), dtype="float64", seed=1) -> None:
+def check_broadcast(check, broadcast, size: int, root: int = 0, shape=(4,), dtype="float64", seed=1) -> None:
     """Compare a given broadcast along a tree with what it should do; add the outcome to a lab's check.
 
     Parameters
@@ -169,12 +171,15 @@ def judge_broadcast(check, broadcast, size: int, root: int = 0, shape=(4,), dtyp
     with check.group(f"broadcast, {of}", most=3):
         for rank, x in enumerate(world.run(run)):
             wrong = {"this is the rank's own array: nothing was received": arrays[rank]} if rank != root else {}
+            for other in set(range(size)) - {rank, root}:
+                told = f"this is the array of rank {other}, which sent before it had the root's: largest distance first"
+                wrong[told] = arrays[other]
             check.close(f"broadcast: x on rank {rank}, {of}", x, arrays[root], dtype=dtype, suspects=wrong)
         rounds = (size - 1).bit_length()
-        _judge_sent(check, f"broadcast, {of}", world, "tree_broadcast", arrays[0].nbytes, rounds, {})
+        _check_sent(check, f"broadcast, {of}", world, "tree_broadcast", arrays[0].nbytes, rounds, {})
 
 
-def judge_all_reduce(check, all_reduce, name: str, size: int, shape=(8,), dtype="float64", seed=1) -> None:
+def check_all_reduce(check, all_reduce, name: str, size: int, shape=(8,), dtype="float64", seed=1) -> None:
     """Compare a given all-reduce with a sum over ranks, and what it sends with the formulas of its algorithm.
 
     Parameters
@@ -193,7 +198,18 @@ def judge_all_reduce(check, all_reduce, name: str, size: int, shape=(8,), dtype=
         "each part is one rank's: the first phase adds, and passing on begins with part r + 1": _ring(arrays, first=0),
         "what is passed on is complete: it replaces the part, and is not added": _ring(arrays, add=True),
         "parts[k] = ... puts a new array into the list: += or parts[k][...] = writes into x": _ring(arrays, new=True),
+        "p - 1 steps of adding: this is one too few": _ring(arrays, steps=size - 2),
     } if name == "ring" else {}  # fmt: skip
+    distances = [2**k for k in range((size - 1).bit_length())]
+    sums = {
+        "tree": {
+            "on the way up the smallest distance comes first": _tree(arrays, distances[::-1]),
+            "one round too few on the way up": _tree(arrays, distances[:-1]),
+        },
+        "halving": {
+            "ranks beyond the power of two are not added": arrays[: 1 << (size.bit_length() - 1)].sum(0, dtype=dtype),
+        },
+    }.get(name, {})
 
     def run(comm):
         x = arrays[comm.rank].copy()
@@ -210,7 +226,12 @@ def judge_all_reduce(check, all_reduce, name: str, size: int, shape=(8,), dtype=
                     "its own array is counted twice": want + arrays[rank],
                 }
                 wrong |= {f"this is the array of rank {r}": arrays[r] for r in range(size) if r != rank}
-                wrong |= {told: xs[rank] for told, xs in rings.items()}
+                wrong |= {told: xs[rank] for told, xs in rings.items()} | sums
+                if name == "halving" and size > 4:
+                    group = arrays[rank // 4 * 4 :][:4].sum(axis=0, dtype=dtype)
+                    wrong["only four ranks exchange: the first distance is q / 2"] = group
+                if np.shape(x) == shape and (arrays == x).any(axis=0).all():
+                    wrong["each number is one rank's own: what arrives must be added, in place"] = x
             check.close(f"x on rank {rank}, {of}", x, want, dtype=dtype, factors={"ranks": size}, suspects=wrong)
     p, q = size, 1 << (size.bit_length() - 1)
     log = q.bit_length() - 1
@@ -241,7 +262,11 @@ def judge_all_reduce(check, all_reduce, name: str, size: int, shape=(8,), dtype=
             ),
         },
     }[name]
-    _judge_sent(check, of, world, NAMES[name], n, rounds, mistakes if p > 2 else {})
+    _check_sent(check, of, world, NAMES[name], n, rounds, mistakes if p > 2 else {})
+    if name == "tree":
+        most, suffice = Counted.of(world).busiest / n, rounds
+        told = f"{most:g} arrays go through one rank, {suffice} suffice: add up along the tree, not all on rank 0"
+        check.true(f"the busiest rank, {of}", most <= suffice, told)
     if name == "ring" and p > 1:
         wire = SimWorld(p, Network(beta=1.0, contention="ports"))  # a byte takes a second
         wire.run(lambda comm: all_reduce(comm, np.zeros(shape, dtype)) is None)
@@ -250,13 +275,24 @@ def judge_all_reduce(check, all_reduce, name: str, size: int, shape=(8,), dtype=
         check.true(f"the parts are equally long, {of}", wire.makespan <= least, told)
 
 
-def _ring(arrays, first: int = 1, add: bool = False, new: bool = False) -> list[np.ndarray]:
+def _tree(arrays, distances) -> np.ndarray:
+    """Return the sum on rank 0 after rounds of adding at some distances."""
+    xs, p = [a.copy() for a in arrays], len(arrays)
+    for d in distances:
+        for r in range(0, p - d, 2 * d):
+            xs[r] += xs[r + d]
+    return xs[0]
+
+
+def _ring(arrays, first: int = 1, add: bool = False, new: bool = False, steps: int | None = None) -> list[np.ndarray]:
     """Return what every rank's array is after a ring all-reduce with a mistake."""
-    # `first`: where passing on begins; `add`: passing on adds; `new`: a part is replaced in the list, not in the array.
+    # `first`: where passing on begins; `add`: passing on adds; `new`: a part is replaced in the list, not in the array;
+    # `steps`: of adding
     p, xs = len(arrays), [a.copy() for a in arrays]
     parts = [np.array_split(x.reshape(-1), p) for x in xs]
-    for s in range(2 * (p - 1)):
-        adding, step = s < p - 1, s % max(p - 1, 1)
+    steps = p - 1 if steps is None else steps
+    for s in range(steps + p - 1):
+        adding, step = s < steps, s if s < steps else s - steps
         start = 0 if adding else first
         sent = [parts[r][(r + start - step) % p].copy() for r in range(p)]
         for r in range(p):
@@ -270,7 +306,7 @@ def _ring(arrays, first: int = 1, add: bool = False, new: bool = False) -> list[
     return xs
 
 
-def judge_fit(check, fit, alpha: float, beta: float, noise: float, seed: int = 0) -> None:
+def check_fit(check, fit, alpha: float, beta: float, noise: float, seed: int = 0) -> None:
     """Compare a given fit of a network's two numbers with least squares of relative errors.
 
     Parameters
@@ -295,7 +331,7 @@ def judge_fit(check, fit, alpha: float, beta: float, noise: float, seed: int = 0
     check.close(f"beta, noise {noise:g}", got[1], 1 / b, rtol=1e-6, suspects=wrong)
 
 
-def judge_seconds(check, seconds, name: str, n: float, p: int, alpha: float, beta: float) -> None:
+def check_seconds(check, seconds, name: str, n: float, p: int, alpha: float, beta: float) -> None:
     """Compare a given formula for an all-reduce's time with the library's; add the outcome to a lab's check.
 
     Parameters
@@ -338,7 +374,8 @@ def judge_seconds(check, seconds, name: str, n: float, p: int, alpha: float, bet
             "as if all p ranks took part in the halving": 2 * np.log2(p) * alpha + 2 * (p - 1) / p * wire,
         },
     }[name]
-    wrong |= {"beta is bytes per second: divide by it": want * 0 + np.nan} if not np.isfinite(want) else {}
+    wrong["beta is bytes per second: divide by it"] = cost.seconds(NAMES[name], n, p, Network(alpha, 1 / beta))
+    wrong["a power of two sends nothing before and after"] = want + 2 * message
     got = check.call(seconds, name, n, p, alpha, beta)
     check.close(
         f"{name}, {n:g} bytes, {p} rank{'s' * (p > 1)}",
@@ -348,20 +385,20 @@ def judge_seconds(check, seconds, name: str, n: float, p: int, alpha: float, bet
     )
 
 
-def judge_order(check, name: str, program, size: int, order) -> None:
-    """Say whether an order of the network's decisions breaks a program; add the outcome to a lab's check.
+def check_decisions(check, orders, programs: dict, size: int = 3, most: int = 5) -> None:
+    """Orders of the network that break programs, by name; None where no order does; no more decisions than needed."""
+    for name, program in programs.items():
+        check_order(check, name, program, size, orders.get(name, "no entry"))
+    made = sum(len(order) for order in orders.values() if isinstance(order, (list, tuple)))
+    told = f"{made}, and {most} suffice: leave out what the network does without being told"
+    check.true(f"at most {most} decisions", made <= most, told)
 
-    Parameters
-    ----------
-    name : str
-        Of the program.
-    order : list of str or None
-        None claims that no order breaks it.
-    """
-    found = explore(program, size)
+
+def check_order(check, name: str, program, size: int, order) -> None:
+    """An order of the network's decisions that breaks a program; None claims that there is none."""
     if order is None:
         told = "there is an order that breaks it: at which receive does the network have a choice?"
-        return check.true(f"{name}: no order breaks it", found.ok, told)
+        return check.true(f"{name}: no order breaks it", explore(program, size).ok, told)
     if not isinstance(order, (list, tuple)) or not all(isinstance(decision, str) for decision in order):
         return check.true(f"{name}", False, f"{order!r} is neither None nor a list of decisions such as ['2->0']")
     try:
@@ -373,6 +410,39 @@ def judge_order(check, name: str, program, size: int, order) -> None:
     told = ended if run.error is None else str(run.error)
     of = f"{name}: broken by {len(order)} decision{'s' * (len(order) != 1)}"
     return check.true(of, isinstance(run.error, CommError), told)
+
+
+def check_mended(check, mended, size: int, seed: int) -> None:
+    """The sums of both epochs under every order, and that the other ranks send what they sent before."""
+    losses = np.random.default_rng(seed).integers(1, 90, (size, 2)).tolist()
+
+    def run(comm):
+        return check.call(mended, comm, tuple(losses[comm.rank]) if comm.rank else (0, 0))
+
+    found, of = explore(run, size, max_runs=200), f"{size} ranks"
+    check.true(f"mended, every order of {of}", found.ok, str(found))
+    if found.first is None:
+        return
+    epochs = [sum(own[epoch] for own in losses[1:]) for epoch in range(2)]
+    wrong = {
+        "these are the sums of ranks, not of epochs": [sum(own) for own in losses[1:]],
+        "the second epoch comes first": epochs[::-1],
+        "one number for each epoch, not for both": sum(epochs),
+        "only rank 1 is counted: range(1, comm.size)": losses[1],
+        "return a list of two sums": tuple(epochs),
+    }
+    check.equal(f"sums on rank 0 of {of}", found.first.results[0], epochs, suspects=wrong if size > 2 else None)
+    told = "the ranks other than 0 return None"
+    check.true(f"on the others of {of}", found.first.results[1:] == [None] * (size - 1), told)
+
+    def taken(comm):
+        if comm.rank:
+            return check.call(mended, comm, tuple(losses[comm.rank]), inplace=True)
+        return [[comm.recv_obj(rank) for _ in range(2)] for rank in range(1, size)]
+
+    sent = SimWorld(size).run(taken)[0]
+    told = f"wanted {losses[1:]}, got {sent}: as before, and the order tells the epoch, since no message overtakes"
+    check.true(f"what the others of {of} send", sent == losses[1:], told)
 
 
 # -- Messages and all-reduces on real ranks: bare, and over a link as slow as one between two computers.

@@ -61,40 +61,40 @@ def everyone_to_everyone(comm, x):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_right_answers_pass_and_wrong_ones_are_named(name):
-    assert "✗" not in judged(messages.judge_all_reduce, mine(ALGORITHMS[name]), name, 5, (2, 3), "float32")
-    assert "nothing was changed" in judged(messages.judge_all_reduce, own_only, name, 3)
-    found = judged(messages.judge_all_reduce, everyone_to_everyone, name, 4)
+    assert "✗" not in judged(messages.check_all_reduce, mine(ALGORITHMS[name]), name, 5, (2, 3), "float32")
+    assert "nothing was changed" in judged(messages.check_all_reduce, own_only, name, 3)
+    found = judged(messages.check_all_reduce, everyone_to_everyone, name, 4)
     assert "✗ messages" in found or "✗ bytes" in found, "the sum is right, but it costs more"
 
 
 def test_a_broadcast_from_rank_to_rank_is_no_tree():
-    assert "✗" not in judged(messages.judge_broadcast, mine(collectives.tree_broadcast), 6, 2)
-    found = judged(messages.judge_broadcast, mine(collectives.flat_broadcast), 6, 2)
+    assert "✗" not in judged(messages.check_broadcast, mine(collectives.tree_broadcast), 6, 2)
+    found = judged(messages.check_broadcast, mine(collectives.flat_broadcast), 6, 2)
     assert "5 messages wait for each other, 3 suffice" in found
 
 
 def test_rows_in_the_wrong_order_are_named():
     pair = [mine(collectives.flat_scatter), mine(collectives.flat_gather)]
-    assert "✗" not in judged(messages.judge_scatter_gather, *pair, 4, 1)
+    assert "✗" not in judged(messages.check_scatter_gather, *pair, 4, 1)
 
     def backwards(comm, x, root):
         rows = collectives.flat_gather(comm, x, root)
         return None if rows is None else rows[::-1].copy()
 
-    assert "order of ranks" in judged(messages.judge_scatter_gather, pair[0], backwards, 4, 1)
+    assert "order of ranks" in judged(messages.check_scatter_gather, pair[0], backwards, 4, 1)
 
 
 def test_a_formula_with_whole_messages_is_no_ring():
     def seconds(name, n, p, alpha, beta):
         return 2 * (p - 1) * (alpha + n / beta)
 
-    assert "n / p bytes" in judged(messages.judge_seconds, seconds, "ring", 1e6, 4, 1e-3, 1e8)
+    assert "n / p bytes" in judged(messages.check_seconds, seconds, "ring", 1e6, 4, 1e-3, 1e8)
 
     def right(name, n, p, alpha, beta):
         return cost.seconds(NAMES[name], n, p, Network(alpha, beta))
 
     for name in NAMES:
-        assert "✗" not in judged(messages.judge_seconds, right, name, 1e6, 6, 1e-3, 1e8)
+        assert "✗" not in judged(messages.check_seconds, right, name, 1e6, 6, 1e-3, 1e8)
 
 
 def a_ring(comm, x, first=1, passes=True, add=False, new=False):
@@ -162,7 +162,7 @@ RING = {
 @pytest.mark.parametrize("told", RING)
 @pytest.mark.parametrize("size", [3, 4, 5])
 def test_mistakes_of_a_ring_are_named(told, size):
-    found = judged(messages.judge_all_reduce, lambda comm, x: a_ring(comm, x, **RING[told]), "ring", size, (10,))
+    found = judged(messages.check_all_reduce, lambda comm, x: a_ring(comm, x, **RING[told]), "ring", size, (10,))
     assert told in found
     assert ("✗" in found) == bool(told)
     assert [text for text in RING if text and text in found] == [told] * bool(told)
@@ -170,11 +170,11 @@ def test_mistakes_of_a_ring_are_named(told, size):
 
 def test_what_sends_whole_arrays_has_not_forgotten_half():
     for name, function in (("ring", around), ("halving", whole_arrays)):
-        found = judged(messages.judge_all_reduce, function, name, 4)
+        found = judged(messages.check_all_reduce, function, name, 4)
         assert "half of the" not in found
         assert "every message is a whole array" in found
-    assert "exchange halves of what is left" in judged(messages.judge_all_reduce, whole_arrays, "halving", 8)
-    assert "must come down again" in judged(messages.judge_all_reduce, only_up, "tree", 6)
+    assert "exchange halves of what is left" in judged(messages.check_all_reduce, whole_arrays, "halving", 8)
+    assert "must come down again" in judged(messages.check_all_reduce, only_up, "tree", 6)
 
 
 def test_a_fit_is_of_relative_errors_with_alpha_first():
@@ -188,7 +188,7 @@ def test_a_fit_is_of_relative_errors_with_alpha_first():
         return alpha, 1 / slope
 
     def judge(fit, noise=0.1):
-        return judged(messages.judge_fit, fit, 2e-5, 1e9, noise)
+        return judged(messages.check_fit, fit, 2e-5, 1e9, noise)
 
     assert "✗" not in judge(right)
     assert "divide each equation by its t" in judge(absolute)
@@ -202,8 +202,8 @@ def test_formulas_of_one_rank_and_of_whole_arrays_beyond():
     def free(name, n, p, alpha, beta):
         return 3.0 if p == 1 else 2 * 2 * alpha + 2 * 3 / 4 * n / beta + alpha + n / beta
 
-    assert "on one rank nothing is sent" in judged(messages.judge_seconds, free, "star", 1e6, 1, 1e-3, 1e8)
-    assert "two of them" in judged(messages.judge_seconds, free, "halving", 1e6, 6, 1e-3, 1e8)
+    assert "on one rank nothing is sent" in judged(messages.check_seconds, free, "star", 1e6, 1, 1e-3, 1e8)
+    assert "two of them" in judged(messages.check_seconds, free, "halving", 1e6, 6, 1e-3, 1e8)
 
 
 def test_a_slow_link_has_the_times_of_the_formulas():
@@ -278,7 +278,7 @@ def takes_all(comm):
 
 def test_an_order_is_judged_by_what_comes_of_it():
     def says(program, order):
-        return judged(messages.judge_order, "program", program, 3, order)
+        return judged(messages.check_order, "program", program, 3, order)
 
     assert "✓ program: broken by 1 decision" in says(wants_1_first, ["2->0"])
     assert "ends well" in says(wants_1_first, ["1->0"])

@@ -31,12 +31,46 @@ WHOLE_RING = """def ring_all_reduce(comm, x):
     x[...] = total
 """
 
+UP_A_STAR = """
+def broadcast(comm, x, root=0):
+    p, r = comm.size, comm.rank
+    v = (r - root) % p
+    for d in [2**k for k in reversed(range((p - 1).bit_length()))]:
+        if v % (2 * d) == 0 and v + d < p:
+            comm.send(x, (r + d) % p)
+        elif v % (2 * d) == d:
+            comm.recv(x, (r - d) % p)
+
+def tree_all_reduce(comm, x):
+    if comm.rank:
+        comm.send(x, 0)
+    else:
+        for rank in range(1, comm.size):
+            x += comm.recv(np.empty_like(x), rank)
+    broadcast(comm, x)
+"""
+MENDED_OTHERWISE = """
+def decisions():
+    return {"collect": ["2->0"], "epochs": ["1->0", "1->0"], "relay": ["buffer 2", "2->0"], "ledger": None}
+
+def mended(comm, losses):
+    if comm.rank:
+        for epoch, loss in enumerate(losses):
+            comm.send_obj((epoch, loss), 0)
+        return None
+    sums = [0, 0]
+    for _ in range(2 * (comm.size - 1)):
+        epoch, loss = comm.recv_obj()
+        sums[epoch] += loss
+    return sums
+"""
 LEAST_SQUARES = """    A = np.stack([1 / times, nbytes / times], axis=1)
     (alpha, per_byte), *_ = np.linalg.lstsq(A, np.ones(len(times)), rcond=None)
 """
 
 MUTANTS = {
     "moves": [
+        ("gather: a list", ("    return rows\n", "    return list(rows)\n"), MOVES),
         ("row 0 for all", ("comm.send(x[rank], rank)", "comm.send(x[0], rank)"), MOVES),
         ("the root's row is missing", ("    out[...] = x[root]\n", ""), MOVES),
         (
@@ -65,6 +99,8 @@ MUTANTS = {
         ("star: the library's", ("    rows = gather(comm, x)\n", "    rows = comm.all_reduce(x); return\n"), MOVES),
     ],
     "tree": [
+        ("all on rank 0", UP_A_STAR, TREE),
+        ("distances of eight", ("[2**k for k in reversed(range((p - 1).bit_length()))]", "(4, 2, 1)"), TREE),
         ("one after another", (DOWN, TO_ALL), TREE),
         ("the root is rank 0", ("(r - root) % p", "r"), TREE),
         ("powers of two only", (" and v + d < p", ""), TREE),
@@ -149,6 +185,12 @@ MUTANTS = {
         ("the ring", ("    p, r, flat", "    return ring_all_reduce(comm, x)\n    p, r, flat"), HALVING),
     ],
     "network": [
+        ("too many decisions", ('"collect": ["2->0"]', '"collect": ["2->0", "1->0"]'), NETWORK),
+        (
+            "mended: sends both at once",
+            MENDED_OTHERWISE,
+            NETWORK,
+        ),
         ("breaks the ledger", ('"ledger": None', '"ledger": ["2->0"]'), NETWORK),
         ("gives up", ('"relay": ["buffer 2", "2->0"]', '"relay": None'), NETWORK),
         ("nothing buffered", ('"relay": ["buffer 2", "2->0"]', '"relay": ["2->0"]'), NETWORK),
