@@ -139,7 +139,6 @@ def check_border(check, needed_bandwidth, p, t, n, alpha, k):
 
 
 def encode_8bit(x):
-    """Scale to -127 ... 127, round to the nearest."""
     scale = np.abs(x).max(keepdims=True).astype(np.float32)
     return scale, np.rint(x * (127 / np.where(scale > 0, scale, 1))).astype(np.int8)
 

@@ -13,6 +13,7 @@ five primitives.
 from __future__ import annotations
 
 import sys
+from collections import Counter, deque
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -20,7 +21,6 @@ import numpy as np
 
 from ..backend import share_memory
 from ..trace import Clock
-from .recorder import Recorder
 
 ANY = -1
 """As `source` of `recv_obj`: take the object that arrives first, from any rank."""
@@ -147,6 +147,67 @@ class Call(NamedTuple):
     def located(self) -> str:
         """The call and the line that made it."""
         return f"{self} ({self.site})" if self.site else str(self)
+
+
+# -- the flight recorder: see `recorder` -------------------------------------------------------------------------------
+LENGTH = 64
+"""Calls that a rank keeps."""
+
+
+class Record(NamedTuple):
+    """One call of one rank.
+
+    Attributes
+    ----------
+    group : sequence of int
+        Ranks of the world that the call concerns: all of the communicator, or of a message the two.
+    number : int
+        Of the collectives of this group, from 1; 0 for a message.
+    call : str
+        With its arguments, such as ``all_reduce(op='sum', (4,), float32)``.
+    site : CallSite or None
+        The user's line, if known.
+    state : {"done", "waiting"}
+    """
+
+    group: Sequence[int]
+    number: int
+    call: str
+    site: object = None
+    state: str = "done"
+
+    def __str__(self) -> str:
+        where = f" ({self.site})" if self.site else ""
+        return f"{self.call}{f', number {self.number}' if self.number else ''}{where}"
+
+
+class Recorder:
+    """A ring buffer of one rank's calls, on a communicator and all that were split from it."""
+
+    def __init__(self):
+        self.calls, self.numbers = deque(maxlen=LENGTH), Counter()  # (group, number, call); calls by group
+
+    def clear(self) -> None:
+        """Forget all calls."""
+        self.calls.clear()
+        self.numbers.clear()
+
+    def message(self, group, rank: int, name: str, peer: int, tag: int, nbytes: int) -> None:
+        """Note a message to or from a rank of the group."""
+        self.calls.append((group, 0, (name, rank, peer, tag, nbytes)))
+
+    def records(self, waiting: bool) -> list[Record]:
+        """Return what was noted; the last call is in progress if the rank waits."""
+        found = []
+        for group, number, call in self.calls:
+            if number:
+                found.append(Record(group, number, str(call), call.site))
+            else:
+                name, rank, peer, tag, nbytes = call
+                found.append(Record((group[rank], group[peer]), 0, f"{name}={peer}, tag={tag}) of {nbytes} bytes"))
+        if found and waiting:
+            found[-1] = found[-1]._replace(state="waiting")
+        return found
 
 
 # -- checks of arguments: the same errors from every communicator and every collective --------------------------------
@@ -309,8 +370,9 @@ class Communicator:
     def _call(self, name: str, *arguments) -> Call:
         arguments, self._stated = arguments + self._stated, ()
         call = Call(name, arguments, call_site())
-        if self.recorder is not None:
-            self.recorder.collective(self.members, call)
+        if self.recorder is not None:  # formatted when somebody asks
+            self.recorder.numbers[self.members] = number = self.recorder.numbers[self.members] + 1
+            self.recorder.calls.append((self.members, number, call))
         return call
 
     def _note(self, name: str, peer: int, tag: int, nbytes: int) -> None:

@@ -9,73 +9,10 @@ The idea is that of PyTorch's Flight Recorder: a ring buffer on every rank, anal
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Sequence
+from collections import Counter
 from typing import NamedTuple
 
-LENGTH = 64
-"""Calls that a rank keeps."""
-
-
-class Record(NamedTuple):
-    """One call of one rank.
-
-    Attributes
-    ----------
-    group : sequence of int
-        Ranks of the world that the call concerns: all of the communicator, or of a message the two.
-    number : int
-        Of the collectives of this group, from 1; 0 for a message.
-    call : str
-        With its arguments, such as ``all_reduce(op='sum', (4,), float32)``.
-    site : CallSite or None
-        The user's line, if known.
-    state : {"done", "waiting"}
-    """
-
-    group: Sequence[int]
-    number: int
-    call: str
-    site: object = None
-    state: str = "done"
-
-    def __str__(self) -> str:
-        where = f" ({self.site})" if self.site else ""
-        return f"{self.call}{f', number {self.number}' if self.number else ''}{where}"
-
-
-class Recorder:
-    """A ring buffer of one rank's calls, on a communicator and all that were split from it."""
-
-    def __init__(self):
-        self._calls, self._numbers = deque(maxlen=LENGTH), Counter()
-
-    def clear(self) -> None:
-        """Forget all calls."""
-        self._calls.clear()
-        self._numbers.clear()
-
-    def collective(self, group, call) -> None:
-        """Note a call of a collective."""
-        self._numbers[group] = number = self._numbers[group] + 1
-        self._calls.append((group, number, call))  # formatted when somebody asks
-
-    def message(self, group, rank: int, name: str, peer: int, tag: int, nbytes: int) -> None:
-        """Note a message to or from a rank of the group."""
-        self._calls.append((group, 0, (name, rank, peer, tag, nbytes)))
-
-    def records(self, waiting: bool) -> list[Record]:
-        """Return what was noted; the last call is in progress if the rank waits."""
-        found = []
-        for group, number, call in self._calls:
-            if number:
-                found.append(Record(group, number, str(call), call.site))
-            else:
-                name, rank, peer, tag, nbytes = call
-                found.append(Record((group[rank], group[peer]), 0, f"{name}={peer}, tag={tag}) of {nbytes} bytes"))
-        if found and waiting:
-            found[-1] = found[-1]._replace(state="waiting")
-        return found
+from .base import Record
 
 
 class Verdict(NamedTuple):

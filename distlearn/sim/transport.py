@@ -20,8 +20,7 @@ import numpy as np
 from numpy import ndarray
 
 from ..backend import same_bytes
-from ..comm.base import ANY, Call, CommError, call_site
-from ..comm.recorder import Recorder
+from ..comm.base import ANY, Call, CommError, Recorder, call_site
 from ..trace import Message, Span
 from .meta import MetaArray
 from .scheduler import BlockReason, Fibre, Scheduler, check_caller, getcurrent

@@ -5,8 +5,8 @@ import functools
 import numpy as np
 import pytest
 
-from distlearn.comm.base import CommError
-from distlearn.comm.recorder import LENGTH, Record, who_is_missing
+from distlearn.comm.base import LENGTH, CommError, Record
+from distlearn.comm.recorder import who_is_missing
 from distlearn.sim import SimWorld
 from distlearn.world import EngineWorld
 from distlearn.world.outcome import RankTimeoutError

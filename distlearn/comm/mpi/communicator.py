@@ -21,8 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from ...trace import Span
-from ..base import N_TAGS, Call, CommError, CommTimeoutError, Communicator, ignore_report
-from ..recorder import Recorder
+from ..base import N_TAGS, Call, CommError, CommTimeoutError, Communicator, Recorder, ignore_report
 from ..waiting import CROWDED_SPIN_SECONDS, SPIN_SECONDS, RankClock, count_cores, poll
 from .collectives import RETURN, Agreement, Collectives
 from .messages import KINDS, Activity, Messages

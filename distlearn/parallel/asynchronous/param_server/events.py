@@ -49,6 +49,13 @@ class Events:
     def throughput(self) -> float:
         return self.updates / self.seconds
 
+    @property
+    def gradients_per_second(self) -> float:
+        """Gradients that were applied, per second, until the first worker found no step left to do."""
+        # What comes after that says more about the last steps of a few than about the policy.
+        last = max(0, len(self) - self.workers - 1)
+        return int((self.version[: last + 1] > 0).sum()) / float(self.time[last])
+
     def histogram(self) -> np.ndarray:
         """Return how many applied gradients had staleness 0, 1, 2, ..."""
         return np.bincount(self.staleness[self.version > 0])
