@@ -445,13 +445,15 @@ def check_resume(check, batches, n, size, seed, start):
     at = epoch * each + index
     first = np.random.default_rng([seed, 0]).permutation(n)
     order = [first[i : i + size] for i in range(0, n, size)][index:]
-    ok = all(np.array_equal(a, b) for a, b in zip(got, whole[at:], strict=False))
+    ok = len(got) == each and all(np.array_equal(a, b) for a, b in zip(got, whole[at:], strict=False))
     stale = len(order) and all(np.array_equal(a, b) for a, b in zip(got, order, strict=False))
     advice = (
         "this is the order of epoch 0: the order depends on (seed, epoch)"
         if stale
         else "is it the order of that epoch?"
     )
+    if len(whole) < each * (epoch + 3) or len(got) < each:
+        advice = "it ends: after an epoch comes the next one"
     check.true(f"resumed at epoch {epoch}, batch {index}", ok, advice)
     rows = np.sort(np.concatenate(whole[:each])) if whole else np.array([])
     check.true("an epoch has every row once", np.array_equal(rows, np.arange(n)), "rows are lost or doubled")
@@ -479,7 +481,12 @@ def play(next_interval, mtbf, cost, restart, *, hours=400.0, seed=0) -> float:
 
 def score_policy(next_interval, *, clusters=None, seeds=3) -> list[dict]:
     """Play a policy on clusters that it does not know, beside the best constant interval, found in hindsight."""
-    clusters = clusters or ((900.0, 5.0, 60.0), (4_000.0, 5.0, 60.0), (30_000.0, 60.0, 300.0), (300_000.0, 60.0, 300.0))
+    clusters = clusters or (
+        (1_000.0, 60.0, 60.0),
+        (4_000.0, 2.0, 60.0),
+        (30_000.0, 300.0, 300.0),
+        (300_000.0, 10.0, 300.0),
+    )
     rows = []
     for mtbf, cost, restart in clusters:
         mean = lambda f, m=mtbf, c=cost, r=restart: float(np.mean([play(f, m, c, r, seed=s) for s in range(seeds)]))  # noqa: E731
