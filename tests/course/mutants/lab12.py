@@ -50,8 +50,7 @@ MUTANTS = {
         ("a word", ('("crash", 2)', '"crash"'), ATTACK),
     ],
     "save": [
-        ("in place", (WRITES, '[("write", name, whole), *(("remove", n) for n in old)]'), SAVE),
-        ("removes before it writes", (WRITES, '[*(("remove", n) for n in sorted(files)), ("write", "part", whole), ("rename", "part", name)]'), SAVE),
+("removes before it writes", (WRITES, '[*(("remove", n) for n in sorted(files)), ("write", "part", whole), ("rename", "part", name)]'), SAVE),
         ("keeps one", ("[:-1]", ""), SAVE),
         ("removes nothing", ('*(("remove", n) for n in old)]', "]"), SAVE),
         ("no checksum", (WHOLE, 'if name.startswith("step-"):'), SAVE),
