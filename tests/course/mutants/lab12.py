@@ -9,6 +9,12 @@ WRITES = '[("write", "part", whole), ("rename", "part", name), *(("remove", n) f
 WHOLE = 'if name.startswith("step-") and zlib.crc32(body).to_bytes(4, "little") == check:'
 FORMULA = "1 - cost / interval - interval / (2 * mtbf) - restart / mtbf"
 RELATIVE = "times / np.median(times, axis=1, keepdims=True)"
+FOUND = "np.flatnonzero((mean - np.median(mean)) / error > limit).tolist()"
+EVEN = 'zlib.crc32(body).to_bytes(4, "little") + body'
+LATE_RETURN = 'return "missing", late, number'
+ORDER = "default_rng([seed, epoch]).permutation(n)\n        yield"
+SHARE_OF_ROWS = "np.random.default_rng([seed, epoch]).permutation(n)[rank * (n // size):(rank + 1) * (n // size)]"
+REMOVES = '[*(("remove", n) for n in sorted(files)), ("write", "part", whole), ("rename", "part", name)]'
 LIMIT = "NormalDist().inv_cdf(1 - rate / times.shape[1])"
 ROWS = "np.random.default_rng([seed, epoch]).permutation(n)[rank::size]"
 RESTORE = "    if comm.rank == 0:\n        w[...] = saved\n    comm.broadcast(w)\n"
@@ -23,8 +29,11 @@ MUTANTS = {
         ("not divided", (DELAY, "(timeout * seen - seen**2 / 2).sum()"), WATCH),
         ("adds the silence", ("seen - seen**2 / 2", "seen + seen**2 / 2"), WATCH),
         ("without the half", ("seen**2 / 2", "seen**2"), WATCH),
-        ("results swapped", ("return int((gaps > timeout).sum()), float(delay)",
-                             "return float(delay), int((gaps > timeout).sum())"), WATCH),
+        (
+            "results swapped",
+            ("return int((gaps > timeout).sum()), float(delay)", "return float(delay), int((gaps > timeout).sum())"),
+            WATCH,
+        ),
     ],
     "who_is_missing": [
         ("names those who wait", (LATE, "[rank for rank in sorted(last) if last[rank][0] >= number]"), WHO),
@@ -32,14 +41,26 @@ MUTANTS = {
         ("the largest number", ("number = min(", "number = max("), WHO),
         ("the last call that was made", ('return "missing", late, number', 'return "missing", late, number - 1'), WHO),
         ("a tuple of ranks", ('"missing", late, number', '"missing", tuple(late), number'), WHO),
-        ("reversed", ("for rank in sorted(last) if last[rank][0] < number",
-                      "for rank in sorted(last)[::-1] if last[rank][0] < number"), WHO),
-        ("always missing", ('return "mismatch", [rank for rank in sorted(called) if called[rank] != usual], number',
-                            'return "missing", late, number'), WHO),
+        (
+            "reversed",
+            (
+                "for rank in sorted(last) if last[rank][0] < number",
+                "for rank in sorted(last)[::-1] if last[rank][0] < number",
+            ),
+            WHO,
+        ),
+        (
+            "always missing",
+            (
+                'return "mismatch", [rank for rank in sorted(called) if called[rank] != usual], number',
+                'return "missing", late, number',
+            ),
+            WHO,
+        ),
         ("always a mismatch", ('return "missing", late, number', 'return "mismatch", late, number'), WHO),
         ("the usual ones", ("called[rank] != usual", "called[rank] == usual"), WHO),
         ("rank 0 is right", ("max(set(names), key=names.count)", "last[0][1]"), WHO),
-        ("four ranks", ("return \"missing\", late, number", "return \"missing\", [r for r in late if r < 4], number"), WHO),
+        ("four ranks", (LATE_RETURN, LATE_RETURN.replace("late", "[r for r in late if r < 4]")), WHO),
     ],
     "attack": [
         ("before anything", ('("tear", 0, 12)', '("crash", 0)'), ATTACK),
@@ -50,11 +71,11 @@ MUTANTS = {
         ("a word", ('("crash", 2)', '"crash"'), ATTACK),
     ],
     "save": [
-("removes before it writes", (WRITES, '[*(("remove", n) for n in sorted(files)), ("write", "part", whole), ("rename", "part", name)]'), SAVE),
+        ("removes before it writes", (WRITES, REMOVES), SAVE),
         ("keeps one", ("[:-1]", ""), SAVE),
         ("removes nothing", ('*(("remove", n) for n in old)]', "]"), SAVE),
         ("no checksum", (WHOLE, 'if name.startswith("step-"):'), SAVE),
-        ("checks the data alone", ("zlib.crc32(body).to_bytes(4, \"little\") + body", "zlib.crc32(data).to_bytes(4, \"little\") + body"), SAVE),
+        ("checks the data alone", (EVEN, EVEN.replace("body)", "data)")), SAVE),
         ("the oldest first", ("sorted(files, reverse=True)", "sorted(files)"), SAVE),
         ("names as text", ('f"step-{step:012d}"', 'f"step-{step}"'), SAVE),
         ("returns the whole", ('"little"), body[8:]', '"little"), body'), SAVE),
@@ -80,9 +101,9 @@ MUTANTS = {
         ("fixed limit", (LIMIT, "1.0"), SLOW),
         ("far too strict", (LIMIT, "30.0"), SLOW),
         ("five percent above", ("(mean - np.median(mean)) / error > limit", "mean > 1.05 * np.median(mean)"), SLOW),
-        ("the largest", ("np.flatnonzero((mean - np.median(mean)) / error > limit).tolist()", "[int(mean.argmax())]"), SLOW),
-        ("the fast ones", ("(mean - np.median(mean)) / error > limit", "(np.median(mean) - mean) / error > limit"), SLOW),
-        ("nobody", ("np.flatnonzero((mean - np.median(mean)) / error > limit).tolist()", "[]"), SLOW),
+        ("the largest", (FOUND, "[int(mean.argmax())]"), SLOW),
+        ("the fast ones", ("(mean - np.median(mean)) / error", "(np.median(mean) - mean) / error"), SLOW),
+        ("nobody", (FOUND, "[]"), SLOW),
     ],
     "step": [
         ("divided twice", ("    w -= lr * g\n", "    w -= lr * g / comm.size\n"), BUGS),
@@ -93,11 +114,11 @@ MUTANTS = {
         ("another array", ("    w -= lr * g\n", "    w = w - lr * g\n"), BUGS),
         ("seeds by rank", (ROWS, ROWS.replace("[seed, epoch]", "[seed, epoch, rank]")), BUGS),
         ("the same in every epoch", (ROWS, ROWS.replace("[seed, epoch]", "[seed]")), BUGS),
-        ("rows lost", (ROWS, "np.random.default_rng([seed, epoch]).permutation(n)[rank * (n // size):(rank + 1) * (n // size)]"), BUGS),
+        ("rows lost", (ROWS, SHARE_OF_ROWS), BUGS),
         ("only rank 0", (RESTORE, "    if comm.rank == 0:\n        w[...] = saved\n    comm.barrier()\n"), BUGS),
         ("everybody reads", (RESTORE, "    w[...] = saved\n"), BUGS),
         ("adds them up", ("comm.broadcast(w)", "comm.all_reduce(w)"), BUGS),
-        ("epoch 0 again", ("default_rng([seed, epoch]).permutation(n)\n        yield", "default_rng([seed, epoch - start[0]]).permutation(n)\n        yield"), BUGS),
+        ("epoch 0 again", (ORDER, ORDER.replace("epoch", "epoch - start[0]")), BUGS),
         ("always skips", ("epoch, index = epoch + 1, 0", "epoch = epoch + 1"), BUGS),
         ("never skips", ("[index:]", ""), BUGS),
         ("one epoch", ("    while True:\n", "    for _ in range(1):\n"), BUGS),
@@ -111,4 +132,4 @@ MUTANTS = {
         ("a tenth of the MTBF", ("return (2 * cost * mtbf) ** 0.5", "return mtbf / 10"), POLICY),
         ("nothing", ("    return (2 * cost * mtbf) ** 0.5", "    (2 * cost * mtbf) ** 0.5"), POLICY),
     ],
-}  # fmt: skip
+}
