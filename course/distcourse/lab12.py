@@ -446,7 +446,7 @@ def check_rows(check, my_rows, n, size, epoch, seed):
                + ("do all ranks shuffle alike?" if twice else "n need not be a multiple of the ranks"))  # fmt: skip
     other = np.concatenate([check.call(my_rows, rank, size, n, epoch + 1, seed) for rank in range(size)])
     check.true(
-        f"{what}: the next epoch", n < 4 or not np.array_equal(np.concatenate(parts), other), "is in the same order"
+        f"{what}: the next epoch", n < 10 or not np.array_equal(np.concatenate(parts), other), "is in the same order"
     )
 
 
