@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections import Counter
 from statistics import NormalDist
@@ -471,44 +470,50 @@ def check_resume(check, batches, n, size, seed, start):
     """A loader that resumes at (epoch, index) continues as one that never stopped."""
     epoch, index = start
     each = -(-n // size)
-    whole = list(itertools.islice(check.call(batches, n, size, seed), each * (epoch + 3)))
-    got = list(itertools.islice(check.call(batches, n, size, seed, start), each))
     at = epoch * each + index
-    first = np.random.default_rng([seed, 0]).permutation(n)
-    order = [first[i : i + size] for i in range(0, n, size)][index:]
-    equal = [np.array_equal(a, b) for a, b in zip(got, whole[at:], strict=False)]
-    ok, ok_until = len(got) == each and all(equal), all(equal[: each - index])
-    same = lambda other: len(other) and all(map(np.array_equal, got, other))  # noqa: E731
+    whole = [np.asarray(b) for b in check.call(batches, n, size, seed, (0, 0), at + 2 * each)]
+    got = [np.asarray(b) for b in check.call(batches, n, size, seed, start, 2 * each)]
+    same = lambda k, start: k > 0 and all(map(np.array_equal, got[:k], whole[start:]))  # noqa: E731
     advice = "is it the order of that epoch?"
-    if epoch and same(order):
+    if epoch and same(each - index, index):
         advice = "this is the order of epoch 0: the order depends on (seed, epoch)"
-    elif index and same(whole[epoch * each :]):
+    elif index and same(each, epoch * each):
         advice = "it begins with the first batch of that epoch"
-    elif ok_until and index:
+    elif index and same(each - index, at):
         advice = "the next epoch begins with its first batch"
-    if len(whole) < each * (epoch + 3) or len(got) < each:
-        advice = "it ends: after an epoch comes the next one"
-    check.true(f"resumed at epoch {epoch}, batch {index}", ok, advice)
-    rows = np.sort(np.concatenate(whole[:each])) if whole else np.array([])
-    check.true("an epoch has every row once", np.array_equal(rows, np.arange(n)), "rows are lost or doubled")
+    ok = len(whole) == at + 2 * each and len(got) == 2 * each
+    wrong = (
+        f"{len(whole)} and {len(got)} batches, expected {at + 2 * each} and {2 * each}; after an epoch comes the next"
+    )
+    check.true(
+        f"{n} rows by {size}, from epoch {epoch}, batch {index}", ok and same(2 * each, at), advice if ok else wrong
+    )
+    for e in range(epoch + 1):
+        order = np.random.default_rng([seed, e]).permutation(n)
+        rows = np.concatenate(whole[e * each : (e + 1) * each]) if ok else None
+        check.true(f"the order of epoch {e}", np.array_equal(rows, order), "it is that of `default_rng([seed, epoch])`")
 
 
 # -- section 7: a policy under an unknown nemesis ----------------------------------------------------------------------
 
 
-def play(next_interval, mtbf, cost, restart, *, hours=400.0, seed=0) -> float:
-    """Return the share of time that is kept work, with intervals that a function chooses from what it has seen."""
+def play(next_interval, mtbf, cost, restart, *, hours=200.0, seed=0) -> float:
+    """Return the share of time that is kept work, with intervals that a function chooses from what it has seen.
+
+    It is asked at the start, after every failure, and after a checkpoint once an hour.
+    """
     rng = np.random.default_rng(seed)
     now = kept = 0.0
-    end, failures = hours * 3600, []
+    end, failures, again = hours * 3600, [], 0.0
     following = rng.exponential(mtbf)
     while now < end:
-        interval = max(1.0, float(next_interval(now, tuple(failures), cost)))
+        if now >= again:
+            interval, again = max(1.0, float(next_interval(now, tuple(failures), cost))), now + 3600
         if now + interval + cost <= following:
             now, kept = now + interval + cost, kept + interval
             continue
         failures.append(following)
-        now = following + restart
+        now = again = following + restart
         following = now + rng.exponential(mtbf)
     return kept / now
 

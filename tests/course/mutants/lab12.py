@@ -12,7 +12,7 @@ RELATIVE = "times / np.median(times, axis=1, keepdims=True)"
 FOUND = "np.flatnonzero((mean - np.median(mean)) / error > limit).tolist()"
 EVEN = 'zlib.crc32(body).to_bytes(4, "little") + body'
 LATE_RETURN = 'return "missing", late, number'
-ORDER = "default_rng([seed, epoch]).permutation(n)\n        yield"
+ORDER = "default_rng([seed, epoch]).permutation(n)\n        found"
 SHARE_OF_ROWS = "np.random.default_rng([seed, epoch]).permutation(n)[rank * (n // size):(rank + 1) * (n // size)]"
 REMOVES = '[*(("remove", n) for n in sorted(files)), ("write", "part", whole), ("rename", "part", name)]'
 LIMIT = "NormalDist().inv_cdf(1 - rate / times.shape[1])"
@@ -121,7 +121,9 @@ MUTANTS = {
         ("epoch 0 again", (ORDER, ORDER.replace("epoch", "epoch - start[0]")), BUGS),
         ("always skips", ("epoch, index = epoch + 1, 0", "epoch = epoch + 1"), BUGS),
         ("never skips", ("[index:]", ""), BUGS),
-        ("one epoch", ("    while True:\n", "    for _ in range(1):\n"), BUGS),
+        ("one epoch", ("    while len(found) < count:\n", "    for _ in range(1):\n"), BUGS),
+        ("seeded once", (ORDER, ORDER.replace("[seed, epoch]", "seed")), BUGS),
+        ("too many", ("return found[:count]", "return found"), BUGS),
     ],
     "next_interval": [
         ("ten minutes", ("return (2 * cost * mtbf) ** 0.5", "return 600.0"), POLICY),
