@@ -28,9 +28,9 @@ CAPS = {
     "distlearn/world": 1_749,
 }
 """By folder: the largest number of lines of code."""
-DOCSTRINGS = 10_431
+DOCSTRINGS = 10_489
 """Lines of docstrings of both packages."""
-FILES = 284
+FILES = 285
 TESTS = 42_118
 """Lines of the tests; the benchmarks beside them, commands that `distlearn bench` runs, are not counted."""
 SILENT = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
