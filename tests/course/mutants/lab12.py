@@ -107,9 +107,9 @@ MUTANTS = {
     ],
     "step": [
         ("divided twice", ("    w -= lr * g\n", "    w -= lr * g / comm.size\n"), BUGS),
-        ("not divided", ("lab12.gradient(w, x, y) / n", "lab12.gradient(w, x, y)"), BUGS),
-        ("divided by its rows", ("lab12.gradient(w, x, y) / n", "lab12.gradient(w, x, y) / max(1, len(x))"), BUGS),
-        ("leaves early", ("    g = lab12", "    if len(x) == 0:\n        return\n    g = lab12"), BUGS),
+        ("not divided", ("x.T @ (x @ w - y) / n", "x.T @ (x @ w - y)"), BUGS),
+        ("divided by its rows", ("x.T @ (x @ w - y) / n", "x.T @ (x @ w - y) / max(1, len(x))"), BUGS),
+        ("leaves early", ("    g = x.T", "    if len(x) == 0:\n        return\n    g = x.T"), BUGS),
         ("no sum", ("    comm.all_reduce(g)\n", ""), BUGS),
         ("another array", ("    w -= lr * g\n", "    w = w - lr * g\n"), BUGS),
         ("seeds by rank", (ROWS, ROWS.replace("[seed, epoch]", "[seed, epoch, rank]")), BUGS),
