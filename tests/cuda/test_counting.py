@@ -6,6 +6,8 @@ import pytest
 from distlearn.cuda import KernelError, RawKernel
 from distlearn.cuda.emulator import assembly, build
 from distlearn.cuda.emulator.device_code import device_code
+from distlearn.cuda.kernels.matmul import ANY_TILE
+from distlearn.cuda.kernels.variant import source
 
 from .matrix import installed
 
@@ -69,3 +71,13 @@ def test_two_stores_stay_two(compiler):
     x = np.zeros(32, np.float32)
     report = RawKernel(source, "k", compiler=compiler).check((2,), (32,), (x, x + 1, np.int32(20)))
     assert sum(site.requests for site in report.sites if site.access == "write") == 4
+
+
+@pytest.mark.parametrize("shape", [(24, 32, 56), (40, 32, 64), (72, 8, 64), (72, 32, 32)])
+def test_a_thread_that_does_not_wait_stays_with_its_warp(shape):
+    """Of these shapes one thread ran at two looks for one that spins: it was put off, and its warp's requests cut."""
+    m, k, n = shape
+    a, b, c = (np.ones(size, np.float32) for size in ((m, k), (k, n), (m, n)))
+    kernel, grid = RawKernel(source(ANY_TILE.file), ANY_TILE.kernel), (-(-n // 16), -(-m // 16))
+    report = kernel.check(grid, (16, 16), (a, b, c, *np.array([m, n, k], np.int32)), shared_mem=8 * 16 * 16)
+    assert report.bytes_moved == 4 * (m * k * grid[0] + k * n * grid[1] + m * n)

@@ -212,18 +212,20 @@ static void report_endless(uint32_t site) {
 static int patience = PATIENCE;
 
 static void out_of_patience(Fibre* f, const void* pc) {
-    static Fibre* last;
+    static uint64_t before;
     patience = PATIENCE;
     if ((now() - started) * 1e3 > time_limit_ms) {
         patience = 0;  // the next block of any thread comes here, too
         report_endless(site_of(pc));
         end_thread();
     }
-    if (last == f) {  // still the same thread: it may be waiting for another one of its block
+    // No other thread has run since the last look: this one may be waiting for another one of its block. (That it is the
+    // same thread would not do: put off for nothing, it would be missing from the requests of its warp.)
+    if (before == the_block.hand_overs) {
         make_ready(the_block, f);
         go_on(the_block, f, next_ready(the_block));
     }
-    last = f;
+    before = the_block.hand_overs;
 }
 
 static inline void on_block(const void* pc) {  // a thread enters a basic block

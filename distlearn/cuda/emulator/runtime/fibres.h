@@ -61,6 +61,7 @@ struct Block {
     size_t dynamic_capacity;
     void** args;
     void (*kernel)(void**);
+    uint64_t hand_overs;  // how often another thread has gone on
     unsigned alive[WARP], waiting[WARP];  // a bit per lane, a word per warp: a block has 1024 threads at most
 };
 
@@ -85,6 +86,7 @@ static inline void make_ready(Block& B, Fibre* f) {
 
 static inline void go_on(Block& B, Fibre* from, Fibre* to) {
     B.current = to;
+    B.hand_overs++;
     switch_context(from->context, to->context);
 }
 
