@@ -160,7 +160,7 @@ class Record(NamedTuple):
     Attributes
     ----------
     group : sequence of int
-        Ranks of the world that the call concerns: all of the communicator, or of a message the two.
+        Ranks of the world that the call concerns: all of the communicator, or of a message the two ends.
     number : int
         Of the collectives of this group, from 1; 0 for a message.
     call : str
@@ -192,10 +192,6 @@ class Recorder:
         self.calls.clear()
         self.numbers.clear()
 
-    def message(self, group, rank: int, name: str, peer: int, tag: int, nbytes: int) -> None:
-        """Note a message to or from a rank of the group."""
-        self.calls.append((group, 0, (name, rank, peer, tag, nbytes)))
-
     def records(self, waiting: bool) -> list[Record]:
         """Return what was noted; the last call is in progress if the rank waits."""
         found = []
@@ -203,8 +199,9 @@ class Recorder:
             if number:
                 found.append(Record(group, number, str(call), call.site))
             else:
-                name, rank, peer, tag, nbytes = call
-                found.append(Record((group[rank], group[peer]), 0, f"{name}={peer}, tag={tag}) of {nbytes} bytes"))
+                name, rank, peer, tag, size = call
+                pair, who = (group, "anyone") if peer == ANY else ((group[rank], group[peer]), peer)
+                found.append(Record(pair, 0, f"{name}={who}, tag={tag}){size and f' of {size} bytes'}"))
         if found and waiting:
             found[-1] = found[-1]._replace(state="waiting")
         return found
@@ -375,9 +372,9 @@ class Communicator:
             self.recorder.calls.append((self.members, number, call))
         return call
 
-    def _note(self, name: str, peer: int, tag: int, nbytes: int) -> None:
-        if self.recorder is not None and peer != ANY:
-            self.recorder.message(self.members, self.rank, name, peer, tag, nbytes)
+    def _note(self, name: str, peer: int, tag: int, size: int | str = "") -> None:
+        if self.recorder is not None:
+            self.recorder.calls.append((self.members, 0, (name, self.rank, int(peer), tag, size)))
 
     # -- between two ranks: arrays -----------------------------------------------------------------------------------
     def send(self, x, dest: int, tag: int = 0) -> None:
@@ -409,14 +406,14 @@ class Communicator:
         check_peer("dest", dest, self.rank, self.size)
         check_tag(tag, self.rank, self.n_tags)
         check_buffer("send", x, self.rank)
-        self._note("send(dest", int(dest), tag, x.nbytes)
+        self._note("send(dest", dest, tag, x.nbytes)
         return x, int(dest), int(tag)
 
     def _checked_recv(self, out, source, tag) -> tuple:
         check_peer("source", source, self.rank, self.size)
         check_tag(tag, self.rank, self.n_tags)
         check_output("recv", out, self.rank)
-        self._note("recv(source", int(source), tag, out.nbytes)
+        self._note("recv(source", source, tag, out.nbytes)
         return out, int(source), int(tag)
 
     # -- between two ranks: anything that can be pickled -------------------------------------------------------------
@@ -424,6 +421,7 @@ class Communicator:
         """Send a pickled object; may block until it is received."""
         check_peer("dest", dest, self.rank, self.size)
         check_tag(tag, self.rank, self.n_tags)
+        self._note("send_obj(dest", dest, tag)
         self._send_obj(obj, int(dest), int(tag))
 
     def recv_obj(self, source: int = ANY, tag: int = 0):
@@ -431,6 +429,7 @@ class Communicator:
         if source != ANY:
             check_peer("source", source, self.rank, self.size)
         check_tag(tag, self.rank, self.n_tags)
+        self._note("recv_obj(source", source, tag)
         return self._recv_obj(int(source), int(tag))
 
     # -- all ranks ---------------------------------------------------------------------------------------------------

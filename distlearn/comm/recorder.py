@@ -57,9 +57,8 @@ it was last in all_reduce(op='sum', (4,), float32), number 2"
         odd = tuple(r for r, c in same.items() if c.call != usual)
         if record.number and odd:
             first = next(r for r, c in same.items() if c.call == usual)
-            return Verdict(
-                "mismatch", odd, f"rank {odd[0]} calls {same[odd[0]]} where rank {first} calls {same[first]}"
-            )
+            text = f"rank {odd[0]} calls {same[odd[0]]} where rank {first} calls {same[first]}"
+            return Verdict("mismatch", odd, text)
 
     def awaited(rank):
         """The ranks that have not come to the call in which this one waits: those that wait elsewhere last."""

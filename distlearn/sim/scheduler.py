@@ -101,8 +101,8 @@ class Scheduler:
         self._measures = measures
         self._stopping = False
         self._failure: tuple[int, BaseException] | None = None
-        self.waiting: dict[int, str] = {}  # after a run: what ranks that did not end waited for
-        self.pending: dict[int, tuple] = {}  # and the event, with the line of the user's code
+        # after a run, by rank, what those that did not end waited for: the event, in words, and the user's line
+        self.pending: dict[int, tuple[object, str, object]] = {}
         self._hub = Fibre(size, size)  # never woken: it runs when no fibre is ready
         self._hub.greenlet = getcurrent()
 
@@ -127,10 +127,7 @@ class Scheduler:
                 raise DeadlockError(describe_deadlock(self.fibres)).with_traceback(_where_it_waits(stuck[0]))
         finally:
             waiting = [f for f in self.fibres if not f.greenlet.dead and f.waits is not None]  # after a failure, too
-            self.waiting = {f.rank: (f.call or f.waits).waiting(f) for f in waiting}
-            self.pending = {
-                f.rank: (f.call or f.waits, f.greenlet.gr_frame and call_site(f.greenlet.gr_frame)) for f in waiting
-            }
+            self.pending = {f.rank: (f.call or f.waits, (f.call or f.waits).waiting(f), _line_of(f)) for f in waiting}
             self._unwind()
         if self._failure:
             rank, error = self._failure
@@ -141,6 +138,11 @@ class Scheduler:
             shown = RankError(rank, f"{type(error).__name__}: {text}", original=error)
             raise shown.with_traceback(error.__traceback__) from None  # one traceback, that of the rank's program
         return [f.result for f in self.fibres]
+
+    @property
+    def waiting(self) -> dict[int, str]:
+        """By rank, what those that did not end waited for."""
+        return {rank: text for rank, (_, text, _) in self.pending.items()}
 
     def running_rank(self) -> int | None:
         """Return the rank that runs now, itself or by what it has started; None for the hub and a rank alone."""
@@ -273,7 +275,10 @@ def _where_it_waits(fibre: Fibre) -> TracebackType | None:
 def describe_deadlock(fibres: list[Fibre], limit: int = 8) -> str:
     """Say what every rank waits for, with the line of the user's code that waits."""
     stuck = [f for f in fibres if not f.greenlet.dead]
-    lines = [f"rank {f.rank} waits for {(f.call or f.waits).waiting(f)}{_line_of(f)}" for f in stuck[:limit]]
+    lines = []
+    for f in stuck[:limit]:
+        where = f" ({site})" if (site := _line_of(f)) else ""
+        lines.append(f"rank {f.rank} waits for {(f.call or f.waits).waiting(f)}{where}")
     if len(stuck) > limit:
         lines.append(f"and {len(stuck) - limit} more ranks wait")
     ended = [str(f.rank) for f in fibres if f.greenlet.dead]
@@ -283,7 +288,7 @@ def describe_deadlock(fibres: list[Fibre], limit: int = 8) -> str:
     return "deadlock: " + "; ".join(lines)
 
 
-def _line_of(fibre: Fibre) -> str:
+def _line_of(fibre: Fibre):
+    """Return the line of the user's code that a fibre is at, if any."""
     frame = fibre.greenlet.gr_frame
-    site = None if frame is None else call_site(frame)
-    return f" ({site})" if site else ""
+    return None if frame is None else call_site(frame)

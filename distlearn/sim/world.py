@@ -187,17 +187,15 @@ class SimWorld:
 
     @property
     def records(self) -> dict[int, list[Record]]:
-        """The last calls of every rank in the last run: collectives, and a message that it waits for."""
-        transport = self._transport
-        pending = transport.scheduler.pending
-        found = {}
+        """The last calls of every rank in the last run: collectives, objects, and an array that it waits for."""
+        # messages of arrays are too many to be noted one by one
+        transport, found = self._transport, {}
         for rank in range(self.size):
-            event, site = pending.get(rank, (None, None))
-            message = isinstance(event, (SendOp, RecvOp))
-            found[rank] = transport.recorders[rank].records(waiting=rank in pending and not message)
-            if message:
-                peer = event.channel.receiver if rank == event.channel.sender else event.channel.sender
-                found[rank].append(Record((rank, peer), 0, event.waiting(None), site, "waiting"))
+            event, text, site = transport.scheduler.pending.get(rank, (None, "", None))
+            array = event.__class__ in (SendOp, RecvOp)
+            found[rank] = transport.recorders[rank].records(waiting=bool(text) and not array)
+            if array:
+                found[rank].append(Record((event.channel.sender, event.channel.receiver), 0, text, site, "waiting"))
         return found
 
     def close(self) -> None:

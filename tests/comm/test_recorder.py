@@ -5,7 +5,7 @@ import functools
 import numpy as np
 import pytest
 
-from distlearn.comm.base import LENGTH, CommError, Record
+from distlearn.comm.base import ANY, LENGTH, CommError, Record
 from distlearn.comm.recorder import who_is_missing
 from distlearn.sim import SimWorld
 from distlearn.world import EngineWorld
@@ -76,6 +76,16 @@ def inside_and_outside(comm):
     comm.recv(np.empty(1), 0) if comm.rank == 2 else comm.barrier()
 
 
+def waits_for_an_object(comm, source=2):
+    """The barrier and the array are done: what rank 0 waits for is the object."""
+    comm.barrier()
+    if comm.rank == 1:
+        comm.send(np.ones(1), 0)
+    elif comm.rank == 0:
+        comm.recv(np.empty(1), 1)
+        comm.recv_obj(source)
+
+
 def never_waits_for_work(comm):
     if comm.rank == 1:
         return
@@ -91,6 +101,8 @@ def never_waits_for_work(comm):
         (circle, 4, "deadlock", (0, 1, 2, 3)),
         (inside_and_outside, 3, "deadlock", (0, 2)),
         (never_waits_for_work, 3, "missing", (1,)),
+        (waits_for_an_object, 3, "missing", (2,)),
+        (functools.partial(waits_for_an_object, source=ANY), 3, "missing", (1, 2)),
     ],
 )
 def test_who_is_to_blame(program, size, kind, ranks):
