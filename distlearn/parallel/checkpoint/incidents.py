@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .interval import check_times
+from .interval import check_times, system_mtbf
 
 DAY = 86_400.0
 
@@ -46,11 +46,6 @@ class Incidents:
         return np.sort(rng.uniform(0, self.days * DAY, n)), list(rng.permutation(names))
 
 
-def _node_days(per_thousand: float, gpus: int) -> float:
-    """Mean time between failures [s] of nodes of 8 GPUs, from failures in 1,000 node-days."""
-    return DAY * 1000 / per_thousand / (gpus / 8)
-
-
 _LLAMA_3 = {
     "Faulty GPU": 148,
     "GPU HBM3 Memory": 72,
@@ -82,7 +77,7 @@ INCIDENTS = {
     ),
     "rsc-1": Incidents(
         16_384,
-        _node_days(6.5, 16_384),
+        system_mtbf(1000 / 6.5 * DAY, nodes=16_384 // 8),
         334,
         "A. Kokolis et al. (2025), Revisiting reliability in large-scale machine learning research clusters, HPCA, "
         "arXiv:2410.21680: 6.50 failures in 1,000 node-days, 11 months",
