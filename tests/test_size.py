@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 
 CAPS = {
-    "distcourse": 9_335,
+    "distcourse": 9_323,
     "distlearn": 472,
     "distlearn/cli": 1_662,
     "distlearn/comm": 2_093,
@@ -28,7 +28,7 @@ CAPS = {
     "distlearn/world": 1_749,
 }
 """By folder: the largest number of lines of code."""
-DOCSTRINGS = 10_489
+DOCSTRINGS = 10_488
 """Lines of docstrings of both packages."""
 FILES = 285
 TESTS = 42_130

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from statistics import NormalDist
 
 import numpy as np
 
@@ -225,7 +224,7 @@ def check_save(check, save, load, sizes, seed=0):
         step, data = 3 * step, rng.bytes(size)
         operations = check.call(save, dict(files), step, data)
         shown = [op[:2] for op in operations]
-        allowed = [None if before is None else before, (step, data)]
+        allowed = [before, (step, data)]
         for text, left in crashes(files, operations):
             got = check.call(load, left)
             if got not in allowed:
@@ -305,7 +304,7 @@ def check_effective(check, effective_share, interval, cost, restart, mtbf):
 
 def check_interval(check, best_interval, cost, mtbf):
     """Young's interval."""
-    want = math.sqrt(2 * cost * mtbf)
+    want = young_interval(cost, mtbf)
     check.close(f"cost {cost:g} s, MTBF {mtbf:g} s", check.call(best_interval, cost, mtbf), want, suspects={
         "set the derivative of C / tau + tau / (2 M) to zero: where does the 2 go?": math.sqrt(cost * mtbf),
         "half an interval is lost, not a whole one": math.sqrt(cost * mtbf / 2),
@@ -325,14 +324,6 @@ def step_times(nodes: int = 48, steps: int = 200, slow=None, factor: float = 1.0
     if slow is not None:
         times[:, slow] *= factor
     return times
-
-
-def reference_slow_nodes(times, rate):
-    """Nodes whose mean relative time is above the others' by more than chance allows in a share of healthy runs."""
-    relative = times / np.median(times, axis=1, keepdims=True)
-    mean, error = relative.mean(axis=0), relative.std(axis=0, ddof=1) / math.sqrt(len(times))
-    limit = NormalDist().inv_cdf(1 - rate / times.shape[1])
-    return np.flatnonzero((mean - np.median(mean)) / error > limit).tolist()
 
 
 def check_three(check, slow_nodes, seed=77):
@@ -382,12 +373,11 @@ def silent_corruption(checked: float, *, ranks=8, bad=3, flips=0.02, steps=4000,
     """
     rng = np.random.default_rng(seed)
     for step in range(steps):
-        x, w = rng.normal(size=(16, 8)), rng.normal(size=8)
-        flip = rng.random() < flips
         if rng.random() >= ranks * checked or int(rng.integers(ranks)) != bad:
             continue
+        x, w = rng.normal(size=(16, 8)), rng.normal(size=8)
         mine, again = x @ w, x @ w
-        if flip:
+        if rng.random() < flips:
             mine.view(np.uint64)[0] ^= np.uint64(1 << 40)
         if not np.array_equal(mine, again):
             return step + 1
@@ -556,23 +546,18 @@ def check_policy(check, next_interval, clusters=None, least=0.97):
 
 
 def quorum_share(learners: int, mtbf: float, restart: float, *, least: float = 0.5, hours: float = 200.0, seed=0):
-    """Return the shares of the machine that train: all synchronous, and as learners that go on without each other.
+    """Return the share of the machine that trains, as learners that go on without each other; one learner is all of it.
 
-    Failures strike one learner each, and its restart takes as long; the synchronous run stops as a whole. Learners
-    train as long as at least a share of them works.
+    A failure strikes one learner, and its restart takes as long as that of all; one during a restart begins it anew.
+    Learners train as long as at least a share of them works.
     """
     rng = np.random.default_rng(seed)
     end = hours * 3600
     times = np.cumsum(rng.exponential(mtbf, int(2 * end / mtbf) + 50))
     times = times[times < end]
-    down, until = 0.0, 0.0
-    for t in times:  # the synchronous run: a failure during a restart begins it anew
-        down += min(t + restart, end) - max(t, until) if t + restart > until else 0.0
-        until = max(until, t + restart)
     steps = np.linspace(0, end, 20_000, endpoint=False)
-    who = rng.integers(learners, size=len(times))
     busy = np.ones((learners, len(steps)), bool)
-    for t, i in zip(times, who, strict=True):
+    for t, i in zip(times, rng.integers(learners, size=len(times)), strict=True):
         busy[i, np.searchsorted(steps, t) : np.searchsorted(steps, t + restart)] = False
     share = busy.mean(axis=0)
-    return 1 - down / end, float(np.where(share >= least, share, 0.0).mean())
+    return float(np.where(share >= least, share, 0.0).mean())

@@ -7,22 +7,12 @@ from distlearn.comm import Network, RankError
 from distlearn.data import Batches
 from distlearn.nn import SoftmaxCrossEntropy
 from distlearn.optim import SGD
-from distlearn.parallel.asynchronous.param_server import (
-    ParameterServer,
-    Speeds,
-    asp,
-    backup,
-    bsp,
-    inverse,
-    softsync,
-    ssp,
-)
+from distlearn.parallel.asynchronous.param_server import ParameterServer, Speeds, asp, bsp, inverse, ssp
 from distlearn.sim import Failure, FailureSchedule, Roofline, SimWorld
 from distlearn.testing import assert_same_params
 
-from .test_training import DATA, gradient_at, model_of
+from .test_training import DATA, POLICIES, gradient_at, model_of
 
-POLICIES = [asp(), ssp(0), ssp(2), softsync(2), bsp(), backup(0.6)]
 PARTS = Network(1e-4, 1e8), Roofline(1e9)
 STEPS, LR = 9, 0.3
 
