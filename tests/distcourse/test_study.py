@@ -31,7 +31,7 @@ def test_the_best_setting_lies_inside_the_grid_or_is_an_error():
         Study(noisy, {"lr": (2, 3, 4)}).best("lr", "steps")
 
 
-def test_a_table_shows_the_spread_and_a_figure_the_band():
+def test_a_table_shows_the_spread_a_figure_the_band_and_nothing_to_show_is_an_error():
     study = Study(noisy, {"rule": ("SGD", "Adam"), "lr": (0.01, 0.1, 1)})
     assert study.table().rows[1] == ["SGD", "0.1", "0.02 (0 to 0.04)", "20 (0 to 40)"]
     ax = study.plot("lr", "rule", "loss", xscale="log", ylabel="loss")
@@ -40,8 +40,5 @@ def test_a_table_shows_the_spread_and_a_figure_the_band():
     assert np.isclose(band[:, 1].max(), 1.04)
     with pytest.raises(ValueError, match="name each of them once"):
         study.plot("lr")
-
-
-def test_nothing_to_run_is_an_error():
     with pytest.raises(ValueError, match="nothing to run"):
         Study(noisy, {"lr": ()})
