@@ -28,7 +28,7 @@ CAPS = {
     "distlearn/world": 1_749,
 }
 """By folder: the largest number of lines of code."""
-DOCSTRINGS = 10_488
+DOCSTRINGS = 10_486
 """Lines of docstrings of both packages."""
 FILES = 285
 TESTS = 42_130

@@ -49,34 +49,23 @@ def measure(root: Path, module: str, *, quick: bool, seconds: float) -> list[dic
         # one thread: otherwise the result depends on how many cores are idle
         environment = os.environ | thread_settings(1, threads=1) | {"DISTLEARN_BENCH_QUICK": "1" if quick else "0"}
         environment["PYTHONPATH"] = str(root)  # `root` is another commit's with --against
-        done = _run(command, cwd=root, env=environment, seconds=seconds)
-        if isinstance(done, str):
-            return [failure(module, done)]
+        try:
+            done = run(command, seconds=seconds, cwd=root, env=environment)
+        except subprocess.TimeoutExpired:
+            return [failure(module, f"took longer than {seconds:.0f} s")]
+        if done.returncode:
+            return [failure(module, f"failed: {last_line(done.stdout, done.stderr)}")]
         try:
             records = json.loads(out.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             return [failure(module, f"wrote no records ({error})")]
-    return [checked(module, record) for record in records]
-
-
-def _run(command, *, cwd, env, seconds) -> str | None:
-    """Run a command and everything it starts for at most `seconds`; return what failed, or None."""
-    try:
-        done = run(command, seconds=seconds, cwd=cwd, env=env)
-    except subprocess.TimeoutExpired:
-        return f"took longer than {seconds:.0f} s"
-    return f"failed: {last_line(done.stdout, done.stderr)}" if done.returncode else None
+    lacking = [name for name in FIELDS if any(name not in record for record in records)]
+    return [failure(module, f"a record lacks {', '.join(lacking)}")] if lacking else records
 
 
 def failure(module: str, why: str) -> dict:
     """Make the record of a module that failed."""
     return dict.fromkeys(FIELDS) | {"name": module, "unit": "", "goal": "runs", "holds": False, "note": why}
-
-
-def checked(module: str, record: dict) -> dict:
-    """Return the record, or a failure if it lacks a field."""
-    missing = [name for name in FIELDS if name not in record]
-    return failure(module, f"a record lacks {', '.join(missing)}") if missing else record
 
 
 ROUNDS = 5

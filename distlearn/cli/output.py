@@ -82,19 +82,26 @@ def _finite(value):
     return None if isinstance(value, float) and not abs(value) < float("inf") else value
 
 
-def some_steps(trace) -> tuple[float | None, float | None]:
-    """Return start and end of the first steps after the very first: (None, None), for all, where there are no more."""
-    ends = [span.end for span in trace.select(rank=0, name="update")]  # a step ends with rank 0's "update"
-    return (ends[0], ends[TIMELINE_STEPS]) if len(ends) > TIMELINE_STEPS else (None, None)
+def middle_steps(trace) -> tuple[float | None, float | None]:
+    """Return start and end of some steps in the middle of a trace: (None, None), for all, where there are no more."""
+    # a step ends with rank 0's "update"; steps with an evaluation between them are avoided
+    n, ends = TIMELINE_STEPS, [span.end for span in trace.select(rank=0, name="update")]
+    if len(ends) <= n:
+        return None, None
+    pauses = [span.start for span in trace.select(rank=0, name="evaluate")]
+    first = range(len(ends) - n)
+    unbroken = [i for i in first if not any(ends[i] <= pause < ends[i + n] for pause in pauses)]
+    i = min(unbroken or first, key=lambda i: abs(i - (len(ends) - n) // 2))
+    return ends[i], ends[i + n]
 
 
 def pipeline_step(trace) -> tuple[float, float]:
-    """Return start and end of a pipeline's second step, or its only one; rank 0 begins each with micro-batch 0."""
+    """Return start and end of a step in the middle of a pipeline's run; rank 0 begins each with micro-batch 0."""
     from ..parallel.pipeline.schedule import Action, actions_of
 
     begins = sorted(a.start for a in actions_of(trace) if a.rank == 0 and a.action == Action("F", 0, 0))
-    ends, second = [*begins[1:], float("inf")], min(1, len(begins) - 1)
-    return (begins[second], ends[second]) if begins else (0.0, float("inf"))
+    ends, middle = [*begins[1:], float("inf")], len(begins) // 2
+    return (begins[middle], ends[middle]) if begins else (0.0, float("inf"))
 
 
 def draw(folder: Path, histories: dict, trace, seconds: dict[int, float], simulated: bool) -> list[Path]:
@@ -113,7 +120,7 @@ def draw(folder: Path, histories: dict, trace, seconds: dict[int, float], simula
     drawn = histories if len(histories) > 1 else next(iter(histories.values()))
     figures = {"curves.png": viz.plot_history(drawn, y=("loss", *shown))}
     if len(trace):
-        start, end = some_steps(trace)
+        start, end = middle_steps(trace)
         work = Trace([s for s in trace if s.lane != LANE], trace.messages)
         figures["timeline.png"] = viz.plot_timeline(work, start=start, end=end)
         if len(work) < len(trace):

@@ -81,9 +81,8 @@ def profile(models, batches, threads, seconds, products, out):
     figures = {"batching.png": viz.plot_batching(sweeps, title="What a larger batch gains")}
     for name, profiles in sweeps.items():
         figures[f"{name}-layers.png"] = viz.plot_layers(profiles, title=f"{name}: time per sample, by layer")
-        figures[f"{name}-shares.png"] = viz.plot_layers(
-            profiles, share=True, title=f"{name}: share of a step, by layer"
-        )
+        title = f"{name}: share of a step, by layer"
+        figures[f"{name}-shares.png"] = viz.plot_layers(profiles, share=True, title=title)
     timed = nn.skinny_products(batches, threads=threads) if products and whole else []
     if timed:
         rows = [(f"{p.batch:,}", f"{p.seconds * 1e3:.3g}", f"{p.flop_rate / 1e9:.3g}") for p in timed]

@@ -612,10 +612,13 @@ def test_json_is_json(tmp_path):
     assert json.loads(path.read_text(encoding="utf-8")) == {"a": None, "b": [1, 0.5], "3": [None, None]}
 
 
-def test_some_steps():
+def test_middle_steps():
     spans = [Span(0, "compute", name, t, t + 1) for t, name in enumerate(["forward", "update"] * 10)]
-    assert output.some_steps(Trace(spans)) == (2, 8)
-    assert output.some_steps(Trace(spans[:6])) == (None, None)
+    assert output.middle_steps(Trace(spans)) == (8, 14)
+    assert output.middle_steps(Trace(spans[:6])) == (None, None)
+    start, end = output.middle_steps(Trace([*spans, Span(0, "compute", "evaluate", 9, 9.5)]))
+    assert end - start == 6
+    assert not start <= 9 < end
 
 
 # -- the communication share

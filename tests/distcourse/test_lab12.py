@@ -51,7 +51,6 @@ def test_made_records_accuse_as_those_of_a_world_do():
 
 
 def slow_nodes(times, rate):
-    """Nodes whose mean relative time is above the others' by more than chance allows."""
     relative = times / np.median(times, axis=1, keepdims=True)
     mean, error = relative.mean(axis=0), relative.std(axis=0, ddof=1) / math.sqrt(len(times))
     limit = NormalDist().inv_cdf(1 - rate / times.shape[1])

@@ -134,7 +134,6 @@ def test_ranks_that_wait_for_long_say_so():
     assert done.returncode == 0
     first, missing, third = sorted(done.stderr.splitlines())
     assert re.match(r"rank 1 is missing at all_reduce\(.*\), number 1 .*, where ranks? 0.* waits?; ", missing)
-    told = first, third
-    for line, rank in zip(told, (0, 2), strict=True):
+    for line, rank in zip((first, third), (0, 2), strict=True):
         what = r"waits for all_reduce of 24 bytes \(<string>, line \d+, in slow\)"
         assert re.fullmatch(rf"rank {rank} {what}, for 1 s now; Ctrl-C ends all ranks", line)
