@@ -129,8 +129,10 @@ def draw(records: list[dict], path: Path) -> None:
     """Draw the ratios to peers beside their goals."""
     from .. import viz
 
+    goals = [record["holds"] for record in records if record["ratio"] is not None and record["holds"] is not None]
     if any(record["ratio"] is not None for record in records):
-        viz.save(viz.plot_benchmarks(records), path, close=True)
+        title = f"{sum(goals)} of {len(goals)} goals against peers are met"
+        viz.save(viz.plot_benchmarks(records, title=title), path, close=True)
         say(f"wrote {path}")
     else:
         say(f"--chart {path}: no peer was measured, so there is nothing to draw")

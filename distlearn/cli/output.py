@@ -126,8 +126,9 @@ def draw(folder: Path, histories: dict, trace, seconds: dict[int, float], simula
         if len(work) < len(trace):
             figures["schedule.png"] = viz.plot_schedule(trace.window(*pipeline_step(trace)))
     if len(seconds) > 1 and 1 in seconds:
-        times = {"simulated" if simulated else "measured": seconds}
-        figures["speedup.png"] = viz.plot_speedup(sorted(seconds), **times)
+        times, most = {"simulated" if simulated else "measured": seconds}, max(seconds)
+        title = f"{most} ranks are {seconds[1] / seconds[most]:.2g} times as fast as one"
+        figures["speedup.png"] = viz.plot_speedup(sorted(seconds), **times, title=title)
     return [viz.save(figure, folder / name, close=True) for name, figure in figures.items()]
 
 

@@ -24,7 +24,7 @@ class Speedup(NamedTuple):
 
 
 @styled
-def plot_speedup(sizes, measured=None, *, simulated=None, axes=None, labels=None, title=None):
+def plot_speedup(sizes, measured=None, *, simulated=None, axes=None, labels=None, title=""):
     """Draw speed-up (left) and parallel efficiency (right) against the number of ranks.
 
     Speed-up is S(p) = T(1) / T(p), efficiency S(p) / p. With repeated runs the points are medians, T(1) is the median
@@ -39,21 +39,8 @@ def plot_speedup(sizes, measured=None, *, simulated=None, axes=None, labels=None
         must have size 1, others are optional.
     simulated : sequence or dict, optional
         The same for simulated runs; drawn as a line. The simulator's own T(1) is its reference.
-    axes : two Axes, optional
-        Where to draw.
     labels : dict, optional
         Other names for "measured", "simulated" and "ideal" in the legend.
-    title : str, optional
-        What the figure shows, above the left panel.
-
-    Returns
-    -------
-    axes : (Axes, Axes)
-
-    Raises
-    ------
-    ValueError
-        If the serial time is missing, a time is not above 0, or there are not as many times as sizes.
     """
     sizes = _sizes(sizes)
     runs = {k: speedup(sizes, v, k) for k, v in (("simulated", simulated), ("measured", measured)) if v is not None}
@@ -66,8 +53,22 @@ def plot_speedup(sizes, measured=None, *, simulated=None, axes=None, labels=None
         ax.plot(sizes, ideal, color=MUTED, linestyle=(0, (2, 2)), linewidth=1.5, marker="", label=names["ideal"])
         for kind, run in runs.items():
             _draw(ax, run, kind, names[kind], per_rank)
-        _ticks(ax, sizes)
-    _finish(left, right, sizes, _finding(runs) if title is None else title)
+        if sizes[-1] > 16:  # doublings equally far apart
+            ax.set_xscale("log", base=2)
+        ax.xaxis.set_major_locator(FixedLocator(sizes, nbins=12))
+        ax.xaxis.set_minor_locator(NullLocator())
+        ax.xaxis.set_major_formatter(FuncFormatter(lambda p, _: f"{p:.0f}"))
+        ax.set_xlabel("ranks")
+    left.set_ylabel("speed-up T(1) / T(p) [times]")
+    if sizes[-1] > 16:
+        left.set_yscale("log", base=2)
+        left.yaxis.set_major_formatter(FuncFormatter(lambda s, _: f"{s:g}"))
+    else:
+        left.set_ylim(bottom=0)
+    share_axis(right.yaxis, "parallel efficiency")
+    right.set_ylim(0, max(1.08, 1.03 * right.dataLim.ymax))
+    left.legend(loc="upper left")
+    write_title(left, title)
     return left, right
 
 
@@ -117,33 +118,3 @@ def _draw(ax, run: Speedup, kind: str, label: str, per_rank: bool) -> None:
     bars = np.array([run.median - run.low, run.high - run.median]) / unit
     look = {"color": COLORS[0], "linestyle": "-", "marker": "o", "capsize": 4, "elinewidth": 1.3}
     ax.errorbar(run.sizes, run.median / unit, yerr=bars if bars.any() else None, label=label, zorder=3, **look)
-
-
-def _ticks(ax, sizes) -> None:
-    """One tick for each number of ranks; doublings equally far apart where there are many."""
-    if sizes[-1] > 16:
-        ax.set_xscale("log", base=2)
-    ax.xaxis.set_major_locator(FixedLocator(sizes, nbins=12))
-    ax.xaxis.set_minor_locator(NullLocator())
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda p, _: f"{p:.0f}"))
-    ax.set_xlabel("ranks")
-
-
-def _finish(left, right, sizes, title: str) -> None:
-    left.set_ylabel("speed-up T(1) / T(p) [times]")
-    if sizes[-1] > 16:
-        left.set_yscale("log", base=2)
-        left.yaxis.set_major_formatter(FuncFormatter(lambda s, _: f"{s:g}"))
-    else:
-        left.set_ylim(bottom=0)
-    share_axis(right.yaxis, "parallel efficiency")
-    right.set_ylim(0, max(1.08, 1.03 * right.dataLim.ymax))
-    left.legend(loc="upper left")
-    write_title(left, title)
-
-
-def _finding(runs: dict[str, Speedup]) -> str:
-    kind = "measured" if "measured" in runs else "simulated"
-    run = runs[kind]
-    s, p = run.median[-1], run.sizes[-1]
-    return f"{p} ranks are {s:.2g} times as fast as one ({kind}): efficiency {s / p:.0%}"

@@ -257,7 +257,7 @@ def study_intervals(
     Returns
     -------
     study : IntervalStudy
-        For `distlearn.viz.plot_checkpoint_intervals`. It has only intervals shorter than the work.
+        Of intervals shorter than the work.
     """
     mtbf = system_mtbf(node_mtbf, nodes)
     intervals = daly_interval(cost, mtbf) * np.geomspace(1 / span, span, points)
