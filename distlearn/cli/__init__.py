@@ -28,11 +28,9 @@ class LazyGroup(click.Group):
     """A group of commands that imports each of them on use."""
 
     def list_commands(self, ctx):
-        """Name the commands, in the order of the table, then those that other packages add."""
         return [*COMMANDS, *_added()]
 
     def get_command(self, ctx, name):
-        """Import the command's module."""
         if name not in COMMANDS:
             return _added()[name].load() if name in _added() else None
         return getattr(importlib.import_module(f".{name}", __name__), name)

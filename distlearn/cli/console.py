@@ -89,7 +89,6 @@ class Lines:
         self._label, self._unit, self._shown, self._texts = label, unit, -1, Texts()
 
     def __call__(self, step, total, **values) -> None:
-        """Print a line if another tenth of the work is done."""
         part = step * LINES // total
         if part == self._shown:
             return

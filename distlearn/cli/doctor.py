@@ -51,7 +51,6 @@ class Diagnosis(list):
 
     @property
     def verdict(self) -> str:
-        """One sentence on all of it."""
         problems, warnings = (sum(c.verdict == verdict for c in self) for verdict in ("problem", "warning"))
         if problems:
             return f"Labs cannot run until the commands above have been run (problems: {problems})."

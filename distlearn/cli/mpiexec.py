@@ -92,7 +92,6 @@ class Mpiexec:
         """Do nothing: the ranks ended with the run."""
 
     def run(self, fn, *args, **kwargs) -> list:
-        """Call `fn(comm, *args, **kwargs)` on every rank; return their results."""
         from ..world import launch
 
         with tempfile.TemporaryDirectory(prefix="distlearn-") as name:

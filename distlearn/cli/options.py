@@ -60,8 +60,6 @@ def _option(name: str, setting: Setting):
 
 
 def _checked(setting: Setting):
-    """Return a callback that makes the setting's check; the error names the option."""
-
     def check(ctx, param, value):
         value = int(value) if isinstance(value, str) and value.isdecimal() else value  # --device 1
         expected = setting.expected(value)

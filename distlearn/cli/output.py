@@ -206,7 +206,6 @@ def title(settings, dataset, fused: bool | None) -> list[str]:
 
 
 def _strategy(settings) -> str:
-    """Describe the strategy, unless it is data parallelism."""
     if settings.strategy in ("serial", "data"):
         return ""
     axes = [f"{name} {n}" for name, n in (("pipeline", settings.pp), ("tensor", settings.tp)) if n > 1]

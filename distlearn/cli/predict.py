@@ -103,7 +103,6 @@ def predict(run, files, data, json_file, top):
 
 
 def _show(names, probabilities, classes, top: int) -> None:
-    """Print the most probable classes of the first samples."""
     order = np.argsort(-probabilities, axis=1, kind="stable")[:, :top]
     rows = [
         (name, *(f"{classes[i]} {p[i]:.1%}" for i in best))

@@ -49,7 +49,6 @@ class Place:
 
     @property
     def label(self) -> str:
-        """Text for a legend: "4 ranks"."""
         return "sequential" if self.size == 1 else f"{self.size} ranks"
 
 
@@ -65,7 +64,6 @@ class Run:
 
     @property
     def history(self):
-        """The run's `History`."""
         return self.result.history
 
     @property
@@ -82,7 +80,6 @@ class Kept(list):
         self.limit, self.dropped = limit, 0
 
     def append(self, item) -> None:
-        """Keep the item if there is room."""
         if len(self) < self.limit:
             super().append(item)
         else:
@@ -105,7 +102,6 @@ def train_recorded(
 
 
 def _writer(folder: str | None):
-    """Return a function that writes a history into a folder; None without one."""
     if folder is None:
         return None
     return lambda history: write_json(Path(folder, PARTIAL), {"epochs": history.as_dicts(), "losses": history.losses})
@@ -163,7 +159,6 @@ def run_training(place: Place, settings: Settings, folder: Path) -> Run | None:
 
 
 def _train(world, place: Place, settings: Settings, folder: str) -> list:
-    """Train on the ranks of a world; return what `train_recorded` does, by rank."""
     if isinstance(world, SimWorld):  # whose ranks share one trace
         return world.run(lambda comm: train_recorded(comm, settings, world.trace, folder, **place.saving))
     elastic = settings.strategy == "elastic"  # continues with the survivors; others restart with as many

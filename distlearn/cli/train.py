@@ -127,7 +127,6 @@ def _set_convolutional(ctx: click.Context, options: dict) -> None:
 
 
 def _places(options, size, sizes) -> list:
-    """Return the place of each run."""
     from ..sim import Roofline
     from .ranks import Place
 
@@ -145,7 +144,6 @@ def _places(options, size, sizes) -> list:
 
 
 def _saving(options, n_runs: int) -> dict:
-    """Return where a run's state is saved, as arguments of `train`."""
     folder = options["checkpoint"]
     if folder is None:
         if options["resume"] or options["resume_anyway"]:

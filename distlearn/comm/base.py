@@ -91,11 +91,9 @@ class DoneWork:
         self._result = result
 
     def wait(self):
-        """Return the result."""
         return self._result
 
     def done(self) -> bool:
-        """Return True."""
         return True
 
 
@@ -167,7 +165,6 @@ class Record(NamedTuple):
         With its arguments, such as ``all_reduce(op='sum', (4,), float32)``.
     site : CallSite or None
         The user's line, if known.
-    state : {"done", "waiting"}
     """
 
     group: Sequence[int]
@@ -188,7 +185,6 @@ class Recorder:
         self.calls, self.numbers = deque(maxlen=LENGTH), Counter()  # (group, number, call); calls by group
 
     def clear(self) -> None:
-        """Forget all calls."""
         self.calls.clear()
         self.numbers.clear()
 

@@ -42,13 +42,11 @@ class Mesh:
         return along[axis]
 
     def __getitem__(self, axis: str):
-        """Return the communicator along an axis."""
         if axis not in self._along:
             raise KeyError(f"this mesh has no axis {axis!r}, it has {', '.join(self._along)}")
         return self._along[axis]
 
     def where(self, rank: int) -> dict[str, int]:
-        """Return the coordinates of a rank of `comm`."""
         found = {}
         for name, n in reversed(self.axes.items()):
             rank, found[name] = divmod(rank, n)

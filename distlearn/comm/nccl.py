@@ -51,7 +51,6 @@ class NCCLWork:
         return self._result
 
     def done(self) -> bool:
-        """Return whether it is done, without blocking."""
         return self._ended.done
 
     def record(self) -> None:
@@ -137,7 +136,6 @@ class NCCLComm(DelegatingComm):
             self._pending.pop(0).record()
 
     def finish(self) -> None:
-        """Wait until the GPU has finished all operations."""
         timeout = self.host.timeout
         if not poll(lambda: self._stream.done, timeout=timeout):
             names = ", ".join(str(w) for w in self._pending)
@@ -153,7 +151,6 @@ class NCCLComm(DelegatingComm):
         self._pending.clear()
 
     def end(self) -> None:
-        """Finish, and end the host communicator."""
         self.finish()
         self.host.end()
 
@@ -243,7 +240,6 @@ class NCCLComm(DelegatingComm):
         return self._exchange(call, x.nbytes, out, [x, out], self._rows(x), self._rows(out), row)
 
     def _rows(self, x) -> list[tuple[int, int]]:
-        """Return each rank and the address of its row."""
         return [(rank, x.data.ptr + rank * (x.nbytes // self.size)) for rank in range(self.size)]
 
     def _exchange(self, call, nbytes, result, kept, sends, receives, row_bytes):

@@ -20,10 +20,8 @@ class Verdict(NamedTuple):
 
     Attributes
     ----------
-    kind : {"missing", "mismatch", "deadlock", "none"}
     ranks : tuple of int
         The missing ranks, those whose call differs from the others', or those that wait for each other.
-    text : str
     """
 
     kind: str

@@ -241,7 +241,6 @@ def without_objects(dtype: np.dtype) -> np.dtype:
 
 
 def _items(value, dtype):
-    """Return the objects of one item, in the order of `places`."""
     if dtype.fields is None:
         return [value] if dtype.kind == "O" else []
     return [x for name in dtype.names for x in _items(value[name], dtype.fields[name][0])]

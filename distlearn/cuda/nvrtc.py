@@ -51,7 +51,6 @@ class CompileCheck:
 
     @property
     def ok(self) -> bool:
-        """Whether the source compiles for every architecture."""
         return set(self.sizes) == set(self.archs)
 
     def __str__(self):
@@ -77,7 +76,6 @@ def _installed() -> list[Path]:
 
 
 def _headers() -> list[Path]:
-    """Return the folders of CUDA's headers, if they are installed."""
     found = [d / "include" for d in _installed() if (d / "include" / "cuda_fp16.h").exists()][:1]
     return [*found, *(d / "cccl" for d in found if (d / "cccl").exists())]  # cuda/std and thrust
 

@@ -83,7 +83,6 @@ class Finding:
 
     @property
     def where(self) -> str:
-        """The place in words."""
         return place_in_words(self.line, self.file) if self.line else "launch"
 
     @property
@@ -163,7 +162,6 @@ def _element(raw, region) -> str:
 
 
 def _ranges(mask: int) -> str:
-    """Write the set bits of a mask: 0xffff0001 is '0, 16-31'."""
     bits, parts = [i for i in range(32) if mask >> i & 1], []
     for i in bits:
         if i - 1 not in bits:

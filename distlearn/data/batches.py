@@ -59,8 +59,6 @@ class Batch(NamedTuple):
 
     Parameters
     ----------
-    x : (part, ...) array
-    y : (part,) array of int
     n : int
         Samples of the global batch, over all ranks: what the loss is divided by.
     """
@@ -77,7 +75,6 @@ class Batches:
     ----------
     x : (n, ...) array
         The whole data set, the same on every rank.
-    y : (n,) array of int
     batch_size : int
         Samples of a global batch. More than n means all of them: full-batch.
     rank, size : int
@@ -114,7 +111,6 @@ class Batches:
         self.shuffle = bool(shuffle)
 
     def __len__(self) -> int:
-        """Return the number of steps in an epoch."""
         return -(-len(self.x) // self.batch_size)
 
     def __repr__(self) -> str:

@@ -95,7 +95,6 @@ class Dataset:
                 )
 
     def splits(self):
-        """Return (name, x, y) of the train, val and test split."""
         return (
             ("train", self.x_train, self.y_train),
             ("val", self.x_val, self.y_val),
@@ -104,17 +103,14 @@ class Dataset:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of one sample."""
         return self.x_train.shape[1:]
 
     @property
     def n_features(self) -> int:
-        """Numbers in one sample."""
         return math.prod(self.shape)
 
     @property
     def n_classes(self) -> int:
-        """Number of classes."""
         return len(self.classes)
 
     def on(self, device) -> Dataset:

@@ -142,7 +142,6 @@ def _check(name, dtype, val_fraction, seed) -> np.dtype:
 
 
 def _dataset(name: str, raw: Raw, dtype: np.dtype, flat: bool, val_fraction: float, seed: int) -> Dataset:
-    """Split, scale and shape."""
     sample = raw.x_train.shape[1:]
     image_shape = {2: (*sample, 1), 3: sample}.get(len(sample))
     shape = (math.prod(sample),) if flat else image_shape or sample

@@ -143,7 +143,6 @@ def read_idx(path) -> np.ndarray:
 
 
 def _unpacked(path: Path) -> bytes:
-    """Read the file's bytes, decompressed if it is gzipped."""
     data = path.read_bytes()
     if not data.startswith(_GZIP):
         return data
@@ -158,7 +157,6 @@ def _unpacked(path: Path) -> bytes:
 
 
 def _header(path: Path, data: bytes) -> tuple[np.dtype, tuple[int, ...], int]:
-    """Parse the header: type, shape, and its own length in bytes."""
     if len(data) < 4:
         raise ValueError(f"{path}: truncated: expected at least 4 bytes of IDX header, found {len(data)}")
     if data[:2] != b"\0\0" or data[2] not in DTYPES or not 1 <= data[3] <= _MAX_DIMENSIONS:

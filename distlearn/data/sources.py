@@ -110,7 +110,6 @@ def fetch(file: str, folder, mirrors, sha256: str) -> Path:
 
 
 def _is_good(path: Path, sha256: str) -> bool:
-    """Say whether a file is there and has the checksum."""
     try:
         stat = path.stat()
     except FileNotFoundError:
@@ -250,7 +249,6 @@ def files_in(folder: Path) -> Files:
 
 
 def _root() -> Path | None:
-    """The folder that DISTLEARN_DATA names, if it is set."""
     value = os.environ.get(ENV)
     if not value:
         return None
@@ -309,7 +307,6 @@ def _origin(name: str) -> Available:
 
 
 def _cache(name: str) -> Path:
-    """Where downloads of a data set are kept."""
     import pooch
 
     return Path(pooch.os_cache("distlearn")) / name

@@ -36,7 +36,6 @@ class Clustered(NamedTuple):
         return self.codes.nbytes + self.codebook.nbytes
 
     def restore(self) -> np.ndarray:
-        """Return the array with every element replaced by its cluster's value."""
         return self.codebook[_unpack(self.codes, math.prod(self.shape), self.bits)].reshape(self.shape)
 
 
@@ -265,7 +264,6 @@ def quantize(model: Layer) -> Compressed:
 
 
 def _convert(layer):
-    """Replace the layers that can be quantized, inside containers too."""
     if type(layer) in _QUANTIZED:
         return _QUANTIZED[type(layer)](layer)
     if isinstance(layer, Container):
@@ -275,7 +273,6 @@ def _convert(layer):
 
 
 def _stored(layer) -> int:
-    """Bytes of a quantized model's parameters."""
     if isinstance(layer, _Quantized):
         return layer.nbytes
     if layer.children:

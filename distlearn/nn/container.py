@@ -123,7 +123,6 @@ class Sequential(Container):
         super().__init__(layers)
 
     def passes(self) -> list[Layer]:
-        """Return the layers that run, some of which `nn.fuse` has put together."""
         if self.together is None:
             return self.layers
         if self._joined[0] != self.layers:
@@ -222,7 +221,6 @@ def _weight_flops(layer, shape) -> int:
 
 
 def _call_all(functions, clock, layer, like):
-    """Add a layer's gradients that `backward` has put off."""
     with layer_span(clock, layer, "backward_weights", *like):
         for add, *about in functions:
             add(*about)

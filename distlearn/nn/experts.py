@@ -29,7 +29,6 @@ class Routes(NamedTuple):
     """(k, experts) array of int: how many rows have an expert as their first, second, ... choice."""
 
     def kept(self, capacity: int, before):
-        """Say which choices find a place."""
         xp, kept = get_xp(self.weights), []
         for c in range(self.chosen.shape[1]):
             mine = self.chosen[:, c, None] == xp.arange(self.weights.shape[1])
@@ -88,12 +87,10 @@ class MixtureOfExperts(Container):
 
     @property
     def gate(self) -> Linear:
-        """Scores of the experts."""
         return self.layers[0]
 
     @property
     def experts(self) -> list[Layer]:
-        """The layers of which each row uses k."""
         return self.layers[1:]
 
     def room(self, n: int) -> int:

@@ -77,7 +77,6 @@ class Param:
 
     @property
     def size(self) -> int:
-        """Number of elements."""
         return self.data.size
 
     @property
@@ -126,13 +125,8 @@ class Layer:
     def forward(self, x):
         """Return the layer's output and what `backward` needs.
 
-        Parameters
-        ----------
-        x : (batch, ...) array
-
         Returns
         -------
-        y : (batch, ...) array
         saved : object
             Pass it to `backward` unchanged.
         """
@@ -280,7 +274,6 @@ def nbytes(saved) -> int:
 
 
 def _memory(x) -> tuple[int, int]:
-    """First and last address of an array."""
     if x.size == 0:
         return 0, 0
     pointer = x.data.ptr if hasattr(x.data, "ptr") else x.__array_interface__["data"][0]

@@ -90,7 +90,6 @@ class MeanSquaredError:
     metric = METRICS["rmse"]()
 
     def __call__(self, y, targets, n=None):
-        """Return the loss and its gradient."""
         check_same_shape("MeanSquaredError", y, targets)
         n = len(y) if n is None else n
         if n < max(1, len(y)):
@@ -130,7 +129,6 @@ class ContrastiveLoss:
         self.metric = PairAccuracy(margin)
 
     def __call__(self, y, similar, n=None):
-        """Return the loss and its gradient."""
         check_pairs("ContrastiveLoss", y, similar)
         n = len(y) if n is None else n
         if n < max(1, len(y)):

@@ -37,7 +37,6 @@ class Metric:
         ----------
         outputs : (batch, ...) array
             What the model predicts.
-        targets : (batch, ...) array
         """
         raise NotImplementedError(f"{type(self).__name__} has no count(outputs, targets)")
 
@@ -54,7 +53,6 @@ class Accuracy(Metric):
     name, share = "accuracy", True
 
     def count(self, outputs, targets):
-        """Count the correct ones: (..., classes) scores, (...) labels."""
         check_classes("Accuracy", outputs, targets)
         if targets.size == 0:
             return 0.0, 0
@@ -68,7 +66,6 @@ class Perplexity(Metric):
     name = "perplexity"
 
     def count(self, outputs, targets):
-        """Sum the negative log-likelihoods: (..., symbols) scores, (...) labels."""
         check_classes("Perplexity", outputs, targets)
         if targets.size == 0:
             return 0.0, 0
@@ -90,13 +87,11 @@ class RootMeanSquaredError(Metric):
     name, title = "rmse", "RMSE"
 
     def count(self, outputs, targets):
-        """Sum the squared differences of two arrays of one shape."""
         check_same_shape("RootMeanSquaredError", outputs, targets)
         difference = outputs.astype("float64") - targets
         return float((difference * difference).sum()), difference.size
 
     def value(self, total, n):
-        """Return the root of the mean."""
         return math.sqrt(super().value(total, n))
 
 
@@ -132,7 +127,6 @@ class MeanLoss(Metric):
         self.loss = loss
 
     def count(self, outputs, targets):
-        """Sum the losses of the samples."""
         n = len(targets)
         return (float(self.loss(outputs, targets, n)[0]) * n, n) if n else (0.0, 0)
 

@@ -32,7 +32,6 @@ def MLP(sizes, activation: str = "relu", *, seed: int = 0, dtype="float32") -> S
     ----------
     sizes : sequence of int
         Widths from input to output, such as (784, 256, 128, 10).
-    activation : {"relu", "sigmoid", "tanh"}
     seed : int
         Weights depend on (seed, number of the dense layer) alone: not on ranks, device or precision.
 

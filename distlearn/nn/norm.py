@@ -108,7 +108,6 @@ class BatchNorm(_Scaled):
         return rounded(dy, dtype)
 
     def _remember(self, mean, var):
-        """Update the running statistics with this batch's."""
         for running, now in ((self.running_mean.data, mean), (self.running_var.data, var)):
             running *= 1 - self.momentum
             running += self.momentum * now

@@ -219,7 +219,6 @@ class AvgPool(_Pool):
 
 
 def _sum_along(x, axis, size, stride, count):
-    """Sum of every window along one axis."""
     first, *others = _shifts(x, axis, size, stride, count)
     total = first.copy()
     for other in others:
@@ -228,7 +227,6 @@ def _sum_along(x, axis, size, stride, count):
 
 
 def _give_to_all(dy, shape, axis, size, stride):
-    """Gradient before `_sum_along`."""
     dx = get_xp(dy).zeros(shape, dy.dtype)
     for target in _shifts(dx, axis, size, stride, dy.shape[axis]):
         target += dy

@@ -47,7 +47,6 @@ class Recurrent(Layer):
         return x, y.reshape(*x.shape[:2], y.shape[-1])
 
     def _add_gradients(self, x, h, dgates, dproducts):
-        """Add the gradients of W, U and b; return that of x."""
         rows = dgates.reshape(-1, dgates.shape[-1])
         self.W.add_product(x.reshape(-1, self.d_in).T, rows)
         self.b.add(column_sums(rows))
@@ -230,7 +229,6 @@ class GRU(Recurrent):
         return swap(dx.reshape(x.shape)), dstate
 
     def _add_all(self, x, h, first, grads):
-        """Add the gradients of all parameters."""
         n, xp = self.d_hidden, get_xp(h)
         rows = grads.reshape(4, -1, n)
         self.W.add(_side_by_side(matmul(x.reshape(-1, self.d_in).T, rows[1:])))
@@ -275,6 +273,5 @@ def _stack(matrix, gates):
 
 
 def _side_by_side(stack):
-    """Undo `_stack`."""
     gates, rows, n = stack.shape
     return stack.transpose(1, 0, 2).reshape(rows, gates * n)

@@ -107,7 +107,6 @@ class _Entry(NamedTuple):
 
 
 def _entries(model, sample, names):
-    """Entries of all layers with parameters, in order."""
     names, stacks, found = dict(names or {}), {}, []
     _visit(model, None if sample is None else (1, *sample), "", None, names, stacks, found)
     if names:
@@ -174,7 +173,6 @@ def _ways(layer, image):
 
 
 def _first(change):
-    """Convert the first array, and keep the others."""
     return lambda arrays: [change(arrays[0]), *arrays[1:]]
 
 

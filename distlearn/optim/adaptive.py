@@ -29,7 +29,6 @@ class Adagrad(ElementwiseRule):
     weight_decay: float = 0.0
 
     def update(self, data, grad, state, lr, step):
-        """Add the square to the sum, divide by the root of the sum."""
         grad = decayed(grad, data, self.weight_decay)
         state += grad * grad
         root = get_xp(data).sqrt(state)
@@ -60,7 +59,6 @@ class RMSprop(ElementwiseRule):
     weight_decay: float = 0.0
 
     def update(self, data, grad, state, lr, step):
-        """Update the mean of squares, divide by its root."""
         grad = decayed(grad, data, self.weight_decay)
         state *= self.rho
         state += (1 - self.rho) * (grad * grad)
@@ -100,11 +98,9 @@ class Adadelta(ElementwiseRule):
     weight_decay: float = 0.0
 
     def init(self, data):
-        """Return zero means of the squares of gradients and of steps."""
         return get_xp(data).zeros_like(data), get_xp(data).zeros_like(data)
 
     def update(self, data, grad, state, lr, step):
-        """Update both means, step by the ratio of their roots."""
         xp, (squares, steps) = get_xp(data), state
         grad = decayed(grad, data, self.weight_decay)
         squares *= self.rho
@@ -142,11 +138,9 @@ class Adam(ElementwiseRule):
     weight_decay: float = 0.0
 
     def init(self, data):
-        """Return zero means of gradients and of their squares."""
         return get_xp(data).zeros_like(data), get_xp(data).zeros_like(data)
 
     def update(self, data, grad, state, lr, step):
-        """Update both means, step by their corrected ratio."""
         self._step(data, decayed(grad, data, self.weight_decay), state, lr, step)
 
     def _step(self, data, grad, state, lr, step):
@@ -187,6 +181,5 @@ class AdamW(Adam):
     weight_decay: float = 0.01
 
     def update(self, data, grad, state, lr, step):
-        """Shrink the weights, then take Adam's step."""
         data *= 1 - lr * self.weight_decay
         self._step(data, grad, state, lr, step)

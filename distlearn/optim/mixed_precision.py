@@ -100,7 +100,6 @@ class MixedPrecision(Optimizer):
         return loss if isinstance(loss, ScaledLoss) and loss.optimizer is self else ScaledLoss(self, loss)
 
     def round(self, x, dtype):
-        """Return `x` with the precision of a parameter of `dtype`."""
         return to_bfloat16(x.astype(np.float32)) if self.dtype == BFLOAT16 else rounded(x, dtype)
 
     def step(self) -> None:
@@ -133,7 +132,6 @@ class MixedPrecision(Optimizer):
             self._good = 0
 
     def _publish(self) -> None:
-        """Round the masters into the model."""
         for m, p in zip(self.master, self.params, strict=True):
             p.data[...] = self.round(m.data, p.data.dtype)
 

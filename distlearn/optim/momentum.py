@@ -32,7 +32,6 @@ class SGD(ElementwiseRule):
         """Return None: plain SGD has no state."""
 
     def update(self, data, grad, state, lr, step):
-        """Step against the gradient."""
         if self.weight_decay:
             grad = grad + self.weight_decay * data
         if can_launch(data, grad):
@@ -66,7 +65,6 @@ class Momentum(ElementwiseRule):
     weight_decay: float = 0.0
 
     def update(self, data, grad, state, lr, step):
-        """Accelerate, then move."""
         if can_launch(data, grad, state, dtypes=("float32", "float64")):
             from ..cuda.kernels import sgd_momentum
 
@@ -101,7 +99,6 @@ class Nesterov(Momentum):
     """
 
     def update(self, data, grad, state, lr, step):
-        """Accelerate, then move by the gradient and the velocity it has led to."""
         grad = decayed(grad, data, self.weight_decay)
         state *= self.momentum
         state += grad
@@ -141,7 +138,6 @@ class LARS(Momentum):
     whole = True
 
     def update(self, data, grad, state, lr, step):
-        """Scale the layer's rate by its norms, accelerate, move."""
         state *= self.momentum
         if data.ndim > 1:
             rate = self._local_rate(data, grad)
@@ -151,7 +147,6 @@ class LARS(Momentum):
         data -= state
 
     def _local_rate(self, data, grad) -> float:
-        """lambda_l."""
         w, g = _norm(data), _norm(grad)
         return self.trust * w / (g + self.weight_decay * w) if w > 0 and g > 0 else 1.0
 

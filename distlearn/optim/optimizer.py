@@ -50,7 +50,6 @@ class ElementwiseRule:
                 raise ValueError(f"{name}: {f.name} is {value!r}, expected 0 <= {f.name} < 1")
 
     def init(self, data):
-        """Return zeros: no gradient was seen."""
         return get_xp(data).zeros_like(data)
 
 
@@ -202,7 +201,6 @@ class Optimizer:
         return flops, nbytes
 
     def zero_grad(self) -> None:
-        """Clear the gradients."""
         for p in self.params:
             p.zero_grad()
 

@@ -34,7 +34,6 @@ class Constant:
         _check_rate(type(self).__name__, self.lr)
 
     def __call__(self, step: int) -> float:
-        """Return the learning rate at a step."""
         return self.lr
 
 
@@ -69,7 +68,6 @@ class StepDecay:
             raise ValueError(f"StepDecay: milestones are {self.milestones}, expected ascending steps")
 
     def __call__(self, step: int) -> float:
-        """Return the learning rate at a step."""
         return self.lr * self.factor ** bisect.bisect_right(self.milestones, step)
 
 
@@ -99,7 +97,6 @@ class Cosine:
             raise ValueError(f"Cosine: steps is {self.steps!r}, expected 1 step or more")
 
     def __call__(self, step: int) -> float:
-        """Return the learning rate at a step."""
         turn = math.pi * min(step, self.steps) / self.steps
         return self.lr_min + 0.5 * (self.lr - self.lr_min) * (1 + math.cos(turn))
 
@@ -142,7 +139,6 @@ class WarmUp:
             )
 
     def __call__(self, step: int) -> float:
-        """Return the learning rate at a step."""
         rate = self.schedule(step)
         if step >= self.steps:
             return rate

@@ -128,7 +128,6 @@ def _panels(y, metric: str) -> list[list[str]]:
 
 
 def _title(name: str) -> str:
-    """A quantity in words: "validation accuracy"."""
     if name == "loss":
         return "training loss"
     split, _, metric = name.partition("_")
@@ -155,7 +154,6 @@ def _curves(runs, x, names) -> list[_Curve]:
 
 
 def _points(run, x: str, name: str):
-    """The values of one quantity, and their positions on the x axis."""
     if x != "step":
         return run.column(x), run.column(name)
     if name == "loss":
@@ -165,7 +163,6 @@ def _points(run, x: str, name: str):
 
 
 def _draw(ax, curves: list[_Curve], runs: list[dict], several_names: bool, markers: bool) -> None:
-    """Draw the lines of one panel and say which is which."""
     for c in curves:
         label = ", ".join(filter(None, [c.label, _split(c.name) if several_names else ""]))
         look = dict(runs[c.run])
@@ -251,7 +248,6 @@ def _name_crowds(targets) -> None:
 
 
 def _panel_title(names) -> str:
-    """What the y axis of a panel counts."""
     return _title(names[0]) if len(names) == 1 else metric_title(names[0].partition("_")[2])
 
 

@@ -96,7 +96,6 @@ def _draw_threads(ax, accesses, clashes) -> None:
 
 
 def _shown_source(report) -> list[tuple[int, str]]:
-    """Return (number, text) of the lines, without blank ones at the beginning."""
     numbered = list(enumerate(report.source.splitlines(), 1))
     first = next((k for k, (_, text) in enumerate(numbered) if text.strip()), 0)
     return numbered[first:]

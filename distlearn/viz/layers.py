@@ -108,7 +108,6 @@ def _batch_axis(ax, batches):
 
 
 def _listed(profiles):
-    """One profile or several, of the same layers."""
     profiles = list(profiles) if isinstance(profiles, (list, tuple)) else [profiles]
     names = {tuple(t.name for t in p.layers) for p in profiles}
     if len(names) != 1:

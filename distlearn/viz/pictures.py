@@ -147,7 +147,6 @@ def _finding(counts: np.ndarray, names) -> str:
 
 
 def _tiles(x: np.ndarray) -> np.ndarray:
-    """Images as (n, height, width) or (n, height, width, 3)."""
     if len(x) == 0:
         raise ValueError("images: x holds no images")
     if x.ndim == 2 and (side := math.isqrt(x.shape[1])) ** 2 == x.shape[1]:

@@ -138,12 +138,10 @@ class Content:
 
     @property
     def end(self) -> float:
-        """When the last action or update ends."""
         return max([a.end for a in self.actions] + [end for *_, end in self.updates], default=0.0)
 
     @cached_property
     def stages(self) -> dict[int, list[int]]:
-        """Stages of each rank."""
         return {r: sorted({a.action.stage for a in self.actions if a.rank == r}) for r in self.ranks}
 
     @property
@@ -160,7 +158,6 @@ class Content:
 
     @cached_property
     def broken(self) -> list[Arrow]:
-        """Happens-before arrows that do not hold."""
         return self.deadlock.arrows if self.deadlock else []
 
     def stuck(self, rank: int) -> list[tuple[Action, bool]]:
@@ -178,7 +175,6 @@ class Content:
         return action._replace(stage=None) if simple else action
 
     def finding(self) -> str:
-        """What it is, and its bubble, in a line."""
         if self.deadlock is not None:
             ranks = sorted(self.deadlock.cycle)
             if len(ranks) == 1:
@@ -220,7 +216,6 @@ def _of_trace(trace: Trace) -> Content:
 
 
 def _name(schedule) -> str:
-    """Name of a schedule of the literature."""
     if callable(schedule):
         schedule = next((name for name, function in SCHEDULES.items() if function is schedule), "")
     return NAMES.get(schedule.strip(), "") if isinstance(schedule, str) else ""
@@ -238,7 +233,6 @@ def _shades(shown: Content) -> dict:
 
 
 def _hatches(shown: Content) -> dict:
-    """Hatch of each (rank, stage, kind)."""
     return {
         (rank, stage, kind): HATCHES.get(kind, "") + STAGE_HATCHES[i % len(STAGE_HATCHES)] or None
         for rank, stages in shown.stages.items()
@@ -248,7 +242,6 @@ def _hatches(shown: Content) -> dict:
 
 
 def _corners(bars) -> np.ndarray:
-    """Corners of boxes (row, left, right), as (n, 4, 2) array."""
     row, left, right = np.array(bars, float).T
     corners = np.empty((len(row), 4, 2))
     corners[:, :2, 0], corners[:, 2:, 0] = left[:, None], right[:, None]
@@ -333,7 +326,6 @@ def _axes(ax, shown: Content, length: float) -> None:
 
 
 def _number(ax, shown: Content, length: float, shades, hatches) -> None:
-    """Write the numbers of the micro-batches into the boxes that have room for them."""
     points = ax.figure.get_size_inches() * 72 * (0.78, 0.7)  # about the share of the figure that the axes take
     wide, tall = points[0] / length, points[1] / (1 + max(shown.ranks) - min(shown.ranks))
     smallest, largest = NUMBER_POINTS

@@ -102,7 +102,6 @@ def _written(values, axis) -> list:
 
 
 def _number(value):
-    """A number where it is one, whole if it is; else text."""
     try:
         value = float(str(value).replace(",", ""))
     except ValueError:

@@ -112,7 +112,6 @@ def _ending(error, waiting) -> str:
 
 
 def _logical_times(events) -> list[int]:
-    """Return Lamport's clock at every event."""
     clock: dict[int, int] = {}
     sent: dict[int, int] = {}
     times = []

@@ -66,24 +66,20 @@ class Bars:
     end: np.ndarray
 
     def families(self, lane: str) -> list[str]:
-        """Families on a lane, the one with the most time first."""
         mine = self.lane == self.lanes.index(lane)
         seconds = np.bincount(self.family[mine], (self.end - self.start)[mine], len(self.names))
         order = np.argsort(-seconds, kind="stable")
         return [self.names[i] for i in order if seconds[i] > 0]
 
     def on(self, lane: str, row: int) -> np.ndarray:
-        """Indices of the spans on one lane of one row."""
         if lane not in self.lanes:
             return np.empty(0, int)
         return np.flatnonzero((self.lane == self.lanes.index(lane)) & (self.row == row))
 
     def exposed(self, which: np.ndarray):
-        """Cut spans down to the time in which their rank computes nothing; return (number of the span, start, end)."""
         return self._cut(which, lambda start, end: intervals.gaps(start, end, self.low, self.high))
 
     def hidden(self, which: np.ndarray):
-        """Cut spans down to the time in which their rank computes; return (number of the span, start, end)."""
         return self._cut(which, lambda start, end: (start, end))
 
     def _cut(self, which, inside):
@@ -124,7 +120,6 @@ class Bars:
         return tuple(np.concatenate(columns) for columns in zip(*found, strict=True))
 
     def shares(self) -> tuple[float, float]:
-        """Shares of all rows' time: computing, and communicating while nothing is computed (exposed)."""
         computing = busy = 0.0
         for row in range(len(self.ranks)):
             compute = self.on("compute", row)
@@ -259,7 +254,6 @@ def _place(bars: Bars, lane: str) -> tuple[float, float]:
 
 
 def _boxes(left, right, row, top: float, bottom: float) -> np.ndarray:
-    """Corners of rectangles, as (n, 4, 2) array."""
     corners = np.empty((len(left), 4, 2))
     corners[:, :2, 0], corners[:, 2:, 0] = left[:, None], right[:, None]
     corners[:, [0, 3], 1], corners[:, [1, 2], 1] = (row + top)[:, None], (row + bottom)[:, None]
@@ -282,7 +276,6 @@ def _add(ax, bars: Bars, place, left, right, row, faces, gid: str, edged=True, h
 
 
 def _draw_tracks(ax, bars: Bars) -> None:
-    """Grey background, visible where a rank is idle."""
     n = len(bars.ranks)
     if set(SHARED) & set(bars.lanes):
         low, high = np.full(n, bars.low), np.full(n, bars.high)
@@ -324,7 +317,6 @@ def _draw_waiting(ax, bars: Bars, trace) -> bool:
 
 
 def _draw_messages(ax, bars: Bars, messages) -> int:
-    """Draw arrows from sender to receiver; return how many."""
     row = {rank: i for i, rank in enumerate(bars.ranks)}
     arrows = [
         (m.sent, row[m.source], m.arrived - m.sent, row[m.dest] - row[m.source])
@@ -375,7 +367,6 @@ def _legend(bars: Bars, colours, n_messages: int, waits: bool) -> list:
 
 
 def _hidden(bars: Bars) -> float:
-    """Share of all rows' time in which a rank communicates under its computing."""
     if not set(SHARED) <= set(bars.lanes):
         return 0.0
     _, start, end = bars.hidden(np.flatnonzero(bars.lane == bars.lanes.index("comm")))

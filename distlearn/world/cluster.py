@@ -119,7 +119,6 @@ class Cluster:
             raise
 
     def _start(self) -> None:
-        """Start the controller, then the engines, and wait for them."""
         import ipyparallel as ipp
         from traitlets.config import Config
 
@@ -169,11 +168,9 @@ class Cluster:
 
     # -- watching ------------------------------------------------------------------------------------------------------
     def has_controller(self) -> bool:
-        """Return whether the controller runs."""
         return _is_running(self._controller)
 
     def is_complete(self) -> bool:
-        """Return whether controller and mpiexec run."""
         return self.has_controller() and _is_running(self._set.process)
 
     def log_tail(self, nbytes: int = 20_000) -> str:
@@ -221,7 +218,6 @@ class Cluster:
             _kill(victims, timeout=1)
 
     def _drop(self) -> None:
-        """End all processes."""
         if self.client is not None:
             with contextlib.suppress(Exception):
                 self.client.close(linger=0)

@@ -69,7 +69,6 @@ class DeathWatch:
                 self._poller.unregister(fd)
 
     def close(self) -> None:
-        """End the thread."""
         if self._thread is None:
             return
         self._stopped.close()  # the other end becomes readable

@@ -105,11 +105,9 @@ class _Log:
         self._saved: list[int] = []
 
     def now(self) -> float:
-        """Seconds since the start."""
         return time.perf_counter() - self._zero
 
     def failed(self, restart: Restart) -> None:
-        """Record a failure."""
         if self._open is not None:  # a second failure before a step was done
             self._open.resumed, self._open.step = restart.noticed, self._open.reached
             self._open.seconds_lost = restart.noticed - self._open.noticed
@@ -117,7 +115,6 @@ class _Log:
         self._saved = [0, *self._store.steps]
 
     def __call__(self, step, total, **values) -> None:
-        """Record a report."""
         if self._open is not None:
             self._resumed(self._open, step)
             self._open = None

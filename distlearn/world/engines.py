@@ -121,7 +121,6 @@ class EngineWorld:
 
     @property
     def size(self) -> int:
-        """Number of ranks."""
         return self._ranks.size
 
     @property
@@ -142,13 +141,11 @@ class EngineWorld:
 
     @property
     def view(self):
-        """The ipyparallel view of the engines, in the order of ranks."""
         self._ensure_engines()
         return self._ranks.view
 
     @property
     def client(self):
-        """The ipyparallel client."""
         self._ensure_engines()
         return self._ranks.client
 
@@ -252,7 +249,6 @@ class EngineWorld:
         watch.finish()
 
     def _next_step(self, watch: Watch) -> str:
-        """Say what happens next, if the engines had to be killed."""
         if not watch.killed:
             return ""
         if self._cluster is None:
@@ -276,7 +272,6 @@ class EngineWorld:
         self._ranks = Ranks(self._cluster.client.direct_view(self._cluster.ids), self._cluster)
 
     def _ensure_engines(self) -> None:
-        """Restart the engines if they cannot be used."""
         if self._closed:
             raise CommError("this EngineWorld is closed; make a new one")
         problem = self._restart_reason or self._ranks.problem()
@@ -296,7 +291,6 @@ class EngineWorld:
 
 
 def _pack(fn, args, kwargs) -> bytes:
-    """Pickle the call, once for all ranks."""
     if not callable(fn):
         raise TypeError(f"EngineWorld.run: {fn!r} is not a function")
     try:

@@ -95,7 +95,6 @@ class EngineInterrupts:
 
     @property
     def came(self) -> bool:
-        """Whether an interrupt arrived."""
         return self.frames is not None
 
     def _handle(self, signum, frame):

@@ -117,7 +117,6 @@ class MPIWorld:
         return poll(lambda: self._own.raw.Iprobe(tag=FAILED), timeout=seconds)
 
     def _fail(self, error: BaseException) -> None:
-        """End the job because of an error on this rank."""
         text = text_of_error(error, self.rank)
         if self.size == 1:
             if not isinstance(error, Exception):
@@ -155,7 +154,6 @@ class _Waits:
         self._said = False
 
     def __call__(self, what, nbytes: int, seconds: float) -> None:
-        """Record a wait: `Activity.on_wait`."""
         self._patience(what, nbytes, seconds)
         if self._mine is None:
             return

@@ -46,7 +46,6 @@ class Reporter:
         self.last: tuple | None = None
 
     def __call__(self, step, total, **values) -> None:
-        """Record a report."""
         self.last = (int(step), int(total), {name: _plain(v) for name, v in values.items()})
         now = time.perf_counter()
         if now >= self._next or step >= total:
@@ -68,7 +67,6 @@ class Texts:
         self._first = None  # time and samples of the first report, so that start-up does not count
 
     def __call__(self, values: dict) -> dict[str, str]:
-        """Return the formatted values by name."""
         texts = {}
         for name, value in values.items():
             if name == "samples":
@@ -89,7 +87,6 @@ class Bar:
         self._seen, self._texts = None, Texts()
 
     def __call__(self, step, total, **values) -> None:
-        """Show a report."""
         if (step, total, values) == self._seen:
             return
         self._seen = (step, total, values)
@@ -120,7 +117,6 @@ class Output:
         self._turn = 0
 
     def show(self, streams, ended) -> None:
-        """Print what is new."""
         while self._turn < len(streams):
             over = self._turn in ended
             for name in ("stdout", "stderr"):

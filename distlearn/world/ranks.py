@@ -61,7 +61,6 @@ class Ranks:
 
     @property
     def size(self) -> int:
-        """Number of ranks."""
         return len(self.ids)
 
     def _ask_who(self, targets) -> list:
@@ -85,7 +84,6 @@ class Ranks:
         return [next(call for call in asked[target] if call.done()).get() for target in targets]
 
     def _call(self, targets, make_call) -> list:
-        """Call a function on each engine; return the results when all have answered."""
         calls = [self.client[target].apply_async(*make_call(i)) for i, target in enumerate(targets)]
         for target, call in zip(targets, calls, strict=True):
             deadline = time.monotonic() + JOIN_SECONDS
@@ -136,7 +134,6 @@ class Ranks:
         return f"on {self.nodes[rank]} {how_it_ended(None)}, or cannot be reached"
 
     def close(self) -> None:
-        """Stop watching for deaths."""
         if self._deaths is not None:
             self._deaths.close()
 

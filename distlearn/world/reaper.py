@@ -176,7 +176,6 @@ class Reaper:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
         return self._process.pid
 
     def dismiss(self) -> None:

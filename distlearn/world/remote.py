@@ -39,7 +39,6 @@ class Duplicates:
         self._used: dict[int, object] = {}
 
     def get(self, number: int, interrupts):
-        """Return duplicate `number`, when every rank has asked for it."""
         comm = None
         while self._made < number:
             if self._in_progress is None:
@@ -171,7 +170,6 @@ def _rebuild_code(make, arguments, filename):
 
 
 def _call(comm, payload: bytes) -> bytes:
-    """Unpickle the function, call it, pickle its result."""
     fn, args, kwargs = pickle.loads(payload)
     result = fn(comm, *args, **kwargs)
     try:

@@ -92,7 +92,6 @@ class Watch:
             self._explain_deaths()
 
     def finish(self) -> None:
-        """Show the rest of the output."""
         for rank, handle in enumerate(self._handles):
             if self.outcomes[rank].status not in ("died", "unresponsive"):
                 handle.wait_for_output(OUTPUT_SECONDS)
@@ -100,7 +99,6 @@ class Watch:
         self._output.show([handle.metadata for handle in self._handles], range(len(self._handles)))
 
     def stop_showing(self) -> None:
-        """Show no progress any more."""
         self._show = None
 
     # -- parts ---------------------------------------------------------------------------------------------------------
@@ -121,7 +119,6 @@ class Watch:
         self._show_what_is_new()
 
     def _receive(self, rank: int, handle) -> None:
-        """Read the answer of a rank."""
         error = handle.exception()
         if error is None:
             outcome, self.values[rank] = handle.result()
@@ -136,7 +133,6 @@ class Watch:
         self.outcomes[rank].position = len(self.outcomes)
 
     def _explain_deaths(self) -> None:
-        """Find out which process died first, and how."""
         dead = [rank for rank in self._deaths if self.outcomes[rank].status == "died"]
         if not dead:
             return
@@ -169,7 +165,6 @@ class Watch:
         return False
 
     def _show_progress(self) -> None:
-        """Show the newest report of rank 0."""
         report = self.outcomes[0].progress if 0 in self.outcomes else None
         report = report or self._handles[0].metadata["data"].get("progress")
         if report and report != self._report:
@@ -178,7 +173,6 @@ class Watch:
             self._show(report[0], report[1], **report[2])
 
     def _show_what_is_new(self) -> None:
-        """Show progress, and what ranks have printed."""
         self._show_progress()
         complete = {rank for rank in self.outcomes if self._handles[rank].wait_for_output(0)}
         self._output.show([handle.metadata for handle in self._handles], complete)

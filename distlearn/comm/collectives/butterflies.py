@@ -82,7 +82,6 @@ def _fold_in(comm, x, op, tag):
 
     Returns
     -------
-    q : int
     v : int or None
         This rank's number among the q; None if it has handed its array over.
     rank_of : callable

@@ -13,7 +13,6 @@ class Group:
 
     Parameters
     ----------
-    comm : Communicator
     members : sequence of int
         Ranks of `comm`; this rank must be one of them.
     """
@@ -28,13 +27,10 @@ class Group:
         return f"Group(rank {self.rank} of {self.size})"
 
     def send(self, x, dest, tag=0):
-        """Send to a member."""
         self._comm.send(x, self._members[dest], tag)
 
     def recv(self, out, source, tag=0):
-        """Receive from a member."""
         return self._comm.recv(out, self._members[source], tag)
 
     def send_recv(self, x, dest, out, source, tag=0):
-        """Send to one member while receiving from another."""
         return self._comm.send_recv(x, self._members[dest], out, self._members[source], tag)

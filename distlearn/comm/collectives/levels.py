@@ -24,12 +24,8 @@ def torus_all_reduce(comm, x, ranks_per_node: int, op: str = "sum", tag: int = 0
 
     Parameters
     ----------
-    comm : Communicator
-    x : contiguous array
     ranks_per_node : int
         s, which divides the number of ranks.
-    op : {"sum", "prod", "min", "max"}
-    tag : int
 
     References
     ----------

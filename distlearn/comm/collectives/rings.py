@@ -19,15 +19,8 @@ def ring_all_reduce(comm, x, op: str = "sum", tag: int = 0):
 
     Parameters
     ----------
-    comm : Communicator
     x : contiguous array
         Replaced by the reduction over ranks; same shape and dtype everywhere.
-    op : {"sum", "prod", "min", "max"}
-    tag : int
-
-    Returns
-    -------
-    x : array
 
     References
     ----------

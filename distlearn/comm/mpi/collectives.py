@@ -41,7 +41,6 @@ class Agreement:
         return f"all ranks to call {self._call}"
 
     def done(self) -> bool:
-        """Return whether the calls of all ranks are known."""
         if not self._request.Test():
             return False
         if self._records != self._same:  # the lines may differ, the calls must not
@@ -74,7 +73,6 @@ def _record(call: Call) -> bytes:
 
 
 def _field(value, length: int) -> bytes:
-    """Format a value in a fixed number of bytes."""
     return str(value).encode()[:length].ljust(length)
 
 

@@ -110,7 +110,6 @@ class MPIComm(Messages, Collectives, Communicator):
         return self._by_itemsize.get(dtype.itemsize, self.raw)
 
     def _free(self) -> None:
-        """Free the duplicates: MPI has about 2,000 communicators."""
         for raw in (self.control, *self._by_itemsize.values()):
             if raw is not None:
                 raw.Free()
@@ -126,7 +125,6 @@ class MPIComm(Messages, Collectives, Communicator):
         return Agreement(self.control, call, self._n_calls)
 
     def end(self) -> None:
-        """Wait until all ranks have ended."""
         for work in self.activity.unwaited:
             raise CommError(f"rank {self.rank}: {work} was started and never waited for ({work.site})")
         if self.strict and self.size > 1:
@@ -161,7 +159,6 @@ class MPIComm(Messages, Collectives, Communicator):
             activity.on_wait(None, 0, 0.0)
 
     def record(self, name: str, start: float, nbytes: int) -> None:
-        """Add a span that ends now to the trace."""
         clock = self.clock
         clock.trace.spans.append(Span(clock.rank, "comm", name, start, clock.now(), 0, nbytes))
 

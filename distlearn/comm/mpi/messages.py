@@ -266,7 +266,6 @@ class MPIWork:
 
     @property
     def rank(self) -> int:
-        """The rank that started it."""
         return self._comm.rank
 
     def give_back(self, copy) -> None:
@@ -312,14 +311,12 @@ class MPIWork:
         return True
 
     def done(self) -> bool:
-        """Return whether it is done, without blocking."""
         if not self.test():
             return False
         self._comm.activity.unwaited.discard(self)
         return True
 
     def wait(self):
-        """Block until it is done; return its result."""
         self._comm.activity.unwaited.discard(self)
         if not self.test():
             self._comm.block(self.test, self, self._nbytes)
@@ -337,11 +334,9 @@ class GuardedWork:
         self._work, self._name, self._x, self._before, self._result = work, name, x, before, result
 
     def done(self) -> bool:
-        """Return whether it is done, without blocking."""
         return self._work.done()
 
     def wait(self):
-        """Block until it is done; return its result."""
         found = self._work.wait()
         if self._before is not None:
             if not same_bytes(self._x, self._before):

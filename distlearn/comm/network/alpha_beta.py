@@ -103,12 +103,10 @@ class Network:
 
     @property
     def inside(self) -> Network:
-        """The network inside a node."""
         return self
 
     @property
     def between(self) -> Network:
-        """The network between nodes."""
         return self
 
     # -- one message -------------------------------------------------------------------------------------------------
@@ -194,35 +192,28 @@ class HierarchicalNetwork:
     # the attributes of a network of one level: those of the network between nodes
     @property
     def alpha(self) -> float:
-        """Latency between nodes [s]."""
         return self.between.alpha
 
     @property
     def beta(self) -> float:
-        """Bandwidth between nodes [bytes/s]."""
         return self.between.beta
 
     @property
     def jitter(self) -> float:
-        """That of the network between nodes."""
         return self.between.jitter
 
     @property
     def seed(self) -> int:
-        """That of the network between nodes."""
         return self.between.seed
 
     @property
     def shared(self) -> bool:
-        """Whether messages of different ranks can wait for one another."""
         return self.shared_card or self.inside.shared or self.between.shared
 
     def message(self, nbytes: float) -> float:
-        """Seconds that a message of `nbytes` between two nodes takes."""
         return self.between.message(nbytes)
 
     def route(self, nbytes: float, source: int, dest: int) -> tuple[float, float, tuple]:
-        """Say how a message travels: see `Network.route`."""
         a, b = source // self.ranks_per_node, dest // self.ranks_per_node
         if a == b:
             inside = self.inside
@@ -235,7 +226,6 @@ class HierarchicalNetwork:
 
     # -- collectives ---------------------------------------------------------------------------------------------------
     def algorithm(self, name: str, nbytes: float, ranks: Sequence[int]) -> str:
-        """Return the function of `comm.collectives` by which the given ranks of the world perform a collective."""
         return ALGORITHMS[name] if self._torus(name, nbytes, ranks) is None else TWO_LEVELS[name]
 
     def collective(self, name: str, nbytes: float, ranks: Sequence[int]) -> float:
@@ -263,7 +253,6 @@ class HierarchicalNetwork:
         return collective_seconds(name, n, p, between)
 
     def _extent(self, ranks) -> tuple[int, int]:
-        """The most ranks in one node, and the number of nodes."""
         nodes = Counter(rank // self.ranks_per_node for rank in ranks)
         return max(nodes.values()), len(nodes)
 

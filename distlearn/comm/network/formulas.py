@@ -21,7 +21,6 @@ def rounds(p: int) -> int:
 
 
 def _floor(p: int) -> int:
-    """Return the largest power of two up to p."""
     return 1 << (p.bit_length() - 1)
 
 

@@ -49,7 +49,6 @@ class Compiler(NamedTuple):
     version: str
 
     def flags(self, checked: bool) -> list[str]:
-        """Return the flags that build a kernel, in the checked or in the fast build."""
         flags = ["-x", "c++", *COMMON, *(CHECKED if checked else FAST), f"-Wframe-larger-than={FRAME}"]
         flags.append(f"-Werror=frame-larger-than={FRAME}" if self.kind == "gcc" else "-Werror=frame-larger-than")
         if self.kind != "gcc":  # out-of-range conversions to integers as on a card; see translate.py

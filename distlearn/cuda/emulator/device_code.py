@@ -66,7 +66,6 @@ class Declaration:
 
     @property
     def is_kernel(self) -> bool:
-        """Whether it is a `__global__` function."""
         return bool(re.search(r"\b__global__\b", self.head))
 
     @property
@@ -495,7 +494,6 @@ def _no_kernel(declarations, name) -> str:
 
 
 def _closure(declarations, roots, macros, words=()) -> set[int]:
-    """Return the ids of the declarations that some need, these included."""
     by_name: dict[str, list[Declaration]] = {}
     for d in declarations:
         for name in d.names:

@@ -69,7 +69,6 @@ class Placement:
             yield (begin - base.ctypes.data) % 512
 
     def describe(self):
-        """Return the description of each range, as bytes."""
         for (begin, end, item, align, const, names, _), phase in zip(self.ranges, self.phases(), strict=True):
             yield struct.pack("<5q64s", end - begin, item, align, int(const), phase, "/".join(names).encode()[:63])
 
@@ -185,7 +184,6 @@ class Worker:
         )  # fmt: skip
 
     def memory(self, size: int) -> mmap.mmap:
-        """Return shared memory of at least `size` bytes."""
         if size > self.size:
             self._memory = None
             self.size = -(-size // mmap.ALLOCATIONGRANULARITY) * mmap.ALLOCATIONGRANULARITY
@@ -198,7 +196,6 @@ class Worker:
         return self._memory
 
     def ask(self, **request):
-        """Send a request, return the answer."""
         text = json.dumps(request).encode()
         try:
             self._process.stdin.write(struct.pack("<q", len(text)) + text)
@@ -244,7 +241,6 @@ class Worker:
         return text
 
     def end(self) -> None:
-        """End the process."""
         self._process.kill()
         self._process.wait()
         self.forget()

@@ -73,7 +73,6 @@ class Variant:
         self.raw(grid, block, kernel_args, shared_mem=shared_mem)
 
     def check(self, *args, compiler=None) -> Report:
-        """Run the kernel in the emulator with every check."""
         grid, block, kernel_args, shared_mem = self.launch(*args)
         if 0 in grid:
             return Report(self.kernel, "", grid, block)

@@ -119,11 +119,9 @@ class MultiHeadAttention(Container):
         return attend(q, k, v, causal=self.causal)
 
     def attend_backward(self, dy, saved):
-        """Return the gradients of q, k, v."""
         return (online_attend_backward if self.online else attend_backward)(dy, saved)
 
     def rotate(self, x, back: bool = False):
-        """Rotate by the position."""
         return rotate(x, back=back)
 
     def split(self, x, heads: int):
@@ -131,7 +129,6 @@ class MultiHeadAttention(Container):
         return get_xp(x).ascontiguousarray(x.reshape(*x.shape[:2], heads, self.d).swapaxes(1, 2))
 
     def join(self, x):
-        """Put heads next to each other again."""
         return get_xp(x).ascontiguousarray(x.swapaxes(1, 2)).reshape(len(x), x.shape[2], x.shape[1] * self.d)
 
     def parts(self, shape):

@@ -36,7 +36,6 @@ def conv_cost(algorithm, n, c_in, c_out, h, w, k=3, m=2, *, fft_constant=1.0) ->
 
     Parameters
     ----------
-    algorithm : {"direct", "im2col", "fft", "winograd"}
     n, c_in, c_out, h, w : int
         Batch, channels, rows and columns of the image.
     k : int or (int, int)

@@ -17,17 +17,14 @@ class Geometry(NamedTuple):
     padding: tuple[int, int] = (0, 0)
 
     def output(self, h: int, w: int) -> tuple[int, int]:
-        """Rows and columns of the output for an image of h x w."""
         (kh, kw), (sy, sx), (py, px) = self
         return (h + 2 * py - kh) // sy + 1, (w + 2 * px - kw) // sx + 1
 
     def pad(self, x):
-        """Add the border of zeros to images (n, h, w, c)."""
         (py, px) = self.padding
         return pad(x, py, py, px, px)
 
     def crop(self, x):
-        """Remove the border."""
         (py, px), (_, h, w, _) = self.padding, x.shape
         return x[:, py : h - py, px : w - px]
 

@@ -37,7 +37,6 @@ class Conv2d(Layer):
         Rows and columns of the kernel.
     rng : numpy.random.Generator or int, optional
         Draws the weights from N(0, 2 / (kh kw c_in / groups)) (He); None is seed 0, "zeros" leaves them zero.
-    stride : int or (int, int)
     padding : int, (int, int) or "same"
         "same" keeps the image's size (kernels of odd size, stride 1).
     groups : int
@@ -164,7 +163,6 @@ class Conv2d(Layer):
 
 
 def _geometry(size, stride, padding) -> Geometry:
-    """Check and complete the three pairs."""
     size, stride = pair(size, "Conv2d: size"), pair(stride, "Conv2d: stride")
     if padding == "same":
         if stride != (1, 1) or any(k % 2 == 0 for k in size):

@@ -95,7 +95,6 @@ class Transforms(NamedTuple):
         return cls(np.linalg.inv(values(m + R - 1)).T, values(R), values(m).T)
 
     def cast(self, like) -> Transforms:
-        """Return the matrices in the precision of the array `like`, on its device."""
         return Transforms(*(get_xp(like).asarray(matrix, like.dtype) for matrix in self))
 
 

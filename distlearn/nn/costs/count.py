@@ -40,7 +40,6 @@ class MockDeviceArray:
         self._chain = [0] if chain is None else chain  # longest chain of operations so far; views share the list
 
     def get(self):
-        """Copy to the host."""
         return self._array.copy()
 
     def __array__(self, *args, **kwargs):

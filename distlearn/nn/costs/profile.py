@@ -41,17 +41,14 @@ class LayerTime(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """Forward and backward together."""
         return self.forward + self.backward
 
     @property
     def flop_rate(self) -> float:
-        """Achieved flop/s."""
         return self.flops / self.seconds
 
     @property
     def byte_rate(self) -> float:
-        """Achieved bytes/s."""
         return self.nbytes / self.seconds
 
 
@@ -69,7 +66,6 @@ class Profile(Tabular):
 
     @property
     def seconds(self) -> float:
-        """Forward and backward through all layers."""
         return sum(t.seconds for t in self.layers)
 
     @property
@@ -82,7 +78,6 @@ class Profile(Tabular):
         return {t.name: t.seconds / self.seconds for t in self.layers}
 
     def table(self) -> Table:
-        """Return the layers as a table."""
         sums = (sum(getattr(t, field) for t in self.layers) for field in ("forward", "backward", "flops", "nbytes"))
         header = ["layer", "forward", "backward", "share", "flop/s", "bytes/s"]
         title = f"batch {self.batch}: {quantity(self.samples_per_second)} samples/s"

@@ -24,11 +24,9 @@ class Memory(NamedTuple):
 
     @property
     def total(self) -> int:
-        """The sum."""
         return sum(self)
 
     def table(self) -> Table:
-        """Return the parts as a table."""
         rows = [
             [name, f"{value:,}", quantity(value, "B"), f"{value / max(1, self.total):.0%}"]
             for name, value in [*self._asdict().items(), ("sum", self.total)]
@@ -47,7 +45,6 @@ def memory_report(model: Layer, x, optimizer=None) -> Memory:
 
     Parameters
     ----------
-    x : (batch, ...) array
     optimizer : Optimizer, optional
         Its states are counted.
 
@@ -108,7 +105,6 @@ class Summary(Tabular):
         )
 
     def table(self) -> Table:
-        """Return the rows and their sum as a table."""
         header = ["layer", "output", "parameters", "flops", "weights", "moved", "activations"]
         rows = [self._cells("  " * r.depth + f"{r.name}  {r.layer}", str(r.output_shape), r) for r in self.rows]
         return Table(header, [*rows, self._cells("sum", "", self)], self._title)
@@ -143,7 +139,6 @@ def summary(model: Layer, input_shape: tuple[int, ...], depth: int = 0) -> Summa
 
 
 def _rows(model, shape, depth, level):
-    """Rows of a model's layers, and of what is inside them."""
     itemsize = model.params[0].data.dtype.itemsize if model.params else 4
     for layer, inner in model.parts(shape) or [(model, shape)]:
         out = layer.output_shape(inner)

@@ -71,7 +71,6 @@ def is_fused(model: Layer) -> bool:
 
 
 def _fuse_row(layers):
-    """Join layers that follow each other."""
     fused, i = [], 0
     while i < len(layers):
         n = next((n for n in (3, 2, 1) if tuple(map(type, layers[i : i + n])) in PATTERNS), 0)
