@@ -20,6 +20,10 @@ from .linear import Linear
 # This module: weights that share a few values. 8-bit integers are in `quantization`.
 
 
+ROUNDS = 50
+"""Of k-means at most; fewer where clusters no longer change."""
+
+
 class Clustered(NamedTuple):
     """An array whose values are drawn from a short list."""
 
@@ -39,7 +43,7 @@ class Clustered(NamedTuple):
         return self.codebook[_unpack(self.codes, math.prod(self.shape), self.bits)].reshape(self.shape)
 
 
-def cluster(x, clusters: int = 16, *, rounds: int = 50) -> Clustered:
+def cluster(x, clusters: int = 16) -> Clustered:
     r"""Replace the elements of an array by `clusters` values that are chosen by k-means.
 
     .. math:: \min_{c_1 \dots c_k} \sum_i \min_j (x_i - c_j)^2
@@ -52,8 +56,6 @@ def cluster(x, clusters: int = 16, *, rounds: int = 50) -> Clustered:
     ----------
     clusters : int
         From 2 to 256; 16 take 4 bits an element.
-    rounds : int
-        At most so many; fewer if the clusters no longer change.
 
     References
     ----------
@@ -73,7 +75,7 @@ def cluster(x, clusters: int = 16, *, rounds: int = 50) -> Clustered:
         raise ValueError("cluster: the array is empty")
     sums = np.concatenate([[0.0], np.cumsum(values)])
     centres = np.linspace(values[0], values[-1], clusters)
-    for _ in range(rounds):
+    for _ in range(ROUNDS):
         edges = np.concatenate([[0], np.searchsorted(values, (centres[1:] + centres[:-1]) / 2), [len(values)]])
         counts = np.diff(edges)
         moved = np.where(counts > 0, np.diff(sums[edges]) / np.maximum(counts, 1), centres)
@@ -115,15 +117,13 @@ class Compressed(NamedTuple):
         return self.before / self.after
 
 
-def share_weights(model: Layer, clusters: int = 16, *, rounds: int = 50) -> Compressed:
+def share_weights(model: Layer, clusters: int = 16) -> Compressed:
     """Let the weights of every matrix and kernel share `clusters` values; biases are unchanged.
 
     Parameters
     ----------
     clusters : int
         16 values need 4 bits an index, an eighth of float32.
-    rounds : int
-        Of k-means.
 
     Returns
     -------
@@ -139,7 +139,7 @@ def share_weights(model: Layer, clusters: int = 16, *, rounds: int = 50) -> Comp
         if p.data.ndim < 2:
             after += p.nbytes
             continue
-        clustered = cluster(p.data, clusters, rounds=rounds)
+        clustered = cluster(p.data, clusters)
         p.data[...] = get_xp(p.data).asarray(clustered.restore())
         after += clustered.nbytes
     return Compressed(smaller, sum(p.nbytes for p in model.params), after)

@@ -16,13 +16,14 @@ class _Scaled(Layer):
     """A normalisation with a learned scale per channel, and mostly a shift."""
 
     costs = 8, 11
+    shift = True
 
-    def __init__(self, channels, eps, dtype, shift: bool = True):
+    def __init__(self, channels, *, eps=1e-5, dtype="float32"):
         check_positive(type(self).__name__, channels=channels)
         self.channels, self.eps = channels, eps
         self.gamma = Param(np.ones(channels, dtype), "gamma")
         self.params = [self.gamma]
-        if shift:
+        if self.shift:
             self.beta = Param(np.zeros(channels, dtype), "beta")
             self.params.append(self.beta)
 
@@ -69,7 +70,7 @@ class BatchNorm(_Scaled):
     """
 
     def __init__(self, channels, *, momentum=0.1, eps=1e-5, dtype="float32"):
-        super().__init__(channels, eps, dtype)
+        super().__init__(channels, eps=eps, dtype=dtype)
         self.momentum = momentum
         self.running_mean = Param(np.zeros(channels, dtype), "running_mean", frozen=True)
         self.running_var = Param(np.ones(channels, dtype), "running_var", frozen=True)
@@ -101,16 +102,13 @@ class BatchNorm(_Scaled):
         dbeta, dgamma = column_sums(dy), column_sums(dy * normal)
         self.beta.add(dbeta)
         self.gamma.add(dgamma)
-        self._remember(mean, var * (n / (n - 1)))
+        for running, now in ((self.running_mean.data, mean), (self.running_var.data, var * (n / (n - 1)))):
+            running *= 1 - self.momentum
+            running += self.momentum * now
         dy -= dbeta / n
         dy -= normal * (dgamma / n)
         dy *= self.gamma.data * scale
         return rounded(dy, dtype)
-
-    def _remember(self, mean, var):
-        for running, now in ((self.running_mean.data, mean), (self.running_var.data, var)):
-            running *= 1 - self.momentum
-            running += self.momentum * now
 
     def eval(self):
         view = copy.copy(self)
@@ -167,9 +165,6 @@ class LayerNorm(_Scaled):
     J. L. Ba, J. R. Kiros, G. E. Hinton (2016), Layer normalization, arXiv:1607.06450.
     """
 
-    def __init__(self, channels, *, eps=1e-5, dtype="float32"):
-        super().__init__(channels, eps, dtype)
-
     def forward(self, x):
         self._check(x)
         dtype, x = x.dtype, single(x)
@@ -215,9 +210,7 @@ class RMSNorm(_Scaled):
     """
 
     costs = 5, 8
-
-    def __init__(self, channels, *, eps=1e-5, dtype="float32"):
-        super().__init__(channels, eps, dtype, shift=False)
+    shift = False
 
     def forward(self, x):
         self._check(x)

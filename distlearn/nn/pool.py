@@ -17,11 +17,13 @@ class _Pool(Layer):
     after the other: k + k passes over the data instead of k k.
     """
 
-    def __init__(self, size, stride=None, *, padding=0, ceil=False):
+    ceil = False
+
+    def __init__(self, size, stride=None, *, padding=0):
         name = type(self).__name__
         self.size = pair(size, f"{name}: size")
         self.stride = self.size if stride is None else pair(stride, f"{name}: stride")
-        self.padding, self.ceil = pair(padding, f"{name}: padding", least=0), ceil
+        self.padding = pair(padding, f"{name}: padding", least=0)
         if any(p >= k for p, k in zip(self.padding, self.size, strict=True)):
             raise ValueError(f"{name}: padding is {self.padding}, expected less than the window {self.size}")
 
@@ -96,6 +98,10 @@ class MaxPool(_Pool):
     ----------
     M. Riesenhuber, T. Poggio (1999), Hierarchical models of object recognition in cortex, Nature Neuroscience 2(11).
     """
+
+    def __init__(self, size, stride=None, *, padding=0, ceil=False):
+        super().__init__(size, stride, padding=padding)
+        self.ceil = ceil
 
     def forward(self, x):
         shape, xp = self.output_shape(x.shape), get_xp(x)
@@ -183,9 +189,8 @@ class AvgPool(_Pool):
 
     Parameters
     ----------
-    size, stride, padding, ceil
-        As in `MaxPool`. The border's zeros count in the mean; what a last window with `ceil` has beyond the border
-        does not, so that window divides by fewer pixels.
+    size, stride, padding
+        As in `MaxPool`. The border's zeros count in the mean.
 
     Notes
     -----
@@ -197,25 +202,16 @@ class AvgPool(_Pool):
         padded = pad(x, *self._borders(*x.shape[1:3]))
         columns = _sum_along(padded, 1, self.size[0], self.stride[0], oh)
         y = _sum_along(columns, 2, self.size[1], self.stride[1], ow)
-        self._divide(y, x.shape)
+        y *= 1 / math.prod(self.size)
         return y, (columns.shape, padded.shape, x.shape)
 
     def backward(self, dy, saved):
         columns_shape, padded_shape, shape = saved
         top, _, left, _ = self._borders(*shape[1:3])
-        self._divide(dy, shape)
+        dy *= 1 / math.prod(self.size)
         dcolumns = _give_to_all(dy, columns_shape, 2, self.size[1], self.stride[1])
         dx = _give_to_all(dcolumns, padded_shape, 1, self.size[0], self.stride[0])
         return dx[:, top : top + shape[1], left : left + shape[2]]
-
-    def _divide(self, y, shape):
-        """Divide sums by the number of pixels in their windows, in place."""
-        axes = zip(shape[1:3], self.size, self.stride, self.padding, y.shape[1:3], strict=True)
-        rows, columns = ([min(k, n + 2 * p - i * s) for i in range(count)] for n, k, s, p, count in axes)
-        if min(rows) * min(columns) == math.prod(self.size):
-            y *= 1 / math.prod(self.size)
-        else:
-            y /= get_xp(y).asarray([[a * b] for a in rows for b in columns], y.dtype).reshape(len(rows), -1, 1)
 
 
 def _sum_along(x, axis, size, stride, count):

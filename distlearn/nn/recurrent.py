@@ -24,9 +24,9 @@ class Recurrent(Layer):
     gates = 1
     elementwise = 2  # operations per hidden value and step besides the products
 
-    def __init__(self, d_in, d_hidden, rng=None, *, dtype="float32", input_gradient=True):
+    def __init__(self, d_in, d_hidden, rng=None, *, dtype="float32"):
         check_positive(type(self).__name__, d_in=d_in, d_hidden=d_hidden)
-        self.d_in, self.d_hidden, self.input_gradient = d_in, d_hidden, input_gradient
+        self.d_in, self.d_hidden = d_in, d_hidden
         width = self.gates * d_hidden
         both = init.normal((d_in + d_hidden, width), 1.0, rng, dtype)
         self.W = Param(both[:d_in] / math.sqrt(d_in), "W")
@@ -37,22 +37,6 @@ class Recurrent(Layer):
     def _check(self, x):
         check_shape(self, x.shape, "batch", "time", self.d_in)
         check_dtype(self, x)
-
-    def _from_inputs(self, x):
-        """Return the input, time first, and its products with W for all steps: (time, batch, gates d_hidden)."""
-        self._check(x)
-        x = swap(x)
-        y = matmul(x.reshape(-1, self.d_in), self.W.data)
-        y += self.b.data
-        return x, y.reshape(*x.shape[:2], y.shape[-1])
-
-    def _add_gradients(self, x, h, dgates, dproducts):
-        rows = dgates.reshape(-1, dgates.shape[-1])
-        self.W.add_product(x.reshape(-1, self.d_in).T, rows)
-        self.b.add(column_sums(rows))
-        before, after = h[:-1].reshape(-1, self.d_hidden), dproducts[1:].reshape(-1, dproducts.shape[-1])
-        self.U.add_product(before.T, after)
-        return swap(matmul(rows, self.W.data.T).reshape(x.shape)) if self.input_gradient else None
 
     def output_shape(self, shape):
         check_shape(self, shape, "batch", "time", self.d_in)
@@ -94,8 +78,11 @@ class RNN(Recurrent):
     """
 
     def forward(self, x):
-        x, h = self._from_inputs(x)
-        xp, U = get_xp(h), self.U.data
+        self._check(x)
+        x, xp, U = swap(x), get_xp(x), self.U.data
+        h = matmul(x.reshape(-1, self.d_in), self.W.data)
+        h += self.b.data
+        h = h.reshape(*x.shape[:2], self.d_hidden)
         for t, now in enumerate(h):
             if t:
                 now += matmul(h[t - 1], U)
@@ -111,7 +98,11 @@ class RNN(Recurrent):
             da[t] *= slope[t]
             if t:
                 da[t - 1] += matmul(da[t], back)
-        return self._add_gradients(x, h, da, da)
+        rows = da.reshape(-1, self.d_hidden)
+        self.W.add_product(x.reshape(-1, self.d_in).T, rows)
+        self.b.add(column_sums(rows))
+        self.U.add_product(h[:-1].reshape(-1, self.d_hidden).T, da[1:].reshape(-1, self.d_hidden))
+        return swap(matmul(rows, self.W.data.T).reshape(x.shape))
 
 
 def swap(x):
@@ -149,8 +140,8 @@ class GRU(Recurrent):
     gates = 3
     elementwise = 16
 
-    def __init__(self, d_in, d_hidden, rng=None, *, dtype="float32", input_gradient=True):
-        super().__init__(d_in, d_hidden, rng, dtype=dtype, input_gradient=input_gradient)
+    def __init__(self, d_in, d_hidden, rng=None, *, dtype="float32"):
+        super().__init__(d_in, d_hidden, rng, dtype=dtype)
         self.c = Param(init.zeros((d_hidden,), dtype), "c")
         self.params.append(self.c)
 
@@ -220,8 +211,6 @@ class GRU(Recurrent):
                 dh *= z[t]
                 before += dh
         self._add_all(x, h, first, grads)
-        if not self.input_gradient:
-            return None, dstate
         rows = grads[1:].reshape(3, -1, self.d_hidden)
         dx = 0
         for gradient, W in zip(rows, _stack(self.W.data, 3), strict=True):

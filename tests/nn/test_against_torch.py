@@ -85,8 +85,9 @@ def pool(draw, special):
     h, w = (max(1, k - 2 * p + draw.n(0, 8)) for k, p in zip(size, padding, strict=True))
     x, ceil = draw.values(draw.n(1, 3), h, w, draw.n(1, 4), special=special), draw.of(True, False)
     t, (layer, theirs) = chw(x), draw.of((nn.MaxPool, F.max_pool2d), (nn.AvgPool, F.avg_pool2d))
+    ceil &= layer is nn.MaxPool
     want = theirs(t, size, stride, padding, ceil_mode=ceil)
-    got, dx, dy = there_and_back(draw, layer(size, stride, padding=padding, ceil=ceil), x)
+    got, dx, dy = there_and_back(draw, layer(size, stride, padding=padding, **{"ceil": True} if ceil else {}), x)
     yield "y", got, hwc(want)
     if not special:
         want.backward(chw(dy))

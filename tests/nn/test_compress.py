@@ -57,10 +57,11 @@ class TestCluster:
         nearest = np.abs(x.reshape(-1, 1) - c.codebook).min(axis=1)
         np.testing.assert_allclose(np.abs(restored - x).ravel(), nearest, atol=1e-6)
 
-    def test_it_is_k_means(self):
+    def test_it_is_k_means(self, monkeypatch):
         """At the end every value is the mean of its cluster, and no value is nearer to another's."""
+        monkeypatch.setattr("distlearn.nn.compression.ROUNDS", 1000)
         x = np.random.default_rng(0).normal(size=2000)
-        c = nn.cluster(x, 8, rounds=1000)
+        c = nn.cluster(x, 8)
         nearest = np.abs(x[:, None] - c.codebook).argmin(axis=1)
         np.testing.assert_allclose(c.codebook, [x[nearest == k].mean() for k in range(8)], rtol=1e-9)
 

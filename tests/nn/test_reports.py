@@ -19,14 +19,10 @@ def test_summary_of_a_small_network():
     assert net._repr_html_().count("<tr>") == len(net.rows) + 2
 
 
-def test_summary_looks_into_containers_without_counting_twice():
-    model = nn.build("googlenet28", seed=None)
-    flat, deep = nn.summary(model, (1, 784)), nn.summary(model, (1, 784), depth=2)
-    assert len(deep.rows) > len(flat.rows)
-    assert (deep.params, deep.flops, deep.nbytes) == (flat.params, flat.flops, flat.nbytes)
-    inception = next(i for i, r in enumerate(deep.rows) if r.layer == "Parallel")
-    inside = [r for r in deep.rows[inception + 1 :] if r.depth == 1][:4]
-    assert sum(r.params for r in inside) == deep.rows[inception].params
+def test_summary_of_containers():
+    net = nn.summary(nn.build("googlenet28", seed=None), (1, 784))
+    assert sum(r.params for r in net.rows) == net.params
+    assert "Parallel" in [r.layer for r in net.rows]
 
 
 def test_half_precision_takes_half():

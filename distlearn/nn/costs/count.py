@@ -202,38 +202,18 @@ def _operator(ufunc, name, reverse=False, inplace=False):
     return method
 
 
-for _symbol, _ufunc in {
-    "add": np.add,
-    "sub": np.subtract,
-    "mul": np.multiply,
-    "truediv": np.true_divide,
-    "floordiv": np.floor_divide,
-    "mod": np.remainder,
-    "pow": np.power,
-    "matmul": np.matmul,
-    "and": np.bitwise_and,
-    "or": np.bitwise_or,
-    "xor": np.bitwise_xor,
-    "rshift": np.right_shift,
-    "lshift": np.left_shift,
-}.items():
-    setattr(MockDeviceArray, f"__{_symbol}__", _operator(_ufunc, _ufunc.__name__))
-    setattr(MockDeviceArray, f"__r{_symbol}__", _operator(_ufunc, _ufunc.__name__, reverse=True))
-    setattr(MockDeviceArray, f"__i{_symbol}__", _operator(_ufunc, _ufunc.__name__, inplace=True))
-for _symbol, _ufunc in {
-    "lt": np.less,
-    "le": np.less_equal,
-    "gt": np.greater,
-    "ge": np.greater_equal,
-    "eq": np.equal,
-    "ne": np.not_equal,
-    "divmod": np.divmod,
-    "neg": np.negative,
-    "pos": np.positive,
-    "abs": np.absolute,
-    "invert": np.invert,
-}.items():
-    setattr(MockDeviceArray, f"__{_symbol}__", _operator(_ufunc, _ufunc.__name__))
+# NumPy's functions of Python's operators; of those with two operands there are reversed and in-place forms.
+_OPERATORS = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.true_divide, "floordiv": np.floor_divide,
+    "mod": np.remainder, "divmod": np.divmod, "pow": np.power, "matmul": np.matmul, "and": np.bitwise_and,
+    "or": np.bitwise_or, "xor": np.bitwise_xor, "rshift": np.right_shift, "lshift": np.left_shift, "lt": np.less,
+    "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal,
+    "neg": np.negative, "pos": np.positive, "abs": np.absolute, "invert": np.invert,
+}  # fmt: skip
+for _symbol, _ufunc in _OPERATORS.items():
+    for _form, _options in (("", {}), ("r", {"reverse": True}), ("i", {"inplace": True})):
+        if hasattr(np.ndarray, f"__{_form}{_symbol}__"):
+            setattr(MockDeviceArray, f"__{_form}{_symbol}__", _operator(_ufunc, _ufunc.__name__, **_options))
 
 
 class CountedArray(MockDeviceArray):

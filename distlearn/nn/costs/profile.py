@@ -242,7 +242,8 @@ def _time_layer(layer, shape, like, repeats, memory, clock) -> LayerTime:
     """Median seconds of one layer on an input of `shape`, in slices if it needs too much memory."""
     n = shape[0]
     few = _random_input(layer, (min(n, 2), *shape[1:]), like)
-    part = min(n, max(1, int(memory * len(few) // memory_of(layer, few))))
+    needed = 2 * nbytes([few, *layer.forward(few)])  # what forward leaves, and gradients as large
+    part = min(n, max(1, int(memory * len(few) // needed)))
     x, runs = _random_input(layer, (part, *shape[1:]), like), []
     _pass(layer, x, clock)
     while len(runs) < repeats and sum(map(sum, runs)) < ENOUGH:
@@ -251,12 +252,6 @@ def _time_layer(layer, shape, like, repeats, memory, clock) -> LayerTime:
     forward, backward = (statistics.median(times) for times in zip(*runs, strict=True))
     work, moved = layer.flops(shape) + layer.backward_flops(shape), 3 * layer.bytes_moved(shape, like.dtype.itemsize)
     return LayerTime(layer.name or type(layer).__name__, forward, backward, work, moved, slices=-(-n // part))
-
-
-def memory_of(layer: Layer, x) -> int:
-    """Bytes that a forward and a backward pass of `x` keep alive: what forward leaves, and gradients as large."""
-    y, saved = layer.forward(x)
-    return 2 * nbytes([x, y, saved])
 
 
 def _pass(layer, x, clock):

@@ -84,8 +84,6 @@ class Row(NamedTuple):
     """Bytes that a forward pass moves at least."""
     activations: int
     """Bytes of the output, which the backward pass will need."""
-    depth: int
-    """0 for the model's own layers, 1 for layers inside them, ..."""
 
 
 class Summary(Tabular):
@@ -99,14 +97,13 @@ class Summary(Tabular):
 
     def __init__(self, rows: list[Row], params: int, title: str):
         self.rows, self.params, self._title = rows, params, title
-        own = [r for r in rows if r.depth == 0]
         self.flops, self.nbytes, self.moved, self.activations = (
-            sum(getattr(r, field) for r in own) for field in ("flops", "nbytes", "moved", "activations")
+            sum(getattr(r, field) for r in rows) for field in ("flops", "nbytes", "moved", "activations")
         )
 
     def table(self) -> Table:
         header = ["layer", "output", "parameters", "flops", "weights", "moved", "activations"]
-        rows = [self._cells("  " * r.depth + f"{r.name}  {r.layer}", str(r.output_shape), r) for r in self.rows]
+        rows = [self._cells(f"{r.name}  {r.layer}", str(r.output_shape), r) for r in self.rows]
         return Table(header, [*rows, self._cells("sum", "", self)], self._title)
 
     @staticmethod
@@ -115,7 +112,7 @@ class Summary(Tabular):
         return [name, shape, f"{r.params:,}", quantity(r.flops), *sizes]
 
 
-def summary(model: Layer, input_shape: tuple[int, ...], depth: int = 0) -> Summary:
+def summary(model: Layer, input_shape: tuple[int, ...]) -> Summary:
     """List a model's layers with shape, parameters, flops, bytes and activation memory.
 
     Nothing is run, and a model built with `seed=None` takes no memory, so this is quick for AlexNet too.
@@ -124,8 +121,6 @@ def summary(model: Layer, input_shape: tuple[int, ...], depth: int = 0) -> Summa
     ----------
     input_shape : tuple of int
         With the batch, as in (128, 227, 227, 3).
-    depth : int
-        How many levels of containers to look into.
 
     Examples
     --------
@@ -134,26 +129,20 @@ def summary(model: Layer, input_shape: tuple[int, ...], depth: int = 0) -> Summa
     >>> net.params, net.nbytes, net.flops // 2 * 2 == net.flops
     (60965224, 243860896, True)
     """
-    rows = list(_rows(model, tuple(input_shape), depth, 0))
-    return Summary(rows, parameter_count(model), f"{type(model).__name__} on {tuple(input_shape)}")
-
-
-def _rows(model, shape, depth, level):
+    shape, rows = tuple(input_shape), []
     itemsize = model.params[0].data.dtype.itemsize if model.params else 4
     for layer, inner in model.parts(shape) or [(model, shape)]:
         out = layer.output_shape(inner)
-        learned = [p for p in layer.params if not p.frozen]
-        name = type(layer).__name__ if layer.children else repr(layer)
-        yield Row(
-            layer.name.partition(".")[0] if "." in layer.name else layer.name,
-            name,
-            out,
-            parameter_count(layer),
-            layer.flops(inner),
-            sum(p.nbytes for p in learned),
-            layer.bytes_moved(inner, itemsize),
-            itemsize * math.prod(out),
-            level,
+        rows.append(
+            Row(
+                layer.name.partition(".")[0] if "." in layer.name else layer.name,
+                type(layer).__name__ if layer.children else repr(layer),
+                out,
+                parameter_count(layer),
+                layer.flops(inner),
+                sum(p.nbytes for p in layer.params if not p.frozen),
+                layer.bytes_moved(inner, itemsize),
+                itemsize * math.prod(out),
+            )
         )
-        if depth > 0 and layer.children:
-            yield from _rows(layer, inner, depth - 1, level + 1)
+    return Summary(rows, parameter_count(model), f"{type(model).__name__} on {shape}")
