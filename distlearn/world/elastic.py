@@ -191,7 +191,9 @@ def train_through_failures(
             try:
                 run.results = world.run(program, *args, progress_timeout=progress_timeout, **options, **kwargs)
             except CommError as error:
-                if not _is_failure(error) or len(run.restarts) >= restarts:
+                # lost processes, as opposed to an error in the program
+                failure = error.lost if isinstance(error, RankError) else "controller" in str(error)
+                if not failure or len(run.restarts) >= restarts:
                     raise
                 size = max(1, world.size - fewer)
                 world.resize(size)
@@ -207,8 +209,3 @@ def train_through_failures(
         if hasattr(result, "history"):
             result.history.recoveries = run.restarts
     return run
-
-
-def _is_failure(error: CommError) -> bool:
-    """Return whether processes were lost, as opposed to an error in the program."""
-    return error.lost if isinstance(error, RankError) else "controller" in str(error)

@@ -20,18 +20,18 @@ from ..comm.base import CommError
 from ..comm.network import Network
 from ..comm.point_to_point import DelayedComm
 from ..trace import Trace
+from .client import Ranks, Watch, unpack
 from .cluster import Cluster
 from .interrupts import defer_interrupts
+from .local import World
 from .outcome import first_failure, where
 from .progress import PATIENCE_SECONDS, Bar, brief
-from .ranks import Ranks
 from .remote import pack
-from .watch import Watch, unpack
 
 _open: weakref.WeakSet[EngineWorld] = weakref.WeakSet()
 
 
-class EngineWorld:
+class EngineWorld(World):
     """Ranks that are ipyparallel engines, each its own process, connected by MPI.
 
     If a rank raises, hangs or is killed, `run` raises one `RankError` that names it and says where the others were; the
@@ -109,12 +109,6 @@ class EngineWorld:
     def __repr__(self) -> str:
         state = "closed" if self._closed else f"{self.size} engines under MPI"
         return f"EngineWorld({state})"
-
-    def __enter__(self) -> EngineWorld:
-        return self
-
-    def __exit__(self, *exc) -> None:
-        self.close()
 
     def __reduce__(self):
         raise TypeError("an EngineWorld cannot be sent to its own ranks; use the function's first argument, comm")
@@ -224,7 +218,7 @@ class EngineWorld:
             places = [f"\n  rank {r} {where(o)}" for r, o in sorted(watch.outcomes.items()) if o.frames]
             raise brief(KeyboardInterrupt("all ranks were interrupted:" + "".join(places))) from None
         except Exception:  # raised by the user's progress function
-            watch.stop_showing()
+            watch.show = None
             watch.stop_ranks()
             self._collect(watch)
             raise

@@ -36,8 +36,17 @@ class World(Protocol):
             If a rank raised, died or hung; the other ranks are ended.
         """
 
+    def close(self) -> None:
+        """End the ranks' processes, where the world started them."""
 
-class LocalWorld:
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc) -> None:
+        self.close()
+
+
+class LocalWorld(World):
     """A `World` of one rank, this process, without MPI.
 
     Parameters
@@ -60,15 +69,6 @@ class LocalWorld:
 
     def __repr__(self) -> str:
         return "LocalWorld()"
-
-    def __enter__(self) -> LocalWorld:
-        return self
-
-    def __exit__(self, *exc) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Do nothing: there are no other processes."""
 
     def run(self, fn, *args, **kwargs) -> list:
         """Call `fn(comm, *args, **kwargs)`; return a list of its one result.

@@ -21,6 +21,7 @@ from ..comm.recorder import who_is_missing
 from ..comm.select_backend import select_backend
 from ..comm.waiting import poll
 from ..trace import Trace
+from .local import World
 from .outcome import Outcome, text_of_error, where
 from .progress import GRACE_SECONDS, PATIENCE_SECONDS, Bar, Patience, Reporter
 
@@ -28,7 +29,7 @@ FAILED, WAITS = 32_000, 32_001
 """Tags of the run's own messages: MPI guarantees tags up to 32,767."""
 
 
-class MPIWorld:
+class MPIWorld(World):
     """The ranks of an `mpiexec -n N python script.py`.
 
     Parameters
@@ -70,15 +71,6 @@ class MPIWorld:
 
     def __repr__(self) -> str:
         return f"MPIWorld(rank {self.rank} of {self.size})"
-
-    def __enter__(self) -> MPIWorld:
-        return self
-
-    def __exit__(self, *exc) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Do nothing: the processes are mpiexec's."""
 
     def run(self, fn, *args, **kwargs) -> list:
         """Call `fn(comm, *args, **kwargs)` on every rank at once; return the results by rank, on every rank.

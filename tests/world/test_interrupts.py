@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from distlearn.trace import Trace
-from distlearn.world import EngineWorld, interrupts, launching, watch
+from distlearn.world import EngineWorld, client, interrupts, launching
 from distlearn.world.interrupts import check_interrupts, defer_interrupts
 from distlearn.world.launching import launch
 from distlearn.world.outcome import Outcome
@@ -226,12 +226,12 @@ def world_of(group):
 
 @pytest.mark.parametrize("endless", [False, True])
 def test_a_run_that_is_interrupted_at_any_line_leaves_no_rank_at_work(endless, monkeypatch):
-    monkeypatch.setattr(watch, "TICK", 0.001)
-    monkeypatch.setattr(watch, "PAUSE", 0.001)
+    monkeypatch.setattr(client, "TICK", 0.001)
+    monkeypatch.setattr(client, "PAUSE", 0.001)
     for number in range(1, 150 if endless else 10_000):
         group = FakeRanks(endless)
         world = world_of(group)
-        striker = StrikeAtLine(number, *(f"distlearn/world/{name}.py" for name in ("engines", "watch", "interrupts")))
+        striker = StrikeAtLine(number, *(f"distlearn/world/{name}.py" for name in ("engines", "client", "interrupts")))
         results = None
         try:
             with striker:

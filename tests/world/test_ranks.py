@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 
 from distlearn.comm import CommError
-from distlearn.world import ranks, remote
-from distlearn.world.ranks import Ranks
+from distlearn.world import client, remote
+from distlearn.world.client import Ranks
 
 
 class Call:
@@ -55,8 +55,8 @@ class OtherPython(Client):
 
 
 def ranks_of(lost, monkeypatch):
-    monkeypatch.setattr(ranks, "FIRST_PATIENCE", 0.01)
-    monkeypatch.setattr(ranks, "JOIN_SECONDS", 0.1)
+    monkeypatch.setattr(client, "FIRST_PATIENCE", 0.01)
+    monkeypatch.setattr(client, "JOIN_SECONDS", 0.1)
     some = Ranks.__new__(Ranks)
     some.client = Client(lost)
     return some
@@ -70,7 +70,7 @@ def test_an_engine_that_missed_the_question_is_asked_again(monkeypatch):
 
 def test_an_engine_that_has_answered_is_not_asked_again_where_the_machine_stalled(monkeypatch):
     some = ranks_of({0: 0, 1: 0}, monkeypatch)
-    monkeypatch.setattr(ranks, "FIRST_PATIENCE", 1e-9)  # over before the first check
+    monkeypatch.setattr(client, "FIRST_PATIENCE", 1e-9)  # over before the first check
     assert [who["rank"] for who in some._ask_who([0, 1])] == [0, 1]
     assert some.client.asked == {0: 1, 1: 1}
 
@@ -90,4 +90,4 @@ def test_engines_of_another_python_are_refused():
 
 def test_engines_of_several_mpi_worlds_are_refused():
     with pytest.raises(CommError, match=r"are not ranks of one MPI world \(COMM_WORLD sizes \[1\], ranks \[0\]"):
-        ranks._check_mpi([{"rank": 0, "size": 1}] * 2)
+        client._check_mpi([{"rank": 0, "size": 1}] * 2)
