@@ -67,7 +67,7 @@ labs-check: $(STAMP) ## Check the anatomy of the labs, and that labs/ is what co
 bench: $(STAMP) ## Measure against the goals and against peers (those of `pip install -e '.[bench]'`)
 	$(BIN)/distlearn bench $(ARGS)
 
-soak: $(STAMP) ## Half an hour of training on engines, a kill every two minutes (SOAK_MINUTES, SOAK_EVERY)
+soak: $(STAMP) ## Half an hour of faults that strike training on engines (SOAK_MINUTES, SOAK_SEED)
 	$(BIN)/python tests/world/soak.py
 
 ui: $(STAMP) ## Run the labs in a real browser (needs an installed Chromium)

@@ -8,6 +8,8 @@ global batch however it is sharded, so the result is that of a run without failu
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +20,7 @@ from ..comm.local import LocalComm
 from ..data import Batch, shard
 from .checkpoint.state import counters, generators, named_arrays, set_counters
 from .data.data_parallel import DataParallel
+from .data.replicas import Drift, ReplicaError, checksum
 from .strategy import Strategy
 
 LOST = (PeerLostError, RevokedError)
@@ -115,6 +118,7 @@ class ElasticDataParallel(Strategy):
         self.comm = comm
         self.members = list(range(comm.size))
         self.recoveries: list[Recovery] = []
+        self._check_every = options.pop("check_every", None)
         self._me, self._options = comm.rank, options
         self._done, self._last_loss = 0, float("nan")
         self._began = self.clock.now()
@@ -143,7 +147,19 @@ class ElasticDataParallel(Strategy):
                     self.recoveries[-1].redone = batch.n
             else:
                 self._done, self._last_loss = target, loss
+                if self._check_every and target % self._check_every == 0:
+                    self._check()
         return self._last_loss
+
+    def _check(self) -> None:
+        """Compare the ranks after a step; a loss during the comparison must not have the step done again."""
+        try:
+            self._inner.check()
+        except LOST:
+            self._recover()
+        except ReplicaError as error:  # ranks are known by their first numbers
+            drifts = [d._replace(rank=self.members[d.rank]) for d in error.drifts]
+            raise ReplicaError(drifts, error.majority) from None
 
     def gather_params(self):
         """Return the parameters on the first remaining rank."""
@@ -206,9 +222,11 @@ class ElasticDataParallel(Strategy):
     def _take_state_of_the_furthest(self) -> None:
         """Broadcast the state of a rank that has done the most steps; load it only when all of it has arrived."""
         comm = self.comm
-        everyone = comm.all_gather(np.array([self._me, self._done]))
-        root = int(everyone[:, 1].argmax())
         live = named_arrays(self.model.params, self.optimizer)
+        mine = checksum(np.array([checksum(a) for a in live.values()], np.uint64)) >> 1 if self._check_every else 0
+        everyone = comm.all_gather(np.array([self._me, self._done, mine]))
+        root = int(everyone[:, 1].argmax())
+        self._check_furthest(everyone[everyone[:, 1] == everyone[root, 1]])
         arrays = {name: to_numpy(array).copy() for name, array in live.items()}
         flat = np.concatenate([array.reshape(-1).view(np.uint8) for array in arrays.values()])
         comm.broadcast(flat, root=root)
@@ -222,6 +240,13 @@ class ElasticDataParallel(Strategy):
         self._done, self._last_loss = int(everyone[root, 1]), loss
         self.members = everyone[:, 0].tolist()
         self._make_inner()
+
+    def _check_furthest(self, rows) -> None:
+        """Raise if ranks that have done the same steps differ: the broadcast would hide which of them is wrong."""
+        (right, count), *others = Counter(rows[:, 2].tolist()).most_common()
+        if others:
+            drifts = [Drift(int(rank), "their state", math.nan) for rank, _, found in rows if found != right]
+            raise ReplicaError(drifts, 2 * count > len(rows))
 
     def _side_effects(self) -> list:
         """Save what a forward pass changes besides gradients: running statistics, random number generators."""

@@ -88,7 +88,8 @@ def fit(
     checkpoints : CheckpointStore, optional
         Where to save the run's state.
     every : int
-        Save every `every` steps and after the last one; 0: after the last one only.
+        Save every `every` steps and after the last one; 0: after the last one only. Files are written in the
+        background; training waits for the copy of its state.
     resume : bool or "anyway"
         Continue from the newest checkpoint, if there is one. That of another run (another model, optimizer, learning
         rate, clipping, data, ...) is refused with what differs, unless "anyway". A resumed run gives the result of an
@@ -114,27 +115,31 @@ def fit(
     if checkpoints is not None:
         saving = Saving(checkpoints, every, strategy, data_fingerprint(dataset, batch_size, seed))
         now = saving.begin(resume)
-    while now.epoch < epochs:
-        began = strategy.clock.now()
-        for batch in batches.epoch(now.epoch, now.step - now.epoch * len(batches)):
-            loss = strategy.step(batch)
-            _stop_if_diverged(loss, now.step + 1)  # counted from 1, as in reports
-            now.add(loss, batch.n)
-            began, now.seconds = (later := strategy.clock.now()), now.seconds + later - began
-            if report is not None:
-                report(now.step, total, loss=loss, epoch=now.epoch + 1, samples=now.samples)
-            if saving is not None:
-                saving.after_step(now, total)
-        if now.epoch + 1 == epochs:
-            strategy.finish()
-        now.seconds += strategy.clock.now() - began
-        values = ()
-        if evaluate_every and ((now.epoch + 1) % evaluate_every == 0 or now.epoch + 1 == epochs):
-            with strategy.clock.span("evaluate"):
-                values = [evaluate(strategy, x, y, metric=metric) for _, x, y in dataset.splits()]
-        now.end_epoch(metric.name, values)
-        if on_epoch is not None:
-            on_epoch(now.history)
+    try:
+        while now.epoch < epochs:
+            began = strategy.clock.now()
+            for batch in batches.epoch(now.epoch, now.step - now.epoch * len(batches)):
+                loss = strategy.step(batch)
+                _stop_if_diverged(loss, now.step + 1)  # counted from 1, as in reports
+                now.add(loss, batch.n)
+                began, now.seconds = (later := strategy.clock.now()), now.seconds + later - began
+                if report is not None:
+                    report(now.step, total, loss=loss, epoch=now.epoch + 1, samples=now.samples)
+                if saving is not None:
+                    saving.after_step(now, total)
+            if now.epoch + 1 == epochs:
+                strategy.finish()
+            now.seconds += strategy.clock.now() - began
+            values = ()
+            if evaluate_every and ((now.epoch + 1) % evaluate_every == 0 or now.epoch + 1 == epochs):
+                with strategy.clock.span("evaluate"):
+                    values = [evaluate(strategy, x, y, metric=metric) for _, x, y in dataset.splits()]
+            now.end_epoch(metric.name, values)
+            if on_epoch is not None:
+                on_epoch(now.history)
+    finally:
+        if saving is not None:
+            saving.close()
     now.history.recoveries = list(strategy.recoveries)
     return now.history
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import errno
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
 from ..parallel.checkpoint.state import capture, check_checkpointable, differences, restore
 from ..parallel.checkpoint.store import Checkpoint, CheckpointStore, CheckpointWarning
+from ..trace import Span, WallClock
 from .history import Progress
 
 _LOSSES = "history/losses"
@@ -27,6 +29,7 @@ class Saving:
         check_checkpointable(strategy)  # before any work is done
         self.store, self.every, self.strategy = store, int(every), strategy
         self.run = run | strategy.fingerprint
+        self._writer, self._writing = ThreadPoolExecutor(1, "checkpoints"), None
 
     def _is_root(self) -> bool:
         return self.strategy.world.rank == 0
@@ -69,6 +72,7 @@ class Saving:
         return found
 
     # -- writing -------------------------------------------------------------------------------------------------------
+    # Training waits while the state is copied, and, where the disk is slower than that, for the checkpoint before.
     def after_step(self, now: Progress, total: int) -> None:
         """Save if a checkpoint is due."""
         if not (now.step == total or (self.every and now.step % self.every == 0)):
@@ -78,15 +82,34 @@ class Saving:
             self._save(now)
 
     def _save(self, now: Progress) -> None:
-        """Save; a failure is only warned of."""
         arrays, state = self.strategy.retry_until_agreed(lambda: capture(self.strategy))
         if not self._is_root():
             return
         arrays[_LOSSES] = np.array(now.history.losses)
         meta = {"run": self.run, "progress": now.as_dict(), "state": state}
+        self.wait()
+        self._writing = now.step, self._writer.submit(self._write, Checkpoint(now.step, arrays, meta))
+
+    def _write(self, checkpoint: Checkpoint) -> None:
+        """Write a file, in a thread of its own; in the simulator that takes no virtual time."""
+        clock, start = self.strategy.clock, self.strategy.clock.now()
+        self.store.save(checkpoint)
+        if isinstance(clock, WallClock):
+            clock.trace.spans.append(Span(clock.rank, "background", "write", start, clock.now()))
+
+    def wait(self) -> None:
+        """Wait until the last checkpoint is on the disk; a failure is only warned of."""
+        if self._writing is None:
+            return
+        (step, writing), self._writing = self._writing, None
         try:
-            self.store.save(Checkpoint(now.step, arrays, meta))
+            writing.result()
         except OSError as error:
             full = " (the disk is full)" if error.errno == errno.ENOSPC else ""
-            text = f"no checkpoint of step {now.step} could be saved in {self.store.folder}{full}: {error}"
+            text = f"no checkpoint of step {step} could be saved in {self.store.folder}{full}: {error}"
             warnings.warn(f"{text}; training continues", CheckpointWarning, stacklevel=2)
+
+    def close(self) -> None:
+        """End with the last checkpoint on the disk, also where training ends with an exception."""
+        self.wait()
+        self._writer.shutdown()

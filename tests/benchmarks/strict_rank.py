@@ -1,4 +1,4 @@
-"""One rank of `bench_comm`: steps of the course's models, not strict and strict, turn by turn."""
+"""One rank of `bench_comm`: steps of the course's models, strict, plain, and without the recorder, turn by turn."""
 
 import json
 import sys
@@ -31,22 +31,24 @@ def step_of(comm, make, shape):
     return lambda: strategy.step(Batch(x[rows], y[rows], BATCH))
 
 
-def measure(plain, strict, make, shape, rounds: int) -> list[list[float]]:
-    """Seconds of one step, [strict, plain], round by round; rank 0's."""
-    steps = [step_of(comm, make, shape) for comm in (strict, plain)]
+def measure(strict, plain, bare, make, shape, rounds: int) -> list[list[float]]:
+    """Seconds of one step, [strict, plain, without recorder], round by round; rank 0's."""
+    comms = strict, plain, bare
+    steps = [step_of(comm, make, shape) for comm in comms]
     calls = plain.broadcast_obj(max(1, int(PIECE_SECONDS / paired(steps[1], None, 3).ours)))
 
     def before():
-        plain.clock.trace.spans.clear()
-        strict.clock.trace.spans.clear()
+        for comm in comms:
+            comm.clock.trace.spans.clear()
         plain.barrier()
 
     return in_turns(steps, calls, rounds, before)
 
 
 def main(path: str) -> None:
-    plain, strict = (MPIComm.begin(world_comm().Dup(), strict=mode) for mode in (False, True))
-    result = {name: measure(plain, strict, *case, 21 if quick() else 101) for name, case in CASES.items()}
+    strict, plain, bare = (MPIComm.begin(world_comm().Dup(), strict=mode) for mode in (True, False, False))
+    bare.recorder = None
+    result = {name: measure(strict, plain, bare, *case, 21 if quick() else 101) for name, case in CASES.items()}
     if plain.rank == 0:
         with open(path, "w", encoding="utf-8") as file:
             json.dump(result, file)

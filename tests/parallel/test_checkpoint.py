@@ -6,6 +6,7 @@ import struct
 import subprocess
 import sys
 import textwrap
+import threading
 import warnings
 
 import numpy as np
@@ -411,6 +412,27 @@ def test_a_disk_that_is_full_does_not_end_training(tmp_path, monkeypatch):
     assert len(caught) == 4
     assert f"no checkpoint of step 4 could be saved in {tmp_path} (the disk is full)" in str(caught[0].message)
     assert_same_params(got, want, tol=0)
+
+
+def test_a_file_is_written_while_training_goes_on(tmp_path, monkeypatch):
+    save, done = CheckpointStore.save, threading.Event()
+
+    def slowly(self, checkpoint):
+        assert done.wait(10)  # the first write ends only when later steps have been done
+        return save(self, checkpoint)
+
+    def report(step, total, **values):
+        if step == 7:
+            done.set()
+
+    monkeypatch.setattr(CheckpointStore, "save", slowly)
+    model = a_model()
+    strategy = Serial(model, SoftmaxCrossEntropy(), Optimizer(model.params, RULES["adam"](), 0.05))
+    fit(strategy, DATASET, epochs=3, batch_size=20, report=report, checkpoints=CheckpointStore(tmp_path), every=4)
+    trace = strategy.clock.trace
+    first, *others = trace.select(name="write", lane="background")
+    assert len(others) == len(trace.select(name="checkpoint", lane="disk")) - 1 == 3
+    assert sum(first.start < span.start < first.end for span in trace.select(name="update")) >= 3
 
 
 def test_a_strategy_that_keeps_its_state_in_parts_is_refused_before_the_first_step(tmp_path):

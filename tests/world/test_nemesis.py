@@ -1,0 +1,84 @@
+"""A nemesis: whatever strikes, training comes out as if nothing had happened, or an error names who was struck."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from distlearn.train import saving
+from distlearn.world import EngineWorld, nemesis
+from distlearn.world.nemesis import FlipFile, FlipWeight, FullDisk, Hang, Kill, Lost, Slow, draw, shrink, strike
+
+RUNS, PORTIONS = 240, 12
+
+
+@pytest.mark.parametrize("portion", range(PORTIONS))
+def test_every_invariant_holds_or_the_fault_is_named(portion):
+    """Plans of up to four faults on 2 to 6 simulated ranks, restarted on as many or fewer, or elastic: 240 runs."""
+    came = Counter()
+    for seed in range(portion, RUNS, PORTIONS):
+        size = 2 + seed % 5
+        outcome = strike(draw(seed, size), size, elastic=seed % 3 == 0, fewer=seed % 3 == 1)
+        assert outcome.problems == [], f"strike({outcome.plan}, {size}) with seed {seed}"
+        came["error" if outcome.error else "restarted" if outcome.run.restarts else "went on"] += 1
+    assert len(came) >= 2  # elastic plans never restart
+
+
+@pytest.fixture(scope="module")
+def engines():
+    with EngineWorld(3, progress=False) as world:
+        yield world
+
+
+@pytest.mark.engines
+@pytest.mark.timeout(240)
+def test_the_same_plans_strike_real_processes(engines):
+    kill = strike((Kill(5.0, 1), FlipFile(8.0, 4711), Slow(9.0, 0), Kill(10.0, 2)), engines)
+    assert (kill.problems, [r.step for r in kill.run.restarts]) == ([], [4, 4])  # the one of step 8 is damaged
+    hang = strike((FullDisk(4.0), Hang(6.0, 2)), engines)
+    assert (hang.problems, [r.rank for r in hang.run.restarts]) == ([], [2])
+    for fault in (Lost(3.0, 2), FlipWeight(3.0, 1, 99)):
+        named = strike([fault], engines)
+        assert named.problems == []
+        assert f"rank {fault.rank}" in str(named.error)
+    pids = engines.pids
+    assert engines.run(lambda comm: comm.size) == [3] * 3  # nothing is left of what was stopped
+    assert engines.pids == pids
+
+
+def test_what_needs_simulated_ranks_is_refused_on_engines():
+    with pytest.raises(ValueError, match=r"Partition\(step=2.0, ranks=\(1,\)\).* needs simulated ranks"):
+        strike([nemesis.Partition(2.0, (1,))], world=object())
+
+
+def forget_the_momentum(monkeypatch):
+    """A restart that loads the parameters alone."""
+    real = saving.restore
+
+    def restore(strategy, arrays, state):
+        real(strategy, {n: a if n.startswith("param/") else np.zeros_like(a) for n, a in arrays.items()}, state)
+
+    monkeypatch.setattr(saving, "restore", restore)
+
+
+def skip_a_batch(monkeypatch):
+    """A restart that begins one batch too late."""
+    real = nemesis.fit.__globals__["datasets"].Batches.epoch
+    batches = nemesis.fit.__globals__["datasets"].Batches
+    monkeypatch.setattr(batches, "epoch", lambda self, epoch, start=0: real(self, epoch, start + (start > 0)))
+
+
+@pytest.mark.parametrize("bug", [forget_the_momentum, skip_a_batch])
+def test_a_planted_bug_is_found_and_its_plan_shrunk(bug, monkeypatch):
+    bug(monkeypatch)
+
+    def fails(plan):
+        return bool(strike(plan, 3).problems)
+
+    failing = next(plan for seed in range(60) if fails(plan := draw(seed, 3)))
+    smallest = shrink(failing, fails)
+    assert fails(smallest)
+    assert len(smallest) == 1
+    assert type(smallest[0]).__name__ in ("Kill", "Hang", "Partition")
+    assert smallest[0].step == int(smallest[0].step)
+    assert eval(repr(smallest), vars(nemesis)) == smallest  # it can be pasted
