@@ -87,9 +87,6 @@ class CutPositions(TensorLayer):
         part = self._parts(shape, 1)[0]
         return shape[0], part.stop, shape[2]
 
-    def __repr__(self):
-        return f"{type(self).__name__}({'partial' if self.partial else ''})"
-
 
 class GatherPositions(CutPositions):
     """Gathers the positions of all ranks: the transpose of `CutPositions`."""
