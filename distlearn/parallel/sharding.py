@@ -59,11 +59,9 @@ class ShardSpec:
 
     @property
     def is_sharded(self) -> bool:
-        """Whether the rank holds only part of the array."""
         return isinstance(self.placement, Shard)
 
     def take(self, whole):
-        """Return a copy of this rank's part of an array."""
         if isinstance(self.placement, Replicate):
             return whole.copy()
         return take_part(self._flat(whole), self.placement.axis or 0, self.placement.index)
@@ -142,7 +140,6 @@ def _mean(name: str, held) -> dict:
 
 
 def of_rank(rank: int, name: str) -> str:
-    """Return the name under which an array of one rank alone is saved."""
     return f"ranks/{rank}/{name}"
 
 
@@ -150,12 +147,10 @@ def of_rank(rank: int, name: str) -> str:
 
 
 def at(axis: int, where) -> tuple:
-    """Return the index of some places along an axis."""
     return (slice(None),) * axis + (where,)
 
 
 def length(part) -> int:
-    """Return the number of indices in a part: a slice, or an array of them."""
     return part.stop - part.start if isinstance(part, slice) else len(part)
 
 

@@ -121,7 +121,6 @@ def from_bytes(data: bytes, path) -> Checkpoint:
 
 
 def read(path) -> Checkpoint:
-    """Read a checkpoint, and verify every byte; see `from_bytes`."""
     return from_bytes(Path(path).read_bytes(), path)
 
 
@@ -186,7 +185,6 @@ class CheckpointStore:
         return sorted(int(found[1]) for p in self.folder.iterdir() if (found := _NAME.fullmatch(p.name)))
 
     def path(self, step: int) -> Path:
-        """Return the name of the file for a step."""
         return self.folder / f"step-{step:010d}.safetensors"
 
     def save(self, checkpoint: Checkpoint) -> Path:

@@ -163,7 +163,6 @@ class TopK:
             raise ValueError(f"TopK: ratio is {self.ratio!r}, expected a share above 0 and up to 1")
 
     def count(self, n: int) -> int:
-        """Values that are sent of n."""
         return min(n, max(1, round(self.ratio * n)))
 
     def nbytes(self, n, dtype):

@@ -131,7 +131,6 @@ class LocalSGD(Replicated):
 
 
 def by_dtype(arrays) -> dict:
-    """Sort arrays by their dtype, in the order in which the dtypes appear."""
     groups: dict = {}
     for a in arrays:
         groups.setdefault(a.dtype, []).append(a)

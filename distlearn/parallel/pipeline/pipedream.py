@@ -66,7 +66,6 @@ class Newest(Stash):
 
     @contextmanager
     def weights(self, microbatch: int):
-        """Inside the block the parameters are what they are."""
         yield
 
     def advance(self, microbatch: int, update) -> None:

@@ -203,7 +203,6 @@ class StagedModel(Strategy):
         return self.comm.broadcast(output, self._rank_of[-1])
 
     def counted(self, params) -> list:
-        """Return those of `params` that this rank counts in a sum over ranks: a shared one counts once."""
         return self._stage_params.counted(params)
 
     def state_dict(self):

@@ -39,7 +39,6 @@ class AxisSharding:
 
     @property
     def indices(self) -> list:
-        """The indices of every rank, as arrays."""
         return [np.arange(self.n)[part] for part in self.parts]
 
     def repeat(self, times: int) -> AxisSharding:
@@ -79,7 +78,6 @@ class TensorLayer(Layer):
         return Param(take_part(param.data, axis, sharding.parts[self.comm.rank]), param.name, param.frozen)
 
     def hold_alone(self, params) -> None:
-        """Note that no other rank has some parameters."""
         self.specs = {p.name: ShardSpec(tuple(p.data.shape)) for p in params}
 
     def span(self, direction: str, shape, itemsize: int):
@@ -97,7 +95,6 @@ class TensorLayer(Layer):
             return self.local.backward(dy, saved)
 
     def local_shape(self, shape):
-        """Return the shape of the input to `local`."""
         return shape
 
     def output_shape(self, shape):
@@ -114,7 +111,6 @@ class TensorLayer(Layer):
 
     @property
     def input_gradient(self) -> bool:
-        """Whether the layer computes the gradient of its input."""
         return self.local.input_gradient
 
     def eval(self):
@@ -137,7 +133,6 @@ class TensorSequential(Sequential):
 
 
 def unique_params(layers) -> list:
-    """Return the parameters of some layers, each once, in order."""
     return list({id(p): p for layer in layers for p in layer.params}.values())
 
 

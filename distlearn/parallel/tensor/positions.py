@@ -58,7 +58,6 @@ class CutPositions(TensorLayer):
 
     @property
     def how(self):
-        """What it does, for tables."""
         return "summed, cut along positions" if self.partial else "cut along positions"
 
     def _cut(self, x):

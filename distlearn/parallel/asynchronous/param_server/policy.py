@@ -152,7 +152,6 @@ class Backup(BSP):
 
 
 def check_policy(what: str, policy) -> None:
-    """Raise unless `policy` implements `Policy`."""
     if isinstance(policy, type) or not all(hasattr(policy, name) for name in ("waits", "quorum", "takes", "may_start")):
         name = getattr(policy, "__name__", None)
         hint = f": write {name.lower()}(...)" if name else ""
@@ -267,7 +266,6 @@ class PolicyState:
         return Decision(taken, staleness, merged, self._release(candidates))
 
     def waits(self, worker: int) -> bool:
-        """Whether the worker waits until it may start, rather than computes."""
         return worker in self._waiting
 
     def leave(self, worker: int) -> Decision:

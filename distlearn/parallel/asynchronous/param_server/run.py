@@ -46,12 +46,10 @@ class Run:
 
     @property
     def applied(self) -> np.ndarray:
-        """The gradients that went into an update."""
         return self.gradients[self.gradients["version"] > 0]
 
     @property
     def updates(self) -> int:
-        """Number of updates: the last version."""
         return int(self.gradients["version"].max(initial=0))
 
     @property
@@ -88,7 +86,6 @@ class Run:
 
     @property
     def samples_per_second(self) -> float:
-        """Samples per second that went into updates."""
         return self.applied["rows"].sum() / self.seconds if self.seconds > 0 else np.inf
 
     def __repr__(self) -> str:

@@ -58,7 +58,6 @@ class Events:
 
     @property
     def seconds(self) -> float:
-        """Time of the last arrival."""
         return float(self.time.max(initial=0.0))
 
     @property

@@ -56,7 +56,6 @@ class FlatModel:
         return float(value)
 
     def flops(self, shape) -> float:
-        """Operations of a gradient on an input of `shape`."""
         if shape not in self._costs:
             self._costs[shape] = self.model.flops(shape) + self.model.backward_flops(shape) if shape[0] else 0
         return self._costs[shape]
