@@ -119,6 +119,7 @@ def _passes_without_arithmetic(layer):
 
 
 def meta_loss(output, labels, n):
+    """Return 0 and a meta of the gradient: takes the place of a loss that reads numbers."""
     return 0.0, MetaArray(output.shape, output.dtype)
 
 

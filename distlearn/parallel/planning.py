@@ -117,6 +117,7 @@ def model_and_sample(model, sample=None):
 
 
 def name_of(model) -> str:
+    """Name of a model, for titles."""
     return model if isinstance(model, str) else type(model).__name__
 
 

@@ -140,6 +140,7 @@ def _mean(name: str, held) -> dict:
 
 
 def of_rank(rank: int, name: str) -> str:
+    """Return the name under which an array of one rank alone is saved."""
     return f"ranks/{rank}/{name}"
 
 
@@ -147,10 +148,12 @@ def of_rank(rank: int, name: str) -> str:
 
 
 def at(axis: int, where) -> tuple:
+    """Return the index of some places along an axis."""
     return (slice(None),) * axis + (where,)
 
 
 def length(part) -> int:
+    """Return the number of indices in a part: a slice, or an array of them."""
     return part.stop - part.start if isinstance(part, slice) else len(part)
 
 

@@ -48,6 +48,7 @@ class Gathering:
 
 
 def context_of(event) -> int:
+    """Return the number of the communicator that an event belongs to."""
     return event.channel.context if isinstance(event, (SendOp, RecvOp)) else event.context
 
 

@@ -141,6 +141,7 @@ def _states_of(strategy, n: int, scalars: dict) -> list:
 
 
 def generators(model) -> list[np.random.Generator]:
+    """Return the random number generators of a model's layers, in order."""
     found = [layer.rng for layer in walk(model)]
     return [rng for rng in found if isinstance(rng, np.random.Generator)]
 
@@ -151,10 +152,12 @@ def all_generators(strategy) -> list[np.random.Generator]:
 
 
 def counters(optimizer) -> dict:
+    """Return an optimizer's numbers by name."""
     return {name: getattr(optimizer, name) for name in optimizer.counters}
 
 
 def set_counters(optimizer, numbers: dict) -> None:
+    """Put an optimizer's numbers back."""
     for name, value in numbers.items():
         setattr(optimizer, name, value)
 

@@ -121,6 +121,7 @@ def from_bytes(data: bytes, path) -> Checkpoint:
 
 
 def read(path) -> Checkpoint:
+    """Read a checkpoint, and verify every byte; see `from_bytes`."""
     return from_bytes(Path(path).read_bytes(), path)
 
 

@@ -131,6 +131,7 @@ class LocalSGD(Replicated):
 
 
 def by_dtype(arrays) -> dict:
+    """Sort arrays by their dtype, in the order in which the dtypes appear."""
     groups: dict = {}
     for a in arrays:
         groups.setdefault(a.dtype, []).append(a)

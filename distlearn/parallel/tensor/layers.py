@@ -133,6 +133,7 @@ class TensorSequential(Sequential):
 
 
 def unique_params(layers) -> list:
+    """Return the parameters of some layers, each once, in order."""
     return list({id(p): p for layer in layers for p in layer.params}.values())
 
 

@@ -152,6 +152,7 @@ class Backup(BSP):
 
 
 def check_policy(what: str, policy) -> None:
+    """Raise unless `policy` implements `Policy`."""
     if isinstance(policy, type) or not all(hasattr(policy, name) for name in ("waits", "quorum", "takes", "may_start")):
         name = getattr(policy, "__name__", None)
         hint = f": write {name.lower()}(...)" if name else ""

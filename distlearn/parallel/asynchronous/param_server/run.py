@@ -16,6 +16,9 @@ GRADIENT = np.dtype(
 staleness; samples; when it arrived and when it was applied or dropped [s]; its loss; its factor on the learning rate.
 """
 
+PROBE = 1000
+"""Training samples on which the curve's loss is measured."""
+
 
 @dataclass
 class Run:
@@ -97,7 +100,7 @@ class Run:
         )
 
 
-def make_run(coordinator, flat, parts, dataset, loss, probe: int) -> Run:
+def make_run(coordinator, flat, parts, dataset, loss) -> Run:
     """Put a run's record together."""
     values = np.concatenate([share for share, _ in parts])
     gradients, state, began = np.array(coordinator.log, GRADIENT), coordinator.policy_state, coordinator.began
@@ -105,7 +108,7 @@ def make_run(coordinator, flat, parts, dataset, loss, probe: int) -> Run:
         gradients[name] -= began
     points, metric = [], make_metric(None, loss)
     columns = list(zip(*(snapshots for _, snapshots in parts), strict=True))  # of the same version on every server
-    model, x, y = flat.model.eval(), dataset.x_train[:probe], dataset.y_train[:probe]
+    model, x, y = flat.model.eval(), dataset.x_train[:PROBE], dataset.y_train[:PROBE]
     for column in columns if len(columns) > 1 else ():
         flat.load(np.concatenate([snapshot.share for snapshot in column]))
         with np.errstate(all="ignore"):  # parameters of a run that diverged

@@ -223,7 +223,7 @@ class ParameterServer(Strategy):
         return coordinator
 
     # -- all ranks ---------------------------------------------------------------------------------------------------
-    def train(self, dataset, *, batch_size: int, steps=None, seconds=math.inf, seed=0, probe: int = 1000) -> Run | None:
+    def train(self, dataset, *, batch_size: int, steps=None, seconds=math.inf, seed=0) -> Run | None:
         """Train; return the run on rank 0, and None elsewhere. Every rank calls it, once.
 
         Parameters
@@ -237,8 +237,6 @@ class ParameterServer(Strategy):
             Begin no step later than that [s].
         seed : int
             Of the order of samples.
-        probe : int
-            Training samples on which the curve's loss is measured.
 
         Raises
         ------
@@ -267,7 +265,7 @@ class ParameterServer(Strategy):
         if not self.is_server:
             return None
         found = self._gather((self._server.share, self._server.snapshots))
-        return None if found is None else make_run(coordinator, self.flat, found, dataset, self.loss, probe)
+        return None if found is None else make_run(coordinator, self.flat, found, dataset, self.loss)
 
     def _gather(self, held) -> list | None:
         """Gather what every server holds on rank 0; workers take no part, as some may be lost."""
