@@ -38,18 +38,6 @@ def format_time(seconds: float) -> str:
     return f"{seconds / unit:.3g} {name}"
 
 
-def format_duration(seconds: float) -> str:
-    """Return a long time to two digits, in seconds, minutes, hours or days."""
-    units = (
-        (2 * 86400, 86400, "days"),
-        (3600 if seconds % 3600 == 0 else 7200, 3600, "h"),
-        (60, 60, "min"),
-        (0, 1, "s"),
-    )
-    unit, name = next((u, n) for least, u, n in units if seconds >= least)
-    return f"{float(f'{seconds / unit:.2g}'):g} {name}"
-
-
 def format_number(value: float) -> str:
     """Return a number to four digits, without an exponent where it is of a common size."""
     if value == 0 or 1e-4 <= abs(value) < 1e4:

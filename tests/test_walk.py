@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import distlearn as dl
-from distlearn.data import Batch
+from distlearn.data import Batch, load
 from distlearn.parallel import NaiveDataParallel
 
 PACKAGE = str(Path(dl.__file__).parent)
@@ -85,6 +85,29 @@ def test_step(kind, files, functions):
     finally:
         walk.stop()
     check(walk, files, functions)
+
+
+def test_parameter_server():
+    """From the first gradient to the record of the run, with a server and a worker."""
+    walk, digits = Walk(), load("digits")
+
+    def program(comm, on):
+        server = dl.ParameterServer(
+            comm, dl.nn.MLP((64, 8, 10)), dl.nn.SoftmaxCrossEntropy(), dl.optim.SGD(), 0.1, dl.ssp(4)
+        )
+        comm.barrier()
+        if on:
+            walk.start()
+        server.train(digits, batch_size=8, steps=2)
+        if comm.rank == 0:
+            walk.stop()
+
+    dl.SimWorld(2).run(program, on=False)
+    try:
+        dl.SimWorld(2).run(program, on=True)
+    finally:
+        walk.stop()
+    check(walk, 24, 140)
 
 
 def test_convolution():

@@ -88,7 +88,7 @@ class ElasticDataParallel(Strategy):
     agreement, a shrink, one number from each rank, and a broadcast of model and optimizer. It needs no more memory than
     `DataParallel`, except while it recovers: then two copies of the state, so that a broadcast that fails, too,
     corrupts nothing. A rank that was declared lost but is alive gets `CutOffError`: it must not continue by itself.
-    The residuals of compressed gradients are lost when ranks are lost; checkpoints hold them.
+    What compressed gradients have left out is lost when ranks are lost.
 
     References
     ----------

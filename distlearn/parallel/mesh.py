@@ -110,7 +110,6 @@ class MeshArray:
         return f"MeshArray({self.shape}, {self.placement!r})"
 
     def __array__(self, dtype=None, copy=None):
-        """Return the whole; raise unless this rank has it."""
         return np.asarray(self.whole(), dtype)
 
     def whole(self):

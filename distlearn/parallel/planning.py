@@ -318,7 +318,6 @@ class Plan(Tabular):
         raise KeyError(f"no layout {layout}, there are {', '.join(str(c.layout) for c in self.costs)}")
 
     def fits(self, cost: Cost) -> bool:
-        """Say whether the ranks' memory holds what a layout needs."""
         return self.memory is None or cost.memory.total <= self.memory
 
     @property
@@ -501,7 +500,6 @@ class Account(Tabular):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all collectives and messages of one step."""
         return sum(t.nbytes for t in self.forward + self.backward)
 
     def table(self) -> Table:

@@ -59,11 +59,9 @@ class ShardSpec:
 
     @property
     def is_sharded(self) -> bool:
-        """Whether the rank holds only part of the array."""
         return isinstance(self.placement, Shard)
 
     def take(self, whole):
-        """Return a copy of this rank's part of an array."""
         if isinstance(self.placement, Replicate):
             return whole.copy()
         return take_part(self._flat(whole), self.placement.axis or 0, self.placement.index)

@@ -113,7 +113,6 @@ class Strategy:
 
     @property
     def layout(self) -> str:
-        """Which rank has which layers."""
         return type(self).__name__
 
     def gather_params(self) -> dict | None:

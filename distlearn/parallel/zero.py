@@ -55,7 +55,6 @@ class Ledger:
         self.now = self.peak = 0
 
     def take(self, nbytes: int) -> None:
-        """Count bytes as allocated, or as freed if negative."""
         self.now += nbytes
         self.peak = max(self.peak, self.now)
 
@@ -98,7 +97,6 @@ class ShardGroup:
         self.own = Param(own, f"[{params[0].name} ... {params[-1].name}]", grad=grad)
 
     def _views(self):
-        """Yield each parameter's place in `full`, in its shape."""
         offset = 0
         for p in self.params:
             yield self.full[offset : offset + p.size].reshape(p.data.shape)
@@ -315,7 +313,6 @@ class ZeRO(Strategy):
         self._under_way = []
 
     def predict(self, x):
-        """Run the model forward; at stage 3 every rank must call."""
         for piece in self.pieces:
             x = piece.predict(x)
         return x

@@ -34,7 +34,6 @@ class SimClock:
         self._transport.scheduler.yield_until(self._fibre, self._fibre.now + seconds)
 
     def _seconds_run(self) -> float:
-        """Wall time that this rank itself has really run."""
         return self._fibre.seconds_run + time.perf_counter() - self._fibre.since
 
     @contextmanager

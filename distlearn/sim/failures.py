@@ -127,7 +127,6 @@ class Failure:
             raise ValueError(f"Failure of rank {self.rank}: factor is {self.factor!r}, expected a number above 0")
 
     def is_noticed(self, detection: float) -> bool:
-        """Return whether it lasts long enough for the rank to be declared lost, after `detection` seconds."""
         return self.kind == "kill" or (self.kind != "slow" and self.until - self.at > detection)
 
 
@@ -290,7 +289,6 @@ class FaultyTransport(Transport):
 
     @property
     def losses(self) -> list[Loss]:
-        """Ranks that were lost before the run ended, in the order of time."""
         end = max(fibre.now for fibre in self.scheduler.fibres)
         return sorted((f.loss for f in self.timelines if f.lost_at <= end), key=lambda loss: (loss.at, loss.rank))
 
@@ -548,7 +546,6 @@ class FaultyComm(SimComm):
 
     @property
     def lost(self) -> tuple[int, ...]:
-        """Ranks of this communicator that are known to be lost."""
         now, timelines = self._fibre.now, self._transport.timelines
         return tuple(r for r, member in enumerate(self._members) if timelines[member.rank].noticed_at <= now)
 

@@ -92,7 +92,6 @@ class MetaArray(NDArrayOperatorsMixin):
         """Do nothing: there is nothing to fill."""
 
     def _stand_in(self):
-        """Return a NumPy array of the same shape that takes no memory."""
         return np.broadcast_to(np.zeros((), self.dtype), self.shape)
 
     def __float__(self) -> float:

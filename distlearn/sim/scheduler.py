@@ -141,7 +141,6 @@ class Scheduler:
 
     @property
     def waiting(self) -> dict[int, str]:
-        """By rank, what those that did not end waited for."""
         return {rank: text for rank, (_, text, _) in self.pending.items()}
 
     def running_rank(self) -> int | None:
@@ -289,6 +288,5 @@ def describe_deadlock(fibres: list[Fibre], limit: int = 8) -> str:
 
 
 def _line_of(fibre: Fibre):
-    """Return the line of the user's code that a fibre is at, if any."""
     frame = fibre.greenlet.gr_frame
     return None if frame is None else call_site(frame)

@@ -177,12 +177,10 @@ class SimWorld:
 
     @property
     def events(self) -> list:
-        """Sends and receives of the last run, in the order in which they happened; [] in a world without an `order`."""
         return list(getattr(self._transport, "events", ()))
 
     @property
     def losses(self) -> list[Loss]:
-        """Ranks that were lost in the last run, in the order of time."""
         return list(self._transport.losses) if self._transport is not None else []
 
     @property

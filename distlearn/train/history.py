@@ -48,16 +48,13 @@ class Epoch(NamedTuple):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names of all values; those of the metric carry its name."""
         return ("epoch", "seconds", "samples", "loss", *(f"{split}_{self.metric}" for split in SPLITS))
 
     def as_dict(self) -> dict:
-        """Return the values by column."""
         return dict(zip(self.columns, self, strict=False))
 
     @classmethod
     def from_dict(cls, values: dict) -> Epoch:
-        """Rebuild the epoch from `as_dict()`."""
         metric = next(name for name in values if name.startswith("train_")).removeprefix("train_")
         return cls(*values.values(), metric=metric)
 
@@ -103,16 +100,13 @@ class History:
 
     @property
     def last(self) -> Epoch:
-        """The last epoch."""
         return self.epochs[-1]
 
     @property
     def samples_per_second(self) -> float:
-        """Samples trained on per second of training."""
         return self.last.samples / self.last.seconds if self.last.seconds > 0 else math.inf
 
     def as_dicts(self) -> list[dict]:
-        """Epochs as dictionaries, ready for JSON or a table."""
         return [e.as_dict() for e in self.epochs]
 
     @classmethod
@@ -151,12 +145,10 @@ class Progress:
     _NUMBERS = ("step", "epoch", "seconds", "samples", "loss_sum", "seen")
 
     def as_dict(self) -> dict:
-        """Return the values that JSON can hold; the losses of the steps are stored separately, as an array."""
         return {name: getattr(self, name) for name in self._NUMBERS} | {"epochs": self.history.as_dicts()}
 
     @classmethod
     def from_dict(cls, numbers: dict, losses) -> Progress:
-        """Rebuild the progress from `as_dict()` and the losses."""
         numbers = dict(numbers)
         history = History.from_dicts(numbers.pop("epochs"), losses)
         return cls(**numbers, history=history)

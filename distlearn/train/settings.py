@@ -220,7 +220,6 @@ class Settings:
         return replace(self, **changes)
 
     def as_dict(self) -> dict:
-        """Return the settings as a dictionary."""
         return asdict(self)
 
 

@@ -160,7 +160,7 @@ def train_through_failures(
     checkpoints : path
         Folder that all engines can access.
     every : int
-        Steps between two checkpoints; `young_interval` and `daly_interval` estimate the best number.
+        Steps between two checkpoints; `young_interval` estimates the best number.
     restarts : int
         Give up after this many failures.
     fewer : bool

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from distlearn.parallel.checkpoint.incidents import DAY, INCIDENTS, Incidents, replay
-from distlearn.parallel.checkpoint.interval import daly_interval, expected_time
+from distlearn.parallel.checkpoint.interval import daly_interval, expected_time, young_interval
 
 
 def test_records_are_as_printed():
@@ -30,6 +30,19 @@ def test_replays_take_what_daly_predicts(name, gpus, cost, restart):
         assert sum(run.by_cause.values()) == pytest.approx(run.lost + run.restarting)
     predicted = 1 / expected_time(1.0, interval, cost, restart, record.mtbf)
     assert np.mean([run.effective for run in runs]) == pytest.approx(predicted, abs=0.01)
+
+
+@pytest.mark.parametrize(("cost", "mtbf"), [(60.0, 0.3 * DAY), (300.0, 0.36 * DAY)])
+def test_the_best_replayed_interval_is_the_predicted_one(cost, mtbf):
+    """The minimum is flat: around it replays lie on the formula, and far from it they take a tenth longer."""
+    record, daly = Incidents(1, mtbf, 200.0, "drawn"), daly_interval(cost, mtbf)
+    assert young_interval(cost, mtbf) == pytest.approx(daly, rel=0.1)
+    intervals = daly * np.geomspace(1 / 8, 8, 13)
+    took = [1 / np.mean([replay(record, interval=t, cost=cost, restart=2 * cost, seed=s).effective for s in range(20)])
+            for t in intervals]  # fmt: skip
+    np.testing.assert_allclose(took, expected_time(1.0, intervals, cost, 2 * cost, mtbf), rtol=0.02)
+    assert took[0] > 1.03 * min(took) < took[-1] / 1.03
+    assert daly / 2 < intervals[np.argmin(took)] < 2 * daly
 
 
 def test_a_run_step_by_step():

@@ -24,13 +24,11 @@ from ..sharding import assemble, counting, of_rank
 # seed and the epoch.
 #
 #     param/0.W   optimizer/0.W/0   master/0.W      of the serial model
-#     residual/0.W                                  what compression has left out of the gradients so far
 #     ranks/2/...                                   what rank 2 has alone
 #
 # Some strategies keep what differs from rank to rank: replicas between two averages, what compressed gradients have
-# left out. The same number of ranks takes that, and continues bit for bit; other numbers take the combined state.
+# left out. The same number of ranks takes that, and continues bit for bit; other numbers take the serial state.
 
-RESIDUAL = "residual/"
 _RANKS = "ranks/"
 
 
@@ -58,10 +56,6 @@ class StateLayout:
         arrays = named_arrays(model.params, optimizer)
         self.arrays = {name: (tuple(a.shape), np.dtype(a.dtype)) for name, a in arrays.items()}
 
-    def shape(self, name: str) -> tuple[int, ...]:
-        """Return the shape of an array of the state, or of the residual of a parameter."""
-        return self.arrays[f"param/{name.removeprefix(RESIDUAL)}" if name.startswith(RESIDUAL) else name][0]
-
     def check(self, arrays: dict) -> None:
         """Raise unless a state is one of this model and optimizer: then all of it can be loaded, on every rank."""
         missing, extra = sorted(set(self.arrays) - set(arrays)), sorted(set(arrays) - set(self.arrays))
@@ -78,8 +72,8 @@ class StateLayout:
 
 
 def serial_part(arrays: dict) -> dict:
-    """Return what the serial model has of a state: without what single ranks have, and without the residuals."""
-    return {name: array for name, array in arrays.items() if not name.startswith((_RANKS, RESIDUAL))}
+    """Return what the serial model has of a state: without what single ranks have."""
+    return {name: array for name, array in arrays.items() if not name.startswith(_RANKS)}
 
 
 def part_of_rank(arrays: dict, rank: int) -> dict:

@@ -186,7 +186,6 @@ class CheckpointStore:
         return sorted(int(found[1]) for p in self.folder.iterdir() if (found := _NAME.fullmatch(p.name)))
 
     def path(self, step: int) -> Path:
-        """Return the name of the file for a step."""
         return self.folder / f"step-{step:010d}.safetensors"
 
     def save(self, checkpoint: Checkpoint) -> Path:

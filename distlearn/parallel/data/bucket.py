@@ -19,7 +19,7 @@ from ...backend import get_xp
 from ...nn.layer import Param
 from ...optim.clipping import global_norm
 from ..strategy import check_global_rows
-from .compression import Codec, CompressedAllReduce, Residuals
+from .compression import Codec, CompressedAllReduce
 
 
 class Bucket:
@@ -123,7 +123,6 @@ class GradientReducer:
             for bucket in self.buckets:
                 n, seed = bucket.flat.size - bucket.extra.size, crc32(bucket.params[0].name.encode())
                 self._reducers[bucket] = CompressedAllReduce(comm, n, bucket.flat.dtype, compress, seed=(seed,))
-        self.residuals = Residuals(comm, self.buckets, self._reducers)
 
     def clear(self) -> None:
         for bucket in self.buckets:
@@ -163,14 +162,28 @@ class GradientReducer:
         bucket.settle()
         if self.norms:
             self.squared_norm += global_norm(bucket.params) ** 2
-        if self.residuals.owed:
-            self.residuals.add_to(bucket)
         reducer = self._reducers.get(bucket)
         if reducer is None:
             self._works.append(self.comm.iall_reduce(bucket.flat))
         else:
             self._works.append(reducer.start(bucket.flat[: reducer.parts[-1].stop]))
 
+    # -- what codes have left out so far -------------------------------------------------------------------------------
     @property
     def generators(self) -> list[np.random.Generator]:
         return [reducer.rng for reducer in self._reducers.values()]
+
+    @property
+    def errors(self) -> dict:
+        """The errors that this rank keeps, by what they depend on: codec, ranks, and bucket."""
+        return {place + which: e for place, reducer in self._places() for which, e in reducer.errors.items()}
+
+    def load_errors(self, arrays: dict) -> None:
+        """Go on with the errors that a run left; with another codec, other ranks or buckets there are none."""
+        for place, reducer in self._places():
+            mine = {name.removeprefix(place): e for name, e in arrays.items() if name.startswith(place)}
+            reducer.errors = {which: get_xp(self.sums).asarray(e) for which, e in mine.items()}
+
+    def _places(self):
+        for bucket, reducer in self._reducers.items():
+            yield f"{reducer.codec}/{self.comm.size}/{bucket.params[0].name}/{bucket.flat.size}/", reducer

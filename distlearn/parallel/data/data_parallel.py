@@ -14,7 +14,7 @@ from ...nn.layer import check_positive
 from ...optim.clipping import global_norm
 from ...optim.noise_scale import NoiseScale
 from ...shares import shares
-from ..checkpoint.state import named_arrays
+from ..checkpoint.state import named_arrays, part_of_rank
 from ..strategy import Replicated, check_global_rows, refuse_masters, update
 from .bucket import GradientReducer
 from .compression import Codec
@@ -148,15 +148,12 @@ class DataParallel(Replicated):
     def generators(self) -> list:
         return self.reducer.generators
 
-    def state_dict(self):
-        return super().state_dict() | self.reducer.residuals.state_dict()
-
     def own_state(self):
-        return self.reducer.residuals.own_state()
+        return self.reducer.errors
 
     def load_state_dict(self, arrays):
         super().load_state_dict(arrays)
-        self.reducer.residuals.load(arrays)
+        self.reducer.load_errors(part_of_rank(arrays, self.rank))
 
 
 def micro_batches(batch, count: int) -> list:

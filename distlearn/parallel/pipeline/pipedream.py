@@ -66,7 +66,6 @@ class Newest(Stash):
 
     @contextmanager
     def weights(self, microbatch: int):
-        """Inside the block the parameters are what they are."""
         yield
 
     def advance(self, microbatch: int, update) -> None:
@@ -102,7 +101,7 @@ class PipeDream(StagedModel):
         Without it, backward uses the newest weights, not those of forward, and what it computes is the gradient of no
         function: for experiments that show what stashing is good for.
     **options
-        `n_microbatches`, `stages`, `shape`, `track_memory` as for `Pipeline`. m is the number of mini-batches in a
+        `n_microbatches`, `stages`, `shape` as for `Pipeline`. m is the number of mini-batches in a
         step's batch; the pipeline runs empty at the end of a step only, so give it long ones, up to a whole epoch.
 
     Attributes

@@ -105,7 +105,6 @@ def inseparable(model: Sequential) -> int:
 
 
 def _gives_gradient(layer: Layer) -> bool:
-    """Say whether a layer, with all layers in it, computes the gradient of its input."""
     return all(part.input_gradient for part in walk(layer))
 
 
@@ -179,7 +178,6 @@ class StageParams:
                     sharing.all_reduce(p.grad)
 
     def counted(self, params):
-        """Return those of `params` that this rank counts in a sum over ranks: a shared one counts once."""
         return [p for p in params if self.ranks_of[p.name][0] == self.comm.rank]
 
 

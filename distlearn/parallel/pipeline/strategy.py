@@ -18,7 +18,7 @@ import numpy as np
 
 from ...backend import get_xp
 from ...data import shard
-from ...nn.layer import Layer, nbytes
+from ...nn.layer import Layer
 from ..checkpoint.state import named_arrays, param_name
 from ..sharding import Sharded, ShardSpec
 from ..strategy import Strategy, check_whole, summed_norm
@@ -60,7 +60,6 @@ class StagedModel(Strategy):
         n_microbatches=None,
         stages=None,
         shape=None,
-        track_memory=False,
     ):
         super().__init__(comm, model, loss, optimizer)
         if n_microbatches is None and (callable(schedule) or (isinstance(schedule, str) and schedule in SCHEDULES)):
@@ -77,8 +76,7 @@ class StagedModel(Strategy):
         self.optimizer = sub_optimizer(type(self).__name__, optimizer, self.params, comm.size == 1)
         self._boundaries, self._boundaries_for = [], None
         self._cut_for = None
-        self._track = track_memory
-        self.peak_in_flight = self.peak_bytes = 0
+        self.peak_in_flight = 0
 
     # -- a batch and its micro-batches ---------------------------------------------------------------------------------
     def _cut_batch(self, x) -> None:
@@ -111,7 +109,7 @@ class StagedModel(Strategy):
         self._stage_comm = stage_comm = StageComm(self.comm, self.schedule, self._shape_of, self._xp)
         self._saved: dict[tuple[int, int], object] = {}  # (stage, micro-batch) -> what backward needs
         handlers = {"F": self._forward, "B": self._backward, "I": self._backward, "W": self._weight_gradients}
-        self.peak_in_flight = self.peak_bytes = 0
+        self.peak_in_flight = 0
         for action, following in zip_longest(self._actions, self._actions[1:]):
             if action.kind == "F" and action.stage == 0:
                 x = batch.x[self._parts[action.microbatch]]
@@ -129,8 +127,6 @@ class StagedModel(Strategy):
         y, saved = self.stages[action.stage].forward(x, clock=self.clock)
         self._saved[action.stage, action.microbatch] = saved
         self.peak_in_flight = max(self.peak_in_flight, len(self._saved))
-        if self._track:
-            self.peak_bytes = max(self.peak_bytes, nbytes(list(self._saved.values())))
         if action.stage + 1 < self.schedule.n_stages:
             self._send(action, y)
         else:
@@ -203,7 +199,6 @@ class StagedModel(Strategy):
         return self.comm.broadcast(output, self._rank_of[-1])
 
     def counted(self, params) -> list:
-        """Return those of `params` that this rank counts in a sum over ranks: a shared one counts once."""
         return self._stage_params.counted(params)
 
     def state_dict(self):
@@ -242,8 +237,6 @@ class Pipeline(StagedModel):
         (`[t.seconds for t in profile_sweep(model, sample, batch)[0].layers]`). By default, operations are balanced.
     shape : tuple of int, optional
         Of a batch of inputs. Without it, stages are balanced by their numbers of parameters.
-    track_memory : bool
-        Measure the bytes of activations in flight, which takes a little time.
 
     Attributes
     ----------
@@ -253,9 +246,8 @@ class Pipeline(StagedModel):
         The layers of all stages.
     params : list of Param
         This rank's, under their serial names.
-    peak_in_flight, peak_bytes : int
-        Of the last step: the most micro-batches (counted once for each stage) whose activations were held at one time,
-        and their bytes (0 unless tracked).
+    peak_in_flight : int
+        Of the last step: the most micro-batches (counted once for each stage) whose activations were held at one time.
 
     Notes
     -----
@@ -290,11 +282,10 @@ class Pipeline(StagedModel):
         n_microbatches: int | None = None,
         stages=None,
         shape=None,
-        track_memory: bool = False,
     ):
         if isinstance(schedule, str) and schedule == "pipedream":
             raise ValueError("Pipeline: schedule 'pipedream' updates after every micro-batch; use PipeDream(...)")
-        options = {"n_microbatches": n_microbatches, "stages": stages, "shape": shape, "track_memory": track_memory}
+        options = {"n_microbatches": n_microbatches, "stages": stages, "shape": shape}
         super().__init__(comm, model, loss, optimizer, schedule=schedule, **options)
         self._like = model.params[0].data if model.params else np.zeros(0)
         self.optimizer.norm = self._norm

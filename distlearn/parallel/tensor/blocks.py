@@ -44,9 +44,6 @@ class PathParallel(ColumnParallel):
     def children(self):
         return self.local.layers
 
-    def __repr__(self):
-        return f"PathParallel(paths {', '.join(map(str, self.paths))})"
-
 
 def assign_by_cost(costs, size: int) -> list[list[int]]:
     """Assign jobs to ranks: the costliest first, each to the least loaded rank; each rank keeps their order."""
@@ -91,13 +88,13 @@ class SiameseParallel(TensorLayer):
         self.output_shape(x.shape)
         with self.span("forward", x.shape, x.dtype.itemsize):
             y, saved = self.local.forward(get_xp(x).ascontiguousarray(x[:, self.comm.rank]))
-        return self._both(y), (saved, x)
+        return self._both(y), (saved, (x.shape, x.dtype.itemsize))
 
     def backward(self, dy, saved):
-        saved, x = saved
+        saved, like = saved
         for bucket in self.buckets:
             bucket.clear()
-        with self.span("backward", x.shape, x.dtype.itemsize):
+        with self.span("backward", *like):
             dx = self.local.backward(get_xp(dy).ascontiguousarray(dy[:, self.comm.rank]), saved)
         for bucket in self.buckets:
             bucket.settle()
@@ -253,9 +250,6 @@ class StackParallel(TensorLayer):
 
     def backward_flops(self, shape):
         return 2 * self.flops(shape)
-
-    def __repr__(self):
-        return f"StackParallel({', '.join(map(repr, self.layers))})"
 
 
 # -- experts of a mixture ----------------------------------------------------------------------------------------------

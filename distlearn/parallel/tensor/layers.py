@@ -39,7 +39,6 @@ class AxisSharding:
 
     @property
     def indices(self) -> list:
-        """The indices of every rank, as arrays."""
         return [np.arange(self.n)[part] for part in self.parts]
 
     def repeat(self, times: int) -> AxisSharding:
@@ -59,11 +58,10 @@ def _as_slice(part):
 
 
 class TensorLayer(Layer):
-    """Base of the layers that communicate: `local` is what this rank computes, a serial layer of its own size.
+    """Base of the layers that communicate: `local` is what this rank computes, a serial layer of its own size."""
 
-    A span covers only the arithmetic; the communicator records its own calls. So a time line shows which part of a
-    layer is computing and which is waiting.
-    """
+    # A span covers only the arithmetic; the communicator records its own calls. So a time line shows which part of a
+    # layer is computing and which is waiting.
 
     spans_itself = True
     local: Layer = Identity()
@@ -80,14 +78,23 @@ class TensorLayer(Layer):
         return Param(take_part(param.data, axis, sharding.parts[self.comm.rank]), param.name, param.frozen)
 
     def hold_alone(self, params) -> None:
-        """Note that no other rank has some parameters."""
         self.specs = {p.name: ShardSpec(tuple(p.data.shape)) for p in params}
 
     def span(self, direction: str, shape, itemsize: int):
         return layer_span(self.comm.clock, self, direction, shape, itemsize)
 
+    def forward(self, x):
+        like = x.shape, x.dtype.itemsize
+        with self.span("forward", *like):
+            y, saved = self.local.forward(x)
+        return y, (saved, like)
+
+    def backward(self, dy, saved):
+        saved, like = saved
+        with self.span("backward", *like):
+            return self.local.backward(dy, saved)
+
     def local_shape(self, shape):
-        """Return the shape of the input to `local`."""
         return shape
 
     def output_shape(self, shape):
@@ -104,7 +111,6 @@ class TensorLayer(Layer):
 
     @property
     def input_gradient(self) -> bool:
-        """Whether the layer computes the gradient of its input."""
         return self.local.input_gradient
 
     def eval(self):
@@ -113,7 +119,7 @@ class TensorLayer(Layer):
         return view
 
     def __repr__(self):
-        return f"{type(self).__name__}({self.local!r})"
+        return f"{type(self).__name__}({', '.join(map(repr, self.children or [self.local]))})"
 
 
 class TensorSequential(Sequential):
@@ -156,22 +162,11 @@ class ColumnParallel(TensorLayer):
         self.local.b = None if layer.b is None else self.shard_param(layer.b, 0, self.sharding)
         self.local.params = self.params = [p for p in (self.local.W, self.local.b) if p is not None]
 
-    def forward(self, x):
-        like = x.shape, x.dtype.itemsize
-        with self.span("forward", *like):
-            y, saved = self.local.forward(x)
-        return y, (saved, like)
-
     def backward(self, dy, saved):
-        saved, like = saved
-        with self.span("backward", *like):
-            dx = self.local.backward(dy, saved)
+        dx = super().backward(dy, saved)
         if dx is None or not self.sum_input_gradient:
             return dx
         return self.comm.all_reduce(get_xp(dx).ascontiguousarray(dx))
-
-    def __repr__(self):
-        return f"{type(self).__name__}({self.sharding.widths[self.comm.rank]} of {self.sharding.n})"
 
 
 class ColumnParallelLinear(ColumnParallel):
@@ -263,7 +258,7 @@ class RowParallelLinear(TensorLayer):
 
     def __init__(self, comm, linear, sharding: AxisSharding):
         super().__init__(comm, linear.name)
-        self.sum_output, self.sharding = True, sharding
+        self.sum_output = True
         self.W, self.b = self.shard_param(linear.W, 0, sharding), linear.b
         self.local, self.params = copy.copy(linear), [self.W, self.b]
         self.local.W, self.local.params, self.local.d_in = self.W, self.params, sharding.widths[comm.rank]
@@ -277,14 +272,7 @@ class RowParallelLinear(TensorLayer):
             self.comm.all_reduce(y)
         if self.sum_output or self.comm.rank == 0:
             y += self.b.data
-        return y.reshape(*x.shape[:-1], self.local.d_out), x
-
-    def backward(self, dy, saved):
-        with self.span("backward", saved.shape, saved.dtype.itemsize):
-            return self.local.backward(dy, saved)
-
-    def __repr__(self):
-        return f"RowParallelLinear({self.local.d_in} of {self.sharding.n}, {self.local.d_out})"
+        return y.reshape(*x.shape[:-1], self.local.d_out), (x, (x.shape, x.dtype.itemsize))
 
 
 class HeadParallelAttention(TensorLayer):
@@ -312,24 +300,17 @@ class HeadParallelAttention(TensorLayer):
         self.params = [*unique_params(inputs), out.W, self.b]
 
     def forward(self, x):
-        like = x.shape, x.dtype.itemsize
-        with self.span("forward", *like):
-            y, saved = self.local.forward(x)
+        y, saved = super().forward(x)
         if self.sum_output:
             y = self.comm.all_reduce(get_xp(y).ascontiguousarray(y))
         if self.sum_output or self.comm.rank == 0:  # of summands one has the bias
             y += self.b.data
-        return y, (saved, like)
+        return y, saved
 
     def backward(self, dy, saved):
-        saved, like = saved
         self.b.add(column_sums(dy))
-        with self.span("backward", *like):
-            dx = self.local.backward(dy, saved)
+        dx = super().backward(dy, saved)
         return self.comm.all_reduce(get_xp(dx).ascontiguousarray(dx)) if self.sum_input_gradient else dx
-
-    def __repr__(self):
-        return f"HeadParallelAttention({self.local.heads} heads)"
 
 
 def _columns(heads: AxisSharding, width: int) -> AxisSharding:
@@ -365,20 +346,16 @@ class Gather(TensorLayer):
     def output_shape(self, shape):
         return (*shape[:-1], self._sharding_of(shape[-1]).n)
 
-    def __repr__(self):
-        return f"Gather({self.sharding.n}{', partial' if self.partial else ''})"
-
 
 class ShardDropout(Dropout):
-    """`Dropout` of the part of the values that a rank has, with the masks of the serial run.
+    """`Dropout` of the part of the values that a rank has, with the masks of the serial run."""
 
-    Every rank draws the whole mask and uses its part. That costs p times the random numbers; in return training drops
-    the same values on any number of ranks, and equals serial training. (Megatron draws a mask per rank instead:
-    as good for learning, but with another result for every number of ranks.) `sharding_of` gives the sharding of an
-    axis of which this rank has so many values.
-    """
+    # Every rank draws the whole mask and uses its part. That costs p times the random numbers; in return training drops
+    # the same values on any number of ranks, and equals serial training. (Megatron draws a mask per rank instead: as
+    # good for learning, but with another result for every number of ranks.)
 
     def __init__(self, dropout, axis: int, sharding_of, rank: int):
+        # sharding_of(n): the sharding of an axis of which this rank has n values
         super().__init__(dropout.p, dropout.rng)
         self.axis, self.sharding_of, self.rank, self.name = axis, sharding_of, rank, dropout.name
 
@@ -403,11 +380,3 @@ class ShardNorm(TensorLayer):
         for name in ("gamma", "beta", "running_mean", "running_var"):
             setattr(self.local, name, self.shard_param(getattr(norm, name), 0, sharding))
         self.local.params = self.params = [getattr(self.local, p.name.rpartition(".")[2]) for p in norm.params]
-
-    def forward(self, x):
-        with self.span("forward", x.shape, x.dtype.itemsize):
-            return self.local.forward(x)
-
-    def backward(self, dy, saved):
-        with self.span("backward", dy.shape, dy.dtype.itemsize):
-            return self.local.backward(dy, saved)

@@ -58,7 +58,6 @@ class CutPositions(TensorLayer):
 
     @property
     def how(self):
-        """What it does, for tables."""
         return "summed, cut along positions" if self.partial else "cut along positions"
 
     def _cut(self, x):
@@ -86,9 +85,6 @@ class CutPositions(TensorLayer):
     def output_shape(self, shape):
         part = self._parts(shape, 1)[0]
         return shape[0], part.stop, shape[2]
-
-    def __repr__(self):
-        return f"{type(self).__name__}({'partial' if self.partial else ''})"
 
 
 class GatherPositions(CutPositions):

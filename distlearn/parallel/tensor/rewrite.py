@@ -280,7 +280,6 @@ class SharedParams:
                 self._owners[id(p)].add(id(layer))
 
     def repeated(self, layer: Layer) -> bool:
-        """Say whether the same layer is used several times."""
         return self._uses[id(layer)] > 1
 
     def shared(self, layer: Layer) -> bool:

@@ -259,18 +259,6 @@ def test_a_finding_says_where():
     assert "rank 0, position 1 (F3): there are micro-batches 0 to 0" in str(report)
 
 
-def test_memory_is_a_limit_that_can_be_checked():
-    assert check_schedule("1f1b", 4, 8, max_in_flight=4).ok
-    assert check_schedule("1f1b", 4, 8, max_in_flight=[4, 3, 2, 1]).ok
-    assert check_schedule("1f1b", 4, 8, max_in_flight=np.int64(4)).ok
-    report = check_schedule("gpipe", 4, 8, max_in_flight=4)
-    assert len(report.findings) == 4
-    message = "rank 0, position 4 (F4): 5 micro-batches in flight, there is room for 4 (the most is 8)"
-    assert message in str(report)
-    with pytest.raises(ValueError, match="2 limits in max_in_flight for 4 ranks"):
-        check_schedule("1f1b", 4, 8, max_in_flight=[1, 2])
-
-
 @st.composite
 def shuffled(draw):
     """Orders in which every micro-batch goes forward before it goes backward, and nothing else is sure."""

@@ -257,7 +257,9 @@ def test_gather_names_its_layer():
         return [layer.name for layer in parallelize(nn.MLP((4, 6)), comm).layers]
 
     assert SimWorld(2).run(program)[0] == ["0.Linear", "0.Gather"]
-    assert repr(Gather(SimpleNamespace(), AxisSharding.even(6, 2), partial=True)) == "Gather(6, partial)"
+    parts = SimWorld(2).run(lambda comm: repr(parallelize(nn.MLP((4, 6, 4)), comm).layers))
+    local = "[ColumnParallelLinear(Linear(4, 3)), ReLU(), RowParallelLinear(Linear(3, 4))]"
+    assert parts == [local, local]
 
 
 class Staged:

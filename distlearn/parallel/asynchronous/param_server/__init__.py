@@ -26,27 +26,37 @@ server's bookkeeping alone, for thought experiments: `PolicyState(ssp(1), 2).arr
 `simulate(policy, speeds, steps)` gives the events of whole runs of ten thousand workers.
 """
 
-from .coordinator import Decision, Pending, PolicyError, PolicyState
-from .events import Events, play
 from .learning_rate import RATES, Rate, adadelay, constant, inverse
-from .policy import ASP, BSP, SSP, Backup, Policy, SoftSync, asp, backup, bsp, softsync, ssp
-from .run import CURVE, GRADIENT, Run
-from .simulation import simulate
+from .policy import (
+    ASP,
+    BSP,
+    SSP,
+    Backup,
+    Policy,
+    PolicyError,
+    PolicyState,
+    SoftSync,
+    asp,
+    backup,
+    bsp,
+    softsync,
+    ssp,
+)  # fmt: skip
+from .run import GRADIENT, Run
+from .simulation import Events, play, simulate
 from .speeds import Speeds
-from .training import ParameterServer
+from .training import FlatModel, ParameterServer
 
 __all__ = [
     "ASP",
     "BSP",
-    "CURVE",
     "GRADIENT",
     "RATES",
     "SSP",
     "Backup",
-    "Decision",
     "Events",
+    "FlatModel",
     "ParameterServer",
-    "Pending",
     "Policy",
     "PolicyError",
     "PolicyState",

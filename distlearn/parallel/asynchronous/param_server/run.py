@@ -2,39 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from ....nn.metrics import make_metric
-from .worker import FlatModel
 
 GRADIENT = np.dtype(
-    [
-        ("worker", "i4"),
-        ("step", "i4"),
-        ("used", "i8"),
-        ("version", "i8"),
-        ("staleness", "i8"),
-        ("rows", "i4"),
-        ("arrived", "f8"),
-        ("time", "f8"),
-        ("loss", "f8"),
-        ("factor", "f8"),
-    ]
-)
+    [("worker", "i4"), ("step", "i4"), ("used", "i8"), ("version", "i8"), ("staleness", "i8"), ("rows", "i4"),
+     ("arrived", "f8"), ("time", "f8"), ("loss", "f8"), ("factor", "f8")]
+)  # fmt: skip
 """One gradient: who computed it, in which of its steps, at which version; which version it made (0: dropped); its
 staleness; samples; when it arrived and when it was applied or dropped [s]; its loss; its factor on the learning rate.
 """
 
-
-def curve_type(metric: str) -> np.dtype:
-    """Return the dtype of a curve's points, whose last column is the metric on the test set: "test_accuracy"."""
-    return np.dtype([("version", "i8"), ("time", "f8"), ("loss", "f8"), (f"test_{metric}", "f8")])
-
-
-CURVE = curve_type("accuracy")
-"""One point of the curve: version, time [s], loss on fixed training samples, share of the test set that is right."""
+PROBE = 1000
+"""Training samples on which the curve's loss is measured."""
 
 
 @dataclass
@@ -49,12 +32,11 @@ class Run:
         From the start to the last update.
     params : dict of str to array
         The trained parameters by name.
-    curve : (k,) record array of `CURVE`
-        At snapshots of the parameters; measured after the training, which it does not slow down.
+    curve : (k,) record array: version, time [s], loss on fixed training samples, metric on the test set
+        At snapshots of the parameters; measured after the training, which it does not slow down. The metric's column
+        is named after it, such as "test_accuracy".
     diverged : bool
         Whether training stopped because a loss was no longer finite.
-    notes : dict
-        Anything that a caller wants to keep with the run.
     """
 
     policy: str
@@ -62,18 +44,15 @@ class Run:
     gradients: np.ndarray
     seconds: float
     params: dict[str, np.ndarray]
-    curve: np.ndarray = field(default_factory=lambda: np.zeros(0, CURVE))
-    diverged: bool = False
-    notes: dict = field(default_factory=dict)
+    curve: np.ndarray
+    diverged: bool
 
     @property
     def applied(self) -> np.ndarray:
-        """The gradients that went into an update."""
         return self.gradients[self.gradients["version"] > 0]
 
     @property
     def updates(self) -> int:
-        """Number of updates: the last version."""
         return int(self.gradients["version"].max(initial=0))
 
     @property
@@ -110,7 +89,6 @@ class Run:
 
     @property
     def samples_per_second(self) -> float:
-        """Samples per second that went into updates."""
         return self.applied["rows"].sum() / self.seconds if self.seconds > 0 else np.inf
 
     def __repr__(self) -> str:
@@ -122,7 +100,7 @@ class Run:
         )
 
 
-def make_run(coordinator, flat: FlatModel, parts, dataset, loss, probe: int) -> Run:
+def make_run(coordinator, flat, parts, dataset, loss) -> Run:
     """Put a run's record together."""
     values = np.concatenate([share for share, _ in parts])
     gradients, state, began = np.array(coordinator.log, GRADIENT), coordinator.policy_state, coordinator.began
@@ -130,20 +108,20 @@ def make_run(coordinator, flat: FlatModel, parts, dataset, loss, probe: int) -> 
         gradients[name] -= began
     points, metric = [], make_metric(None, loss)
     columns = list(zip(*(snapshots for _, snapshots in parts), strict=True))  # of the same version on every server
-    model, x, y = flat.model.eval(), dataset.x_train[:probe], dataset.y_train[:probe]
+    model, x, y = flat.model.eval(), dataset.x_train[:PROBE], dataset.y_train[:PROBE]
     for column in columns if len(columns) > 1 else ():
         flat.load(np.concatenate([snapshot.share for snapshot in column]))
         with np.errstate(all="ignore"):  # parameters of a run that diverged
             value, _ = loss(model.forward(x)[0], y, len(x))
             score = metric.value(*metric.count(model.forward(dataset.x_test)[0], dataset.y_test))
         points.append((column[0].version, column[0].time - began, value, score))
-    flat.load(values)
+    curve_type = [("version", "i8"), ("time", "f8"), ("loss", "f8"), (f"test_{metric.name}", "f8")]
     return Run(
         policy=str(state.policy),
         workers=len(state.clocks),
         gradients=gradients,
         seconds=float(gradients["time"].max(initial=0.0)),
-        params=flat.named(),
-        curve=np.array(points, curve_type(metric.name)),
+        params=flat.named(values),
+        curve=np.array(points, curve_type),
         diverged=coordinator.diverged,
     )

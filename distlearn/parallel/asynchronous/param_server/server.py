@@ -1,8 +1,12 @@
-"""The servers' side: a loop that receives, does what the coordinator commands, and replies.
+"""The servers' side: the first server decides about every arrival, and all servers execute its commands in one order.
+
+    worker:        gradient, Push ------------------------> all servers
+    first server:  PolicyState.arrive -> Command ---------> the other servers
+    each server:   keep the gradient, update its share ---> a reply to every worker that the command releases
 
 It cannot deadlock. A server blocks in two places only: while no message has arrived, and while it receives an
 array whose send began before the message that announced it. It replies by `isend` to workers that posted the receive
-before they asked; and the coordinator's commands go to servers that do nothing but receive. So every server
+before they asked; and the first server's commands go to servers that do nothing but receive. So every server
 comes back to its `recv_obj`, and the policy's state ensures that not all workers wait.
 
 Where workers can be lost (`FaultTolerant` communicators), a server is told so instead of receiving a message: the
@@ -12,15 +16,61 @@ counts as zeros on the others. The loss of a server raises.
 
 from __future__ import annotations
 
+import math
 from collections import deque
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
 
 from ....comm.base import ANY, PeerLostError
 from ....optim.optimizer import apply_rule, needs_whole
-from .coordinator import Coordinator
-from .messages import Command, Lost, Push, Reply
+from .policy import PolicyState
+
+
+class Push(NamedTuple):
+    """From a worker to every server: a gradient; this server's share of it follows as an array."""
+
+    worker: int
+    step: int
+    used: int
+    rows: int
+    loss: float
+
+
+class Leave(NamedTuple):
+    """From a worker to the first server: it will send no more."""
+
+    worker: int
+
+
+class Lost(NamedTuple):
+    """What a server gets instead of a message: workers that were lost and will send no more."""
+
+    workers: tuple[int, ...]
+
+
+class Command(NamedTuple):
+    """From the first server to the others: what to do about an arrival. All execute the same commands, in order.
+
+    Then all shares have the same version at all times, and the results do not depend on the number of servers.
+    """
+
+    arrived: int | None  # the worker whose gradient this is about; None where one left
+    step: int
+    taken: bool
+    merged: tuple[tuple[int, int, float], ...]  # (worker, step, weight) of the gradients that make the new version
+    version: int  # after the command
+    released: tuple[tuple[int, bool], ...]  # (worker, continue?): the workers that get the parameters now
+    loss: float  # of the newest update
+    end: bool  # whether this is the last command
+
+
+def make_reply(n: int, dtype) -> np.ndarray:
+    """Return memory for a server's reply to a worker, one record: the header and n parameters in one message."""
+    header = [("version", "i8"), ("go", "i8"), ("loss", "f8"), ("unused", "i8")]
+    return np.zeros(1, [*header, ("share", dtype, (n,))])
 
 
 class Snapshot(NamedTuple):
@@ -31,156 +81,164 @@ class Snapshot(NamedTuple):
     share: np.ndarray
 
 
-class ParamShard:
-    """A share of the parameters, with the optimizer's state for it: velocities are kept here."""
+class Coordinator:
+    """Decides, on the first server: applies the policy, and turns arrivals into commands."""
 
-    def __init__(self, share, rule, lr, every: int = 0):
+    def __init__(self, clock, report, workers: int, policy, rate, max_gradients: float, seconds: float):
+        self.clock, self.report, self.rate = clock, report, rate
+        self.policy_state = PolicyState(policy, workers)
+        self.log: list[tuple] = []  # rows of `run.GRADIENT`, as gradients are applied or dropped
+        self._held: dict[tuple[int, int], tuple] = {}  # (worker, step) -> push and time of arrival, until applied
+        self.began = clock.now()
+        self._until, self._max_gradients = self.began + seconds, max_gradients
+        self._given = workers  # every worker's first step
+        self._stopped: set[int] = set()  # workers that may not start another step
+        self._loss = math.nan
+        self.diverged, self.lost = False, 0
+
+    def decide(self, message: Push | Leave | Lost) -> Iterator[Command]:
+        """Turn a message into commands: one for every worker that it is about and that is still in training."""
+        state, now = self.policy_state, self.clock.now()
+        for worker in message.workers if isinstance(message, Lost) else (message.worker,):
+            if worker not in state.active:  # its loss was known before this message arrived
+                continue
+            if not isinstance(message, Push):
+                if isinstance(message, Lost) and worker not in self._stopped:
+                    self.lost += 1
+                    self._given -= not state.waits(worker)  # another worker may do the step that it was computing
+                yield self._command(None, 0, state.leave(worker)._replace(taken=False), now)
+                continue
+            step, used, rows, loss = message[1:]
+            decision = state.arrive(worker, used)
+            if decision.taken:
+                self._held[worker, step] = message, now
+            else:
+                self.log.append((worker, step, used, 0, decision.staleness, rows, now, now, loss, 0.0))
+            self.diverged |= not math.isfinite(loss)
+            yield self._command(worker, step, decision, now)
+
+    def _command(self, arrived, step, decision, now: float) -> Command:
+        merged, released = self._weigh(decision.merged, now) if decision.merged else (), []
+        for worker in decision.released:  # each may do one more step, unless the run is over or no step is left
+            go = not self.diverged and now < self._until and self._given < self._max_gradients
+            self._given += go
+            if not go:
+                self._stopped.add(worker)
+            released.append((worker, go))
+        state = self.policy_state
+        return Command(
+            arrived, step, decision.taken, merged, state.version, tuple(released), self._loss, not state.active
+        )
+
+    def _weigh(self, merged, now: float):
+        """Weigh the gradients of an update by their samples, and by their staleness."""
+        version, weighed = self.policy_state.version, []
+        held = [self._held.pop((gradient.worker, gradient.step)) for gradient in merged]
+        rows = sum(push.rows for push, _ in held)
+        self._loss = sum(push.rows * push.loss for push, _ in held) / rows if rows else math.nan
+        for push, arrived in held:
+            staleness = version - 1 - push.used
+            factor = self.rate(staleness, version - 1)
+            share = push.rows / max(1, rows) if len(held) > 1 else 1.0
+            weighed.append((push.worker, push.step, factor * share))
+            row = push.worker, push.step, push.used, version, staleness, push.rows, arrived, now, push.loss, factor
+            self.log.append(row)
+        total = len(self.log) if self._max_gradients == math.inf else self._max_gradients
+        self.report(len(self.log), total, loss=self._loss, version=version)
+        return tuple(weighed)
+
+
+class Server:
+    """A share of the parameters, with the optimizer's state for it (velocities are kept here), and its messages."""
+
+    def __init__(self, comm, servers: int, share, rule, lr, every: int):
         if needs_whole(rule):
             name = type(rule).__name__
             raise ValueError(f"parameter server: {name} looks at whole parameters, but a server has only a share")
+        self.comm, self.servers = comm, servers
         self.share, self.rule, self.lr, self.every = share, rule, lr, every
         self.state = rule.init(share)
         self.snapshots: list[Snapshot] = []
-        self._kept: dict[tuple[int, int], np.ndarray] = {}  # (worker, step) -> gradient
-        self._spare: list[np.ndarray] = []
-        self._reply: tuple | None = None
+        self._arrived: dict[int, np.ndarray] = {}  # by worker: its gradient; it sends no other before the reply
+        self._kept: dict[tuple[int, int], np.ndarray] = {}  # (worker, step) -> gradient that waits for its update
+        self._lost: set[int] = set()
+        self._sent = {}  # worker -> the reply in progress
 
-    def buffer(self) -> np.ndarray:
-        """Return memory to receive a gradient into."""
-        return self._spare.pop() if self._spare else np.empty_like(self.share)
+    def serve(self, coordinator: Coordinator | None) -> None:
+        """Serve until every worker has left; the first server has the coordinator, the others get its commands."""
+        self.snapshots.append(Snapshot(0, self.comm.clock.now(), self.share.copy()))
+        commands: deque[Command] = deque()
+        ended = False
+        while not ended:
+            message = self._receive()
+            if coordinator is not None:
+                for command in coordinator.decide(message):
+                    commands.append(command)
+                    for server in range(1, self.servers):
+                        self.comm.send_obj(command, server)
+            elif isinstance(message, Command):
+                commands.append(message)
+            while commands:
+                worker = commands[0].arrived
+                if not (worker is None or worker in self._arrived or worker in self._lost):
+                    break  # its gradient has reached the first server, and has yet to reach this one
+                command = commands.popleft()
+                self._execute(command)
+                self._reply(command)
+                ended = command.end
+        for work in self._sent.values():
+            with suppress(PeerLostError):
+                work.wait()
 
-    def apply(self, command: Command, gradient, clock) -> None:
+    def _receive(self) -> Push | Leave | Command | Lost:
+        """Receive what comes next: a message, with its gradient, or the news that workers are lost."""
+        try:
+            message = self.comm.recv_obj(ANY)
+            if isinstance(message, Push):
+                if message.worker in self._sent:  # returns at once: a worker that sends again has received the reply
+                    self._sent.pop(message.worker).wait()
+                gradient = self.comm.recv(np.empty_like(self.share), self.servers + message.worker)
+                self._arrived[message.worker] = gradient
+            return message
+        except PeerLostError as error:
+            if min(error.ranks) < self.servers:
+                raise
+            workers = tuple(rank - self.servers for rank in error.ranks)
+            self._lost.update(workers)
+            return Lost(workers)
+
+    def _execute(self, command: Command) -> None:
         """Keep or drop a gradient, and make the update if there is one."""
+        gradient = self._arrived.pop(command.arrived, None)
         if command.taken:
             lost = gradient is None  # its worker was lost after the gradient had reached the first server
             self._kept[command.arrived, command.step] = np.zeros_like(self.share) if lost else gradient
-        elif gradient is not None:
-            self._spare.append(gradient)
         if not command.merged:
             return
-        total, used = self._mean(command.merged)
-        flops = 2 * len(used) * self.share.size
-        with clock.span("update", flops=flops, nbytes=(len(used) + 2) * self.share.nbytes):
+        total = self._mean(command.merged)
+        n = len(command.merged)
+        with self.comm.clock.span("update", flops=2 * n * self.share.size, nbytes=(n + 2) * self.share.nbytes):
             step = command.version - 1
             apply_rule(self.rule, self.share, total, self.state, self.lr(step), step)
-        self._spare += used
         if self.every and command.version % self.every == 0:
-            self.take_snapshot(command.version, clock.now())
+            self.snapshots.append(Snapshot(command.version, self.comm.clock.now(), self.share.copy()))
 
     def _mean(self, merged):
         """Add weighted gradients up in the order of workers, whatever order they arrived in."""
-        used = [self._kept.pop((worker, step)) for worker, step, _ in sorted(merged)]
-        weights = [weight for *_, weight in sorted(merged)]
-        total = used[0]
-        if len(used) > 1 or weights[0] != 1.0:
-            total *= total.dtype.type(weights[0])
-        for gradient, weight in zip(used[1:], weights[1:], strict=True):
-            gradient *= gradient.dtype.type(weight)
-            total += gradient
-        return total, used
+        total = None
+        for worker, step, weight in sorted(merged):
+            gradient = self._kept.pop((worker, step))
+            if len(merged) > 1 or weight != 1.0:
+                gradient *= gradient.dtype.type(weight)
+            total = gradient if total is None else np.add(total, gradient, out=total)
+        return total
 
-    def take_snapshot(self, version: int, now: float) -> None:
-        if not self.snapshots or self.snapshots[-1].version != version:
-            self.snapshots.append(Snapshot(version, now, self.share.copy()))
-
-    def reply(self, version: int, go: bool, loss: float) -> np.ndarray:
-        """Return the reply to a pull, as bytes; the same array for all workers that get the same reply."""
-        key = (version, go, loss)
-        if self._reply is None or self._reply[0] != key:
-            self._reply = (key, Reply.of(self.share, version, go, loss).buffer)
-        return self._reply[1]
-
-
-class ServerComm:
-    """A server's messages to and from the workers: gradients in, parameters out."""
-
-    def __init__(self, comm, servers: int, shard: ParamShard):
-        self.comm, self.servers, self.shard = comm, servers, shard
-        self.lost: set[int] = set()
-        self._sent = {}  # worker -> the reply in progress
-
-    def receive(self):
-        """Receive what comes next: a message, or the news that workers are lost."""
-        try:
-            return self.comm.recv_obj(ANY)
-        except PeerLostError as error:
-            return Lost(self._lost_workers(error))
-
-    def recv_gradient(self, push: Push):
-        """Receive this server's share of a gradient; None if its worker was lost on the way."""
-        self._finish_reply(push.worker)
-        try:
-            return self.comm.recv(self.shard.buffer(), self.servers + push.worker)
-        except PeerLostError as error:
-            self._lost_workers(error)
-            return None
-
-    def _lost_workers(self, error: PeerLostError) -> tuple[int, ...]:
-        """Return the workers that are lost; raise the error again if servers are."""
-        if min(error.ranks) < self.servers:
-            raise error
-        workers = tuple(rank - self.servers for rank in error.ranks)
-        self.lost.update(workers)
-        return workers
-
-    def reply(self, command: Command) -> None:
+    def _reply(self, command: Command) -> None:
         """Send the parameters to all workers that the command releases."""
+        reply = None
         for worker, go in command.released:
-            message = self.shard.reply(command.version, go, command.loss)
-            self._finish_reply(worker)
-            self._sent[worker] = (self.comm.isend(message, self.servers + worker), message)
-
-    def _finish_reply(self, worker: int) -> None:
-        """Wait for the last reply to a worker, which returns at once: a worker that sends again has received it."""
-        if worker in self._sent:
-            try:
-                self._sent.pop(worker)[0].wait()
-            except PeerLostError as error:
-                self._lost_workers(error)
-
-    def finish(self) -> None:
-        for worker in list(self._sent):
-            self._finish_reply(worker)
-
-
-def coordinate(comm, servers: int, shard: ParamShard, coordinator: Coordinator) -> None:
-    """Serve as the first server until every worker has left: decide, tell the other servers, apply the command."""
-    server_comm = ServerComm(comm, servers, shard)
-    active = coordinator.policy_state.active
-    while active:
-        message = server_comm.receive()
-        gradient = server_comm.recv_gradient(message) if isinstance(message, Push) else None
-        if isinstance(message, Lost):
-            commands = ((coordinator.handle_loss(worker), None) for worker in message.workers if worker in active)
-        elif message.worker not in active:  # its loss was known before this message arrived
-            commands = []
-        elif isinstance(message, Push):
-            commands = [] if gradient is None else [(coordinator.handle_push(message), gradient)]
-        else:
-            commands = [(coordinator.handle_leave(message.worker), None)]
-        for command, gradient in commands:
-            for server in range(1, servers):
-                comm.send_obj(command, server)
-            shard.apply(command, gradient, comm.clock)
-            server_comm.reply(command)
-    server_comm.finish()
-
-
-def follow(comm, servers: int, shard: ParamShard) -> None:
-    """Serve as another server: execute the coordinator's commands, each once its gradient has arrived."""
-    server_comm = ServerComm(comm, servers, shard)
-    commands: deque[Command] = deque()
-    gradients = {}  # by worker: it sends no other before the reply
-    while True:
-        message = server_comm.receive()
-        if isinstance(message, Push):
-            gradients[message.worker] = server_comm.recv_gradient(message)
-        elif isinstance(message, Command):
-            commands.append(message)
-        while commands and (commands[0].arrived is None or commands[0].arrived in gradients.keys() | server_comm.lost):
-            command = commands.popleft()
-            shard.apply(command, gradients.pop(command.arrived, None), comm.clock)
-            server_comm.reply(command)
-            if command.end:
-                server_comm.finish()
-                return
+            if reply is None or reply["go"] != go:
+                reply = make_reply(self.share.size, self.share.dtype)
+                reply["version"], reply["go"], reply["loss"] = command.version, go, command.loss
+                reply["share"] = self.share
+            self._sent[worker] = self.comm.isend(reply.view(np.uint8), self.servers + worker)

@@ -13,21 +13,130 @@ Policies whose workers wait for updates (BSP, backup workers) go round by round.
 gradient of the current version is in: a sort. Late gradients are dropped when they arrive; their workers start
 again, and may still be in time for the same update.
 
-Why this exists beside `parallel.play` and `events.play`: 10,000 workers take some 100 steps each, and the course's
+Why this exists beside `parallel.play` and `play` below: 10,000 workers take some 100 steps each, and the course's
 figures repeat that for several policies and seeds. On one core this makes 3 to 6 million events a second; the common
-`play_queues` makes 0.6 million where no step waits for another worker and nothing has to be sorted, and
-`events.play`, which asks `PolicyState` about every arrival, 0.15 million. The goal is one million
-(`tests/benchmarks/bench_async.py`). Tests check that all three give the same events, bit for bit.
+`play_queues` makes 0.6 million where no step waits for another worker and nothing has to be sorted, and `play`, which
+asks `PolicyState` about every arrival, 0.15 million. The goal is one million (`tests/benchmarks/bench_async.py`).
+Tests check that all three give the same events, bit for bit.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+
 import numpy as np
 
 from ....nn.layer import check_positive
-from .events import Events, RunState, initial_state, play
-from .policy import check_policy
+from .policy import PolicyState, check_policy
 from .speeds import Speeds
+
+
+@dataclass
+class Events:
+    """The gradients of one run, in the order of their arrival."""
+
+    policy: str
+    workers: int
+    worker: np.ndarray
+    step: np.ndarray
+    used: np.ndarray
+    version: np.ndarray
+    staleness: np.ndarray
+    time: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.time)
+
+    @property
+    def updates(self) -> int:
+        return int(self.version.max(initial=0))
+
+    @property
+    def dropped(self) -> int:
+        return int((self.version == 0).sum())
+
+    @property
+    def seconds(self) -> float:
+        return float(self.time.max(initial=0.0))
+
+    @property
+    def throughput(self) -> float:
+        return self.updates / self.seconds
+
+    @property
+    def gradients_per_second(self) -> float:
+        """Gradients that were applied, per second, until the first worker found no step left to do."""
+        # What comes after that says more about the last steps of a few than about the policy.
+        last = max(0, len(self) - self.workers - 1)
+        return int((self.version[: last + 1] > 0).sum()) / float(self.time[last])
+
+    def histogram(self) -> np.ndarray:
+        """Return how many applied gradients had staleness 0, 1, 2, ..."""
+        return np.bincount(self.staleness[self.version > 0])
+
+    def __repr__(self) -> str:
+        stale = self.staleness[self.version > 0]
+        mean = f"{stale.mean():.3g}" if len(stale) else "none"
+        return (
+            f"Events({self.policy}, {self.workers} workers: {self.updates} updates in {self.seconds:.3g} s, "
+            f"mean staleness {mean}, {self.dropped} dropped)"
+        )
+
+
+@dataclass
+class RunState:
+    """The state of a run just after an event, when all workers compute."""
+
+    finish: np.ndarray
+    used: np.ndarray
+    step: np.ndarray
+    version: int
+    given: int
+
+
+def play(policy, speeds: Speeds, steps: int, *, state: RunState | None = None) -> Events:
+    """Play a run, arrival by arrival, without a network and without gradients."""
+    n, total_steps = speeds.workers, steps * speeds.workers
+    state = state or initial_state(speeds)
+    policy_state = PolicyState(policy, n, state.version, state.step.tolist())
+    used, given = state.used.tolist(), state.given
+    rows, open_rows = [], {}  # a gradient's version is filled in when its update comes
+
+    def merge(gradients) -> None:
+        for gradient in gradients:
+            version, row = policy_state.version, open_rows.pop((gradient.worker, gradient.step))
+            row[3], row[4] = version, version - 1 - gradient.used
+
+    calendar = list(zip(state.finish.tolist(), range(n), strict=True))
+    heapify(calendar)
+    while calendar:
+        now, worker = heappop(calendar)
+        step = policy_state.clocks[worker]
+        decision = policy_state.arrive(worker, used[worker])
+        rows.append([worker, step, used[worker], 0, decision.staleness, now])
+        if decision.taken:
+            open_rows[worker, step] = rows[-1]
+        merge(decision.merged)
+        ready = list(decision.released)
+        while ready:
+            w = ready.pop(0)
+            if given < total_steps:
+                given += 1
+                used[w] = policy_state.version
+                heappush(calendar, (now + speeds(w, policy_state.clocks[w]), w))
+            else:
+                farewell = policy_state.leave(w)
+                merge(farewell.merged)
+                ready += farewell.released
+    return Events(str(policy), n, *(np.array(column) for column in zip(*rows, strict=True)))
+
+
+def initial_state(speeds: Speeds) -> RunState:
+    """Return the initial state of a run: all workers compute at version 0."""
+    n = speeds.workers
+    zeros = np.zeros(n, np.int64)
+    return RunState(speeds.wave(0).copy(), zeros, zeros.copy(), 0, n)
 
 
 def simulate(policy, speeds: Speeds, steps: int) -> Events:

@@ -85,7 +85,6 @@ class Speeds:
         return self._scale * factor
 
     def table(self, steps: int) -> np.ndarray:
-        """Return the seconds of the first steps, (steps, workers)."""
         return np.stack([self.wave(step) for step in range(steps)])
 
     def __call__(self, worker: int, step: int) -> float:

@@ -3,25 +3,77 @@
 from __future__ import annotations
 
 import math
+from itertools import chain, count
 
 import numpy as np
 
-from ....backend import to_numpy
-from ....comm.base import CutOffError
+from ....backend import get_xp, to_numpy
+from ....comm.base import CommError, CutOffError
+from ....data import Batches
+from ....nn.container import check_unique_names
 from ....nn.layer import check_positive
 from ....optim.optimizer import check_rule
 from ....optim.schedules import as_schedule
 from ....shares import shares
+from ...data.bucket import Bucket
 from ...strategy import Strategy
-from .coordinator import Coordinator
 from .learning_rate import constant
 from .policy import BSP, check_policy
 from .run import Run, make_run
-from .server import ParamShard, coordinate, follow
-from .worker import FlatModel, WorkerComm, endless_batches
+from .server import Coordinator, Leave, Push, Server, make_reply
 
-COLLECT = 9
-"""Tag of what servers send to the first one in the end."""
+
+class FlatModel:
+    """A model whose learned parameters are stored in one array, in the order of construction."""
+
+    def __init__(self, model):
+        check_unique_names(model.params)
+        self.model = model
+        learned = [p for p in model.params if not p.frozen]
+        if not learned:
+            raise ValueError(f"parameter server: {model!r} has no parameters to learn")
+        dtypes = {str(p.data.dtype) for p in learned}
+        if len(dtypes) > 1:
+            raise ValueError(f"parameter server: parameters are {', '.join(sorted(dtypes))}, expected one dtype")
+        self._bucket = Bucket(learned)
+        self.grad = self._bucket.flat
+        self.data = get_xp(self.grad).concatenate([p.data.reshape(-1) for p in learned])
+        start = 0
+        for p in learned:  # from now on views
+            p.data = self.data[start : start + p.size].reshape(p.data.shape)
+            start += p.size
+        self._costs: dict[tuple, float] = {}
+
+    def gradient(self, x, y, loss) -> float:
+        """Compute the mean gradient over the rows of `x` into `grad`; return their mean loss. No rows: zeros."""
+        self._bucket.clear()
+        value = 0.0
+        if len(x):
+            logits, saved = self.model.forward(x)
+            value, dy = loss(logits, y, len(x))
+            self.model.backward(dy, saved)
+        self._bucket.settle()
+        return float(value)
+
+    def flops(self, shape) -> float:
+        if shape not in self._costs:
+            self._costs[shape] = self.model.flops(shape) + self.model.backward_flops(shape) if shape[0] else 0
+        return self._costs[shape]
+
+    def load(self, values, part: slice = slice(None)) -> None:
+        """Overwrite the learned parameters, or a part of them, with a flat array."""
+        self.data[part] = get_xp(self.data).asarray(values)
+
+    def named(self, values) -> dict[str, np.ndarray]:
+        """Return copies of all parameters by name; of the learned ones those in the flat array `values`."""
+        found, start = {}, 0
+        for p in self.model.params:
+            if p.frozen:
+                found[p.name] = to_numpy(p.data).copy()
+                continue
+            found[p.name] = values[start : start + p.size].reshape(p.data.shape).copy()
+            start += p.size
+        return found
 
 
 class ParameterServer(Strategy):
@@ -106,11 +158,12 @@ class ParameterServer(Strategy):
         self.is_server, self.go = comm.rank < servers, True
         self._peers = comm.split(int(self.is_server))
         self.size, self.rank = comm.size - servers, 0 if self.is_server else comm.rank - servers
-        parts, lr = shares(values.size, servers), as_schedule(lr, "ParameterServer")
+        self._parts, lr = shares(values.size, servers), as_schedule(lr, "ParameterServer")
         if self.is_server:
-            self._shard = ParamShard(values[parts[comm.rank]].copy(), rule, lr, every)
+            self._server = Server(comm, servers, values[self._parts[comm.rank]].copy(), rule, lr, every)
         else:
-            self._worker_comm = WorkerComm(comm, parts, self.flat, self.rank)
+            self.version = self._steps = 0
+            self._replies = [make_reply(part.stop - part.start, values.dtype) for part in self._parts]
 
     # -- a worker is a Strategy ------------------------------------------------------------------------------------
     def step(self, batch) -> float:
@@ -120,17 +173,27 @@ class ParameterServer(Strategy):
         """
         if self.is_server:
             raise TypeError(f"ParameterServer: rank {self.comm.rank} is a server, which takes no steps; call serve()")
+        comm, replies = self.comm, self._replies
         with self.clock.span("gradient", flops=self.flat.flops(batch.x.shape)):
             loss = self.flat.gradient(batch.x, batch.y, self.loss)
             if self.pace is not None:
-                self.clock.sleep(self.pace(self.rank, self._worker_comm.steps))
-        reply = self._worker_comm.exchange(len(batch.x), loss)
-        self.go = reply.go
-        return reply.loss if self.policy.waits else loss
-
-    @property
-    def version(self) -> int:
-        return self._worker_comm.version
+                self.clock.sleep(self.pace(self.rank, self._steps))
+        with self.clock.span("exchange", lane="comm"):
+            # the receives are posted before the servers are asked: none of them ever waits for a worker
+            received = [comm.irecv(reply.view(np.uint8), server) for server, reply in enumerate(replies)]
+            gradient = to_numpy(self.flat.grad)
+            sent = [comm.isend(gradient[part], server) for server, part in enumerate(self._parts)]
+            push = Push(self.rank, self._steps, self.version, len(batch.x), loss)
+            for server in range(self.servers):
+                comm.send_obj(push, server)
+            for work in (*sent, *received):
+                work.wait()
+        for part, reply in zip(self._parts, replies, strict=True):
+            self.flat.load(reply["share"][0], part)
+        self._steps += 1
+        version, go, loss_of_update = replies[0][["version", "go", "loss"]][0].item()
+        self.version, self.go = version, bool(go)
+        return loss_of_update if self.policy.waits else loss
 
     @property
     def model(self):
@@ -142,25 +205,25 @@ class ParameterServer(Strategy):
 
     def finish(self) -> None:
         """Tell the servers that this worker has ended; every worker does so at the end."""
-        self._worker_comm.leave()
+        self.comm.send_obj(Leave(self.rank), 0)
 
     # -- a server ----------------------------------------------------------------------------------------------------
     def serve(self, steps: int | None = None, seconds: float = math.inf) -> Coordinator | None:
-        """Serve until all workers have left; return the coordinator of the first server on rank 0."""
-        # steps: Gradients that each worker computes, on average; unlimited by default.
-        # seconds: Begin no step later than that [s].
-        self._shard.take_snapshot(0, self.clock.now())
-        if self.comm.rank:
-            follow(self.comm, self.servers, self._shard)
-            return None
-        left = math.inf if steps is None else steps * self.size
-        coordinator = Coordinator(self.clock, self.comm.report, self.size, self.policy, self.rate, left, seconds)
-        coordinate(self.comm, self.servers, self._shard, coordinator)
-        coordinator.check_ended("ParameterServer")
+        """Serve until all workers have left, limited as in `train`; return the coordinator on rank 0."""
+        coordinator = None
+        if self.comm.rank == 0:
+            left = math.inf if steps is None else steps * self.size
+            coordinator = Coordinator(self.clock, self.comm.report, self.size, self.policy, self.rate, left, seconds)
+        self._server.serve(coordinator)
+        if coordinator is not None and coordinator.lost == self.size:  # it ended, but not because the run was over
+            raise CommError(
+                f"ParameterServer: all {self.size} workers are lost, after {coordinator.policy_state.version} updates; "
+                "none is left to train"
+            )
         return coordinator
 
     # -- all ranks ---------------------------------------------------------------------------------------------------
-    def train(self, dataset, *, batch_size: int, steps=None, seconds=math.inf, seed=0, probe: int = 1000) -> Run | None:
+    def train(self, dataset, *, batch_size: int, steps=None, seconds=math.inf, seed=0) -> Run | None:
         """Train; return the run on rank 0, and None elsewhere. Every rank calls it, once.
 
         Parameters
@@ -174,8 +237,6 @@ class ParameterServer(Strategy):
             Begin no step later than that [s].
         seed : int
             Of the order of samples.
-        probe : int
-            Training samples on which the curve's loss is measured.
 
         Raises
         ------
@@ -192,24 +253,28 @@ class ParameterServer(Strategy):
             if self.is_server:
                 coordinator = self.serve(steps, seconds)
             else:
-                batches = endless_batches(dataset, batch_size, self.rank, self.size, seed)
+                batches = Batches(
+                    dataset.x_train, dataset.y_train, batch_size, rank=self.rank, size=self.size, seed=seed
+                )
+                endless = chain.from_iterable(map(batches.epoch, count()))
                 while self.go:
-                    self.step(next(batches))
+                    self.step(next(endless))
                 self.finish()
         except CutOffError:  # the others declared this rank lost
             return None
-        found = self._from_servers((self._shard.share, self._shard.snapshots) if self.is_server else None)
-        return None if found is None else make_run(coordinator, self.flat, found, dataset, self.loss, probe)
+        if not self.is_server:
+            return None
+        found = self._gather((self._server.share, self._server.snapshots))
+        return None if found is None else make_run(coordinator, self.flat, found, dataset, self.loss)
 
-    def _from_servers(self, held) -> list | None:
+    def _gather(self, held) -> list | None:
         """Gather what every server holds on rank 0; workers take no part, as some may be lost."""
         if self.comm.rank == 0:
-            return [held, *(self.comm.recv_obj(server, COLLECT) for server in range(1, self.servers))]
-        if self.is_server:
-            self.comm.send_obj(held, 0, COLLECT)
+            return [held, *(self.comm.recv_obj(server) for server in range(1, self.servers))]
+        self.comm.send_obj(held, 0)
         return None
 
     def gather_params(self) -> dict[str, np.ndarray] | None:
         """Return the trained parameters by name on rank 0, and None elsewhere. Every server calls it."""
-        found = self._from_servers(self._shard.share if self.is_server else None)
+        found = self._gather(self._server.share) if self.is_server else None
         return None if found is None else self.flat.named(np.concatenate(found))

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate, islice, product
+from itertools import islice, product
 from typing import NamedTuple
 
 from .orders import make_schedule
 from .play import Arrow, Deadlock, play
-from .schedule import HELD, KINDS, Action, Schedule
+from .schedule import KINDS, Action, Schedule
 
 INCOMPLETE = ("missing", "twice", "unknown", "placement")
 """Problems of schedules that cannot even be tried."""
@@ -22,7 +22,7 @@ class ScheduleError(NamedTuple):
     """One thing that is wrong with a schedule."""
 
     problem: str
-    """"missing", "twice", "unknown", "placement", "order", "deadlock" or "in flight"."""
+    """"missing", "twice", "unknown", "placement", "order" or "deadlock"."""
     message: str
     rank: int | None = None
     position: int | None = None
@@ -86,8 +86,6 @@ def check_schedule(
     schedule,
     n_ranks: int | None = None,
     n_microbatches: int | None = None,
-    *,
-    max_in_flight: int | list[int] | None = None,
     **options,
 ) -> Report:
     """Look for everything that is wrong with a pipeline schedule.
@@ -103,8 +101,6 @@ def check_schedule(
         Any form that `make_schedule` takes.
     n_ranks, n_microbatches : int, optional
         Needed for names and generators.
-    max_in_flight : int or list of int, optional
-        Micro-batches whose activations a rank has room for (per rank, if they differ).
     **options
         Go to the generator: `n_virtual=3`.
 
@@ -127,10 +123,7 @@ rank 1 at position 1 (F1) waits for F1, which is rank 0's position 2, behind B0;
             text = f"deadlock: {'; '.join(w.what for w in told)}; broken: {', '.join(map(str, deadlock.arrows))}"
             where = first.rank, first.position, first.action
             findings.append(ScheduleError("deadlock", text, *where, tuple(deadlock.arrows)))
-    in_flight = [made.in_flight(rank) for rank in range(made.n_ranks)]
-    if max_in_flight is not None:
-        findings += _memory(made, in_flight, max_in_flight)
-    return Report(made, findings, in_flight)
+    return Report(made, findings, [made.in_flight(rank) for rank in range(made.n_ranks)])
 
 
 def _placement(schedule: Schedule):
@@ -201,20 +194,3 @@ def _order(schedule: Schedule):
                     f"{schedule.short(before)} is at position {place[before]}; broken: {Arrow(before, action)}"
                 )
                 yield ScheduleError("order", message, rank, position, action, (Arrow(before, action),))
-
-
-def _memory(schedule: Schedule, in_flight: list[int], limit):
-    """Ranks that hold the activations of too many micro-batches."""
-    limits = list(limit) if hasattr(limit, "__len__") else [limit] * schedule.n_ranks
-    if len(limits) != schedule.n_ranks:
-        raise ValueError(f"check_schedule: {len(limits)} limits in max_in_flight for {schedule.n_ranks} ranks")
-    for rank, (most, room) in enumerate(zip(in_flight, limits, strict=True)):
-        if most > room:
-            held = list(accumulate(HELD[a.kind] for a in schedule.orders[rank]))
-            position = next(i for i, n in enumerate(held) if n > room)
-            action = schedule.orders[rank][position]
-            message = (
-                f"rank {rank}, position {position} ({schedule.short(action)}): {held[position]} micro-batches in "
-                f"flight, there is room for {room} (the most is {most})"
-            )
-            yield ScheduleError("in flight", message, rank, position, action)

@@ -53,7 +53,6 @@ class Deadlock(NamedTuple):
 
     @property
     def involved(self) -> list[Waiting]:
-        """The waits of the ranks in the cycle; all of them if there is none."""
         return [w for w in self.waiting if w.rank in self.cycle] or self.waiting
 
     @property

@@ -85,7 +85,6 @@ class Schedule:
 
     @cached_property
     def n_stages(self) -> int:
-        """Number of stages: one more than the highest that an action names."""
         return 1 + max((a.stage for order in self.orders for a in order), default=0)
 
     @cached_property
@@ -105,7 +104,6 @@ class Schedule:
 
     @cached_property
     def place(self) -> dict[Action, int]:
-        """Position of every action in its rank's order."""
         return {action: i for order in self.orders for i, action in enumerate(order)}
 
     @cached_property

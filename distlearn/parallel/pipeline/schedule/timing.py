@@ -49,7 +49,6 @@ class Simulated:
 
     @property
     def bubbles(self) -> list[float]:
-        """Share of the makespan in which each rank waits."""
         return [1 - busy / self.makespan if self.makespan else 0.0 for busy in self.busy]
 
     @property

@@ -23,8 +23,8 @@ def program(comm, policy, servers=1, steps=STEPS, batch=20, **options):
     options = {"servers": servers, "pace": lambda worker, step: speeds(worker % (comm.size - servers), step), **options}
     server = ParameterServer(comm, model_of(), SoftmaxCrossEntropy(), SGD(), LR, policy, **options)
     run = server.train(DATA, batch_size=batch, steps=steps, seed=3)
-    if run is not None and server._shard.every:
-        run.notes["snapshots"] = {s.version: s.share for s in server._shard.snapshots}
+    if run is not None and server._server.every:
+        run.saved = {s.version: s.share for s in server._server.snapshots}
     return run
 
 
@@ -46,7 +46,7 @@ def test_a_dead_worker_is_dropped_and_training_goes_on(policy, kind):
     seconds = sound_seconds(6, policy)
     world = failing(6, Failure(3, 0.4 * seconds, kind))
     run = world.run(program, policy, batch=25, every=1, rate=inverse)[0]
-    saved, gradients = run.notes["snapshots"], run.gradients
+    saved, gradients = run.saved, run.gradients
     sharded = [Batches(DATA.x_train, DATA.y_train, 25, rank=worker, size=5, seed=3) for worker in range(5)]
     for version in range(1, run.updates + 1):
         made = gradients[gradients["version"] == version]

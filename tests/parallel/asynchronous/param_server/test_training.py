@@ -55,8 +55,8 @@ def program(comm, policy, servers=1, batch=20, steps=9, rule=None, lr=0.3, froze
         **options,
     )
     run = server.train(DATA, batch_size=batch, steps=steps, seed=3)
-    if run is not None and server._shard.every:
-        run.notes["snapshots"] = {s.version: s.share for s in server._shard.snapshots}
+    if run is not None and server._server.every:
+        run.saved = {s.version: s.share for s in server._server.snapshots}
     return run
 
 
@@ -131,7 +131,7 @@ def test_every_update_is_made_of_the_gradients_it_names(policy, momentum):
     run = SimWorld(6).run(
         program, policy, batch=25, steps=7, every=1, rate=inverse, slow={1: 3.0}, rule=Momentum(momentum)
     )[0]
-    saved = run.notes["snapshots"]
+    saved = run.saved
     sharded = [Batches(DATA.x_train, DATA.y_train, 25, rank=worker, size=5, seed=3) for worker in range(5)]
     velocity = np.zeros(saved[0].size)
     for version in range(1, run.updates + 1):
