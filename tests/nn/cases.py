@@ -1,6 +1,5 @@
 """The table of all layers and the shapes on which they are checked: gradients, devices, precision, shapes."""
 
-
 import numpy as np
 
 from distlearn import nn
