@@ -178,6 +178,9 @@ class Record(NamedTuple):
         return f"{self.call}{f', number {self.number}' if self.number else ''}{where}"
 
 
+TO_RETURN = "all ranks to return"  # what a rank waits for that has made all of its calls
+
+
 class Recorder:
     """A ring buffer of one rank's calls, on a communicator and all that were split from it."""
 

@@ -7,6 +7,7 @@ import sys
 import time
 from types import TracebackType
 
+from ..comm.base import TO_RETURN
 from .outcome import Outcome, frames_of_stack
 
 # -- brief -------------------------------------------------------------------------------------------------------------
@@ -163,7 +164,7 @@ class Patience:
                 self._tell(None)
         elif not self._told and seconds > self._seconds + nbytes / SLOWEST_BYTES_PER_SECOND:
             self._told = True
-            frames, records = frames_of_stack(sys._getframe(1)), self._comm.recorder.records(waiting=True)
+            frames, records = frames_of_stack(sys._getframe(1)), self._comm.recorder.records(str(what) != TO_RETURN)
             self._tell(Outcome(self._comm.rank, "waiting", frames=frames, waits_for=str(what), records=records))
 
 

@@ -16,6 +16,7 @@ import sys
 import time
 import types
 
+from ..comm.base import TO_RETURN
 from ..comm.waiting import poll
 from .deaths import hold_connection
 from .interrupts import EngineInterrupts
@@ -143,7 +144,7 @@ def launch(key: str, order: dict, payload: bytes) -> tuple[bytes, bytes]:
         outcome.ended, outcome.spans = comm.clock.now(), comm.clock.trace.spans
         waits_for = comm.activity.waits_for
         if outcome.status != "returned":
-            outcome.records = comm.recorder.records(waits_for is not None)
+            outcome.records = comm.recorder.records(waits_for is not None and str(waits_for) != TO_RETURN)
         if waits_for is not None and outcome.status in ("interrupted", "early"):
             outcome.waits_for = str(waits_for)
     outcome.progress = reporter.last

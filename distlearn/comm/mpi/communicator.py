@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from ...trace import Span
-from ..base import N_TAGS, Call, CommError, CommTimeoutError, Communicator, Recorder, ignore_report
+from ..base import N_TAGS, TO_RETURN, Call, CommError, CommTimeoutError, Communicator, Recorder, ignore_report
 from ..waiting import CROWDED_SPIN_SECONDS, SPIN_SECONDS, RankClock, count_cores, poll
 from .collectives import RETURN, Agreement, Collectives
 from .messages import KINDS, Activity, Messages
@@ -135,9 +135,9 @@ class MPIComm(Messages, Collectives, Communicator):
                 return not left
         else:
             if self.control is None:
-                self._make_control("all ranks to return")
+                self._make_control(TO_RETURN)
             returned = self.control.Ibarrier().Test
-        self.block(returned, "all ranks to return")
+        self.block(returned, TO_RETURN)
         everything = (self, *self.activity.parts)
         lost = [text for comm in everything if (text := comm.unreceived())]
         for comm in everything:
