@@ -16,23 +16,26 @@ from distlearn.nn import (
     RNN,
     AvgPool,
     Conv2d,
+    Dropout,
     Flatten,
     GlobalAvgPool,
     LayerNorm,
     Linear,
     LocalResponseNorm,
     MaxPool,
+    MultiHeadAttention,
     Parallel,
     Recompute,
     ReLU,
     Reshape,
     Residual,
+    RMSNorm,
     Sequential,
     Sigmoid,
     SoftmaxCrossEntropy,
     Tanh,
 )
-from distlearn.optim import RULES, Constant, Cosine, Optimizer, StepDecay, WarmUp
+from distlearn.optim import RULES, Adam, Constant, Cosine, Optimizer, StepDecay, WarmUp
 from distlearn.parallel import (
     DataParallel,
     ElasticDataParallel,
@@ -42,13 +45,14 @@ from distlearn.parallel import (
     OneWeirdTrick,
     PipeDream,
     Pipeline,
+    SequenceParallel,
     Serial,
     TensorParallel,
     ZeRO,
 )
 from distlearn.sim import SimWorld
 
-STEPS, CLASSES = 3, 3
+STEPS, CLASSES, LENGTH = 3, 3, 24
 
 
 class Signs(Optimizer):
@@ -97,7 +101,7 @@ class Combination:
 # -- models ------------------------------------------------------------------------------------------------------------
 
 
-def choose_layers(pick, kind):
+def choose_layers(pick, kind, dropout):
     """Choose what lies between input and classifier, as (name, numbers)."""
     layers = []
     for _ in range(pick([0, 1, 2, 3])):
@@ -105,9 +109,11 @@ def choose_layers(pick, kind):
             layers.append((pick(["conv", "conv", "groups", "max", "avg", "relu", "response", "paths"]), pick([2, 4])))
         elif kind == "sequence":
             layers.append((pick(["gru", "rnn", "linear", "tanh", "norm"]), pick([3, 5])))
+        elif kind == "text":
+            layers.append((pick(["attention", "attention", "residual", "rms"]), pick([3, 6])))
         else:
             names = ["linear", "linear", "relu", "tanh", "sigmoid", "residual", "recompute", "norm", "paths"]
-            layers.append((pick(names), pick([3, 4, 7])))
+            layers.append((pick([*names, "dropout"] if dropout else names), pick([3, 4, 7])))
     return layers
 
 
@@ -116,6 +122,8 @@ def make_model(c: Combination) -> Sequential:
     width, side, layers = 5, 6, []
     if c.kind == "image":
         width, layers = 2, [Reshape(6, 6, 2)]
+    elif c.kind == "text":
+        width, layers = 12, [Linear(5, 12, rng, **dtype)]
     for name, n in c.layers:
         if name == "conv":
             layers.append(Conv2d(width, n, 3, rng, padding=1, **dtype))
@@ -150,6 +158,13 @@ def make_model(c: Combination) -> Sequential:
         elif name == "recompute":
             layers.append(Recompute(Sequential(Linear(width, n, rng, **dtype), Tanh())))
             width = n
+        elif name == "attention":
+            layer = MultiHeadAttention(width, 6, rng.integers(1000, size=4), kv_heads=n, **dtype)
+            layers.append(Residual(Sequential(RMSNorm(width, **dtype), layer)))
+        elif name == "rms":
+            layers.append(RMSNorm(width, **dtype))
+        elif name == "dropout":
+            layers.append(Dropout(0.3, len(layers)))
         elif name == "norm":
             layers.append(LayerNorm(width, **dtype))
         elif name in ("relu", "tanh", "sigmoid"):
@@ -178,29 +193,41 @@ def make_optimizer(c: Combination, model) -> Optimizer:
     learned = [p for p in params if not p.frozen]
     if c.extra.get("subset"):
         learned = learned[len(learned) // 2 :]
-    kind = {"plain": Optimizer, "signs": Signs, "total": Total}[c.optimizer]
-    if not c.extra.get("groups"):
-        return kind(learned, rule, c.lr, clip_norm=c.clip_norm)
-    groups = [{"params": learned[1::2], "lr": 0.02, "weight_decay": 0.05}, {"params": learned[::2]}]
-    return kind(groups, rule, c.lr, clip_norm=c.clip_norm)
+    if c.extra.get("groups"):
+        own = {"rule": Adam(eps=1e-3), "lr": 0.01} if c.extra.get("rules") else {"lr": 0.02, "weight_decay": 0.05}
+        learned = [{"params": learned[1::2], **own}, {"params": learned[::2]}]
+    optimizer = {"plain": Optimizer, "signs": Signs, "total": Total}[c.optimizer](learned, rule, c.lr)
+    if c.extra.get("past"):  # a strategy takes over what it remembers
+        for p in optimizer.params:
+            p.grad[...] = np.cos(np.arange(p.size)).reshape(p.data.shape)
+        optimizer.step()
+    optimizer.clip_norm = c.clip_norm
+    return optimizer
 
 
 WHOLE = ("data", "naive", "elastic", "local")
 STAGED = ("pipeline", "pipedream")
+SEQUENCE = ("ring", "ulysses", "positions")
 SCHEDULES = [lambda: Constant(0.05), lambda: StepDecay(0.05, [1], 0.5), lambda: Cosine(0.05, 4),
              lambda: WarmUp(0.05, 2)]  # fmt: skip
 
 
 def choose(pick) -> Combination:
     """Choose a combination that every part of can take."""
-    strategy = pick(["data", "naive", "elastic", "local", "zero", "tensor", "trick", "pipeline", "pipedream", "hybrid"])
+    strategy = pick(list(MAKE))
     size = pick([1, 2, 3, 4])
-    kind = pick(["vector", "vector", "image", "sequence"])
+    kind = pick(["vector", "vector", "image", "sequence", "text"])
+    if strategy in SEQUENCE:
+        kind = "text"
     if strategy == "trick":
         kind = "image"
     parallel, stages = {}, 1
     if strategy == "data":
-        parallel = {"cap_bytes": pick([1, 200, 1 << 20]), "overlap": pick([True, False]), "accumulate": pick([1, 2, 3])}
+        parallel = {
+            "cap_bytes": pick([1, 200, 1 << 20]),
+            "overlap": pick([True, False]),
+            "accumulate": pick([1, 2, 20]),
+        }
     elif strategy == "local":
         parallel = {"every": 1}
     elif strategy == "zero":
@@ -208,17 +235,23 @@ def choose(pick) -> Combination:
     elif strategy == "trick":
         parallel = {"cap_bytes": pick([1, 1 << 20]), "overlap": pick([True, False])}
     elif strategy == "pipeline":
-        schedule = pick(["gpipe", "1f1b"])
-        parallel, stages = {"schedule": schedule, "n_microbatches": pick([1, 2, 3, 5])}, size
+        schedule = pick(["gpipe", "1f1b", "zero_bubble", "interleaved"])
+        groups, stages = (size, 2 * size) if schedule == "interleaved" else (1, size)
+        parallel = {"schedule": schedule, "n_microbatches": groups * pick([1, 2, 3, 5])}
     elif strategy == "pipedream":
         parallel, stages = {"n_microbatches": 1}, size
     elif strategy == "hybrid":
         dp, pp, tp = pick([(1, 1, 2), (2, 1, 1), (1, 2, 1), (2, 2, 1), (2, 1, 2), (1, 2, 2), (2, 2, 2), (3, 1, 1)])
         size, stages = dp * pp * tp, pp
         parallel = {"dp": dp, "pp": pp, "tp": tp, "cap_bytes": pick([1, 1 << 20]), "overlap": pick([True, False])}
-    layers = choose_layers(pick, kind)
+        parallel |= {"schedule": pick(["gpipe", "1f1b"]), "n_microbatches": pick([None, 2, 3])}
+    layers = choose_layers(pick, kind, dropout=strategy in ("tensor", "pipeline"))
+    if strategy == "ulysses" and any(6 % size or n % size for name, n in layers if name == "attention"):
+        size = 3
     while len(layers) < stages:  # a stage needs a layer
-        layers.append(("linear", 4) if kind == "vector" else ("relu", 4) if kind == "image" else ("tanh", 3))
+        layers.append(
+            {"vector": ("linear", 4), "image": ("relu", 4), "sequence": ("tanh", 3), "text": ("rms", 3)}[kind]
+        )
     if strategy == "trick":
         layers.insert(0, ("conv", 4))
     optimizer = pick(["plain", "plain", "signs", "total"])
@@ -250,7 +283,13 @@ def choose(pick) -> Combination:
         parallel=parallel,
         batches=[pick([1, 2, 3, 5, 8, 13]) for _ in range(STEPS)],
         seed=pick(range(1000)),
-        extra={"groups": pick([False, True]), "subset": pick([False, False, True])},
+        extra={
+            "groups": pick([False, True]),
+            "subset": pick([False, False, True]),
+            "rules": strategy != "local" and pick([False, False, True]),
+            "past": pick([False, False, True]),
+            "costs": strategy in STAGED and pick([False, True]),
+        },
     )
 
 
@@ -267,6 +306,9 @@ MAKE = {
     "pipeline": Pipeline,
     "pipedream": PipeDream,
     "hybrid": Hybrid,
+    "ring": SequenceParallel,
+    "ulysses": lambda *args: SequenceParallel(*args, attention="ulysses"),
+    "positions": lambda *args: TensorParallel(*args, sequence=True),
 }
 
 
@@ -277,13 +319,14 @@ def train(comm, c: Combination, serial: bool):
     if serial:
         strategy = Serial(model, SoftmaxCrossEntropy(), optimizer, comm.clock)
     else:
-        strategy = MAKE[c.strategy](comm, model, SoftmaxCrossEntropy(), optimizer, **c.parallel)
+        costs = {"stages": np.random.default_rng(c.seed).random(len(model.layers)).tolist()} if c.extra["costs"] else {}
+        strategy = MAKE[c.strategy](comm, model, SoftmaxCrossEntropy(), optimizer, **c.parallel, **costs)
     rng, cuts = np.random.default_rng(c.seed), np.random.default_rng(c.seed)
-    shape = {"vector": (5,), "image": (72,), "sequence": (3, 5)}[c.kind]
+    shape = {"vector": (5,), "image": (72,), "sequence": (3, 5), "text": (LENGTH, 5)}[c.kind]
     losses = []
     for n in c.batches:
         x = rng.normal(size=(n, *shape)).astype(c.dtype)
-        y = rng.integers(0, CLASSES, (n, 3) if c.kind == "sequence" else n)
+        y = rng.integers(0, CLASSES, (n, *shape[:-1]))
         bounds = np.sort(cuts.integers(0, n + 1, strategy.size - 1)) if c.seed % 3 else None  # uneven, even empty
         parts = np.split(np.arange(n), bounds) if bounds is not None else np.array_split(np.arange(n), strategy.size)
         part = parts[strategy.rank]

@@ -2,17 +2,14 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from distlearn.comm import Network, RankError
 from distlearn.nn import MLP, SoftmaxCrossEntropy, nbytes
 from distlearn.optim import SGD, Optimizer
 from distlearn.parallel import DataParallel, NaiveDataParallel
 from distlearn.sim import Roofline, SimWorld
-from distlearn.testing import assert_same_params
 
-from .programs import RingComm, run, serial
+from .programs import RingComm, run
 from .test_data_parallel import Batch, model_of
 
 
@@ -25,16 +22,6 @@ def data(**options):
         return DataParallel(comm, model, loss, Optimizer(model.params, rule, lr), **options)
 
     return make
-
-
-def assert_equals_serial(size, make, **options):
-    uneven = options.pop("uneven", False)
-    want = SimWorld(1).run(run, serial, **options)[0]
-    results = SimWorld(size).run(run, make, uneven=uneven and size > 1, **options)
-    assert_same_params(results[0].params, want.params)
-    for result in results:
-        np.testing.assert_allclose(result.losses, want.losses, atol=1e-12)
-        np.testing.assert_allclose(result.output, want.output, atol=1e-11)
 
 
 # -- naive -----------------------------------------------------------------------------------------------------------
@@ -61,13 +48,6 @@ def test_buckets_that_overlap_beat_the_naive_form_on_a_slow_network():
 
 
 # -- accumulation ----------------------------------------------------------------------------------------------------
-
-
-@given(size=st.integers(1, 5), batch=st.integers(1, 30), accumulate=st.integers(1, 40))
-@settings(max_examples=25, deadline=None)
-def test_any_number_of_micro_batches(size, batch, accumulate):
-    """Also more than there are samples, and pieces of unequal size."""
-    assert_equals_serial(size, data(accumulate=accumulate), batch=batch, steps=3)
 
 
 def test_activations_take_the_memory_of_one_micro_batch():

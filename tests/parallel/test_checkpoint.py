@@ -2,7 +2,6 @@
 
 import errno
 import os
-import struct
 import subprocess
 import sys
 import textwrap
@@ -271,14 +270,6 @@ def test_a_file_in_the_place_of_the_folder_and_steps_that_are_none_are_refused(t
     assert store.latest().step == 7
 
 
-def test_a_header_that_lies_about_its_length_is_refused(tmp_path):
-    lying = bytearray(WHOLE)
-    struct.pack_into("<Q", lying, 0, 2**60)
-    (tmp_path / "x.safetensors").write_bytes(lying)
-    with pytest.raises(CheckpointError, match="is truncated, damaged, or not"):
-        file.read(tmp_path / "x.safetensors")
-
-
 # -- training ----------------------------------------------------------------------------------------------------------
 
 
@@ -338,24 +329,16 @@ def test_a_resumed_run_equals_an_undisturbed_one_bit_for_bit(tmp_path, rule):
     assert CheckpointStore(tmp_path).steps == [8, 12, 15]
 
 
-@pytest.mark.parametrize("stop", [3, 6, 13])
-def test_as_many_ranks_go_on_bit_for_bit(tmp_path, stop):
-    """Stop 3 is before the first checkpoint."""
-    want_history, want = SimWorld(3).run(train)[0]
-    interrupted(3, tmp_path, stop)
-    for history, got in SimWorld(3).run(train, tmp_path, resume=True):
+@pytest.mark.parametrize(("kind", "stop"), [("mlp", 3), ("mlp", 6), ("mlp", 13), ("noisy", 6), ("noisy", 13)])
+def test_as_many_ranks_go_on_bit_for_bit(tmp_path, kind, stop):
+    """Stop 3 is before the first checkpoint. Of running statistics, which differ, rank 0's are kept."""
+    want_history, want = SimWorld(3).run(train, kind=kind)[0]
+    interrupted(3, tmp_path, stop, kind=kind)
+    results = SimWorld(3).run(train, tmp_path, kind=kind, resume=True)
+    for history, got in results if kind == "mlp" else results[:1]:
         assert_same_params(got, want, tol=0)
-        assert without_times(history) == without_times(want_history)
-
-
-@pytest.mark.parametrize("stop", [6, 13])
-def test_dropout_and_running_statistics_go_on_too(tmp_path, stop):
-    """Every rank draws the masks that it would have drawn; of running statistics, which differ, rank 0's are kept."""
-    want_history, want = SimWorld(3).run(train, kind="noisy")[0]
-    interrupted(3, tmp_path, stop, kind="noisy")
-    history, got = SimWorld(3).run(train, tmp_path, kind="noisy", resume=True)[0]
-    assert history.losses == want_history.losses
-    assert_same_params(got, want, tol=0)
+        assert history.losses == want_history.losses
+        assert kind == "noisy" or without_times(history) == without_times(want_history)
 
 
 @pytest.mark.parametrize(("before", "after"), [(1, 3), (3, 1), (2, 4), (4, 3)])
@@ -444,5 +427,7 @@ def test_a_strategy_that_keeps_its_state_in_parts_is_refused_before_the_first_st
 
     model = a_model("mlp")
     strategy = Sharded(model, SoftmaxCrossEntropy(), Optimizer(model.params, RULES["sgd"](), 0.1))
-    with pytest.raises(TypeError, match="Sharded has no state that all ranks share"):
+    with pytest.raises(
+        TypeError, match=r"Sharded has no state that all ranks share.*LocalSGD, DiLoCo, ZeRO.*PipeDream"
+    ):
         fit(strategy, DATASET, epochs=1, batch_size=20, checkpoints=CheckpointStore(tmp_path))

@@ -104,19 +104,6 @@ def test_masks_are_never_those_of_ranks_that_saw_other_samples(tmp_path):
     assert all(losses == first for losses in others)
 
 
-def test_a_run_without_a_common_state_says_who_has_one(tmp_path):
-    class Gossip(DataParallel):
-        checkpointable = False
-
-    def program(comm):
-        model = a_model("mlp")
-        strategy = Gossip(comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, RULES["sgd"](), 0.1))
-        fit(strategy, DATASET, epochs=1, batch_size=20, checkpoints=CheckpointStore(tmp_path))
-
-    with pytest.raises(Exception, match=r"Gossip has no state that all ranks share.*LocalSGD, DiLoCo, ZeRO.*PipeDream"):
-        SimWorld(2).run(program)
-
-
 def pipedream(comm, folder=None, *, make=PipeDream, stop=None, resume=False, rule="adam", **options):
     """Train with a learning rate that falls with every update; return history, parameters, updates and versions."""
     model = a_model("mlp")

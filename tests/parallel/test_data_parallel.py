@@ -5,11 +5,11 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from distlearn.comm import Network, RankError
-from distlearn.nn import MLP, RNN, BatchNorm, Layer, Linear, Param, Sequential, Sigmoid, SoftmaxCrossEntropy, Tanh
+from distlearn.nn import MLP, RNN, BatchNorm, Linear, Param, Sequential, SoftmaxCrossEntropy, Tanh
 from distlearn.nn.layer import move
 from distlearn.optim import RULES, MixedPrecision, Optimizer
 from distlearn.parallel import (
@@ -41,22 +41,7 @@ def cut(n, size, uneven):
     return np.concatenate([[0], np.round(np.cumsum(weights) / weights.sum() * n).astype(int)])
 
 
-class SquareRoot(Layer):
-    """A layer as a user writes it, who checks the values and does not think of a rank without samples."""
-
-    def forward(self, x):
-        if x.min() < 0:
-            raise ValueError(f"SquareRoot: the smallest value is {x.min()}, expected 0 or more")
-        y = np.sqrt(x)
-        return y, y
-
-    def backward(self, dy, saved):
-        return dy / (2 * saved)
-
-
 def model_of(kind):
-    if kind == "own layer":
-        return Sequential(Linear(7, 6, 4, dtype="float64"), Sigmoid(), SquareRoot(), Linear(6, 4, 6, dtype="float64"))
     if kind == "tied":
         shared = Linear(6, 6, 5, dtype="float64")
         first, last = Linear(7, 6, 4, dtype="float64"), Linear(6, 4, 6, dtype="float64")
@@ -80,38 +65,6 @@ def train(comm, kind="plain", rule="momentum", steps=6, batch=20, uneven=False, 
     for p in model.params:
         assert np.array_equal(params[p.name], before[p.name]) == p.frozen, p.name  # the others must have changed
     return SimpleNamespace(params=params, losses=losses, buckets=len(strategy.reducer.buckets))
-
-
-@pytest.mark.parametrize("size", [1, 2, 3, 4, 5])
-@pytest.mark.parametrize("kind", ["plain", "tied", "frozen", "own layer"])
-@pytest.mark.parametrize("uneven", [False, True])
-@pytest.mark.parametrize("overlap", [False, True])
-def test_equals_serial(size, kind, uneven, overlap):
-    world, want = SimWorld(size, Network(1e-4, 1e7), Roofline(1e8)), SimWorld(1).run(train, kind)[0]
-    for result in world.run(lambda comm: train(comm, kind, uneven=uneven and comm.size > 1, overlap=overlap)):
-        assert_same_params(result.params, want.params)
-
-
-@given(size=st.integers(1, 6), batch=st.integers(1, 30), cap=st.sampled_from([1, 100, 300, 1e9]))
-@settings(max_examples=40, deadline=None)
-def test_equals_serial_for_any_batch_and_bucket(size, batch, cap):
-    world = SimWorld(size)
-    want = SimWorld(1).run(train, batch=batch, steps=3)[0]
-    for result in world.run(train, batch=batch, steps=3, cap_bytes=cap):
-        assert_same_params(result.params, want.params)
-        np.testing.assert_allclose(result.losses, want.losses, atol=1e-12)
-
-
-def test_serial_strategy_is_the_reference():
-    model = model_of("plain")
-    strategy = Serial(model, SoftmaxCrossEntropy(), Optimizer(model.params, RULES["momentum"](), 0.3))
-    losses = []
-    for step in range(6):
-        rows = (np.arange(20) + step * 20) % len(X)
-        losses.append(strategy.step(Batch(X[rows], Y[rows], 20)))
-    want = SimWorld(3).run(train)[0]
-    assert_same_params({p.name: p.data for p in model.params}, want.params)
-    np.testing.assert_allclose(losses, want.losses, atol=1e-12)
 
 
 def test_ranks_that_start_apart_are_brought_together():

@@ -12,13 +12,11 @@ from distlearn.parallel import DataParallel, Hybrid, OneWeirdTrick
 from distlearn.parallel.meta import drop_arithmetic, meta_batch, meta_copy, meta_loss
 from distlearn.sim import Roofline, SimWorld
 from distlearn.testing import assert_same_params
-from distlearn.train import Settings
-from distlearn.train import train as train_by_settings
 from distlearn.world import launch
 
 from .hybrid_rank import WAYS
 from .tensor.cases import Batch, F, own_part, serial, train
-from .tensor.test_tensor import COLLECTIVES, assert_equal
+from .tensor.test_tensor import COLLECTIVES
 
 # -- one weird trick
 
@@ -83,13 +81,6 @@ def hybrid(comm, kind, axes, clip_norm=None, **options):
     return train(make, kind, clip_norm=clip_norm, part=own_part)
 
 
-@pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "interleaved"])
-def test_hybrid_takes_any_schedule(schedule):
-    options = {"schedule": schedule, "n_microbatches": 4}
-    results = SimWorld(4).run(hybrid, "two convolutions", (1, 2, 2), **options)
-    assert_equal(results, serial("two convolutions"))
-
-
 def test_hybrid_sums_its_own_parameters_along_dp():
     """Buckets of a rank hold 1 / (pp tp) of the model; tp neighbours are ranks 0 and 1."""
 
@@ -126,12 +117,3 @@ def test_four_ranks_under_mpiexec(tmp_path):
     for name, (kind, _, _) in WAYS.items():
         with np.load(tmp_path / f"{name}.npz") as got:
             assert_same_params(dict(got), serial(kind).params, what=name)
-
-
-def test_settings_name_the_axes():
-    settings = Settings(data="digits", hidden=(9, 8), dtype="float64", epochs=1, batch_size=50, n_train=120)
-    want = SimWorld(1).run(train_by_settings, settings.but(strategy="serial"))[0]
-    got = SimWorld(8).run(train_by_settings, settings.but(strategy="hybrid", pp=2, tp=2, n_microbatches=3))
-    assert_same_params(got[0].params, want.params)
-    np.testing.assert_allclose(got[-1].history.losses, want.history.losses, atol=1e-12)
-    assert got[5].history.column("test_accuracy") == want.history.column("test_accuracy")

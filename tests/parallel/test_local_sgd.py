@@ -13,7 +13,7 @@ from distlearn.sim import SimWorld
 from distlearn.testing import assert_same_params
 from distlearn.train import Settings, train
 
-from .programs import RingComm, run, serial
+from .programs import RingComm, run
 from .test_data_parallel import Batch, X, Y, cut, model_of
 
 
@@ -22,19 +22,6 @@ def local(**options):
         return LocalSGD(comm, model, loss, Optimizer(model.params, rule, lr), **options)
 
     return make
-
-
-@pytest.mark.parametrize("size", [1, 2, 3, 4])
-@pytest.mark.parametrize("kind", ["plain", "tied", "frozen"])
-@pytest.mark.parametrize("uneven", [False, True])
-def test_averaging_at_every_step_is_data_parallelism(size, kind, uneven):
-    """Also where a rank has no samples: a replica counts by the samples that it has seen."""
-    want = SimWorld(1).run(run, serial, kind=kind)[0]
-    results = SimWorld(size).run(run, local(every=1), kind=kind, uneven=uneven and size > 1)
-    assert_same_params(results[0].params, want.params)
-    for result in results:
-        np.testing.assert_allclose(result.losses, want.losses, atol=1e-12)
-        np.testing.assert_allclose(result.output, want.output, atol=1e-11)
 
 
 def by_hand(size, every, steps, batch, lr=0.3):

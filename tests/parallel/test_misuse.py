@@ -216,6 +216,3 @@ def test_an_empty_part_takes_the_step_with_a_gradient_of_zero():
     expected = 0.01 * (0.1 / (1 - 0.9**4)) / np.sqrt(0.001 / (1 - 0.999**4))
     assert steps == others == 4
     assert moved == pytest.approx(expected, rel=0.05)
-
-
-MISTAKES = ["none", "seed", "assign", *BATCHES, *DIFFERENT]

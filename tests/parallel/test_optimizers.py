@@ -6,7 +6,7 @@ import pytest
 from distlearn.comm import RankError
 from distlearn.data import Batch
 from distlearn.nn import Conv2d, Flatten, Linear, ReLU, Reshape, Sequential, SoftmaxCrossEntropy, Tanh
-from distlearn.optim import SGD, Adam, Momentum, Optimizer, StepDecay
+from distlearn.optim import SGD, Optimizer, StepDecay
 from distlearn.parallel import (
     DataParallel,
     ElasticDataParallel,
@@ -54,17 +54,6 @@ def model_of():
     return Sequential(*layers, Linear(8, 6, 2, **F), Tanh(), Linear(6, 3, 3, **F))
 
 
-class Signed(Optimizer):
-    """Uses the sign of a gradient alone, which every element can do by itself."""
-
-    scope = "element"
-
-    def step(self):
-        for p in self.params:
-            p.grad[...] = np.sign(p.grad)
-        super().step()
-
-
 class Centred(Optimizer):
     """Takes the mean off every gradient, for which it must see a parameter as a whole."""
 
@@ -90,26 +79,6 @@ def groups_of(params):
     return [{"params": weights, "weight_decay": 0.1, "lr": StepDecay(0.3, [2])}, {"params": vectors, "lr": 0.05}]
 
 
-def with_past(params):
-    optimizer = Optimizer(params, Momentum(0.9), 0.3)
-    for p in params:
-        p.grad[...] = np.cos(np.arange(p.size)).reshape(p.data.shape)
-    optimizer.step()
-    return optimizer
-
-
-ELEMENTWISE = {
-    "subset": lambda params: Optimizer(params[3:], Momentum(), 0.3),
-    "first": lambda params: Optimizer(params[:3], Momentum(), 0.3, clip_norm=0.05),
-    "groups": lambda params: Optimizer(groups_of(params), Momentum(0.5), 0.3),
-    "rules": lambda params: Optimizer(
-        [{"params": params[1::2], "rule": Adam(), "lr": 0.01}, {"params": params[::2]}], SGD(), 0.3, clip_norm=0.1
-    ),
-    "signed": lambda params: Signed(params[1:], Momentum(), 0.01),
-    "past": with_past,
-}
-
-
 def train(comm, make, make_optimizer, steps=4):
     model = model_of()
     optimizer = make_optimizer(model.params)
@@ -131,23 +100,6 @@ def compare(name, make_optimizer):
     assert_same_params(found, want)
     np.testing.assert_allclose(told, losses, atol=1e-12)
     assert kind is type(make_optimizer(model_of().params))
-
-
-def plain_enough_to_average(name, optimizer):
-    """Averages of parameters are those of plain steps; other optimizers are not linear in the gradient."""
-    return name != "local" or optimizer in ("subset", "past")
-
-
-@pytest.mark.parametrize("optimizer", ELEMENTWISE)
-@pytest.mark.parametrize("name", STRATEGIES)
-def test_an_optimizer_is_honoured(name, optimizer):
-    if not plain_enough_to_average(name, optimizer):
-        pytest.skip("what a rank does with its own gradient is not what is done with their sum")
-    if name == "pipedream" and optimizer in ("first", "rules"):
-        with pytest.raises(RankError, match="PipeDream: clip_norm is"):
-            compare(name, ELEMENTWISE[optimizer])
-        return
-    compare(name, ELEMENTWISE[optimizer])
 
 
 @pytest.mark.parametrize("name", STRATEGIES)

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distlearn.comm import RankError
 from distlearn.data import Batch
 from distlearn.nn import MockDeviceArray, SoftmaxCrossEntropy
 from distlearn.optim import Adam, Momentum, Optimizer
@@ -139,17 +138,6 @@ def test_shards_summands_and_replicas_are_put_together():
     assert found["mean"] == pytest.approx((1 * 2 + 2 * 3) / 6)
     assert [found[f"ranks/{rank}/mean"][0] for rank in range(3)] == [0, 1, 2]
     assert others == [None, None]
-
-
-def test_a_strategy_without_a_state_is_refused():
-    def program(comm):
-        model = model_of()
-        strategy = STRATEGIES["data"](comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, Momentum(), 0.1))
-        strategy.checkpointable = False
-        capture(strategy)
-
-    with pytest.raises(RankError, match="DataParallel has no state that all ranks share"):
-        SimWorld(2).run(program)
 
 
 def test_scattered_places_are_taken_where_the_array_lives():

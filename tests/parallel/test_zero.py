@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 
 from distlearn.comm import Network, RankError
-from distlearn.nn import GRU, MLP, BatchNorm, Linear, Sequential, SoftmaxCrossEntropy
-from distlearn.nn import build as build_model
+from distlearn.nn import MLP, BatchNorm, Linear, Sequential, SoftmaxCrossEntropy
 from distlearn.optim import LARS, SGD, Adam, Momentum, Optimizer
 from distlearn.parallel import DataParallel, ZeRO
 from distlearn.sim import Roofline, SimWorld
 from distlearn.testing import assert_same_params
 
-from .programs import RingComm, run, serial
+from .programs import RingComm, run
 from .test_data_parallel import Batch, X, Y, model_of
 
 STAGES = [1, 2, 3]
@@ -24,30 +23,6 @@ def zero(stage, cap_bytes=300, **options):
         return ZeRO(comm, model, loss, Optimizer(model.params, rule, lr), stage=stage, cap_bytes=cap_bytes, **options)
 
     return make
-
-
-@pytest.mark.parametrize("stage", STAGES)
-@pytest.mark.parametrize("name", ["cnn", "gru"])
-def test_other_layers(stage, name):
-    """Convolutions, pooling, recurrent layers: none of them holds on to an array of parameters between passes."""
-    rng = np.random.default_rng(1)
-    if name == "cnn":
-        x, y = rng.random((10, 784)), rng.integers(0, 10, 10)
-        make_model = lambda: build_model("lenet", n_classes=10, seed=3, dtype="float64")  # noqa: E731
-    else:
-        x, y = rng.normal(size=(10, 5, 3)), rng.integers(0, 4, (10, 5))
-        make_model = lambda: Sequential(GRU(3, 6, 0, dtype="float64"), Linear(6, 4, 1, dtype="float64"))  # noqa: E731
-
-    def program(comm, make):
-        strategy = make(comm, make_model(), SoftmaxCrossEntropy(), Adam(), 0.01)
-        mine = np.array_split(np.arange(10), comm.size)[comm.rank]
-        losses = [strategy.step(Batch(x[mine], y[mine], 10)) for _ in range(3)]
-        return strategy.gather_params(), losses
-
-    params, losses = SimWorld(1).run(program, serial)[0]
-    got = SimWorld(3).run(program, zero(stage, 1e4))[0]
-    assert_same_params(got[0], params)
-    np.testing.assert_allclose(got[1], losses, atol=1e-12)
 
 
 @pytest.mark.parametrize("stage", STAGES)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from distlearn.nn import MLP, Dropout, Linear, Sequential, SoftmaxCrossEntropy, Tanh
+from distlearn.nn import MLP, Linear, Sequential, SoftmaxCrossEntropy, Tanh
 from distlearn.optim import RULES, Optimizer
 from distlearn.parallel import Pipeline, Serial
 
@@ -25,11 +25,6 @@ def model_of(kind):
         first, last = Linear(7, 6, 4, dtype="float64"), Linear(6, 4, 6, dtype="float64")
         middle = [layer for i in range(3) for layer in (Linear(6, 6, 7 + i, dtype="float64"), Tanh())]
         return Sequential(first, shared, Tanh(), *middle, shared, Tanh(), last)
-    if kind == "dropout":
-        widths = ((7, 9), (9, 8), (8, 6), (6, 4))
-        return Sequential(
-            *(x for i, w in enumerate(widths) for x in (Linear(*w, i, dtype="float64"), Dropout(0.3, 10 + i)))
-        )
     model = MLP((7, 9, 6, 8, 5, 6, 4), "sigmoid", seed=2, dtype="float64")
     if kind == "frozen":
         model.params[2].frozen = model.params[7].frozen = True

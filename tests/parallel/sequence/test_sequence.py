@@ -26,34 +26,6 @@ def gpt(**options):
     return GPT(11, width=24, heads=12, n_blocks=2, dtype="float64", **options)
 
 
-def train(comm, make, steps=3, **options):
-    model = gpt(**options)
-    optimizer = Optimizer(model.params, Adam(), 0.01, clip_norm=0.5)
-    strategy = make(comm, model, SoftmaxCrossEntropy(), optimizer)
-    losses = [strategy.step(Batch(X[2 * i : 2 * i + 2, :-1], X[2 * i : 2 * i + 2, 1:], 2)) for i in range(steps)]
-    return strategy.gather_params(), losses, strategy.predict(X[:3, :-1])
-
-
-def serial(comm, *args):
-    return Serial(*args, comm.clock)
-
-
-def sharded(**options):
-    return lambda *args: SequenceParallel(*args, **options)
-
-
-@pytest.mark.parametrize("size", [1, 2, 3, 4, 6])
-@pytest.mark.parametrize(("attention", "kv_heads"), [("ring", None), ("ring", 3), ("ulysses", None)])
-def test_it_equals_serial_training(size, attention, kv_heads):
-    want = SimWorld(1).run(train, serial, kv_heads=kv_heads)[0]
-    results = SimWorld(size).run(train, sharded(attention=attention), kv_heads=kv_heads)
-    assert_same_params(results[0][0], want[0], tol=1e-10)
-    for _, losses, output in results:
-        np.testing.assert_allclose(losses, want[1], rtol=1e-10)
-        np.testing.assert_allclose(output, want[2], atol=1e-10)
-    assert want[1][-1] != want[1][0]
-
-
 @pytest.mark.parametrize("kind", [RingAttention, UlyssesAttention])
 @pytest.mark.parametrize("size", [1, 2, 4])
 @pytest.mark.parametrize("options", [{}, {"causal": False}, {"rotary": False}, {"online": True, "block": 5}])
