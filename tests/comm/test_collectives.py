@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from distlearn.comm import Network, RankError, collectives
 from distlearn.comm.base import REDUCTIONS
-from distlearn.comm.collectives import Group, shares
+from distlearn.comm.collectives import Group
 from distlearn.comm.network import cost
 from distlearn.comm.network.formulas import ALGORITHMS
 from distlearn.sim import MetaArray, SimWorld
@@ -86,7 +86,8 @@ def test_numpys_result_by_the_formulas_messages_with_and_without_data(name, size
         return result
 
     world, meta, level = SimWorld(size), SimWorld(size), {"ranks_per_node": s} if name in cost.LEVELS else {}
-    for rank, found in enumerate(world.run(program)):
+    results = world.run(program)
+    for rank, found in enumerate(results):
         want = wanted(kind, data, rank, op, root)
         assert (found is None) == (want is None)
         if want is not None:
@@ -95,8 +96,11 @@ def test_numpys_result_by_the_formulas_messages_with_and_without_data(name, size
     nbytes = 8 * n * (size if kind == "all_to_all" else 1)
     assert len(world.trace.messages) == cost.messages(name, nbytes, size, **level)
     assert world.trace.bytes_sent == cost.nbytes(name, nbytes, size, **level)
-    meta.run(lambda comm: call(name, comm, n, op, root, s, lambda shape: MetaArray(shape, "f8")) and None)
-    assert [m[:3] for m in meta.trace.messages] == [m[:3] for m in world.trace.messages]
+    outlines = meta.run(lambda comm: call(name, comm, n, op, root, s, lambda shape: MetaArray(shape, "f8")))
+    assert [r is not None and (r.shape, r.dtype) for r in outlines] == [
+        r is not None and (r.shape, r.dtype) for r in results
+    ]
+    assert meta.trace.messages == world.trace.messages
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name.endswith("all_reduce")])
@@ -110,17 +114,6 @@ def test_every_rank_gets_the_same_bits_of_any_shape(name):
     assert {r.tobytes() for r in results} == {results[0].tobytes()}
     want = sum(np.random.default_rng(r).normal(size=(3, 5)).astype("float32") for r in range(6))
     np.testing.assert_allclose(results[0], want, rtol=1e-5)
-
-
-@pytest.mark.parametrize("size", range(1, 10))
-def test_barrier_holds_everyone_for_the_last(size):
-    def program(comm):
-        if comm.rank == size // 2:
-            comm.clock.sleep(5.0)
-        collectives.dissemination_barrier(comm)
-        return comm.clock.now()
-
-    assert min(SimWorld(size, Network(1e-3)).run(program)) >= 5.0
 
 
 @pytest.mark.parametrize("name", cost.FORMULAS)
@@ -165,14 +158,6 @@ def test_unknown_algorithms_are_named():
         cost.seconds("torus", 1, 4, Network())
     with pytest.raises(ValueError, match="p is 0"):
         cost.nbytes("ring", 1, 0)
-
-
-@given(n=st.integers(0, 100), size=st.integers(1, 12))
-def test_shares_are_those_of_array_split(n, size):
-    cut = shares(n, size)
-    assert [s.stop - s.start for s in cut] == [len(a) for a in np.array_split(np.zeros(n), size)]
-    assert cut[0].start == 0
-    assert cut[-1].stop == n
 
 
 def test_a_group_needs_this_rank():

@@ -297,6 +297,12 @@ MUTANTS = [
         "parallel/tensor tests/parallel/test_differential.py",
     ),
     Mutant(
+        "positions: the norms' gradients are not summed",
+        "for bucket in self.partial_buckets:\n            bucket.settle()\n            self.comm.all_reduce(bucket.flat)",
+        "for bucket in self.partial_buckets:\n            bucket.settle()",
+        "parallel/tensor tests/parallel/test_differential.py",
+    ),
+    Mutant(
         "checkpoints: later ones count among those kept",
         "for old in [s for s in self.steps if s <= step][: -self.keep]:",
         "for old in self.steps[: -self.keep]:",

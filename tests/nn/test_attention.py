@@ -60,20 +60,6 @@ def test_it_is_what_the_paper_says(batch, heads, n, d, causal, block, more):
         np.testing.assert_allclose(a, b, atol=1e-12)
 
 
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize(("heads", "kv_heads"), [(4, 4), (4, 2), (6, 1)])
-def test_pytorch_gives_the_same(causal, heads, kv_heads):
-    torch = pytest.importorskip("torch", reason="the peer is an extra: pip install -e '.[bench]'")
-    q, k, v, dy = inputs(2, heads, kv_heads, 17, 8)
-    tensors = [torch.tensor(a, requires_grad=True) for a in (q, k, v)]
-    want = torch.nn.functional.scaled_dot_product_attention(*tensors, is_causal=causal, enable_gqa=True)
-    want.backward(torch.tensor(dy))
-    y, saved = attend(q, k, v, causal=causal)
-    np.testing.assert_allclose(y, want.detach().numpy(), atol=1e-12)
-    for got, t in zip(attend_backward(dy, saved), tensors, strict=True):
-        np.testing.assert_allclose(got, t.grad.numpy(), atol=1e-12)
-
-
 @given(st.permutations(range(4)), st.integers(1, 3))
 @settings(max_examples=30, deadline=None)
 def test_partial_results_merge_in_any_order_and_grouping(order, split):

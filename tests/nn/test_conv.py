@@ -7,7 +7,6 @@ from distlearn.nn import ALGORITHMS, Conv2d, choose_algorithm, conv_cost, count_
 from distlearn.nn.conv import direct, fft, im2col, winograd
 from distlearn.nn.conv.geometry import Geometry, input_gradient
 from distlearn.nn.fused import bands, rows
-from distlearn.nn.fused.neighbours import neighbours
 
 
 def by_definition(x, W, b, stride, padding, groups):
@@ -84,17 +83,6 @@ def test_blocks_do_not_change_the_result(shape, args, monkeypatch):
     for one, two, three in zip(*results, strict=True):
         np.testing.assert_allclose(one, three, rtol=1e-10, atol=1e-10)
         np.testing.assert_allclose(two, three, rtol=1e-10, atol=1e-10)
-
-
-def test_half_precision_rounds_once():
-    x = np.random.default_rng(0).normal(size=(1, 6, 6, 3)).astype("float16")
-    layer, exact = Conv2d(3, 4, 3, 1, dtype="float16"), Conv2d(3, 4, 3, 1, dtype="float64")
-    exact.W.data[...] = layer.W.data
-    y, saved = layer.forward(x)
-    assert y.dtype == np.float16
-    want = exact.forward(x.astype("float64"))[0]
-    np.testing.assert_allclose(y, want, rtol=2**-10, atol=1e-3)
-    assert layer.backward(y, saved).dtype == np.float16
 
 
 RUNS = {
@@ -193,13 +181,6 @@ def test_spectra_win_for_large_kernels_and_winograd_for_many_channels():
     assert conv_cost("fft", 32, 64, 64, 56, 56, k=11).work < 0.1 * conv_cost("direct", 32, 64, 64, 56, 56, k=11).work
 
 
-def test_weights_depend_on_the_seed_alone():
-    for algorithm in ALGORITHMS:
-        np.testing.assert_array_equal(Conv2d(3, 4, 3, 7, algorithm=algorithm).W.data, Conv2d(3, 4, 3, 7).W.data)
-    single, double = Conv2d(3, 4, 3, 7).W.data, Conv2d(3, 4, 3, 7, dtype="float64").W.data
-    np.testing.assert_array_equal(single, double.astype("float32"))
-
-
 @pytest.mark.parametrize(
     ("build", "message"),
     [
@@ -228,26 +209,6 @@ def test_the_wrong_precision_is_refused_not_silently_widened():
         TypeError, match=r"the input is float64, the parameters are float32; pass x.astype\('float32'\)"
     ):
         Conv2d(3, 4, 3).forward(np.zeros((2, 8, 8, 3)))
-
-
-@pytest.mark.parametrize(
-    ("c_in", "c_out", "ow", "want"),
-    [
-        (8, 6, 14, 2),
-        (8, 4, 28, 4),
-        (8, 3, 10, 2),
-        (8, 8, 8, 4),
-        (8, 9, 8, 2),
-        (8, 17, 8, 1),
-        (8, 6, 7, 1),
-        (1, 16, 28, 2),
-        (1, 6, 28, 4),
-    ],
-)
-def test_neighbouring_outputs_fill_a_register_and_fit_the_image(c_in, c_out, ow, want):
-    W = np.zeros((3, 3, c_in, c_out))
-    assert neighbours(W, ow, Geometry((3, 3))) == want
-    assert neighbours(W, ow, Geometry((3, 3), stride=(1, 2))) == 1
 
 
 def test_the_fused_convolution_chooses_what_can_compute_the_layer():
@@ -289,13 +250,3 @@ def test_bands_give_the_input_gradient_of_narrow_images(shape, kernel, padding, 
     np.testing.assert_allclose(bands.input_gradient(dy, W, geometry), want, rtol=1e-12, atol=1e-12)
     monkeypatch.setattr("distlearn.nn.ops.CACHE_BYTES", 1)  # one sample at a time
     np.testing.assert_allclose(bands.input_gradient(dy, W, geometry), want, rtol=1e-12, atol=1e-12)
-
-
-def test_bands_are_for_few_channels_and_narrow_images():
-    def pays(kernel, width):
-        return bands.pays(np.zeros(kernel), width)
-
-    assert pays((5, 5, 6, 16), 10)
-    assert not pays((5, 5, 8, 16), 10)
-    assert not pays((5, 5, 6, 16), 12)
-    assert not pays((1, 1, 6, 16), 3)

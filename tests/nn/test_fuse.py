@@ -7,7 +7,7 @@ import pytest
 
 from distlearn import nn
 from distlearn.nn import MockDeviceArray, ops
-from distlearn.nn.fused import Fused, cells, is_fused
+from distlearn.nn.fused import Fused, is_fused
 from distlearn.nn.fused.layers import FusedConv2d, FusedPool
 from distlearn.trace import Trace, WallClock
 
@@ -82,23 +82,6 @@ def test_fused_pooling_is_the_same_to_the_last_bit(shape, layers, options, relu,
         monkeypatch.setattr(ops, "CACHE_BYTES", 1)  # now one sample at a time
         monkeypatch.setattr(ops, "DEVICE_BYTES", 1)
     assert (want_dx != 0).any()
-
-
-def test_which_convolutions_see_little():
-    def pays(c_in, size, pool, shape=(1, 8, 8, 4), **options):
-        return cells.pays(nn.Conv2d(c_in, 4, size, 0, **options), pool, shape)
-
-    assert pays(1, 3, nn.MaxPool(2))
-    assert pays(2, 3, nn.MaxPool(2))  # 4 x 4 x 2 values
-    assert pays(1, 5, nn.MaxPool(2))
-    assert not pays(1, 7, nn.MaxPool(3), (1, 9, 9, 4))  # 9 x 9 values
-    assert not pays(3, 3, nn.MaxPool(2))
-    assert not pays(1, 3, nn.MaxPool(2), (1, 9, 8, 4))
-    assert not pays(1, 3, nn.MaxPool(3, 2), (1, 9, 9, 4))
-    assert not pays(1, 3, nn.MaxPool(2, padding=1))
-    assert not pays(1, 3, nn.MaxPool(2), stride=2)
-    assert not pays(1, 3, nn.MaxPool(2), dtype="float16")
-    assert not pays(2, 3, nn.MaxPool(2), groups=2)
 
 
 def test_the_convolutions_output_is_not_kept():

@@ -60,30 +60,6 @@ def test_its_values_cannot_be_read():
         MetaArray(-1)
 
 
-@pytest.mark.parametrize(
-    "name", [n for n in collectives.__all__ if n.endswith(("reduce", "gather", "broadcast", "scatter"))]
-)
-@pytest.mark.parametrize("size", [1, 4, 5])
-def test_every_collective_costs_what_it_costs_with_data(name, size):
-    function, n = getattr(collectives, name), 23
-    options = {"ranks_per_node": 2 if size == 4 else 1} if name.startswith(("hier", "torus")) else {}
-
-    def program(comm, make):
-        x = make((comm.size, n), "f4") if name.endswith("_scatter") and "reduce" not in name else make(n, "f4")
-        result = (
-            function(comm, x, make(n, "f4"))
-            if "scatter" in name and "reduce" not in name
-            else function(comm, x, **options)
-        )
-        return None if result is None else (result.shape, result.dtype)
-
-    made = {}
-    for make in (np.ones, MetaArray):
-        world = SimWorld(size, Network(1e-5, 1e6))
-        made[make] = world.run(program, make), world.trace, world.makespan
-    assert made[np.ones] == made[MetaArray]
-
-
 def test_the_native_collectives_take_it():
     def program(comm, make):
         x, rows = make(6, "f4"), make((comm.size, 6), "f4")

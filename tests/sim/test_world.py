@@ -224,12 +224,6 @@ def leave(comm, error):
     comm.barrier()
 
 
-def test_an_interrupt_stays_itself_and_says_where_it_came():
-    with pytest.raises(KeyboardInterrupt) as caught:
-        SimWorld(2).run(leave, KeyboardInterrupt())
-    assert caught.value.__notes__ == ["rank 1 was running"]
-
-
 def test_a_rank_that_exits_does_not_end_the_process():
     with pytest.raises(RankError, match="rank 1: SystemExit: 0"):
         SimWorld(2).run(leave, SystemExit(0))
