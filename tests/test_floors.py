@@ -177,19 +177,3 @@ def test_root_loads_nothing():
 )
 def test_the_rule_sees(module, source, expected):
     assert [expected in line for line in complaints(source, module)] == [True]
-
-
-@pytest.mark.parametrize(
-    ("module", "source"),
-    [
-        (
-            "distlearn.parallel.data.data_parallel",
-            "from ..comm.base import Communicator\nfrom .bucket import Bucket",
-        ),
-        ("distlearn.world.mpi", "from mpi4py import MPI\nfrom ..comm.mpi import MPIComm"),
-        ("distlearn.cli.train", "from .. import viz\nfrom ..train import fit"),
-        ("distlearn.sim.world", "from ..trace import Trace\nfrom .transport import Post"),
-    ],
-)
-def test_the_rule_allows(module, source):
-    assert complaints(source, module) == []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gzip
 import json
 import os
 import subprocess
@@ -17,6 +16,7 @@ from click.testing import CliRunner
 
 from distlearn.cli import doctor, main
 from distlearn.cli.doctor import Check, Diagnosis, diagnose
+from tests.data.idx_writer import write_idx
 
 
 def script(path, text):
@@ -349,17 +349,11 @@ def test_data_with_a_broken_set(monkeypatch, tmp_path):
 
 
 def test_data_with_a_file_that_broke_off(monkeypatch, tmp_path):
-    files = {
-        "train-images-idx3": (4, 2, 2),
-        "train-labels-idx1": (4,),
-        "t10k-images-idx3": (2, 2, 2),
-        "t10k-labels-idx1": (2,),
-    }
+    shapes = {"train-images-idx3": (4, 2, 2), "train-labels-idx1": (4,)}
+    shapes |= {"t10k-images-idx3": (2, 2, 2), "t10k-labels-idx1": (2,)}
     (tmp_path / "mnist").mkdir()
-    for name, shape in files.items():
-        header = bytes([0, 0, 8, len(shape)]) + np.array(shape, ">u4").tobytes()
-        whole = gzip.compress(header + bytes(int(np.prod(shape))))
-        (tmp_path / "mnist" / f"{name}-ubyte.gz").write_bytes(whole)
+    for name, shape in shapes.items():
+        write_idx(tmp_path / "mnist" / f"{name}-ubyte.gz", np.zeros(shape, np.uint8))
     monkeypatch.setenv("DISTLEARN_DATA", str(tmp_path))
     (good,) = doctor.data()
     assert f"mnist ({tmp_path / 'mnist'})" in good.found

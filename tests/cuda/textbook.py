@@ -49,23 +49,10 @@ def conflict(ways):
     return {"worst_conflict": ways, "wavefronts_per_request": ways}
 
 
-X = floats((128, 128))
 A, B = floats((64, 64), 1), floats((64, 64), 2)
 V = floats(4096)
 F = np.float32
 
-TRANSPOSE = """extern "C" __global__ void transpose(const float* in, float* out, int n) {
-    __shared__ float tile[32][PAD];
-    int x = blockIdx.x * 32 + threadIdx.x, y = blockIdx.y * 32 + threadIdx.y;
-    for (int j = 0; j < 32; j += 8) tile[threadIdx.y + j][threadIdx.x] = in[(y + j) * n + x];
-    __syncthreads();
-    x = blockIdx.y * 32 + threadIdx.x; y = blockIdx.x * 32 + threadIdx.y;
-    for (int j = 0; j < 32; j += 8) out[(y + j) * n + x] = tile[threadIdx.x][threadIdx.y + j];
-}"""
-TRANSPOSE_NAIVE = """extern "C" __global__ void transpose(const float* in, float* out, int n) {
-    int x = blockIdx.x * 32 + threadIdx.x, y = blockIdx.y * 8 + threadIdx.y;
-    out[x * n + y] = in[y * n + x];
-}"""
 STRIDED = """extern "C" __global__ void strided(const float* in, float* out, int n, int s) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i * s < n) out[i] = in[i * s];
@@ -104,19 +91,6 @@ REDUCE = """extern "C" __global__ void reduce(const float* x, float* out, int n)
     }
     if (t == 0) out[blockIdx.x] = s[0];
 }"""
-SHUFFLE = """extern "C" __global__ void reduce(const float* x, float* out, int n) {
-    __shared__ float part[32];
-    int t = threadIdx.x, i = blockIdx.x * blockDim.x + t;
-    float v = i < n ? x[i] : 0.0f;
-    for (int d = 16; d > 0; d >>= 1) v += __shfl_down_sync(0xffffffff, v, d);
-    if (t % 32 == 0) part[t / 32] = v;
-    __syncthreads();
-    if (t < 32) {
-        v = t < blockDim.x / 32 ? part[t] : 0.0f;
-        for (int d = 16; d > 0; d >>= 1) v += __shfl_down_sync(0xffffffff, v, d);
-        if (t == 0) out[blockIdx.x] = v;
-    }
-}"""
 ADD = """extern "C" __global__ void add(const float* a, const float* b, float* c, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) c[i] = a[i] + b[i];
@@ -150,15 +124,6 @@ UNINITIALISED = """extern "C" __global__ void reverse(const float* x, float* out
 HISTOGRAM_RACE = """extern "C" __global__ void histogram(const int* x, int* h, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) h[x[i]] += 1;
-}"""
-HISTOGRAM = """extern "C" __global__ void histogram(const int* x, int* h, int n) {
-    __shared__ int part[16];
-    if (threadIdx.x < 16) part[threadIdx.x] = 0;
-    __syncthreads();
-    int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n) atomicAdd(&part[x[i]], 1);
-    __syncthreads();
-    if (threadIdx.x < 16) atomicAdd(&h[threadIdx.x], part[threadIdx.x]);
 }"""
 DIVERGENT = """extern "C" __global__ void divergent(float* x) {
     __shared__ float s[64]; int t = threadIdx.x;
@@ -248,23 +213,6 @@ MISALIGNED = """extern "C" __global__ void shifted(const float* in, float* out) 
     float4 v = *reinterpret_cast<const float4*>(in + 1);
     out[threadIdx.x] = v.x;
 }"""
-LAST_BLOCK = """__device__ unsigned done = 0;
-extern "C" __global__ void total(const float* x, volatile float* part, float* out, int n) {
-    __shared__ bool last;
-    if (threadIdx.x == 0) {
-        float s = 0;
-        for (int i = 0; i < 32; i++) s += x[blockIdx.x * 32 + i];
-        part[blockIdx.x] = s;
-        __threadfence();
-        last = atomicAdd(&done, 1u) == gridDim.x - 1;
-    }
-    __syncthreads();
-    if (last && threadIdx.x == 0) {
-        float s = 0;
-        for (int i = 0; i < gridDim.x; i++) s += part[i];
-        out[0] = s;
-    }
-}"""
 BLOCK_LOCK = """extern "C" __global__ void lock(int* mutex, volatile int* sum) {
     while (atomicCAS(mutex, 0, 1) != 0) { }
     atomicAdd((int*)sum, 1);
@@ -300,7 +248,6 @@ FILL = """extern "C" __global__ void ones(float* out, int n) {
     if (i <= n) out[i] = 1;
 }"""
 BINS = np.random.default_rng(3).integers(0, 16, 256).astype(i32)
-X_ARGS = (X, np.zeros_like(X), i32(128))
 SUMS = V[:1024].reshape(4, 256).sum(1)
 
 CASES = [
@@ -321,23 +268,6 @@ CASES = [
             ("C", "write", 15): sectors(4, 4),
         },
         flops=2 * 64**3, moved=147456, result=(2, A @ B),
-    ),
-    Case(
-        "transpose through a tile of 32 columns", TRANSPOSE.replace("PAD", "32"), (4, 4), (32, 8), X_ARGS,
-        sites={
-            ("in", "read", 4): sectors(4, 4), ("out", "write", 7): sectors(4, 4), ("tile", "write", 4): conflict(1),
-            ("tile", "read", 7): conflict(32),
-        },
-        result=(1, X.T),
-    ),
-    Case(
-        "transpose through a tile of 33 columns", TRANSPOSE.replace("PAD", "33"), (4, 4), (32, 8), X_ARGS,
-        sites={("out", "write", 7): sectors(4, 4), ("tile", "write", 4): conflict(1), ("tile", "read", 7): conflict(1)},
-        result=(1, X.T),
-    ),
-    Case(
-        "naive transpose", TRANSPOSE_NAIVE, (4, 16), (32, 8), X_ARGS,
-        sites={("in", "read", 3): sectors(4, 4), ("out", "write", 3): sectors(32, 4)}, result=(1, X.T),
     ),
     *[strided(s) for s in (1, 2, 4, 8, 32)],
     Case(
@@ -363,8 +293,6 @@ CASES = [
          [("race", 7, "s")]),
     Case("reduction", REDUCE, (4,), (256,), (V[:1024].copy(), OUT[:4].copy(), i32(1024)), result=(1, SUMS),
          flops=4 * 255),
-    Case("reduction with shuffles", SHUFFLE, (4,), (256,), (V[:1024].copy(), OUT[:4].copy(), i32(1024)),
-         result=(1, SUMS)),
     Case("warp-synchronous tail", TAIL, (1,), (64,), (V[:64].copy(), OUT[:1].copy()),
          [("race", 6, "s")]),
     Case("the same with __syncwarp", TAIL_SYNC, (1,), (64,), (V[:64].copy(), OUT[:1].copy())),
@@ -372,8 +300,6 @@ CASES = [
          [("uninitialised", 5, "s")]),
     Case("histogram without atomics", HISTOGRAM_RACE, (4,), (64,), (BINS, np.zeros(16, i32), i32(256)),
          [("race", 3, "h"), ("race-between-blocks", 3, "h")]),
-    Case("histogram with atomics", HISTOGRAM, (4,), (64,), (BINS, np.zeros(16, i32), i32(256)),
-         result=(1, np.bincount(BINS, minlength=16))),
     Case("barriers in both arms of a branch", DIVERGENT, (1,), (64,), (V[:64].copy(),), [("divergent-barrier", 5, "")]),
     Case("return before a barrier", EARLY, (1,), (64,), (V[:64].copy(), i32(50)),
          warnings=[("exited-threads", 5, "")]),
@@ -392,8 +318,6 @@ CASES = [
     Case("blocks that wait for each other", SPIN, (2,), (32,), (np.zeros(4, i32),), [("infinite-loop", 3, "")],
          time_limit=0.3),
     Case("misaligned float4", MISALIGNED, (1,), (32,), (V[:64].copy(), OUT[:32].copy()), [("misaligned", 2, "in")]),
-    Case("the last block adds up", LAST_BLOCK, (8,), (32,), (V[:256].copy(), OUT[:8].copy(), OUT[:1].copy(), i32(256)),
-         result=(2, V[:256].sum())),
     Case("a lock between threads of a block", BLOCK_LOCK, (1,), (64,), (np.zeros(1, i32), np.zeros(1, i32)),
          result=(1, np.array([64]))),
 ]  # fmt: skip

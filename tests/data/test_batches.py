@@ -8,19 +8,6 @@ from distlearn.data import Batch, Batches, shard
 SIZES = st.integers(1, 9)
 
 
-@given(n=st.integers(0, 200), size=SIZES)
-def test_shards_are_those_of_array_split(n, size):
-    found = [np.arange(n)[shard(n, rank, size, allow_empty=True)] for rank in range(size)]
-    for mine, expected in zip(found, np.array_split(np.arange(n), size), strict=True):
-        np.testing.assert_array_equal(mine, expected)
-    lengths = [len(part) for part in found]
-    assert max(lengths) - min(lengths) <= 1
-    if n >= size:
-        assert [shard(n, rank, size) for rank in range(size)] == [
-            shard(n, rank, size, allow_empty=True) for rank in range(size)
-        ]
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -89,14 +76,6 @@ def test_order_depends_on_seed_and_epoch_alone():
         assert sorted(order) == list(range(50))
 
 
-def test_a_later_epoch_can_be_had_without_the_earlier_ones():
-    x, y = numbered(20)
-    batches = Batches(x, y, 6)
-    list(batches.epoch(0))
-    after = [batch.y.tolist() for batch in batches.epoch(5)]
-    assert after == [batch.y.tolist() for batch in Batches(x, y, 6).epoch(5)]
-
-
 def test_a_batch_with_fewer_samples_than_ranks_leaves_the_highest_ranks_empty_arrays():
     x, y = numbered(9)
     last = [list(Batches(x, y, 7, rank=rank, size=4).epoch(0))[-1] for rank in range(4)]
@@ -104,25 +83,6 @@ def test_a_batch_with_fewer_samples_than_ranks_leaves_the_highest_ranks_empty_ar
     assert [batch.y.shape for batch in last] == [(1,), (1,), (0,), (0,)]
     assert {batch.n for batch in last} == {2}
     assert {batch.x.dtype for batch in last} == {np.dtype(np.float32)}
-
-
-def test_gradient_of_a_mean_is_the_sum_over_ranks_divided_by_n():
-    """What `n` is for: with uneven shards a mean of means would be wrong."""
-    x, y = numbered(11)
-    weights = np.array([0.3, -0.2, 0.7])
-    for whole, *parts in zip(
-        Batches(x, y, 4).epoch(0), *(Batches(x, y, 4, rank=r, size=3).epoch(0) for r in range(3)), strict=True
-    ):
-        expected = 2 * whole.x.T.astype(float) @ (whole.x @ weights - whole.y) / len(whole.x)
-        found = sum(2 * b.x.T.astype(float) @ (b.x @ weights - b.y) / b.n for b in parts)
-        np.testing.assert_allclose(found, expected, rtol=1e-12)
-
-
-def test_more_than_all_means_full_batch():
-    x, y = numbered(5)
-    (batch,) = Batches(x, y, 10**12).epoch(0)
-    assert batch.n == 5
-    assert sorted(batch.y.tolist()) == [0, 1, 2, 3, 4]
 
 
 def test_batches_of_images_and_of_any_dtype_are_contiguous_and_the_receivers_own():

@@ -298,8 +298,8 @@ MUTANTS = [
     ),
     Mutant(
         "positions: the norms' gradients are not summed",
-        "for bucket in self.partial_buckets:\n            bucket.settle()\n            self.comm.all_reduce(bucket.flat)",
-        "for bucket in self.partial_buckets:\n            bucket.settle()",
+        "in self.partial_buckets:\n            bucket.settle()\n            self.comm.all_reduce(bucket.flat)",
+        "in self.partial_buckets:\n            bucket.settle()",
         "parallel/tensor tests/parallel/test_differential.py",
     ),
     Mutant(
@@ -319,6 +319,12 @@ MUTANTS = [
         "x = x + self.errors[which]",
         "x = x + 0 * self.errors[which]",
         "parallel/test_compress.py",
+    ),
+    Mutant(
+        "codes: what they have left out is not saved",
+        "return found | {_LAYOUT: self._layout()} if found else {}",
+        "return {}",
+        "parallel/test_checkpoint_ranks.py",
     ),
     Mutant(
         "elastic: running statistics move in a step that failed",

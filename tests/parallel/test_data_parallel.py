@@ -1,7 +1,6 @@
 """Data parallelism equals serial training, however the batch is sharded, and costs what its docstring says."""
 
 from types import SimpleNamespace
-from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -9,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distlearn.comm import Network, RankError
+from distlearn.data import Batch
 from distlearn.nn import MLP, RNN, BatchNorm, Linear, Param, Sequential, SoftmaxCrossEntropy, Tanh
 from distlearn.nn.layer import move
 from distlearn.optim import RULES, MixedPrecision, Optimizer
@@ -27,12 +27,6 @@ from distlearn.testing import assert_same_params
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(60, 7)), RNG.integers(0, 4, 60)
-
-
-class Batch(NamedTuple):
-    x: np.ndarray
-    y: np.ndarray
-    n: int
 
 
 def cut(n, size, uneven):

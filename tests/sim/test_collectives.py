@@ -34,7 +34,7 @@ def both(size, program, network=SLOW, **options):
 
 
 @pytest.mark.parametrize("name", CALLS)
-@pytest.mark.parametrize("size", [1, 2, 3, 4, 8])
+@pytest.mark.parametrize("size", [1, 2, 3, 8])
 @pytest.mark.parametrize("n", [0, 1, 500])
 def test_messages_and_formula_give_the_same_numbers_in_the_same_seconds(name, size, n):
     (messages, formula), (found, wanted) = both(size, lambda comm: CALLS[name](comm, n))
@@ -67,7 +67,7 @@ AT_ZERO = CALLS | {  # the formulas of trees are for a root that is the first ra
 
 
 @pytest.mark.parametrize("name", AT_ZERO)
-@pytest.mark.parametrize(("size", "ranks_per_node"), [(4, 2), (6, 2), (6, 3), (8, 4), (8, 2), (5, 2), (7, 3)])
+@pytest.mark.parametrize(("size", "ranks_per_node"), [(6, 2), (6, 3), (8, 4), (5, 2)])
 @pytest.mark.parametrize("shared_card", [False, True])
 @pytest.mark.parametrize("n", [1, 600])
 def test_collectives_of_nodes_take_what_the_formula_says(name, size, ranks_per_node, shared_card, n):

@@ -31,31 +31,10 @@ def changes(c):
     work.wait()
 
 
-def changes_a_sum(c):
-    x = np.ones(3)
-    work = c.iall_reduce(x)
-    x += 1
-    work.wait()
-
-
-MISUSE = {
+MISUSE = {  # what `tests/world/misuse` does not hold, and one text to the letter
     "size": (
         on_rank_1(lambda c: c.all_reduce(np.ones(4))),
         rf"rank 1 calls all_reduce\(op='sum', \(4,\), float64\) {HERE}",
-    ),
-    "dtype": (on_rank_1(lambda c: c.all_reduce(np.ones(3, "f4"))), rf"rank 1 calls all_reduce\(.*float32\) {HERE}"),
-    "op": (on_rank_1(lambda c: c.all_reduce(np.ones(3), "max")), rf"rank 1 calls all_reduce\(op='max'.* {HERE}"),
-    "another call": (
-        on_rank_1(lambda c: c.barrier()),
-        rf"rank 1 calls barrier\(\) {HERE} where rank 0 calls all_reduce.* {HERE}",
-    ),
-    "root": (
-        on_rank_1(lambda c: c.broadcast(np.ones(3), 1), lambda c: c.broadcast(np.ones(3), 0)),
-        rf"rank 1 calls broadcast\(root=1.* {HERE} where rank 0 calls broadcast\(root=0.* {HERE}",
-    ),
-    "order": (
-        on_rank_1(lambda c: (c.barrier(), c.all_reduce(np.ones(3))), lambda c: (c.all_reduce(np.ones(3)), c.barrier())),
-        rf"rank 1 calls barrier\(\) {HERE} where rank 0 calls all_reduce.* \(this is number 1\)",
     ),
     "non-blocking, another size": (
         on_rank_1(lambda c: c.iall_reduce(np.ones(2)).wait(), lambda c: c.iall_reduce(np.ones(3)).wait()),
@@ -69,52 +48,18 @@ MISUSE = {
         on_rank_1(lambda c: c.scatter(None, np.ones(2)), lambda c: c.scatter(np.ones((c.size, 3)), np.ones(3))),
         rf"rank 1 calls scatter\(root=0, \(2,\), float64\) {HERE}",
     ),
-    "returns early": (
-        on_rank_1(lambda c: None),
-        rf"rank 0 waits for all_reduce \(. of . ranks are there\) {HERE}.*rank 1 returned already",
-    ),
     "returns early, others under way": (
         on_rank_1(lambda c: None, lambda c: c.iall_reduce(np.ones(3)).wait()),
         rf"rank 0 waits for all_reduce \(. of . ranks are there\) {HERE}.*rank 1 returned already",
-    ),
-    "calls once more": (
-        on_rank_1(lambda c: (c.barrier(), c.barrier()), lambda c: c.barrier()),
-        rf"rank 1 waits for barrier \(1 of . ranks are there\) {HERE}.*ranks? 0.* returned already",
-    ),
-    "raises in the middle": (raises, r"rank 1: KeyError: 'label'"),
-    "send of another size": (
-        on_rank_1(lambda c: c.recv(np.ones(2), 0), lambda c: c.send(np.ones(3), 1) if c.rank == 0 else None),
-        r"rank 1: .*recv\(source=0, tag=0\) expected 2 float64, but the message holds 3 float64",
-    ),
-    "send of another dtype": (
-        on_rank_1(lambda c: c.recv(np.ones(3, "i8"), 0), lambda c: c.send(np.ones(3), 1) if c.rank == 0 else None),
-        r"rank 1: .*expected 3 int64, but the message holds 3 float64",
-    ),
-    "another tag": (
-        on_rank_1(lambda c: c.recv(np.ones(3), 0, tag=2), lambda c: c.send(np.ones(3), 1) if c.rank == 0 else None),
-        rf"rank 0 waits for send\(dest=1, tag=0\) .*{HERE}; rank 1 waits for recv\(source=0, tag=2\) .*{HERE}",
     ),
     "all_reduce never waited for": (
         lambda c: c.iall_reduce(np.ones(3)) and None,
         rf"rank 0: all_reduce of 24 bytes was started and never waited for {HERE}",
     ),
-    "one rank never waits": (
-        on_rank_1(lambda c: c.iall_reduce(np.ones(3)) and None, lambda c: c.iall_reduce(np.ones(3)).wait()),
-        rf"rank 1: all_reduce of 24 bytes was started and never waited for {HERE}",
-    ),
-    "send never waited for": (
-        on_rank_1(lambda c: c.recv(np.ones(3), 0), lambda c: c.isend(np.ones(3), 1) and None if c.rank == 0 else None),
-        rf"rank 0: send\(dest=1, tag=0\) of 24 bytes was started and never waited for {HERE}",
-    ),
     "receive never waited for": (
         on_rank_1(lambda c: c.irecv(np.ones(3), 0) and None, lambda c: c.send(np.ones(3), 1) if c.rank == 0 else None),
         rf"rank 1: recv\(source=0, tag=0\) of 24 bytes was started and never waited for {HERE}",
     ),
-    "a sum's array changed before wait": (
-        changes_a_sum,
-        rf"array given to iall_reduce was changed before wait\(\) {HERE}",
-    ),
-    "changed before wait": (changes, rf"array given to isend.*was changed before wait\(\) {HERE}"),
 }
 
 
@@ -123,7 +68,7 @@ MISUSE = {
 def test_is_named(what, kind):
     program, message = MISUSE[what]
     with pytest.raises((RankError, DeadlockError, CommError), match=message):
-        SimWorld(2 if what == "changed before wait" else 3, collectives=kind).run(program)
+        SimWorld(3, collectives=kind).run(program)
 
 
 # -- a communicator is for the function that `run` calls ---------------------------------------------------------------

@@ -45,9 +45,10 @@ def test_the_table_has_kinds_enough():
 
 
 @of("sim")
-def test_simulator(case):
+@pytest.mark.parametrize("kind", ["messages", "formula"])
+def test_simulator(case, kind):
     with pytest.raises((CommError, KeyboardInterrupt)) as caught:
-        SimWorld(SIZE).run(case.program)
+        SimWorld(SIZE, collectives=kind).run(case.program)
     check(case, "".join(traceback.format_exception(caught.value)))
 
 

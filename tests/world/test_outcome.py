@@ -169,11 +169,6 @@ def test_error_that_cannot_be_sent():
     assert first_failure([lost]).original is None
 
 
-@pytest.mark.parametrize("status", ["raised", "died", "unresponsive"])
-def test_every_failure_names_its_rank(status):
-    assert first_failure([Outcome(0), Outcome(1, status, error="x", position=1)]).rank == 1
-
-
 def test_without_progress_the_rank_that_waits_for_nobody_is_to_blame():
     stuck = Outcome(2, "interrupted", frames=[Frame("user.py", 7, "step", "while True: pass", False)])
     error = first_failure([waiting(0), waiting(1), stuck], reason="no progress", seconds=3)

@@ -1,22 +1,16 @@
 """Models, batches and a training loop that the tests of pipelines share."""
 
 from types import SimpleNamespace
-from typing import NamedTuple
 
 import numpy as np
 
+from distlearn.data import Batch
 from distlearn.nn import MLP, Linear, Sequential, SoftmaxCrossEntropy, Tanh
 from distlearn.optim import RULES, Optimizer
 from distlearn.parallel import Pipeline, Serial
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(60, 7)), RNG.integers(0, 4, 60)
-
-
-class Batch(NamedTuple):
-    x: np.ndarray
-    y: np.ndarray
-    n: int
 
 
 def model_of(kind):

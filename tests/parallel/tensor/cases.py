@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import NamedTuple
 
 import numpy as np
 
 from distlearn import nn
-from distlearn.data import shard
+from distlearn.data import Batch, shard
 from distlearn.optim import RULES, Optimizer
 from distlearn.parallel import Serial
 from distlearn.parallel.sharding import Sharded, ShardSpec, unshard
 from distlearn.parallel.tensor import shard_specs
 
 F = {"dtype": "float64"}
-
-
-class Batch(NamedTuple):
-    x: np.ndarray
-    y: np.ndarray
-    n: int
 
 
 def tied():
