@@ -330,7 +330,7 @@ def contract_recv_wants_exactly_its_size(comm):
 
 
 def contract_objects_between_two(comm):
-    things = [None, {"a": [1, 2.5, "x"]}, np.arange(70_000), list(range(50_000))]
+    things = [None, {"a": [1, 2.5, "x"]}, np.arange(70_000), b"x" * 150_000]
     for thing in things:
         if comm.rank == 0 and comm.size > 1:
             comm.send_obj(thing, 1, tag=4)

@@ -362,7 +362,7 @@ def of_seed(seed: int, size: int) -> Combination:
 if __name__ == "__main__":
     from distlearn.world import MPIWorld
 
-    world = MPIWorld()
+    world = MPIWorld(strict=True)
     for seed in range(int(sys.argv[1])):
         c = of_seed(seed, world.size)
         results = world.run(train, c, False)

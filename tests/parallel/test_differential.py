@@ -36,5 +36,6 @@ def test_on_the_simulator():
 
 @pytest.mark.mpi
 def test_under_mpiexec():
-    done = launch(2, ["python", "-m", "tests.parallel.combinations", 25], timeout=100, capture=True)
+    """With sends that block until the receiver has come."""
+    done = launch(4, ["python", "-m", "tests.parallel.combinations", 30], timeout=100, capture=True)
     assert done.returncode == 0, done.stderr

@@ -11,11 +11,8 @@ from distlearn.optim import Momentum, Optimizer
 from distlearn.parallel import DataParallel, Hybrid, OneWeirdTrick
 from distlearn.parallel.meta import drop_arithmetic, meta_batch, meta_copy, meta_loss
 from distlearn.sim import Roofline, SimWorld
-from distlearn.testing import assert_same_params
-from distlearn.world import launch
 
-from .hybrid_rank import WAYS
-from .tensor.cases import Batch, F, own_part, serial, train
+from .tensor.cases import Batch, F, own_part, train
 from .tensor.test_tensor import COLLECTIVES
 
 # -- one weird trick
@@ -108,12 +105,3 @@ def test_axes_that_do_not_fit_are_an_error():
 
 
 # -- other worlds
-
-
-@pytest.mark.mpi
-def test_four_ranks_under_mpiexec(tmp_path):
-    done = launch(4, ["python", "-m", "tests.parallel.hybrid_rank", tmp_path], timeout=100, capture=True)
-    assert done.returncode == 0, done.stderr
-    for name, (kind, _, _) in WAYS.items():
-        with np.load(tmp_path / f"{name}.npz") as got:
-            assert_same_params(dict(got), serial(kind).params, what=name)

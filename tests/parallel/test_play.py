@@ -1,8 +1,5 @@
 """Queues of tasks in virtual time, and parameter-server policies whose order is known beforehand as such queues."""
 
-import pytest
-
-from distlearn.parallel.asynchronous.param_server import Speeds, bsp, simulate, ssp
 from distlearn.parallel.play import play_queues
 
 
@@ -25,31 +22,3 @@ def test_queues_that_wait_for_each_other_stop():
     assert at == [0, 0, 1]
     times, at = play_queues([["a", "b"]], lambda task: 1.0, lambda task: [("b", 0.0)] if task == "a" else [])
     assert (times, at) == ({}, [0])
-
-
-@pytest.mark.parametrize("law", ["constant", "lognormal", "pareto"])
-@pytest.mark.parametrize("policy", [bsp(), ssp(0), ssp(2)], ids=str)
-def test_policies_with_a_known_order_are_played_alike(policy, law):
-    """BSP: an update occupies all workers. SSP(s): step c waits until all workers have ended step c - s - 1."""
-    n, steps = 5, 12
-    speeds = Speeds(n, law=law, slow={1: 3.0}, seed=2)
-    events = simulate(policy, speeds, steps)
-    rounds = int(events.step.max()) + 1
-    if policy.waits:
-        workers = [[task for c in range(rounds) for task in ((w, c), ("update", c))] for w in range(n)]
-        gates, needs = [], lambda task: []
-    else:
-        workers = [[(w, c) for c in range(rounds)] for w in range(n)]
-        gates = [[("all", c)] for c in range(rounds)]
-
-        def needs(task):
-            who, c = task
-            if who == "all":
-                return [((w, c), 0.0) for w in range(n)]
-            return [(("all", c - policy.bound - 1), 0.0)] if c > policy.bound else []
-
-    times = play_queues([*workers, *gates], lambda t: 0.0 if isinstance(t[0], str) else speeds(*t), needs).times
-    found = zip(events.worker.tolist(), events.step.tolist(), events.time.tolist(), strict=True)
-    assert {(w, c): end for w, c, end in found} == {
-        (w, c): times[w, c][1] for w, c in zip(events.worker.tolist(), events.step.tolist(), strict=True)
-    }

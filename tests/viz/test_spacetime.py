@@ -1,6 +1,5 @@
 """Space-time diagrams: what the arrows and crosses say is what the run did."""
 
-import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
@@ -8,17 +7,7 @@ from distlearn.comm import DeadlockError
 from distlearn.sim import SimWorld, explore
 from distlearn.viz import plot_spacetime
 
-
-def first_come(comm):
-    if comm.rank == 0:
-        return [comm.recv_obj() for _ in range(comm.size - 1)]
-    return comm.send_obj(comm.rank, 0)
-
-
-def head_to_head(comm):
-    x, other = np.zeros(3), 1 - comm.rank
-    comm.send(x, other)
-    comm.recv(x, other)
+from ..sim.test_explore import first_come, head_to_head
 
 
 def drawn(what):

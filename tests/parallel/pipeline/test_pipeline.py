@@ -25,10 +25,8 @@ from distlearn.parallel import Pipeline, interleaved
 from distlearn.parallel.pipeline.schedule import simulate
 from distlearn.sim import Roofline, SimWorld
 from distlearn.testing import assert_same_params
-from distlearn.world import launch
 
 from .cases import PUZZLE, Batch, X, Y, model_of, train
-from .on_ranks import WAYS
 
 NETWORK, COMPUTE = Network(1e-4, 1e7), Roofline(1e8)
 
@@ -247,16 +245,3 @@ def test_inputs_of_another_shape_are_agreed_on_again():
     want = SimWorld(1).run(program)[0]
     for losses in SimWorld(3).run(program):
         np.testing.assert_allclose(losses, want, atol=1e-12)
-
-
-@pytest.mark.mpi
-def test_three_ranks_under_mpiexec_with_sends_that_block(tmp_path):
-    done = launch(3, ["python", "-m", "tests.parallel.pipeline.on_ranks", tmp_path], timeout=100, capture=True)
-    assert done.returncode == 0, done.stderr
-    for name, (program, kind, options) in WAYS.items():
-        if program is train:
-            want = SimWorld(1).run(train, kind, serial=True)[0]
-        else:
-            want = SimWorld(3).run(program, kind, **options)[0]
-        with np.load(tmp_path / f"{name}.npz") as got:
-            assert_same_params(dict(got), want.params, what=name)
