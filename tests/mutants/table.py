@@ -72,8 +72,8 @@ MUTANTS = [
     ),
     Mutant(
         "loss: divided by the local rows",
-        "n, on_gpu = len(logits) if n is None else n, can_launch(logits)",
-        "n, on_gpu = len(logits), can_launch(logits)",
+        'n = _samples("SoftmaxCrossEntropy", n, len(logits))',
+        "n = len(logits)",
         "nn",
     ),
     Mutant(
@@ -322,7 +322,7 @@ MUTANTS = [
     ),
     Mutant(
         "codes: what they have left out is not saved",
-        "return found | {_LAYOUT: self._layout()} if found else {}",
+        "return {place + which: e for place, reducer in self._places() for which, e in reducer.errors.items()}",
         "return {}",
         "parallel/test_checkpoint_ranks.py",
     ),
