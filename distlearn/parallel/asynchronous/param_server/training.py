@@ -173,17 +173,25 @@ class ParameterServer(Strategy):
         """
         if self.is_server:
             raise TypeError(f"ParameterServer: rank {self.comm.rank} is a server, which takes no steps; call serve()")
-        comm, replies = self.comm, self._replies
+        return self._exchange(len(batch.x), self._gradient(batch))
+
+    def _gradient(self, batch) -> float:
+        """Compute the gradient of this worker's rows; return their loss."""
         with self.clock.span("gradient", flops=self.flat.flops(batch.x.shape)):
             loss = self.flat.gradient(batch.x, batch.y, self.loss)
             if self.pace is not None:
                 self.clock.sleep(self.pace(self.rank, self._steps))
+        return loss
+
+    def _exchange(self, rows: int, loss: float) -> float:
+        """Push what is in `flat.grad`, a mean over `rows`, and load the parameters of the reply."""
+        comm, replies = self.comm, self._replies
         with self.clock.span("exchange", lane="comm"):
             # the receives are posted before the servers are asked: none of them ever waits for a worker
             received = [comm.irecv(reply.view(np.uint8), server) for server, reply in enumerate(replies)]
             gradient = to_numpy(self.flat.grad)
             sent = [comm.isend(gradient[part], server) for server, part in enumerate(self._parts)]
-            push = Push(self.rank, self._steps, self.version, len(batch.x), loss)
+            push = Push(self.rank, self._steps, self.version, rows, loss)
             for server in range(self.servers):
                 comm.send_obj(push, server)
             for work in (*sent, *received):

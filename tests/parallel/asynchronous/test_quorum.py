@@ -1,0 +1,94 @@
+"""DiLoCo with a quorum: with all learners it is DiLoCo; it waits for no slow learner, and survives lost ones."""
+
+import math
+
+import numpy as np
+import pytest
+
+from distlearn import data, nn, optim
+from distlearn.comm import Network
+from distlearn.data import Batches
+from distlearn.parallel import DiLoCo
+from distlearn.parallel.asynchronous.quorum import QuorumDiLoCo
+from distlearn.sim import Failure, FailureSchedule, Roofline, SimWorld
+from distlearn.testing import assert_same_params
+
+DATASET = data.load("digits", dtype="float64").take(200)
+EVERY, MERGES, BATCH = 4, 5, 50
+
+
+def parts(rule):
+    model = nn.MLP((64, 8, 10), seed=2, dtype="float64")
+    return model, nn.SoftmaxCrossEntropy(), optim.Optimizer(model.params, rule, 0.05)
+
+
+def with_quorum(comm, quorum=1, rule=optim.SGD, merges=MERGES, pace=None):
+    strategy = QuorumDiLoCo(comm, *parts(rule()), every=EVERY, quorum=quorum, pace=pace)
+    return strategy.train(DATASET, batch_size=BATCH, steps=merges)
+
+
+def diloco(comm, rule):
+    strategy = DiLoCo(comm, *parts(rule()), every=EVERY)
+    batches = Batches(DATASET.x_train, DATASET.y_train, BATCH, rank=comm.rank, size=comm.size)
+    steps = [b for epoch in range(30) for b in batches.epoch(epoch)][: EVERY * MERGES]
+    for batch in steps:
+        strategy.step(batch)
+    return strategy.gather_params()
+
+
+@pytest.mark.parametrize("rule", [optim.SGD, optim.Adam])
+@pytest.mark.parametrize("learners", [1, 2, 3])
+def test_a_quorum_of_all_is_diloco_however_uneven_the_parts(learners, rule):
+    run = SimWorld(learners + 1).run(with_quorum, learners, rule)[0]
+    want = SimWorld(learners).run(diloco, rule)[0]
+    assert run.updates == MERGES
+    assert_same_params(run.params, want, tol=1e-12)
+
+
+def test_nobody_waits_for_a_slow_learner_and_its_results_count():
+    slow = {"pace": lambda learner, merge: 0.2 if learner == 2 else 0.01}
+    times, versions = [], []
+    for quorum in (3, 2):
+        world = SimWorld(4)
+        run = world.run(with_quorum, quorum, **slow)[0]
+        times.append(run.curve["time"][MERGES])
+        versions.append(run.applied["worker"])
+    assert times[0] > 10 * times[1]
+    assert 2 in versions[1]
+
+
+def test_lost_learners_are_not_waited_for():
+    quiet = SimWorld(5, Network(1e-5, 1e9), Roofline(1e8))
+    want = quiet.run(with_quorum, 3)[0]
+    failures = [Failure(2, 0.3 * quiet.makespan), Failure(4, 0.6 * quiet.makespan, "hang")]
+    world = SimWorld(5, quiet.network, quiet.compute, failures=failures, detection=quiet.makespan / 50)
+    run = world.run(with_quorum, 3)[0]
+    assert [loss.rank for loss in world.losses] == [2, 4]
+    assert set(run.applied["worker"][-4:]) <= {0, 2}
+    assert run.curve["loss"][-1] < 0.9 * run.curve["loss"][0]
+    assert run.curve["loss"][-1] < 1.3 * want.curve["loss"][-1]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_random_failures_of_learners_never_end_the_run(seed):
+    rng = np.random.default_rng(seed)
+    size = int(rng.integers(3, 7))
+    quiet = SimWorld(size, Network(1e-5, 1e9), Roofline(1e8))
+    quiet.run(with_quorum, 2)
+    schedule = FailureSchedule(quiet.makespan, seed=seed, kinds=("kill", "hang", "slow"), repair=math.inf)
+    # neither the syncer nor one of the learners, and none before all have begun
+    failures = [f for f in schedule.draw(size) if f.rank > 1 and f.at > 0.1 * quiet.makespan]
+    world = SimWorld(size, quiet.network, quiet.compute, failures=failures, detection=quiet.makespan / 30)
+    run = world.run(with_quorum, 2)[0]
+    assert run.updates >= MERGES
+    assert np.isfinite(run.curve["loss"]).all()
+    assert run.curve["loss"][-1] < run.curve["loss"][0]
+
+
+@pytest.mark.parametrize(("options", "message"), [({"every": 0}, "every is 0"), ({"quorum": 0}, "least is 0")])
+def test_numbers_that_make_no_sense_are_refused(options, message):
+    def program(comm):
+        QuorumDiLoCo(comm, *parts(optim.SGD()), **options)
+
+    with pytest.raises(Exception, match=message):
+        SimWorld(3).run(program)
