@@ -34,9 +34,10 @@ class SoftmaxCrossEntropy:
 
     def __call__(self, logits, labels, n=None):
         """Return the loss and its gradient."""
-        on_gpu = can_launch(logits)
+        n, on_gpu = len(logits) if n is None else n, can_launch(logits)
         check_classes("SoftmaxCrossEntropy", logits, labels, read=not on_gpu)  # to read them would wait for the GPU
-        n = _samples("SoftmaxCrossEntropy", n, len(logits))
+        if n < max(1, len(logits)):
+            raise _wrong_n("SoftmaxCrossEntropy", n, len(logits))
         if labels.dtype.kind not in "iu":
             raise TypeError(f"SoftmaxCrossEntropy: labels have dtype {labels.dtype}, expected integers (class indices)")
         if logits.size == 0:
@@ -90,7 +91,9 @@ class MeanSquaredError:
 
     def __call__(self, y, targets, n=None):
         check_same_shape("MeanSquaredError", y, targets)
-        n = _samples("MeanSquaredError", n, len(y))
+        n = len(y) if n is None else n
+        if n < max(1, len(y)):
+            raise _wrong_n("MeanSquaredError", n, len(y))
         if y.size == 0:
             return 0.0, y.copy()
         terms = n * math.prod(y.shape[1:])
@@ -127,7 +130,9 @@ class ContrastiveLoss:
 
     def __call__(self, y, similar, n=None):
         check_pairs("ContrastiveLoss", y, similar)
-        n = _samples("ContrastiveLoss", n, len(y))
+        n = len(y) if n is None else n
+        if n < max(1, len(y)):
+            raise _wrong_n("ContrastiveLoss", n, len(y))
         xp = get_xp(y)
         difference = y[:, 0] - y[:, 1]
         distance = xp.sqrt((difference * difference).sum(axis=1))
@@ -139,10 +144,7 @@ class ContrastiveLoss:
         return loss, xp.stack([difference, -difference], axis=1)
 
 
-def _samples(what, n, rows) -> int:
-    """Return the size of the global batch, by default the rows given; raise if it is smaller."""
-    n = rows if n is None else n
-    if n < max(1, rows):
-        least = f"the {rows} rows given" if rows else "1: no rows were given, an empty batch has no mean"
-        raise ValueError(f"{what}: n is {n}, expected at least {least}")
-    return n
+def _wrong_n(what, n, rows) -> ValueError:
+    """The error of a global batch that has fewer rows than were given."""
+    least = f"the {rows} rows given" if rows else "1: no rows were given, an empty batch has no mean"
+    return ValueError(f"{what}: n is {n}, expected at least {least}")
