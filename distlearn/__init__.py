@@ -29,7 +29,7 @@ _HOMES = {
     "world": "EngineWorld LimitedWorld LocalWorld MPIWorld train_through_failures",
     "parallel": (
         "CheckpointStore DataParallel ElasticDataParallel Hybrid DiLoCo LocalSGD OneWeirdTrick "
-        "ParameterServer PipeDream Pipeline SequenceParallel Serial TensorParallel ZeRO asp backup bsp "
+        "ParameterServer PipeDream Pipeline QuorumDiLoCo SequenceParallel Serial TensorParallel ZeRO asp backup bsp "
         "check_schedule parallelize plan softsync ssp"
     ),
     "train": "Settings evaluate fit load load_weights",
