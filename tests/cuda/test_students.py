@@ -340,13 +340,6 @@ def test_threads_that_do_not_meet_come_before_races(name, compiler):
     assert (report.errors[0].kind, report.errors[0].line) == wanted, str(report)
 
 
-def test_an_endless_loop_ends_at_the_time_limit_with_its_line(compiler):
-    source = GLOBAL + "void k(float* x) {\n    int i = 0;\n    while (i < 32)\n        x[i] += 1.0f;\n}"
-    (error,) = check(source, (np.ones(32, f32),), compiler, time_limit=0.5).errors
-    assert error.kind == "infinite-loop"
-    assert error.line in (3, 4)
-
-
 def test_the_caret_stands_under_the_column():
     source = GLOBAL + "void k(float* x) {\n\tfloat größe = (float)(1 << n) + missing;\n\tx[0] = größe;\n}"
     with pytest.raises(CompileError) as caught:

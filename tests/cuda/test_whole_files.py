@@ -131,15 +131,6 @@ def test_places_in_headers(folder):
     assert caught.value.problems[0][0] == 6
 
 
-def test_an_edited_header_is_built_anew(folder):
-    header = folder / "common" / "tile.cuh"
-    for factor in (1, 5):
-        x = np.arange(32, dtype=f32)
-        RawKernel(HEADER_KERNEL, "k", (f"-I{folder}",))((1,), (32,), (x,))
-        np.testing.assert_array_equal(x, factor * np.arange(32)[::-1])
-        header.write_text(header.read_text().replace("= x[", "= 5 * x["))
-
-
 def test_a_header_that_is_nowhere_is_named_if_it_may_matter():
     source = '#include "mine.h"\n__global__ void k(float* x) { x[0] = MINE; }'
     with pytest.raises(CompileError, match=r"header not found: mine.h; add their folder to the options: -I"):

@@ -199,11 +199,6 @@ BANKS = """extern "C" __global__ void banks(float* x) {
     x[t] += s[t * 33];
     x[t] += s[5];
 }"""
-ENDLESS = """extern "C" __global__ void endless(float* x) {
-    int n = 0;
-    while (n >= 0) n = n > 5 ? 0 : n + 1;
-    x[threadIdx.x] = n;
-}"""
 SPIN = """extern "C" __global__ void spin(volatile int* flag) {
     if (blockIdx.x == 0) {
         while (flag[0] == 0) { }
@@ -314,7 +309,6 @@ CASES = [
     Case("division by zero", DIVISION, (1,), (32,), (np.zeros(32, i32), i32(8)), [("division-by-zero", 3, "")]),
     Case("write through const", CONST, (1,), (32,), (V[:32].copy(),), [("write-through-const", 2, "x")]),
     Case("both arms of a branch", BRANCHES, (1,), (64,), (V[:64].copy(),), flops=64 * 200, lanes=(0.45, 0.56)),
-    Case("infinite loop", ENDLESS, (1,), (64,), (V[:64].copy(),), [("infinite-loop", 3, "")], time_limit=0.3),
     Case("blocks that wait for each other", SPIN, (2,), (32,), (np.zeros(4, i32),), [("infinite-loop", 3, "")],
          time_limit=0.3),
     Case("misaligned float4", MISALIGNED, (1,), (32,), (V[:64].copy(), OUT[:32].copy()), [("misaligned", 2, "in")]),

@@ -84,12 +84,6 @@ def test_googlenet_against_the_paper():
     assert model.output_shape((2, 224, 224, 3)) == (2, 1000)
 
 
-def test_flops_of_the_large_networks():
-    flops = {name: nn.build(name, seed=None).flops((1, *nn.MODELS[name].sample)) for name in ("alexnet", "googlenet")}
-    assert flops["alexnet"] / 2 == pytest.approx(724e6, rel=0.01)
-    assert flops["googlenet"] / 2 == pytest.approx(1.59e9, rel=0.02)
-
-
 @pytest.mark.parametrize("name", [*SMALL, "siamese", "gru"])
 def test_weights_depend_on_seed_and_layer_alone(name):
     a, b, c = nn.build(name, seed=1), nn.build(name, seed=1, dtype="float64"), nn.build(name, seed=2)

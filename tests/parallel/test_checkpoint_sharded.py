@@ -40,7 +40,8 @@ def a_model(kind):
         ends = Linear(64, 9, 2, dtype="float64"), Linear(9, 10, 3, dtype="float64")
         return Sequential(ends[0], shared, Sigmoid(), shared, Sigmoid(), ends[1])
     first, last = Linear(64, 9, 1, dtype="float64"), Linear(9, 10, 2, dtype="float64")
-    return Sequential(first, BatchNorm(9, dtype="float64"), ReLU(), Dropout(0.3, rng=5), last)
+    ends = last, Dropout(0.1, rng=6)  # of what all ranks have: other masks would be other losses
+    return Sequential(first, BatchNorm(9, dtype="float64"), ReLU(), Dropout(0.3, rng=5), *ends)
 
 
 def train_sharded(comm, folder=None, *, strategy, kind="mlp", rule="adam", stop=None, resume=False):

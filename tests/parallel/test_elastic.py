@@ -157,9 +157,10 @@ def test_a_rank_that_was_given_up_and_wakes_must_not_go_on():
 
 def test_a_step_done_again_moves_running_statistics_once():
     """A lost rank changes who normalises what, but not how often: with one rank left, the statistics are serial."""
-    base = a_world(2)
+    base = a_world(2, Failure(0, 1e9))
     base.run(program, normalised=True)
-    world = a_world(2, Failure(0, 1e-9))  # before the first step is done: all steps are the survivor's
+    first = [base.trace.select(rank=0, name=name)[0] for name in ("forward", "update")]
+    world = a_world(2, Failure(0, (first[0].start + first[1].start) / 2))  # in the first step: all are the survivor's
     _, (losses, params, _) = world.run(program, normalised=True)
     want = SimWorld(1).run(program, normalised=True, make=DataParallel)[0]
     np.testing.assert_allclose(losses, want[0], atol=1e-12)

@@ -20,7 +20,6 @@ from distlearn.parallel.pipeline.schedule import (
     measured_bubble,
     one_f_one_b,
     parse,
-    pipedream,
     simulate,
 )
 from distlearn.parallel.pipeline.schedule.play import needs
@@ -164,13 +163,6 @@ def test_interleaving_divides_the_bubble(p, groups, v, ratio):
     assert run.bubbles == pytest.approx([(p - 1) / (v * m + p - 1)] * p)
     for rank in range(p):  # in stages' activations; a rank's share of the model is v of them
         assert run.in_flight[rank] == min(2 * (p - rank - 1) + (v - 1) * p + 1, v * m)
-
-
-@given(p=st.integers(1, 5), m=st.integers(1, 6))
-@settings(max_examples=20)
-def test_pipedream_is_1f1b_in_order(p, m):
-    for stage in range(p):
-        assert list(pipedream(stage, p, m)) == list(one_f_one_b(stage, p, m))
 
 
 def test_gpipe_does_with_blocking_sends_and_1f1b_does_not():

@@ -252,16 +252,6 @@ def test_what_cannot_work_is_refused(message):
         SimWorld(4).run(REFUSED[message])
 
 
-def test_gather_names_its_layer():
-    def program(comm):
-        return [layer.name for layer in parallelize(nn.MLP((4, 6)), comm).layers]
-
-    assert SimWorld(2).run(program)[0] == ["0.Linear", "0.Gather"]
-    parts = SimWorld(2).run(lambda comm: repr(parallelize(nn.MLP((4, 6, 4)), comm).layers))
-    local = "[ColumnParallelLinear(Linear(4, 3)), ReLU(), RowParallelLinear(Linear(3, 4))]"
-    assert parts == [local, local]
-
-
 class Staged:
     """A communicator for arrays that do not turn into NumPy's by themselves: copies them to the host and back."""
 

@@ -92,11 +92,6 @@ def test_policies_refuse_nonsense(make):
         make()
 
 
-def test_names():
-    assert [str(p) for p in (asp(), ssp(4), bsp(), backup(0.9), softsync(2))] == [
-        "ASP", "SSP(4)", "BSP", "backup(0.9)", "soft-sync(2)"]  # fmt: skip
-
-
 # -- the state of a policy, for any speeds
 ANY_POLICY = st.one_of(
     st.just(asp()),
