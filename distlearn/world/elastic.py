@@ -6,13 +6,15 @@ aim is to lose little (frequent checkpoints), to notice the failure soon, and to
 
 from __future__ import annotations
 
+import contextlib
 import time
+import warnings
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from ..comm.base import CommError, RankError
-from ..parallel.checkpoint.store import CheckpointStore
+from ..parallel.checkpoint.store import CheckpointError, CheckpointStore, CheckpointWarning
 from .progress import Bar
 
 
@@ -102,7 +104,6 @@ class _Log:
         self._store, self._show, self._zero = store, show, time.perf_counter()
         self._done: list[tuple[int, float, int]] = [(0, 0.0, 0)]  # step, when, samples
         self._open: Restart | None = None  # a restart whose first step has not been reported
-        self._saved: list[int] = []
 
     def now(self) -> float:
         return time.perf_counter() - self._zero
@@ -112,11 +113,14 @@ class _Log:
             self._open.resumed, self._open.step = restart.noticed, self._open.reached
             self._open.seconds_lost = restart.noticed - self._open.noticed
         self._open, restart.reached = restart, self._done[-1][0]
-        self._saved = [0, *self._store.steps]
+        with warnings.catch_warnings(), contextlib.suppress(CheckpointError):  # the ranks tell of the same files
+            warnings.simplefilter("ignore", CheckpointWarning)
+            found = self._store.latest()
+            restart.step = found.step if found else 0
 
     def __call__(self, step, total, **values) -> None:
         if self._open is not None:
-            self._resumed(self._open, step)
+            self._resumed(self._open)
             self._open = None
         if step > self._done[-1][0]:
             self._done.append((step, self.now(), values.get("samples", 0)))
@@ -124,10 +128,9 @@ class _Log:
         if self._show is not None:
             self._show(step, total, **values)
 
-    def _resumed(self, restart: Restart, step: int) -> None:
-        """Complete the record of a failure: `step` is the first that was reported after it."""
+    def _resumed(self, restart: Restart) -> None:
+        """Complete the record of a failure, when a step is reported after it."""
         restart.resumed = self.now()
-        restart.step = max(saved for saved in self._saved if saved < step)  # the first report may have been missed
         steps, times, samples = zip(*self._done, strict=True)  # not of every step: reports are 0.1 s apart
         restart.samples_lost = round(samples[-1] - np.interp(restart.step, steps, samples))
         restart.seconds_lost = restart.resumed - float(np.interp(restart.step, steps, times))
