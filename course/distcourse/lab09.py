@@ -25,7 +25,6 @@ from distlearn.parallel.planning import model_and_sample
 from distlearn.parallel.tensor import ColumnParallelLinear, RowParallelLinear, TensorParallel, boundary, shard_specs
 from distlearn.shares import shares
 from distlearn.sim import SimWorld
-from distlearn.tables import Table, Tabular
 from distlearn.train import fit
 from distlearn.viz.look import COLORS, INK, MUTED, new_axes, styled, write_title
 
@@ -142,41 +141,23 @@ def layout_facts(case: LayoutCase) -> tuple[LayoutFacts, dict[str, float]]:
     return facts, {name: cost.seconds for name, cost in costs.items()}
 
 
-class RuleScore(Tabular):
-    """What a rule chooses for some networks, beside the planner's fastest; prints as a table."""
+def score_rule(rule: Callable, cases=TEN) -> tuple[list[dict], float]:
+    """Score `rule(facts)`, which names a layout, against the planner, which is given the same ones.
 
-    def __init__(self, rows: list):
-        self.rows = rows
-        self.regret = float(np.exp(np.mean([np.log(ratio) for *_, ratio in rows])))
-        """How many times longer steps take than the fastest ones, as a geometric mean over the networks."""
-
-    def table(self) -> Table:
-        """Return the networks as rows."""
-        header = ["network", "ranks", "batch", "the rule", "the planner", "step"]
-        rows = [
-            [case.name, str(case.ranks), str(case.batch_size), chosen, fastest,
-             "fastest" if ratio == 1 else f"{ratio:.2f} times"]
-            for case, chosen, fastest, ratio in self.rows
-        ]  # fmt: skip
-        agreed = sum(chosen == fastest for _, chosen, fastest, _ in self.rows)
-        return Table(
-            header, rows, f"{agreed} of {len(rows)} as the planner; steps take {self.regret:.2f} times as long"
-        )
-
-
-def score_rule(rule: Callable, cases=TEN) -> RuleScore:
-    """Score `rule(facts)`, which names a layout, against the planner, which is given the same ones."""
+    Return a row for each network, and how many times longer steps take than with the planner's choices, as a geometric
+    mean over the networks.
+    """
     rows = []
     for case in cases:
         facts, seconds = layout_facts(case)
-        chosen = rule(facts)
+        chosen, fastest = rule(facts), min(seconds, key=seconds.get)
         if chosen not in seconds:
             raise ValueError(
                 f"score_rule: for {case.name} the rule chose {chosen!r}, expected {' or '.join(map(repr, seconds))}"
             )
-        fastest = min(seconds, key=seconds.get)
-        rows.append((case, chosen, fastest, seconds[chosen] / seconds[fastest]))
-    return RuleScore(rows)
+        named = {"network": case.name, "ranks": case.ranks, "batch": case.batch_size}
+        rows.append(named | {"the rule": chosen, "the planner": fastest, "times": seconds[chosen] / seconds[fastest]})
+    return rows, float(np.exp(np.mean([np.log(row["times"]) for row in rows])))
 
 
 # -- The checks of lab 09's exercises, and the mistakes that they name.
@@ -289,13 +270,22 @@ def check_typed(check, gain_gradient, input_gradient, grad_norm, p: int, shape=(
 
     def program(comm):
         mesh = Mesh(comm)
-        rows, (dy, W) = [mesh.distribute(x, Shard(0)) for x in (a, b)], [mesh.distribute(x, Shard(1)) for x in (a, w)]
-        whole = [mesh.distribute(x, Replicate()) for x in (c, c[:2].copy())]
+        rows, columns = [mesh.distribute(x, Shard(0)) for x in (a, b)], [mesh.distribute(x, Shard(1)) for x in (a, w)]
+        whole, sums = ([mesh.distribute(x, kind) for x in (c, c[:2].copy())] for kind in (Replicate(), Partial()))
         found = []
-        for f, given in ((gain_gradient, rows), (input_gradient, (dy, W)), (grad_norm, ([dy, W], whole))):
+        for f, given, unfit in (
+            (gain_gradient, rows, sums[:1] * 2),
+            (input_gradient, columns, [mesh.distribute(x, Partial()) for x in (a, w)]),
+            (grad_norm, (columns, whole), (sums, whole)),
+        ):
             began = len(world.trace.select(rank=0, lane="comm"))
             result = check.call(f, *given)
-            found.append((result, [s.name for s in world.trace.select(rank=0, lane="comm")[began:]]))
+            used = {s.name for s in world.trace.select(rank=0, lane="comm")[began:]}
+            try:
+                f(*unfit)
+                found.append((result, used, False))
+            except LayoutError:
+                found.append((result, used, True))
         return found
 
     parts = [np.array_split(x, p, axis) for x, axis in ((a, 0), (b, 0), (a, 1), (w, 1))]
@@ -325,14 +315,16 @@ def check_typed(check, gain_gradient, input_gradient, grad_norm, p: int, shape=(
         ("input_gradient", dx, a @ w.T, columns),
         ("grad_norm", norm, np.sqrt(sum(own) + whole), norms),
     ):
-        got = [result for result, _ in found]
+        got, (used, *_), (refuses, *_) = zip(*found, strict=True)
         if any(type(array).__name__ == "MeshArray" for array in got):
             check.true(name + where, False, "return the plain array, .whole(): it says so if a rank has not all of it")
             continue
         _compare(check, name + where, got, want, wrong)
-        others = set(found[0][1]) - {"all_reduce"}
+        others = used - {"all_reduce"}
         told = f"{' and '.join(sorted(others))}: multiply what each rank has, and add up the results with .all_reduce()"
         check.true(f"collectives of {name}{where}", not others, told)
+        told = "given two Partials it raises no LayoutError: compute with the arrays themselves, not with their .local"
+        check.true(f"types of {name}{where}", refuses, told)
 
 
 def check_layers(check, functions, p: int, shape=(5, 6, 8), seed: int = 0, dtype="float64") -> None:
@@ -533,12 +525,12 @@ def check_rule(check, sent, choose, *, ranks: int = 4, times: float = 1.0, most:
             )
         return name
 
-    score = score_rule(chosen_by, cases)
-    case, chosen, fastest, ratio = max(score.rows, key=lambda row: row[-1])
+    rows, regret = score_rule(chosen_by, cases)
+    name, _, _, chosen, fastest, ratio = max(rows, key=lambda row: row["times"]).values()
     check.true(
-        f"steps take {score.regret:.2f} times as long as with the planner's choices, {ranks} ranks, batch x {times:g}",
-        score.regret <= most,
-        f"at most {most} is wanted; worst is {case.name}: {chosen} takes {ratio:.1f} times as long as {fastest}",
+        f"steps take {regret:.2f} times as long as with the planner's choices, {ranks} ranks, batch x {times:g}",
+        regret <= most,
+        f"at most {most} is wanted; worst is {name}: {chosen} takes {ratio:.1f} times as long as {fastest}",
     )
 
 

@@ -66,6 +66,9 @@ MUTANTS = {
         ("gathers the rows", (GAIN, "return (dy * x_hat).redistribute(Replicate()).whole().sum(axis=0)"), TYPED),
         ("gathers shards", (SQUARES, "squares += (g.redistribute(Replicate()).whole() ** 2).sum()"), TYPED),
         ("plain arrays", (GAIN, "return dy.comm.all_gather((dy.local * x_hat.local).sum(axis=0)).sum(axis=0)"), TYPED),
+        ("plain arrays, one sum", (INPUT, "return dy.comm.all_reduce(dy.local @ W.local.T)"), TYPED),
+        ("a plain sum", (GAIN, "return dy.comm.all_reduce((dy.local * x_hat.local).sum(axis=0))"), TYPED),
+        ("plain squares", (SQUARES, "squares += g.comm.all_reduce(np.array([(g.local**2).sum()]))[0]"), TYPED),
         ("returns a Partial", (INPUT, "return dy @ W.T"), TYPED),
         ("a sum for each row", (GAIN, "return (dy * x_hat).sum(1).redistribute(Replicate()).whole()"), TYPED),
         (
