@@ -155,11 +155,8 @@ def score_rule(rule: Callable, cases=TEN) -> tuple[list[dict], float]:
             raise ValueError(
                 f"score_rule: for {case.name} the rule chose {chosen!r}, expected {' or '.join(map(repr, seconds))}"
             )
-        named = {"network": case.name, "ranks": case.ranks, "batch": case.batch_size}
-        rows.append(
-            named
-            | {"the rule": chosen, "the planner": fastest, "times the fastest": seconds[chosen] / seconds[fastest]}
-        )
+        row = {"network": case.name, "ranks": case.ranks, "batch": case.batch_size, "the rule": chosen}
+        rows.append(row | {"the planner": fastest, "times the fastest": seconds[chosen] / seconds[fastest]})
     return rows, float(np.exp(np.mean([np.log(row["times the fastest"]) for row in rows])))
 
 
