@@ -240,11 +240,9 @@ def _check_change(check, old, new, found, nbytes: float, p: int) -> None:
     name, times, told = _CHANGES.get(pair, ("", 0, "")) if old != new else ("", 0, "")
     want = (p - 1) / p * nbytes * (1 / p if times is None else times)
     if not (isinstance(found, tuple) and len(found) == 2):
-        check.true(where, False, "return two things: the name, and the bytes")
-        return
+        return check.true(where, False, "return two things: the name, and the bytes")
     if isinstance(found[1], str):
-        check.true(where, False, "the name comes first, then the bytes")
-        return
+        return check.true(where, False, "the name comes first, then the bytes")
     check.equal(where, found[0], name, suspects={told or f"{why}: nothing is sent": found[0]})
     wrong = {f"{why}: nothing is sent": found[1]}
     if want:
@@ -346,11 +344,9 @@ def check_layers(check, functions, p: int, shape=(5, 6, 8), seed: int = 0, dtype
     column, back, row, row_back = zip(*world.run(program), strict=True)
     for name, found in (("column_backward", back), ("row_backward", row_back)):
         if not all(isinstance(three, tuple) and len(three) == 3 for three in found):
-            check.true(name + where, False, "return dx, dW, db")
-            return
+            return check.true(name + where, False, "return dx, dW, db")
         if np.shape(found[0][1])[:1] == (n,) != np.shape(found[0][0])[:1]:
-            check.true(name + where, False, "dx comes first, then dW")
-            return
+            return check.true(name + where, False, "dx comes first, then dW")
     dx, dW, db, y = dy @ W.T, x.T @ dy, dy.sum(axis=0), x @ W + b
     summands = {
         "this rank's summand: each rank has some columns, so sum over the ranks": [dys[r] @ Wc[r].T for r in ranks],
@@ -422,8 +418,7 @@ def check_assign(check, assign, costs, p: int) -> None:
     try:
         flat = sorted(operator.index(k) for own in got for k in own)
     except TypeError:
-        check.true("a list for each rank" + where, False, "return a list of p lists of numbers of paths, whole numbers")
-        return
+        return check.true("a list for each rank" + where, False, "return a list of p lists of whole numbers")
     check.equal("lists" + where, len(got), p)
     numbers = list(range(len(costs)))
     mistakes = {
@@ -490,12 +485,10 @@ def check_rule(check, sent, choose, *, ranks: int = 4, times: float = 1.0, most:
         except TypeError:
             if facts.boundary is not None:
                 raise
-            check.true("layouts" + where, False, "boundary is None here: leave the trick out of what you return")
-            return
+            return check.true("layouts" + where, False, "boundary is None here: leave the trick out of what you return")
         check.equal("layouts" + where, sorted(got), sorted(want))
         if None in got.values():
-            check.true("bytes" + where, False, "None is no number of bytes: leave out a layout that there is not")
-            return
+            return check.true("bytes" + where, False, "None is no number of bytes: leave that layout out")
         for name in sorted(set(want) & set(got)):
             q, wrong = (ranks - 1) / ranks, {}
             if name == "data":

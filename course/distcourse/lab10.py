@@ -290,9 +290,9 @@ def judge_orders(check, function, known, n_ranks: int, n_microbatches: int, mist
             for order in make_schedule(made, n_ranks, n_microbatches, **options).orders
         ]
 
-    more = [f"{name} {value}" for name, value in options.items()]
+    more = [f"{name} = {value}" for name, value in options.items()]
     label = getattr(function, "__name__", type(function).__name__)
-    where = ", ".join([_several(n_ranks, "rank"), _several(n_microbatches, "micro-batch", "es"), *more])
+    where = ", ".join([f"p = {n_ranks}", f"m = {n_microbatches}", *more])
     want = rows(known)
     wrong = {text: rows(mistaken) for text, mistaken in (mistakes or {}).items()}
     got = []
@@ -349,10 +349,6 @@ def check_predicted(check, predicted, held_by_1f1b, p: int, m: int, v: int, f: f
     }
     got, want = np.ravel(check.call(held_by_1f1b, p, m)).tolist(), simulate("1f1b", p, m).in_flight
     check.equal(f"held, p = {p}, m = {m}", got, want, suspects=held)
-
-
-def _several(n: int, what: str, plural: str = "s") -> str:
-    return f"{n} {what}{plural * (n != 1)}"
 
 
 def judge_puzzle(check, number: int, schedule) -> None:

@@ -196,7 +196,7 @@ def test_orders_are_judged_rank_by_rank():
     assert judged(judge_orders, mine, gpipe, 3, 4) == ""
     said = judged(judge_orders, mine, SCHEDULES["1f1b"], 2, 3, {"this is GPipe": mine})
     assert "this is GPipe" in said
-    assert "mine, 2 ranks, 3 micro-batches: rank 0" in said
+    assert "mine, p = 2, m = 3: rank 0" in said
     assert "of 1 checks" in said
 
     def backward_first(stage, n_stages, n_microbatches):
