@@ -272,18 +272,17 @@ def check_typed(check, gain_gradient, input_gradient, grad_norm, p: int, shape=(
         whole, sums = ([mesh.distribute(x, kind) for x in (c, c[:2].copy())] for kind in (Replicate(), Partial()))
         found = []
         for f, given, unfit in (
-            (gain_gradient, rows, sums[:1] * 2),
+            (gain_gradient, rows, [mesh.distribute(x, Partial()) for x in (a, b)]),
             (input_gradient, columns, [mesh.distribute(x, Partial()) for x in (a, w)]),
             (grad_norm, (columns, whole), (sums, whole)),
         ):
             began = len(world.trace.select(rank=0, lane="comm"))
             result = check.call(f, *given)
             used = {s.name for s in world.trace.select(rank=0, lane="comm")[began:]}
-            try:
+            found.append([result, used, True])
+            with contextlib.suppress(LayoutError):
                 f(*unfit)
-                found.append((result, used, False))
-            except LayoutError:
-                found.append((result, used, True))
+                found[-1][-1] = False  # it went on with summands
         return found
 
     parts = [np.array_split(x, p, axis) for x, axis in ((a, 0), (b, 0), (a, 1), (w, 1))]
@@ -294,6 +293,7 @@ def check_typed(check, gain_gradient, input_gradient, grad_norm, p: int, shape=(
         "the gradients that all ranks have are missing": np.sqrt(sum(own)),
         "the sharded gradients are missing": np.sqrt(whole),
         "the root is missing": sum(own) + whole,
+        "squares are missing: g * g": np.sqrt(np.abs(a.sum() + w.sum() + whole)),
         "this rank's shards: a sum of squares must be complete before the root": [np.sqrt(x + whole) for x in own],
         "squares add up, norms do not: one root at the end": sum(lengths),
         "squares add up, norms do not: no root before the sum": np.sqrt(sum(lengths[:2]) + whole),
@@ -321,8 +321,9 @@ def check_typed(check, gain_gradient, input_gradient, grad_norm, p: int, shape=(
         others = used - {"all_reduce"}
         told = f"{' and '.join(sorted(others))}: multiply what each rank has, and add up the results with .all_reduce()"
         check.true(f"collectives of {name}{where}", not others, told)
-        told = "given two Partials it raises no LayoutError: compute with the arrays themselves, not with their .local"
-        check.true(f"types of {name}{where}", refuses, told)
+        if check.ok:
+            told = "given two Partials it raises no LayoutError: compute with the arrays themselves, not their .local"
+            check.true(f"types of {name}{where}", refuses, told)
 
 
 def check_layers(check, functions, p: int, shape=(5, 6, 8), seed: int = 0, dtype="float64") -> None:
