@@ -365,32 +365,6 @@ def _wrong_squares(rho=None, eps=1e-8):
     return updates
 
 
-def _adadelta(ratio=None, rho=0.9, eps=1e-6, moved=lambda d, lr: d, rate=lambda lr: lr, first=False):
-    """Adadelta with another ratio(u, s), or with another memory of its steps."""
-    ratio = ratio or (lambda u, s: np.sqrt(u + eps) / np.sqrt(s + eps))
-
-    def update(w, g, state, lr, t):
-        s, u = rho * state[0] + (1 - rho) * g * g, state[1]
-        d = ratio(rho * u + (1 - rho) * g * g if first else u, s) * g
-        return w - rate(lr) * d, [s, rho * u + (1 - rho) * moved(d, lr) ** 2]
-
-    return update
-
-
-def _wrong_adadelta(rho=0.9, eps=1e-6):
-    own = {"rho": rho, "eps": eps}
-    wrong = {
-        "eps is added under both roots": _adadelta(lambda u, s: (np.sqrt(u) + eps) / (np.sqrt(s) + eps), **own),
-        "the steps' root is above, the gradients' below": _adadelta(
-            lambda u, s: np.sqrt(s + eps) / np.sqrt(u + eps), **own
-        ),
-        "d takes the old u: update u after it": _adadelta(first=True, **own),
-        "u averages d * d, without the rate": _adadelta(moved=lambda d, lr: lr * d, **own),
-        "the step is lr * d": _adadelta(rate=lambda lr: 1, **own),
-    }
-    return wrong | ({"rho is an argument, not 0.9": _adadelta(rho=0.9, eps=eps)} if rho != 0.9 else {})
-
-
 def _adam(beta1=0.9, beta2=0.999, eps=1e-8, mean=None, square=None, below=None, swap=False, back=False, whole=False):
     """Adam with another correction of its means, mean(t) and square(t), or with something else below the line."""
     mean, square = mean or (lambda t: 1 - beta1**t), square or (lambda t: 1 - beta2**t)
@@ -438,7 +412,7 @@ _RULES = {
     "NAG": (optim.Nesterov, 1, partial(_wrong_momentum, True)),
     "Adagrad": (lambda eps=1e-8: optim.Adagrad(eps), 1, lambda eps=1e-8: _wrong_squares(None, eps)),
     "RMSprop": (optim.RMSprop, 1, lambda rho=0.99, eps=1e-8: _wrong_squares(rho, eps)),
-    "Adadelta": (optim.Adadelta, 2, _wrong_adadelta),
+    "Adadelta": (optim.Adadelta, 2, lambda **options: {}),
     "Adam": (optim.Adam, 2, _wrong_adam),
 }
 """The library's rules: class, arrays of the state, and the wrong updates that have the same options."""
@@ -572,15 +546,79 @@ def check_batch(check, best_batch, s_min, e_min, overhead, per_sample, largest) 
     )
 
 
+# -- A schedule of the learning rate, against tuned rivals.
+
+
+RIVALS = {
+    "a constant rate": lambda step, steps: 1.0,
+    "a tenth of it from half way on": lambda step, steps: 1.0 if 2 * step < steps else 0.1,
+    "a linear fall to 0": lambda step, steps: 1 - step / steps,
+}
+"""By name: the factor of the base rate at a step, of so many."""
+
+
+def bowl_losses(schedule, steps: int, noise: float = 1.0) -> tuple[float, np.ndarray]:
+    """Descend into a bowl of 20 weights along noisy gradients, at the best of 41 base rates for this schedule.
+
+    Curvatures go from 1 to 50, weights start at 1, and `noise` is the deviation of each gradient's elements. Return the
+    base rate, and the loss before each step and after the last, as its exact mean over the noise. A rate at which the
+    loss ever doubles is lost.
+    """
+    h, rates = np.geomspace(1, 50, 20), np.geomspace(0.02, 2, 41) / 50
+    squares, losses = np.ones((41, 20)), []
+    with np.errstate(all="ignore"):
+        for step in range(steps + 1):
+            losses.append(squares @ h / 2)
+            lr = rates[:, None] * (schedule(step, steps) if step < steps else 0)
+            squares = (1 - lr * h) ** 2 * squares + (lr * noise) ** 2
+    kept = (np.array(losses) < 2 * losses[0]).all(axis=0)
+    best = np.where(kept, losses[-1], np.inf).argmin()
+    return float(rates[best]), np.array(losses)[:, best]
+
+
+def check_schedule(check, schedule, steps: int, noise: float, most: float = 0.9) -> None:
+    """The loss that a schedule reaches in a bowl, against that of the best of `RIVALS`; each at its own best rate."""
+    where = f"{steps} steps, noise {noise:g}"
+    factors = [check.call(schedule, step, steps) for step in range(steps)]
+    wrong = [k for k, f in enumerate(factors) if not (np.isscalar(f) and np.isreal(f) and 0 <= f < np.inf)]
+    if wrong:
+        told = f"step {wrong[0]} gets {factors[wrong[0]]!r}, expected a number, 0 or more"
+        return check.true(f"a factor for each step ({where})", False, told)
+    ends = {name: bowl_losses(rival, steps, noise)[1][-1] for name, rival in RIVALS.items()}
+    rival = min(ends, key=ends.get)
+    ratio = bowl_losses(lambda step, _: factors[step], steps, noise)[1][-1] / ends[rival]
+    told = f"at most {most} is wanted, of {rival}; "
+    if factors[-1] >= factors[0]:
+        told += "noise counts most at the end, so the rate must fall"
+    elif [schedule(k, 2 * steps) for k in (1, steps // 2)] == [factors[1], factors[steps // 2]]:
+        told += "a longer run can fall more slowly: use `steps`"
+    else:
+        told += f"yours ends at {factors[-1] / factors[0]:.2g} of its first rate: try another end, or another way there"
+    check.true(f"{ratio:.2f} times the loss of the best rival ({where})", ratio <= most, told)
+
+
 # -- Update rules side by side: on a ravine, in their first steps, and on a task, each at its own best learning rate.
 
 
 @dataclass(frozen=True)
 class FunctionRule:
-    """A rule made of one function and the number of arrays that it remembers."""
+    """A rule for `Optimizer` made of one function and the number of arrays that it remembers.
+
+    Attributes
+    ----------
+    function : callable
+        function(data, grad, state, lr, step), which changes `data` and `state` in place.
+    memory : int
+        Arrays in the state, zeros at first: none (the state is None), one, or several (a tuple).
+
+    Examples
+    --------
+    >>> FunctionRule(print, 2).init(np.zeros(1))
+    (array([0.]), array([0.]))
+    """
 
     function: object
-    memory: int
+    memory: int = 0
 
     def init(self, data):
         """Return None, an array of zeros, or a tuple of them."""
@@ -590,24 +628,6 @@ class FunctionRule:
     def update(self, data, grad, state, lr, step):
         """Call the function."""
         self.function(data, grad, state, lr, step)
-
-
-def make_rule(function, memory: int = 0) -> FunctionRule:
-    """Make a rule for `Optimizer` of a function with the signature of `Rule.update`.
-
-    Parameters
-    ----------
-    function : callable
-        function(data, grad, state, lr, step), which changes `data` and `state` in place.
-    memory : int
-        Arrays in the state, zeros at first: none (the state is None), one, or several (a tuple).
-
-    Examples
-    --------
-    >>> make_rule(print, 2).init(np.zeros(1))
-    (array([0.]), array([0.]))
-    """
-    return FunctionRule(function, memory)
 
 
 def descend(rule, lr: float, *, steps: int = 60, curvatures=(1.0, 20.0), start=(-1.0, 0.4), angle=0.0) -> np.ndarray:
@@ -704,27 +724,25 @@ def plot_paths(paths, *, curvatures=(1.0, 20.0), ax=None, title=None):
 
 
 @styled
-def plot_hyperbola(sweep, fit, *, predicted=None, axes=None, title=None):
+def plot_hyperbola(sweep, fit, predicted):
     """Draw steps and samples to the target by batch size, the fitted hyperbola and the predicted one.
 
     Parameters
     ----------
     sweep : Sweep
         See `lab02.sweep_batches`.
-    fit : Hyperbola
-        Of the measurements.
+    fit, predicted : Hyperbola
+        Of the measurements, and from one run.
 
     Returns
     -------
     axes : tuple of Axes
         Left steps by batch size, every seed a point; right samples by steps, the means.
     """
-    left, right = new_axes(2, figsize=(9.6, 3.9)) if axes is None else axes
+    left, right = new_axes(2, figsize=(9.6, 3.9))
     sizes = np.array(sweep.batches, float)
     batch = np.geomspace(sizes[0] / 1.5, sizes[-1] * 1.5, 100)
-    curves = {"fit": (fit, COLORS[0], "-")}
-    if predicted is not None:
-        curves["predicted"] = (predicted, COLORS[1], LINES[1])
+    curves = {"fit": (fit, COLORS[0], "-"), "predicted": (predicted, COLORS[1], LINES[1])}
     for name, (curve, colour, line) in curves.items():
         label = f"{name}: critical batch {curve.critical:.0f}"
         left.plot(batch, curve.at(batch), color=colour, linestyle=line, label=label)
@@ -741,8 +759,8 @@ def plot_hyperbola(sweep, fit, *, predicted=None, axes=None, title=None):
     for axis in (left.xaxis, left.yaxis, right.xaxis, right.yaxis):
         _plain(axis)
     left.legend()
-    write_title(left, f"{sweep.task.name}: critical batch {fit.critical:.0f}", title)
-    write_title(right, "" if title else "Few steps or few samples")
+    write_title(left, f"{sweep.task.name}: critical batch {fit.critical:.0f}")
+    write_title(right, "Few steps or few samples")
     return left, right
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -17,13 +19,12 @@ from distlearn.nn.container import layer_span
 from distlearn.nn.models import TABLE, Inception
 from distlearn.optim import SGD, Momentum, Optimizer
 from distlearn.parallel import Layout, Serial, simulate_layout
-from distlearn.parallel.mesh import Partial, Replicate, Shard
+from distlearn.parallel.mesh import LayoutError, Mesh, Partial, Replicate, Shard
 from distlearn.parallel.pipeline.stages import cut
 from distlearn.parallel.planning import model_and_sample
 from distlearn.parallel.tensor import ColumnParallelLinear, RowParallelLinear, TensorParallel, boundary, shard_specs
 from distlearn.shares import shares
 from distlearn.sim import SimWorld
-from distlearn.tables import Table, Tabular
 from distlearn.train import fit
 from distlearn.viz.look import COLORS, INK, MUTED, new_axes, styled, write_title
 
@@ -42,24 +43,10 @@ class _Doubled(ColumnParallelLinear):
 
 
 def train_with_bug(comm, bug: str = "none", *, seed: int = 0, epochs: int = 6, clip_norm: float = 0.5):
-    """Train a small tensor-parallel network on the digits.
+    """Train a small tensor-parallel network on the digits with one of `BUGS`.
 
-    Parameters
-    ----------
-    bug : str
-        One of `BUGS`.
-    seed : int
-        Of the weights and of the order of the samples.
-    clip_norm : float
-        The norm to which gradients are clipped.
-
-    Returns
-    -------
-    apart : float
-        How far this rank's copies of parameters that every rank has are from rank 0's: the largest difference.
+    Return its history, and how far this rank's copies of parameters that every rank has are from rank 0's at most.
     """
-    if bug not in BUGS:
-        raise ValueError(f"train_with_bug: bug is {bug!r}, expected one of {', '.join(map(repr, BUGS))}")
     data = load("digits", dtype="float64")
     model = MLP((64, 48, 48, 48, 10), seed=seed, dtype="float64")
     optimizer = Optimizer(model.params, SGD(), 0.3, clip_norm=clip_norm)
@@ -114,17 +101,9 @@ class LayoutCase:
     network: str = "ethernet-10g"
 
 
-def _narrow():
-    return MLP((784, 64, 32, 10), seed=None)
-
-
-def _wide():
-    return MLP((784, 4096, 4096, 10), seed=None)
-
-
 TEN = (
-    LayoutCase("narrow MLP", _narrow, 4, 512, (784,)),
-    LayoutCase("wide MLP", _wide, 4, 128, (784,)),
+    LayoutCase("narrow MLP", lambda: MLP((784, 64, 32, 10), seed=None), 4, 512, (784,)),
+    LayoutCase("wide MLP", lambda: MLP((784, 4096, 4096, 10), seed=None), 4, 128, (784,)),
     LayoutCase("LeNet", "lenet", 4, 256),
     LayoutCase("small CNN", "cnn", 4, 256),
     LayoutCase("AlexNet", "alexnet", 4, 128),
@@ -162,92 +141,54 @@ def layout_facts(case: LayoutCase) -> tuple[LayoutFacts, dict[str, float]]:
     return facts, {name: cost.seconds for name, cost in costs.items()}
 
 
-class RuleScore(Tabular):
-    """What a rule chooses for some networks, beside the planner's fastest; prints as a table."""
+def score_rule(rule: Callable, cases=TEN) -> tuple[list[dict], float]:
+    """Score `rule(facts)`, which names a layout, against the planner, which is given the same ones.
 
-    def __init__(self, rows: list):
-        self.rows = rows
-
-    @property
-    def agreed(self) -> int:
-        """Networks for which the rule chose the planner's layout."""
-        return sum(chosen == fastest for _, chosen, fastest, _ in self.rows)
-
-    @property
-    def regret(self) -> float:
-        """How many times longer steps take than the fastest ones, as a geometric mean over the networks."""
-        return float(np.exp(np.mean([np.log(ratio) for *_, ratio in self.rows])))
-
-    def table(self) -> Table:
-        """Return the networks as rows."""
-        header = ["network", "ranks", "batch", "the rule", "the planner", "step"]
-        rows = [
-            [
-                case.name,
-                str(case.ranks),
-                str(case.batch_size),
-                chosen,
-                fastest,
-                "fastest" if ratio == 1 else f"{ratio:.2f} times",
-            ]
-            for case, chosen, fastest, ratio in self.rows
-        ]
-        title = f"{self.agreed} of {len(self.rows)} as the planner; steps take {self.regret:.2f} times as long"
-        return Table(header, rows, title)
-
-
-def score_rule(rule: Callable, cases=TEN) -> RuleScore:
-    """Score a rule against the planner, which is given the same three layouts.
-
-    Parameters
-    ----------
-    rule : callable
-        rule(facts) returns "data", "tensor" or "one weird trick".
-
-    Raises
-    ------
-    ValueError
-        If the rule names something else, or the trick for a network that has none.
+    Return a row for each network, and how many times longer steps take than with the planner's choices, as a geometric
+    mean over the networks.
     """
     rows = []
     for case in cases:
         facts, seconds = layout_facts(case)
-        chosen = rule(facts)
+        chosen, fastest = rule(facts), min(seconds, key=seconds.get)
         if chosen not in seconds:
             raise ValueError(
                 f"score_rule: for {case.name} the rule chose {chosen!r}, expected {' or '.join(map(repr, seconds))}"
             )
-        fastest = min(seconds, key=seconds.get)
-        rows.append((case, chosen, fastest, seconds[chosen] / seconds[fastest]))
-    return RuleScore(rows)
+        row = {"network": case.name, "ranks": case.ranks, "batch": case.batch_size, "the rule": chosen}
+        rows.append(row | {"the planner": fastest, "times the fastest": seconds[chosen] / seconds[fastest]})
+    return rows, float(np.exp(np.mean([np.log(row["times the fastest"]) for row in rows])))
 
 
 # -- The checks of lab 09's exercises, and the mistakes that they name.
 
 
-def judge_product_type(check, product_type, ndim: int) -> None:
-    """Compare the types that a function gives for all pairs of factors with what the numbers say.
-
-    Parameters
-    ----------
-    product_type : callable
-        product_type(x, w, ndim) returns a placement, or None.
-    ndim : int
-        Axes of x.
-    """
+def check_product_type(check, product_type, ndim: int) -> None:
+    """The types for all pairs of factors, X of `ndim` axes."""
     for x in (Replicate(), Partial(), *map(Shard, range(ndim))):
         with check.group(f"{x} @ W of each type, ndim {ndim}", most=4):
             for w in (Replicate(), Partial(), Shard(0), Shard(1)):
-                want, got = _told(_product_type(x, w, ndim - 1)), _told(check.call(product_type, x, w, ndim))
-                wrong = {
-                    "this is the class: call it, as in Replicate()": got if got.startswith("class") else "",
-                    "each rank has some of the terms of every sum": "Replicate()" if want == "Partial()" else "",
-                    "a product of sums is not the sum of products": "Partial()" if x == w == Partial() else "",
-                    "count the axes of x, not of W": "Shard(1)" if want == f"Shard({ndim - 1})" else "",
-                    "the ranks' parts do not belong together": got if want == "None" and x != w else "",
-                    "the shards already match: no communication is needed": "None" if want != "None" else "",
-                }
-                check.equal(f"{x} @ {w}, ndim {ndim}", got, want, suspects=wrong)
+                want, got = _told(_product_type(x, w, ndim)), _told(check.call(product_type, x, w, ndim))
+                check.equal(f"{x} @ {w}, ndim {ndim}", got, want, suspects={_why(x, w, got, want, ndim): got})
+
+
+def _why(x, w, got: str, want: str, ndim: int) -> str:
+    """Why a type that a product does not have is wrong."""
+    if got.startswith("class"):
+        return "this is the class: call it, as in Replicate()"
+    if x == w == Partial():
+        return "a product of sums is not the sum of products"
+    if want == "None":
+        return "the ranks' parts do not belong together"
+    if got == "None":
+        return "the parts already fit: no communication is needed"
+    if Partial() in (x, w):
+        return "the product is linear in each factor: the sum of the ranks' products is the product"
+    if want == "Partial()":
+        return "each rank has some of the terms of every sum"
+    if want == f"Shard({ndim - 1})" and got == "Shard(1)":
+        return "count the axes of x, not of W"
+    return "each rank has whole sums, of all rows and columns or of some: y lies on the ranks as these do"
 
 
 class _Text(str):
@@ -264,62 +205,54 @@ def _told(placement) -> _Text:
     return _Text("None" if placement is None else f"Shard({placement.axis})" if kind == "Shard" else f"{kind}()")
 
 
-def _product_type(x, w, last: int):
-    if isinstance(x, Shard):
-        if x.axis == last:
-            return Partial() if w == Shard(0) else None
-        return x if w == Replicate() else None
-    if isinstance(w, Shard):
-        return Shard(last) if x == Replicate() and w.axis == 1 else None
-    if x == w == Partial():
-        return None
-    return Partial() if Partial() in (x, w) else Replicate()
+def _product_type(x, w, ndim: int):
+    """The type that the library gives a product, None where it refuses."""
+
+    def program(comm):
+        mesh = Mesh(comm)
+        with contextlib.suppress(LayoutError):
+            return (mesh.distribute(np.ones((2,) * ndim), x) @ mesh.distribute(np.ones((2, 2)), w)).placement
+
+    return SimWorld(2).run(program)[0]
 
 
-_NAMES = {
-    ("Partial", "Replicate"): ("all_reduce", 2),
-    ("Partial", "Shard"): ("reduce_scatter", 1),
-    ("Shard", "Replicate"): ("all_gather", 1),
-    ("Shard", "Shard"): ("all_to_all", None),
+_CHANGES = {
+    ("Partial", "Replicate"): ("all_reduce", 2, "every rank needs the sum, all of it"),
+    ("Partial", "Shard"): ("reduce_scatter", 1, "every rank needs its share of the sum"),
+    ("Shard", "Replicate"): ("all_gather", 1, "every rank needs all shares, side by side: nothing is added"),
+    ("Shard", "Shard"): ("all_to_all", None, "every rank needs a part of each share: nothing is added"),
 }
 
 
-def judge_move(check, move, nbytes: float, p: int, axes: tuple[int, int]) -> None:
-    """Compare the collectives and the bytes that a function gives for all changes of type.
-
-    Parameters
-    ----------
-    move : callable
-        move(old, new, nbytes, p) returns the collective and the bytes that a rank sends.
-    axes : pair of int
-        Of the shards that are tried.
-    """
+def check_move(check, move, nbytes: float, p: int, axes: tuple[int, int]) -> None:
+    """The collectives and the bytes of all changes of type, with shards along two axes."""
     kinds = [Replicate(), Partial(), *map(Shard, axes)]
     for old in kinds:
         with check.group(f"from {old} to each type, {p} ranks", most=4):
             for new in kinds:
-                _judge_change(check, old, new, check.call(move, old, new, nbytes, p), nbytes, p)
+                _check_change(check, old, new, check.call(move, old, new, nbytes, p), nbytes, p)
 
 
-def _judge_change(check, old, new, found, nbytes: float, p: int) -> None:
+def _check_change(check, old, new, found, nbytes: float, p: int) -> None:
     """Compare what an answer says of one change of type."""
     pair, where = (type(old).__name__, type(new).__name__), f"{old} to {new}, {p} ranks"
-    name, times = _NAMES.get(pair, ("", 0)) if old != new else ("", 0)
+    why = "its type stays" if old == new else "zeros around its share" if pair[0] == "Shard" else "it has all of it"
+    name, times, told = _CHANGES.get(pair, ("", 0, "")) if old != new else ("", 0, "")
     want = (p - 1) / p * nbytes * (1 / p if times is None else times)
     if not (isinstance(found, tuple) and len(found) == 2):
-        check.true(where, False, "return two things: the name, and the bytes")
-        return
+        return check.true(where, False, "return two things: the name, and the bytes")
     if isinstance(found[1], str):
-        check.true(where, False, "the name comes first, then the bytes")
-        return
-    why = "its type stays" if old == new else "zeros around its share" if pair[0] == "Shard" else "it has all of it"
-    check.equal(where, found[0], name, suspects={} if name else {f"{why}: nothing is sent": found[0]})
+        return check.true(where, False, "the name comes first, then the bytes")
+    check.equal(where, found[0], name, suspects={told or f"{why}: nothing is sent": found[0]})
     wrong = {f"{why}: nothing is sent": found[1]}
     if want:
         wrong = {
             "a rank does not send its own part to itself: (p - 1) / p": want * p / (p - 1),
             "this is what all ranks send together, or a rank's part of it is missing: 1 / p": want * p,
             "nothing but the part itself: it passes on the others' parts, too": nbytes / p,
+            "nothing but the part itself, and of that what it does not keep": (p - 1) / p**2 * nbytes,
+            "twice as much as that: nothing is added here": 2 * want,
+            "any number of ranks: p is an argument": want / ((p - 1) / p) * 3 / 4,
         }
     if name == "all_reduce":
         wrong["an all-reduce is a reduce-scatter and an all-gather"] = want / 2
@@ -327,67 +260,79 @@ def _judge_change(check, old, new, found, nbytes: float, p: int) -> None:
     check.close(f"bytes, {where}", found[1], want, rtol=1e-9, suspects=wrong)
 
 
-def judge_typed(check, gain_gradient, input_gradient, grad_norm, p: int, shape=(7, 9), seed: int = 0) -> None:
-    """Compare three functions on typed arrays with serial ones, on every rank.
-
-    Parameters
-    ----------
-    gain_gradient, input_gradient, grad_norm : callable
-        (comm, dy, x_hat), (comm, dy, W) and (comm, sharded, replicated).
-    p : int
-        Number of ranks.
-    shape : tuple of int
-        Rows and columns.
-    """
+def check_typed(check, gain_gradient, input_gradient, grad_norm, p: int, shape=(7, 9), seed: int = 0) -> None:
+    """Three functions of typed arrays against serial ones, on every rank, and their collectives."""
     rng, where = np.random.default_rng([seed, p]), f", {p} rank{'s' * (p > 1)}"
     a, b = rng.normal(size=(2, *shape))
-    w, c = rng.normal(size=(5, shape[1])), rng.normal(size=4)
-
-    def mine(x, comm, axis):
-        return np.array_split(x, comm.size, axis=axis)[comm.rank].copy()
+    w, c, world = rng.normal(size=(5, shape[1])), rng.normal(size=4), SimWorld(p)
 
     def program(comm):
-        cut = [mine(a, comm, 1), mine(w, comm, 1)]
-        return (
-            check.call(gain_gradient, comm, mine(a, comm, 0), mine(b, comm, 0)),
-            check.call(input_gradient, comm, cut[0], cut[1]),
-            check.call(grad_norm, comm, cut, [c, c[:2].copy()]),
-        )
+        mesh = Mesh(comm)
+        rows, columns = [mesh.distribute(x, Shard(0)) for x in (a, b)], [mesh.distribute(x, Shard(1)) for x in (a, w)]
+        whole, sums = ([mesh.distribute(x, kind) for x in (c, c[:2].copy())] for kind in (Replicate(), Partial()))
+        found = []
+        for f, given, unfit in (
+            (gain_gradient, rows, [mesh.distribute(x, Partial()) for x in (a, b)]),
+            (input_gradient, columns, [mesh.distribute(x, Partial()) for x in (a, w)]),
+            (grad_norm, (columns, whole), (sums, whole)),
+        ):
+            began = len(world.trace.select(rank=0, lane="comm"))
+            result = check.call(f, *given)
+            used = {s.name for s in world.trace.select(rank=0, lane="comm")[began:]}
+            found.append([result, used, True])
+            with contextlib.suppress(LayoutError):
+                f(*unfit)
+                found[-1][-1] = False  # it went on with summands
+        return found
 
-    own, whole = (a**2).sum() + (w**2).sum(), (c**2).sum() + (c[:2] ** 2).sum()
-    ranks = range(p)
-    parts = [(np.array_split(a, p)[r] * np.array_split(b, p)[r]).sum(axis=0) for r in ranks]
-    columns = [np.array_split(a, p, axis=1)[r] @ np.array_split(w, p, axis=1)[r].T for r in ranks]
+    parts = [np.array_split(x, p, axis) for x, axis in ((a, 0), (b, 0), (a, 1), (w, 1))]
+    own = [(y**2).sum() + (v**2).sum() for y, v in zip(*parts[2:], strict=True)]
+    whole, lengths = (c**2).sum() + (c[:2] ** 2).sum(), [float(np.linalg.norm(x)) for x in (a, w, c, c[:2])]
     norms = {
-        "what every rank has is counted p times": [np.sqrt(own + p * whole)] * p,
-        "the gradients that all ranks have are missing": [np.sqrt(own)] * p,
-        "the root is missing": [own + whole] * p,
+        "what every rank has is counted p times": np.sqrt(sum(own) + p * whole),
+        "the gradients that all ranks have are missing": np.sqrt(sum(own)),
+        "the sharded gradients are missing": np.sqrt(whole),
+        "the root is missing": sum(own) + whole,
+        "squares are missing: g * g": np.sqrt(np.abs(a.sum() + w.sum() + whole)),
+        "this rank's shards: a sum of squares must be complete before the root": [np.sqrt(x + whole) for x in own],
+        "squares add up, norms do not: one root at the end": sum(lengths),
+        "squares add up, norms do not: no root before the sum": np.sqrt(sum(lengths[:2]) + whole),
     }
-    gain, dx, norm = zip(*SimWorld(p).run(program), strict=True)
-    for name, got, want, wrong in (
-        ("gain_gradient", gain, (a * b).sum(axis=0), {"of this rank's rows only: all_reduce": parts}),
-        ("input_gradient", dx, a @ w.T, {"a partial sum: all_reduce": columns, "summed twice": [p * (a @ w.T)] * p}),
-        ("grad_norm", norm, np.sqrt(own + whole), norms),
+    sums = {
+        "this rank's rows only: all_reduce": [(x * y).sum(axis=0) for x, y in zip(*parts[:2], strict=True)],
+        "summed twice": p * (a * b).sum(axis=0),
+        "the gain has d numbers: sum over the rows": (a * b).sum(axis=1),
+    }
+    columns = {
+        "a partial sum: all_reduce": [y @ v.T for y, v in zip(*parts[2:], strict=True)],
+        "summed twice": p * (a @ w.T),
+    }
+    gain, dx, norm = zip(*world.run(program), strict=True)
+    for name, found, want, wrong in (
+        ("gain_gradient", gain, (a * b).sum(axis=0), sums),
+        ("input_gradient", dx, a @ w.T, columns),
+        ("grad_norm", norm, np.sqrt(sum(own) + whole), norms),
     ):
-        r = next((r for r in ranks if _differs(got[r], want)), 0)  # one line for all ranks: a wrong one, if any is
-        wrong = {told: values[r] for told, values in wrong.items()} if p > 1 else None
-        check.close(name + where, got[r], want, suspects=wrong)
+        got, (used, *_), (refuses, *_) = zip(*found, strict=True)
+        if any(type(array).__name__ == "MeshArray" for array in got):
+            check.true(name + where, False, "return the plain array, .whole(): it says so if a rank has not all of it")
+            continue
+        _compare(check, name + where, got, want, wrong)
+        others = used - {"all_reduce"}
+        told = f"{' and '.join(sorted(others))}: multiply what each rank has, and add up the results with .all_reduce()"
+        check.true(f"collectives of {name}{where}", not others, told)
+        if check.ok:
+            told = "given two Partials it raises no LayoutError: compute with the arrays themselves, not their .local"
+            check.true(f"types of {name}{where}", refuses, told)
 
 
-def judge_layers(check, functions, p: int, shape=(5, 6, 8), seed: int = 0) -> None:
-    """Compare column- and row-parallel layers with the serial one, on every rank, and count their collectives.
+def check_layers(check, functions, p: int, shape=(5, 6, 8), seed: int = 0, dtype="float64") -> None:
+    """Column- and row-parallel layers against the serial one, on every rank, and their collectives.
 
-    Parameters
-    ----------
-    functions : tuple of callable
-        As for `train_layers`.
-    p : int
-        Number of ranks.
-    shape : tuple of int
-        Samples, inputs, outputs.
+    The functions are those of `train_layers`; the shape is samples, inputs, outputs.
     """
     rng, (n, k, m), where = np.random.default_rng([seed, p]), shape, f", {p} rank{'s' * (p > 1)}"
-    x, dy, W, b = (rng.normal(size=s) for s in ((n, k), (n, m), (k, m), m))
+    x, dy, W, b = (rng.normal(size=s).astype(dtype) for s in ((n, k), (n, m), (k, m), m))
     xs, dys, Wc, Wr = (np.array_split(a, p, axis) for a, axis in ((x, 1), (dy, 1), (W, 1), (W, 0)))
     bs = np.array_split(b, p)
 
@@ -400,72 +345,88 @@ def judge_layers(check, functions, p: int, shape=(5, 6, 8), seed: int = 0) -> No
     column, back, row, row_back = zip(*world.run(program), strict=True)
     for name, found in (("column_backward", back), ("row_backward", row_back)):
         if not all(isinstance(three, tuple) and len(three) == 3 for three in found):
-            check.true(name + where, False, "return dx, dW, db")
-            return
+            return check.true(name + where, False, "return dx, dW, db")
         if np.shape(found[0][1])[:1] == (n,) != np.shape(found[0][0])[:1]:
-            check.true(name + where, False, "dx comes first, then dW")
-            return
+            return check.true(name + where, False, "dx comes first, then dW")
     dx, dW, db, y = dy @ W.T, x.T @ dy, dy.sum(axis=0), x @ W + b
     summands = {
-        "this rank's summand: each rank has some columns, so sum over the ranks": [dys[r] @ Wc[r].T for r in ranks]
+        "this rank's summand: each rank has some columns, so sum over the ranks": [dys[r] @ Wc[r].T for r in ranks],
+        "summed twice: each all_reduce adds up over the ranks": p * dx,
+        "the sum over the ranks is the gradient: nothing to divide": dx / p,
     }
     biased = {
-        "the bias is added once on every rank: add it after the sum": [y + (p - 1) * b] * p,
+        "the bias is added once on every rank: add it after the sum": y + (p - 1) * b,
         "this rank's summand: sum over the ranks": [xs[r] @ Wr[r] + b for r in ranks],
+        "this rank's summand, without bias: sum over the ranks, then add b": [xs[r] @ Wr[r] for r in ranks],
+        "the bias is missing": y - b,
+        "summed twice": p * (y - b) + b,
+        "the sum over the ranks is y: nothing to divide": (y - b) / p + b,
     }
-    ys, dWs = np.array_split(y, p, axis=1), np.array_split(dW, p, axis=1)
+    ys, dWs, dxs = (np.array_split(a, p, 1) for a in (y, dW, dx))
+    dbs = np.array_split(db, p)
     mixed = {f"each rank has its own columns of {what}: no all_reduce": _sums(parts) for what, parts in
-             (("y", ys), ("dW", dWs))}  # fmt: skip
-    summed = {"every rank has all of dy, so db is whole: no all_reduce": [p * db] * p}
+             (("y", ys), ("dW", dWs), ("dx", dxs), ("db", dbs))}  # fmt: skip
+    mixed |= {
+        "the bias is missing": [part - bias for part, bias in zip(ys, bs, strict=True)],
+        "db is a sum over the batch, not a mean": [part / n for part in dbs],
+        "each rank has its own rows of dW: no all_reduce": _sums(np.array_split(dW, p)),
+    }
+    summed = {
+        "every rank has all of dy, so db is whole: no all_reduce": p * db,
+        "db is a sum over the batch, not a mean": db / n,
+    }
     for name, got, want, wrong in (
         ("column_forward's y", column, ys, mixed),
-        ("column_backward's dx", [g[0] for g in back], [dx] * p, summands),
+        ("column_backward's dx", [g[0] for g in back], dx, summands),
         ("column_backward's dW", [g[1] for g in back], dWs, mixed),
-        ("column_backward's db", [g[2] for g in back], np.array_split(db, p), {}),
-        ("row_forward's y", row, [y] * p, biased),
-        ("row_backward's dx", [g[0] for g in row_back], np.array_split(dx, p, axis=1), {}),
-        ("row_backward's dW", [g[1] for g in row_back], np.array_split(dW, p), {}),
-        ("row_backward's db", [g[2] for g in row_back], [db] * p, summed),
+        ("column_backward's db", [g[2] for g in back], dbs, mixed),
+        ("row_forward's y", row, y, biased),
+        ("row_backward's dx", [g[0] for g in row_back], dxs, mixed),
+        ("row_backward's dW", [g[1] for g in row_back], np.array_split(dW, p), mixed),
+        ("row_backward's db", [g[2] for g in row_back], db, summed),
     ):
-        r = next((r for r in ranks if _differs(got[r], want[r])), 0)  # one line for all ranks: a wrong one, if any is
-        wrong = {told: values[r] for told, values in wrong.items()} if p > 1 else None
-        factors = {"ranks": p} if p > 1 else None
-        check.close(f"{name}{where}", got[r], want[r], factors=factors, suspects=wrong)
+        _compare(check, name + where, got, want, wrong, dtype)
     if p > 1:
         names = [span.name for span in world.trace.select(rank=0, lane="comm")]
-        check.equal("collectives of all four" + where, names, ["all_reduce"] * 2)
+        told = (
+            f"column_backward needs one all_reduce, row_forward one, the others none: got {', '.join(names) or 'none'}"
+        )
+        check.true("collectives of all four" + where, names == ["all_reduce"] * 2, told)
 
 
-def _sums(parts) -> list:
-    """Return the sum of all parts for each of them, or NaN where their shapes differ."""
+def _sums(parts):
+    """Return the sum of all parts, or NaN where their shapes differ."""
     alike = len({part.shape for part in parts}) == 1
-    return [sum(parts) if alike else np.nan] * len(parts)
+    return sum(parts) if alike else np.nan
 
 
-def _differs(got, want) -> bool:
-    return got is None or np.shape(got) != np.shape(want) or not np.allclose(got, want)
+def _compare(check, name, got, want, wrong, dtype=None) -> None:
+    """One line for all ranks: a wrong one, if any is. All but `got` may be one for all ranks instead of a list."""
+
+    def at(values, rank):
+        return values[rank] if isinstance(values, list) else values
+
+    def differs(got, want):
+        return got is None or np.shape(got) != np.shape(want) or not np.allclose(got, want)
+
+    r = next((r for r in range(len(got)) if differs(got[r], at(want, r))), 0)
+    check.close(name, got[r], at(want, r), dtype=dtype, suspects={told: at(v, r) for told, v in wrong.items()})
 
 
-def judge_assign(check, assign, costs, p: int) -> None:
-    """Compare an assignment of paths to ranks with the costliest-first rule.
-
-    Parameters
-    ----------
-    assign : callable
-        assign(costs, p) returns a list of paths for each rank.
-    """
+def check_assign(check, assign, costs, p: int) -> None:
+    """An assignment of paths to ranks, against the costliest-first rule."""
     got, where = check.call(assign, list(costs), p), f", costs {costs} on {p} rank{'s' * (p > 1)}"
     try:
-        flat = sorted(int(k) for own in got for k in own)
+        flat = sorted(operator.index(k) for own in got for k in own)
     except TypeError:
-        check.true("a list for each rank" + where, False, "return a list of p lists of numbers of paths")
-        return
+        return check.true("a list for each rank" + where, False, "return a list of p lists of whole numbers")
     check.equal("lists" + where, len(got), p)
     numbers = list(range(len(costs)))
     mistakes = {
         "all ranks have the same paths: [[]] * p is one list, p times": sorted(numbers * p) if p > 1 else None,
         "numbers of paths are wanted, not their costs": sorted(costs),
         "paths are numbered from 0": [k + 1 for k in numbers],
+        "every path needs a rank, also if there are more paths than ranks": flat if set(flat) < set(numbers) else None,
     }
     check.equal("every path once" + where, flat, numbers, suspects=mistakes)
     if flat != numbers:
@@ -486,11 +447,15 @@ def judge_assign(check, assign, costs, p: int) -> None:
         return float(max(sum(costs[k] for k in own) for own in paths))
 
     costliest_first = sorted(numbers, key=lambda k: -costs[k])
+    positions = [costliest_first.index(k) for k in numbers]  # in the sorted list
+    by_position = [[positions[k] for k in own] for own in by_load(costliest_first)]
     rules = {
+        "these are positions in the sorted list: sort the numbers of the paths, key=their costs": by_position,
         "in the order of their numbers: take the costliest first": by_load(numbers),
-        "the cheapest first: the costliest then comes on top": by_load(costliest_first[::-1]),
         "dealt in turn: look at how much each rank has to do already": dealt(numbers),
-        "the costliest first, but dealt in turn: look at how much each rank has to do already": dealt(costliest_first),
+        "dealt in turn, or the cheapest first: the costliest first, to the rank with the least to do": dealt(
+            costliest_first
+        ),
         "one rank has all of them: take the one with the least to do, and let its load grow": [numbers],
     }
     mine = sorted(sorted(int(k) for k in own) for own in got if len(own))  # which rank is which does not matter
@@ -507,17 +472,10 @@ def _sent(facts: LayoutFacts) -> dict[str, float]:
     return found
 
 
-def judge_rule(check, sent, choose, *, ranks: int = 4, times: float = 1.0, most: float = 1.1) -> None:
-    """Compare the bytes of three layouts with a reference, and score a rule against the planner, on ten networks.
+def check_rule(check, sent, choose, *, ranks: int = 4, times: float = 1.0, most: float = 1.1) -> None:
+    """The bytes of three layouts, and a rule against the planner on ten networks, whose batch is `times` that of `TEN`.
 
-    Parameters
-    ----------
-    sent, choose : callable
-        Of `LayoutFacts`; bytes by layout, and a layout.
-    times : float
-        The batch, as a multiple of that in `TEN`.
-    most : float
-        How many times longer steps may take than in the planner's layouts, as a geometric mean.
+    Steps may take `most` times as long as in the planner's layouts, as a geometric mean.
     """
     cases = [replace(case, ranks=ranks, batch_size=int(times * case.batch_size)) for case in TEN]
     for case in (case for case in cases if case.name in ("wide MLP", "AlexNet", "GPT")):
@@ -528,21 +486,22 @@ def judge_rule(check, sent, choose, *, ranks: int = 4, times: float = 1.0, most:
         except TypeError:
             if facts.boundary is not None:
                 raise
-            check.true("layouts" + where, False, "boundary is None here: leave the trick out of what you return")
-            return
+            return check.true("layouts" + where, False, "boundary is None here: leave the trick out of what you return")
         check.equal("layouts" + where, sorted(got), sorted(want))
         if None in got.values():
-            check.true("bytes" + where, False, "None is no number of bytes: leave out a layout that there is not")
-            return
+            return check.true("bytes" + where, False, "None is no number of bytes: leave that layout out")
         for name in sorted(set(want) & set(got)):
             q, wrong = (ranks - 1) / ranks, {}
             if name == "data":
                 wrong = {
                     "a rank does not send its own part: (ranks - 1) / ranks": 2 * facts.weights,
                     "an all-reduce is a reduce-scatter and an all-gather": q * facts.weights,
+                    "the number of ranks is facts.ranks": 2 * 3 / 4 * facts.weights,
                 }
             if name == TRICK:
                 wrong = {
+                    "the tensor-parallel dense layers send, too": want[name] - facts.tensor_dense,
+                    "the boundary is missing": want[name] - 2 * q * facts.boundary,
                     "the boundary is passed twice: activations forward, gradients backward": want[name]
                     - q * facts.boundary,
                     "all weights are counted: only those before the dense layers are summed": want[name]
@@ -560,12 +519,12 @@ def judge_rule(check, sent, choose, *, ranks: int = 4, times: float = 1.0, most:
             )
         return name
 
-    score = score_rule(chosen_by, cases)
-    case, chosen, fastest, ratio = max(score.rows, key=lambda row: row[-1])
+    rows, regret = score_rule(chosen_by, cases)
+    name, _, _, chosen, fastest, ratio = max(rows, key=lambda row: row["times the fastest"]).values()
     check.true(
-        f"steps take {score.regret:.2f} times as long as with the planner's choices, {ranks} ranks",
-        score.regret <= most,
-        f"at most {most} is wanted; worst is {case.name}: {chosen} takes {ratio:.1f} times as long as {fastest}",
+        f"steps take {regret:.2f} times as long as with the planner's choices, {ranks} ranks, batch x {times:g}",
+        regret <= most,
+        f"at most {most} is wanted; worst is {name}: {chosen} takes {ratio:.1f} times as long as {fastest}",
     )
 
 
@@ -602,22 +561,12 @@ def _learn(function, comm, dy, x, layer):
 
 
 def train_layers(comm, functions=None, *, data="digits", sizes=(256, 128, 64), n_train=None, epochs=4, lr=0.05):
-    """Train a network whose dense layers alternate between column- and row-parallel.
+    """Train a network whose dense layers alternate between column- and row-parallel; on one rank the serial model.
 
-    Parameters
-    ----------
-    comm : Communicator
-        On a single rank the serial model is trained.
-    functions : tuple of callable, optional
-        column_forward(comm, x, W, b), column_backward(comm, dy, x, W), row_forward, row_backward: used instead of the
-        library's arithmetic. The first of each pair returns y, the second dx, dW and db.
-    sizes : tuple of int
-        Hidden layers; an odd number of them, so that the last layer is row-parallel.
-
-    Returns
-    -------
-    nbytes : int
-        Of the parameters on this rank.
+    `functions`, used instead of the library's arithmetic, are column_forward(comm, x, W, b), column_backward(comm, dy,
+    x, W), row_forward and row_backward: the first of each pair returns y, the second dx, dW and db. There is an odd
+    number of hidden `sizes`, so that the last layer is row-parallel. Return the history, and the bytes of parameters
+    on this rank.
     """
     images = load(data, dtype="float64")
     if n_train is not None:
@@ -668,21 +617,13 @@ LAYER = 0.12
 
 @styled
 def plot_placements(arrays, size: int, *, ax=None, title=None):
-    """Draw matrices side by side, each with the part that every rank has of it.
-
-    A `Shard` is cut into bands, one for each rank; a `Replicate` is one block that all ranks have; a `Partial` is a
-    stack of blocks, one for each rank, which are to be summed.
+    """Draw matrices side by side, each with the part that every rank of `size` has of it.
 
     Parameters
     ----------
     arrays : dict of str to (rows, columns, placement)
-        Lengths in any unit, by what is written above the matrix; signs such as "@" and "=" may stand between: give
-        None instead of a triple.
-    size : int
-        Number of ranks.
+        Lengths in any unit, by what is written above the matrix; None for a sign such as "@" that stands between.
     """
-    if not arrays or not size >= 1:
-        raise ValueError(f"plot_placements: {len(arrays)} arrays on {size} ranks, expected at least one of each")
     ax = new_axes(figsize=(8.4, 2.9))[0] if ax is None else ax
     at, tallest = 0.0, max(entry[0] for entry in arrays.values() if entry)
     for name, entry in arrays.items():
@@ -691,7 +632,17 @@ def plot_placements(arrays, size: int, *, ax=None, title=None):
             at += 0.7
             continue
         rows, columns, placement = entry
-        wide = _draw(ax, at, rows, columns, placement, size)
+        blocks = _blocks(rows, columns, placement, size)
+        wide = max(left + width for left, _, width, *_ in blocks)
+        for left, bottom, width, height, rank, told in blocks:
+            look = {"facecolor": "0.88"}
+            if rank is not None:
+                look = {"facecolor": COLORS[rank % len(COLORS)], "hatch": HATCHES[rank % len(HATCHES)]}
+            ax.add_patch(Rectangle((at + left, bottom), width, height, edgecolor="white", **look))
+            ax.add_patch(Rectangle((at + left, bottom), width, height, fill=False, edgecolor=INK, linewidth=0.8))
+            box = {"facecolor": "white", "edgecolor": "none", "pad": 1.2, "alpha": 0.9}
+            middle = at + left + width / 2, bottom + height / 2
+            ax.text(*middle, told, ha="center", va="center", fontsize=9, color=INK, bbox=box if told else None)
         ax.text(at + wide / 2, tallest / 2 + 0.35, name, ha="center", va="bottom", color=INK)
         ax.text(at + wide / 2, -tallest / 2 - 0.3, repr(placement), ha="center", va="top", color=MUTED, fontsize=9)
         at += wide + 0.5
@@ -701,40 +652,15 @@ def plot_placements(arrays, size: int, *, ax=None, title=None):
     return ax
 
 
-def _draw(ax, left, rows, columns, placement, size) -> float:
-    """Draw one matrix, centred on the line y = 0; return its width."""
-    axis, kind = getattr(placement, "axis", None), type(placement).__name__
-    if kind == "Replicate":
-        _block(ax, left, -rows / 2, columns, rows, "0.88", "", "all ranks")
-        return columns
-    if kind == "Partial":
-        depth = LAYER * (size - 1)
-        for rank in reversed(range(size)):
-            told = "+ ... +" if rank == 0 else ""
-            color, hatch = _look(rank)
-            _block(ax, left + LAYER * rank, -rows / 2 + LAYER * rank - depth / 2, columns, rows, color, hatch, told)
-        return columns + depth
-    if axis not in (0, 1):
-        raise ValueError(f"plot_placements: {placement!r}, expected Shard(0), Shard(1), Replicate() or Partial()")
-    for rank, part in enumerate(shares(120, size)):
-        a, b = part.start / 120, part.stop / 120
-        told, (color, hatch) = str(rank), _look(rank)
-        if axis == 0:
-            _block(ax, left, rows / 2 - b * rows, columns, (b - a) * rows, color, hatch, told)
-        else:
-            _block(ax, left + a * columns, -rows / 2, (b - a) * columns, rows, color, hatch, told)
-    return columns
-
-
-def _look(rank: int) -> tuple[str, str]:
-    return COLORS[rank % len(COLORS)], HATCHES[rank % len(HATCHES)]
-
-
-def _block(ax, left, bottom, width, height, color, hatch, told) -> None:
-    """Draw a rectangle with a word in it."""
-    look = {"facecolor": color, "edgecolor": "white", "hatch": hatch}
-    ax.add_patch(Rectangle((left, bottom), width, height, **look))
-    ax.add_patch(Rectangle((left, bottom), width, height, fill=False, edgecolor=INK, linewidth=0.8))
-    if told:
-        box = {"facecolor": "white", "edgecolor": "none", "pad": 1.2, "alpha": 0.9}
-        ax.text(left + width / 2, bottom + height / 2, told, ha="center", va="center", fontsize=9, color=INK, bbox=box)
+def _blocks(rows, columns, placement, size) -> list:
+    """Rectangles of a matrix around y = 0: left, bottom, width, height, whose rank it is, and what is written in it."""
+    low, ends = -rows / 2, [(part.start / 120, part.stop / 120) for part in shares(120, size)]
+    if placement == Replicate():
+        return [(0, low, columns, rows, None, "all ranks")]
+    if placement == Partial():
+        shift = [LAYER * (r - (size - 1) / 2) for r in range(size)]
+        told = ["+ ... +", *[""] * (size - 1)]
+        return [(LAYER * r, low + shift[r], columns, rows, r, told[r]) for r in reversed(range(size))]
+    if placement == Shard(0):
+        return [(0, -low - b * rows, columns, (b - a) * rows, r, str(r)) for r, (a, b) in enumerate(ends)]
+    return [(a * columns, low, (b - a) * columns, rows, r, str(r)) for r, (a, b) in enumerate(ends)]

@@ -51,7 +51,8 @@ def test_larger_batches_need_fewer_steps_and_more_samples(task):
     assert np.all(np.diff(sweep.steps) < 0)
     assert np.all(np.diff(sweep.steps * [2, 16, 200]) > 0)
     assert sweep.runs.shape == (3, 2)
-    axes = lab02.plot_hyperbola(sweep, optimizing.fit_hyperbola([2, 16, 200], sweep.steps))
+    fit = optimizing.fit_hyperbola([2, 16, 200], sweep.steps)
+    axes = lab02.plot_hyperbola(sweep, fit, fit)
     assert "few digits" in axes[0].get_title(loc="left")
     with pytest.raises(ValueError, match="does not reach"):
         optimizing.sweep_batches(task, [2], lr=1e-4, seeds=1, most=3)
@@ -153,3 +154,53 @@ def test_a_wrong_step_is_reported_once_and_nan_is_not_called_a_new_array():
     assert "step 0" in str(caught.value)
     assert "step 1" not in str(caught.value)
     assert "makes a new array" not in str(caught.value)
+
+
+def schedule_judged(schedule, steps=300, noise=1.0):
+    try:
+        with Check("schedule") as check:
+            optimizing.check_schedule(check, schedule, steps, noise)
+    except CheckFailed as error:
+        return str(error)
+    return ""
+
+
+def test_the_mean_loss_of_a_bowl_is_that_of_many_runs():
+    """Against runs with drawn noise; and the rivals' best rates lie inside the grid."""
+    schedule, (rng, n) = optimizing.RIVALS["a linear fall to 0"], (np.random.default_rng(0), 4000)
+    rate, losses = optimizing.bowl_losses(schedule, 60)
+    h, w = np.geomspace(1, 50, 20), np.ones((n, 20))
+    for step in range(60):
+        assert (w**2 @ h / 2).mean() == pytest.approx(losses[step], rel=0.05)
+        w -= rate * schedule(step, 60) * (h * w + rng.normal(size=w.shape))
+    assert (w**2 @ h / 2).mean() == pytest.approx(losses[-1], rel=0.05)
+    for steps, noise in ((400, 0.5), (700, 1.0), (1000, 3.0), (1400, 2.0)):
+        for rival in optimizing.RIVALS.values():
+            assert 4e-4 < optimizing.bowl_losses(rival, steps, noise)[0] < 0.04
+
+
+def test_only_a_design_beats_tuned_rivals():
+    designs = (
+        lambda step, steps: 0.01 ** (step / steps),
+        lambda step, steps: (1 - step / steps) / (1 + 5 * step / steps),
+        lambda step, steps: (1 - step / steps) * 0.1 ** (step / steps),
+    )
+    for steps, noise in ((400, 0.5), (700, 1.0), (1000, 3.0), (1400, 2.0)):
+        for design in designs:
+            assert not schedule_judged(design, steps, noise)
+        for rival in optimizing.RIVALS.values():
+            assert "times the loss of the best rival" in schedule_judged(rival, steps, noise)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "told"),
+    [
+        (lambda step, steps: 1.0, "the rate must fall"),
+        (lambda step, steps: 0.995**step, "a longer run can fall more slowly"),
+        (lambda step, steps: 0.3 ** (step / steps), "yours ends at 0.3 of its first rate"),
+        (lambda step, steps: np.cos(np.pi * step / steps), "expected a number, 0 or more"),
+        (lambda step, steps: None, "step 0 gets None"),
+    ],
+)
+def test_what_a_schedule_lacks(schedule, told):
+    assert told in schedule_judged(schedule)

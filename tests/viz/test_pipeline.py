@@ -1,11 +1,9 @@
 """Pictures of schedules show what the schedules are."""
 
-import re
 from functools import partial
 
 import numpy as np
 import pytest
-from distcourse import lab10
 from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_rgba
 
@@ -206,22 +204,3 @@ def test_a_deadlock_before_the_first_action_is_drawn_too():
 def test_words_for_those_who_cannot_see_it(ax):
     assert viz.plot_schedule("gpipe", 2, 2, ax=ax) is ax
     assert viz.describe(ax).startswith("GPipe, 2 ranks, 2 micro-batches: bubble 33%: rank against time")
-
-
-def test_the_bubble_falls_with_micro_batches_as_theory_says():
-    measured = {"1F1B, run": {m: simulate("1f1b", 4, m, transfer=0.1).bubble for m in (4, 8)}}
-    ax = lab10.plot_bubble(4, (1, 4, 8), n_virtual=(1, 2), measured=measured)
-    one, two, points = ax.get_lines()
-    assert one.get_ydata() == pytest.approx([3 / 4, 3 / 7, 3 / 11])
-    assert two.get_xdata().tolist() == [4, 8]  # multiples of the ranks
-    assert two.get_ydata() == pytest.approx([3 / 11, 3 / 19])
-    assert points.get_ydata() == pytest.approx(list(measured["1F1B, run"].values()))
-    assert [t.get_text() for t in ax.get_legend().get_texts()] == [
-        "4 ranks, 1 stage each",
-        "4 ranks, 2 stages each",
-        "1F1B, run",
-    ]
-    assert ax.get_title("left") == "4 ranks: a bubble of 10% takes 27 micro-batches"
-    assert ideal_bubble(4, 27) == pytest.approx(0.1)
-    with pytest.raises(ValueError, match=re.escape("n_microbatches is [0, 2]")):
-        lab10.plot_bubble(4, [0, 2])

@@ -24,10 +24,3 @@ def test_a_product_is_drawn_with_its_signs():
     ax = lab09.plot_placements(shown, 2, title="A product")
     assert ax.get_title(loc="left") == "A product"
     assert {"@", "=", "y"} <= {text.get_text() for text in ax.texts}
-
-
-def test_what_cannot_be_drawn_is_named():
-    with pytest.raises(ValueError, match=r"Shard\(2\), expected"):
-        lab09.plot_placements({"x": (2, 3, Shard(2))}, 2)
-    with pytest.raises(ValueError, match="0 arrays on 2 ranks"):
-        lab09.plot_placements({}, 2)

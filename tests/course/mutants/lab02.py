@@ -1,16 +1,15 @@
 """Wrong answers to lab 02, and what each must cost."""
 
 ONE_RATE, ADAPTIVE, ADAM = {"check_momentum"}, {"check_adaptive"}, {"check_adam"}
-NOISE, FIT, BATCH = {"check_noise"}, {"check_fit"}, {"check_best_batch"}
+NOISE, FIT, BATCH, SCHEDULE = {"check_noise"}, {"check_fit"}, {"check_best_batch"}, {"check_schedule"}
 
 SUM = "    state += grad * grad\n    data -= lr * grad / (np.sqrt(state) + eps)"
 MEAN = "    state *= rho\n    state += (1 - rho) * grad * grad\n    data -= lr * grad / (np.sqrt(state) + eps)"
 VELOCITY = "    state *= mu\n    state += grad\n    data -= lr * state\n"
 NESTEROV = "    state *= mu\n    state += grad\n    data -= lr * (grad + mu * state)"
 LOOK_AHEAD = "data -= lr * (grad + mu * state)"
-STEP = "d = np.sqrt(u + eps) / np.sqrt(s + eps) * grad"
-STEPS_MEAN = "    u *= rho\n    u += (1 - rho) * d * d\n"
 CORRECTED = "(m / (1 - beta1**t)) / (np.sqrt(s / (1 - beta2**t)) + eps)"
+FALLS = "0.01 ** (step / steps)"
 PLAIN_FIT = "    A = np.stack([np.ones(len(steps)), 1 / batches], axis=1)\n"
 
 MUTANTS = {
@@ -66,13 +65,7 @@ MUTANTS = {
             (MEAN, MEAN.replace("np.sqrt(state)", "np.sqrt(state / (1 - rho**(step+1)))")),
             ADAPTIVE,
         ),
-        ("Adadelta: eps outside", (STEP, "d = (np.sqrt(u) + eps) / (np.sqrt(s) + eps) * grad"), ADAPTIVE),
-        ("Adadelta: upside down", (STEP, "d = np.sqrt(s + eps) / np.sqrt(u + eps) * grad"), ADAPTIVE),
-        ("Adadelta: new u", (f"{STEP}\n{STEPS_MEAN}", f"d = grad\n{STEPS_MEAN}    {STEP}\n"), ADAPTIVE),
-        ("Adadelta: steps with the rate", (STEPS_MEAN, STEPS_MEAN.replace("d * d", "(lr * d) ** 2")), ADAPTIVE),
-        ("Adadelta: no memory of steps", (STEPS_MEAN, ""), ADAPTIVE),
-        ("Adadelta: no rate", ("data -= lr * d", "data -= d"), ADAPTIVE),
-        ("few steps only", (STEP, f"{STEP} * (step < 8)"), ADAPTIVE),
+        ("few steps only", (MEAN, f"{MEAN} * (step < 8)"), ADAPTIVE),
     ],
     "adam": [
         ("times t", (CORRECTED, CORRECTED.replace("**t", " * t")), ADAM),
@@ -91,6 +84,24 @@ MUTANTS = {
         ("betas of its own", ("t = step + 1", "t, beta1, beta2 = step + 1, 0.9, 0.999"), ADAM),
         ("new arrays", ("m *= beta1", "m = m * beta1"), ADAM),
         ("correction ends", ("t = step + 1", "t = step + 1 if step < 9 else 10**9"), ADAM),
+    ],
+    "schedule": [
+        ("constant", (FALLS, "1"), SCHEDULE),
+        ("rises", (FALLS, "(step + 1) / steps"), SCHEDULE),
+        ("linear", (FALLS, "1 - step / steps"), SCHEDULE),
+        ("a tenth at half", (FALLS, "1.0 if step < steps / 2 else 0.1"), SCHEDULE),
+        ("cosine", (FALLS, "(1 + np.cos(np.pi * step / steps)) / 2"), SCHEDULE),
+        ("a whole cosine", (FALLS, "np.cos(np.pi * step / steps)"), SCHEDULE),
+        ("one length", (FALLS, "0.99**step"), SCHEDULE),
+        ("slower, one length", (FALLS, "0.995**step"), SCHEDULE),
+        ("the root", (FALLS, "(step + 1) ** -0.5"), SCHEDULE),
+        ("harmonic", (FALLS, "1 / (step + 1)"), SCHEDULE),
+        ("too little", (FALLS, "0.3 ** (step / steps)"), SCHEDULE),
+        ("too much", (FALLS, "0.0001 ** (step / steps)"), SCHEDULE),
+        ("of 400 steps", (FALLS, "0.01 ** (step / 400)"), SCHEDULE),
+        ("stops", (FALLS, "1.0 if step < steps // 2 else 0.0"), SCHEDULE),
+        ("a list", (FALLS, "[0.01 ** (step / steps)]"), SCHEDULE),
+        ("nothing", (f"return {FALLS}", f"factor = {FALLS}"), SCHEDULE),
     ],
     "noise": [
         ("g is not squared", ("(gradients**2).sum(axis=1)", "np.abs(gradients).sum(axis=1)"), NOISE),

@@ -39,6 +39,7 @@ MUTANTS = {
         ("halves", (LAST_ROW, "F0 I0 W0 F1 I1 W1 F2 I2 W2 F3 I3 W3"), HAND),
         ("no text", "def half_the_memory():\n    return 18", HAND),
         ("nothing", "def half_the_memory():\n    pass", HAND),
+        ("a name", 'def half_the_memory():\n    return "1f1b"', HAND),
     ],
     "generators": [
         ("backward first", ('for kind in "FB"', 'for kind in "BF"'), GENERATORS),
@@ -69,6 +70,9 @@ MUTANTS = {
             ("min(n_stages - 1 - stage, n_microbatches)", "n_stages - 1 - stage"),
             GENERATORS,
         ),
+        ("the library's", "from distlearn.parallel.pipeline.schedule import gpipe, one_f_one_b", GENERATORS),
+        ("numbers from 1", ('yield f"B{i}"', 'yield f"B{i + 1}"'), GENERATORS),
+        ("pairs", ('yield f"B{i}"', 'yield ("B", i)'), GENERATORS),
         ("three stages only", ("min(n_stages - 1 - stage", "min(2 - stage"), GENERATORS),
     ],
     "predicted": [
@@ -112,6 +116,7 @@ MUTANTS = {
         ("all ahead", (AHEAD, "len(forward)"), INTERLEAVED),
         ("no stage", (FORWARD, 'forward.append(f"F{i}")'), INTERLEAVED),
         ("forwards left out", ("forward[ahead + k : ahead + k + 1]", "forward[ahead + k : ahead + k]"), INTERLEAVED),
+        ("the library's", "from distlearn.parallel.pipeline.schedule import interleaved", INTERLEAVED),
         (
             "two stages only",
             ("    forward, backward = [], []\n", "    forward, backward, n_virtual = [], [], 2\n"),
@@ -123,6 +128,7 @@ MUTANTS = {
         ("onto the old weights", ("w = w - lr", "w = old - lr"), STAGE),
         ("in place", ("w = w - lr * gradient(i, old)", "w -= lr * gradient(i, old)"), STAGE),
         ("an alias", (KEPT, ALIAS), STAGE),
+        ("one digit", ("int(action[1:])", "int(action[1])"), STAGE),
         ("uphill", ("w = w - lr", "w = w + lr"), STAGE),
         ("no rate", ("w - lr * gradient", "w - gradient"), STAGE),
         ("versions used, not stale", ("staleness.append(version - used)", "staleness.append(used)"), STAGE),
@@ -183,6 +189,7 @@ MUTANTS = {
             ("def less_of_both():\n", "def less_of_both():\n    raise NotImplementedError\n"),
             HALVED,
         ),
+        ("whole beside halves", ("0F2 0I0 0W0 0I1", "0F2 0B0 0I0 0W0 0I1"), HALVED),
         ("a stage left out", ("2F0 3F0 2F1", "2F0 2F1"), HALVED),
     ],
 }

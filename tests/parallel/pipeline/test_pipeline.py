@@ -9,6 +9,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from distlearn.comm import Network, RankError
 from distlearn.nn import (
@@ -22,7 +24,7 @@ from distlearn.nn import (
 )
 from distlearn.optim import RULES, Optimizer
 from distlearn.parallel import Pipeline, interleaved
-from distlearn.parallel.pipeline.schedule import simulate
+from distlearn.parallel.pipeline.schedule import Schedule, check_schedule, make_schedule, simulate
 from distlearn.sim import Roofline, SimWorld
 from distlearn.testing import assert_same_params
 
@@ -65,6 +67,33 @@ def test_two_stages_need_not_be_neighbours_on_the_ranks():
     world = SimWorld(2, NETWORK, COMPUTE)
     results = assert_equals_serial(world, schedule=folded, steps=1)
     assert [sorted(r.strategy.stages) for r in results] == [[0, 3], [1, 2]]
+
+
+@given(edits=st.data(), name=st.sampled_from(["gpipe", "1f1b", "interleaved", "zero_bubble"]), p=st.integers(1, 3))
+@settings(max_examples=80, deadline=None)
+def test_what_the_checker_accepts_runs_and_equals_serial(edits, name, p):
+    """Schedules with random edits: a backward split, whole beside its halves, actions moved, added or left out."""
+    orders = [list(order) for order in make_schedule(name, p, p).orders]
+    for rank, what in edits.draw(st.lists(st.tuples(st.integers(0, p - 1), st.sampled_from("sssmmmwad")), max_size=3)):
+        order = orders[rank]
+        i, j = (edits.draw(st.integers(0, len(order) - 1)) for _ in range(2))
+        action = order[i]
+        if what == "s" and action.kind == "B":
+            order[i : i + 1] = [action._replace(kind="I"), action._replace(kind="W")]
+        elif what == "w":
+            order.insert(j, action._replace(kind="B"))
+        elif what == "m":
+            order.insert(j, order.pop(i))
+        elif what == "a":
+            order.insert(j, action._replace(kind=edits.draw(st.sampled_from("FBIW"))))
+        elif what == "d" and len(order) > 1:
+            order.pop(i)
+    made = Schedule(tuple(map(tuple, orders)), p)
+    if check_schedule(made).ok:
+        assert_equals_serial(SimWorld(p), schedule=made, steps=1)
+    else:
+        with pytest.raises(RankError, match="wrong schedule"):
+            SimWorld(p).run(train, schedule=made, steps=1)
 
 
 @pytest.mark.parametrize("rule", ["adam", "lars"])

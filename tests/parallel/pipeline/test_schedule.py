@@ -209,6 +209,12 @@ WRONG = {
     "a stage of nine digits": ("F0 B0\n123456789F0 123456789B0", "placement", "stages 1 to 123456788 are on no rank"),
     "a micro-batch of nine": ("F123456789", "missing", "F0, F1, F2, F3, F4, F5 and 123456783 more missing"),
     "twice": ("F0 F0 B0\nF0 B0", "twice", "rank 0, position 1 (F0): is already at position 0"),
+    "in one and in halves": (
+        "F0 B0 I0 W0\nF0 B0",
+        "twice",
+        "rank 0, position 1 (B0): backward in one, beside one of its halves, I0 at position 2",
+    ),
+    "in one and one half": ("F0 I0 W0 F1 W1 B1", "twice", "(B1): backward in one, beside one of its halves, W1 at"),
     "on two ranks": ("0F0 0B0\n0F0 0B0", "placement", "stage 0 is on ranks 0, 1, expected it on one"),
     "on no rank": ("0F0 0B0\n2F0 2B0", "placement", "stage 1 is on no rank, expected it on one"),
     "they wait for each other": (

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice, product
+from itertools import islice
 from typing import NamedTuple
 
 from .orders import make_schedule
 from .play import Arrow, Deadlock, play
-from .schedule import KINDS, Action, Schedule
+from .schedule import Action, Schedule
 
 INCOMPLETE = ("missing", "twice", "unknown", "placement")
 """Problems of schedules that cannot even be tried."""
@@ -91,7 +91,7 @@ def check_schedule(
     """Look for everything that is wrong with a pipeline schedule.
 
     Every micro-batch must go forward and backward once on every stage, forward first (backward in one, or in halves, I
-    before W); every stage must be on one rank;
+    before W, but not both); every stage must be on one rank;
     and there must be an order in which all ranks can run their actions: activations come from the stage before,
     gradients from the stage after, and two ranks that wait for each other are deadlocked.
 
@@ -121,8 +121,7 @@ rank 1 at position 1 (F1) waits for F1, which is rank 0's position 2, behind B0;
         if deadlock is not None and not findings:
             told, first = deadlock.involved, deadlock.involved[0]  # of a cycle; the others wait for those in it
             text = f"deadlock: {'; '.join(w.what for w in told)}; broken: {', '.join(map(str, deadlock.arrows))}"
-            where = first.rank, first.position, first.action
-            findings.append(ScheduleError("deadlock", text, *where, tuple(deadlock.arrows)))
+            findings.append(ScheduleError("deadlock", text, *first[:3], tuple(deadlock.arrows)))
     return Report(made, findings, [made.in_flight(rank) for rank in range(made.n_ranks)])
 
 
@@ -162,10 +161,15 @@ def _counts(schedule: Schedule):
             if len(found) > 1:
                 message = f"rank {rank}, position {found[1]} ({shown}): is already at position {found[0]}"
                 yield ScheduleError("twice", message, rank, found[1], action)
+            half = next((h for h in (action._replace(kind="I"), action._replace(kind="W")) if h in places), None)
+            if action.kind == "B" and half is not None:  # each would release the same activations
+                message = (
+                    f"rank {rank}, position {found[0]} ({shown}): backward in one, beside one of its halves, "
+                    f"{schedule.short(half)} at position {places[half][0]}"
+                )
+                yield ScheduleError("twice", message, rank, found[0], action)
         stages = schedule.stages_of(rank) or [rank] * (rank not in schedule.ranks_of)
-        for stage, kind in product(stages, KINDS):
-            if kind not in _expected(schedule, stage):
-                continue
+        for stage, kind in ((s, kind) for s in stages for kind in _expected(schedule, s)):
             there = sum(a.stage == stage and a.kind == kind and a.microbatch < schedule.n_microbatches for a in places)
             if there < schedule.n_microbatches:
                 wanted = (Action(kind, i, stage) for i in range(schedule.n_microbatches))
@@ -175,10 +179,9 @@ def _counts(schedule: Schedule):
                 yield ScheduleError("missing", f"rank {rank}, stage {stage}: {names} missing", rank, None, absent[0])
 
 
-def _expected(schedule: Schedule, stage: int) -> tuple[str, ...]:
+def _expected(schedule: Schedule, stage: int) -> str:
     """The kinds of actions that a stage must have of every micro-batch: backward whole, or in halves."""
-    halves = any(a.stage == stage and a.kind in ("I", "W") for order in schedule.orders for a in order)
-    return ("F", "I", "W") if halves else ("F", "B")
+    return "FIW" if any(a.stage == stage and a.kind in "IW" for order in schedule.orders for a in order) else "FB"
 
 
 def _order(schedule: Schedule):

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 from typing import NamedTuple
 
 LANE = "stage"
@@ -132,11 +133,7 @@ class Schedule:
 
     def in_flight(self, rank: int) -> int:
         """Largest number of micro-batches (per stage) whose activations a rank holds at one time."""
-        held = most = 0
-        for action in self.orders[rank]:
-            held += HELD[action.kind]
-            most = max(most, held)
-        return most
+        return max(accumulate((HELD[a.kind] for a in self.orders[rank]), initial=0))
 
     def short(self, action: Action) -> Action:
         """Return an action as a text shows it: without its stage where ranks have only one."""
