@@ -18,15 +18,13 @@ from pathlib import Path
 
 import click
 
-from ..tables import CSS_AMBER, CSS_GREEN, CSS_RED
+from ..tables import Table
 from ..world.launching import count_cores, find_mpiexec, kill_tree, launch
 
 # -- results -----------------------------------------------------------------------------------------------------------
 
 VERDICTS = {"ok": "✓", "info": "i", "warning": "!", "problem": "✗"}
 """From best to worst, with the symbol of each; a problem keeps a lab from running."""
-
-COLORS = {"ok": CSS_GREEN, "info": "inherit", "warning": CSS_AMBER, "problem": CSS_RED}
 STYLES = {"ok": "green", "info": "default", "warning": "yellow", "problem": "bold red"}
 ASCII = {"✓": "+", "✗": "x"}
 
@@ -72,17 +70,10 @@ class Diagnosis(list):
         say(self.verdict, style="bold green" if self.ok else "bold red")
 
     def _repr_html_(self) -> str:
-        """The table for a notebook; colour is never the only sign."""
-        left = "style='text-align:left"
-        rows = []
-        for c in self:
-            fix = f"<pre style='margin:0.3em 0 0'>{html.escape(c.fix)}</pre>" if c.fix else ""
-            mark = f"{left};color:{COLORS[c.verdict]};white-space:nowrap'>{VERDICTS[c.verdict]} {c.verdict}"
-            cells = (f"{left}'><b>{html.escape(c.name)}</b>", f"{left}'>{html.escape(c.found)}{fix}", mark)
-            rows.append("".join(f"<td {cell}</td>" for cell in cells))
-        head = "".join(f"<th {left}'>{name}</th>" for name in ("check", "found", "verdict"))
-        table = "".join(f"<tr>{row}</tr>" for row in (head, *rows))
-        return f"<table>{table}</table><p><b>{html.escape(self.verdict)}</b></p>"
+        rows = [(c.name, c.found, f"{VERDICTS[c.verdict]} {c.verdict}") for c in self]
+        table = Table(("check", "found", "verdict"), rows, right=(False, False, False))._repr_html_()
+        fixes = [f"<p>{html.escape(c.name)}:</p><pre>{html.escape(c.fix)}</pre>" for c in self if c.fix]
+        return f"{table}{''.join(fixes)}<p><b>{html.escape(self.verdict)}</b></p>"
 
     def __repr__(self) -> str:
         return "\n".join([*(f"{VERDICTS[c.verdict]} {c.name}: {c.found}" for c in self), self.verdict])

@@ -145,23 +145,13 @@ class _Watcher:
         self._show()
 
 
-def _note(path: Path):
-    """Return a progress function that replaces a file atomically."""
-
-    def note(step, total, **values):
-        fresh = path.with_suffix(".new")
-        fresh.write_text(json.dumps([step, total, values]), encoding="utf-8")
-        os.replace(fresh, path)
-
-    return note
-
-
 def main(folder: Path) -> None:
     """Run the job as one of its ranks."""
     from ..world import MPIWorld
+    from .output import write_json
 
     fn, args, kwargs = pickle.loads((folder / "order").read_bytes())
-    world = MPIWorld(progress=_note(folder / "progress"))
+    world = MPIWorld(progress=lambda *report, **values: write_json(folder / "progress", [*report, values]))
     results = world.run(fn, *args, **kwargs)
     if world.rank == 0:
         (folder / "results").write_bytes(pickle.dumps((results, world.trace)))

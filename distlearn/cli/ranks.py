@@ -96,15 +96,13 @@ def train_recorded(
         comm.clock.trace.spans = spans
     elif comm.rank == 0:
         trace.spans = spans = Kept(SPANS)
+
+    def write(history) -> None:
+        write_json(Path(folder, PARTIAL), {"epochs": history.as_dicts(), "losses": history.losses})
+
     with np.errstate(over="ignore", invalid="ignore"):  # divergence is reported as one error, not as twenty warnings
-        result = train(comm, settings, on_epoch=_writer(folder) if comm.rank == 0 else None, fused=True, **saving)
+        result = train(comm, settings, on_epoch=write if folder and comm.rank == 0 else None, fused=True, **saving)
     return result, spans.dropped
-
-
-def _writer(folder: str | None):
-    if folder is None:
-        return None
-    return lambda history: write_json(Path(folder, PARTIAL), {"epochs": history.as_dicts(), "losses": history.losses})
 
 
 def read_partial(folder: Path) -> History | None:

@@ -137,6 +137,14 @@ def new_axes(ncols: int = 1, figsize=None, **kwargs):
     return list(axes[0])
 
 
+def rectangles(row, left, right, top, bottom) -> np.ndarray:
+    """Return the corners of boxes in rows, as (n, 4, 2) array; `top` and `bottom` are counted from a row's middle."""
+    corners = np.empty((len(left), 4, 2))
+    corners[:, :2, 0], corners[:, 2:, 0] = left[:, None], right[:, None]
+    corners[:, [0, 3], 1], corners[:, [1, 2], 1] = (row + top)[:, None], (row + bottom)[:, None]
+    return corners
+
+
 def write_title(where, finding: str, title: str | None = None) -> None:
     """Set the title of a figure; all plot functions use this."""
     text = finding if title is None else title

@@ -19,7 +19,21 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from ..tables import format_time
 from . import intervals
-from .look import AMBER, COLORS, INK, NAVY, PURPLE, SKY, TEAL, TRACK, VERMILION, new_axes, styled, write_title
+from .look import (
+    AMBER,
+    COLORS,
+    INK,
+    NAVY,
+    PURPLE,
+    SKY,
+    TEAL,
+    TRACK,
+    VERMILION,
+    new_axes,
+    rectangles,
+    styled,
+    write_title,
+)
 from .units import time_axis
 
 FAMILY_COLORS = {
@@ -76,18 +90,14 @@ class Bars:
             return np.empty(0, int)
         return np.flatnonzero((self.lane == self.lanes.index(lane)) & (self.row == row))
 
-    def exposed(self, which: np.ndarray):
-        return self._cut(which, lambda start, end: intervals.gaps(start, end, self.low, self.high))
-
-    def hidden(self, which: np.ndarray):
-        return self._cut(which, lambda start, end: (start, end))
-
-    def _cut(self, which, inside):
-        """Cut spans down to the intervals that `inside` derives from the time in which their rank computes."""
+    def cut(self, which: np.ndarray, *, exposed: bool):
+        """Cut spans down to the time in which their rank computes nothing, or does; return (span, start, end)."""
         found = []
         for row in range(len(self.ranks)):
             mine, busy = which[self.row[which] == row], self.on("compute", row)
-            within = inside(*intervals.union(self.start[busy], self.end[busy]))
+            within = intervals.union(self.start[busy], self.end[busy])
+            if exposed:
+                within = intervals.gaps(*within, self.low, self.high)
             index, start, end = intervals.pieces(self.start[mine], self.end[mine], *within)
             found.append((mine[index], start, end))
         return tuple(np.concatenate(columns) for columns in zip(*found, strict=True))
@@ -99,7 +109,7 @@ class Bars:
         # row, start, end: (n,) array
         found = [(np.empty(0, int), np.empty(0), np.empty(0))]
         comm = np.flatnonzero(self.lane == self.lanes.index("comm")) if "comm" in self.lanes else np.empty(0, int)
-        which, start, end = self.exposed(comm)
+        which, start, end = self.cut(comm, exposed=True)
         alone = {rank: [] for rank in self.ranks}
         for rank, a, b in trace.waits() if not trace.messages else ():
             if rank in alone:
@@ -196,29 +206,23 @@ def plot_timeline(
         Of a simulated or a real run; `world.trace`.
     start, end : float, optional
         Show the time from `start` to `end` [s]; all of it by default. The labels count from `start`.
-    ax : Axes, optional
-        Where to draw; a new figure by default.
     title : str, optional
-        What the figure shows; by default the shares of time spent computing, communicating and idle.
-    legend : bool
-        Show a legend beside the figure.
+        By default the shares of time spent computing, communicating and idle.
 
     Returns
     -------
     ax : Axes
         Its x axis holds seconds, its y axis row numbers (0 is the top row).
-
-    Raises
-    ------
-    ValueError
-        If there is nothing to draw: an empty trace, a window in which nothing happens.
     """
     bars = select(trace, start, end)
+    n = len(bars.ranks)
     if ax is None:
-        n = len(bars.ranks)
         (ax,) = new_axes(figsize=(8.4, float(np.clip(min(1.1 + 0.5 * n, 2.1 + 0.25 * n), 2.3, 8.5))))
     colours = _colours(bars)
-    _draw_tracks(ax, bars)
+    if set(SHARED) & set(bars.lanes):  # a grey background, visible where a rank is idle
+        rows, low, high = np.arange(n), np.full(n, bars.low), np.full(n, bars.high)
+        track = np.tile(to_rgba(TRACK), (n, 1))
+        _add(ax, bars, _place(bars, "compute"), low, high, rows, track, "idle", edged=False)
     for lane in bars.lanes:
         _draw_lane(ax, bars, lane, colours)
     waits = _draw_waiting(ax, bars, trace)
@@ -253,13 +257,6 @@ def _place(bars: Bars, lane: str) -> tuple[float, float]:
     return edges[i], edges[i + 1]
 
 
-def _boxes(left, right, row, top: float, bottom: float) -> np.ndarray:
-    corners = np.empty((len(left), 4, 2))
-    corners[:, :2, 0], corners[:, 2:, 0] = left[:, None], right[:, None]
-    corners[:, [0, 3], 1], corners[:, [1, 2], 1] = (row + top)[:, None], (row + bottom)[:, None]
-    return corners
-
-
 def _add(ax, bars: Bars, place, left, right, row, faces, gid: str, edged=True, hatch=None) -> None:
     dense = len(bars.start) > DENSE
     edges, width = "none", 0.0
@@ -269,18 +266,10 @@ def _add(ax, bars: Bars, place, left, right, row, faces, gid: str, edged=True, h
     if hatch:  # its lines have the colour of the edges
         edges = "white"
     boxes = PolyCollection(
-        _boxes(left, right, row, *place), facecolors=faces, edgecolors=edges, linewidths=width, hatch=hatch
+        rectangles(row, left, right, *place), facecolors=faces, edgecolors=edges, linewidths=width, hatch=hatch
     )
     boxes.set(gid=gid, snap=False if dense else None)  # snapping would drop boxes that are narrower than a pixel
     ax.add_collection(boxes, autolim=False)
-
-
-def _draw_tracks(ax, bars: Bars) -> None:
-    n = len(bars.ranks)
-    if set(SHARED) & set(bars.lanes):
-        low, high = np.full(n, bars.low), np.full(n, bars.high)
-        track = np.tile(to_rgba(TRACK), (n, 1))
-        _add(ax, bars, _place(bars, "compute"), low, high, np.arange(n), track, "idle", edged=False)
 
 
 def _draw_lane(ax, bars: Bars, lane: str, colours) -> None:
@@ -295,11 +284,8 @@ def _draw_lane(ax, bars: Bars, lane: str, colours) -> None:
         if gid != lane and not len(some):
             continue
         if lane == "comm":
-            for kind, place, cut in (
-                ("exposed", (top, bottom), bars.exposed),
-                ("hidden", (strip, bottom), bars.hidden),
-            ):
-                which, left, right = cut(some)
+            for kind, place in (("exposed", (top, bottom)), ("hidden", (strip, bottom))):
+                which, left, right = bars.cut(some, exposed=kind == "exposed")
                 _add(ax, bars, place, left, right, bars.row[which], faces[which], f"{gid}, {kind}", hatch=hatch)
         else:
             times = bars.start[some], bars.end[some]
@@ -311,7 +297,7 @@ def _draw_waiting(ax, bars: Bars, trace) -> bool:
     row, left, right = bars.waiting(trace)
     if not len(row) or (right - left).sum() < 10 * LEAST * (bars.high - bars.low) * len(bars.ranks):
         return False
-    boxes = _boxes(left, right, row, *_place(bars, "comm"))
+    boxes = rectangles(row, left, right, *_place(bars, "comm"))
     ax.add_collection(PolyCollection(boxes, linewidths=0.6, gid="waiting", **WAITING), autolim=False)
     return True
 
@@ -369,7 +355,7 @@ def _legend(bars: Bars, colours, n_messages: int, waits: bool) -> list:
 def _hidden(bars: Bars) -> float:
     if not set(SHARED) <= set(bars.lanes):
         return 0.0
-    _, start, end = bars.hidden(np.flatnonzero(bars.lane == bars.lanes.index("comm")))
+    _, start, end = bars.cut(np.flatnonzero(bars.lane == bars.lanes.index("comm")), exposed=False)
     return float((end - start).sum() / ((bars.high - bars.low) * len(bars.ranks)))
 
 
