@@ -123,14 +123,7 @@ PRESETS = {
         "images, and 1.09 times faster with 18,000: by these two, more ranks pay from about 16,000 images on.",
     ),
     "large-batch": Preset(
-        {
-            "data": "mnist",
-            "lr": 0.01,
-            "batch_size": 4096,
-            "reference_batch": 128,
-            "warmup_epochs": 3.0,
-            "epochs": 20,
-        },
+        {"data": "mnist", "lr": 0.01, "batch_size": 4096, "reference_batch": 128, "warmup_epochs": 3.0, "epochs": 20},
         "A batch of 4,096 with the learning rate of one of 128, times 32, reached in 3 epochs. Leave the scaling out "
         "(--lr 0.01 --reference-batch 4096) to see what a large batch loses without it.",
     ),

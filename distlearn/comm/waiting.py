@@ -43,11 +43,7 @@ def count_cores() -> int:
 
 
 def poll(
-    done,
-    nbytes: float = 0,
-    timeout: float | None = None,
-    spin: float = CROWDED_SPIN_SECONDS,
-    on_nap=None,
+    done, nbytes: float = 0, timeout: float | None = None, spin: float = CROWDED_SPIN_SECONDS, on_nap=None
 ) -> bool:
     """Call `done()` until it returns True; return False if that takes longer than `timeout` seconds."""
     if done():

@@ -75,7 +75,7 @@ def decode(codes) -> str:
 _last: dict[tuple, Dataset] = {}
 
 
-def load(name: str = "digits", *, dtype=np.float32, flat=True, val_fraction=0.1, seed=0) -> Dataset:
+def load(name: str = "digits", *, dtype=np.float32, val_fraction=0.1, seed=0) -> Dataset:
     """Load images with labels: scikit-learn's digits, MNIST, Fashion-MNIST, or any folder of IDX files.
 
     Pixels are scaled to 0..1 by the range of their type (0..255 for bytes, 0..16 for the digits), nothing else: no mean
@@ -90,8 +90,6 @@ def load(name: str = "digits", *, dtype=np.float32, flat=True, val_fraction=0.1,
         itself if it holds the IDX files), then in the cache, then downloaded.
     dtype : dtype
         Floating-point type of the samples.
-    flat : bool
-        Samples of shape (features,); else (height, width, channels), channels last.
     val_fraction : float
         Share of the training samples that becomes the validation split, from 0 to below 1.
     seed : int
@@ -121,11 +119,11 @@ def load(name: str = "digits", *, dtype=np.float32, flat=True, val_fraction=0.1,
     dtype = _check(name, dtype, val_fraction, seed)
     files = None if name == "digits" else find(name)
     stamps = tuple((str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in files or ())
-    key = (name, dtype, bool(flat), float(val_fraction), int(seed), stamps)
+    key = (name, dtype, float(val_fraction), int(seed), stamps)
     if key not in _last:
         _last.clear()  # first, or two data sets would be in memory at once
         raw = digits() if files is None else from_files(name, files)
-        _last[key] = _dataset(name, raw, dtype, flat, val_fraction, seed)
+        _last[key] = _dataset(name, raw, dtype, val_fraction, seed)
     return _last[key]
 
 
@@ -141,13 +139,11 @@ def _check(name, dtype, val_fraction, seed) -> np.dtype:
     return dtype
 
 
-def _dataset(name: str, raw: Raw, dtype: np.dtype, flat: bool, val_fraction: float, seed: int) -> Dataset:
+def _dataset(name: str, raw: Raw, dtype: np.dtype, val_fraction: float, seed: int) -> Dataset:
     sample = raw.x_train.shape[1:]
-    image_shape = {2: (*sample, 1), 3: sample}.get(len(sample))
-    shape = (math.prod(sample),) if flat else image_shape or sample
 
     def samples(x):
-        return _frozen(_scaled(x, raw.low, raw.high, dtype).reshape(len(x), *shape))
+        return _frozen(_scaled(x, raw.low, raw.high, dtype).reshape(len(x), math.prod(sample)))
 
     def labels(y):
         return _frozen(y.astype(np.int64))
@@ -165,7 +161,7 @@ def _dataset(name: str, raw: Raw, dtype: np.dtype, flat: bool, val_fraction: flo
         labels(raw.y_test),
         classes=raw.classes,
         source=raw.source,
-        image_shape=image_shape,
+        image_shape={2: (*sample, 1), 3: sample}.get(len(sample)),
         value_range=(float(raw.low), float(raw.high)),
     )
 

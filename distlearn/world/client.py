@@ -61,8 +61,7 @@ class Ranks:
         self._deaths = DeathWatch() if self._is_local else None
         address = self._deaths.address if self._deaths else ""
         self._call(
-            self.ids,
-            lambda rank: (remote.join_world, self._key, rank, members, paths, self._stack_file(rank), address),
+            self.ids, lambda rank: (remote.join_world, self._key, rank, members, paths, self._stack_file(rank), address)
         )
         if self._deaths is not None:
             self._deaths.start(self.size)

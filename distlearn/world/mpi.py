@@ -55,12 +55,7 @@ class MPIWorld(World):
     """
 
     def __init__(
-        self,
-        *,
-        progress=True,
-        timeout: float | None = None,
-        patience: float = PATIENCE_SECONDS,
-        strict: bool = True,
+        self, *, progress=True, timeout: float | None = None, patience: float = PATIENCE_SECONDS, strict: bool = True
     ):
         # for the run's own messages, which must not match the program's
         self._own = MPIComm(world_comm().Dup(), timeout=timeout, strict=False)
