@@ -36,11 +36,6 @@ def shard(n: int, rank: int, size: int, *, allow_empty: bool = False) -> slice:
     part : slice
         The first n mod size ranks have one sample more than the others, as in `numpy.array_split`.
 
-    Raises
-    ------
-    ValueError
-        For a rank out of range, a size below 1, and for more ranks than samples unless `allow_empty`.
-
     Examples
     --------
     >>> [shard(10, rank, 4) for rank in range(4)]

@@ -102,15 +102,6 @@ def load(name: str = "digits", *, dtype=np.float32, val_fraction=0.1, seed=0) ->
         Its arrays are read-only and cached in memory for the next call, so that the ranks of a simulated world share
         them.
 
-    Raises
-    ------
-    ValueError
-        For an unknown name, a damaged file, files that do not match, a wrong checksum.
-    FileNotFoundError, NotADirectoryError
-        If a file is missing from a folder of DISTLEARN_DATA, or DISTLEARN_DATA is not a folder.
-    ConnectionError
-        If the files have to be downloaded and the download fails.
-
     Examples
     --------
     >>> load("digits", val_fraction=0.2)

@@ -201,17 +201,7 @@ def available() -> list[Available]:
 
 
 def find(name: str) -> Files:
-    """Return the files of a data set, downloading them if needed.
-
-    Raises
-    ------
-    ValueError
-        For a name that is neither known nor in DISTLEARN_DATA, and for a download with a wrong checksum.
-    FileNotFoundError, NotADirectoryError
-        If DISTLEARN_DATA lacks a file, or is not a folder.
-    ConnectionError
-        If the files have to be downloaded and the download fails.
-    """
+    """Return the files of a data set, downloading them if needed."""
     folder = _users_folder(name)
     if folder is not None:
         return files_in(folder)

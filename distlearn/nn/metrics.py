@@ -142,11 +142,6 @@ def make_metric(metric, loss=None) -> Metric:
     ----------
     metric : Metric, str or None
         A name is one of `METRICS`; None means the metric of the loss (`loss.metric`), or the loss itself.
-
-    Raises
-    ------
-    ValueError
-        For an unknown name.
     """
     if metric is None:
         metric = getattr(loss, "metric", None) or MeanLoss(loss)  # a loss may be a plain function
