@@ -23,8 +23,8 @@ from ..world.launching import count_cores, find_mpiexec, kill_tree, launch
 
 # -- results -----------------------------------------------------------------------------------------------------------
 
+# From best to worst, with the symbol of each; a problem keeps a lab from running.
 VERDICTS = {"ok": "✓", "info": "i", "warning": "!", "problem": "✗"}
-"""From best to worst, with the symbol of each; a problem keeps a lab from running."""
 STYLES = {"ok": "green", "info": "default", "warning": "yellow", "problem": "bold red"}
 ASCII = {"✓": "+", "✗": "x"}
 
@@ -82,12 +82,10 @@ class Diagnosis(list):
 # -- the machine -------------------------------------------------------------------------------------------------------
 
 GIB = 1024**3
-ENGINES = 4
-"""What the labs start."""
-ENGINES_GIB = 1.0
-"""Memory of four engines and their controller: measured at 0.85 to 1.1 GiB."""
+ENGINES = 4  # What the labs start.
+ENGINES_GIB = 1.0  # Memory of four engines and their controller: measured at 0.85 to 1.1 GiB.
+# Names of OpenBLAS's kernels that use no AVX-512.
 NO_AVX512 = {"prescott", "core2", "nehalem", "sandybridge", "haswell", "zen", "bulldozer", "steamroller", "excavator"}
-"""Names of OpenBLAS's kernels that use no AVX-512."""
 NO_AVX2 = NO_AVX512 - {"haswell", "zen", "excavator"}
 
 
@@ -475,6 +473,7 @@ def leftovers() -> Check:
 
 # -- all checks --------------------------------------------------------------------------------------------------------
 
+# In order: those that others depend on come first.
 CHECKS = {
     "Python": python,
     "packages": packages,
@@ -490,7 +489,6 @@ CHECKS = {
     "Jupyter": jupyter,
     "data": data,
 }
-"""In order: those that others depend on come first."""
 
 
 def examine(name: str, check: Callable[[], Check | list[Check]]) -> list[Check]:

@@ -22,12 +22,11 @@ import click
 from ..trace import Trace
 
 RANK = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK")
+# Environment variables in which MPI launchers (Hydra, Open MPI, Slurm) pass size and rank to a process.
 SIZE = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS")
-"""Environment variables in which MPI launchers (Hydra, Open MPI, Slurm) pass size and rank to a process."""
 
 NAP = 0.1
-REPORTING = 30.0
-"""Seconds within which rank 0 reports an interrupted run."""
+REPORTING = 30.0  # Seconds within which rank 0 reports an interrupted run.
 
 
 def mpi_size() -> int:

@@ -23,17 +23,16 @@ from ..train import DivergedError, History, Result, Settings, train
 from .console import make_progress
 from .output import PARTIAL, write_json
 
+# Spans that a run keeps, over all ranks; a trace of this size is 15 MB as JSON and still opens quickly.
 SPANS = 100_000
-"""Spans that a run keeps, over all ranks; a trace of this size is 15 MB as JSON and still opens quickly."""
 
-OUTSIDE = ("evaluate", "checkpoint")
-"""Names of spans that are not part of a training step."""
+OUTSIDE = ("evaluate", "checkpoint")  # Names of spans that are not part of a training step.
 
+# Steps between the checkpoints of an elastic run on engines: at most so many are lost when a rank fails.
 ELASTIC_EVERY = 20
-"""Steps between the checkpoints of an elastic run on engines: at most so many are lost when a rank fails."""
 
+# Errors of a rank that the user's settings may cause: shown as one line.
 USERS_ERRORS = (ValueError, TypeError, OSError, DivergedError)
-"""Errors of a rank that the user's settings may cause: shown as one line."""
 
 
 @dataclass(frozen=True)

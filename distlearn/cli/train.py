@@ -14,8 +14,7 @@ from .console import plain_errors, say
 from .options import PRESETS, WORLDS, check_needs, note_of, parse_sizes, set_preset, setting_options
 from .output import check_writable, results_folder
 
-INTERRUPTED = 130
-"""Exit status after Ctrl-C, as in shells."""
+INTERRUPTED = 130  # Exit status after Ctrl-C, as in shells.
 
 
 @click.command()

@@ -24,9 +24,9 @@ CROWDED_SPIN_SECONDS = 20e-6
 BRISK_SECONDS = 500e-6  # after spinning
 SLOW_BYTES_PER_SECOND = 4e8  # slower than any memory: while bytes may still be moving, a rank does not nap
 LONGEST_NAP = 1e-3
+# Fraction of a span's time that is spent after it on making progress: a single poll moves one fragment of a message, so
+# over a network slower than memory most of the message would be left to the end.
 PROGRESS_SHARE = 0.03
-"""Fraction of a span's time that is spent after it on making progress: a single poll moves one fragment of a message,
-so over a network slower than memory most of the message would be left to the end."""
 
 _give_way = getattr(os, "sched_yield", lambda: time.sleep(0))
 

@@ -13,8 +13,7 @@ from .sources import find
 # -- text --------------------------------------------------------------------------------------------------------------
 # Text as a data set that needs no network: the pages that Python's `help()` shows.
 
-N_SYMBOLS = 128
-"""Symbols are ASCII codes."""
+N_SYMBOLS = 128  # Symbols are ASCII codes.
 
 _PLAIN = str.maketrans({"“": '"', "”": '"', "‘": "'", "’": "'", "–": "-", "—": "-", "…": "..."})
 

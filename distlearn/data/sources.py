@@ -21,10 +21,8 @@ class Known(NamedTuple):
     """A data set that is published as four IDX archives."""
 
     classes: tuple[str, ...]
-    mirrors: tuple[str, ...]
-    """Addresses, in the order in which they are tried; a file's name is appended."""
-    sha256: dict[str, str]
-    """Checksum by file name."""
+    mirrors: tuple[str, ...]  # Addresses, in the order in which they are tried; a file's name is appended.
+    sha256: dict[str, str]  # Checksum by file name.
 
 
 DIGITS = tuple("0123456789")
@@ -175,10 +173,8 @@ class Available(NamedTuple):
     """Where `load(name)` would find a data set."""
 
     name: str
-    origin: str
-    """One of "package", "folder", "cache", "download"; "broken" if `load` would fail."""
-    where: str
-    """Package, path or address; what is wrong if broken."""
+    origin: str  # One of "package", "folder", "cache", "download"; "broken" if `load` would fail.
+    where: str  # Package, path or address; what is wrong if broken.
 
 
 def available() -> list[Available]:

@@ -20,17 +20,14 @@ from .linear import Linear
 # This module: weights that share a few values. 8-bit integers are in `quantization`.
 
 
-ROUNDS = 50
-"""Of k-means at most; fewer where clusters no longer change."""
+ROUNDS = 50  # Of k-means at most; fewer where clusters no longer change.
 
 
 class Clustered(NamedTuple):
     """An array whose values are drawn from a short list."""
 
-    codebook: np.ndarray
-    """(clusters,) values."""
-    codes: np.ndarray
-    """Index of every element's value, packed: bits bits each."""
+    codebook: np.ndarray  # (clusters,) values.
+    codes: np.ndarray  # Index of every element's value, packed: bits bits each.
     shape: tuple[int, ...]
     bits: int
 
@@ -104,12 +101,9 @@ def _unpack(packed, n, bits):
 class Compressed(NamedTuple):
     """A model with fewer bytes."""
 
-    model: Layer
-    """A copy; the original is unchanged."""
-    before: int
-    """Bytes of the parameters."""
-    after: int
-    """Bytes that the compressed parameters take when stored."""
+    model: Layer  # A copy; the original is unchanged.
+    before: int  # Bytes of the parameters.
+    after: int  # Bytes that the compressed parameters take when stored.
 
     @property
     def ratio(self) -> float:
@@ -154,8 +148,7 @@ def share_weights(model: Layer, clusters: int = 16) -> Compressed:
 # integers are multiplied as floating-point numbers here, exactly: this shows the loss of accuracy, and the memory
 # saved, not the speed.
 
-LEVELS = 127
-"""Integers run from -127 to 127."""
+LEVELS = 127  # Integers run from -127 to 127.
 
 
 class _Quantized(Layer):

@@ -131,8 +131,8 @@ class MeanLoss(Metric):
         return (float(self.loss(outputs, targets, n)[0]) * n, n) if n else (0.0, 0)
 
 
+# Metrics by name.
 METRICS = {metric.name: metric for metric in (Accuracy, Perplexity, RootMeanSquaredError, PairAccuracy)}
-"""Metrics by name."""
 
 
 def make_metric(metric, loss=None) -> Metric:

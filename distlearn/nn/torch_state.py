@@ -94,10 +94,8 @@ class _Entry(NamedTuple):
 
     params: list[Param]
     keys: list[str]
-    to_torch: Callable
-    """Of the parameters' arrays: the arrays of `keys`."""
-    from_torch: Callable
-    """The way back."""
+    to_torch: Callable  # Of the parameters' arrays: the arrays of `keys`.
+    from_torch: Callable  # The way back.
 
 
 def _entries(model, sample, names):

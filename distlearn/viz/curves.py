@@ -13,12 +13,9 @@ from .units import count_axis, share_axis, time_axis
 
 X_NAMES = {"epoch": "epoch", "seconds": "training time", "samples": "samples trained on", "step": "step"}
 SETS = {"train": "training", "val": "validation", "test": "test"}
-SAME = 0.02
-"""Curves that stay closer than this share of the panel's range count as lying on top of each other."""
-MOST = 9.0
-"""Of curves on top of each other, the lowest is at most this much broader than the topmost [points]."""
-CROWD = 6
-"""With more curves than this, their names are beside the panel, not in it."""
+SAME = 0.02  # Curves that stay closer than this share of the panel's range count as lying on top of each other.
+MOST = 9.0  # Of curves on top of each other, the lowest is at most this much broader than the topmost [points].
+CROWD = 6  # With more curves than this, their names are beside the panel, not in it.
 
 
 class _Curve(NamedTuple):

@@ -12,8 +12,7 @@ from ..backend import to_numpy
 from .look import INK, MUTED, VERMILION, new_axes, styled, write_title
 from .units import share_axis
 
-GAP, LETTERING = 0.12, 0.42
-"""Space between two tiles, and below each for its label, as shares of a tile's size."""
+GAP, LETTERING = 0.12, 0.42  # Space between two tiles, and below each for its label, as shares of a tile's size.
 
 
 @styled

@@ -55,21 +55,16 @@ NAMES = {
 }
 KIND_COLORS = {"F": SKY, "B": NAVY, "I": NAVY, "W": TEAL}
 KIND_NAMES = {"F": "forward", "B": "backward", "I": "gradient of the input", "W": "gradient of the weights"}
-HATCHES = {"W": "\\\\\\"}
-"""Halves of backward differ in greyscale, too, where stages have shades."""
+HATCHES = {"W": "\\\\\\"}  # Halves of backward differ in greyscale, too, where stages have shades.
+# Of a rank's first stage, its second one and so on: their shades alone are too close in greyscale.
 STAGE_HATCHES = ("", "...", "///", "ooo", "+++", "xxx")
-"""Of a rank's first stage, its second one and so on: their shades alone are too close in greyscale."""
-PALEST = {"F": 0.5, "B": 0.3, "I": 0.3, "W": 0.4}
-"""How far the palest box of a kind is on its way to white."""
+PALEST = {"F": 0.5, "B": 0.3, "I": 0.3, "W": 0.4}  # How far the palest box of a kind is on its way to white.
 HEIGHT = 0.86
-WAITING = 0.08
-"""Share of the width for an open box of a deadlocked rank."""
-GAP = 0.4
-"""Between open boxes where actions are left out, in boxes."""
-EDGE = 0.2
-"""From the middle of a row to where an arrow begins or ends: beside the text of its box."""
+WAITING = 0.08  # Share of the width for an open box of a deadlocked rank.
+GAP = 0.4  # Between open boxes where actions are left out, in boxes.
+EDGE = 0.2  # From the middle of a row to where an arrow begins or ends: beside the text of its box.
+# Smallest and largest type of the numbers in the boxes [points]; boxes that are too small for it have none.
 NUMBER_POINTS = (5.5, 10.5)
-"""Smallest and largest type of the numbers in the boxes [points]; boxes that are too small for it have none."""
 
 
 @styled

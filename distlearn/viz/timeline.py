@@ -36,6 +36,7 @@ from .look import (
 )
 from .units import time_axis
 
+# Colours of the usual names, unless a name that takes longer has it already; others get a free one.
 FAMILY_COLORS = {
     "forward": SKY,
     "backward": NAVY,
@@ -47,21 +48,15 @@ FAMILY_COLORS = {
     "F": SKY,
     "B": NAVY,
 }
-"""Colours of the usual names, unless a name that takes longer has it already; others get a free one."""
 
-SHARED = ("compute", "comm")
-"""Lanes that one line shows."""
+SHARED = ("compute", "comm")  # Lanes that one line shows.
+# A rank waits for another if it is in a call of the communicator and none of its messages is on its way.
 WAITING = {"facecolor": "#fbe9e5", "edgecolor": "#d98a7d", "hatch": "////"}
-"""A rank waits for another if it is in a call of the communicator and none of its messages is on its way."""
 OTHER, OTHER_COLOR, OTHER_HATCH = "other", "#9aa2ab", "///"
-STRIP = 0.32
-"""Share of a row's height that hidden communication takes."""
-DENSE = 3000
-"""With more bars than this they have no edges: most are narrower than a pixel."""
-LEAST = 1e-3
-"""Hidden communication is visible, and in the legend, from this share of the time."""
-MOST_RANKS = 64
-"""Of more ranks this many are shown, evenly spaced, the first and the last among them."""
+STRIP = 0.32  # Share of a row's height that hidden communication takes.
+DENSE = 3000  # With more bars than this they have no edges: most are narrower than a pixel.
+LEAST = 1e-3  # Hidden communication is visible, and in the legend, from this share of the time.
+MOST_RANKS = 64  # Of more ranks this many are shown, evenly spaced, the first and the last among them.
 
 
 @dataclass(frozen=True)

@@ -33,8 +33,7 @@ from .progress import GRACE_SECONDS, Output, stop_button
 KEPT_COPIES = 32
 JOIN_SECONDS = 30.0
 TICK = 0.05
-FIRST_PATIENCE = 3.0
-"""Seconds after which an engine that has not answered is asked again; doubles each time."""
+FIRST_PATIENCE = 3.0  # Seconds after which an engine that has not answered is asked again; doubles each time.
 
 
 class Ranks:
@@ -241,13 +240,12 @@ def read_stack(path: str) -> list[Frame]:
 
 
 # -- one launch ------------------------------------------------------------------------------------------------------
+# An error of all ranks is raised at about the same time: wait a moment for the others before interrupting them.
 PAUSE = 0.05
-"""An error of all ranks is raised at about the same time: wait a moment for the others before interrupting them."""
 PATIENCE = 3.0
-STACK_SECONDS = 0.2
-"""Time for a rank to write its stack after it was asked for it."""
+STACK_SECONDS = 0.2  # Time for a rank to write its stack after it was asked for it.
+# Longest wait for a rank's last output, which arrives after its result: at once, unless the machine is busy.
 OUTPUT_SECONDS = 5.0
-"""Longest wait for a rank's last output, which arrives after its result: at once, unless the machine is busy."""
 
 
 class Watch:

@@ -22,8 +22,8 @@ from .interrupts import check_interrupts
 from .launching import find_mpiexec, is_hydra, mpi_settings, thread_settings
 
 START_SECONDS = 60.0
+# Longest time from the end of an engine to mpiexec's report of it; milliseconds, unless the machine is busy.
 LAST_WORDS_SECONDS = 5.0
-"""Longest time from the end of an engine to mpiexec's report of it; milliseconds, unless the machine is busy."""
 
 
 def publish(data: dict) -> None:

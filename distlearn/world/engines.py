@@ -294,8 +294,7 @@ def _pack(fn, args, kwargs) -> bytes:
         raise TypeError(f"EngineWorld.run: {name} or its arguments cannot be sent to the engines: {error}") from error
 
 
-LATENCY = 1e-3
-"""Of a delayed message [s]: about what one takes between engines over TCP."""
+LATENCY = 1e-3  # Of a delayed message [s]: about what one takes between engines over TCP.
 
 
 class LimitedWorld(EngineWorld):

@@ -25,8 +25,7 @@ from .local import World
 from .outcome import Outcome, text_of_error, where
 from .progress import GRACE_SECONDS, PATIENCE_SECONDS, Bar, Patience, Reporter
 
-FAILED, WAITS = 32_000, 32_001
-"""Tags of the run's own messages: MPI guarantees tags up to 32,767."""
+FAILED, WAITS = 32_000, 32_001  # Tags of the run's own messages: MPI guarantees tags up to 32,767.
 
 
 class MPIWorld(World):

@@ -29,8 +29,8 @@ import psutil
 
 MARK = "DISTLEARN_CLUSTER"
 SHARED_MEMORY = ("/dev/shm/mpich_shm", "/dev/shm/sm_segment")  # MPICH, Open MPI
+# Prefix of files in /tmp in which MPICH's proxy keeps the topology for its ranks; it removes them on a normal exit.
 HYDRA_FILE = "hydra_hwloc_xmlfile_"
-"""Prefix of files in /tmp in which MPICH's proxy keeps the topology for its ranks; it removes them on a normal exit."""
 
 
 def marked(folder, variable: str = MARK) -> list[psutil.Process]:

@@ -23,8 +23,7 @@ from .interrupts import EngineInterrupts
 from .outcome import Outcome, frames_of_error, pickled, text_of_error
 from .progress import Patience, Reporter
 
-_worlds: dict = {}
-"""Stored by `join_world` for `launch`, by the world's key."""
+_worlds: dict = {}  # Stored by `join_world` for `launch`, by the world's key.
 
 
 class Duplicates:

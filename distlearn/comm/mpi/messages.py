@@ -85,8 +85,7 @@ DTYPES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"
           "float64", "longdouble", "complex64", "complex128", "clongdouble")  # fmt: skip
 KIND_OF = {np.dtype(name): number for number, name in enumerate(DTYPES)}
 KINDS = 256
-OBJECT = KINDS - 1
-"""Kind of a pickled object."""
+OBJECT = KINDS - 1  # Kind of a pickled object.
 
 
 @functools.cache
@@ -210,10 +209,9 @@ class Messages:
 # A request's buffers must live until MPI is done with them, even if the user's code was interrupted meanwhile or
 # never waits. So every handle stays in its communicator's `Activity` until its request is complete.
 
-LOOK_SECONDS = 0.02
-"""Time between two probes for a message of another kind than the awaited one [s]."""
+LOOK_SECONDS = 0.02  # Time between two probes for a message of another kind than the awaited one [s].
+# Requests that may never complete, with their buffers: a message that arrives late is still written there.
 ABANDONED: list = []
-"""Requests that may never complete, with their buffers: a message that arrives late is still written there."""
 
 
 class Activity:

@@ -281,9 +281,9 @@ class HierarchicalNetwork:
 # Bandwidths are those of one direction and of payload alone. They are upper bounds; programs see less, and
 # `Network.fit` measures how much less.
 
+# Share of an Ethernet link that is TCP payload: of each 1,538 bytes on the wire (IEEE 802.3: preamble 8, header 14,
+# data 1,500, checksum 4, gap 12) 52 more are headers of IPv4 (20) and TCP with time stamps (RFC 9293, RFC 7323: 32).
 _TCP = 1448 / 1538
-"""Share of an Ethernet link that is TCP payload: of each 1,538 bytes on the wire (IEEE 802.3: preamble 8, header 14,
-data 1,500, checksum 4, gap 12) 52 more are headers of IPv4 (20) and TCP with time stamps (RFC 9293, RFC 7323: 32)."""
 
 
 def _ethernet(gigabits: float, alpha: float) -> Network:
@@ -295,6 +295,7 @@ def _pcie(gigatransfers: float) -> float:
     return 16 * gigatransfers * 1e9 * 128 / 130 / 8
 
 
+# By name, for `Network.preset`.
 PRESETS = {
     # two ranks of MPICH 5 in one machine (shared memory), `Network.fit` on a virtual machine with two cores
     "loopback": Network(5e-6, 10e9),
@@ -319,4 +320,3 @@ PRESETS = {
     "pcie-4": Network(5.7e-6, _pcie(16)),
     "pcie-5": Network(5.7e-6, _pcie(32)),
 }
-"""By name, for `Network.preset`."""

@@ -14,10 +14,9 @@ import numpy as np
 from ...backend import get_xp, matmul
 from .geometry import Geometry, input_gradient, windows
 
+# Windows in one product: so many that they are still in the processor's cache when they are multiplied.
 WINDOW_BYTES = 2 * 1024 * 1024
-"""Windows in one product: so many that they are still in the processor's cache when they are multiplied."""
-DEVICE_BYTES = 256 * 1024 * 1024
-"""The same on a GPU, which wants few and large kernels."""
+DEVICE_BYTES = 256 * 1024 * 1024  # The same on a GPU, which wants few and large kernels.
 
 
 def forward(x, W, geometry: Geometry):

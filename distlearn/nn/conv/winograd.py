@@ -28,8 +28,7 @@ from ...backend import get_xp, matmul
 from .. import ops
 from .geometry import Geometry, input_gradient, pad, windows
 
-R = 3
-"""Rows and columns of the kernels."""
+R = 3  # Rows and columns of the kernels.
 
 _BT = {
     2: [[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, 1, 0, -1]],
@@ -62,12 +61,9 @@ _AT = {
 class Transforms(NamedTuple):
     """The three constant matrices of F(m x m, 3 x 3)."""
 
-    BT: np.ndarray
-    """(alpha, alpha): of a tile of pixels."""
-    G: np.ndarray
-    """(alpha, 3): of a kernel."""
-    AT: np.ndarray
-    """(m, alpha): of a tile of products, to outputs."""
+    BT: np.ndarray  # (alpha, alpha): of a tile of pixels.
+    G: np.ndarray  # (alpha, 3): of a kernel.
+    AT: np.ndarray  # (m, alpha): of a tile of products, to outputs.
 
     @classmethod
     def make(cls, m: int, like) -> Transforms:
@@ -98,8 +94,8 @@ class Transforms(NamedTuple):
         return Transforms(*(get_xp(like).asarray(matrix, like.dtype) for matrix in self))
 
 
+# Cache of `Transforms.make`: copying three small matrices to a GPU takes longer than using them.
 _made: dict[tuple, Transforms] = {}
-"""Cache of `Transforms.make`: copying three small matrices to a GPU takes longer than using them."""
 
 
 def algorithm(m: int):

@@ -21,8 +21,7 @@ from ..conv import geometry as geometry_of
 from ..conv import im2col
 from ..conv.geometry import Geometry, pad
 
-FEW = 40
-"""Values of a window up to which its rows stay together."""
+FEW = 40  # Values of a window up to which its rows stay together.
 
 
 def forward(x, W, geometry: Geometry):
@@ -123,8 +122,7 @@ def _row_windows(x, geometry, together, output_bytes):
 #
 # The wide matrix contains the kernels q times, shifted, with zeros beside them; the result needs no rearrangement.
 
-WIDE = 32
-"""Values of a result's row that keep the product busy: two vector registers of 64 bytes. More gain nothing."""
+WIDE = 32  # Values of a result's row that keep the product busy: two vector registers of 64 bytes. More gain nothing.
 
 
 def neighbours(W, ow: int, geometry: Geometry) -> int:
@@ -175,8 +173,8 @@ def narrow(dW, q: int, shape):
 # times the multiplications, at three times the speed, and no windows to copy. The results of output rows overlap, so
 # they are added up, kernel row by kernel row.
 
+# Values that fill a vector register of 64 bytes: an image row of fewer a pixel, or of two, leaves some empty.
 LANES = 16
-"""Values that fill a vector register of 64 bytes: an image row of fewer a pixel, or of two, leaves some empty."""
 
 
 def bands_pay(W, ow: int) -> bool:
