@@ -330,12 +330,18 @@ def _label(ax, bars: Bars, n_ranks: int) -> None:
 
 def _legend(bars: Bars, colours, n_messages: int, waits: bool) -> list:
     """Legend entries: families by lane, then thin strips, grey and arrows."""
-    own = sorted((key for key in colours if colours[key] != OTHER_COLOR), key=lambda key: _usual_order(key[1]))
+    order = {name: i for i, name in enumerate(FAMILY_COLORS)}  # of a step; the other families follow by name
+    own = [key for key in colours if colours[key] != OTHER_COLOR]
+    own.sort(key=lambda key: (order.get(key[1], len(order)), key[1]))
     handles = [Patch(facecolor=colours[key], label=key[1]) for key in own]
     if len(own) < len(colours):
         look = {"facecolor": OTHER_COLOR, "edgecolor": "white", "hatch": OTHER_HATCH}
         handles.append(Patch(label=OTHER, **look))
-    if _hidden(bars) > LEAST:
+    hidden = 0.0  # share of all rows' time in which a rank communicates under its computing
+    if set(SHARED) <= set(bars.lanes):
+        _, start, end = bars.cut(np.flatnonzero(bars.lane == bars.lanes.index("comm")), exposed=False)
+        hidden = (end - start).sum() / ((bars.high - bars.low) * len(bars.ranks))
+    if hidden > LEAST:
         colour = colours["comm", bars.families("comm")[0]]
         handles.append(Line2D([], [], color=colour, linewidth=3, solid_capstyle="butt", label="hidden (thin)"))
     if waits:
@@ -345,19 +351,6 @@ def _legend(bars: Bars, colours, n_messages: int, waits: bool) -> list:
     if n_messages:
         handles.append(Line2D([], [], color=INK, marker=">", markersize=4, linewidth=1, label="message"))
     return handles
-
-
-def _hidden(bars: Bars) -> float:
-    if not set(SHARED) <= set(bars.lanes):
-        return 0.0
-    _, start, end = bars.cut(np.flatnonzero(bars.lane == bars.lanes.index("comm")), exposed=False)
-    return float((end - start).sum() / ((bars.high - bars.low) * len(bars.ranks)))
-
-
-def _usual_order(family: str):
-    """Known families in the order of a step, then the others by name."""
-    known = list(FAMILY_COLORS)
-    return (known.index(family), "") if family in known else (len(known), family)
 
 
 def _finding(bars: Bars, n_messages: int) -> str:

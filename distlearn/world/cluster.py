@@ -155,7 +155,8 @@ class Cluster:
             self.client = self._ipp.connect_client_sync()
         deadline = time.monotonic() + START_SECONDS
         while len(fresh := [i for i, u in sorted(self.client._engines.items()) if u not in self._former]) < self.n:
-            if not self.is_complete() or time.monotonic() > deadline:
+            complete = self.has_controller() and _is_running(self._set.process)
+            if not complete or time.monotonic() > deadline:
                 raise RuntimeError(f"{self.n} engines did not start. The end of their log:\n{self.log_tail(1500)}")
             check_interrupts()
             time.sleep(0.02)
@@ -169,9 +170,6 @@ class Cluster:
     # -- watching ------------------------------------------------------------------------------------------------------
     def has_controller(self) -> bool:
         return _is_running(self._controller)
-
-    def is_complete(self) -> bool:
-        return self.has_controller() and _is_running(self._set.process)
 
     def log_tail(self, nbytes: int = 20_000) -> str:
         """Return the end of what the engines and mpiexec wrote."""

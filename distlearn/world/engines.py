@@ -232,7 +232,14 @@ class EngineWorld(World):
         if all(o.status == "returned" for o in outcomes):
             return None
         limits = {"deadlock": self.patience, "no progress": progress_timeout, "timeout": timeout}
-        return first_failure(outcomes, reason, limits.get(reason, 0.0), self._next_step(watch))
+        note = ""
+        if watch.killed and self._cluster is None:
+            note = (
+                "This world did not start the engines: restart their cluster, and make a new EngineWorld of its view."
+            )
+        elif watch.killed:
+            note = "The next run restarts the engines (MPI ends all ranks with one)."
+        return first_failure(outcomes, reason, limits.get(reason, 0.0), note)
 
     def _collect(self, watch: Watch) -> None:
         """Note whether the engines must be restarted, keep the spans, and show the rest of the output."""
@@ -241,15 +248,6 @@ class EngineWorld(World):
         spans = [span for outcome in watch.outcomes.values() for span in outcome.spans]
         self.trace = Trace(sorted(spans, key=lambda s: (s.end, s.rank)))
         watch.finish()
-
-    def _next_step(self, watch: Watch) -> str:
-        if not watch.killed:
-            return ""
-        if self._cluster is None:
-            return (
-                "This world did not start the engines: restart their cluster, and make a new EngineWorld of its view."
-            )
-        return "The next run restarts the engines (MPI ends all ranks with one)."
 
     # -- starting and restarting --------------------------------------------------------------------------------------
     def _start(self, engines, threads, hosts) -> None:

@@ -239,7 +239,8 @@ class HierarchicalNetwork:
         wait for one another, a torus takes up to 10 % less, and an all-to-all may differ by a quarter.
         """
         inside, between, p, n = self.inside.message, self.between.message, len(ranks), nbytes
-        s, m = self._extent(ranks)
+        nodes = Counter(rank // self.ranks_per_node for rank in ranks)
+        s, m = max(nodes.values()), len(nodes)
         if m == 1:
             return collective_seconds(name, n, p, inside)
         two = self._torus(name, n, ranks)
@@ -251,10 +252,6 @@ class HierarchicalNetwork:
             in_node = n if name == "broadcast" else n / m
             return collective_seconds(name, in_node, s, inside) + collective_seconds(name, n, m, between)
         return collective_seconds(name, n, p, between)
-
-    def _extent(self, ranks) -> tuple[int, int]:
-        nodes = Counter(rank // self.ranks_per_node for rank in ranks)
-        return max(nodes.values()), len(nodes)
 
     def _fill_nodes(self, ranks) -> bool:
         """Whether the ranks are all those of some nodes, in order."""

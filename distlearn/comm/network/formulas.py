@@ -47,11 +47,6 @@ def _fold(n, p, time):
     return 2 * time(n) if _floor(p) < p else 0.0
 
 
-def _reduced_in_rounds(n, p):
-    """Bytes that a rank adds up when it gets whole arrays at distance 1, 2, 4, ..."""
-    return n * (rounds(_floor(p)) + (_floor(p) < p))
-
-
 def _binomial(n, p, time):
     return rounds(p) * time(0) + (p - 1) * _wire(n, time)
 
@@ -99,7 +94,7 @@ FORMULAS = {
         lambda p: _floor(p) * rounds(_floor(p)) + 2 * (p - _floor(p)),
         lambda n, p: n * (_floor(p) * rounds(_floor(p)) + 2 * (p - _floor(p))),
         lambda n, p, time: rounds(_floor(p)) * time(n) + _fold(n, p, time),
-        _reduced_in_rounds,
+        lambda n, p: n * (rounds(_floor(p)) + (_floor(p) < p)),  # whole arrays from distance 1, 2, 4, ...
     ),
     "halving_doubling_all_reduce": Formula(
         lambda p: 2 * _floor(p) * rounds(_floor(p)) + 2 * (p - _floor(p)),

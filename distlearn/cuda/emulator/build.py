@@ -232,7 +232,8 @@ def _compile_as(code, name, compiler, checked, options, scratch, arithmetic, ove
         made = scratch / "kernel.so"
         command = [*compiler.command, *flags, str(cpp), "-o", str(made), *compiler.link_flags(checked)]
         try:
-            fibres = ["-DEMU_FIBRES"] if src.needs_fibres(source) else []
+            # where threads never synchronise, they can run one after another in a plain loop
+            fibres = ["-DEMU_FIBRES"] if src.WARP_OR_BARRIER.search(src.without_comments(source)) else []
             _run([*command, *fibres], scratch, body, name, compiler, code)
         except NeedsFibres:  # its barrier was in a macro or in a header
             _run([*command, "-DEMU_FIBRES"], scratch, body, name, compiler, code)

@@ -108,7 +108,8 @@ def forward(x, W, geometry: Geometry, *, m: int = 2, transforms: Transforms | No
     xp, t = get_xp(x), Transforms.make(m, x) if transforms is None else transforms.cast(x)
     m = len(t.AT)
     oh, ow = geometry.output(*x.shape[1:3])
-    x, th, tw = _whole_tiles(geometry.pad(x), oh, ow, m)
+    x, th, tw = geometry.pad(x), -(-oh // m), -(-ow // m)  # rows and columns of tiles, which cover the output
+    x = pad(x, 0, th * m + R - 1 - x.shape[1], 0, tw * m + R - 1 - x.shape[2])
     kernels = _two_sided(t.G, W).reshape(-1, *W.shape[2:])
     y = xp.empty((len(x), th, m, tw, m, W.shape[-1]), x.dtype)
     for block, tiles in _tile_blocks(x, th, m, W.shape[-1]):
@@ -138,13 +139,6 @@ def backward(dy, saved, W, geometry: Geometry, *, m: int = 2, need_dx=True):
     if not need_dx:
         return None, dW
     return input_gradient(functools.partial(forward, m=m), dy, W, geometry), dW
-
-
-def _whole_tiles(x, oh, ow, m):
-    """Pad images at the end until m x m tiles cover the output; return (images, rows of tiles, columns of tiles)."""
-    th, tw = -(-oh // m), -(-ow // m)
-    x = pad(x, 0, th * m + R - 1 - x.shape[1], 0, tw * m + R - 1 - x.shape[2])
-    return x, th, tw
 
 
 def _tile_blocks(x, th, m, c_out):
