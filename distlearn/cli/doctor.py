@@ -55,7 +55,6 @@ class Diagnosis(list):
         return f"Labs can run (warnings: {warnings})." if warnings else "Labs can run."
 
     def print(self) -> None:
-        """Print the table, and under it every command that fixes something."""
         from .console import print_table, say, speaks_unicode
 
         symbols = {v: s if speaks_unicode() else ASCII.get(s, s) for v, s in VERDICTS.items()}

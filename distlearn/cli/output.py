@@ -70,7 +70,6 @@ def write_json(path: Path, content) -> Path:
 
 
 def _finite(value):
-    """Replace NaN and infinities, at any depth; turn NumPy's numbers and tuples into JSON's."""
     if isinstance(value, dict):
         return {str(k): _finite(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):

@@ -142,7 +142,6 @@ class Call(NamedTuple):
 
     @property
     def located(self) -> str:
-        """The call and the line that made it."""
         return f"{self} ({self.site})" if self.site else str(self)
 
 

@@ -106,7 +106,6 @@ def bind(kernel: str, signature: list[str], names: list[str], args) -> Bound:
 
 
 def _with_pointers(kernel, code, name, arg, index, table):
-    """Put the arrays that an argument holds into the table; return the argument without them."""
     where = f"{kernel}: argument {name!r} is {spell(code)}"
     dtype = without_objects(arg.dtype)
     in_memory = code.startswith("*")

@@ -99,7 +99,6 @@ class RawKernel:
         return self._made[checked]
 
     def compile(self) -> RawKernel:
-        """Build the emulated kernel now rather than at the first call."""
         self._build(self.checked)
         return self
 

@@ -82,7 +82,6 @@ def _headers() -> list[Path]:
 
 @functools.cache
 def _library():
-    """Return CuPy's binding, or None where it or the library is missing."""
     try:
         from cupy.cuda import nvrtc
 

@@ -165,7 +165,6 @@ class Files(NamedTuple):
 
     @property
     def folder(self) -> Path:
-        """The folder that contains them."""
         return self.train_images.parent
 
 

@@ -33,7 +33,6 @@ class Clustered(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of codes and codebook."""
         return self.codes.nbytes + self.codebook.nbytes
 
     def restore(self) -> np.ndarray:
@@ -107,7 +106,6 @@ class Compressed(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """Original bytes / compressed bytes."""
         return self.before / self.after
 
 
@@ -167,7 +165,6 @@ class _Quantized(Layer):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of codes, scales and bias."""
         return self.codes.nbytes + self.scale.nbytes + (0 if self.bias is None else self.bias.nbytes)
 
     def forward(self, x):

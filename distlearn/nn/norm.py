@@ -320,5 +320,4 @@ class LocalResponseNorm(Layer):
 
 
 def _rows(x):
-    """All channels of a pixel in one row."""
     return get_xp(x).ascontiguousarray(x).reshape(-1, x.shape[-1])

@@ -78,7 +78,6 @@ def plot_history(histories, *, x="epoch", y=None, ax=None, title=None):
 
 
 def _runs(histories) -> dict:
-    """Runs by label; a `Result` is replaced with its history."""
     runs = dict(histories) if isinstance(histories, dict) else {"": histories}
     runs = {str(label): getattr(run, "history", run) for label, run in runs.items()}
     if not runs:

@@ -59,7 +59,6 @@ def images(x, y, *, predictions=None, n=20, columns=10, ax=None, title=None):
 
 
 def _caption(ax, extent, truth: int, guess: int | None) -> None:
-    """Write the class below an image, and mark it if the prediction is wrong."""
     left, right, bottom, top = extent
     wrong = guess is not None and guess != truth
     text = str(truth) if guess is None else f"✗ {guess}, not {truth}" if wrong else f"✓ {guess}"

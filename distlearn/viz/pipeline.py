@@ -219,7 +219,6 @@ def _name(schedule) -> str:
 
 
 def _shades(shown: Content) -> dict:
-    """Colour of each (rank, stage, kind): the rank's later stages are paler."""
     shades = {}
     for rank, stages in shown.stages.items():
         for i, stage in enumerate(stages):
@@ -336,7 +335,6 @@ def _number(ax, shown: Content, length: float, shades, hatches) -> None:
 
 
 def _legend(shown: Content, shades, hatches) -> list:
-    """Legend entries; for the rank with the most stages, one for each shade."""
     rank = max(shown.ranks, key=lambda r: (len(shown.stages[r]), -r))
     ordinal = ["", ", 2nd stage", ", 3rd stage"]
     handles = []

@@ -268,7 +268,6 @@ def _add(ax, bars: Bars, place, left, right, row, faces, gid: str, edged=True, h
 
 
 def _draw_lane(ax, bars: Bars, lane: str, colours) -> None:
-    """Draw one lane of all ranks; families without a colour of their own are hatched."""
     mine = np.flatnonzero(bars.lane == bars.lanes.index(lane))
     mine = mine[np.lexsort((bars.start[mine] - bars.end[mine], bars.start[mine]))]  # an outer span below the inner ones
     named = [colours.get((lane, name), OTHER_COLOR) for name in bars.names]

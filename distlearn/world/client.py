@@ -104,7 +104,6 @@ class Ranks:
 
     # -- work ----------------------------------------------------------------------------------------------------------
     def submit(self, payload: bytes, **options) -> list:
-        """Submit a launch to every rank; return the AsyncResults by rank."""
         self._number += 1
         free = [self._completed.popleft() for _ in range(len(self._completed) - KEPT_COPIES)]
         cwd = os.getcwd() if self._is_local else None
@@ -178,7 +177,6 @@ class Ranks:
             return False
 
     def unresponsive(self, rank: int) -> Outcome:
-        """Make the outcome of a rank that does not respond."""
         outcome = Outcome(rank, "unresponsive")
         path = self._stack_file(rank)
         with contextlib.suppress(OSError, psutil.Error):
@@ -320,7 +318,6 @@ class Watch:
 
     # -- parts ---------------------------------------------------------------------------------------------------------
     def _wait(self, seconds: float) -> None:
-        """Wait for all ranks, but no longer than `seconds`."""
         deadline = time.monotonic() + seconds
         while self.pending and time.monotonic() < deadline:
             self._poll()

@@ -149,7 +149,6 @@ class Cluster:
         self._start_engines()
 
     def _start_engines(self) -> None:
-        """Start a set of engines, connect if this is the first, and wait until they have registered."""
         self._set = self._ipp.engines[self._ipp.start_engines_sync(self.n)]
         if self.client is None:
             self.client = self._ipp.connect_client_sync()
@@ -227,7 +226,6 @@ class Cluster:
         shutil.rmtree(self.folder / "profile", ignore_errors=True)
 
     def stop(self) -> None:
-        """End all processes and remove the folder."""
         if self._reaper is None:
             return
         self._drop()

@@ -90,7 +90,6 @@ class ElasticRun:
 
     @property
     def seconds_lost(self) -> float:
-        """Time lost to failures [s]."""
         return sum(r.seconds_lost for r in self.restarts)
 
 

@@ -242,7 +242,6 @@ class EngineWorld(World):
         return first_failure(outcomes, reason, limits.get(reason, 0.0), note)
 
     def _collect(self, watch: Watch) -> None:
-        """Note whether the engines must be restarted, keep the spans, and show the rest of the output."""
         self._restart_reason = "engines died, or had to be killed, in the last run" if watch.killed else ""
         self.records = {rank: outcome.records for rank, outcome in watch.outcomes.items() if outcome.records}
         spans = [span for outcome in watch.outcomes.values() for span in outcome.spans]

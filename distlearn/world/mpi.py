@@ -116,7 +116,6 @@ class MPIWorld(World):
         self._abort(f"{told}RankError: rank {self.rank}: {text}\n", code or 1)
 
     def _abort(self, text: str, code: int = 1) -> None:
-        """Print why, and end all ranks."""
         notes = [self._own.raw.Isend(b"", rank, FAILED) for rank in range(self.size) if rank != self.rank]
         sys.stderr.write(text)
         sys.stderr.flush()

@@ -109,7 +109,6 @@ def user_frames(frames: list[Frame]) -> list[Frame]:
 
 
 def _location(frame: Frame) -> tuple[str, str]:
-    """Return the name of a frame's file (or notebook cell) and its source line."""
     name = frame.filename.replace("\\", "/").rpartition("/")[2]
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     if shell is not None:

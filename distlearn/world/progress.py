@@ -100,7 +100,6 @@ class Bar:
         self._bar.refresh()
 
     def close(self) -> None:
-        """End the bar; it stays visible."""
         if self._bar is not None:
             self._bar.close()
             self._bar = None

@@ -52,7 +52,6 @@ class Duplicates:
         return self._used[number]
 
     def free(self, numbers) -> None:
-        """Free duplicates whose launch completed on every rank: MPI has about 2,000."""
         for number in numbers:
             comm = self._used.pop(number, None)
             if comm is not None:

@@ -147,7 +147,6 @@ class MPIComm(Messages, Collectives, Communicator):
 
     # -- waiting and recording ---------------------------------------------------------------------------------------
     def block(self, done, what, nbytes: int = 0) -> None:
-        """Wait until `done()`; `str(what)` says what for."""
         activity, on_nap = self.activity, None
         activity.waits_for = what
         if activity.on_wait is not None:

@@ -99,7 +99,6 @@ class Messages:
     """Point-to-point operations of `MPIComm`."""
 
     def unreceived(self) -> str:
-        """Describe a message that was sent to this rank and never received; empty if there is none."""
         status = self.mpi.Status()
         if not self.raw.Iprobe(self.mpi.ANY_SOURCE, self.mpi.ANY_TAG, status):
             return ""

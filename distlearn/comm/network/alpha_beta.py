@@ -254,7 +254,6 @@ class HierarchicalNetwork:
         return collective_seconds(name, n, p, between)
 
     def _fill_nodes(self, ranks) -> bool:
-        """Whether the ranks are all those of some nodes, in order."""
         s = self.ranks_per_node
         whole = len(ranks) % s == 0
         return whole and all(rank % s == i % s and rank // s == ranks[i - i % s] // s for i, rank in enumerate(ranks))

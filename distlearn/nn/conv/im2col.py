@@ -45,7 +45,6 @@ def backward(dy, saved, W, geometry: Geometry, *, need_dx=True):
 
 
 def _window_rows(x, geometry):
-    """Yield (images, rows): some of the padded images, and their windows, one a row of a matrix."""
     xp, every = get_xp(x), windows(x, geometry.size, geometry.stride)
     width = x.shape[-1] * geometry.size[0] * geometry.size[1]
     step = max(1, (WINDOW_BYTES if xp is np else DEVICE_BYTES) // max(1, every[:1].nbytes))

@@ -67,7 +67,6 @@ class Transforms(NamedTuple):
 
     @classmethod
     def make(cls, m: int, like) -> Transforms:
-        """Make the matrices in the precision of the array `like`, on its device."""
         xp = get_xp(like)
         key = m, like.dtype, id(xp), getattr(like.device, "id", None)
         if key not in _made:

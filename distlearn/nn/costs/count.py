@@ -190,7 +190,6 @@ strict = _Namespace(np)  # The array module of strict arrays: what `get_xp` retu
 
 
 def _operator(ufunc, name, reverse=False, inplace=False):
-    """Make a method of an arithmetic operator."""
     call = _wrap(ufunc, name)
 
     def method(self, *other):
@@ -262,7 +261,6 @@ def _refuse_uncounted(name):
 
 
 def _counted(x):
-    """Wrap NumPy arrays, also those in a list or tuple."""
     if isinstance(x, np.ndarray) and x.ndim:
         return CountedArray(x)
     return type(x)(map(_counted, x)) if type(x) in (list, tuple) else x

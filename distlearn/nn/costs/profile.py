@@ -65,7 +65,6 @@ class Profile(Tabular):
 
     @property
     def samples_per_second(self) -> float:
-        """Samples trained on per second, without the update."""
         return self.batch / self.seconds
 
     def shares(self) -> dict[str, float]:
@@ -248,7 +247,6 @@ def _time_layer(layer, shape, like, repeats, memory, clock) -> LayerTime:
 
 
 def _pass(layer, x, clock):
-    """Seconds of one layer's forward and backward pass."""
     for p in layer.params:
         p.zero_grad()
     began = clock()
