@@ -22,8 +22,25 @@ import importlib
 
 __version__ = "0.1.0"
 
-_PARTS = "backend comm cuda data nn optim parallel sim testing trace train viz world"
+
+def lazy(package: str, homes: dict[str, str]):
+    """Return `__all__`, `__getattr__` and `__dir__` of a package whose names are loaded when they are first used."""
+    # homes: by module, the names that live there; by "" the names of modules
+    names = {name: home for home, listed in homes.items() for name in listed.split()}
+    space = vars(importlib.import_module(package))
+
+    def load(name):
+        if name not in names:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        module = importlib.import_module(f".{names[name] or name}", package)
+        space[name] = getattr(module, name) if names[name] else module
+        return space[name]
+
+    return list(names), load, lambda: sorted({*space, *names})
+
+
 _HOMES = {
+    "": "backend comm cuda data nn optim parallel sim testing trace train viz world",
     "comm": "ANY CommError CommTimeoutError DeadlockError HierarchicalNetwork Network RankError ring_all_reduce",
     "sim": "Failure FailureSchedule Free Measured Roofline SimWorld",
     "world": "EngineWorld LimitedWorld LocalWorld MPIWorld train_through_failures",
@@ -35,23 +52,5 @@ _HOMES = {
     "train": "Settings evaluate fit load load_weights",
     "trace": "Span Trace",
 }
-"""By module: the public names that live there."""
-_MODULES = _PARTS.split()
-_NAMES = {name: home for home, names in _HOMES.items() for name in names.split()}
-
-__all__ = ["__version__", *_MODULES, *_NAMES]
-
-
-def __getattr__(name):
-    if name in _MODULES:
-        value = importlib.import_module(f".{name}", __name__)
-    elif name in _NAMES:
-        value = getattr(importlib.import_module(f".{_NAMES[name]}", __name__), name)
-    else:
-        raise AttributeError(f"module 'distlearn' has no attribute {name!r}")
-    globals()[name] = value
-    return value
-
-
-def __dir__():
-    return sorted({*globals(), *__all__})
+_NAMES, __getattr__, __dir__ = lazy(__name__, _HOMES)
+__all__ = ["__version__", *_NAMES]

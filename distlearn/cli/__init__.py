@@ -13,6 +13,7 @@ import click
 
 from .. import __version__
 
+# Subcommands and their one-line help, known without importing them.
 COMMANDS = {
     "doctor": "Check this machine, and say how to fix what is wrong.",
     "train": "Train a network on images, on one rank or many.",
@@ -21,7 +22,6 @@ COMMANDS = {
     "bench": "Measure the library against its goals and its peers.",
     "profile": "Profile networks layer by layer at several batch sizes.",
 }
-"""Subcommands and their one-line help, known without importing them."""
 
 
 class LazyGroup(click.Group):

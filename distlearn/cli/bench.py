@@ -17,8 +17,7 @@ import click
 from .console import print_table, say, status
 from .doctor import last_line, run
 
-FIELDS = ("name", "unit", "ours", "peer", "ratio", "goal", "holds")
-"""Fields of every record; `note` is optional."""
+FIELDS = ("name", "unit", "ours", "peer", "ratio", "goal", "holds")  # Fields of every record; `note` is optional.
 
 COLLECT = """
 import importlib, json, sys
@@ -68,8 +67,7 @@ def failure(module: str, why: str) -> dict:
     return dict.fromkeys(FIELDS) | {"name": module, "unit": "", "goal": "runs", "holds": False, "note": why}
 
 
-ROUNDS = 5
-"""How often `--against` measures both sides, unless `--quick`."""
+ROUNDS = 5  # How often `--against` measures both sides, unless `--quick`.
 
 
 def check_out(root: Path, commit: str, folder: Path) -> list[Path]:

@@ -7,8 +7,7 @@ from contextlib import contextmanager
 
 import click
 
-LINES = 10
-"""Lines of progress, at most, where there is no bar."""
+LINES = 10  # Lines of progress, at most, where there is no bar.
 
 
 def console(err: bool = False):

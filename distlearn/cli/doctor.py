@@ -18,15 +18,13 @@ from pathlib import Path
 
 import click
 
-from ..tables import CSS_AMBER, CSS_GREEN, CSS_RED
+from ..tables import Table
 from ..world.launching import count_cores, find_mpiexec, kill_tree, launch
 
 # -- results -----------------------------------------------------------------------------------------------------------
 
+# From best to worst, with the symbol of each; a problem keeps a lab from running.
 VERDICTS = {"ok": "✓", "info": "i", "warning": "!", "problem": "✗"}
-"""From best to worst, with the symbol of each; a problem keeps a lab from running."""
-
-COLORS = {"ok": CSS_GREEN, "info": "inherit", "warning": CSS_AMBER, "problem": CSS_RED}
 STYLES = {"ok": "green", "info": "default", "warning": "yellow", "problem": "bold red"}
 ASCII = {"✓": "+", "✗": "x"}
 
@@ -57,7 +55,6 @@ class Diagnosis(list):
         return f"Labs can run (warnings: {warnings})." if warnings else "Labs can run."
 
     def print(self) -> None:
-        """Print the table, and under it every command that fixes something."""
         from .console import print_table, say, speaks_unicode
 
         symbols = {v: s if speaks_unicode() else ASCII.get(s, s) for v, s in VERDICTS.items()}
@@ -72,17 +69,10 @@ class Diagnosis(list):
         say(self.verdict, style="bold green" if self.ok else "bold red")
 
     def _repr_html_(self) -> str:
-        """The table for a notebook; colour is never the only sign."""
-        left = "style='text-align:left"
-        rows = []
-        for c in self:
-            fix = f"<pre style='margin:0.3em 0 0'>{html.escape(c.fix)}</pre>" if c.fix else ""
-            mark = f"{left};color:{COLORS[c.verdict]};white-space:nowrap'>{VERDICTS[c.verdict]} {c.verdict}"
-            cells = (f"{left}'><b>{html.escape(c.name)}</b>", f"{left}'>{html.escape(c.found)}{fix}", mark)
-            rows.append("".join(f"<td {cell}</td>" for cell in cells))
-        head = "".join(f"<th {left}'>{name}</th>" for name in ("check", "found", "verdict"))
-        table = "".join(f"<tr>{row}</tr>" for row in (head, *rows))
-        return f"<table>{table}</table><p><b>{html.escape(self.verdict)}</b></p>"
+        rows = [(c.name, c.found, f"{VERDICTS[c.verdict]} {c.verdict}") for c in self]
+        table = Table(("check", "found", "verdict"), rows, right=(False, False, False))._repr_html_()
+        fixes = [f"<p>{html.escape(c.name)}:</p><pre>{html.escape(c.fix)}</pre>" for c in self if c.fix]
+        return f"{table}{''.join(fixes)}<p><b>{html.escape(self.verdict)}</b></p>"
 
     def __repr__(self) -> str:
         return "\n".join([*(f"{VERDICTS[c.verdict]} {c.name}: {c.found}" for c in self), self.verdict])
@@ -91,12 +81,10 @@ class Diagnosis(list):
 # -- the machine -------------------------------------------------------------------------------------------------------
 
 GIB = 1024**3
-ENGINES = 4
-"""What the labs start."""
-ENGINES_GIB = 1.0
-"""Memory of four engines and their controller: measured at 0.85 to 1.1 GiB."""
+ENGINES = 4  # What the labs start.
+ENGINES_GIB = 1.0  # Memory of four engines and their controller: measured at 0.85 to 1.1 GiB.
+# Names of OpenBLAS's kernels that use no AVX-512.
 NO_AVX512 = {"prescott", "core2", "nehalem", "sandybridge", "haswell", "zen", "bulldozer", "steamroller", "excavator"}
-"""Names of OpenBLAS's kernels that use no AVX-512."""
 NO_AVX2 = NO_AVX512 - {"haswell", "zen", "excavator"}
 
 
@@ -484,6 +472,7 @@ def leftovers() -> Check:
 
 # -- all checks --------------------------------------------------------------------------------------------------------
 
+# In order: those that others depend on come first.
 CHECKS = {
     "Python": python,
     "packages": packages,
@@ -499,7 +488,6 @@ CHECKS = {
     "Jupyter": jupyter,
     "data": data,
 }
-"""In order: those that others depend on come first."""
 
 
 def examine(name: str, check: Callable[[], Check | list[Check]]) -> list[Check]:

@@ -22,12 +22,11 @@ import click
 from ..trace import Trace
 
 RANK = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK")
+# Environment variables in which MPI launchers (Hydra, Open MPI, Slurm) pass size and rank to a process.
 SIZE = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS")
-"""Environment variables in which MPI launchers (Hydra, Open MPI, Slurm) pass size and rank to a process."""
 
 NAP = 0.1
-REPORTING = 30.0
-"""Seconds within which rank 0 reports an interrupted run."""
+REPORTING = 30.0  # Seconds within which rank 0 reports an interrupted run.
 
 
 def mpi_size() -> int:
@@ -145,23 +144,13 @@ class _Watcher:
         self._show()
 
 
-def _note(path: Path):
-    """Return a progress function that replaces a file atomically."""
-
-    def note(step, total, **values):
-        fresh = path.with_suffix(".new")
-        fresh.write_text(json.dumps([step, total, values]), encoding="utf-8")
-        os.replace(fresh, path)
-
-    return note
-
-
 def main(folder: Path) -> None:
     """Run the job as one of its ranks."""
     from ..world import MPIWorld
+    from .output import write_json
 
     fn, args, kwargs = pickle.loads((folder / "order").read_bytes())
-    world = MPIWorld(progress=_note(folder / "progress"))
+    world = MPIWorld(progress=lambda *report, **values: write_json(folder / "progress", [*report, values]))
     results = world.run(fn, *args, **kwargs)
     if world.rank == 0:
         (folder / "results").write_bytes(pickle.dumps((results, world.trace)))

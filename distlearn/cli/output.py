@@ -24,13 +24,10 @@ from ..train.weights import FILE as WEIGHTS
 from ..train.weights import save_weights
 from .console import say
 
-PARTIAL = "history.partial.json"
-"""The finished epochs of a run in progress; it remains if the run is killed."""
+PARTIAL = "history.partial.json"  # The finished epochs of a run in progress; it remains if the run is killed.
 FILES = (PARTIAL, WEIGHTS, "history.json", "trace.json", "curves.png", "timeline.png", "schedule.png", "speedup.png")
-RUNNING = ".running"
-"""A folder holds this file while a command writes there."""
-TIMELINE_STEPS = 3
-"""Steps in the figure of the time line."""
+RUNNING = ".running"  # A folder holds this file while a command writes there.
+TIMELINE_STEPS = 3  # Steps in the figure of the time line.
 
 
 @contextmanager
@@ -73,7 +70,6 @@ def write_json(path: Path, content) -> Path:
 
 
 def _finite(value):
-    """Replace NaN and infinities, at any depth; turn NumPy's numbers and tuples into JSON's."""
     if isinstance(value, dict):
         return {str(k): _finite(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
@@ -137,11 +133,9 @@ class Experiment(NamedTuple):
 
     settings: object
     dataset: object
-    note: str
-    """The note of the preset."""
+    note: str  # The note of the preset.
     folder: Path
-    load: float
-    """Cores that other programs used before the first run."""
+    load: float  # Cores that other programs used before the first run.
 
 
 def report(runs, about: Experiment) -> None:

@@ -10,8 +10,7 @@ import numpy as np
 from .console import plain_errors, print_table, say
 from .output import write_json
 
-ROWS = 20
-"""Rows of the table; --json has them all."""
+ROWS = 20  # Rows of the table; --json has them all.
 
 
 def read_images(path: Path, trained) -> np.ndarray:

@@ -24,17 +24,6 @@ def _batches(ctx, param, value) -> tuple[int, ...]:
     return found
 
 
-def _sweep(name, batches, threads, seconds) -> tuple[list, bool]:
-    """Profile one model; also return whether it completed, rather than ended by Ctrl-C."""
-    from .. import nn
-
-    began = time.perf_counter()
-    with closing(make_progress(name, "%")) as progress:
-        found = nn.profile_sweep(name, batches=batches, threads=threads, seconds=seconds, progress=progress)
-    out_of_time = seconds is not None and time.perf_counter() - began > seconds
-    return found, len(found) == len(batches) or out_of_time
-
-
 @click.command()
 @click.argument("models", nargs=-1, required=True)
 @click.option(
@@ -46,12 +35,10 @@ def _sweep(name, batches, threads, seconds) -> tuple[list, bool]:
 )
 @click.option("--threads", default=1, show_default=True, type=click.IntRange(1), help="BLAS threads.")
 @click.option("--seconds", type=click.FloatRange(min=0), help="Stop a model after about this time [s].")
-@click.option(
-    "--products", is_flag=True, help="Also time the product of a dense layer: (batch, 4096) times (4096, 9192)."
-)
+@click.option("--products", is_flag=True, help="Also time a dense layer's product: (batch, 4096) times (4096, 9192).")
 @click.option(
     "--out",
-    default=Path("profiles"),
+    default="profiles",
     show_default=True,
     type=click.Path(path_type=Path),
     help="Folder for the results; numbered if it exists.",
@@ -68,8 +55,12 @@ def profile(models, batches, threads, seconds, products, out):
     sweeps, whole = {}, True
     with plain_errors(ValueError, TimeoutError):
         for name in models:
+            began, options = time.perf_counter(), {"batches": batches, "threads": threads, "seconds": seconds}
             try:
-                sweeps[name], whole = _sweep(name, batches, threads, seconds)
+                with closing(make_progress(name, "%")) as progress:
+                    sweeps[name] = nn.profile_sweep(name, **options, progress=progress)
+                out_of_time = seconds is not None and time.perf_counter() - began > seconds
+                whole = len(sweeps[name]) == len(batches) or out_of_time  # else it was ended by Ctrl-C
             except KeyboardInterrupt:  # before its first batch size was done: the models before it are kept
                 if not sweeps:
                     raise

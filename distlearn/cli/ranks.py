@@ -23,17 +23,16 @@ from ..train import DivergedError, History, Result, Settings, train
 from .console import make_progress
 from .output import PARTIAL, write_json
 
+# Spans that a run keeps, over all ranks; a trace of this size is 15 MB as JSON and still opens quickly.
 SPANS = 100_000
-"""Spans that a run keeps, over all ranks; a trace of this size is 15 MB as JSON and still opens quickly."""
 
-OUTSIDE = ("evaluate", "checkpoint")
-"""Names of spans that are not part of a training step."""
+OUTSIDE = ("evaluate", "checkpoint")  # Names of spans that are not part of a training step.
 
+# Steps between the checkpoints of an elastic run on engines: at most so many are lost when a rank fails.
 ELASTIC_EVERY = 20
-"""Steps between the checkpoints of an elastic run on engines: at most so many are lost when a rank fails."""
 
+# Errors of a rank that the user's settings may cause: shown as one line.
 USERS_ERRORS = (ValueError, TypeError, OSError, DivergedError)
-"""Errors of a rank that the user's settings may cause: shown as one line."""
 
 
 @dataclass(frozen=True)
@@ -96,15 +95,13 @@ def train_recorded(
         comm.clock.trace.spans = spans
     elif comm.rank == 0:
         trace.spans = spans = Kept(SPANS)
+
+    def write(history) -> None:
+        write_json(Path(folder, PARTIAL), {"epochs": history.as_dicts(), "losses": history.losses})
+
     with np.errstate(over="ignore", invalid="ignore"):  # divergence is reported as one error, not as twenty warnings
-        result = train(comm, settings, on_epoch=_writer(folder) if comm.rank == 0 else None, fused=True, **saving)
+        result = train(comm, settings, on_epoch=write if folder and comm.rank == 0 else None, fused=True, **saving)
     return result, spans.dropped
-
-
-def _writer(folder: str | None):
-    if folder is None:
-        return None
-    return lambda history: write_json(Path(folder, PARTIAL), {"epochs": history.as_dicts(), "losses": history.losses})
 
 
 def read_partial(folder: Path) -> History | None:

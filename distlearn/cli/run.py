@@ -91,6 +91,7 @@ def run(function, arguments, world, size, threads, timeout, strict):
     mpiexec -n 4 distlearn run mymodule:train '{"lr": 0.1}'
     distlearn run --world engines --size 4 mymodule:train hidden=128
     """  # noqa: D301  (click wants the control character, not its name)
+    from ..world import MPIWorld
     from .mpiexec import mpi_size
 
     args, kwargs = parse_arguments(arguments)
@@ -99,7 +100,11 @@ def run(function, arguments, world, size, threads, timeout, strict):
     if ranks:
         if world not in (None, "mpi") or size not in (None, ranks):
             raise click.UsageError(f"mpiexec started {ranks} ranks: remove --world and --size")
-        _run_as_rank(call, args, kwargs, timeout, strict)
+        # a rank that raises prints its traceback and ends them all
+        with plain_errors(CommError), MPIWorld(timeout=timeout, strict=strict) as place:
+            results = place.run(call, *args, **kwargs)
+            if place.rank == 0:
+                show(results)
         return
     size = size or 1
     world = world or ("local" if size == 1 else "engines")
@@ -127,16 +132,6 @@ def _users_traceback(place):
         if isinstance(place, (LocalWorld, SimWorld)) and error.original is not None:
             traceback.print_exception(error.original)
         raise
-
-
-def _run_as_rank(call, args, kwargs, timeout, strict) -> None:
-    """Run as one of the ranks that mpiexec started; a rank that raises prints its traceback and ends them all."""
-    from ..world import MPIWorld
-
-    with plain_errors(CommError), MPIWorld(timeout=timeout, strict=strict) as world:
-        results = world.run(call, *args, **kwargs)
-        if world.rank == 0:
-            show(results)
 
 
 def _launch(function, arguments, size, threads, timeout, strict) -> int:

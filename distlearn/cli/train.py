@@ -14,8 +14,7 @@ from .console import plain_errors, say
 from .options import PRESETS, WORLDS, check_needs, note_of, parse_sizes, set_preset, setting_options
 from .output import check_writable, results_folder
 
-INTERRUPTED = 130
-"""Exit status after Ctrl-C, as in shells."""
+INTERRUPTED = 130  # Exit status after Ctrl-C, as in shells.
 
 
 @click.command()
@@ -83,7 +82,7 @@ def train(preset, size, sizes, out, force, **options):
     with plain_errors(ValueError, OSError):
         settings = Settings(**{name: options[name] for name in SETTINGS})
         ranks = mpi_size()
-        places = [_place_under_mpi(options, size, sizes, ranks)] if ranks else _places(options, size, sizes)
+        places = _places(options, size, sizes, ranks)
         if mpi_rank() > 0:  # under mpiexec, rank 0 alone checks the options and reports errors
             train_as_rank(places[0], settings, None, None)
             return
@@ -91,8 +90,10 @@ def train(preset, size, sizes, out, force, **options):
     if options["checkpoint"] is not None:
         check_writable("--checkpoint", options["checkpoint"])
     resumed = options["resume"] or options["resume_anyway"]
-    results = results_folder(_folder(options, out, settings, places), force, resumed)
-    folder = click.get_current_context().with_resource(results)
+    sizes = "-".join(str(place.size) for place in places)
+    default = Path("runs") / f"{settings.data}-{settings.model}-{places[0].world}{sizes}"
+    default = default if options["checkpoint"] is None else options["checkpoint"] / "results"
+    folder = click.get_current_context().with_resource(results_folder(out or default, force, resumed))
     load = 0.0 if ranks else busy_cores()  # waiting ranks would count as busy cores
     about = Experiment(settings, dataset, note, folder, load)
     if ranks:
@@ -126,10 +127,15 @@ def _set_convolutional(ctx: click.Context, options: dict) -> None:
         say(f"--strategy one_weird_trick needs convolutions before the dense layers: {words} is used")
 
 
-def _places(options, size, sizes) -> list:
+def _places(options, size, sizes, under_mpi: int) -> list:
     from ..sim import Roofline
     from .ranks import Place
 
+    if under_mpi:
+        if sizes or options["world"] not in (None, "mpi") or (size is not None and size != under_mpi):
+            raise click.UsageError(f"mpiexec started {under_mpi} ranks: remove --world, --size and --sizes")
+        _check_elastic(options, "mpi")
+        return [Place("mpi", under_mpi, options["threads"], saving=_saving(options, 1))]
     if sizes and size is not None:
         raise click.UsageError("--size and --sizes: give only one of them")
     sizes = sizes or (size or 1,)
@@ -164,16 +170,6 @@ def _check_elastic(options, world: str) -> None:
         )
 
 
-def _place_under_mpi(options, size, sizes, ranks):
-    """Return the place of the ranks that mpiexec started; raise if the options ask for others."""
-    from .ranks import Place
-
-    if sizes or options["world"] not in (None, "mpi") or (size is not None and size != ranks):
-        raise click.UsageError(f"mpiexec started {ranks} ranks: remove --world, --size and --sizes")
-    _check_elastic(options, "mpi")
-    return Place("mpi", ranks, options["threads"], saving=_saving(options, 1))
-
-
 def _load_data(settings: Settings, places):
     """Load the data here first: errors show before any rank is started, and a download happens once."""
     from .. import backend, data
@@ -189,10 +185,3 @@ def _load_data(settings: Settings, places):
     if most > len(dataset.x_train):
         raise ValueError(f"{most} ranks, but {dataset.name!r} has only {len(dataset.x_train)} training samples")
     return dataset
-
-
-def _folder(options, out, settings, places) -> Path:
-    if out is not None or options["checkpoint"] is not None:
-        return out or options["checkpoint"] / "results"
-    sizes = "-".join(str(place.size) for place in places)
-    return Path("runs") / f"{settings.data}-{settings.model}-{places[0].world}{sizes}"

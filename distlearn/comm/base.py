@@ -22,8 +22,7 @@ import numpy as np
 from ..backend import share_memory
 from ..trace import Clock
 
-ANY = -1
-"""As `source` of `recv_obj`: take the object that arrives first, from any rank."""
+ANY = -1  # As `source` of `recv_obj`: take the object that arrives first, from any rank.
 
 
 class CommError(RuntimeError):
@@ -97,8 +96,8 @@ class DoneWork:
         return True
 
 
+# Modules whose frames are not the user's: errors name the line of the user's code that called them.
 OWN = ("distlearn.comm", "distlearn.sim")
-"""Modules whose frames are not the user's: errors name the line of the user's code that called them."""
 
 
 class CallSite(NamedTuple):
@@ -143,13 +142,11 @@ class Call(NamedTuple):
 
     @property
     def located(self) -> str:
-        """The call and the line that made it."""
         return f"{self} ({self.site})" if self.site else str(self)
 
 
 # -- the flight recorder: see `recorder` -------------------------------------------------------------------------------
-LENGTH = 64
-"""Calls that a rank keeps."""
+LENGTH = 64  # Calls that a rank keeps.
 
 
 class Record(NamedTuple):
@@ -207,13 +204,12 @@ class Recorder:
 
 
 # -- checks of arguments: the same errors from every communicator and every collective --------------------------------
+# The operators of `all_reduce` and `reduce_scatter`, by name.
 REDUCTIONS = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}
-"""The operators of `all_reduce` and `reduce_scatter`, by name."""
 
 N_TAGS = 1 << 20  # in every world; an MPI library may have fewer
 
-WITH_OBJECTS = ("send", "recv", "broadcast", "gather")
-"""Operations that have a form for objects, named `*_obj`."""
+WITH_OBJECTS = ("send", "recv", "broadcast", "gather")  # Operations that have a form for objects, named `*_obj`.
 
 
 def check_buffer(what: str, x, rank: int) -> None:
@@ -250,8 +246,7 @@ def check_apart(what: str, x, out, rank: int) -> None:
         )
 
 
-SHOWN = 8
-"""Error messages show arrays of at most this many values."""
+SHOWN = 8  # Error messages show arrays of at most this many values.
 
 
 def _shown(value) -> str:
@@ -339,8 +334,7 @@ class Communicator:
     clock: Clock
     n_tags: int = N_TAGS
     timeout: float | None = None
-    members: Sequence[int] = ()
-    """Ranks of the world, by rank."""
+    members: Sequence[int] = ()  # Ranks of the world, by rank.
     recorder: Recorder | None = None
     _report = staticmethod(ignore_report)
     _stated: tuple = ()

@@ -68,11 +68,6 @@ def mesh(comm, /, **axes: int) -> Mesh:
     mesh : Mesh
         `mesh.dp` is the communicator of the ranks that differ from this one in dp alone.
 
-    Raises
-    ------
-    ValueError
-        If the product is not the number of ranks.
-
     Examples
     --------
     >>> from distlearn.sim import SimWorld

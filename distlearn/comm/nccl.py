@@ -74,9 +74,9 @@ class NCCLWork:
 # started in different orders on different ranks: what the protocol allows with `isend` and `irecv` would deadlock.
 # MPI reads GPU memory itself where it can; elsewhere such messages pass through host memory (`staging`).
 
+# NCCL's name of a dtype that it can add up. It adds halves in half precision.
 TYPES = {"i1": "INT8", "u1": "UINT8", "i4": "INT32", "u4": "UINT32", "i8": "INT64", "u8": "UINT64",
          "f2": "FLOAT16", "f4": "FLOAT32", "f8": "FLOAT64"}  # fmt: skip
-"""NCCL's name of a dtype that it can add up. It adds halves in half precision."""
 
 BOOL_OPS = {"sum": "MAX", "prod": "MIN", "min": "MIN", "max": "MAX"}  # of the bytes 0 and 1, as NumPy: + is "or"
 

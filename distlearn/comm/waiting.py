@@ -24,9 +24,9 @@ CROWDED_SPIN_SECONDS = 20e-6
 BRISK_SECONDS = 500e-6  # after spinning
 SLOW_BYTES_PER_SECOND = 4e8  # slower than any memory: while bytes may still be moving, a rank does not nap
 LONGEST_NAP = 1e-3
+# Fraction of a span's time that is spent after it on making progress: a single poll moves one fragment of a message, so
+# over a network slower than memory most of the message would be left to the end.
 PROGRESS_SHARE = 0.03
-"""Fraction of a span's time that is spent after it on making progress: a single poll moves one fragment of a message,
-so over a network slower than memory most of the message would be left to the end."""
 
 _give_way = getattr(os, "sched_yield", lambda: time.sleep(0))
 
@@ -43,11 +43,7 @@ def count_cores() -> int:
 
 
 def poll(
-    done,
-    nbytes: float = 0,
-    timeout: float | None = None,
-    spin: float = CROWDED_SPIN_SECONDS,
-    on_nap=None,
+    done, nbytes: float = 0, timeout: float | None = None, spin: float = CROWDED_SPIN_SECONDS, on_nap=None
 ) -> bool:
     """Call `done()` until it returns True; return False if that takes longer than `timeout` seconds."""
     if done():

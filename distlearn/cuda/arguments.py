@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import operator
 import struct
-from typing import NamedTuple
 
 import numpy as np
+
+from distlearn.cuda.emulator.launch import Bound
 
 KINDS = {"f": "f", "i": "iu", "u": "iu", "b": "b", "h": "f", "c": "c", "w": "u"}
 WORDS = {"f4": "float", "f8": "double", "i1": "char", "u1": "unsigned char", "i2": "short", "u2": "unsigned short",
@@ -88,16 +89,6 @@ def as_tuple(kernel: str, args) -> tuple:
     return tuple(args)
 
 
-class Bound(NamedTuple):
-    """The arguments of a launch: arrays (for pointers) and bytes (for everything else), with their types and names."""
-
-    # After the kernel's own come a table of the pointers that structs hold (pointers.py), and the arrays they point to.
-
-    values: list
-    signature: list[str]
-    names: list[str]
-
-
 def bind(kernel: str, signature: list[str], names: list[str], args) -> Bound:
     """Check the arguments of a launch, and return them in the form the kernel takes."""
     args = as_tuple(kernel, args)
@@ -115,7 +106,6 @@ def bind(kernel: str, signature: list[str], names: list[str], args) -> Bound:
 
 
 def _with_pointers(kernel, code, name, arg, index, table):
-    """Put the arrays that an argument holds into the table; return the argument without them."""
     where = f"{kernel}: argument {name!r} is {spell(code)}"
     dtype = without_objects(arg.dtype)
     in_memory = code.startswith("*")

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+# Seconds from one launch of a kernel to the next when kernels are shorter than that; from Python rather more.
+#
+# A. Gray (2019), Getting started with CUDA graphs, NVIDIA technical blog, measures 3.8 microseconds from C on a V100.
 LAUNCH = 5e-6
-"""Seconds from one launch of a kernel to the next when kernels are shorter than that; from Python rather more.
-
-A. Gray (2019), Getting started with CUDA graphs, NVIDIA technical blog, measures 3.8 microseconds from C on a V100.
-"""
 
 
 class Card(NamedTuple):

@@ -99,7 +99,6 @@ class RawKernel:
         return self._made[checked]
 
     def compile(self) -> RawKernel:
-        """Build the emulated kernel now rather than at the first call."""
         self._build(self.checked)
         return self
 
@@ -166,9 +165,8 @@ class RawKernel:
             races = math.prod((*grid, *block)) <= RACES_CHECKED
         recorded_block = -1 if record is None else arguments.block_number(record, grid)
         raw, printed, code = launch.run_checked(
-            made.path, grid, block, shared_mem, *bound,
-            constants=self._constants, statistics=statistics, races=races, time_limit=time_limit,
-            recorded_block=recorded_block,
+            made.path, grid, block, shared_mem, bound, self._constants, statistics=statistics, races=races,
+            time_limit=time_limit, recorded_block=recorded_block,
         )  # fmt: skip
         if printed and raw is not None:
             sys.stdout.write(printed)
@@ -178,6 +176,7 @@ class RawKernel:
         )  # fmt: skip
 
     def _launch_on_gpu(self, xp, grid, block, args, shared_mem):
+        args = list(args)
         strangers = [i for i, a in enumerate(args) if isinstance(a, np.ndarray) and a.ndim and not a.dtype.hasobject]
         if strangers:
             raise TypeError(
@@ -185,17 +184,15 @@ class RawKernel:
             )
         if not hasattr(xp, "RawModule"):
             raise TypeError(f"{self.name}: arrays of {getattr(xp, '__name__', xp)}, expected NumPy or CuPy arrays")
-        args = [self._with_addresses(xp, a) if arguments.holds_pointers(a) else a for a in args]
+        for i, a in enumerate(args):
+            if arguments.holds_pointers(a):
+                packed = arguments.with_addresses(a, lambda array: array.data.ptr)
+                args[i] = packed if isinstance(a, np.generic) or not a.ndim else xp.asarray(packed)  # by value
         module, kernel = self._compiled_by(xp)
         for name, value in self._constants.items():
             module.get_global(name).copy_from_host(value.ctypes.data, value.nbytes)
         as_tuple = [v if isinstance(v, tuple) else tuple(v) if isinstance(v, list) else (v,) for v in (grid, block)]
         return kernel(*as_tuple, tuple(args), shared_mem=shared_mem)
-
-    @staticmethod
-    def _with_addresses(xp, arg):
-        packed = arguments.with_addresses(arg, lambda array: array.data.ptr)
-        return packed if isinstance(arg, np.generic) or not arg.ndim else xp.asarray(packed)  # a struct goes by value
 
     def _compiled_by(self, xp):
         """Return the array module's (RawModule, function), compiled at the first launch."""

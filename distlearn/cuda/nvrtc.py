@@ -82,7 +82,6 @@ def _headers() -> list[Path]:
 
 @functools.cache
 def _library():
-    """Return CuPy's binding, or None where it or the library is missing."""
     try:
         from cupy.cuda import nvrtc
 
@@ -95,14 +94,6 @@ def _library():
 def has_nvrtc() -> bool:
     """Say whether NVRTC can be loaded."""
     return _library() is not None
-
-
-@functools.cache
-def supported_architectures() -> tuple[int, ...]:
-    """Return the architectures that this NVRTC compiles for, e.g. 75 for sm_75."""
-    if _library() is None:
-        raise CompilerNotFound(HELP)
-    return tuple(_library().getSupportedArchs())
 
 
 def compile_check(
@@ -127,7 +118,9 @@ def compile_check(
     NVRTC 13.5: does not compile for sm_80
       error, line 1, column 31: identifier "uint8_t" is undefined
     """
-    known = supported_architectures()
+    if _library() is None:
+        raise CompilerNotFound(HELP)
+    known = _library().getSupportedArchs()
     if isinstance(options, str) or isinstance(names, str):
         raise TypeError(f"options and names are tuples of strings, got {options!r} and {names!r}")
     wanted = tuple(_number(a) for a in ((archs,) if isinstance(archs, (int, str)) else archs))

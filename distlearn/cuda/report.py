@@ -342,7 +342,6 @@ class Report:
 
     @property
     def arithmetic_intensity(self) -> float:
-        """Floating-point operations per byte moved."""
         return self.flops / self.bytes_moved if self.bytes_moved else float("inf") if self.flops else 0.0
 
     def find(self, array: str, access: str | None = None, line: int | None = None) -> Site:

@@ -13,15 +13,4 @@ from .loading import decode, encode, load, load_text
 from .raw import read_idx
 from .sources import available
 
-__all__ = [
-    "Batch",
-    "Batches",
-    "Dataset",
-    "available",
-    "decode",
-    "encode",
-    "load",
-    "load_text",
-    "read_idx",
-    "shard",
-]
+__all__ = ["Batch", "Batches", "Dataset", "available", "decode", "encode", "load", "load_text", "read_idx", "shard"]

@@ -36,11 +36,6 @@ def shard(n: int, rank: int, size: int, *, allow_empty: bool = False) -> slice:
     part : slice
         The first n mod size ranks have one sample more than the others, as in `numpy.array_split`.
 
-    Raises
-    ------
-    ValueError
-        For a rank out of range, a size below 1, and for more ranks than samples unless `allow_empty`.
-
     Examples
     --------
     >>> [shard(10, rank, 4) for rank in range(4)]
@@ -82,24 +77,17 @@ class Batches:
         the highest ranks an `x` of shape (0, ...), so that they still take part in the step's communication.
     seed : int
         The order depends on (seed, epoch) alone, never on the number of ranks.
-    shuffle : bool
-        A new order in every epoch. Without it batches are read-only views of `x`: nothing is copied.
-
-    Raises
-    ------
-    ValueError
-        If `x` and `y` differ in length, for more ranks than samples, and for sizes below 1.
 
     Examples
     --------
     >>> x, y = np.arange(10.0).reshape(10, 1), np.arange(10)
-    >>> [batch.y.tolist() for batch in Batches(x, y, 4, shuffle=False).epoch(0)]
-    [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
-    >>> [batch.y.tolist() for batch in Batches(x, y, 4, rank=1, size=2, shuffle=False).epoch(0)]
-    [[2, 3], [6, 7], [9]]
+    >>> [len(batch.y) for batch in Batches(x, y, 4).epoch(0)]
+    [4, 4, 2]
+    >>> [len(batch.y) for batch in Batches(x, y, 4, rank=1, size=2).epoch(0)]
+    [2, 2, 1]
     """
 
-    def __init__(self, x, y, batch_size, *, rank=0, size=1, seed=0, shuffle=True):
+    def __init__(self, x, y, batch_size, *, rank=0, size=1, seed=0):
         check_arrays("Batches", x=x, y=y)
         if len(x) != len(y):
             raise ValueError(f"Batches: x holds {len(x)} samples and y {len(y)} labels, expected equal numbers")
@@ -108,7 +96,6 @@ class Batches:
         self.batch_size = min(whole("Batches", "batch_size", batch_size, 1), len(x))
         self.rank, self.size = operator.index(rank), operator.index(size)
         self.seed = whole("Batches", "seed", seed, 0)
-        self.shuffle = bool(shuffle)
 
     def __len__(self) -> int:
         return -(-len(self.x) // self.batch_size)
@@ -130,11 +117,9 @@ class Batches:
         Returns
         -------
         order : (n,) array of int
-            A permutation, identical on all ranks; 0, 1, 2, ... without `shuffle`.
+            A permutation, identical on all ranks.
         """
         epoch = whole("Batches", "epoch", epoch, 0)
-        if not self.shuffle:
-            return np.arange(len(self.x))
         return np.random.default_rng([self.seed, epoch]).permutation(len(self.x))
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
@@ -153,9 +138,8 @@ class Batches:
             `x` and `y` are C-contiguous if the data set is.
         """
         start = whole("Batches", "start", start, 0)
-        order = self.order(epoch)  # here, not in the generator: a wrong epoch is refused at the call
-        # rows are gathered on the data's device: a GPU gets the order once an epoch
-        return self._batches(get_xp(self.x).asarray(order) if self.shuffle else None, start)
+        # here, not in the generator: a wrong epoch is refused at the call, and a GPU gets the order once an epoch
+        return self._batches(get_xp(self.x).asarray(self.order(epoch)), start)
 
     def _batches(self, order, first: int) -> Iterator[Batch]:
         for step in range(first, len(self)):
@@ -163,15 +147,5 @@ class Batches:
             n = min(self.batch_size, len(self.x) - start)
             part = shard(n, self.rank, self.size, allow_empty=True)
             mine = slice(start + part.start, start + part.stop)
-            if order is None:
-                yield Batch(_view(self.x, mine), _view(self.y, mine), n)
-            else:  # take: 10 % faster than x[rows]; with out= it is no faster and a batch would not outlive its step
-                yield Batch(self.x.take(order[mine], axis=0), self.y.take(order[mine], axis=0), n)
-
-
-def _view(array, rows: slice):
-    """Slice without a copy; read-only where NumPy supports it, since a write would change the data set."""
-    view = array[rows]
-    if isinstance(view, np.ndarray):
-        view.flags.writeable = False
-    return view
+            # take: 10 % faster than x[rows]; with out= it is no faster and a batch would not outlive its step
+            yield Batch(self.x.take(order[mine], axis=0), self.y.take(order[mine], axis=0), n)

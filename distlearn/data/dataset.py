@@ -56,11 +56,6 @@ class Dataset:
         (height, width, channels) of a sample if it is an image: `x.reshape(-1, *image_shape)` are images, flat or not.
     value_range : (float, float)
         Stored values that became 0 and 1.
-
-    Raises
-    ------
-    ValueError
-        If samples and labels differ in number, samples of two splits in shape, or a label is not one of the classes.
     """
 
     name: str

@@ -13,8 +13,7 @@ from .sources import find
 # -- text --------------------------------------------------------------------------------------------------------------
 # Text as a data set that needs no network: the pages that Python's `help()` shows.
 
-N_SYMBOLS = 128
-"""Symbols are ASCII codes."""
+N_SYMBOLS = 128  # Symbols are ASCII codes.
 
 _PLAIN = str.maketrans({"“": '"', "”": '"', "‘": "'", "’": "'", "–": "-", "—": "-", "…": "..."})
 
@@ -75,7 +74,7 @@ def decode(codes) -> str:
 _last: dict[tuple, Dataset] = {}
 
 
-def load(name: str = "digits", *, dtype=np.float32, flat=True, val_fraction=0.1, seed=0) -> Dataset:
+def load(name: str = "digits", *, dtype=np.float32, val_fraction=0.1, seed=0) -> Dataset:
     """Load images with labels: scikit-learn's digits, MNIST, Fashion-MNIST, or any folder of IDX files.
 
     Pixels are scaled to 0..1 by the range of their type (0..255 for bytes, 0..16 for the digits), nothing else: no mean
@@ -90,8 +89,6 @@ def load(name: str = "digits", *, dtype=np.float32, flat=True, val_fraction=0.1,
         itself if it holds the IDX files), then in the cache, then downloaded.
     dtype : dtype
         Floating-point type of the samples.
-    flat : bool
-        Samples of shape (features,); else (height, width, channels), channels last.
     val_fraction : float
         Share of the training samples that becomes the validation split, from 0 to below 1.
     seed : int
@@ -104,15 +101,6 @@ def load(name: str = "digits", *, dtype=np.float32, flat=True, val_fraction=0.1,
         Its arrays are read-only and cached in memory for the next call, so that the ranks of a simulated world share
         them.
 
-    Raises
-    ------
-    ValueError
-        For an unknown name, a damaged file, files that do not match, a wrong checksum.
-    FileNotFoundError, NotADirectoryError
-        If a file is missing from a folder of DISTLEARN_DATA, or DISTLEARN_DATA is not a folder.
-    ConnectionError
-        If the files have to be downloaded and the download fails.
-
     Examples
     --------
     >>> load("digits", val_fraction=0.2)
@@ -121,11 +109,11 @@ def load(name: str = "digits", *, dtype=np.float32, flat=True, val_fraction=0.1,
     dtype = _check(name, dtype, val_fraction, seed)
     files = None if name == "digits" else find(name)
     stamps = tuple((str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in files or ())
-    key = (name, dtype, bool(flat), float(val_fraction), int(seed), stamps)
+    key = (name, dtype, float(val_fraction), int(seed), stamps)
     if key not in _last:
         _last.clear()  # first, or two data sets would be in memory at once
         raw = digits() if files is None else from_files(name, files)
-        _last[key] = _dataset(name, raw, dtype, flat, val_fraction, seed)
+        _last[key] = _dataset(name, raw, dtype, val_fraction, seed)
     return _last[key]
 
 
@@ -141,13 +129,11 @@ def _check(name, dtype, val_fraction, seed) -> np.dtype:
     return dtype
 
 
-def _dataset(name: str, raw: Raw, dtype: np.dtype, flat: bool, val_fraction: float, seed: int) -> Dataset:
+def _dataset(name: str, raw: Raw, dtype: np.dtype, val_fraction: float, seed: int) -> Dataset:
     sample = raw.x_train.shape[1:]
-    image_shape = {2: (*sample, 1), 3: sample}.get(len(sample))
-    shape = (math.prod(sample),) if flat else image_shape or sample
 
     def samples(x):
-        return _frozen(_scaled(x, raw.low, raw.high, dtype).reshape(len(x), *shape))
+        return _frozen(_scaled(x, raw.low, raw.high, dtype).reshape(len(x), math.prod(sample)))
 
     def labels(y):
         return _frozen(y.astype(np.int64))
@@ -165,7 +151,7 @@ def _dataset(name: str, raw: Raw, dtype: np.dtype, flat: bool, val_fraction: flo
         labels(raw.y_test),
         classes=raw.classes,
         source=raw.source,
-        image_shape=image_shape,
+        image_shape={2: (*sample, 1), 3: sample}.get(len(sample)),
         value_range=(float(raw.low), float(raw.high)),
     )
 

@@ -119,14 +119,6 @@ def read_idx(path) -> np.ndarray:
     -------
     array : array of uint8, int8, int16, int32, float32 or float64
         In the machine's byte order, of the shape that the header gives.
-
-    Raises
-    ------
-    ValueError
-        If the file is truncated, damaged, not an IDX file, or longer than its header says; names the file, what was
-        expected and what was found.
-    OSError
-        If the file cannot be opened.
     """
     path = Path(path)
     data = _unpacked(path)

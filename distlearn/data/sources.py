@@ -21,10 +21,8 @@ class Known(NamedTuple):
     """A data set that is published as four IDX archives."""
 
     classes: tuple[str, ...]
-    mirrors: tuple[str, ...]
-    """Addresses, in the order in which they are tried; a file's name is appended."""
-    sha256: dict[str, str]
-    """Checksum by file name."""
+    mirrors: tuple[str, ...]  # Addresses, in the order in which they are tried; a file's name is appended.
+    sha256: dict[str, str]  # Checksum by file name.
 
 
 DIGITS = tuple("0123456789")
@@ -167,7 +165,6 @@ class Files(NamedTuple):
 
     @property
     def folder(self) -> Path:
-        """The folder that contains them."""
         return self.train_images.parent
 
 
@@ -175,10 +172,8 @@ class Available(NamedTuple):
     """Where `load(name)` would find a data set."""
 
     name: str
-    origin: str
-    """One of "package", "folder", "cache", "download"; "broken" if `load` would fail."""
-    where: str
-    """Package, path or address; what is wrong if broken."""
+    origin: str  # One of "package", "folder", "cache", "download"; "broken" if `load` would fail.
+    where: str  # Package, path or address; what is wrong if broken.
 
 
 def available() -> list[Available]:
@@ -201,17 +196,7 @@ def available() -> list[Available]:
 
 
 def find(name: str) -> Files:
-    """Return the files of a data set, downloading them if needed.
-
-    Raises
-    ------
-    ValueError
-        For a name that is neither known nor in DISTLEARN_DATA, and for a download with a wrong checksum.
-    FileNotFoundError, NotADirectoryError
-        If DISTLEARN_DATA lacks a file, or is not a folder.
-    ConnectionError
-        If the files have to be downloaded and the download fails.
-    """
+    """Return the files of a data set, downloading them if needed."""
     folder = _users_folder(name)
     if folder is not None:
         return files_in(folder)

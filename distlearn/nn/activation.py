@@ -150,5 +150,4 @@ class Softmax(Layer):
         return dy
 
 
-ACTIVATIONS = {"relu": ReLU, "sigmoid": Sigmoid, "tanh": Tanh, "gelu": GELU}
-"""Activations by name."""
+ACTIVATIONS = {"relu": ReLU, "sigmoid": Sigmoid, "tanh": Tanh, "gelu": GELU}  # Activations by name.

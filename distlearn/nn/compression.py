@@ -20,23 +20,19 @@ from .linear import Linear
 # This module: weights that share a few values. 8-bit integers are in `quantization`.
 
 
-ROUNDS = 50
-"""Of k-means at most; fewer where clusters no longer change."""
+ROUNDS = 50  # Of k-means at most; fewer where clusters no longer change.
 
 
 class Clustered(NamedTuple):
     """An array whose values are drawn from a short list."""
 
-    codebook: np.ndarray
-    """(clusters,) values."""
-    codes: np.ndarray
-    """Index of every element's value, packed: bits bits each."""
+    codebook: np.ndarray  # (clusters,) values.
+    codes: np.ndarray  # Index of every element's value, packed: bits bits each.
     shape: tuple[int, ...]
     bits: int
 
     @property
     def nbytes(self) -> int:
-        """Bytes of codes and codebook."""
         return self.codes.nbytes + self.codebook.nbytes
 
     def restore(self) -> np.ndarray:
@@ -104,16 +100,12 @@ def _unpack(packed, n, bits):
 class Compressed(NamedTuple):
     """A model with fewer bytes."""
 
-    model: Layer
-    """A copy; the original is unchanged."""
-    before: int
-    """Bytes of the parameters."""
-    after: int
-    """Bytes that the compressed parameters take when stored."""
+    model: Layer  # A copy; the original is unchanged.
+    before: int  # Bytes of the parameters.
+    after: int  # Bytes that the compressed parameters take when stored.
 
     @property
     def ratio(self) -> float:
-        """Original bytes / compressed bytes."""
         return self.before / self.after
 
 
@@ -154,8 +146,7 @@ def share_weights(model: Layer, clusters: int = 16) -> Compressed:
 # integers are multiplied as floating-point numbers here, exactly: this shows the loss of accuracy, and the memory
 # saved, not the speed.
 
-LEVELS = 127
-"""Integers run from -127 to 127."""
+LEVELS = 127  # Integers run from -127 to 127.
 
 
 class _Quantized(Layer):
@@ -174,7 +165,6 @@ class _Quantized(Layer):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of codes, scales and bias."""
         return self.codes.nbytes + self.scale.nbytes + (0 if self.bias is None else self.bias.nbytes)
 
     def forward(self, x):

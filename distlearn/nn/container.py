@@ -190,8 +190,8 @@ class Sequential(Container):
         return shape
 
 
+# Cache of `cost`, by layer: computing it for an Inception module takes longer than a small layer's pass.
 _costs: WeakKeyDictionary = WeakKeyDictionary()
-"""Cache of `cost`, by layer: computing it for an Inception module takes longer than a small layer's pass."""
 
 
 def cost(layer, direction, shape, itemsize) -> tuple[int, int]:

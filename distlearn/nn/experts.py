@@ -21,12 +21,9 @@ from .linear import Linear
 class Routes(NamedTuple):
     """Which experts some rows go to."""
 
-    weights: object
-    """(n, experts) array: the gate's softmax."""
-    chosen: object
-    """(n, k) array of int: the experts of each row, the best one first."""
-    counts: object
-    """(k, experts) array of int: how many rows have an expert as their first, second, ... choice."""
+    weights: object  # (n, experts) array: the gate's softmax.
+    chosen: object  # (n, k) array of int: the experts of each row, the best one first.
+    counts: object  # (k, experts) array of int: how many rows have an expert as their first, second, ... choice.
 
     def kept(self, capacity: int, before):
         xp, kept = get_xp(self.weights), []

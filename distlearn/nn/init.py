@@ -7,8 +7,7 @@ import math
 
 import numpy as np
 
-HE = math.sqrt(2)
-"""Gain that suits ReLU: it zeroes half of the values, so the weights need twice the variance."""
+HE = math.sqrt(2)  # Gain that suits ReLU: it zeroes half of the values, so the weights need twice the variance.
 
 
 def normal(shape, std, rng=None, dtype="float32") -> np.ndarray:
@@ -33,8 +32,7 @@ def normal(shape, std, rng=None, dtype="float32") -> np.ndarray:
     return values
 
 
-PIECE = 1 << 20
-"""Values drawn at a time; the sequence is the same for any size."""
+PIECE = 1 << 20  # Values drawn at a time; the sequence is the same for any size.
 
 
 def seeds(seed: int | None):

@@ -36,7 +36,6 @@ class Param:
 
     @property
     def grad(self):
-        """The gradient accumulated since it was last cleared."""
         if self._stale:
             self._grad[...] = 0
             self._stale = False
@@ -47,7 +46,6 @@ class Param:
         self._grad, self._stale = value, False
 
     def __array__(self, dtype=None, copy=None):
-        """Refuse conversion to an array: it would be ambiguous."""
         name = f"the Param {self.name!r}" if self.name else "a Param"
         raise TypeError(f"{name} is not an array: its values are in .data, their gradient is in .grad")
 

@@ -131,8 +131,8 @@ class MeanLoss(Metric):
         return (float(self.loss(outputs, targets, n)[0]) * n, n) if n else (0.0, 0)
 
 
+# Metrics by name.
 METRICS = {metric.name: metric for metric in (Accuracy, Perplexity, RootMeanSquaredError, PairAccuracy)}
-"""Metrics by name."""
 
 
 def make_metric(metric, loss=None) -> Metric:
@@ -142,11 +142,6 @@ def make_metric(metric, loss=None) -> Metric:
     ----------
     metric : Metric, str or None
         A name is one of `METRICS`; None means the metric of the loss (`loss.metric`), or the loss itself.
-
-    Raises
-    ------
-    ValueError
-        For an unknown name.
     """
     if metric is None:
         metric = getattr(loss, "metric", None) or MeanLoss(loss)  # a loss may be a plain function

@@ -59,8 +59,7 @@ def MLP(sizes, activation: str = "relu", *, seed: int = 0, dtype="float32") -> S
 # learning on images, each with a narrow variant for such images. In all of them `seed=None` leaves the weights zero,
 # for counting: that takes no time.
 
-MNIST = (28, 28, 1)
-"""Rows, columns and channels of MNIST's and Fashion-MNIST's images."""
+MNIST = (28, 28, 1)  # Rows, columns and channels of MNIST's and Fashion-MNIST's images.
 
 
 def _layers(seeds, dtype, *rows) -> list[Layer]:
@@ -374,10 +373,10 @@ class Model(NamedTuple):
     """How to build a network, and what one sample of its input looks like."""
 
     build: Callable[..., Layer]
-    sample: tuple[int, ...]
-    """Shape of a sample, without the batch."""
+    sample: tuple[int, ...]  # Shape of a sample, without the batch.
 
 
+# Networks by name. Those with 28 in their name are narrow variants for 28 x 28 images, which a laptop can train.
 MODELS = {
     "mlp": Model(lambda sizes=(784, 256, 128, 10), **options: MLP(sizes, **options), (784,)),
     "lenet": Model(LeNet, (28, 28, 1)),
@@ -389,7 +388,6 @@ MODELS = {
     "gru": Model(GRULanguageModel, (64,)),
     "gpt": Model(GPT, (64,)),
 }
-"""Networks by name. Those with 28 in their name are narrow variants for 28 x 28 images, which a laptop can train."""
 for _name in ("alexnet", "googlenet", "squeezenet"):
     MODELS[f"{_name}28"] = Model(partial(MODELS[_name].build, n_classes=10, narrow=True), (28, 28, 1))
 

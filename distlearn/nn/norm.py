@@ -233,8 +233,7 @@ class RMSNorm(_Scaled):
 # and NumPy pays for every row; so rows are laid one behind the other with zeros between them, and shifted as a whole.
 # Some rows at a time, so that all of it stays in the cache.
 
-ALIVE = 8
-"""Arrays in use at a time, approximately."""
+ALIVE = 8  # Arrays in use at a time, approximately.
 
 
 class LocalResponseNorm(Layer):
@@ -321,5 +320,4 @@ class LocalResponseNorm(Layer):
 
 
 def _rows(x):
-    """All channels of a pixel in one row."""
     return get_xp(x).ascontiguousarray(x).reshape(-1, x.shape[-1])

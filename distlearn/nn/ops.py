@@ -8,12 +8,9 @@ import numpy as np
 
 from ..backend import can_launch, get_xp
 
-CACHE_BYTES = 256 * 1024
-"""A work buffer of this size stays in a core's second-level cache while a GEMM reads it."""
-LONG = 128
-"""Contiguous values from which on NumPy's cost of a run does not show."""
-DEVICE_BYTES = 256 * 1024 * 1024
-"""Work buffer on a GPU, which wants few and large kernels."""
+CACHE_BYTES = 256 * 1024  # A work buffer of this size stays in a core's second-level cache while a GEMM reads it.
+LONG = 128  # Contiguous values from which on NumPy's cost of a run does not show.
+DEVICE_BYTES = 256 * 1024 * 1024  # Work buffer on a GPU, which wants few and large kernels.
 
 
 def add_bias(y, b) -> None:

@@ -175,7 +175,6 @@ def _give_to_winners(dy, beats, dx, axis, size, stride):
 
 
 def _give(target, part, apart):
-    """Write into pixels that get one gradient, add where several may come."""
     if apart:
         ops.scatter(target, part)
     else:

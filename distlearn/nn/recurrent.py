@@ -250,7 +250,6 @@ class GRU(Recurrent):
 
     @staticmethod
     def _halved(stack):
-        """Halve the inputs of the two sigmoids, in place."""
         stack[:2] *= 0.5
         return stack
 

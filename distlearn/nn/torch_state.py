@@ -53,7 +53,7 @@ def to_torch_state(model: Layer, sample=None, names: Mapping[str, str] | None = 
 
 
 def load_torch_state(model: Layer, state: Mapping, sample=None, names: Mapping[str, str] | None = None) -> None:
-    """Set a model's parameters from a `state_dict` of the same model in PyTorch, in place.
+    """Set a model's parameters from a `state_dict` of the same model in PyTorch, in place; a wrong one changes nothing.
 
     Parameters
     ----------
@@ -61,12 +61,6 @@ def load_torch_state(model: Layer, state: Mapping, sample=None, names: Mapping[s
         PyTorch's tensors, or NumPy arrays such as safetensors reads.
     sample, names
         As for `to_torch_state`.
-
-    Raises
-    ------
-    ValueError
-        If names or shapes do not match, or if layers that share a parameter here have different ones there. The model
-        is then unchanged.
     """
     state = {key: np.asarray(value) for key, value in state.items() if not key.endswith("num_batches_tracked")}
     entries = _entries(model, sample, names)
@@ -100,10 +94,8 @@ class _Entry(NamedTuple):
 
     params: list[Param]
     keys: list[str]
-    to_torch: Callable
-    """Of the parameters' arrays: the arrays of `keys`."""
-    from_torch: Callable
-    """The way back."""
+    to_torch: Callable  # Of the parameters' arrays: the arrays of `keys`.
+    from_torch: Callable  # The way back.
 
 
 def _entries(model, sample, names):

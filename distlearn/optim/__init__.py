@@ -12,6 +12,7 @@ from .noise_scale import NoiseScale
 from .optimizer import Optimizer, Rule
 from .schedules import Constant, Cosine, StepDecay, WarmUp, scaled_lr
 
+# Rules by name.
 RULES = {
     "sgd": SGD,
     "momentum": Momentum,
@@ -23,6 +24,5 @@ RULES = {
     "adamw": AdamW,
     "lars": LARS,
 }
-"""Rules by name."""
 
 __all__ = sorted(name for name, value in globals().items() if callable(value) or name == "RULES")

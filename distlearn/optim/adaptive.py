@@ -1,4 +1,8 @@
-"""Rules that give every weight its own learning rate, from the gradients it has seen."""
+"""Rules that give every weight its own learning rate, from the gradients it has seen.
+
+eta is the learning rate, lambda the `weight_decay`: g + lambda w takes the place of g, except in AdamW. Decay rates of
+means (rho, beta) are in [0, 1).
+"""
 
 from __future__ import annotations
 
@@ -13,11 +17,6 @@ class Adagrad(ElementwiseRule):
     r"""Divide by the root of all squared gradients so far: weights with rare gradients take larger steps.
 
     .. math:: s \leftarrow s + g^2, \qquad w \leftarrow w - \eta \frac{g}{\sqrt{s} + \epsilon}
-
-    Parameters
-    ----------
-    weight_decay : float
-        lambda; g is replaced by g + lambda w.
 
     References
     ----------
@@ -41,13 +40,6 @@ class RMSprop(ElementwiseRule):
     r"""Divide by the root of a running mean of squared gradients: Adagrad that forgets.
 
     .. math:: s \leftarrow \rho s + (1 - \rho) g^2, \qquad w \leftarrow w - \eta \frac{g}{\sqrt{s} + \epsilon}
-
-    Parameters
-    ----------
-    rho : float
-        Decay rate of the mean, in [0, 1).
-    weight_decay : float
-        lambda; g is replaced by g + lambda w.
 
     References
     ----------
@@ -77,12 +69,8 @@ class Adadelta(ElementwiseRule):
 
     Parameters
     ----------
-    rho : float
-        Decay rate of the means, in [0, 1).
     eps : float
         Also what makes the first step nonzero.
-    weight_decay : float
-        lambda; g is replaced by g + lambda w.
 
     Notes
     -----
@@ -119,13 +107,6 @@ class Adam(ElementwiseRule):
               w &\leftarrow w - \eta \, \frac{m / (1 - \beta_1^t)}{\sqrt{s / (1 - \beta_2^t)} + \epsilon}
 
     with t = 1 in the first step.
-
-    Parameters
-    ----------
-    beta1, beta2 : float
-        Decay rates of the means of gradients and of squares, in [0, 1).
-    weight_decay : float
-        lambda; g is replaced by g + lambda w.
 
     References
     ----------
@@ -166,12 +147,6 @@ class AdamW(Adam):
 
     .. math:: w \leftarrow w - \eta \lambda w, \qquad \text{then Adam's step with the plain gradient}
 
-    Parameters
-    ----------
-    beta1, beta2, eps : float
-        As in `Adam`.
-    weight_decay : float
-        lambda.
 
     References
     ----------

@@ -103,13 +103,7 @@ class MixedPrecision(Optimizer):
         return to_bfloat16(x.astype(np.float32)) if self.dtype == BFLOAT16 else rounded(x, dtype)
 
     def step(self) -> None:
-        """Update the master weights and round them into the model; or, after an overflow, only halve the scale.
-
-        Raises
-        ------
-        RuntimeError
-            If the loss is not scaled: its gradients, divided by the scale, would change next to nothing.
-        """
+        """Update the master weights and round them into the model; or, after an overflow, only halve the scale."""
         if not self._scales and self.scale != 1:
             raise RuntimeError(
                 f"MixedPrecision: gradients are divided by the scale {self.scale:g}, but the loss was not multiplied "

@@ -1,4 +1,7 @@
-"""Rules with one learning rate for all weights: SGD and its accelerated forms."""
+"""Rules with one learning rate for all weights: SGD and its accelerated forms.
+
+eta is the learning rate, mu the `momentum`, in [0, 1), lambda the `weight_decay`.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +18,6 @@ class SGD(ElementwiseRule):
     r"""Stochastic gradient descent.
 
     .. math:: w \leftarrow w - \eta \, (g + \lambda w)
-
-    Parameters
-    ----------
-    weight_decay : float
-        lambda.
 
     References
     ----------
@@ -47,13 +45,6 @@ class Momentum(ElementwiseRule):
     r"""SGD with momentum: the gradient accelerates a velocity, the velocity moves the weights.
 
     .. math:: v \leftarrow \mu v + g + \lambda w, \qquad w \leftarrow w - \eta v
-
-    Parameters
-    ----------
-    momentum : float
-        mu, in [0, 1).
-    weight_decay : float
-        lambda.
 
     References
     ----------
@@ -83,13 +74,6 @@ class Nesterov(Momentum):
 
     The form of Sutskever et al.: the stored weights are the look-ahead ones, and g is the gradient there.
 
-    Parameters
-    ----------
-    momentum : float
-        mu, in [0, 1).
-    weight_decay : float
-        lambda.
-
     References
     ----------
     Y. Nesterov (1983), A method for solving the convex programming problem with convergence rate O(1/k^2), Soviet
@@ -116,8 +100,6 @@ class LARS(Momentum):
 
     Parameters
     ----------
-    momentum : float
-        mu, in [0, 1).
     weight_decay : float
         lambda; vectors are not decayed.
     trust : float
@@ -140,15 +122,12 @@ class LARS(Momentum):
     def update(self, data, grad, state, lr, step):
         state *= self.momentum
         if data.ndim > 1:
-            rate = self._local_rate(data, grad)
+            w, g = _norm(data), _norm(grad)
+            rate = self.trust * w / (g + self.weight_decay * w) if w > 0 and g > 0 else 1.0
             state += (lr * rate) * decayed(grad, data, self.weight_decay)
         else:
             state += lr * grad
         data -= state
-
-    def _local_rate(self, data, grad) -> float:
-        w, g = _norm(data), _norm(grad)
-        return self.trust * w / (g + self.weight_decay * w) if w > 0 and g > 0 else 1.0
 
 
 def _norm(x) -> float:

@@ -92,11 +92,6 @@ class NoiseScale:
             Steps at the beginning to leave out: the noise scale grows while the loss falls.
         blocks : int
             Steps are averaged in so many blocks, whose spread gives the interval: neighbouring steps are correlated.
-
-        Raises
-        ------
-        ValueError
-            If there are fewer steps than blocks, or fewer than two blocks.
         """
         trace, square = np.array(self.traces[skip:]), np.array(self.squared_norms[skip:])
         if not 2 <= blocks <= len(trace):

@@ -17,10 +17,9 @@ from .schedules import as_schedule
 Scope = Literal["element", "parameter", "model"]
 SCOPES = ("element", "parameter", "model")
 
+# Elements that are updated at a time: a rule's arrays then stay in the cache from one operation to the next.
 PIECE = 1 << 16
-"""Elements that are updated at a time: a rule's arrays then stay in the cache from one operation to the next."""
-FLUSH = 64
-"""Updates between two searches of the state for subnormal values."""
+FLUSH = 64  # Updates between two searches of the state for subnormal values.
 
 
 class Rule(Protocol):
@@ -115,8 +114,7 @@ class Optimizer:
     """
 
     scope: Scope | None = None
-    counters: tuple[str, ...] = ("steps",)
-    """Attributes that are numbers, and part of the training state."""
+    counters: tuple[str, ...] = ("steps",)  # Attributes that are numbers, and part of the training state.
 
     def __init__(
         self,

@@ -10,45 +10,24 @@ matplotlib and rich are loaded when the first name is used, not by `import distl
 
 from __future__ import annotations
 
-import importlib
+from .. import lazy
 
-# where each public name lives
-_NAMES = {
-    "COLORS": "look",
-    "LINES": "look",
-    "MARKERS": "look",
-    "lightness": "look",
-    "style": "look",
-    "use_style": "look",
-    "describe": "files",
-    "save": "files",
-    "plotted_tables": "plotted",
-    "plot_history": "curves",
-    "plot_timeline": "timeline",
-    "plot_speedup": "scaling",
-    "plot_roofline": "roofline",
-    "kernel_film": "film",
-    "plot_benchmarks": "benchmarks",
-    "plot_schedule": "pipeline",
-    "plot_spacetime": "spacetime",
-    "plot_batching": "layers",
-    "plot_layers": "layers",
-    "plot_products": "layers",
-    "confusion": "pictures",
-    "images": "pictures",
-    "table": ".tables",  # of the package above
-}
-
-__all__ = list(_NAMES)
-
-
-def __getattr__(name):
-    if name not in _NAMES:
-        raise AttributeError(f"module 'distlearn.viz' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f".{_NAMES[name]}", __name__), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__():
-    return sorted({*globals(), *_NAMES})
+__all__, __getattr__, __dir__ = lazy(
+    __name__,
+    {
+        "look": "COLORS LINES MARKERS lightness style use_style",
+        "files": "describe save",
+        "plotted": "plotted_tables",
+        "curves": "plot_history",
+        "timeline": "plot_timeline",
+        "scaling": "plot_speedup",
+        "roofline": "plot_roofline",
+        "film": "kernel_film",
+        "benchmarks": "plot_benchmarks",
+        "pipeline": "plot_schedule",
+        "spacetime": "plot_spacetime",
+        "layers": "plot_batching plot_layers plot_products",
+        "pictures": "confusion images",
+        ".tables": "table",  # of the package above
+    },
+)

@@ -13,12 +13,9 @@ from .units import count_axis, share_axis, time_axis
 
 X_NAMES = {"epoch": "epoch", "seconds": "training time", "samples": "samples trained on", "step": "step"}
 SETS = {"train": "training", "val": "validation", "test": "test"}
-SAME = 0.02
-"""Curves that stay closer than this share of the panel's range count as lying on top of each other."""
-MOST = 9.0
-"""Of curves on top of each other, the lowest is at most this much broader than the topmost [points]."""
-CROWD = 6
-"""With more curves than this, their names are beside the panel, not in it."""
+SAME = 0.02  # Curves that stay closer than this share of the panel's range count as lying on top of each other.
+MOST = 9.0  # Of curves on top of each other, the lowest is at most this much broader than the topmost [points].
+CROWD = 6  # With more curves than this, their names are beside the panel, not in it.
 
 
 class _Curve(NamedTuple):
@@ -47,21 +44,13 @@ def plot_history(histories, *, x="epoch", y=None, ax=None, title=None):
     y : str or sequence of str, optional
         Any of "loss" and the columns of the runs' metric: "train_accuracy", "val_accuracy", "test_accuracy" of a
         classifier. By default "loss" and the metric on the validation set, or on the test set if there is no other.
-    ax : Axes, optional
-        Where to draw, if there is one panel.
     title : str, optional
-        What the figure shows, above the first panel; by default each panel says what it holds.
+        Above the first panel; by default each panel says what it holds.
 
     Returns
     -------
     ax : Axes or tuple of Axes
         One for each panel; a single one by itself.
-
-    Raises
-    ------
-    ValueError
-        If there is nothing to draw: no runs, a run without epochs, a metric that was never evaluated; and for runs that
-        were measured by different metrics.
     """
     runs = _runs(histories)
     metric = _metric_of(runs)
@@ -78,14 +67,17 @@ def plot_history(histories, *, x="epoch", y=None, ax=None, title=None):
     for target, names, lines in zip(targets, panels, curves, strict=True):
         _draw(target, lines, looks, several_names=len(names) > 1, markers=longest <= 40)  # more would be a solid band
         _label(target, x, names, max(float(c.x[-1]) for c in lines))
-    _name_crowds(targets)
+    # many curves are named beside their panels; panels of the same runs share the names of the last one
+    named = [[line.get_label() for line in ax.lines if not line.get_label().startswith("_")] for ax in targets]
+    for i, target in enumerate(targets):
+        if len(named[i]) > CROWD and named[i] not in named[i + 1 :]:
+            target.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), handlelength=2.8)
     for i, (target, names) in enumerate(zip(targets, panels, strict=True)):
         write_title(target, _panel_title(names).capitalize() if title is None else title if i == 0 else "")
     return targets[0] if len(targets) == 1 else tuple(targets)
 
 
 def _runs(histories) -> dict:
-    """Runs by label; a `Result` is replaced with its history."""
     runs = dict(histories) if isinstance(histories, dict) else {"": histories}
     runs = {str(label): getattr(run, "history", run) for label, run in runs.items()}
     if not runs:
@@ -127,17 +119,6 @@ def _panels(y, metric: str) -> list[list[str]]:
     return [panel for panel in panels if panel]
 
 
-def _title(name: str) -> str:
-    if name == "loss":
-        return "training loss"
-    split, _, metric = name.partition("_")
-    return f"{SETS[split]} {metric_title(metric)}"
-
-
-def _split(name: str) -> str:
-    return SETS[name.partition("_")[0]]
-
-
 def _curves(runs, x, names) -> list[_Curve]:
     curves = []
     for i, (label, run) in enumerate(runs.items()):
@@ -164,7 +145,7 @@ def _points(run, x: str, name: str):
 
 def _draw(ax, curves: list[_Curve], runs: list[dict], several_names: bool, markers: bool) -> None:
     for c in curves:
-        label = ", ".join(filter(None, [c.label, _split(c.name) if several_names else ""]))
+        label = ", ".join(filter(None, [c.label, SETS[c.name.partition("_")[0]] if several_names else ""]))
         look = dict(runs[c.run])
         if len(runs) == 1:  # colours tell quantities apart, where there are no runs to tell apart
             look |= {"color": COLORS[c.part], "marker": MARKERS[c.part]}
@@ -188,19 +169,15 @@ def _looks(n: int, groups: list[list[int]]) -> list[dict]:
     for group in groups:
         colours = [looks[i]["color"] for i in group]
         if len(group) == n:  # nothing else in the figure: all the colours there are, and the same marker
-            colours = [COLORS[i % len(COLORS)] for i in range(n)] if n > len(COLORS) else _spread(n)
+            light_to_dark = sorted(COLORS, key=lightness, reverse=True)
+            apart = [light_to_dark[i] for i in np.linspace(0, len(COLORS) - 1, n).astype(int)]
+            colours = [COLORS[i % len(COLORS)] for i in range(n)] if n > len(COLORS) else apart
         step = min(3.0, MOST / (len(group) - 1))
         for i, colour in zip(group, sorted(colours, key=lightness, reverse=True), strict=True):
             above = step * (len(group) - 1 - group.index(i))
             looks[i] |= {"color": colour, "linestyle": "-", "linewidth": 1.6 + above, "markersize": 4.5 + above}
             looks[i] |= {"marker": "o"} if len(group) == n <= len(COLORS) else {}  # more share colours: markers differ
     return looks
-
-
-def _spread(n: int) -> list[str]:
-    """Pick n of the colours, from the lightest to the darkest."""
-    light_to_dark = sorted(COLORS, key=lightness, reverse=True)
-    return [light_to_dark[i] for i in np.linspace(0, len(COLORS) - 1, n).astype(int)]
 
 
 def _on_top(panels: list[list[_Curve]], n: int) -> list[list[int]]:
@@ -239,16 +216,11 @@ def _name_curves(ax, curves) -> None:
         ax.annotate(line.get_label(), **where, color=colour, va="center", fontweight="bold")
 
 
-def _name_crowds(targets) -> None:
-    """Name many curves beside their panels; panels of the same runs share the names of the last one."""
-    names = [[line.get_label() for line in ax.lines if not line.get_label().startswith("_")] for ax in targets]
-    for i, ax in enumerate(targets):
-        if len(names[i]) > CROWD and names[i] not in names[i + 1 :]:
-            ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), handlelength=2.8)
-
-
 def _panel_title(names) -> str:
-    return _title(names[0]) if len(names) == 1 else metric_title(names[0].partition("_")[2])
+    if names == ["loss"]:
+        return "training loss"
+    split, _, metric = names[0].partition("_")
+    return f"{SETS[split]} {metric_title(metric)}" if len(names) == 1 else metric_title(metric)
 
 
 def _label(ax, x, names, longest: float) -> None:

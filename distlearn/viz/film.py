@@ -31,11 +31,6 @@ def kernel_film(report):
     -------
     frames : list of (Figure, str)
         Figures in the order of time, and what each shows in a sentence. `lab.film` plays them.
-
-    Raises
-    ------
-    ValueError
-        If nothing was recorded.
     """
     accesses = report.recorded
     if not accesses:

@@ -24,7 +24,8 @@ def plot_layers(profiles, *, share: bool = False, ax=None, title=""):
     """
     profiles = _listed(profiles)
     ax = new_axes(figsize=(7.2, 4.0))[0] if ax is None else ax
-    names = _slowest(profiles, len(COLORS) - 1)
+    shares = {t.name: sum(p.shares()[t.name] for p in profiles) for t in profiles[0].layers}
+    names = sorted(shares, key=shares.get, reverse=True)[: len(COLORS) - 1]
     per_sample = np.array([[t.seconds / p.batch for t in p.layers] for p in profiles])
     if share:
         per_sample /= per_sample.sum(axis=1, keepdims=True)
@@ -113,12 +114,3 @@ def _listed(profiles):
     if len(names) != 1:
         raise ValueError(f"plot_layers: expected profiles of one model, got {len(names)} different lists of layers")
     return profiles
-
-
-def _slowest(profiles, n):
-    """Names of the layers with the largest mean share of the step, the slowest first."""
-    shares = {t.name: 0.0 for t in profiles[0].layers}
-    for p in profiles:
-        for name, value in p.shares().items():
-            shares[name] += value
-    return sorted(shares, key=shares.get, reverse=True)[:n]

@@ -16,14 +16,12 @@ from matplotlib.axes import Axes
 
 NAVY, VERMILION, SKY, PURPLE, AMBER, TEAL = "#132f5b", "#c24430", "#62b2e6", "#7529a1", "#f0c350", "#2e968b"
 
-COLORS = (NAVY, VERMILION, SKY, PURPLE, AMBER, TEAL)
-"""Colours of curves, in order."""
+COLORS = (NAVY, VERMILION, SKY, PURPLE, AMBER, TEAL)  # Colours of curves, in order.
 
+# Line styles that go with `COLORS`.
 LINES = ("-", (0, (5, 1.5)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (7, 1, 1, 1, 1, 1)), (0, (9, 3)))
-"""Line styles that go with `COLORS`."""
 
-MARKERS = ("o", "s", "^", "D", "v", "P")
-"""Markers that go with `COLORS`."""
+MARKERS = ("o", "s", "^", "D", "v", "P")  # Markers that go with `COLORS`.
 
 INK, MUTED, TRACK = "#20262e", "#5b6570", "#e6e9ed"
 
@@ -123,8 +121,8 @@ def styled(plot):
     return wrapper
 
 
+# Inches: JupyterLab on a screen of 1280 pixels, beside its file browser, shows 8.6; it shrinks wider ones.
 WIDEST = 9.0
-"""Inches: JupyterLab on a screen of 1280 pixels, beside its file browser, shows 8.6; it shrinks wider ones."""
 
 
 def new_axes(ncols: int = 1, figsize=None, **kwargs):
@@ -135,6 +133,14 @@ def new_axes(ncols: int = 1, figsize=None, **kwargs):
         figsize = (min(figsize[0], WIDEST), figsize[1])
     _, axes = plt.subplots(1, ncols, figsize=figsize, squeeze=False, **kwargs)
     return list(axes[0])
+
+
+def rectangles(row, left, right, top, bottom) -> np.ndarray:
+    """Return the corners of boxes in rows, as (n, 4, 2) array; `top` and `bottom` are counted from a row's middle."""
+    corners = np.empty((len(left), 4, 2))
+    corners[:, :2, 0], corners[:, 2:, 0] = left[:, None], right[:, None]
+    corners[:, [0, 3], 1], corners[:, [1, 2], 1] = (row + top)[:, None], (row + bottom)[:, None]
+    return corners
 
 
 def write_title(where, finding: str, title: str | None = None) -> None:

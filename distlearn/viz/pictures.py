@@ -12,8 +12,7 @@ from ..backend import to_numpy
 from .look import INK, MUTED, VERMILION, new_axes, styled, write_title
 from .units import share_axis
 
-GAP, LETTERING = 0.12, 0.42
-"""Space between two tiles, and below each for its label, as shares of a tile's size."""
+GAP, LETTERING = 0.12, 0.42  # Space between two tiles, and below each for its label, as shares of a tile's size.
 
 
 @styled
@@ -33,15 +32,8 @@ def images(x, y, *, predictions=None, n=20, columns=10, ax=None, title=None):
         Show the first n.
     columns : int
         Images in a row.
-    ax : Axes, optional
-        Where to draw.
     title : str, optional
-        What the figure shows; by default how many are right.
-
-    Raises
-    ------
-    ValueError
-        If there are no images, or labels, predictions and images differ in number.
+        By default how many are right.
     """
     tiles = _tiles(to_numpy(x))
     truth = _labels("y", y, len(tiles))
@@ -67,7 +59,6 @@ def images(x, y, *, predictions=None, n=20, columns=10, ax=None, title=None):
 
 
 def _caption(ax, extent, truth: int, guess: int | None) -> None:
-    """Write the class below an image, and mark it if the prediction is wrong."""
     left, right, bottom, top = extent
     wrong = guess is not None and guess != truth
     text = str(truth) if guess is None else f"✗ {guess}, not {truth}" if wrong else f"✓ {guess}"
@@ -92,20 +83,13 @@ def confusion(y, predictions, classes=None, *, ax=None, title=None):
         Predicted classes.
     classes : sequence of str, optional
         Names of the classes; by default their numbers.
-    ax : Axes, optional
-        Where to draw.
     title : str, optional
-        What the figure shows; by default the accuracy and the most common mistake.
+        By default the accuracy and the most common mistake.
 
     Returns
     -------
     ax : Axes
         Shades are shares of a row, so that rare classes are as visible as common ones.
-
-    Raises
-    ------
-    ValueError
-        If there are no samples, or labels and predictions differ in number.
     """
     truth = _labels("y", y, None)
     guess = _labels("predictions", predictions, len(truth))

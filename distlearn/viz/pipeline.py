@@ -21,7 +21,6 @@ from matplotlib.ticker import FixedLocator, MaxNLocator
 from ..parallel.pipeline.schedule import (
     SCHEDULES,
     Action,
-    Arrow,
     Deadlock,
     Schedule,
     Simulated,
@@ -30,7 +29,21 @@ from ..parallel.pipeline.schedule import (
     simulate,
 )
 from ..trace import Trace
-from .look import AMBER, INK, MUTED, NAVY, SKY, TEAL, TRACK, VERMILION, lightness, new_axes, styled, write_title
+from .look import (
+    AMBER,
+    INK,
+    MUTED,
+    NAVY,
+    SKY,
+    TEAL,
+    TRACK,
+    VERMILION,
+    lightness,
+    new_axes,
+    rectangles,
+    styled,
+    write_title,
+)  # fmt: skip
 from .units import time_axis
 
 NAMES = {
@@ -42,21 +55,16 @@ NAMES = {
 }
 KIND_COLORS = {"F": SKY, "B": NAVY, "I": NAVY, "W": TEAL}
 KIND_NAMES = {"F": "forward", "B": "backward", "I": "gradient of the input", "W": "gradient of the weights"}
-HATCHES = {"W": "\\\\\\"}
-"""Halves of backward differ in greyscale, too, where stages have shades."""
+HATCHES = {"W": "\\\\\\"}  # Halves of backward differ in greyscale, too, where stages have shades.
+# Of a rank's first stage, its second one and so on: their shades alone are too close in greyscale.
 STAGE_HATCHES = ("", "...", "///", "ooo", "+++", "xxx")
-"""Of a rank's first stage, its second one and so on: their shades alone are too close in greyscale."""
-PALEST = {"F": 0.5, "B": 0.3, "I": 0.3, "W": 0.4}
-"""How far the palest box of a kind is on its way to white."""
+PALEST = {"F": 0.5, "B": 0.3, "I": 0.3, "W": 0.4}  # How far the palest box of a kind is on its way to white.
 HEIGHT = 0.86
-WAITING = 0.08
-"""Share of the width for an open box of a deadlocked rank."""
-GAP = 0.4
-"""Between open boxes where actions are left out, in boxes."""
-EDGE = 0.2
-"""From the middle of a row to where an arrow begins or ends: beside the text of its box."""
+WAITING = 0.08  # Share of the width for an open box of a deadlocked rank.
+GAP = 0.4  # Between open boxes where actions are left out, in boxes.
+EDGE = 0.2  # From the middle of a row to where an arrow begins or ends: beside the text of its box.
+# Smallest and largest type of the numbers in the boxes [points]; boxes that are too small for it have none.
 NUMBER_POINTS = (5.5, 10.5)
-"""Smallest and largest type of the numbers in the boxes [points]; boxes that are too small for it have none."""
 
 
 @styled
@@ -80,8 +88,6 @@ def plot_schedule(
         deadlocks is drawn up to the deadlock; arrows then show the dependencies that it breaks.
     n_ranks, n_microbatches : int, optional
         Needed for names and generators.
-    ax : Axes, optional
-        Where to draw.
     title : str, optional
         By default what it is, and its bubble: the share of all ranks' time from the first start to the last end.
     **options
@@ -92,11 +98,6 @@ def plot_schedule(
     ax : Axes
         Its x axis holds seconds from the first start (or forward passes, where a schedule came without costs), its
         y axis ranks.
-
-    Raises
-    ------
-    ValueError
-        If something is missing from the schedule (the message is the checker's), or the trace has no pipeline in it.
     """
     shown = content(schedule, n_ranks, n_microbatches, **options)
     if ax is None:
@@ -156,15 +157,11 @@ class Content:
         together = cycle if rank in cycle else [rank]
         return max((a.end for a in self.actions if a.rank in together), default=0.0)
 
-    @cached_property
-    def broken(self) -> list[Arrow]:
-        return self.deadlock.arrows if self.deadlock else []
-
     def stuck(self, rank: int) -> list[tuple[Action, bool]]:
         """The action that a rank cannot start, and those behind it at which a broken arrow begins."""
         # Each with whether actions between it and the one before are left out.
         waiting = next(w for w in self.deadlock.waiting if w.rank == rank)
-        wanted = {arrow.before for arrow in self.broken}
+        wanted = {arrow.before for arrow in self.deadlock.arrows}
         rest = list(enumerate(self.schedule.orders[rank]))[waiting.position :]
         kept = [(i, a) for i, a in rest if i == waiting.position or a in wanted]
         return [(a, k > 0 and i > kept[k - 1][0] + 1) for k, (i, a) in enumerate(kept)]
@@ -222,7 +219,6 @@ def _name(schedule) -> str:
 
 
 def _shades(shown: Content) -> dict:
-    """Colour of each (rank, stage, kind): the rank's later stages are paler."""
     shades = {}
     for rank, stages in shown.stages.items():
         for i, stage in enumerate(stages):
@@ -242,11 +238,7 @@ def _hatches(shown: Content) -> dict:
 
 
 def _corners(bars) -> np.ndarray:
-    row, left, right = np.array(bars, float).T
-    corners = np.empty((len(row), 4, 2))
-    corners[:, :2, 0], corners[:, 2:, 0] = left[:, None], right[:, None]
-    corners[:, [0, 3], 1], corners[:, [1, 2], 1] = (row - HEIGHT / 2)[:, None], (row + HEIGHT / 2)[:, None]
-    return corners
+    return rectangles(*np.array(bars, float).T, -HEIGHT / 2, HEIGHT / 2)
 
 
 def _draw(ax, bars, faces, gid: str, length: float = 0.0, hatch: str | None = None) -> None:
@@ -293,7 +285,7 @@ def _draw_waiting(ax, shown: Content, stuck: dict, length: float) -> None:
             left = corners[rank, action][1] - (GAP / 2 + 0.03) * width
             ax.text(left, rank, "...", ha="center", va="center", fontsize=9, color=MUTED, zorder=3)
     ranks = {action: rank for rank, action in corners}
-    for arrow in shown.broken:
+    for arrow in shown.deadlock.arrows:
         ends = [corners[ranks[action], action] for action in arrow]
         _draw_arrow(ax, *ends)
 
@@ -343,7 +335,6 @@ def _number(ax, shown: Content, length: float, shades, hatches) -> None:
 
 
 def _legend(shown: Content, shades, hatches) -> list:
-    """Legend entries; for the rank with the most stages, one for each shade."""
     rank = max(shown.ranks, key=lambda r: (len(shown.stages[r]), -r))
     ordinal = ["", ", 2nd stage", ", 3rd stage"]
     handles = []

@@ -12,8 +12,8 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, PercentFormatter
 from ..tables import LONG, Table, table
 from .files import figure_of
 
+# A table has so many rows at most, spread evenly over a longer curve; half of it for each curve where they differ.
 MOST = LONG
-"""A table has so many rows at most, spread evenly over a longer curve; half of it for each curve where they differ."""
 
 
 class _Series(NamedTuple):

@@ -33,11 +33,6 @@ def plot_roofline(kernels, card="A100", *, speeds=None, ax=None, title=""):
     speeds : dict of str to float, optional
         Measured operations per second, by name: a filled marker each, below the hollow one on the roof.
 
-    Raises
-    ------
-    ValueError
-        If the card is unknown, or a kernel does no operation per byte at all: it has no place on a logarithmic axis.
-
     References
     ----------
     Williams, Waterman, Patterson: Roofline: an insightful visual performance model for multicore architectures,

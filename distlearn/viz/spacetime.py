@@ -42,14 +42,7 @@ def plot_spacetime(what, *, ax=None, title: str | None = None):
         ax.plot([0, stop], [rank, rank], color=MUTED, lw=1.5, ls="-", zorder=1)
         if rank in stopped:
             ax.plot([stop], [rank], marker="X", color=VERMILION, ms=9, zorder=4)
-            ax.annotate(
-                stopped[rank],
-                (stop, rank),
-                (9, -4),
-                textcoords="offset points",
-                color=VERMILION,
-                fontsize=9,
-            )
+            ax.annotate(stopped[rank], (stop, rank), (9, -4), textcoords="offset points", color=VERMILION, fontsize=9)
     received = {e.message: (t, e.rank) for t, e in zip(times, events, strict=True) if e.kind == "receive"}
     for t, event in zip(times, events, strict=True):
         if event.kind == "receive":

@@ -19,9 +19,24 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from ..tables import format_time
 from . import intervals
-from .look import AMBER, COLORS, INK, NAVY, PURPLE, SKY, TEAL, TRACK, VERMILION, new_axes, styled, write_title
+from .look import (
+    AMBER,
+    COLORS,
+    INK,
+    NAVY,
+    PURPLE,
+    SKY,
+    TEAL,
+    TRACK,
+    VERMILION,
+    new_axes,
+    rectangles,
+    styled,
+    write_title,
+)
 from .units import time_axis
 
+# Colours of the usual names, unless a name that takes longer has it already; others get a free one.
 FAMILY_COLORS = {
     "forward": SKY,
     "backward": NAVY,
@@ -33,21 +48,15 @@ FAMILY_COLORS = {
     "F": SKY,
     "B": NAVY,
 }
-"""Colours of the usual names, unless a name that takes longer has it already; others get a free one."""
 
-SHARED = ("compute", "comm")
-"""Lanes that one line shows."""
+SHARED = ("compute", "comm")  # Lanes that one line shows.
+# A rank waits for another if it is in a call of the communicator and none of its messages is on its way.
 WAITING = {"facecolor": "#fbe9e5", "edgecolor": "#d98a7d", "hatch": "////"}
-"""A rank waits for another if it is in a call of the communicator and none of its messages is on its way."""
 OTHER, OTHER_COLOR, OTHER_HATCH = "other", "#9aa2ab", "///"
-STRIP = 0.32
-"""Share of a row's height that hidden communication takes."""
-DENSE = 3000
-"""With more bars than this they have no edges: most are narrower than a pixel."""
-LEAST = 1e-3
-"""Hidden communication is visible, and in the legend, from this share of the time."""
-MOST_RANKS = 64
-"""Of more ranks this many are shown, evenly spaced, the first and the last among them."""
+STRIP = 0.32  # Share of a row's height that hidden communication takes.
+DENSE = 3000  # With more bars than this they have no edges: most are narrower than a pixel.
+LEAST = 1e-3  # Hidden communication is visible, and in the legend, from this share of the time.
+MOST_RANKS = 64  # Of more ranks this many are shown, evenly spaced, the first and the last among them.
 
 
 @dataclass(frozen=True)
@@ -76,18 +85,14 @@ class Bars:
             return np.empty(0, int)
         return np.flatnonzero((self.lane == self.lanes.index(lane)) & (self.row == row))
 
-    def exposed(self, which: np.ndarray):
-        return self._cut(which, lambda start, end: intervals.gaps(start, end, self.low, self.high))
-
-    def hidden(self, which: np.ndarray):
-        return self._cut(which, lambda start, end: (start, end))
-
-    def _cut(self, which, inside):
-        """Cut spans down to the intervals that `inside` derives from the time in which their rank computes."""
+    def cut(self, which: np.ndarray, *, exposed: bool):
+        """Cut spans down to the time in which their rank computes nothing, or does; return (span, start, end)."""
         found = []
         for row in range(len(self.ranks)):
             mine, busy = which[self.row[which] == row], self.on("compute", row)
-            within = inside(*intervals.union(self.start[busy], self.end[busy]))
+            within = intervals.union(self.start[busy], self.end[busy])
+            if exposed:
+                within = intervals.gaps(*within, self.low, self.high)
             index, start, end = intervals.pieces(self.start[mine], self.end[mine], *within)
             found.append((mine[index], start, end))
         return tuple(np.concatenate(columns) for columns in zip(*found, strict=True))
@@ -99,7 +104,7 @@ class Bars:
         # row, start, end: (n,) array
         found = [(np.empty(0, int), np.empty(0), np.empty(0))]
         comm = np.flatnonzero(self.lane == self.lanes.index("comm")) if "comm" in self.lanes else np.empty(0, int)
-        which, start, end = self.exposed(comm)
+        which, start, end = self.cut(comm, exposed=True)
         alone = {rank: [] for rank in self.ranks}
         for rank, a, b in trace.waits() if not trace.messages else ():
             if rank in alone:
@@ -196,29 +201,23 @@ def plot_timeline(
         Of a simulated or a real run; `world.trace`.
     start, end : float, optional
         Show the time from `start` to `end` [s]; all of it by default. The labels count from `start`.
-    ax : Axes, optional
-        Where to draw; a new figure by default.
     title : str, optional
-        What the figure shows; by default the shares of time spent computing, communicating and idle.
-    legend : bool
-        Show a legend beside the figure.
+        By default the shares of time spent computing, communicating and idle.
 
     Returns
     -------
     ax : Axes
         Its x axis holds seconds, its y axis row numbers (0 is the top row).
-
-    Raises
-    ------
-    ValueError
-        If there is nothing to draw: an empty trace, a window in which nothing happens.
     """
     bars = select(trace, start, end)
+    n = len(bars.ranks)
     if ax is None:
-        n = len(bars.ranks)
         (ax,) = new_axes(figsize=(8.4, float(np.clip(min(1.1 + 0.5 * n, 2.1 + 0.25 * n), 2.3, 8.5))))
     colours = _colours(bars)
-    _draw_tracks(ax, bars)
+    if set(SHARED) & set(bars.lanes):  # a grey background, visible where a rank is idle
+        rows, low, high = np.arange(n), np.full(n, bars.low), np.full(n, bars.high)
+        track = np.tile(to_rgba(TRACK), (n, 1))
+        _add(ax, bars, _place(bars, "compute"), low, high, rows, track, "idle", edged=False)
     for lane in bars.lanes:
         _draw_lane(ax, bars, lane, colours)
     waits = _draw_waiting(ax, bars, trace)
@@ -253,13 +252,6 @@ def _place(bars: Bars, lane: str) -> tuple[float, float]:
     return edges[i], edges[i + 1]
 
 
-def _boxes(left, right, row, top: float, bottom: float) -> np.ndarray:
-    corners = np.empty((len(left), 4, 2))
-    corners[:, :2, 0], corners[:, 2:, 0] = left[:, None], right[:, None]
-    corners[:, [0, 3], 1], corners[:, [1, 2], 1] = (row + top)[:, None], (row + bottom)[:, None]
-    return corners
-
-
 def _add(ax, bars: Bars, place, left, right, row, faces, gid: str, edged=True, hatch=None) -> None:
     dense = len(bars.start) > DENSE
     edges, width = "none", 0.0
@@ -269,22 +261,13 @@ def _add(ax, bars: Bars, place, left, right, row, faces, gid: str, edged=True, h
     if hatch:  # its lines have the colour of the edges
         edges = "white"
     boxes = PolyCollection(
-        _boxes(left, right, row, *place), facecolors=faces, edgecolors=edges, linewidths=width, hatch=hatch
+        rectangles(row, left, right, *place), facecolors=faces, edgecolors=edges, linewidths=width, hatch=hatch
     )
     boxes.set(gid=gid, snap=False if dense else None)  # snapping would drop boxes that are narrower than a pixel
     ax.add_collection(boxes, autolim=False)
 
 
-def _draw_tracks(ax, bars: Bars) -> None:
-    n = len(bars.ranks)
-    if set(SHARED) & set(bars.lanes):
-        low, high = np.full(n, bars.low), np.full(n, bars.high)
-        track = np.tile(to_rgba(TRACK), (n, 1))
-        _add(ax, bars, _place(bars, "compute"), low, high, np.arange(n), track, "idle", edged=False)
-
-
 def _draw_lane(ax, bars: Bars, lane: str, colours) -> None:
-    """Draw one lane of all ranks; families without a colour of their own are hatched."""
     mine = np.flatnonzero(bars.lane == bars.lanes.index(lane))
     mine = mine[np.lexsort((bars.start[mine] - bars.end[mine], bars.start[mine]))]  # an outer span below the inner ones
     named = [colours.get((lane, name), OTHER_COLOR) for name in bars.names]
@@ -295,11 +278,8 @@ def _draw_lane(ax, bars: Bars, lane: str, colours) -> None:
         if gid != lane and not len(some):
             continue
         if lane == "comm":
-            for kind, place, cut in (
-                ("exposed", (top, bottom), bars.exposed),
-                ("hidden", (strip, bottom), bars.hidden),
-            ):
-                which, left, right = cut(some)
+            for kind, place in (("exposed", (top, bottom)), ("hidden", (strip, bottom))):
+                which, left, right = bars.cut(some, exposed=kind == "exposed")
                 _add(ax, bars, place, left, right, bars.row[which], faces[which], f"{gid}, {kind}", hatch=hatch)
         else:
             times = bars.start[some], bars.end[some]
@@ -311,7 +291,7 @@ def _draw_waiting(ax, bars: Bars, trace) -> bool:
     row, left, right = bars.waiting(trace)
     if not len(row) or (right - left).sum() < 10 * LEAST * (bars.high - bars.low) * len(bars.ranks):
         return False
-    boxes = _boxes(left, right, row, *_place(bars, "comm"))
+    boxes = rectangles(row, left, right, *_place(bars, "comm"))
     ax.add_collection(PolyCollection(boxes, linewidths=0.6, gid="waiting", **WAITING), autolim=False)
     return True
 
@@ -349,12 +329,18 @@ def _label(ax, bars: Bars, n_ranks: int) -> None:
 
 def _legend(bars: Bars, colours, n_messages: int, waits: bool) -> list:
     """Legend entries: families by lane, then thin strips, grey and arrows."""
-    own = sorted((key for key in colours if colours[key] != OTHER_COLOR), key=lambda key: _usual_order(key[1]))
+    order = {name: i for i, name in enumerate(FAMILY_COLORS)}  # of a step; the other families follow by name
+    own = [key for key in colours if colours[key] != OTHER_COLOR]
+    own.sort(key=lambda key: (order.get(key[1], len(order)), key[1]))
     handles = [Patch(facecolor=colours[key], label=key[1]) for key in own]
     if len(own) < len(colours):
         look = {"facecolor": OTHER_COLOR, "edgecolor": "white", "hatch": OTHER_HATCH}
         handles.append(Patch(label=OTHER, **look))
-    if _hidden(bars) > LEAST:
+    hidden = 0.0  # share of all rows' time in which a rank communicates under its computing
+    if set(SHARED) <= set(bars.lanes):
+        _, start, end = bars.cut(np.flatnonzero(bars.lane == bars.lanes.index("comm")), exposed=False)
+        hidden = (end - start).sum() / ((bars.high - bars.low) * len(bars.ranks))
+    if hidden > LEAST:
         colour = colours["comm", bars.families("comm")[0]]
         handles.append(Line2D([], [], color=colour, linewidth=3, solid_capstyle="butt", label="hidden (thin)"))
     if waits:
@@ -364,19 +350,6 @@ def _legend(bars: Bars, colours, n_messages: int, waits: bool) -> list:
     if n_messages:
         handles.append(Line2D([], [], color=INK, marker=">", markersize=4, linewidth=1, label="message"))
     return handles
-
-
-def _hidden(bars: Bars) -> float:
-    if not set(SHARED) <= set(bars.lanes):
-        return 0.0
-    _, start, end = bars.hidden(np.flatnonzero(bars.lane == bars.lanes.index("comm")))
-    return float((end - start).sum() / ((bars.high - bars.low) * len(bars.ranks)))
-
-
-def _usual_order(family: str):
-    """Known families in the order of a step, then the others by name."""
-    known = list(FAMILY_COLORS)
-    return (known.index(family), "") if family in known else (len(known), family)
 
 
 def _finding(bars: Bars, n_messages: int) -> str:

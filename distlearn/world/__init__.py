@@ -9,32 +9,17 @@ Names are loaded when they are first used: only `EngineWorld` needs ipyparallel,
 
 from __future__ import annotations
 
-import importlib
+from .. import lazy
 
-_NAMES = {
-    "World": "local",
-    "LocalWorld": "local",
-    "ElasticRun": "elastic",
-    "EngineWorld": "engines",
-    "Hosts": "cluster",
-    "LimitedWorld": "engines",
-    "RankDeadlockError": "outcome",
-    "RankTimeoutError": "outcome",
-    "MPIWorld": "mpi",
-    "Restart": "elastic",
-    "launch": "launching",
-    "train_through_failures": "elastic",
-}
-__all__ = list(_NAMES)
-
-
-def __getattr__(name):
-    if name not in _NAMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f".{_NAMES[name]}", __name__), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__():
-    return sorted({*globals(), *_NAMES})
+__all__, __getattr__, __dir__ = lazy(
+    __name__,
+    {
+        "local": "LocalWorld World",
+        "engines": "EngineWorld LimitedWorld",
+        "mpi": "MPIWorld",
+        "cluster": "Hosts",
+        "outcome": "RankDeadlockError RankTimeoutError",
+        "launching": "launch",
+        "elastic": "ElasticRun Restart train_through_failures",
+    },
+)

@@ -33,8 +33,7 @@ from .progress import GRACE_SECONDS, Output, stop_button
 KEPT_COPIES = 32
 JOIN_SECONDS = 30.0
 TICK = 0.05
-FIRST_PATIENCE = 3.0
-"""Seconds after which an engine that has not answered is asked again; doubles each time."""
+FIRST_PATIENCE = 3.0  # Seconds after which an engine that has not answered is asked again; doubles each time.
 
 
 class Ranks:
@@ -61,8 +60,7 @@ class Ranks:
         self._deaths = DeathWatch() if self._is_local else None
         address = self._deaths.address if self._deaths else ""
         self._call(
-            self.ids,
-            lambda rank: (remote.join_world, self._key, rank, members, paths, self._stack_file(rank), address),
+            self.ids, lambda rank: (remote.join_world, self._key, rank, members, paths, self._stack_file(rank), address)
         )
         if self._deaths is not None:
             self._deaths.start(self.size)
@@ -106,7 +104,6 @@ class Ranks:
 
     # -- work ----------------------------------------------------------------------------------------------------------
     def submit(self, payload: bytes, **options) -> list:
-        """Submit a launch to every rank; return the AsyncResults by rank."""
         self._number += 1
         free = [self._completed.popleft() for _ in range(len(self._completed) - KEPT_COPIES)]
         cwd = os.getcwd() if self._is_local else None
@@ -180,7 +177,6 @@ class Ranks:
             return False
 
     def unresponsive(self, rank: int) -> Outcome:
-        """Make the outcome of a rank that does not respond."""
         outcome = Outcome(rank, "unresponsive")
         path = self._stack_file(rank)
         with contextlib.suppress(OSError, psutil.Error):
@@ -242,13 +238,12 @@ def read_stack(path: str) -> list[Frame]:
 
 
 # -- one launch ------------------------------------------------------------------------------------------------------
+# An error of all ranks is raised at about the same time: wait a moment for the others before interrupting them.
 PAUSE = 0.05
-"""An error of all ranks is raised at about the same time: wait a moment for the others before interrupting them."""
 PATIENCE = 3.0
-STACK_SECONDS = 0.2
-"""Time for a rank to write its stack after it was asked for it."""
+STACK_SECONDS = 0.2  # Time for a rank to write its stack after it was asked for it.
+# Longest wait for a rank's last output, which arrives after its result: at once, unless the machine is busy.
 OUTPUT_SECONDS = 5.0
-"""Longest wait for a rank's last output, which arrives after its result: at once, unless the machine is busy."""
 
 
 class Watch:
@@ -323,7 +318,6 @@ class Watch:
 
     # -- parts ---------------------------------------------------------------------------------------------------------
     def _wait(self, seconds: float) -> None:
-        """Wait for all ranks, but no longer than `seconds`."""
         deadline = time.monotonic() + seconds
         while self.pending and time.monotonic() < deadline:
             self._poll()

@@ -22,8 +22,8 @@ from .interrupts import check_interrupts
 from .launching import find_mpiexec, is_hydra, mpi_settings, thread_settings
 
 START_SECONDS = 60.0
+# Longest time from the end of an engine to mpiexec's report of it; milliseconds, unless the machine is busy.
 LAST_WORDS_SECONDS = 5.0
-"""Longest time from the end of an engine to mpiexec's report of it; milliseconds, unless the machine is busy."""
 
 
 def publish(data: dict) -> None:
@@ -149,13 +149,13 @@ class Cluster:
         self._start_engines()
 
     def _start_engines(self) -> None:
-        """Start a set of engines, connect if this is the first, and wait until they have registered."""
         self._set = self._ipp.engines[self._ipp.start_engines_sync(self.n)]
         if self.client is None:
             self.client = self._ipp.connect_client_sync()
         deadline = time.monotonic() + START_SECONDS
         while len(fresh := [i for i, u in sorted(self.client._engines.items()) if u not in self._former]) < self.n:
-            if not self.is_complete() or time.monotonic() > deadline:
+            complete = self.has_controller() and _is_running(self._set.process)
+            if not complete or time.monotonic() > deadline:
                 raise RuntimeError(f"{self.n} engines did not start. The end of their log:\n{self.log_tail(1500)}")
             check_interrupts()
             time.sleep(0.02)
@@ -169,9 +169,6 @@ class Cluster:
     # -- watching ------------------------------------------------------------------------------------------------------
     def has_controller(self) -> bool:
         return _is_running(self._controller)
-
-    def is_complete(self) -> bool:
-        return self.has_controller() and _is_running(self._set.process)
 
     def log_tail(self, nbytes: int = 20_000) -> str:
         """Return the end of what the engines and mpiexec wrote."""
@@ -229,7 +226,6 @@ class Cluster:
         shutil.rmtree(self.folder / "profile", ignore_errors=True)
 
     def stop(self) -> None:
-        """End all processes and remove the folder."""
         if self._reaper is None:
             return
         self._drop()

@@ -21,8 +21,8 @@ import sys
 import threading
 import uuid
 
+# The connection's descriptor or a higher one: above those of a starting engine, below the usual limit of 1,024.
 HIGH = 512
-"""The connection's descriptor or a higher one: above those of a starting engine, below the usual limit of 1,024."""
 
 
 class DeathWatch:

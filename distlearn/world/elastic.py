@@ -92,7 +92,6 @@ class ElasticRun:
 
     @property
     def seconds_lost(self) -> float:
-        """Time lost to failures [s]."""
         return sum(r.seconds_lost for r in self.restarts)
 
 
@@ -119,22 +118,18 @@ class _Log:
             restart.step = found.step if found else 0
 
     def __call__(self, step, total, **values) -> None:
-        if self._open is not None:
-            self._resumed(self._open)
-            self._open = None
+        if self._open is not None:  # the first step after a failure
+            restart, self._open = self._open, None
+            restart.resumed = self.now()
+            steps, times, samples = zip(*self._done, strict=True)  # not of every step: reports are 0.1 s apart
+            restart.samples_lost = round(samples[-1] - np.interp(restart.step, steps, samples))
+            restart.seconds_lost = restart.resumed - float(np.interp(restart.step, steps, times))
+            self._done = [entry for entry in self._done if entry[0] <= restart.step]
         if step > self._done[-1][0]:
             self._done.append((step, self.now(), values.get("samples", 0)))
             self._progress.append((self.now(), step))
         if self._show is not None:
             self._show(step, total, **values)
-
-    def _resumed(self, restart: Restart) -> None:
-        """Complete the record of a failure, when a step is reported after it."""
-        restart.resumed = self.now()
-        steps, times, samples = zip(*self._done, strict=True)  # not of every step: reports are 0.1 s apart
-        restart.samples_lost = round(samples[-1] - np.interp(restart.step, steps, samples))
-        restart.seconds_lost = restart.resumed - float(np.interp(restart.step, steps, times))
-        self._done = [entry for entry in self._done if entry[0] <= restart.step]
 
 
 def train_through_failures(

@@ -232,24 +232,21 @@ class EngineWorld(World):
         if all(o.status == "returned" for o in outcomes):
             return None
         limits = {"deadlock": self.patience, "no progress": progress_timeout, "timeout": timeout}
-        return first_failure(outcomes, reason, limits.get(reason, 0.0), self._next_step(watch))
+        note = ""
+        if watch.killed and self._cluster is None:
+            note = (
+                "This world did not start the engines: restart their cluster, and make a new EngineWorld of its view."
+            )
+        elif watch.killed:
+            note = "The next run restarts the engines (MPI ends all ranks with one)."
+        return first_failure(outcomes, reason, limits.get(reason, 0.0), note)
 
     def _collect(self, watch: Watch) -> None:
-        """Note whether the engines must be restarted, keep the spans, and show the rest of the output."""
         self._restart_reason = "engines died, or had to be killed, in the last run" if watch.killed else ""
         self.records = {rank: outcome.records for rank, outcome in watch.outcomes.items() if outcome.records}
         spans = [span for outcome in watch.outcomes.values() for span in outcome.spans]
         self.trace = Trace(sorted(spans, key=lambda s: (s.end, s.rank)))
         watch.finish()
-
-    def _next_step(self, watch: Watch) -> str:
-        if not watch.killed:
-            return ""
-        if self._cluster is None:
-            return (
-                "This world did not start the engines: restart their cluster, and make a new EngineWorld of its view."
-            )
-        return "The next run restarts the engines (MPI ends all ranks with one)."
 
     # -- starting and restarting --------------------------------------------------------------------------------------
     def _start(self, engines, threads, hosts) -> None:
@@ -294,8 +291,7 @@ def _pack(fn, args, kwargs) -> bytes:
         raise TypeError(f"EngineWorld.run: {name} or its arguments cannot be sent to the engines: {error}") from error
 
 
-LATENCY = 1e-3
-"""Of a delayed message [s]: about what one takes between engines over TCP."""
+LATENCY = 1e-3  # Of a delayed message [s]: about what one takes between engines over TCP.
 
 
 class LimitedWorld(EngineWorld):

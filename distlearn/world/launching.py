@@ -18,8 +18,7 @@ from .interrupts import check_interrupts, defer_interrupts
 from .reaper import mpi_files, remove
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
-NAP = 0.1
-"""Time between two checks for an interrupt in `launch` [s]."""
+NAP = 0.1  # Time between two checks for an interrupt in `launch` [s].
 
 
 def find_mpiexec() -> str:

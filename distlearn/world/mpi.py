@@ -25,8 +25,7 @@ from .local import World
 from .outcome import Outcome, text_of_error, where
 from .progress import GRACE_SECONDS, PATIENCE_SECONDS, Bar, Patience, Reporter
 
-FAILED, WAITS = 32_000, 32_001
-"""Tags of the run's own messages: MPI guarantees tags up to 32,767."""
+FAILED, WAITS = 32_000, 32_001  # Tags of the run's own messages: MPI guarantees tags up to 32,767.
 
 
 class MPIWorld(World):
@@ -55,12 +54,7 @@ class MPIWorld(World):
     """
 
     def __init__(
-        self,
-        *,
-        progress=True,
-        timeout: float | None = None,
-        patience: float = PATIENCE_SECONDS,
-        strict: bool = True,
+        self, *, progress=True, timeout: float | None = None, patience: float = PATIENCE_SECONDS, strict: bool = True
     ):
         # for the run's own messages, which must not match the program's
         self._own = MPIComm(world_comm().Dup(), timeout=timeout, strict=False)
@@ -122,7 +116,6 @@ class MPIWorld(World):
         self._abort(f"{told}RankError: rank {self.rank}: {text}\n", code or 1)
 
     def _abort(self, text: str, code: int = 1) -> None:
-        """Print why, and end all ranks."""
         notes = [self._own.raw.Isend(b"", rank, FAILED) for rank in range(self.size) if rank != self.rank]
         sys.stderr.write(text)
         sys.stderr.flush()

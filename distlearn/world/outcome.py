@@ -17,12 +17,12 @@ from typing import NamedTuple
 from ..comm.base import CommTimeoutError, DeadlockError, RankError
 from ..comm.recorder import who_is_missing
 
+# Frames of these are not shown to users: the line that called them says more.
 OWN_MODULES = ("distlearn.comm", "distlearn.sim", "distlearn.world", "distlearn.trace")
-"""Frames of these are not shown to users: the line that called them says more."""
 
 
+# Files of Python and of other packages: a rank that is in one of them is placed at the line that led there.
 INSTALLED = re.compile(r"[/\\](site-packages|dist-packages|lib[/\\]python[\d.]+)[/\\]", re.IGNORECASE)
-"""Files of Python and of other packages: a rank that is in one of them is placed at the line that led there."""
 
 
 class RankTimeoutError(RankError, CommTimeoutError):
@@ -40,8 +40,7 @@ class Frame(NamedTuple):
     line: int
     function: str
     source: str
-    own: bool
-    """Whether it belongs to `OWN_MODULES`."""
+    own: bool  # Whether it belongs to `OWN_MODULES`.
 
 
 @dataclass
@@ -56,11 +55,9 @@ class Outcome:
     waits_for: str = ""
     original: bytes = b""
     spans: list = field(default_factory=list)
-    records: list = field(default_factory=list)
-    """The rank's last calls, if it did not return."""
+    records: list = field(default_factory=list)  # The rank's last calls, if it did not return.
     progress: tuple | None = None
-    position: int = 0
-    """Position in the order in which the client heard of the ranks' ends."""
+    position: int = 0  # Position in the order in which the client heard of the ranks' ends.
 
 
 # -- looking at frames -----------------------------------------------------------------------------------------------
@@ -112,7 +109,6 @@ def user_frames(frames: list[Frame]) -> list[Frame]:
 
 
 def _location(frame: Frame) -> tuple[str, str]:
-    """Return the name of a frame's file (or notebook cell) and its source line."""
     name = frame.filename.replace("\\", "/").rpartition("/")[2]
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     if shell is not None:

@@ -35,8 +35,7 @@ def _users_lines(error) -> list[str]:
 # -- progress ----------------------------------------------------------------------------------------------------------
 # What a user sees while ranks work: a progress bar, what the ranks print, and which rank has long waited for what.
 
-REPORT_SECONDS = 0.1
-"""Shortest time between two reports that an engine sends [s]; the last one is always sent."""
+REPORT_SECONDS = 0.1  # Shortest time between two reports that an engine sends [s]; the last one is always sent.
 
 
 class Reporter:
@@ -101,7 +100,6 @@ class Bar:
         self._bar.refresh()
 
     def close(self) -> None:
-        """End the bar; it stays visible."""
         if self._bar is not None:
             self._bar.close()
             self._bar = None
@@ -144,10 +142,8 @@ class Output:
 # wait, each in one call, none is left to send what they wait for: a deadlock, which is an error.
 
 PATIENCE_SECONDS = 10.0
-SLOWEST_BYTES_PER_SECOND = 1e6
-"""Slower than any network: a call is allowed the time that its bytes may take."""
-GRACE_SECONDS = 0.5
-"""Ranks that wait for each other report it at slightly different times."""
+SLOWEST_BYTES_PER_SECOND = 1e6  # Slower than any network: a call is allowed the time that its bytes may take.
+GRACE_SECONDS = 0.5  # Ranks that wait for each other report it at slightly different times.
 
 
 class Patience:

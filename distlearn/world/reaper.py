@@ -29,8 +29,8 @@ import psutil
 
 MARK = "DISTLEARN_CLUSTER"
 SHARED_MEMORY = ("/dev/shm/mpich_shm", "/dev/shm/sm_segment")  # MPICH, Open MPI
+# Prefix of files in /tmp in which MPICH's proxy keeps the topology for its ranks; it removes them on a normal exit.
 HYDRA_FILE = "hydra_hwloc_xmlfile_"
-"""Prefix of files in /tmp in which MPICH's proxy keeps the topology for its ranks; it removes them on a normal exit."""
 
 
 def marked(folder, variable: str = MARK) -> list[psutil.Process]:
@@ -65,7 +65,12 @@ def kill_marked(folder, grace: float = 0.0, variable: str = MARK) -> None:
 
 def mpi_files(processes) -> set[str]:
     """Return the files that MPI leaves when these processes are killed."""
-    return shared_memory(processes) | hydra_files(processes)
+    found = hydra_files(processes)
+    for process in processes:  # shared memory that still has a name: of processes killed while starting
+        with contextlib.suppress(OSError):
+            lines = Path(f"/proc/{process.pid}/maps").read_text(encoding="utf-8", errors="replace").splitlines()
+            found |= {line.split(None, 5)[-1] for line in lines if any(name in line for name in SHARED_MEMORY)}
+    return found
 
 
 def remove(paths) -> None:
@@ -81,16 +86,6 @@ def hydra_files(processes) -> set[str]:
     for process in processes:
         with contextlib.suppress(psutil.Error, OSError):
             found |= {file.path for file in process.open_files() if Path(file.path).name.startswith(HYDRA_FILE)}
-    return found
-
-
-def shared_memory(processes) -> set[str]:
-    """Return the files of MPI's shared memory that still have names (of processes killed while starting)."""
-    found = set()
-    for process in processes:
-        with contextlib.suppress(OSError):
-            lines = Path(f"/proc/{process.pid}/maps").read_text(encoding="utf-8", errors="replace").splitlines()
-            found |= {line.split(None, 5)[-1] for line in lines if any(name in line for name in SHARED_MEMORY)}
     return found
 
 

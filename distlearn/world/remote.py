@@ -13,7 +13,6 @@ import os
 import pickle
 import signal
 import sys
-import time
 import types
 
 from ..comm.base import TO_RETURN
@@ -23,8 +22,7 @@ from .interrupts import EngineInterrupts
 from .outcome import Outcome, frames_of_error, pickled, text_of_error
 from .progress import Patience, Reporter
 
-_worlds: dict = {}
-"""Stored by `join_world` for `launch`, by the world's key."""
+_worlds: dict = {}  # Stored by `join_world` for `launch`, by the world's key.
 
 
 class Duplicates:
@@ -54,7 +52,6 @@ class Duplicates:
         return self._used[number]
 
     def free(self, numbers) -> None:
-        """Free duplicates whose launch completed on every rank: MPI has about 2,000."""
         for number in numbers:
             comm = self._used.pop(number, None)
             if comm is not None:
@@ -114,7 +111,7 @@ def launch(key: str, order: dict, payload: bytes) -> tuple[bytes, bytes]:
     """Run the pickled (function, arguments, keywords) on this rank; return a pickled `Outcome`, and the result."""
     interrupts = EngineInterrupts()
     rank, duplicates = _worlds[key]
-    reporter = Reporter(_publish)
+    reporter = Reporter(lambda report: _publish(progress=report))
     outcome, value, comm = Outcome(rank, "interrupted"), b"", None
     try:
         if order["cwd"]:
@@ -125,7 +122,7 @@ def launch(key: str, order: dict, payload: bytes) -> tuple[bytes, bytes]:
         duplicates.free(order["free"])
         copy = duplicates.get(order["number"], interrupts)
         comm = select_backend(MPIComm.begin(copy, reporter, strict=order["strict"]))
-        comm.activity.on_wait = Patience(comm, order["patience"], _publish_wait)
+        comm.activity.on_wait = Patience(comm, order["patience"], lambda wait: _publish(wait=wait))
         value = _call(comm, payload)
         outcome.status = "early"
         comm.end()
@@ -179,15 +176,8 @@ def _call(comm, payload: bytes) -> bytes:
         raise TypeError(f"the result, a {type(result).__name__}, cannot be sent back: {error}") from error
 
 
-def _publish(report) -> None:
-    """Send a report to the client, which sees it within milliseconds."""
+def _publish(**data) -> None:
+    """Send a report, or a long wait (None when it is over), to the client, which sees it within milliseconds."""
     from .cluster import publish
 
-    publish({"progress": report, "at": time.time()})
-
-
-def _publish_wait(wait) -> None:
-    """Tell the client that this rank has waited for a long time, or that the wait is over (None)."""
-    from .cluster import publish
-
-    publish({"wait": wait})
+    publish(data)

@@ -56,7 +56,6 @@ def test_unknown_architecture():
 
 
 def test_not_installed(monkeypatch):
-    nvrtc.supported_architectures.cache_clear()
     monkeypatch.setattr(nvrtc, "_library", lambda: None)
     with pytest.raises(CompilerNotFound, match="needs no GPU"):
         compile_check("")

@@ -218,7 +218,7 @@ def test_unguarded_kernels_never_crash(index, value, n, s, block):
 
 def test_an_array_given_twice_is_copied_once():
     x = np.zeros(4, np.float32)
-    place = launch.Placement([x, x, x[:2]], ["*kf4"] * 3, ["a", "b", "c"])
+    place = launch.Placement(launch.Bound([x, x, x[:2]], ["*kf4"] * 3, ["a", "b", "c"]))
     assert [len(arrays) for *_, arrays in place.ranges] == [2]
     assert place.of_argument == [(0, 0)] * 3
 

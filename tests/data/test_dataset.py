@@ -89,11 +89,9 @@ def test_digits_fall_back_on_scikit_learns_function(monkeypatch, tmp_path):
 
 
 def test_images_are_channels_last():
-    flat, images = load("digits"), load("digits", flat=False)
-    assert images.shape == (8, 8, 1)
-    assert images.n_features == flat.n_features == 64
-    np.testing.assert_array_equal(images.x_test.reshape(360, 64), flat.x_test)
-    np.testing.assert_array_equal(flat.x_test.reshape(-1, *flat.image_shape), images.x_test)
+    digits = load("digits")
+    assert digits.image_shape == (8, 8, 1)
+    assert digits.shape == (digits.n_features,) == (64,)
 
 
 def test_the_seed_decides_the_validation_split_and_never_the_test_split():

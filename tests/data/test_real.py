@@ -51,6 +51,6 @@ def test_the_test_split_is_the_file_in_its_order(name):
     images = read_idx(next((Path(DATA) / name).glob("t10k-images*")))
     labels = read_idx(next((Path(DATA) / name).glob("t10k-labels*")))
     assert images.dtype == labels.dtype == np.uint8
-    data = load(name, flat=False, dtype=np.float64)
-    np.testing.assert_array_equal(np.rint(data.x_test[..., 0] * 255), images)
+    data = load(name, dtype=np.float64)
+    np.testing.assert_array_equal(np.rint(data.x_test.reshape(images.shape) * 255), images)
     np.testing.assert_array_equal(data.y_test, labels)

@@ -6,7 +6,7 @@ import pytest
 from distlearn.nn import ALGORITHMS, Conv2d, choose_algorithm, conv_cost, count_operations, fuse, printed_conv_cost
 from distlearn.nn.conv import direct, fft, im2col, winograd
 from distlearn.nn.conv.geometry import Geometry, input_gradient
-from distlearn.nn.fused import bands, rows
+from distlearn.nn.fused import rows
 
 
 def by_definition(x, W, b, stride, padding, groups):
@@ -245,8 +245,8 @@ def test_the_fused_convolution_chooses_what_can_compute_the_layer():
 def test_bands_give_the_input_gradient_of_narrow_images(shape, kernel, padding, monkeypatch):
     rng, geometry = np.random.default_rng(0), Geometry(kernel[:2], padding=padding)
     dy, W = rng.normal(size=shape), rng.normal(size=kernel)
-    assert bands.pays(W, shape[2])
+    assert rows.bands_pay(W, shape[2])
     want = input_gradient(rows.forward, dy, W, geometry)
-    np.testing.assert_allclose(bands.input_gradient(dy, W, geometry), want, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(rows.bands_gradient(dy, W, geometry), want, rtol=1e-12, atol=1e-12)
     monkeypatch.setattr("distlearn.nn.ops.CACHE_BYTES", 1)  # one sample at a time
-    np.testing.assert_allclose(bands.input_gradient(dy, W, geometry), want, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(rows.bands_gradient(dy, W, geometry), want, rtol=1e-12, atol=1e-12)

@@ -23,12 +23,12 @@ how much goes through the busiest rank.
 from ...shares import shares
 from .alltoall import dissemination_barrier, pairwise_all_to_all
 from .butterflies import doubling_all_reduce, halving_doubling_all_reduce
-from .group import Group
-from .levels import torus_all_gather, torus_all_reduce, torus_reduce_scatter
+from .levels import Group, torus_all_gather, torus_all_reduce, torus_reduce_scatter
 from .rings import ring_all_gather, ring_all_reduce, ring_reduce_scatter
 from .stars import flat_broadcast, flat_gather, flat_reduce, flat_scatter, naive_all_reduce
 from .trees import tree_all_reduce, tree_broadcast, tree_gather, tree_reduce, tree_scatter
 
+# The all-reduces that do not depend on how ranks are placed on nodes, by a short name.
 ALL_REDUCES = {
     "naive": naive_all_reduce,
     "tree": tree_all_reduce,
@@ -36,6 +36,5 @@ ALL_REDUCES = {
     "ring": ring_all_reduce,
     "halving-doubling": halving_doubling_all_reduce,
 }
-"""The all-reduces that do not depend on how ranks are placed on nodes, by a short name."""
 
 __all__ = sorted(name for name, value in globals().items() if callable(value) or name == "ALL_REDUCES")

@@ -80,8 +80,8 @@ def _field(value, length: int) -> bytes:
 # MPIComm's collective primitives.
 
 OPS = {"sum": "SUM", "prod": "PROD", "min": "MIN", "max": "MAX"}
+# What stands in for dtypes of two bytes: MPI has no float16, and integers wrap around to the same result.
 WIDER = {"e": np.float32, "h": np.int32, "H": np.uint32}
-"""What stands in for dtypes of two bytes: MPI has no float16, and integers wrap around to the same result."""
 BOOL_OPS = {"sum": "LOR", "prod": "LAND", "min": "LAND", "max": "LOR"}  # as NumPy: + is "or", * is "and"
 
 

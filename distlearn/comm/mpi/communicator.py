@@ -26,10 +26,10 @@ from ..waiting import CROWDED_SPIN_SECONDS, SPIN_SECONDS, RankClock, count_cores
 from .collectives import RETURN, Agreement, Collectives
 from .messages import KINDS, Activity, Messages
 
+# Bytes of an element reduced on a separate communicator if the calls are compared: MPICH ends the process when a
+# reduction receives a message that holds no whole number of elements, before the comparison can raise. Elements of two
+# bytes are reduced as four (`collectives`); one byte always fits.
 REDUCED_APART = (4, 8, 16)
-"""Bytes of an element reduced on a separate communicator if the calls are compared: MPICH ends the process
-when a reduction receives a message that holds no whole number of elements, before the comparison can raise. Elements of
-two bytes are reduced as four (`collectives`); one byte always fits."""
 
 
 def world_comm():
@@ -147,7 +147,6 @@ class MPIComm(Messages, Collectives, Communicator):
 
     # -- waiting and recording ---------------------------------------------------------------------------------------
     def block(self, done, what, nbytes: int = 0) -> None:
-        """Wait until `done()`; `str(what)` says what for."""
         activity, on_nap = self.activity, None
         activity.waits_for = what
         if activity.on_wait is not None:

@@ -85,8 +85,7 @@ DTYPES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"
           "float64", "longdouble", "complex64", "complex128", "clongdouble")  # fmt: skip
 KIND_OF = {np.dtype(name): number for number, name in enumerate(DTYPES)}
 KINDS = 256
-OBJECT = KINDS - 1
-"""Kind of a pickled object."""
+OBJECT = KINDS - 1  # Kind of a pickled object.
 
 
 @functools.cache
@@ -100,7 +99,6 @@ class Messages:
     """Point-to-point operations of `MPIComm`."""
 
     def unreceived(self) -> str:
-        """Describe a message that was sent to this rank and never received; empty if there is none."""
         status = self.mpi.Status()
         if not self.raw.Iprobe(self.mpi.ANY_SOURCE, self.mpi.ANY_TAG, status):
             return ""
@@ -128,17 +126,18 @@ class Messages:
                 call = f"{name}(source={status.Get_source()}, tag={tag})"
                 raise ValueError(f"rank {self.rank}: {call} expected {expected}, but the message holds {holds}")
 
-    def _start_send(self, x, dest, tag, name) -> SendWork:
+    def _start_send(self, x, dest, tag, name) -> MPIWork:
         start = self.clock.now()
         isend = self.raw.Issend if self.strict else self.raw.Isend
         request = isend(as_bytes(to_host(x)), dest, tag * KINDS + kind_of(x.dtype))
-        return SendWork(self, name, x.nbytes, start, request, dest, tag)
+        return MPIWork(self, name, x.nbytes, start, request, peer=("dest", dest, tag))
 
     def _start_recv(self, out, source, tag, name) -> RecvWork:
         start, host, kind = self.clock.now(), to_host(out, load=False), kind_of(out.dtype)
         request = self.raw.Irecv(as_bytes(host), source, tag * KINDS + kind)
         look = functools.partial(self._look_for_other_kinds, source, tag, kind, out)
-        return RecvWork(self, name, start, request, out, lambda: from_host(host, out), source, tag, look)
+        peer = "source", source, tag
+        return RecvWork(self, name, start, request, out, lambda: from_host(host, out), peer, look)
 
     def _isend(self, x, dest, tag):
         sent = self.copy(x) if self.guards(x) else x
@@ -191,7 +190,7 @@ class Messages:
         start, data = self.clock.now(), pickle.dumps(obj, protocol=5)
         isend = self.raw.Issend if self.strict else self.raw.Isend
         request = isend([data, self.mpi.BYTE], dest, tag * KINDS + OBJECT)
-        SendWork(self, "send_obj", len(data), start, request, dest, tag).wait()
+        MPIWork(self, "send_obj", len(data), start, request, peer=("dest", dest, tag)).wait()
 
     def _recv_obj(self, source, tag):
         start = self.clock.now()
@@ -209,10 +208,9 @@ class Messages:
 # A request's buffers must live until MPI is done with them, even if the user's code was interrupted meanwhile or
 # never waits. So every handle stays in its communicator's `Activity` until its request is complete.
 
-LOOK_SECONDS = 0.02
-"""Time between two probes for a message of another kind than the awaited one [s]."""
+LOOK_SECONDS = 0.02  # Time between two probes for a message of another kind than the awaited one [s].
+# Requests that may never complete, with their buffers: a message that arrives late is still written there.
 ABANDONED: list = []
-"""Requests that may never complete, with their buffers: a message that arrives late is still written there."""
 
 
 class Activity:
@@ -238,31 +236,22 @@ class Activity:
 class MPIWork:
     """One operation in progress: an MPI request, what it is for, and what to do when it is done."""
 
-    __slots__ = (
-        "_agreement",
-        "_comm",
-        "_error",
-        "_finish",
-        "_name",
-        "_nbytes",
-        "_request",
-        "_result",
-        "_start",
-        "site",
-    )
+    __slots__ = ("_agreement", "_comm", "_error", "_finish", "_name", "_nbytes", "_peer", "_request", "_result",
+                 "_start", "site")  # fmt: skip
 
-    def __init__(self, comm, name, nbytes, start, request, finish=None, agreement=None):
+    def __init__(self, comm, name, nbytes, start, request, finish=None, agreement=None, peer=None):
         self._comm, self._name, self._nbytes = comm, name, nbytes
         self._start, self._request, self._finish = start, request, finish
-        self._agreement, self.site = agreement, None
+        self._agreement, self._peer, self.site = agreement, peer, None
         self._result = self._error = None
         comm.activity.pending.add(self)
 
     def __str__(self) -> str:
-        return f"{self._call()} of {self._nbytes} bytes" if self._nbytes else self._call()
-
-    def _call(self) -> str:
-        return self._name or "a message"
+        call = self._name or "a message"
+        if self._peer is not None:
+            end, rank, tag = self._peer
+            call = f"{self._name or 'send'}({end}={rank}, tag={tag})"
+        return f"{call} of {self._nbytes} bytes" if self._nbytes else call
 
     @property
     def rank(self) -> int:
@@ -350,31 +339,15 @@ class GuardedWork:
         return found if self._result is None else self._x
 
 
-class SendWork(MPIWork):
-    """A send in progress."""
-
-    __slots__ = ("_dest", "_tag")
-
-    def __init__(self, comm, name, nbytes, start, request, dest, tag):
-        super().__init__(comm, name, nbytes, start, request)
-        self._dest, self._tag = dest, tag
-
-    def _call(self) -> str:
-        return f"{self._name or 'send'}(dest={self._dest}, tag={self._tag})"
-
-
 class RecvWork(MPIWork):
     """A receive in progress: a message whose size differs from the buffer's, longer or shorter, is an error."""
 
-    __slots__ = ("_look", "_next_look", "_out", "_source", "_status", "_tag")
+    __slots__ = ("_look", "_next_look", "_out", "_status")
 
-    def __init__(self, comm, name, start, request, out, finish, source, tag, look):
-        super().__init__(comm, name, out.nbytes, start, request, finish)
-        self._out, self._source, self._tag, self._status = out, source, tag, comm.mpi.Status()
+    def __init__(self, comm, name, start, request, out, finish, peer, look):
+        super().__init__(comm, name, out.nbytes, start, request, finish, peer=peer)
+        self._out, self._status = out, comm.mpi.Status()
         self._look, self._next_look = look, time.perf_counter() + LOOK_SECONDS
-
-    def _call(self) -> str:
-        return f"{self._name or 'recv'}(source={self._source}, tag={self._tag})"
 
     def _test(self) -> bool:
         if not self._request.Test(self._status):
@@ -398,8 +371,8 @@ class RecvWork(MPIWork):
         return super()._explain(error)
 
     def _wrong_size(self, found: str) -> ValueError:
-        out = self._out
+        out, (_, source, tag) = self._out, self._peer
         return ValueError(
-            f"rank {self._comm.rank}: recv(source={self._source}, tag={self._tag}) expected {out.size} {out.dtype}, "
-            f"but the message holds {found}"
+            f"rank {self._comm.rank}: recv(source={source}, tag={tag}) expected {out.size} {out.dtype}, but the "
+            f"message holds {found}"
         )

@@ -239,7 +239,8 @@ class HierarchicalNetwork:
         wait for one another, a torus takes up to 10 % less, and an all-to-all may differ by a quarter.
         """
         inside, between, p, n = self.inside.message, self.between.message, len(ranks), nbytes
-        s, m = self._extent(ranks)
+        nodes = Counter(rank // self.ranks_per_node for rank in ranks)
+        s, m = max(nodes.values()), len(nodes)
         if m == 1:
             return collective_seconds(name, n, p, inside)
         two = self._torus(name, n, ranks)
@@ -252,12 +253,7 @@ class HierarchicalNetwork:
             return collective_seconds(name, in_node, s, inside) + collective_seconds(name, n, m, between)
         return collective_seconds(name, n, p, between)
 
-    def _extent(self, ranks) -> tuple[int, int]:
-        nodes = Counter(rank // self.ranks_per_node for rank in ranks)
-        return max(nodes.values()), len(nodes)
-
     def _fill_nodes(self, ranks) -> bool:
-        """Whether the ranks are all those of some nodes, in order."""
         s = self.ranks_per_node
         whole = len(ranks) % s == 0
         return whole and all(rank % s == i % s and rank // s == ranks[i - i % s] // s for i, rank in enumerate(ranks))
@@ -281,9 +277,9 @@ class HierarchicalNetwork:
 # Bandwidths are those of one direction and of payload alone. They are upper bounds; programs see less, and
 # `Network.fit` measures how much less.
 
+# Share of an Ethernet link that is TCP payload: of each 1,538 bytes on the wire (IEEE 802.3: preamble 8, header 14,
+# data 1,500, checksum 4, gap 12) 52 more are headers of IPv4 (20) and TCP with time stamps (RFC 9293, RFC 7323: 32).
 _TCP = 1448 / 1538
-"""Share of an Ethernet link that is TCP payload: of each 1,538 bytes on the wire (IEEE 802.3: preamble 8, header 14,
-data 1,500, checksum 4, gap 12) 52 more are headers of IPv4 (20) and TCP with time stamps (RFC 9293, RFC 7323: 32)."""
 
 
 def _ethernet(gigabits: float, alpha: float) -> Network:
@@ -295,6 +291,7 @@ def _pcie(gigatransfers: float) -> float:
     return 16 * gigatransfers * 1e9 * 128 / 130 / 8
 
 
+# By name, for `Network.preset`.
 PRESETS = {
     # two ranks of MPICH 5 in one machine (shared memory), `Network.fit` on a virtual machine with two cores
     "loopback": Network(5e-6, 10e9),
@@ -319,4 +316,3 @@ PRESETS = {
     "pcie-4": Network(5.7e-6, _pcie(16)),
     "pcie-5": Network(5.7e-6, _pcie(32)),
 }
-"""By name, for `Network.preset`."""

@@ -13,11 +13,9 @@ from .alpha_beta import Network
 # -- measure -----------------------------------------------------------------------------------------------------------
 # Measuring a world's network from inside: ping-pong and all-reduces, as SPMD functions that run on any ranks.
 
-MESSAGE_SIZES = (0, 64, 1 << 10, 1 << 13, 1 << 16, 1 << 18, 1 << 20, 1 << 22)
-"""Bytes of the messages of a ping-pong."""
+MESSAGE_SIZES = (0, 64, 1 << 10, 1 << 13, 1 << 16, 1 << 18, 1 << 20, 1 << 22)  # Bytes of the messages of a ping-pong.
 
-ARRAY_SIZES = (1 << 10, 1 << 13, 1 << 16, 1 << 18, 1 << 20, 1 << 22)
-"""Bytes of the arrays of an all-reduce sweep."""
+ARRAY_SIZES = (1 << 10, 1 << 13, 1 << 16, 1 << 18, 1 << 20, 1 << 22)  # Bytes of the arrays of an all-reduce sweep.
 
 
 def ping_pong(comm, sizes=MESSAGE_SIZES, repeats: int = 11) -> list[list[float]]:

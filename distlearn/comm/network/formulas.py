@@ -47,15 +47,11 @@ def _fold(n, p, time):
     return 2 * time(n) if _floor(p) < p else 0.0
 
 
-def _reduced_in_rounds(n, p):
-    """Bytes that a rank adds up when it gets whole arrays at distance 1, 2, 4, ..."""
-    return n * (rounds(_floor(p)) + (_floor(p) < p))
-
-
 def _binomial(n, p, time):
     return rounds(p) * time(0) + (p - 1) * _wire(n, time)
 
 
+# By the name of the function; the two-level algorithms, which depend on nodes, are below.
 FORMULAS = {
     "flat_broadcast": Formula(lambda p: p - 1, lambda n, p: n * (p - 1), _star),
     "flat_scatter": Formula(lambda p: p - 1, lambda n, p: n * (p - 1), _star),
@@ -98,7 +94,7 @@ FORMULAS = {
         lambda p: _floor(p) * rounds(_floor(p)) + 2 * (p - _floor(p)),
         lambda n, p: n * (_floor(p) * rounds(_floor(p)) + 2 * (p - _floor(p))),
         lambda n, p, time: rounds(_floor(p)) * time(n) + _fold(n, p, time),
-        _reduced_in_rounds,
+        lambda n, p: n * (rounds(_floor(p)) + (_floor(p) < p)),  # whole arrays from distance 1, 2, 4, ...
     ),
     "halving_doubling_all_reduce": Formula(
         lambda p: 2 * _floor(p) * rounds(_floor(p)) + 2 * (p - _floor(p)),
@@ -113,7 +109,6 @@ FORMULAS = {
     ),
     "dissemination_barrier": Formula(lambda p: p * rounds(p), lambda n, p: 0, lambda n, p, time: rounds(p) * time(0)),
 }
-"""By the name of the function; the two-level algorithms, which depend on nodes, are below."""
 
 
 def _torus(s: int) -> Formula:
@@ -144,6 +139,8 @@ def _torus_all_gather(s: int) -> Formula:
     )
 
 
+# What a communicator's collective is on a network of one level: the simulator sends its messages or takes its seconds,
+# the planner takes its seconds.
 ALGORITHMS = {
     "all_reduce": "ring_all_reduce",
     "reduce_scatter": "ring_reduce_scatter",
@@ -154,11 +151,9 @@ ALGORITHMS = {
     "all_to_all": "pairwise_all_to_all",
     "barrier": "dissemination_barrier",
 }
-"""What a communicator's collective is on a network of one level: the simulator sends its messages or takes its seconds,
-the planner takes its seconds."""
 
+# Collectives of an array with one row per rank, whose formulas count one row.
 BY_ROWS = ("all_gather", "scatter", "gather")
-"""Collectives of an array with one row per rank, whose formulas count one row."""
 
 
 def collective_seconds(name: str, nbytes: float, p: int, time: Callable) -> float:
@@ -171,16 +166,16 @@ def sent_bytes(name: str, nbytes: float, p: int) -> float:
     return FORMULAS[ALGORITHMS[name]].nbytes(nbytes / p if name in BY_ROWS else nbytes, p) / p
 
 
+# By the name of the function: the formula for a number of ranks per node.
 LEVELS = {
     "torus_all_reduce": _torus,
     "torus_reduce_scatter": _torus_reduce_scatter,
     "torus_all_gather": _torus_all_gather,
 }
-"""By the name of the function: the formula for a number of ranks per node."""
 
+# What these collectives are on a network of two levels, if the ranks fill nodes and it is faster than one ring.
 TWO_LEVELS = {
     "all_reduce": "torus_all_reduce",
     "reduce_scatter": "torus_reduce_scatter",
     "all_gather": "torus_all_gather",
 }
-"""What these collectives are on a network of two levels, if the ranks fill nodes and it is faster than one ring."""

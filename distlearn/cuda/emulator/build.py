@@ -232,7 +232,8 @@ def _compile_as(code, name, compiler, checked, options, scratch, arithmetic, ove
         made = scratch / "kernel.so"
         command = [*compiler.command, *flags, str(cpp), "-o", str(made), *compiler.link_flags(checked)]
         try:
-            fibres = ["-DEMU_FIBRES"] if src.needs_fibres(source) else []
+            # where threads never synchronise, they can run one after another in a plain loop
+            fibres = ["-DEMU_FIBRES"] if src.WARP_OR_BARRIER.search(src.without_comments(source)) else []
             _run([*command, *fibres], scratch, body, name, compiler, code)
         except NeedsFibres:  # its barrier was in a macro or in a header
             _run([*command, "-DEMU_FIBRES"], scratch, body, name, compiler, code)
@@ -380,12 +381,10 @@ def counts(made) -> dict:
     """Run the probe; return flops, accesses and the share of lanes that the arms of the branch had."""
     x, d, y = np.ones(62 + TURNS, np.float32), np.ones(32), np.zeros(32, np.float32)
     no_pointers = np.int64(0).tobytes()  # in structs: what cuda_emu.h calls put_pointers
-    bound = [x, d, y, np.int32(TURNS).tobytes(), no_pointers]
-    report, _, _ = launch.run_checked(
-        made.path, (1, 1, 1), (32, 1, 1), 0, bound, [*made.signature, "s8"],
-        ["x", "d", "y", "n", "pointers"],
-        constants={}, statistics=True, races=True, time_limit=20.0,
-    )  # fmt: skip
+    values, names = [x, d, y, np.int32(TURNS).tobytes(), no_pointers], ["x", "d", "y", "n", "pointers"]
+    bound = launch.Bound(values, [*made.signature, "s8"], names)
+    options = {"statistics": True, "races": True, "time_limit": 20.0}
+    report, _, _ = launch.run_checked(made.path, (1, 1, 1), (32, 1, 1), 0, bound, {}, **options)
     if report is None or report["findings"]:
         return {"findings": report and report["findings"]}
     names = [r["name"] for r in report["regions"]]

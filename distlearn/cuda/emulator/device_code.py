@@ -186,18 +186,6 @@ def function_name(head: str) -> tuple[str, int] | None:
     return (name, match.end() - 1) if name and name not in NO_NAME else None
 
 
-def parameter_list(head: str) -> list[str]:
-    """Return the names of the parameters in a function's head."""
-    text = _brackets_removed(_without_template(head))
-    _, at = function_name(head)
-    names = []
-    for i, parameter in enumerate(split_commas(text[at + 1 : closing(text, at) - 1])):
-        plain = re.sub(r"=.*", "", parameter, flags=re.S).strip()
-        word = re.search(r"(\w+)\s*(?:\[[^\]]*\]\s*)*$", plain)
-        names.append(word[1] if word else f"argument {i}")
-    return [] if names == ["void"] else names
-
-
 def split(code: str) -> list[Declaration]:
     """Return the declarations of a text at namespace scope, in order; comments must be blanked."""
     macros = macros_of(code)
@@ -363,11 +351,14 @@ def device_code(source: str, name: str, options=(), preprocessor=None) -> Device
     flat = flatten(source, options)
     text = taken_branches(flat.text, preprocessor) if preprocessor else flat.text
     code = without_comments(text)
-    macros = macros_of(code) | _defined(options)
+    given = (match for option in options if (match := re.match(r"-D\s*(\w+)(?:=(.*))?$", option, re.S)))
+    macros = macros_of(code) | {match[1]: Macro(None, "1" if match[2] is None else match[2]) for match in given}
     declarations = split(code)
     kernel = _find(declarations, name)
     if kernel is None:
-        raise CompileError(_no_kernel(declarations, name))
+        found = list(dict.fromkeys(n for d in declarations if d.is_kernel for n in sorted(d.names)))
+        has = f"it has {', '.join(found)}" if found else "it has none"
+        raise CompileError(f"the source has no __global__ function {name.partition('<')[0].strip()!r}; {has}")
     written = code[kernel.begin : kernel.end]
     if "__global__" in written and "{" not in written and written.endswith(";"):
         line, column = position(text, kernel.begin)
@@ -435,21 +426,14 @@ def refuse_unsupported(text: str, flat: Flat, macros) -> None:
     grids = "|".join({a or b for a, b in GRID_GROUP.findall(plain)} or {"this_grid"})
     for pattern, what, instead in UNSUPPORTED:
         pattern = pattern.replace("NAMES", grids)
-        match = re.search(pattern, plain) or _in_used_macro(pattern, plain, macros)
-        if match:
+        uses = (re.search(rf"\b{name}\b", plain) for name, m in macros.items() if re.search(pattern, m.body))
+        if match := re.search(pattern, plain) or next(filter(None, uses), None):
             line, column = position(plain, match.start())
             file, number = flat.place(line)
             shown = lines_of(flat.text)[line - 1].strip()
             where = f"line {number}" + (f" of {file}" if file else "")
             message = f"{where}: {what} cannot be run without a GPU: {instead}.\n    {shown}"
             raise UnsupportedFeature(message, [(number, column, f"{what}: {instead}")])
-
-
-def _in_used_macro(pattern, plain, macros):
-    for name, macro in macros.items():
-        if re.search(pattern, macro.body) and (match := re.search(rf"\b{name}\b", plain)):
-            return match
-    return None
 
 
 def _blank(text: str, declarations) -> str:
@@ -467,14 +451,6 @@ def _blank(text: str, declarations) -> str:
     return "".join(out) + text[at:]
 
 
-def _defined(options) -> dict[str, Macro]:
-    given = {}
-    for option in options:
-        if match := re.match(r"-D\s*(\w+)(?:=(.*))?$", option, re.S):
-            given[match[1]] = Macro(None, match[2] if match[2] is not None else "1")
-    return given
-
-
 def base_name(name: str) -> str:
     """Return the kernel's own name: "a::sgd<float, 4>" is of "sgd"."""
     return name.partition("<")[0].strip().lstrip("&").rpartition("::")[2].strip()
@@ -484,13 +460,6 @@ def _find(declarations, name) -> Declaration | None:
     wanted = base_name(name)
     found = [d for d in declarations if wanted in d.names and d.is_kernel]
     return max(found, key=lambda d: "{" in d.head or d.end - d.begin, default=None)
-
-
-def _no_kernel(declarations, name) -> str:
-    found = list(dict.fromkeys(n for d in declarations if d.is_kernel for n in sorted(d.names)))
-    return f"the source has no __global__ function {name.partition('<')[0].strip()!r}; " + (
-        f"it has {', '.join(found)}" if found else "it has none"
-    )
 
 
 def _closure(declarations, roots, macros, words=()) -> set[int]:
@@ -553,15 +522,20 @@ def _without_host(declarations, kept, code) -> frozenset[str]:
 
 
 def _parameters(kernel, name) -> list[str]:
-    head = _head_of(kernel, base_name(name))
-    return parameter_list(head) if head and function_name(head) else []
-
-
-def _head_of(kernel, name) -> str:
-    """Return the head of the kernel; a macro may have made several."""
-    if match := re.search(rf"[^;{{}}]*\b{re.escape(name)}\s*\(", kernel.head):
-        return kernel.head[match.start() : closing(kernel.head, match.end() - 1)]
-    return kernel.head
+    """Return the names of the parameters in a kernel's head; a macro may have made several heads."""
+    head = kernel.head
+    if match := re.search(rf"[^;{{}}]*\b{re.escape(base_name(name))}\s*\(", head):
+        head = head[match.start() : closing(head, match.end() - 1)]
+    if not function_name(head):
+        return []
+    text = _brackets_removed(_without_template(head))
+    _, at = function_name(head)
+    names = []
+    for i, parameter in enumerate(split_commas(text[at + 1 : closing(text, at) - 1])):
+        plain = re.sub(r"=.*", "", parameter, flags=re.S).strip()
+        word = re.search(r"(\w+)\s*(?:\[[^\]]*\]\s*)*$", plain)
+        names.append(word[1] if word else f"argument {i}")
+    return [] if names == ["void"] else names
 
 
 def _most_threads(kernel) -> int:

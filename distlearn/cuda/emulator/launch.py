@@ -19,24 +19,34 @@ import sys
 import tempfile
 import threading
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from .errors import KernelError
 
-WRAPPER: list[str] = []
-"""Words before the command of a program; grading runs what students write in a sandbox."""
+WRAPPER: list[str] = []  # Words before the command of a program; grading runs what students write in a sandbox.
 GRACE = 5.0  # seconds that a program has to report its own time-out before it is killed
+
+
+class Bound(NamedTuple):
+    """The arguments of a launch: arrays (for pointers) and bytes (for everything else), with their types and names."""
+
+    # After the kernel's own come a table of the pointers that structs hold (pointers.py), and the arrays they point to.
+
+    values: list
+    signature: list[str]
+    names: list[str]
 
 
 class Placement:
     """The arrays of a launch in the program's memory: each memory range once, however many arguments share it."""
 
-    def __init__(self, bound, signature, names):
+    def __init__(self, bound: Bound):
         self.ranges: list[list] = []  # [begin, end, item, align, read_only, names, arrays]
         self.of_argument: list[tuple[int, int]] = []
         arrays = []
-        for value, code, name in zip(bound, signature, names, strict=True):
+        for value, code, name in zip(*bound, strict=True):
             if isinstance(value, np.ndarray):
                 begin = value.ctypes.data
                 arrays.append((begin, begin + value.nbytes, value, code.startswith("*k"), name))
@@ -50,7 +60,7 @@ class Placement:
                 last[6] += [array] if not any(a is array for a in last[6]) else []
             else:
                 self.ranges.append([begin, end, item, item, const, [name], [array]])
-        for value in bound:
+        for value in bound.values:
             self.of_argument.append(self._find(value) if isinstance(value, np.ndarray) else (-1, 0))
 
     def _find(self, array):
@@ -107,27 +117,13 @@ def _padded(data: bytes) -> bytes:
     return data + b"\0" * (-len(data) % 8)
 
 
-def run_checked(
-    path,
-    grid,
-    block,
-    shared_mem,
-    bound,
-    signature,
-    names,
-    *,
-    constants,
-    statistics,
-    races,
-    time_limit,
-    recorded_block=-1,
-):
+def run_checked(path, grid, block, shared_mem, bound, constants, *, statistics, races, time_limit, recorded_block=-1):
     """Run one launch; return the report (None if the program died without one), what was printed, the exit code."""
-    place = Placement(bound, signature, names)
+    place = Placement(bound)
     header = [1, *grid, *block, shared_mem, int(statistics), int(races), int(time_limit * 1000)]
-    header += [len(place.ranges), len(bound), len(constants), recorded_block, 0]
+    header += [len(place.ranges), len(bound.values), len(constants), recorded_block, 0]
     parts = [struct.pack("<16q", *header), *place.describe()]
-    for value, (index, offset) in zip(bound, place.of_argument, strict=True):
+    for value, (index, offset) in zip(bound.values, place.of_argument, strict=True):
         data = b"\0" * 8 if index >= 0 else value
         parts += [struct.pack("<3q", index, offset, len(data)), _padded(data)]
     for name, value in constants.items():
@@ -311,6 +307,6 @@ def describe(path) -> str:
 
 def run_fast(path, grid, block, shared_mem, bound, constants, *, threads=None) -> None:
     """Run one launch, its blocks on all cores; raise KernelError if it crashes or some threads wait forever."""
-    place = Placement(bound.values, bound.signature, bound.names)
+    place = Placement(bound)
     if _ask(lambda worker: worker.run(path, grid, block, shared_mem, bound.values, place, constants, threads)):
         raise KernelError("some threads of a block wait forever at a barrier or a warp operation; .check() says where")

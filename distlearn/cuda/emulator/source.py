@@ -81,11 +81,6 @@ def unbalanced(source: str) -> tuple[int, int, str] | None:
     return (*position(code, opened[-1].start()), f"this '{opened[-1][0]}' is never closed") if opened else None
 
 
-def needs_fibres(source: str) -> bool:
-    """Whether the threads of a block synchronise anywhere; if not, they can run one after another in a plain loop."""
-    return bool(WARP_OR_BARRIER.search(without_comments(source)))
-
-
 def split_commas(text: str) -> list[str]:
     """Split at the commas that are not inside brackets."""
     parts, depth, angles, current = [], 0, 0, ""

@@ -7,16 +7,7 @@ The functions are what layers, losses and optimizers call for arrays on a GPU (`
 which): each launches the variant that suits the arrays' sizes and addresses.
 """
 
-from distlearn.cuda.kernels import (
-    attention,
-    convolution,
-    elementwise,
-    loss,
-    matmul,
-    optimizer,
-    reduce,
-    transpose,
-)
+from distlearn.cuda.kernels import attention, convolution, elementwise, loss, matmul, optimizer, reduce, transpose
 from distlearn.cuda.kernels.elementwise import bias_relu, saxpy
 from distlearn.cuda.kernels.loss import softmax_xent
 from distlearn.cuda.kernels.optimizer import adam, sgd_momentum

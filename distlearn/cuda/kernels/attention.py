@@ -6,8 +6,7 @@ import numpy as np
 
 from distlearn.cuda.kernels.variant import Launch, Variant, f32, i32
 
-WARPS = 4
-"""Queries of a block of the naive kernel."""
+WARPS = 4  # Queries of a block of the naive kernel.
 
 
 def _probabilities(q, k, causal):

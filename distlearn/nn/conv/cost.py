@@ -14,17 +14,14 @@ from ..layer import check_positive
 from .fft import fast_length
 from .geometry import pair
 
-KERNEL = 3
-"""Rows and columns of Winograd's kernels, r."""
+KERNEL = 3  # Rows and columns of Winograd's kernels, r.
 
 
 class Cost(NamedTuple):
     """Cost of a convolution."""
 
-    work: float
-    """Multiply-adds of real numbers."""
-    depth: int
-    """Operations on the longest chain, with sums computed as trees."""
+    work: float  # Multiply-adds of real numbers.
+    depth: int  # Operations on the longest chain, with sums computed as trees.
 
 
 def _log2(n: float) -> int:

@@ -14,10 +14,9 @@ import numpy as np
 from ...backend import get_xp, matmul
 from .geometry import Geometry, input_gradient, windows
 
+# Windows in one product: so many that they are still in the processor's cache when they are multiplied.
 WINDOW_BYTES = 2 * 1024 * 1024
-"""Windows in one product: so many that they are still in the processor's cache when they are multiplied."""
-DEVICE_BYTES = 256 * 1024 * 1024
-"""The same on a GPU, which wants few and large kernels."""
+DEVICE_BYTES = 256 * 1024 * 1024  # The same on a GPU, which wants few and large kernels.
 
 
 def forward(x, W, geometry: Geometry):
@@ -46,7 +45,6 @@ def backward(dy, saved, W, geometry: Geometry, *, need_dx=True):
 
 
 def _window_rows(x, geometry):
-    """Yield (images, rows): some of the padded images, and their windows, one a row of a matrix."""
     xp, every = get_xp(x), windows(x, geometry.size, geometry.stride)
     width = x.shape[-1] * geometry.size[0] * geometry.size[1]
     step = max(1, (WINDOW_BYTES if xp is np else DEVICE_BYTES) // max(1, every[:1].nbytes))

@@ -12,6 +12,7 @@ from ..layer import Layer, Param, check_dtype, check_positive, check_shape, desc
 from . import direct, fft, im2col, winograd
 from .geometry import Geometry, pair
 
+# Functions (forward, backward) by name; they differ in speed, memory and rounding, not in the result.
 ALGORITHMS = {
     "direct": (direct.forward, direct.backward),
     "im2col": (im2col.forward, im2col.backward),
@@ -19,7 +20,6 @@ ALGORITHMS = {
     "winograd2": winograd.algorithm(2),
     "winograd4": winograd.algorithm(4),
 }
-"""Functions (forward, backward) by name; they differ in speed, memory and rounding, not in the result."""
 
 
 class Conv2d(Layer):

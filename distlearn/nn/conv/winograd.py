@@ -28,8 +28,7 @@ from ...backend import get_xp, matmul
 from .. import ops
 from .geometry import Geometry, input_gradient, pad, windows
 
-R = 3
-"""Rows and columns of the kernels."""
+R = 3  # Rows and columns of the kernels.
 
 _BT = {
     2: [[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, 1, 0, -1]],
@@ -62,16 +61,12 @@ _AT = {
 class Transforms(NamedTuple):
     """The three constant matrices of F(m x m, 3 x 3)."""
 
-    BT: np.ndarray
-    """(alpha, alpha): of a tile of pixels."""
-    G: np.ndarray
-    """(alpha, 3): of a kernel."""
-    AT: np.ndarray
-    """(m, alpha): of a tile of products, to outputs."""
+    BT: np.ndarray  # (alpha, alpha): of a tile of pixels.
+    G: np.ndarray  # (alpha, 3): of a kernel.
+    AT: np.ndarray  # (m, alpha): of a tile of products, to outputs.
 
     @classmethod
     def make(cls, m: int, like) -> Transforms:
-        """Make the matrices in the precision of the array `like`, on its device."""
         xp = get_xp(like)
         key = m, like.dtype, id(xp), getattr(like.device, "id", None)
         if key not in _made:
@@ -98,8 +93,8 @@ class Transforms(NamedTuple):
         return Transforms(*(get_xp(like).asarray(matrix, like.dtype) for matrix in self))
 
 
+# Cache of `Transforms.make`: copying three small matrices to a GPU takes longer than using them.
 _made: dict[tuple, Transforms] = {}
-"""Cache of `Transforms.make`: copying three small matrices to a GPU takes longer than using them."""
 
 
 def algorithm(m: int):
@@ -112,7 +107,8 @@ def forward(x, W, geometry: Geometry, *, m: int = 2, transforms: Transforms | No
     xp, t = get_xp(x), Transforms.make(m, x) if transforms is None else transforms.cast(x)
     m = len(t.AT)
     oh, ow = geometry.output(*x.shape[1:3])
-    x, th, tw = _whole_tiles(geometry.pad(x), oh, ow, m)
+    x, th, tw = geometry.pad(x), -(-oh // m), -(-ow // m)  # rows and columns of tiles, which cover the output
+    x = pad(x, 0, th * m + R - 1 - x.shape[1], 0, tw * m + R - 1 - x.shape[2])
     kernels = _two_sided(t.G, W).reshape(-1, *W.shape[2:])
     y = xp.empty((len(x), th, m, tw, m, W.shape[-1]), x.dtype)
     for block, tiles in _tile_blocks(x, th, m, W.shape[-1]):
@@ -142,13 +138,6 @@ def backward(dy, saved, W, geometry: Geometry, *, m: int = 2, need_dx=True):
     if not need_dx:
         return None, dW
     return input_gradient(functools.partial(forward, m=m), dy, W, geometry), dW
-
-
-def _whole_tiles(x, oh, ow, m):
-    """Pad images at the end until m x m tiles cover the output; return (images, rows of tiles, columns of tiles)."""
-    th, tw = -(-oh // m), -(-ow // m)
-    x = pad(x, 0, th * m + R - 1 - x.shape[1], 0, tw * m + R - 1 - x.shape[2])
-    return x, th, tw
 
 
 def _tile_blocks(x, th, m, c_out):

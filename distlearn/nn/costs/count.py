@@ -186,12 +186,10 @@ class _Namespace:
         return _wrap(value, name)
 
 
-strict = _Namespace(np)
-"""The array module of strict arrays: what `get_xp` returns for them."""
+strict = _Namespace(np)  # The array module of strict arrays: what `get_xp` returns for them.
 
 
 def _operator(ufunc, name, reverse=False, inplace=False):
-    """Make a method of an arithmetic operator."""
     call = _wrap(ufunc, name)
 
     def method(self, *other):
@@ -263,7 +261,6 @@ def _refuse_uncounted(name):
 
 
 def _counted(x):
-    """Wrap NumPy arrays, also those in a list or tuple."""
     if isinstance(x, np.ndarray) and x.ndim:
         return CountedArray(x)
     return type(x)(map(_counted, x)) if type(x) in (list, tuple) else x
@@ -284,10 +281,8 @@ _MOVE = (
     "astype copy zeros ones full zeros_like ones_like full_like ascontiguousarray concatenate stack tile repeat copyto "
     "arange eye take pad roll real conj searchsorted packbits unpackbits"
 )
-_VIEWS = set(_STAY.split())
-"""Functions that start nothing on a device: the values stay where they are."""
-_MOVES = _VIEWS | set(_MOVE.split())
-"""Functions that move values without computing."""
+_VIEWS = set(_STAY.split())  # Functions that start nothing on a device: the values stay where they are.
+_MOVES = _VIEWS | set(_MOVE.split())  # Functions that move values without computing.
 
 
 def record(name, inputs, result, options):
@@ -324,14 +319,10 @@ def record(name, inputs, result, options):
 class Counted(NamedTuple):
     """Operations of a computation."""
 
-    multiply_adds: int
-    """In matrix products; a complex one counts as 4."""
-    transforms: float
-    """Sum of N log2 N over all Fourier transforms of N points."""
-    others: int
-    """Results of element-wise operations and terms of sums."""
-    depth: int
-    """Operations on the longest chain, with sums of products added up as trees."""
+    multiply_adds: int  # In matrix products; a complex one counts as 4.
+    transforms: float  # Sum of N log2 N over all Fourier transforms of N points.
+    others: int  # Results of element-wise operations and terms of sums.
+    depth: int  # Operations on the longest chain, with sums of products added up as trees.
 
 
 @contextmanager

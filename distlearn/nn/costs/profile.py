@@ -28,16 +28,11 @@ class LayerTime(NamedTuple):
     """Time and work of one layer in one training step."""
 
     name: str
-    forward: float
-    """Seconds."""
-    backward: float
-    """Seconds."""
-    flops: int
-    """Of forward and backward."""
-    nbytes: int
-    """Bytes that forward and backward must at least move: three times the forward pass's."""
-    slices: int = 1
-    """Parts in which the batch went through the layer, because it did not fit into memory at once."""
+    forward: float  # Seconds.
+    backward: float  # Seconds.
+    flops: int  # Of forward and backward.
+    nbytes: int  # Bytes that forward and backward must at least move: three times the forward pass's.
+    slices: int = 1  # Parts in which the batch went through the layer, because it did not fit into memory at once.
 
     @property
     def seconds(self) -> float:
@@ -70,7 +65,6 @@ class Profile(Tabular):
 
     @property
     def samples_per_second(self) -> float:
-        """Samples trained on per second, without the update."""
         return self.batch / self.seconds
 
     def shares(self) -> dict[str, float]:
@@ -144,10 +138,8 @@ def clock_of(xp, threads: int | None):
 # much, the batch is processed in slices.
 
 BATCHES = (1, 4, 16, 64, 256, 1024)
-ENOUGH = 0.5
-"""Seconds after which a layer is not repeated again: long times vary little."""
-DRAWN = 16
-"""Samples that are drawn; a larger batch repeats them."""
+ENOUGH = 0.5  # Seconds after which a layer is not repeated again: long times vary little.
+DRAWN = 16  # Samples that are drawn; a larger batch repeats them.
 
 
 def profile_sweep(
@@ -255,7 +247,6 @@ def _time_layer(layer, shape, like, repeats, memory, clock) -> LayerTime:
 
 
 def _pass(layer, x, clock):
-    """Seconds of one layer's forward and backward pass."""
     for p in layer.params:
         p.zero_grad()
     began = clock()
@@ -296,10 +287,8 @@ class Product(NamedTuple):
 
     batch: int
     seconds: float
-    flop_rate: float
-    """flop/s."""
-    intensity: float
-    """Flops per byte of the least memory traffic."""
+    flop_rate: float  # flop/s.
+    intensity: float  # Flops per byte of the least memory traffic.
 
 
 def skinny_products(

@@ -17,10 +17,8 @@ class Memory(NamedTuple):
 
     parameters: int
     gradients: int
-    optimizer: int
-    """The optimizer's state: 0 for SGD, as much as the parameters for Momentum, twice that for Adam."""
-    activations: int
-    """What the layers saved for the backward pass; the only part that grows with the batch."""
+    optimizer: int  # The optimizer's state: 0 for SGD, as much as the parameters for Momentum, twice that for Adam.
+    activations: int  # What the layers saved for the backward pass; the only part that grows with the batch.
 
     @property
     def total(self) -> int:
@@ -74,16 +72,11 @@ class Row(NamedTuple):
     name: str
     layer: str
     output_shape: tuple[int, ...]
-    params: int
-    """Learned values."""
-    flops: int
-    """Floating-point operations of a forward pass."""
-    nbytes: int
-    """Bytes of the learned values."""
-    moved: int
-    """Bytes that a forward pass moves at least."""
-    activations: int
-    """Bytes of the output, which the backward pass will need."""
+    params: int  # Learned values.
+    flops: int  # Floating-point operations of a forward pass.
+    nbytes: int  # Bytes of the learned values.
+    moved: int  # Bytes that a forward pass moves at least.
+    activations: int  # Bytes of the output, which the backward pass will need.
 
 
 class Summary(Tabular):

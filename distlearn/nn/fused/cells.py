@@ -25,8 +25,7 @@ from ..conv.geometry import Geometry, pad
 from ..pool import best_of, give_to_best
 from . import rows
 
-FEW = 40
-"""Values that a cell may see; with more, `rows` and `MaxPool` one after the other are as fast, or faster."""
+FEW = 40  # Values that a cell may see; with more, `rows` and `MaxPool` one after the other are as fast, or faster.
 
 
 def pays(layer, pool, shape) -> bool:

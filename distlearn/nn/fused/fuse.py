@@ -19,6 +19,7 @@ from ..linear import Linear
 from ..pool import MaxPool
 from .layers import Fused, FusedConv2d, FusedLinear, FusedPool
 
+# Layers that become one; the longest pattern wins. Subclasses are not fused: they may do anything.
 PATTERNS = {
     (Conv2d, ReLU, MaxPool): FusedConv2d,
     (Conv2d, MaxPool, ReLU): FusedConv2d,
@@ -28,7 +29,6 @@ PATTERNS = {
     (Linear, ReLU): FusedLinear,
     (ReLU, MaxPool): FusedPool,
 }
-"""Layers that become one; the longest pattern wins. Subclasses are not fused: they may do anything."""
 
 
 def fuse(model: Layer) -> Layer:

@@ -105,8 +105,8 @@ class FusedConv2d(Fused):
         return conv.convolve_back(dy, saved, FAST[algorithm][1])
 
 
+# Functions (forward, backward) by name: the plain algorithms, and one that is faster than im2col.
 FAST = {**ALGORITHMS, "rows": (rows.forward, rows.backward)}
-"""Functions (forward, backward) by name: the plain algorithms, and one that is faster than im2col."""
 
 
 def choose_algorithm(layer: Conv2d, shape) -> str:

@@ -13,16 +13,15 @@ window, as in a first layer with one channel, stay together in one product, whic
 
 from __future__ import annotations
 
+import numpy as np
+
 from ...backend import get_xp, matmul
 from .. import ops
 from ..conv import geometry as geometry_of
 from ..conv import im2col
 from ..conv.geometry import Geometry, pad
-from . import bands
-from .neighbours import joint, narrow, neighbours, widen
 
-FEW = 40
-"""Values of a window up to which its rows stay together."""
+FEW = 40  # Values of a window up to which its rows stay together.
 
 
 def forward(x, W, geometry: Geometry):
@@ -66,8 +65,8 @@ def backward(dy, saved, W, geometry: Geometry, *, need_dx=True):
 
 def input_gradient(dy, W, geometry: Geometry):
     """Return the gradient of the images, (n, h, w, c_in), in the faster of two ways."""
-    if bands.pays(W, dy.shape[2]):
-        return bands.input_gradient(dy, W, geometry)
+    if bands_pay(W, dy.shape[2]):
+        return bands_gradient(dy, W, geometry)
     return geometry_of.input_gradient(forward, dy, W, geometry)
 
 
@@ -110,3 +109,92 @@ def _row_windows(x, geometry, together, output_bytes):
         every = get_xp(x).lib.stride_tricks.as_strided(every, (n, h, ow, r, kw * c), (*every.strides[:4], x.itemsize))
     for samples in ops.batches(len(x), every[:1].nbytes + 2 * output_bytes, get_xp(x)):
         yield samples, ops.gathered(every[samples]).reshape(-1, h * ow, r * kw * c)  # copies: the windows overlap
+
+
+# -- neighbours --------------------------------------------------------------------------------------------------------
+# Several neighbouring outputs in one row of the product, for convolutions with few channels.
+#
+# A matrix product is fast when all of its sides are long. With 6 output channels a row of the result fills less than
+# half of a vector register; two or four neighbouring outputs side by side fill it. They share most of their window, so
+# their joint window is only a little wider, and fewer values are copied:
+#
+#     windows (n oh ow / q, kh (kw + q - 1) c_in)  @  kernels (kh (kw + q - 1) c_in, q c_out)
+#
+# The wide matrix contains the kernels q times, shifted, with zeros beside them; the result needs no rearrangement.
+
+WIDE = 32  # Values of a result's row that keep the product busy: two vector registers of 64 bytes. More gain nothing.
+
+
+def neighbours(W, ow: int, geometry: Geometry) -> int:
+    """How many outputs to compute in one row with kernels (kh, kw, c_in, c_out): 4, 2 or 1."""
+    _, kw, _, c_out = W.shape
+    if geometry.stride[1] != 1 or kw == 1:
+        return 1
+    for q in (4, 2):
+        if ow % q == 0 and q * c_out <= WIDE:
+            return q
+    return 1
+
+
+def joint(geometry: Geometry, q: int) -> Geometry:
+    """Return the geometry of the joint windows of q outputs."""
+    (kh, kw), (sy, sx) = geometry.size, geometry.stride
+    return geometry._replace(size=(kh, kw + q - 1), stride=(sy, sx * q))
+
+
+def widen(W, q: int):
+    """Kernels (kh, kw, c, k) for q neighbours: (kh, kw + q - 1, c, q k)."""
+    if q == 1:
+        return W
+    kh, kw, c, k = W.shape
+    wide = get_xp(W).zeros((kh, kw + q - 1, c, q, k), W.dtype)
+    for j in range(q):
+        wide[:, j : j + kw, :, j] = W
+    return wide.reshape(kh, kw + q - 1, c, q * k)
+
+
+def narrow(dW, q: int, shape):
+    """Gradient of `widen`: sum over the q copies of every kernel."""
+    kh, kw, c, k = shape
+    wide = dW.reshape(kh, kw + q - 1, c, q, k)
+    sums = wide[:, :kw, :, 0].copy()
+    for j in range(1, q):
+        sums += wide[:, j : j + kw, :, j]
+    return sums
+
+
+# -- bands -------------------------------------------------------------------------------------------------------------
+# Gradient of the input where images are narrow and channels few: whole rows of the image at a time.
+#
+#     dy_i (ow c_out)  @  bands (ow c_out, kh w c_in)  =  contribution of output row i to its kh image rows
+#
+# A window of such an image is a few values long, and a product with so few is slow. Here a whole row of outputs is one
+# row of the product, and the matrix contains the kernel once for every output, shifted, with zeros beside it: w / kw
+# times the multiplications, at three times the speed, and no windows to copy. The results of output rows overlap, so
+# they are added up, kernel row by kernel row.
+
+# Values that fill a vector register of 64 bytes: an image row of fewer a pixel, or of two, leaves some empty.
+LANES = 16
+
+
+def bands_pay(W, ow: int) -> bool:
+    """Say whether `bands_gradient` is the faster one: few channels, images at most three kernels wide."""
+    _, kw, c_in, _ = W.shape
+    narrow = 2 * c_in < LANES and ow + kw - 1 <= 3 * kw
+    return narrow and kw > 1 and get_xp(W) is np
+
+
+def bands_gradient(dy, W, geometry: Geometry):
+    """Return the gradient (n, h, w, c_in) of a convolution of stride 1 with respect to its input."""
+    xp, (n, oh, ow, k), (kh, kw, c, _) = get_xp(dy), dy.shape, W.shape
+    h, w = oh + kh - 1, ow + kw - 1
+    bands = xp.zeros((ow, k, kh, w, c), W.dtype)
+    for j in range(ow):
+        bands[j, :, :, j : j + kw] = W.transpose(3, 0, 1, 2)
+    bands = bands.reshape(ow * k, -1)
+    dx = xp.zeros((n, h, w * c), dy.dtype)
+    for samples in ops.batches(n, oh * bands[0].nbytes, xp):
+        parts = matmul(dy[samples].reshape(-1, ow * k), bands).reshape(-1, oh, kh, w * c)
+        for u in range(kh):
+            dx[samples, u : u + oh] += parts[:, :, u]
+    return geometry.crop(dx.reshape(n, h, w, c))
