@@ -28,29 +28,15 @@ LOST = (PeerLostError, RevokedError)
 
 @dataclass
 class Recovery:
-    """One recovery: training went on without some of its ranks.
+    """One recovery: training went on without some of its ranks."""
 
-    Attributes
-    ----------
-    lost : list of int
-        Ranks of the first communicator that were lost.
-    size : int
-        Number of remaining ranks.
-    step : int
-        Steps done by then.
-    began, noticed, resumed : float
-        When the interrupted step began, when this rank was notified, when training could continue [s].
-    redone : int
-        Samples of the interrupted step that had to be trained on again; 0 if some rank had finished it.
-    """
-
-    lost: list[int]
-    size: int
-    step: int
-    began: float
-    noticed: float
-    resumed: float
-    redone: int = 0
+    lost: list[int]  # ranks of the first communicator
+    size: int  # number of remaining ranks
+    step: int  # steps done by then
+    began: float  # when the interrupted step began [s]
+    noticed: float  # when this rank was notified
+    resumed: float  # when training could continue
+    redone: int = 0  # samples of the interrupted step to be trained on again; 0 if some rank had finished it
 
     @property
     def seconds_lost(self) -> float:
@@ -72,15 +58,13 @@ class ElasticDataParallel(Strategy):
     ----------
     comm : Communicator
         If it is `FaultTolerant`, ranks may be lost; on any other this is `DataParallel`.
-    model, loss, optimizer, **options
+    **options
         As for `DataParallel`.
 
     Attributes
     ----------
     comm : Communicator
-        Of the remaining ranks.
-    members : list of int
-        Their ranks in the first communicator.
+        Of the remaining ranks; `members` are their ranks in the first one.
 
     Notes
     -----
@@ -186,7 +170,6 @@ class ElasticDataParallel(Strategy):
     # -- surviving -----------------------------------------------------------------------------------------------------
     def retry_until_agreed(self, action):
         """Call `action()` on all ranks until it has succeeded on every remaining one; return its result."""
-        # action: Communicates, and can be repeated.
         while True:
             agreed = False
             try:

@@ -39,21 +39,16 @@ class Hybrid(Strategy):
     ----------
     dp, pp, tp : int
         Lengths of the axes; their product is the number of ranks, and one of them may be -1: computed from the others.
-    schedule : str, callable, list or Schedule
-        Of the pipeline, see `Pipeline`.
-    n_microbatches : int, optional
-        Pieces that a rank's part of the batch is cut into; by default 4 for every stage, and 1 without a pipeline.
-    shape : tuple of int, optional
-        Of a batch of inputs: then stages are balanced by operations, else by their numbers of parameters.
+    schedule, n_microbatches, shape
+        Of the pipeline, see `Pipeline`; without one there is a single micro-batch by default.
     cap_bytes, overlap
         Of the sum along dp, as in `DataParallel`.
 
     Notes
     -----
-    Per step and rank: along tp what `parallelize` lists for the layers of its stages; along pp for every micro-batch
-    the activations and gradients at both ends of a stage (where a cut is between sharded layers, only the rank's part
-    of them); along dp the gradients of its own parameters, in buckets. A rank holds 1 / (pp tp) of parameters,
-    gradients and optimizer state.
+    Per step and rank: along tp what `parallelize` lists; along pp the activations and gradients at both ends of a
+    stage; along dp the gradients of its own parameters, in buckets. A rank holds 1 / (pp tp) of parameters, gradients
+    and optimizer state.
 
     References
     ----------

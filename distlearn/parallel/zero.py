@@ -39,8 +39,7 @@ class ZeROMemory:
     parameters: float
     gradients: float
     optimizer: float
-    peak: float
-    """Most at any moment of a step, with whatever is gathered for a while."""
+    peak: float  # most at any moment of a step, with whatever is gathered for a while
 
     @property
     def total(self) -> float:
@@ -200,7 +199,7 @@ class ZeRO(Strategy):
     cap_bytes : float
         Stages 1 and 2: size of a bucket of gradients [bytes]; at stage 3 every layer of `model` is a bucket.
     overlap : bool
-        Stages 1 and 2: go on with backward while a full bucket is reduced and scattered; else wait for it.
+        Stages 1 and 2: go on with backward while a full bucket is reduced and scattered.
 
     Notes
     -----

@@ -106,12 +106,7 @@ class Roofline:
 
     @classmethod
     def of(cls, card, share: float = 1.0) -> Roofline:
-        """Make the roofline of a real graphics card, by its name in `distlearn.cuda.cards`.
-
-        Parameters
-        ----------
-        share : float
-            Share of its peak and of its bandwidth that a program achieves, above 0 and up to 1.
+        """Make the roofline of a real graphics card, by name, or a share of it that a program achieves.
 
         Examples
         --------

@@ -90,31 +90,13 @@ KINDS = ("kill", "hang", "cut", "slow")
 
 @dataclass(frozen=True)
 class Failure:
-    """One failure of one rank of a simulated world.
-
-    Parameters
-    ----------
-    rank : int
-        Of the world.
-    at : float
-        When it begins [virtual s].
-    kind : {"kill", "hang", "cut", "slow"}
-    until : float
-        When it ends [s]; never, by default. A kill never ends.
-    factor : float
-        How much slower "slow" computes.
-
-    Examples
-    --------
-    >>> Failure(2, at=3.5, kind="hang", until=4.0)
-    Failure(rank=2, at=3.5, kind='hang', until=4.0, factor=10.0)
-    """
+    """One failure of one rank of a simulated world: `Failure(2, at=3.5, kind="hang", until=4.0)`."""
 
     rank: int
-    at: float
+    at: float  # when it begins [virtual s]
     kind: str = "kill"
-    until: float = math.inf
-    factor: float = 10.0
+    until: float = math.inf  # when it ends [s]; a kill never does
+    factor: float = 10.0  # how much slower "slow" computes
 
     def __post_init__(self):
         if self.kind not in KINDS:
@@ -188,13 +170,7 @@ class FailureSchedule:
             raise ValueError(f"FailureSchedule: kinds are {self.kinds!r}, expected some of {', '.join(KINDS)}")
 
     def draw(self, size: int, horizon: float | None = None) -> list[Failure]:
-        """Draw the failures of a world of `size` ranks, in the order of time.
-
-        Parameters
-        ----------
-        horizon : float, optional
-            All failures up to then [s]; by default the first one of every node.
-        """
+        """Draw the failures of a world up to the time `horizon`, by default the first of every node, in order."""
         found = []
         for node in range(-(-size // self.ranks_per_node)):
             ranks = range(node * self.ranks_per_node, min(size, (node + 1) * self.ranks_per_node))

@@ -219,16 +219,11 @@ class Pipeline(StagedModel):
 
     Parameters
     ----------
-    model : Sequential
-        The whole model, the same on every rank; rank 0's parameters are broadcast. A rank keeps its own stages of it
-        and no reference to the others.
-    loss : callable
-        `loss(output, labels, n) -> (loss, gradient)`, both divided by n.
-    optimizer : Optimizer
-        Of the whole model; a rank takes over the state of its stages.
+    model, optimizer
+        Of the whole model; a rank keeps its own stages and no reference to the others.
     schedule : str, callable, list or Schedule
         "gpipe", "1f1b", "interleaved", "zero_bubble", a generator function or a text of your own: all that
-        `make_schedule` takes. It is checked before use.
+        `make_schedule` takes.
     n_microbatches : int, optional
         Pieces of a batch; by default as many as a written schedule has, else 4 a rank. A batch need not divide evenly
         (pieces differ by one sample at most), nor even have that many samples (some pieces are then empty).
@@ -241,11 +236,7 @@ class Pipeline(StagedModel):
     Attributes
     ----------
     stages : dict of int to Sequential
-        This rank's.
-    slices : list of slice
-        The layers of all stages.
-    params : list of Param
-        This rank's, under their serial names.
+        This rank's; `params` are theirs, `slices` the layers of all stages.
     peak_in_flight : int
         Of the last step: the most micro-batches (counted once for each stage) whose activations were held at one time.
 
@@ -256,9 +247,6 @@ class Pipeline(StagedModel):
     whole batch. One broadcast of the loss. A parameter that stages on different ranks share takes an all-reduce of its
     gradient among them. Parameters, gradients and the optimizer's state are split over ranks; activations in flight
     are those of m micro-batches with GPipe, at most p - stage with 1F1B.
-
-    Every rank sees the whole batch (`rank` 0 of `size` 1 for code that shards the data), uses its inputs on the first
-    stage and its labels on the last.
 
     What depends on the batch as a whole sees micro-batches: `BatchNorm` normalises each by its own mean and variance
     and moves its running ones once for each, so training equals serial training with gradients accumulated over the
@@ -298,11 +286,9 @@ class Pipeline(StagedModel):
 
     def accumulate(self, batch, on_grad: Callable | None = None) -> float:
         """Run all micro-batches forward and backward; `p.grad` then holds this rank's part of the batch's gradient."""
-        # batch: `x`, `y`, and n, the size of the global batch; the same on every rank of the pipeline.
-        # on_grad: `on_grad(param)` is called for each of this rank's parameters as soon as its gradient is complete:
-        # during the last micro-batch's backward, or, if stages share it, after their sum. Data parallelism around the
-        # pipeline starts to communicate there.
-        # loss: Of this batch, divided by n; on every rank.
+        # `on_grad(param)` is called for each of this rank's parameters as soon as its gradient is complete: during the
+        # last micro-batch's backward, or, if stages share it, after their sum. Data parallelism around the pipeline
+        # starts to communicate there.
         for p in self.params:  # not only the optimizer's: shared ones are summed
             p.zero_grad()
         if on_grad is None:

@@ -129,8 +129,6 @@ class OneWeirdTrick(Strategy):
 
     Parameters
     ----------
-    model : Sequential
-        Dropout right before the first dense layer belongs to that, so that it drops what it drops in serial training.
     cap_bytes, overlap
         Of the sum of the convolutions' gradients, as in `DataParallel`.
 
@@ -200,10 +198,7 @@ PART = "a part of the batch"
 
 
 def boundary(model: Sequential) -> int | None:
-    """Return the index of the first dense layer, or of the `Flatten` and `Dropout` right before it.
-
-    None if no layer before it learns: then there is no trick.
-    """
+    """Return the index of the first dense layer, with `Flatten` and `Dropout` before it; None if none before learns."""
     layers = model.layers
     k = next((i for i, layer in enumerate(layers) if type(layer) is Linear), 0)
     while k and type(layers[k - 1]) in (Dropout, Flatten):

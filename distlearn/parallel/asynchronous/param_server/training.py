@@ -85,42 +85,31 @@ class ParameterServer(Strategy):
     Parameters
     ----------
     model : Sequential
-        The same on every rank; rank 0's parameters are broadcast. A worker's may be on a GPU, with its data, while
-        the servers keep theirs on the CPU. Running statistics, which no gradient changes, stay with each worker.
-    loss : callable
-        `loss(output, labels, n) -> (loss, gradient)`.
+        A worker's may be on a GPU, with its data, while the servers keep theirs on the CPU. Running statistics, which
+        no gradient changes, stay with each worker.
     rule : Rule
-        The servers' formula, such as `SGD()` or `Momentum(0.9)`; its velocities are kept on the servers.
+        Such as `SGD()` or `Momentum(0.9)`; its velocities are kept on the servers.
     lr : float or callable
-        Learning rate of an update, or a schedule: a function of the number of the update (from 0).
+        Of an update, or a schedule: a function of the number of the update (from 0).
     policy : Policy, optional
         `bsp()` by default.
     servers : int
-        s, from 1 to p - 1.
+        s.
     rate : Rate, optional
-        Factor on the learning rate by staleness, such as `inverse`; none by default.
+        Factor on the learning rate by staleness, such as `inverse`.
     pace : callable, optional
         `pace(worker, step) -> seconds` that the step takes longer: a straggler. Virtual on simulated ranks, slept on
         real ones. `Speeds` has laws to choose from.
     every : int
         Copy the parameters every so many updates, for the curve; 0 for never.
 
-    Attributes
-    ----------
-    rank, size : int
-        Of the workers: which part of every batch a worker takes. On a server 0 and the number of workers.
-    version : int
-        Of the parameters that a worker has.
-
     Notes
     -----
     Messages per gradient, with s servers and n bytes of parameters: s arrays of n / s bytes and s announcements
     from the worker, s arrays of n / s bytes back, and s - 1 commands among servers. A worker's gradient is the mean
     over its rows; an update of several weighs them by their rows, so that BSP equals serial SGD on the whole batch
-    however uneven the parts are. The first server decides on every arrival and the others execute its commands in
-    the same order: all shares have the same version, and the number of servers changes no number. (Production servers
-    let every shard decide independently, which saves the commands, and lets a worker read shares of different
-    versions.)
+    however uneven the parts are. The number of servers changes no number. (Production servers let every shard decide
+    independently, which saves the commands, and lets a worker read shares of different versions.)
 
     On a `FaultTolerant` communicator training survives the loss of workers: a lost one is treated as if it had left, so
     no worker waits for it, and the rows it would have trained on are left out. The loss of a server ends the run.
@@ -243,13 +232,6 @@ class ParameterServer(Strategy):
             Gradients that each worker computes, on average: faster ones compute more under ASP.
         seconds : float, optional
             Begin no step later than that [s].
-        seed : int
-            Of the order of samples.
-
-        Raises
-        ------
-        CommError
-            If all workers are lost, or a server.
         """
         if steps is None and seconds == math.inf:
             raise ValueError("ParameterServer.train: give steps, seconds, or both; else training would never end")
