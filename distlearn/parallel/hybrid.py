@@ -17,13 +17,12 @@ import numpy as np
 from ..backend import get_xp, to_numpy
 from ..comm.mesh import mesh
 from ..nn import Sequential
-from .checkpoint.state import named_arrays, param_name
 from .data.bucket import GradientReducer
 from .pipeline.stages import layer_costs
 from .pipeline.strategy import Pipeline
-from .sharding import Sharded, ShardSpec
+from .sharding import ShardSpec
 from .strategy import Strategy, check_whole, summed_norm, update
-from .tensor import parallelize, shard_specs, sub_optimizer
+from .tensor import parallelize, sub_optimizer
 
 
 class Hybrid(Strategy):
@@ -75,8 +74,7 @@ class Hybrid(Strategy):
         self.mesh = mesh(comm, dp=dp, pp=pp, tp=tp)
         super().__init__(comm, model, loss, optimizer)
         model = parallelize(model, self.mesh.tp)
-        self._specs = shard_specs(model)
-        optimizer = sub_optimizer("Hybrid", optimizer, model, self.mesh.tp)
+        optimizer, self.specs = sub_optimizer("Hybrid", optimizer, model, self.mesh.tp)
         self.pipeline = Pipeline(
             self.mesh.pp,
             model,
@@ -91,7 +89,6 @@ class Hybrid(Strategy):
         self.comm, self.model, self.optimizer = self.mesh.dp, self.pipeline.model, self.pipeline.optimizer
         self.rank, self.size = self.mesh.dp.rank, self.mesh.dp.size
         self.reducer = GradientReducer(self.mesh.dp, self.pipeline.params, cap_bytes=cap_bytes, overlap=overlap)
-        self._params = {p.name: p for p in self.pipeline.params}
 
     def _costs(self, model, shape) -> list[float]:
         """Return the cost of every layer: that of the busiest rank along tp, so that all ranks make the same cut."""
@@ -119,7 +116,7 @@ class Hybrid(Strategy):
 
     def _norm(self, params) -> float:
         """Return the length of the whole model's gradient: every parameter counts once."""
-        mine = [p for p in self.pipeline.counted(params) if self.mesh.tp.rank == 0 or p.name in self._specs]
+        mine = [p for p in self.pipeline.counted(params) if self.mesh.tp.rank == 0 or p.name in self.specs]
         return summed_norm(mine, [self.mesh.pp, self.mesh.tp], self.reducer.sums)
 
     def predict(self, x):
@@ -134,13 +131,8 @@ class Hybrid(Strategy):
     def layout(self):
         return f"Hybrid{self.mesh.axes}"
 
-    def _spec(self, name: str) -> ShardSpec:
+    def spec(self, name, shape):
         """Return what this rank holds of a parameter; of the copies of a whole model, one counts."""
-        param, mesh = self._params[name], self.mesh
-        spec = self._specs.get(name) or ShardSpec(tuple(param.data.shape), counts=mesh.tp.rank == 0)
-        first = mesh.dp.rank == 0 and bool(self.pipeline.counted([param]))
+        mesh, spec = self.mesh, self.specs.get(name) or ShardSpec(tuple(shape), counts=self.mesh.tp.rank == 0)
+        first = mesh.dp.rank == 0 and self.pipeline.spec(name, shape).counts
         return replace(spec, counts=spec.counts and first)
-
-    def state_dict(self):
-        arrays = named_arrays(self.pipeline.params, self.optimizer)
-        return {name: Sharded(array, self._spec(param_name(name))) for name, array in arrays.items()}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import zip_longest
+from types import MappingProxyType
 
 import numpy as np
 
@@ -19,9 +20,9 @@ from ..optim.clipping import global_norm
 from ..optim.optimizer import SCOPES, Optimizer, Scope, needs_whole, state_arrays
 from ..sim import MetaArray
 from ..trace import Clock
-from .checkpoint.state import StateLayout, differences, named_arrays, run_fingerprint, serial_part
+from .checkpoint.state import StateLayout, differences, named_arrays, param_name, run_fingerprint, serial_part
 from .data.replicas import checksum
-from .sharding import Sharded, load_into, replicated, unshard
+from .sharding import Sharded, ShardSpec, load_into, unshard
 
 
 class Strategy:
@@ -49,6 +50,7 @@ class Strategy:
     generators: Sequence = ()  # of the strategy's own random numbers
     recoveries: Sequence = ()  # times when ranks were lost and training continued
     checkpointable = True  # the run's state can be saved and resumed
+    specs: dict = MappingProxyType({})  # what ranks hold of the parameters that not all of them have, by name
     batches_compared = False  # ranks that work on the same batch have compared theirs
 
     def __init__(self, comm, model, loss, optimizer):
@@ -112,7 +114,11 @@ class Strategy:
 
     def state_dict(self) -> dict[str, Sharded]:
         """Return what this rank holds of each array of the serial model's state: the arrays themselves, not copies."""
-        return replicated(named_arrays(self.model.params, self.optimizer), counts=self.world.rank == 0)
+        return sharded_state(self.model.params, self.optimizer, self.spec)
+
+    def spec(self, name: str, shape) -> ShardSpec:
+        """Return what this rank holds of a parameter, and so of the optimizer's state for it."""
+        return self.specs.get(name) or ShardSpec(tuple(shape), counts=self.world.rank == 0)
 
     def own_state(self) -> dict:
         """Return the arrays that only this rank has, so that the same number of ranks continues bit for bit."""
@@ -123,6 +129,12 @@ class Strategy:
         serial = serial_part(arrays)
         self.state_layout.check(serial)
         load_into(self.state_dict(), serial)
+
+
+def sharded_state(params, optimizer, spec) -> dict[str, Sharded]:
+    """Return a state whose arrays are sharded like their parameters, as `spec(name, shape)` says."""
+    arrays = named_arrays(params, optimizer)
+    return {name: Sharded(array, spec(param_name(name), array.shape)) for name, array in arrays.items()}
 
 
 def share_params(comm, model, fingerprint: dict) -> None:

@@ -28,7 +28,7 @@ from ..nn.layer import Param, nbytes
 from ..optim.optimizer import state_arrays
 from .checkpoint.state import named_arrays
 from .data.bucket import Bucket, group_params
-from .sharding import Sharded, flat_shard, load_into, replicated
+from .sharding import Sharded, flat_shard, load_into
 from .strategy import Strategy, check_global_rows, check_state_shapes, require_scope, summed_norm, update
 
 
@@ -340,7 +340,7 @@ class ZeRO(Strategy):
 
     def state_dict(self):
         whole = self.model.params if self.stage < 3 else self._whole
-        return replicated({f"param/{p.name}": p.data for p in whole}, counts=self.rank == 0) | self._shards()
+        return {f"param/{p.name}": Sharded(p.data, self.spec(p.name, p.data.shape)) for p in whole} | self._shards()
 
 
 class _Piece:

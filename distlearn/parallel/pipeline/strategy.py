@@ -19,8 +19,7 @@ import numpy as np
 from ...backend import get_xp
 from ...data import shard
 from ...nn.layer import Layer
-from ..checkpoint.state import named_arrays, param_name
-from ..sharding import Sharded, ShardSpec
+from ..sharding import ShardSpec
 from ..strategy import Strategy, check_whole, summed_norm
 from .schedule import LANE, SCHEDULES, Action, Schedule, check_schedule
 from .stages import StageComm, StageParams, agree_on_boundaries, as_stages, cut, sub_optimizer
@@ -70,9 +69,9 @@ class StagedModel(Strategy):
         pieces = [cut(model, part) for part in self.slices]
         self._rank_of = [self.schedule.rank_of(s) for s in range(len(pieces))]
         self.stages = {s: pieces[s] for s in self.schedule.stages_of(comm.rank)}
-        self.model = _Stages(list(self.stages.values()))
         self._stage_params = StageParams(comm, model, pieces, self._rank_of)
         self.params = self._stage_params.params
+        self.model = _Stages(list(self.stages.values()), self.params)
         self.optimizer = sub_optimizer(type(self).__name__, optimizer, self.params, comm.size == 1)
         self._boundaries, self._boundaries_for = [], None
         self._cut_for = None
@@ -201,12 +200,8 @@ class StagedModel(Strategy):
     def counted(self, params) -> list:
         return self._stage_params.counted(params)
 
-    def state_dict(self):
-        mine = {p.name for p in self.counted(self.params)}
-        return {
-            name: Sharded(array, ShardSpec(tuple(array.shape), counts=param_name(name) in mine))
-            for name, array in named_arrays(self.params, self.optimizer).items()
-        }
+    def spec(self, name, shape):
+        return ShardSpec(tuple(shape), counts=self._stage_params.ranks_of[name][0] == self.comm.rank)
 
 
 class Pipeline(StagedModel):
@@ -332,8 +327,8 @@ class Pipeline(StagedModel):
 class _Stages(Layer):
     """Stages as one layer, so that `walk` visits all of them."""
 
-    def __init__(self, stages):
-        self._stages = stages
+    def __init__(self, stages, params):
+        self._stages, self.params = stages, params
 
     @property
     def children(self):
