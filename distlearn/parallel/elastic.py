@@ -38,15 +38,10 @@ class Recovery:
     resumed: float  # when training could continue
     redone: int = 0  # samples of the interrupted step to be trained on again; 0 if some rank had finished it
 
-    @property
-    def seconds_lost(self) -> float:
-        """Time from the beginning of the interrupted step until training continued [s]."""
-        return self.resumed - self.began
-
     def __str__(self) -> str:
         ranks = f"rank{'s' * (len(self.lost) > 1)} {', '.join(map(str, self.lost))}"
         again = f"step {self.step + 1} ({self.redone} samples) again" if self.redone else f"step {self.step} was done"
-        return f"lost {ranks}; went on with {self.size} ranks after {self.seconds_lost:.3g} s: {again}"
+        return f"lost {ranks}; went on with {self.size} ranks after {self.resumed - self.began:.3g} s: {again}"
 
 
 class ElasticDataParallel(Strategy):
@@ -69,9 +64,9 @@ class ElasticDataParallel(Strategy):
     Notes
     -----
     Messages and bytes of a step are those of `DataParallel`; preparing for failures sends nothing. A recovery costs an
-    agreement, a shrink, one number from each rank, and a broadcast of model and optimizer. It needs no more memory than
-    `DataParallel`, except while it recovers: then two copies of the state, so that a broadcast that fails, too,
-    corrupts nothing. A rank that was declared lost but is alive gets `CutOffError`: it must not continue by itself.
+    agreement, a shrink, one number from each rank, and broadcasts of model and optimizer. It needs no more memory than
+    `DataParallel`, except while it recovers: then a copy of the state, so that a broadcast that fails, too, corrupts
+    nothing. A rank that was declared lost but is alive gets `CutOffError`: it must not continue by itself.
     What compressed gradients have left out is lost when ranks are lost.
 
     References
@@ -211,11 +206,8 @@ class ElasticDataParallel(Strategy):
         root = int(everyone[:, 1].argmax())
         self._check_furthest(everyone[everyone[:, 1] == everyone[root, 1]])
         arrays = {name: to_numpy(array).copy() for name, array in live.items()}
-        flat = np.concatenate([array.reshape(-1).view(np.uint8) for array in arrays.values()])
-        comm.broadcast(flat, root=root)
-        ends = np.cumsum([array.nbytes for array in arrays.values()])[:-1]
-        for array, part in zip(arrays.values(), np.split(flat, ends), strict=True):
-            array.reshape(-1).view(np.uint8)[...] = part
+        for array in arrays.values():
+            comm.broadcast(array, root=root)
         numbers, loss = comm.broadcast_obj((counters(self.optimizer), self._last_loss), root=root)
         for name, array in live.items():
             array[...] = get_xp(array).asarray(arrays[name])

@@ -171,14 +171,11 @@ class ShardGroup:
             if found is not None:
                 yield p, *found
 
-    # -- what there is -----------------------------------------------------------------------------------------------
-    @property
-    def parameter_bytes(self) -> int:
-        return (0 if self.full is None else self.full.nbytes) + (self.own.nbytes if self.stage == 3 else 0)
-
-    @property
-    def gradient_bytes(self) -> int:
-        return (0 if self.bucket is None else self.bucket.flat.nbytes) + (self.own.nbytes if self.stage >= 2 else 0)
+    def nbytes(self) -> tuple[int, int]:
+        """Bytes of parameters and of gradients that there are now."""
+        full, bucket = self.full, self.bucket
+        params = (0 if full is None else full.nbytes) + (self.own.nbytes if self.stage == 3 else 0)
+        return params, (0 if bucket is None else bucket.flat.nbytes) + (self.own.nbytes if self.stage >= 2 else 0)
 
 
 # -- strategy ----------------------------------------------------------------------------------------------------------
@@ -320,8 +317,8 @@ class ZeRO(Strategy):
         """Return the bytes that this rank holds now, measured on the arrays, and the most it has held so far."""
         whole = sum(p.nbytes for p in self._whole)
         return ZeROMemory(
-            parameters=whole + sum(g.parameter_bytes for g in self.groups),
-            gradients=whole + sum(g.gradient_bytes for g in self.groups),
+            parameters=whole + sum(g.nbytes()[0] for g in self.groups),
+            gradients=whole + sum(g.nbytes()[1] for g in self.groups),
             optimizer=nbytes(self.optimizer.states),
             peak=self._ledger.peak,
         )
