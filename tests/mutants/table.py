@@ -72,8 +72,8 @@ MUTANTS = [
     ),
     Mutant(
         "loss: divided by the local rows",
-        'n = _samples("SoftmaxCrossEntropy", n, len(logits))',
-        "n = len(logits)",
+        "n, on_gpu = len(logits) if n is None else n, can_launch(logits)",
+        "n, on_gpu = len(logits), can_launch(logits)",
         "nn",
     ),
     Mutant(
