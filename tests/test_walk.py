@@ -107,7 +107,7 @@ def test_parameter_server():
         dl.SimWorld(2).run(program, on=True)
     finally:
         walk.stop()
-    check(walk, 24, 142)
+    check(walk, 24, 140)
 
 
 def test_convolution():

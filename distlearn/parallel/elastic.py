@@ -28,39 +28,20 @@ LOST = (PeerLostError, RevokedError)
 
 @dataclass
 class Recovery:
-    """One recovery: training went on without some of its ranks.
+    """One recovery: training went on without some of its ranks."""
 
-    Attributes
-    ----------
-    lost : list of int
-        Ranks of the first communicator that were lost.
-    size : int
-        Number of remaining ranks.
-    step : int
-        Steps done by then.
-    began, noticed, resumed : float
-        When the interrupted step began, when this rank was notified, when training could continue [s].
-    redone : int
-        Samples of the interrupted step that had to be trained on again; 0 if some rank had finished it.
-    """
-
-    lost: list[int]
-    size: int
-    step: int
-    began: float
-    noticed: float
-    resumed: float
-    redone: int = 0
-
-    @property
-    def seconds_lost(self) -> float:
-        """Time from the beginning of the interrupted step until training continued [s]."""
-        return self.resumed - self.began
+    lost: list[int]  # ranks of the first communicator
+    size: int  # number of remaining ranks
+    step: int  # steps done by then
+    began: float  # when the interrupted step began [s]
+    noticed: float  # when this rank was notified
+    resumed: float  # when training could continue
+    redone: int = 0  # samples of the interrupted step to be trained on again; 0 if some rank had finished it
 
     def __str__(self) -> str:
         ranks = f"rank{'s' * (len(self.lost) > 1)} {', '.join(map(str, self.lost))}"
         again = f"step {self.step + 1} ({self.redone} samples) again" if self.redone else f"step {self.step} was done"
-        return f"lost {ranks}; went on with {self.size} ranks after {self.seconds_lost:.3g} s: {again}"
+        return f"lost {ranks}; went on with {self.size} ranks after {self.resumed - self.began:.3g} s: {again}"
 
 
 class ElasticDataParallel(Strategy):
@@ -72,22 +53,20 @@ class ElasticDataParallel(Strategy):
     ----------
     comm : Communicator
         If it is `FaultTolerant`, ranks may be lost; on any other this is `DataParallel`.
-    model, loss, optimizer, **options
+    **options
         As for `DataParallel`.
 
     Attributes
     ----------
     comm : Communicator
-        Of the remaining ranks.
-    members : list of int
-        Their ranks in the first communicator.
+        Of the remaining ranks; `members` are their ranks in the first one.
 
     Notes
     -----
     Messages and bytes of a step are those of `DataParallel`; preparing for failures sends nothing. A recovery costs an
-    agreement, a shrink, one number from each rank, and a broadcast of model and optimizer. It needs no more memory than
-    `DataParallel`, except while it recovers: then two copies of the state, so that a broadcast that fails, too,
-    corrupts nothing. A rank that was declared lost but is alive gets `CutOffError`: it must not continue by itself.
+    agreement, a shrink, one number from each rank, and broadcasts of model and optimizer. It needs no more memory than
+    `DataParallel`, except while it recovers: then a copy of the state, so that a broadcast that fails, too, corrupts
+    nothing. A rank that was declared lost but is alive gets `CutOffError`: it must not continue by itself.
     What compressed gradients have left out is lost when ranks are lost.
 
     References
@@ -186,7 +165,6 @@ class ElasticDataParallel(Strategy):
     # -- surviving -----------------------------------------------------------------------------------------------------
     def retry_until_agreed(self, action):
         """Call `action()` on all ranks until it has succeeded on every remaining one; return its result."""
-        # action: Communicates, and can be repeated.
         while True:
             agreed = False
             try:
@@ -228,11 +206,8 @@ class ElasticDataParallel(Strategy):
         root = int(everyone[:, 1].argmax())
         self._check_furthest(everyone[everyone[:, 1] == everyone[root, 1]])
         arrays = {name: to_numpy(array).copy() for name, array in live.items()}
-        flat = np.concatenate([array.reshape(-1).view(np.uint8) for array in arrays.values()])
-        comm.broadcast(flat, root=root)
-        ends = np.cumsum([array.nbytes for array in arrays.values()])[:-1]
-        for array, part in zip(arrays.values(), np.split(flat, ends), strict=True):
-            array.reshape(-1).view(np.uint8)[...] = part
+        for array in arrays.values():
+            comm.broadcast(array, root=root)
         numbers, loss = comm.broadcast_obj((counters(self.optimizer), self._last_loss), root=root)
         for name, array in live.items():
             array[...] = get_xp(array).asarray(arrays[name])

@@ -17,13 +17,12 @@ import numpy as np
 from ..backend import get_xp, to_numpy
 from ..comm.mesh import mesh
 from ..nn import Sequential
-from .checkpoint.state import named_arrays, param_name
 from .data.bucket import GradientReducer
 from .pipeline.stages import layer_costs
 from .pipeline.strategy import Pipeline
-from .sharding import Sharded, ShardSpec
+from .sharding import ShardSpec
 from .strategy import Strategy, check_whole, summed_norm, update
-from .tensor import parallelize, shard_specs, sub_optimizer
+from .tensor import parallelize, sub_optimizer
 
 
 class Hybrid(Strategy):
@@ -39,21 +38,16 @@ class Hybrid(Strategy):
     ----------
     dp, pp, tp : int
         Lengths of the axes; their product is the number of ranks, and one of them may be -1: computed from the others.
-    schedule : str, callable, list or Schedule
-        Of the pipeline, see `Pipeline`.
-    n_microbatches : int, optional
-        Pieces that a rank's part of the batch is cut into; by default 4 for every stage, and 1 without a pipeline.
-    shape : tuple of int, optional
-        Of a batch of inputs: then stages are balanced by operations, else by their numbers of parameters.
+    schedule, n_microbatches, shape
+        Of the pipeline, see `Pipeline`; without one there is a single micro-batch by default.
     cap_bytes, overlap
         Of the sum along dp, as in `DataParallel`.
 
     Notes
     -----
-    Per step and rank: along tp what `parallelize` lists for the layers of its stages; along pp for every micro-batch
-    the activations and gradients at both ends of a stage (where a cut is between sharded layers, only the rank's part
-    of them); along dp the gradients of its own parameters, in buckets. A rank holds 1 / (pp tp) of parameters,
-    gradients and optimizer state.
+    Per step and rank: along tp what `parallelize` lists; along pp the activations and gradients at both ends of a
+    stage; along dp the gradients of its own parameters, in buckets. A rank holds 1 / (pp tp) of parameters, gradients
+    and optimizer state.
 
     References
     ----------
@@ -80,8 +74,7 @@ class Hybrid(Strategy):
         self.mesh = mesh(comm, dp=dp, pp=pp, tp=tp)
         super().__init__(comm, model, loss, optimizer)
         model = parallelize(model, self.mesh.tp)
-        self._specs = shard_specs(model)
-        optimizer = sub_optimizer("Hybrid", optimizer, model, self.mesh.tp)
+        optimizer, self.specs = sub_optimizer("Hybrid", optimizer, model, self.mesh.tp)
         self.pipeline = Pipeline(
             self.mesh.pp,
             model,
@@ -96,7 +89,6 @@ class Hybrid(Strategy):
         self.comm, self.model, self.optimizer = self.mesh.dp, self.pipeline.model, self.pipeline.optimizer
         self.rank, self.size = self.mesh.dp.rank, self.mesh.dp.size
         self.reducer = GradientReducer(self.mesh.dp, self.pipeline.params, cap_bytes=cap_bytes, overlap=overlap)
-        self._params = {p.name: p for p in self.pipeline.params}
 
     def _costs(self, model, shape) -> list[float]:
         """Return the cost of every layer: that of the busiest rank along tp, so that all ranks make the same cut."""
@@ -124,7 +116,7 @@ class Hybrid(Strategy):
 
     def _norm(self, params) -> float:
         """Return the length of the whole model's gradient: every parameter counts once."""
-        mine = [p for p in self.pipeline.counted(params) if self.mesh.tp.rank == 0 or p.name in self._specs]
+        mine = [p for p in self.pipeline.counted(params) if self.mesh.tp.rank == 0 or p.name in self.specs]
         return summed_norm(mine, [self.mesh.pp, self.mesh.tp], self.reducer.sums)
 
     def predict(self, x):
@@ -139,13 +131,8 @@ class Hybrid(Strategy):
     def layout(self):
         return f"Hybrid{self.mesh.axes}"
 
-    def _spec(self, name: str) -> ShardSpec:
+    def spec(self, name, shape):
         """Return what this rank holds of a parameter; of the copies of a whole model, one counts."""
-        param, mesh = self._params[name], self.mesh
-        spec = self._specs.get(name) or ShardSpec(tuple(param.data.shape), counts=mesh.tp.rank == 0)
-        first = mesh.dp.rank == 0 and bool(self.pipeline.counted([param]))
+        mesh, spec = self.mesh, self.specs.get(name) or ShardSpec(tuple(shape), counts=self.mesh.tp.rank == 0)
+        first = mesh.dp.rank == 0 and self.pipeline.spec(name, shape).counts
         return replace(spec, counts=spec.counts and first)
-
-    def state_dict(self):
-        arrays = named_arrays(self.pipeline.params, self.optimizer)
-        return {name: Sharded(array, self._spec(param_name(name))) for name, array in arrays.items()}

@@ -53,23 +53,11 @@ class Mesh:
         self.comm = comm
 
     def distribute(self, whole, placement) -> MeshArray:
-        """Make an array of which every rank has the whole; nothing is sent.
-
-        Parameters
-        ----------
-        placement : Shard, Replicate or Partial
-            Of a `Partial`, rank 0 keeps the values, the others have zeros.
-        """
+        """Lay out an array that every rank has; nothing is sent. Of a `Partial` rank 0 keeps all, others get zeros."""
         return MeshArray(whole, self.comm, Replicate(), tuple(whole.shape)).redistribute(placement)
 
     def from_local(self, local, placement) -> MeshArray:
-        """Make an array of what this rank has of it; ranks must agree, which is not checked.
-
-        Parameters
-        ----------
-        placement : Shard, Replicate or Partial
-            Along a sharded axis the lengths of the ranks must be `shares` of that of the whole.
-        """
+        """Make an array of what this rank has of it; along a sharded axis that must be its `share` of the whole."""
         _check_placement(placement, local.ndim)
         shape, comm = list(local.shape), self.comm
         if isinstance(placement, Shard):
@@ -92,10 +80,7 @@ def _check_placement(placement, ndim: int) -> None:
 
 
 class MeshArray:
-    """What this rank has of an array (`local`), and how the array is laid out over the ranks (`placement`).
-
-    Made by `Mesh.distribute` and `Mesh.from_local`.
-    """
+    """What this rank has of an array (`local`), and how the array is laid out over the ranks (`placement`)."""
 
     __array_ufunc__ = None  # NumPy leaves `array + MeshArray` to this class
 

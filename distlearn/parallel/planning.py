@@ -73,20 +73,12 @@ class Layout(NamedTuple):
 def layouts(n: int, *, batch_size: int, n_layers: int, trick: bool = False) -> list[Layout]:
     """List the layouts of n ranks in which every rank has something to do.
 
-    Parameters
-    ----------
-    batch_size : int
-        Limits dp.
-    n_layers : int
-        Limits pp.
-    trick : bool
-        Whether the model has convolutions before dense layers.
-
     Examples
     --------
     >>> [str(layout) for layout in layouts(4, batch_size=2, n_layers=3)]
     ['data 2 x tensor 2', 'data 2 x pipeline 2', 'tensor 4', 'tensor 2 x pipeline 2']
     """
+    # batch_size limits dp, n_layers pp; trick: whether the model has convolutions before dense layers
     check_positive("layouts", n=n)
     divisors = [k for k in range(n, 0, -1) if n % k == 0]
     found = [
@@ -138,44 +130,23 @@ MOST_RANKS = 64
 
 @dataclass(frozen=True)
 class Cost:
-    """Cost of a training step in one layout.
-
-    Attributes
-    ----------
-    seconds : float
-        The sum of the next three.
-    computing : float
-        On the busiest rank [s].
-    communicating : float
-        What sending adds to the step [s]: what is hidden behind computing is not in it.
-    bubble : float
-        What the slowest rank would wait on a network that costs nothing [s].
-    nbytes : float
-        That the rank which sends the most sends in a step.
-    memory : Memory
-        Of the rank that holds the most.
-    trace : Trace
-        Of the step.
-    """
+    """Cost of a training step in one layout, in seconds and bytes."""
 
     layout: Layout
-    seconds: float
-    computing: float
-    communicating: float
-    bubble: float
-    nbytes: float
-    memory: Memory
+    seconds: float  # the sum of the next three
+    computing: float  # on the busiest rank
+    communicating: float  # what sending adds to the step: what is hidden behind computing is not in it
+    bubble: float  # what the slowest rank would wait on a network that costs nothing
+    nbytes: float  # that the rank which sends the most sends in a step
+    memory: Memory  # of the rank that holds the most
     trace: Trace = field(repr=False)
 
 
 class ReplicatedNetwork:
-    """A network on which collectives of replicas take as long as with more replicas than are simulated.
-
-    It also counts what each rank sends in collectives: `sent`, by rank.
-    """
+    """A network on which collectives of replicas take as long as with more replicas than are simulated."""
 
     def __init__(self, network, layout: Layout, replicas: int):
-        self.network, self.sent = network, Counter()
+        self.network, self.sent = network, Counter()  # what each rank sends in collectives
         self._stride, self._times = layout.tp * layout.pp, layout.dp // replicas
 
     def __getattr__(self, name):
@@ -294,17 +265,7 @@ def _saved_bytes(part) -> list[int]:
 
 
 class Plan(Tabular):
-    """All layouts of a model on n ranks with their costs; prints as a table, the fastest that fits first.
-
-    Attributes
-    ----------
-    costs : list of Cost
-        The fastest first; those that do not fit come last.
-    memory : float or None
-        Bytes that a rank has.
-    weights : int
-        Bytes of the model's learned values.
-    """
+    """All layouts of a model on n ranks with their costs; prints as a table, the fastest that fits first."""
 
     def __init__(self, costs: list[Cost], n: int, *, name: str, memory: float | None, weights: int):
         self.n, self.name, self.memory, self.weights = n, name, memory, weights
@@ -421,13 +382,11 @@ def plan(
     compute : str, Card or ComputeModel
         A name is that of a graphics card, at its roofline.
     memory : float, optional
-        Bytes that a rank has; unlimited by default.
+        Bytes that a rank has.
     rule : Rule, optional
         Of the optimizer; SGD with momentum by default.
-    cap_bytes : float
-        Size of a bucket of gradients; what you give to the strategy, too (whose default is 1 MiB, for small networks).
-    n_microbatches : int, optional
-        Of pipelines; four for every stage by default.
+    cap_bytes, n_microbatches
+        What you give to the strategy, too; buckets are larger here by default, as for large networks.
     progress : callable, optional
         `progress(step, total, **values)` after every layout; `distlearn.world.progress.Bar()` shows a bar.
 
@@ -526,12 +485,8 @@ def account(model: Layer, input_shape: tuple[int, ...], size: int) -> Account:
 
     Parameters
     ----------
-    model : Sequential
-        The serial model; it is not changed.
     input_shape : tuple of int
         With the batch.
-    size : int
-        Number of ranks.
 
     Examples
     --------

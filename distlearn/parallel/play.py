@@ -19,10 +19,8 @@ from typing import NamedTuple
 class Played(NamedTuple):
     """When each task ran, and where the queues stopped."""
 
-    times: dict[Hashable, tuple[float, float]]
-    """Start and end of every task that ran [s]."""
-    stopped: list[int]
-    """By queue: position of the first task that never ran; the queue's length if all of them did."""
+    times: dict[Hashable, tuple[float, float]]  # start and end of every task that ran [s]
+    stopped: list[int]  # by queue: position of the first task that never ran; its length if all of them did
 
 
 def play_queues(

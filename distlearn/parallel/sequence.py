@@ -29,13 +29,7 @@ from .strategy import Strategy, check_whole, update
 
 
 def positions(length: int, rank: int, size: int) -> list[slice]:
-    """Return the two pieces of a sequence that a rank has.
-
-    Examples
-    --------
-    >>> positions(16, 1, 4)
-    [slice(2, 4, None), slice(12, 14, None)]
-    """
+    """Return the two pieces of a sequence that a rank has: of 16 positions, rank 1 of 4 has 2 to 4 and 12 to 14."""
     if length % (2 * size):
         raise ValueError(
             f"sequence parallelism: the length is {length}, expected a multiple of {2 * size} (two pieces a rank)"
@@ -175,10 +169,7 @@ class RingAttention(SequenceAttention):
 
 
 class UlyssesAttention(SequenceAttention):
-    r"""`MultiHeadAttention` over ranks: during attention each has all positions of some heads.
-
-    positions of all heads --> all-to-all --> all positions of some heads --> attention --> all-to-all --> back
-    """
+    """`MultiHeadAttention` over ranks: during attention each has all positions of some heads."""
 
     @classmethod
     def of(cls, layer: MultiHeadAttention, comm):

@@ -88,11 +88,6 @@ class Sharded(NamedTuple):
     spec: ShardSpec
 
 
-def replicated(arrays: dict, counts: bool) -> dict[str, Sharded]:
-    """Return arrays that every rank has as a whole; `counts` where this is the rank whose copies are used."""
-    return {name: Sharded(a, ShardSpec(tuple(a.shape), counts=counts)) for name, a in arrays.items()}
-
-
 def load_into(state: dict[str, Sharded], arrays: dict) -> None:
     """Write this rank's parts of whole arrays into the arrays of a state."""
     for name, (array, spec) in state.items():

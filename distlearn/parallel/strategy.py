@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import zip_longest
+from types import MappingProxyType
 
 import numpy as np
 
@@ -19,9 +20,9 @@ from ..optim.clipping import global_norm
 from ..optim.optimizer import SCOPES, Optimizer, Scope, needs_whole, state_arrays
 from ..sim import MetaArray
 from ..trace import Clock
-from .checkpoint.state import StateLayout, differences, named_arrays, run_fingerprint, serial_part
+from .checkpoint.state import StateLayout, differences, named_arrays, param_name, run_fingerprint, serial_part
 from .data.replicas import checksum
-from .sharding import Sharded, load_into, replicated, unshard
+from .sharding import Sharded, ShardSpec, load_into, unshard
 
 
 class Strategy:
@@ -42,26 +43,15 @@ class Strategy:
     ----------
     rank, size : int
         Which part of the *data* this rank takes: where ranks work on the same batch, all of them are rank 0 of 1.
-    fingerprint : dict
-        What is trained, and how: the same for any strategy and world (see `run_fingerprint`).
-    state_layout : StateLayout
-        Names, shapes and dtypes of the serial model's state.
-    generators : list of Generator
-        Those of the strategy's own random numbers.
-    recoveries : list of Recovery
-        Times when ranks were lost and training continued.
-    checkpointable : bool
-        Whether the run's state can be saved and resumed.
-    batches_compared : bool
-        Whether ranks that work on the same batch have compared theirs.
     """
 
     rank = 0
     size = 1
-    generators: Sequence = ()
-    recoveries: Sequence = ()
-    checkpointable = True
-    batches_compared = False
+    generators: Sequence = ()  # of the strategy's own random numbers
+    recoveries: Sequence = ()  # times when ranks were lost and training continued
+    checkpointable = True  # the run's state can be saved and resumed
+    specs: dict = MappingProxyType({})  # what ranks hold of the parameters that not all of them have, by name
+    batches_compared = False  # ranks that work on the same batch have compared theirs
 
     def __init__(self, comm, model, loss, optimizer):
         what = type(self).__name__
@@ -116,10 +106,7 @@ class Strategy:
         return type(self).__name__
 
     def gather_params(self) -> dict | None:
-        """Return the trained parameters (NumPy arrays) under the serial model's names and in its shapes.
-
-        Every rank must call; rank 0 of the world gets them, the others None.
-        """
+        """Return the trained parameters by their serial names on rank 0 of the world, None elsewhere; all must call."""
         state = {name: held for name, held in self.state_dict().items() if name.startswith("param/")}
         found = unshard(state, self.world)
         order = [name for name in self.state_layout.arrays if name.startswith("param/")]
@@ -127,30 +114,31 @@ class Strategy:
 
     def state_dict(self) -> dict[str, Sharded]:
         """Return what this rank holds of each array of the serial model's state: the arrays themselves, not copies."""
-        return replicated(named_arrays(self.model.params, self.optimizer), counts=self.world.rank == 0)
+        return sharded_state(self.model.params, self.optimizer, self.spec)
+
+    def spec(self, name: str, shape) -> ShardSpec:
+        """Return what this rank holds of a parameter, and so of the optimizer's state for it."""
+        return self.specs.get(name) or ShardSpec(tuple(shape), counts=self.world.rank == 0)
 
     def own_state(self) -> dict:
         """Return the arrays that only this rank has, so that the same number of ranks continues bit for bit."""
         return {}
 
     def load_state_dict(self, arrays: dict) -> None:
-        """Take this rank's part of a state, of which every rank is given all arrays; every rank must call.
-
-        Raises
-        ------
-        ValueError
-            If it is that of another model or optimizer; nothing has been changed in that case.
-        """
+        """Take this rank's part of a state, of which every rank is given all; change nothing if it does not fit."""
         serial = serial_part(arrays)
         self.state_layout.check(serial)
         load_into(self.state_dict(), serial)
 
 
-def share_params(comm, model, fingerprint: dict) -> None:
-    """Broadcast rank 0's parameters, so that they are certain to be equal; every rank must call.
+def sharded_state(params, optimizer, spec) -> dict[str, Sharded]:
+    """Return a state whose arrays are sharded like their parameters, as `spec(name, shape)` says."""
+    arrays = named_arrays(params, optimizer)
+    return {name: Sharded(array, spec(param_name(name), array.shape)) for name, array in arrays.items()}
 
-    One small object, and one broadcast for each parameter.
-    """
+
+def share_params(comm, model, fingerprint: dict) -> None:
+    """Broadcast rank 0's parameters, so that they are certain to be equal; every rank must call."""
     check_unique_names(model.params)
     if comm.size == 1:
         return
@@ -176,10 +164,7 @@ def check_global_rows(comm, rows: float, n: int) -> None:
 
 
 def check_whole(strategy, batch, *comms) -> None:
-    """Raise unless the ranks of `comms` were all given the whole batch, the same one.
-
-    Contents are compared at the first step alone, along with the next collective call over each communicator.
-    """
+    """Raise unless the ranks of `comms` were all given the whole batch; compare it at the first step."""
     if len(comms) == 1 and len(batch.x) != batch.n:
         raise ValueError(
             f"rank {comms[0].rank}: {type(strategy).__name__} got {len(batch.x)} of a batch of {batch.n} samples, "

@@ -28,7 +28,7 @@ from ..nn.layer import Param, nbytes
 from ..optim.optimizer import state_arrays
 from .checkpoint.state import named_arrays
 from .data.bucket import Bucket, group_params
-from .sharding import Sharded, flat_shard, load_into, replicated
+from .sharding import Sharded, flat_shard, load_into
 from .strategy import Strategy, check_global_rows, check_state_shapes, require_scope, summed_norm, update
 
 
@@ -39,8 +39,7 @@ class ZeROMemory:
     parameters: float
     gradients: float
     optimizer: float
-    peak: float
-    """Most at any moment of a step, with whatever is gathered for a while."""
+    peak: float  # most at any moment of a step, with whatever is gathered for a while
 
     @property
     def total(self) -> float:
@@ -172,14 +171,11 @@ class ShardGroup:
             if found is not None:
                 yield p, *found
 
-    # -- what there is -----------------------------------------------------------------------------------------------
-    @property
-    def parameter_bytes(self) -> int:
-        return (0 if self.full is None else self.full.nbytes) + (self.own.nbytes if self.stage == 3 else 0)
-
-    @property
-    def gradient_bytes(self) -> int:
-        return (0 if self.bucket is None else self.bucket.flat.nbytes) + (self.own.nbytes if self.stage >= 2 else 0)
+    def nbytes(self) -> tuple[int, int]:
+        """Bytes of parameters and of gradients that there are now."""
+        full, bucket = self.full, self.bucket
+        params = (0 if full is None else full.nbytes) + (self.own.nbytes if self.stage == 3 else 0)
+        return params, (0 if bucket is None else bucket.flat.nbytes) + (self.own.nbytes if self.stage >= 2 else 0)
 
 
 # -- strategy ----------------------------------------------------------------------------------------------------------
@@ -200,7 +196,7 @@ class ZeRO(Strategy):
     cap_bytes : float
         Stages 1 and 2: size of a bucket of gradients [bytes]; at stage 3 every layer of `model` is a bucket.
     overlap : bool
-        Stages 1 and 2: go on with backward while a full bucket is reduced and scattered; else wait for it.
+        Stages 1 and 2: go on with backward while a full bucket is reduced and scattered.
 
     Notes
     -----
@@ -321,8 +317,8 @@ class ZeRO(Strategy):
         """Return the bytes that this rank holds now, measured on the arrays, and the most it has held so far."""
         whole = sum(p.nbytes for p in self._whole)
         return ZeROMemory(
-            parameters=whole + sum(g.parameter_bytes for g in self.groups),
-            gradients=whole + sum(g.gradient_bytes for g in self.groups),
+            parameters=whole + sum(g.nbytes()[0] for g in self.groups),
+            gradients=whole + sum(g.nbytes()[1] for g in self.groups),
             optimizer=nbytes(self.optimizer.states),
             peak=self._ledger.peak,
         )
@@ -341,7 +337,7 @@ class ZeRO(Strategy):
 
     def state_dict(self):
         whole = self.model.params if self.stage < 3 else self._whole
-        return replicated({f"param/{p.name}": p.data for p in whole}, counts=self.rank == 0) | self._shards()
+        return {f"param/{p.name}": Sharded(p.data, self.spec(p.name, p.data.shape)) for p in whole} | self._shards()
 
 
 class _Piece:

@@ -105,13 +105,8 @@ class Roofline:
                 raise ValueError(f"Roofline: {name} is {getattr(self, name)!r}, expected a rate above 0")
 
     @classmethod
-    def of(cls, card, share: float = 1.0) -> Roofline:
-        """Make the roofline of a real graphics card, by its name in `distlearn.cuda.cards`.
-
-        Parameters
-        ----------
-        share : float
-            Share of its peak and of its bandwidth that a program achieves, above 0 and up to 1.
+    def of(cls, card) -> Roofline:
+        """Make the roofline of a real graphics card, by name.
 
         Examples
         --------
@@ -120,10 +115,8 @@ class Roofline:
         """
         from ..cuda.cards import card as find
 
-        if not 0 < share <= 1:
-            raise ValueError(f"Roofline.of: share is {share!r}, expected a share above 0 and up to 1")
         found = find(card)
-        return cls(share * found.peak, share * found.bandwidth)
+        return cls(found.peak, found.bandwidth)
 
     def seconds(self, flops, nbytes, wall):
         return max(flops / self.peak, nbytes / self.bandwidth)

@@ -313,39 +313,20 @@ MAX_RANKS = 4
 
 @dataclass
 class Run:
-    """One order, and what came of it.
+    """One order, and what came of it."""
 
-    Attributes
-    ----------
-    order : list of str
-        What `SimWorld(size, order=...)` takes to repeat it.
-    options : list of list of str
-        What was possible at each decision, and at the one that was refused if the order could not be followed.
-    kill : (int, int) or None
-        Rank that died, and before which of its operations.
-    results : list or None
-        By rank; None if it failed.
-    waiting : dict of int to str
-        By rank, what it waited for at the end.
-    size : int
-        Number of ranks.
-    """
-
-    order: list[str]
-    options: list[list[str]]
-    kill: tuple[int, int] | None
-    results: list | None
+    order: list[str]  # what `SimWorld(size, order=...)` takes to repeat it
+    options: list[list[str]]  # what was possible at each decision, and at the one that was refused if one was
+    kill: tuple[int, int] | None  # rank that died, and before which of its operations
+    results: list | None  # by rank; None if it failed
     error: Exception | None
     events: list[SpaceTimeEvent]
-    waiting: dict[int, str]
+    waiting: dict[int, str]  # by rank, what it waited for at the end
     size: int
 
     @property
     def n_interleavings(self) -> int:
-        """In how many sequences its sends and receives could happen, with the same deliveries.
-
-        Operations of a rank keep their order, and a message is received after it was sent.
-        """
+        """In how many sequences its sends and receives could happen, with the same deliveries."""
         return count_interleavings(self.events, self.size)
 
     def __str__(self) -> str:
@@ -356,35 +337,17 @@ class Run:
 
 @dataclass
 class Exploration:
-    """What `explore` found.
-
-    Attributes
-    ----------
-    n_orders : int
-        Orders that differ in what some rank receives, and that ran to their end or failed.
-    n_runs : int
-        Runs that it took.
-    complete : bool
-        Whether every order was tried; False if `max_runs` came first.
-    failure : Run or None
-        The shortest run that deadlocked, lost a message, or raised.
-    other : Run or None
-        The shortest run whose results differ from those of the first one.
-    first : Run or None
-        The first run that ended.
-    runs : list of Run
-        All of them, with `keep`.
-    """
+    """What `explore` found."""
 
     size: int
-    n_orders: int = 0
-    n_runs: int = 0
-    complete: bool = True
-    failure: Run | None = None
-    other: Run | None = None
-    first: Run | None = None
+    n_orders: int = 0  # that differ in what some rank receives, and that ran to their end or failed
+    n_runs: int = 0  # runs that it took
+    complete: bool = True  # whether every order was tried; False if `max_runs` came first
+    failure: Run | None = None  # the shortest run that deadlocked, lost a message, or raised
+    other: Run | None = None  # the shortest run whose results differ from those of the first one
+    first: Run | None = None  # the first run that ended
     failures: list[Run] = field(default_factory=list, repr=False)
-    runs: list[Run] = field(default_factory=list, repr=False)
+    runs: list[Run] = field(default_factory=list, repr=False)  # all of them, with `keep`
 
     @property
     def ok(self) -> bool:
@@ -426,12 +389,10 @@ def explore(
     fn : callable
         A program that makes no choices: it must do the same whenever its receives get the same messages.
     size : int
-        Number of ranks, at most 4.
+        At most 4.
     kills : bool
         Also try every order in which one rank dies, before any of its operations. The others must end, or stop with
         the `PeerLostError` that tells them of it.
-    max_runs : int
-        Stop after so many runs.
     max_steps : int
         Operations of all ranks in one run; a program that makes more is taken to run without end.
     keep : bool
@@ -474,12 +435,7 @@ def replay(fn: Callable, size: int, order=(), *args, **kwargs) -> Run:
     """Run `fn(comm, *args, **kwargs)` once, on a network that decides as `order` says.
 
     Unlike `SimWorld(size, order=order).run(fn)` it returns a failure instead of raising it, and says what else the
-    network could have done.
-
-    Parameters
-    ----------
-    order : sequence of str
-        Decisions, such as `["2->0", "buffer 1"]`; after the last one, the first that is possible.
+    network could have done. After the last decision, the first one that is possible is made.
 
     Examples
     --------

@@ -60,6 +60,12 @@ def abandon(event) -> None:
         event.channel.sends.remove(event)
 
 
+def check(problem: Exception | None) -> None:
+    """Raise what is wrong, if anything is."""
+    if problem is not None:
+        raise problem
+
+
 # -- schedule ----------------------------------------------------------------------------------------------------------
 # Failures as parameters of a simulated world: which rank fails when, how, and for how long.
 #
@@ -90,31 +96,13 @@ KINDS = ("kill", "hang", "cut", "slow")
 
 @dataclass(frozen=True)
 class Failure:
-    """One failure of one rank of a simulated world.
-
-    Parameters
-    ----------
-    rank : int
-        Of the world.
-    at : float
-        When it begins [virtual s].
-    kind : {"kill", "hang", "cut", "slow"}
-    until : float
-        When it ends [s]; never, by default. A kill never ends.
-    factor : float
-        How much slower "slow" computes.
-
-    Examples
-    --------
-    >>> Failure(2, at=3.5, kind="hang", until=4.0)
-    Failure(rank=2, at=3.5, kind='hang', until=4.0, factor=10.0)
-    """
+    """One failure of one rank of a simulated world: `Failure(2, at=3.5, kind="hang", until=4.0)`."""
 
     rank: int
-    at: float
+    at: float  # when it begins [virtual s]
     kind: str = "kill"
-    until: float = math.inf
-    factor: float = 10.0
+    until: float = math.inf  # when it ends [s]; a kill never does
+    factor: float = 10.0  # how much slower "slow" computes
 
     def __post_init__(self):
         if self.kind not in KINDS:
@@ -188,13 +176,7 @@ class FailureSchedule:
             raise ValueError(f"FailureSchedule: kinds are {self.kinds!r}, expected some of {', '.join(KINDS)}")
 
     def draw(self, size: int, horizon: float | None = None) -> list[Failure]:
-        """Draw the failures of a world of `size` ranks, in the order of time.
-
-        Parameters
-        ----------
-        horizon : float, optional
-            All failures up to then [s]; by default the first one of every node.
-        """
+        """Draw the failures of a world up to the time `horizon`, by default the first of every node, in order."""
         found = []
         for node in range(-(-size // self.ranks_per_node)):
             ranks = range(node * self.ranks_per_node, min(size, (node + 1) * self.ranks_per_node))
@@ -346,9 +328,7 @@ class FaultyTransport(Transport):
     def enter(self, fibre: Fibre, context: int) -> None:
         """Begin an operation; raise if the rank is dead or cut off, or the communicator revoked."""
         self._reach(fibre)
-        problem = self._revoked(fibre, context)
-        if problem is not None:
-            raise problem
+        check(self._revoked(fibre, context))
 
     def _reach(self, fibre: Fibre) -> None:
         """Raise if the rank is cut off: its messages are lost at once, but it knows only after the detection time."""
@@ -356,15 +336,11 @@ class FaultyTransport(Transport):
         timeline = self.timelines[fibre.rank]
         if timeline.lost_at <= fibre.now < timeline.noticed_at:
             self.scheduler.yield_until(fibre, timeline.noticed_at)
-        problem = self._cut_off(fibre)
-        if problem is not None:
-            raise problem
+        check(self._cut_off(fibre))
 
     def refuse_lost(self, fibre: Fibre, context: int) -> None:
         """Raise if a member of the communicator is known to be lost: a collective could never end."""
-        problem = self._peer_lost(fibre, context, self.members[context])
-        if problem is not None:
-            raise problem
+        check(self._peer_lost(fibre, context, self.members[context]))
 
     def wait_for(self, fibre: Fibre, event) -> None:
         """Block the fibre until `event` has happened."""
@@ -510,9 +486,7 @@ class FaultyTransport(Transport):
         self._close(gathering, fibre.now)
         while gathering.when is None or fibre not in gathering.result[0]:  # this rank called, but was declared lost
             self._block(fibre, gathering)
-            problem = self._cut_off(fibre)
-            if problem is not None:
-                raise problem
+            check(self._cut_off(fibre))
         fibre.now = max(fibre.now, gathering.when)
         fibre.failures.apply(fibre)
         return gathering.result
@@ -577,9 +551,7 @@ class FaultyComm(SimComm):
     def _poll(self, event) -> None:
         """Let the time of one poll pass; raise if the event will never happen."""
         super()._poll(event)
-        problem = self._transport.problem(self._fibre, event) if event.when is None else None
-        if problem is not None:
-            raise problem
+        check(self._transport.problem(self._fibre, event) if event.when is None else None)
 
     # -- surviving -----------------------------------------------------------------------------------------------------
     def revoke(self) -> None:

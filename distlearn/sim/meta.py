@@ -19,11 +19,6 @@ class MetaArray(NDArrayOperatorsMixin):
     The simulator's communicator and every collective take it where they take an array. It follows NumPy's protocols:
     arithmetic on it gives a `MetaArray` of the right shape and dtype; whatever would need its values raises TypeError.
 
-    Parameters
-    ----------
-    dtype : dtype
-        float32 by default.
-
     Examples
     --------
     >>> gradient = MetaArray(61_100_840)

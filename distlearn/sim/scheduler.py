@@ -271,18 +271,22 @@ def _where_it_waits(fibre: Fibre) -> TracebackType | None:
     return found
 
 
-def describe_deadlock(fibres: list[Fibre], limit: int = 8) -> str:
+NAMED = 8
+"""So many of the ranks are named in a deadlock."""
+
+
+def describe_deadlock(fibres: list[Fibre]) -> str:
     """Say what every rank waits for, with the line of the user's code that waits."""
     stuck = [f for f in fibres if not f.greenlet.dead]
     lines = []
-    for f in stuck[:limit]:
+    for f in stuck[:NAMED]:
         where = f" ({site})" if (site := _line_of(f)) else ""
         lines.append(f"rank {f.rank} waits for {(f.call or f.waits).waiting(f)}{where}")
-    if len(stuck) > limit:
-        lines.append(f"and {len(stuck) - limit} more ranks wait")
+    if len(stuck) > NAMED:
+        lines.append(f"and {len(stuck) - NAMED} more ranks wait")
     ended = [str(f.rank) for f in fibres if f.greenlet.dead]
     if ended:
-        named = ", ".join(ended[:limit]) + (", ..." if len(ended) > limit else "")
+        named = ", ".join(ended[:NAMED]) + (", ..." if len(ended) > NAMED else "")
         lines.append(f"rank{'s' * (len(ended) > 1)} {named} returned already")
     return "deadlock: " + "; ".join(lines)
 

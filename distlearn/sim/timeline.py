@@ -6,11 +6,10 @@ from bisect import bisect_right, insort
 
 
 class CommTimeline:
-    """Intervals of time in which a rank is busy with collectives.
+    """Intervals of time in which a rank is busy with collectives."""
 
-    A collective is placed when its last rank has joined it, which on the simulator can come after a later one has been
-    placed: ranks run ahead of each other in virtual time. So there can be a free interval before existing ones.
-    """
+    # A collective is placed when its last rank has joined it, which on the simulator can come after a later one has
+    # been placed: ranks run ahead of each other in virtual time. So there can be a free interval before existing ones.
 
     __slots__ = ("_busy",)
 

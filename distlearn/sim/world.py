@@ -72,18 +72,10 @@ class SimWorld:
 
     Attributes
     ----------
-    trace : Trace
-        Of the last run.
     makespan : float
         Virtual seconds until the last rank of the last run ended.
     waiting : dict of int to str
         By rank, what the ranks that did not end waited for, in a last run that failed.
-    undelivered : list of Message
-        Those of the last run that were never received.
-    events : list of SpaceTimeEvent
-        Sends and receives of the last run in a world with an `order`, one after the other.
-    losses : list of Loss
-        Ranks that were lost in the last run; their results are None.
 
     Examples
     --------
@@ -176,7 +168,7 @@ class SimWorld:
         return [m for m in self.trace.messages if (m.source, m.dest, m.arrived, m.nbytes) in left]
 
     @property
-    def events(self) -> list:
+    def events(self) -> list:  # of `exploration.SpaceTimeEvent`
         return list(getattr(self._transport, "events", ()))
 
     @property
@@ -202,14 +194,8 @@ class SimWorld:
     def run(self, fn, *args, **kwargs) -> list:
         """Call `fn(comm, *args, **kwargs)` on every rank; return the results by rank.
 
-        Raises
-        ------
-        RankError
-            If a rank raised; the others are unwound.
-        DeadlockError
-            If all remaining ranks wait for each other.
-        CommError
-            If a message was never received.
+        `RankError`: a rank raised; `DeadlockError`: all remaining ranks wait for each other; `CommError`: a message was
+        never received.
         """
         __tracebackhide__ = True  # an error shows the program of the ranks, not what runs them
         self._trace = Trace()

@@ -23,7 +23,6 @@ def evaluate(strategy, x, y, metric=None) -> float:
 
     Parameters
     ----------
-    x : (n, ...) array
     y : (n, ...) array
         Labels or targets, as the loss takes them.
     metric : Metric or str, optional
@@ -32,8 +31,7 @@ def evaluate(strategy, x, y, metric=None) -> float:
     Returns
     -------
     value : float
-        Over all samples, equal on all ranks and for any number of them; NaN for an empty set. One all-reduce of two
-        numbers.
+        Equal on all ranks and for any number of them; NaN for an empty set. One all-reduce of two numbers.
     """
     check_arrays("evaluate", x=x, y=y)
     if len(x) != len(y):
@@ -71,8 +69,6 @@ def fit(
 
     Parameters
     ----------
-    epochs : int
-        Passes over the training set.
     batch_size : int
         Size of the global batch; every rank trains on its part of it.
     seed : int
@@ -80,7 +76,7 @@ def fit(
     evaluate_every : int
         Measure the metric on the train, validation and test sets every so many epochs and after the last; 0 for never.
     metric : Metric or str, optional
-        By default that of the strategy's loss: accuracy for classifiers, RMSE for regressions.
+        By default that of the strategy's loss.
     report : callable, optional
         `report(step, total, **values)` after every step: `comm.report`.
     on_epoch : callable, optional

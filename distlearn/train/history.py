@@ -26,14 +26,10 @@ class Epoch(NamedTuple):
     """
 
     epoch: int
-    seconds: float
-    """Training time since the start [s], without evaluation."""
-    samples: int
-    """Samples of the global batches trained on since the start."""
-    loss: float
-    """Mean training loss over the epoch's samples, each measured in its step."""
-    train: float | None = None
-    """The metric on the training set; None where not evaluated, NaN of an empty set."""
+    seconds: float  # training time since the start [s], without evaluation
+    samples: int  # of the global batches trained on since the start
+    loss: float  # mean training loss over the epoch's samples, each measured in its step
+    train: float | None = None  # the metric on the training set; None where not evaluated, NaN of an empty set
     val: float | None = None
     test: float | None = None
     metric: str = "accuracy"
@@ -61,19 +57,11 @@ class Epoch(NamedTuple):
 
 @dataclass
 class History:
-    """The record of a call of `fit`, epoch by epoch.
-
-    Attributes
-    ----------
-    losses : list of float
-        Loss of every step's global batch.
-    recoveries : list of Recovery
-        Failures of ranks after which training continued.
-    """
+    """The record of a call of `fit`, epoch by epoch."""
 
     epochs: list[Epoch] = field(default_factory=list)
-    losses: list[float] = field(default_factory=list)
-    recoveries: list = field(default_factory=list)
+    losses: list[float] = field(default_factory=list)  # of every step's global batch
+    recoveries: list = field(default_factory=list)  # failures of ranks after which training continued
 
     def __repr__(self):
         if not self.epochs:

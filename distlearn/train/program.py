@@ -26,19 +26,11 @@ from .strategies import STRATEGIES, Recipe
 
 @dataclass
 class Result:
-    """What `train` returns on one rank.
-
-    Attributes
-    ----------
-    params : dict of str to array
-        The trained parameters by name (NumPy arrays; on rank 0 alone, None elsewhere).
-    fused : bool, optional
-        Whether rank 0 computed with fused layers (some strategies take plain ones only); None of an interrupted run.
-    """
+    """What `train` returns on one rank."""
 
     history: History
-    params: dict[str, np.ndarray] | None
-    fused: bool | None = None
+    params: dict[str, np.ndarray] | None  # trained, by name; on rank 0 alone
+    fused: bool | None = None  # whether layers were (some strategies take plain ones only); None if interrupted
 
     def __repr__(self):
         params = None if self.params is None else f"<{len(self.params)} arrays>"
@@ -90,13 +82,7 @@ def _recipe(comm, settings: Settings, dataset, fused: bool) -> Recipe:
 
 
 def build(comm, settings: Settings, dataset, *, fused: bool = False):
-    """Build the model, the optimizer and the strategy of a run.
-
-    Parameters
-    ----------
-    fused : bool
-        Whether the strategy gets the model as `nn.fuse` makes it: faster, with fewer spans.
-    """
+    """Build the model, the optimizer and the strategy of a run; fused layers are faster, with fewer spans."""
     return STRATEGIES[settings.strategy](_recipe(comm, settings, dataset, fused))
 
 

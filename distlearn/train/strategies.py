@@ -38,17 +38,13 @@ CODECS: dict[str, Callable] = {
 class Recipe(NamedTuple):
     """What a strategy is made of; a builder takes what it needs."""
 
-    comm: object
-    """The Communicator of all ranks."""
-    model: object
-    """The serial model, the same on every rank."""
+    comm: object  # of all ranks
+    model: object  # the serial one, the same on every rank
     loss: Callable
     rule: Rule
     lr: float | Callable[[int], float]
-    settings: object
-    """The run's `Settings`."""
-    shape: tuple[int, ...]
-    """Of the inputs of a global batch."""
+    settings: object  # of the run
+    shape: tuple[int, ...]  # of the inputs of a global batch
 
     def optimizer(self) -> Optimizer:
         """Make an optimizer of all the model's parameters."""

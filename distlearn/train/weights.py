@@ -24,37 +24,21 @@ class WeightsError(ValueError):
 
 @dataclass
 class Trained:
-    """A trained classifier, and what is needed to use it.
-
-    Attributes
-    ----------
-    settings : Settings
-        Of the run that trained it.
-    image_shape : tuple of int or None
-        (height, width, channels) of the images that it was trained on.
-    value_range : (float, float)
-        Stored values of a pixel that became 0 and 1.
-    """
+    """A trained classifier, and what is needed to use it."""
 
     model: Layer
-    settings: Settings
+    settings: Settings  # of the run that trained it
     classes: tuple[str, ...]
-    image_shape: tuple[int, ...] | None
-    value_range: tuple[float, float]
+    image_shape: tuple[int, ...] | None  # (height, width, channels) of the images that it was trained on
+    value_range: tuple[float, float]  # stored values of a pixel that became 0 and 1
 
     def predict(self, x, batch_size: int = 1024) -> np.ndarray:
-        """Return the probability of every class.
+        """Return the probability of every class, (n, classes).
 
         Parameters
         ----------
         x : (n, features) or (n, height, width[, channels]) array
             Scaled as in training, to 0..1 (see `scaled`).
-        batch_size : int
-            Samples of one forward pass.
-
-        Returns
-        -------
-        probabilities : (n, classes) float64 array
         """
         x = np.asarray(x)
         n_features = int(np.prod(self.image_shape or x.shape[1:]))
@@ -84,15 +68,7 @@ class Trained:
 
 
 def save_weights(path, params: dict[str, np.ndarray], settings: Settings, dataset: Dataset) -> Path:
-    """Save trained parameters, and what is needed to rebuild their model.
-
-    Parameters
-    ----------
-    params : dict of str to array
-        As `Strategy.gather_params` returns them.
-    dataset : Dataset
-        What they were trained on.
-    """
+    """Save trained parameters (`Strategy.gather_params`), and what is needed to rebuild their model."""
     from safetensors.numpy import save_file
 
     about = {
@@ -116,11 +92,6 @@ def load(path) -> Trained:
     path : path
         A folder of results, or a file of weights in it.
 
-    Raises
-    ------
-    WeightsError
-        If the file is damaged, was not written by `distlearn train`, or does not match its model.
-
     Examples
     --------
     >>> import distlearn as dl
@@ -143,17 +114,12 @@ def load(path) -> Trained:
 
 
 def load_weights(model: Layer, path) -> None:
-    """Load weights from a file into a model, by name.
+    """Load weights into a model, by name; if a name or a shape does not match, nothing is changed.
 
     Parameters
     ----------
     path : path
         A folder of results, or any safetensors file with the model's names and shapes.
-
-    Raises
-    ------
-    WeightsError
-        If a parameter is missing, unknown, or has another shape; the model is then unchanged.
     """
     path = Path(path)
     path = path / FILE if path.is_dir() else path

@@ -268,7 +268,7 @@ MUTANTS = [
     ),
     Mutant(
         "hybrid: whole parameters count once a rank in the norm",
-        "mine = [p for p in self.pipeline.counted(params) if self.mesh.tp.rank == 0 or p.name in self._specs]",
+        "mine = [p for p in self.pipeline.counted(params) if self.mesh.tp.rank == 0 or p.name in self.specs]",
         "mine = self.pipeline.counted(params)",
         "parallel/test_differential.py",
     ),

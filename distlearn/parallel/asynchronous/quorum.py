@@ -79,16 +79,13 @@ class QuorumDiLoCo(ParameterServer):
     def _begin(self) -> None:
         self._start, self._apart, self._rows, self._loss_sum = self.flat.data.copy(), 0, 0, 0.0
 
-    def step(self, batch) -> float:
-        """Take a step; after H of them push where they have led, and wait for a merge. Return the loss."""
-        loss = self._gradient(batch)
+    def step(self, batch) -> None:
+        """Take a step; after H of them push where they have led, and wait for a merge."""
+        self._loss_sum += len(batch.x) * self._gradient(batch)
         update(self.optimizer, self.clock)
         self._apart += 1
         self._rows += len(batch.x)
-        self._loss_sum += len(batch.x) * loss
-        if self._apart < self.inner_steps:
-            return loss
-        np.subtract(self._start, self.flat.data, out=self.flat.grad)
-        loss = self._exchange(self._rows, self._loss_sum / max(1, self._rows))
-        self._begin()
-        return loss
+        if self._apart == self.inner_steps:
+            np.subtract(self._start, self.flat.data, out=self.flat.grad)
+            self._exchange(self._rows, self._loss_sum / max(1, self._rows))
+            self._begin()

@@ -14,26 +14,13 @@ DAY = 86_400.0
 
 @dataclass(frozen=True)
 class Incidents:
-    """How often a training run was interrupted, and by what.
-
-    Parameters
-    ----------
-    gpus : int
-        Of the run.
-    mtbf : float
-        Mean time between interruptions of the whole machine [s].
-    days : float
-        Length of the run, or of the time that was observed.
-    causes : dict of str to int
-        Interruptions by cause, as printed in the source.
-    source : str
-    """
+    """How often a training run was interrupted, and by what."""
 
     gpus: int
-    mtbf: float
-    days: float
+    mtbf: float  # mean time between interruptions of the whole machine [s]
+    days: float  # length of the run, or of the time that was observed
     source: str
-    causes: dict[str, int] = field(default_factory=dict)
+    causes: dict[str, int] = field(default_factory=dict)  # interruptions by cause, as printed in the source
 
     def on(self, gpus: int) -> Incidents:
         """Return the record of as many other GPUs, which fail as often each."""
@@ -88,25 +75,13 @@ INCIDENTS = {
 
 
 class Replay(NamedTuple):
-    """Where the time of a replayed run went [s]; the four add up to its length.
+    """Where the time of a replayed run went [s]; the first four add up to its length."""
 
-    Attributes
-    ----------
-    kept : float
-        Work that the end of the run still has.
-    saving : float
-    lost : float
-        Work that an interruption undid, and checkpoints that it cut off.
-    restarting : float
-    by_cause : dict of str to float
-        Time lost and restarting, by cause.
-    """
-
-    kept: float
+    kept: float  # work that the end of the run still has
     saving: float
-    lost: float
+    lost: float  # work that an interruption undid, and checkpoints that it cut off
     restarting: float
-    by_cause: dict[str, float]
+    by_cause: dict[str, float]  # time lost and restarting
 
     @property
     def effective(self) -> float:
@@ -119,8 +94,6 @@ def replay(record: Incidents, *, interval: float, cost: float, restart: float, s
 
     Parameters
     ----------
-    record : Incidents
-        Such as ``INCIDENTS["llama-3"]``.
     interval, cost, restart : float
         Work between two checkpoints, how long a checkpoint and a restart take [s]. An interruption during a restart
         begins it anew.

@@ -26,11 +26,6 @@ def check_times(what: str, **values) -> None:
 def system_mtbf(node_mtbf: float, nodes: int) -> float:
     """Return the mean time between failures of n nodes that fail independently [s].
 
-    Parameters
-    ----------
-    node_mtbf : float
-        Of one node [s].
-
     Examples
     --------
     >>> round(system_mtbf(5 * 365 * 86400, 1000) / 3600)    # five years a node: a thousand of them fail every 44 hours
@@ -45,13 +40,6 @@ def young_interval(cost: float, mtbf: float) -> float:
     r"""Return the best time of work between two checkpoints, to first order [s].
 
     .. math:: \tau = \sqrt{2 C M}
-
-    Parameters
-    ----------
-    cost : float
-        C: how long a checkpoint takes [s].
-    mtbf : float
-        M: mean time between failures of the whole machine [s].
 
     References
     ----------
@@ -72,13 +60,6 @@ def daly_interval(cost: float, mtbf: float) -> float:
     .. math:: \tau = \sqrt{2 C M} \left[1 + \frac13 \sqrt{\frac{C}{2M}} + \frac19 \frac{C}{2M}\right] - C
               \quad (C < 2M), \qquad \tau = M \quad \text{otherwise}
 
-    Parameters
-    ----------
-    cost : float
-        C: how long a checkpoint takes [s].
-    mtbf : float
-        M: mean time between failures of the whole machine [s].
-
     References
     ----------
     J. T. Daly (2006), A higher order estimate of the optimum checkpoint interval for restart dumps, Future Generation
@@ -98,16 +79,8 @@ def expected_time(work: float, interval, cost: float, restart: float, mtbf: floa
 
     Exact for exponential failures, which can also occur during a checkpoint and during a restart.
 
-    Parameters
-    ----------
-    work : float
-        W: time the run takes without checkpoints and failures [s].
-    interval : float or array
-        tau: work between two checkpoints [s].
-    cost, restart : float
-        C and R: how long a checkpoint takes, and how long it takes to resume training after a failure [s].
-    mtbf : float
-        M: mean time between failures of the whole machine [s].
+    W is the time of the run without checkpoints and failures, tau the work between two checkpoints, C and R how long a
+    checkpoint and resuming after a failure take, M the mean time between failures of the whole machine.
 
     References
     ----------

@@ -96,15 +96,7 @@ def check_checkpointable(strategy) -> None:
 
 
 def capture(strategy) -> tuple[dict[str, np.ndarray] | None, dict]:
-    """Copy the state; every rank must call.
-
-    Returns
-    -------
-    arrays : dict of str to array
-        NumPy copies in the shapes of the serial model on rank 0, None on the others. One gather.
-    scalars : dict
-        What JSON can hold: the optimizer's counters, and, by rank, the states of random number generators.
-    """
+    """Copy the state to rank 0: arrays in the shapes of the serial model, and what JSON can hold; all must call."""
     check_checkpointable(strategy)
     own = {name: to_numpy(array).copy() for name, array in strategy.own_state().items()}
     states = [rng.bit_generator.state for rng in all_generators(strategy)]
@@ -201,18 +193,7 @@ def data_fingerprint(dataset, batch_size: int, seed: int) -> dict:
 
 
 def differences(saved: dict, now: dict) -> list[str]:
-    """Say where two fingerprints differ, one line for each place: "clip_norm 1.0 (now None)".
-
-    Parameters
-    ----------
-    saved, now : dict
-        What `run_fingerprint` and `data_fingerprint` return; `saved` may have been JSON.
-
-    Examples
-    --------
-    >>> differences({"clip_norm": 1.0, "layers": ["A", "B"]}, {"clip_norm": 1.0, "layers": ["A", "C", "D"]})
-    ["layers[1] 'B' (now 'C')"]
-    """
+    """Say where two fingerprints, of which one may have been JSON, differ: "clip_norm 1.0 (now None)"."""
     found = []
     for key in [*now, *(key for key in saved if key not in now)]:
         place = _difference(key, saved.get(key), now.get(key))
@@ -239,15 +220,7 @@ def _short(value) -> str:
 
 
 def describe(thing) -> str:
-    """Describe a rule, a loss or a function by a name that is the same in every process.
-
-    Examples
-    --------
-    >>> from distlearn.nn import SoftmaxCrossEntropy
-    >>> from distlearn.optim import Momentum
-    >>> describe(Momentum(0.5)), describe(SoftmaxCrossEntropy()), describe(len)
-    ('Momentum(momentum=0.5, weight_decay=0.0)', 'SoftmaxCrossEntropy()', 'len')
-    """
+    """Describe a rule, a loss or a function by a name that is the same in every process."""
     if is_dataclass(thing) and not isinstance(thing, type):
         return repr(thing)
     if hasattr(thing, "__qualname__"):

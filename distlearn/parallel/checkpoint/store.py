@@ -52,21 +52,11 @@ class CheckpointError(RuntimeError):
 
 @dataclass
 class Checkpoint:
-    """All that a training run needs to continue as if it had not been interrupted.
+    """All that a training run needs to continue as if it had not been interrupted, on any number of ranks."""
 
-    Parameters
-    ----------
-    step : int
-        Steps that have been done.
-    arrays : dict of str to array
-        Parameters and optimizer state in the shapes of the serial model, so that any number of ranks can continue.
-    meta : dict
-        What JSON can hold: the run's settings, its history, the states of random number generators.
-    """
-
-    step: int
-    arrays: dict[str, np.ndarray] = field(default_factory=dict)
-    meta: dict = field(default_factory=dict)
+    step: int  # steps that have been done
+    arrays: dict[str, np.ndarray] = field(default_factory=dict)  # in the shapes of the serial model
+    meta: dict = field(default_factory=dict)  # what JSON can hold: settings, history, states of generators
 
     @property
     def nbytes(self) -> int:
@@ -154,11 +144,6 @@ class CheckpointStore:
         later steps than the one that is saved (damaged, or training would have continued from them) do not count, and
         stay.
 
-    Raises
-    ------
-    NotADirectoryError
-        If the folder is a file.
-
     Examples
     --------
     >>> import tempfile
@@ -190,8 +175,6 @@ class CheckpointStore:
 
     def save(self, checkpoint: Checkpoint) -> Path:
         """Save a checkpoint, durably and atomically; remove those beyond `keep`."""
-        # ValueError: If the step is not a whole number, 0 or more.
-        # OSError: If there is no room, or the folder cannot be written; what was saved before is unchanged.
         step = checkpoint.step
         if not (hasattr(step, "__index__") and 0 <= step <= _LARGEST):
             raise ValueError(f"CheckpointStore.save: step is {step!r}, expected a whole number from 0 to {_LARGEST}")
@@ -217,13 +200,7 @@ class CheckpointStore:
         return path
 
     def load(self, step: int) -> Checkpoint:
-        """Read the checkpoint of a step.
-
-        Raises
-        ------
-        CheckpointError
-            If it is truncated, damaged, or missing.
-        """
+        """Read the checkpoint of a step; raise if it is truncated, damaged, or missing."""
         path = self.path(step)
         if not path.exists():
             raise CheckpointError(path, f"does not exist; there are those of steps {self.steps}")

@@ -60,7 +60,7 @@ class DataParallel(Replicated):
     Parameters
     ----------
     cap_bytes : float
-        Size of a bucket [bytes].
+        Size of a bucket.
     overlap : bool
         Start a bucket's all-reduce as soon as its gradients are complete; else all of them after backward.
     compress : Codec, optional
@@ -71,7 +71,7 @@ class DataParallel(Replicated):
     noise_scale : NoiseScale, optional
         Gets the norms of the gradients of every step, at the price of one more all-reduce of 16 bytes.
     check_every : int, optional
-        Compare the ranks' parameters and optimizer states every `check_every` steps (see `check_replicas`).
+        `check_replicas` every so many steps.
 
     Notes
     -----
@@ -157,15 +157,6 @@ class DataParallel(Replicated):
 
 
 def micro_batches(batch, count: int) -> list:
-    """Cut a rank's part of a batch into at most `count` pieces (x, y) of nearly equal size; an empty part stays one.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from distlearn.data import Batch
-    >>> x = np.arange(5)
-    >>> [piece.tolist() for piece, _ in micro_batches(Batch(x, x, 5), 3)]
-    [[0, 1], [2, 3], [4]]
-    """
+    """Cut a rank's part of a batch into at most `count` pieces (x, y) of nearly equal size; an empty part stays one."""
     parts = shares(len(batch.x), max(1, min(count, len(batch.x))))
     return [(batch.x[part], batch.y[part]) for part in parts]

@@ -42,10 +42,8 @@ class LocalSGD(Replicated):
     Every H steps one all-reduce of all parameters and two numbers: on a ring 2 (p - 1) messages of 1 / p of them per
     rank. Every rank keeps its optimizer's state to itself, and frozen parameters, such as `BatchNorm`'s statistics.
     `step` returns the loss of the global batch when it averages, and between two averages that of this rank's part.
-    `predict` uses this rank's replica; `finish`, which `fit` calls at the end, averages a last time.
-
     A checkpoint between two averages holds every rank's replica, so that the same number of ranks continues bit for
-    bit, and their average, from which other numbers of ranks and other strategies continue.
+    bit, and their average, from which others continue.
 
     References
     ----------
@@ -174,7 +172,7 @@ class DiLoCo(LocalSGD):
     every : int
         H.
     outer_lr : float
-        :math:`\alpha`.
+        :math:`\alpha`; :math:`\mu` is 0.9.
 
     Notes
     -----

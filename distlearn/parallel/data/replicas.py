@@ -21,22 +21,14 @@ class Drift(NamedTuple):
 
     rank: int
     parameter: str
-    difference: float
-    """Largest difference from the majority's values; NaN where one of the two is not a number."""
+    difference: float  # the largest from the majority's values; NaN where one of the two is not a number
 
 
 class ReplicaError(RuntimeError):
-    """Ranks that should hold the same parameters do not.
-
-    Attributes
-    ----------
-    drifts : list of Drift
-        By parameter, then by rank.
-    majority : bool
-        Whether more than half of the ranks agree on every parameter; else it is unknown which ranks drifted.
-    """
+    """Ranks that should hold the same parameters do not; who drifted is found by majority vote."""
 
     def __init__(self, drifts: list[Drift], majority: bool):
+        # drifts: by parameter, then by rank; without a majority on every parameter it is unknown who drifted
         self.drifts, self.majority = drifts, majority
         ranks = sorted({d.rank for d in drifts})
         names = list(dict.fromkeys(d.parameter for d in drifts))
@@ -52,19 +44,12 @@ class ReplicaError(RuntimeError):
 
 
 def check_replicas(comm, params) -> None:
-    """Raise, on every rank, if not all ranks hold the same bits.
+    """Raise a `ReplicaError` on every rank if not all ranks hold the same bits; every rank must call.
 
     Parameters
     ----------
-    comm : Communicator
-        Every rank must call.
     params : iterable of Param, or dict of str to array
         In the same order on every rank.
-
-    Raises
-    ------
-    ReplicaError
-        Naming ranks and parameters, by majority vote, and the largest difference.
 
     Notes
     -----

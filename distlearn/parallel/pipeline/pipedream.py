@@ -89,14 +89,13 @@ class PipeDream(StagedModel):
     Parameters
     ----------
     model : Sequential
-        The whole model, the same on every rank; no parameter may be shared by two stages, which update at different
-        times.
+        No parameter may be shared by two stages, which update at different times.
     loss : callable
         `loss(output, labels, n) -> (loss, gradient)`; n is here the size of the mini-batch.
     optimizer : Optimizer
-        Of the whole model, without `clip_norm`; its step counts mini-batches.
+        Without `clip_norm`; its step counts mini-batches.
     schedule : str, callable, list or Schedule
-        Any that `make_schedule` takes. The version that a mini-batch uses is the number of B's before its F.
+        The version that a mini-batch uses is the number of B's before its F.
     stashing : bool
         Without it, backward uses the newest weights, not those of forward, and what it computes is the gradient of no
         function: for experiments that show what stashing is good for.
@@ -116,11 +115,8 @@ class PipeDream(StagedModel):
     Messages and bytes as `Pipeline`'s. Up to p - stage versions of a stage's weights are held, and as many
     activations. Running statistics of `BatchNorm` are not stashed.
 
-    At the end of a step the pipeline has run empty: no mini-batch is in flight, and only the newest version is needed.
-    So a checkpoint, which is taken between steps, is that of the serial model, with the number of updates as
-    the optimizer's steps. The same number of ranks continues from it bit for bit. With another number of ranks, or
-    other options, delays (and by default mini-batches) differ, so the run continues from the same weights with
-    different results.
+    Between steps no mini-batch is in flight, so a checkpoint is that of the serial model. The same number of ranks
+    continues from it bit for bit; with another one, or other options, delays differ.
 
     References
     ----------

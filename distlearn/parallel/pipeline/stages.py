@@ -25,15 +25,8 @@ def balance(costs: Sequence[float], n_stages: int, *, together: int = 1) -> list
     ----------
     costs : sequence of float
         Of each layer, 0 or more; only their ratios matter.
-    n_stages : int
-        At most as many as there are layers: no stage is empty.
     together : int
         Number of first layers that must stay on one stage.
-
-    Returns
-    -------
-    stages : list of slice
-        Of the layers.
 
     Notes
     -----
@@ -83,12 +76,7 @@ def _best(before: list[float], n_stages: int, join) -> tuple[float, list[int]]:
 
 
 def layer_costs(model: Sequential, shape: tuple[int, ...]) -> list[int]:
-    """Return the operations of each layer, forward and backward, for an input of a shape.
-
-    Parameters
-    ----------
-    shape : tuple of int
-        Of the model's input, the batch included.
+    """Return the operations of each layer, forward and backward, for an input of a shape, the batch included.
 
     Examples
     --------
@@ -132,14 +120,7 @@ def as_stages(stages, model: Sequential, n_stages: int, shape=None) -> list[slic
 
 
 def cut(model: Sequential, part: slice) -> Sequential:
-    """Return some consecutive layers as a model of their own; layers and parameters keep the names they have.
-
-    Examples
-    --------
-    >>> from distlearn.nn import MLP
-    >>> [p.name for p in cut(MLP((4, 3, 2)), slice(2, 3)).params]
-    ['2.W', '2.b']
-    """
+    """Return some consecutive layers as a model of their own; layers and parameters keep the names they have."""
     stage = copy.copy(model)  # not a new Sequential, which would number the layers again
     stage.layers = model.layers[part]
     mine = {id(p) for layer in stage.layers for p in layer.params}

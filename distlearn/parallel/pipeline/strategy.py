@@ -19,8 +19,7 @@ import numpy as np
 from ...backend import get_xp
 from ...data import shard
 from ...nn.layer import Layer
-from ..checkpoint.state import named_arrays, param_name
-from ..sharding import Sharded, ShardSpec
+from ..sharding import ShardSpec
 from ..strategy import Strategy, check_whole, summed_norm
 from .schedule import LANE, SCHEDULES, Action, Schedule, check_schedule
 from .stages import StageComm, StageParams, agree_on_boundaries, as_stages, cut, sub_optimizer
@@ -70,9 +69,9 @@ class StagedModel(Strategy):
         pieces = [cut(model, part) for part in self.slices]
         self._rank_of = [self.schedule.rank_of(s) for s in range(len(pieces))]
         self.stages = {s: pieces[s] for s in self.schedule.stages_of(comm.rank)}
-        self.model = _Stages(list(self.stages.values()))
         self._stage_params = StageParams(comm, model, pieces, self._rank_of)
         self.params = self._stage_params.params
+        self.model = _Stages(list(self.stages.values()), self.params)
         self.optimizer = sub_optimizer(type(self).__name__, optimizer, self.params, comm.size == 1)
         self._boundaries, self._boundaries_for = [], None
         self._cut_for = None
@@ -201,12 +200,8 @@ class StagedModel(Strategy):
     def counted(self, params) -> list:
         return self._stage_params.counted(params)
 
-    def state_dict(self):
-        mine = {p.name for p in self.counted(self.params)}
-        return {
-            name: Sharded(array, ShardSpec(tuple(array.shape), counts=param_name(name) in mine))
-            for name, array in named_arrays(self.params, self.optimizer).items()
-        }
+    def spec(self, name, shape):
+        return ShardSpec(tuple(shape), counts=self._stage_params.ranks_of[name][0] == self.comm.rank)
 
 
 class Pipeline(StagedModel):
@@ -219,16 +214,11 @@ class Pipeline(StagedModel):
 
     Parameters
     ----------
-    model : Sequential
-        The whole model, the same on every rank; rank 0's parameters are broadcast. A rank keeps its own stages of it
-        and no reference to the others.
-    loss : callable
-        `loss(output, labels, n) -> (loss, gradient)`, both divided by n.
-    optimizer : Optimizer
-        Of the whole model; a rank takes over the state of its stages.
+    model, optimizer
+        Of the whole model; a rank keeps its own stages and no reference to the others.
     schedule : str, callable, list or Schedule
         "gpipe", "1f1b", "interleaved", "zero_bubble", a generator function or a text of your own: all that
-        `make_schedule` takes. It is checked before use.
+        `make_schedule` takes.
     n_microbatches : int, optional
         Pieces of a batch; by default as many as a written schedule has, else 4 a rank. A batch need not divide evenly
         (pieces differ by one sample at most), nor even have that many samples (some pieces are then empty).
@@ -241,11 +231,7 @@ class Pipeline(StagedModel):
     Attributes
     ----------
     stages : dict of int to Sequential
-        This rank's.
-    slices : list of slice
-        The layers of all stages.
-    params : list of Param
-        This rank's, under their serial names.
+        This rank's; `params` are theirs, `slices` the layers of all stages.
     peak_in_flight : int
         Of the last step: the most micro-batches (counted once for each stage) whose activations were held at one time.
 
@@ -256,9 +242,6 @@ class Pipeline(StagedModel):
     whole batch. One broadcast of the loss. A parameter that stages on different ranks share takes an all-reduce of its
     gradient among them. Parameters, gradients and the optimizer's state are split over ranks; activations in flight
     are those of m micro-batches with GPipe, at most p - stage with 1F1B.
-
-    Every rank sees the whole batch (`rank` 0 of `size` 1 for code that shards the data), uses its inputs on the first
-    stage and its labels on the last.
 
     What depends on the batch as a whole sees micro-batches: `BatchNorm` normalises each by its own mean and variance
     and moves its running ones once for each, so training equals serial training with gradients accumulated over the
@@ -298,11 +281,9 @@ class Pipeline(StagedModel):
 
     def accumulate(self, batch, on_grad: Callable | None = None) -> float:
         """Run all micro-batches forward and backward; `p.grad` then holds this rank's part of the batch's gradient."""
-        # batch: `x`, `y`, and n, the size of the global batch; the same on every rank of the pipeline.
-        # on_grad: `on_grad(param)` is called for each of this rank's parameters as soon as its gradient is complete:
-        # during the last micro-batch's backward, or, if stages share it, after their sum. Data parallelism around the
-        # pipeline starts to communicate there.
-        # loss: Of this batch, divided by n; on every rank.
+        # `on_grad(param)` is called for each of this rank's parameters as soon as its gradient is complete: during the
+        # last micro-batch's backward, or, if stages share it, after their sum. Data parallelism around the pipeline
+        # starts to communicate there.
         for p in self.params:  # not only the optimizer's: shared ones are summed
             p.zero_grad()
         if on_grad is None:
@@ -346,8 +327,8 @@ class Pipeline(StagedModel):
 class _Stages(Layer):
     """Stages as one layer, so that `walk` visits all of them."""
 
-    def __init__(self, stages):
-        self._stages = stages
+    def __init__(self, stages, params):
+        self._stages, self.params = stages, params
 
     @property
     def children(self):

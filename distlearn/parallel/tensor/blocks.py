@@ -132,26 +132,17 @@ FORWARD, BACKWARD = 70, 71
 
 
 class StackParallel(TensorLayer):
-    r"""Stack of GRU layers, some of them on each rank, that work on blocks of the sequence as a wavefront.
-
-    .. math:: h^{(l)}_t = \mathrm{GRU}_l\bigl(h^{(l-1)}_t, h^{(l)}_{t-1}\bigr)
+    """Stack of GRU layers, some of them on each rank, that work on blocks of the sequence as a wavefront.
 
     Layer l needs, for block t, the output of the layer below for block t and its own state after block t - 1. So once
     rank l has sent block t up, it continues with block t + 1 while rank l + 1 works on block t. Backward runs through
     time the other way, from the top layer's last block to the bottom layer's first.
 
-    Parameters
-    ----------
-    layers : list of GRU
-        All of the stack, bottom first; consecutive ones go to a rank.
-    n_blocks : int, optional
-        Number of blocks that the steps are cut into; 4 p by default.
-
     Notes
     -----
-    Shapes: (batch, time, d_in) to (batch, time, d_hidden), the same on every rank. With m blocks and p ranks, ranks are
-    idle for (p - 1) / (m + p - 1) of a pass. A rank sends m messages to each neighbour that waits for it; the output is
-    broadcast from the last rank, the gradient of the input from the first.
+    With m blocks (4 p by default) and p ranks, ranks are idle for (p - 1) / (m + p - 1) of a pass. A rank sends m
+    messages to each neighbour that waits for it; the output is broadcast from the last rank, the gradient of the input
+    from the first.
 
     References
     ----------
@@ -268,7 +259,7 @@ class ExpertParallel(TensorLayer):
 
     Notes
     -----
-    Shapes: (batch, ..., width) to the same, on every rank. With n rows, E experts, s bytes a value, and at most m rows
+    With n rows, E experts, s bytes a value, and at most m rows
     that one rank sends to one expert (n k / (p E) if they are spread evenly, room(n) at most): forward one all-gather
     of p k E integers, two all-to-alls of p ceil(E / p) m width s bytes, and one all-gather of n width s bytes;
     backward two such all-to-alls, one all-reduce of the gate's gradient and one all-gather of n width s bytes. A rank

@@ -7,11 +7,11 @@ import numpy as np
 from ...nn import Dropout, Flatten, Linear, Sequential
 from ...optim import Optimizer
 from ...shares import shares
-from ..checkpoint.state import named_arrays, param_name
+from ..checkpoint.state import named_arrays
 from ..data.bucket import GradientReducer, make_buckets
 from ..pipeline.stages import cut
-from ..sharding import Sharded, ShardSpec, gather_parts, load_into, reduce_scatter_parts
-from ..strategy import Strategy, check_state_shapes, check_whole, require_scope, summed_norm, update
+from ..sharding import ShardSpec, gather_parts, load_into, reduce_scatter_parts
+from ..strategy import Strategy, check_state_shapes, check_whole, require_scope, sharded_state, summed_norm, update
 from .layers import TensorSequential, shard_specs
 from .positions import check_positions, cut_positions, partial_params
 from .rewrite import defer_input_all_reduce, parallelize
@@ -53,7 +53,7 @@ class TensorParallel(Strategy):
         if sequence and comm.size > 1:
             self.model = cut_positions(self.model, comm)
             self.partial_buckets = make_buckets(partial_params(self.model))
-        self.optimizer = sub_optimizer("TensorParallel", optimizer, self.model, comm)
+        self.optimizer, self.specs = sub_optimizer("TensorParallel", optimizer, self.model, comm)
 
     def step(self, batch) -> float:
         check_whole(self, batch, self.comm)
@@ -73,20 +73,9 @@ class TensorParallel(Strategy):
             bucket.settle()
             self.comm.all_reduce(bucket.flat)
 
-    def state_dict(self):
-        return sharded_state(self.model.params, self.optimizer, shard_specs(self.model), self.comm.rank == 0)
 
-
-def sharded_state(params, optimizer, specs: dict, counts: bool) -> dict[str, Sharded]:
-    """Return a state whose arrays are sharded like their parameters."""
-    return {
-        name: Sharded(array, specs.get(param_name(name)) or ShardSpec(tuple(array.shape), counts=counts))
-        for name, array in named_arrays(params, optimizer).items()
-    }
-
-
-def sub_optimizer(what: str, optimizer: Optimizer, model, comm) -> Optimizer:
-    """Make an optimizer like another one for the parameters that this rank has of a parallelized model."""
+def sub_optimizer(what: str, optimizer: Optimizer, model, comm) -> tuple[Optimizer, dict]:
+    """Make an optimizer like another one for what this rank has of a parallelized model; return that, too."""
     specs, here = shard_specs(model), {p.name: p for p in model.params}
     if comm.size == 1:
         scope, held = "model", ""
@@ -98,14 +87,15 @@ def sub_optimizer(what: str, optimizer: Optimizer, model, comm) -> Optimizer:
     if comm.size > 1:
         check_state_shapes(what, optimizer)
     made = optimizer.rebind([[here[p.name] for p in group.params if p.name in here] for group in optimizer.groups])
-    load_into(sharded_state([], made, specs, True), named_arrays([], optimizer))
+    held = sharded_state([], made, lambda name, shape: specs.get(name) or ShardSpec(tuple(shape)))
+    load_into(held, named_arrays([], optimizer))
 
     def norm(params):
         mine = [p for p in params if comm.rank == 0 or p.name in specs]  # what is on every rank counts once
         return summed_norm(mine, [comm], model.params[0].data if model.params else np.zeros(0))
 
     made.norm = norm
-    return made
+    return made, specs
 
 
 # -- one weird trick: convolutions data-parallel, dense layers model-parallel ------------------------------------------
@@ -129,8 +119,6 @@ class OneWeirdTrick(Strategy):
 
     Parameters
     ----------
-    model : Sequential
-        Dropout right before the first dense layer belongs to that, so that it drops what it drops in serial training.
     cap_bytes, overlap
         Of the sum of the convolutions' gradients, as in `DataParallel`.
 
@@ -166,7 +154,7 @@ class OneWeirdTrick(Strategy):
         self._partial = defer_input_all_reduce(dense.layers)  # the gradient at the boundary: one summand on each rank
         hows = [PART] * len(features.layers) + dense.hows
         self.model = TensorSequential(comm, [*features.layers, *dense.layers], hows)
-        self.optimizer = sub_optimizer("OneWeirdTrick", optimizer, self.model, comm)
+        self.optimizer, self.specs = sub_optimizer("OneWeirdTrick", optimizer, self.model, comm)
         self.reducer = GradientReducer(comm, features.params, cap_bytes=cap_bytes, overlap=overlap)
 
     def step(self, batch) -> float:
@@ -192,18 +180,12 @@ class OneWeirdTrick(Strategy):
         here, _ = self.features.eval().forward(x[parts[self.comm.rank]])
         return self.dense.eval().forward(gather_parts(self.comm, here, 0, parts))[0]
 
-    def state_dict(self):
-        return sharded_state(self.model.params, self.optimizer, shard_specs(self.model), self.comm.rank == 0)
-
 
 PART = "a part of the batch"
 
 
 def boundary(model: Sequential) -> int | None:
-    """Return the index of the first dense layer, or of the `Flatten` and `Dropout` right before it.
-
-    None if no layer before it learns: then there is no trick.
-    """
+    """Return the index of the first dense layer, with `Flatten` and `Dropout` before it; None if none before learns."""
     layers = model.layers
     k = next((i for i, layer in enumerate(layers) if type(layer) is Linear), 0)
     while k and type(layers[k - 1]) in (Dropout, Flatten):

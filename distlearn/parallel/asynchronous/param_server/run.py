@@ -30,13 +30,9 @@ class Run:
         In the order in which they were applied or dropped.
     seconds : float
         From the start to the last update.
-    params : dict of str to array
-        The trained parameters by name.
     curve : (k,) record array: version, time [s], loss on fixed training samples, metric on the test set
         At snapshots of the parameters; measured after the training, which it does not slow down. The metric's column
         is named after it, such as "test_accuracy".
-    diverged : bool
-        Whether training stopped because a loss was no longer finite.
     """
 
     policy: str

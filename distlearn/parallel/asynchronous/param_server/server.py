@@ -63,14 +63,12 @@ class Command(NamedTuple):
     merged: tuple[tuple[int, int, float], ...]  # (worker, step, weight) of the gradients that make the new version
     version: int  # after the command
     released: tuple[tuple[int, bool], ...]  # (worker, continue?): the workers that get the parameters now
-    loss: float  # of the newest update
     end: bool  # whether this is the last command
 
 
 def make_reply(n: int, dtype) -> np.ndarray:
     """Return memory for a server's reply to a worker, one record: the header and n parameters in one message."""
-    header = [("version", "i8"), ("go", "i8"), ("loss", "f8"), ("unused", "i8")]
-    return np.zeros(1, [*header, ("share", dtype, (n,))])
+    return np.zeros(1, [("version", "i8"), ("go", "i8"), ("share", dtype, (n,))])
 
 
 class Snapshot(NamedTuple):
@@ -93,7 +91,6 @@ class Coordinator:
         self._until, self._max_gradients = self.began + seconds, max_gradients
         self._given = workers  # every worker's first step
         self._stopped: set[int] = set()  # workers that may not start another step
-        self._loss = math.nan
         self.diverged, self.lost = False, 0
 
     def decide(self, message: Push | Leave | Lost) -> Iterator[Command]:
@@ -126,16 +123,14 @@ class Coordinator:
                 self._stopped.add(worker)
             released.append((worker, go))
         state = self.policy_state
-        return Command(
-            arrived, step, decision.taken, merged, state.version, tuple(released), self._loss, not state.active
-        )
+        return Command(arrived, step, decision.taken, merged, state.version, tuple(released), not state.active)
 
     def _weigh(self, merged, now: float):
         """Weigh the gradients of an update by their samples, and by their staleness."""
         version, weighed = self.policy_state.version, []
         held = [self._held.pop((gradient.worker, gradient.step)) for gradient in merged]
         rows = sum(push.rows for push, _ in held)
-        self._loss = sum(push.rows * push.loss for push, _ in held) / rows if rows else math.nan
+        loss = sum(push.rows * push.loss for push, _ in held) / rows if rows else math.nan
         for push, arrived in held:
             staleness = version - 1 - push.used
             factor = self.rate(staleness, version - 1)
@@ -144,7 +139,7 @@ class Coordinator:
             row = push.worker, push.step, push.used, version, staleness, push.rows, arrived, now, push.loss, factor
             self.log.append(row)
         total = len(self.log) if self._max_gradients == math.inf else self._max_gradients
-        self.report(len(self.log), total, loss=self._loss, version=version)
+        self.report(len(self.log), total, loss=loss, version=version)
         return tuple(weighed)
 
 
@@ -239,6 +234,5 @@ class Server:
         for worker, go in command.released:
             if reply is None or reply["go"] != go:
                 reply = make_reply(self.share.size, self.share.dtype)
-                reply["version"], reply["go"], reply["loss"] = command.version, go, command.loss
-                reply["share"] = self.share
+                reply["version"], reply["go"], reply["share"] = command.version, go, self.share
             self._sent[worker] = self.comm.isend(reply.view(np.uint8), self.servers + worker)

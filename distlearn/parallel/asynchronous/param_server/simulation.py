@@ -144,9 +144,6 @@ def simulate(policy, speeds: Speeds, steps: int) -> Events:
 
     Parameters
     ----------
-    policy : Policy
-        Those of the library run on arrays of workers. So does any that never waits for updates and drops nothing, or
-        that waits for updates and lets all workers start then; others are played one by one.
     steps : int
         Gradients to compute, per worker, on average.
 
@@ -158,6 +155,8 @@ def simulate(policy, speeds: Speeds, steps: int) -> Events:
     """
     check_policy("simulate", policy)
     check_positive("simulate", steps=steps)
+    # The library's policies run on arrays of workers, and so does any other that never waits for updates and drops
+    # nothing, or that waits for updates and lets all workers start then. The rest are played one by one.
     far = 1 << 40
     if policy.waits and policy.may_start(far):
         return _rounds(policy, speeds, steps)

@@ -16,7 +16,6 @@ from ....optim.optimizer import check_rule
 from ....optim.schedules import as_schedule
 from ....shares import shares
 from ...data.bucket import Bucket
-from ...strategy import Strategy
 from .learning_rate import constant
 from .policy import BSP, check_policy
 from .run import Run, make_run
@@ -76,7 +75,7 @@ class FlatModel:
         return found
 
 
-class ParameterServer(Strategy):
+class ParameterServer:
     r"""Training in which servers hold the parameters, and workers push gradients and pull parameters.
 
     rank 0 .. s - 1: servers, each with a contiguous share of the flat parameters, equal to within one value;
@@ -85,42 +84,31 @@ class ParameterServer(Strategy):
     Parameters
     ----------
     model : Sequential
-        The same on every rank; rank 0's parameters are broadcast. A worker's may be on a GPU, with its data, while
-        the servers keep theirs on the CPU. Running statistics, which no gradient changes, stay with each worker.
-    loss : callable
-        `loss(output, labels, n) -> (loss, gradient)`.
+        A worker's may be on a GPU, with its data, while the servers keep theirs on the CPU. Running statistics, which
+        no gradient changes, stay with each worker.
     rule : Rule
-        The servers' formula, such as `SGD()` or `Momentum(0.9)`; its velocities are kept on the servers.
+        Such as `SGD()` or `Momentum(0.9)`; its velocities are kept on the servers.
     lr : float or callable
-        Learning rate of an update, or a schedule: a function of the number of the update (from 0).
+        Of an update, or a schedule: a function of the number of the update (from 0).
     policy : Policy, optional
         `bsp()` by default.
     servers : int
-        s, from 1 to p - 1.
+        s.
     rate : Rate, optional
-        Factor on the learning rate by staleness, such as `inverse`; none by default.
+        Factor on the learning rate by staleness, such as `inverse`.
     pace : callable, optional
         `pace(worker, step) -> seconds` that the step takes longer: a straggler. Virtual on simulated ranks, slept on
         real ones. `Speeds` has laws to choose from.
     every : int
         Copy the parameters every so many updates, for the curve; 0 for never.
 
-    Attributes
-    ----------
-    rank, size : int
-        Of the workers: which part of every batch a worker takes. On a server 0 and the number of workers.
-    version : int
-        Of the parameters that a worker has.
-
     Notes
     -----
     Messages per gradient, with s servers and n bytes of parameters: s arrays of n / s bytes and s announcements
     from the worker, s arrays of n / s bytes back, and s - 1 commands among servers. A worker's gradient is the mean
     over its rows; an update of several weighs them by their rows, so that BSP equals serial SGD on the whole batch
-    however uneven the parts are. The first server decides on every arrival and the others execute its commands in
-    the same order: all shares have the same version, and the number of servers changes no number. (Production servers
-    let every shard decide independently, which saves the commands, and lets a worker read shares of different
-    versions.)
+    however uneven the parts are. The number of servers changes no number. (Production servers let every shard decide
+    independently, which saves the commands, and lets a worker read shares of different versions.)
 
     On a `FaultTolerant` communicator training survives the loss of workers: a lost one is treated as if it had left, so
     no worker waits for it, and the rows it would have trained on are left out. The loss of a server ends the run.
@@ -129,8 +117,6 @@ class ParameterServer(Strategy):
     ----------
     M. Li et al. (2014), Scaling distributed machine learning with the parameter server, OSDI, section 3.
     """
-
-    checkpointable = False  # the optimizer's state is on servers, parameters are on servers and workers
 
     def __init__(self, comm, model, loss, rule, lr, policy=None, *, servers=1, rate=constant, pace=None, every=0):
         if not (hasattr(servers, "__index__") and 1 <= servers < comm.size):
@@ -155,82 +141,15 @@ class ParameterServer(Strategy):
         values = to_numpy(self.flat.data)  # a worker's model may be on a GPU; messages are not
         comm.broadcast(values)
         self.flat.load(values)
-        self.is_server, self.go = comm.rank < servers, True
-        self._peers = comm.split(int(self.is_server))
+        self.is_server = comm.rank < servers
         self.size, self.rank = comm.size - servers, 0 if self.is_server else comm.rank - servers
         self._parts, lr = shares(values.size, servers), as_schedule(lr, "ParameterServer")
         if self.is_server:
             self._server = Server(comm, servers, values[self._parts[comm.rank]].copy(), rule, lr, every)
         else:
-            self.version = self._steps = 0
+            self._version, self._steps, self._go = 0, 0, True
             self._replies = [make_reply(part.stop - part.start, values.dtype) for part in self._parts]
 
-    # -- a worker is a Strategy ------------------------------------------------------------------------------------
-    def step(self, batch) -> float:
-        """Push the gradient of this worker's rows, wait until it may continue; return the loss.
-
-        That of the whole update where the policy waits for one (BSP: of the global batch), else of these rows.
-        """
-        if self.is_server:
-            raise TypeError(f"ParameterServer: rank {self.comm.rank} is a server, which takes no steps; call serve()")
-        return self._exchange(len(batch.x), self._gradient(batch))
-
-    def _gradient(self, batch) -> float:
-        """Compute the gradient of this worker's rows; return their loss."""
-        with self.clock.span("gradient", flops=self.flat.flops(batch.x.shape)):
-            loss = self.flat.gradient(batch.x, batch.y, self.loss)
-            if self.pace is not None:
-                self.clock.sleep(self.pace(self.rank, self._steps))
-        return loss
-
-    def _exchange(self, rows: int, loss: float) -> float:
-        """Push what is in `flat.grad`, a mean over `rows`, and load the parameters of the reply."""
-        comm, replies = self.comm, self._replies
-        with self.clock.span("exchange", lane="comm"):
-            # the receives are posted before the servers are asked: none of them ever waits for a worker
-            received = [comm.irecv(reply.view(np.uint8), server) for server, reply in enumerate(replies)]
-            gradient = to_numpy(self.flat.grad)
-            sent = [comm.isend(gradient[part], server) for server, part in enumerate(self._parts)]
-            push = Push(self.rank, self._steps, self.version, rows, loss)
-            for server in range(self.servers):
-                comm.send_obj(push, server)
-            for work in (*sent, *received):
-                work.wait()
-        for part, reply in zip(self._parts, replies, strict=True):
-            self.flat.load(reply["share"][0], part)
-        self._steps += 1
-        version, go, loss_of_update = replies[0][["version", "go", "loss"]][0].item()
-        self.version, self.go = version, bool(go)
-        return loss_of_update if self.policy.waits else loss
-
-    @property
-    def model(self):
-        """The copy of the model on this rank; a server's has the initial values."""
-        return self.flat.model
-
-    def total(self, values):
-        return self._peers.all_reduce(values)
-
-    def finish(self) -> None:
-        """Tell the servers that this worker has ended; every worker does so at the end."""
-        self.comm.send_obj(Leave(self.rank), 0)
-
-    # -- a server ----------------------------------------------------------------------------------------------------
-    def serve(self, steps: int | None = None, seconds: float = math.inf) -> Coordinator | None:
-        """Serve until all workers have left, limited as in `train`; return the coordinator on rank 0."""
-        coordinator = None
-        if self.comm.rank == 0:
-            left = math.inf if steps is None else steps * self.size
-            coordinator = Coordinator(self.clock, self.comm.report, self.size, self.policy, self.rate, left, seconds)
-        self._server.serve(coordinator)
-        if coordinator is not None and coordinator.lost == self.size:  # it ended, but not because the run was over
-            raise CommError(
-                f"ParameterServer: all {self.size} workers are lost, after {coordinator.policy_state.version} updates; "
-                "none is left to train"
-            )
-        return coordinator
-
-    # -- all ranks ---------------------------------------------------------------------------------------------------
     def train(self, dataset, *, batch_size: int, steps=None, seconds=math.inf, seed=0) -> Run | None:
         """Train; return the run on rank 0, and None elsewhere. Every rank calls it, once.
 
@@ -243,46 +162,69 @@ class ParameterServer(Strategy):
             Gradients that each worker computes, on average: faster ones compute more under ASP.
         seconds : float, optional
             Begin no step later than that [s].
-        seed : int
-            Of the order of samples.
-
-        Raises
-        ------
-        CommError
-            If all workers are lost, or a server.
         """
         if steps is None and seconds == math.inf:
             raise ValueError("ParameterServer.train: give steps, seconds, or both; else training would never end")
         check_positive("ParameterServer.train", steps=1 if steps is None else steps)
         if self._trained:
             raise ValueError("ParameterServer.train: this one has trained, and workers end at different versions")
-        self._trained, coordinator = True, None
+        self._trained = True
         try:
-            if self.is_server:
-                coordinator = self.serve(steps, seconds)
-            else:
-                batches = Batches(
-                    dataset.x_train, dataset.y_train, batch_size, rank=self.rank, size=self.size, seed=seed
-                )
-                endless = chain.from_iterable(map(batches.epoch, count()))
-                while self.go:
-                    self.step(next(endless))
-                self.finish()
+            if not self.is_server:
+                mine = {"rank": self.rank, "size": self.size, "seed": seed}
+                self._work(Batches(dataset.x_train, dataset.y_train, batch_size, **mine))
+                return None
+            coordinator = None
+            if self.comm.rank == 0:
+                n = math.inf if steps is None else steps * self.size
+                coordinator = Coordinator(self.clock, self.comm.report, self.size, self.policy, self.rate, n, seconds)
+            self._server.serve(coordinator)
         except CutOffError:  # the others declared this rank lost
             return None
-        if not self.is_server:
+        held = self._server.share, self._server.snapshots
+        if coordinator is None:
+            self.comm.send_obj(held, 0)
             return None
-        found = self._gather((self._server.share, self._server.snapshots))
-        return None if found is None else make_run(coordinator, self.flat, found, dataset, self.loss)
+        if coordinator.lost == self.size:  # it ended, but not because the run was over
+            raise CommError(
+                f"ParameterServer: all {self.size} workers are lost, after {coordinator.policy_state.version} updates; "
+                "none is left to train"
+            )
+        found = [held, *(self.comm.recv_obj(server) for server in range(1, self.servers))]
+        return make_run(coordinator, self.flat, found, dataset, self.loss)
 
-    def _gather(self, held) -> list | None:
-        """Gather what every server holds on rank 0; workers take no part, as some may be lost."""
-        if self.comm.rank == 0:
-            return [held, *(self.comm.recv_obj(server) for server in range(1, self.servers))]
-        self.comm.send_obj(held, 0)
-        return None
+    def _work(self, batches: Batches) -> None:
+        """Push a gradient, wait for new parameters, and so on, until the first server has no further step to give."""
+        endless = chain.from_iterable(map(batches.epoch, count()))
+        while self._go:
+            self.step(next(endless))
+        self.comm.send_obj(Leave(self.rank), 0)
 
-    def gather_params(self) -> dict[str, np.ndarray] | None:
-        """Return the trained parameters by name on rank 0, and None elsewhere. Every server calls it."""
-        found = self._gather(self._server.share) if self.is_server else None
-        return None if found is None else self.flat.named(np.concatenate(found))
+    def step(self, batch) -> None:
+        """Push the gradient of this worker's rows, and wait until it may continue."""
+        self._exchange(len(batch.x), self._gradient(batch))
+
+    def _gradient(self, batch) -> float:
+        """Compute the gradient of this worker's rows; return their loss."""
+        with self.clock.span("gradient", flops=self.flat.flops(batch.x.shape)):
+            loss = self.flat.gradient(batch.x, batch.y, self.loss)
+            if self.pace is not None:
+                self.clock.sleep(self.pace(self.rank, self._steps))
+        return loss
+
+    def _exchange(self, rows: int, loss: float) -> None:
+        """Push what is in `flat.grad`, a mean over `rows`, and load the parameters of the reply."""
+        comm, replies = self.comm, self._replies
+        with self.clock.span("exchange", lane="comm"):
+            # the receives are posted before the servers are asked: none of them ever waits for a worker
+            received = [comm.irecv(reply.view(np.uint8), server) for server, reply in enumerate(replies)]
+            gradient = to_numpy(self.flat.grad)
+            sent = [comm.isend(gradient[part], server) for server, part in enumerate(self._parts)]
+            for server in range(self.servers):
+                comm.send_obj(Push(self.rank, self._steps, self._version, rows, loss), server)
+            for work in (*sent, *received):
+                work.wait()
+        for part, reply in zip(self._parts, replies, strict=True):
+            self.flat.load(reply["share"][0], part)
+        self._steps += 1
+        self._version, self._go = int(replies[0]["version"][0]), bool(replies[0]["go"][0])

@@ -21,15 +21,12 @@ NAMED = 6
 class ScheduleError(NamedTuple):
     """One thing that is wrong with a schedule."""
 
-    problem: str
-    """"missing", "twice", "unknown", "placement", "order" or "deadlock"."""
+    problem: str  # "missing", "twice", "unknown", "placement", "order" or "deadlock"
     message: str
     rank: int | None = None
-    position: int | None = None
-    """In the rank's order, from 0."""
+    position: int | None = None  # in the rank's order, from 0
     action: Action | None = None
-    arrows: tuple[Arrow, ...] = ()
-    """The happens-before arrows that it breaks, for "order" and "deadlock"; `viz.plot_schedule` draws them."""
+    arrows: tuple[Arrow, ...] = ()  # the happens-before arrows that an "order" or a "deadlock" breaks
 
     def __str__(self) -> str:
         return self.message
@@ -37,19 +34,11 @@ class ScheduleError(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Report:
-    """What `check_schedule` found.
-
-    Attributes
-    ----------
-    findings : list of ScheduleError
-        Empty if the schedule is right.
-    in_flight : list of int
-        By rank: the largest number of micro-batches whose activations are held at one time.
-    """
+    """What `check_schedule` found: no findings if the schedule is right."""
 
     schedule: Schedule
     findings: list[ScheduleError]
-    in_flight: list[int]
+    in_flight: list[int]  # by rank: the largest number of micro-batches whose activations are held at one time
 
     @cached_property
     def blocking(self) -> Deadlock | None:
@@ -91,18 +80,13 @@ def check_schedule(
     """Look for everything that is wrong with a pipeline schedule.
 
     Every micro-batch must go forward and backward once on every stage, forward first (backward in one, or in halves, I
-    before W, but not both); every stage must be on one rank;
-    and there must be an order in which all ranks can run their actions: activations come from the stage before,
-    gradients from the stage after, and two ranks that wait for each other are deadlocked.
+    before W, but not both); every stage must be on one rank; and there must be an order in which all ranks can run
+    their actions: activations come from the stage before, gradients from the stage after.
 
     Parameters
     ----------
-    schedule : str, callable, list or Schedule
-        Any form that `make_schedule` takes.
-    n_ranks, n_microbatches : int, optional
-        Needed for names and generators.
-    **options
-        Go to the generator: `n_virtual=3`.
+    schedule, n_ranks, n_microbatches, **options
+        As for `make_schedule`.
 
     Examples
     --------

@@ -42,11 +42,6 @@ def gpipe(stage: int, n_stages: int, n_microbatches: int) -> Iterator[Action]:
     Simple, and memory grows with the number of micro-batches: all of their activations are in flight at once. Backward
     takes them in the same order as forward (the paper's figure uses the opposite order, which costs the same).
 
-    Parameters
-    ----------
-    stage : int
-        Of which rank, from 0.
-
     References
     ----------
     Y. Huang et al. (2019), GPipe: efficient training of giant neural networks using pipeline parallelism, NeurIPS,
@@ -69,11 +64,6 @@ def one_f_one_b(stage: int, n_stages: int, n_microbatches: int) -> Iterator[Acti
     computed.
 
     The bubble is GPipe's; at most p - stage micro-batches are in flight, however many there are.
-
-    Parameters
-    ----------
-    stage : int
-        Of which rank, from 0.
 
     References
     ----------
@@ -104,13 +94,8 @@ def interleaved(rank: int, n_ranks: int, n_microbatches: int, n_virtual: int = 2
 
     Rank r has the stages r, r + p, r + 2 p, ...; micro-batches go round in groups of p.
 
-    Parameters
-    ----------
-    n_ranks, n_microbatches : int
-        The number of micro-batches must be a multiple of the number of ranks: else the last group would leave ranks
-        idle or, worse, deadlocked.
-    n_virtual : int
-        v, stages of a rank.
+    The number of micro-batches must be a multiple of the number of ranks: else the last group would leave ranks idle
+    or, worse, deadlocked.
 
     References
     ----------
@@ -152,11 +137,6 @@ def zero_bubble(stage: int, n_stages: int, n_microbatches: int) -> Iterator[Acti
     :math:`(p - 1)(f + b_I - b_W)` instead of :math:`(p - 1)(f + b_I + b_W)`. Every rank holds up to p micro-batches, as
     the first one does in 1F1B.
 
-    Parameters
-    ----------
-    stage : int
-        Of which rank, from 0.
-
     References
     ----------
     P. Qi, X. Wan, G. Huang, M. Lin (2023), Zero bubble pipeline parallelism, arXiv:2401.10241, section 2.1, figure 3.
@@ -189,11 +169,6 @@ def pipedream(stage: int, n_stages: int, n_microbatches: int) -> Iterator[Action
     The order is that of `one_f_one_b`; what differs is what B means, and that a micro-batch is its own mini-batch.
     Run it with `PipeDream`, which stashes the weights that each mini-batch went forward with.
 
-    Parameters
-    ----------
-    stage : int
-        Of which rank, from 0.
-
     References
     ----------
     D. Narayanan et al. (2019), PipeDream: generalized pipeline parallelism for DNN training, SOSP, sections 3.2 and
@@ -221,17 +196,10 @@ def make_schedule(schedule, n_ranks: int | None = None, n_microbatches: int | No
         A name ("gpipe", "1f1b", "interleaved", "zero_bubble", "pipedream"); a text with a line for each rank (`#`
         begins a comment, an optional "rank 0:" in front), or the rows of a CSV file; a generator function of (rank,
         n_ranks, n_microbatches), or one that returns a list or a text; a list of each rank's actions or texts.
-    n_ranks : int, optional
+    n_ranks, n_microbatches : int, optional
         Needed for names and generators; else checked.
-    n_microbatches : int, optional
-        Needed for names and generators; else one more than the highest in the schedule.
     **options
         Go to the generator: `n_virtual=3`.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If it cannot be read; `check_schedule` finds what can be read but not run.
 
     Examples
     --------

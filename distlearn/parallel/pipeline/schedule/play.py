@@ -25,15 +25,11 @@ class Waiting(NamedTuple):
     """A rank that waits forever, and where."""
 
     rank: int
-    position: int
-    """Of the action in the rank's order, from 0."""
+    position: int  # of the action in the rank's order, from 0
     action: Action
-    what: str
-    """What it waits for, in words."""
-    on: int
-    """The rank that it waits for."""
-    arrow: Arrow
-    """The dependency for which it waits, with the stages' numbers; of blocking calls, the message."""
+    what: str  # what it waits for, in words
+    on: int  # the rank that it waits for
+    arrow: Arrow  # the dependency for which it waits, with the stages' numbers; of blocking calls, the message
 
 
 class Deadlock(NamedTuple):
@@ -74,12 +70,9 @@ class Message(NamedTuple):
 class Played(NamedTuple):
     """When everything in a schedule happens [s], by `play`."""
 
-    times: dict[Action, tuple[float, float]]
-    """Start and end of every action that ran."""
-    arrivals: dict[Message, float]
-    """When every message that was sent has arrived."""
+    times: dict[Action, tuple[float, float]]  # start and end of every action that ran
+    arrivals: dict[Message, float]  # when every message that was sent has arrived
     deadlock: Deadlock | None
-    """Where ranks deadlock, if they do."""
 
 
 def needs(schedule: Schedule, action: Action) -> list[Action]:

@@ -140,13 +140,8 @@ class Schedule:
         return action._replace(stage=None) if self.simple else action
 
     def span_name(self, action: Action, alone: bool = True) -> str:
-        """Name of an action's span: "F[3]", or "F[3 of stage 2]" where the rank's number in the trace is not its stage.
-
-        Parameters
-        ----------
-        alone : bool
-            The trace has no other ranks than the schedule.
-        """
+        """Name of an action's span: "F[3]", or "F[3 of stage 2]" where the rank's number is not its stage."""
+        # alone: the trace has no other ranks than the schedule
         where = "" if self.simple and alone else f" of stage {action.stage}"
         return f"{action.kind}[{action.microbatch}{where}]"
 

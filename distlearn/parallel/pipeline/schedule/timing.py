@@ -30,10 +30,6 @@ class Simulated:
     ----------
     trace : Trace
         A span for every action, on the lane "stage"; a message for every array that goes to another rank.
-    makespan : float
-        Seconds from the first start to the last end.
-    busy : list of float
-        Seconds that each rank computes.
     in_flight : list of int
         By rank: the largest number of micro-batches whose activations are held at one time.
     deadlock : Deadlock or None
@@ -42,8 +38,8 @@ class Simulated:
 
     schedule: Schedule
     trace: Trace
-    makespan: float
-    busy: list[float]
+    makespan: float  # seconds from the first start to the last end
+    busy: list[float]  # seconds that each rank computes
     in_flight: list[int]
     deadlock: Deadlock | None = None
 
@@ -81,10 +77,8 @@ def simulate(
 
     Parameters
     ----------
-    schedule : str, callable, list or Schedule
-        Any form that `make_schedule` takes.
-    n_ranks, n_microbatches : int, optional
-        Needed for names and generators.
+    schedule, n_ranks, n_microbatches, **options
+        As for `make_schedule`.
     forward, backward : float or sequence of float
         Seconds for one micro-batch: one number for all that a rank has (which its stages share, so that schedules with
         more stages compare), or one per stage.
@@ -94,13 +88,6 @@ def simulate(
         Seconds from the end of an action to the arrival of its result on another rank.
     allow_deadlock : bool
         Simulate a schedule in which ranks wait for each other as far as it goes, instead of raising.
-    **options
-        Go to the generator: `n_virtual=3`.
-
-    Raises
-    ------
-    ValueError
-        If the schedule is wrong; the message lists all that `check_schedule` finds.
 
     Examples
     --------

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from distlearn.backend import to_device
 from distlearn.comm import Network, RankError
-from distlearn.data import Batch, Batches, Dataset
+from distlearn.data import Batches, Dataset
 from distlearn.nn import MLP, SoftmaxCrossEntropy
 from distlearn.nn.layer import move
 from distlearn.optim import LARS, RULES, SGD, Momentum, Optimizer
@@ -26,7 +26,6 @@ from distlearn.parallel.asynchronous.param_server import (
 )
 from distlearn.sim import Roofline, SimWorld
 from distlearn.testing import assert_same_params
-from distlearn.train import fit
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(90, 7)), RNG.integers(0, 4, 90)
@@ -238,29 +237,6 @@ def test_curve_and_record():
     assert "27 updates" in repr(run)
 
 
-# -- as a Strategy
-def strategy(comm, policy):
-    server = ParameterServer(comm, model_of(), SoftmaxCrossEntropy(), SGD(), 0.3, policy)
-    history = None
-    if server.is_server:
-        server.serve()
-    else:
-        history = fit(server, DATA, epochs=2, batch_size=20, seed=3)
-    return SimpleNamespace(history=history, params=server.gather_params())
-
-
-def test_fit_drives_a_worker():
-    results = SimWorld(4).run(strategy, bsp())
-    want = SimWorld(2).run(strategy, bsp())
-    reference = serial(steps=8)
-    assert_same_params(results[0].params, reference.params)
-    for result in (*results[1:], want[1]):
-        assert result.params is None
-        np.testing.assert_allclose(result.history.losses, reference.losses, atol=1e-12)
-        assert result.history.last.test_accuracy == want[1].history.last.test_accuracy
-    assert SimWorld(4).run(strategy, ssp(1))[2].history.last.samples == 128
-
-
 # -- what goes wrong
 def test_an_error_on_a_worker_names_it():
     def pace(worker, step):
@@ -337,12 +313,3 @@ def test_workers_on_a_gpu_and_servers_beside_them(policy):
     if policy == bsp():
         assert_same_params(run.params, serial(steps=6).params)
     assert run.curve["loss"][-1] < run.curve["loss"][0]
-
-
-def test_a_server_takes_no_steps():
-    def program(comm):
-        server = ParameterServer(comm, model_of(), SoftmaxCrossEntropy(), SGD(), 0.3, bsp())
-        server.step(Batch(DATA.x_train[:4], DATA.y_train[:4], 4))
-
-    with pytest.raises(RankError, match=r"rank 0 is a server, which takes no steps; call serve\(\)"):
-        SimWorld(2).run(program)
