@@ -1,0 +1,100 @@
+"""Checkpoints in the memory of peers: saved at the speed of the network, and still there when a rank is lost.
+
+    group:  0 <-> 1    2 <-> 3    4 <-> 5           ring:  0 -> 1 -> 2 -> 3 -> 4 -> 5 -> 0
+
+With two copies a rank keeps its own state and that of one other. Groups survive more losses than a ring: a ring is
+broken by any two neighbours, of which there are twice as many as there are pairs.
+"""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+
+from .state import combine, counters, local_state, restore, set_counters
+from .store import CheckpointError
+
+
+def holders(rank: int, size: int, copies: int, placement: str) -> list[int]:
+    """Return the ranks that keep a rank's state, itself first.
+
+    Examples
+    --------
+    >>> holders(3, 6, 2, "group"), holders(3, 6, 2, "ring")
+    ([3, 2], [3, 4])
+    """
+    if placement == "ring" and 1 <= copies <= size:
+        return [(rank + k) % size for k in range(copies)]
+    if placement != "group" or copies < 1 or size % copies:
+        expected = "'ring' or 'group', and for groups a number of copies that divides the ranks"
+        raise ValueError(f"holders: {copies!r} copies on {size} ranks, placement {placement!r}, expected {expected}")
+    first = rank // copies * copies
+    return [first + (rank - first + k) % copies for k in range(copies)]
+
+
+class PeerCheckpoints:
+    """The newest two states of a strategy, each rank's in its own memory and in that of peers.
+
+    Parameters
+    ----------
+    comm : Communicator
+        On a `FaultTolerant` one ranks may be lost; then shrink it, and `restore` on what is left.
+    copies : int
+        Of each rank's state, its own included.
+    placement : {"group", "ring"}
+
+    References
+    ----------
+    Z. Wang et al. (2023), Gemini: fast failure recovery in distributed training with in-memory checkpoints, SOSP,
+    section 4 (groups are the best placement where copies divide the ranks).
+    """
+
+    def __init__(self, comm, copies: int = 2, placement: str = "group"):
+        self.comm, self.copies, self.placement = comm, copies, placement
+        self._holders = [holders(rank, comm.size, copies, placement) for rank in range(comm.size)]
+        self._kept: dict[int, dict[int, bytes]] = {}  # step -> rank -> its state
+
+    def save(self, step: int, strategy) -> None:
+        """Keep this rank's state after a step, and exchange it with peers; every rank must call."""
+        comm, state = self.comm, (local_state(strategy), counters(strategy.optimizer))
+        mine = np.frombuffer(pickle.dumps(state, protocol=5), np.uint8)
+        sizes = comm.all_gather(np.array([mine.size]))[:, 0]
+        kept = {comm.rank: mine.tobytes()}
+        for k in range(1, self.copies):
+            source = next(rank for rank, ranks in enumerate(self._holders) if ranks[k] == comm.rank)
+            theirs = comm.send_recv(mine, self._holders[comm.rank][k], np.empty(sizes[source], np.uint8), source)
+            kept[source] = theirs.tobytes()
+        # a rank that is lost meanwhile leaves this step incomplete: the one before is kept, too
+        self._kept = {s: self._kept[s] for s in sorted(self._kept)[-1:]} | {step: kept}
+
+    def restore(self, comm, strategy) -> int:
+        """Load the newest state of which every rank's part is left, on the ranks of `comm`; return its step.
+
+        Raises
+        ------
+        CheckpointError
+            On every rank, if a rank was lost together with all that kept its state.
+        """
+        everything = comm.gather_obj(self._kept)
+        found = None if everything is None else self._complete(everything, strategy)
+        found = comm.broadcast_obj(found)
+        if isinstance(found, str):
+            raise CheckpointError("in memory", found)
+        step, (arrays, scalars), numbers = found
+        restore(strategy, arrays, scalars)
+        set_counters(strategy.optimizer, numbers)
+        return step
+
+    def _complete(self, everything, strategy):
+        """Return the newest complete state, or what is missing."""
+        steps = sorted({step for kept in everything for step in kept}, reverse=True)
+        for step in steps:
+            parts = {rank: data for kept in everything for rank, data in kept.get(step, {}).items()}
+            missing = [rank for rank in range(self.comm.size) if rank not in parts]
+            if not missing:
+                states, numbers = zip(*(pickle.loads(parts[rank]) for rank in sorted(parts)), strict=True)
+                return step, combine(states, strategy), numbers[0]
+        if not steps:
+            return "nothing was saved"
+        return f"the state of rank {missing[0]} after step {steps[-1]} is lost: all that kept it are"
