@@ -695,7 +695,7 @@ def first_steps(rule, steps: int = 100, *, n: int = 2000, seed: int = 0) -> np.n
 
 
 @styled
-def plot_paths(paths, *, curvatures=(1.0, 20.0), ax=None, title=None):
+def plot_paths(paths, *, curvatures=(1.0, 20.0), title=None):
     """Draw paths of two weights on the level lines of a ravine.
 
     Parameters
@@ -703,9 +703,7 @@ def plot_paths(paths, *, curvatures=(1.0, 20.0), ax=None, title=None):
     paths : dict of str to (steps + 1, 2) array
         Positions, by the name of the rule (see `lab02.descend`).
     """
-    if not paths:
-        raise ValueError("plot_paths: no paths, expected at least one")
-    ax = new_axes(figsize=(8.4, 3.4))[0] if ax is None else ax
+    (ax,) = new_axes(figsize=(8.4, 3.4))
     points = np.concatenate(list(paths.values()))
     (left, low), (right, high) = points.min(axis=0), points.max(axis=0)
     x = np.linspace(left - 0.1, max(right, 0) + 0.15, 200)

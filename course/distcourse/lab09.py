@@ -31,9 +31,6 @@ from distlearn.viz.look import COLORS, INK, MUTED, new_axes, styled, write_title
 # -- Tensor-parallel training with three bugs of real frameworks, none of which raises an error.
 
 
-BUGS = ("none", "missing", "doubled", "norm")
-
-
 class _Doubled(ColumnParallelLinear):
     """Sums the gradient of its input once more."""
 
@@ -43,7 +40,7 @@ class _Doubled(ColumnParallelLinear):
 
 
 def train_with_bug(comm, bug: str = "none", *, seed: int = 0, epochs: int = 6, clip_norm: float = 0.5):
-    """Train a small tensor-parallel network on the digits with one of `BUGS`.
+    """Train a small tensor-parallel network on the digits with a bug: "none", "missing", "doubled" or "norm".
 
     Return its history, and how far this rank's copies of parameters that every rank has are from rank 0's at most.
     """
@@ -616,7 +613,7 @@ LAYER = 0.12
 
 
 @styled
-def plot_placements(arrays, size: int, *, ax=None, title=None):
+def plot_placements(arrays, size: int, *, title=None):
     """Draw matrices side by side, each with the part that every rank of `size` has of it.
 
     Parameters
@@ -624,7 +621,7 @@ def plot_placements(arrays, size: int, *, ax=None, title=None):
     arrays : dict of str to (rows, columns, placement)
         Lengths in any unit, by what is written above the matrix; None for a sign such as "@" that stands between.
     """
-    ax = new_axes(figsize=(8.4, 2.9))[0] if ax is None else ax
+    (ax,) = new_axes(figsize=(8.4, 2.9))
     at, tallest = 0.0, max(entry[0] for entry in arrays.values() if entry)
     for name, entry in arrays.items():
         if entry is None:

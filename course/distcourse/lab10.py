@@ -29,6 +29,8 @@ from distlearn.sim import SimWorld
 from distlearn.trace import Trace
 from distlearn.train import fit
 
+from .lab07 import first_ranks
+
 # -- Schedules on real ranks: stages that take a given time, and what was measured beside what was simulated.
 
 
@@ -81,7 +83,8 @@ def run_stand_ins(comm, schedule: str, seconds) -> tuple[float, int]:
     model = Sequential(*(StandIn(*three) for three in seconds))
     stages = [slice(i, i + 1) for i in range(len(seconds))]
     optimizer = Optimizer(model.params, SGD(), 0.1)
-    strategy = Pipeline(comm, model, _mean, optimizer, schedule=made, stages=stages)
+    loss = lambda output, labels, n: (float(output.sum()) / n, np.full_like(output, 1 / n))  # noqa: E731
+    strategy = Pipeline(comm, model, loss, optimizer, schedule=made, stages=stages)
     m = made.n_microbatches
     batch = Batch(np.zeros((m, 1), "float32"), np.zeros(m, int), m)
     strategy.predict(batch.x)  # agrees on shapes
@@ -89,10 +92,6 @@ def run_stand_ins(comm, schedule: str, seconds) -> tuple[float, int]:
     start = comm.clock.now()
     strategy.step(batch)
     return start, strategy.peak_in_flight
-
-
-def _mean(output, labels, n):
-    return float(output.sum()) / n, np.full_like(output, 1 / n)
 
 
 def measure_schedule(world, schedule, *, unit: float = 0.01, transfer: float = 0.0, **costs) -> Measured:
@@ -115,15 +114,10 @@ def measure_schedule(world, schedule, *, unit: float = 0.01, transfer: float = 0
     simulated = simulate(made, transfer=transfer, **costs)
     by_kind = stage_costs(made, **costs)
     seconds = [tuple(unit * t for t in three) for three in zip(*(by_kind[kind] for kind in "FIW"), strict=True)]
-    found = world.run(_first_ranks, made.n_ranks, made.csv, seconds)[: made.n_ranks]
+    found = world.run(first_ranks, made.n_ranks, run_stand_ins, made.csv, seconds)[: made.n_ranks]
     start = min(begin for begin, _ in found)
     spans = [s for s in world.trace.select(lane="stage") if s.start >= start]
     return Measured(simulated, Trace(spans), [held for _, held in found])
-
-
-def _first_ranks(comm, n_ranks: int, *args):
-    part = comm.split(0 if comm.rank < n_ranks else None)
-    return None if part is None else run_stand_ins(part, *args)
 
 
 # -- Puzzles about pipeline schedules: given stages, costs and memory, write the order of work that ends first.

@@ -12,7 +12,7 @@ from distlearn.parallel.mesh import Partial, Replicate, Shard
 from distlearn.sim import SimWorld
 
 
-@pytest.mark.parametrize("bug", mp.BUGS)
+@pytest.mark.parametrize("bug", ["none", "missing", "doubled", "norm"])
 def test_bugs_raise_nothing_and_change_the_run(bug):
     """Against the right run on one rank, where no bug of these can show."""
     serial, _ = SimWorld(1).run(mp.train_with_bug, bug, epochs=1)[0]
