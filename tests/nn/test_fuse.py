@@ -174,11 +174,6 @@ def test_what_runs_follows_the_layers():
     assert [type(layer).__name__ for layer in model.passes()[:4]] == ["Reshape", "FusedConv2d", "Tanh", "MaxPool"]
 
 
-def test_a_named_algorithm_is_kept():
-    layer = nn.fuse(nn.Conv2d(16, 32, 3, padding=1, algorithm="winograd2"))
-    assert layer.forward(np.zeros((1, 28, 28, 16), "float32"))[1][0] == "winograd2"
-
-
 def test_spans_say_what_is_computed():
     """Plain: a span for every layer and direction. Fused: one for layers that are one, with the sum of their work."""
     for make in (lambda model: model, nn.fuse):
