@@ -71,7 +71,7 @@ class QuorumDiLoCo(ParameterServer):
 
     def __init__(self, comm, model, loss, optimizer, *, every=50, quorum=1, outer_lr=0.7, pace=None):
         check_positive("QuorumDiLoCo", every=every)
-        share = min(1.0, quorum / (comm.size - 1))  # or the outer momentum would count learners that did not come
+        share = min(1.0, quorum / max(1, comm.size - 1))  # or the outer momentum would count learners that did not come
         super().__init__(comm, model, loss, DiLoCo.outer, share * outer_lr, Quorum(quorum), pace=pace, every=1)
         self.optimizer, self.inner_steps = optimizer, every
         self._begin()

@@ -85,10 +85,13 @@ def test_random_failures_of_learners_never_end_the_run(seed):
     assert run.curve["loss"][-1] < run.curve["loss"][0]
 
 
-@pytest.mark.parametrize(("options", "message"), [({"every": 0}, "every is 0"), ({"quorum": 0}, "least is 0")])
-def test_numbers_that_make_no_sense_are_refused(options, message):
+@pytest.mark.parametrize(
+    ("size", "options", "message"),
+    [(3, {"every": 0}, "every is 0"), (3, {"quorum": 0}, "least is 0"), (1, {}, "at least one server and one worker")],
+)
+def test_numbers_that_make_no_sense_are_refused(size, options, message):
     def program(comm):
         QuorumDiLoCo(comm, *parts(optim.SGD()), **options)
 
     with pytest.raises(Exception, match=message):
-        SimWorld(3).run(program)
+        SimWorld(size).run(program)
