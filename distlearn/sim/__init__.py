@@ -9,17 +9,4 @@ from .failures import Failure, FailureSchedule, Loss
 from .meta import MetaArray
 from .world import SimWorld
 
-__all__ = [
-    "Exploration",
-    "Failure",
-    "FailureSchedule",
-    "Free",
-    "Loss",
-    "Measured",
-    "MetaArray",
-    "Roofline",
-    "Run",
-    "SimWorld",
-    "explore",
-    "replay",
-]
+__all__ = sorted(name for name, value in globals().items() if callable(value))  # what is imported above

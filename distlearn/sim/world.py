@@ -27,9 +27,6 @@ from .printing import ranks_in_output
 from .scheduler import Scheduler
 from .transport import RecvOp, SendOp, Transport
 
-__all__ = ["SimWorld"]
-
-
 COMMUNICATORS = {"messages": MessageComm, "formula": SimComm}
 
 LARGEST_WITH_MESSAGES = 64

@@ -7,22 +7,4 @@ from .settings import MODELS, Settings
 from .strategies import STRATEGIES, Recipe
 from .weights import Trained, WeightsError, load, load_weights, save_weights
 
-__all__ = [
-    "MODELS",
-    "STRATEGIES",
-    "DivergedError",
-    "Epoch",
-    "History",
-    "Recipe",
-    "Result",
-    "Settings",
-    "Trained",
-    "WeightsError",
-    "build",
-    "evaluate",
-    "fit",
-    "load",
-    "load_weights",
-    "save_weights",
-    "train",
-]
+__all__ = sorted(name for name, value in globals().items() if callable(value) or name.isupper())

@@ -5,32 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from .. import parallel
 from ..optim import Optimizer, Rule
-from ..parallel import (
-    FP16,
-    DataParallel,
-    DiLoCo,
-    ElasticDataParallel,
-    Hybrid,
-    Int8,
-    LocalSGD,
-    NaiveDataParallel,
-    OneBit,
-    OneWeirdTrick,
-    PipeDream,
-    Pipeline,
-    Serial,
-    Strategy,
-    TensorParallel,
-    TopK,
-    ZeRO,
-)
 
 CODECS: dict[str, Callable] = {
-    "fp16": lambda settings: FP16(),
-    "int8": lambda settings: Int8(),
-    "one_bit": lambda settings: OneBit(),
-    "top_k": lambda settings: TopK(settings.keep_ratio),
+    "fp16": lambda settings: parallel.FP16(),
+    "int8": lambda settings: parallel.Int8(),
+    "one_bit": lambda settings: parallel.OneBit(),
+    "top_k": lambda settings: parallel.TopK(settings.keep_ratio),
 }
 """Codecs of gradients by name, from the settings."""
 
@@ -58,10 +40,10 @@ class Recipe(NamedTuple):
         return CODECS[value](self.settings) if name == "compress" and value is not None else value
 
 
-def _make(strategy, *names: str, every: str | None = None, **fixed) -> Callable[[Recipe], Strategy]:
+def _make(strategy, *names: str, every: str | None = None, **fixed) -> Callable[[Recipe], parallel.Strategy]:
     """Return the builder of a strategy whose constructor takes the settings `names`, and another one as `every`."""
 
-    def build(recipe: Recipe) -> Strategy:
+    def build(recipe: Recipe) -> parallel.Strategy:
         options = {name: recipe.argument(name) for name in names} | fixed
         if every is not None:
             options["every"] = recipe.argument(every)
@@ -70,31 +52,31 @@ def _make(strategy, *names: str, every: str | None = None, **fixed) -> Callable[
     return build
 
 
-def _serial(recipe: Recipe) -> Strategy:
+def _serial(recipe: Recipe) -> parallel.Strategy:
     if recipe.comm.size != 1:
         raise ValueError(f"strategy 'serial' runs on one rank, not on {recipe.comm.size}; use 'data'")
-    return Serial(recipe.model, recipe.loss, recipe.optimizer(), recipe.comm.clock)
+    return parallel.Serial(recipe.model, recipe.loss, recipe.optimizer(), recipe.comm.clock)
 
 
-def _pipeline(recipe: Recipe) -> Strategy:
-    strategy = PipeDream if recipe.settings.schedule == "pipedream" else Pipeline
+def _pipeline(recipe: Recipe) -> parallel.Strategy:
+    strategy = parallel.PipeDream if recipe.settings.schedule == "pipedream" else parallel.Pipeline
     return _make(strategy, "schedule", "n_microbatches", "shape")(recipe)
 
 
 _BUCKETS = ("cap_bytes", "overlap")
-STRATEGIES: dict[str, Callable[[Recipe], Strategy]] = {
-    "data": _make(DataParallel, *_BUCKETS, "accumulate", "check_every", "compress"),
-    "data_naive": _make(NaiveDataParallel),
-    "diloco": _make(DiLoCo, "outer_lr", every="average_every"),
-    "elastic": _make(ElasticDataParallel, *_BUCKETS, "compress"),
-    "hybrid": _make(Hybrid, "dp", "pp", "tp", "schedule", "n_microbatches", "shape", *_BUCKETS),
-    "local_sgd": _make(LocalSGD, every="average_every"),
-    "one_weird_trick": _make(OneWeirdTrick, *_BUCKETS),
+STRATEGIES: dict[str, Callable[[Recipe], parallel.Strategy]] = {
+    "data": _make(parallel.DataParallel, *_BUCKETS, "accumulate", "check_every", "compress"),
+    "data_naive": _make(parallel.NaiveDataParallel),
+    "diloco": _make(parallel.DiLoCo, "outer_lr", every="average_every"),
+    "elastic": _make(parallel.ElasticDataParallel, *_BUCKETS, "compress"),
+    "hybrid": _make(parallel.Hybrid, "dp", "pp", "tp", "schedule", "n_microbatches", "shape", *_BUCKETS),
+    "local_sgd": _make(parallel.LocalSGD, every="average_every"),
+    "one_weird_trick": _make(parallel.OneWeirdTrick, *_BUCKETS),
     "pipeline": _pipeline,
     "serial": _serial,
-    "tensor": _make(TensorParallel),
-    "zero1": _make(ZeRO, *_BUCKETS, stage=1),
-    "zero2": _make(ZeRO, *_BUCKETS, stage=2),
-    "zero3": _make(ZeRO, *_BUCKETS, stage=3),
+    "tensor": _make(parallel.TensorParallel),
+    "zero1": _make(parallel.ZeRO, *_BUCKETS, stage=1),
+    "zero2": _make(parallel.ZeRO, *_BUCKETS, stage=2),
+    "zero3": _make(parallel.ZeRO, *_BUCKETS, stage=3),
 }
 """Builders by name: each makes its strategy from a `Recipe`, or raises a `ValueError` that says why it cannot."""

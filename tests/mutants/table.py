@@ -250,8 +250,8 @@ MUTANTS = [
     ),
     Mutant(
         "pipeline: stages do not sum what they share",
-        "            if self._stage_params.tied:\n",
-        "            if False:\n",
+        "        self._run(batch, report)\n        self._stage_params.sum_tied()\n",
+        "        self._run(batch, report)\n",
         "parallel/test_differential.py",
     ),
     Mutant(

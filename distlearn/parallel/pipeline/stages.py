@@ -158,9 +158,6 @@ class StageParams:
                 if not p.frozen:
                     sharing.all_reduce(p.grad)
 
-    def counted(self, params):
-        return [p for p in params if self.ranks_of[p.name][0] == self.comm.rank]
-
 
 def sub_optimizer(what: str, optimizer, params, alone: bool):
     """Return an optimizer like the one given, for some of its parameters, with the states that it has for them."""

@@ -198,7 +198,7 @@ class StagedModel(Strategy):
         return self.comm.broadcast(output, self._rank_of[-1])
 
     def counted(self, params) -> list:
-        return self._stage_params.counted(params)
+        return [p for p in params if self._stage_params.ranks_of[p.name][0] == self.comm.rank]
 
     def spec(self, name, shape):
         return ShardSpec(tuple(shape), counts=self._stage_params.ranks_of[name][0] == self.comm.rank)
@@ -279,23 +279,13 @@ class Pipeline(StagedModel):
         self.update()
         return loss
 
-    def accumulate(self, batch, on_grad: Callable | None = None) -> float:
+    def accumulate(self, batch, on_grad: Callable = lambda param: None) -> float:
         """Run all micro-batches forward and backward; `p.grad` then holds this rank's part of the batch's gradient."""
-        # `on_grad(param)` is called for each of this rank's parameters as soon as its gradient is complete: during the
+        # `on_grad(param)` is called once for each of this rank's parameters, when its gradient is complete: during the
         # last micro-batch's backward, or, if stages share it, after their sum. Data parallelism around the pipeline
         # starts to communicate there.
         for p in self.params:  # not only the optimizer's: shared ones are summed
             p.zero_grad()
-        if on_grad is None:
-            self._run(batch)
-            if self._stage_params.tied:
-                self._stage_params.sum_tied()
-        else:
-            self._run_and_report(batch, on_grad)
-        return self._total_loss()
-
-    def _run_and_report(self, batch, on_grad) -> None:
-        """Run all micro-batches; call `on_grad` once for each parameter, when its gradient is complete."""
         tied = self._stage_params.tied
         incomplete = {id(p) for p in self.params} - {id(p) for p in tied}
 
@@ -310,6 +300,7 @@ class Pipeline(StagedModel):
             report(p)
         for p in reversed(tied):
             on_grad(p)
+        return self._total_loss()
 
     def _loss_of(self, action, y, labels):
         return self.loss(y, labels, self._batch.n)

@@ -11,22 +11,7 @@ from __future__ import annotations
 
 import copy
 
-from ...nn import (
-    GELU,
-    Dropout,
-    Embedding,
-    Identity,
-    LayerNorm,
-    Linear,
-    MultiHeadAttention,
-    Recompute,
-    ReLU,
-    Residual,
-    RMSNorm,
-    Sequential,
-    Sigmoid,
-    Tanh,
-)
+from ... import nn
 from ...nn.layer import Layer, check_shape, describe, walk
 from ...shares import shares
 from ..sharding import gather_parts, reduce_scatter_parts, take_part
@@ -41,11 +26,12 @@ from .layers import (
     unique_params,
 )
 
-NORMS = (LayerNorm, RMSNorm)
-ON_ANY_PART = (GELU, Identity, ReLU, Sigmoid, Tanh, ShardDropout)
+NORMS = (nn.LayerNorm, nn.RMSNorm)
+ACTIVATIONS = (nn.GELU, nn.ReLU, nn.Sigmoid, nn.Tanh)
+ON_ANY_PART = (*ACTIVATIONS, nn.Identity, ShardDropout)
 """Layers that run on some neurons or some positions alike."""
-BLOCKS = (Sequential, Residual, Recompute)
-KINDS = (*NORMS, Dropout, Embedding, GELU, Identity, Linear, MultiHeadAttention, ReLU, Sigmoid, Tanh)
+BLOCKS = (nn.Sequential, nn.Residual, nn.Recompute)
+KINDS = (*NORMS, *ACTIVATIONS, nn.Dropout, nn.Embedding, nn.Identity, nn.Linear, nn.MultiHeadAttention)
 AXES = "batch", "length", "width"
 
 
@@ -134,7 +120,7 @@ class _Cutter:
 
     def sequence(self, model: Layer, part: bool | None = None) -> TensorSequential:
         """Rewrite the layers of a sequence (or a single layer); its output is a part or whole, as asked."""
-        layers = model.layers if isinstance(model, Sequential) else [model]
+        layers = model.layers if isinstance(model, nn.Sequential) else [model]
         hows = getattr(model, "hows", ["on every rank"] * len(layers))
         for layer, how in zip(layers, hows, strict=True):
             self._layer(layer, how)
@@ -147,10 +133,10 @@ class _Cutter:
     def _layer(self, layer, how) -> None:
         """Append a layer, after what brings the activations to it, and before what sums its output."""
         kind = type(layer)
-        if kind in (*NORMS, Dropout, Residual, Recompute):
+        if kind in (*NORMS, nn.Dropout, nn.Residual, nn.Recompute):
             self._move(True, layer)
             self._append(self._on_part(layer), "on the rank's positions")
-        elif isinstance(layer, Sequential):
+        elif isinstance(layer, nn.Sequential):
             inner = _Cutter(self.comm, self.part)
             self._append(inner.sequence(layer), how)
             self.part = inner.part
@@ -170,7 +156,7 @@ class _Cutter:
 
     def _on_part(self, layer) -> Layer:
         """Return the form of a layer that works on a part of the positions."""
-        if type(layer) is Dropout:
+        if type(layer) is nn.Dropout:
             size = self.comm.size
             return ShardDropout(layer, 1, lambda n: AxisSharding.even(n * size, size), self.comm.rank)
         if type(layer) in NORMS:

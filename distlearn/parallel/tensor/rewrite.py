@@ -13,32 +13,7 @@ from __future__ import annotations
 import copy
 from collections import Counter, defaultdict
 
-from ...nn import (
-    GELU,
-    GRU,
-    AvgPool,
-    BatchNorm,
-    Conv2d,
-    Dropout,
-    Flatten,
-    GlobalAvgPool,
-    Identity,
-    Linear,
-    LocalResponseNorm,
-    MaxPool,
-    MixtureOfExperts,
-    MultiHeadAttention,
-    Parallel,
-    Recompute,
-    ReLU,
-    Reshape,
-    Residual,
-    Sequential,
-    Siamese,
-    Sigmoid,
-    Softmax,
-    Tanh,
-)
+from ... import nn
 from ...nn.layer import Layer, walk
 from .blocks import ExpertParallel, PathParallel, SiameseParallel, StackParallel
 from .layers import (
@@ -56,14 +31,14 @@ from .layers import (
     unique_params,
 )
 
-BLOCKS = (Sequential, Parallel, Residual, Recompute, Siamese)
-BY_CHANNEL = (ReLU, GELU, Sigmoid, Tanh, Identity, MaxPool, AvgPool, GlobalAvgPool)
+BLOCKS = (nn.Sequential, nn.Parallel, nn.Residual, nn.Recompute, nn.Siamese)
+BY_CHANNEL = (nn.ReLU, nn.GELU, nn.Sigmoid, nn.Tanh, nn.Identity, nn.MaxPool, nn.AvgPool, nn.GlobalAvgPool)
 """Layers that treat every neuron or channel by itself, so they run on whatever part a rank has."""
-WITHOUT_PARAMETERS = (*BY_CHANNEL, Flatten, Reshape, Dropout, LocalResponseNorm, Softmax)
+WITHOUT_PARAMETERS = (*BY_CHANNEL, nn.Flatten, nn.Reshape, nn.Dropout, nn.LocalResponseNorm, nn.Softmax)
 """Layers whose backward pass is a linear map of dy: a sum over ranks may be formed before or after it."""
 
 
-def parallelize(model: Sequential, comm) -> TensorSequential:
+def parallelize(model: nn.Sequential, comm) -> TensorSequential:
     """Shard a model over ranks: neurons, filters, paths, branches, layers of a GRU stack; every rank must call.
 
     ================================  ===============================================================================
@@ -94,7 +69,7 @@ def parallelize(model: Sequential, comm) -> TensorSequential:
     ----------
     M. Shoeybi et al. (2019), Megatron-LM, section 3.
     """
-    if not isinstance(model, Sequential):
+    if not isinstance(model, nn.Sequential):
         raise TypeError(f"parallelize: model is {type(model).__name__}, expected a Sequential")
     if comm.size == 1:
         made = TensorSequential(comm, model.layers, ["on the only rank"] * len(model.layers))
@@ -110,7 +85,7 @@ class _Rewriter:
         self.comm, self.shared_params, self.done = comm, SharedParams(model), {}
 
     def sequence(self, model: Layer) -> TensorSequential:
-        layers = model.layers if isinstance(model, Sequential) else [model]
+        layers = model.layers if isinstance(model, nn.Sequential) else [model]
         built = SequenceBuilder(self)
         i = 0
         while i < len(layers):
@@ -122,13 +97,13 @@ class _Rewriter:
                 built.append_serial(layers[i], layers[i + 1 :])
             i += len(stack) or 1
         made = built.build()
-        made.name, made.together = model.name, model.together if isinstance(model, Sequential) else None
+        made.name, made.together = model.name, model.together if isinstance(model, nn.Sequential) else None
         return made
 
     def _stack_at(self, layers, start) -> list:
         """Return the GRU layers in a row from here on, if there is one for every rank."""
         end = start
-        while end < len(layers) and type(layers[end]) is GRU:
+        while end < len(layers) and type(layers[end]) is nn.GRU:
             end += 1
         stack = layers[start:end]
         usable = len(stack) >= self.comm.size > 1 and all(map(self.shared_params.private, stack))
@@ -138,10 +113,10 @@ class _Rewriter:
         """Shard a layer that gets replicated activations; return the new layer, and why if it was not sharded."""
         if id(layer) in self.done:
             return self.done[id(layer)], ""
-        if type(layer) in (Linear, Conv2d):
+        if type(layer) in (nn.Linear, nn.Conv2d):
             return self._column_parallel(layer)
-        if type(layer) in (MultiHeadAttention, MixtureOfExperts):
-            attention = type(layer) is MultiHeadAttention
+        if type(layer) in (nn.MultiHeadAttention, nn.MixtureOfExperts):
+            attention = type(layer) is nn.MultiHeadAttention
             if (layer.kv_heads if attention else len(layer.experts)) < self.comm.size:
                 return layer, f"on every rank: too few {'heads' if attention else 'experts'}"
             if not self.shared_params.private(layer):
@@ -154,7 +129,7 @@ class _Rewriter:
         return layer, "on every rank"
 
     def _column_parallel(self, layer) -> tuple[Layer, str]:
-        dense = type(layer) is Linear
+        dense = type(layer) is nn.Linear
         n, what = (layer.d_out, "neurons") if dense else (layer.c_out, "filters")
         if self.shared_params.shared(layer):
             return layer, "on every rank: shares a parameter"
@@ -172,17 +147,17 @@ class _Rewriter:
 
     def _block(self, layer) -> Layer:
         comm = self.comm
-        if type(layer) is Sequential:
+        if type(layer) is nn.Sequential:
             return self.sequence(layer)
         if (
-            type(layer) is Parallel
+            type(layer) is nn.Parallel
             and len(layer.layers) >= comm.size
             and all(map(self.shared_params.private, layer.layers))
         ):
             return PathParallel(comm, layer)
-        if type(layer) is Siamese and comm.size <= 2 and self.shared_params.private(layer):
+        if type(layer) is nn.Siamese and comm.size <= 2 and self.shared_params.private(layer):
             kinds = {type(part) for part in walk(layer)}
-            if not kinds & {BatchNorm, Dropout}:
+            if not kinds & {nn.BatchNorm, nn.Dropout}:
                 return SiameseParallel(comm, layer)
         view = copy.copy(layer)
         view.layers = [self.sequence(child) for child in layer.layers]
@@ -225,18 +200,18 @@ class SequenceBuilder:
         """Append a layer that works on the rank's part; return False if it cannot."""
         kind, comm = type(layer), self.comm
         once = not (self.shared_params.repeated(layer) or self.shared_params.shared(layer))
-        if kind in BY_CHANNEL or (kind is Flatten and self._rows_follow(following)):
+        if kind in BY_CHANNEL or (kind is nn.Flatten and self._rows_follow(following)):
             self.append(layer, "on the rank's part")
-        elif kind is Dropout:
+        elif kind is nn.Dropout:
             sharding = self.sharding
             repeated = ShardDropout(layer, -1, lambda n: sharding.repeat(n // sharding.widths[comm.rank]), comm.rank)
             self.append(repeated, "on the rank's part, serial masks")
-        elif kind is BatchNorm and once:
+        elif kind is nn.BatchNorm and once:
             self.append(ShardNorm(comm, layer, self.sharding))
-        elif kind is Conv2d and once and GroupParallelConv2d.fits(layer, self.sharding):
+        elif kind is nn.Conv2d and once and GroupParallelConv2d.fits(layer, self.sharding):
             self.append(made := GroupParallelConv2d(comm, layer, sharded_input=True))
             self.sharding = made.sharding
-        elif kind is Linear and once:
+        elif kind is nn.Linear and once:
             self.append(RowParallelLinear(comm, layer, self.sharding.repeat(layer.d_in // self.sharding.n)))
             self.sharding = None
         else:
@@ -246,9 +221,9 @@ class SequenceBuilder:
     def _rows_follow(self, following) -> bool:
         """Say whether the next layer that mixes channels is a dense one that can take this rank's rows."""
         for layer in following:
-            if type(layer) is Linear:
+            if type(layer) is nn.Linear:
                 return not (self.shared_params.repeated(layer) or self.shared_params.shared(layer))
-            if type(layer) not in (*BY_CHANNEL, Dropout):
+            if type(layer) not in (*BY_CHANNEL, nn.Dropout):
                 break
         return False
 

@@ -47,31 +47,4 @@ from .simulation import Events, play, simulate
 from .speeds import Speeds
 from .training import FlatModel, ParameterServer
 
-__all__ = [
-    "ASP",
-    "BSP",
-    "GRADIENT",
-    "RATES",
-    "SSP",
-    "Backup",
-    "Events",
-    "FlatModel",
-    "ParameterServer",
-    "Policy",
-    "PolicyError",
-    "PolicyState",
-    "Rate",
-    "Run",
-    "SoftSync",
-    "Speeds",
-    "adadelay",
-    "asp",
-    "backup",
-    "bsp",
-    "constant",
-    "inverse",
-    "play",
-    "simulate",
-    "softsync",
-    "ssp",
-]
+__all__ = sorted(name for name, value in globals().items() if callable(value) or name.isupper())

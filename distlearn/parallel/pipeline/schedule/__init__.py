@@ -14,29 +14,4 @@ from .play import Arrow, Deadlock, Waiting
 from .schedule import LANE, Action, Schedule, format, parse
 from .timing import Simulated, TimedAction, actions_of, ideal_bubble, measured_bubble, simulate
 
-__all__ = [
-    "LANE",
-    "SCHEDULES",
-    "Action",
-    "Arrow",
-    "Deadlock",
-    "Report",
-    "Schedule",
-    "ScheduleError",
-    "Simulated",
-    "TimedAction",
-    "Waiting",
-    "actions_of",
-    "check_schedule",
-    "format",
-    "gpipe",
-    "ideal_bubble",
-    "interleaved",
-    "make_schedule",
-    "measured_bubble",
-    "one_f_one_b",
-    "parse",
-    "pipedream",
-    "simulate",
-    "zero_bubble",
-]
+__all__ = sorted(name for name, value in globals().items() if callable(value) or name.isupper())
