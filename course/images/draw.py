@@ -116,7 +116,7 @@ def ways_picture(path) -> Path:
         figure = Figure(figsize=(12, 6.6), layout="constrained")
         figure.get_layout_engine().set(w_pad=0.1, h_pad=0.1)
         (pipeline, learning), sizes = figure.subplots(2, 2)
-        plot_schedule("1f1b", 4, 8, ax=pipeline, legend=False)
+        plot_schedule("1f1b", 4, 8, ax=pipeline, title="1F1B, 4 ranks, 8 micro-batches: bubble 27%", legend=False)
         _draw_policies(learning)
         sizes[1].sharey(sizes[0])
         scaling.plot_stall(curves, axes=sizes)

@@ -118,9 +118,11 @@ def draw(folder: Path, histories: dict, trace, seconds: dict[int, float], simula
     if len(trace):
         start, end = middle_steps(trace)
         work = Trace([s for s in trace if s.lane != LANE], trace.messages)
-        figures["timeline.png"] = viz.plot_timeline(work, start=start, end=end)
+        figures["timeline.png"] = viz.plot_timeline(work, start=start, end=end, title="Steps in the middle of the run")
         if len(work) < len(trace):
-            figures["schedule.png"] = viz.plot_schedule(trace.window(*pipeline_step(trace)))
+            figures["schedule.png"] = viz.plot_schedule(
+                trace.window(*pipeline_step(trace)), title="A step of the pipeline"
+            )
     if len(seconds) > 1 and 1 in seconds:
         times, most = {"simulated" if simulated else "measured": seconds}, max(seconds)
         title = f"{most} ranks are {seconds[1] / seconds[most]:.2g} times as fast as one"

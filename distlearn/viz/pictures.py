@@ -16,7 +16,7 @@ GAP, LETTERING = 0.12, 0.42  # Space between two tiles, and below each for its l
 
 
 @styled
-def images(x, y, *, predictions=None, n=20, columns=10, ax=None, title=None):
+def images(x, y, *, predictions=None, n=20, columns=10, ax=None, title=""):
     """Show images with their classes; with predictions, wrong ones are framed and crossed.
 
     Parameters
@@ -32,8 +32,6 @@ def images(x, y, *, predictions=None, n=20, columns=10, ax=None, title=None):
         Show the first n.
     columns : int
         Images in a row.
-    title : str, optional
-        By default how many are right.
     """
     tiles = _tiles(to_numpy(x))
     truth = _labels("y", y, len(tiles))
@@ -53,8 +51,7 @@ def images(x, y, *, predictions=None, n=20, columns=10, ax=None, title=None):
     ax.set_xlim(-0.05 * width, columns * step[0] - GAP * width + 0.05 * width)
     ax.set_ylim(n_rows * step[1] - GAP * height, -0.05 * height)
     ax.set_axis_off()
-    right = None if guess is None else int((guess[: len(truth)] == truth).sum())
-    write_title(ax, f"{len(truth)} images" if right is None else f"{right} of {len(truth)} right", title)
+    write_title(ax, title)
     return ax
 
 
@@ -72,7 +69,7 @@ def _caption(ax, extent, truth: int, guess: int | None) -> None:
 
 
 @styled
-def confusion(y, predictions, classes=None, *, ax=None, title=None):
+def confusion(y, predictions, classes=None, *, ax=None, title=""):
     """Draw the confusion matrix: how many samples of each class the model assigns to which class.
 
     Parameters
@@ -83,8 +80,6 @@ def confusion(y, predictions, classes=None, *, ax=None, title=None):
         Predicted classes.
     classes : sequence of str, optional
         Names of the classes; by default their numbers.
-    title : str, optional
-        By default the accuracy and the most common mistake.
 
     Returns
     -------
@@ -116,18 +111,8 @@ def confusion(y, predictions, classes=None, *, ax=None, title=None):
     ax.grid(visible=False)
     bar = ax.figure.colorbar(picture, ax=ax, shrink=0.85)
     share_axis(bar.ax.yaxis, "share of the true class")
-    write_title(ax, _finding(counts, names), title)
+    write_title(ax, title)
     return ax
-
-
-def _finding(counts: np.ndarray, names) -> str:
-    n, right = counts.sum(), np.trace(counts)
-    accuracy = f"{right / n:.1%} right"
-    if right == n:
-        return f"{accuracy}: no mistake in {n} samples"
-    wrong = counts - np.diag(np.diag(counts))
-    i, j = np.unravel_index(wrong.argmax(), wrong.shape)
-    return f"{accuracy};\nmost often {names[i]} is mistaken for {names[j]} ({wrong[i, j]} times)"
 
 
 def _tiles(x: np.ndarray) -> np.ndarray:

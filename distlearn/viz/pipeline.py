@@ -19,7 +19,6 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FixedLocator, MaxNLocator
 
 from ..parallel.pipeline.schedule import (
-    SCHEDULES,
     Action,
     Deadlock,
     Schedule,
@@ -46,13 +45,6 @@ from .look import (
 )  # fmt: skip
 from .units import time_axis
 
-NAMES = {
-    "gpipe": "GPipe",
-    "1f1b": "1F1B",
-    "interleaved": "Interleaved 1F1B",
-    "zero_bubble": "Zero bubble (ZB-H1)",
-    "pipedream": "PipeDream",
-}
 KIND_COLORS = {"F": SKY, "B": NAVY, "I": NAVY, "W": TEAL}
 KIND_NAMES = {"F": "forward", "B": "backward", "I": "gradient of the input", "W": "gradient of the weights"}
 HATCHES = {"W": "\\\\\\"}  # Halves of backward differ in greyscale, too, where stages have shades.
@@ -74,7 +66,7 @@ def plot_schedule(
     n_microbatches: int | None = None,
     *,
     ax=None,
-    title: str | None = None,
+    title: str = "",
     legend: bool = True,
     **options,
 ):
@@ -88,8 +80,6 @@ def plot_schedule(
         deadlocks is drawn up to the deadlock; arrows then show the dependencies that it breaks.
     n_ranks, n_microbatches : int, optional
         Needed for names and generators.
-    title : str, optional
-        By default what it is, and its bubble: the share of all ranks' time from the first start to the last end.
     **options
         Go to `simulate`: `forward=`, `backward=`, `transfer=`, and on to the generator: `n_virtual=`.
 
@@ -121,7 +111,7 @@ def plot_schedule(
     if legend:
         handles = _legend(shown, shades, hatches)
         ax.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.005, 1.0), borderaxespad=0, handlelength=1.2)
-    write_title(ax, shown.finding(), title)
+    write_title(ax, title)
     return ax
 
 
@@ -135,7 +125,6 @@ class Content:
     deadlock: Deadlock | None = None
     schedule: Schedule | None = None
     timed: bool = True
-    name: str = ""
 
     @property
     def end(self) -> float:
@@ -144,12 +133,6 @@ class Content:
     @cached_property
     def stages(self) -> dict[int, list[int]]:
         return {r: sorted({a.action.stage for a in self.actions if a.rank == r}) for r in self.ranks}
-
-    @property
-    def bubble(self) -> float:
-        """Share of the ranks' time, from the first start to the last end, in which they run no micro-batch."""
-        length = max(a.end for a in self.actions)
-        return 1 - sum(a.end - a.start for a in self.actions) / (length * len(self.ranks))
 
     def waits_from(self, rank: int) -> float:
         """From when on a deadlocked rank waits: those that wait for each other, when the last of them waits."""
@@ -171,32 +154,21 @@ class Content:
         simple = all(stages in ([], [rank]) for rank, stages in self.stages.items())
         return action._replace(stage=None) if simple else action
 
-    def finding(self) -> str:
-        if self.deadlock is not None:
-            ranks = sorted(self.deadlock.cycle)
-            if len(ranks) == 1:
-                return f"Deadlock: rank {ranks[0]} waits for itself"
-            return f"Deadlock: ranks {', '.join(map(str, ranks[:-1]))} and {ranks[-1]} wait for each other"
-        n, m = len(self.ranks), len({a.action.microbatch for a in self.actions})
-        parts = [self.name] if self.name else []
-        parts += [f"{n} rank{'s' * (n > 1)}", f"{m} micro-batch{'es' * (m > 1)}"]
-        return f"{', '.join(parts)}: bubble {self.bubble:.0%}"
-
 
 def content(schedule, n_ranks=None, n_microbatches=None, **options) -> Content:
     """Find what there is to show of a schedule in any form, of what `simulate` returned, or of a trace."""
     if isinstance(schedule, (Trace, Simulated)):
         if n_ranks is not None or n_microbatches is not None or options:
             raise ValueError("plot_schedule: a Trace or a Simulated has its ranks, micro-batches and times already")
-        return _of_trace(schedule) if isinstance(schedule, Trace) else _of_simulated(schedule, True, "")
+        return _of_trace(schedule) if isinstance(schedule, Trace) else _of_simulated(schedule, True)
     run = simulate(schedule, n_ranks, n_microbatches, allow_deadlock=True, **options)
-    return _of_simulated(run, bool({"forward", "backward"} & set(options)), _name(schedule))
+    return _of_simulated(run, bool({"forward", "backward"} & set(options)))
 
 
-def _of_simulated(run: Simulated, timed: bool, name: str) -> Content:
+def _of_simulated(run: Simulated, timed: bool) -> Content:
     actions = [a for a in actions_of(run.trace) if a.end > a.start]
     ranks = list(range(run.schedule.n_ranks))
-    return Content(actions, ranks, deadlock=run.deadlock, schedule=run.schedule, timed=timed, name=name)
+    return Content(actions, ranks, deadlock=run.deadlock, schedule=run.schedule, timed=timed)
 
 
 def _of_trace(trace: Trace) -> Content:
@@ -210,12 +182,6 @@ def _of_trace(trace: Trace) -> Content:
     spans = [s for s in trace.select(lane="compute", name="update") if s.rank in ranks and s.end > s.start >= zero]
     updates = [(s.rank, s.start - zero, s.end - zero) for s in spans]
     return Content([a._replace(start=a.start - zero, end=a.end - zero) for a in actions], ranks, updates)
-
-
-def _name(schedule) -> str:
-    if callable(schedule):
-        schedule = next((name for name, function in SCHEDULES.items() if function is schedule), "")
-    return NAMES.get(schedule.strip(), "") if isinstance(schedule, str) else ""
 
 
 def _shades(shown: Content) -> dict:

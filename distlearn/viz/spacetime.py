@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from matplotlib.ticker import MaxNLocator
 
-from ..comm.base import DeadlockError, RankError
+from ..comm.base import RankError
 from ..sim.exploration import Exploration, Run, SpaceTimeEvent
 from .look import MUTED, NAVY, VERMILION, new_axes, styled, write_title
 
 
 @styled
-def plot_spacetime(what, *, ax=None, title: str | None = None):
+def plot_spacetime(what, *, ax=None, title: str = ""):
     """Draw who sent what to whom, in which order, and where it ended.
 
     Parameters
@@ -21,15 +21,13 @@ def plot_spacetime(what, *, ax=None, title: str | None = None):
     what : Exploration, Run or SimWorld
         An exploration shows its shortest failure, else the order with another result, else the first run. A world shows
         its last run: after an error, what had been sent until then, and what every rank waits for.
-    title : str, optional
-        By default how the run ended.
 
     References
     ----------
     L. Lamport (1978), Time, clocks, and the ordering of events in a distributed system, Communications of the ACM
     21(7), figure 1.
     """
-    events, stopped, size, ending = _content(what)
+    events, stopped, size = _content(what)
     times = _logical_times(events)
     last = {
         rank: max((t for t, e in zip(times, events, strict=True) if e.rank == rank), default=0) for rank in range(size)
@@ -63,23 +61,22 @@ def plot_spacetime(what, *, ax=None, title: str | None = None):
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.set_xlabel("logical time [events]")
     ax.grid(axis="y", visible=False)
-    write_title(ax, ending, title)
+    write_title(ax, title)
     return ax
 
 
-def _content(what) -> tuple[list[SpaceTimeEvent], dict[int, str], int, str]:
-    """Return the events, at what ranks stopped before their end, the number of ranks, and how it ended."""
+def _content(what) -> tuple[list[SpaceTimeEvent], dict[int, str], int]:
+    """Return the events, at what ranks stopped before their end, and the number of ranks."""
     if isinstance(what, Exploration):
         run = what.failure or what.other or what.first
         if run is None:
             raise ValueError("plot_spacetime: the exploration has no run that ended")
-        ending = _ending(run.error, run.waiting) if what.ok or what.failure else "Another order, another result"
-        return run.events, _stopped(run), what.size, ending
+        return run.events, _stopped(run), what.size
     if isinstance(what, Run):
-        return what.events, _stopped(what), what.size, _ending(what.error, what.waiting)
+        return what.events, _stopped(what), what.size
     stopped = {rank: f"waits for {text}" for rank, text in what.waiting.items()}
     if what.order is not None:  # time stands still there
-        return what.events, stopped, what.size, _ending(None, what.waiting)
+        return what.events, stopped, what.size
     left = what.undelivered
     events = []
     for number, m in enumerate(what.trace.messages):
@@ -87,7 +84,7 @@ def _content(what) -> tuple[list[SpaceTimeEvent], dict[int, str], int, str]:
         if m not in left:
             events.append((m.arrived, number, SpaceTimeEvent(m.dest, "receive", number, m.source)))
     events.sort(key=lambda entry: entry[:2])
-    return [event for *_, event in events], stopped, what.size, _ending(None, what.waiting)
+    return [event for *_, event in events], stopped, what.size
 
 
 def _stopped(run: Run) -> dict[int, str]:
@@ -95,13 +92,6 @@ def _stopped(run: Run) -> dict[int, str]:
     if isinstance(run.error, RankError):
         return {run.error.rank: f"raises {type(run.error.original or run.error).__name__}"}
     return {rank: f"waits for {text}" for rank, text in run.waiting.items()}
-
-
-def _ending(error, waiting) -> str:
-    if waiting and (error is None or isinstance(error, DeadlockError)):
-        stuck = ", ".join(map(str, sorted(waiting)))
-        return f"Rank{'s' * (len(waiting) > 1)} {stuck} wait{'s' * (len(waiting) == 1)} without end"
-    return str(error).splitlines()[0][:80] if error is not None else "Every message is received"
 
 
 def _logical_times(events) -> list[int]:

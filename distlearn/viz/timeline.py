@@ -17,7 +17,6 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from ..tables import format_time
 from . import intervals
 from .look import (
     AMBER,
@@ -124,16 +123,6 @@ class Bars:
             found.append((np.full(len(left), row), left, right))
         return tuple(np.concatenate(columns) for columns in zip(*found, strict=True))
 
-    def shares(self) -> tuple[float, float]:
-        computing = busy = 0.0
-        for row in range(len(self.ranks)):
-            compute = self.on("compute", row)
-            either = np.append(compute, self.on("comm", row))
-            computing += intervals.length(self.start[compute], self.end[compute])
-            busy += intervals.length(self.start[either], self.end[either])
-        whole = (self.high - self.low) * len(self.ranks)
-        return computing / whole, (busy - computing) / whole
-
 
 def family(name: str) -> str:
     """What a span's name says before its layer or number: "forward[0.Linear]" and "forward#3" are of "forward"."""
@@ -190,7 +179,7 @@ def plot_timeline(
     start: float | None = None,
     end: float | None = None,
     ax=None,
-    title: str | None = None,
+    title: str = "",
     legend: bool = True,
 ):
     """Draw what every rank did when: computing, communication, waiting; of a trace without spans the messages.
@@ -201,8 +190,6 @@ def plot_timeline(
         Of a simulated or a real run; `world.trace`.
     start, end : float, optional
         Show the time from `start` to `end` [s]; all of it by default. The labels count from `start`.
-    title : str, optional
-        By default the shares of time spent computing, communicating and idle.
 
     Returns
     -------
@@ -226,7 +213,7 @@ def plot_timeline(
     if legend:
         handles = _legend(bars, colours, drawn, waits)
         ax.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.005, 1.0), borderaxespad=0, handlelength=1.2)
-    write_title(ax, _finding(bars, drawn), title)
+    write_title(ax, title)
     return ax
 
 
@@ -350,16 +337,3 @@ def _legend(bars: Bars, colours, n_messages: int, waits: bool) -> list:
     if n_messages:
         handles.append(Line2D([], [], color=INK, marker=">", markersize=4, linewidth=1, label="message"))
     return handles
-
-
-def _finding(bars: Bars, n_messages: int) -> str:
-    n = len(bars.ranks)
-    ranks = f"{n} rank{'s' if n > 1 else ''}"
-    if not bars.lanes:
-        return f"{n_messages} messages among {ranks} in {format_time(bars.high - bars.low)}"
-    computing, exposed = bars.shares()
-    idle = max(0.0, 1 - computing - exposed)
-    parts = [f"{computing:.0%} computing"] if "compute" in bars.lanes else []
-    if "comm" in bars.lanes:
-        parts.append(f"{exposed:.0%} {'exposed ' if parts else ''}communication")
-    return f"{ranks}, {format_time(bars.high - bars.low)}: {', '.join([*parts, f'{idle:.0%} idle'])}"

@@ -31,7 +31,6 @@ def test_wrong_predictions_are_marked_by_more_than_colour(digits):
     assert ax.patches[1].get_linewidth() > 3 * ax.patches[0].get_linewidth()
     assert str(digits.y_test[1]) in ax.texts[1].get_text()
     assert str(guess[1]) in ax.texts[1].get_text()
-    assert ax.get_title("left") == "4 of 6 right"
 
 
 def test_colour_images_and_fewer_than_a_row(ax):
@@ -64,12 +63,11 @@ def test_confusion_counts():
     assert {t.get_position(): t.get_text() for t in ax.texts} == {(0, 0): "2", (1, 0): "1", (1, 1): "2", (0, 2): "1"}
     np.testing.assert_allclose(ax.images[0].get_array(), [[2 / 3, 1 / 3, 0], [0, 1, 0], [1, 0, 0]])
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("predicted class", "true class")
-    assert ax.get_title("left") == "66.7% right;\nmost often cat is mistaken for dog (1 times)"
 
 
 def test_confusion_without_a_mistake_and_with_a_missing_class(ax):
-    viz.confusion([0, 3], [0, 3], ax=ax)
-    assert (ax.get_title() + ax.get_title("left")) == "100.0% right: no mistake in 2 samples"
+    viz.confusion([0, 3], [0, 3], ax=ax, title="All right")
+    assert (ax.get_title() + ax.get_title("left")) == "All right"
     assert ax.images[0].get_array().shape == (4, 4)
     assert np.isfinite(ax.images[0].get_array()).all()
 

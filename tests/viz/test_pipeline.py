@@ -64,13 +64,6 @@ def test_text_generator_and_simulated_are_the_same_picture():
     assert drawn.count(drawn[0]) == 4
 
 
-def test_the_title_says_what_it_is_and_how_large_the_bubble_is():
-    assert viz.plot_schedule("gpipe", 4, 12).get_title("left") == "GPipe, 4 ranks, 12 micro-batches: bubble 20%"
-    assert viz.plot_schedule(interleaved, 4, 4).get_title("left").startswith("Interleaved 1F1B, 4 ranks, 4 micro")
-    assert viz.plot_schedule("F0 B0").get_title("left") == "1 rank, 1 micro-batch: bubble 0%"
-    assert viz.plot_schedule("F0 B0", title="Mine").get_title("left") == "Mine"
-
-
 def test_times_without_costs_are_forward_passes_and_with_costs_seconds():
     assert viz.plot_schedule("gpipe", 2, 2).get_xlabel() == "time [forward passes of a micro-batch]"
     assert viz.plot_schedule("gpipe", 2, 2, forward=0.01, backward=0.02).get_xlabel() == "time [ms]"
@@ -86,7 +79,6 @@ def test_a_run_is_drawn_from_its_trace():
     first = min(s.start for s in spans)
     assert boxes(ax, "forward")[0].tolist() == pytest.approx([0, spans[0].end - first, 0])
     share = 1 - sum(s.seconds for s in spans) / (3 * (max(s.end for s in spans) - first))
-    assert ax.get_title("left") == f"3 ranks, 6 micro-batches: bubble {share:.0%}"
     assert share > ideal_bubble(3, 6)  # unequal stages, messages that take time
     assert numbers(ax, 2) == "0 0 1 1 2 2 3 3 4 4 5 5"
 
@@ -145,7 +137,6 @@ def test_what_cannot_be_drawn_is_refused(args, message):
 def test_a_deadlock_is_drawn_as_far_as_it_goes():
     schedule = "F0 B0 F1 B1\nF0 F1 B0 B1\nF0 B0 F1 B1"
     ax = viz.plot_schedule(schedule)
-    assert ax.get_title("left") == "Deadlock: ranks 0 and 1 wait for each other"
     assert boxes(ax, "forward").tolist() == [[0, 1, 0], [1, 2, 1], [2, 3, 2]]
     assert boxes(ax, "backward").tolist() == [[3, 5, 2]]
     waiting = boxes(ax, "waiting")
@@ -191,16 +182,15 @@ def test_boxes_far_behind_are_drawn_near_with_a_gap():
     assert not arrows(viz.plot_schedule(far))
     swapped = "F0 B0 F1 F2 F3 B1 B2 B3\nF1 F2 B1 B2 F3 B3 F0 B0"
     ax = viz.plot_schedule(swapped)
-    assert ax.get_title("left") == "Deadlock: ranks 0 and 1 wait for each other"
     assert boxes(ax, "behind")[:, 1].max() <= ax.get_xlim()[1] + 1e-9
     assert len(arrows(ax)) == 2
 
 
 def test_a_deadlock_before_the_first_action_is_drawn_too():
     ax = viz.plot_schedule(["B0 F0"])
-    assert ax.get_title("left") == "Deadlock: rank 0 waits for itself"
+    assert boxes(ax, "waiting").shape == (1, 3)
 
 
 def test_words_for_those_who_cannot_see_it(ax):
-    assert viz.plot_schedule("gpipe", 2, 2, ax=ax) is ax
-    assert viz.describe(ax).startswith("GPipe, 2 ranks, 2 micro-batches: bubble 33%: rank against time")
+    assert viz.plot_schedule("gpipe", 2, 2, ax=ax, title="GPipe") is ax
+    assert viz.describe(ax).startswith("GPipe: rank against time")

@@ -18,16 +18,14 @@ def drawn(what):
 
 
 def test_the_other_order_shows_messages_that_cross():
-    ax, texts, arrows = drawn(explore(first_come, 3))
-    assert (ax.get_title("left") or ax.get_title()) == "Another order, another result"
+    _, texts, arrows = drawn(explore(first_come, 3))
     assert texts == []
     assert sorted((start[1], end) for start, end in arrows) == [(1, (3, 0)), (2, (2, 0))]
 
 
 def test_a_deadlock_shows_who_waits():
     for what in (explore(head_to_head, 2), failed(head_to_head, 2)):
-        ax, texts, arrows = drawn(what)
-        assert (ax.get_title("left") or ax.get_title()) == "Ranks 0, 1 wait without end"
+        _, texts, arrows = drawn(what)
         assert texts == ["waits for send(dest=1, tag=0) of 24 bytes", "waits for send(dest=0, tag=0) of 24 bytes"]
         assert arrows == []
 
@@ -43,8 +41,7 @@ def failed(fn, size):
 def test_a_run_that_ends_shows_every_message():
     world = SimWorld(4)
     world.run(first_come)
-    ax, texts, arrows = drawn(world)
-    assert (ax.get_title("left") or ax.get_title()) == "Every message is received"
+    _, texts, arrows = drawn(world)
     assert (len(texts), len(arrows), world.waiting, world.undelivered) == (0, 3, {}, [])
     assert all(start[0] < end[0] and end[1] == 0 for start, end in arrows)
 
@@ -66,6 +63,5 @@ def test_where_a_rank_raised_only_that_one_is_marked():
         else:
             comm.send_obj(comm.rank, 0)
 
-    ax, texts, _ = drawn(explore(wants_1, 3))
+    _, texts, _ = drawn(explore(wants_1, 3))
     assert texts == ["raises AssertionError"]
-    assert "AssertionError" in (ax.get_title("left") or ax.get_title())

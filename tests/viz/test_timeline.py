@@ -68,16 +68,6 @@ def test_exposed_communication_fills_the_row_and_hidden_is_a_strip_at_its_foot(t
     assert hidden[3] % 1 == pytest.approx(computing[3] % 1)
 
 
-def test_the_title_says_how_the_time_is_spent():
-    spans = [
-        Span(0, "compute", "forward", 0, 5),
-        Span(0, "comm", "all_reduce", 4, 8),
-        Span(1, "compute", "forward", 0, 10),
-    ]
-    ax = viz.plot_timeline(Trace(spans))
-    assert ax.get_title("left") == "2 ranks, 10 s: 75% computing, 15% exposed communication, 10% idle"
-
-
 def test_the_legend_explains_thin_strips_only_where_there_are_some(trace):
     def entries(trace):
         return [text.get_text() for text in viz.plot_timeline(trace).get_legend().get_texts()]
@@ -233,7 +223,6 @@ def test_waiting_for_another_rank_has_a_look_of_its_own(reduce):
     assert (start[0], end[0]) == pytest.approx((1e-3, 3e-3), rel=1e-2)
     ax = viz.plot_timeline(world.trace)
     assert "waiting" in [text.get_text() for text in ax.get_legend().get_texts()]
-    assert "0% idle" in ax.get_title("left")
 
 
 def test_waiting_of_real_ranks_is_known_from_when_each_entered():
