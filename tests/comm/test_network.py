@@ -81,13 +81,8 @@ def test_messages_inside_a_node_are_faster():
     )
 
 
-def test_a_node_shares_its_card():
-    wire = 1000 / SLOW.beta
-    both = [(0, 2), (1, 3)]
-    assert arrivals(NODES, 4, both) == pytest.approx([SLOW.message(1000)] * 2)
-    card = HierarchicalNetwork(FAST, SLOW, 2, shared_card=True)
-    assert arrivals(card, 4, both) == pytest.approx([SLOW.message(1000), SLOW.message(1000) + wire])
-    assert arrivals(card, 4, [(0, 1), (2, 3)]) == pytest.approx([FAST.message(1000)] * 2)
+def test_every_rank_of_a_node_has_its_own_card():
+    assert arrivals(NODES, 4, [(0, 2), (1, 3)]) == pytest.approx([SLOW.message(1000)] * 2)
 
 
 @pytest.mark.parametrize("ranks_per_node", [1, 2, 4, 8])

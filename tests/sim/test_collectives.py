@@ -68,18 +68,13 @@ AT_ZERO = CALLS | {  # the formulas of trees are for a root that is the first ra
 
 @pytest.mark.parametrize("name", AT_ZERO)
 @pytest.mark.parametrize(("size", "ranks_per_node"), [(6, 2), (6, 3), (8, 4), (5, 2)])
-@pytest.mark.parametrize("shared_card", [False, True])
 @pytest.mark.parametrize("n", [1, 600])
-def test_collectives_of_nodes_take_what_the_formula_says(name, size, ranks_per_node, shared_card, n):
-    network = HierarchicalNetwork(CLUSTER.inside, SLOW, ranks_per_node, shared_card)
+def test_collectives_of_nodes_take_what_the_formula_says(name, size, ranks_per_node, n):
+    network = HierarchicalNetwork(CLUSTER.inside, SLOW, ranks_per_node)
     (messages, formula), (found, wanted) = both(size, lambda comm: AT_ZERO[name](comm, n), network)
     for x, y in zip(found, wanted, strict=True):
         np.testing.assert_array_equal(x, y)
-    if shared_card and name == "all_to_all":
-        assert 0.75 * formula.makespan < messages.makespan < 1.2 * formula.makespan
-    elif shared_card and name in ("all_reduce", "reduce_scatter", "all_gather"):
-        assert 0.9 * formula.makespan < messages.makespan <= formula.makespan * (1 + 1e-12)
-    elif name in ("broadcast", "scatter", "gather", "all_to_all") and size & (size - 1):
+    if name in ("broadcast", "scatter", "gather", "all_to_all") and size & (size - 1):
         # a branch of the tree ends early; a round of the all-to-all need not wait for a message between nodes
         assert messages.makespan <= formula.makespan * (1 + 1e-12)
     else:

@@ -168,8 +168,6 @@ class HierarchicalNetwork:
         Between nodes (Ethernet, InfiniBand). Its `jitter` and `seed` are those of the whole.
     ranks_per_node : int
         s.
-    shared_card : bool
-        All ranks of a node send and receive through one network card, instead of each having its own.
 
     Examples
     --------
@@ -182,7 +180,6 @@ class HierarchicalNetwork:
     inside: Network
     between: Network
     ranks_per_node: int
-    shared_card: bool = False
     plain = False
 
     def __post_init__(self):
@@ -208,7 +205,7 @@ class HierarchicalNetwork:
 
     @property
     def shared(self) -> bool:
-        return self.shared_card or self.inside.shared or self.between.shared
+        return self.inside.shared or self.between.shared
 
     def message(self, nbytes: float) -> float:
         return self.between.message(nbytes)
@@ -219,10 +216,7 @@ class HierarchicalNetwork:
             inside = self.inside
             level = ("node", a) if inside.contention == "link" else "inside"  # every node has its own bus
             return inside.alpha, nbytes / inside.beta, inside._links(source, dest, level)
-        links = self.between._links(source, dest, "between")
-        if self.shared_card:
-            links += (("card out", a), ("card in", b))
-        return self.between.alpha, nbytes / self.between.beta, links
+        return self.between.alpha, nbytes / self.between.beta, self.between._links(source, dest, "between")
 
     # -- collectives ---------------------------------------------------------------------------------------------------
     def algorithm(self, name: str, nbytes: float, ranks: Sequence[int]) -> str:
@@ -235,8 +229,7 @@ class HierarchicalNetwork:
         between nodes; in an all-to-all nearly every round does, so where the number of ranks is no power of two it
         takes less than this. A tree whose root is the first rank of its node first reaches all nodes, then their ranks;
         where nodes are not full, or have another number of ranks than a power of two, the seconds are those of a tree
-        whose messages are all between nodes: more than it takes. With a shared card, on which the messages of a node
-        wait for one another, a torus takes up to 10 % less, and an all-to-all may differ by a quarter.
+        whose messages are all between nodes: more than it takes.
         """
         inside, between, p, n = self.inside.message, self.between.message, len(ranks), nbytes
         nodes = Counter(rank // self.ranks_per_node for rank in ranks)
@@ -246,8 +239,6 @@ class HierarchicalNetwork:
         two = self._torus(name, n, ranks)
         if two is not None:
             return two
-        if name == "all_to_all" and self.shared_card:  # in round i, this many ranks of a node send through its card
-            return sum(between(min(i, s, p - i) * n / p) for i in range(1, p))
         if name in ("broadcast", "scatter", "gather") and self._fill_nodes(ranks) and s & (s - 1) == 0:
             in_node = n if name == "broadcast" else n / m
             return collective_seconds(name, in_node, s, inside) + collective_seconds(name, n, m, between)
@@ -263,10 +254,8 @@ class HierarchicalNetwork:
         s, p = self.ranks_per_node, len(ranks)
         if name not in TWO_LEVELS or not 1 < s < p or not self._fill_nodes(ranks):
             return None
-        crowd = s if self.shared_card else 1  # all ranks of a node send at the same time
-        two = LEVELS[TWO_LEVELS[name]](s).seconds(
-            n / p if name in BY_ROWS else n, p, self.inside.message, lambda nbytes: self.between.message(crowd * nbytes)
-        )
+        share = n / p if name in BY_ROWS else n
+        two = LEVELS[TWO_LEVELS[name]](s).seconds(share, p, self.inside.message, self.between.message)
         return two if two <= collective_seconds(name, n, p, self.between.message) else None
 
 
