@@ -20,6 +20,7 @@ from pathlib import Path
 import click
 
 from ..trace import Trace
+from ..world import World
 
 RANK = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK")
 # Environment variables in which MPI launchers (Hydra, Open MPI, Slurm) pass size and rank to a process.
@@ -77,18 +78,12 @@ def train_as_rank(place, settings, folder, report) -> None:
         report([Run(place, results[0][0], world.trace, sum(n for _, n in results))])
 
 
-class Mpiexec:
+class Mpiexec(World):
     """A world of ranks that `mpiexec` starts for every run, on this machine."""
 
     def __init__(self, size: int, threads: int, progress):
         self.size, self.threads, self.progress = size, threads, progress
         self.trace = Trace()
-
-    def __enter__(self) -> Mpiexec:
-        return self
-
-    def __exit__(self, *exc) -> None:
-        """Do nothing: the ranks ended with the run."""
 
     def run(self, fn, *args, **kwargs) -> list:
         from ..world import launch

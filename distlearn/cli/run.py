@@ -9,13 +9,12 @@ import reprlib
 import subprocess
 import sys
 import traceback
-from contextlib import contextmanager
 
 import click
 
+from .. import world as worlds  # which loads the kind of world that is used
 from ..comm import CommError, RankError
 from ..sim import SimWorld
-from ..world import LocalWorld
 from .console import plain_errors, say
 from .options import WORLDS
 from .ranks import blas_threads
@@ -91,7 +90,6 @@ def run(function, arguments, world, size, threads, timeout, strict):
     mpiexec -n 4 distlearn run mymodule:train '{"lr": 0.1}'
     distlearn run --world engines --size 4 mymodule:train hidden=128
     """  # noqa: D301  (click wants the control character, not its name)
-    from ..world import MPIWorld
     from .mpiexec import mpi_size
 
     args, kwargs = parse_arguments(arguments)
@@ -101,7 +99,7 @@ def run(function, arguments, world, size, threads, timeout, strict):
         if world not in (None, "mpi") or size not in (None, ranks):
             raise click.UsageError(f"mpiexec started {ranks} ranks: remove --world and --size")
         # a rank that raises prints its traceback and ends them all
-        with plain_errors(CommError), MPIWorld(timeout=timeout, strict=strict) as place:
+        with plain_errors(CommError), worlds.MPIWorld(timeout=timeout, strict=strict) as place:
             results = place.run(call, *args, **kwargs)
             if place.rank == 0:
                 show(results)
@@ -111,48 +109,25 @@ def run(function, arguments, world, size, threads, timeout, strict):
     if world == "local" and size != 1:
         raise click.UsageError(f"--world local is one rank, not {size}; use sim, mpi or engines")
     if world == "mpi":
-        sys.exit(_launch(function, arguments, size, threads, timeout, strict))
-    with (
-        plain_errors(CommError, ValueError),
-        blas_threads(threads),
-        _world(world, size, threads, timeout, strict) as place,
-    ):
-        _ship_by_value(call)
-        with _users_traceback(place):
-            results = place.run(call, *args, **kwargs)
-    show(results)
-
-
-@contextmanager
-def _users_traceback(place):
-    """Show where the user's function raised; engines say it themselves."""
-    try:
-        yield
-    except RankError as error:
-        if isinstance(place, (LocalWorld, SimWorld)) and error.original is not None:
-            traceback.print_exception(error.original)
-        raise
-
-
-def _launch(function, arguments, size, threads, timeout, strict) -> int:
-    """Start this command again under mpiexec; return its exit status."""
-    from ..world import launch
-
-    try:
         command = ["python", "-m", "distlearn.cli", "run", *["--no-strict"] * (not strict), function, *arguments]
-        return launch(size, command, threads=threads, timeout=timeout).returncode
-    except subprocess.TimeoutExpired:
-        raise click.ClickException(f"{size} ranks had not returned after {timeout:g} s, and were ended") from None
-
-
-def _world(world, size, threads, timeout, strict):
-    if world == "sim":
-        return SimWorld(size)
-    if world == "engines":
-        from ..world import EngineWorld
-
-        return EngineWorld(size, threads=threads, timeout=timeout, strict=strict)
-    return LocalWorld()
+        try:
+            sys.exit(worlds.launch(size, command, threads=threads, timeout=timeout).returncode)
+        except subprocess.TimeoutExpired:
+            raise click.ClickException(f"{size} ranks had not returned after {timeout:g} s, and were ended") from None
+    make = {
+        "local": worlds.LocalWorld,
+        "sim": lambda: SimWorld(size),
+        "engines": lambda: worlds.EngineWorld(size, threads=threads, timeout=timeout, strict=strict),
+    }[world]
+    with plain_errors(CommError, ValueError), blas_threads(threads), make() as place:
+        _ship_by_value(call)
+        try:
+            results = place.run(call, *args, **kwargs)
+        except RankError as error:
+            if world != "engines" and error.original is not None:  # engines say where the function raised
+                traceback.print_exception(error.original)
+            raise
+    show(results)
 
 
 def _ship_by_value(call) -> None:
