@@ -45,15 +45,14 @@ def format_number(value: float) -> str:
     return f"{value:,.0f}" if 1e4 <= abs(value) < 1e9 else f"{value:.3e}"
 
 
+# Colours of HTML text: each mixed with the page's own text colour, so that it reads on light and on dark pages.
 CSS_GREEN, CSS_RED, CSS_AMBER, CSS_PURPLE, CSS_GREY = (
     f"color-mix(in srgb, {colour} 65%, currentcolor)"
     for colour in ("#1a7f37", "#cf222e", "#9a6700", "#8250df", "#57606a")
 )
-"""Colours of HTML text: each mixed with the page's own text colour, so that it reads on light and on dark pages."""
 
 
-LONG = 15
-"""A notebook folds tables of more rows: half a screen."""
+LONG = 15  # A notebook folds tables of more rows: half a screen.
 
 
 class Table:

@@ -9,19 +9,15 @@ import numpy as np
 
 from .backend import get_xp, to_numpy
 
-TOLERANCE = 1e-7
-"""Largest error of a gradient, relative to max(1, |gradient|)."""
+TOLERANCE = 1e-7  # Largest error of a gradient, relative to max(1, |gradient|).
 
 
 class GradientError(NamedTuple):
     """How far one analytic gradient is from the numeric one."""
 
-    name: str
-    """"dx", or the parameter's name."""
-    error: float
-    """Largest |analytic - numeric| / max(1, |analytic|, |numeric|)."""
-    index: tuple[int, ...]
-    """Where that is."""
+    name: str  # "dx", or the parameter's name.
+    error: float  # Largest |analytic - numeric| / max(1, |analytic|, |numeric|).
+    index: tuple[int, ...]  # Where that is.
     analytic: float
     numeric: float
 

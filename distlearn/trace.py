@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+# Collectives that no rank leaves before every rank has entered.
 ENTERED_BY_ALL = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "barrier")
-"""Collectives that no rank leaves before every rank has entered."""
 
 
 class Span(NamedTuple):

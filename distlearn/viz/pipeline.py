@@ -95,21 +95,21 @@ def plot_schedule(
     stuck = _place_stuck(shown) if shown.deadlock else {}
     columns = max((start for start in stuck.values()), default=-1.0) + 1  # boxes side by side
     length = (shown.end or 1.0) / (1 - min(0.6, WAITING * columns))  # 1: nothing ran
-    shades, hatches = _shades(shown), _hatches(shown)
+    looks = _looks(shown)
     _draw(ax, [(r, 0.0, length) for r in shown.ranks], [to_rgb(TRACK)] * len(shown.ranks), "bubble")
     for kind, name in KIND_NAMES.items():
         of_kind = [a for a in shown.actions if a.action.kind == kind]
-        for hatch in dict.fromkeys(hatches[a.rank, a.action.stage, kind] for a in of_kind):
-            mine = [a for a in of_kind if hatches[a.rank, a.action.stage, kind] == hatch]
-            faces = [shades[a.rank, a.action.stage, kind] for a in mine]
+        for hatch in dict.fromkeys(looks[a.rank, a.action.stage, kind][1] for a in of_kind):
+            mine = [a for a in of_kind if looks[a.rank, a.action.stage, kind][1] == hatch]
+            faces = [looks[a.rank, a.action.stage, kind][0] for a in mine]
             _draw(ax, [(a.rank, a.start, a.end) for a in mine], faces, name, length, hatch)
     _draw(ax, shown.updates, [to_rgb(AMBER)] * len(shown.updates), "update")
     _axes(ax, shown, length)
     if shown.deadlock is not None:
         _draw_waiting(ax, shown, stuck, length)
-    _number(ax, shown, length, shades, hatches)
+    _number(ax, shown, length, looks)
     if legend:
-        handles = _legend(shown, shades, hatches)
+        handles = _legend(shown, looks)
         ax.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.005, 1.0), borderaxespad=0, handlelength=1.2)
     write_title(ax, title)
     return ax
@@ -184,23 +184,16 @@ def _of_trace(trace: Trace) -> Content:
     return Content([a._replace(start=a.start - zero, end=a.end - zero) for a in actions], ranks, updates)
 
 
-def _shades(shown: Content) -> dict:
-    shades = {}
+def _looks(shown: Content) -> dict:
+    """Colour and hatch of each (rank, stage, kind): the rank's later stages are paler."""
+    looks = {}
     for rank, stages in shown.stages.items():
         for i, stage in enumerate(stages):
             for kind, color in KIND_COLORS.items():
                 pale = PALEST[kind] * i / max(1, len(stages) - 1)
-                shades[rank, stage, kind] = tuple(c + pale * (1 - c) for c in to_rgb(color))
-    return shades
-
-
-def _hatches(shown: Content) -> dict:
-    return {
-        (rank, stage, kind): HATCHES.get(kind, "") + STAGE_HATCHES[i % len(STAGE_HATCHES)] or None
-        for rank, stages in shown.stages.items()
-        for i, stage in enumerate(stages)
-        for kind in KIND_NAMES
-    }
+                face = tuple(c + pale * (1 - c) for c in to_rgb(color))
+                looks[rank, stage, kind] = face, HATCHES.get(kind, "") + STAGE_HATCHES[i % len(STAGE_HATCHES)] or None
+    return looks
 
 
 def _corners(bars) -> np.ndarray:
@@ -283,7 +276,7 @@ def _axes(ax, shown: Content, length: float) -> None:
     ax.set_ylabel("rank")
 
 
-def _number(ax, shown: Content, length: float, shades, hatches) -> None:
+def _number(ax, shown: Content, length: float, looks) -> None:
     points = ax.figure.get_size_inches() * 72 * (0.78, 0.7)  # about the share of the figure that the axes take
     wide, tall = points[0] / length, points[1] / (1 + max(shown.ranks) - min(shown.ranks))
     smallest, largest = NUMBER_POINTS
@@ -291,16 +284,14 @@ def _number(ax, shown: Content, length: float, shades, hatches) -> None:
         text = str(a.action.microbatch)
         size = min(largest, 0.62 * HEIGHT * tall, (a.end - a.start) * wide / (0.62 * len(text) + 0.35))
         if size >= smallest:
-            face = shades[a.rank, a.action.stage, a.action.kind]
+            face, hatch = looks[a.rank, a.action.stage, a.action.kind]
             color = "white" if lightness(face) < 60 else INK
             place = {"ha": "center", "va": "center_baseline", "fontsize": size, "clip_on": True}
-            halo = (
-                [withStroke(linewidth=5, foreground=face)] if hatches[a.rank, a.action.stage, a.action.kind] else None
-            )
+            halo = [withStroke(linewidth=5, foreground=face)] if hatch else None
             ax.text((a.start + a.end) / 2, a.rank, text, color=color, path_effects=halo, **place)
 
 
-def _legend(shown: Content, shades, hatches) -> list:
+def _legend(shown: Content, looks) -> list:
     rank = max(shown.ranks, key=lambda r: (len(shown.stages[r]), -r))
     ordinal = ["", ", 2nd stage", ", 3rd stage"]
     handles = []
@@ -308,8 +299,8 @@ def _legend(shown: Content, shades, hatches) -> list:
     for kind, name in KIND_NAMES.items():
         for i, stage in enumerate(shown.stages[rank] if kind in there else ()):
             which = ordinal[i] if i < 3 else f", {i + 1}th stage"
-            look = {"facecolor": shades[rank, stage, kind], "edgecolor": "white", "linewidth": 0}
-            handles.append(Patch(label=f"{name}{which}", hatch=hatches[rank, stage, kind], **look))
+            face, hatch = looks[rank, stage, kind]
+            handles.append(Patch(label=f"{name}{which}", hatch=hatch, facecolor=face, edgecolor="white", linewidth=0))
     if shown.updates:
         handles.append(Patch(facecolor=AMBER, label="update"))
     handles.append(Patch(facecolor=TRACK, label="bubble"))
