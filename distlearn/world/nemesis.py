@@ -36,7 +36,7 @@ from .elastic import ElasticRun, train_through_failures
 
 EPOCHS, BATCH, SAMPLES, EVERY = 3, 30, 150, 4
 STEPS = EPOCHS * SAMPLES // BATCH
-PATIENCE = 15.0
+PATIENCE = 60.0
 """The longest that training may stand still [s]."""
 
 # -- faults ------------------------------------------------------------------------------------------------------------
