@@ -123,7 +123,7 @@ MUTANTS = [
         "accumulation: the loss of the last piece",
         "self.reducer.sums[0] += loss\n            self.reducer.sums[1] += len(x)",
         "self.reducer.sums[0] = loss\n            self.reducer.sums[1] += len(x)",
-        "parallel/test_accumulate.py",
+        "parallel/test_differential.py",
     ),
     Mutant(
         "noise scale: weights of the parts",

@@ -261,7 +261,7 @@ def choose(pick) -> Combination:
         rule = "momentum"  # refused, and tested elsewhere
     if optimizer == "total" and (parts or strategy == "zero"):
         optimizer = "signs"
-    clip_norm = pick([None, None, 0.05, 10.0])
+    clip_norm = pick([None, 0.05, 0.05, 10.0])
     options = pick([{}, {"weight_decay": 0.01}])
     if strategy == "pipedream":
         clip_norm = None
@@ -270,7 +270,7 @@ def choose(pick) -> Combination:
     return Combination(
         kind=kind,
         layers=layers,
-        tied=strategy not in ("pipedream", "trick") and pick([False, False, True]),
+        tied=strategy not in ("pipedream", "trick") and pick([False, True]),
         frozen=pick([[], [], [0], [1, 2]]),
         dtype=pick(["float64", "float64", "float32"]),
         rule=rule,

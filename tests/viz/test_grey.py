@@ -67,11 +67,8 @@ def test_lines_over_names_are_compared_as_well():
     assert same_in_grey(ax.figure) == []
 
 
-def test_two_dash_patterns_differ():
+def test_two_dash_patterns_and_a_filled_and_an_open_marker_differ():
     assert two_lines({"linestyle": (0, (3, 1))}, {"linestyle": (0, (1, 1))}) == []
-
-
-def test_a_filled_marker_and_an_open_one_differ():
     look = {"marker": "o", "linestyle": ""}
     assert two_lines(look, look)
     assert two_lines(look, look | {"markerfacecolor": "white"}) == []

@@ -173,10 +173,6 @@ def test_a_rank_that_waits_for_itself_has_an_arrow_in_its_row():
     assert tail[1] == head[1] < 0
 
 
-def test_a_schedule_without_a_deadlock_has_no_arrow():
-    assert not arrows(viz.plot_schedule("1f1b", 2, 3))
-
-
 def test_boxes_far_behind_are_drawn_near_with_a_gap():
     far = "F0 F1 F2 F3 B3 B2 B1 B0\nF0 B0 F1 B1 F2 B2 F3 B3"
     assert not arrows(viz.plot_schedule(far))
