@@ -9,7 +9,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from distlearn.comm import Network
-from distlearn.comm.base import RankError
+from distlearn.comm.base import RankError, ignore_report
 from distlearn.comm.waiting import count_cores  # noqa: F401  (for the notebook)
 from distlearn.data import Batch, Batches, load, shard
 from distlearn.nn import MLP, SoftmaxCrossEntropy
@@ -165,7 +165,7 @@ def all_reduce_seconds(comm, nbytes: int, calls: int = 15) -> float:
     return float(np.median(times))
 
 
-def measure_engines(world, cases: dict, ranks=(1, 2, 4), repetitions: int = 3, report=None) -> Measured:
+def measure_engines(world, cases: dict, ranks=(1, 2, 4), repetitions: int = 3, report=ignore_report) -> Measured:
     """Measure training steps and all-reduces on the first ranks of a world.
 
     Parameters
@@ -183,8 +183,7 @@ def measure_engines(world, cases: dict, ranks=(1, 2, 4), repetitions: int = 3, r
         ]:
             out.append(world.run(first_ranks, p, call, *args)[0])
             done += 1
-            if report is not None:
-                report(done, total)
+            report(done, total)
     world.run(step_seconds, next(iter(cases.values())))
     return Measured(tuple(ranks), steps, costs, world.trace)
 

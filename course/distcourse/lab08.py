@@ -33,6 +33,7 @@ from distlearn.train.fit import DivergedError
 from distlearn.viz.look import COLORS, INK, LINES, MARKERS, MUTED, new_axes, styled, write_title
 
 from .flat import flat
+from .lab07 import first_ranks
 from .scaling import simulate_step
 from .study import Study
 
@@ -598,32 +599,29 @@ FEW = 4
 """Small all-reduces in a row: how long one takes depends on when the ranks look."""
 
 
-def timed_steps(comm, p: int, widths, batch: int, repeats: int):
-    """Train some steps on the first p ranks; return the seconds of computing and of two all-reduces, step by step."""
-    part = comm.split(0 if comm.rank < p else None)
-    if part is None:
-        return None
+def timed_steps(comm, widths, batch: int, repeats: int):
+    """Train some steps; return the seconds of computing and of two all-reduces, step by step."""
     model, loss, rng = MLP(widths), SoftmaxCrossEntropy(), np.random.default_rng(comm.rank)
-    mine = batch // p
+    mine = batch // comm.size
     x = rng.normal(size=(mine, widths[0])).astype(np.float32)
     y = rng.integers(widths[-1], size=mine)
     gradients = np.zeros(sum(param.size for param in model.params), np.float32)
-    few, seconds, now = np.zeros(p, np.float32), [], comm.clock.now
+    few, seconds, now = np.zeros(comm.size, np.float32), [], comm.clock.now
     with threadpool_limits(1):
         for _ in range(repeats + 1):
-            part.barrier()
+            comm.barrier()
             began = now()
             logits, saved = model.forward(x)
             model.backward(loss(logits, y, batch)[1], saved)
             computed = now()
-            part.barrier()
+            comm.barrier()
             ready = now()
-            ring_all_reduce(part, gradients)
+            ring_all_reduce(comm, gradients)
             reduced = now()
-            part.barrier()
+            comm.barrier()
             again = now()
             for _ in range(FEW):
-                ring_all_reduce(part, few)
+                ring_all_reduce(comm, few)
             seconds.append((computed - began, reduced - ready, (now() - again) / FEW))
     return np.array(seconds[1:])  # the first makes connections
 
@@ -635,8 +633,7 @@ def measure_points(world, widths, batch: int, *, ranks, limits=(400e6, 100e6, 25
     """
 
     def median(p):
-        found = [seconds for seconds in world.run(timed_steps, p, widths, batch, repeats) if seconds is not None]
-        slowest = np.max(found, axis=0)
+        slowest = np.max(world.run(first_ranks, p, timed_steps, widths, batch, repeats)[:p], axis=0)
         return *np.median(slowest[:, :2], axis=0), slowest[:, 2].mean()  # a rank looks for messages now and then
 
     points = []
