@@ -197,7 +197,7 @@ class _Text(str):
 def _told(placement) -> _Text:
     """Return a placement as text; it may have come from another process, where it stands for an answer's object."""
     kind = type(placement).__name__
-    if kind == "type":
+    if callable(placement):
         return _Text(f"class {placement.__name__}")
     return _Text("None" if placement is None else f"Shard({placement.axis})" if kind == "Shard" else f"{kind}()")
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from distcourse import lab09 as mp
 from distcourse.check import Check, CheckFailed
+from distcourse.judge.objects import Handle, make_proxy
 
 from distlearn.parallel import Layout, simulate_layout
 from distlearn.parallel.mesh import Partial, Replicate, Shard
@@ -162,6 +163,8 @@ def test_types_are_shown_without_quotation_marks_and_a_class_is_told():
     told = failed(mp.check_product_type, lambda x, w, ndim=2: Replicate if x == w == Replicate() else None, 2)
     assert "wanted Replicate(), got class Replicate" in told
     assert "this is the class: call it" in told
+    graded = make_proxy(Handle((0,), "call", "Partial", (), (), None, ""), None)  # a class of the answer's process
+    assert mp._told(graded) == "class Partial"
     assert "the parts already fit" in told
 
 
