@@ -101,7 +101,7 @@ def stops(notebook) -> Counter:
 
 
 def mutants(lab_name: str) -> dict:
-    """By exercise, the lab's known wrong answers: what is wrong, the code, and the checks that fail, by default its own."""
+    """By exercise, the lab's known wrong answers: what is wrong, the code, and what it loses (if not its own check)."""
     known = importlib.import_module(f".mutants.{lab_name.partition('_')[0]}", __package__).MUTANTS
     return {name: [(*given, {f"check_{name}"})[:3] for given in answers] for name, answers in known.items()}
 

@@ -61,6 +61,17 @@ def merge(a, b):
     safe = np.where(np.isfinite(top), top, 0)
     return top, l / np.exp(safe), o / np.exp(safe)
 """
+BROADCASTS = """
+def ring_attend(comm, q, k, v, where, merge):
+    for source in range(comm.size):
+        keys = np.stack([k, v])
+        comm.broadcast(keys, source)
+        more = see(comm, q, keys[0], keys[1], where[comm.rank], where[source])
+        seen = more if source == 0 else merge(seen, more)
+    return seen[2] / seen[1]
+"""
+APART = [f"comm.send_recv(keys[{i}], right, arriving[{i}], left)" for i in (0, 1)]
+SCORES = "e = np.exp(q @ k.swapaxes(-1, -2) / q.shape[-1] ** 0.5)"
 
 MUTANTS = {
     "attend": [
@@ -83,6 +94,23 @@ MUTANTS = {
         ("output only", ("return p @ v, p", "return p @ v")),
         ("two axes only", ("k.swapaxes(-1, -2)", "k.T")),
         ("as many keys as queries", ("return p @ v, p", "return p @ v[..., : q.shape[-2], :], p")),
+        (
+            "queries divided in place",
+            (
+                "    s = q @ k.swapaxes(-1, -2) / q.shape[-1] ** 0.5\n",
+                "    q /= q.shape[-1] ** 0.5\n    s = q @ k.swapaxes(-1, -2)\n",
+            ),
+        ),
+        ("hidden scores are -1e9", ("s, -np.inf)", "s, -1e9)")),
+        ("one largest score for all", ("s.max(axis=-1, keepdims=True)", "s.max()")),
+        ("always causal by default", ("causal=False", "causal=True")),
+        (
+            "an epsilon in the sum",
+            ("p = e / e.sum(axis=-1, keepdims=True)", "p = e / (e.sum(axis=-1, keepdims=True) + 1e-6)"),
+        ),
+        ("d is always 3", ("q.shape[-1] ** 0.5", "3 ** 0.5")),
+        ("first head only", ("s = q @ k", "q, k = (a.reshape(-1, *a.shape[-2:])[0] for a in (q, k))\n    s = q @ k")),
+        ("in float32", ("s = q @ k", "q, k, v = (a.astype('float32') for a in (q, k, v))\n    s = q @ k")),
     ],
     "attend_backward": [
         ("no softmax", (MEAN, "dp")),
@@ -105,6 +133,16 @@ MUTANTS = {
         ("divided by 2", (" / q.shape[-1] ** 0.5", " / 2")),
         ("sum over all heads", ("keepdims=True))", "keepdims=True).sum(axis=0))")),
         ("root of the keys' number", ("q.shape[-1] ** 0.5", "k.shape[-2] ** 0.5")),
+        ("writes into dy", ("    ds = p * (dp", "    dy *= 2\n    ds = p * (dp")),
+        ("dq not divided", ("return ds @ k,", "return ds @ k * q.shape[-1] ** 0.5,")),
+        ("dk not divided", ("ds.swapaxes(-1, -2) @ q,", "ds.swapaxes(-1, -2) @ q * q.shape[-1] ** 0.5,")),
+        ("dv divided, too", ("return ds @ k,", "dv = dv / q.shape[-1] ** 0.5\n    return ds @ k,")),
+        ("mean of the row", ("(dp * p).sum(axis=-1, keepdims=True)", "(dp * p).mean(axis=-1, keepdims=True)")),
+        ("dP from K", ("dp = dy @ v", "dp = dy @ k")),
+        (
+            "weights again, without the mask",
+            ("    dv =", f"    {SCORES}\n    p = e / e.sum(-1, keepdims=True)\n    dv ="),
+        ),
     ],
     "merge": [
         ("added as they are", ("x * a[1] + y * b[1], x * a[2] + y * b[2]", "a[1] + b[1], a[2] + b[2]")),
@@ -125,6 +163,18 @@ MUTANTS = {
             ("x, y = np.exp(a[0] - safe), np.exp(b[0] - safe)", "y, x = np.exp(a[0] - safe), np.exp(b[0] - safe)"),
         ),
         ("factors swapped", ("x * a[2] + y * b[2]", "y * a[2] + x * b[2]")),
+        ("writes into a", ("    return top", "    a[1][...] *= x\n    a[2][...] *= x\n    x = 1\n    return top")),
+        ("the largest of a", ("np.maximum(a[0], b[0])", "a[0]")),
+        ("log of the sum", ("np.maximum(a[0], b[0])", "np.logaddexp(a[0], b[0])")),
+        ("weighted by l", ("x * a[2] + y * b[2]", "x * a[1] * a[2] + y * b[1] * b[2]")),
+        ("rows, not columns", ("return top, x * a[1] + y * b[1],", "return top[:, 0], (x * a[1] + y * b[1])[:, 0],")),
+        (
+            "a dict",
+            (
+                "return top, x * a[1] + y * b[1], x * a[2] + y * b[2]",
+                "return dict(m=top, l=x * a[1] + y * b[1], o=x * a[2] + y * b[2])",
+            ),
+        ),
     ],
     "flash": [
         ("keys from global memory", FROM_MEMORY),
@@ -152,6 +202,19 @@ MUTANTS = {
         ("writes nothing", ("&& row < n; c++)", "&& row < 0; c++)")),
         ("does not compile", ("top = above;", "top = above")),
         ("no return", ("return TILE + r'''", "code = TILE + r'''")),
+        ("largest begins at -1e6", ("top = NOTHING", "top = -1e6f")),
+        ("96 keys", ("first < m; first += B", "first < 96; first += B")),
+        ("values are the keys", ("fetch(vs, v, first, m)", "fetch(vs, k, first, m)")),
+        (
+            "barrier where row < n",
+            ("__syncthreads();   // before the next tile", "if (row < n) __syncthreads();   // before the next tile"),
+        ),
+        ("last key of a tile skipped", ("j < B && first + j < m", "j < B - 1 && first + j < m")),
+        ("each block writes the same rows", ("y[row * D + c]", "y[threadIdx.x * D + c]")),
+        (
+            "not rescaled between tiles",
+            ("float less = expf(top - above)", "float less = first > 0 && j == 0 ? 1.0f : expf(top - above)"),
+        ),
     ],
     "ring_attend": [
         ("own keys only", ("range(comm.size)", "range(1)")),
@@ -169,6 +232,26 @@ MUTANTS = {
         ("keeps the old keys", ("            keys = arriving\n", "")),
         ("all send first", (SEND, "comm.send(keys, right)\n            comm.recv(arriving, left)")),
         ("four ranks at most", ("range(comm.size)", "range(min(4, comm.size))")),
+        ("no way around", ("(comm.rank + 1) % comm.size", "comm.rank + 1")),
+        (
+            "divided in each step",
+            (
+                "            arriving = np",
+                "            seen = (seen[0], seen[1] / seen[1], seen[2] / seen[1])\n            arriving = np",
+            ),
+        ),
+        ("a step too far", ("(comm.rank - step)", "(comm.rank - step - 1)")),
+        (
+            "positions in order",
+            (
+                "where[comm.rank], where[source])",
+                "np.arange(len(q)) + comm.rank * len(q), np.arange(len(q)) + source * len(q))",
+            ),
+        ),
+        ("writes into v", ("keys = arriving", "keys = arriving\n            v += 0\n            v[...] = keys[1]")),
+        ("receives where it sends", ("            arriving = np.empty_like(keys)\n", "            arriving = keys\n")),
+        ("keys and values apart", (SEND, "\n            ".join(APART))),
+        ("each rank broadcasts", BROADCASTS),
     ],
     "zigzag": [
         ("plain", ("pieces[::-1][:p]", "pieces[p:]")),
@@ -187,5 +270,16 @@ MUTANTS = {
             "four ranks",
             ("np.arange(n).reshape(2 * p, n // (2 * p))", "np.arange(n).reshape(2 * p, n // (2 * min(p, 4)))"),
         ),
+        (
+            "a list",
+            (
+                "return np.concatenate([pieces[:p], pieces[::-1][:p]], axis=1)",
+                "return np.concatenate([pieces[:p], pieces[::-1][:p]], axis=1).tolist()",
+            ),
+        ),
+        ("transposed", ("axis=1)", "axis=1).T")),
+        ("from 1", ("np.arange(n)", "np.arange(1, n + 1)")),
+        ("shuffled pieces", ("return np", "pieces = np.random.permutation(pieces)\n    return np")),
+        ("all pieces", ("return np", "return pieces\n    return np")),
     ],
 }
