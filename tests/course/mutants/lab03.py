@@ -4,11 +4,13 @@ PLACE = "x[:, u : u + oh, v : v + ow] @ W[u, v]"
 CUT = "    x = x[:, : h // k * k, : w // k * k]\n"
 POOLED = "x.reshape(n, h // k, k, w // k, k, c).max(axis=(2, 4))"
 DAMPED = "x * (k + alpha * total) ** -beta"
-SHIFTED = "for u in range(kh) for v in range(kw)]\n    return np.concatenate"
+ROWS = "for u in range(kh) for v in range(kw)"
+SHIFTED = f"{ROWS}]\n    return np.concatenate"
 CROPPED = "[:, : h - kh + 1, : w - kw + 1]"
 CORNERS = "[:, :oh, :ow]"
 INTERLEAVED = ".transpose(0, 1, 4, 2, 5, 3)"
 MATRICES = "np.linalg.inv(values(m + r - 1)).T, values(r), values(m).T"
+GOOD = "[0, 1, -1, 2, -2, 0.5, -0.5]"
 COLUMNS = """
 def columns(x, kh, kw):
     oh, ow = x.shape[1] - kh + 1, x.shape[2] - kw + 1
@@ -39,22 +41,30 @@ MUTANTS = {
         ("one side", ("(half, half)))\n", "(n - 1, 0)))\n")),
         ("five channels", ("half = n // 2", "n = 5; half = n // 2")),
         ("constants of its own", ("half = n // 2", "k, alpha, beta = 2.0, 1e-4, 0.75; half = n // 2")),
+        ("writes into x", ("    y = 0\n", "    x *= 1.0\n    x += 1e-7\n    y = 0\n")),
+        ("largest magnitude", (".max(axis=(2, 4))", ".__abs__().max(axis=(2, 4))")),
+        ("at least 0", ("k, c).max(", "k, c).clip(0).max(")),
+        (
+            "rest filled with zeros",
+            (CUT, "    x = np.pad(x, ((0, 0), (0, -h % k), (0, -w % k), (0, 0)))\n    h, w = x.shape[1:3]\n"),
+        ),
+        ("lrn in place", ("    return x * (k", "    x *= 1 + 1e-9\n    return x * (k")),
+        ("lrn into float64", ("    total = sum(", "    total = np.zeros(x.shape) + sum(")),
+        ("beta of its own", ("** -beta", "** -0.75")),
+        ("k of its own", ("(k + alpha * total)", "(2.0 + alpha * total)")),
+        ("alpha of its own", ("alpha * total", "1e-4 * total")),
+        ("neighbours only", ("    return x * (k + alpha * total)", "    return x * (k + alpha * (total - x * x))")),
+        ("power of the sum only", ("x * (k + alpha * total) ** -beta", "x / (k + (alpha * total) ** beta)")),
+        ("first image only", ("    return y\n", "    return y[:1]\n")),
+        ("in float32", ("    y = 0\n", "    x, W = x.astype('float32'), W.astype('float32')\n    y = 0\n")),
+        ("a list", ("    return y\n", "    return y.tolist()\n")),
     ],
     "spectra": [
-        (
-            "columns before rows",
-            (
-                SHIFTED,
-                SHIFTED.replace("for u in range(kh) for v in range(kw)", "for v in range(kw) for u in range(kh)"),
-            ),
-        ),
+        ("columns before rows", (SHIFTED, SHIFTED.replace(ROWS, "for v in range(kw) for u in range(kh)"))),
         ("a column each", (".reshape(-1, kh * kw * x.shape[-1])", ".reshape(-1, kh * kw * x.shape[-1]).T")),
         ("channel by channel", ("np.concatenate(shifted, axis=-1)", "np.stack(shifted, axis=-1)")),
         ("rows and columns", ("return y.reshape(n, h - kh + 1, w - kw + 1, c_out)", "return y")),
-        (
-            "turned image",
-            ("y.reshape(n, h - kh + 1, w - kw + 1, c_out)", "y.reshape(n, w - kw + 1, h - kh + 1, c_out)"),
-        ),
+        ("turned image", ("y.reshape(n, h - kh + 1, w - kw + 1", "y.reshape(n, w - kw + 1, h - kh + 1")),
         ("the definition again", "im2col = fft_convolve = convolve\n" + COLUMNS),
         ("no conjugate", ("kernels.conj()", "kernels")),
         ("not cut off", (CROPPED, "")),
@@ -62,7 +72,15 @@ MUTANTS = {
         ("padding around", (CROPPED, "[:, (kh - 1) // 2 : h - kh // 2, (kw - 1) // 2 : w - kw // 2]")),
         ("spectra transposed", ("(h, w), axes=(0, 1))\n    y", "(w, h), axes=(1, 0))\n    y")),
         ("even only", ("images @ kernels.conj(), (h, w)", "images @ kernels.conj(), (h, w // 2 * 2)")),
+        ("the definition inside", ("    images = np", "    return convolve(x, W)\n    images = np")),
+        ("complex numbers", ("    return y.transpose(2, 0, 1, 3)[", "    return 1j**4 * y.transpose(2, 0, 1, 3)[")),
         ("conjugate of images", ("images @ kernels.conj()", "images.conj() @ kernels")),
+        ("kernels mixed up", ("W.reshape(-1, c_out)", "W.reshape(c_out, -1).T")),
+        ("im2col in float64", ("y = columns(x, kh, kw) @", "y = columns(x, kh, kw).astype(float) @")),
+        ("not divided by the size", ("    return y.transpose(2,", "    y = y * h * w\n    return y.transpose(2,")),
+        ("last ones kept", ("[:, : h - kh + 1, : w - kw + 1]", "[:, -(h - kh + 1) :, -(w - kw + 1) :]")),
+        ("kernels not padded", ("np.fft.rfft2(W, (h, w), axes=(0, 1))", "np.fft.rfft2(W, axes=(0, 1))")),
+        ("rows and columns of the kernel", ("y = columns(x, kh, kw) @ W", "y = columns(x, kw, kh) @ W")),
     ],
     "winograd": [
         ("tiles in disorder", (INTERLEAVED, ".transpose(0, 4, 1, 5, 2, 3)")),
@@ -75,14 +93,19 @@ MUTANTS = {
         ("whole tiles only", ("-(-oh // m), -(-ow // m)", "oh // m, ow // m")),
         ("not cut off", (CORNERS, "")),
         ("padded before", ("(0, th * m - oh), (0, tw * m - ow)", "(th * m - oh, 0), (tw * m - ow, 0)")),
-        (
-            "padded into float64",
-            ("    x = np.pad(x, ((0, 0), (0, th * m", "    x = np.pad(x.astype(float), ((0, 0), (0, th * m"),
-        ),
+        ("padded into float64", ("x = np.pad(x, ((0, 0), (0, th", "x = np.pad(x.astype(float), ((0, 0), (0, th")),
         ("3 x 3 kernels", ("G.shape[1], x.shape", "3, x.shape")),
         ("tiles of 2", ("axis=(1, 2))[:, ::m, ::m]", "axis=(1, 2))[:, ::2, ::2]")),
         ("no tiles", "def winograd(x, W, BT, G, AT):\n    return convolve(x, W)"),
         ("one channel", ("(tiles @ kernels)", "(tiles[..., :1] @ kernels[:, :, :1])")),
+        ("no matrices used", "def winograd(x, W, BT, G, AT):\n    return im2col(x, W)"),
+        ("writes into x", ("    x = np.pad(", "    x += 1e-9\n    x = np.pad(")),
+        ("kernels in float64", ("G @ W.trans", "G @ W.astype(float).trans")),
+        ("kernel turned over", ("W.transpose(2, 3, 0, 1)", "W.transpose(2, 3, 1, 0)")),
+        ("edges repeated", ("(0, tw * m - ow), (0, 0)))", "(0, tw * m - ow), (0, 0)), mode='edge')")),
+        ("as wide as high", ("(0, tw * m - ow), (0, 0)", "(0, th * m - oh), (0, 0)")),
+        ("mean of channels", ("(tiles @ kernels)", "(tiles @ kernels / c)")),
+        ("outputs from one side", (".transpose(2, 3, 0, 1) @ AT.T", ".transpose(2, 3, 0, 1)")),
     ],
     "cost": [
         ("printed alpha", ("a = m + r - 1", "a = m - r + 1")),
@@ -100,6 +123,15 @@ MUTANTS = {
         ("no tree", ("1 + int(np.ceil(np.log2(c_in)))", "c_in")),
         ("one transform", ("+ 2 * transform\n", "\n")),
         ("3 x 3", ("a = m + r - 1", "r = 3; a = m + r - 1")),
+        ("a float", ("    return work, depth", "    return float(work), depth")),
+        ("parts of tiles", ("n * -(-h // m) * -(-w // m)", "n * (h / m) * (w / m)")),
+        ("depth and work", ("    return work, depth", "    return depth, work")),
+        ("output channels added", ("np.log2(c_in)", "np.log2(c_out)")),
+        ("no kernels", ("work = c_in * c_out * (a * r * r + a * r * a)", "work = 0")),
+        ("no pixels", ("    work += tiles * c_in * 2 * a**3\n", "")),
+        ("no outputs", ("    work += tiles * c_out * (m * a * a + m * a * m)\n", "")),
+        ("no products", ("    work += tiles * c_in * c_out * a**2\n", "")),
+        ("tree of r", ("np.log2(a)", "np.log2(r)")),
     ],
     "transforms": [
         ("not transposed", (MATRICES, MATRICES.replace("1)).T", "1))"))),
@@ -112,15 +144,28 @@ MUTANTS = {
         ("falling powers", ("** np.arange(k)", "** np.arange(k)[::-1]")),
         ("whole points", ("np.array(points, float)", "np.array(points).astype(int).astype(float)")),
         ("order of values", (MATRICES, "values(r), np.linalg.inv(values(m + r - 1)).T, values(m).T")),
+        ("lists", (MATRICES, f"[t.tolist() for t in ({MATRICES})]")),
+        ("kernels of 3", ("values(r), values(m)", "values(3), values(m)")),
+        ("points sorted", ("np.array(points, float)", "np.array(sorted(points), float)")),
+        ("from the first power on", ("** np.arange(k)", "** np.arange(1, k + 1)")),
+        ("infinity doubled", ("np.eye(k)[-1:]", "2 * np.eye(k)[-1:]")),
+        ("tiles of m + 2", ("values(m + r - 1)", "values(m + 2)")),
     ],
     "points": [
-        ("counted", ("[0, 1, -1, 2, -2, 0.5, -0.5]", "[0, 1, 2, 3, 4, 5, 6]")),
-        ("signs", ("[0, 1, -1, 2, -2, 0.5, -0.5]", "[0, 1, -1, 2, -2, 3, -3]")),
-        ("near 0", ("[0, 1, -1, 2, -2, 0.5, -0.5]", "[0, 1, -1, 0.5, -0.5, 0.25, -0.25]")),
-        ("six", ("[0, 1, -1, 2, -2, 0.5, -0.5]", "[0, 1, -1, 2, -2, 0.5]")),
-        ("one twice", ("[0, 1, -1, 2, -2, 0.5, -0.5]", "[0, 1, -1, 2, -2, 0.5, 0.5]")),
-        ("infinity", ("[0, 1, -1, 2, -2, 0.5, -0.5]", "[0, 1, -1, 2, -2, 0.5, float('inf')]")),
-        ("thirds", ("[0, 1, -1, 2, -2, 0.5, -0.5]", "[0, 1, -1, 3, -3, 1 / 3, -1 / 3]")),
-        ("Chebyshev's", ("[0, 1, -1, 2, -2, 0.5, -0.5]", "np.cos((np.arange(7) + 0.5) * np.pi / 7).tolist()")),
+        ("counted", (GOOD, "[0, 1, 2, 3, 4, 5, 6]")),
+        ("signs", (GOOD, "[0, 1, -1, 2, -2, 3, -3]")),
+        ("near 0", (GOOD, "[0, 1, -1, 0.5, -0.5, 0.25, -0.25]")),
+        ("six", (GOOD, "[0, 1, -1, 2, -2, 0.5]")),
+        ("one twice", (GOOD, "[0, 1, -1, 2, -2, 0.5, 0.5]")),
+        ("infinity", (GOOD, "[0, 1, -1, 2, -2, 0.5, float('inf')]")),
+        ("thirds", (GOOD, "[0, 1, -1, 3, -3, 1 / 3, -1 / 3]")),
+        ("Chebyshev's", (GOOD, "np.cos((np.arange(7) + 0.5) * np.pi / 7).tolist()")),
+        ("a set", (GOOD, "{0, 1, -1, 2, -2, 0.5, -0.5}")),
+        ("text", (GOOD, "['0', '1', '-1', '2', '-2', '0.5', '-0.5']")),
+        ("a generator", ("return [0, 1, -1, 2, -2, 0.5, -0.5]", "return (a for a in [0, 1, -1, 2, -2, 0.5, -0.5])")),
+        ("eight", (GOOD, "[0, 1, -1, 2, -2, 0.5, -0.5, 3]")),
+        ("no signs", (GOOD, "[0, 0.25, 0.5, 1, 1.5, 2, 2.5]")),
+        ("two close together", (GOOD, "[0, 1, -1, 1.01, -1.01, 0.5, -0.5]")),
+        ("not a number", (GOOD, "[0, 1, -1, 2, -2, 0.5, float('nan')]")),
     ],
 }

@@ -4,6 +4,8 @@ MASK = """    if causal:
         s = np.where(np.tri(s.shape[-1], dtype=bool), s, -np.inf)
 """
 PROBABILITIES = "p = e / e.sum(axis=-1, keepdims=True)"
+RETURNED = "return ds @ k, ds.swapaxes(-1, -2) @ q, dv"
+FACTORS = "np.exp(a[0] - safe), np.exp(b[0] - safe)"
 MEAN = "p * (dp - (dp * p).sum(axis=-1, keepdims=True))"
 STEP = "float s = dot(mine, ks[j]) * rsqrtf(D), above = fmaxf(top, s);"
 UPDATE = "total = total * less + e, top = above;"
@@ -94,20 +96,11 @@ MUTANTS = {
         ("output only", ("return p @ v, p", "return p @ v")),
         ("two axes only", ("k.swapaxes(-1, -2)", "k.T")),
         ("as many keys as queries", ("return p @ v, p", "return p @ v[..., : q.shape[-2], :], p")),
-        (
-            "queries divided in place",
-            (
-                "    s = q @ k.swapaxes(-1, -2) / q.shape[-1] ** 0.5\n",
-                "    q /= q.shape[-1] ** 0.5\n    s = q @ k.swapaxes(-1, -2)\n",
-            ),
-        ),
+        ("writes into q", ("s = q @ k", "q += 1\n    s = q @ k")),
         ("hidden scores are -1e9", ("s, -np.inf)", "s, -1e9)")),
         ("one largest score for all", ("s.max(axis=-1, keepdims=True)", "s.max()")),
         ("always causal by default", ("causal=False", "causal=True")),
-        (
-            "an epsilon in the sum",
-            ("p = e / e.sum(axis=-1, keepdims=True)", "p = e / (e.sum(axis=-1, keepdims=True) + 1e-6)"),
-        ),
+        ("an epsilon in the sum", (PROBABILITIES, f"{PROBABILITIES} + 1e-6")),
         ("d is always 3", ("q.shape[-1] ** 0.5", "3 ** 0.5")),
         ("first head only", ("s = q @ k", "q, k = (a.reshape(-1, *a.shape[-2:])[0] for a in (q, k))\n    s = q @ k")),
         ("in float32", ("s = q @ k", "q, k, v = (a.astype('float32') for a in (q, k, v))\n    s = q @ k")),
@@ -121,14 +114,8 @@ MUTANTS = {
         ("K not transposed back", ("ds.swapaxes(-1, -2) @ q", "ds @ q")),
         ("dV from V", ("p.swapaxes(-1, -2) @ dy", "p.swapaxes(-1, -2) @ v")),
         ("P not transposed", ("p.swapaxes(-1, -2) @ dy", "p @ dy")),
-        (
-            "order of the results",
-            ("return ds @ k, ds.swapaxes(-1, -2) @ q, dv", "return dv, ds @ k, ds.swapaxes(-1, -2) @ q"),
-        ),
-        (
-            "dq and dk swapped",
-            ("return ds @ k, ds.swapaxes(-1, -2) @ q, dv", "return ds.swapaxes(-1, -2) @ q, ds @ k, dv"),
-        ),
+        ("order of the results", (RETURNED, "return dv, ds @ k, ds.swapaxes(-1, -2) @ q")),
+        ("dq and dk swapped", (RETURNED, "return ds.swapaxes(-1, -2) @ q, ds @ k, dv")),
         ("divided by d", (" / q.shape[-1] ** 0.5", " / q.shape[-1]")),
         ("divided by 2", (" / q.shape[-1] ** 0.5", " / 2")),
         ("sum over all heads", ("keepdims=True))", "keepdims=True).sum(axis=0))")),
@@ -139,10 +126,7 @@ MUTANTS = {
         ("dv divided, too", ("return ds @ k,", "dv = dv / q.shape[-1] ** 0.5\n    return ds @ k,")),
         ("mean of the row", ("(dp * p).sum(axis=-1, keepdims=True)", "(dp * p).mean(axis=-1, keepdims=True)")),
         ("dP from K", ("dp = dy @ v", "dp = dy @ k")),
-        (
-            "weights again, without the mask",
-            ("    dv =", f"    {SCORES}\n    p = e / e.sum(-1, keepdims=True)\n    dv ="),
-        ),
+        ("weights again, without the mask", ("    dv =", f"    {SCORES}\n    {PROBABILITIES}\n    dv =")),
     ],
     "merge": [
         ("added as they are", ("x * a[1] + y * b[1], x * a[2] + y * b[2]", "a[1] + b[1], a[2] + b[2]")),
@@ -152,29 +136,17 @@ MUTANTS = {
         ("NaN where nothing was seen", ("np.where(np.isfinite(top), top, 0)", "top")),
         ("the smaller one", ("np.maximum", "np.minimum")),
         ("one largest for all", ("np.maximum(a[0], b[0])", "np.full_like(a[0], max(a[0].max(), b[0].max()))")),
-        (
-            "the other way round",
-            ("np.exp(a[0] - safe), np.exp(b[0] - safe)", "np.exp(safe - a[0]), np.exp(safe - b[0])"),
-        ),
+        ("the other way round", (FACTORS, "np.exp(safe - a[0]), np.exp(safe - b[0])")),
         ("divided too early", ("x * a[2] + y * b[2]", "(x * a[2] + y * b[2]) / (x * a[1] + y * b[1])")),
         ("overflows", MEDDLER),
-        (
-            "both factors swapped",
-            ("x, y = np.exp(a[0] - safe), np.exp(b[0] - safe)", "y, x = np.exp(a[0] - safe), np.exp(b[0] - safe)"),
-        ),
+        ("both factors swapped", ("x, y =", "y, x =")),
         ("factors swapped", ("x * a[2] + y * b[2]", "y * a[2] + x * b[2]")),
         ("writes into a", ("    return top", "    a[1][...] *= x\n    a[2][...] *= x\n    x = 1\n    return top")),
         ("the largest of a", ("np.maximum(a[0], b[0])", "a[0]")),
         ("log of the sum", ("np.maximum(a[0], b[0])", "np.logaddexp(a[0], b[0])")),
         ("weighted by l", ("x * a[2] + y * b[2]", "x * a[1] * a[2] + y * b[1] * b[2]")),
         ("rows, not columns", ("return top, x * a[1] + y * b[1],", "return top[:, 0], (x * a[1] + y * b[1])[:, 0],")),
-        (
-            "a dict",
-            (
-                "return top, x * a[1] + y * b[1], x * a[2] + y * b[2]",
-                "return dict(m=top, l=x * a[1] + y * b[1], o=x * a[2] + y * b[2])",
-            ),
-        ),
+        ("a dict", ("return top, x * a[1] + y * b[1],", "return {'m': top, 'l': x * a[1] + y * b[1]},")),
     ],
     "flash": [
         ("keys from global memory", FROM_MEMORY),
@@ -205,16 +177,10 @@ MUTANTS = {
         ("largest begins at -1e6", ("top = NOTHING", "top = -1e6f")),
         ("96 keys", ("first < m; first += B", "first < 96; first += B")),
         ("values are the keys", ("fetch(vs, v, first, m)", "fetch(vs, k, first, m)")),
-        (
-            "barrier where row < n",
-            ("__syncthreads();   // before the next tile", "if (row < n) __syncthreads();   // before the next tile"),
-        ),
+        ("barrier where row < n", ("__syncthreads();   // before", "if (row < n) __syncthreads();   // before")),
         ("last key of a tile skipped", ("j < B && first + j < m", "j < B - 1 && first + j < m")),
         ("each block writes the same rows", ("y[row * D + c]", "y[threadIdx.x * D + c]")),
-        (
-            "not rescaled between tiles",
-            ("float less = expf(top - above)", "float less = first > 0 && j == 0 ? 1.0f : expf(top - above)"),
-        ),
+        ("not rescaled between tiles", ("expf(top - above)", "first > 0 && j == 0 ? 1.0f : expf(top - above)")),
     ],
     "ring_attend": [
         ("own keys only", ("range(comm.size)", "range(1)")),
@@ -237,16 +203,13 @@ MUTANTS = {
             "divided in each step",
             (
                 "            arriving = np",
-                "            seen = (seen[0], seen[1] / seen[1], seen[2] / seen[1])\n            arriving = np",
+                "            seen = seen[0], seen[1] / seen[1], seen[2] / seen[1]\n            arriving = np",
             ),
         ),
         ("a step too far", ("(comm.rank - step)", "(comm.rank - step - 1)")),
         (
             "positions in order",
-            (
-                "where[comm.rank], where[source])",
-                "np.arange(len(q)) + comm.rank * len(q), np.arange(len(q)) + source * len(q))",
-            ),
+            ("where[comm.rank], where[source])", "*(np.arange(len(q)) + len(q) * r for r in (comm.rank, source)))"),
         ),
         ("writes into v", ("keys = arriving", "keys = arriving\n            v += 0\n            v[...] = keys[1]")),
         ("receives where it sends", ("            arriving = np.empty_like(keys)\n", "            arriving = keys\n")),
@@ -266,17 +229,8 @@ MUTANTS = {
         ("a piece too far", ("pieces[::-1][:p]", "np.roll(pieces, 1, axis=0)[::-1][:p]")),
         ("one rank's", ("axis=1)", "axis=1)[0]")),
         ("positions as floats", ("np.arange(n)", "np.arange(float(n))")),
-        (
-            "four ranks",
-            ("np.arange(n).reshape(2 * p, n // (2 * p))", "np.arange(n).reshape(2 * p, n // (2 * min(p, 4)))"),
-        ),
-        (
-            "a list",
-            (
-                "return np.concatenate([pieces[:p], pieces[::-1][:p]], axis=1)",
-                "return np.concatenate([pieces[:p], pieces[::-1][:p]], axis=1).tolist()",
-            ),
-        ),
+        ("four ranks", ("n // (2 * p)", "n // (2 * min(p, 4))")),
+        ("a list", ("axis=1)", "axis=1).tolist()")),
         ("transposed", ("axis=1)", "axis=1).T")),
         ("from 1", ("np.arange(n)", "np.arange(1, n + 1)")),
         ("shuffled pieces", ("return np", "pieces = np.random.permutation(pieces)\n    return np")),
