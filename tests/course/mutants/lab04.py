@@ -135,6 +135,9 @@ MUTANTS = {
         ("another name", ("void vector_add(", "void add(")),
         ("endless", ("i += threads", "i += 0 * threads")),
         ("blocks of 256", ("blockIdx.x * blockDim.x", "blockIdx.x * 256")),
+        ("last one missing", ("i < n;", "i < n - 1;")),
+        ("every other round", ("i += threads", "i += 2 * threads")),
+        ("first block only", ("int first = blockIdx.x * blockDim.x + threadIdx.x", "int first = threadIdx.x")),
     ],
     "matmul": [
         ("x runs down the rows", (f"{COL};\n    {ROW}", SWAPPED)),
@@ -163,6 +166,10 @@ MUTANTS = {
             ),
         ),
         ("one thread multiplies all", ONE_MULTIPLIES),
+        ("sum over n", ("i < k", "i < n")),
+        ("C transposed", ("C[row * n + col]", "C[col * m + row]")),
+        ("first rows only", ("blockIdx.y * blockDim.y + threadIdx.y", "threadIdx.y")),
+        ("64 terms", ("i < k", "i < 64")),
     ],
     "tiled": [
         ("no barrier before the next tile", (LAST_BARRIER, "")),
@@ -186,6 +193,17 @@ MUTANTS = {
         ("steps of 15", ("i < 16; i++", "i < 15; i++")),
         ("tiles of its own", ("__shared__ float a[16][16], b", "float a[16][16]; __shared__ float b")),
         ("padding the wrong way", ("float a[16][16], b[16][16]", "float a[17][16], b[16][32]")),
+        ("no tiles", "def tiled():\n    return matmul().replace('matmul', 'tiled')\n"),
+        ("tiles of 8", ("__shared__ float a[16][16], b[16][16]", "__shared__ float a[8][8], b[8][8]")),
+        ("half steps", ("first += 16", "first += 8")),
+        (
+            "C in every pass",
+            (
+                "        __syncthreads();   // before",
+                "        if (row < m && col < n) C[row * n + col] = sum;\n        __syncthreads();   // before",
+            ),
+        ),
+        ("blocks swapped", ("blockIdx.x * 16 + tx, row = blockIdx.y", "blockIdx.y * 16 + tx, row = blockIdx.x")),
     ],
     "block_sum": [
         ("the race", ("__syncthreads();   // the step is done", "")),
@@ -206,6 +224,11 @@ MUTANTS = {
         ("writes to the thread's place", ("out[blockIdx.x]", "out[t]")),
         ("never writes", ("if (t == 0) out[blockIdx.x] = s[0];", "")),
         ("returns before the barrier", ("s[t] = i < n ? x[i] : 0.0f;", "if (i >= n) return;\n    s[t] = x[i];")),
+        ("mean", ("out[blockIdx.x] = s[0]", "out[blockIdx.x] = s[0] / blockDim.x")),
+        ("one step too many", ("h = blockDim.x / 2", "h = blockDim.x")),
+        ("all write", ("if (t == 0) out", "out")),
+        ("private", ("__shared__ float s", "float s")),
+        ("missing ones are 1", (": 0.0f", ": 1.0f")),
     ],
     "softmax": [
         ("overflows", ("most = combine(s, most, true);", "most = 0.0f;")),
@@ -231,5 +254,16 @@ MUTANTS = {
         ("no loop at the end", (STRIDE + "\n        p", "int j = threadIdx.x;\n    if (j < k)\n        p")),
         ("exponential missing at the end", ("= expf(row[j] - most) / sum", "= (row[j] - most) / sum")),
         ("maximum not subtracted at the end", ("= expf(row[j] - most) / sum", "= expf(row[j]) / sum")),
+        ("32 threads for the maximum", ("j += blockDim.x) most", "j += 32) most")),
+        ("maximum from -1e4", ("float most = row[0]", "float most = -1e4f")),
+        ("an epsilon in the sum", ("/ sum;", "/ (sum + 1e-3f);")),
+        ("sum from 1", ("sum = 0.0f", "sum = 1.0f")),
+        ("least score", ("fmaxf(most, row[j])", "fminf(most, row[j])")),
+        ("rows of a block's length", ("z + blockIdx.x * k", "z + blockIdx.x * blockDim.x")),
+        (
+            "few call combine",
+            ("    sum = combine(s, sum, false);", "    if (threadIdx.x < k) sum = combine(s, sum, false);"),
+        ),
+        ("writes into z", ("p[blockIdx.x * k + j] =", "((float*)z)[blockIdx.x * k + j] =")),
     ],
 }

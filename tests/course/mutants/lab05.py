@@ -9,6 +9,9 @@ MOVED = "4 * (batch * d_in * across + d_in * d_out * down + batch * d_out)"
 ROUNDED = "-(-batch // tile), -(-d_out // tile)"
 WORK = "starting + copying + max(flops / card.peak, nbytes / card.bandwidth)"
 NO_SEARCH = "def two_layers(n):\n    side = round(n ** (1 / 3))\n    return (1, n, 1), (side, side, n // side**2)"
+TRIES = """    reached = (2 * b * weights / (4 * (b * (d_in + d_out) + weights)) >= needed for b in range(1, 1001))
+    return next((b for b, enough in enumerate(reached, 1) if enough), None)
+    if gain <= 0:"""
 
 MUTANTS = {
     "product_cost": [
@@ -25,11 +28,18 @@ MUTANTS = {
         ("arithmetic alone", (BOUND, "flops / peak")),
         ("memory alone", (BOUND, "nbytes / bandwidth")),
         ("a speed", (BOUND, "min(peak, flops / nbytes * bandwidth)")),
+        ("eight bytes by default", ("itemsize=4)", "itemsize=8)")),
+        ("a ridge of its own", (BOUND, "flops / peak if flops / nbytes > 10 else nbytes / bandwidth")),
+        ("mean of the times", (BOUND, "(flops / peak + nbytes / bandwidth) / 2")),
+        ("an array", (BOUND, "np.maximum([flops / peak], [nbytes / bandwidth])")),
+        ("whole seconds", (BOUND, "int(max(flops / peak, nbytes / bandwidth))")),
+        ("a dict", ("    return flops, nbytes", "    return {'flops': flops, 'nbytes': nbytes}")),
     ],
     "smallest_batch": [
         ("the whole peak", ("share * peak / bandwidth", "peak / bandwidth")),
         ("X and Y move for free", (GAIN, "2 * weights")),
         ("X moves alone", (GAIN, "2 * weights - 4 * needed * d_in")),
+        ("tries up to 1000", ("    if gain <= 0:", TRIES)),
         ("rounds down", (FIRST, "max(1, int(4 * needed * weights / gain))")),
         ("one more", (FIRST, "int(4 * needed * weights / gain) + 2")),
         ("never None", ("    if gain <= 0:\n        return None\n", "    gain = abs(gain)\n")),
@@ -38,6 +48,13 @@ MUTANTS = {
         ("ridge upside down", ("share * peak / bandwidth", "share * bandwidth / peak")),
         ("a float", (FIRST, "max(1.0, 4 * needed * weights / gain)")),
         ("0 samples", (FIRST, "int(np.ceil(4 * needed * weights / gain)) - (needed < 0.2)")),
+        ("rounds to the nearest", (FIRST, "max(1, round(4 * needed * weights / gain))")),
+        ("always one more", (FIRST, "int(4 * needed * weights / gain) + 1")),
+        ("one too few", (FIRST, "max(0, int(np.ceil(4 * needed * weights / gain)) - 1)")),
+        ("infinity in place of None", ("return None", "return np.inf")),
+        ("two ridges", (FIRST, "int(np.ceil(2 * needed))")),
+        ("bytes of one", (GAIN, "2 * weights - needed * (d_in + d_out)")),
+        ("False in place of None", ("return None", "return False")),
     ],
     "tiled_bytes": [
         ("each number once", (MOVED, "4 * (batch * d_in + d_in * d_out + batch * d_out)")),
@@ -50,6 +67,12 @@ MUTANTS = {
         ("numbers, not bytes", (MOVED, MOVED[4:])),
         ("no tiles", (MOVED, "4 * (batch * d_in * d_out * 2 + batch * d_out)")),
         ("tiles of 16", (ROUNDED, "-(-batch // 16), -(-d_out // 16)")),
+        ("to the nearest", (ROUNDED, "round(batch / tile), round(d_out / tile)")),
+        ("one more tile", (ROUNDED, "batch // tile + 1, d_out // tile + 1")),
+        ("tiles of the inner size", (ROUNDED, "-(-d_in // tile), -(-d_in // tile)")),
+        ("no weights", ("+ d_in * d_out * down ", "")),
+        ("no X", ("batch * d_in * across + ", "")),
+        ("tiles up to 16", (ROUNDED, "-(-batch // min(tile, 16)), -(-d_out // min(tile, 16))")),
     ],
     "two_layers": [
         ("swapped", ("return bad, good", "return good, bad")),
@@ -61,6 +84,15 @@ MUTANTS = {
         ("a flat good shape", ("    return bad", "    good = (1, sizes[-1], n // sizes[-1])\n    return bad")),
         ("two sizes", ("    return bad", "    bad = (1, n)\n    return bad")),
         ("powers of two only", ("n % d == 0]", "n % d == 0 and d & (d - 1) == 0]")),
+        ("floats", ("    return bad, good", "    return tuple(map(float, bad)), tuple(map(float, good))")),
+        ("arrays", ("    return bad, good", "    return np.array(bad), np.array(good)")),
+        ("32 x 32 for all", ("    return bad, good", "    return (1, n, 1), (32, 32, n // 1024)")),
+        ("one shape", ("    return bad, good", "    return bad")),
+        ("a dict", ("    return bad, good", "    return dict(bad=bad, good=good)")),
+        ("negative sizes", ("    return bad, good", "    return (-1, -n, 1), good")),
+        ("twice the bad one", ("    return bad, good", "    return bad, bad")),
+        ("twice the good one", ("    return bad, good", "    return good, good")),
+        ("one too many", ("    return bad, good", "    return (1, n + 1, 1), good")),
     ],
     "seconds": [
         ("adds all", (WORK, "starting + copying + flops / card.peak + nbytes / card.bandwidth")),
@@ -74,5 +106,10 @@ MUTANTS = {
         ("arithmetic alone", (WORK, "starting + copying + flops / card.peak")),
         ("a default of its own", ("calls=1, copied=0):", "calls=2, copied=0):")),
         ("copies there and back", ("copied / card.link", "2 * copied / card.link")),
+        ("two streams", (WORK, "max(starting + flops / card.peak, copying + nbytes / card.bandwidth)")),
+        ("copies go through memory", ("nbytes / card.bandwidth", "(nbytes + copied) / card.bandwidth")),
+        ("a call more", ("calls * card.overhead", "(calls + 1) * card.overhead")),
+        ("changes the card", ("    starting", "    card.overhead *= 2\n    starting")),
+        ("multiplied by the link", ("copied / card.link", "copied * card.link")),
     ],
 }
