@@ -116,8 +116,6 @@ class Check:
         if _equal(got, want):
             return self._add(GOOD, name, _short(got))
         mistake = next((text for text, wrong in (suspects or {}).items() if _equal(got, wrong)), "")
-        if not mistake and isinstance(got, float) and got == want:
-            mistake = f"{name} is right, but a float: int() or // gives a whole number"
         if not mistake and (got is None or (isinstance(got, (list, tuple)) and any(v is None for v in got))):
             mistake = f"{name} has None: did you forget `return`?" if got is not None else self._nothing(name)
         self._add(BAD, name, f"wanted {_short(want)}, got {_short(got)}", mistake)
@@ -315,7 +313,7 @@ def _equal(a, b) -> bool:
     if hasattr(a, "dtype") or hasattr(b, "dtype"):
         a, b = np.asarray(a), np.asarray(b)
         return "O" not in (a.dtype.kind, b.dtype.kind) and a.shape == b.shape and bool(np.array_equal(a, b))
-    if isinstance(a, bool) != isinstance(b, bool) or (isinstance(a, float) and isinstance(b, int)):
+    if isinstance(a, bool) != isinstance(b, bool):
         return False
     if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
         return type(a) is type(b) and len(a) == len(b) and all(map(_equal, a, b))

@@ -182,6 +182,8 @@ def check_cost(check, winograd_cost, n, c_in, c_out, h, w, m, r):
     parts = {"kernels": pairs * kernels, "tiles": tiles * c_in * pixels, "outputs": tiles * c_out * outputs}
     parts["products"] = tiles * pairs * a * a
     what = f", {(n, c_in, c_out, h, w)}, F({m},{r})"
+    whole = not any(isinstance(number, float) for number in (work, depth))
+    check.true("whole numbers" + what, whole, "a float: int() or // gives a whole number")
     check.equal("work" + what, work, want, suspects={
         "each transform is done many times": kernels + pixels + outputs + tiles * pairs * a * a,
         "kernels are transformed once, not for each tile": want + (tiles - 1) * pairs * kernels,
