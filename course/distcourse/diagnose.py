@@ -45,7 +45,9 @@ def compare(name, got, want, *, rtol=None, atol=None, dtype=None, factors=None, 
     problem = _not_an_array(got)
     if problem:
         return Comparison(False, f"wanted {_brief(want)}", f"{name} {problem}")
-    got = np.asarray(to_numpy(got))
+    listed, got = isinstance(got, (list, tuple)), np.asarray(to_numpy(got))
+    if (got.dtype.kind == "c") != (want.dtype.kind == "c"):
+        dtype = want.dtype
     if rtol is None:
         rtol = _default_rtol(got, want)
     if atol is None:
@@ -59,8 +61,9 @@ def compare(name, got, want, *, rtol=None, atol=None, dtype=None, factors=None, 
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of overflow, empty means, lost imaginary parts: undoing mistakes makes them
         if right(got):
-            if dtype is not None and got.dtype != np.dtype(dtype):
-                mistake = f"the numbers of {name} are right, its dtype is not: {got.dtype}, wanted {np.dtype(dtype)}"
+            if dtype is not None and (listed or got.dtype != np.dtype(dtype)):
+                found = "it is a list" if listed else f"its dtype is not: {got.dtype}"
+                mistake = f"the numbers of {name} are right, {found}, wanted an array of {np.dtype(dtype)}"
                 return Comparison(False, f"{_brief(got)}", mistake)
             return Comparison(True, _brief(got))
         # booleans do not subtract, and unsigned integers wrap

@@ -71,6 +71,7 @@ def check_windows(check, convolve, max_pool, lrn, shape, kernel, pool, rng, n=5,
     mixed = whole.reshape(m, pool, h // pool, pool, w // pool, c).max(axis=(1, 3))
     check.close(f"max_pool{what} by {pool}", check.call(max_pool, x, pool), largest, suspects={
         "this is the mean": mean,
+        "the largest value, not the largest magnitude": MaxPool(pool).forward(abs(x))[0],
         "this is the least: the largest is wanted": -MaxPool(pool).forward(-x)[0],
         "this is the first value of each window": whole[:, ::pool, ::pool],
         "a window is k neighbours: reshape to (n, h // k, k, w // k, k, c)": mixed,
@@ -83,6 +84,8 @@ def check_windows(check, convolve, max_pool, lrn, shape, kernel, pool, rng, n=5,
     padded = np.pad(x * x, ((0, 0), (0, 0), (0, 0), (n - 1, 0)))
     around = np.pad(x * x, ((0, 0), (0, 0), (0, 0), (half, half)), mode="wrap")
     slide = lambda a: sum(a[..., i : i + c] for i in range(n))  # noqa: E731
+    given, usual = {"n": n, "k": k, "alpha": alpha, "beta": beta}, {"n": 5, "k": 2.0, "alpha": 1e-4, "beta": 0.75}
+    fixed = {f"{name} is an argument, not always {it}": {name: it} for name, it in usual.items()}
     check.close(f"lrn{what}, n = {n}", check.call(lrn, x, n, k, alpha, beta), y, suspects={
         "divide, do not multiply: the power is -beta": x * x / y,
         "sum over n channels, not over all": x * loud**-beta,
@@ -90,9 +93,10 @@ def check_windows(check, convolve, max_pool, lrn, shape, kernel, pool, rng, n=5,
         "beyond the first and last channel there is nothing: pad with zeros": damped(slide(around)),
         "n // 2 channels on each side, not n - 1 on one": damped(slide(padded)),
         "n, k, alpha and beta are arguments: this is for the defaults": LocalResponseNorm().forward(x)[0],
-        "n is an argument: this is for 5": LocalResponseNorm(5, k=k, alpha=alpha, beta=beta).forward(x)[0],
         "k, alpha and beta are arguments: this is for the defaults": LocalResponseNorm(n).forward(x)[0],
-    })  # fmt: skip
+        "the channel itself counts, too": damped(total - x * x),
+        "the power is that of the whole bracket": x / (k + (alpha * total) ** beta),
+    } | {text: LocalResponseNorm(**given | it).forward(x)[0] for text, it in fixed.items()})  # fmt: skip
 
 
 def check_spectra(check, columns, im2col, fft_convolve, shape, kernel, rng):
@@ -101,18 +105,20 @@ def check_spectra(check, columns, im2col, fft_convolve, shape, kernel, rng):
     rows = np.lib.stride_tricks.sliding_window_view(x, kernel, axis=(1, 2)).transpose(0, 1, 2, 4, 5, 3)
     (kh, kw), (_, h, w, _) = kernel, shape
     what, size, y = f", {shape}, {kernel}", W[..., 0].size, library(x, W)
-    check.close("columns" + what, check.call(columns, x, *kernel), rows.reshape(-1, size), suspects={
+    check.close("columns" + what, check.call(columns, x, *kernel), rows.reshape(-1, size), dtype=float, suspects={
         "channels come last, as in W": rows.transpose(0, 1, 2, 5, 3, 4).reshape(-1, size),
         "rows of the kernel first": rows.swapaxes(3, 4).reshape(-1, size),
     })  # fmt: skip
-    check.close("im2col" + what, check.call(im2col, x, W), y)
+    mixed = rows.reshape(-1, size) @ W.reshape(4, -1).T
+    check.close("im2col" + what, check.call(im2col, x, W), y, dtype=float, suspects={
+        "a kernel is a column, W.reshape(-1, c_out): a transpose mixes them up": mixed.reshape(y.shape)})  # fmt: skip
     f, g = np.fft.fft2(x, axes=(1, 2)), np.fft.fft2(W, (h, w), axes=(0, 1))
     full = np.fft.ifft2(np.einsum("nhwc,hwck->nhwk", f, g.conj()), axes=(1, 2)).real
     turned = np.fft.ifft2(np.einsum("nhwc,hwck->nhwk", f, g), axes=(1, 2)).real
     narrow = np.fft.irfft2(
         np.einsum("nhwc,hwck->nhwk", f, g.conj())[:, :, : w // 2 + 1], (h, max(w // 2 * 2, 2)), axes=(1, 2)
     )
-    check.close("fft_convolve" + what, check.call(fft_convolve, x, W), y, suspects={
+    check.close("fft_convolve" + what, check.call(fft_convolve, x, W), y, dtype=float, suspects={
         "the conjugate is missing": turned[:, : y.shape[1], : y.shape[2]],
         "outputs whose window wraps around the edge are cut off": full,
         "these are the wrong outputs: the first ones are right, the last ones wrap around": full[:, kh - 1 :, kw - 1 :],
@@ -123,6 +129,9 @@ def check_spectra(check, columns, im2col, fft_convolve, shape, kernel, rng):
     })  # fmt: skip
     names = [getattr(fn, "__name__", "") for fn in (im2col, fft_convolve)]
     check.true("three ways", names == ["im2col", "fft_convolve"], f"{' and '.join(names)}: write each of them")
+    x, W = np.zeros((1, 9, 7, 1)), rng.normal(size=(2, 5, 1, 4))
+    x[:, -1] = rng.normal(size=(7, 1))  # sums of zeros are 0, spectra round
+    check.true("spectra", np.any(fft_convolve(x, W)[:, :-1]), "fft_convolve computes no spectra: write it with np.fft")
 
 
 def by_tiles(x, W, BT, G, AT, right=None, before=False, cut=True):
@@ -168,8 +177,13 @@ def check_cost(check, winograd_cost, n, c_in, c_out, h, w, m, r):
     log = lambda k: int(np.ceil(np.log2(k)))  # noqa: E731
     a, tiles, pairs = m + r - 1, n * -(-h // m) * -(-w // m), c_in * c_out
     kernels, pixels, outputs, want = a * r * r + a * a * r, 2 * a**3, m * a * a + m * m * a, work_of()
+    transform = 1 + log(a)
     work, depth = check.call(winograd_cost, n, c_in, c_out, h, w, m, r)
+    parts = {"kernels": pairs * kernels, "tiles": tiles * c_in * pixels, "outputs": tiles * c_out * outputs}
+    parts["products"] = tiles * pairs * a * a
     what = f", {(n, c_in, c_out, h, w)}, F({m},{r})"
+    whole = not any(isinstance(number, float) for number in (work, depth))
+    check.true("whole numbers" + what, whole, "a float: int() or // gives a whole number")
     check.equal("work" + what, work, want, suspects={
         "each transform is done many times": kernels + pixels + outputs + tiles * pairs * a * a,
         "kernels are transformed once, not for each tile": want + (tiles - 1) * pairs * kernels,
@@ -182,13 +196,14 @@ def check_cost(check, winograd_cost, n, c_in, c_out, h, w, m, r):
         "tiles that are not full count, too: round up": work_of(tiles=n * (h // m) * (w // m)),
         "there are tiles in each image": work_of(tiles=tiles // n),
         "kernels are r x r, not 3 x 3": work_of(r=3),
-    })  # fmt: skip
-    transform = 1 + log(a)
+        "this is the depth: return work, depth": 4 * transform + 1 + log(c_in),
+    } | {f"the {name} are missing": want - part for name, part in parts.items()})  # fmt: skip
     chain = 4 * transform + 1 + log(c_in)
     check.equal("depth" + what, depth, chain, suspects={
         "the multiplications count, too": chain - 5,
         "the products of a transform multiply before they add": chain - 4,
         "channels are added in a tree, log2": chain - 1 - log(c_in) + c_in,
+        "input channels are added, not output channels": chain - log(c_in) + log(c_out),
         "a tile is transformed before the products, and its outputs after them": chain - 2 * transform,
         "kernels are transformed while tiles are": chain + 2 * (1 + log(r)),
     })  # fmt: skip
@@ -398,26 +413,22 @@ def time_ways(shape, c_out: int, k: int = 3, *, repeats: int = 5, seed: int = 0)
 
 
 @styled
-def plot_bits(losses, *, axes=None, title=None):
+def plot_bits(losses, *, title=None):
     """Draw the bits that Winograd's tiles lose, a panel for each precision.
 
     Parameters
     ----------
     losses : dict of str to dict of (str, int) to float
         By the name of the interpolation points: bits lost in (precision, tile m); infinite where it overflowed.
-    axes : sequence of Axes, optional
-        One for each precision.
     """
-    if not losses:
-        raise ValueError("plot_bits: no losses, expected at least one set of points")
     kinds = {kind for bits in losses.values() for kind, _ in bits}
     bits_of = {kind: np.finfo(kind).nmant + 1 for kind in kinds}  # significant bits, the implicit one included
     kinds = sorted(kinds, key=bits_of.get, reverse=True)
     tiles = sorted({m for bits in losses.values() for _, m in bits})
-    axes = new_axes(len(kinds), figsize=(4.7 * len(kinds), 3.7)) if axes is None else axes
+    axes = np.atleast_1d(new_axes(len(kinds), figsize=(4.7 * len(kinds), 3.7)))
     finite = [b for bits in losses.values() for b in bits.values() if np.isfinite(b)]
     top = 1.12 * max([*finite, *bits_of.values()])
-    for ax, kind in zip(np.atleast_1d(axes), kinds, strict=True):
+    for ax, kind in zip(axes, kinds, strict=True):
         ax.axhspan(bits_of[kind], 2 * top, color=TRACK, zorder=0)
         ax.axhline(bits_of[kind], color=INK, linewidth=1)
         ax.text(0.02, bits_of[kind] + 0.01 * top, f"all {bits_of[kind]} lost", fontsize=9, color=INK,
@@ -433,7 +444,6 @@ def plot_bits(losses, *, axes=None, title=None):
                 ax.plot(np.arange(place - len(ends) + 1, place + 1), ends, markevery=[-1], **look)
         ax.set_xticks(range(len(tiles)), [f"F({m},3)" for m in tiles])
         ax.set(xlabel="tile", ylabel=f"bits lost, {kind}", ylim=(0, top), xlim=(-0.2, len(tiles) - 0.8))
-    axes = tuple(np.atleast_1d(axes))
     axes[-1].legend(title="points", loc="center left", bbox_to_anchor=(1.0, 0.5))
     worst, tile, name = max(
         (b, f"F({m},3) in {kind}", n) for n, bits in losses.items() for (kind, m), b in bits.items()
@@ -443,25 +453,21 @@ def plot_bits(losses, *, axes=None, title=None):
 
 
 @styled
-def plot_ways(layers, *, axes=None, title=None):
+def plot_ways(layers, *, title):
     """Draw the seconds of several algorithms on several layers, and what their work predicts.
 
     Parameters
     ----------
     layers : dict of str to list of Way
         What `lab03.time_ways` returned, by the name of the layer.
-    axes : sequence of Axes, optional
-        One for each layer.
 
     Returns
     -------
     axes : tuple of Axes
         Bars are measured; a diamond is the work, in the time that im2col takes for as much.
     """
-    if not layers:
-        raise ValueError("plot_ways: no layers, expected at least one")
-    axes = new_axes(len(layers), figsize=(2.9 * len(layers) + 0.6, 3.4)) if axes is None else axes
-    for ax, (label, ways) in zip(np.atleast_1d(axes), layers.items(), strict=True):
+    axes = new_axes(len(layers), figsize=(2.9 * len(layers) + 0.6, 3.4))
+    for ax, (label, ways) in zip(axes, layers.items(), strict=True):
         rate = next(way.seconds / way.work for way in ways if way.name == "im2col")
         measured = np.array([1e3 * way.seconds for way in ways])
         fastest = min(ways[:-1], key=lambda way: way.seconds).name
@@ -475,8 +481,7 @@ def plot_ways(layers, *, axes=None, title=None):
         ax.grid(visible=False, axis="y")
         ax.set(xlabel="ms", xlim=(0, None))
         ax.set_title(label, fontsize=10)
-    axes = tuple(np.atleast_1d(axes))
-    axes[0].figure.suptitle(title or "Fastest plain way by layer", x=0.01, ha="left")
+    axes[0].figure.suptitle(title, x=0.01, ha="left")
     kinds = {"measured": MUTED, "measured, fastest plain one": COLORS[0], "measured, fused": COLORS[2]}
     handles = [Patch(color=color, label=label) for label, color in kinds.items()]
     handles += axes[0].get_legend_handles_labels()[0]

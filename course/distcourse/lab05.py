@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import math
 import statistics
-from collections.abc import Mapping
 from itertools import pairwise
 from numbers import Integral
 from typing import NamedTuple
@@ -74,49 +73,34 @@ def _matrices(batch, d_in, d_out):
 def check_cost(check, product_cost, b, k, n, dtype):
     """Operations and bytes of a product, against those that the emulator counts."""
     x, w, y = (np.ones(shape, dtype) for shape in ((b, k), (k, n), (b, n)))
-    flops, nbytes = check.call(product_cost, b, k, n, x.itemsize)
+    flops, nbytes = check.call(product_cost, b, k, n, *[x.itemsize] * (dtype != "float32"))
     what, want = f"{b} x {k} times {k} x {n}, {dtype}", x.nbytes + w.nbytes + y.nbytes
     total = tiled_report(b, k, n, 1).flops  # by the emulator, one by one
-    check.close(
-        f"flops, {what}",
-        flops,
-        total,
-        suspects={
-            "a multiply-add is two operations": b * k * n,
-            "the first product of a sum is added to 0: count it as all others": total - b * n,
-            "flops come first, then bytes": want,
-        },
-    )
-    check.close(
-        f"bytes, {what}",
-        nbytes,
-        want,
-        suspects={
-            "the result moves, too": x.nbytes + w.nbytes,
-            "the weights move, too": x.nbytes + y.nbytes,
-            "count bytes, not numbers": want // x.itemsize,
-            "W is read once, not for every sample": x.nbytes + b * w.nbytes + y.nbytes,
-            "itemsize is not always 4": 4 * want // x.itemsize,
-        },
-    )
+    check.close(f"flops, {what}", flops, total, suspects={
+        "a multiply-add is two operations": b * k * n,
+        "the first product of a sum is added to 0: count it as all others": total - b * n,
+        "flops come first, then bytes": want,
+    })  # fmt: skip
+    check.close(f"bytes, {what}", nbytes, want, suspects={
+        "the result moves, too": x.nbytes + w.nbytes,
+        "the weights move, too": x.nbytes + y.nbytes,
+        "count bytes, not numbers": want // x.itemsize,
+        "W is read once, not for every sample": x.nbytes + b * w.nbytes + y.nbytes,
+        "itemsize is not always 4": 4 * want // x.itemsize,
+    })  # fmt: skip
 
 
 def check_least_time(check, least_time, flops, nbytes, peak, bandwidth):
     """The bound on the time of a computation."""
     got = check.call(least_time, flops, nbytes, peak, bandwidth)
     work, moving = flops / peak, nbytes / bandwidth
-    check.close(
-        f"seconds, {flops:.3g} operations, {nbytes:.3g} bytes",
-        got,
-        max(work, moving),
-        suspects={
-            "divide by the speeds: the result is a time": max(flops * peak, nbytes * bandwidth),
-            "a speed is not a time: it is the work divided by the speed": min(peak, flops * bandwidth / nbytes),
-            "operations belong to the peak, bytes to the bandwidth": max(flops / bandwidth, nbytes / peak),
-            "both can happen at once: take the larger, not the sum": work + moving,
-            "the slower of the two decides: take the larger": min(work, moving),
-        },
-    )
+    check.close(f"seconds, {flops:.3g} operations, {nbytes:.3g} bytes", got, max(work, moving), suspects={
+        "divide by the speeds: the result is a time": max(flops * peak, nbytes * bandwidth),
+        "a speed is not a time: it is the work divided by the speed": min(peak, flops * bandwidth / nbytes),
+        "operations belong to the peak, bytes to the bandwidth": max(flops / bandwidth, nbytes / peak),
+        "both can happen at once: take the larger, not the sum": work + moving,
+        "the slower of the two decides: take the larger": min(work, moving),
+    })  # fmt: skip
 
 
 def check_tiled_bytes(check, tiled_bytes, b, k, n, t):
@@ -124,24 +108,20 @@ def check_tiled_bytes(check, tiled_bytes, b, k, n, t):
     report = tiled_report(b, k, n, t)
     got, down, across = check.call(tiled_bytes, b, k, n, t), -(-b // t), -(-n // t)
     what = f"{b} x {k} times {k} x {n}, tiles of {t}"
-    check.close(
-        f"bytes, {what}",
-        got,
-        report.bytes_moved,
-        suspects={
-            "each block of rows of Y reads all of W, each block of columns all of X": 4
-            * (b * k * down + k * n * across + b * n),
-            "a tile that sticks out needs a block, too: round up": 4 * (b * k * (n / t) + k * n * (b / t) + b * n),
-            "this rounds down": 4 * (b * k * (n // t) + k * n * (b // t) + b * n),
-            "a tile's reads serve t rows or columns, not one": 4 * (b * k * n + k * n * b + b * n),
-            "count bytes: 4 for each number": report.bytes_moved // 4,
-            "Y is written once, not for every piece of the sums": report.bytes_moved + 4 * b * n * (-(-k // t) - 1),
-            "tiles are t wide, not always 16": 4 * (b * k * -(-n // 16) + k * n * -(-b // 16) + b * n),
-            "Y is written, too": 4 * (b * k * across + k * n * down),
-            "what lies outside is not fetched": 4 * t * (down * k * across + k * across * down + down * across * t),
-            "each number moves once: that is the bound": least_bytes(b, k, n),
-        },
-    )
+    check.close(f"bytes, {what}", got, report.bytes_moved, suspects={
+        "each block of rows of Y reads all of W, each block of columns all of X": 4
+        * (b * k * down + k * n * across + b * n),
+        "a tile that sticks out needs a block, too: round up": 4 * (b * k * (n / t) + k * n * (b / t) + b * n),
+        "a tile too many where it fits: -(-batch // t)": 4 * (b * k * (n // t + 1) + k * n * (b // t + 1) + b * n),
+        "this rounds down": 4 * (b * k * (n // t) + k * n * (b // t) + b * n),
+        "a tile's reads serve t rows or columns, not one": 4 * (b * k * n + k * n * b + b * n),
+        "count bytes: 4 for each number": report.bytes_moved // 4,
+        "Y is written once, not for every piece of the sums": report.bytes_moved + 4 * b * n * (-(-k // t) - 1),
+        "tiles are t wide, not always 16": 4 * (b * k * -(-n // 16) + k * n * -(-b // 16) + b * n),
+        "Y is written, too": 4 * (b * k * across + k * n * down),
+        "what lies outside is not fetched": 4 * t * (down * k * across + k * across * down + down * across * t),
+        "each number moves once: that is the bound": least_bytes(b, k, n),
+    })  # fmt: skip
 
 
 def check_batch(check, smallest_batch, share, d_in, d_out, peak, bandwidth):
@@ -160,43 +140,36 @@ def check_batch(check, smallest_batch, share, d_in, d_out, peak, bandwidth):
         return check.true(name, got is None, f"wanted None, got {got}: no batch reaches it, and 0 would be a batch")
     if not isinstance(got, Integral):
         return check.true(name, False, f"got {got!r}: a batch is a whole number, rounded up")
-    return check.equal(
-        name,
-        got,
-        want,
-        suspects={
-            "one sample too few: did you round up, and count both X and Y?": want - 1,
-            "one sample too many: the least that reaches it": want + 1,
-            "the ridge is peak / bandwidth, not the reverse": first(share / ridge),
-            "this is the batch for the full peak: use the share": first(ridge),
-            "X and Y move, too, and more of them with a larger batch": int(np.ceil(2 * share * ridge)),
-            "a multiply-add is two operations": first(2 * share * ridge),
-        },
-    )
+    return check.equal(name, got, want, suspects={
+        "one sample too few: did you round up, and count both X and Y?": want - 1,
+        "one sample too many: the least that reaches it": want + 1,
+        "the ridge is peak / bandwidth, not the reverse": first(share / ridge),
+        "this is the batch for the full peak: use the share": first(ridge),
+        "X and Y move, too, and more of them with a larger batch": int(np.ceil(2 * share * ridge)),
+        "a multiply-add is two operations": first(2 * share * ridge),
+    })  # fmt: skip
 
 
 def check_seconds(check, seconds, card, flops, nbytes, calls, copied):
     """The time of a piece of work on a card."""
     start, copying = calls * card.overhead, copied / card.link
     work = flops / card.peak, nbytes / card.bandwidth
-    what = f"{card.name}, {flops:.0e} flop, {nbytes:.0e} bytes, {calls} calls, {copied:.0e} copied"
+    what = f"{card.name}, {flops:g} flop, {nbytes:g} bytes, {calls} calls, {copied:g} copied"
     got = check.call(seconds, card, flops, nbytes, calls, copied)
-    check.close(
-        f"seconds, {what}",
-        got,
-        start + copying + max(work),
-        suspects={
-            "arithmetic and memory at once: the larger, not the sum": start + copying + sum(work),
-            "memory may take longer than arithmetic": start + copying + work[0],
-            "the longer of the two counts": start + copying + min(work),
-            "copied counts both ways already": start + 2 * copying + max(work),
-            "every call costs": card.overhead + copying + max(work),
-            "calls cost": copying + max(work),
-            "copies cost": start + max(work),
-            "use `link`": start + copied / card.bandwidth + max(work),
-            "nothing overlaps but arithmetic and memory: add": start + max(copying, *work),
-        },
-    )
+    check.close(f"seconds, {what}", got, start + copying + max(work), suspects={
+        "arithmetic and memory at once: the larger, not the sum": start + copying + sum(work),
+        "memory may take longer than arithmetic": start + copying + work[0],
+        "the longer of the two counts": start + copying + min(work),
+        "copied counts both ways already": start + 2 * copying + max(work),
+        "every call costs": card.overhead + copying + max(work),
+        "calls cost": copying + max(work),
+        "copies cost": start + max(work),
+        "use `link`": start + copied / card.bandwidth + max(work),
+        "what is copied does not pass through the card's memory again": start
+        + copying
+        + max(work[0], work[1] + copied / card.bandwidth),
+        "nothing overlaps but arithmetic and memory: add": start + max(copying, *work),
+    })  # fmt: skip
 
 
 def judge_shape(check, name: str, shape, n: int, ridge: float, *, low: float | None = None, high: float | None = None):
@@ -417,7 +390,7 @@ def measure_gpu(*, xp=None, elements: int = 2**26, width: int = 4096, repeats: i
 
 
 @styled
-def plot_devices(sizes, seconds, *, measured=None, xlabel="size", ax=None, title=None):
+def plot_devices(sizes, seconds, *, measured=None, xlabel="size", title=None):
     """Draw the time of the same work on several devices, and from which size on the first one is no longer the fastest.
 
     Parameters
@@ -431,11 +404,7 @@ def plot_devices(sizes, seconds, *, measured=None, xlabel="size", ax=None, title
     title : str, optional
         By default the finding.
     """
-    if not isinstance(seconds, Mapping) or not seconds:
-        raise ValueError(f"plot_devices: seconds is {seconds!r}, expected times of at least one device, by its name")
-    if wrong := next((name for name in measured or {} if name not in seconds), None):
-        raise ValueError(f"plot_devices: {wrong!r} was measured, expected one of {', '.join(seconds)}")
-    ax = new_axes(figsize=(7.2, 4.2))[0] if ax is None else ax
+    ax = new_axes(figsize=(7.2, 4.2))[0]
     first, wins = next(iter(seconds)), {}
     for i, (name, values) in enumerate(seconds.items()):
         color, marker = COLORS[i % len(COLORS)], MARKERS[i % len(MARKERS)]

@@ -23,7 +23,7 @@ def check_attend(check, attend, q, k, v, causal):
     s, root = q_ @ np.swapaxes(k_, -1, -2), q.shape[-1] ** 0.5
     mask = np.tri(*s.shape[-2:], dtype=bool) | (not causal)
     want = weights(s / root, mask)
-    y, p = check.call(attend, q, k, v, causal)
+    y, p = check.call(attend, q, k, v, *[True] * causal)
     suspects = {
         "y and p have changed places: return y, p": want @ v_,
         "scores are not divided by the square root of d": weights(s, mask),
@@ -33,6 +33,7 @@ def check_attend(check, attend, q, k, v, causal):
         "the mask comes after the softmax: rows do not sum to 1": weights(s / root) * mask,
         "a hidden score is 0, and e^0 is 1: use -np.inf": weights(s / root * mask),
         "a visible score can be below this: hide with -np.inf": weights(np.where(mask, s / root, -100)),
+        "d is not always 3: q.shape[-1]": weights(s / 3**0.5, mask),
     }
     if causal:
         suspects["the mask is transposed: query i sees the keys 0 to i"] = weights(s / root, mask.T)
@@ -62,6 +63,8 @@ def check_backward(check, attend_backward, shape, m, causal, rng, dtype=float):
         "divide by the square root of d here, too": ds,
         "divided by d, not by its square root": ds / root**2,
         "p (1 - p) is not all: the other weights fall": p * (1 - p) * dp / root,
+        "a row of p sums to 1: its sum is the mean already": p * (dp - (dp * p).mean(axis=-1, keepdims=True)) / root,
+        "dP = dY V^T: v, not k": p * (dy @ turn(k) - (dy @ turn(k) * p).sum(axis=-1, keepdims=True)) / root,
     }
     want = {"dq": ds @ k / root, "dk": turn(ds) @ q / root, "dv": turn(p) @ dy}
     suspects = {
@@ -92,8 +95,10 @@ def check_merge(check, merge, s, v, cut, what):
     with np.errstate(all="ignore"):
         x, y = (np.exp(side[0] - np.where(empty, 0, want[0])) for side in (b, a))
         turned = [None, x * a[1] + y * b[1], x * a[2] + y * b[2]]
-    told = {"m": {}, "l": {text: a[1] + b[1], swapped: turned[1]}}
-    told["o"] = {text: a[2] + b[2], swapped: turned[2], early: mean}
+        weighted = y * a[1] * a[2] + x * b[1] * b[2]
+    told = {"m": {"the larger of the two: np.maximum": np.logaddexp(a[0], b[0])}}
+    told["l"] = {text: a[1] + b[1], swapped: turned[1]}
+    told["o"] = {text: a[2] + b[2], swapped: turned[2], early: mean, "o has its weights already, not l": weighted}
     lost = "-inf - (-inf) is NaN: where m is -inf, subtract 0"
     m, l, o = check.call(merge, a, b)
     for name, mine, right in zip("mlo", (m, l, o), want, strict=True):
@@ -105,9 +110,8 @@ def check_flash(check, run, rng, n, m, scale, shift=0):
     """The tiled kernel; `run(q, k, v)` launches it and returns (report, y). A shift puts all scores at -shift^2 / 4."""
     q, k, v = (rng.normal(size=(size, 16)).astype("float32") for size in (n, m, m))
     q *= scale
-    if shift:  # whole numbers: the scores are exact in float32, however large
-        q, k = np.round(2 * q), np.round(2 * k)
-        q[:, 0], k[:, 0] = -shift, shift
+    if shift:
+        q[...], k[...] = np.eye(1, 16) * -shift, np.eye(1, 16) * shift
     (report, y), what = run(q, k, v), f"n = {n}, m = {m}"
     if not no_errors(check, report, f"no errors, {what}"):
         return
@@ -125,6 +129,7 @@ def check_flash(check, run, rng, n, m, scale, shift=0):
         "divided by D, not by its square root": weights(s / 16) @ v,
         "top stays as it was: top = above": np.tile(v[-1], (n, 1)),
         "only the first tile was seen": weights(s[:, :32] / 4) @ v[:32],
+        "these are the keys again: fetch(vs, v, first, m)": weights(s / 4) @ k,
         "rows beyond the end count": weights(np.pad(s / 4, ((0, 0), (0, -m % 32))))[:, :m] @ v,
     }
     if scale > 1 or shift:
@@ -160,6 +165,7 @@ def check_ring(check, ring, where, d, rng):
         "each rank has seen its own keys only": result(right, steps=1),
         "not divided by l: o / l at the end": result(right, divide=False),
         "in step s, rank r has the keys of rank r - s": result(right, lambda rank, step: rank + step),
+        "in step 0 a rank has its own keys: rank r - s": result(right, lambda rank, step: rank - step - 1),
         "the positions are those of the keys: where[source]": result(right, lambda rank, step: rank),
         "what has arrived replaces the old keys: keys = arriving": result(lambda rank, step: rank),
         "pass on what has arrived, not the first keys again": result(lambda rank, step: rank - min(step, 1)),

@@ -101,8 +101,9 @@ def stops(notebook) -> Counter:
 
 
 def mutants(lab_name: str) -> dict:
-    """The lab's known wrong answers."""
-    return importlib.import_module(f".mutants.{lab_name.partition('_')[0]}", __package__).MUTANTS
+    """By exercise, the lab's known wrong answers: what is wrong, the code, and what it loses (if not its own check)."""
+    known = importlib.import_module(f".mutants.{lab_name.partition('_')[0]}", __package__).MUTANTS
+    return {name: [(*given, {f"check_{name}"})[:3] for given in answers] for name, answers in known.items()}
 
 
 def students(lab_name, released, source) -> list[Student]:

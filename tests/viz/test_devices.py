@@ -1,7 +1,6 @@
 """Figures of devices, against the numbers that they draw."""
 
 import numpy as np
-import pytest
 from distcourse import lab05
 from distcourse.lab05 import faster_from
 
@@ -20,10 +19,6 @@ def test_measured_points_belong_to_a_device():
     ax = lab05.plot_devices([1, 2], {"cpu": [1, 2], "gpu": [3, 3]}, measured={"cpu": ([1], [1.5])})
     assert "cpu, measured" in [text.get_text() for text in ax.get_legend().get_texts()]
     assert ax.get_title("left") == "cpu is the fastest at every size"
-    with pytest.raises(ValueError, match="'tpu' was measured, expected one of cpu"):
-        lab05.plot_devices([1], {"cpu": [1]}, measured={"tpu": ([1], [1])})
-    with pytest.raises(ValueError, match=r"seconds is \{\}"):
-        lab05.plot_devices([1], {})
 
 
 def test_a_device_that_wins_only_for_a_while_does_not_count():
