@@ -482,9 +482,8 @@ def check_rows(check, my_rows, n, size, epoch, seed):
     check.true(what, not twice and not never, f"{twice} rows come twice, {never} never: "
                + ("do all ranks shuffle alike?" if twice else "n need not be a multiple of the ranks"))  # fmt: skip
     other = np.concatenate([check.call(my_rows, rank, size, n, epoch + 1, seed) for rank in range(size)])
-    check.true(
-        f"{what}: the next epoch", n < 10 or not np.array_equal(np.concatenate(parts), other), "is in the same order"
-    )
+    moved = n < 10 or not np.array_equal(np.concatenate(parts), other)
+    check.true(f"{what}: the next epoch", moved, "is in the same order")
 
 
 def check_restore(check, restore, size, seed):
@@ -558,14 +557,8 @@ def play(next_interval, mtbf, cost, restart, *, hours=200.0, seed=0) -> float:
 
 def score_policy(next_interval, *, clusters=None, seeds=3) -> list[dict]:
     """Play a policy on clusters that it does not know, beside the best constant interval, found in hindsight."""
-    clusters = clusters or (
-        (1_000.0, 60.0, 60.0),
-        (4_000.0, 2.0, 60.0),
-        (30_000.0, 300.0, 300.0),
-        (300_000.0, 10.0, 300.0),
-    )
     rows = []
-    for mtbf, cost, restart in clusters:
+    for mtbf, cost, restart in clusters or [(1e3, 60, 60), (4e3, 2, 60), (3e4, 300, 300), (3e5, 10, 300)]:
         mean = lambda f, m=mtbf, c=cost, r=restart: float(np.mean([play(f, m, c, r, seed=s) for s in range(seeds)]))  # noqa: E731
         grid = young_interval(cost, mtbf) * np.geomspace(0.25, 4, 9)
         rows.append({
