@@ -460,16 +460,16 @@ def judge_server(check, train, size: int, steps: int, *, lr=0.1, slow=None, d=4,
     wrong = {
         "not updated, or not in place: `w -= ...` changes the array itself": np.ones(d),
         "uphill: the gradient should be subtracted": work_out(targets, log, -lr),
-        "the server steps from the weights that the worker had pulled, not from its newest": work_out(
-            targets, log, lr, late=True
-        ),
+        "the server must step from its newest weights, not from the pulled ones": work_out(targets, log, lr, late=True),
+        "the rate is an argument: lr, not 0.1": work_out(targets, log, 0.1),
         "the gradients are of step 0 in every step": work_out(targets, log, lr, steps=False),
         "a worker computes at zeros: take the gradient at the weights received": _at_zeros(targets, log, lr),
     }
     if size > 2:
         wrong["every push is a whole step, not a share of one"] = work_out(targets, log, lr / (size - 1))
     check.close(f"weights, {of}", w, work_out(targets, log, lr), rtol=1e-10, suspects=wrong)
-    check.equal(f"steps asked for, {of}", [asked for _, _, asked in workers], [list(range(steps))] * (size - 1))
+    asked, told = [one for _, _, one in workers], f"each worker asks for steps 0 to {steps - 1}, in order; here it is "
+    check.true(f"steps asked for, {of}", asked == [list(range(steps))] * (size - 1), told + str(asked))
     others = [rank for rank in range(1, size) if rank not in (slow or {})]
     for rank, factor in (slow or {}).items():
         before = log[: log.index(("push", rank))]

@@ -18,6 +18,12 @@ MUTANTS = {
         ("rank 0 only", ("comm.all_reduce(total)", "if comm.rank == 0: comm.all_reduce(total)")),
         ("in float32", ("total = x.copy()", "total = x.astype('float32')")),
         ("rounded", ("return total / comm.size", "return total // comm.size")),
+        ("whole numbers", ("total = x.copy()", "total = x.astype(int)")),
+        ("one rank too few", ("return total / comm.size", "return total / (comm.size - 1)")),
+        ("a list", ("return total / comm.size", "return (total / comm.size).tolist()")),
+        ("divides first, in place", ("total = x.copy()", "x /= 1.5\n    total = x.copy()")),
+        ("on rank 0 alone", ("return total / comm.size", "return total / comm.size if comm.rank == 0 else x")),
+        ("added up twice", ("comm.all_reduce(total)", "comm.all_reduce(total)\n    comm.all_reduce(total)")),
     ],
     "share": [
         ("rounded down", (f"n // size + {EXTRA}", "n // size")),
@@ -33,6 +39,15 @@ MUTANTS = {
         ("true for one more", (EXTRA, "(rank < n % size) - 1")),
         ("no return", ("return n", "n")),
         ("four ranks", ("n // size + ", "n // 4 + ")),
+        ("at least one", (f"return n // size + {EXTRA}", f"return max(1, n // size + {EXTRA})")),
+        ("to the nearest", (f"n // size + {EXTRA}", "round(n / size)")),
+        ("all shares", (f"n // size + {EXTRA}", "[len(range(r, n, size)) for r in range(size)]")),
+        (
+            "an array",
+            (f"return n // size + {EXTRA}", f"import numpy as np\n    return np.array([n // size + {EXTRA}])"),
+        ),
+        ("as text", (f"return n // size + {EXTRA}", f"return str(n // size + {EXTRA})")),
+        ("where it starts", (f"n // size + {EXTRA}", "rank * (n // size) + min(rank, n % size)")),
     ],
     "swap": [
         ("the sum minus mine", (BOTH, "theirs[...] = mine; comm.all_reduce(theirs); theirs -= mine")),
@@ -48,6 +63,13 @@ MUTANTS = {
         ("floats", ("np.empty_like(mine)", "np.empty(mine.shape)")),
         ("sums", (BOTH, "theirs[...] = mine\n    comm.all_reduce(theirs)")),
         ("nothing sent", (BOTH, "theirs[...] = mine")),
+        ("a list", ("return theirs", "return theirs.tolist()")),
+        ("flat", ("return theirs", "return theirs.ravel()")),
+        ("both", ("return theirs", "return mine, theirs")),
+        ("in place", ("return theirs", "mine[...] = theirs\n    return mine")),
+        ("in float64", ("return theirs", "return theirs * 1.0")),
+        ("both ranks' arrays", (BOTH, "return comm.all_gather(mine)")),
+        ("never received", (BOTH, "comm.send(mine, dest=other); theirs[...] = 0")),
         (
             "only rank 0 sends",
             (

@@ -43,6 +43,11 @@ MUTANTS = {
         ("Param, not data", ("x @ self.W.data", "x @ self.W")),
         ("misspelt", ("self.b.data", "self.b.dat")),
         ("saves a copy", ("return y, x", "return y, x.copy()")),
+        ("a list", ("return y, x", "return [y, x]")),
+        ("three outputs", ("x @ self.W.data", "x[:, :3] @ self.W.data[:3, :3]")),
+        ("a sum of b", ("+ self.b.data", "+ self.b.data.sum()")),
+        ("bias subtracted", ("+ self.b.data", "- self.b.data")),
+        ("saves W", ("return y, x", "return y, self.W.data")),
     ],
     "cross_entropy": [
         ("overflows", (SHIFT, "z = logits")),
@@ -69,6 +74,9 @@ MUTANTS = {
         ("keepdims forgotten", ("logits.max(axis=1, keepdims=True)", "logits.max(axis=1)")),
         ("sign", ("loss = float(", "loss = -float(")),
         ("loss alone", ("return loss, dlogits / n", "return loss")),
+        ("in float32", ("z = logits - logits", "logits = logits.astype('float32')\n    z = logits - logits")),
+        ("capped", (SHIFT, "z = np.clip(logits, -500, 500)")),
+        ("a loss for each row", ("return loss, dlogits / n", "return loss / np.ones(len(logits)), dlogits / n")),
     ],
     "numeric_gradient": [
         ("one-sided", (BELOW, "x[i] = kept\n        gradient[i] = (above - f()) / eps")),
@@ -104,6 +112,9 @@ MUTANTS = {
         ("one thing only", (RELU, RELU.removesuffix(", y"))),
         ("slope of tanh", ("dy * saved * (1 - saved)", "dy * (1 - saved**2)")),
         ("misspelt", ("np.maximum(x, 0)", "np.maximun(x, 0)")),
+        ("leaky", ("np.maximum(x, 0)", "np.maximum(x, 0.01 * x)")),
+        ("at most 6", ("np.maximum(x, 0)", "np.clip(x, 0, 6)")),
+        ("a mask alone", ("np.maximum(x, 0)", "(x > 0)")),
     ],
     "dense_backward": [
         ("overwrites", ("layer.W.grad += x.T @ dy", "layer.W.grad[:] = x.T @ dy")),
@@ -130,6 +141,10 @@ MUTANTS = {
         ("one learning rate", ("data -= lr * grad", "data -= 0.1 * grad")),
         ("divides by the rate", ("data -= lr * grad", "data -= grad / lr")),
         ("assigns", ("data -= lr * grad", "data[:] = -lr * grad")),
+        ("a rate that falls", ("data -= lr * grad", "data -= lr / (step + 1) * grad")),
+        ("into a copy", ("data -= lr * grad", "data = data.copy()\n        data -= lr * grad")),
+        ("the sign only", ("data -= lr * grad", "import numpy as np\n        data -= lr * np.sign(grad)")),
+        ("returns the step", ("data -= lr * grad", "return data - lr * grad")),
     ],
     "step": [
         ("gradients pile up", (ZERO, "pass")),
@@ -151,6 +166,10 @@ MUTANTS = {
         ("n left out", ("batch.y, batch.n", "batch.y")),
         ("backward of the logits", ("backward(dlogits", "backward(logits")),
         ("updates by hand, twice", (UPDATE, f"{UPDATE}\n        {UPDATE}")),
+        ("the library's", (ZERO, f"return super().step(batch)\n        {ZERO}")),
+        ("half of the batch", ("forward(batch.x)", "forward(batch.x[:4])")),
+        ("the loss after it", ("return loss", "return self.loss(self.model.forward(batch.x)[0], batch.y, batch.n)[0]")),
+        ("both things", ("return loss", "return loss, dlogits")),
         ("updates by hand", (UPDATE, "for p in self.model.params:\n            p.data -= 0.1 * p.grad")),
     ],
 }

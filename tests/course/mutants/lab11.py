@@ -84,6 +84,9 @@ MUTANTS = {
         ("only small ones", ("version - pulled[worker])", "min(3, version - pulled[worker]))")),
         ("a push pulls, too", ("version += 1", "version += 1; pulled[worker] = version")),
         ("no return", ("    return staleness", "    pass")),
+        ("empties the log", ("for kind, worker in log:", "for kind, worker in [log.pop(0) for _ in log[:]]:")),
+        ("six workers", ("version, pulled, staleness = 0, {}, []", "version, pulled, staleness = 0, [0] * 6, []")),
+        ("one at a time", ("            staleness.append(", "            yield (")),
     ],
     "async_sgd": [
         (
@@ -111,6 +114,10 @@ MUTANTS = {
         ("logs in short", ("log.append((kind, worker))", "log.append(kind)")),
         ("the workers return, too", ("        return None", "        return []")),
         ("gradient of nothing", ("rank, gradient(w, step)", "rank, gradient(0 * w, step)")),
+        ("a rate of its own", ("w -= lr * g", "w -= 0.1 * g")),
+        ("four weights", ("comm.recv(w, 0)", "comm.recv(w[:4], 0)")),
+        ("a tuple of the log", ("    return log", "    return tuple(log)")),
+        ("a rate that falls", ("w -= lr * g", "w -= lr / (1 + len(log)) * g")),
     ],
     "delayed_descent": [
         ("too old", ("t - staleness)", "t - staleness - 1)")),
@@ -126,6 +133,10 @@ MUTANTS = {
         ("in place", ("    versions = [w]", "    versions = [w]; w *= 1.1")),
         ("only what is shown", ("t - staleness)", "t - min(2, staleness))")),
         ("one array but for the first", ("    versions = [w]\n", ALIAS_BUT_FIRST)),
+        ("in float64", ("    versions = [w]", "    versions = [w.astype(float)]")),
+        ("the last one only", ("    return versions", "    return versions[-1]")),
+        ("without the first", ("    return versions", "    return versions[1:]")),
+        ("a rate of its own", ("- lr * gradient", "- 0.1 * gradient")),
     ],
     "ssp_ends": [
         ("nobody waits", ("k - bound - 1 >= 0", "False")),
@@ -142,6 +153,13 @@ MUTANTS = {
         ("held up once, late once", ("    ends = np.zeros_like(seconds)\n", HELD_UP_ONCE)),
         ("all end with the slowest", ("ends[k] = start + seconds[k]", "ends[k] = (start + seconds[k]).max()")),
         ("no infinity", ("if k - bound - 1 >= 0:", "if int(k - bound - 1) >= 0:")),
+        ("whole numbers", ("np.zeros_like(seconds)", "np.zeros(seconds.shape, int)")),
+        ("in float32", ("    return ends", "    return ends.astype('float32')")),
+        ("a list", ("    return ends", "    return ends.tolist()")),
+        ("five steps", ("range(len(seconds))", "range(min(5, len(seconds)))")),
+        ("waits for the last worker", ("ends[int(k - bound - 1)].max()", "ends[int(k - bound - 1), -1]")),
+        ("into seconds", ("    ends = np.zeros_like(seconds)", "    ends = seconds")),
+        ("the last row only", ("    return ends", "    return ends[-1]")),
     ],
     "backup_update": [
         ("all of them", ("int(np.ceil(gamma * len(arrivals) - 1e-9))", "len(arrivals)")),
@@ -160,6 +178,16 @@ MUTANTS = {
         ("not sorted", ("sorted(late.tolist())", "late.tolist()")),
         ("an array", ("sorted(late.tolist())", "np.sort(late) if len(late) == 1 else late")),
         ("three are enough", ("int(np.ceil(gamma * len(arrivals) - 1e-9))", "min(3, len(arrivals))")),
+        ("arrivals not sorted", ("float(arrivals[used[-1]])", "float(arrivals[enough - 1])")),
+        ("late as an array", ("sorted(late.tolist())", "np.sort(late)")),
+        ("clears the late ones", ("    return gradients[used]", "    gradients[late] = 0\n    return gradients[used]")),
+        ("sorts arrivals", ("    return gradients[used]", "    arrivals.sort()\n    return gradients[used]")),
+        ("rounded to the nearest", ("int(np.ceil(gamma * len(arrivals) - 1e-9))", "round(gamma * len(arrivals))")),
+        ("three of four", ("int(np.ceil(gamma * len(arrivals) - 1e-9))", "len(arrivals) - 1")),
+        (
+            "gradient only",
+            ("    return gradients[used].mean(axis=0), float", "    return gradients[used].mean(axis=0)\n    float"),
+        ),
     ],
     "my_policy": [
         ("BSP", ("1, False, lead >= 0, staleness + 5.0", "workers, True, lead >= 0, np.ones(1000)")),
@@ -182,5 +210,8 @@ MUTANTS = {
         ("a number for the weight", ("staleness + 5.0", "0.065")),
         ("fresh ones do not count", ("staleness + 5.0", "staleness * 1.0")),
         ("no return", ("    return 1, False, lead >= 0, staleness + 5.0", "    pass")),
+        ("a share for the quorum", ("1, False, lead", "0.5, False, lead")),
+        ("leads, not whether", ("lead >= 0,", "lead,")),
+        ("old ones push back", ("staleness + 5.0", "5.0 - staleness")),
     ],
 }
