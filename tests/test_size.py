@@ -24,14 +24,14 @@ CAPS = {
     "distlearn/parallel": 5_511,
     "distlearn/sim": 1_981,
     "distlearn/train": 757,
-    "distlearn/viz": 1_494,
+    "distlearn/viz": 1_537,
     "distlearn/world": 1_978,
 }
 """By folder: the largest number of lines of code."""
-DOCSTRINGS = 9_097
+DOCSTRINGS = 9_098
 """Lines of docstrings of both packages."""
 FILES = 278
-TESTS = 41_420
+TESTS = 41_440
 """Lines of the tests; the benchmarks beside them, commands that `distlearn bench` runs, are not counted."""
 SILENT = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
 

@@ -18,15 +18,18 @@ def plot_spacetime(what, *, ax=None, title: str = ""):
 
     Parameters
     ----------
-    what : Exploration, Run or SimWorld
+    what : Exploration, Run, SimWorld or dict of records
         An exploration shows its shortest failure, else the order with another result, else the first run. A world shows
-        its last run: after an error, what had been sent until then, and what every rank waits for.
+        its last run: after an error, what had been sent until then, and what every rank waits for. The records of a run
+        that hangs (`world.records`) show the last calls of every rank, and which ranks made the same one.
 
     References
     ----------
     L. Lamport (1978), Time, clocks, and the ordering of events in a distributed system, Communications of the ACM
     21(7), figure 1.
     """
+    if isinstance(what, dict):
+        return _plot_records(what, ax, title)
     events, stopped, size = _content(what)
     times = _logical_times(events)
     last = {
@@ -61,6 +64,51 @@ def plot_spacetime(what, *, ax=None, title: str = ""):
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.set_xlabel("logical time [events]")
     ax.grid(axis="y", visible=False)
+    write_title(ax, title)
+    return ax
+
+
+CALLS = 8  # of a rank that has stopped, the last ones
+
+
+def _plot_records(records, ax, title: str):
+    if ax is None:
+        (ax,) = new_axes(figsize=(7.2, 1.1 + 0.6 * len(records)))
+    calls = {
+        rank: [((tuple(r.group), r.number) if r.number else (rank, i), r) for i, r in enumerate(of_rank[-CALLS:])]
+        for rank, of_rank in sorted(records.items())
+    }
+    times, before = {}, None
+    while times != before:  # a call comes after those before it on its rank, at one time on all ranks that make it
+        before = dict(times)
+        for made in calls.values():
+            now = 0
+            for key, _ in made:
+                times[key] = now = max(now + 1, times.get(key, 0))
+    end, where = max(times.values(), default=0) + 1, {}
+    for row, made in enumerate(calls.values()):
+        for key, _ in made:
+            where.setdefault(key, []).append(row)
+        stop, last = (times[made[-1][0]], made[-1][1]) if made else (0, None)
+        ax.plot([0, stop], [row, row], color=MUTED, lw=1.5, ls="-", zorder=1)
+        waits = last is not None and last.state == "waiting"
+        done = [times[key] for key, _ in made[: len(made) - waits]]
+        ax.plot(done, [row] * len(done), ls="", marker="o", color=NAVY, ms=5, zorder=3)
+        if waits:
+            ax.plot([stop], [row], marker="X", color=VERMILION, ms=9, zorder=4)
+        name = f"{last.call.partition('(')[0]}, number {last.number}" if last else ""
+        text = f"waits in {name}" if waits else f"last seen in {name}" if last else "nothing is known"
+        color = VERMILION if waits else MUTED
+        box = {"fc": "white", "ec": "none", "pad": 1}  # over the lines of calls that others make
+        ax.annotate(text, (stop, row), (9, -4), textcoords="offset points", color=color, fontsize=9, bbox=box)
+    for key, rows in where.items():
+        ax.plot([times[key]] * 2, [min(rows), max(rows)], color=MUTED, lw=0.8, ls="-", marker="", zorder=0)
+    ax.set_yticks(range(len(calls)), [f"rank {rank}" for rank in calls])
+    ax.set_ylim(len(calls) - 0.4, -0.6)
+    ax.set_xlim(0, 1.5 * end)
+    ax.set_xticks([])
+    ax.set_xlabel("last calls, in order")
+    ax.grid(visible=False)
     write_title(ax, title)
     return ax
 

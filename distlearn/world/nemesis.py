@@ -401,7 +401,7 @@ class Outcome:
         if any(isinstance(f, (Truncate, FlipFile, FullDisk)) for f in self.plan) and "can be used" in text:
             return True  # no intact checkpoint is left: starting from scratch silently would lose the run
         if "no majority agrees" in text:  # of two ranks that differ, nobody can say which is right
-            return any(isinstance(f, FlipWeight) for f in self.plan)
+            return any(f.only_named for f in self.plan)
         return any(f"rank {f.rank}" in text or f"ranks {f.rank}" in text for f in self.plan if f.only_named)
 
 

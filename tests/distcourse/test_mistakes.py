@@ -156,7 +156,7 @@ def test_says_what_and_where():
 def test_dtype_only_where_it_is_asked_for():
     assert compare("T", X.astype(np.float32), X.astype(np.float32), dtype=np.float32).ok
     finding = compare("T", X, X, dtype=np.float32)
-    assert "float64, wanted float32" in finding.mistake
+    assert "its dtype is not: float64, wanted an array of float32" in finding.mistake
 
 
 def test_empty_and_integer_inputs_do_not_break_it():
@@ -180,7 +180,7 @@ ANY_ARRAY = st.one_of(
 @given(ANY_ARRAY, ANY_ARRAY)
 def test_never_breaks_whatever_comes(got, want):
     finding = compare("T", got, want, factors={"ranks": 3})
-    same = got.shape == want.shape and np.array_equal(got, want)
+    same = got.shape == want.shape and np.array_equal(got, want) and (got.dtype.kind != "c" or want.dtype.kind == "c")
     assert finding.ok or not same
     assert finding.seen
     assert compare("T", want, want).ok

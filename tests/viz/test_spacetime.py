@@ -65,3 +65,21 @@ def test_where_a_rank_raised_only_that_one_is_marked():
 
     _, texts, _ = drawn(explore(wants_1, 3))
     assert texts == ["raises AssertionError"]
+
+
+def test_records_show_who_waits_in_which_call_and_where_the_missing_rank_was():
+    def skips(comm):
+        for step in range(12):
+            if comm.rank != 1 or step < 11:
+                comm.barrier()
+
+    world = SimWorld(3)
+    with pytest.raises(DeadlockError):
+        world.run(skips)
+    ax = plot_spacetime(world.records | {3: []}, title="A barrier that one rank does not reach")
+    told = [text.get_text() for text in ax.texts]
+    waits = "waits in barrier, number 12"
+    assert told == [waits, "last seen in barrier, number 11", waits, "nothing is known"]
+    joined = [line for line in ax.lines if len(set(line.get_xdata())) == 1 and len(line.get_xdata()) == 2]
+    assert {tuple(line.get_ydata()) for line in joined if line.get_xdata()[0] == 9} == {(0, 2)}
+    assert sum(line.get_marker() == "X" for line in ax.lines) == 2
