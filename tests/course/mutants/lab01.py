@@ -167,6 +167,7 @@ MUTANTS = {
         ("backward of the logits", ("backward(dlogits", "backward(logits")),
         ("updates by hand, twice", (UPDATE, f"{UPDATE}\n        {UPDATE}")),
         ("the library's", (ZERO, f"return super().step(batch)\n        {ZERO}")),
+        set(),
         ("half of the batch", ("forward(batch.x)", "forward(batch.x[:4])")),
         ("the loss after it", ("return loss", "return self.loss(self.model.forward(batch.x)[0], batch.y, batch.n)[0]")),
         ("both things", ("return loss", "return loss, dlogits")),

@@ -85,6 +85,7 @@ MUTANTS = {
         ("a push pulls, too", ("version += 1", "version += 1; pulled[worker] = version")),
         ("no return", ("    return staleness", "    pass")),
         ("empties the log", ("for kind, worker in log:", "for kind, worker in [log.pop(0) for _ in log[:]]:")),
+        set(),
         ("six workers", ("version, pulled, staleness = 0, {}, []", "version, pulled, staleness = 0, [0] * 6, []")),
         ("one at a time", ("            staleness.append(", "            yield (")),
     ],
