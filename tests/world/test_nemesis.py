@@ -9,12 +9,12 @@ from distlearn.train import saving
 from distlearn.world import EngineWorld, nemesis
 from distlearn.world.nemesis import FlipFile, FlipWeight, FullDisk, Hang, Kill, Lost, Slow, draw, shrink, strike
 
-RUNS, PORTIONS = 360, 12
+RUNS, PORTIONS = 192, 12
 
 
 @pytest.mark.parametrize("portion", range(PORTIONS))
 def test_every_invariant_holds_or_the_fault_is_named(portion):
-    """Plans of up to four faults on 2 to 6 simulated ranks, restarted on as many or fewer, or elastic: 360 runs."""
+    """Plans of up to four faults on 2 to 6 simulated ranks, restarted on as many or fewer, or elastic: 192 runs."""
     came = Counter()
     for seed in range(RUNS // PORTIONS * portion, RUNS // PORTIONS * (portion + 1)):
         size = 2 + seed % 5
@@ -33,10 +33,11 @@ def engines():
 @pytest.mark.engines
 @pytest.mark.timeout(240)
 def test_the_same_plans_strike_real_processes(engines):
-    kill = strike((Kill(5.0, 1), FlipFile(8.0, 4711), Slow(9.0, 0), Kill(10.0, 2)), engines)
-    assert (kill.problems, [r.step for r in kill.run.restarts]) == ([], [4, 4])  # the one of step 8 is damaged
-    hang = strike((FullDisk(4.0), Hang(6.0, 2)), engines)
-    assert (hang.problems, [r.rank for r in hang.run.restarts]) == ([], [2])
+    plan = (FullDisk(2.0), Kill(5.0, 1), FlipFile(8.0, 4711), Slow(9.0, 0), Hang(10.0, 2))
+    outcome = strike(plan, engines)
+    assert outcome.problems == []
+    assert [r.step for r in outcome.run.restarts] == [0, 4]  # no room at first; later the one of step 8 is damaged
+    assert outcome.run.restarts[1].rank == 2
     for fault in (Lost(3.0, 2), FlipWeight(3.0, 1, 99)):
         named = strike([fault], engines)
         assert named.problems == []
