@@ -18,6 +18,7 @@ from ..backend import get_xp, to_numpy
 from ..comm.base import FaultTolerant, PeerLostError, RevokedError
 from ..comm.local import LocalComm
 from ..data import Batch, shard
+from ..nn.layer import check_positive
 from .checkpoint.state import counters, generators, named_arrays, set_counters
 from .data.data_parallel import DataParallel
 from .data.replicas import Drift, ReplicaError, checksum
@@ -98,6 +99,7 @@ class ElasticDataParallel(Strategy):
         self.members = list(range(comm.size))
         self.recoveries: list[Recovery] = []
         self._check_every = options.pop("check_every", None)
+        check_positive("ElasticDataParallel", check_every=1 if self._check_every is None else self._check_every)
         self._me, self._options = comm.rank, options
         self._done, self._last_loss = 0, float("nan")
         self._began = self.clock.now()

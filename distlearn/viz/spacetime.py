@@ -78,9 +78,10 @@ def _plot_records(records, ax, title: str):
         rank: [((tuple(r.group), r.number) if r.number else (rank, i), r) for i, r in enumerate(of_rank[-CALLS:])]
         for rank, of_rank in sorted(records.items())
     }
-    times, before = {}, None
-    while times != before:  # a call comes after those before it on its rank, at one time on all ranks that make it
-        before = dict(times)
+    times: dict = {}
+    # A call comes after those before it on its rank, at one time on all ranks that make it. So many rounds always do;
+    # there is no such time where ranks made non-blocking calls of two groups in different orders.
+    for _ in range(sum(map(len, calls.values()))):
         for made in calls.values():
             now = 0
             for key, _ in made:

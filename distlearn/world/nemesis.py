@@ -241,10 +241,13 @@ class _StruckStore(CheckpointStore):
 
     def save(self, checkpoint):
         """Save, unless the disk is full; then damage what was saved."""
-        due = [f for i, f in enumerate(self.plan) if f.step <= checkpoint.step and not _marked(self.folder, i)]
-        due = [f for f in due if type(f).strike_disk is not Fault.strike_disk]
-        for fault in due:
-            _mark(self.folder, self.plan.index(fault))
+        due = []
+        for i, fault in enumerate(self.plan):
+            on_disk = type(fault).strike_disk is not Fault.strike_disk
+            if not on_disk or fault.step > checkpoint.step or _marked(self.folder, i):
+                continue
+            due.append(fault)
+            _mark(self.folder, i)
             if isinstance(fault, FullDisk):
                 fault.strike_disk(self, checkpoint.step)
         path = super().save(checkpoint)

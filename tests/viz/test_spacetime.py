@@ -4,6 +4,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from distlearn.comm import DeadlockError
+from distlearn.comm.base import Record
 from distlearn.sim import SimWorld, explore
 from distlearn.viz import plot_spacetime
 
@@ -83,3 +84,11 @@ def test_records_show_who_waits_in_which_call_and_where_the_missing_rank_was():
     joined = [line for line in ax.lines if len(set(line.get_xdata())) == 1 and len(line.get_xdata()) == 2]
     assert {tuple(line.get_ydata()) for line in joined if line.get_xdata()[0] == 9} == {(0, 2)}
     assert sum(line.get_marker() == "X" for line in ax.lines) == 2
+
+
+@pytest.mark.timeout(60)
+def test_records_of_calls_in_different_orders_are_drawn():
+    """Non-blocking calls of two groups need not come in one order on all ranks."""
+    a, b = Record((0, 1), 1, "all_reduce()"), Record((1, 0), 1, "all_reduce()")
+    ax = plot_spacetime({0: [a, b], 1: [b, a]}, title="Two orders")
+    assert [text.get_text() for text in ax.texts] == ["last seen in all_reduce, number 1"] * 2

@@ -12,7 +12,7 @@ import pickle
 
 import numpy as np
 
-from .state import combine, counters, local_state, restore, set_counters
+from .state import combine, local_state, restore
 from .store import CheckpointError
 
 
@@ -51,14 +51,14 @@ class PeerCheckpoints:
     """
 
     def __init__(self, comm, copies: int = 2, placement: str = "group"):
-        self.comm, self.copies, self.placement = comm, copies, placement
+        self.comm, self.copies = comm, copies
         self._holders = [holders(rank, comm.size, copies, placement) for rank in range(comm.size)]
         self._kept: dict[int, dict[int, bytes]] = {}  # step -> rank -> its state
 
     def save(self, step: int, strategy) -> None:
         """Keep this rank's state after a step, and exchange it with peers; every rank must call."""
-        comm, state = self.comm, (local_state(strategy), counters(strategy.optimizer))
-        mine = np.frombuffer(pickle.dumps(state, protocol=5), np.uint8)
+        comm = self.comm
+        mine = np.frombuffer(pickle.dumps(local_state(strategy), protocol=5), np.uint8)
         sizes = comm.all_gather(np.array([mine.size]))[:, 0]
         kept = {comm.rank: mine.tobytes()}
         for k in range(1, self.copies):
@@ -77,24 +77,22 @@ class PeerCheckpoints:
             On every rank, if a rank was lost together with all that kept its state.
         """
         everything = comm.gather_obj(self._kept)
-        found = None if everything is None else self._complete(everything, strategy)
+        found = None if everything is None else self._complete(everything)
         found = comm.broadcast_obj(found)
         if isinstance(found, str):
             raise CheckpointError("in memory", found)
-        step, (arrays, scalars), numbers = found
+        step, (arrays, scalars) = found
         restore(strategy, arrays, scalars)
-        set_counters(strategy.optimizer, numbers)
         return step
 
-    def _complete(self, everything, strategy):
+    def _complete(self, everything):
         """Return the newest complete state, or what is missing."""
         steps = sorted({step for kept in everything for step in kept}, reverse=True)
         for step in steps:
             parts = {rank: data for kept in everything for rank, data in kept.get(step, {}).items()}
             missing = [rank for rank in range(self.comm.size) if rank not in parts]
             if not missing:
-                states, numbers = zip(*(pickle.loads(parts[rank]) for rank in sorted(parts)), strict=True)
-                return step, combine(states, strategy), numbers[0]
+                return step, combine([pickle.loads(parts[rank]) for rank in sorted(parts)])
         if not steps:
             return "nothing was saved"
         return f"the state of rank {missing[0]} after step {steps[-1]} is lost: all that kept it are"

@@ -96,26 +96,27 @@ def check_checkpointable(strategy) -> None:
 
 
 def local_state(strategy) -> tuple:
-    """Copy what this rank has of the state: its parts of arrays, what it has alone, its generators' states."""
+    """Copy what this rank has: its parts of arrays, what it has alone, its generators' states, and what all share."""
     check_checkpointable(strategy)
     own = {name: to_numpy(array).copy() for name, array in strategy.own_state().items()}
-    return counting(strategy.state_dict()), own, [rng.bit_generator.state for rng in all_generators(strategy)]
+    states = [rng.bit_generator.state for rng in all_generators(strategy)]
+    return counting(strategy.state_dict()), own, states, (counters(strategy.optimizer), strategy.layout)
 
 
-def combine(states, strategy) -> tuple[dict[str, np.ndarray], dict]:
+def combine(states) -> tuple[dict[str, np.ndarray], dict]:
     """Put together what all ranks had: arrays in the shapes of the serial model, and what JSON can hold."""
-    held, alone, generators = zip(*states, strict=True)
+    held, alone, generators, shared = zip(*states, strict=True)
     arrays = assemble(held)
     for rank, theirs in enumerate(alone):
         arrays |= {of_rank(rank, name): array for name, array in theirs.items()}
-    scalars = {"optimizer": counters(strategy.optimizer), "generators": list(generators)}
-    return arrays, scalars | {"layout": strategy.layout}
+    numbers, layout = shared[0]
+    return arrays, {"optimizer": numbers, "generators": list(generators), "layout": layout}
 
 
 def capture(strategy) -> tuple[dict[str, np.ndarray] | None, dict]:
     """Copy the state to rank 0, as `combine` returns it; all must call."""
     states = strategy.world.gather_obj(local_state(strategy))
-    return (None, {}) if states is None else combine(states, strategy)
+    return (None, {}) if states is None else combine(states)
 
 
 def restore(strategy, arrays: dict, scalars: dict) -> None:
