@@ -206,7 +206,8 @@ def flip(content: np.ndarray, bit: int) -> None:
     content[bit // 8 % content.size] ^= 1 << bit % 8
 
 
-MENU = (Kill, Hang, Slow, Late, Partition, Lost, FlipWeight, FullDisk, Truncate, FlipFile)
+DISK = (FullDisk, Truncate, FlipFile)
+MENU = (Kill, Hang, Slow, Late, Partition, Lost, FlipWeight, *DISK)
 
 
 def draw(seed: int, size: int, *, menu=MENU, most: int = 4) -> tuple[Fault, ...]:
@@ -241,18 +242,15 @@ class _StruckStore(CheckpointStore):
 
     def save(self, checkpoint):
         """Save, unless the disk is full; then damage what was saved."""
-        due = []
-        for i, fault in enumerate(self.plan):
-            on_disk = type(fault).strike_disk is not Fault.strike_disk
-            if not on_disk or fault.step > checkpoint.step or _marked(self.folder, i):
-                continue
-            due.append(fault)
+        due = [i for i, f in enumerate(self.plan) if isinstance(f, DISK) and f.step <= checkpoint.step]
+        due = [i for i in due if not _marked(self.folder, i)]
+        for i in due:
             _mark(self.folder, i)
-            if isinstance(fault, FullDisk):
-                fault.strike_disk(self, checkpoint.step)
+            if isinstance(self.plan[i], FullDisk):
+                self.plan[i].strike_disk(self, checkpoint.step)
         path = super().save(checkpoint)
-        for fault in due:
-            fault.strike_disk(self, checkpoint.step)
+        for i in due:
+            self.plan[i].strike_disk(self, checkpoint.step)
         return path
 
 
@@ -337,13 +335,12 @@ class _Simulated:
         except CommError as error:
             if not isinstance(getattr(error, "original", error), LOST) or not world.losses:
                 raise
-            results, cause = None, error
+            results = None
         for failure, i in due.items():
             if failure.at <= world.makespan:
                 _mark(checkpoints, i)
         if world.losses and (results is None or not args[-1]):
-            first = world.losses[0]
-            raise RankError(first.rank, str(first), lost=True) from (cause if results is None else None)
+            raise RankError(world.losses[0].rank, str(world.losses[0]), lost=True)
         return results
 
 
@@ -400,8 +397,8 @@ class Outcome:
         return found
 
     def _is_named(self) -> bool:
-        text = str(self.error)
-        if any(isinstance(f, (Truncate, FlipFile, FullDisk)) for f in self.plan) and "can be used" in text:
+        text = str(getattr(self.error, "original", None) or self.error)  # without the name of the rank that raised it
+        if any(isinstance(f, DISK) for f in self.plan) and "can be used" in text:
             return True  # no intact checkpoint is left: starting from scratch silently would lose the run
         if "no majority agrees" in text:  # of two ranks that differ, nobody can say which is right
             return any(f.only_named for f in self.plan)

@@ -77,8 +77,7 @@ class PeerCheckpoints:
             On every rank, if a rank was lost together with all that kept its state.
         """
         everything = comm.gather_obj(self._kept)
-        found = None if everything is None else self._complete(everything)
-        found = comm.broadcast_obj(found)
+        found = comm.broadcast_obj(None if everything is None else self._complete(everything))
         if isinstance(found, str):
             raise CheckpointError("in memory", found)
         step, (arrays, scalars) = found
