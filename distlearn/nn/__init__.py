@@ -22,7 +22,7 @@ from .container import Parallel, Residual, Sequential, Siamese
 from .conv import ALGORITHMS, Conv2d, Cost, conv_cost, printed_conv_cost
 from .costs.count import MockDeviceArray, count_operations
 from .costs.profile import Profile, profile_sweep, skinny_products
-from .costs.summary import Memory, Summary, memory_report, summary
+from .costs.summary import Summary, summary
 from .dropout import Dropout
 from .embedding import Embedding
 from .experts import MixtureOfExperts

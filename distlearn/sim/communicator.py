@@ -187,19 +187,19 @@ class MessageComm(SimComm):
         self._transport.wait_for(self._fibre, self._latest)
         self._latest = None
 
-    def _start(self, call, x, op) -> CollectiveWork:
+    def _start(self, call, x, *op) -> CollectiveWork:
         """Perform a collective of a copy of `x` in its own fibre."""
         transport = self._transport
         joined = transport.join(call, self.rank, self._members, self._context)
         before, done = self._latest, Completion(joined, self._fibre)
         self._latest = done
-        snapshot, mine = x.copy(), x.copy()
+        snapshot, mine, nbytes = x.copy(), x.copy(), x.nbytes * (self.size if call.name in BY_ROWS else 1)
 
         def task(fibre):
             if before is not None:
                 before.waiters.append(fibre)
                 transport.wait_for(fibre, before)
-            done.results[self.rank] = self._perform(fibre, call, joined, x.nbytes, mine, op)
+            done.results[self.rank] = self._perform(fibre, call, joined, nbytes, mine, *op)
             for waiter in done.waiters:
                 transport.complete(done, fibre.now, waiter)
 
@@ -233,7 +233,7 @@ class MessageComm(SimComm):
 
     # these begin with the array that they are about
     _all_reduce = _reduce_scatter = _all_gather = _broadcast = _gather = _all_to_all = _run
-    _iall_reduce = _ireduce_scatter = _start
+    _iall_reduce = _ireduce_scatter = _iall_gather = _start
 
     def _scatter(self, call, x, out, root):
         return self._run(call, x, out, root, nbytes=out.nbytes * self.size)

@@ -63,3 +63,7 @@ class RingComm:
     def all_gather(self, x):
         """Go around the ring once."""
         return ring_all_gather(self._comm, x)
+
+    def iall_gather(self, x):
+        """Go around the ring once, at once."""
+        return DoneWork(self.all_gather(x))
