@@ -28,9 +28,9 @@ CAPS = {
     "distlearn/world": 1_978,
 }
 """By folder: the largest number of lines of code."""
-DOCSTRINGS = 8_992
+DOCSTRINGS = 8_991
 """Lines of docstrings of both packages."""
-FILES = 277
+FILES = 276
 TESTS = 41_378
 """Lines of the tests; the benchmarks beside them, commands that `distlearn bench` runs, are not counted."""
 SILENT = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)

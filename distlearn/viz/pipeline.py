@@ -41,9 +41,9 @@ from .look import (
     new_axes,
     rectangles,
     styled,
+    time_axis,
     write_title,
 )  # fmt: skip
-from .units import time_axis
 
 KIND_COLORS = {"F": SKY, "B": NAVY, "I": NAVY, "W": TEAL}
 KIND_NAMES = {"F": "forward", "B": "backward", "I": "gradient of the input", "W": "gradient of the weights"}

@@ -31,9 +31,9 @@ from .look import (
     new_axes,
     rectangles,
     styled,
+    time_axis,
     write_title,
 )
-from .units import time_axis
 
 # Colours of the usual names, unless a name that takes longer has it already; others get a free one.
 FAMILY_COLORS = {
