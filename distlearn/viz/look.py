@@ -13,7 +13,7 @@ import matplotlib as mpl
 import numpy as np
 from cycler import cycler
 from matplotlib.axes import Axes
-from matplotlib.ticker import EngFormatter, FuncFormatter, MaxNLocator, PercentFormatter
+from matplotlib.ticker import EngFormatter, FixedLocator, FuncFormatter, MaxNLocator, PercentFormatter
 
 from ..tables import time_unit
 
@@ -159,9 +159,7 @@ def write_title(where, finding: str, title: str | None = None) -> None:
 # -- axes whose numbers fit their units: seconds as s, ms, µs or ns, counts as 10k, shares as per cent -----------------
 
 
-class _FromZero(MaxNLocator):
-    """Round numbers, counted from a given value."""
-
+class _FromZero(MaxNLocator):  # round numbers, counted from a given value
     def __init__(self, zero: float, *args, **kwargs):
         super().__init__(*args, **kwargs)
         self._zero = zero
@@ -189,3 +187,13 @@ def share_axis(axis, label: str) -> None:
     """Label an axis that holds shares from 0 to 1 as per cent."""
     axis.set_major_formatter(PercentFormatter(xmax=1, symbol=""))
     axis.set_label_text(f"{label} [%]")
+
+
+def rank_axis(ax, rows, label: str = "rank") -> None:
+    """Label the rows of ranks, at the given positions, from the top."""
+    ax.set_ylim(max(rows) + 0.5, min(rows) - 0.5)
+    few = len(rows) <= 16
+    ax.yaxis.set_major_locator(FixedLocator(rows) if few else MaxNLocator(12, steps=[1, 2, 4, 5, 8, 10], integer=True))
+    ax.tick_params(axis="y", length=0)
+    ax.grid(visible=False, axis="y")
+    ax.set_ylabel(label)

@@ -15,7 +15,7 @@ from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_rgba, to_rgba_array
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import FuncFormatter
 
 from . import intervals
 from .look import (
@@ -29,6 +29,7 @@ from .look import (
     TRACK,
     VERMILION,
     new_axes,
+    rank_axis,
     rectangles,
     styled,
     time_axis,
@@ -174,13 +175,7 @@ def select(trace, start: float | None = None, end: float | None = None) -> Bars:
 
 @styled
 def plot_timeline(
-    trace,
-    *,
-    start: float | None = None,
-    end: float | None = None,
-    ax=None,
-    title: str = "",
-    legend: bool = True,
+    trace, *, start: float | None = None, end: float | None = None, ax=None, title: str = "", legend: bool = True
 ):
     """Draw what every rank did when: computing, communication, waiting; of a trace without spans the messages.
 
@@ -302,16 +297,9 @@ def _label(ax, bars: Bars, n_ranks: int) -> None:
     shown = bars.ranks
     time_axis(ax.xaxis, bars.high - bars.low, "time", zero=bars.low)
     ax.set_xlim(bars.low, bars.high)
-    ax.set_ylim(len(shown) - 0.5, -0.5)
-    if len(shown) <= 16:
-        ax.set_yticks(range(len(shown)))
-    else:
-        ax.yaxis.set_major_locator(MaxNLocator(12, steps=[1, 2, 4, 5, 8, 10], integer=True))
+    rank_axis(ax, range(len(shown)), "rank" if n_ranks == len(shown) else f"rank ({len(shown)} of {n_ranks} shown)")
     name = lambda y, _: str(shown[round(y)]) if 0 <= round(y) < len(shown) and y == round(y) else ""  # noqa: E731
     ax.yaxis.set_major_formatter(FuncFormatter(name))
-    ax.tick_params(axis="y", length=0)
-    ax.grid(visible=False, axis="y")
-    ax.set_ylabel("rank" if n_ranks == len(shown) else f"rank ({len(shown)} of {n_ranks} shown)")
 
 
 def _legend(bars: Bars, colours, n_messages: int, waits: bool) -> list:
