@@ -52,12 +52,7 @@ def records() -> list[dict]:
     name = "all-reduce of AlexNet's gradients"
     return [
         record("simulator, messages, 256 ranks", "1/s", rate(exchange, 510), goal="ours >= 300000", note=note),
-        record(
-            "simulator, messages of a ring all-reduce with its data, 256 ranks",
-            "1/s",
-            rate(ring),
-            note=note,
-        ),
+        record("simulator, messages of a ring all-reduce with its data, 256 ranks", "1/s", rate(ring), note=note),
         record(
             f"{name}, halving and doubling, 1,024 simulated ranks",
             "s",

@@ -55,12 +55,7 @@ def wanted(kind, data, rank, op, root):
 
 
 @pytest.mark.parametrize("name", NAMES)
-@given(
-    size=st.integers(1, 9),
-    n=st.integers(0, 40),
-    op=st.sampled_from(sorted(REDUCTIONS)),
-    root=st.integers(0, 8),
-)
+@given(size=st.integers(1, 9), n=st.integers(0, 40), op=st.sampled_from(sorted(REDUCTIONS)), root=st.integers(0, 8))
 @settings(max_examples=40, deadline=None)
 def test_numpys_result_by_the_formulas_messages_with_and_without_data(name, size, n, op, root):
     """One statement of all: data = NumPy, messages = formula, meta arrays = the same messages."""

@@ -120,10 +120,7 @@ def test_another_number_of_ranks_continues_from_the_average():
             np.testing.assert_allclose(data, state[0][f"param/{name}"], rtol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("options", "error"),
-    [({"outer_lr": 0}, "outer_lr is 0"), ({"every": 0}, "every is 0")],
-)
+@pytest.mark.parametrize(("options", "error"), [({"outer_lr": 0}, "outer_lr is 0"), ({"every": 0}, "every is 0")])
 def test_wrong_options_are_named(options, error):
     def make(comm):
         model = model_of("plain")
