@@ -165,14 +165,6 @@ def test_a_step_done_again_moves_running_statistics_once():
     assert_same_params(params, want[1])
 
 
-def test_on_a_sound_world_it_is_data_parallelism(undisturbed):
-    for size in (1, 3):
-        for losses, params, recoveries in SimWorld(size).run(program):
-            assert recoveries == []
-            np.testing.assert_allclose(losses, undisturbed["momentum"][0], atol=1e-12)
-            assert_same_params(params, undisturbed["momentum"][1])
-
-
 def test_other_strategies_fail_and_name_the_rank():
     base = a_world(3)
     base.run(program, make=DataParallel)
