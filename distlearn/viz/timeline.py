@@ -105,23 +105,19 @@ class Bars:
         found = [(np.empty(0, int), np.empty(0), np.empty(0))]
         comm = np.flatnonzero(self.lane == self.lanes.index("comm")) if "comm" in self.lanes else np.empty(0, int)
         which, start, end = self.cut(comm, exposed=True)
-        alone = {rank: [] for rank in self.ranks}
-        for rank, a, b in trace.waits() if not trace.messages else ():
-            if rank in alone:
-                alone[rank].append((a, b))
-        on_the_way = {rank: [] for rank in self.ranks}
-        for m in trace.messages:
-            for rank in {m.source, m.dest} & on_the_way.keys():
-                on_the_way[rank].append((m.sent, m.arrived))
+        times = {rank: [] for rank in self.ranks}  # of messages on their way, or of waiting
+        on_the_way = ((rank, m.sent, m.arrived) for m in trace.messages for rank in {m.source, m.dest})
+        for rank, a, b in on_the_way if trace.messages else trace.waits():
+            if rank in times:
+                times[rank].append((a, b))
         for row, rank in enumerate(self.ranks):
             mine = self.row[which] == row
-            if not (on_the_way[rank] or alone[rank]) or not mine.any():
-                continue
-            quiet = intervals.union(*np.array(on_the_way[rank] or alone[rank], float).T)
-            if on_the_way[rank]:
-                quiet = intervals.gaps(*quiet, min(self.low, quiet[0][0]), max(self.high, quiet[1][-1]))
-            _, left, right = intervals.pieces(*intervals.union(start[mine], end[mine]), *quiet)
-            found.append((np.full(len(left), row), left, right))
+            if times[rank] and mine.any():
+                quiet = intervals.union(*np.array(times[rank], float).T)
+                if trace.messages:
+                    quiet = intervals.gaps(*quiet, min(self.low, quiet[0][0]), max(self.high, quiet[1][-1]))
+                _, left, right = intervals.pieces(*intervals.union(start[mine], end[mine]), *quiet)
+                found.append((np.full(len(left), row), left, right))
         return tuple(np.concatenate(columns) for columns in zip(*found, strict=True))
 
 
