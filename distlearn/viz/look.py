@@ -159,7 +159,9 @@ def write_title(where, finding: str, title: str | None = None) -> None:
 # -- axes whose numbers fit their units: seconds as s, ms, µs or ns, counts as 10k, shares as per cent -----------------
 
 
-class _FromZero(MaxNLocator):  # round numbers, counted from a given value
+class _FromZero(MaxNLocator):
+    """Round numbers, counted from a given value."""
+
     def __init__(self, zero: float, *args, **kwargs):
         super().__init__(*args, **kwargs)
         self._zero = zero
