@@ -17,7 +17,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter
 
-from . import intervals
+from ..trace import gaps, pieces, union
 from .look import (
     AMBER,
     COLORS,
@@ -90,10 +90,10 @@ class Bars:
         found = []
         for row in range(len(self.ranks)):
             mine, busy = which[self.row[which] == row], self.on("compute", row)
-            within = intervals.union(self.start[busy], self.end[busy])
+            within = union(self.start[busy], self.end[busy])
             if exposed:
-                within = intervals.gaps(*within, self.low, self.high)
-            index, start, end = intervals.pieces(self.start[mine], self.end[mine], *within)
+                within = gaps(*within, self.low, self.high)
+            index, start, end = pieces(self.start[mine], self.end[mine], *within)
             found.append((mine[index], start, end))
         return tuple(np.concatenate(columns) for columns in zip(*found, strict=True))
 
@@ -113,10 +113,10 @@ class Bars:
         for row, rank in enumerate(self.ranks):
             mine = self.row[which] == row
             if times[rank] and mine.any():
-                quiet = intervals.union(*np.array(times[rank], float).T)
+                quiet = union(*np.array(times[rank], float).T)
                 if trace.messages:
-                    quiet = intervals.gaps(*quiet, min(self.low, quiet[0][0]), max(self.high, quiet[1][-1]))
-                _, left, right = intervals.pieces(*intervals.union(start[mine], end[mine]), *quiet)
+                    quiet = gaps(*quiet, min(self.low, quiet[0][0]), max(self.high, quiet[1][-1]))
+                _, left, right = pieces(*union(start[mine], end[mine]), *quiet)
                 found.append((np.full(len(left), row), left, right))
         return tuple(np.concatenate(columns) for columns in zip(*found, strict=True))
 
