@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ..backend import get_xp, matmul, rounded
-from ..trace import union
+from ..trace import length
 
 
 class Param:
@@ -268,7 +268,7 @@ def nbytes(saved) -> int:
                 visit(v)
 
     visit(saved)
-    return sum(end - start for start, end in union(spans)) + sum(without_data.values())
+    return length(spans) + sum(without_data.values())
 
 
 def _memory(x) -> tuple[int, int]:

@@ -1,5 +1,7 @@
 """ZeRO equals serial training at every stage, keeps what the paper says it keeps, and sends what its docstring says."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -16,28 +18,23 @@ from .test_data_parallel import Batch, X, Y
 STAGES = [1, 2, 3]
 
 
-def zero(stage, cap_bytes=300, **options):
-    def make(comm, model, loss, rule, lr):
-        return ZeRO(comm, model, loss, Optimizer(model.params, rule, lr), stage=stage, cap_bytes=cap_bytes, **options)
-
-    return make
+def zero(stage, **options):
+    return partial(ZeRO, **{"stage": stage, "cap_bytes": 300} | options)
 
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_with_batch_normalisation_it_is_data_parallelism(stage):
     """Every rank normalises its own part, so serial training is not what it equals; running statistics stay frozen."""
 
-    def data_parallel(comm, model, loss, rule, lr):
-        return DataParallel(comm, model, loss, Optimizer(model.params, rule, lr))
-
     def program(comm, make):
         layers = [Linear(7, 6, 0, dtype="float64"), BatchNorm(6, dtype="float64"), Linear(6, 4, 1, dtype="float64")]
-        strategy = make(comm, Sequential(*layers), SoftmaxCrossEntropy(), Momentum(), 0.1)
+        model = Sequential(*layers)
+        strategy = make(comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, Momentum(), 0.1))
         mine = np.array_split(np.arange(20), comm.size)[comm.rank]
         losses = [strategy.step(Batch(X[mine], Y[mine], 20)) for _ in range(4)]
         return strategy.gather_params(), losses, strategy.predict(X[:5])
 
-    for want, got in zip(SimWorld(3).run(program, data_parallel), SimWorld(3).run(program, zero(stage)), strict=True):
+    for want, got in zip(SimWorld(3).run(program, DataParallel), SimWorld(3).run(program, zero(stage)), strict=True):
         if want[0] is not None:
             assert_same_params(got[0], want[0])
             assert abs(got[0]["1.running_mean"]).max() > 0

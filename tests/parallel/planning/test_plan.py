@@ -38,7 +38,7 @@ CASES = {
     "googlenet28": ("googlenet28", "ethernet-10g", 6, {"batch_size": 384}, "data 6"),
     "wide": (WIDE, NETWORK, 8, {"batch_size": 64, "input_shape": (784,)}, "tensor 8"),
     "alexnet": ("alexnet", "ethernet-10g", 4, {"batch_size": 128}, "one weird trick 4"),
-    "lenet, cluster": ("lenet", CLUSTER, 8, {"batch_size": 512}, "data 8"),
+    "lenet, cluster": ("lenet", CLUSTER, 8, {"batch_size": 512}, "data 2 x tensor 4"),
     "cnn, nearly a rank for each layer": ("cnn", NETWORK, 8, {"batch_size": 64}, "data 8"),
     "siamese": ("siamese", NETWORK, 4, {"batch_size": 64}, "data 4"),
     "gru": ("gru", NETWORK, 4, {"batch_size": 64}, "data 4"),
