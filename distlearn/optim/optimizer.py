@@ -195,7 +195,7 @@ class Optimizer:
         for w, state in zip(self.weights, self.states, strict=True):
             arrays = 1 + len(state_arrays(state))
             flops += 2 * arrays * w.data.size
-            nbytes += (1 + 2 * arrays) * w.data.nbytes
+            nbytes += 3 * w.data.nbytes + 2 * sum(a.nbytes for a in state_arrays(state))
         return flops, nbytes
 
     def zero_grad(self) -> None:
