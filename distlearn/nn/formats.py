@@ -66,12 +66,10 @@ class Format:
             For blocks; a format without a scale ignores it.
         """
         xp, dtype = get_xp(x), x.dtype
-        if dtype.kind != "f":
-            raise TypeError(f"{self.name}: the array is {dtype}, expected floating-point numbers")
-        x = xp.clip(x.astype(np.float32), -self.largest, self.largest)
+        x = xp.clip(_single(self.name, x), -self.largest, self.largest)
         with np.errstate(over="ignore", invalid="ignore"):
             # the distance of neighbours; 2^127 is there for infinity and NaN, which have a larger "power of two"
-            unit = xp.clip(_power(x), 2.0 ** (2 - 2 ** (self.exponent - 1)), 2.0**127) * np.float32(2.0**-self.mantissa)
+            unit = xp.clip(_power(x), 2.0 ** (2 - 2 ** (self.exponent - 1)), 2.0**127) * 2.0**-self.mantissa
             y = x / unit
             if rng is None:
                 y = xp.rint(y)
@@ -86,6 +84,12 @@ class Format:
 
 E4M3, E5M2, E2M1 = Format("E4M3", 4, 3, 448.0), Format("E5M2", 5, 2, 57344.0), Format("E2M1", 2, 1, 6.0)
 BFLOAT16 = Format("bfloat16", 8, 7, math.inf)
+
+
+def _single(what, x):
+    if x.dtype.kind != "f":
+        raise TypeError(f"{what}: the array is {x.dtype}, expected floating-point numbers")
+    return x.astype(np.float32)
 
 
 def _power(x):
@@ -144,23 +148,27 @@ class BlockFormat:
             Blocks are cut along it, the last one of a row may be smaller; along two axes they are squares, so that an
             array and its transpose are rounded alike.
         """
-        xp, axes = get_xp(x), normalize_axis_tuple(axis, x.ndim)
-        padded = xp.pad(x.astype(np.float32), [(0, -n % self.block * (a in axes)) for a, n in enumerate(x.shape)])
+        xp, axes = get_xp(x), sorted(normalize_axis_tuple(axis, x.ndim))
+        widths = [(0, -n % self.block * (a in axes)) for a, n in enumerate(x.shape)]
+        padded = _single(self.name, x)
+        if np.any(widths):
+            padded = xp.pad(padded, widths)
         split = [(n // self.block, self.block) if a in axes else (n,) for a, n in enumerate(padded.shape)]
-        blocks = padded.reshape(sum(split, ()))
-        within = tuple(a + i + 1 for i, a in enumerate(sorted(axes)))
-        scale = self._scale(abs(blocks).max(axis=within, keepdims=True))
+        within, first = [a + i + 1 for i, a in enumerate(axes)], range(len(axes))
+        # a block's values on the first axes: NumPy is slow at the maximum of few adjacent values
+        blocks = xp.ascontiguousarray(xp.moveaxis(padded.reshape(sum(split, ())), within, first))
+        scale = self._scale(abs(blocks).max(axis=tuple(first)))
         blocks = self.element.round(blocks / xp.where(scale == 0, 1, scale), rng) * scale
-        return blocks.reshape(padded.shape)[tuple(map(slice, x.shape))].astype(x.dtype)
+        return xp.moveaxis(blocks, first, within).reshape(padded.shape)[tuple(map(slice, x.shape))].astype(x.dtype)
 
     def _scale(self, largest):
-        xp, M, eight = get_xp(largest), self.element.largest, np.float32
+        xp, M = get_xp(largest), self.element.largest
         if self.scale is None:
             top = 2.0 ** math.floor(math.log2(M))
-            scale = xp.maximum(_power(largest), eight(2.0**-127 * top)) / eight(top)
-            return xp.where(xp.isfinite(largest), scale, eight(np.nan))
-        tensor = xp.maximum(largest.max() / eight(self.scale.largest * M), np.finfo(eight).tiny)
-        return self.scale.round(largest / eight(M) / tensor) * tensor
+            scale = xp.maximum(_power(largest), 2.0**-127 * top) / top
+            return xp.where(xp.isfinite(largest), scale, np.nan)
+        tensor = xp.maximum(largest.max() / (self.scale.largest * M), np.finfo(np.float32).tiny)
+        return self.scale.round(largest / M / tensor) * tensor
 
     def nbytes(self, shape, axis=-1) -> int:
         """Bytes of the elements and scales of an array of `shape`."""

@@ -6,6 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from distlearn.data import Batch, load
 from distlearn.nn import (
     BFLOAT16,
     E2M1,
@@ -19,8 +20,13 @@ from distlearn.nn import (
     Linear,
     LowPrecisionLinear,
     MockDeviceArray,
+    ReLU,
+    Sequential,
+    SoftmaxCrossEntropy,
     rotate,
 )
+from distlearn.optim import Cosine, Momentum, Optimizer
+from distlearn.parallel import Serial
 from distlearn.sim import MetaArray
 
 THEIRS = {
@@ -129,8 +135,9 @@ def test_precision_is_kept_and_mistakes_are_named():
     x = np.linspace(-2, 2, 32)
     for dtype in ("float16", "float64"):
         assert MXFP8.round(x.astype(dtype)).dtype == dtype
-    with pytest.raises(TypeError, match="E2M1: the array is int64, expected floating-point numbers"):
-        E2M1.round(np.arange(3))
+    for fmt in (E2M1, NVFP4):
+        with pytest.raises(TypeError, match=f"{fmt.name}: the array is int64, expected floating-point numbers"):
+            fmt.round(np.arange(3))
     with pytest.raises(ValueError, match="axis 2 is out of bounds for array of dimension 1"):
         MXFP8.round(x, axis=2)
     with pytest.raises(ValueError, match="mine: block is 0, expected a whole number of 1 or more"):
@@ -161,6 +168,7 @@ def passes(layer, x, dy, later=None):
     return y, dx, layer.W.grad.copy()
 
 
+TRICKS = ("stochastic", "rotated", "squares")
 RNG = np.random.default_rng(3)
 X, DY = RNG.normal(size=(40, 48)).astype("float32"), RNG.normal(size=(40, 32)).astype("float32")
 
@@ -187,12 +195,40 @@ def test_each_trick_acts_on_its_product_alone():
         assert 0.02 < np.linalg.norm(got - want) / np.linalg.norm(want) < 0.2
 
 
-TRICKS = ("stochastic", "rotated", "squares")
-
-
 def test_squares_give_forward_and_backward_the_same_weights():
     for squares in (True, False):
         layer = LowPrecisionLinear(48, 32, 1, fmt=NVFP4, squares=squares)
         forward, backward = (layer.operands(name, X, W)[1] for name, W in
                              (("forward", layer.W.data), ("input", layer.W.data.T)))  # fmt: skip
         assert np.array_equal(forward, backward.T) == squares
+
+
+def excess_loss(fmt, noise, **tricks):
+    """Cross-entropy above its minimum, of a network that is trained with a share of labels drawn at random."""
+
+    def dense(i, d_out):
+        options = {} if fmt is None else {"fmt": fmt, "seed": [0, i], **dict.fromkeys(TRICKS, False), **tricks}
+        return (LowPrecisionLinear if fmt else Linear)(64, d_out, [0, i], **options)
+
+    data, rng = load("digits", dtype="float32"), np.random.default_rng(0)
+    x, y = data.x_train.reshape(-1, 64), data.y_train
+    model = Sequential(dense(0, 64), ReLU(), dense(1, 10))
+    trainer = Serial(model, SoftmaxCrossEntropy(), Optimizer(model.params, Momentum(), Cosine(0.1, 300)))
+    for _ in range(300):
+        rows = rng.permutation(len(x))[:128]
+        labels = np.where(rng.random(128) < noise, rng.integers(10, size=128), y[rows])
+        trainer.step(Batch(x[rows], labels, 128))
+    logits = model.forward(x)[0].astype("float64")
+    log_p, truth = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True)), np.full((len(x), 10), noise / 10)
+    truth[np.arange(len(x)), y] += 1 - noise
+    return (truth * (np.log(truth + 1e-300) - log_p)).sum(axis=1).mean()
+
+
+def test_where_labels_are_uncertain_a_trick_carries_training_in_4_bits():
+    """Small gradients beside a large one become 0, unless they are rounded at random, or spread."""
+    exact, plain = excess_loss(None, 0.2), excess_loss(NVFP4, 0.2)
+    assert plain > 1.6 * exact
+    for trick in ("stochastic", "rotated"):
+        assert excess_loss(NVFP4, 0.2, **{trick: True}) < 1.2 * exact
+    assert excess_loss(MXFP4, 0.2, stochastic=True) > 3 * exact  # its largest gradients saturate
+    assert excess_loss(NVFP4, 0.0) < 1.3 * excess_loss(None, 0.0)  # certain labels need no trick
