@@ -26,19 +26,7 @@ from .costs.summary import Memory, Summary, memory_report, summary
 from .dropout import Dropout
 from .embedding import Embedding
 from .experts import MixtureOfExperts
-from .formats import (
-    BFLOAT16,
-    E2M1,
-    E4M3,
-    E5M2,
-    MXFP4,
-    MXFP8,
-    NVFP4,
-    BlockFormat,
-    Format,
-    LowPrecisionLinear,
-    rotate,
-)
+from .formats import BFLOAT16, E2M1, E4M3, E5M2, MXFP4, MXFP8, NVFP4, BlockFormat, Format, LowPrecisionLinear, rotate
 from .fused import choose_algorithm, fuse
 from .layer import Layer, Param, move, nbytes, parameter_count, walk
 from .linear import Linear
