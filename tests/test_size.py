@@ -19,8 +19,8 @@ CAPS = {
     "distlearn/comm": 2_059,
     "distlearn/cuda": 3_161,
     "distlearn/data": 521,
-    "distlearn/nn": 3_372,
-    "distlearn/optim": 523,
+    "distlearn/nn": 3_468,
+    "distlearn/optim": 566,
     "distlearn/parallel": 5_511,
     "distlearn/sim": 1_981,
     "distlearn/train": 757,
@@ -28,10 +28,10 @@ CAPS = {
     "distlearn/world": 1_978,
 }
 """By folder: the largest number of lines of code."""
-DOCSTRINGS = 9_098
+DOCSTRINGS = 9_246
 """Lines of docstrings of both packages."""
-FILES = 278
-TESTS = 41_520
+FILES = 280
+TESTS = 41_790
 """Lines of the tests; the benchmarks beside them, commands that `distlearn bench` runs, are not counted."""
 SILENT = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
 

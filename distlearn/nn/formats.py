@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from ..backend import get_xp
-from .layer import check_positive
+from ..backend import column_sums, get_xp, matmul
+from .layer import check_dtype, check_positive
 from .linear import Linear
 
 
@@ -228,6 +228,8 @@ class LowPrecisionLinear(Linear):
     NVIDIA (2025), Pretraining large language models with NVFP4, arXiv:2509.25149, section 4.
     """
 
+    splits = False
+
     def __init__(self, d_in, d_out, rng=None, *, fmt, stochastic=True, rotated=True, squares=True, seed=0, **options):
         super().__init__(d_in, d_out, rng, **options)
         if not isinstance(fmt, Format | BlockFormat):
@@ -236,7 +238,22 @@ class LowPrecisionLinear(Linear):
         self.rng = np.random.default_rng(seed)
         self.signs = self.rng.choice([-1, 1], 16).astype(self.W.data.dtype)
 
-    def operands(self, product, a, b):
+    def forward(self, x):
+        self.output_shape(x.shape)
+        check_dtype(self, x)
+        y = matmul(*self._rounded("forward", x.reshape(-1, self.d_in), self.W.data))
+        return (y + self.b.data).reshape(*x.shape[:-1], self.d_out), x
+
+    def backward(self, dy, saved):
+        x, dy = saved.reshape(-1, self.d_in), dy.reshape(-1, self.d_out)
+        self.W.add_product(*self._rounded("weights", x.T, dy))
+        self.b.add(column_sums(dy))
+        if self.input_gradient:
+            return matmul(*self._rounded("input", dy, self.W.data.T)).reshape(saved.shape)
+        return None
+
+    def _rounded(self, product, a, b):
+        """Return the factors of a product as they are multiplied."""
         if not hasattr(get_xp(a), "rint"):  # meta arrays have nothing to round
             return a, b
         if product == "weights" and self.rotated:

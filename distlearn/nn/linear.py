@@ -48,25 +48,18 @@ class Linear(Layer):
     def forward(self, x):
         check_shape(self, x.shape, "...", self.d_in)
         check_dtype(self, x)
-        y = matmul(*self.operands("forward", x.reshape(-1, self.d_in), self.W.data))
+        y = matmul(x.reshape(-1, self.d_in), self.W.data)
         y += self.b.data
         return y.reshape(*x.shape[:-1], self.d_out), x
 
     def backward(self, dy, saved, later=None):
         x, dy = saved.reshape(-1, self.d_in), dy.reshape(-1, self.d_out)
-        sums = [(self.W.add_product, *self.operands("weights", x.T, dy)), (self.b.add, column_sums(dy))]
         if later is None:
-            for add, *about in sums:
-                add(*about)
-        else:
-            later += sums
-        if not self.input_gradient:
-            return None
-        return matmul(*self.operands("input", dy, self.W.data.T)).reshape(saved.shape)
-
-    def operands(self, product, a, b):
-        """Return the factors of a product ("forward", "weights" or "input") as they are multiplied."""
-        return a, b
+            self.W.add_product(x.T, dy)
+            self.b.add(column_sums(dy))
+        else:  # sums are quick, products are not
+            later += [(self.W.add_product, x.T, dy), (self.b.add, column_sums(dy))]
+        return matmul(dy, self.W.data.T).reshape(saved.shape) if self.input_gradient else None
 
     def output_shape(self, shape):
         check_shape(self, shape, "...", self.d_in)
