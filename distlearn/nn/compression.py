@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +12,7 @@ from ..backend import get_xp, rounded, single, to_numpy
 from .container import Container
 from .conv import Conv2d, im2col
 from .formats import BlockFormat, Format
-from .layer import Layer, walk
+from .layer import Layer, Param, walk
 from .linear import Linear
 
 # -- clustering --------------------------------------------------------------------------------------------------------
@@ -161,26 +160,24 @@ class Quantized(Layer):
         W = single(layer.W.data)
         xp = get_xp(W)
         largest = abs(W).max(axis=tuple(range(W.ndim - 1)))
-        self.scale = (xp.where(largest > 0, largest, 1) / LEVELS).astype(W.dtype)
-        self.codes = xp.rint(W / self.scale).astype(np.int8)
-        self.bias = None if layer.b is None else layer.b.data
-        self.layer.W, self.layer.b, self.layer.params = SimpleNamespace(data=self.codes), None, []
-
-    @property
-    def nbytes(self) -> int:
-        return self.codes.nbytes + self.scale.nbytes + (0 if self.bias is None else self.bias.nbytes)
+        scale = (xp.where(largest > 0, largest, 1) / LEVELS).astype(W.dtype)
+        arrays = {"W": xp.rint(W / scale).astype(np.int8), "scale": scale, **({"b": layer.b.data} if layer.b else {})}
+        prefix = layer.W.name.removesuffix("W")
+        self.params = [Param(array, prefix + name, frozen=True) for name, array in arrays.items()]
+        self.layer.W, self.layer.b, self.layer.params = self.params[0], None, []
 
     def forward(self, x):
         self.output_shape(x.shape)
         xp, dtype, x = get_xp(x), x.dtype, single(x)
         scale = abs(x).max() / LEVELS if x.size else xp.ones((), x.dtype)
         scale = xp.where(scale > 0, scale, xp.ones_like(scale))
+        codes, scales, *bias = (p.data for p in self.params)
         # sums of at most 2^24 are exact in single precision
-        exact = np.float32 if math.prod(self.codes.shape[:-1]) * LEVELS**2 <= 2**24 else np.float64
-        y = self._product(xp.rint(x / scale).astype(exact), self.codes.astype(exact))
-        y *= scale * self.scale
-        if self.bias is not None:
-            y += self.bias
+        exact = np.float32 if math.prod(codes.shape[:-1]) * LEVELS**2 <= 2**24 else np.float64
+        y = self._product(xp.rint(x / scale).astype(exact), codes.astype(exact))
+        y *= scale * scales
+        for b in bias:
+            y += b
         return rounded(y, dtype), None
 
     def _product(self, x, codes):
@@ -199,9 +196,6 @@ class Quantized(Layer):
 
     def flops(self, shape):
         return self.layer.flops(shape)
-
-    def bytes_moved(self, shape, itemsize=4):
-        return super().bytes_moved(shape, itemsize) + self.nbytes
 
     def __repr__(self):
         return f"Quantized({self.layer!r})"
@@ -229,9 +223,7 @@ def quantize(model: Layer) -> Compressed:
     if not isinstance(model, Layer):
         raise TypeError(f"quantize: expected a model, got {type(model).__name__}")
     smaller, before = _convert(copy.deepcopy(model.eval())), sum(p.nbytes for p in model.params)
-    leaves = [layer for layer in walk(smaller) if not layer.children]
-    stored = [[leaf] if isinstance(leaf, Quantized) else leaf.params for leaf in leaves]
-    return Compressed(smaller, before, sum(x.nbytes for held in stored for x in held))
+    return Compressed(smaller, before, sum(p.nbytes for p in smaller.params))
 
 
 def _convert(layer):

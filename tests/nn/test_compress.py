@@ -111,6 +111,7 @@ def test_eight_bits_take_a_quarter_and_hardly_any_accuracy(trained, digits):
     outputs = 8 + 8 + 10
     weights = sum(p.size for p in trained.params if p.data.ndim > 1)
     assert compressed.after == weights + 2 * 4 * outputs
+    assert len({p.name for p in compressed.model.params}) == 3 * 3  # in a model of three such layers
     assert abs(accuracy(compressed.model, digits) - accuracy(trained, digits)) < 0.01
     assert all(p.data.dtype == np.float32 for p in trained.params)
     assert compressed.model.flops((4, 64)) == trained.eval().flops((4, 64))
