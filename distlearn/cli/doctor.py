@@ -419,7 +419,7 @@ def data() -> list[Check]:
 
 def _damage(folder: Path) -> tuple[Path, str] | None:
     """Return the first file of a data set that cannot be read, and why; None if all can."""
-    from ..data.raw import read_idx
+    from ..data import read_idx
     from ..data.sources import files_in
 
     for path in files_in(folder):

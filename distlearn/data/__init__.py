@@ -9,8 +9,7 @@
 
 from .batches import Batch, Batches, shard
 from .dataset import Dataset
-from .loading import decode, encode, load, load_text
-from .raw import read_idx
+from .loading import decode, encode, load, load_text, read_idx
 from .sources import available
 
 __all__ = ["Batch", "Batches", "Dataset", "available", "decode", "encode", "load", "load_text", "read_idx", "shard"]
