@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import importlib.util
+import itertools
 import math
+import os
 import zlib
 from pathlib import Path
 from typing import NamedTuple
@@ -12,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .dataset import Dataset, whole
+from .loader import Loader
 from .sources import DIGITS, KNOWN, Files, find
 
 # -- text --------------------------------------------------------------------------------------------------------------
@@ -230,8 +233,8 @@ def _header(path: Path, data: bytes) -> tuple[np.dtype, tuple[int, ...], int]:
 _last: dict[tuple, Dataset] = {}
 
 
-def load(name: str = "digits", *, dtype=np.float32, val_fraction=0.1, seed=0) -> Dataset:
-    """Load images with labels: scikit-learn's digits, MNIST, Fashion-MNIST, or any folder of IDX files.
+def load(name: str = "digits", *, dtype=np.float32, val_fraction=0.1, seed=0, workers=0) -> Dataset:
+    """Load images with labels: scikit-learn's digits, MNIST, Fashion-MNIST, a folder of IDX files, or one of images.
 
     Pixels are scaled to 0..1 by the range of their type (0..255 for bytes, 0..16 for the digits), nothing else: no mean
     is taken off, so black stays 0 and a picture can be shown as it is. IDX files of other types are scaled by the range
@@ -243,13 +246,18 @@ def load(name: str = "digits", *, dtype=np.float32, val_fraction=0.1, seed=0) ->
         "digits" (comes with scikit-learn, needs no network), "mnist", "fashion-mnist", or the name of a folder of IDX
         files in DISTLEARN_DATA. Looked for in the folder that DISTLEARN_DATA names (`<name>/` below it, or that folder
         itself if it holds the IDX files), then in the cache, then downloaded.
+        A name with a slash ("photos/") is a folder of images, as a `Loader` takes it, or has two such folders, train/
+        and test/; these images are not loaded, but read when they are used.
     dtype : dtype
         Floating-point type of the samples.
     val_fraction : float
         Share of the training samples that becomes the validation split, from 0 to below 1.
     seed : int
         Decides which samples those are, and the order of the training samples. The test split is the published one,
-        in its order, whatever the seed (digits has none: a fixed fifth of the samples, chosen once at random).
+        in its order, whatever the seed. Digits, and a folder without test/, have none: a fixed fifth of the samples,
+        chosen once at random.
+    workers : int
+        Processes of a `Loader`.
 
     Returns
     -------
@@ -263,6 +271,10 @@ def load(name: str = "digits", *, dtype=np.float32, val_fraction=0.1, seed=0) ->
     Dataset('digits', train (1150, 64), val (287, 64), test (360, 64), float32, 10 classes, from scikit-learn)
     """
     dtype = _check(name, dtype, val_fraction, seed)
+    if "/" in name or os.sep in name:
+        return _from_folder(Path(name), dtype, val_fraction, seed, workers)
+    if workers:
+        raise ValueError(f"load: workers is {workers!r}, but {name!r} is read at once; they are for folders of images")
     files = None if name == "digits" else find(name)
     stamps = tuple((str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in files or ())
     key = (name, dtype, float(val_fraction), int(seed), stamps)
@@ -294,9 +306,7 @@ def _dataset(name: str, raw: Raw, dtype: np.dtype, val_fraction: float, seed: in
     def labels(y):
         return _frozen(y.astype(np.int64))
 
-    n = len(raw.x_train)
-    order = np.random.default_rng(seed).permutation(n)
-    val, train = np.split(order, [min(round(val_fraction * n), n - 1)])
+    val, train = _split(np.arange(len(raw.x_train)), val_fraction, seed)
     return Dataset(
         name,
         samples(raw.x_train[train]),
@@ -310,6 +320,27 @@ def _dataset(name: str, raw: Raw, dtype: np.dtype, val_fraction: float, seed: in
         image_shape={2: (*sample, 1), 3: sample}.get(len(sample)),
         value_range=(float(raw.low), float(raw.high)),
     )
+
+
+def _split(rows: np.ndarray, fraction: float, seed: int) -> list[np.ndarray]:
+    """Draw a share of the rows, but never all; return these and the others."""
+    order = np.random.default_rng(seed).permutation(rows)
+    return np.split(order, [min(round(fraction * len(rows)), len(rows) - 1)])
+
+
+def _from_folder(folder: Path, dtype: np.dtype, val_fraction: float, seed: int, workers: int) -> Dataset:
+    splits = [name for name in ("train", "test") if (folder / name).is_dir()]
+    images = [Loader(folder / name, dtype=dtype, workers=workers) for name in splits or [""]]
+    if len(images) == 2:
+        (x, test), rows, test_rows = images, np.arange(len(images[0])), slice(None)
+    else:
+        (x,) = (test,) = images
+        test_rows, rows = _split(np.arange(len(x)), 0.2, 0)
+    if x.classes != test.classes:
+        raise ValueError(f"{folder}: test/ has classes {test.classes}, expected those of train/: {x.classes}")
+    val, train = _split(rows, val_fraction, seed)
+    chosen = [(part, part.labels) for part in (x[train], x[val], test[test_rows])]
+    return Dataset(folder.resolve().name, *itertools.chain(*chosen), x.classes, str(folder), x.image_shape, (0, 255))
 
 
 def _scaled(x: np.ndarray, low: float, high: float, dtype: np.dtype) -> np.ndarray:

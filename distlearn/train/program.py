@@ -117,7 +117,7 @@ def train(
         None on a rank that the others have excluded as failed (strategy "elastic").
     """
     store = None if checkpoints is None else CheckpointStore(checkpoints)
-    dataset = datasets.load(settings.data, dtype=settings.dtype)
+    dataset = datasets.load(settings.data, dtype=settings.dtype, workers=settings.workers)
     if settings.n_train is not None:
         dataset = dataset.take(settings.n_train)
     if settings.device != "cpu":
