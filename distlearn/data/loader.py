@@ -36,7 +36,7 @@ class Loader:
     ----------
     folder : path
         With a folder for each class, or with tar files (see `write_shards`).
-    shape : (int, int, int), optional
+    image_shape : (int, int, int), optional
         Height, width, and 1 or 3 channels to which images are brought; by default all must be as large as the first.
     dtype : dtype
         Of the rows. Bytes are scaled to 0..1 for a floating-point type; "uint8" keeps them.
@@ -68,21 +68,22 @@ class Loader:
     """
 
     def __init__(
-        self, folder, *, shape=None, dtype=np.float32, augment=None, buffer=0, workers=0, depth=None, timeout=60.0,
-        storage=read_file,
+        self, folder, *, image_shape=None, dtype=np.float32, augment=None, buffer=0, workers=0, depth=None,
+        timeout=60.0, storage=read_file,
     ):  # fmt: skip
-        self.folder, self.image_shape, self.resize, self.dtype = Path(folder), shape, shape is not None, np.dtype(dtype)
-        self.augment, self.timeout, self.storage, self.device = augment, timeout, storage, "cpu"
+        self.folder, self.image_shape, self.resize = os.fspath(folder), image_shape, image_shape is not None
+        self.dtype, self.augment, self.timeout = np.dtype(dtype), augment, timeout
+        self.storage, self.device = storage, "cpu"
         self.buffer, self.workers = whole("Loader", "buffer", buffer, 0), whole("Loader", "workers", workers, 0)
         self.depth = whole("Loader", "depth", 2 * self.workers if depth is None else depth, min(1, self.workers))
         # arrays: counting references to a million strings would copy their pages into every worker
-        files, names, where = find_images(self.folder)
+        files, names, where = find_images(Path(folder))
         self._files, names = (np.array([os.fsencode(name) for name in some]) for some in (files, names))
         rows = np.argsort(names, kind="stable")
         self._names, self._where = names[rows], np.array(where, np.int64)[rows]
         classes, self.labels = np.unique([n.partition(b"/")[0] for n in self._names.tolist()], return_inverse=True)
         self.classes = tuple(map(os.fsdecode, classes.tolist()))
-        if shape is None:
+        if image_shape is None:
             self.image_shape = self._image(0).shape
 
     @property
@@ -108,7 +109,7 @@ class Loader:
 
     @property
     def identity(self) -> np.ndarray:
-        """Bytes that are equal where a seed gives the same batches: such a loader can resume the other's run."""
+        """Bytes that are equal where a seed gives the same samples: such a loader can resume the other's run."""
         stored = (self.buffer, *self._where.ravel().tolist()) if self.buffer else ()
         return np.frombuffer(self._names.tobytes() + repr((self.image_shape, stored)).encode(), np.uint8)
 
@@ -143,13 +144,13 @@ class Loader:
         if row < 0:
             return "its first image"
         file, _, size = self._where[row]
-        path = self.folder / os.fsdecode(self._files[file])
-        return str(path) if size < 0 else f"{path}: {os.fsdecode(self._names[row])}"
+        path = os.path.join(self.folder, os.fsdecode(self._files[file]))
+        return path if size < 0 else f"{path}: {os.fsdecode(self._names[row])}"
 
     def read(self, row) -> bytes:
         """Read the file or the record of a row."""
         file, offset, size = self._where[row].tolist()
-        return self.storage(self.folder / os.fsdecode(self._files[file]), offset, size)
+        return self.storage(os.path.join(self.folder, os.fsdecode(self._files[file])), offset, size)
 
     def _image(self, row, key=None) -> np.ndarray:
         """Read and decode one image; `key` is (seed, epoch), None: without augmenting."""
@@ -165,8 +166,8 @@ class Loader:
                 raise ValueError(f"has pixels of {x.dtype}, which rows of {self.dtype} cannot hold")
             return x
         except Exception as error:
-            text = str(error).partition(" <")[0] or type(error).__name__  # Pillow adds the address of a buffer
-            raise (OSError if isinstance(error, OSError) else ValueError)(f"{self.source(row)}: {text}") from error
+            kind = OSError if isinstance(error, OSError) else ValueError
+            raise kind(f"{self.source(row)}: {str(error) or type(error).__name__}") from error
 
     def _fill(self, x, rows, key, note=lambda row: None) -> np.ndarray:
         """Read rows into an array; `note` is told each before."""
@@ -200,8 +201,9 @@ class Loader:
             for i in range(self.workers):
                 pipe, theirs = context.Pipe()
                 arguments = (self, parts, key, slots, reading, i, theirs)
-                workers.append((context.Process(target=_work, args=arguments, daemon=True), pipe))
-                workers[i][0].start()
+                process = context.Process(target=_work, args=arguments, daemon=True)
+                process.start()
+                workers.append((process, pipe))
                 theirs.close()
             for k, part in enumerate(parts):
                 while len(sent) < min(k + self.depth, len(parts)):
@@ -215,7 +217,7 @@ class Loader:
                 else:
                     x = x.copy()
                     free.append(sent[k])
-                yield x.reshape(len(part), -1)
+                yield x.reshape(len(part), self.shape[1])
         finally:
             for process, _ in workers:
                 process.kill()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import io
 import json
@@ -102,7 +101,8 @@ def fetch(file: str, folder, mirrors, sha256: str) -> Path:
 
     path.parent.mkdir(parents=True, exist_ok=True)
     failures = {}
-    with FileLock(path.with_name(f"{file}.lock")), _quiet(pooch.get_logger()):
+    pooch.get_logger().setLevel("WARNING")  # the progress bar is enough
+    with FileLock(path.with_name(f"{file}.lock")):
         for mirror in mirrors:
             store = pooch.create(path.parent, mirror, registry={file: f"sha256:{sha256}"}, retry_if_failed=RETRIES)
             # disable=None: a bar on a terminal and in a notebook, none in a log file
@@ -139,17 +139,6 @@ def _short(error: Exception) -> str:
     if isinstance(inner, Exception):
         return _short(inner)
     return (str(error) or type(error).__name__).splitlines()[0].partition(" for url:")[0]
-
-
-@contextlib.contextmanager
-def _quiet(logger):
-    """Silence pooch's log: the progress bar is enough."""
-    level = logger.level
-    logger.setLevel("WARNING")
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
 
 
 # -- sources -----------------------------------------------------------------------------------------------------------
@@ -212,7 +201,9 @@ def find(name: str) -> Files:
         return files_in(folder)
     if name not in KNOWN:
         names = ", ".join(("digits", *KNOWN))
-        raise ValueError(f"load: unknown data set {name!r}: known are {names}; {_what_is_held()}")
+        raise ValueError(
+            f"load: unknown data set {name!r}: known are {names}; {_what_is_held()}; a folder of images ends in /"
+        )
     known = KNOWN[name]
     try:
         return Files(*(fetch(file, _cache(name), known.mirrors, known.sha256[file]) for file in FILES))
@@ -420,9 +411,12 @@ def write_shards(folder, out, per_shard: int) -> None:
 
 def decode_image(data: bytes, shape=None, resize: bool = False) -> np.ndarray:
     """Return the pixels of an image file, (height, width, channels); `shape`: what is expected."""
-    from PIL import Image
+    from PIL import Image, UnidentifiedImageError
 
-    image = Image.open(io.BytesIO(data))
+    try:
+        image = Image.open(io.BytesIO(data))
+    except UnidentifiedImageError:
+        raise ValueError(f"cannot identify image file ({len(data)} bytes)") from None
     grey = image.mode in ("1", "L", "LA", "F", "I;16") if shape is None else shape[2] == 1
     mode = image.mode if grey and image.mode in ("F", "I;16") else "L" if grey else "RGB"
     if shape is not None and image.size != (shape[1], shape[0]):

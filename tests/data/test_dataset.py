@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from distlearn.data import Batches, Dataset, load, loading
-from distlearn.data import raw as raw_module
 
 
 def small(**changes):
@@ -83,9 +82,9 @@ def test_digits_are_scikit_learns_every_one_of_them_once():
 
 def test_digits_fall_back_on_scikit_learns_function(monkeypatch, tmp_path):
     """Should a later version keep its file elsewhere."""
-    expected = raw_module._digits_table()
-    monkeypatch.setattr(raw_module.Path, "is_file", lambda self: False)
-    np.testing.assert_array_equal(raw_module._digits_table(), expected)
+    expected = loading._digits_table()
+    monkeypatch.setattr(loading.Path, "is_file", lambda self: False)
+    np.testing.assert_array_equal(loading._digits_table(), expected)
 
 
 def test_images_are_channels_last():
