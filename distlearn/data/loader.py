@@ -75,7 +75,7 @@ class Loader:
         self.dtype, self.augment, self.timeout = np.dtype(dtype), augment, timeout
         self.storage, self.device = storage, "cpu"
         self.buffer, self.workers = whole("Loader", "buffer", buffer, 0), whole("Loader", "workers", workers, 0)
-        self.depth = whole("Loader", "depth", 2 * self.workers if depth is None else depth, min(1, self.workers))
+        self.depth = None if depth is None else whole("Loader", "depth", depth, 1)
         # arrays: counting references to a million strings would copy their pages into every worker
         files, names, where = find_images(Path(folder))
         self._files, names = (np.array([os.fsencode(name) for name in some]) for some in (files, names))
@@ -195,18 +195,19 @@ class Loader:
         # a queue that several share has a lock, which a worker that dies would keep.
         context = get_context("fork" if sys.platform == "linux" else None)
         nbytes = max(map(len, parts), default=0) * self.shape[1] * self.dtype.itemsize
-        slots = [context.RawArray("B", nbytes + 1) for _ in range(self.depth + 2)]
+        depth = self.depth or 2 * self.workers
+        slots = [context.RawArray("B", nbytes + 1) for _ in range(depth + 2)]
         reading, free, sent, workers = context.RawArray("q", [-1] * self.workers), [*range(len(slots))], [], []
         try:
             for i in range(self.workers):
                 pipe, theirs = context.Pipe()
-                arguments = (self, parts, key, slots, reading, i, theirs)
+                arguments = (self, parts, key, slots, reading, i, theirs, pipe)
                 process = context.Process(target=_work, args=arguments, daemon=True)
                 process.start()
                 workers.append((process, pipe))
                 theirs.close()
             for k, part in enumerate(parts):
-                while len(sent) < min(k + self.depth, len(parts)):
+                while len(sent) < min(k + depth, len(parts)):
                     with suppress(ConnectionError):  # a worker that has died is named when its batch is due
                         workers[len(sent) % self.workers][1].send((len(sent), free[-1]))
                     sent.append(free.pop())
@@ -242,8 +243,9 @@ class Loader:
             raise error
 
 
-def _work(loader: Loader, parts, key, slots, reading, i: int, pipe) -> None:
-    """Be worker i: read parts into slots, as the other end of the pipe says, until it is closed."""
+def _work(loader: Loader, parts, key, slots, reading, i: int, pipe, far) -> None:
+    """Be worker i: read parts into slots, as the far end of the pipe says, until it is closed."""
+    far.close()  # its copy here, or the pipe would outlive the first process
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to every process of a terminal; the first ends the rest
     with suppress(EOFError, ConnectionError):
         while True:
