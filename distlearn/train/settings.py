@@ -120,7 +120,7 @@ class Settings:
 
     data: str = _setting(
         str,
-        "digits, mnist, fashion-mnist, or the name of a folder of IDX files in DISTLEARN_DATA.",
+        "digits, mnist, fashion-mnist, the name of a folder of IDX files in DISTLEARN_DATA, or photos/: of images.",
         "digits",
         check=_check_name,
     )

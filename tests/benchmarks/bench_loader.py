@@ -1,4 +1,4 @@
-"""A `Loader` beside PyTorch's `DataLoader` on the same JPEG files, and how long a consumer of a given rate waits for it."""
+"""A `Loader` beside PyTorch's `DataLoader` on the same files, and how long a consumer of a given rate waits for it."""
 
 from __future__ import annotations
 
@@ -26,9 +26,7 @@ def write_photos(folder: Path, n: int) -> None:
     """Smooth noise, which compresses as a photo does: about 4 kB each."""
     rng = np.random.default_rng(0)
     for i in range(n):
-        image = Image.fromarray(rng.integers(0, 256, (12, 12, 3), np.uint8)).resize(
-            (SIDE, SIDE), Image.Resampling.BICUBIC
-        )
+        image = Image.fromarray(rng.integers(0, 256, (12, 12, 3), np.uint8)).resize((SIDE, SIDE))
         (folder / f"class{i % 4}").mkdir(exist_ok=True)
         image.save(folder / f"class{i % 4}" / f"{i:05d}.jpg", quality=90)
 
@@ -81,23 +79,19 @@ def records():
 
         ratio = paired(ours, theirs if torch else None, repeats=7, warmup=1)
         what = f"{n} JPEG files of {SIDE} x {SIDE}, {WORKERS} workers, one epoch"
-        note = (
-            "peer: PyTorch's DataLoader; both start their workers in that time" if torch else "PyTorch is not installed"
-        )
+        note = "peer: PyTorch's DataLoader; both start their workers in that time" if torch else "no PyTorch here"
         rows = [record(what, "s", ratio.ours, ratio.peer, ratio=ratio, goal="ratio <= 1", note=note)]
 
         storage, clock = SlowStorage(LATENCY, 1e8), WallClock()
         slow = Loader(folder, storage=storage)
         found = tune(slow, BATCH, RATE)
         fast = slow.but(workers=found.workers, depth=found.depth)
-        ways = {"in this process": slow, "as tuned": fast}
-        shares = {
-            way: 100 * stalled(Batches(x, x.labels, BATCH).epoch(0), clock, BATCH / RATE) for way, x in ways.items()
-        }
-        peer = torch and 100 * stalled(torch_loader(Files(Path(folder), storage), found.workers), clock, BATCH / RATE)
+        sides = [Batches(x, x.labels, BATCH).epoch(0) for x in (slow, fast)]
+        sides += [torch_loader(Files(Path(folder), storage), found.workers)] if torch else []
+        here, tuned, *peer = (100 * stalled(side, clock, BATCH / RATE) for side in sides)
         what = f"share of time that a consumer of {RATE}/s waits, {1e3 * LATENCY:g} ms a read"
         rows += [
-            record(f"{what}, read in this process", "%", shares["in this process"]),
-            record(f"{what}, workers as tuned", "%", shares["as tuned"], peer, goal="ours < 2", note=found.why),
+            record(f"{what}, read in this process", "%", here),
+            record(f"{what}, workers as tuned", "%", tuned, *peer, goal="ours < 2", note=found.why),
         ]
     return rows
