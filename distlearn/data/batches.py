@@ -157,6 +157,8 @@ class Batches:
 def rows_of(x, parts, key=(0, 0), clock=None) -> Iterator:
     """Yield parts, which are slices or numbers of rows, of an array or of a `Loader`."""
     if isinstance(x, Loader):
-        return x.stream(parts, key, clock)
-    # take: 10 % faster than x[rows]; with out= it is no faster and a batch would not outlive its step
-    return (x[part] if isinstance(part, slice) else x.take(part, axis=0) for part in parts)
+        yield from x.stream(parts, key, clock)
+    else:
+        for part in parts:
+            # take: 10 % faster than x[rows]; with out= it is no faster and a batch would not outlive its step
+            yield x[part] if isinstance(part, slice) else x.take(part, axis=0)

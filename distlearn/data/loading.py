@@ -145,7 +145,7 @@ def from_files(name: str, files: Files) -> Raw:
         classes = tuple(str(i) for i in range(max(int(y.max(initial=0)) for y in (y_train, y_test)) + 1))
     # bytes have a range to themselves; of other types only the training split's range is known
     low, high = (0, 255) if x_train.dtype == np.uint8 else (float(x_train.min()), float(x_train.max()))
-    return Raw(x_train, y_train, x_test, y_test, classes, str(files.folder), low, high)
+    return Raw(x_train, y_train, x_test, y_test, classes, str(files.train_images.parent), low, high)
 
 
 def _read_pair(images: Path, labels: Path, classes) -> tuple[np.ndarray, np.ndarray]:

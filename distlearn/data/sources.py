@@ -162,10 +162,6 @@ class Files(NamedTuple):
     test_images: Path
     test_labels: Path
 
-    @property
-    def folder(self) -> Path:
-        return self.train_images.parent
-
 
 class Available(NamedTuple):
     """Where `load(name)` would find a data set."""
@@ -283,7 +279,7 @@ def _origin(name: str) -> Available:
     try:
         folder = _users_folder(name)
         if folder is not None:
-            return Available(name, "folder", str(files_in(folder).folder))
+            return Available(name, "folder", str(files_in(folder).train_images.parent))
     except OSError as error:
         return Available(name, "broken", str(error))
     cache = _cache(name)

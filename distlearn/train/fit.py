@@ -8,7 +8,6 @@ import numpy as np
 
 from .. import data as datasets
 from ..backend import get_xp, to_numpy
-from ..data.batches import rows_of
 from ..data.dataset import check_arrays
 from ..nn.metrics import make_metric
 from ..parallel.checkpoint.state import data_fingerprint
@@ -46,7 +45,7 @@ def evaluate(strategy, x, y, metric=None) -> float:
     at_once = max(1, min(AT_ONCE, (1 << 26) // (math.prod(x.shape[1:]) * x.dtype.itemsize)))
     starts = range(mine.start, mine.start + most, at_once)
     parts = [slice(start, min(start + at_once, mine.stop)) if start < mine.stop else slice(1) for start in starts]
-    for start, part, rows in zip(starts, parts, rows_of(x, parts), strict=True):
+    for start, part, rows in zip(starts, parts, datasets.batches.rows_of(x, parts), strict=True):
         outputs = strategy.predict(rows)
         if start < mine.stop:
             sums += metric.count(outputs, y[part])
@@ -109,8 +108,7 @@ def fit(
     if size > len(dataset.x_train):
         raise ValueError(f"fit: {size} ranks, but {dataset.name!r} has only {len(dataset.x_train)} training samples")
     batches = datasets.Batches(dataset.x_train, dataset.y_train, batch_size, rank=rank, size=size, seed=seed)
-    batches.clock = strategy.clock
-    total, now = epochs * len(batches), Progress()
+    batches.clock, total, now = strategy.clock, epochs * len(batches), Progress()
     saving = None
     if checkpoints is not None:
         saving = Saving(checkpoints, every, strategy, data_fingerprint(dataset, batch_size, seed))

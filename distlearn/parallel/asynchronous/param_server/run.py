@@ -90,10 +90,9 @@ class Run:
 
     def __repr__(self) -> str:
         mean = f"{self.staleness.mean():.3g}" if len(self.staleness) else "none"
-        broken = ", diverged" if self.diverged else ""
         return (
             f"Run({self.policy}, {self.workers} workers: {self.updates} updates in {self.seconds:.3g} s, "
-            f"mean staleness {mean}, {self.dropped} dropped{broken})"
+            f"mean staleness {mean}, {self.dropped} dropped{', diverged' if self.diverged else ''})"
         )
 
 
@@ -113,13 +112,12 @@ def make_run(coordinator, flat, parts, dataset, loss) -> Run:
             value, _ = loss(model.forward(x)[0], y, len(x))
             score = metric.value(*metric.count(model.forward(x_test)[0], dataset.y_test))
         points.append((column[0].version, column[0].time - began, value, score))
-    curve_type = [("version", "i8"), ("time", "f8"), ("loss", "f8"), (f"test_{metric.name}", "f8")]
     return Run(
         policy=str(state.policy),
         workers=len(state.clocks),
         gradients=gradients,
         seconds=float(gradients["time"].max(initial=0.0)),
         params=flat.named(values),
-        curve=np.array(points, curve_type),
+        curve=np.array(points, [("version", "i8"), ("time", "f8"), ("loss", "f8"), (f"test_{metric.name}", "f8")]),
         diverged=coordinator.diverged,
     )
