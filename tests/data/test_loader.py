@@ -12,9 +12,11 @@ from functools import partial
 import numpy as np
 import psutil
 import pytest
+from click.testing import CliRunner
 from PIL import Image
 
 import distlearn as dl
+from distlearn.cli import main
 from distlearn.comm.local import LocalComm
 from distlearn.data import Batches, Cache, Loader, SlowStorage, load, loader, sources, tune, write_shards
 from distlearn.data.sources import read_file
@@ -121,22 +123,19 @@ def strike(victim, how, path, offset, size):
 @pytest.mark.parametrize(
     ("folder", "how", "error", "message"),
     [
-        ("files", signal.SIGKILL, ChildProcessError, r"died with exit code -9 while it read .*files/{}$"),
-        (
-            "shards",
-            signal.SIGKILL,
-            ChildProcessError,
-            r"died with exit code -9 while it read .*00003.tar: c\d/..\.png",
-        ),
-        ("files", signal.SIGSTOP, TimeoutError, r"hangs: more than 3 s for .*files/{}$"),
+        ("files", signal.SIGKILL, ChildProcessError, "died with exit code -9 while it read "),
+        ("shards", signal.SIGKILL, ChildProcessError, "died with exit code -9 while it read "),
+        ("files", signal.SIGSTOP, TimeoutError, "hangs: more than 3 s for "),
     ],
 )
 def test_a_dead_worker_and_a_hung_read_are_named(photos, folder, how, error, message):
     images = Loader(photos / folder)
-    row = Batches(images, images.labels, 10).order(0)[25]  # of the third batch, so of worker 0 of two
-    name = images.source(row).partition("files/")[2]
-    images = images.but(workers=2, timeout=3, storage=partial(strike, name or "00003.tar", how))
-    with pytest.raises(error, match=r"loader worker \d \(process \d+\) " + message.format(name)):
+    row = Batches(images, images.labels, 10).order(0)[25]  # of the third batch
+    victim, _, record = images.source(row).partition(": ")
+    images = images.but(workers=2, timeout=3, storage=partial(strike, victim, how))
+    named = victim if folder == "files" else rf"{victim}: c\d/\d+\.png"
+    assert bool(record) == (folder == "shards")
+    with pytest.raises(error, match=rf"^loader worker \d \(process \d+\) {message}{named}$"):
         list(Batches(images, images.labels, 10).epoch(0))
 
 
@@ -197,8 +196,7 @@ def save(folder, mode, kind="png", name="a/0"):
     ("mode", "kind", "channels", "top"),
     [
         ("L", "png", 1, 255), ("1", "png", 1, 255), ("LA", "png", 1, 255), ("F", "tiff", 1, 1),
-        ("I;16", "png", 1, 65535),
-        ("RGB", "png", 3, 255), ("P", "gif", 3, 255), ("RGBA", "png", 3, 255), ("RGB", "bmp", 3, 255),
+        ("I;16", "png", 1, 65535), ("RGB", "bmp", 3, 255), ("P", "gif", 3, 255), ("RGBA", "png", 3, 255),
     ],
 )  # fmt: skip
 def test_kinds_of_images(tmp_path, mode, kind, channels, top):
@@ -213,9 +211,7 @@ def test_kinds_of_images(tmp_path, mode, kind, channels, top):
     if top == 255:
         np.testing.assert_array_equal(np.asarray(Loader(tmp_path, dtype="uint8")) / 255, double)
     else:
-        with pytest.raises(
-            ValueError, match=r"a/0\.\w+: has pixels of (float32|uint16), which rows of uint8 cannot hold"
-        ):
+        with pytest.raises(ValueError, match=r"a/0\.\w+: has pixels of \w+, which rows of uint8 cannot hold"):
             np.asarray(Loader(tmp_path, dtype="uint8"))
 
 
@@ -367,3 +363,19 @@ def test_fit_takes_it_like_any_data_set(photos, tmp_path):
         train(LocalComm(WallClock(), interrupt), files, checkpoints=store, every=5, report=interrupt)
     resumed = train(LocalComm(WallClock(), None), shards, checkpoints=store, resume=True)
     np.testing.assert_allclose(resumed.losses, expected.losses, rtol=1e-5)
+
+
+def test_rows_go_to_the_device(photos, monkeypatch):
+    monkeypatch.setattr(dl.data.dataset, "to_device", lambda x, device: x)
+    monkeypatch.setattr(loader, "to_device", lambda x, device: (x.shape, device))
+    data = load(f"{photos}/files/").on(3)
+    assert list(data.x_test.stream([slice(2), slice(2, 9)])) == [((2, 30), 3), ((7, 30), 3)]
+
+
+def test_the_command_line_trains_on_a_folder(photos, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(main, ["train", "--data", f"{photos}/files/", "--workers", "1", "--epochs", "1"])
+    assert result.exit_code == 0, result.output
+    assert "files: 32 train, 4 val, 9 test images" in result.output
+    result = CliRunner().invoke(main, ["predict", "runs/files-mlp-local1", "--data", f"{photos}/files/"])
+    assert "of 9 right" in result.output
