@@ -112,10 +112,10 @@ def test_batches_that_are_held_stay_as_they_were(photos, monkeypatch, method):
         np.testing.assert_array_equal(found.reshape(1, 30), one.x[:1])
 
 
-def strike(victim, how, path, offset, size):
-    """A storage where the file `victim` kills or stops the process that reads it, once another has been read."""
-    if str(path).endswith(victim):
-        time.sleep(0.05)
+def strike(victim, how, seconds, path, offset, size):
+    """A storage of which each read takes `seconds`, and that of `victim` kills or stops the process."""
+    time.sleep(seconds)
+    if path == victim:
         os.kill(os.getpid(), how)
     return read_file(path, offset, size)
 
@@ -132,16 +132,19 @@ def test_a_dead_worker_and_a_hung_read_are_named(photos, folder, how, error, mes
     images = Loader(photos / folder)
     row = Batches(images, images.labels, 10).order(0)[25]  # of the third batch
     victim, _, record = images.source(row).partition(": ")
-    images = images.but(workers=2, timeout=3, storage=partial(strike, victim, how))
+    images = images.but(workers=2, timeout=3, storage=partial(strike, victim, how, 0.01))
     named = victim if folder == "files" else rf"{victim}: c\d/\d+\.png"
     assert bool(record) == (folder == "shards")
     with pytest.raises(error, match=rf"^loader worker \d \(process \d+\) {message}{named}$"):
         list(Batches(images, images.labels, 10).epoch(0))
 
 
-def test_many_slow_images_are_no_hang(photos):
-    images = Loader(photos / "files", workers=1, timeout=2, storage=SlowStorage(0.06, 1e9))
-    assert sum(len(batch.y) for batch in Batches(images, images.labels, N).epoch(0)) == N
+def test_many_slow_images_are_no_hang_but_one_after_them_is(photos):
+    images = Loader(photos / "files")
+    last = images.source(Batches(images, images.labels, N).order(0)[-1])
+    images = images.but(workers=1, timeout=1, storage=partial(strike, last, signal.SIGSTOP, 0.05))
+    with pytest.raises(TimeoutError, match=f"hangs: more than 1 s for {last}$"):
+        next(Batches(images, images.labels, N).epoch(0))
 
 
 def test_workers_end_with_the_loop(photos):
@@ -170,11 +173,12 @@ for batch in Batches(x, x.labels, 4).epoch(0):
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_nothing_stays_of_a_consumer_that_is_ended(photos, how):
     command = [sys.executable, "-c", CONSUMER, photos / "shards"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as consumer:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, **pipes, start_new_session=True) as consumer:
         assert consumer.stdout.readline() == "ready\n"
         workers = psutil.Process(consumer.pid).children(recursive=True)
         assert len(workers) == 2
-        consumer.send_signal(how)
+        os.killpg(consumer.pid, how) if how == signal.SIGINT else consumer.send_signal(how)  # as a terminal
         _, errors = consumer.communicate(timeout=60)
     assert errors.count("Traceback") == (how == signal.SIGINT), errors
     assert psutil.wait_procs(workers, timeout=30)[1] == []
