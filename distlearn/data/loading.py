@@ -329,12 +329,11 @@ def _split(rows: np.ndarray, fraction: float, seed: int) -> list[np.ndarray]:
 
 
 def _from_folder(folder: Path, dtype: np.dtype, val_fraction: float, seed: int, workers: int) -> Dataset:
-    splits = [name for name in ("train", "test") if (folder / name).is_dir()]
-    images = [Loader(folder / name, dtype=dtype, workers=workers) for name in splits or [""]]
-    if len(images) == 2:
-        (x, test), rows, test_rows = images, np.arange(len(images[0])), slice(None)
+    if (folder / "test").is_dir():
+        x, test = (Loader(folder / part, dtype=dtype, workers=workers) for part in ("train", "test"))
+        rows, test_rows = np.arange(len(x)), slice(None)
     else:
-        (x,) = (test,) = images
+        x = test = Loader(folder, dtype=dtype, workers=workers)
         test_rows, rows = _split(np.arange(len(x)), 0.2, 0)
     if x.classes != test.classes:
         raise ValueError(f"{folder}: test/ has classes {test.classes}, expected those of train/: {x.classes}")

@@ -369,6 +369,18 @@ def test_fit_takes_it_like_any_data_set(photos, tmp_path):
     np.testing.assert_allclose(resumed.losses, expected.losses, rtol=1e-5)
 
 
+def test_a_folder_may_have_a_test_set_of_its_own(photos, tmp_path):
+    (tmp_path / "train").symlink_to(photos / "files")
+    (tmp_path / "test").symlink_to(photos / "shards")
+    data = load(f"{tmp_path}/")
+    assert [len(x) for _, x, _ in data.splits()] == [41, 4, 45]
+    np.testing.assert_array_equal(np.rint(np.asarray(data.x_test) * 255), arrays(photos)[0])
+    (tmp_path / "test").unlink()
+    save(tmp_path / "test", "L", name="cat/0")
+    with pytest.raises(ValueError, match=r"test/ has classes \('cat',\), expected those of train/: \('c0', "):
+        load(f"{tmp_path}/")
+
+
 def test_rows_go_to_the_device(photos, monkeypatch):
     monkeypatch.setattr(dl.data.dataset, "to_device", lambda x, device: x)
     monkeypatch.setattr(loader, "to_device", lambda x, device: (x.shape, device))
