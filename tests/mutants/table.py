@@ -187,10 +187,7 @@ MUTANTS = [
         "parallel/tensor",
     ),
     Mutant(
-        "gather: backward keeps all shards' sum",
-        "saved.parts[self.comm.rank]",
-        "saved.parts[0]",
-        "parallel/tensor",
+        "gather: backward keeps all shards' sum", "saved.parts[self.comm.rank]", "saved.parts[0]", "parallel/tensor"
     ),
     Mutant(
         "network: latency is ignored",

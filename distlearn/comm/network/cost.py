@@ -13,10 +13,10 @@ trees where p is a power of two (else a bound from above). Arithmetic is free un
 from __future__ import annotations
 
 from .alpha_beta import Network
-from .formulas import FORMULAS, LEVELS, Formula
+from .formulas import FORMULAS, Formula
 
 
-def messages(algorithm, n: float, p: int, ranks_per_node: int | None = None) -> int:
+def messages(algorithm, n: float, p: int) -> int:
     """Count the messages of a collective, over all ranks.
 
     Parameters
@@ -27,18 +27,16 @@ def messages(algorithm, n: float, p: int, ranks_per_node: int | None = None) -> 
         Bytes of the array that a rank passes (does not affect the number of messages).
     p : int
         Number of ranks.
-    ranks_per_node : int, optional
-        For the two-level algorithms.
 
     Examples
     --------
     >>> messages("ring", 4e6, 4), messages("halving_doubling_all_reduce", 4e6, 4)
     (24, 16)
     """
-    return _formula(algorithm, p, ranks_per_node).messages(p)
+    return _formula(algorithm, p).messages(p)
 
 
-def nbytes(algorithm, n: float, p: int, ranks_per_node: int | None = None) -> float:
+def nbytes(algorithm, n: float, p: int) -> float:
     """Return the bytes that all ranks send in a collective, added up; parameters as for `messages`.
 
     Examples
@@ -46,47 +44,28 @@ def nbytes(algorithm, n: float, p: int, ranks_per_node: int | None = None) -> fl
     >>> nbytes("ring", 4_000_000, 4)
     24000000
     """
-    return _formula(algorithm, p, ranks_per_node).nbytes(n, p)
+    return _formula(algorithm, p).nbytes(n, p)
 
 
-def seconds(
-    algorithm, n: float, p: int, network: Network, ranks_per_node: int | None = None, gamma: float = 0.0
-) -> float:
+def seconds(algorithm, n: float, p: int, network: Network, gamma: float = 0.0) -> float:
     """Return how long a collective takes on a network [s]; parameters as for `messages`.
 
     `gamma` is the time that a rank takes to reduce a byte [s / byte].
-
-    The two-level algorithms take their links from a `HierarchicalNetwork`; on a plain one all links are alike. The
-    others' messages all cost what the slowest link costs.
 
     Examples
     --------
     >>> seconds("ring", 4_000_000, 4, Network(alpha=1e-5, beta=1e9))
     0.00606
     """
-    formula = _formula(algorithm, p, ranks_per_node)
-    if _name(algorithm) in LEVELS:
-        return formula.seconds(n, p, network.inside.message, network.between.message) + gamma * formula.reduced(n, p)
-    if p <= network.ranks_per_node:
-        network = network.inside
+    formula = _formula(algorithm, p)
     return formula.seconds(n, p, network.message) + gamma * formula.reduced(n, p)
 
 
-def _name(algorithm) -> str:
-    """Return the name of an algorithm among the formulas."""
-    name = algorithm if isinstance(algorithm, str) else algorithm.__name__
-    name = name.replace("-", "_")
-    return name if name in FORMULAS or name in LEVELS else f"{name}_all_reduce"
-
-
-def _formula(algorithm, p: int, ranks_per_node) -> Formula:
+def _formula(algorithm, p: int) -> Formula:
     if p < 1:
         raise ValueError(f"cost: p is {p!r}, expected a number of ranks, 1 or more")
-    name = _name(algorithm)
-    if name in FORMULAS:
-        return FORMULAS[name]
-    if name not in LEVELS:
-        raise ValueError(f"cost: {algorithm!r}, expected one of {', '.join([*FORMULAS, *LEVELS])}")
-    if ranks_per_node is None:
-        raise ValueError(f"cost: {name} needs ranks_per_node")
-    return LEVELS[name](ranks_per_node)
+    name = (algorithm if isinstance(algorithm, str) else algorithm.__name__).replace("-", "_")
+    found = FORMULAS.get(name) or FORMULAS.get(f"{name}_all_reduce")
+    if found is None:
+        raise ValueError(f"cost: {algorithm!r}, expected one of {', '.join(FORMULAS)}")
+    return found

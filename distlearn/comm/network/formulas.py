@@ -51,7 +51,7 @@ def _binomial(n, p, time):
     return rounds(p) * time(0) + (p - 1) * _wire(n, time)
 
 
-# By the name of the function; the two-level algorithms, which depend on nodes, are below.
+# By the name of the function.
 FORMULAS = {
     "flat_broadcast": Formula(lambda p: p - 1, lambda n, p: n * (p - 1), _star),
     "flat_scatter": Formula(lambda p: p - 1, lambda n, p: n * (p - 1), _star),
@@ -111,35 +111,7 @@ FORMULAS = {
 }
 
 
-def _torus(s: int) -> Formula:
-    """The cost of `torus_all_reduce` with s ranks per node: its two halves, one after the other."""
-    first, second = _torus_reduce_scatter(s), _torus_all_gather(s)
-    return Formula(
-        lambda p: first.messages(p) + second.messages(p),
-        lambda n, p: 2 * n * (p - 1),
-        lambda n, p, inside, between: first.seconds(n, p, inside, between) + second.seconds(n / p, p, inside, between),
-        first.reduced,
-    )
-
-
-def _torus_reduce_scatter(s: int) -> Formula:
-    return Formula(
-        lambda p: p * (s - 1 + p // s - 1),
-        lambda n, p: n * (p - 1),
-        lambda n, p, inside, between: (s - 1) * inside(n / s) + (p // s - 1) * between(n / p),
-        lambda n, p: n * (s - 1) / s + n * (p // s - 1) / p,
-    )
-
-
-def _torus_all_gather(s: int) -> Formula:
-    return Formula(
-        lambda p: p * (s - 1 + p // s - 1),
-        lambda n, p: n * p * (p - 1),
-        lambda n, p, inside, between: (p // s - 1) * between(n) + (s - 1) * inside(n * (p // s)),
-    )
-
-
-# What a communicator's collective is on a network of one level: the simulator sends its messages or takes its seconds,
+# What a communicator's collective is: the simulator sends its messages or takes its seconds,
 # the planner takes its seconds.
 ALGORITHMS = {
     "all_reduce": "ring_all_reduce",
@@ -164,18 +136,3 @@ def collective_seconds(name: str, nbytes: float, p: int, time: Callable) -> floa
 def sent_bytes(name: str, nbytes: float, p: int) -> float:
     """Bytes that one of p ranks sends in such a collective, on average."""
     return FORMULAS[ALGORITHMS[name]].nbytes(nbytes / p if name in BY_ROWS else nbytes, p) / p
-
-
-# By the name of the function: the formula for a number of ranks per node.
-LEVELS = {
-    "torus_all_reduce": _torus,
-    "torus_reduce_scatter": _torus_reduce_scatter,
-    "torus_all_gather": _torus_all_gather,
-}
-
-# What these collectives are on a network of two levels, if the ranks fill nodes and it is faster than one ring.
-TWO_LEVELS = {
-    "all_reduce": "torus_all_reduce",
-    "reduce_scatter": "torus_reduce_scatter",
-    "all_gather": "torus_all_gather",
-}

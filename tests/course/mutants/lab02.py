@@ -135,11 +135,7 @@ MUTANTS = {
         ("columns swapped", ("[1 / steps, 1 / (batches * steps)]", "[1 / (batches * steps), 1 / steps]"), FIT),
         ("line in b", ("1 / (batches * steps)", "batches / steps"), FIT),
         ("critical batch", ("return s_min, e_min", "return s_min, e_min / s_min"), FIT),
-        (
-            "three points at most",
-            ("    A = ", "    batches, steps = batches[:3], steps[:3]\n    A = "),
-            FIT,
-        ),
+        ("three points at most", ("    A = ", "    batches, steps = batches[:3], steps[:3]\n    A = "), FIT),
     ],
     "best_batch": [
         (
@@ -167,10 +163,6 @@ MUTANTS = {
         ),
         ("no largest", ("min(max(batch, 1.0), largest)", "max(batch, 1.0)"), BATCH),
         ("no smallest", ("min(max(batch, 1.0), largest)", "min(batch, largest)"), BATCH),
-        (
-            "knows the cases",
-            ("    batch = np", "    e_min, s_min = 800, 50\n    batch = np"),
-            BATCH,
-        ),
+        ("knows the cases", ("    batch = np", "    e_min, s_min = 800, 50\n    batch = np"), BATCH),
     ],
 }
