@@ -15,15 +15,15 @@ ROOT = Path(__file__).parent.parent
 CAPS = {
     "distcourse": 9_322,
     "distlearn": 458,
-    "distlearn/cli": 1_513,
+    "distlearn/cli": 1_512,
     "distlearn/comm": 1_919,
     "distlearn/cuda": 3_130,
-    "distlearn/data": 521,
+    "distlearn/data": 818,
     "distlearn/nn": 3_372,
     "distlearn/optim": 523,
     "distlearn/parallel": 5_485,
     "distlearn/sim": 1_932,
-    "distlearn/train": 757,
+    "distlearn/train": 756,
     "distlearn/viz": 1_501,
     "distlearn/world": 1_978,
 }
