@@ -17,7 +17,7 @@ A layer's `forward` returns its output and what `backward` will need; the layer 
 from .activation import ACTIVATIONS, GELU, ReLU, Sigmoid, Softmax, Tanh
 from .allocator import keep_memory
 from .attention import MultiHeadAttention
-from .compression import Clustered, Compressed, Recompute, cluster, quantize, round_weights
+from .compression import Clustered, Compressed, cluster, quantize, round_weights
 from .container import Parallel, Residual, Sequential, Siamese
 from .conv import ALGORITHMS, Conv2d, Cost, conv_cost, printed_conv_cost
 from .costs.count import MockDeviceArray, count_operations
@@ -49,6 +49,7 @@ from .models import (
 )
 from .norm import BatchNorm, LayerNorm, LocalResponseNorm, RMSNorm
 from .pool import AvgPool, GlobalAvgPool, MaxPool
+from .recompute import Planned, Recompute, best_plan, plan_cost
 from .recurrent import GRU, RNN
 from .shape import Flatten, Identity, Reshape
 from .torch_state import load_torch_state, to_torch_state

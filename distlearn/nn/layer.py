@@ -126,7 +126,7 @@ class Layer:
         Returns
         -------
         saved : object
-            Pass it to `backward` unchanged.
+            Pass it to `backward` unchanged, once: containers free it on the way.
         """
         raise NotImplementedError
 

@@ -93,11 +93,11 @@ def record_memory(make, model: Sequential, batch, *, size: int = 1, network=None
 
     Examples
     --------
-    >>> import distlearn as dl
     >>> from distlearn.nn import MLP, SoftmaxCrossEntropy
+    >>> from distlearn.optim import Momentum, Optimizer
+    >>> from distlearn.parallel import Serial
     >>> def make(comm, model):
-    ...     optimizer = dl.Optimizer(model.params, dl.Momentum(), 0.1)
-    ...     return dl.Serial(model, SoftmaxCrossEntropy(), optimizer, comm.clock)
+    ...     return Serial(model, SoftmaxCrossEntropy(), Optimizer(model.params, Momentum(), 0.1), comm.clock)
     >>> batch = Batch(MetaArray((32, 784)), MetaArray(32, np.int64), 32)
     >>> record = record_memory(make, MLP((784, 256, 10)), batch)
     >>> record.peak.owners["parameters"] == 4 * (784 * 256 + 256 + 256 * 10 + 10)

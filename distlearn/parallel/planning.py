@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ..comm import Network
-from ..comm.network.formulas import ALGORITHMS, sent_bytes
+from ..comm.network.cost import ALGORITHMS, sent_bytes
 from ..nn.container import Sequential
 from ..nn.layer import Layer, check_positive
 from ..nn.models import model_named

@@ -16,7 +16,7 @@ from numpy import ndarray
 
 from ..comm import collectives
 from ..comm.base import ANY, check_apart, check_buffer, check_output, check_peer, check_report, check_tag
-from ..comm.network.formulas import ALGORITHMS, BY_ROWS
+from ..comm.network.cost import ALGORITHMS, BY_ROWS
 from ..trace import Span
 from .clock import SimClock
 from .formula import FormulaCollectives

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from distlearn.comm import Network, RankError, collectives
 from distlearn.comm.base import REDUCTIONS
 from distlearn.comm.network import cost
-from distlearn.comm.network.formulas import ALGORITHMS
+from distlearn.comm.network.cost import ALGORITHMS
 from distlearn.sim import MetaArray, SimWorld
 
 NAMES = list(cost.FORMULAS)

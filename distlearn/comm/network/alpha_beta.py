@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 
-from .formulas import collective_seconds
+from .cost import collective_seconds
 
 # -- alpha beta --------------------------------------------------------------------------------------------------------
 # The cost of a message: Hockney's alpha-beta model, links that messages share, and networks of two levels.

@@ -44,14 +44,10 @@ def backward(dy, saved, W, geometry: Geometry, *, need_dx=True):
     return _scatter(dy, x, W, geometry), dW
 
 
-def _budget(xp) -> int:
-    return WINDOW_BYTES if xp is np else DEVICE_BYTES
-
-
 def _window_rows(x, geometry):
     xp, every = get_xp(x), windows(x, geometry.size, geometry.stride)
     width = x.shape[-1] * geometry.size[0] * geometry.size[1]
-    step = max(1, _budget(xp) // max(1, every[:1].nbytes))
+    step = max(1, (WINDOW_BYTES if xp is np else DEVICE_BYTES) // max(1, every[:1].nbytes))
     for start in range(0, len(x), step):
         images = slice(start, start + step)
         yield images, xp.ascontiguousarray(every[images]).reshape(-1, width)
@@ -63,7 +59,7 @@ def _scatter(dy, x, W, geometry):
     n, oh, ow, _ = dy.shape
     xp, turned = get_xp(dy), W.reshape(-1, k).T
     dx = xp.zeros_like(x)
-    step = max(1, _budget(xp) // max(1, oh * ow * kh * kw * c * x.dtype.itemsize))
+    step = max(1, (WINDOW_BYTES if xp is np else DEVICE_BYTES) // max(1, oh * ow * kh * kw * c * x.dtype.itemsize))
     for images in (slice(i, i + step) for i in range(0, n, step)):
         dwindows = matmul(dy[images].reshape(-1, k), turned).reshape(-1, oh, ow, kh, kw, c)
         for u in range(kh):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from distlearn.comm import HierarchicalNetwork, Network
-from distlearn.comm.network.formulas import sent_bytes
+from distlearn.comm.network.cost import sent_bytes
 from distlearn.data import Batch
 from distlearn.nn import GPT, MLP, Linear, SoftmaxCrossEntropy, build
 from distlearn.optim import SGD, Adam, Momentum, Optimizer
