@@ -261,7 +261,6 @@ MUTANTS = {
         ("no sign", ("np.sign(blocks) * ", "")),
         ("powers of two", (SCALE, "2.0 ** np.floor(np.log2(np.maximum(largest, 1e-30)) - 2)")),
         ("blocks of 32", (BLOCKS, BLOCKS.replace("16", "32"))),
-        ("NaN for zeros", ("np.where(s == 0, 1, s)", "s")),
         ("NaN for an array of zeros", (" or np.float32(1)", "")),
         ("not cut off", ("[..., :n]", "")),
         ("blocks go on in the next row", (BLOCKS, ACROSS)),
