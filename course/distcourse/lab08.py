@@ -733,11 +733,6 @@ class Run(NamedTuple):
         return float(self.seconds[there[0]]) if len(there) else math.inf
 
 
-def mean_of_ranks(comm, start, end, velocity):
-    """Continue from the mean of the ranks' parameters: local SGD."""
-    return comm.all_reduce(end.copy()) / comm.size
-
-
 def train_with(comm, recipe: Recipe, seed: int = 0, samples: int = SAMPLES * EPOCHS, looks: int = 40):
     """Train a small network on digits by a recipe, on any communicator; rank 0 looks at the loss now and then."""
     data = load("digits")
@@ -764,7 +759,8 @@ def train_with(comm, recipe: Recipe, seed: int = 0, samples: int = SAMPLES * EPO
                 _write(params, exchange(comm, gradient, error) / recipe.scale, "grad")
             optimizer.step()
             if alone and (step % recipe.every == 0 or step == steps):
-                start = (recipe.outer or mean_of_ranks)(comm, start, flat(params), velocity)
+                outer = recipe.outer or (lambda comm, start, end, velocity: comm.all_reduce(end) / comm.size)
+                start = outer(comm, start, flat(params), velocity)
                 _write(params, start)
             if comm.rank == 0 and (step == steps or (step % pause == 0 and (not alone or step % recipe.every == 0))):
                 began = comm.clock.now()

@@ -56,6 +56,8 @@ def overlapped_backward(comm, model, dlogits, saved, buckets):
     for work in works:
         work.wait()
 """
+BEFORE, GIVEN = "    missing = {", "    return lab07.library_backward(comm, model, dlogits, saved, buckets)\n"
+LOCALLY = "    return lab07._locally(comm, model, loss, optimizer, batches, every)\n    losses = []\n"
 WAIT_BEFORE = "                if works: works[-1].wait()\n                works.append("
 COUNTS_CALLS = """
 def scaled_lr(lr, batch_size, base_batch_size, warmup_steps=0):
@@ -113,6 +115,7 @@ MUTANTS = {
     ],
     "overlapped_backward": [
         ("by the last parameter", BY_POSITION),
+        ("the lab's own", (BEFORE, f"{GIVEN}{BEFORE}")),
         ("waits for the one before", ("                works.append(", WAIT_BEFORE)),
         ("waits at once", ("works.append(comm.iall_reduce(bucket.flat))", "comm.all_reduce(bucket.flat)")),
         ("after backward", ("saved, on_grad=on_grad, clock=comm.clock)", AFTER)),
@@ -146,6 +149,7 @@ MUTANTS = {
             "a step by hand",
             ("optimizer.step()", "[np.subtract(p.data, optimizer.lr(0) * p.grad, out=p.data) for p in model.params]"),
         ),
+        ("the lab's own", ("    losses = []\n", LOCALLY)),
         ("sum", ("p.data /= comm.size", "pass")),
         ("never at the end", (" or step == len(batches)", "")),
         ("only at the end", ("step % every == 0 or ", "")),

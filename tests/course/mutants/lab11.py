@@ -84,7 +84,7 @@ MUTANTS = {
         ("only small ones", ("version - pulled[worker])", "min(3, version - pulled[worker]))")),
         ("a push pulls, too", ("version += 1", "version += 1; pulled[worker] = version")),
         ("no return", ("    return staleness", "    pass")),
-        ("empties the log", ("for kind, worker in log:", "for kind, worker in [log.pop(0) for _ in log[:]]:"), set()),
+        ("empties the log", ("for kind, worker in log:", "for kind, worker in [log.pop(0) for _ in log[:]]:")),
         ("six workers", ("version, pulled, staleness = 0, {}, []", "version, pulled, staleness = 0, [0] * 6, []")),
         ("one at a time", ("            staleness.append(", "            yield (")),
     ],
