@@ -303,6 +303,7 @@ def check_interval(check, best_interval, cost, mtbf):
     want = young_interval(cost, mtbf)
     check.close(f"cost {cost:g} s, MTBF {mtbf:g} s", check.call(best_interval, cost, mtbf), want, suspects={
         "set the derivative of C / tau + tau / (2 M) to zero: where does the 2 go?": math.sqrt(cost * mtbf),
+        "it follows from cost and mtbf: not always ten minutes": 600,
         "half an interval is lost, not a whole one": math.sqrt(cost * mtbf / 2),
         "this is tau squared": want**2,
         "the derivative of C / tau is -C / tau^2": 2 * mtbf * cost / (cost + mtbf),
