@@ -307,6 +307,7 @@ MISTAKES = {
     "this rank's own code belongs to the sum": {"total": lambda arrived, own, error: sum(arrived) - own},
     "each rank's code is another: decode all of them": {"total": lambda arrived, own, error: own * len(arrived)},
     "this is what arrives from this rank alone": {"total": lambda arrived, own, error: own},
+    "the codes of all ranks, not of three": {"total": lambda arrived, own, error: sum(arrived[:3])},
     "the error is sent next time, not now": {"total": lambda arrived, own, error: sum(arrived) + error},
 }
 
@@ -380,6 +381,7 @@ ROUND_MISTAKES = {
     "mu times the velocity is added to delta": {"step": lambda w, d, v, lr, mu: w - lr * (d + v)},
     "lr multiplies both: lr (delta + mu v)": {"step": lambda w, d, v, lr, mu: w - (lr * d + mu * v)},
     "the rate is missing": {"step": lambda w, d, v, lr, mu: w - (d + mu * v)},
+    "any number of ranks, not at most three: comm.size": {"mean": lambda total, end, p: total / min(p, 3)},
     "all_reduce sums: divide by the number of ranks": {"mean": lambda total, end, p: total},
     "this rank's own end: the mean needs an all_reduce": {"mean": lambda total, end, p: end},
     "the velocity fades: mu v + delta": {"gain": lambda v, d, mu: v + d},
