@@ -58,10 +58,7 @@ MUTANTS = {
         ("own rows instead of n", ("return loss, dlogits / n", "return loss, dlogits / len(logits)")),
         ("gradient not divided", ("return loss, dlogits / n", "return loss, dlogits")),
         ("label forgotten", ("dlogits[rows, labels] -= 1", "pass")),
-        (
-            "gradient not shifted",
-            ("dlogits = e / total", "dlogits = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)"),
-        ),
+        ("gradient not shifted", (" = e / total", " = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)")),
         ("gradient in float64", ("dlogits = e / total", "dlogits = (e / total).astype(float)")),
         ("label added", ("dlogits[rows, labels] -= 1", "dlogits[rows, labels] += 1")),
         ("all columns of the labels", ("dlogits[rows, labels] -= 1", "dlogits[:, labels] -= 1")),

@@ -127,15 +127,9 @@ MUTANTS = {
         ("waits in on_grad", ("works.append(comm.iall_reduce(bucket.flat))", WAIT_INSIDE)),
         ("waits for the first", ("    for work in works:\n", "    for work in works[:1]:\n")),
         ("sends a single bucket", ("missing[id(bucket)] == 0", "missing[id(bucket)] == 0 and not works")),
-        (
-            "divides by the ranks",
-            ("        work.wait()", "        work.wait()\n    for b in buckets: b.flat /= comm.size"),
-        ),
+        ("divides by the ranks", ("      work.wait()", "      work.wait()\n    for b in buckets: b.flat /= comm.size")),
         # only hidden tests catch the next one
-        (
-            "only where it is looked at",
-            ("        work.wait()", "        work.wait()\n    if comm.size == 5: bucket_of.popitem()[1].flat[0] += 1"),
-        ),
+        ("only where it is looked at", ("()", "()\n    if comm.size == 5: bucket_of.popitem()[1].flat[0] += 1")),
         ("counts from one too many", ("len(bucket.params) for", "len(bucket.params) + 1 for")),
         ("sends a gradient", ("comm.iall_reduce(bucket.flat)", "comm.iall_reduce(param.grad)")),
         ("no communication", ("works.append(comm.iall_reduce(bucket.flat))", "pass")),
@@ -155,13 +149,7 @@ MUTANTS = {
         ("only at the end", ("step % every == 0 or ", "")),
         ("counts from 0", ("enumerate(batches, 1)", "enumerate(batches)")),
         ("twice at the end", ("    return losses", AGAIN + "    return losses")),
-        (
-            "averages gradients",
-            (
-                "comm.all_reduce(p.data)\n                p.data /=",
-                "comm.all_reduce(p.grad)\n                p.grad /=",
-            ),
-        ),
+        ("averages gradients", ("(p.data)\n                p.data /=", "(p.grad)\n                p.grad /=")),
         ("gradients not cleared", ("optimizer.zero_grad()\n", "pass\n")),
         ("no return", ("    return losses", "    pass")),
         ("three ranks", ("p.data /= comm.size", "p.data /= 3")),
