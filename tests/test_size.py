@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 
 CAPS = {
-    "distcourse": 9_321,
+    "distcourse": 9_323,
     "distlearn": 461,
     "distlearn/cli": 1_618,
     "distlearn/comm": 2_059,
