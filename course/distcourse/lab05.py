@@ -87,6 +87,7 @@ def check_cost(check, product_cost, b, k, n, dtype):
         "count bytes, not numbers": want // x.itemsize,
         "W is read once, not for every sample": x.nbytes + b * w.nbytes + y.nbytes,
         "itemsize is not always 4": 4 * want // x.itemsize,
+        "itemsize is 4 where it is not given": 2 * want if dtype == "float32" else want,
     })  # fmt: skip
 
 
@@ -100,6 +101,7 @@ def check_least_time(check, least_time, flops, nbytes, peak, bandwidth):
         "operations belong to the peak, bytes to the bandwidth": max(flops / bandwidth, nbytes / peak),
         "both can happen at once: take the larger, not the sum": work + moving,
         "the slower of the two decides: take the larger": min(work, moving),
+        "the larger of the two times, not their mean": (work + moving) / 2,
     })  # fmt: skip
 
 
@@ -191,8 +193,7 @@ def judge_shape(check, name: str, shape, n: int, ridge: float, *, low: float | N
         must be over `high` also by the bytes that it counts; they are never fewer, so `low` needs no emulator.
     """
     sizes = tuple(shape) if isinstance(shape, (tuple, list)) else ()
-    whole = len(sizes) == 3 and all(isinstance(s, Integral) and s >= 1 for s in sizes)
-    if not whole:
+    if not (len(sizes) == 3 and all(isinstance(s, Integral) and s >= 1 for s in sizes)):
         return check.true(f"{name} has three sizes", False, f"{shape!r}: expected three whole numbers of 1 or more")
     sizes = tuple(int(s) for s in sizes)
     label = f"{name} {sizes}"
@@ -207,8 +208,7 @@ def judge_shape(check, name: str, shape, n: int, ridge: float, *, low: float | N
     for how, nbytes in moved.items():
         share = min(1.0, 2 * n / nbytes / ridge)
         told = f"{share:.1%} of the peak, wanted {wanted}: {2 * n:,} operations on {nbytes:,} bytes, ridge {ridge:g}"
-        good = share < low if low is not None else share > high
-        check.true(f"{label}, {how}", good, told)
+        check.true(f"{label}, {how}", share < low if low is not None else share > high, told)
     return None
 
 
