@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+import numpy as np
+
 # Collectives that no rank leaves before every rank has entered.
 ENTERED_BY_ALL = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "barrier")
 
@@ -106,22 +108,17 @@ class Trace:
 
     def window(self, start: float, end: float = float("inf")) -> Trace:
         """Return what lies wholly between two moments [s], shifted so that `start` is 0: one step out of a run."""
-        spans = [
-            s._replace(start=s.start - start, end=s.end - start) for s in self if start <= s.start and s.end <= end
-        ]
-        messages = [
-            m._replace(sent=m.sent - start, arrived=m.arrived - start)
-            for m in self.messages
-            if start <= m.sent and m.arrived <= end
-        ]
-        return Trace(spans, messages)
+        spans = [s for s in self if start <= s.start and s.end <= end]
+        messages = [m for m in self.messages if start <= m.sent and m.arrived <= end]
+        return Trace(
+            [s._replace(start=s.start - start, end=s.end - start) for s in spans],
+            [m._replace(sent=m.sent - start, arrived=m.arrived - start) for m in messages],
+        )
 
     @property
     def ranks(self) -> list[int]:
         """Ranks that appear in the trace."""
-        return sorted(
-            {s.rank for s in self.spans} | {m.source for m in self.messages} | {m.dest for m in self.messages}
-        )
+        return sorted({s.rank for s in self.spans}.union(*({m.source, m.dest} for m in self.messages)))
 
     @property
     def makespan(self) -> float:
@@ -135,9 +132,10 @@ class Trace:
 
     def exposed(self, rank: int = 0) -> float:
         """Seconds in which `rank` communicated while it computed nothing: what overlapping could still hide."""
-        comm = union([(s.start, s.end) for s in self.select(rank=rank, lane="comm")])
-        compute = union([(s.start, s.end) for s in self.select(rank=rank, lane="compute")])
-        return sum(e - s for s, e in comm) - _common(comm, compute)
+        busy = union(*times(self.select(rank=rank, lane="compute")))
+        comm = union(*times(self.select(rank=rank, lane="comm")))
+        _, start, end = pieces(*comm, *gaps(*busy, -np.inf, np.inf))
+        return float((end - start).sum())
 
     def waits(self) -> list[tuple[int, float, float]]:
         """Return (rank, start, end) of the time that ranks spent in a collective before the last rank entered it."""
@@ -162,14 +160,9 @@ class Trace:
     def to_chrome(self) -> dict:
         """The trace in Chrome's trace-event format (times in microseconds; a process per rank, a thread per lane)."""
         lanes = sorted({s.lane for s in self.spans}, key=lambda lane: (lane != "compute", lane))
-        events = [
-            {"ph": "M", "name": "process_name", "pid": r, "tid": 0, "args": {"name": f"rank {r}"}} for r in self.ranks
-        ]
-        events += [
-            {"ph": "M", "name": "thread_name", "pid": r, "tid": i, "args": {"name": lane}}
-            for r in self.ranks
-            for i, lane in enumerate(lanes)
-        ]
+        names = [("process_name", r, 0, f"rank {r}") for r in self.ranks]
+        names += [("thread_name", r, i, lane) for r in self.ranks for i, lane in enumerate(lanes)]
+        events = [{"ph": "M", "name": kind, "pid": r, "tid": i, "args": {"name": name}} for kind, r, i, name in names]
         for s in self.spans:
             args = {"flops": s.flops, "nbytes": s.nbytes}
             row = {"ph": "X", "name": s.name, "cat": s.lane, "pid": s.rank, "tid": lanes.index(s.lane)}
@@ -205,27 +198,48 @@ class Trace:
         return cls(spans, messages)
 
 
-def union(intervals) -> list[list[float]]:
-    """Merge overlapping (start, end) pairs; return them in order."""
-    merged: list[list[float]] = []
-    for start, end in sorted(intervals):
-        if merged and start <= merged[-1][1]:
-            merged[-1][1] = max(merged[-1][1], end)
-        else:
-            merged.append([start, end])
-    return merged
+# -- sets of time intervals as pairs of arrays, for traces of a hundred thousand spans --------------------------------
 
 
-def _common(a, b) -> float:
-    """Length of what two lists of disjoint intervals, both in order, have in common."""
-    total, i, j = 0.0, 0, 0
-    while i < len(a) and j < len(b):
-        total += max(0.0, min(a[i][1], b[j][1]) - max(a[i][0], b[j][0]))
-        if a[i][1] < b[j][1]:
-            i += 1
-        else:
-            j += 1
-    return total
+def times(spans) -> tuple[np.ndarray, np.ndarray]:
+    """Return where spans start, and where they end."""
+    start, end = np.array([(s.start, s.end) for s in spans], float).reshape(-1, 2).T
+    return start, end
+
+
+def union(start, end):
+    """Merge overlapping intervals."""
+    order = np.argsort(start, kind="stable")
+    start, end = np.asarray(start)[order], np.maximum.accumulate(np.asarray(end)[order])
+    first = np.ones(len(start), bool)
+    first[1:] = start[1:] > end[:-1]
+    return start[first], end[np.append(first[1:], True)[: len(end)]]
+
+
+def gaps(start, end, low: float, high: float):
+    """Return the gaps between disjoint, ordered intervals from `low` to `high`."""
+    free_start, free_end = np.append(low, end), np.append(start, high)
+    kept = free_end > free_start
+    return free_start[kept], free_end[kept]
+
+
+def pieces(start, end, inside_start, inside_end):
+    """Cut intervals down to what lies inside others."""
+    # start, end: Intervals to cut; they may overlap.
+    # inside_start, inside_end: Disjoint and in order.
+    # index: Which interval each piece is of.
+    # start, end: (k,) array
+    first = np.searchsorted(inside_end, start, side="right")
+    count = np.maximum(np.searchsorted(inside_start, end, side="left") - first, 0)
+    index = np.repeat(np.arange(len(start)), count)
+    inside = np.arange(len(index)) - np.repeat(np.cumsum(count) - count, count) + first[index]
+    return index, np.maximum(start[index], inside_start[inside]), np.minimum(end[index], inside_end[inside])
+
+
+def length(pairs) -> float:
+    """How much at least one of the (start, end) pairs covers."""
+    start, end = union(*np.array(list(pairs)).reshape(-1, 2).T)
+    return (end - start).sum().item()
 
 
 class WallClock:

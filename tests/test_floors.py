@@ -113,7 +113,7 @@ def complaints(source: str, module: str, is_package: bool = False) -> list[str]:
             wrong.append(f"{where}: up from floor {floor} to {FLOORS[other]}")
         if other in STRANGERS.get(mine, ()):
             wrong.append(f"{where}: {mine} knows nothing of {other}")
-        if here.startswith("parallel.planning"):
+        if here.startswith(("parallel.planning", "parallel.memory")):
             continue  # it runs strategies in a SimWorld
         if mine not in ("comm", "sim") and FLOORS[mine] < 5 and below(rest, IMPLEMENTATIONS):
             wrong.append(f"{where}: floor {FLOORS[mine]} knows comm.base, not who implements it")

@@ -182,8 +182,8 @@ class Check:
         cell = sys._getframe(1)
         for name in cell.f_code.co_names:  # answers among them; a helper of the cell's own may use the course
             answer = cell.f_globals.get(name)
-            where = getattr(getattr(answer, "__code__", None), "co_filename", "")
-            if callable(answer) and where != cell.f_code.co_filename:
+            code = getattr(answer, "__code__", None)
+            if callable(answer) and getattr(code, "co_filename", "") != cell.f_code.co_filename:
                 self._look(answer, name, ["distcourse"])
         return self
 
@@ -303,7 +303,7 @@ def uses(fn) -> set[str]:
                 codes += [c for c in code.co_consts if isinstance(c, types.CodeType)]
                 found |= {i.argval for i in dis.get_instructions(code) if i.opname == "LOAD_GLOBAL"}
             values = [part.__globals__.get(name) for name in found]
-            homes = [v.__name__ if isinstance(v, types.ModuleType) else home_of(v) for v in values]
+            homes = {v.__name__ if isinstance(v, types.ModuleType) else home_of(v) for v in values}
             found |= {home for home in homes if home.startswith(ours)}
     return found
 

@@ -604,8 +604,7 @@ def check_plan(check, scaled_lr, lr, batch_size, base, warmup_steps=0):
     first = [float(plan(int(step))) for step in t[::-1]][::-1]
     check.close(name, first, rates(), suspects=suspects)
     again = [float(plan(int(step))) for step in t]
-    told = "the same step must have the same rate again: use `step`, and change nothing outside the function"
-    check.true(f"{name}, asked again", np.allclose(again, first), told)
+    check.true(f"{name}, asked again", np.allclose(again, first), "use `step`, and change nothing outside the function")
 
 
 # -- Time lines of one training step, one below the other on the same axis: how much communication is exposed.

@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_limits
 
 from distlearn.comm import Network, ring_all_reduce
 from distlearn.comm.base import RankError, ignore_report
-from distlearn.comm.network.formulas import sent_bytes
+from distlearn.comm.network.cost import sent_bytes
 from distlearn.comm.waiting import count_cores
 from distlearn.data import load
 from distlearn.nn import MLP, SoftmaxCrossEntropy

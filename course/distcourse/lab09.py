@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.patches import Rectangle
 
-from distlearn.comm.network.formulas import sent_bytes
+from distlearn.comm.network.cost import sent_bytes
 from distlearn.data import load
 from distlearn.nn import MLP, SoftmaxCrossEntropy, init
 from distlearn.nn.container import layer_span

@@ -23,7 +23,7 @@ from distlearn.parallel.meta import MetaCodec, meta_batch, meta_loss, meta_model
 from distlearn.parallel.planning import CAP_BYTES, compute_of, model_and_sample, name_of
 from distlearn.sim import SimWorld
 from distlearn.tables import Table, format_time
-from distlearn.trace import union
+from distlearn.trace import length
 from distlearn.viz.look import COLORS, INK, LINES, MARKERS, MUTED, new_axes, styled, write_title
 
 # -- A training step on 1, 2, 4, ... 1,024 nodes, by simulation of the strategy's own code.
@@ -100,7 +100,7 @@ def simulate_step(
     busy = [(s.start, s.end) for s in step.select(rank=0, lane="comm")]
     if codec is not None:  # compressed gradients are sent as messages without spans
         busy += [(m.sent, m.arrived) for m in step.messages if 0 in (m.source, m.dest)]
-    communicating = sum(end - start for start, end in union(busy))
+    communicating = length(busy)
     return Point(nodes, batch, ended - began, step.total(rank=0, lane="compute"), communicating)
 
 

@@ -34,16 +34,15 @@ def read_images(path: Path, trained) -> np.ndarray:
 
 def _picture(path: Path, shape) -> np.ndarray:
     """Read a picture of the network's input size, as numbers from 0 to 1."""
-    from PIL import Image
+    from ..data.sources import decode_image
 
     if shape is None:
         raise ValueError(f"{path}: this network was not trained on images")
-    with Image.open(path) as picture:
-        if picture.size != (shape[1], shape[0]):
-            raise ValueError(
-                f"{path}: has {picture.size[0]} x {picture.size[1]} pixels, expected {shape[1]} x {shape[0]}"
-            )
-        return np.asarray(picture.convert("L" if shape[2] == 1 else "RGB"), np.float64) / 255
+    try:
+        x = decode_image(path.read_bytes(), shape)
+        return x / np.iinfo(x.dtype).max
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
 
 
 @click.command()

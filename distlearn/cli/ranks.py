@@ -18,7 +18,7 @@ import numpy as np
 from ..comm import Network, RankError
 from ..nn import keep_memory
 from ..sim import Roofline, SimWorld
-from ..trace import Trace
+from ..trace import Trace, gaps, length, pieces, times, union
 from ..train import DivergedError, History, Result, Settings, train
 from .console import make_progress
 from .output import PARTIAL, write_json
@@ -115,13 +115,11 @@ def read_partial(folder: Path) -> History | None:
 
 def communication_share(trace: Trace) -> float:
     """Return the part of the steps' time in which a rank communicated without computing, the mean over ranks."""
+
     # Waiting for others is part of it, as it is of every all-reduce. What is no part of a step does not count:
     # evaluation, checkpoints, what happens before the first work and after the last update. NaN for an empty trace.
-    from ..viz.intervals import gaps, length, pieces, union
-
-    def inside(spans) -> tuple:
-        start, end = np.array([(s.start, s.end) for s in spans]).reshape(-1, 2).T
-        return pieces(start, end, *steps)[1:]
+    def inside(spans):
+        return np.transpose(pieces(*times(spans), *steps)[1:])
 
     shares = []
     for rank in trace.ranks:
@@ -129,12 +127,12 @@ def communication_share(trace: Trace) -> float:
         work = [s for s in spans if s.lane == "compute" and s.name not in OUTSIDE]
         if not work:
             continue
-        between = np.array([(s.start, s.end) for s in spans if s.name in OUTSIDE]).reshape(-1, 2).T
+        between = times(s for s in spans if s.name in OUTSIDE)
         last = max((s.end for s in work if s.name == "update"), default=max(s.end for s in work))
         steps = gaps(*union(*between), min(s.start for s in work), last)
-        computing = length(*inside(work))
+        computing = length(inside(work))
         # idle time of a simulated rank is waiting, which leaves no span; that of a real one may be Python's overhead
-        time = length(*steps) if trace.messages else length(*inside([s for s in spans if s.name not in OUTSIDE]))
+        time = length(np.transpose(steps) if trace.messages else inside(s for s in spans if s.name not in OUTSIDE))
         if time > 0:
             shares.append(1 - computing / time)
     return sum(shares) / len(shares) if shares else float("nan")

@@ -91,7 +91,7 @@ def train(preset, size, sizes, out, force, **options):
         check_writable("--checkpoint", options["checkpoint"])
     resumed = options["resume"] or options["resume_anyway"]
     sizes = "-".join(str(place.size) for place in places)
-    default = Path("runs") / f"{settings.data}-{settings.model}-{places[0].world}{sizes}"
+    default = Path("runs") / f"{Path(settings.data).name}-{settings.model}-{places[0].world}{sizes}"
     default = default if options["checkpoint"] is None else options["checkpoint"] / "results"
     folder = click.get_current_context().with_resource(results_folder(out or default, force, resumed))
     load = 0.0 if ranks else busy_cores()  # waiting ranks would count as busy cores
@@ -179,7 +179,7 @@ def _load_data(settings: Settings, places):
             f"--device {settings.device}, but no usable GPU was found (see `distlearn doctor`); "
             "remove --device to use the CPU"
         )
-    dataset = data.load(settings.data, dtype=settings.dtype)
+    dataset = data.load(settings.data, dtype=settings.dtype, workers=settings.workers)
     dataset = dataset if settings.n_train is None else dataset.take(settings.n_train)
     most = max(place.size for place in places)
     if most > len(dataset.x_train):

@@ -451,6 +451,11 @@ class Communicator:
         check_buffer("all_gather", x, self.rank)
         return self._all_gather(self._call("all_gather", x.shape, x.dtype), x)
 
+    def iall_gather(self, x) -> Work:
+        """Start an `all_gather`; do not touch `x` before `wait`, which returns the stack."""
+        check_buffer("all_gather", x, self.rank)
+        return self._iall_gather(self._call("all_gather", x.shape, x.dtype), x)
+
     def broadcast(self, x, root: int = 0):
         """Replace `x` on every rank by the root's; return it."""
         check_root(root, self.rank, self.size)
@@ -536,6 +541,9 @@ class Communicator:
 
     def _reduce_scatter(self, call: Call, x, op):
         return self._ireduce_scatter(call, x, op).wait()
+
+    def _all_gather(self, call: Call, x):
+        return self._iall_gather(call, x).wait()
 
 
 @runtime_checkable

@@ -202,12 +202,12 @@ class NCCLComm(DelegatingComm):
         return self._start(call, x.nbytes, out, [x, out], *calls)
 
     # -- moving data: as bytes, so that every dtype can travel ------------------------------------------------------
-    def _all_gather(self, call, x):
+    def _iall_gather(self, call, x):
         if _on_host(x):
-            return self.host.all_gather(x)
+            return self.host.iall_gather(x)
         out = self._cupy.empty((self.size, *x.shape), x.dtype)
         gather = "allGather", x.data.ptr, out.data.ptr, x.nbytes, self._nccl.NCCL_UINT8
-        return self._start(call, out.nbytes, out, [x, out], gather).wait()
+        return self._start(call, out.nbytes, out, [x, out], gather)
 
     def _broadcast(self, call, x, root):
         if _on_host(x):

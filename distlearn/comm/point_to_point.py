@@ -30,8 +30,8 @@ class PointToPoint(Communicator):
     def _ireduce_scatter(self, call: Call, x, op) -> Work:
         return DoneWork(collectives.ring_reduce_scatter(self._messages, x, op, self.n_tags))
 
-    def _all_gather(self, call: Call, x):
-        return collectives.ring_all_gather(self._messages, x, self.n_tags)
+    def _iall_gather(self, call: Call, x) -> Work:
+        return DoneWork(collectives.ring_all_gather(self._messages, x, self.n_tags))
 
     def _broadcast(self, call: Call, x, root):
         return collectives.tree_broadcast(self._messages, x, root, self.n_tags)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -108,37 +109,27 @@ def place_in_words(line: int, file: str) -> str:
 def describe(raw: dict, regions: list[dict], sites, code) -> Finding:
     """Turn one finding into words; `raw` is as `emulator/runtime/launch_io.h` wrote it, its numbers are indices."""
     if _report_at_other_access(raw, sites):
-        raw = raw | {"site": raw["other_site"], "other_site": raw["site"], "access": raw["other_access"],
-                     "other_access": raw["access"], "thread": raw["other_thread"], "other_thread": raw["thread"],
-                     "block": raw["other_block"], "other_block": raw["block"], "later": True}  # fmt: skip
-    site, other = sites[raw["site"]], sites[raw["other_site"]]
+        both = [(name, f"other_{name}") for name in ("site", "access", "thread", "block")]
+        raw = raw | {name: raw[other] for name, other in both} | {other: raw[name] for name, other in both}
+        raw["later"] = True
     region = regions[raw["region"]] if raw["region"] >= 0 else None
-    (file, line), (other_file, other_line) = code.flat.place(site.line), code.flat.place(other.line)
-    thread, block = tuple(raw["thread"]), tuple(raw["block"])
-    who = f"thread {thread} of block {block}"
+    site, other = (_place(code, sites[raw[name]].line) for name in ("site", "other_site"))
+    who = {name: tuple(raw[name]) for name in ("thread", "block", "other_thread", "other_block")}
     return Finding(
-        kind=KINDS[raw["kind"]][0],
-        line=line,
-        column=site.column,
+        KINDS[raw["kind"]][0],
+        column=sites[raw["site"]].column,
         array=region["name"] if region else "",
-        thread=thread,
-        block=block,
-        message=_message(raw, region, place_in_words(other_line, other_file) if other_line else "", who),
+        message=_message(raw, region, place_in_words(other["line"], other["file"]) if other["line"] else "", who),
         offset=raw["offset"],
         count=raw["count"],
-        source=line_of(code, site.line),
-        other_line=other_line,
-        other_thread=tuple(raw["other_thread"]),
-        other_block=tuple(raw["other_block"]),
-        file=file,
-        other_file=other_file,
-        other_source=line_of(code, other.line),
+        **(site | who | {f"other_{name}": value for name, value in other.items()}),
     )
 
 
-def line_of(code, line: int) -> str:
-    """Return the text of a line as compilers count them; empty for one that is not of the source."""
-    return code.lines[line - 1] if 0 < line <= len(code.lines) else ""
+def _place(code, number: int) -> dict:
+    """Where a line as compilers count them is, and its text: empty for one that is not of the source."""
+    file, line = code.flat.place(number)
+    return {"file": file, "line": line, "source": code.lines[number - 1] if 0 < number <= len(code.lines) else ""}
 
 
 def _report_at_other_access(raw, sites) -> bool:
@@ -161,57 +152,42 @@ def _element(raw, region) -> str:
     return region["name"] + "".join(f"[{i}]" for i in (index, *places)) + (f" (+ {rest} bytes)" if rest else "")
 
 
-def _ranges(mask: int) -> str:
-    bits, parts = [i for i in range(32) if mask >> i & 1], []
-    for i in bits:
-        if i - 1 not in bits:
-            parts.append([i, i])
-        parts[-1][1] = i
-    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)
-
-
 def _message(raw, region, other, who) -> str:
     kind, sentence = KINDS[raw["kind"]]
     if kind == "crash" and raw["text"] == "division":
         sentence = OVERFLOW
     elif sentence == KINDS[0][1] and region is None:
         sentence = HOST if raw["text"] == "host" else NO_ARRAY if raw["offset"] >> 12 else NULL  # a page lies at 0
+    words = {name: raw[name] for name in ("offset", "size", "extra", "text")}
+    if region:
+        item, size = max(region["item"], 1), region["bytes"]
+        words["has"] = f"{size // item} elements ({size} bytes)" if item > 1 else f"{size} bytes"
+        words["element"] = _element(raw, region)
+    if "{why}" in sentence:
+        absent = list(re.finditer("1+", f"{int(raw['text'].split()[1], 16):032b}"[::-1]))  # lane 0 first
+        lanes = ", ".join(f"{m.start()}" + f"-{m.end() - 1}" * (len(m[0]) > 1) for m in absent)
+        absence = f"lanes {lanes} of its mask never arrive"
+        words["why"] = absence if absent else "the lanes of its mask came for different things"
     return sentence.format(
-        **{name: raw[name] for name in ("offset", "size", "extra", "text")},
-        who=who,
+        **words,
+        who=f"thread {who['thread']} of block {who['block']}",
         verb=VERBS[raw["access"]],
         past=PAST[raw["other_access"]] + (" later" if "later" in raw else ""),
-        they=tuple(raw["other_thread"]),
-        block=tuple(raw["block"]),
-        their_block=tuple(raw["other_block"]),
+        they=who["other_thread"],
+        block=who["block"],
+        their_block=who["other_block"],
         other=other,
-        element=region and _element(raw, region),
-        has=region and _size(region),
         mask=raw["extra"] & 0xFFFFFFFF,
         threads=f"{raw['extra']} thread{'s' * (raw['extra'] > 1)}",
-        why=_why_stuck(raw["text"]) if "{why}" in sentence else "",
         others=f"; others wait at {other}" if other else "",
     )
-
-
-def _size(region) -> str:
-    item, size = max(region["item"], 1), region["bytes"]
-    return f"{size // item} elements ({size} bytes)" if item > 1 else f"{size} bytes"
-
-
-def _why_stuck(text) -> str:
-    lanes = int(text.split()[1], 16)
-    if not lanes:
-        return "the lanes of its mask came for different things"
-    return f"lanes {_ranges(lanes)} of its mask never arrive"
 
 
 def merge(findings: list[Finding]) -> list[Finding]:
     """Merge findings that are one mistake, and put causes before consequences."""
     # One mistake is the same kind at the same line (`h[i] += 1` races as a read and as a write, a macro may touch many
     # arrays), and a missing barrier: everything that one line reads before others have written it.
-    merged: dict[tuple, Finding] = {}
-    also: dict[tuple, list[str]] = {}
+    merged: dict[tuple, list[Finding]] = {}
     pairs: dict[tuple, tuple] = {}
     races = {(f.array, f.line, f.file) for f in findings if f.kind == "race"}
     all_races = {(f.line, f.file) for f in findings if f.kind.startswith("race")}
@@ -224,21 +200,16 @@ def merge(findings: list[Finding]) -> list[Finding]:
         key = (f.kind, f.file, f.line) if f.kind == "race" or lines[0] == lines[1] else (f.kind, f.array, lines)
         if f.kind == "race":  # the same two lines, the other way round
             key = pairs.setdefault(lines, key)
-        if key not in merged:
-            merged[key] = f
-            continue
-        first = merged[key]
-        merged[key] = replace(first, count=first.count + f.count)
-        known = also.setdefault(key, [])
-        if (
-            f.array != first.array
-            and (words := f"{f.array} with {place_in_words(f.other_line, f.other_file)}") not in known
-        ):
-            known.append(words)
-    for key, words in also.items():
-        if words:
-            merged[key] = replace(merged[key], message=f"{merged[key].message}; likewise {', '.join(words)}")
-    return sorted(merged.values(), key=lambda f: FIRST.index(f.kind) if f.kind in FIRST else len(FIRST))
+        merged.setdefault(key, []).append(f)
+    found = [_as_one(*same) for same in merged.values()]
+    return sorted(found, key=lambda f: FIRST.index(f.kind) if f.kind in FIRST else len(FIRST))
+
+
+def _as_one(first: Finding, *others: Finding) -> Finding:
+    also = [f"{f.array} with {place_in_words(f.other_line, f.other_file)}" for f in others if f.array != first.array]
+    likewise = f"; likewise {', '.join(dict.fromkeys(also))}" if also else ""
+    count = first.count + sum(f.count for f in others)
+    return replace(first, count=count, message=first.message + likewise)
 
 
 SECTOR = 32  # bytes; the smallest piece of global memory that a card moves
@@ -389,16 +360,14 @@ def make_report(raw, made, *, kernel, compiler, grid, block, code_of, shared_mem
 
 def _access(raw, regions, build_sites, flat) -> Access:
     interval, thread, region, offset, size, kind, site = raw
-    file, line = flat.place(build_sites[site].line)
-    r = regions[region]
-    return Access(
-        interval, thread, r["name"], SPACES[r["space"]], offset, size, max(r["item"], 1), ACCESSES[kind], line, file
-    )
+    r, (file, line) = regions[region], flat.place(build_sites[site].line)
+    array = r["name"], SPACES[r["space"]], offset, size, max(r["item"], 1)
+    return Access(interval, thread, *array, ACCESSES[kind], line, file)
 
 
 def _uninitialised(code, line, column, message) -> Finding:
-    file, number = code.flat.place(line)
-    return Finding("uninitialised-local", number, column, "", (), (), message, source=line_of(code, line), file=file)
+    return Finding("uninitialised-local", column=column, array="", thread=(), block=(), message=message,
+                   **_place(code, line))  # fmt: skip
 
 
 def _too_much_shared(nbytes: int, dynamic: int) -> list[Finding]:
@@ -417,12 +386,9 @@ def _sites(raw, regions, build_sites, code) -> list[Site]:
     merged: dict[tuple, Site] = {}
     for t in raw["traffic"]:
         place, region = build_sites[t["site"]], regions[t["region"]]
-        access = ACCESSES[t["access"]]
-        key = (place.line, region["name"], access, t["size"])
-        file, line = code.flat.place(place.line)
-        space = SPACES[region["space"]]
-        site = merged.setdefault(key, Site(line, place.column, access, region["name"], space, t["size"], file=file,
-                                          source=line_of(code, place.line)))  # fmt: skip
+        array, space, access, size = region["name"], SPACES[region["space"]], ACCESSES[t["access"]], t["size"]
+        made = Site(column=place.column, access=access, array=array, space=space, size=size, **_place(code, place.line))
+        site = merged.setdefault((place.line, array, access, size), made)
         site.column = min(site.column, place.column) or place.column
         cost = "wavefronts" if space == "shared" else "sectors"
         for name, key in (("requests", "requests"), ("lanes", "lanes"), (cost, "cost"), (f"ideal_{cost}", "ideal")):
@@ -433,10 +399,10 @@ def _sites(raw, regions, build_sites, code) -> list[Site]:
 
 def summary(report) -> str:
     """Return the line of totals."""
-    intensity = report.arithmetic_intensity
+    moved, requested = quantity(report.bytes_moved, "B"), quantity(report.bytes_requested, "B")
     return (
-        f"{report.flops:,} flop, {quantity(report.bytes_moved, 'B')} moved for {quantity(report.bytes_requested, 'B')} "
-        f"requested, {intensity:.2f} flop/byte, {report.active_lanes:.0%} of lanes active"
+        f"{report.flops:,} flop, {moved} moved for {requested} requested, {report.arithmetic_intensity:.2f} flop/byte, "
+        f"{report.active_lanes:.0%} of lanes active"
     )
 
 
@@ -452,16 +418,15 @@ def verdict(site) -> str:
 
 def title(report) -> str:
     """Return the first line."""
-    n, m = len(report.errors), len(report.warnings)
-    found = "no errors" if n == 0 else f"{n} error" + "s" * (n > 1)
-    found += f", {m} warning" + "s" * (m > 1) if m else ""
+    counts = [(len(report.errors), "error"), (len(report.warnings), "warning")]
+    found = ", ".join(f"{n} {what}" + "s" * (n > 1) for n, what in counts if n)
+    found = found if report.errors else ", ".join(filter(None, ["no errors", found]))
     return f"{report.kernel}, grid {report.grid}, block {report.block}: {found}"
 
 
 def to_text(report) -> str:
     """Return the report as plain text."""
-    out = [title(report)]
-    out += [f"  !! {error}" for error in report.errors]
+    out = [title(report), *(f"  !! {error}" for error in report.errors)]
     out += [f"  !  warning: {warning}" for warning in report.warnings]
     if report.truncated:
         out.append("  (threads do very much between two barriers: only the beginning was counted by line)")

@@ -9,8 +9,11 @@
 
 from .batches import Batch, Batches, shard
 from .dataset import Dataset
-from .loading import decode, encode, load, load_text
-from .raw import read_idx
-from .sources import available
+from .loader import Loader, tune
+from .loading import decode, encode, load, load_text, read_idx
+from .sources import Cache, SlowStorage, available, write_shards
 
-__all__ = ["Batch", "Batches", "Dataset", "available", "decode", "encode", "load", "load_text", "read_idx", "shard"]
+__all__ = [
+    *("Batch", "Batches", "Cache", "Dataset", "Loader", "SlowStorage", "available", "decode", "encode", "load"),
+    *("load_text", "read_idx", "shard", "tune", "write_shards"),
+]

@@ -111,7 +111,7 @@ class Dataset:
     def on(self, device) -> Dataset:
         """Return the data set with its arrays on a device: "cpu", "gpu", or the index of a GPU."""
         arrays = {
-            f"{axis}_{split}": to_device(array, device)
+            f"{axis}_{split}": array.but(device=device) if hasattr(array, "but") else to_device(array, device)
             for split, *xy in self.splits()
             for axis, array in zip("xy", xy, strict=True)
         }

@@ -1,13 +1,22 @@
-"""Where a data set comes from: folders, the cache, a download."""
+"""Where a data set comes from: folders, shards, slow storage, the cache, a download."""
 
 from __future__ import annotations
 
-import contextlib
 import functools
+import io
+import json
 import os
 import re
+import tarfile
+import time
+from hashlib import blake2b
+from multiprocessing import RawValue
 from pathlib import Path
 from typing import NamedTuple
+
+import numpy as np
+
+from .dataset import whole
 
 # -- catalogue ---------------------------------------------------------------------------------------------------------
 # The data sets that are known by name: classes, mirrors, checksums of the official archives.
@@ -92,7 +101,8 @@ def fetch(file: str, folder, mirrors, sha256: str) -> Path:
 
     path.parent.mkdir(parents=True, exist_ok=True)
     failures = {}
-    with FileLock(path.with_name(f"{file}.lock")), _quiet(pooch.get_logger()):
+    pooch.get_logger().setLevel("WARNING")  # the progress bar is enough
+    with FileLock(path.with_name(f"{file}.lock")):
         for mirror in mirrors:
             store = pooch.create(path.parent, mirror, registry={file: f"sha256:{sha256}"}, retry_if_failed=RETRIES)
             # disable=None: a bar on a terminal and in a notebook, none in a log file
@@ -131,17 +141,6 @@ def _short(error: Exception) -> str:
     return (str(error) or type(error).__name__).splitlines()[0].partition(" for url:")[0]
 
 
-@contextlib.contextmanager
-def _quiet(logger):
-    """Silence pooch's log: the progress bar is enough."""
-    level = logger.level
-    logger.setLevel("WARNING")
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
-
-
 # -- sources -----------------------------------------------------------------------------------------------------------
 # Where a data set comes from: a folder of the user, the cache, or a download.
 
@@ -162,10 +161,6 @@ class Files(NamedTuple):
     train_labels: Path
     test_images: Path
     test_labels: Path
-
-    @property
-    def folder(self) -> Path:
-        return self.train_images.parent
 
 
 class Available(NamedTuple):
@@ -202,7 +197,9 @@ def find(name: str) -> Files:
         return files_in(folder)
     if name not in KNOWN:
         names = ", ".join(("digits", *KNOWN))
-        raise ValueError(f"load: unknown data set {name!r}: known are {names}; {_what_is_held()}")
+        raise ValueError(
+            f"load: unknown data set {name!r}: known are {names}; {_what_is_held()}; a folder of images ends in /"
+        )
     known = KNOWN[name]
     try:
         return Files(*(fetch(file, _cache(name), known.mirrors, known.sha256[file]) for file in FILES))
@@ -282,7 +279,7 @@ def _origin(name: str) -> Available:
     try:
         folder = _users_folder(name)
         if folder is not None:
-            return Available(name, "folder", str(files_in(folder).folder))
+            return Available(name, "folder", str(files_in(folder).train_images.parent))
     except OSError as error:
         return Available(name, "broken", str(error))
     cache = _cache(name)
@@ -295,3 +292,133 @@ def _cache(name: str) -> Path:
     import pooch
 
     return Path(pooch.os_cache("distlearn")) / name
+
+
+# -- storage -----------------------------------------------------------------------------------------------------------
+# What reads a file: a `Loader` takes one of these, or any other function with these arguments.
+
+
+def read_file(path, offset: int = 0, size: int = -1) -> bytes:
+    """Read a part of a file; size -1: to its end."""
+    with open(path, "rb") as file:
+        file.seek(offset)
+        return file.read(size)
+
+
+class SlowStorage:
+    """Reads local files as slowly as a storage that many share.
+
+    Parameters
+    ----------
+    latency : float
+        Seconds that each request takes; those of several workers pass at the same time.
+    bandwidth : float
+        Bytes/s, which the workers of a loader share.
+    """
+
+    def __init__(self, latency: float, bandwidth: float):
+        self.latency, self.bandwidth = latency, bandwidth
+        self._free = RawValue("d", 0.0)  # when the line is free again; a lock would stay with a worker that is killed
+
+    def __call__(self, path, offset: int = 0, size: int = -1) -> bytes:
+        data = read_file(path, offset, size)
+        done = self._free.value = max(self._free.value, time.monotonic()) + len(data) / self.bandwidth
+        time.sleep(max(0.0, done + self.latency - time.monotonic()))
+        return data
+
+
+class Cache(NamedTuple):
+    """Copies a whole file into a local folder when a part of it is first read; processes wait for one another's copy.
+
+    A file that changes later keeps its old copy.
+    """
+
+    folder: str | Path
+    storage: object = read_file
+
+    def __call__(self, path, offset: int = 0, size: int = -1) -> bytes:
+        from filelock import FileLock
+
+        copy = Path(self.folder, blake2b(os.fsencode(os.path.abspath(path)), digest_size=16).hexdigest())
+        if not copy.exists():
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            with FileLock(f"{copy}.lock"):
+                if not copy.exists():
+                    part = copy.with_suffix(".part")
+                    part.write_bytes(self.storage(path))
+                    part.replace(copy)
+        return read_file(copy, offset, size)
+
+
+# -- images ------------------------------------------------------------------------------------------------------------
+# Image files in a folder for each class, or the same in tar files.
+
+SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
+INDEX = "shards.json"
+
+
+def find_images(folder: Path) -> tuple[list[str], list[str], list]:
+    """Return the files to read, the names of the images ("class/name"), and (file, offset, size) of each."""
+    if (folder / INDEX).exists():
+        return json.loads((folder / INDEX).read_text(encoding="utf-8"))
+    files, names, where = sorted(path.name for path in folder.glob("*.tar")), [], []
+    for i, file in enumerate(files):
+        with tarfile.open(folder / file) as tar:
+            for member in tar:
+                name = member.name.removeprefix("./")
+                if name.lower().endswith(SUFFIXES) and "/" in name:
+                    names.append(name)
+                    where.append((i, member.offset_data, member.size))
+    if not files:
+        found = (f"{path.parent.name}/{path.name}" for path in folder.glob("*/*"))
+        files = names = [name for name in found if name.lower().endswith(SUFFIXES)]
+        where = [(i, 0, -1) for i in range(len(names))]
+    if not names:
+        raise ValueError(
+            f"{folder}: expected a folder for each class with images ({', '.join(SUFFIXES)}), or tar files of such "
+            f"folders; found {', '.join(sorted(os.listdir(folder))[:5]) or 'an empty folder'}"
+        )
+    return files, names, where
+
+
+def write_shards(folder, out, per_shard: int) -> None:
+    """Write the images of a folder into tar files, in an order that is drawn once, and an index of where each begins.
+
+    Parameters
+    ----------
+    folder : path
+        With a folder for each class.
+    out : path
+        A new folder: for 00000.tar, 00001.tar, ... and shards.json.
+    per_shard : int
+        Images of a tar file; the last may have fewer.
+    """
+    names, out, per_shard = find_images(Path(folder))[1], Path(out), whole("write_shards", "per_shard", per_shard, 1)
+    order = np.random.default_rng([0, 0, 1]).permutation(sorted(names)).tolist()  # that of no seed and epoch
+    out.mkdir(parents=True)
+    for start in range(0, len(order), per_shard):
+        with tarfile.open(out / f"{start // per_shard:05d}.tar", "w") as tar:
+            for name in order[start : start + per_shard]:
+                info, data = tarfile.TarInfo(name), Path(folder, name).read_bytes()
+                info.size = len(data)
+                tar.addfile(info, io.BytesIO(data))
+    (out / INDEX).write_text(json.dumps(find_images(out)), encoding="utf-8")
+
+
+def decode_image(data: bytes, shape=None, resize: bool = False) -> np.ndarray:
+    """Return the pixels of an image file, (height, width, channels); `shape`: what is expected."""
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        image = Image.open(io.BytesIO(data))
+    except UnidentifiedImageError:
+        raise ValueError(f"cannot identify image file ({len(data)} bytes)") from None
+    grey = image.mode in ("1", "L", "LA", "F", "I;16") if shape is None else shape[2] == 1
+    mode = image.mode if grey and image.mode in ("F", "I;16") else "L" if grey else "RGB"
+    if shape is not None and image.size != (shape[1], shape[0]):
+        if not resize:
+            raise ValueError(f"has {image.width} x {image.height} pixels, expected {shape[1]} x {shape[0]}")
+        image.draft(mode, (shape[1], shape[0]))  # a JPEG is decoded at the size that is just large enough
+        image = image.convert(mode).resize((shape[1], shape[0]))
+    x = np.asarray(image if image.mode == mode else image.convert(mode))
+    return x[:, :, None] if grey else x

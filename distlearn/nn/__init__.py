@@ -11,21 +11,22 @@ A layer's `forward` returns its output and what `backward` will need; the layer 
 - whole networks: `models` (`build(name)`), `loss`, `metrics`
 - several layers in one pass, opted into: `fused` (`fuse`)
 - what they cost: `costs` (`summary`, `count`, `profile`, `memory`)
-- fewer bytes: `compression` (weight sharing, 8-bit integers, recomputation)
+- fewer bytes: `compression` (weight sharing, 8-bit integers, recomputation), `formats` (4 and 8 bits in blocks)
 """
 
 from .activation import ACTIVATIONS, GELU, ReLU, Sigmoid, Softmax, Tanh
 from .allocator import keep_memory
 from .attention import MultiHeadAttention
-from .compression import Clustered, Compressed, Recompute, cluster, quantize, share_weights
+from .compression import Clustered, Compressed, cluster, quantize, round_weights
 from .container import Parallel, Residual, Sequential, Siamese
 from .conv import ALGORITHMS, Conv2d, Cost, conv_cost, printed_conv_cost
 from .costs.count import MockDeviceArray, count_operations
 from .costs.profile import Profile, profile_sweep, skinny_products
-from .costs.summary import Memory, Summary, memory_report, summary
+from .costs.summary import Summary, summary
 from .dropout import Dropout
 from .embedding import Embedding
 from .experts import MixtureOfExperts
+from .formats import BFLOAT16, E2M1, E4M3, E5M2, MXFP4, MXFP8, NVFP4, BlockFormat, Format, LowPrecisionLinear, rotate
 from .fused import choose_algorithm, fuse
 from .layer import Layer, Param, move, nbytes, parameter_count, walk
 from .linear import Linear
@@ -48,6 +49,7 @@ from .models import (
 )
 from .norm import BatchNorm, LayerNorm, LocalResponseNorm, RMSNorm
 from .pool import AvgPool, GlobalAvgPool, MaxPool
+from .recompute import Planned, Recompute, best_plan, plan_cost
 from .recurrent import GRU, RNN
 from .shape import Flatten, Identity, Reshape
 from .torch_state import load_torch_state, to_torch_state

@@ -1,4 +1,4 @@
-"""Fewer bytes for a model: shared weights, 8-bit integers, activations computed again."""
+"""Fewer bytes for a model: shared weights, 8-bit integers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import numpy as np
 from ..backend import get_xp, rounded, single, to_numpy
 from .container import Container
 from .conv import Conv2d, im2col
-from .layer import Layer, check_shape, walk
+from .formats import BlockFormat, Format
+from .layer import Layer, Param
 from .linear import Linear
 
 # -- clustering --------------------------------------------------------------------------------------------------------
@@ -36,7 +37,9 @@ class Clustered(NamedTuple):
         return self.codes.nbytes + self.codebook.nbytes
 
     def restore(self) -> np.ndarray:
-        return self.codebook[_unpack(self.codes, math.prod(self.shape), self.bits)].reshape(self.shape)
+        n = math.prod(self.shape) * self.bits
+        bits = np.unpackbits(self.codes, count=n, bitorder="little").reshape(-1, self.bits)
+        return self.codebook[np.packbits(bits, axis=1, bitorder="little")].reshape(self.shape)
 
 
 def cluster(x, clusters: int = 16) -> Clustered:
@@ -80,21 +83,8 @@ def cluster(x, clusters: int = 16) -> Clustered:
         centres = moved
     codes = np.searchsorted((centres[1:] + centres[:-1]) / 2, x.reshape(-1))
     bits = next(b for b in (1, 2, 4, 8) if 2**b >= clusters)
-    return Clustered(centres.astype(x.dtype), _pack(codes.astype(np.uint8), bits), x.shape, bits)
-
-
-def _pack(codes, bits):
-    """Pack several codes of 1, 2, 4 or 8 bits into every byte, the first one lowest."""
-    per_byte = 8 // bits
-    padded = np.zeros(-(-len(codes) // per_byte) * per_byte, np.uint8)
-    padded[: len(codes)] = codes
-    shifts = np.arange(per_byte, dtype=np.uint8) * np.uint8(bits)
-    return np.bitwise_or.reduce(padded.reshape(-1, per_byte) << shifts, axis=1)
-
-
-def _unpack(packed, n, bits):
-    shifts = np.arange(8 // bits, dtype=np.uint8) * np.uint8(bits)
-    return ((packed[:, None] >> shifts) & np.uint8(2**bits - 1)).reshape(-1)[:n]
+    packed = np.unpackbits(codes.astype(np.uint8)[:, None], axis=1, count=bits, bitorder="little")
+    return Clustered(centres.astype(x.dtype), np.packbits(packed, bitorder="little"), x.shape, bits)
 
 
 class Compressed(NamedTuple):
@@ -109,31 +99,44 @@ class Compressed(NamedTuple):
         return self.before / self.after
 
 
-def share_weights(model: Layer, clusters: int = 16) -> Compressed:
-    """Let the weights of every matrix and kernel share `clusters` values; biases are unchanged.
+def round_weights(model: Layer, to: int | Format | BlockFormat = 16) -> Compressed:
+    """Round the weights of every matrix and kernel; biases are unchanged.
 
     Parameters
     ----------
-    clusters : int
-        16 values need 4 bits an index, an eighth of float32.
+    to : int, Format or BlockFormat
+        To so many values that they share (16 need 4 bits an index, an eighth of float32), or to those of a format, its
+        blocks along the inputs of an output.
 
     Returns
     -------
     compressed : Compressed
-        The model computes with the shared values. Evaluate it to see the loss of accuracy.
+        The model computes with the rounded values. Evaluate it to see the loss of accuracy.
 
     References
     ----------
-    S. Han, H. Mao, W. J. Dally (2016), Deep compression, ICLR, section 3.
+    S. Han, H. Mao, W. J. Dally (2016), Deep compression, ICLR, section 3: shared values.
+
+    Examples
+    --------
+    >>> from distlearn.nn import MXFP4, build
+    >>> lenet = build("lenet")
+    >>> round(round_weights(lenet).ratio, 1), round(round_weights(lenet, MXFP4).ratio, 1)
+    (7.7, 7.3)
     """
     smaller, after = copy.deepcopy(model), 0
     for p in smaller.params:
         if p.data.ndim < 2:
             after += p.nbytes
             continue
-        clustered = cluster(p.data, clusters)
-        p.data[...] = get_xp(p.data).asarray(clustered.restore())
-        after += clustered.nbytes
+        W = p.data.reshape(-1, p.data.shape[-1])
+        if isinstance(to, Format | BlockFormat):
+            values, nbytes = to.round(W, axis=0), to.nbytes(W.shape, 0)
+        else:
+            shared = cluster(W, to)
+            values, nbytes = get_xp(W).asarray(shared.restore()), shared.nbytes
+        p.data[...] = values.reshape(p.data.shape)
+        after += nbytes
     return Compressed(smaller, sum(p.nbytes for p in model.params), after)
 
 
@@ -149,36 +152,42 @@ def share_weights(model: Layer, clusters: int = 16) -> Compressed:
 LEVELS = 127  # Integers run from -127 to 127.
 
 
-class _Quantized(Layer):
-    """Weights as 8-bit integers with a scale for every output channel; the input is quantized in every call."""
+class Quantized(Layer):
+    """A dense or convolutional layer with 8-bit weights, a scale for each output channel, and 8-bit inputs."""
 
     def __init__(self, layer):
         self.layer, self.name = copy.copy(layer), layer.name
         W = single(layer.W.data)
         xp = get_xp(W)
         largest = abs(W).max(axis=tuple(range(W.ndim - 1)))
-        self.scale = (xp.where(largest > 0, largest, 1) / LEVELS).astype(W.dtype)
-        self.codes = xp.rint(W / self.scale).astype(np.int8)
-        self.bias = None if layer.b is None else layer.b.data
-        self.layer.W = self.layer.b = None
-        self.layer.params = []
-
-    @property
-    def nbytes(self) -> int:
-        return self.codes.nbytes + self.scale.nbytes + (0 if self.bias is None else self.bias.nbytes)
+        scale = (xp.where(largest > 0, largest, 1) / LEVELS).astype(W.dtype)
+        arrays = {"W": xp.rint(W / scale).astype(np.int8), "scale": scale, **({"b": layer.b.data} if layer.b else {})}
+        prefix = layer.W.name.removesuffix("W")
+        self.params = [Param(array, prefix + name, frozen=True) for name, array in arrays.items()]
+        self.layer.W, self.layer.b, self.layer.params = self.params[0], None, []
 
     def forward(self, x):
         self.output_shape(x.shape)
         xp, dtype, x = get_xp(x), x.dtype, single(x)
         scale = abs(x).max() / LEVELS if x.size else xp.ones((), x.dtype)
         scale = xp.where(scale > 0, scale, xp.ones_like(scale))
+        codes, scales, *bias = (p.data for p in self.params)
         # sums of at most 2^24 are exact in single precision
-        exact = np.float32 if math.prod(self.codes.shape[:-1]) * LEVELS**2 <= 2**24 else np.float64
-        y = self._product(xp.rint(x / scale).astype(exact), self.codes.astype(exact))
-        y *= scale * self.scale
-        if self.bias is not None:
-            y += self.bias
+        exact = np.float32 if math.prod(codes.shape[:-1]) * LEVELS**2 <= 2**24 else np.float64
+        y = self._product(xp.rint(x / scale).astype(exact), codes.astype(exact))
+        y *= scale * scales
+        for b in bias:
+            y += b
         return rounded(y, dtype), None
+
+    def _product(self, x, codes):
+        if isinstance(self.layer, Linear):
+            return x @ codes
+        parts = zip(self.layer.split(x), self.layer.split(codes), strict=True)
+        return get_xp(x).concatenate([im2col.forward(a, b, self.layer.geometry)[0] for a, b in parts], axis=-1)
+
+    def output_shape(self, shape):
+        return self.layer.output_shape(shape)
 
     def backward(self, dy, saved):
         raise TypeError(
@@ -188,43 +197,8 @@ class _Quantized(Layer):
     def flops(self, shape):
         return self.layer.flops(shape)
 
-    def bytes_moved(self, shape, itemsize=4):
-        return super().bytes_moved(shape, itemsize) + self.nbytes
-
     def __repr__(self):
         return f"Quantized({self.layer!r})"
-
-
-class QuantizedLinear(_Quantized):
-    """A `Linear` layer with 8-bit weights and inputs, for prediction."""
-
-    def _product(self, x, codes):
-        return x @ codes
-
-    def output_shape(self, shape):
-        check_shape(self, shape, "...", self.codes.shape[0])
-        return (*shape[:-1], self.codes.shape[1])
-
-
-class QuantizedConv2d(_Quantized):
-    """A `Conv2d` layer with 8-bit kernels and inputs, for prediction."""
-
-    def __init__(self, layer):
-        self._kernel = layer.W.data.shape
-        super().__init__(layer)
-
-    def _product(self, x, codes):
-        parts = zip(self.layer.split(x), self.layer.split(codes), strict=True)
-        return get_xp(x).concatenate([im2col.forward(a, b, self.layer.geometry)[0] for a, b in parts], axis=-1)
-
-    def output_shape(self, shape):
-        return self.layer.output_shape(shape)
-
-    def flops(self, shape):
-        return 2 * math.prod(self.output_shape(shape)) * math.prod(self._kernel[:3])
-
-
-_QUANTIZED = {Linear: QuantizedLinear, Conv2d: QuantizedConv2d}
 
 
 def quantize(model: Layer) -> Compressed:
@@ -248,77 +222,14 @@ def quantize(model: Layer) -> Compressed:
     """
     if not isinstance(model, Layer):
         raise TypeError(f"quantize: expected a model, got {type(model).__name__}")
-    before = sum(p.nbytes for p in model.params)
-    smaller = _convert(copy.deepcopy(model.eval()))
-    return Compressed(smaller, before, _stored(smaller))
+    smaller, before = _convert(copy.deepcopy(model.eval())), sum(p.nbytes for p in model.params)
+    return Compressed(smaller, before, sum(p.nbytes for p in smaller.params))
 
 
 def _convert(layer):
-    if type(layer) in _QUANTIZED:
-        return _QUANTIZED[type(layer)](layer)
+    if type(layer) in (Linear, Conv2d):
+        return Quantized(layer)
     if isinstance(layer, Container):
         layer.layers = [_convert(child) for child in layer.layers]
         layer.params = [p for child in layer.layers for p in child.params]
     return layer
-
-
-def _stored(layer) -> int:
-    if isinstance(layer, _Quantized):
-        return layer.nbytes
-    if layer.children:
-        return sum(_stored(child) for child in layer.children)
-    return sum(p.nbytes for p in layer.params)
-
-
-# -- recomputation -----------------------------------------------------------------------------------------------------
-# Recomputation: memory for time.
-
-
-class Recompute(Container):
-    """A layer that discards what it saved and recomputes it when backward needs it: less memory, more time.
-
-    Cut a deep network into about sqrt(depth) such blocks, and activation memory falls from the depth to its square
-    root, for one more forward pass.
-
-    Notes
-    -----
-    Shapes: those of the body. Backward costs the body's forward in addition. Saves the input, and the state of random
-    generators, so that `Dropout` drops the same values again.
-
-    References
-    ----------
-    T. Chen, B. Xu, C. Zhang, C. Guestrin (2016), Training deep nets with sublinear memory cost, arXiv:1604.06174.
-    """
-
-    def __init__(self, body: Layer):
-        super().__init__([body])
-
-    def forward(self, x):
-        states = [rng.bit_generator.state for rng in _generators(self)]
-        return self.layers[0].forward(x)[0], (x, states)
-
-    def backward(self, dy, saved):
-        x, states = saved
-        generators = _generators(self)
-        now = [rng.bit_generator.state for rng in generators]
-        _set_states(generators, states)
-        _, kept = self.layers[0].forward(x)
-        _set_states(generators, now)
-        return self.layers[0].backward(dy, kept)
-
-    def backward_flops(self, shape):
-        return self.layers[0].backward_flops(shape) + self.layers[0].flops(shape)
-
-    def output_shape(self, shape):
-        return self.layers[0].output_shape(shape)
-
-
-def _generators(layer):
-    """Random generators of a layer and of all layers inside it, each once."""
-    found = {id(part.rng): part.rng for part in walk(layer) if part.rng is not None}
-    return list(found.values())
-
-
-def _set_states(generators, states):
-    for rng, state in zip(generators, states, strict=True):
-        rng.bit_generator.state = state

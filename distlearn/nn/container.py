@@ -164,7 +164,7 @@ class Sequential(Container):
         for i in reversed(range(len(layers))):
             layer = layers[i]
             if not empty:
-                s, like = saved[i]
+                s, like = saved.pop()  # freed when the layer is done
                 mine, rest = None if layer.spans_itself else clock, []
                 with layer_span(mine, layer, name, *like):
                     if dy is not None:  # else the next layer returned no gradient: there is nothing to propagate

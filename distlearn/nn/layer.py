@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ..backend import get_xp, matmul, rounded
-from ..trace import union
+from ..trace import length
 
 
 class Param:
@@ -31,7 +31,7 @@ class Param:
 
     def __init__(self, data, name: str = "", frozen: bool = False, grad=None):
         self.data, self.name, self.local_name, self.frozen = data, name, name, frozen
-        self._grad = get_xp(data).zeros_like(data) if grad is None else grad
+        self._grad = get_xp(data).zeros(data.shape, data.dtype) if grad is None else grad  # takes memory when written
         self._stale = False
 
     @property
@@ -126,7 +126,7 @@ class Layer:
         Returns
         -------
         saved : object
-            Pass it to `backward` unchanged.
+            Pass it to `backward` unchanged, once: containers free it on the way.
         """
         raise NotImplementedError
 
@@ -256,7 +256,9 @@ def nbytes(saved) -> int:
     spans, without_data = [], {}
 
     def visit(x):
-        if hasattr(x, "strides"):
+        if hasattr(x, "block"):  # a meta array has no address
+            without_data[id(x.block)] = max(x.nbytes, without_data.get(id(x.block), 0))
+        elif hasattr(x, "strides"):
             spans.append(_memory(x))
         elif isinstance(x, dict):
             for v in x.values():
@@ -264,11 +266,9 @@ def nbytes(saved) -> int:
         elif isinstance(x, (list, tuple)):
             for v in x:
                 visit(v)
-        elif hasattr(x, "nbytes"):  # a meta array has no address
-            without_data[id(x)] = x.nbytes
 
     visit(saved)
-    return sum(end - start for start, end in union(spans)) + sum(without_data.values())
+    return length(spans) + sum(without_data.values())
 
 
 def _memory(x) -> tuple[int, int]:

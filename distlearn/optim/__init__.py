@@ -6,6 +6,7 @@ a shard of it, or a parameter server's flat slice.
 
 from .adaptive import Adadelta, Adagrad, Adam, AdamW, RMSprop
 from .clipping import clip_by_norm, global_norm
+from .eight_bit import EightBit
 from .mixed_precision import MixedPrecision
 from .momentum import LARS, SGD, Momentum, Nesterov
 from .noise_scale import NoiseScale

@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from ..backend import get_xp, rounded
+from ..nn.formats import BFLOAT16
 from ..nn.layer import Param
 from .optimizer import Optimizer, Rule
-
-BFLOAT16 = "bfloat16"
 
 
 class MixedPrecision(Optimizer):
@@ -70,7 +69,7 @@ class MixedPrecision(Optimizer):
         growth_interval: int = 1000,
         clip_norm: float | None = None,
     ):
-        if dtype not in (None, BFLOAT16):
+        if dtype not in (None, BFLOAT16.name):
             raise ValueError(
                 f"MixedPrecision: dtype is {dtype!r}, expected 'bfloat16', or None for the parameters' own"
             )
@@ -81,7 +80,7 @@ class MixedPrecision(Optimizer):
         super().__init__(params, rule, lr, clip_norm=clip_norm)
         self.dtype = dtype
         for p in self.params:
-            if dtype == BFLOAT16 and p.data.dtype != np.float32:
+            if dtype and p.data.dtype != np.float32:
                 raise TypeError(
                     f"MixedPrecision: {p.name!r} is {p.data.dtype}, expected float32, which holds the rounded values"
                 )
@@ -89,7 +88,7 @@ class MixedPrecision(Optimizer):
         self.master = self.weights = [Param(p.data.astype(wide(p.data.dtype, np.float32)), p.name) for p in self.params]
         rules = (group.rule for group in self.groups for _ in group.params)
         self.states = [rule.init(m.data) for rule, m in zip(rules, self.master, strict=True)]
-        self.scale, self.growth_interval = 1.0 if dtype == BFLOAT16 else scale, growth_interval
+        self.scale, self.growth_interval = 1.0 if dtype else scale, growth_interval
         self.skipped = self._good = 0
         self._scales = False  # whether training uses the scaled loss
         self._publish()
@@ -100,7 +99,7 @@ class MixedPrecision(Optimizer):
         return loss if isinstance(loss, ScaledLoss) and loss.optimizer is self else ScaledLoss(self, loss)
 
     def round(self, x, dtype):
-        return to_bfloat16(x.astype(np.float32)) if self.dtype == BFLOAT16 else rounded(x, dtype)
+        return BFLOAT16.round(x) if self.dtype else rounded(x, dtype)
 
     def step(self) -> None:
         """Update the master weights and round them into the model; or, after an overflow, only halve the scale."""
@@ -113,7 +112,7 @@ class MixedPrecision(Optimizer):
             m.grad[...] = self.round(p.grad, p.data.dtype)
             m.grad *= 1 / self.scale
         if not all(_finite(m.grad) for m in self.master):
-            if self.dtype != BFLOAT16:
+            if not self.dtype:
                 self.scale /= 2
             self.skipped += 1
             self._good = 0
@@ -121,7 +120,7 @@ class MixedPrecision(Optimizer):
         super().step()
         self._publish()
         self._good += 1
-        if self._good >= self.growth_interval and self.dtype != BFLOAT16:
+        if self._good >= self.growth_interval and not self.dtype:
             self.scale *= 2
             self._good = 0
 
@@ -161,15 +160,6 @@ class ScaledLoss:
         if not _finite(dy):
             dy[...] = np.nan
         return value, dy
-
-
-def to_bfloat16(x):
-    """Round float32 values to the nearest ones that have bfloat16's 8 bits, ties to even; they stay in float32."""
-    xp = get_xp(x)
-    bits = xp.ascontiguousarray(x).view(np.uint32).reshape(x.shape)
-    up = np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))  # half of the last kept bit; ties to even
-    short = ((bits + up) & np.uint32(0xFFFF0000)).view(np.float32)
-    return xp.where(xp.isnan(x), x, short)  # a NaN's bits could carry over into infinity
 
 
 def _finite(x) -> bool:

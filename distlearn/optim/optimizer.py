@@ -193,9 +193,11 @@ class Optimizer:
         """
         flops = nbytes = 0
         for w, state in zip(self.weights, self.states, strict=True):
-            arrays = 1 + len(state_arrays(state))
-            flops += 2 * arrays * w.data.size
-            nbytes += (1 + 2 * arrays) * w.data.nbytes
+            arrays = w.data, *state_arrays(state)
+            flops += 2 * len(arrays) * w.data.size
+            nbytes += w.data.nbytes
+            for array in arrays:
+                nbytes += 2 * array.nbytes
         return flops, nbytes
 
     def zero_grad(self) -> None:

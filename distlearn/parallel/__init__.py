@@ -11,6 +11,7 @@ from .data.local_sgd import DiLoCo, LocalSGD
 from .data.replicas import Drift, ReplicaError, check_replicas
 from .elastic import ElasticDataParallel, Recovery
 from .hybrid import Hybrid
+from .memory import MemoryRecord, record_memory
 from .pipeline.pipedream import PipeDream
 from .pipeline.schedule import (
     Action,
@@ -28,6 +29,6 @@ from .planning import Layout, Plan, account, plan, simulate_layout
 from .sequence import SequenceParallel
 from .strategy import Replicated, Serial, Strategy
 from .tensor import OneWeirdTrick, TensorParallel, parallelize
-from .zero import ZeRO, ZeROMemory
+from .zero import ZeRO
 
 __all__ = sorted(name for name, value in globals().items() if callable(value))  # what is imported above

@@ -5,9 +5,9 @@
 A strategy cannot tell the difference: it runs its own code, forward and backward pass by layer with their spans,
 buckets, collectives, update. What a simulated network and card make of that is the time line of the real model.
 
-There are two ways. `meta_model` makes closed boxes, which answer for thousands of ranks at once: for strategies that
-leave layers alone. `meta_copy` keeps the kinds of layers, so that strategies can shard their insides;
-`drop_arithmetic` then takes the arithmetic out of the shards.
+There are two ways. `meta_copy` keeps the layers, so that strategies can shard their insides and what they save is
+counted; `meta_model` makes closed boxes, which answer for thousands of ranks at once: for strategies that leave layers
+alone.
 """
 
 from __future__ import annotations
@@ -17,14 +17,12 @@ import copy
 import numpy as np
 
 from ..data import Batch
-from ..nn import Flatten, Identity, ReLU, Reshape, Sigmoid, Tanh
-from ..nn.attention import MultiHeadAttention
 from ..nn.container import Sequential
+from ..nn.embedding import Embedding
 from ..nn.layer import Layer, Param, move, walk
 from ..shares import share
 from ..sim import MetaArray
 from .data.compression import Codec
-from .tensor import TensorLayer
 
 
 class MetaLayer(Layer):
@@ -82,40 +80,10 @@ def meta_copy(model: Sequential) -> Sequential:
     return move(copy.deepcopy(model, without), lambda array: MetaArray(array.shape, array.dtype))
 
 
-ONLY_SHAPES = (Flatten, Identity, Reshape)
-"""Layers that compute nothing, and save nothing."""
-SAVE_OUTPUT = (ReLU, Sigmoid, Tanh)
-"""Layers that save their output, which the next layer saves too, and not their input."""
-
-
-def drop_arithmetic(model: Layer) -> None:
-    """Let the layers of a model compute nothing, in place: their outputs are meta arrays of the right shapes.
-
-    Layers that communicate still do so; only what they compute in between is left out.
-    """
-    for layer in walk(model):
-        layer.together = None  # each by itself, also of a fused model
-        for leaf in (layer, layer.local if isinstance(layer, TensorLayer) else None):
-            if type(leaf) is MultiHeadAttention:  # its projections are layers; subclasses communicate in `attend`
-                leaf.attend = lambda q, k, v: (MetaArray(q.shape, q.dtype), (q, k, v))
-                leaf.attend_backward = lambda dy, saved: saved
-                leaf.rotate = lambda x, back=False: x
-            elif leaf is not None and not leaf.children and not isinstance(leaf, (TensorLayer, *ONLY_SHAPES)):
-                leaf.forward, leaf.backward = forward, backward = _passes_without_arithmetic(leaf)
-                leaf.forward_from = lambda x, state, forward=forward: forward(x)  # recurrent layers, block by block
-                leaf.backward_from = lambda dy, saved, last, backward=backward: (backward(dy, saved), None)
-
-
-def _passes_without_arithmetic(layer):
-    def forward(x):
-        symbols = x.dtype.kind in "iu" and layer.params  # an embedding's output has the dtype of its vectors
-        y = MetaArray(layer.output_shape(x.shape), layer.params[0].data.dtype if symbols else x.dtype)
-        return y, y if isinstance(layer, SAVE_OUTPUT) else x
-
-    def backward(dy, saved):
-        return MetaArray(saved.shape, dy.dtype) if layer.input_gradient else None
-
-    return forward, backward
+def input_dtype(model: Layer):
+    """Return the dtype of a model's input: symbols are integers, all else has the precision of the parameters."""
+    first = next(layer for layer in walk(model) if not layer.children)
+    return np.dtype(np.int64) if isinstance(first, Embedding) else model.params[0].data.dtype
 
 
 def meta_loss(output, labels, n):

@@ -14,10 +14,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ..comm import Network
-from ..comm.network.formulas import ALGORITHMS, sent_bytes
+from ..comm.network.cost import ALGORITHMS, sent_bytes
 from ..nn.container import Sequential
-from ..nn.costs.summary import Memory
-from ..nn.layer import Layer, check_positive, nbytes
+from ..nn.layer import Layer, check_positive
 from ..nn.models import model_named
 from ..optim import Momentum, Optimizer
 from ..optim.optimizer import check_rule
@@ -26,7 +25,8 @@ from ..tables import Table, Tabular, format_time, quantity
 from ..trace import Trace
 from .data.data_parallel import DataParallel
 from .hybrid import Hybrid
-from .meta import drop_arithmetic, meta_batch, meta_copy, meta_loss
+from .memory import Ledger, Sample
+from .meta import input_dtype, meta_batch, meta_copy, meta_loss
 from .pipeline.stages import inseparable
 from .pipeline.strategy import Pipeline
 from .tensor import OneWeirdTrick, TensorParallel, boundary, parallelize
@@ -138,7 +138,7 @@ class Cost:
     communicating: float  # what sending adds to the step: what is hidden behind computing is not in it
     bubble: float  # what the slowest rank would wait on a network that costs nothing
     nbytes: float  # that the rank which sends the most sends in a step
-    memory: Memory  # of the rank that holds the most
+    memory: Sample  # when a rank holds the most
     trace: Trace = field(repr=False)
 
 
@@ -184,29 +184,25 @@ def simulate_layout(
     small, rows = layout._replace(dp=replicas), -(-batch_size // layout.dp) * replicas
 
     def program(comm):
-        own = meta_copy(outline)
-        optimizer = Optimizer(own.params, rule, 0.01)
         shape = (-(-rows // replicas), *sample)
-        strategy, parts = _strategy(comm, small, own, optimizer, shape, cap_bytes, n_microbatches)
-        saved = [_saved_bytes(part) for part in parts]
-        batch = meta_batch(rows, sample, strategy.rank, strategy.size)
+        strategy = _strategy(comm, small, meta_copy(outline), rule, shape, cap_bytes, n_microbatches)
+        batch = meta_batch(rows, sample, strategy.rank, strategy.size, input_dtype(model))
         comm.barrier()
         network.sent.clear()
+        ledger.begin(comm, strategy, batch)
         began = comm.clock.now()
         strategy.step(batch)
-        ended = comm.clock.now()
-        params = list({id(p): p for part in parts for p in part.params}.values())
-        weights = sum(p.nbytes for p in params)
-        learned = sum(p.nbytes for p in params if not p.frozen)
-        in_flight = getattr(strategy, "pipeline", strategy).peak_in_flight if layout.pp > 1 else 1
-        kept = in_flight * sum(max(of, default=0) for of in saved)
-        return began, ended, Memory(weights, learned, nbytes(list(strategy.optimizer.states)), kept)
+        return began, comm.clock.now()
 
     def run(network):
+        nonlocal ledger
         world = SimWorld(small.size, network, compute_of(compute), collectives="formula")
-        results = world.run(program)
+        with Ledger(world) as ledger:
+            results = world.run(program)
         step = world.trace.window(results[0][0])
-        return max(ended for _, ended, _ in results) - results[0][0], step, max((m for *_, m in results), key=sum)
+        return max(ended for _, ended in results) - results[0][0], step, max(ledger.samples, key=lambda s: s.total)
+
+    ledger = None
 
     network = ReplicatedNetwork(Network.of(network), layout, replicas)
     seconds, step, memory = run(network)
@@ -223,41 +219,20 @@ def simulate_layout(
     return Cost(layout, seconds, computing, communicating, idle, sent, memory, step)
 
 
-def _strategy(comm, layout: Layout, model, optimizer, shape, cap_bytes, m):
-    """Make the strategy of a layout; return it, and its models that compute, without their arithmetic."""
+def _strategy(comm, layout: Layout, model, rule, shape, cap_bytes, m):
+    """Make the strategy of a layout."""
+    optimizer = Optimizer(model.params, rule, 0.01)
     if layout.trick:
-        strategy = OneWeirdTrick(comm, model, meta_loss, optimizer, cap_bytes=cap_bytes)
-        parts = [strategy.features, strategy.dense]
-    elif layout.size == layout.dp:
-        strategy, parts = DataParallel(comm, model, meta_loss, optimizer, cap_bytes=cap_bytes), [model]
-    elif layout.size == layout.tp:
-        strategy = TensorParallel(comm, model, meta_loss, optimizer)
-        parts = [strategy.model]
-    else:
-        options = {"n_microbatches": m if layout.pp > 1 else 1, "shape": shape}
-        if layout.size == layout.pp:
-            strategy = pipeline = Pipeline(comm, model, meta_loss, optimizer, **options)
-        else:
-            axes = {"dp": layout.dp, "pp": layout.pp, "tp": layout.tp}
-            strategy = Hybrid(comm, model, meta_loss, optimizer, cap_bytes=cap_bytes, **axes, **options)
-            pipeline = strategy.pipeline
-        parts = list(pipeline.stages.values())
-    for part in parts:
-        drop_arithmetic(part)
-    return strategy, parts
-
-
-def _saved_bytes(part) -> list[int]:
-    """Return a list to which every forward pass of a model appends the bytes that it saved."""
-    found, forward = [], part.forward
-
-    def measured(x, *args, **kwargs):
-        y, saved = forward(x, *args, **kwargs)
-        found.append(nbytes(saved))
-        return y, saved
-
-    part.forward = measured
-    return found
+        return OneWeirdTrick(comm, model, meta_loss, optimizer, cap_bytes=cap_bytes)
+    if layout.size == layout.dp:
+        return DataParallel(comm, model, meta_loss, optimizer, cap_bytes=cap_bytes)
+    if layout.size == layout.tp:
+        return TensorParallel(comm, model, meta_loss, optimizer)
+    options = {"n_microbatches": m if layout.pp > 1 else 1, "shape": shape}
+    if layout.size == layout.pp:
+        return Pipeline(comm, model, meta_loss, optimizer, **options)
+    axes = {"dp": layout.dp, "pp": layout.pp, "tp": layout.tp}
+    return Hybrid(comm, model, meta_loss, optimizer, cap_bytes=cap_bytes, **axes, **options)
 
 
 # -- plan --------------------------------------------------------------------------------------------------------------
@@ -498,7 +473,6 @@ def account(model: Layer, input_shape: tuple[int, ...], size: int) -> Account:
 
     def program(comm):
         sharded = parallelize(meta_copy(outline), comm)
-        drop_arithmetic(sharded)
         seen = [0, 0]
 
         def sent():
@@ -508,7 +482,7 @@ def account(model: Layer, input_shape: tuple[int, ...], size: int) -> Account:
             return calls + [Sent("send", m.nbytes) for m in messages if m.source == comm.rank]
 
         sent()
-        x = MetaArray(input_shape, next((p.data.dtype for p in sharded.params), "float32"))
+        x = MetaArray(input_shape, input_dtype(outline))
         passes, ways = [], []
         for layer in sharded.layers:
             x, saved = layer.forward(x)

@@ -7,8 +7,8 @@ stage   kept whole on every rank    kept in p parts
 2       parameters                  optimizer's state, gradients
 3       nothing                     optimizer's state, gradients, parameters
 
-    forward   [3: all-gather a layer's parameters]  layer  [3: let them go]  ...
-    backward  [3: all-gather them again]  layer  ...  reduce-scatter of each full bucket of gradients, beside the next
+    forward   [3: all-gather the next layer's parameters, beside this]  layer  [3: let its own go]  ...
+    backward  [3: the same]  layer  ...  reduce-scatter of each full bucket of gradients, beside the next
     update    of this rank's part        [1, 2: all-gather the parameters]
 """
 
@@ -17,46 +17,18 @@ from __future__ import annotations
 import copy
 import math
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import numpy as np
 
 from ..backend import get_xp
 from ..comm.base import Work
 from ..nn.container import Sequential
-from ..nn.layer import Param, nbytes
+from ..nn.layer import Param
 from ..optim.optimizer import state_arrays
 from .checkpoint.state import named_arrays
 from .data.bucket import Bucket, group_params
 from .sharding import Sharded, flat_shard, load_into
 from .strategy import Strategy, check_global_rows, check_state_shapes, require_scope, summed_norm, update
-
-
-@dataclass(frozen=True)
-class ZeROMemory:
-    """Bytes that one rank keeps for the model, activations left out."""
-
-    parameters: float
-    gradients: float
-    optimizer: float
-    peak: float  # most at any moment of a step, with whatever is gathered for a while
-
-    @property
-    def total(self) -> float:
-        """Bytes between two steps, gradients included."""
-        return self.parameters + self.gradients + self.optimizer
-
-
-class Ledger:
-    """Bytes there are now, and the most there have been."""
-
-    def __init__(self):
-        self.now = self.peak = 0
-
-    def take(self, nbytes: int) -> None:
-        self.now += nbytes
-        self.peak = max(self.peak, self.now)
-
 
 # -- what ZeRO shards: a group of parameters as one flat array, of which every rank owns an equal part -----------------
 #
@@ -67,18 +39,17 @@ class Ledger:
 class ShardGroup:
     """Some parameters of one dtype, their gradients, and this rank's part of both."""
 
-    def __init__(self, comm, params: list[Param], stage: int, ledger: Ledger):
-        self.comm, self.params, self.stage, self.ledger = comm, params, stage, ledger
+    def __init__(self, comm, params: list[Param], stage: int):
+        self.comm, self.params, self.stage = comm, params, stage
         self.users = self.pending = 0
         n = sum(p.size for p in params)
         each = -(-n // comm.size)
         self.padding = each * comm.size - n
         self.mine = slice(comm.rank * each, (comm.rank + 1) * each)
         self.bucket: Bucket | None = None
-        self._work: Work | None = None
+        self._work: Work | None = None  # of the gradients' reduce-scatter
+        self._coming: Work | None = None  # of the parameters' all-gather
         self.full = get_xp(params[0].data).zeros(n + self.padding, params[0].data.dtype)
-        self._full_bytes = self.full.nbytes
-        ledger.take(self._full_bytes)
         for p, view in zip(params, self._views(), strict=True):
             view[...] = p.data
             p.data, p.grad = view, None
@@ -88,10 +59,7 @@ class ShardGroup:
             self.open()
         if stage == 3:
             own = own.copy()
-            ledger.take(own.nbytes)
             self.release()
-        if stage >= 2:
-            ledger.take(own.nbytes)  # its gradient
         grad = self.bucket.flat[self.mine] if self.bucket else get_xp(own).zeros_like(own)
         self.own = Param(own, f"[{params[0].name} ... {params[-1].name}]", grad=grad)
 
@@ -102,11 +70,16 @@ class ShardGroup:
             offset += p.size
 
     # -- parameters --------------------------------------------------------------------------------------------------
+    def start_gather(self) -> None:
+        """Start to gather the full parameters (stage 3), unless they are here or on their way."""
+        if self.full is None and self._coming is None:
+            self._coming = self.comm.iall_gather(self.own.data)
+
     def gather(self) -> None:
-        """Gather the full parameters (stage 3)."""
-        if self.full is None:
-            self.full = self.comm.all_gather(self.own.data).reshape(-1)
-            self.ledger.take(self._full_bytes)
+        """Have the full parameters (stage 3)."""
+        self.start_gather()
+        if self._coming is not None:
+            self.full, self._coming = self._coming.wait().reshape(-1), None
             for p, view in zip(self.params, self._views(), strict=True):
                 p.data = view
 
@@ -126,26 +99,20 @@ class ShardGroup:
             for p in self.params:
                 p.data = xp.broadcast_to(xp.asarray(float("nan"), p.data.dtype), p.data.shape)
             self.full = None
-            self.ledger.take(-self._full_bytes)
 
     def publish(self) -> None:
         """Gather the updated parts on every rank (stages 1 and 2)."""
-        everything = self.comm.all_gather(self.own.data)
-        self.ledger.take(everything.nbytes)
-        self.full[...] = everything.reshape(-1)
-        self.ledger.take(-everything.nbytes)
+        self.full[...] = self.comm.all_gather(self.own.data).reshape(-1)
 
     # -- gradients ---------------------------------------------------------------------------------------------------
     def open(self) -> None:
         """Allocate the full gradients, and clear them."""
         if self.bucket is None:
             self.bucket = Bucket(self.params, extra=self.padding)
-            self.ledger.take(self.bucket.flat.nbytes)
         self.bucket.clear()
 
     def start_reduce(self) -> None:
         self.bucket.settle()
-        self.ledger.take(self.own.grad.nbytes)  # bytes of the part that is received
         self._work = self.comm.ireduce_scatter(self.bucket.flat)
 
     def finish_reduce(self) -> None:
@@ -153,13 +120,10 @@ class ShardGroup:
         part, self._work = self._work.wait(), None
         if self.stage == 1:
             self.own.grad[...] = part
-            self.ledger.take(-part.nbytes)
             return
-        self.ledger.take(-self.own.grad.nbytes)
         self.own.grad = part
         for p in self.params:
             p.grad = None
-        self.ledger.take(-self.bucket.flat.nbytes)
         self.bucket = None
 
     def shards(self):
@@ -170,12 +134,6 @@ class ShardGroup:
             offset += p.size
             if found is not None:
                 yield p, *found
-
-    def nbytes(self) -> tuple[int, int]:
-        """Bytes of parameters and of gradients that there are now."""
-        full, bucket = self.full, self.bucket
-        params = (0 if full is None else full.nbytes) + (self.own.nbytes if self.stage == 3 else 0)
-        return params, (0 if bucket is None else bucket.flat.nbytes) + (self.own.nbytes if self.stage >= 2 else 0)
 
 
 # -- strategy ----------------------------------------------------------------------------------------------------------
@@ -196,25 +154,27 @@ class ZeRO(Strategy):
     cap_bytes : float
         Stages 1 and 2: size of a bucket of gradients [bytes]; at stage 3 every layer of `model` is a bucket.
     overlap : bool
-        Stages 1 and 2: go on with backward while a full bucket is reduced and scattered.
+        Go on with backward while a full bucket is reduced and scattered; at stage 3 also gather the next layer's
+        parameters while a layer runs, as PyTorch's FSDP does: a rank then holds two layers in full.
 
     Notes
     -----
     Bytes on a rank, of :math:`\Psi` parameters with a, g and k bytes for one, its gradient and its optimizer state; and
     calls and bytes per step, for b buckets of n bytes in total on a ring of p ranks:
 
-    ======  ===================================  =====================================  ====================
-    stage   memory                               calls                                  bytes sent
-    ======  ===================================  =====================================  ====================
-    1       :math:`(a + g) \Psi + k \Psi / p`    b reduce-scatters, b all-gathers       :math:`2 n (p-1)/p`
-    2       :math:`a \Psi + (g + k) \Psi / p`    b reduce-scatters, b all-gathers       :math:`2 n (p-1)/p`
-    3       :math:`(a + g + k) \Psi / p`         b reduce-scatters, 2 b all-gathers     :math:`3 n (p-1)/p`
-    ======  ===================================  =====================================  ====================
+    ======  ===================================  ======================================  ========================
+    stage   memory                               calls                                   bytes sent
+    ======  ===================================  ======================================  ========================
+    1       :math:`(a + g) \Psi + k \Psi / p`    b reduce-scatters, b all-gathers        :math:`2 n (p-1)/p`
+    2       :math:`a \Psi + (g + k) \Psi / p`    b reduce-scatters, b all-gathers        :math:`2 n (p-1)/p`
+    3       :math:`(a + g + k) \Psi / p`         b reduce-scatters, 2 b - 1 all-gathers  :math:`(3 n - l) (p-1)/p`
+    ======  ===================================  ======================================  ========================
 
-    and one all-reduce of 16 bytes for the loss and the number of rows, another one if gradients are clipped; a layer
-    that is in the model twice (tied) is gathered twice as often. Buckets are padded to a multiple of p elements. With
-    `overlap` a reduce-scatter is in flight until backward has filled the next bucket: stage 2 then holds two full
-    buckets at its peak. `predict` is a collective call at stage 3.
+    where the last layer, of l bytes, is kept from its forward to its backward pass; and one all-reduce of 16 bytes for
+    the loss and the number of rows, another one if gradients are clipped. A layer that is in the model twice (tied) is
+    gathered twice as often. Buckets are padded to a multiple of p elements. With `overlap` a reduce-scatter is in
+    flight until backward has filled the next bucket: two full buckets at the peak. `predict` is a collective call at
+    stage 3.
 
     References
     ----------
@@ -240,11 +200,9 @@ class ZeRO(Strategy):
         super().__init__(comm, model, loss, optimizer)
         require_scope("ZeRO", optimizer, "element", "a rank holds only a part of each")
         self.rank, self.size = comm.rank, comm.size
-        self.stage, self.overlap = stage, overlap and stage < 3
-        self._ledger = Ledger()
+        self.stage, self.overlap = stage, overlap
         group_of = {id(p): i for i, group in enumerate(optimizer.groups) for p in group.params}
         self._whole = [p for p in model.params if id(p) not in group_of]
-        self._ledger.take(2 * sum(p.nbytes for p in self._whole))
 
         def kind(p):  # parameters updated together have one rule and one learning rate
             return group_of[id(p)]
@@ -256,14 +214,13 @@ class ZeRO(Strategy):
         else:
             groups = group_params(trained, cap_bytes, kind)
         kinds = [kind(params[0]) for params in groups]
-        self.groups = [ShardGroup(comm, params, stage, self._ledger) for params in groups]
+        self.groups = [ShardGroup(comm, params, stage) for params in groups]
         self.pieces = [_Piece(model, layer, self.groups) for layer in model.passes()]
         self._under_way: list[ShardGroup] = []
         self.optimizer = optimizer.rebind(
             [[g.own for g, k in zip(self.groups, kinds, strict=True) if k == i] for i in range(len(optimizer.groups))]
         )
         self.optimizer.norm = lambda params: summed_norm(params, [comm], self.groups[0].own.data)
-        self._ledger.take(nbytes(self.optimizer.states))
         self._state_of = {id(p): s for p, s in zip(self.optimizer.params, self.optimizer.states, strict=True)}
         check_state_shapes("ZeRO", optimizer)
         load_into(self._shards(), named_arrays([], optimizer))
@@ -277,12 +234,15 @@ class ZeRO(Strategy):
             if self.stage == 1:
                 group.open()
         x, saved = batch.x, []
-        for piece in self.pieces:
-            x, s = piece.forward(x, self.clock)
+        turns = _turns([*self.pieces, *reversed(self.pieces)])
+        for piece, following in turns[: len(self.pieces)]:
+            with self._gathered(piece, following):
+                x, s = piece.forward(x, self.clock)
             saved.append(s)
         loss, dy = self.loss(x, batch.y, batch.n)
-        for piece in reversed(self.pieces):
-            dy, full = piece.backward(dy, saved.pop(), self.clock)
+        for piece, following in turns[len(self.pieces) :]:
+            with self._gathered(piece, following):
+                dy, full = piece.backward(dy, saved.pop(), self.clock)
             self._reduce(full)
         self._finish_reduce()
         sums = self.total(get_xp(batch.x).asarray([loss, len(batch.x)], np.float64))
@@ -309,19 +269,24 @@ class ZeRO(Strategy):
         self._under_way = []
 
     def predict(self, x):
-        for piece in self.pieces:
-            x = piece.predict(x)
+        for piece, following in _turns(self.pieces):
+            with self._gathered(piece, following):
+                x = piece.layer.eval().forward(x)[0]
         return x
 
-    def memory(self) -> ZeROMemory:
-        """Return the bytes that this rank holds now, measured on the arrays, and the most it has held so far."""
-        whole = sum(p.nbytes for p in self._whole)
-        return ZeROMemory(
-            parameters=whole + sum(g.nbytes()[0] for g in self.groups),
-            gradients=whole + sum(g.nbytes()[1] for g in self.groups),
-            optimizer=nbytes(self.optimizer.states),
-            peak=self._ledger.peak,
-        )
+    @contextmanager
+    def _gathered(self, piece, following):
+        """The piece's parameters exist meanwhile; those that are needed next are gathered beside it."""
+        for group in piece.groups:
+            group.gather()
+        kept = () if following is None else following.groups
+        if self.overlap:
+            for group in kept:
+                group.start_gather()
+        yield
+        for group in piece.groups:
+            if group not in kept:  # as those of the last layer, with which backward begins
+                group.release()
 
     # -- checkpoints -------------------------------------------------------------------------------------------------
     def _shards(self) -> dict[str, Sharded]:
@@ -352,32 +317,26 @@ class _Piece:
         self._alone.layers, self._alone.params = [layer], layer.params
 
     def forward(self, x, clock):
-        with self._whole():
-            return self._alone.forward(x, clock=clock)
+        return self._alone.forward(x, clock=clock)
 
     def backward(self, dy, saved, clock):
         """Run the layer backward; return its gradient, and the groups whose gradients are complete then."""
-        with self._whole():
-            for group in self.groups:
-                if group.bucket is None:
-                    group.open()
-            dy = self._alone.backward(dy, saved, clock=clock)
+        for group in self.groups:
+            if group.bucket is None:
+                group.open()
+        dy = self._alone.backward(dy, saved, clock=clock)
         for group in self.groups:
             group.pending -= 1
         return dy, [group for group in self.groups if group.pending == 0]
 
-    def predict(self, x):
-        with self._whole():
-            return self.layer.eval().forward(x)[0]
 
-    @contextmanager
-    def _whole(self):
-        """The layer's parameters exist meanwhile."""
-        for group in self.groups:
-            group.gather()
-        yield
-        for group in self.groups:
-            group.release()
+def _turns(pieces) -> list:
+    """Pair every piece with the next one that has parameters."""
+    turns, following = [], None
+    for piece in reversed(pieces):
+        turns.append((piece, following))
+        following = piece if piece.groups else following
+    return turns[::-1]
 
 
 def _new_params(layers):

@@ -5,7 +5,7 @@ It is built on the protocol and the collectives of `comm`, and knows nothing abo
 
 from .clock import Free, Measured, Roofline
 from .exploration import Exploration, Run, explore, replay
-from .failures import Failure, FailureSchedule, Loss
+from .failures import Failure, Loss
 from .meta import MetaArray
 from .world import SimWorld
 

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import copy
 import pickle
-from collections.abc import Callable
 
 from numpy import ndarray
 
 from ..comm import collectives
 from ..comm.base import ANY, check_apart, check_buffer, check_output, check_peer, check_report, check_tag
-from ..comm.network.formulas import BY_ROWS, LEVELS
+from ..comm.network.cost import ALGORITHMS, BY_ROWS
 from ..trace import Span
 from .clock import SimClock
 from .formula import FormulaCollectives
@@ -172,7 +171,6 @@ class MessageComm(SimComm):
         super().__init__(transport, fibre, rank, members, context, clock)
         self._inner = SimComm(transport, fibre, rank, members, -1 - context, self.clock)  # for collectives' messages
         self._latest: Completion | None = None  # of the non-blocking collectives
-        self._algorithms: dict[tuple, Callable] = {}  # by name of the collective and bytes
 
     def _run(self, call, *args, nbytes=None):
         """Perform a collective in the rank's own fibre, after those in progress; `args` begin with its array."""
@@ -187,19 +185,19 @@ class MessageComm(SimComm):
         self._transport.wait_for(self._fibre, self._latest)
         self._latest = None
 
-    def _start(self, call, x, op) -> CollectiveWork:
+    def _start(self, call, x, *op) -> CollectiveWork:
         """Perform a collective of a copy of `x` in its own fibre."""
         transport = self._transport
         joined = transport.join(call, self.rank, self._members, self._context)
         before, done = self._latest, Completion(joined, self._fibre)
         self._latest = done
-        snapshot, mine = x.copy(), x.copy()
+        snapshot, mine, nbytes = x.copy(), x.copy(), x.nbytes * (self.size if call.name in BY_ROWS else 1)
 
         def task(fibre):
             if before is not None:
                 before.waiters.append(fibre)
                 transport.wait_for(fibre, before)
-            done.results[self.rank] = self._perform(fibre, call, joined, x.nbytes, mine, op)
+            done.results[self.rank] = self._perform(fibre, call, joined, nbytes, mine, *op)
             for waiter in done.waiters:
                 transport.complete(done, fibre.now, waiter)
 
@@ -214,26 +212,14 @@ class MessageComm(SimComm):
             comm = copy.copy(comm)
             comm._fibre = fibre
         start = fibre.now
-        key = call.name, nbytes
-        result = (self._algorithms.get(key) or self._choose(key))(comm, *args)
+        result = getattr(collectives, ALGORITHMS[call.name])(comm, *args)
         fibre.call = previous
         self._transport.trace.spans.append(Span(fibre.rank, "comm", call.name, start, fibre.now, 0, nbytes))
         return result
 
-    def _choose(self, key):
-        """Return the function that sends the messages of a collective of this many bytes."""
-        network = self._transport.network
-        chosen = network.algorithm(*key, [member.rank for member in self._members])
-        algorithm = getattr(collectives, chosen)
-        if chosen in LEVELS:
-            self._algorithms[key] = lambda comm, x, *op: algorithm(comm, x, network.ranks_per_node, *op)
-        else:
-            self._algorithms[key] = algorithm
-        return self._algorithms[key]
-
     # these begin with the array that they are about
     _all_reduce = _reduce_scatter = _all_gather = _broadcast = _gather = _all_to_all = _run
-    _iall_reduce = _ireduce_scatter = _start
+    _iall_reduce = _ireduce_scatter = _iall_gather = _start
 
     def _scatter(self, call, x, out, root):
         return self._run(call, x, out, root, nbytes=out.nbytes * self.size)

@@ -58,8 +58,10 @@ class FormulaCollectives(Communicator):
         joined = self._meet(call, snapshot, x.nbytes, reduced_shares)
         return CollectiveWork(self, joined, call, x, snapshot)
 
-    def _all_gather(self, call, x):
-        return self._result(call, x, x.nbytes * self.size, lambda xs: [_stack(xs)] * len(xs)).copy()
+    def _iall_gather(self, call, x):
+        snapshot = x.copy()
+        joined = self._meet(call, snapshot, x.nbytes * self.size, lambda xs: [_stack(xs) for _ in xs])
+        return CollectiveWork(self, joined, call, x, snapshot)
 
     def _broadcast(self, call, x, root):
         payload = x.copy() if self.rank == root else None

@@ -2,6 +2,9 @@
 
 1,024 ranks with a gradient of 244 MB each would need 250 GB; a `MetaArray` of it needs a few bytes, and its messages
 take the same virtual time and count the same bytes.
+
+Layers run on meta arrays as they do on NumPy's, with the same views and the same copies. So the memory of a training
+step can be counted without having it: `Block` says what comes and goes (`distlearn.parallel.memory`).
 """
 
 from __future__ import annotations
@@ -11,13 +14,32 @@ from types import SimpleNamespace
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
+from numpy.lib.stride_tricks import as_strided
+
+
+class Block:
+    """The memory of a meta array and of its views: it is freed when the last of them goes."""
+
+    __slots__ = ("ledger", "nbytes", "owner", "rank")
+
+    watched = None  # a ledger with `take(block)` and `free(block)`, while somebody counts
+
+    def __init__(self, nbytes: int):
+        self.nbytes, self.ledger, self.owner = nbytes, Block.watched, None
+        if self.ledger is not None:
+            self.ledger.take(self)
+
+    def __del__(self):
+        if self.ledger is not None:
+            self.ledger.free(self)
 
 
 class MetaArray(NDArrayOperatorsMixin):
     """An array without data: it has a shape and a dtype, can be cut, copied, reduced and sent, and holds nothing.
 
-    The simulator's communicator and every collective take it where they take an array. It follows NumPy's protocols:
-    arithmetic on it gives a `MetaArray` of the right shape and dtype; whatever would need its values raises TypeError.
+    The simulator's communicator, every collective and every layer take it where they take an array. It follows NumPy's
+    protocols: arithmetic on it gives a `MetaArray` of the right shape and dtype; whatever would need its values raises
+    TypeError.
 
     Examples
     --------
@@ -26,10 +48,10 @@ class MetaArray(NDArrayOperatorsMixin):
     (244403360, MetaArray((1000,), float32), MetaArray((61100840,), float32))
     """
 
-    __slots__ = ("dtype", "nbytes", "ndim", "shape", "size")
+    __slots__ = ("_strides", "block", "dtype", "nbytes", "ndim", "shape", "size")
 
-    flags = SimpleNamespace(c_contiguous=True, writeable=True)
-    base = None  # a part of it shares no memory with it: there is none
+    base = None  # it shares no values with another array: it has none
+    device = "meta"
 
     def __init__(self, shape, dtype=np.float32):
         self.shape = shape = tuple(map(int, shape)) if isinstance(shape, (tuple, list)) else (int(shape),)
@@ -38,6 +60,41 @@ class MetaArray(NDArrayOperatorsMixin):
         self.dtype = np.dtype(dtype)
         self.size, self.ndim = math.prod(shape), len(shape)
         self.nbytes = self.size * self.dtype.itemsize
+        self._strides = None  # rows in C order
+        self.block = Block(self.nbytes if shape else 0)  # a scalar takes no memory of an array
+
+    @classmethod
+    def _view(cls, shape, dtype, block, strides=None) -> MetaArray:
+        """Make an array in the memory of another one."""
+        made = cls.__new__(cls)
+        made.shape, made.dtype, made.block, made._strides = shape, dtype, block, strides
+        made.size, made.ndim = math.prod(shape), len(shape)
+        made.nbytes = made.size * dtype.itemsize
+        return made
+
+    def _same_memory(self, outline) -> MetaArray:
+        """Make the view that NumPy made of the outline."""
+        strides = None if outline.flags.c_contiguous else outline.strides
+        return self._view(outline.shape, self.dtype, self.block, strides)
+
+    def _outline(self):
+        """An array of the same shape and strides, of which nothing may be read: it has no memory of that size."""
+        return as_strided(np.empty(1, self.dtype), self.shape, self.strides, writeable=False)
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        if self._strides is None:
+            lengths = [*self.shape[1:], 1]
+            return tuple(self.dtype.itemsize * math.prod(lengths[i:]) for i in range(self.ndim))
+        return self._strides
+
+    @property
+    def itemsize(self) -> int:
+        return self.dtype.itemsize
+
+    @property
+    def flags(self):
+        return SimpleNamespace(c_contiguous=self._strides is None, writeable=True)
 
     def __repr__(self) -> str:
         return f"MetaArray({self.shape}, {self.dtype})"
@@ -51,124 +108,224 @@ class MetaArray(NDArrayOperatorsMixin):
         return (self[i] for i in range(len(self)))
 
     def __getitem__(self, key) -> MetaArray:
-        if isinstance(key, slice) and self.shape:
-            return MetaArray((len(range(*key.indices(self.shape[0]))), *self.shape[1:]), self.dtype)
-        return MetaArray(self._stand_in()[key].shape, self.dtype)
+        keys = key if isinstance(key, tuple) else (key,)
+        if self._strides is None and key.__class__ is slice and key.step in (None, 1) and self.shape:  # nearly always
+            return self._view((len(range(*key.indices(self.shape[0]))), *self.shape[1:]), self.dtype, self.block)
+        if any(isinstance(k, (list, np.ndarray, MetaArray)) for k in keys):  # by arrays: a copy
+            keys = tuple(np.zeros(k.shape, k.dtype) if isinstance(k, MetaArray) else k for k in keys)
+            used = self.ndim if any(k is None or k is ... for k in keys) else len(keys)  # NumPy walks through them
+            return MetaArray(_without_memory(self.shape[:used])[keys].shape + self.shape[used:], self.dtype)
+        if not any(k is ... for k in keys):
+            keys = (*keys, ...)  # or NumPy would read a single element
+        return self._same_memory(self._outline()[keys])
 
     def __setitem__(self, key, value) -> None:
-        if key is ... and getattr(value, "shape", ()) in ((), self.shape):
-            return  # nearly always
-        np.broadcast_to(_stand_in(value), self[key].shape)  # raises if the shapes do not match
+        shape = getattr(value, "shape", ())
+        if key is not ... or shape not in ((), self.shape):  # else nothing can be wrong
+            np.broadcast_to(_without_memory(shape), self[key].shape)  # raises if the shapes do not fit
 
+    # -- views, and copies where NumPy copies --------------------------------------------------------------------------
     @property
     def T(self) -> MetaArray:
-        return MetaArray(self.shape[::-1], self.dtype)
+        return self.transpose()
 
     def swapaxes(self, first: int, second: int) -> MetaArray:
-        shape = list(self.shape)
-        shape[first], shape[second] = shape[second], shape[first]
-        return MetaArray(shape, self.dtype)
+        return self._same_memory(self._outline().swapaxes(first, second))
+
+    def transpose(self, *axes) -> MetaArray:
+        return self._same_memory(self._outline().transpose(*axes))
 
     def reshape(self, *shape) -> MetaArray:
-        return (
-            self if shape == (-1,) and self.ndim == 1 else MetaArray(self._stand_in().reshape(*shape).shape, self.dtype)
-        )
+        wanted = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple) else shape
+        if -1 in wanted:
+            rest = -math.prod(wanted)
+            wanted = tuple(self.size // max(rest, 1) if n == -1 else n for n in wanted)
+        if math.prod(wanted) != self.size:
+            raise ValueError(f"cannot reshape {self!r} into shape {shape}")
+        if self._strides is None:
+            return self._view(wanted, self.dtype, self.block)
+        try:
+            return self._same_memory(np.reshape(self._outline(), wanted, copy=False))
+        except ValueError:  # only a copy has that shape
+            return MetaArray(wanted, self.dtype)
 
     def ravel(self) -> MetaArray:
         return self.reshape(-1)
 
-    def copy(self) -> MetaArray:
-        return self
+    def copy(self, order="C") -> MetaArray:
+        return MetaArray(self.shape, self.dtype)
 
     def astype(self, dtype, copy=True) -> MetaArray:
-        return MetaArray(self.shape, dtype)
+        return self if not copy and self.dtype == dtype else MetaArray(self.shape, dtype)
 
     def fill(self, value) -> None:
         """Do nothing: there is nothing to fill."""
 
-    def _stand_in(self):
-        return np.broadcast_to(np.zeros((), self.dtype), self.shape)
-
-    def __float__(self) -> float:
-        """Return NaN in place of the unknown value, so that code which reports a number, such as a loss, runs."""
+    # -- numbers that nobody knows: code that reports or checks one goes on --------------------------------------------
+    def _single(self, value):
         if self.size != 1:
             raise TypeError(f"{self!r} is not a single number")
-        return math.nan
+        return value
+
+    def __float__(self) -> float:
+        return self._single(math.nan)
+
+    def __int__(self) -> int:
+        return self._single(0)
+
+    def __bool__(self) -> bool:
+        return self._single(True)
+
+    def _reduced(self, dtype, axis=None, keepdims=False) -> MetaArray:
+        axes = range(self.ndim) if axis is None else [a % self.ndim for a in np.atleast_1d(axis)]
+        kept = [1 if i in axes else n for i, n in enumerate(self.shape) if keepdims or i not in axes]
+        return MetaArray(tuple(kept), dtype)
+
+    def sum(self, axis=None, dtype=None, out=None, keepdims=False):
+        kind = dtype or (np.int64 if self.dtype.kind in "bi" else self.dtype)
+        return self._reduced(kind, axis, keepdims) if out is None else out
+
+    def mean(self, axis=None, dtype=None, keepdims=False):
+        return self._reduced(dtype or self.dtype, axis, keepdims)
+
+    def max(self, axis=None, out=None, keepdims=False):
+        return self._reduced(self.dtype, axis, keepdims) if out is None else out
+
+    min = max
+
+    def all(self, axis=None):
+        return self._reduced(bool, axis)
+
+    any = all
 
     # -- NumPy's protocols ---------------------------------------------------------------------------------------------
     def __array__(self, dtype=None, copy=None):
-        raise TypeError(f"{self!r} has a size but no data: it can be sent and reduced, not read")
+        raise TypeError(f"{self!r} has a size but no data: it can be computed with, but not read")
 
     def __array_ufunc__(self, ufunc, method, *inputs, out=None, **kwargs):
+        if method == "at":
+            return None
         if method != "__call__" or ufunc.nout != 1:
             return NotImplemented
         if ufunc is np.matmul:
             return _Module.matmul(*inputs, out=None if out is None else out[0])
-        if out is not None:  # in place, as in the collectives: no new shape to compute
+        shapes = {getattr(x, "shape", ()) for x in inputs} - {()}
+        shape = shapes.pop() if len(shapes) == 1 else np.broadcast_shapes(*shapes)
+        if out is not None:
+            if out[0].shape != shape:
+                raise ValueError(f"{ufunc.__name__}: the result has shape {shape}, expected {out[0].shape}")
             return out[0]
-        shape = np.broadcast_shapes(*(x.shape if hasattr(x, "shape") else np.shape(x) for x in inputs))
         return MetaArray(shape, ufunc.resolve_dtypes((*(_kind(x) for x in inputs), None))[-1])
 
     def __array_function__(self, function, types, args, kwargs):
-        if function in (np.empty_like, np.zeros_like, np.ones_like, np.copy):
-            return MetaArray(args[0].shape, kwargs.get("dtype") or args[0].dtype)
-        if function in (np.stack, np.concatenate):
-            made = function([_stand_in(x) for x in args[0]], *args[1:], **kwargs)
-            return MetaArray(made.shape, made.dtype)
+        name = function.__name__
         if function in (np.shape, np.size, np.ndim):
-            return function(self._stand_in(), *args[1:], **kwargs)
-        return NotImplemented
+            return getattr(self, name)
+        made = vars(_Module).get(name) or vars(MetaArray).get(name)
+        return NotImplemented if made is None else getattr(made, "__func__", made)(*args, **kwargs)
 
     def __array_namespace__(self, api_version=None):
-        return _Module
+        return meta
 
 
 class _Module:
-    """What `get_xp` gives for MetaArrays: as much of an array module as communication needs."""
+    """What `get_xp` gives for meta arrays: functions that make arrays; all others are NumPy's."""
 
     __name__ = "distlearn.sim.meta"
-    sqrt = np.sqrt
+
+    def __getattr__(self, name):
+        return getattr(np, name)
 
     @staticmethod
-    def empty(shape, dtype=np.float32):
+    def empty(shape, dtype=np.float64):
         return MetaArray(shape, dtype)
 
     zeros = ones = empty
 
     @staticmethod
-    def array(x, dtype=None, copy=True, order="C"):
-        return x if isinstance(x, MetaArray) else np.array(x, dtype)  # a few numbers are still numbers
+    def full(shape, value, dtype=None):
+        return MetaArray(shape, dtype or np.result_type(value))
 
-    ascontiguousarray = asarray = array
+    @staticmethod
+    def arange(n):
+        return MetaArray(n, np.int64)
+
+    @staticmethod
+    def empty_like(x, dtype=None, shape=None):
+        return MetaArray(x.shape if shape is None else shape, dtype or x.dtype)
+
+    zeros_like = ones_like = empty_like
+
+    @staticmethod
+    def copy(x):
+        return x.copy()
+
+    @staticmethod
+    def array(x, dtype=None, copy=True, order="C"):
+        return x.copy() if isinstance(x, MetaArray) else np.array(x, dtype)  # a few numbers are still numbers
+
+    @staticmethod
+    def asarray(x, dtype=None):
+        if isinstance(x, np.ndarray):  # a table that the library keeps
+            return x
+        return x if isinstance(x, MetaArray) else _Module.array(x, dtype)
+
+    @staticmethod
+    def ascontiguousarray(x):
+        return x if x.flags.c_contiguous else x.copy()
 
     @staticmethod
     def matmul(a, b, out=None):
         """The shape of a product of matrices; nothing is multiplied."""
         if a.shape[-1] != b.shape[-2 if b.ndim > 1 else 0]:
             raise ValueError(f"matmul: shapes {a.shape} and {b.shape} do not fit")
-        shape = (*a.shape[:-1], *b.shape[:-2], *b.shape[-1:][: b.ndim - 1])
-        return MetaArray(shape, np.result_type(a.dtype, b.dtype)) if out is None else out
-
-    @staticmethod
-    def empty_like(x):
-        return MetaArray(x.shape, x.dtype)
-
-    zeros_like = empty_like
+        if out is not None:
+            return out
+        stack = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        return MetaArray((*stack, *a.shape[-2:-1], *b.shape[-1:][: b.ndim - 1]), np.result_type(a.dtype, b.dtype))
 
     @staticmethod
     def concatenate(arrays, axis=0):
-        lengths, rest = [x.shape[axis] for x in arrays], list(arrays[0].shape)
-        rest[axis] = sum(lengths)
-        return MetaArray(rest, arrays[0].dtype)
+        shape = list(arrays[0].shape)
+        shape[axis] = sum(x.shape[axis] for x in arrays)
+        return MetaArray(shape, np.result_type(*(x.dtype for x in arrays)))
 
     @staticmethod
-    def stack(arrays):
-        return MetaArray((len(arrays), *arrays[0].shape), arrays[0].dtype)
+    def stack(arrays, axis=0):
+        shape = list(arrays[0].shape)
+        shape.insert(axis, len(arrays))
+        return MetaArray(shape, np.result_type(*(x.dtype for x in arrays)))
+
+    @staticmethod
+    def split(x, sections, axis=0):
+        each, before = x.shape[axis] // sections, (slice(None),) * axis
+        return [x[(*before, slice(i * each, (i + 1) * each))] for i in range(sections)]
+
+    @staticmethod
+    def tile(x, times):
+        return MetaArray(np.tile(_without_memory(x.shape), times).shape, x.dtype)
+
+    @staticmethod
+    def where(condition, a, b):
+        kinds = (x.dtype if hasattr(x, "dtype") else x for x in (a, b))
+        return MetaArray(np.broadcast_shapes(*map(np.shape, (condition, a, b))), np.result_type(*kinds))
+
+    lib = SimpleNamespace(
+        stride_tricks=SimpleNamespace(
+            as_strided=lambda x, shape, strides: x._same_memory(as_strided(x._outline(), shape, strides))
+        )
+    )
+    random = SimpleNamespace(
+        default_rng=lambda seed: SimpleNamespace(random=lambda shape, dtype: MetaArray(shape, dtype))
+    )
 
 
-def _stand_in(x):
-    """A NumPy array of the shape of `x`, if that is a MetaArray; else `x`."""
-    return x._stand_in() if isinstance(x, MetaArray) else x
+meta = _Module()
+
+
+def _without_memory(shape):
+    """A NumPy array of a shape whose elements have no bytes."""
+    return np.broadcast_to(np.empty((), "V0"), shape)
 
 
 def _kind(x):

@@ -22,7 +22,7 @@ from ..comm.network import Network
 from ..trace import Message, Trace
 from .clock import ComputeModel, Free, Roofline
 from .communicator import MessageComm, SimComm
-from .failures import Failure, FailureSchedule, Loss
+from .failures import Failure, Loss
 from .printing import ranks_in_output
 from .scheduler import Scheduler
 from .transport import RecvOp, SendOp, Transport
@@ -53,7 +53,7 @@ class SimWorld:
         Standard deviation of the logarithm of a random factor on every span; drawn from `seed` and the rank.
     report : callable, optional
         Called with rank 0's `comm.report(step, total, **values)`.
-    failures : sequence of Failure, or FailureSchedule
+    failures : sequence of Failure
         Which ranks fail, how and when.
     collectives : {"messages", "formula"}, optional
         How collectives of arrays take their time: as the messages of the algorithms in `comm.collectives`, the default
@@ -123,7 +123,10 @@ class SimWorld:
         self.jitter, self.seed, self.report = jitter, seed, report
         if not detection > 0:
             raise ValueError(f"SimWorld: detection is {detection!r}, expected a time above 0 s")
-        self.failures, self.detection = _drawn(failures, self.size), detection
+        self.failures, self.detection = list(failures), detection
+        for failure in self.failures:
+            if not isinstance(failure, Failure) or not 0 <= failure.rank < size:
+                raise ValueError(f"SimWorld: {failure!r}, expected a Failure of a rank from 0 to {size - 1}")
         if collectives not in (None, "messages", "formula"):
             raise ValueError(f"SimWorld: collectives is {collectives!r}, expected 'messages' or 'formula'")
         if self.failures and collectives == "messages":
@@ -240,13 +243,3 @@ def _chooser(order):
 
     decisions = [Decision.parse(text) for text in order]
     return lambda: follow(decisions)
-
-
-def _drawn(failures, size: int) -> list[Failure]:
-    """Return the failures of a world as a list; raise if one names a rank that it does not have."""
-    if isinstance(failures, FailureSchedule):
-        return failures.draw(size)
-    for failure in failures:
-        if not isinstance(failure, Failure) or not 0 <= failure.rank < size:
-            raise ValueError(f"SimWorld: {failure!r}, expected a Failure of a rank from 0 to {size - 1}")
-    return list(failures)

@@ -15,7 +15,7 @@ from .history import History, Progress
 from .saving import Saving
 
 AT_ONCE = 4096
-"""Samples of one forward pass of an evaluation."""
+"""Samples of one forward pass of an evaluation, fewer where they are large."""
 
 
 def evaluate(strategy, x, y, metric=None) -> float:
@@ -41,11 +41,13 @@ def evaluate(strategy, x, y, metric=None) -> float:
         return math.nan
     mine = datasets.shard(len(x), strategy.rank, strategy.size, allow_empty=True)
     sums, most = np.zeros(2), -(-len(x) // strategy.size)
-    for start in range(mine.start, mine.start + most, AT_ONCE):  # equally often on all: they may predict together
-        part = slice(start, min(start + AT_ONCE, mine.stop))
-        empty = part.start >= part.stop
-        outputs = strategy.predict(x[:1] if empty else x[part])
-        if not empty:
+    # equally often on all ranks, which may predict together: those that have no samples left predict any
+    at_once = max(1, min(AT_ONCE, (1 << 26) // (math.prod(x.shape[1:]) * x.dtype.itemsize)))
+    starts = range(mine.start, mine.start + most, at_once)
+    parts = [slice(start, min(start + at_once, mine.stop)) if start < mine.stop else slice(1) for start in starts]
+    for start, part, rows in zip(starts, parts, datasets.batches.rows_of(x, parts), strict=True):
+        outputs = strategy.predict(rows)
+        if start < mine.stop:
             sums += metric.count(outputs, y[part])
     return metric.value(*to_numpy(strategy.total(get_xp(x).asarray(sums))).tolist())
 
@@ -106,7 +108,7 @@ def fit(
     if size > len(dataset.x_train):
         raise ValueError(f"fit: {size} ranks, but {dataset.name!r} has only {len(dataset.x_train)} training samples")
     batches = datasets.Batches(dataset.x_train, dataset.y_train, batch_size, rank=rank, size=size, seed=seed)
-    total, now = epochs * len(batches), Progress()
+    batches.clock, total, now = strategy.clock, epochs * len(batches), Progress()
     saving = None
     if checkpoints is not None:
         saving = Saving(checkpoints, every, strategy, data_fingerprint(dataset, batch_size, seed))

@@ -117,11 +117,8 @@ def train(
         None on a rank that the others have excluded as failed (strategy "elastic").
     """
     store = None if checkpoints is None else CheckpointStore(checkpoints)
-    dataset = datasets.load(settings.data, dtype=settings.dtype)
-    if settings.n_train is not None:
-        dataset = dataset.take(settings.n_train)
-    if settings.device != "cpu":
-        dataset = dataset.on(settings.device)
+    dataset = datasets.load(settings.data, dtype=settings.dtype, workers=settings.workers)
+    dataset = (dataset if settings.n_train is None else dataset.take(settings.n_train)).on(settings.device)
     if settings.strategy in ASYNCHRONOUS:
         if store is not None:
             raise ValueError(f"strategy {settings.strategy!r} does not save checkpoints: remove that option")

@@ -120,7 +120,7 @@ class Settings:
 
     data: str = _setting(
         str,
-        "digits, mnist, fashion-mnist, or the name of a folder of IDX files in DISTLEARN_DATA.",
+        "digits, mnist, fashion-mnist, the name of a folder of IDX files in DISTLEARN_DATA, or photos/: of images.",
         "digits",
         check=_check_name,
     )
@@ -199,6 +199,7 @@ class Settings:
         choices=STALENESS_RATES,
         needs=_with("param_server"),
     )
+    workers: int = _setting(int, "Processes of a rank that read ahead, where data is a folder of images.", 0, least=0)
     n_train: int | None = _setting(int, "Use only so many training samples.", least=1)
     evaluate_every: int = _setting(int, "Epochs between two evaluations, and one at the end; 0 for none.", 1, least=0)
 

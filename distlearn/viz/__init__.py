@@ -26,6 +26,7 @@ __all__, __getattr__, __dir__ = lazy(
         "benchmarks": "plot_benchmarks",
         "pipeline": "plot_schedule",
         "spacetime": "plot_spacetime",
+        "memory": "plot_memory",
         "layers": "plot_batching plot_layers plot_products",
         "pictures": "confusion images",
         ".tables": "table",  # of the package above

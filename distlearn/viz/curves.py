@@ -8,8 +8,19 @@ from typing import NamedTuple
 import numpy as np
 
 from ..nn.metrics import is_share, metric_title
-from .look import COLORS, INK, LINES, MARKERS, lightness, new_axes, styled, write_title
-from .units import count_axis, share_axis, time_axis
+from .look import (
+    COLORS,
+    INK,
+    LINES,
+    MARKERS,
+    count_axis,
+    lightness,
+    new_axes,
+    share_axis,
+    styled,
+    time_axis,
+    write_title,
+)
 
 X_NAMES = {"epoch": "epoch", "seconds": "training time", "samples": "samples trained on", "step": "step"}
 SETS = {"train": "training", "val": "validation", "test": "test"}

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..tables import format_time, time_unit
-from .look import COLORS, LINES, MARKERS, MUTED, TRACK, new_axes, styled, write_title
-from .units import share_axis
+from .look import COLORS, LINES, MARKERS, MUTED, TRACK, new_axes, share_axis, styled, write_title
 
 
 @styled

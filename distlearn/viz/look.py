@@ -13,6 +13,9 @@ import matplotlib as mpl
 import numpy as np
 from cycler import cycler
 from matplotlib.axes import Axes
+from matplotlib.ticker import EngFormatter, FixedLocator, FuncFormatter, MaxNLocator, PercentFormatter
+
+from ..tables import time_unit
 
 NAVY, VERMILION, SKY, PURPLE, AMBER, TEAL = "#132f5b", "#c24430", "#62b2e6", "#7529a1", "#f0c350", "#2e968b"
 
@@ -151,3 +154,48 @@ def write_title(where, finding: str, title: str | None = None) -> None:
             where.set_title(text)
         else:
             where.suptitle(text, x=0.01, ha="left")
+
+
+# -- axes whose numbers fit their units: seconds as s, ms, µs or ns, counts as 10k, shares as per cent -----------------
+
+
+class _FromZero(MaxNLocator):
+    """Round numbers, counted from a given value."""
+
+    def __init__(self, zero: float, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self._zero = zero
+
+    def tick_values(self, vmin, vmax):
+        return super().tick_values(vmin - self._zero, vmax - self._zero) + self._zero
+
+
+def time_axis(axis, longest: float, label: str, zero: float = 0.0) -> None:
+    """Label an axis of seconds in the unit that suits its range; the labels count from `zero`."""
+    unit, name = time_unit(longest)
+    axis.set_major_locator(_FromZero(zero, 6, steps=[1, 2, 2.5, 5, 10]))
+    axis.set_major_formatter(FuncFormatter(lambda seconds, _: f"{round((seconds - zero) / unit, 9):.10g}"))
+    axis.set_label_text(f"{label} [{name}]")
+
+
+def count_axis(axis, label: str) -> None:
+    """Label an axis that counts something: whole numbers, thousands as k."""
+    axis.set_major_locator(MaxNLocator(8, integer=True))
+    axis.set_major_formatter(EngFormatter(sep=""))
+    axis.set_label_text(label)
+
+
+def share_axis(axis, label: str) -> None:
+    """Label an axis that holds shares from 0 to 1 as per cent."""
+    axis.set_major_formatter(PercentFormatter(xmax=1, symbol=""))
+    axis.set_label_text(f"{label} [%]")
+
+
+def rank_axis(ax, rows, label: str = "rank") -> None:
+    """Label the rows of ranks, at the given positions, from the top."""
+    ax.set_ylim(max(rows) + 0.5, min(rows) - 0.5)
+    few = len(rows) <= 16
+    ax.yaxis.set_major_locator(FixedLocator(rows) if few else MaxNLocator(12, steps=[1, 2, 4, 5, 8, 10], integer=True))
+    ax.tick_params(axis="y", length=0)
+    ax.grid(visible=False, axis="y")
+    ax.set_ylabel(label)

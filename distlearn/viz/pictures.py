@@ -9,8 +9,7 @@ from matplotlib.colors import PowerNorm
 from matplotlib.patches import Rectangle
 
 from ..backend import to_numpy
-from .look import INK, MUTED, VERMILION, new_axes, styled, write_title
-from .units import share_axis
+from .look import INK, MUTED, VERMILION, new_axes, share_axis, styled, write_title
 
 GAP, LETTERING = 0.12, 0.42  # Space between two tiles, and below each for its label, as shares of a tile's size.
 

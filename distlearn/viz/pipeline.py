@@ -16,17 +16,9 @@ from matplotlib.colors import to_rgb
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
-from matplotlib.ticker import FixedLocator, MaxNLocator
+from matplotlib.ticker import MaxNLocator
 
-from ..parallel.pipeline.schedule import (
-    Action,
-    Deadlock,
-    Schedule,
-    Simulated,
-    TimedAction,
-    actions_of,
-    simulate,
-)
+from ..parallel.pipeline.schedule import Action, Deadlock, Schedule, Simulated, TimedAction, actions_of, simulate
 from ..trace import Trace
 from .look import (
     AMBER,
@@ -39,11 +31,12 @@ from .look import (
     VERMILION,
     lightness,
     new_axes,
+    rank_axis,
     rectangles,
     styled,
+    time_axis,
     write_title,
 )  # fmt: skip
-from .units import time_axis
 
 KIND_COLORS = {"F": SKY, "B": NAVY, "I": NAVY, "W": TEAL}
 KIND_NAMES = {"F": "forward", "B": "backward", "I": "gradient of the input", "W": "gradient of the weights"}
@@ -267,13 +260,8 @@ def _axes(ax, shown: Content, length: float) -> None:
     else:
         ax.xaxis.set_major_locator(MaxNLocator(8, integer=True))
         ax.set_xlabel("time [forward passes of a micro-batch]")
-    ranks = shown.ranks
     ax.set_xlim(0, length)
-    ax.set_ylim(max(ranks) + 0.5, min(ranks) - 0.5)
-    ax.yaxis.set_major_locator(FixedLocator(ranks) if len(ranks) <= 16 else MaxNLocator(12, integer=True))
-    ax.tick_params(axis="y", length=0)
-    ax.grid(visible=False, axis="y")
-    ax.set_ylabel("rank")
+    rank_axis(ax, shown.ranks)
 
 
 def _number(ax, shown: Content, length: float, looks) -> None:

@@ -8,8 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from .look import COLORS, MUTED, new_axes, styled, write_title
-from .units import share_axis
+from .look import COLORS, MUTED, new_axes, share_axis, styled, write_title
 
 
 class Speedup(NamedTuple):

@@ -15,9 +15,9 @@ from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_rgba, to_rgba_array
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import FuncFormatter
 
-from . import intervals
+from ..trace import gaps, pieces, union
 from .look import (
     AMBER,
     COLORS,
@@ -29,11 +29,12 @@ from .look import (
     TRACK,
     VERMILION,
     new_axes,
+    rank_axis,
     rectangles,
     styled,
+    time_axis,
     write_title,
 )
-from .units import time_axis
 
 # Colours of the usual names, unless a name that takes longer has it already; others get a free one.
 FAMILY_COLORS = {
@@ -89,10 +90,10 @@ class Bars:
         found = []
         for row in range(len(self.ranks)):
             mine, busy = which[self.row[which] == row], self.on("compute", row)
-            within = intervals.union(self.start[busy], self.end[busy])
+            within = union(self.start[busy], self.end[busy])
             if exposed:
-                within = intervals.gaps(*within, self.low, self.high)
-            index, start, end = intervals.pieces(self.start[mine], self.end[mine], *within)
+                within = gaps(*within, self.low, self.high)
+            index, start, end = pieces(self.start[mine], self.end[mine], *within)
             found.append((mine[index], start, end))
         return tuple(np.concatenate(columns) for columns in zip(*found, strict=True))
 
@@ -104,23 +105,19 @@ class Bars:
         found = [(np.empty(0, int), np.empty(0), np.empty(0))]
         comm = np.flatnonzero(self.lane == self.lanes.index("comm")) if "comm" in self.lanes else np.empty(0, int)
         which, start, end = self.cut(comm, exposed=True)
-        alone = {rank: [] for rank in self.ranks}
-        for rank, a, b in trace.waits() if not trace.messages else ():
-            if rank in alone:
-                alone[rank].append((a, b))
-        on_the_way = {rank: [] for rank in self.ranks}
-        for m in trace.messages:
-            for rank in {m.source, m.dest} & on_the_way.keys():
-                on_the_way[rank].append((m.sent, m.arrived))
+        times = {rank: [] for rank in self.ranks}  # of messages on their way, or of waiting
+        on_the_way = ((rank, m.sent, m.arrived) for m in trace.messages for rank in {m.source, m.dest})
+        for rank, a, b in on_the_way if trace.messages else trace.waits():
+            if rank in times:
+                times[rank].append((a, b))
         for row, rank in enumerate(self.ranks):
             mine = self.row[which] == row
-            if not (on_the_way[rank] or alone[rank]) or not mine.any():
-                continue
-            quiet = intervals.union(*np.array(on_the_way[rank] or alone[rank], float).T)
-            if on_the_way[rank]:
-                quiet = intervals.gaps(*quiet, min(self.low, quiet[0][0]), max(self.high, quiet[1][-1]))
-            _, left, right = intervals.pieces(*intervals.union(start[mine], end[mine]), *quiet)
-            found.append((np.full(len(left), row), left, right))
+            if times[rank] and mine.any():
+                quiet = union(*np.array(times[rank], float).T)
+                if trace.messages:
+                    quiet = gaps(*quiet, min(self.low, quiet[0][0]), max(self.high, quiet[1][-1]))
+                _, left, right = pieces(*union(start[mine], end[mine]), *quiet)
+                found.append((np.full(len(left), row), left, right))
         return tuple(np.concatenate(columns) for columns in zip(*found, strict=True))
 
 
@@ -174,13 +171,7 @@ def select(trace, start: float | None = None, end: float | None = None) -> Bars:
 
 @styled
 def plot_timeline(
-    trace,
-    *,
-    start: float | None = None,
-    end: float | None = None,
-    ax=None,
-    title: str = "",
-    legend: bool = True,
+    trace, *, start: float | None = None, end: float | None = None, ax=None, title: str = "", legend: bool = True
 ):
     """Draw what every rank did when: computing, communication, waiting; of a trace without spans the messages.
 
@@ -302,20 +293,12 @@ def _label(ax, bars: Bars, n_ranks: int) -> None:
     shown = bars.ranks
     time_axis(ax.xaxis, bars.high - bars.low, "time", zero=bars.low)
     ax.set_xlim(bars.low, bars.high)
-    ax.set_ylim(len(shown) - 0.5, -0.5)
-    if len(shown) <= 16:
-        ax.set_yticks(range(len(shown)))
-    else:
-        ax.yaxis.set_major_locator(MaxNLocator(12, steps=[1, 2, 4, 5, 8, 10], integer=True))
+    rank_axis(ax, range(len(shown)), "rank" if n_ranks == len(shown) else f"rank ({len(shown)} of {n_ranks} shown)")
     name = lambda y, _: str(shown[round(y)]) if 0 <= round(y) < len(shown) and y == round(y) else ""  # noqa: E731
     ax.yaxis.set_major_formatter(FuncFormatter(name))
-    ax.tick_params(axis="y", length=0)
-    ax.grid(visible=False, axis="y")
-    ax.set_ylabel("rank" if n_ranks == len(shown) else f"rank ({len(shown)} of {n_ranks} shown)")
 
 
 def _legend(bars: Bars, colours, n_messages: int, waits: bool) -> list:
-    """Legend entries: families by lane, then thin strips, grey and arrows."""
     order = {name: i for i, name in enumerate(FAMILY_COLORS)}  # of a step; the other families follow by name
     own = [key for key in colours if colours[key] != OTHER_COLOR]
     own.sort(key=lambda key: (order.get(key[1], len(order)), key[1]))

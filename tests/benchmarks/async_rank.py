@@ -21,11 +21,7 @@ def measure(world) -> dict | None:
     steps = 25 if quick() else 60
     pair = real_beside_simulated(world, digits_task(), steps=steps, policies=ON_FOUR)
     return pair and {
-        name: {
-            "updates": run.throughput,
-            "gradients": len(run.applied) / run.seconds,
-            "simulated": pair.ratios()[name],
-        }
+        name: {"updates": run.throughput, "gradients": len(run.applied) / run.seconds, "simulated": pair.ratios()[name]}
         for name, run in pair.real.items()
     }
 

@@ -127,15 +127,7 @@ def calibrate(trace, servers: int, workers: int, seed: int = 0) -> Speeds:
 
 
 def real_beside_simulated(
-    world,
-    task: Task,
-    *,
-    pace: Speeds | None = None,
-    policies=ON_FOUR,
-    steps=40,
-    servers=1,
-    seed=0,
-    report=None,
+    world, task: Task, *, pace: Speeds | None = None, policies=ON_FOUR, steps=40, servers=1, seed=0, report=None
 ) -> Pair | None:
     """Train on real ranks, some of them servers; calibrate the simulator from the asynchronous run; train there, too.
 

@@ -53,13 +53,7 @@ def test_local(call, tmp_path):
     result = call(*SMALL)
     assert result.exit_code == 0, result.output
     folder = tmp_path / "runs" / "digits-mlp-local1"
-    assert files(folder) == {
-        "history.json",
-        "model.safetensors",
-        "trace.json",
-        "curves.png",
-        "timeline.png",
-    }
+    assert files(folder) == {"history.json", "model.safetensors", "trace.json", "curves.png", "timeline.png"}
     for name in ("curves.png", "timeline.png"):
         assert (folder / name).read_bytes().startswith(b"\x89PNG")
     content = read(folder)

@@ -157,7 +157,7 @@ def check_work_that_nobody_waits_for_is_named(comm):
 
 def check_an_array_changed_before_wait_is_named(comm):
     comm = fresh(comm, strict=True)
-    for name in ("iall_reduce", "ireduce_scatter"):
+    for name in ("iall_reduce", "ireduce_scatter", "iall_gather"):
         x = np.full(8, np.nan)
         work = getattr(comm, name)(x)
         x[0] = -x[0]

@@ -6,7 +6,7 @@ from distlearn.comm.base import Communicator
 from distlearn.nn.costs.count import MockDeviceArray
 
 ARRAYS = ("send", "recv", "isend", "irecv", "send_recv", "all_reduce", "iall_reduce", "reduce_scatter",
-          "ireduce_scatter", "all_gather", "broadcast", "scatter", "gather", "all_to_all")  # fmt: skip
+          "ireduce_scatter", "all_gather", "iall_gather", "broadcast", "scatter", "gather", "all_to_all")  # fmt: skip
 OTHERS = ("rank", "size", "clock", "report", "send_obj", "recv_obj", "barrier", "broadcast_obj", "gather_obj",
           "timeout", "agreement", "n_tags", "abort")  # fmt: skip
 

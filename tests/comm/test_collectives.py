@@ -9,12 +9,11 @@ from hypothesis import strategies as st
 
 from distlearn.comm import Network, RankError, collectives
 from distlearn.comm.base import REDUCTIONS
-from distlearn.comm.collectives import Group
 from distlearn.comm.network import cost
-from distlearn.comm.network.formulas import ALGORITHMS
+from distlearn.comm.network.cost import ALGORITHMS
 from distlearn.sim import MetaArray, SimWorld
 
-NAMES = [*cost.FORMULAS, *cost.LEVELS]
+NAMES = list(cost.FORMULAS)
 
 
 def kind_of(name):
@@ -22,11 +21,11 @@ def kind_of(name):
     return next((kind for kind in kinds if name.endswith(kind)), "barrier")
 
 
-def call(name, comm, n, op="sum", root=0, s=1, make=np.ones):
+def call(name, comm, n, op="sum", root=0, make=np.ones):
     """Call a collective; `make(shape)` gives this rank's array, or one row for each rank."""
-    function, kind, level = getattr(collectives, name), kind_of(name), (s,) if name in cost.LEVELS else ()
+    function, kind = getattr(collectives, name), kind_of(name)
     if kind in ("all_reduce", "reduce_scatter"):
-        return function(comm, make(n), *level, op)
+        return function(comm, make(n), op)
     if kind == "reduce":
         return function(comm, make(n), op, root)
     if kind == "scatter":
@@ -35,7 +34,7 @@ def call(name, comm, n, op="sum", root=0, s=1, make=np.ones):
         return function(comm, make((comm.size, n)))
     if kind == "barrier":
         return function(comm)
-    return function(comm, make(n), *level) if kind == "all_gather" else function(comm, make(n), root)
+    return function(comm, make(n)) if kind == "all_gather" else function(comm, make(n), root)
 
 
 def wanted(kind, data, rank, op, root):
@@ -56,19 +55,11 @@ def wanted(kind, data, rank, op, root):
 
 
 @pytest.mark.parametrize("name", NAMES)
-@given(
-    size=st.integers(1, 9),
-    n=st.integers(0, 40),
-    op=st.sampled_from(sorted(REDUCTIONS)),
-    root=st.integers(0, 8),
-    nodes=st.integers(1, 4),
-)
+@given(size=st.integers(1, 9), n=st.integers(0, 40), op=st.sampled_from(sorted(REDUCTIONS)), root=st.integers(0, 8))
 @settings(max_examples=40, deadline=None)
-def test_numpys_result_by_the_formulas_messages_with_and_without_data(name, size, n, op, root, nodes):
+def test_numpys_result_by_the_formulas_messages_with_and_without_data(name, size, n, op, root):
     """One statement of all: data = NumPy, messages = formula, meta arrays = the same messages."""
-    s, kind = size, kind_of(name)
-    size = size if name not in cost.LEVELS else min(size, 4) * nodes  # s ranks in each node
-    s, root = size // nodes if name in cost.LEVELS else 1, root % size
+    kind, root = kind_of(name), root % size
     data = np.random.default_rng([size, n]).integers(1, 4, (size, size, n)).astype("f8")  # adds without rounding
 
     def program(comm):
@@ -78,14 +69,14 @@ def test_numpys_result_by_the_formulas_messages_with_and_without_data(name, size
             given.append(data[comm.rank, 0].copy() if np.isscalar(shape) else data[comm.rank].copy())
             return given[-1]
 
-        result = call(name, comm, n, op, root, s, make)
+        result = call(name, comm, n, op, root, make)
         if kind in ("all_reduce", "broadcast", "scatter"):
             assert result is given[-1], "in place"
         elif kind in ("reduce_scatter", "all_gather", "gather", "all_to_all"):
             np.testing.assert_array_equal(given[-1], data[comm.rank, 0] if given[-1].ndim == 1 else data[comm.rank])
         return result
 
-    world, meta, level = SimWorld(size), SimWorld(size), {"ranks_per_node": s} if name in cost.LEVELS else {}
+    world, meta = SimWorld(size), SimWorld(size)
     results = world.run(program)
     for rank, found in enumerate(results):
         want = wanted(kind, data, rank, op, root)
@@ -94,9 +85,9 @@ def test_numpys_result_by_the_formulas_messages_with_and_without_data(name, size
             np.testing.assert_array_equal(found, want)
             assert (found.shape, found.dtype) == (want.shape, want.dtype)
     nbytes = 8 * n * (size if kind == "all_to_all" else 1)
-    assert len(world.trace.messages) == cost.messages(name, nbytes, size, **level)
-    assert world.trace.bytes_sent == cost.nbytes(name, nbytes, size, **level)
-    outlines = meta.run(lambda comm: call(name, comm, n, op, root, s, lambda shape: MetaArray(shape, "f8")))
+    assert len(world.trace.messages) == cost.messages(name, nbytes, size)
+    assert world.trace.bytes_sent == cost.nbytes(name, nbytes, size)
+    outlines = meta.run(lambda comm: call(name, comm, n, op, root, lambda shape: MetaArray(shape, "f8")))
     assert [r is not None and (r.shape, r.dtype) for r in outlines] == [
         r is not None and (r.shape, r.dtype) for r in results
     ]
@@ -107,7 +98,7 @@ def test_numpys_result_by_the_formulas_messages_with_and_without_data(name, size
 def test_every_rank_gets_the_same_bits_of_any_shape(name):
     def program(comm):
         x = np.random.default_rng(comm.rank).normal(size=(3, 5)).astype("float32")
-        assert call(name, comm, 0, s=2, make=lambda _: x) is x
+        assert call(name, comm, 0, make=lambda _: x) is x
         return x
 
     results = SimWorld(6).run(program)
@@ -139,7 +130,6 @@ def test_the_native_collectives_cost_the_same_formulas(size):
         found = network.collective(name, n, range(size))
         rows = size if name in ("all_gather", "scatter", "gather") else 1  # the formulas count one row
         assert cost.seconds(algorithm, n / rows, size, network) == pytest.approx(found)
-        assert network.algorithm(name, n, range(size)) == algorithm
 
 
 def test_every_collective_has_a_formula_and_says_it():
@@ -154,22 +144,13 @@ def test_every_collective_has_a_formula_and_says_it():
 def test_unknown_algorithms_are_named():
     with pytest.raises(ValueError, match="'star', expected one of flat_broadcast"):
         cost.messages("star", 1, 2)
-    with pytest.raises(ValueError, match="needs ranks_per_node"):
-        cost.seconds("torus", 1, 4, Network())
     with pytest.raises(ValueError, match="p is 0"):
         cost.nbytes("ring", 1, 0)
-
-
-def test_a_group_needs_this_rank():
-    with pytest.raises(RankError, match=r"rank 2: .*Group of ranks \[0, 1\]"):
-        SimWorld(3).run(lambda comm: Group(comm, [0, 1]))
 
 
 @pytest.mark.parametrize(
     ("bad", "match"),
     [
-        (lambda c, x: collectives.torus_all_reduce(c, x, 2), "ranks_per_node=2, expected a divisor of 3 ranks"),
-        (lambda c, x: collectives.torus_all_reduce(c, x, 0), "ranks_per_node=0, expected a divisor"),
         (lambda c, x: collectives.tree_all_reduce(c, x, "mean"), "op='mean'"),
         (lambda c, x: collectives.tree_broadcast(c, x, root=3), "root=3"),
         (lambda c, x: collectives.tree_scatter(c, np.zeros((2, 4)), x), "one row per rank"),

@@ -94,7 +94,6 @@ def test_arithmetic_is_paid_by_the_byte():
         "halving-doubling": 7 * n / 8,
     }
     assert cost.seconds("halving-doubling", n, 6, free, gamma=1.0) == n + 3 * n / 4
-    assert cost.seconds("torus", n, 8, free, 2, gamma=1.0) == n / 2 + 3 * n / 8
     assert cost.seconds("ring_all_gather", n, 8, free, gamma=1.0) == 0
 
 

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from distlearn.comm import HierarchicalNetwork, Network, collectives
-from distlearn.comm.network import cost
 from distlearn.sim import MetaArray, SimWorld
 
 FAST, SLOW = Network(1e-6, 1e9), Network(1e-4, 1e7)
@@ -85,14 +84,6 @@ def test_every_rank_of_a_node_has_its_own_card():
     assert arrivals(NODES, 4, [(0, 2), (1, 3)]) == pytest.approx([SLOW.message(1000)] * 2)
 
 
-@pytest.mark.parametrize("ranks_per_node", [1, 2, 4, 8])
-def test_two_level_all_reduces_take_what_the_formula_says(ranks_per_node):
-    network, n = HierarchicalNetwork(FAST, SLOW, ranks_per_node), 8 * 240
-    world = SimWorld(8, network)
-    world.run(lambda comm: collectives.torus_all_reduce(comm, np.ones(240), ranks_per_node))
-    assert world.makespan == pytest.approx(cost.seconds("torus", n, 8, network, ranks_per_node))
-
-
 def test_native_collectives_know_who_sits_where():
     def program(comm):
         part = comm.split(comm.rank // 2)  # the two ranks of a node
@@ -111,15 +102,9 @@ def test_native_collectives_know_who_sits_where():
 
     assert inside.seconds == pytest.approx(seconds(FAST, "all_reduce", 8000, 2))
     assert between.seconds == pytest.approx(seconds(SLOW, "all_reduce", 8000, 2))
-    assert seconds(NODES, "all_reduce", 8000, 4) == pytest.approx(
-        seconds(FAST, "reduce_scatter", 8000, 2)
-        + seconds(SLOW, "all_reduce", 4000, 2)
-        + seconds(FAST, "all_gather", 8000, 2)
-    )
-    for name in ("reduce_scatter", "all_gather", "broadcast", "scatter", "gather", "all_to_all", "barrier"):
-        fast, slow, nodes = (seconds(network, name, 8000, 4) for network in (FAST, SLOW, NODES))
-        assert seconds(NODES, name, 8000, 2) == pytest.approx(seconds(FAST, name, 8000, 2))
-        assert fast < nodes <= slow + fast
+    for name in ("all_reduce", "all_gather", "broadcast", "barrier"):
+        assert seconds(NODES, name, 8000, 2) == seconds(FAST, name, 8000, 2)
+        assert seconds(NODES, name, 8000, 4) == seconds(SLOW, name, 8000, 4)
 
 
 def test_jitter_is_luck_with_a_seed():

@@ -22,6 +22,8 @@ pytestmark = [pytest.mark.notebook, pytest.mark.timeout(900)]
 
 SPECIAL = {"only where it is looked at", "in turn, where nobody looks"}
 """No mistakes: they are right for the visible numbers of ranks alone. Hidden tests are there for these."""
+BARE = {"lab08": 2, "lab09": 7}
+"""How many wrong answers may be told numbers only, in labs whose checks no other test feeds with all of them."""
 
 
 @pytest.fixture(scope="module")
@@ -71,8 +73,11 @@ def tried(shell, lab):
 
 def test_the_visible_checks_catch_every_known_mistake(lab, shell, request):
     only_if_thorough(request, lab)
+    bare = 0
     for exercise, text, error in tried(shell, lab):
         assert (error is None) == (not text or text in SPECIAL), f"{exercise}: {text or 'the solution'}"
+        bare += error is not None and is_bare(error)
+    assert bare <= BARE.get(lab[:5], bare)
 
 
 if __name__ == "__main__":

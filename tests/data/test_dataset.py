@@ -6,8 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from distlearn.data import Batches, Dataset, load, loading
-from distlearn.data import raw as raw_module
+from distlearn.data import Dataset, load, loading
 
 
 def small(**changes):
@@ -83,9 +82,9 @@ def test_digits_are_scikit_learns_every_one_of_them_once():
 
 def test_digits_fall_back_on_scikit_learns_function(monkeypatch, tmp_path):
     """Should a later version keep its file elsewhere."""
-    expected = raw_module._digits_table()
-    monkeypatch.setattr(raw_module.Path, "is_file", lambda self: False)
-    np.testing.assert_array_equal(raw_module._digits_table(), expected)
+    expected = loading._digits_table()
+    monkeypatch.setattr(loading.Path, "is_file", lambda self: False)
+    np.testing.assert_array_equal(loading._digits_table(), expected)
 
 
 def test_images_are_channels_last():
@@ -147,20 +146,6 @@ def test_a_data_set_can_be_pickled():
 def test_load_refuses(arguments, message):
     with pytest.raises(ValueError, match=message):
         load(**({"name": "digits"} | arguments))
-
-
-def test_digits_can_be_learned():
-    """Labels belong to their images in every split: a nearest class mean is right far above chance (10 %)."""
-    data = load("digits", val_fraction=0.2)
-    means = np.stack([data.x_train[data.y_train == c].mean(axis=0) for c in range(10)])
-    for x, y in ((data.x_val, data.y_val), (data.x_test, data.y_test)):
-        nearest = ((x[:, None] - means) ** 2).sum(axis=2).argmin(axis=1)
-        assert (nearest == y).mean() > 0.85
-
-
-def test_batches_run_over_a_data_set():
-    data = load("digits")
-    assert sum(len(batch.x) for batch in Batches(data.x_train, data.y_train, 128).epoch(0)) == 1293
 
 
 def test_importing_and_loading_digits_stays_light():

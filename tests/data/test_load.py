@@ -207,7 +207,7 @@ def test_distlearn_data_that_is_no_folder(tmp_path, monkeypatch):
     assert "nowhere" in rows["mnist"].where
 
 
-@pytest.mark.parametrize("name", ["cifar", "", ".", "..", "../data/mine", "mine/../mine"])
+@pytest.mark.parametrize("name", ["cifar", "", ".", ".."])
 def test_an_unknown_name_lists_what_there_is(root, write_set, name):
     write_set(root / "mine")
     message = f"unknown data set {name!r}: known are digits, mnist, fashion-mnist; DISTLEARN_DATA ({root}) holds mine"

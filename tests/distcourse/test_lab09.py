@@ -135,30 +135,6 @@ def test_judges_name_the_mistake():
     assert "at most 1.1 is wanted" in rule
 
 
-def changed(name_of=lambda name: name, bytes_of=lambda n: n, same=""):
-    """A right answer to exercise 2, and what is done to it."""
-    names = {("Partial", "Replicate"): ("all_reduce", 2), ("Partial", "Shard"): ("reduce_scatter", 1)}
-    names |= {("Shard", "Replicate"): ("all_gather", 1), ("Shard", "Shard"): ("all_to_all", 0.25)}
-
-    def move(old, new, n, p):
-        name, times = names.get((type(old).__name__, type(new).__name__), ("", 0)) if old != new else (same, 0)
-        return name_of(name), bytes_of(times * (p - 1) / p * n)
-
-    return move
-
-
-@pytest.mark.parametrize(
-    ("move", "told"),
-    [
-        (changed(same="all_gather"), "its type stays: nothing is sent"),
-        (lambda *args: changed()(*args)[::-1], "the name comes first, then the bytes"),
-        (changed(bytes_of=lambda n: 64.0 if n == 96 else n), "the array once: a reduce-scatter and an all-gather"),
-    ],
-)
-def test_what_a_change_of_type_sends(move, told):
-    assert told in failed(mp.check_move, move, 64.0, 4, (0, 1))
-
-
 def test_types_are_shown_without_quotation_marks_and_a_class_is_told():
     told = failed(mp.check_product_type, lambda x, w, ndim=2: Replicate if x == w == Replicate() else None, 2)
     assert "wanted Replicate(), got class Replicate" in told
@@ -166,62 +142,6 @@ def test_types_are_shown_without_quotation_marks_and_a_class_is_told():
     graded = make_proxy(Handle((0,), "call", "Partial", (), (), None, ""), None)  # a class of the answer's process
     assert mp._told(graded) == "class Partial"
     assert "the parts already fit" in told
-
-
-@pytest.mark.parametrize(
-    ("wrong", "told"),
-    [
-        ((0, lambda comm, x, W, b: comm.all_reduce(x @ W + b)), "its own columns of y: no all_reduce"),
-        (
-            (1, lambda comm, dy, x, W: (comm.all_reduce(dy @ W.T), comm.all_reduce(x.T @ dy), dy.sum(0))),
-            "columns of dW",
-        ),
-        ((1, lambda comm, dy, x, W: (x.T @ dy, comm.all_reduce(dy @ W.T), dy.sum(0))), "dx comes first, then dW"),
-        ((3, lambda comm, dy, x, W: (dy @ W.T, x.T @ dy, comm.all_reduce(dy.sum(0)))), "so db is whole"),
-    ],
-)
-def test_sums_that_a_layer_does_not_need(wrong, told):
-    functions = list(LAYERS)
-    functions[wrong[0]] = wrong[1]
-    assert told in failed(mp.check_layers, functions, 2)
-
-
-def dealt(costs, p):
-    order = sorted(range(len(costs)), key=lambda k: -costs[k])
-    return [order[r::p] for r in range(p)]
-
-
-@pytest.mark.parametrize(
-    ("assign", "told"),
-    [
-        (lambda costs, p: [list(range(len(costs)))] * p, "[[]] * p is one list"),
-        (lambda costs, p: [costs[r::p] for r in range(p)], "not their costs"),
-        (lambda costs, p: [[k + 1 for k in own] for own in dealt(costs, p)], "numbered from 0"),
-        (dealt, "dealt in turn, or the cheapest first"),
-        (lambda costs, p: [[0, 3], [1, 2]], "these are positions in the sorted list"),
-        (lambda costs, p: [list(range(len(costs))), []], "let its load grow"),
-    ],
-)
-def test_who_gets_which_path(assign, told):
-    text = failed(mp.check_assign, assign, [3, 9, 4, 5], 2)
-    assert told in text
-    assert "rounded" not in text
-
-
-@pytest.mark.parametrize(
-    ("sent", "choose", "told"),
-    [
-        (lambda f: {"data": f.weights, "tensor": 2 * f.boundary}, lambda f: "data", "boundary is None here"),
-        (lambda f: {"data": 1.0, "tensor": None}, lambda f: "data", "None is no number of bytes"),
-        (
-            lambda f: {"data": 0.75 * f.weights, "tensor": f.tensor},
-            lambda f: "data",
-            "a reduce-scatter and an all-gather",
-        ),
-    ],
-)
-def test_what_the_bytes_of_a_layout_lack(sent, choose, told):
-    assert told in failed(mp.check_rule, sent, choose)
 
 
 def test_a_rule_returns_a_name():
@@ -232,44 +152,3 @@ def test_a_rule_returns_a_name():
 def test_the_costliest_path_decides():
     for costs in mp.inception_costs().values():
         assert max(costs) > 0.55 * sum(costs)
-
-
-def gain_gradient(dy, x_hat):
-    return (dy * x_hat).sum(0).all_reduce().whole()
-
-
-def input_gradient(dy, W):
-    return (dy @ W.T).all_reduce().whole()
-
-
-def grad_norm(sharded, replicated):
-    squares = [(g * g).sum().all_reduce() for g in sharded] + [(g * g).sum() for g in replicated]
-    return float(np.sqrt(sum(s.whole() for s in squares)))
-
-
-def own_shards(sharded, replicated):
-    return float(np.sqrt(sum((g.local**2).sum() for g in [*sharded, *replicated])))
-
-
-def untyped(dy, W):
-    return dy.comm.all_reduce(dy.local @ W.local.T)
-
-
-def gathered(dy, W):
-    return dy.redistribute(Replicate()).whole() @ W.redistribute(Replicate()).whole().T
-
-
-@pytest.mark.parametrize(
-    ("typed", "told"),
-    [
-        ((gain_gradient, untyped, grad_norm), "given two Partials it raises no LayoutError"),
-        ((gain_gradient, gathered, grad_norm), "all_gather: multiply what each rank has"),
-        ((gain_gradient, lambda dy, W: dy @ W.T, grad_norm), "return the plain array"),
-        ((lambda dy, x: (dy * x).sum(0).local, input_gradient, grad_norm), "this rank's rows only"),
-        ((gain_gradient, input_gradient, own_shards), "this rank's shards: a sum of squares"),
-    ],
-)
-def test_types_must_be_used(typed, told):
-    with Check("right") as check:
-        mp.check_typed(check, gain_gradient, input_gradient, grad_norm, 3)
-    assert told in failed(mp.check_typed, *typed, 3)

@@ -87,11 +87,7 @@ def test_names_the_mistake(words, case):
 @pytest.mark.parametrize(
     ("name", "got", "words"),
     [
-        (
-            "gradient",
-            4 * X,
-            "gradient is 4 times the reference, and there are 4 ranks: did you divide by the global",
-        ),
+        ("gradient", 4 * X, "gradient is 4 times the reference, and there are 4 ranks: did you divide by the global"),
         ("dW", 4 * X, "there are 4 ranks: did you divide by the global batch?"),
         ("mean", 4 * X, "mean is 4 times the reference, and there are 4 ranks: did you divide by their number?"),
         ("dW", X / 4, "dW is 1/4 of the reference, and there are 4 ranks: did you divide once too often"),

@@ -15,7 +15,7 @@ from distcourse.scaling import (
     without_towers,
 )
 
-from distlearn.comm import HierarchicalNetwork, Network
+from distlearn.comm import Network
 from distlearn.comm.network import cost
 from distlearn.data import Batch
 from distlearn.nn import SoftmaxCrossEntropy, build
@@ -111,17 +111,6 @@ def test_computing_takes_what_the_roofline_says():
         s = layer.output_shape(s)
     want += 5 * sum(p.nbytes for p in model.params) / 1e11  # the update reads gradients, reads and writes two more
     assert simulate_step("alexnet", 1, NETWORK, batch=16, compute=COMPUTE).seconds == pytest.approx(want, rel=1e-9)
-
-
-def test_a_hierarchical_network_is_faster_and_costs_its_formula():
-    cluster = HierarchicalNetwork(Network(3e-6, 300e9), NETWORK, ranks_per_node=8)
-    options = {"batch": 512, "compute": COMPUTE, "cap_bytes": 1e12, "overlap": False}
-    flat, levels = (simulate_step("alexnet", 64, network, **options) for network in (NETWORK, cluster))
-    nbytes = facts("alexnet").weights_mb * 1e6 + 8
-    inside = 2 * 7 * (3e-6 + nbytes / 8 / 300e9)
-    between = 2 * 7 * (20e-6 + nbytes / 64 / 1e9)
-    assert levels.exposed == pytest.approx(inside + between, rel=1e-9)
-    assert levels.exposed < flat.exposed / 4
 
 
 @pytest.mark.parametrize("nodes", [2, 5, 16])

@@ -187,10 +187,7 @@ MUTANTS = [
         "parallel/tensor",
     ),
     Mutant(
-        "gather: backward keeps all shards' sum",
-        "saved.parts[self.comm.rank]",
-        "saved.parts[0]",
-        "parallel/tensor",
+        "gather: backward keeps all shards' sum", "saved.parts[self.comm.rank]", "saved.parts[0]", "parallel/tensor"
     ),
     Mutant(
         "network: latency is ignored",
@@ -340,9 +337,27 @@ MUTANTS = [
     ),
     Mutant(
         "recompute: backward draws new masks",
-        "        _set_states(generators, states)\n        _, kept",
-        "        _, kept",
+        "        with drawing_from(self, before):\n            _, kept = self.layers[0].forward(x)\n",
+        "        _, kept = self.layers[0].forward(x)\n",
         "nn/test_layers.py",
+    ),
+    Mutant(
+        "best_plan: the input of what comes later takes no memory",
+        "right[inputs[k] :] = again[k, j][: max(0, room + 1 - inputs[k])]",
+        "right[:] = again[k, j]",
+        "nn/test_recompute.py",
+    ),
+    Mutant(
+        "ZeRO: the last layer's parameters are let go before backward",
+        "            if group not in kept:",
+        "            if True:",
+        "parallel/test_zero.py",
+    ),
+    Mutant(
+        "meta arrays: a copy is a view",
+        '    def copy(self, order="C") -> MetaArray:\n        return MetaArray(self.shape, self.dtype)',
+        '    def copy(self, order="C") -> MetaArray:\n        return self',
+        "parallel/test_memory.py",
     ),
     Mutant(
         "dropout: no scale",

@@ -85,12 +85,7 @@ def test_blocks_do_not_change_the_result(shape, args, monkeypatch):
         np.testing.assert_allclose(two, three, rtol=1e-10, atol=1e-10)
 
 
-RUNS = {
-    "direct": direct.forward,
-    "im2col": im2col.forward,
-    "fft": fft.forward,
-    "winograd": winograd.forward,
-}
+RUNS = {"direct": direct.forward, "im2col": im2col.forward, "fft": fft.forward, "winograd": winograd.forward}
 
 
 @pytest.mark.parametrize("sizes", [(2, 3, 5, 8, 8), (1, 16, 8, 12, 10), (4, 1, 2, 7, 9)])
@@ -218,13 +213,7 @@ def test_the_fused_convolution_chooses_what_can_compute_the_layer():
     assert choose_algorithm(Conv2d(16, 16, 3, padding=1), (1, 28, 28, 16)) == "rows"
     assert choose_algorithm(Conv2d(16, 32, 3, padding=1), (1, 13, 13, 16)) == "rows"
     assert choose_algorithm(Conv2d(32, 64, 3, padding=1), (1, 13, 13, 32)) == "winograd2"
-    sizes = {
-        7: "winograd4",
-        14: "winograd2",
-        6: "winograd2",
-        5: "winograd2",
-        8: "winograd4",
-    }
+    sizes = {7: "winograd4", 14: "winograd2", 6: "winograd2", 5: "winograd2", 8: "winograd4"}
     for size, want in sizes.items():
         assert choose_algorithm(Conv2d(64, 64, 3, padding=1), (1, size, size, 64)) == want
     assert choose_algorithm(Conv2d(16, 32, 3, padding=1, groups=2), (1, 13, 13, 16)) == "rows"

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from distlearn import nn
-from distlearn.optim import SGD, Adam, Momentum, Optimizer
 
 
 def test_summary_of_a_small_network():
@@ -29,26 +28,6 @@ def test_half_precision_takes_half():
     one, half = (nn.summary(nn.MLP((8, 4), dtype=d), (2, 8)) for d in ("float32", "float16"))
     assert half.nbytes * 2 == one.nbytes
     assert half.activations * 2 == one.activations
-
-
-@pytest.mark.parametrize(("rule", "times"), [(SGD(), 0), (Momentum(), 1), (Adam(), 2)])
-def test_memory_report_counts_the_optimizer(rule, times):
-    model = nn.MLP((784, 256, 10))
-    memory = nn.memory_report(model, np.zeros((32, 784), "float32"), Optimizer(model.params, rule, 0.1))
-    assert memory.parameters == memory.gradients == 4 * (784 * 256 + 256 + 2560 + 10)
-    assert memory.optimizer == times * memory.parameters
-    assert memory.activations == 4 * 32 * (784 + 256)
-    assert memory.total == sum(memory)
-    assert f"{memory.total:,}" in str(memory)
-
-
-def test_recomputation_saves_what_the_report_says():
-    def blocks(wrap):
-        return nn.Sequential(*(wrap(nn.Sequential(*(nn.Linear(32, 32, i), nn.Tanh()) * 4)) for i in range(4)))
-
-    x = np.zeros((16, 32), "float32")
-    plain, less = (nn.memory_report(blocks(w), x).activations for w in (lambda b: b, nn.Recompute))
-    assert less * 4 <= plain
 
 
 def test_shared_and_overlapping_memory_counts_once():

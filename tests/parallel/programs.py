@@ -13,12 +13,12 @@ from distlearn.parallel import Serial
 from .test_data_parallel import Batch, X, Y, cut, model_of
 
 
-def run(comm, make, kind="plain", rule="sgd", lr=0.3, steps=5, batch=20, uneven=False):
-    """Train a small model by `make(comm, model, loss, rule, lr)`; return parameters, losses and the strategy."""
+def run(comm, make, kind="plain", rule="sgd", lr=0.3, steps=5, batch=20, uneven=False, of=Optimizer):
+    """Train a small model by `make(comm, model, loss, optimizer)`; return parameters, losses and the strategy."""
     model = model_of(kind)
     before = {p.name: p.data.copy() for p in model.params}
     frozen = {p.name: p.frozen for p in model.params}
-    strategy = make(comm, model, SoftmaxCrossEntropy(), RULES[rule](), lr)
+    strategy = make(comm, model, SoftmaxCrossEntropy(), of(model.params, RULES[rule](), lr))
     losses = []
     for step in range(steps):
         bounds = cut(batch, comm.size, uneven)
@@ -34,9 +34,9 @@ def run(comm, make, kind="plain", rule="sgd", lr=0.3, steps=5, batch=20, uneven=
     return SimpleNamespace(params=params, losses=losses, output=output, strategy=strategy)
 
 
-def serial(comm, model, loss, rule, lr):
+def serial(comm, *parts):
     """Make the strategy that all others must equal."""
-    return Serial(model, loss, Optimizer(model.params, rule, lr), comm.clock)
+    return Serial(*parts, comm.clock)
 
 
 class RingComm:
@@ -63,3 +63,7 @@ class RingComm:
     def all_gather(self, x):
         """Go around the ring once."""
         return ring_all_gather(self._comm, x)
+
+    def iall_gather(self, x):
+        """Go around the ring once, at once."""
+        return DoneWork(self.all_gather(x))

@@ -1,5 +1,7 @@
 """Naive data parallelism, and micro-batches whose gradients add up: serial training's numbers, other costs."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -12,25 +14,13 @@ from distlearn.sim import Roofline, SimWorld
 from .programs import RingComm, run
 from .test_data_parallel import Batch, model_of
 
-
-def naive(comm, model, loss, rule, lr):
-    return NaiveDataParallel(comm, model, loss, Optimizer(model.params, rule, lr))
-
-
-def data(**options):
-    def make(comm, model, loss, rule, lr):
-        return DataParallel(comm, model, loss, Optimizer(model.params, rule, lr), **options)
-
-    return make
-
-
 # -- naive -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("size", [2, 3, 5])
 def test_naive_sends_one_all_reduce_per_parameter_and_one_for_the_loss(size):
     world = SimWorld(size, collectives="formula")  # the messages are those of the strategy itself
-    world.run(lambda comm: run(RingComm(comm), naive, steps=2).losses)
+    world.run(lambda comm: run(RingComm(comm), NaiveDataParallel, steps=2).losses)
     params = model_of("plain").params
     sent = [m for m in world.trace.messages if m.source == 0]
     assert len(sent) == 2 * (len(params) + 1) * 2 * (size - 1)
@@ -44,7 +34,9 @@ def test_buckets_that_overlap_beat_the_naive_form_on_a_slow_network():
         world.run(lambda comm: run(comm, make, batch=60).losses)
         return world.makespan
 
-    assert seconds(data()) < seconds(data(overlap=False, cap_bytes=1)) < seconds(naive)
+    assert (
+        seconds(DataParallel) < seconds(partial(DataParallel, overlap=False, cap_bytes=1)) < seconds(NaiveDataParallel)
+    )
 
 
 # -- accumulation ----------------------------------------------------------------------------------------------------
@@ -55,7 +47,9 @@ def test_activations_take_the_memory_of_one_micro_batch():
 
     def program(comm, accumulate):
         model = MLP((64, 64, 64, 10), seed=0, dtype="float64")
-        strategy = data(accumulate=accumulate)(comm, model, SoftmaxCrossEntropy(), SGD(), 0.1)
+        strategy = DataParallel(
+            comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, SGD(), 0.1), accumulate=accumulate
+        )
         forward, seen = model.forward, []
 
         def watched(x, clock=None):
@@ -76,7 +70,7 @@ def test_activations_take_the_memory_of_one_micro_batch():
 def test_messages_are_those_of_one_batch_and_start_in_the_last_piece():
     def trace(accumulate):
         world = SimWorld(2, Network(1e-5, 1e9), Roofline(1e9))
-        world.run(lambda comm: run(comm, data(accumulate=accumulate, cap_bytes=300), steps=1).losses)
+        world.run(lambda comm: run(comm, partial(DataParallel, accumulate=accumulate, cap_bytes=300), steps=1).losses)
         return world.trace
 
     one, four = trace(1), trace(4)
@@ -91,4 +85,4 @@ def test_messages_are_those_of_one_batch_and_start_in_the_last_piece():
 def test_bad_options_are_named(options):
     ((name, value),) = options.items()
     with pytest.raises(RankError, match=f"DataParallel: {name} is {value}, expected a whole number of 1 or more"):
-        SimWorld(1).run(run, data(**options))
+        SimWorld(1).run(run, partial(DataParallel, **options))

@@ -12,15 +12,7 @@ import numpy as np
 import pytest
 
 from distlearn import data
-from distlearn.nn import (
-    MLP,
-    BatchNorm,
-    Dropout,
-    Linear,
-    ReLU,
-    Sequential,
-    SoftmaxCrossEntropy,
-)
+from distlearn.nn import MLP, BatchNorm, Dropout, Linear, ReLU, Sequential, SoftmaxCrossEntropy
 from distlearn.optim import RULES, Optimizer
 from distlearn.parallel import (
     Checkpoint,

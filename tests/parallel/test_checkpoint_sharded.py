@@ -5,16 +5,7 @@ import pytest
 
 from distlearn.nn import MLP, BatchNorm, Dropout, Linear, ReLU, Sequential, Sigmoid, SoftmaxCrossEntropy
 from distlearn.optim import RULES, Optimizer
-from distlearn.parallel import (
-    CheckpointStore,
-    DataParallel,
-    Hybrid,
-    PipeDream,
-    Pipeline,
-    Serial,
-    TensorParallel,
-    ZeRO,
-)
+from distlearn.parallel import CheckpointStore, DataParallel, Hybrid, PipeDream, Pipeline, Serial, TensorParallel, ZeRO
 from distlearn.sim import SimWorld
 from distlearn.testing import assert_same_params
 from distlearn.train import fit
@@ -123,12 +114,7 @@ def pipedream(comm, folder=None, *, make=PipeDream, stop=None, resume=False, rul
 
 @pytest.mark.parametrize(
     ("size", "options"),
-    [
-        (1, {}),
-        (3, {}),
-        (3, {"rule": "momentum"}),
-        (2, {"schedule": "interleaved", "n_microbatches": 4}),
-    ],
+    [(1, {}), (3, {}), (3, {"rule": "momentum"}), (2, {"schedule": "interleaved", "n_microbatches": 4})],
 )
 def test_pipedream_goes_on_bit_for_bit(tmp_path, size, options):
     """Steps end with an empty pipeline, though up to p versions are held within one; updates go on being counted."""

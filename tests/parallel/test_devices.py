@@ -1,5 +1,7 @@
 """Strategies on arrays that refuse implicit conversion to NumPy, as CuPy's do: nothing leaves the device unsaid."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -15,27 +17,16 @@ from distlearn.testing import assert_same_params
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(12, 7)), RNG.integers(0, 4, 12)
 MAKE = {
-    "serial": lambda comm, model, loss, rule, lr: Serial(model, loss, Optimizer(model.params, rule, lr)),
-    "naive": lambda comm, model, loss, rule, lr: NaiveDataParallel(
-        comm, model, loss, Optimizer(model.params, rule, lr)
-    ),
-    "data": lambda comm, model, loss, rule, lr: DataParallel(
-        comm, model, loss, Optimizer(model.params, rule, lr), accumulate=2, check_every=1
-    ),
-    "local_sgd": lambda comm, model, loss, rule, lr: LocalSGD(
-        comm, model, loss, Optimizer(model.params, rule, lr), every=1
-    ),
-} | {
-    f"zero{stage}": lambda comm, model, loss, rule, lr, stage=stage: ZeRO(
-        comm, model, loss, Optimizer(model.params, rule, lr), stage=stage
-    )
-    for stage in (1, 2, 3)
-}
+    "serial": lambda comm, *parts: Serial(*parts),
+    "naive": NaiveDataParallel,
+    "data": partial(DataParallel, accumulate=2, check_every=1),
+    "local_sgd": partial(LocalSGD, every=1),
+} | {f"zero{stage}": partial(ZeRO, stage=stage) for stage in (1, 2, 3)}
 
 
 def train(make, convert):
     model = move(MLP((7, 6, 4), seed=0, dtype="float64"), convert)
-    strategy = make(LocalComm(), model, SoftmaxCrossEntropy(), Adam(), 0.01)
+    strategy = make(LocalComm(), model, SoftmaxCrossEntropy(), Optimizer(model.params, Adam(), 0.01))
     losses = [strategy.step(Batch(convert(X), convert(Y), 12)) for _ in range(3)]
     return strategy.gather_params(), losses, strategy.predict(convert(X))
 

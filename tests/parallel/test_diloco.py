@@ -1,5 +1,7 @@
 """DiLoCo: local SGD with an outer optimizer; equal to what its parts are where they can be told apart."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -14,22 +16,12 @@ from .programs import run, serial
 from .test_data_parallel import Batch, X, Y, cut, model_of
 
 
-def diloco(**options):
-    def make(comm, model, loss, rule, lr):
-        return DiLoCo(comm, model, loss, Optimizer(model.params, rule, lr), **options)
-
-    return make
-
-
 @pytest.mark.parametrize("size", [1, 2, 3, 4])
 @pytest.mark.parametrize("kind", ["plain", "tied", "frozen"])
 def test_with_an_outer_step_of_one_it_is_local_sgd(size, kind, monkeypatch):
-    def local(comm, model, loss, rule, lr):
-        return LocalSGD(comm, model, loss, Optimizer(model.params, rule, lr), every=2)
-
-    want = SimWorld(size).run(run, local, kind=kind, uneven=size > 1)
+    want = SimWorld(size).run(run, partial(LocalSGD, every=2), kind=kind, uneven=size > 1)
     monkeypatch.setattr(DiLoCo, "outer", SGD())
-    got = SimWorld(size).run(run, diloco(every=2, outer_lr=1.0), kind=kind, uneven=size > 1)
+    got = SimWorld(size).run(run, partial(DiLoCo, every=2, outer_lr=1.0), kind=kind, uneven=size > 1)
     assert_same_params(got[0].params, want[0].params)
     for a, b in zip(got, want, strict=True):
         np.testing.assert_allclose(a.losses, b.losses, atol=1e-12)
@@ -39,7 +31,7 @@ def test_with_an_outer_step_of_one_it_is_local_sgd(size, kind, monkeypatch):
 def test_averaging_at_every_step_it_is_the_outer_rule_on_the_gradient(size):
     """One inner step of SGD at rate 0.5 moves by half a gradient; the outer rule takes that for its gradient."""
     want = SimWorld(1).run(run, serial, rule="nesterov", lr=0.35)[0]
-    got = SimWorld(size).run(run, diloco(every=1, outer_lr=0.7), rule="sgd", lr=0.5, uneven=size > 1)[0]
+    got = SimWorld(size).run(run, partial(DiLoCo, every=1, outer_lr=0.7), rule="sgd", lr=0.5, uneven=size > 1)[0]
     assert_same_params(got.params, want.params)
 
 
@@ -72,10 +64,7 @@ def by_hand(size, every, steps, batch):
 
 @pytest.mark.parametrize(("size", "every", "steps"), [(1, 3, 7), (2, 2, 6), (3, 3, 9), (4, 5, 6)])
 def test_it_is_what_the_paper_says(size, every, steps):
-    def adamw(comm, model, loss, rule, lr):
-        return DiLoCo(comm, model, loss, Optimizer(model.params, AdamW(), 0.01), every=every)
-
-    results = SimWorld(size).run(run, adamw, steps=steps, batch=20)
+    results = SimWorld(size).run(run, partial(DiLoCo, every=every), rule="adamw", lr=0.01, steps=steps, batch=20)
     assert_same_params(results[0].params, by_hand(size, every, steps, 20))
     assert len({r.output.tobytes() for r in results}) == 1
 
@@ -120,10 +109,7 @@ def test_another_number_of_ranks_continues_from_the_average():
             np.testing.assert_allclose(data, state[0][f"param/{name}"], rtol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("options", "error"),
-    [({"outer_lr": 0}, "outer_lr is 0"), ({"every": 0}, "every is 0")],
-)
+@pytest.mark.parametrize(("options", "error"), [({"outer_lr": 0}, "outer_lr is 0"), ({"every": 0}, "every is 0")])
 def test_wrong_options_are_named(options, error):
     def make(comm):
         model = model_of("plain")

@@ -9,7 +9,7 @@ from distlearn.comm.base import RankError
 from distlearn.nn import SoftmaxCrossEntropy
 from distlearn.optim import Momentum, Optimizer
 from distlearn.parallel import DataParallel, Hybrid, OneWeirdTrick
-from distlearn.parallel.meta import drop_arithmetic, meta_batch, meta_copy, meta_loss
+from distlearn.parallel.meta import meta_batch, meta_copy, meta_loss
 from distlearn.sim import Roofline, SimWorld
 
 from .tensor.cases import Batch, F, own_part, train
@@ -24,7 +24,6 @@ def step_on_alexnet(way, size=4, batch=256):
     def program(comm):
         model = meta_copy(outline)
         strategy = way(comm, model, meta_loss, Optimizer(model.params, Momentum(), 0.1))
-        drop_arithmetic(strategy.model)
         comm.barrier()
         began = comm.clock.now()
         strategy.step(meta_batch(batch, (227, 227, 3), strategy.rank, strategy.size))

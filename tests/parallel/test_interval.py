@@ -7,12 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distlearn.parallel import (
-    daly_interval,
-    expected_time,
-    system_mtbf,
-    young_interval,
-)
+from distlearn.parallel import daly_interval, expected_time, system_mtbf, young_interval
 
 DAY, HOUR = 86400.0, 3600.0
 

@@ -1,5 +1,7 @@
 """Local SGD: data parallelism where it averages at every step, and an H-th of the messages where it does not."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -15,13 +17,6 @@ from distlearn.train import Settings, train
 
 from .programs import RingComm, run
 from .test_data_parallel import Batch, X, Y, cut, model_of
-
-
-def local(**options):
-    def make(comm, model, loss, rule, lr):
-        return LocalSGD(comm, model, loss, Optimizer(model.params, rule, lr), **options)
-
-    return make
 
 
 def by_hand(size, every, steps, batch, lr=0.3):
@@ -57,7 +52,7 @@ def by_hand(size, every, steps, batch, lr=0.3):
 @settings(max_examples=25, deadline=None)
 def test_it_is_what_the_definition_says(size, every, steps, batch):
     want = by_hand(size, every, steps, batch)
-    results = SimWorld(size).run(run, local(every=every), steps=steps, batch=batch)
+    results = SimWorld(size).run(run, partial(LocalSGD, every=every), steps=steps, batch=batch)
     assert_same_params(results[0].params, want)
     assert len({r.output.tobytes() for r in results}) == 1  # finish() has averaged over all ranks
 
@@ -68,7 +63,7 @@ def test_messages_and_bytes_on_a_ring_are_the_docstrings(size, every, averages):
     """Two averages for H = 4: one after four steps, one by `finish` after the two that are left."""
 
     def program(comm):
-        make = local(every=every)
+        make = partial(LocalSGD, every=every)
         return run(RingComm(comm), make, steps=6).params
 
     world = SimWorld(size, collectives="formula")  # the messages are those of the strategy itself
@@ -93,7 +88,7 @@ def test_it_learns_the_digits_with_an_eighth_of_the_bytes():
 def test_replicas_are_apart_between_averages_and_together_after_them():
     def program(comm):
         model = MLP((7, 5, 4), seed=0, dtype="float64")
-        strategy = local(every=3)(comm, model, SoftmaxCrossEntropy(), SGD(), 0.5)
+        strategy = LocalSGD(comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, SGD(), 0.5), every=3)
         part = np.array_split(np.arange(20), comm.size)[comm.rank]
         seen = []
         for _ in range(4):
@@ -109,12 +104,9 @@ def test_replicas_are_apart_between_averages_and_together_after_them():
 def test_bad_options_are_named():
     for every in (0, -1, 2.5):
         with pytest.raises(RankError, match=f"every is {every}, expected a whole number of 1 or more"):
-            SimWorld(1).run(run, local(every=every))
-
-    def mixed(comm, model, loss, rule, lr):
-        return LocalSGD(comm, model, loss, MixedPrecision(model.params, rule, lr))
+            SimWorld(1).run(run, partial(LocalSGD, every=every))
 
     with pytest.raises(
         RankError, match="LocalSGD works on the parameters themselves, but MixedPrecision keeps its own master copies"
     ):
-        SimWorld(1).run(run, mixed)
+        SimWorld(1).run(run, LocalSGD, of=MixedPrecision)

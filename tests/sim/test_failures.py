@@ -17,7 +17,7 @@ from distlearn.comm import (
     RankError,
     RevokedError,
 )
-from distlearn.sim import Failure, FailureSchedule, Roofline, SimWorld
+from distlearn.sim import Failure, Roofline, SimWorld
 from distlearn.sim.failures import FailureTimeline
 
 NETWORK = Network(1e-3, 1e9)
@@ -307,38 +307,7 @@ def test_the_communicator_of_a_failing_world_is_fault_tolerant():
     assert not any(SimWorld(2).run(lambda comm: isinstance(comm, FaultTolerant)))
 
 
-# -- the schedule ----------------------------------------------------------------------------------------------------
-
-
-def test_a_schedule_has_the_mean_that_it_says():
-    for shape in (1.0, 0.7):
-        times = [f.at for seed in range(40) for f in FailureSchedule(100.0, seed, shape=shape).draw(50)]
-        assert len(times) == 2000
-        assert np.mean(times) == pytest.approx(100, rel=0.1)
-
-
-def test_n_nodes_fail_n_times_as_often():
-    firsts = [FailureSchedule(100.0, seed).draw(20)[0].at for seed in range(400)]
-    assert np.mean(firsts) == pytest.approx(5.0, rel=0.15)
-
-
-def test_a_node_fails_with_all_its_ranks_and_is_repaired():
-    schedule = FailureSchedule(10.0, 3, kinds=("hang", "slow"), repair=2.0, ranks_per_node=4)
-    failures = schedule.draw(8, horizon=100.0)
-    assert {f.kind for f in failures} == {"hang", "slow"}
-    by_time = {}
-    for f in failures:
-        by_time.setdefault(f.at, []).append(f.rank)
-        assert f.until == f.at + 2.0
-    assert {tuple(ranks) for ranks in by_time.values()} == {(0, 1, 2, 3), (4, 5, 6, 7)}
-    assert schedule.draw(8, horizon=100.0) == failures
-
-
-def test_a_schedule_can_be_a_worlds_failures():
-    w = SimWorld(3, NETWORK, Roofline(1e9), failures=FailureSchedule(mtbf=8.0, seed=3), detection=0.5)
-    results = w.run(count_up)
-    assert w.losses
-    assert [r for r, result in enumerate(results) if result is None] == sorted(loss.rank for loss in w.losses)
+# -- what a failure is ------------------------------------------------------------------------------------------------
 
 
 @given(

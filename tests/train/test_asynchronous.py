@@ -71,9 +71,7 @@ def test_evaluations_as_often_as_asked_for():
 
 @pytest.mark.parametrize(
     ("size", "changes", "message"),
-    [
-        (2, {"strategy": "param_server", "servers": 2}, "2 servers on 2 ranks leave no worker"),
-    ],
+    [(2, {"strategy": "param_server", "servers": 2}, "2 servers on 2 ranks leave no worker")],
 )
 def test_what_cannot_be_done_is_told(size, changes, message):
     with pytest.raises(RankError, match=message):

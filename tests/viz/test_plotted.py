@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from distcourse import lab03, show
 
+from distlearn.viz.look import share_axis, time_axis
 from distlearn.viz.plotted import MOST, plotted_tables
-from distlearn.viz.units import share_axis, time_axis
 
 
 @pytest.fixture

@@ -30,10 +30,7 @@ def test_what_caches_can_add_is_drawn_where_it_is_known():
     ax = viz.plot_roofline({"naive": 0.1, "tiled": 1e3}, "A100")
     assert ax.get_legend().get_title().get_text() == "fastest without caches (with every byte from L2)"
     labels = [text.get_text() for text in ax.get_legend().get_texts()]
-    assert labels == [
-        "naive: 0.1 flop/byte, 156 Gflop/s (722 Gflop/s)",
-        "tiled: 1,000 flop/byte, 19.5 Tflop/s",
-    ]
+    assert labels == ["naive: 0.1 flop/byte, 156 Gflop/s (722 Gflop/s)", "tiled: 1,000 flop/byte, 19.5 Tflop/s"]
     assert "L2 7,219 GB/s" in [text.get_text() for text in ax.texts]
     assert "L2" not in " ".join(text.get_text() for text in viz.plot_roofline({"naive": 0.1}, "T4").texts)
 

@@ -148,7 +148,7 @@ def kept_state(cells, source: Source | None) -> list[tuple[str, str]]:
     # Simulated ranks call one function in one process: what it keeps in a global variable, in an attribute of a class
     # or a function, or in a default argument is seen by the other ranks, which real ranks would have to be sent.
     exercises = source.exercises if source else ()
-    on_ranks = {c.grade_id for c in exercises if "comm" in {node.arg for node in _nodes(c, ast.arg)}}
+    on_ranks = {c.grade_id for c in exercises if any(node.arg == "comm" for node in _nodes(c, ast.arg))}
     written, found = _written(cells), []
     imports = [n for cell in cells if cell.cell_type == "code" for n in _nodes(Cell(0, cell), ast.alias)]
     modules = {alias.asname or alias.name for alias in imports}

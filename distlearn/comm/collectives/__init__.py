@@ -13,7 +13,6 @@ all-reduce                        messages one after another   suits
 `doubling_all_reduce`             log2 p of n bytes            short arrays
 `ring_all_reduce`                 2 (p - 1) of n / p bytes     long arrays, few ranks
 `halving_doubling_all_reduce`     2 log2 p, 2 n bytes in sum   long arrays, many ranks
-`torus_all_reduce`                rings both ways              nodes with fast links inside
 ================================  ===========================  ==================================================
 
 All but `doubling_all_reduce`, which sends more, send 2 n (p - 1) bytes in all: what differs is how many messages, and
@@ -23,12 +22,11 @@ how much goes through the busiest rank.
 from ...shares import shares
 from .alltoall import dissemination_barrier, pairwise_all_to_all
 from .butterflies import doubling_all_reduce, halving_doubling_all_reduce
-from .levels import Group, torus_all_gather, torus_all_reduce, torus_reduce_scatter
 from .rings import ring_all_gather, ring_all_reduce, ring_reduce_scatter
 from .stars import flat_broadcast, flat_gather, flat_reduce, flat_scatter, naive_all_reduce
 from .trees import tree_all_reduce, tree_broadcast, tree_gather, tree_reduce, tree_scatter
 
-# The all-reduces that do not depend on how ranks are placed on nodes, by a short name.
+# All-reduces by a short name.
 ALL_REDUCES = {
     "naive": naive_all_reduce,
     "tree": tree_all_reduce,

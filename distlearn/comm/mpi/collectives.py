@@ -166,11 +166,20 @@ class Collectives:
         request = self.reducing(wide.dtype).Ireduce_scatter(wide.reshape(-1), out, counts, mpi_op)
         return self._started(call, x.nbytes, start, request, lambda: like(out.astype(x.dtype, copy=False), x))
 
+    def _iall_gather(self, call, x):
+        if not self.guards(x):
+            return self._start_all_gather(call, x)
+        before = self.copy(x)
+        return GuardedWork(self._start_all_gather(call, before), "iall_gather", x, before)
+
     def _all_gather(self, call, x):
+        return self._start_all_gather(call, x).wait()
+
+    def _start_all_gather(self, call, x):
         start, host = self.clock.now(), to_host(x)
         out = empty((self.size, *x.shape), x.dtype, host)
         request = self.raw.Iallgather(as_bytes(host), as_bytes(out))
-        return self._started(call, out.nbytes, start, request, lambda: like(out, x)).wait()
+        return self._started(call, out.nbytes, start, request, lambda: like(out, x))
 
     def _broadcast(self, call, x, root):
         start, host = self.clock.now(), to_host(x, load=self.rank == root)

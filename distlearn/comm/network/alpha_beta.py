@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 
-from .formulas import ALGORITHMS, BY_ROWS, LEVELS, TWO_LEVELS, collective_seconds
+from .cost import collective_seconds
 
 # -- alpha beta --------------------------------------------------------------------------------------------------------
 # The cost of a message: Hockney's alpha-beta model, links that messages share, and networks of two levels.
@@ -98,17 +97,6 @@ class Network:
 
         return fit(world, **options)
 
-    # -- the attributes of a network of two levels, both of which are this one -----------------------------------------
-    ranks_per_node = 1
-
-    @property
-    def inside(self) -> Network:
-        return self
-
-    @property
-    def between(self) -> Network:
-        return self
-
     # -- one message -------------------------------------------------------------------------------------------------
     @property
     def plain(self) -> bool:
@@ -137,10 +125,6 @@ class Network:
         return (out,) if self.contention == "sender" else (out, (level, "in", dest))
 
     # -- collectives -------------------------------------------------------------------------------------------------
-    def algorithm(self, name: str, nbytes: float, ranks: Sequence[int]) -> str:
-        """Return the function of `comm.collectives` by which the given ranks of the world perform a collective."""
-        return ALGORITHMS[name]
-
     def collective(self, name: str, nbytes: float, ranks: Sequence[int]) -> float:
         """Seconds that the collective `name` takes among the given ranks of the world.
 
@@ -173,7 +157,7 @@ class HierarchicalNetwork:
     --------
     >>> cluster = HierarchicalNetwork(Network(1e-6, 300e9), Network(5e-6, 25e9), ranks_per_node=8)
     >>> seconds = [cluster.collective("all_reduce", 244e6, range(p)) for p in (8, 16)]
-    >>> seconds[0] < seconds[1] < cluster.between.collective("all_reduce", 244e6, range(16))
+    >>> seconds[0] < seconds[1]
     True
     """
 
@@ -185,23 +169,8 @@ class HierarchicalNetwork:
     def __post_init__(self):
         if not hasattr(self.ranks_per_node, "__index__") or self.ranks_per_node < 1:
             raise ValueError(f"HierarchicalNetwork: ranks_per_node is {self.ranks_per_node!r}, expected 1 or more")
-
-    # the attributes of a network of one level: those of the network between nodes
-    @property
-    def alpha(self) -> float:
-        return self.between.alpha
-
-    @property
-    def beta(self) -> float:
-        return self.between.beta
-
-    @property
-    def jitter(self) -> float:
-        return self.between.jitter
-
-    @property
-    def seed(self) -> int:
-        return self.between.seed
+        for name in ("alpha", "beta", "jitter", "seed"):  # where one level is asked for, that between nodes
+            object.__setattr__(self, name, getattr(self.between, name))
 
     @property
     def shared(self) -> bool:
@@ -218,45 +187,14 @@ class HierarchicalNetwork:
             return inside.alpha, nbytes / inside.beta, inside._links(source, dest, level)
         return self.between.alpha, nbytes / self.between.beta, self.between._links(source, dest, "between")
 
-    # -- collectives ---------------------------------------------------------------------------------------------------
-    def algorithm(self, name: str, nbytes: float, ranks: Sequence[int]) -> str:
-        return ALGORITHMS[name] if self._torus(name, nbytes, ranks) is None else TWO_LEVELS[name]
-
     def collective(self, name: str, nbytes: float, ranks: Sequence[int]) -> float:
         """Seconds that the collective `name` takes among the given ranks of the world: see `Network.collective`.
 
-        That is what its messages take (see `algorithm`). In a ring and a barrier every round waits for a message
-        between nodes; in an all-to-all nearly every round does, so where the number of ranks is no power of two it
-        takes less than this. A tree whose root is the first rank of its node first reaches all nodes, then their ranks;
-        where nodes are not full, or have another number of ranks than a power of two, the seconds are those of a tree
-        whose messages are all between nodes: more than it takes.
+        On several nodes, what it takes if every message goes between nodes. In a ring and a barrier every round waits
+        for one that does; a tree and, where the number of ranks is no power of two, an all-to-all take less than this.
         """
-        inside, between, p, n = self.inside.message, self.between.message, len(ranks), nbytes
-        nodes = Counter(rank // self.ranks_per_node for rank in ranks)
-        s, m = max(nodes.values()), len(nodes)
-        if m == 1:
-            return collective_seconds(name, n, p, inside)
-        two = self._torus(name, n, ranks)
-        if two is not None:
-            return two
-        if name in ("broadcast", "scatter", "gather") and self._fill_nodes(ranks) and s & (s - 1) == 0:
-            in_node = n if name == "broadcast" else n / m
-            return collective_seconds(name, in_node, s, inside) + collective_seconds(name, n, m, between)
-        return collective_seconds(name, n, p, between)
-
-    def _fill_nodes(self, ranks) -> bool:
-        s = self.ranks_per_node
-        whole = len(ranks) % s == 0
-        return whole and all(rank % s == i % s and rank // s == ranks[i - i % s] // s for i, rank in enumerate(ranks))
-
-    def _torus(self, name: str, n: float, ranks: Sequence[int]) -> float | None:
-        """Seconds of a collective along the two directions of a torus, or None if it takes one ring of all ranks."""
-        s, p = self.ranks_per_node, len(ranks)
-        if name not in TWO_LEVELS or not 1 < s < p or not self._fill_nodes(ranks):
-            return None
-        share = n / p if name in BY_ROWS else n
-        two = LEVELS[TWO_LEVELS[name]](s).seconds(share, p, self.inside.message, self.between.message)
-        return two if two <= collective_seconds(name, n, p, self.between.message) else None
+        nodes = {rank // self.ranks_per_node for rank in ranks}
+        return collective_seconds(name, nbytes, len(ranks), (self.inside if len(nodes) == 1 else self).message)
 
 
 # -- presets -----------------------------------------------------------------------------------------------------------

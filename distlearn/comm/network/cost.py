@@ -12,11 +12,11 @@ trees where p is a power of two (else a bound from above). Arithmetic is free un
 
 from __future__ import annotations
 
-from .alpha_beta import Network
-from .formulas import FORMULAS, LEVELS, Formula
+from collections.abc import Callable
+from typing import NamedTuple
 
 
-def messages(algorithm, n: float, p: int, ranks_per_node: int | None = None) -> int:
+def messages(algorithm, n: float, p: int) -> int:
     """Count the messages of a collective, over all ranks.
 
     Parameters
@@ -27,18 +27,16 @@ def messages(algorithm, n: float, p: int, ranks_per_node: int | None = None) -> 
         Bytes of the array that a rank passes (does not affect the number of messages).
     p : int
         Number of ranks.
-    ranks_per_node : int, optional
-        For the two-level algorithms.
 
     Examples
     --------
     >>> messages("ring", 4e6, 4), messages("halving_doubling_all_reduce", 4e6, 4)
     (24, 16)
     """
-    return _formula(algorithm, p, ranks_per_node).messages(p)
+    return _formula(algorithm, p).messages(p)
 
 
-def nbytes(algorithm, n: float, p: int, ranks_per_node: int | None = None) -> float:
+def nbytes(algorithm, n: float, p: int) -> float:
     """Return the bytes that all ranks send in a collective, added up; parameters as for `messages`.
 
     Examples
@@ -46,47 +44,163 @@ def nbytes(algorithm, n: float, p: int, ranks_per_node: int | None = None) -> fl
     >>> nbytes("ring", 4_000_000, 4)
     24000000
     """
-    return _formula(algorithm, p, ranks_per_node).nbytes(n, p)
+    return _formula(algorithm, p).nbytes(n, p)
 
 
-def seconds(
-    algorithm, n: float, p: int, network: Network, ranks_per_node: int | None = None, gamma: float = 0.0
-) -> float:
+def seconds(algorithm, n: float, p: int, network, gamma: float = 0.0) -> float:
     """Return how long a collective takes on a network [s]; parameters as for `messages`.
 
     `gamma` is the time that a rank takes to reduce a byte [s / byte].
 
-    The two-level algorithms take their links from a `HierarchicalNetwork`; on a plain one all links are alike. The
-    others' messages all cost what the slowest link costs.
-
     Examples
     --------
+    >>> from distlearn.comm import Network
     >>> seconds("ring", 4_000_000, 4, Network(alpha=1e-5, beta=1e9))
     0.00606
     """
-    formula = _formula(algorithm, p, ranks_per_node)
-    if _name(algorithm) in LEVELS:
-        return formula.seconds(n, p, network.inside.message, network.between.message) + gamma * formula.reduced(n, p)
-    if p <= network.ranks_per_node:
-        network = network.inside
+    formula = _formula(algorithm, p)
     return formula.seconds(n, p, network.message) + gamma * formula.reduced(n, p)
 
 
-def _name(algorithm) -> str:
-    """Return the name of an algorithm among the formulas."""
-    name = algorithm if isinstance(algorithm, str) else algorithm.__name__
-    name = name.replace("-", "_")
-    return name if name in FORMULAS or name in LEVELS else f"{name}_all_reduce"
-
-
-def _formula(algorithm, p: int, ranks_per_node) -> Formula:
+def _formula(algorithm, p: int) -> Formula:
     if p < 1:
         raise ValueError(f"cost: p is {p!r}, expected a number of ranks, 1 or more")
-    name = _name(algorithm)
-    if name in FORMULAS:
-        return FORMULAS[name]
-    if name not in LEVELS:
-        raise ValueError(f"cost: {algorithm!r}, expected one of {', '.join([*FORMULAS, *LEVELS])}")
-    if ranks_per_node is None:
-        raise ValueError(f"cost: {name} needs ranks_per_node")
-    return LEVELS[name](ranks_per_node)
+    name = (algorithm if isinstance(algorithm, str) else algorithm.__name__).replace("-", "_")
+    found = FORMULAS.get(name) or FORMULAS.get(f"{name}_all_reduce")
+    if found is None:
+        raise ValueError(f"cost: {algorithm!r}, expected one of {', '.join(FORMULAS)}")
+    return found
+
+
+# -- the formulas, by the name of the function ------------------------------------------------------------------------
+
+
+class Formula(NamedTuple):
+    """The cost of one algorithm; `time(n)` is what a message of n bytes takes [s]."""
+
+    messages: Callable  # (p) -> int
+    nbytes: Callable  # (n, p) -> bytes
+    seconds: Callable  # (n, p, time) -> s
+    reduced: Callable = lambda n, p: 0.0  # (n, p) -> bytes that go through arithmetic, one after another
+
+
+def rounds(p: int) -> int:
+    """Return ceil(log2 p)."""
+    return (p - 1).bit_length()
+
+
+def _floor(p: int) -> int:
+    return 1 << (p.bit_length() - 1)
+
+
+def _hops(p: int) -> int:
+    """Total number of hops that the rows of a binomial scatter make."""
+    return sum(v.bit_count() for v in range(p))
+
+
+def _wire(n, time):
+    """Seconds that n bytes take without the latency."""
+    return time(n) - time(0)
+
+
+def _star(n, p, time):
+    return (p - 1) * time(n)
+
+
+def _to_root(n, p, time):
+    return time(0) + (p - 1) * _wire(n, time) if p > 1 else 0.0
+
+
+def _fold(n, p, time):
+    """A round before and one after, for ranks beyond a power of two."""
+    return 2 * time(n) if _floor(p) < p else 0.0
+
+
+def _binomial(n, p, time):
+    return rounds(p) * time(0) + (p - 1) * _wire(n, time)
+
+
+FORMULAS = {
+    "flat_broadcast": Formula(lambda p: p - 1, lambda n, p: n * (p - 1), _star),
+    "flat_scatter": Formula(lambda p: p - 1, lambda n, p: n * (p - 1), _star),
+    "flat_gather": Formula(lambda p: p - 1, lambda n, p: n * (p - 1), _to_root),
+    "flat_reduce": Formula(lambda p: p - 1, lambda n, p: n * (p - 1), _to_root, lambda n, p: n * (p - 1)),
+    "naive_all_reduce": Formula(
+        lambda p: 2 * (p - 1),
+        lambda n, p: 2 * n * (p - 1),
+        lambda n, p, time: _to_root(n, p, time) + _star(n, p, time),
+        lambda n, p: n * (p - 1),
+    ),
+    "tree_broadcast": Formula(lambda p: p - 1, lambda n, p: n * (p - 1), lambda n, p, time: rounds(p) * time(n)),
+    "tree_reduce": Formula(
+        lambda p: p - 1, lambda n, p: n * (p - 1), lambda n, p, time: rounds(p) * time(n), lambda n, p: n * rounds(p)
+    ),
+    "tree_all_reduce": Formula(
+        lambda p: 2 * (p - 1),
+        lambda n, p: 2 * n * (p - 1),
+        lambda n, p, time: 2 * rounds(p) * time(n),
+        lambda n, p: n * rounds(p),
+    ),
+    "tree_scatter": Formula(lambda p: p - 1, lambda n, p: n * _hops(p), _binomial),
+    "tree_gather": Formula(lambda p: p - 1, lambda n, p: n * _hops(p), _binomial),
+    "ring_all_reduce": Formula(
+        lambda p: 2 * p * (p - 1),
+        lambda n, p: 2 * n * (p - 1),
+        lambda n, p, time: 2 * (p - 1) * time(n / p),
+        lambda n, p: n * (p - 1) / p,
+    ),
+    "ring_reduce_scatter": Formula(
+        lambda p: p * (p - 1),
+        lambda n, p: n * (p - 1),
+        lambda n, p, time: (p - 1) * time(n / p),
+        lambda n, p: n * (p - 1) / p,
+    ),
+    "ring_all_gather": Formula(
+        lambda p: p * (p - 1), lambda n, p: n * p * (p - 1), lambda n, p, time: (p - 1) * time(n)
+    ),
+    "doubling_all_reduce": Formula(
+        lambda p: _floor(p) * rounds(_floor(p)) + 2 * (p - _floor(p)),
+        lambda n, p: n * (_floor(p) * rounds(_floor(p)) + 2 * (p - _floor(p))),
+        lambda n, p, time: rounds(_floor(p)) * time(n) + _fold(n, p, time),
+        lambda n, p: n * (rounds(_floor(p)) + (_floor(p) < p)),  # whole arrays from distance 1, 2, 4, ...
+    ),
+    "halving_doubling_all_reduce": Formula(
+        lambda p: 2 * _floor(p) * rounds(_floor(p)) + 2 * (p - _floor(p)),
+        lambda n, p: 2 * n * (p - 1),
+        lambda n, p, time: 2 * rounds(_floor(p)) * time(0)
+        + 2 * (_floor(p) - 1) * _wire(n / _floor(p), time)
+        + _fold(n, p, time),
+        lambda n, p: n * ((_floor(p) - 1) / _floor(p) + (_floor(p) < p)),
+    ),
+    "pairwise_all_to_all": Formula(
+        lambda p: p * (p - 1), lambda n, p: n * (p - 1), lambda n, p, time: (p - 1) * time(n / p)
+    ),
+    "dissemination_barrier": Formula(lambda p: p * rounds(p), lambda n, p: 0, lambda n, p, time: rounds(p) * time(0)),
+}
+
+
+# What a communicator's collective is: the simulator sends its messages or takes its seconds,
+# the planner takes its seconds.
+ALGORITHMS = {
+    "all_reduce": "ring_all_reduce",
+    "reduce_scatter": "ring_reduce_scatter",
+    "all_gather": "ring_all_gather",
+    "broadcast": "tree_broadcast",
+    "scatter": "tree_scatter",
+    "gather": "tree_gather",
+    "all_to_all": "pairwise_all_to_all",
+    "barrier": "dissemination_barrier",
+}
+
+# Collectives of an array with one row per rank, whose formulas count one row.
+BY_ROWS = ("all_gather", "scatter", "gather")
+
+
+def collective_seconds(name: str, nbytes: float, p: int, time: Callable) -> float:
+    """Seconds of a communicator's collective of `nbytes` (of all rows, where there are rows) among p ranks."""
+    return FORMULAS[ALGORITHMS[name]].seconds(nbytes / p if name in BY_ROWS else nbytes, p, time)
+
+
+def sent_bytes(name: str, nbytes: float, p: int) -> float:
+    """Bytes that one of p ranks sends in such a collective, on average."""
+    return FORMULAS[ALGORITHMS[name]].nbytes(nbytes / p if name in BY_ROWS else nbytes, p) / p

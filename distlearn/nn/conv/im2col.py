@@ -57,8 +57,9 @@ def _scatter(dy, x, W, geometry):
     """Gradient of the padded input for any stride: every window's gradient is added where the window was."""
     (sy, sx), (kh, kw, c, k) = geometry.stride, W.shape
     n, oh, ow, _ = dy.shape
-    dx, turned = get_xp(dy).zeros_like(x), W.reshape(-1, k).T
-    step = max(1, WINDOW_BYTES // max(1, oh * ow * kh * kw * c * x.dtype.itemsize))
+    xp, turned = get_xp(dy), W.reshape(-1, k).T
+    dx = xp.zeros_like(x)
+    step = max(1, (WINDOW_BYTES if xp is np else DEVICE_BYTES) // max(1, oh * ow * kh * kw * c * x.dtype.itemsize))
     for images in (slice(i, i + step) for i in range(0, n, step)):
         dwindows = matmul(dy[images].reshape(-1, k), turned).reshape(-1, oh, ow, kh, kw, c)
         for u in range(kh):

@@ -189,7 +189,7 @@ def run_fingerprint(model, loss, optimizer) -> dict:
 def data_fingerprint(dataset, batch_size: int, seed: int) -> dict:
     """Return what a run is trained on, and in which order."""
     digest = blake2b(digest_size=8)
-    for array in (dataset.x_train, dataset.y_train):
+    for array in (getattr(dataset.x_train, "identity", dataset.x_train), dataset.y_train):
         digest.update(np.ascontiguousarray(to_numpy(array)).reshape(-1).view(np.uint8))
     return {
         "data": dataset.name,

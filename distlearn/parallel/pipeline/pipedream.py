@@ -124,17 +124,7 @@ class PipeDream(StagedModel):
     stashing, and the equation above (not the paper's vertical sync).
     """
 
-    def __init__(
-        self,
-        comm,
-        model,
-        loss,
-        optimizer,
-        *,
-        schedule="pipedream",
-        stashing: bool = True,
-        **options,
-    ):
+    def __init__(self, comm, model, loss, optimizer, *, schedule="pipedream", stashing: bool = True, **options):
         super().__init__(comm, model, loss, optimizer, schedule=schedule, **options)
         if self._stage_params.tied:
             names = ", ".join(p.name for p in self._stage_params.tied)

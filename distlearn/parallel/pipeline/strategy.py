@@ -48,18 +48,7 @@ class StagedModel(Strategy):
 
     alone = True  # only the pipeline's ranks; else rank numbers are not stages', and spans name the stage
 
-    def __init__(
-        self,
-        comm,
-        model,
-        loss,
-        optimizer,
-        *,
-        schedule,
-        n_microbatches=None,
-        stages=None,
-        shape=None,
-    ):
+    def __init__(self, comm, model, loss, optimizer, *, schedule, n_microbatches=None, stages=None, shape=None):
         super().__init__(comm, model, loss, optimizer)
         if n_microbatches is None and (callable(schedule) or (isinstance(schedule, str) and schedule in SCHEDULES)):
             n_microbatches = MICROBATCHES_PER_RANK * comm.size

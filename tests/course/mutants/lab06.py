@@ -162,11 +162,7 @@ MUTANTS = {
     ],
     "network": [
         ("too many decisions", ('"collect": ["2->0"]', '"collect": ["2->0", "1->0"]'), NETWORK),
-        (
-            "mended: sends both at once",
-            MENDED_OTHERWISE,
-            NETWORK,
-        ),
+        ("mended: sends both at once", MENDED_OTHERWISE, NETWORK),
         ("breaks the ledger", ('"ledger": None', '"ledger": ["2->0"]'), NETWORK),
         ("gives up", ('"relay": ["buffer 2", "2->0"]', '"relay": None'), NETWORK),
         ("nothing buffered", ('"relay": ["buffer 2", "2->0"]', '"relay": ["2->0"]'), NETWORK),
@@ -191,14 +187,7 @@ MUTANTS = {
         ),
     ],
     "seconds": [
-        (
-            "absolute errors",
-            (
-                LEAST_SQUARES,
-                "    per_byte, alpha = np.polyfit(nbytes, times, 1)\n",
-            ),
-            SECONDS,
-        ),
+        ("absolute errors", (LEAST_SQUARES, "    per_byte, alpha = np.polyfit(nbytes, times, 1)\n"), SECONDS),
         ("slope for beta", ("return alpha, 1 / per_byte", "return alpha, per_byte"), SECONDS),
         ("swapped", ("return alpha, 1 / per_byte", "return 1 / per_byte, alpha"), SECONDS),
         ("star: 2 (p - 1) latencies", ("alpha + (p - 1) * n / beta + (p - 1) * whole", "2 * (p - 1) * whole"), SECONDS),

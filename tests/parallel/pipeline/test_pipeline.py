@@ -13,15 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distlearn.comm import Network, RankError
-from distlearn.nn import (
-    MLP,
-    BatchNorm,
-    Linear,
-    MeanSquaredError,
-    Sequential,
-    SoftmaxCrossEntropy,
-    Tanh,
-)
+from distlearn.nn import MLP, BatchNorm, Linear, MeanSquaredError, Sequential, SoftmaxCrossEntropy, Tanh
 from distlearn.optim import RULES, Optimizer
 from distlearn.parallel import Pipeline, interleaved
 from distlearn.parallel.pipeline.schedule import Schedule, check_schedule, make_schedule, simulate

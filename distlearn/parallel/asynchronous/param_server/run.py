@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ....data.batches import rows_of
 from ....nn.metrics import make_metric
 
 GRADIENT = np.dtype(
@@ -89,10 +90,9 @@ class Run:
 
     def __repr__(self) -> str:
         mean = f"{self.staleness.mean():.3g}" if len(self.staleness) else "none"
-        broken = ", diverged" if self.diverged else ""
         return (
             f"Run({self.policy}, {self.workers} workers: {self.updates} updates in {self.seconds:.3g} s, "
-            f"mean staleness {mean}, {self.dropped} dropped{broken})"
+            f"mean staleness {mean}, {self.dropped} dropped{', diverged' if self.diverged else ''})"
         )
 
 
@@ -104,20 +104,20 @@ def make_run(coordinator, flat, parts, dataset, loss) -> Run:
         gradients[name] -= began
     points, metric = [], make_metric(None, loss)
     columns = list(zip(*(snapshots for _, snapshots in parts), strict=True))  # of the same version on every server
-    model, x, y = flat.model.eval(), dataset.x_train[:PROBE], dataset.y_train[:PROBE]
+    model, y = flat.model.eval(), dataset.y_train[:PROBE]
+    x, x_test = *rows_of(dataset.x_train, [slice(PROBE)]), *rows_of(dataset.x_test, [slice(None)])
     for column in columns if len(columns) > 1 else ():
         flat.load(np.concatenate([snapshot.share for snapshot in column]))
         with np.errstate(all="ignore"):  # parameters of a run that diverged
             value, _ = loss(model.forward(x)[0], y, len(x))
-            score = metric.value(*metric.count(model.forward(dataset.x_test)[0], dataset.y_test))
+            score = metric.value(*metric.count(model.forward(x_test)[0], dataset.y_test))
         points.append((column[0].version, column[0].time - began, value, score))
-    curve_type = [("version", "i8"), ("time", "f8"), ("loss", "f8"), (f"test_{metric.name}", "f8")]
     return Run(
         policy=str(state.policy),
         workers=len(state.clocks),
         gradients=gradients,
         seconds=float(gradients["time"].max(initial=0.0)),
         params=flat.named(values),
-        curve=np.array(points, curve_type),
+        curve=np.array(points, [("version", "i8"), ("time", "f8"), ("loss", "f8"), (f"test_{metric.name}", "f8")]),
         diverged=coordinator.diverged,
     )

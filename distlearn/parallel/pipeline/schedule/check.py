@@ -71,12 +71,7 @@ class Report:
     __repr__ = __str__  # shown in a notebook
 
 
-def check_schedule(
-    schedule,
-    n_ranks: int | None = None,
-    n_microbatches: int | None = None,
-    **options,
-) -> Report:
+def check_schedule(schedule, n_ranks: int | None = None, n_microbatches: int | None = None, **options) -> Report:
     """Look for everything that is wrong with a pipeline schedule.
 
     Every micro-batch must go forward and backward once on every stage, forward first (backward in one, or in halves, I

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ...play import play_queues
 from .schedule import Action, Schedule
 
 
@@ -122,6 +122,32 @@ def play(
     else:
         waiting = [_waiting_for(schedule, at, rank, times) for rank in stuck]
     return Played(actions, arrivals, Deadlock(waiting) if stuck else None)
+
+
+def play_queues(queues, seconds: Callable, needs: Callable = lambda task: ()) -> tuple[dict, list[int]]:
+    """Run tasks in the order of their queues, each as soon as all its queues are free and what it needs has ended.
+
+    A queue does one thing at a time: a rank that computes, a network card that sends. Return start and end of every
+    task that ran, and by queue the position of the first that never ran.
+    """
+    queues_of = defaultdict(list)
+    for i, queue in enumerate(queues):
+        for task in queue:
+            queues_of[task].append(i)
+    times, at, free, moved = {}, [0] * len(queues), [0.0] * len(queues), True
+    while moved:
+        moved = False
+        for i, queue in enumerate(queues):
+            while at[i] < len(queue):
+                task, before = queue[at[i]], list(needs(queue[at[i]]))
+                mine = queues_of[task]  # they must all have come to it
+                if any(queues[j][at[j] : at[j] + 1] != [task] for j in mine) or any(b not in times for b, _ in before):
+                    break
+                start = max([free[j] for j in mine] + [times[b][1] + delay for b, delay in before])
+                times[task] = start, start + seconds(task)
+                for j in mine:
+                    free[j], at[j], moved = times[task][1], at[j] + 1, True
+    return times, at
 
 
 def _blocking_calls(schedule: Schedule, rank: int) -> list[Action | Message]:

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distlearn.viz.intervals import gaps, length, pieces, union
+from distlearn.trace import gaps, length, pieces, union
 
 spans = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 8)), max_size=12)
 
@@ -24,7 +24,7 @@ def test_union_covers_the_same_with_disjoint_intervals(pairs):
     a, b = union(start, end)
     assert cells(a, b) == cells(start, end)
     assert (a[1:] > b[:-1]).all()
-    assert length(start, end) == len(cells(start, end))
+    assert length(zip(start, end, strict=True)) == len(cells(start, end))
 
 
 @given(spans)

@@ -1,6 +1,6 @@
-"""Queues of tasks in virtual time, and parameter-server policies whose order is known beforehand as such queues."""
+"""Queues of tasks in virtual time."""
 
-from distlearn.parallel.play import play_queues
+from distlearn.parallel.pipeline.schedule.play import play_queues
 
 
 def test_a_task_waits_for_its_queue_and_for_what_it_needs():

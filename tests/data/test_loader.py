@@ -1,0 +1,397 @@
+"""`Loader`: the same batches from files, shards and arrays, for any ranks and workers; what fails is named."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import psutil
+import pytest
+from click.testing import CliRunner
+from PIL import Image
+
+import distlearn as dl
+from distlearn.cli import main
+from distlearn.comm.local import LocalComm
+from distlearn.data import Batches, Cache, Loader, SlowStorage, load, loader, sources, tune, write_shards
+from distlearn.data.sources import read_file
+from distlearn.trace import WallClock
+
+N, PER_SHARD = 45, 6
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    """Images of noise in a folder for each of three classes, and the same in shards."""
+    root, rng = tmp_path_factory.mktemp("photos"), np.random.default_rng(0)
+    for i, name in enumerate(rng.permutation(N)):
+        path = root / "files" / f"c{i % 3}" / f"{name:02d}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(rng.integers(0, 256, (6, 5), np.uint8)).save(path)
+    write_shards(root / "files", root / "shards", PER_SHARD)
+    return root
+
+
+@pytest.fixture(autouse=True)
+def nothing_left():
+    """No worker and no shared memory of this process stays after a test."""
+    yield
+    assert children() == []
+    assert [name for name in os.listdir("/dev/shm") if name.startswith((f"pym-{os.getpid()}-", "psm_"))] == []
+
+
+def children():
+    """Workers of this process; "spawn" adds a tracker of resources, which stays."""
+    return [child for child in psutil.Process().children() if "tracker" not in str(child.cmdline())]
+
+
+def arrays(folder):
+    """All images and labels, by name: read without a `Loader`."""
+    paths = sorted((folder / "files").glob("*/*.png"))
+    x = np.stack([np.asarray(Image.open(path)).reshape(-1) for path in paths])
+    return x, np.array([int(path.parent.name[1:]) for path in paths])
+
+
+def noise(image, rng):
+    return image ^ rng.integers(0, 256, image.shape, np.uint8)
+
+
+def equal(found, expected):
+    np.testing.assert_array_equal(found.x, expected.x)
+    np.testing.assert_array_equal(found.y, expected.y)
+    assert found.n == expected.n
+
+
+def test_a_resumed_epoch_is_exact_in_500_random_cases(photos):
+    """On any ranks, from files and shards, with and without buffer and workers, of which some are killed."""
+    draw, (x, y), killed = random.Random(0), arrays(photos), 0
+    for case in range(500):
+        folder, seed, epoch = draw.choice(("files", "shards")), draw.randrange(3), draw.randrange(4)
+        size, batch_size, buffer = draw.randint(1, 5), draw.randint(1, 50), draw.choice((0, 0, 4, 25))
+        images = Loader(photos / folder, dtype=np.uint8, augment=noise, buffer=buffer)
+        serial = Batches(images, images.labels, batch_size, seed=seed)
+        order, start = serial.order(epoch), draw.randrange(len(serial))
+        if not buffer:
+            np.testing.assert_array_equal(order, Batches(x, y, batch_size, seed=seed).order(epoch))
+        for rank in range(size):
+            images = images.but(workers=draw.randint(1, 3) if case % 10 == 0 else 0, depth=draw.randint(1, 5))
+            batches = Batches(images, images.labels, batch_size, rank=rank, size=size, seed=seed)
+            if images.workers and start:
+                before = batches.epoch(epoch)
+                for _ in range(start):
+                    next(before)
+                draw.choice(children()).kill()
+                killed += 1
+            for step, batch in enumerate(batches.epoch(epoch, start), start):
+                rows = np.array_split(order[step * batch_size : (step + 1) * batch_size], size)
+                rngs = [np.random.default_rng([seed, epoch, row]) for row in rows[rank]]
+                mine = [noise(x[row], rng) for row, rng in zip(rows[rank], rngs, strict=True)]
+                np.testing.assert_array_equal(batch.x, np.array(mine, np.uint8).reshape(-1, 30))
+                np.testing.assert_array_equal(batch.y, y[rows[rank]])
+                assert batch.n == sum(map(len, rows))
+            assert step == len(serial) - 1
+    assert killed > 50
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_batches_that_are_held_stay_as_they_were(photos, monkeypatch, method):
+    """A batch is a view into memory that workers use again, but not before its last array is gone."""
+    monkeypatch.setattr(loader, "get_context", lambda _, make=loader.get_context: make(method))
+    images = Loader(photos / "shards", storage=SlowStorage(0, 1e9))
+    expected = list(Batches(images, images.labels, 4).epoch(0))
+    images = images.but(workers=2, depth=3)
+    for found, one in zip(list(Batches(images, images.labels, 4).epoch(0)), expected, strict=True):
+        equal(found, one)
+    kept = [batch.x.reshape(-1, 6, 5)[:1] for batch in Batches(images, images.labels, 4).epoch(0)]  # views of views
+    for found, one in zip(kept, expected, strict=True):
+        np.testing.assert_array_equal(found.reshape(1, 30), one.x[:1])
+
+
+def strike(victim, how, seconds, path, offset, size):
+    """A storage of which each read takes `seconds`, and that of `victim` kills or stops the process."""
+    time.sleep(seconds)
+    if path == victim:
+        os.kill(os.getpid(), how)
+    return read_file(path, offset, size)
+
+
+@pytest.mark.parametrize(
+    ("folder", "how", "error", "message"),
+    [
+        ("files", signal.SIGKILL, ChildProcessError, "died with exit code -9 while it read "),
+        ("shards", signal.SIGKILL, ChildProcessError, "died with exit code -9 while it read "),
+        ("files", signal.SIGSTOP, TimeoutError, "hangs: more than 3 s for "),
+    ],
+)
+def test_a_dead_worker_and_a_hung_read_are_named(photos, folder, how, error, message):
+    images = Loader(photos / folder)
+    row = Batches(images, images.labels, 10).order(0)[25]  # of the third batch
+    victim, _, record = images.source(row).partition(": ")
+    images = images.but(workers=2, timeout=3, storage=partial(strike, victim, how, 0.01))
+    named = victim if folder == "files" else rf"{victim}: c\d/\d+\.png"
+    assert bool(record) == (folder == "shards")
+    with pytest.raises(error, match=rf"^loader worker \d \(process \d+\) {message}{named}$"):
+        list(Batches(images, images.labels, 10).epoch(0))
+
+
+def test_many_slow_images_are_no_hang_but_one_after_them_is(photos):
+    images = Loader(photos / "files")
+    last = images.source(Batches(images, images.labels, N).order(0)[-1])
+    images = images.but(workers=1, timeout=1, storage=partial(strike, last, signal.SIGSTOP, 0.05))
+    with pytest.raises(TimeoutError, match=f"hangs: more than 1 s for {last}$"):
+        next(Batches(images, images.labels, N).epoch(0))
+
+
+def test_workers_end_with_the_loop(photos):
+    images = Loader(photos / "files", workers=2)
+    for _ in Batches(images, images.labels, 8).epoch(0):
+        assert len(children()) == 2
+        break
+    assert children() == []
+    with pytest.raises(ZeroDivisionError) as error:  # noqa: PT012
+        for _ in Batches(images, images.labels, 8).epoch(0):
+            1 // 0  # noqa: B018
+    assert children() == []
+    assert error  # the traceback is still there
+
+
+CONSUMER = """
+import sys, time
+from distlearn.data import Batches, Loader, SlowStorage
+x = Loader(sys.argv[1], workers=2, storage=SlowStorage(0.05, 1e9))
+for batch in Batches(x, x.labels, 4).epoch(0):
+    print("ready", flush=True)
+    time.sleep(0.1)
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_nothing_stays_of_a_consumer_that_is_ended(photos, how):
+    command = [sys.executable, "-c", CONSUMER, photos / "shards"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, **pipes, start_new_session=True) as consumer:
+        assert consumer.stdout.readline() == "ready\n"
+        workers = psutil.Process(consumer.pid).children(recursive=True)
+        assert len(workers) == 2
+        os.killpg(consumer.pid, how) if how == signal.SIGINT else consumer.send_signal(how)  # as a terminal
+        _, errors = consumer.communicate(timeout=60)
+    assert errors.count("Traceback") == (how == signal.SIGINT), errors
+    assert psutil.wait_procs(workers, timeout=30)[1] == []
+
+
+def save(folder, mode, kind="png", name="a/0"):
+    path = folder / f"{name}.{kind}"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    values = np.random.default_rng(len(name)).integers(0, 256, (4, 3, 4), np.uint8)
+    if mode in ("F", "I;16"):
+        image = Image.fromarray((values[:, :, 0] * 257.0).astype(np.float32 if mode == "F" else np.uint16))
+    else:
+        image = Image.fromarray(values, "RGBA").convert(mode)
+    image.save(path)
+    return image
+
+
+@pytest.mark.parametrize(
+    ("mode", "kind", "channels", "top"),
+    [
+        ("L", "png", 1, 255), ("1", "png", 1, 255), ("LA", "png", 1, 255), ("F", "tiff", 1, 1),
+        ("I;16", "png", 1, 65535), ("RGB", "bmp", 3, 255), ("P", "gif", 3, 255), ("RGBA", "png", 3, 255),
+    ],
+)  # fmt: skip
+def test_kinds_of_images(tmp_path, mode, kind, channels, top):
+    image = save(tmp_path, mode, kind)
+    expected = np.asarray(image if mode in ("F", "I;16") else image.convert("L" if channels == 1 else "RGB"))
+    single, double = (np.asarray(Loader(tmp_path, dtype=dtype)) for dtype in ("float32", "float64"))
+    assert single.shape == (1, 12 * channels)
+    assert (single.dtype, double.dtype) == (np.float32, np.float64)
+    if kind != "gif":  # which has a palette of its own
+        np.testing.assert_array_equal(single, np.divide(expected.reshape(1, -1), top, dtype=np.float32))
+    assert double.max() <= 1 or mode == "F"
+    if top == 255:
+        np.testing.assert_array_equal(np.asarray(Loader(tmp_path, dtype="uint8")) / 255, double)
+    else:
+        with pytest.raises(ValueError, match=r"a/0\.\w+: has pixels of \w+, which rows of uint8 cannot hold"):
+            np.asarray(Loader(tmp_path, dtype="uint8"))
+
+
+def test_images_are_brought_to_a_shape_only_where_one_is_given(tmp_path):
+    save(tmp_path, "L")
+    Image.new("RGB", (30, 20), (255, 0, 0)).save(tmp_path / "a" / "1.jpg")
+    with pytest.raises(ValueError, match=r"a/1\.jpg: has 30 x 20 pixels, expected 3 x 4"):
+        np.asarray(Loader(tmp_path))
+    x = np.asarray(Loader(tmp_path, image_shape=(2, 3, 3), dtype="uint8")).reshape(2, 2, 3, 3)
+    assert abs(x[1].astype(int) - (254, 0, 0)).max() < 3
+    np.testing.assert_array_equal(x[0, :, :, 0], x[0, :, :, 2])
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("damage", ["", "nonsense", "missing", "half"])
+def test_an_unreadable_image_is_named(tmp_path, workers, damage):
+    for i in range(6):
+        save(tmp_path, "L", name=f"a/{i}")
+    bad, images = tmp_path / "a" / "4.png", Loader(tmp_path, workers=workers)
+    data = bad.read_bytes()
+    bad.write_bytes(data[: len(data) // 2] if damage == "half" else damage.encode())
+    if damage == "missing":
+        bad.unlink()
+    with pytest.raises((OSError, ValueError), match=rf"^{bad}: "):
+        list(Batches(images, images.labels, 2).epoch(0))
+
+
+def test_what_else_is_refused(tmp_path, photos):
+    with pytest.raises(ValueError, match=r"expected a folder for each class .*found an empty folder"):
+        Loader(tmp_path)
+    (tmp_path / "a.png").write_bytes(b"")
+    with pytest.raises(ValueError, match=r"expected a folder for each class .*found a\.png"):
+        Loader(tmp_path)
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        load(f"{tmp_path}/nowhere/")
+    with pytest.raises(ValueError, match="workers is 2, but 'digits' is read at once"):
+        load("digits", workers=2)
+    with pytest.raises(ValueError, match="depth is 0, expected a whole number, 1 or more"):
+        Loader(photos / "files", workers=1, depth=0)
+    images = Loader(photos / "files", augment=lambda image, rng: image[:3])
+    with pytest.raises(ValueError, match=r"c0/..\.png: augment made \(3, 5, 1\) uint8, expected \(6, 5, 1\) uint8"):
+        np.asarray(Batches(images, images.labels, 4).epoch(0).__next__())
+
+
+# -- order -------------------------------------------------------------------------------------------------------------
+
+
+def test_quality_of_a_shuffle(monkeypatch):
+    """In one shard it is 3 B / n; a full shuffle has 1; and few shards are in use at a time."""
+    n, per_shard = 6000, 500
+    names = [f"a/{i:04d}.png" for i in range(n)]
+    shards = [f"{i}.tar" for i in range(n // per_shard)], names, [(i // per_shard, i % per_shard, 1) for i in range(n)]
+    monkeypatch.setattr(loader, "find_images", lambda folder: (["0.tar"], names, [(0, i, 1) for i in range(n)]))
+    images, rng = Loader("one", image_shape=(1, 1, 1)), np.random.default_rng(0)
+    assert images.shuffle_quality(np.arange(n)) == 0
+    assert abs(images.shuffle_quality(images.order(rng)) - 1) < 0.05
+    for buffer in (20, 100, 400):
+        found = images.but(buffer=buffer).order(rng)
+        assert sorted(found) == list(range(n))
+        assert abs(images.shuffle_quality(found) / (3 * buffer / n) - 1) < 0.15
+    monkeypatch.setattr(loader, "find_images", lambda folder: shards)
+    images = Loader("many", image_shape=(1, 1, 1), buffer=1000)
+    order = images.order(rng)
+    assert images.shuffle_quality(order) > 0.8
+    begun = np.sort([np.flatnonzero(order // per_shard == i)[0] for i in range(n // per_shard)])
+    assert (begun >= np.arange(n // per_shard) * per_shard - 1000).all()  # none is opened before it is needed
+
+
+# -- storage -----------------------------------------------------------------------------------------------------------
+
+
+def test_slow_storage_takes_its_latency_and_its_share_of_the_bandwidth(tmp_path, monkeypatch):
+    (tmp_path / "file").write_bytes(bytes(1000))
+    now, slept = [0.0], []
+    monkeypatch.setattr(sources.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(sources.time, "sleep", slept.append)
+    storage = SlowStorage(latency=0.25, bandwidth=1000)
+    assert storage(tmp_path / "file") == bytes(1000)
+    storage(tmp_path / "file", 500, 500)  # at the same time: the line is busy until second 1
+    now[0] = 10.0
+    storage(tmp_path / "file", 900, 500)
+    assert slept == pytest.approx([1.25, 1.75, 0.35])
+
+
+def test_a_cache_reads_every_file_once(photos, tmp_path):
+    log = tmp_path / "log"
+
+    def storage(path, offset=0, size=-1):
+        with open(log, "a") as file:
+            file.write(f"{path} {offset} {size}\n")
+        return read_file(path, offset, size)
+
+    images = Loader(photos / "shards", workers=3, storage=Cache(tmp_path / "cache", storage))
+    plain = Loader(photos / "files")
+    for epoch in range(2):
+        pairs = zip(*(Batches(x, x.labels, 9).epoch(epoch) for x in (images, plain)), strict=True)
+        for found, expected in pairs:
+            equal(found, expected)
+    tars = sorted((photos / "shards").glob("*.tar"))
+    assert sorted(log.read_text().splitlines()) == [f"{path} 0 -1" for path in tars]
+    os.remove(photos / "shards" / "shards.json")  # tar files without an index are looked through
+    equal(*(next(Batches(x, x.labels, 9).epoch(5)) for x in (Loader(photos / "shards"), plain)))
+
+
+def test_tuning_finds_workers_by_measuring(photos):
+    images = Loader(photos / "files", storage=SlowStorage(0.004, 1e9))
+    found = tune(images, 4, rate=300)
+    assert found.workers >= 2  # one cannot read more than 250/s
+    assert found.depth > found.workers
+    assert f"from {found.workers} of them" in found.why
+    assert tune(images, 4, rate=0.1)[:2] == (0, 1)
+
+
+# -- training ----------------------------------------------------------------------------------------------------------
+
+
+def train(comm, dataset, **options):
+    model = dl.nn.MLP((30, 8, 3), dtype="float32", seed=1)
+    optimizer = dl.optim.Optimizer(model.params, dl.optim.Adam(), lr=0.01)
+    strategy = dl.DataParallel(comm, model, dl.nn.SoftmaxCrossEntropy(), optimizer)
+    return dl.fit(strategy, dataset, epochs=2, batch_size=8, **options)
+
+
+def test_fit_takes_it_like_any_data_set(photos, tmp_path):
+    """The same losses and accuracies as with arrays, on ranks and with workers, and resumed from shards."""
+    files, shards = load(f"{photos}/files/", workers=1), load(f"{photos}/shards/")
+    shards = replace(shards, name=files.name)
+    assert [len(x) for _, x, _ in files.splits()] == [32, 4, 9]
+    assert (files.name, files.image_shape, files.shape) == ("files", (6, 5, 1), (30,))
+    found = np.concatenate([np.column_stack([np.rint(np.asarray(x) * 255), y]) for _, x, y in files.splits()])
+    expected = np.column_stack(arrays(photos))
+    np.testing.assert_array_equal(found[np.lexsort(found.T)], expected[np.lexsort(expected.T)])
+
+    in_memory = replace(files, **{f"x_{split}": np.asarray(x) for split, x, _ in files.splits()})
+    world = dl.SimWorld(2)
+    expected, found = (world.run(train, data)[0] for data in (in_memory, files))
+    assert found.losses == expected.losses
+    assert [epoch[3:] for epoch in found.epochs] == [epoch[3:] for epoch in expected.epochs]
+    loads = world.trace.select(name="load")
+    assert len(loads) == 2 * 2 * 4
+    assert {span.lane for span in loads} == {"disk"}
+
+    def interrupt(step, total, **values):
+        if step == 7:
+            raise KeyboardInterrupt
+
+    store = dl.CheckpointStore(tmp_path / "state")
+    with pytest.raises(KeyboardInterrupt):
+        train(LocalComm(WallClock(), interrupt), files, checkpoints=store, every=5, report=interrupt)
+    resumed = train(LocalComm(WallClock(), None), shards, checkpoints=store, resume=True)
+    np.testing.assert_allclose(resumed.losses, expected.losses, rtol=1e-5)
+
+
+def test_a_folder_may_have_a_test_set_of_its_own(photos, tmp_path):
+    (tmp_path / "train").symlink_to(photos / "files")
+    (tmp_path / "test").symlink_to(photos / "shards")
+    data = load(f"{tmp_path}/")
+    assert [len(x) for _, x, _ in data.splits()] == [41, 4, 45]
+    np.testing.assert_array_equal(np.rint(np.asarray(data.x_test) * 255), arrays(photos)[0])
+    (tmp_path / "test").unlink()
+    save(tmp_path / "test", "L", name="cat/0")
+    with pytest.raises(ValueError, match=r"test/ has classes \('cat',\), expected those of train/: \('c0', "):
+        load(f"{tmp_path}/")
+
+
+def test_rows_go_to_the_device(photos, monkeypatch):
+    monkeypatch.setattr(dl.data.dataset, "to_device", lambda x, device: x)
+    monkeypatch.setattr(loader, "to_device", lambda x, device: (x.shape, device))
+    data = load(f"{photos}/files/").on(3)
+    assert list(data.x_test.stream([slice(2), slice(2, 9)])) == [((2, 30), 3), ((7, 30), 3)]
+
+
+def test_the_command_line_trains_on_a_folder(photos, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(main, ["train", "--data", f"{photos}/files/", "--workers", "1", "--epochs", "1"])
+    assert result.exit_code == 0, result.output
+    assert "files: 32 train, 4 val, 9 test images" in result.output
+    result = CliRunner().invoke(main, ["predict", "runs/files-mlp-local1", "--data", f"{photos}/files/"])
+    assert "of 9 right" in result.output
