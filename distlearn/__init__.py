@@ -42,12 +42,12 @@ def lazy(package: str, homes: dict[str, str]):
 _HOMES = {
     "": "backend comm cuda data nn optim parallel sim testing trace train viz world",
     "comm": "ANY CommError CommTimeoutError DeadlockError HierarchicalNetwork Network RankError ring_all_reduce",
-    "sim": "Failure Free Measured Roofline SimWorld",
+    "sim": "Failure Free Measured MetaArray Roofline SimWorld",
     "world": "EngineWorld LimitedWorld LocalWorld MPIWorld train_through_failures",
     "parallel": (
         "CheckpointStore DataParallel ElasticDataParallel Hybrid DiLoCo LocalSGD OneWeirdTrick "
         "ParameterServer PipeDream Pipeline QuorumDiLoCo SequenceParallel Serial TensorParallel ZeRO asp backup bsp "
-        "check_schedule parallelize plan softsync ssp"
+        "check_schedule parallelize plan record_memory softsync ssp"
     ),
     "train": "Settings evaluate fit load load_weights",
     "trace": "Span Trace",

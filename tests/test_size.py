@@ -15,23 +15,23 @@ ROOT = Path(__file__).parent.parent
 CAPS = {
     "distcourse": 9_322,
     "distlearn": 458,
-    "distlearn/cli": 1_513,
-    "distlearn/comm": 1_916,
+    "distlearn/cli": 1_512,
+    "distlearn/comm": 1_928,
     "distlearn/cuda": 3_130,
     "distlearn/data": 818,
-    "distlearn/nn": 3_372,
-    "distlearn/optim": 523,
-    "distlearn/parallel": 5_460,
-    "distlearn/sim": 1_932,
+    "distlearn/nn": 3_534,
+    "distlearn/optim": 566,
+    "distlearn/parallel": 5_520,
+    "distlearn/sim": 2_049,
     "distlearn/train": 756,
-    "distlearn/viz": 1_501,
+    "distlearn/viz": 1_553,
     "distlearn/world": 1_978,
 }
 """By folder: the largest number of lines of code."""
-DOCSTRINGS = 8_982
+DOCSTRINGS = 9_356
 """Lines of docstrings of both packages."""
-FILES = 273
-TESTS = 41_091
+FILES = 278
+TESTS = 41_958
 """Lines of the tests; the benchmarks beside them, commands that `distlearn bench` runs, are not counted."""
 SILENT = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import dis
 import inspect
 import sys
 import traceback
+import types
 import warnings
 
 import numpy as np
@@ -64,15 +66,17 @@ class Check:
 
     # -- what a lab calls -------------------------------------------------------------------------------------------
 
-    def call(self, fn, /, *args, inplace: bool = False, **kwargs):
+    def call(self, fn, /, *args, inplace: bool = False, without=(), **kwargs):
         """Call the student's function, return its result, and report arrays among its arguments that it changed.
 
-        `inplace` allows changed arguments and no result.
+        `inplace` allows changed arguments and no result; `without` names what the answer must not use.
         """
         label = getattr(fn, "__name__", type(fn).__name__)
-        if is_librarys(fn):
+        told = getattr(fn, "_distlearn_home", None)  # while grading an answer is in another process
+        home = (home_of(fn) if told is None else told).partition(".")[0]
+        if home == "distlearn" or (told and home == "distcourse"):  # in a notebook a lab's function runs some answers
             self._add(BAD, label, "this is the library's own function", "write it yourself, without the library's")
-        elif {"dl", "distlearn"} & set(getattr(getattr(fn, "__code__", None), "co_names", ())):
+        if "distlearn" in self._look(fn, label, without):
             self._add(NOTE, label, "uses the library: calling its version of an answer counts as not written")
         watched = [] if inplace else [(k, a, copy.copy(a)) for k, a in _arrays(_named(fn, args, kwargs))]
         result = fn(*args, **kwargs)
@@ -175,6 +179,12 @@ class Check:
         self.warned = self._stack.enter_context(warnings.catch_warnings(record=True))
         warnings.simplefilter("default")
         self._stack.enter_context(contextlib.redirect_stderr(sys.stdout))
+        cell = sys._getframe(1)
+        for name in cell.f_code.co_names:  # answers among them; a helper of the cell's own may use the course
+            answer = cell.f_globals.get(name)
+            code = getattr(answer, "__code__", None)
+            if callable(answer) and getattr(code, "co_filename", "") != cell.f_code.co_filename:
+                self._look(answer, name, ["distcourse"])
         return self
 
     def __exit__(self, kind, error, tb) -> bool:
@@ -236,6 +246,13 @@ class Check:
         frames = [f for f in frames if f.name not in ("<module>", scope.NAME) and not f.name.startswith("<cell line")]
         return frames[-1] if frames and frames[-1].filename != check_file else None
 
+    def _look(self, answer, label, without) -> dict:
+        """Refuse an answer by what it uses; return that, by its package."""
+        used = {name.partition(".")[0]: name for name in sorted({label, *uses(answer)})}
+        for name in used.keys() & set(without):
+            self._add(BAD, label, f"this is {used.pop(name)}, or uses it", "write it yourself, without that")
+        return used
+
     def _nothing(self, name) -> str:
         if self._returned[0] in self._gave:
             return f"{name} is None: no `return` was reached here. Is it inside a loop or an `if`?"
@@ -266,18 +283,29 @@ def _folded(lines: list[Line]) -> list[Line]:
     return kept
 
 
-def is_librarys(fn) -> bool:
-    """Return whether an answer is a function of the library: inherited, or from the submission while it is graded."""
-    told = getattr(fn, "_distlearn_home", None)  # while grading it is in another process
-    if told is None:  # a plain function of a lab's module, in a notebook, is how some checks run an answer
-        return home_of(fn).partition(".")[0] == "distlearn"
-    return told.partition(".")[0] in ("distlearn", "distcourse")
-
-
 def home_of(fn) -> str:
     """Return the module in which a function was written, or a class whose instance is called; "" if unknown."""
     written = inspect.unwrap(getattr(fn, "__func__", fn))
     return getattr(written, "__module__", None) or ""
+
+
+def uses(fn) -> set[str]:
+    """Return the global names that an answer reads, and the modules of the library that they come from."""
+    told = getattr(fn, "_distlearn_uses", None)  # while grading it is in another process
+    if told is not None:
+        return set(told)
+    found, ours = set(), ("distlearn", "distcourse")
+    for part in list(vars(fn).values()) if isinstance(fn, type) else [fn]:
+        part = inspect.unwrap(getattr(part, "__func__", part))
+        if isinstance(part, types.FunctionType) and not home_of(part).startswith(ours):
+            codes = [part.__code__]
+            for code in codes:
+                codes += [c for c in code.co_consts if isinstance(c, types.CodeType)]
+                found |= {i.argval for i in dis.get_instructions(code) if i.opname == "LOAD_GLOBAL"}
+            values = [part.__globals__.get(name) for name in found]
+            homes = {v.__name__ if isinstance(v, types.ModuleType) else home_of(v) for v in values}
+            found |= {home for home in homes if home.startswith(ours)}
+    return found
 
 
 def _told(error, what: str):

@@ -213,15 +213,8 @@ def train_digits_with(comm, settings: Settings, step=None, lr=None, rule=None):
     if step is not None:
         parts = strategy.comm, strategy.model, strategy.loss, strategy.optimizer
         strategy.step = lambda batch: step(*parts, batch)
-    return fit(
-        strategy,
-        data,
-        epochs=settings.epochs,
-        batch_size=settings.batch_size,
-        seed=settings.seed,
-        evaluate_every=settings.evaluate_every,
-        report=comm.report,
-    )
+    names = ("epochs", "batch_size", "seed", "evaluate_every")
+    return fit(strategy, data, **{name: getattr(settings, name) for name in names}, report=comm.report)
 
 
 def final_accuracy(settings: Settings, lr=None) -> float:
@@ -312,13 +305,6 @@ def serial_step(comm, model, loss, optimizer, batch) -> float:
     return Serial(model, loss, optimizer).step(batch)
 
 
-def _by_hand(comm, model, loss, optimizer, batch) -> None:
-    """The update of plain SGD, whatever the optimizer's rule is."""
-    gradients_of(model, loss, batch)
-    for p in model.params:
-        p.data -= optimizer.lr(0) * p.grad
-
-
 def gradients_of(model, loss, batch, n=None, clear=True) -> float:
     """Clear, forward, loss, backward; return the loss."""
     for p in model.params if clear else ():
@@ -405,7 +391,7 @@ def check_step(check, step, cuts, sizes=(6, 8, 4), seed=2, lr=0.7) -> None:
     rule = {"steps": 2, "rule": Momentum(0.8)}
     hand = "a step by hand: the optimizer has a rule and a rate of its own, call optimizer.step()"
     got, want = run(step, cuts, **rule)[0][0][1], run(serial_step, **rule)[0][0][1]
-    wrong = {hand: run(_by_hand, steps=2)[0][0][1]}
+    wrong = {hand: run(serial_step, steps=2)[0][0][1]}  # plain SGD, whatever the optimizer's rule is
     check.close(f"two steps of Momentum, {ranks} ranks", got, want, rtol=1e-10, suspects=wrong)
     if ranks > 1:
         gave = min(sum(s.nbytes for s in trace.select(rank=rank, lane="comm")) for rank in range(ranks))
@@ -415,23 +401,12 @@ def check_step(check, step, cuts, sizes=(6, 8, 4), seed=2, lr=0.7) -> None:
 
 def check_backward(check, backward, ranks=3, cap_bytes=3000, widths=(16, 24, 24, 10), frozen=()) -> None:
     """An overlapped backward against the library's: gradients, calls, and the exposed communication."""
-    case = {
-        "ranks": ranks,
-        "widths": widths,
-        "samples": 32,
-        "frozen": frozen,
-        "network": Network(1e-6, 4e9),
-        "peak": 5e9,
-    }
+    fast, ways = Network(1e-6, 4e9), [backward, library_backward, after_backward]
+    ways.append(lambda comm, model, dy, saved, buckets: model.backward(dy, saved))
+    ways.append(lambda *args: library_backward(*args, wait=True))
     got, want, late, alone, waiting = (
-        backward_step(f, cap_bytes, **case)
-        for f in (
-            backward,
-            library_backward,
-            after_backward,
-            lambda comm, model, dy, saved, buckets: model.backward(dy, saved),
-            lambda *args: library_backward(*args, wait=True),
-        )
+        backward_step(f, cap_bytes, ranks=ranks, widths=widths, samples=32, frozen=frozen, network=fast, peak=5e9)
+        for f in ways
     )
     of = f"{ranks} rank{'s' * (ranks > 1)}" + f", {len(frozen)} frozen" * bool(frozen)
     found, right, own = (
@@ -519,10 +494,10 @@ def average_locally(train, ranks, steps, every, sizes, seed):
 
 def _locally(
     comm, model, loss, optimizer, batches, every, *,
-    first=1, last=True, by=None, clear=True, of="data", n=1, hand=None, lost=False,
+    first=1, last=True, by=None, clear=True, of="data", n=1, hand=None, lost=False, instead=None,
 ):  # fmt: skip
     """Train alone and average, right or in the usual wrong ways."""
-    losses, by = [], by or comm.size
+    losses, by, every = [], by or comm.size, instead or every
     for step, batch in enumerate(batches, first):
         losses.append(gradients_of(model, loss, batch, n * batch.n, clear))
         arrays = [getattr(p, of) for p in model.params]
@@ -561,19 +536,14 @@ def check_local_sgd(check, train, ranks, steps, every, sizes=(5, 6, 3), seed=3) 
         "a step by hand, with the rate alone: call optimizer.step()": {"hand": 0.2},
         "a step by hand, with a rate of 0.3: call optimizer.step()": {"hand": 0.3},
         "divided by the ranks, but not summed: all_reduce works in place, on p.data itself": {"lost": True},
+        "never averaged: each rank has its own": {"instead": 10**9, "last": False},
+        "averaged at the end only: after every `every` steps, too": {"instead": 10**9},
+        "averaged after every step: only after every `every` of them": {"instead": 1},
     }
     kinds |= {f"divided by {k}: comm.size says how many ranks there are": {"by": k} for k in (2, 3, 4) if k != ranks}
     others = {
         told: average_locally(lambda *args, how=how: _locally(*args, **how), *case)[0] for told, how in kinds.items()
     }
-    for told, interval, last in (
-        ("never averaged: each rank has its own", 10**9, False),
-        ("averaged at the end only: after every `every` steps, too", 10**9, True),
-        ("averaged after every step: only after every `every` of them", 1, True),
-    ):
-        others[told] = average_locally(
-            lambda *args, how=(interval, last): _locally(*args[:5], how[0], last=how[1]), *case
-        )[0]
     for rank in range(ranks):
         wrong = {told: them[rank][0] for told, them in others.items()} if ranks > 1 else {}
         where = f"parameters, rank {rank} of {of}"
@@ -634,15 +604,14 @@ def check_plan(check, scaled_lr, lr, batch_size, base, warmup_steps=0):
     first = [float(plan(int(step))) for step in t[::-1]][::-1]
     check.close(name, first, rates(), suspects=suspects)
     again = [float(plan(int(step))) for step in t]
-    told = "the same step must have the same rate again: use `step`, and change nothing outside the function"
-    check.true(f"{name}, asked again", np.allclose(again, first), told)
+    check.true(f"{name}, asked again", np.allclose(again, first), "use `step`, and change nothing outside the function")
 
 
 # -- Time lines of one training step, one below the other on the same axis: how much communication is exposed.
 
 
 @styled
-def plot_overlap(steps, *, axes=None, title=None):
+def plot_overlap(steps):
     """Draw steps one below the other, each with its exposed communication.
 
     Parameters
@@ -650,17 +619,17 @@ def plot_overlap(steps, *, axes=None, title=None):
     steps : dict of str to Overlap
         What `lab07.backward_step` returns, by name.
     """
-    if axes is None:
-        from matplotlib import pyplot as plt  # here, not above: pyplot chooses a backend when it is imported
+    from matplotlib import pyplot as plt  # here, not above: pyplot chooses a backend when it is imported
 
-        _, axes = plt.subplots(len(steps), 1, figsize=(8.4, 0.4 + 2.1 * len(steps)), squeeze=False)
-        axes = list(axes[:, 0])
+    _, axes = plt.subplots(len(steps), 1, figsize=(8.4, 0.4 + 2.1 * len(steps)), squeeze=False)
+    axes = tuple(axes[:, 0])
     longest = max(step.seconds for step in steps.values())
     for i, (ax, (name, step)) in enumerate(zip(axes, steps.items(), strict=True)):
         told = f"{name}: {1e3 * step.exposed:.2f} of {1e3 * step.communicating:.2f} ms of communication exposed"
         plot_timeline(step.trace, start=0.0, end=longest, ax=ax, title=told, legend=i == 0)
         if i < len(steps) - 1:
             ax.set_xlabel("")
-    told = ", ".join(f"{name} {1e3 * step.seconds:.2f} ms" for name, step in steps.items())
-    write_title(axes[0].figure, f"A step: {told}", title)
-    return tuple(axes)
+    if len(steps) > 1:
+        told = ", ".join(f"{name} {1e3 * step.seconds:.2f} ms" for name, step in steps.items())
+        write_title(axes[0].figure, f"A step: {told}")
+    return axes

@@ -307,6 +307,7 @@ MISTAKES = {
     "this rank's own code belongs to the sum": {"total": lambda arrived, own, error: sum(arrived) - own},
     "each rank's code is another: decode all of them": {"total": lambda arrived, own, error: own * len(arrived)},
     "this is what arrives from this rank alone": {"total": lambda arrived, own, error: own},
+    "the codes of all ranks, not of three": {"total": lambda arrived, own, error: sum(arrived[:3])},
     "the error is sent next time, not now": {"total": lambda arrived, own, error: sum(arrived) + error},
 }
 
@@ -380,6 +381,7 @@ ROUND_MISTAKES = {
     "mu times the velocity is added to delta": {"step": lambda w, d, v, lr, mu: w - lr * (d + v)},
     "lr multiplies both: lr (delta + mu v)": {"step": lambda w, d, v, lr, mu: w - (lr * d + mu * v)},
     "the rate is missing": {"step": lambda w, d, v, lr, mu: w - (d + mu * v)},
+    "any number of ranks, not at most three: comm.size": {"mean": lambda total, end, p: total / min(p, 3)},
     "all_reduce sums: divide by the number of ranks": {"mean": lambda total, end, p: total},
     "this rank's own end: the mean needs an all_reduce": {"mean": lambda total, end, p: end},
     "the velocity fades: mu v + delta": {"gain": lambda v, d, mu: v + d},
@@ -733,11 +735,6 @@ class Run(NamedTuple):
         return float(self.seconds[there[0]]) if len(there) else math.inf
 
 
-def mean_of_ranks(comm, start, end, velocity):
-    """Continue from the mean of the ranks' parameters: local SGD."""
-    return comm.all_reduce(end.copy()) / comm.size
-
-
 def train_with(comm, recipe: Recipe, seed: int = 0, samples: int = SAMPLES * EPOCHS, looks: int = 40):
     """Train a small network on digits by a recipe, on any communicator; rank 0 looks at the loss now and then."""
     data = load("digits")
@@ -764,7 +761,8 @@ def train_with(comm, recipe: Recipe, seed: int = 0, samples: int = SAMPLES * EPO
                 _write(params, exchange(comm, gradient, error) / recipe.scale, "grad")
             optimizer.step()
             if alone and (step % recipe.every == 0 or step == steps):
-                start = (recipe.outer or mean_of_ranks)(comm, start, flat(params), velocity)
+                outer = recipe.outer or (lambda comm, start, end, velocity: comm.all_reduce(end) / comm.size)
+                start = outer(comm, start, flat(params), velocity)
                 _write(params, start)
             if comm.rank == 0 and (step == steps or (step % pause == 0 and (not alone or step % recipe.every == 0))):
                 began = comm.clock.now()

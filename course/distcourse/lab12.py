@@ -171,12 +171,6 @@ def rename_over(files, step, data):
 PROGRAMS = {"A": overwrite, "B": remove_first, "C": rename_over}
 
 
-def read_checkpoint(files):
-    """Load what the programs A, B and C have saved."""
-    data = files.get("checkpoint")
-    return None if data is None or len(data) < 8 else (int(data[:8]), data[8:])
-
-
 def outcome(program: str, fault) -> str:
     """Save step 1 and then step 2 with a program, let a fault strike, and say what can be loaded."""
     one, two = b"weights of step 1", b"weights of step 2"
@@ -191,8 +185,9 @@ def outcome(program: str, fault) -> str:
         files = flipped(execute(files, operations), *where)
     else:
         raise ValueError(f"{kind!r}, expected 'crash', 'tear' or 'flip'")
+    data = files.get("checkpoint", b"")
     try:
-        found = read_checkpoint(files)
+        found = (int(data[:8]), data[8:]) if len(data) >= 8 else None
     except ValueError:
         return "nothing can be loaded"
     if found in ((1, one), (2, two)):
@@ -308,6 +303,7 @@ def check_interval(check, best_interval, cost, mtbf):
     want = young_interval(cost, mtbf)
     check.close(f"cost {cost:g} s, MTBF {mtbf:g} s", check.call(best_interval, cost, mtbf), want, suspects={
         "set the derivative of C / tau + tau / (2 M) to zero: where does the 2 go?": math.sqrt(cost * mtbf),
+        "it follows from cost and mtbf: not always ten minutes": 600,
         "half an interval is lost, not a whole one": math.sqrt(cost * mtbf / 2),
         "this is tau squared": want**2,
         "the derivative of C / tau is -C / tau^2": 2 * mtbf * cost / (cost + mtbf),

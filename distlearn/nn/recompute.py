@@ -111,7 +111,7 @@ def best_plan(forward, inputs, saved, budget: float):
     Examples
     --------
     >>> best_plan([1, 1, 1, 1], [8, 8, 8, 8], [8, 8, 8, 8], 24)
-    ([0], [1, 2, 3])
+    ([0, 1], [2, 3])
     """
     n, (room, unit) = len(forward), _units(inputs, saved, budget)
     inputs, saved = ([-(-int(size) // unit) for size in sizes] for sizes in (inputs, saved))

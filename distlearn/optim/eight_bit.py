@@ -62,7 +62,7 @@ class EightBit:
         return self._encode(state_arrays(self.rule.init(data)))
 
     def update(self, data, grad, state, lr, step):
-        if not hasattr(get_xp(data), "searchsorted"):  # a meta array has no values to encode
+        if data.device == "meta":  # there is nothing to encode
             return
         arrays = tuple(map(self._decode, state[::2], state[1::2]))
         self.rule.update(data, grad, arrays if len(arrays) > 1 else arrays[0] if arrays else None, lr, step)
@@ -74,8 +74,8 @@ class EightBit:
         found = []
         for x in arrays:
             xp, n = get_xp(x), -(-x.size // self.block)
-            if not hasattr(xp, "searchsorted"):
-                found += xp.zeros(x.shape, np.uint8), xp.zeros(n)
+            if x.device == "meta":
+                found += xp.zeros(x.shape, np.uint8), xp.zeros(n, np.float32)
                 continue
             blocks = xp.zeros((n, self.block), np.float32)
             blocks.reshape(-1)[: x.size] = x.reshape(-1)

@@ -89,11 +89,9 @@ def plot_products(products, *, card=None, ax=None, title=""):
         bound = [card.attainable(p.intensity) / 1e9 for p in products]
         ax.plot([p.batch for p in products], bound, color=COLORS[1], linestyle=LINES[1], label="bound")
         ax.legend(loc="lower right")
-    for i, (p, s) in enumerate(zip(products, speed, strict=True)):
-        side = "right" if i else "left"  # above the rising curve, and inside the axes
-        look = {"xytext": (0, 8), "ha": side} if card is None else {"xytext": (5, -13), "ha": "left"}  # below the bound
-        ax.annotate(format_time(p.seconds), (p.batch, s), textcoords="offset points", fontsize=9, **look)
     _batch_axis(ax, [p.batch for p in products])
+    ax.set_xticks([p.batch for p in products], [f"{p.batch:,}\n{format_time(p.seconds)}" for p in products])
+    ax.set_xlabel("batch size, and the time of a product")
     ax.set_ylim(0, max([*speed, card.peak / 1e9 if card else 0]) * 1.15)
     ax.set_ylabel("speed [Gflop/s]")
     write_title(ax, title)

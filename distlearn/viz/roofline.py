@@ -68,12 +68,12 @@ def plot_roofline(kernels, card="A100", *, speeds=None, ax=None, title=""):
     ax.yaxis.set_major_formatter(FuncFormatter(lambda v, _: quantity(v, FLOPS)))
     above = {"xytext": (0, 8), "textcoords": "offset points"}  # clear of markers on the roof
     ax.annotate(f"peak {quantity(card.peak, FLOPS)}", (x[-1], card.peak), **above, ha="right", color=MUTED, fontsize=9)
-    for label, bandwidth, offset, side in (
-        ("memory", card.bandwidth, (8, -6), "left"),
-        ("L2", card.l2_bandwidth, (-8, 0), "right"),
+    for label, bandwidth, below, offset, side in (
+        ("memory", card.bandwidth, 8, (8, -6), "left"),
+        ("L2", card.l2_bandwidth, 3, (-8, 0), "right"),
     ):
         if bandwidth:
-            at = card.peak / bandwidth / 3  # beside its slope, on the side away from the other
+            at = card.peak / bandwidth / below  # beside its slope, on the side away from the other, clear of the ridge
             ax.annotate(
                 f"{label} {bandwidth / 1e9:,.0f} GB/s", (at, at * bandwidth), xytext=offset,
                 textcoords="offset points", ha=side, color=MUTED, fontsize=9,

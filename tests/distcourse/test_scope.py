@@ -49,6 +49,16 @@ def test_an_answer_that_finds_its_variable_in_the_check_fails(shell):
     assert run(shell, CHECK) is None
 
 
+def test_an_answer_by_the_course_is_refused_and_a_helper_of_the_check_is_not(shell):
+    check = "def want(*sizes): return lab05.least_bytes(*sizes)\nwith lab.check('b', hints=False) as check:\n"
+    check += "    check.equal('b', answer(1, 2, 3), want(1, 2, 3))\n"
+    assert run(shell, "from distcourse import lab05\ndef answer(a, b, c): return 4 * (a * b + b * c + a * c)") is None
+    assert run(shell, check) is None
+    for body in ("lab05.least_bytes(*sizes)", "[least(*sizes) for _ in sizes][0]", "(lambda: least(*sizes))()"):
+        assert run(shell, f"least = lab05.least_bytes\ndef answer(*sizes): return {body}") is None
+        assert "this is distcourse.lab05, or uses it" in str(run(shell, check))
+
+
 def test_definitions_stay_and_variables_do_not(shell):
     run(shell, ANSWER.format(name="self.W"))
     before = set(shell.user_ns)

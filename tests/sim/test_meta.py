@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from distlearn.backend import get_xp
 from distlearn.comm import Network, RankError
 from distlearn.comm.local import LocalComm
 from distlearn.sim import MetaArray, SimWorld
@@ -86,3 +87,19 @@ def test_it_does_not_mix_with_data():
 
     with pytest.raises(RankError, match="expected a ndarray, but the message holds a MetaArray"):
         SimWorld(2).run(program)
+
+
+def test_views_and_copies_are_numpys():
+    """Which results share the memory of an array decides what a step holds; strides decide which may."""
+    x, y = MetaArray((4, 6, 2), "f8"), np.zeros((4, 6, 2))
+    ways = {
+        "a part": lambda a: a[1:3, ::2], "an element of rows": lambda a: a[..., 1], "transposed": lambda a: a.T,
+        "swapped, then flat": lambda a: a.swapaxes(0, 1).reshape(-1), "reshaped": lambda a: a.reshape(8, -1),
+        "rows of a part": lambda a: a[:, 2:4].reshape(4, -1), "an axis more": lambda a: a[:, None],
+        "a part that stays whole": lambda a: a[1:3].reshape(-1), "by indices": lambda a: a[[0, 2]],
+        "contiguous": lambda a: get_xp(a).ascontiguousarray(a.transpose(1, 0, 2)), "a copy": lambda a: a.copy(),
+    }  # fmt: skip
+    for name, way in ways.items():
+        meta, real = way(x), way(y)
+        assert (meta.shape, meta.flags.c_contiguous) == (real.shape, real.flags.c_contiguous), name
+        assert (meta.block is x.block) == np.may_share_memory(real, y), name

@@ -147,7 +147,8 @@ def kept_state(cells, source: Source | None) -> list[tuple[str, str]]:
     """Return (name of the cell, names) for answers on a communicator whose functions change what outlives the call."""
     # Simulated ranks call one function in one process: what it keeps in a global variable, in an attribute of a class
     # or a function, or in a default argument is seen by the other ranks, which real ranks would have to be sent.
-    on_ranks = {c.grade_id for c in source.exercises if "comm" in _arguments(c)} if source else set()
+    exercises = source.exercises if source else ()
+    on_ranks = {c.grade_id for c in exercises if any(node.arg == "comm" for node in _nodes(c, ast.arg))}
     written, found = _written(cells), []
     imports = [n for cell in cells if cell.cell_type == "code" for n in _nodes(Cell(0, cell), ast.alias)]
     modules = {alias.asname or alias.name for alias in imports}
@@ -167,10 +168,6 @@ def _with_helpers(answer: Cell, code: list[Cell]) -> list[Cell]:
 
 def _nodes(cell: Cell, kind) -> list:
     return [node for node in ast.walk(cell.tree) if isinstance(node, kind)] if cell.tree else []
-
-
-def _arguments(cell: Cell) -> set[str]:
-    return {node.arg for node in _nodes(cell, ast.arg)}
 
 
 def _kept(cell: Cell, modules: set[str]) -> set[str]:

@@ -27,6 +27,7 @@ class Handle(NamedTuple):
     attributes: tuple
     signature: tuple | None
     home: str
+    uses: tuple = ()
 
 
 class Remote:
@@ -77,7 +78,7 @@ def make_proxy(handle: Handle, ask) -> Remote:
         space |= SPECIAL.get(ability, {})
     proxy = type(handle.name, (Remote,), space)(handle, ask)
     if "__call__" in space:
-        proxy.__dict__.update(__name__=handle.name, _distlearn_home=handle.home)
+        proxy.__dict__.update(__name__=handle.name, _distlearn_home=handle.home, _distlearn_uses=handle.uses)
         if handle.signature is not None:
             with contextlib.suppress(ValueError, TypeError):
                 defaults = {True: None, False: inspect.Parameter.empty}

@@ -15,7 +15,7 @@ import numpy as np
 
 from distlearn.nn import Param
 
-from ..check import home_of
+from ..check import home_of, uses
 from .arrays import SharedArrays
 from .frames import ProtocolError
 from .objects import Handle, importable, signature_of
@@ -103,8 +103,8 @@ class Codec:
             return {"k": [key, -1]}
         kind, methods, attributes = surface
         name = getattr(value, "__name__", None) or type(value).__name__
-        home = home_of(value) if callable(value) else ""
-        return {"H": Handle(key, kind, str(name)[:80], methods, attributes, signature_of(value), home)}
+        written = (home_of(value), sorted(uses(value))) if callable(value) else ("", ())
+        return {"H": Handle(key, kind, str(name)[:80], methods, attributes, signature_of(value), *written)}
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -165,10 +165,10 @@ class Codec:
         return self.exported[number]
 
     def _read_H(self, inner, buffers, depth):
-        key, kind, name, methods, attributes, signature, home = inner
+        key, kind, name, methods, attributes, signature, home, used = inner
         key = (str(key[0]), int(key[1]))
         if key not in self._known:
-            handle = Handle(key, str(kind), str(name), methods, attributes, signature, str(home))
+            handle = Handle(key, str(kind), str(name), methods, attributes, signature, str(home), tuple(map(str, used)))
             self.know(key, self._proxy(handle))
         return self._known[key]
 

@@ -123,11 +123,7 @@ MUTANTS = {
         ("four ranks at most", ("p = len(gradients)", "p = min(4, len(gradients))"), NOISE),
     ],
     "fit": [
-        (
-            "squares of the steps",
-            ("[1 / steps, 1 / (batches * steps)]", "[1 / steps**2, 1 / (batches * steps**2)]"),
-            FIT,
-        ),
+        ("squares of the steps", ("1 / steps, 1 / (batches * steps)]", "1 / steps**2, 1 / (batches * steps**2)]"), FIT),
         ("the right side alone", ("np.ones(len(steps))", "1 / steps"), FIT),
         ("plain", ("    A = np.stack([1 / steps, 1 / (batches * steps)], axis=1)\n", PLAIN_FIT), FIT),
         ("absolute errors", ("np.ones(len(steps))", "steps"), FIT),
@@ -138,16 +134,8 @@ MUTANTS = {
         ("three points at most", ("    A = ", "    batches, steps = batches[:3], steps[:3]\n    A = "), FIT),
     ],
     "best_batch": [
-        (
-            "problem swapped",
-            ("e_min * overhead / (s_min * per_sample)", "s_min * overhead / (e_min * per_sample)"),
-            BATCH,
-        ),
-        (
-            "a whole number",
-            ("return min(max(batch, 1.0), largest)", "return round(min(max(batch, 1.0), largest))"),
-            BATCH,
-        ),
+        ("problem swapped", ("e_min * overhead / (s_min * per_", "s_min * overhead / (e_min * per_"), BATCH),
+        ("a whole number", (" min(max(batch, 1.0), largest)", " round(min(max(batch, 1.0), largest))"), BATCH),
         (
             "no root",
             ("np.sqrt(e_min * overhead / (s_min * per_sample))", "e_min * overhead / (s_min * per_sample)"),
@@ -156,11 +144,7 @@ MUTANTS = {
         ("upside down", ("e_min * overhead / (s_min * per_sample)", "s_min * per_sample / (e_min * overhead)"), BATCH),
         ("critical batch", ("np.sqrt(e_min * overhead / (s_min * per_sample))", "e_min / s_min"), BATCH),
         ("machine alone", ("e_min * overhead / (s_min * per_sample)", "overhead / per_sample"), BATCH),
-        (
-            "machine upside down",
-            ("e_min * overhead / (s_min * per_sample)", "e_min * per_sample / (s_min * max(overhead, 1e-9))"),
-            BATCH,
-        ),
+        ("machine upside down", ("overhead / (s_min * per_sample", "per_sample / (s_min * max(overhead, 1e-9)"), BATCH),
         ("no largest", ("min(max(batch, 1.0), largest)", "max(batch, 1.0)"), BATCH),
         ("no smallest", ("min(max(batch, 1.0), largest)", "min(batch, largest)"), BATCH),
         ("knows the cases", ("    batch = np", "    e_min, s_min = 800, 50\n    batch = np"), BATCH),

@@ -72,6 +72,8 @@ MUTANTS = {
         ("padding around", (CROPPED, "[:, (kh - 1) // 2 : h - kh // 2, (kw - 1) // 2 : w - kw // 2]")),
         ("spectra transposed", ("(h, w), axes=(0, 1))\n    y", "(w, h), axes=(1, 0))\n    y")),
         ("even only", ("images @ kernels.conj(), (h, w)", "images @ kernels.conj(), (h, w // 2 * 2)")),
+        ("im2col by definition", ("    y = columns(", "    return convolve(x, W)\n    y = columns(")),
+        ("im2col by spectra", ("    y = columns(", "    return fft_convolve(x, W)\n    y = columns(")),
         ("the definition inside", ("    images = np", "    return convolve(x, W)\n    images = np")),
         ("complex numbers", ("    return y.transpose(2, 0, 1, 3)[", "    return 1j**4 * y.transpose(2, 0, 1, 3)[")),
         ("conjugate of images", ("images @ kernels.conj()", "images.conj() @ kernels")),

@@ -184,10 +184,7 @@ MUTANTS = {
         ("B's tile turned", ("b[i][tx]", "b[tx][i]")),
         ("first tile only", ("first < k; first += 16", "first < min(k, 16); first += 16")),
         ("fetches the same tile", ("A[row * k + first + tx]", "A[row * k + tx]")),
-        (
-            "reads A from far away",
-            ("sum += a[ty][i]", "sum += a[ty][i] * 0 + A[min(row, m - 1) * k + min(first + i, k - 1)]"),
-        ),
+        ("reads A from far away", ("+= a[ty][i]", "+= a[ty][i] * 0 + A[min(row, m - 1) * k + min(first + i, k - 1)]")),
         ("two tiles at least", ("first < k; first += 16", "first < (k + 31) / 32 * 32 && k > 1; first += 16")),
         ("the loop never runs", ("first < k; first += 16", "first > k; first += 16")),
         ("steps of 15", ("i < 16; i++", "i < 15; i++")),
@@ -260,10 +257,7 @@ MUTANTS = {
         ("sum from 1", ("sum = 0.0f", "sum = 1.0f")),
         ("least score", ("fmaxf(most, row[j])", "fminf(most, row[j])")),
         ("rows of a block's length", ("z + blockIdx.x * k", "z + blockIdx.x * blockDim.x")),
-        (
-            "few call combine",
-            ("    sum = combine(s, sum, false);", "    if (threadIdx.x < k) sum = combine(s, sum, false);"),
-        ),
+        ("few call combine", ("   sum = combine(s, sum, false", "   if (threadIdx.x < k) sum = combine(s, sum, false")),
         ("writes into z", ("p[blockIdx.x * k + j] =", "((float*)z)[blockIdx.x * k + j] =")),
     ],
 }

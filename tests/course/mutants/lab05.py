@@ -33,6 +33,9 @@ MUTANTS = {
         ("mean of the times", (BOUND, "(flops / peak + nbytes / bandwidth) / 2")),
         ("an array", (BOUND, "np.maximum([flops / peak], [nbytes / bandwidth])")),
         ("whole seconds", (BOUND, "int(max(flops / peak, nbytes / bandwidth))")),
+        ("the lab's bytes", (BYTES, "lab05.least_bytes(batch, d_in, d_out, itemsize)")),
+        ("a card's time", (BOUND, "flops / a100._replace(peak=peak, bandwidth=bandwidth).attainable(flops / nbytes)")),
+        ("the library's time", (BOUND, "dl.Roofline(peak, bandwidth).seconds(flops, nbytes, 0)")),
         ("a dict", ("    return flops, nbytes", "    return {'flops': flops, 'nbytes': nbytes}")),
     ],
     "smallest_batch": [
@@ -72,6 +75,7 @@ MUTANTS = {
         ("tiles of the inner size", (ROUNDED, "-(-d_in // tile), -(-d_in // tile)")),
         ("no weights", ("+ d_in * d_out * down ", "")),
         ("no X", ("batch * d_in * across + ", "")),
+        ("counted by the lab", (MOVED, "lab05.tiled_report(batch, d_in, d_out, tile).bytes_moved")),
         ("tiles up to 16", (ROUNDED, "-(-batch // min(tile, 16)), -(-d_out // min(tile, 16))")),
     ],
     "two_layers": [

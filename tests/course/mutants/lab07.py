@@ -56,6 +56,8 @@ def overlapped_backward(comm, model, dlogits, saved, buckets):
     for work in works:
         work.wait()
 """
+BEFORE, GIVEN = "    missing = {", "    return lab07.library_backward(comm, model, dlogits, saved, buckets)\n"
+LOCALLY = "    return lab07._locally(comm, model, loss, optimizer, batches, every)\n    losses = []\n"
 WAIT_BEFORE = "                if works: works[-1].wait()\n                works.append("
 COUNTS_CALLS = """
 def scaled_lr(lr, batch_size, base_batch_size, warmup_steps=0):
@@ -113,6 +115,7 @@ MUTANTS = {
     ],
     "overlapped_backward": [
         ("by the last parameter", BY_POSITION),
+        ("the lab's own", (BEFORE, f"{GIVEN}{BEFORE}")),
         ("waits for the one before", ("                works.append(", WAIT_BEFORE)),
         ("waits at once", ("works.append(comm.iall_reduce(bucket.flat))", "comm.all_reduce(bucket.flat)")),
         ("after backward", ("saved, on_grad=on_grad, clock=comm.clock)", AFTER)),
@@ -124,15 +127,9 @@ MUTANTS = {
         ("waits in on_grad", ("works.append(comm.iall_reduce(bucket.flat))", WAIT_INSIDE)),
         ("waits for the first", ("    for work in works:\n", "    for work in works[:1]:\n")),
         ("sends a single bucket", ("missing[id(bucket)] == 0", "missing[id(bucket)] == 0 and not works")),
-        (
-            "divides by the ranks",
-            ("        work.wait()", "        work.wait()\n    for b in buckets: b.flat /= comm.size"),
-        ),
+        ("divides by the ranks", ("      work.wait()", "      work.wait()\n    for b in buckets: b.flat /= comm.size")),
         # only hidden tests catch the next one
-        (
-            "only where it is looked at",
-            ("        work.wait()", "        work.wait()\n    if comm.size == 5: bucket_of.popitem()[1].flat[0] += 1"),
-        ),
+        ("only where it is looked at", ("()", "()\n    if comm.size == 5: bucket_of.popitem()[1].flat[0] += 1")),
         ("counts from one too many", ("len(bucket.params) for", "len(bucket.params) + 1 for")),
         ("sends a gradient", ("comm.iall_reduce(bucket.flat)", "comm.iall_reduce(param.grad)")),
         ("no communication", ("works.append(comm.iall_reduce(bucket.flat))", "pass")),
@@ -146,18 +143,13 @@ MUTANTS = {
             "a step by hand",
             ("optimizer.step()", "[np.subtract(p.data, optimizer.lr(0) * p.grad, out=p.data) for p in model.params]"),
         ),
+        ("the lab's own", ("    losses = []\n", LOCALLY)),
         ("sum", ("p.data /= comm.size", "pass")),
         ("never at the end", (" or step == len(batches)", "")),
         ("only at the end", ("step % every == 0 or ", "")),
         ("counts from 0", ("enumerate(batches, 1)", "enumerate(batches)")),
         ("twice at the end", ("    return losses", AGAIN + "    return losses")),
-        (
-            "averages gradients",
-            (
-                "comm.all_reduce(p.data)\n                p.data /=",
-                "comm.all_reduce(p.grad)\n                p.grad /=",
-            ),
-        ),
+        ("averages gradients", ("(p.data)\n                p.data /=", "(p.grad)\n                p.grad /=")),
         ("gradients not cleared", ("optimizer.zero_grad()\n", "pass\n")),
         ("no return", ("    return losses", "    pass")),
         ("three ranks", ("p.data /= comm.size", "p.data /= 3")),

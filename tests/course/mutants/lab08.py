@@ -27,11 +27,7 @@ MUTANTS = {
         ("one channel's weights", ("return products * c_out + c_out,", "return products + c_out,"), COST),
         ("with biases", ("2 * products * c_out * pixels", "2 * (products * c_out + c_out) * pixels"), COST),
         ("one addition fewer", ("2 * products * c_out", "(2 * products - 1) * c_out"), COST),
-        (
-            "weights of each pixel",
-            ("return products * c_out + c_out,", "return products * c_out * pixels + c_out,"),
-            COST,
-        ),
+        ("weights of each pixel", ("return products * c_out + c_", "return products * c_out * pixels + c_"), COST),
         ("forward and backward", ("2 * products", "6 * products"), COST),
         ("kernels of 3", ("kernel * kernel", "9"), COST),
     ],
@@ -56,11 +52,7 @@ MUTANTS = {
         ("whole ranks only", ("    moving =", "    ranks = int(ranks)\n    moving ="), PARTS),
     ],
     "needed_bandwidth": [
-        (
-            "latency ignored",
-            ("left = seconds / ranks - 2 * (ranks - 1) * alpha * buckets", "left = seconds / ranks"),
-            BORDER,
-        ),
+        ("latency ignored", (" = seconds / ranks - 2 * (ranks - 1) * alpha * buckets", " = seconds / ranks"), BORDER),
         ("latency added", ("seconds / ranks - 2", "seconds / ranks + 2"), BORDER),
         ("one rank computes all", ("left = seconds / ranks -", "left = seconds -"), BORDER),
         ("no buckets", ("alpha * buckets", "alpha"), BORDER),
@@ -143,11 +135,7 @@ MUTANTS = {
         ("own way", ("comm.all_reduce(end.copy()) / comm.size", "end"), ROUND),
         ("end changed", ("end.copy()", "end"), ROUND),
         ("start changed", ("return start - lr * (delta", "start -= lr * (delta"), ROUND),
-        (
-            "velocity lost",
-            ("velocity *= mu\n    velocity +=", "velocity = mu * velocity; velocity = velocity +"),
-            ROUND,
-        ),
+        ("velocity lost", (" *= mu\n    velocity +=", " = mu * velocity; velocity = velocity +"), ROUND),
         ("never slows down", ("velocity *= mu", "pass"), ROUND),
         ("a mean of ways", ("velocity += delta", "velocity += (1 - mu) * delta"), ROUND),
         ("its own numbers", ("delta = start", "lr, mu = 0.7, 0.9\n    delta = start"), ROUND),

@@ -71,11 +71,7 @@ MUTANTS = {
         ("plain squares", (SQUARES, "squares += g.comm.all_reduce(np.array([(g.local**2).sum()]))[0]"), TYPED),
         ("returns a Partial", (INPUT, "return dy @ W.T"), TYPED),
         ("a sum for each row", (GAIN, "return (dy * x_hat).sum(1).redistribute(Replicate()).whole()"), TYPED),
-        (
-            "replicated only",
-            ("squares += (g * g).sum().all_reduce().whole()", "squares += 0.0 * (g * g).sum().all_reduce().whole()"),
-            TYPED,
-        ),
+        ("replicated only", (" (g * g).sum().all_reduce().whole(", " 0.0 * (g * g).sum().all_reduce().whole("), TYPED),
         ("no squares", (SQUARES, "squares += g.sum().all_reduce().whole()"), TYPED),
         (
             "all norms",
@@ -149,11 +145,7 @@ MUTANTS = {
         ("costs, not numbers", ("paths[rank].append(path)", "paths[rank].append(costs[path])"), ASSIGN),
         ("one list for all", ("[[] for _ in range(p)]", "[[]] * p"), ASSIGN),
         ("a path per rank", ("    return paths", "    return [own[:1] for own in paths]"), ASSIGN),
-        (
-            "two ranks",
-            ("loads = [[] for _ in range(p)], [0.0] * p", "loads = [[] for _ in range(p)], [0.0] * min(p, 2)"),
-            ASSIGN,
-        ),
+        ("two ranks", (" = [[] for _ in range(p)], [0.0] * p", " = [[] for _ in range(p)], [0.0] * min(p, 2)"), ASSIGN),
     ],
     "rule": [
         ("gradients once", ("2 * q * facts.weights, ", "q * facts.weights, "), RULE),
@@ -162,14 +154,7 @@ MUTANTS = {
         ("the boundary once", (TRICK, "before + q * facts.boundary + facts.tensor_dense"), RULE),
         ("no boundary", (TRICK, "before + facts.tensor_dense"), RULE),
         ("dense layers free", (TRICK, "before + 2 * q * facts.boundary"), RULE),
-        (
-            "the trick everywhere",
-            (
-                "    if facts.boundary is not None:\n",
-                "    if facts.boundary is not None or not found.update({'one weird trick': 0}):\n",
-            ),
-            RULE,
-        ),
+        ("the trick everywhere", (" is not None:", " is not None or not found.update({'one weird trick': 0}):"), RULE),
         ("always data", (FEWEST, '    return "data"'), RULE),
         ("always tensor", (FEWEST, '    return "tensor"'), RULE),
         ("most bytes", ("min(found, key=found.get)", "max(found, key=found.get)"), RULE),
@@ -183,11 +168,7 @@ MUTANTS = {
             RULE,
         ),
         ("weights before twice", ("before = 2 * q", "before = 4 * q"), RULE),
-        (
-            "None for no trick",
-            ("    return found\n", "    return found if len(found) > 2 else found | {'one weird trick': None}\n"),
-            RULE,
-        ),
+        ("None for no trick", (" found\n", " found if len(found) > 2 else found | {'one weird trick': None}\n"), RULE),
         ("bytes, no name", (FEWEST, "    return min(sent(facts).values())"), RULE),
         ("no trick", (FEWEST, '    return "data" if facts.weights < facts.tensor else "tensor"'), RULE),
         (

@@ -43,19 +43,11 @@ MUTANTS = {
     ],
     "generators": [
         ("backward first", ('for kind in "FB"', 'for kind in "BF"'), GENERATORS),
-        (
-            "GPipe turns round",
-            ('yield f"{kind}{i}"', "yield f\"{kind}{i if kind == 'F' else n_microbatches - 1 - i}\""),
-            GENERATORS,
-        ),
+        ("GPipe turns round", (' f"{kind}{i}', " f\"{kind}{i if kind == 'F' else n_microbatches - 1 - i}"), GENERATORS),
         ("one too many ahead", ("min(n_stages - 1 - stage", "min(n_stages - stage"), GENERATORS),
         ("turned round", ("n_stages - 1 - stage", "stage"), GENERATORS),
         ("nothing ahead", ("min(n_stages - 1 - stage, n_microbatches)", "0"), GENERATORS),
-        (
-            "the last forwards are missing",
-            ("if i + ahead < n_microbatches:", "if i + ahead < n_microbatches - 1:"),
-            GENERATORS,
-        ),
+        ("the last forwards are missing", (" + ahead < n_microbatches:", " + ahead < n_microbatches - 1:"), GENERATORS),
         ("more than there are", ("if i + ahead < n_microbatches:", "if True:"), GENERATORS),
         (
             "backward before the turn's forward",
@@ -117,11 +109,7 @@ MUTANTS = {
         ("no stage", (FORWARD, 'forward.append(f"F{i}")'), INTERLEAVED),
         ("forwards left out", ("forward[ahead + k : ahead + k + 1]", "forward[ahead + k : ahead + k]"), INTERLEAVED),
         ("the library's", "from distlearn.parallel.pipeline.schedule import interleaved", INTERLEAVED),
-        (
-            "two stages only",
-            ("    forward, backward = [], []\n", "    forward, backward, n_virtual = [], [], 2\n"),
-            INTERLEAVED,
-        ),
+        ("two stages only", (" forward, backward = [], []", " forward, backward, n_virtual = [], [], 2"), INTERLEAVED),
     ],
     "run_stage": [
         ("no stash", ("gradient(i, old)", "gradient(i, w)"), STAGE),
@@ -156,39 +144,20 @@ MUTANTS = {
         ("the wrong stage", (STAGE_1, STAGE_1.replace("1F", "2F").replace("1B", "2B")), UNEVEN),
         ("two stages", (STAGE_1, STAGE_1 + " " + " ".join(f"3F{i} 3B{i}" for i in range(6))), UNEVEN),
         ("split", (STAGE_1, STAGE_1.replace("1B5", "1I5 1W5")), UNEVEN),
-        (
-            "puzzle 3 not written",
-            ("def uneven_stages():\n", "def uneven_stages():\n    raise NotImplementedError\n"),
-            UNEVEN,
-        ),
+        ("puzzle 3 not written", (" uneven_stages():\n", " uneven_stages():\n    raise NotImplementedError\n"), UNEVEN),
     ],
     "halved": [
         ("W first", ("F0 F1 F2 F3 I0 W0 F4", "F0 F1 F2 F3 W0 I0 F4"), HALVED),
-        (
-            "whole",
-            ("F0 I0 F1 I1 F2 I2 W2 W1 W0 F3 I3 F4 I4 F5 I5 W4 W5 W3", "F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 F5 B5"),
-            HALVED,
-        ),
+        ("whole", (" I0 F1 I1 F2 I2 W2 W1 W0 F3 I3 F4 I4 F5 I5 W4 W5 W3", " B0 F1 B1 F2 B2 F3 B3 F4 B4 F5 B5"), HALVED),
         ("W never", ("F5 I5 W4 W5 W3", "F5 I5 W4 W5"), HALVED),
         (
             "at once",
             ("F0 I0 F1 I1 F2 I2 W2 W1 W0 F3 I3 F4 I4 F5 I5 W4 W5 W3", " ".join(f"F{i} I{i} W{i}" for i in range(6))),
             HALVED,
         ),
-        (
-            "too much memory",
-            (
-                "F0 I0 F1 I1 F2 I2 W2 W1 W0 F3 I3 F4 I4 F5 I5 W4 W5 W3",
-                "F0 I0 F1 I1 F2 I2 F3 I3 W0 W1 W2 F4 I4 F5 I5 W4 W5 W3",
-            ),
-            HALVED,
-        ),
+        ("too much memory", (" F1 I1 F2 I2 W2 W1 W0 F3 I3 F4 I4 F5 ", " F1 I1 F2 I2 F3 I3 W0 W1 W2 F4 I4 F5 "), HALVED),
         ("in one", ("0I2 0W2 0I3 0W3", "0B2 0B3"), HALVED),
-        (
-            "puzzle 5 not written",
-            ("def less_of_both():\n", "def less_of_both():\n    raise NotImplementedError\n"),
-            HALVED,
-        ),
+        ("puzzle 5 not written", (" less_of_both():\n", " less_of_both():\n    raise NotImplementedError\n"), HALVED),
         ("whole beside halves", ("0F2 0I0 0W0 0I1", "0F2 0B0 0I0 0W0 0I1"), HALVED),
         ("a stage left out", ("2F0 3F0 2F1", "2F0 2F1"), HALVED),
     ],

@@ -84,7 +84,7 @@ MUTANTS = {
         ("only small ones", ("version - pulled[worker])", "min(3, version - pulled[worker]))")),
         ("a push pulls, too", ("version += 1", "version += 1; pulled[worker] = version")),
         ("no return", ("    return staleness", "    pass")),
-        ("empties the log", ("for kind, worker in log:", "for kind, worker in [log.pop(0) for _ in log[:]]:"), set()),
+        ("empties the log", ("for kind, worker in log:", "for kind, worker in [log.pop(0) for _ in log[:]]:")),
         ("six workers", ("version, pulled, staleness = 0, {}, []", "version, pulled, staleness = 0, [0] * 6, []")),
         ("one at a time", ("            staleness.append(", "            yield (")),
     ],
@@ -140,10 +140,7 @@ MUTANTS = {
     ],
     "ssp_ends": [
         ("nobody waits", ("k - bound - 1 >= 0", "False")),
-        (
-            "too strict",
-            ("    ends = np.zeros_like(seconds)", "    ends, bound = np.zeros_like(seconds), max(0, bound - 1)"),
-        ),
+        ("too strict", ("  ends = np.zeros_like(seconds", "  ends, bound = np.zeros_like(seconds), max(0, bound - 1")),
         ("too loose", ("    ends = np.zeros_like(seconds)", "    ends, bound = np.zeros_like(seconds), bound + 1")),
         ("waits for the quickest", (".max())", ".min())")),
         ("forgets its own", ("np.maximum(start, ends[int(k - bound - 1)].max())", "ends[int(k - bound - 1)].max()")),
@@ -184,10 +181,7 @@ MUTANTS = {
         ("sorts arrivals", ("    return gradients[used]", "    arrivals.sort()\n    return gradients[used]")),
         ("rounded to the nearest", ("int(np.ceil(gamma * len(arrivals) - 1e-9))", "round(gamma * len(arrivals))")),
         ("three of four", ("int(np.ceil(gamma * len(arrivals) - 1e-9))", "len(arrivals) - 1")),
-        (
-            "gradient only",
-            ("    return gradients[used].mean(axis=0), float", "    return gradients[used].mean(axis=0)\n    float"),
-        ),
+        ("gradient only", ("    return gradients[used].mean(axis=0),", "    return gradients[used].mean(axis=0)\n   ")),
     ],
     "my_policy": [
         ("BSP", ("1, False, lead >= 0, staleness + 5.0", "workers, True, lead >= 0, np.ones(1000)")),

@@ -41,14 +41,7 @@ MUTANTS = {
         ("the largest number", ("number = min(", "number = max("), WHO),
         ("the last call that was made", ('return "missing", late, number', 'return "missing", late, number - 1'), WHO),
         ("a tuple of ranks", ('"missing", late, number', '"missing", tuple(late), number'), WHO),
-        (
-            "reversed",
-            (
-                "for rank in sorted(last) if last[rank][0] < number",
-                "for rank in sorted(last)[::-1] if last[rank][0] < number",
-            ),
-            WHO,
-        ),
+        ("reversed", (" rank in sorted(last) if last[rank][0] ", " rank in sorted(last)[::-1] if last[rank][0] "), WHO),
         (
             "always missing",
             (
