@@ -16,6 +16,10 @@ LOOP = """        for k in range(i + 1, j):
                     found = again, (left, right)
 """
 PARTS = "best(i, k, room), best(k, j, room - inputs[k])"
+LIST = {
+    "left": "(0, list(range(i, k))) if sum(saved[i:k]) <= room else (float('inf'), None)",
+    "right": "(0, list(range(k, j))) if sum(saved[k:j]) <= room - inputs[k] else (float('inf'), None)",
+}
 ROOT = """
 def plan(forward, inputs, saved, budget):
     n = len(forward)
@@ -145,7 +149,7 @@ MUTANTS = {
             "backward twice",
             (
                 RUN_AGAIN,
-                "    y, saved = block.forward(kept)\n    block.backward(dy, saved)\n    y, saved = block.forward(kept)\n    return block.backward(dy, saved)",
+                RUN_AGAIN.replace("return ", "") + "\n" + RUN_AGAIN,
             ),
         ),
         ("forward twice", (RUN_AGAIN, "    block.forward(kept)\n" + RUN_AGAIN)),
@@ -170,14 +174,14 @@ MUTANTS = {
             "left never cut",
             (
                 PARTS,
-                "((0, list(range(i, k))) if sum(saved[i:k]) <= room else (float('inf'), None)), best(k, j, room - inputs[k])",
+                f"({LIST['left']}), best(k, j, room - inputs[k])",
             ),
         ),
         (
             "right never cut",
             (
                 PARTS,
-                "best(i, k, room), ((0, list(range(k, j))) if sum(saved[k:j]) <= room - inputs[k] else (float('inf'), None))",
+                f"best(i, k, room), ({LIST['right']})",
             ),
         ),
         ("fewest layers again", ("sum(forward[i:k]) + a + b", "k - i + a + b")),
