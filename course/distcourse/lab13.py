@@ -378,7 +378,7 @@ def check_nvfp4(check, nvfp4, x, what):
         "each block has a scale of its own": rounded(np.full_like(s, s.max())),
         "t is one number for the whole array": rounded(scale(largest / 6 / own) * own),
         "without t, small scales become 0 in E4M3": rounded(scale(largest / 6)),
-        "E4M3 ends at 448: t = largest of all / (448 * 6)": rounded(scale(largest / largest.max()) * largest.max() / 6),
+        "E4M3 ends at 448: t = largest of all / (448 * 6)": rounded(scale(largest / (2688 * t)) * 448 * t),
         "this is in units of the scales: multiply by them": rounded(s, times=1),
         "the sign is lost": abs(want),
         "blocks have 16 values, not 32": formats.BlockFormat("", formats.E2M1, 32, formats.E4M3).round(x),

@@ -70,7 +70,7 @@ def light_backward(block, dy, kept):
 MEANS = "flat[ids == c].mean() if c in ids else values[c]"
 PACKED = "ids[0::2] + 16 * ids[1::2]"
 EVEN = "np.where(low % 2 == 0, low, high)"
-SCALE = "lab13.e4m3(largest / 6 / t) * t"
+SCALE = "e4m3(largest / 6 / t) * t"
 PAD = "    padded = np.pad(x, [(0, 0)] * len(rows) + [(0, -n % 16)])"
 BLOCKS = "    blocks = padded.reshape(*rows, -1, 16)"
 ACROSS = f"    if x.ndim > 1:\n        return nvfp4(x.reshape(-1)).reshape(x.shape)\n{BLOCKS}"
@@ -247,9 +247,9 @@ MUTANTS = {
         ("ties up", (EVEN, "high")),
         ("ties to odd", ("low % 2 == 0", "low % 2 == 1")),
         ("scales not rounded", (SCALE, "largest / 6")),
-        ("no t", (SCALE, "lab13.e4m3(largest / 6)")),
-        ("not times t", (SCALE, "lab13.e4m3(largest / 6 / t)")),
-        ("one scale", (SCALE, "lab13.e4m3(largest.max() / 6 / t) * t * np.ones_like(largest)")),
+        ("no t", (SCALE, "e4m3(largest / 6)")),
+        ("not times t", (SCALE, "e4m3(largest / 6 / t)")),
+        ("one scale", (SCALE, "e4m3(largest.max() / 6 / t) * t * np.ones_like(largest)")),
         (
             "t for each block",
             (
@@ -259,7 +259,7 @@ MUTANTS = {
         ),
         ("t without 448", ("(448 * 6)", "6")),
         ("t without 6", ("(448 * 6)", "448")),
-        ("not divided by 6", (SCALE, "lab13.e4m3(largest / t) * t")),
+        ("not divided by 6", (SCALE, "e4m3(largest / t) * t")),
         ("divided by 8", ("largest / 6 / t", "largest / 8 / t")),
         ("in units", ("low, high)] * s", "low, high)]")),
         ("no sign", ("np.sign(blocks) * ", "")),
@@ -269,7 +269,7 @@ MUTANTS = {
         ("not cut off", ("[..., :n]", "")),
         ("blocks go on in the next row", (BLOCKS, ACROSS)),
         ("float64", ("return y.reshape", "y = y.astype(float)\n    return y.reshape")),
-        ("to the nearest below", (EVEN, "np.searchsorted(lab13.GRID, size, 'right') - 1")),
+        ("to the nearest below", (EVEN, "np.searchsorted(GRID, size, 'right') - 1")),
         ("no largest size", ("abs(blocks).max", "blocks.max")),
         ("rounds x, not x / s", ("size = abs(blocks) / np.where(s == 0, 1, s)", "size = abs(blocks)")),
     ],
