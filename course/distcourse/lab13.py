@@ -169,29 +169,14 @@ def dense(sizes, dtype="float32"):
     return dl.nn.Sequential(*(layer for both in layers for layer in both))
 
 
-class Counted:
-    """A block that counts its passes, and remembers nothing else."""
-
-    def __init__(self, body):
-        self.body, self.passes = body, {"forward": 0, "backward": 0}
-
-    def forward(self, x):
-        self.passes["forward"] += 1
-        return self.body.forward(x)
-
-    def backward(self, dy, saved):
-        self.passes["backward"] += 1
-        return self.body.backward(dy, saved)
-
-
 def nbytes_of(saved) -> int:
     """Bytes of the arrays in nested lists and tuples."""
     return sum(map(nbytes_of, saved)) if isinstance(saved, (list, tuple)) else getattr(saved, "nbytes", 0)
 
 
-def check_light(check, light_forward, light_backward, sizes, n, dtype, rng):
+def check_light(check, light_forward, light_backward, counted, sizes, n, dtype, rng):
     """A block that keeps its input alone: two batches in flight, and the gradients of running it as it is."""
-    block, plain = (Counted(dense(sizes, dtype)) for _ in range(2))
+    block, plain = (counted(dense(sizes, dtype)) for _ in range(2))
     xs, dys = (rng.normal(size=(2, n, d)).astype(dtype) for d in (sizes[0], sizes[-1]))
     what, runs, wants = f"{sizes}, {n} rows, {dtype}", [], [plain.forward(x) for x in xs]
     for x, (y, _) in zip(xs, wants, strict=True):
