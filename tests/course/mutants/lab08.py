@@ -97,7 +97,7 @@ MUTANTS = {
         ("zero is below", ("above = x >= 0", "above = x > 0"), CODECS),
         ("bits not packed", ("np.packbits(above)", "above.astype(np.uint8)"), CODECS),
         ("all bits", ("np.unpackbits(bits)[:n]", "np.unpackbits(bits)"), CODECS),
-        ("bits the other way", ("== 1, means[0], means[1]", "== 0, means[0], means[1]"), CODECS),
+        ("bits the other way", ("means[1 - np.unpackbits", "means[np.unpackbits"), CODECS),
         ("largest values", (PLACES, "np.argsort(x)[-k:]"), CODECS),
         ("smallest", (PLACES, "np.argsort(np.abs(x))[:k]"), CODECS),
         ("one too few", (PLACES, "np.argsort(np.abs(x))[-k + 1:]"), CODECS),
