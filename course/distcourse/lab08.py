@@ -515,7 +515,7 @@ def point_table(maps: dict[str, Map]) -> Table:
 
 
 def simulate_points(
-    model, bandwidths, *, alpha: float, batch: int, ranks=(2, 8, 32, 128), **options
+    model, bandwidths, *, alpha: float, batch: int, ranks=(2, 8, 128), **options
 ) -> tuple[MapPoint, ...]:
     """Simulate the library's data-parallel step and take it apart, by leaving out one cost at a time."""
     found = []
