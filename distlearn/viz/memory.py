@@ -43,14 +43,16 @@ def plot_memory(record, rank: int = 0, *, measured=None, ax=None, title=""):
     begin, end = samples[0].seconds, samples[-1].seconds
     x = [s.seconds - begin for s in samples] if end > begin else range(len(samples))
     layers = [owner for owner in dict.fromkeys(o for s in samples for o in s.owners) if owner not in LASTING | PASSING]
-    shades = colormaps["YlGnBu"](np.linspace(0.2, 0.8, len(layers)))
+    shades = colormaps["YlGnBu"](np.linspace(0.1, 0.85, len(layers)) if len(layers) <= MOST else [0.4] * len(layers))
     colors = LASTING | dict(zip(layers, shades, strict=True)) | PASSING
     top = max(s.total for s in samples)
     number, unit = quantity(top, "B").split()
     scale = float(number) / top
     bands = {owner: [s.owners.get(owner, 0) * scale for s in samples] for owner in colors}
     bands = {owner: values for owner, values in bands.items() if any(values)}
-    drawn = ax.stackplot(x, bands.values(), colors=[colors[o] for o in bands], step="post", lw=0)
+    hatches = ["" if owner in LASTING else "xxx" if owner in PASSING else "//" for owner in bands]  # for a grey print
+    style = {"colors": [colors[o] for o in bands], "hatch": hatches, "edgecolor": "white", "lw": 0.3, "step": "post"}
+    drawn = ax.stackplot(x, bands.values(), **style)
     named = dict(zip(bands, drawn, strict=True))
     if len(layers) > MOST:  # one entry for all of them
         one = f"saved by {len(layers)} layers"

@@ -40,14 +40,20 @@ def photos(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def nothing_left():
     """No worker and no shared memory of this process stays after a test."""
+    OTHERS.update(psutil.Process().children())  # such as the emulator's
     yield
     assert children() == []
     assert [name for name in os.listdir("/dev/shm") if name.startswith((f"pym-{os.getpid()}-", "psm_"))] == []
 
 
+OTHERS = set()
+"""Processes that other tests started in this one."""
+
+
 def children():
     """Workers of this process; "spawn" adds a tracker of resources, which stays."""
-    return [child for child in psutil.Process().children() if "tracker" not in str(child.cmdline())]
+    found = [child for child in psutil.Process().children() if child not in OTHERS]
+    return [child for child in found if "tracker" not in str(child.cmdline())]
 
 
 def arrays(folder):
