@@ -75,7 +75,7 @@ MUTANTS = {
         ("255 levels on one side", (LEVELS, "(x * (255 / scale)).astype(int) if scale[0] > 0 else x"), CODECS),
         ("decodes into float64", ("levels * (scale / np.float32(127))", "levels * (scale / np.float64(127))"), CODECS),
         ("forgets to divide", ("levels * (scale / np.float32(127))", "levels * scale"), CODECS),
-        ("sums, not means", ("x[side].mean() if", "x[side].sum() if"), CODECS),
+        ("sums, not means", ("x[side.nonzero()].mean() if", "x[side.nonzero()].sum() if"), CODECS),
         ("means of all", (MEANS, "[np.maximum(x, 0).mean(), np.minimum(x, 0).mean()]"), CODECS),
         ("bits from the right", ("np.packbits(above)", "np.packbits(above, bitorder='little')"), CODECS),
         (
