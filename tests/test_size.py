@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 
 CAPS = {
-    "distcourse": 9_322,
+    "distcourse": 9_628,
     "distlearn": 458,
     "distlearn/cli": 1_512,
     "distlearn/comm": 1_928,
@@ -28,10 +28,10 @@ CAPS = {
     "distlearn/world": 1_978,
 }
 """By folder: the largest number of lines of code."""
-DOCSTRINGS = 9_356
+DOCSTRINGS = 9_380
 """Lines of docstrings of both packages."""
-FILES = 278
-TESTS = 41_958
+FILES = 279
+TESTS = 42_176
 """Lines of the tests; the benchmarks beside them, commands that `distlearn bench` runs, are not counted."""
 SILENT = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
 

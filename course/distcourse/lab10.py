@@ -465,7 +465,7 @@ ROWS, TRAINED = 64, 1024
 """Samples of a batch, and of the training set: every batch is whole."""
 
 
-def train_normalised(norm: str, n_microbatches: int, seed: int, *, lr: float = 0.1, epochs: int = 6) -> dict:
+def train_normalised(norm: str, n_microbatches: int, seed: int, *, lr: float = 0.1, epochs: int = 4) -> dict:
     """Train with a normalisation of `NORMS` on two simulated ranks, every batch in so many micro-batches.
 
     Return the mean training loss of the last epoch, and the test accuracy in percent.

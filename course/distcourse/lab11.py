@@ -97,7 +97,7 @@ def expected_loss(w, wrong=WRONG) -> float:
     return float(np.fmin(loss, 2.5))
 
 
-def floor_of(seed: int, method: str, rate: float, gradients=2400) -> dict[str, float]:
+def floor_of(seed: int, method: str, rate: float, gradients=1600) -> dict[str, float]:
     """Train on noisy labels by one of `METHODS`; return the loss at the end, and how far it still falls.
 
     The second is the mean over the third quarter of the run less that over the last.

@@ -6,7 +6,7 @@ CODECS, REDUCE, ROUND = {"check_codecs"}, {"check_compressed_all_reduce"}, {"che
 MOVING = "2 * (ranks - 1) / ranks * nbytes / bandwidth"
 LATE = "2 * (ranks - 1) * alpha * buckets"
 LEVELS = "np.rint(x * (127 / scale)) if scale[0] > 0 else x"
-MEANS = "[x[side].mean() if side.any() else 0.0 for side in (above, ~above)]"
+MEANS = "[x[side.nonzero()].mean() if side.any() else 0.0 for side in (above, ~above)]"
 PLACES = "np.argpartition(np.abs(x), -k)[-k:]"
 SUM = "sum(decode(*(part[r] for part in rows), len(x)) for r in range(comm.size))"
 ERROR = "error[...] = given - decode(*code, len(x))"
@@ -75,7 +75,7 @@ MUTANTS = {
         ("255 levels on one side", (LEVELS, "(x * (255 / scale)).astype(int) if scale[0] > 0 else x"), CODECS),
         ("decodes into float64", ("levels * (scale / np.float32(127))", "levels * (scale / np.float64(127))"), CODECS),
         ("forgets to divide", ("levels * (scale / np.float32(127))", "levels * scale"), CODECS),
-        ("sums, not means", ("x[side].mean() if", "x[side].sum() if"), CODECS),
+        ("sums, not means", ("x[side.nonzero()].mean() if", "x[side.nonzero()].sum() if"), CODECS),
         ("means of all", (MEANS, "[np.maximum(x, 0).mean(), np.minimum(x, 0).mean()]"), CODECS),
         ("bits from the right", ("np.packbits(above)", "np.packbits(above, bitorder='little')"), CODECS),
         (
@@ -97,7 +97,7 @@ MUTANTS = {
         ("zero is below", ("above = x >= 0", "above = x > 0"), CODECS),
         ("bits not packed", ("np.packbits(above)", "above.astype(np.uint8)"), CODECS),
         ("all bits", ("np.unpackbits(bits)[:n]", "np.unpackbits(bits)"), CODECS),
-        ("bits the other way", ("== 1, means[0], means[1]", "== 0, means[0], means[1]"), CODECS),
+        ("bits the other way", ("means[1 - np.unpackbits", "means[np.unpackbits"), CODECS),
         ("largest values", (PLACES, "np.argsort(x)[-k:]"), CODECS),
         ("smallest", (PLACES, "np.argsort(np.abs(x))[:k]"), CODECS),
         ("one too few", (PLACES, "np.argsort(np.abs(x))[-k + 1:]"), CODECS),
