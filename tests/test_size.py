@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 
 CAPS = {
-    "distcourse": 9_619,
+    "distcourse": 9_613,
     "distlearn": 458,
     "distlearn/cli": 1_512,
     "distlearn/comm": 1_928,
@@ -21,7 +21,7 @@ CAPS = {
     "distlearn/data": 818,
     "distlearn/nn": 3_536,
     "distlearn/optim": 566,
-    "distlearn/parallel": 5_520,
+    "distlearn/parallel": 5_519,
     "distlearn/sim": 2_049,
     "distlearn/train": 756,
     "distlearn/viz": 1_553,

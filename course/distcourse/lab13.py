@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 
 import numpy as np
@@ -11,9 +12,7 @@ from distlearn.data import Batch, load
 from distlearn.nn import compression, formats
 from distlearn.optim import SGD, Adam, Cosine, Momentum, Optimizer
 from distlearn.parallel import record_memory
-from distlearn.parallel.meta import meta_copy
-from distlearn.shares import share
-from distlearn.sim import MetaArray
+from distlearn.parallel.meta import meta_batch
 
 from .study import Study
 
@@ -23,7 +22,7 @@ from .study import Study
 def samples(n, shape, dtype="float32", rng=None):
     """A batch of n samples for `record_memory`: on NumPy arrays if a generator is given, else without data."""
     if rng is None:
-        return Batch(MetaArray((n, *shape), np.dtype(dtype)), MetaArray(n, np.int64), n)
+        return meta_batch(n, shape, 0, 1, dtype)
     return Batch(rng.normal(size=(n, *shape)).astype(dtype), rng.integers(2, size=n), n)
 
 
@@ -95,24 +94,15 @@ def check_step(check, step_bytes, sizes, batch, kept, dtype, rng):
 
 
 def zero_step(stage, overlap, sizes=(1024,) * 9 + (10,), n=4096, network="infiniband-hdr", peak=1e13):
-    """One simulated step of ZeRO with Adam on 4 ranks: its memory record, trace, and a row of a table."""
-    make, batch = strategy(Adam(), dl.ZeRO, stage=stage, overlap=overlap), samples(n, sizes[:1])
-    model, world = dl.nn.MLP(sizes, seed=None), dl.SimWorld(4, network, dl.Roofline(peak))
-    record = record_memory(make, model, batch, size=4, network=network, compute=dl.Roofline(peak))
-
-    def program(comm):
-        mine, trained = share(n, comm.rank, 4), make(comm, meta_copy(model))
-        start = comm.clock.now()
-        trained.step(Batch(batch.x[mine], batch.y[mine], n))
-        return start
-
-    starts = world.run(program)
-    trace = world.trace.window(min(starts))
+    """One simulated step of ZeRO with Adam on 4 ranks: its memory record, and a row of a table."""
+    make, where = strategy(Adam(), dl.ZeRO, stage=stage, overlap=overlap), {"network": network, "size": 4}
+    model, batch = dl.nn.MLP(sizes, seed=None), samples(n, sizes[:1])
+    record = record_memory(make, model, batch, compute=dl.Roofline(peak), **where)
     held = owned(record.peak)
     lasting = {k: held.get(k, 0) / 1e6 for k in ("parameters", "gradients", "optimizer", "saved")}
     row = {"stage": stage, "overlap": overlap, "peak [MB]": record.peak.total / 1e6, **lasting,
-           "step [ms]": 1e3 * trace.makespan, "exposed [ms]": 1e3 * trace.exposed(0)}  # fmt: skip
-    return record, trace, row
+           "step [ms]": 1e3 * record.trace.makespan, "exposed [ms]": 1e3 * record.trace.exposed(0)}  # fmt: skip
+    return record, row
 
 
 # -- Section 2: a transformer layer.
@@ -263,8 +253,7 @@ def chain_of(layers, x):
 # -- Section 6: fewer bits.
 
 
-GRID = np.float32([0, 0.5, 1, 1.5, 2, 3, 4, 6])
-"""The sizes of E2M1."""
+GRID = np.float32([0, 0.5, 1, 1.5, 2, 3, 4, 6])  # the sizes of E2M1
 MIDDLES = (GRID[1:] + GRID[:-1]) / 2
 
 
@@ -345,8 +334,9 @@ def check_nvfp4(check, nvfp4, x, what):
     check.close(f"rounded, {what}", got, want, rtol=0, atol=0, dtype="float32", suspects=wrong)
 
 
-DIGITS = load("digits", dtype="float32")
-X, Y = DIGITS.x_train.reshape(-1, 64), DIGITS.y_train
+@functools.cache
+def digits():  # as rows of 64 numbers; loaded when a study needs them, as checks do not
+    return load("digits", dtype="float32")
 
 
 def formats_study(ways, seeds=5):
@@ -360,7 +350,7 @@ def formats_study(ways, seeds=5):
         for p in models[seed].params:
             W, nbytes = ways[way](p.data) if p.data.ndim == 2 else (p.data, p.nbytes)
             p.data[...], size = W, size + nbytes
-        right = models[seed].forward(DIGITS.x_test.reshape(-1, 64))[0].argmax(axis=1) == DIGITS.y_test
+        right = models[seed].forward(digits().x_test)[0].argmax(axis=1) == digits().y_test
         for p, W in zip(models[seed].params, kept, strict=True):
             p.data[...] = W
         return {"bytes": size, "accuracy [%]": 100 * right.mean()}
@@ -371,11 +361,11 @@ def formats_study(ways, seeds=5):
 def train(model, n, lr, steps=300, *, noise=0.0, seed=0):
     """Train on the digits, a share `noise` of the labels drawn at random, anew in each step; return the losses."""
     optimizer, rng, losses = Optimizer(model.params, Momentum(), lr), np.random.default_rng(seed), []
-    trainer = dl.Serial(model, dl.nn.SoftmaxCrossEntropy(), optimizer)
+    trainer, x, y = dl.Serial(model, dl.nn.SoftmaxCrossEntropy(), optimizer), digits().x_train, digits().y_train
     for _ in range(steps):
-        rows = rng.permutation(len(X))[:n]
-        labels = np.where(rng.random(n) < noise, rng.integers(10, size=n), Y[rows])
-        losses.append(trainer.step(Batch(X[rows], labels, n)))
+        rows = rng.permutation(len(x))[:n]
+        labels = np.where(rng.random(n) < noise, rng.integers(10, size=n), y[rows])
+        losses.append(trainer.step(Batch(x[rows], labels, n)))
     return losses
 
 
@@ -390,8 +380,9 @@ def excess_loss(fmt, stochastic, noise, seed, steps=300):
 
     model = dl.nn.Sequential(layer(0, 64), dl.nn.ReLU(), layer(1, 10))
     train(model, 128, Cosine(0.1, steps), steps, noise=noise, seed=seed)
-    truth = np.full((len(X), 10), noise / 10)
-    truth[np.arange(len(X)), Y] += 1 - noise
-    logits = model.forward(X)[0].astype(float)
+    x, y = digits().x_train, digits().y_train
+    truth = np.full((len(x), 10), noise / 10)
+    truth[np.arange(len(x)), y] += 1 - noise
+    logits = model.forward(x)[0].astype(float)
     log_p = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
     return (truth * (np.log(np.maximum(truth, 1e-300)) - log_p)).sum(axis=1).mean()

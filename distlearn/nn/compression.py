@@ -17,8 +17,6 @@ from .linear import Linear
 
 # -- clustering --------------------------------------------------------------------------------------------------------
 # Model compression: a network in a fraction of the bytes, for storing, sending and predicting.
-#
-# This module: weights that share a few values. 8-bit integers are in `quantization`.
 
 
 ROUNDS = 50  # Of k-means at most; fewer where clusters no longer change.

@@ -23,10 +23,8 @@ from ..shares import share
 from ..sim import MetaArray, SimWorld
 from ..sim.meta import Block
 from ..tables import Table, Tabular, quantity
-from ..trace import Span
+from ..trace import Span, Trace
 from .meta import meta_copy
-
-PARAMETERS, GRADIENTS, OPTIMIZER = "parameters", "gradients", "optimizer"
 
 
 class Sample(NamedTuple):
@@ -46,18 +44,21 @@ class Sample(NamedTuple):
 class MemoryRecord(Tabular):
     """Memory of one training step, at the end of every span; prints the peak of the fullest rank as a table.
 
-    Owners are "parameters", "gradients" and "optimizer"; "batch"; "saved by L" for what layer L made in its forward
-    pass; "gradients of activations"; "communication" for what collectives and messages made; "other". What was
-    measured on data has one owner, "measured": the bytes of all ranks together.
+    Owners: "parameters", "gradients", "optimizer", "batch"; "saved by L" for what layer L made in its forward pass;
+    "gradients of activations"; "communication", with the copies by which simulated collectives find arrays that change
+    before `wait`; "other". What was measured on data has one owner, "measured": the bytes of all ranks together.
 
     Attributes
     ----------
     samples : list of Sample
         Of all ranks, in the order in which their spans ended.
+    trace : Trace
+        Of the step.
     """
 
-    def __init__(self, samples: list[Sample], title: str):
+    def __init__(self, samples: list[Sample], trace: Trace, title: str):
         self.samples, self._title = samples, title
+        self.trace = trace.window(min(s.seconds for s in samples if s.at == "start"))
 
     def __getitem__(self, rank: int) -> list[Sample]:
         return [s for s in self.samples if s.rank == rank]
@@ -123,7 +124,7 @@ def record_memory(make, model: Sequential, batch, *, size: int = 1, network=None
     finally:
         tracemalloc.stop()
         gc.enable()
-    return MemoryRecord(ledger.samples, f"{size} rank{'s' * (size > 1)}")
+    return MemoryRecord(ledger.samples, world.trace, f"{size} rank{'s' * (size > 1)}")
 
 
 class Ledger:
@@ -135,6 +136,7 @@ class Ledger:
     def __init__(self, world):
         self.world, self.samples, self.strategies = world, [], {}
         self.bytes = defaultdict(Counter)  # by rank: bytes by owner
+        self.total = 0
         self.names, self.numbers = defaultdict(dict), Counter()  # by rank: owners of spans by number, spans so far
 
     def __enter__(self):
@@ -147,11 +149,15 @@ class Ledger:
     def take(self, block) -> None:
         block.rank = self.world._transport.scheduler.running_rank() or 0
         block.owner = self.numbers[block.rank]
-        self.bytes[block.rank][block.owner] += block.nbytes
+        self._count(block, block.nbytes)
 
     def free(self, block) -> None:
+        self._count(block, -block.nbytes)
+
+    def _count(self, block, nbytes: int) -> None:
         held = self.bytes[block.rank]
-        held[block.owner] -= block.nbytes
+        held[block.owner] += nbytes
+        self.total += nbytes
         if not held[block.owner]:
             del held[block.owner]
 
@@ -160,8 +166,8 @@ class Ledger:
             self.world.trace.spans = _Spans(self.world.trace.spans, self.look)
         self.strategies[comm.rank] = strategy
         state = strategy.state_dict().items()
-        self._give([held.array for name, held in state if name.startswith("optimizer/")], OPTIMIZER)
-        self._give([held.array for name, held in state], PARAMETERS)
+        self._give([held.array for name, held in state if name.startswith("optimizer/")], "optimizer")
+        self._give([held.array for name, held in state], "parameters")
         self._give([batch.x, batch.y], "batch")
         self.look(Span(comm.rank, "compute", "start", comm.clock.now(), comm.clock.now()))
 
@@ -171,15 +177,14 @@ class Ledger:
         if rank not in self.strategies:  # it is still being made
             return
         params = [*self.strategies[rank].model.params, *self.strategies[rank].optimizer.params]
-        self._give([p.data for p in params], PARAMETERS)
-        self._give([p._grad for p in params], GRADIENTS)
+        self._give([p.data for p in params], "parameters")
+        self._give([p._grad for p in params], "gradients")
         self.names[rank][self.numbers[rank]] = _owner(span)
         self.numbers[rank] += 1
         owners = Counter()
         for owner, n in self.bytes[rank].items():
             owners[self.names[rank].get(owner, owner)] += n
-        everywhere = sum(sum(held.values()) for held in self.bytes.values()) + _allocated()
-        self.samples.append(Sample(rank, span.end, span.name, dict(owners), everywhere))
+        self.samples.append(Sample(rank, span.end, span.name, dict(owners), self.total + _allocated()))
 
     def _give(self, arrays, owner: str) -> None:
         """Name the owner of arrays that have none so far."""
@@ -187,7 +192,7 @@ class Ledger:
             if not isinstance(block.owner, str):
                 self.free(block)
                 block.owner = owner
-                self.bytes[block.rank][owner] += block.nbytes
+                self._count(block, block.nbytes)
 
 
 def _owner(span: Span) -> str:
@@ -212,9 +217,7 @@ class _Traced(Ledger):
 
 
 def _allocated() -> int:
-    """Bytes of NumPy's arrays in this process that were made since `tracemalloc` was started."""
-    if not tracemalloc.is_tracing():
-        return 0
+    """Bytes of NumPy's arrays in this process that were made since `tracemalloc` was started; 0 if it was not."""
     # what `take_snapshot().filter_traces([DomainFilter(...)])` does, in a hundredth of its time
     ours = np.lib.tracemalloc_domain
     return sum(trace[1] for trace in tracemalloc._get_traces() if trace[0] == ours)

@@ -183,7 +183,7 @@ def simulate_layout(
         replicas = next(k for k in range(2, layout.dp + 1) if layout.dp % k == 0)  # each stands for equally many
     small, rows = layout._replace(dp=replicas), -(-batch_size // layout.dp) * replicas
 
-    def program(comm):
+    def program(comm, ledger):
         shape = (-(-rows // replicas), *sample)
         strategy = _strategy(comm, small, meta_copy(outline), rule, shape, cap_bytes, n_microbatches)
         batch = meta_batch(rows, sample, strategy.rank, strategy.size, input_dtype(model))
@@ -195,14 +195,11 @@ def simulate_layout(
         return began, comm.clock.now()
 
     def run(network):
-        nonlocal ledger
         world = SimWorld(small.size, network, compute_of(compute), collectives="formula")
         with Ledger(world) as ledger:
-            results = world.run(program)
+            results = world.run(program, ledger)
         step = world.trace.window(results[0][0])
         return max(ended for _, ended in results) - results[0][0], step, max(ledger.samples, key=lambda s: s.total)
-
-    ledger = None
 
     network = ReplicatedNetwork(Network.of(network), layout, replicas)
     seconds, step, memory = run(network)
@@ -220,7 +217,6 @@ def simulate_layout(
 
 
 def _strategy(comm, layout: Layout, model, rule, shape, cap_bytes, m):
-    """Make the strategy of a layout."""
     optimizer = Optimizer(model.params, rule, 0.01)
     if layout.trick:
         return OneWeirdTrick(comm, model, meta_loss, optimizer, cap_bytes=cap_bytes)

@@ -177,8 +177,6 @@ class MessageComm(SimComm):
         joined = self._transport.join(call, self.rank, self._members, self._context)
         if self._latest is not None:
             self._finish_earlier()
-        if nbytes is None:
-            nbytes = args[0].nbytes * (self.size if call.name in BY_ROWS else 1)
         return self._perform(self._fibre, call, joined, nbytes, *args)
 
     def _finish_earlier(self) -> None:
@@ -191,13 +189,13 @@ class MessageComm(SimComm):
         joined = transport.join(call, self.rank, self._members, self._context)
         before, done = self._latest, Completion(joined, self._fibre)
         self._latest = done
-        snapshot, mine, nbytes = x.copy(), x.copy(), x.nbytes * (self.size if call.name in BY_ROWS else 1)
+        snapshot, mine = x.copy(), x.copy()
 
         def task(fibre):
             if before is not None:
                 before.waiters.append(fibre)
                 transport.wait_for(fibre, before)
-            done.results[self.rank] = self._perform(fibre, call, joined, nbytes, mine, *op)
+            done.results[self.rank] = self._perform(fibre, call, joined, None, mine, *op)
             for waiter in done.waiters:
                 transport.complete(done, fibre.now, waiter)
 
@@ -205,6 +203,8 @@ class MessageComm(SimComm):
         return CollectiveWork(self, done, call, x, snapshot)
 
     def _perform(self, fibre, call, joined, nbytes, *args):
+        if nbytes is None:
+            nbytes = args[0].nbytes * (self.size if call.name in BY_ROWS else 1)
         previous = fibre.call
         fibre.call = joined
         comm = self._inner
