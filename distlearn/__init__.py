@@ -42,7 +42,7 @@ def lazy(package: str, homes: dict[str, str]):
 _HOMES = {
     "": "backend comm cuda data nn optim parallel sim testing trace train viz world",
     "comm": "ANY CommError CommTimeoutError DeadlockError HierarchicalNetwork Network RankError ring_all_reduce",
-    "sim": "Failure Free Measured MetaArray Roofline SimWorld",
+    "sim": "Failure Free Measured MetaArray Roofline SimWorld record_run replay",
     "world": "EngineWorld LimitedWorld LocalWorld MPIWorld train_through_failures",
     "parallel": (
         "CheckpointStore DataParallel ElasticDataParallel Hybrid DiLoCo LocalSGD OneWeirdTrick "

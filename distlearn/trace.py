@@ -48,6 +48,33 @@ class Message(NamedTuple):
     tag: int = 0
 
 
+class Operation(NamedTuple):
+    """One rank's part of a message or a collective, as `record_run` notes it; times in seconds.
+
+    Attributes
+    ----------
+    group : tuple of int
+        Ranks of the world: all that take part; of a message the sender and the receiver.
+    key : str
+        The same on all ranks that take part.
+    places : tuple of int
+        When it was entered and left, in the order of all such events of this rank.
+    waited, done, end : float
+        When the rank began to wait, when the operation was done, and when the rank went on.
+    """
+
+    rank: int
+    name: str
+    group: tuple[int, ...]
+    key: str
+    nbytes: int
+    places: tuple[int, int]
+    start: float
+    waited: float
+    done: float
+    end: float
+
+
 class Clock(Protocol):
     """The only source of time in the library: virtual in the simulator, the wall clock on real ranks."""
 
@@ -64,7 +91,7 @@ class Clock(Protocol):
 
 
 class Trace:
-    """Spans and messages of one run, in the order in which they ended.
+    """Spans and messages of one run, in the order in which they ended; `operations` if `record_run` made it.
 
     Examples
     --------
@@ -76,6 +103,7 @@ class Trace:
     def __init__(self, spans=(), messages=()):
         self.spans: list[Span] = list(spans)
         self.messages: list[Message] = list(messages)
+        self.operations: list[Operation] = []
 
     def __iter__(self) -> Iterator[Span]:
         return iter(self.spans)
@@ -172,7 +200,8 @@ class Trace:
             arrow = {"cat": "message", "name": "message", "id": i, "tid": 0, "args": args}
             events.append(arrow | {"ph": "s", "pid": m.source, "ts": m.sent * 1e6})
             events.append(arrow | {"ph": "f", "bp": "e", "pid": m.dest, "ts": m.arrived * 1e6})
-        return {"traceEvents": events, "displayTimeUnit": "ms"}
+        recorded = {"operations": self.operations} if self.operations else {}
+        return {"traceEvents": events, "displayTimeUnit": "ms", **recorded}
 
     def save(self, path) -> Path:
         """Write the trace as JSON that Perfetto and chrome://tracing open; return the path."""
@@ -183,7 +212,8 @@ class Trace:
     @classmethod
     def load(cls, path) -> Trace:
         """Read back what `save` wrote."""
-        events = json.loads(Path(path).read_text(encoding="utf-8"))["traceEvents"]
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
+        events = content["traceEvents"]
         spans = [
             Span(e["pid"], e["cat"], e["name"], e["ts"] / 1e6, (e["ts"] + e["dur"]) / 1e6, **e["args"])
             for e in events
@@ -195,7 +225,10 @@ class Trace:
             for e in events
             if e["ph"] == "s" and (a := e["args"])
         ]
-        return cls(spans, messages)
+        trace = cls(spans, messages)
+        for rank, name, group, key, nbytes, places, *moments in content.get("operations", ()):
+            trace.operations.append(Operation(rank, name, tuple(group), key, nbytes, tuple(places), *moments))
+        return trace
 
 
 # -- sets of time intervals as pairs of arrays, for traces of a hundred thousand spans --------------------------------

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent
 
 CAPS = {
     "distcourse": 9_613,
-    "distlearn": 458,
+    "distlearn": 475,
     "distlearn/cli": 1_512,
     "distlearn/comm": 1_928,
     "distlearn/cuda": 3_130,
@@ -22,16 +22,16 @@ CAPS = {
     "distlearn/nn": 3_536,
     "distlearn/optim": 566,
     "distlearn/parallel": 5_519,
-    "distlearn/sim": 2_049,
+    "distlearn/sim": 2_359,
     "distlearn/train": 756,
-    "distlearn/viz": 1_553,
+    "distlearn/viz": 1_557,
     "distlearn/world": 1_978,
 }
 """By folder: the largest number of lines of code."""
-DOCSTRINGS = 9_380
+DOCSTRINGS = 9_482
 """Lines of docstrings of both packages."""
-FILES = 279
-TESTS = 42_176
+FILES = 280
+TESTS = 42_340
 """Lines of the tests; the benchmarks beside them, commands that `distlearn bench` runs, are not counted."""
 SILENT = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
 

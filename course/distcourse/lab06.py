@@ -18,7 +18,7 @@ from distlearn.comm.base import CommError, DoneWork
 from distlearn.comm.network import Network, cost
 from distlearn.comm.network.fit import all_reduce_sweep, fastest, ping_pong
 from distlearn.comm.point_to_point import DelayedComm
-from distlearn.sim import SimWorld, explore, replay
+from distlearn.sim import SimWorld, explore, run_in_order
 from distlearn.tables import format_time, quantity
 from distlearn.viz.look import COLORS, INK, MARKERS, MUTED, new_axes, styled, write_title
 
@@ -402,7 +402,7 @@ def check_order(check, name: str, program, size: int, order) -> None:
     if not isinstance(order, (list, tuple)) or not all(isinstance(decision, str) for decision in order):
         return check.true(f"{name}", False, f"{order!r} is neither None nor a list of decisions such as ['2->0']")
     try:
-        run = replay(program, size, order)
+        run = run_in_order(program, size, order)
     except ValueError as error:  # the text of a decision
         return check.true(f"{name}", False, str(error))
     made = ", ".join(run.order) or "none"

@@ -4,9 +4,10 @@ It is built on the protocol and the collectives of `comm`, and knows nothing abo
 """
 
 from .clock import Free, Measured, Roofline
-from .exploration import Exploration, Run, explore, replay
+from .exploration import Exploration, Run, explore, run_in_order
 from .failures import Failure, Loss
 from .meta import MetaArray
+from .what_if import record_run, replay
 from .world import SimWorld
 
 __all__ = sorted(name for name, value in globals().items() if callable(value))  # what is imported above

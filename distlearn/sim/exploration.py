@@ -431,7 +431,7 @@ def explore(
     return found
 
 
-def replay(fn: Callable, size: int, order=(), *args, **kwargs) -> Run:
+def run_in_order(fn: Callable, size: int, order=(), *args, **kwargs) -> Run:
     """Run `fn(comm, *args, **kwargs)` once, on a network that decides as `order` says.
 
     Unlike `SimWorld(size, order=order).run(fn)` it returns a failure instead of raising it, and says what else the
@@ -441,7 +441,7 @@ def replay(fn: Callable, size: int, order=(), *args, **kwargs) -> Run:
     --------
     >>> def first_come(comm):
     ...     return [comm.recv_obj(), comm.recv_obj()] if comm.rank == 0 else comm.send_obj(comm.rank, 0)
-    >>> run = replay(first_come, 3, ["2->0"])
+    >>> run = run_in_order(first_come, 3, ["2->0"])
     >>> run.results[0], run.order, run.options[0]
     ([2, 1], ['2->0', '1->0'], ['1->0', '2->0', 'buffer 1', 'buffer 2'])
     """

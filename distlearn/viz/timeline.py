@@ -171,7 +171,7 @@ def select(trace, start: float | None = None, end: float | None = None) -> Bars:
 
 @styled
 def plot_timeline(
-    trace, *, start: float | None = None, end: float | None = None, ax=None, title: str = "", legend: bool = True
+    trace, *, start: float | None = None, end: float | None = None, path=(), ax=None, title: str = "", legend=True
 ):
     """Draw what every rank did when: computing, communication, waiting; of a trace without spans the messages.
 
@@ -181,6 +181,8 @@ def plot_timeline(
         Of a simulated or a real run; `world.trace`.
     start, end : float, optional
         Show the time from `start` to `end` [s]; all of it by default. The labels count from `start`.
+    path : sequence of Step
+        The critical path to draw: `Replay.path`.
 
     Returns
     -------
@@ -200,9 +202,13 @@ def plot_timeline(
         _draw_lane(ax, bars, lane, colours)
     waits = _draw_waiting(ax, bars, trace)
     drawn = 0 if len(bars.start) else _draw_messages(ax, bars, trace.messages)
+    line = [(t, bars.ranks.index(step.rank)) for step in path if step.rank in bars.ranks for t in step[3:]]
+    ax.plot(*zip(*line, strict=True) if line else ((), ()), color=INK, linewidth=2.2, gid="path", zorder=4)
     _label(ax, bars, len(trace.ranks))
     if legend:
         handles = _legend(bars, colours, drawn, waits)
+        if line:
+            handles.append(Line2D([], [], color=INK, linewidth=2.2, label="critical path"))
         ax.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.005, 1.0), borderaxespad=0, handlelength=1.2)
     write_title(ax, title)
     return ax

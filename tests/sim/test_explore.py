@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from distlearn.comm import CommError, DeadlockError, PeerLostError
 from distlearn.comm.collectives import ring_all_reduce
-from distlearn.sim import SimWorld, explore, replay
+from distlearn.sim import SimWorld, explore, run_in_order
 
 ANY = -1
 
@@ -342,12 +342,12 @@ def test_receives_that_name_their_source_leave_one_order():
 
 
 def test_a_replayed_order_says_what_else_was_possible():
-    run = replay(buffered_matters, 4, ["buffer 2", "2->0"])
+    run = run_in_order(buffered_matters, 4, ["buffer 2", "2->0"])
     assert run.results[0] == "from 2"
     assert run.options[0] == ["3->0", "buffer 2", "buffer 3"]
     assert run.order == ["buffer 2", "2->0", "3->0"]
-    assert isinstance(replay(overtaking, 3, ["2->0"]).error, CommError)
-    run = replay(first_come, 3, ["1->0", "1->0"])
+    assert isinstance(run_in_order(overtaking, 3, ["2->0"]).error, CommError)
+    run = run_in_order(first_come, 3, ["1->0", "1->0"])
     assert "not possible here" in str(run.error)
     assert (run.order, run.options[1]) == (["1->0"], ["2->0", "buffer 2"])
 
@@ -359,7 +359,7 @@ def test_interleavings_are_counted_as_listing_them_does():
         comm.send_obj(comm.rank, 0)
         return comm.recv_obj(1) if comm.rank == 2 else comm.send_obj("on", 2)
 
-    run = replay(chain, 3, ["2->0"])
+    run = run_in_order(chain, 3, ["2->0"])
     assert len(run.events) == 6
     listed = 0
     for sequence in permutations(run.events):
@@ -372,11 +372,11 @@ def test_interleavings_are_counted_as_listing_them_does():
         )
         listed += own and sends_first
     assert run.n_interleavings == listed > 1
-    apart = replay(lambda comm: None, 3)
+    apart = run_in_order(lambda comm: None, 3)
     assert apart.n_interleavings == math.factorial(0)
 
 
 def test_without_a_decision_messages_come_in_the_order_of_sending():
     """Rank 1's second message is sent when its first has been received: after rank 2's first."""
-    assert replay(two_phases, 3, (), False).error is None
-    assert "rounds are mixed" in str(replay(two_phases, 3, ["1->0", "1->0"], False).error)
+    assert run_in_order(two_phases, 3, (), False).error is None
+    assert "rounds are mixed" in str(run_in_order(two_phases, 3, ["1->0", "1->0"], False).error)

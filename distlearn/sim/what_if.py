@@ -1,0 +1,465 @@
+"""Record the communication of a run, replay it as a graph of dependencies, and change one thing: what if?
+
+    record_run(world, program) --> results, trace: spans, messages, and every rank's `operations`
+        replay(trace, network=, compute=, slowdown=) --> Replay: makespan, trace, critical path
+
+Between two operations a rank computes, as long as it did in the recording. An operation lasts from the moment at which
+the last of its ranks enters it. So a rank that waits in the replay waits for a reason: an operation, and behind it the
+rank that came last. Followed from the end of the run to its beginning, these reasons are the critical path.
+
+The order of the operations of a rank is that of the recording: a server that answers whoever comes first answers in the
+same order in every replay.
+
+References
+----------
+H. Zhu, A. Phanishayee, G. Pekhimenko (2020), Daydream: accurately estimating the efficacy of optimizations for DNN
+training, USENIX ATC, sections 3 and 4.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterator
+from operator import attrgetter, itemgetter
+from typing import NamedTuple
+
+from ..comm.base import ANY, DoneWork, Work
+from ..comm.network import Network
+from ..trace import Message, Operation, Span, Trace
+from .formula import FORMULA_OF
+
+# -- recording ---------------------------------------------------------------------------------------------------------
+ROWS = ("all_gather", "scatter", "gather")  # what they move has a row for each rank, and their argument is one row
+COLLECTIVES = (*ROWS, "all_reduce", "reduce_scatter", "broadcast", "all_to_all", "barrier", "broadcast_obj",
+               "gather_obj", "split")  # fmt: skip
+CALLS = {name: name for name in COLLECTIVES} | {
+    f"i{name}": name for name in ("all_reduce", "reduce_scatter", "all_gather")
+}
+
+
+def record_run(world, program: Callable, *args, **kwargs) -> tuple[list, Trace]:
+    """Run `program` on the ranks of `world`, and record its operations: what `replay` needs.
+
+    Parameters
+    ----------
+    world : World
+        Simulated ranks, engines or MPI processes; those of an `MPIWorld` get the trace on rank 0 alone.
+    program : callable
+        Called as `world.run` does: `program(comm, *args, **kwargs)`.
+
+    Returns
+    -------
+    results : list
+        What `world.run` returns.
+    trace : Trace
+        Of all ranks, on one time axis [s], with `operations`; `trace.save` keeps them too.
+    """
+    found = world.run(_recorded, program, args, kwargs)
+    operations = [operation for _, own in found for operation in own]
+    trace = Trace(world.trace.spans, world.trace.messages)
+    trace.operations = _completed(operations, trace.spans)
+    if not trace.messages:  # real ranks record spans alone
+        pairs = defaultdict(dict)
+        for op in trace.operations:
+            pairs[op.key][op.rank] = op
+        for op in (op for op in trace.operations if op.name == "recv"):
+            sent = pairs[op.key][op.group[0]].start
+            trace.messages.append(Message(*op.group, op.nbytes, sent, op.done))
+    return [result for result, _ in found], trace
+
+
+def _recorded(comm, program, args, kwargs):
+    comm = RecordingComm(comm, [], itertools.count())
+    return program(comm, *args, **kwargs), comm.operations
+
+
+def _completed(operations: list[Operation], spans: list[Span]) -> list[Operation]:
+    """Say when non-blocking operations were done, which may be long before they were waited for: as their spans do."""
+    ends = defaultdict(deque)
+    for span in sorted(spans, key=attrgetter("start")):
+        if span.lane == "comm":
+            ends[span.rank, span.name].append(span)
+    found = []
+    for op in sorted(operations, key=attrgetter("start")):
+        mine = ends[op.rank, op.name]
+        while mine and mine[0].start < op.start - 1e-9:
+            mine.popleft()
+        hidden = op.waited > op.start and mine and mine[0].end <= op.end
+        found.append(op._replace(done=mine.popleft().end) if hidden else op)
+    return found
+
+
+class RecordingComm:
+    """Passes every call to another communicator, and notes which operation it was, and when."""
+
+    def __init__(self, host, operations: list[Operation], places: Iterator[int], name: str = ""):
+        self._host, self.operations, self._places, self._name = host, operations, places, name
+        self._numbers = Counter()
+
+    def __getattr__(self, name):
+        found = getattr(self._host, name)
+        return functools.partial(self._collective, CALLS[name], found) if name in CALLS else found
+
+    def _begin(self, name: str, group: tuple, what: str, nbytes: int):
+        """Note that an operation begins; return what notes its end, the moment of the wait given."""
+        kind = f"{'message' if name in ('send', 'recv') else name} {what}"
+        number = self._numbers[kind, group] = self._numbers[kind, group] + 1
+        return self._begin_numbered(name, group, kind, number, nbytes)
+
+    def _begin_numbered(self, name, group, kind, number, nbytes):
+        key, start, place = f"{self._name}{kind} {group} {number}", self._host.clock.now(), next(self._places)
+        rank = self._host.members[self._host.rank]
+
+        def end(waited=start):
+            now = self._host.clock.now()
+            places = (place, next(self._places))
+            self.operations.append(Operation(rank, name, group, key, nbytes, places, start, waited, now, now))
+
+        return end
+
+    def _send_to(self, x, dest, tag):
+        return self._begin("send", (self._host.members[self._host.rank], self._host.members[dest]), tag, x.nbytes)
+
+    def _recv_from(self, out, source, tag):
+        return self._begin("recv", (self._host.members[source], self._host.members[self._host.rank]), tag, out.nbytes)
+
+    def _started(self, work: Work, end) -> Work:
+        if not isinstance(work, DoneWork):
+            return RecordedWork(work, self._host.clock, end)
+        end()  # all of it happened in the call
+        return work
+
+    def _collective(self, name, call, *args, **kwargs):
+        group = tuple(self._host.members)
+        x = args[1] if name == "scatter" else args[0] if args else None
+        end = self._begin(name, group, "", getattr(x, "nbytes", 0) * (len(group) if name in ROWS else 1))
+        result = call(*args, **kwargs)
+        if hasattr(result, "wait"):
+            return self._started(result, end)
+        end()
+        if name != "split" or result is None:
+            return result
+        name = f"{self._name}part {self._numbers['split ', group]}: "
+        return RecordingComm(result, self.operations, self._places, name)
+
+    def send(self, x, dest, tag=0):
+        end = self._send_to(x, dest, tag)
+        self._host.send(x, dest, tag)
+        end()
+
+    def recv(self, out, source, tag=0):
+        end = self._recv_from(out, source, tag)
+        self._host.recv(out, source, tag)
+        end()
+        return out
+
+    def send_recv(self, x, dest, out, source, tag=0):
+        ends = self._send_to(x, dest, tag), self._recv_from(out, source, tag)
+        self._host.send_recv(x, dest, out, source, tag)
+        for end in ends:
+            end()
+        return out
+
+    def isend(self, x, dest, tag=0):
+        end = self._send_to(x, dest, tag)
+        return self._started(self._host.isend(x, dest, tag), end)
+
+    def irecv(self, out, source, tag=0):
+        end = self._recv_from(out, source, tag)
+        return self._started(self._host.irecv(out, source, tag), end)
+
+    # an object takes its sender and its number along, since the receiver may not know from whom it gets one
+    def send_obj(self, obj, dest, tag=0):
+        group, kind = (self._host.members[self._host.rank], self._host.members[dest]), f"object {tag}"
+        number = self._numbers[kind, group] = self._numbers[kind, group] + 1
+        end = self._begin_numbered("send", group, kind, number, 0)
+        self._host.send_obj((self._host.rank, number, obj), dest, tag)
+        end()
+
+    def recv_obj(self, source=ANY, tag=0):
+        start, place = self._host.clock.now(), next(self._places)
+        sender, number, obj = self._host.recv_obj(source, tag)
+        group = self._host.members[sender], self._host.members[self._host.rank]
+        now, key = self._host.clock.now(), f"{self._name}object {tag} {group} {number}"
+        places = (place, next(self._places))
+        self.operations.append(Operation(group[1], "recv", group, key, 0, places, start, start, now, now))
+        return obj
+
+
+class RecordedWork:
+    """A `Work` that notes when it was waited for."""
+
+    def __init__(self, work: Work, clock, end):
+        self._work, self._clock, self._end = work, clock, end
+
+    def done(self) -> bool:
+        return self._work.done()
+
+    def wait(self):
+        waited, result = self._clock.now(), self._work.wait()
+        if self._end is not None:
+            self._end(waited)
+            self._end = None
+        return result
+
+
+# -- replaying ---------------------------------------------------------------------------------------------------------
+class Step(NamedTuple):
+    """A stretch of the critical path: a rank computes, or an operation is under way; times in seconds."""
+
+    rank: int
+    lane: str
+    name: str
+    start: float
+    end: float
+
+
+class Replay:
+    """A recording, run again.
+
+    Attributes
+    ----------
+    makespan : float
+        Until the last rank ended [s].
+    trace : Trace
+        Computing and operations as spans.
+    path : list of Step
+        The critical path: the steps, one after another, that the makespan is the sum of.
+    """
+
+    def __init__(self, trace: Trace, path: list[Step]):
+        self.trace, self.path = trace, path
+        self.makespan = path[-1].end if path else 0.0
+
+    def __repr__(self) -> str:
+        parts = ", ".join(f"{name} {seconds:.3g} s" for name, seconds in list(self.shares().items())[:4])
+        return f"Replay({self.makespan:.3g} s; on the critical path {parts})"
+
+    def shares(self) -> dict[str, float]:
+        """Seconds of the critical path by the name of what happens, the longest first."""
+        seconds = Counter()
+        for step in self.path:
+            seconds[step.name] += step.end - step.start
+        return dict(seconds.most_common())
+
+
+class _Joint:
+    """One operation of several ranks: who takes part, what it took, and when it was done."""
+
+    def __init__(self, key: str, parts: dict[int, Operation]):
+        self.key, self.parts = key, parts
+        some = next(iter(parts.values()))
+        self.message = some.name in ("send", "recv")
+        self.name, self.group, self.nbytes = some.name, some.group, max(op.nbytes for op in parts.values())
+        self.came = max(op.start for op in parts.values())  # when its last rank entered it, in the recording
+        self.entered, self.done, self.waiting = {}, {}, []  # of the replay: by rank, and the ranks that wait
+        self.begins = self.last = self.before = None
+
+    @property
+    def order(self):
+        """Operations of the same order run one after another: of a group, or through the sender's network card."""
+        return self.group[0] if self.message else self.group
+
+    @functools.cached_property
+    def buffered(self) -> bool:
+        """Whether this is a message whose sender went on before it was received."""
+        if not self.message:
+            return False
+        send, recv = (self.parts[rank] for rank in self.group)
+        return send.done < recv.start
+
+
+def replay(trace: Trace, *, network=None, recorded_on=None, compute=1.0, slowdown=None) -> Replay:
+    """Run a recording again, on another network, or where computing takes another time.
+
+    Parameters
+    ----------
+    trace : Trace
+        From `record_run`, or loaded.
+    network : Network or str, optional
+        Operations take what it says; by default what they took in the recording.
+    recorded_on : Network or str, optional
+        The network of the recording: what operations took beyond what it says, they take on `network` too. On real
+        ranks that is the time of copies and of the processes' waking up.
+    compute : float or dict of str to float
+        Factor of the time of all computing, or of the spans of a name: ``{"backward": 0.5}``.
+    slowdown : dict of int to float, optional
+        Stragglers: the factor by which a rank computes more slowly.
+
+    Examples
+    --------
+    >>> from distlearn import Roofline, SimWorld
+    >>> def program(comm):
+    ...     with comm.clock.span("forward", flops=1.0 + comm.rank):
+    ...         pass
+    ...     comm.barrier()
+    >>> _, trace = record_run(SimWorld(2, compute=Roofline(peak=1.0)), program)
+    >>> replay(trace), replay(trace, slowdown={0: 3.0}).makespan
+    (Replay(2 s; on the critical path forward 2 s), 3.0)
+    """
+    if not trace.operations:
+        raise ValueError(f"replay: {trace} has no operations; record it by dl.record_run(world, program)")
+    parts = defaultdict(dict)
+    for op in trace.operations:
+        parts[op.key][op.rank] = op
+    joint = {key: _Joint(key, mine) for key, mine in parts.items()}
+    for key, op in joint.items():
+        if missing := set(op.group) - set(op.parts):
+            raise ValueError(f"replay: {op.name} ({key}) lacks rank {min(missing)}, expected all of {op.group}")
+    cost = _recorded_costs(joint)
+    if network is not None:
+        cost = functools.partial(_cost_on, Network.of(network), recorded_on and Network.of(recorded_on), cost)
+    return _Run(trace, joint, cost, compute, slowdown or {}).replay()
+
+
+def _recorded_costs(joint: dict[str, _Joint]):
+    """Return `cost(operation) -> (seconds for which its order is occupied, seconds until it is done by rank)`."""
+    free, costs = {}, {}
+    for key, op in sorted(joint.items(), key=lambda item: item[1].came):
+        begins = op.came
+        if not op.message:
+            begins = max(begins, free.get(op.group, 0.0))
+            free[op.group] = max(begins, min(part.done for part in op.parts.values()))
+        costs[key] = {rank: max(0.0, part.done - begins) for rank, part in op.parts.items()}
+    return lambda op: (0.0 if op.message else min(costs[op.key].values()), costs[op.key])
+
+
+def _cost_on(network, before, recorded, op: _Joint):
+    """Return the same on another network, whatever it took beyond the cost on the network `before` added."""
+    name = FORMULA_OF.get(op.name, op.name)
+    wire, seconds = 0.0, 0.0
+    for net, sign in ((network, 1), (before, -1)) if before else ((network, 1),):
+        if op.message:
+            latency, transfer, _ = net.route(op.nbytes, *op.group)
+        else:
+            latency, transfer = 0.0, net.collective(name, op.nbytes, op.group)
+        seconds += sign * (latency + transfer)
+        wire = wire or transfer
+    more = recorded(op)[1] if before else dict.fromkeys(op.parts, 0.0)
+    return wire, {rank: max(0.0, seconds + more[rank]) for rank in op.parts}
+
+
+def _program(operations: list[Operation], spans: list[Span]) -> deque:
+    """Return what a rank did, in order: ("compute", (name, seconds)), ("enter", operation), ("wait", operation)."""
+    events = [(place, what, op) for op in operations for place, what in zip(op.places, ("enter", "wait"), strict=True)]
+    program, time, first = deque(), 0.0, 0
+    for _, what, op in sorted(events, key=itemgetter(0)):
+        until = op.start if what == "enter" else op.waited
+        while first < len(spans) and spans[first].end <= time:
+            first += 1
+        program.extend(_computing(spans, first, time, until))
+        program.append((what, op))
+        time = max(time, until if what == "enter" else op.end)
+    program.extend(_computing(spans, first, time, max((span.end for span in spans), default=0.0)))
+    return program
+
+
+def _computing(spans: list[Span], first: int, time: float, until: float):
+    """Yield ("compute", (name, seconds)) of the time between two moments, by the outermost span."""
+    for span in itertools.islice(spans, first, None):
+        start, end = max(span.start, time), min(span.end, until)
+        if span.start >= until:
+            break
+        if end > start:
+            if start > time:
+                yield "compute", ("other", start - time)
+            yield "compute", (span.name.partition("[")[0], end - start)
+            time = end
+    if until > time:
+        yield "compute", ("other", until - time)
+
+
+class _Run:
+    """The state of a replay: the time of every rank, and what it has done until then."""
+
+    def __init__(self, trace: Trace, joint: dict[str, _Joint], cost, compute, slowdown):
+        self.joint, self.cost, self.compute, self.slowdown = joint, cost, compute, slowdown
+        spans, operations, self.programs = defaultdict(list), defaultdict(list), {}
+        for span in sorted(trace.select(lane="compute"), key=attrgetter("start")):
+            spans[span.rank].append(span)
+        for op in trace.operations:
+            operations[op.rank].append(op)
+        for rank in {*spans, *operations}:
+            self.programs[rank] = _program(operations[rank], spans[rank])
+        self.now = dict.fromkeys(self.programs, 0.0)
+        self.steps: dict[int, list] = {rank: [] for rank in self.programs}  # (Step, the operation waited for)
+        self.free: dict = defaultdict(float)  # until when a group, or a sender's network card, is occupied
+        self.before: dict = {}  # by the same, the operation that occupies it
+
+    def replay(self) -> Replay:
+        """Let every rank run until it waits for another; return what happened."""
+        ready = deque(self.programs)
+        while ready:
+            self._advance(ready.popleft(), ready)
+        stuck = [rank for rank, program in self.programs.items() if program]
+        if stuck:
+            _, op = self.programs[stuck[0]][0]
+            raise ValueError(f"replay: rank {stuck[0]} waits for {op.name} with ranks {op.group}, which cannot come")
+        spans = [Span(*step) for steps in self.steps.values() for step, _ in steps if step.end > step.start]
+        return Replay(Trace(sorted(spans, key=attrgetter("end"))), self._critical_path())
+
+    def _advance(self, rank: int, ready: deque) -> None:
+        program = self.programs[rank]
+        while program:
+            action, what = program[0]
+            if action == "compute":
+                self._compute(rank, *what)
+            elif action == "enter":
+                self._enter(rank, self.joint[what.key], ready)
+            elif not self._wait(rank, self.joint[what.key]):
+                return
+            program.popleft()
+
+    def _compute(self, rank, name, seconds) -> None:
+        factor = self.compute.get(name, 1.0) if isinstance(self.compute, dict) else self.compute
+        start = self.now[rank]
+        self.now[rank] = start + seconds * factor * self.slowdown.get(rank, 1.0)
+        self.steps[rank].append((Step(rank, "compute", name, start, self.now[rank]), None))
+
+    def _enter(self, rank, op: _Joint, ready: deque) -> None:
+        op.entered[rank] = (self.now[rank], len(self.steps[rank]))
+        if len(op.entered) < len(op.parts):
+            return
+        op.last = max(op.entered, key=op.entered.get)
+        entered, order = op.entered[op.last][0], op.order
+        occupied, seconds = self.cost(op)
+        op.begins = max(entered, self.free[order])
+        op.before = self.before.get(order) if op.begins > entered else None
+        self.free[order], self.before[order] = op.begins + occupied, op
+        op.done = {r: op.begins + s for r, s in seconds.items()}
+        ready.extend(op.waiting)
+
+    def _wait(self, rank, op: _Joint) -> bool:
+        start = self.now[rank]
+        if op.buffered and rank == op.group[0]:  # the sender need not wait for the receiver
+            sent = op.parts[rank]
+            self.now[rank] = max(start, op.entered[rank][0] + sent.done - sent.start)
+            self.steps[rank].append((Step(rank, "comm", op.name, start, self.now[rank]), None))
+            return True
+        if rank not in op.done:
+            op.waiting.append(rank)
+            return False
+        self.now[rank] = max(start, op.done[rank])
+        self.steps[rank].append((Step(rank, "comm", op.name, start, self.now[rank]), op))
+        return True
+
+    def _critical_path(self) -> list[Step]:
+        """Go back from the end of the last rank: through what it computed, and what it waited for."""
+        rank = max(self.now, key=self.now.get, default=None)
+        path, i = [], len(self.steps.get(rank, ()))
+        while i:
+            i -= 1
+            step, op = self.steps[rank][i]
+            if step.end == step.start:
+                continue
+            if op is None:
+                path.append(step)
+                continue
+            path.append(step._replace(start=op.begins))
+            while op.before is not None:  # its order was occupied
+                op, end = op.before, op.begins
+                path.append(Step(op.last, "comm", op.name, op.begins, end))
+            rank, i = op.last, op.entered[op.last][1]
+        return [step for step in path[::-1] if step.end > step.start]
