@@ -27,12 +27,12 @@ from typing import NamedTuple
 
 from ..comm.base import ANY, DoneWork, Work
 from ..comm.network import Network
+from ..comm.network.cost import BY_ROWS
 from ..trace import Message, Operation, Span, Trace
 from .formula import FORMULA_OF
 
 # -- recording ---------------------------------------------------------------------------------------------------------
-ROWS = ("all_gather", "scatter", "gather")  # what they move has a row for each rank, and their argument is one row
-COLLECTIVES = (*ROWS, "all_reduce", "reduce_scatter", "broadcast", "all_to_all", "barrier", "broadcast_obj",
+COLLECTIVES = (*BY_ROWS, "all_reduce", "reduce_scatter", "broadcast", "all_to_all", "barrier", "broadcast_obj",
                "gather_obj", "split")  # fmt: skip
 CALLS = {name: name for name in COLLECTIVES} | {
     f"i{name}": name for name in ("all_reduce", "reduce_scatter", "all_gather")
@@ -61,9 +61,7 @@ def record_run(world, program: Callable, *args, **kwargs) -> tuple[list, Trace]:
     trace = Trace(world.trace.spans, world.trace.messages)
     trace.operations = _completed(operations, trace.spans)
     if not trace.messages:  # real ranks record spans alone
-        pairs = defaultdict(dict)
-        for op in trace.operations:
-            pairs[op.key][op.rank] = op
+        pairs = _by_key(trace.operations)
         for op in (op for op in trace.operations if op.name == "recv"):
             sent = pairs[op.key][op.group[0]].start
             trace.messages.append(Message(*op.group, op.nbytes, sent, op.done))
@@ -73,6 +71,13 @@ def record_run(world, program: Callable, *args, **kwargs) -> tuple[list, Trace]:
 def _recorded(comm, program, args, kwargs):
     comm = RecordingComm(comm, [], itertools.count())
     return program(comm, *args, **kwargs), comm.operations
+
+
+def _by_key(operations: list[Operation]) -> dict[str, dict[int, Operation]]:
+    found = defaultdict(dict)
+    for op in operations:
+        found[op.key][op.rank] = op
+    return found
 
 
 def _completed(operations: list[Operation], spans: list[Span]) -> list[Operation]:
@@ -102,28 +107,28 @@ class RecordingComm:
         found = getattr(self._host, name)
         return functools.partial(self._collective, CALLS[name], found) if name in CALLS else found
 
-    def _begin(self, name: str, group: tuple, what: str, nbytes: int):
-        """Note that an operation begins; return what notes its end, the moment of the wait given."""
-        kind = f"{'message' if name in ('send', 'recv') else name} {what}"
-        number = self._numbers[kind, group] = self._numbers[kind, group] + 1
-        return self._begin_numbered(name, group, kind, number, nbytes)
+    def _pair(self, source: int, dest: int) -> tuple[int, int]:
+        return self._host.members[source], self._host.members[dest]
 
-    def _begin_numbered(self, name, group, kind, number, nbytes):
-        key, start, place = f"{self._name}{kind} {group} {number}", self._host.clock.now(), next(self._places)
-        rank = self._host.members[self._host.rank]
+    def _begin(self, name: str, group: tuple[int, ...], kind: str, nbytes: int):
+        """Note that an operation begins; return what notes its end."""
+        self._numbers[kind, group] += 1
+        key = self._key(kind, group, self._numbers[kind, group])
+        return functools.partial(self._end, name, group, key, nbytes, next(self._places), self._host.clock.now())
 
-        def end(waited=start):
-            now = self._host.clock.now()
-            places = (place, next(self._places))
-            self.operations.append(Operation(rank, name, group, key, nbytes, places, start, waited, now, now))
+    def _key(self, kind, group, number) -> str:
+        return f"{self._name}{kind} {group} {number}"
 
-        return end
+    def _end(self, name, group, key, nbytes, place, start, waited=None) -> None:
+        now, rank = self._host.clock.now(), self._host.members[self._host.rank]
+        places, waited = (place, next(self._places)), start if waited is None else waited
+        self.operations.append(Operation(rank, name, group, key, nbytes, places, start, waited, now, now))
 
     def _send_to(self, x, dest, tag):
-        return self._begin("send", (self._host.members[self._host.rank], self._host.members[dest]), tag, x.nbytes)
+        return self._begin("send", self._pair(self._host.rank, dest), f"message {tag}", x.nbytes)
 
     def _recv_from(self, out, source, tag):
-        return self._begin("recv", (self._host.members[source], self._host.members[self._host.rank]), tag, out.nbytes)
+        return self._begin("recv", self._pair(source, self._host.rank), f"message {tag}", out.nbytes)
 
     def _started(self, work: Work, end) -> Work:
         if not isinstance(work, DoneWork):
@@ -134,14 +139,14 @@ class RecordingComm:
     def _collective(self, name, call, *args, **kwargs):
         group = tuple(self._host.members)
         x = args[1] if name == "scatter" else args[0] if args else None
-        end = self._begin(name, group, "", getattr(x, "nbytes", 0) * (len(group) if name in ROWS else 1))
+        end = self._begin(name, group, name, getattr(x, "nbytes", 0) * (len(group) if name in BY_ROWS else 1))
         result = call(*args, **kwargs)
         if hasattr(result, "wait"):
             return self._started(result, end)
         end()
         if name != "split" or result is None:
             return result
-        name = f"{self._name}part {self._numbers['split ', group]}: "
+        name = f"{self._name}part {self._numbers[name, group]}: "
         return RecordingComm(result, self.operations, self._places, name)
 
     def send(self, x, dest, tag=0):
@@ -172,19 +177,16 @@ class RecordingComm:
 
     # an object takes its sender and its number along, since the receiver may not know from whom it gets one
     def send_obj(self, obj, dest, tag=0):
-        group, kind = (self._host.members[self._host.rank], self._host.members[dest]), f"object {tag}"
-        number = self._numbers[kind, group] = self._numbers[kind, group] + 1
-        end = self._begin_numbered("send", group, kind, number, 0)
-        self._host.send_obj((self._host.rank, number, obj), dest, tag)
+        group, kind = self._pair(self._host.rank, dest), f"object {tag}"
+        end = self._begin("send", group, kind, 0)
+        self._host.send_obj((self._host.rank, self._numbers[kind, group], obj), dest, tag)
         end()
 
     def recv_obj(self, source=ANY, tag=0):
-        start, place = self._host.clock.now(), next(self._places)
+        place, start = next(self._places), self._host.clock.now()
         sender, number, obj = self._host.recv_obj(source, tag)
-        group = self._host.members[sender], self._host.members[self._host.rank]
-        now, key = self._host.clock.now(), f"{self._name}object {tag} {group} {number}"
-        places = (place, next(self._places))
-        self.operations.append(Operation(group[1], "recv", group, key, 0, places, start, start, now, now))
+        group = self._pair(sender, self._host.rank)
+        self._end("recv", group, self._key(f"object {tag}", group, number), 0, place, start)
         return obj
 
 
@@ -257,11 +259,6 @@ class _Joint:
         self.entered, self.done, self.waiting = {}, {}, []  # of the replay: by rank, and the ranks that wait
         self.begins = self.last = self.before = None
 
-    @property
-    def order(self):
-        """Operations of the same order run one after another: of a group, or through the sender's network card."""
-        return self.group[0] if self.message else self.group
-
     @functools.cached_property
     def buffered(self) -> bool:
         """Whether this is a message whose sender went on before it was received."""
@@ -301,10 +298,7 @@ def replay(trace: Trace, *, network=None, recorded_on=None, compute=1.0, slowdow
     """
     if not trace.operations:
         raise ValueError(f"replay: {trace} has no operations; record it by dl.record_run(world, program)")
-    parts = defaultdict(dict)
-    for op in trace.operations:
-        parts[op.key][op.rank] = op
-    joint = {key: _Joint(key, mine) for key, mine in parts.items()}
+    joint = {key: _Joint(key, parts) for key, parts in _by_key(trace.operations).items()}
     for key, op in joint.items():
         if missing := set(op.group) - set(op.parts):
             raise ValueError(f"replay: {op.name} ({key}) lacks rank {min(missing)}, expected all of {op.group}")
@@ -328,17 +322,20 @@ def _recorded_costs(joint: dict[str, _Joint]):
 
 def _cost_on(network, before, recorded, op: _Joint):
     """Return the same on another network, whatever it took beyond the cost on the network `before` added."""
-    name = FORMULA_OF.get(op.name, op.name)
-    wire, seconds = 0.0, 0.0
-    for net, sign in ((network, 1), (before, -1)) if before else ((network, 1),):
-        if op.message:
-            latency, transfer, _ = net.route(op.nbytes, *op.group)
-        else:
-            latency, transfer = 0.0, net.collective(name, op.nbytes, op.group)
-        seconds += sign * (latency + transfer)
-        wire = wire or transfer
-    more = recorded(op)[1] if before else dict.fromkeys(op.parts, 0.0)
-    return wire, {rank: max(0.0, seconds + more[rank]) for rank in op.parts}
+    occupied, seconds = _cost_alone(network, op)
+    if not before:
+        return occupied, dict.fromkeys(op.parts, seconds)
+    change = seconds - _cost_alone(before, op)[1]
+    return occupied, {rank: max(0.0, took + change) for rank, took in recorded(op)[1].items()}
+
+
+def _cost_alone(network, op: _Joint) -> tuple[float, float]:
+    """Return (seconds for which its order is occupied, seconds until it is done) by the network's model."""
+    if op.message:
+        latency, transfer, _ = network.route(op.nbytes, *op.group)
+        return transfer, latency + transfer
+    seconds = network.collective(FORMULA_OF.get(op.name, op.name), op.nbytes, op.group)
+    return seconds, seconds
 
 
 def _program(operations: list[Operation], spans: list[Span]) -> deque:
@@ -423,7 +420,8 @@ class _Run:
         if len(op.entered) < len(op.parts):
             return
         op.last = max(op.entered, key=op.entered.get)
-        entered, order = op.entered[op.last][0], op.order
+        entered = op.entered[op.last][0]
+        order = op.group[0] if op.message else op.group  # a sender's messages, a group's collectives: one after another
         occupied, seconds = self.cost(op)
         op.begins = max(entered, self.free[order])
         op.before = self.before.get(order) if op.begins > entered else None

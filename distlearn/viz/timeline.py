@@ -203,12 +203,11 @@ def plot_timeline(
     waits = _draw_waiting(ax, bars, trace)
     drawn = 0 if len(bars.start) else _draw_messages(ax, bars, trace.messages)
     line = [(t, bars.ranks.index(step.rank)) for step in path if step.rank in bars.ranks for t in step[3:]]
-    ax.plot(*zip(*line, strict=True) if line else ((), ()), color=INK, linewidth=2.2, gid="path", zorder=4)
+    look = {"color": INK, "linewidth": 2.2, "gid": "path", "zorder": 4, "label": "critical path"}
+    critical = ax.plot(*zip(*line, strict=True), **look) if line else []
     _label(ax, bars, len(trace.ranks))
     if legend:
-        handles = _legend(bars, colours, drawn, waits)
-        if line:
-            handles.append(Line2D([], [], color=INK, linewidth=2.2, label="critical path"))
+        handles = _legend(bars, colours, drawn, waits) + critical
         ax.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.005, 1.0), borderaxespad=0, handlelength=1.2)
     write_title(ax, title)
     return ax
