@@ -8,7 +8,7 @@ import numpy as np
 
 from ..data import Batches
 from ..parallel import ParameterServer, asp, backup, bsp, softsync, ssp
-from ..parallel.asynchronous.param_server import RATES, Policy, Run
+from ..parallel.asynchronous.param_server import ASP, RATES, Run
 from .fit import DivergedError
 from .history import Epoch, History
 from .strategies import Recipe
@@ -20,7 +20,7 @@ STALENESS_RATES = tuple(RATES)
 """How staleness may change the learning rate, by name."""
 
 
-def make_policy(text: str) -> Policy:
+def make_policy(text: str) -> ASP:
     """Parse the name of a policy."""
     found = re.fullmatch(r"(\w+)(?:\(([\d.]*)\))?", text.strip()) if isinstance(text, str) else None
     if found is None or found[1] not in _POLICIES:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import statistics
 import time
 import warnings
@@ -125,8 +124,7 @@ def fewest_seconds(function, *args, repeats: int = 5, xp=np) -> float:
 
 def clock_of(xp, threads: int | None):
     """Return a clock: the thread's processor time where its resolution is a microsecond, else `now`."""
-    own = xp is np and threads == 1 and os.name == "posix"
-    return time.thread_time if own else lambda: now(xp)
+    return time.thread_time if xp is np and threads == 1 else lambda: now(xp)
 
 
 # -- sweep -------------------------------------------------------------------------------------------------------------

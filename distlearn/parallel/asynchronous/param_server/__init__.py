@@ -23,16 +23,15 @@ the same code under MPI and on engines::
 
 The update that makes version 101 of a gradient computed at version 97 has staleness 100 - 97 = 3. `PolicyState` is the
 server's bookkeeping alone, for thought experiments: `PolicyState(ssp(1), 2).arrive(worker, used)` says who is released;
-`simulate(policy, speeds, steps)` gives the events of whole runs of ten thousand workers.
+`simulate(policy, speeds, steps)` gives the events of whole runs.
 """
 
-from .learning_rate import RATES, Rate, adadelay, constant, inverse
+from .learning_rate import RATES, adadelay, constant, inverse
 from .policy import (
     ASP,
     BSP,
     SSP,
     Backup,
-    Policy,
     PolicyError,
     PolicyState,
     SoftSync,
@@ -43,7 +42,7 @@ from .policy import (
     ssp,
 )  # fmt: skip
 from .run import GRADIENT, Run
-from .simulation import Events, play, simulate
+from .simulation import Events, simulate
 from .speeds import Speeds
 from .training import FlatModel, ParameterServer
 

@@ -12,14 +12,6 @@ smaller.
 from __future__ import annotations
 
 import math
-from typing import Protocol
-
-
-class Rate(Protocol):
-    """A factor on the learning rate."""
-
-    def __call__(self, staleness: int, step: int) -> float:
-        """Return the factor of a gradient of some staleness, in the update that ends version `step`."""
 
 
 def constant(staleness: int, step: int) -> float:

@@ -84,9 +84,6 @@ class Speeds:
             factor = (self.shape - 1) / self.shape * (1 - rng.random(self.workers)) ** (-1 / self.shape)
         return self._scale * factor
 
-    def table(self, steps: int) -> np.ndarray:
-        return np.stack([self.wave(step) for step in range(steps)])
-
     def __call__(self, worker: int, step: int) -> float:
         wave = self._waves.get(step)
         if wave is None:
@@ -99,8 +96,3 @@ class Speeds:
     def __getstate__(self):
         """Pickle without the numbers that can be drawn again."""
         return self.__dict__ | {"_waves": {}}
-
-    @property
-    def mean(self) -> np.ndarray:
-        """Mean seconds of a step, by worker."""
-        return self._scale.copy()

@@ -90,11 +90,11 @@ class ParameterServer:
         Such as `SGD()` or `Momentum(0.9)`; its velocities are kept on the servers.
     lr : float or callable
         Of an update, or a schedule: a function of the number of the update (from 0).
-    policy : Policy, optional
+    policy : ASP, optional
         `bsp()` by default.
     servers : int
         s.
-    rate : Rate, optional
+    rate : callable, optional
         Factor on the learning rate by staleness, such as `inverse`.
     pace : callable, optional
         `pace(worker, step) -> seconds` that the step takes longer: a straggler. Virtual on simulated ranks, slept on
