@@ -17,7 +17,7 @@ A layer's `forward` returns its output and what `backward` will need; the layer 
 from .activation import ACTIVATIONS, GELU, ReLU, Sigmoid, Softmax, Tanh
 from .allocator import keep_memory
 from .attention import MultiHeadAttention
-from .compression import Clustered, Compressed, cluster, quantize, round_weights
+from .compression import Clustered, Compressed, cluster, round_weights
 from .container import Parallel, Residual, Sequential, Siamese
 from .conv import ALGORITHMS, Conv2d, Cost, conv_cost, printed_conv_cost
 from .costs.count import MockDeviceArray, count_operations

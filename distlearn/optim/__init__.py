@@ -11,7 +11,7 @@ from .mixed_precision import MixedPrecision
 from .momentum import LARS, SGD, Momentum, Nesterov
 from .noise_scale import NoiseScale
 from .optimizer import Optimizer, Rule
-from .schedules import Constant, Cosine, StepDecay, WarmUp, scaled_lr
+from .schedules import Constant, Cosine, WarmUp, scaled_lr
 
 # Rules by name.
 RULES = {

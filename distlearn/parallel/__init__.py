@@ -2,7 +2,7 @@
 
 from .asynchronous.param_server import ParameterServer, asp, backup, bsp, softsync, ssp
 from .asynchronous.quorum import QuorumDiLoCo
-from .checkpoint.interval import daly_interval, expected_time, system_mtbf, young_interval
+from .checkpoint.incidents import system_mtbf, young_interval
 from .checkpoint.store import Checkpoint, CheckpointError, CheckpointStore, CheckpointWarning
 from .data.bucket import Bucket, group_params, make_buckets
 from .data.compression import FP16, Codec, CompressedAllReduce, Int8, OneBit, TopK
