@@ -15,7 +15,7 @@ from distlearn.cuda.emulator import launch, translate
 from distlearn.cuda.emulator.build import Build, build, preprocessor
 from distlearn.cuda.emulator.compilers import find_compiler
 from distlearn.cuda.emulator.device_code import DeviceCode, card_options, device_code, without_host_code
-from distlearn.cuda.emulator.errors import KernelError
+from distlearn.cuda.emulator.source import KernelError
 from distlearn.cuda.report import Report, make_report
 
 RACES_CHECKED = 1 << 16  # threads; a larger launch is not checked for races, which would about double its time

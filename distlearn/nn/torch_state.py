@@ -15,9 +15,8 @@ import numpy as np
 from ..backend import get_xp, to_numpy
 from .container import Container, Sequential
 from .conv import Conv2d
-from .embedding import Embedding
 from .layer import Layer, Param, describe
-from .linear import Linear
+from .linear import Embedding, Linear
 from .norm import BatchNorm, LayerNorm
 from .recurrent import RNN, Recurrent
 from .shape import Flatten

@@ -1,7 +1,7 @@
 """Ways to train on many ranks: plain SPMD code on a communicator, each equal to serial training."""
 
 from .asynchronous.param_server import ParameterServer, asp, backup, bsp, softsync, ssp
-from .asynchronous.quorum import QuorumDiLoCo
+from .asynchronous.param_server.training import QuorumDiLoCo
 from .checkpoint.incidents import system_mtbf, young_interval
 from .checkpoint.store import Checkpoint, CheckpointError, CheckpointStore, CheckpointWarning
 from .data.bucket import Bucket, group_params, make_buckets

@@ -14,10 +14,9 @@ from types import MappingProxyType
 import numpy as np
 
 from ..backend import get_xp, to_numpy
-from ..comm.local import LocalComm
+from ..comm.point_to_point import LocalComm
 from ..nn.container import check_unique_names
-from ..optim.clipping import global_norm
-from ..optim.optimizer import SCOPES, Optimizer, Scope, needs_whole, state_arrays
+from ..optim.optimizer import SCOPES, Optimizer, Scope, global_norm, needs_whole, state_arrays
 from ..sim import MetaArray
 from ..trace import Clock
 from .checkpoint.state import StateLayout, differences, named_arrays, param_name, run_fingerprint, serial_part

@@ -12,7 +12,7 @@ from ..backend import get_xp
 from ..comm.base import REDUCTIONS, Communicator
 from ..shares import shares
 from ..trace import Span
-from .timeline import first_common
+from .scheduler import first_common
 from .transport import CollectiveCall, CollectiveWork
 
 

@@ -115,7 +115,7 @@ def launch(key: str, order: dict, payload: bytes) -> tuple[bytes, bytes]:
         if order["cwd"]:
             os.chdir(order["cwd"])
         from ..comm.mpi import MPIComm
-        from ..comm.select_backend import select_backend
+        from ..comm.nccl import select_backend
 
         duplicates.free(order["free"])
         copy = duplicates.get(order["number"], interrupts)

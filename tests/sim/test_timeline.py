@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from distlearn.comm import Network, mesh
 from distlearn.sim import Roofline, SimWorld
-from distlearn.sim.timeline import CommTimeline, first_common
+from distlearn.sim.scheduler import CommTimeline, first_common
 
 
 @settings(max_examples=60, deadline=None)

@@ -29,7 +29,7 @@ from . import source as src
 from .assembly import KERNEL_FILE, SourceSite, label_calls
 from .compilers import COMMON, Compiler, find_compiler
 from .device_code import WORD, DeviceCode, base_name, device_code, split
-from .errors import CompileError, KernelError
+from .source import CompileError, KernelError
 
 
 @functools.cache

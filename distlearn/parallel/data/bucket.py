@@ -17,7 +17,7 @@ import numpy as np
 
 from ...backend import get_xp
 from ...nn.layer import Param
-from ...optim.clipping import global_norm
+from ...optim.optimizer import global_norm
 from ..strategy import check_global_rows
 from .compression import Codec, CompressedAllReduce
 

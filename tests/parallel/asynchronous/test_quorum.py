@@ -7,7 +7,7 @@ from distlearn import data, nn, optim
 from distlearn.comm import Network
 from distlearn.data import Batches
 from distlearn.parallel import DiLoCo
-from distlearn.parallel.asynchronous.quorum import QuorumDiLoCo
+from distlearn.parallel.asynchronous.param_server.training import QuorumDiLoCo
 from distlearn.sim import Failure, Roofline, SimWorld
 from distlearn.testing import assert_same_params
 

@@ -26,24 +26,25 @@ server's bookkeeping alone, for thought experiments: `PolicyState(ssp(1), 2).arr
 `simulate(policy, speeds, steps)` gives the events of whole runs.
 """
 
-from .learning_rate import RATES, adadelay, constant, inverse
 from .policy import (
     ASP,
     BSP,
+    RATES,
     SSP,
     Backup,
     PolicyError,
     PolicyState,
     SoftSync,
+    adadelay,
     asp,
     backup,
     bsp,
+    constant,
+    inverse,
     softsync,
     ssp,
 )  # fmt: skip
-from .run import GRADIENT, Run
-from .simulation import Events, simulate
-from .speeds import Speeds
-from .training import FlatModel, ParameterServer
+from .simulation import Events, Speeds, simulate
+from .training import GRADIENT, FlatModel, ParameterServer, Run
 
 __all__ = sorted(name for name, value in globals().items() if callable(value) or name.isupper())

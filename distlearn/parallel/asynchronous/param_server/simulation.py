@@ -13,7 +13,6 @@ import numpy as np
 
 from ....nn.layer import check_positive
 from .policy import PolicyState, check_policy
-from .speeds import Speeds
 
 
 @dataclass
@@ -115,3 +114,98 @@ def simulate(policy, speeds: Speeds, steps: int) -> Events:
                 merge(farewell.merged)
                 ready += farewell.released
     return Events(str(policy), n, *(np.array(column) for column in zip(*rows, strict=True)))
+
+
+# -- how long steps take -----------------------------------------------------------------------------------------------
+
+
+LAWS = {"constant": 0.0, "lognormal": 0.1, "pareto": 1.5, "occasional": 0.05}
+"""Laws, and the shape that each has by default."""
+
+DELAYED = 10.0
+"""Under "occasional", how many times as long a delayed step takes."""
+
+
+class Speeds:
+    r"""The seconds that step k of worker w takes: the same in every world, in whatever order it is asked for.
+
+    Parameters
+    ----------
+    seconds : float
+        Mean of a worker that is not slowed down [s].
+    law : {"lognormal", "pareto", "occasional", "constant"}
+        How steps vary from one to the next: log-normally, with standard deviation `shape` of the logarithm; as a Pareto
+        law with tail index `shape`, of infinite variance up to 2; ten times as long in a share `shape` of all steps,
+        else within 10 % of one another; or not at all.
+    shape : float, optional
+        0.1 for "lognormal", 1.5 for "pareto", 0.05 for "occasional".
+    slow : dict of int to float
+        Stragglers: worker, and the factor on all its steps.
+
+    Examples
+    --------
+    >>> speeds = Speeds(4, seconds=2.0, law="constant", slow={3: 4.0})
+    >>> speeds(0, 7), speeds(3, 7), speeds.wave(7).tolist()
+    (2.0, 8.0, [2.0, 2.0, 2.0, 8.0])
+
+    Notes
+    -----
+    All laws have the mean `seconds`. The log-normal factor is :math:`e^{\sigma z - \sigma^2/2}`; the Pareto factor is
+    :math:`x_m u^{-1/a}` with :math:`x_m = (a - 1)/a`, of infinite variance for :math:`a \le 2`. An occasional delay
+    that hits a share q of the steps makes the factor 10 / (1 + 9 q) there and 1 / (1 + 9 q) elsewhere, each times a
+    uniform number from 0.9 to 1.1.
+    """
+
+    def __init__(self, workers: int, seconds: float = 1.0, *, law="lognormal", shape=None, slow=None, seed: int = 0):
+        if law not in LAWS:
+            raise ValueError(f"Speeds: law is {law!r}, expected one of {', '.join(LAWS)}")
+        self.workers, self.seconds, self.law, self.seed = workers, seconds, law, seed
+        self.shape = LAWS[law] if shape is None else shape
+        check_positive("Speeds", workers=workers)
+        if not seconds > 0:
+            raise ValueError(f"Speeds: seconds is {seconds!r}, expected a time above 0")
+        if not self.shape >= 0 or (law == "pareto" and not self.shape > 1):
+            raise ValueError(f"Speeds: shape is {shape!r}, expected 0 or more, and above 1 for a Pareto law's mean")
+        if law == "occasional" and self.shape > 1:
+            raise ValueError(f"Speeds: shape is {shape!r}, expected the share of delayed steps, from 0 to 1")
+        self.slow = dict(slow or {})
+        self._scale = np.full(workers, float(seconds))
+        for worker, factor in self.slow.items():
+            if not 0 <= worker < workers or not factor > 0:
+                raise ValueError(
+                    f"Speeds: slow {{{worker!r}: {factor!r}}}, "
+                    f"expected workers from 0 to {workers - 1} and factors above 0"
+                )
+            self._scale[worker] *= factor
+        self._waves: dict[int, list[float]] = {}
+
+    def __repr__(self) -> str:
+        slow = f", slow={self.slow}" if self.slow else ""
+        return f"Speeds({self.workers}, {self.seconds:g} s, {self.law} {self.shape:g}{slow})"
+
+    def wave(self, step: int) -> np.ndarray:
+        """Return the seconds of step `step` of every worker, (workers,)."""
+        if self.law == "constant":
+            return self._scale
+        rng = np.random.default_rng([self.seed, step])
+        if self.law == "lognormal":
+            factor = np.exp(self.shape * rng.standard_normal(self.workers) - self.shape**2 / 2)
+        elif self.law == "occasional":
+            delay = np.where(rng.random(self.workers) < self.shape, DELAYED, 1.0)
+            factor = delay * rng.uniform(0.9, 1.1, self.workers) / (1 + (DELAYED - 1) * self.shape)
+        else:
+            factor = (self.shape - 1) / self.shape * (1 - rng.random(self.workers)) ** (-1 / self.shape)
+        return self._scale * factor
+
+    def __call__(self, worker: int, step: int) -> float:
+        wave = self._waves.get(step)
+        if wave is None:
+            wave = self._waves[step] = self.wave(step).tolist()
+        try:
+            return wave[worker]
+        except IndexError:
+            raise IndexError(f"{self!r}: there is no worker {worker}, expected 0 to {self.workers - 1}") from None
+
+    def __getstate__(self):
+        """Pickle without the numbers that can be drawn again."""
+        return self.__dict__ | {"_waves": {}}
