@@ -220,19 +220,14 @@ def check_buffer(what: str, x, rank: int) -> None:
     if x.dtype.hasobject:
         raise TypeError(f"rank {rank}: {what} cannot move an array of dtype {x.dtype}{hint}")
     if not x.flags.c_contiguous:
-        raise ValueError(
-            f"rank {rank}: {what} needs a contiguous array, got shape {x.shape} with strides {x.strides}; "
-            "pass np.ascontiguousarray(x) (and copy the result back if it is an output)"
-        )
+        raise ValueError(f"rank {rank}: {what} needs a contiguous array: pass np.ascontiguousarray(x)")
 
 
 def check_output(what: str, x, rank: int) -> None:
     """Raise unless `x` is a contiguous array that may be written."""
     check_buffer(what, x, rank)
     if isinstance(x, np.generic):
-        raise TypeError(
-            f"rank {rank}: {what} writes into its buffer, expected an array, got {type(x).__name__}; use np.array(x)"
-        )
+        raise TypeError(f"rank {rank}: {what} writes into an array, got {type(x).__name__}; use np.array(x)")
     if getattr(x.flags, "writeable", True) is False:
         raise ValueError(f"rank {rank}: {what} writes into its buffer, but this array is read-only")
 
@@ -240,10 +235,7 @@ def check_output(what: str, x, rank: int) -> None:
 def check_apart(what: str, x, out, rank: int) -> None:
     """Raise if an operation that sends `x` would receive into the same memory, perhaps before it is sent."""
     if share_memory(x, out):
-        raise ValueError(
-            f"rank {rank}: {what} receives into memory that it sends; `out` must not overlap with what is sent, pass "
-            "another array, such as np.empty_like(x)"
-        )
+        raise ValueError(f"rank {rank}: {what} receives into memory that it sends; `out` must not overlap with it")
 
 
 SHOWN = 8  # Error messages show arrays of at most this many values.

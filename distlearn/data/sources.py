@@ -197,9 +197,7 @@ def find(name: str) -> Files:
         return files_in(folder)
     if name not in KNOWN:
         names = ", ".join(("digits", *KNOWN))
-        raise ValueError(
-            f"load: unknown data set {name!r}: known are {names}; {_what_is_held()}; a folder of images ends in /"
-        )
+        raise ValueError(f"load: unknown data set {name!r}: known are {names}; {_what_is_held()}; folders end in /")
     known = KNOWN[name]
     try:
         return Files(*(fetch(file, _cache(name), known.mirrors, known.sha256[file]) for file in FILES))

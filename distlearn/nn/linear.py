@@ -110,10 +110,8 @@ class Embedding(Layer):
         if x.dtype.kind not in "iu":
             raise TypeError(f"{describe(self)}: expected symbols as integers, got an array of {x.dtype}")
         if x.size and not (int(x.min()) >= 0 and int(x.max()) < self.n_symbols):
-            raise ValueError(
-                f"{describe(self)}: symbols run from {int(x.min())} to {int(x.max())}, "
-                f"expected 0 to {self.n_symbols - 1}"
-            )
+            span = f"{int(x.min())} to {int(x.max())}, expected 0 to {self.n_symbols - 1}"
+            raise ValueError(f"{describe(self)}: symbols run from {span}")
         return self.W.data[x], x
 
     def backward(self, dy, saved):

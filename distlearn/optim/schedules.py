@@ -99,9 +99,7 @@ class WarmUp:
         if not callable(self.schedule):
             object.__setattr__(self, "schedule", Constant(self.schedule))
         if self.steps < 0 or not 0 <= self.start <= 1:
-            raise ValueError(
-                f"WarmUp: steps is {self.steps!r} and start {self.start!r}, expected steps >= 0 and a share"
-            )
+            raise ValueError(f"WarmUp: steps is {self.steps!r} and start {self.start!r}, expected steps >= 0, a share")
 
     def __call__(self, step: int) -> float:
         rate = self.schedule(step)

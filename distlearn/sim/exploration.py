@@ -264,9 +264,7 @@ class OrderedComm(MessageComm):
         return pickle.loads(transport.take_object(key, source).payload)
 
     def _poll(self, event):
-        raise CommError(
-            f"rank {self.rank}: Work.done() depends on time, and where orders are chosen there is none; use wait()"
-        )
+        raise CommError(f"rank {self.rank}: Work.done() depends on time, which chosen orders do not have; use wait()")
 
 
 # -- exploration -------------------------------------------------------------------------------------------------------

@@ -255,10 +255,7 @@ def check_caller(fibre: Fibre) -> None:
     """Raise unless the code that runs is that of a fibre: not another thread's, another world's, or after the run."""
     if fibre.greenlet is not getcurrent():
         ended = "after the run has ended" if fibre.greenlet.dead else "by another thread, rank or world"
-        raise CommError(
-            f"rank {fibre.rank}: its communicator is used {ended}; only the function that `run` calls on this rank may "
-            "use it, until it returns"
-        )
+        raise CommError(f"rank {fibre.rank}: its communicator is used {ended}; only its own function may use it")
 
 
 def _where_it_waits(fibre: Fibre) -> TracebackType | None:

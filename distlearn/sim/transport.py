@@ -375,10 +375,8 @@ class Transport:
         if left:
             op, channel = left[0], left[0].channel
             more = f" (and {len(left) - 1} more)" if len(left) > 1 else ""
-            raise CommError(
-                f"rank {channel.dest} never received the message of {op.nbytes} bytes from rank {channel.source}, "
-                f"tag {channel.tag}{more}"
-            )
+            who = f"rank {channel.dest} never received the message of {op.nbytes} bytes from rank {channel.source}"
+            raise CommError(f"{who}, tag {channel.tag}{more}")
         for work in self.unwaited:
             raise CommError(f"rank {work.rank}: {work} was started and never waited for ({work.site})")
 

@@ -118,10 +118,7 @@ class SimWorld:
         self.slowdown = dict(slowdown or {})
         for rank, factor in self.slowdown.items():
             if not 0 <= rank < self.size or not factor > 0:
-                raise ValueError(
-                    f"SimWorld: slowdown {{{rank!r}: {factor!r}}}, "
-                    f"expected ranks from 0 to {self.size - 1} and factors above 0"
-                )
+                raise ValueError(f"SimWorld: slowdown {{{rank!r}: {factor!r}}}, expected a rank, and a factor above 0")
         self.jitter, self.seed, self.report = jitter, seed, report
         if not detection > 0:
             raise ValueError(f"SimWorld: detection is {detection!r}, expected a time above 0 s")

@@ -103,9 +103,7 @@ def speedup(sizes: np.ndarray, times, what: str = "measured") -> Speedup:
 def _sizes(sizes: Sequence[int]) -> np.ndarray:
     given = np.asarray(list(sizes))
     if given.size == 0 or given.dtype.kind not in "iu" or (given < 1).any() or (np.diff(given) <= 0).any():
-        raise ValueError(
-            f"plot_speedup: sizes are {list(sizes)!r}, expected increasing numbers of ranks, such as [1, 2, 4]"
-        )
+        raise ValueError(f"plot_speedup: sizes are {list(sizes)!r}, expected increasing ranks, such as [1, 2, 4]")
     return given
 
 

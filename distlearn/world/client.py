@@ -189,21 +189,16 @@ def _check_pythons(who: list[dict], targets: list[int]) -> None:
     ours = platform.python_version()
     for w, target in zip(who, targets, strict=True):
         if w["python"].split(".")[:2] != ours.split(".")[:2]:
-            raise CommError(
-                f"engine {target} runs Python {w['python']} ({w['executable']}), this process Python {ours} "
-                f"({sys.executable}): functions can be sent only between equal versions; start the engines with this "
-                "Python, or use theirs here"
-            )
+            theirs = f"engine {target} runs Python {w['python']} ({w['executable']})"
+            raise CommError(f"{theirs}, this process Python {ours} ({sys.executable}): start it with this one")
 
 
 def _check_mpi(who: list[dict]) -> None:
     """Raise unless the engines are ranks of one MPI world."""
     n, sizes, ranks = len(who), {w["size"] for w in who}, {w["rank"] for w in who}
     if len(sizes) > 1 or len(ranks) < n:
-        raise CommError(
-            f"the {n} engines of this view are not ranks of one MPI world (COMM_WORLD sizes {sorted(sizes)}, ranks "
-            f"{sorted(ranks)}): start them with Cluster(engines='mpi'), or use EngineWorld({n})"
-        )
+        found = f"COMM_WORLD sizes {sorted(sizes)}, ranks {sorted(ranks)}"
+        raise CommError(f"the {n} engines are not ranks of one MPI world ({found}): mpiexec is that of another MPI")
 
 
 def read_stack(path: str) -> list[Frame]:

@@ -239,7 +239,7 @@ def _compile_as(code, name, compiler, checked, options, scratch, arithmetic, ove
         asked = _run([str(made), "signature"], scratch)
     except PermissionError:
         raise KernelError(
-            f"programs cannot be executed in {cache_directory()}; set DISTLEARN_CACHE to a folder where they can"
+            f"programs cannot run in {cache_directory()}; set DISTLEARN_CACHE to another folder"
         ) from None
     return made, _record(asked.stdout, sites, uninitialised(said.stderr, body))
 

@@ -54,10 +54,8 @@ def dkv_reference(q, k, v, lse, dy, inner, dk, dv, causal):
 def _sizes(q, k, v, causal):
     (heads, n, d), m = q.shape, k.shape[1]
     if k.shape != (heads, m, d) or v.shape != k.shape or not m or (causal and m != n):
-        raise ValueError(
-            f"attention: queries {q.shape}, keys {k.shape}, values {v.shape}, expected (heads, n, d) and twice "
-            f"(heads, m, d), m > 0{', m = n, as it is causal' * bool(causal)}"
-        )
+        shapes = f"queries {q.shape}, keys {k.shape}, values {v.shape}, causal {bool(causal)}"
+        raise ValueError(f"attention: {shapes}, expected (heads, n, d) and twice (heads, m, d), m = n if causal")
     return heads, n, m, d
 
 

@@ -156,9 +156,7 @@ class StackParallel(TensorLayer):
     def __init__(self, comm, layers: list[GRU], n_blocks: int | None = None):
         super().__init__(comm, layers[0].name)
         if len(layers) < comm.size:
-            raise ValueError(
-                f"StackParallel: {len(layers)} layers cannot be assigned to {comm.size} ranks, expected one for each"
-            )
+            raise ValueError(f"StackParallel: {len(layers)} layers for {comm.size} ranks, expected one for each")
         for below, above in pairwise(layers):
             if above.d_in != below.d_hidden or not above.input_gradient:
                 raise ValueError(f"StackParallel: {describe(above)} cannot be stacked on {describe(below)}")

@@ -291,10 +291,8 @@ class PolicyState:
         for worker in released:
             del self._waiting[worker]
         if self.active and len(self._waiting) == len(self.active):
-            raise PolicyError(
-                f"policy {policy} releases no worker: all {len(self.active)} workers wait, "
-                f"{len(self._pending)} gradients are pending, {self.quorum} make an update"
-            )
+            held = f"{len(self._pending)} gradients are pending, {self.quorum} make an update"
+            raise PolicyError(f"policy {policy} releases no worker: all {len(self.active)} wait, {held}")
         return released
 
 

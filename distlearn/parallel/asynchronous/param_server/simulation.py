@@ -172,10 +172,7 @@ class Speeds:
         self._scale = np.full(workers, float(seconds))
         for worker, factor in self.slow.items():
             if not 0 <= worker < workers or not factor > 0:
-                raise ValueError(
-                    f"Speeds: slow {{{worker!r}: {factor!r}}}, "
-                    f"expected workers from 0 to {workers - 1} and factors above 0"
-                )
+                raise ValueError(f"Speeds: slow {{{worker!r}: {factor!r}}}, expected 0 to {workers - 1}, above 0")
             self._scale[worker] *= factor
         self._waves: dict[int, list[float]] = {}
 

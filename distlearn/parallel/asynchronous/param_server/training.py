@@ -123,18 +123,13 @@ class ParameterServer:
 
     def __init__(self, comm, model, loss, rule, lr, policy=None, *, servers=1, rate=constant, pace=None, every=0):
         if not (hasattr(servers, "__index__") and 1 <= servers < comm.size):
-            raise ValueError(
-                f"ParameterServer: {servers!r} servers on {comm.size} ranks, "
-                "expected at least one server and one worker"
-            )
+            raise ValueError(f"ParameterServer: {servers!r} servers on {comm.size} ranks, expected one of each")
         check_rule("ParameterServer", rule)
         self.comm, self.clock, self.loss, self.pace = comm, comm.clock, loss, pace
         self.policy, self.rate, self.servers = BSP() if policy is None else policy, rate, servers
         check_policy("ParameterServer", self.policy)
         if not callable(rate):
-            raise TypeError(
-                f"ParameterServer: rate is {rate!r}, expected a function of staleness and step, such as `inverse`"
-            )
+            raise TypeError(f"ParameterServer: rate is {rate!r}, expected a function of staleness and step")
         if not (hasattr(every, "__index__") and every >= 0):
             raise ValueError(f"ParameterServer: every is {every!r}, expected a number of updates, 0 or more")
         self.flat = FlatModel(model)
@@ -189,10 +184,8 @@ class ParameterServer:
             self.comm.send_obj(held, 0)
             return None
         if coordinator.lost == self.size:  # it ended, but not because the run was over
-            raise CommError(
-                f"ParameterServer: all {self.size} workers are lost, after {coordinator.policy_state.version} updates; "
-                "none is left to train"
-            )
+            done = f"after {coordinator.policy_state.version} updates"
+            raise CommError(f"ParameterServer: all {self.size} workers are lost, {done}; none is left to train")
         found = [held, *(self.comm.recv_obj(server) for server in range(1, self.servers))]
         return make_run(coordinator, self.flat, found, dataset, self.loss)
 

@@ -133,10 +133,7 @@ def _per_stage(schedule: Schedule, name: str, cost) -> list[float]:
     else:
         costs = list(cost)
     if len(costs) != schedule.n_stages or not all(c >= 0 for c in costs) or not any(costs):
-        raise ValueError(
-            f"simulate: {name} is {cost!r}, expected seconds: one number above 0 or one for each of the "
-            f"{schedule.n_stages} stages"
-        )
+        raise ValueError(f"simulate: {name} is {cost!r}, expected seconds: one number, or {schedule.n_stages}")
     return costs
 
 
