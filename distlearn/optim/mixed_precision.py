@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-
 import numpy as np
 
 from ..backend import get_xp, rounded
 from ..nn.formats import BFLOAT16
 from ..nn.layer import Param
-from .optimizer import Optimizer, Rule
+from .optimizer import Optimizer
 
 
 class MixedPrecision(Optimizer):
@@ -58,17 +56,7 @@ class MixedPrecision(Optimizer):
 
     counters = ("steps", "scale", "skipped", "_good")
 
-    def __init__(
-        self,
-        params: Iterable[Param] | Iterable[dict],
-        rule: Rule,
-        lr: float | Callable[[int], float],
-        *,
-        dtype: str | None = None,
-        scale: float = 2.0**15,
-        growth_interval: int = 1000,
-        clip_norm: float | None = None,
-    ):
+    def __init__(self, params, rule, lr, *, dtype=None, scale=2.0**15, growth_interval=1000, clip_norm=None):
         if dtype not in (None, BFLOAT16.name):
             raise ValueError(f"MixedPrecision: dtype is {dtype!r}, expected 'bfloat16', or None: the parameters'")
         if not scale > 0:

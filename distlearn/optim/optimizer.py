@@ -115,14 +115,7 @@ class Optimizer:
     scope: Scope | None = None
     counters: tuple[str, ...] = ("steps",)  # Attributes that are numbers, and part of the training state.
 
-    def __init__(
-        self,
-        params: Iterable[Param] | Iterable[dict[str, Any]],
-        rule: Rule,
-        lr: float | Callable[[int], float],
-        *,
-        clip_norm: float | None = None,
-    ):
+    def __init__(self, params, rule, lr, *, clip_norm=None):
         what = type(self).__name__
         check_rule(what, rule)
         if clip_norm is not None and not clip_norm > 0:

@@ -180,15 +180,7 @@ class ZeRO(Strategy):
     """
 
     def __init__(
-        self,
-        comm,
-        model,
-        loss,
-        optimizer,
-        *,
-        stage: int = 1,
-        cap_bytes: float = 1 << 20,
-        overlap: bool = True,
+        self, comm, model, loss, optimizer, *, stage: int = 1, cap_bytes: float = 1 << 20, overlap: bool = True
     ):
         if stage not in (1, 2, 3):
             raise ValueError(f"ZeRO: stage is {stage!r}, expected 1, 2 or 3")

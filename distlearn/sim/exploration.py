@@ -331,14 +331,7 @@ class Exploration:
         return f"the result depends on the order ({tried}{more}); the shortest that differs:\n{self.other}"
 
 
-def explore(
-    fn: Callable,
-    size: int,
-    *args,
-    max_runs: int = 10_000,
-    max_steps: int = 10_000,
-    **kwargs,
-) -> Exploration:
+def explore(fn: Callable, size: int, *args, max_runs: int = 10_000, max_steps: int = 10_000, **kwargs) -> Exploration:
     """Call `fn(comm, *args, **kwargs)` on every rank, under every order of messages that a network may show.
 
     What can differ: which pending message a receive from any rank gets, and which sends are buffered. Nothing is

@@ -51,23 +51,8 @@ class NetworkCard:
 class Fibre:
     """One thread of control and its virtual clock: a rank's own, or one that runs a collective for it."""
 
-    __slots__ = (
-        "call",
-        "card",
-        "failures",
-        "greenlet",
-        "now",
-        "order",
-        "rank",
-        "result",
-        "seconds_run",
-        "since",
-        "switch",
-        "task",
-        "ticket",
-        "timeline",
-        "waits",
-    )
+    __slots__ = ("call", "card", "failures", "greenlet", "now", "order", "rank", "result", "seconds_run", "since",
+                 "switch", "task", "ticket", "timeline", "waits")  # fmt: skip
 
     def __init__(self, rank: int, order: int):
         self.rank, self.order = rank, order

@@ -53,16 +53,7 @@ NUMBER_POINTS = (5.5, 10.5)
 
 
 @styled
-def plot_schedule(
-    schedule,
-    n_ranks: int | None = None,
-    n_microbatches: int | None = None,
-    *,
-    ax=None,
-    title: str = "",
-    legend: bool = True,
-    **options,
-):
+def plot_schedule(schedule, n_ranks=None, n_microbatches=None, *, ax=None, title="", legend=True, **options):
     """Draw a pipeline schedule: a row for each rank, a box with its number for every micro-batch on its way.
 
     Parameters

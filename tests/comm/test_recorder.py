@@ -90,4 +90,4 @@ def test_nobody_waits():
     world = SimWorld(3)
     world.run(lambda comm: comm.barrier())
     assert who_is_missing(world.records).kind == "none"
-    assert [str(r) for r in world.records[1]] == ["barrier(), number 1 (test_recorder.py, line 92, in <lambda>)"]
+    assert [str(r) for r in world.records[1]] == ["barrier(), number 1 (test_recorder.py, line 91, in <lambda>)"]

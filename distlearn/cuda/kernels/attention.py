@@ -143,14 +143,7 @@ NAIVE = Variant(
     {("q", "read"): 4, ("k", "read"): 4, ("v", "read"): 4, ("s", "read"): 3, ("s", "write"): 3, ("y", "write"): 4},
     rtol=1e-4, atol=1e-5,
 )  # fmt: skip
-_TILES = {
-    ("qs", "write"): 2,
-    ("ks", "write"): 2,
-    ("vs", "write"): 2,
-    ("qs", "read"): 1,
-    ("ks", "read"): 1,
-    ("vs", "read"): 1,
-}
+_TILES = {(f"{name}s", use): worst for use, worst in (("write", 2), ("read", 1)) for name in "qkv"}
 _GLOBAL = {(name, "read"): 4 for name in "qkv"}
 TILED = tiled(16, 32, _TILES | _GLOBAL | {("y", "write"): 4, ("p", "read"): 1, ("p", "write"): 1})
 TILED_DQ = _backward(

@@ -6,7 +6,6 @@ import math
 import statistics
 import time
 import warnings
-from collections.abc import Callable
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -141,15 +140,7 @@ DRAWN = 16  # Samples that are drawn; a larger batch repeats them.
 
 
 def profile_sweep(
-    model: str | Layer,
-    sample=None,
-    batches=BATCHES,
-    *,
-    repeats: int = 5,
-    threads: int | None = 1,
-    memory: float | None = None,
-    seconds: float | None = None,
-    progress: Callable | None = None,
+    model, sample=None, batches=BATCHES, *, repeats=5, threads=1, memory=None, seconds=None, progress=None
 ) -> list[Profile]:
     """Profile a model at several batch sizes: why batching pays, and which layers gain.
 
@@ -382,17 +373,8 @@ def summary(model: Layer, input_shape: tuple[int, ...]) -> Summary:
     shape, rows = tuple(input_shape), []
     itemsize = model.params[0].data.dtype.itemsize if model.params else 4
     for layer, inner in model.parts(shape) or [(model, shape)]:
-        out = layer.output_shape(inner)
-        rows.append(
-            Row(
-                layer.name.partition(".")[0] if "." in layer.name else layer.name,
-                type(layer).__name__ if layer.children else repr(layer),
-                out,
-                parameter_count(layer),
-                layer.flops(inner),
-                sum(p.nbytes for p in layer.params if not p.frozen),
-                layer.bytes_moved(inner, itemsize),
-                itemsize * math.prod(out),
-            )
-        )
+        out, kind = layer.output_shape(inner), type(layer).__name__ if layer.children else repr(layer)
+        nbytes = sum(p.nbytes for p in layer.params if not p.frozen)
+        costs = parameter_count(layer), layer.flops(inner), nbytes, layer.bytes_moved(inner, itemsize)
+        rows.append(Row(layer.name.partition(".")[0], kind, out, *costs, itemsize * math.prod(out)))
     return Summary(rows, parameter_count(model), f"{type(model).__name__} on {shape}")

@@ -74,25 +74,11 @@ class Incidents:
 
 
 _LLAMA_3 = {
-    "Faulty GPU": 148,
-    "GPU HBM3 Memory": 72,
-    "Software Bug": 54,
-    "Network Switch/Cable": 35,
-    "Host Maintenance": 32,
-    "GPU SRAM Memory": 19,
-    "GPU System Processor": 17,
-    "NIC": 7,
-    "NCCL Watchdog Timeouts": 7,
-    "Silent Data Corruption": 6,
-    "GPU Thermal Interface + Sensor": 6,
-    "SSD": 3,
-    "Power Supply": 3,
-    "Server Chassis": 2,
-    "IO Expansion Board": 2,
-    "Dependency": 2,
-    "CPU": 2,
-    "System Memory": 2,
-}
+    "Faulty GPU": 148, "GPU HBM3 Memory": 72, "Software Bug": 54, "Network Switch/Cable": 35, "Host Maintenance": 32,
+    "GPU SRAM Memory": 19, "GPU System Processor": 17, "NIC": 7, "NCCL Watchdog Timeouts": 7,
+    "Silent Data Corruption": 6, "GPU Thermal Interface + Sensor": 6, "SSD": 3, "Power Supply": 3,
+    "Server Chassis": 2, "IO Expansion Board": 2, "Dependency": 2, "CPU": 2, "System Memory": 2,
+}  # fmt: skip
 
 INCIDENTS = {
     "llama-3": Incidents(

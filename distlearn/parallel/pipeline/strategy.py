@@ -239,18 +239,7 @@ class Pipeline(StagedModel):
     Huang et al. (2019), GPipe. Narayanan et al. (2021), Megatron-LM, section 2.2.
     """
 
-    def __init__(
-        self,
-        comm,
-        model,
-        loss,
-        optimizer,
-        *,
-        schedule="1f1b",
-        n_microbatches: int | None = None,
-        stages=None,
-        shape=None,
-    ):
+    def __init__(self, comm, model, loss, optimizer, *, schedule="1f1b", n_microbatches=None, stages=None, shape=None):
         if isinstance(schedule, str) and schedule == "pipedream":
             raise ValueError("Pipeline: schedule 'pipedream' updates after every micro-batch; use PipeDream(...)")
         options = {"n_microbatches": n_microbatches, "stages": stages, "shape": shape}

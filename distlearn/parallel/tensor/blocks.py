@@ -297,15 +297,8 @@ class ExpertParallel(TensorLayer):
         y = xp.zeros_like(mine)
         for e, here in enumerate(queues):
             y[here] += routes.weights[here, e, None] * outs[e]
-        return gather_parts(comm, y, 0, parts).reshape(x.shape), (
-            mine,
-            routes.weights,
-            queues,
-            outs,
-            sizes,
-            parts,
-            saved,
-        )
+        saved = mine, routes.weights, queues, outs, sizes, parts, saved
+        return gather_parts(comm, y, 0, parts).reshape(x.shape), saved
 
     def backward(self, dy, saved):
         mine, weights, queues, outs, sizes, parts, kept = saved
