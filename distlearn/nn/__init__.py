@@ -4,14 +4,14 @@ A layer's `forward` returns its output and what `backward` will need; the layer 
 `model.forward` trains, `model.eval().forward` predicts. Images are (batch, height, width, channels), sequences
 (batch, time, values).
 
-- what a layer is: `layer` (Param, Layer), `ops` (array operations that several share), `init`, `allocator`
-- layers: `linear`, `conv`, `pool`, `norm`, `response`, `activation`, `dropout`, `embedding`, `recurrent`,
+- what a layer is: `layer` (Param, Layer), `ops` (array operations that several share), `init`
+- layers: `linear`, `conv`, `pool`, `norm`, `response`, `activation`, `dropout`, `recurrent`,
   `gru`, `attention`, `shape`, `experts` (a mixture, of which each row uses a few)
 - containers of layers: `container` (Sequential), `branch` (Parallel, Residual, Siamese)
 - whole networks: `models` (`build(name)`), `loss`, `metrics`
 - several layers in one pass, opted into: `fused` (`fuse`)
 - what they cost: `costs` (`summary`, `count`, `profile`, `memory`)
-- fewer bytes: `compression` (weight sharing, 8-bit integers, recomputation), `formats` (4 and 8 bits in blocks)
+- fewer bytes: `compression` (weight sharing, recomputation), `formats` (4 and 8 bits in blocks)
 """
 
 from .activation import ACTIVATIONS, GELU, ReLU, Sigmoid, Softmax, Tanh
