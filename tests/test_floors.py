@@ -49,7 +49,7 @@ HEAVY = {
 }
 
 # strategies are written against the protocol; which communicator they get is the world's business
-IMPLEMENTATIONS = ("comm.select_backend", "comm.mpi", "comm.nccl", "sim.world", "sim.SimWorld")
+IMPLEMENTATIONS = ("comm.mpi", "comm.nccl", "sim.world", "sim.SimWorld")
 
 
 class Import(NamedTuple):
@@ -169,7 +169,7 @@ def test_root_loads_nothing():
         ("distlearn.parallel.data.data_parallel", "from ...sim import SimWorld", "not who implements it"),
         ("distlearn.optim", "def f():\n    import cupy as cp", "cupy belongs to backend, comm.nccl, cuda alone"),
         ("distlearn.cli.train", "import matplotlib.pyplot as plt", "matplotlib belongs to viz"),
-        ("distlearn.comm.local", "from mpi4py import MPI", "mpi4py belongs to comm.mpi, world.mpi alone"),
+        ("distlearn.comm.point_to_point", "from mpi4py import MPI", "mpi4py belongs to comm.mpi, world.mpi alone"),
         ("distlearn.cli.bench", "import importlib\nimportlib.import_module('torch')", "the benchmarks alone"),
         ("distlearn.train.fit", "from distcourse import Lab", "the library knows nothing of the course"),
         ("distlearn.attic", "import os", "on which floor is 'attic'"),

@@ -6,8 +6,7 @@ import time
 
 import pytest
 
-from distlearn.comm.base import LENGTH, CommError, Record
-from distlearn.comm.recorder import who_is_missing
+from distlearn.comm.base import LENGTH, CommError, Record, who_is_missing
 from distlearn.sim import SimWorld
 from distlearn.world import EngineWorld, launch
 from distlearn.world.outcome import RankTimeoutError
@@ -91,4 +90,4 @@ def test_nobody_waits():
     world = SimWorld(3)
     world.run(lambda comm: comm.barrier())
     assert who_is_missing(world.records).kind == "none"
-    assert [str(r) for r in world.records[1]] == ["barrier(), number 1 (test_recorder.py, line 92, in <lambda>)"]
+    assert [str(r) for r in world.records[1]] == ["barrier(), number 1 (test_recorder.py, line 91, in <lambda>)"]

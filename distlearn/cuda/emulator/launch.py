@@ -16,14 +16,13 @@ import os
 import struct
 import subprocess
 import sys
-import tempfile
 import threading
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from .errors import KernelError
+from .source import KernelError
 
 WRAPPER: list[str] = []  # Words before the command of a program; grading runs what students write in a sandbox.
 GRACE = 5.0  # seconds that a program has to report its own time-out before it is killed
@@ -31,8 +30,6 @@ GRACE = 5.0  # seconds that a program has to report its own time-out before it i
 
 class Bound(NamedTuple):
     """The arguments of a launch: arrays (for pointers) and bytes (for everything else), with their types and names."""
-
-    # After the kernel's own come a table of the pointers that structs hold (pointers.py), and the arrays they point to.
 
     values: list
     signature: list[str]
@@ -160,9 +157,7 @@ class _Died(Exception):
 
 
 def _anonymous_file():
-    if hasattr(os, "memfd_create"):
-        return os.fdopen(os.memfd_create("distlearn-kernels"), "w+b", buffering=0)
-    return tempfile.TemporaryFile(buffering=0)
+    return os.fdopen(os.memfd_create("distlearn-kernels"), "w+b", buffering=0)
 
 
 class Worker:
@@ -171,11 +166,10 @@ class Worker:
     def __init__(self):
         self._shared = _anonymous_file()
         self._said = _anonymous_file()
-        self._memory, self.size, self._name = None, 0, ""
-        shared = [] if sys.platform == "win32" else [self._shared.fileno()]
+        self._memory, self.size = None, 0
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-S", str(Path(__file__).with_name("worker.py")), str(self._shared.fileno())],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said, pass_fds=shared,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said, pass_fds=[self._shared.fileno()],
             start_new_session=True,
         )  # fmt: skip
 
@@ -183,12 +177,8 @@ class Worker:
         if size > self.size:
             self._memory = None
             self.size = -(-size // mmap.ALLOCATIONGRANULARITY) * mmap.ALLOCATIONGRANULARITY
-            if sys.platform == "win32":
-                self._name = f"distlearn-{os.getpid()}-{id(self)}-{self.size}"
-                self._memory = mmap.mmap(-1, self.size, tagname=self._name)
-            else:
-                os.ftruncate(self._shared.fileno(), self.size)
-                self._memory = mmap.mmap(self._shared.fileno(), self.size)
+            os.ftruncate(self._shared.fileno(), self.size)
+            self._memory = mmap.mmap(self._shared.fileno(), self.size)
         return self._memory
 
     def ask(self, **request):
@@ -220,7 +210,7 @@ class Worker:
         ]
         given = [(name, value.tobytes().hex()) for name, value in constants.items()]
         stuck = self.ask(
-            arena=(self.size if end else 0, self._name), path=str(path), grid=grid, block=block,
+            arena=self.size if end else 0, path=str(path), grid=grid, block=block,
             shared_mem=shared_mem, args=args, constants=given, threads=threads,
         )  # fmt: skip
         for array, view, written in views:
@@ -268,8 +258,7 @@ def _forget_worker() -> None:
 
 
 atexit.register(_end_worker)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_worker)
+os.register_at_fork(after_in_child=_forget_worker)
 
 
 def _ask(question):
