@@ -41,13 +41,13 @@ HEAVY = {
     "mpi4py": ("comm.mpi", "world.mpi"),
     "pooch": ("data",),
     "rich": ("cli.console",),
-    "scipy": (),
+    "scipy": ("parallel.planning",),
     "sklearn": ("data",),
     "torch": (),
 }
 
 # strategies are written against the protocol; which communicator they get is the world's business
-IMPLEMENTATIONS = ("comm.select_backend", "comm.mpi", "comm.nccl", "sim.world", "sim.SimWorld")
+IMPLEMENTATIONS = ("comm.mpi", "comm.nccl", "sim.world", "sim.SimWorld")
 
 
 class Import(NamedTuple):

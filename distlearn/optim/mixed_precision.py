@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-
 import numpy as np
 
 from ..backend import get_xp, rounded
 from ..nn.formats import BFLOAT16
 from ..nn.layer import Param
-from .optimizer import Optimizer, Rule
+from .optimizer import Optimizer
 
 
 class MixedPrecision(Optimizer):
@@ -58,21 +56,9 @@ class MixedPrecision(Optimizer):
 
     counters = ("steps", "scale", "skipped", "_good")
 
-    def __init__(
-        self,
-        params: Iterable[Param] | Iterable[dict],
-        rule: Rule,
-        lr: float | Callable[[int], float],
-        *,
-        dtype: str | None = None,
-        scale: float = 2.0**15,
-        growth_interval: int = 1000,
-        clip_norm: float | None = None,
-    ):
+    def __init__(self, params, rule, lr, *, dtype=None, scale=2.0**15, growth_interval=1000, clip_norm=None):
         if dtype not in (None, BFLOAT16.name):
-            raise ValueError(
-                f"MixedPrecision: dtype is {dtype!r}, expected 'bfloat16', or None for the parameters' own"
-            )
+            raise ValueError(f"MixedPrecision: dtype is {dtype!r}, expected 'bfloat16', or None: the parameters'")
         if not scale > 0:
             raise ValueError(f"MixedPrecision: scale is {scale!r}, expected a number above 0")
         if not growth_interval >= 1:
@@ -81,9 +67,7 @@ class MixedPrecision(Optimizer):
         self.dtype = dtype
         for p in self.params:
             if dtype and p.data.dtype != np.float32:
-                raise TypeError(
-                    f"MixedPrecision: {p.name!r} is {p.data.dtype}, expected float32, which holds the rounded values"
-                )
+                raise TypeError(f"MixedPrecision: {p.name!r} is {p.data.dtype}, expected float32 for rounded values")
         wide = np.promote_types
         self.master = self.weights = [Param(p.data.astype(wide(p.data.dtype, np.float32)), p.name) for p in self.params]
         rules = (group.rule for group in self.groups for _ in group.params)
@@ -104,10 +88,7 @@ class MixedPrecision(Optimizer):
     def step(self) -> None:
         """Update the master weights and round them into the model; or, after an overflow, only halve the scale."""
         if not self._scales and self.scale != 1:
-            raise RuntimeError(
-                f"MixedPrecision: gradients are divided by the scale {self.scale:g}, but the loss was not multiplied "
-                "by it; train with optimizer.scaled(loss)"
-            )
+            raise RuntimeError("MixedPrecision: the loss was not scaled; train with optimizer.scaled(loss)")
         for m, p in zip(self.master, self.params, strict=True):
             m.grad[...] = self.round(p.grad, p.data.dtype)
             m.grad *= 1 / self.scale

@@ -86,16 +86,7 @@ def build(comm, settings: Settings, dataset, *, fused: bool = False):
     return STRATEGIES[settings.strategy](_recipe(comm, settings, dataset, fused))
 
 
-def train(
-    comm,
-    settings: Settings,
-    checkpoints=None,
-    *,
-    every: int = 0,
-    resume: bool | str = False,
-    on_epoch=None,
-    fused: bool = False,
-) -> Result | None:
+def train(comm, settings, checkpoints=None, *, every=0, resume=False, on_epoch=None, fused=False) -> Result | None:
     """Load the data, build the model, train it: the same function on a simulated rank, an engine and under mpiexec.
 
     Parameters

@@ -5,7 +5,7 @@ import pytest
 
 from distlearn.backend import has_gpu
 from distlearn.cuda import kernels
-from distlearn.cuda.cards import CARDS, card_in
+from distlearn.cuda.cards import CARDS
 from tests.benchmarks import bench_gpu, bench_gpu_kernels, gpu_cases
 from tests.emulated import NEEDS_COMPILER
 
@@ -65,7 +65,7 @@ def test_kernel_against_cupy(case):
     ],
 )  # fmt: skip
 def test_card_of_a_device(device, card):
-    found = card_in(device)
+    found = bench_gpu_kernels.card_in(device)
     assert (found and found.name) == card
     assert card is None or found is CARDS[card]
 

@@ -206,7 +206,7 @@ class TestContainers:
                 self.one, self.two = nn.Linear(2, 2, 0), nn.Linear(2, 2, 1)
                 self.params = self.one.params + self.two.params
 
-        with pytest.raises(ValueError, match=r"layer 1, Pair\(\), has several parameters named 'W'.* Sequential"):
+        with pytest.raises(ValueError, match=r"layer 1, Pair\(\), has two parameters named 'W'.* Sequential"):
             nn.Sequential(nn.ReLU(), Pair())
         with pytest.raises(ValueError, match=r"2 parameters of the model are named 'W'"):
             serial(Pair())

@@ -119,7 +119,7 @@ def test_gradients_that_nobody_scaled_are_refused():
     p = halves(1.0)
     optimizer = MixedPrecision([p], SGD(), 0.1)
     p.grad[...] = 1
-    with pytest.raises(RuntimeError, match=r"divided by the scale 32768, .* train with optimizer\.scaled\(loss\)"):
+    with pytest.raises(RuntimeError, match=r"not scaled; train with optimizer\.scaled\(loss\)"):
         optimizer.step()
     assert p.data[0] == 1.0
 
@@ -151,7 +151,7 @@ def test_in_bfloat16_the_weights_have_8_bits_and_the_master_forgets_nothing():
 
 
 def test_bfloat16_is_held_in_float32():
-    with pytest.raises(TypeError, match="'' is float16, expected float32, which holds the rounded values"):
+    with pytest.raises(TypeError, match="'' is float16, expected float32 for rounded values"):
         MixedPrecision([halves(1.0)], SGD(), 0.1, dtype="bfloat16")
     with pytest.raises(ValueError, match="dtype is 'float8', expected 'bfloat16'"):
         MixedPrecision([halves(1.0)], SGD(), 0.1, dtype="float8")

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import distlearn as dl
+from distlearn.comm.point_to_point import LocalComm
 from distlearn.optim import NoiseScale
 from distlearn.shares import shares
 
@@ -104,7 +105,7 @@ def test_compressed_gradients_are_refused():
     optimizer = dl.optim.Optimizer(model.params, dl.optim.SGD(), 0.1)
     with pytest.raises(ValueError, match="neither compressed nor scaled"):
         dl.DataParallel(
-            dl.comm.local.LocalComm(),
+            LocalComm(),
             model,
             dl.nn.SoftmaxCrossEntropy(),
             optimizer,

@@ -6,13 +6,8 @@ import numpy as np
 import pytest
 
 from distlearn.nn import Param
-from distlearn.optim import SGD, Constant, Cosine, Optimizer, StepDecay, WarmUp, clip_by_norm, scaled_lr
+from distlearn.optim import SGD, Constant, Cosine, Optimizer, WarmUp, clip_by_norm, scaled_lr
 from distlearn.optim.schedules import as_schedule
-
-
-def test_step_decay():
-    want = [0.4] * 3 + [0.12] * 4 + [0.036] * 13 + [0.0108] * 10
-    np.testing.assert_allclose([StepDecay(0.4, [3, 7, 20], 0.3)(t) for t in range(30)], want, rtol=1e-12)
 
 
 def test_cosine_and_its_ends():
@@ -44,7 +39,6 @@ def test_linear_scaling():
     [
         (lambda: Constant(-1), "Constant: lr is -1"),
         (lambda: Constant(math.nan), "Constant: lr is nan"),
-        (lambda: StepDecay(1, [3, 2]), r"milestones are \(3, 2\), expected ascending"),
         (lambda: Cosine(1, 0), "Cosine: steps is 0"),
         (lambda: WarmUp(1, -1), "WarmUp: steps is -1"),
         (lambda: scaled_lr(0.1, 0), "batch_size is 0"),
@@ -81,7 +75,7 @@ def test_the_optimizer_clips_before_it_steps():
 
 def test_a_number_is_a_constant_plan_whoever_takes_it():
     assert as_schedule(0.5, "x")(7) == 0.5
-    schedule = StepDecay(1.0, [3])
+    schedule = Cosine(1.0, 3)
     assert as_schedule(schedule, "x") is schedule
     for wrong in (-0.1, math.nan):
         with pytest.raises(ValueError, match=f"Somebody: lr is {wrong}, expected a learning rate of 0 or more"):

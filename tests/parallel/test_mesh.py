@@ -218,15 +218,3 @@ class TestBugsOfRealFrameworks:
 def test_wrong_placements_are_named(placement, message):
     with pytest.raises(RankError, match=message):
         on(2, lambda mesh: mesh.distribute(np.ones((4, 4)), placement))
-
-
-def test_local_parts_make_an_array():
-    def program(mesh):
-        rank = mesh.comm.rank
-        x = mesh.from_local(np.full((3 - rank, 2), float(rank)), Shard(0))
-        assert x.shape == (5, 2)
-        np.testing.assert_array_equal(whole_of(x)[:, 0], [0, 0, 0, 1, 1])
-        with pytest.raises(LayoutError, match="along axis 0, expected"):
-            mesh.from_local(np.ones((2 + rank, 2)), Shard(0))
-
-    on(2, program)

@@ -151,7 +151,7 @@ def test_batch_norm_on_a_part_remembers_and_predicts_as_the_serial_layer():
 
 REFUSED = {
     "cannot tell the shape of its input": lambda comm: PathParallel(comm, nn.Parallel(*[nn.ReLU()] * 4)),
-    "3 layers cannot be assigned to 4 ranks": lambda comm: StackParallel(comm, grus(3)),
+    "3 layers for 4 ranks": lambda comm: StackParallel(comm, grus(3)),
     "cannot be stacked on": lambda comm: StackParallel(comm, [*grus(3), nn.GRU(5, 4)]),
     "n_blocks is 0": lambda comm: StackParallel(comm, grus(4), 0),
     r"expected an input of shape \(batch, 2\), got \(3, 7\)": lambda comm: RowParallelLinear(
