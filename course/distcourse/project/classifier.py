@@ -1,0 +1,203 @@
+"""Track 1: a trained classifier, its program run alone on images without labels and compared with what was handed in.
+
+Labels of the private half are wrong in a known share of the rows, drawn at random: nobody can know them, so a
+submission that agrees with them has seen the labels. Images that were never given out are mixed in: a submission that
+is much better on the private images than on those has looked them up.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import zlib
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+
+from ..author.sandbox import MemoryWatch, Sandbox
+from .reading import Refused, csv_rows, files_of, read_bytes, text_of
+from .track import Draws, Result, fingerprint, judged, refused, source_words
+
+name, file, unit = "classifier", "classifier", "errors"
+hidden = True
+WORKSPACE = ("train.py", "predict.py", "requirements.txt")
+REPORTS, READMES = ("report.pdf", "report.md"), ("readme.md", "readme.txt", "readme")
+MOST_PAGES, WORDS_A_PAGE = 4, 600
+SECONDS, MEMORY = 60, 2**31
+AGREEMENT = Fraction(99, 100)
+"""Share of the predictions that must come out again: another machine may round a close case differently."""
+SUSPICIOUS = 16
+"""Squared standard errors by which private images may be easier than images that were never given out."""
+CHANCE = Fraction(1, 10**6)
+PATHS = re.compile(
+    r"""["'](?:~[/\\]|[A-Za-z]:[/\\]|\\\\|/(?:home|Users|root|tmp|mnt|media|data|content|etc|usr|var|opt|proc|dev|scratch|work|private)\b)"""
+)
+REQUIREMENT = re.compile(r"[A-Za-z0-9][\w.-]*(\[[\w,-]+\])?\s*([=<>~!]=?\s*[\w.*]+\s*,?\s*)*")
+
+
+def make(x: np.ndarray, y: np.ndarray, draws: Draws, noise: Fraction) -> tuple[dict, dict]:
+    """Split any labelled data: (what is given out, what staff keep)."""
+    n, classes = len(x), int(y.max()) + 1
+    order, part = draws.order(n, "split"), n // 6
+    rows = {"public": order[:part], "private": order[part : 2 * part], "held": order[2 * part : 3 * part]}
+    rows["train"] = order[3 * part :]
+    mask = np.zeros(part, bool)
+    mask[draws.order(part, "noise")[: int(part * noise)]] = True
+    labels = y[rows["private"]].astype(np.int64)
+    other = np.array([draws(1, classes - 1, "other", i) for i in range(part)])
+    labels = np.where(mask, (labels + other) % classes, labels)
+    public = {f"x_{k}": x[rows[k]] for k in ("train", "public", "private")} | {
+        f"y_{k}": y[rows[k]] for k in ("train", "public")
+    }
+    return public, {"labels": labels, "random": mask, "x_held": x[rows["held"]], "y_held": y[rows["held"]]}
+
+
+def most_by_chance(n: int, classes: int) -> int:
+    """Return how many of n labels drawn among the wrong ones can be guessed: more has a chance below a millionth."""
+    p, total, q = Fraction(1, classes - 1), Fraction(0), -1
+    while total < 1 - CHANCE and q < n:
+        q += 1
+        total += math.comb(n, q) * p**q * (1 - p) ** (n - q)
+    return q
+
+
+def pages_of(data: bytes) -> int:
+    """Count the pages of a PDF, also of one whose objects are packed."""
+    parts = [data]
+    for match in re.finditer(rb"stream\r?\n", data):
+        unpacked = zlib.decompressobj()
+        try:
+            parts.append(unpacked.decompress(data[match.end() :], 2**20))
+        except zlib.error:
+            continue
+    text = b"\n".join(parts)
+    counts = [int(n) for n in re.findall(rb"/Type\s*/Pages\b[^>]*?/Count\s+(\d{1,6})", text)]
+    return max([len(re.findall(rb"/Type\s*/Page\b(?!s)", text)), *counts])
+
+
+def read(path: Path, rows: int, classes: int) -> tuple[dict[str, bytes], np.ndarray]:
+    """Check the layout; return the files of the workspace, and the predictions."""
+    files = files_of(path)
+    report = [name for name in REPORTS if name in files]
+    if len(report) != 1:
+        raise Refused(f"expected one of {' and '.join(REPORTS)}, found {len(report)}")
+    data = files[report[0]]
+    if report[0].endswith(".md"):
+        pages = -(-len(text_of(data, report[0], ascii_only=False).split()) // WORDS_A_PAGE)
+    else:
+        pages = pages_of(data) if data[:5] == b"%PDF-" else 0
+    if not 1 <= pages <= MOST_PAGES:
+        raise Refused(f"{report[0]}: {pages} pages, 1 to {MOST_PAGES} are expected")
+    missing = [f"workspace/{name}" for name in WORKSPACE if f"workspace/{name}" not in files]
+    if not any(f"workspace/{name}" in (f.lower() for f in files) for name in READMES):
+        missing.append("workspace/readme.md")
+    if missing or "predictions.csv" not in files:
+        raise Refused(f"missing: {', '.join(missing or ['predictions.csv'])}")
+    strange = [f for f in files if f not in (report[0], "predictions.csv") and not f.startswith("workspace/")]
+    if strange:
+        raise Refused(f"{strange[0]}: expected {report[0]}, predictions.csv and workspace/ alone")
+    for found in sorted(files):
+        if found.endswith((".py", ".txt", ".md", ".json", ".sh", ".cfg", ".toml", ".yaml")) and found.startswith(
+            "workspace/"
+        ):
+            text = text_of(files[found], found, ascii_only=False)
+            if match := PATHS.search(text):
+                raise Refused(
+                    f"{found}, line {text.count(chr(10), 0, match.start()) + 1}: the absolute path {match[0]!a}..."
+                )
+    for number, line in enumerate(text_of(files["workspace/requirements.txt"], "requirements.txt").split("\n"), 1):
+        if line.partition("#")[0].strip() and not REQUIREMENT.fullmatch(line.partition("#")[0].strip()):
+            raise Refused(f"requirements.txt, line {number}: {line[:40]!a}, expected a package and versions")
+    return {f.removeprefix("workspace/"): d for f, d in files.items() if f.startswith("workspace/")}, labels_of(
+        files["predictions.csv"], "predictions.csv", rows, classes
+    )
+
+
+def labels_of(data: bytes, name: str, rows: int, classes: int) -> np.ndarray:
+    """Read one label a line."""
+    table = csv_rows(data, name, r"[0-9]{1,4}", rows, 1)
+    labels = np.array([int(row[0]) for row in table])
+    if len(labels) != rows or labels.max() >= classes:
+        raise Refused(
+            f"{name}: {len(labels)} rows up to {labels.max()}, expected {rows} labels from 0 to {classes - 1}"
+        )
+    return labels
+
+
+def predict(workspace: dict[str, bytes], images: np.ndarray, classes: int, *, unsafe: bool) -> np.ndarray:
+    """Run predict.py by itself on images; return what it writes."""
+    with tempfile.TemporaryDirectory(prefix="dl-") as name, tempfile.TemporaryDirectory(prefix="dl-") as shared:
+        folder, shared = Path(name), Path(shared)
+        for file, data in workspace.items():
+            (folder / file).parent.mkdir(parents=True, exist_ok=True)
+            (folder / file).write_bytes(data)
+        np.save(shared / "images.npy", images)
+        command = [sys.executable, "predict.py", str(shared / "images.npy"), str(shared / "predictions.csv")]
+        if not unsafe:
+            command = Sandbox(shared, folder, memory=MEMORY).command(command, dict(os.environ))
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+        with tempfile.TemporaryFile() as said:
+            pipes["stderr"] = said
+            with subprocess.Popen(command, cwd=folder, start_new_session=True, **pipes) as process:
+                watch = MemoryWatch(process.pid, MEMORY, shared)
+                try:
+                    code = process.wait(SECONDS)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    raise Refused(f"predict.py took more than {SECONDS} s") from None
+                finally:
+                    watch.stop()
+            said.seek(max(0, said.seek(0, io.SEEK_END) - 300))
+            last = said.read().decode("ascii", "replace").strip().split("\n")[-1]
+        written = shared / "predictions.csv"
+        if code or not os.path.lexists(written):
+            raise Refused(f"predict.py ended with code {code} {watch.told}: {last}")
+        return labels_of(read_bytes(written), "what predict.py wrote", len(images), classes)
+
+
+def score(path: Path, task: dict, *, public: dict, private: dict | None = None, secret: Draws | None = None,
+          unsafe: bool = False, **_) -> Result:  # fmt: skip
+    """Check the layout, run predict.py on shuffled images, and count its errors in both halves."""
+    classes, n = task["classes"], len(public["x_private"])
+    secret = secret or Draws("public")
+    try:
+        workspace, handed_in = read(path, n, classes)
+        parts = [public["x_private"], public["x_public"], *([private["x_held"]] if private else [])]
+        images = np.concatenate(parts)
+        order = secret.order(len(images), "shuffle", path)
+        found = np.empty(len(images), np.int64)
+        found[order] = predict(workspace, images[order], classes, unsafe=unsafe)
+    except Refused as error:
+        return refused(error)
+    prints = fingerprint(
+        source_words("\n".join(workspace[f].decode("utf-8", "replace") for f in ("train.py", "predict.py")))
+    )
+    mine, on_public, held = np.split(found, [n, n + len(public["x_public"])])
+    same = int((mine == handed_in).sum())
+    errors = int((on_public != public["y_public"]).sum())
+    if same < AGREEMENT * n:
+        return refused(f"predict.py gives {same} of the {n} predictions that were handed in", "wrong", prints=prints)
+    if private is None:
+        return Result("scored", errors, 0, public=errors, notes=["the public half; private labels are with staff"])
+    wrong, noise = mine != private["labels"], private["random"]
+    chance = most_by_chance(int(noise.sum()), classes)
+    more = {"public": errors, "cases": wrong.astype(int).tolist(), "prints": prints}
+    hits = int((~wrong & noise).sum())
+    if hits > chance:
+        told = f"impossible: right in {hits} of {int(noise.sum())} rows whose labels were drawn at random"
+        return refused(told, "impossible", **more)
+    clean = Fraction(int((~wrong & ~noise).sum()), int((~noise).sum()))
+    other = Fraction(int((held == private["y_held"]).sum()), len(held))
+    spread = (
+        (clean + other) / 2 * (1 - (clean + other) / 2) * (Fraction(1, int((~noise).sum())) + Fraction(1, len(held)))
+    )
+    if clean > other and (clean - other) ** 2 > SUSPICIOUS * spread:
+        told = f"{float(clean):.0%} right on the private images, {float(other):.0%} on images that were never given out"
+        return refused(f"it has looked them up: {told}", "wrong", **more)
+    return judged(int(wrong.sum()), int(noise.sum()) - chance, **more)

@@ -1,0 +1,116 @@
+"""Rules for a `.cu` that is handed in: the words it may use; whatever else would reach past the emulator's counts."""
+
+from __future__ import annotations
+
+import re
+
+from .reading import Refused, text_of
+
+MOST_LINES, MOST_BYTES = 400, 2**15
+_TYPES = """
+void bool char short int long unsigned signed float double float2 float3 float4 int2 int3 int4 uint2 uint4 size_t
+uint32_t int32_t uint64_t int64_t auto"""
+_QUALIFIERS = "const constexpr __restrict__ __shared__ __global__ __device__ __forceinline__ inline"
+_OTHERS = """
+if else for while do return break continue true false sizeof reinterpret_cast static_cast threadIdx blockIdx blockDim
+gridDim warpSize sqrtf rsqrtf fmaf fabsf fmaxf fminf min max abs floorf ceilf __fdividef __fmaf_rn __fadd_rn __fmul_rn
+__fsqrt_rn __frsqrt_rn __frcp_rn __fdiv_rn __syncthreads __syncwarp __shfl_sync __shfl_xor_sync __shfl_down_sync
+__shfl_up_sync __ballot_sync __any_sync __all_sync atomicAdd atomicMax atomicMin make_float2 make_float3 make_float4
+make_int2 make_int4 __ldg __float2int_rn __int2float_rn __float_as_int __int_as_float"""
+TYPES, QUALIFIERS = set(_TYPES.split()), set(_QUALIFIERS.split())
+WORDS = TYPES | QUALIFIERS | set(_OTHERS.split())
+REASONS = {
+    "inline assembly is not counted": "asm __asm__ __asm",
+    "state that outlives a launch": "static __managed__ __constant__ thread_local extern",
+    "hides accesses from the counts": "volatile union",
+    "changes what is compiled and counted": "__attribute__ _Pragma __pragma alignas pragma",
+    "a kernel must not know the time": "clock clock64 __nanosleep",
+    "redefines names": "operator namespace using typedef define undef",
+    "moves the counts to other lines": "line",
+    "reads other files": "include include_next embed",
+    "may detect the judge": "if ifdef ifndef elif __CUDA_ARCH__ __FILE__ __LINE__ __COUNTER__",
+}
+WHY = {word: reason for reason, words in REASONS.items() for word in words.split()}
+FORBIDDEN = [
+    (r"\\\n|\?\?[=/'()!<>-]|%:|<:|:>|<%|%>", "lines that go on, digraphs and trigraphs are refused"),
+    (r"##", "## pastes words together"),
+    (r"[\"'`@$]", "texts and characters are not needed"),
+    (r"\(\s*[*&]+\s*(?:const\s*)?\w*\s*(?:\[\s*\w*\s*\]\s*)?\)\s*\(", "a pointer to a function calls what nobody sees"),
+    (r"::", ":: reaches names of the host"),
+    (r"\[\s*\[", "attributes change what is compiled and counted"),
+    (r"\blong\s+double\b|\bdouble\s+long\b", "long double is not counted"),
+]
+TOKEN = re.compile(r"[A-Za-z_]\w*|\d[\w.]*|\.\d[\w.]*|->|\S")
+OPENING = {")": "(", "]": "[", "}": "{", ">": "<"}
+
+
+def check_source(data: bytes, name: str, kernel: str) -> str:
+    """Return the text of a source that follows the rules, or refuse it with the line."""
+    text = text_of(data, name)
+    if len(data) > MOST_BYTES or text.count("\n") > MOST_LINES:
+        raise Refused(f"{name}: {MOST_BYTES:,} bytes and {MOST_LINES} lines are allowed")
+
+    def no(at: int, why: str):
+        raise Refused(f"{name}, line {text.count(chr(10), 0, at) + 1}: {why}")
+
+    def blank(match):
+        return re.sub(r"[^\n]", " ", match[0])
+
+    code = re.sub(r'//[^\n]*|/\*.*?\*/|\bextern\s*"C"', blank, text, flags=re.S)
+    for found in re.finditer(r"#[ \t]*(\w*)(?!#)", code):
+        if "##" not in code[found.start() :].partition("\n")[0]:
+            no(found.start(), f"#{found[1]}: {WHY.get(found[1], 'directives are refused')}")
+    for pattern, why in FORBIDDEN:
+        if found := re.search(pattern, code):
+            no(found.start(), why)
+    _words(code, no)
+    if len(re.findall(rf"\b__global__\s+void\s+{kernel}\s*\(", code)) != 1:
+        raise Refused(f'{name}: expected one kernel, extern "C" __global__ void {kernel}(...)')
+    return text
+
+
+def _words(code: str, no) -> None:
+    """Refuse words that are neither known nor declared before, and what is kept outside functions."""
+    known, stack, before, first = set(), [], "", ""
+    declares = named = False  # Does a declaration go on, so that a comma announces a name? Is a name expected now?
+    for match in TOKEN.finditer(code):
+        word, at = match[0], match.start()
+        first = first or word  # of the statement
+        opens = word in "([{" or (word == "<" and before.endswith("_cast"))
+        if opens:
+            kind = "for" if before == "for" else word
+            stack.append((declares and before not in TYPES, kind, first))  # float(x) is no declaration
+            declares = named = False
+            first = "" if word == "{" else first
+        elif word in OPENING and (word != ">" or (stack and stack[-1][1] == "<")):
+            if not stack:
+                no(at, f"this {word} closes nothing")
+            declares, kind, first = stack.pop()
+            named = False
+            if word == "}":
+                declares, first = False, ""
+        elif word == ";":
+            if not stack and first not in ("const", "constexpr"):
+                no(at, "a declaration outside functions: state that outlives a launch, or a name of the host")
+            declares = named = False
+            first = ""
+        elif word == ",":
+            named = declares and (not stack or stack[-1][1] in ("{", "for"))
+        elif word in TYPES:
+            declares = named = True
+        elif re.match(r"[A-Za-z_]", word):
+            if before in (".", "->"):
+                if word not in ("x", "y", "z", "w"):
+                    no(at, f".{word}: expected .x, .y, .z or .w")
+            elif word in WHY:
+                no(at, f"{word}: {WHY[word]}")
+            elif named and word not in QUALIFIERS:
+                if word in WORDS or word.startswith(("_", "emu")):
+                    no(at, f"{word}: redefines a word of CUDA or of the compiler")
+                known.add(word)
+                named = False
+            elif word not in WORDS and word not in known:
+                no(at, f"{word}: neither declared here nor among the words that are allowed")
+        elif word not in "*&":
+            named = False
+        before = word
