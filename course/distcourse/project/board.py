@@ -203,7 +203,7 @@ def _line(team: str, track: str, entries: list[Entry], hidden: bool) -> Standing
 def _alike(entries: list[Entry]) -> dict[tuple[str, str], list[str]]:
     """Return remarks by team and track: names that look alike, and near copies of an earlier team's work."""
     found = defaultdict(list)
-    teams = sorted({e.team for e in entries})
+    teams = dict.fromkeys(e.team for e in sorted(entries, key=lambda e: (e.time, e.team)))
     for a, b in combinations(teams, 2):
         if skeleton(a) == skeleton(b):
             for e in {e.track for e in entries if e.team == b}:

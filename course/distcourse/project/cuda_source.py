@@ -16,11 +16,10 @@ if else for while do return break continue true false sizeof reinterpret_cast st
 gridDim warpSize sqrtf rsqrtf fmaf fabsf fmaxf fminf min max abs floorf ceilf __fdividef __fmaf_rn __fadd_rn __fmul_rn
 __fsqrt_rn __frsqrt_rn __frcp_rn __fdiv_rn __syncthreads __syncwarp __shfl_sync __shfl_xor_sync __shfl_down_sync
 __shfl_up_sync __ballot_sync __any_sync __all_sync atomicAdd atomicMax atomicMin make_float2 make_float3 make_float4
-make_int2 make_int4 __ldg __float2int_rn __int2float_rn __float_as_int __int_as_float"""
+make_int2 make_int4 __ldg __float2int_rn __int2float_rn"""
 TYPES, QUALIFIERS = set(_TYPES.split()), set(_QUALIFIERS.split())
 WORDS = TYPES | QUALIFIERS | set(_OTHERS.split())
 REASONS = {
-    "inline assembly is not counted": "asm __asm__ __asm",
     "state that outlives a launch": "static __managed__ __constant__ thread_local extern",
     "hides accesses from the counts": "volatile union",
     "changes what is compiled and counted": "__attribute__ _Pragma __pragma alignas pragma",
@@ -32,12 +31,17 @@ REASONS = {
 }
 WHY = {word: reason for reason, words in REASONS.items() for word in words.split()}
 FORBIDDEN = [
+    (r"\basm\b|\b__asm", "inline assembly is not counted"),
     (r"\\\n|\?\?[=/'()!<>-]|%:|<:|:>|<%|%>", "lines that go on, digraphs and trigraphs are refused"),
     (r"##", "## pastes words together"),
     (r"[\"'`@$]", "texts and characters are not needed"),
     (r"\(\s*[*&]+\s*(?:const\s*)?\w*\s*(?:\[\s*\w*\s*\]\s*)?\)\s*\(", "a pointer to a function calls what nobody sees"),
     (r"::", ":: reaches names of the host"),
     (r"\[\s*\[", "attributes change what is compiled and counted"),
+    (
+        r"\b(?:char|short|int|long|unsigned|signed|size_t|void|u?int\d+_t|u?int[234])\s*(?:const\s*)?[*&]",
+        "a pointer that is not to floats: operations on integers are not counted",
+    ),
     (r"\blong\s+double\b|\bdouble\s+long\b", "long double is not counted"),
 ]
 TOKEN = re.compile(r"[A-Za-z_]\w*|\d[\w.]*|\.\d[\w.]*|->|\S")
@@ -102,7 +106,7 @@ def _words(code: str, no) -> None:
             if before in (".", "->"):
                 if word not in ("x", "y", "z", "w"):
                     no(at, f".{word}: expected .x, .y, .z or .w")
-            elif word in WHY:
+            elif word in WHY and word not in WORDS:
                 no(at, f"{word}: {WHY[word]}")
             elif named and word not in QUALIFIERS:
                 if word in WORDS or word.startswith(("_", "emu")):

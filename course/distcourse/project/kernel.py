@@ -41,13 +41,10 @@ def draw(draws: Draws) -> dict:
     return {"shapes": [[draws(40, 100, "rows", i), draws(60, 200, "columns", i)] for i in range(2)]}
 
 
-def secret_shapes(draws: Draws) -> list[list[int]]:
-    """Draw three shapes of one team: none a multiple of 32, their sizes alike for all teams."""
-    shapes = []
-    for i, (rows, cols) in enumerate(((45, 225), (80, 140), (110, 90))):
-        shift = draws(-11, 11, "shift", i)
-        shapes.append([rows + shift, (rows * cols) // (rows + shift)])
-    return [[r + (r % 32 == 0), c + (c % 8 == 0)] for r, c in shapes]
+def secret_shapes(draws: Draws, n: int) -> list[list[int]]:
+    """Draw shapes that nobody knows: 32 to 128 rows, 60 to 320 columns, about 10,000 numbers."""
+    rows = [draws(33, 120, "rows", i) for i in range(n)]
+    return [[r, min(320, max(60, draws(9000, 11000, "numbers", i) // r))] for i, r in enumerate(rows)]
 
 
 def reference(x: np.ndarray) -> np.ndarray:
@@ -134,10 +131,10 @@ def read(path: Path) -> str:
     return check_source(read_bytes(path), path.name, KERNEL)
 
 
-def score(path: Path, task: dict, *, secret: Draws | None = None, unsafe: bool = False, **_) -> Result:
-    """Check a source, run it on the public shapes and on a team's secret ones, and count."""
-    draws = secret or Draws("public")
-    shapes = task["shapes"] + (secret_shapes(draws) if secret else [])
+def score(path: Path, task: dict, *, team="", secret: Draws | None = None, unsafe: bool = False, **_) -> Result:
+    """Check a source; run it on public shapes, on secret ones that count, and on one of the team's, to be right."""
+    draws = secret.of(team) if secret else Draws("public")
+    shapes = task["shapes"] + (secret_shapes(secret, 3) + secret_shapes(draws, 1) if secret else [])
     inputs = [draws.heavy_tailed(r * c, "x", r, c).reshape(r, c) for r, c in shapes]
     try:
         source = read(path)
@@ -154,7 +151,7 @@ def score(path: Path, task: dict, *, secret: Draws | None = None, unsafe: bool =
     except Impossible as error:
         return refused(f"impossible: below the physical floor ({error})", "impossible", prints=prints)
     n = len(task["shapes"])
-    public, private = list(costs[:n]), list(costs[n:])
+    public, private = list(costs[:n]), list(costs[n:-1])
     more = {"prints": prints, "notes": [f"{max(lost):.0f} bits lost"], "public": sum(public), "cases": private}
     result = judged(sum(private or public), WHOLE * len(private or public), **more)
     result.picture, result.caption = _pattern(back)

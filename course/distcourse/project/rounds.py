@@ -48,9 +48,7 @@ class Round:
 
     def score(self, track: str, path: Path, team: str, *, unsafe: bool = False) -> Result:
         """Score one file or folder: the public part, and with staff's seed the private one."""
-        options = {"unsafe": unsafe, "secret": None}
-        if self.secret:
-            options["secret"] = self.draws.of(track, team) if track == "kernel" else self.draws.of(track)
+        options = {"unsafe": unsafe, "team": team, "secret": self.draws and self.draws.of(track)}
         if track == "classifier":
             options |= {"public": self.data, "private": self.labels}
         return TRACKS[track].score(path, self.tasks[track], **options)

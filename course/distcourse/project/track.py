@@ -104,14 +104,13 @@ def source_words(text: str) -> list[str]:
 
 
 def picture_of(draw) -> str:
-    """Return the figure that a function draws on new axes, as the data URI of an SVG."""
-    from matplotlib import rc_context
+    """Return the figure that a function draws on new axes, as the data URI of a PNG."""
     from matplotlib.figure import Figure
 
     from distlearn.viz import save, style
 
-    with tempfile.TemporaryDirectory() as folder, style(), rc_context({"svg.fonttype": "none"}):
+    with tempfile.TemporaryDirectory() as folder, style():
         figure = Figure(figsize=(7.2, 2.6))
         draw(figure.add_subplot())
-        text = save(figure, Path(folder) / "figure.svg").read_bytes()
-    return "data:image/svg+xml;base64," + base64.b64encode(text).decode()
+        text = save(figure, Path(folder) / "figure.png", dpi=144).read_bytes()
+    return "data:image/png;base64," + base64.b64encode(text).decode()
