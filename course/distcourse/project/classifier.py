@@ -16,6 +16,7 @@ import sys
 import tempfile
 import zlib
 from fractions import Fraction
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -163,10 +164,8 @@ def predict(workspace: dict[str, bytes], images: np.ndarray, classes: int, *, un
 
 def _data_sets() -> list[str]:
     """Folders of this machine that hold labels of well-known images."""
-    import sklearn.datasets
-
-    data = os.environ.get("DISTLEARN_DATA")
-    return [str(Path(sklearn.datasets.__file__).parent / "data"), *([data] if data else [])]
+    packaged = find_spec("sklearn").submodule_search_locations[0] + "/datasets/data"
+    return [packaged, *filter(None, [os.environ.get("DISTLEARN_DATA")])]
 
 
 def score(path: Path, task: dict, *, public: dict, private: dict | None = None, secret: Draws | None = None,

@@ -32,8 +32,7 @@ REASONS = {
 WHY = {word: reason for reason, words in REASONS.items() for word in words.split()}
 FORBIDDEN = [
     (r"\basm\b|\b__asm", "inline assembly is not counted"),
-    (r"\\\n|\?\?[=/'()!<>-]|%:|<:|:>|<%|%>", "lines that go on, digraphs and trigraphs are refused"),
-    (r"##", "## pastes words together"),
+    (r"\?\?[=/'()!<>-]|%:|<:|:>|<%|%>", "digraphs and trigraphs are refused"),
     (r"[\"'`@$]", "texts and characters are not needed"),
     (r"\(\s*[*&]+\s*(?:const\s*)?\w*\s*(?:\[\s*\w*\s*\]\s*)?\)\s*\(", "a pointer to a function calls what nobody sees"),
     (r"::", ":: reaches names of the host"),
@@ -61,9 +60,11 @@ def check_source(data: bytes, name: str, kernel: str) -> str:
         return re.sub(r"[^\n]", " ", match[0])
 
     code = re.sub(r'//[^\n]*|/\*.*?\*/|\bextern\s*"C"', blank, text, flags=re.S)
-    for found in re.finditer(r"#[ \t]*(\w*)(?!#)", code):
-        if "##" not in code[found.start() :].partition("\n")[0]:
-            no(found.start(), f"#{found[1]}: {WHY.get(found[1], 'directives are refused')}")
+    if found := re.search(r"(\\|\?\?/)[ \t]*\n", text):  # it would join a comment with the next line
+        no(found.start(), "lines that go on are refused")
+    if found := re.search(r"#[ \t]*(\w*)[^\n]*", code):
+        pastes = "## pastes words together" if "##" in found[0] else f"#{found[1]}: {WHY.get(found[1], 'refused')}"
+        no(found.start(), pastes)
     for pattern, why in FORBIDDEN:
         if found := re.search(pattern, code):
             no(found.start(), why)
@@ -82,16 +83,16 @@ def _words(code: str, no) -> None:
         first = first or word  # of the statement
         opens = word in "([{" or (word == "<" and before.endswith("_cast"))
         if opens:
-            kind = "for" if before == "for" else word
+            kind = "for" if before == "for" else "values" if word == "{" and before == "=" else word
             stack.append((declares and before not in TYPES, kind, first))  # float(x) is no declaration
             declares = named = False
-            first = "" if word == "{" else first
+            first = "" if kind == "{" else first
         elif word in OPENING and (word != ">" or (stack and stack[-1][1] == "<")):
             if not stack:
                 no(at, f"this {word} closes nothing")
             declares, kind, first = stack.pop()
             named = False
-            if word == "}":
+            if word == "}" and kind == "{":
                 declares, first = False, ""
         elif word == ";":
             if not stack and first not in ("const", "constexpr"):

@@ -168,7 +168,7 @@ def _pattern(back) -> tuple[str, str]:
             mine = data[data[:, 3] == is_x][:512]
             ax.plot(mine[:, 2], mine[:, 1], style[1], color=style[0], markersize=2.5, label=label)
         ax.set(xlabel="element", ylabel="lane", ylim=(32, -1), title="What the first warp touches")
-        ax.legend(loc="upper right")
+        ax.legend(loc="upper left", bbox_to_anchor=(1.005, 1.0), borderaxespad=0, markerscale=2)
 
     return picture_of(
         draw_lanes

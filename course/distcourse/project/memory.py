@@ -106,7 +106,7 @@ def picture(path: Path, task: dict) -> tuple[str, str]:
             ax.bar([at + i for i in times], list(times.values()), color=style, width=0.86, label=f"chain {c}")
             at += len(times) + 1
         ax.set(xlabel="layer, chain by chain", ylabel="times its forward runs", title="What is computed again")
-        ax.legend()
+        ax.legend(loc="upper left", bbox_to_anchor=(1.005, 1.0), borderaxespad=0)
 
     again = sum(sum(n > 1 for n in times.values()) for times in counts)
     return picture_of(draw_bars), f"{again} of {sum(map(len, counts))} layers run again before their backward"

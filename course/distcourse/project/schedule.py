@@ -71,7 +71,7 @@ def picture(path: Path, task: dict) -> tuple[str, str]:
     from distlearn.viz import plot_schedule
 
     run = run_of(read(path, task), task)
-    drawn = picture_of(lambda ax: plot_schedule(run, ax=ax))
+    drawn = picture_of(lambda ax: plot_schedule(run, ax=ax).set_xlabel("ticks"))
     return drawn, f"{task['ranks']} ranks, {run.makespan:g} ticks; grey is the bubble, {run.bubble:.0%}"
 
 
