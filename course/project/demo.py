@@ -93,7 +93,7 @@ def nearest(x, y, images, **changed) -> dict[str, bytes]:
     far = (images**2).sum(1)[:, None] - 2 * images @ x.T + (x**2).sum(1)
     labels = "".join(f"{n}\n" for n in y[far.argmin(1)])
     files = {f"workspace/{name}": data for name, data in work.items()}
-    return files | {"report.md": b"# Nearest neighbour\n", "predictions.csv": labels.encode()} | changed
+    return files | {"report.md": b"# Nearest neighbour\n", "workspace/predictions.csv": labels.encode()} | changed
 
 
 def greedy(task: dict) -> str:
@@ -156,7 +156,7 @@ def submissions(around) -> list[tuple[str, str, str, object]]:
     tasks, given, kept = around.tasks, around.data, around.labels
     example, images = files_of(EXAMPLE / "classifier"), given["x_private"]
     good = nearest(given["x_train"], given["y_train"], images)
-    doctored = good | {"predictions.csv": b"".join(f"{n}\n".encode() for n in kept["labels"])}
+    doctored = good | {"workspace/predictions.csv": b"".join(f"{n}\n".encode() for n in kept["labels"])}
     with_labels = np.concatenate([given["x_train"], images])
     leaked = nearest(with_labels, np.concatenate([given["y_train"], kept["labels"]]), images)
     absolute = example | {"workspace/train.py": b'data = open("/home/me/images.npz")\n'}

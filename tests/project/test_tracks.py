@@ -2,6 +2,7 @@
 
 import io
 import itertools
+import zipfile
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from distcourse.project.cuda_source import check_source
 from distcourse.project.rounds import TRACKS, make
 from distcourse.project.track import Draws, judged
 
-from .submissions import EXAMPLE, demo, write
+from .submissions import EXAMPLE, demo, files_of, write
 
 UNSAFE = bool(sandbox.available())
 
@@ -149,6 +150,15 @@ def test_leaked_labels_and_looked_up_images_are_named(around, tmp_path):
             )
         found = around.score("classifier", write(tmp_path, "classifier", files), "a-team", unsafe=UNSAFE)
         assert (found.state, said in found.reason) == (state, True), found
+
+
+def test_a_zip_of_the_folder_itself_is_read_too(tmp_path):
+    with zipfile.ZipFile(tmp_path / "classifier.zip", "w") as out:
+        for name, data in files_of(EXAMPLE / "classifier").items():
+            out.writestr(f"our team/{name}", data)
+        out.writestr("our team/.DS_Store", b"x")
+    assert set(classifier.read(tmp_path / "classifier.zip", 275, 10)[0]) == {
+        "train.py", "predict.py", "readme.md", "requirements.txt", "weights.npz"}  # fmt: skip
 
 
 def test_chance():

@@ -7,30 +7,30 @@ is much better on the private images than on those has looked them up.
 
 from __future__ import annotations
 
-import io
+import contextlib
 import math
 import os
 import re
-import subprocess
 import sys
 import tempfile
 import zlib
 from fractions import Fraction
 from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
-from ..author.sandbox import MemoryWatch, Sandbox
+from .alone import run
 from .reading import Refused, csv_rows, files_of, read_bytes, text_of
 from .track import Draws, Result, fingerprint, judged, refused, source_words
 
 name, file, unit = "classifier", "classifier", "errors"
 hidden = True
-WORKSPACE = ("train.py", "predict.py", "requirements.txt")
+WORKSPACE = ("train.py", "predict.py", "requirements.txt", "predictions.csv")
 REPORTS, READMES = ("report.pdf", "report.md"), ("readme.md", "readme.txt", "readme")
 MOST_PAGES, WORDS_A_PAGE = 4, 600
-SECONDS, MEMORY = 60, 2**31
+SECONDS = 60
 AGREEMENT = Fraction(99, 100)
 """Share of the predictions that must come out again: another machine may round a close case differently."""
 SUSPICIOUS = 16
@@ -39,7 +39,8 @@ CHANCE = Fraction(1, 10**6)
 PATHS = re.compile(
     r"""["'](?:~[/\\]|[A-Za-z]:[/\\]|\\\\|/(?:home|Users|root|tmp|mnt|media|data|content|etc|usr|var|opt|proc|dev|scratch|work|private)\b)"""
 )
-REQUIREMENT = re.compile(r"[A-Za-z0-9][\w.-]*(\[[\w,-]+\])?\s*([=<>~!]=?\s*[\w.*]+\s*,?\s*)*")
+LEFT_BEHIND = re.compile(r"(^|/)(__MACOSX/|\.DS_Store$|__pycache__/)")
+REQUIREMENT = re.compile(r"([A-Za-z0-9][\w.-]*(\[[\w,-]+\])?\s*([=<>~!]=?\s*[\w.*]+\s*,?\s*)*)?")
 
 
 def make(x: np.ndarray, y: np.ndarray, draws: Draws, noise: Fraction) -> tuple[dict, dict]:
@@ -70,54 +71,46 @@ def most_by_chance(n: int, classes: int) -> int:
 
 def pages_of(data: bytes) -> int:
     """Count the pages of a PDF, also of one whose objects are packed."""
-    parts = [data]
-    for match in re.finditer(rb"stream\r?\n", data):
-        unpacked = zlib.decompressobj()
-        try:
-            parts.append(unpacked.decompress(data[match.end() :], 2**20))
-        except zlib.error:
-            continue
+    parts, whole = [data], memoryview(data)
+    for match in islice(re.finditer(rb"stream\r?\n", data), 2000):
+        with contextlib.suppress(zlib.error):
+            parts.append(zlib.decompressobj().decompress(whole[match.end() : match.end() + 2**18], 2**20))
     text = b"\n".join(parts)
     counts = [int(n) for n in re.findall(rb"/Type\s*/Pages\b[^>]*?/Count\s+(\d{1,6})", text)]
-    return max([len(re.findall(rb"/Type\s*/Page\b(?!s)", text)), *counts])
+    return max([len(re.findall(rb"/Type\s*/Page\b(?!s)", text)), *counts]) if data[:5] == b"%PDF-" else 0
 
 
 def read(path: Path, rows: int, classes: int) -> tuple[dict[str, bytes], np.ndarray]:
     """Check the layout; return the files of the workspace, and the predictions."""
-    files = files_of(path)
-    report = [name for name in REPORTS if name in files]
-    if len(report) != 1:
-        raise Refused(f"expected one of {' and '.join(REPORTS)}, found {len(report)}")
-    data = files[report[0]]
-    if report[0].endswith(".md"):
-        pages = -(-len(text_of(data, report[0], ascii_only=False).split()) // WORDS_A_PAGE)
+    files = {name: data for name, data in files_of(path).items() if not LEFT_BEHIND.search(name)}
+    tops = {name.partition("/")[0] for name in files}
+    if len(tops) == 1 and tops != {"workspace"}:  # the folder itself was packed
+        files = {name.partition("/")[2]: data for name, data in files.items()}
+    report, *more = [name for name in REPORTS if name in files] or [""]
+    if more or not report:
+        raise Refused(f"expected one of {' and '.join(REPORTS)}, found {2 if more else 'none'}")
+    if report.endswith(".md"):
+        pages = -(-len(text_of(files[report], report, ascii_only=False).split()) // WORDS_A_PAGE)
     else:
-        pages = pages_of(data) if data[:5] == b"%PDF-" else 0
+        pages = pages_of(files[report])
     if not 1 <= pages <= MOST_PAGES:
-        raise Refused(f"{report[0]}: {pages} pages, 1 to {MOST_PAGES} are expected")
-    missing = [f"workspace/{name}" for name in WORKSPACE if f"workspace/{name}" not in files]
-    if not any(f"workspace/{name}" in (f.lower() for f in files) for name in READMES):
-        missing.append("workspace/readme.md")
-    if missing or "predictions.csv" not in files:
-        raise Refused(f"missing: {', '.join(missing or ['predictions.csv'])}")
-    strange = [f for f in files if f not in (report[0], "predictions.csv") and not f.startswith("workspace/")]
-    if strange:
-        raise Refused(f"{strange[0]}: expected {report[0]}, predictions.csv and workspace/ alone")
-    for found in sorted(files):
-        if found.endswith((".py", ".txt", ".md", ".json", ".sh", ".cfg", ".toml", ".yaml")) and found.startswith(
-            "workspace/"
-        ):
-            text = text_of(files[found], found, ascii_only=False)
-            if match := PATHS.search(text):
-                raise Refused(
-                    f"{found}, line {text.count(chr(10), 0, match.start()) + 1}: the absolute path {match[0]!a}..."
-                )
-    for number, line in enumerate(text_of(files["workspace/requirements.txt"], "requirements.txt").split("\n"), 1):
-        if line.partition("#")[0].strip() and not REQUIREMENT.fullmatch(line.partition("#")[0].strip()):
+        raise Refused(f"{report}: {pages} pages, 1 to {MOST_PAGES} are expected")
+    work = {name.removeprefix("workspace/"): data for name, data in files.items() if name != report}
+    if strange := [name for name in files if name != report and not name.startswith("workspace/")]:
+        raise Refused(f"{strange[0]}: expected {report} and workspace/ alone")
+    if missing := [name for name in WORKSPACE if name not in work]:
+        raise Refused(f"missing: workspace/{missing[0]}")
+    if not any(name.lower() in READMES for name in work):
+        raise Refused("missing: workspace/readme.md")
+    for name in sorted(work):
+        if name.endswith((".py", ".txt", ".md", ".json", ".sh", ".cfg", ".toml", ".yaml")):
+            for number, line in enumerate(text_of(work[name], f"workspace/{name}", ascii_only=False).split("\n"), 1):
+                if match := PATHS.search(line):
+                    raise Refused(f"workspace/{name}, line {number}: the absolute path {match[0]!a}...")
+    for number, line in enumerate(text_of(work["requirements.txt"], "requirements.txt").split("\n"), 1):
+        if not REQUIREMENT.fullmatch(line.partition("#")[0].strip()):
             raise Refused(f"requirements.txt, line {number}: {line[:40]!a}, expected a package and versions")
-    return {f.removeprefix("workspace/"): d for f, d in files.items() if f.startswith("workspace/")}, labels_of(
-        files["predictions.csv"], "predictions.csv", rows, classes
-    )
+    return work, labels_of(work.pop("predictions.csv"), "predictions.csv", rows, classes)
 
 
 def labels_of(data: bytes, name: str, rows: int, classes: int) -> np.ndarray:
@@ -139,26 +132,11 @@ def predict(workspace: dict[str, bytes], images: np.ndarray, classes: int, *, un
             (folder / file).parent.mkdir(parents=True, exist_ok=True)
             (folder / file).write_bytes(data)
         np.save(shared / "images.npy", images)
-        command = [sys.executable, "predict.py", str(shared / "images.npy"), str(shared / "predictions.csv")]
-        if not unsafe:
-            command = Sandbox(shared, folder, _data_sets(), memory=MEMORY).command(command, dict(os.environ))
-        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
-        with tempfile.TemporaryFile() as said:
-            pipes["stderr"] = said
-            with subprocess.Popen(command, cwd=folder, start_new_session=True, **pipes) as process:
-                watch = MemoryWatch(process.pid, MEMORY, shared)
-                try:
-                    code = process.wait(SECONDS)
-                except subprocess.TimeoutExpired:
-                    process.kill()
-                    raise Refused(f"predict.py took more than {SECONDS} s") from None
-                finally:
-                    watch.stop()
-            said.seek(max(0, said.seek(0, io.SEEK_END) - 300))
-            last = said.read().decode("ascii", "replace").strip().split("\n")[-1]
         written = shared / "predictions.csv"
-        if code or not os.path.lexists(written):
-            raise Refused(f"predict.py ended with code {code} {watch.told}: {last}")
+        command = [sys.executable, "predict.py", str(shared / "images.npy"), str(written)]
+        ended = run(command, shared, SECONDS, work=folder, hidden=_data_sets(), unsafe=unsafe)
+        if ended.code or not os.path.lexists(written):
+            raise Refused(f"predict.py ended with code {ended.code}: {ended.last}")
         return labels_of(read_bytes(written), "what predict.py wrote", len(images), classes)
 
 

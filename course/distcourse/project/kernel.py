@@ -14,8 +14,6 @@ from __future__ import annotations
 
 import io
 import math
-import os
-import subprocess
 import sys
 import tempfile
 import zipfile
@@ -23,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..author.sandbox import MemoryWatch, Sandbox
+from .alone import MOST_OUTPUT, run
 from .cuda_source import check_source
 from .reading import Refused, array_of, read_bytes
 from .track import Draws, Result, fingerprint, judged, picture_of, refused, source_words
@@ -32,7 +30,7 @@ name, file, unit = "kernel", "kernel.cu", "millionths of the floor"
 hidden = True
 KERNEL, BLOCK, SECONDS = "rms_transposed", (32, 8), 10
 SECTOR_COST, PASS_COST = 384, 128
-MOST_MEMORY, MOST_SECONDS, MOST_ANSWER = 2**31, 90, 2**25  # bytes, seconds, bytes
+MOST_SECONDS = 90
 UNIT_ROUNDOFF, WHOLE = 2.0**-24, 10**6
 
 
@@ -67,27 +65,16 @@ def launch(source: str, inputs: list[np.ndarray], *, unsafe: bool) -> dict[str, 
     packed = io.BytesIO()
     np.savez(packed, source=source, kernel=KERNEL, block=BLOCK, seconds=SECONDS, n=len(inputs),
              **{f"x{i}": x for i, x in enumerate(inputs)})  # fmt: skip
+    command = [sys.executable, "-m", "distcourse.project.emulate"]
     with tempfile.TemporaryDirectory(prefix="dl-") as shared:
-        command = [sys.executable, "-m", "distcourse.project.emulate"]
-        if not unsafe:
-            command = Sandbox(shared, memory=MOST_MEMORY).command(command, dict(os.environ))
-        pipes = dict.fromkeys(("stdin", "stdout"), subprocess.PIPE) | {"stderr": subprocess.DEVNULL}
-        with subprocess.Popen(command, start_new_session=True, **pipes) as process:
-            watch = MemoryWatch(process.pid, MOST_MEMORY)
-            try:
-                answer, _ = process.communicate(packed.getvalue(), timeout=MOST_SECONDS)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                raise Refused(f"took more than {MOST_SECONDS} s to compile and run") from None
-            finally:
-                watch.stop()
+        ended = run(command, Path(shared), MOST_SECONDS, given=packed.getvalue(), unsafe=unsafe)
     try:
-        with zipfile.ZipFile(io.BytesIO(answer)) as archive:
-            if sum(entry.file_size for entry in archive.infolist()) > MOST_ANSWER:
+        with zipfile.ZipFile(io.BytesIO(ended.out)) as archive:
+            if sum(entry.file_size for entry in archive.infolist()) > MOST_OUTPUT:
                 raise Refused("its result is too large")
             return {entry.filename.removesuffix(".npy"): archive.read(entry) for entry in archive.infolist()}
     except (zipfile.BadZipFile, OSError, EOFError):
-        raise Refused(f"its process ended without a result{watch.told}") from None
+        raise Refused(f"its process ended without a result: {ended.last}") from None
 
 
 class Wrong(ValueError):
