@@ -85,7 +85,7 @@ def test_days_names_and_times(around, tmp_path):
         ("a-team", "2026-12-01T1100"): "scored", ("a-team", "2026-12-01T1200"): "over the limit",
         ("a-team", "2026-12-20T2358"): "scored", ("a-team", "2026-12-30T0000"): "too late",
         ("a-team", "yesterday"): "refused", ("=A1", "2026-12-01T0900"): "refused",
-        ("b\u0430d", "2026-12-01T0900"): "refused", ("b-team", "2026-12-01T0900"): "refused",
+        ("b\\u0430d", "2026-12-01T0900"): "refused", ("b-team", "2026-12-01T0900"): "refused",
         ("b-team", "2026-12-02T0900"): "refused", ("b-team", "2026-12-03T0900"): "refused"}  # fmt: skip
     assert found["a-team", "2026-12-20T2358"].late
     assert "expected one of" in found["b-team", "2026-12-01T0900"].result.reason

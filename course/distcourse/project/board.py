@@ -68,6 +68,8 @@ def better(before: list[int], now: list[int]) -> bool:
 
 def digest_of(path: Path) -> str:
     total = hashlib.sha256()
+    if path.is_symlink():
+        return ""
     for found in sorted(path.rglob("*")) if path.is_dir() else [path]:
         if found.is_file() and not found.is_symlink():
             total.update(f"{found.relative_to(path).as_posix()} {found.stat().st_size}\n".encode())
@@ -98,7 +100,7 @@ def score_all(folder: Path, around: Round, known=(), *, unsafe: bool = False, pr
         late, digest = False, ""
         try:
             team_name(team)
-            if not re.fullmatch(r"\d{4}-\d\d-\d\dT\d{4}", time):
+            if not re.fullmatch(r"\d{4}-\d\d-\d\dT\d{4}", time, re.ASCII):
                 raise Refused(f"{time!a}: expected a time such as 2026-11-03T1405")
             when = datetime.strptime(time, TIME)
             if not track:
@@ -114,9 +116,9 @@ def score_all(folder: Path, around: Round, known=(), *, unsafe: bool = False, pr
                 result = kept.get((team, time, track, digest)) or around.score(track, path, team, unsafe=unsafe)
         except ValueError as error:
             result = refused(error)
-        except OSError as error:
-            result = refused(f"{path.name!a} cannot be read: {error.strerror}")
-        entries.append(Entry(team, time, track, digest, result, late))
+        except Exception as error:  # one submission must not keep the others from being scored
+            result = refused(f"{path.name!a} cannot be judged: {type(error).__name__}")
+        entries.append(Entry(ascii(team)[1:-1][:40], ascii(time)[1:-1][:20], track, digest, result, late))
         if progress:
             progress(i + 1, len(rows))
     return entries
@@ -183,7 +185,8 @@ def standings(entries: list[Entry], disqualified: dict[str, str] | None = None) 
 
 def _line(team: str, track: str, entries: list[Entry], hidden: bool) -> Standing:
     """The line of one team: its best submission on time, as the ladder shows it; else the best late one."""
-    line = Standing(team, track, entries[-1].result.state, count=len(entries), reason=entries[-1].result.reason)
+    last = entries[-1]
+    line = Standing(team, track, last.result.state, time=last.time, count=len(entries), reason=last.result.reason)
     for entry in entries:
         result, best = entry.result, line.best
         if result.state != "scored" or (best is not None and entry.late and not best.late):

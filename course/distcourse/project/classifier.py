@@ -12,24 +12,24 @@ import math
 import os
 import re
 import sys
-import tempfile
 import zlib
 from fractions import Fraction
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
 from .alone import run
-from .reading import Refused, csv_rows, files_of, read_bytes, text_of
+from .reading import MOST_TEXT, Refused, csv_rows, files_of, read_bytes, text_of
 from .track import Draws, Result, fingerprint, judged, refused, source_words
 
 name, file, unit = "classifier", "classifier", "errors"
 hidden = True
 WORKSPACE = ("train.py", "predict.py", "requirements.txt", "predictions.csv")
 REPORTS, READMES = ("report.pdf", "report.md"), ("readme.md", "readme.txt", "readme")
-MOST_PAGES, WORDS_A_PAGE = 4, 600
+MOST_PAGES, WORDS_A_PAGE, MOST_REPORT = 4, 600, 2**23
 SECONDS = 60
 AGREEMENT = Fraction(99, 100)
 """Share of the predictions that must come out again: another machine may round a close case differently."""
@@ -76,7 +76,7 @@ def pages_of(data: bytes) -> int:
         with contextlib.suppress(zlib.error):
             parts.append(zlib.decompressobj().decompress(whole[match.end() : match.end() + 2**18], 2**20))
     text = b"\n".join(parts)
-    counts = [int(n) for n in re.findall(rb"/Type\s*/Pages\b[^>]*?/Count\s+(\d{1,6})", text)]
+    counts = [int(n) for n in re.findall(rb"/Type\s*/Pages\b[^>]{0,500}?/Count\s+(\d{1,6})", text)]
     return max([len(re.findall(rb"/Type\s*/Page\b(?!s)", text)), *counts]) if data[:5] == b"%PDF-" else 0
 
 
@@ -89,6 +89,8 @@ def read(path: Path, rows: int, classes: int) -> tuple[dict[str, bytes], np.ndar
     report, *more = [name for name in REPORTS if name in files] or [""]
     if more or not report:
         raise Refused(f"expected one of {' and '.join(REPORTS)}, found {2 if more else 'none'}")
+    if len(files[report]) > MOST_REPORT:
+        raise Refused(f"{report}: more than {MOST_REPORT:,} bytes")
     if report.endswith(".md"):
         pages = -(-len(text_of(files[report], report, ascii_only=False).split()) // WORDS_A_PAGE)
     else:
@@ -126,7 +128,10 @@ def labels_of(data: bytes, name: str, rows: int, classes: int) -> np.ndarray:
 
 def predict(workspace: dict[str, bytes], images: np.ndarray, classes: int, *, unsafe: bool) -> np.ndarray:
     """Run predict.py by itself on images; return what it writes."""
-    with tempfile.TemporaryDirectory(prefix="dl-") as name, tempfile.TemporaryDirectory(prefix="dl-") as shared:
+    with (
+        TemporaryDirectory(prefix="dl-", ignore_cleanup_errors=True) as name,
+        TemporaryDirectory(prefix="dl-", ignore_cleanup_errors=True) as shared,
+    ):
         folder, shared = Path(name), Path(shared)
         for file, data in workspace.items():
             (folder / file).parent.mkdir(parents=True, exist_ok=True)
@@ -161,7 +166,7 @@ def score(path: Path, task: dict, *, public: dict, private: dict | None = None, 
     except Refused as error:
         return refused(error)
     prints = fingerprint(
-        source_words("\n".join(workspace[f].decode("utf-8", "replace") for f in ("train.py", "predict.py")))
+        source_words("\n".join(workspace[f][:MOST_TEXT].decode("utf-8", "replace") for f in ("train.py", "predict.py")))
     )
     mine, on_public, held = np.split(found, [n, n + len(public["x_public"])])
     same = int((mine == handed_in).sum())

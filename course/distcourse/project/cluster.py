@@ -21,7 +21,7 @@ name, file, unit = "cluster", "cluster.json", "seconds"
 hidden = True
 PUBLIC, PRIVATE = 4, 8
 """Histories of failures, of 200 hours each, that a plan is played against."""
-REQUIRED = {"data": (1, 64), "tensor": (1, 64), "pipeline": (1, 8), "microbatches": (1, 16)}
+REQUIRED = {"data": (1, 64), "tensor": (1, 64), "pipeline": (1, 8), "microbatches": (1, 8)}
 REQUIRED |= {"checkpoint_every": (10, 10**6)}
 OPTIONAL = {"trick": (0, 1)}
 
@@ -55,6 +55,8 @@ def _step(model, layout, network, batch, card, microbatches):
 
 def read(path: Path, task: dict) -> dict:
     plan = fields(json_of(read_bytes(path), path.name), path.name, REQUIRED, OPTIONAL)
+    if plan.get("trick") and plan["tensor"] * plan["pipeline"] > 1:
+        raise Refused(f"{path.name}: one weird trick is of data alone, with tensor 1 and pipeline 1")
     used = plan["data"] * plan["tensor"] * plan["pipeline"]
     if used > task["cards"]:
         raise Refused(f"{path.name}: data x tensor x pipeline is {used}, there are {task['cards']} cards")

@@ -11,20 +11,23 @@ _TYPES = """
 void bool char short int long unsigned signed float double float2 float3 float4 int2 int3 int4 uint2 uint4 size_t
 uint32_t int32_t uint64_t int64_t auto"""
 _QUALIFIERS = "const constexpr __restrict__ __shared__ __global__ __device__ __forceinline__ inline"
-_OTHERS = """
-if else for while do return break continue true false sizeof reinterpret_cast static_cast threadIdx blockIdx blockDim
-gridDim warpSize sqrtf rsqrtf fmaf fabsf fmaxf fminf min max abs floorf ceilf __fdividef __fmaf_rn __fadd_rn __fmul_rn
-__fsqrt_rn __frsqrt_rn __frcp_rn __fdiv_rn __syncthreads __syncwarp __shfl_sync __shfl_xor_sync __shfl_down_sync
-__shfl_up_sync __ballot_sync __any_sync __all_sync atomicAdd atomicMax atomicMin make_float2 make_float3 make_float4
-make_int2 make_int4 __ldg __float2int_rn __int2float_rn"""
-TYPES, QUALIFIERS = set(_TYPES.split()), set(_QUALIFIERS.split())
-WORDS = TYPES | QUALIFIERS | set(_OTHERS.split())
+_CONTROL = """
+if else for while do switch case default return break continue true false sizeof reinterpret_cast static_cast
+threadIdx blockIdx blockDim gridDim warpSize"""
+_FUNCTIONS = """
+sqrtf rsqrtf fmaf fabsf fmaxf fminf min max abs floorf ceilf __fdividef __fmaf_rn __fadd_rn __fmul_rn __fsqrt_rn
+__frsqrt_rn __frcp_rn __fdiv_rn __syncthreads __syncwarp __shfl_sync __shfl_xor_sync __shfl_down_sync __shfl_up_sync
+__ballot_sync __any_sync __all_sync atomicAdd atomicMax atomicMin make_float2 make_float3 make_float4 make_int2
+make_int4 __ldg __float2int_rn __int2float_rn"""
+TYPES, QUALIFIERS, FUNCTIONS = set(_TYPES.split()), set(_QUALIFIERS.split()), set(_FUNCTIONS.split())
+WORDS = TYPES | QUALIFIERS | FUNCTIONS | set(_CONTROL.split())
 REASONS = {
     "state that outlives a launch": "static __managed__ __constant__ thread_local extern",
     "hides accesses from the counts": "volatile union",
     "changes what is compiled and counted": "__attribute__ _Pragma __pragma alignas pragma",
     "a kernel must not know the time": "clock clock64 __nanosleep",
     "redefines names": "operator namespace using typedef define undef",
+    "not needed here, and refused": "template struct class enum goto new delete throw try catch decltype friend",
     "moves the counts to other lines": "line",
     "reads other files": "include include_next embed",
     "may detect the judge": "if ifdef ifndef elif __CUDA_ARCH__ __FILE__ __LINE__ __COUNTER__",
@@ -35,6 +38,7 @@ FORBIDDEN = [
     (r"\?\?[=/'()!<>-]|%:|<:|:>|<%|%>", "digraphs and trigraphs are refused"),
     (r"[\"'`@$]", "texts and characters are not needed"),
     (r"\(\s*[*&]+\s*(?:const\s*)?\w*\s*(?:\[\s*\w*\s*\]\s*)?\)\s*\(", "a pointer to a function calls what nobody sees"),
+    (rf"\b(?:{'|'.join(TYPES)})\s*\(\s*(?:{'|'.join(FUNCTIONS)})\s*\)", "redefines a word of CUDA"),
     (r"::", ":: reaches names of the host"),
     (r"\[\s*\[", "attributes change what is compiled and counted"),
     (
@@ -44,11 +48,12 @@ FORBIDDEN = [
     (r"\blong\s+double\b|\bdouble\s+long\b", "long double is not counted"),
 ]
 TOKEN = re.compile(r"[A-Za-z_]\w*|\d[\w.]*|\.\d[\w.]*|->|\S")
-OPENING = {")": "(", "]": "[", "}": "{", ">": "<"}
+SUFFIX = "_u"
+"""Every name of a source ends in it when it is compiled, so that none is a name of the host's or the emulator's."""
 
 
 def check_source(data: bytes, name: str, kernel: str) -> str:
-    """Return the text of a source that follows the rules, or refuse it with the line."""
+    """Return a source that follows the rules, ready to be compiled, or refuse it with the line."""
     text = text_of(data, name)
     if len(data) > MOST_BYTES or text.count("\n") > MOST_LINES:
         raise Refused(f"{name}: {MOST_BYTES:,} bytes and {MOST_LINES} lines are allowed")
@@ -56,66 +61,52 @@ def check_source(data: bytes, name: str, kernel: str) -> str:
     def no(at: int, why: str):
         raise Refused(f"{name}, line {text.count(chr(10), 0, at) + 1}: {why}")
 
-    def blank(match):
-        return re.sub(r"[^\n]", " ", match[0])
-
-    code = re.sub(r'//[^\n]*|/\*.*?\*/|\bextern\s*"C"', blank, text, flags=re.S)
     if found := re.search(r"(\\|\?\?/)[ \t]*\n", text):  # it would join a comment with the next line
         no(found.start(), "lines that go on are refused")
+    code = re.sub(
+        r'//[^\n]*|/\*.*?\*/|\bextern\s*"C"', lambda m: re.sub(r"[^\n]", " ", m[0]), text, flags=re.S
+    )  # as long
     if found := re.search(r"#[ \t]*(\w*)[^\n]*", code):
         pastes = "## pastes words together" if "##" in found[0] else f"#{found[1]}: {WHY.get(found[1], 'refused')}"
         no(found.start(), pastes)
     for pattern, why in FORBIDDEN:
         if found := re.search(pattern, code):
             no(found.start(), why)
-    _words(code, no)
     if len(re.findall(rf"\b__global__\s+void\s+{kernel}\s*\(", code)) != 1:
         raise Refused(f'{name}: expected one kernel, extern "C" __global__ void {kernel}(...)')
-    return text
+    return _renamed(code, no, kernel)
 
 
-def _words(code: str, no) -> None:
-    """Refuse words that are neither known nor declared before, and what is kept outside functions."""
-    known, stack, before, first = set(), [], "", ""
-    declares = named = False  # Does a declaration go on, so that a comma announces a name? Is a name expected now?
+def _renamed(code: str, no, kernel: str) -> str:
+    """Refuse words that reach out, and what is kept outside functions; mark all names as the source's own."""
+    out, stack, before, first = [], [], "", ""  # `first`: of the statement
     for match in TOKEN.finditer(code):
         word, at = match[0], match.start()
-        first = first or word  # of the statement
-        opens = word in "([{" or (word == "<" and before.endswith("_cast"))
-        if opens:
-            kind = "for" if before == "for" else "values" if word == "{" and before == "=" else word
-            stack.append((declares and before not in TYPES, kind, first))  # float(x) is no declaration
-            declares = named = False
-            first = "" if kind == "{" else first
-        elif word in OPENING and (word != ">" or (stack and stack[-1][1] == "<")):
+        first = first or word
+        if word in "([{":
+            stack.append(("values" if before == "=" else word, first))
+            first = "" if stack[-1][0] == "{" else first
+        elif word in ")]}":
             if not stack:
                 no(at, f"this {word} closes nothing")
-            declares, kind, first = stack.pop()
-            named = False
-            if word == "}" and kind == "{":
-                declares, first = False, ""
+            kind, first = stack.pop()
+            first = "" if kind == "{" else first
         elif word == ";":
-            if not stack and first not in ("const", "constexpr"):
+            if not stack and first not in (";", "constexpr"):
                 no(at, "a declaration outside functions: state that outlives a launch, or a name of the host")
-            declares = named = False
             first = ""
-        elif word == ",":
-            named = declares and (not stack or stack[-1][1] in ("{", "for"))
-        elif word in TYPES:
-            declares = named = True
         elif re.match(r"[A-Za-z_]", word):
             if before in (".", "->"):
                 if word not in ("x", "y", "z", "w"):
                     no(at, f".{word}: expected .x, .y, .z or .w")
-            elif word in WHY and word not in WORDS:
-                no(at, f"{word}: {WHY[word]}")
-            elif named and word not in QUALIFIERS:
-                if word in WORDS or word.startswith(("_", "emu")):
-                    no(at, f"{word}: redefines a word of CUDA or of the compiler")
-                known.add(word)
-                named = False
-            elif word not in WORDS and word not in known:
-                no(at, f"{word}: neither declared here nor among the words that are allowed")
-        elif word not in "*&":
-            named = False
+            elif word in WORDS:
+                if before in TYPES and word not in TYPES | QUALIFIERS:
+                    no(at, f"{word}: redefines a word of CUDA")
+            elif word in WHY or word.startswith("_"):
+                no(at, f"{word}: {WHY.get(word, 'not among the words that are allowed')}")
+            elif word != kernel:
+                out.append((match.end(), SUFFIX))
         before = word
+    for at, suffix in reversed(out):
+        code = code[:at] + suffix + code[at:]
+    return code

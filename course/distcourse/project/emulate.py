@@ -32,7 +32,8 @@ def run(job: dict, out: dict) -> None:
             out["error"] = np.frombuffer(str(report.errors[0])[:500].encode("ascii", "replace"), np.uint8)
             return
         if i == 0:
-            rows = [(a.line, a.thread, a.offset // max(a.item, 1), a.array == "x") for a in report.recorded
+            given = kernel.parameters[0]
+            rows = [(a.line, a.thread, a.offset // max(a.item, 1), a.array == given) for a in report.recorded
                     if a.space == "global" and a.thread < LANES]  # fmt: skip
             out["pattern"] = np.array(rows[:4000], np.int64).ravel()
 

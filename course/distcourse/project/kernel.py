@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import io
 import math
+import re
 import sys
 import tempfile
 import zipfile
@@ -22,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from .alone import MOST_OUTPUT, run
-from .cuda_source import check_source
+from .cuda_source import SUFFIX, check_source
 from .reading import Refused, array_of, read_bytes
 from .track import Draws, Result, fingerprint, judged, picture_of, refused, source_words
 
@@ -125,11 +126,11 @@ def score(path: Path, task: dict, *, team="", secret: Draws | None = None, unsaf
     inputs = [draws.heavy_tailed(r * c, "x", r, c).reshape(r, c) for r, c in shapes]
     try:
         source = read(path)
-        prints = fingerprint(source_words(source))
+        prints = fingerprint(source_words(read_bytes(path).decode()))
         back = launch(source, inputs, unsafe=unsafe)
         if "error" in back:
             told = array_of(back["error"], "error", np.uint8).tobytes().decode("ascii", "replace")
-            return refused(told.strip(), "wrong", prints=prints)
+            return refused(re.sub(rf"{SUFFIX}\b", "", told.strip()), "wrong", prints=prints)
         costs, lost = zip(*(case(i, x, back) for i, x in enumerate(inputs)), strict=True)
     except Refused as error:
         return refused(error)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import io
 import json
+import lzma
 import math
 import re
 import stat
 import zipfile
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +21,7 @@ MOST_TEXT = 2**18
 DEEPEST = 40
 """Brackets within brackets in JSON."""
 MOST_DIGITS = 12
+BROKEN = (zipfile.BadZipFile, NotImplementedError, OSError, EOFError, RuntimeError, zlib.error, lzma.LZMAError)
 TEAM = re.compile(r"[a-z][a-z0-9-]{1,22}[a-z0-9]")
 LOOK_ALIKE = str.maketrans("0123456789", "olzeasbtbg", "-")
 
@@ -90,25 +93,24 @@ def _folder(path: Path):
 
 
 def _archive(path: Path):
-    if path.stat().st_size > MOST_BYTES or not zipfile.is_zipfile(path):
-        raise Refused(f"{path.name}: not a zip archive of at most {MOST_BYTES:,} bytes")
-    with zipfile.ZipFile(path) as archive:
-        total = 0
-        for entry in archive.infolist():
-            kind = stat.S_IFMT(entry.external_attr >> 16)
-            if kind not in (0, stat.S_IFREG, stat.S_IFDIR) or entry.flag_bits & 1:
-                raise Refused(f"{entry.filename!a}: not an ordinary file (links, devices and passwords are refused)")
-            if entry.is_dir():
-                continue
-            if entry.file_size > MOST_RATIO * max(entry.compress_size, 1000) or total + entry.file_size > MOST_BYTES:
-                raise Refused(f"{entry.filename!a}: unpacks to {entry.file_size:,} bytes, a bomb or too large")
-            try:
-                with archive.open(entry) as file:
-                    data = file.read(entry.file_size + 1)
-            except (zipfile.BadZipFile, NotImplementedError, OSError, EOFError) as error:
-                raise Refused(f"{entry.filename!a}: {error}") from None
-            total += len(data)
-            yield entry.orig_filename, data
+    if path.stat().st_size > MOST_BYTES:
+        raise Refused(f"{path.name}: more than {MOST_BYTES:,} bytes")
+    total = 0
+    try:
+        with zipfile.ZipFile(path) as archive:
+            for entry in archive.infolist():
+                kind, size = stat.S_IFMT(entry.external_attr >> 16), entry.file_size
+                if kind not in (0, stat.S_IFREG, stat.S_IFDIR) or entry.flag_bits & 1:
+                    raise Refused(f"{entry.filename!a}: not an ordinary file (links, devices, passwords are refused)")
+                if size > MOST_RATIO * max(entry.compress_size, 1000) or total + size > MOST_BYTES:
+                    raise Refused(f"{entry.filename!a}: unpacks to {size:,} bytes, a bomb or too large")
+                if not entry.orig_filename.endswith("/"):
+                    with archive.open(entry) as file:
+                        data = file.read(size + 1)
+                    total += len(data)
+                    yield entry.orig_filename, data
+    except BROKEN as error:
+        raise Refused(f"{path.name}: not a zip archive that can be read ({error})") from None
 
 
 def _checked_names(pairs) -> dict[str, bytes]:
