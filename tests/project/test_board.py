@@ -7,7 +7,7 @@ import json
 import pytest
 from click.testing import CliRunner
 from distcourse.commands.project import project
-from distcourse.project import board, page
+from distcourse.project import board, kernel, page
 from distcourse.project.board import Entry, better, score_all, standings
 from distcourse.project.track import Result, fingerprint, likeness, source_words
 
@@ -57,20 +57,22 @@ def test_late_work_does_not_replace_what_was_on_time():
 
 def test_near_copies_and_names_that_look_alike_are_said():
     mine, copied = (fingerprint(source_words(text)) for text in (demo.KERNEL, demo.COPIED))
-    other = fingerprint(source_words((EXAMPLE / "kernel.cu").read_text()))
+    other = kernel.prints_of(EXAMPLE / "kernel.cu")
     assert likeness(mine, copied) > 0.9
     assert likeness(mine, other) < 0.3
     found = [entry("basalt", "2026-12-01T0900", 5, track="kernel", cases=[5], prints=mine),
              entry("ba5alt", "2026-12-02T0900", 5, track="kernel", cases=[5], prints=copied),
-             entry("corals", "2026-12-03T0900", 9, track="kernel", cases=[9], prints=other)]  # fmt: skip
+             entry("corals", "2026-12-03T0900", 9, track="kernel", cases=[9], prints=other),
+             entry("dunes", "2026-12-04T0900", 9, track="kernel", cases=[9], prints=other)]  # fmt: skip
     notes = {s.team: s.notes for s in standings(found)["kernel"]}
     assert notes == {"basalt": [], "ba5alt": ["its name looks like basalt", "near copy of basalt (100% alike)"],
-                     "corals": []}  # fmt: skip
+                     "corals": [], "dunes": []}  # fmt: skip
 
 
 def test_days_names_and_times(around, tmp_path):
     text = (EXAMPLE / "memory.json").read_bytes()
-    for team, time in (("a-team", "2026-12-01T0900"), ("a-team", "2026-12-01T1000"), ("a-team", "2026-12-01T1100"),
+    for team, time in (("beat-this", "2026-12-01T0900"),
+                       ("a-team", "2026-12-01T0900"), ("a-team", "2026-12-01T1000"), ("a-team", "2026-12-01T1100"),
                        ("a-team", "2026-12-01T1200"), ("a-team", "2026-12-20T2358"), ("a-team", "2026-12-30T0000"),
                        ("a-team", "yesterday"), ("=A1", "2026-12-01T0900"),
                        ("b\u0430d", "2026-12-01T0900")):  # fmt: skip
@@ -81,6 +83,7 @@ def test_days_names_and_times(around, tmp_path):
     (tmp_path / "b-team/2026-12-03T0900/schedule.csv").symlink_to("/etc/passwd")
     found = {(e.team, e.time): e for e in score_all(tmp_path, around)}
     assert {k: e.result.state for k, e in found.items()} == {
+        ("beat-this", "2026-12-01T0900"): "refused",
         ("a-team", "2026-12-01T0900"): "scored", ("a-team", "2026-12-01T1000"): "scored",
         ("a-team", "2026-12-01T1100"): "scored", ("a-team", "2026-12-01T1200"): "over the limit",
         ("a-team", "2026-12-20T2358"): "scored", ("a-team", "2026-12-30T0000"): "too late",

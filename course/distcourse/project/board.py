@@ -30,6 +30,8 @@ ALIKE = 0.8
 COMPARED = ("classifier", "schedule", "kernel")
 """Tracks whose submissions are long enough to differ; good plans of memory and clusters coincide."""
 LIBRARY = "beat-this"
+NOT_RUN = ("over the limit", "too late")
+EXAMPLE = Path(__file__).parents[2] / "project/example"
 
 
 @dataclass
@@ -93,13 +95,14 @@ def found_in(folder: Path):
 def score_all(folder: Path, around: Round, known=(), *, unsafe: bool = False, progress=None) -> list[Entry]:
     """Score every submission of a folder; what is among the known entries is not run again."""
     terms, entries, per_day = around.terms, [], Counter()
-    kept = {(e.team, e.time, e.track, e.digest): e.result for e in known}
+    kept = {(e.team, e.time, e.track, e.digest): e.result for e in known if e.result.state not in NOT_RUN}
     deadline = datetime.strptime(terms["deadline"], TIME)
     rows = list(found_in(folder))
     for i, (team, time, track, path) in enumerate(rows):
         late, digest = False, ""
         try:
-            team_name(team)
+            if team_name(team) == LIBRARY:
+                raise Refused(f"the team {LIBRARY} is the library's own")
             if not re.fullmatch(r"\d{4}-\d\d-\d\dT\d{4}", time, re.ASCII):
                 raise Refused(f"{time!a}: expected a time such as 2026-11-03T1405")
             when = datetime.strptime(time, TIME)
@@ -109,9 +112,9 @@ def score_all(folder: Path, around: Round, known=(), *, unsafe: bool = False, pr
             per_day[team, track, time[:10]] += 1
             digest = digest_of(path)
             if per_day[team, track, time[:10]] > terms["per_day"]:
-                result = refused(f"over the limit of {terms['per_day']} submissions a day", "over the limit")
+                result = refused(f"over the limit of {terms['per_day']} submissions a day", NOT_RUN[0])
             elif when > deadline + timedelta(days=terms["late_days"]):
-                result = refused(f"more than {terms['late_days']} days late", "too late")
+                result = refused(f"more than {terms['late_days']} days late", NOT_RUN[1])
             else:
                 result = kept.get((team, time, track, digest)) or around.score(track, path, team, unsafe=unsafe)
         except ValueError as error:
@@ -126,16 +129,14 @@ def score_all(folder: Path, around: Round, known=(), *, unsafe: bool = False, pr
 
 def library_entries(around: Round) -> list[Entry]:
     """Score what the library has for every track but the classifier: "beat this"."""
-    import tempfile
-
-    entries = []
-    with tempfile.TemporaryDirectory() as folder:
-        for name, track in TRACKS.items():
-            if hasattr(track, "beat_this"):
-                path = Path(folder) / track.file
-                path.write_bytes(track.beat_this(around.tasks[name]))
-                result = around.score(name, path, LIBRARY, unsafe=True)
-                entries.append(Entry(LIBRARY, "", name, digest_of(path), result))
+    entries, folder = [], around.secret / LIBRARY
+    folder.mkdir(exist_ok=True)
+    for name, track in TRACKS.items():
+        if hasattr(track, "beat_this"):
+            path = folder / track.file
+            path.write_bytes(track.beat_this(around.tasks[name]))
+            result = around.score(name, path, LIBRARY, unsafe=True)
+            entries.append(Entry(LIBRARY, "", name, digest_of(path), result))
     return entries
 
 
@@ -212,9 +213,11 @@ def _alike(entries: list[Entry]) -> dict[tuple[str, str], list[str]]:
             for e in {e.track for e in entries if e.team == b}:
                 found[b, e].append(f"its name looks like {a}")
     for track in COMPARED:
-        own = next((e.result.prints for e in entries if (e.team, e.track) == (LIBRARY, track)), [])
+        given = [e.result.prints for e in entries if (e.team, e.track) == (LIBRARY, track)]
+        if (EXAMPLE / TRACKS[track].file).exists():  # what everybody begins with
+            given.append(TRACKS[track].prints_of(EXAMPLE / TRACKS[track].file))
         mine = [e for e in entries if e.track == track and e.team != LIBRARY and e.result.prints]
-        mine = [e for e in mine if not own or likeness(own, e.result.prints) < ALIKE]
+        mine = [e for e in mine if all(likeness(prints, e.result.prints) < ALIKE for prints in given)]
         for first, later in combinations(sorted(mine, key=lambda e: (e.time, e.team)), 2):
             share = likeness(first.result.prints, later.result.prints)
             if first.team != later.team and share >= ALIKE:

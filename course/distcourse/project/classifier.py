@@ -151,6 +151,12 @@ def _data_sets() -> list[str]:
     return [packaged, *filter(None, [os.environ.get("DISTLEARN_DATA")])]
 
 
+def prints_of(path: Path) -> list[int]:
+    files = files_of(path)
+    programs = [files[name][:MOST_TEXT] for name in sorted(files) if name.endswith(("/train.py", "/predict.py"))]
+    return fingerprint(source_words(b"\n".join(programs).decode("utf-8", "replace")))
+
+
 def score(path: Path, task: dict, *, public: dict, private: dict | None = None, secret: Draws | None = None,
           unsafe: bool = False, **_) -> Result:  # fmt: skip
     """Check the layout, run predict.py on shuffled images, and count its errors in both halves."""
@@ -165,9 +171,7 @@ def score(path: Path, task: dict, *, public: dict, private: dict | None = None, 
         found[order] = predict(workspace, images[order], classes, unsafe=unsafe)
     except Refused as error:
         return refused(error)
-    prints = fingerprint(
-        source_words("\n".join(workspace[f][:MOST_TEXT].decode("utf-8", "replace") for f in ("train.py", "predict.py")))
-    )
+    prints = prints_of(path)
     mine, on_public, held = np.split(found, [n, n + len(public["x_public"])])
     same = int((mine == handed_in).sum())
     errors = int((on_public != public["y_public"]).sum())

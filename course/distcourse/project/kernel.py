@@ -119,6 +119,10 @@ def read(path: Path) -> str:
     return check_source(read_bytes(path), path.name, KERNEL)
 
 
+def prints_of(path: Path) -> list[int]:
+    return fingerprint(source_words(read_bytes(path).decode("ascii")))
+
+
 def score(path: Path, task: dict, *, team="", secret: Draws | None = None, unsafe: bool = False, **_) -> Result:
     """Check a source; run it on public shapes, on secret ones that count, and on one of the team's, to be right."""
     draws = secret.of(team) if secret else Draws("public")
@@ -126,7 +130,7 @@ def score(path: Path, task: dict, *, team="", secret: Draws | None = None, unsaf
     inputs = [draws.heavy_tailed(r * c, "x", r, c).reshape(r, c) for r, c in shapes]
     try:
         source = read(path)
-        prints = fingerprint(source_words(read_bytes(path).decode()))
+        prints = prints_of(path)
         back = launch(source, inputs, unsafe=unsafe)
         if "error" in back:
             told = array_of(back["error"], "error", np.uint8).tobytes().decode("ascii", "replace")

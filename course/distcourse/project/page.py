@@ -77,15 +77,9 @@ def picture_of_best(track: str, lines: list[Standing], around: Round, submission
     drawn = getattr(TRACKS[track], "picture", None)
     if drawn is None:
         return None
-    path = Path(submissions) / best.team / best.time / TRACKS[track].file
-    if best.team != LIBRARY:
-        return drawn(path, around.tasks[track])
-    import tempfile
-
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / TRACKS[track].file
-        path.write_bytes(TRACKS[track].beat_this(around.tasks[track]))
-        return drawn(path, around.tasks[track])
+    own = best.team == LIBRARY
+    folder = around.secret / LIBRARY if own else Path(submissions) / best.team / best.time
+    return drawn(folder / TRACKS[track].file, around.tasks[track])
 
 
 def write_board(entries, around: Round, submissions: Path, folder: Path, disqualified=None) -> None:

@@ -22,6 +22,7 @@ DEEPEST = 40
 """Brackets within brackets in JSON."""
 MOST_DIGITS = 12
 BROKEN = (zipfile.BadZipFile, NotImplementedError, OSError, EOFError, RuntimeError, zlib.error, lzma.LZMAError)
+HIDDEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
 TEAM = re.compile(r"[a-z][a-z0-9-]{1,22}[a-z0-9]")
 LOOK_ALIKE = str.maketrans("0123456789", "olzeasbtbg", "-")
 
@@ -45,7 +46,7 @@ def skeleton(name: str) -> str:
 def read_bytes(path: Path, most: int = MOST_TEXT) -> bytes:
     """Read an ordinary file of limited size."""
     found = path.lstat()
-    if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+    if not stat.S_ISREG(found.st_mode):
         raise Refused(f"{path.name}: not an ordinary file (links, pipes and devices are refused)")
     if found.st_size > most:
         raise Refused(f"{path.name}: {found.st_size:,} bytes, {most:,} are allowed")
@@ -59,17 +60,12 @@ def text_of(data: bytes, name: str, ascii_only: bool = True) -> str:
     try:
         text = data.decode("ascii" if ascii_only else "utf-8").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        what = data[error.start : error.start + 4].decode("utf-8", "replace")[:1]
+        what = data[error.start :].decode("utf-8", "replace")[:1]
+        where = f"{name}, line {data.count(10, 0, error.start) + 1}"
+        raise Refused(f"{where}: the character {what!a} is not ASCII (does it look like another?)") from None
+    if hidden := HIDDEN.search(text):
         raise Refused(
-            f"{name}, line {line}: the character {what!a} is not ASCII (does it look like another?)"
-        ) from None
-    hidden = re.search(
-        r"[^\t\n -~]" if ascii_only else r"[\x00-\x08\x0b-\x1f\x7f\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff]", text
-    )
-    if hidden:
-        raise Refused(
-            f"{name}, line {text.count(chr(10), 0, hidden.start()) + 1}: the invisible character {hidden[0]!a}"
+            f"{name}, line {text.count(chr(10), 0, hidden.start()) + 1}: the character {hidden[0]!a}, invisible"
         )
     return text
 
@@ -114,18 +110,19 @@ def _archive(path: Path):
 
 
 def _checked_names(pairs) -> dict[str, bytes]:
-    found, folded = {}, set()
+    found: dict[str, bytes] = {}
     for name, data in pairs:
         parts = name.split("/")
-        if not re.fullmatch(r"[\w.+ /-]+", name, re.ASCII):
-            raise Refused(f"{name!a}: names have letters, digits and . _ - + alone (does one look like another?)")
+        if not re.fullmatch(r"[\w.,+()& /-]+", name, re.ASCII):
+            raise Refused(
+                f"{name!a}: names have ASCII letters, digits and . , _ - + ( ) & alone (does one look like another?)"
+            )
         if ".." in parts or "" in parts or "." in parts or len(parts) > 6:
             raise Refused(f"{name!a}: leads outside, is absolute or too deep")
-        if name.casefold() in folded:
+        if name.casefold() in map(str.casefold, found):
             raise Refused(f"{name!a}: there twice (upper and lower case are the same on some systems)")
         if data[:4] in (b"PK\3\4", b"\x1f\x8b\x08\0", b"BZh9", b"\xfd7zX") and not name.endswith((".npz", ".pptx")):
             raise Refused(f"{name!a}: an archive within the archive")
-        folded.add(name.casefold())
         found[name] = data
         if len(found) > MOST_FILES:
             raise Refused(f"more than {MOST_FILES} files")
