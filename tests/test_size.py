@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 
 CAPS = {
-    "distcourse": 9_613,
+    "distcourse": 9_904,
     "distlearn": 475,
     "distlearn/cli": 1_512,
     "distlearn/comm": 1_928,
@@ -21,17 +21,17 @@ CAPS = {
     "distlearn/data": 818,
     "distlearn/nn": 3_536,
     "distlearn/optim": 566,
-    "distlearn/parallel": 5_519,
+    "distlearn/parallel": 5_741,
     "distlearn/sim": 2_354,
     "distlearn/train": 756,
     "distlearn/viz": 1_556,
     "distlearn/world": 1_978,
 }
 """By folder: the largest number of lines of code."""
-DOCSTRINGS = 9_482
+DOCSTRINGS = 9_597
 """Lines of docstrings of both packages."""
-FILES = 280
-TESTS = 42_340
+FILES = 283
+TESTS = 42_528
 """Lines of the tests; the benchmarks beside them, commands that `distlearn bench` runs, are not counted."""
 SILENT = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
 
