@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 
 CAPS = {
-    "distcourse": 9_904,
+    "distcourse": 11_194,
     "distlearn": 475,
     "distlearn/cli": 1_512,
     "distlearn/comm": 1_928,
@@ -28,10 +28,10 @@ CAPS = {
     "distlearn/world": 1_978,
 }
 """By folder: the largest number of lines of code."""
-DOCSTRINGS = 9_597
+DOCSTRINGS = 9_763
 """Lines of docstrings of both packages."""
-FILES = 283
-TESTS = 42_528
+FILES = 298
+TESTS = 43_206
 """Lines of the tests; the benchmarks beside them, commands that `distlearn bench` runs, are not counted."""
 SILENT = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
 

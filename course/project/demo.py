@@ -6,6 +6,7 @@ python course/project/demo.py FOLDER      writes FOLDER/{round,submissions,board
 from __future__ import annotations
 
 import itertools
+import json
 import shutil
 import sys
 import time
@@ -18,7 +19,6 @@ from distcourse.project.page import write_board
 from distcourse.project.rounds import make
 
 from distlearn.nn import best_plan, plan_cost
-from distlearn.parallel.checkpoint.interval import young_interval
 
 EXAMPLE = Path(__file__).with_name("example")
 
@@ -167,8 +167,7 @@ def submissions(around) -> list[tuple[str, str, str, object]]:
     stages, m = tasks["schedule"]["stages"], tasks["schedule"]["microbatches"]
     ways = [(kind, k) for kind, order in (("F", range(0, stages, 4)), ("B", range(stages - 4, -1, -4))) for k in order]
     gpipe = "\n".join(",".join(f"{k + r}{kind}{i}" for kind, k in ways for i in range(m)) for r in range(4))
-    late_cards = tasks["cluster"]["card_mtbf"] / 32
-    every = round(young_interval(tasks["cluster"]["save"], late_cards))
+    every = json.loads(cluster.beat_this(tasks["cluster"]))["interval"]
     return [
         ("amber-otters", "2026-12-01T0900", "classifier", example),
         ("basalt", "2026-12-02T1000", "classifier", good),
@@ -183,7 +182,7 @@ def submissions(around) -> list[tuple[str, str, str, object]]:
         ("delta-llamas", "2026-12-07T1200", "memory.json", best_shares(tasks["memory"])),
         ("ember-owls", "2026-12-07T1300", "memory.json", b'{"plans": [[0]], "plans": [[0], [0], [0]]}'),
         ("amber-otters", "2026-12-01T0900", "cluster.json", EXAMPLE.joinpath("cluster.json").read_bytes()),
-        ("ember-owls", "2026-12-19T0100", "cluster.json", cluster.as_json(32, trick=1, every=every)),
+        ("ember-owls", "2026-12-19T0100", "cluster.json", cluster.as_json(8, 16, 4, 1, 1, every)),
         ("amber-otters", "2026-12-01T0900", "kernel.cu", EXAMPLE.joinpath("kernel.cu").read_bytes()),
         ("basalt", "2026-12-08T1000", "kernel.cu", KERNEL.encode()),
         ("ba5alt", "2026-12-09T1000", "kernel.cu", COPIED.encode()),

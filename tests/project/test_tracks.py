@@ -31,7 +31,7 @@ def test_tasks_and_numbers_are_what_they_were(around):
     assert around.tasks["memory"]["budget"] == 118
     assert Draws("a").heavy_tailed(3, "x").tobytes().hex() == "d4e02cbb308275bc722614bd"
     assert [schedule.floor(around.tasks["schedule"]), memory.floor(around.tasks["memory"])] == [301, 374]
-    assert cluster.floor(around.tasks["cluster"]) == 848
+    assert cluster.floor(around.tasks["cluster"]) == 26_818
 
 
 def test_numbers_are_heavy_tailed():

@@ -159,11 +159,10 @@ def json_of(data: bytes, name: str) -> object:
         raise Refused(f"{name}, line {error.lineno}: {error.msg}") from None
 
 
-def fields(given, name: str, required: dict[str, tuple[int, int]], optional: dict | None = None) -> dict[str, int]:
+def fields(given, name: str, ranges: dict[str, tuple[int, int]]) -> dict[str, int]:
     """Return the whole numbers of an object, each in its range, and refuse any other key."""
-    ranges = required | (optional or {})
-    if not isinstance(given, dict) or not set(required) <= set(given) <= set(ranges):
-        raise Refused(f"{name}: expected an object with {', '.join(required)}, got {str(given)[:80]!a}")
+    if not isinstance(given, dict) or set(given) != set(ranges):
+        raise Refused(f"{name}: expected an object with {', '.join(ranges)}, got {str(given)[:80]!a}")
     for key, value in given.items():
         low, high = ranges[key]
         if type(value) is not int or not low <= value <= high:

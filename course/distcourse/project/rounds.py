@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import secrets
+import tempfile
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+from platformdirs import user_cache_path
 
 from . import classifier, cluster, kernel, memory, schedule
 from .track import Draws, Result
@@ -100,11 +103,7 @@ def _labelled(data) -> tuple[np.ndarray, np.ndarray]:
 
 def practice() -> Round:
     """Return the practice round as students see it, made on first use."""
-    import tempfile
-
-    from platformdirs import user_cache_path
-
-    folder = user_cache_path("distlearn") / "project" / PRACTICE
+    folder = Path(os.environ.get("DISTLEARN_CACHE") or user_cache_path("distlearn")) / "project" / PRACTICE
     if not (folder / "public/round.json").exists():
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent) as new:
