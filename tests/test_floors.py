@@ -43,7 +43,7 @@ HEAVY = {
     "rich": ("cli.console",),
     "scipy": ("parallel.planning",),
     "sklearn": ("data",),
-    "torch": (),
+    "torch": ("train.torch_ddp",),
 }
 
 # strategies are written against the protocol; which communicator they get is the world's business

@@ -13,9 +13,9 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 
 CAPS = {
-    "distcourse": 9_904,
+    "distcourse": 11_195,
     "distlearn": 473,
-    "distlearn/cli": 1_510,
+    "distlearn/cli": 1_511,
     "distlearn/comm": 1_844,
     "distlearn/cuda": 3_085,
     "distlearn/data": 797,
@@ -23,15 +23,15 @@ CAPS = {
     "distlearn/optim": 508,
     "distlearn/parallel": 5_361,
     "distlearn/sim": 2_251,
-    "distlearn/train": 738,
+    "distlearn/train": 828,
     "distlearn/viz": 1_531,
     "distlearn/world": 1_924,
 }
 """By folder: the largest number of lines of code."""
-DOCSTRINGS = 9_369
+DOCSTRINGS = 9_561
 """Lines of docstrings of both packages."""
-FILES = 263
-TESTS = 41_548
+FILES = 279
+TESTS = 42_307
 """Lines of the tests; the benchmarks beside them, commands that `distlearn bench` runs, are not counted."""
 SILENT = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
 

@@ -83,6 +83,11 @@ def _recipe(comm, settings: Settings, dataset, fused: bool) -> Recipe:
 
 def build(comm, settings: Settings, dataset, *, fused: bool = False):
     """Build the model, the optimizer and the strategy of a run; fused layers are faster, with fewer spans."""
+    if settings.trainer == "torch":
+        from .torch_ddp import TorchDDP
+
+        recipe = _recipe(comm, settings, dataset, False)
+        return TorchDDP(comm, recipe.model, recipe.loss, recipe.optimizer(), recipe.shape)
     return STRATEGIES[settings.strategy](_recipe(comm, settings, dataset, fused))
 
 

@@ -1,0 +1,172 @@
+"""Track 5: one CUDA kernel, right and free of races on secret shapes, scored by the emulator's counts.
+
+For x of r rows and c columns, out (c x r) holds x's rows, each divided by its root mean square, as columns:
+
+    out[j][i] = x[i][j] / sqrt(mean of x[i][k]^2 over k + 1e-6)
+
+A block has 32 x 8 threads, and there is one for every 32 rows. The work of a launch is 384 for each sector of 32 bytes
+of global memory, 128 for each pass over the banks of shared memory, and 1 for each floating-point operation: 128ths of
+a cycle of one multiprocessor of an A100, if nothing overlapped. Nobody can move less than x once in and out once out,
+nor compute less than 3 r c - r operations: that is the floor, and the cost is millionths of it, so that shapes compare.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+import numpy as np
+
+from .alone import MOST_OUTPUT, run
+from .cuda_source import SUFFIX, check_source
+from .reading import Refused, array_of, read_bytes
+from .track import Draws, Result, fingerprint, judged, picture_of, refused, source_words
+
+name, file, unit = "kernel", "kernel.cu", "millionths of the floor"
+hidden = True
+KERNEL, BLOCK, SECONDS = "rms_transposed", (32, 8), 10
+SECTOR_COST, PASS_COST = 384, 128
+MOST_SECONDS = 90
+UNIT_ROUNDOFF, WHOLE = 2.0**-24, 10**6
+
+
+def draw(draws: Draws) -> dict:
+    """Return the shapes that everyone may know; secret ones are drawn for each team."""
+    return {"shapes": [[draws(40, 100, "rows", i), draws(60, 200, "columns", i)] for i in range(2)]}
+
+
+def secret_shapes(draws: Draws, n: int) -> list[list[int]]:
+    """Draw shapes that nobody knows: 32 to 128 rows, 60 to 320 columns, about 10,000 numbers."""
+    rows = [draws(33, 120, "rows", i) for i in range(n)]
+    return [[r, min(320, max(60, draws(9000, 11000, "numbers", i) // r))] for i, r in enumerate(rows)]
+
+
+def reference(x: np.ndarray) -> np.ndarray:
+    return (x.astype(np.float64) / np.sqrt((x.astype(np.float64) ** 2).mean(axis=1, keepdims=True) + 1e-6)).T
+
+
+def tolerance(cols: int) -> float:
+    """Return the largest relative error in float32 of any order of summation (Higham 2002, section 3.1)."""
+    n = cols + 8  # the sum and its squares count half, in the root; then a division, a root, and a product
+    return n * UNIT_ROUNDOFF / (1 - n * UNIT_ROUNDOFF)
+
+
+def bound(rows: int, cols: int) -> tuple[int, int]:
+    """Return sectors that must move, and operations that must be done."""
+    return 2 * -(-rows * cols // 8), 3 * rows * cols - rows
+
+
+def launch(source: str, inputs: list[np.ndarray], *, unsafe: bool) -> dict[str, bytes]:
+    """Run a kernel in a process of its own, in the sandbox; return the arrays that came back, still packed."""
+    packed = io.BytesIO()
+    np.savez(packed, source=source, kernel=KERNEL, block=BLOCK, seconds=SECONDS, n=len(inputs),
+             **{f"x{i}": x for i, x in enumerate(inputs)})  # fmt: skip
+    command = [sys.executable, "-m", "distcourse.project.emulate"]
+    with tempfile.TemporaryDirectory(prefix="dl-") as shared:
+        ended = run(command, Path(shared), MOST_SECONDS, given=packed.getvalue(), unsafe=unsafe)
+    try:
+        with zipfile.ZipFile(io.BytesIO(ended.out)) as archive:
+            if sum(entry.file_size for entry in archive.infolist()) > MOST_OUTPUT:
+                raise Refused("its result is too large")
+            return {entry.filename.removesuffix(".npy"): archive.read(entry) for entry in archive.infolist()}
+    except (zipfile.BadZipFile, OSError, EOFError):
+        raise Refused(f"its process ended without a result: {ended.last}") from None
+
+
+class Wrong(ValueError):
+    """The kernel runs and does not do what it should."""
+
+
+def case(i: int, x: np.ndarray, back: dict[str, bytes]) -> tuple[int, float]:
+    """Check one launch; return its cost, and the bits that its worst number lost."""
+    rows, cols = x.shape
+    what = f"{rows} x {cols}"
+    if f"counts{i}" not in back:
+        raise Wrong(f"{what}: no result")
+    sectors, passes, flops, errors, truncated = array_of(back[f"counts{i}"], "counts", np.int64, (5,)).tolist()
+    if errors or truncated:
+        raise Wrong(f"{what}: {'too much between two barriers to be counted' if truncated else 'it went wrong'}")
+    if array_of(back[f"x{i}"], "x", np.float32, x.shape).tobytes() != x.tobytes():
+        raise Wrong(f"{what}: its input was changed")
+    got, want = array_of(back[f"y{i}"], "out", np.float32, (cols, rows)), reference(x)
+    if not np.isfinite(got).all():
+        raise Wrong(f"{what}: {int((~np.isfinite(got)).sum())} numbers of out were not written, or are not finite")
+    error = float(np.max(np.abs(got - want) / np.abs(want)))
+    lost = max(0.0, math.log2(max(error, UNIT_ROUNDOFF) / UNIT_ROUNDOFF))
+    if error > tolerance(cols):
+        raise Wrong(
+            f"{what}: relative error {error:.2g}, {lost:.1f} bits lost; float32 gives {tolerance(cols):.2g} or less"
+        )
+    least = bound(rows, cols)
+    if sectors < least[0] or flops < least[1]:
+        raise Impossible(
+            f"{what}: {sectors:,} sectors and {flops:,} operations, at least {least[0]:,} and {least[1]:,} are needed"
+        )
+    work = SECTOR_COST * sectors + PASS_COST * passes + flops
+    return -(-WHOLE * work // (SECTOR_COST * least[0] + least[1])), lost
+
+
+class Impossible(ValueError):
+    """The counts are below what the task needs."""
+
+
+def read(path: Path) -> str:
+    return check_source(read_bytes(path), path.name, KERNEL)
+
+
+def prints_of(path: Path) -> list[int]:
+    return fingerprint(source_words(read_bytes(path).decode("ascii")))
+
+
+def score(path: Path, task: dict, *, team="", secret: Draws | None = None, unsafe: bool = False, **_) -> Result:
+    """Check a source; run it on public shapes, on secret ones that count, and on one of the team's, to be right."""
+    draws = secret.of(team) if secret else Draws("public")
+    shapes = task["shapes"] + (secret_shapes(secret, 3) + secret_shapes(draws, 1) if secret else [])
+    inputs = [draws.heavy_tailed(r * c, "x", r, c).reshape(r, c) for r, c in shapes]
+    try:
+        source = read(path)
+        prints = prints_of(path)
+        back = launch(source, inputs, unsafe=unsafe)
+        if "error" in back:
+            told = array_of(back["error"], "error", np.uint8).tobytes().decode("ascii", "replace")
+            return refused(re.sub(rf"{SUFFIX}\b", "", told.strip()), "wrong", prints=prints)
+        costs, lost = zip(*(case(i, x, back) for i, x in enumerate(inputs)), strict=True)
+    except Refused as error:
+        return refused(error)
+    except Wrong as error:
+        return refused(error, "wrong", prints=prints)
+    except Impossible as error:
+        return refused(f"impossible: below the physical floor ({error})", "impossible", prints=prints)
+    n = len(task["shapes"])
+    public, private = list(costs[:n]), list(costs[n:-1])
+    more = {"prints": prints, "notes": [f"{max(lost):.0f} bits lost"], "public": sum(public), "cases": private}
+    result = judged(sum(private or public), WHOLE * len(private or public), **more)
+    result.picture, result.caption = _pattern(back)
+    return result
+
+
+def _pattern(back) -> tuple[str, str]:
+    """Draw which elements the lanes of the first warp touch."""
+    data = array_of(back["pattern"], "pattern", np.int64)
+    data = data[: len(data) // 4 * 4].reshape(-1, 4)
+
+    def draw_lanes(ax):
+        for is_x, label, style in ((1, "reads x", ("#62b2e6", "o")), (0, "writes out", ("#132f5b", "s"))):
+            mine = data[data[:, 3] == is_x][:512]
+            ax.plot(mine[:, 2], mine[:, 1], style[1], color=style[0], markersize=2.5, label=label)
+        ax.set(xlabel="element", ylabel="lane", ylim=(32, -1), title="What the first warp touches")
+        ax.legend(loc="upper left", bbox_to_anchor=(1.005, 1.0), borderaxespad=0, markerscale=2)
+
+    return picture_of(
+        draw_lanes
+    ), "the first 512 reads and writes of the first warp: lanes beside each other share sectors"
+
+
+def beat_this(task: dict | None = None) -> bytes:
+    """Return the library's kernel: a warp for each row, a padded tile for the transposition."""
+    return Path(__file__).with_name("beat_this.cu").read_bytes()

@@ -1,0 +1,91 @@
+"""The board as one static page and as CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+from importlib import resources
+from pathlib import Path
+
+from .board import LIBRARY, Standing, standings
+from .rounds import TRACKS, Round
+
+TITLES = {
+    "classifier": "Classifier", "schedule": "Pipeline schedule", "memory": "Memory plan", "cluster": "Cluster plan",
+    "kernel": "Kernel",
+}  # fmt: skip
+COLUMNS = ["track", "place", "team", "cost", "unit", "floor", "public", "submissions", "time", "state", "remarks"]
+
+
+def spark(history: list[int]) -> str:
+    """Return the points of a line through a team's shown costs, lower is better, in a box of 80 by 20."""
+    low, high = min(history), max(history)
+    step = 76 / max(1, len(history) - 1)
+    heights = [17 - 14 * (cost - low) / (high - low) if high > low else 10 for cost in history]
+    return " ".join(f"{2 + i * step:.1f},{20 - y:.1f}" for i, y in enumerate(heights))
+
+
+def remarks(line: Standing) -> str:
+    return "; ".join(filter(None, [line.reason, *line.notes, "late" if line.late else ""]))
+
+
+def as_csv(boards: dict[str, list[Standing]]) -> str:
+    """Return the board as CSV; a cell that a spreadsheet would take for a formula begins with an apostrophe."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for name, lines in boards.items():
+        for s in lines:
+            row = [
+                name,
+                s.place,
+                s.team,
+                s.cost,
+                TRACKS[name].unit,
+                s.floor,
+                s.public,
+                s.count,
+                s.time,
+                s.state,
+                remarks(s),
+            ]
+            cells = ["" if cell is None else str(cell) for cell in row]
+            writer.writerow([f"'{c}" if c[:1] in ("=", "+", "-", "@", "\t", "\r") else c for c in cells])
+    return out.getvalue()
+
+
+def as_html(boards: dict[str, list[Standing]], around: Round, pictures: dict[str, tuple[str, str]]) -> str:
+    """Return the board as one page, which loads nothing."""
+    from jinja2 import Environment, StrictUndefined
+
+    text = (resources.files("distcourse.project") / "board.html.j2").read_text(encoding="utf-8")
+    template = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    ).from_string(text)
+    latest = max((s.time for lines in boards.values() for s in lines), default="")
+    return template.render(boards=boards, titles=TITLES, tracks=TRACKS, pictures=pictures, spark=spark, remarks=remarks,
+                           library=LIBRARY, terms=around.terms, latest=latest, len=len)  # fmt: skip
+
+
+def picture_of_best(track: str, lines: list[Standing], around: Round, submissions: Path) -> tuple[str, str] | None:
+    """Return the picture of the best submission of a track, and what it shows."""
+    best = next((s.best for s in lines if s.place == 1), None)
+    if best is None:
+        return None
+    if best.result.picture:
+        return best.result.picture, best.result.caption
+    drawn = getattr(TRACKS[track], "picture", None)
+    if drawn is None:
+        return None
+    own = best.team == LIBRARY
+    folder = around.secret / LIBRARY if own else Path(submissions) / best.team / best.time
+    return drawn(folder / TRACKS[track].file, around.tasks[track])
+
+
+def write_board(entries, around: Round, submissions: Path, folder: Path, disqualified=None) -> None:
+    """Write board.html and board.csv."""
+    boards = standings(entries, disqualified)
+    pictures = {name: picture_of_best(name, lines, around, submissions) for name, lines in boards.items()}
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "board.html").write_text(as_html(boards, around, pictures), encoding="utf-8")
+    (folder / "board.csv").write_text(as_csv(boards), encoding="utf-8")

@@ -1,0 +1,116 @@
+"""What every track gives the board: a result, whose cost is an integer on every machine, and its physical floor."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import re
+import tempfile
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+SHINGLE, PRINTS = 7, 128
+"""Words of a shingle, and how many of the smallest hashes of shingles stand for a text (Broder 1997)."""
+
+
+@dataclass
+class Result:
+    """What became of one submission; costs are whole numbers, and less is better."""
+
+    state: str  # "scored", "refused" (cannot be read), "wrong" (breaks a rule), or "impossible" (below the floor)
+    cost: int | None = None  # of the private half, where there is one
+    floor: int | None = None
+    public: int | None = None  # cost of the public half
+    cases: list[int] = field(default_factory=list)  # the cost of each private case: what the ladder compares
+    reason: str = ""
+    notes: list[str] = field(default_factory=list)  # unscored: bits lost, bubble, memory
+    prints: list[int] = field(default_factory=list)
+    picture: str = ""  # a data URI
+    caption: str = ""
+
+    as_dict = asdict
+
+
+def judged(cost: int, floor: int, **more) -> Result:
+    """Return the result of a cost, which nothing can make smaller than its floor."""
+    if cost < floor:
+        told = f"impossible: below the physical floor ({cost:,} < {floor:,})"
+        return Result("impossible", cost, floor, reason=told, **more)
+    return Result("scored", cost, floor, **more)
+
+
+def refused(reason, state: str = "refused", **more) -> Result:
+    return Result(state, reason=str(reason), **more)
+
+
+class Draws:
+    """Numbers that follow from a seed and from what they are for: the same on every machine, in any order."""
+
+    def __init__(self, seed: str):
+        self.seed = seed
+
+    def _number(self, *what) -> int:
+        message = "/".join(map(str, what)).encode()
+        return int.from_bytes(hmac.new(self.seed.encode(), message, hashlib.sha256).digest(), "big")
+
+    def __call__(self, low: int, high: int, *what) -> int:
+        """Return a whole number from low to high, both included."""
+        return low + self._number(*what) % (high - low + 1)
+
+    def of(self, *what) -> Draws:
+        """Return the draws of one team, or of one half."""
+        return Draws(f"{self._number(*what):064x}")
+
+    def order(self, n: int, *what) -> np.ndarray:
+        return np.array(sorted(range(n), key=lambda i: self._number(*what, i)))
+
+    def heavy_tailed(self, n: int, *what) -> np.ndarray:
+        """Return float32 numbers of either sign, whose sizes differ by up to 2^16: half of them for each doubling."""
+        raw = np.random.PCG64(self._number(*what)).random_raw(n)  # the one stream that NumPy promises to keep
+        mantissa = ((raw >> np.uint64(41)).astype(np.int64) | 2**22).astype(np.float64) * np.where(raw & 1, 1, -1)
+        doublings = np.array(
+            [
+                min((int(r) & -int(r)).bit_length() - 1, 16) if r else 16
+                for r in raw >> np.uint64(1) & np.uint64(2**32 - 1)
+            ]
+        )
+        return np.ldexp(mantissa, doublings - 31).astype(np.float32)
+
+
+def fingerprint(words) -> list[int]:
+    """Return the smallest hashes of a text's shingles; two texts have about as many in common as their shingles."""
+    words = list(words)
+    shingles = {" ".join(words[i : i + SHINGLE]) for i in range(max(1, len(words) - SHINGLE + 1))}
+    return sorted(int.from_bytes(hashlib.sha256(s.encode()).digest()[:6], "big") for s in shingles)[:PRINTS]
+
+
+def likeness(a: list[int], b: list[int]) -> float:
+    """Return the share of two fingerprints that they have in common."""
+    smallest = sorted(set(a) | set(b))[: min(len(a), len(b)) or 1]
+    return len(set(smallest) & set(a) & set(b)) / len(smallest) if smallest else 0.0
+
+
+def source_words(text: str) -> list[str]:
+    """Return the words of a program, its comments left out and its own names made alike."""
+    text = re.sub(r"//[^\n]*|#[^\n]*|/\*.*?\*/", " ", text, flags=re.S)
+    names: dict[str, str] = {}
+    return [
+        names.setdefault(w, f"n{len(names)}") if re.match(r"[A-Za-z_]", w) else w
+        for w in re.findall(r"\w+|[^\w\s]", text)
+    ]
+
+
+def picture_of(draw) -> str:
+    """Return the figure that a function draws on new axes, as the data URI of a PNG."""
+    from matplotlib.figure import Figure
+
+    from distlearn.viz import save, style
+
+    with tempfile.TemporaryDirectory() as folder, style():
+        figure = Figure(figsize=(7.2, 2.6))
+        draw(figure.add_subplot())
+        text = save(figure, Path(folder) / "figure.png", dpi=144).read_bytes()
+    return "data:image/png;base64," + base64.b64encode(text).decode()

@@ -1,0 +1,136 @@
+"""The standings: the ladder, days, late work, ties, remarks; and the page."""
+
+import csv
+import io
+import json
+
+import pytest
+from click.testing import CliRunner
+from distcourse.commands.project import project
+from distcourse.project import board, kernel, page
+from distcourse.project.board import Entry, better, score_all, standings
+from distcourse.project.track import Result, fingerprint, likeness, source_words
+
+from .submissions import EXAMPLE, demo, write
+
+
+def entry(team, time, cost=None, *, track="schedule", cases=(), state="scored", late=False, prints=(), reason=""):
+    result = Result(state, cost, 1 if cost else None, cases=list(cases), reason=reason, prints=list(prints))
+    return Entry(team, time, track, "", result, late)
+
+
+def rows(entries, track="schedule", **options):
+    return [(s.place, s.team[0], s.cost, s.state) for s in standings(entries, **options)[track]]
+
+
+def test_the_ladder_asks_for_one_standard_error():
+    assert better([1] * 100, [0] * 5 + [1] * 95)  # 25 > 5
+    assert not better([1] * 100, [0] + [1] * 99)  # 1 > 1 is not
+    assert not better([1, 0] * 50, [0, 1] * 50)
+    assert not better([1] * 10 + [0] * 8, [0] * 10 + [1] * 8)  # 4 > 18 is not: ten mended, eight broken
+    assert better([10, 12, 11], [9, 11, 10])
+
+
+def test_probing_learns_little():
+    """A team that changes one prediction a day sees its score move only when enough have improved."""
+    cases = [[1] * k + [0] * (50 - k) for k in range(30, 20, -1)]
+    found = [entry("a-team", f"2026-12-{10 + i}T0900", sum(c), track="kernel", cases=c) for i, c in enumerate(cases)]
+    (line,) = standings(found)["kernel"]
+    assert line.history == [30, 30, 28, 28, 26, 26, 24, 24, 22, 22]
+
+
+def test_places():
+    found = [entry("b-team", "2026-12-01T0900", 10), entry("a-team", "2026-12-02T0900", 10),
+             entry("c-team", "2026-12-01T0900", 9), entry("c-team", "2026-12-02T0900", 12),
+             entry("d-team", "2026-12-19T0900", 5, late=True), entry("e-team", "2026-12-01T0900", state="impossible"),
+             entry("f-team", "2026-12-01T0900", 3)]  # fmt: skip
+    assert rows(found, disqualified={"f-team": "shared its labels"}) == [
+        (1, "c", 9, "scored"), (2, "b", 10, "scored"), (2, "a", 10, "scored"),
+        (4, "d", 5, "late"), (None, "e", None, "impossible"), (None, "f", 3, "disqualified")]  # fmt: skip
+    assert standings(found, {"f-team": "shared its labels"})["schedule"][-1].reason == "disqualified: shared its labels"
+
+
+def test_late_work_does_not_replace_what_was_on_time():
+    found = [entry("a-team", "2026-12-01T0900", 10), entry("a-team", "2026-12-19T0900", 5, late=True)]
+    assert rows(found) == [(1, "a", 10, "scored")]
+
+
+def test_near_copies_and_names_that_look_alike_are_said():
+    mine, copied = (fingerprint(source_words(text)) for text in (demo.KERNEL, demo.COPIED))
+    other = kernel.prints_of(EXAMPLE / "kernel.cu")
+    assert likeness(mine, copied) > 0.9
+    assert likeness(mine, other) < 0.3
+    found = [entry("basalt", "2026-12-01T0900", 5, track="kernel", cases=[5], prints=mine),
+             entry("ba5alt", "2026-12-02T0900", 5, track="kernel", cases=[5], prints=copied),
+             entry("corals", "2026-12-03T0900", 9, track="kernel", cases=[9], prints=other),
+             entry("dunes", "2026-12-04T0900", 9, track="kernel", cases=[9], prints=other)]  # fmt: skip
+    notes = {s.team: s.notes for s in standings(found)["kernel"]}
+    assert notes == {"basalt": [], "ba5alt": ["its name looks like basalt", "near copy of basalt (100% alike)"],
+                     "corals": [], "dunes": []}  # fmt: skip
+
+
+def test_days_names_and_times(around, tmp_path):
+    text = (EXAMPLE / "memory.json").read_bytes()
+    for team, time in (("beat-this", "2026-12-01T0900"),
+                       ("a-team", "2026-12-01T0900"), ("a-team", "2026-12-01T1000"), ("a-team", "2026-12-01T1100"),
+                       ("a-team", "2026-12-01T1200"), ("a-team", "2026-12-20T2358"), ("a-team", "2026-12-30T0000"),
+                       ("a-team", "yesterday"), ("=A1", "2026-12-01T0900"),
+                       ("b\u0430d", "2026-12-01T0900")):  # fmt: skip
+        write(tmp_path / team / time, "memory.json", text)
+    write(tmp_path / "b-team/2026-12-01T0900", "results.json", b"[]")
+    write(tmp_path / "b-team", "2026-12-02T0900", b"a file")
+    (tmp_path / "b-team/2026-12-03T0900").mkdir()
+    (tmp_path / "b-team/2026-12-03T0900/schedule.csv").symlink_to("/etc/passwd")
+    found = {(e.team, e.time): e for e in score_all(tmp_path, around)}
+    assert {k: e.result.state for k, e in found.items()} == {
+        ("beat-this", "2026-12-01T0900"): "refused",
+        ("a-team", "2026-12-01T0900"): "scored", ("a-team", "2026-12-01T1000"): "scored",
+        ("a-team", "2026-12-01T1100"): "scored", ("a-team", "2026-12-01T1200"): "over the limit",
+        ("a-team", "2026-12-20T2358"): "scored", ("a-team", "2026-12-30T0000"): "too late",
+        ("a-team", "yesterday"): "refused", ("=A1", "2026-12-01T0900"): "refused",
+        ("b\\u0430d", "2026-12-01T0900"): "refused", ("b-team", "2026-12-01T0900"): "refused",
+        ("b-team", "2026-12-02T0900"): "refused", ("b-team", "2026-12-03T0900"): "refused"}  # fmt: skip
+    assert found["a-team", "2026-12-20T2358"].late
+    assert "expected one of" in found["b-team", "2026-12-01T0900"].result.reason
+
+
+def test_what_was_scored_is_not_run_again(around, tmp_path, monkeypatch):
+    write(tmp_path / "a-team/2026-12-01T0900", "schedule.csv", (EXAMPLE / "schedule.csv").read_bytes())
+    first = score_all(tmp_path, around)
+    board.save(first, tmp_path / "results.json")
+    monkeypatch.setattr(type(around), "score", lambda *a, **k: pytest.fail("it was known"))
+    again = score_all(tmp_path, around, board.load(tmp_path / "results.json"))
+    assert [e.result for e in again] == [e.result for e in first]
+
+
+def test_the_page_and_the_table_say_the_same_and_run_nothing(around, tmp_path):
+    bad = entry("b-team", "2026-12-01T0900", state="refused", reason="=1+1 <script>alert(1)</script>")
+    found = [entry("a-team", "2026-12-01T0900", 400), entry("a-team", "2026-12-02T0900", 350), bad]
+    pictures = dict.fromkeys(page.TITLES)
+    html = page.as_html(standings(found), around, pictures)
+    assert "<script>alert" not in html
+    assert "&lt;script&gt;" in html
+    assert html.count("<svg") == 1
+    assert 'points="2.0,17.0 78.0,3.0"' in html
+    assert "http" not in html.replace("Content-Security-Policy", "").replace("http-equiv", "")
+    table = list(csv.DictReader(io.StringIO(page.as_csv(standings(found)))))
+    assert [(r["place"], r["team"], r["cost"]) for r in table] == [("1", "a-team", "350"), ("", "b-team", "")]
+    assert table[1]["remarks"].startswith("'=")
+
+
+def test_a_student_and_staff_by_command(tmp_path):
+    def run(*words, status=0):
+        done = CliRunner().invoke(project, [str(word) for word in words])
+        assert done.exit_code == status, done.output
+        return done.output
+
+    run("make", tmp_path / "r", "--practice")
+    said = run("check", EXAMPLE / "schedule.csv", EXAMPLE / "memory.json", "--round", tmp_path / "r/public")
+    assert "454 ticks, nothing is below 301" in said
+    write(tmp_path / "bad", "schedule.csv", b"=1\n")
+    run("check", tmp_path / "bad/schedule.csv", status=1)
+    write(tmp_path / "s/a-team/2026-12-01T0900", "schedule.csv", (EXAMPLE / "schedule.csv").read_bytes())
+    run("score", tmp_path / "s", tmp_path / "r", "--unsafe")
+    (tmp_path / "r/secret/disqualified.json").write_text(json.dumps({"b-team": "why"}))
+    run("board", tmp_path / "s", tmp_path / "r", tmp_path / "board")
+    assert (tmp_path / "board/board.html").stat().st_size > 20_000
