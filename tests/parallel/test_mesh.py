@@ -204,19 +204,6 @@ class TestBugsOfRealFrameworks:
         with pytest.raises(RankError, match="different parts of it, which are not summands"):
             on(2, program)
 
-    def test_a_norm_over_shards(self):
-        """Every rank clips by the norm of its own part."""
-
-        def program(mesh):
-            grad = mesh.distribute(np.ones((4, 6)), Shard(1))
-            squares = (grad * grad).sum()
-            norm = squares.redistribute(Replicate()).apply(np.sqrt).whole()
-            assert norm == pytest.approx(24**0.5)
-            squares.apply(np.sqrt)
-
-        with pytest.raises(RankError, match="sqrt of a sum is not the sum of sqrt"):
-            on(3, program)
-
     def test_a_shard_that_is_used_as_if_it_were_whole(self):
         def program(mesh):
             np.asarray(mesh.distribute(np.ones((4, 6)), Shard(1))).mean()

@@ -67,7 +67,7 @@ def test_lost_learners_are_not_waited_for():
     assert run.curve["loss"][-1] < 1.3 * want.curve["loss"][-1]
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(12))
 def test_random_failures_of_learners_never_end_the_run(seed):
     rng = np.random.default_rng(seed)
     size = int(rng.integers(3, 7))

@@ -154,7 +154,7 @@ def test_generated_schedules_are_right_and_have_the_papers_bubble(name, p, m):
     assert ideal_bubble(p, m) == pytest.approx((p - 1) / (m + p - 1))
 
 
-@given(p=st.integers(1, 6), groups=st.integers(1, 4), v=st.integers(1, 4), ratio=st.floats(0.1, 10))
+@given(p=st.integers(1, 5), groups=st.integers(1, 3), v=st.integers(1, 3), ratio=st.floats(0.1, 10))
 @settings(max_examples=60, deadline=None)
 def test_interleaving_divides_the_bubble(p, groups, v, ratio):
     m = p * groups
