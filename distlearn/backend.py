@@ -28,7 +28,9 @@ def has_gpu() -> bool:
 
 def may_have_gpu() -> bool:
     """Say whether this machine has NVIDIA's driver, without loading anything: where it has none, it has no GPU."""
-    return any(os.path.exists(path) for path in ("/dev/nvidiactl", "/dev/dxg"))
+    return any(os.path.exists(path) for path in ("/dev/nvidiactl", "/dev/dxg")) or (
+        sys.platform == "win32" and os.path.exists(r"C:\Windows\System32\nvcuda.dll")
+    )
 
 
 def take_gpu(number: int) -> str:

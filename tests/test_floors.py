@@ -43,7 +43,7 @@ HEAVY = {
     "mpi4py": ("comm.mpi", "world.mpi"),
     "pooch": ("data",),
     "rich": ("cli.console",),
-    "scipy": (),
+    "scipy": ("parallel.planning",),
     "sklearn": ("data",),
     "torch": (),
 }

@@ -13,25 +13,25 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 
 CAPS = {
-    "distcourse": 9_613,
-    "distlearn": 471,
+    "distcourse": 9_904,
+    "distlearn": 473,
     "distlearn/cli": 1_510,
     "distlearn/comm": 1_844,
-    "distlearn/cuda": 2_958,
+    "distlearn/cuda": 3_085,
     "distlearn/data": 797,
     "distlearn/nn": 3_402,
     "distlearn/optim": 508,
-    "distlearn/parallel": 5_137,
+    "distlearn/parallel": 5_361,
     "distlearn/sim": 2_251,
     "distlearn/train": 738,
     "distlearn/viz": 1_531,
-    "distlearn/world": 1_919,
+    "distlearn/world": 1_924,
 }
 """By folder: the largest number of lines of code."""
-DOCSTRINGS = 9_245
+DOCSTRINGS = 9_369
 """Lines of docstrings of both packages."""
-FILES = 260
-TESTS = 41_906
+FILES = 263
+TESTS = 42_200
 """Lines of the tests; the benchmarks beside them, commands that `distlearn bench` runs, are not counted."""
 SILENT = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
 

@@ -26,7 +26,7 @@ from distlearn.nn.linear import Linear
 from distlearn.nn.models import model_named
 from distlearn.optim import RULES, Optimizer
 from distlearn.parallel.data.bucket import group_params
-from distlearn.parallel.planning import CAP_BYTES
+from distlearn.parallel.planning.search import CAP_BYTES
 from distlearn.sim import Roofline, SimWorld
 from distlearn.tables import Table, format_time, quantity
 from distlearn.train.fit import DivergedError

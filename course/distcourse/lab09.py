@@ -21,7 +21,7 @@ from distlearn.optim import SGD, Momentum, Optimizer
 from distlearn.parallel import Layout, Serial, simulate_layout
 from distlearn.parallel.mesh import LayoutError, Mesh, Partial, Replicate, Shard
 from distlearn.parallel.pipeline.stages import cut
-from distlearn.parallel.planning import model_and_sample
+from distlearn.parallel.planning.search import model_and_sample
 from distlearn.parallel.tensor import ColumnParallelLinear, RowParallelLinear, TensorParallel, boundary, shard_specs
 from distlearn.shares import shares
 from distlearn.sim import SimWorld

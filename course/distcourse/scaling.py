@@ -20,7 +20,7 @@ from distlearn.optim import Momentum, Optimizer
 from distlearn.parallel.data.compression import FP16, Codec, Int8, OneBit, TopK
 from distlearn.parallel.data.data_parallel import DataParallel
 from distlearn.parallel.meta import MetaCodec, meta_batch, meta_loss, meta_model
-from distlearn.parallel.planning import CAP_BYTES, compute_of, model_and_sample, name_of
+from distlearn.parallel.planning.search import CAP_BYTES, compute_of, model_and_sample, name_of
 from distlearn.sim import SimWorld
 from distlearn.tables import Table, format_time
 from distlearn.trace import length

@@ -33,7 +33,7 @@ _give_way = getattr(os, "sched_yield", lambda: time.sleep(0))
 
 def count_cores() -> int:
     """Return how many cores this process may use: of the machine, of its affinity mask, of its container."""
-    cores = len(os.sched_getaffinity(0))
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
         cores = min(cores, max(1, round(int(quota) / int(period))))

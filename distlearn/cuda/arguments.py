@@ -13,6 +13,7 @@ pointer, or None (or 0) for a null pointer. An array of pointers (`float**`) is 
 from __future__ import annotations
 
 import operator
+import struct
 
 import numpy as np
 
@@ -94,8 +95,34 @@ def bind(kernel: str, signature: list[str], names: list[str], args) -> Bound:
     if len(args) != len(signature):
         wanted = ", ".join(f"{spell(c)} {n}" for c, n in zip(signature, names, strict=True))
         raise TypeError(f"{kernel} takes {len(signature)} arguments ({wanted}), got {len(args)}")
-    bound = [_bind(kernel, *each) for each in zip(signature, names, args, strict=True)]
-    return Bound(bound, signature, names)
+    table = Table(len(args))
+    bound = []
+    for i, (code, name, arg) in enumerate(zip(signature, names, args, strict=True)):
+        if holds_pointers(arg) and code.removeprefix("*").lstrip("k")[0] in "s*":
+            arg = _with_pointers(kernel, code, name, arg, i, table)
+        bound.append(_bind(kernel, code, name, arg))
+    signature = [*signature, "s8", *("*v0" if a.flags.writeable else "*kv0" for a in table.arrays)]
+    return Bound([*bound, table.packed(), *table.arrays], signature, [*names, "pointers", *table.names])
+
+
+def _with_pointers(kernel, code, name, arg, index, table):
+    where = f"{kernel}: argument {name!r} is {spell(code)}"
+    dtype = without_objects(arg.dtype)
+    in_memory = code.startswith("*")
+    if not in_memory and dtype.itemsize != int(code[1:]):
+        raise TypeError(
+            f"{where}; got a struct of {dtype.itemsize} bytes: {arg.dtype}. Pass align=True to np.dtype(...)?"
+        )
+    for place, array in arrays_in(arg):
+        if array is None:
+            continue
+        if not isinstance(array, np.ndarray) or array.dtype.hasobject:
+            raise TypeError(f"{where} with a pointer at byte {place}, an array; got {_describe(array)}")
+        if not (array.flags.c_contiguous or array.flags.f_contiguous):
+            raise ValueError(f"{where}; the array at byte {place} has gaps; pass np.ascontiguousarray(...)")
+        table.add(name, index, in_memory, place, array)
+    packed = with_addresses(arg, lambda array: 0)
+    return packed if in_memory else packed[()]
 
 
 def _bind(kernel, code, name, arg):
@@ -132,11 +159,17 @@ def _bind(kernel, code, name, arg):
 def _check_array(where, code, array):
     pointee = code[1:].lstrip("k")
     if pointee.startswith("*"):
-        raise TypeError(f"{where}: an array of pointers cannot be passed; pass one array, and where each part begins")
+        if array.dtype == np.uint64:  # addresses, put there by `_with_pointers`
+            return array
+        raise TypeError(f"{where}; got {_describe(array)}, expected an array of dtype object that holds arrays")
     letter, size = pointee[0], int(pointee[1:])
     dtype = array.dtype
     if dtype.hasobject or not dtype.isnative:
-        what = "Python objects" if dtype.hasobject else "numbers in another byte order"
+        what = (
+            "Python objects"
+            if dtype.hasobject
+            else "numbers in another byte order; pass x.astype(x.dtype.newbyteorder('='))"
+        )
         raise TypeError(f"{where}; got an array of {what}")
     if letter == "s":
         fits = array.nbytes % size == 0
@@ -174,3 +207,79 @@ def _describe(arg):
     module = type(arg).__module__
     origin = {"builtins": "Python", "numpy": "NumPy"}.get(module, module)
     return f"a {origin} {type(arg).__name__} ({arg!r})"
+
+
+def holds_pointers(arg) -> bool:
+    """Say whether an argument is a struct or an array that holds arrays."""
+    return isinstance(arg, (np.generic, np.ndarray)) and arg.dtype.hasobject
+
+
+def places(dtype: np.dtype, at: int = 0) -> list[int]:
+    """Return the byte offsets of the pointers in an item of a dtype."""
+    if dtype.fields is None:
+        return [at] if dtype.kind == "O" else []
+    return [place for kind, offset, *_ in dtype.fields.values() for place in places(kind, at + offset)]
+
+
+def without_objects(dtype: np.dtype) -> np.dtype:
+    """Return a dtype with 8-byte integers in place of pointers."""
+    if dtype.fields is None:
+        return np.dtype("u8") if dtype.kind == "O" else dtype
+    kinds = [without_objects(dtype.fields[name][0]) for name in dtype.names]
+    offsets = [dtype.fields[name][1] for name in dtype.names]
+    return np.dtype({"names": dtype.names, "formats": kinds, "offsets": offsets, "itemsize": dtype.itemsize})
+
+
+def _items(value, dtype):
+    if dtype.fields is None:
+        return [value] if dtype.kind == "O" else []
+    return [x for name in dtype.names for x in _items(value[name], dtype.fields[name][0])]
+
+
+def arrays_in(arg) -> list[tuple[int, object]]:
+    """Return (place in bytes, array or None) for each pointer of an argument."""
+    dtype, items = arg.dtype, np.atleast_1d(arg).ravel()
+    found = []
+    for i, item in enumerate(items):
+        found += zip(places(dtype, i * dtype.itemsize), _items(item, dtype), strict=True)
+    return [(place, None if x is None or (isinstance(x, int) and x == 0) else x) for place, x in found]
+
+
+def with_addresses(arg, address) -> np.ndarray:
+    """Return an argument with `address(array)` in the place of each array, and 0 in that of None."""
+    out = np.zeros(np.shape(arg), without_objects(arg.dtype))
+    _copy(out.reshape(-1), np.atleast_1d(arg).ravel(), address)
+    return out
+
+
+def _copy(out, given, address):
+    if given.dtype.fields is None:
+        out[...] = [address(x) if hasattr(x, "dtype") else 0 for x in given] if given.dtype.kind == "O" else given
+        return
+    for name in given.dtype.names:
+        _copy(out[name], given[name], address)
+
+
+class Table:
+    """The table of pointers in a launch's arguments; `Kernel::run` of cuda_emu.h puts them there."""
+
+    # After the kernel's own arguments come this table and the arrays that it names, each once.
+
+    def __init__(self, n_arguments: int):
+        self._first = n_arguments + 1
+        self.arrays: list[np.ndarray] = []
+        self.names: list[str] = []
+        self._entries: list[tuple[int, int, int, int]] = []
+
+    def add(self, name: str, argument: int, in_memory: bool, place: int, array: np.ndarray) -> None:
+        """Note that an array's address belongs to a place of an argument, or of the memory that it points to."""
+        known = [i for i, a in enumerate(self.arrays) if a is array]
+        if not known:
+            self.arrays.append(array)
+            self.names.append(name)
+        index = self._first + (known[0] if known else len(self.arrays) - 1)
+        self._entries.append((int(in_memory), argument, place, index))
+
+    def packed(self) -> bytes:
+        """Return it in the kernel's format: a count, then four numbers for each."""
+        return struct.pack("<q", len(self._entries)) + b"".join(struct.pack("<4q", *e) for e in self._entries)

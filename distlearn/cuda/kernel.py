@@ -110,7 +110,10 @@ class RawKernel:
 
     def __call__(self, grid, block, args, *, shared_mem=0):
         args = arguments.as_tuple(self.name, args)
-        xp = get_xp(*args)
+        held = [
+            a for arg in args if arguments.holds_pointers(arg) for _, a in arguments.arrays_in(arg) if a is not None
+        ]
+        xp = get_xp(*args, *held)
         if xp is not np:
             return self._launch_on_gpu(xp, grid, block, args, shared_mem)
         if not self.checked:
@@ -169,16 +172,21 @@ class RawKernel:
         )  # fmt: skip
 
     def _launch_on_gpu(self, xp, grid, block, args, shared_mem):
-        strangers = [i for i, a in enumerate(args) if isinstance(a, np.ndarray) and a.ndim]
+        args = list(args)
+        strangers = [i for i, a in enumerate(args) if isinstance(a, np.ndarray) and a.ndim and not a.dtype.hasobject]
         if strangers:
             raise TypeError(f"{self.name}: arguments {strangers} are NumPy arrays, others on the GPU; move them")
         if not hasattr(xp, "RawModule"):
             raise TypeError(f"{self.name}: arrays of {getattr(xp, '__name__', xp)}, expected NumPy or CuPy arrays")
+        for i, a in enumerate(args):
+            if arguments.holds_pointers(a):
+                packed = arguments.with_addresses(a, lambda array: array.data.ptr)
+                args[i] = packed if isinstance(a, np.generic) or not a.ndim else xp.asarray(packed)  # by value
         module, kernel = self._compiled_by(xp)
         for name, value in self._constants.items():
             module.get_global(name).copy_from_host(value.ctypes.data, value.nbytes)
         as_tuple = [v if isinstance(v, tuple) else tuple(v) if isinstance(v, list) else (v,) for v in (grid, block)]
-        return kernel(*as_tuple, args, shared_mem=shared_mem)
+        return kernel(*as_tuple, tuple(args), shared_mem=shared_mem)
 
     def _compiled_by(self, xp):
         """Return the array module's (RawModule, function), compiled at the first launch."""

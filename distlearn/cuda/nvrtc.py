@@ -1,6 +1,6 @@
 """Compiles CUDA C for real cards on a machine that has none, with NVIDIA's own compiler library.
 
-NVRTC needs neither a GPU nor a driver: `pip install "distlearn[nvrtc]"` brings it as a wheel. It
+NVRTC needs neither a GPU nor a driver: `pip install "distlearn[nvrtc]"` brings it as a wheel (Linux and Windows). It
 catches what a host compiler accepts: headers of the C++ library, types that only the host's headers define.
 
 It is called through `cupy.cuda.nvrtc`, which works without a GPU, including the log of a failed compile.
@@ -20,7 +20,10 @@ from distlearn.cuda.emulator.device_code import card_options, without_host_code
 from distlearn.cuda.emulator.source import CompilerNotFound, Flat, lines_of, unbalanced
 
 ARCHITECTURES = (75, 80, 86, 90, 100)  # Turing, Ampere (A100), Ampere (RTX 30), Hopper, Blackwell
-HELP = 'NVRTC, NVIDIA\'s compiler library, was not found. It needs no GPU:\n  pip install "distlearn[nvrtc]"'
+HELP = (
+    "NVRTC, NVIDIA's compiler library, was not found. It needs no GPU:\n"
+    '  pip install "distlearn[nvrtc]"      (Linux and Windows; there is none for macOS)'
+)
 MESSAGE = re.compile(r"^kernel\.cu\((\d+)\): (?:catastrophic )?(error|warning)(?: #\d+(?:-D)?)?: (.*)$")
 HEADER_HINT = 'The headers of CUDA come with: pip install "distlearn[nvrtc]"'
 

@@ -17,6 +17,7 @@ import re
 import select
 import signal
 import socket
+import sys
 import threading
 import uuid
 
@@ -29,16 +30,20 @@ class DeathWatch:
 
     def __init__(self):
         self.order: list[int] = []
+        self.address = ""
         self._ranks: dict[int, int] = {}
         self._connections: list[socket.socket] = []
         self._thread = None
-        self.address = f"distlearn-{uuid.uuid4().hex}"
-        self._listener = socket.socket(socket.AF_UNIX)
-        self._listener.bind("\0" + self.address)  # an abstract address: no file to remove
-        self._listener.listen(4096)
+        if sys.platform == "linux":
+            self.address = f"distlearn-{uuid.uuid4().hex}"
+            self._listener = socket.socket(socket.AF_UNIX)
+            self._listener.bind("\0" + self.address)  # an abstract address: no file to remove
+            self._listener.listen(4096)
 
     def start(self, size: int) -> None:
         """Begin to watch the `size` processes that hold a connection."""
+        if not self.address:
+            return
         self._poller = select.epoll()
         self._stop, self._stopped = socket.socketpair()
         self._poller.register(self._stop, select.EPOLLIN)

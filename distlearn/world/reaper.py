@@ -91,9 +91,9 @@ def hydra_files(processes) -> set[str]:
 
 def clusters_folder() -> Path:
     """Return this user's folder of running clusters on this machine, which no other user can read."""
-    folder = Path(tempfile.gettempdir()) / f"distlearn-{os.getuid()}"
+    folder = Path(tempfile.gettempdir()) / f"distlearn-{os.getuid() if hasattr(os, 'getuid') else 'user'}"
     folder.mkdir(mode=0o700, exist_ok=True)
-    if folder.lstat().st_uid != os.getuid():
+    if hasattr(os, "getuid") and folder.lstat().st_uid != os.getuid():
         raise RuntimeError(f"{folder} belongs to another user; set TMPDIR to a folder of your own")
     return folder
 

@@ -10,11 +10,22 @@ import numpy as np
 import pytest
 
 from distlearn.cuda import RawKernel, compile_check, has_nvrtc
+from distlearn.cuda.arguments import arrays_in, holds_pointers
 
 from .corpus import HERE, LAUNCHES
 
 for module in sorted(HERE.glob("[a-z]*.py")):
     importlib.import_module(f"{__package__}.corpus.{module.stem}")
+
+
+def fresh(args):
+    """Copy arrays, also those that structs and arrays of pointers hold."""
+    return tuple(copy.deepcopy(a) if isinstance(a, (np.ndarray, np.void)) else a for a in args)
+
+
+def contents(arg):
+    """Return what an argument holds, flat."""
+    return np.concatenate([a.ravel() for _, a in arrays_in(arg)]) if holds_pointers(arg) else arg.ravel()
 
 
 def pytest_generate_tests(metafunc):
@@ -27,7 +38,7 @@ def test_kernel(case):
     """Checked and fast, against NumPy."""
     grid, block, args, want = case.make()
     for checked in (True, False):
-        given = copy.deepcopy(args)
+        given = fresh(args)
         kernel = RawKernel(case.source, case.name, case.flags, checked=checked)
         for name, value in case.constants.items():
             kernel.set_constant(name, value)
@@ -39,7 +50,7 @@ def test_kernel(case):
             kernel(grid, block, given, shared_mem=case.shared_mem)
         for which, value in want.items():
             value = np.asarray(value)
-            np.testing.assert_allclose(given[which].ravel(), value.ravel(), rtol=case.rtol, atol=case.atol)
+            np.testing.assert_allclose(contents(given[which]), value.ravel(), rtol=case.rtol, atol=case.atol)
 
 
 def test_there_are_enough():

@@ -37,7 +37,7 @@ from lifted.launch import Bound, run_checked
 code = device_code("__global__ void twice(float* x) { x[threadIdx.x] *= 2; }", "twice")
 made = build(code, "twice", find_compiler(), checked=True)
 x = np.arange(4, dtype=np.float32)
-bound = Bound([x], made.signature, ["x"])
+bound = Bound([x, np.int64(0).tobytes()], [*made.signature, "s8"], ["x", "pointers"])  # no pointers in structs
 report, _, _ = run_checked(made.path, (1, 1, 1), (5, 1, 1), 0, bound, {}, statistics=True, races=True, time_limit=20.0)
 assert x.tolist() == [0, 2, 4, 6], x
 assert [f["kind"] for f in report["findings"]] == [0], report  # thread 4 is out of bounds

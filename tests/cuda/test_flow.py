@@ -34,7 +34,7 @@ LOOP = """
 
 
 def test_places_and_operations():
-    text, sites = label_calls(LOOP)
+    text, sites = label_calls(LOOP, "linux")
     found = [(s.line, s.column, s.callee.strip("_"), s.flops) for s in sites[1:] if s.callee]
     block = "sanitizer_cov_trace_pc"
     assert found == [
@@ -53,8 +53,8 @@ def test_places_and_operations():
 
 
 def test_a_loop_stands_before_what_follows_it_however_it_is_laid_out():
-    _, sites = label_calls(LOOP)
-    text, _ = label_calls(LOOP)
+    _, sites = label_calls(LOOP, "linux")
+    text, _ = label_calls(LOOP, "linux")
     order = [int(line.split()[1]) for line in text.split("emu_site_order:")[1].split("\t.globl")[0].split("\n") if line]
     by_place = {(s.line, s.flops): order[i] for i, s in enumerate(sites) if "trace_pc" in s.callee}
     start, step, head, body, extra, end = (by_place[k] for k in ((3, 0), (4, 0), (5, 0), (5, 1), (5, 2), (9, 0)))

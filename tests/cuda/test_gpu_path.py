@@ -73,6 +73,17 @@ def test_a_whole_file_goes_to_the_gpu_without_the_host_part(cupy):
     assert "-DINFINITY=__int_as_float(0x7f800000)" in cupy.calls[0][2]
 
 
+def test_pointers_in_structs_are_addresses_on_the_gpu(cupy):
+    matrix = np.dtype([("width", "i4"), ("elements", "O")], align=True)
+    a, many = np.array((3, DeviceArray([1.0])), matrix)[()], np.empty(2, object)
+    many[:] = [DeviceArray([1.0]), None]
+    source = "struct M { int width; float* elements; };\n__global__ void k(M a, float** b) {}"
+    RawKernel(source, "k")((1,), (1,), (a, many))
+    _, _, (_, _, (struct, pointers)), _ = cupy.calls[-1]
+    assert struct.tobytes() == np.array([3, 0xABC0], np.uint64).tobytes()
+    assert pointers.values.tolist() == [0xABC0, 0]
+
+
 def test_launch_on_the_gpu(cupy):
     kernel = RawKernel(SOURCE, "scale<float>", ("-DX=1",))
     kernel.set_constant("factor", np.ones(1, np.float32))

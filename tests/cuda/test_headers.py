@@ -1,11 +1,48 @@
-"""What CUDA's own headers bring, and what a kernel is warned of."""
+"""What CUDA's own headers bring, structs that hold pointers, and what a kernel is warned of."""
 
 import numpy as np
+import pytest
 
 from distlearn.cuda import RawKernel
 
 i32, f32 = np.int32, np.float32
 rng = np.random.default_rng(0)
+
+MATRIX = np.dtype([("width", i32), ("height", i32), ("elements", object)])
+MATRICES = """struct Matrix { int width, height; float* elements; };
+extern "C" __global__ void first_rows(Matrix a, const Matrix* others, float** to, int n) {
+    int i = threadIdx.x;
+    if (i < a.width) to[0][i] = a.elements[i + n];
+    for (int k = 0; k < 2; k++)
+        if (i < others[k].width) to[k + 1][i] = others[k].elements ? others[k].elements[i] : -1;
+}"""
+
+
+@pytest.mark.parametrize("checked", [True, False], ids=["checked", "fast"])
+def test_structs_that_hold_pointers(compiler, checked):
+    a, b = rng.random((3, 4), f32), rng.random((2, 5), f32)
+    out = np.empty(3, object)
+    out[:] = [np.zeros(4, f32), np.zeros(5, f32), np.zeros(3, f32)]
+    others = np.array([(5, 2, b), (3, 1, None)], MATRIX)
+    kernel = RawKernel(MATRICES, "first_rows", compiler=compiler, checked=checked)
+    kernel((1,), (8,), (np.array((4, 3, a), MATRIX)[()], others, out, i32(4)))
+    for got, want in zip(out, (a[1], b[0], [-1, -1, -1]), strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
+def test_a_pointer_in_a_struct_that_leads_astray():
+    a, out = np.array((4, 3, np.ones(4, f32)), MATRIX)[()], np.empty(1, object)
+    out[0] = np.zeros(4, f32)
+    others = np.zeros(2, MATRIX)
+    report = RawKernel(MATRICES, "first_rows").check((1,), (8,), (a, others, out, i32(1)))
+    assert [(e.kind, e.line, e.array) for e in report.errors] == [("out-of-bounds", 4, "a")], str(report)
+    packed = np.dtype([("width", "u1"), ("elements", object)])
+    with pytest.raises(TypeError, match=r"argument 'a' is struct of 16 bytes; got a struct of 9 bytes.*align=True"):
+        RawKernel(MATRICES, "first_rows").check((1,), (8,), (np.zeros(1, packed)[0], others, out, i32(1)))
+    wrong = np.zeros(1, MATRIX)[0]
+    wrong["elements"] = [1.0]
+    with pytest.raises(TypeError, match=r"with a pointer at byte 8, an array; got a Python list"):
+        RawKernel(MATRICES, "first_rows").check((1,), (8,), (wrong, others, out, i32(1)))
 
 
 def test_groups_of_threads(run):

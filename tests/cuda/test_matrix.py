@@ -4,7 +4,6 @@ With --cuda-matrix (`pytest tests/cuda --cuda-matrix`) each kernel of the librar
 these ways, which takes hours of processor time; test_kernels.py takes one way for each of the library's.
 """
 
-import copy
 import re
 
 import numpy as np
@@ -15,6 +14,7 @@ from distlearn.cuda.kernels.variant import source
 
 from .corpus import LAUNCHES
 from .matrix import builds, installed
+from .test_corpus import contents, fresh
 from .test_kernels import arguments, assert_same, copies, reference
 
 BUILDS = builds()
@@ -72,13 +72,13 @@ def test_corpus(case):
     results = {}
     for build in BUILDS:
         for checked in (True, False):
-            given = copy.deepcopy(args)
+            given = fresh(args)
             kernel = RawKernel(case.source, case.name, case.flags, checked=checked, compiler=build)
             for name, value in case.constants.items():
                 kernel.set_constant(name, value)
             kernel(grid, block, given, shared_mem=case.shared_mem)
             for which, value in want.items():
                 value = np.asarray(value).ravel()
-                np.testing.assert_allclose(given[which].ravel(), value, rtol=case.rtol, atol=case.atol)
-            results[f"{build}, {'checked' if checked else 'fast'}"] = [given[which].ravel() for which in want]
+                np.testing.assert_allclose(contents(given[which]), value, rtol=case.rtol, atol=case.atol)
+            results[f"{build}, {'checked' if checked else 'fast'}"] = [contents(given[which]) for which in want]
     assert_equal(results, case.source)

@@ -1,6 +1,5 @@
 """One mistake in a right kernel: the first finding says what it is, at the line where a student must look."""
 
-import copy
 import importlib
 
 import numpy as np
@@ -9,6 +8,7 @@ import pytest
 from distlearn.cuda import RawKernel
 
 from .corpus import HERE, LAUNCHES
+from .test_corpus import fresh
 
 for module in sorted(HERE.glob("[a-z]*.py")):
     importlib.import_module(f"{__package__}.corpus.{module.stem}")
@@ -79,7 +79,7 @@ def test_mutant(mutant):
     kernel = RawKernel(source, name, case.flags)
     for constant, value in case.constants.items():
         kernel.set_constant(constant, value)
-    report = kernel.check(grid, block, copy.deepcopy(args), shared_mem=case.shared_mem)
+    report = kernel.check(grid, block, fresh(args), shared_mem=case.shared_mem)
     begin = source.index(f" {name.partition('<')[0]}(")
     wanted = [line_of(source, begin, piece) for piece in np.atleast_1d(pieces)]
     assert report.errors, "nothing was found"

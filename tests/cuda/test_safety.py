@@ -221,3 +221,16 @@ def test_an_array_given_twice_is_copied_once():
     place = launch.Placement(launch.Bound([x, x, x[:2]], ["*kf4"] * 3, ["a", "b", "c"]))
     assert [len(arrays) for *_, arrays in place.ranges] == [2]
     assert place.of_argument == [(0, 0)] * 3
+
+
+def test_the_fast_build_puts_pointers_into_structs_before_the_threads_run():
+    """They are written once, so a pointer that a thread changes stays changed."""
+    code = """struct Held { float* at; };
+    extern "C" __global__ void move(Held* held, float* other) {
+        if (threadIdx.x == 0) held->at = other;
+        else held->at[threadIdx.x] = 1.0f;
+    }"""
+    x, other = np.zeros(4, np.float32), np.zeros(4, np.float32)
+    held = np.array([(x,)], np.dtype([("at", "O")]))
+    RawKernel(code, "move", checked=False)((1,), (4,), (held, other))
+    assert (x.tolist(), other.tolist()) == ([0.0] * 4, [0.0, 1.0, 1.0, 1.0])

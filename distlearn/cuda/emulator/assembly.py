@@ -176,13 +176,14 @@ class SourceSite(NamedTuple):
     flops: int
 
 
-def label_calls(assembly: str) -> tuple[str, list[SourceSite]]:
+def label_calls(assembly: str, platform: str) -> tuple[str, list[SourceSite]]:
     """Label every call of an assembly text."""
-    lines = assembly.split("\n")
+    # On Windows clang asks the linker for the library that we replace.
+    lines = [text for text in assembly.split("\n") if "/DEFAULTLIB:libclang_rt" not in text]
     _add_red_zones(lines)
     places = _source_places(lines)
-    calls, flow = _read_calls(lines, places)
-    return _with_tables(lines, calls, places, order_blocks(flow))
+    calls, flow = _read_calls(lines, places, "_" if platform == "darwin" else "")
+    return _with_tables(lines, calls, places, order_blocks(flow), platform)
 
 
 def _add_red_zones(lines) -> None:
@@ -210,7 +211,7 @@ def _source_places(lines) -> list[tuple[int, int, int]]:
     return places
 
 
-def _read_calls(lines, places) -> tuple[list[tuple], list[tuple]]:
+def _read_calls(lines, places, prefix) -> tuple[list[tuple], list[tuple]]:
     """Return the calls, each as (its line of the assembly, line, column, callee), and what `order_blocks` takes."""
     calls, flow = [], []
     known = [(-1, 0, 0), *(place for place in places if place[1])]
@@ -219,7 +220,7 @@ def _read_calls(lines, places) -> tuple[list[tuple], list[tuple]]:
         if not match:
             flow += read_flow(text)
             continue
-        called = match[1].split("@")[0]
+        called = match[1].split("@")[0].removeprefix(prefix)
         callee = COPIES.get(called, called)
         lines[at] = text.replace(called, callee, 1)
         flow += [("block", len(calls))] if callee == BASIC_BLOCK else read_call(callee)
@@ -227,8 +228,9 @@ def _read_calls(lines, places) -> tuple[list[tuple], list[tuple]]:
     return calls, flow
 
 
-def _with_tables(out, calls, places, blocks) -> tuple[str, list[SourceSite]]:
+def _with_tables(out, calls, places, blocks, platform) -> tuple[str, list[SourceSite]]:
     """Write labels and tables; remove the hooks of blocks that were joined to the one before."""
+    label, prefix = ("LEMU", "_") if platform == "darwin" else (".LEMU", "")
     positions = {call: position for position, call in enumerate(blocks)}
     sites, order = [SourceSite(0, 0, "", 0)], [0]
     numbers: dict[tuple, int] = {}
@@ -248,24 +250,26 @@ def _with_tables(out, calls, places, blocks) -> tuple[str, list[SourceSite]]:
         if hook and call not in blocks:
             out[at] = ""
             continue
-        out[at] += f"\n.LEMU{len(ids)}:"
+        out[at] += f"\n{label}{len(ids)}:"
         ids.append(number(*where, callee, call if hook else -1))
     place_ids = []
     for at, line, column in places:
-        out[at] += f"\n.LEMUP{len(place_ids)}:"
+        out[at] += f"\n{label}P{len(place_ids)}:"
         place_ids.append(number(line, column) if line else 0)
+    section = {"darwin": "\t.section __DATA,__const", "win32": "\t.data"}.get(platform, '\t.section .data.rel.ro,"aw"')
     tables = [
-        ("emu_sites", [f".quad .LEMU{i}" for i in range(len(ids))]),
+        ("emu_sites", [f".quad {label}{i}" for i in range(len(ids))]),
         ("emu_site_ids", [f".long {i}" for i in ids]),
         ("emu_site_order", [f".long {i}" for i in order]),
-        ("emu_places", [f".quad .LEMUP{i}" for i in range(len(places))]),
+        ("emu_places", [f".quad {label}P{i}" for i in range(len(places))]),
         ("emu_place_ids", [f".long {i}" for i in place_ids]),
         ("emu_n_places", [f".long {len(places)}"]),
         ("emu_n_sites", [f".long {len(ids)}"]),
         ("emu_n_site_ids", [f".long {len(sites)}"]),
     ]
-    out.insert(0, f"\t.bss\n\t.zero {RED_ZONE}\n\t.text")  # also before the first static variable
-    out += ['\t.section .data.rel.ro,"aw"', "\t.p2align 3"]
+    if platform not in ("darwin", "win32"):  # also before the first static variable
+        out.insert(0, f"\t.bss\n\t.zero {RED_ZONE}\n\t.text")
+    out += [section, "\t.p2align 3"]
     for name, values in tables:
-        out += [f"\t.globl {name}", f"{name}:", *(f"\t{v}" for v in values)]
+        out += [f"\t.globl {prefix}{name}", f"{prefix}{name}:", *(f"\t{v}" for v in values)]
     return "\n".join(out) + "\n", sites

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import getpass
 import hashlib
 import json
 import os
@@ -15,6 +16,7 @@ import platform
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -46,9 +48,10 @@ def cache_directory() -> Path:
 
 
 def _temporary_cache() -> Path:  # for a home that cannot be written
-    path = Path(tempfile.gettempdir()) / f"distlearn-cuda-{os.getuid()}"
+    user = os.getuid() if hasattr(os, "getuid") else getpass.getuser()
+    path = Path(tempfile.gettempdir()) / f"distlearn-cuda-{user}"
     path.mkdir(mode=0o700, exist_ok=True)
-    if path.is_symlink() or path.stat().st_uid != os.getuid():  # its files are executed
+    if hasattr(os, "getuid") and (path.is_symlink() or path.stat().st_uid != user):  # its files are executed
         return Path(tempfile.mkdtemp(prefix="distlearn-cuda-"))
     return path
 
@@ -64,6 +67,16 @@ def scratch_directory():
         yield Path(scratch)
 
 
+def put(made: Path, path: Path) -> None:
+    """Move a file into the cache: another process may have been faster, and on Windows be using the file."""
+    try:
+        os.replace(made, path)
+    except PermissionError:
+        if not path.exists():
+            raise
+
+
+EXECUTABLE = ".exe" if sys.platform == "win32" else ""
 HINTS = [
     (r"No such file|file not found", "a kernel has only the headers of CUDA and of the C library"),
     (r"variable length array|variable-sized|ISO C\+\+ forbids", "the size of a local array must be a constant"),
@@ -122,7 +135,7 @@ def build(code: DeviceCode, name: str, compiler: Compiler, *, checked: bool, opt
     # Headers are in the text already.
     key = _hash(code.text, name, flags, _emulator_hash(), repr(compiler), str(checked))
     stem = cache_directory() / f"{re.sub(r'[^0-9A-Za-z]+', '_', name)[:40]}-{key}"
-    path = Path(f"{stem}{'' if checked else '.so'}")
+    path = Path(f"{stem}{EXECUTABLE if checked else '.so'}")
     about = Path(f"{stem}.json")
     if not (path.exists() and about.exists()):
         if checked and code.text != PROBE:
@@ -131,8 +144,8 @@ def build(code: DeviceCode, name: str, compiler: Compiler, *, checked: bool, opt
             made, record = _compile(code, name, compiler, checked, options, scratch)
             text = scratch / "about.json"
             text.write_text(json.dumps(record), encoding="utf-8")
-            os.replace(made, path)
-            os.replace(text, about)
+            put(made, path)
+            put(text, about)
     record = json.loads(about.read_text(encoding="utf-8"))
     return Build(path, record["signature"], [SourceSite(*s) for s in record["sites"]], record["variables"],
                  [tuple(w) for w in record["warnings"]])  # fmt: skip
@@ -229,10 +242,10 @@ def _compile_as(code, name, compiler, checked, options, scratch, arithmetic, ove
     assembly = scratch / "unit.s"
     flags += UNINITIALISED
     said = _run([*compiler.command, *flags, "-S", str(cpp), "-o", str(assembly)], scratch, body, name, compiler, code)
-    text, sites = label_calls(assembly.read_text(encoding="utf-8"))
+    text, sites = label_calls(assembly.read_text(encoding="utf-8"), sys.platform)
     sites = [site._replace(column=body.column(site.line, site.column)) for site in sites]
     assembly.write_text(text, encoding="utf-8")
-    made = scratch / "kernel"
+    made = scratch / f"kernel{EXECUTABLE}"
     checker = _checker(compiler)
     _run([*compiler.command, str(assembly), str(checker), "-o", str(made), *compiler.link_flags(checked)], scratch)
     try:
@@ -263,11 +276,11 @@ def _checker(compiler: Compiler) -> Path:  # the same object file for all kernel
     with FileLock(cache_directory() / "checker.lock"), scratch_directory() as scratch:
         if not path.exists():
             made = scratch / "checker.o"
-            flags = ["-x", "c++", *COMMON, "-O3", "-w", "-fPIE"]
+            flags = ["-x", "c++", *COMMON, "-O3", "-w", *([] if sys.platform == "win32" else ["-fPIE"])]
             flags += [] if compiler.kind == "gcc" else ["-fno-strict-float-cast-overflow"]
             cpp = emulator_directory() / "checker.cpp"
             _run([*compiler.command, *flags, "-c", str(cpp), "-o", str(made)], scratch)
-            os.replace(made, path)
+            put(made, path)
     return path
 
 
@@ -367,7 +380,9 @@ ACCESSES = {
 def counts(made) -> dict:
     """Run the probe; return flops, accesses and the share of lanes that the arms of the branch had."""
     x, d, y = np.ones(62 + TURNS, np.float32), np.ones(32), np.zeros(32, np.float32)
-    bound = launch.Bound([x, d, y, np.int32(TURNS).tobytes()], made.signature, ["x", "d", "y", "n"])
+    no_pointers = np.int64(0).tobytes()  # in structs: what cuda_emu.h calls put_pointers
+    values, names = [x, d, y, np.int32(TURNS).tobytes(), no_pointers], ["x", "d", "y", "n", "pointers"]
+    bound = launch.Bound(values, [*made.signature, "s8"], names)
     options = {"statistics": True, "races": True, "time_limit": 20.0}
     report, _, _ = launch.run_checked(made.path, (1, 1, 1), (32, 1, 1), 0, bound, {}, **options)
     if report is None or report["findings"]:

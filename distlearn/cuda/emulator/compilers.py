@@ -20,8 +20,9 @@ from .source import CompilerNotFound
 
 HELP = (
     "no C++ compiler was found to build CUDA kernels for this machine's processor. Any one will do:\n"
-    "  with pip          pip install ziglang      (a compiler as a Python package, no administrator needed)\n"
+    "  everywhere        pip install ziglang      (a compiler as a Python package, no administrator needed)\n"
     "  Debian, Ubuntu    sudo apt install g++\n"
+    "  macOS             xcode-select --install\n"
     "or name one in the environment variable DISTLEARN_CXX."
 )
 
@@ -34,8 +35,9 @@ COMMON = ["-std=gnu++17", "-nostdinc++", "-fno-exceptions", "-fno-rtti", "-ffp-c
 CHECKED = ["-O1", "-g1", "-fno-optimize-sibling-calls", "-fno-finite-loops", "-fno-asynchronous-unwind-tables",
            *(f"-fno-builtin-{name}" for name in ("memcpy", "memmove", "memset"))]  # fmt: skip
 FRAME = 98304  # bytes of local variables that a function may have
-# The last: a frame larger than a guard page must not skip it.
-FAST = ["-O3", "-fPIC", "-shared", "-fvisibility=hidden", "-fstack-clash-protection"]
+FAST = ["-O3", "-fPIC", "-shared", "-fvisibility=hidden"]
+if sys.platform == "linux":  # a frame larger than a guard page must not skip it
+    FAST.append("-fstack-clash-protection")
 
 
 class Compiler(NamedTuple):
@@ -57,12 +59,16 @@ class Compiler(NamedTuple):
         flags.append("-fsanitize=float-cast-overflow,shift-exponent")  # what translate.py does not see is reported
         if not checked:
             flags += [] if self.kind == "gcc" else ["-fno-sanitize-link-runtime"]
-            if self.kind == "gcc" and _is_x86():
+            if self.kind == "gcc" and sys.platform == "linux" and _is_x86():
                 flags += ["-mtls-dialect=gnu2"]  # thread-local state is read at every switch: 2 to 3 times faster
             return [*flags, "-mcpu=native" if self.kind != "zig" and not _is_x86() else "-march=native"]
         # Compile only: the hooks that these ask for are the checker's own, no sanitizer library is linked.
         bounds = "bounds" if self.kind == "gcc" else "array-bounds"  # clang's "bounds" has traps that name no array
-        flags += [f"-fsanitize={bounds},integer-divide-by-zero", "-fsanitize=thread", "-fPIE"]
+        flags += [f"-fsanitize={bounds},integer-divide-by-zero"]
+        if sys.platform == "win32":  # clang refuses the flag for this target, its inner compiler does not
+            flags += ["-Xclang", "-fsanitize=thread", "-gdwarf-4"]
+        else:
+            flags += ["-fsanitize=thread", "-fPIE"]
         if self.kind == "gcc":
             # The last two: code inlined from the emulator's headers keeps the line it was called from.
             flags += ["-fsanitize-coverage=trace-pc"]
@@ -83,7 +89,7 @@ class Compiler(NamedTuple):
         """Return what linking takes; gcc would add the sanitizers' library to the flags of a library."""
         if not checked:
             return ["-nodefaultlibs", "-lm", "-lc", "-lgcc"] if self.kind == "gcc" else ["-lm"]
-        return ["-pie", "-lm"]
+        return [] if sys.platform in ("darwin", "win32") else ["-pie", "-lm"]
 
 
 def _is_x86():

@@ -16,6 +16,7 @@ import os
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 from typing import NamedTuple
@@ -30,6 +31,8 @@ GRACE = 5.0  # seconds that a program has to report its own time-out before it i
 
 class Bound(NamedTuple):
     """The arguments of a launch: arrays (for pointers) and bytes (for everything else), with their types and names."""
+
+    # After the kernel's own come a table of the pointers that structs hold (pointers.py), and the arrays they point to.
 
     values: list
     signature: list[str]
@@ -157,7 +160,9 @@ class _Died(Exception):
 
 
 def _anonymous_file():
-    return os.fdopen(os.memfd_create("distlearn-kernels"), "w+b", buffering=0)
+    if hasattr(os, "memfd_create"):
+        return os.fdopen(os.memfd_create("distlearn-kernels"), "w+b", buffering=0)
+    return tempfile.TemporaryFile(buffering=0)
 
 
 class Worker:
@@ -166,10 +171,11 @@ class Worker:
     def __init__(self):
         self._shared = _anonymous_file()
         self._said = _anonymous_file()
-        self._memory, self.size = None, 0
+        self._memory, self.size, self._name = None, 0, ""
+        shared = [] if sys.platform == "win32" else [self._shared.fileno()]
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-S", str(Path(__file__).with_name("worker.py")), str(self._shared.fileno())],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said, pass_fds=[self._shared.fileno()],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said, pass_fds=shared,
             start_new_session=True,
         )  # fmt: skip
 
@@ -177,8 +183,12 @@ class Worker:
         if size > self.size:
             self._memory = None
             self.size = -(-size // mmap.ALLOCATIONGRANULARITY) * mmap.ALLOCATIONGRANULARITY
-            os.ftruncate(self._shared.fileno(), self.size)
-            self._memory = mmap.mmap(self._shared.fileno(), self.size)
+            if sys.platform == "win32":
+                self._name = f"distlearn-{os.getpid()}-{id(self)}-{self.size}"
+                self._memory = mmap.mmap(-1, self.size, tagname=self._name)
+            else:
+                os.ftruncate(self._shared.fileno(), self.size)
+                self._memory = mmap.mmap(self._shared.fileno(), self.size)
         return self._memory
 
     def ask(self, **request):
@@ -210,7 +220,7 @@ class Worker:
         ]
         given = [(name, value.tobytes().hex()) for name, value in constants.items()]
         stuck = self.ask(
-            arena=self.size if end else 0, path=str(path), grid=grid, block=block,
+            arena=(self.size if end else 0, self._name), path=str(path), grid=grid, block=block,
             shared_mem=shared_mem, args=args, constants=given, threads=threads,
         )  # fmt: skip
         for array, view, written in views:
@@ -258,7 +268,8 @@ def _forget_worker() -> None:
 
 
 atexit.register(_end_worker)
-os.register_at_fork(after_in_child=_forget_worker)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_worker)
 
 
 def _ask(question):

@@ -33,8 +33,16 @@ class _Launch(ctypes.Structure):  # emu::Launch of runtime/types.h
 
 
 @functools.cache
+def _workers() -> int:
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on macOS and Windows
+        return os.cpu_count() or 1
+
+
+@functools.cache
 def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(len(os.sched_getaffinity(0)), thread_name_prefix="cuda-block")
+    return ThreadPoolExecutor(_workers(), thread_name_prefix="cuda-block")
 
 
 @functools.cache
@@ -57,16 +65,16 @@ def describe(path):
 
 
 class Arena:
-    """The memory that is shared with the process that launches: a file."""
+    """The memory that is shared with the process that launches: a file, on Windows a name."""
 
     def __init__(self, file):
         self._file, self._size, self._map, self._first = file, 0, None, None
 
-    def address(self, size):
+    def address(self, size, name):
         """Return its address in this process; map it again if it has grown to `size` bytes or is another one."""
         if size != self._size:
             self._first = self._map = None
-            self._map = mmap.mmap(self._file, size)
+            self._map = mmap.mmap(-1, size, tagname=name) if sys.platform == "win32" else mmap.mmap(self._file, size)
             self._first, self._size = ctypes.c_char.from_buffer(self._map), size
         return ctypes.addressof(self._first)
 
@@ -79,8 +87,9 @@ def run(arena, path, grid, block, shared_mem, args, constants, threads):
         address.restype = ctypes.c_void_p
         data = bytes.fromhex(value)
         ctypes.memmove(address(), data, len(data))
+    base = arena() if arena else 0
     cells = [
-        ctypes.c_void_p(arena + a) if isinstance(a, int) else ctypes.create_string_buffer(bytes.fromhex(a), len(a) // 2)
+        ctypes.c_void_p(base + a) if isinstance(a, int) else ctypes.create_string_buffer(bytes.fromhex(a), len(a) // 2)
         for a in args
     ]
     pointers = (ctypes.c_void_p * max(1, len(cells)))(*[ctypes.addressof(c) for c in cells])
@@ -91,7 +100,7 @@ def run(arena, path, grid, block, shared_mem, args, constants, threads):
         return library.emu_run(ctypes.byref(launch))
 
     blocks = grid[0] * grid[1] * grid[2]
-    workers = min(threads or len(os.sched_getaffinity(0)), blocks)
+    workers = min(threads or _workers(), blocks)
     if workers == 1:  # without waking another thread
         return bool(part(0, blocks))
     step = -(-blocks // (4 * workers))
@@ -107,8 +116,8 @@ def answer_all(requests: queue.SimpleQueue, replies, shared) -> None:
             if "describe" in request:
                 answer = describe(request["describe"])
             else:
-                size = request.pop("arena")
-                answer = run(memory.address(size) if size else 0, **request)
+                size, name = request.pop("arena")
+                answer = run(functools.partial(memory.address, size, name) if size else None, **request)
             text = json.dumps(answer).encode()
             pipe.write(struct.pack("<q", len(text)) + text)
             pipe.flush()

@@ -242,6 +242,8 @@ def _is_left(temporary: Path) -> bool:
 
 def _sync_folder(folder: Path) -> None:
     """Force a folder's list of names to the disk: a rename is durable only then."""
+    if not hasattr(os, "O_DIRECTORY"):  # Windows
+        return
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(fd)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from . import floats, i32, launch, u32, zeros
+from . import f32, floats, i32, launch, u32, zeros
 
 FILE = "language.cu"
 rng = np.random.default_rng(0)
@@ -67,6 +67,21 @@ def vectors_of_own():
 def two_dynamic_arrays():
     x = floats(20).astype(float)
     return (1,), (32,), (x, zeros(20, dtype=i32), i32(20)), {1: x.argsort().argsort()}
+
+
+@launch(FILE)
+def matrices():
+    matrix = np.dtype([("width", i32), ("height", i32), ("elements", object)])
+    a, b = floats(6, 10), floats(10, 7, seed=1)
+    args = [np.array((m.shape[1], m.shape[0], m), matrix)[()] for m in (a, b, zeros(6, 7))]
+    return (1, 1), (16, 16), tuple(args), {2: a @ b}
+
+
+@launch(FILE)
+def batched_scale():
+    parts = np.empty(3, object)
+    parts[:] = [floats(n) for n in (5, 50, 20)]
+    return (3,), (32,), (parts, np.array([5, 50, 20], i32), f32(2)), {0: 2 * np.concatenate(list(parts))}
 
 
 @launch(FILE)

@@ -62,7 +62,7 @@ def test_two_replicas_stand_for_many(layout, network, monkeypatch):
     """Far beyond 64 ranks only some replicas are simulated; here all of them can be."""
     options = {"batch_size": 4 * layout.dp, "compute": COMPUTE}
     whole = simulate_layout("lenet", layout, network, **options)
-    monkeypatch.setattr("distlearn.parallel.planning.MOST_RANKS", 4)
+    monkeypatch.setattr("distlearn.parallel.planning.search.MOST_RANKS", 4)
     part = simulate_layout("lenet", layout, network, **options)
     assert len(part.trace.ranks) < layout.size == len(whole.trace.ranks)
     assert part.seconds == pytest.approx(whole.seconds, rel=0.01)

@@ -24,7 +24,9 @@
 #include <time.h>
 
 extern "C" void emu_choose_kernel();
+#if defined(__linux__)
 extern "C" char __executable_start[] __attribute__((weak)), __data_start[] __attribute__((weak)), _end[] __attribute__((weak));
+#endif
 
 namespace emu {
 
@@ -89,11 +91,21 @@ void warp_released(Block& B, int warp, unsigned lanes, WarpOp op) {
 
 // Static data of the program that the kernel may read: constant tables and string literals of the source.
 static bool in_constant_data(uintptr_t a) {
+#if defined(__linux__)
     return a >= (uintptr_t)__executable_start && a < (uintptr_t)__data_start;
+#else
+    uintptr_t here = (uintptr_t)&emu_n_sites;
+    return a - here + (16u << 20) < (32u << 20);
+#endif
 }
 
 static bool in_static_data(uintptr_t a) {
+#if defined(__linux__)
     return a >= (uintptr_t)__data_start && a < (uintptr_t)_end;
+#else
+    (void)a;
+    return false;
+#endif
 }
 
 static void refuse(uintptr_t a, int size, Access access, uint32_t site, int suspect) {

@@ -1,10 +1,13 @@
 // crash.h -- what the checker does when its program gets a signal: it reports what is known so far, and ends.
 #pragma once
+#ifndef _WIN32
 #include <signal.h>
 #include <sys/time.h>
+#endif
 
 namespace emu {
 
+#ifndef _WIN32
 static void write_what_is_known() {
     static bool twice;
     if (!twice && the_block.current) {
@@ -15,10 +18,12 @@ static void write_what_is_known() {
 }
 static uint32_t interrupted_at(void* context) {
     uint32_t site = 0;
-#if defined(__x86_64__)
+#if defined(__linux__) && defined(__x86_64__)
     site = site_of_instruction((uintptr_t)((ucontext_t*)context)->uc_mcontext.gregs[REG_RIP]);
-#else
+#elif defined(__linux__)
     site = site_of_instruction((uintptr_t)((ucontext_t*)context)->uc_mcontext.pc);
+#else
+    (void)context;
 #endif
     return site ? site : site_of(last_block);  // in a function of the C library, say
 }
@@ -48,5 +53,8 @@ static void catch_crashes() {
     itimerval alarm = {{1, 0}, {(time_t)(ms / 1000), (suseconds_t)(ms % 1000 * 1000)}};
     setitimer(ITIMER_REAL, &alarm, nullptr);
 }
+#else
+static void catch_crashes() {}
+#endif
 
 }  // namespace emu

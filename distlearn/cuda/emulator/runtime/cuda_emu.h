@@ -167,16 +167,36 @@ template <int... i> struct Indices {};
 template <int n, int... i> struct Count : Count<n - 1, n - 1, i...> {};
 template <int... i> struct Count<0, i...> { typedef Indices<i...> type; };
 
+// Pointers that structs and arrays of the arguments hold: a table behind the kernel's own arguments says which argument's
+// value goes to which place (pointers.py). The fast build writes them before the first thread runs, so that a thread costs
+// no look at the table; in the checked build every thread writes the same.
+struct PointerIn {
+    int64_t in_memory, argument, place, value;
+};
+static inline EMU_UNCHECKED void put_pointers(void** a, int n) {
+    const int64_t* table = (const int64_t*)a[n];
+    const PointerIn* each = (const PointerIn*)(table + 1);
+    for (int64_t i = 0; i < *table; i++) {
+        char* to = each[i].in_memory ? *(char**)a[each[i].argument] : (char*)a[each[i].argument];
+        *(void**)(to + each[i].place) = *(void**)a[each[i].value];
+    }
+}
+
 template <auto kernel> struct Kernel {
     static_assert(sizeof(kernel) == 0, "a __global__ function must return void");
     static constexpr void (*run)(void**) = nullptr;
+    static void prepare(void**) {}
     static const char* signature() { return ""; }
 };
 template <class... A, void (*kernel)(A...)> struct Kernel<kernel> {
     template <int... i> static inline __attribute__((always_inline)) EMU_UNCHECKED void call(void** a, Indices<i...>) {
         kernel(*(A*)a[i]...);
     }
+    static EMU_UNCHECKED void prepare(void** a) { put_pointers(a, (int)sizeof...(A)); }
     static EMU_UNCHECKED void run(void** a) {
+#ifdef EMU_CHECKED
+        prepare(a);
+#endif
         call(a, typename Count<sizeof...(A)>::type());
     }
     static EMU_UNCHECKED const char* signature() {
@@ -200,6 +220,7 @@ template <class... A, void (*kernel)(A...)> struct Kernel<kernel> {
 #define EMU_EXPORT(...)                                                                        \
     EMU_VISIBLE int emu_run(emu::Launch* L) {                                                  \
         typedef emu::Kernel<&__VA_ARGS__> K;                                                   \
+        K::prepare(L->args);                                                                   \
         return emu::run<&K::run>(L);                                                           \
     }                                                                                          \
     EMU_VISIBLE const char* emu_signature() { return emu::describe(emu::Kernel<&__VA_ARGS__>::signature()); }

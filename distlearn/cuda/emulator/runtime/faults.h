@@ -3,8 +3,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#ifndef _WIN32
 #include <signal.h>
 #include <unistd.h>
+#else
+#include <process.h>
+#endif
 
 namespace emu {
 
@@ -28,6 +32,7 @@ constexpr char END_OF_KERNEL = '\x1e';  // what the kernel printed ends here (LA
     _exit(3);
 }
 
+#ifndef _WIN32
 static bool in_a_guard(uintptr_t a, uintptr_t sp) {
 #ifdef EMU_FIBRES
     if (const Fibre* f = EMU_BLOCK.current) return (uintptr_t)stack_of(EMU_BLOCK, f->linear) - a - 1 < GUARD;
@@ -36,10 +41,12 @@ static bool in_a_guard(uintptr_t a, uintptr_t sp) {
 }
 static void on_fault(int signal, siginfo_t* info, void* context) {
     uintptr_t sp = 0;
-#if defined(__x86_64__)
+#if defined(__linux__) && defined(__x86_64__)
     sp = (uintptr_t)((ucontext_t*)context)->uc_mcontext.gregs[REG_RSP];
-#else
+#elif defined(__linux__)
     sp = (uintptr_t)((ucontext_t*)context)->uc_mcontext.sp;
+#else
+    (void)context;
 #endif
     char where[32];
     snprintf(where, sizeof where, "0x%llx", (unsigned long long)(uintptr_t)info->si_addr);
@@ -62,6 +69,9 @@ static void catch_faults() {  // once for each thread of the processor: a full s
     const int signals[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP};
     for (int s : signals) sigaction(s, &action, nullptr);
 }
+#else
+static void catch_faults() {}
+#endif
 
 constexpr size_t MOST_PRINTED = 1 << 20;  // bytes; a card's own buffer for printf holds as much
 static size_t printed;

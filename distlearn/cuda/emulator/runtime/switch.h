@@ -16,13 +16,43 @@
 extern "C" void emu_switch(void** save, void** to);  // the same twice comes back at once
 
 // On x86-64 it leaves by `pop; jmp`, for a `ret` to an address that was not called last is mispredicted.
-#if defined(__x86_64__)
-asm(".text\n.globl emu_switch\n.hidden emu_switch\n.p2align 4\nemu_switch:\n"
+#if defined(__x86_64__) && !defined(_WIN32)
+#ifdef __APPLE__
+#define EMU_SYMBOL "_emu_switch"
+#define EMU_HIDDEN ".private_extern _emu_switch\n"
+#else
+#define EMU_SYMBOL "emu_switch"
+#define EMU_HIDDEN ".hidden emu_switch\n"
+#endif
+asm(".text\n.globl " EMU_SYMBOL "\n" EMU_HIDDEN ".p2align 4\n" EMU_SYMBOL ":\n"
     "push %rbp\npush %rbx\npush %r12\npush %r13\npush %r14\npush %r15\n"
     "mov %rsp,(%rdi)\nmov (%rsi),%rsp\n"
     "pop %r15\npop %r14\npop %r13\npop %r12\npop %rbx\npop %rbp\npop %rcx\njmp *%rcx\n");
+#elif defined(__x86_64__)
+asm(".text\n.globl emu_switch\nemu_switch:\n"
+    "push %rbp\npush %rbx\npush %rdi\npush %rsi\npush %r12\npush %r13\npush %r14\npush %r15\n"
+    "sub $168,%rsp\n"
+    "movups %xmm6,(%rsp)\nmovups %xmm7,16(%rsp)\nmovups %xmm8,32(%rsp)\nmovups %xmm9,48(%rsp)\n"
+    "movups %xmm10,64(%rsp)\nmovups %xmm11,80(%rsp)\nmovups %xmm12,96(%rsp)\nmovups %xmm13,112(%rsp)\n"
+    "movups %xmm14,128(%rsp)\nmovups %xmm15,144(%rsp)\n"
+    "mov %rsp,(%rcx)\nmov (%rdx),%rsp\n"
+    "movups (%rsp),%xmm6\nmovups 16(%rsp),%xmm7\nmovups 32(%rsp),%xmm8\nmovups 48(%rsp),%xmm9\n"
+    "movups 64(%rsp),%xmm10\nmovups 80(%rsp),%xmm11\nmovups 96(%rsp),%xmm12\nmovups 112(%rsp),%xmm13\n"
+    "movups 128(%rsp),%xmm14\nmovups 144(%rsp),%xmm15\n"
+    "add $168,%rsp\n"
+    "pop %r15\npop %r14\npop %r13\npop %r12\npop %rsi\npop %rdi\npop %rbx\npop %rbp\npop %rcx\njmp *%rcx\n");
 #elif defined(__aarch64__)
-asm(".text\n.globl emu_switch\n.hidden emu_switch\n.p2align 2\nemu_switch:\n"
+#ifdef __APPLE__
+#define EMU_SYMBOL "_emu_switch"
+#define EMU_HIDDEN ".private_extern _emu_switch\n"
+#elif defined(_WIN32)
+#define EMU_SYMBOL "emu_switch"
+#define EMU_HIDDEN ""
+#else
+#define EMU_SYMBOL "emu_switch"
+#define EMU_HIDDEN ".hidden emu_switch\n"
+#endif
+asm(".text\n.globl " EMU_SYMBOL "\n" EMU_HIDDEN ".p2align 2\n" EMU_SYMBOL ":\n"
     "sub sp,sp,#160\n"
     "stp x19,x20,[sp,#0]\nstp x21,x22,[sp,#16]\nstp x23,x24,[sp,#32]\nstp x25,x26,[sp,#48]\nstp x27,x28,[sp,#64]\n"
     "stp x29,x30,[sp,#80]\nstp d8,d9,[sp,#96]\nstp d10,d11,[sp,#112]\nstp d12,d13,[sp,#128]\nstp d14,d15,[sp,#144]\n"
@@ -44,11 +74,17 @@ static inline void switch_context(Context& from, Context& to) { emu_switch(&from
 
 static inline void start_context(Context& c, uintptr_t top, void (*main)()) {  // as emu_switch would have left it
     void** s = (void**)top;
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(_WIN32)
     *--s = nullptr;  // where a call would have left its return address
     *--s = (void*)main;
     s -= 6;
     memset(s, 0, 6 * sizeof *s);
+#elif defined(__x86_64__)
+    s -= 4;  // the callee's home space
+    *--s = nullptr;
+    *--s = (void*)main;
+    s -= 29;
+    memset(s, 0, 29 * sizeof *s);
 #else
     s -= 20;
     memset(s, 0, 20 * sizeof *s);

@@ -13,23 +13,23 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ..comm import Network
-from ..comm.network.cost import ALGORITHMS, sent_bytes
-from ..nn.container import Sequential
-from ..nn.layer import Layer, check_positive
-from ..nn.models import model_named
-from ..optim import Momentum, Optimizer
-from ..optim.optimizer import check_rule
-from ..sim import MetaArray, Roofline, SimWorld
-from ..tables import Table, Tabular, format_time, quantity
-from ..trace import Trace
-from .data.data_parallel import DataParallel
-from .hybrid import Hybrid
-from .memory import Ledger, Sample
-from .meta import input_dtype, meta_batch, meta_copy, meta_loss
-from .pipeline.stages import inseparable
-from .pipeline.strategy import Pipeline
-from .tensor import OneWeirdTrick, TensorParallel, boundary, parallelize
+from ...comm import Network
+from ...comm.network.cost import ALGORITHMS, sent_bytes
+from ...nn.container import Sequential
+from ...nn.layer import Layer, check_positive
+from ...nn.models import model_named
+from ...optim import Momentum, Optimizer
+from ...optim.optimizer import check_rule
+from ...sim import MetaArray, Roofline, SimWorld
+from ...tables import Table, Tabular, format_time, quantity
+from ...trace import Trace
+from ..data.data_parallel import DataParallel
+from ..hybrid import Hybrid
+from ..memory import Ledger, Sample
+from ..meta import input_dtype, meta_batch, meta_copy, meta_loss
+from ..pipeline.stages import inseparable
+from ..pipeline.strategy import Pipeline
+from ..tensor import OneWeirdTrick, TensorParallel, boundary, parallelize
 
 # -- layout ------------------------------------------------------------------------------------------------------------
 # Layouts: over how many ranks the batch, the parameters of each layer, and the layers are split.

@@ -1,0 +1,358 @@
+"""The planner against published clusters: two constants fitted on the open rows of a table, the sealed rows predicted.
+
+    published.json --> Run: a model and its layout --> simulated blocks --> seconds a step --> TFLOP/s of a GPU
+                                                        ^ efficiency, links: fitted on the open rows
+
+A thousand layers on a thousand ranks are not simulated one by one. A transformer repeats its block: steps with one
+block and with two are simulated (tensor-parallel ranks, or ZeRO's), and their difference is what a block costs. The
+pipeline adds its bubble, the data axis its reduction at the end.
+
+Not simulated: what context-parallel ranks send each other; ZeRO's gathers where tensor or pipeline parallelism splits
+the model, too.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import resources
+from typing import NamedTuple
+
+import numpy as np
+
+from ...comm import HierarchicalNetwork, Network
+from ...cuda.cards import card
+from ...nn.container import Residual, Sequential
+from ...nn.layer import walk
+from ...nn.models import GPT
+from ...nn.recompute import Recompute
+from ...optim import Adam, Optimizer
+from ...sim import MetaArray, Roofline, SimWorld
+from ...tables import Table, Tabular
+from ..meta import meta_batch, meta_copy, meta_loss
+from ..pipeline.schedule import ideal_bubble
+from ..strategy import update
+from ..tensor import parallelize
+from ..zero import ZeRO
+from .search import Layout, ReplicatedNetwork
+
+
+class Run(NamedTuple):
+    """A published run: a transformer, how it was spread over the GPUs, and how fast it was."""
+
+    model: str
+    gpus: int
+    length: int  # symbols of a sequence
+    tensor: int
+    pipeline: int
+    chunks: int  # stages of each pipeline rank
+    context: int  # ranks that share out the positions of a sequence
+    zero: int  # ZeRO's stage, 0 for none
+    batch: int  # sequences of all GPUs in a step
+    microbatch: int  # sequences that a replica computes at a time
+    recompute: bool  # every block's forward pass is run again in backward
+    measured: float  # in the unit of the table
+    part: str  # "open", or in what the row differs from the open ones
+    blocks: int
+    width: int
+    heads: int
+    symbols: int
+
+    @property
+    def replicas(self) -> int:
+        return self.gpus // (self.tensor * self.pipeline * self.context)
+
+    @property
+    def zero_alone(self) -> bool:
+        return self.zero > 0 and self.tensor == self.pipeline == 1
+
+    @property
+    def microbatches(self) -> int:
+        return max(1, round(self.batch / self.replicas / self.microbatch))
+
+    def flops(self, recomputing: bool) -> float:
+        """Operations of a step: 6 for each parameter and symbol, and all pairs of positions."""
+        tokens = self.batch * self.length
+        inside = tokens * self.blocks * (72 * self.width**2 + 12 * self.width * self.length)
+        return inside * (4 / 3 if recomputing else 1) + 6 * tokens * self.width * self.symbols
+
+    def __str__(self) -> str:
+        ways = {"tensor": self.tensor, "pipeline": self.pipeline, "context": self.context}
+        named = "".join(f", {name} {n}" for name, n in ways.items() if n > 1) + f", ZeRO-{self.zero}" * (self.zero > 0)
+        return f"{self.model}, {self.gpus} GPUs{named}, batch {self.batch} x {self.length}"
+
+
+@dataclass(frozen=True)
+class Published:
+    """A table of runs on one kind of card.
+
+    Attributes
+    ----------
+    name, source, unit : str
+    card : str
+        Its memory's bandwidth is known by this name.
+    peak : float
+        What a vendor states for matrix products in the precision of the runs [flop/s].
+    fitted : list of str
+        The two constants of `predict_step` that the open rows decide.
+    runs : list of Run
+    """
+
+    name: str
+    source: str
+    unit: str
+    card: str
+    peak: float
+    fitted: list[str]
+    runs: list[Run]
+
+    def measured(self, run: Run) -> float:
+        """Operations per second of one GPU, without those that are computed again [TFLOP/s]."""
+        if self.unit == "% of peak":
+            return run.measured / 100 * self.peak / 1e12
+        if self.unit == "tokens/s":
+            return run.measured * run.flops(False) / (run.batch * run.length) / 1e12
+        return run.measured * run.flops(False) / run.flops(run.recompute)
+
+    def predicted(self, run: Run, **constants: float) -> float:
+        """The same, predicted; the constants are those of `predict_step`."""
+        return run.flops(False) / run.gpus / predict_step(run, self, **constants).seconds / 1e12
+
+
+def published() -> dict[str, Published]:
+    """Read the tables, by name.
+
+    Examples
+    --------
+    >>> len(published()["Megatron-LM, table 2"].runs)
+    12
+    """
+    data = json.loads(resources.files(__package__).joinpath("published.json").read_text(encoding="utf-8"))
+    found = {}
+    for table in data["tables"]:
+        runs = [Run(*row, *data["models"][row[0]]) for row in table.pop("runs")]
+        found[table["name"]] = Published(**table, runs=runs)
+    return found
+
+
+# -- a step ------------------------------------------------------------------------------------------------------------
+
+NODE = 8  # GPUs of a node, in all tables
+
+
+class Step(NamedTuple):
+    """Where the seconds of a step go, on the rank that has the most to do."""
+
+    passes: float  # forward and backward of all micro-batches, with what their collectives add
+    again: float  # forward passes that are run again
+    messages: float  # between stages
+    bubble: float
+    reduction: float  # of the gradients, at the end of the step
+    update: float
+
+    @property
+    def seconds(self) -> float:
+        return sum(self)
+
+
+def predict_step(run: Run, table: Published, efficiency: float, links: float = 8.0, memory: float = 1.0) -> Step:
+    """Predict a step.
+
+    Parameters
+    ----------
+    efficiency : float
+        Share of the peak that matrix products reach.
+    links : float
+        Bandwidth that a GPU gets between nodes, in network cards of 25 GB/s (50 GB/s with H100).
+    """
+    generation = ("nvlink-4", "infiniband-ndr") if table.card == "H100" else ("nvlink-3", "infiniband-hdr")
+    inside, link = map(Network.preset, generation)
+    network = HierarchicalNetwork(inside, Network(link.alpha, link.beta * links), NODE)
+    compute = Roofline(table.peak * efficiency, card(table.card).bandwidth * memory)
+    alike = run._replace(batch=0, measured=0, part="")
+    if not run.zero_alone:
+        alike = alike._replace(gpus=run.tensor, pipeline=1, chunks=1, context=1, zero=0, recompute=False)
+    two, three = (_simulated(alike._replace(blocks=k), network, compute) for k in (2, 3))
+    block = three - two
+    passes, forward, update = two - 2 * block + block * (run.blocks / run.pipeline)  # of a rank's blocks [s]
+    m = run.microbatches
+    passes, again = m * passes / run.context, m * forward * run.recompute / run.context
+    messages = bubble = reduction = 0.0
+    if run.pipeline > 1:
+        # every chunk sends its output on, forward and backward, with nothing to compute meanwhile
+        nbytes = 2 * run.microbatch * run.length * run.width / run.tensor
+        messages = m * 2 * run.chunks * link.message(nbytes)
+        idle = ideal_bubble(run.pipeline, m, run.chunks)
+        bubble = (passes + again + messages) * idle / (1 - idle)
+    if not run.zero:
+        gradients = 2 * 12 * run.width**2 * run.blocks / run.pipeline / run.tensor
+        reduction = network.collective("all_reduce", gradients, range(0, run.gpus, run.tensor * run.pipeline))
+    return Step(passes, again, messages, bubble, reduction, update)
+
+
+@lru_cache(maxsize=4096)
+def _simulated(run: Run, network, compute) -> np.ndarray:
+    """Seconds of one micro-batch: both passes, what computing blocks again would add, the optimizer's update."""
+    model = GPT(run.symbols, run.width, run.heads, run.blocks, seed=None, dtype="float16")
+    if run.zero_alone and run.recompute:
+        embedding, *halves, norm, head = model.layers
+        blocks = [Recompute(Sequential(*halves[i : i + 2])) for i in range(0, len(halves), 2)]
+        model = Sequential(embedding, *blocks, norm, head)
+    outline, rows = meta_copy(model), run.microbatch
+
+    def loss(comm):
+        """Logits in half precision, their softmax and its gradient in float32: 28 bytes are moved for each."""
+
+        def moved(y, labels, n):
+            with comm.clock.span("loss", nbytes=28 * y.size):
+                return meta_loss(y, labels, n)
+
+        return moved
+
+    def zero(comm):
+        model = meta_copy(outline)
+        for layer in walk(model):  # spans by the layers inside: what waits for memory is not hidden behind products
+            if isinstance(layer, (Residual, Recompute, Sequential)):
+                layer.spans_itself, layer.clock = True, comm.clock
+        optimizer = Optimizer(model.params, Adam(), 0.01)
+        strategy = ZeRO(comm, model, loss(comm), optimizer, stage=run.zero, cap_bytes=25e6)
+        strategy.step(meta_batch(rows * comm.size, (run.length,), comm.rank, comm.size, np.int64))
+        return comm.clock.now(), 0.0
+
+    def tensor(comm):
+        model = meta_copy(outline) if comm.size == 1 else parallelize(meta_copy(outline), comm)
+        y, saved = model.forward(MetaArray((rows, run.length), np.int64), clock=comm.clock)
+        forward = comm.clock.now()
+        model.backward(loss(comm)(y, None, 0)[1], saved, clock=comm.clock)
+        update(Optimizer(model.params, Adam(), 0.01), comm.clock)
+        return comm.clock.now(), forward
+
+    ranks = min(2, run.replicas) if run.zero_alone else run.tensor
+    replicated = ReplicatedNetwork(network, Layout(run.replicas), ranks) if run.zero_alone else network
+    world = SimWorld(ranks, replicated, compute, collectives="formula")
+    total, forward = world.run(zero if run.zero_alone else tensor)[0]
+    updating = sum(span.seconds for span in world.trace.spans if span.rank == 0 and span.name == "update")
+    share = ranks / run.replicas if run.zero_alone else 1  # of the parameters that a simulated rank updates
+    return np.array([total - updating, forward, updating * share])
+
+
+# -- score -------------------------------------------------------------------------------------------------------------
+
+
+def skill(predicted, measured, constant: float) -> float:
+    r"""Return how much better a prediction is than a constant.
+
+    .. math:: 1 - \frac{\sum |\log(\text{predicted} / \text{measured})|}
+                       {\sum |\log(\text{constant} / \text{measured})|}
+
+    1 is perfect, 0 as good as the constant.
+
+    Examples
+    --------
+    >>> round(skill([100, 50], [100, 40], 80), 2)
+    0.76
+    """
+    predicted, measured = np.asarray(predicted, float), np.asarray(measured, float)
+    return float(1 - _errors(predicted, measured).sum() / _errors(constant, measured).sum())
+
+
+def _errors(predicted, measured):
+    return np.abs(np.log(predicted / measured))
+
+
+class Score(NamedTuple):
+    """How well the rows of one part were predicted."""
+
+    part: str
+    rows: int
+    skill: float
+    error: float  # median of |log(predicted / measured)|
+    constant: float  # the same of the constant
+    ranks: float  # Spearman's correlation of predicted and measured
+
+
+@dataclass(frozen=True)
+class Backtest(Tabular):
+    """A table predicted: two constants fitted on its open rows.
+
+    Attributes
+    ----------
+    fitted : dict of str to float
+        Constants of `predict_step`.
+    constant : float
+        What is predicted for every row by one who knows only the open ones: their median [TFLOP/s].
+    predicted : list of float
+        By run [TFLOP/s].
+    """
+
+    table_of: Published
+    fitted: dict[str, float]
+    constant: float
+    predicted: list[float]
+
+    def scores(self) -> list[Score]:
+        """Score every part of the sealed rows, and all of them."""
+        from scipy.stats import spearmanr
+
+        runs, found = self.table_of.runs, []
+        measured = np.array([self.table_of.measured(run) for run in runs])
+        predicted = np.array(self.predicted)
+        sealed = [run.part for run in runs if run.part != "open"]
+        for part in [*dict.fromkeys(sealed), "sealed"]:
+            mine = np.array([run.part == part or (part == "sealed" and run.part != "open") for run in runs])
+            p, m = predicted[mine], measured[mine]
+            errors = (float(np.median(_errors(x, m))) for x in (p, self.constant))
+            ranks = float(spearmanr(p, m).statistic) if len(m) > 2 else math.nan
+            found.append(Score(part, len(m), skill(p, m, self.constant), *errors, ranks))
+        return found
+
+    def worst(self) -> Run:
+        """Return the sealed run that was predicted worst."""
+        pairs = zip(self.table_of.runs, self.predicted, strict=True)
+        return max(
+            (run for run, _ in pairs if run.part != "open"),
+            key=lambda run: _errors(self.predicted[self.table_of.runs.index(run)], self.table_of.measured(run)),
+        )
+
+    def table(self) -> Table:
+        rows = [
+            [
+                s.part,
+                str(s.rows),
+                f"{s.skill:.2f}",
+                f"{np.expm1(s.error):.0%}",
+                f"{np.expm1(s.constant):.0%}",
+                f"{s.ranks:.2f}",
+            ]
+            for s in self.scores()
+        ]
+        fitted = ", ".join(f"{name} {value:.2f}" for name, value in self.fitted.items())
+        title = f"{self.table_of.name}: {fitted}; the constant is {self.constant:.0f} TFLOP/s"
+        return Table(["part", "rows", "skill", "median error", "of the constant", "rank correlation"], rows, title)
+
+
+START = {"efficiency": (0.5, 0.8), "links": (1.0, 4.0), "memory": (1.0, 0.4)}
+"""Where fitting the constants of `predict_step` begins, and how far its first steps go."""
+
+
+def backtest(table: Published) -> Backtest:
+    """Fit two constants on the open rows of a table, and predict all of them."""
+    from scipy.optimize import minimize
+
+    opened = [run for run in table.runs if run.part == "open"]
+    measured = np.array([table.measured(run) for run in opened])
+
+    def constants(logs):
+        return dict(zip(table.fitted, np.exp(logs).tolist(), strict=True))
+
+    def error(logs):
+        return _errors([table.predicted(run, **constants(logs)) for run in opened], measured).sum()
+
+    (a, b), (c, d) = (np.log(START[name]) for name in table.fitted)
+    simplex = [[a, c], [b, c], [a, d]]
+    found = minimize(error, simplex[0], method="Nelder-Mead", options={"maxfev": 30, "initial_simplex": simplex})
+    fitted = constants(found.x)
+    predicted = [table.predicted(run, **fitted) for run in table.runs]
+    return Backtest(table, fitted, float(np.median(measured)), predicted)
