@@ -5,7 +5,6 @@ python course/project/demo.py FOLDER      writes FOLDER/{round,submissions,board
 
 from __future__ import annotations
 
-import itertools
 import json
 import shutil
 import sys
@@ -17,8 +16,6 @@ from distcourse.project import cluster, memory, schedule
 from distcourse.project.board import library_entries, save, score_all
 from distcourse.project.page import write_board
 from distcourse.project.rounds import make
-
-from distlearn.nn import best_plan, plan_cost
 
 EXAMPLE = Path(__file__).with_name("example")
 
@@ -130,27 +127,6 @@ def greedy(task: dict) -> str:
     return "\n".join(map(",".join, orders)) + "\n"
 
 
-def best_shares(task: dict) -> bytes:
-    """The memory plan whose shares of the budget a dynamic programme finds."""
-    best = {0: (0, [])}
-    for chain in task["chains"]:
-        args, curve = (chain["forward"], chain["inputs"], chain["saved"]), {}
-        for room in range(1, task["budget"] + 1):
-            try:
-                peak, again = plan_cost(best_plan(*args, room), *args)
-            except ValueError:
-                continue
-            curve[int(peak)] = int(again)
-        options = itertools.product(best.items(), curve.items())
-        grown = {}
-        for (used, (before, shares)), (room, again) in options:
-            new = before + again, [*shares, room]
-            if used + room <= task["budget"]:
-                grown[used + room] = min(new, grown.get(used + room, new))
-        best = grown
-    return memory.plans_with(task, min(best.values())[1])
-
-
 def submissions(around) -> list[tuple[str, str, str, object]]:
     """Return (team, time, name of the file, its bytes or a folder's files) of all twenty."""
     tasks, given, kept = around.tasks, around.data, around.labels
@@ -179,7 +155,12 @@ def submissions(around) -> list[tuple[str, str, str, object]]:
         ("basalt", "2026-12-02T1000", "schedule.csv", gpipe.encode()),
         ("copper-finches", "2026-12-06T1100", "schedule.csv", greedy(tasks["schedule"]).encode()),
         ("amber-otters", "2026-12-01T0900", "memory.json", EXAMPLE.joinpath("memory.json").read_bytes()),
-        ("delta-llamas", "2026-12-07T1200", "memory.json", best_shares(tasks["memory"])),
+        (
+            "delta-llamas",
+            "2026-12-07T1200",
+            "memory.json",
+            memory.plans_with(tasks["memory"], memory.optimum(tasks["memory"])[1]),
+        ),
         ("ember-owls", "2026-12-07T1300", "memory.json", b'{"plans": [[0]], "plans": [[0], [0], [0]]}'),
         ("amber-otters", "2026-12-01T0900", "cluster.json", EXAMPLE.joinpath("cluster.json").read_bytes()),
         ("ember-owls", "2026-12-19T0100", "cluster.json", cluster.as_json(8, 16, 4, 1, 1, every)),

@@ -27,9 +27,9 @@ X = RNG.normal(size=(64, 8))
 Y = (X[:, 0] + X[:, 1] > 0).astype(int)
 
 
-def train(comm, make, dtype, loss_of=lambda optimizer, loss: loss, steps=60, scale=2.0**15, uneven=False):
-    model = move(MLP((8, 16, 2), seed=0), lambda a: a.astype("float16" if dtype is None else "float32"))
-    optimizer = MixedPrecision(model.params, Momentum(), 0.1, dtype=dtype, scale=scale)
+def train(comm, make, loss_of=lambda optimizer, loss: loss, steps=60, scale=2.0**15, uneven=False):
+    model = move(MLP((8, 16, 2), seed=0), lambda a: a.astype("float16"))
+    optimizer = MixedPrecision(model.params, Momentum(), 0.1, scale=scale)
     strategy = make(comm, model, loss_of(optimizer, SoftmaxCrossEntropy()), optimizer)
     part = np.array_split(np.arange(64), strategy.size)[strategy.rank]
     if uneven:
@@ -44,10 +44,9 @@ def serial(comm, *args):
     return Serial(*args, comm.clock)
 
 
-@pytest.mark.parametrize("dtype", [None, "bfloat16"])
 @pytest.mark.parametrize("make", [serial, DataParallel, NaiveDataParallel, ElasticDataParallel])
-def test_a_plain_loss_trains(make, dtype):
-    results = SimWorld(1 if make is serial else 3).run(train, make, dtype)
+def test_a_plain_loss_trains(make):
+    results = SimWorld(1 if make is serial else 3).run(train, make)
     assert results[0][0] > 0.9
     for _, skipped, scale, master, _ in results:
         assert (skipped, scale) == results[0][1:3]
@@ -71,8 +70,8 @@ def test_masters_are_refused_where_ranks_hold_other_parameters(make):
 
 
 def test_a_loss_that_is_scaled_already_is_not_scaled_twice():
-    plain = SimWorld(1).run(train, serial, None)[0]
-    scaled = SimWorld(1).run(train, serial, None, lambda optimizer, loss: optimizer.scaled(loss))[0]
+    plain = SimWorld(1).run(train, serial)[0]
+    scaled = SimWorld(1).run(train, serial, lambda optimizer, loss: optimizer.scaled(loss))[0]
     assert plain[:3] == scaled[:3]
 
 
@@ -80,7 +79,7 @@ def test_a_loss_that_is_scaled_already_is_not_scaled_twice():
 @pytest.mark.parametrize("make", [DataParallel, NaiveDataParallel])
 def test_an_overflow_on_one_rank_skips_the_step_on_all(make):
     """Rank 0 has all samples, the others none: only its gradients overflow."""
-    results = SimWorld(3).run(train, make, None, scale=2.0**24, uneven=True, steps=20)
+    results = SimWorld(3).run(train, make, scale=2.0**24, uneven=True, steps=20)
     assert results[0][1] > 0
     for _, skipped, scale, master, _ in results:
         assert (skipped, scale) == results[0][1:3]
@@ -95,7 +94,7 @@ def test_codes_which_may_hide_an_overflow_are_refused(codec):
         return DataParallel(*args, compress=codec)
 
     with pytest.raises(RankError, match=r"DataParallel\(compress=.*MixedPrecision keeps its own master copies"):
-        SimWorld(2).run(train, make, None, steps=1)
+        SimWorld(2).run(train, make, steps=1)
 
 
 def test_a_scaled_loss_has_the_metric_of_the_loss():

@@ -43,12 +43,11 @@ def test_numbers_are_heavy_tailed():
 
 @pytest.mark.parametrize("seed", range(30))
 def test_no_schedule_is_below_the_floor(seed, tmp_path):
-    """Of small tasks with few ranks: what a greedy scheduler finds, and the library's."""
+    """Whatever the round: not what a greedy scheduler finds."""
     task = schedule.draw(Draws(f"{seed}"))
-    for text in (demo.greedy(task).encode(), schedule.beat_this(task)):
-        found = schedule.score(write(tmp_path, "schedule.csv", text), task)
-        assert found.state == "scored", found
-        assert found.cost <= 2 * found.floor
+    found = schedule.score(write(tmp_path, "schedule.csv", demo.greedy(task).encode()), task)
+    assert found.state == "scored", found
+    assert found.cost <= 2 * found.floor
 
 
 def test_the_floor_of_a_schedule_is_reached_where_there_is_no_bubble(tmp_path):
@@ -75,8 +74,15 @@ def test_the_floor_of_memory_is_the_optimum_of_all_plans(tmp_path):
         sum(a for _, a in three) for three in itertools.product(*costs) if sum(p for p, _ in three) <= task["budget"]
     )
     assert memory.floor(task) == best
-    found = memory.score(write(tmp_path, "memory.json", demo.best_shares(task)), task)
+    found = memory.score(write(tmp_path, "memory.json", memory.plans_with(task, memory.optimum(task)[1])), task)
     assert (found.state, found.cost) == ("scored", best)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_is_to_be_beaten_fits_in_every_round(seed, tmp_path):
+    task = schedule.draw(Draws(f"round {seed}"))
+    assert schedule.score(write(tmp_path, "schedule.csv", schedule.beat_this(task)), task).state == "scored"
+    assert memory.beat_this(memory.draw(Draws(f"round {seed}")))  # raises where nothing fits
 
 
 def test_a_cost_below_the_floor_is_named():

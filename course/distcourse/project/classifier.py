@@ -157,7 +157,7 @@ def prints_of(path: Path) -> list[int]:
     return fingerprint(source_words(b"\n".join(programs).decode("utf-8", "replace")))
 
 
-def score(path: Path, task: dict, *, public: dict, private: dict | None = None, secret: Draws | None = None,
+def score(path: Path, task: dict, *, public: dict, private: dict | None = None, team="", secret: Draws | None = None,
           unsafe: bool = False, **_) -> Result:  # fmt: skip
     """Check the layout, run predict.py on shuffled images, and count its errors in both halves."""
     classes, n = task["classes"], len(public["x_private"])
@@ -166,7 +166,7 @@ def score(path: Path, task: dict, *, public: dict, private: dict | None = None, 
         workspace, handed_in = read(path, n, classes)
         parts = [public["x_private"], public["x_public"], *([private["x_held"]] if private else [])]
         images = np.concatenate(parts)
-        order = secret.order(len(images), "shuffle", path)
+        order = secret.order(len(images), "shuffle", team)
         found = np.empty(len(images), np.int64)
         found[order] = predict(workspace, images[order], classes, unsafe=unsafe)
     except Refused as error:

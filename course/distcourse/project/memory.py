@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import itertools
 import json
 from pathlib import Path
 
@@ -26,33 +28,30 @@ def draw(draws: Draws) -> dict:
     return {"chains": chains, "budget": sum(sum(c["saved"]) for c in chains) // 3}
 
 
-def _least(chain) -> int:
-    return max(chain["saved"][0], *(a + b for a, b in zip(chain["inputs"][1:], chain["saved"][1:], strict=True)))
-
-
 @functools.cache
-def _floor(text: str) -> int:
-    task, best = json.loads(text), {0: 0}
+def _optimum(text: str) -> tuple[int, list[int]]:
+    task, best = json.loads(text), {0: (0, [])}  # by bytes used: operations again, and the chains' shares
     for chain in task["chains"]:
-        args, grown = (chain["forward"], chain["inputs"], chain["saved"]), {}
-        curve = {}
+        args, curve, grown = (chain["forward"], chain["inputs"], chain["saved"]), {}, {}
         for room in range(1, min(task["budget"], sum(chain["saved"])) + 1):
-            try:
+            with contextlib.suppress(ValueError):  # nothing fits into so little
                 peak, again = plan_cost(best_plan(*args, room), *args)
-            except ValueError:
-                continue  # nothing fits into so little
-            curve[int(peak)] = min(int(again), curve.get(int(peak), int(again)))
-        for used, before in best.items():
-            for room, again in curve.items():
-                if used + room <= task["budget"]:
-                    grown[used + room] = min(before + again, grown.get(used + room, before + again))
+                curve[int(peak)] = int(again)
+        for (used, (before, shares)), (room, again) in itertools.product(best.items(), curve.items()):
+            if used + room <= task["budget"]:
+                new = before + again, [*shares, room]
+                grown[used + room] = min(new, grown.get(used + room, new))
         best = grown
     return min(best.values())
 
 
+def optimum(task: dict) -> tuple[int, list[int]]:
+    """Return the fewest operations that any plan does again, and the shares of the budget with which it is reached."""
+    return _optimum(json.dumps(task, sort_keys=True))
+
+
 def floor(task: dict) -> int:
-    """Return the fewest operations that any plan does again: the optimum, by dynamic programming over all budgets."""
-    return _floor(json.dumps(task, sort_keys=True))
+    return optimum(task)[0]
 
 
 def _plan(part, n: int):
@@ -124,9 +123,9 @@ def plans_with(task: dict, shares: list[int]) -> bytes:
 
 
 def beat_this(task: dict) -> bytes:
-    """Return the library's `best_plan` of each chain, with shares of the budget in proportion to what chains save."""
-    least = [_least(c) for c in task["chains"]]
-    total, room = sum(sum(c["saved"]) for c in task["chains"]), task["budget"] - sum(least)
-    return plans_with(
-        task, [low + room * sum(c["saved"]) // total for low, c in zip(least, task["chains"], strict=True)]
-    )
+    """Return the library's `best_plan` of each chain; beyond the least that fits, what saves more gets more."""
+    chains = task["chains"]
+    least = [max(a + b for a, b in zip([0, *c["inputs"][1:]], c["saved"], strict=True)) for c in chains]
+    total, room = sum(sum(c["saved"]) for c in chains), task["budget"] - sum(least)
+    shares = [low + room * sum(c["saved"]) // total for low, c in zip(least, chains, strict=True)]
+    return plans_with(task, shares)

@@ -36,19 +36,8 @@ def as_csv(boards: dict[str, list[Standing]]) -> str:
     writer.writerow(COLUMNS)
     for name, lines in boards.items():
         for s in lines:
-            row = [
-                name,
-                s.place,
-                s.team,
-                s.cost,
-                TRACKS[name].unit,
-                s.floor,
-                s.public,
-                s.count,
-                s.time,
-                s.state,
-                remarks(s),
-            ]
+            numbers = [s.cost, TRACKS[name].unit, s.floor, s.public, s.count]
+            row = [name, s.place, s.team, *numbers, s.time, s.state, remarks(s)]
             cells = ["" if cell is None else str(cell) for cell in row]
             writer.writerow([f"'{c}" if c[:1] in ("=", "+", "-", "@", "\t", "\r") else c for c in cells])
     return out.getvalue()
@@ -59,9 +48,8 @@ def as_html(boards: dict[str, list[Standing]], around: Round, pictures: dict[str
     from jinja2 import Environment, StrictUndefined
 
     text = (resources.files("distcourse.project") / "board.html.j2").read_text(encoding="utf-8")
-    template = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    ).from_string(text)
+    options = {"autoescape": True, "undefined": StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
+    template = Environment(**options).from_string(text)
     latest = max((s.time for lines in boards.values() for s in lines), default="")
     return template.render(boards=boards, titles=TITLES, tracks=TRACKS, pictures=pictures, spark=spark, remarks=remarks,
                            library=LIBRARY, terms=around.terms, latest=latest, len=len)  # fmt: skip

@@ -57,7 +57,7 @@ class Round:
         return TRACKS[track].score(path, self.tasks[track], **options)
 
 
-def make(folder: Path, data="digits", *, practice: bool = False, noise=Fraction(1, 10), seed: str = "") -> Round:
+def make(folder: Path, data="digits", *, practice: bool = False, noise=Fraction(1, 10)) -> Round:
     """Make a round from labelled data: `public` is given out, `secret` is not.
 
     Parameters
@@ -75,7 +75,7 @@ def make(folder: Path, data="digits", *, practice: bool = False, noise=Fraction(
         raise ValueError(f"{folder} is in the git repository {inside}: keep the seed and the labels outside")
     if folder.exists() and any(folder.iterdir()):
         raise ValueError(f"{folder} is not empty")
-    seed = "practice" if practice else seed or secrets.token_hex(32)
+    seed = "practice" if practice else secrets.token_hex(32)
     draws = Draws(seed)
     x, y = _labelled(data)
     given, kept = classifier.make(x, y, draws.of("data"), noise)

@@ -292,7 +292,7 @@ class PolicyState:
             del self._waiting[worker]
         if self.active and len(self._waiting) == len(self.active):
             held = f"{len(self._pending)} gradients are pending, {self.quorum} make an update"
-            raise PolicyError(f"policy {policy} releases no worker: all {len(self.active)} wait, {held}")
+            raise PolicyError(f"policy {policy} releases no worker: all {len(self.active)} workers wait, {held}")
         return released
 
 
