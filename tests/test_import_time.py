@@ -45,9 +45,8 @@ def fresh(statement: str) -> tuple[float, set[str]]:
 
 
 def test_import_is_quick():
-    """Of processor time, the best of several: other programs make it no slower."""
-    best = min(fresh("import distlearn")[0] for _ in range(7))
-    assert best < 0.3
+    """Of processor time, in one of several tries: other programs make it no slower."""
+    assert any(fresh("import distlearn")[0] < 0.3 for _ in range(7))
 
 
 @pytest.mark.parametrize("statement", ["import distlearn", "import distlearn.cli"])

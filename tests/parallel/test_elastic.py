@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from distlearn import data
-from distlearn.comm import CutOffError, Network, RankError
+from distlearn.comm import CutOffError, Network
 from distlearn.nn import MLP, BatchNorm, Dropout, Linear, ReLU, Sequential, SoftmaxCrossEntropy
 from distlearn.optim import RULES, Optimizer
 from distlearn.parallel import CheckpointStore, DataParallel, ElasticDataParallel
@@ -163,13 +163,6 @@ def test_a_step_done_again_moves_running_statistics_once():
     want = SimWorld(1).run(program, normalised=True, make=DataParallel)[0]
     np.testing.assert_allclose(losses, want[0], atol=1e-12)
     assert_same_params(params, want[1])
-
-
-def test_other_strategies_fail_and_name_the_rank():
-    base = a_world(3)
-    base.run(program, make=DataParallel)
-    with pytest.raises(RankError, match="rank 1 was killed"):
-        a_world(3, Failure(1, base.makespan / 2)).run(program, make=DataParallel)
 
 
 def test_by_settings():
