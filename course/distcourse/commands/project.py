@@ -64,7 +64,9 @@ def score(submissions, where, results, unsafe):
         around, path = Round(where / "public", where / "secret"), results or where / "secret/results.json"
         known, progress = load(path) if path.exists() else [], make_progress("project", "submission")
         try:
-            entries = library_entries(around) + score_all(submissions, around, known, unsafe=unsafe, progress=progress)
+            entries = library_entries(around, known) + score_all(
+                submissions, around, known, unsafe=unsafe, progress=progress
+            )
         finally:
             progress.close()
         save(entries, path)
