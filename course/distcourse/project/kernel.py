@@ -36,7 +36,7 @@ UNIT_ROUNDOFF, WHOLE = 2.0**-24, 10**6
 
 
 def draw(draws: Draws) -> dict:
-    """Return the shapes that everyone may know; secret ones are drawn for each team."""
+    """Return the shapes that everyone may know."""
     return {"shapes": [[draws(40, 100, "rows", i), draws(60, 200, "columns", i)] for i in range(2)]}
 
 
@@ -100,13 +100,12 @@ def case(i: int, x: np.ndarray, back: dict[str, bytes]) -> tuple[int, float]:
     lost = max(0.0, math.log2(max(error, UNIT_ROUNDOFF) / UNIT_ROUNDOFF))
     if error > tolerance(cols):
         raise Wrong(
-            f"{what}: relative error {error:.2g}, {lost:.1f} bits lost; float32 gives {tolerance(cols):.2g} or less"
+            f"{what}: relative error {error:.2g}, {lost:.1f} bits lost; {tolerance(cols):.2g} is float32's most"
         )
     least = bound(rows, cols)
     if sectors < least[0] or flops < least[1]:
-        raise Impossible(
-            f"{what}: {sectors:,} sectors and {flops:,} operations, at least {least[0]:,} and {least[1]:,} are needed"
-        )
+        told = f"{sectors:,} sectors and {flops:,} operations, at least {least[0]:,} and {least[1]:,} are needed"
+        raise Impossible(f"{what}: {told}")
     work = SECTOR_COST * sectors + PASS_COST * passes + flops
     return -(-WHOLE * work // (SECTOR_COST * least[0] + least[1])), lost
 
@@ -162,9 +161,7 @@ def _pattern(back) -> tuple[str, str]:
         ax.set(xlabel="element", ylabel="lane", ylim=(32, -1), title="What the first warp touches")
         ax.legend(loc="upper left", bbox_to_anchor=(1.005, 1.0), borderaxespad=0, markerscale=2)
 
-    return picture_of(
-        draw_lanes
-    ), "the first 512 reads and writes of the first warp: lanes beside each other share sectors"
+    return picture_of(draw_lanes), "the first 512 reads and 512 writes of a warp: neighbours in a column share sectors"
 
 
 def beat_this(task: dict | None = None) -> bytes:
