@@ -74,9 +74,7 @@ def gradient_check(layer, x, *, seed: int = 0) -> list[GradientError]:
     y, saved = layer.forward(x)
     promised = tuple(layer.output_shape(x.shape))
     if promised != y.shape:
-        raise AssertionError(
-            f"{layer!r}: output_shape says {promised} for an input of shape {x.shape}, forward gave {y.shape}"
-        )
+        raise AssertionError(f"{layer!r}: output_shape says {promised} for input {x.shape}, forward gave {y.shape}")
     xp = get_xp(y)
     r = xp.asarray(np.random.default_rng(seed).normal(size=y.shape))
 

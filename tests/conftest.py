@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -95,6 +96,12 @@ def pytest_collection_modifyitems(config, items):
         if not has_gpu():
             for item in gpu:
                 item.add_marker(pytest.mark.skip(reason="needs a GPU"))
+
+
+def pytest_collection_finish():
+    """Take what is loaded by now out of the garbage collector: each of its many runs would search all of it."""
+    gc.collect()
+    gc.freeze()
 
 
 def left_behind() -> list[str]:

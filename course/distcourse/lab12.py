@@ -9,7 +9,7 @@ from collections import Counter
 import numpy as np
 
 import distlearn as dl
-from distlearn.parallel.checkpoint.interval import young_interval
+from distlearn.parallel import young_interval
 
 # -- section 1: heartbeats ---------------------------------------------------------------------------------------------
 

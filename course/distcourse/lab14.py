@@ -14,7 +14,7 @@ from PIL import Image
 import distlearn as dl
 from distlearn.data.sources import read_file
 from distlearn.nn import nbytes
-from distlearn.parallel.checkpoint.interval import expected_time, system_mtbf
+from distlearn.parallel import system_mtbf
 from distlearn.parallel.meta import meta_copy
 from distlearn.parallel.planning import published
 from distlearn.parallel.planning.backtest import Run, predict_step
@@ -346,7 +346,8 @@ def score(plan: dict) -> dict:
     kept = 2 * micro * run.length * run.width if run.recompute else whole  # a block's input, or all that it saves
     waiting = run.blocks / p * min(run.microbatches, p) * (1 + (p - 1) / (p * v) * (v > 1))
     memory = weights * (4 + 12 / replicas) + kept * waiting + whole * run.recompute
-    working = step.seconds / expected_time(step.seconds, plan["interval"], CHECKPOINT, RESTART, MTBF)
+    cycle = MTBF * math.exp(RESTART / MTBF) * math.expm1((plan["interval"] + CHECKPOINT) / MTBF)  # Daly 2006, eq. 20
+    working = plan["interval"] / cycle
     lost = {name: float(getattr(step, name) / step.seconds) for name in LOST[:-1]}
     lost["failures"] = 1 - working
     return {

@@ -189,6 +189,7 @@ def title(settings, dataset, fused: bool | None) -> list[str]:
         widths = "-".join(map(str, (dataset.n_features, *settings.hidden, dataset.n_classes)))
         model = f"MLP {widths}, {settings.activation}"
     layers = "" if fused is None else ", fused layers" if fused else ", plain layers"
+    layers = ", by PyTorch" if settings.trainer == "torch" else layers
     splits = ", ".join(f"{len(x):,} {name}" for name, x, _ in dataset.splits())
     batch = "all" if settings.batch_size >= len(dataset.x_train) else f"{settings.batch_size:,}"
     plan = learning_rate(settings, len(dataset.x_train))

@@ -55,14 +55,12 @@ def parse_arguments(words) -> tuple[list, dict]:
         except ValueError as error:
             hint = json.dumps(text)
             raise click.UsageError(
-                f"argument {word!r} is not JSON ({error}); write a string as '{hint}', including the quotes"
+                f"argument {word!r} is not JSON ({error}); write a string as '{hint}', with quotes"
             ) from error
         if by_name:
             kwargs[name] = parsed
         elif kwargs:
-            raise click.UsageError(
-                f"argument {word!r} comes after {next(iter(kwargs))}=...; arguments by name come last"
-            )
+            raise click.UsageError(f"argument {word!r} comes after {next(iter(kwargs))}=...; names come last")
         else:
             args.append(parsed)
     return args, kwargs

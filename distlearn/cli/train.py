@@ -66,6 +66,7 @@ def train(preset, size, sizes, out, force, **options):
     distlearn train --preset fashion-sigmoid
     distlearn train --preset large-batch --world sim --size 8
     distlearn train --strategy zero3 --world engines --size 4
+    distlearn train --trainer torch --world engines --size 2
     distlearn train --strategy param_server --policy "ssp(4)" --world sim --size 5
     distlearn train --data mnist --world engines --size 4 --checkpoint state --resume
     mpiexec -n 4 distlearn train --data mnist

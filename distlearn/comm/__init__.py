@@ -18,7 +18,6 @@ from .base import (
     Work,
 )
 from .collectives import ALL_REDUCES, ring_all_reduce, shares
-from .mesh import Mesh, mesh
 from .network import HierarchicalNetwork, Network, cost
 from .network.fit import Fit
 

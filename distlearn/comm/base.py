@@ -145,7 +145,7 @@ class Call(NamedTuple):
         return f"{self} ({self.site})" if self.site else str(self)
 
 
-# -- the flight recorder: see `recorder` -------------------------------------------------------------------------------
+# -- the flight recorder: see "who is missing" -------------------------------------------------------------------------
 LENGTH = 64  # Calls that a rank keeps.
 
 
@@ -220,19 +220,14 @@ def check_buffer(what: str, x, rank: int) -> None:
     if x.dtype.hasobject:
         raise TypeError(f"rank {rank}: {what} cannot move an array of dtype {x.dtype}{hint}")
     if not x.flags.c_contiguous:
-        raise ValueError(
-            f"rank {rank}: {what} needs a contiguous array, got shape {x.shape} with strides {x.strides}; "
-            "pass np.ascontiguousarray(x) (and copy the result back if it is an output)"
-        )
+        raise ValueError(f"rank {rank}: {what} needs a contiguous array: pass np.ascontiguousarray(x)")
 
 
 def check_output(what: str, x, rank: int) -> None:
     """Raise unless `x` is a contiguous array that may be written."""
     check_buffer(what, x, rank)
     if isinstance(x, np.generic):
-        raise TypeError(
-            f"rank {rank}: {what} writes into its buffer, expected an array, got {type(x).__name__}; use np.array(x)"
-        )
+        raise TypeError(f"rank {rank}: {what} writes into an array, got {type(x).__name__}; use np.array(x)")
     if getattr(x.flags, "writeable", True) is False:
         raise ValueError(f"rank {rank}: {what} writes into its buffer, but this array is read-only")
 
@@ -240,10 +235,7 @@ def check_output(what: str, x, rank: int) -> None:
 def check_apart(what: str, x, out, rank: int) -> None:
     """Raise if an operation that sends `x` would receive into the same memory, perhaps before it is sent."""
     if share_memory(x, out):
-        raise ValueError(
-            f"rank {rank}: {what} receives into memory that it sends; `out` must not overlap with what is sent, pass "
-            "another array, such as np.empty_like(x)"
-        )
+        raise ValueError(f"rank {rank}: {what} receives into memory that it sends; `out` must not overlap with it")
 
 
 SHOWN = 8  # Error messages show arrays of at most this many values.
@@ -571,3 +563,79 @@ class FaultTolerant(Protocol):
     def shrink(self) -> Communicator:
         """Return a communicator of the survivors, in their old order; all of them must call it."""
         # Works on a revoked communicator too. A rank that fails meanwhile may be in it; operations on it then raise.
+
+
+# -- who is missing ----------------------------------------------------------------------------------------------------
+# After a hang the records of the ranks are put side by side: who waits in which call, and who has not come. A rank
+# that cannot answer has no records, and is missing by that alone. The idea is that of PyTorch's Flight Recorder: a
+# ring buffer on every rank, analysed by (group, number of the call).
+
+
+class Verdict(NamedTuple):
+    """Why ranks wait.
+
+    Attributes
+    ----------
+    ranks : tuple of int
+        The missing ranks, those whose call differs from the others', or those that wait for each other.
+    """
+
+    kind: str
+    ranks: tuple[int, ...]
+    text: str
+
+
+def who_is_missing(records: dict[int, list[Record]]) -> Verdict:
+    """Say from the records of a run that hangs which rank the others wait for, and where it was last.
+
+    Parameters
+    ----------
+    records : dict of int to list of Record
+        By rank; a rank that could not be asked is left out.
+
+    Examples
+    --------
+    >>> call = Record(range(2), 3, "all_reduce(op='sum', (4,), float32)")
+    >>> who_is_missing({0: [call._replace(state="waiting")], 1: [call._replace(number=2)]}).text
+    "rank 1 is missing at all_reduce(op='sum', (4,), float32), number 3, where rank 0 waits; \
+it was last in all_reduce(op='sum', (4,), float32), number 2"
+    """
+    calls = {(tuple(r.group), r.number, rank): r for rank, rs in records.items() for r in rs}
+    reached = Counter()
+    for group, number, rank in calls:
+        reached[group, rank] = max(number, reached[group, rank])
+    waits = {rank: rs[-1] for rank, rs in sorted(records.items()) if rs and rs[-1].state == "waiting"}
+    for record in waits.values():  # the same number in the same group must be the same call on every rank
+        same = {r: c for r in record.group if (c := calls.get((tuple(record.group), record.number, r)))}
+        usual = Counter(c.call for c in same.values()).most_common(1)[0][0]
+        odd = tuple(r for r, c in same.items() if c.call != usual)
+        if record.number and odd:
+            first = next(r for r, c in same.items() if c.call == usual)
+            text = f"rank {odd[0]} calls {same[odd[0]]} where rank {first} calls {same[first]}"
+            return Verdict("mismatch", odd, text)
+
+    def awaited(rank):
+        """The ranks that have not come to the call in which this one waits: those that wait elsewhere last."""
+        group, number = tuple(waits[rank].group), waits[rank].number
+        late = [r for r in group if r != rank and not (number and reached[group, r] >= number)]
+        return sorted(late, key=lambda r: r in waits)
+
+    path = list(waits)[:1]
+    while path and path[-1] in waits and (late := awaited(path[-1])):
+        if late[0] in path:  # whoever is waited for waits, too
+            circle = sorted(path[path.index(late[0]) :])
+            text = "; ".join(f"rank {r} waits in {waits[r]}" for r in circle)
+            return Verdict("deadlock", tuple(circle), f"ranks wait for each other: {text}")
+        path.append(late[0])
+    if not path or path[-1] in waits:
+        return Verdict("none", (), "no rank waits for one that has not come")
+    call, missing = waits[path[-2]], tuple(r for r in late if r not in waits)
+    there = [r for r, w in waits.items() if w[:3] == call[:3]]
+    last = records.get(missing[0])
+    text = f"{_named(missing)} missing at {call}, where {_named(there, 'waits', 'wait')}; "
+    return Verdict("missing", missing, text + (f"it was last in {last[-1]}" if last else "nothing is known of it"))
+
+
+def _named(ranks, one: str = "is", several: str = "are") -> str:
+    listed = ", ".join(map(str, ranks))
+    return f"ranks {listed} {several}" if len(ranks) > 1 else f"rank {listed} {one}"

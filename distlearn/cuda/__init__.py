@@ -25,23 +25,9 @@ To read the source, begin with `kernel.py`, then `emulator/README.md`.
 """
 
 from distlearn.cuda.cards import CARDS, Card
-from distlearn.cuda.emulator.errors import CompileError, CompilerNotFound, KernelError, UnsupportedFeature
+from distlearn.cuda.emulator.source import CompileError, CompilerNotFound, KernelError, UnsupportedFeature
 from distlearn.cuda.kernel import RawKernel
 from distlearn.cuda.nvrtc import CompileCheck, compile_check, has_nvrtc
 from distlearn.cuda.report import Finding, Report, Site
 
-__all__ = [
-    "CARDS",
-    "Card",
-    "CompileCheck",
-    "CompileError",
-    "CompilerNotFound",
-    "Finding",
-    "KernelError",
-    "RawKernel",
-    "Report",
-    "Site",
-    "UnsupportedFeature",
-    "compile_check",
-    "has_nvrtc",
-]
+__all__ = sorted(name for name, value in globals().items() if callable(value) or name.isupper())

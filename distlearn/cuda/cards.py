@@ -83,13 +83,6 @@ CARDS = {
 }
 
 
-def card_in(device: str) -> Card | None:
-    """Return the card that a device's name contains ("NVIDIA A100-SXM4-80GB"), or None if the table has none."""
-    words = device.replace("-", " ").split()
-    named = [c for c in CARDS.values() if all(word in words for word in c.name.split())]
-    return max(named, key=lambda c: len(c.name), default=None)
-
-
 def card(name: str | Card) -> Card:
     """Return a card by its name."""
     if isinstance(name, Card):

@@ -15,7 +15,7 @@ from distlearn.cuda.emulator import launch, translate
 from distlearn.cuda.emulator.build import Build, build, preprocessor
 from distlearn.cuda.emulator.compilers import find_compiler
 from distlearn.cuda.emulator.device_code import DeviceCode, card_options, device_code, without_host_code
-from distlearn.cuda.emulator.errors import KernelError
+from distlearn.cuda.emulator.source import KernelError
 from distlearn.cuda.report import Report, make_report
 
 RACES_CHECKED = 1 << 16  # threads; a larger launch is not checked for races, which would about double its time
@@ -65,9 +65,7 @@ class RawKernel:
 
     def __init__(self, code, name, options=(), *, checked=True, compiler=None):
         if not isinstance(code, str) or not isinstance(name, str):
-            raise TypeError(
-                f"RawKernel(code, name): both are strings; got {type(code).__name__}, {type(name).__name__}"
-            )
+            raise TypeError(f"RawKernel(code, name): strings; got {type(code).__name__}, {type(name).__name__}")
         if isinstance(options, str):
             raise TypeError(f"RawKernel: options is the string {options!r}, expected a tuple: ({options!r},)")
         self.code, self.name, self.options, self.checked = code, name, tuple(options), checked
@@ -107,9 +105,7 @@ class RawKernel:
         # In the checked build such variables are reset at every launch. Type and size are checked at the launch.
         declared = set(translate.global_names(self.device.text))
         if name not in declared:
-            raise KernelError(
-                f"the source has no __constant__ or __device__ variable {name!r}, only {sorted(declared)}"
-            )
+            raise KernelError(f"no __constant__ or __device__ variable {name!r}, only {sorted(declared)}")
         self._constants[name] = np.ascontiguousarray(value)
 
     def __call__(self, grid, block, args, *, shared_mem=0):
@@ -179,9 +175,7 @@ class RawKernel:
         args = list(args)
         strangers = [i for i, a in enumerate(args) if isinstance(a, np.ndarray) and a.ndim and not a.dtype.hasobject]
         if strangers:
-            raise TypeError(
-                f"{self.name}: arguments {strangers} are NumPy arrays and others are on the GPU; move them first"
-            )
+            raise TypeError(f"{self.name}: arguments {strangers} are NumPy arrays, others on the GPU; move them")
         if not hasattr(xp, "RawModule"):
             raise TypeError(f"{self.name}: arrays of {getattr(xp, '__name__', xp)}, expected NumPy or CuPy arrays")
         for i, a in enumerate(args):

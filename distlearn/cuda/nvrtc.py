@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from distlearn.cuda.emulator.device_code import card_options, without_host_code
-from distlearn.cuda.emulator.errors import CompilerNotFound
-from distlearn.cuda.emulator.source import Flat, lines_of, unbalanced
+from distlearn.cuda.emulator.source import CompilerNotFound, Flat, lines_of, unbalanced
 
 ARCHITECTURES = (75, 80, 86, 90, 100)  # Turing, Ampere (A100), Ampere (RTX 30), Hopper, Blackwell
 HELP = (

@@ -74,20 +74,12 @@ class Dataset:
         for split, x, y in self.splits():
             check_arrays(f"Dataset {self.name!r}", **{f"x_{split}": x, f"y_{split}": y})
             if len(x) != len(y):
-                raise ValueError(
-                    f"Dataset {self.name!r}: x_{split} holds {len(x)} samples and y_{split} {len(y)} labels, "
-                    "expected equal numbers"
-                )
+                raise ValueError(f"Dataset {self.name!r}: {len(x)} samples in x_{split}, {len(y)} labels in y_{split}")
             if x.shape[1:] != self.shape:
-                raise ValueError(
-                    f"Dataset {self.name!r}: a sample of x_{split} has shape {x.shape[1:]}, "
-                    f"expected {self.shape} as in x_train"
-                )
+                raise ValueError(f"Dataset {self.name!r}: x_{split} has samples of {x.shape[1:]}, not {self.shape}")
             if self.classes and len(y) and y.dtype.kind in "iu" and not (y.min() >= 0 and y.max() < self.n_classes):
-                raise ValueError(
-                    f"Dataset {self.name!r}: labels of y_{split} run from {y.min()} to {y.max()}, "
-                    f"expected 0 to {self.n_classes - 1}"
-                )
+                labels = f"{y.min()} to {y.max()}, expected 0 to {self.n_classes - 1}"
+                raise ValueError(f"Dataset {self.name!r}: labels of y_{split} run from {labels}")
 
     def splits(self):
         return (

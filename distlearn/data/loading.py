@@ -191,9 +191,7 @@ def read_idx(path) -> np.ndarray:
     if found != expected:
         what = "truncated" if found < expected else "too long"
         size = " x ".join(map(str, shape))
-        raise ValueError(
-            f"{path}: {what}: expected {expected} bytes after the header ({size} of {dtype.name}), found {found}"
-        )
+        raise ValueError(f"{path}: {what}: expected {expected} bytes of data ({size} of {dtype.name}), found {found}")
     array = np.frombuffer(data, dtype.newbyteorder(">"), offset=header).reshape(shape)
     return array.astype(dtype)  # a copy, so that the array can be written to
 

@@ -35,6 +35,8 @@ class Known(NamedTuple):
 
 
 DIGITS = tuple("0123456789")
+CLOTHES = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag",
+           "Ankle boot")  # fmt: skip
 
 KNOWN = {
     # Y. LeCun, C. Cortes, C. Burges: 60,000 + 10,000 handwritten digits, 28 x 28
@@ -53,18 +55,7 @@ KNOWN = {
     ),
     # H. Xiao, K. Rasul, R. Vollgraf (2017), Fashion-MNIST, arXiv:1708.07747: 60,000 + 10,000 clothes, 28 x 28
     "fashion-mnist": Known(
-        classes=(
-            "T-shirt/top",
-            "Trouser",
-            "Pullover",
-            "Dress",
-            "Coat",
-            "Sandal",
-            "Shirt",
-            "Sneaker",
-            "Bag",
-            "Ankle boot",
-        ),
+        classes=CLOTHES,
         mirrors=(
             "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
             "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/",
@@ -197,9 +188,7 @@ def find(name: str) -> Files:
         return files_in(folder)
     if name not in KNOWN:
         names = ", ".join(("digits", *KNOWN))
-        raise ValueError(
-            f"load: unknown data set {name!r}: known are {names}; {_what_is_held()}; a folder of images ends in /"
-        )
+        raise ValueError(f"load: unknown data set {name!r}: known are {names}; {_what_is_held()}; folders end in /")
     known = KNOWN[name]
     try:
         return Files(*(fetch(file, _cache(name), known.mirrors, known.sha256[file]) for file in FILES))

@@ -4,32 +4,29 @@ A layer's `forward` returns its output and what `backward` will need; the layer 
 `model.forward` trains, `model.eval().forward` predicts. Images are (batch, height, width, channels), sequences
 (batch, time, values).
 
-- what a layer is: `layer` (Param, Layer), `ops` (array operations that several share), `init`, `allocator`
-- layers: `linear`, `conv`, `pool`, `norm`, `response`, `activation`, `dropout`, `embedding`, `recurrent`,
+- what a layer is: `layer` (Param, Layer), `ops` (array operations that several share), `init`
+- layers: `linear`, `conv`, `pool`, `norm`, `response`, `activation`, `dropout`, `recurrent`,
   `gru`, `attention`, `shape`, `experts` (a mixture, of which each row uses a few)
 - containers of layers: `container` (Sequential), `branch` (Parallel, Residual, Siamese)
 - whole networks: `models` (`build(name)`), `loss`, `metrics`
 - several layers in one pass, opted into: `fused` (`fuse`)
 - what they cost: `costs` (`summary`, `count`, `profile`, `memory`)
-- fewer bytes: `compression` (weight sharing, 8-bit integers, recomputation), `formats` (4 and 8 bits in blocks)
+- fewer bytes: `compression` (weight sharing, recomputation), `formats` (4 and 8 bits in blocks)
 """
 
 from .activation import ACTIVATIONS, GELU, ReLU, Sigmoid, Softmax, Tanh
-from .allocator import keep_memory
 from .attention import MultiHeadAttention
-from .compression import Clustered, Compressed, cluster, quantize, round_weights
+from .compression import Clustered, Compressed, cluster, round_weights
 from .container import Parallel, Residual, Sequential, Siamese
 from .conv import ALGORITHMS, Conv2d, Cost, conv_cost, printed_conv_cost
 from .costs.count import MockDeviceArray, count_operations
-from .costs.profile import Profile, profile_sweep, skinny_products
-from .costs.summary import Summary, summary
+from .costs.profile import Profile, Summary, profile_sweep, skinny_products, summary
 from .dropout import Dropout
-from .embedding import Embedding
 from .experts import MixtureOfExperts
 from .formats import BFLOAT16, E2M1, E4M3, E5M2, MXFP4, MXFP8, NVFP4, BlockFormat, Format, LowPrecisionLinear, rotate
 from .fused import choose_algorithm, fuse
 from .layer import Layer, Param, move, nbytes, parameter_count, walk
-from .linear import Linear
+from .linear import Embedding, Linear
 from .loss import ContrastiveLoss, MeanSquaredError, SoftmaxCrossEntropy
 from .metrics import METRICS, MeanLoss, Metric, make_metric
 from .models import (
@@ -48,6 +45,7 @@ from .models import (
     build,
 )
 from .norm import BatchNorm, LayerNorm, LocalResponseNorm, RMSNorm
+from .ops import keep_memory
 from .pool import AvgPool, GlobalAvgPool, MaxPool
 from .recompute import Planned, Recompute, best_plan, plan_cost
 from .recurrent import GRU, RNN

@@ -1,4 +1,4 @@
-"""Fewer bytes for a model: shared weights, 8-bit integers."""
+"""Fewer bytes for a model: weights that are shared or rounded."""
 
 from __future__ import annotations
 
@@ -8,12 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..backend import get_xp, rounded, single, to_numpy
-from .container import Container
-from .conv import Conv2d, im2col
+from ..backend import get_xp, to_numpy
 from .formats import BlockFormat, Format
-from .layer import Layer, Param
-from .linear import Linear
+from .layer import Layer
 
 # -- clustering --------------------------------------------------------------------------------------------------------
 # Model compression: a network in a fraction of the bytes, for storing, sending and predicting.
@@ -136,98 +133,3 @@ def round_weights(model: Layer, to: int | Format | BlockFormat = 16) -> Compress
         p.data[...] = values.reshape(p.data.shape)
         after += nbytes
     return Compressed(smaller, sum(p.nbytes for p in model.params), after)
-
-
-# -- quantization ------------------------------------------------------------------------------------------------------
-# 8-bit linear quantization: a trained network predicts with integers of one byte.
-#
-#     x = s_x q_x,  W = s_W q_W  with integers q from -127 to 127:   x W = s_x s_W (q_x q_W)
-#
-# Processors have integer units that are several times as fast as the floating-point ones; NumPy has no such product, so
-# integers are multiplied as floating-point numbers here, exactly: this shows the loss of accuracy, and the memory
-# saved, not the speed.
-
-LEVELS = 127  # Integers run from -127 to 127.
-
-
-class Quantized(Layer):
-    """A dense or convolutional layer with 8-bit weights, a scale for each output channel, and 8-bit inputs."""
-
-    def __init__(self, layer):
-        self.layer, self.name = copy.copy(layer), layer.name
-        W = single(layer.W.data)
-        xp = get_xp(W)
-        largest = abs(W).max(axis=tuple(range(W.ndim - 1)))
-        scale = (xp.where(largest > 0, largest, 1) / LEVELS).astype(W.dtype)
-        arrays = {"W": xp.rint(W / scale).astype(np.int8), "scale": scale, **({"b": layer.b.data} if layer.b else {})}
-        prefix = layer.W.name.removesuffix("W")
-        self.params = [Param(array, prefix + name, frozen=True) for name, array in arrays.items()]
-        self.layer.W, self.layer.b, self.layer.params = self.params[0], None, []
-
-    def forward(self, x):
-        self.output_shape(x.shape)
-        xp, dtype, x = get_xp(x), x.dtype, single(x)
-        scale = abs(x).max() / LEVELS if x.size else xp.ones((), x.dtype)
-        scale = xp.where(scale > 0, scale, xp.ones_like(scale))
-        codes, scales, *bias = (p.data for p in self.params)
-        # sums of at most 2^24 are exact in single precision
-        exact = np.float32 if math.prod(codes.shape[:-1]) * LEVELS**2 <= 2**24 else np.float64
-        y = self._product(xp.rint(x / scale).astype(exact), codes.astype(exact))
-        y *= scale * scales
-        for b in bias:
-            y += b
-        return rounded(y, dtype), None
-
-    def _product(self, x, codes):
-        if isinstance(self.layer, Linear):
-            return x @ codes
-        parts = zip(self.layer.split(x), self.layer.split(codes), strict=True)
-        return get_xp(x).concatenate([im2col.forward(a, b, self.layer.geometry)[0] for a, b in parts], axis=-1)
-
-    def output_shape(self, shape):
-        return self.layer.output_shape(shape)
-
-    def backward(self, dy, saved):
-        raise TypeError(
-            f"{self!r}: a quantized layer predicts, it cannot be trained; train the original and quantize again"
-        )
-
-    def flops(self, shape):
-        return self.layer.flops(shape)
-
-    def __repr__(self):
-        return f"Quantized({self.layer!r})"
-
-
-def quantize(model: Layer) -> Compressed:
-    """Make a copy of a trained model that predicts with 8-bit weights and inputs in its dense and convolutional layers.
-
-    Parameters
-    ----------
-    model : Layer
-        It is unchanged.
-
-    Returns
-    -------
-    compressed : Compressed
-        With the bytes before and after. Evaluate it to see the loss of accuracy.
-
-    Examples
-    --------
-    >>> from distlearn.nn import build
-    >>> round(quantize(build("lenet")).ratio, 1)
-    3.9
-    """
-    if not isinstance(model, Layer):
-        raise TypeError(f"quantize: expected a model, got {type(model).__name__}")
-    smaller, before = _convert(copy.deepcopy(model.eval())), sum(p.nbytes for p in model.params)
-    return Compressed(smaller, before, sum(p.nbytes for p in smaller.params))
-
-
-def _convert(layer):
-    if type(layer) in (Linear, Conv2d):
-        return Quantized(layer)
-    if isinstance(layer, Container):
-        layer.layers = [_convert(child) for child in layer.layers]
-        layer.params = [p for child in layer.layers for p in child.params]
-    return layer

@@ -18,10 +18,8 @@ class Container(Layer):
         self.layers = list(layers)
         for i, layer in enumerate(self.layers):
             if not hasattr(layer, "forward"):
-                raise TypeError(
-                    f"{type(self).__name__}: layer {i} is {layer!r}, expected a Layer; pass layers one by one, "
-                    f"those of a list as {type(self).__name__}(*layers)"
-                )
+                kind = type(self).__name__
+                raise TypeError(f"{kind}: layer {i} is {layer!r}, expected a Layer; those of a list: {kind}(*layers)")
             layer.name = layer.name or f"{i}.{type(layer).__name__}"
         self.params = []
         for p, name in _named_params(self):
@@ -75,10 +73,7 @@ def _own_names(layer, i):
         names = [p.name for p in layer.params]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise ValueError(
-            f"layer {i}, {layer!r}, has several parameters named {twice!r}, expected unique names; "
-            "put the layers inside it into a Sequential, which numbers them"
-        )
+        raise ValueError(f"layer {i}, {layer!r}, has two parameters named {twice!r}; put its layers into a Sequential")
     return zip(layer.params, names, strict=True)
 
 

@@ -219,23 +219,16 @@ def check_classes(what: str, outputs, targets, *, read: bool = True) -> None:
     if outputs.ndim < 2:
         raise ValueError(f"{what}: logits have shape {outputs.shape}, expected (batch, ..., classes)")
     if targets.shape != outputs.shape[:-1]:
-        raise ValueError(
-            f"{what}: labels have shape {targets.shape}, expected {outputs.shape[:-1]}: one class index per row of "
-            "logits"
-        )
+        raise ValueError(f"{what}: labels have shape {targets.shape}, expected {outputs.shape[:-1]}: one a row")
     if read and targets.size and not (int(targets.min()) >= 0 and int(targets.max()) < outputs.shape[-1]):
-        raise ValueError(
-            f"{what}: labels run from {int(targets.min())} to {int(targets.max())}, "
-            f"expected class indices from 0 to {outputs.shape[-1] - 1}"
-        )
+        span = f"{int(targets.min())} to {int(targets.max())}, expected class indices from 0 to {outputs.shape[-1] - 1}"
+        raise ValueError(f"{what}: labels run from {span}")
 
 
 def check_pairs(what: str, outputs, targets) -> None:
     """Raise unless there is a label for every pair."""
     if outputs.ndim != 3 or outputs.shape[1] != 2 or targets.shape != outputs.shape[:1]:
-        raise ValueError(
-            f"{what}: outputs of shape {outputs.shape} and labels {targets.shape}, expected (batch, 2, d) and (batch,)"
-        )
+        raise ValueError(f"{what}: outputs {outputs.shape}, labels {targets.shape}, expected (batch, 2, d), (batch,)")
 
 
 def check_same_shape(what: str, outputs, targets) -> None:

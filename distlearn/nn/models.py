@@ -13,9 +13,8 @@ from .attention import MultiHeadAttention
 from .container import Parallel, Residual, Sequential, Siamese
 from .conv import Conv2d
 from .dropout import Dropout
-from .embedding import Embedding
 from .layer import Layer
-from .linear import Linear
+from .linear import Embedding, Linear
 from .norm import LocalResponseNorm, RMSNorm
 from .pool import GlobalAvgPool, MaxPool
 from .recurrent import GRU

@@ -15,9 +15,8 @@ import numpy as np
 from ..backend import get_xp, to_numpy
 from .container import Container, Sequential
 from .conv import Conv2d
-from .embedding import Embedding
 from .layer import Layer, Param, describe
-from .linear import Linear
+from .linear import Embedding, Linear
 from .norm import BatchNorm, LayerNorm
 from .recurrent import RNN, Recurrent
 from .shape import Flatten
@@ -81,10 +80,8 @@ def load_torch_state(model: Layer, state: Mapping, sample=None, names: Mapping[s
         for p, array in zip(entry.params, entry.from_torch(arrays), strict=True):
             _, known, where = found.setdefault(id(p), (p, array, entry.keys[0]))
             if not np.array_equal(known, array, equal_nan=True):
-                raise ValueError(
-                    f"load_torch_state: the layers of {where} and {entry.keys[0]} share {p.name}, but the state has "
-                    "different values for the two"
-                )
+                places = f"{where} and {entry.keys[0]}"
+                raise ValueError(f"load_torch_state: {places} share {p.name}, but have different values")
     for p, array, _ in found.values():
         p.data[...] = get_xp(p.data).asarray(array, dtype=p.data.dtype)
 
@@ -123,18 +120,12 @@ def _visit(layer, shape, path, image, names, stacks, found):
         return last
     if isinstance(layer, Flatten):
         if shape is None:
-            raise ValueError(
-                f"torch state: {describe(layer)} puts an image's values in another order than PyTorch; give sample, "
-                "the shape of one sample of the model's input"
-            )
+            raise ValueError(f"torch state: {describe(layer)} reorders an image; give sample, the input's shape")
         return shape[1:] if len(shape) == 4 else image
     if not layer.params:
         return image if shape is None or len(shape) == 2 else None
     if image is not None and not isinstance(layer, Linear):
-        raise ValueError(
-            f"torch state: {describe(layer)} is between a Flatten and a dense layer, where PyTorch has the values "
-            "in another order; put it before the Flatten"
-        )
+        raise ValueError(f"torch state: {describe(layer)} stands between a Flatten and a dense layer; put it before")
     keys, to_torch, from_torch = _ways(layer, image)
     name = names.pop(path, path)
     if isinstance(layer, Recurrent):

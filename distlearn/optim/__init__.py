@@ -5,25 +5,14 @@ a shard of it, or a parameter server's flat slice.
 """
 
 from .adaptive import Adadelta, Adagrad, Adam, AdamW, RMSprop
-from .clipping import clip_by_norm, global_norm
 from .eight_bit import EightBit
 from .mixed_precision import MixedPrecision
 from .momentum import LARS, SGD, Momentum, Nesterov
 from .noise_scale import NoiseScale
-from .optimizer import Optimizer, Rule
-from .schedules import Constant, Cosine, StepDecay, WarmUp, scaled_lr
+from .optimizer import Optimizer, Rule, clip_by_norm, global_norm
+from .schedules import Constant, Cosine, WarmUp, scaled_lr
 
-# Rules by name.
-RULES = {
-    "sgd": SGD,
-    "momentum": Momentum,
-    "nesterov": Nesterov,
-    "adagrad": Adagrad,
-    "adadelta": Adadelta,
-    "rmsprop": RMSprop,
-    "adam": Adam,
-    "adamw": AdamW,
-    "lars": LARS,
-}
+_RULES = (SGD, Momentum, Nesterov, Adagrad, Adadelta, RMSprop, Adam, AdamW, LARS)
+RULES = {rule.__name__.lower(): rule for rule in _RULES}  # by name
 
 __all__ = sorted(name for name, value in globals().items() if callable(value) or name == "RULES")

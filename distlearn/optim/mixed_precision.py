@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-
 import numpy as np
 
 from ..backend import get_xp, rounded
-from ..nn.formats import BFLOAT16
 from ..nn.layer import Param
-from .optimizer import Optimizer, Rule
+from .optimizer import Optimizer
 
 
 class MixedPrecision(Optimizer):
-    r"""Optimizer for a model in float16 (or bfloat16): keeps float32 master weights and scales the loss.
+    r"""Optimizer for a model in float16: keeps float32 master weights and scales the loss.
 
     Half precision has 11 bits and ends at 6e-8: small updates of a weight are rounded away, and small gradients
     become zero. So the rule runs on a float32 copy of every weight, and the loss (hence every gradient) is multiplied
@@ -23,12 +20,7 @@ class MixedPrecision(Optimizer):
     Parameters
     ----------
     params : iterable of Param, or list of dict
-        In float16 (`move(model, lambda a: a.astype("float16"))`), or in float32 for `dtype="bfloat16"`. As for
-        `Optimizer`.
-    dtype : {None, "bfloat16"}
-        bfloat16 has float32's range and 8 bits. NumPy has no such type, so weights and gradients are *rounded* to
-        bfloat16 and held in float32: the numbers are right, the memory is not saved, and activations keep float32's
-        bits. Its range needs no loss scale, so the scale stays 1.
+        As for `Optimizer`, in float16 (`move(model, lambda a: a.astype("float16"))`).
     scale : float
         First loss scale.
     growth_interval : int
@@ -52,43 +44,22 @@ class MixedPrecision(Optimizer):
 
     References
     ----------
-    P. Micikevicius et al. (2018), Mixed precision training, ICLR, sections 3.1 and 3.2. D. Kalamkar et al. (2019), A
-    study of bfloat16 for deep learning training, arXiv:1905.12322.
+    P. Micikevicius et al. (2018), Mixed precision training, ICLR, sections 3.1 and 3.2.
     """
 
     counters = ("steps", "scale", "skipped", "_good")
 
-    def __init__(
-        self,
-        params: Iterable[Param] | Iterable[dict],
-        rule: Rule,
-        lr: float | Callable[[int], float],
-        *,
-        dtype: str | None = None,
-        scale: float = 2.0**15,
-        growth_interval: int = 1000,
-        clip_norm: float | None = None,
-    ):
-        if dtype not in (None, BFLOAT16.name):
-            raise ValueError(
-                f"MixedPrecision: dtype is {dtype!r}, expected 'bfloat16', or None for the parameters' own"
-            )
+    def __init__(self, params, rule, lr, *, scale=2.0**15, growth_interval=1000, clip_norm=None):
         if not scale > 0:
             raise ValueError(f"MixedPrecision: scale is {scale!r}, expected a number above 0")
         if not growth_interval >= 1:
             raise ValueError(f"MixedPrecision: growth_interval is {growth_interval!r}, expected 1 step or more")
         super().__init__(params, rule, lr, clip_norm=clip_norm)
-        self.dtype = dtype
-        for p in self.params:
-            if dtype and p.data.dtype != np.float32:
-                raise TypeError(
-                    f"MixedPrecision: {p.name!r} is {p.data.dtype}, expected float32, which holds the rounded values"
-                )
         wide = np.promote_types
         self.master = self.weights = [Param(p.data.astype(wide(p.data.dtype, np.float32)), p.name) for p in self.params]
         rules = (group.rule for group in self.groups for _ in group.params)
         self.states = [rule.init(m.data) for rule, m in zip(rules, self.master, strict=True)]
-        self.scale, self.growth_interval = 1.0 if dtype else scale, growth_interval
+        self.scale, self.growth_interval = scale, growth_interval
         self.skipped = self._good = 0
         self._scales = False  # whether training uses the scaled loss
         self._publish()
@@ -98,35 +69,28 @@ class MixedPrecision(Optimizer):
         self._scales = True
         return loss if isinstance(loss, ScaledLoss) and loss.optimizer is self else ScaledLoss(self, loss)
 
-    def round(self, x, dtype):
-        return BFLOAT16.round(x) if self.dtype else rounded(x, dtype)
-
     def step(self) -> None:
         """Update the master weights and round them into the model; or, after an overflow, only halve the scale."""
         if not self._scales and self.scale != 1:
-            raise RuntimeError(
-                f"MixedPrecision: gradients are divided by the scale {self.scale:g}, but the loss was not multiplied "
-                "by it; train with optimizer.scaled(loss)"
-            )
+            raise RuntimeError("MixedPrecision: the loss was not scaled; train with optimizer.scaled(loss)")
         for m, p in zip(self.master, self.params, strict=True):
-            m.grad[...] = self.round(p.grad, p.data.dtype)
+            m.grad[...] = rounded(p.grad, p.data.dtype)
             m.grad *= 1 / self.scale
         if not all(_finite(m.grad) for m in self.master):
-            if not self.dtype:
-                self.scale /= 2
+            self.scale /= 2
             self.skipped += 1
             self._good = 0
             return
         super().step()
         self._publish()
         self._good += 1
-        if self._good >= self.growth_interval and not self.dtype:
+        if self._good >= self.growth_interval:
             self.scale *= 2
             self._good = 0
 
     def _publish(self) -> None:
         for m, p in zip(self.master, self.params, strict=True):
-            p.data[...] = self.round(m.data, p.data.dtype)
+            p.data[...] = rounded(m.data, p.data.dtype)
 
     def cost(self) -> tuple[int, int]:
         """Return what a step computes and moves: (flops, bytes).
@@ -156,7 +120,7 @@ class ScaledLoss:
     def __call__(self, y, targets, n=None):
         value, dy = self.loss(y.astype(np.promote_types(y.dtype, np.float32)), targets, n)
         dy *= self.optimizer.scale
-        dy = self.optimizer.round(dy, y.dtype)
+        dy = rounded(dy, y.dtype)
         if not _finite(dy):
             dy[...] = np.nan
         return value, dy

@@ -95,10 +95,7 @@ class NoiseScale:
         """
         trace, square = np.array(self.traces[skip:]), np.array(self.squared_norms[skip:])
         if not 2 <= blocks <= len(trace):
-            raise ValueError(
-                f"NoiseScale.estimate: {len(trace)} steps in {blocks} blocks, expected 2 blocks or more "
-                "of one step or more; a step counts if two ranks or more had samples"
-            )
+            raise ValueError(f"NoiseScale.estimate: {len(trace)} steps in {blocks} blocks, expected 2 blocks of steps")
         means = np.array([[part.mean() for part in np.array_split(values, blocks)] for values in (trace, square)])
         s, g = trace.mean(), square.mean()
         covariance = np.cov(means) / blocks

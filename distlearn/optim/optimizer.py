@@ -11,7 +11,6 @@ import numpy as np
 
 from ..backend import get_xp
 from ..nn.layer import Param
-from .clipping import clip_by_norm, global_norm
 from .schedules import as_schedule
 
 Scope = Literal["element", "parameter", "model"]
@@ -116,14 +115,7 @@ class Optimizer:
     scope: Scope | None = None
     counters: tuple[str, ...] = ("steps",)  # Attributes that are numbers, and part of the training state.
 
-    def __init__(
-        self,
-        params: Iterable[Param] | Iterable[dict[str, Any]],
-        rule: Rule,
-        lr: float | Callable[[int], float],
-        *,
-        clip_norm: float | None = None,
-    ):
+    def __init__(self, params, rule, lr, *, clip_norm=None):
         what = type(self).__name__
         check_rule(what, rule)
         if clip_norm is not None and not clip_norm > 0:
@@ -276,3 +268,45 @@ def _group(i: int, entry: dict, rule: Rule, lr, what: str) -> ParamGroup:
             has = ", ".join(map(repr, known)) or "no hyperparameters that a group could set"
             raise ValueError(f"{where} has {name!r}; beside 'params', 'lr' and 'rule', {type(rule).__name__} has {has}")
     return ParamGroup([p for p in params if not p.frozen], replace(rule, **entry) if entry else rule, lr)
+
+
+# -- clipping ----------------------------------------------------------------------------------------------------------
+
+
+def global_norm(params: Iterable[Param]) -> float:
+    """Norm of all gradients as one vector, summed in float64."""
+    return sum(float((p.grad * p.grad).sum(dtype=np.float64)) for p in params) ** 0.5
+
+
+def clip_by_norm(params: Iterable[Param], max_norm: float, norm: Callable[[list[Param]], float] = global_norm) -> float:
+    r"""Scale the gradients, all by the same factor, to a norm of at most `max_norm`.
+
+    .. math:: g \leftarrow g \cdot \min\left(1, \frac{c}{\lVert g \rVert}\right)
+
+    The direction is kept. On several ranks, clip after the gradients have been summed: then all ranks clip alike.
+
+    Parameters
+    ----------
+    max_norm : float
+        c.
+    norm : callable
+        `norm(params) -> float`: the norm before clipping; over all ranks, where each has a part.
+
+    Returns
+    -------
+    norm : float
+        The norm before clipping.
+
+    References
+    ----------
+    R. Pascanu, T. Mikolov, Y. Bengio (2013), On the difficulty of training recurrent neural networks, ICML, algorithm
+    1.
+    """
+    if not max_norm > 0:
+        raise ValueError(f"clip_by_norm: max_norm is {max_norm!r}, expected a number above 0")
+    params = list(params)
+    length = norm(params)
+    if length > max_norm:
+        for p in params:
+            p.grad *= max_norm / length
+    return length

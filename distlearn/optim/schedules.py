@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
 import math
 from dataclasses import dataclass
 
@@ -35,40 +34,6 @@ class Constant:
 
     def __call__(self, step: int) -> float:
         return self.lr
-
-
-@dataclass(frozen=True)
-class StepDecay:
-    r"""Multiply the learning rate by a factor at given steps.
-
-    .. math:: \eta_t = \eta \, \gamma^{\text{number of milestones} \le t}
-
-    Parameters
-    ----------
-    milestones : sequence of int
-        Steps, ascending.
-    factor : float
-        gamma.
-
-    Examples
-    --------
-    >>> schedule = StepDecay(1.0, [10, 20], 0.5)
-    >>> [schedule(t) for t in (9, 10, 25)]
-    [1.0, 0.5, 0.25]
-    """
-
-    lr: float
-    milestones: tuple[int, ...]
-    factor: float = 0.1
-
-    def __post_init__(self):
-        _check_rate(type(self).__name__, self.lr)
-        object.__setattr__(self, "milestones", tuple(self.milestones))
-        if list(self.milestones) != sorted(self.milestones):
-            raise ValueError(f"StepDecay: milestones are {self.milestones}, expected ascending steps")
-
-    def __call__(self, step: int) -> float:
-        return self.lr * self.factor ** bisect.bisect_right(self.milestones, step)
 
 
 @dataclass(frozen=True)
@@ -134,9 +99,7 @@ class WarmUp:
         if not callable(self.schedule):
             object.__setattr__(self, "schedule", Constant(self.schedule))
         if self.steps < 0 or not 0 <= self.start <= 1:
-            raise ValueError(
-                f"WarmUp: steps is {self.steps!r} and start {self.start!r}, expected steps >= 0 and a share"
-            )
+            raise ValueError(f"WarmUp: steps is {self.steps!r} and start {self.start!r}, expected steps >= 0, a share")
 
     def __call__(self, step: int) -> float:
         rate = self.schedule(step)

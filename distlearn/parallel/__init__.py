@@ -1,8 +1,8 @@
 """Ways to train on many ranks: plain SPMD code on a communicator, each equal to serial training."""
 
 from .asynchronous.param_server import ParameterServer, asp, backup, bsp, softsync, ssp
-from .asynchronous.quorum import QuorumDiLoCo
-from .checkpoint.interval import daly_interval, expected_time, system_mtbf, young_interval
+from .asynchronous.param_server.training import QuorumDiLoCo
+from .checkpoint.incidents import system_mtbf, young_interval
 from .checkpoint.store import Checkpoint, CheckpointError, CheckpointStore, CheckpointWarning
 from .data.bucket import Bucket, group_params, make_buckets
 from .data.compression import FP16, Codec, CompressedAllReduce, Int8, OneBit, TopK

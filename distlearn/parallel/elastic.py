@@ -16,7 +16,7 @@ import numpy as np
 
 from ..backend import get_xp, to_numpy
 from ..comm.base import FaultTolerant, PeerLostError, RevokedError
-from ..comm.local import LocalComm
+from ..comm.point_to_point import LocalComm
 from ..data import Batch, shard
 from ..nn.layer import check_positive
 from .checkpoint.state import counters, generators, named_arrays, set_counters

@@ -1,6 +1,6 @@
 """Hybrid parallelism: data x pipeline x tensor parallelism on one mesh of ranks.
 
-mesh(comm, dp=2, pp=2, tp=2)               tp: the ranks that shard one stage's layers
+Hybrid(comm, ..., dp=2, pp=2, tp=2)          tp: the ranks that shard one stage's layers
                                            pp: the stages, one after the other
     batch, first half      second half     dp: the copies of all that, each with its part of the batch
 pp 0   [ 0 | 1 ]             [ 4 | 5 ]
@@ -10,12 +10,13 @@ pp 1   [ 2 | 3 ]             [ 6 | 7 ]
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 
 from ..backend import get_xp, to_numpy
-from ..comm.mesh import mesh
 from ..nn import Sequential
 from .data.bucket import GradientReducer
 from .pipeline.stages import layer_costs
@@ -23,6 +24,17 @@ from .pipeline.strategy import Pipeline
 from .sharding import ShardSpec
 from .strategy import Strategy, check_whole, summed_norm, update
 from .tensor import parallelize, sub_optimizer
+
+
+def split_axes(comm, axes: dict[str, int]) -> tuple[dict[str, int], SimpleNamespace]:
+    """Return the lengths of the axes, one of which may be -1, and a communicator along each."""
+    known, free = math.prod(n for n in axes.values() if n != -1), [name for name, n in axes.items() if n == -1]
+    if len(free) > 1 or known < 1 or comm.size % known or (not free and known != comm.size):
+        raise ValueError(f"rank {comm.rank}: {axes} on {comm.size} ranks, expected lengths whose product is that")
+    axes = axes | dict.fromkeys(free, comm.size // known)
+    place = dict(zip(axes, map(int, np.unravel_index(comm.rank, tuple(axes.values()))), strict=True))
+    along = {name: comm.split(tuple(place[other] for other in axes if other != name), place[name]) for name in axes}
+    return axes, SimpleNamespace(**along)
 
 
 class Hybrid(Strategy):
@@ -71,7 +83,8 @@ class Hybrid(Strategy):
         cap_bytes: float = 1 << 20,
         overlap: bool = True,
     ):
-        self.mesh = mesh(comm, dp=dp, pp=pp, tp=tp)
+        self.axes, self.mesh = split_axes(comm, {"dp": dp, "pp": pp, "tp": tp})
+        self._everyone = comm
         super().__init__(comm, model, loss, optimizer)
         model = parallelize(model, self.mesh.tp)
         optimizer, self.specs = sub_optimizer("Hybrid", optimizer, model, self.mesh.tp)
@@ -125,11 +138,11 @@ class Hybrid(Strategy):
     # -- checkpoints ---------------------------------------------------------------------------------------------------
     @property
     def world(self):
-        return self.mesh.comm  # `comm` is that along dp
+        return self._everyone  # `comm` is that along dp
 
     @property
     def layout(self):
-        return f"Hybrid{self.mesh.axes}"
+        return f"Hybrid{self.axes}"
 
     def spec(self, name, shape):
         """Return what this rank holds of a parameter; of the copies of a whole model, one counts."""

@@ -56,21 +56,6 @@ class Mesh:
         """Lay out an array that every rank has; nothing is sent. Of a `Partial` rank 0 keeps all, others get zeros."""
         return MeshArray(whole, self.comm, Replicate(), tuple(whole.shape)).redistribute(placement)
 
-    def from_local(self, local, placement) -> MeshArray:
-        """Make an array of what this rank has of it; along a sharded axis that must be its `share` of the whole."""
-        _check_placement(placement, local.ndim)
-        shape, comm = list(local.shape), self.comm
-        if isinstance(placement, Shard):
-            mine = shape[placement.axis]
-            n = int(comm.all_reduce(np.array([float(mine)]))[0])
-            if mine != length(share(n, comm.rank, comm.size)):
-                raise LayoutError(
-                    f"from_local: rank {comm.rank} has {mine} of {n} along axis {placement.axis}, "
-                    f"expected {length(share(n, comm.rank, comm.size))}"
-                )
-            shape[placement.axis] = n
-        return MeshArray(local, comm, placement, tuple(shape))
-
 
 def _check_placement(placement, ndim: int) -> None:
     if not isinstance(placement, (Shard, Replicate, Partial)):

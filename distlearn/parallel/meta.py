@@ -18,8 +18,8 @@ import numpy as np
 
 from ..data import Batch
 from ..nn.container import Sequential
-from ..nn.embedding import Embedding
 from ..nn.layer import Layer, Param, move, walk
+from ..nn.linear import Embedding
 from ..shares import share
 from ..sim import MetaArray
 from .data.compression import Codec

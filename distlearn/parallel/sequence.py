@@ -31,9 +31,7 @@ from .strategy import Strategy, check_whole, update
 def positions(length: int, rank: int, size: int) -> list[slice]:
     """Return the two pieces of a sequence that a rank has: of 16 positions, rank 1 of 4 has 2 to 4 and 12 to 14."""
     if length % (2 * size):
-        raise ValueError(
-            f"sequence parallelism: the length is {length}, expected a multiple of {2 * size} (two pieces a rank)"
-        )
+        raise ValueError(f"sequence parallelism: the length is {length}, expected a multiple of {2 * size}")
     n = length // (2 * size)
     return [slice(i * n, (i + 1) * n) for i in (rank, 2 * size - 1 - rank)]
 
@@ -175,10 +173,7 @@ class UlyssesAttention(SequenceAttention):
     def of(cls, layer: MultiHeadAttention, comm):
         """Make one; raise if the ranks do not divide the heads."""
         if layer.kv_heads % comm.size:
-            raise ValueError(
-                f"UlyssesAttention: {layer!r} on {comm.size} ranks, expected the ranks to divide its "
-                f"{layer.kv_heads} heads of keys and values; use RingAttention"
-            )
+            raise ValueError(f"UlyssesAttention: {layer!r} on {comm.size} ranks, expected ranks that divide kv_heads")
         return super().of(layer, comm)
 
     def attend(self, q, k, v):
@@ -254,10 +249,8 @@ class SequenceParallel(Strategy):
     def step(self, batch) -> float:
         check_whole(self, batch, self.comm)
         if batch.x.ndim < 2 or batch.x.shape[:2] != batch.y.shape[:2]:
-            raise ValueError(
-                f"SequenceParallel: inputs of shape {batch.x.shape} with labels of shape {batch.y.shape}, expected "
-                "(batch, length, ...) with a label for every position"
-            )
+            shapes = f"inputs {batch.x.shape}, labels {batch.y.shape}"
+            raise ValueError(f"SequenceParallel: {shapes}, expected (batch, length, ...) with a label for each")
         comm = self.comm
         self.reducer.clear()
         mine = places(batch.x.shape[1], comm.size)[comm.rank]

@@ -14,10 +14,9 @@ from types import MappingProxyType
 import numpy as np
 
 from ..backend import get_xp, to_numpy
-from ..comm.local import LocalComm
+from ..comm.point_to_point import LocalComm
 from ..nn.container import check_unique_names
-from ..optim.clipping import global_norm
-from ..optim.optimizer import SCOPES, Optimizer, Scope, needs_whole, state_arrays
+from ..optim.optimizer import SCOPES, Optimizer, Scope, global_norm, needs_whole, state_arrays
 from ..sim import MetaArray
 from ..trace import Clock
 from .checkpoint.state import StateLayout, differences, named_arrays, param_name, run_fingerprint, serial_part
@@ -56,21 +55,14 @@ class Strategy:
     def __init__(self, comm, model, loss, optimizer):
         what = type(self).__name__
         if not isinstance(optimizer, Optimizer):
-            raise TypeError(
-                f"{what}: optimizer is {optimizer!r}, expected for example Optimizer(model.params, Momentum(), 0.1)"
-            )
+            raise TypeError(f"{what}: optimizer is {optimizer!r}, expected Optimizer(model.params, Momentum(), 0.1)")
         for p in model.params:
             if 0 in getattr(p.data, "strides", ()):  # as ZeRO leaves them at stage 3
-                raise ValueError(
-                    f"{what}: parameter {p.name!r} belongs to a ZeRO strategy of stage 3; make another model"
-                )
+                raise ValueError(f"{what}: parameter {p.name!r} belongs to a ZeRO of stage 3; make another model")
         known = {id(p) for p in model.params}
         for p in optimizer.params:
             if id(p) not in known:
-                raise ValueError(
-                    f"{what}: parameter {p.name!r} of the optimizer does not belong to the model; "
-                    "make it with Optimizer(model.params, ...)"
-                )
+                raise ValueError(f"{what}: parameter {p.name!r} of the optimizer does not belong to the model")
         self.comm, self.clock = comm, comm.clock
         self.model, self.loss, self.optimizer = model, optimizer.scaled(loss), optimizer
         self.fingerprint = run_fingerprint(model, loss, optimizer)
@@ -157,19 +149,15 @@ def share_params(comm, model, fingerprint: dict) -> None:
 def check_global_rows(comm, rows: float, n: int) -> None:
     """Raise unless the parts of a batch that the ranks were given add up to the `n` that losses divide by."""
     if abs(rows - n) > 1e-6 * n:  # in single precision the sum of millions of rows is rounded
-        raise ValueError(
-            f"rank {comm.rank}: the parts of the {comm.size} ranks hold {rows:.0f} rows together, but n is {n}: "
-            "every rank must be given its own part of the batch, and n = the rows of all parts"
-        )
+        rows_told = f"rank {comm.rank}: the parts of the {comm.size} ranks hold {rows:.0f} rows together"
+        raise ValueError(f"{rows_told}, but n is {n}: every rank must be given its own part of the batch")
 
 
 def check_whole(strategy, batch, *comms) -> None:
     """Raise unless the ranks of `comms` were all given the whole batch; compare it at the first step."""
     if len(comms) == 1 and len(batch.x) != batch.n:
-        raise ValueError(
-            f"rank {comms[0].rank}: {type(strategy).__name__} got {len(batch.x)} of a batch of {batch.n} samples, "
-            "expected all of them on every rank (Batches with rank=0, size=1)"
-        )
+        got = f"{type(strategy).__name__} got {len(batch.x)} of a batch of {batch.n} samples"
+        raise ValueError(f"rank {comms[0].rank}: {got}, expected all of them on every rank")
     if strategy.batches_compared or isinstance(batch.x, MetaArray):
         return
     strategy.batches_compared = True
@@ -181,10 +169,8 @@ def check_whole(strategy, batch, *comms) -> None:
 def refuse_masters(what: str, optimizer) -> None:
     """Raise if an optimizer updates copies of the parameters, which `what` neither shards nor averages."""
     if optimizer.weights is not optimizer.params:
-        raise TypeError(
-            f"{what} works on the parameters themselves, but {type(optimizer).__name__} keeps its own master copies; "
-            "use an Optimizer, or DataParallel"
-        )
+        kind = type(optimizer).__name__
+        raise TypeError(f"{what} works on the parameters themselves, but {kind} keeps its own master copies")
 
 
 def require_scope(what: str, optimizer, scope: Scope, held: str) -> None:
@@ -211,10 +197,7 @@ def check_state_shapes(what: str, optimizer) -> None:
     for p, state in zip(optimizer.params, optimizer.states, strict=True):
         for array in state_arrays(state):
             if array.shape != p.data.shape:
-                raise ValueError(
-                    f"{what}: the optimizer's state of {p.name!r} has shape {array.shape}, expected the parameter's "
-                    f"{p.data.shape}: other shapes cannot be sharded with it"
-                )
+                raise ValueError(f"{what}: the optimizer's state of {p.name!r} has another shape: {array.shape}")
 
 
 def summed_norm(params: list, comms, like) -> float:

@@ -87,10 +87,7 @@ class ShardGroup:
         """Raise if a parameter no longer lies in `full`, and so would not be updated."""
         for p, held in self._held:
             if p.data is not held:
-                raise ValueError(
-                    f"ZeRO: the data of parameter {p.name!r} was replaced after the strategy was made, as another ZeRO "
-                    "of the same model does; write into it (p.data[...] = values), or make another model"
-                )
+                raise ValueError(f"ZeRO: the data of {p.name!r} was replaced; write into it: p.data[...] = values")
 
     def release(self) -> None:
         """Free the full parameters (stage 3); reading one by mistake then gives NaN."""
@@ -183,15 +180,7 @@ class ZeRO(Strategy):
     """
 
     def __init__(
-        self,
-        comm,
-        model,
-        loss,
-        optimizer,
-        *,
-        stage: int = 1,
-        cap_bytes: float = 1 << 20,
-        overlap: bool = True,
+        self, comm, model, loss, optimizer, *, stage: int = 1, cap_bytes: float = 1 << 20, overlap: bool = True
     ):
         if stage not in (1, 2, 3):
             raise ValueError(f"ZeRO: stage is {stage!r}, expected 1, 2 or 3")

@@ -16,10 +16,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..comm.base import ANY, CommError, PeerLostError
+from ..comm.base import ANY, CommError
 from .communicator import MessageComm
-from .scheduler import BlockReason, Fibre, GreenletExit, Scheduler
-from .transport import CollectiveCall, Completion, Event, ObjectSendOp, RecvOp, SendOp, Transport
+from .scheduler import BlockReason, Fibre, Scheduler
+from .transport import Event, ObjectSendOp, SendOp, Transport
 from .world import SimWorld
 
 # -- order -------------------------------------------------------------------------------------------------------------
@@ -30,7 +30,6 @@ from .world import SimWorld
 #
 #     "2->0"       the message of rank 2 is the one that rank 0's receive from any rank gets
 #     "buffer 1"   the network keeps the message that rank 1 sends, and rank 1 goes on before it is received
-#     "lost 2"     rank 2 is told that a rank it waits for has died
 #
 # A decision is asked for only when no rank can go on without one. That loses nothing: by then every message that
 # could have competed is there, and what was done before would have been done in any order (Vakkalanka et al., 2008,
@@ -60,11 +59,11 @@ class Decision(NamedTuple):
         try:
             if arrow:
                 return cls("deliver", int(rank), int(source))
-            if kind in ("buffer", "lost"):
+            if kind == "buffer":
                 return cls(kind, int(of))
         except ValueError:
             pass
-        raise ValueError(f'{text!r} is not a decision, expected for example "2->0", "buffer 1" or "lost 2"')
+        raise ValueError(f'{text!r} is not a decision, expected for example "2->0" or "buffer 1"')
 
 
 def follow(decisions: list[Decision]) -> Callable:
@@ -133,15 +132,13 @@ class OrderedScheduler(Scheduler):
 class OrderedTransport(Transport):
     """What ranks share while the network is played."""
 
-    def __init__(self, world, scheduler: OrderedScheduler, choose: Callable, kill=None, max_steps: int = 100_000):
+    def __init__(self, world, scheduler: OrderedScheduler, choose: Callable, max_steps: int = 100_000):
         super().__init__(world, scheduler)
-        self.choose, self.kill, self.max_steps = choose, kill, max_steps
+        self.choose, self.max_steps = choose, max_steps
         self.steps: dict[tuple, int] = defaultdict(int)  # operations begun, by name of the fibre
         self.received: dict[int, list] = defaultdict(list)  # by rank, whose messages its receives from any rank got
         self.decisions: list[Decision] = []
         self.events: list[SpaceTimeEvent] = []
-        self.dead: int | None = None
-        self._told: set[int] = set()  # ranks that know of the death
         self._numbers: dict[SendOp, int] = {}
         self._n_messages = 0
         scheduler.resolve = self.resolve
@@ -149,16 +146,12 @@ class OrderedTransport(Transport):
     def state(self) -> tuple:
         """Return what determines how the run goes on: equal states are reached by orders that differ in nothing."""
         received = tuple(sorted((rank, tuple(got)) for rank, got in self.received.items()))
-        return tuple(sorted(self.steps.items())), received, self.dead, tuple(sorted(self._told))
+        return tuple(sorted(self.steps.items())), received
 
     # -- operations are counted ----------------------------------------------------------------------------------------
     def count(self, fibre: Fibre) -> None:
         """Count an operation of a fibre; the rank dies here if it is to."""
-        name = self.scheduler.names[fibre]
-        if self.kill == (name[0], self.steps[name]) and name[1] == 0:
-            self.dead = name[0]
-            raise GreenletExit
-        self.steps[name] += 1
+        self.steps[self.scheduler.names[fibre]] += 1
         if sum(self.steps.values()) > self.max_steps:
             raise CommError(f"rank {fibre.rank}: the run has more than {self.max_steps} operations; does it ever end?")
 
@@ -225,11 +218,8 @@ class OrderedTransport(Transport):
             if isinstance(fibre.waits, AnyReceive)
             for source in dict.fromkeys(op.channel.sender for op in self.objects[fibre.waits.key])
         ]
-        lost = [] if self.dead is None else [Decision("lost", f.rank) for f in blocked if self._needs_dead(f)]
-        if not deliver and not lost:
-            return []
         buffer = [Decision("buffer", f.rank) for f in blocked if isinstance(f.waits, SendOp)]
-        return deliver + lost + buffer
+        return deliver + buffer if deliver else []
 
     def resolve(self) -> bool:
         """Make one decision; return False if there is none to make."""
@@ -238,7 +228,7 @@ class OrderedTransport(Transport):
             return False
         decision = self.choose(options, self)
         self.decisions.append(decision)
-        {"deliver": self._deliver, "buffer": self._buffer, "lost": self._tell}[decision.kind](decision)
+        (self._deliver if decision.kind == "deliver" else self._buffer)(decision)
         return True
 
     def _blocked(self, rank: int, kind) -> Fibre:
@@ -258,32 +248,6 @@ class OrderedTransport(Transport):
             op.payload = op.payload.copy()  # its sender may write into the array now
         self.complete(op, fibre.now, fibre)
 
-    # -- a rank that has died ------------------------------------------------------------------------------------------
-    def _needs_dead(self, fibre: Fibre) -> bool:
-        """Say whether a fibre waits for the rank that has died; nothing it waits for is on its way then."""
-        event = fibre.waits
-        if isinstance(event, Completion):
-            event = event.call
-        if isinstance(event, CollectiveCall):
-            return any(member.rank == self.dead for member in event.members)
-        if isinstance(event, (SendOp, RecvOp)):
-            return self.dead in (event.channel.sender, event.channel.receiver)
-        if isinstance(event, AnyReceive):  # it is told once, after the last message; then it waits for those left
-            sent = any(op.channel.sender == self.dead for op in self.objects[event.key])
-            return not sent and fibre.rank not in self._told
-        listening = [source for listener, source in self.listeners.values() if listener is fibre]
-        return bool(listening) and listening[0] == self.dead
-
-    def _tell(self, decision: Decision) -> None:
-        fibre = next(f for f in self.scheduler.names if f.rank == decision.rank and f.waits and self._needs_dead(f))
-        what = fibre.waits.waiting(fibre)
-        self._told.add(fibre.rank)
-        fibre.greenlet.throw(PeerLostError((self.dead,), f"rank {fibre.rank}: rank {self.dead} was lost during {what}"))
-
-    def check_empty(self) -> None:
-        if self.dead is None:  # messages to a rank that has died are lost with it
-            super().check_empty()
-
 
 class OrderedComm(MessageComm):
     """A simulated rank's communicator in a world whose network is played."""
@@ -300,9 +264,7 @@ class OrderedComm(MessageComm):
         return pickle.loads(transport.take_object(key, source).payload)
 
     def _poll(self, event):
-        raise CommError(
-            f"rank {self.rank}: Work.done() depends on time, and where orders are chosen there is none; use wait()"
-        )
+        raise CommError(f"rank {self.rank}: Work.done() depends on time, which chosen orders do not have; use wait()")
 
 
 # -- exploration -------------------------------------------------------------------------------------------------------
@@ -317,7 +279,6 @@ class Run:
 
     order: list[str]  # what `SimWorld(size, order=...)` takes to repeat it
     options: list[list[str]]  # what was possible at each decision, and at the one that was refused if one was
-    kill: tuple[int, int] | None  # rank that died, and before which of its operations
     results: list | None  # by rank; None if it failed
     error: Exception | None
     events: list[SpaceTimeEvent]
@@ -330,9 +291,7 @@ class Run:
         return count_interleavings(self.events, self.size)
 
     def __str__(self) -> str:
-        death = "" if self.kill is None else f"rank {self.kill[0]} dies before its operation {self.kill[1] + 1}; "
-        order = ", ".join(self.order) or "no choice"
-        return f"{death}order: {order}\n{self.error or 'another result'}"
+        return f"order: {', '.join(self.order) or 'no choice'}\n{self.error or 'another result'}"
 
 
 @dataclass
@@ -346,8 +305,11 @@ class Exploration:
     failure: Run | None = None  # the shortest run that deadlocked, lost a message, or raised
     other: Run | None = None  # the shortest run whose results differ from those of the first one
     first: Run | None = None  # the first run that ended
-    failures: list[Run] = field(default_factory=list, repr=False)
-    runs: list[Run] = field(default_factory=list, repr=False)  # all of them, with `keep`
+    runs: list[Run] = field(default_factory=list, repr=False)  # one of each order
+
+    @property
+    def failures(self) -> list[Run]:
+        return [run for run in self.runs if run.error is not None]
 
     @property
     def ok(self) -> bool:
@@ -369,16 +331,7 @@ class Exploration:
         return f"the result depends on the order ({tried}{more}); the shortest that differs:\n{self.other}"
 
 
-def explore(
-    fn: Callable,
-    size: int,
-    *args,
-    kills: bool = False,
-    max_runs: int = 10_000,
-    max_steps: int = 10_000,
-    keep: bool = False,
-    **kwargs,
-) -> Exploration:
+def explore(fn: Callable, size: int, *args, max_runs: int = 10_000, max_steps: int = 10_000, **kwargs) -> Exploration:
     """Call `fn(comm, *args, **kwargs)` on every rank, under every order of messages that a network may show.
 
     What can differ: which pending message a receive from any rank gets, and which sends are buffered. Nothing is
@@ -390,13 +343,8 @@ def explore(
         A program that makes no choices: it must do the same whenever its receives get the same messages.
     size : int
         At most 4.
-    kills : bool
-        Also try every order in which one rank dies, before any of its operations. The others must end, or stop with
-        the `PeerLostError` that tells them of it.
     max_steps : int
         Operations of all ranks in one run; a program that makes more is taken to run without end.
-    keep : bool
-        Keep every run.
 
     Notes
     -----
@@ -424,10 +372,7 @@ def explore(
     def program(comm):
         return fn(comm, *args, **kwargs)
 
-    steps = _explore(found, program, None, max_runs, max_steps, keep)
-    for rank in range(size) if kills else ():
-        for n in range(steps.get(rank, 0)):
-            _explore(found, program, (rank, n), max_runs, max_steps, keep)
+    _explore(found, program, max_runs, max_steps)
     return found
 
 
@@ -446,7 +391,7 @@ def run_in_order(fn: Callable, size: int, order=(), *args, **kwargs) -> Run:
     ([2, 1], ['2->0', '1->0'], ['1->0', '2->0', 'buffer 1', 'buffer 2'])
     """
     choose = follow([Decision.parse(text) for text in order])
-    run, _ = _run(lambda comm: fn(comm, *args, **kwargs), size, choose, None, max_steps=10_000)
+    run, _ = _run(lambda comm: fn(comm, *args, **kwargs), size, choose, max_steps=10_000)
     return run
 
 
@@ -473,11 +418,10 @@ class _Seen(Exception):
     """The run has come to a state that another run was in."""
 
 
-def _explore(found: Exploration, fn, kill, max_runs: int, max_steps: int, keep: bool) -> dict[int, int]:
+def _explore(found: Exploration, fn, max_runs: int, max_steps: int) -> None:
     """Try all orders, shortest first; return how many operations each rank makes at most."""
     seen: set = set()
     todo = deque([[]])  # the decisions with which a run begins
-    most: dict[int, int] = {}
     while todo:
         if found.n_runs >= max_runs:
             found.complete = False
@@ -500,21 +444,15 @@ def _explore(found: Exploration, fn, kill, max_runs: int, max_steps: int, keep: 
             return decision
 
         found.n_runs += 1
-        run, transport = _run(fn, found.size, choose, kill, max_steps)
-        for name, n in transport.steps.items():
-            if name[1] == 0:
-                most[name[0]] = max(most.get(name[0], 0), n)
+        run, transport = _run(fn, found.size, choose, max_steps)
         state = "end", transport.state()
         if run is None or state in seen:
             continue
         seen.add(state)
         _judge(found, run)
-        if keep:
-            found.runs.append(run)
-    return most
 
 
-def _run(fn, size: int, choose, kill, max_steps: int) -> tuple[Run | None, OrderedTransport]:
+def _run(fn, size: int, choose, max_steps: int) -> tuple[Run | None, OrderedTransport]:
     """Run once; the run is None if it came to a state that is known."""
     options: list[list[str]] = []
 
@@ -524,7 +462,7 @@ def _run(fn, size: int, choose, kill, max_steps: int) -> tuple[Run | None, Order
 
     world = SimWorld(size, order=choose)
     scheduler = OrderedScheduler(size)
-    transport = OrderedTransport(world, scheduler, noted, kill, max_steps)
+    transport = OrderedTransport(world, scheduler, noted, max_steps)
     results, error = None, None
 
     def main(fibre):
@@ -539,24 +477,19 @@ def _run(fn, size: int, choose, kill, max_steps: int) -> tuple[Run | None, Order
         error = caught
     order = [str(decision) for decision in transport.decisions]
     results = None if error else results
-    return Run(order, options, kill, results, error, transport.events, scheduler.waiting, size), transport
+    return Run(order, options, results, error, transport.events, scheduler.waiting, size), transport
 
 
 def _judge(found: Exploration, run: Run) -> None:
     found.n_orders += 1
-    if run.kill is not None and isinstance(getattr(run.error, "original", None), PeerLostError):
-        return  # told of the loss and stopped: all that a program without recovery can do
+    found.runs.append(run)
     if run.error is not None:
-        found.failures.append(run)
         if found.failure is None or _length(run) < _length(found.failure):
             found.failure = run
-    elif run.kill is None:
-        if found.first is None:
-            found.first = run
-        elif not same(run.results, found.first.results) and (
-            found.other is None or _length(run) < _length(found.other)
-        ):
-            found.other = run
+    elif found.first is None:
+        found.first = run
+    elif not same(run.results, found.first.results) and (found.other is None or _length(run) < _length(found.other)):
+        found.other = run
 
 
 def _length(run: Run) -> tuple[int, int]:

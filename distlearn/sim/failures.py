@@ -108,9 +108,7 @@ class Failure:
         if self.kind not in KINDS:
             raise ValueError(f"Failure: kind is {self.kind!r}, expected one of {', '.join(KINDS)}")
         if not self.at >= 0 or not self.until > self.at:
-            raise ValueError(
-                f"Failure of rank {self.rank}: from {self.at!r} until {self.until!r}, expected 0 <= at < until"
-            )
+            raise ValueError(f"Failure of rank {self.rank}: {self.at!r} until {self.until!r}, expected 0 <= at < until")
         if not self.factor > 0:
             raise ValueError(f"Failure of rank {self.rank}: factor is {self.factor!r}, expected a number above 0")
 

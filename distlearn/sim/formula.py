@@ -12,7 +12,7 @@ from ..backend import get_xp
 from ..comm.base import REDUCTIONS, Communicator
 from ..shares import shares
 from ..trace import Span
-from .timeline import first_common
+from .scheduler import first_common
 from .transport import CollectiveCall, CollectiveWork
 
 
@@ -28,7 +28,7 @@ class FormulaCollectives(Communicator):
             timelines = [member.timeline for member in self._members]
             ranks = [member.rank for member in self._members]
             name = FORMULA_OF.get(call.name, call.name)
-            seconds = transport.collective(name, nbytes, ranks, self._context, joined.seq) if self.size > 1 else 0.0
+            seconds = transport.network.collective(name, nbytes, ranks) if self.size > 1 else 0.0
             start = first_common(timelines, max(t for t, _ in joined.payloads.values()), seconds)
             joined.results = finish([joined.payloads[r][1] for r in range(self.size)])
             for r, (member, timeline) in enumerate(zip(self._members, timelines, strict=True)):

@@ -15,6 +15,7 @@ The greenlet that called `run` is the hub: it starts ranks, and gets control bac
 from __future__ import annotations
 
 import time
+from bisect import bisect_right, insort
 from collections import deque
 from collections.abc import Callable
 from contextvars import copy_context
@@ -24,7 +25,6 @@ from types import TracebackType
 from greenlet import GreenletExit, getcurrent, greenlet
 
 from ..comm.base import OWN, CommError, DeadlockError, RankError, call_site
-from .timeline import CommTimeline
 
 
 class BlockReason:
@@ -51,23 +51,8 @@ class NetworkCard:
 class Fibre:
     """One thread of control and its virtual clock: a rank's own, or one that runs a collective for it."""
 
-    __slots__ = (
-        "call",
-        "card",
-        "failures",
-        "greenlet",
-        "now",
-        "order",
-        "rank",
-        "result",
-        "seconds_run",
-        "since",
-        "switch",
-        "task",
-        "ticket",
-        "timeline",
-        "waits",
-    )
+    __slots__ = ("call", "card", "failures", "greenlet", "now", "order", "rank", "result", "seconds_run", "since",
+                 "switch", "task", "ticket", "timeline", "waits")  # fmt: skip
 
     def __init__(self, rank: int, order: int):
         self.rank, self.order = rank, order
@@ -255,10 +240,7 @@ def check_caller(fibre: Fibre) -> None:
     """Raise unless the code that runs is that of a fibre: not another thread's, another world's, or after the run."""
     if fibre.greenlet is not getcurrent():
         ended = "after the run has ended" if fibre.greenlet.dead else "by another thread, rank or world"
-        raise CommError(
-            f"rank {fibre.rank}: its communicator is used {ended}; only the function that `run` calls on this rank may "
-            "use it, until it returns"
-        )
+        raise CommError(f"rank {fibre.rank}: its communicator is used {ended}; only its own function may use it")
 
 
 def _where_it_waits(fibre: Fibre) -> TracebackType | None:
@@ -294,3 +276,53 @@ def describe_deadlock(fibres: list[Fibre]) -> str:
 def _line_of(fibre: Fibre):
     frame = fibre.greenlet.gr_frame
     return None if frame is None else call_site(frame)
+
+
+# -- when ranks are busy with collectives ------------------------------------------------------------------------------
+
+
+class CommTimeline:
+    """Intervals of time in which a rank is busy with collectives."""
+
+    # A collective is placed when its last rank has joined it, which on the simulator can come after a later one has
+    # been placed: ranks run ahead of each other in virtual time. So there can be a free interval before existing ones.
+
+    __slots__ = ("_busy",)
+
+    def __init__(self):
+        self._busy: list[tuple[float, float]] = []  # disjoint, in order
+
+    def next_free(self, start: float, seconds: float) -> float:
+        """Return the first time, not before `start`, at which the rank is free for `seconds`."""
+        i = bisect_right(self._busy, (start, float("inf"))) - 1
+        for low, high in self._busy[max(i, 0) :]:
+            if low >= start + seconds:
+                break
+            if high > start:
+                start = high
+        return start
+
+    def last_end(self, moment: float) -> float:
+        """Return the end of the last interval that begins before a given time; 0 if there is none."""
+        i = bisect_right(self._busy, (moment,)) - 1
+        return self._busy[i][1] if i >= 0 else 0.0
+
+    def take(self, start: float, end: float) -> None:
+        """Note that the rank is busy from `start` to `end`."""
+        if not end > start:
+            return
+        i = bisect_right(self._busy, (start, float("inf")))
+        if i and self._busy[i - 1][1] == start:
+            start = self._busy.pop(i - 1)[0]
+        insort(self._busy, (start, end))
+
+
+def first_common(timelines, start: float, seconds: float) -> float:
+    """Return the first time, not before `start`, at which all timelines are free for `seconds`."""
+    while True:
+        moved = start
+        for timeline in timelines:
+            moved = timeline.next_free(moved, seconds)
+        if moved == start:
+            return start
+        start = moved

@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-import numpy as np
 from numpy import ndarray
 
 from ..backend import same_bytes
@@ -186,7 +185,6 @@ class Transport:
         self.contexts = 0
         self.sequence = 0
         self._link_free: dict[tuple, float] = {}  # when a shared link has carried what is on it
-        self._dice: dict[int, np.random.Generator] = {}  # for the network's jitter, by sender
 
     def new_context(self) -> int:
         """Return a number for a new communicator: messages of different ones never match."""
@@ -242,9 +240,6 @@ class Transport:
         """Route a message through a network whose links are shared or differ: `Network.route` names them."""
         network = self.network
         latency, seconds, links = network.route(nbytes, channel.sender, channel.receiver)
-        if network.jitter:
-            factor = self._jitter(channel.sender)
-            latency, seconds = latency * factor, seconds * factor
         free = self._link_free
         start = fibre.now
         for link in links:
@@ -253,12 +248,6 @@ class Transport:
         for link in links:
             free[link] = start + seconds
         return start + (latency + seconds)
-
-    def _jitter(self, rank: int) -> float:
-        dice = self._dice.get(rank)
-        if dice is None:
-            dice = self._dice[rank] = np.random.default_rng([self.network.seed, rank])
-        return float(np.exp(dice.normal(0.0, self.network.jitter)))
 
     # -- sends and receives ------------------------------------------------------------------------------------------
     def send(self, fibre: Fibre, channel: Channel, x) -> float | SendOp:
@@ -358,15 +347,6 @@ class Transport:
             del self.calls[context, seq]
         return joined
 
-    def collective(self, name: str, nbytes: int, ranks: list[int], context: int, seq: int) -> float:
-        """Return the seconds of a collective among ranks of the world, by the formula."""
-        network = self.network
-        seconds = network.collective(name, nbytes, ranks)
-        if network.jitter:
-            dice = np.random.default_rng([network.seed, context, seq, len(ranks)])
-            seconds *= float(np.exp(dice.normal(0.0, network.jitter)))
-        return seconds
-
     # -- the end -------------------------------------------------------------------------------------------------------
     def check_empty(self) -> None:
         """Raise if a message was sent and never received, or work was started and never waited for."""
@@ -375,10 +355,8 @@ class Transport:
         if left:
             op, channel = left[0], left[0].channel
             more = f" (and {len(left) - 1} more)" if len(left) > 1 else ""
-            raise CommError(
-                f"rank {channel.dest} never received the message of {op.nbytes} bytes from rank {channel.source}, "
-                f"tag {channel.tag}{more}"
-            )
+            who = f"rank {channel.dest} never received the message of {op.nbytes} bytes from rank {channel.source}"
+            raise CommError(f"{who}, tag {channel.tag}{more}")
         for work in self.unwaited:
             raise CommError(f"rank {work.rank}: {work} was started and never waited for ({work.site})")
 

@@ -15,6 +15,9 @@ apply; `FaultyTransport` loses messages and tells who is lost, and a `FaultyComm
 
 from __future__ import annotations
 
+import sys
+from contextlib import contextmanager
+
 import numpy as np
 
 from ..comm.base import Record
@@ -23,7 +26,6 @@ from ..trace import Message, Trace
 from .clock import ComputeModel, Free, Roofline
 from .communicator import MessageComm, SimComm
 from .failures import Failure, Loss
-from .printing import ranks_in_output
 from .scheduler import Scheduler
 from .transport import RecvOp, SendOp, Transport
 
@@ -116,10 +118,7 @@ class SimWorld:
         self.slowdown = dict(slowdown or {})
         for rank, factor in self.slowdown.items():
             if not 0 <= rank < self.size or not factor > 0:
-                raise ValueError(
-                    f"SimWorld: slowdown {{{rank!r}: {factor!r}}}, "
-                    f"expected ranks from 0 to {self.size - 1} and factors above 0"
-                )
+                raise ValueError(f"SimWorld: slowdown {{{rank!r}: {factor!r}}}, expected a rank, and a factor above 0")
         self.jitter, self.seed, self.report = jitter, seed, report
         if not detection > 0:
             raise ValueError(f"SimWorld: detection is {detection!r}, expected a time above 0 s")
@@ -243,3 +242,45 @@ def _chooser(order):
 
     decisions = [Decision.parse(text) for text in order]
     return lambda: follow(decisions)
+
+
+# -- what ranks print --------------------------------------------------------------------------------------------------
+
+
+class RankedOutput:
+    """A text stream that begins every line with the rank that prints it; all else is the stream's below."""
+
+    def __init__(self, stream, running_rank):
+        self._stream, self._running_rank = stream, running_rank
+        self._open: int | None = None  # the rank whose line has not ended
+
+    def write(self, text: str) -> int:
+        """Write text at once, with the rank before each new line."""
+        rank = self._running_rank()
+        if rank is None or not text:
+            return self._stream.write(text)
+        lines = text.splitlines(keepends=True)
+        if self._open is not None and self._open != rank:
+            self._stream.write("\n")
+        first = "" if self._open == rank else f"[rank {rank}] "
+        self._stream.write(first + f"[rank {rank}] ".join(lines))
+        self._open = None if text.endswith("\n") else rank
+        return len(text)
+
+    def __getattr__(self, name):
+        return getattr(self._stream, name)
+
+
+@contextmanager
+def ranks_in_output(running_rank):
+    """Put ranks before what is printed in the block; inside another such block, leave it to that one."""
+    before = sys.stdout
+    if before is None or isinstance(before, RankedOutput):
+        yield
+        return
+    sys.stdout = out = RankedOutput(before, running_rank)
+    try:
+        yield
+    finally:
+        if sys.stdout is out:
+            sys.stdout = before

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..data import Batches
 from ..parallel import ParameterServer, asp, backup, bsp, softsync, ssp
-from ..parallel.asynchronous.param_server import RATES, Policy, Run
+from ..parallel.asynchronous.param_server import ASP, RATES, Run
 from .fit import DivergedError
 from .history import Epoch, History
 from .strategies import Recipe
@@ -20,7 +20,7 @@ STALENESS_RATES = tuple(RATES)
 """How staleness may change the learning rate, by name."""
 
 
-def make_policy(text: str) -> Policy:
+def make_policy(text: str) -> ASP:
     """Parse the name of a policy."""
     found = re.fullmatch(r"(\w+)(?:\(([\d.]*)\))?", text.strip()) if isinstance(text, str) else None
     if found is None or found[1] not in _POLICIES:
@@ -40,9 +40,7 @@ def train_asynchronously(recipe: Recipe, dataset) -> tuple[History, dict | None]
     settings = recipe.settings
     policy, workers = make_policy(settings.policy), recipe.comm.size - settings.servers
     if workers < 1:
-        raise ValueError(
-            f"strategy 'param_server': {settings.servers} servers on {recipe.comm.size} ranks leave no worker"
-        )
+        raise ValueError(f"param_server: {settings.servers} servers on {recipe.comm.size} ranks leave no worker")
     batches = len(Batches(dataset.x_train, dataset.y_train, settings.batch_size))
     stride = min(settings.evaluate_every or settings.epochs, settings.epochs)
     server = ParameterServer(
@@ -54,9 +52,7 @@ def train_asynchronously(recipe: Recipe, dataset) -> tuple[History, dict | None]
     if run is None:
         return History(), None
     if run.diverged:
-        raise DivergedError(
-            f"the loss is not finite after {run.updates} updates: training diverged; try a smaller learning rate"
-        )
+        raise DivergedError(f"the loss is not finite after {run.updates} updates: training diverged; try a smaller lr")
     return history_of(run, len(dataset.x_train), recipe.loss.metric.name), run.params
 
 

@@ -83,19 +83,15 @@ def _recipe(comm, settings: Settings, dataset, fused: bool) -> Recipe:
 
 def build(comm, settings: Settings, dataset, *, fused: bool = False):
     """Build the model, the optimizer and the strategy of a run; fused layers are faster, with fewer spans."""
+    if settings.trainer == "torch":
+        from .torch_ddp import TorchDDP
+
+        recipe = _recipe(comm, settings, dataset, False)
+        return TorchDDP(comm, recipe.model, recipe.loss, recipe.optimizer(), recipe.shape)
     return STRATEGIES[settings.strategy](_recipe(comm, settings, dataset, fused))
 
 
-def train(
-    comm,
-    settings: Settings,
-    checkpoints=None,
-    *,
-    every: int = 0,
-    resume: bool | str = False,
-    on_epoch=None,
-    fused: bool = False,
-) -> Result | None:
+def train(comm, settings, checkpoints=None, *, every=0, resume=False, on_epoch=None, fused=False) -> Result | None:
     """Load the data, build the model, train it: the same function on a simulated rank, an engine and under mpiexec.
 
     Parameters

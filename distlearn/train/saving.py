@@ -54,10 +54,8 @@ class Saving:
         """Find the checkpoint to go on from."""
         if not resume:
             if self.store.steps:
-                raise ValueError(
-                    f"{self.store.folder} holds checkpoints of a run up to step {self.store.steps[-1]}: "
-                    "resume it, or choose another folder"
-                )
+                text = f"{self.store.folder} holds checkpoints of a run up to step {self.store.steps[-1]}"
+                raise ValueError(f"{text}: resume it, or choose another folder")
             return None
         found = self.store.latest()
         if found is not None:

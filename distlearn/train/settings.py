@@ -146,6 +146,13 @@ class Settings:
     device: str | int = _setting(
         str, "Where every rank keeps model and data: cpu, gpu, or the index of a GPU.", "cpu", check=_check_device
     )
+    trainer: str = _setting(
+        str,
+        "Who computes: distlearn, or torch, the same model from the same weights by PyTorch's DDP.",
+        "distlearn",
+        choices=("distlearn", "torch"),
+        needs=_with("data"),
+    )
     strategy: str = _setting(
         str, "How ranks share the work.", "data", choices=tuple(sorted((*STRATEGIES, *ASYNCHRONOUS)))
     )

@@ -43,10 +43,7 @@ class Trained:
         x = np.asarray(x)
         n_features = int(np.prod(self.image_shape or x.shape[1:]))
         if x.ndim < 2 or int(np.prod(x.shape[1:])) != n_features:
-            raise ValueError(
-                f"predict: x has shape {x.shape}, expected (samples, {n_features}) or images of shape "
-                f"{self.image_shape}"
-            )
+            raise ValueError(f"predict: x has shape {x.shape}, expected (samples, {n_features}), or {self.image_shape}")
         x, model = x.reshape(len(x), n_features).astype(self.settings.dtype), self.model.eval()
         parts = [to_numpy(model.forward(x[i : i + batch_size])[0]) for i in range(0, len(x), batch_size)]
         logits = np.concatenate(parts or [np.zeros((0, len(self.classes)))]).astype(np.float64)

@@ -138,9 +138,7 @@ def _curves(runs, x, names) -> list[_Curve]:
             known = np.isfinite(ys)
             if not known.any():
                 of = f" of the history {label!r}" if label else ""
-                raise ValueError(
-                    f"plot_history: {name}{of} was never evaluated (see evaluate_every); leave it out of y"
-                )
+                raise ValueError(f"plot_history: {name}{of} was never evaluated (evaluate_every); leave it out of y")
             curves.append(_Curve(i, label, j, name, xs[known], ys[known]))
     return curves
 

@@ -53,16 +53,7 @@ NUMBER_POINTS = (5.5, 10.5)
 
 
 @styled
-def plot_schedule(
-    schedule,
-    n_ranks: int | None = None,
-    n_microbatches: int | None = None,
-    *,
-    ax=None,
-    title: str = "",
-    legend: bool = True,
-    **options,
-):
+def plot_schedule(schedule, n_ranks=None, n_microbatches=None, *, ax=None, title="", legend=True, **options):
     """Draw a pipeline schedule: a row for each rank, a box with its number for every micro-batch on its way.
 
     Parameters
@@ -167,10 +158,7 @@ def _of_simulated(run: Simulated, timed: bool) -> Content:
 def _of_trace(trace: Trace) -> Content:
     actions = [a for a in actions_of(trace) if a.end > a.start]
     if not actions:
-        raise ValueError(
-            f"plot_schedule: no action of a pipeline takes time in {trace!r}; simulate with a compute model that costs "
-            "something (Roofline, Measured)"
-        )
+        raise ValueError(f"plot_schedule: no action of a pipeline takes time in {trace!r}; choose a compute model")
     ranks, zero = sorted({a.rank for a in actions}), min(a.start for a in actions)
     spans = [s for s in trace.select(lane="compute", name="update") if s.rank in ranks and s.end > s.start >= zero]
     updates = [(s.rank, s.start - zero, s.end - zero) for s in spans]

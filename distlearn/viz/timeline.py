@@ -137,10 +137,7 @@ def select(trace, start: float | None = None, end: float | None = None) -> Bars:
     spans = [s for s in trace.spans if s.rank in row_of and s.end > s.start]
     events = [(m.sent, m.arrived) for m in trace.messages if m.source in row_of and m.dest in row_of]
     if not spans and not any(b > a for a, b in events):
-        raise ValueError(
-            f"plot_timeline: no time passes in {trace!r}: a compute model and a network that "
-            "cost something make a time line (Roofline, Measured, Network)"
-        )
+        raise ValueError(f"plot_timeline: no time passes in {trace!r}; choose a compute model or a network")
     begins, ends = np.array([(s.start, s.end) for s in spans] or events, float).T
     low = float(begins.min()) if start is None else float(start)
     high = float(ends.max()) if end is None else float(end)
@@ -148,10 +145,8 @@ def select(trace, start: float | None = None, end: float | None = None) -> Bars:
         raise ValueError(f"plot_timeline: start is {low!r} and end {high!r}, expected start < end (seconds)")
     inside = (ends > low) & (begins < high)
     if not inside.any():
-        raise ValueError(
-            f"plot_timeline: nothing happens from {low!r} s to {high!r} s; "
-            f"the trace runs from {begins.min():.6g} s to {ends.max():.6g} s"
-        )
+        span = f"{begins.min():.6g} s to {ends.max():.6g} s"
+        raise ValueError(f"plot_timeline: nothing happens from {low!r} s to {high!r} s; the trace runs from {span}")
     if not spans:
         begins, ends, inside = np.empty(0), np.empty(0), np.empty(0, bool)
     spans = [s for s, keep in zip(spans, inside, strict=True) if keep]

@@ -39,29 +39,23 @@ FIRST_PATIENCE = 3.0  # Seconds after which an engine that has not answered is a
 class Ranks:
     """The engines of a view as ranks; those of a `cluster` that `EngineWorld` started can be watched and killed."""
 
-    def __init__(self, view, cluster: Cluster | None = None):
-        self.client, self.cluster = view.client, cluster
-        self._is_local = cluster is not None and cluster.is_local  # only then are its process ids valid here
+    def __init__(self, cluster: Cluster):
+        self.client, self.cluster, targets = cluster.client, cluster, cluster.ids
+        self._is_local = cluster.is_local  # only then are its process ids valid here
         self._key = uuid.uuid4().hex
         self._number, self._completed = 0, deque()
-        targets = view.targets if isinstance(view.targets, list) else [view.targets]
-        if not targets:
-            raise ValueError("EngineWorld: the view has no engines")
         self.client.direct_view(targets).use_cloudpickle()  # pickles by value what a notebook defines
         who = self._ask_who(targets)
         _check_pythons(who, targets)
-        order = sorted(range(len(who)), key=lambda i: (who[i]["rank"], targets[i]))
+        _check_mpi(who)
+        order = sorted(range(len(who)), key=lambda i: who[i]["rank"])
         self.ids = [targets[i] for i in order]  # ipyparallel's numbers, by rank: an engine's number is not its rank
         self.pids = [who[i]["pid"] for i in order]
         self.nodes = [who[i]["node"] for i in order]
-        members = [who[i]["rank"] for i in order]
-        _check_mpi(who)
         paths = [os.path.abspath(p) for p in sys.path]
         self._deaths = DeathWatch() if self._is_local else None
         address = self._deaths.address if self._deaths else ""
-        self._call(
-            self.ids, lambda rank: (remote.join_world, self._key, rank, members, paths, self._stack_file(rank), address)
-        )
+        self._call(self.ids, lambda rank: (remote.join_world, self._key, rank, paths, self._stack_file(rank), address))
         if self._deaths is not None:
             self._deaths.start(self.size)
         self.view = self.client.direct_view(self.ids)
@@ -117,7 +111,7 @@ class Ranks:
     # -- failures ------------------------------------------------------------------------------------------------------
     def problem(self) -> str:
         """Say why the ranks cannot run anything; empty if they can."""
-        if self.cluster is not None and not self.cluster.has_controller():
+        if not self.cluster.has_controller():
             return "the controller of the engines died"
         known = zip(self.ids, self._identities, strict=True)
         gone = [rank for rank, (i, same) in enumerate(known) if identity(self.client, i) != same]
@@ -128,8 +122,6 @@ class Ranks:
 
     def first_death(self, reported: list[int]) -> tuple[int, str]:
         """Return which rank died first, and how; `reported` are the dead ranks in the order of the reports."""
-        if self.cluster is None:
-            return reported[0], f"({self.pids[reported[0]]}) {self._how_unknown(reported[0])}"
         statuses = self.cluster.exit_statuses()
         rank = first_to_die(self._deaths.order if self._deaths else [], reported, statuses)
         return rank, f"({self.pids[rank]}) {how_it_ended(statuses[rank]) if statuses else self._how_unknown(rank)}"
@@ -157,7 +149,7 @@ class Ranks:
 
     def request_stacks(self, ranks) -> None:
         """Make ranks write their stacks to files, even those inside a C call."""
-        if self._is_local and hasattr(signal, "SIGUSR1"):
+        if self._is_local:
             for rank in ranks:
                 with contextlib.suppress(OSError):
                     os.kill(self.pids[rank], signal.SIGUSR1)
@@ -188,16 +180,8 @@ class Ranks:
                 outcome.error = f"runs on {self.nodes[rank]}, which does not answer: is the network down?"
         return outcome
 
-    def kill(self) -> bool:
-        """Kill all engines, if this world started them; return whether it did."""
-        if self.cluster is not None:
-            self.cluster.kill_engines(self.pids)
-        return self.cluster is not None
-
     def _stack_file(self, rank: int) -> str | None:
-        if not self._is_local or self.cluster.folder is None:
-            return None
-        return str(self.cluster.folder / f"stack-{self._key}-{rank}.txt")
+        return str(self.cluster.folder / f"stack-{self._key}-{rank}.txt") if self._is_local else None
 
 
 def _check_pythons(who: list[dict], targets: list[int]) -> None:
@@ -205,21 +189,16 @@ def _check_pythons(who: list[dict], targets: list[int]) -> None:
     ours = platform.python_version()
     for w, target in zip(who, targets, strict=True):
         if w["python"].split(".")[:2] != ours.split(".")[:2]:
-            raise CommError(
-                f"engine {target} runs Python {w['python']} ({w['executable']}), this process Python {ours} "
-                f"({sys.executable}): functions can be sent only between equal versions; start the engines with this "
-                "Python, or use theirs here"
-            )
+            theirs = f"engine {target} runs Python {w['python']} ({w['executable']})"
+            raise CommError(f"{theirs}, this process Python {ours} ({sys.executable}): start it with this one")
 
 
 def _check_mpi(who: list[dict]) -> None:
     """Raise unless the engines are ranks of one MPI world."""
     n, sizes, ranks = len(who), {w["size"] for w in who}, {w["rank"] for w in who}
     if len(sizes) > 1 or len(ranks) < n:
-        raise CommError(
-            f"the {n} engines of this view are not ranks of one MPI world (COMM_WORLD sizes {sorted(sizes)}, ranks "
-            f"{sorted(ranks)}): start them with Cluster(engines='mpi'), or use EngineWorld({n})"
-        )
+        found = f"COMM_WORLD sizes {sorted(sizes)}, ranks {sorted(ranks)}"
+        raise CommError(f"the {n} engines are not ranks of one MPI world ({found}): mpiexec is that of another MPI")
 
 
 def read_stack(path: str) -> list[Frame]:
@@ -282,7 +261,7 @@ class Watch:
                 return "no progress"
             if self._all_wait():
                 return "deadlock"
-            if self._ranks.cluster is not None and not self._ranks.cluster.has_controller():
+            if not self._ranks.cluster.has_controller():
                 return "controller died"
         return ""
 
@@ -306,7 +285,7 @@ class Watch:
             self.outcomes[rank] = self._ranks.unresponsive(rank)
         if any(o.status in ("unresponsive", "died") for o in self.outcomes.values()):
             self.killed = True
-            self._ranks.kill()
+            self._ranks.cluster.kill_engines(self._ranks.pids)
             self._explain_deaths()
 
     def finish(self) -> None:

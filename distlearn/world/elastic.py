@@ -11,8 +11,6 @@ import time
 import warnings
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from ..comm.base import CommError, RankError
 from ..parallel.checkpoint.store import CheckpointError, CheckpointStore, CheckpointWarning
 from .progress import Bar
@@ -34,10 +32,6 @@ class Restart:
         When the failure was noticed, and when the first step after it was done [s since the start].
     reached, step : int
         Steps known to be done before the failure, and the step from which training resumed.
-    samples_lost : int
-        Samples that were trained on again.
-    seconds_lost : float
-        From the time at which `step` was first done to `resumed` [s].
     """
 
     rank: int | None
@@ -47,8 +41,6 @@ class Restart:
     resumed: float = float("nan")
     reached: int = 0
     step: int = 0
-    samples_lost: int = 0
-    seconds_lost: float = float("nan")
 
     @property
     def steps_lost(self) -> int:
@@ -63,7 +55,7 @@ class Restart:
     def __str__(self) -> str:
         return (
             f"{self.reason}: on {self.size} ranks again after {self.seconds_down:.1f} s, from step {self.step} "
-            f"({self.steps_lost} steps, {self.samples_lost} samples lost)"
+            f"({self.steps_lost} steps lost)"
         )
 
 
@@ -90,10 +82,6 @@ class ElasticRun:
         done = self.progress[-1][1] if self.progress else 0
         return f"ElasticRun({len(self.results)} ranks, {done} steps in {self.seconds:.3g} s, restarts={self.restarts})"
 
-    @property
-    def seconds_lost(self) -> float:
-        return sum(r.seconds_lost for r in self.restarts)
-
 
 class _Log:
     """Records when each step was first done, and passes reports on."""
@@ -101,7 +89,7 @@ class _Log:
     def __init__(self, store: CheckpointStore, progress: list, show):
         self._progress = progress
         self._store, self._show, self._zero = store, show, time.perf_counter()
-        self._done: list[tuple[int, float, int]] = [(0, 0.0, 0)]  # step, when, samples
+        self._done = 0
         self._open: Restart | None = None  # a restart whose first step has not been reported
 
     def now(self) -> float:
@@ -110,8 +98,7 @@ class _Log:
     def failed(self, restart: Restart) -> None:
         if self._open is not None:  # a second failure before a step was done
             self._open.resumed, self._open.step = restart.noticed, self._open.reached
-            self._open.seconds_lost = restart.noticed - self._open.noticed
-        self._open, restart.reached = restart, self._done[-1][0]
+        self._open, restart.reached = restart, self._done
         with warnings.catch_warnings(), contextlib.suppress(CheckpointError):  # the ranks tell of the same files
             warnings.simplefilter("ignore", CheckpointWarning)
             found = self._store.latest()
@@ -121,12 +108,9 @@ class _Log:
         if self._open is not None:  # the first step after a failure
             restart, self._open = self._open, None
             restart.resumed = self.now()
-            steps, times, samples = zip(*self._done, strict=True)  # not of every step: reports are 0.1 s apart
-            restart.samples_lost = round(samples[-1] - np.interp(restart.step, steps, samples))
-            restart.seconds_lost = restart.resumed - float(np.interp(restart.step, steps, times))
-            self._done = [entry for entry in self._done if entry[0] <= restart.step]
-        if step > self._done[-1][0]:
-            self._done.append((step, self.now(), values.get("samples", 0)))
+            self._done = restart.step
+        if step > self._done:
+            self._done = step
             self._progress.append((self.now(), step))
         if self._show is not None:
             self._show(step, total, **values)

@@ -40,9 +40,8 @@ class EngineWorld(World):
 
     Parameters
     ----------
-    engines : int or ipyparallel.DirectView
-        How many engines to start on this machine, or a view of engines that already run (`rc[:]`), however they were
-        started. Those are not stopped by `close` and cannot be restarted.
+    engines : int
+        How many engines to start.
     timeout : float, optional
         Longest time for a `run` [s].
     patience : float
@@ -94,16 +93,15 @@ class EngineWorld(World):
         self._restart_reason = ""  # why the engines must be restarted
         self._closed = False
         self._cluster = self._ranks = None
-        if hasattr(engines, "client"):
-            if threads is not None or hosts is not None:
-                raise ValueError(
-                    "EngineWorld: threads and hosts can be chosen only for engines that EngineWorld starts"
-                )
-            self._ranks = Ranks(engines)
-        elif isinstance(engines, int) and not isinstance(engines, bool) and engines >= 1:
-            self._start(engines, threads, hosts)
-        else:
-            raise ValueError(f"EngineWorld: {engines!r}, expected a number of engines, 1 or more, or a view of engines")
+        if not isinstance(engines, int) or isinstance(engines, bool) or engines < 1:
+            raise ValueError(f"EngineWorld: {engines!r}, expected a number of engines, 1 or more")
+        try:
+            with defer_interrupts():
+                self._cluster = Cluster(engines, threads, hosts)
+                self._ranks = Ranks(self._cluster)
+        except BaseException:  # end all processes
+            self.close()
+            raise
         _open.add(self)
 
     def __repr__(self) -> str:
@@ -125,9 +123,6 @@ class EngineWorld(World):
 
     def resize(self, size: int) -> None:
         """Change the number of engines: the next `run` restarts them."""
-        # CommError: If this world did not start its engines.
-        if self._cluster is None:
-            raise CommError("EngineWorld.resize: this world did not start its engines, so it cannot start others")
         if not isinstance(size, int) or size < 1:
             raise ValueError(f"EngineWorld.resize: {size!r}, expected a number of engines, 1 or more")
         if size != self._cluster.n:
@@ -232,13 +227,7 @@ class EngineWorld(World):
         if all(o.status == "returned" for o in outcomes):
             return None
         limits = {"deadlock": self.patience, "no progress": progress_timeout, "timeout": timeout}
-        note = ""
-        if watch.killed and self._cluster is None:
-            note = (
-                "This world did not start the engines: restart their cluster, and make a new EngineWorld of its view."
-            )
-        elif watch.killed:
-            note = "The next run restarts the engines (MPI ends all ranks with one)."
+        note = "The next run restarts the engines (MPI ends all ranks with one)." if watch.killed else ""
         return first_failure(outcomes, reason, limits.get(reason, 0.0), note)
 
     def _collect(self, watch: Watch) -> None:
@@ -248,34 +237,18 @@ class EngineWorld(World):
         self.trace = Trace(sorted(spans, key=lambda s: (s.end, s.rank)))
         watch.finish()
 
-    # -- starting and restarting --------------------------------------------------------------------------------------
-    def _start(self, engines, threads, hosts) -> None:
-        """Start a cluster, and make its engines ranks; end all processes if that fails or is interrupted."""
-        try:
-            with defer_interrupts():
-                self._cluster = Cluster(engines, threads, hosts)
-                self._make_ranks()
-        except BaseException:
-            self.close()
-            raise
-
-    def _make_ranks(self) -> None:
-        self._ranks = Ranks(self._cluster.client.direct_view(self._cluster.ids), self._cluster)
-
     def _ensure_engines(self) -> None:
         if self._closed:
             raise CommError("this EngineWorld is closed; make a new one")
         problem = self._restart_reason or self._ranks.problem()
         if not problem:
             return
-        if self._cluster is None:
-            raise CommError(f"EngineWorld: {problem}; restart their cluster, and make a new EngineWorld of its view")
         start = time.perf_counter()
         with defer_interrupts():
             self._restart_reason = problem  # until the restart is complete: it can be interrupted too
             self._ranks.close()
             self._cluster.restart_engines()
-            self._make_ranks()
+            self._ranks = Ranks(self._cluster)
             self._restart_reason = ""
         seconds = time.perf_counter() - start
         print(f"EngineWorld: restarted {self.size} engines in {seconds:.1f} s ({problem})", file=sys.stderr)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol, runtime_checkable
 
 from ..comm.base import RankError
-from ..comm.local import LocalComm
+from ..comm.point_to_point import LocalComm
 from ..trace import Trace, WallClock
 
 

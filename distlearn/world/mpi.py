@@ -15,10 +15,9 @@ import sys
 import time
 import traceback
 
-from ..comm.base import RankError
+from ..comm.base import RankError, who_is_missing
 from ..comm.mpi import MPIComm, world_comm
-from ..comm.recorder import who_is_missing
-from ..comm.select_backend import select_backend
+from ..comm.nccl import select_backend
 from ..comm.waiting import poll
 from ..trace import Trace
 from .local import World

@@ -14,8 +14,7 @@ import traceback
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ..comm.base import CommTimeoutError, DeadlockError, RankError
-from ..comm.recorder import who_is_missing
+from ..comm.base import CommTimeoutError, DeadlockError, RankError, who_is_missing
 
 # Frames of these are not shown to users: the line that called them says more.
 OWN_MODULES = ("distlearn.comm", "distlearn.sim", "distlearn.world", "distlearn.trace")

@@ -71,17 +71,15 @@ def describe_engine() -> dict:
     return version | {"pid": os.getpid(), "node": platform.node(), "rank": comm.Get_rank(), "size": comm.Get_size()}
 
 
-def join_world(key: str, rank: int, members: list[int], paths: list[str], stacks: str | None, deaths: str) -> None:
+def join_world(key: str, rank: int, paths: list[str], stacks: str | None, deaths: str) -> None:
     """Make this engine a rank of a world."""
     sys.path += [p for p in paths if p not in sys.path and os.path.isdir(p)]
     shield_traceback()
     from ..comm.mpi import release_shared_memory_names, world_comm
 
-    everyone = world_comm()
-    base = everyone if len(members) == everyone.Get_size() else everyone.Create_group(everyone.group.Incl(members))
-    duplicates = Duplicates(base.Dup())
+    duplicates = Duplicates(world_comm().Dup())
     release_shared_memory_names()
-    if stacks is not None and hasattr(faulthandler, "register"):
+    if stacks is not None:
         _worlds[key, "stacks"] = file = open(stacks, "w", encoding="utf-8")  # noqa: SIM115 (for the engine's life)
         faulthandler.register(signal.SIGUSR1, file=file, all_threads=False)
     if deaths:
@@ -117,7 +115,7 @@ def launch(key: str, order: dict, payload: bytes) -> tuple[bytes, bytes]:
         if order["cwd"]:
             os.chdir(order["cwd"])
         from ..comm.mpi import MPIComm
-        from ..comm.select_backend import select_backend
+        from ..comm.nccl import select_backend
 
         duplicates.free(order["free"])
         copy = duplicates.get(order["number"], interrupts)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from statistics import median
 
 from distlearn.backend import has_gpu
-from distlearn.cuda.cards import card_in
+from distlearn.cuda.cards import CARDS
 
 from . import quick, record
 from .bench_gpu import NO_GPU
@@ -46,6 +46,13 @@ def kernel_record(cupy, case: Case, card) -> dict:
         share, bound = card.least_time(flops, nbytes) / ours, card.bound(flops / nbytes)
         note += f": {share:.0%} of what {card.name}'s {bound} bound allows"
     return record(f"kernel {case.variant}", "ms", ours * 1e3, peer and peer * 1e3, note=note)
+
+
+def card_in(device: str):
+    """Return the card in the name of a device; of several that fit, the longest name."""
+    words = device.replace("-", " ").split()
+    named = [c for c in CARDS.values() if all(word in words for word in c.name.split())]
+    return max(named, key=lambda c: len(c.name), default=None)
 
 
 def records():

@@ -140,7 +140,7 @@ def real_beside_simulated(
     pace : Speeds, optional
         Delay added to every step; by default 20 ms, and 80 ms on worker 0, so that sleeping takes most of the
         time and ranks that share cores do not matter.
-    policies : sequence of Policy
+    policies : sequence of ASP
         ASP among them: the simulator is calibrated from its run, in which no worker waits.
     steps : int
         Gradients of each worker, on average.

@@ -134,7 +134,7 @@ def test_a_simulated_rank_that_raises(call):
         (["MODULE:nothing"], "has no 'nothing'; it has helper, total, differs, quiet, fails"),
         (["MODULE:number"], "is a int, expected a function"),
         (["MODULE:total", "abc"], """write a string as '"abc"'"""),
-        (["MODULE:total", "factor=2", "3"], "arguments by name come last"),
+        (["MODULE:total", "factor=2", "3"], "names come last"),
         (["MODULE:total", "--size", "2", "--world", "local"], "one rank, not 2"),
         (["MODULE:total", "--size", "0"], "0 is not in the range"),
     ],

@@ -1,7 +1,6 @@
-"""Thirty kinds of hang, each with who is to blame; `mpiexec -n 3 python -m tests.comm.hangs NAME` runs one."""
+"""Thirty kinds of hang, each with who is to blame."""
 
 import functools
-import sys
 
 import numpy as np
 
@@ -137,9 +136,3 @@ HANGS = {
     "an object": (waits_for_an_object, "missing", (2,)),
 }  # fmt: skip
 """By name: program of three ranks, kind of verdict, ranks."""
-
-
-if __name__ == "__main__":
-    from distlearn.world.mpi import MPIWorld
-
-    MPIWorld(patience=0.5, progress=False, strict=False).run(HANGS[sys.argv[1]][0])

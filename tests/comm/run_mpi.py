@@ -5,7 +5,7 @@ import types
 
 from distlearn.comm.mpi import MPIComm, world_comm
 from distlearn.comm.mpi import messages as staging
-from distlearn.comm.select_backend import select_backend
+from distlearn.comm.nccl import select_backend
 from distlearn.nn.costs.count import MockDeviceArray, strict
 
 from . import mpi_checks

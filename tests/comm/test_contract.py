@@ -2,7 +2,7 @@
 
 import pytest
 
-from distlearn.comm.local import LocalComm
+from distlearn.comm.point_to_point import LocalComm
 from distlearn.sim import SimWorld
 
 from .contract import CONTRACT

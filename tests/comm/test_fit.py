@@ -25,14 +25,6 @@ def test_the_simulators_network_is_recovered(size, network):
             assert sweep.error < 1e-9, name
 
 
-def test_jitter_shows_as_error():
-    fitted = Network.fit(SimWorld(2, Network(1e-5, 1e9, jitter=0.2, seed=1)), repeats=3)
-    assert 0.005 < fitted.error < 0.2
-    assert fitted.network.alpha == pytest.approx(1e-5, rel=0.45)
-    assert fitted.network.beta == pytest.approx(1e9, rel=0.8)
-    assert "typical error" in str(fitted)
-
-
 def test_a_free_network_is_free():
     assert Network.fit(SimWorld(2)).network == Network()
 

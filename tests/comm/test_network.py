@@ -107,25 +107,9 @@ def test_native_collectives_know_who_sits_where():
         assert seconds(NODES, name, 8000, 4) == seconds(SLOW, name, 8000, 4)
 
 
-def test_jitter_is_luck_with_a_seed():
-    def times(seed, jitter=0.3):
-        world = SimWorld(4, Network(1e-5, 1e8, jitter=jitter, seed=seed))
-        world.run(lambda comm: [collectives.ring_all_reduce(comm, np.ones(100)) for _ in range(20)] and None)
-        collective = SimWorld(2, Network(1e-5, 1e8, jitter=jitter, seed=seed))
-        collective.run(lambda comm: [comm.all_reduce(np.ones(10)) for _ in range(3)] and None)
-        return [m.arrived - m.sent for m in world.trace.messages], [s.seconds for s in collective.trace]
-
-    assert times(1) == times(1) != times(2)
-    messages, collectives_ = times(1)
-    plain = Network(1e-5, 1e8).message(200)
-    assert np.median(messages) == pytest.approx(plain, rel=0.1)
-    assert np.std(np.log(messages)) == pytest.approx(0.3, rel=0.15)
-    assert len(set(collectives_)) == 3
-
-
 def test_the_simple_network_shows_and_compares_as_before():
     assert repr(Network(1e-6, 1e9)) == "Network(alpha=1e-06, beta=1000000000.0)"
-    assert repr(Network(0.0, 1.0, jitter=0.5)) == "Network(alpha=0.0, beta=1.0, jitter=0.5)"
+    assert repr(Network(0.0, 1.0, contention="link")) == "Network(alpha=0.0, beta=1.0, contention='link')"
     assert Network(1, 2) == Network(1, 2) != Network(1, 2, contention="link")
 
 
@@ -133,7 +117,6 @@ def test_the_simple_network_shows_and_compares_as_before():
     ("make", "match"),
     [
         (lambda: Network(contention="bus"), "contention is 'bus', expected one of sender, ports, link"),
-        (lambda: Network(jitter=-1), "jitter is -1"),
         (lambda: HierarchicalNetwork(FAST, SLOW, 0), "ranks_per_node is 0"),
     ],
 )

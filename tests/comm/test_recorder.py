@@ -6,10 +6,9 @@ import time
 
 import pytest
 
-from distlearn.comm.base import LENGTH, CommError, Record
-from distlearn.comm.recorder import who_is_missing
+from distlearn.comm.base import LENGTH, CommError, Record, who_is_missing
 from distlearn.sim import SimWorld
-from distlearn.world import EngineWorld, launch
+from distlearn.world import EngineWorld
 from distlearn.world.outcome import RankTimeoutError
 
 from .hangs import COLLECTIVES, HANGS, skips
@@ -51,17 +50,6 @@ def test_who_is_to_blame_on_engines(some):
             world.run(sleeps, timeout=2)
 
 
-@pytest.mark.mpi
-@pytest.mark.timeout(400)
-def test_who_is_to_blame_under_mpiexec(some):
-    for name, (_, kind, ranks) in some:
-        done = launch(3, ["python", "-m", "tests.comm.hangs", name], timeout=60, capture=True)
-        listed = ", ".join(map(str, ranks))
-        named = {"missing": rf"ranks? {listed} (is|are) missing at ", "deadlock": "ranks wait for each other: "}[kind]
-        assert done.returncode == 1, name
-        assert re.search(named, done.stderr), f"{name}: {done.stderr}"
-
-
 @pytest.mark.parametrize("size", [2, 4, 5])
 @pytest.mark.parametrize("name", COLLECTIVES)
 def test_the_verdict_says_which_call_and_where_the_missing_rank_was(name, size):
@@ -91,4 +79,5 @@ def test_nobody_waits():
     world = SimWorld(3)
     world.run(lambda comm: comm.barrier())
     assert who_is_missing(world.records).kind == "none"
-    assert [str(r) for r in world.records[1]] == ["barrier(), number 1 (test_recorder.py, line 92, in <lambda>)"]
+    (record,) = world.records[1]
+    assert re.fullmatch(r"barrier\(\), number 1 \(test_recorder.py, line \d+, in <lambda>\)", str(record))

@@ -8,7 +8,7 @@ import pytest
 from distlearn import backend
 from distlearn.comm import nccl as nccl_stream
 from distlearn.comm.mpi import messages as staging
-from distlearn.comm.select_backend import select_backend
+from distlearn.comm.nccl import select_backend
 from distlearn.sim import SimWorld
 from distlearn.trace import Span, Trace
 

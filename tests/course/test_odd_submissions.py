@@ -288,11 +288,6 @@ def accused(path, *kinds):
     return suspicions(cells, source)
 
 
-@pytest.mark.parametrize("kind", HONEST)
-def test_an_honest_variant_of_a_notebook_is_not_accused(kind):
-    assert accused(source_notebooks(COURSE)[0], kind) == []
-
-
 @pytest.mark.parametrize("path", source_notebooks(COURSE), ids=lambda path: path.stem)
 def test_all_honest_variants_of_a_notebook_at_once_are_not_accused(path):
     assert accused(path, *HONEST) == []

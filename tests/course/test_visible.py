@@ -80,6 +80,22 @@ def test_the_visible_checks_catch_every_known_mistake(lab, shell, request):
     assert bare <= BARE.get(lab[:5], bare)
 
 
+def test_an_exercise_without_an_answer_is_said_to_be_not_written_yet(lab, shell):
+    """All checks of an untouched notebook, in one pass over the cells that they need."""
+    released = nbformat.read(next((COURSE.parent / "labs" / lab).glob("*.ipynb")), as_version=4)
+    code = [c for c in map(Cell, range(len(released.cells)), released.cells) if c.is_code]
+    code = [c for c in code if not DEMONSTRATIONS & set(c.tags)]
+    kept = with_needed(code, {c.id for c in code if c.is_check} | {code[0].id})
+    shell.reset(new_session=True)
+    for cell in [c for c in code if c.id in kept]:
+        with contextlib.redirect_stdout(io.StringIO()):
+            done = shell.run_cell(cell.source)
+        if cell.is_check:
+            error = done.error_in_exec
+            assert type(error).__name__ == "CheckFailed", cell.grade_id
+            assert "not written yet" in str(error), cell.grade_id
+
+
 if __name__ == "__main__":
     from IPython.core.interactiveshell import InteractiveShell
 

@@ -98,7 +98,7 @@ def test_launch_on_the_gpu(cupy):
 
 def test_mixed_arrays_are_refused(cupy):
     source = "__global__ void f(float* x, float* y) {}"
-    with pytest.raises(TypeError, match="are NumPy arrays and others are on the GPU"):
+    with pytest.raises(TypeError, match="are NumPy arrays, others on the GPU"):
         RawKernel(source, "f")((1,), (1,), (DeviceArray(np.ones(1)), np.ones(1)))
     assert cupy.calls == []
 

@@ -2,7 +2,6 @@
 
 import pytest
 
-from distlearn.backend import has_gpu
 from tests.emulated import NEEDS_COMPILER
 
 from . import hardware
@@ -45,40 +44,3 @@ def _measured_rows(page, variant):
     return [
         line for line in page.splitlines() if line.startswith(f"| {variant.kernel} |") and not line.endswith("|  |")
     ]
-
-
-def csv_text(values):
-    """What ncu --csv prints, as its manual shows it."""
-    head = '"ID","Process ID","Process Name","Kernel Name","Section Name","Metric Name","Metric Unit","Metric Value"'
-    rows = [
-        f'"0","7","python3","transpose_naive","Command line profiler metrics","{m}","sector","{v}"'
-        for m, v in values.items()
-    ]
-    return "\n".join(["==PROF== Connected to process 7", "==PROF== Disconnected", head, *rows])
-
-
-def test_reading_the_profiler():
-    values = dict(zip(hardware.METRICS.values(), ("1,536", "12288", "0", "0.000000"), strict=True))
-    assert hardware.parse(csv_text(values)) == dict(zip(NAMES, (1536, 12288, 0, 0), strict=True))
-    del values["l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum"]
-    with pytest.raises(LookupError, match="lacks l1tex__t_sectors_pipe_lsu_mem_global_op_st"):
-        hardware.parse(csv_text(values))
-    with pytest.raises(LookupError, match="wrote no table"):
-        hardware.parse("==ERROR== ERR_NVGPUCTRPERM - The user does not have permission")
-
-
-def test_the_profiler_is_told_one_kernel_and_its_words_are_kept(tmp_path):
-    fake = tmp_path / "ncu"
-    fake.write_text('#!/bin/sh\necho "$@" >&2\necho ==ERROR== ERR_NVGPUCTRPERM\n', encoding="utf-8")
-    fake.chmod(0o755)
-    with pytest.raises(RuntimeError, match="wrote no table") as caught:
-        hardware.measured(hardware.KERNELS[1], str(fake))
-    said = str(caught.value)
-    assert "ERR_NVGPUCTRPERM" in said
-    assert "--kernel-name transpose_tiled " in said
-    assert said.rstrip().endswith("--launch transpose.cu:transpose_tiled<0>")
-
-
-@pytest.mark.skipif(has_gpu(), reason="there is a GPU")
-def test_without_a_gpu_the_profiler_is_not_asked():
-    assert hardware.ncu() is None

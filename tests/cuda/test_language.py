@@ -9,36 +9,6 @@ i32, f32 = np.int32, np.float32
 rng = np.random.default_rng(0)
 
 
-def test_template(run):
-    source = """
-    template <typename T, int UNROLL>
-    __global__ void sgd(T* w, T* v, const T* g, T lr, T mu, int n) {
-        int first = blockIdx.x * blockDim.x * UNROLL + threadIdx.x;
-    #pragma unroll
-        for (int u = 0; u < UNROLL; u++) {
-            int i = first + u * blockDim.x;
-            if (i < n) { T m = mu * v[i] + g[i]; v[i] = m; w[i] -= lr * m; }
-        }
-    }"""
-    for dtype, name, grid in ((np.float32, "sgd<float, 4>", 1), (np.float64, "sgd<double, 2>", 2)):
-        w, v, g = (rng.normal(size=1000).astype(dtype) for _ in range(3))
-        wanted = w - dtype(0.1) * (dtype(0.9) * v + g)
-        run(source, name, (grid,), (256,), (w, v, g, dtype(0.1), dtype(0.9), i32(1000)))
-        np.testing.assert_allclose(w, wanted - 0 if grid else 0, rtol=1e-5, atol=1e-6)
-
-
-def test_constant_memory(run):
-    source = """__constant__ float filter[3];
-    extern "C" __global__ void smooth(const float* x, float* y, int n) {
-        int i = blockIdx.x * blockDim.x + threadIdx.x;
-        if (i >= 1 && i < n - 1) { float s = 0; for (int k = 0; k < 3; k++) s += filter[k] * x[i + k - 1]; y[i] = s; }
-    }"""
-    x, y = rng.random(100, dtype=f32), np.zeros(100, f32)
-    w = np.array([0.25, 0.5, 0.25], f32)
-    run(source, "smooth", (4,), (32,), (x, y, i32(100)), constants={"filter": w})
-    np.testing.assert_allclose(y[1:-1], np.convolve(x, w, "valid"), rtol=1e-5)
-
-
 def test_three_dimensions(run):
     source = """extern "C" __global__ void index3(int* out) {
         unsigned x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;
@@ -250,27 +220,6 @@ def test_language_at_large(run):
     np.testing.assert_array_equal(o, wanted)
     if has_nvrtc():
         assert compile_check(source, [80]).ok
-
-
-def test_options_define_macros(run):
-    y = np.zeros(4, i32)
-    run(
-        'extern "C" __global__ void f(int* y) { y[threadIdx.x] = VALUE; }',
-        "f",
-        (1,),
-        (4,),
-        (y,),
-        options=("-DVALUE=7",),
-    )
-    assert (y == 7).all()
-
-
-def test_printf_appears_in_python(compiler, capsys):
-    source = """extern "C" __global__ void hello() {
-        if (threadIdx.x < 2) printf("thread %d of %d\\n", threadIdx.x, blockDim.x);
-    }"""
-    report = RawKernel(source, "hello", compiler=compiler).check((1,), (4,), ())
-    assert capsys.readouterr().out == "thread 0 of 4\nthread 1 of 4\n" == report.printed
 
 
 def test_memory_shared_by_arguments(compiler):

@@ -1,7 +1,6 @@
 """Sectors and bank conflicts of any access pattern, against a few lines of NumPy that follow NVIDIA's description."""
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -130,11 +129,3 @@ def test_lanes_of_one_instruction_in_two_arrays():
     report = RawKernel(source, "k").check((1,), (32,), (x, y))
     found = {site.array: (site.requests, site.lanes, site.sectors) for site in report.sites}
     assert found == {"x": (1, 24, 4), "y": (1, 8, 4)}
-
-
-def test_what_a_warp_needs_for_a_matrix_column():
-    """The number everybody remembers: 32 sectors for 32 floats that lie a row apart."""
-    index = np.arange(32) * 32
-    x, out = np.zeros(1024, np.float32), np.zeros(32, np.float32)
-    report = RawKernel(GATHER, "gather<float>").check((1,), (32,), (x, index.astype(np.int32), out, np.int32(32)))
-    assert report.find("x").sectors_per_request == pytest.approx(32)

@@ -62,10 +62,10 @@ DAMAGED = {
     "empty": (b"", "truncated: expected at least 4 bytes of IDX header, found 0"),
     "half a magic number": (GOOD[:3], "truncated: expected at least 4 bytes of IDX header, found 3"),
     "half a header": (GOOD[:10], "truncated: expected 16 bytes of IDX header, found 10"),
-    "header alone": (GOOD[:16], "truncated: expected 48 bytes after the header (2 x 3 x 4 of int16), found 0"),
-    "a byte short": (GOOD[:-1], "truncated: expected 48 bytes after the header (2 x 3 x 4 of int16), found 47"),
-    "a byte more": (GOOD + b"\0", "too long: expected 48 bytes after the header (2 x 3 x 4 of int16), found 49"),
-    "wrong count": (GOOD[:7] + b"\3" + GOOD[8:], "expected 72 bytes after the header (3 x 3 x 4 of int16), found 48"),
+    "header alone": (GOOD[:16], "truncated: expected 48 bytes of data (2 x 3 x 4 of int16), found 0"),
+    "a byte short": (GOOD[:-1], "truncated: expected 48 bytes of data (2 x 3 x 4 of int16), found 47"),
+    "a byte more": (GOOD + b"\0", "too long: expected 48 bytes of data (2 x 3 x 4 of int16), found 49"),
+    "wrong count": (GOOD[:7] + b"\3" + GOOD[8:], "expected 72 bytes of data (3 x 3 x 4 of int16), found 48"),
     "absurd count": (GOOD[:4] + b"\xff" * 12 + GOOD[16:], "(4294967295 x 4294967295 x 4294967295 of int16), found 48"),
     "a web page": (b"<!DOCTYPE html>", "not an IDX file: expected the bytes 0, 0, a type (8, 9, 11, 12, 13, 14)"),
     "unknown type": (b"\0\0\x0a\1\0\0\0\0", "dimensions (1 to 64), found 0, 0, 10, 1"),
@@ -80,7 +80,7 @@ DAMAGED = {
     "gzip with a wrong check sum": (flipped(ZIPPED, -8 + len(ZIPPED)), "damaged: expected a whole gzip file"),
     "gzip with a damaged body": (flipped(ZIPPED, 12), "damaged: expected a whole gzip file"),
     "gzip with something behind": (ZIPPED + b"junk", "damaged: expected a whole gzip file"),
-    "gzip of a short file": (gzip.compress(GOOD[:-2]), "truncated: expected 48 bytes after the header"),
+    "gzip of a short file": (gzip.compress(GOOD[:-2]), "truncated: expected 48 bytes of data"),
     "gzip of a web page": (gzip.compress(b"<html>"), "not an IDX file"),
 }
 

@@ -17,7 +17,7 @@ from PIL import Image
 
 import distlearn as dl
 from distlearn.cli import main
-from distlearn.comm.local import LocalComm
+from distlearn.comm.point_to_point import LocalComm
 from distlearn.data import Batches, Cache, Loader, SlowStorage, load, loader, sources, tune, write_shards
 from distlearn.data.sources import read_file
 from distlearn.trace import WallClock

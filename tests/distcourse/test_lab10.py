@@ -23,7 +23,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distlearn.parallel.pipeline.schedule import SCHEDULES, gpipe, interleaved, make_schedule, simulate
-from distlearn.parallel.pipeline.schedule.play import needs
+from distlearn.parallel.pipeline.schedule.check import needs
 from distlearn.world import EngineWorld
 
 BEST = {

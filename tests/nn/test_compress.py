@@ -5,7 +5,6 @@ import pytest
 
 from distlearn import nn
 from distlearn.data import load
-from distlearn.nn.compression import Quantized
 from distlearn.optim import Momentum, Optimizer
 
 
@@ -101,54 +100,3 @@ def test_sharing_16_weights_takes_an_eighth_and_little_accuracy(trained, digits)
 
 def test_two_values_are_too_few(trained, digits):
     assert accuracy(nn.round_weights(trained, 2).model, digits) < accuracy(trained, digits) - 0.02
-
-
-def test_eight_bits_take_a_quarter_and_hardly_any_accuracy(trained, digits):
-    compressed = nn.quantize(trained)
-    kinds = {type(layer) for layer in nn.walk(compressed.model)}
-    assert Quantized in kinds
-    assert not {nn.Conv2d, nn.Linear, nn.Dropout} & kinds
-    outputs = 8 + 8 + 10
-    weights = sum(p.size for p in trained.params if p.data.ndim > 1)
-    assert compressed.after == weights + 2 * 4 * outputs
-    assert len({p.name for p in compressed.model.params}) == 3 * 3  # in a model of three such layers
-    assert abs(accuracy(compressed.model, digits) - accuracy(trained, digits)) < 0.01
-    assert all(p.data.dtype == np.float32 for p in trained.params)
-    assert compressed.model.flops((4, 64)) == trained.eval().flops((4, 64))
-
-
-@pytest.mark.parametrize(
-    ("layer", "shape"),
-    [
-        (nn.Linear(9, 4, 1), (5, 9)),
-        (nn.Linear(2000, 3, 1), (4, 2000)),
-        (nn.Conv2d(4, 6, 3, 1, padding=1, groups=2, bias=False), (2, 5, 6, 4)),
-    ],
-)
-def test_the_error_is_that_of_rounding(layer, shape):
-    """At most half a level of the input times the weights, and half a level of the weights times the input."""
-    x = np.random.default_rng(0).normal(size=shape).astype("float32")
-    got, want = nn.quantize(layer).model.forward(x)[0], layer.forward(x)[0]
-    assert got.dtype == np.float32
-    ones = np.abs(layer.W.data).reshape(-1, layer.W.data.shape[-1])
-    bound = (np.abs(x).max() * ones.sum(axis=0).max() + np.abs(x).max() * len(ones) * ones.max()) / 254 * 1.01
-    assert 0 < np.abs(got - want).max() < bound
-    assert np.abs(got - want).std() < 0.02 * want.std()
-
-
-def test_an_array_is_no_model():
-    with pytest.raises(TypeError, match="quantize: expected a model, got ndarray"):
-        nn.quantize(np.ones((3, 2)))
-
-
-def test_a_quantized_model_cannot_be_trained(trained, digits):
-    model = nn.quantize(trained).model
-    y, saved = model.forward(digits[0][:4])
-    with pytest.raises(TypeError, match="a quantized layer predicts, it cannot be trained"):
-        model.backward(y, saved)
-
-
-def test_zeros_stay_zeros():
-    layer = nn.quantize(nn.Linear(3, 2, "zeros")).model
-    np.testing.assert_array_equal(layer.forward(np.zeros((2, 3), "float32"))[0], 0)
-    assert layer.forward(np.zeros((0, 3), "float32"))[0].shape == (0, 2)

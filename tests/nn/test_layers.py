@@ -185,7 +185,7 @@ class TestContainers:
             nn.Parallel(nn.Identity(), nn.MaxPool(2)).forward(x_of(1, 4, 4, 1))
 
     def test_a_list_of_layers_is_refused_with_the_way_to_give_it(self):
-        with pytest.raises(TypeError, match=r"Sequential: layer 0 is \[.*as Sequential\(\*layers\)"):
+        with pytest.raises(TypeError, match=r"Sequential: layer 0 is \[.*Sequential\(\*layers\)"):
             nn.Sequential([nn.ReLU(), nn.Tanh()])
 
     def test_tied_parameters_of_nested_containers_are_named_after_their_first_place(self):
@@ -206,7 +206,7 @@ class TestContainers:
                 self.one, self.two = nn.Linear(2, 2, 0), nn.Linear(2, 2, 1)
                 self.params = self.one.params + self.two.params
 
-        with pytest.raises(ValueError, match=r"layer 1, Pair\(\), has several parameters named 'W'.* Sequential"):
+        with pytest.raises(ValueError, match=r"layer 1, Pair\(\), has two parameters named 'W'.* Sequential"):
             nn.Sequential(nn.ReLU(), Pair())
         with pytest.raises(ValueError, match=r"2 parameters of the model are named 'W'"):
             serial(Pair())

@@ -100,11 +100,11 @@ def test_a_metric_of_ones_own():
     ("metric", "outputs", "targets", "message"),
     [
         (Accuracy(), (4, 3), (3,), r"Accuracy: labels have shape \(3,\), expected \(4,\)"),
-        (Accuracy(), (4, 3), (4, 3), "one class index per row"),  # one-hot labels would broadcast
-        (Accuracy(), (4, 5, 3), (4,), r"labels have shape \(4,\), expected \(4, 5\): one class index per"),
+        (Accuracy(), (4, 3), (4, 3), "one a row"),  # one-hot labels would broadcast
+        (Accuracy(), (4, 5, 3), (4,), r"labels have shape \(4,\), expected \(4, 5\): one a row"),
         (Perplexity(), (4,), (4,), r"Perplexity: logits have shape \(4,\), expected \(batch, ..., classes\)"),
         (RootMeanSquaredError(), (4, 3), (4,), r"targets have shape \(4,\), expected that of the outputs, \(4, 3\)"),
-        (PairAccuracy(), (4, 3), (4,), r"outputs of shape \(4, 3\) and labels \(4,\), expected \(batch, 2, d\)"),
+        (PairAccuracy(), (4, 3), (4,), r"outputs \(4, 3\), labels \(4,\), expected \(batch, 2, d\)"),
     ],
 )
 def test_shapes_that_do_not_fit_are_refused(metric, outputs, targets, message):

@@ -25,7 +25,7 @@ def every_plan(i, j):
 
 def test_uniform_chains_take_as_many_steps_as_revolve():
     """One layer's savings at a time fit beside s inputs: that layer's own, and s - 1 besides the first of all."""
-    for n in (1, 2, 3, 7, 20, 55):
+    for n in (1, 2, 3, 7, 20, 34):
         for s in range(1, 13):
             chain, saved = [1] * n, [100] * n
             plan = best_plan(chain, chain, saved, 100 + s)

@@ -130,7 +130,7 @@ def test_a_shared_parameter_has_two_keys_and_one_value():
     np.testing.assert_array_equal(state["0.weight"], state["1.weight"])
     load_torch_state(model, state)
     state["1.weight"] = state["1.weight"] + 1
-    with pytest.raises(ValueError, match=r"layers of 0.weight and 1.weight share 0.W, but"):
+    with pytest.raises(ValueError, match=r"0.weight and 1.weight share 0.W, but"):
         load_torch_state(model, state)
 
 
@@ -142,7 +142,7 @@ def test_what_does_not_fit_is_named_and_changes_nothing():
         load_torch_state(model, wrong, sample)
     with pytest.raises(ValueError, match=r"8.weight has shape \(5, 3\), expected \(3, 5\)"):
         load_torch_state(model, {k: v * 0 for k, v in state.items()} | {"8.weight": state["8.weight"].T}, sample)
-    with pytest.raises(ValueError, match=r"give sample, the shape of one sample"):
+    with pytest.raises(ValueError, match=r"give sample, the input"):
         to_torch_state(model)
     with pytest.raises(ValueError, match=r"names has '2', where the model has no parameters"):
         to_torch_state(model, sample, names={"2": "relu"})
@@ -153,7 +153,7 @@ def test_what_does_not_fit_is_named_and_changes_nothing():
 def test_what_would_be_mixed_up_is_refused():
     """Orders of values that differ from PyTorch's where no parameter can make good for it."""
     norm = nn.Sequential(nn.Flatten(), nn.BatchNorm(12), nn.Linear(12, 2))
-    with pytest.raises(ValueError, match=r"BatchNorm\(12\) \(layer 1.BatchNorm\) is between a Flatten and"):
+    with pytest.raises(ValueError, match=r"BatchNorm\(12\) \(layer 1.BatchNorm\) stands between a Flatten and"):
         to_torch_state(norm, (2, 2, 3))
     joined = nn.Sequential(nn.Parallel(nn.Flatten(), nn.Sequential(nn.Flatten())), nn.Linear(24, 2))
     with pytest.raises(ValueError, match=r"joins images that are flattened; flatten after it"):

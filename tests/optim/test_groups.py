@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from distlearn.nn import MLP, Param
-from distlearn.optim import LARS, SGD, Adam, Momentum, Optimizer, StepDecay
+from distlearn.optim import LARS, SGD, Adam, Cosine, Momentum, Optimizer
 
 
 def three():
@@ -24,7 +24,7 @@ def test_a_group_has_its_own_rate_and_weight_decay():
 
 def test_a_group_has_its_own_rule_and_schedule():
     a, b, _ = three()
-    groups = [{"params": a, "rule": Adam(), "lr": StepDecay(0.5, [1], 0.5)}, {"params": [b]}]
+    groups = [{"params": a, "rule": Adam(), "lr": Cosine(0.5, 2)}, {"params": [b]}]
     optimizer = Optimizer(groups, Momentum(), 0.25)
     assert [type(state) for state in optimizer.states] == [tuple, np.ndarray]
     for _ in range(2):

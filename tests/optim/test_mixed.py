@@ -119,7 +119,7 @@ def test_gradients_that_nobody_scaled_are_refused():
     p = halves(1.0)
     optimizer = MixedPrecision([p], SGD(), 0.1)
     p.grad[...] = 1
-    with pytest.raises(RuntimeError, match=r"divided by the scale 32768, .* train with optimizer\.scaled\(loss\)"):
+    with pytest.raises(RuntimeError, match=r"not scaled; train with optimizer\.scaled\(loss\)"):
         optimizer.step()
     assert p.data[0] == 1.0
 
@@ -137,21 +137,3 @@ def test_groups_have_masters_of_their_own():
     optimizer.step()
     assert (a.data[0], b.data[0]) == (0.5, 0.75)
     assert optimizer.master[1].data[0] == 0.75
-
-
-def test_in_bfloat16_the_weights_have_8_bits_and_the_master_forgets_nothing():
-    p = Param(np.ones(1, "float32"))
-    optimizer = MixedPrecision([p], SGD(), 1.0, dtype="bfloat16")
-    for _ in range(6):
-        p.grad[...] = 2.0**-12  # the next number below 1 is 1 - 2**-8
-        optimizer.step()
-    assert p.data[0] == 1.0
-    assert optimizer.master[0].data[0] == 1 - 6 * 2.0**-12
-    assert optimizer.scale == 1
-
-
-def test_bfloat16_is_held_in_float32():
-    with pytest.raises(TypeError, match="'' is float16, expected float32, which holds the rounded values"):
-        MixedPrecision([halves(1.0)], SGD(), 0.1, dtype="bfloat16")
-    with pytest.raises(ValueError, match="dtype is 'float8', expected 'bfloat16'"):
-        MixedPrecision([halves(1.0)], SGD(), 0.1, dtype="float8")

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import distlearn as dl
+from distlearn.comm.point_to_point import LocalComm
 from distlearn.optim import NoiseScale
 from distlearn.shares import shares
 
@@ -15,12 +16,12 @@ TRACE, SQUARE = ((H * SIGMA) ** 2).sum(), ((H * W) ** 2).sum()
 
 def observed(rng, steps, sizes):
     """The estimator after some steps; a sample's gradient is h (w - x), with x normal around 0."""
-    noise = NoiseScale()
-    n = sum(sizes)
-    for _ in range(steps):
-        parts = [(H * (W - SIGMA * rng.normal(size=(b, len(H))))).mean(axis=0) for b in sizes]
-        whole = sum(b / n * g for b, g in zip(sizes, parts, strict=True))
-        noise.add(sum(b / n * (g @ g) for b, g in zip(sizes, parts, strict=True)), whole @ whole, n, len(sizes))
+    noise, n = NoiseScale(), sum(sizes)
+    parts = [(H * (W - SIGMA * rng.normal(size=(steps, b, len(H))))).mean(axis=1) for b in sizes]
+    wholes = sum(b / n * g for b, g in zip(sizes, parts, strict=True))
+    squares = sum(b / n * (g * g).sum(axis=1) for b, g in zip(sizes, parts, strict=True))
+    for square, whole in zip(squares, wholes, strict=True):
+        noise.add(square, whole @ whole, n, len(sizes))
     return noise
 
 
@@ -104,7 +105,7 @@ def test_compressed_gradients_are_refused():
     optimizer = dl.optim.Optimizer(model.params, dl.optim.SGD(), 0.1)
     with pytest.raises(ValueError, match="neither compressed nor scaled"):
         dl.DataParallel(
-            dl.comm.local.LocalComm(),
+            LocalComm(),
             model,
             dl.nn.SoftmaxCrossEntropy(),
             optimizer,

@@ -35,7 +35,7 @@ from distlearn.nn import (
     SoftmaxCrossEntropy,
     Tanh,
 )
-from distlearn.optim import RULES, Adam, Constant, Cosine, Optimizer, StepDecay, WarmUp
+from distlearn.optim import RULES, Adam, Constant, Cosine, Optimizer, WarmUp
 from distlearn.parallel import (
     DataParallel,
     ElasticDataParallel,
@@ -208,7 +208,7 @@ def make_optimizer(c: Combination, model) -> Optimizer:
 WHOLE = ("data", "naive", "elastic", "local")
 STAGED = ("pipeline", "pipedream")
 SEQUENCE = ("ring", "ulysses", "positions")
-SCHEDULES = [lambda: Constant(0.05), lambda: StepDecay(0.05, [1], 0.5), lambda: Cosine(0.05, 4),
+SCHEDULES = [lambda: Constant(0.05), lambda: Cosine(0.05, 4),
              lambda: WarmUp(0.05, 2)]  # fmt: skip
 
 

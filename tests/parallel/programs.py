@@ -67,3 +67,36 @@ class RingComm:
     def iall_gather(self, x):
         """Go around the ring once, at once."""
         return DoneWork(self.all_gather(x))
+
+
+def averaged_by_hand(size, every, steps, batch, inner, momentum=None):
+    """Local SGD without a communicator: one replica after the other, then the average weighted by samples.
+
+    With a momentum, DiLoCo: the outer rule, Nesterov with rate 0.7, takes how far the average is from the start.
+    """
+    replicas = [model_of("plain") for _ in range(size)]
+    optimizers = [inner(m.params) for m in replicas]
+    start = [p.data.copy() for p in replicas[0].params]
+    velocity, seen = [0 * w for w in start], np.zeros(size)
+    for step in range(steps):
+        bounds = cut(batch, size, False)
+        for r, (model, optimizer) in enumerate(zip(replicas, optimizers, strict=True)):
+            rows = (np.arange(bounds[r], bounds[r + 1]) + step * batch) % len(X)
+            if len(rows):
+                optimizer.zero_grad()
+                y, saved = model.forward(X[rows])
+                model.backward(SoftmaxCrossEntropy()(y, Y[rows])[1], saved)
+                optimizer.step()
+            seen[r] += len(rows)
+        if step + 1 == steps or (every and (step + 1) % every == 0):
+            for i, ps in enumerate(zip(*(m.params for m in replicas), strict=True)):
+                mean = sum(n * p.data for n, p in zip(seen, ps, strict=True)) / seen.sum()
+                if momentum is None:
+                    start[i] = mean
+                else:
+                    velocity[i] = momentum * velocity[i] + start[i] - mean
+                    start[i] = start[i] - 0.7 * (start[i] - mean + momentum * velocity[i])
+                for p in ps:
+                    p.data[...] = start[i]
+            seen[:] = 0
+    return {p.name: p.data for p in replicas[0].params}

@@ -8,7 +8,7 @@ import pytest
 from distlearn.comm import Network, RankError
 from distlearn.nn import MLP, SoftmaxCrossEntropy, nbytes
 from distlearn.optim import SGD, Optimizer
-from distlearn.parallel import DataParallel, NaiveDataParallel
+from distlearn.parallel import DataParallel, ElasticDataParallel, NaiveDataParallel
 from distlearn.sim import Roofline, SimWorld
 
 from .programs import RingComm, run
@@ -81,8 +81,15 @@ def test_messages_are_those_of_one_batch_and_start_in_the_last_piece():
     assert min(s.start for s in reduces) > last_forward
 
 
-@pytest.mark.parametrize("options", [{"accumulate": 0}, {"accumulate": 1.5}, {"check_every": 0}])
-def test_bad_options_are_named(options):
-    ((name, value),) = options.items()
+@pytest.mark.parametrize(
+    ("make", "name", "value"),
+    [
+        (DataParallel, "accumulate", 0),
+        (DataParallel, "accumulate", 1.5),
+        (DataParallel, "check_every", 0),
+        (ElasticDataParallel, "check_every", 0),
+    ],
+)
+def test_bad_options_are_named(make, name, value):
     with pytest.raises(RankError, match=f"DataParallel: {name} is {value}, expected a whole number of 1 or more"):
-        SimWorld(1).run(run, partial(DataParallel, **options))
+        SimWorld(1).run(run, partial(make, **{name: value}))

@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from distlearn.comm.local import LocalComm
+from distlearn.comm.point_to_point import LocalComm
 from distlearn.data import Batch
 from distlearn.nn import MLP, MockDeviceArray, SoftmaxCrossEntropy
 from distlearn.nn.layer import move

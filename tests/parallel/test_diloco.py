@@ -12,7 +12,7 @@ from distlearn.parallel.checkpoint.state import capture, restore
 from distlearn.sim import SimWorld
 from distlearn.testing import assert_same_params
 
-from .programs import run, serial
+from .programs import averaged_by_hand, run, serial
 from .test_data_parallel import Batch, X, Y, cut, model_of
 
 
@@ -35,37 +35,11 @@ def test_averaging_at_every_step_it_is_the_outer_rule_on_the_gradient(size):
     assert_same_params(got.params, want.params)
 
 
-def by_hand(size, every, steps, batch):
-    """The definition, without a communicator."""
-    replicas = [model_of("plain") for _ in range(size)]
-    inner = [Optimizer(m.params, AdamW(), 0.01) for m in replicas]
-    start = [p.data.copy() for p in replicas[0].params]
-    velocity = [0 * w for w in start]
-    seen = np.zeros(size)
-    for step in range(steps):
-        bounds = cut(batch, size, False)
-        for r, (model, optimizer) in enumerate(zip(replicas, inner, strict=True)):
-            rows = (np.arange(bounds[r], bounds[r + 1]) + step * batch) % len(X)
-            optimizer.zero_grad()
-            y, saved = model.forward(X[rows])
-            model.backward(SoftmaxCrossEntropy()(y, Y[rows])[1], saved)
-            optimizer.step()
-            seen[r] += len(rows)
-        if step + 1 == steps or (step + 1) % every == 0:
-            for i, ps in enumerate(zip(*(m.params for m in replicas), strict=True)):
-                delta = start[i] - sum(n * p.data for n, p in zip(seen, ps, strict=True)) / seen.sum()
-                velocity[i] = 0.9 * velocity[i] + delta
-                start[i] = start[i] - 0.7 * (delta + 0.9 * velocity[i])
-                for p in ps:
-                    p.data[...] = start[i]
-            seen[:] = 0
-    return {p.name: p.data for p in replicas[0].params}
-
-
 @pytest.mark.parametrize(("size", "every", "steps"), [(1, 3, 7), (2, 2, 6), (3, 3, 9), (4, 5, 6)])
 def test_it_is_what_the_paper_says(size, every, steps):
     results = SimWorld(size).run(run, partial(DiLoCo, every=every), rule="adamw", lr=0.01, steps=steps, batch=20)
-    assert_same_params(results[0].params, by_hand(size, every, steps, 20))
+    want = averaged_by_hand(size, every, steps, 20, lambda params: Optimizer(params, AdamW(), 0.01), momentum=0.9)
+    assert_same_params(results[0].params, want)
     assert len({r.output.tobytes() for r in results}) == 1
 
 

@@ -183,10 +183,3 @@ def test_by_settings():
     assert [r.lost for r in last.history.recoveries] == [[0], [1]]
     assert_same_params(last.params, want.params)
     assert last.history.last.test_accuracy == want.history.last.test_accuracy
-
-
-def test_a_number_of_steps_between_checks_that_makes_no_sense_is_refused():
-    model = a_model(False)
-    parts = model, SoftmaxCrossEntropy(), Optimizer(model.params, RULES["sgd"](), 0.1)
-    with pytest.raises(RankError, match="check_every is 0"):
-        SimWorld(2).run(lambda comm: ElasticDataParallel(comm, *parts, check_every=0))

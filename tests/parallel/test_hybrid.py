@@ -12,7 +12,7 @@ from distlearn.parallel import DataParallel, Hybrid, OneWeirdTrick
 from distlearn.parallel.meta import meta_batch, meta_copy, meta_loss
 from distlearn.sim import Roofline, SimWorld
 
-from .tensor.cases import Batch, F, own_part, train
+from .tensor.cases import Batch, F
 from .tensor.test_tensor import COLLECTIVES
 
 # -- one weird trick
@@ -68,14 +68,6 @@ def test_trick_refuses_a_layer_on_both_sides_of_the_seam():
 
 # -- data x pipeline x tensor
 
-CUBE = (2, 2, 2)
-
-
-def hybrid(comm, kind, axes, clip_norm=None, **options):
-    dp, pp, tp = axes
-    make = lambda *args: Hybrid(comm, *args, dp=dp, pp=pp, tp=tp, cap_bytes=200, **options)  # noqa: E731
-    return train(make, kind, clip_norm=clip_norm, part=own_part)
-
 
 def test_hybrid_sums_its_own_parameters_along_dp():
     """Buckets of a rank hold 1 / (pp tp) of the model; tp neighbours are ranks 0 and 1."""
@@ -87,7 +79,7 @@ def test_hybrid_sums_its_own_parameters_along_dp():
         x = np.ones((4, 16))
         strategy.step(Batch(x, np.zeros(4, int), 8))
         held = sum(p.size for p in strategy.pipeline.params)
-        return held, sum(b.flat.size for b in strategy.reducer.buckets), strategy.mesh.coordinates["tp"], strategy.rank
+        return held, sum(b.flat.size for b in strategy.reducer.buckets), strategy.mesh.tp.rank, strategy.rank
 
     results = SimWorld(8).run(program)
     a_stage = 16 * 64 + 64 + 64 * 16 + 16
@@ -99,8 +91,9 @@ def test_hybrid_sums_its_own_parameters_along_dp():
 
 
 def test_axes_that_do_not_fit_are_an_error():
-    with pytest.raises(RankError, match=r"needs 8 ranks, but the communicator has 4"):
-        SimWorld(4).run(hybrid, "mlp", CUBE)
+    def program(comm):
+        model = nn.MLP((7, 5, 4))
+        Hybrid(comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, Momentum(), 0.1), dp=2, pp=2, tp=2)
 
-
-# -- other worlds
+    with pytest.raises(RankError, match=r"on 4 ranks, expected lengths whose product is that"):
+        SimWorld(4).run(program)

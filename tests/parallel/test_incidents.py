@@ -1,10 +1,35 @@
 """Published records of interruptions, and replays of them against Daly's formula."""
 
+import math
+
 import numpy as np
 import pytest
 
+from distlearn.parallel import system_mtbf, young_interval
 from distlearn.parallel.checkpoint.incidents import DAY, INCIDENTS, Incidents, replay
-from distlearn.parallel.checkpoint.interval import daly_interval, expected_time, young_interval
+
+
+def daly_interval(cost, mtbf):
+    """J. T. Daly (2006), A higher order estimate of the optimum checkpoint interval for restart dumps, equation 37."""
+    x = cost / (2 * mtbf)
+    return young_interval(cost, mtbf) * (1 + math.sqrt(x) / 3 + x / 9) - cost
+
+
+def expected_time(work, interval, cost, restart, mtbf):
+    """Daly (2006), equation 20: exact for exponential failures, also during a checkpoint and a restart."""
+    return mtbf * math.exp(restart / mtbf) * np.expm1((interval + cost) / mtbf) * work / interval
+
+
+def test_the_formulas_give_the_numbers_of_a_hand_calculation():
+    assert young_interval(300.0, DAY) == pytest.approx(math.sqrt(2 * 300 * DAY))
+    assert system_mtbf(10 * DAY, 20) == DAY / 2
+
+
+@pytest.mark.parametrize("wrong", [{"cost": 0.0}, {"mtbf": -1.0}])
+def test_times_that_are_none_are_refused(wrong):
+    (name,) = wrong
+    with pytest.raises(ValueError, match=f"{name} is .*, expected a time above 0 s"):
+        young_interval(**({"cost": 1.0, "mtbf": 1.0} | wrong))
 
 
 def test_records_are_as_printed():

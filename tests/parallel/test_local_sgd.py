@@ -9,38 +9,14 @@ from hypothesis import strategies as st
 
 from distlearn.comm import RankError
 from distlearn.nn import MLP, SoftmaxCrossEntropy
-from distlearn.optim import SGD, MixedPrecision, Optimizer
+from distlearn.optim import SGD, Optimizer
 from distlearn.parallel import LocalSGD
 from distlearn.sim import SimWorld
 from distlearn.testing import assert_same_params
 from distlearn.train import Settings, train
 
-from .programs import RingComm, run
-from .test_data_parallel import Batch, X, Y, cut, model_of
-
-
-def by_hand(size, every, steps, batch, lr=0.3):
-    """The definition, without a communicator: one replica after the other, then the average weighted by samples."""
-    replicas = [model_of("plain") for _ in range(size)]
-    rules = [Optimizer(m.params, SGD(), lr) for m in replicas]
-    seen = np.zeros(size)
-    for step in range(steps):
-        bounds = cut(batch, size, False)
-        for r, (model, rule) in enumerate(zip(replicas, rules, strict=True)):
-            rows = (np.arange(bounds[r], bounds[r + 1]) + step * batch) % len(X)
-            if len(rows):
-                rule.zero_grad()
-                y, saved = model.forward(X[rows])
-                model.backward(SoftmaxCrossEntropy()(y, Y[rows])[1], saved)
-                rule.step()
-            seen[r] += len(rows)
-        if step + 1 == steps or (every and (step + 1) % every == 0):
-            for ps in zip(*(m.params for m in replicas), strict=True):
-                mean = sum(n * p.data for n, p in zip(seen, ps, strict=True)) / seen.sum()
-                for p in ps:
-                    p.data[...] = mean
-            seen[:] = 0
-    return {p.name: p.data for p in replicas[0].params}
+from .programs import RingComm, averaged_by_hand, run
+from .test_data_parallel import Batch, X, Y, model_of
 
 
 @given(
@@ -51,7 +27,7 @@ def by_hand(size, every, steps, batch, lr=0.3):
 )
 @settings(max_examples=25, deadline=None)
 def test_it_is_what_the_definition_says(size, every, steps, batch):
-    want = by_hand(size, every, steps, batch)
+    want = averaged_by_hand(size, every, steps, batch, lambda params: Optimizer(params, SGD(), 0.3))
     results = SimWorld(size).run(run, partial(LocalSGD, every=every), steps=steps, batch=batch)
     assert_same_params(results[0].params, want)
     assert len({r.output.tobytes() for r in results}) == 1  # finish() has averaged over all ranks
@@ -105,8 +81,3 @@ def test_bad_options_are_named():
     for every in (0, -1, 2.5):
         with pytest.raises(RankError, match=f"every is {every}, expected a whole number of 1 or more"):
             SimWorld(1).run(run, partial(LocalSGD, every=every))
-
-    with pytest.raises(
-        RankError, match="LocalSGD works on the parameters themselves, but MixedPrecision keeps its own master copies"
-    ):
-        SimWorld(1).run(run, LocalSGD, of=MixedPrecision)

@@ -204,19 +204,6 @@ class TestBugsOfRealFrameworks:
         with pytest.raises(RankError, match="different parts of it, which are not summands"):
             on(2, program)
 
-    def test_a_norm_over_shards(self):
-        """Every rank clips by the norm of its own part."""
-
-        def program(mesh):
-            grad = mesh.distribute(np.ones((4, 6)), Shard(1))
-            squares = (grad * grad).sum()
-            norm = squares.redistribute(Replicate()).apply(np.sqrt).whole()
-            assert norm == pytest.approx(24**0.5)
-            squares.apply(np.sqrt)
-
-        with pytest.raises(RankError, match="sqrt of a sum is not the sum of sqrt"):
-            on(3, program)
-
     def test_a_shard_that_is_used_as_if_it_were_whole(self):
         def program(mesh):
             np.asarray(mesh.distribute(np.ones((4, 6)), Shard(1))).mean()
@@ -231,15 +218,3 @@ class TestBugsOfRealFrameworks:
 def test_wrong_placements_are_named(placement, message):
     with pytest.raises(RankError, match=message):
         on(2, lambda mesh: mesh.distribute(np.ones((4, 4)), placement))
-
-
-def test_local_parts_make_an_array():
-    def program(mesh):
-        rank = mesh.comm.rank
-        x = mesh.from_local(np.full((3 - rank, 2), float(rank)), Shard(0))
-        assert x.shape == (5, 2)
-        np.testing.assert_array_equal(whole_of(x)[:, 0], [0, 0, 0, 1, 1])
-        with pytest.raises(LayoutError, match="along axis 0, expected"):
-            mesh.from_local(np.ones((2 + rank, 2)), Shard(0))
-
-    on(2, program)

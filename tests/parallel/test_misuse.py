@@ -191,9 +191,7 @@ def test_sequences_need_a_label_for_every_position():
         strategy = SequenceParallel(comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, SGD(), 0.1))
         strategy.step(Batch(np.ones((4, 8)), np.zeros(4, int), 4))
 
-    with pytest.raises(
-        RankError, match=r"inputs of shape \(4, 8\) with labels of shape \(4,\), expected \(batch, leng"
-    ):
+    with pytest.raises(RankError, match=r"inputs \(4, 8\), labels \(4,\), expected \(batch, leng"):
         SimWorld(P).run(program)
 
 

@@ -6,7 +6,7 @@ import pytest
 from distlearn.comm import RankError
 from distlearn.data import Batch
 from distlearn.nn import Conv2d, Flatten, Linear, ReLU, Reshape, Sequential, SoftmaxCrossEntropy, Tanh
-from distlearn.optim import SGD, Optimizer, StepDecay
+from distlearn.optim import SGD, Cosine, Optimizer
 from distlearn.parallel import (
     DataParallel,
     ElasticDataParallel,
@@ -76,7 +76,7 @@ class Unexplained(Optimizer):
 
 def groups_of(params):
     weights, vectors = [p for p in params if p.data.ndim > 1], [p for p in params if p.data.ndim == 1]
-    return [{"params": weights, "weight_decay": 0.1, "lr": StepDecay(0.3, [2])}, {"params": vectors, "lr": 0.05}]
+    return [{"params": weights, "weight_decay": 0.1, "lr": Cosine(0.3, 5)}, {"params": vectors, "lr": 0.05}]
 
 
 def train(comm, make, make_optimizer, steps=4):

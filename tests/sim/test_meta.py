@@ -5,7 +5,7 @@ import pytest
 
 from distlearn.backend import get_xp
 from distlearn.comm import Network, RankError
-from distlearn.comm.local import LocalComm
+from distlearn.comm.point_to_point import LocalComm
 from distlearn.sim import MetaArray, SimWorld
 
 

@@ -7,7 +7,7 @@ import greenlet
 import numpy as np
 import pytest
 
-from distlearn.comm import ANY, CommError, DeadlockError, Network, RankError
+from distlearn.comm import ANY, DeadlockError, Network, RankError
 from distlearn.comm.collectives import ring_all_reduce
 from distlearn.sim import Free, Measured, MetaArray, Roofline, SimWorld
 
@@ -161,15 +161,6 @@ def test_arguments_in_the_wrong_order_are_named():
         SimWorld(2).run(lambda comm: comm.gather(np.ones(50), np.empty((2, 50))))  # gather makes its result itself
 
 
-def test_a_message_that_nobody_receives_is_an_error():
-    def program(comm):
-        if comm.rank == 0:
-            comm.isend(np.ones(2), 1, tag=3)
-
-    with pytest.raises(CommError, match="rank 1 never received the message of 16 bytes from rank 0, tag 3"):
-        SimWorld(2).run(program)
-
-
 def test_an_error_unwinds_everybody_and_surfaces_with_its_rank():
     unwound = []
 
@@ -216,17 +207,6 @@ def test_code_that_swallows_the_unwinding_is_still_ended():
 
     with pytest.raises(RankError, match="enough"):
         SimWorld(2).run(program)
-
-
-def leave(comm, error):
-    if comm.rank == 1:
-        raise error
-    comm.barrier()
-
-
-def test_a_rank_that_exits_does_not_end_the_process():
-    with pytest.raises(RankError, match="rank 1: SystemExit: 0"):
-        SimWorld(2).run(leave, SystemExit(0))
 
 
 def test_nothing_is_left_behind():
@@ -382,7 +362,7 @@ def test_costs_by_name():
         ({"compute": 1e9}, TypeError, r"compute is 1000000000\.0, expected a model of costs"),
         ({"jitter": -0.1}, ValueError, r"jitter is -0\.1, expected 0 or more"),
         ({"eager_limit": -1}, ValueError, "eager_limit is -1, expected 0 or more"),
-        ({"slowdown": {7: 2}}, ValueError, r"slowdown \{7: 2\}, expected ranks from 0 to 1"),
+        ({"slowdown": {7: 2}}, ValueError, r"slowdown \{7: 2\}, expected a rank"),
     ],
 )
 def test_costs_that_are_none_are_refused(options, error, message):

@@ -15,8 +15,8 @@ SIZES = tuple(1 << k for k in range(6, 25, 2))
 
 @pytest.fixture(scope="module")
 def fit():
-    """Of eight simulated ranks, with luck in their messages so that points and lines differ."""
-    world = SimWorld(8, Network(1e-5, 1e9, jitter=0.1, seed=2))
+    """Of eight simulated ranks whose messages share one link, so that points and lines differ."""
+    world = SimWorld(8, Network(1e-5, 1e9, contention="link"))
     return Network.fit(world, algorithms=["doubling", "ring"], array_sizes=SIZES, repeats=3)
 
 

@@ -82,8 +82,8 @@ def test_labels_and_given_axes():
         ([1, 2], [1.0, 0.0], {}, "measured time of 2 ranks is 0.0"),
         ([1, 2], [1.0, []], {}, "time of 2 ranks is"),
         ([1, 2], [1.0, float("nan")], {}, "time of 2 ranks is nan"),
-        ([2, 1], [1.0, 2.0], {}, "increasing numbers of ranks"),
-        ([], [], {}, "increasing numbers of ranks"),
+        ([2, 1], [1.0, 2.0], {}, "increasing ranks"),
+        ([], [], {}, "increasing ranks"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused_before_a_figure_is_made(sizes, measured, options, match):

@@ -86,7 +86,6 @@ def check(run, epochs, disasters):
     for restart in run.restarts:
         assert restart.noticed < restart.resumed < run.seconds
         assert restart.step % EVERY == 0
-        assert restart.samples_lost == 30 * restart.steps_lost
 
 
 def test_what_was_lost_is_counted_from_the_checkpoint_that_was_used(tmp_path):
@@ -105,9 +104,8 @@ def test_what_was_lost_is_counted_from_the_checkpoint_that_was_used(tmp_path):
     log.failed(second)
     log(13, 50, samples=390)  # 20 was torn, and the reports of 11 and 12 were missed
     log(26, 50, samples=780)
-    assert (first.reached, first.step, first.samples_lost, first.steps_lost) == (25, 25, 0, 0)
-    assert first.seconds_lost == pytest.approx(1)
-    assert (second.reached, second.step, second.samples_lost, second.steps_lost) == (25, 10, 450, 15)
+    assert (first.reached, first.step, first.steps_lost) == (25, 25, 0)
+    assert (second.reached, second.step, second.steps_lost) == (25, 10, 15)
     assert second.seconds_down == second.resumed - second.noticed
     assert [step for _, step in progress] == [1, 5, 12, 25, 13, 26]
     assert len(shown) == 6

@@ -419,36 +419,7 @@ def test_dead_controller_is_noticed(world, capfd):
     assert works(world)
 
 
-# -- engines of others -------------------------------------------------------------------------------------------------
-
-
-def test_view_of_engines_that_run_already(world):
-    theirs = EngineWorld(world.view, timeout=30, progress=False)
-    assert works(theirs)
-    wanted = r"rank 0 waited for recv\(source=1, tag=4\)"
-    assert re.search(wanted, str(too_late(theirs, wait_for_message, wanted)))
-    assert works(theirs)
-    theirs.close()
-    with pytest.raises(CommError, match="this EngineWorld is closed"):
-        theirs.run(ranks)
-
-
-def test_part_of_the_engines(world):
-    part = EngineWorld(world.client[world._ranks.ids[1:]], timeout=30, progress=False)
-    assert part.run(ranks) == [[0, 1], [0, 1]]
-    assert part.run(lambda comm: os.getpid()) == world.run(lambda comm: os.getpid())[1:]
-
-
-def test_closed(world):
-    part = EngineWorld(world.view, progress=False)
-    part.close()
-    part.close()  # twice does no harm
-    with pytest.raises(CommError, match="this EngineWorld is closed"):
-        part.run(ranks)
-    assert world.run(lambda comm: comm.rank) == [0, 1, 2], "engines of a view are not stopped"
-
-
 @pytest.mark.parametrize("engines", [0, -1, 2.5, "4", True, None])
 def test_bad_number_of_engines(engines):
-    with pytest.raises(ValueError, match=r"EngineWorld: .*, expected a number of engines, 1 or more, or a view"):
+    with pytest.raises(ValueError, match=r"EngineWorld: .*, expected a number of engines, 1 or more"):
         EngineWorld(engines)

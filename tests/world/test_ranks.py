@@ -42,7 +42,7 @@ class Client:
         return Call({"rank": self.target} if answered else None)
 
     def direct_view(self, targets):
-        return SimpleNamespace(client=self, targets=targets, use_cloudpickle=lambda: None)
+        return SimpleNamespace(use_cloudpickle=lambda: None)
 
 
 class OtherPython(Client):
@@ -82,10 +82,10 @@ def test_an_engine_that_never_answers_is_named(monkeypatch):
 
 def test_engines_of_another_python_are_refused():
     """Their first function would end them without a word (shown with 3.12 and 3.13)."""
-    view = OtherPython({0: 0, 1: 0}).direct_view([0, 1])
+    cluster = SimpleNamespace(client=OtherPython({0: 0, 1: 0}), ids=[0, 1], is_local=True)
     wanted = rf"engine 1 runs Python 3.10.2 \(/opt/old/bin/python\), this process Python {platform.python_version()} "
     with pytest.raises(CommError, match=wanted):
-        Ranks(view)
+        Ranks(cluster)
 
 
 def test_engines_of_several_mpi_worlds_are_refused():

@@ -42,12 +42,6 @@ def test_under_mpiexec(serial, size, tmp_path):
             assert_same_params(dict(got), want.params, what=f"{name}, {size} ranks")
 
 
-def train_on_some(comm, settings, size):
-    """Train on the first `size` ranks."""
-    some = comm.split(0 if comm.rank < size else None)
-    return train(some, settings) if some is not None else None
-
-
 @pytest.fixture(scope="module")
 def engines():
     with EngineWorld(4, progress=False, timeout=120) as world:
@@ -55,14 +49,12 @@ def engines():
 
 
 @pytest.mark.engines
-@pytest.mark.parametrize("size", [1, 4])
-def test_on_engines(serial, engines, size):
+def test_on_engines(serial, engines):
     for name, want in serial.items():
-        results = engines.run(train_on_some, SETTINGS[name], size)
-        assert_same_params(results[0].params, want.params, what=f"{name}, {size} engines")
-        for result in results[:size]:
+        results = engines.run(train, SETTINGS[name])
+        assert_same_params(results[0].params, want.params, what=name)
+        for result in results:
             np.testing.assert_allclose(result.history.losses, want.history.losses, atol=1e-12)
-        assert results[size:] == [None] * (4 - size)
 
 
 @pytest.mark.engines

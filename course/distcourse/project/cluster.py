@@ -7,7 +7,7 @@ import math
 from fractions import Fraction
 from pathlib import Path
 
-from distlearn.parallel.checkpoint.interval import young_interval
+from distlearn.parallel import young_interval
 from distlearn.parallel.planning.backtest import Run
 
 from .. import lab12, lab14

@@ -27,10 +27,6 @@ class Network:
         Where messages wait for one another: at the network card of the sending rank; there and at that of the rank
         that receives them, so that many senders to one rank share its bandwidth; on one link that all messages share,
         as on a bus or through a switch too small for its hosts.
-    jitter : float
-        Standard deviation of the logarithm of a random factor on the time of every message.
-    seed : int
-        Of the jitter: the same factors in every run.
 
     References
     ----------
@@ -43,8 +39,6 @@ class Network:
     alpha: float = 0.0
     beta: float = float("inf")
     contention: str = field(default="sender", kw_only=True)
-    jitter: float = field(default=0.0, kw_only=True)
-    seed: int = field(default=0, kw_only=True)
 
     def __post_init__(self):
         if not self.alpha >= 0:
@@ -53,8 +47,6 @@ class Network:
             raise ValueError(f"Network: beta is {self.beta!r}, expected a bandwidth above 0 bytes/s")
         if self.contention not in CONTENTION:
             raise ValueError(f"Network: contention is {self.contention!r}, expected one of {', '.join(CONTENTION)}")
-        if not self.jitter >= 0:
-            raise ValueError(f"Network: jitter is {self.jitter!r}, expected 0 or more")
 
     def __repr__(self) -> str:
         shown = [f for f in fields(self) if not f.kw_only or getattr(self, f.name) != f.default]
@@ -101,7 +93,7 @@ class Network:
     @property
     def plain(self) -> bool:
         """Whether a message costs alpha + n / beta between any two ranks."""
-        return type(self) is Network and self.contention == "sender" and not self.jitter
+        return type(self) is Network and self.contention == "sender"
 
     @property
     def shared(self) -> bool:
@@ -149,7 +141,7 @@ class HierarchicalNetwork:
     inside : Network
         Between ranks of one node (NVLink, PCIe, shared memory).
     between : Network
-        Between nodes (Ethernet, InfiniBand). Its `jitter` and `seed` are those of the whole.
+        Between nodes (Ethernet, InfiniBand).
     ranks_per_node : int
         s.
 
@@ -169,7 +161,7 @@ class HierarchicalNetwork:
     def __post_init__(self):
         if not hasattr(self.ranks_per_node, "__index__") or self.ranks_per_node < 1:
             raise ValueError(f"HierarchicalNetwork: ranks_per_node is {self.ranks_per_node!r}, expected 1 or more")
-        for name in ("alpha", "beta", "jitter", "seed"):  # where one level is asked for, that between nodes
+        for name in ("alpha", "beta"):  # where one level is asked for, that between nodes
             object.__setattr__(self, name, getattr(self.between, name))
 
     @property

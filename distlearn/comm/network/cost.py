@@ -120,44 +120,46 @@ def _binomial(n, p, time):
     return rounds(p) * time(0) + (p - 1) * _wire(n, time)
 
 
+def _then(first: Formula, second: Formula, share=lambda n, p: n) -> Formula:
+    """One algorithm after another, which moves `share` of the bytes."""
+    return Formula(
+        lambda p: first.messages(p) + second.messages(p),
+        lambda n, p: first.nbytes(n, p) + second.nbytes(share(n, p), p),
+        lambda n, p, time: first.seconds(n, p, time) + second.seconds(share(n, p), p, time),
+        first.reduced,
+    )
+
+
+def _to_others(n, p):
+    return n * (p - 1)
+
+
+def _of_share(n, p):
+    return n * (p - 1) / p
+
+
+_FLAT = Formula(lambda p: p - 1, _to_others, _star)
+_FLAT_REDUCE = Formula(lambda p: p - 1, _to_others, _to_root, _to_others)
+_TREE = Formula(lambda p: p - 1, _to_others, lambda n, p, time: rounds(p) * time(n))
+_TREE_REDUCE = _TREE._replace(reduced=lambda n, p: n * rounds(p))
+_BINOMIAL = Formula(lambda p: p - 1, lambda n, p: n * _hops(p), _binomial)
+_SHARES = Formula(lambda p: p * (p - 1), _to_others, lambda n, p, time: (p - 1) * time(n / p))
+_RING_REDUCE = _SHARES._replace(reduced=_of_share)
+_RING_GATHER = Formula(_SHARES.messages, lambda n, p: n * p * (p - 1), lambda n, p, time: (p - 1) * time(n))
 FORMULAS = {
-    "flat_broadcast": Formula(lambda p: p - 1, lambda n, p: n * (p - 1), _star),
-    "flat_scatter": Formula(lambda p: p - 1, lambda n, p: n * (p - 1), _star),
-    "flat_gather": Formula(lambda p: p - 1, lambda n, p: n * (p - 1), _to_root),
-    "flat_reduce": Formula(lambda p: p - 1, lambda n, p: n * (p - 1), _to_root, lambda n, p: n * (p - 1)),
-    "naive_all_reduce": Formula(
-        lambda p: 2 * (p - 1),
-        lambda n, p: 2 * n * (p - 1),
-        lambda n, p, time: _to_root(n, p, time) + _star(n, p, time),
-        lambda n, p: n * (p - 1),
-    ),
-    "tree_broadcast": Formula(lambda p: p - 1, lambda n, p: n * (p - 1), lambda n, p, time: rounds(p) * time(n)),
-    "tree_reduce": Formula(
-        lambda p: p - 1, lambda n, p: n * (p - 1), lambda n, p, time: rounds(p) * time(n), lambda n, p: n * rounds(p)
-    ),
-    "tree_all_reduce": Formula(
-        lambda p: 2 * (p - 1),
-        lambda n, p: 2 * n * (p - 1),
-        lambda n, p, time: 2 * rounds(p) * time(n),
-        lambda n, p: n * rounds(p),
-    ),
-    "tree_scatter": Formula(lambda p: p - 1, lambda n, p: n * _hops(p), _binomial),
-    "tree_gather": Formula(lambda p: p - 1, lambda n, p: n * _hops(p), _binomial),
-    "ring_all_reduce": Formula(
-        lambda p: 2 * p * (p - 1),
-        lambda n, p: 2 * n * (p - 1),
-        lambda n, p, time: 2 * (p - 1) * time(n / p),
-        lambda n, p: n * (p - 1) / p,
-    ),
-    "ring_reduce_scatter": Formula(
-        lambda p: p * (p - 1),
-        lambda n, p: n * (p - 1),
-        lambda n, p, time: (p - 1) * time(n / p),
-        lambda n, p: n * (p - 1) / p,
-    ),
-    "ring_all_gather": Formula(
-        lambda p: p * (p - 1), lambda n, p: n * p * (p - 1), lambda n, p, time: (p - 1) * time(n)
-    ),
+    "flat_broadcast": _FLAT,
+    "flat_scatter": _FLAT,
+    "flat_gather": _FLAT._replace(seconds=_to_root),
+    "flat_reduce": _FLAT_REDUCE,
+    "naive_all_reduce": _then(_FLAT_REDUCE, _FLAT),
+    "tree_broadcast": _TREE,
+    "tree_reduce": _TREE_REDUCE,
+    "tree_all_reduce": _then(_TREE_REDUCE, _TREE),
+    "tree_scatter": _BINOMIAL,
+    "tree_gather": _BINOMIAL,
+    "ring_all_reduce": _then(_RING_REDUCE, _RING_GATHER, lambda n, p: n / p),
+    "ring_reduce_scatter": _RING_REDUCE,
+    "ring_all_gather": _RING_GATHER,
     "doubling_all_reduce": Formula(
         lambda p: _floor(p) * rounds(_floor(p)) + 2 * (p - _floor(p)),
         lambda n, p: n * (_floor(p) * rounds(_floor(p)) + 2 * (p - _floor(p))),
@@ -167,14 +169,10 @@ FORMULAS = {
     "halving_doubling_all_reduce": Formula(
         lambda p: 2 * _floor(p) * rounds(_floor(p)) + 2 * (p - _floor(p)),
         lambda n, p: 2 * n * (p - 1),
-        lambda n, p, time: 2 * rounds(_floor(p)) * time(0)
-        + 2 * (_floor(p) - 1) * _wire(n / _floor(p), time)
-        + _fold(n, p, time),
+        lambda n, p, time: 2 * _binomial(n / _floor(p), _floor(p), time) + _fold(n, p, time),
         lambda n, p: n * ((_floor(p) - 1) / _floor(p) + (_floor(p) < p)),
     ),
-    "pairwise_all_to_all": Formula(
-        lambda p: p * (p - 1), lambda n, p: n * (p - 1), lambda n, p, time: (p - 1) * time(n / p)
-    ),
+    "pairwise_all_to_all": _SHARES,
     "dissemination_barrier": Formula(lambda p: p * rounds(p), lambda n, p: 0, lambda n, p, time: rounds(p) * time(0)),
 }
 

@@ -31,7 +31,7 @@ from . import source as src
 from .assembly import KERNEL_FILE, SourceSite, label_calls
 from .compilers import COMMON, Compiler, find_compiler
 from .device_code import WORD, DeviceCode, base_name, device_code, split
-from .errors import CompileError, KernelError
+from .source import CompileError, KernelError
 
 
 @functools.cache
@@ -252,7 +252,7 @@ def _compile_as(code, name, compiler, checked, options, scratch, arithmetic, ove
         asked = _run([str(made), "signature"], scratch)
     except PermissionError:
         raise KernelError(
-            f"programs cannot be executed in {cache_directory()}; set DISTLEARN_CACHE to a folder where they can"
+            f"programs cannot run in {cache_directory()}; set DISTLEARN_CACHE to another folder"
         ) from None
     return made, _record(asked.stdout, sites, uninitialised(said.stderr, body))
 

@@ -16,7 +16,7 @@ import subprocess
 import sys
 from typing import NamedTuple
 
-from .errors import CompilerNotFound
+from .source import CompilerNotFound
 
 HELP = (
     "no C++ compiler was found to build CUDA kernels for this machine's processor. Any one will do:\n"

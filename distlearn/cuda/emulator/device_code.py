@@ -14,13 +14,14 @@ import functools
 import re
 from dataclasses import dataclass, field
 
-from .errors import CompileError, UnsupportedFeature
 from .source import (
     DIRECTIVE,
     GRID_GROUP,
     INCLUDE,
     UNSUPPORTED,
+    CompileError,
     Flat,
+    UnsupportedFeature,
     first_branches,
     flatten,
     is_device_header,

@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .errors import KernelError
+from .source import KernelError
 
 WRAPPER: list[str] = []  # Words before the command of a program; grading runs what students write in a sandbox.
 GRACE = 5.0  # seconds that a program has to report its own time-out before it is killed

@@ -6,8 +6,6 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from .errors import CompileError
-
 DIRECTIVE = re.compile(r"^[ \t]*#(?:\\\r?\n|[^\n])*", re.M)  # with the lines that a backslash adds
 # Of a cooperative group of the grid; `NAMES` is replaced with the variables that hold one.
 GRID_BARRIER = r"\bthis_grid\s*\(\s*\)\s*\.\s*sync\b|\b(?:NAMES)\s*\.\s*sync\b|\bsync\s*\(\s*(?:NAMES)\s*\)"
@@ -219,3 +217,30 @@ def _find(name, included_from, folders) -> Path | None:
         if (folder / name).is_file():
             return (folder / name).resolve()
     return None
+
+
+# -- errors ------------------------------------------------------------------------------------------------------------
+
+
+class KernelError(RuntimeError):
+    """A kernel did something that would be wrong on a GPU; `report` holds what the emulator saw."""
+
+    def __init__(self, message, report=None):
+        super().__init__(message)
+        self.report = report
+
+
+class CompileError(KernelError):
+    """The source does not compile; `problems` is a list of (line, column, message)."""
+
+    def __init__(self, message, problems=()):
+        super().__init__(message)
+        self.problems = list(problems)
+
+
+class UnsupportedFeature(CompileError):
+    """The source uses something that exists on a GPU but that the emulator cannot run."""
+
+
+class CompilerNotFound(KernelError):
+    """No C++ compiler was found to build the kernel with."""

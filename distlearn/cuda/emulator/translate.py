@@ -21,8 +21,7 @@ import re
 from bisect import bisect_right
 from typing import NamedTuple
 
-from .errors import CompileError, UnsupportedFeature
-from .source import DIRECTIVE, lines_of, position, split_commas, without_comments
+from .source import DIRECTIVE, CompileError, UnsupportedFeature, lines_of, position, split_commas, without_comments
 
 WORDS = (
     r"(?:unsigned|signed)(?:\s+(?:char|short|int|long\s+long(?:\s+int)?|long(?:\s+int)?))?"

@@ -54,10 +54,8 @@ def dkv_reference(q, k, v, lse, dy, inner, dk, dv, causal):
 def _sizes(q, k, v, causal):
     (heads, n, d), m = q.shape, k.shape[1]
     if k.shape != (heads, m, d) or v.shape != k.shape or not m or (causal and m != n):
-        raise ValueError(
-            f"attention: queries {q.shape}, keys {k.shape}, values {v.shape}, expected (heads, n, d) and twice "
-            f"(heads, m, d), m > 0{', m = n, as it is causal' * bool(causal)}"
-        )
+        shapes = f"queries {q.shape}, keys {k.shape}, values {v.shape}, causal {bool(causal)}"
+        raise ValueError(f"attention: {shapes}, expected (heads, n, d) and twice (heads, m, d), m = n if causal")
     return heads, n, m, d
 
 
@@ -145,14 +143,7 @@ NAIVE = Variant(
     {("q", "read"): 4, ("k", "read"): 4, ("v", "read"): 4, ("s", "read"): 3, ("s", "write"): 3, ("y", "write"): 4},
     rtol=1e-4, atol=1e-5,
 )  # fmt: skip
-_TILES = {
-    ("qs", "write"): 2,
-    ("ks", "write"): 2,
-    ("vs", "write"): 2,
-    ("qs", "read"): 1,
-    ("ks", "read"): 1,
-    ("vs", "read"): 1,
-}
+_TILES = {(f"{name}s", use): worst for use, worst in (("write", 2), ("read", 1)) for name in "qkv"}
 _GLOBAL = {(name, "read"): 4 for name in "qkv"}
 TILED = tiled(16, 32, _TILES | _GLOBAL | {("y", "write"): 4, ("p", "read"): 1, ("p", "write"): 1})
 TILED_DQ = _backward(

@@ -16,9 +16,7 @@ def reduce_reference(x, out):
 
 def _launch(x, out):
     if out.size != -(-x.size // 256):
-        raise ValueError(
-            f"reduce: out has {out.size} elements, expected {-(-x.size // 256)} for {x.size} elements of x"
-        )
+        raise ValueError(f"reduce: out has {out.size} elements, expected {-(-x.size // 256)} for {x.size} of x")
     return Launch((out.size,), (256,), (x, out, i32(x.size)))
 
 

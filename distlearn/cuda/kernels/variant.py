@@ -78,13 +78,3 @@ class Variant:
             return Report(self.kernel, "", grid, block)
         kernel = RawKernel(source(self.file), self.kernel, compiler=compiler)
         return kernel.check(grid, block, kernel_args, shared_mem=shared_mem)
-
-
-def memory_use(report: Report, array: str, access: str) -> float:
-    """Return what `Variant.memory` states for an array and access: the worst line's sectors, or bank conflict."""
-    sites = [s for s in report.sites if (s.array, s.access) == (array, access)]
-    if not sites:
-        raise LookupError(f"{report.kernel} makes no {access} access to {array}")
-    if sites[0].space == "shared":
-        return max(s.worst_conflict for s in sites)
-    return max(s.sectors_per_request for s in sites)

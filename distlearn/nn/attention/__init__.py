@@ -9,14 +9,4 @@ from .dot_product import attend, attend_backward
 from .multi_head import MultiHeadAttention
 from .online import Partial, finish, merge, online_attend, online_attend_backward, partial
 
-__all__ = [
-    "MultiHeadAttention",
-    "Partial",
-    "attend",
-    "attend_backward",
-    "finish",
-    "merge",
-    "online_attend",
-    "online_attend_backward",
-    "partial",
-]
+__all__ = sorted(name for name, value in globals().items() if callable(value))

@@ -106,7 +106,6 @@ def check_heads(q, k, v, causal: bool) -> None:
     """Raise unless queries, keys and values fit."""
     fits = q.ndim == k.ndim == 4 and k.shape == v.shape and (len(q), q.shape[3]) == (len(k), k.shape[3])
     if not fits or not k.shape[1] or q.shape[1] % k.shape[1] or (causal and q.shape[2] != k.shape[2]):
-        raise ValueError(
-            f"attention: queries {q.shape}, keys {k.shape}, values {v.shape}, expected (batch, heads, n, d) and twice "
-            f"(batch, kv_heads, m, d), with heads a multiple of kv_heads{', and n = m, as it is causal' * causal}"
-        )
+        shapes = f"queries {q.shape}, keys {k.shape}, values {v.shape}{', causal' * causal}"
+        wanted = "(batch, heads, n, d) and twice (batch, kv_heads, m, d), heads a multiple of kv_heads, n = m if causal"
+        raise ValueError(f"attention: {shapes}, expected {wanted}")

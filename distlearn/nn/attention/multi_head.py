@@ -69,10 +69,8 @@ class MultiHeadAttention(Container):
         kv_heads = heads if kv_heads is None else kv_heads
         check_positive("MultiHeadAttention", width=width, heads=heads, kv_heads=kv_heads, block=block)
         if width % heads or heads % kv_heads or (rotary and width // heads % 2):
-            raise ValueError(
-                f"MultiHeadAttention: width {width}, heads {heads}, kv_heads {kv_heads}: expected heads to divide the "
-                f"width{' into even parts' * rotary}, and kv_heads to divide heads"
-            )
+            what = f"width {width}, heads {heads}, kv_heads {kv_heads}"
+            raise ValueError(f"MultiHeadAttention: {what}: expected even parts of width, and of heads")
         self.width, self.heads, self.kv_heads, self.d = width, heads, kv_heads, width // heads
         self.causal, self.rotary, self.online, self.block = causal, rotary, online, block
         draw = [None] * 4 if seeds is None else list(seeds)

@@ -177,8 +177,5 @@ def _check_algorithm(algorithm, geometry) -> str:
         names = ", ".join(map(repr, ALGORITHMS))
         raise ValueError(f"Conv2d: algorithm is {algorithm!r}, expected one of {names}")
     if algorithm.startswith("winograd") and geometry[:2] != ((3, 3), (1, 1)):
-        raise ValueError(
-            f"Conv2d: {algorithm} computes 3 x 3 kernels with stride 1, got size {geometry.size}, "
-            f"stride {geometry.stride}"
-        )
+        raise ValueError(f"Conv2d: {algorithm} computes 3 x 3 kernels with stride 1, got {geometry[:2]}")
     return algorithm

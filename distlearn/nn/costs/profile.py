@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-import os
 import statistics
 import time
 import warnings
-from collections.abc import Callable
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -16,8 +14,8 @@ import numpy as np
 from ...backend import get_xp
 from ...tables import Table, Tabular, format_time, quantity
 from ..container import Sequential
-from ..embedding import Embedding
-from ..layer import Layer, nbytes
+from ..layer import Layer, nbytes, parameter_count
+from ..linear import Embedding
 from ..models import model_named
 
 # -- profile -----------------------------------------------------------------------------------------------------------
@@ -125,8 +123,7 @@ def fewest_seconds(function, *args, repeats: int = 5, xp=np) -> float:
 
 def clock_of(xp, threads: int | None):
     """Return a clock: the thread's processor time where its resolution is a microsecond, else `now`."""
-    own = xp is np and threads == 1 and os.name == "posix"
-    return time.thread_time if own else lambda: now(xp)
+    return time.thread_time if xp is np and threads == 1 else lambda: now(xp)
 
 
 # -- sweep -------------------------------------------------------------------------------------------------------------
@@ -143,15 +140,7 @@ DRAWN = 16  # Samples that are drawn; a larger batch repeats them.
 
 
 def profile_sweep(
-    model: str | Layer,
-    sample=None,
-    batches=BATCHES,
-    *,
-    repeats: int = 5,
-    threads: int | None = 1,
-    memory: float | None = None,
-    seconds: float | None = None,
-    progress: Callable | None = None,
+    model, sample=None, batches=BATCHES, *, repeats=5, threads=1, memory=None, seconds=None, progress=None
 ) -> list[Profile]:
     """Profile a model at several batch sizes: why batching pays, and which layers gain.
 
@@ -320,3 +309,72 @@ def skinny_products(
             took, flops = statistics.median(times), 2 * x.size * d_out
             products.append(Product(n, took, flops / took, flops / (x.nbytes + matrix.nbytes + y.nbytes)))
     return products
+
+
+# -- summary -----------------------------------------------------------------------------------------------------------
+
+
+class Row(NamedTuple):
+    """One layer of a model."""
+
+    name: str
+    layer: str
+    output_shape: tuple[int, ...]
+    params: int  # Learned values.
+    flops: int  # Floating-point operations of a forward pass.
+    nbytes: int  # Bytes of the learned values.
+    moved: int  # Bytes that a forward pass moves at least.
+    activations: int  # Bytes of the output, which the backward pass will need.
+
+
+class Summary(Tabular):
+    """A model layer by layer; prints as a table.
+
+    Attributes
+    ----------
+    params, flops, nbytes, moved, activations : int
+        Sums over the model.
+    """
+
+    def __init__(self, rows: list[Row], params: int, title: str):
+        self.rows, self.params, self._title = rows, params, title
+        self.flops, self.nbytes, self.moved, self.activations = (
+            sum(getattr(r, field) for r in rows) for field in ("flops", "nbytes", "moved", "activations")
+        )
+
+    def table(self) -> Table:
+        header = ["layer", "output", "parameters", "flops", "weights", "moved", "activations"]
+        rows = [self._cells(f"{r.name}  {r.layer}", str(r.output_shape), r) for r in self.rows]
+        return Table(header, [*rows, self._cells("sum", "", self)], self._title)
+
+    @staticmethod
+    def _cells(name, shape, r):
+        sizes = [quantity(v, "B") for v in (r.nbytes, r.moved, r.activations)]
+        return [name, shape, f"{r.params:,}", quantity(r.flops), *sizes]
+
+
+def summary(model: Layer, input_shape: tuple[int, ...]) -> Summary:
+    """List a model's layers with shape, parameters, flops, bytes and activation memory.
+
+    Nothing is run, and a model built with `seed=None` takes no memory, so this is quick for AlexNet too.
+
+    Parameters
+    ----------
+    input_shape : tuple of int
+        With the batch, as in (128, 227, 227, 3).
+
+    Examples
+    --------
+    >>> from distlearn.nn import build
+    >>> net = summary(build("alexnet", seed=None), (1, 227, 227, 3))
+    >>> net.params, net.nbytes, net.flops // 2 * 2 == net.flops
+    (60965224, 243860896, True)
+    """
+    shape, rows = tuple(input_shape), []
+    itemsize = model.params[0].data.dtype.itemsize if model.params else 4
+    for layer, inner in model.parts(shape) or [(model, shape)]:
+        out, kind = layer.output_shape(inner), type(layer).__name__ if layer.children else repr(layer)
+        nbytes = sum(p.nbytes for p in layer.params if not p.frozen)
+        costs = parameter_count(layer), layer.flops(inner), nbytes, layer.bytes_moved(inner, itemsize)
+        rows.append(Row(layer.name.partition(".")[0], kind, out, *costs, itemsize * math.prod(out)))
+    return Summary(rows, parameter_count(model), f"{type(model).__name__} on {shape}")

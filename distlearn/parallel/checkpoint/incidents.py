@@ -2,14 +2,54 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
 
-from .interval import check_times, system_mtbf
+from ...nn.layer import check_positive
 
 DAY = 86_400.0
+
+
+def check_times(what: str, **values) -> None:
+    """Raise unless all values are times above 0; `restart` may be 0."""
+    for name, value in values.items():
+        least = "of 0 s or more" if name == "restart" else "above 0 s"
+        if not (value > 0 or (name == "restart" and value == 0)):
+            raise ValueError(f"{what}: {name} is {value!r}, expected a time {least}")
+
+
+def system_mtbf(node_mtbf: float, nodes: int) -> float:
+    """Return the mean time between failures of n nodes that fail independently [s].
+
+    Examples
+    --------
+    >>> round(system_mtbf(5 * 365 * 86400, 1000) / 3600)    # five years a node: a thousand of them fail every 44 hours
+    44
+    """
+    check_times("system_mtbf", node_mtbf=node_mtbf)
+    check_positive("system_mtbf", nodes=nodes)
+    return node_mtbf / nodes
+
+
+def young_interval(cost: float, mtbf: float) -> float:
+    r"""Return the best time of work between two checkpoints, to first order [s].
+
+    .. math:: \tau = \sqrt{2 C M}
+
+    References
+    ----------
+    J. W. Young (1974), A first order approximation to the optimum checkpoint interval, CACM 17(9).
+
+    Examples
+    --------
+    >>> young_interval(cost=18.0, mtbf=10_000.0)
+    600.0
+    """
+    check_times("young_interval", cost=cost, mtbf=mtbf)
+    return math.sqrt(2 * cost * mtbf)
 
 
 @dataclass(frozen=True)
@@ -34,25 +74,11 @@ class Incidents:
 
 
 _LLAMA_3 = {
-    "Faulty GPU": 148,
-    "GPU HBM3 Memory": 72,
-    "Software Bug": 54,
-    "Network Switch/Cable": 35,
-    "Host Maintenance": 32,
-    "GPU SRAM Memory": 19,
-    "GPU System Processor": 17,
-    "NIC": 7,
-    "NCCL Watchdog Timeouts": 7,
-    "Silent Data Corruption": 6,
-    "GPU Thermal Interface + Sensor": 6,
-    "SSD": 3,
-    "Power Supply": 3,
-    "Server Chassis": 2,
-    "IO Expansion Board": 2,
-    "Dependency": 2,
-    "CPU": 2,
-    "System Memory": 2,
-}
+    "Faulty GPU": 148, "GPU HBM3 Memory": 72, "Software Bug": 54, "Network Switch/Cable": 35, "Host Maintenance": 32,
+    "GPU SRAM Memory": 19, "GPU System Processor": 17, "NIC": 7, "NCCL Watchdog Timeouts": 7,
+    "Silent Data Corruption": 6, "GPU Thermal Interface + Sensor": 6, "SSD": 3, "Power Supply": 3,
+    "Server Chassis": 2, "IO Expansion Board": 2, "Dependency": 2, "CPU": 2, "System Memory": 2,
+}  # fmt: skip
 
 INCIDENTS = {
     "llama-3": Incidents(

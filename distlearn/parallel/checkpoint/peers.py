@@ -1,9 +1,9 @@
 """Checkpoints in the memory of peers: saved at the speed of the network, and still there when a rank is lost.
 
-    group:  0 <-> 1    2 <-> 3    4 <-> 5           ring:  0 -> 1 -> 2 -> 3 -> 4 -> 5 -> 0
+    two copies:  0 <-> 1    2 <-> 3    4 <-> 5
 
-With two copies a rank keeps its own state and that of one other. Groups survive more losses than a ring: a ring is
-broken by any two neighbours, of which there are twice as many as there are pairs.
+A rank keeps its own state and that of the others of its group. Groups survive more losses than a ring: a ring is broken
+by any two neighbours, of which there are twice as many as there are pairs.
 """
 
 from __future__ import annotations
@@ -16,19 +16,16 @@ from .state import combine, local_state, restore
 from .store import CheckpointError
 
 
-def holders(rank: int, size: int, copies: int, placement: str) -> list[int]:
+def holders(rank: int, size: int, copies: int) -> list[int]:
     """Return the ranks that keep a rank's state, itself first.
 
     Examples
     --------
-    >>> holders(3, 6, 2, "group"), holders(3, 6, 2, "ring")
-    ([3, 2], [3, 4])
+    >>> holders(3, 6, 2)
+    [3, 2]
     """
-    if placement == "ring" and 1 <= copies <= size:
-        return [(rank + k) % size for k in range(copies)]
-    if placement != "group" or copies < 1 or size % copies:
-        expected = "'ring' or 'group', and for groups a number of copies that divides the ranks"
-        raise ValueError(f"holders: {copies!r} copies on {size} ranks, placement {placement!r}, expected {expected}")
+    if copies < 1 or size % copies:
+        raise ValueError(f"holders: {copies!r} copies on {size} ranks, expected a number that divides the ranks")
     first = rank // copies * copies
     return [first + (rank - first + k) % copies for k in range(copies)]
 
@@ -41,8 +38,7 @@ class PeerCheckpoints:
     comm : Communicator
         On a `FaultTolerant` one ranks may be lost; then shrink it, and `restore` on what is left.
     copies : int
-        Of each rank's state, its own included.
-    placement : {"group", "ring"}
+        Of each rank's state, its own included; the number of ranks is a multiple.
 
     References
     ----------
@@ -50,9 +46,9 @@ class PeerCheckpoints:
     section 4 (groups are the best placement where copies divide the ranks).
     """
 
-    def __init__(self, comm, copies: int = 2, placement: str = "group"):
+    def __init__(self, comm, copies: int = 2):
         self.comm, self.copies = comm, copies
-        self._holders = [holders(rank, comm.size, copies, placement) for rank in range(comm.size)]
+        self._holders = [holders(rank, comm.size, copies) for rank in range(comm.size)]
         self._kept: dict[int, dict[int, bytes]] = {}  # step -> rank -> its state
 
     def save(self, step: int, strategy) -> None:

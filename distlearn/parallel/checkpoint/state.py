@@ -60,15 +60,11 @@ class StateLayout:
         """Raise unless a state is one of this model and optimizer: then all of it can be loaded, on every rank."""
         missing, extra = sorted(set(self.arrays) - set(arrays)), sorted(set(arrays) - set(self.arrays))
         if missing or extra:
-            raise ValueError(
-                f"the state is of another model or optimizer: it lacks {missing[:3]}, and has unexpected {extra[:3]}"
-            )
+            raise ValueError(f"the state is of another model or optimizer: it lacks {missing[:3]}, has {extra[:3]}")
         for name, (shape, dtype) in self.arrays.items():
             if arrays[name].shape != shape or arrays[name].dtype != dtype:
-                raise ValueError(
-                    f"the state is of another model: {name} is {arrays[name].shape} {arrays[name].dtype}, "
-                    f"expected {shape} {dtype}"
-                )
+                found = f"{arrays[name].shape} {arrays[name].dtype}, expected {shape} {dtype}"
+                raise ValueError(f"the state is of another model: {name} is {found}")
 
 
 def serial_part(arrays: dict) -> dict:
@@ -88,11 +84,7 @@ def part_of_rank(arrays: dict, rank: int) -> dict:
 def check_checkpointable(strategy) -> None:
     """Raise unless the strategy can give the state of the whole run."""
     if not strategy.checkpointable:
-        raise TypeError(
-            f"{type(strategy).__name__} has no state that all ranks share: checkpoints need a strategy that has one "
-            "(Serial, DataParallel, NaiveDataParallel, ElasticDataParallel, LocalSGD, DiLoCo, ZeRO, TensorParallel, "
-            "OneWeirdTrick, Pipeline, PipeDream, Hybrid)"
-        )
+        raise TypeError(f"{type(strategy).__name__} has no state that all ranks share, so it cannot save checkpoints")
 
 
 def local_state(strategy) -> tuple:

@@ -17,9 +17,9 @@ import numpy as np
 
 from ...backend import get_xp
 from ...nn.layer import Param
-from ...optim.clipping import global_norm
+from ...optim.optimizer import global_norm
 from ..strategy import check_global_rows
-from .compression import Codec, CompressedAllReduce
+from .compression import CompressedAllReduce
 
 
 class Bucket:
@@ -99,16 +99,7 @@ class GradientReducer:
     Loss and rows are sent in the last bucket unless a code or half precision would round them.
     """
 
-    def __init__(
-        self,
-        comm,
-        params: list[Param],
-        *,
-        cap_bytes: float = 1 << 20,
-        overlap: bool = True,
-        compress: Codec | None = None,
-        norms: bool = False,
-    ):
+    def __init__(self, comm, params, *, cap_bytes=1 << 20, overlap=True, compress=None, norms=False):
         if compress is not None and (isinstance(compress, type) or not hasattr(compress, "sparse")):
             raise TypeError(f"compress is {compress!r}, expected a codec, such as FP16() or TopK(0.01)")
         self.comm, self.overlap, self.norms, self.squared_norm = comm, overlap, norms, 0.0

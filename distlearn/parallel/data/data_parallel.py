@@ -11,8 +11,8 @@ import numpy as np
 
 from ...backend import get_xp
 from ...nn.layer import check_positive
-from ...optim.clipping import global_norm
 from ...optim.noise_scale import NoiseScale
+from ...optim.optimizer import global_norm
 from ...shares import shares
 from ..checkpoint.state import named_arrays, part_of_rank
 from ..strategy import Replicated, check_global_rows, refuse_masters, update

@@ -147,17 +147,13 @@ class StagedModel(Strategy):
     def _send(self, action: Action, x) -> None:
         """Send an action's result to the next stage, or the one before; raise unless it is what that stage expects."""
         if x is None:
-            raise ValueError(
-                f"rank {self.comm.rank}: stage {action.stage}: its first layer computes no gradient of its input "
-                f"({self.stages[action.stage].layers[0]!r}); put the layers before it on the same stage"
-            )
+            where, first = f"rank {self.comm.rank}: stage {action.stage}", self.stages[action.stage].layers[0]
+            raise ValueError(f"{where}: {first!r} has no gradient of its input; put the layers before it here")
         consumer = self.schedule.consumer(action)
         expected = self._shape_of(consumer)
         if (tuple(x.shape), x.dtype) != expected:
-            raise ValueError(
-                f"rank {self.comm.rank}: stage {action.stage}, {action}: gave {x.dtype} of shape {tuple(x.shape)}, "
-                f"expected {expected[1]} of shape {expected[0]}"
-            )
+            where = f"rank {self.comm.rank}: stage {action.stage}, {action}"
+            raise ValueError(f"{where}: gave {x.dtype} of shape {tuple(x.shape)}, expected {expected}")
         self._stage_comm.send(consumer, x)
 
     def _total_loss(self) -> float:
@@ -243,18 +239,7 @@ class Pipeline(StagedModel):
     Huang et al. (2019), GPipe. Narayanan et al. (2021), Megatron-LM, section 2.2.
     """
 
-    def __init__(
-        self,
-        comm,
-        model,
-        loss,
-        optimizer,
-        *,
-        schedule="1f1b",
-        n_microbatches: int | None = None,
-        stages=None,
-        shape=None,
-    ):
+    def __init__(self, comm, model, loss, optimizer, *, schedule="1f1b", n_microbatches=None, stages=None, shape=None):
         if isinstance(schedule, str) and schedule == "pipedream":
             raise ValueError("Pipeline: schedule 'pipedream' updates after every micro-batch; use PipeDream(...)")
         options = {"n_microbatches": n_microbatches, "stages": stages, "shape": shape}

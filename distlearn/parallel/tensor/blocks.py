@@ -156,9 +156,7 @@ class StackParallel(TensorLayer):
     def __init__(self, comm, layers: list[GRU], n_blocks: int | None = None):
         super().__init__(comm, layers[0].name)
         if len(layers) < comm.size:
-            raise ValueError(
-                f"StackParallel: {len(layers)} layers cannot be assigned to {comm.size} ranks, expected one for each"
-            )
+            raise ValueError(f"StackParallel: {len(layers)} layers for {comm.size} ranks, expected one for each")
         for below, above in pairwise(layers):
             if above.d_in != below.d_hidden or not above.input_gradient:
                 raise ValueError(f"StackParallel: {describe(above)} cannot be stacked on {describe(below)}")
@@ -299,15 +297,8 @@ class ExpertParallel(TensorLayer):
         y = xp.zeros_like(mine)
         for e, here in enumerate(queues):
             y[here] += routes.weights[here, e, None] * outs[e]
-        return gather_parts(comm, y, 0, parts).reshape(x.shape), (
-            mine,
-            routes.weights,
-            queues,
-            outs,
-            sizes,
-            parts,
-            saved,
-        )
+        saved = mine, routes.weights, queues, outs, sizes, parts, saved
+        return gather_parts(comm, y, 0, parts).reshape(x.shape), saved
 
     def backward(self, dy, saved):
         mine, weights, queues, outs, sizes, parts, kept = saved

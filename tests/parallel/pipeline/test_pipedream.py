@@ -93,13 +93,6 @@ def test_without_stashing_backward_uses_the_newest_weights(size):
     assert (np.abs(results[0].params["0.W"] - other["0.W"]).max() > 1e-6) == (size > 1)
 
 
-def test_the_delays_matter():
-    slices = [slice(0, 6), slice(6, 11)]
-    late = reference(slices, lambda s, t: max(0, t - 1 + s)).params
-    prompt = reference(slices, lambda s, t: t).params
-    assert np.abs(late["0.W"] - prompt["0.W"]).max() > 1e-4
-
-
 def test_with_gpipes_order_the_first_update_comes_last():
     """All forward first: every mini-batch uses version 0, so gradient t is t updates late on every stage."""
     results = SimWorld(3).run(train, schedule="gpipe", steps=1)

@@ -249,7 +249,7 @@ def test_a_stage_that_gives_no_gradient_is_named():
         options = {} if cut is None else {"stages": [slice(0, cut), slice(cut, None)]}
         Pipeline(comm, model, SoftmaxCrossEntropy(), optimizer, **options).step(Batch(X, Y, 60))
 
-    with pytest.raises(RankError, match=re.escape("rank 1: ValueError: stage 1: its first layer computes no gradient")):
+    with pytest.raises(RankError, match=r"rank 1: ValueError: stage 1: .* has no gradient of its input"):
         SimWorld(2).run(program, 1)
     with pytest.raises(RankError, match="2 stages of 2 layers, of which the first 2 stay together, expected 1 to 1"):
         SimWorld(2).run(program, None)

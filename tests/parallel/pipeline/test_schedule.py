@@ -22,7 +22,7 @@ from distlearn.parallel.pipeline.schedule import (
     parse,
     simulate,
 )
-from distlearn.parallel.pipeline.schedule.play import needs
+from distlearn.parallel.pipeline.schedule.check import needs
 from distlearn.trace import Span, Trace
 
 sizes = st.integers(1, 7)
@@ -77,7 +77,7 @@ def test_an_action_may_be_written_in_three_ways():
         ([["F0 B0"]], {}, "'F0 B0' is not an action"),
         ("gpipe", {}, "needs to know n_ranks and n_microbatches"),
         ("gpipe", {"n_ranks": 2, "n_microbatches": 2.5}, "n_microbatches is 2.5, expected a whole number of 1 or more"),
-        ("rank 1: F0 B0\nrank 0: F0 B0", {}, "line of rank 0: it says 'rank 1:', expected the ranks in order from 0"),
+        ("rank 1: F0 B0\nrank 0: F0 B0", {}, "line of rank 0: it says 'rank 1:', expected ranks in order from 0"),
         ("F0 B0", {"n_ranks": 2}, "the schedule's number of ranks is 1, expected 2"),
         (make_schedule("F0 B0"), {"n_microbatches": 2}, "the schedule's number of micro-batches is 1, expected 2"),
         (lambda rank, p, m: iter(lambda: "F0", None), {"n_ranks": 1, "n_microbatches": 1}, "does it end?"),
@@ -95,7 +95,7 @@ def test_what_cannot_be_read_is_said_with_its_place(schedule, options, message):
         ({0: "F0 B0"}, {}, "{0: 'F0 B0'} is not a schedule"),
         (["F0 B0", 3], {}, "rank 1: 3 is not a list of actions, expected for example ['F0', 'B0']"),
         (lambda rank, p, m: None, {"n_ranks": 1, "n_microbatches": 1}, "rank 0: None is not a list of actions"),
-        ("F0 B0", {"foward": 2}, "foward would go to a generator, but this schedule is written out"),
+        ("F0 B0", {"foward": 2}, "foward are for a generator, but this schedule is written out"),
     ],
 )
 def test_what_is_no_schedule_at_all_is_refused(schedule, options, message):
@@ -154,7 +154,7 @@ def test_generated_schedules_are_right_and_have_the_papers_bubble(name, p, m):
     assert ideal_bubble(p, m) == pytest.approx((p - 1) / (m + p - 1))
 
 
-@given(p=st.integers(1, 6), groups=st.integers(1, 4), v=st.integers(1, 4), ratio=st.floats(0.1, 10))
+@given(p=st.integers(1, 5), groups=st.integers(1, 3), v=st.integers(1, 3), ratio=st.floats(0.1, 10))
 @settings(max_examples=60, deadline=None)
 def test_interleaving_divides_the_bubble(p, groups, v, ratio):
     m = p * groups
@@ -163,13 +163,6 @@ def test_interleaving_divides_the_bubble(p, groups, v, ratio):
     assert run.bubbles == pytest.approx([(p - 1) / (v * m + p - 1)] * p)
     for rank in range(p):  # in stages' activations; a rank's share of the model is v of them
         assert run.in_flight[rank] == min(2 * (p - rank - 1) + (v - 1) * p + 1, v * m)
-
-
-def test_gpipe_does_with_blocking_sends_and_1f1b_does_not():
-    assert check_schedule("gpipe", 4, 8).blocking is None
-    report = check_schedule("1f1b", 4, 8)
-    assert report.ok
-    assert "stuck in the send of micro-batch" in str(report.blocking)
 
 
 @given(data=st.data(), p=st.integers(2, 4), m=st.integers(1, 4))
@@ -294,7 +287,6 @@ def test_the_checker_agrees_with_a_search_for_a_circle(orders):
     if left:
         (finding,) = report.findings
         assert finding.action in left
-        assert report.blocking is not None  # what cannot be at all cannot be with blocking sends
 
 
 # -- times -------------------------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Sequence parallelism equals serial training on any number of ranks, which have equally much to do."""
 
 import time
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from distlearn.comm.network import Network
 from distlearn.data import Batch
 from distlearn.nn import GPT, GRU, Linear, MultiHeadAttention, Residual, Sequential, SoftmaxCrossEntropy
 from distlearn.optim import Adam, Optimizer
-from distlearn.parallel import DataParallel, SequenceParallel, Serial
+from distlearn.parallel import DataParallel, SequenceParallel, TensorParallel
 from distlearn.parallel.checkpoint.state import capture, restore
 from distlearn.parallel.sequence import RingAttention, UlyssesAttention, places, positions
 from distlearn.parallel.sharding import gather_parts, take_part
@@ -103,33 +104,25 @@ def test_sixty_four_ranks():
     assert time.process_time() - began < 60  # some two seconds; a minute means that something grows with its square
 
 
-def test_other_strategies_continue_from_its_state():
-    def first(comm):
-        model = gpt()
-        strategy = SequenceParallel(comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, Adam(), 0.01))
-        strategy.step(Batch(X[:2, :-1], X[:2, 1:], 2))
-        return capture(strategy)
-
-    state = SimWorld(2).run(first)[0]
-
-    def then(comm):
-        model = gpt()
-        strategy = DataParallel(comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, Adam(), 0.01))
+def train(comm, make, steps, state=None):
+    """Take steps on whole batches; return the last loss, the parameters and the state."""
+    model = gpt()
+    strategy = make(comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, Adam(), 0.01))
+    if state is not None:
         restore(strategy, *state)
-        rows = slice(2 + comm.rank, 3 + comm.rank)
-        return strategy.step(Batch(X[rows, :-1], X[rows, 1:], 2)), strategy.gather_params()
+    for i in steps:
+        rows = slice(2 * i + strategy.rank, 2 * i + strategy.rank + 1) if strategy.size > 1 else slice(2 * i, 2 * i + 2)
+        loss = strategy.step(Batch(X[rows, :-1], X[rows, 1:], 2))
+    return loss, strategy.gather_params(), capture(strategy)
 
-    want = SimWorld(1).run(
-        lambda comm: train_plain(Serial(m := gpt(), SoftmaxCrossEntropy(), Optimizer(m.params, Adam(), 0.01)))
-    )[0]
-    loss, params = SimWorld(2).run(then)[0]
+
+@pytest.mark.parametrize("make", [SequenceParallel, partial(TensorParallel, sequence=True)])
+def test_data_parallelism_continues_from_its_state(make):
+    state = SimWorld(3).run(train, make, [0])[0][-1]
+    want = SimWorld(1).run(train, DataParallel, [0, 1])[0]
+    loss, params, _ = SimWorld(2).run(train, DataParallel, [1], state)[0]
     assert loss == pytest.approx(want[0], rel=1e-10)
     assert_same_params(params, want[1], tol=1e-10)
-
-
-def train_plain(strategy):
-    strategy.step(Batch(X[:2, :-1], X[:2, 1:], 2))
-    return strategy.step(Batch(X[2:4, :-1], X[2:4, 1:], 2)), strategy.gather_params()
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import numpy as np
 
 from distlearn import nn
-from distlearn.data import Batch, shard
-from distlearn.optim import RULES, Optimizer
+from distlearn.data import Batch
+from distlearn.optim import Momentum, Optimizer
 from distlearn.parallel import Serial
 from distlearn.parallel.sharding import Sharded, ShardSpec, unshard
 from distlearn.parallel.tensor import shard_specs
@@ -175,28 +175,19 @@ def batches(kind: str, steps: int, n: int = 10):
             yield Batch(rng.normal(size=(n, 7) if kind in VECTORS else (n, 6, 6, 2)), rng.integers(0, 4, n), n)
 
 
-def own_part(batch, strategy):
-    """A rank's part of a batch."""
-    rows = shard(len(batch.x), strategy.rank, strategy.size, allow_empty=True)
-    return Batch(batch.x[rows], batch.y[rows], batch.n)
-
-
 def loss_of(kind: str):
     return nn.ContrastiveLoss() if kind in PAIRS else nn.SoftmaxCrossEntropy()
 
 
-def train(make, kind, rule="momentum", steps=4, clip_norm=None, part=lambda batch, strategy: batch):
-    """Train with the strategy that `make(model, loss, optimizer)` gives; return what all strategies must agree on.
-
-    `part` gives a rank its part of a batch.
-    """
+def train(make, kind, steps=4):
+    """Train with the strategy that `make(model, loss, optimizer)` gives; return what all strategies must agree on."""
     model = MODELS[kind]()
     before = {p.name: p.data.copy() for p in model.params}
     still = {p.name for p in model.params if p.frozen and "running" not in p.name}
     if kind in PAIRS:  # a shift of both points changes no distance
         still.add(model.params[-1].name)
-    strategy = make(model, loss_of(kind), Optimizer(model.params, RULES[rule](), 0.2, clip_norm=clip_norm))
-    losses = [strategy.step(part(batch, strategy)) for batch in batches(kind, steps)]
+    strategy = make(model, loss_of(kind), Optimizer(model.params, Momentum(), 0.2))
+    losses = [strategy.step(batch) for batch in batches(kind, steps)]
     x = next(batches(kind, 1)).x
     params = strategy.gather_params()
     for name in params or ():

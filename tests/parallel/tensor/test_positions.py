@@ -8,7 +8,6 @@ from distlearn.comm import RankError
 from distlearn.data import Batch
 from distlearn.optim import Adam, Optimizer
 from distlearn.parallel import Serial, TensorParallel, parallelize
-from distlearn.parallel.checkpoint.state import capture, restore
 from distlearn.parallel.tensor import cut_positions
 from distlearn.sim import SimWorld
 from distlearn.testing import assert_same_params
@@ -157,25 +156,6 @@ def test_activations_between_the_blocks_take_a_share_of_the_memory(size):
 def make(comm, model, x):
     strategy = sharded(comm, model, nn.SoftmaxCrossEntropy(), Optimizer(model.params, Adam(), 0.01))
     strategy.predict(x)
-
-
-def test_serial_training_continues_from_its_state():
-    def run(comm, make, state, i):
-        model = gpt()
-        strategy = make(comm, model, nn.SoftmaxCrossEntropy(), Optimizer(model.params, Adam(), 0.01))
-        if state is not None:
-            restore(strategy, *state)
-        loss = strategy.step(Batch(X[i : i + 3, :-1], X[i : i + 3, 1:], 3))
-        return loss, capture(strategy)
-
-    def serial(comm, *args):
-        return Serial(*args, comm.clock)
-
-    first, want_first = SimWorld(3).run(run, sharded, None, 0)[0], SimWorld(1).run(run, serial, None, 0)[0]
-    then = SimWorld(1).run(run, serial, first[1], 3)[0]
-    want = SimWorld(1).run(run, serial, want_first[1], 3)[0]
-    assert then[0] == pytest.approx(want[0], rel=1e-10)
-    assert want[0] != want_first[0]
 
 
 FLOATS = np.zeros((2, 6, 4))

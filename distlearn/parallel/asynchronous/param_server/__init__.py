@@ -23,28 +23,28 @@ the same code under MPI and on engines::
 
 The update that makes version 101 of a gradient computed at version 97 has staleness 100 - 97 = 3. `PolicyState` is the
 server's bookkeeping alone, for thought experiments: `PolicyState(ssp(1), 2).arrive(worker, used)` says who is released;
-`simulate(policy, speeds, steps)` gives the events of whole runs of ten thousand workers.
+`simulate(policy, speeds, steps)` gives the events of whole runs.
 """
 
-from .learning_rate import RATES, Rate, adadelay, constant, inverse
 from .policy import (
     ASP,
     BSP,
+    RATES,
     SSP,
     Backup,
-    Policy,
     PolicyError,
     PolicyState,
     SoftSync,
+    adadelay,
     asp,
     backup,
     bsp,
+    constant,
+    inverse,
     softsync,
     ssp,
 )  # fmt: skip
-from .run import GRADIENT, Run
-from .simulation import Events, play, simulate
-from .speeds import Speeds
-from .training import FlatModel, ParameterServer
+from .simulation import Events, Speeds, simulate
+from .training import GRADIENT, FlatModel, ParameterServer, Run
 
 __all__ = sorted(name for name, value in globals().items() if callable(value) or name.isupper())

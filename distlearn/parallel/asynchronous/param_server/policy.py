@@ -1,7 +1,7 @@
 """Policies: when a worker may start its next step, and what the server does with a gradient that arrives.
 
 A policy is a small object without state. Four questions decide everything, and they are asked by the real server
-and (with arrays of workers) by the event simulation:
+and by the event simulation:
 
 ============================  =======  ==========  =================  =============  ==============
                               ASP      SSP(s)      soft-sync(k)       BSP            backup(gamma)
@@ -19,48 +19,36 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 from numbers import Real
-from typing import ClassVar, NamedTuple, Protocol
+from typing import ClassVar, NamedTuple
 
 from ....nn.layer import check_positive
-
-
-class Policy(Protocol):
-    """What the server asks; `takes` and `may_start` also answer for whole arrays."""
-
-    name: str
-    waits: bool
-    """Whether a worker whose gradient was taken waits until it is in an update."""
-
-    def quorum(self, workers: int) -> int:
-        """Return how many gradients make an update, with so many workers in training."""
-
-    def takes(self, staleness):
-        """Say whether a gradient is taken that was computed `staleness` versions ago; else it is dropped."""
-
-    def may_start(self, lead):
-        """Say whether a worker may start that has done `lead` steps more than the slowest one."""
 
 
 @dataclass(frozen=True)
 class ASP:
     """Asynchronous: every gradient is its own update, at once, and no worker waits.
 
+    A policy of one's own overrides what differs.
+
     References
     ----------
     J. Dean et al. (2012), Large scale distributed deep networks, NeurIPS, section 4.1 (Downpour SGD).
     """
 
-    waits: ClassVar[bool] = False
+    waits: ClassVar[bool] = False  # whether a worker whose gradient was taken waits until it is in an update
     name: ClassVar[str] = "ASP"
 
-    def quorum(self, workers):
+    def quorum(self, workers: int) -> int:
+        """Return how many gradients make an update, with so many workers in training."""
         return 1
 
-    def takes(self, staleness):
-        return staleness >= 0
+    def takes(self, staleness: int) -> bool:
+        """Say whether a gradient is taken that was computed `staleness` versions ago; else it is dropped."""
+        return True
 
-    def may_start(self, lead):
-        return lead >= 0
+    def may_start(self, lead: int) -> bool:
+        """Say whether a worker may start that has done `lead` steps more than the slowest one."""
+        return True
 
     def __str__(self) -> str:
         return self.name
@@ -152,7 +140,7 @@ class Backup(BSP):
 
 
 def check_policy(what: str, policy) -> None:
-    """Raise unless `policy` implements `Policy`."""
+    """Raise unless `policy` answers what a policy is asked."""
     if isinstance(policy, type) or not all(hasattr(policy, name) for name in ("waits", "quorum", "takes", "may_start")):
         name = getattr(policy, "__name__", None)
         hint = f": write {name.lower()}(...)" if name else ""
@@ -190,11 +178,6 @@ class PolicyState:
     server is at version 100, a gradient of version 97 has staleness 3, and the update makes version 101:
     W(101) = W(100) - lr dW(97).
 
-    Parameters
-    ----------
-    clocks : list of int, optional
-        By worker: steps done before.
-
     Attributes
     ----------
     version : int
@@ -216,13 +199,12 @@ class PolicyState:
     Decision(taken=True, staleness=2, merged=(Pending(worker=1, step=0, used=0),), released=(0, 1))
     """
 
-    def __init__(self, policy, workers: int, version: int = 0, clocks: list[int] | None = None):
+    def __init__(self, policy, workers: int):
         check_positive("PolicyState", workers=workers)
         check_policy("PolicyState", policy)
         self.policy = policy
-        self.version, self.dropped = version, 0
-        self.clocks = [0] * workers if clocks is None else list(clocks)
-        self.slowest = min(self.clocks)
+        self.version = self.dropped = self.slowest = 0
+        self.clocks = [0] * workers
         self.active = set(range(workers))
         self._workers_at = dict(Counter(self.clocks))  # how many active workers have done so many steps
         self._pending: list[Pending] = []
@@ -255,7 +237,7 @@ class PolicyState:
         staleness, step, slowest = self.version - used, self.clocks[worker], self.slowest
         self._move(worker, step + 1)
         self._waiting[worker] = None
-        taken = bool(self.policy.takes(staleness))
+        taken = self.policy.takes(staleness)
         if taken:
             self._pending.append(Pending(worker, step, used))
             if self.policy.waits:
@@ -309,8 +291,48 @@ class PolicyState:
         for worker in released:
             del self._waiting[worker]
         if self.active and len(self._waiting) == len(self.active):
-            raise PolicyError(
-                f"policy {policy} releases no worker: all {len(self.active)} workers wait, "
-                f"{len(self._pending)} gradients are pending, {self.quorum} make an update"
-            )
+            held = f"{len(self._pending)} gradients are pending, {self.quorum} make an update"
+            raise PolicyError(f"policy {policy} releases no worker: all {len(self.active)} workers wait, {held}")
         return released
+
+
+# -- staleness-aware learning rates ------------------------------------------------------------------------------------
+# How much an old gradient still counts: `rate(staleness, step) -> factor`, 1 for a fresh gradient. The factor
+# multiplies the gradient on its way into the update, not the whole step: with plain SGD that is the same as a smaller
+# learning rate; with momentum the velocity, which fresh gradients have built, is left as it is.
+#
+# Momentum is kept on the server: each shard keeps the velocity of its share, which all workers' gradients update.
+# Asynchrony itself acts like momentum, of 1 - 1/n with n workers (Mitliagkas et al., 2016), so the explicit one
+# should be smaller.
+
+
+def constant(staleness: int, step: int) -> float:
+    """Return 1: plain asynchronous SGD, in which an old gradient counts like a fresh one."""
+    return 1.0
+
+
+def inverse(staleness: int, step: int) -> float:
+    r"""Divide by the staleness: :math:`\alpha_\tau = \alpha / \tau` for :math:`\tau > 0`.
+
+    References
+    ----------
+    W. Zhang, S. Gupta, X. Lian, J. Liu (2016), Staleness-aware async-SGD for distributed deep learning, IJCAI.
+
+    Examples
+    --------
+    >>> [inverse(staleness, 0) for staleness in (0, 1, 2, 4)]
+    [1.0, 1.0, 0.5, 0.25]
+    """
+    return 1.0 / max(1, staleness)
+
+
+def adadelay(staleness: int, step: int) -> float:
+    r"""Count the staleness as time: :math:`\sqrt{t / (t + \tau)}`, a large factor early and none late.
+
+    AdaDelay's rate is :math:`c / \sqrt{t + \tau}`; this is what it adds to a schedule :math:`c / \sqrt t`.
+    """
+    return math.sqrt((step + 1) / (step + 1 + staleness))
+
+
+RATES = {"constant": constant, "inverse": inverse, "adadelay": adadelay}
+"""Rates without parameters, by name."""

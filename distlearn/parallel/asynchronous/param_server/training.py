@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from itertools import chain, count
 
 import numpy as np
@@ -10,15 +11,17 @@ import numpy as np
 from ....backend import get_xp, to_numpy
 from ....comm.base import CommError, CutOffError
 from ....data import Batches
+from ....data.batches import rows_of
 from ....nn.container import check_unique_names
 from ....nn.layer import check_positive
+from ....nn.metrics import make_metric
 from ....optim.optimizer import check_rule
 from ....optim.schedules import as_schedule
 from ....shares import shares
 from ...data.bucket import Bucket
-from .learning_rate import constant
-from .policy import BSP, check_policy
-from .run import Run, make_run
+from ...data.local_sgd import DiLoCo
+from ...strategy import update
+from .policy import BSP, check_policy, constant
 from .server import Coordinator, Leave, Push, Server, make_reply
 
 
@@ -90,11 +93,11 @@ class ParameterServer:
         Such as `SGD()` or `Momentum(0.9)`; its velocities are kept on the servers.
     lr : float or callable
         Of an update, or a schedule: a function of the number of the update (from 0).
-    policy : Policy, optional
+    policy : ASP, optional
         `bsp()` by default.
     servers : int
         s.
-    rate : Rate, optional
+    rate : callable, optional
         Factor on the learning rate by staleness, such as `inverse`.
     pace : callable, optional
         `pace(worker, step) -> seconds` that the step takes longer: a straggler. Virtual on simulated ranks, slept on
@@ -120,18 +123,13 @@ class ParameterServer:
 
     def __init__(self, comm, model, loss, rule, lr, policy=None, *, servers=1, rate=constant, pace=None, every=0):
         if not (hasattr(servers, "__index__") and 1 <= servers < comm.size):
-            raise ValueError(
-                f"ParameterServer: {servers!r} servers on {comm.size} ranks, "
-                "expected at least one server and one worker"
-            )
+            raise ValueError(f"ParameterServer: {servers!r} servers on {comm.size} ranks, expected one of each")
         check_rule("ParameterServer", rule)
         self.comm, self.clock, self.loss, self.pace = comm, comm.clock, loss, pace
         self.policy, self.rate, self.servers = BSP() if policy is None else policy, rate, servers
         check_policy("ParameterServer", self.policy)
         if not callable(rate):
-            raise TypeError(
-                f"ParameterServer: rate is {rate!r}, expected a function of staleness and step, such as `inverse`"
-            )
+            raise TypeError(f"ParameterServer: rate is {rate!r}, expected a function of staleness and step")
         if not (hasattr(every, "__index__") and every >= 0):
             raise ValueError(f"ParameterServer: every is {every!r}, expected a number of updates, 0 or more")
         self.flat = FlatModel(model)
@@ -186,10 +184,8 @@ class ParameterServer:
             self.comm.send_obj(held, 0)
             return None
         if coordinator.lost == self.size:  # it ended, but not because the run was over
-            raise CommError(
-                f"ParameterServer: all {self.size} workers are lost, after {coordinator.policy_state.version} updates; "
-                "none is left to train"
-            )
+            done = f"after {coordinator.policy_state.version} updates"
+            raise CommError(f"ParameterServer: all {self.size} workers are lost, {done}; none is left to train")
         found = [held, *(self.comm.recv_obj(server) for server in range(1, self.servers))]
         return make_run(coordinator, self.flat, found, dataset, self.loss)
 
@@ -228,3 +224,199 @@ class ParameterServer:
             self.flat.load(reply["share"][0], part)
         self._steps += 1
         self._version, self._go = int(replies[0]["version"][0]), bool(replies[0]["go"][0])
+
+
+# -- what a run has done -----------------------------------------------------------------------------------------------
+
+
+GRADIENT = np.dtype(
+    [("worker", "i4"), ("step", "i4"), ("used", "i8"), ("version", "i8"), ("staleness", "i8"), ("rows", "i4"),
+     ("arrived", "f8"), ("time", "f8"), ("loss", "f8"), ("factor", "f8")]
+)  # fmt: skip
+"""One gradient: who computed it, in which of its steps, at which version; which version it made (0: dropped); its
+staleness; samples; when it arrived and when it was applied or dropped [s]; its loss; its factor on the learning rate.
+"""
+
+PROBE = 1000
+"""Training samples on which the curve's loss is measured."""
+
+
+@dataclass
+class Run:
+    """What happened in one run of a parameter server.
+
+    Attributes
+    ----------
+    gradients : (n,) record array of `GRADIENT`
+        In the order in which they were applied or dropped.
+    seconds : float
+        From the start to the last update.
+    curve : (k,) record array: version, time [s], loss on fixed training samples, metric on the test set
+        At snapshots of the parameters; measured after the training, which it does not slow down. The metric's column
+        is named after it, such as "test_accuracy".
+    """
+
+    policy: str
+    workers: int
+    gradients: np.ndarray
+    seconds: float
+    params: dict[str, np.ndarray]
+    curve: np.ndarray
+    diverged: bool
+
+    @property
+    def applied(self) -> np.ndarray:
+        return self.gradients[self.gradients["version"] > 0]
+
+    @property
+    def updates(self) -> int:
+        return int(self.gradients["version"].max(initial=0))
+
+    @property
+    def dropped(self) -> int:
+        return int((self.gradients["version"] == 0).sum())
+
+    @property
+    def staleness(self) -> np.ndarray:
+        return self.applied["staleness"]
+
+    def histogram(self) -> np.ndarray:
+        """Return how many applied gradients had staleness 0, 1, 2, ..."""
+        return np.bincount(self.staleness)
+
+    @property
+    def times(self) -> np.ndarray:
+        """Time of every update [s]."""
+        return self.applied["time"][self._first()]
+
+    @property
+    def losses(self) -> np.ndarray:
+        """Training loss of every update: the mean over the samples that it used, at the parameters they were given."""
+        applied = self.applied
+        weight = np.add.reduceat(applied["rows"].astype(float), self._first()) if len(applied) else np.zeros(0)
+        total = np.add.reduceat(applied["rows"] * applied["loss"], self._first()) if len(applied) else np.zeros(0)
+        return np.divide(total, weight, out=np.full(len(total), np.nan), where=weight > 0)
+
+    def _first(self) -> np.ndarray:
+        return np.flatnonzero(np.diff(self.applied["version"], prepend=0))
+
+    @property
+    def throughput(self) -> float:
+        return self.updates / self.seconds if self.seconds > 0 else np.inf
+
+    @property
+    def samples_per_second(self) -> float:
+        return self.applied["rows"].sum() / self.seconds if self.seconds > 0 else np.inf
+
+    def __repr__(self) -> str:
+        mean = f"{self.staleness.mean():.3g}" if len(self.staleness) else "none"
+        return (
+            f"Run({self.policy}, {self.workers} workers: {self.updates} updates in {self.seconds:.3g} s, "
+            f"mean staleness {mean}, {self.dropped} dropped{', diverged' if self.diverged else ''})"
+        )
+
+
+def make_run(coordinator, flat, parts, dataset, loss) -> Run:
+    """Put a run's record together."""
+    values = np.concatenate([share for share, _ in parts])
+    gradients, state, began = np.array(coordinator.log, GRADIENT), coordinator.policy_state, coordinator.began
+    for name in ("arrived", "time"):
+        gradients[name] -= began
+    points, metric = [], make_metric(None, loss)
+    columns = list(zip(*(snapshots for _, snapshots in parts), strict=True))  # of the same version on every server
+    model, y = flat.model.eval(), dataset.y_train[:PROBE]
+    x, x_test = *rows_of(dataset.x_train, [slice(PROBE)]), *rows_of(dataset.x_test, [slice(None)])
+    for column in columns if len(columns) > 1 else ():
+        flat.load(np.concatenate([snapshot.share for snapshot in column]))
+        with np.errstate(all="ignore"):  # parameters of a run that diverged
+            value, _ = loss(model.forward(x)[0], y, len(x))
+            score = metric.value(*metric.count(model.forward(x_test)[0], dataset.y_test))
+        points.append((column[0].version, column[0].time - began, value, score))
+    return Run(
+        policy=str(state.policy),
+        workers=len(state.clocks),
+        gradients=gradients,
+        seconds=float(gradients["time"].max(initial=0.0)),
+        params=flat.named(values),
+        curve=np.array(points, [("version", "i8"), ("time", "f8"), ("loss", "f8"), (f"test_{metric.name}", "f8")]),
+        diverged=coordinator.diverged,
+    )
+
+
+# -- DiLoCo with a quorum ----------------------------------------------------------------------------------------------
+# learner:   H steps of its own --> start minus end, tokens --------> syncer
+# syncer:    once `quorum` of them are in: mean by tokens --> one step of the outer rule --> to those it came from
+
+
+@dataclass(frozen=True)
+class Quorum(BSP):
+    """An update once `least` workers have pushed, who wait for it; a late result counts in the next one."""
+
+    least: int
+
+    def __post_init__(self):
+        check_positive("Quorum", least=self.least)
+
+    @property
+    def name(self) -> str:
+        return f"quorum({self.least})"
+
+    def quorum(self, workers):
+        return min(self.least, workers)
+
+
+class QuorumDiLoCo(ParameterServer):
+    r"""Learners train apart for H steps; a syncer merges their results as soon as a quorum of them is in.
+
+    .. math:: \Delta = \sum_{q \in Q} \frac{m_q}{m} (w^{(q)}_{start} - w_q), \qquad
+              v \leftarrow \mu v + \Delta, \qquad w \leftarrow w - \alpha (\Delta + \mu v)
+
+    Q are the learners whose results have come, :math:`m_q` the samples behind each. Those outside Q go on from where
+    they began; their results count in a later merge. With a quorum of all learners this is `DiLoCo`. Rank 0 is the
+    syncer, the others are learners; on a `FaultTolerant` communicator lost learners are not waited for.
+
+    Parameters
+    ----------
+    comm, model, loss
+        As for `ParameterServer`.
+    optimizer : Optimizer
+        Of a learner's own steps.
+    every : int
+        H.
+    quorum : int
+        Results that make a merge; fewer when fewer learners are left.
+    outer_lr : float
+        :math:`\alpha`; the outer momentum is `DiLoCo`'s.
+    pace : callable, optional
+        `pace(learner, merge) -> seconds` that each step takes longer.
+
+    Notes
+    -----
+    `train(dataset, batch_size=..., steps=...)` counts merges per learner as steps. Messages per result are those of
+    one gradient of `ParameterServer`. The original also waits some time for more results than the quorum.
+
+    References
+    ----------
+    Decoupled DiLoCo (2026), arXiv:2604.21428: independent learners, a minimum quorum, merges weighted by tokens.
+    """
+
+    def __init__(self, comm, model, loss, optimizer, *, every=50, quorum=1, outer_lr=0.7, pace=None):
+        check_positive("QuorumDiLoCo", every=every)
+        share = min(1.0, quorum / max(1, comm.size - 1))  # or the outer momentum would count learners that did not come
+        super().__init__(comm, model, loss, DiLoCo.outer, share * outer_lr, Quorum(quorum), pace=pace, every=1)
+        self.optimizer, self.inner_steps = optimizer, every
+        self._begin()
+
+    def _begin(self) -> None:
+        self._start, self._apart, self._rows, self._loss_sum = self.flat.data.copy(), 0, 0, 0.0
+
+    def step(self, batch) -> None:
+        """Take a step; after H of them push where they have led, and wait for a merge."""
+        self._loss_sum += len(batch.x) * self._gradient(batch)
+        update(self.optimizer, self.clock)
+        self._apart += 1
+        self._rows += len(batch.x)
+        if self._apart == self.inner_steps:
+            np.subtract(self._start, self.flat.data, out=self.flat.grad)
+            self._exchange(self._rows, self._loss_sum / max(1, self._rows))
+            self._begin()

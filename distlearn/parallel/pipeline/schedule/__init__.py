@@ -8,9 +8,8 @@ A schedule is a list of `Action`s for every rank, and every function that takes 
 one that a student wrote goes through the same checker, simulator, drawing and executor as the library's own.
 """
 
-from .check import Report, ScheduleError, check_schedule
+from .check import Arrow, Deadlock, Report, ScheduleError, Waiting, check_schedule
 from .orders import SCHEDULES, gpipe, interleaved, make_schedule, one_f_one_b, pipedream, zero_bubble
-from .play import Arrow, Deadlock, Waiting
 from .schedule import LANE, Action, Schedule, format, parse
 from .timing import Simulated, TimedAction, actions_of, ideal_bubble, measured_bubble, simulate
 

@@ -3,19 +3,116 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import islice
 from typing import NamedTuple
 
 from .orders import make_schedule
-from .play import Arrow, Deadlock, play
 from .schedule import Action, Schedule
 
-INCOMPLETE = ("missing", "twice", "unknown", "placement")
-"""Problems of schedules that cannot even be tried."""
 NAMED = 6
 """So many of the actions that are missing are named."""
+
+
+# -- running a schedule ------------------------------------------------------------------------------------------------
+
+
+class Arrow(NamedTuple):
+    """One action must happen before another: activations or a gradient go from one to the other, or both are the same
+    micro-batch's on one stage.
+    """
+
+    before: Action
+    after: Action
+
+    def __str__(self) -> str:
+        return f"{self.before} -> {self.after}"
+
+
+class Waiting(NamedTuple):
+    """A rank that waits forever, and where."""
+
+    rank: int
+    position: int  # of the action in the rank's order, from 0
+    action: Action
+    what: str  # what it waits for, in words
+    on: int  # the rank that it waits for
+    arrow: Arrow  # the dependency for which it waits, with the stages' numbers
+
+
+class Deadlock(NamedTuple):
+    """Ranks that wait for each other."""
+
+    waiting: list[Waiting]
+
+    @property
+    def cycle(self) -> list[int]:
+        """Ranks that wait in a cycle, or for themselves; those that merely wait for one of them are left out."""
+        on = {w.rank: w.on for w in self.waiting}
+        rank, seen = next(iter(on)), []
+        while rank in on and rank not in seen:
+            seen.append(rank)
+            rank = on[rank]
+        return seen[seen.index(rank) :] if rank in seen else []
+
+    @property
+    def involved(self) -> list[Waiting]:
+        return [w for w in self.waiting if w.rank in self.cycle] or self.waiting
+
+    @property
+    def arrows(self) -> list[Arrow]:
+        """The happens-before arrows that cannot all hold, as every rank runs its actions in order."""
+        return [w.arrow for w in self.involved]
+
+    def __str__(self) -> str:
+        return "; ".join(w.what for w in self.waiting)
+
+
+def needs(schedule: Schedule, action: Action) -> list[Action]:
+    """What must have ended before an action starts: the same micro-batch on the neighbouring stage, or earlier here."""
+    producer = schedule.producer(action)
+    here = {"F": [], "W": [action._replace(kind="I")]}.get(action.kind, [action._replace(kind="F")])
+    return here if producer is None else [*here, producer]
+
+
+def play(
+    schedule: Schedule, seconds: Callable[[Action], float] = lambda action: 1.0, transfer: float = 0.0
+) -> tuple[dict[Action, tuple[float, float]], Deadlock | None]:
+    """Run every rank's actions in order, each as soon as its inputs are there; return when each began and ended."""
+    times, at, free, moved = {}, [0] * schedule.n_ranks, [0.0] * schedule.n_ranks, True
+    while moved:
+        moved = False
+        for rank, order in enumerate(schedule.orders):
+            for action in order[at[rank] :]:
+                before = needs(schedule, action)
+                if any(b not in times for b in before):
+                    break
+                arrived = [times[b][1] + transfer * (schedule.rank_of(b.stage) != rank) for b in before]
+                start = max([free[rank], *arrived])
+                times[action] = start, start + seconds(action)
+                free[rank], at[rank], moved = times[action][1], at[rank] + 1, True
+    stuck = [rank for rank, order in enumerate(schedule.orders) if at[rank] < len(order)]
+    return times, Deadlock([_waiting_for(schedule, at, rank, times) for rank in stuck]) if stuck else None
+
+
+def _waiting_for(schedule: Schedule, at: list[int], rank: int, times) -> Waiting:
+    """Say what a rank waits for, and where that is in the schedule."""
+    position = at[rank]
+    action = schedule.orders[rank][position]
+    missing = next(b for b in needs(schedule, action) if b not in times)
+    on, where = schedule.rank_of(missing.stage), schedule.place.get(missing)
+    shown = schedule.short(missing)
+    what = f"rank {rank} at position {position} ({schedule.short(action)}) waits for {shown}"
+    if where is None:
+        return Waiting(rank, position, action, f"{what}, which rank {on} never runs", on, Arrow(missing, action))
+    behind = schedule.short(schedule.orders[on][at[on]])
+    owner = "its own" if on == rank else f"rank {on}'s"
+    what = f"{what}, which is {owner} position {where}, behind {behind}"
+    return Waiting(rank, position, action, what, on, Arrow(missing, action))
+
+
+# -- what is wrong with it ---------------------------------------------------------------------------------------------
 
 
 class ScheduleError(NamedTuple):
@@ -40,16 +137,6 @@ class Report:
     findings: list[ScheduleError]
     in_flight: list[int]  # by rank: the largest number of micro-batches whose activations are held at one time
 
-    @cached_property
-    def blocking(self) -> Deadlock | None:
-        """Who would wait for whom if every send blocked until it is received; None if there is no deadlock.
-
-        1F1B has one (two neighbours send to each other), which is why `Pipeline` sends with `isend`.
-        """
-        return (
-            None if any(f.problem in INCOMPLETE for f in self.findings) else play(self.schedule, blocking=True).deadlock
-        )
-
     @property
     def ok(self) -> bool:
         return not self.findings
@@ -65,8 +152,7 @@ class Report:
         head = f"{s.n_ranks} ranks, {s.n_stages} stages, {s.n_microbatches} micro-batches"
         if self.findings:
             return "\n".join([f"wrong schedule ({head}):", *(f"  {f}" for f in self.findings)])
-        sends = "also with blocking sends" if self.blocking is None else "but not with blocking sends"
-        return f"right ({head}), {sends}; in flight by rank: {', '.join(map(str, self.in_flight))}"
+        return f"right ({head}); in flight by rank: {', '.join(map(str, self.in_flight))}"
 
     __repr__ = __str__  # shown in a notebook
 
@@ -86,7 +172,7 @@ def check_schedule(schedule, n_ranks: int | None = None, n_microbatches: int | N
     Examples
     --------
     >>> print(check_schedule("1f1b", 2, 3))
-    right (2 ranks, 2 stages, 3 micro-batches), but not with blocking sends; in flight by rank: 2, 1
+    right (2 ranks, 2 stages, 3 micro-batches); in flight by rank: 2, 1
     >>> print(check_schedule(["F0 B0 F1 B1", "F0 F1 B0 B1"]))
     wrong schedule (2 ranks, 2 stages, 2 micro-batches):
       deadlock: rank 0 at position 1 (B0) waits for B0, which is rank 1's position 2, behind F1; \
@@ -96,7 +182,7 @@ rank 1 at position 1 (F1) waits for F1, which is rank 0's position 2, behind B0;
     findings = [*_placement(made), *_counts(made)]
     if not findings:  # else every rank would report that it waits for what is missing
         findings += _order(made)
-        deadlock = play(made).deadlock
+        _, deadlock = play(made)
         if deadlock is not None and not findings:
             told, first = deadlock.involved, deadlock.involved[0]  # of a cycle; the others wait for those in it
             text = f"deadlock: {'; '.join(w.what for w in told)}; broken: {', '.join(map(str, deadlock.arrows))}"

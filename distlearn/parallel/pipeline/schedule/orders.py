@@ -114,10 +114,7 @@ def interleaved(rank: int, n_ranks: int, n_microbatches: int, n_virtual: int = 2
     if n_virtual < 1:
         raise ValueError(f"interleaved: n_virtual is {n_virtual!r}, expected 1 or more stages for each rank")
     if n_microbatches % n_ranks:
-        raise ValueError(
-            f"interleaved: n_microbatches is {n_microbatches}, expected a multiple of the {n_ranks} ranks: "
-            "micro-batches go round in groups of that many"
-        )
+        raise ValueError(f"interleaved: n_microbatches is {n_microbatches}, expected a multiple of the {n_ranks} ranks")
     groups = range(0, n_microbatches, n_ranks)
     order = [(chunk, first + i) for first in groups for chunk in range(n_virtual) for i in range(n_ranks)]
     ahead = min(2 * (n_ranks - rank - 1) + (n_virtual - 1) * n_ranks, len(order))
@@ -213,9 +210,7 @@ def make_schedule(schedule, n_ranks: int | None = None, n_microbatches: int | No
     if isinstance(schedule, str) and schedule.strip() in SCHEDULES:
         schedule = SCHEDULES[schedule.strip()]
     if options and not callable(schedule):
-        raise TypeError(
-            f"make_schedule: {', '.join(options)} would go to a generator, but this schedule is written out"
-        )
+        raise TypeError(f"make_schedule: {', '.join(options)} are for a generator, but this schedule is written out")
     if isinstance(schedule, Schedule):
         return _checked(schedule, n_ranks, n_microbatches)
     if callable(schedule):
@@ -278,9 +273,7 @@ def _read(text: str) -> list[list[Action]]:
         line = line.partition("#")[0].strip()
         if label := _LABEL.match(line):
             if int(label[1]) != len(orders):
-                raise ValueError(
-                    f"line of rank {len(orders)}: it says {label[0]!r}, expected the ranks in order from 0"
-                )
+                raise ValueError(f"line of rank {len(orders)}: it says {label[0]!r}, expected ranks in order from 0")
             line = line[label.end() :]
         elif not line:
             continue

@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 from ....nn.layer import check_positive
 from ....trace import Message, Span, Trace
-from .check import check_schedule
-from .play import Deadlock, play
+from .check import Deadlock, check_schedule, play
 from .schedule import LANE, Action, Schedule
 
 _NAME = re.compile(r"([FBIW])\[(\d+)(?: of stage (\d+))?\]")
@@ -104,17 +103,17 @@ def simulate(
     if not transfer >= 0:
         raise ValueError(f"simulate: transfer is {transfer!r}, expected 0 seconds or more")
 
-    played = play(made, lambda a: costs[a.kind][a.stage], lambda consumer: (transfer, 0.0))
-    times, rank_of = played.times, made.rank_of
+    times, deadlock = play(made, lambda a: costs[a.kind][a.stage], transfer)
+    rank_of = made.rank_of
     spans = [Span(rank_of(a.stage), LANE, made.span_name(a), *times[a]) for a in times]
-    messages = [
-        Message(rank_of(m.producer.stage), rank_of(m.consumer.stage), 0, times[m.producer][1], arrival)
-        for m, arrival in played.arrivals.items()
+    sent = [
+        (rank_of(a.stage), rank_of(made.consumer(a).stage), end) for a, (_, end) in times.items() if made.consumer(a)
     ]
+    messages = [Message(source, dest, 0, end, end + transfer) for source, dest, end in sent if source != dest]
     busy = [sum(costs[a.kind][a.stage] for a in order if a in times) for order in made.orders]
     spans.sort(key=lambda s: (s.end, s.rank))
     makespan = max((s.end for s in spans), default=0.0)
-    return Simulated(made, Trace(spans, messages), makespan, busy, report.in_flight, played.deadlock)
+    return Simulated(made, Trace(spans, messages), makespan, busy, report.in_flight, deadlock)
 
 
 def stage_costs(schedule: Schedule, forward=1.0, backward=2.0, weight_share: float = 0.5) -> dict[str, list[float]]:
@@ -134,10 +133,7 @@ def _per_stage(schedule: Schedule, name: str, cost) -> list[float]:
     else:
         costs = list(cost)
     if len(costs) != schedule.n_stages or not all(c >= 0 for c in costs) or not any(costs):
-        raise ValueError(
-            f"simulate: {name} is {cost!r}, expected seconds: one number above 0 or one for each of the "
-            f"{schedule.n_stages} stages"
-        )
+        raise ValueError(f"simulate: {name} is {cost!r}, expected seconds: one number, or {schedule.n_stages}")
     return costs
 
 

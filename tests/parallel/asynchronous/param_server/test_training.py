@@ -24,7 +24,7 @@ from distlearn.parallel.asynchronous.param_server import (
     softsync,
     ssp,
 )
-from distlearn.sim import Roofline, SimWorld
+from distlearn.sim import SimWorld
 from distlearn.testing import assert_same_params
 
 RNG = np.random.default_rng(0)
@@ -120,16 +120,11 @@ def gradient_at(values, batch):
     return np.concatenate([p.grad.ravel() for p in model.params])
 
 
-@pytest.mark.parametrize("momentum", [0.0, 0.9])
-@pytest.mark.parametrize("policy", POLICIES, ids=str)
-def test_every_update_is_made_of_the_gradients_it_names(policy, momentum):
+def assert_made_of_its_gradients(run, momentum=0.0):
     """W(v) = W(v - 1) - lr V, V = mu V + sum_i weight_i dW_i(used_i), recomputed from the run's record alone.
 
     Staleness makes the gradient smaller and leaves the velocity, which lives on the server, as it is.
     """
-    run = SimWorld(6).run(
-        program, policy, batch=25, steps=7, every=1, rate=inverse, slow={1: 3.0}, rule=Momentum(momentum)
-    )[0]
     saved = run.saved
     sharded = [Batches(DATA.x_train, DATA.y_train, 25, rank=worker, size=5, seed=3) for worker in range(5)]
     velocity = np.zeros(saved[0].size)
@@ -145,21 +140,18 @@ def test_every_update_is_made_of_the_gradients_it_names(policy, momentum):
             velocity += g["rows"] / made["rows"].sum() * g["factor"] * gradient_at(saved[g["used"]], batch)
         np.testing.assert_allclose(saved[version], saved[version - 1] - 0.3 * velocity, rtol=0, atol=1e-14)
     assert run.updates == max(saved)
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+@pytest.mark.parametrize("policy", POLICIES, ids=str)
+def test_every_update_is_made_of_the_gradients_it_names(policy, momentum):
+    given = {"batch": 25, "every": 1, "rate": inverse, "slow": {1: 3.0}, "rule": Momentum(momentum)}
+    run = SimWorld(6).run(program, policy, steps=7, **given)[0]
+    assert_made_of_its_gradients(run, momentum)
     assert len(run.gradients) == 35
 
 
 # -- the same every time, and with any number of servers
-@pytest.mark.parametrize("policy", POLICIES, ids=str)
-def test_the_same_twice(policy):
-    def once():
-        world = SimWorld(6, Network(1e-3, 1e5, contention="ports"), Roofline(1e6), jitter=0.2, seed=1)
-        return world.run(program, policy, servers=2, every=3)[0], world.trace
-
-    (a, first), (b, second) = once(), once()
-    assert first == second
-    assert a.gradients.tobytes() == b.gradients.tobytes()
-    assert a.curve.tobytes() == b.curve.tobytes()
-    assert all(a.params[name].tobytes() == b.params[name].tobytes() for name in a.params)
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=str)
