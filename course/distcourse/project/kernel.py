@@ -61,10 +61,10 @@ def bound(rows: int, cols: int) -> tuple[int, int]:
     return 2 * -(-rows * cols // 8), 3 * rows * cols - rows
 
 
-def launch(source: str, inputs: list[np.ndarray], *, unsafe: bool) -> dict[str, bytes]:
+def launch(source: str, inputs: list[np.ndarray], *, unsafe: bool, card: bool = False) -> dict[str, bytes]:
     """Run a kernel in a process of its own, in the sandbox; return the arrays that came back, still packed."""
     packed = io.BytesIO()
-    np.savez(packed, source=source, kernel=KERNEL, block=BLOCK, seconds=SECONDS, n=len(inputs),
+    np.savez(packed, source=source, kernel=KERNEL, block=BLOCK, seconds=SECONDS, n=len(inputs), card=card,
              **{f"x{i}": x for i, x in enumerate(inputs)})  # fmt: skip
     command = [sys.executable, "-m", "distcourse.project.emulate"]
     with tempfile.TemporaryDirectory(prefix="dl-") as shared:
@@ -122,7 +122,7 @@ def prints_of(path: Path) -> list[int]:
     return fingerprint(source_words(read_bytes(path).decode("ascii")))
 
 
-def score(path: Path, task: dict, *, team="", secret: Draws | None = None, unsafe: bool = False, **_) -> Result:
+def score(path: Path, task: dict, *, team="", secret: Draws | None = None, unsafe=False, card=False, **_) -> Result:
     """Check a source; run it on public shapes, on secret ones that count, and on one of the team's, to be right."""
     draws = secret.of(team) if secret else Draws("public")
     shapes = task["shapes"] + (secret_shapes(secret, 3) + secret_shapes(draws, 1) if secret else [])
@@ -130,7 +130,7 @@ def score(path: Path, task: dict, *, team="", secret: Draws | None = None, unsaf
     try:
         source = read(path)
         prints = prints_of(path)
-        back = launch(source, inputs, unsafe=unsafe)
+        back = launch(source, inputs, unsafe=unsafe, card=card)
         if "error" in back:
             told = array_of(back["error"], "error", np.uint8).tobytes().decode("ascii", "replace")
             return refused(re.sub(rf"{SUFFIX}\b", "", told.strip()), "wrong", prints=prints)
@@ -143,7 +143,10 @@ def score(path: Path, task: dict, *, team="", secret: Draws | None = None, unsaf
         return refused(f"impossible: below the physical floor ({error})", "impossible", prints=prints)
     n = len(task["shapes"])
     public, private = list(costs[:n]), list(costs[n:-1])
-    more = {"prints": prints, "notes": [f"{max(lost):.0f} bits lost"], "public": sum(public), "cases": private}
+    notes = [f"{max(lost):.0f} bits lost"]
+    if card and "card" in back and (micro := array_of(back["card"], "card", np.float64, (1,)).item()):
+        notes.append(f"{micro:.1f} us on this machine's card for {shapes[0]}, unscored")
+    more = {"prints": prints, "notes": notes, "public": sum(public), "cases": private}
     result = judged(sum(private or public), WHOLE * len(private or public), **more)
     result.picture, result.caption = _pattern(back)
     return result
