@@ -37,7 +37,7 @@ SUSPICIOUS = 16
 """Squared standard errors by which private images may be easier than images that were never given out."""
 CHANCE = Fraction(1, 10**6)
 PATHS = re.compile(
-    r"""["'](?:~[/\\]|[A-Za-z]:[/\\]|\\\\|/(?:home|Users|root|tmp|mnt|media|data|content|etc|usr|var|opt|proc|dev|scratch|work|private)\b)"""
+    r"""["'](?:~[/\\]|[A-Za-z]:[/\\]|\\\\|/(?:home|Users|root|tmp|mnt|media|data|content|etc|usr|var|opt|proc|dev|scratch|gpfs|private)\b)"""
 )
 LEFT_BEHIND = re.compile(r"(^|/)(__MACOSX/|\.DS_Store$|__pycache__/)")
 REQUIREMENT = re.compile(r"([A-Za-z0-9][\w.-]*(\[[\w,-]+\])?\s*([=<>~!]=?\s*[\w.*]+\s*,?\s*)*)?")
