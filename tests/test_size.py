@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 
 CAPS = {
-    "distcourse": 11_182,
+    "distcourse": 11_187,
     "distlearn": 473,
     "distlearn/cli": 1_511,
     "distlearn/comm": 1_844,
@@ -31,7 +31,11 @@ CAPS = {
 DOCSTRINGS = 9_555
 """Lines of docstrings of both packages."""
 FILES = 279
+<<<<<<< HEAD
 TESTS = 42_339
+=======
+TESTS = 42_444
+>>>>>>> ready/project
 """Lines of the tests; the benchmarks beside them, commands that `distlearn bench` runs, are not counted."""
 SILENT = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
 
