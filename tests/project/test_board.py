@@ -9,6 +9,7 @@ from click.testing import CliRunner
 from distcourse.commands.project import project
 from distcourse.project import board, kernel, page
 from distcourse.project.board import Entry, better, score_all, standings
+from distcourse.project.rounds import TRACKS
 from distcourse.project.track import Result, fingerprint, likeness, source_words
 
 from .submissions import EXAMPLE, demo, write
@@ -106,7 +107,7 @@ def test_what_was_scored_is_not_run_again(around, tmp_path, monkeypatch):
 def test_the_page_and_the_table_say_the_same_and_run_nothing(around, tmp_path):
     bad = entry("b-team", "2026-12-01T0900", state="refused", reason="=1+1 <script>alert(1)</script>")
     found = [entry("a-team", "2026-12-01T0900", 400), entry("a-team", "2026-12-02T0900", 350), bad]
-    pictures = dict.fromkeys(page.TITLES)
+    pictures = dict.fromkeys(TRACKS)
     html = page.as_html(standings(found), around, pictures)
     assert "<script>alert" not in html
     assert "&lt;script&gt;" in html

@@ -12,6 +12,8 @@ from distcourse.project.cuda_source import check_source
 from distcourse.project.rounds import TRACKS, make
 from distcourse.project.track import Draws, judged
 
+from distlearn.cuda import compile_check, has_nvrtc
+
 from .submissions import EXAMPLE, demo, files_of, write
 
 UNSAFE = bool(sandbox.available())
@@ -101,7 +103,7 @@ def packed(array):
 def test_counts_that_are_forged_are_named(part, around, monkeypatch):
     """Whatever a kernel did to its own process: fewer bytes or fewer operations than are needed."""
 
-    def forged(source, inputs, *, unsafe):
+    def forged(source, inputs, **_):
         back = {}
         for i, x in enumerate(inputs):
             sectors, flops = kernel.bound(*x.shape)
@@ -114,6 +116,24 @@ def test_counts_that_are_forged_are_named(part, around, monkeypatch):
     found = around.score("kernel", EXAMPLE / "kernel.cu", "a-team")
     assert found.state == "impossible"
     assert "below the physical floor" in found.reason
+
+
+def test_the_time_on_a_card_stands_beside_and_is_not_scored(around, monkeypatch):
+    launch = kernel.launch
+
+    def with_card(*args, **options):
+        return launch(*args, **options) | {"card": packed(np.array([12.34]))}
+
+    monkeypatch.setattr(kernel, "launch", with_card)
+    plain, timed = (around.score("kernel", EXAMPLE / "kernel.cu", "a", unsafe=True, card=c) for c in (False, True))
+    assert timed.notes[1:] == [f"12.3 us on this machine's card for {around.tasks['kernel']['shapes'][0]}, unscored"]
+    assert (plain.cost, plain.notes) == (timed.cost, timed.notes[:1])
+
+
+@pytest.mark.gpu
+def test_a_card_runs_it(around):
+    found = around.score("kernel", EXAMPLE / "kernel.cu", "a", unsafe=True, card=True)
+    assert "us on this machine's card" in found.notes[1]
 
 
 HONEST = {
@@ -146,6 +166,8 @@ def test_honest_sources_pass(name):
         -5:
     ]
     assert "out_u[" in source
+    if has_nvrtc():
+        assert compile_check(source, 90).ok
 
 
 def test_leaked_labels_and_looked_up_images_are_named(around, tmp_path):

@@ -35,7 +35,7 @@ def check(paths, where):
             track = next((t for t in TRACKS.values() if path.name in (t.file, f"{t.file}.zip")), None)
             if track is None:
                 raise ValueError(f"{path.name}: expected one of {', '.join(t.file for t in TRACKS.values())}")
-            found = around.score(track.name, path, "check", unsafe=True)
+            found = around.score(track.name, path, "check", unsafe=True, card=True)
             bad = bad or found.state != "scored"
             if found.state == "scored":
                 shown = found.cost if found.public is None else found.public
@@ -64,7 +64,9 @@ def score(submissions, where, results, unsafe):
         around, path = Round(where / "public", where / "secret"), results or where / "secret/results.json"
         known, progress = load(path) if path.exists() else [], make_progress("project", "submission")
         try:
-            entries = library_entries(around) + score_all(submissions, around, known, unsafe=unsafe, progress=progress)
+            entries = library_entries(around, known) + score_all(
+                submissions, around, known, unsafe=unsafe, progress=progress
+            )
         finally:
             progress.close()
         save(entries, path)

@@ -37,7 +37,7 @@ SUSPICIOUS = 16
 """Squared standard errors by which private images may be easier than images that were never given out."""
 CHANCE = Fraction(1, 10**6)
 PATHS = re.compile(
-    r"""["'](?:~[/\\]|[A-Za-z]:[/\\]|\\\\|/(?:home|Users|root|tmp|mnt|media|data|content|etc|usr|var|opt|proc|dev|scratch|work|private)\b)"""
+    r"""["'](?:~[/\\]|[A-Za-z]:[/\\]|\\\\|/(?:home|Users|root|tmp|mnt|media|data|content|etc|usr|var|opt|proc|dev|scratch|gpfs|private)\b)"""
 )
 LEFT_BEHIND = re.compile(r"(^|/)(__MACOSX/|\.DS_Store$|__pycache__/)")
 REQUIREMENT = re.compile(r"([A-Za-z0-9][\w.-]*(\[[\w,-]+\])?\s*([=<>~!]=?\s*[\w.*]+\s*,?\s*)*)?")
@@ -54,9 +54,8 @@ def make(x: np.ndarray, y: np.ndarray, draws: Draws, noise: Fraction) -> tuple[d
     labels = y[rows["private"]].astype(np.int64)
     other = np.array([draws(1, classes - 1, "other", i) for i in range(part)])
     labels = np.where(mask, (labels + other) % classes, labels)
-    public = {f"x_{k}": x[rows[k]] for k in ("train", "public", "private")} | {
-        f"y_{k}": y[rows[k]] for k in ("train", "public")
-    }
+    public = {f"x_{k}": x[rows[k]] for k in ("train", "public", "private")}
+    public |= {f"y_{k}": y[rows[k]] for k in ("train", "public")}
     return public, {"labels": labels, "random": mask, "x_held": x[rows["held"]], "y_held": y[rows["held"]]}
 
 
@@ -117,12 +116,11 @@ def read(path: Path, rows: int, classes: int) -> tuple[dict[str, bytes], np.ndar
 
 def labels_of(data: bytes, name: str, rows: int, classes: int) -> np.ndarray:
     """Read one label a line."""
-    table = csv_rows(data, name, r"[0-9]{1,4}", rows, 1)
+    table = csv_rows(data, name, r"[0-9]{1,4}", "7", rows, 1)
     labels = np.array([int(row[0]) for row in table])
     if len(labels) != rows or labels.max() >= classes:
-        raise Refused(
-            f"{name}: {len(labels)} rows up to {labels.max()}, expected {rows} labels from 0 to {classes - 1}"
-        )
+        told = f"{len(labels)} rows up to {labels.max()}, expected {rows} labels from 0 to {classes - 1}"
+        raise Refused(f"{name}: {told}")
     return labels
 
 
@@ -186,11 +184,11 @@ def score(path: Path, task: dict, *, public: dict, private: dict | None = None, 
     if hits > chance:
         told = f"impossible: right in {hits} of {int(noise.sum())} rows whose labels were drawn at random"
         return refused(told, "impossible", **more)
-    clean = Fraction(int((~wrong & ~noise).sum()), int((~noise).sum()))
-    other = Fraction(int((held == private["y_held"]).sum()), len(held))
-    spread = (
-        (clean + other) / 2 * (1 - (clean + other) / 2) * (Fraction(1, int((~noise).sum())) + Fraction(1, len(held)))
-    )
+    n_clean, n_held = int((~noise).sum()), len(held)
+    clean = Fraction(int((~wrong & ~noise).sum()), n_clean)
+    other = Fraction(int((held == private["y_held"]).sum()), n_held)
+    mean = (clean + other) / 2
+    spread = mean * (1 - mean) * (Fraction(1, n_clean) + Fraction(1, n_held))
     if clean > other and (clean - other) ** 2 > SUSPICIOUS * spread:
         told = f"{float(clean):.0%} right on the private images, {float(other):.0%} on images that were never given out"
         return refused(f"it has looked them up: {told}", "wrong", **more)

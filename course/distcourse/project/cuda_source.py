@@ -74,7 +74,7 @@ def check_source(data: bytes, name: str, kernel: str) -> str:
             no(found.start(), why)
     if len(re.findall(rf"\b__global__\s+void\s+{kernel}\s*\(", code)) != 1:
         raise Refused(f'{name}: expected one kernel, extern "C" __global__ void {kernel}(...)')
-    return _renamed(code, no, kernel)
+    return re.sub(rf"\b__global__(?=\s+void\s+{kernel}\b)", 'extern "C" __global__', _renamed(code, no, kernel))
 
 
 def _renamed(code: str, no, kernel: str) -> str:

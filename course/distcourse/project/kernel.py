@@ -36,7 +36,7 @@ UNIT_ROUNDOFF, WHOLE = 2.0**-24, 10**6
 
 
 def draw(draws: Draws) -> dict:
-    """Return the shapes that everyone may know; secret ones are drawn for each team."""
+    """Return the shapes that everyone may know."""
     return {"shapes": [[draws(40, 100, "rows", i), draws(60, 200, "columns", i)] for i in range(2)]}
 
 
@@ -61,10 +61,10 @@ def bound(rows: int, cols: int) -> tuple[int, int]:
     return 2 * -(-rows * cols // 8), 3 * rows * cols - rows
 
 
-def launch(source: str, inputs: list[np.ndarray], *, unsafe: bool) -> dict[str, bytes]:
+def launch(source: str, inputs: list[np.ndarray], *, unsafe: bool, card: bool = False) -> dict[str, bytes]:
     """Run a kernel in a process of its own, in the sandbox; return the arrays that came back, still packed."""
     packed = io.BytesIO()
-    np.savez(packed, source=source, kernel=KERNEL, block=BLOCK, seconds=SECONDS, n=len(inputs),
+    np.savez(packed, source=source, kernel=KERNEL, block=BLOCK, seconds=SECONDS, n=len(inputs), card=card,
              **{f"x{i}": x for i, x in enumerate(inputs)})  # fmt: skip
     command = [sys.executable, "-m", "distcourse.project.emulate"]
     with tempfile.TemporaryDirectory(prefix="dl-") as shared:
@@ -100,13 +100,12 @@ def case(i: int, x: np.ndarray, back: dict[str, bytes]) -> tuple[int, float]:
     lost = max(0.0, math.log2(max(error, UNIT_ROUNDOFF) / UNIT_ROUNDOFF))
     if error > tolerance(cols):
         raise Wrong(
-            f"{what}: relative error {error:.2g}, {lost:.1f} bits lost; float32 gives {tolerance(cols):.2g} or less"
+            f"{what}: relative error {error:.2g}, {lost:.1f} bits lost; {tolerance(cols):.2g} is float32's most"
         )
     least = bound(rows, cols)
     if sectors < least[0] or flops < least[1]:
-        raise Impossible(
-            f"{what}: {sectors:,} sectors and {flops:,} operations, at least {least[0]:,} and {least[1]:,} are needed"
-        )
+        told = f"{sectors:,} sectors and {flops:,} operations, at least {least[0]:,} and {least[1]:,} are needed"
+        raise Impossible(f"{what}: {told}")
     work = SECTOR_COST * sectors + PASS_COST * passes + flops
     return -(-WHOLE * work // (SECTOR_COST * least[0] + least[1])), lost
 
@@ -123,7 +122,7 @@ def prints_of(path: Path) -> list[int]:
     return fingerprint(source_words(read_bytes(path).decode("ascii")))
 
 
-def score(path: Path, task: dict, *, team="", secret: Draws | None = None, unsafe: bool = False, **_) -> Result:
+def score(path: Path, task: dict, *, team="", secret: Draws | None = None, unsafe=False, card=False, **_) -> Result:
     """Check a source; run it on public shapes, on secret ones that count, and on one of the team's, to be right."""
     draws = secret.of(team) if secret else Draws("public")
     shapes = task["shapes"] + (secret_shapes(secret, 3) + secret_shapes(draws, 1) if secret else [])
@@ -131,7 +130,7 @@ def score(path: Path, task: dict, *, team="", secret: Draws | None = None, unsaf
     try:
         source = read(path)
         prints = prints_of(path)
-        back = launch(source, inputs, unsafe=unsafe)
+        back = launch(source, inputs, unsafe=unsafe, card=card)
         if "error" in back:
             told = array_of(back["error"], "error", np.uint8).tobytes().decode("ascii", "replace")
             return refused(re.sub(rf"{SUFFIX}\b", "", told.strip()), "wrong", prints=prints)
@@ -144,7 +143,10 @@ def score(path: Path, task: dict, *, team="", secret: Draws | None = None, unsaf
         return refused(f"impossible: below the physical floor ({error})", "impossible", prints=prints)
     n = len(task["shapes"])
     public, private = list(costs[:n]), list(costs[n:-1])
-    more = {"prints": prints, "notes": [f"{max(lost):.0f} bits lost"], "public": sum(public), "cases": private}
+    notes = [f"{max(lost):.0f} bits lost"]
+    if card and "card" in back and (micro := array_of(back["card"], "card", np.float64, (1,)).item()):
+        notes.append(f"{micro:.1f} us on this machine's card for {shapes[0]}, unscored")
+    more = {"prints": prints, "notes": notes, "public": sum(public), "cases": private}
     result = judged(sum(private or public), WHOLE * len(private or public), **more)
     result.picture, result.caption = _pattern(back)
     return result
@@ -162,9 +164,7 @@ def _pattern(back) -> tuple[str, str]:
         ax.set(xlabel="element", ylabel="lane", ylim=(32, -1), title="What the first warp touches")
         ax.legend(loc="upper left", bbox_to_anchor=(1.005, 1.0), borderaxespad=0, markerscale=2)
 
-    return picture_of(
-        draw_lanes
-    ), "the first 512 reads and writes of the first warp: lanes beside each other share sectors"
+    return picture_of(draw_lanes), "the first 512 reads and 512 writes of a warp: neighbours in a column share sectors"
 
 
 def beat_this(task: dict | None = None) -> bytes:

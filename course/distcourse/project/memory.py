@@ -9,7 +9,6 @@ import json
 from pathlib import Path
 
 from distlearn.nn import best_plan, plan_cost
-from distlearn.nn.recompute import layers_of
 
 from .reading import Refused, json_of, read_bytes
 from .track import Draws, Result, judged, picture_of, refused
@@ -111,15 +110,10 @@ def picture(path: Path, task: dict) -> tuple[str, str]:
     return picture_of(draw_bars), f"{again} of {sum(map(len, counts))} layers run again before their backward"
 
 
-def as_json(plan):
-    """Return a plan in the form that is handed in."""
-    return [as_json(part) for part in plan] if isinstance(plan, tuple) else layers_of(plan)
-
-
 def plans_with(task: dict, shares: list[int]) -> bytes:
     """Return the best plans with a given share of the budget each."""
     plans = [best_plan(c["forward"], c["inputs"], c["saved"], b) for c, b in zip(task["chains"], shares, strict=True)]
-    return json.dumps({"plans": [as_json(p) for p in plans]}).encode()
+    return json.dumps({"plans": plans}).encode()
 
 
 def beat_this(task: dict) -> bytes:

@@ -10,10 +10,6 @@ from pathlib import Path
 from .board import LIBRARY, Standing, standings
 from .rounds import TRACKS, Round
 
-TITLES = {
-    "classifier": "Classifier", "schedule": "Pipeline schedule", "memory": "Memory plan", "cluster": "Cluster plan",
-    "kernel": "Kernel",
-}  # fmt: skip
 COLUMNS = ["track", "place", "team", "cost", "unit", "floor", "public", "submissions", "time", "state", "remarks"]
 
 
@@ -51,7 +47,7 @@ def as_html(boards: dict[str, list[Standing]], around: Round, pictures: dict[str
     options = {"autoescape": True, "undefined": StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
     template = Environment(**options).from_string(text)
     latest = max((s.time for lines in boards.values() for s in lines), default="")
-    return template.render(boards=boards, titles=TITLES, tracks=TRACKS, pictures=pictures, spark=spark, remarks=remarks,
+    return template.render(boards=boards, tracks=TRACKS, pictures=pictures, spark=spark, remarks=remarks,
                            library=LIBRARY, terms=around.terms, latest=latest, len=len)  # fmt: skip
 
 

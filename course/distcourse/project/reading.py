@@ -170,7 +170,7 @@ def fields(given, name: str, ranges: dict[str, tuple[int, int]]) -> dict[str, in
     return given
 
 
-def csv_rows(data: bytes, name: str, cell: str, most_rows: int, most_columns: int) -> list[list[str]]:
+def csv_rows(data: bytes, name: str, cell: str, like: str, most_rows: int, most_columns: int) -> list[list[str]]:
     """Read a table whose cells all have one form; no quotes, no empty cells."""
     lines = text_of(data, name).rstrip("\n").split("\n")
     if len(lines) > most_rows:
@@ -184,7 +184,7 @@ def csv_rows(data: bytes, name: str, cell: str, most_rows: int, most_columns: in
             if text[:1] in ("=", "+", "-", "@", "\t"):
                 raise Refused(f"{name}, line {number}: {text[:20]!a} begins as a formula does")
             if not re.fullmatch(cell, text, re.ASCII):
-                raise Refused(f"{name}, line {number}: the cell {text[:20]!a} does not have the form {cell}")
+                raise Refused(f"{name}, line {number}: the cell {text[:20]!a} does not have the form of {like}")
         rows.append(row)
     return rows
 

@@ -49,9 +49,9 @@ class Round:
     def labels(self) -> dict | None:
         return self.secret and dict(np.load(self.secret / "labels.npz"))
 
-    def score(self, track: str, path: Path, team: str, *, unsafe: bool = False) -> Result:
+    def score(self, track: str, path: Path, team: str, *, unsafe: bool = False, card: bool = False) -> Result:
         """Score one file or folder: the public part, and with staff's seed the private one."""
-        options = {"unsafe": unsafe, "team": team, "secret": self.draws and self.draws.of(track)}
+        options = {"unsafe": unsafe, "card": card, "team": team, "secret": self.draws and self.draws.of(track)}
         if track == "classifier":
             options |= {"public": self.data, "private": self.labels}
         return TRACKS[track].score(path, self.tasks[track], **options)

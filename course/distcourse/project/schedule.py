@@ -12,6 +12,7 @@ from .track import Draws, Result, fingerprint, judged, picture_of, refused
 
 name, file, unit = "schedule", "schedule.csv", "ticks"
 hidden = False
+CELL = r"(0|[1-9][0-9]?)[FBIW](0|[1-9][0-9]?)"
 
 
 def draw(draws: Draws) -> dict:
@@ -39,7 +40,7 @@ def floor(task: dict) -> int:
 
 
 def read(path: Path, task: dict):
-    rows = csv_rows(read_bytes(path), path.name, r"[0-9]{1,2}[FBIW][0-9]{1,3}", task["ranks"], 1000)
+    rows = csv_rows(read_bytes(path), path.name, CELL, "0F3", task["ranks"], 1000)
     return make_schedule(rows, task["ranks"], task["microbatches"])
 
 

@@ -7,7 +7,7 @@ import hashlib
 import hmac
 import re
 import tempfile
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -30,8 +30,6 @@ class Result:
     prints: list[int] = field(default_factory=list)
     picture: str = ""  # a data URI
     caption: str = ""
-
-    as_dict = asdict
 
 
 def judged(cost: int, floor: int, **more) -> Result:
@@ -71,12 +69,8 @@ class Draws:
         """Return float32 numbers of either sign, whose sizes differ by up to 2^16: half of them for each doubling."""
         raw = np.random.PCG64(self._number(*what)).random_raw(n)  # the one stream that NumPy promises to keep
         mantissa = ((raw >> np.uint64(41)).astype(np.int64) | 2**22).astype(np.float64) * np.where(raw & 1, 1, -1)
-        doublings = np.array(
-            [
-                min((int(r) & -int(r)).bit_length() - 1, 16) if r else 16
-                for r in raw >> np.uint64(1) & np.uint64(2**32 - 1)
-            ]
-        )
+        low = (raw >> np.uint64(1)).astype(np.int64) & 2**32 - 1 | 2**16
+        doublings = np.frexp((low & -low).astype(np.float64))[1] - 1  # zeros at its end
         return np.ldexp(mantissa, doublings - 31).astype(np.float32)
 
 
