@@ -29,14 +29,6 @@ def train_gru(comm, data, v, metric=None, epochs=1):
     return history, strategy.predict(data.x_test)
 
 
-@pytest.mark.parametrize(("t", "v"), [(6, 6), (9, 5), (3, 8)])
-@pytest.mark.parametrize("size", [1, 3])
-def test_accuracy_of_sequences_counts_every_position(t, v, size):
-    data = sequences(t, v)
-    for history, logits in SimWorld(size).run(train_gru, data, v):
-        assert history.last.test_accuracy == pytest.approx((logits.argmax(axis=-1) == data.y_test).mean())
-
-
 @pytest.mark.parametrize("size", [1, 3])
 def test_a_language_model_has_a_perplexity(size):
     data = sequences(6, 6)
@@ -93,14 +85,6 @@ def test_fit_takes_another_metric():
     )
     with pytest.raises(ValueError, match="metric is 'f1', expected"):
         fit(strategy, data, epochs=1, batch_size=32, metric="f1")
-
-
-def test_a_model_of_nans_is_never_right():
-    data = dl.data.load("digits")
-    model = dl.nn.MLP((64, 10))
-    model.params[0].data[:] = np.nan
-    strategy = dl.Serial(model, dl.nn.SoftmaxCrossEntropy(), dl.optim.Optimizer(model.params, dl.optim.SGD(), 0.1))
-    assert evaluate(strategy, data.x_test, data.y_test) == 0
 
 
 def test_labels_that_do_not_fit_are_refused_on_evaluation():

@@ -140,6 +140,7 @@ def _of_share(n, p):
 
 _FLAT = Formula(lambda p: p - 1, _to_others, _star)
 _FLAT_REDUCE = Formula(lambda p: p - 1, _to_others, _to_root, _to_others)
+_NAIVE = _then(_FLAT_REDUCE, _FLAT)
 _TREE = Formula(lambda p: p - 1, _to_others, lambda n, p, time: rounds(p) * time(n))
 _TREE_REDUCE = _TREE._replace(reduced=lambda n, p: n * rounds(p))
 _BINOMIAL = Formula(lambda p: p - 1, lambda n, p: n * _hops(p), _binomial)
@@ -151,13 +152,13 @@ FORMULAS = {
     "flat_scatter": _FLAT,
     "flat_gather": _FLAT._replace(seconds=_to_root),
     "flat_reduce": _FLAT_REDUCE,
-    "naive_all_reduce": _then(_FLAT_REDUCE, _FLAT),
+    "naive_all_reduce": _NAIVE,
     "tree_broadcast": _TREE,
     "tree_reduce": _TREE_REDUCE,
     "tree_all_reduce": _then(_TREE_REDUCE, _TREE),
     "tree_scatter": _BINOMIAL,
     "tree_gather": _BINOMIAL,
-    "ring_all_reduce": _then(_RING_REDUCE, _RING_GATHER, lambda n, p: n / p),
+    "ring_all_reduce": _then(_RING_REDUCE, _RING_GATHER, lambda n, p: n / p)._replace(nbytes=_NAIVE.nbytes),
     "ring_reduce_scatter": _RING_REDUCE,
     "ring_all_gather": _RING_GATHER,
     "doubling_all_reduce": Formula(

@@ -194,6 +194,9 @@ class Speeds:
             factor = (self.shape - 1) / self.shape * (1 - rng.random(self.workers)) ** (-1 / self.shape)
         return self._scale * factor
 
+    def table(self, steps: int) -> np.ndarray:
+        return np.stack([self.wave(step) for step in range(steps)])
+
     def __call__(self, worker: int, step: int) -> float:
         wave = self._waves.get(step)
         if wave is None:

@@ -35,20 +35,6 @@ def test_version_101_of_a_gradient_at_97_has_staleness_3():
 
 
 # -- each policy, by hand
-def test_asp_releases_at_once():
-    state = PolicyState(asp(), 3)
-    for used in range(9):
-        assert state.arrive(0, used).released == (0,)
-    assert (state.version, state.clocks, state.slowest) == (9, [9, 0, 0], 0)
-
-
-def test_bsp_releases_all_at_the_last():
-    state = PolicyState(bsp(), 3)
-    assert state.arrive(2, 0).released == state.arrive(0, 0).released == ()
-    decision = state.arrive(1, 0)
-    assert decision.released == (2, 0, 1)
-    assert len(decision.merged) == 3
-    assert state.version == 1
 
 
 def test_ssp_counts_from_the_slowest():
