@@ -132,9 +132,9 @@ def submissions(around) -> list[tuple[str, str, str, object]]:
     tasks, given, kept = around.tasks, around.data, around.labels
     example, images = files_of(EXAMPLE / "classifier"), given["x_private"]
     good = nearest(given["x_train"], given["y_train"], images)
-    doctored = good | {"workspace/predictions.csv": b"".join(f"{n}\n".encode() for n in kept["labels"])}
+    doctored = good | {"workspace/predictions.csv": b"".join(f"{n}\n".encode() for n in kept["y_private"])}
     with_labels = np.concatenate([given["x_train"], images])
-    leaked = nearest(with_labels, np.concatenate([given["y_train"], kept["labels"]]), images)
+    leaked = nearest(with_labels, np.concatenate([given["y_train"], kept["y_private"]]), images)
     absolute = example | {"workspace/train.py": b'data = open("/home/me/images.npz")\n'}
     halves = schedule.beat_this(tasks["schedule"]).decode().split("\n")
     halves = [

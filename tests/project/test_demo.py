@@ -7,8 +7,8 @@ from distcourse.project import board, page
 from .submissions import demo
 
 EXPECTED = """
-classifier 1 basalt 32 scored
-classifier 2 amber-otters 45 scored
+classifier 1 basalt 30 scored
+classifier 2 amber-otters 36 scored
 classifier - copper-finches - wrong
 classifier - delta-llamas - refused
 classifier - ember-owls - impossible

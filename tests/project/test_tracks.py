@@ -173,8 +173,11 @@ def test_honest_sources_pass(name):
 def test_leaked_labels_and_looked_up_images_are_named(around, tmp_path):
     given, kept = around.data, around.labels
     x = np.concatenate([given["x_train"], given["x_private"]])
-    truth = np.where(kept["random"], 0, kept["labels"])
-    for labels, state, said in ((kept["labels"], "impossible", "drawn at random"), (truth, "wrong", "looked them up")):
+    truth = np.where(kept["random_private"], 0, kept["y_private"])
+    for labels, state, said in (
+        (kept["y_private"], "impossible", "drawn at random"),
+        (truth, "wrong", "looked them up"),
+    ):
         files = demo.nearest(x, np.concatenate([given["y_train"], labels]), given["x_private"])
         if state == "wrong":  # by heart, and otherwise a guess
             files["workspace/predict.py"] = files["workspace/predict.py"].replace(

@@ -1,8 +1,8 @@
 """Track 1: a trained classifier, its program run alone on images without labels and compared with what was handed in.
 
-Labels of the private half are wrong in a known share of the rows, drawn at random: nobody can know them, so a
-submission that agrees with them has seen the labels. Images that were never given out are mixed in: a submission that
-is much better on the private images than on those has looked them up.
+Images without labels are given out, and their predictions handed in; what counts are other images, which nobody gets.
+A known share of both labels is drawn at random: a submission that agrees with those has seen the labels. One that is
+much better on the images that it was given has looked them up.
 """
 
 from __future__ import annotations
@@ -49,14 +49,15 @@ def make(x: np.ndarray, y: np.ndarray, draws: Draws, noise: Fraction) -> tuple[d
     order, part = draws.order(n, "split"), n // 6
     rows = {"public": order[:part], "private": order[part : 2 * part], "held": order[2 * part : 3 * part]}
     rows["train"] = order[3 * part :]
-    mask = np.zeros(part, bool)
-    mask[draws.order(part, "noise")[: int(part * noise)]] = True
-    labels = y[rows["private"]].astype(np.int64)
-    other = np.array([draws(1, classes - 1, "other", i) for i in range(part)])
-    labels = np.where(mask, (labels + other) % classes, labels)
+    kept = {"x_held": x[rows["held"]]}
+    for half in ("private", "held"):
+        mask = np.zeros(part, bool)
+        mask[draws.order(part, half, "noise")[: int(part * noise)]] = True
+        other = np.array([draws(1, classes - 1, half, "other", i) for i in range(part)])
+        kept |= {f"y_{half}": (y[rows[half]].astype(np.int64) + other * mask) % classes, f"random_{half}": mask}
     public = {f"x_{k}": x[rows[k]] for k in ("train", "public", "private")}
     public |= {f"y_{k}": y[rows[k]] for k in ("train", "public")}
-    return public, {"labels": labels, "random": mask, "x_held": x[rows["held"]], "y_held": y[rows["held"]]}
+    return public, kept
 
 
 def most_by_chance(n: int, classes: int) -> int:
@@ -177,19 +178,19 @@ def score(path: Path, task: dict, *, public: dict, private: dict | None = None, 
         return refused(f"predict.py gives {same} of the {n} predictions that were handed in", "wrong", prints=prints)
     if private is None:
         return Result("scored", errors, 0, public=errors, notes=["the public half; private labels are with staff"])
-    wrong, noise = mine != private["labels"], private["random"]
-    chance = most_by_chance(int(noise.sum()), classes)
-    more = {"public": errors, "cases": wrong.astype(int).tolist(), "prints": prints}
-    hits = int((~wrong & noise).sum())
-    if hits > chance:
-        told = f"impossible: right in {hits} of {int(noise.sum())} rows whose labels were drawn at random"
-        return refused(told, "impossible", **more)
-    n_clean, n_held = int((~noise).sum()), len(held)
-    clean = Fraction(int((~wrong & ~noise).sum()), n_clean)
-    other = Fraction(int((held == private["y_held"]).sum()), n_held)
-    mean = (clean + other) / 2
-    spread = mean * (1 - mean) * (Fraction(1, n_clean) + Fraction(1, n_held))
-    if clean > other and (clean - other) ** 2 > SUSPICIOUS * spread:
-        told = f"{float(clean):.0%} right on the private images, {float(other):.0%} on images that were never given out"
+    cases = (held != private["y_held"]).astype(int)
+    more = {"public": errors, "cases": cases.tolist(), "prints": prints}
+    shares = []
+    for half, labels in (("private", mine), ("held", held)):
+        right, noise = labels == private[f"y_{half}"], private[f"random_{half}"]
+        hits, drawn = int((right & noise).sum()), int(noise.sum())
+        if hits > most_by_chance(drawn, classes):
+            told = f"impossible: right in {hits} of {drawn} rows whose labels were drawn at random"
+            return refused(told, "impossible", **more)
+        shares.append(Fraction(int((right & ~noise).sum()), n - drawn))
+    given, never = shares
+    mean = (given + never) / 2
+    if given > never and (given - never) ** 2 > SUSPICIOUS * mean * (1 - mean) * Fraction(2, n - drawn):
+        told = f"{float(given):.0%} right on the images that it was given, {float(never):.0%} on others"
         return refused(f"it has looked them up: {told}", "wrong", **more)
-    return judged(int(wrong.sum()), int(noise.sum()) - chance, **more)
+    return judged(int(cases.sum()), drawn - most_by_chance(drawn, classes), **more)
