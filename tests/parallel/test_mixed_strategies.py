@@ -56,8 +56,8 @@ def test_a_plain_loss_trains(make):
 
 @pytest.mark.parametrize("make", [DataParallel, NaiveDataParallel])
 def test_losses_and_masters_are_those_of_serial_training(make):
-    (*_, weights, want), *_ = SimWorld(1).run(train, serial, None, steps=5)
-    for *_, master, losses in SimWorld(3).run(train, make, None, steps=5):
+    (*_, weights, want), *_ = SimWorld(1).run(train, serial, steps=5)
+    for *_, master, losses in SimWorld(3).run(train, make, steps=5):
         assert losses[0] == pytest.approx(want[0], abs=1e-6)  # the loss itself is not rounded to half precision
         np.testing.assert_allclose(losses, want, rtol=1e-3)
         np.testing.assert_allclose(master[0], weights[0], atol=1e-2)
@@ -66,7 +66,7 @@ def test_losses_and_masters_are_those_of_serial_training(make):
 @pytest.mark.parametrize("make", [TensorParallel, Pipeline, LocalSGD])
 def test_masters_are_refused_where_ranks_hold_other_parameters(make):
     with pytest.raises(RankError, match="MixedPrecision keeps its own master copies"):
-        SimWorld(2).run(train, make, None, steps=1)
+        SimWorld(2).run(train, make, steps=1)
 
 
 def test_a_loss_that_is_scaled_already_is_not_scaled_twice():

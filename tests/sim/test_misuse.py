@@ -77,7 +77,7 @@ def test_a_communicator_in_another_place_is_named(use, kind):
 
     for program in (in_a_thread, in_another_world):
         with pytest.raises(
-            RankError, match=r"rank 0.* communicator is used by another thread, rank or world; only the"
+            RankError, match=r"rank 0.* communicator is used by another thread, rank or world; only its own"
         ):
             SimWorld(2, collectives=kind).run(program)
 
