@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import Future
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -185,7 +186,7 @@ class Handle(Future):
 class FakeRanks:
     """Ranks that end when they are interrupted, or (`endless` False) by themselves."""
 
-    cluster, size = None, 2
+    cluster, size = SimpleNamespace(has_controller=lambda: True), 2
 
     def __init__(self, endless):
         self.endless, self.handles = endless, []
@@ -194,10 +195,8 @@ class FakeRanks:
         return ""
 
     def submit(self, payload, **options):
-        handles = []
-        for rank in range(self.size):
-            handles.append(Handle())
-            self.handles.append((rank, handles[-1]))
+        handles = [Handle() for _ in range(self.size)]
+        self.handles += enumerate(handles)
         if not self.endless:
             self.end("returned", range(self.size))
         return handles
