@@ -139,7 +139,7 @@ def write_photos(folder, n=240, side=64):
     """Write n JPEG files of smooth noise, which compress as photographs do."""
     rng = np.random.default_rng(0)
     for i in range(n):
-        image = Image.fromarray(rng.integers(0, 256, (8, 8, 3), np.uint8)).resize((side, side))
+        image = Image.fromarray(rng.integers(0, 256, (side // 8, side // 8, 3), np.uint8)).resize((side, side))
         Path(folder, f"class{i % 4}").mkdir(exist_ok=True, parents=True)
         image.save(Path(folder, f"class{i % 4}", f"{i:05d}.jpg"), quality=90)
 
@@ -186,12 +186,14 @@ def check_workers(check, workers_needed, rate, latency, decode, nbytes, bandwidt
     busy = rate * nbytes > bandwidth
     args = {"rate": rate, "latency": latency, "decode": decode, "nbytes": nbytes, "bandwidth": bandwidth}
     what = ", ".join(f"{name} {value:g}" for name, value in args.items()) + f", {images} an answer"
-    want = math.inf if busy else math.ceil(rate * (latency / images + decode))
+    exact = rate * (latency / images + decode)
+    enough = math.ceil(exact)
+    want = math.inf if busy else enough
     got = check.call(workers_needed, rate, latency, decode, nbytes, bandwidth, images)
     check.equal(f"workers, {what}", got, want, suspects={
-        "no number of workers helps here: math.inf": math.ceil(rate * (latency / images + decode)),
-        "whole workers: round up": rate * (latency / images + decode),
-        "round up, not to the nearest": round(rate * (latency / images + decode)),
+        "no number of workers helps here: math.inf": enough,
+        "whole workers: round up": exact,
+        "round up, not to the nearest": round(exact),
         "a request brings `images` images: its latency is shared": math.ceil(rate * (latency + decode)),
         "decoding keeps a worker busy, too": math.ceil(rate * latency / images),
         "while it waits for an answer a worker does nothing else": math.ceil(rate * decode),
@@ -326,9 +328,9 @@ def score(plan: dict) -> dict:
     """
     t, p, v, micro = (int(plan[name]) for name in ("tensor", "pipeline", "chunks", "microbatch"))
     replicas = GPUS // (t * p) if t * p else 0
-    fits = min(t, p, v, micro) > 0 and GPUS % (t * p) == MODEL["blocks"] % (p * v) == MODEL["heads"] % t == 0
+    divides = min(t, p, v, micro) > 0 and GPUS % (t * p) == MODEL["blocks"] % (p * v) == MODEL["heads"] % t == 0
     if (
-        not fits
+        not divides
         or t > 8
         or (p == 1 and v > 1)
         or 4096 % (replicas * micro)
@@ -341,11 +343,10 @@ def score(plan: dict) -> dict:
         )
     run = Run("1T", GPUS, 2048, t, p, v, 1, 0, 4096, micro, bool(plan["recompute"]), 0.0, "", **MODEL)
     step = predict_step(run, ENVELOPE, 0.6, 1.0)
-    weights = 12 * run.blocks * run.width**2 / (t * p)
     whole = saved_bytes(run.width, run.heads, run.length, t, micro)
     kept = 2 * micro * run.length * run.width if run.recompute else whole  # a block's input, or all that it saves
     waiting = run.blocks / p * min(run.microbatches, p) * (1 + (p - 1) / (p * v) * (v > 1))
-    memory = weights * (4 + 12 / replicas) + kept * waiting + whole * run.recompute
+    memory = run.rank_weights * (4 + 12 / replicas) + kept * waiting + whole * run.recompute
     cycle = MTBF * math.exp(RESTART / MTBF) * math.expm1((plan["interval"] + CHECKPOINT) / MTBF)  # Daly 2006, eq. 20
     working = plan["interval"] / cycle
     lost = {name: float(getattr(step, name) / step.seconds) for name in LOST[:-1]}

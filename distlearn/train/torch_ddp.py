@@ -46,9 +46,7 @@ class TorchDDP(Replicated):
             raise ValueError('trainer is "torch": its ranks are processes, not simulated ones; use --world engines')
         super().__init__(comm, model, loss, optimizer)
         self.torch, self.sample = torch, shape[1:]
-        self.module = torch.nn.Sequential(*(_peer(torch, layer) for layer in model.layers))
-        state = to_torch_state(model, self.sample)
-        self.module.load_state_dict({name: torch.from_numpy(array) for name, array in state.items()})
+        self.module = torch_model(model, self.sample)
         self.replica = self.module if comm.size == 1 else self._together()
         self.rule = _rule(torch, optimizer, self.module.parameters())
 
@@ -85,6 +83,16 @@ class TorchDDP(Replicated):
         if self.size > 1:
             self.replica = self.module  # DDP goes before the group that it stands on
             self.torch.distributed.destroy_process_group()
+
+
+def torch_model(model, sample):
+    """Build the same network in PyTorch, with the same weights; it takes flat samples, as ours."""
+    import torch
+
+    module = torch.nn.Sequential(*(_peer(torch, layer) for layer in model.layers))
+    state = to_torch_state(model, sample)
+    module.load_state_dict({name: torch.from_numpy(array) for name, array in state.items()})
+    return module
 
 
 def _peer(torch, layer):

@@ -17,6 +17,7 @@ import numpy as np
 
 from distlearn import nn
 from distlearn.optim import SGD, Optimizer
+from distlearn.train.torch_ddp import torch_model
 
 from . import optional, paired, quick, record
 
@@ -61,33 +62,6 @@ def our_step(model, x, y):
     return step
 
 
-def torch_model(model):
-    """Build the same network in PyTorch, with the same weights."""
-    layers, image = [], None
-    for layer, shape in model.parts((1, 784)):
-        match layer:
-            case nn.Linear():
-                peer, W = torch.nn.Linear(layer.d_in, layer.d_out), layer.W.data
-                if image:  # PyTorch flattens channels first
-                    W, image = W.reshape(*image, -1).transpose(2, 0, 1, 3).reshape(W.shape), None
-                _copy(peer.weight, W.T, peer.bias, layer.b.data)
-            case nn.Conv2d():
-                peer = torch.nn.Conv2d(layer.c_in, layer.c_out, layer.geometry.size, padding=layer.geometry.padding)
-                _copy(peer.weight, layer.W.data.transpose(3, 2, 0, 1), peer.bias, layer.b.data)
-            case nn.MaxPool():
-                peer = torch.nn.MaxPool2d(layer.size)
-            case nn.ReLU():
-                peer = torch.nn.ReLU()
-            case nn.Flatten():
-                peer, image = torch.nn.Flatten(), shape[1:]
-            case nn.Reshape():
-                continue
-            case _:
-                raise TypeError(f"no peer for {layer!r}")
-        layers.append(peer)
-    return torch.nn.Sequential(*layers)
-
-
 def torch_language_model(model):
     """Build the same embedding, GRU stack and dense layer in PyTorch, with the same weights."""
     embedding, *stack, head = model.layers
@@ -113,9 +87,10 @@ def _copy(*pairs):
 
 def torch_body(model, x, y, device="cpu"):
     """Return a function that takes one step in PyTorch and returns the loss where it was computed."""
-    peer = torch_language_model(model) if isinstance(model.layers[0], nn.Embedding) else torch_model(model)
+    language = isinstance(model.layers[0], nn.Embedding)
+    peer = torch_language_model(model) if language else torch_model(model, x.shape[1:])
     peer.to(device)
-    x, y = torch.tensor(x if x.ndim < 4 else x.transpose(0, 3, 1, 2).copy()), torch.tensor(y).reshape(-1)
+    x, y = torch.tensor(x if language else x.reshape(len(x), -1)), torch.tensor(y).reshape(-1)
     x, y = x.to(device), y.to(device)
     loss, optimizer = torch.nn.CrossEntropyLoss(), torch.optim.SGD(peer.parameters(), 0.01)
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
+from distcourse.lab14 import write_photos
 
 from distlearn.data import Batches, Cache, Loader, SlowStorage, tune, write_shards
 from distlearn.data.sources import decode_image, read_file
@@ -20,15 +20,6 @@ torch = optional("torch")
 SIDE, BATCH, WORKERS = 96, 64, 2
 RATE, LATENCY = 200, 0.005
 """The consumer's images/s, and the seconds of a request: one reader gets less than 200/s."""
-
-
-def write_photos(folder: Path, n: int) -> None:
-    """Smooth noise, which compresses as a photo does: about 4 kB each."""
-    rng = np.random.default_rng(0)
-    for i in range(n):
-        image = Image.fromarray(rng.integers(0, 256, (12, 12, 3), np.uint8)).resize((SIDE, SIDE))
-        (folder / f"class{i % 4}").mkdir(exist_ok=True)
-        image.save(folder / f"class{i % 4}" / f"{i:05d}.jpg", quality=90)
 
 
 class Files:
@@ -68,7 +59,7 @@ def records():
     """Throughput, waiting, and what shards and a local cache save."""
     with tempfile.TemporaryDirectory() as folder:
         n = 640 if quick() else 1920
-        write_photos(Path(folder), n)
+        write_photos(folder, n, SIDE)
         x = Loader(folder, workers=WORKERS)
 
         def ours():

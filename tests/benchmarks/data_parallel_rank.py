@@ -60,14 +60,13 @@ def torch_step(name: str, rank: int, size: int):
     """Return a function that makes the same step in PyTorch, with DistributedDataParallel on several ranks."""
     import torch
 
-    from .bench_layers import torch_model
+    from distlearn.train.torch_ddp import torch_model
 
-    model = torch_model(build(name))
+    x, y = (torch.from_numpy(a) for a in data(rank, size))
+    model = torch_model(build(name), x.shape[1:])
     if size > 1:
         model = torch.nn.parallel.DistributedDataParallel(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=LR)
-    x, y = (torch.from_numpy(a) for a in data(rank, size))
-    x = x if name == "mlp" else x.reshape(-1, 1, 28, 28)
 
     def step():
         optimizer.zero_grad()

@@ -1,10 +1,10 @@
 """The planner against published clusters: two constants fitted on the open rows of a table, the sealed rows predicted.
 
     published.json --> Run: a model and its layout --> simulated blocks --> seconds a step --> TFLOP/s of a GPU
-                                                        ^ efficiency, links: fitted on the open rows
+                                                        ^ two constants, fitted on the open rows
 
-A thousand layers on a thousand ranks are not simulated one by one. A transformer repeats its block: steps with one
-block and with two are simulated (tensor-parallel ranks, or ZeRO's), and their difference is what a block costs. The
+A thousand layers on a thousand ranks are not simulated one by one. A transformer repeats its block: steps with two
+blocks and with three are simulated (tensor-parallel ranks, or ZeRO's), and their difference is what a block costs. The
 pipeline adds its bubble, the data axis its reduction at the end.
 
 Not simulated: what context-parallel ranks send each other; ZeRO's gathers where tensor or pipeline parallelism splits
@@ -71,6 +71,11 @@ class Run(NamedTuple):
     @property
     def microbatches(self) -> int:
         return max(1, round(self.batch / self.replicas / self.microbatch))
+
+    @property
+    def rank_weights(self) -> float:
+        """Parameters of the blocks of one tensor- and pipeline-parallel rank."""
+        return 12 * self.width**2 * self.blocks / self.pipeline / self.tensor
 
     def flops(self, recomputing: bool) -> float:
         """Operations of a step: 6 for each parameter and symbol, and all pairs of positions."""
@@ -166,6 +171,8 @@ def predict_step(run: Run, table: Published, efficiency: float, links: float = 8
         Share of the peak that matrix products reach.
     links : float
         Bandwidth that a GPU gets between nodes, in network cards of 25 GB/s (50 GB/s with H100).
+    memory : float
+        Share of the card's memory bandwidth that is reached.
     """
     generation = ("nvlink-4", "infiniband-ndr") if table.card == "H100" else ("nvlink-3", "infiniband-hdr")
     inside, link = map(Network.preset, generation)
@@ -176,7 +183,7 @@ def predict_step(run: Run, table: Published, efficiency: float, links: float = 8
         alike = alike._replace(gpus=run.tensor, pipeline=1, chunks=1, context=1, zero=0, recompute=False)
     two, three = (_simulated(alike._replace(blocks=k), network, compute) for k in (2, 3))
     block = three - two
-    passes, forward, update = two - 2 * block + block * (run.blocks / run.pipeline)  # of a rank's blocks [s]
+    passes, forward, updating = two - 2 * block + block * (run.blocks / run.pipeline)  # of a rank's blocks [s]
     m = run.microbatches
     passes, again = m * passes / run.context, m * forward * run.recompute / run.context
     messages = bubble = reduction = 0.0
@@ -187,9 +194,9 @@ def predict_step(run: Run, table: Published, efficiency: float, links: float = 8
         idle = ideal_bubble(run.pipeline, m, run.chunks)
         bubble = (passes + again + messages) * idle / (1 - idle)
     if not run.zero:
-        gradients = 2 * 12 * run.width**2 * run.blocks / run.pipeline / run.tensor
-        reduction = network.collective("all_reduce", gradients, range(0, run.gpus, run.tensor * run.pipeline))
-    return Step(passes, again, messages, bubble, reduction, update)
+        ranks = range(0, run.gpus, run.tensor * run.pipeline)
+        reduction = network.collective("all_reduce", 2 * run.rank_weights, ranks)
+    return Step(passes, again, messages, bubble, reduction, updating)
 
 
 @lru_cache(maxsize=4096)
@@ -311,10 +318,8 @@ class Backtest(Tabular):
     def worst(self) -> Run:
         """Return the sealed run that was predicted worst."""
         pairs = zip(self.table_of.runs, self.predicted, strict=True)
-        return max(
-            (run for run, _ in pairs if run.part != "open"),
-            key=lambda run: _errors(self.predicted[self.table_of.runs.index(run)], self.table_of.measured(run)),
-        )
+        sealed = (pair for pair in pairs if pair[0].part != "open")
+        return max(sealed, key=lambda pair: _errors(pair[1], self.table_of.measured(pair[0])))[0]
 
     def table(self) -> Table:
         rows = [
