@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 
 CAPS = {
-    "distcourse": 11_189,
+    "distcourse": 11_308,
     "distlearn": 473,
     "distlearn/cli": 1_511,
     "distlearn/comm": 1_845,

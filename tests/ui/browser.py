@@ -14,9 +14,10 @@ import time
 import urllib.request
 from pathlib import Path
 
+from distcourse.commands.student import SETTINGS as OURS
+
 TOKEN = "distlearn-ui"
-OURS = Path(__file__).parents[2] / ".jupyter"
-"""The settings that `make lab` uses."""
+
 FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
