@@ -1,6 +1,6 @@
 # The labs, their grading and JupyterLab, for laptops, Codespaces, JupyterHub and Binder.
-#   docker build -t distlearn . && docker run --rm -p 8888:8888 distlearn
-# Grading runs submissions in a sandbox and needs namespaces: add --security-opt seccomp=unconfined --security-opt apparmor=unconfined.
+#   docker build -t distlearn . && docker run --rm -p 8888:8888 --shm-size=1g distlearn
+# Grading runs submissions in a sandbox, which a container must be allowed to make: course/GRADING.md says by which options.
 # `make image-check` runs the same steps in a Debian root without a container engine.
 FROM debian:bookworm-slim AS system
 SHELL ["/bin/bash", "-o", "pipefail", "-c"]
