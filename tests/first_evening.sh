@@ -3,15 +3,20 @@
 #   tests/first_evening.sh COURSE [LAB]      COURSE is a copy of course/: this writes into it
 set -eu
 course=$1 lab=${2:-lab01_backprop}
+step() {
+    began=$(date +%s)
+    distlearn course "$@"
+    echo "[$(($(date +%s) - began)) s] distlearn course $*"
+}
 cd "$course"
-distlearn course release "$lab"
-distlearn course bundle "$lab.zip" "$lab"
+step release "$lab"
+step bundle "$lab.zip" "$lab"
 mkdir -p "submitted/ada/$lab" "submitted/bob/$lab"
 cp source/"$lab"/*.ipynb "submitted/ada/$lab/"  # solved
 cp ../labs/"$lab"/*.ipynb "submitted/bob/$lab/" # untouched
-distlearn course grade "$lab"
-distlearn course feedback "$lab"
-distlearn course grades "$lab" grades.csv
+step grade "$lab"
+step feedback "$lab"
+step grades "$lab" grades.csv
 python - <<'PYTHON'
 import csv
 
