@@ -130,10 +130,11 @@ def page(course, path: Path) -> str:
         for call in cell.calls("lab.predict"):
             answer = next(k.value for k in call.keywords if k.arg == "answer")
             guesses.append({"question": ast.literal_eval(call.args[1]), "answer": ast.unparse(answer)})
+    asked = [(lab.cells[cell.index - 1].source, cell.source) for cell in lab.cells if cell.is_answer]
     written = Path(course, "staff", f"lab{lab.number}.md").read_text(encoding="utf-8")
     bank = [draw(q) for q in questions(course, [lab.number])]
     return _page("staff.md.j2", lab=lab, title=lab.cells[0].source.partition("\n")[0][2:], rule=minutes,
-                 exercises=exercises, guesses=guesses, written=written, bank=bank)  # fmt: skip
+                 exercises=exercises, guesses=guesses, asked=asked, written=written, bank=bank)  # fmt: skip
 
 
 def pages(course, folder) -> list[Path]:
