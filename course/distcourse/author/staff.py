@@ -25,18 +25,20 @@ KINDS = ("number", "choice", "explain", "bug", "derive")
 
 def questions(course, labs=()) -> list[dict]:
     """Questions of the bank, of all labs or of those with these numbers, in order; `draw` fills one in."""
-    found = []
-    for path in sorted(Path(course, "staff", "questions").glob("lab*.toml")):
-        for n, told in enumerate(tomllib.loads(path.read_text(encoding="utf-8"))["question"], 1):
-            found.append({"id": f"{path.stem[3:]}-{n}", "lab": path.stem[3:]} | told)
-    unknown = sorted(set(labs) - {q["lab"] for q in found})
+    files = {path.stem[3:]: path for path in sorted(Path(course, "staff", "questions").glob("lab*.toml"))}
+    unknown = sorted(set(labs) - set(files))
     if unknown:
         raise ValueError(f"no questions on lab {', '.join(unknown)} in {Path(course, 'staff', 'questions')}")
-    return [q for q in found if not labs or q["lab"] in labs]
+    found = []
+    for lab, path in files.items():
+        if not labs or lab in labs:
+            told = tomllib.loads(path.read_text(encoding="utf-8"))["question"]
+            found += [{"id": f"{lab}-{n}", "lab": lab} | question for n, question in enumerate(told, 1)]
+    return found
 
 
 def draw(question: dict, rng=None) -> dict:
-    """Fill a question in: parameters drawn (the first of each without `rng`), its number computed, its choices mixed."""
+    """Fill a question in: parameters drawn (the first of each without `rng`), number computed, choices mixed."""
     space = {"np": np, "dl": distlearn}
     for name, values in question.get("draw", {}).items():
         space[name] = values[rng.integers(len(values)) if rng else 0]
@@ -47,7 +49,8 @@ def draw(question: dict, rng=None) -> dict:
             return [filled(v) for v in value]
         if isinstance(value, dict):
             return {key: filled(v) for key, v in value.items()}
-        return _templates().from_string(value).render(space).strip() if isinstance(value, str) else value
+        plain = not isinstance(value, str) or "{{" not in value
+        return value if plain else _templates().from_string(value).render(space)
 
     found = filled({key: value for key, value in question.items() if key not in ("draw", "compute")})
     if question["kind"] == "number":
@@ -62,7 +65,8 @@ def draw(question: dict, rng=None) -> dict:
 def exam(course, target, labs, minutes: int, seed: int) -> tuple[int, int]:
     """Write an exam paper and its key; return its minutes and points. The labs take turns until the time is full."""
     rng, turns, left, chosen = np.random.default_rng(seed), Counter(), minutes, []
-    pool = [questions(course, labs)[i] for i in rng.permutation(len(questions(course, labs)))]
+    pool = questions(course, labs)
+    rng.shuffle(pool)
     for question in pool:
         turns[question["lab"]] += 1
         question["turn"] = turns[question["lab"]]
@@ -118,8 +122,8 @@ def _sentence(key) -> str:
 
 def page(course, path: Path) -> str:
     """Return the staff page of a lab: what its source says, then what is written by hand in course/staff."""
-    lab, minutes, wrong = Source(path), {}, faults(Source(path))
-    minutes = estimate(lab)
+    lab = Source(path)
+    wrong = faults(lab)
     exercises = []
     for cell in lab.exercises:
         lead = LEAD_IN.search(lab.cells[cell.index - 1].source)
@@ -133,7 +137,7 @@ def page(course, path: Path) -> str:
     asked = [(lab.cells[cell.index - 1].source, cell.source) for cell in lab.cells if cell.is_answer]
     written = Path(course, "staff", f"lab{lab.number}.md").read_text(encoding="utf-8")
     bank = [draw(q) for q in questions(course, [lab.number])]
-    return _page("staff.md.j2", lab=lab, title=lab.cells[0].source.partition("\n")[0][2:], rule=minutes,
+    return _page("staff.md.j2", lab=lab, title=lab.cells[0].source.partition("\n")[0][2:], rule=estimate(lab),
                  exercises=exercises, guesses=guesses, asked=asked, written=written, bank=bank)  # fmt: skip
 
 
