@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 
 CAPS = {
-    "distcourse": 11_189,
+    "distcourse": 11_480,
     "distlearn": 473,
     "distlearn/cli": 1_511,
     "distlearn/comm": 1_845,
@@ -21,17 +21,17 @@ CAPS = {
     "distlearn/data": 797,
     "distlearn/nn": 3_402,
     "distlearn/optim": 498,
-    "distlearn/parallel": 5_364,
+    "distlearn/parallel": 5_363,
     "distlearn/sim": 2_251,
     "distlearn/train": 832,
     "distlearn/viz": 1_531,
     "distlearn/world": 1_924,
 }
 """By folder: the largest number of lines of code."""
-DOCSTRINGS = 9_559
+DOCSTRINGS = 9_600
 """Lines of docstrings of both packages."""
-FILES = 279
-TESTS = 42_392
+FILES = 282
+TESTS = 42_949
 """Lines of the tests; the benchmarks beside them, commands that `distlearn bench` runs, are not counted."""
 SILENT = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
 
