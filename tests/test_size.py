@@ -5,6 +5,7 @@ A line of code has a token; docstrings, comments and blank lines do not count. `
 """
 
 import ast
+import functools
 import io
 import tokenize
 from collections import Counter
@@ -53,6 +54,7 @@ def lines_of(source: str) -> tuple[int, int]:
     return len(code - text), len(text)
 
 
+@functools.cache
 def count() -> tuple[Counter, int, int]:
     """Lines of code by folder, lines of docstrings, and the number of files of both packages."""
     code, docstrings, files = Counter(), 0, 0
