@@ -27,15 +27,15 @@ HERE = Path(__file__).resolve().parent
 SOURCE, DECKS, KEPT = (ROOT / "build" / name for name in ("book-source", "deck-source", "executed"))
 LABS = sorted(ROOT.glob("labs/*/*.ipynb"))
 
-# By page, the pages below it; those of the first are the bar at the top.
+# By page, the pages below it, with a shorter title where one is needed; those of the first are the bar at the top.
 CONTENTS = {
-    "README.md": "labs/README course/syllabus course/README api/index ARCHITECTURE",
+    "README.md": "labs/README Syllabus:course/syllabus Teaching:course/README api/index ARCHITECTURE",
     "labs/README.md": " ".join(str(path.relative_to(ROOT).with_suffix("")) for path in LABS),
     "course/syllabus.md": "course/project/README course/notes/staleness course/notes/gpu course/notes/emulator_and_card",
     "course/README.md": "course/AUTHORING course/GRADING",
     "ARCHITECTURE.md": "distlearn/cuda/emulator/README CONTRIBUTING CHANGELOG",
 }
-PAGES = {"README.md", *(f"{name}.md" for names in CONTENTS.values() for name in names.split())}
+PAGES = {"README.md", *(f"{name.split(':')[-1]}.md" for names in CONTENTS.values() for name in names.split())}
 PAGES = {name for name in PAGES if (ROOT / name).exists()}
 # A name is documented in the first package that has it.
 PACKAGES = "nn optim data comm sim cuda parallel train world viz trace backend testing comm.collectives comm.network "
@@ -58,9 +58,14 @@ def page(name: str) -> None:
     text = LINK.sub(lambda found: link(name, *found.groups("")), text)
     text = re.sub(r"```mermaid\nsequenceDiagram\n(.*?)```", sequence, text, flags=re.DOTALL)
     if name in CONTENTS:
-        below = "\n".join("/" + entry for entry in CONTENTS[name].split())
+        below = "\n".join(re.sub(r"^(?:(.*):)?(.*)", entry, one) for one in CONTENTS[name].split())
         text += f"\n```{{toctree}}\n:hidden:\n\n{below}\n```\n"
     write(SOURCE / ("index.md" if name == "README.md" else name), text)
+
+
+def entry(found) -> str:
+    """Return a line of a table of contents."""
+    return f"{found[1]} </{found[2]}>" if found[1] else f"/{found[2]}"
 
 
 def link(name: str, text: str, target: str, anchor: str) -> str:
@@ -107,7 +112,8 @@ def lab_page(path: Path, figures: Path) -> dict[str, Shown]:
     said = " · The figures and outputs below are those of a solved run." if shown else ""
     links = {"Slides": f"slides/{path.stem}.html", "Notebook to work in": f"notebooks/{path.name}"}
     note = " · ".join(f'<a href="../../{target}">{text}</a>' for text, target in links.items())
-    lab.cells.insert(1, nbformat.v4.new_markdown_cell(f"{note}{said}", id="book"))
+    title, _, rest = lab.cells[0].source.partition("\n")
+    lab.cells[0].source = f"{title}\n\n{note}{said}\n{rest}"
     write(SOURCE / path.relative_to(ROOT), nbformat.writes(lab) + "\n")
     return shown
 

@@ -6,7 +6,7 @@ its first figure; the deliberate failure; the reflection to discuss. Speaker not
 
 import ast
 import re
-from itertools import zip_longest
+from itertools import takewhile, zip_longest
 from typing import NamedTuple
 
 MOST = 20  # slides
@@ -91,10 +91,11 @@ def idea(part: str) -> str:
     """Return the first paragraphs of a text."""
     kept, words = [], 0
     for paragraph in re.split(r"\n\s*\n", text(part)):
-        words += len(MATHS.sub("", paragraph).split())
-        if kept and (words > WORDS or not re.match(r"[\w*$`]", paragraph)):
+        count = len(MATHS.sub("", paragraph).split())  # a formula belongs to the words before it
+        if kept and (count and words + count > WORDS or not re.match(r"(?!```)[\w*$`]", paragraph)):
             break
         kept.append(paragraph)
+        words += count
     return plain("\n\n".join(kept))
 
 
@@ -108,6 +109,8 @@ def questions(cell) -> list[tuple[str, str, str]]:
         votes = "\n".join(f"- {choice}" for choice in told.get("choices", ()))
         if not votes and {"low", "high"} <= set(told):
             votes = f"from {told['low']} to {told['high']} {told.get('unit', '')}"
+        elif not votes:
+            votes = "yes or no" if "kind=bool" in ast.unparse(call) else f"a number [{told['unit']}]" if "unit" in told else "a number"
         found.append((*map(ast.literal_eval, call.args[:2]), votes))
     return found
 
@@ -128,8 +131,10 @@ def votes_of(parts: list, shown) -> list[list[list[str]]]:
             continue
         vote = [f"**{question}**\n\n{votes}" for _, question, votes in asked]
         seen = shown.get(parts[at].id, Shown())
+        below = (part for part in parts[at + 1 :] if not isinstance(part, str))
+        figures = [shown.get(part.id, Shown()).picture for part in takewhile(lambda part: "predict" not in part.tags, below)]
         said = [f"{question} **{value}**" for question, value in seen.said if question in {q for _, q, _ in asked}]
-        answer = [*said, seen.picture] if shown else ["Run the lab to see it."]
+        answer = [*said, next(filter(None, [seen.picture, *figures]), "")] if shown else ["Run the lab to see it."]
         vote = ["## Your vote", *vote, notes(HANDS_UP, *parts[max(0, i - 1) : i])]
         found.append([vote, ["## What happened", *answer, notes(*parts[at + 1 : at + 2])]])
     return found
