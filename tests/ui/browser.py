@@ -14,9 +14,10 @@ import time
 import urllib.request
 from pathlib import Path
 
+from distcourse.commands.student import SETTINGS as OURS
+
 TOKEN = "distlearn-ui"
-OURS = Path(__file__).parents[2] / ".jupyter"
-"""The settings that `make lab` uses."""
+
 FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -81,8 +82,8 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def jupyterlab(root: Path):
-    """Serve a folder; yield the address."""
+def jupyterlab(root: Path, start=None):
+    """Serve a folder, or what the command `start` serves; yield the address."""
     port = free_port()
     with tempfile.TemporaryDirectory() as home:
         for name, values in SETTINGS.items():
@@ -96,9 +97,10 @@ def jupyterlab(root: Path):
             "JUPYTER_CONFIG_PATH": str(OURS),
             "IPYTHONDIR": str(Path(home, "ipython")),
         }
-        command = [sys.executable, "-m", "jupyter", "lab", "--no-browser", "--ip=127.0.0.1", f"--port={port}"]
-        command += ["--ServerApp.port_retries=0", f"--IdentityProvider.token={TOKEN}", f"--ServerApp.root_dir={root}"]
-        command += [f"--LabApp.extra_labextensions_path={OURS / 'labextensions'}"]
+        ours = [f"--ServerApp.root_dir={root}", f"--LabApp.extra_labextensions_path={OURS / 'labextensions'}"]
+        command = start or [sys.executable, "-m", "jupyter", "lab", *ours]
+        command += ["--no-browser", "--ip=127.0.0.1", f"--port={port}"]
+        command += ["--ServerApp.port_retries=0", f"--IdentityProvider.token={TOKEN}"]
         command += ["--LabApp.expose_app_in_browser=True", "--LabApp.news_url=None"]
         command += ["--allow-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
         with open(Path(home, "log"), "w+", encoding="utf-8") as log:
@@ -130,13 +132,13 @@ def _wait_for(server, url: str, log, seconds: float = 60) -> None:
 
 
 @contextlib.contextmanager
-def browse(url: str, path: str, seconds: float = 300):
+def browse(url: str, path: str, seconds: float = 300, width: int = 1280):
     """Open a file in JupyterLab on a laptop's screen; yield the page, and the list of errors on its console."""
     from playwright.sync_api import sync_playwright
 
     with tempfile.TemporaryDirectory() as profile, sync_playwright() as p:
         browser = p.chromium.launch_persistent_context(
-            profile, executable_path=chromium(), headless=True, args=FLAGS, viewport={"width": 1280, "height": 800}
+            profile, executable_path=chromium(), headless=True, args=FLAGS, viewport={"width": width, "height": 800}
         )
         page = browser.pages[0]
         page.set_default_timeout(seconds * 1000)

@@ -13,7 +13,8 @@ CONTRAST = """() => {
     return 0.2126 * r + 0.7152 * g + 0.0722 * b;
   };
   const texts = [];
-  const walker = document.createTreeWalker(document.querySelector('.jp-Notebook'), NodeFilter.SHOW_TEXT);
+  const page = document.querySelector('.jp-Notebook, .jp-MarkdownViewer');
+  const walker = document.createTreeWalker(page, NodeFilter.SHOW_TEXT);
   while (walker.nextNode()) {
     const node = walker.currentNode, e = node.parentElement;
     if (!node.textContent.trim() || !e.closest('.jp-OutputArea-output, .jp-RenderedMarkdown')) continue;

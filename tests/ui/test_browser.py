@@ -4,6 +4,7 @@ Pictures of every screen are left in `runs/ui/`.
 """
 
 import shutil
+import sys
 from pathlib import Path
 
 import psutil
@@ -89,6 +90,33 @@ def test_a_film_moves(served):
         page.screenshot(path=str(ROOT / "runs" / "ui" / "film.png"))
 
     browser.run_notebook(served, "lab04_kernels/lab04.ipynb", ROOT / "runs" / "ui", look=play)
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_landing_page_reads_and_asks_nobody(tmp_path, width):
+    """What `distlearn start` opens: its text fits and reads, and no request leaves the machine."""
+    pytest.importorskip("playwright", reason="needs the extra 'ui': pip install -e '.[ui]'")
+    if browser.chromium() is None:
+        pytest.skip("needs an installed Chromium or Chrome")
+    labs = shutil.copytree(ROOT / "labs", tmp_path / "labs")
+    start = [sys.executable, "-m", "distlearn.cli", "start", "--labs", str(labs)]
+    asked = []
+    with browser.jupyterlab(tmp_path, start) as url, browser.browse(url, "labs/START.md", width=width) as (page, _):
+        page.on("request", lambda request: asked.append(request.url))
+        page.reload()
+        page.wait_for_selector(".jp-MarkdownViewer table")
+        page.evaluate("() => window.jupyterapp.shell.collapseLeft()")
+        page.wait_for_timeout(1500)
+        page.screenshot(path=str(ROOT / "runs" / "ui" / f"start-{width}.png"))
+        found = page.evaluate(contrast.CONTRAST)
+        wide = page.evaluate(
+            "() => { const e = document.querySelector('.jp-RenderedMarkdown'); return e.scrollWidth - e.clientWidth; }"
+        )
+    assert len(found) > 80
+    assert [text for text in found if text["ratio"] < contrast.LEAST] == []
+    assert len(asked) > 20
+    assert [where for where in asked if not where.startswith((url, "data:", "blob:"))] == []
+    assert wide <= 0 or width < 1280, "wider than a laptop's page"
 
 
 @pytest.mark.timeout(400)

@@ -37,8 +37,8 @@ def leaks(source: Source, released: str) -> list[str]:
     return sorted(secrets(source) & lines)
 
 
-def bundle(course, target, names=None) -> list[str]:
-    """Write a zip of what students get; return the labs in it."""
+def bundle(course, target, names=None, assistants: str = "tutor") -> list[str]:
+    """Write a zip of what students get, with the rules for their AI assistants; return the labs in it."""
     folder, files = labs_dir(course), []
     for path in source_notebooks(course):
         lab = path.parent.name
@@ -54,6 +54,9 @@ def bundle(course, target, names=None) -> list[str]:
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for file, name in files:
             archive.write(file, name)
+        rules = Path(course, "staff", f"AGENTS_{assistants}.md")
+        if rules.exists():
+            archive.write(rules, "AGENTS.md")
     return sorted({name.partition("/")[0] for _, name in files})
 
 

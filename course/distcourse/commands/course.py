@@ -57,12 +57,16 @@ def release(lab, course):
 @course.command(short_help="Zip what students get.")
 @click.argument("target", type=click.Path(path_type=Path))
 @click.argument("labs", nargs=-1)
+@click.option("--assistants", type=click.Choice(["tutor", "log"]), default="tutor", show_default=True)
 @with_course
-def bundle(target, labs, course):
-    """Write TARGET, a zip of the students' copies (all, or LABS); refuses if it would hold a solution."""
+def bundle(target, labs, assistants, course):
+    """Write TARGET, a zip of the students' copies (all, or LABS); refuses if it would hold a solution.
+
+    With it goes AGENTS.md, which assistants read: they tutor, or may write code that is logged (course/staff).
+    """
     from ..author.export import bundle as write
 
-    say(f"wrote {target}: {', '.join(write(course, target, labs))}")
+    say(f"wrote {target}: {', '.join(write(course, target, labs, assistants))}")
 
 
 @course.command(short_help="Sort what a learning platform hands over.")
@@ -178,6 +182,42 @@ def mistakes(lab, course):
     seen = looks(course, lab)
     if seen:
         print_table("Graded, but worth a look", ["student", "what"], seen)
+
+
+@course.command(short_help="Make an exam paper and its key.")
+@click.argument("target", type=click.Path(path_type=Path))
+@click.option("--labs", default="", help="Their numbers, such as 01,07; all by default.")
+@click.option("--minutes", type=click.IntRange(1), default=60, show_default=True)
+@click.option("--seed", default=0, show_default=True, help="Draws questions and numbers: one for each group.")
+@with_course
+def exam(target, labs, minutes, seed, course):
+    """Write TARGET, an exam paper in Markdown, and its key beside it (exam.md, exam_key.md)."""
+    from ..author.staff import exam as write
+
+    found = write(course, target, tuple(filter(None, labs.split(","))), minutes, seed)
+    say(f"wrote {target} and its key: {found[0]} minutes, {found[1]} points")
+
+
+@course.command(short_help="Write the staff's page of each lab.")
+@click.argument("folder", type=click.Path(path_type=Path))
+@with_course
+def staff(folder, course):
+    """Write a page for each lab to FOLDER: minutes, what students believe, what to discuss, how to grade."""
+    from ..author.staff import pages
+
+    say(f"wrote {len(pages(course, folder))} pages to {folder}")
+
+
+@course.command(short_help="Write answers for a plagiarism checker.")
+@_lab
+@click.argument("folder", type=click.Path(path_type=Path))
+@with_course
+def jplag(lab, folder, course):
+    """Write the code of all answers to LAB as JPlag wants it: FOLDER/submissions/STUDENT/*.py, FOLDER/base/*.py."""
+    from ..author.staff import answers
+
+    say(f"wrote the answers of {len(answers(course, lab, folder))} students; next, on this machine alone:")
+    say(f"java -jar jplag.jar -l python3 -bc {folder / 'base'} {folder / 'submissions'}")
 
 
 # What nbgrader warns of though nothing is wrong.

@@ -103,6 +103,15 @@ class Published:
     fitted : list of str
         The two constants of `predict_step` that the open rows decide.
     runs : list of Run
+    attention : float, optional
+        What fused attention reached on this card at that time [flop/s], known from the papers below and not fitted;
+        None where it is taken to be as fast as other products. That rows of long sequences were predicted too fast
+        without it was seen first.
+
+    References
+    ----------
+    T. Dao (2023), FlashAttention-2, arXiv:2307.08691: 50 to 73 % of the A100's peak. J. Shah et al. (2024),
+    FlashAttention-3, arXiv:2407.08608: its predecessor reaches 35 % of the H100's.
     """
 
     name: str
@@ -112,6 +121,7 @@ class Published:
     peak: float
     fitted: list[str]
     runs: list[Run]
+    attention: float | None = None
 
     def measured(self, run: Run) -> float:
         """Operations per second of one GPU, without those that are computed again [TFLOP/s]."""
@@ -183,7 +193,12 @@ def predict_step(run: Run, table: Published, efficiency: float, links: float = 8
         alike = alike._replace(gpus=run.tensor, pipeline=1, chunks=1, context=1, zero=0, recompute=False)
     two, three = (_simulated(alike._replace(blocks=k), network, compute) for k in (2, 3))
     block = three - two
-    passes, forward, updating = two - 2 * block + block * (run.blocks / run.pipeline)  # of a rank's blocks [s]
+    around = two - 2 * block
+    if table.attention:  # the simulator computed the scores at the speed of other products
+        scores = 4 * run.microbatch * run.length**2 * run.width / run.tensor
+        slower = scores * (1 / table.attention - 1 / compute.peak)
+        block = block + slower * np.array([4, 0, 0] if run.zero_alone and run.recompute else [3, 1, 0])
+    passes, forward, updating = around + block * (run.blocks / run.pipeline)  # of a rank's blocks [s]
     m = run.microbatches
     passes, again = m * passes / run.context, m * forward * run.recompute / run.context
     messages = bubble = reduction = 0.0
@@ -322,17 +337,10 @@ class Backtest(Tabular):
         return max(sealed, key=lambda pair: _errors(pair[1], self.table_of.measured(pair[0])))[0]
 
     def table(self) -> Table:
-        rows = [
-            [
-                s.part,
-                str(s.rows),
-                f"{s.skill:.2f}",
-                f"{np.expm1(s.error):.0%}",
-                f"{np.expm1(s.constant):.0%}",
-                f"{s.ranks:.2f}",
-            ]
-            for s in self.scores()
-        ]
+        rows = []
+        for s in self.scores():
+            errors = [f"{np.expm1(error):.0%}" for error in (s.error, s.constant)]
+            rows.append([s.part, str(s.rows), f"{s.skill:.2f}", *errors, f"{s.ranks:.2f}"])
         fitted = ", ".join(f"{name} {value:.2f}" for name, value in self.fitted.items())
         title = f"{self.table_of.name}: {fitted}; the constant is {self.constant:.0f} TFLOP/s"
         return Table(["part", "rows", "skill", "median error", "of the constant", "rank correlation"], rows, title)

@@ -1,0 +1,180 @@
+"""What staff work with: the bank of exam questions, a page for each lab, and answers for a plagiarism checker."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import tomllib
+from collections import Counter
+from importlib import resources
+from pathlib import Path
+
+import nbformat
+import numpy as np
+
+import distlearn
+from distlearn.tables import format_number
+
+from .grade import submitted
+from .release import labs_dir, source_notebooks
+from .rules import LEAD_IN, estimate
+from .source import Cell, Source, packed
+
+KINDS = ("number", "choice", "explain", "bug", "derive")
+
+
+def questions(course, labs=()) -> list[dict]:
+    """Questions of the bank, of all labs or of those with these numbers, in order; `draw` fills one in."""
+    files = {path.stem[3:]: path for path in sorted(Path(course, "staff", "questions").glob("lab*.toml"))}
+    unknown = sorted(set(labs) - set(files))
+    if unknown:
+        raise ValueError(f"no questions on lab {', '.join(unknown)} in {Path(course, 'staff', 'questions')}")
+    found = []
+    for lab, path in files.items():
+        if not labs or lab in labs:
+            told = tomllib.loads(path.read_text(encoding="utf-8"))["question"]
+            found += [{"id": f"{lab}-{n}", "lab": lab} | question for n, question in enumerate(told, 1)]
+    return found
+
+
+def draw(question: dict, rng=None) -> dict:
+    """Fill a question in: parameters drawn (the first of each without `rng`), number computed, choices mixed."""
+    space = {"np": np, "dl": distlearn}
+    for name, values in question.get("draw", {}).items():
+        space[name] = values[rng.integers(len(values)) if rng else 0]
+    exec(question.get("compute", ""), space)
+
+    def filled(value):
+        if isinstance(value, list):
+            return [filled(v) for v in value]
+        if isinstance(value, dict):
+            return {key: filled(v) for key, v in value.items()}
+        plain = not isinstance(value, str) or "{{" not in value
+        return value if plain else _templates().from_string(value).render(space)
+
+    found = filled({key: value for key, value in question.items() if key not in ("draw", "compute")})
+    if question["kind"] == "number":
+        found["answer"] = float(space["result"])
+    if question["kind"] == "choice":
+        choices = [{"text": found["right"]}, *found["wrong"]]
+        order = rng.permutation(len(choices)) if rng else range(len(choices))
+        found["choices"] = [{"letter": "ABCDEF"[k]} | choices[i] for k, i in enumerate(order)]
+    return found
+
+
+def exam(course, target, labs, minutes: int, seed: int) -> tuple[int, int]:
+    """Write an exam paper and its key; return its minutes and points. The labs take turns until the time is full."""
+    rng, turns, left, chosen = np.random.default_rng(seed), Counter(), minutes, []
+    pool = questions(course, labs)
+    rng.shuffle(pool)
+    for question in pool:
+        turns[question["lab"]] += 1
+        question["turn"] = turns[question["lab"]]
+    for question in sorted(pool, key=lambda q: q["turn"]):
+        if question["minutes"] <= left:
+            chosen.append(draw(question, rng))
+            left -= question["minutes"]
+    chosen.sort(key=lambda q: q["id"])
+    points, target = sum(q["points"] for q in chosen), Path(target)
+    for key, path in ((False, target), (True, target.with_stem(f"{target.stem}_key"))):
+        text = _page("exam.md.j2", key=key, questions=chosen, minutes=minutes - left, points=points, seed=seed)
+        path.write_text(text, encoding="utf-8")
+    return minutes - left, points
+
+
+def faults(lab: Source) -> dict[str, list[str]]:
+    """By exercise, the sentences with which its check names a mistake: what students believe."""
+    module = resources.files("distcourse") / f"lab{lab.number}.py"
+    body = ast.parse(module.read_text(encoding="utf-8")).body if module.is_file() else []
+    known = {name: node for node in body for name in _bound(node)}
+    found = {}
+    for cell in (c for c in lab.cells if c.is_check):
+        todo, told = [cell.tree], {}
+        for node in todo:
+            constants = {
+                name: part.value for part in ast.walk(node) if isinstance(part, ast.Assign) for name in _bound(part)
+            }
+            for part in ast.walk(node):
+                keys = part.keys if isinstance(part, ast.Dict) else []
+                if isinstance(part, ast.Subscript) and isinstance(part.ctx, ast.Store):
+                    keys = [part.slice]
+                if isinstance(part, ast.Call) and getattr(part.func, "attr", "") == "true":
+                    keys = part.args[2:]
+                for key in keys:
+                    told[_sentence(constants.get(getattr(key, "id", ""), key))] = None
+                name = getattr(part, "attr", None) or getattr(part, "id", None)
+                todo += [known[name]] if name in known and known[name] not in todo else []
+        found[cell.grade_id.removeprefix("check_")] = [text for text in told if len(text.split()) > 2]
+    return found
+
+
+def _bound(node) -> list[str]:
+    """Names that a definition or a plain assignment binds."""
+    if isinstance(node, ast.Assign):
+        return [t.id for t in node.targets if isinstance(t, ast.Name)]
+    return [node.name] if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name else []
+
+
+def _sentence(key) -> str:
+    parts = key.values if isinstance(key, ast.JoinedStr) else [key]
+    return "".join(p.value if isinstance(getattr(p, "value", None), str) else "..." for p in parts)
+
+
+def page(course, path: Path) -> str:
+    """Return the staff page of a lab: what its source says, then what is written by hand in course/staff."""
+    lab = Source(path)
+    wrong = faults(lab)
+    exercises = []
+    for cell in lab.exercises:
+        lead = LEAD_IN.search(lab.cells[cell.index - 1].source)
+        title = lab.cells[cell.index - 1].source[lead.start() :].partition("\n")[0].removeprefix("### ")
+        exercises.append({"title": title, "faults": wrong[cell.grade_id]})
+    guesses = []
+    for cell in lab.code:
+        for call in cell.calls("lab.predict"):
+            answer = next(k.value for k in call.keywords if k.arg == "answer")
+            guesses.append({"question": ast.literal_eval(call.args[1]), "answer": ast.unparse(answer)})
+    asked = [(lab.cells[cell.index - 1].source, cell.source) for cell in lab.cells if cell.is_answer]
+    written = Path(course, "staff", f"lab{lab.number}.md").read_text(encoding="utf-8")
+    bank = [draw(q) for q in questions(course, [lab.number])]
+    return _page("staff.md.j2", lab=lab, title=lab.cells[0].source.partition("\n")[0][2:], rule=estimate(lab),
+                 exercises=exercises, guesses=guesses, asked=asked, written=written, bank=bank)  # fmt: skip
+
+
+def pages(course, folder) -> list[Path]:
+    """Write the staff pages of all labs."""
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    found = []
+    for path in source_notebooks(course):
+        found.append(Path(folder, f"{path.stem}.md"))
+        found[-1].write_text(page(course, path), encoding="utf-8")
+    return found
+
+
+def answers(course, lab: str, folder) -> list[str]:
+    """Write each answer's code to FOLDER/submissions/STUDENT/EXERCISE.py, the released cells to FOLDER/base."""
+    students = submitted(course, lab)
+    sources = {f"submissions/{s}": Path(course, "submitted", s, lab) for s in students}
+    for name, source in (sources | {"base": labs_dir(course) / lab}).items():
+        target = Path(folder, name)
+        target.mkdir(parents=True, exist_ok=True)
+        for path in sorted(source.glob("*.ipynb")):
+            for k, node in enumerate(nbformat.read(path, as_version=4).cells):
+                cell = Cell(k, node)
+                if cell.is_solution and packed(cell.python):
+                    (target / f"{cell.grade_id}.py").write_text(cell.python + "\n", encoding="utf-8")
+    return students
+
+
+@functools.cache
+def _templates():
+    from jinja2 import Environment, StrictUndefined
+
+    made = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, comment_start_string="{##")
+    made.filters["number"] = format_number
+    return made
+
+
+def _page(template: str, **values) -> str:
+    text = (resources.files("distcourse.author") / "templates" / template).read_text(encoding="utf-8")
+    return _templates().from_string(text).render(values) + "\n"
