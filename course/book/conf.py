@@ -29,6 +29,7 @@ html_title = "distlearn"
 html_static_path = [str(Path(__file__).parent / "static")]
 html_css_files = ["book.css"]
 html_copy_source = False
+html_domain_indices = False
 html_theme_options = {
     "navbar_align": "left",
     "show_toc_level": 2,

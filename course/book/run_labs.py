@@ -6,6 +6,7 @@ packages: a lab is run again where one of them has changed.
 
 import hashlib
 import os
+import subprocess
 import sys
 import tempfile
 from concurrent.futures import ProcessPoolExecutor
@@ -16,6 +17,7 @@ from distcourse.author.rules import SECONDS_PER_CELL
 from nbclient import NotebookClient
 
 ROOT = Path(__file__).resolve().parents[2]
+LABS = sorted(ROOT.glob("labs/*/*.ipynb"))
 SUFFIXES = {".py", ".cu", ".h", ".cpp", ".json", ".js"}
 # Predictions are not asked for and bars not drawn, as while nbgrader grades; arrays are small.
 SETTINGS = {"NBGRADER_EXECUTION": "book", "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": "", "MPLBACKEND": None}
@@ -48,7 +50,7 @@ def run(path: Path, kept: Path) -> str:
         places = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}", "IPYTHONDIR": home}
         env = {k: v for k, v in (os.environ | SETTINGS | places).items() if v is not None}
         client = NotebookClient(lab, timeout=4 * SECONDS_PER_CELL, resources={"metadata": {"path": home}})
-        client.execute(env=env)
+        client.execute(env=env, stderr=subprocess.DEVNULL)
     lab.metadata = {**lab.metadata, "digest": now}
     kept.parent.mkdir(parents=True, exist_ok=True)
     nbformat.write(lab, kept.with_suffix(".part"))
@@ -57,8 +59,7 @@ def run(path: Path, kept: Path) -> str:
 
 
 if __name__ == "__main__":
-    labs = sorted(ROOT.glob("labs/*/*.ipynb"))
     with ProcessPoolExecutor(2) as pool:
-        jobs = [pool.submit(run, path, Path(sys.argv[1], path.name)) for path in labs]
+        jobs = [pool.submit(run, path, Path(sys.argv[1], path.name)) for path in LABS]
         for job in jobs:
             print(job.result(), flush=True)

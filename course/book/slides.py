@@ -50,7 +50,8 @@ def deck(lab, shown: dict[str, Shown]) -> str:
             middle.append(seen)
         if fails and fails[0] in found:
             middle.append(fails[1])
-    return "---\norphan: true\n---\n\n" + "\n\n".join(block for slide in [*begin, *middle, *end] for block in slide if block) + "\n"
+    blocks = [block for slide in [*begin, *middle, *end] for block in slide if block]
+    return "\n\n".join(["---\norphan: true\n---", *blocks]) + "\n"
 
 
 def parts_of(lab) -> dict[str, list]:
@@ -92,7 +93,7 @@ def idea(part: str) -> str:
     kept, words = [], 0
     for paragraph in re.split(r"\n\s*\n", text(part)):
         count = len(MATHS.sub("", paragraph).split())  # a formula belongs to the words before it
-        if kept and (count and words + count > WORDS or not re.match(r"(?!```)[\w*$`]", paragraph)):
+        if kept and ((count and words + count > WORDS) or not re.match(r"(?!```)[\w*$`]", paragraph)):
             break
         kept.append(paragraph)
         words += count
@@ -109,8 +110,10 @@ def questions(cell) -> list[tuple[str, str, str]]:
         votes = "\n".join(f"- {choice}" for choice in told.get("choices", ()))
         if not votes and {"low", "high"} <= set(told):
             votes = f"from {told['low']} to {told['high']} {told.get('unit', '')}"
+        elif not votes and "kind=bool" in ast.unparse(call):
+            votes = "yes or no"
         elif not votes:
-            votes = "yes or no" if "kind=bool" in ast.unparse(call) else f"a number [{told['unit']}]" if "unit" in told else "a number"
+            votes = f"a number [{told['unit']}]" if "unit" in told else "a number"
         found.append((*map(ast.literal_eval, call.args[:2]), votes))
     return found
 
@@ -132,7 +135,8 @@ def votes_of(parts: list, shown) -> list[list[list[str]]]:
         vote = [f"**{question}**\n\n{votes}" for _, question, votes in asked]
         seen = shown.get(parts[at].id, Shown())
         below = (part for part in parts[at + 1 :] if not isinstance(part, str))
-        figures = [shown.get(part.id, Shown()).picture for part in takewhile(lambda part: "predict" not in part.tags, below)]
+        below = takewhile(lambda part: "predict" not in part.tags, below)
+        figures = [shown.get(part.id, Shown()).picture for part in below]
         said = [f"{question} **{value}**" for question, value in seen.said if question in {q for _, q, _ in asked}]
         answer = [*said, next(filter(None, [seen.picture, *figures]), "")] if shown else ["Run the lab to see it."]
         vote = ["## Your vote", *vote, notes(HANDS_UP, *parts[max(0, i - 1) : i])]
@@ -149,12 +153,11 @@ def figure_of(parts: list, shown) -> list[str]:
 
 
 def failure_of(lab, shown) -> tuple | None:
-    """Return the first cell that fails on purpose, and its slide: what is run, and in the notes what it means."""
-    for cell in lab.cells:
-        if "failure" in cell.tags:
-            said = [f"{what} **{value}**" for what, value in shown.get(cell.id, Shown()).said if what.startswith("It ")]
-            code = cell.source[cell.source.find("with lab.expect") :]
-            after = lab.after(cell)
-            slide = ["## It fails, on purpose", f"```python\n{code}\n```", *said, notes(after.source if after and not after.is_code else "")]
-            return cell, slide
-    return None
+    """Return the first cell that fails on purpose, and its slide: what is run; in the notes what it means."""
+    cell = next((cell for cell in lab.cells if "failure" in cell.tags), None)
+    if cell is None:
+        return None
+    said = [f"{what} **{value}**" for what, value in shown.get(cell.id, Shown()).said if what.startswith("It failed")]
+    code = cell.source[cell.source.find("with lab.expect") :]
+    after = "" if lab.after(cell).is_code else lab.after(cell).source
+    return cell, ["## It fails, on purpose", f"```python\n{code}\n```", *said, notes(after)]
