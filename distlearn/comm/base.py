@@ -439,7 +439,7 @@ class Communicator:
         return self._ireduce_scatter(self._call("reduce_scatter", f"op={op!r}", x.shape, x.dtype), x, op)
 
     def all_gather(self, x):
-        """Return the `x` of every rank, stacked: (size, *x.shape). Shapes must agree."""
+        """Return the `x` of every rank, stacked: ``(size, *x.shape)``. Shapes must agree."""
         check_buffer("all_gather", x, self.rank)
         return self._all_gather(self._call("all_gather", x.shape, x.dtype), x)
 
@@ -455,7 +455,7 @@ class Communicator:
         return self._broadcast(self._call("broadcast", f"root={root}", x.shape, x.dtype), x, int(root))
 
     def scatter(self, x, out, root: int = 0):
-        """Distribute the rows of the root's `x` (size, *out.shape), one to each rank, into `out`; return it.
+        """Distribute the rows of the root's `x` ``(size, *out.shape)``, one to each rank, into `out`; return it.
 
         Only the root's `x` is read; the others pass None. `out` may not share memory with it.
         """
@@ -467,7 +467,7 @@ class Communicator:
         return self._scatter(call, x if self.rank == root else None, out, int(root))
 
     def gather(self, x, root: int = 0):
-        """Return the `x` of every rank, stacked (size, *x.shape), on the root, and None elsewhere."""
+        """Return the `x` of every rank, stacked ``(size, *x.shape)``, on the root, and None elsewhere."""
         check_root(root, self.rank, self.size)
         check_buffer("gather", x, self.rank)
         return self._gather(self._call("gather", f"root={root}", x.shape, x.dtype), x, int(root))

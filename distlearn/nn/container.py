@@ -144,7 +144,7 @@ class Sequential(Container):
         Parameters
         ----------
         later : list, optional
-            Gets (function, *arguments) that add the gradients of parameters that can wait (see `Layer.splits`).
+            Gets ``(function, *arguments)`` that add the gradients of parameters that can wait (see `Layer.splits`).
         on_grad : callable, optional
             `on_grad(param)` is called as soon as a parameter's gradient is complete: when overlapped communication of
             it may start. Parameters come in reverse order; a tied one after its last use.

@@ -34,7 +34,7 @@ class Identity(Layer):
 
 
 class Reshape(Layer):
-    """Give every sample another shape: (batch, ...) to (batch, *shape).
+    """Give every sample another shape: (batch, ...) to ``(batch, *shape)``.
 
     Parameters
     ----------

@@ -71,7 +71,7 @@ class NoiseScale:
         part : float
             a, the mean of the parts' squared norms, weighted by their samples.
         whole : float
-            |g|^2, the squared norm of the gradient of the whole batch.
+            :math:`|g|^2`, the squared norm of the gradient of the whole batch.
         n : int
             Samples in the batch.
         parts : int

@@ -1,11 +1,11 @@
 """Pipeline schedules: which rank runs which micro-batch forward and backward, in which order.
 
+A schedule is a list of `Action` for every rank, and every function that takes a schedule accepts any of its forms, so
+one that a student wrote goes through the same checker, simulator, drawing and executor as the library's own::
+
     generator or text --> make_schedule --> Schedule --+--> check_schedule   is it valid? would it deadlock?
     (gpipe, "F0 F1 B0 B1")                             +--> simulate         how long, how large is the bubble?
                                                        +--> Pipeline         train with it
-
-A schedule is a list of `Action`s for every rank, and every function that takes a schedule accepts any of its forms, so
-one that a student wrote goes through the same checker, simulator, drawing and executor as the library's own.
 """
 
 from .check import Arrow, Deadlock, Report, ScheduleError, Waiting, check_schedule
