@@ -7,7 +7,7 @@ A layer's `forward` returns its output and what `backward` will need; the layer 
 - what a layer is: `layer` (Param, Layer), `ops` (array operations that several share), `init`
 - layers: `linear`, `conv`, `pool`, `norm`, `activation`, `dropout`, `recurrent`, `attention`, `shape`,
   `experts` (a mixture, of which each row uses a few)
-- containers of layers: `container` (Sequential, Parallel, Residual, Siamese), `recompute` (what to keep, what to run again)
+- containers of layers: `container` (Sequential, Parallel, Residual, Siamese), `recompute` (what runs again)
 - whole networks: `models` (`build(name)`), `loss`, `metrics`
 - several layers in one pass, opted into: `fused` (`fuse`)
 - what they cost: `costs` (`count`, `profile`)
