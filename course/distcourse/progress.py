@@ -86,7 +86,10 @@ def write_page(labs) -> Path:
     """Write the landing page: README.md of the labs, with what is done in its table."""
     labs = Path(labs)
     done = {progress.lab: progress for progress in read_all(labs)}
-    readme = (labs / "README.md").read_text(encoding="utf-8")
+    known = labs / "README.md"
+    rows = [f"| [{name}]({name}/{name[:5]}.ipynb) |  |  |" for name in done]
+    plain = "\n".join(["# The labs\n", "| lab | |", "| --- | --- |", *rows, ""])
+    readme = known.read_text(encoding="utf-8") if known.exists() else plain
 
     def row(match):
         progress = done.get(match["lab"])

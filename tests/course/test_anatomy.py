@@ -22,11 +22,10 @@ def test_names_say_number_and_topic():
         assert (COURSE / "source" / name / f"{number}.ipynb").is_file()
 
 
-@pytest.fixture
-def spoil(tmp_path):
+@pytest.fixture(scope="module")
+def spoil(tmp_path_factory):
     """Return a function that changes lab 00's notebook and returns the problems that are new."""
-    shutil.copytree(WELCOME.parent, tmp_path / "lab00_welcome")
-    path = tmp_path / "lab00_welcome" / WELCOME.name
+    path = shutil.copytree(WELCOME.parent, tmp_path_factory.mktemp("spoilt") / "lab00_welcome") / WELCOME.name
     good = nbformat.read(path, as_version=4)
     known = {p.text for p in check_lab(path)}  # links to labs that lie elsewhere
 

@@ -5,7 +5,6 @@ every run of as many statements in the students' tree. Kernels are compared as t
 """
 
 import ast
-import copy
 import re
 import zipfile
 from collections import defaultdict
@@ -29,25 +28,24 @@ KNOWN = {
 """By exercise: where the same statements are. A student's answer that calls them is refused; the list only shrinks."""
 
 
-class Nameless(ast.NodeTransformer):
-    """Numbers the names of variables in the order in which they appear, and drops docstrings."""
+def shape(statements) -> tuple:
+    """What is left without docstrings and with variables numbered in the order in which they appear."""
+    names = {}
 
-    def __init__(self):
-        self.names = {}
+    def form(part):
+        if isinstance(part, list):
+            return tuple(map(form, part))
+        if not isinstance(part, ast.AST):
+            return part
+        if isinstance(part, (ast.Name, ast.arg)):
+            name = part.id if isinstance(part, ast.Name) else part.arg
+            return names.setdefault(name, len(names))
+        fields = dict(ast.iter_fields(part))
+        if isinstance(part, ast.FunctionDef):
+            fields |= {"name": "", "body": part.body[ast.get_docstring(part) is not None :]}
+        return (type(part).__name__, *map(form, fields.values()))
 
-    def visit_Name(self, node):
-        return ast.Name(str(self.names.setdefault(node.id, len(self.names))), node.ctx)
-
-    def visit_arg(self, node):
-        return ast.arg(str(self.names.setdefault(node.arg, len(self.names))))
-
-    def visit_FunctionDef(self, node):
-        node.name, node.body = "", node.body[ast.get_docstring(node) is not None :]
-        return self.generic_visit(node)
-
-
-def shape(statements) -> str:
-    return ast.dump(Nameless().visit(ast.Module(copy.deepcopy(statements), [])), annotate_fields=False)
+    return form(statements)
 
 
 def outline(statements) -> int:
@@ -62,12 +60,14 @@ def kinds(statements) -> tuple:
     return tuple(type(statement).__name__ for statement in statements)
 
 
-def blocks(tree):
+def blocks(node):
     """Every list of statements, the outermost first."""
-    for node in ast.walk(tree):
-        for name in ("body", "orelse", "finalbody"):
-            if isinstance(block := getattr(node, name, None), list) and block:
-                yield block
+    for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+        block = getattr(node, name, None)
+        if isinstance(block, list) and block:
+            yield block
+            for statement in block:
+                yield from blocks(statement)
 
 
 def solutions():

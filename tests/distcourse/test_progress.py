@@ -69,6 +69,14 @@ def test_the_page_follows_what_is_saved(labs):
     write_page(labs)
 
 
+def test_labs_without_a_readme_have_a_page_too(labs):
+    points = work(labs / "lab00_welcome" / "lab00.ipynb", checks=2, wrong=0, guesses=0)
+    (labs / "README.md").unlink()
+    text = write_page(labs).read_text(encoding="utf-8")
+    assert "(lab01_backprop/lab01.ipynb)" in text
+    assert f"{points:g} of " in text
+
+
 def test_only_labs_are_followed(tmp_path):
     after_save({"type": "notebook"}, str(tmp_path / "mine" / "own.ipynb"), None)
     assert list(tmp_path.iterdir()) == []

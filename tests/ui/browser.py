@@ -96,6 +96,7 @@ def jupyterlab(root: Path, start=None):
             "JUPYTER_CONFIG_DIR": str(Path(home, "config")),
             "JUPYTER_CONFIG_PATH": str(OURS),
             "IPYTHONDIR": str(Path(home, "ipython")),
+            "DISTLEARN_UI": f"http://127.0.0.1:{port}",  # what a lab starts inherits it
         }
         ours = [f"--ServerApp.root_dir={root}", f"--LabApp.extra_labextensions_path={OURS / 'labextensions'}"]
         command = start or [sys.executable, "-m", "jupyter", "lab", *ours]

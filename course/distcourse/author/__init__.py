@@ -3,9 +3,13 @@
 Nothing here is imported by a lab. The rules are those of course/AUTHORING.md; `distlearn labs` is the command line.
 """
 
-from .release import changed_by_hand, compare_release, find_course, generate, lab_names, source_notebooks
-from .rules import RULES, check_lab, tidy
-from .source import Problem, Source
+import sys
+
+sys.modules.setdefault("rfc3987_syntax", None)  # or jsonschema compiles a grammar of URIs in every process: 1.4 s
+
+from .release import changed_by_hand, compare_release, find_course, generate, lab_names, source_notebooks  # noqa: E402
+from .rules import RULES, check_lab, tidy  # noqa: E402
+from .source import Problem, Source  # noqa: E402
 
 __all__ = [
     "RULES",

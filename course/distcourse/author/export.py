@@ -55,8 +55,9 @@ def bundle(course, target, names=None, assistants: str = "tutor") -> list[str]:
         for file, name in files:
             archive.write(file, name)
         rules = Path(course, "staff", f"AGENTS_{assistants}.md")
-        if rules.exists():
-            archive.write(rules, "AGENTS.md")
+        for file, name in ((rules, "AGENTS.md"), (folder / "README.md", "README.md")):
+            if file.exists():
+                archive.write(file, name)
     return sorted({name.partition("/")[0] for _, name in files})
 
 

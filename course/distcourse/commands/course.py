@@ -38,6 +38,8 @@ def new(folder, course):
     running = shutil.ignore_patterns("submitted", "autograded", "feedback", "gradebook.db", "downloaded", "__pycache__")
     shutil.copytree(course, folder / "course", ignore=running, dirs_exist_ok=True)
     generate(folder / "course")
+    for name in ("README.md", "AGENTS.md"):  # the students' page, and the rule for their assistants
+        shutil.copy(course.parent / "labs" / name, folder / "labs")
     say(f"wrote {folder / 'course'} (yours) and {folder / 'labs'} (the students')")
     say(f"next: cd {folder / 'course'}, then `distlearn course release LAB` for each lab that you give out")
 

@@ -2,21 +2,18 @@
 
     windows (n oh ow, kh kw c_in)  @  kernels (kh kw c_in, c_out)  =  output (n oh ow, c_out)
 
-The same work and depth as the direct algorithm, in the one operation that every processor is best at. The matrix of
-windows is kh kw times as large as the images; so it is made for a few images at a time, and recomputed in the backward
-pass: copying it costs a tenth of the product, and memory is what a large network runs out of first.
+The same work as the direct algorithm, in the operation that every processor is best at. The matrix of windows is kh kw
+times as large as the images; so it is made for a few images at a time, and made again in the backward pass.
 """
 
 from __future__ import annotations
 
-import numpy as np
-
 from ...backend import get_xp, matmul
+from .. import ops
 from .geometry import Geometry, input_gradient, windows
 
 # Windows in one product: so many that they are still in the processor's cache when they are multiplied.
 WINDOW_BYTES = 2 * 1024 * 1024
-DEVICE_BYTES = 256 * 1024 * 1024  # The same on a GPU, which wants few and large kernels.
 
 
 def forward(x, W, geometry: Geometry):
@@ -45,11 +42,11 @@ def backward(dy, saved, W, geometry: Geometry, *, need_dx=True):
 
 
 def _window_rows(x, geometry):
+    # a copy costs a tenth of the product, and memory is what a large network runs out of first
     xp, every = get_xp(x), windows(x, geometry.size, geometry.stride)
     width = x.shape[-1] * geometry.size[0] * geometry.size[1]
-    step = max(1, (WINDOW_BYTES if xp is np else DEVICE_BYTES) // max(1, every[:1].nbytes))
-    for start in range(0, len(x), step):
-        images = slice(start, start + step)
+    step = max(1, ops.room(xp, WINDOW_BYTES) // max(1, every[:1].nbytes))
+    for images in (slice(i, i + step) for i in range(0, len(x), step)):
         yield images, xp.ascontiguousarray(every[images]).reshape(-1, width)
 
 
@@ -59,7 +56,7 @@ def _scatter(dy, x, W, geometry):
     n, oh, ow, _ = dy.shape
     xp, turned = get_xp(dy), W.reshape(-1, k).T
     dx = xp.zeros_like(x)
-    step = max(1, (WINDOW_BYTES if xp is np else DEVICE_BYTES) // max(1, oh * ow * kh * kw * c * x.dtype.itemsize))
+    step = max(1, ops.room(xp, WINDOW_BYTES) // max(1, oh * ow * kh * kw * c * x.dtype.itemsize))
     for images in (slice(i, i + step) for i in range(0, n, step)):
         dwindows = matmul(dy[images].reshape(-1, k), turned).reshape(-1, oh, ow, kh, kw, c)
         for u in range(kh):
