@@ -31,7 +31,7 @@ CONTENTS = {
     "labs/README.md": " ".join(str(path.relative_to(ROOT).with_suffix("")) for path in LABS),
     "course/syllabus.md": "course/project/README course/notes/staleness course/notes/gpu "
     "course/notes/emulator_and_card",
-    "course/README.md": "course/AUTHORING course/GRADING",
+    "course/README.md": "course/AUTHORING course/GRADING course/accessibility",
     "ARCHITECTURE.md": "distlearn/cuda/emulator/README CONTRIBUTING CHANGELOG",
 }
 PAGES = {f"{name.split(':')[-1]}.md" for names in CONTENTS.values() for name in names.split()}
