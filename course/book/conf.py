@@ -23,6 +23,7 @@ default_role = "py:obj"
 autosummary_generate = False
 autodoc_inherit_docstrings = False
 numpydoc_show_class_members = False
+toc_object_entries_show_parents = "hide"
 
 html_theme = "pydata_sphinx_theme"
 html_title = "distlearn"

