@@ -22,6 +22,9 @@ for _profile in ("distlearn", "random"):  # the first draws the same examples in
     )
 hypothesis.settings.load_profile("distlearn")
 sys.path.append(str(Path(__file__).parents[1] / "course" / "source"))  # `grey` is beside the labs, whose kernels use it
+# some hundred processes import the library: where nothing is kept, each compiles it, in half a second
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 os.environ.setdefault("MPLBACKEND", "Agg")  # before anything imports matplotlib: no test opens a window
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # started with & by a script: tests of interrupts want them
     signal.signal(signal.SIGINT, signal.default_int_handler)
