@@ -5,13 +5,13 @@ A layer's `forward` returns its output and what `backward` will need; the layer 
 (batch, time, values).
 
 - what a layer is: `layer` (Param, Layer), `ops` (array operations that several share), `init`
-- layers: `linear`, `conv`, `pool`, `norm`, `response`, `activation`, `dropout`, `recurrent`,
-  `gru`, `attention`, `shape`, `experts` (a mixture, of which each row uses a few)
-- containers of layers: `container` (Sequential), `branch` (Parallel, Residual, Siamese)
+- layers: `linear`, `conv`, `pool`, `norm`, `activation`, `dropout`, `recurrent`, `attention`, `shape`,
+  `experts` (a mixture, of which each row uses a few)
+- containers of layers: `container` (Sequential, Parallel, Residual, Siamese), `recompute` (what runs again)
 - whole networks: `models` (`build(name)`), `loss`, `metrics`
 - several layers in one pass, opted into: `fused` (`fuse`)
-- what they cost: `costs` (`summary`, `count`, `profile`, `memory`)
-- fewer bytes: `compression` (weight sharing, recomputation), `formats` (4 and 8 bits in blocks)
+- what they cost: `costs` (`count`, `profile`)
+- fewer bytes: `compression` (weight sharing), `formats` (4 and 8 bits in blocks)
 """
 
 from .activation import ACTIVATIONS, GELU, ReLU, Sigmoid, Softmax, Tanh

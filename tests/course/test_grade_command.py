@@ -46,20 +46,20 @@ def rows(course):
 
 
 SYNTAX = {
-    "import-star": "def one():\n    from math import *\n    return 1",
-    "nonlocal": "def one():\n    nonlocal x\n    return 1",
-    "global": "def one():\n    print(x)\n    global x\n    return 1",
-    "surrogate": "def one():\n    return 1 if '\ud800' else",
-    "deep": "def one():\n    return " + "(" * 300 + "1" + ")" * 300,
+    "names": {"one": "    from math import *\n    return 1", "two": "    nonlocal x\n    return 2"},
+    "global": {"one": "    print(x)\n    global x\n    return 1"},
+    "text": {"one": "    return 1 if '\ud800' else", "two": f"    return {'(' * 300}2{')' * 300}"},
 }
+"""By student: exercises whose answer cannot be read."""
 
 
 @needs_sandbox
 def test_what_cannot_be_read_costs_itself_alone_and_is_never_a_zero(course):
     right = solved(grading.generate(course, small.LAB), small.source())
-    for name, text in SYNTAX.items():
+    for name, texts in SYNTAX.items():
         notebook = copy.deepcopy(right)
-        next(cell for cell in notebook.cells if cell.id == "one").source = text
+        for cell in (cell for cell in notebook.cells if cell.id in texts):
+            cell.source = f"def {cell.id}():\n{texts[cell.id]}"
         folder = course / "submitted" / name / small.LAB
         folder.mkdir(parents=True)
         (folder / "lab00.ipynb").write_text(json.dumps(notebook), encoding="utf-8")
@@ -77,7 +77,9 @@ def test_what_cannot_be_read_costs_itself_alone_and_is_never_a_zero(course):
     for text in ("other: ValueError: this is no notebook of lab00_small", "not graded: empty:", "not graded: no-json:"):
         assert text in said, said
     table = rows(course)
-    assert {name: table[name]["points"] for name in SYNTAX} == dict.fromkeys(SYNTAX, "4"), said
+    for name, texts in SYNTAX.items():
+        expected = {f"check_{cell}": "0" if cell in texts else "2" for cell in small.EXERCISES}
+        assert {check: table[name][check] for check in expected} == expected, said
     assert table["anna"]["points"] == "6"
     for name in ("other", "empty", "no-json"):
         assert table[name]["points"] == ""

@@ -20,8 +20,9 @@ pytestmark = [pytest.mark.notebook, pytest.mark.timeout(1500)]
 WRONG = 1
 """So many notebooks with wrong answers are graded of each lab; all of them with `--thorough`, a minute or two a lab."""
 AGAIN = ("untouched", "solved", "solved-sliced")
-"""Graded for the first lab, or with `--thorough`: nbval runs the solution, right answers among wrong ones count, and
-test_visible.py says what each check finds where nothing is written.
+"""Graded with `--thorough`; of the first lab the first two always. nbval runs the solution, right answers among wrong
+ones count, test_visible.py says what each check finds where nothing is written, and what is sliced and right gets full
+marks among hostile submissions (test_hostile.py).
 """
 CHEATS = [
     lambda book, cell: cell.metadata.update(tags=["skip-execution"]),
@@ -75,10 +76,11 @@ def graded(lab, tmp_path_factory, jupyter_home, request):
     known = students(lab, released, source)
     chosen = known
     if not request.config.getoption("--thorough", default=False):
-        left_out = [s.name for s in known if s.name.startswith("wrong-")][WRONG:] + [*AGAIN] * (lab != LABS[0])
+        left_out = [s.name for s in known if s.name.startswith("wrong-")][WRONG:]
+        left_out += AGAIN[2:] if lab == LABS[0] else AGAIN
         chosen = [s for s in known if s.name not in left_out]
     if lab == LABS[0]:
-        chosen = [*chosen, *cheats(released), untidy(solved(released, source))]
+        chosen = [*chosen, *cheats(sliced(released)), untidy(solved(released, source))]
     for student in chosen:
         grading.submit(course, lab, student.name, student.notebook)
     names = [student.name for student in chosen]
