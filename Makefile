@@ -18,7 +18,7 @@ WORKERS ?= 3
 BIN := $(abspath $(VENV))/bin
 STAMP := $(VENV)/.env-stamp
 export PATH := $(BIN):$(PATH)
-unexport PYTHONPATH PYTHONHOME
+unexport PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help env same-python lock lab test lint labs labs-check bench soak ui book staff image-check release project-demo clean
