@@ -25,6 +25,8 @@ sys.path.append(str(Path(__file__).parents[1] / "course" / "source"))  # `grey` 
 # some hundred processes import the library: where nothing is kept, each compiles it, in half a second
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# `distlearn train` in a test's own process would keep freed memory there: a large model of zeros would then be written
+os.environ.setdefault("DISTLEARN_KEEP_MEMORY", "0")
 os.environ.setdefault("MPLBACKEND", "Agg")  # before anything imports matplotlib: no test opens a window
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # started with & by a script: tests of interrupts want them
     signal.signal(signal.SIGINT, signal.default_int_handler)

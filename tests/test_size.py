@@ -18,19 +18,19 @@ CAPS = {
     "distlearn/comm": 1_845,
     "distlearn/cuda": 3_085,
     "distlearn/data": 797,
-    "distlearn/nn": 3_402,
+    "distlearn/nn": 3_405,
     "distlearn/optim": 498,
     "distlearn/parallel": 5_363,
-    "distlearn/sim": 2_251,
+    "distlearn/sim": 2_252,
     "distlearn/train": 832,
     "distlearn/viz": 1_531,
     "distlearn/world": 1_924,
 }
 """By folder: the largest number of lines of code."""
-DOCSTRINGS = 9_600
+DOCSTRINGS = 9_599
 """Lines of docstrings of both packages."""
 FILES = 282
-TESTS = 43_202
+TESTS = 43_204
 """Lines of the tests; the benchmarks beside them, commands that `distlearn bench` runs, are not counted."""
 
 

@@ -39,15 +39,10 @@ def bias_relu(y, b) -> None:
     get_xp(y).maximum(y, get_xp(y).zeros(y.shape[1:], y.dtype), out=y)
 
 
-def room(xp, cache: int) -> int:
-    """Bytes of a work buffer: the cache's on a CPU, more on a GPU; arrays without data are never taken in parts."""
-    return cache if xp is np else DEVICE_BYTES << 40 * (xp.__name__ == "distlearn.sim.meta")
-
-
 def blocks(n: int, rows: int, row_bytes: int, xp) -> list[tuple[slice, slice]]:
     """Cut `n` images of `rows` rows into blocks whose work buffer, of `row_bytes` a row, stays in the cache."""
     # blocks: Several whole images each, or some rows of one image where one alone is too large.
-    budget = room(xp, CACHE_BYTES)
+    budget = getattr(xp, "WORK_BYTES", CACHE_BYTES if xp is np else DEVICE_BYTES)
     step = budget // max(1, rows * row_bytes)
     if step >= 1:
         return [(slice(i, min(i + step, n)), slice(0, rows)) for i in range(0, n, step)]
@@ -57,7 +52,8 @@ def blocks(n: int, rows: int, row_bytes: int, xp) -> list[tuple[slice, slice]]:
 
 def batches(n: int, sample_bytes: int, xp) -> list[slice]:
     """Split `n` samples into batches that stay in the larger, shared cache from one pass to the next."""
-    step = max(1, room(xp, 8 * CACHE_BYTES) // max(1, sample_bytes))
+    budget = getattr(xp, "WORK_BYTES", 8 * CACHE_BYTES if xp is np else DEVICE_BYTES)
+    step = budget // max(1, sample_bytes) or 1
     return [slice(i, min(i + step, n)) for i in range(0, n, step)]
 
 

@@ -232,6 +232,7 @@ class _Module:
     """What `get_xp` gives for meta arrays: functions that make arrays; all others are NumPy's."""
 
     __name__ = "distlearn.sim.meta"
+    WORK_BYTES = 1 << 68  # nothing is worked on in parts: that would take time, and there is no memory to save
 
     def __getattr__(self, name):
         return getattr(np, name)

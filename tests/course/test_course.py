@@ -175,7 +175,7 @@ def test_a_course_of_ones_own(tmp_path, monkeypatch):
     status, said = run("new", tmp_path / "mine")
     assert status == 0
     assert f"next: cd {tmp_path / 'mine' / 'course'}" in said
-    assert {p.name for p in (tmp_path / "mine" / "labs").iterdir()} == set(LABS)
+    assert {p.name for p in (tmp_path / "mine" / "labs").iterdir()} == {*LABS, "README.md", "AGENTS.md"}
     assert (tmp_path / "mine" / "course" / grading.CONFIG).is_file()
     status, said = run("new", tmp_path / "mine")
     assert status == 1

@@ -8,8 +8,10 @@ times as large as the images; so it is made for a few images at a time, and made
 
 from __future__ import annotations
 
+import numpy as np
+
 from ...backend import get_xp, matmul
-from .. import ops
+from ..ops import DEVICE_BYTES
 from .geometry import Geometry, input_gradient, windows
 
 # Windows in one product: so many that they are still in the processor's cache when they are multiplied.
@@ -45,8 +47,10 @@ def _window_rows(x, geometry):
     # a copy costs a tenth of the product, and memory is what a large network runs out of first
     xp, every = get_xp(x), windows(x, geometry.size, geometry.stride)
     width = x.shape[-1] * geometry.size[0] * geometry.size[1]
-    step = max(1, ops.room(xp, WINDOW_BYTES) // max(1, every[:1].nbytes))
-    for images in (slice(i, i + step) for i in range(0, len(x), step)):
+    budget = getattr(xp, "WORK_BYTES", WINDOW_BYTES if xp is np else DEVICE_BYTES)
+    step = max(1, budget // max(1, every[:1].nbytes))
+    for start in range(0, len(x), step):
+        images = slice(start, start + step)
         yield images, xp.ascontiguousarray(every[images]).reshape(-1, width)
 
 
@@ -56,7 +60,8 @@ def _scatter(dy, x, W, geometry):
     n, oh, ow, _ = dy.shape
     xp, turned = get_xp(dy), W.reshape(-1, k).T
     dx = xp.zeros_like(x)
-    step = max(1, ops.room(xp, WINDOW_BYTES) // max(1, oh * ow * kh * kw * c * x.dtype.itemsize))
+    budget = getattr(xp, "WORK_BYTES", WINDOW_BYTES if xp is np else DEVICE_BYTES)
+    step = max(1, budget // max(1, oh * ow * kh * kw * c * x.dtype.itemsize))
     for images in (slice(i, i + step) for i in range(0, n, step)):
         dwindows = matmul(dy[images].reshape(-1, k), turned).reshape(-1, oh, ow, kh, kw, c)
         for u in range(kh):
