@@ -37,14 +37,6 @@ FigureCanvasBase.print_figure = print_figure
 """
 """Runs in every kernel as it starts: a figure whose series look the same in grey fails the cell that shows it."""
 
-FEWER = """
-from distcourse.study import Study
-Study.__init__.__defaults__ = 2, *Study.__init__.__defaults__[1:]
-"""
-"""Runs in kernels of the whole suite without `--thorough`: a study trains with two seeds, not five, where its cell does
-not say with how many. Every cell still runs; medians of five are seen by `--thorough` and by a run of the labs alone.
-"""
-
 
 def pytest_configure(config):
     config.option.nbval_current_env = True  # this Python, whatever kernel is installed as "python3"
@@ -73,8 +65,7 @@ class Lab(IPyNbFile):
         self.files = set(self.path.parent.rglob("*"))
         startup = Path(self.home, "profile_default", "startup")
         startup.mkdir(parents=True)
-        thorough = self.config.getoption("--thorough", default=True)  # an option of tests/conftest.py
-        (startup / "look.py").write_text(LOOK + FEWER * (not thorough), encoding="utf-8")
+        (startup / "look.py").write_text(LOOK, encoding="utf-8")
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("IPYTHONDIR", self.home)
             patch.setenv("OPENBLAS_NUM_THREADS", "1")  # arrays are small; engines share out the cores by themselves

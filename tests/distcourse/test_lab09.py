@@ -61,7 +61,7 @@ def test_given_layers_train_as_the_serial_model(size):
 @pytest.mark.parametrize("case", mp.TEN, ids=lambda case: case.name)
 def test_bytes_by_facts_are_those_of_the_planner(case):
     """The trick's formula, from its parts; data parallelism sums the weights."""
-    for ranks in (2, 4):
+    for ranks in (2, 8):
         facts, seconds = mp.layout_facts(replace(case, ranks=ranks))
         q = (ranks - 1) / ranks
         assert ("one weird trick" in seconds) == (facts.boundary is not None)
@@ -79,14 +79,26 @@ def test_bytes_by_facts_are_those_of_the_planner(case):
 
 
 def test_the_score_of_a_rule():
-    """The rule that is asked for passes where the notebook runs: for 2, 4 and 8 ranks, and several batches."""
+    def fewest(facts):
+        q = (facts.ranks - 1) / facts.ranks
+        found = {"data": 2 * q * facts.weights, "tensor": facts.tensor}
+        if facts.boundary is not None:
+            features = facts.weights - facts.weights_dense
+            found["one weird trick"] = 2 * q * (features + facts.boundary) + facts.tensor_dense
+        return min(found, key=found.get)
 
     def by_weight(facts):
         if facts.boundary is None:
             return "data" if facts.weights < 2e7 else "tensor"
         return "data" if facts.weights_dense < 1e8 else "one weird trick"
 
-    far = [replace(c, ranks=8, batch_size=64 * c.batch_size) for c in mp.TEN]
+    few, many, far = (
+        [replace(c, ranks=ranks, batch_size=int(times * c.batch_size)) for c in mp.TEN]
+        for ranks, times in ((2, 8), (8, 0.5), (8, 64))
+    )
+    for cases in (mp.TEN, few, many):
+        assert 1 <= mp.score_rule(fewest, cases)[1] < 1.08
+    assert mp.score_rule(fewest, far)[1] < 1.01
     assert mp.score_rule(by_weight)[1] < 1.01
     assert mp.score_rule(by_weight, far)[1] > 1.2, "a rule that does not look at the batch"
     for rule in (lambda f: "data", lambda f: "tensor", lambda f: "data" if f.boundary is None else "one weird trick"):

@@ -239,10 +239,11 @@ def test_batch_normalisation_sees_micro_batches_and_layer_normalisation_does_not
 
 
 def test_without_stashing_a_rate_fails_with_which_stashing_learns():
-    runs = {way: train_stale(way, 0.1, seed=0) for way in WAYS}  # the notebook trains with five seeds
-    assert runs["serial"]["training loss"] < runs["stashing"]["training loss"] < 2.0
-    assert runs["no stashing"]["training loss"] >= 2.2
-    assert [run["staleness"] for run in runs.values()] == [0, 7, 7]
+    for seed in (0, 1):
+        runs = {way: train_stale(way, 0.1, seed) for way in WAYS}
+        assert runs["serial"]["training loss"] < runs["stashing"]["training loss"] < 2.0
+        assert runs["no stashing"]["training loss"] >= 2.2
+        assert [run["staleness"] for run in runs.values()] == [0, 7, 7]
 
 
 def run_stage(order, w, gradient, lr, *, number=lambda action: int(action[1:]), step=1.0, own=0):

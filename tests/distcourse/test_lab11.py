@@ -88,8 +88,9 @@ def test_a_floor_rises_with_the_rate():
     assert cold["falls by"] == 0
 
 
-def test_a_weight_in_proportion_to_the_staleness_beats_every_tuned_rival():
-    outcome = race(make_entry(by_staleness), mixes=hidden_mixes(3) + hidden_mixes(8))
+@pytest.mark.parametrize("seed", [3, 8])
+def test_a_weight_in_proportion_to_the_staleness_beats_every_tuned_rival(seed):
+    outcome = race(make_entry(by_staleness), mixes=hidden_mixes(seed) + hidden_mixes(seed + 1))
     assert outcome.score("yours") > 1.15 * max(map(outcome.score, outcome.rivals))
     assert outcome.score("BSP") == 1
     assert outcome.table()[0]["policy"] == "yours"
