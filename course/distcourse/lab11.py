@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import textwrap
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -49,6 +50,8 @@ def train(
 
     Parameters
     ----------
+    lr : float or (k,) array
+        Several rates are k runs with the same digits and labels: losses are then (gradients, k), weights (k, n).
     gradients : int
         In all.
     batch : int
@@ -60,23 +63,49 @@ def train(
     start : array, optional
         Weights to begin with.
     """
-    digits, loss, flat = load("digits", dtype="float64"), SoftmaxCrossEntropy(), FlatModel(make_model(speeds.seed))
+    digits = load("digits", dtype="float64")
+    start = FlatModel(make_model(speeds.seed)).data if start is None else start
     events, rng = simulate(policy, speeds, gradients // speeds.workers), np.random.default_rng(speeds.seed)
     rows = rng.integers(0, len(digits.x_train), (len(events), batch))
     labels = np.where(rng.random(rows.shape) < wrong, rng.integers(0, 10, rows.shape), digits.y_train[rows])
-    losses, mean = np.full(len(events), np.nan), max(1.0, events.staleness.mean())
+    lr, mean = np.asarray(lr)[..., None], max(1.0, events.staleness.mean())
+    losses = np.full((len(events), *lr.shape[:-1]), np.nan)
 
     def gradient(w, i):
-        flat.load(w)
-        losses[i] = flat.gradient(digits.x_train[rows[i]], labels[i], loss)
-        return flat.grad.copy()
+        losses[i], g = loss_and_gradient(w, digits.x_train[rows[i]], labels[i])
+        return g
 
     def step(g, staleness):
-        return lr * g * (mean / max(1, staleness) if damped else 1)
+        return lr * (mean / max(1, staleness) if damped else 1) * g
 
     with np.errstate(all="ignore"):  # it may diverge
-        times, versions = replay(events, flat.data.copy() if start is None else start, gradient, step)
+        times, versions = replay(events, np.zeros_like(lr) + start, gradient, step)
     return Trained(events, losses, times, versions)
+
+
+def logits_of(w, x):
+    """Return the hidden units, the second layer's weights and the logits of `make_model`'s network; w is (..., n)."""
+    W1, W2 = w[..., :2048].reshape(*w.shape[:-1], 64, 32), w[..., 2080:2400].reshape(*w.shape[:-1], 32, 10)
+    hidden = np.maximum(x @ W1 + w[..., None, 2048:2080], 0)
+    return hidden, W2, hidden @ W2 + w[..., None, 2400:]
+
+
+def log_softmax(logits):
+    """Return the logarithms of the probabilities."""
+    logits = logits - logits.max(axis=-1, keepdims=True)
+    return logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+
+
+def loss_and_gradient(w, x, y):
+    """Return the mean loss of a few digits and its gradient, (..., n), for runs at several rates in one pass."""
+    hidden, W2, logits = logits_of(w, x)
+    log_p, at = log_softmax(logits), (..., np.arange(len(y)), y)
+    d_logits = np.exp(log_p)
+    d_logits[at] -= 1
+    d_logits /= len(y)
+    d_hidden = d_logits @ W2.swapaxes(-1, -2) * (hidden > 0)
+    parts = (x.T @ d_hidden, d_hidden.sum(axis=-2), hidden.swapaxes(-1, -2) @ d_logits, d_logits.sum(axis=-2))
+    return -log_p[at].mean(axis=-1), np.concatenate([g.reshape(*w.shape[:-1], -1) for g in parts], axis=-1)
 
 
 WRONG = 0.3
@@ -85,35 +114,34 @@ WRONG = 0.3
 METHODS = ("1 worker", "16 synchronous", "16 asynchronous", "rate / staleness", "warm start")
 
 
-def expected_loss(w, wrong=WRONG) -> float:
+def expected_loss(w, wrong=WRONG):
     """Return the loss on all training digits, on average over the labels that are drawn; at most 2.5."""
-    digits, flat = load("digits", dtype="float64"), FlatModel(make_model())
+    digits = load("digits", dtype="float64")
     with np.errstate(all="ignore"):
-        flat.load(w)
-        logits = flat.model.forward(digits.x_train)[0]
-        logits = logits - logits.max(axis=1, keepdims=True)
-        log_p = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
-        loss = -(1 - wrong) * log_p[np.arange(len(log_p)), digits.y_train].mean() - wrong * log_p.mean()
-    return float(np.fmin(loss, 2.5))
+        log_p = log_softmax(logits_of(w, digits.x_train)[2])
+        right = log_p[..., np.arange(len(digits.y_train)), digits.y_train].mean(axis=-1)
+        return np.fmin(-(1 - wrong) * right - wrong * log_p.mean(axis=(-1, -2)), 2.5)
 
 
-def floor_of(seed: int, method: str, rate: float, gradients=1600) -> dict[str, float]:
-    """Train on noisy labels by one of `METHODS`; return the loss at the end, and how far it still falls.
+@functools.cache
+def floors(seed: int, method: str, rates: tuple, gradients=1600) -> dict[float, dict[str, float]]:
+    """Train on noisy labels by one of `METHODS`, at all rates; return by rate the loss at the end, and how far it still falls.
 
     The second is the mean over the third quarter of the run less that over the last.
     """
-    workers, start = 1 if method == "1 worker" else 16, None
+    workers, start, lr = 1 if method == "1 worker" else 16, None, np.array(rates)
     if method == "warm start":  # one worker trains alone at first
-        alone = train(asp(), Speeds(1, seed=seed), rate, gradients // 8, batch=4, wrong=WRONG)
+        alone = train(asp(), Speeds(1, seed=seed), lr, gradients // 8, batch=4, wrong=WRONG)
         start, gradients = alone.versions[-1], gradients - gradients // 8
     policy = bsp() if method == "16 synchronous" else asp()
-    run = train(policy, Speeds(workers, seed=seed), rate, gradients, batch=4, wrong=WRONG,
+    run = train(policy, Speeds(workers, seed=seed), lr, gradients, batch=4, wrong=WRONG,
                 damped=method == "rate / staleness", start=start)  # fmt: skip
     quarters = np.linspace(0.5, 1, 25)[1:].reshape(2, 12)
     before, end = (
-        np.mean([expected_loss(run.versions[int(share * (len(run.versions) - 1))]) for share in q]) for q in quarters
+        np.mean([expected_loss(run.versions[int(share * (len(run.versions) - 1))]) for share in q], axis=0)
+        for q in quarters
     )
-    return {"loss": float(end), "falls by": float(before - end)}
+    return {rate: {"loss": a, "falls by": b - a} for rate, a, b in zip(rates, end, before, strict=True)}
 
 
 # -- A race of policies: error against time, on workers that are even, slow or heavy-tailed, and whose data differ.
@@ -158,21 +186,23 @@ class Mix(Speeds):
         return seconds
 
 
-def practice_mixes() -> list[Mix]:
+@functools.cache
+def practice_mixes() -> tuple[Mix, ...]:
     """Return the mixes to try a policy on: all even, two stragglers, half of the workers heavy-tailed."""
-    return [Mix(WORKERS, 0, 0), Mix(WORKERS - 2, 2, 0), Mix(WORKERS // 2, 0, WORKERS // 2)]
+    return Mix(WORKERS, 0, 0), Mix(WORKERS - 2, 2, 0), Mix(WORKERS // 2, 0, WORKERS // 2)
 
 
-def hidden_mixes(seed: int) -> list[Mix]:
+@functools.cache
+def hidden_mixes(seed: int) -> tuple[Mix, ...]:
     """Draw three mixes: mostly even, with one to three stragglers, with four to twelve heavy-tailed workers."""
     rng = np.random.default_rng(seed)
     slow, heavy, both = int(rng.integers(1, 4)), int(rng.integers(4, 13)), int(rng.integers(1, 3))
     factor, start = float(rng.uniform(2.5, 6)), int(rng.integers(1 << 30))
-    return [
+    return (
         Mix(WORKERS - slow, slow, 0, factor, start),
         Mix(WORKERS - heavy, 0, heavy, factor, start + 10),
         Mix(WORKERS - both - 4, both, 4, factor, start + 20),
-    ]
+    )
 
 
 class Entry:
@@ -192,7 +222,8 @@ class Entry:
             )
         if not (np.isfinite(weight) & (weight >= 0)).all() or not weight[0] > 0:
             raise ValueError("race: weight must be 0 or more for each staleness, and above 0 for staleness 0")
-        self.waits, self.name, self._quorum, self._starts, self._weight = bool(waits), name, int(quorum), starts, weight
+        self.waits, self.name, self._quorum = bool(waits), name, int(quorum)
+        self._starts, self._weight = starts.tolist(), weight
 
     def __str__(self) -> str:
         return self.name
@@ -203,11 +234,11 @@ class Entry:
 
     def takes(self, staleness):
         """Take what has a weight."""
-        return self.weight(staleness) > 0
+        return bool(self._weight[min(staleness, len(self._weight) - 1)] > 0)
 
     def may_start(self, lead):
         """Look the lead up."""
-        return self._starts[np.minimum(lead, len(self._starts) - 1)]
+        return self._starts[min(lead, len(self._starts) - 1)]
 
     def weight(self, staleness):
         """Look the weight up."""
@@ -281,7 +312,7 @@ def error_curves(entry: Entry, mix: Mix) -> np.ndarray:
 class Race:
     """The outcome of a race: errors by entry, (mixes, rates, times)."""
 
-    mixes: list[Mix]
+    mixes: tuple[Mix, ...]
     curves: dict[str, np.ndarray]
     rivals: list[str]
 
@@ -311,11 +342,18 @@ class Race:
         return rows
 
 
-def race(*entries: Entry, mixes: list[Mix]) -> Race:
+@functools.cache
+def rival_curves(mix: Mix) -> dict[str, np.ndarray]:
+    """Let the rivals train on a mix; once, however often a student's policy races against them."""
+    return {entry.name: error_curves(entry, mix) for entry in rivals()}
+
+
+def race(*entries: Entry, mixes: tuple[Mix, ...]) -> Race:
     """Let entries and rivals train on the same mixes of workers, each with all of `RATES`."""
-    known = rivals()
-    curves = {entry.name: np.array([error_curves(entry, mix) for mix in mixes]) for entry in (*known, *entries)}
-    return Race(mixes, curves, [entry.name for entry in known])
+    known = [rival_curves(mix) for mix in mixes]
+    curves = {name: np.array([one[name] for one in known]) for name in known[0]}
+    mine = {entry.name: np.array([error_curves(entry, mix) for mix in mixes]) for entry in entries}
+    return Race(mixes, curves | mine, list(curves))
 
 
 def check_race(check, outcome: Race, policy) -> None:

@@ -1,6 +1,6 @@
 """The processes of an `EngineWorld`, here or on hosts: a controller and its engines, started, watched and ended.
 
-This is the one module that imports ipyparallel. Its settings here: a heartbeat of 0.5 s (engines register after two),
+This is the one module that imports ipyparallel. Its settings here: a heartbeat of 0.2 s (engines register after two),
 no task database (it would keep every payload), the mpiexec installed with this Python, the cores divided among the
 engines' threads, and a separate folder that is removed with the cluster.
 """
@@ -141,7 +141,7 @@ class Cluster:
             shutdown_atexit=False,
             send_engines_connection_env=True,
             **({} if self.hosts is None else {"controller_ip": self.hosts.here}),
-            controller_args=["--HeartMonitor.period=500", "--HeartMonitor.max_heartmonitor_misses=20", "--nodb"],
+            controller_args=["--HeartMonitor.period=200", "--HeartMonitor.max_heartmonitor_misses=50", "--nodb"],
         )
         check_interrupts()
         self._ipp.start_controller_sync()

@@ -8,9 +8,11 @@ from distcourse.lab11 import (
     check_log,
     error_curves,
     expected_loss,
-    floor_of,
+    floors,
     hidden_mixes,
+    loss_and_gradient,
     make_entry,
+    make_model,
     practice_mixes,
     race,
     replay,
@@ -19,7 +21,8 @@ from distcourse.lab11 import (
     work_out,
 )
 
-from distlearn.parallel.asynchronous.param_server import Speeds, asp, bsp, simulate
+from distlearn.nn import SoftmaxCrossEntropy
+from distlearn.parallel.asynchronous.param_server import FlatModel, Speeds, asp, bsp, simulate
 
 ALWAYS, SAME = np.ones(9, bool), np.ones(9)
 
@@ -80,10 +83,26 @@ def test_the_loss_that_is_expected_is_the_mean_over_drawn_labels():
     assert expected_loss(np.full_like(w, np.inf)) == 2.5
 
 
+def test_gradients_at_several_rates_are_those_of_the_layers():
+    rng = np.random.default_rng(0)
+    x, y, flat = rng.normal(size=(5, 64)), rng.integers(10, size=5), FlatModel(make_model(1))
+    stack = flat.data + rng.normal(size=(3, len(flat.data))) / 10
+    losses, gradients = loss_and_gradient(stack, x, y)
+    for w, value, found in zip(stack, losses, gradients, strict=True):
+        flat.load(w)
+        assert flat.gradient(x, y, SoftmaxCrossEntropy()) == pytest.approx(value)
+        np.testing.assert_allclose(found, flat.grad, atol=1e-14)
+    one = loss_and_gradient(stack[0], x, y)
+    assert one[0] == pytest.approx(losses[0]) and one[1].shape == flat.data.shape
+    several = train(asp(), Speeds(4), np.array([0.02, 0.1]), 80)
+    alone = train(asp(), Speeds(4), 0.1, 80)
+    np.testing.assert_allclose(several.versions[-1][1], alone.versions[-1], rtol=1e-12)
+
+
 def test_a_floor_rises_with_the_rate():
-    low, high = (floor_of(0, "1 worker", rate, gradients=1600) for rate in (0.05, 0.4))
+    low, high = floors(0, "1 worker", (0.05, 0.4)).values()
     assert high["loss"] > low["loss"] + 0.2
-    warm, cold = (floor_of(1, method, 0.0, gradients=160) for method in ("warm start", "16 asynchronous"))
+    warm, cold = (floors(1, method, (0.0,), gradients=160)[0.0] for method in ("warm start", "16 asynchronous"))
     assert warm == cold, "at a rate of zero nothing moves"
     assert cold["falls by"] == 0
 
