@@ -352,9 +352,9 @@ def _equal(a, b) -> bool:
 _PLAIN = (int, float, complex, str, bytes, bool, type(None), dict, set, frozenset)
 
 
-def _short(value, limit: int = 80) -> str:
+def _short(value) -> str:
     text = repr(value.item() if hasattr(value, "item") and np.ndim(value) == 0 else value)
-    return text if len(text) <= limit else text[: limit - 3] + "..."
+    return text if len(text) <= 80 else text[:77] + "..."
 
 
 def _described(result) -> str:

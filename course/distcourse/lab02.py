@@ -630,8 +630,12 @@ class FunctionRule:
         self.function(data, grad, state, lr, step)
 
 
-def descend(rule, lr: float, *, steps: int = 60, curvatures=(1.0, 20.0), start=(-1.0, 0.4), angle=0.0) -> np.ndarray:
-    """Walk down a ravine, the loss half the sum of curvature times weight squared; return all positions.
+CURVATURES = np.array([1.0, 20.0])
+"""Of the ravine."""
+
+
+def descend(rule, lr: float, *, steps: int = 60, angle=0.0) -> np.ndarray:
+    """Walk down a ravine, the loss half the sum of `CURVATURES` times weight squared; return all positions.
 
     Parameters
     ----------
@@ -649,9 +653,9 @@ def descend(rule, lr: float, *, steps: int = 60, curvatures=(1.0, 20.0), start=(
         At the first loss that is 100 times the first one.
     """
     c, s = math.cos(math.radians(angle)), math.sin(math.radians(angle))
-    turn, h = np.array([[c, -s], [s, c]]), np.array(curvatures, float)
-    w = turn @ np.array(start, float)
-    path, state = [np.array(start, float)], rule.init(w)
+    turn, h, start = np.array([[c, -s], [s, c]]), CURVATURES, np.array([-1.0, 0.4])
+    w = turn @ start
+    path, state = [start], rule.init(w)
     limit = 50 * float(h @ path[0] ** 2)
     for step in range(steps):
         rule.update(w, turn @ (h * path[-1]), state, lr, step)
@@ -663,30 +667,30 @@ def descend(rule, lr: float, *, steps: int = 60, curvatures=(1.0, 20.0), start=(
     return np.array(path)
 
 
-def ravine_steps(rule, *, angle: float = 0.0, share: float = 1e-3) -> int:
-    """Return the fewest steps until the loss in a ravine stays below a share of the first, over many rates."""
-    best, h = 300, np.array([1.0, 20.0])
+def ravine_steps(rule, *, angle: float = 0.0) -> int:
+    """Return the fewest steps until the loss in a ravine stays below a thousandth of the first, over many rates."""
+    best = 300
     for lr in np.geomspace(1e-3, 4, 70):
         try:
-            losses = descend(rule, float(lr), steps=best, angle=angle) ** 2 @ h
+            losses = descend(rule, float(lr), steps=best, angle=angle) ** 2 @ CURVATURES
         except DivergedError:
             continue
-        above = np.flatnonzero(losses > share * losses[0])
+        above = np.flatnonzero(losses > 1e-3 * losses[0])
         best = min(best, int(above[-1]) + 1)
     return best
 
 
-def first_steps(rule, steps: int = 100, *, n: int = 2000, seed: int = 0) -> np.ndarray:
+def first_steps(rule, steps: int = 100) -> np.ndarray:
     """Return the length of each step in units of the learning rate, for gradients that are pure noise plus a drift.
 
-    Each of n weights has gradients drawn from a normal distribution of mean 1 and deviation 1; the length is the root
-    of the mean square over the weights.
+    Each of 2,000 weights has gradients drawn from a normal distribution of mean 1 and deviation 1; the length is the
+    root of the mean square over the weights.
     """
-    rng, w = np.random.default_rng(seed), np.zeros(n)
+    rng, w = np.random.default_rng(0), np.zeros(2000)
     state, lengths = rule.init(w), []
     for step in range(steps):
         before = w.copy()
-        rule.update(w, rng.normal(1.0, 1.0, n), state, 1.0, step)
+        rule.update(w, rng.normal(1.0, 1.0, 2000), state, 1.0, step)
         lengths.append(float(np.sqrt(np.mean((w - before) ** 2))))
     return np.array(lengths)
 
@@ -695,7 +699,7 @@ def first_steps(rule, steps: int = 100, *, n: int = 2000, seed: int = 0) -> np.n
 
 
 @styled
-def plot_paths(paths, *, curvatures=(1.0, 20.0), title=None):
+def plot_paths(paths, *, title=None):
     """Draw paths of two weights on the level lines of a ravine.
 
     Parameters
@@ -708,7 +712,7 @@ def plot_paths(paths, *, curvatures=(1.0, 20.0), title=None):
     (left, low), (right, high) = points.min(axis=0), points.max(axis=0)
     x = np.linspace(left - 0.1, max(right, 0) + 0.15, 200)
     y = np.linspace(min(low, -0.1) - 0.1, high + 0.1, 200)
-    loss = (curvatures[0] * x[None, :] ** 2 + curvatures[1] * y[:, None] ** 2) / 2
+    loss = (CURVATURES[0] * x[None, :] ** 2 + CURVATURES[1] * y[:, None] ** 2) / 2
     levels = np.geomspace(0.002, loss.max(), 10)
     ax.contour(x, y, loss, levels=levels, colors="0.82", linewidths=0.8, linestyles="-")
     for i, (name, path) in enumerate(paths.items()):

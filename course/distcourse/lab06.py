@@ -385,13 +385,13 @@ def check_seconds(check, seconds, name: str, n: float, p: int, alpha: float, bet
     )
 
 
-def check_decisions(check, orders, programs: dict, size: int = 3, most: int = 5) -> None:
+def check_decisions(check, orders, programs: dict) -> None:
     """Orders of the network that break programs, by name; None where no order does; no more decisions than needed."""
     for name, program in programs.items():
-        check_order(check, name, program, size, orders.get(name, "no entry"))
+        check_order(check, name, program, 3, orders.get(name, "no entry"))
     made = sum(len(order) for order in orders.values() if isinstance(order, (list, tuple)))
-    told = f"{made}, and {most} suffice: leave out what the network does without being told"
-    check.true(f"at most {most} decisions", made <= most, told)
+    told = f"{made}, and 5 suffice: leave out what the network does without being told"
+    check.true("at most 5 decisions", made <= 5, told)
 
 
 def check_order(check, name: str, program, size: int, order) -> None:
@@ -560,51 +560,49 @@ class Crossover(NamedTuple):
 
 
 @styled
-def plot_crossover(sweeps, *, ax=None, title=None):
+def plot_crossover(sweeps):
     """Draw the seconds of several algorithms against the size of the array, and where the fastest changes.
 
-    Lines are predictions, points are measurements; vertical lines mark where, by the model, another algorithm
-    becomes the fastest (without predictions: where the measurements say so).
+    Dashed lines are predictions, points are measurements; vertical lines mark where, by the model, another algorithm
+    becomes the fastest.
 
     Parameters
     ----------
-    sweeps : Fit or dict of str to Sweep
-        What `Network.fit(world, algorithms=[...])` returned, or its `all_reduces`: by name, `nbytes` with `measured`
-        and `predicted` seconds, of which one may be None.
-    ax : Axes, optional
-        Where to draw.
-    title : str, optional
-        By default, which algorithm is the fastest where.
-
-    Raises
-    ------
-    ValueError
-        If there is nothing to draw, or a size or a time is not above 0.
+    sweeps : dict of str to Sweep
+        By name: `nbytes`, the same for all, with `measured` and `predicted` seconds.
     """
-    sweeps = _checked(getattr(sweeps, "all_reduces", sweeps))
-    ax = new_axes(1, figsize=(8.4, 4.0))[0] if ax is None else ax
-    kinds = set()
-    for i, (name, sweep) in enumerate(sweeps.items()):
-        look = {"color": COLORS[i % len(COLORS)], "marker": MARKERS[i % len(MARKERS)]}
-        if sweep.predicted is not None:
-            ax.plot(
-                sweep.nbytes, sweep.predicted, color=look["color"], linestyle=(0, (5, 1.5)), linewidth=1.6, marker=""
-            )
-            kinds.add("predicted")
-        if sweep.measured is not None:
-            line = "-" if sweep.predicted is None else ""
-            ax.plot(sweep.nbytes, sweep.measured, linestyle=line, linewidth=1.6, zorder=3, **look)
-            kinds.add("measured")
-        ax.plot([], [], linestyle="-", label=name, **look)
-    found = {what: _changes(sweeps, what) for what in ("predicted", "measured") if what in kinds}
-    what = "predicted" if found.get("predicted") else "measured"
-    for i, change in enumerate(found.get(what) or []):
-        ax.axvline(change.nbytes, color=MUTED, linewidth=1.2, linestyle=(0, (1, 1.5)), zorder=1)
-        text = f" {change.after} from {quantity(change.nbytes, 'B', 1024)}" + f" ({what})" * (len(kinds) == 2)
-        ax.text(
-            change.nbytes, 0.02 + 0.06 * i, text, transform=ax.get_xaxis_transform(), color=INK, fontsize=9, va="bottom"
-        )
-    _finish(ax, kinds, _finding(sweeps, found) if title is None else title)
+    (ax,), dashed, titles = new_axes(figsize=(8.4, 4.0)), (0, (5, 1.5)), []
+    for (name, sweep), color, marker in zip(sweeps.items(), COLORS, MARKERS, strict=False):
+        ax.plot(sweep.nbytes, sweep.predicted, color=color, linestyle=dashed, linewidth=1.6, marker="")
+        ax.plot(sweep.nbytes, sweep.measured, color=color, linestyle="", marker=marker, zorder=3)
+        ax.plot([], [], linestyle="-", label=name, color=color, marker=marker)
+    for what in ("predicted", "measured"):
+        times = {name: getattr(sweep, what) for name, sweep in sweeps.items()}
+        changes = crossovers(sweep.nbytes, times)
+        if changes:
+            steps = " < ".join(f"{c.before} < {quantity(c.nbytes, 'B', 1024)}" for c in changes)
+            titles.append(f"Fastest, {what}: {steps} < {changes[-1].after}")
+        else:
+            titles.append(f"Fastest, {what}: {min(times, key=lambda name: times[name][0])} at every size")
+        for i, change in enumerate(changes if what == "predicted" else []):
+            ax.axvline(change.nbytes, color=MUTED, linewidth=1.2, linestyle=(0, (1, 1.5)), zorder=1)
+            text, where = f" {change.after} from {quantity(change.nbytes, 'B', 1024)}", ax.get_xaxis_transform()
+            ax.text(change.nbytes, 0.02 + 0.06 * i, text, transform=where, color=INK, fontsize=9, va="bottom")
+    ax.set_xscale("log", base=2)
+    ax.set_yscale("log")
+    ax.xaxis.set_major_locator(LogLocator(base=4, numticks=12))
+    ax.xaxis.set_minor_locator(NullLocator())
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda n, _: quantity(n, "B", 1024)))
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda t, _: format_time(t)))
+    ax.yaxis.set_minor_locator(NullLocator())
+    low, high = ax.get_ylim()
+    ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 100 * low else (1,)))
+    ax.set(xlabel="size of the array", ylabel="time of one all-reduce")
+    handles = ax.get_legend_handles_labels()[0]
+    handles.append(Line2D([], [], color=MUTED, linestyle=dashed, marker="", label="predicted"))
+    handles.append(Line2D([], [], color=MUTED, linestyle="", marker="o", label="measured"))
+    ax.legend(handles=handles, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    write_title(ax, "\n".join(titles))
     return ax
 
 
@@ -630,7 +628,7 @@ def crossovers(nbytes, seconds: Mapping[str, np.ndarray]) -> list[Crossover]:
 
 
 @styled
-def plot_fastest(nbytes, ranks, seconds: Mapping[str, np.ndarray], *, ax=None, title=None):
+def plot_fastest(nbytes, ranks, seconds: Mapping[str, np.ndarray], *, title=None):
     """Draw a map of which algorithm is the fastest, by the size of the array and the number of ranks.
 
     Parameters
@@ -648,7 +646,7 @@ def plot_fastest(nbytes, ranks, seconds: Mapping[str, np.ndarray], *, ax=None, t
     # rounding must not decide between two that are equally fast
     fastest = np.argmax(times <= times.min(axis=0) * (1 + 1e-9), axis=0)
     names = list(seconds)
-    ax = new_axes(1, figsize=(8.0, 4.2))[0] if ax is None else ax
+    (ax,) = new_axes(figsize=(8.0, 4.2))
     for i in np.unique(fastest):
         cells = np.where(fastest == i, 1.0, np.nan)
         rows = np.arange(len(ranks))
@@ -664,64 +662,3 @@ def plot_fastest(nbytes, ranks, seconds: Mapping[str, np.ndarray], *, ax=None, t
     ax.legend(title="fastest", loc="center left", bbox_to_anchor=(1.0, 0.5))
     write_title(ax, f"{len(np.unique(fastest))} of {len(names)} algorithms are the fastest somewhere", title)
     return ax
-
-
-def _checked(sweeps):
-    if not sweeps:
-        raise ValueError("plot_crossover: no algorithms are given")
-    for name, sweep in sweeps.items():
-        if sweep.measured is None and sweep.predicted is None:
-            raise ValueError(f"plot_crossover: {name} has neither measured nor predicted times")
-        for what in ("nbytes", "measured", "predicted"):
-            values = getattr(sweep, what)
-            if values is None:
-                continue
-            if len(values) != len(sweep.nbytes) or not np.all(np.isfinite(values) & (np.asarray(values) > 0)):
-                raise ValueError(
-                    f"plot_crossover: {what} of {name} is {values!r}, expected as many numbers above 0 as sizes"
-                )
-    return sweeps
-
-
-def _changes(sweeps, what: str) -> list[Crossover] | None:
-    """Where the fastest changes, by the predictions or the measurements; None if not all algorithms have them."""
-    times = {name: getattr(sweep, what) for name, sweep in sweeps.items()}
-    sizes = [np.asarray(sweep.nbytes, float) for sweep in sweeps.values()]
-    if any(t is None for t in times.values()) or not all(np.array_equal(sizes[0], s) for s in sizes):
-        return None
-    return crossovers(sizes[0], times)
-
-
-def _finish(ax, kinds, title: str) -> None:
-    ax.set_xscale("log", base=2)
-    ax.set_yscale("log")
-    ax.xaxis.set_major_locator(LogLocator(base=4, numticks=12))
-    ax.xaxis.set_minor_locator(NullLocator())
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda n, _: quantity(n, "B", 1024)))
-    ax.yaxis.set_major_formatter(FuncFormatter(lambda t, _: format_time(t)))
-    ax.yaxis.set_minor_locator(NullLocator())
-    low, high = ax.get_ylim()
-    ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 100 * low else (1,)))
-    ax.set_xlabel("size of the array")
-    ax.set_ylabel("time of one all-reduce")
-    handles = ax.get_legend_handles_labels()[0]
-    if len(kinds) == 2:
-        handles.append(Line2D([], [], color=MUTED, linestyle=(0, (5, 1.5)), marker="", label="predicted"))
-        handles.append(Line2D([], [], color=MUTED, linestyle="", marker="o", label="measured"))
-    ax.legend(handles=handles, loc="center left", bbox_to_anchor=(1.0, 0.5))
-    write_title(ax, title)
-
-
-def _finding(sweeps, found: dict[str, list[Crossover] | None]) -> str:
-    """Which algorithm is the fastest where, a line for what is predicted and one for what was measured."""
-    lines = []
-    for what, changes in found.items():
-        if changes is None or len(changes) > 2 or len(sweeps) < 2:
-            continue
-        if changes:
-            parts = " < ".join(f"{c.before} < {quantity(c.nbytes, 'B', 1024)}" for c in changes)
-            lines.append(f"Fastest, {what}: {parts} < {changes[-1].after}")
-        else:
-            best = min(sweeps, key=lambda name: getattr(sweeps[name], what)[0])
-            lines.append(f"Fastest, {what}: {best} at every size")
-    return "\n".join(lines)

@@ -588,8 +588,8 @@ def train_layers(comm, functions=None, *, data="digits", sizes=(256, 128, 64), n
 _SIZE = {"3": 28, "4": 14, "5": 7}
 
 
-def inception_costs(batch: int = 32) -> dict[str, list[int]]:
-    """Return the operations of a training step of each path, by the module's name in table 1 of the paper.
+def inception_costs() -> dict[str, list[int]]:
+    """Return the operations of a training step on 32 images of each path, by the module's name in table 1 of the paper.
 
     Examples
     --------
@@ -599,7 +599,7 @@ def inception_costs(batch: int = 32) -> dict[str, list[int]]:
     """
     found, c_in = {}, 192
     for name, row in TABLE.items():
-        module, shape = Inception(c_in, *row, init.seeds(None)), (batch, _SIZE[name[0]], _SIZE[name[0]], c_in)
+        module, shape = Inception(c_in, *row, init.seeds(None)), (32, _SIZE[name[0]], _SIZE[name[0]], c_in)
         found[name] = [path.flops(shape) + path.backward_flops(shape) for path in module.layers]
         c_in = module.output_shape(shape)[-1]
     return found

@@ -465,10 +465,11 @@ ROWS, TRAINED = 64, 1024
 """Samples of a batch, and of the training set: every batch is whole."""
 
 
-def train_normalised(norm: str, n_microbatches: int, seed: int, *, lr: float = 0.1, epochs: int = 4) -> dict:
+def train_normalised(norm: str, n_microbatches: int, seed: int, *, epochs: int = 4) -> dict:
     """Train with a normalisation of `NORMS`, every batch in so many micro-batches.
 
-    It is a pipeline of one rank: how many share the layers changes nothing of what they compute. Return the mean training loss of the last epoch, and the test accuracy in percent.
+    It is a pipeline of one rank: how many share the layers changes nothing of what they compute. Return the mean
+    training loss of the last epoch, and the test accuracy in percent.
     """
 
     def train(comm):
@@ -476,7 +477,7 @@ def train_normalised(norm: str, n_microbatches: int, seed: int, *, lr: float = 0
         for _ in range(2):
             layers += [Linear(64, 64, rng, dtype=DTYPE), kind(64, dtype=DTYPE), ReLU()]
         model = Sequential(*layers, Linear(64, 10, rng, dtype=DTYPE))
-        optimizer = Optimizer(model.params, SGD(), lr)
+        optimizer = Optimizer(model.params, SGD(), 0.1)
         strategy = Pipeline(comm, model, SoftmaxCrossEntropy(), optimizer, n_microbatches=n_microbatches)
         return fit(strategy, load("digits", dtype=DTYPE).take(TRAINED), epochs=epochs, batch_size=ROWS, seed=seed)
 
@@ -496,8 +497,8 @@ CHANCE = float(np.log(10))
 """Loss of a guess among ten digits."""
 
 
-def train_stale(way: str, rate: float, seed: int, *, epochs: int = 6) -> dict:
-    """Train a network of eight layers on the digits with mini-batches of 16, in one of `WAYS`.
+def train_stale(way: str, rate: float, seed: int) -> dict:
+    """Train a network of eight layers on the digits for 6 epochs with mini-batches of 16, in one of `WAYS`.
 
     All runs of a seed start from the same weights and see the same mini-batches in the same order. Return the mean
     training loss of the last epoch (that of a guess if it overflowed), and the most updates between forward and
@@ -506,7 +507,7 @@ def train_stale(way: str, rate: float, seed: int, *, epochs: int = 6) -> dict:
     size, stashing = WAYS[way]
     digits, rng = load("digits"), np.random.default_rng(seed + 100)
     m = len(digits.x_train) // STASHED_ROWS
-    rows = [rng.permutation(len(digits.x_train))[: m * STASHED_ROWS] for _ in range(epochs)]
+    rows = [rng.permutation(len(digits.x_train))[: m * STASHED_ROWS] for _ in range(6)]
 
     def train(comm):
         model = MLP((64, *(32,) * (STAGES - 1), 10), seed=seed)

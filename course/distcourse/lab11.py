@@ -125,7 +125,7 @@ def expected_loss(w, wrong=WRONG):
 
 @functools.cache
 def floors(seed: int, method: str, rates: tuple, gradients=1600) -> dict[float, dict[str, float]]:
-    """Train on noisy labels by one of `METHODS`, at all rates; return by rate the loss at the end, and how far it still falls.
+    """Train on noisy labels by one of `METHODS`, by rate: the loss at the end, and how far it still falls.
 
     The second is the mean over the third quarter of the run less that over the last.
     """
@@ -245,14 +245,14 @@ class Entry:
         return self._weight[np.minimum(staleness, len(self._weight) - 1)]
 
 
-def make_entry(policy, name: str = "yours") -> Entry:
+def make_entry(policy) -> Entry:
     """Ask a function for its entry: `policy(workers, lead, staleness) -> (quorum, waits, starts, weight)`."""
     steps = np.arange(LONGEST)
     answer = policy(WORKERS, steps, steps.copy())
     if not (isinstance(answer, (tuple, list)) and len(answer) == 4):
         count = f"{len(answer)} things" if isinstance(answer, (tuple, list)) else type(answer).__name__
         raise ValueError(f"race: the policy returns {count}, expected four: quorum, waits, starts, weight")
-    return Entry(*answer, name=name)
+    return Entry(*answer)
 
 
 def fault_of(entry: Entry) -> str:
@@ -365,7 +365,7 @@ def check_race(check, outcome: Race, policy) -> None:
 
 
 @styled
-def plot_race(race: Race, *, title=None):
+def plot_race(race: Race):
     """Draw the error of every entry against time, at its best rate: a panel for each mix of workers."""
     count = len(race.mixes)
     axes = new_axes(count, figsize=(3.0 * count, 4.0), sharey=True)
@@ -381,7 +381,7 @@ def plot_race(race: Race, *, title=None):
     axes[-1].legend(loc="upper right", handlelength=2.6)
     first = max(race.rivals, key=race.score)
     own = [f"{name} is {race.score(name):.2g} times sooner than BSP" for name in race.curves if name not in race.rivals]
-    write_title(axes[0].figure, "; ".join([*own, f"the best rival, {first}, {race.score(first):.2g} times"]), title)
+    write_title(axes[0].figure, "; ".join([*own, f"the best rival, {first}, {race.score(first):.2g} times"]))
     return axes
 
 
@@ -430,7 +430,7 @@ def try_server(train, size: int, steps: int, *, lr=0.1, slow=None, d=4, seed=3):
     return targets, SimWorld(size, Network(alpha=20e-6, beta=1e9), Roofline(1e9), slowdown=slow).run(on_rank)
 
 
-def work_out(targets, log, lr: float, *, late: bool = False, steps: bool = True) -> np.ndarray:
+def work_out(targets, log, lr: float, *, late=False, steps=True, zeros=False) -> np.ndarray:
     """Work out which weights a log of `try_server` must lead to.
 
     Parameters
@@ -442,6 +442,8 @@ def work_out(targets, log, lr: float, *, late: bool = False, steps: bool = True)
         Take each step from the weights that its worker had pulled, as a server must not.
     steps : bool
         False: as if every gradient were one of step 0.
+    zeros : bool
+        As if every gradient were computed at zeros.
 
     Returns
     -------
@@ -453,7 +455,8 @@ def work_out(targets, log, lr: float, *, late: bool = False, steps: bool = True)
             pulled[worker] = w.copy()
         else:
             k = step[worker] = step[worker] + steps
-            w = (pulled[worker] if late else w) - lr * (pulled[worker] - targets[worker]) * (1 + k)
+            at = 0 if zeros else pulled[worker]
+            w = (pulled[worker] if late else w) - lr * (at - targets[worker]) * (1 + k)
     return w
 
 
@@ -501,7 +504,7 @@ def judge_server(check, train, size: int, steps: int, *, lr=0.1, slow=None, d=4,
         "the server must step from its newest weights, not from the pulled ones": work_out(targets, log, lr, late=True),
         "the rate is an argument: lr, not 0.1": work_out(targets, log, 0.1),
         "the gradients are of step 0 in every step": work_out(targets, log, lr, steps=False),
-        "a worker computes at zeros: take the gradient at the weights received": _at_zeros(targets, log, lr),
+        "a worker computes at zeros: take the gradient at the weights received": work_out(targets, log, lr, zeros=True),
     }
     if size > 2:
         wrong["every push is a whole step, not a share of one"] = work_out(targets, log, lr / (size - 1))
@@ -516,17 +519,7 @@ def judge_server(check, train, size: int, steps: int, *, lr=0.1, slow=None, d=4,
         check.true(f"no worker waits for rank {rank}, {of}", quick >= wanted, told + "serve whichever comes first")
 
 
-def _at_zeros(targets, log, lr: float) -> np.ndarray:
-    """Work out the weights if every gradient were computed at zeros."""
-    w, step = np.ones(targets.shape[1]), {}
-    for kind, worker in log:
-        if kind == "push":
-            k = step[worker] = step.get(worker, -1) + 1
-            w = w + lr * targets[worker] * (1 + k)
-    return w
-
-
-def train_digits(comm, train, lr: float, steps: int, *, seed: int = 0, pause: dict[int, float] | None = None):
+def train_digits(comm, train, lr: float, steps: int, *, pause: dict[int, float] | None = None):
     """Train a network on the digits with a server; on rank 0 the weights and the log, on a worker (time, loss) pairs.
 
     Parameters
@@ -535,13 +528,11 @@ def train_digits(comm, train, lr: float, steps: int, *, seed: int = 0, pause: di
         Gets all parameters as one flat array.
     steps : int
         Of each worker, on 32 samples each.
-    seed : int
-        Of the weights; with the rank, of the samples.
     pause : dict of int to float, optional
         By rank: how long it sleeps in every step [s].
     """
-    digits, loss, flat = load("digits", dtype="float64"), SoftmaxCrossEntropy(), FlatModel(make_model(seed))
-    rng, seen = np.random.default_rng([seed, comm.rank]), []
+    digits, loss, flat = load("digits", dtype="float64"), SoftmaxCrossEntropy(), FlatModel(make_model())
+    rng, seen = np.random.default_rng([0, comm.rank]), []
 
     def gradient(w, step):
         rows = rng.integers(0, len(digits.x_train), 32)
@@ -561,19 +552,19 @@ def make_model(seed: int = 0):
     return MLP((64, 32, 10), seed=seed, dtype="float64")
 
 
-def run_digits(train, workers: int, lr: float, *, gradients: int = 800, seed: int = 0):
-    """Run `train_digits` on simulated workers, equally fast but for 20 %.
+def run_digits(train, workers: int, lr: float):
+    """Run `train_digits` for 800 gradients on simulated workers, equally fast but for 20 %.
 
     Returns
     -------
     w : (n,) array
     log : list of (str, int)
-    losses : (gradients,) array
+    losses : (800,) array
         In the order of time.
     """
-    world = SimWorld(workers + 1, FAST, Roofline(1e9), jitter=0.2, seed=seed)
+    world = SimWorld(workers + 1, FAST, Roofline(1e9), jitter=0.2)
     with np.errstate(all="ignore"):  # it may diverge
-        (w, log), *seen = world.run(train_digits, train, lr, gradients // workers, seed=seed)
+        (w, log), *seen = world.run(train_digits, train, lr, 800 // workers)
     return w, log, np.array([loss for _, loss in sorted(point for one in seen for point in one)])
 
 

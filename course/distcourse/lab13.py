@@ -339,9 +339,9 @@ def digits():  # as rows of 64 numbers; loaded when a study needs them, as check
     return load("digits", dtype="float32")
 
 
-def formats_study(ways, seeds=5):
+def formats_study(ways):
     """Bytes and test accuracy [%] of trained networks whose matrices are rounded; way(W) returns (rounded, bytes)."""
-    models = [dl.nn.MLP((64, 64, 32, 10), seed=seed) for seed in range(seeds)]
+    models = [dl.nn.MLP((64, 64, 32, 10), seed=seed) for seed in range(5)]
     for seed, model in enumerate(models):
         train(model, 64, 0.05, seed=seed)
 
@@ -355,7 +355,7 @@ def formats_study(ways, seeds=5):
             p.data[...] = W
         return {"bytes": size, "accuracy [%]": 100 * right.mean()}
 
-    return Study(run, {"way": list(ways)}, seeds)
+    return Study(run, {"way": list(ways)})
 
 
 def train(model, n, lr, steps=300, *, noise=0.0, seed=0):

@@ -170,9 +170,9 @@ def stuck(storage, name):
     return read
 
 
-def read_seconds(loader, storage, n=20):
+def read_seconds(loader, storage):
     """Mean seconds of a read from a storage, and of decoding what was read."""
-    began = time.perf_counter()
+    n, began = 20, time.perf_counter()
     for row in range(n):
         loader.but(storage=storage).read(row)
     reading = time.perf_counter()

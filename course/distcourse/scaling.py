@@ -126,16 +126,16 @@ def without_dense(model: Sequential) -> Sequential:
     return Sequential(*layers[:cut], GlobalAvgPool(), Linear(channels, layers[-1].d_out, "zeros", dtype=dtype))
 
 
-def remedies(model="alexnet", network="ethernet-10g", *, nodes: int, batch: int = 128) -> dict[str, Point]:
-    """Simulate a training step with every remedy: none, no dense layers, and every codec; `batch` images a node.
-
-    Every message of a codec is simulated, the work of encoding is not.
-    """
-    net, sample = model_and_sample(model)
+def remedies(nodes: int) -> dict[str, Point]:
+    """Simulate AlexNet's step with every remedy: none, no dense layers, and every codec; 128 images a node."""
+    # Every message of a codec is simulated, the work of encoding is not.
+    net, sample = model_and_sample("alexnet")
     ways = {"as it is": (net, None), "no dense layers": (without_dense(net), None)}
     ways |= {name: (net, codec) for name, codec in CODECS.items()}
-    options = {"batch": nodes * batch, "sample": sample}
-    return {name: simulate_step(some, nodes, network, codec=codec, **options) for name, (some, codec) in ways.items()}
+    options = {"batch": nodes * 128, "sample": sample}
+    return {
+        name: simulate_step(some, nodes, "ethernet-10g", codec=codec, **options) for name, (some, codec) in ways.items()
+    }
 
 
 # -- AlexNet and GoogLeNet compared: weights, iterations, arithmetic, dense layers; our numbers and a lecture's.
