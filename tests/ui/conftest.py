@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from . import browser
+
 HERE = Path(__file__).parent
 
 
@@ -16,3 +18,11 @@ def pytest_collection_modifyitems(config, items):
         for item in items:
             if HERE in item.path.parents:
                 item.add_marker(pytest.mark.skip(reason="needs a browser: make ui"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _a_browser():
+    """Every test here needs Playwright and a browser."""
+    pytest.importorskip("playwright", reason="needs the extra 'ui': pip install -e '.[ui]'")
+    if browser.chromium() is None:
+        pytest.skip("needs an installed Chromium or Chrome")

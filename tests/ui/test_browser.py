@@ -18,9 +18,6 @@ LABS = sorted((ROOT / "course" / "source").glob("lab*/lab*.ipynb"))
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
-    pytest.importorskip("playwright", reason="needs the extra 'ui': pip install -e '.[ui]'")
-    if browser.chromium() is None:
-        pytest.skip("needs an installed Chromium or Chrome")
     root = tmp_path_factory.mktemp("course")
     for lab in LABS:
         shutil.copytree(lab.parent, root / lab.parent.name)
@@ -94,9 +91,6 @@ def test_a_film_moves(served):
 @pytest.mark.parametrize("width", [1280, 390])
 def test_the_landing_page_reads_and_asks_nobody(tmp_path, width):
     """What `distlearn start` opens: its text fits and reads, and no request leaves the machine."""
-    pytest.importorskip("playwright", reason="needs the extra 'ui': pip install -e '.[ui]'")
-    if browser.chromium() is None:
-        pytest.skip("needs an installed Chromium or Chrome")
     labs = shutil.copytree(ROOT / "labs", tmp_path / "labs")
     start = [sys.executable, "-m", "distlearn.cli", "start", "--labs", str(labs)]
     asked = []
@@ -121,9 +115,6 @@ def test_the_landing_page_reads_and_asks_nobody(tmp_path, width):
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("theme", contrast.THEMES)
 def test_all_text_reads_in_light_and_dark(tmp_path, theme):
-    pytest.importorskip("playwright", reason="needs the extra 'ui': pip install -e '.[ui]'")
-    if browser.chromium() is None:
-        pytest.skip("needs an installed Chromium or Chrome")
     contrast.write_gallery(tmp_path / "gallery.ipynb")
     found = []
 
@@ -148,9 +139,6 @@ def test_all_text_reads_in_light_and_dark(tmp_path, theme):
 
 
 def test_students_begin_on_a_map_of_the_labs():
-    pytest.importorskip("playwright", reason="needs the extra 'ui': pip install -e '.[ui]'")
-    if browser.chromium() is None:
-        pytest.skip("needs an installed Chromium or Chrome")
     pictures = ROOT / "runs" / "ui"
     pictures.mkdir(parents=True, exist_ok=True)
     with browser.jupyterlab(ROOT) as url, browser.browse(url, "labs/README.md", 60) as (page, _):
@@ -168,9 +156,6 @@ def test_students_begin_on_a_map_of_the_labs():
 
 
 def test_kernels_are_coloured_as_c():
-    pytest.importorskip("playwright", reason="needs the extra 'ui': pip install -e '.[ui]'")
-    if browser.chromium() is None:
-        pytest.skip("needs an installed Chromium or Chrome")
     with browser.jupyterlab(ROOT) as url, browser.browse(url, "labs/lab04_kernels/lab04.ipynb", 60) as (page, _):
         page.wait_for_selector(".distlearn-cuda-keyword")
         page.locator(".distlearn-cuda-keyword").first.scroll_into_view_if_needed()

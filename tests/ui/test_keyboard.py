@@ -15,9 +15,6 @@ FOCUS = """() => {
 
 @pytest.mark.timeout(400)
 def test_buttons_and_folds_work_by_keyboard_sliders_and_the_sheet_do_not(tmp_path):
-    pytest.importorskip("playwright", reason="needs the extra 'ui': pip install -e '.[ui]'")
-    if browser.chromium() is None:
-        pytest.skip("needs an installed Chromium or Chrome")
     contrast.write_gallery(tmp_path / "gallery.ipynb")
     told = {}
 
