@@ -112,9 +112,7 @@ class MetaArray(NDArrayOperatorsMixin):
         if self._strides is None and key.__class__ is slice and key.step in (None, 1) and self.shape:  # nearly always
             return self._view((len(range(*key.indices(self.shape[0]))), *self.shape[1:]), self.dtype, self.block)
         if any(isinstance(k, (list, np.ndarray, MetaArray)) for k in keys):  # by arrays: a copy
-            keys = tuple(np.zeros(k.shape, k.dtype) if isinstance(k, MetaArray) else k for k in keys)
-            used = self.ndim if any(k is None or k is ... for k in keys) else len(keys)  # NumPy walks through them
-            return MetaArray(_without_memory(self.shape[:used])[keys].shape + self.shape[used:], self.dtype)
+            return MetaArray(_picked(self.shape, keys), self.dtype)
         if not any(k is ... for k in keys):
             keys = (*keys, ...)  # or NumPy would read a single element
         return self._same_memory(self._outline()[keys])
@@ -322,6 +320,24 @@ class _Module:
 
 
 meta = _Module()
+
+
+def _picked(shape, keys) -> tuple[int, ...]:
+    """The shape of what arrays pick: NumPy would walk through all of it."""
+    if any(getattr(k, "dtype", None) == np.bool_ for k in keys):  # of a mask without data nobody knows what it picks
+        known = (np.zeros(k.shape, bool) if isinstance(k, MetaArray) else k for k in keys)
+        return _without_memory(shape)[tuple(known)].shape
+    i = next((i for i, k in enumerate(keys) if k is ...), len(keys))
+    rest = len(shape) - sum(k is not None and k is not ... for k in keys)
+    keys = (*keys[:i], *[slice(None)] * rest, *keys[i + 1 :])
+    axes = iter(shape)
+    sizes = [1 if k is None else next(axes) for k in keys]
+    picked = [i for i, k in enumerate(keys) if not isinstance(k, slice | None)]
+    lengths = [len(range(n)[k or slice(None)]) for k, n in zip(keys, sizes, strict=True) if isinstance(k, slice | None)]
+    # the shape that all have together stands where they stood, if they are neighbours, and else in front
+    start = picked[0] if picked[-1] - picked[0] < len(picked) else 0
+    block = np.broadcast_shapes(*(np.shape(keys[i]) for i in picked))
+    return *lengths[:start], *block, *lengths[start:]
 
 
 def _without_memory(shape):

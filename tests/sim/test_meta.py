@@ -25,6 +25,28 @@ def test_it_looks_like_an_array():
         x[0] = np.zeros(3)
 
 
+A, B = np.array([0, 2, 1]), np.array([[1], [2]])
+EVERY = slice(None)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [A, (slice(1, 3), A), (..., A), (A, EVERY, A), (EVERY, A, A), (EVERY, A, None, A), (None, A), (0, A), (EVERY, 0, A),
+     (B, A), (EVERY, B, A), (B, EVERY, A), (np.array(2), A), ([0, 1], [1, 2]), [], (slice(0, 0), A), A > 0],
+    ids=str,
+)  # fmt: skip
+def test_arrays_pick_what_they_pick_of_numpys(key):
+    x = np.empty((3, 5, 6, 7))
+    assert MetaArray(x.shape, "f8")[key].shape == x[key].shape
+
+
+def test_what_arrays_pick_takes_no_memory():
+    x, rows = MetaArray((1 << 40, 8)), MetaArray((1 << 39, 2), np.int64)
+    assert x[rows].shape == (1 << 39, 2, 8)
+    assert x[:, A].shape == (1 << 40, 3)
+    x[..., A] = 0.0
+
+
 def test_arithmetic_gives_meta_arrays_of_the_right_shape_and_dtype():
     x = MetaArray((3, 1), "f4")
     assert repr(x + np.zeros(5)) == "MetaArray((3, 5), float64)"
