@@ -5,10 +5,10 @@ from functools import partial
 import numpy as np
 import pytest
 
-from distlearn.comm import Network, RankError
+from distlearn.comm import Network
 from distlearn.nn import MLP, SoftmaxCrossEntropy, nbytes
 from distlearn.optim import SGD, Optimizer
-from distlearn.parallel import DataParallel, ElasticDataParallel, NaiveDataParallel
+from distlearn.parallel import DataParallel, NaiveDataParallel
 from distlearn.sim import Roofline, SimWorld
 
 from .programs import RingComm, run
@@ -79,17 +79,3 @@ def test_messages_are_those_of_one_batch_and_start_in_the_last_piece():
     last_forward = max(s.end for s in four.select(rank=0, name="forward"))
     assert len(four.select(rank=0, name="forward")) == 4 * len(one.select(rank=0, name="forward"))
     assert min(s.start for s in reduces) > last_forward
-
-
-@pytest.mark.parametrize(
-    ("make", "name", "value"),
-    [
-        (DataParallel, "accumulate", 0),
-        (DataParallel, "accumulate", 1.5),
-        (DataParallel, "check_every", 0),
-        (ElasticDataParallel, "check_every", 0),
-    ],
-)
-def test_bad_options_are_named(make, name, value):
-    with pytest.raises(RankError, match=f"DataParallel: {name} is {value}, expected a whole number of 1 or more"):
-        SimWorld(1).run(run, partial(make, **{name: value}))

@@ -10,6 +10,7 @@ from distlearn.parallel import (
     FP16,
     CheckpointStore,
     DataParallel,
+    DiLoCo,
     ElasticDataParallel,
     Int8,
     LocalSGD,
@@ -44,8 +45,8 @@ def interrupted(size, make, folder, stop, **options):
 # -- local SGD ---------------------------------------------------------------------------------------------------------
 
 
-def local(every=3, **options):
-    return lambda comm, model, optimizer: LocalSGD(comm, model, LOSS, optimizer, every=every, **options)
+def local(every=3, kind=LocalSGD):
+    return lambda comm, model, optimizer: kind(comm, model, LOSS, optimizer, every=every)
 
 
 @pytest.mark.parametrize(
@@ -56,6 +57,7 @@ def local(every=3, **options):
         (9, "noisy", "momentum", {}),
         (13, "noisy", "momentum", {}),
         (13, "mlp", "sgd", {"every": None}),
+        *((stop, "mlp", "adamw", {"kind": DiLoCo}) for stop in (7, 9, 13)),  # with the velocity of the outer rule
     ],
 )
 def test_as_many_replicas_go_on_bit_for_bit(tmp_path, stop, kind, rule, options):
@@ -77,10 +79,10 @@ def test_saving_disturbs_nothing(tmp_path):
         assert without_times(history) == without_times(want_history)
 
 
-def replicas(comm, every=3, steps=4, arrays=None, rule=Adam, uneven=True):
+def replicas(comm, every=3, steps=4, arrays=None, rule=Adam, uneven=True, kind=LocalSGD):
     """Train apart for some steps; return the state, what `finish` would make of it, and the strategy."""
     model = a_model()
-    strategy = LocalSGD(comm, model, LOSS, Optimizer(model.params, rule(), 0.05), every=every)
+    strategy = kind(comm, model, LOSS, Optimizer(model.params, rule(), 0.05), every=every)
     if arrays is not None:
         strategy.load_state_dict(arrays)
     weights = np.arange(comm.size) if uneven and comm.size > 1 else np.ones(comm.size)
@@ -112,12 +114,13 @@ def test_right_after_an_average_parameters_are_saved_once_and_to_the_bit():
 
 
 @pytest.mark.parametrize("size", [1, 2, 4])
-def test_another_number_of_replicas_begins_at_the_average(size):
+@pytest.mark.parametrize("kind", [LocalSGD, DiLoCo])
+def test_another_number_of_replicas_begins_at_the_average(kind, size):
     """As if the ranks had averaged when they saved: the next average is every steps later."""
-    state, averaged, _ = SimWorld(3).run(replicas)[0]
+    state, _, _ = SimWorld(3).run(replicas, kind=kind)[0]
 
     def program(comm):
-        _, _, strategy = replicas(comm, steps=0, arrays=state)
+        _, _, strategy = replicas(comm, steps=0, arrays=state, kind=kind)
         at_first = {p.name: p.data.copy() for p in strategy.model.params}
         memory = strategy.optimizer.states[0][0].copy()
         together = []
@@ -128,7 +131,7 @@ def test_another_number_of_replicas_begins_at_the_average(size):
         return at_first, memory, together
 
     for at_first, memory, together in SimWorld(size).run(program):
-        assert_same_params(at_first, averaged)
+        assert_same_params(at_first, {name: state[f"param/{name}"] for name in at_first})
         assert memory.tobytes() == state["optimizer/0.W/0"].tobytes()
         assert together == [size == 1, size == 1, True, size == 1]
 

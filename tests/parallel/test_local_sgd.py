@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distlearn.comm import RankError
 from distlearn.nn import MLP, SoftmaxCrossEntropy
 from distlearn.optim import SGD, Optimizer
 from distlearn.parallel import LocalSGD
@@ -75,9 +74,3 @@ def test_replicas_are_apart_between_averages_and_together_after_them():
     a, b = SimWorld(2).run(program)
     assert [x[0] == y[0] for x, y in zip(a, b, strict=True)] == [False, False, True, False]
     assert [x[1] == y[1] for x, y in zip(a, b, strict=True)] == [False, False, True, False]
-
-
-def test_bad_options_are_named():
-    for every in (0, -1, 2.5):
-        with pytest.raises(RankError, match=f"every is {every}, expected a whole number of 1 or more"):
-            SimWorld(1).run(run, partial(LocalSGD, every=every))

@@ -9,6 +9,7 @@ from distlearn.data import Batch
 from distlearn.nn import MLP, SoftmaxCrossEntropy
 from distlearn.optim import SGD, AdamW, Momentum, Optimizer
 from distlearn.parallel import (
+    FP16,
     DataParallel,
     DiLoCo,
     ElasticDataParallel,
@@ -54,13 +55,13 @@ WHOLE = {
 ALL = SHARDED | WHOLE
 
 
-def build(comm, name, *, seed=0, lr=0.1, rule=None, activation="relu", make=None, options=None):
+def build(comm, name, *, seed=0, lr=0.1, rule=None, activation="relu", **options):
     model = MLP((6, 8, 3), seed=seed, activation=activation, dtype="float64")
     optimizer = Optimizer(model.params, rule or SGD(), lr)
     if name == "serial":
         return Serial(model, SoftmaxCrossEntropy(), optimizer)
     kind, given = ALL[name]
-    return kind(comm, model, SoftmaxCrossEntropy(), optimizer, **given)
+    return kind(comm, model, SoftmaxCrossEntropy(), optimizer, **given | options)
 
 
 def step(comm, strategy, name, *, wrong=None):
@@ -170,6 +171,23 @@ def test_gradients_that_a_layer_assigns_are_summed(make):
 def test_a_schedule_that_returns_no_rate_is_named(name, rate):
     with pytest.raises(RankError, match=rf"learning rate of step 1 is {rate}, expected a number of 0 or more"):
         after(name, lr=lambda rank: lambda s: rate if s == 1 else 0.1)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("data", {"accumulate": 1.5}, "DataParallel: accumulate is 1.5, expected a whole number of 1 or more"),
+        ("elastic", {"check_every": 0}, "DataParallel: check_every is 0, expected a whole number of 1 or more"),
+        ("data", {"compress": "fp16"}, r"compress is 'fp16', expected a codec, such as FP16\(\)"),
+        ("data", {"compress": FP16}, r"expected a codec, such as FP16\(\)"),
+        ("local", {"every": 2.5}, "every is 2.5, expected a whole number of 1 or more"),
+        ("diloco", {"outer_lr": 0}, "outer_lr is 0"),
+        ("zero1", {"stage": 4}, "stage is 4, expected 1, 2 or 3"),
+    ],
+)
+def test_options_that_make_no_sense_are_named(name, options, message):
+    with pytest.raises(RankError, match=message):
+        SimWorld(P).run(build, name, **options)
 
 
 @pytest.mark.parametrize("first", [1, 3])

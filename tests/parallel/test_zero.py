@@ -7,7 +7,7 @@ import pytest
 
 from distlearn.comm import Network, RankError
 from distlearn.nn import MLP, BatchNorm, Linear, Sequential, SoftmaxCrossEntropy
-from distlearn.optim import LARS, SGD, Adam, Momentum, Optimizer
+from distlearn.optim import Adam, Momentum, Optimizer
 from distlearn.parallel import DataParallel, ZeRO
 from distlearn.sim import Roofline, SimWorld
 from distlearn.testing import assert_same_params
@@ -129,22 +129,11 @@ def test_a_released_parameter_is_not_a_number():
     assert all(p.data.strides == (0,) * p.data.ndim for p in strategy.model.params)  # and takes no memory
 
 
-# -- mistakes --------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("stage", "rule", "model", "error", "message"),
-    [
-        (4, SGD(), None, ValueError, "stage is 4, expected 1, 2 or 3"),
-        (1, LARS(), None, ValueError, "LARS needs every parameter as a whole, but a rank holds only a part of each"),
-        (1, Momentum(), Linear(3, 4, 0), TypeError, "the model is a Linear, expected a Sequential"),
-    ],
-)
-def test_what_cannot_be_done_is_refused(stage, rule, model, error, message):
+def test_a_model_that_is_no_sequential_is_refused():
     def program(comm):
-        net = model or MLP((3, 4))
-        ZeRO(comm, net, SoftmaxCrossEntropy(), Optimizer(net.params, rule, 0.1), stage=stage)
+        net = Linear(3, 4, 0)
+        ZeRO(comm, net, SoftmaxCrossEntropy(), Optimizer(net.params, Momentum(), 0.1), stage=1)
 
-    with pytest.raises(RankError, match=message) as caught:
+    with pytest.raises(RankError, match="the model is a Linear, expected a Sequential") as caught:
         SimWorld(2).run(program)
-    assert isinstance(caught.value.original, error)
+    assert isinstance(caught.value.original, TypeError)

@@ -10,13 +10,13 @@ from distlearn.comm import Network
 from distlearn.comm.base import RankError
 from distlearn.data import Batch
 from distlearn.nn import SoftmaxCrossEntropy
-from distlearn.optim import LARS, SGD, Momentum, Optimizer
+from distlearn.optim import SGD, Momentum, Optimizer
 from distlearn.parallel import OneWeirdTrick, TensorParallel, account, parallelize
 from distlearn.parallel.meta import meta_copy
 from distlearn.sim import Roofline, SimWorld
 from distlearn.testing import assert_same_params
 
-from .cases import MODELS, PAIRS, F, batches, loss_of, serial, train
+from .cases import MODELS, PAIRS, batches, loss_of, serial, train
 
 
 def tensor(comm, kind, **options):
@@ -102,21 +102,6 @@ def test_a_rank_holds_its_part_alone():
     whole = 64 * 256 + 256 + 256 * 64
     for held, remembered in SimWorld(4).run(program):
         assert held == remembered == whole // 4 + 64  # the second layer's bias is on every rank
-
-
-def make_with(rule):
-    def program(comm):
-        model = nn.MLP((7, 9, 4), **F)
-        optimizer = Optimizer(model.params, rule, 0.1)
-        TensorParallel(comm, model, SoftmaxCrossEntropy(), optimizer)
-
-    return program
-
-
-def test_a_rule_that_needs_whole_parameters_is_refused():
-    with pytest.raises(RankError, match=r"LARS needs every parameter as a whole, but 0\.W is sharded over 2 ranks"):
-        SimWorld(2).run(make_with(LARS()))
-    SimWorld(1).run(make_with(LARS()))
 
 
 def test_only_a_sequential_is_taken():
