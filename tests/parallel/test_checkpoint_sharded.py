@@ -1,5 +1,7 @@
 """Checkpoints of strategies that shard the state: those of the serial model, whichever strategy saves and resumes."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -8,17 +10,13 @@ from distlearn.optim import RULES, Optimizer
 from distlearn.parallel import CheckpointStore, DataParallel, Hybrid, PipeDream, Pipeline, Serial, TensorParallel, ZeRO
 from distlearn.sim import SimWorld
 from distlearn.testing import assert_same_params
-from distlearn.train import fit
 
-from .test_checkpoint import DATASET, Stop, without_times
+from .test_checkpoint import fit_until, without_times
 
 
 def hybrid(comm, *args):
     axes = {"pp": 2} if comm.size == 2 else {"tp": 3} if comm.size == 3 else {"dp": 2, "tp": 2}
     return Hybrid(comm, *args, **axes)
-
-
-DEALT = ("hybrid", "zero1", "zero2", "zero3", "tensor", "pipeline")
 
 
 def a_model(kind):
@@ -35,28 +33,25 @@ def a_model(kind):
     return Sequential(first, BatchNorm(9, dtype="float64"), ReLU(), Dropout(0.3, rng=5), *ends)
 
 
+KINDS = {
+    "serial": lambda comm, *args: Serial(*args),
+    "data": DataParallel,
+    "hybrid": hybrid,
+    **{f"zero{stage}": partial(ZeRO, stage=stage, cap_bytes=500) for stage in (1, 2, 3)},
+    "tensor": TensorParallel,
+    "pipeline": Pipeline,
+}
+
+
 def train_sharded(comm, folder=None, *, strategy, kind="mlp", rule="adam", stop=None, resume=False):
-    model, loss, lr = a_model(kind), SoftmaxCrossEntropy(), 0.05
-    if strategy.startswith("zero"):
-        made = ZeRO(
-            comm, model, loss, Optimizer(model.params, RULES[rule](), lr), stage=int(strategy[-1]), cap_bytes=500
-        )
-    else:
-        kinds = {"tensor": TensorParallel, "pipeline": Pipeline, "data": DataParallel, "hybrid": hybrid}
-        optimizer = Optimizer(model.params, RULES[rule](), lr)
-        made = kinds[strategy](comm, model, loss, optimizer) if strategy != "serial" else Serial(model, loss, optimizer)
-
-    def report(step, total, **values):
-        if step == stop:
-            raise Stop
-
-    store = None if folder is None else CheckpointStore(folder)
-    options = {"epochs": 3, "batch_size": 20, "seed": 1, "report": report}
-    history = fit(made, DATASET, **options, checkpoints=store, every=4, resume=resume)
+    model = a_model(kind)
+    optimizer = Optimizer(model.params, RULES[rule](), 0.05)
+    made = KINDS[strategy](comm, model, SoftmaxCrossEntropy(), optimizer)
+    history = fit_until(stop, made, folder, 3, every=4, resume=resume)
     return history, made.gather_params()
 
 
-@pytest.mark.parametrize("strategy", DEALT)
+@pytest.mark.parametrize("strategy", [name for name in KINDS if name not in ("serial", "data")])
 @pytest.mark.parametrize(("kind", "rule"), [("mlp", "adam"), ("tied", "momentum"), ("mlp", "sgd")])
 def test_a_sharded_state_goes_on_bit_for_bit(tmp_path, strategy, kind, rule):
     options = {"strategy": strategy, "kind": kind, "rule": rule}
@@ -102,13 +97,7 @@ def pipedream(comm, folder=None, *, make=PipeDream, stop=None, resume=False, rul
     optimizer = Optimizer(model.params, RULES[rule](), lambda step: 0.05 / (1 + 0.1 * step))
     strategy = make(comm, model, SoftmaxCrossEntropy(), optimizer, **({"n_microbatches": 7} | options))
 
-    def report(step, total, **values):
-        if step == stop:
-            raise Stop
-
-    store = None if folder is None else CheckpointStore(folder)
-    run = {"epochs": 3, "batch_size": 20, "seed": 1, "report": report, "evaluate_every": 0}
-    history = fit(strategy, DATASET, **run, checkpoints=store, every=4, resume=resume)
+    history = fit_until(stop, strategy, folder, 3, every=4, resume=resume, evaluate_every=0)
     return history, strategy.gather_params(), strategy.optimizer.steps, getattr(strategy, "versions_held", None)
 
 

@@ -102,28 +102,23 @@ def compare(name, make_optimizer):
     assert kind is type(make_optimizer(model_of().params))
 
 
+@pytest.mark.parametrize(
+    ("kind", "taken", "message"),
+    [
+        (Centred, WHOLE + STAGED, r"Centred needs every parameter as a whole.*DataParallel"),
+        (Unexplained, (*WHOLE, "hybrid_dp"), r"Unexplained overrides `step`.*scope.*DataParallel"),
+    ],
+)
 @pytest.mark.parametrize("name", STRATEGIES)
-def test_an_optimizer_that_must_see_whole_parameters_does_or_is_refused(name):
-    def centred(params):
-        return Centred(params, SGD(), 0.3)
+def test_an_optimizer_sees_what_it_must_or_is_refused(name, kind, taken, message):
+    def made(params):
+        return kind(params, SGD(), 0.3)
 
-    if name in WHOLE + STAGED:
-        compare(name, centred)
+    if name in taken:
+        compare(name, made)
         return
-    with pytest.raises(RankError, match=r"Centred needs every parameter as a whole.*DataParallel"):
-        compare(name, centred)
-
-
-@pytest.mark.parametrize("name", STRATEGIES)
-def test_an_optimizer_that_does_not_say_what_it_must_see_is_refused_where_ranks_see_parts(name):
-    def unexplained(params):
-        return Unexplained(params, SGD(), 0.3)
-
-    if name in WHOLE or name == "hybrid_dp":
-        compare(name, unexplained)
-        return
-    with pytest.raises(RankError, match=r"Unexplained overrides `step`.*scope.*DataParallel"):
-        compare(name, unexplained)
+    with pytest.raises(RankError, match=message):
+        compare(name, made)
 
 
 @pytest.mark.parametrize("name", STRATEGIES)

@@ -82,7 +82,8 @@ def test_what_the_checker_accepts_runs_and_equals_serial(edits, name, p):
             order.pop(i)
     made = Schedule(tuple(map(tuple, orders)), p)
     if check_schedule(made).ok:
-        assert_equals_serial(SimWorld(p), schedule=made, steps=1)
+        results = assert_equals_serial(SimWorld(p), schedule=made, steps=1)
+        assert [r.strategy.peak_in_flight for r in results] == [made.in_flight(rank) for rank in range(p)]
     else:
         with pytest.raises(RankError, match="wrong schedule"):
             SimWorld(p).run(train, schedule=made, steps=1)

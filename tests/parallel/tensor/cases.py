@@ -154,6 +154,9 @@ SEQUENCES = {
     "two grus": lambda: gru(2),
     "three grus": lambda: gru(3),
     "five grus": lambda: gru(5),
+    "attention": lambda: nn.Sequential(
+        nn.Embedding(7, 12, 1, **F), nn.MultiHeadAttention(12, 6, range(4), **F), nn.Linear(12, 7, 3, **F)
+    ),
 }
 PAIRS = {
     "siamese": siamese,

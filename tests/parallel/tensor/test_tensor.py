@@ -104,6 +104,16 @@ def test_a_rank_holds_its_part_alone():
         assert held == remembered == whole // 4 + 64  # the second layer's bias is on every rank
 
 
+def test_attention_has_its_share_of_the_heads_and_sums_outputs_and_gradients():
+    layer = nn.MultiHeadAttention(12, 6, range(4))
+    told = account(nn.Sequential(layer), (2, 8, 12), 2)
+    assert told.rows[0].how == "heads over ranks, outputs summed"
+    assert [t.nbytes for t in told.forward + told.backward] == [2 * 8 * 12 * 4] * 2
+    whole = sum(p.size for p in layer.params)
+    for n in SimWorld(3).run(lambda comm: sum(p.size for p in parallelize(nn.Sequential(layer), comm).params)):
+        assert n == (whole - 12) // 3 + 12  # but for the output's bias, which all have
+
+
 def test_only_a_sequential_is_taken():
     with pytest.raises(RankError, match="model is Linear, expected a Sequential"):
         SimWorld(2).run(lambda comm: parallelize(nn.Linear(3, 4), comm))
