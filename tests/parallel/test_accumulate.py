@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from distlearn.comm import Network
+from distlearn.data import Batch
 from distlearn.nn import MLP, SoftmaxCrossEntropy, nbytes
 from distlearn.optim import SGD, Optimizer
 from distlearn.parallel import DataParallel, NaiveDataParallel
 from distlearn.sim import Roofline, SimWorld
 
-from .programs import RingComm, run
-from .test_data_parallel import Batch, model_of
+from .programs import RingComm, model_of, run
 
 # -- naive -----------------------------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from distlearn.comm import Network
+from distlearn.data import Batch
 from distlearn.nn import SoftmaxCrossEntropy
 from distlearn.optim import RULES, SGD, Adam, Momentum, Optimizer
 from distlearn.parallel import (
@@ -23,7 +24,6 @@ from distlearn.sim import Failure, Roofline, SimWorld
 from distlearn.testing import assert_same_params
 
 from .test_checkpoint import DATASET, a_model, fit_until, without_times
-from .test_data_parallel import Batch
 
 LOSS = SoftmaxCrossEntropy()
 

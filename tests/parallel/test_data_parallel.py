@@ -1,6 +1,6 @@
 """Data parallelism equals serial training, however the batch is sharded, and costs what its docstring says."""
 
-from types import SimpleNamespace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -9,51 +9,18 @@ from hypothesis import strategies as st
 
 from distlearn.comm import Network, RankError
 from distlearn.data import Batch
-from distlearn.nn import MLP, BatchNorm, Linear, Param, Sequential, SoftmaxCrossEntropy, Tanh
+from distlearn.nn import MLP, BatchNorm, Linear, Param, Sequential, SoftmaxCrossEntropy
 from distlearn.optim import RULES, Optimizer
 from distlearn.parallel import DataParallel, LocalSGD, NaiveDataParallel, make_buckets
 from distlearn.sim import Roofline, SimWorld
 from distlearn.testing import assert_same_params
 
-RNG = np.random.default_rng(0)
-X, Y = RNG.normal(size=(60, 7)), RNG.integers(0, 4, 60)
-
-
-def cut(n, size, uneven):
-    """Where each rank's part begins: even, or growing with the rank (the first may be empty)."""
-    weights = np.arange(size) if uneven and size > 1 else np.ones(size)
-    return np.concatenate([[0], np.round(np.cumsum(weights) / weights.sum() * n).astype(int)])
-
-
-def model_of(kind):
-    if kind == "tied":
-        shared = Linear(6, 6, 5, dtype="float64")
-        first, last = Linear(7, 6, 4, dtype="float64"), Linear(6, 4, 6, dtype="float64")
-        return Sequential(first, shared, Tanh(), shared, Tanh(), last)
-    model = MLP((7, 9, 6, 4), "sigmoid", seed=2, dtype="float64")
-    if kind == "frozen":
-        model.params[2].frozen = True
-    return model
-
-
-def train(comm, kind="plain", rule="momentum", steps=6, batch=20, uneven=False, **options):
-    model = model_of(kind)
-    before = {p.name: p.data.copy() for p in model.params}
-    strategy = DataParallel(comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, RULES[rule](), 0.3), **options)
-    losses = []
-    for step in range(steps):
-        bounds = cut(batch, comm.size, uneven)
-        rows = (np.arange(bounds[comm.rank], bounds[comm.rank + 1]) + step * batch) % len(X)
-        losses.append(strategy.step(Batch(X[rows], Y[rows], batch)))
-    params = {p.name: p.data.copy() for p in model.params}
-    for p in model.params:
-        assert np.array_equal(params[p.name], before[p.name]) == p.frozen, p.name  # the others must have changed
-    return SimpleNamespace(params=params, losses=losses, buckets=len(strategy.reducer.buckets))
+from .programs import X, Y, model_of, run
 
 
 def test_one_all_reduce_per_bucket_and_step():
     world = SimWorld(2)
-    buckets = world.run(train, steps=3, cap_bytes=300)[0].buckets
+    buckets = len(world.run(run, partial(DataParallel, cap_bytes=300), steps=3)[0].strategy.reducer.buckets)
     spans = world.trace.select(rank=0, name="all_reduce")
     values = sum(p.size for p in model_of("plain").params) + 2  # loss and rows ride along
     assert buckets > 1

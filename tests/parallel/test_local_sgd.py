@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from distlearn.data import Batch
 from distlearn.nn import MLP, SoftmaxCrossEntropy
 from distlearn.optim import SGD, Optimizer
 from distlearn.parallel import LocalSGD
@@ -14,8 +15,7 @@ from distlearn.sim import SimWorld
 from distlearn.testing import assert_same_params
 from distlearn.train import Settings, train
 
-from .programs import RingComm, averaged_by_hand, run
-from .test_data_parallel import Batch, X, Y, model_of
+from .programs import RingComm, X, Y, averaged_by_hand, model_of, run
 
 
 @given(

@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 
 from distlearn.comm import RankError
+from distlearn.data import Batch
 from distlearn.nn import MLP, BatchNorm, Linear, Param, ReLU, Sequential, SoftmaxCrossEntropy
 from distlearn.optim import Adam, Momentum, Optimizer
 from distlearn.parallel import DataParallel, ReplicaError, check_replicas
 from distlearn.sim import SimWorld
 
-from .test_data_parallel import Batch, X, Y
+from .programs import X, Y
 
 
 def caught(size, program):

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from distlearn.comm import Network, RankError
+from distlearn.data import Batch
 from distlearn.nn import MLP, BatchNorm, Linear, Sequential, SoftmaxCrossEntropy
 from distlearn.optim import Adam, Momentum, Optimizer
 from distlearn.parallel import DataParallel, ZeRO
 from distlearn.sim import Roofline, SimWorld
 from distlearn.testing import assert_same_params
 
-from .programs import RingComm, run
-from .test_data_parallel import Batch, X, Y
+from .programs import RingComm, X, Y, run
 
 STAGES = [1, 2, 3]
 

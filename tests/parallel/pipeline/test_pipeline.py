@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distlearn.comm import Network, RankError
+from distlearn.data import Batch
 from distlearn.nn import MLP, BatchNorm, Linear, MeanSquaredError, Sequential, SoftmaxCrossEntropy, Tanh
 from distlearn.optim import RULES, Optimizer
 from distlearn.parallel import Pipeline, interleaved
@@ -20,16 +21,21 @@ from distlearn.parallel.pipeline.schedule import Schedule, check_schedule, make_
 from distlearn.sim import Roofline, SimWorld
 from distlearn.testing import assert_same_params
 
-from .cases import PUZZLE, Batch, X, Y, model_of, train
+from ..programs import X, Y, model_of, run, serial
 
 NETWORK, COMPUTE = Network(1e-4, 1e7), Roofline(1e8)
 
 
-def assert_equals_serial(world, **options):
+PUZZLE = """rank 0: F1 F0 . . . . B0 B1 F2 B2
+            rank 1:    F0 F1 . B0 B1 .. F2 B2  # takes the first two the other way round
+            rank 2:       F0 B0 F1 B1 F2 B2"""
+"""Three ranks; the last two take the first two micro-batches in another order."""
+
+
+def assert_equals_serial(world, rule="momentum", steps=4, **options):
     """Compare parameters, losses and predictions with those of a serial run."""
-    kept = {k: v for k, v in options.items() if k in ("kind", "rule", "steps", "batch", "clip")}
-    want = SimWorld(1).run(train, serial=True, **kept)[0]
-    results = world.run(train, **options)
+    want = SimWorld(1).run(run, serial, "deep", rule, steps=steps)[0]
+    results = world.run(run, partial(Pipeline, **options), "deep", rule, steps=steps)
     assert_same_params(results[0].params, want.params)
     for result in results:
         np.testing.assert_allclose(result.losses, want.losses, atol=1e-12)
@@ -86,18 +92,18 @@ def test_what_the_checker_accepts_runs_and_equals_serial(edits, name, p):
         assert [r.strategy.peak_in_flight for r in results] == [made.in_flight(rank) for rank in range(p)]
     else:
         with pytest.raises(RankError, match="wrong schedule"):
-            SimWorld(p).run(train, schedule=made, steps=1)
+            SimWorld(p).run(run, partial(Pipeline, schedule=made), "deep")
 
 
 @pytest.mark.parametrize("rule", ["adam", "lars"])
 def test_every_rank_keeps_the_states_of_its_own_parameters(rule):
     results = assert_equals_serial(SimWorld(3), rule=rule)
     names = [[p.name for p in r.strategy.params] for r in results]
-    assert [*chain(*names)] == [p.name for p in model_of("plain").params]
+    assert [*chain(*names)] == [p.name for p in model_of("deep").params]
     assert [len(r.strategy.optimizer.states) for r in results] == [len(n) for n in names]
 
 
-@pytest.mark.parametrize("kind", ["plain", "tied"])
+@pytest.mark.parametrize("kind", ["deep", "deep tied"])
 def test_gradients_are_complete_when_on_grad_says_so(kind):
     """Once each, the last layer's first, a shared one after its sum; in the same order however few samples there are.
 
@@ -115,7 +121,7 @@ def test_gradients_are_complete_when_on_grad_says_so(kind):
         return [name for name, _ in seen]
 
     names = SimWorld(3).run(program, 20)
-    if kind == "tied":
+    if kind == "deep tied":
         assert all(n[-1] in ("1.W", "1.b") for n in names[::2])
     else:
         assert [*chain(*reversed(names))] == [p.name for p in reversed(model_of(kind).params)]
@@ -210,7 +216,7 @@ def test_batch_norm_normalises_micro_batches():
 
 def test_a_rank_holds_on_to_nothing_but_its_stages():
     def program(comm):
-        model = model_of("plain")
+        model = model_of("deep")
         strategy = Pipeline(comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, RULES["adam"](), 0.3))
         others = [weakref.ref(layer) for layer in model.layers]
         del model
@@ -240,7 +246,7 @@ def test_a_rank_holds_on_to_nothing_but_its_stages():
 )
 def test_what_cannot_be_is_said_before_anything_runs(options, message):
     with pytest.raises(RankError, match=re.escape(message)):
-        SimWorld(2).run(train, **options)
+        SimWorld(2).run(run, partial(Pipeline, **options), "deep")
 
 
 def test_a_stage_that_gives_no_gradient_is_named():
