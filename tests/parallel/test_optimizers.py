@@ -3,23 +3,11 @@
 import numpy as np
 import pytest
 
+from distlearn import parallel
 from distlearn.comm import RankError
 from distlearn.data import Batch
 from distlearn.nn import Conv2d, Flatten, Linear, ReLU, Reshape, Sequential, SoftmaxCrossEntropy, Tanh
 from distlearn.optim import SGD, Cosine, Optimizer
-from distlearn.parallel import (
-    DataParallel,
-    ElasticDataParallel,
-    Hybrid,
-    LocalSGD,
-    NaiveDataParallel,
-    OneWeirdTrick,
-    PipeDream,
-    Pipeline,
-    Serial,
-    TensorParallel,
-    ZeRO,
-)
 from distlearn.sim import SimWorld
 from distlearn.testing import assert_same_params
 
@@ -28,20 +16,20 @@ X, Y = RNG.normal(size=(12, 16)), RNG.integers(0, 3, 12)
 F = {"dtype": "float64"}
 
 STRATEGIES = {
-    "data": DataParallel,
-    "naive": NaiveDataParallel,
-    "elastic": ElasticDataParallel,
-    "local": lambda *args: LocalSGD(*args, every=1),
-    "zero1": lambda *args: ZeRO(*args, stage=1, cap_bytes=100),
-    "zero2": lambda *args: ZeRO(*args, stage=2, cap_bytes=100),
-    "zero3": lambda *args: ZeRO(*args, stage=3),
-    "tensor": TensorParallel,
-    "trick": OneWeirdTrick,
-    "pipeline": Pipeline,
-    "pipedream": lambda *args: PipeDream(*args, n_microbatches=1),
-    "hybrid": lambda *args: Hybrid(*args, dp=1, pp=1, tp=2, n_microbatches=2),
-    "hybrid_dp": lambda *args: Hybrid(*args, dp=2, n_microbatches=2),
-    "hybrid_pp": lambda *args: Hybrid(*args, pp=2, n_microbatches=2),
+    "data": parallel.DataParallel,
+    "naive": parallel.NaiveDataParallel,
+    "elastic": parallel.ElasticDataParallel,
+    "local": lambda *args: parallel.LocalSGD(*args, every=1),
+    "zero1": lambda *args: parallel.ZeRO(*args, stage=1, cap_bytes=100),
+    "zero2": lambda *args: parallel.ZeRO(*args, stage=2, cap_bytes=100),
+    "zero3": lambda *args: parallel.ZeRO(*args, stage=3),
+    "tensor": parallel.TensorParallel,
+    "trick": parallel.OneWeirdTrick,
+    "pipeline": parallel.Pipeline,
+    "pipedream": lambda *args: parallel.PipeDream(*args, n_microbatches=1),
+    "hybrid": lambda *args: parallel.Hybrid(*args, dp=1, pp=1, tp=2, n_microbatches=2),
+    "hybrid_dp": lambda *args: parallel.Hybrid(*args, dp=2, n_microbatches=2),
+    "hybrid_pp": lambda *args: parallel.Hybrid(*args, pp=2, n_microbatches=2),
 }
 WHOLE = ("data", "naive", "elastic", "local")
 """Strategies whose ranks hold all parameters, and update all of them."""
@@ -91,7 +79,7 @@ def train(comm, make, make_optimizer, steps=4):
 
 
 def serial(comm, *args):
-    return Serial(*args, comm.clock)
+    return parallel.Serial(*args, comm.clock)
 
 
 def compare(name, make_optimizer):
