@@ -8,7 +8,7 @@ from distlearn.comm.base import DoneWork
 from distlearn.comm.collectives import ring_all_gather, ring_all_reduce, ring_reduce_scatter
 from distlearn.data import Batch
 from distlearn.nn import MLP, Linear, Sequential, SoftmaxCrossEntropy, Tanh
-from distlearn.optim import RULES, Optimizer
+from distlearn.optim import RULES, SGD, Optimizer
 from distlearn.parallel import Serial
 
 RNG = np.random.default_rng(0)
@@ -33,6 +33,11 @@ def model_of(kind):
     if kind == "frozen":
         model.params[2].frozen = True
     return model
+
+
+def parts(model, rule=None, lr=0.1):
+    """Return what a strategy is made of: model, loss and optimizer."""
+    return model, SoftmaxCrossEntropy(), Optimizer(model.params, rule or SGD(), lr)
 
 
 def run(comm, make, kind="plain", rule="sgd", lr=0.3, steps=5, batch=20, uneven=False):

@@ -7,12 +7,11 @@ import pytest
 
 from distlearn.comm import Network
 from distlearn.data import Batch
-from distlearn.nn import MLP, SoftmaxCrossEntropy, nbytes
-from distlearn.optim import SGD, Optimizer
+from distlearn.nn import MLP, nbytes
 from distlearn.parallel import DataParallel, NaiveDataParallel
 from distlearn.sim import Roofline, SimWorld
 
-from .programs import RingComm, model_of, run
+from .programs import RingComm, model_of, parts, run
 
 # -- naive -----------------------------------------------------------------------------------------------------------
 
@@ -47,9 +46,7 @@ def test_activations_take_the_memory_of_one_micro_batch():
 
     def program(comm, accumulate):
         model = MLP((64, 64, 64, 10), seed=0, dtype="float64")
-        strategy = DataParallel(
-            comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, SGD(), 0.1), accumulate=accumulate
-        )
+        strategy = DataParallel(comm, *parts(model), accumulate=accumulate)
         forward, seen = model.forward, []
 
         def watched(x, clock=None):

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from distlearn.comm import Network, RankError
 from distlearn.data import Batch
-from distlearn.nn import MLP, BatchNorm, Linear, Param, Sequential, SoftmaxCrossEntropy
-from distlearn.optim import RULES, Optimizer
+from distlearn.nn import MLP, BatchNorm, Linear, Param, Sequential
+from distlearn.optim import RULES, Momentum, Optimizer
 from distlearn.parallel import DataParallel, LocalSGD, NaiveDataParallel, make_buckets
 from distlearn.sim import Roofline, SimWorld
 from distlearn.testing import assert_same_params
 
-from .programs import X, Y, model_of, run
+from .programs import X, Y, model_of, parts, run
 
 
 def test_one_all_reduce_per_bucket_and_step():
@@ -43,9 +43,7 @@ def test_overlap_hides_communication():
 
 def wide(comm, overlap):
     model = MLP((64,) * 8 + (4,), seed=0)
-    strategy = DataParallel(
-        comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, RULES["sgd"](), 0.1), cap_bytes=1, overlap=overlap
-    )
+    strategy = DataParallel(comm, *parts(model), cap_bytes=1, overlap=overlap)
     began = comm.clock.now()
     strategy.step(Batch(np.ones((64, 64), "float32"), np.zeros(64, int), 64 * comm.size))
     return began
@@ -90,8 +88,7 @@ class _Unused(Linear):
 def test_a_gradient_that_nothing_was_added_to_is_zero_in_every_step(overlap):
     def program(comm):
         model = Sequential(_Unused(7, 4, 0, dtype="float64"))
-        optimizer = Optimizer(model.params, RULES["sgd"](), 0.3)
-        strategy = DataParallel(comm, model, SoftmaxCrossEntropy(), optimizer, overlap=overlap)
+        strategy = DataParallel(comm, *parts(model, lr=0.3), overlap=overlap)
         strategy.reducer.buckets[0].flat[...] = 5.0  # left by an earlier step
         for _ in range(2):
             strategy.step(Batch(X[comm.rank :: 2], Y[comm.rank :: 2], len(X)))
@@ -114,7 +111,7 @@ def frozen_model(comm, make):
     model = model_of("plain")
     for p in model.params:
         p.frozen = True
-    strategy = make(comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, RULES["sgd"](), 0.1))
+    strategy = make(comm, *parts(model))
     part = np.array_split(np.arange(20), comm.size)[comm.rank]
     return strategy.step(Batch(X[part], Y[part], 20))
 
@@ -132,8 +129,7 @@ def test_a_rank_without_samples_takes_part_in_batch_norm(strategy):
 
     def program(comm):
         model = Sequential(BatchNorm(7, dtype="float64"), Linear(7, 4, 1, dtype="float64"))
-        optimizer = Optimizer(model.params, RULES["momentum"](), 0.1)
-        strategy_ = strategy(comm, model, SoftmaxCrossEntropy(), optimizer)
+        strategy_ = strategy(comm, *parts(model, Momentum()))
         part = slice(0, 6) if comm.rank == 0 else slice(6, 6)
         losses = [strategy_.step(Batch(X[part], Y[part], 6)) for _ in range(3)]
         return {p.name: p.data for p in model.params}, losses

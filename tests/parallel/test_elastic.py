@@ -5,12 +5,14 @@ import pytest
 
 from distlearn import data
 from distlearn.comm import CutOffError, Network
-from distlearn.nn import MLP, BatchNorm, Dropout, Linear, ReLU, Sequential, SoftmaxCrossEntropy
-from distlearn.optim import RULES, Optimizer
+from distlearn.nn import MLP, BatchNorm, Dropout, Linear, ReLU, Sequential
+from distlearn.optim import Momentum
 from distlearn.parallel import CheckpointStore, DataParallel, ElasticDataParallel
 from distlearn.sim import Failure, Roofline, SimWorld
 from distlearn.testing import assert_same_params
 from distlearn.train import Settings, fit, train
+
+from .programs import parts
 
 DATASET = data.load("digits", dtype="float64").take(70)
 EPOCHS, BATCH = 2, 16
@@ -26,9 +28,8 @@ def a_model(normalised):
 def program(comm, *, normalised=False, make=ElasticDataParallel):
     """Train; return losses, parameters and recoveries, or None on a rank that the others have given up."""
     model = a_model(normalised)
-    optimizer = Optimizer(model.params, RULES["momentum"](), 0.1)
     try:
-        strategy = make(comm, model, SoftmaxCrossEntropy(), optimizer, cap_bytes=800)
+        strategy = make(comm, *parts(model, Momentum()), cap_bytes=800)
         history = fit(strategy, DATASET, epochs=EPOCHS, batch_size=BATCH, evaluate_every=0)
     except CutOffError:
         return None
@@ -44,7 +45,7 @@ def test_a_rank_may_be_lost_while_the_generators_of_all_masks_are_gathered(tmp_p
     def program(comm, folder):
         dense = [Linear(64, 6, 1, dtype="float64"), Dropout(0.2, comm.rank), Linear(6, 10, 2, dtype="float64")]
         model = Sequential(*dense)
-        strategy = ElasticDataParallel(comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, RULES["sgd"](), 0.1))
+        strategy = ElasticDataParallel(comm, *parts(model))
         options = {"epochs": 1, "batch_size": BATCH, "evaluate_every": 0}
         return len(fit(strategy, DATASET, **options, checkpoints=CheckpointStore(folder), every=1).losses)
 

@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distlearn.data import Batch
-from distlearn.nn import MLP, SoftmaxCrossEntropy
+from distlearn.nn import MLP
 from distlearn.optim import SGD, Optimizer
 from distlearn.parallel import LocalSGD
 from distlearn.sim import SimWorld
 from distlearn.testing import assert_same_params
 from distlearn.train import Settings, train
 
-from .programs import RingComm, X, Y, averaged_by_hand, model_of, run
+from .programs import RingComm, X, Y, averaged_by_hand, model_of, parts, run
 
 
 @given(
@@ -63,7 +63,7 @@ def test_it_learns_the_digits_with_an_eighth_of_the_bytes():
 def test_replicas_are_apart_between_averages_and_together_after_them():
     def program(comm):
         model = MLP((7, 5, 4), seed=0, dtype="float64")
-        strategy = LocalSGD(comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, SGD(), 0.5), every=3)
+        strategy = LocalSGD(comm, *parts(model, lr=0.5), every=3)
         part = np.array_split(np.arange(20), comm.size)[comm.rank]
         seen = []
         for _ in range(4):

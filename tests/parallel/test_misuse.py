@@ -10,6 +10,8 @@ from distlearn.nn import MLP, SoftmaxCrossEntropy
 from distlearn.optim import SGD, AdamW, Momentum, Optimizer
 from distlearn.sim import SimWorld
 
+from .programs import parts
+
 N, P, STEPS = 12, 2, 3
 X = np.random.default_rng(0).normal(size=(N, 6))
 Y = np.random.default_rng(1).integers(0, 3, N)
@@ -181,10 +183,7 @@ def test_options_that_make_no_sense_are_named(name, options, message):
 def test_two_zeros_of_one_model(first):
     def program(comm):
         model = MLP((6, 8, 3), seed=0, dtype="float64")
-        made = [
-            parallel.ZeRO(comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, SGD(), 0.1), stage=s)
-            for s in (first, 1)
-        ]
+        made = [parallel.ZeRO(comm, *parts(model), stage=s) for s in (first, 1)]
         step(comm, made[0], "zero1")
 
     with pytest.raises(RankError, match="'2.b' was replaced" if first == 1 else "belongs to a ZeRO .* stage 3"):
@@ -194,7 +193,7 @@ def test_two_zeros_of_one_model(first):
 def test_sequences_need_a_label_for_every_position():
     def program(comm):
         model = MLP((8, 8, 3), seed=0, dtype="float64")
-        strategy = parallel.SequenceParallel(comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, SGD(), 0.1))
+        strategy = parallel.SequenceParallel(comm, *parts(model))
         strategy.step(Batch(np.ones((4, 8)), np.zeros(4, int), 4))
 
     with pytest.raises(RankError, match=r"inputs \(4, 8\), labels \(4,\), expected \(batch, leng"):
@@ -206,14 +205,13 @@ def test_an_empty_part_takes_the_step_with_a_gradient_of_zero():
 
     def program(comm):
         model = MLP((6, 8, 3), seed=0, dtype="float64")
-        optimizer = Optimizer(model.params, AdamW(), 0.01)
-        strategy = parallel.LocalSGD(comm, model, SoftmaxCrossEntropy(), optimizer, every=5)
+        strategy = parallel.LocalSGD(comm, *parts(model, AdamW(), 0.01), every=5)
         for number in range(4):
             rows = slice(0, N) if comm.rank == 0 else slice(0, N * (number == 3))
             n = N * (1 + (number == 3))
             before = model.params[0].data.copy()
             strategy.step(Batch(X[rows], Y[rows], n))
-        return optimizer.steps, abs(model.params[0].data - before).max()
+        return strategy.optimizer.steps, abs(model.params[0].data - before).max()
 
     (steps, _), (others, moved) = SimWorld(P).run(program)
     # after three gradients of zero: (1 - b1) / (1 - b1^4) over the root of (1 - b2) / (1 - b2^4), by hand

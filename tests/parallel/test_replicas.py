@@ -5,12 +5,12 @@ import pytest
 
 from distlearn.comm import RankError
 from distlearn.data import Batch
-from distlearn.nn import MLP, BatchNorm, Linear, Param, ReLU, Sequential, SoftmaxCrossEntropy
-from distlearn.optim import Adam, Momentum, Optimizer
+from distlearn.nn import MLP, BatchNorm, Linear, Param, ReLU, Sequential
+from distlearn.optim import Adam, Momentum
 from distlearn.parallel import DataParallel, ReplicaError, check_replicas
 from distlearn.sim import SimWorld
 
-from .programs import X, Y
+from .programs import X, Y, parts
 
 
 def caught(size, program):
@@ -86,8 +86,7 @@ def test_of_two_ranks_it_is_open_who_drifted():
 def train(comm, harm, check_every):
     """Train data-parallel; `harm(strategy)` is done to rank 1 after the first step."""
     model = MLP((7, 6, 4), seed=0, dtype="float64")
-    optimizer = Optimizer(model.params, Momentum(), 0.1)
-    strategy = DataParallel(comm, model, SoftmaxCrossEntropy(), optimizer, check_every=check_every)
+    strategy = DataParallel(comm, *parts(model, Momentum()), check_every=check_every)
     rows = np.array_split(np.arange(20), comm.size)[comm.rank]
     for step in range(3):
         strategy.step(Batch(X[rows], Y[rows], 20))
@@ -114,10 +113,9 @@ def test_the_optimizers_memory_is_checked_too(rule, name):
 
     def program(comm):
         model = MLP((7, 4), seed=0, dtype="float64")
-        optimizer = Optimizer(model.params, rule, 0.1)
-        strategy = DataParallel(comm, model, SoftmaxCrossEntropy(), optimizer)
+        strategy = DataParallel(comm, *parts(model, rule))
         if comm.rank == 2:
-            state = optimizer.states[0]
+            state = strategy.optimizer.states[0]
             (state if rule == Momentum() else state[1])[3, 2] = 5.0
         strategy.check()
 
@@ -130,8 +128,7 @@ def test_running_statistics_may_differ():
         model = Sequential(
             Linear(7, 5, 0, dtype="float64"), BatchNorm(5, dtype="float64"), ReLU(), Linear(5, 4, 1, dtype="float64")
         )
-        optimizer = Optimizer(model.params, Momentum(), 0.1)
-        strategy = DataParallel(comm, model, SoftmaxCrossEntropy(), optimizer, check_every=1)
+        strategy = DataParallel(comm, *parts(model, Momentum()), check_every=1)
         rows = np.array_split(np.arange(20), comm.size)[comm.rank]
         strategy.step(Batch(X[rows], Y[rows], 20))
         return model.params[4].data.copy()

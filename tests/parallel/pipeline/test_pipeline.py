@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from distlearn.comm import Network, RankError
 from distlearn.data import Batch
 from distlearn.nn import MLP, BatchNorm, Linear, MeanSquaredError, Sequential, SoftmaxCrossEntropy, Tanh
-from distlearn.optim import RULES, Optimizer
+from distlearn.optim import RULES, Adam, Optimizer
 from distlearn.parallel import Pipeline, interleaved
 from distlearn.parallel.pipeline.schedule import Schedule, check_schedule, make_schedule, simulate
 from distlearn.sim import Roofline, SimWorld
 from distlearn.testing import assert_same_params
 
-from ..programs import X, Y, model_of, run, serial
+from ..programs import X, Y, model_of, parts, run, serial
 
 NETWORK, COMPUTE = Network(1e-4, 1e7), Roofline(1e8)
 
@@ -112,8 +112,7 @@ def test_gradients_are_complete_when_on_grad_says_so(kind):
 
     def program(comm, batch):
         model = model_of(kind)
-        optimizer = Optimizer(model.params, RULES["sgd"](), 0.1)
-        pipeline = Pipeline(comm, model, SoftmaxCrossEntropy(), optimizer, n_microbatches=3)
+        pipeline = Pipeline(comm, *parts(model), n_microbatches=3)
         seen = []
         pipeline.accumulate(Batch(X[:batch], Y[:batch], 20), on_grad=lambda p: seen.append((p.name, p.grad.copy())))
         assert sorted(n for n, _ in seen) == sorted(p.name for p in pipeline.params)
@@ -132,9 +131,8 @@ def test_gradients_are_complete_when_on_grad_says_so(kind):
 def executed(comm, schedule, m, **options):
     """One step, and when it began on this rank."""
     model = MLP((32,) * 9, "relu", seed=1)
-    optimizer = Optimizer(model.params, RULES["sgd"](), 0.1)
     options = {"schedule": schedule, "n_microbatches": m, "shape": (8, 32), **options}
-    pipeline = Pipeline(comm, model, SoftmaxCrossEntropy(), optimizer, **options)
+    pipeline = Pipeline(comm, *parts(model), **options)
     x, y = np.ones((64, 32), "float32"), np.zeros(64, int)
     pipeline._cut_batch(x)  # stages agree on shapes once: those messages are not part of a step
     comm.barrier()
@@ -169,8 +167,7 @@ def test_activations_in_flight_are_all_of_them_or_as_many_as_stages_follow():
     def program(comm, schedule):
         x, y = np.ones((64, 32), "float32"), np.zeros(64, int)
         model = Sequential(*(Linear(32, 32, i) for i in range(8)))
-        optimizer = Optimizer(model.params, RULES["sgd"](), 0.1)
-        pipeline = Pipeline(comm, model, SoftmaxCrossEntropy(), optimizer, schedule=schedule, n_microbatches=8)
+        pipeline = Pipeline(comm, *parts(model), schedule=schedule, n_microbatches=8)
         pipeline.step(Batch(x, y, 64))
         return pipeline.peak_in_flight
 
@@ -200,8 +197,7 @@ def test_batch_norm_normalises_micro_batches():
     def program(comm):
         model = model_of_norms()
         options = {"n_microbatches": 3}
-        optimizer = Optimizer(model.params, RULES["sgd"](), 0.3)
-        pipeline = Pipeline(comm, model, SoftmaxCrossEntropy(), optimizer, **options)
+        pipeline = Pipeline(comm, *parts(model, lr=0.3), **options)
         pipeline.step(Batch(X[:20], Y[:20], 20))
         return pipeline.gather_params()
 
@@ -217,7 +213,7 @@ def test_batch_norm_normalises_micro_batches():
 def test_a_rank_holds_on_to_nothing_but_its_stages():
     def program(comm):
         model = model_of("deep")
-        strategy = Pipeline(comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, RULES["adam"](), 0.3))
+        strategy = Pipeline(comm, *parts(model, Adam(), 0.3))
         others = [weakref.ref(layer) for layer in model.layers]
         del model
         gc.collect()
@@ -252,9 +248,8 @@ def test_what_cannot_be_is_said_before_anything_runs(options, message):
 def test_a_stage_that_gives_no_gradient_is_named():
     def program(comm, cut):
         model = Sequential(Tanh(), Linear(7, 4, 0, dtype="float64", input_gradient=False))
-        optimizer = Optimizer(model.params, RULES["sgd"](), 0.3)
         options = {} if cut is None else {"stages": [slice(0, cut), slice(cut, None)]}
-        Pipeline(comm, model, SoftmaxCrossEntropy(), optimizer, **options).step(Batch(X, Y, 60))
+        Pipeline(comm, *parts(model, lr=0.3), **options).step(Batch(X, Y, 60))
 
     with pytest.raises(RankError, match=r"rank 1: ValueError: stage 1: .* has no gradient of its input"):
         SimWorld(2).run(program, 1)

@@ -6,10 +6,12 @@ import pytest
 from distlearn import nn
 from distlearn.comm import RankError
 from distlearn.data import Batch
-from distlearn.optim import Momentum, Optimizer
+from distlearn.optim import Momentum
 from distlearn.parallel import PipeDream, Pipeline
 from distlearn.parallel.pipeline.schedule import Action, make_schedule, simulate
 from distlearn.sim import Roofline, SimWorld
+
+from ..programs import parts
 
 
 @pytest.mark.parametrize(("p", "m"), [(2, 4), (4, 8), (4, 4), (8, 24)])
@@ -29,7 +31,7 @@ def test_halves_cost_what_backward_costs():
 
         def program(comm):
             net = nn.Sequential(nn.Linear(8, 5, 0), nn.Tanh(), nn.Linear(5, 3, 1))
-            make = Pipeline(comm, net, nn.SoftmaxCrossEntropy(), Optimizer(net.params, Momentum(), 0.1),
+            make = Pipeline(comm, *parts(net, Momentum()),
                             schedule=schedule)  # fmt: skip
             make.step(Batch(x, np.zeros(4, int), 4))
 
@@ -46,7 +48,7 @@ def test_halves_cost_what_backward_costs():
 def test_pipedream_refuses_halves():
     def make(comm):
         net = nn.Sequential(nn.Linear(6, 3, 0))
-        PipeDream(comm, net, nn.SoftmaxCrossEntropy(), Optimizer(net.params, Momentum(), 0.1), schedule="F0 I0 W0")
+        PipeDream(comm, *parts(net, Momentum()), schedule="F0 I0 W0")
 
     with pytest.raises(RankError, match="it updates after every backward"):
         SimWorld(1).run(make)

@@ -12,6 +12,8 @@ from distlearn.parallel.tensor import cut_positions
 from distlearn.sim import SimWorld
 from distlearn.testing import assert_same_params
 
+from ..programs import parts
+
 WIDTH, LENGTH = 12, 24
 X = np.random.default_rng(0).integers(WIDTH, size=(6, LENGTH + 1))
 OPTIONS = {"dtype": "float64"}
@@ -100,9 +102,7 @@ def test_it_sends_as_many_bytes_as_all_reduces(size):
 
         def program(comm, sequence=sequence):
             model = gpt()
-            strategy = TensorParallel(
-                comm, model, nn.SoftmaxCrossEntropy(), Optimizer(model.params, Adam(), 0.01), sequence=sequence
-            )
+            strategy = TensorParallel(comm, *parts(model, Adam(), 0.01), sequence=sequence)
             comm.barrier()
             start = comm.clock.now()
             strategy.step(Batch(X[:2, :-1], X[:2, 1:], 2))
@@ -154,7 +154,7 @@ def test_activations_between_the_blocks_take_a_share_of_the_memory(size):
 
 
 def make(comm, model, x):
-    strategy = sharded(comm, model, nn.SoftmaxCrossEntropy(), Optimizer(model.params, Adam(), 0.01))
+    strategy = sharded(comm, *parts(model, Adam(), 0.01))
     strategy.predict(x)
 
 

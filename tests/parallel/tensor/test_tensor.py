@@ -9,13 +9,13 @@ from distlearn import nn
 from distlearn.comm import Network
 from distlearn.comm.base import RankError
 from distlearn.data import Batch
-from distlearn.nn import SoftmaxCrossEntropy
-from distlearn.optim import SGD, Momentum, Optimizer
+from distlearn.optim import Momentum
 from distlearn.parallel import OneWeirdTrick, TensorParallel, account, parallelize
 from distlearn.parallel.meta import meta_copy
 from distlearn.sim import Roofline, SimWorld
 from distlearn.testing import assert_same_params
 
+from ..programs import parts
 from .cases import MODELS, PAIRS, batches, loss_of, serial, train
 
 
@@ -96,7 +96,7 @@ def test_a_rank_holds_its_part_alone():
 
     def program(comm):
         model = nn.MLP((64, 256, 64), seed=1)
-        strategy = TensorParallel(comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, Momentum(), 0.1))
+        strategy = TensorParallel(comm, *parts(model, Momentum()))
         return sum(p.size for p in strategy.model.params), sum(s.size for s in strategy.optimizer.states)
 
     whole = 64 * 256 + 256 + 256 * 64
@@ -152,7 +152,7 @@ def test_a_part_of_the_batch_is_refused(strategy):
 
     def program(comm):
         model = nn.build("lenet", n_classes=10)
-        trainer = strategy(comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, SGD(), 0.1))
+        trainer = strategy(comm, *parts(model))
         trainer.step(Batch(np.zeros((3, 784), "float32"), np.zeros(3, int), 6))
 
     with pytest.raises(RankError, match=f"{strategy.__name__} got 3 of a batch of 6 samples, expected all of them"):
