@@ -58,14 +58,6 @@ def test_as_many_replicas_go_on_bit_for_bit(tmp_path, stop, kind, rule, options)
     assert without_times(got[0][0]) == without_times(want[0][0])  # others' losses are their own; rank 0's are kept
 
 
-def test_saving_disturbs_nothing(tmp_path):
-    want = SimWorld(3).run(train, local())
-    got = SimWorld(3).run(train, local(), tmp_path, every=1)
-    for (history, _, own, _), (want_history, _, want_own, _) in zip(got, want, strict=True):
-        assert_same_params(own, want_own, tol=0)
-        assert without_times(history) == without_times(want_history)
-
-
 def replicas(comm, every=3, steps=4, arrays=None, rule=Adam, uneven=True, kind=LocalSGD):
     """Train apart for some steps; return the state, what `finish` would make of it, and the strategy."""
     model = a_model()

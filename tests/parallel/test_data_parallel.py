@@ -42,8 +42,7 @@ def test_overlap_hides_communication():
 
 
 def wide(comm, overlap):
-    model = MLP((64,) * 8 + (4,), seed=0)
-    strategy = DataParallel(comm, *parts(model), cap_bytes=1, overlap=overlap)
+    strategy = DataParallel(comm, *parts(MLP((64,) * 8 + (4,), seed=0)), cap_bytes=1, overlap=overlap)
     began = comm.clock.now()
     strategy.step(Batch(np.ones((64, 64), "float32"), np.zeros(64, int), 64 * comm.size))
     return began

@@ -44,8 +44,7 @@ def undisturbed():
 def test_a_rank_may_be_lost_while_the_generators_of_all_masks_are_gathered(tmp_path):
     def program(comm, folder):
         dense = [Linear(64, 6, 1, dtype="float64"), Dropout(0.2, comm.rank), Linear(6, 10, 2, dtype="float64")]
-        model = Sequential(*dense)
-        strategy = ElasticDataParallel(comm, *parts(model))
+        strategy = ElasticDataParallel(comm, *parts(Sequential(*dense)))
         options = {"epochs": 1, "batch_size": BATCH, "evaluate_every": 0}
         return len(fit(strategy, DATASET, **options, checkpoints=CheckpointStore(folder), every=1).losses)
 

@@ -73,8 +73,7 @@ def test_hybrid_sums_its_own_parameters_along_dp():
     """Buckets of a rank hold 1 / (pp tp) of the model; tp neighbours are ranks 0 and 1."""
 
     def program(comm):
-        model = nn.MLP((16, 64, 16, 64, 16), seed=1, **F)
-        strategy = Hybrid(comm, *parts(model, Momentum()), dp=2, pp=2, tp=-1)
+        strategy = Hybrid(comm, *parts(nn.MLP((16, 64, 16, 64, 16), seed=1, **F), Momentum()), dp=2, pp=2, tp=-1)
         x = np.ones((4, 16))
         strategy.step(Batch(x, np.zeros(4, int), 8))
         held = sum(p.size for p in strategy.pipeline.params)
@@ -91,8 +90,7 @@ def test_hybrid_sums_its_own_parameters_along_dp():
 
 def test_axes_that_do_not_fit_are_an_error():
     def program(comm):
-        model = nn.MLP((7, 5, 4))
-        Hybrid(comm, *parts(model, Momentum()), dp=2, pp=2, tp=2)
+        Hybrid(comm, *parts(nn.MLP((7, 5, 4)), Momentum()), dp=2, pp=2, tp=2)
 
     with pytest.raises(RankError, match=r"on 4 ranks, expected lengths whose product is that"):
         SimWorld(4).run(program)

@@ -192,8 +192,7 @@ def test_two_zeros_of_one_model(first):
 
 def test_sequences_need_a_label_for_every_position():
     def program(comm):
-        model = MLP((8, 8, 3), seed=0, dtype="float64")
-        strategy = parallel.SequenceParallel(comm, *parts(model))
+        strategy = parallel.SequenceParallel(comm, *parts(MLP((8, 8, 3), seed=0, dtype="float64")))
         strategy.step(Batch(np.ones((4, 8)), np.zeros(4, int), 4))
 
     with pytest.raises(RankError, match=r"inputs \(4, 8\), labels \(4,\), expected \(batch, leng"):

@@ -85,8 +85,7 @@ def test_of_two_ranks_it_is_open_who_drifted():
 
 def train(comm, harm, check_every):
     """Train data-parallel; `harm(strategy)` is done to rank 1 after the first step."""
-    model = MLP((7, 6, 4), seed=0, dtype="float64")
-    strategy = DataParallel(comm, *parts(model, Momentum()), check_every=check_every)
+    strategy = DataParallel(comm, *parts(MLP((7, 6, 4), seed=0, dtype="float64"), Momentum()), check_every=check_every)
     rows = np.array_split(np.arange(20), comm.size)[comm.rank]
     for step in range(3):
         strategy.step(Batch(X[rows], Y[rows], 20))
@@ -112,8 +111,7 @@ def test_the_optimizers_memory_is_checked_too(rule, name):
     """Found although the weights still agree: of the step in which the memory drifts, before they follow."""
 
     def program(comm):
-        model = MLP((7, 4), seed=0, dtype="float64")
-        strategy = DataParallel(comm, *parts(model, rule))
+        strategy = DataParallel(comm, *parts(MLP((7, 4), seed=0, dtype="float64"), rule))
         if comm.rank == 2:
             state = strategy.optimizer.states[0]
             (state if rule == Momentum() else state[1])[3, 2] = 5.0

@@ -28,8 +28,7 @@ def test_with_batch_normalisation_it_is_data_parallelism(stage):
 
     def program(comm, make):
         layers = [Linear(7, 6, 0, dtype="float64"), BatchNorm(6, dtype="float64"), Linear(6, 4, 1, dtype="float64")]
-        model = Sequential(*layers)
-        strategy = make(comm, *parts(model, Momentum()))
+        strategy = make(comm, *parts(Sequential(*layers), Momentum()))
         mine = np.array_split(np.arange(20), comm.size)[comm.rank]
         losses = [strategy.step(Batch(X[mine], Y[mine], 20)) for _ in range(4)]
         return strategy.gather_params(), losses, strategy.predict(X[:5])
@@ -44,9 +43,8 @@ def test_with_batch_normalisation_it_is_data_parallelism(stage):
 
 def deep(comm, stage, rule=None, width=64, overlap=True):
     """One step of a model of equal layers; return the strategy."""
-    model = MLP((width,) * 9, seed=0, dtype="float64")
     options = {"stage": stage, "cap_bytes": 8 * width**2, "overlap": overlap}
-    strategy = ZeRO(comm, *parts(model, rule or Adam(), 0.01), **options)
+    strategy = ZeRO(comm, *parts(MLP((width,) * 9, seed=0, dtype="float64"), rule or Adam(), 0.01), **options)
     strategy.step(Batch(np.ones((2, width)), np.zeros(2, int), 2 * comm.size))
     return strategy
 
@@ -131,8 +129,7 @@ def test_a_released_parameter_is_not_a_number():
 
 def test_a_model_that_is_no_sequential_is_refused():
     def program(comm):
-        net = Linear(3, 4, 0)
-        ZeRO(comm, *parts(net, Momentum()), stage=1)
+        ZeRO(comm, *parts(Linear(3, 4, 0), Momentum()), stage=1)
 
     with pytest.raises(RankError, match="the model is a Linear, expected a Sequential") as caught:
         SimWorld(2).run(program)

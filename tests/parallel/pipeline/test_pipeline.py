@@ -111,8 +111,7 @@ def test_gradients_are_complete_when_on_grad_says_so(kind):
     """
 
     def program(comm, batch):
-        model = model_of(kind)
-        pipeline = Pipeline(comm, *parts(model), n_microbatches=3)
+        pipeline = Pipeline(comm, *parts(model_of(kind)), n_microbatches=3)
         seen = []
         pipeline.accumulate(Batch(X[:batch], Y[:batch], 20), on_grad=lambda p: seen.append((p.name, p.grad.copy())))
         assert sorted(n for n, _ in seen) == sorted(p.name for p in pipeline.params)
@@ -130,9 +129,8 @@ def test_gradients_are_complete_when_on_grad_says_so(kind):
 
 def executed(comm, schedule, m, **options):
     """One step, and when it began on this rank."""
-    model = MLP((32,) * 9, "relu", seed=1)
     options = {"schedule": schedule, "n_microbatches": m, "shape": (8, 32), **options}
-    pipeline = Pipeline(comm, *parts(model), **options)
+    pipeline = Pipeline(comm, *parts(MLP((32,) * 9, "relu", seed=1)), **options)
     x, y = np.ones((64, 32), "float32"), np.zeros(64, int)
     pipeline._cut_batch(x)  # stages agree on shapes once: those messages are not part of a step
     comm.barrier()
@@ -195,9 +193,7 @@ def test_batch_norm_normalises_micro_batches():
         )
 
     def program(comm):
-        model = model_of_norms()
-        options = {"n_microbatches": 3}
-        pipeline = Pipeline(comm, *parts(model, lr=0.3), **options)
+        pipeline = Pipeline(comm, *parts(model_of_norms(), lr=0.3), n_microbatches=3)
         pipeline.step(Batch(X[:20], Y[:20], 20))
         return pipeline.gather_params()
 

@@ -31,9 +31,8 @@ def test_halves_cost_what_backward_costs():
 
         def program(comm):
             net = nn.Sequential(nn.Linear(8, 5, 0), nn.Tanh(), nn.Linear(5, 3, 1))
-            make = Pipeline(comm, *parts(net, Momentum()),
-                            schedule=schedule)  # fmt: skip
-            make.step(Batch(x, np.zeros(4, int), 4))
+            strategy = Pipeline(comm, *parts(net, Momentum()), schedule=schedule)
+            strategy.step(Batch(x, np.zeros(4, int), 4))
 
         world.run(program)
         return world.makespan, [s.name for s in world.trace.select(rank=0, lane="compute")]
@@ -47,8 +46,7 @@ def test_halves_cost_what_backward_costs():
 
 def test_pipedream_refuses_halves():
     def make(comm):
-        net = nn.Sequential(nn.Linear(6, 3, 0))
-        PipeDream(comm, *parts(net, Momentum()), schedule="F0 I0 W0")
+        PipeDream(comm, *parts(nn.Sequential(nn.Linear(6, 3, 0)), Momentum()), schedule="F0 I0 W0")
 
     with pytest.raises(RankError, match="it updates after every backward"):
         SimWorld(1).run(make)

@@ -108,8 +108,7 @@ def test_sixty_four_ranks():
 
 def train(comm, make, steps, state=None):
     """Take steps on whole batches; return the last loss, the parameters and the state."""
-    model = gpt()
-    strategy = make(comm, *parts(model, Adam(), 0.01))
+    strategy = make(comm, *parts(gpt(), Adam(), 0.01))
     if state is not None:
         restore(strategy, *state)
     for i in steps:

@@ -10,8 +10,6 @@ from distlearn import nn
 from distlearn.data import Batch
 from distlearn.optim import Momentum, Optimizer
 from distlearn.parallel import Serial
-from distlearn.parallel.sharding import Sharded, ShardSpec, unshard
-from distlearn.parallel.tensor import shard_specs
 
 F = {"dtype": "float64"}
 
@@ -196,14 +194,6 @@ def train(make, kind, steps=4):
     for name in params or ():
         assert np.array_equal(params[name], before[name]) == (name in still), name  # the others must have changed
     return SimpleNamespace(params=params, losses=losses, predicted=strategy.predict(x), strategy=strategy)
-
-
-def gathered(layer, comm):
-    """The serial layer's parameters, on rank 0."""
-    specs, found = shard_specs(layer), {}
-    for p in layer.params:
-        found[p.name] = Sharded(p.data, specs.get(p.name) or ShardSpec(tuple(p.data.shape), counts=comm.rank == 0))
-    return unshard(found, comm)
 
 
 def serial(kind, **options):

@@ -19,15 +19,13 @@ from distlearn.parallel.tensor import (
     AxisSharding,
     PathParallel,
     RowParallelLinear,
-    ShardDropout,
-    ShardNorm,
     SiameseParallel,
     StackParallel,
 )
 from distlearn.parallel.tensor.blocks import assign_by_cost
 from distlearn.sim import Roofline, SimWorld
 
-from .cases import MODELS, F, batches, gathered
+from .cases import MODELS, F, batches
 
 
 def linear(d_in=7, d_out=5):
@@ -119,34 +117,6 @@ def test_gather_and_reduce_scatter_of_any_cut(n, size, times, rows, seed):
     for rank, (whole, part) in enumerate(SimWorld(size).run(program)):
         np.testing.assert_array_equal(whole, x)
         np.testing.assert_allclose(part, x[:, cut.parts[rank]] * size * (size + 1) / 2, atol=1e-12)
-
-
-def test_dropout_on_a_part_drops_what_the_serial_run_drops():
-    x, cut = np.ones((5, 7)), AxisSharding.even(7, 3)
-    want = nn.Dropout(0.5, 3).forward(x)[0]
-    for rank, part in enumerate(cut.parts):
-        layer = ShardDropout(nn.Dropout(0.5, 3), -1, lambda n: cut, rank)
-        np.testing.assert_array_equal(layer.forward(x[:, part])[0], want[:, part])
-        assert isinstance(layer.eval(), nn.Identity)
-
-
-def test_batch_norm_on_a_part_remembers_and_predicts_as_the_serial_layer():
-    x, serial = np.random.default_rng(0).normal(size=(6, 5)), nn.BatchNorm(5, **F)
-    y, saved = serial.forward(x)
-    serial.backward(y.copy(), saved)
-
-    def program(comm):
-        cut = AxisSharding.even(5, comm.size)
-        layer = ShardNorm(comm, nn.BatchNorm(5, **F), cut)
-        mine = take_part(x, -1, cut.parts[comm.rank])
-        y, saved = layer.forward(mine)
-        layer.backward(y.copy(), saved)
-        return gather_parts(comm, layer.eval().forward(mine)[0], -1, cut.parts), gathered(layer, comm)
-
-    predicted, params = SimWorld(2).run(program)[0]
-    np.testing.assert_allclose(predicted, serial.eval().forward(x)[0], atol=1e-14)
-    for p in serial.params:
-        np.testing.assert_allclose(params[p.name], p.data, atol=1e-14)
 
 
 REFUSED = {

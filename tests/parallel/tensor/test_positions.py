@@ -101,8 +101,7 @@ def test_it_sends_as_many_bytes_as_all_reduces(size):
         world = SimWorld(size, collectives="formula")
 
         def program(comm, sequence=sequence):
-            model = gpt()
-            strategy = TensorParallel(comm, *parts(model, Adam(), 0.01), sequence=sequence)
+            strategy = TensorParallel(comm, *parts(gpt(), Adam(), 0.01), sequence=sequence)
             comm.barrier()
             start = comm.clock.now()
             strategy.step(Batch(X[:2, :-1], X[:2, 1:], 2))

@@ -95,8 +95,7 @@ def test_a_rank_holds_its_part_alone():
     """Weights, gradients and the optimizer's state of the dense layers shrink with the number of ranks."""
 
     def program(comm):
-        model = nn.MLP((64, 256, 64), seed=1)
-        strategy = TensorParallel(comm, *parts(model, Momentum()))
+        strategy = TensorParallel(comm, *parts(nn.MLP((64, 256, 64), seed=1), Momentum()))
         return sum(p.size for p in strategy.model.params), sum(s.size for s in strategy.optimizer.states)
 
     whole = 64 * 256 + 256 + 256 * 64
@@ -151,8 +150,7 @@ def test_a_part_of_the_batch_is_refused(strategy):
     """Every rank takes the whole batch; parts would be mixed up without a word."""
 
     def program(comm):
-        model = nn.build("lenet", n_classes=10)
-        trainer = strategy(comm, *parts(model))
+        trainer = strategy(comm, *parts(nn.build("lenet", n_classes=10)))
         trainer.step(Batch(np.zeros((3, 784), "float32"), np.zeros(3, int), 6))
 
     with pytest.raises(RankError, match=f"{strategy.__name__} got 3 of a batch of 6 samples, expected all of them"):
