@@ -78,24 +78,10 @@ class TestBatchNorm:
         layer.forward(x_of(1, 2, 3))
 
 
-class TestDropout:
-    def test_the_same_seed_drops_the_same_values(self):
-        a, b, c = (nn.Dropout(0.3, seed).forward(np.ones((100, 100)))[0] for seed in (1, 1, 2))
-        np.testing.assert_array_equal(a, b)
-        assert not np.array_equal(a, c)
-        assert (a == 0).mean() == pytest.approx(0.3, abs=0.02)
-        assert a.mean() == pytest.approx(1, abs=0.03)
-
-    def test_every_pass_drops_others_and_backward_drops_what_forward_dropped(self):
-        layer, x = nn.Dropout(0.5, 0), np.ones((30, 30))
-        (y, saved), (z, _) = layer.forward(x), layer.forward(x)
-        assert not np.array_equal(y, z)
-        np.testing.assert_array_equal(layer.backward(x.copy(), saved), y)
-
-    @pytest.mark.parametrize("p", [-0.1, 1.0, 1.5])
-    def test_p_is_a_share(self, p):
-        with pytest.raises(ValueError, match=f"Dropout: p is {p}"):
-            nn.Dropout(p)
+@pytest.mark.parametrize("p", [-0.1, 1.0])
+def test_the_p_of_dropout_is_a_share(p):
+    with pytest.raises(ValueError, match=f"Dropout: p is {p}"):
+        nn.Dropout(p)
 
 
 class TestRecompute:

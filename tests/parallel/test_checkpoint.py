@@ -29,6 +29,8 @@ from distlearn.sim import SimWorld
 from distlearn.testing import assert_same_params
 from distlearn.train import fit
 
+from .programs import serial
+
 DATASET = data.load("digits", dtype="float64").take(90)
 DATA = partial(DataParallel, cap_bytes=500)
 
@@ -296,10 +298,6 @@ def fit_until(stop, strategy, folder, epochs, **options):
     store = None if folder is None else CheckpointStore(folder)
     options |= {"epochs": epochs, "batch_size": 20, "seed": 1, "report": report}
     return fit(strategy, DATASET, **options, checkpoints=store)
-
-
-def serial(comm, model, loss, optimizer):
-    return Serial(model, loss, optimizer, comm.clock)
 
 
 def train(comm, make, folder=None, *, kind="mlp", rule="adam", stop=None, resume=False, every=4, epochs=3, lr=0.05):

@@ -24,7 +24,8 @@ from distlearn.parallel.checkpoint.state import capture, restore
 from distlearn.sim import Failure, Roofline, SimWorld
 from distlearn.testing import assert_same_params
 
-from .test_checkpoint import DATA, DATASET, a_model, interrupted, serial, train, without_times
+from .programs import serial
+from .test_checkpoint import DATA, DATASET, a_model, interrupted, train, without_times
 
 LOSS = SoftmaxCrossEntropy()
 

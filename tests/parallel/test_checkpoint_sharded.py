@@ -9,7 +9,8 @@ from distlearn.parallel import CheckpointStore, DataParallel, Hybrid, PipeDream,
 from distlearn.sim import SimWorld
 from distlearn.testing import assert_same_params
 
-from .test_checkpoint import interrupted, serial, train, without_times
+from .programs import serial
+from .test_checkpoint import interrupted, train, without_times
 
 
 def hybrid(comm, *args):

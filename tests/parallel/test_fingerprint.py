@@ -15,7 +15,7 @@ from distlearn.parallel.checkpoint.state import data_fingerprint, differences, r
 from distlearn.sim import SimWorld
 from distlearn.train import fit
 
-from .test_checkpoint import serial
+from .programs import serial
 from .test_checkpoint_sharded import SHARDED
 
 DIGITS = load("digits", dtype="float64").take(96)

@@ -11,6 +11,8 @@ from distlearn.optim import SGD, Cosine, Optimizer
 from distlearn.sim import SimWorld
 from distlearn.testing import assert_same_params
 
+from .programs import serial
+
 RNG = np.random.default_rng(5)
 X, Y = RNG.normal(size=(12, 16)), RNG.integers(0, 3, 12)
 F = {"dtype": "float64"}
@@ -76,10 +78,6 @@ def train(comm, make, make_optimizer, steps=4):
         part = slice(0, 6) if strategy.rank == 0 else slice(6, 12)
     losses = [strategy.step(Batch(X[part], Y[part], 12)) for _ in range(steps)]
     return strategy.gather_params(), losses, type(strategy.optimizer)
-
-
-def serial(comm, *args):
-    return parallel.Serial(*args, comm.clock)
 
 
 def compare(name, make_optimizer):

@@ -7,12 +7,12 @@ from distlearn import nn
 from distlearn.comm import RankError
 from distlearn.data import Batch
 from distlearn.optim import Adam, Optimizer
-from distlearn.parallel import Serial, TensorParallel, parallelize
+from distlearn.parallel import TensorParallel, parallelize
 from distlearn.parallel.tensor import cut_positions
 from distlearn.sim import SimWorld
 from distlearn.testing import assert_same_params
 
-from ..programs import parts
+from ..programs import parts, serial
 
 WIDTH, LENGTH = 12, 24
 X = np.random.default_rng(0).integers(WIDTH, size=(6, LENGTH + 1))
@@ -78,7 +78,7 @@ def sharded(*args):
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 6])
 @pytest.mark.parametrize("kind", MODELS)
 def test_it_equals_serial_training(size, kind):
-    want = SimWorld(1).run(train, lambda comm, *args: Serial(*args, comm.clock), kind)[0]
+    want = SimWorld(1).run(train, serial, kind)[0]
     results = SimWorld(size).run(train, sharded, kind)
     assert_same_params(results[0][0], want[0], tol=1e-10)
     for _, losses, output in results:
