@@ -84,12 +84,7 @@ def test_a_scaled_loss_that_overflows_skips_steps():
     x, y = rng.normal(size=(32, 8)).astype("float16"), rng.integers(4, size=32)
     model = move(MLP((8, 16, 4)), lambda a: a.astype("float16"))
     optimizer = MixedPrecision(model.params, SGD(), 0.1, scale=2.0**30)
-    loss = optimizer.scaled(SoftmaxCrossEntropy())
-    for _ in range(30):
-        optimizer.zero_grad()
-        out, saved = model.forward(x)
-        model.backward(loss(out, y)[1], saved)
-        optimizer.step()
+    learn(model, SoftmaxCrossEntropy(), optimizer, [(x, y)] * 30)
     assert 8 <= optimizer.skipped <= 15
     assert optimizer.steps == 30 - optimizer.skipped
     assert all(np.isfinite(p.data).all() for p in model.params)
