@@ -4,12 +4,11 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from distlearn.comm.base import DoneWork
-from distlearn.comm.collectives import ring_all_gather, ring_all_reduce, ring_reduce_scatter
 from distlearn.data import Batch
 from distlearn.nn import MLP, Linear, Sequential, SoftmaxCrossEntropy, Tanh
 from distlearn.optim import RULES, SGD, Optimizer
 from distlearn.parallel import Serial
+from distlearn.sim import SimWorld
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(60, 7)), RNG.integers(0, 4, 60)
@@ -65,34 +64,18 @@ def serial(comm, *parts):
     return Serial(*parts, comm.clock)
 
 
-class RingComm:
-    """A communicator whose reductions and gathers are rings of real messages, which a simulator's trace then counts."""
+def messages(size, program, *args):
+    """Count what a program sends: the messages of rank 0, the bytes of all ranks."""
+    world = SimWorld(size, collectives="messages")
+    world.run(program, *args)
+    sent = world.trace.messages
+    return np.array([sum(m.source == 0 for m in sent), sum(m.nbytes for m in sent)])
 
-    def __init__(self, comm):
-        self._comm = comm
 
-    def __getattr__(self, name):
-        return getattr(self._comm, name)
-
-    def all_reduce(self, x, op="sum"):
-        """Go around the ring twice."""
-        return ring_all_reduce(self._comm, x, op)
-
-    def reduce_scatter(self, x, op="sum"):
-        """Go around the ring once."""
-        return ring_reduce_scatter(self._comm, x, op)
-
-    def ireduce_scatter(self, x, op="sum"):
-        """Go around the ring once, at once."""
-        return DoneWork(self.reduce_scatter(x, op))
-
-    def all_gather(self, x):
-        """Go around the ring once."""
-        return ring_all_gather(self._comm, x)
-
-    def iall_gather(self, x):
-        """Go around the ring once, at once."""
-        return DoneWork(self.all_gather(x))
+def messages_of_steps(size, make, steps):
+    """Count what training sends besides what is sent where the strategy is made."""
+    made = messages(size, lambda comm: make(comm, *parts(model_of("plain"))))
+    return messages(size, lambda comm: run(comm, make, steps=steps)) - made
 
 
 def averaged_by_hand(size, every, steps, batch, inner, momentum=None):

@@ -13,7 +13,7 @@ from distlearn.parallel import DataParallel, ZeRO
 from distlearn.sim import Roofline, SimWorld
 from distlearn.testing import assert_same_params
 
-from .programs import RingComm, X, Y, parts, run
+from .programs import X, Y, messages, parts, run
 
 STAGES = [1, 2, 3]
 
@@ -41,11 +41,12 @@ def test_with_batch_normalisation_it_is_data_parallelism(stage):
         np.testing.assert_allclose(got[2], want[2], atol=1e-11)
 
 
-def deep(comm, stage, rule=None, width=64, overlap=True):
-    """One step of a model of equal layers; return the strategy."""
+def deep(comm, stage, width=64, overlap=True, steps=1):
+    """Train a model of equal layers; return the strategy."""
     options = {"stage": stage, "cap_bytes": 8 * width**2, "overlap": overlap}
-    strategy = ZeRO(comm, *parts(MLP((width,) * 9, seed=0, dtype="float64"), rule or Adam(), 0.01), **options)
-    strategy.step(Batch(np.ones((2, width)), np.zeros(2, int), 2 * comm.size))
+    strategy = ZeRO(comm, *parts(MLP((width,) * 9, seed=0, dtype="float64"), Adam(), 0.01), **options)
+    for _ in range(steps):
+        strategy.step(Batch(np.ones((2, width)), np.zeros(2, int), 2 * comm.size))
     return strategy
 
 
@@ -55,17 +56,12 @@ def deep(comm, stage, rule=None, width=64, overlap=True):
 @pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize("size", [2, 3, 4])
 def test_messages_and_bytes_on_a_ring_are_the_docstrings(stage, size):
-    def program(comm):
-        strategy = deep(RingComm(comm), stage)
-        return len(strategy.groups), sum(g.own.nbytes for g in strategy.groups) * size
-
-    world = SimWorld(size, collectives="formula")  # the messages are those of the strategy itself
-    b, n = world.run(program)[0]
-    sent = [m for m in world.trace.messages if m.source == 0]
+    groups = SimWorld(size).run(deep, stage)[0].groups
+    b, n = len(groups), sum(g.own.nbytes for g in groups) * size
     calls, nbytes = (3 * b - 1, 3 * n - n / b) if stage == 3 else (2 * b, 2 * n)  # all layers are alike
     loss = 2 * (size - 1), 16 * 2 * (size - 1) / size
-    assert len(sent) == calls * (size - 1) + loss[0]
-    total = sum(m.nbytes for m in world.trace.messages)
+    sent, total = messages(size, deep, stage) - messages(size, partial(deep, steps=0), stage)
+    assert sent == calls * (size - 1) + loss[0]
     assert total == pytest.approx(size * (nbytes * (size - 1) / size + loss[1]))
 
 
