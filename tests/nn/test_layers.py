@@ -232,28 +232,6 @@ class TestContainers:
         with pytest.raises(ValueError, match=r"cannot add shapes \(2, 4\) \(of the body\) and \(2, 3\)"):
             nn.Residual(nn.Linear(3, 4)).forward(x_of(2, 3, dtype="float32"))
 
-    def test_two_micro_batches_in_flight(self):
-        """No layer keeps anything of a pass on itself."""
-        model = nn.Sequential(
-            nn.Conv2d(1, 2, 3, dtype="float64"),
-            nn.Tanh(),
-            nn.MaxPool(2),
-            nn.Flatten(),
-            nn.Linear(8, 2, dtype="float64"),
-        )
-        x = x_of(6, 6, 6, 1)
-        y, saved = model.forward(x)
-        whole = model.backward(np.ones_like(y), saved)
-        grads = [p.grad.copy() for p in model.params]
-        for p in model.params:
-            p.grad[...] = 0
-        first, second = model.forward(x[:2]), model.forward(x[2:])
-        later = model.backward(np.ones_like(second[0]), second[1])
-        earlier = model.backward(np.ones_like(first[0]), first[1])
-        np.testing.assert_allclose(np.concatenate([earlier, later]), whole, rtol=1e-12)
-        for p, g in zip(model.params, grads, strict=True):
-            np.testing.assert_allclose(p.grad, g, rtol=1e-12, atol=1e-12)
-
     def test_every_layers_passes_are_called(self, monkeypatch):
         """A breakpoint in the ReLU or the pooling behind a convolution is reached."""
         called = []

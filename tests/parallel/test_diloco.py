@@ -10,7 +10,7 @@ from distlearn.parallel import DiLoCo, LocalSGD
 from distlearn.sim import SimWorld
 from distlearn.testing import assert_same_params
 
-from .programs import averaged_by_hand, run, serial
+from .programs import averaged_by_hand, run
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4])
@@ -24,15 +24,7 @@ def test_with_an_outer_step_of_one_it_is_local_sgd(size, kind, monkeypatch):
         np.testing.assert_allclose(a.losses, b.losses, atol=1e-12)
 
 
-@pytest.mark.parametrize("size", [1, 2, 3])
-def test_averaging_at_every_step_it_is_the_outer_rule_on_the_gradient(size):
-    """One inner step of SGD at rate 0.5 moves by half a gradient; the outer rule takes that for its gradient."""
-    want = SimWorld(1).run(run, serial, rule="nesterov", lr=0.35)[0]
-    got = SimWorld(size).run(run, partial(DiLoCo, every=1, outer_lr=0.7), rule="sgd", lr=0.5, uneven=size > 1)[0]
-    assert_same_params(got.params, want.params)
-
-
-@pytest.mark.parametrize(("size", "every", "steps"), [(1, 3, 7), (2, 2, 6), (3, 3, 9), (4, 5, 6)])
+@pytest.mark.parametrize(("size", "every", "steps"), [(1, 3, 7), (2, 2, 6), (3, 1, 5), (3, 3, 9), (4, 5, 6)])
 def test_it_is_what_the_paper_says(size, every, steps):
     results = SimWorld(size).run(run, partial(DiLoCo, every=every), rule="adamw", lr=0.01, steps=steps, batch=20)
     want = averaged_by_hand(size, every, steps, 20, lambda params: Optimizer(params, AdamW(), 0.01), momentum=0.9)

@@ -161,18 +161,6 @@ def test_the_time_line_is_what_the_schedule_predicts(schedule, size, m):
         np.testing.assert_allclose([s[3:5] for s in got], [s[3:5] for s in want], rtol=1e-9, atol=1e-15)
 
 
-def test_activations_in_flight_are_all_of_them_or_as_many_as_stages_follow():
-    def program(comm, schedule):
-        x, y = np.ones((64, 32), "float32"), np.zeros(64, int)
-        model = Sequential(*(Linear(32, 32, i) for i in range(8)))
-        pipeline = Pipeline(comm, *parts(model), schedule=schedule, n_microbatches=8)
-        pipeline.step(Batch(x, y, 64))
-        return pipeline.peak_in_flight
-
-    assert SimWorld(4).run(program, "gpipe") == [8] * 4
-    assert SimWorld(4).run(program, "1f1b") == [4, 3, 2, 1]
-
-
 def test_messages_and_bytes_are_those_of_the_docstring():
     world = SimWorld(4, collectives="formula")  # the messages are those of the strategy itself
     results = world.run(executed, "1f1b", 8)
