@@ -130,7 +130,6 @@ def test_data_parallelism_continues_from_its_state(make):
     ("model", "options", "message"),
     [
         (gpt(), {"attention": "star"}, "attention is 'star'"),
-        (Sequential(GRU(4, 4, 0, dtype="float64")), {}, "may mix positions"),
         (GPT(11, width=24, heads=6, n_blocks=1, kv_heads=3), {"attention": "ulysses"}, "kv_heads=3"),
         (Sequential(Residual(Sequential(Linear(4, 4, 0))), GRU(4, 4, 0)), {}, "may mix positions"),
     ],
