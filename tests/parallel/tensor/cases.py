@@ -41,6 +41,12 @@ def sharing():
     return nn.Sequential(nn.Linear(7, 6, 4, **F), a, nn.Tanh(), b, nn.Tanh(), nn.Linear(6, 4, 6, **F))
 
 
+def frozen():
+    model = nn.MLP((7, 9, 6, 4), "sigmoid", seed=2, **F)
+    model.params[2].frozen = True
+    return model
+
+
 def images(*layers, c=3):
     """A small network on images of 6 x 6 x 2: a convolution to c channels, some layers, and a classifier."""
     body, shape = [nn.Conv2d(2, c, 3, 1, padding=1, input_gradient=False, **F), *layers], (1, 6, 6, 2)
@@ -86,6 +92,7 @@ VECTORS = {
     "tied": tied,
     "sharing": sharing,
     "twin paths": twin_paths,
+    "frozen": frozen,
     "dropout": lambda: nn.Sequential(
         nn.Dropout(0.2, 1),
         nn.Linear(7, 9, 2, **F),

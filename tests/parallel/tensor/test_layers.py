@@ -75,9 +75,8 @@ def test_the_wavefront_takes_as_long_as_its_docstring_says(n_layers, size, n_blo
         layer.backward(y, saved)
         return middle, comm.clock.now() - middle
 
-    world = SimWorld(
-        size, Network(), Roofline(1e9), collectives="formula"
-    )  # the messages are those of the strategy itself
+    # the messages are those of the layer itself
+    world = SimWorld(size, Network(), Roofline(1e9), collectives="formula")
     forward, backward = (max(times) for times in zip(*world.run(program), strict=True))
     a_layer = nn.GRU(4, 4).flops(x.shape) / 1e9
     want = a_layer * n_layers / size * (n_blocks + size - 1) / n_blocks
