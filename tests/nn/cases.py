@@ -3,7 +3,9 @@
 import numpy as np
 
 from distlearn import nn
+from distlearn.data import Batch
 from distlearn.nn import Conv2d
+from distlearn.parallel import Serial
 
 F = {"dtype": "float64"}
 
@@ -146,3 +148,16 @@ LAYERS = [
 def label(value):
     """Name a test after its layer (with the algorithm) and shape."""
     return f"{value}-{value.algorithm}" if isinstance(value, Conv2d) else str(value)
+
+
+def learn(model, loss, optimizer, batches):
+    """Train with a step for each (inputs, targets); return the losses."""
+    strategy = Serial(model, loss, optimizer)
+    return [strategy.step(Batch(x, y, len(x))) for x, y in batches]
+
+
+def in_pieces(x, y, steps):
+    """Batches of 64 of the first 1,024 samples, again and again."""
+    for step in range(steps):
+        part = slice(step * 64 % 1024, step * 64 % 1024 + 64)
+        yield x[part], y[part]

@@ -54,6 +54,14 @@ def leaf(x):
     return torch.tensor(np.array(x, order="C")).requires_grad_()
 
 
+def compared(special, t, want, got, dx, dy):
+    """What every layer is compared in: its output and the gradient of its input."""
+    yield "y", got, want.detach().numpy()
+    if not special:
+        want.backward(torch.tensor(dy))
+        yield "dx", dx, t.grad.numpy()
+
+
 def conv(draw, special):
     groups = draw.of(1, 1, 2, 3)
     c_in, c_out = groups * draw.n(1, 3), groups * draw.n(1, 3)
@@ -111,11 +119,8 @@ def norm(draw, special):
         running = [r.detach() for r in running]
         rows = t.reshape(-1, c)
         want = F.batch_norm(rows, *running, gamma, beta, kind == "b", momentum, eps).reshape(shape)
-    got, dx, dy = there_and_back(draw, layer.eval() if kind == "e" else layer, x)
-    yield "y", got, want.detach().numpy()
+    yield from compared(special, t, want, *there_and_back(draw, layer.eval() if kind == "e" else layer, x))
     if not special:
-        want.backward(torch.tensor(dy))
-        yield "dx", dx, t.grad.numpy()
         yield "dgamma", layer.gamma.grad, gamma.grad.numpy()
         yield "dbeta", layer.beta.grad, beta.grad.numpy()
         for p, r in zip(layer.params[2:], running, strict=True):
@@ -127,11 +132,9 @@ def response(draw, special):
     x = draw.values(draw.n(1, 9), draw.n(1, 7), special=special)
     t = leaf(x)
     want = F.local_response_norm(t[:, :, None], n, alpha * n, beta, k)[:, :, 0]
-    got, dx, dy = there_and_back(draw, nn.LocalResponseNorm(n, k=k, alpha=alpha, beta=beta), x)
-    yield "y", got, want.detach().numpy()
-    if not special:
-        want.backward(torch.tensor(dy))
-        yield "dx", dx, t.grad.numpy()
+    yield from compared(
+        special, t, want, *there_and_back(draw, nn.LocalResponseNorm(n, k=k, alpha=alpha, beta=beta), x)
+    )
 
 
 def recurrent(draw, special):
@@ -146,11 +149,8 @@ def recurrent(draw, special):
     x = draw.values(draw.n(1, 4), draw.n(1, 7), d_in, special=special)
     t = leaf(x)
     want = theirs(t)[0]
-    got, dx, dy = there_and_back(draw, layer, x)
-    yield "y", got, want.detach().numpy()
+    yield from compared(special, t, want, *there_and_back(draw, layer, x))
     if not special:
-        want.backward(torch.tensor(dy))
-        yield "dx", dx, t.grad.numpy()
         yield "dW", layer.W.grad, theirs.weight_ih_l0.grad.numpy().T
         yield "dU", layer.U.grad, theirs.weight_hh_l0.grad.numpy().T
         yield "db", layer.b.grad, theirs.bias_ih_l0.grad.numpy()
@@ -160,11 +160,7 @@ def activation(draw, special):
     x = draw.values(draw.n(1, 4), draw.n(1, 6), special=special) * np.asarray(draw.of(1, 1000), draw.dtype)
     t, name = leaf(x), draw.of("ReLU", "Sigmoid", "Tanh", "Softmax")
     want = getattr(torch, name.lower())(t, *[-1] * (name == "Softmax"))
-    got, dx, dy = there_and_back(draw, getattr(nn, name)(), x)
-    yield "y", got, want.detach().numpy()
-    if not special:
-        want.backward(torch.tensor(dy))
-        yield "dx", dx, t.grad.numpy()
+    yield from compared(special, t, want, *there_and_back(draw, getattr(nn, name)(), x))
 
 
 def loss(draw, special):

@@ -20,6 +20,8 @@ from distlearn.nn.attention import (
 from distlearn.nn.attention.multi_head import rotate
 from distlearn.optim import Adam, Optimizer
 
+from .cases import learn
+
 
 def inputs(batch, heads, kv_heads, n, d, m=None, seed=0):
     rng = np.random.default_rng(seed)
@@ -145,15 +147,7 @@ def test_gelu_and_rms_norm_are_pytorchs():
 def test_a_small_gpt_learns_to_count():
     rng = np.random.default_rng(4)
     model = nn.GPT(10, width=16, heads=2, n_blocks=1)
-    optimizer = Optimizer(model.params, Adam(), 0.01)
-    loss = nn.SoftmaxCrossEntropy()
-    first = None
-    for _ in range(150):
-        x = (rng.integers(10, size=(16, 1)) + np.arange(9)) % 10
-        optimizer.zero_grad()
-        y, saved = model.forward(x[:, :-1])
-        value, dy = loss(y, x[:, 1:])
-        model.backward(dy, saved)
-        optimizer.step()
-        first = value if first is None else first
-    assert value < 0.05 < 2 < first
+    texts = [(rng.integers(10, size=(16, 1)) + np.arange(9)) % 10 for _ in range(150)]
+    batches = [(x[:, :-1], x[:, 1:]) for x in texts]
+    losses = learn(model, nn.SoftmaxCrossEntropy(), Optimizer(model.params, Adam(), 0.01), batches)
+    assert losses[-1] < 0.05 < 2 < losses[0]

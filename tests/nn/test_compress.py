@@ -7,6 +7,8 @@ from distlearn import nn
 from distlearn.data import load
 from distlearn.optim import Momentum, Optimizer
 
+from .cases import in_pieces, learn
+
 
 @pytest.fixture(scope="module")
 def digits():
@@ -27,13 +29,7 @@ def trained(digits):
         nn.Flatten(),
         nn.Linear(128, 10, 3),
     )
-    loss, optimizer = nn.SoftmaxCrossEntropy(), Optimizer(model.params, Momentum(), 0.05)
-    for step in range(120):
-        part = slice(step * 64 % 1024, step * 64 % 1024 + 64)
-        optimizer.zero_grad()
-        out, saved = model.forward(x[part])
-        model.backward(loss(out, y[part])[1], saved)
-        optimizer.step()
+    learn(model, nn.SoftmaxCrossEntropy(), Optimizer(model.params, Momentum(), 0.05), in_pieces(x, y, 120))
     return model
 
 

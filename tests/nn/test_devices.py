@@ -7,18 +7,22 @@ from distlearn import nn
 from distlearn.backend import get_xp, to_device
 from distlearn.nn import MockDeviceArray
 
+GPU = pytest.param(lambda a: to_device(a, "gpu"), marks=pytest.mark.gpu, id="gpu")
 
-@pytest.mark.parametrize("device", ["strict", pytest.param("gpu", marks=pytest.mark.gpu)])
+
+@pytest.mark.parametrize("device", [np.copy, MockDeviceArray, GPU])
 def test_dropout(device):
-    x = np.ones((200, 50), "float32")
+    """The same seed drops the same values, another pass others; backward drops what forward dropped."""
+    x = device(np.ones((200, 50), "float32"))
+    get = np.asarray if device is np.copy else lambda a: a.get()
+    layers = [nn.Dropout(0.25, seed) for seed in (3, 3, 4)]
     masks = []
-    for _ in range(2):
-        layer, there = nn.Dropout(0.25, 3), MockDeviceArray(x) if device == "strict" else to_device(x, "gpu")
-        y, saved = layer.forward(there)
-        dx = layer.backward(there.copy(), saved)
-        np.testing.assert_array_equal(dx.get(), y.get())
-        masks.append(y.get())
-    np.testing.assert_array_equal(*masks)
+    for layer in [*layers, layers[0]]:
+        y, saved = layer.forward(x)
+        np.testing.assert_array_equal(get(layer.backward(x.copy(), saved)), get(y))
+        masks.append(get(y))
+    np.testing.assert_array_equal(masks[0], masks[1])
+    assert not any(np.array_equal(masks[0], other) for other in masks[2:])
     assert masks[0].mean() == pytest.approx(1, abs=0.02)
     assert set(np.unique(masks[0])) == {0, np.float32(1 / 0.75)}
 

@@ -6,36 +6,19 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from distlearn import nn
 from distlearn.data import Batch, load
-from distlearn.nn import (
-    BFLOAT16,
-    E2M1,
-    E4M3,
-    E5M2,
-    MXFP4,
-    MXFP8,
-    NVFP4,
-    BlockFormat,
-    Format,
-    Linear,
-    LowPrecisionLinear,
-    MockDeviceArray,
-    ReLU,
-    Sequential,
-    SoftmaxCrossEntropy,
-    rotate,
-)
 from distlearn.optim import Cosine, Momentum, Optimizer
 from distlearn.parallel import Serial
 from distlearn.sim import MetaArray
 
 THEIRS = {
-    E4M3: ml_dtypes.float8_e4m3fn,
-    E5M2: ml_dtypes.float8_e5m2,
-    E2M1: ml_dtypes.float4_e2m1fn,
-    BFLOAT16: ml_dtypes.bfloat16,
+    nn.E4M3: ml_dtypes.float8_e4m3fn,
+    nn.E5M2: ml_dtypes.float8_e5m2,
+    nn.E2M1: ml_dtypes.float4_e2m1fn,
+    nn.BFLOAT16: ml_dtypes.bfloat16,
 }
-EXACT = Format("float32", 8, 23, math.inf)
+EXACT = nn.Format("float32", 8, 23, math.inf)
 
 
 def theirs(fmt, x):
@@ -51,7 +34,7 @@ def test_elements_are_those_of_ml_dtypes(fmt):
     values = np.arange(2**bits, dtype=np.uint16 if bits > 8 else np.uint8).view(THEIRS[fmt]).astype("float32")
     values = np.sort(values[np.isfinite(values)])
     np.testing.assert_array_equal(fmt.round(values), values)
-    assert values[-1] == fmt.largest or fmt is BFLOAT16
+    assert values[-1] == fmt.largest or fmt is nn.BFLOAT16
     ties = (values[1:] / 2 + values[:-1] / 2).astype("float32")
     inf = np.array([np.inf], "float32")
     random = np.random.default_rng(0).integers(2**32, size=10**6, dtype=np.uint32).view("float32")
@@ -70,12 +53,12 @@ def reference(fmt, rows):
         scales = np.array([2.0 ** max(math.frexp(m)[1] - top, -127) if m else 1.0 for m in largest])
     else:
         tensor = f32(max(largest)) / f32(448 * 6)
-        scales = np.array([theirs(E4M3, f32(m) / f32(6) / tensor) * tensor for m in largest])
+        scales = np.array([theirs(nn.E4M3, f32(m) / f32(6) / tensor) * tensor for m in largest])
     scales, kept = scales[:, None], scales[:, None] > 0
     return theirs(fmt.element, rows * kept / np.where(kept, scales, 1)) * scales
 
 
-@pytest.mark.parametrize("fmt", [MXFP8, MXFP4, NVFP4], ids=lambda fmt: fmt.name)
+@pytest.mark.parametrize("fmt", [nn.MXFP8, nn.MXFP4, nn.NVFP4], ids=lambda fmt: fmt.name)
 def test_100_000_random_blocks(fmt):
     """Of all magnitudes that float32 has, with large ones, subnormal numbers and blocks of zeros among them."""
     rng = np.random.default_rng(1)
@@ -86,37 +69,37 @@ def test_100_000_random_blocks(fmt):
     got = fmt.round(rows)
     np.testing.assert_array_equal(got, reference(fmt, rows))
     np.testing.assert_array_equal(fmt.round(rows.T, axis=0), got.T)
-    np.testing.assert_array_equal(fmt.round(MockDeviceArray(rows[:100]), axis=1).get(), fmt.round(rows[:100]))
+    np.testing.assert_array_equal(fmt.round(nn.MockDeviceArray(rows[:100]), axis=1).get(), fmt.round(rows[:100]))
 
 
 def test_blocks_end_with_the_row_and_may_be_squares():
     x = np.random.default_rng(0).normal(size=(20, 37)).astype("float32")
     rows, squares = np.empty_like(x), np.empty_like(x)
     for j in range(0, 37, 32):
-        rows[:, j : j + 32] = MXFP4.round(x[:, j : j + 32])
-    np.testing.assert_array_equal(MXFP4.round(x), rows)
-    small = BlockFormat("small", E2M1, 8)
+        rows[:, j : j + 32] = nn.MXFP4.round(x[:, j : j + 32])
+    np.testing.assert_array_equal(nn.MXFP4.round(x), rows)
+    small = nn.BlockFormat("small", nn.E2M1, 8)
     for i in range(0, 20, 8):
         for j in range(0, 37, 8):
             part = x[i : i + 8, j : j + 8]
             scale = 2.0 ** (math.frexp(abs(part).max())[1] - 3)
-            squares[i : i + 8, j : j + 8] = theirs(E2M1, part / scale) * scale
+            squares[i : i + 8, j : j + 8] = theirs(nn.E2M1, part / scale) * scale
     np.testing.assert_array_equal(small.round(x, axis=(0, 1)), squares)
     np.testing.assert_array_equal(small.round(x.T, axis=(1, 0)), squares.T)
-    assert MXFP4.nbytes((20, 37)) == 20 * 37 // 2 + 20 * 2
-    assert NVFP4.nbytes((20, 37), (0, 1)) == 20 * 37 // 2 + 2 * 3 + 4
-    assert MXFP8.nbytes((3, 5)) == 3 * 5 + 3
-    assert (BFLOAT16.nbytes((3, 5)), E2M1.nbytes((3, 5))) == (30, 8)
+    assert nn.MXFP4.nbytes((20, 37)) == 20 * 37 // 2 + 20 * 2
+    assert nn.NVFP4.nbytes((20, 37), (0, 1)) == 20 * 37 // 2 + 2 * 3 + 4
+    assert nn.MXFP8.nbytes((3, 5)) == 3 * 5 + 3
+    assert (nn.BFLOAT16.nbytes((3, 5)), nn.E2M1.nbytes((3, 5))) == (30, 8)
 
 
 def test_what_is_not_finite_spoils_its_block_alone():
     x = np.ones((3, 32), "float32")
     x[1, 3], x[2, 4] = np.inf, np.nan
-    assert np.isnan(MXFP4.round(x)).all(axis=1).tolist() == [False, True, True]
-    assert np.isnan(NVFP4.round(x)).all()  # its scale is the array's
+    assert np.isnan(nn.MXFP4.round(x)).all(axis=1).tolist() == [False, True, True]
+    assert np.isnan(nn.NVFP4.round(x)).all()  # its scale is the array's
 
 
-@pytest.mark.parametrize("fmt", [MXFP8, MXFP4, NVFP4, E4M3, E2M1], ids=lambda fmt: fmt.name)
+@pytest.mark.parametrize("fmt", [nn.MXFP8, nn.MXFP4, nn.NVFP4, nn.E4M3, nn.E2M1], ids=lambda fmt: fmt.name)
 def test_stochastic_rounding_is_right_on_average(fmt):
     """The mean of 4,000 is within 5 standard errors, which rounding to nearest misses; values of the format stay."""
     rng = np.random.default_rng(0)
@@ -134,26 +117,26 @@ def test_stochastic_rounding_is_right_on_average(fmt):
 def test_precision_is_kept_and_mistakes_are_named():
     x = np.linspace(-2, 2, 32)
     for dtype in ("float16", "float64"):
-        assert MXFP8.round(x.astype(dtype)).dtype == dtype
-    for fmt in (E2M1, NVFP4):
+        assert nn.MXFP8.round(x.astype(dtype)).dtype == dtype
+    for fmt in (nn.E2M1, nn.NVFP4):
         with pytest.raises(TypeError, match=f"{fmt.name}: the array is int64, expected floating-point numbers"):
             fmt.round(np.arange(3))
     with pytest.raises(ValueError, match="axis 2 is out of bounds for array of dimension 1"):
-        MXFP8.round(x, axis=2)
+        nn.MXFP8.round(x, axis=2)
     with pytest.raises(ValueError, match="mine: block is 0, expected a whole number of 1 or more"):
-        BlockFormat("mine", E2M1, 0)
+        nn.BlockFormat("mine", nn.E2M1, 0)
     with pytest.raises(ValueError, match=r"mine has 9 bits of exponent and 2 of mantissa, expected 2 to 8 and 1 to 23"):
-        Format("mine", 9, 2, 1.0)
+        nn.Format("mine", 9, 2, 1.0)
     with pytest.raises(TypeError, match="LowPrecisionLinear: fmt is 'NVFP4', expected a format such as NVFP4"):
-        LowPrecisionLinear(2, 2, fmt="NVFP4")
+        nn.LowPrecisionLinear(2, 2, fmt="NVFP4")
 
 
 def test_a_rotation_spreads_an_outlier_and_leaves_products():
     rng = np.random.default_rng(0)
     a, b, signs = rng.normal(size=(5, 37)), rng.normal(size=(4, 37)), rng.choice([-1, 1], 16)
-    np.testing.assert_allclose(rotate(a, signs) @ rotate(b, signs).T, a @ b.T)
-    assert rotate(a).shape == (5, 48)
-    np.testing.assert_array_equal(abs(rotate(np.eye(16))), 0.25)
+    np.testing.assert_allclose(nn.rotate(a, signs) @ nn.rotate(b, signs).T, a @ b.T)
+    assert nn.rotate(a).shape == (5, 48)
+    np.testing.assert_array_equal(abs(nn.rotate(np.eye(16))), 0.25)
 
 
 # -- the layer ---------------------------------------------------------------------------------------------------------
@@ -171,8 +154,8 @@ X, DY = RNG.normal(size=(40, 48)).astype("float32"), RNG.normal(size=(40, 32)).a
 
 
 def test_with_an_exact_format_it_is_the_dense_layer():
-    layer = LowPrecisionLinear(48, 32, 1, fmt=EXACT, stochastic=False)
-    for got, want in zip(passes(layer, X, DY), passes(Linear(48, 32, 1), X, DY), strict=True):
+    layer = nn.LowPrecisionLinear(48, 32, 1, fmt=EXACT, stochastic=False)
+    for got, want in zip(passes(layer, X, DY), passes(nn.Linear(48, 32, 1), X, DY), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(layer.b.grad, DY.sum(axis=0), rtol=1e-4)
     meta = layer.forward(MetaArray((40, 48)))[0]
@@ -181,20 +164,20 @@ def test_with_an_exact_format_it_is_the_dense_layer():
 
 def test_each_trick_acts_on_its_product_alone():
     def results(**on):
-        return passes(LowPrecisionLinear(48, 32, 1, fmt=NVFP4, **dict.fromkeys(TRICKS, False) | on), X, DY)
+        return passes(nn.LowPrecisionLinear(48, 32, 1, fmt=nn.NVFP4, **dict.fromkeys(TRICKS, False) | on), X, DY)
 
     plain = results()
     for trick, changed in (("stochastic", [1, 2]), ("rotated", [2]), ("squares", [0, 1])):
         got = results(**{trick: True})
         assert [i for i in range(3) if not np.array_equal(got[i], plain[i])] == changed, trick
-    exact = passes(Linear(48, 32, 1), X, DY)
+    exact = passes(nn.Linear(48, 32, 1), X, DY)
     for got, want in zip(plain, exact, strict=True):
         assert 0.02 < np.linalg.norm(got - want) / np.linalg.norm(want) < 0.2
 
 
 def test_squares_give_forward_and_backward_the_same_weights():
     for squares in (True, False):
-        layer = LowPrecisionLinear(48, 32, 1, fmt=NVFP4, squares=squares)
+        layer = nn.LowPrecisionLinear(48, 32, 1, fmt=nn.NVFP4, squares=squares)
         forward, backward = (layer._rounded(name, X, W)[1] for name, W in
                              (("forward", layer.W.data), ("input", layer.W.data.T)))  # fmt: skip
         assert np.array_equal(forward, backward.T) == squares
@@ -205,12 +188,12 @@ def excess_loss(fmt, noise, **tricks):
 
     def dense(i, d_out):
         options = {} if fmt is None else {"fmt": fmt, "seed": [0, i], **dict.fromkeys(TRICKS, False), **tricks}
-        return (LowPrecisionLinear if fmt else Linear)(64, d_out, [0, i], **options)
+        return (nn.LowPrecisionLinear if fmt else nn.Linear)(64, d_out, [0, i], **options)
 
     data, rng = load("digits", dtype="float32"), np.random.default_rng(0)
     x, y = data.x_train.reshape(-1, 64), data.y_train
-    model = Sequential(dense(0, 64), ReLU(), dense(1, 10))
-    trainer = Serial(model, SoftmaxCrossEntropy(), Optimizer(model.params, Momentum(), Cosine(0.1, 300)))
+    model = nn.Sequential(dense(0, 64), nn.ReLU(), dense(1, 10))
+    trainer = Serial(model, nn.SoftmaxCrossEntropy(), Optimizer(model.params, Momentum(), Cosine(0.1, 300)))
     for _ in range(300):
         rows = rng.permutation(len(x))[:128]
         labels = np.where(rng.random(128) < noise, rng.integers(10, size=128), y[rows])
@@ -223,9 +206,9 @@ def excess_loss(fmt, noise, **tricks):
 
 def test_where_labels_are_uncertain_a_trick_carries_training_in_4_bits():
     """Small gradients beside a large one become 0, unless they are rounded at random, or spread."""
-    exact, plain = excess_loss(None, 0.2), excess_loss(NVFP4, 0.2)
+    exact, plain = excess_loss(None, 0.2), excess_loss(nn.NVFP4, 0.2)
     assert plain > 1.6 * exact
     for trick in ("stochastic", "rotated"):
-        assert excess_loss(NVFP4, 0.2, **{trick: True}) < 1.2 * exact
-    assert excess_loss(MXFP4, 0.2, stochastic=True) > 3 * exact  # its largest gradients saturate
-    assert excess_loss(NVFP4, 0.0) < 1.3 * excess_loss(None, 0.0)  # certain labels need no trick
+        assert excess_loss(nn.NVFP4, 0.2, **{trick: True}) < 1.2 * exact
+    assert excess_loss(nn.MXFP4, 0.2, stochastic=True) > 3 * exact  # its largest gradients saturate
+    assert excess_loss(nn.NVFP4, 0.0) < 1.3 * excess_loss(None, 0.0)  # certain labels need no trick

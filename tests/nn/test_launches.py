@@ -14,6 +14,8 @@ from distlearn.nn.loss import softmax_cross_entropy_rows
 from distlearn.optim import SGD, Adam, AdamW, Momentum, Nesterov, Optimizer
 from tests.emulated import NEEDS_COMPILER, launched
 
+from .cases import learn
+
 __all__ = ["launched"]  # a fixture
 
 EMULATED = pytest.param(MockDeviceArray, id="emulated", marks=NEEDS_COMPILER)
@@ -52,19 +54,8 @@ def cnn(dtype="float32"):
     )  # fmt: skip
 
 
-def step_of(model, optimizer, x, labels):
-    """One training step; its loss."""
-    optimizer.zero_grad()
-    y, saved = model.forward(x)
-    loss, dy = nn.SoftmaxCrossEntropy()(y, labels)
-    model.backward(dy, saved)
-    optimizer.step()
-    return loss
-
-
 def train(model, rule, x, labels, steps=3):
-    optimizer = Optimizer(model.params, rule, 0.05)
-    return [step_of(model, optimizer, x, labels) for _ in range(steps)]
+    return learn(model, nn.SoftmaxCrossEntropy(), Optimizer(model.params, rule, 0.05), [(x, labels)] * steps)
 
 
 def batch(shape, dtype="float32"):

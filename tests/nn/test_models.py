@@ -9,6 +9,8 @@ from distlearn import nn
 from distlearn.data import load
 from distlearn.optim import Adam, Momentum, Optimizer
 
+from .cases import in_pieces, learn
+
 SMALL = ["mlp", "lenet", "cnn", "alexnet28", "googlenet28", "squeezenet28"]
 
 
@@ -115,18 +117,11 @@ def test_small_models_learn(name):
     """In 60 steps the shallow ones nearly finish; the deep narrow ones are well under way (chance is 0.1)."""
     x, y = images()
     model = nn.build(name, seed=3)
-    loss, optimizer = nn.SoftmaxCrossEntropy(), Optimizer(model.params, Adam(), 2e-3)
     before = {p.name: p.data.copy() for p in model.params}
-    for step in range(60):
-        part = slice(step * 64 % 1024, step * 64 % 1024 + 64)
-        optimizer.zero_grad()
-        out, saved = model.forward(x[part])
-        assert out.dtype == np.float32
-        _, dy = loss(out, y[part])
-        model.backward(dy, saved)
-        optimizer.step()
+    learn(model, nn.SoftmaxCrossEntropy(), Optimizer(model.params, Adam(), 2e-3), in_pieces(x, y, 60))
     assert all(not np.array_equal(before[p.name], p.data) for p in model.params)
     logits = model.eval().forward(x[:512])[0]
+    assert logits.dtype == np.float32
     assert (logits.argmax(axis=1) == y[:512]).mean() > (0.9 if name in SMALL[:3] else 0.3)
 
 
@@ -134,20 +129,13 @@ def test_the_siamese_network_learns_which_digits_are_alike():
     x, y = images()
     rng = np.random.default_rng(0)
     model = nn.build("siamese", seed=1)
-    loss, optimizer = nn.ContrastiveLoss(1.0), Optimizer(model.params, Adam(), 1e-3)
 
     def pairs(n):
         i = rng.integers(len(x), size=n)
         j = np.array([rng.choice(np.flatnonzero(y == y[k])) if rng.random() < 0.5 else rng.integers(len(x)) for k in i])
         return x[np.stack([i, j], axis=1)], (y[i] == y[j]).astype(int)
 
-    for _ in range(60):
-        a, same = pairs(64)
-        optimizer.zero_grad()
-        out, saved = model.forward(a)
-        _, dy = loss(out, same)
-        model.backward(dy, saved)
-        optimizer.step()
+    learn(model, nn.ContrastiveLoss(1.0), Optimizer(model.params, Adam(), 1e-3), (pairs(64) for _ in range(60)))
     a, same = pairs(300)
     points, _ = model.forward(a)
     distance = np.linalg.norm(points[:, 0] - points[:, 1], axis=1)
@@ -158,15 +146,8 @@ def test_the_language_model_learns_a_text_by_heart():
     text = np.frombuffer(b"the quick brown fox jumps over the lazy dog. " * 8, "uint8").astype(np.int64)
     x, y = text[None, :-1].repeat(4, axis=0), text[None, 1:].repeat(4, axis=0)
     model = nn.GRULanguageModel(128, 32, 2, seed=0)
-    loss, optimizer = nn.SoftmaxCrossEntropy(), Optimizer(model.params, Momentum(), 1.0, clip_norm=1.0)
-    losses = []
-    for _ in range(50):
-        optimizer.zero_grad()
-        out, saved = model.forward(x[:, :45])
-        value, dy = loss(out, y[:, :45])
-        losses.append(value)
-        model.backward(dy, saved)
-        optimizer.step()
+    optimizer = Optimizer(model.params, Momentum(), 1.0, clip_norm=1.0)
+    losses = learn(model, nn.SoftmaxCrossEntropy(), optimizer, [(x[:, :45], y[:, :45])] * 50)
     assert losses[0] == pytest.approx(np.log(128), rel=0.1)
     assert losses[-1] < 0.5
 
@@ -181,14 +162,8 @@ def test_an_unknown_model_is_named():
 def test_on_real_images(name, data, least):
     """A few dozen steps on the real images, evaluated on test images that were never trained on."""
     images = load(data, dtype="float32")
-    model, loss = nn.build(name, seed=0), nn.SoftmaxCrossEntropy()
-    optimizer = Optimizer(model.params, Momentum(), 0.02)
-    for step in range(80):
-        start = step * 64 % (len(images.x_train) - 63)
-        part = slice(start, start + 64)
-        optimizer.zero_grad()
-        out, saved = model.forward(images.x_train[part])
-        model.backward(loss(out, images.y_train[part])[1], saved)
-        optimizer.step()
+    model = nn.build(name, seed=0)
+    batches = in_pieces(images.x_train, images.y_train, 80)
+    learn(model, nn.SoftmaxCrossEntropy(), Optimizer(model.params, Momentum(), 0.02), batches)
     logits = model.eval().forward(images.x_test[:400])[0]
     assert (logits.argmax(axis=1) == images.y_test[:400]).mean() > least

@@ -32,10 +32,13 @@ def test_half_precision_takes_half():
 
 def test_shared_and_overlapping_memory_counts_once():
     x = np.zeros((8, 10))
+    assert nn.nbytes([x, (x, {"again": x}), np.zeros(3)]) == 640 + 24
     assert nn.nbytes([x, x[2:], x.T, x[::-1], x.reshape(-1)]) == 640
     assert nn.nbytes([x[:4], x[2:6]]) == 6 * 80
     assert nn.nbytes([nn.MockDeviceArray(x), nn.MockDeviceArray(x)]) == 640
     assert nn.nbytes([]) == nn.nbytes(np.zeros((0, 3))) == nn.nbytes((1, (2, 3), None)) == 0
+    _, saved = nn.MLP((10, 20, 5), dtype="float64").forward(x)
+    assert nn.nbytes(saved) == 8 * (80 + 160)  # x and the hidden layer's output, which ReLU and Linear share
 
 
 def test_profile_times_every_layer_and_leaves_gradients():

@@ -7,6 +7,8 @@ from distlearn.data import load
 from distlearn.nn import MLP, Param, SoftmaxCrossEntropy, move
 from distlearn.optim import SGD, MixedPrecision, Momentum, Optimizer
 
+from ..nn.cases import in_pieces, learn
+
 
 def halves(*values):
     return Param(np.array(values, "float16"))
@@ -60,22 +62,15 @@ def test_training_in_half_precision_reaches_what_single_precision_reaches():
 
     def accuracy(half):
         model = MLP((data.n_features, 32, data.n_classes), seed=1)
-        loss, x, y = SoftmaxCrossEntropy(), data.x_train.reshape(len(data.x_train), -1), data.y_train
+        x, y = data.x_train.reshape(len(data.x_train), -1), data.y_train
         if half:
             move(model, lambda a: a.astype("float16"))
-            optimizer = MixedPrecision(model.params, Momentum(), 0.05)
-            loss, x = optimizer.scaled(loss), x.astype("float16")
-        else:
-            optimizer = Optimizer(model.params, Momentum(), 0.05)
-        for step in range(150):
-            part = slice(step * 64 % 1024, step * 64 % 1024 + 64)
-            optimizer.zero_grad()
-            out, saved = model.forward(x[part])
-            _, dy = loss(out, y[part])
-            model.backward(dy, saved)
-            optimizer.step()
+            x = x.astype("float16")
+        optimizer = (MixedPrecision if half else Optimizer)(model.params, Momentum(), 0.05)
+        learn(model, SoftmaxCrossEntropy(), optimizer, in_pieces(x, y, 150))
+        out = model.forward(x)[0]
         assert out.dtype == x.dtype
-        return (model.forward(x)[0].argmax(axis=1) == y).mean()
+        return (out.argmax(axis=1) == y).mean()
 
     single, half = accuracy(False), accuracy(True)
     assert single > 0.9
@@ -89,12 +84,7 @@ def test_a_scaled_loss_that_overflows_skips_steps():
     x, y = rng.normal(size=(32, 8)).astype("float16"), rng.integers(4, size=32)
     model = move(MLP((8, 16, 4)), lambda a: a.astype("float16"))
     optimizer = MixedPrecision(model.params, SGD(), 0.1, scale=2.0**30)
-    loss = optimizer.scaled(SoftmaxCrossEntropy())
-    for _ in range(30):
-        optimizer.zero_grad()
-        out, saved = model.forward(x)
-        model.backward(loss(out, y)[1], saved)
-        optimizer.step()
+    learn(model, SoftmaxCrossEntropy(), optimizer, [(x, y)] * 30)
     assert 8 <= optimizer.skipped <= 15
     assert optimizer.steps == 30 - optimizer.skipped
     assert all(np.isfinite(p.data).all() for p in model.params)
@@ -122,12 +112,6 @@ def test_gradients_that_nobody_scaled_are_refused():
     with pytest.raises(RuntimeError, match=r"not scaled; train with optimizer\.scaled\(loss\)"):
         optimizer.step()
     assert p.data[0] == 1.0
-
-
-def test_a_scaled_loss_is_scaled_once():
-    optimizer = MixedPrecision([halves(1.0)], SGD(), 0.1)
-    once = optimizer.scaled(SoftmaxCrossEntropy())
-    assert optimizer.scaled(once) is once
 
 
 def test_groups_have_masters_of_their_own():

@@ -8,6 +8,8 @@ import pytest
 from distlearn.nn import MLP, Param, SoftmaxCrossEntropy, move
 from distlearn.optim import SGD, Adam, MixedPrecision, Optimizer, WarmUp
 
+from ..nn.cases import learn
+
 
 def test_a_learning_rate_schedule_sees_the_step():
     p, seen = Param(np.zeros(1)), []
@@ -37,12 +39,7 @@ def test_stored_and_read_back_in_the_middle_training_goes_on_as_if_nothing_had_h
     x, y = rng.normal(size=(8, 6)).astype(dtype), rng.integers(3, size=8)
 
     def train(model, optimizer):
-        loss = optimizer.scaled(SoftmaxCrossEntropy()) if kind is MixedPrecision else SoftmaxCrossEntropy()
-        for _ in range(3):
-            optimizer.zero_grad()
-            out, saved = model.forward(x)
-            model.backward(loss(out, y)[1], saved)
-            optimizer.step()
+        learn(model, SoftmaxCrossEntropy(), optimizer, [(x, y)] * 3)
         return [p.data.copy() for p in model.params]
 
     optimizer = kind(model.params, Adam(), lr)

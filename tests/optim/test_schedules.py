@@ -67,12 +67,6 @@ def test_clip_by_norm_shortens_all_gradients_alike():
     np.testing.assert_allclose(b.grad, [[0.8]])
 
 
-def test_the_optimizer_clips_before_it_steps():
-    (p,) = params(np.array([3.0, 4.0]))
-    Optimizer([p], SGD(), 1.0, clip_norm=1.0).step()
-    np.testing.assert_allclose(p.data, [-0.6, -0.8])
-
-
 def test_a_number_is_a_constant_plan_whoever_takes_it():
     assert as_schedule(0.5, "x")(7) == 0.5
     schedule = Cosine(1.0, 3)

@@ -25,13 +25,6 @@ def test_large_arrays_are_updated_piece_by_piece_with_the_same_result(name, monk
     np.testing.assert_array_equal(run(1000), run(10**9))
 
 
-def test_a_cleared_gradient_reads_as_zeros():
-    p = Param(np.ones((2, 2)))
-    p.grad[...] = 5
-    p.zero_grad()
-    np.testing.assert_array_equal(p.grad, 0)
-
-
 def test_a_product_overwrites_a_cleared_gradient_and_adds_to_any_other():
     a, p = np.arange(4.0).reshape(2, 2), Param(np.ones((2, 2)))
     home = p.grad

@@ -10,46 +10,9 @@ from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 
+from distlearn import nn, parallel
 from distlearn.data import Batch
-from distlearn.nn import (
-    GRU,
-    RNN,
-    AvgPool,
-    Conv2d,
-    Dropout,
-    Flatten,
-    GlobalAvgPool,
-    LayerNorm,
-    Linear,
-    LocalResponseNorm,
-    MaxPool,
-    MultiHeadAttention,
-    Parallel,
-    Recompute,
-    ReLU,
-    Reshape,
-    Residual,
-    RMSNorm,
-    Sequential,
-    Sigmoid,
-    SoftmaxCrossEntropy,
-    Tanh,
-)
 from distlearn.optim import RULES, Adam, Constant, Cosine, Optimizer, WarmUp
-from distlearn.parallel import (
-    DataParallel,
-    ElasticDataParallel,
-    Hybrid,
-    LocalSGD,
-    NaiveDataParallel,
-    OneWeirdTrick,
-    PipeDream,
-    Pipeline,
-    SequenceParallel,
-    Serial,
-    TensorParallel,
-    ZeRO,
-)
 from distlearn.sim import SimWorld
 
 STEPS, CLASSES, LENGTH = 3, 3, 24
@@ -117,65 +80,70 @@ def choose_layers(pick, kind, dropout):
     return layers
 
 
-def make_model(c: Combination) -> Sequential:
+def make_model(c: Combination) -> nn.Sequential:
     rng, dtype = np.random.default_rng(c.seed), {"dtype": c.dtype}
+
+    def linear(d_in, d_out):
+        return nn.Linear(d_in, d_out, rng, **dtype)
+
+    def conv(d_out, size=3, **options):
+        return nn.Conv2d(width, d_out, size, rng, **options, **dtype)
+
     width, side, layers = 5, 6, []
     if c.kind == "image":
-        width, layers = 2, [Reshape(6, 6, 2)]
+        width, layers = 2, [nn.Reshape(6, 6, 2)]
     elif c.kind == "text":
-        width, layers = 12, [Linear(5, 12, rng, **dtype)]
+        width, layers = 12, [linear(5, 12)]
     for name, n in c.layers:
         if name == "conv":
-            layers.append(Conv2d(width, n, 3, rng, padding=1, **dtype))
+            layers.append(conv(n, padding=1))
             width = n
         elif name == "groups":
-            layers.append(Conv2d(width, n, 3, rng, padding=1, groups=2, **dtype))
+            layers.append(conv(n, padding=1, groups=2))
             width = n
         elif name == "max" and side > 2:
-            layers.append(MaxPool(2))
+            layers.append(nn.MaxPool(2))
             side //= 2
         elif name == "avg" and side > 2:
-            layers.append(AvgPool(2))
+            layers.append(nn.AvgPool(2))
             side //= 2
         elif name == "response":
-            layers.append(LocalResponseNorm())
+            layers.append(nn.LocalResponseNorm())
         elif name == "paths" and c.kind == "image":
-            layers.append(
-                Parallel(Conv2d(width, n, 1, rng, **dtype), Sequential(Conv2d(width, 2, 1, rng, **dtype), ReLU()))
-            )
+            layers.append(nn.Parallel(conv(n, 1), nn.Sequential(conv(2, 1), nn.ReLU())))
             width = n + 2
         elif name == "paths":
-            layers.append(Parallel(Linear(width, n, rng, **dtype), Sequential(Linear(width, 2, rng, **dtype), Tanh())))
+            layers.append(nn.Parallel(linear(width, n), nn.Sequential(linear(width, 2), nn.Tanh())))
             width = n + 2
         elif name in ("gru", "rnn"):
-            layers.append((GRU if name == "gru" else RNN)(width, n, rng, **dtype))
+            layers.append((nn.GRU if name == "gru" else nn.RNN)(width, n, rng, **dtype))
             width = n
         elif name == "linear":
-            layers.append(Linear(width, n, rng, **dtype))
+            layers.append(linear(width, n))
             width = n
         elif name == "residual":
-            layers.append(Residual(Sequential(Linear(width, n, rng, **dtype), Tanh(), Linear(n, width, rng, **dtype))))
+            layers.append(nn.Residual(nn.Sequential(linear(width, n), nn.Tanh(), linear(n, width))))
         elif name == "recompute":
-            layers.append(Recompute(Sequential(Linear(width, n, rng, **dtype), Tanh())))
+            layers.append(nn.Recompute(nn.Sequential(linear(width, n), nn.Tanh())))
             width = n
         elif name == "attention":
-            layer = MultiHeadAttention(width, 6, rng.integers(1000, size=4), kv_heads=n, **dtype)
-            layers.append(Residual(Sequential(RMSNorm(width, **dtype), layer)))
+            layer = nn.MultiHeadAttention(width, 6, rng.integers(1000, size=4), kv_heads=n, **dtype)
+            layers.append(nn.Residual(nn.Sequential(nn.RMSNorm(width, **dtype), layer)))
         elif name == "rms":
-            layers.append(RMSNorm(width, **dtype))
+            layers.append(nn.RMSNorm(width, **dtype))
         elif name == "dropout":
-            layers.append(Dropout(0.3, len(layers)))
+            layers.append(nn.Dropout(0.3, len(layers)))
         elif name == "norm":
-            layers.append(LayerNorm(width, **dtype))
+            layers.append(nn.LayerNorm(width, **dtype))
         elif name in ("relu", "tanh", "sigmoid"):
-            layers.append({"relu": ReLU, "tanh": Tanh, "sigmoid": Sigmoid}[name]())
+            layers.append({"relu": nn.ReLU, "tanh": nn.Tanh, "sigmoid": nn.Sigmoid}[name]())
     if c.kind == "image":
-        layers.append(GlobalAvgPool() if c.seed % 2 else Flatten())
+        layers.append(nn.GlobalAvgPool() if c.seed % 2 else nn.Flatten())
         width *= 1 if c.seed % 2 else side * side
     if c.tied:
-        shared = Linear(width, width, rng, **dtype)
-        layers += [shared, Tanh(), shared]
-    model = Sequential(*layers, Linear(width, CLASSES, rng, **dtype))
+        shared = linear(width, width)
+        layers += [shared, nn.Tanh(), shared]
+    model = nn.Sequential(*layers, linear(width, CLASSES))
     for i in c.frozen:
         if i < len(model.params):
             model.params[i].frozen = True
@@ -296,19 +264,19 @@ def choose(pick) -> Combination:
 # -- training ----------------------------------------------------------------------------------------------------------
 
 MAKE = {
-    "data": DataParallel,
-    "naive": NaiveDataParallel,
-    "elastic": ElasticDataParallel,
-    "local": LocalSGD,
-    "zero": ZeRO,
-    "tensor": TensorParallel,
-    "trick": OneWeirdTrick,
-    "pipeline": Pipeline,
-    "pipedream": PipeDream,
-    "hybrid": Hybrid,
-    "ring": SequenceParallel,
-    "ulysses": lambda *args: SequenceParallel(*args, attention="ulysses"),
-    "positions": lambda *args: TensorParallel(*args, sequence=True),
+    "data": parallel.DataParallel,
+    "naive": parallel.NaiveDataParallel,
+    "elastic": parallel.ElasticDataParallel,
+    "local": parallel.LocalSGD,
+    "zero": parallel.ZeRO,
+    "tensor": parallel.TensorParallel,
+    "trick": parallel.OneWeirdTrick,
+    "pipeline": parallel.Pipeline,
+    "pipedream": parallel.PipeDream,
+    "hybrid": parallel.Hybrid,
+    "ring": parallel.SequenceParallel,
+    "ulysses": lambda *args: parallel.SequenceParallel(*args, attention="ulysses"),
+    "positions": lambda *args: parallel.TensorParallel(*args, sequence=True),
 }
 
 
@@ -317,10 +285,10 @@ def train(comm, c: Combination, serial: bool):
     model = make_model(c)
     optimizer = make_optimizer(c, model)
     if serial:
-        strategy = Serial(model, SoftmaxCrossEntropy(), optimizer, comm.clock)
+        strategy = parallel.Serial(model, nn.SoftmaxCrossEntropy(), optimizer, comm.clock)
     else:
         costs = {"stages": np.random.default_rng(c.seed).random(len(model.layers)).tolist()} if c.extra["costs"] else {}
-        strategy = MAKE[c.strategy](comm, model, SoftmaxCrossEntropy(), optimizer, **c.parallel, **costs)
+        strategy = MAKE[c.strategy](comm, model, nn.SoftmaxCrossEntropy(), optimizer, **c.parallel, **costs)
     rng, cuts = np.random.default_rng(c.seed), np.random.default_rng(c.seed)
     shape = {"vector": (5,), "image": (72,), "sequence": (3, 5), "text": (LENGTH, 5)}[c.kind]
     losses = []

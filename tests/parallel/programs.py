@@ -4,28 +4,53 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from distlearn.comm.base import DoneWork
-from distlearn.comm.collectives import ring_all_gather, ring_all_reduce, ring_reduce_scatter
-from distlearn.nn import SoftmaxCrossEntropy
-from distlearn.optim import RULES, Optimizer
+from distlearn.data import Batch
+from distlearn.nn import MLP, Linear, Sequential, SoftmaxCrossEntropy, Tanh
+from distlearn.optim import RULES, SGD, Optimizer
 from distlearn.parallel import Serial
+from distlearn.sim import SimWorld
 
-from .test_data_parallel import Batch, X, Y, cut, model_of
+RNG = np.random.default_rng(0)
+X, Y = RNG.normal(size=(60, 7)), RNG.integers(0, 4, 60)
 
 
-def run(comm, make, kind="plain", rule="sgd", lr=0.3, steps=5, batch=20, uneven=False, of=Optimizer):
+def cut(n, size, uneven):
+    """Where each rank's part begins: even, or growing with the rank (the first may be empty)."""
+    weights = np.arange(size) if uneven and size > 1 else np.ones(size)
+    return np.concatenate([[0], np.round(np.cumsum(weights) / weights.sum() * n).astype(int)])
+
+
+def model_of(kind):
+    if "tied" in kind:  # one layer in two places; in the deep model on the first stage and on the last
+        shared = Linear(6, 6, 5, dtype="float64")
+        first, last = Linear(7, 6, 4, dtype="float64"), Linear(6, 4, 6, dtype="float64")
+        depth = 3 if "deep" in kind else 0
+        middle = [layer for i in range(depth) for layer in (Linear(6, 6, 7 + i, dtype="float64"), Tanh())]
+        return Sequential(first, shared, Tanh(), *middle, shared, Tanh(), last)
+    widths = (7, 9, 6, 8, 5, 6, 4) if "deep" in kind else (7, 9, 6, 4)
+    model = MLP(widths, "sigmoid", seed=2, dtype="float64")
+    if kind == "frozen":
+        model.params[2].frozen = True
+    return model
+
+
+def parts(model, rule=None, lr=0.1):
+    """Return what a strategy is made of: model, loss and optimizer."""
+    return model, SoftmaxCrossEntropy(), Optimizer(model.params, rule or SGD(), lr)
+
+
+def run(comm, make, kind="plain", rule="sgd", lr=0.3, steps=5, batch=20, uneven=False):
     """Train a small model by `make(comm, model, loss, optimizer)`; return parameters, losses and the strategy."""
     model = model_of(kind)
     before = {p.name: p.data.copy() for p in model.params}
     frozen = {p.name: p.frozen for p in model.params}
-    strategy = make(comm, model, SoftmaxCrossEntropy(), of(model.params, RULES[rule](), lr))
+    strategy = make(comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, RULES[rule](), lr))
     losses = []
     for step in range(steps):
-        bounds = cut(batch, comm.size, uneven)
-        rows = (np.arange(bounds[comm.rank], bounds[comm.rank + 1]) + step * batch) % len(X)
+        bounds = cut(batch, strategy.size, uneven)
+        rows = (np.arange(bounds[strategy.rank], bounds[strategy.rank + 1]) + step * batch) % len(X)
         losses.append(strategy.step(Batch(X[rows], Y[rows], batch)))
-    if hasattr(strategy, "finish"):
-        strategy.finish()
+    strategy.finish()
     params = strategy.gather_params()
     assert (params is None) == (comm.rank > 0)
     for name, value in (params or {}).items():
@@ -39,34 +64,18 @@ def serial(comm, *parts):
     return Serial(*parts, comm.clock)
 
 
-class RingComm:
-    """A communicator whose reductions and gathers are rings of real messages, which a simulator's trace then counts."""
+def messages(size, program, *args):
+    """Count what a program sends: the messages of rank 0, the bytes of all ranks."""
+    world = SimWorld(size, collectives="messages")
+    world.run(program, *args)
+    sent = world.trace.messages
+    return np.array([sum(m.source == 0 for m in sent), sum(m.nbytes for m in sent)])
 
-    def __init__(self, comm):
-        self._comm = comm
 
-    def __getattr__(self, name):
-        return getattr(self._comm, name)
-
-    def all_reduce(self, x, op="sum"):
-        """Go around the ring twice."""
-        return ring_all_reduce(self._comm, x, op)
-
-    def reduce_scatter(self, x, op="sum"):
-        """Go around the ring once."""
-        return ring_reduce_scatter(self._comm, x, op)
-
-    def ireduce_scatter(self, x, op="sum"):
-        """Go around the ring once, at once."""
-        return DoneWork(self.reduce_scatter(x, op))
-
-    def all_gather(self, x):
-        """Go around the ring once."""
-        return ring_all_gather(self._comm, x)
-
-    def iall_gather(self, x):
-        """Go around the ring once, at once."""
-        return DoneWork(self.all_gather(x))
+def messages_of_steps(size, make, steps):
+    """Count what training sends besides what is sent where the strategy is made."""
+    made = messages(size, lambda comm: make(comm, *parts(model_of("plain"))))
+    return messages(size, lambda comm: run(comm, make, steps=steps)) - made
 
 
 def averaged_by_hand(size, every, steps, batch, inner, momentum=None):

@@ -5,27 +5,23 @@ from functools import partial
 import numpy as np
 import pytest
 
-from distlearn.comm import Network, RankError
-from distlearn.nn import MLP, SoftmaxCrossEntropy, nbytes
-from distlearn.optim import SGD, Optimizer
-from distlearn.parallel import DataParallel, ElasticDataParallel, NaiveDataParallel
+from distlearn.comm import Network
+from distlearn.data import Batch
+from distlearn.nn import MLP, nbytes
+from distlearn.parallel import DataParallel, NaiveDataParallel
 from distlearn.sim import Roofline, SimWorld
 
-from .programs import RingComm, run
-from .test_data_parallel import Batch, model_of
+from .programs import messages_of_steps, model_of, parts, run
 
 # -- naive -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("size", [2, 3, 5])
 def test_naive_sends_one_all_reduce_per_parameter_and_one_for_the_loss(size):
-    world = SimWorld(size, collectives="formula")  # the messages are those of the strategy itself
-    world.run(lambda comm: run(RingComm(comm), NaiveDataParallel, steps=2).losses)
     params = model_of("plain").params
-    sent = [m for m in world.trace.messages if m.source == 0]
-    assert len(sent) == 2 * (len(params) + 1) * 2 * (size - 1)
     values = sum(p.size for p in params) + 2  # loss and rows
-    assert sum(m.nbytes for m in world.trace.messages) == 2 * 2 * (size - 1) * 8 * values
+    sent = messages_of_steps(size, NaiveDataParallel, 2)
+    assert tuple(sent) == (2 * (len(params) + 1) * 2 * (size - 1), 2 * 2 * (size - 1) * 8 * values)
 
 
 def test_buckets_that_overlap_beat_the_naive_form_on_a_slow_network():
@@ -47,9 +43,7 @@ def test_activations_take_the_memory_of_one_micro_batch():
 
     def program(comm, accumulate):
         model = MLP((64, 64, 64, 10), seed=0, dtype="float64")
-        strategy = DataParallel(
-            comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, SGD(), 0.1), accumulate=accumulate
-        )
+        strategy = DataParallel(comm, *parts(model), accumulate=accumulate)
         forward, seen = model.forward, []
 
         def watched(x, clock=None):
@@ -79,17 +73,3 @@ def test_messages_are_those_of_one_batch_and_start_in_the_last_piece():
     last_forward = max(s.end for s in four.select(rank=0, name="forward"))
     assert len(four.select(rank=0, name="forward")) == 4 * len(one.select(rank=0, name="forward"))
     assert min(s.start for s in reduces) > last_forward
-
-
-@pytest.mark.parametrize(
-    ("make", "name", "value"),
-    [
-        (DataParallel, "accumulate", 0),
-        (DataParallel, "accumulate", 1.5),
-        (DataParallel, "check_every", 0),
-        (ElasticDataParallel, "check_every", 0),
-    ],
-)
-def test_bad_options_are_named(make, name, value):
-    with pytest.raises(RankError, match=f"DataParallel: {name} is {value}, expected a whole number of 1 or more"):
-        SimWorld(1).run(run, partial(make, **{name: value}))

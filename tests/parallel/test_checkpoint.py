@@ -7,12 +7,13 @@ import sys
 import textwrap
 import threading
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
 
 from distlearn import data
-from distlearn.nn import MLP, BatchNorm, Dropout, Linear, ReLU, Sequential, SoftmaxCrossEntropy
+from distlearn.nn import MLP, BatchNorm, Dropout, Linear, ReLU, Sequential, Sigmoid, SoftmaxCrossEntropy
 from distlearn.optim import RULES, Optimizer
 from distlearn.parallel import (
     Checkpoint,
@@ -28,7 +29,10 @@ from distlearn.sim import SimWorld
 from distlearn.testing import assert_same_params
 from distlearn.train import fit
 
+from .programs import serial
+
 DATASET = data.load("digits", dtype="float64").take(90)
+DATA = partial(DataParallel, cap_bytes=500)
 
 
 def example(step=7):
@@ -268,8 +272,16 @@ def test_a_file_in_the_place_of_the_folder_and_steps_that_are_none_are_refused(t
 def a_model(kind="mlp"):
     if kind == "mlp":
         return MLP((64, 10, 10), "sigmoid", seed=3, dtype="float64")
-    layers = (Linear(64, 8, 1, dtype="float64"), BatchNorm(8, dtype="float64"), ReLU(), Dropout(0.3, rng=5))
-    return Sequential(*layers, Linear(8, 10, 2, dtype="float64"))
+    if kind == "deep":
+        model = MLP((64, 10, 9, 8, 10), "sigmoid", seed=3, dtype="float64")
+        model.params[3].frozen = True
+        return model
+    first, last = Linear(64, 9, 1, dtype="float64"), Linear(9, 10, 2, dtype="float64")
+    if kind == "tied":
+        shared = Linear(9, 9, 3, dtype="float64")
+        return Sequential(first, shared, Sigmoid(), shared, Sigmoid(), last)
+    noise = Dropout(0.3, rng=5), last, Dropout(0.1, rng=6)  # the last of what all ranks of tensor parallelism have
+    return Sequential(first, BatchNorm(9, dtype="float64"), ReLU(), *noise)
 
 
 class Stop(Exception):
@@ -288,22 +300,17 @@ def fit_until(stop, strategy, folder, epochs, **options):
     return fit(strategy, DATASET, **options, checkpoints=store)
 
 
-def train(comm, folder=None, *, kind="mlp", rule="adam", strategy="data", stop=None, resume=False, every=4, epochs=3):
+def train(comm, make, folder=None, *, kind="mlp", rule="adam", stop=None, resume=False, every=4, epochs=3, lr=0.05):
+    """Train; return history, rank 0's parameters, this rank's own, and the strategy."""
     model = a_model(kind)
-    optimizer = Optimizer(model.params, RULES[rule](), 0.05)
-    if strategy == "serial":
-        strategy = Serial(model, SoftmaxCrossEntropy(), optimizer, comm.clock)
-    else:
-        make = ElasticDataParallel if strategy == "elastic" else DataParallel
-        strategy = make(comm, model, SoftmaxCrossEntropy(), optimizer, cap_bytes=500)
-
+    strategy = make(comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, RULES[rule](), lr))
     history = fit_until(stop, strategy, folder, epochs, every=every, resume=resume)
-    return history, {p.name: p.data.copy() for p in model.params}
+    return history, strategy.gather_params(), {p.name: p.data.copy() for p in model.params}, strategy
 
 
-def interrupted(size, folder, stop, **options):
+def interrupted(size, make, folder, stop, **options):
     with pytest.raises(Exception, match="Stop"):
-        SimWorld(size).run(train, folder, stop=stop, **options)
+        SimWorld(size).run(train, make, folder, stop=stop, **options)
 
 
 def without_times(history):
@@ -312,10 +319,10 @@ def without_times(history):
 
 @pytest.mark.parametrize("rule", sorted(RULES))
 def test_a_resumed_run_equals_an_undisturbed_one_bit_for_bit(tmp_path, rule):
-    want_history, want = SimWorld(1).run(train, rule=rule, strategy="serial")[0]
-    interrupted(1, tmp_path, 11, rule=rule, strategy="serial")
+    want_history, want, *_ = SimWorld(1).run(train, serial, rule=rule)[0]
+    interrupted(1, serial, tmp_path, 11, rule=rule)
     assert CheckpointStore(tmp_path).steps == [4, 8]
-    history, got = SimWorld(1).run(train, tmp_path, rule=rule, strategy="serial", resume=True)[0]
+    history, got, *_ = SimWorld(1).run(train, serial, tmp_path, rule=rule, resume=True)[0]
     assert_same_params(got, want, tol=0)
     assert without_times(history) == without_times(want_history)
     assert CheckpointStore(tmp_path).steps == [8, 12, 15]
@@ -324,21 +331,21 @@ def test_a_resumed_run_equals_an_undisturbed_one_bit_for_bit(tmp_path, rule):
 @pytest.mark.parametrize(("kind", "stop"), [("mlp", 3), ("mlp", 6), ("mlp", 13), ("noisy", 6), ("noisy", 13)])
 def test_as_many_ranks_go_on_bit_for_bit(tmp_path, kind, stop):
     """Stop 3 is before the first checkpoint. Of running statistics, which differ, rank 0's are kept."""
-    want_history, want = SimWorld(3).run(train, kind=kind)[0]
-    interrupted(3, tmp_path, stop, kind=kind)
-    results = SimWorld(3).run(train, tmp_path, kind=kind, resume=True)
-    for history, got in results if kind == "mlp" else results[:1]:
+    want_history, _, want, _ = SimWorld(3).run(train, DATA, kind=kind)[0]
+    interrupted(3, DATA, tmp_path, stop, kind=kind)
+    results = SimWorld(3).run(train, DATA, tmp_path, kind=kind, resume=True)
+    for history, _, got, _ in results if kind == "mlp" else results[:1]:
         assert_same_params(got, want, tol=0)
         assert history.losses == want_history.losses
         assert kind == "noisy" or without_times(history) == without_times(want_history)
 
 
 @pytest.mark.parametrize(("before", "after"), [(1, 3), (3, 1), (2, 4), (4, 3)])
-@pytest.mark.parametrize("strategy", ["data", "elastic"])
-def test_another_number_of_ranks_goes_on_to_rounding(tmp_path, before, after, strategy):
-    want_history, want = SimWorld(1).run(train)[0]
-    interrupted(before, tmp_path, 11, strategy=strategy)
-    for history, got in SimWorld(after).run(train, tmp_path, strategy=strategy, resume=True):
+@pytest.mark.parametrize("make", [DATA, partial(ElasticDataParallel, cap_bytes=500)], ids=["data", "elastic"])
+def test_another_number_of_ranks_goes_on_to_rounding(tmp_path, before, after, make):
+    want_history, want, *_ = SimWorld(1).run(train, serial)[0]
+    interrupted(before, make, tmp_path, 11)
+    for history, _, got, _ in SimWorld(after).run(train, make, tmp_path, resume=True):
         assert_same_params(got, want)
         np.testing.assert_allclose(history.losses, want_history.losses, atol=1e-12)
         assert [e._replace(seconds=0, loss=0) for e in history.epochs] == [
@@ -347,43 +354,41 @@ def test_another_number_of_ranks_goes_on_to_rounding(tmp_path, before, after, st
 
 
 def test_a_run_can_be_interrupted_again_and_again_and_from_a_damaged_checkpoint(tmp_path):
-    want = SimWorld(2).run(train)[0][1]
-    interrupted(2, tmp_path, 6)
-    interrupted(2, tmp_path, 9, resume=True)
+    want = SimWorld(2).run(train, DATA)[0][1]
+    interrupted(2, DATA, tmp_path, 6)
+    interrupted(2, DATA, tmp_path, 9, resume=True)
     store = CheckpointStore(tmp_path)
     store.path(8).write_bytes(b"\x89DLCKPT\n")
     with pytest.warns(CheckpointWarning, match="is truncated"):
-        got = SimWorld(2).run(train, tmp_path, resume=True)[0][1]
+        got = SimWorld(2).run(train, DATA, tmp_path, resume=True)[0][1]
     assert_same_params(got, want, tol=0)
 
 
 def test_a_finished_run_is_resumed_without_a_step_and_can_be_prolonged(tmp_path):
-    history, want = SimWorld(2).run(train, tmp_path)[0]
-    again, got = SimWorld(2).run(train, tmp_path, resume=True)[0]
+    history, want, *_ = SimWorld(2).run(train, DATA, tmp_path)[0]
+    again, got, *_ = SimWorld(2).run(train, DATA, tmp_path, resume=True)[0]
     assert_same_params(got, want, tol=0)
     assert without_times(again) == without_times(history)
-    longer = SimWorld(2).run(train, tmp_path, resume=True, epochs=4)[0]
-    whole = SimWorld(2).run(train, epochs=4)[0]
+    longer = SimWorld(2).run(train, DATA, tmp_path, resume=True, epochs=4)[0]
+    whole = SimWorld(2).run(train, DATA, epochs=4)[0]
     assert_same_params(longer[1], whole[1], tol=0)
 
 
-def test_checkpoints_of_another_run_are_refused(tmp_path):
-    SimWorld(1).run(train, tmp_path)
+def test_checkpoints_of_another_run_are_not_overwritten(tmp_path):
+    SimWorld(1).run(train, DATA, tmp_path)
     with pytest.raises(Exception, match=r"holds checkpoints of a run up to step 15: resume it"):
-        SimWorld(1).run(train, tmp_path)
-    with pytest.raises(Exception, match=r"another run: with groups\[0\]\.rule 'Adam\(.*\(now 'SGD\("):
-        SimWorld(2).run(train, tmp_path, rule="sgd", resume=True)
+        SimWorld(1).run(train, DATA, tmp_path)
 
 
 def test_a_disk_that_is_full_does_not_end_training(tmp_path, monkeypatch):
-    want = SimWorld(2).run(train)[0][1]
+    want = SimWorld(2).run(train, DATA)[0][1]
 
     def full(self, checkpoint):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(CheckpointStore, "save", full)
     with pytest.warns(CheckpointWarning) as caught:
-        got = SimWorld(2).run(train, tmp_path)[0][1]
+        got = SimWorld(2).run(train, DATA, tmp_path)[0][1]
     assert len(caught) == 4
     assert f"no checkpoint of step 4 could be saved in {tmp_path} (the disk is full)" in str(caught[0].message)
     assert_same_params(got, want, tol=0)

@@ -1,51 +1,40 @@
 """Checkpoints of what differs from rank to rank: replicas between two averages, and what codes have left out."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
 from distlearn.comm import Network
+from distlearn.data import Batch
 from distlearn.nn import SoftmaxCrossEntropy
-from distlearn.optim import RULES, SGD, Adam, Momentum, Optimizer
+from distlearn.optim import SGD, Adam, Momentum, Optimizer
 from distlearn.parallel import (
     FP16,
     CheckpointStore,
     DataParallel,
+    DiLoCo,
     ElasticDataParallel,
     Int8,
     LocalSGD,
     OneBit,
-    Serial,
     TopK,
 )
 from distlearn.parallel.checkpoint.state import capture, restore
 from distlearn.sim import Failure, Roofline, SimWorld
 from distlearn.testing import assert_same_params
 
-from .test_checkpoint import DATASET, a_model, fit_until, without_times
-from .test_data_parallel import Batch
+from .programs import serial
+from .test_checkpoint import DATA, DATASET, a_model, interrupted, train, without_times
 
 LOSS = SoftmaxCrossEntropy()
-
-
-def train(comm, make, folder=None, *, kind="mlp", rule="adam", stop=None, resume=False, every=4, epochs=3):
-    """Train by `make(comm, model, optimizer)`; return history, rank 0's parameters, and this rank's own."""
-    model = a_model(kind)
-    strategy = make(comm, model, Optimizer(model.params, RULES[rule](), 0.05))
-
-    history = fit_until(stop, strategy, folder, epochs, every=every, resume=resume)
-    return history, strategy.gather_params(), {p.name: p.data.copy() for p in model.params}
-
-
-def interrupted(size, make, folder, stop, **options):
-    with pytest.raises(Exception, match="Stop"):
-        SimWorld(size).run(train, make, folder, stop=stop, **options)
 
 
 # -- local SGD ---------------------------------------------------------------------------------------------------------
 
 
-def local(every=3, **options):
-    return lambda comm, model, optimizer: LocalSGD(comm, model, LOSS, optimizer, every=every, **options)
+def local(every=3, kind=LocalSGD):
+    return partial(kind, every=every)
 
 
 @pytest.mark.parametrize(
@@ -56,6 +45,7 @@ def local(every=3, **options):
         (9, "noisy", "momentum", {}),
         (13, "noisy", "momentum", {}),
         (13, "mlp", "sgd", {"every": None}),
+        *((stop, "mlp", "adamw", {"kind": DiLoCo}) for stop in (7, 9, 13)),  # with the velocity of the outer rule
     ],
 )
 def test_as_many_replicas_go_on_bit_for_bit(tmp_path, stop, kind, rule, options):
@@ -64,23 +54,15 @@ def test_as_many_replicas_go_on_bit_for_bit(tmp_path, stop, kind, rule, options)
     want = SimWorld(3).run(train, make, kind=kind, rule=rule)
     interrupted(3, make, tmp_path, stop, kind=kind, rule=rule)
     got = SimWorld(3).run(train, make, tmp_path, kind=kind, rule=rule, resume=True)
-    for (_, _, own), (_, _, want_own) in zip(got, want, strict=True):
+    for (_, _, own, _), (_, _, want_own, _) in zip(got, want, strict=True):
         assert_same_params(own, want_own, tol=0)
     assert without_times(got[0][0]) == without_times(want[0][0])  # others' losses are their own; rank 0's are kept
 
 
-def test_saving_disturbs_nothing(tmp_path):
-    want = SimWorld(3).run(train, local())
-    got = SimWorld(3).run(train, local(), tmp_path, every=1)
-    for (history, _, own), (want_history, _, want_own) in zip(got, want, strict=True):
-        assert_same_params(own, want_own, tol=0)
-        assert without_times(history) == without_times(want_history)
-
-
-def replicas(comm, every=3, steps=4, arrays=None, rule=Adam, uneven=True):
+def replicas(comm, every=3, steps=4, arrays=None, rule=Adam, uneven=True, kind=LocalSGD):
     """Train apart for some steps; return the state, what `finish` would make of it, and the strategy."""
     model = a_model()
-    strategy = LocalSGD(comm, model, LOSS, Optimizer(model.params, rule(), 0.05), every=every)
+    strategy = kind(comm, model, LOSS, Optimizer(model.params, rule(), 0.05), every=every)
     if arrays is not None:
         strategy.load_state_dict(arrays)
     weights = np.arange(comm.size) if uneven and comm.size > 1 else np.ones(comm.size)
@@ -112,12 +94,13 @@ def test_right_after_an_average_parameters_are_saved_once_and_to_the_bit():
 
 
 @pytest.mark.parametrize("size", [1, 2, 4])
-def test_another_number_of_replicas_begins_at_the_average(size):
+@pytest.mark.parametrize("kind", [LocalSGD, DiLoCo])
+def test_another_number_of_replicas_begins_at_the_average(kind, size):
     """As if the ranks had averaged when they saved: the next average is every steps later."""
-    state, averaged, _ = SimWorld(3).run(replicas)[0]
+    state, _, _ = SimWorld(3).run(replicas, kind=kind)[0]
 
     def program(comm):
-        _, _, strategy = replicas(comm, steps=0, arrays=state)
+        _, _, strategy = replicas(comm, steps=0, arrays=state, kind=kind)
         at_first = {p.name: p.data.copy() for p in strategy.model.params}
         memory = strategy.optimizer.states[0][0].copy()
         together = []
@@ -128,30 +111,22 @@ def test_another_number_of_replicas_begins_at_the_average(size):
         return at_first, memory, together
 
     for at_first, memory, together in SimWorld(size).run(program):
-        assert_same_params(at_first, averaged)
+        assert_same_params(at_first, {name: state[f"param/{name}"] for name in at_first})
         assert memory.tobytes() == state["optimizer/0.W/0"].tobytes()
         assert together == [size == 1, size == 1, True, size == 1]
 
 
-def serial(comm, model, optimizer):
-    return Serial(model, LOSS, optimizer, comm.clock)
-
-
-def data_parallel(**options):
-    return lambda comm, model, optimizer: DataParallel(comm, model, LOSS, optimizer, cap_bytes=500, **options)
-
-
-@pytest.mark.parametrize(("after", "size"), [(local(5), 2), (serial, 1), (data_parallel(), 3), (data_parallel(), 2)])
+@pytest.mark.parametrize(("after", "size"), [(local(5), 2), (serial, 1), (DATA, 3), (DATA, 2)])
 def test_others_go_on_from_the_average(tmp_path, after, size):
     interrupted(3, local(), tmp_path, 6)
     state = CheckpointStore(tmp_path).latest().arrays
-    history, params, _ = SimWorld(size).run(train, after, tmp_path, resume=True)[0]
+    history, params, *_ = SimWorld(size).run(train, after, tmp_path, resume=True)[0]
     assert len(history.losses) == 15
     assert history.losses[-1] < history.losses[0]
     assert all(abs(params[name] - state[f"param/{name}"]).max() > 0 for name in params)
 
 
-@pytest.mark.parametrize("before", [data_parallel(), data_parallel(compress=OneBit())])
+@pytest.mark.parametrize("before", [DATA, partial(DATA, compress=OneBit())])
 def test_replicas_go_on_from_the_state_that_data_parallelism_saved(tmp_path, before):
     """What codes have left out is nothing that replicas have a use for."""
     interrupted(3, before, tmp_path, 6)
@@ -181,12 +156,10 @@ CODECS = [OneBit(), TopK(0.05), Int8(), FP16()]
 def test_as_many_ranks_with_codecs_go_on_bit_for_bit(tmp_path, codec, make):
     """With the errors of every bucket and rank, and the generators that round at random."""
 
-    def made(comm, model, optimizer):
-        return make(comm, model, LOSS, optimizer, cap_bytes=500, compress=codec)
-
-    want_history, want, _ = SimWorld(3).run(train, made)[0]
+    made = partial(make, cap_bytes=500, compress=codec)
+    want_history, want, *_ = SimWorld(3).run(train, made)[0]
     interrupted(3, made, tmp_path, 11)
-    history, got, _ = SimWorld(3).run(train, made, tmp_path, resume=True)[0]
+    history, got, *_ = SimWorld(3).run(train, made, tmp_path, resume=True)[0]
     assert_same_params(got, want, tol=0)
     assert without_times(history) == without_times(want_history)
 
@@ -220,10 +193,7 @@ def test_with_other_ranks_buckets_or_codecs_nothing_is_left_out(size, options):
 
 def test_ranks_that_are_lost_while_codecs_save(tmp_path):
     """The checkpoints after the loss are those of the ranks that are left, which go on from them bit for bit."""
-
-    def made(comm, model, optimizer):
-        return ElasticDataParallel(comm, model, LOSS, optimizer, cap_bytes=500, compress=OneBit())
-
+    made = partial(ElasticDataParallel, cap_bytes=500, compress=OneBit())
     costs = Network(1e-5, 1e9), Roofline(1e9)
     undisturbed = SimWorld(3, *costs)
     undisturbed.run(train, made, tmp_path / "undisturbed", every=2)

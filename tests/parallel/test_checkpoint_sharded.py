@@ -1,16 +1,16 @@
 """Checkpoints of strategies that shard the state: those of the serial model, whichever strategy saves and resumes."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
-from distlearn.nn import MLP, BatchNorm, Dropout, Linear, ReLU, Sequential, Sigmoid, SoftmaxCrossEntropy
-from distlearn.optim import RULES, Optimizer
-from distlearn.parallel import CheckpointStore, DataParallel, Hybrid, PipeDream, Pipeline, Serial, TensorParallel, ZeRO
+from distlearn.parallel import CheckpointStore, DataParallel, Hybrid, PipeDream, Pipeline, TensorParallel, ZeRO
 from distlearn.sim import SimWorld
 from distlearn.testing import assert_same_params
-from distlearn.train import fit
 
-from .test_checkpoint import DATASET, Stop, without_times
+from .programs import serial
+from .test_checkpoint import interrupted, train, without_times
 
 
 def hybrid(comm, *args):
@@ -18,55 +18,24 @@ def hybrid(comm, *args):
     return Hybrid(comm, *args, **axes)
 
 
-DEALT = ("hybrid", "zero1", "zero2", "zero3", "tensor", "pipeline")
+SHARDED = {
+    "hybrid": hybrid,
+    **{f"zero{stage}": partial(ZeRO, stage=stage, cap_bytes=500) for stage in (1, 2, 3)},
+    "tensor": TensorParallel,
+    "pipeline": Pipeline,
+}
 
 
-def a_model(kind):
-    if kind == "mlp":
-        model = MLP((64, 10, 9, 8, 10), "sigmoid", seed=3, dtype="float64")
-        model.params[3].frozen = True
-        return model
-    if kind == "tied":
-        shared = Linear(9, 9, 1, dtype="float64")
-        ends = Linear(64, 9, 2, dtype="float64"), Linear(9, 10, 3, dtype="float64")
-        return Sequential(ends[0], shared, Sigmoid(), shared, Sigmoid(), ends[1])
-    first, last = Linear(64, 9, 1, dtype="float64"), Linear(9, 10, 2, dtype="float64")
-    ends = last, Dropout(0.1, rng=6)  # of what all ranks have: other masks would be other losses
-    return Sequential(first, BatchNorm(9, dtype="float64"), ReLU(), Dropout(0.3, rng=5), *ends)
-
-
-def train_sharded(comm, folder=None, *, strategy, kind="mlp", rule="adam", stop=None, resume=False):
-    model, loss, lr = a_model(kind), SoftmaxCrossEntropy(), 0.05
-    if strategy.startswith("zero"):
-        made = ZeRO(
-            comm, model, loss, Optimizer(model.params, RULES[rule](), lr), stage=int(strategy[-1]), cap_bytes=500
-        )
-    else:
-        kinds = {"tensor": TensorParallel, "pipeline": Pipeline, "data": DataParallel, "hybrid": hybrid}
-        optimizer = Optimizer(model.params, RULES[rule](), lr)
-        made = kinds[strategy](comm, model, loss, optimizer) if strategy != "serial" else Serial(model, loss, optimizer)
-
-    def report(step, total, **values):
-        if step == stop:
-            raise Stop
-
-    store = None if folder is None else CheckpointStore(folder)
-    options = {"epochs": 3, "batch_size": 20, "seed": 1, "report": report}
-    history = fit(made, DATASET, **options, checkpoints=store, every=4, resume=resume)
-    return history, made.gather_params()
-
-
-@pytest.mark.parametrize("strategy", DEALT)
-@pytest.mark.parametrize(("kind", "rule"), [("mlp", "adam"), ("tied", "momentum"), ("mlp", "sgd")])
+@pytest.mark.parametrize("strategy", SHARDED)
+@pytest.mark.parametrize(("kind", "rule"), [("deep", "adam"), ("tied", "momentum"), ("deep", "sgd")])
 def test_a_sharded_state_goes_on_bit_for_bit(tmp_path, strategy, kind, rule):
-    options = {"strategy": strategy, "kind": kind, "rule": rule}
-    want_history, want = SimWorld(3).run(train_sharded, **options)[0]
-    with pytest.raises(Exception, match="Stop"):
-        SimWorld(3).run(train_sharded, tmp_path, stop=11, **options)
-    (history, got), *others = SimWorld(3).run(train_sharded, tmp_path, resume=True, **options)
+    make, options = SHARDED[strategy], {"kind": kind, "rule": rule}
+    want_history, want, *_ = SimWorld(3).run(train, make, **options)[0]
+    interrupted(3, make, tmp_path, 11, **options)
+    (history, got, *_), *others = SimWorld(3).run(train, make, tmp_path, resume=True, **options)
     assert CheckpointStore(tmp_path).latest().step == 15
     assert_same_params(got, want, tol=0)
-    for other in (history, *(h for h, _ in others)):
+    for other in (history, *(h for h, *_ in others)):
         assert without_times(other) == without_times(want_history)
 
 
@@ -74,80 +43,72 @@ def test_a_sharded_state_goes_on_bit_for_bit(tmp_path, strategy, kind, rule):
 def test_masks_of_dropout_and_running_statistics_go_on_with_sharded_layers(tmp_path, before, after):
     """Every rank draws the serial run's masks, before and after."""
     noisy = {"kind": "noisy", "rule": "momentum"}
-    want_history, want = SimWorld(1).run(train_sharded, strategy="serial", **noisy)[0]
-    names = ["serial" if size == 1 else "tensor" for size in (before, after)]
-    with pytest.raises(Exception, match="Stop"):
-        SimWorld(before).run(train_sharded, tmp_path, stop=11, strategy=names[0], **noisy)
-    history, got = SimWorld(after).run(train_sharded, tmp_path, resume=True, strategy=names[1], **noisy)[0]
+    want_history, want, *_ = SimWorld(1).run(train, serial, **noisy)[0]
+    makes = [serial if size == 1 else TensorParallel for size in (before, after)]
+    interrupted(before, makes[0], tmp_path, 11, **noisy)
+    history, got, *_ = SimWorld(after).run(train, makes[1], tmp_path, resume=True, **noisy)[0]
     np.testing.assert_allclose(history.losses, want_history.losses, atol=1e-12)
     assert_same_params(got, want)
 
 
 def test_masks_are_never_those_of_ranks_that_saw_other_samples(tmp_path):
     """Data-parallel ranks' generators may stand apart; ranks that share the batch must draw the same."""
-    with pytest.raises(Exception, match="Stop"):
-        SimWorld(3).run(train_sharded, tmp_path, stop=11, strategy="data", kind="noisy")
-
-    def program(comm):
-        history, _ = train_sharded(comm, tmp_path, resume=True, strategy="tensor", kind="noisy")
-        return history.losses
-
-    first, *others = SimWorld(3).run(program)
-    assert all(losses == first for losses in others)
+    interrupted(3, DataParallel, tmp_path, 11, kind="noisy")
+    first, *others = SimWorld(3).run(train, TensorParallel, tmp_path, resume=True, kind="noisy")
+    assert all(other[0].losses == first[0].losses for other in others)
 
 
-def pipedream(comm, folder=None, *, make=PipeDream, stop=None, resume=False, rule="adam", **options):
-    """Train with a learning rate that falls with every update; return history, parameters, updates and versions."""
-    model = a_model("mlp")
-    optimizer = Optimizer(model.params, RULES[rule](), lambda step: 0.05 / (1 + 0.1 * step))
-    strategy = make(comm, model, SoftmaxCrossEntropy(), optimizer, **({"n_microbatches": 7} | options))
+def pipedream(make=PipeDream, n_microbatches=7, **options):
+    return partial(make, n_microbatches=n_microbatches, **options)
 
-    def report(step, total, **values):
-        if step == stop:
-            raise Stop
 
-    store = None if folder is None else CheckpointStore(folder)
-    run = {"epochs": 3, "batch_size": 20, "seed": 1, "report": report, "evaluate_every": 0}
-    history = fit(strategy, DATASET, **run, checkpoints=store, every=4, resume=resume)
-    return history, strategy.gather_params(), strategy.optimizer.steps, getattr(strategy, "versions_held", None)
+def falling(step):
+    """A learning rate that falls with every update."""
+    return 0.05 / (1 + 0.1 * step)
+
+
+DEEP = {"kind": "deep", "lr": falling}
 
 
 @pytest.mark.parametrize(
-    ("size", "options"),
-    [(1, {}), (3, {}), (3, {"rule": "momentum"}), (2, {"schedule": "interleaved", "n_microbatches": 4})],
+    ("size", "rule", "options"),
+    [
+        (1, "adam", {}),
+        (3, "adam", {}),
+        (3, "momentum", {}),
+        (2, "adam", {"schedule": "interleaved", "n_microbatches": 4}),
+    ],
 )
-def test_pipedream_goes_on_bit_for_bit(tmp_path, size, options):
+def test_pipedream_goes_on_bit_for_bit(tmp_path, size, rule, options):
     """Steps end with an empty pipeline, though up to p versions are held within one; updates go on being counted."""
-    (want_history, want, updates, held), *_ = SimWorld(size).run(pipedream, **options)
-    assert updates == 15 * (7 if "n_microbatches" not in options else 4)
-    assert max(held.values()) >= min(size, 2)
-    with pytest.raises(Exception, match="Stop"):
-        SimWorld(size).run(pipedream, tmp_path, stop=11, **options)
-    assert CheckpointStore(tmp_path).latest().meta["state"]["optimizer"]["steps"] == 8 * updates // 15
-    (history, got, counted, _), *_ = SimWorld(size).run(pipedream, tmp_path, resume=True, **options)
+    given, make = {"rule": rule, **DEEP}, pipedream(**options)
+    want_history, want, _, strategy = SimWorld(size).run(train, make, **given)[0]
+    assert strategy.optimizer.steps == 15 * options.get("n_microbatches", 7)
+    assert max(strategy.versions_held.values()) >= min(size, 2)
+    interrupted(size, make, tmp_path, 11, **given)
+    assert CheckpointStore(tmp_path).latest().meta["state"]["optimizer"]["steps"] == 8 * strategy.optimizer.steps // 15
+    history, got, _, again = SimWorld(size).run(train, make, tmp_path, resume=True, **given)[0]
     assert_same_params(got, want, tol=0)
     assert without_times(history) == without_times(want_history)
-    assert counted == updates
+    assert again.optimizer.steps == strategy.optimizer.steps
 
 
 def test_pipedreams_checkpoint_holds_the_newest_weights_and_nothing_of_the_stash(tmp_path):
     """Those that `gather_params` gives, bit for bit: all that a serial model has, and no more."""
-    _, params, _, held = SimWorld(3).run(pipedream, tmp_path)[0]
+    _, params, _, strategy = SimWorld(3).run(train, pipedream(), tmp_path, **DEEP)[0]
     found = CheckpointStore(tmp_path).latest()
-    assert held == {0: 3}
+    assert strategy.versions_held == {0: 3}
     assert_same_params({n: found.arrays[f"param/{n}"] for n in params}, params, tol=0)
     names = {name.partition("/")[0] for name in found.arrays}
     assert names == {"param", "optimizer", "history"}
     assert len(found.arrays) == 1 + len(params) + 2 * (len(params) - 1)  # the losses, Adam's two, one is frozen
 
 
-@pytest.mark.parametrize("after", [(PipeDream, 4), (PipeDream, 1), (Pipeline, 2)])
-def test_others_go_on_from_pipedreams_weights(tmp_path, after):
+@pytest.mark.parametrize(("make", "size"), [(PipeDream, 4), (PipeDream, 1), (Pipeline, 2)])
+def test_others_go_on_from_pipedreams_weights(tmp_path, make, size):
     """With the delays that they have; from the same weights, memory and number of updates."""
-    make, size = after
-    with pytest.raises(Exception, match="Stop"):
-        SimWorld(3).run(pipedream, tmp_path, stop=11)
-    (history, _, updates, _), *_ = SimWorld(size).run(pipedream, tmp_path, make=make, resume=True)
+    interrupted(3, pipedream(), tmp_path, 11, **DEEP)
+    history, _, _, strategy = SimWorld(size).run(train, pipedream(make), tmp_path, resume=True, **DEEP)[0]
     assert len(history.losses) == 15
     assert history.losses[-1] < history.losses[0]
-    assert updates == 8 * 7 + 7 * (7 if make is PipeDream else 1)
+    assert strategy.optimizer.steps == 8 * 7 + 7 * (7 if make is PipeDream else 1)

@@ -1,5 +1,7 @@
 """Compression: exact where it says so, right on average or in the long run where not, and the bytes that it says."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,11 +9,11 @@ from hypothesis import strategies as st
 
 from distlearn.comm import Network, RankError
 from distlearn.comm.collectives import shares
-from distlearn.parallel import FP16, CompressedAllReduce, Int8, OneBit, TopK
+from distlearn.parallel import FP16, CompressedAllReduce, DataParallel, Int8, OneBit, TopK
 from distlearn.sim import SimWorld
 from distlearn.testing import assert_same_params
 
-from .test_data_parallel import train
+from .programs import run, serial
 
 CODECS = [FP16(), Int8(), OneBit(), TopK(0.1), TopK(1.0)]
 
@@ -161,9 +163,11 @@ def test_another_array_is_refused():
 @pytest.mark.parametrize("size", [1, 2, 3, 4])
 @pytest.mark.parametrize("overlap", [False, True])
 def test_sending_everything_equals_serial(size, overlap):
-    want = SimWorld(1).run(train)[0]
-    for result in SimWorld(size).run(train, overlap=overlap, compress=TopK(1.0), cap_bytes=300, uneven=size > 1):
-        assert_same_params(result.params, want.params)
+    want = SimWorld(1).run(run, serial, rule="momentum")[0]
+    make = partial(DataParallel, overlap=overlap, compress=TopK(1.0), cap_bytes=300)
+    results = SimWorld(size).run(run, make, rule="momentum", uneven=size > 1)
+    assert_same_params(results[0].params, want.params)
+    for result in results:
         np.testing.assert_allclose(result.losses, want.losses, atol=1e-12)
 
 
@@ -171,9 +175,10 @@ def test_sending_everything_equals_serial(size, overlap):
 def test_replicas_stay_equal_and_the_loss_is_exact(codec):
     if codec.sparse:  # of so few steps and so small a share some parameter would not change at all
         codec = TopK(0.7)
-    first, *others = SimWorld(3).run(train, compress=codec, cap_bytes=300, steps=3)
+    make = partial(DataParallel, compress=codec, cap_bytes=300)
+    first, *others = SimWorld(3).run(run, make, rule="momentum", steps=3)
     for other in others:
-        for name, value in first.params.items():
-            assert value.tobytes() == other.params[name].tobytes()
+        for p, q in zip(first.strategy.model.params, other.strategy.model.params, strict=True):
+            assert p.data.tobytes() == q.data.tobytes()
         assert other.losses == first.losses
-    assert first.losses[0] == pytest.approx(SimWorld(1).run(train, steps=1)[0].losses[0], abs=1e-12)
+    assert first.losses[0] == pytest.approx(SimWorld(1).run(run, serial, steps=1)[0].losses[0], abs=1e-12)

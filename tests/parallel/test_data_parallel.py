@@ -1,6 +1,6 @@
 """Data parallelism equals serial training, however the batch is sharded, and costs what its docstring says."""
 
-from types import SimpleNamespace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -9,57 +9,18 @@ from hypothesis import strategies as st
 
 from distlearn.comm import Network, RankError
 from distlearn.data import Batch
-from distlearn.nn import MLP, BatchNorm, Linear, Param, Sequential, SoftmaxCrossEntropy, Tanh
-from distlearn.optim import RULES, Optimizer
-from distlearn.parallel import (
-    FP16,
-    DataParallel,
-    LocalSGD,
-    NaiveDataParallel,
-    make_buckets,
-)
+from distlearn.nn import MLP, BatchNorm, Linear, Param, Sequential
+from distlearn.optim import RULES, Momentum, Optimizer
+from distlearn.parallel import DataParallel, LocalSGD, NaiveDataParallel, make_buckets
 from distlearn.sim import Roofline, SimWorld
 from distlearn.testing import assert_same_params
 
-RNG = np.random.default_rng(0)
-X, Y = RNG.normal(size=(60, 7)), RNG.integers(0, 4, 60)
-
-
-def cut(n, size, uneven):
-    """Where each rank's part begins: even, or growing with the rank (the first may be empty)."""
-    weights = np.arange(size) if uneven and size > 1 else np.ones(size)
-    return np.concatenate([[0], np.round(np.cumsum(weights) / weights.sum() * n).astype(int)])
-
-
-def model_of(kind):
-    if kind == "tied":
-        shared = Linear(6, 6, 5, dtype="float64")
-        first, last = Linear(7, 6, 4, dtype="float64"), Linear(6, 4, 6, dtype="float64")
-        return Sequential(first, shared, Tanh(), shared, Tanh(), last)
-    model = MLP((7, 9, 6, 4), "sigmoid", seed=2, dtype="float64")
-    if kind == "frozen":
-        model.params[2].frozen = True
-    return model
-
-
-def train(comm, kind="plain", rule="momentum", steps=6, batch=20, uneven=False, **options):
-    model = model_of(kind)
-    before = {p.name: p.data.copy() for p in model.params}
-    strategy = DataParallel(comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, RULES[rule](), 0.3), **options)
-    losses = []
-    for step in range(steps):
-        bounds = cut(batch, comm.size, uneven)
-        rows = (np.arange(bounds[comm.rank], bounds[comm.rank + 1]) + step * batch) % len(X)
-        losses.append(strategy.step(Batch(X[rows], Y[rows], batch)))
-    params = {p.name: p.data.copy() for p in model.params}
-    for p in model.params:
-        assert np.array_equal(params[p.name], before[p.name]) == p.frozen, p.name  # the others must have changed
-    return SimpleNamespace(params=params, losses=losses, buckets=len(strategy.reducer.buckets))
+from .programs import X, Y, model_of, parts, run
 
 
 def test_one_all_reduce_per_bucket_and_step():
     world = SimWorld(2)
-    buckets = world.run(train, steps=3, cap_bytes=300)[0].buckets
+    buckets = len(world.run(run, partial(DataParallel, cap_bytes=300), steps=3)[0].strategy.reducer.buckets)
     spans = world.trace.select(rank=0, name="all_reduce")
     values = sum(p.size for p in model_of("plain").params) + 2  # loss and rows ride along
     assert buckets > 1
@@ -81,10 +42,7 @@ def test_overlap_hides_communication():
 
 
 def wide(comm, overlap):
-    model = MLP((64,) * 8 + (4,), seed=0)
-    strategy = DataParallel(
-        comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, RULES["sgd"](), 0.1), cap_bytes=1, overlap=overlap
-    )
+    strategy = DataParallel(comm, *parts(MLP((64,) * 8 + (4,), seed=0)), cap_bytes=1, overlap=overlap)
     began = comm.clock.now()
     strategy.step(Batch(np.ones((64, 64), "float32"), np.zeros(64, int), 64 * comm.size))
     return began
@@ -129,8 +87,7 @@ class _Unused(Linear):
 def test_a_gradient_that_nothing_was_added_to_is_zero_in_every_step(overlap):
     def program(comm):
         model = Sequential(_Unused(7, 4, 0, dtype="float64"))
-        optimizer = Optimizer(model.params, RULES["sgd"](), 0.3)
-        strategy = DataParallel(comm, model, SoftmaxCrossEntropy(), optimizer, overlap=overlap)
+        strategy = DataParallel(comm, *parts(model, lr=0.3), overlap=overlap)
         strategy.reducer.buckets[0].flat[...] = 5.0  # left by an earlier step
         for _ in range(2):
             strategy.step(Batch(X[comm.rank :: 2], Y[comm.rank :: 2], len(X)))
@@ -153,7 +110,7 @@ def frozen_model(comm, make):
     model = model_of("plain")
     for p in model.params:
         p.frozen = True
-    strategy = make(comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, RULES["sgd"](), 0.1))
+    strategy = make(comm, *parts(model))
     part = np.array_split(np.arange(20), comm.size)[comm.rank]
     return strategy.step(Batch(X[part], Y[part], 20))
 
@@ -171,8 +128,7 @@ def test_a_rank_without_samples_takes_part_in_batch_norm(strategy):
 
     def program(comm):
         model = Sequential(BatchNorm(7, dtype="float64"), Linear(7, 4, 1, dtype="float64"))
-        optimizer = Optimizer(model.params, RULES["momentum"](), 0.1)
-        strategy_ = strategy(comm, model, SoftmaxCrossEntropy(), optimizer)
+        strategy_ = strategy(comm, *parts(model, Momentum()))
         part = slice(0, 6) if comm.rank == 0 else slice(6, 6)
         losses = [strategy_.step(Batch(X[part], Y[part], 6)) for _ in range(3)]
         return {p.name: p.data for p in model.params}, losses
@@ -185,19 +141,11 @@ def test_a_rank_without_samples_takes_part_in_batch_norm(strategy):
         )
 
 
-def test_mistakes_are_named():
-    def another_model(comm):
+def test_another_model_on_a_rank_is_named():
+    def program(comm):
         model = MLP((7, 9 + comm.rank, 4))
         NaiveDataParallel(comm, model, None, Optimizer(model.params, RULES["sgd"](), 0.1))
 
-    def no_codec(comm, codec):
-        model = model_of("plain")
-        DataParallel(comm, model, None, Optimizer(model.params, RULES["sgd"](), 0.1), compress=codec)
-
-    for program, match, *args in [
-        (another_model, r"the model has 0.W \(7, 10\) float32 where that of rank 0 has 0.W \(7, 9\) float32"),
-        (no_codec, r"compress is 'fp16', expected a codec, such as FP16\(\)", "fp16"),
-        (no_codec, r"expected a codec, such as FP16\(\)", FP16),
-    ]:
-        with pytest.raises(RankError, match=match):
-            SimWorld(2).run(program, *args)
+    message = r"the model has 0.W \(7, 10\) float32 where that of rank 0 has 0.W \(7, 9\) float32"
+    with pytest.raises(RankError, match=message):
+        SimWorld(2).run(program)

@@ -10,10 +10,13 @@ from distlearn.comm import RankError
 from distlearn.data import load
 from distlearn.nn import MLP, MeanLoss, SoftmaxCrossEntropy
 from distlearn.optim import Cosine, Momentum, Nesterov, Optimizer, WarmUp
-from distlearn.parallel import CheckpointStore, DataParallel, LocalSGD, Pipeline, Serial, TensorParallel, ZeRO
+from distlearn.parallel import CheckpointStore, DataParallel, LocalSGD
 from distlearn.parallel.checkpoint.state import data_fingerprint, differences, run_fingerprint
 from distlearn.sim import SimWorld
 from distlearn.train import fit
+
+from .programs import serial
+from .test_checkpoint_sharded import SHARDED
 
 DIGITS = load("digits", dtype="float64").take(96)
 
@@ -77,14 +80,7 @@ def test_data_are_known_by_their_contents_and_order():
     assert differences(data_fingerprint(DIGITS, 32, 0), data_fingerprint(DIGITS, 32, 1)) == ["seed 0 (now 1)"]
 
 
-STRATEGIES = {
-    "serial": lambda comm, *args: Serial(*args, comm.clock),
-    "data": DataParallel,
-    "local": LocalSGD,
-    "zero3": lambda *args: ZeRO(*args, stage=3),
-    "tensor": TensorParallel,
-    "pipeline": Pipeline,
-}
+STRATEGIES = {"serial": serial, "data": DataParallel, "local": LocalSGD} | SHARDED
 
 
 def train(comm, name, folder, resume, dataset=DIGITS, lr=0.1, clip_norm=None, epochs=1):
@@ -97,7 +93,7 @@ def train(comm, name, folder, resume, dataset=DIGITS, lr=0.1, clip_norm=None, ep
 
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_any_strategy_refuses_to_resume_another_run(name, tmp_path):
-    serial = SimWorld(1).run(train, "serial", tmp_path, False)[0]
+    want = SimWorld(1).run(train, "serial", tmp_path, False)[0]
     world = SimWorld(1 if name == "serial" else 2)
     order = np.arange(len(DIGITS.x_train))[::-1]
     reordered = replace(DIGITS, x_train=DIGITS.x_train[order].copy(), y_train=DIGITS.y_train[order].copy())
@@ -109,4 +105,4 @@ def test_any_strategy_refuses_to_resume_another_run(name, tmp_path):
     for message, options in others.items():
         with pytest.raises(RankError, match=message.replace("None (now 0.5)", r"None \(now 0\.5\)")):
             world.run(lambda comm, options=options: train(comm, name, tmp_path, True, epochs=2, **options))
-    assert world.run(train, name, tmp_path, True, epochs=2)[0] == serial
+    assert world.run(train, name, tmp_path, True, epochs=2)[0] == want

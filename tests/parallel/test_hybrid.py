@@ -6,12 +6,12 @@ import pytest
 from distlearn import nn
 from distlearn.comm import Network
 from distlearn.comm.base import RankError
-from distlearn.nn import SoftmaxCrossEntropy
 from distlearn.optim import Momentum, Optimizer
 from distlearn.parallel import DataParallel, Hybrid, OneWeirdTrick
 from distlearn.parallel.meta import meta_batch, meta_copy, meta_loss
 from distlearn.sim import Roofline, SimWorld
 
+from .programs import parts
 from .tensor.cases import Batch, F
 from .tensor.test_tensor import COLLECTIVES
 
@@ -48,7 +48,7 @@ def test_trick_sends_less_than_data_parallelism_on_alexnet():
 
 def test_trick_needs_both_kinds_of_layers():
     def program(comm, model):
-        OneWeirdTrick(comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, Momentum(), 0.1))
+        OneWeirdTrick(comm, *parts(model, Momentum()))
 
     with pytest.raises(RankError, match="before the first Linear, got Linear, ReLU, Linear; use TensorParallel"):
         SimWorld(2).run(program, nn.MLP((7, 5, 4)))
@@ -60,7 +60,7 @@ def test_trick_refuses_a_layer_on_both_sides_of_the_seam():
     def program(comm):
         shared = nn.Linear(4, 4, 1)
         model = nn.Sequential(nn.Conv2d(2, 4, 3), nn.GlobalAvgPool(), nn.Residual(shared), shared)
-        OneWeirdTrick(comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, Momentum(), 0.1))
+        OneWeirdTrick(comm, *parts(model, Momentum()))
 
     with pytest.raises(RankError, match=r"2\.0\.W, 2\.0\.b is used both before and after the first dense layer"):
         SimWorld(2).run(program)
@@ -73,9 +73,7 @@ def test_hybrid_sums_its_own_parameters_along_dp():
     """Buckets of a rank hold 1 / (pp tp) of the model; tp neighbours are ranks 0 and 1."""
 
     def program(comm):
-        model = nn.MLP((16, 64, 16, 64, 16), seed=1, **F)
-        optimizer = Optimizer(model.params, Momentum(), 0.1)
-        strategy = Hybrid(comm, model, SoftmaxCrossEntropy(), optimizer, dp=2, pp=2, tp=-1)
+        strategy = Hybrid(comm, *parts(nn.MLP((16, 64, 16, 64, 16), seed=1, **F), Momentum()), dp=2, pp=2, tp=-1)
         x = np.ones((4, 16))
         strategy.step(Batch(x, np.zeros(4, int), 8))
         held = sum(p.size for p in strategy.pipeline.params)
@@ -92,8 +90,7 @@ def test_hybrid_sums_its_own_parameters_along_dp():
 
 def test_axes_that_do_not_fit_are_an_error():
     def program(comm):
-        model = nn.MLP((7, 5, 4))
-        Hybrid(comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, Momentum(), 0.1), dp=2, pp=2, tp=2)
+        Hybrid(comm, *parts(nn.MLP((7, 5, 4)), Momentum()), dp=2, pp=2, tp=2)
 
     with pytest.raises(RankError, match=r"on 4 ranks, expected lengths whose product is that"):
         SimWorld(4).run(program)

@@ -7,16 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distlearn.comm import RankError
-from distlearn.nn import MLP, SoftmaxCrossEntropy
+from distlearn.data import Batch
+from distlearn.nn import MLP
 from distlearn.optim import SGD, Optimizer
 from distlearn.parallel import LocalSGD
 from distlearn.sim import SimWorld
 from distlearn.testing import assert_same_params
 from distlearn.train import Settings, train
 
-from .programs import RingComm, averaged_by_hand, run
-from .test_data_parallel import Batch, X, Y, model_of
+from .programs import X, Y, averaged_by_hand, messages_of_steps, model_of, parts, run
 
 
 @given(
@@ -38,16 +37,9 @@ def test_it_is_what_the_definition_says(size, every, steps, batch):
 def test_messages_and_bytes_on_a_ring_are_the_docstrings(size, every, averages):
     """Two averages for H = 4: one after four steps, one by `finish` after the two that are left."""
 
-    def program(comm):
-        make = partial(LocalSGD, every=every)
-        return run(RingComm(comm), make, steps=6).params
-
-    world = SimWorld(size, collectives="formula")  # the messages are those of the strategy itself
-    world.run(program)
     values = sum(p.size for p in model_of("plain").params) + 2
-    sent = [m for m in world.trace.messages if m.source == 0]
-    assert len(sent) == averages * 2 * (size - 1)
-    assert sum(m.nbytes for m in world.trace.messages) == averages * 2 * (size - 1) * 8 * values
+    sent = messages_of_steps(size, partial(LocalSGD, every=every), 6)
+    assert tuple(sent) == (averages * 2 * (size - 1), averages * 2 * (size - 1) * 8 * values)
 
 
 def test_it_learns_the_digits_with_an_eighth_of_the_bytes():
@@ -64,7 +56,7 @@ def test_it_learns_the_digits_with_an_eighth_of_the_bytes():
 def test_replicas_are_apart_between_averages_and_together_after_them():
     def program(comm):
         model = MLP((7, 5, 4), seed=0, dtype="float64")
-        strategy = LocalSGD(comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, SGD(), 0.5), every=3)
+        strategy = LocalSGD(comm, *parts(model, lr=0.5), every=3)
         part = np.array_split(np.arange(20), comm.size)[comm.rank]
         seen = []
         for _ in range(4):
@@ -75,9 +67,3 @@ def test_replicas_are_apart_between_averages_and_together_after_them():
     a, b = SimWorld(2).run(program)
     assert [x[0] == y[0] for x, y in zip(a, b, strict=True)] == [False, False, True, False]
     assert [x[1] == y[1] for x, y in zip(a, b, strict=True)] == [False, False, True, False]
-
-
-def test_bad_options_are_named():
-    for every in (0, -1, 2.5):
-        with pytest.raises(RankError, match=f"every is {every}, expected a whole number of 1 or more"):
-            SimWorld(1).run(run, partial(LocalSGD, every=every))

@@ -13,6 +13,7 @@ from distlearn.parallel import Serial, ZeRO, record_memory
 from distlearn.sim import MetaArray
 
 from .combinations import CLASSES, LENGTH, MAKE, choose, make_model, make_optimizer
+from .programs import parts
 
 SHAPES = {"vector": (5,), "image": (72,), "sequence": (3, 5), "text": (LENGTH, 5)}
 
@@ -30,8 +31,7 @@ def serial(rule):
 
 def zero(stage, rule=None, overlap=True):
     def make(comm, model):
-        optimizer = Optimizer(model.params, rule or Adam(), 0.01)
-        return ZeRO(comm, model, SoftmaxCrossEntropy(), optimizer, stage=stage, cap_bytes=1, overlap=overlap)
+        return ZeRO(comm, *parts(model, rule or Adam(), 0.01), stage=stage, cap_bytes=1, overlap=overlap)
 
     return make
 

@@ -168,48 +168,40 @@ def test_column_and_row_parallel_layers_follow_from_the_types():
     on(3, program)
 
 
-class TestBugsOfRealFrameworks:
+def no_all_reduce_after_a_row_parallel_layer(mesh):
+    x, a = mesh.distribute(np.ones((3, 4)), Replicate()), mesh.distribute(np.ones((4, 6)), Shard(1))
+    b, c = mesh.distribute(np.ones((6, 5)), Shard(0)), mesh.distribute(np.ones(5), Replicate())
+    mlp(mesh, x, a, b, c, reduce=False)
+
+
+def a_gradient_that_is_reduced_twice(mesh):
+    """Once by the layer, once more by the loop over the parameters."""
+    grad = (mesh.distribute(np.ones((4, 3)), Shard(0)).T @ mesh.distribute(np.ones((4, 2)), Shard(0))).all_reduce()
+    np.testing.assert_allclose(grad.whole(), np.full((3, 2), 4.0))
+    grad.all_reduce()
+
+
+def a_sum_of_different_columns(mesh):
+    mesh.distribute(np.ones((4, 6)), Shard(1)).all_reduce()
+
+
+def a_shard_that_is_used_as_if_it_were_whole(mesh):
+    np.asarray(mesh.distribute(np.ones((4, 6)), Shard(1))).mean()
+
+
+@pytest.mark.parametrize(
+    ("bug", "message"),
+    [
+        (no_all_reduce_after_a_row_parallel_layer, r"would be added once on each of the 2 ranks.*\(all_reduce\)"),
+        (a_gradient_that_is_reduced_twice, "it would be multiplied by the number of ranks"),
+        (a_sum_of_different_columns, "different parts of it, which are not summands"),
+        (a_shard_that_is_used_as_if_it_were_whole, r"used as if it were whole, but is Shard\(1\).*all_gather"),
+    ],
+)
+def test_bugs_of_real_frameworks_are_errors(bug, message):
     """Rebuilt small; each runs without an error on plain arrays, and gives a wrong number."""
-
-    def test_a_missing_all_reduce_after_a_row_parallel_layer(self):
-        """The bias is added on every rank, and each goes on with its own summand."""
-
-        def program(mesh):
-            x, a = mesh.distribute(np.ones((3, 4)), Replicate()), mesh.distribute(np.ones((4, 6)), Shard(1))
-            b, c = mesh.distribute(np.ones((6, 5)), Shard(0)), mesh.distribute(np.ones(5), Replicate())
-            mlp(mesh, x, a, b, c, reduce=False)
-
-        with pytest.raises(RankError, match=r"would be added once on each of the 2 ranks.*\(all_reduce\)"):
-            on(2, program)
-
-    def test_a_gradient_that_is_reduced_twice(self):
-        """Once by the layer, once more by the loop over the parameters: it is p times too large."""
-
-        def program(mesh):
-            x = mesh.distribute(np.ones((4, 3)), Shard(0))
-            dy = mesh.distribute(np.ones((4, 2)), Shard(0))
-            grad = (x.T @ dy).all_reduce()
-            np.testing.assert_allclose(grad.whole(), np.full((3, 2), 4.0))
-            grad.all_reduce()
-
-        with pytest.raises(RankError, match="it would be multiplied by the number of ranks"):
-            on(2, program)
-
-    def test_a_sum_of_different_parts(self):
-        """Ranks that have different columns have nothing to sum."""
-
-        def program(mesh):
-            mesh.distribute(np.ones((4, 6)), Shard(1)).all_reduce()
-
-        with pytest.raises(RankError, match="different parts of it, which are not summands"):
-            on(2, program)
-
-    def test_a_shard_that_is_used_as_if_it_were_whole(self):
-        def program(mesh):
-            np.asarray(mesh.distribute(np.ones((4, 6)), Shard(1))).mean()
-
-        with pytest.raises(RankError, match=r"used as if it were whole, but is Shard\(1\).*all_gather"):
-            on(3, program)
+    with pytest.raises(RankError, match=message):
+        on(2, bug)
 
 
 @pytest.mark.parametrize(

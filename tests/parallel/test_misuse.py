@@ -3,64 +3,52 @@
 import numpy as np
 import pytest
 
-from distlearn import nn
+from distlearn import nn, parallel
 from distlearn.comm import RankError
 from distlearn.data import Batch
 from distlearn.nn import MLP, SoftmaxCrossEntropy
 from distlearn.optim import SGD, AdamW, Momentum, Optimizer
-from distlearn.parallel import (
-    DataParallel,
-    DiLoCo,
-    ElasticDataParallel,
-    Hybrid,
-    LocalSGD,
-    NaiveDataParallel,
-    PipeDream,
-    Pipeline,
-    SequenceParallel,
-    Serial,
-    TensorParallel,
-    ZeRO,
-)
 from distlearn.sim import SimWorld
+
+from .programs import parts
 
 N, P, STEPS = 12, 2, 3
 X = np.random.default_rng(0).normal(size=(N, 6))
 Y = np.random.default_rng(1).integers(0, 3, N)
 
 SHARDED = {
-    "data": (DataParallel, {}),
-    "buckets": (DataParallel, {"cap_bytes": 64}),
-    "accumulate": (DataParallel, {"accumulate": 2}),
-    "late": (DataParallel, {"overlap": False}),
-    "naive": (NaiveDataParallel, {}),
-    "zero1": (ZeRO, {"stage": 1}),
-    "zero2": (ZeRO, {"stage": 2}),
-    "zero3": (ZeRO, {"stage": 3}),
-    "hybrid": (Hybrid, {"dp": P}),
-    "local": (LocalSGD, {"every": 1}),
-    "diloco": (DiLoCo, {"every": 1}),
+    "data": (parallel.DataParallel, {}),
+    "buckets": (parallel.DataParallel, {"cap_bytes": 64}),
+    "accumulate": (parallel.DataParallel, {"accumulate": 2}),
+    "late": (parallel.DataParallel, {"overlap": False}),
+    "naive": (parallel.NaiveDataParallel, {}),
+    "zero1": (parallel.ZeRO, {"stage": 1}),
+    "zero2": (parallel.ZeRO, {"stage": 2}),
+    "zero3": (parallel.ZeRO, {"stage": 3}),
+    "hybrid": (parallel.Hybrid, {"dp": P}),
+    "local": (parallel.LocalSGD, {"every": 1}),
+    "diloco": (parallel.DiLoCo, {"every": 1}),
 }
 """Each rank is given its part of the batch."""
 WHOLE = {
-    "elastic": (ElasticDataParallel, {}),
-    "tensor": (TensorParallel, {}),
-    "pipeline": (Pipeline, {}),
-    "pipedream": (PipeDream, {"n_microbatches": 1}),
-    "hybrid tp": (Hybrid, {"tp": P}),
-    "hybrid pp": (Hybrid, {"pp": P}),
+    "elastic": (parallel.ElasticDataParallel, {}),
+    "tensor": (parallel.TensorParallel, {}),
+    "pipeline": (parallel.Pipeline, {}),
+    "pipedream": (parallel.PipeDream, {"n_microbatches": 1}),
+    "hybrid tp": (parallel.Hybrid, {"tp": P}),
+    "hybrid pp": (parallel.Hybrid, {"pp": P}),
 }
 """Each rank is given all of it."""
 ALL = SHARDED | WHOLE
 
 
-def build(comm, name, *, seed=0, lr=0.1, rule=None, activation="relu", make=None, options=None):
+def build(comm, name, *, seed=0, lr=0.1, rule=None, activation="relu", **options):
     model = MLP((6, 8, 3), seed=seed, activation=activation, dtype="float64")
     optimizer = Optimizer(model.params, rule or SGD(), lr)
     if name == "serial":
-        return Serial(model, SoftmaxCrossEntropy(), optimizer)
+        return parallel.Serial(model, SoftmaxCrossEntropy(), optimizer)
     kind, given = ALL[name]
-    return kind(comm, model, SoftmaxCrossEntropy(), optimizer, **given)
+    return kind(comm, model, SoftmaxCrossEntropy(), optimizer, **given | options)
 
 
 def step(comm, strategy, name, *, wrong=None):
@@ -152,12 +140,14 @@ class Assigns(nn.Linear):
         return dx
 
 
-@pytest.mark.parametrize("make", [DataParallel, lambda *a: ZeRO(*a, stage=1), lambda *a: ZeRO(*a, stage=2)])
+@pytest.mark.parametrize(
+    "make", [parallel.DataParallel, lambda *a: parallel.ZeRO(*a, stage=1), lambda *a: parallel.ZeRO(*a, stage=2)]
+)
 def test_gradients_that_a_layer_assigns_are_summed(make):
     def program(comm, serial=False):
         model = nn.Sequential(Assigns(6, 8, 1, dtype="float64"), nn.ReLU(), Assigns(8, 3, 2, dtype="float64"))
         given = model, SoftmaxCrossEntropy(), Optimizer(model.params, SGD(), 0.1)
-        strategy = Serial(*given) if serial else make(comm, *given)
+        strategy = parallel.Serial(*given) if serial else make(comm, *given)
         for _ in range(STEPS):
             step(comm, strategy, "serial" if serial else "data")
         return strategy.gather_params()
@@ -172,13 +162,28 @@ def test_a_schedule_that_returns_no_rate_is_named(name, rate):
         after(name, lr=lambda rank: lambda s: rate if s == 1 else 0.1)
 
 
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("data", {"accumulate": 1.5}, "DataParallel: accumulate is 1.5, expected a whole number of 1 or more"),
+        ("elastic", {"check_every": 0}, "DataParallel: check_every is 0, expected a whole number of 1 or more"),
+        ("data", {"compress": "fp16"}, r"compress is 'fp16', expected a codec, such as FP16\(\)"),
+        ("data", {"compress": parallel.FP16}, r"expected a codec, such as FP16\(\)"),
+        ("local", {"every": 2.5}, "every is 2.5, expected a whole number of 1 or more"),
+        ("diloco", {"outer_lr": 0}, "outer_lr is 0"),
+        ("zero1", {"stage": 4}, "stage is 4, expected 1, 2 or 3"),
+    ],
+)
+def test_options_that_make_no_sense_are_named(name, options, message):
+    with pytest.raises(RankError, match=message):
+        SimWorld(P).run(build, name, **options)
+
+
 @pytest.mark.parametrize("first", [1, 3])
 def test_two_zeros_of_one_model(first):
     def program(comm):
         model = MLP((6, 8, 3), seed=0, dtype="float64")
-        made = [
-            ZeRO(comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, SGD(), 0.1), stage=s) for s in (first, 1)
-        ]
+        made = [parallel.ZeRO(comm, *parts(model), stage=s) for s in (first, 1)]
         step(comm, made[0], "zero1")
 
     with pytest.raises(RankError, match="'2.b' was replaced" if first == 1 else "belongs to a ZeRO .* stage 3"):
@@ -187,8 +192,7 @@ def test_two_zeros_of_one_model(first):
 
 def test_sequences_need_a_label_for_every_position():
     def program(comm):
-        model = MLP((8, 8, 3), seed=0, dtype="float64")
-        strategy = SequenceParallel(comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, SGD(), 0.1))
+        strategy = parallel.SequenceParallel(comm, *parts(MLP((8, 8, 3), seed=0, dtype="float64")))
         strategy.step(Batch(np.ones((4, 8)), np.zeros(4, int), 4))
 
     with pytest.raises(RankError, match=r"inputs \(4, 8\), labels \(4,\), expected \(batch, leng"):
@@ -200,14 +204,13 @@ def test_an_empty_part_takes_the_step_with_a_gradient_of_zero():
 
     def program(comm):
         model = MLP((6, 8, 3), seed=0, dtype="float64")
-        optimizer = Optimizer(model.params, AdamW(), 0.01)
-        strategy = LocalSGD(comm, model, SoftmaxCrossEntropy(), optimizer, every=5)
+        strategy = parallel.LocalSGD(comm, *parts(model, AdamW(), 0.01), every=5)
         for number in range(4):
             rows = slice(0, N) if comm.rank == 0 else slice(0, N * (number == 3))
             n = N * (1 + (number == 3))
             before = model.params[0].data.copy()
             strategy.step(Batch(X[rows], Y[rows], n))
-        return optimizer.steps, abs(model.params[0].data - before).max()
+        return strategy.optimizer.steps, abs(model.params[0].data - before).max()
 
     (steps, _), (others, moved) = SimWorld(P).run(program)
     # after three gradients of zero: (1 - b1) / (1 - b1^4) over the root of (1 - b2) / (1 - b2^4), by hand

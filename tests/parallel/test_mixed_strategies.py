@@ -22,6 +22,8 @@ from distlearn.parallel import (
 from distlearn.sim import SimWorld
 from distlearn.train import fit
 
+from .programs import serial
+
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(64, 8))
 Y = (X[:, 0] + X[:, 1] > 0).astype(int)
@@ -38,10 +40,6 @@ def train(comm, make, loss_of=lambda optimizer, loss: loss, steps=60, scale=2.0*
     losses = [strategy.step(Batch(x[part], Y[part], 64)) for _ in range(steps)]
     right = (strategy.predict(x).argmax(axis=1) == Y).mean()
     return right, optimizer.skipped, optimizer.scale, [m.data.copy() for m in optimizer.master], losses
-
-
-def serial(comm, *args):
-    return Serial(*args, comm.clock)
 
 
 @pytest.mark.parametrize("make", [serial, DataParallel, NaiveDataParallel, ElasticDataParallel])

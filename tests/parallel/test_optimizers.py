@@ -3,45 +3,35 @@
 import numpy as np
 import pytest
 
+from distlearn import parallel
 from distlearn.comm import RankError
 from distlearn.data import Batch
 from distlearn.nn import Conv2d, Flatten, Linear, ReLU, Reshape, Sequential, SoftmaxCrossEntropy, Tanh
 from distlearn.optim import SGD, Cosine, Optimizer
-from distlearn.parallel import (
-    DataParallel,
-    ElasticDataParallel,
-    Hybrid,
-    LocalSGD,
-    NaiveDataParallel,
-    OneWeirdTrick,
-    PipeDream,
-    Pipeline,
-    Serial,
-    TensorParallel,
-    ZeRO,
-)
 from distlearn.sim import SimWorld
 from distlearn.testing import assert_same_params
+
+from .programs import serial
 
 RNG = np.random.default_rng(5)
 X, Y = RNG.normal(size=(12, 16)), RNG.integers(0, 3, 12)
 F = {"dtype": "float64"}
 
 STRATEGIES = {
-    "data": DataParallel,
-    "naive": NaiveDataParallel,
-    "elastic": ElasticDataParallel,
-    "local": lambda *args: LocalSGD(*args, every=1),
-    "zero1": lambda *args: ZeRO(*args, stage=1, cap_bytes=100),
-    "zero2": lambda *args: ZeRO(*args, stage=2, cap_bytes=100),
-    "zero3": lambda *args: ZeRO(*args, stage=3),
-    "tensor": TensorParallel,
-    "trick": OneWeirdTrick,
-    "pipeline": Pipeline,
-    "pipedream": lambda *args: PipeDream(*args, n_microbatches=1),
-    "hybrid": lambda *args: Hybrid(*args, dp=1, pp=1, tp=2, n_microbatches=2),
-    "hybrid_dp": lambda *args: Hybrid(*args, dp=2, n_microbatches=2),
-    "hybrid_pp": lambda *args: Hybrid(*args, pp=2, n_microbatches=2),
+    "data": parallel.DataParallel,
+    "naive": parallel.NaiveDataParallel,
+    "elastic": parallel.ElasticDataParallel,
+    "local": lambda *args: parallel.LocalSGD(*args, every=1),
+    "zero1": lambda *args: parallel.ZeRO(*args, stage=1, cap_bytes=100),
+    "zero2": lambda *args: parallel.ZeRO(*args, stage=2, cap_bytes=100),
+    "zero3": lambda *args: parallel.ZeRO(*args, stage=3),
+    "tensor": parallel.TensorParallel,
+    "trick": parallel.OneWeirdTrick,
+    "pipeline": parallel.Pipeline,
+    "pipedream": lambda *args: parallel.PipeDream(*args, n_microbatches=1),
+    "hybrid": lambda *args: parallel.Hybrid(*args, dp=1, pp=1, tp=2, n_microbatches=2),
+    "hybrid_dp": lambda *args: parallel.Hybrid(*args, dp=2, n_microbatches=2),
+    "hybrid_pp": lambda *args: parallel.Hybrid(*args, pp=2, n_microbatches=2),
 }
 WHOLE = ("data", "naive", "elastic", "local")
 """Strategies whose ranks hold all parameters, and update all of them."""
@@ -90,10 +80,6 @@ def train(comm, make, make_optimizer, steps=4):
     return strategy.gather_params(), losses, type(strategy.optimizer)
 
 
-def serial(comm, *args):
-    return Serial(*args, comm.clock)
-
-
 def compare(name, make_optimizer):
     want, losses, _ = SimWorld(1).run(train, serial, make_optimizer)[0]
     (found, told, kind), _ = SimWorld(2).run(train, STRATEGIES[name], make_optimizer)
@@ -102,28 +88,23 @@ def compare(name, make_optimizer):
     assert kind is type(make_optimizer(model_of().params))
 
 
+@pytest.mark.parametrize(
+    ("kind", "taken", "message"),
+    [
+        (Centred, WHOLE + STAGED, r"Centred needs every parameter as a whole.*DataParallel"),
+        (Unexplained, (*WHOLE, "hybrid_dp"), r"Unexplained overrides `step`.*scope.*DataParallel"),
+    ],
+)
 @pytest.mark.parametrize("name", STRATEGIES)
-def test_an_optimizer_that_must_see_whole_parameters_does_or_is_refused(name):
-    def centred(params):
-        return Centred(params, SGD(), 0.3)
+def test_an_optimizer_sees_what_it_must_or_is_refused(name, kind, taken, message):
+    def made(params):
+        return kind(params, SGD(), 0.3)
 
-    if name in WHOLE + STAGED:
-        compare(name, centred)
+    if name in taken:
+        compare(name, made)
         return
-    with pytest.raises(RankError, match=r"Centred needs every parameter as a whole.*DataParallel"):
-        compare(name, centred)
-
-
-@pytest.mark.parametrize("name", STRATEGIES)
-def test_an_optimizer_that_does_not_say_what_it_must_see_is_refused_where_ranks_see_parts(name):
-    def unexplained(params):
-        return Unexplained(params, SGD(), 0.3)
-
-    if name in WHOLE or name == "hybrid_dp":
-        compare(name, unexplained)
-        return
-    with pytest.raises(RankError, match=r"Unexplained overrides `step`.*scope.*DataParallel"):
-        compare(name, unexplained)
+    with pytest.raises(RankError, match=message):
+        compare(name, made)
 
 
 @pytest.mark.parametrize("name", STRATEGIES)

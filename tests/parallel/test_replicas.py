@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 
 from distlearn.comm import RankError
-from distlearn.nn import MLP, BatchNorm, Linear, Param, ReLU, Sequential, SoftmaxCrossEntropy
-from distlearn.optim import Adam, Momentum, Optimizer
+from distlearn.data import Batch
+from distlearn.nn import MLP, BatchNorm, Linear, Param, ReLU, Sequential
+from distlearn.optim import Adam, Momentum
 from distlearn.parallel import DataParallel, ReplicaError, check_replicas
 from distlearn.sim import SimWorld
 
-from .test_data_parallel import Batch, X, Y
+from .programs import X, Y, parts
 
 
 def caught(size, program):
@@ -82,36 +83,27 @@ def test_of_two_ranks_it_is_open_who_drifted():
     assert "no majority agrees" in str(error)
 
 
-def train(comm, harm, *, rule=None, check_every=1, steps=3):
+def train(comm, harm, check_every):
     """Train data-parallel; `harm(strategy)` is done to rank 1 after the first step."""
-    model = MLP((7, 6, 4), seed=0, dtype="float64")
-    optimizer = Optimizer(model.params, rule or Momentum(), 0.1)
-    strategy = DataParallel(comm, model, SoftmaxCrossEntropy(), optimizer, check_every=check_every)
+    strategy = DataParallel(comm, *parts(MLP((7, 6, 4), seed=0, dtype="float64"), Momentum()), check_every=check_every)
     rows = np.array_split(np.arange(20), comm.size)[comm.rank]
-    for step in range(steps):
+    for step in range(3):
         strategy.step(Batch(X[rows], Y[rows], 20))
         if comm.rank == 1 and step == 0:
             harm(strategy)
 
 
-def test_training_checks_itself():
+def test_training_checks_itself_every_so_many_steps():
     def harm(strategy):
         strategy.model.params[2].data[0, 0] += 1e-9
 
-    with pytest.raises(RankError, match=r"rank 1 drifted from the others in param/2\.W") as found:
-        SimWorld(3).run(train, harm)
-    assert isinstance(found.value.original, ReplicaError)
-    assert found.value.original.majority
-
-
-def test_it_checks_every_so_many_steps():
-    def harm(strategy):
-        strategy.model.params[0].data[0, 0] += 1.0
-
     SimWorld(3).run(train, harm, check_every=4)  # three steps: not yet
     SimWorld(3).run(train, harm, check_every=None)
-    with pytest.raises(RankError, match="rank 1 drifted"):
-        SimWorld(3).run(train, harm, check_every=3)
+    for check_every in (1, 3):
+        with pytest.raises(RankError, match=r"rank 1 drifted from the others in param/[02]\.") as found:
+            SimWorld(3).run(train, harm, check_every=check_every)
+        assert isinstance(found.value.original, ReplicaError)
+        assert found.value.original.majority
 
 
 @pytest.mark.parametrize(("rule", "name"), [(Momentum(), "optimizer/0.W/0"), (Adam(), "optimizer/0.W/1")])
@@ -119,11 +111,9 @@ def test_the_optimizers_memory_is_checked_too(rule, name):
     """Found although the weights still agree: of the step in which the memory drifts, before they follow."""
 
     def program(comm):
-        model = MLP((7, 4), seed=0, dtype="float64")
-        optimizer = Optimizer(model.params, rule, 0.1)
-        strategy = DataParallel(comm, model, SoftmaxCrossEntropy(), optimizer)
+        strategy = DataParallel(comm, *parts(MLP((7, 4), seed=0, dtype="float64"), rule))
         if comm.rank == 2:
-            state = optimizer.states[0]
+            state = strategy.optimizer.states[0]
             (state if rule == Momentum() else state[1])[3, 2] = 5.0
         strategy.check()
 
@@ -136,8 +126,7 @@ def test_running_statistics_may_differ():
         model = Sequential(
             Linear(7, 5, 0, dtype="float64"), BatchNorm(5, dtype="float64"), ReLU(), Linear(5, 4, 1, dtype="float64")
         )
-        optimizer = Optimizer(model.params, Momentum(), 0.1)
-        strategy = DataParallel(comm, model, SoftmaxCrossEntropy(), optimizer, check_every=1)
+        strategy = DataParallel(comm, *parts(model, Momentum()), check_every=1)
         rows = np.array_split(np.arange(20), comm.size)[comm.rank]
         strategy.step(Batch(X[rows], Y[rows], 20))
         return model.params[4].data.copy()

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from distlearn.data import Batch
 from distlearn.nn import MockDeviceArray, SoftmaxCrossEntropy
-from distlearn.optim import Adam, Momentum, Optimizer
-from distlearn.parallel import OneBit
+from distlearn.optim import Adam, Optimizer
 from distlearn.parallel.checkpoint.state import capture, restore
 from distlearn.parallel.sharding import Partial, Replicate, Shard, Sharded, ShardSpec, flat_shard, load_into, unshard
 from distlearn.sim import SimWorld
@@ -84,15 +83,6 @@ def test_nothing_is_changed_if_a_state_does_not_fit(name):
     for spoil in SPOIL.values():
         for _, _, refused in SimWorld(2).run(train, ADAM[name], groups_of_adam, None, 1, 0, spoil):
             assert refused
-
-
-def test_what_codes_have_left_out_is_part_of_the_state():
-    def made(*args):
-        return STRATEGIES["data"](*args, compress=OneBit())
-
-    _, (arrays, _), _ = SimWorld(3).run(train, made, lambda params: Optimizer(params, Momentum(), 0.1))[0]
-    kept = [name.split("/")[1:3] + name.split("/")[-1:] for name in arrays if name.startswith("ranks/")]
-    assert kept == [[f"{rank}", "OneBit()", which] for rank in range(3) for which in ("given", "summed")]
 
 
 # -- specs -------------------------------------------------------------------------------------------------------------

@@ -11,6 +11,13 @@ from distlearn.data import Dataset
 from distlearn.sim import SimWorld
 from distlearn.train import Epoch, History, evaluate, fit
 
+DIGITS = dl.data.load("digits")
+
+
+def an_mlp():
+    model = dl.nn.MLP((64, 10))
+    return dl.Serial(model, dl.nn.SoftmaxCrossEntropy(), dl.optim.Optimizer(model.params, dl.optim.SGD(), 0.1))
+
 
 def sequences(t, v, n=40, seed=0):
     """Sequences in which the next symbol is the last one plus one: a language model can be right about all."""
@@ -76,9 +83,7 @@ def test_pairs_are_classified_by_their_distance():
 
 
 def test_fit_takes_another_metric():
-    data = dl.data.load("digits").take(100, 50)
-    model = dl.nn.MLP((64, 10))
-    strategy = dl.Serial(model, dl.nn.SoftmaxCrossEntropy(), dl.optim.Optimizer(model.params, dl.optim.SGD(), 0.1))
+    data, strategy = DIGITS.take(100, 50), an_mlp()
     history = fit(strategy, data, epochs=1, batch_size=32, metric="perplexity")
     assert history.last.test_perplexity == pytest.approx(
         evaluate(strategy, data.x_test, data.y_test, metric="perplexity")
@@ -87,13 +92,14 @@ def test_fit_takes_another_metric():
         fit(strategy, data, epochs=1, batch_size=32, metric="f1")
 
 
-def test_labels_that_do_not_fit_are_refused_on_evaluation():
+def test_what_cannot_be_evaluated_is_refused():
     """4 samples against 5 labels cut to the same slices would give a number."""
-    model = dl.nn.MLP((64, 10))
-    strategy = dl.Serial(model, dl.nn.SoftmaxCrossEntropy(), dl.optim.Optimizer(model.params, dl.optim.SGD(), 0.1))
-    data = dl.data.load("digits")
+    x, y = DIGITS.x_test, DIGITS.y_test
     with pytest.raises(ValueError, match="evaluate: x holds 4 samples and y 5"):
-        evaluate(strategy, data.x_test[:4], data.y_test[:5])
+        evaluate(an_mlp(), x[:4], y[:5])
+    for given, arrays in (("x", (x.tolist(), y)), ("y", (x, y.tolist()))):
+        with pytest.raises(TypeError, match=f"evaluate: {given} is a list, expected an array, such as np.array"):
+            evaluate(an_mlp(), *arrays)
 
 
 def test_an_epoch_survives_json_with_its_metric():
@@ -123,17 +129,6 @@ def test_runs_of_two_metrics_do_not_share_a_panel():
     runs = {m: History([Epoch(1, 1, 1, 1.0, val=0.5, metric=m)], [1.0]) for m in ("accuracy", "perplexity")}
     with pytest.raises(ValueError, match="'accuracy' was measured by accuracy and 'perplexity' by perplexity"):
         dl.viz.plot_history(runs)
-
-
-@pytest.mark.parametrize("given", ["x", "y"])
-def test_lists_are_told_to_become_arrays(given):
-    model = dl.nn.MLP((64, 10))
-    strategy = dl.Serial(model, dl.nn.SoftmaxCrossEntropy(), dl.optim.Optimizer(model.params, dl.optim.SGD(), 0.1))
-    data = dl.data.load("digits")
-    arrays = {"x": data.x_test, "y": data.y_test}
-    arrays[given] = arrays[given].tolist()
-    with pytest.raises(TypeError, match=f"evaluate: {given} is a list, expected an array, such as np.array"):
-        evaluate(strategy, arrays["x"], arrays["y"])
 
 
 def test_curves_show_the_set_that_was_evaluated():

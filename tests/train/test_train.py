@@ -115,11 +115,6 @@ def test_divergence_is_noticed_at_once():
     assert isinstance(caught.value.original, DivergedError)
 
 
-def test_more_ranks_than_samples():
-    with pytest.raises(RankError, match="5 ranks, but 'digits' has only 3 training samples"):
-        SimWorld(5).run(train, FAST.but(n_train=3))
-
-
 @pytest.mark.parametrize("name", ["epochs", "batch_size"])
 @pytest.mark.parametrize("value", [0, -3, 2.5])
 def test_bad_numbers_are_named(name, value):
@@ -130,19 +125,13 @@ def test_bad_numbers_are_named(name, value):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"strategy": "magic"}, "strategy is 'magic', expected one of"),
-        ({"model": "cnn9000"}, "model is 'cnn9000'"),
-        ({"optimizer": "adamant"}, "optimizer is 'adamant'"),
-        ({"activation": "swish"}, "activation is 'swish', expected one of relu, sigmoid, tanh, gelu"),
+        ({"optimizer": "adamant"}, "optimizer is 'adamant', expected one of"),
         ({"dtype": "int32"}, "dtype is 'int32'"),
         ({"dtype": "float23"}, "dtype is 'float23', expected a floating-point type"),
         ({"device": "tpu"}, "device is 'tpu', expected 'cpu', 'gpu' or the index"),
         ({"device": -1}, "device is -1"),
         ({"data": None}, "data is None, expected the name of a data set"),
-        (
-            {"schedule": "gpip"},
-            "schedule is 'gpip', expected one of gpipe, 1f1b, interleaved, zero_bubble, pipedream, or a text",
-        ),
+        ({"schedule": "gpip"}, "schedule is 'gpip', expected one of gpipe, 1f1b, .*, pipedream, or a text"),
         ({"schedule": 3}, "schedule is 3, expected one of gpipe"),
         ({"learning_rate": 1}, "no setting learning_rate"),
     ],
@@ -153,18 +142,16 @@ def test_bad_settings_are_named(changes, message):
 
 
 def test_all_names_that_are_wrong_are_told_at_once():
-    with pytest.raises(ValueError, match=r"model is 'y'.*; activation is 'z', expected one of relu.*; strategy is 'x'"):
+    with pytest.raises(
+        ValueError,
+        match=r"model is 'y'.*; activation is 'z', expected one of relu, sigmoid, tanh, gelu.*; strategy is 'x'",
+    ):
         Settings(strategy="x", model="y", activation="z")
 
 
 @pytest.mark.parametrize("schedule", ["gpipe", " 1f1b", "F0 F1 B0 B1\nF0 B0 F1 B1", lambda rank, p, m: ["F0", "B0"]])
 def test_schedules_that_can_be_read_are_settings(schedule):
     assert Settings(schedule=schedule).schedule is schedule
-
-
-def test_an_unknown_data_set_is_named():
-    with pytest.raises(RankError, match="imagenet"):
-        SimWorld(1).run(train, Settings(data="imagenet"))
 
 
 @pytest.mark.parametrize("strategy", sorted(set(STRATEGIES) - {"serial", "one_weird_trick"}))  # it needs convolutions
@@ -183,9 +170,18 @@ def test_every_strategy_trains_the_digits(strategy):
     assert [r.params for r in others] == [None, None]
 
 
-def test_serial_on_two_ranks_is_refused():
-    with pytest.raises(RankError, match="runs on one rank, not on 2"):
-        SimWorld(2).run(train, Settings(strategy="serial"))
+@pytest.mark.parametrize(
+    ("size", "settings", "message"),
+    [
+        (1, Settings(data="imagenet"), "imagenet"),
+        (2, Settings(strategy="serial"), "runs on one rank, not on 2"),
+        (5, FAST.but(n_train=3), "5 ranks, but 'digits' has only 3 training samples"),
+        (1, Settings(model="lenet"), "model 'lenet' does not take the samples of 'digits'"),
+    ],
+)
+def test_what_cannot_be_trained_is_told_before_training(size, settings, message):
+    with pytest.raises(RankError, match=message):
+        SimWorld(size).run(train, settings)
 
 
 def test_public_names_load():
@@ -194,11 +190,6 @@ def test_public_names_load():
         assert name in dir(dl)
     with pytest.raises(AttributeError, match="no attribute 'Simworld'"):
         dl.Simworld  # noqa: B018
-
-
-def test_a_model_that_does_not_take_the_images_is_refused_before_training():
-    with pytest.raises(RankError, match="model 'lenet' does not take the samples of 'digits'"):
-        SimWorld(1).run(train, Settings(model="lenet"))
 
 
 def test_a_missing_gpu_is_named():

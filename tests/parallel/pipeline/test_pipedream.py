@@ -6,16 +6,15 @@ import numpy as np
 import pytest
 
 from distlearn.comm import Network, RankError
+from distlearn.data import Batch
 from distlearn.nn import MLP, Linear, Sequential, SoftmaxCrossEntropy, Tanh
 from distlearn.optim import RULES, Optimizer
 from distlearn.parallel import PipeDream, interleaved
 from distlearn.sim import Roofline, SimWorld
 from distlearn.testing import assert_same_params
 
-from .cases import Batch
+from ..programs import X, Y
 
-RNG = np.random.default_rng(1)
-X, Y = RNG.normal(size=(60, 7)), RNG.integers(0, 4, 60)
 ROWS = [slice(0, 7), slice(7, 14), slice(14, 21), slice(21, 28), slice(28, 34), slice(34, 40)]  # 40 samples in 6
 
 

@@ -13,23 +13,29 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distlearn.comm import Network, RankError
+from distlearn.data import Batch
 from distlearn.nn import MLP, BatchNorm, Linear, MeanSquaredError, Sequential, SoftmaxCrossEntropy, Tanh
-from distlearn.optim import RULES, Optimizer
+from distlearn.optim import RULES, Adam, Optimizer
 from distlearn.parallel import Pipeline, interleaved
 from distlearn.parallel.pipeline.schedule import Schedule, check_schedule, make_schedule, simulate
 from distlearn.sim import Roofline, SimWorld
 from distlearn.testing import assert_same_params
 
-from .cases import PUZZLE, Batch, X, Y, model_of, train
+from ..programs import X, Y, model_of, parts, run, serial
 
 NETWORK, COMPUTE = Network(1e-4, 1e7), Roofline(1e8)
 
 
-def assert_equals_serial(world, **options):
+PUZZLE = """rank 0: F1 F0 . . . . B0 B1 F2 B2
+            rank 1:    F0 F1 . B0 B1 .. F2 B2  # takes the first two the other way round
+            rank 2:       F0 B0 F1 B1 F2 B2"""
+"""Three ranks; the last two take the first two micro-batches in another order."""
+
+
+def assert_equals_serial(world, rule="momentum", steps=4, **options):
     """Compare parameters, losses and predictions with those of a serial run."""
-    kept = {k: v for k, v in options.items() if k in ("kind", "rule", "steps", "batch", "clip")}
-    want = SimWorld(1).run(train, serial=True, **kept)[0]
-    results = world.run(train, **options)
+    want = SimWorld(1).run(run, serial, "deep", rule, steps=steps)[0]
+    results = world.run(run, partial(Pipeline, **options), "deep", rule, steps=steps)
     assert_same_params(results[0].params, want.params)
     for result in results:
         np.testing.assert_allclose(result.losses, want.losses, atol=1e-12)
@@ -82,21 +88,22 @@ def test_what_the_checker_accepts_runs_and_equals_serial(edits, name, p):
             order.pop(i)
     made = Schedule(tuple(map(tuple, orders)), p)
     if check_schedule(made).ok:
-        assert_equals_serial(SimWorld(p), schedule=made, steps=1)
+        results = assert_equals_serial(SimWorld(p), schedule=made, steps=1)
+        assert [r.strategy.peak_in_flight for r in results] == [made.in_flight(rank) for rank in range(p)]
     else:
         with pytest.raises(RankError, match="wrong schedule"):
-            SimWorld(p).run(train, schedule=made, steps=1)
+            SimWorld(p).run(run, partial(Pipeline, schedule=made), "deep")
 
 
 @pytest.mark.parametrize("rule", ["adam", "lars"])
 def test_every_rank_keeps_the_states_of_its_own_parameters(rule):
     results = assert_equals_serial(SimWorld(3), rule=rule)
     names = [[p.name for p in r.strategy.params] for r in results]
-    assert [*chain(*names)] == [p.name for p in model_of("plain").params]
+    assert [*chain(*names)] == [p.name for p in model_of("deep").params]
     assert [len(r.strategy.optimizer.states) for r in results] == [len(n) for n in names]
 
 
-@pytest.mark.parametrize("kind", ["plain", "tied"])
+@pytest.mark.parametrize("kind", ["deep", "deep tied"])
 def test_gradients_are_complete_when_on_grad_says_so(kind):
     """Once each, the last layer's first, a shared one after its sum; in the same order however few samples there are.
 
@@ -104,9 +111,7 @@ def test_gradients_are_complete_when_on_grad_says_so(kind):
     """
 
     def program(comm, batch):
-        model = model_of(kind)
-        optimizer = Optimizer(model.params, RULES["sgd"](), 0.1)
-        pipeline = Pipeline(comm, model, SoftmaxCrossEntropy(), optimizer, n_microbatches=3)
+        pipeline = Pipeline(comm, *parts(model_of(kind)), n_microbatches=3)
         seen = []
         pipeline.accumulate(Batch(X[:batch], Y[:batch], 20), on_grad=lambda p: seen.append((p.name, p.grad.copy())))
         assert sorted(n for n, _ in seen) == sorted(p.name for p in pipeline.params)
@@ -114,7 +119,7 @@ def test_gradients_are_complete_when_on_grad_says_so(kind):
         return [name for name, _ in seen]
 
     names = SimWorld(3).run(program, 20)
-    if kind == "tied":
+    if kind == "deep tied":
         assert all(n[-1] in ("1.W", "1.b") for n in names[::2])
     else:
         assert [*chain(*reversed(names))] == [p.name for p in reversed(model_of(kind).params)]
@@ -124,10 +129,8 @@ def test_gradients_are_complete_when_on_grad_says_so(kind):
 
 def executed(comm, schedule, m, **options):
     """One step, and when it began on this rank."""
-    model = MLP((32,) * 9, "relu", seed=1)
-    optimizer = Optimizer(model.params, RULES["sgd"](), 0.1)
     options = {"schedule": schedule, "n_microbatches": m, "shape": (8, 32), **options}
-    pipeline = Pipeline(comm, model, SoftmaxCrossEntropy(), optimizer, **options)
+    pipeline = Pipeline(comm, *parts(MLP((32,) * 9, "relu", seed=1)), **options)
     x, y = np.ones((64, 32), "float32"), np.zeros(64, int)
     pipeline._cut_batch(x)  # stages agree on shapes once: those messages are not part of a step
     comm.barrier()
@@ -158,19 +161,6 @@ def test_the_time_line_is_what_the_schedule_predicts(schedule, size, m):
         np.testing.assert_allclose([s[3:5] for s in got], [s[3:5] for s in want], rtol=1e-9, atol=1e-15)
 
 
-def test_activations_in_flight_are_all_of_them_or_as_many_as_stages_follow():
-    def program(comm, schedule):
-        x, y = np.ones((64, 32), "float32"), np.zeros(64, int)
-        model = Sequential(*(Linear(32, 32, i) for i in range(8)))
-        optimizer = Optimizer(model.params, RULES["sgd"](), 0.1)
-        pipeline = Pipeline(comm, model, SoftmaxCrossEntropy(), optimizer, schedule=schedule, n_microbatches=8)
-        pipeline.step(Batch(x, y, 64))
-        return pipeline.peak_in_flight
-
-    assert SimWorld(4).run(program, "gpipe") == [8] * 4
-    assert SimWorld(4).run(program, "1f1b") == [4, 3, 2, 1]
-
-
 def test_messages_and_bytes_are_those_of_the_docstring():
     world = SimWorld(4, collectives="formula")  # the messages are those of the strategy itself
     results = world.run(executed, "1f1b", 8)
@@ -191,10 +181,7 @@ def test_batch_norm_normalises_micro_batches():
         )
 
     def program(comm):
-        model = model_of_norms()
-        options = {"n_microbatches": 3}
-        optimizer = Optimizer(model.params, RULES["sgd"](), 0.3)
-        pipeline = Pipeline(comm, model, SoftmaxCrossEntropy(), optimizer, **options)
+        pipeline = Pipeline(comm, *parts(model_of_norms(), lr=0.3), n_microbatches=3)
         pipeline.step(Batch(X[:20], Y[:20], 20))
         return pipeline.gather_params()
 
@@ -209,8 +196,8 @@ def test_batch_norm_normalises_micro_batches():
 
 def test_a_rank_holds_on_to_nothing_but_its_stages():
     def program(comm):
-        model = model_of("plain")
-        strategy = Pipeline(comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, RULES["adam"](), 0.3))
+        model = model_of("deep")
+        strategy = Pipeline(comm, *parts(model, Adam(), 0.3))
         others = [weakref.ref(layer) for layer in model.layers]
         del model
         gc.collect()
@@ -239,15 +226,14 @@ def test_a_rank_holds_on_to_nothing_but_its_stages():
 )
 def test_what_cannot_be_is_said_before_anything_runs(options, message):
     with pytest.raises(RankError, match=re.escape(message)):
-        SimWorld(2).run(train, **options)
+        SimWorld(2).run(run, partial(Pipeline, **options), "deep")
 
 
 def test_a_stage_that_gives_no_gradient_is_named():
     def program(comm, cut):
         model = Sequential(Tanh(), Linear(7, 4, 0, dtype="float64", input_gradient=False))
-        optimizer = Optimizer(model.params, RULES["sgd"](), 0.3)
         options = {} if cut is None else {"stages": [slice(0, cut), slice(cut, None)]}
-        Pipeline(comm, model, SoftmaxCrossEntropy(), optimizer, **options).step(Batch(X, Y, 60))
+        Pipeline(comm, *parts(model, lr=0.3), **options).step(Batch(X, Y, 60))
 
     with pytest.raises(RankError, match=r"rank 1: ValueError: stage 1: .* has no gradient of its input"):
         SimWorld(2).run(program, 1)

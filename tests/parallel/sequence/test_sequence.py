@@ -9,14 +9,16 @@ import pytest
 from distlearn.comm import RankError
 from distlearn.comm.network import Network
 from distlearn.data import Batch
-from distlearn.nn import GPT, GRU, Linear, MultiHeadAttention, Residual, Sequential, SoftmaxCrossEntropy
-from distlearn.optim import Adam, Optimizer
+from distlearn.nn import GPT, GRU, Linear, MultiHeadAttention, Residual, Sequential
+from distlearn.optim import Adam
 from distlearn.parallel import DataParallel, SequenceParallel, TensorParallel
 from distlearn.parallel.checkpoint.state import capture, restore
 from distlearn.parallel.sequence import RingAttention, UlyssesAttention, places, positions
 from distlearn.parallel.sharding import gather_parts, take_part
 from distlearn.sim import Roofline, SimWorld
 from distlearn.testing import assert_same_params
+
+from ..programs import parts
 
 LENGTH = 24
 RNG = np.random.default_rng(0)
@@ -106,8 +108,7 @@ def test_sixty_four_ranks():
 
 def train(comm, make, steps, state=None):
     """Take steps on whole batches; return the last loss, the parameters and the state."""
-    model = gpt()
-    strategy = make(comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, Adam(), 0.01))
+    strategy = make(comm, *parts(gpt(), Adam(), 0.01))
     if state is not None:
         restore(strategy, *state)
     for i in steps:
@@ -129,14 +130,13 @@ def test_data_parallelism_continues_from_its_state(make):
     ("model", "options", "message"),
     [
         (gpt(), {"attention": "star"}, "attention is 'star'"),
-        (Sequential(GRU(4, 4, 0, dtype="float64")), {}, "may mix positions"),
         (GPT(11, width=24, heads=6, n_blocks=1, kv_heads=3), {"attention": "ulysses"}, "kv_heads=3"),
         (Sequential(Residual(Sequential(Linear(4, 4, 0))), GRU(4, 4, 0)), {}, "may mix positions"),
     ],
 )
 def test_what_cannot_be_sharded_is_named(model, options, message):
     def make(comm):
-        SequenceParallel(comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, Adam(), 0.01), **options)
+        SequenceParallel(comm, *parts(model, Adam(), 0.01), **options)
 
     with pytest.raises(RankError, match=message):
         SimWorld(2).run(make)

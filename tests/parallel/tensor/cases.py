@@ -10,8 +10,6 @@ from distlearn import nn
 from distlearn.data import Batch
 from distlearn.optim import Momentum, Optimizer
 from distlearn.parallel import Serial
-from distlearn.parallel.sharding import Sharded, ShardSpec, unshard
-from distlearn.parallel.tensor import shard_specs
 
 F = {"dtype": "float64"}
 
@@ -90,7 +88,6 @@ def siamese(*extra):
 VECTORS = {
     "mlp": lambda: nn.MLP((7, 9, 6, 4), seed=2, **F),
     "one layer": lambda: nn.MLP((7, 4), seed=2, **F),
-    "two layers": lambda: nn.MLP((7, 9, 4), "tanh", seed=2, **F),
     "narrow": lambda: nn.MLP((7, 3, 9, 2, 4), "sigmoid", seed=2, **F),
     "tied": tied,
     "sharing": sharing,
@@ -154,6 +151,9 @@ SEQUENCES = {
     "two grus": lambda: gru(2),
     "three grus": lambda: gru(3),
     "five grus": lambda: gru(5),
+    "attention": lambda: nn.Sequential(
+        nn.Embedding(7, 12, 1, **F), nn.MultiHeadAttention(12, 6, range(4), **F), nn.Linear(12, 7, 3, **F)
+    ),
 }
 PAIRS = {
     "siamese": siamese,
@@ -193,14 +193,6 @@ def train(make, kind, steps=4):
     for name in params or ():
         assert np.array_equal(params[name], before[name]) == (name in still), name  # the others must have changed
     return SimpleNamespace(params=params, losses=losses, predicted=strategy.predict(x), strategy=strategy)
-
-
-def gathered(layer, comm):
-    """The serial layer's parameters, on rank 0."""
-    specs, found = shard_specs(layer), {}
-    for p in layer.params:
-        found[p.name] = Sharded(p.data, specs.get(p.name) or ShardSpec(tuple(p.data.shape), counts=comm.rank == 0))
-    return unshard(found, comm)
 
 
 def serial(kind, **options):

@@ -6,10 +6,12 @@ import pytest
 from distlearn import nn
 from distlearn.data import Batch
 from distlearn.optim import Adam, Optimizer
-from distlearn.parallel import Serial, TensorParallel, parallelize
+from distlearn.parallel import TensorParallel, parallelize
 from distlearn.parallel.tensor import ExpertParallel
 from distlearn.sim import SimWorld
 from distlearn.testing import assert_same_params
+
+from ..programs import serial
 
 F = {"dtype": "float64"}
 
@@ -71,7 +73,7 @@ def train(comm, make, n_experts):
 @pytest.mark.parametrize("n_experts", [3, 5])
 def test_tensor_parallel_training_equals_serial_training(size, n_experts):
     """Three experts on four ranks stay on every rank; five on four are unequal parts."""
-    params, losses, output, before = SimWorld(1).run(train, lambda comm, *a: Serial(*a, comm.clock), n_experts)[0]
+    params, losses, output, before = SimWorld(1).run(train, serial, n_experts)[0]
     assert sum(not np.allclose(a, b) for a, b in zip(params.values(), before, strict=True)) >= len(before) - 4
     results = SimWorld(size).run(train, TensorParallel, n_experts)
     assert_same_params(results[0][0], params, tol=1e-10)

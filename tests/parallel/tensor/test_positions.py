@@ -7,10 +7,12 @@ from distlearn import nn
 from distlearn.comm import RankError
 from distlearn.data import Batch
 from distlearn.optim import Adam, Optimizer
-from distlearn.parallel import Serial, TensorParallel, parallelize
+from distlearn.parallel import TensorParallel, parallelize
 from distlearn.parallel.tensor import cut_positions
 from distlearn.sim import SimWorld
 from distlearn.testing import assert_same_params
+
+from ..programs import parts, serial
 
 WIDTH, LENGTH = 12, 24
 X = np.random.default_rng(0).integers(WIDTH, size=(6, LENGTH + 1))
@@ -76,7 +78,7 @@ def sharded(*args):
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 6])
 @pytest.mark.parametrize("kind", MODELS)
 def test_it_equals_serial_training(size, kind):
-    want = SimWorld(1).run(train, lambda comm, *args: Serial(*args, comm.clock), kind)[0]
+    want = SimWorld(1).run(train, serial, kind)[0]
     results = SimWorld(size).run(train, sharded, kind)
     assert_same_params(results[0][0], want[0], tol=1e-10)
     for _, losses, output in results:
@@ -99,10 +101,7 @@ def test_it_sends_as_many_bytes_as_all_reduces(size):
         world = SimWorld(size, collectives="formula")
 
         def program(comm, sequence=sequence):
-            model = gpt()
-            strategy = TensorParallel(
-                comm, model, nn.SoftmaxCrossEntropy(), Optimizer(model.params, Adam(), 0.01), sequence=sequence
-            )
+            strategy = TensorParallel(comm, *parts(gpt(), Adam(), 0.01), sequence=sequence)
             comm.barrier()
             start = comm.clock.now()
             strategy.step(Batch(X[:2, :-1], X[:2, 1:], 2))
@@ -154,7 +153,7 @@ def test_activations_between_the_blocks_take_a_share_of_the_memory(size):
 
 
 def make(comm, model, x):
-    strategy = sharded(comm, model, nn.SoftmaxCrossEntropy(), Optimizer(model.params, Adam(), 0.01))
+    strategy = sharded(comm, *parts(model, Adam(), 0.01))
     strategy.predict(x)
 
 

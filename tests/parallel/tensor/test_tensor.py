@@ -9,14 +9,14 @@ from distlearn import nn
 from distlearn.comm import Network
 from distlearn.comm.base import RankError
 from distlearn.data import Batch
-from distlearn.nn import SoftmaxCrossEntropy
-from distlearn.optim import LARS, SGD, Momentum, Optimizer
+from distlearn.optim import Momentum
 from distlearn.parallel import OneWeirdTrick, TensorParallel, account, parallelize
 from distlearn.parallel.meta import meta_copy
 from distlearn.sim import Roofline, SimWorld
 from distlearn.testing import assert_same_params
 
-from .cases import MODELS, PAIRS, F, batches, loss_of, serial, train
+from ..programs import parts
+from .cases import MODELS, PAIRS, batches, loss_of, serial, train
 
 
 def tensor(comm, kind, **options):
@@ -95,8 +95,7 @@ def test_a_rank_holds_its_part_alone():
     """Weights, gradients and the optimizer's state of the dense layers shrink with the number of ranks."""
 
     def program(comm):
-        model = nn.MLP((64, 256, 64), seed=1)
-        strategy = TensorParallel(comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, Momentum(), 0.1))
+        strategy = TensorParallel(comm, *parts(nn.MLP((64, 256, 64), seed=1), Momentum()))
         return sum(p.size for p in strategy.model.params), sum(s.size for s in strategy.optimizer.states)
 
     whole = 64 * 256 + 256 + 256 * 64
@@ -104,19 +103,14 @@ def test_a_rank_holds_its_part_alone():
         assert held == remembered == whole // 4 + 64  # the second layer's bias is on every rank
 
 
-def make_with(rule):
-    def program(comm):
-        model = nn.MLP((7, 9, 4), **F)
-        optimizer = Optimizer(model.params, rule, 0.1)
-        TensorParallel(comm, model, SoftmaxCrossEntropy(), optimizer)
-
-    return program
-
-
-def test_a_rule_that_needs_whole_parameters_is_refused():
-    with pytest.raises(RankError, match=r"LARS needs every parameter as a whole, but 0\.W is sharded over 2 ranks"):
-        SimWorld(2).run(make_with(LARS()))
-    SimWorld(1).run(make_with(LARS()))
+def test_attention_has_its_share_of_the_heads_and_sums_outputs_and_gradients():
+    layer = nn.MultiHeadAttention(12, 6, range(4))
+    told = account(nn.Sequential(layer), (2, 8, 12), 2)
+    assert told.rows[0].how == "heads over ranks, outputs summed"
+    assert [t.nbytes for t in told.forward + told.backward] == [2 * 8 * 12 * 4] * 2
+    whole = sum(p.size for p in layer.params)
+    for n in SimWorld(3).run(lambda comm: sum(p.size for p in parallelize(nn.Sequential(layer), comm).params)):
+        assert n == (whole - 12) // 3 + 12  # but for the output's bias, which all have
 
 
 def test_only_a_sequential_is_taken():
@@ -156,8 +150,7 @@ def test_a_part_of_the_batch_is_refused(strategy):
     """Every rank takes the whole batch; parts would be mixed up without a word."""
 
     def program(comm):
-        model = nn.build("lenet", n_classes=10)
-        trainer = strategy(comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, SGD(), 0.1))
+        trainer = strategy(comm, *parts(nn.build("lenet", n_classes=10)))
         trainer.step(Batch(np.zeros((3, 784), "float32"), np.zeros(3, int), 6))
 
     with pytest.raises(RankError, match=f"{strategy.__name__} got 3 of a batch of 6 samples, expected all of them"):

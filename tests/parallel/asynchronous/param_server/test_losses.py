@@ -4,26 +4,21 @@ import numpy as np
 import pytest
 
 from distlearn.comm import Network, RankError
-from distlearn.nn import SoftmaxCrossEntropy
-from distlearn.optim import SGD
-from distlearn.parallel.asynchronous.param_server import ParameterServer, Speeds, asp, bsp, inverse, ssp
+from distlearn.parallel.asynchronous.param_server import Speeds, asp, bsp, inverse, ssp
 from distlearn.sim import Failure, Roofline, SimWorld
 
-from .test_training import DATA, POLICIES, assert_made_of_its_gradients, model_of
+from .test_training import POLICIES, assert_made_of_its_gradients
+from .test_training import program as train
 
 PARTS = Network(1e-4, 1e8), Roofline(1e9)
-STEPS, LR = 9, 0.3
+STEPS = 9
 
 
-def program(comm, policy, servers=1, steps=STEPS, batch=20, **options):
+def program(comm, policy, servers=1, **options):
     """Train; the run on the first server, None on all other ranks."""
-    speeds = Speeds(comm.size - servers, law="lognormal", shape=0.4, seed=5)
-    options = {"servers": servers, "pace": lambda worker, step: speeds(worker % (comm.size - servers), step), **options}
-    server = ParameterServer(comm, model_of(), SoftmaxCrossEntropy(), SGD(), LR, policy, **options)
-    run = server.train(DATA, batch_size=batch, steps=steps, seed=3)
-    if run is not None and server._server.every:
-        run.saved = {s.version: s.share for s in server._server.snapshots}
-    return run
+    workers = comm.size - servers
+    speeds = Speeds(workers, law="lognormal", shape=0.4, seed=5)
+    return train(comm, policy, servers, pace=lambda worker, step: speeds(worker % workers, step), **options)
 
 
 def failing(size, *failures, detection=0.5, seed=0):

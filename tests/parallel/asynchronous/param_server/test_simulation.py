@@ -3,12 +3,9 @@
 import numpy as np
 import pytest
 
-from distlearn.nn import SoftmaxCrossEntropy
-from distlearn.optim import SGD
 from distlearn.parallel.asynchronous.param_server import (
     ASP,
     BSP,
-    ParameterServer,
     Speeds,
     asp,
     backup,
@@ -19,7 +16,7 @@ from distlearn.parallel.asynchronous.param_server import (
 )
 from distlearn.sim import SimWorld
 
-from .test_training import DATA, model_of
+from .test_training import program
 
 POLICIES = [asp(), ssp(0), ssp(1), ssp(3), softsync(2), bsp(), backup(0.7), backup(0.3)]
 FIELDS = ("time", "worker", "step", "used", "version", "staleness")
@@ -30,12 +27,7 @@ FIELDS = ("time", "worker", "step", "used", "version", "staleness")
 def test_simulated_ranks_agree_on_every_event(policy, law):
     """Real messages between simulated ranks, real gradients: the same arrivals, versions and staleness, to the bit."""
     speeds = Speeds(7, law=law, slow={2: 4.0}, seed=3)
-
-    def train(comm):
-        server = ParameterServer(comm, model_of(), SoftmaxCrossEntropy(), SGD(), 0.1, policy, pace=speeds)
-        return server.train(DATA, batch_size=14, steps=12)
-
-    run = SimWorld(8).run(train)[0]
+    run = SimWorld(8).run(program, policy, pace=speeds, batch=14, steps=12)[0]
     events = simulate(policy, speeds, 12)
     table = run.gradients[np.lexsort((run.gradients["worker"], run.gradients["arrived"]))]
     for name in FIELDS:

@@ -41,19 +41,11 @@ def model_of(frozen=False):
 
 def program(comm, policy, servers=1, batch=20, steps=9, rule=None, lr=0.3, frozen=False, slow=None, **options):
     """Train; on rank 0 the run, with snapshots of the parameters where `every` asks for them."""
-    speeds = Speeds(comm.size - servers, law="lognormal", shape=0.4, slow=slow, seed=5)
-    server = ParameterServer(
-        comm,
-        model_of(frozen),
-        SoftmaxCrossEntropy(),
-        rule or SGD(),
-        lr,
-        policy,
-        servers=servers,
-        pace=speeds,
-        **options,
-    )
-    run = server.train(DATA, batch_size=batch, steps=steps, seed=3)
+    pace = options.pop("pace", None) or Speeds(comm.size - servers, law="lognormal", shape=0.4, slow=slow, seed=5)
+    until = {"steps": steps, "seconds": options.pop("seconds", np.inf)}
+    parts = model_of(frozen), SoftmaxCrossEntropy(), rule or SGD(), lr, policy
+    server = ParameterServer(comm, *parts, servers=servers, pace=pace, **options)
+    run = server.train(DATA, batch_size=batch, **until, seed=3)
     if run is not None and server._server.every:
         run.saved = {s.version: s.share for s in server._server.snapshots}
     return run
@@ -196,25 +188,16 @@ def test_backup_workers_do_not_wait_for_the_straggler():
 @given(bound=st.integers(0, 5), seed=st.integers(0, 99), shape=st.floats(0.01, 2), workers=st.integers(2, 6))
 @settings(max_examples=25, deadline=None)
 def test_ssp_never_exceeds_its_bound(bound, seed, shape, workers):
-    def train(comm):
-        pace = Speeds(workers, law="lognormal", shape=shape, slow={seed % workers: 3.0}, seed=seed)
-        server = ParameterServer(comm, model_of(), SoftmaxCrossEntropy(), SGD(), 0.1, ssp(bound), pace=pace)
-        return server.train(DATA, batch_size=12, steps=8)
-
-    run = SimWorld(workers + 1).run(train)[0]
+    pace = Speeds(workers, law="lognormal", shape=shape, slow={seed % workers: 3.0}, seed=seed)
+    run = SimWorld(workers + 1).run(program, ssp(bound), batch=12, steps=8, lr=0.1, pace=pace)[0]
     assert max(leads(run)) <= bound + 1  # `bound` when a step starts, and one more when it is done
     assert run.staleness.max() <= (2 * bound + 1) * (workers - 1)
 
 
 def test_time_can_end_a_run():
-    run = SimWorld(4).run(lambda comm: program_for(comm, seconds=6.0))[0]
+    run = SimWorld(4).run(program, asp(), steps=None, seconds=6.0, pace=Speeds(3))[0]
     assert 6 < run.seconds < 10
     assert run.gradients["time"].max() == run.seconds
-
-
-def program_for(comm, **until):
-    server = ParameterServer(comm, model_of(), SoftmaxCrossEntropy(), SGD(), 0.1, asp(), pace=Speeds(comm.size - 1))
-    return server.train(DATA, batch_size=12, **until)
 
 
 def test_curve_and_record():
@@ -236,12 +219,8 @@ def test_an_error_on_a_worker_names_it():
             raise OSError("the disk is full")
         return 1.0
 
-    def train(comm):
-        server = ParameterServer(comm, model_of(), SoftmaxCrossEntropy(), SGD(), 0.1, bsp(), pace=pace)
-        return server.train(DATA, batch_size=12, steps=8)
-
     with pytest.raises(RankError, match="rank 3: OSError: the disk is full"):
-        SimWorld(4).run(train)
+        SimWorld(4).run(program, bsp(), pace=pace)
 
 
 def test_divergence_ends_the_run():
@@ -253,30 +232,24 @@ def test_divergence_ends_the_run():
 
 
 @pytest.mark.parametrize(
-    ("size", "options", "message"),
+    ("options", "message"),
     [
-        (1, {}, "1 servers on 1 ranks"),
-        (3, {"servers": 3}, "3 servers on 3 ranks"),
-        (3, {"rule": LARS()}, "LARS looks at whole parameters"),
-        (3, {"steps": None}, "give steps, seconds, or both"),
-        (3, {"steps": 0}, "steps is 0"),
-        (3, {"lr": -0.1}, r"ParameterServer: lr is -0\.1"),
-        (3, {"policy": "asp"}, r"policy is 'asp', expected an object such as asp\(\)"),
-        (3, {"policy": ssp}, r"expected an object such as asp\(\) or ssp\(4\): write ssp\("),
-        (3, {"rule": Optimizer(model_of().params, SGD(), 0.1)}, r"rule is Optimizer\(.*, expected a rule, such as"),
-        (3, {"rate": "inverse"}, "rate is 'inverse', expected a function of staleness and step"),
-        (3, {"every": -1}, "every is -1, expected a number of updates"),
-        (3, {"pace": Speeds(1)}, "there is no worker 1, expected 0 to 0"),
+        ({"servers": 3, "pace": Speeds(1)}, "3 servers on 3 ranks"),
+        ({"rule": LARS()}, "LARS looks at whole parameters"),
+        ({"steps": None}, "give steps, seconds, or both"),
+        ({"steps": 0}, "steps is 0"),
+        ({"lr": -0.1}, r"ParameterServer: lr is -0\.1"),
+        ({"policy": "asp"}, r"policy is 'asp', expected an object such as asp\(\)"),
+        ({"policy": ssp}, r"expected an object such as asp\(\) or ssp\(4\): write ssp\("),
+        ({"rule": Optimizer(model_of().params, SGD(), 0.1)}, r"rule is Optimizer\(.*, expected a rule, such as"),
+        ({"rate": "inverse"}, "rate is 'inverse', expected a function of staleness and step"),
+        ({"every": -1}, "every is -1, expected a number of updates"),
+        ({"pace": Speeds(1)}, "there is no worker 1, expected 0 to 0"),
     ],
 )
-def test_what_cannot_be_is_refused(size, options, message):
-    with pytest.raises((RankError, ValueError), match=message):
-        SimWorld(size).run(lambda comm: program_raw(comm, **options))
-
-
-def program_raw(comm, rule=None, steps=3, lr=0.1, **options):
-    server = ParameterServer(comm, model_of(), SoftmaxCrossEntropy(), rule or SGD(), lr, **options)
-    return server.train(DATA, batch_size=12, steps=steps)
+def test_what_cannot_be_is_refused(options, message):
+    with pytest.raises(RankError, match=message):
+        SimWorld(3).run(program, **{"policy": asp(), **options})
 
 
 def test_training_twice_is_refused():
