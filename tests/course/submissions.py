@@ -101,9 +101,19 @@ def stops(notebook) -> Counter:
 
 
 def mutants(lab_name: str) -> dict:
-    """By exercise, the lab's known wrong answers: what is wrong, the code, and what it loses (if not its own check)."""
+    """By exercise, the lab's known wrong answers: what is wrong, the code, and what it loses.
+
+    They are written as (what, text of the solution, what it becomes) or as (what, the whole answer); a set at the end
+    says what is lost where that is not the exercise's own check alone.
+    """
     known = importlib.import_module(f".mutants.{lab_name.partition('_')[0]}", __package__).MUTANTS
-    return {name: [(*given, {f"check_{name}"})[:3] for given in answers] for name, answers in known.items()}
+    found = {}
+    for name, answers in known.items():
+        found[name] = []
+        for what, *code in answers:
+            loses = code.pop() if isinstance(code[-1], set) else {f"check_{name}"}
+            found[name].append((what, code[0] if len(code) == 1 else tuple(code), loses))
+    return found
 
 
 def students(lab_name, released, source) -> list[Student]:
