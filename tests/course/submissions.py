@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import importlib
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import nbformat
@@ -12,10 +14,10 @@ from distcourse.author.source import BEGIN_SOLUTION, END_SOLUTION, Cell
 
 
 class Student(NamedTuple):
-    """A submission and what it must lose: `notebook`, and the grade ids of the checks that must fail."""
+    """A submission and what it must lose: what makes the notebook, and the grade ids of the checks that must fail."""
 
     name: str
-    notebook: nbformat.NotebookNode
+    make: Callable[[], nbformat.NotebookNode]
     loses: set[str]
 
 
@@ -120,18 +122,22 @@ def students(lab_name, released, source) -> list[Student]:
     """Everybody who hands in this lab."""
     solution = solved(released, source)
     found = [
-        Student("untouched", released, checks(released)),
-        Student("solved", solution, set()),
-        Student("solved-sliced", sliced(solution), set()),
+        Student("untouched", lambda: released, checks(released)),
+        Student("solved", lambda: solution, set()),
+        Student("solved-sliced", lambda: sliced(solution), set()),
     ]
     for i, group in enumerate(grouped(mutants(lab_name))):
-        notebook, loses, told = solution, set(), []
-        for grade_id, (name, code, lost) in group.items():
-            notebook, loses = wrong(notebook, grade_id, code), loses | set(lost)
-            told.append(f"{grade_id} {name}")
-        slug = "".join(ch if ch.isalnum() else "-" for ch in " and ".join(told))
-        found.append(Student(f"wrong-{i}-{slug}"[:150], sliced(notebook), loses))
+        told = " and ".join(f"{grade_id} {what}" for grade_id, (what, *_) in group.items())
+        slug = "".join(ch if ch.isalnum() else "-" for ch in told)
+        loses = set().union(*(lost for *_, lost in group.values()))
+        found.append(Student(f"wrong-{i}-{slug}"[:150], partial(_wrong_in_all, solution, group), loses))
     return found
+
+
+def _wrong_in_all(notebook, group):
+    for grade_id, (_, code, _) in group.items():
+        notebook = wrong(notebook, grade_id, code)
+    return sliced(notebook)
 
 
 def grouped(answers: dict) -> list[dict]:
