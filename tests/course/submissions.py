@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 import importlib
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 import nbformat
-from distcourse.author.source import BEGIN_SOLUTION, END_SOLUTION, Cell
+from distcourse.author.source import BEGIN_SOLUTION, END_SOLUTION, Cell, Source
+
+COURSE = Path(__file__).parents[2] / "course"
 
 
 class Student(NamedTuple):
@@ -158,3 +162,19 @@ def grouped(answers: dict) -> list[dict]:
             met.update(pair for other in group for pair in ((grade_id, other), (other, grade_id)))
             group[grade_id] = answers[grade_id][k]
     return groups
+
+
+def answered(lab_name: str, exercise: str, what: str = "") -> dict:
+    """What a lab's answers define, down to an exercise: the solutions, or there its known wrong answer `what`."""
+    source = Source(next((COURSE / "source").glob(f"{lab_name}_*/*.ipynb")))
+    notebook = source.notebook
+    if what:
+        notebook = wrong(notebook, exercise, {name: code for name, code, _ in mutants(lab_name)[exercise]}[what])
+    imports = [node for node in source.code[0].tree.body if isinstance(node, (ast.Import, ast.ImportFrom))]
+    space = {"__name__": "__main__"}
+    exec("\n".join(map(ast.unparse, imports)), space)
+    for cell in source.exercises:
+        exec(notebook.cells[cell.index].source, space)
+        if cell.grade_id == exercise:
+            return space
+    raise ValueError(f"{lab_name} has no exercise {exercise!r}")

@@ -2,6 +2,7 @@
 
 ADDING = "        comm.send_recv(parts[(r - step) % p], right, received, left)\n"
 PASSING = "comm.send_recv(parts[(r + 1 - step) % p], right, parts[(r - step) % p], left)"
+PASSING_ANEW = PASSING.replace("parts[(r - step) % p], left", "np.empty_like(parts[(r - step) % p]), left")
 BACK = "    for partner, keep, give in reversed(done):\n        comm.send_recv(keep, partner, give, partner)\n"
 TO_ALL = """    if comm.rank == root:
         for rank in set(range(comm.size)) - {root}:
@@ -122,6 +123,8 @@ MUTANTS = {
         ),
         ("replaces", "mine += received", "mine[...] = received"),
         ("not in place", "mine += received", "mine = mine + received"),
+        ("adds in both phases", PASSING, f"parts[(r - step) % p] += {PASSING_ANEW}"),
+        ("new arrays in the list", "mine += received", "parts[(r - step - 1) % p] = mine + received"),
         ("parts of a copy", "x.reshape(-1), p)", "x.reshape(-1).copy(), p)"),
         (
             "passes on what is not complete",
