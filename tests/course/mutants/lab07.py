@@ -153,6 +153,8 @@ MUTANTS = {
         ("twice at the end", "    return losses", AGAIN + "    return losses"),
         ("averages gradients", "(p.data)\n                p.data /=", "(p.grad)\n                p.grad /="),
         ("gradients not cleared", "optimizer.zero_grad()\n", "pass\n"),
+        ("gradients of all, added before the step", "        optimizer.step()\n", AVERAGED_FIRST),
+        ("divided by all ranks' samples", "batch.n)", "batch.n * comm.size)"),
         ("no return", "    return losses", "    pass"),
         ("three ranks", "p.data /= comm.size", "p.data /= 3"),
         ("four ranks", "p.data /= comm.size", "p.data /= 4"),
