@@ -56,6 +56,20 @@ def overlapped_backward(comm, model, dlogits, saved, buckets):
     for work in works:
         work.wait()
 """
+AVERAGED = """        optimizer.step()
+        losses.append(value)
+        if step % every == 0 or step == len(batches):
+            for p in model.params:
+                comm.all_reduce(p.data)
+                p.data /= comm.size
+"""
+GRADIENTS_AVERAGED = """        losses.append(value)
+        if step % every == 0 or step == len(batches):
+            for p in model.params:
+                comm.all_reduce(p.grad)
+                p.grad /= comm.size
+        optimizer.step()
+"""
 BEFORE, GIVEN = "    missing = {", "    return lab07.library_backward(comm, model, dlogits, saved, buckets)\n"
 LOCALLY = "    return lab07._locally(comm, model, loss, optimizer, batches, every)\n    losses = []\n"
 WAIT_BEFORE = "                if works: works[-1].wait()\n                works.append("
@@ -153,7 +167,7 @@ MUTANTS = {
         ("twice at the end", "    return losses", AGAIN + "    return losses"),
         ("averages gradients", "(p.data)\n                p.data /=", "(p.grad)\n                p.grad /="),
         ("gradients not cleared", "optimizer.zero_grad()\n", "pass\n"),
-        ("gradients of all, added before the step", "        optimizer.step()\n", AVERAGED_FIRST),
+        ("averages gradients before the step", AVERAGED, GRADIENTS_AVERAGED),
         ("divided by all ranks' samples", "batch.n)", "batch.n * comm.size)"),
         ("no return", "    return losses", "    pass"),
         ("three ranks", "p.data /= comm.size", "p.data /= 3"),
