@@ -170,9 +170,9 @@ def answered(lab_name: str, exercise: str, what: str = "") -> dict:
     notebook = source.notebook
     if what:
         notebook = wrong(notebook, exercise, {name: code for name, code, _ in mutants(lab_name)[exercise]}[what])
-    imports = [node for node in source.code[0].tree.body if isinstance(node, (ast.Import, ast.ImportFrom))]
+    nodes = [node for cell in source.code if cell.tree for node in cell.tree.body]
     space = {"__name__": "__main__"}
-    exec("\n".join(map(ast.unparse, imports)), space)
+    exec("\n".join(ast.unparse(node) for node in nodes if isinstance(node, (ast.Import, ast.ImportFrom))), space)
     for cell in source.exercises:
         exec(notebook.cells[cell.index].source, space)
         if cell.grade_id == exercise:

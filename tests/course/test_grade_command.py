@@ -48,6 +48,7 @@ def rows(course):
 SYNTAX = {
     "names": {"one": "    from math import *\n    return 1", "two": "    nonlocal x\n    return 2"},
     "global": {"one": "    print(x)\n    global x\n    return 1"},
+    "class": {"one": "    return 1\nclass Base:\n    def (self):\n        pass"},
     "text": {"one": "    return 1 if '\ud800' else", "two": f"    return {'(' * 300}2{')' * 300}"},
 }
 """By student: exercises whose answer cannot be read."""

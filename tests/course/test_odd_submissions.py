@@ -102,6 +102,7 @@ def test_what_an_exercise_does_not_ask_about_costs_nothing(grade):
         cells["two"].source = cells["two"].source.replace(
             "return", "import os, sys\n    os.write(2, b'low ')\n    print('debug', file=sys.stderr)\n    return"
         )
+        cells["two"].source += "\n\nprint(undefined)"
         for name in ("three", "check-three", "words"):  # another editor
             cells[name].metadata.clear()
         del cells["check-three"]["id"]
@@ -225,15 +226,6 @@ def test_an_output_that_gives_hidden_tests_away_is_covered():
     assert "secret" not in str(cell.outputs)
     assert cell.outputs[0].traceback[1] == traceback[1]
     assert cell.outputs[1].text.startswith("shown = 1\n")
-
-
-def test_one_mistake_costs_once(grade):
-    def change(notebook, cells):
-        cells["one"].source = "class Base:\n    def (self):\n        pass\ndef one():\n    return 1"
-        cells["two"].source = cells["two"].source + "\n\nprint(undefined)"
-
-    points, _, _ = grade(change)
-    assert points == FULL | {"check_one": 0}
 
 
 def test_an_answer_that_cannot_be_read_is_replaced_by_the_released_one():

@@ -9,8 +9,10 @@ from distcourse.check import Check, CheckFailed
 from distcourse.judge.objects import Handle, make_proxy
 
 from distlearn.parallel import Layout, simulate_layout
-from distlearn.parallel.mesh import Partial, Replicate, Shard
+from distlearn.parallel.mesh import Replicate
 from distlearn.sim import SimWorld
+
+from ..course.submissions import answered
 
 
 @pytest.mark.parametrize("bug", ["none", "missing", "doubled", "norm"])
@@ -26,35 +28,24 @@ def test_bugs_raise_nothing_and_change_the_run(bug):
     assert (apart > 1e-6) == (bug in ("missing", "norm")), apart
 
 
-def column_forward(comm, x, W, b):
-    return x @ W + b
+NAMES = "column_forward", "column_backward", "row_forward", "row_backward"
 
 
-def column_backward(comm, dy, x, W):
-    return comm.all_reduce(dy @ W.T), x.T @ dy, dy.sum(axis=0)
-
-
-def row_forward(comm, x, W, b):
-    return comm.all_reduce(x @ W) + b
-
-
-def row_backward(comm, dy, x, W):
-    return dy @ W.T, x.T @ dy, dy.sum(axis=0)
-
-
-LAYERS = column_forward, column_backward, row_forward, row_backward
+def layers(wrong=""):
+    """The four functions of the lab's solution, or of a known wrong answer."""
+    found = answered("lab09", "layers", wrong)
+    return tuple(found[name] for name in NAMES)
 
 
 @pytest.mark.parametrize("size", [2, 3, 4])
 def test_given_layers_train_as_the_serial_model(size):
     options = {"sizes": (12, 9, 7), "n_train": 256, "epochs": 1}
     serial, whole = SimWorld(1).run(mp.train_layers, **options)[0]
-    for functions in (None, LAYERS):
+    for functions in (None, layers()):
         history, nbytes = SimWorld(size).run(mp.train_layers, functions, **options)[0]
         np.testing.assert_allclose(history.losses, serial.losses, atol=1e-12)
         assert nbytes < 0.65 * whole
-    broken = (*LAYERS[:2], lambda comm, x, W, b: x @ W + b, row_backward)
-    history, _ = SimWorld(size).run(mp.train_layers, broken, **options)[0]
+    history, _ = SimWorld(size).run(mp.train_layers, layers("y missing"), **options)[0]
     assert not np.allclose(history.losses, serial.losses, rtol=1e-3), "the functions are what runs"
 
 
@@ -117,23 +108,24 @@ def failed(judge, *args, **kwargs):
     return str(found.value)
 
 
-def test_judges_name_the_mistake():
-    def sums_are_whole(x, w, ndim=2):
-        return Replicate() if isinstance(x, Shard) else Partial()
-
-    assert "each rank has some of the terms of every sum" in failed(mp.check_product_type, sums_are_whole, 2)
-    half = failed(mp.check_move, lambda old, new, n, p: ("all_reduce", (p - 1) / p * n), 64.0, 4, (0, 1))
-    assert "an all-reduce is a reduce-scatter and an all-gather" in half
-    biased = (*LAYERS[:2], lambda comm, x, W, b: comm.all_reduce(x @ W + b), row_backward)
-    assert "add it after the sum" in failed(mp.check_layers, biased, 3)
-    twice = (column_forward, lambda comm, dy, x, W: (comm.all_reduce(comm.all_reduce(dy @ W.T)), x, x), *LAYERS[2:])
-    assert "summed twice" in failed(mp.check_layers, twice, 2)
-    in_turn = failed(
-        mp.check_assign, lambda costs, p: [list(range(r, len(costs), p)) for r in range(p)], [3, 9, 4, 5], 2
-    )
-    assert "dealt in turn" in in_turn
-    rule = failed(mp.check_rule, lambda f: {"data": f.weights, "tensor": f.tensor}, lambda f: "tensor")
-    assert "at most 1.1 is wanted" in rule
+@pytest.mark.parametrize(
+    ("exercise", "wrong", "case", "said"),
+    [
+        ("product_type", "a sum is whole", (2,), "each rank has some of the terms of every sum"),
+        ("move", "half an all-reduce", (64.0, 4, (0, 1)), "an all-reduce is a reduce-scatter and an all-gather"),
+        ("layers", "bias in the sum", (3,), "add it after the sum"),
+        ("layers", "dx twice", (2,), "summed twice"),
+        ("assign", "dealt in turn", ([3, 9, 4, 5], 2), "dealt in turn"),
+        ("rule", "always tensor", (), "at most 1.1 is wanted"),
+    ],
+)
+def test_judges_name_the_mistake(exercise, wrong, case, said):
+    found = answered("lab09", exercise, wrong)
+    if exercise == "layers":
+        given = [layers(wrong)]
+    else:
+        given = [found[name] for name in (("sent", "choose") if exercise == "rule" else (exercise,))]
+    assert said in failed(getattr(mp, f"check_{exercise}"), *given, *case)
 
 
 def test_types_are_shown_without_quotation_marks_and_a_class_is_told():

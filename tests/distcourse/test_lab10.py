@@ -1,7 +1,6 @@
 """The puzzles of lab 10 can be solved as well as they say, and nothing else counts as a solution; the studies hold."""
 
 from dataclasses import replace
-from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -25,6 +24,8 @@ from hypothesis import strategies as st
 from distlearn.parallel.pipeline.schedule import SCHEDULES, gpipe, interleaved, make_schedule, simulate
 from distlearn.parallel.pipeline.schedule.check import needs
 from distlearn.world import EngineWorld
+
+from ..course.submissions import answered
 
 BEST = {
     1: "F0 F1 F2 B0 F3 B1 B2 B3\nF0 F1 B0 F2 B1 F3 B2 B3\nF0 B0 F1 B1 F2 B2 F3 B3",
@@ -187,30 +188,21 @@ def judged(judge, *args, **options) -> str:
     return ""
 
 
-def mine(stage, n_stages, n_microbatches):
-    yield from (f"F{i}" for i in range(n_microbatches))
-    yield from (f"B{i}" for i in range(n_microbatches))
-
-
 def test_orders_are_judged_rank_by_rank():
+    solutions = answered("lab10", "interleaved")
+    mine = solutions["gpipe"]
     assert judged(judge_orders, mine, gpipe, 3, 4) == ""
     said = judged(judge_orders, mine, SCHEDULES["1f1b"], 2, 3, {"this is GPipe": mine})
     assert "this is GPipe" in said
-    assert "mine, p = 2, m = 3: rank 0" in said
+    assert "gpipe, p = 2, m = 3: rank 0" in said
     assert "of 1 checks" in said
-
-    def backward_first(stage, n_stages, n_microbatches):
-        return [f"{kind}{i}" for kind in "BF" for i in range(n_microbatches)]
-
+    backward_first = answered("lab10", "generators", "backward first")["gpipe"]
     assert "broken: 0F0 -> 0B0" in judged(judge_orders, backward_first, gpipe, 2, 2)
     assert "got" in judged(judge_orders, lambda *args: None, gpipe, 2, 2)
     for librarys in (gpipe, lambda *args: SCHEDULES["gpipe"](*args)):
         assert "it yields Actions, such as Action(kind='F'" in judged(judge_orders, librarys, gpipe, 2, 2)
 
-    def stages(rank, n_ranks, n_microbatches, n_virtual):
-        return " ".join(map(str, interleaved(rank, n_ranks, n_microbatches, n_virtual)))
-
-    assert judged(judge_orders, stages, interleaved, 2, 4, n_virtual=3) == ""
+    assert judged(judge_orders, solutions["interleaved"], interleaved, 2, 4, n_virtual=3) == ""
 
 
 def test_puzzles_are_judged():
@@ -246,34 +238,19 @@ def test_without_stashing_a_rate_fails_with_which_stashing_learns():
         assert [run["staleness"] for run in runs.values()] == [0, 7, 7]
 
 
-def run_stage(order, w, gradient, lr, *, number=lambda action: int(action[1:]), step=1.0, own=0):
-    kept, staleness, version, most = {}, [], 0, 1
-    for action in order:
-        i = number(action)
-        if action[0] == "F":
-            kept[i] = version, w
-        else:
-            used, old = kept.pop(i)
-            w = w - step * lr * gradient(i, old)
-            staleness.append(version - used + own)
-            version += 1
-        most = max(most, len({used for used, _ in kept.values()} | {version}))
-    return w, staleness, most
-
-
 @pytest.mark.parametrize(
-    ("mistake", "told"),
+    ("wrong", "said"),
     [
-        ({}, ""),
-        ({"number": lambda action: int(action[1])}, "F10 is mini-batch 10, not 1"),
-        ({"step": -1}, "a step goes against the gradient"),
-        ({"own": 1}, "a mini-batch's own update does not count"),
+        ("", ""),
+        ("one digit", "F10 is mini-batch 10, not 1"),
+        ("uphill", "a step goes against the gradient"),
+        ("counts its own update", "a mini-batch's own update does not count"),
     ],
 )
-def test_a_stage_is_judged(mistake, told):
+def test_a_stage_is_judged(wrong, said):
     order = [f"{kind}{i}" for i in range(12) for kind in "FB"]
-    said = judged(judge_stage, partial(run_stage, **mistake), order, lr=0.3, seed=1)
-    assert (told in said) if told else (said == "")
+    found = judged(judge_stage, answered("lab10", "run_stage", wrong)["run_stage"], order, lr=0.3, seed=1)
+    assert (said in found) if said else (found == "")
 
 
 @pytest.mark.engines
