@@ -6,7 +6,6 @@ LEVELS = "np.rint(x * (127 / scale)) if scale[0] > 0 else x"
 MEANS = "[x[side.nonzero()].mean() if side.any() else 0.0 for side in (above, ~above)]"
 PLACES = "np.argpartition(np.abs(x), -k)[-k:]"
 SUM = "sum(decode(*(part[r] for part in rows), len(x)) for r in range(comm.size))"
-ERROR = "error[...] = given - decode(*code, len(x))"
 
 MUTANTS = {
     "layer_cost": [
