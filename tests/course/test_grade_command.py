@@ -11,13 +11,12 @@ import time
 
 import nbformat
 import pytest
-from click.testing import CliRunner
 from distcourse.author import sandbox
-from distcourse.commands.course import course as command
 from nbformat.v4 import new_code_cell
 
 from . import grading, small
 from .conftest import COURSE
+from .grading import run
 from .submissions import solved
 
 pytestmark = [pytest.mark.notebook, pytest.mark.timeout(300)]
@@ -30,12 +29,6 @@ def course(tmp_path, jupyter_home, monkeypatch):
     course = small.make_course(tmp_path, COURSE / grading.CONFIG)
     monkeypatch.chdir(course)
     return course
-
-
-def run(*words):
-    """Run the command; return exit status and everything it printed."""
-    result = CliRunner().invoke(command, [str(word) for word in words], catch_exceptions=False)
-    return result.exit_code, result.output
 
 
 def rows(course):

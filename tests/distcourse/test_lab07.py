@@ -4,24 +4,14 @@ import numpy as np
 import pytest
 from distcourse import lab07
 from distcourse import lab07 as dp
-from distcourse.check import Check, CheckFailed
 
 from distlearn.comm import Network
 from distlearn.train import Settings
 
 from ..course.submissions import answered
+from .judging import verdict
 
 SOLUTIONS = answered("lab07", "scaled_lr")
-
-
-def verdict(judge, *args, **kwargs):
-    """The text of a check that one judge fills."""
-    try:
-        with Check("x", hints=False) as check:
-            judge(check, *args, **kwargs)
-    except CheckFailed as error:
-        return str(error)
-    return ""
 
 
 def told(judge, exercise, wrong, *args, **kwargs):

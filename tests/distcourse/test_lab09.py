@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from distcourse import lab09 as mp
-from distcourse.check import Check, CheckFailed
 from distcourse.judge.objects import Handle, make_proxy
 
 from distlearn.parallel import Layout, simulate_layout
@@ -13,6 +12,7 @@ from distlearn.parallel.mesh import Replicate
 from distlearn.sim import SimWorld
 
 from ..course.submissions import answered
+from .judging import verdict
 
 
 @pytest.mark.parametrize("bug", ["none", "missing", "doubled", "norm"])
@@ -101,13 +101,6 @@ def test_the_score_of_a_rule():
         mp.score_rule(lambda facts: "one weird trick")
 
 
-def failed(judge, *args, **kwargs):
-    """The text of a check that must fail."""
-    with pytest.raises(CheckFailed) as found, Check("given") as check:
-        judge(check, *args, **kwargs)
-    return str(found.value)
-
-
 @pytest.mark.parametrize(
     ("exercise", "wrong", "case", "said"),
     [
@@ -125,11 +118,11 @@ def test_judges_name_the_mistake(exercise, wrong, case, said):
         given = [layers(wrong)]
     else:
         given = [found[name] for name in (("sent", "choose") if exercise == "rule" else (exercise,))]
-    assert said in failed(getattr(mp, f"check_{exercise}"), *given, *case)
+    assert said in verdict(getattr(mp, f"check_{exercise}"), *given, *case)
 
 
 def test_types_are_shown_without_quotation_marks_and_a_class_is_told():
-    told = failed(mp.check_product_type, lambda x, w, ndim=2: Replicate if x == w == Replicate() else None, 2)
+    told = verdict(mp.check_product_type, lambda x, w, ndim=2: Replicate if x == w == Replicate() else None, 2)
     assert "wanted Replicate(), got class Replicate" in told
     assert "this is the class: call it" in told
     graded = make_proxy(Handle((0,), "call", "Partial", (), (), None, ""), None)  # a class of the answer's process
@@ -138,8 +131,7 @@ def test_types_are_shown_without_quotation_marks_and_a_class_is_told():
 
 
 def test_a_rule_returns_a_name():
-    with pytest.raises(CheckFailed, match="choose returned a dict, expected a name"), Check("given") as check:
-        mp.check_rule(check, mp._sent, lambda facts: {})
+    assert "choose returned a dict, expected a name" in verdict(mp.check_rule, mp._sent, lambda facts: {})
 
 
 def test_the_costliest_path_decides():

@@ -5,7 +5,6 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from distcourse.check import Check, CheckFailed
 from distcourse.lab10 import (
     PUZZLES,
     WAYS,
@@ -26,6 +25,7 @@ from distlearn.parallel.pipeline.schedule.check import needs
 from distlearn.world import EngineWorld
 
 from ..course.submissions import answered
+from .judging import verdict
 
 BEST = {
     1: "F0 F1 F2 B0 F3 B1 B2 B3\nF0 F1 B0 F2 B1 F3 B2 B3\nF0 B0 F1 B1 F2 B2 F3 B3",
@@ -178,50 +178,40 @@ def test_a_score_does_not_depend_on_the_unit_of_time(scale, number):
     assert score(scaled, BEST[number]).points == pytest.approx(score(p, BEST[number]).points)
 
 
-def judged(judge, *args, **options) -> str:
-    """The findings of a check; empty if it passes."""
-    try:
-        with Check("schedules") as check:
-            judge(check, *args, **options)
-    except CheckFailed as error:
-        return str(error)
-    return ""
-
-
 def test_orders_are_judged_rank_by_rank():
     solutions = answered("lab10", "interleaved")
     mine = solutions["gpipe"]
-    assert judged(judge_orders, mine, gpipe, 3, 4) == ""
-    said = judged(judge_orders, mine, SCHEDULES["1f1b"], 2, 3, {"this is GPipe": mine})
+    assert verdict(judge_orders, mine, gpipe, 3, 4) == ""
+    said = verdict(judge_orders, mine, SCHEDULES["1f1b"], 2, 3, {"this is GPipe": mine})
     assert "this is GPipe" in said
     assert "gpipe, p = 2, m = 3: rank 0" in said
     assert "of 1 checks" in said
     backward_first = answered("lab10", "generators", "backward first")["gpipe"]
-    assert "broken: 0F0 -> 0B0" in judged(judge_orders, backward_first, gpipe, 2, 2)
-    assert "got" in judged(judge_orders, lambda *args: None, gpipe, 2, 2)
+    assert "broken: 0F0 -> 0B0" in verdict(judge_orders, backward_first, gpipe, 2, 2)
+    assert "got" in verdict(judge_orders, lambda *args: None, gpipe, 2, 2)
     for librarys in (gpipe, lambda *args: SCHEDULES["gpipe"](*args)):
-        assert "it yields Actions, such as Action(kind='F'" in judged(judge_orders, librarys, gpipe, 2, 2)
+        assert "it yields Actions, such as Action(kind='F'" in verdict(judge_orders, librarys, gpipe, 2, 2)
 
-    assert judged(judge_orders, solutions["interleaved"], interleaved, 2, 4, n_virtual=3) == ""
+    assert verdict(judge_orders, solutions["interleaved"], interleaved, 2, 4, n_virtual=3) == ""
 
 
-def test_puzzles_are_judged():
+def test_puzzles_are_verdict():
     for number in PUZZLES:
-        assert judged(judge_puzzle, number, BEST[number]) == ""
-    assert "time 34, expected 29 or less" in judged(judge_puzzle, 2, str(make_schedule("1f1b", 3, 6)))
-    assert "got NoneType" in judged(judge_puzzle, 1, None)
-    assert "'1f1b' is the name of a schedule of the library" in judged(judge_puzzle, 1, "1f1b")
+        assert verdict(judge_puzzle, number, BEST[number]) == ""
+    assert "time 34, expected 29 or less" in verdict(judge_puzzle, 2, str(make_schedule("1f1b", 3, 6)))
+    assert "got NoneType" in verdict(judge_puzzle, 1, None)
+    assert "'1f1b' is the name of a schedule of the library" in verdict(judge_puzzle, 1, "1f1b")
     both = BEST[5].replace("0F2 0I0 0W0", "0F2 0B0 0I0 0W0")
-    assert "backward in one, beside one of its halves" in judged(judge_puzzle, 5, both)
-    assert "number of ranks" in judged(judge_puzzle, 1, "F0 B0")
-    assert "expected an action such as" in judged(judge_puzzle, 1, "hello")
+    assert "backward in one, beside one of its halves" in verdict(judge_puzzle, 5, both)
+    assert "number of ranks" in verdict(judge_puzzle, 1, "F0 B0")
+    assert "expected an action such as" in verdict(judge_puzzle, 1, "hello")
 
 
 def test_solutions_train_as_serial_training_does():
     for number in PUZZLES:
-        assert judged(judge_training, BEST[number], seed=number) == ""
-    assert judged(judge_training, "F0 B0", seed=1) == ""
-    assert "broken: 0F0 -> 0B0" in judged(judge_training, "B0 F0", seed=1)
+        assert verdict(judge_training, BEST[number], seed=number) == ""
+    assert verdict(judge_training, "F0 B0", seed=1) == ""
+    assert "broken: 0F0 -> 0B0" in verdict(judge_training, "B0 F0", seed=1)
 
 
 def test_batch_normalisation_sees_micro_batches_and_layer_normalisation_does_not():
@@ -249,7 +239,7 @@ def test_without_stashing_a_rate_fails_with_which_stashing_learns():
 )
 def test_a_stage_is_judged(wrong, said):
     order = [f"{kind}{i}" for i in range(12) for kind in "FB"]
-    found = judged(judge_stage, answered("lab10", "run_stage", wrong)["run_stage"], order, lr=0.3, seed=1)
+    found = verdict(judge_stage, answered("lab10", "run_stage", wrong)["run_stage"], order, lr=0.3, seed=1)
     assert (said in found) if said else (found == "")
 
 
