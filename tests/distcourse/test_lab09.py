@@ -49,12 +49,19 @@ def test_given_layers_train_as_the_serial_model(size):
     assert not np.allclose(history.losses, serial.losses, rtol=1e-3), "the functions are what runs"
 
 
-@pytest.mark.parametrize("case", mp.TEN, ids=lambda case: case.name)
-def test_bytes_by_facts_are_those_of_the_planner(case):
+FEW, MANY, FAR = (
+    [replace(c, ranks=ranks, batch_size=int(times * c.batch_size)) for c in mp.TEN]
+    for ranks, times in ((2, 8), (8, 0.5), (8, 64))
+)
+
+
+@pytest.mark.xdist_group("layouts")  # each is simulated once for both tests
+@pytest.mark.parametrize("cases", list(zip(FEW, MANY, strict=True)), ids=[case.name for case in mp.TEN])
+def test_bytes_by_facts_are_those_of_the_planner(cases):
     """The trick's formula, from its parts; data parallelism sums the weights."""
-    for ranks in (2, 8):
-        facts, seconds = mp.layout_facts(replace(case, ranks=ranks))
-        q = (ranks - 1) / ranks
+    for case in cases:
+        facts, seconds = mp.layout_facts(case)
+        q = (case.ranks - 1) / case.ranks
         assert ("one weird trick" in seconds) == (facts.boundary is not None)
         assert all(t > 0 for t in seconds.values())
         if facts.boundary is not None:
@@ -64,34 +71,25 @@ def test_bytes_by_facts_are_those_of_the_planner(case):
         if case.name in ("LeNet", "narrow MLP"):
             model = case.model if isinstance(case.model, str) else case.model()
             options = {"batch_size": case.batch_size, "input_shape": case.sample}
-            step = simulate_layout(model, Layout(ranks), network, **options)
+            step = simulate_layout(model, Layout(case.ranks), network, **options)
             given = sum(s.nbytes for s in step.trace.select(rank=0, lane="comm") if s.name == "all_reduce")
             assert 2 * q * facts.weights == pytest.approx(2 * q * given, rel=1e-3)
 
 
+@pytest.mark.xdist_group("layouts")
 def test_the_score_of_a_rule():
-    def fewest(facts):
-        q = (facts.ranks - 1) / facts.ranks
-        found = {"data": 2 * q * facts.weights, "tensor": facts.tensor}
-        if facts.boundary is not None:
-            features = facts.weights - facts.weights_dense
-            found["one weird trick"] = 2 * q * (features + facts.boundary) + facts.tensor_dense
-        return min(found, key=found.get)
+    fewest = answered("lab09", "rule")["choose"]
 
     def by_weight(facts):
         if facts.boundary is None:
             return "data" if facts.weights < 2e7 else "tensor"
         return "data" if facts.weights_dense < 1e8 else "one weird trick"
 
-    few, many, far = (
-        [replace(c, ranks=ranks, batch_size=int(times * c.batch_size)) for c in mp.TEN]
-        for ranks, times in ((2, 8), (8, 0.5), (8, 64))
-    )
-    for cases in (mp.TEN, few, many):
+    for cases in (mp.TEN, FEW, MANY):
         assert 1 <= mp.score_rule(fewest, cases)[1] < 1.08
-    assert mp.score_rule(fewest, far)[1] < 1.01
+    assert mp.score_rule(fewest, FAR)[1] < 1.01
     assert mp.score_rule(by_weight)[1] < 1.01
-    assert mp.score_rule(by_weight, far)[1] > 1.2, "a rule that does not look at the batch"
+    assert mp.score_rule(by_weight, FAR)[1] > 1.2, "a rule that does not look at the batch"
     for rule in (lambda f: "data", lambda f: "tensor", lambda f: "data" if f.boundary is None else "one weird trick"):
         assert mp.score_rule(rule)[1] > 1.3
     alexnet = next(row for row in mp.score_rule(lambda f: "data")[0] if row["network"] == "AlexNet")
