@@ -16,21 +16,9 @@ from distlearn.world import EngineWorld
 from ..course.submissions import answered
 from .judging import verdict
 
-BEST = {
-    1: "F0 F1 F2 B0 F3 B1 B2 B3\nF0 F1 B0 F2 B1 F3 B2 B3\nF0 B0 F1 B1 F2 B2 F3 B3",
-    2: """F0 F1 F2 F3 F4 B0 F5 B1 B2 B3 B4 B5
-          F0 F1 F2 B0 F3 B1 F4 B2 F5 B3 B4 B5
-          F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 F5 B5""",
-    3: """0F0 0F1 0F2 2F0 2B0 2F1 2B1 2F2 2B2 0B0 0F3 0B1 2F3 2B3 0F4 0B2 2F4 2B4 0F5 0B3 2F5 2B5 0B4 0B5
-          1F0 1F1 1F2 1B0 1B1 1F3 1B2 1F4 1B3 1F5 1B4 1B5""",
-    4: """F0 F1 F2 F3 I0 W0 F4 I1 W1 F5 I2 W2 I3 W3 I4 W4 I5 W5
-          F0 F1 F2 I0 W0 I1 W1 F3 F4 I2 W2 F5 I3 W3 I4 W4 I5 W5
-          F0 F1 F2 I0 W0 I1 W1 I2 W2 F3 F4 I3 F5 I4 W4 I5 W3 W5
-          F0 I0 F1 I1 F2 I2 W2 W1 W0 F3 I3 F4 I4 F5 I5 W4 W5 W3""",
-    5: """0F0 0F1 5F0 5I0 5F1 5I1 5W0 0F2 0I0 0W0 0I1 0W1 5W1 0F3 5F2 5I2 5W2 5F3 5I3 5W3 0I2 0W2 0I3 0W3
-          1F0 1F1 4F0 4F1 4I0 4W0 4I1 1I0 1F2 1I1 1W1 1W0 4W1 4F2 1F3 4I2 4F3 4W2 4I3 1I2 1W2 1I3 1W3 4W3
-          2F0 3F0 2F1 3F1 3I0 2I0 3I1 2I1 3W0 3W1 2F2 3F2 2W0 2W1 2F3 3F3 3I2 3W2 2I2 2W2 3I3 2I3 2W3 3W3""",
-}
+SOLUTIONS = answered("lab10", "halved")
+ANSWERS = "half_the_memory", "slow_links", "uneven_stages", "smaller_bubble", "less_of_both"
+BEST = {number: SOLUTIONS[name]() for number, name in enumerate(ANSWERS, 1)}
 
 
 @pytest.mark.parametrize("number", lab10.PUZZLES)
@@ -168,8 +156,7 @@ def test_a_score_does_not_depend_on_the_unit_of_time(scale, number):
 
 
 def test_orders_are_judged_rank_by_rank():
-    solutions = answered("lab10", "interleaved")
-    mine = solutions["gpipe"]
+    mine = SOLUTIONS["gpipe"]
     assert verdict(lab10.judge_orders, mine, gpipe, 3, 4) == ""
     said = verdict(lab10.judge_orders, mine, SCHEDULES["1f1b"], 2, 3, {"this is GPipe": mine})
     assert "this is GPipe" in said
@@ -181,7 +168,7 @@ def test_orders_are_judged_rank_by_rank():
     for librarys in (gpipe, lambda *args: SCHEDULES["gpipe"](*args)):
         assert "it yields Actions, such as Action(kind='F'" in verdict(lab10.judge_orders, librarys, gpipe, 2, 2)
 
-    assert verdict(lab10.judge_orders, solutions["interleaved"], interleaved, 2, 4, n_virtual=3) == ""
+    assert verdict(lab10.judge_orders, SOLUTIONS["interleaved"], interleaved, 2, 4, n_virtual=3) == ""
 
 
 def test_puzzles_are_verdict():
