@@ -74,10 +74,6 @@ def test_the_run_gives_the_estimator_the_gradients_of_all_ranks(task):
         dl.SimWorld(4).run(optimizing.noise_run, task, estimator, batch=6, lr=0.2, steps=1)
 
 
-def halved(data, grad, state, lr, step):
-    data -= lr / 2 * grad
-
-
 def test_a_ravine_is_left_beyond_two_over_its_curvature():
     path = optimizing.descend(dl.optim.SGD(), 1.9 / 20, steps=300)
     assert np.abs(path[-1]).max() < 1e-6
