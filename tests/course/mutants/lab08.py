@@ -112,6 +112,7 @@ MUTANTS = {
     "diloco_round": [
         ("end changed", "end.copy()", "end"),
         ("start changed", "return start - lr * (delta", "start -= lr * (delta"),
+        ("velocity lost", " *= mu\n    velocity +=", " = mu * velocity; velocity = velocity +"),
         ("its own numbers", "delta = start", "lr, mu = 0.7, 0.9\n    delta = start"),
         ("four ranks", "/ comm.size", "/ min(comm.size, 3)"),
         ("into float64", "return start - lr", "return start.astype(float) - lr"),
