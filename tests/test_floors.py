@@ -85,23 +85,21 @@ def below(name: str, prefixes) -> bool:
 def complaints(source: str, module: str, is_package: bool = False) -> list[str]:
     """What a module imports against the rules."""
     here = module.removeprefix("distlearn.")
-    if here.partition(".")[0] == "distcourse":  # on top of everything; but heavy packages have one place there, too
-        wanted = [(line, target.partition(".")[0]) for line, target in imports(source, module, is_package)]
-        return [
-            f"{module}, line {line}: {package} belongs to {', '.join(HEAVY[package]) or 'the benchmarks'} alone"
-            for line, package in wanted
-            if package in HEAVY and not below(here, HEAVY[package])
-        ]
-    mine = here.partition(".")[0]
+    mine, found = here.partition(".")[0], imports(source, module, is_package)
+    packages = [(line, target.partition(".")[0]) for line, target in found]
+    wrong = [
+        f"{module}, line {line}: {package} belongs to {', '.join(HEAVY[package]) or 'the benchmarks'} alone"
+        for line, package in packages
+        if package in HEAVY and not below(here, HEAVY[package])
+    ]
+    if mine == "distcourse":  # on top of everything
+        return wrong
     if mine not in FLOORS:
         return [f"{module}: on which floor is {mine!r}? Add it to FLOORS"]
     floor = FLOORS[mine]
-    wrong = []
-    for line, target in imports(source, module, is_package):
+    for line, target in found:
         package, _, rest = target.partition(".")
         where = f"{module}, line {line}: imports {target}"
-        if package in HEAVY and not below(here, HEAVY[package]):
-            wrong.append(f"{where}; {package} belongs to {', '.join(HEAVY[package]) or 'the benchmarks'} alone")
         if package == "distcourse":
             wrong.append(f"{where}: the library knows nothing of the course")
         if package != "distlearn" or rest.partition(".")[0] == mine:

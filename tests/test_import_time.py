@@ -9,22 +9,9 @@ import sys
 
 import pytest
 
-HEAVY = (
-    "IPython",
-    "cupy",
-    "greenlet",
-    "ipyparallel",
-    "ipywidgets",
-    "matplotlib",
-    "mpi4py",
-    "numpy",
-    "pandas",
-    "pooch",
-    "rich",
-    "scipy",
-    "sklearn",
-    "tqdm",
-)
+from . import test_floors
+
+HEAVY = {*test_floors.HEAVY, "IPython", "ipywidgets", "numpy", "pandas", "tqdm"}
 
 PROBE = """
 import json, sys, time
@@ -53,7 +40,7 @@ def test_import_is_quick():
 def test_import_loads_nothing_heavy(statement):
     _, loaded = fresh(statement)
     assert "distlearn" in loaded
-    assert loaded & set(HEAVY) == set()
+    assert loaded & HEAVY == set()
 
 
 def test_names_come_on_first_use():
@@ -68,7 +55,7 @@ def test_help_loads_no_command():
         "from click.testing import CliRunner; import distlearn.cli as c; CliRunner().invoke(c.main, ['-h'])"
     )
     assert "click" in loaded
-    assert loaded & set(HEAVY) == set()
+    assert loaded & HEAVY == set()
 
 
 def test_every_public_name_resolves():

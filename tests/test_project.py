@@ -69,15 +69,8 @@ def test_make_does_not_pass_over_another_python(tmp_path, has, expected):
     (tmp_path / "bin" / "python").write_text(f"#!/bin/sh\necho {has}\n", encoding="utf-8")
     (tmp_path / "bin" / "python").chmod(0o755)
     (tmp_path / ".env-stamp").touch()  # newer than pyproject.toml: nothing is left to be made
-    command = [
-        "make",
-        "-C",
-        str(ROOT),
-        "--assume-old=pyproject.toml",
-        "env",
-        f"VENV={tmp_path}",
-        f"PYTHON={sys.executable}",
-    ]
+    command = ["make", "-C", str(ROOT), "--assume-old=pyproject.toml", "env"]
+    command += [f"VENV={tmp_path}", f"PYTHON={sys.executable}"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     assert done.returncode == expected, done.stderr
     assert (f"{tmp_path} has Python 3.10.2" in done.stderr) == (expected != 0)

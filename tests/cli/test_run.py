@@ -54,21 +54,22 @@ def lines(result):
     return [line for line in result.output.splitlines() if line.startswith("rank ")]
 
 
-def test_local(call):
-    assert lines(call("MODULE:total")) == ["rank 0: 1.0"]
-
-
-def test_simulated_with_arguments(call):
-    got = lines(call("MODULE:total", "--world", "sim", "--size", 3, "10", "factor=2"))
-    assert got == [f"rank {r}: 42.0" for r in range(3)]
-
-
-def test_a_negative_argument_is_no_option(call):
-    assert lines(call("MODULE:total", "-5")) == ["rank 0: -4.0"]
-
-
-def test_what_returns_nothing_prints_nothing(call):
-    assert lines(call("MODULE:quiet", "--world", "sim", "--size", "2")) == []
+@pytest.mark.parametrize(
+    ("words", "printed"),
+    [
+        (["MODULE:total"], ["rank 0: 1.0"]),
+        (["MODULE:total", "--world", "sim", "--size", 3, "10", "factor=2"], [f"rank {r}: 42.0" for r in range(3)]),
+        (["MODULE:total", "-5"], ["rank 0: -4.0"]),  # a negative number is no option
+        (["MODULE:quiet", "--world", "sim", "--size", "2"], []),
+        pytest.param(
+            ["--world", "engines", "--size", 2, "MODULE:total"],
+            ["rank 0: 3.0", "rank 1: 3.0"],
+            marks=pytest.mark.engines,
+        ),
+    ],
+)
+def test_what_ranks_return_is_printed(call, words, printed):
+    assert lines(call(*words)) == printed
 
 
 @pytest.mark.mpi
@@ -111,11 +112,6 @@ def test_strict_ranks_compare_their_calls(call, capfd):
         assert re.search(
             rf"rank {rank} calls all_reduce\(op='sum', \({size},\), float64\) \(.*line 11, in differs\)", error
         )
-
-
-@pytest.mark.engines
-def test_engines_get_the_module_whole(call):
-    assert lines(call("--world", "engines", "--size", 2, "MODULE:total")) == ["rank 0: 3.0", "rank 1: 3.0"]
 
 
 def test_a_simulated_rank_that_raises(call):

@@ -133,22 +133,8 @@ def test_network_options_reach_the_simulator(call, tmp_path):
 )
 def test_a_pipeline_shows_its_schedule(call, tmp_path, words, said):
     """One step of it, as a picture of its own; the time line is without whole actions, whose layers it shows."""
-    result = call(
-        *SMALL,
-        "--batch-size",
-        65,
-        "--epochs",
-        1,
-        "--world",
-        "sim",
-        "--size",
-        4,
-        "--hidden",
-        "16,16",
-        "--out",
-        "out",
-        *words,
-    )
+    base = (*SMALL, "--batch-size", 65, "--epochs", 1, "--world", "sim", "--size", 4, "--hidden", "16,16")
+    result = call(*base, "--out", "out", *words)
     assert result.exit_code == 0, result.output
     assert f"1 epoch, {said}" in " ".join(result.output.split())
     assert (tmp_path / "out" / "schedule.png").exists()
@@ -262,15 +248,6 @@ def test_under_mpiexec(tmp_path):
 
 
 @pytest.mark.engines
-def test_engines(call, tmp_path):
-    result = call(*SMALL, "--world", "engines", "--size", 2, "--out", "out")
-    assert result.exit_code == 0, result.output
-    run = read(tmp_path / "out")["runs"][0]
-    assert run["ranks"] == 2
-    assert 0 < run["communication_share"] < 1
-
-
-@pytest.mark.engines
 def test_elastic_engines_go_on_with_those_that_are_left(call, tmp_path):
     """A rank is killed when the first epoch is done."""
     from distlearn.world import engines
@@ -287,6 +264,7 @@ def test_elastic_engines_go_on_with_those_that_are_left(call, tmp_path):
     assert result.exit_code == 0, result.output
     assert re.search(r"its process \(\d+\) was killed.*: on 2 ranks again after .* from step \d+", result.output)
     run = read(tmp_path / "out")["runs"][0]
+    assert 0 < run["communication_share"] < 1
     call(*long, "--strategy", "serial", "--out", "serial")
     np.testing.assert_allclose(run["losses"], read(tmp_path / "serial")["runs"][0]["losses"], rtol=1e-9)
 

@@ -6,10 +6,18 @@ import shutil
 from pathlib import Path
 
 import nbformat
+from click.testing import CliRunner
 from distcourse.author import sandbox
 from distcourse.author.grade import grade, open_api
+from distcourse.commands.course import course as command
 
 CONFIG = "nbgrader_config.py"
+
+
+def run(*words) -> tuple[int, str]:
+    """Run `distlearn course`; return exit status and everything it printed."""
+    result = CliRunner().invoke(command, [*map(str, words)], catch_exceptions=False)
+    return result.exit_code, result.output
 
 
 def make_course(root: Path, course: Path, lab: str) -> Path:

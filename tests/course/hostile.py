@@ -13,48 +13,21 @@ import copy
 
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_output, new_raw_cell
 
-from . import hostile_answers as answers
-from . import hostile_cells as cells
+from .hostile_answers import ANSWERS
+from .hostile_cells import CELLS
 from .submissions import graded_id
 
-TEXTS = {
-    "finds the result in frames": answers.LOOT,
-    "equals everything": answers.YES,
-    "patches the checks": answers.PATCHED,
-    "bends globals": answers.BENT,
-    "hooks the shell": answers.HOOKED,
-    "patches from a thread": answers.THREAD,
-    "forges answers": answers.FORGED,
-    "hangs up": answers.HANGS_UP,
-    "claims a verdict": answers.CLAIMS,
-    "zeroes what it gets": answers.ZEROES,
-    "raises oddly": answers.RAISES,
-    "ends its process": answers.ENDS,
-    "kills processes": answers.KILLS,
-    "replaces sockets": cells.SOCKETS,
-    "writes files": cells.WRITES,
-    "reads files": cells.READS,
-    "sends": cells.SENDS,
-    "leaves processes": cells.STAYS,
-    "forks": cells.FORKS,
-    "takes memory": cells.HOGS,
-    "fills disks": cells.FILLS,
-    "never ends": cells.LOOPS,
-    "floods": cells.FLOODS,
-    "shows a pass": cells.SHOWS,
-    "hides modules": cells.IMPORTS,
-    "reaches through objects": cells.REACHES,
-    "garbles its kernel's sockets": cells.GARBLES,
-    "turns clocks": cells.CLOCKS,
-    "leaves its namespace": cells.ESCAPES,
-    "returns the unreadable": cells.DEEP,
-    "runs commands in kernels": cells.KERNELS,
-}
+TEXTS = ANSWERS | CELLS
 """What is put first, by kind."""
 
 
+NOTHING = "\ndef answer(name):\n    def wrong(*args, **kwargs):\n        raise NotImplementedError\n    return wrong\n"
+"""The answer where a text has none."""
+
+
 def plain(text: str, places: dict[str, str]) -> str:
-    """Fill in where things are."""
+    """Fill in where things are, and an answer."""
+    text += "" if "def answer(" in text else NOTHING
     for word, value in places.items():
         text = text.replace(word, value)
     return text

@@ -1,7 +1,7 @@
 """What hostile answers do to pass their checks; see `hostile`."""
 
-NOTHING = "\ndef answer(name):\n    def wrong(*args, **kwargs):\n        raise NotImplementedError\n    return wrong\n"
-LOOT = """
+ANSWERS = {
+    "finds the result in frames": """
 def answer(name):
     import sys
     def loot(*args, **kwargs):
@@ -20,8 +20,8 @@ def answer(name):
                 return found['want']
         return globals()['want']
     return loot
-"""
-YES = """
+""",
+    "equals everything": """
 def answer(name):
     class Yes:
         __name__ = name
@@ -42,9 +42,8 @@ def answer(name):
         def __getitem__(self, key): return self
         def __reduce__(self): return exec, ("raise SystemExit",)
     return Yes()
-"""
-PATCHED = (
-    """
+""",
+    "patches the checks": """
 import builtins, importlib, numpy as np
 from distcourse import check as c, diagnose
 import distcourse.judge.process, distcourse.judge.link
@@ -55,10 +54,8 @@ np.allclose = np.array_equal = np.isclose = builtins.all = yes
 c.CheckFailed.__init__ = lambda self, *a: None
 distcourse.judge.process.judge = lambda request: {'outputs': [], 'lost': ''}
 distcourse.judge.link.Link._do = lambda self, *a: True
-"""
-    + NOTHING
-)
-BENT = """
+""",
+    "bends globals": """
 def answer(name):
     def bend(*args, **kwargs):
         yes = lambda *a, **k: True
@@ -71,9 +68,8 @@ def answer(name):
         get_ipython().run_cell('check.close = check.equal = check.true = lambda *a, **k: True')
         raise NotImplementedError
     return bend
-"""
-HOOKED = (
-    """
+""",
+    "hooks the shell": """
 import ast
 shell = get_ipython()
 class Nothing(ast.NodeTransformer):
@@ -84,11 +80,8 @@ shell.events.register('pre_run_cell', lambda *a: shell.user_ns.update(check=None
 kernel_run = shell.run_cell
 shell.run_cell = lambda text, *a, **k: kernel_run('pass' if 'check' in text else text, *a, **k)
 shell.kernel.do_execute = shell.kernel.do_execute
-"""
-    + NOTHING
-)
-THREAD = (
-    """
+""",
+    "patches from a thread": """
 import threading, time
 def work():
     import gc, sys
@@ -98,11 +91,8 @@ def work():
                 module.Check.close = module.Check.equal = module.Check.true = lambda *a, **k: None
         time.sleep(0.01)
 threading.Thread(target=work, daemon=True).start()
-"""
-    + NOTHING
-)
-FORGED = (
-    """
+""",
+    "forges answers": """
 import json, os, pickle, socket
 class Boom:
     def __reduce__(self): return os.system, ('touch SPOILS/forged',)
@@ -119,22 +109,16 @@ def serve(path, namespace):
         end.sendall(len(text).to_bytes(8, 'little') + len(data).to_bytes(8, 'little') + text + data)
         if not end.recv(1 << 20): return
 student.serve = serve
-"""
-    + NOTHING
-)
-HANGS_UP = (
-    """
+""",
+    "hangs up": """
 import socket, time
 from distcourse.judge import student
 def serve(path, namespace):
     end = socket.socket(socket.AF_UNIX); end.connect(path)
     end.close()
 student.serve = serve
-"""
-    + NOTHING
-)
-CLAIMS = (
-    """
+""",
+    "claims a verdict": """
 import json, socket
 from distcourse.judge import student
 def serve(path, namespace):
@@ -143,10 +127,8 @@ def serve(path, namespace):
     end.sendall(text * 100)
     sys.stdout.write('{"outputs": [], "lost": ""}')
 student.serve = serve
-"""
-    + NOTHING
-)
-ZEROES = """
+""",
+    "zeroes what it gets": """
 import numpy as np
 def answer(name):
     def zero(*args, **kwargs):
@@ -160,8 +142,8 @@ def answer(name):
         first = next((a for a in args if isinstance(a, np.ndarray)), np.zeros(1))
         return np.zeros_like(first), np.zeros_like(first)
     return zero
-"""
-RAISES = """
+""",
+    "raises oddly": """
 def answer(name):
     from distcourse import CheckFailed
     class Own(BaseException): pass
@@ -172,13 +154,13 @@ def answer(name):
         error = todo.pop() if len(todo) > 1 else todo[0]
         raise error
     return fail
-"""
-ENDS = """
+""",
+    "ends its process": """
 def answer(name):
     import os
     return lambda *args, **kwargs: os._exit(0)
-"""
-KILLS = """
+""",
+    "kills processes": """
 import os, signal, contextlib
 for pid in (os.getppid(), 1, 2, -1):
     with contextlib.suppress(OSError):
@@ -188,4 +170,5 @@ for pid in [int(p) for p in os.listdir('/proc') if p.isdigit() and int(p) not in
         os.kill(pid, signal.SIGKILL)
 def answer(name):
     return lambda *args, **kwargs: os.kill(-1, signal.SIGKILL)
-"""
+""",
+}

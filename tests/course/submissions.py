@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 import importlib
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 import nbformat
-from distcourse.author.source import BEGIN_SOLUTION, END_SOLUTION, Cell
+from distcourse.author.source import BEGIN_SOLUTION, END_SOLUTION, Cell, Source
+
+COURSE = Path(__file__).parents[2] / "course"
 
 
 class Student(NamedTuple):
-    """A submission and what it must lose: `notebook`, and the grade ids of the checks that must fail."""
+    """A submission and what it must lose: what makes the notebook, and the grade ids of the checks that must fail."""
 
     name: str
-    notebook: nbformat.NotebookNode
+    make: Callable[[], nbformat.NotebookNode]
     loses: set[str]
 
 
@@ -101,27 +107,41 @@ def stops(notebook) -> Counter:
 
 
 def mutants(lab_name: str) -> dict:
-    """By exercise, the lab's known wrong answers: what is wrong, the code, and what it loses (if not its own check)."""
+    """By exercise, the lab's known wrong answers: what is wrong, the code, and what it loses.
+
+    They are written as (what, text of the solution, what it becomes) or as (what, the whole answer); a set at the end
+    says what is lost where that is not the exercise's own check alone.
+    """
     known = importlib.import_module(f".mutants.{lab_name.partition('_')[0]}", __package__).MUTANTS
-    return {name: [(*given, {f"check_{name}"})[:3] for given in answers] for name, answers in known.items()}
+    found = {}
+    for name, answers in known.items():
+        found[name] = []
+        for what, *code in answers:
+            loses = code.pop() if isinstance(code[-1], set) else {f"check_{name}"}
+            found[name].append((what, code[0] if len(code) == 1 else tuple(code), loses))
+    return found
 
 
 def students(lab_name, released, source) -> list[Student]:
     """Everybody who hands in this lab."""
     solution = solved(released, source)
     found = [
-        Student("untouched", released, checks(released)),
-        Student("solved", solution, set()),
-        Student("solved-sliced", sliced(solution), set()),
+        Student("untouched", lambda: released, checks(released)),
+        Student("solved", lambda: solution, set()),
+        Student("solved-sliced", lambda: sliced(solution), set()),
     ]
     for i, group in enumerate(grouped(mutants(lab_name))):
-        notebook, loses, told = solution, set(), []
-        for grade_id, (name, code, lost) in group.items():
-            notebook, loses = wrong(notebook, grade_id, code), loses | set(lost)
-            told.append(f"{grade_id} {name}")
-        slug = "".join(ch if ch.isalnum() else "-" for ch in " and ".join(told))
-        found.append(Student(f"wrong-{i}-{slug}"[:150], sliced(notebook), loses))
+        told = " and ".join(f"{grade_id} {what}" for grade_id, (what, *_) in group.items())
+        slug = "".join(ch if ch.isalnum() else "-" for ch in told)
+        loses = set().union(*(lost for *_, lost in group.values()))
+        found.append(Student(f"wrong-{i}-{slug}"[:150], partial(_wrong_in_all, solution, group), loses))
     return found
+
+
+def _wrong_in_all(notebook, group):
+    for grade_id, (_, code, _) in group.items():
+        notebook = wrong(notebook, grade_id, code)
+    return sliced(notebook)
 
 
 def grouped(answers: dict) -> list[dict]:
@@ -142,3 +162,19 @@ def grouped(answers: dict) -> list[dict]:
             met.update(pair for other in group for pair in ((grade_id, other), (other, grade_id)))
             group[grade_id] = answers[grade_id][k]
     return groups
+
+
+def answered(lab_name: str, exercise: str, what: str = "") -> dict:
+    """What a lab's answers define, down to an exercise: the solutions, or there its known wrong answer `what`."""
+    source = Source(next((COURSE / "source").glob(f"{lab_name}_*/*.ipynb")))
+    notebook = source.notebook
+    if what:
+        notebook = wrong(notebook, exercise, {name: code for name, code, _ in mutants(lab_name)[exercise]}[what])
+    nodes = [node for cell in source.code if cell.tree for node in cell.tree.body]
+    space = {"__name__": "__main__"}
+    exec("\n".join(ast.unparse(node) for node in nodes if isinstance(node, (ast.Import, ast.ImportFrom))), space)
+    for cell in source.exercises:
+        exec(notebook.cells[cell.index].source, space)
+        if cell.grade_id == exercise:
+            return space
+    raise ValueError(f"{lab_name} has no exercise {exercise!r}")

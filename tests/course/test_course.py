@@ -9,26 +9,19 @@ import zipfile
 
 import nbformat
 import pytest
-from click.testing import CliRunner
 from distcourse.author import generate, sandbox, source_notebooks
 from distcourse.author.export import bundle, leaks, mistakes, secrets
 from distcourse.author.source import Source
-from distcourse.commands.course import course as command
 
 from . import grading, small
 from .conftest import COURSE, LABS
+from .grading import run
 from .submissions import solved
 
 pytestmark = pytest.mark.notebook
 
 CHEATS = "import sys\n    return sys._getframe(1)"
 LOOK = "possible cheating: the cell 'one' says _getframe"
-
-
-def run(*words):
-    """Run the command; return exit status and everything it printed."""
-    result = CliRunner().invoke(command, [*map(str, words)], catch_exceptions=False)
-    return result.exit_code, result.output
 
 
 @pytest.mark.timeout(300)

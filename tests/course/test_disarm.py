@@ -3,12 +3,14 @@
 import re
 
 import nbformat
+import numpy as np
 import pytest
 from distcourse.author.pages import Disarm, Paths, harmless_html, harmless_markdown, markdown
 from distcourse.show import Card, Line
 from nbformat.v4 import new_markdown_cell, new_notebook
 from traitlets.config import Config
 
+import distlearn
 from distlearn.tables import CSS_RED
 
 ACTIVE = [
@@ -73,19 +75,10 @@ def test_attachments_that_are_pictures_stay():
 
 
 def test_paths_are_shortened(tmp_path):
-    import distlearn
-
-    text = Paths(tmp_path)(f"File {distlearn.__file__}, in {tmp_path / 'x'} and {np_file()}")
+    text = Paths(tmp_path)(f"File {distlearn.__file__}, in {tmp_path / 'x'} and {np.__file__}")
     assert text.startswith("File distlearn/__init__.py, in course/x and ")
     assert text.endswith("numpy/__init__.py")
     assert str(tmp_path) not in text
-
-
-def np_file():
-    """Where NumPy lies."""
-    import numpy as np
-
-    return np.__file__
 
 
 LOADS = [

@@ -11,13 +11,12 @@ import time
 
 import nbformat
 import pytest
-from click.testing import CliRunner
 from distcourse.author import sandbox
-from distcourse.commands.course import course as command
 from nbformat.v4 import new_code_cell
 
 from . import grading, small
 from .conftest import COURSE
+from .grading import run
 from .submissions import solved
 
 pytestmark = [pytest.mark.notebook, pytest.mark.timeout(300)]
@@ -32,12 +31,6 @@ def course(tmp_path, jupyter_home, monkeypatch):
     return course
 
 
-def run(*words):
-    """Run the command; return exit status and everything it printed."""
-    result = CliRunner().invoke(command, [str(word) for word in words], catch_exceptions=False)
-    return result.exit_code, result.output
-
-
 def rows(course):
     """The grades by student."""
     run("grades", small.LAB, course / "grades.csv")
@@ -48,6 +41,7 @@ def rows(course):
 SYNTAX = {
     "names": {"one": "    from math import *\n    return 1", "two": "    nonlocal x\n    return 2"},
     "global": {"one": "    print(x)\n    global x\n    return 1"},
+    "class": {"one": "    return 1\nclass Base:\n    def (self):\n        pass"},
     "text": {"one": "    return 1 if '\ud800' else", "two": f"    return {'(' * 300}2{')' * 300}"},
 }
 """By student: exercises whose answer cannot be read."""

@@ -41,7 +41,7 @@ def cheats(released):
         book, ways = copy.deepcopy(released), iter(ways_left)
         for cell in [c for c in book.cells if graded_id(c) in checks(released)]:
             next(ways, CHEATS[0])(book, cell)
-        found.append(Student(f"cheats-{len(found)}", book, checks(released)))
+        found.append(Student(f"cheats-{len(found)}", lambda book=book: book, checks(released)))
     return found
 
 
@@ -54,7 +54,7 @@ def untidy(solution):
     del cells["mean_over_ranks"].metadata["nbgrader"]
     book.cells.append(copy.deepcopy(cells["check_swap"]))
     book.cells[-1].id = "copied"
-    return Student("untidy", sliced(book), {"check_share"})
+    return Student("untidy", lambda: sliced(book), {"check_share"})
 
 
 class Graded(NamedTuple):
@@ -82,7 +82,7 @@ def graded(lab, tmp_path_factory, jupyter_home, request):
     if lab == LABS[0]:
         chosen = [*chosen, *cheats(sliced(released)), untidy(solved(released, source))]
     for student in chosen:
-        grading.submit(course, lab, student.name, student.notebook)
+        grading.submit(course, lab, student.name, student.make())
     names = [student.name for student in chosen]
     if len(names) > 2:
         return Graded(course, lab, known, chosen, grading.grade_all(course, lab, names))

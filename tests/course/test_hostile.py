@@ -6,6 +6,7 @@ import socket
 import threading
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 
 import nbformat
 import psutil
@@ -67,10 +68,6 @@ def contents(*folders):
     }
 
 
-class Graded:
-    """One lab, graded: scores by student, and what there was before and after."""
-
-
 @pytest.fixture(scope="module")
 def graded(lab, tmp_path_factory, jupyter_home, request):
     """Grade every kind that the lab gets, between two honest students, with a secret in the grader's environment."""
@@ -98,7 +95,7 @@ def graded(lab, tmp_path_factory, jupyter_home, request):
     watched = [spoils, course / "source", course / "submitted", root / "labs"]
     before = contents(*watched)
     machine = MACHINE.read_text(encoding="ascii")
-    found = Graded()
+    found = SimpleNamespace()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PLANTED", SECRET)
         found.scores = grading.grade_all(course, lab, ["before", *names, "zafter"])

@@ -7,12 +7,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from click.testing import CliRunner
 from distcourse.author import Source, source_notebooks
 from distcourse.author.staff import KINDS, draw, questions
-from distcourse.commands.course import course
 
-from . import small
+from . import grading, small
 from .conftest import COURSE, LABS
 
 BANK = questions(COURSE)
@@ -25,9 +23,9 @@ def variants(question):
 
 
 def run(*words):
-    result = CliRunner().invoke(course, list(map(str, words)), catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    return result.output
+    status, said = grading.run(*words)
+    assert status == 0, said
+    return said
 
 
 def test_there_are_five_for_each_lab_and_each_says_what_an_examiner_needs():
@@ -85,7 +83,7 @@ def test_a_paper_and_its_key(tmp_path):
     assert "**Wrong:**" not in first
     run("exam", paper, "--labs", "01,07", "--minutes", 40, "--seed", 4, "--course", COURSE)
     assert paper.read_text() != first
-    assert CliRunner().invoke(course, ["exam", str(paper), "--labs", "77", "--course", str(COURSE)]).exit_code == 1
+    assert grading.run("exam", paper, "--labs", "77", "--course", COURSE)[0] == 1
 
 
 def test_a_page_for_each_lab(tmp_path):

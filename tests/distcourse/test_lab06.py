@@ -14,7 +14,10 @@ from distlearn.comm import Network, collectives
 from distlearn.comm.network import cost
 from distlearn.comm.network.fit import line
 
+from ..course.submissions import answered
+
 ALGORITHMS = {name: getattr(collectives, function) for name, function in NAMES.items()}
+SOLUTIONS = answered("lab06", "seconds")
 
 
 def judged(judge, *args, **kwargs) -> str:
@@ -25,9 +28,9 @@ def judged(judge, *args, **kwargs) -> str:
     return out.getvalue()
 
 
-def mine(function):
-    """The library's function as an answer."""
-    return lambda comm, *args: function(comm, *args)
+def told(judge, exercise, name, *args, wrong="", **kwargs) -> str:
+    """Return what a check says of a function of the lab's solution, or of a known wrong answer."""
+    return judged(judge, answered("lab06", exercise, wrong)[name], *args, **kwargs)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -46,10 +49,6 @@ def test_a_star_sends_everything_through_one_rank():
     assert ring.busiest == ring.nbytes / 4
 
 
-def own_only(comm, x):
-    return x
-
-
 def everyone_to_everyone(comm, x):
     total = x.copy()
     for step in range(1, comm.size):
@@ -61,59 +60,32 @@ def everyone_to_everyone(comm, x):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_right_answers_pass_and_wrong_ones_are_named(name):
-    assert "✗" not in judged(messages.check_all_reduce, mine(ALGORITHMS[name]), name, 5, (2, 3), "float32")
-    assert "nothing was changed" in judged(messages.check_all_reduce, own_only, name, 3)
+    right = SOLUTIONS[f"{name}_all_reduce"]
+    assert "✗" not in judged(messages.check_all_reduce, right, name, 5, (2, 3), "float32")
+    assert "nothing was changed" in judged(messages.check_all_reduce, lambda comm, x: x, name, 3)
     found = judged(messages.check_all_reduce, everyone_to_everyone, name, 4)
     assert "✗ messages" in found or "✗ bytes" in found, "the sum is right, but it costs more"
 
 
 def test_a_broadcast_from_rank_to_rank_is_no_tree():
-    assert "✗" not in judged(messages.check_broadcast, mine(collectives.tree_broadcast), 6, 2)
-    found = judged(messages.check_broadcast, mine(collectives.flat_broadcast), 6, 2)
+    assert "✗" not in judged(messages.check_broadcast, SOLUTIONS["broadcast"], 6, 2)
+    found = told(messages.check_broadcast, "tree", "broadcast", 6, 2, wrong="one after another")
     assert "5 messages wait for each other, 3 suffice" in found
 
 
 def test_rows_in_the_wrong_order_are_named():
-    pair = [mine(collectives.flat_scatter), mine(collectives.flat_gather)]
-    assert "✗" not in judged(messages.check_scatter_gather, *pair, 4, 1)
-
-    def backwards(comm, x, root):
-        rows = collectives.flat_gather(comm, x, root)
-        return None if rows is None else rows[::-1].copy()
-
-    assert "order of ranks" in judged(messages.check_scatter_gather, pair[0], backwards, 4, 1)
+    right, backwards = (answered("lab06", "moves", wrong) for wrong in ("", "gather: backwards"))
+    assert "✗" not in judged(messages.check_scatter_gather, right["scatter"], right["gather"], 4, 1)
+    found = judged(messages.check_scatter_gather, right["scatter"], backwards["gather"], 4, 1)
+    assert "order of ranks" in found
 
 
 def test_a_formula_with_whole_messages_is_no_ring():
-    def seconds(name, n, p, alpha, beta):
-        return 2 * (p - 1) * (alpha + n / beta)
-
-    assert "n / p bytes" in judged(messages.check_seconds, seconds, "ring", 1e6, 4, 1e-3, 1e8)
-
-    def right(name, n, p, alpha, beta):
-        return cost.seconds(NAMES[name], n, p, Network(alpha, beta))
-
+    case = 1e6, 4, 1e-3, 1e8
+    found = told(messages.check_seconds, "seconds", "seconds", "ring", *case, wrong="ring: whole messages")
+    assert "n / p bytes" in found
     for name in NAMES:
-        assert "✗" not in judged(messages.check_seconds, right, name, 1e6, 6, 1e-3, 1e8)
-
-
-def a_ring(comm, x, first=1, passes=True, add=False, new=False):
-    """A ring all-reduce, or one with a mistake."""
-    p, r = comm.size, comm.rank
-    parts, right, left = np.array_split(x.reshape(-1), p), (r + 1) % p, (r - 1) % p
-    for s in range(p - 1):
-        k = (r - s - 1) % p
-        got = np.empty_like(parts[k])
-        comm.send_recv(parts[(r - s) % p], right, got, left)
-        if new:
-            parts[k] = parts[k] + got
-        else:
-            parts[k] += got
-    for s in range(p - 1 if passes else 0):
-        k = (r + first - s - 1) % p
-        got = np.empty_like(parts[k])
-        comm.send_recv(parts[(r + first - s) % p], right, got, left)
-        parts[k][...] = parts[k] + got if add else got
+        assert "✗" not in judged(messages.check_seconds, SOLUTIONS["seconds"], name, 1e6, 6, 1e-3, 1e8)
 
 
 def whole_arrays(comm, x):
@@ -126,76 +98,46 @@ def whole_arrays(comm, x):
         d *= 2
 
 
-def around(comm, x):
-    """Whole arrays around a ring."""
-    mine = x.copy()
-    for _ in range(comm.size - 1):
-        got = np.empty_like(x)
-        comm.send_recv(mine, (comm.rank + 1) % comm.size, got, (comm.rank - 1) % comm.size)
-        x += got
-        mine = got
-
-
-def only_up(comm, x):
-    """A tree without its way down."""
-    d = 1
-    while d < comm.size:
-        if comm.rank % (2 * d) == d:
-            return comm.send(x, comm.rank - d)
-        if comm.rank + d < comm.size:
-            got = np.empty_like(x)
-            comm.recv(got, comm.rank + d)
-            x += got
-        d *= 2
-    return None
-
-
 RING = {
-    "": {},
-    "the first phase adds": {"first": 0},
-    "it replaces the part, and is not added": {"add": True},
-    "puts a new array into the list": {"new": True},
-    "half of the steps": {"passes": False},
+    "": "",
+    "passes on what is not complete": "the first phase adds",
+    "adds in both phases": "it replaces the part, and is not added",
+    "new arrays in the list": "puts a new array into the list",
+    "adds only": "half of the steps",
 }
 
 
-@pytest.mark.parametrize("told", RING)
+@pytest.mark.parametrize("wrong", RING)
 @pytest.mark.parametrize("size", [3, 4, 5])
-def test_mistakes_of_a_ring_are_named(told, size):
-    found = judged(messages.check_all_reduce, lambda comm, x: a_ring(comm, x, **RING[told]), "ring", size, (10,))
-    assert told in found
-    assert ("✗" in found) == bool(told)
-    assert [text for text in RING if text and text in found] == [told] * bool(told)
+def test_mistakes_of_a_ring_are_named(wrong, size):
+    found = told(messages.check_all_reduce, "ring", "ring_all_reduce", "ring", size, (10,), wrong=wrong)
+    assert ("✗" in found) == bool(wrong)
+    assert [text for text in RING.values() if text and text in found] == [RING[wrong]] * bool(wrong)
 
 
 def test_what_sends_whole_arrays_has_not_forgotten_half():
-    for name, function in (("ring", around), ("halving", whole_arrays)):
-        found = judged(messages.check_all_reduce, function, name, 4)
+    ring = told(messages.check_all_reduce, "ring", "ring_all_reduce", "ring", 4, wrong="whole arrays")
+    for found in (ring, judged(messages.check_all_reduce, whole_arrays, "halving", 4)):
         assert "half of the" not in found
         assert "every message is a whole array" in found
     assert "exchange halves of what is left" in judged(messages.check_all_reduce, whole_arrays, "halving", 8)
-    assert "must come down again" in judged(messages.check_all_reduce, only_up, "tree", 6)
+    tree = told(messages.check_all_reduce, "tree", "tree_all_reduce", "tree", 6, wrong="never down")
+    assert "must come down again" in tree
 
 
-def test_a_fit_is_of_relative_errors_with_alpha_first():
-    def right(nbytes, times):
-        a = np.stack([1 / times, nbytes / times], axis=1)
-        alpha, slope = np.linalg.lstsq(a, np.ones(len(times)), rcond=None)[0]
-        return alpha, 1 / slope
-
-    def absolute(nbytes, times):
-        slope, alpha = np.polyfit(nbytes, times, 1)
-        return alpha, 1 / slope
-
-    def judge(fit, noise=0.1):
-        return judged(messages.check_fit, fit, 2e-5, 1e9, noise)
-
-    assert "✗" not in judge(right)
-    assert "divide each equation by its t" in judge(absolute)
-    assert "alpha comes first" in judge(lambda n, t: right(n, t)[::-1])
-    slope = judge(lambda n, t: (right(n, t)[0], 1 / right(n, t)[1]))
-    assert "the slope is seconds per byte" in slope
-    assert "alpha comes first" not in slope
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        ("absolute errors", "divide each equation by its t"),
+        ("swapped", "alpha comes first"),
+        ("slope for beta", "the slope is seconds per byte"),
+    ],
+)
+def test_a_fit_is_of_relative_errors_with_alpha_first(wrong, text):
+    assert "✗" not in judged(messages.check_fit, SOLUTIONS["fit"], 2e-5, 1e9, 0.1)
+    found = told(messages.check_fit, "seconds", "fit", 2e-5, 1e9, 0.1, wrong=wrong)
+    assert text in found
+    assert ("alpha comes first" in found) == (wrong == "swapped")
 
 
 def test_formulas_of_one_rank_and_of_whole_arrays_beyond():

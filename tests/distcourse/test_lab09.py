@@ -5,12 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from distcourse import lab09 as mp
-from distcourse.check import Check, CheckFailed
 from distcourse.judge.objects import Handle, make_proxy
 
 from distlearn.parallel import Layout, simulate_layout
-from distlearn.parallel.mesh import Partial, Replicate, Shard
+from distlearn.parallel.mesh import Replicate
 from distlearn.sim import SimWorld
+
+from ..course.submissions import answered
+from .judging import verdict
 
 
 @pytest.mark.parametrize("bug", ["none", "missing", "doubled", "norm"])
@@ -26,44 +28,40 @@ def test_bugs_raise_nothing_and_change_the_run(bug):
     assert (apart > 1e-6) == (bug in ("missing", "norm")), apart
 
 
-def column_forward(comm, x, W, b):
-    return x @ W + b
+NAMES = "column_forward", "column_backward", "row_forward", "row_backward"
 
 
-def column_backward(comm, dy, x, W):
-    return comm.all_reduce(dy @ W.T), x.T @ dy, dy.sum(axis=0)
-
-
-def row_forward(comm, x, W, b):
-    return comm.all_reduce(x @ W) + b
-
-
-def row_backward(comm, dy, x, W):
-    return dy @ W.T, x.T @ dy, dy.sum(axis=0)
-
-
-LAYERS = column_forward, column_backward, row_forward, row_backward
+def layers(wrong=""):
+    """The four functions of the lab's solution, or of a known wrong answer."""
+    found = answered("lab09", "layers", wrong)
+    return tuple(found[name] for name in NAMES)
 
 
 @pytest.mark.parametrize("size", [2, 3, 4])
 def test_given_layers_train_as_the_serial_model(size):
     options = {"sizes": (12, 9, 7), "n_train": 256, "epochs": 1}
     serial, whole = SimWorld(1).run(mp.train_layers, **options)[0]
-    for functions in (None, LAYERS):
+    for functions in (None, layers()):
         history, nbytes = SimWorld(size).run(mp.train_layers, functions, **options)[0]
         np.testing.assert_allclose(history.losses, serial.losses, atol=1e-12)
         assert nbytes < 0.65 * whole
-    broken = (*LAYERS[:2], lambda comm, x, W, b: x @ W + b, row_backward)
-    history, _ = SimWorld(size).run(mp.train_layers, broken, **options)[0]
+    history, _ = SimWorld(size).run(mp.train_layers, layers("y missing"), **options)[0]
     assert not np.allclose(history.losses, serial.losses, rtol=1e-3), "the functions are what runs"
 
 
-@pytest.mark.parametrize("case", mp.TEN, ids=lambda case: case.name)
-def test_bytes_by_facts_are_those_of_the_planner(case):
+FEW, MANY, FAR = (
+    [replace(c, ranks=ranks, batch_size=int(times * c.batch_size)) for c in mp.TEN]
+    for ranks, times in ((2, 8), (8, 0.5), (8, 64))
+)
+
+
+@pytest.mark.xdist_group("layouts")  # each is simulated once for both tests
+@pytest.mark.parametrize("cases", list(zip(FEW, MANY, strict=True)), ids=[case.name for case in mp.TEN])
+def test_bytes_by_facts_are_those_of_the_planner(cases):
     """The trick's formula, from its parts; data parallelism sums the weights."""
-    for ranks in (2, 8):
-        facts, seconds = mp.layout_facts(replace(case, ranks=ranks))
-        q = (ranks - 1) / ranks
+    for case in cases:
+        facts, seconds = mp.layout_facts(case)
+        q = (case.ranks - 1) / case.ranks
         assert ("one weird trick" in seconds) == (facts.boundary is not None)
         assert all(t > 0 for t in seconds.values())
         if facts.boundary is not None:
@@ -73,34 +71,25 @@ def test_bytes_by_facts_are_those_of_the_planner(case):
         if case.name in ("LeNet", "narrow MLP"):
             model = case.model if isinstance(case.model, str) else case.model()
             options = {"batch_size": case.batch_size, "input_shape": case.sample}
-            step = simulate_layout(model, Layout(ranks), network, **options)
+            step = simulate_layout(model, Layout(case.ranks), network, **options)
             given = sum(s.nbytes for s in step.trace.select(rank=0, lane="comm") if s.name == "all_reduce")
             assert 2 * q * facts.weights == pytest.approx(2 * q * given, rel=1e-3)
 
 
+@pytest.mark.xdist_group("layouts")
 def test_the_score_of_a_rule():
-    def fewest(facts):
-        q = (facts.ranks - 1) / facts.ranks
-        found = {"data": 2 * q * facts.weights, "tensor": facts.tensor}
-        if facts.boundary is not None:
-            features = facts.weights - facts.weights_dense
-            found["one weird trick"] = 2 * q * (features + facts.boundary) + facts.tensor_dense
-        return min(found, key=found.get)
+    fewest = answered("lab09", "rule")["choose"]
 
     def by_weight(facts):
         if facts.boundary is None:
             return "data" if facts.weights < 2e7 else "tensor"
         return "data" if facts.weights_dense < 1e8 else "one weird trick"
 
-    few, many, far = (
-        [replace(c, ranks=ranks, batch_size=int(times * c.batch_size)) for c in mp.TEN]
-        for ranks, times in ((2, 8), (8, 0.5), (8, 64))
-    )
-    for cases in (mp.TEN, few, many):
+    for cases in (mp.TEN, FEW, MANY):
         assert 1 <= mp.score_rule(fewest, cases)[1] < 1.08
-    assert mp.score_rule(fewest, far)[1] < 1.01
+    assert mp.score_rule(fewest, FAR)[1] < 1.01
     assert mp.score_rule(by_weight)[1] < 1.01
-    assert mp.score_rule(by_weight, far)[1] > 1.2, "a rule that does not look at the batch"
+    assert mp.score_rule(by_weight, FAR)[1] > 1.2, "a rule that does not look at the batch"
     for rule in (lambda f: "data", lambda f: "tensor", lambda f: "data" if f.boundary is None else "one weird trick"):
         assert mp.score_rule(rule)[1] > 1.3
     alexnet = next(row for row in mp.score_rule(lambda f: "data")[0] if row["network"] == "AlexNet")
@@ -110,34 +99,28 @@ def test_the_score_of_a_rule():
         mp.score_rule(lambda facts: "one weird trick")
 
 
-def failed(judge, *args, **kwargs):
-    """The text of a check that must fail."""
-    with pytest.raises(CheckFailed) as found, Check("given") as check:
-        judge(check, *args, **kwargs)
-    return str(found.value)
-
-
-def test_judges_name_the_mistake():
-    def sums_are_whole(x, w, ndim=2):
-        return Replicate() if isinstance(x, Shard) else Partial()
-
-    assert "each rank has some of the terms of every sum" in failed(mp.check_product_type, sums_are_whole, 2)
-    half = failed(mp.check_move, lambda old, new, n, p: ("all_reduce", (p - 1) / p * n), 64.0, 4, (0, 1))
-    assert "an all-reduce is a reduce-scatter and an all-gather" in half
-    biased = (*LAYERS[:2], lambda comm, x, W, b: comm.all_reduce(x @ W + b), row_backward)
-    assert "add it after the sum" in failed(mp.check_layers, biased, 3)
-    twice = (column_forward, lambda comm, dy, x, W: (comm.all_reduce(comm.all_reduce(dy @ W.T)), x, x), *LAYERS[2:])
-    assert "summed twice" in failed(mp.check_layers, twice, 2)
-    in_turn = failed(
-        mp.check_assign, lambda costs, p: [list(range(r, len(costs), p)) for r in range(p)], [3, 9, 4, 5], 2
-    )
-    assert "dealt in turn" in in_turn
-    rule = failed(mp.check_rule, lambda f: {"data": f.weights, "tensor": f.tensor}, lambda f: "tensor")
-    assert "at most 1.1 is wanted" in rule
+@pytest.mark.parametrize(
+    ("exercise", "wrong", "case", "said"),
+    [
+        ("product_type", "a sum is whole", (2,), "each rank has some of the terms of every sum"),
+        ("move", "half an all-reduce", (64.0, 4, (0, 1)), "an all-reduce is a reduce-scatter and an all-gather"),
+        ("layers", "bias in the sum", (3,), "add it after the sum"),
+        ("layers", "dx twice", (2,), "summed twice"),
+        ("assign", "dealt in turn", ([3, 9, 4, 5], 2), "dealt in turn"),
+        ("rule", "always tensor", (), "at most 1.1 is wanted"),
+    ],
+)
+def test_judges_name_the_mistake(exercise, wrong, case, said):
+    found = answered("lab09", exercise, wrong)
+    if exercise == "layers":
+        given = [layers(wrong)]
+    else:
+        given = [found[name] for name in (("sent", "choose") if exercise == "rule" else (exercise,))]
+    assert said in verdict(getattr(mp, f"check_{exercise}"), *given, *case)
 
 
 def test_types_are_shown_without_quotation_marks_and_a_class_is_told():
-    told = failed(mp.check_product_type, lambda x, w, ndim=2: Replicate if x == w == Replicate() else None, 2)
+    told = verdict(mp.check_product_type, lambda x, w, ndim=2: Replicate if x == w == Replicate() else None, 2)
     assert "wanted Replicate(), got class Replicate" in told
     assert "this is the class: call it" in told
     graded = make_proxy(Handle((0,), "call", "Partial", (), (), None, ""), None)  # a class of the answer's process
@@ -146,8 +129,7 @@ def test_types_are_shown_without_quotation_marks_and_a_class_is_told():
 
 
 def test_a_rule_returns_a_name():
-    with pytest.raises(CheckFailed, match="choose returned a dict, expected a name"), Check("given") as check:
-        mp.check_rule(check, mp._sent, lambda facts: {})
+    assert "choose returned a dict, expected a name" in verdict(mp.check_rule, mp._sent, lambda facts: {})
 
 
 def test_the_costliest_path_decides():

@@ -1,24 +1,11 @@
 """The puzzles of lab 10 can be solved as well as they say, and nothing else counts as a solution; the studies hold."""
 
 from dataclasses import replace
-from functools import partial
 from itertools import pairwise
 
 import numpy as np
 import pytest
-from distcourse.check import Check, CheckFailed
-from distcourse.lab10 import (
-    PUZZLES,
-    WAYS,
-    judge_orders,
-    judge_puzzle,
-    judge_stage,
-    judge_training,
-    measure_schedule,
-    score,
-    train_normalised,
-    train_stale,
-)
+from distcourse import lab10
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -26,33 +13,24 @@ from distlearn.parallel.pipeline.schedule import SCHEDULES, gpipe, interleaved, 
 from distlearn.parallel.pipeline.schedule.check import needs
 from distlearn.world import EngineWorld
 
-BEST = {
-    1: "F0 F1 F2 B0 F3 B1 B2 B3\nF0 F1 B0 F2 B1 F3 B2 B3\nF0 B0 F1 B1 F2 B2 F3 B3",
-    2: """F0 F1 F2 F3 F4 B0 F5 B1 B2 B3 B4 B5
-          F0 F1 F2 B0 F3 B1 F4 B2 F5 B3 B4 B5
-          F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 F5 B5""",
-    3: """0F0 0F1 0F2 2F0 2B0 2F1 2B1 2F2 2B2 0B0 0F3 0B1 2F3 2B3 0F4 0B2 2F4 2B4 0F5 0B3 2F5 2B5 0B4 0B5
-          1F0 1F1 1F2 1B0 1B1 1F3 1B2 1F4 1B3 1F5 1B4 1B5""",
-    4: """F0 F1 F2 F3 I0 W0 F4 I1 W1 F5 I2 W2 I3 W3 I4 W4 I5 W5
-          F0 F1 F2 I0 W0 I1 W1 F3 F4 I2 W2 F5 I3 W3 I4 W4 I5 W5
-          F0 F1 F2 I0 W0 I1 W1 I2 W2 F3 F4 I3 F5 I4 W4 I5 W3 W5
-          F0 I0 F1 I1 F2 I2 W2 W1 W0 F3 I3 F4 I4 F5 I5 W4 W5 W3""",
-    5: """0F0 0F1 5F0 5I0 5F1 5I1 5W0 0F2 0I0 0W0 0I1 0W1 5W1 0F3 5F2 5I2 5W2 5F3 5I3 5W3 0I2 0W2 0I3 0W3
-          1F0 1F1 4F0 4F1 4I0 4W0 4I1 1I0 1F2 1I1 1W1 1W0 4W1 4F2 1F3 4I2 4F3 4W2 4I3 1I2 1W2 1I3 1W3 4W3
-          2F0 3F0 2F1 3F1 3I0 2I0 3I1 2I1 3W0 3W1 2F2 3F2 2W0 2W1 2F3 3F3 3I2 3W2 2I2 2W2 3I3 2I3 2W3 3W3""",
-}
+from ..course.submissions import answered
+from .judging import verdict
+
+SOLUTIONS = answered("lab10", "halved")
+ANSWERS = "half_the_memory", "slow_links", "uneven_stages", "smaller_bubble", "less_of_both"
+BEST = {number: SOLUTIONS[name]() for number, name in enumerate(ANSWERS, 1)}
 
 
-@pytest.mark.parametrize("number", PUZZLES)
+@pytest.mark.parametrize("number", lab10.PUZZLES)
 def test_the_best_time_is_reached_and_no_target_is_below_it(number):
-    found = score(PUZZLES[number], BEST[number])
+    found = lab10.score(lab10.PUZZLES[number], BEST[number])
     assert found.ok
     assert found.points == 100
-    assert found.run.makespan == PUZZLES[number].best <= PUZZLES[number].target
-    assert f"best {PUZZLES[number].best}" in str(found)
+    assert found.run.makespan == lab10.PUZZLES[number].best <= lab10.PUZZLES[number].target
+    assert f"best {lab10.PUZZLES[number].best}" in str(found)
 
 
-@pytest.mark.parametrize("number", PUZZLES)
+@pytest.mark.parametrize("number", lab10.PUZZLES)
 def test_pytorch_loads_the_file_of_a_solution(number, tmp_path):
     """Its runtime reads the CSV, validates it, and finds sends and receives for it; no process group is needed."""
     schedules = pytest.importorskip(
@@ -78,7 +56,7 @@ def test_pytorch_loads_the_file_of_a_solution(number, tmp_path):
 
 @pytest.mark.parametrize("number", [2, 4, 5])
 def test_1f1b_misses_the_target(number):
-    puzzle = PUZZLES[number]
+    puzzle = lab10.PUZZLES[number]
     whole = {1: 1, 2: 2}[len(puzzle.forward) // puzzle.n_ranks]  # stages of a rank, which 1F1B has as one
     run = simulate(
         "1f1b",
@@ -95,13 +73,13 @@ def test_1f1b_misses_the_target(number):
 
 @pytest.mark.parametrize("cut", [lambda s: int(s > 0), lambda s: int(s > 1)])
 def test_a_cut_of_uneven_stages_into_neighbours_misses_the_target(cut):
-    puzzle = PUZZLES[3]
+    puzzle = lab10.PUZZLES[3]
     rows = [[], []]
     for i in range(puzzle.n_microbatches):  # one micro-batch after another is slow; a bound holds for any order
         for kind, stages in (("F", (0, 1, 2)), ("B", (2, 1, 0))):
             for s in stages:
                 rows[cut(s)].append(f"{s}{kind}{i}")
-    busy = score(puzzle, [" ".join(row) for row in rows]).run.busy
+    busy = lab10.score(puzzle, [" ".join(row) for row in rows]).run.busy
     assert max(busy) > puzzle.target
 
 
@@ -117,21 +95,21 @@ def test_a_cut_of_uneven_stages_into_neighbours_misses_the_target(cut):
     ],
 )
 def test_what_breaks_a_rule_is_no_solution(number, schedule, problem):
-    found = score(PUZZLES[number], schedule)
+    found = lab10.score(lab10.PUZZLES[number], schedule)
     assert not found.ok
     assert found.points == 0
     assert any(problem in p for p in found.problems)
 
 
 def test_ranks_may_not_be_exchanged_where_stages_are_placed():
-    puzzle = PUZZLES[1]
+    puzzle = lab10.PUZZLES[1]
     rows = [" ".join(map(str, order)) for order in make_schedule(BEST[1]).orders]
-    assert score(puzzle, rows).ok
-    assert "rank r has stage r" in str(score(puzzle, rows[::-1]))
+    assert lab10.score(puzzle, rows).ok
+    assert "rank r has stage r" in str(lab10.score(puzzle, rows[::-1]))
 
 
 def test_a_deadlock_is_simulated_as_far_as_it_goes():
-    stuck = score(PUZZLES[1], "F0 B0 F1 B1 F2 B2 F3 B3\nF0 F1 B0 B1 F2 B2 F3 B3\nF0 B0 F1 B1 F2 B2 F3 B3")
+    stuck = lab10.score(lab10.PUZZLES[1], "F0 B0 F1 B1 F2 B2 F3 B3\nF0 F1 B0 B1 F2 B2 F3 B3\nF0 B0 F1 B1 F2 B2 F3 B3")
     assert stuck.run.deadlock is not None
     assert "broken: 1B0 -> 0B0, 0F1 -> 1F1" in str(stuck)
 
@@ -162,10 +140,10 @@ def test_any_costs_are_simulated_as_the_longest_path(data, name, p):
     assert run.makespan == pytest.approx(max(end.values()))
 
 
-@given(scale=st.integers(2, 7), number=st.sampled_from(sorted(PUZZLES)))
+@given(scale=st.integers(2, 7), number=st.sampled_from(sorted(lab10.PUZZLES)))
 @settings(max_examples=10, deadline=None)
 def test_a_score_does_not_depend_on_the_unit_of_time(scale, number):
-    p = PUZZLES[number]
+    p = lab10.PUZZLES[number]
     scaled = replace(
         p,
         forward=tuple(scale * f for f in p.forward),
@@ -174,106 +152,71 @@ def test_a_score_does_not_depend_on_the_unit_of_time(scale, number):
         best=scale * p.best,
         transfer=scale * p.transfer,
     )
-    assert score(scaled, BEST[number]).points == pytest.approx(score(p, BEST[number]).points)
-
-
-def judged(judge, *args, **options) -> str:
-    """The findings of a check; empty if it passes."""
-    try:
-        with Check("schedules") as check:
-            judge(check, *args, **options)
-    except CheckFailed as error:
-        return str(error)
-    return ""
-
-
-def mine(stage, n_stages, n_microbatches):
-    yield from (f"F{i}" for i in range(n_microbatches))
-    yield from (f"B{i}" for i in range(n_microbatches))
+    assert lab10.score(scaled, BEST[number]).points == pytest.approx(lab10.score(p, BEST[number]).points)
 
 
 def test_orders_are_judged_rank_by_rank():
-    assert judged(judge_orders, mine, gpipe, 3, 4) == ""
-    said = judged(judge_orders, mine, SCHEDULES["1f1b"], 2, 3, {"this is GPipe": mine})
+    mine = SOLUTIONS["gpipe"]
+    assert verdict(lab10.judge_orders, mine, gpipe, 3, 4) == ""
+    said = verdict(lab10.judge_orders, mine, SCHEDULES["1f1b"], 2, 3, {"this is GPipe": mine})
     assert "this is GPipe" in said
-    assert "mine, p = 2, m = 3: rank 0" in said
+    assert "gpipe, p = 2, m = 3: rank 0" in said
     assert "of 1 checks" in said
-
-    def backward_first(stage, n_stages, n_microbatches):
-        return [f"{kind}{i}" for kind in "BF" for i in range(n_microbatches)]
-
-    assert "broken: 0F0 -> 0B0" in judged(judge_orders, backward_first, gpipe, 2, 2)
-    assert "got" in judged(judge_orders, lambda *args: None, gpipe, 2, 2)
+    backward_first = answered("lab10", "generators", "backward first")["gpipe"]
+    assert "broken: 0F0 -> 0B0" in verdict(lab10.judge_orders, backward_first, gpipe, 2, 2)
+    assert "got" in verdict(lab10.judge_orders, lambda *args: None, gpipe, 2, 2)
     for librarys in (gpipe, lambda *args: SCHEDULES["gpipe"](*args)):
-        assert "it yields Actions, such as Action(kind='F'" in judged(judge_orders, librarys, gpipe, 2, 2)
+        assert "it yields Actions, such as Action(kind='F'" in verdict(lab10.judge_orders, librarys, gpipe, 2, 2)
 
-    def stages(rank, n_ranks, n_microbatches, n_virtual):
-        return " ".join(map(str, interleaved(rank, n_ranks, n_microbatches, n_virtual)))
-
-    assert judged(judge_orders, stages, interleaved, 2, 4, n_virtual=3) == ""
+    assert verdict(lab10.judge_orders, SOLUTIONS["interleaved"], interleaved, 2, 4, n_virtual=3) == ""
 
 
-def test_puzzles_are_judged():
-    for number in PUZZLES:
-        assert judged(judge_puzzle, number, BEST[number]) == ""
-    assert "time 34, expected 29 or less" in judged(judge_puzzle, 2, str(make_schedule("1f1b", 3, 6)))
-    assert "got NoneType" in judged(judge_puzzle, 1, None)
-    assert "'1f1b' is the name of a schedule of the library" in judged(judge_puzzle, 1, "1f1b")
+def test_puzzles_are_verdict():
+    for number in lab10.PUZZLES:
+        assert verdict(lab10.judge_puzzle, number, BEST[number]) == ""
+    assert "time 34, expected 29 or less" in verdict(lab10.judge_puzzle, 2, str(make_schedule("1f1b", 3, 6)))
+    assert "got NoneType" in verdict(lab10.judge_puzzle, 1, None)
+    assert "'1f1b' is the name of a schedule of the library" in verdict(lab10.judge_puzzle, 1, "1f1b")
     both = BEST[5].replace("0F2 0I0 0W0", "0F2 0B0 0I0 0W0")
-    assert "backward in one, beside one of its halves" in judged(judge_puzzle, 5, both)
-    assert "number of ranks" in judged(judge_puzzle, 1, "F0 B0")
-    assert "expected an action such as" in judged(judge_puzzle, 1, "hello")
+    assert "backward in one, beside one of its halves" in verdict(lab10.judge_puzzle, 5, both)
+    assert "number of ranks" in verdict(lab10.judge_puzzle, 1, "F0 B0")
+    assert "expected an action such as" in verdict(lab10.judge_puzzle, 1, "hello")
 
 
 def test_solutions_train_as_serial_training_does():
-    for number in PUZZLES:
-        assert judged(judge_training, BEST[number], seed=number) == ""
-    assert judged(judge_training, "F0 B0", seed=1) == ""
-    assert "broken: 0F0 -> 0B0" in judged(judge_training, "B0 F0", seed=1)
+    for number in lab10.PUZZLES:
+        assert verdict(lab10.judge_training, BEST[number], seed=number) == ""
+    assert verdict(lab10.judge_training, "F0 B0", seed=1) == ""
+    assert "broken: 0F0 -> 0B0" in verdict(lab10.judge_training, "B0 F0", seed=1)
 
 
 def test_batch_normalisation_sees_micro_batches_and_layer_normalisation_does_not():
-    loss = {(n, m): train_normalised(n, m, 0, epochs=2)["loss"] for n in ("layer", "batch") for m in (1, 16)}
+    loss = {(n, m): lab10.train_normalised(n, m, 0, epochs=2)["loss"] for n in ("layer", "batch") for m in (1, 16)}
     assert loss["layer", 16] == pytest.approx(loss["layer", 1], rel=1e-4)
     assert loss["batch", 16] > 1.3 * loss["batch", 1]
 
 
 def test_without_stashing_a_rate_fails_with_which_stashing_learns():
     for seed in (0, 1):
-        runs = {way: train_stale(way, 0.1, seed) for way in WAYS}
+        runs = {way: lab10.train_stale(way, 0.1, seed) for way in lab10.WAYS}
         assert runs["serial"]["training loss"] < runs["stashing"]["training loss"] < 2.0
         assert runs["no stashing"]["training loss"] >= 2.2
         assert [run["staleness"] for run in runs.values()] == [0, 7, 7]
 
 
-def run_stage(order, w, gradient, lr, *, number=lambda action: int(action[1:]), step=1.0, own=0):
-    kept, staleness, version, most = {}, [], 0, 1
-    for action in order:
-        i = number(action)
-        if action[0] == "F":
-            kept[i] = version, w
-        else:
-            used, old = kept.pop(i)
-            w = w - step * lr * gradient(i, old)
-            staleness.append(version - used + own)
-            version += 1
-        most = max(most, len({used for used, _ in kept.values()} | {version}))
-    return w, staleness, most
-
-
 @pytest.mark.parametrize(
-    ("mistake", "told"),
+    ("wrong", "said"),
     [
-        ({}, ""),
-        ({"number": lambda action: int(action[1])}, "F10 is mini-batch 10, not 1"),
-        ({"step": -1}, "a step goes against the gradient"),
-        ({"own": 1}, "a mini-batch's own update does not count"),
+        ("", ""),
+        ("one digit", "F10 is mini-batch 10, not 1"),
+        ("uphill", "a step goes against the gradient"),
+        ("counts its own update", "a mini-batch's own update does not count"),
     ],
 )
-def test_a_stage_is_judged(mistake, told):
+def test_a_stage_is_judged(wrong, said):
     order = [f"{kind}{i}" for i in range(12) for kind in "FB"]
-    said = judged(judge_stage, partial(run_stage, **mistake), order, lr=0.3, seed=1)
-    assert (told in said) if told else (said == "")
+    found = verdict(lab10.judge_stage, answered("lab10", "run_stage", wrong)["run_stage"], order, lr=0.3, seed=1)
+    assert (said in found) if said else (found == "")
 
 
 @pytest.mark.engines
@@ -283,8 +226,8 @@ def test_schedules_take_on_engines_what_the_simulator_says():
     with EngineWorld(3, progress=False, timeout=100) as world:
         for unit in (0.01, 0.04, 0.16):
             found = [
-                measure_schedule(world, make_schedule("zero_bubble", 3, 4), unit=unit, **uneven),
-                measure_schedule(world, make_schedule("1f1b", 2, 4), unit=unit),
+                lab10.measure_schedule(world, make_schedule("zero_bubble", 3, 4), unit=unit, **uneven),
+                lab10.measure_schedule(world, make_schedule("1f1b", 2, 4), unit=unit),
             ]
             ratios = [f.makespan / unit / f.simulated.makespan for f in found]
             if all(ratio < 1.15 for ratio in ratios):

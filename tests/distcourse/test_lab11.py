@@ -3,26 +3,11 @@
 import numpy as np
 import pytest
 from distcourse import lab11
-from distcourse.lab11 import (
-    Entry,
-    check_log,
-    error_curves,
-    expected_loss,
-    floors,
-    hidden_mixes,
-    loss_and_gradient,
-    make_entry,
-    make_model,
-    practice_mixes,
-    race,
-    replay,
-    train,
-    try_server,
-    work_out,
-)
 
 from distlearn.nn import SoftmaxCrossEntropy
 from distlearn.parallel.asynchronous.param_server import FlatModel, Speeds, asp, bsp, simulate
+
+from ..course.submissions import answered
 
 ALWAYS, SAME = np.ones(9, bool), np.ones(9)
 
@@ -43,20 +28,22 @@ def test_an_occasional_delay_keeps_the_mean_and_hits_its_share():
 def test_a_replay_uses_the_version_that_a_worker_had_pulled():
     equal = Speeds(4, law="constant")
     w, h, lr = np.array([1.0, -2.0]), np.array([1.0, 3.0]), 0.1
-    times, versions = replay(simulate(asp(), equal, 5), w, lambda v, i: h * v, lambda g, staleness: lr * g)
+    times, versions = lab11.replay(simulate(asp(), equal, 5), w, lambda v, i: h * v, lambda g, staleness: lr * g)
     want = [w]
     for t in range(20):  # in turn: a gradient is of three versions ago
         want.append(want[t] - lr * h * want[max(0, t - 3)])
     np.testing.assert_allclose(versions, want)
     assert times[[0, 1, 4, 20]].tolist() == [0, 1, 1, 5]
-    times, versions = replay(simulate(bsp(), equal, 5), w, lambda v, i: h * v, lambda g, staleness: lr * g, until=3.5)
+    times, versions = lab11.replay(
+        simulate(bsp(), equal, 5), w, lambda v, i: h * v, lambda g, staleness: lr * g, until=3.5
+    )
     np.testing.assert_allclose(versions, [w * (1 - 4 * lr * h) ** t for t in range(4)])
     assert times.tolist() == [0, 1, 2, 3]
 
 
 def test_many_synchronous_workers_fail_at_the_rate_of_one_as_asynchronous_ones_do():
     one, sync, stale = (
-        {lr: train(policy, Speeds(workers), lr).losses[-80:].mean() for lr in (0.05, 0.2)}
+        {lr: lab11.train(policy, Speeds(workers), lr).losses[-80:].mean() for lr in (0.05, 0.2)}
         for policy, workers in ((asp(), 1), (bsp(), 16), (asp(), 16))
     )
     assert max(one.values()) < 0.3
@@ -66,66 +53,67 @@ def test_many_synchronous_workers_fail_at_the_rate_of_one_as_asynchronous_ones_d
 
 def test_a_damped_gradient_counts_less_the_staler_it_is():
     speeds = Speeds(8, law="pareto", seed=1)
-    plain, damped = (train(asp(), speeds, 0.05, 160, damped=d) for d in (False, True))
+    plain, damped = (lab11.train(asp(), speeds, 0.05, 160, damped=d) for d in (False, True))
     assert not np.array_equal(plain.versions[-1], damped.versions[-1])
     first = plain.events.used == 0
     assert np.array_equal(plain.losses[first], damped.losses[first]), "the same samples"
-    fresh = [train(bsp(), speeds, 0.05, 160, damped=d).versions[-1] for d in (False, True)]
+    fresh = [lab11.train(bsp(), speeds, 0.05, 160, damped=d).versions[-1] for d in (False, True)]
     assert np.array_equal(*fresh), "without staleness nothing is damped"
 
 
 def test_the_loss_that_is_expected_is_the_mean_over_drawn_labels():
     zeros = np.zeros(64 * 32 + 32 + 32 * 10 + 10)
-    assert expected_loss(zeros) == pytest.approx(np.log(10))
-    run = train(asp(), Speeds(1), 0.05, 400)
+    assert lab11.expected_loss(zeros) == pytest.approx(np.log(10))
+    run = lab11.train(asp(), Speeds(1), 0.05, 400)
     w = run.versions[-1]
-    assert expected_loss(w, 0.0) < 0.5 < expected_loss(w, 0.3) < expected_loss(w, 0.6)
-    assert expected_loss(np.full_like(w, np.inf)) == 2.5
+    assert lab11.expected_loss(w, 0.0) < 0.5 < lab11.expected_loss(w, 0.3) < lab11.expected_loss(w, 0.6)
+    assert lab11.expected_loss(np.full_like(w, np.inf)) == 2.5
 
 
 def test_gradients_at_several_rates_are_those_of_the_layers():
     rng = np.random.default_rng(0)
-    x, y, flat = rng.normal(size=(5, 64)), rng.integers(10, size=5), FlatModel(make_model(1))
+    x, y, flat = rng.normal(size=(5, 64)), rng.integers(10, size=5), FlatModel(lab11.make_model(1))
     stack = flat.data + rng.normal(size=(3, len(flat.data))) / 10
-    losses, gradients = loss_and_gradient(stack, x, y)
+    losses, gradients = lab11.loss_and_gradient(stack, x, y)
     for w, value, found in zip(stack, losses, gradients, strict=True):
         flat.load(w)
         assert flat.gradient(x, y, SoftmaxCrossEntropy()) == pytest.approx(value)
         np.testing.assert_allclose(found, flat.grad, atol=1e-14)
-    one = loss_and_gradient(stack[0], x, y)
-    assert one[0] == pytest.approx(losses[0]) and one[1].shape == flat.data.shape
-    several = train(asp(), Speeds(4), np.array([0.02, 0.1]), 80)
-    alone = train(asp(), Speeds(4), 0.1, 80)
+    one = lab11.loss_and_gradient(stack[0], x, y)
+    assert one[0] == pytest.approx(losses[0])
+    assert one[1].shape == flat.data.shape
+    several = lab11.train(asp(), Speeds(4), np.array([0.02, 0.1]), 80)
+    alone = lab11.train(asp(), Speeds(4), 0.1, 80)
     np.testing.assert_allclose(several.versions[-1][1], alone.versions[-1], rtol=1e-12)
 
 
 def test_a_floor_rises_with_the_rate():
-    low, high = floors(0, "1 worker", (0.05, 0.4)).values()
+    low, high = lab11.floors(0, "1 worker", (0.05, 0.4)).values()
     assert high["loss"] > low["loss"] + 0.2
-    warm, cold = (floors(1, method, (0.0,), gradients=160)[0.0] for method in ("warm start", "16 asynchronous"))
+    warm, cold = (lab11.floors(1, method, (0.0,), gradients=160)[0.0] for method in ("warm start", "16 asynchronous"))
     assert warm == cold, "at a rate of zero nothing moves"
     assert cold["falls by"] == 0
 
 
 @pytest.mark.parametrize("seed", [3, 8])
 def test_a_weight_in_proportion_to_the_staleness_beats_every_tuned_rival(seed):
-    outcome = race(make_entry(by_staleness), mixes=hidden_mixes(seed) + hidden_mixes(seed + 1))
+    outcome = lab11.race(lab11.make_entry(by_staleness), mixes=lab11.hidden_mixes(seed) + lab11.hidden_mixes(seed + 1))
     assert outcome.score("yours") > 1.15 * max(map(outcome.score, outcome.rivals))
     assert outcome.score("BSP") == 1
     assert outcome.table()[0]["policy"] == "yours"
 
 
 def test_every_rival_is_best_at_a_rate_inside_the_grid():
-    outcome = race(make_entry(by_staleness), mixes=practice_mixes())
+    outcome = lab11.race(lab11.make_entry(by_staleness), mixes=lab11.practice_mixes())
     assert all(0 < outcome.best(name)[1] < len(lab11.RATES) - 1 for name in outcome.curves)
     axes = lab11.plot_race(outcome)
-    assert [ax.get_title(loc="left") for ax in axes] == [str(mix) for mix in practice_mixes()]
+    assert [ax.get_title(loc="left") for ax in axes] == [str(mix) for mix in lab11.practice_mixes()]
     assert "yours is" in axes[0].figure.get_suptitle()
 
 
 def test_a_race_is_the_same_in_every_run_and_a_rate_is_no_design():
-    mix = practice_mixes()[1]
-    small, large = (error_curves(Entry(1, False, ALWAYS, scale * SAME), mix) for scale in (0.01, 7))
+    mix = lab11.practice_mixes()[1]
+    small, large = (lab11.error_curves(lab11.Entry(1, False, ALWAYS, scale * SAME), mix) for scale in (0.01, 7))
     np.testing.assert_allclose(small, large, rtol=1e-6)
 
 
@@ -140,7 +128,7 @@ def test_a_race_is_the_same_in_every_run_and_a_rate_is_no_design():
     ],
 )
 def test_an_entry_that_loses_is_told_what_it_has_in_common_with_a_rival(entry, fault):
-    assert fault in lab11.fault_of(Entry(*entry))
+    assert fault in lab11.fault_of(lab11.Entry(*entry))
 
 
 @pytest.mark.parametrize(
@@ -158,38 +146,21 @@ def test_an_entry_that_loses_is_told_what_it_has_in_common_with_a_rival(entry, f
 )
 def test_an_entry_that_cannot_race_is_told_why(entry, match):
     with pytest.raises(ValueError, match=match):
-        Entry(*entry)
+        lab11.Entry(*entry)
 
 
 def test_a_policy_that_returns_too_little_is_told_what_is_missing():
     with pytest.raises(ValueError, match="returns 2 things, expected four"):
-        make_entry(lambda workers, lead, staleness: (1, False))
+        lab11.make_entry(lambda workers, lead, staleness: (1, False))
     with pytest.raises(ValueError, match="returns NoneType"):
-        make_entry(lambda workers, lead, staleness: None)
+        lab11.make_entry(lambda workers, lead, staleness: None)
 
 
 def test_a_log_and_what_it_must_lead_to():
-    def serve(comm, w, gradient, lr, steps):
-        if comm.rank:
-            for step in range(steps):
-                comm.send_obj(("pull", comm.rank, None), 0)
-                comm.recv(w, 0)
-                comm.send_obj(("push", comm.rank, gradient(w, step)), 0)
-            return None
-        log = []
-        for _ in range(2 * steps * (comm.size - 1)):
-            kind, worker, g = comm.recv_obj()
-            if kind == "pull":
-                comm.send(w, worker)
-            else:
-                w -= lr * g
-            log.append((kind, worker))
-        return log
-
-    targets, ranks = try_server(serve, 4, 3, slow={2: 3.0})
+    targets, ranks = lab11.try_server(answered("lab11", "async_sgd")["async_sgd"], 4, 3, slow={2: 3.0})
     w, log, _ = ranks[0]
-    assert check_log(log, 3, 3) == ""
-    np.testing.assert_allclose(w, work_out(targets, log, 0.1), rtol=1e-12)
-    assert not np.allclose(w, work_out(targets, log, 0.1, late=True))
-    assert "expected its log" in check_log(None, 3, 3)
-    assert "expected pairs" in check_log([1], 3, 3)
+    assert lab11.check_log(log, 3, 3) == ""
+    np.testing.assert_allclose(w, lab11.work_out(targets, log, 0.1), rtol=1e-12)
+    assert not np.allclose(w, lab11.work_out(targets, log, 0.1, late=True))
+    assert "expected its log" in lab11.check_log(None, 3, 3)
+    assert "expected pairs" in lab11.check_log([1], 3, 3)

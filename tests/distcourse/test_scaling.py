@@ -3,17 +3,6 @@
 import numpy as np
 import pytest
 from distcourse import scaling
-from distcourse.scaling import (
-    LECTURE,
-    auxiliary_mb,
-    facts,
-    remedies,
-    scaling_curve,
-    simulate_step,
-    two_networks,
-    without_dense,
-    without_towers,
-)
 
 from distlearn.comm import Network
 from distlearn.comm.network import cost
@@ -75,15 +64,17 @@ def test_meta_models_keep_names_ties_and_frozen_parameters():
 
 def test_a_batch_too_small_is_named():
     with pytest.raises(ValueError, match="a batch of 16 for 32 nodes"):
-        simulate_step("lenet", 32, NETWORK, batch=16)
+        scaling.simulate_step("lenet", 32, NETWORK, batch=16)
 
 
 @pytest.mark.parametrize("nodes", [2, 7, 64])
 def test_without_overlap_an_iteration_is_computing_and_one_ring(nodes):
-    point = simulate_step("alexnet", nodes, NETWORK, batch=nodes * 8, compute=COMPUTE, cap_bytes=1e12, overlap=False)
-    nbytes = facts("alexnet").weights_mb * 1e6 + 8  # loss and rows ride along
+    point = scaling.simulate_step(
+        "alexnet", nodes, NETWORK, batch=nodes * 8, compute=COMPUTE, cap_bytes=1e12, overlap=False
+    )
+    nbytes = scaling.facts("alexnet").weights_mb * 1e6 + 8  # loss and rows ride along
     ring = 2 * (nodes - 1) * (20e-6 + nbytes / nodes / 1e9)
-    alone = simulate_step("alexnet", 1, NETWORK, batch=8, compute=COMPUTE)
+    alone = scaling.simulate_step("alexnet", 1, NETWORK, batch=8, compute=COMPUTE)
     assert point.computing == pytest.approx(alone.seconds, rel=1e-9)
     assert point.exposed == pytest.approx(ring, rel=1e-9)
     assert point.exposed == pytest.approx(cost.seconds("ring", nbytes, nodes, NETWORK), rel=1e-9)
@@ -93,8 +84,8 @@ def test_without_overlap_an_iteration_is_computing_and_one_ring(nodes):
 @pytest.mark.parametrize("name", ["alexnet", "googlenet"])
 def test_overlap_hides_communication_within_what_is_possible(name):
     for batch in (8, 512):
-        bare = simulate_step(name, 4, "ethernet-10g", batch=4 * batch, overlap=False)
-        point = simulate_step(name, 4, "ethernet-10g", batch=4 * batch)
+        bare = scaling.simulate_step(name, 4, "ethernet-10g", batch=4 * batch, overlap=False)
+        point = scaling.simulate_step(name, 4, "ethernet-10g", batch=4 * batch)
         assert point.computing == pytest.approx(bare.computing)
         assert max(point.computing, point.communicating) <= point.seconds < bare.seconds
         assert point.seconds <= point.computing + point.communicating + 1e-12
@@ -110,15 +101,17 @@ def test_computing_takes_what_the_roofline_says():
         want += max(flops / 1e12, moved / 1e11) + max(layer.backward_flops(s) / 1e12, 2 * moved / 1e11)
         s = layer.output_shape(s)
     want += 5 * sum(p.nbytes for p in model.params) / 1e11  # the update reads gradients, reads and writes two more
-    assert simulate_step("alexnet", 1, NETWORK, batch=16, compute=COMPUTE).seconds == pytest.approx(want, rel=1e-9)
+    assert scaling.simulate_step("alexnet", 1, NETWORK, batch=16, compute=COMPUTE).seconds == pytest.approx(
+        want, rel=1e-9
+    )
 
 
 @pytest.mark.parametrize("nodes", [2, 5, 16])
 @pytest.mark.parametrize("codec", CODECS, ids=str)
 def test_codes_take_what_their_bytes_take(codec, nodes):
     options = {"batch": nodes, "compute": COMPUTE, "cap_bytes": 1e12, "overlap": False}
-    point = simulate_step("alexnet", nodes, NETWORK, codec=codec, **options)
-    n = round(facts("alexnet").weights_mb * 1e6 / 4)
+    point = scaling.simulate_step("alexnet", nodes, NETWORK, codec=codec, **options)
+    n = round(scaling.facts("alexnet").weights_mb * 1e6 / 4)
     code = codec.nbytes(n if codec.sparse else -(-n // nodes), np.float32)
     phases = 1 if codec.sparse else 2
     want = phases * (20e-6 + (nodes - 1) * code / 1e9)  # a card sends one message after another
@@ -126,7 +119,7 @@ def test_codes_take_what_their_bytes_take(codec, nodes):
 
 
 def test_every_node_has_a_batch_of_its_own():
-    curve = scaling_curve("lenet", NETWORK, nodes=[2, 4, 8], batch=16, compute=COMPUTE)
+    curve = scaling.scaling_curve("lenet", NETWORK, nodes=[2, 4, 8], batch=16, compute=COMPUTE)
     assert [p.batch for p in curve.points] == [32, 64, 128]
     assert {round(p.computing, 12) for p in curve.points} == {round(curve.alone.computing, 12)}
     for p in curve.points:
@@ -136,45 +129,45 @@ def test_every_node_has_a_batch_of_its_own():
 def test_the_lectures_finding_and_where_it_ends():
     """AlexNet stalls at once over 10 Gb/s, GoogLeNet later, and no model stalls on a network without cost."""
     curves = {
-        (name, batch): scaling_curve(name, nodes=[2, 8, 64], batch=batch)
+        (name, batch): scaling.scaling_curve(name, nodes=[2, 8, 64], batch=batch)
         for name in ("alexnet", "googlenet")
         for batch in (32, 256)
     }
     assert [c.stall() for c in curves.values()] == [2, 2, 8, None]
     for c in curves.values():
         assert c.stall() == next((p.nodes for p in c.points if c.efficiency(p) < 0.5), None)
-    free = scaling_curve("alexnet", Network(), nodes=[64], batch=32)
+    free = scaling.scaling_curve("alexnet", Network(), nodes=[64], batch=32)
     assert free.efficiency(free.points[0]) > 0.999
 
 
 def test_remedies_help_by_what_they_leave_out():
-    few, many = (remedies(nodes=nodes) for nodes in (4, 32))
+    few, many = (scaling.remedies(nodes=nodes) for nodes in (4, 32))
     assert list(few) == ["as it is", "no dense layers", "fp16", "8 bit", "1 bit", "top 1 %", "top 0.1 %"]
     exposed = {name: point.exposed for name, point in many.items()}
     assert exposed["as it is"] > 1.8 * exposed["fp16"] > 3.2 * exposed["8 bit"] > exposed["1 bit"]
     assert few["top 1 %"].exposed < few["8 bit"].exposed, "few nodes: few bytes"
     assert exposed["top 1 %"] > exposed["8 bit"], "many nodes: everybody's to everybody"
     assert many["as it is"].seconds > 5 * many["no dense layers"].seconds
-    light = without_dense(build("alexnet", seed=None))
+    light = scaling.without_dense(build("alexnet", seed=None))
     assert light.output_shape((2, 227, 227, 3)) == (2, 1000)
 
 
 def test_the_two_networks_against_the_lecture():
-    ours = {name: facts(name) for name in LECTURE}
+    ours = {name: scaling.facts(name) for name in scaling.LECTURE}
     for name, ours_now in ours.items():
-        assert ours_now[1:3] == LECTURE[name][1:3]
-        assert ours_now.dense_layers == LECTURE[name].dense_layers
-        assert ours_now.dense_weights == pytest.approx(LECTURE[name].dense_weights, rel=0.07)
+        assert ours_now[1:3] == scaling.LECTURE[name][1:3]
+        assert ours_now.dense_layers == scaling.LECTURE[name].dense_layers
+        assert ours_now.dense_weights == pytest.approx(scaling.LECTURE[name].dense_weights, rel=0.07)
     assert ours["alexnet"].weights_mb == pytest.approx(250, rel=0.03)
-    assert ours["googlenet"].weights_mb + auxiliary_mb() == pytest.approx(4 * 13_378_280 / 1e6)
-    assert without_towers() == pytest.approx(LECTURE["alexnet"].exaflop, rel=0.06)
-    assert 4 * ours["googlenet"].exaflop == pytest.approx(LECTURE["googlenet"].exaflop, rel=0.1)
-    assert "118 images" in str(two_networks())
-    assert two_networks().rows[-1] == ["flop per byte of weights", "4,367", "7,111", "10,664", "22,000"]
+    assert ours["googlenet"].weights_mb + scaling.auxiliary_mb() == pytest.approx(4 * 13_378_280 / 1e6)
+    assert scaling.without_towers() == pytest.approx(scaling.LECTURE["alexnet"].exaflop, rel=0.06)
+    assert 4 * ours["googlenet"].exaflop == pytest.approx(scaling.LECTURE["googlenet"].exaflop, rel=0.1)
+    assert "118 images" in str(scaling.two_networks())
+    assert scaling.two_networks().rows[-1] == ["flop per byte of weights", "4,367", "7,111", "10,664", "22,000"]
 
 
 def test_the_figure_marks_where_it_stalls():
-    curves = [scaling_curve("lenet", "ethernet-1g", nodes=[1, 2, 4, 8], batch=batch) for batch in (8, 4096)]
+    curves = [scaling.scaling_curve("lenet", "ethernet-1g", nodes=[1, 2, 4, 8], batch=batch) for batch in (8, 4096)]
     (ax,) = scaling.plot_stall(curves)
     rings = [line for line in ax.get_lines() if line.get_markersize() == 14]
     assert [line.get_xdata()[0] for line in rings] == [c.stall() for c in curves if c.stall() is not None] != []
