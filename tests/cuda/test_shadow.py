@@ -169,3 +169,4 @@ def test_an_unsigned_loop_without_end_has_a_line(loop, compiler):
     (error,) = report.errors
     assert error.kind == "infinite-loop"
     assert error.line in (3, 4)
+    assert "0 of 1 blocks were done" in error.message
