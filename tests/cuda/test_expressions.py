@@ -31,7 +31,7 @@ HEAD = """
 #define AS_INT(e) ((int)(e))
 #define AS_BYTE(e) (unsigned char)(e)
 #define AS_WORD(e) uint32_t(e)
-#define AS(T, e) ((T)(e))
+#define AS(TYPE, e) ((TYPE)(e))
 #define LEFT(a, n) ((a) << (n))
 #define RIGHT(a, n) ((a) >> (n))
 #define PICK(p, e, f) ((p) ? (e) : (f))
