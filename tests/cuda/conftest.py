@@ -1,7 +1,10 @@
+import tempfile
+
 import numpy as np
 import pytest
 
 from distlearn.cuda import RawKernel
+from distlearn.cuda.emulator import build
 from distlearn.cuda.emulator.compilers import find_compilers
 
 # zig's first build compiles its own C library for half a minute; one test file covers it (test_zig.py).
@@ -12,6 +15,18 @@ KINDS = [c.kind for c in find_compilers() if c.kind != "zig"] or [c.kind for c i
 def compiler(request):
     """Return each kind of C++ compiler that this machine has."""
     return request.param
+
+
+@pytest.fixture
+def fresh_cache(monkeypatch, tmp_path):
+    """Let a test say where kernels are kept, with temporary files in `tmp_path`."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    caches = build.cache_directory, build._examine
+    for cached in caches:
+        cached.cache_clear()
+    yield
+    for cached in caches:
+        cached.cache_clear()
 
 
 def pytest_addoption(parser):

@@ -13,6 +13,10 @@ from distlearn.cuda.emulator import launch
 
 i32, f32 = np.int32, np.float32
 
+WILD_KERNEL = """__device__ int deep(int n) { volatile int a[100]; a[n % 100] = n; return deep(n + 1) + a[n % 100]; }
+    extern "C" __global__ void wild(float* x, int n) {
+        BODY
+    }"""
 WILD = {
     "null pointer": ("float* p = (float*)(long long)(n - 5); p[threadIdx.x] = 1;", "out-of-bounds"),
     "far away": ("x[1LL << 40] = 1;", "out-of-bounds"),
@@ -28,12 +32,8 @@ WILD = {
 @pytest.mark.parametrize("name", WILD)
 def test_wild_kernels(name, compiler):
     body, kind = WILD[name]
-    source = f"""__device__ int deep(int n) {{ volatile int a[100]; a[n % 100] = n; return deep(n + 1) + a[n % 100]; }}
-    extern "C" __global__ void wild(float* x, int n) {{
-        {body}
-    }}"""
     start = time.monotonic()
-    report = RawKernel(source, "wild", compiler=compiler).check(
+    report = RawKernel(WILD_KERNEL.replace("BODY", body), "wild", compiler=compiler).check(
         (2,), (64,), (np.zeros(64, f32), i32(5)), time_limit=0.5
     )
     assert report.errors, str(report)
@@ -69,13 +69,9 @@ FAST = {  # body, a word of the error
 @pytest.mark.parametrize("name", FAST)
 def test_wild_kernels_of_the_fast_build(name, compiler):
     body, word = FAST[name]
-    source = f"""__device__ int deep(int n) {{ volatile int a[100]; a[n % 100] = n; return deep(n + 1) + a[n % 100]; }}
-    extern "C" __global__ void wild(float* x, int n) {{
-        {body}
-    }}"""
     x = np.ones(64, f32)
     with pytest.raises(KernelError, match=word):
-        RawKernel(source, "wild", compiler=compiler, checked=False)((2,), (64,), (x, i32(5)))
+        RawKernel(WILD_KERNEL.replace("BODY", body), "wild", compiler=compiler, checked=False)((2,), (64,), (x, i32(5)))
     assert (x == 1).all()  # what a crashed launch wrote does not come back
     good = 'extern "C" __global__ void good(float* x) { x[threadIdx.x] = 2; }'
     RawKernel(good, "good", compiler=compiler, checked=False)((1,), (64,), (x,))
