@@ -53,15 +53,11 @@ def test_html_escapes_the_source():
 
 def test_find_says_what_there_is():
     report = report_of("tiled matmul")
+    assert report.arithmetic_intensity == pytest.approx(2 * 64**3 / 147456)
+    assert report.bytes_requested == report.bytes_moved
     assert report.find("A", "read").line == 8
     with pytest.raises(LookupError, match=r"0 sites match array 'Z'.*read A line 8"):
         report.find("Z")
-
-
-def test_intensity():
-    report = report_of("tiled matmul")
-    assert report.arithmetic_intensity == pytest.approx(2 * 64**3 / 147456)
-    assert report.bytes_requested == report.bytes_moved
 
 
 def test_diverged_lanes_meet_again():
