@@ -1,11 +1,12 @@
 import tempfile
 
-import numpy as np
 import pytest
 
 from distlearn.cuda import RawKernel
 from distlearn.cuda.emulator import build
 from distlearn.cuda.emulator.compilers import find_compilers
+
+from .corpus import fresh
 
 # zig's first build compiles its own C library for half a minute; one test file covers it (test_zig.py).
 KINDS = [c.kind for c in find_compilers() if c.kind != "zig"] or [c.kind for c in find_compilers()]
@@ -42,8 +43,7 @@ def run(request, compiler):
         for constant, value in dict(constants).items():
             kernel.set_constant(constant, value)
         kernel(grid, block, args, shared_mem=shared_mem)
-        report = kernel.check(grid, block, tuple(a.copy() if isinstance(a, np.ndarray) else a for a in args),
-                              shared_mem=shared_mem)  # fmt: skip
+        report = kernel.check(grid, block, fresh(args), shared_mem=shared_mem)
         assert report.errors == [], str(report)
         return args
 

@@ -37,9 +37,6 @@ class Case:
     def name(self):
         return self.source.split("(")[0].split()[-1]
 
-    def fresh_args(self):
-        return tuple(a.copy() if isinstance(a, np.ndarray) else a for a in self.args)
-
 
 def sectors(value, ideal=None):
     return {"sectors_per_request": value} | ({} if ideal is None else {"ideal_per_request": ideal})
