@@ -114,13 +114,17 @@ def test_constant_that_does_not_exist():
         RawKernel(SAXPY, "saxpy").set_constant("weights", X)
 
 
-def test_too_much_shared_memory(compiler):
-    source = """extern "C" __global__ void f(float* x) {
-        extern __shared__ float s[]; __shared__ float t[10000];
-        s[threadIdx.x] = t[threadIdx.x] = 1; __syncthreads(); x[threadIdx.x] = s[threadIdx.x] + t[threadIdx.x];
-    }"""
-    report = RawKernel(source, "f", compiler=compiler).check((1,), (32,), (np.zeros(32, f32),), shared_mem=20000)
-    assert [e.kind for e in report.errors] == ["shared-memory-limit"]
+@pytest.mark.parametrize(("size", "dynamic"), [(10000, 20000), (16384, 0)])
+def test_too_much_shared_memory(size, dynamic, compiler):
+    source = f"""extern "C" __global__ void f(float* x) {{
+        extern __shared__ float s[]; __shared__ float t[{size}];
+        float* p = {dynamic} ? s : t;
+        p[threadIdx.x] = t[threadIdx.x] = 1; __syncthreads(); x[threadIdx.x] = p[threadIdx.x] + t[threadIdx.x];
+    }}"""
+    report = RawKernel(source, "f", compiler=compiler).check((1,), (32,), (np.zeros(32, f32),), shared_mem=dynamic)
+    (error,) = report.errors
+    assert error.kind == "shared-memory-limit"
+    assert dynamic or "only dynamic shared memory (extern __shared__) may be larger" in error.message
 
 
 def test_built_kernels_are_cached(compiler, monkeypatch):

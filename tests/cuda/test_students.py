@@ -214,15 +214,6 @@ def test_places_in_arrays_of_arrays(compiler):
     assert "reads tile[2][5][1], which no thread" in error.message
 
 
-def test_shared_memory_that_no_card_compiles():
-    source = (
-        GLOBAL + "void k(float* x) { __shared__ float s[16384]; s[threadIdx.x] = 1; x[threadIdx.x] = s[threadIdx.x]; }"
-    )
-    (error,) = check(source, (np.zeros(32, f32),), None).errors
-    assert error.kind == "shared-memory-limit"
-    assert "only dynamic shared memory (extern __shared__) may be larger" in error.message
-
-
 def test_a_pair_of_halves_is_one_access(compiler):
     source = (
         "#include <cuda_fp16.h>\n"
