@@ -21,14 +21,12 @@ def run(n, what):
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize(("n", "what"), [(1, "contract"), (2, "contract"), (3, "strict"), (4, "contract")])
+@pytest.mark.parametrize(
+    ("n", "what"), [(1, "contract"), (2, "contract"), (3, "strict"), (4, "contract"), (2, "staged"), (3, "direct")]
+)
 def test_contract(n, what):
-    assert run(n, what) == f"passed {len(CONTRACT)} on {n} ranks\n"
-
-
-@pytest.mark.mpi
-def test_contract_where_mpi_reads_the_gpu():
-    assert run(3, "direct") == f"passed {len(CONTRACT)} on 3 ranks\n"
+    """Also of arrays on a device: staged in host memory, and directly where MPI reads it."""
+    assert run(n, what) == f"passed {len(CONTRACT) - (what == 'staged')} on {n} ranks\n"
 
 
 @pytest.mark.mpi

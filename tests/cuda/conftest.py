@@ -1,8 +1,12 @@
-import numpy as np
+import tempfile
+
 import pytest
 
 from distlearn.cuda import RawKernel
+from distlearn.cuda.emulator import build
 from distlearn.cuda.emulator.compilers import find_compilers
+
+from .corpus import fresh
 
 # zig's first build compiles its own C library for half a minute; one test file covers it (test_zig.py).
 KINDS = [c.kind for c in find_compilers() if c.kind != "zig"] or [c.kind for c in find_compilers()]
@@ -12,6 +16,18 @@ KINDS = [c.kind for c in find_compilers() if c.kind != "zig"] or [c.kind for c i
 def compiler(request):
     """Return each kind of C++ compiler that this machine has."""
     return request.param
+
+
+@pytest.fixture
+def fresh_cache(monkeypatch, tmp_path):
+    """Let a test say where kernels are kept, with temporary files in `tmp_path`."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    caches = build.cache_directory, build._examine
+    for cached in caches:
+        cached.cache_clear()
+    yield
+    for cached in caches:
+        cached.cache_clear()
 
 
 def pytest_addoption(parser):
@@ -27,8 +43,7 @@ def run(request, compiler):
         for constant, value in dict(constants).items():
             kernel.set_constant(constant, value)
         kernel(grid, block, args, shared_mem=shared_mem)
-        report = kernel.check(grid, block, tuple(a.copy() if isinstance(a, np.ndarray) else a for a in args),
-                              shared_mem=shared_mem)  # fmt: skip
+        report = kernel.check(grid, block, fresh(args), shared_mem=shared_mem)
         assert report.errors == [], str(report)
         return args
 

@@ -78,36 +78,12 @@ def test_a_difference_that_stays_is_reported(statement, card, message, compiler,
     assert re.search(message, said) if said else out[0] == card
 
 
-def test_nan_of_a_double(compiler):
-    """PTX, "cvt": 0, but of or to 8 bytes the upper bit."""
-    got = compute(
-        "double d = x[t]; out[t] = (int)d ^ (int)(unsigned)d ^ (int)x[t];", compiler, False, "int", f32([np.nan])
-    )
-    assert got[0] == 0
-    got = compute("double d = x[t]; out[t] = (int)d;", compiler, True, "int", f32([np.nan]))
-    assert got[0] == -(2**31)
-
-
-def test_what_is_rewritten():
-    def rewritten(code):
-        out, at = "", 0
-        for begin, end, text in sorted(card_arithmetic(code)):
-            out, at = out + code[at:begin] + text, end
-        return (out + code[at:]).replace("emu::", "")
-
+def test_what_only_looks_like_a_shift_or_a_cast_stays():
     for same in ["x = a << 4;", "x = a >> 31u;", "pair<pair<int>> p;", "void f(int);", "sizeof (int)", "A<B<3>>(x)",
                  "int operator<<(int a);", "k<<<1, 2>>>();", "float (*f)(int) = g;",
                  "f<A<int>, B<float>>(1);"]:  # fmt: skip
-        assert rewritten(same) == same
-    assert rewritten("a << 32") == "a <<shift<< 32"
-    assert rewritten("i < n >> k;") == "i < n >>shift>> k;"
-    assert rewritten("a >>= b;") == "a >>=shift>>= b;"
-    assert rewritten("return (unsigned int)x;") == "return (unsigned int)(To<unsigned int>)x;"
-    assert rewritten("(float)(int)x") == "(float)(int)(To<int>)x"
-    assert rewritten("max(int(x), uint8_t(y))") == "max(make<int>(x), make<uint8_t>(y))"
-    assert rewritten("#define F(T, x) ((T)(x) << n)") == "#define F(T, x) ((T)(To<T>)(x) <<shift<< n)"
-    assert rewritten("template <class T> f() { return c ? (T)x : T(y); }").endswith("c ? (T)(To<T>)x : make<T>(y); }")
-    assert rewritten("f((long long)-x)") == "f((long long)(To<long long>)-x)"
+        assert card_arithmetic(same) == []
+    assert card_arithmetic("i < n >> k;") == [(6, 8, ">>emu::shift>>")]
 
 
 @BOTH

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import tempfile
 import time
 
 import numpy as np
@@ -21,35 +20,27 @@ print(x.sum())
 """
 
 
-@pytest.fixture
-def fresh(monkeypatch, tmp_path):
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    build.cache_directory.cache_clear()
-    yield monkeypatch
-    build.cache_directory.cache_clear()
-
-
 @pytest.mark.parametrize("why", ["not a directory", "not writable"])
-def test_a_temporary_place_stands_in(fresh, tmp_path, why):
+def test_a_temporary_place_stands_in(monkeypatch, fresh_cache, tmp_path, why):
     place = tmp_path / "given"
     if why == "not a directory":
         place.touch()
     else:
-        fresh.setattr(os, "access", lambda *a: False)
-    fresh.setenv("DISTLEARN_CACHE", str(place))
+        monkeypatch.setattr(os, "access", lambda *a: False)
+    monkeypatch.setenv("DISTLEARN_CACHE", str(place))
     assert build.cache_directory() == tmp_path / f"distlearn-cuda-{os.getuid()}"
 
 
 @pytest.mark.skipif(not hasattr(os, "getuid"), reason="no owners of files")
-def test_a_directory_of_somebody_else_is_not_used(fresh, tmp_path):
-    fresh.setenv("DISTLEARN_CACHE", os.devnull)
-    fresh.setattr(os, "getuid", lambda: 54321)  # a number that no name belongs to
+def test_a_directory_of_somebody_else_is_not_used(monkeypatch, fresh_cache, tmp_path):
+    monkeypatch.setenv("DISTLEARN_CACHE", os.devnull)
+    monkeypatch.setattr(os, "getuid", lambda: 54321)  # a number that no name belongs to
     assert build.cache_directory() != tmp_path / "distlearn-cuda-54321"
     assert build.cache_directory().is_dir()
 
 
-def test_what_killed_builds_left_is_swept_up(fresh, tmp_path):
-    fresh.setenv("DISTLEARN_CACHE", str(tmp_path))
+def test_what_killed_builds_left_is_swept_up(monkeypatch, fresh_cache, tmp_path):
+    monkeypatch.setenv("DISTLEARN_CACHE", str(tmp_path))
     old, young = build.cache_directory() / "building-old", build.cache_directory() / "building-young"
     old.mkdir()
     young.mkdir()
@@ -99,7 +90,7 @@ def test_an_edited_header_is_built_anew(tmp_path, checked):
         assert (x == value).all()
 
 
-def test_flags_are_part_of_the_key(fresh, monkeypatch):
+def test_flags_are_part_of_the_key(monkeypatch, fresh_cache):
     source = 'extern "C" __global__ void k(float* x) { x[threadIdx.x] = 1; }'
     first = RawKernel(source, "k", checked=False)._build(False).path
     monkeypatch.setattr(compilers, "FAST", [*compilers.FAST, "-O1"])

@@ -3,24 +3,18 @@
 Every fourth is tried; with --thorough all are, and with --cuda-matrix in every build (test_matrix.py).
 """
 
-import copy
 import importlib
 
 import numpy as np
 import pytest
 
-from distlearn.cuda import RawKernel, compile_check, has_nvrtc
+from distlearn.cuda import compile_check, has_nvrtc
 from distlearn.cuda.arguments import arrays_in, holds_pointers
 
-from .corpus import HERE, LAUNCHES
+from .corpus import HERE, LAUNCHES, fresh
 
 for module in sorted(HERE.glob("[a-z]*.py")):
     importlib.import_module(f"{__package__}.corpus.{module.stem}")
-
-
-def fresh(args):
-    """Copy arrays, also those that structs and arrays of pointers hold."""
-    return tuple(copy.deepcopy(a) if isinstance(a, (np.ndarray, np.void)) else a for a in args)
 
 
 def contents(arg):
@@ -39,9 +33,7 @@ def test_kernel(case):
     grid, block, args, want = case.make()
     for checked in (True, False):
         given = fresh(args)
-        kernel = RawKernel(case.source, case.name, case.flags, checked=checked)
-        for name, value in case.constants.items():
-            kernel.set_constant(name, value)
+        kernel = case.kernel(checked=checked)
         if checked:
             report = kernel.check(grid, block, given, shared_mem=case.shared_mem)
             assert report.errors == [], str(report)

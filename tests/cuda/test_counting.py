@@ -1,5 +1,7 @@
 """Counts read from assembly: every installed compiler passes the probe, one that writes something else is refused."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -45,20 +47,13 @@ UNKNOWN = {  # what in the assembly is written differently
 
 
 @pytest.mark.parametrize("what", UNKNOWN)
-def test_a_compiler_that_is_read_wrongly_is_refused(what, monkeypatch, tmp_path, compiler):
+def test_a_compiler_that_is_read_wrongly_is_refused(what, monkeypatch, fresh_cache, tmp_path, compiler):
     name, pattern = UNKNOWN[what]
-    monkeypatch.setattr(assembly, name, pattern if what == "lines" else __import__("re").compile(pattern))
+    monkeypatch.setattr(assembly, name, pattern if what == "lines" else re.compile(pattern))
     monkeypatch.setenv("DISTLEARN_CACHE", str(tmp_path))
-    caches = (build.cache_directory, build._examine)
-    for cached in caches:
-        cached.cache_clear()
-    try:
-        kernel = RawKernel('extern "C" __global__ void k(float* x) { x[0] = 1; }', "k", compiler=compiler)
-        with pytest.raises(KernelError, match="writes assembly that the emulator does not count correctly"):
-            kernel.check((1,), (1,), (np.zeros(1, np.float32),))
-    finally:
-        for cached in caches:
-            cached.cache_clear()
+    kernel = RawKernel('extern "C" __global__ void k(float* x) { x[0] = 1; }', "k", compiler=compiler)
+    with pytest.raises(KernelError, match="writes assembly that the emulator does not count correctly"):
+        kernel.check((1,), (1,), (np.zeros(1, np.float32),))
 
 
 def test_two_stores_stay_two(compiler):

@@ -23,9 +23,7 @@ def launch(*args, grid=(1,), block=(8,), **kw):
     [
         ((f32(2), X, X), r"takes 4 arguments \(float a, const float\* x, float\* y, int n\), got 3"),
         ((2.0, X, X, i32(8)), r"argument 'a' is float; got a NumPy float64.*Pass np.float32"),
-        ((np.float64(2), X, X, i32(8)), r"argument 'a' is float.*Pass np.float32"),
         ((f32(2), X.astype(float), X, i32(8)), r"argument 'x' is const float\*; got an array of float64, shape \(8,\)"),
-        ((f32(2), X.astype(i32), X, i32(8)), r"argument 'x' is const float\*; got an array of int32"),
         ((f32(2), X, f32(1), i32(8)), r"argument 'y' is float\*, an array; got a NumPy float32"),
         ((f32(2), X, X, f32(8)), r"argument 'n' is int; got a NumPy float32.*Pass np.int32"),
         ((f32(2), X, X, 2**40), r"argument 'n' is int; 1099511627776 does not fit into 4 bytes"),
@@ -66,10 +64,9 @@ def test_wrong_geometry(geometry, message):
 def test_compile_error_is_at_the_students_line(compiler):
     with pytest.raises(CompileError, match="line 3, column") as caught:
         RawKernel(SAXPY.replace("a * x[i]", "a * z[i]"), "saxpy", compiler=compiler).compile()
-    line, column, message = caught.value.problems[0]
+    line, _, message = caught.value.problems[0]
     assert line == 3
     assert "z" in message
-    assert SAXPY.splitlines()[2][column - 1 :].startswith("a * x"[:0] + "z") or column > 0
     assert "y[i] = a * z[i]" in str(caught.value)
 
 
@@ -117,13 +114,17 @@ def test_constant_that_does_not_exist():
         RawKernel(SAXPY, "saxpy").set_constant("weights", X)
 
 
-def test_too_much_shared_memory(compiler):
-    source = """extern "C" __global__ void f(float* x) {
-        extern __shared__ float s[]; __shared__ float t[10000];
-        s[threadIdx.x] = t[threadIdx.x] = 1; __syncthreads(); x[threadIdx.x] = s[threadIdx.x] + t[threadIdx.x];
-    }"""
-    report = RawKernel(source, "f", compiler=compiler).check((1,), (32,), (np.zeros(32, f32),), shared_mem=20000)
-    assert [e.kind for e in report.errors] == ["shared-memory-limit"]
+@pytest.mark.parametrize(("size", "dynamic"), [(10000, 20000), (16384, 0)])
+def test_too_much_shared_memory(size, dynamic, compiler):
+    source = f"""extern "C" __global__ void f(float* x) {{
+        extern __shared__ float s[]; __shared__ float t[{size}];
+        float* p = {dynamic} ? s : t;
+        p[threadIdx.x] = t[threadIdx.x] = 1; __syncthreads(); x[threadIdx.x] = p[threadIdx.x] + t[threadIdx.x];
+    }}"""
+    report = RawKernel(source, "f", compiler=compiler).check((1,), (32,), (np.zeros(32, f32),), shared_mem=dynamic)
+    (error,) = report.errors
+    assert error.kind == "shared-memory-limit"
+    assert dynamic or "only dynamic shared memory (extern __shared__) may be larger" in error.message
 
 
 def test_built_kernels_are_cached(compiler, monkeypatch):
@@ -152,12 +153,6 @@ def test_is_said_to_be_what_it_is(message, compiler):
     source += f'extern "C" __global__ void k(float* x, const float* y) {{ {MISTAKES[message]} }}'
     with pytest.raises((KernelError, CompileError, UnsupportedFeature), match=message):
         RawKernel(source, "k", compiler=compiler)((1,), (32,), (X.copy(), X))
-
-
-def test_a_barrier_that_some_threads_do_not_reach_warns_at_a_launch():
-    source = 'extern "C" __global__ void k(int n) { if (threadIdx.x < n) __syncthreads(); }'
-    with pytest.warns(UserWarning, match="12 threads of block .* returned"):
-        RawKernel(source, "k")((1,), (32,), (i32(20),))
 
 
 def test_a_block_whose_data_was_overwritten_is_not_named():

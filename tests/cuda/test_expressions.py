@@ -31,7 +31,7 @@ HEAD = """
 #define AS_INT(e) ((int)(e))
 #define AS_BYTE(e) (unsigned char)(e)
 #define AS_WORD(e) uint32_t(e)
-#define AS(T, e) ((T)(e))
+#define AS(TYPE, e) ((TYPE)(e))
 #define LEFT(a, n) ((a) << (n))
 #define RIGHT(a, n) ((a) >> (n))
 #define PICK(p, e, f) ((p) ? (e) : (f))
@@ -221,24 +221,8 @@ class Maker:
 def inputs():
     """Sixteen values of every variable, those at the ends of types among them."""
     rng = np.random.default_rng(1)
-    x = [
-        np.nan,
-        np.inf,
-        -np.inf,
-        1e10,
-        -1e10,
-        2.7,
-        -2.7,
-        3e9,
-        -1.5,
-        4294967040.0,
-        2147483520.0,
-        1e19,
-        -1e19,
-        300.9,
-        0,
-        70000,
-    ]
+    x = [np.nan, np.inf, -np.inf, 1e10, -1e10, 2.7, -2.7, 3e9, -1.5, 4294967040.0, 2147483520.0, 1e19, -1e19, 300.9,
+         0, 70000]  # fmt: skip
     out = {"x": np.array(x, np.float32), "d": rng.permutation(np.array(x) * 1.0000001)}
     for name, t in VARIABLES.items():
         if t in INTEGERS:

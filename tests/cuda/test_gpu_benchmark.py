@@ -9,6 +9,8 @@ from distlearn.cuda.cards import CARDS
 from tests.benchmarks import bench_gpu, bench_gpu_kernels, gpu_cases
 from tests.emulated import NEEDS_COMPILER
 
+from .corpus import fresh
+
 CASES = gpu_cases.cases()
 
 
@@ -22,8 +24,7 @@ def test_case(case):
     """What is timed is right twice in a row, and its cost is at most what the emulator counts (but for rims)."""
     args = case.arguments(np, 64)
     for _ in range(2):
-        wanted = [a.copy() if isinstance(a, np.ndarray) else a for a in args]
-        peer = [a.copy() if isinstance(a, np.ndarray) else a for a in args]
+        wanted, peer = fresh(args), fresh(args)
         case.variant.reference(*wanted)
         if case.peer:
             case.peer(np, *peer)

@@ -8,6 +8,7 @@ import pytest
 
 from distlearn.backend import has_gpu
 from distlearn.cuda import RawKernel
+from distlearn.nn.costs.count import MockDeviceArray
 
 SOURCE = """__constant__ float factor[1];
 template <typename T> __global__ void scale(T* x, int n) {
@@ -16,24 +17,14 @@ template <typename T> __global__ void scale(T* x, int n) {
 }"""
 
 
-class DeviceArray:
-    """As much of a CuPy array as the way through RawKernel needs."""
-
-    data = types.SimpleNamespace(ptr=0xABC0)
-    dtype = np.dtype(np.float32)
+class DeviceArray(MockDeviceArray):
+    """Is taken for an array of CuPy."""
 
     __module__ = "cupy"
     __cuda_array_interface__ = None
-    ndim = 1
-
-    def __init__(self, values):
-        self.values = values
-
-    def get(self):
-        return self.values.copy()
 
     def set(self, values):
-        self.values[:] = values
+        self._array[:] = values
 
 
 @pytest.fixture
@@ -66,7 +57,7 @@ def test_a_whole_file_goes_to_the_gpu_without_the_host_part(cupy):
     source = (
         "#include <vector>\n" + SOURCE + "\nint main() { std::vector<int> v; scale<<<1, 1>>>((float*)0, INFINITY); }"
     )
-    RawKernel(source, "scale<float>")((1,), (1,), (DeviceArray([1.0]), np.int32(1)))
+    RawKernel(source, "scale<float>")((1,), (1,), (DeviceArray(np.ones(1, np.float32)), np.int32(1)))
     (module,) = cupy.modules
     assert "main" not in module.code
     assert "vector" not in module.code
@@ -75,13 +66,13 @@ def test_a_whole_file_goes_to_the_gpu_without_the_host_part(cupy):
 
 def test_pointers_in_structs_are_addresses_on_the_gpu(cupy):
     matrix = np.dtype([("width", "i4"), ("elements", "O")], align=True)
-    a, many = np.array((3, DeviceArray([1.0])), matrix)[()], np.empty(2, object)
-    many[:] = [DeviceArray([1.0]), None]
+    x, many = DeviceArray(np.ones(1, np.float32)), np.empty(2, object)
+    a, many[0] = np.array((3, x), matrix)[()], x
     source = "struct M { int width; float* elements; };\n__global__ void k(M a, float** b) {}"
     RawKernel(source, "k")((1,), (1,), (a, many))
     _, _, (_, _, (struct, pointers)), _ = cupy.calls[-1]
-    assert struct.tobytes() == np.array([3, 0xABC0], np.uint64).tobytes()
-    assert pointers.values.tolist() == [0xABC0, 0]
+    assert struct.tobytes() == np.array([3, x.data.ptr], np.uint64).tobytes()
+    assert pointers.get().tolist() == [x.data.ptr, 0]
 
 
 def test_launch_on_the_gpu(cupy):
@@ -108,7 +99,7 @@ def test_check_is_always_the_emulator(cupy):
     kernel.set_constant("factor", np.full(1, 3, np.float32))
     x = DeviceArray(np.ones(8, np.float32))
     assert kernel.check((1,), (8,), (x, np.int32(8))).errors == []
-    assert (x.values == 3).all()
+    assert (x.get() == 3).all()
     assert cupy.calls == []
 
 

@@ -49,8 +49,9 @@ def test_groups_of_threads(run):
     source = """#include <cooperative_groups.h>
     #include <cooperative_groups/reduce.h>
     namespace cg = cooperative_groups;
-    __global__ void groups(const int* x, int* sums, unsigned* together, int* of_tile) {
-        cg::thread_block block = cg::this_thread_block();
+    __global__ void groups(const int* x, int* sums, unsigned* together, int* of_tile, size_t m, unsigned long long n) {
+        __shared__ cg::block_tile_memory<128> memory;
+        cg::thread_block block = cg::this_thread_block(memory);
         cg::thread_block_tile<8> tile = cg::tiled_partition<8>(block);
         int i = block.thread_rank(), v = x[i];
         int total = cg::reduce(tile, v, cg::plus<int>()), most = cg::reduce(tile, v, cg::greater<int>());
@@ -60,10 +61,10 @@ def test_groups_of_threads(run):
         block.sync();
         of_tile[i] = tile.shfl(v, 2) + 1000 * tile.any(v > 90) + 10000 * (tile.shfl_down(v, 1) == v) + cg::this_grid().thread_rank();
         auto half = cg::tiled_partition(block, 16);
-        of_tile[64 + i] = half.shfl_xor(v, 1) + 100 * half.size();
+        of_tile[64 + i] = half.shfl_xor(v, 1) + 100 * half.size() + 10000 * (sqrt(m) + sqrt(n));
     }"""  # noqa: E501
     x, i = rng.integers(0, 95, 64).astype(i32), np.arange(64)
-    args = x, np.zeros(16, i32), np.zeros(64, np.uint32), np.zeros(128, i32)
+    args = x, np.zeros(16, i32), np.zeros(64, np.uint32), np.zeros(128, i32), np.uint64(16), np.uint64(9)
     run(source, "groups", (1,), (64,), args)
     tiles = x.reshape(8, 8)
     np.testing.assert_array_equal(args[1], np.concatenate([tiles.sum(1), tiles.max(1)]))
@@ -73,7 +74,7 @@ def test_groups_of_threads(run):
     below = np.where(i % 8 < 7, np.roll(x, -1), x)
     want = tiles[:, 2].repeat(8) + 1000 * (tiles > 90).any(1).repeat(8) + 10000 * (below == x) + i
     np.testing.assert_array_equal(args[3][:64], want)
-    np.testing.assert_array_equal(args[3][64:], x[i ^ 1] + 1600)
+    np.testing.assert_array_equal(args[3][64:], x[i ^ 1] + 71600)
 
 
 def test_names_of_the_library_and_odd_numbers(run):
@@ -118,4 +119,5 @@ def test_warnings(compiler):
     assert "of block (0, 0, 0) returned from the kernel instead of waiting at this barrier" in left.message
     assert {w.line for w in report.warnings if w.kind == "uninitialised-local"} & {5, 8}
     assert "warning: same-value, line 3: thread (1, 0, 0) of block (0, 0, 0) writes over[0], written by" in str(report)
-    kernel((1,), (32,), (x, over, y, i32(8)))  # a plain launch raises for errors only
+    with pytest.warns(UserWarning, match="8 threads of block .* returned"):
+        kernel((1,), (32,), (x, over, y, i32(8)))  # a plain launch raises for errors only

@@ -10,14 +10,11 @@ from distlearn.cuda.nvrtc import ARCHITECTURES
 from distlearn.nn.attention import attend, attend_backward
 
 from . import matrix
+from .corpus import fresh
 
 
 def arguments(variant, seed=0):
     return variant.example(np.random.default_rng(seed))
-
-
-def copies(args):
-    return tuple(a.copy() if isinstance(a, np.ndarray) else a for a in args)
 
 
 def assert_same(variant, got, wanted):
@@ -28,7 +25,7 @@ def assert_same(variant, got, wanted):
 
 
 def reference(variant, args):
-    wanted = copies(args)
+    wanted = fresh(args)
     variant.reference(*wanted)
     changed = [i for i, (a, b) in enumerate(zip(args, wanted, strict=True)) if np.any(a != b)]
     assert changed, "the reference changed nothing, so comparing with it would prove nothing"

@@ -12,10 +12,10 @@ import pytest
 from distlearn.cuda import RawKernel, kernels
 from distlearn.cuda.kernels.variant import source
 
-from .corpus import LAUNCHES
+from .corpus import LAUNCHES, fresh
 from .matrix import builds, installed
-from .test_corpus import contents, fresh
-from .test_kernels import arguments, assert_same, copies, reference
+from .test_corpus import contents
+from .test_kernels import arguments, assert_same, reference
 
 BUILDS = builds()
 pytestmark = pytest.mark.skipif(not BUILDS, reason="no C++ compiler")
@@ -48,7 +48,7 @@ def test_library(variant):
     code = source(variant.file)
     for build in BUILDS:
         for checked in (True, False):
-            args = copies(arguments(variant))
+            args = arguments(variant)
             grid, block, given, shared_mem = variant.launch(*args)
             RawKernel(code, variant.kernel, checked=checked, compiler=build)(grid, block, given, shared_mem=shared_mem)
             assert_same(variant, args, wanted)
@@ -62,7 +62,7 @@ def test_a_lane_may_pass_on_what_it_has_not_set(compiler, checked):
     """One atomic for a warp: clang took every lane for the leader, since only the leader sets what is shuffled."""
     case = next(c for c in LAUNCHES if c.name == "filter_positive")
     grid, block, args, want = case.make()
-    RawKernel(case.source, case.name, case.flags, checked=checked, compiler=compiler)(grid, block, args)
+    case.kernel(checked=checked, compiler=compiler)(grid, block, args)
     for which, value in want.items():
         np.testing.assert_array_equal(args[which], value)
 
@@ -73,10 +73,7 @@ def test_corpus(case):
     for build in BUILDS:
         for checked in (True, False):
             given = fresh(args)
-            kernel = RawKernel(case.source, case.name, case.flags, checked=checked, compiler=build)
-            for name, value in case.constants.items():
-                kernel.set_constant(name, value)
-            kernel(grid, block, given, shared_mem=case.shared_mem)
+            case.kernel(checked=checked, compiler=build)(grid, block, given, shared_mem=case.shared_mem)
             for which, value in want.items():
                 value = np.asarray(value).ravel()
                 np.testing.assert_allclose(contents(given[which]), value, rtol=case.rtol, atol=case.atol)

@@ -1,17 +1,10 @@
 """One mistake in a right kernel: the first finding says what it is, at the line where a student must look."""
 
-import importlib
-
 import numpy as np
 import pytest
 
-from distlearn.cuda import RawKernel
-
-from .corpus import HERE, LAUNCHES
-from .test_corpus import fresh
-
-for module in sorted(HERE.glob("[a-z]*.py")):
-    importlib.import_module(f"{__package__}.corpus.{module.stem}")
+from .corpus import fresh
+from .test_corpus import LAUNCHES
 
 MUTANTS = [  # kernel; what is changed (from its name on), into what; kind, and a piece of the line of the first finding
     # (two pieces: clang reads ahead of the `if` what both of its arms read)
@@ -76,10 +69,7 @@ def test_mutant(mutant):
     case = next(c for c in LAUNCHES if c.name == name)
     source = mutated(case, old, new)
     grid, block, args, _ = case.make()
-    kernel = RawKernel(source, name, case.flags)
-    for constant, value in case.constants.items():
-        kernel.set_constant(constant, value)
-    report = kernel.check(grid, block, fresh(args), shared_mem=case.shared_mem)
+    report = case.kernel(source).check(grid, block, fresh(args), shared_mem=case.shared_mem)
     begin = source.index(f" {name.partition('<')[0]}(")
     wanted = [line_of(source, begin, piece) for piece in np.atleast_1d(pieces)]
     assert report.errors, "nothing was found"

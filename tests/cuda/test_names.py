@@ -77,6 +77,8 @@ SOURCES = {  # the text, in which x[i] becomes 2
     + KERNEL.replace("VALUE", "(make_float4(x[i], 0, 0, 0) + 2.0f).x"),
     "hypot": "template <class T> __device__ T hypot(T a) { return hypot(a, T(0)); }\n"
     + KERNEL.replace("VALUE", "hypot(x[i] + 2)"),
+    "gamma": "__device__ float gamma(float y0) { return y0 + 2; }\n"  # names of the C library
+    + KERNEL.replace("VALUE", "gamma(x[i])").replace("NAME", "index"),
     "swap": "__device__ void swap(float* a, float* b) { float t = *a; *a = *b; *b = t; }\n"
     "__device__ float swapped(float* x) { float two = 2; swap(x, &two); return *x; }\n"
     + KERNEL.replace("VALUE", "swapped(x + i)"),
@@ -86,7 +88,7 @@ SOURCES = {  # the text, in which x[i] becomes 2
 @pytest.mark.parametrize("name", SOURCES)
 def test_names(name, run):
     source = SOURCES[name].replace("NAME", "min" if name == "min" else "k")
-    kernel = "half<2>" if name == "half" else name if f"void {name}(float* x, int n)" in source else "k"
+    kernel = "half<2>" if name == "half" else re.search(r"void (\w+)\(float\* x, int n\)", source)[1]
     x, _ = run(source, kernel, (1,), (32,), (np.zeros(4, f32), i32(4)))
     np.testing.assert_array_equal(x, 2)
 

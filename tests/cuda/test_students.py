@@ -1,12 +1,9 @@
 """Kernels as students write them: odd but right ones give no finding, wrong ones one finding each, where it is."""
 
-import time
-
 import numpy as np
 import pytest
 
 from distlearn.cuda import CompileError, RawKernel, UnsupportedFeature
-from distlearn.cuda.emulator.translate import to_cpp
 
 i32, f32 = np.int32, np.float32
 GLOBAL = 'extern "C" __global__ '
@@ -16,56 +13,54 @@ def check(source, args, compiler, block=(32,), **kw):
     return RawKernel(source, "k", compiler=compiler).check((1,), block, args, **kw)
 
 
-WRONG = {  # source, arguments, block, (kind, line, column or None), a word of the message
+WRONG = {  # source, arguments, block, (kind, line), a word of the message
     "a struct read past the end": (
         "struct P { float a, b, c; };\n"
         + GLOBAL + "void k(const P* p, P* q) {\n    int i = threadIdx.x; q[i] = p[i + 1];\n}",
-        lambda: (np.zeros(12, f32), np.zeros(12, f32)), 4, ("out-of-bounds", 3, None), "p[12]",
+        lambda: (np.zeros(12, f32), np.zeros(12, f32)), 4, ("out-of-bounds", 3), "p[12]",
     ),
     "memcpy past the end": (
         GLOBAL + "void k(const float* x, float* y) {\n    memcpy(y, x, 128);\n}",
-        lambda: (np.zeros(31, f32), np.zeros(32, f32)), 1, ("out-of-bounds", 2, None), "x[31]",
+        lambda: (np.zeros(31, f32), np.zeros(32, f32)), 1, ("out-of-bounds", 2), "x[31]",
     ),
     "one shared array overrun into the next": (
         GLOBAL + "void k(float* x) {\n    __shared__ float a[32]; __shared__ float b[32];\n"
         "    a[threadIdx.x] = 1; b[threadIdx.x] = 2; __syncthreads();\n"
         "    float* p = a;\n    x[threadIdx.x] = p[threadIdx.x + 16];\n}",
-        lambda: (np.zeros(32, f32),), 32, ("out-of-bounds", 5, None), "a[32]",
+        lambda: (np.zeros(32, f32),), 32, ("out-of-bounds", 5), "a[32]",
     ),
     "a variable of the host": (
         "float factor = 2;\n" + GLOBAL + "void k(float* x) {\n    x[threadIdx.x] *= factor;\n}",
-        lambda: (np.zeros(32, f32),), 32, ("out-of-bounds", 3, None), "declare it __device__",
+        lambda: (np.zeros(32, f32),), 32, ("out-of-bounds", 3), "declare it __device__",
     ),
     "what others miss of an ended thread": (
         GLOBAL + "void k(const float* x, float* y) {\n    __shared__ float s[32];\n    int t = threadIdx.x;\n"
         "    s[t] = x[t];\n    __syncthreads();\n    y[t] = __shfl_xor_sync(0xffffffff, s[t ^ 1], 1);\n}",
-        lambda: (np.zeros(31, f32), np.zeros(32, f32)), 32, ("out-of-bounds", 4, None), "x[31]",
+        lambda: (np.zeros(31, f32), np.zeros(32, f32)), 32, ("out-of-bounds", 4), "x[31]",
     ),
     "after letters of more than one byte": (
         GLOBAL + "void k(float* x) {\n    /* größer als 😀 */ x[threadIdx.x + 1] = 0;\n}",
-        lambda: (np.zeros(32, f32),), 32, ("out-of-bounds", 2, None), "x[32]",
+        lambda: (np.zeros(32, f32),), 32, ("out-of-bounds", 2), "x[32]",
     ),
     "a name longer than the report keeps": (
         GLOBAL + "void k(float* a" + "ö" * 40 + ") {\n    a" + "ö" * 40 + "[32] = 0;\n}",
-        lambda: (np.zeros(32, f32),), 1, ("out-of-bounds", 2, None), "aöö",
+        lambda: (np.zeros(32, f32),), 1, ("out-of-bounds", 2), "aöö",
     ),
     "frames that are too large together": (
         "__device__ float deep(float* x, int n) {\n    float a[22000];\n"
         "    for (int i = 0; i < 22000; i++) a[i] = n + x[i % 32];\n    return n ? deep(x, n - 1) + a[n] : a[5];\n}\n"
         + GLOBAL + "void k(float* x) {\n    if (threadIdx.x == 3) x[3] = deep(x, 9);\n}",
-        lambda: (np.zeros(32, f32),), 4, ("stack-overflow", 1, None), "local memory",
+        lambda: (np.zeros(32, f32),), 4, ("stack-overflow", 1), "local memory",
     ),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong_kernels(name, compiler):
-    source, make, threads, (kind, line, column), word = WRONG[name]
+    source, make, threads, found, word = WRONG[name]
     report = check(source, make(), compiler, (threads,))
-    assert [(e.kind, e.line) for e in report.errors] == [(kind, line)], str(report)
-    (error,) = report.errors
-    assert column in (None, error.column), error
-    assert word in error.message
+    assert [(e.kind, e.line) for e in report.errors] == [found], str(report)
+    assert word in report.errors[0].message
 
 
 def test_columns_count_characters_of_the_source(compiler):
@@ -79,17 +74,6 @@ def test_columns_count_characters_of_the_source(compiler):
     with pytest.raises(CompileError) as caught:
         check(source.replace("x[threadIdx.x + 1]", "y[0]"), (np.zeros(32, f32),), compiler)
     assert caught.value.problems[0][:2] == (2, 5 + len(before))
-
-
-def test_columns_lead_back():
-    source = "void f() {\n  __shared__ float a[2]; b = 'é'; c;\n}\nextern __shared__ float d[]; e;\n"
-    made = to_cpp(source)
-    for word in ("b =", "c;", "e;"):
-        at = made.text.index(word)
-        line, begin = made.text.count("\n", 0, at) + 1, made.text.rfind("\n", 0, at) + 1
-        column = len(made.text[begin:at].encode()) + 1
-        found = source.splitlines()[line - 1].index(word) + 1
-        assert made.column(line, column) == found, word
 
 
 ODD = """#include <cuda_fp16.h>
@@ -135,16 +119,6 @@ def test_bytes_of_an_array_of_integers(compiler):
     report = check(source, (x,), compiler, (64,))
     assert report.errors == [], str(report)
     np.testing.assert_array_equal(x.view(np.uint8), np.arange(64))
-
-
-def test_a_loop_without_a_body_ends(compiler):
-    source = GLOBAL + "void k(int* flag) {\n    flag[1] = 2;\n    while (flag[0] == 0)\n        ;\n}"
-    start = time.monotonic()
-    (error,) = check(source, (np.zeros(2, i32),), compiler, (1,), time_limit=0.2).errors
-    assert error.kind == "infinite-loop"
-    assert error.line in (2, 3, 4)
-    assert "0 of 1 blocks were done" in error.message
-    assert time.monotonic() - start < 60
 
 
 def test_a_flood_of_text_is_cut(compiler, capsys):
@@ -197,7 +171,6 @@ def test_refused_with_advice(body, message):
     ("args", "kw", "message"),
     [
         ((np.zeros(8, ">f4"), 8, 1), {}, "another byte order"),
-        ((np.zeros(8, f32), 3_000_000_000, 1), {}, "'n' is int; 3000000000 does not fit into 4 bytes"),
         ((np.zeros(8, f32), 8, -1), {}, "'m' is unsigned; -1 does not fit into 4 bytes: it takes 0 to 4294967295"),
         (np.zeros(3, f32), {}, r"args is a ndarray, expected a tuple: .*\(x,\)"),
         ((np.zeros(8, f32), 8, 1), {"grid": (100 / 32,)}, r"grid is \(3.125,\): expected whole.*-\(-n // block\)"),
@@ -239,15 +212,6 @@ def test_places_in_arrays_of_arrays(compiler):
     )
     (error,) = check(source, (np.zeros(1, f32),), compiler).errors
     assert "reads tile[2][5][1], which no thread" in error.message
-
-
-def test_shared_memory_that_no_card_compiles():
-    source = (
-        GLOBAL + "void k(float* x) { __shared__ float s[16384]; s[threadIdx.x] = 1; x[threadIdx.x] = s[threadIdx.x]; }"
-    )
-    (error,) = check(source, (np.zeros(32, f32),), None).errors
-    assert error.kind == "shared-memory-limit"
-    assert "only dynamic shared memory (extern __shared__) may be larger" in error.message
 
 
 def test_a_pair_of_halves_is_one_access(compiler):

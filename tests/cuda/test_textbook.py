@@ -5,17 +5,23 @@ import pytest
 
 from distlearn.cuda import KernelError, RawKernel
 
+from .corpus import fresh
 from .textbook import CASES
+
+MEMORY = {"out-of-bounds", "misaligned", "missing-lanes", "division-by-zero", "divergent-barrier"}
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.title)
 def test_report(case, compiler):
-    args = case.fresh_args()
-    report = RawKernel(case.source, case.name, compiler=compiler).check(
-        case.grid, case.block, args, shared_mem=case.shared_mem, time_limit=case.time_limit
-    )
+    args = fresh(case.args)
+    kernel = RawKernel(case.source, case.name, compiler=compiler)
+    report = kernel.check(case.grid, case.block, args, shared_mem=case.shared_mem, time_limit=case.time_limit)
     assert [(e.kind, e.line, e.array) for e in report.errors] == case.errors, str(report)
     assert [(w.kind, w.line, w.array) for w in report.warnings] == case.warnings, str(report)
+    if case.errors and case.errors[0][0] in MEMORY:  # a launch raises where memory would suffer
+        with pytest.raises(KernelError, match=case.errors[0][0]) as caught:
+            kernel(case.grid, case.block, fresh(case.args), shared_mem=case.shared_mem)
+        assert caught.value.report.errors[0].line == case.errors[0][1]
     for (array, access, line), wanted in case.sites.items():
         site = report.find(array, access, line)
         assert {name: getattr(site, name) for name in wanted} == pytest.approx(wanted), str(report)
@@ -30,18 +36,7 @@ def test_report(case, compiler):
     which, wanted = case.result
     np.testing.assert_allclose(np.squeeze(args[which]), np.squeeze(wanted), rtol=1e-5)
     if "lock" not in case.title:  # the fast build never preempts: threads of a block must not wait for each other
-        args = case.fresh_args()
+        args = fresh(case.args)
         fast = RawKernel(case.source, case.name, checked=False, compiler=compiler)
         fast(case.grid, case.block, args, shared_mem=case.shared_mem)
         np.testing.assert_allclose(np.squeeze(args[which]), np.squeeze(wanted), rtol=1e-5)
-
-
-MEMORY = {"out-of-bounds", "misaligned", "missing-lanes", "division-by-zero", "divergent-barrier"}
-
-
-@pytest.mark.parametrize("case", [c for c in CASES if c.errors and c.errors[0][0] in MEMORY], ids=lambda c: c.title)
-def test_checked_launch_raises_where_memory_would_suffer(case, compiler):
-    kernel = RawKernel(case.source, case.name, compiler=compiler)
-    with pytest.raises(KernelError, match=case.errors[0][0]) as caught:
-        kernel(case.grid, case.block, case.fresh_args(), shared_mem=case.shared_mem)
-    assert caught.value.report.errors[0].line == case.errors[0][1]

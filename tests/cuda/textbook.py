@@ -37,9 +37,6 @@ class Case:
     def name(self):
         return self.source.split("(")[0].split()[-1]
 
-    def fresh_args(self):
-        return tuple(a.copy() if isinstance(a, np.ndarray) else a for a in self.args)
-
 
 def sectors(value, ideal=None):
     return {"sectors_per_request": value} | ({} if ideal is None else {"ideal_per_request": ideal})
@@ -53,10 +50,6 @@ A, B = floats((64, 64), 1), floats((64, 64), 2)
 V = floats(4096)
 F = np.float32
 
-STRIDED = """extern "C" __global__ void strided(const float* in, float* out, int n, int s) {
-    int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i * s < n) out[i] = in[i * s];
-}"""
 MATMUL = """extern "C" __global__ void matmul(const float* A, const float* B, float* C, int N) {
     int COL = blockIdx.x * blockDim.x + threadIdx.x, ROW = blockIdx.y * blockDim.y + threadIdx.y;
     float s = 0;
@@ -190,15 +183,6 @@ BRANCHES = """extern "C" __global__ void branches(float* x) {
     else for (int i = 0; i < 100; i++) v = v * 0.5f - 1;
     x[t] = v;
 }"""
-BANKS = """extern "C" __global__ void banks(float* x) {
-    __shared__ float s[1088]; int t = threadIdx.x;
-    for (int i = t; i < 1088; i += 32) s[i] = i;
-    __syncwarp();
-    x[t] = s[t * 2];
-    x[t] += s[t * 8];
-    x[t] += s[t * 33];
-    x[t] += s[5];
-}"""
 SPIN = """extern "C" __global__ void spin(volatile int* flag) {
     if (blockIdx.x == 0) {
         while (flag[0] == 0) { }
@@ -213,18 +197,6 @@ BLOCK_LOCK = """extern "C" __global__ void lock(int* mutex, volatile int* sum) {
     atomicAdd((int*)sum, 1);
     atomicExch(mutex, 0);
 }"""
-
-
-def strided(s):
-    moved = min(4 * s, 32)
-    return Case(
-        f"strided copy {s}",
-        STRIDED,
-        (max(1, 4096 // s // 128),),
-        (128,),
-        (V, np.zeros(4096, F), i32(4096), i32(s)),
-        sites={("in", "read", 3): sectors(moved, 4), ("out", "write", 3): sectors(4, 4)},
-    )
 
 
 OUT = np.zeros(4096, F)
@@ -263,15 +235,6 @@ CASES = [
             ("C", "write", 15): sectors(4, 4),
         },
         flops=2 * 64**3, moved=147456, result=(2, A @ B),
-    ),
-    *[strided(s) for s in (1, 2, 4, 8, 32)],
-    Case(
-        "bank strides 2, 8, 33 and a broadcast", BANKS, (1,), (32,), (np.zeros(32, F),),
-        sites={
-            ("s", "write", 3): conflict(1), ("s", "read", 5): conflict(2), ("s", "read", 6): conflict(8),
-            ("s", "read", 7): conflict(1), ("s", "read", 8): conflict(1),
-        },
-        result=(0, np.arange(32, dtype=F) * 43 + 5),
     ),
     Case(
         "float4", FLOAT4, (8,), (128,), (V, OUT, i32(4096)),

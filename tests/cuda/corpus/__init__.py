@@ -4,10 +4,13 @@ A `.cu` file holds the kernels of a topic, as a program would: with host include
 module beside it says how each is launched and what it must compute. `test_corpus.py` runs them all.
 """
 
+import copy
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+
+from distlearn.cuda import RawKernel
 
 HERE = Path(__file__).parent
 f32, f64, i32, u32 = np.float32, np.float64, np.int32, np.uint32
@@ -36,6 +39,13 @@ class Launch:
     def flags(self):
         return (f"-I{HERE}", *self.options)
 
+    def kernel(self, source=None, **how):
+        """Return the kernel, or that of a changed source, with its constants."""
+        kernel = RawKernel(source or self.source, self.name, self.flags, **how)
+        for name, value in self.constants.items():
+            kernel.set_constant(name, value)
+        return kernel
+
 
 LAUNCHES: list[Launch] = []
 
@@ -48,6 +58,11 @@ def launch(file, name=None, **kw):
         return make
 
     return register
+
+
+def fresh(args):
+    """Copy arrays, also those that structs and arrays of pointers hold."""
+    return tuple(copy.deepcopy(a) if isinstance(a, (np.ndarray, np.void)) else a for a in args)
 
 
 def floats(*shape, seed=0):
