@@ -164,7 +164,8 @@ class Collectives:
         counts = [s.stop - s.start for s in shares(wide.size, self.size)]
         out = empty(counts[self.rank], wide.dtype, wide)
         request = self.reducing(wide.dtype).Ireduce_scatter(wide.reshape(-1), out, counts, mpi_op)
-        return self._started(call, x.nbytes, start, request, lambda: like(out.astype(x.dtype, copy=False), x))
+        # `wide` may be a copy that nobody else holds, and MPI reads it until the operation is done
+        return self._started(call, x.nbytes, start, request, lambda _=wide: like(out.astype(x.dtype, copy=False), x))
 
     def _iall_gather(self, call, x):
         if not self.guards(x):
@@ -179,7 +180,7 @@ class Collectives:
         start, host = self.clock.now(), to_host(x)
         out = empty((self.size, *x.shape), x.dtype, host)
         request = self.raw.Iallgather(as_bytes(host), as_bytes(out))
-        return self._started(call, out.nbytes, start, request, lambda: like(out, x))
+        return self._started(call, out.nbytes, start, request, lambda _=host: like(out, x))
 
     def _broadcast(self, call, x, root):
         start, host = self.clock.now(), to_host(x, load=self.rank == root)
