@@ -103,6 +103,8 @@ def test_another_number_of_replicas_begins_at_the_average(kind, size):
         _, _, strategy = replicas(comm, steps=0, arrays=state, kind=kind)
         at_first = {p.name: p.data.copy() for p in strategy.model.params}
         memory = strategy.optimizer.states[0][0].copy()
+        for p, start in zip(strategy.model.params, getattr(strategy, "_starts", []), strict=False):
+            assert np.array_equal(p.data, start), "DiLoCo's next round would begin elsewhere"
         together = []
         for step in range(4):
             rows = slice(20 * step + comm.rank * 5, 20 * step + comm.rank * 5 + 5)
