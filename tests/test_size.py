@@ -18,7 +18,7 @@ CAPS = {
     "distlearn/comm": 1_845,
     "distlearn/cuda": 3_085,
     "distlearn/data": 797,
-    "distlearn/nn": 3_405,
+    "distlearn/nn": 3_403,
     "distlearn/optim": 498,
     "distlearn/parallel": 5_363,
     "distlearn/sim": 2_264,

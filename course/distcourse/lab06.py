@@ -571,33 +571,30 @@ def plot_crossover(sweeps):
     sweeps : dict of str to Sweep
         By name: `nbytes`, the same for all, with `measured` and `predicted` seconds.
     """
-    (ax,), dashed, titles = new_axes(figsize=(8.4, 4.0)), (0, (5, 1.5)), []
+    (ax,), dashed, titles, found = new_axes(figsize=(8.4, 4.0)), (0, (5, 1.5)), [], {}
     for (name, sweep), color, marker in zip(sweeps.items(), COLORS, MARKERS, strict=False):
         ax.plot(sweep.nbytes, sweep.predicted, color=color, linestyle=dashed, linewidth=1.6, marker="")
         ax.plot(sweep.nbytes, sweep.measured, color=color, linestyle="", marker=marker, zorder=3)
         ax.plot([], [], linestyle="-", label=name, color=color, marker=marker)
     for what in ("predicted", "measured"):
         times = {name: getattr(sweep, what) for name, sweep in sweeps.items()}
-        changes = crossovers(sweep.nbytes, times)
+        found[what] = changes = crossovers(sweep.nbytes, times)
         if changes:
             steps = " < ".join(f"{c.before} < {quantity(c.nbytes, 'B', 1024)}" for c in changes)
             titles.append(f"Fastest, {what}: {steps} < {changes[-1].after}")
         else:
             titles.append(f"Fastest, {what}: {min(times, key=lambda name: times[name][0])} at every size")
-        for i, change in enumerate(changes if what == "predicted" else []):
-            ax.axvline(change.nbytes, color=MUTED, linewidth=1.2, linestyle=(0, (1, 1.5)), zorder=1)
-            text, where = f" {change.after} from {quantity(change.nbytes, 'B', 1024)}", ax.get_xaxis_transform()
-            ax.text(change.nbytes, 0.02 + 0.06 * i, text, transform=where, color=INK, fontsize=9, va="bottom")
-    ax.set_xscale("log", base=2)
+    for i, change in enumerate(found["predicted"]):
+        ax.axvline(change.nbytes, color=MUTED, linewidth=1.2, linestyle=(0, (1, 1.5)), zorder=1)
+        text, where = f" {change.after} from {quantity(change.nbytes, 'B', 1024)}", ax.get_xaxis_transform()
+        ax.text(change.nbytes, 0.02 + 0.06 * i, text, transform=where, color=INK, fontsize=9, va="bottom")
+    _show_sizes(ax)
     ax.set_yscale("log")
-    ax.xaxis.set_major_locator(LogLocator(base=4, numticks=12))
-    ax.xaxis.set_minor_locator(NullLocator())
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda n, _: quantity(n, "B", 1024)))
     ax.yaxis.set_major_formatter(FuncFormatter(lambda t, _: format_time(t)))
     ax.yaxis.set_minor_locator(NullLocator())
     low, high = ax.get_ylim()
     ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 100 * low else (1,)))
-    ax.set(xlabel="size of the array", ylabel="time of one all-reduce")
+    ax.set_ylabel("time of one all-reduce")
     handles = ax.get_legend_handles_labels()[0]
     handles.append(Line2D([], [], color=MUTED, linestyle=dashed, marker="", label="predicted"))
     handles.append(Line2D([], [], color=MUTED, linestyle="", marker="o", label="measured"))
@@ -652,13 +649,18 @@ def plot_fastest(nbytes, ranks, seconds: Mapping[str, np.ndarray], *, title=None
         rows = np.arange(len(ranks))
         ax.pcolormesh(nbytes, rows, cells, cmap=ListedColormap([COLORS[i % len(COLORS)]]), shading="nearest")
         ax.plot([], [], linestyle="", marker="s", markersize=10, color=COLORS[i % len(COLORS)], label=names[i])
-    ax.set_xscale("log", base=2)
-    ax.xaxis.set_major_locator(LogLocator(base=4, numticks=12))
-    ax.xaxis.set_minor_locator(NullLocator())
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda n, _: quantity(n, "B", 1024)))
+    _show_sizes(ax)
     ax.set_yticks(range(len(ranks)), [str(p) for p in ranks])
-    ax.set(xlabel="size of the array", ylabel="ranks")
+    ax.set_ylabel("ranks")
     ax.grid(visible=False)
     ax.legend(title="fastest", loc="center left", bbox_to_anchor=(1.0, 0.5))
     write_title(ax, f"{len(np.unique(fastest))} of {len(names)} algorithms are the fastest somewhere", title)
     return ax
+
+
+def _show_sizes(ax) -> None:
+    ax.set_xscale("log", base=2)
+    ax.xaxis.set_major_locator(LogLocator(base=4, numticks=12))
+    ax.xaxis.set_minor_locator(NullLocator())
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda n, _: quantity(n, "B", 1024)))
+    ax.set_xlabel("size of the array")

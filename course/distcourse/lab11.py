@@ -572,4 +572,4 @@ def active_units(w) -> int:
     """Count the hidden units of `train_digits`' network that are above zero for at least one training digit."""
     x = load("digits", dtype="float64").x_train
     with np.errstate(all="ignore"):
-        return int((x @ w[:2048].reshape(64, 32) + w[2048:2080] > 0).any(axis=0).sum())
+        return int((logits_of(w, x)[0] > 0).any(axis=0).sum())

@@ -50,9 +50,9 @@ def blocks(n: int, rows: int, row_bytes: int, xp) -> list[tuple[slice, slice]]:
     return [(slice(i, i + 1), slice(j, min(j + step, rows))) for i in range(n) for j in range(0, rows, step)]
 
 
-def batches(n: int, sample_bytes: int, xp) -> list[slice]:
-    """Split `n` samples into batches that stay in the larger, shared cache from one pass to the next."""
-    budget = getattr(xp, "WORK_BYTES", 8 * CACHE_BYTES if xp is np else DEVICE_BYTES)
+def batches(n: int, sample_bytes: int, xp, cache: int = 8 * CACHE_BYTES) -> list[slice]:
+    """Split `n` samples into batches that stay in a cache from one pass to the next: in the larger, shared one."""
+    budget = getattr(xp, "WORK_BYTES", cache if xp is np else DEVICE_BYTES)
     step = budget // max(1, sample_bytes) or 1
     return [slice(i, min(i + step, n)) for i in range(0, n, step)]
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...backend import get_xp, matmul
-from ..ops import DEVICE_BYTES
+from ..ops import DEVICE_BYTES, batches
 from .geometry import Geometry, input_gradient, windows
 
 # Windows in one product: so many that they are still in the processor's cache when they are multiplied.
@@ -60,9 +60,7 @@ def _scatter(dy, x, W, geometry):
     n, oh, ow, _ = dy.shape
     xp, turned = get_xp(dy), W.reshape(-1, k).T
     dx = xp.zeros_like(x)
-    budget = getattr(xp, "WORK_BYTES", WINDOW_BYTES if xp is np else DEVICE_BYTES)
-    step = max(1, budget // max(1, oh * ow * kh * kw * c * x.dtype.itemsize))
-    for images in (slice(i, i + step) for i in range(0, n, step)):
+    for images in batches(n, oh * ow * kh * kw * c * x.dtype.itemsize, xp, WINDOW_BYTES):
         dwindows = matmul(dy[images].reshape(-1, k), turned).reshape(-1, oh, ow, kh, kw, c)
         for u in range(kh):
             for v in range(kw):
