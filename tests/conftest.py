@@ -32,7 +32,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # started with & by a scr
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ORDER = ("mpi", "engines", "notebook")
-"""Plain tests come first, then these marks: what fails fast is seen first."""
+"""The later of these marks come first, plain tests last: few long groups that start late leave a core idle."""
 
 LEFTOVERS = ("ipyparallel", "hydra_pmi_proxy", "mpiexec")
 
@@ -90,7 +90,7 @@ def group_of(item) -> str:
 
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups in a hook of its own
 def pytest_collection_modifyitems(config, items):
-    items.sort(key=order)
+    items.sort(key=order, reverse=True)
     for item in items:
         if order(item):
             item.add_marker(pytest.mark.xdist_group(group_of(item)))

@@ -1,37 +1,54 @@
-"""Lines of code by folder, with caps that may only be lowered: what is added pays for itself by a cut elsewhere.
+"""Tokens of code by folder, with caps that only fall: what is added pays for itself by a cut elsewhere.
 
-A line of code has a token; docstrings, comments and blank lines do not count. `python tests/test_size.py`, which
-`make lint` runs, prints the table.
+Docstrings and comments do not count, nor does how code is laid out: three lines that can be read cost no more than one
+that cannot. A folder may be 3 % above its cap, which is room for a contribution. `python tests/test_size.py`, which
+`make lint` runs, prints the table, and fails where the tests would.
 """
 
 import ast
 import functools
+import io
+import sys
+import tokenize
 from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 
 CAPS = {
-    "distcourse": 11_461,
-    "distlearn": 473,
-    "distlearn/cli": 1_511,
-    "distlearn/comm": 1_845,
-    "distlearn/cuda": 3_085,
-    "distlearn/data": 797,
-    "distlearn/nn": 3_403,
-    "distlearn/optim": 498,
-    "distlearn/parallel": 5_363,
-    "distlearn/sim": 2_264,
-    "distlearn/train": 832,
-    "distlearn/viz": 1_531,
-    "distlearn/world": 1_924,
+    "distcourse": 140_635,
+    "distlearn": 5_282,
+    "distlearn/cli": 14_418,
+    "distlearn/comm": 20_753,
+    "distlearn/cuda": 34_711,
+    "distlearn/data": 8_743,
+    "distlearn/nn": 41_845,
+    "distlearn/optim": 5_228,
+    "distlearn/parallel": 59_524,
+    "distlearn/sim": 24_768,
+    "distlearn/train": 8_410,
+    "distlearn/viz": 20_272,
+    "distlearn/world": 17_793,
 }
-"""By folder: the largest number of lines of code."""
+"""By folder: tokens of code."""
+GOALS = {"distlearn": 200_000, "distcourse": 110_000, "tests": 30_000}
+"""By package: tokens of code; lines of the tests."""
 DOCSTRINGS = 9_584
 """Lines of docstrings of both packages."""
 FILES = 282
 TESTS = 41_473
 """Lines of the tests; the benchmarks beside them, commands that `distlearn bench` runs, are not counted."""
+SLACK = 1.03
+
+LAYOUT = {
+    tokenize.COMMENT,
+    tokenize.NL,
+    tokenize.NEWLINE,
+    tokenize.INDENT,
+    tokenize.DEDENT,
+    tokenize.ENDMARKER,
+    tokenize.ENCODING,
+}
 
 
 def docstring_lines(tree: ast.AST) -> set[int]:
@@ -41,24 +58,20 @@ def docstring_lines(tree: ast.AST) -> set[int]:
     return {line for s in texts if isinstance(s.value.value, str) for line in range(s.lineno, s.end_lineno + 1)}
 
 
-def lines_of(source: str) -> tuple[int, int]:
-    """Lines of code and of docstrings."""
-    tree = ast.parse(source)
-    text = docstring_lines(tree)
-    code = {i for i, line in enumerate(source.splitlines(), 1) if line.strip() and not line.lstrip().startswith("#")}
-    strings = (node for node in ast.walk(tree) if isinstance(node, ast.Constant | ast.JoinedStr))
-    for node in strings:  # their lines may be empty, or look like comments
-        code.update(range(node.lineno, node.end_lineno + 1))
-    return len(code - text), len(text)
+def size_of(source: str) -> tuple[int, int]:
+    """Tokens of code, and lines of docstrings."""
+    text = docstring_lines(ast.parse(source))
+    found = tokenize.generate_tokens(io.StringIO(source).readline)
+    return sum(token.type not in LAYOUT and token.start[0] not in text for token in found), len(text)
 
 
 @functools.cache
 def count() -> tuple[Counter, int, int]:
-    """Lines of code by folder, lines of docstrings, and the number of files of both packages."""
+    """Tokens of code by folder, lines of docstrings, and the number of files of both packages."""
     code, docstrings, files = Counter(), 0, 0
     for package in (ROOT / "distlearn", ROOT / "course/distcourse"):
         for path in package.rglob("*.py"):
-            here, docs = lines_of(path.read_text(encoding="utf-8"))
+            here, docs = size_of(path.read_text(encoding="utf-8"))
             inside = path.relative_to(package).parts
             folder = package.name if len(inside) == 1 or package.name == "distcourse" else f"distlearn/{inside[0]}"
             code[folder] += here
@@ -67,26 +80,35 @@ def count() -> tuple[Counter, int, int]:
     return code, docstrings, files
 
 
-def test_no_folder_grows():
-    code, docstrings, files = count()
-    too_large = {folder: n for folder, n in code.items() if n > CAPS.get(folder, 0)}
-    assert not too_large, f"caps: { ({f: CAPS.get(f, 0) for f in too_large}) }; make room, the caps only fall"
-    assert docstrings <= DOCSTRINGS
-    assert files <= FILES
+def lines_of_tests() -> int:
     tests = [path for path in (ROOT / "tests").rglob("*.py") if "benchmarks" not in path.parts]
-    assert sum(path.read_text(encoding="utf-8").count("\n") for path in tests) <= TESTS
+    return sum(path.read_text(encoding="utf-8").count("\n") for path in tests)
+
+
+def too_large() -> list[str]:
+    code, docstrings, files = count()
+    sizes = [(folder, n, CAPS.get(folder, 0)) for folder, n in code.items()]
+    sizes += [("docstrings", docstrings, DOCSTRINGS), ("files", files, FILES), ("tests", lines_of_tests(), TESTS)]
+    return [f"{name}: {n:,}, and {SLACK * cap:,.0f} at most" for name, n, cap in sizes if n > SLACK * cap]
+
+
+def test_no_folder_grows():
+    assert not too_large(), "make room, the caps only fall"
 
 
 def test_caps_are_close():
     """A cut lowers its cap, or the room would be filled again."""
     code, *_ = count()
     assert set(CAPS) == set(code)
-    assert {folder: CAPS[folder] for folder in code if CAPS[folder] > code[folder] + 50} == {}
+    assert {folder: (CAPS[folder], n) for folder, n in code.items() if CAPS[folder] > SLACK * n} == {}
 
 
 if __name__ == "__main__":
     code, docstrings, files = count()
     for folder, n in sorted(code.items()):
-        print(f"{n:6,}  of {CAPS.get(folder, 0):6,}  {folder}")
+        print(f"{n:8,}  of {CAPS.get(folder, 0):8,}  {folder}")
     library = sum(n for folder, n in code.items() if folder != "distcourse")
-    print(f"{library:6,}  library, {code['distcourse']:,} course; {docstrings:,} lines of docstrings, {files} files")
+    for name, n in {"distlearn": library, "distcourse": code["distcourse"], "tests": lines_of_tests()}.items():
+        print(f"{n:8,}  goal {GOALS[name]:8,}  {name}{', lines' * (name == 'tests')}")
+    print(f"{docstrings:8,}  of {DOCSTRINGS:8,}  lines of docstrings; {files} files")
+    sys.exit("\n".join(too_large()) or None)
