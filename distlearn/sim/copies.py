@@ -68,7 +68,7 @@ class Copies:
             self._bytes += bytes(-len(self._bytes) % 64)  # each array begins where a cache line does, as NumPy's own
         self._size, self._file = len(self._bytes), None
         if self._size > LARGE:
-            self._file = tempfile.TemporaryFile(buffering=0)
+            self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  (it ends with this object)
             self._file.write(self._bytes)
             self._bytes = None
 
@@ -130,6 +130,8 @@ def _with_inner(code: CodeType):
 
 
 class _Unpickler(pickle.Unpickler):
+    """Takes code from the list."""
+
     def persistent_load(self, number):
         return self.code[number]
 
