@@ -22,7 +22,7 @@ from .data.bucket import GradientReducer
 from .pipeline.stages import layer_costs
 from .pipeline.strategy import Pipeline
 from .sharding import ShardSpec
-from .strategy import Strategy, check_whole, summed_norm, update
+from .strategy import Strategy, average_statistics, check_whole, summed_norm, update
 from .tensor import parallelize, sub_optimizer
 
 
@@ -124,6 +124,7 @@ class Hybrid(Strategy):
         for p in held_back:
             reducer.on_grad(p)
         loss = reducer.finish(batch.n)
+        average_statistics(self.mesh.dp, self.pipeline.params, len(batch.x), batch.n)
         update(self.optimizer, self.clock)
         return loss
 

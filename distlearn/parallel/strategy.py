@@ -13,9 +13,10 @@ from types import MappingProxyType
 
 import numpy as np
 
-from ..backend import get_xp, to_numpy
+from ..backend import get_xp, rounded, to_numpy
 from ..comm.point_to_point import LocalComm
 from ..nn.container import check_unique_names
+from ..nn.layer import Statistic
 from ..optim.optimizer import SCOPES, Optimizer, Scope, global_norm, needs_whole, state_arrays
 from ..sim import MetaArray
 from ..trace import Clock
@@ -144,6 +145,21 @@ def share_params(comm, model, fingerprint: dict) -> None:
         raise ValueError(f"rank {comm.rank} does not train what rank 0 trains: {found}")
     for p in model.params:
         comm.broadcast(p.data)
+
+
+def average_statistics(comm, params, rows: int, n: int) -> None:
+    """Replace the statistics among `params` by their mean over the ranks, weighted by each one's rows of the n."""
+    kept = [p for p in params if isinstance(p, Statistic)]
+    if comm.size == 1 or not kept or not n:
+        return
+    dtype = np.result_type(np.float32, *(p.data.dtype for p in kept))
+    flat = get_xp(kept[0].data).concatenate([p.data.reshape(-1).astype(dtype) for p in kept])
+    flat *= rows / n
+    comm.all_reduce(flat)
+    start = 0
+    for p in kept:
+        p.data[...] = rounded(flat[start : start + p.size].reshape(p.data.shape), p.data.dtype)
+        start += p.size
 
 
 def check_global_rows(comm, rows: float, n: int) -> None:

@@ -28,7 +28,15 @@ from ..optim.optimizer import state_arrays
 from .checkpoint.state import named_arrays
 from .data.bucket import Bucket, group_params
 from .sharding import Sharded, flat_shard, load_into
-from .strategy import Strategy, check_global_rows, check_state_shapes, require_scope, summed_norm, update
+from .strategy import (
+    Strategy,
+    average_statistics,
+    check_global_rows,
+    check_state_shapes,
+    require_scope,
+    summed_norm,
+    update,
+)
 
 # -- what ZeRO shards: a group of parameters as one flat array, of which every rank owns an equal part -----------------
 #
@@ -236,6 +244,7 @@ class ZeRO(Strategy):
         self._finish_reduce()
         sums = self.total(get_xp(batch.x).asarray([loss, len(batch.x)], np.float64))
         check_global_rows(self.comm, float(sums[1]), batch.n)
+        average_statistics(self.comm, self._whole, len(batch.x), batch.n)
         update(self.optimizer, self.clock)
         if self.stage < 3:
             for group in self.groups:

@@ -11,7 +11,16 @@ from ..checkpoint.state import named_arrays
 from ..data.bucket import GradientReducer, make_buckets
 from ..pipeline.stages import cut
 from ..sharding import ShardSpec, gather_parts, load_into, reduce_scatter_parts
-from ..strategy import Strategy, check_state_shapes, check_whole, require_scope, sharded_state, summed_norm, update
+from ..strategy import (
+    Strategy,
+    average_statistics,
+    check_state_shapes,
+    check_whole,
+    require_scope,
+    sharded_state,
+    summed_norm,
+    update,
+)
 from .layers import TensorSequential, shard_specs
 from .positions import check_positions, cut_positions, partial_params
 from .rewrite import defer_input_all_reduce, parallelize
@@ -172,6 +181,7 @@ class OneWeirdTrick(Strategy):
         dy = reduce_scatter_parts(comm, dy, 0, parts) if self._partial else dy[parts[comm.rank]].copy()
         features.backward(dy, saved, on_grad=reducer.on_grad, clock=self.clock)
         loss = reducer.finish(batch.n)
+        average_statistics(comm, features.params, len(here), batch.n)
         update(self.optimizer, self.clock)
         return loss
 
