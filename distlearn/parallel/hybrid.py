@@ -86,7 +86,7 @@ class Hybrid(Strategy):
         self.axes, self.mesh = split_axes(comm, {"dp": dp, "pp": pp, "tp": tp})
         self._everyone = comm
         super().__init__(comm, model, loss, optimizer)
-        model = parallelize(model, self.mesh.tp)
+        given, model = model, parallelize(model, self.mesh.tp)
         optimizer, self.specs = sub_optimizer("Hybrid", optimizer, model, self.mesh.tp)
         self.pipeline = Pipeline(
             self.mesh.pp,
@@ -101,6 +101,7 @@ class Hybrid(Strategy):
         self.pipeline.optimizer.norm = self._norm
         self.comm, self.model, self.optimizer = self.mesh.dp, self.pipeline.model, self.pipeline.optimizer
         self.rank, self.size = self.mesh.dp.rank, self.mesh.dp.size
+        self.hold_in_shards(given, model)
         self.reducer = GradientReducer(self.mesh.dp, self.pipeline.params, cap_bytes=cap_bytes, overlap=overlap)
 
     def _costs(self, model, shape) -> list[float]:

@@ -44,6 +44,7 @@ class FlatModel:
         for p in learned:  # from now on views
             p.data = self.data[start : start + p.size].reshape(p.data.shape)
             start += p.size
+        self._views = [p.data for p in learned]
         self._statistics = [p for p in model.params if isinstance(p, Statistic)]
         self._costs: dict[tuple, float] = {}
 
@@ -61,6 +62,10 @@ class FlatModel:
 
     def gradient(self, x, y, loss) -> float:
         """Compute the mean gradient over the rows of `x` into `grad`; return their mean loss. No rows: zeros."""
+        for p, view in zip(self._bucket.params, self._views, strict=True):
+            if p.frozen or p.data is not view:
+                what = "was frozen" if p.frozen else "has other data than"
+                raise ValueError(f"parameter server: {p.name!r} {what} when training began: change it before")
         self._bucket.clear()
         value = 0.0
         if len(x):
