@@ -31,7 +31,7 @@ CAPS = {
     "distlearn/world": 17_777,
 }
 """By folder: tokens of code."""
-GOALS = {"distlearn": 5_282, "distcourse": 140_635, "tests": 30_000}
+GOALS = {"distlearn": 200_000, "distcourse": 110_000, "tests": 30_000}
 """By package: tokens of code; lines of the tests."""
 DOCSTRINGS = 9_362
 """Lines of docstrings of both packages."""
