@@ -15,32 +15,21 @@ ROWS = 20  # Rows of the table; --json has them all.
 
 def read_images(path: Path, trained) -> np.ndarray:
     """Read samples from a file: a picture, an array (.npy), or images in IDX files."""
-    if path.suffix == ".npy":
-        try:
-            x = np.load(path, allow_pickle=False)
-        except ValueError as error:
-            raise ValueError(f"{path}: is not an array of numbers: {error}") from None
-        shape = trained.image_shape or ()
-        single = x.shape in {shape, shape[:2], (int(np.prod(shape)),)}
-        x = trained.scaled(x[None] if single else x)
-    elif "idx" in path.name:
-        from ..data import read_idx
-
-        x = trained.scaled(read_idx(path))
-    else:
-        x = _picture(path, trained.image_shape)[None]
-    return x.reshape(len(x), -1)
-
-
-def _picture(path: Path, shape) -> np.ndarray:
-    """Read a picture of the network's input size, as numbers from 0 to 1."""
+    from ..data import read_idx
     from ..data.sources import decode_image
 
-    if shape is None:
-        raise ValueError(f"{path}: this network was not trained on images")
+    shape = trained.image_shape
+    if path.suffix != ".npy" and "idx" in path.name:
+        return trained.rows(trained.scaled(read_idx(path)))
     try:
-        x = decode_image(path.read_bytes(), shape)
-        return x / np.iinfo(x.dtype).max
+        if path.suffix == ".npy":
+            x = np.load(path, allow_pickle=False)
+            single = x.shape in trained.shapes
+            return trained.rows(trained.scaled(x[None] if single else x))
+        if shape is None:
+            raise ValueError("is a picture, but this network was not trained on images")
+        x = decode_image(path.read_bytes(), shape, bool(trained.settings.image_shape))
+        return trained.rows(trained.scaled(x[None] / (np.iinfo(x.dtype).max if x.dtype.kind == "u" else 1)))
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
 
@@ -72,7 +61,7 @@ def predict(run, files, data, json_file, top):
         if data:
             from ..data import load as load_data
 
-            dataset = load_data(data, dtype=trained.settings.dtype)
+            dataset = load_data(data, **trained.settings.how_to_read)
             x, truth = dataset.x_test, dataset.y_test
             if dataset.classes != trained.classes:
                 raise ValueError(f"--data {data}: its classes differ from those that the network was trained on")

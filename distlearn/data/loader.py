@@ -35,9 +35,11 @@ class Loader:
     Parameters
     ----------
     folder : path
-        With a folder for each class, or with tar files (see `write_shards`).
+        With a folder for each class, or with tar files (see `write_shards`). Names that begin with a dot, and
+        __MACOSX, are passed over; an image elsewhere than in the folder of a class is an error.
     image_shape : (int, int, int), optional
-        Height, width, and 1 or 3 channels to which images are brought; by default all must be as large as the first.
+        Height, width, and 1 or 3 channels to which images are brought; by default all must be as large as the first,
+        and grey if it is. They are turned as they are shown (EXIF); transparent pixels are an error.
     dtype : dtype
         Of the rows. Bytes are scaled to 0..1 for a floating-point type; "uint8" keeps them.
     augment : callable, optional

@@ -113,7 +113,7 @@ def train(comm, settings, checkpoints=None, *, every=0, resume=False, on_epoch=N
         None on a rank that the others have excluded as failed (strategy "elastic").
     """
     store = None if checkpoints is None else CheckpointStore(checkpoints)
-    dataset = datasets.load(settings.data, dtype=settings.dtype, workers=settings.workers)
+    dataset = datasets.load(settings.data, **settings.how_to_read)
     dataset = (dataset if settings.n_train is None else dataset.take(settings.n_train)).on(settings.device)
     if settings.strategy in ASYNCHRONOUS:
         if store is not None:

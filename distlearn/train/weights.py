@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,6 +29,7 @@ class Trained:
 
     model: Layer
     settings: Settings  # of the run that trained it
+    n_features: int
     classes: tuple[str, ...]
     image_shape: tuple[int, ...] | None  # (height, width, channels) of the images that it was trained on
     value_range: tuple[float, float]  # stored values of a pixel that became 0 and 1
@@ -40,15 +42,31 @@ class Trained:
         x : (n, features) or (n, height, width[, channels]) array
             Scaled as in training, to 0..1 (see `scaled`).
         """
-        x = np.asarray(x)
-        n_features = int(np.prod(self.image_shape or x.shape[1:]))
-        if x.ndim < 2 or int(np.prod(x.shape[1:])) != n_features:
-            raise ValueError(f"predict: x has shape {x.shape}, expected (samples, {n_features}), or {self.image_shape}")
-        x, model = x.reshape(len(x), n_features).astype(self.settings.dtype), self.model.eval()
+        x = self.rows(x)
+        if x.dtype.kind != "f":
+            raise ValueError(f"predict: x is {x.dtype}, expected fractions of 0 to 1, as `scaled(x)` returns them")
+        x, model = x.astype(self.settings.dtype), self.model.eval()
         parts = [to_numpy(model.forward(x[i : i + batch_size])[0]) for i in range(0, len(x), batch_size)]
         logits = np.concatenate(parts or [np.zeros((0, len(self.classes)))]).astype(np.float64)
         odds = np.exp(logits - logits.max(axis=1, keepdims=True))
         return odds / odds.sum(axis=1, keepdims=True)
+
+    @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        """The shapes that a sample may have."""
+        shape = self.image_shape
+        if shape is None:
+            return [(self.n_features,)]
+        return [(self.n_features,), shape, *([shape[:2]] if shape[2] == 1 else [])]
+
+    def rows(self, x) -> np.ndarray:
+        """Return samples as rows of features."""
+        # only the number of features would let through channels that stand first
+        x = np.asarray(x)
+        if x.shape[1:] not in self.shapes:
+            shapes = " or ".join(f"(samples, {', '.join(map(str, shape))})" for shape in self.shapes)
+            raise ValueError(f"x has shape {x.shape}, expected {shapes}")
+        return x.reshape(len(x), math.prod(x.shape[1:]))
 
     def scaled(self, x) -> np.ndarray:
         """Return pixels as the model was trained on them: bytes scaled to 0..1, floating-point numbers as they are."""
@@ -104,10 +122,10 @@ def load(path) -> Trained:
     settings = Settings(**about["settings"] | {"device": "cpu"})
     model = make_model(settings, about["n_features"], len(about["classes"]))
     _take(model, arrays, path)
-    shape = about["image_shape"]
-    return Trained(
-        model, settings, tuple(about["classes"]), None if shape is None else tuple(shape), tuple(about["value_range"])
+    classes, value_range, shape = (
+        about[name] and tuple(about[name]) for name in ("classes", "value_range", "image_shape")
     )
+    return Trained(model, settings, about["n_features"], classes, shape, value_range)
 
 
 def load_weights(model: Layer, path) -> None:

@@ -1,5 +1,7 @@
 """Saved weights: the same predictions again, and nothing that does not fit is taken."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -106,5 +108,21 @@ def test_files_that_are_none_are_named(path, tmp_path):
 
 
 def test_samples_of_another_size_are_refused(path):
-    with pytest.raises(ValueError, match=r"x has shape \(2, 65\), expected \(samples, 64\)"):
-        load(path).predict(np.zeros((2, 65)))
+    trained = load(path)
+    for shape in ((2, 65), (2, 4, 16), (2, 1, 8, 8), (64,), (0,)):
+        with pytest.raises(ValueError, match=r"expected \(samples, 64\) or \(samples, 8, 8, 1\) or \(samples, 8, 8\)"):
+            trained.predict(np.zeros(shape))
+    with pytest.raises(ValueError, match=r"predict: x is uint8, expected fractions of 0 to 1, as `scaled\(x\)`"):
+        trained.predict(np.zeros((2, 64), np.uint8))
+
+
+def test_channels_first_are_refused(path, data):
+    """A transposed array has as many numbers: only its shape tells."""
+    trained = dataclasses.replace(load(path), image_shape=(4, 4, 4))
+    x = data.x_test[:5].reshape(5, 4, 4, 4)
+    assert trained.predict(x).shape == (5, 10)
+    trained = dataclasses.replace(trained, image_shape=(8, 4, 2))
+    with pytest.raises(
+        ValueError, match=r"x has shape \(5, 2, 8, 4\), expected \(samples, 64\) or \(samples, 8, 4, 2\)"
+    ):
+        trained.predict(x.reshape(5, 8, 4, 2).transpose(0, 3, 1, 2))
