@@ -105,6 +105,27 @@ def test_a_resumed_epoch_is_exact_in_500_random_cases(photos):
     assert killed > 50
 
 
+def global_noise(image, rng):
+    return np.full_like(image, np.random.randint(200) + random.randrange(50))  # noqa: NPY002
+
+
+def test_global_generators_depend_on_seed_epoch_and_row_alone(photos):
+    """A worker that is forked has a copy of their state."""
+
+    def drawn(workers, epoch, seed=0, start=0):
+        images = Loader(photos / "files", dtype=np.uint8, augment=global_noise, workers=workers)
+        return [b.x[:, 0].tolist() for b in Batches(images, images.labels, 4, seed=seed).epoch(epoch, start)]
+
+    before = np.random.get_state()[1].copy(), random.getstate()  # noqa: NPY002
+    first = drawn(0, 0)
+    assert [drawn(workers, 0) for workers in (1, 2, 4)] == 3 * [first]
+    assert drawn(2, 0, start=3) == first[3:]
+    assert len({n for batch in first for n in batch}) > N / 3
+    assert first not in (drawn(2, 1), drawn(2, 0, seed=1))
+    assert (np.random.get_state()[1] == before[0]).all()  # noqa: NPY002
+    assert random.getstate() == before[1]
+
+
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_batches_that_are_held_stay_as_they_were(photos, monkeypatch, method):
     """A batch is a view into memory that workers use again, but not before its last array is gone."""
