@@ -16,6 +16,8 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from .files import whole_file
+
 # Collectives that no rank leaves before every rank has entered.
 ENTERED_BY_ALL = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "barrier")
 
@@ -205,9 +207,9 @@ class Trace:
 
     def save(self, path) -> Path:
         """Write the trace as JSON that Perfetto and chrome://tracing open; return the path."""
-        path = Path(path)
-        path.write_text(json.dumps(self.to_chrome()), encoding="utf-8")
-        return path
+        with whole_file(path) as fresh:
+            fresh.write_text(json.dumps(self.to_chrome(), allow_nan=False), encoding="utf-8")
+        return Path(path)
 
     @classmethod
     def load(cls, path) -> Trace:

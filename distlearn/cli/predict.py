@@ -85,7 +85,8 @@ def predict(run, files, data, json_file, top):
             {"sample": name, "label": label, "probabilities": dict(zip(trained.classes, p.tolist(), strict=True))}
             for name, label, p in zip(names, labels, probabilities, strict=True)
         ]
-        write_json(json_file, rows)
+        with plain_errors(OSError):
+            write_json(json_file, rows)
         say(f"wrote {json_file}")
 
 

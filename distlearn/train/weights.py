@@ -11,12 +11,16 @@ import numpy as np
 
 from ..backend import to_numpy
 from ..data import Dataset
-from ..nn.layer import Layer
+from ..files import whole_file
+from ..nn.layer import Layer, unfit
 from .program import make_model
 from .settings import Settings
 
 FILE = "model.safetensors"
 """Name of the weights in a folder of results."""
+
+
+_NUMPYS = {f"{kind}{bits}" for kind in "FIU" for bits in (8, 16, 32, 64)} - {"F8"} | {"BOOL"}
 
 
 class WeightsError(ValueError):
@@ -84,7 +88,7 @@ class Trained:
 
 def save_weights(path, params: dict[str, np.ndarray], settings: Settings, dataset: Dataset) -> Path:
     """Save trained parameters (`Strategy.gather_params`), and what is needed to rebuild their model."""
-    from safetensors.numpy import save_file
+    from safetensors.numpy import save
 
     about = {
         "settings": {name: value for name, value in settings.as_dict().items() if not callable(value)},
@@ -95,7 +99,8 @@ def save_weights(path, params: dict[str, np.ndarray], settings: Settings, datase
         "value_range": dataset.value_range,
     }
     arrays = {name: np.ascontiguousarray(to_numpy(value)) for name, value in params.items()}
-    save_file(arrays, Path(path), {"distlearn": json.dumps(about)})
+    with whole_file(path) as fresh:
+        fresh.write_bytes(save(arrays, {"distlearn": json.dumps(about)}))
     return Path(path)
 
 
@@ -129,12 +134,13 @@ def load(path) -> Trained:
 
 
 def load_weights(model: Layer, path) -> None:
-    """Load weights into a model, by name; if a name or a shape does not match, nothing is changed.
+    """Load weights into a model, by name; if a name, a shape or a value does not fit, nothing is changed.
 
     Parameters
     ----------
     path : path
-        A folder of results, or any safetensors file with the model's names and shapes.
+        A folder of results, or any safetensors file with the model's names and shapes, of floating-point numbers of 16
+        bits (bfloat16 too) or more.
     """
     path = Path(path)
     path = path / FILE if path.is_dir() else path
@@ -142,13 +148,23 @@ def load_weights(model: Layer, path) -> None:
 
 
 def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    from safetensors import SafetensorError, safe_open
+    from safetensors import SafetensorError, deserialize, safe_open
 
     if not path.is_file():
         raise FileNotFoundError(f"{path}: there is no such file of weights")
     try:
         with safe_open(path, "numpy") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
+            kinds = {name: file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118
+            metadata = file.metadata() or {}
+            arrays = {name: file.get_tensor(name) for name, kind in kinds.items() if kind in _NUMPYS}
+        for name, stored in deserialize(path.read_bytes()) if len(arrays) < len(kinds) else ():
+            if kinds[name] == "BF16":  # the upper half of a float32
+                halves = np.frombuffer(stored["data"], "<u2").reshape(stored["shape"])
+                arrays[name] = (halves.astype(np.uint32) << 16).view(np.float32)
+            elif kinds[name] not in _NUMPYS:
+                what = f"{name} of {kinds[name]}"
+                raise WeightsError(f"{path}: holds {what}, expected floating-point numbers of 16, 32 or 64 bits")
+        return arrays, metadata
     except SafetensorError as error:
         raise WeightsError(f"{path}: is not a complete safetensors file: {error}") from None
 
@@ -162,6 +178,11 @@ def _take(model: Layer, arrays: dict[str, np.ndarray], path: Path) -> None:
         f"{name} of shape {arrays[name].shape}, expected {p.data.shape}"
         for name, p in params.items()
         if name in arrays and arrays[name].shape != p.data.shape
+    ]
+    wrong += [
+        f"{name} of {why}"
+        for name, p in params.items()
+        if name in arrays and (why := unfit(arrays[name], p.data.dtype))
     ]
     if wrong:
         raise WeightsError(f"{path}: holds {'; '.join(wrong[:4])}{' ...' if len(wrong) > 4 else ''}")

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -521,8 +522,28 @@ def test_nothing_is_overwritten(tmp_path):
     assert folder_of(tmp_path / "run") == tmp_path / "run-3"
     assert (first / "history.json").read_text(encoding="utf-8") == "old"
     assert folder_of(tmp_path / "run", force=True) == first
-    assert not (first / "history.json").exists(), "an old result must not pass for a new one"
+    assert (first / "history.json").read_text(encoding="utf-8") == "old", "until there are new ones"
     assert (first / "notes.txt").read_text(encoding="utf-8") == "mine"
+
+
+def test_a_full_disk_costs_what_does_not_fit_and_is_one_line(call, tmp_path):
+    """Also the model of the run before stays; a limit on files' sizes fails as a full disk does."""
+    words = ["--epochs", "1", "--n-train", "64", "--force", "--out", "out"]
+    call(*words, "--seed", "1", "--sizes", "1,2", "--world", "sim")
+    folder = tmp_path / "out"
+    model, history = (folder / "model.safetensors").read_bytes(), (folder / "history.json").read_bytes()
+    assert (folder / "speedup.png").exists()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(model) - 1, limits[1]))
+    try:
+        result = call(*words, "--seed", "2")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert result.exit_code == 1
+    assert result.output.splitlines()[-1].startswith("Error: out: could not write model.safetensors (File too large")
+    assert (folder / "model.safetensors").read_bytes() == model
+    assert (folder / "history.json").read_bytes() != history
+    assert files(folder) == {"history.json", "model.safetensors", "trace.json", "curves.png", "timeline.png"}
 
 
 HOLD = """
