@@ -144,10 +144,10 @@ def report(runs, about: Experiment) -> None:
 
     largest, folder = runs[-1], about.folder
     rows = [row(run, runs[0] if runs[0].place.size == 1 and len(runs) > 1 else None) for run in runs]
-    for line in title(about.settings, about.dataset, largest.result.fused):
+    for line in title(about.settings, about.dataset, largest.result.fused, largest.place.size):
         say(line, style="bold")
-    say(str(table(rows)))
-    for line in notes(runs, about):
+    first, *rest = notes(runs, about)
+    for line in (*([about.note] if about.note else []), first, str(table(rows)), *rest):
         say(line)
     histories = {run.place.label: run.history for run in runs}
     seconds = {run.place.size: run.history.last.seconds for run in runs if not run.interrupted}
@@ -193,7 +193,7 @@ def percent(share) -> str | None:
     return None if share is None or math.isnan(share) else f"{share:.1%}"
 
 
-def title(settings, dataset, fused: bool | None) -> list[str]:
+def title(settings, dataset, fused: bool | None, size: int = 1) -> list[str]:
     """Describe the model, the data and the settings in two lines."""
     model = settings.model
     if model == "mlp":  # only the MLP has configurable widths and activation
@@ -203,7 +203,7 @@ def title(settings, dataset, fused: bool | None) -> list[str]:
     layers = ", by PyTorch" if settings.trainer == "torch" else layers
     splits = ", ".join(f"{len(x):,} {name}" for name, x, _ in dataset.splits())
     batch = "all" if settings.batch_size >= len(dataset.x_train) else f"{settings.batch_size:,}"
-    plan = learning_rate(settings, len(dataset.x_train))
+    plan = learning_rate(settings, len(dataset.x_train), size)
     rate = f"{plan(10**9):g} after {settings.warmup_epochs:g} epochs" if callable(plan) else f"{plan:g}"
     epochs = f"{settings.epochs} epoch{'s' * (settings.epochs > 1)}"
     how = f"{settings.optimizer}, learning rate {rate}, batch {batch}, {epochs}{_strategy(settings)}"
@@ -241,7 +241,7 @@ def notes(runs, about: Experiment) -> list[str]:
         )
     if any(run.dropped for run in runs):
         lines.append("The trace holds the first part of the run; the communication share is that part's.")
-    return lines + ([about.note] if about.note else [])
+    return lines
 
 
 def _about_cores(runs, load) -> list[str]:
@@ -250,7 +250,8 @@ def _about_cores(runs, load) -> list[str]:
     place, cores = runs[-1].place, count_cores()
     threads = f"{place.threads} BLAS thread{'s' if place.threads > 1 else ''} per rank"
     also = ", in the sequential run, too" if len(runs) > 1 else ""
-    lines = [f"World {place.world}: {threads}{also}; {cores} cores. Time is training alone, without evaluation."]
+    here = f"On this machine, with {cores} cores: world {place.world}, {threads}{also}"
+    lines = [f"{here}. Time is training alone, without evaluation."]
     if place.size * place.threads > cores:
         lines.append(f"{place.size} ranks share {cores} cores here: more ranks than cores cannot be faster.")
     if load > cores / 2:

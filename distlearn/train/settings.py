@@ -141,7 +141,12 @@ class Settings:
         str, "Between the layers.", "relu", choices=tuple(ACTIVATIONS), needs=("model", ("mlp",))
     )
     optimizer: str = _setting(str, "Update rule.", "momentum", choices=tuple(RULES))
-    lr: float = _setting(float, "Learning rate.", 0.05, least=0)
+    lr: float = _setting(
+        float,
+        "Learning rate of a step; an asynchronous update has a part of its samples, and of its rate.",
+        0.05,
+        least=0,
+    )
     weight_decay: float | None = _setting(float, "Of the update rule; by default the rule's own.", least=0)
     clip_norm: float | None = _setting(float, "Clip the gradient's norm to this.", above=0, needs=_with(*_CLIPPED))
     reference_batch: int | None = _setting(
