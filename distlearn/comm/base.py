@@ -175,6 +175,7 @@ class Record(NamedTuple):
         return f"{self.call}{f', number {self.number}' if self.number else ''}{where}"
 
 
+EXHAUSTED = "MPI can make no more communicators"
 TO_RETURN = "all ranks to return"  # what a rank waits for that has made all of its calls
 
 

@@ -16,7 +16,7 @@ import sys
 import time
 import weakref
 
-from ..comm.base import CommError
+from ..comm.base import EXHAUSTED, CommError
 from ..comm.network import Network
 from ..comm.point_to_point import DelayedComm
 from ..trace import Trace
@@ -232,6 +232,8 @@ class EngineWorld(World):
 
     def _collect(self, watch: Watch) -> None:
         self._restart_reason = "engines died, or had to be killed, in the last run" if watch.killed else ""
+        if any(EXHAUSTED in outcome.error for outcome in watch.outcomes.values()):
+            self._restart_reason = f"{EXHAUSTED} in the last run"  # nor in a later one
         self.records = {rank: outcome.records for rank, outcome in watch.outcomes.items() if outcome.records}
         spans = [span for outcome in watch.outcomes.values() for span in outcome.spans]
         self.trace = Trace(sorted(spans, key=lambda s: (s.end, s.rank)))

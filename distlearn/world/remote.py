@@ -38,13 +38,16 @@ class Duplicates:
         self._used: dict[int, object] = {}
 
     def get(self, number: int, interrupts):
+        from ..comm.mpi import Exhaustion
+
         comm = None
         while self._made < number:
-            if self._in_progress is None:
-                with interrupts:
-                    self._in_progress = self._base.Idup()
-            comm, request = self._in_progress
-            poll(request.Test)
+            with Exhaustion():
+                if self._in_progress is None:
+                    with interrupts:
+                        self._in_progress = self._base.Idup()
+                comm, request = self._in_progress
+                poll(request.Test)
             with interrupts:
                 self._in_progress = None
                 self._made += 1

@@ -38,6 +38,21 @@ def works(world) -> bool:
     return world.run(lambda comm: (comm.rank, ranks(comm))) == [(r, [0, 1, 2]) for r in range(SIZE)]
 
 
+def split_often(comm, n, keep):
+    kept = []
+    for _ in range(n):
+        kept = [*kept, comm.split(comm.rank % 2)] if keep else comm.split(comm.rank % 2)
+    return len(kept) if keep else kept.size
+
+
+def test_communicators_that_nobody_keeps_are_freed(world):
+    """Too many that are kept are an error in words, after which the world starts anew."""
+    assert world.run(split_often, 2000, False) == [2, 1, 2]
+    with pytest.raises(RankError, match="MPI can make no more communicators: the program keeps too many"):
+        world.run(split_often, 2000, True)
+    assert works(world)
+
+
 def wait_for_message(comm):
     comm.report(1, 2)
     return comm.recv(np.zeros(2), (comm.rank + 1) % comm.size, tag=4)
