@@ -11,7 +11,6 @@ whose owner has died.
 
 from __future__ import annotations
 
-import atexit
 import sys
 import time
 import weakref
@@ -27,8 +26,6 @@ from .local import World
 from .outcome import first_failure, where
 from .progress import PATIENCE_SECONDS, Bar, brief
 from .remote import pack
-
-_open: weakref.WeakSet[EngineWorld] = weakref.WeakSet()
 
 
 class EngineWorld(World):
@@ -92,17 +89,17 @@ class EngineWorld(World):
         self.trace, self.records = Trace(), {}
         self._restart_reason = ""  # why the engines must be restarted
         self._closed = False
-        self._cluster = self._ranks = None
         if not isinstance(engines, int) or isinstance(engines, bool) or engines < 1:
             raise ValueError(f"EngineWorld: {engines!r}, expected a number of engines, 1 or more")
-        try:
-            with defer_interrupts():
-                self._cluster = Cluster(engines, threads, hosts)
+        with defer_interrupts():
+            self._cluster = Cluster(engines, threads, hosts)
+            # also where a cell is run again and assigns another world to its name, and when Python exits
+            self._end = weakref.finalize(self, _end, self._cluster)
+            try:
                 self._ranks = Ranks(self._cluster)
-        except BaseException:  # end all processes
-            self.close()
-            raise
-        _open.add(self)
+            except BaseException:
+                self.close()
+                raise
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else f"{self.size} engines under MPI"
@@ -140,13 +137,8 @@ class EngineWorld(World):
 
     def close(self) -> None:
         """Stop the engines that this world started; do nothing the second time."""
-        with defer_interrupts():
-            self._closed = True
-            _open.discard(self)
-            if self._ranks is not None:
-                self._ranks.close()
-            if self._cluster is not None:
-                self._cluster.stop()
+        self._closed = True
+        self._end()
 
     # -- running -------------------------------------------------------------------------------------------------------
     def run(self, fn, *args, timeout: float | None = None, progress_timeout: float | None = None, **kwargs) -> list:
@@ -155,7 +147,8 @@ class EngineWorld(World):
         Parameters
         ----------
         fn : callable
-            May be defined in the notebook; is sent together with what it refers to.
+            May be defined in the notebook; is sent together with what it refers to. What is in a module is imported
+            there, and anew after a module of yours was reloaded here.
         *args, **kwargs
             Pickled; large data is better loaded on the ranks.
         timeout : float, optional
@@ -256,6 +249,12 @@ class EngineWorld(World):
         print(f"EngineWorld: restarted {self.size} engines in {seconds:.1f} s ({problem})", file=sys.stderr)
 
 
+def _end(cluster: Cluster) -> None:
+    """End the processes of a world that is closed, or that nothing refers to any more."""
+    with defer_interrupts():
+        cluster.stop()
+
+
 def _pack(fn, args, kwargs) -> bytes:
     if not callable(fn):
         raise TypeError(f"EngineWorld.run: {fn!r} is not a function")
@@ -291,10 +290,3 @@ class LimitedWorld(EngineWorld):
 def delayed(comm, network, fn, *args, **kwargs):
     """Call `fn` with a communicator that delays every message as `network` would."""
     return fn(DelayedComm(comm, network), *args, **kwargs)
-
-
-@atexit.register
-def _close_all() -> None:
-    """Close the worlds that are still open when Python exits."""
-    for world in list(_open):
-        world.close()
