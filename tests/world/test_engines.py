@@ -104,6 +104,11 @@ def test_why_the_controller_did_not_start_is_told(tmp_path, monkeypatch):
     assert "docker run --shm-size" in doctor.examine("shared memory").fix
 
 
+def test_parts_of_unequal_length_are_told_of_objects(world):
+    with pytest.raises(RankError, match="in the same order; arrays of different shapes go by gather_obj"):
+        world.run(lambda comm: comm.gather(np.arange(2.0 + comm.rank)))
+
+
 def wait_for_message(comm):
     comm.report(1, 2)
     return comm.recv(np.zeros(2), (comm.rank + 1) % comm.size, tag=4)
