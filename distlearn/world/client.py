@@ -106,17 +106,15 @@ class Ranks:
 
     def _reloaded(self) -> list[str]:
         """Return the names of the user's modules if one was imported anew since the last launch: engines do so, too."""
+        changed = False
+        for name, module in list(sys.modules.items()):
+            spec = getattr(module, "__spec__", None)  # another object after each import
+            known = self._modules.get(name)
+            if known is not spec:
+                self._modules[name] = spec
+                changed |= known is not None and _is_users(name, spec)
         # all of them, as modules hold what they have imported from one another
-        found = {
-            name: module.__spec__  # another object after each import
-            for name, module in list(sys.modules.items())
-            if getattr(module, "__spec__", None)
-            and name.partition(".")[0] not in ("__main__", "distlearn", "distcourse")
-            if (path := getattr(module, "__file__", None)) and not INSTALLED.search(path)
-        }
-        changed = any(self._modules.get(name, spec) is not spec for name, spec in found.items())
-        self._modules |= found
-        return sorted(self._modules) if changed else []
+        return [name for name, spec in self._modules.items() if _is_users(name, spec)] if changed else []
 
     def mark_completed(self) -> None:
         """Note that the last launch completed on all ranks: its communicator can be freed."""
@@ -196,6 +194,12 @@ class Ranks:
 
     def _stack_file(self, rank: int) -> str | None:
         return str(self.cluster.folder / f"stack-{self._key}-{rank}.txt") if self._is_local else None
+
+
+def _is_users(name: str, spec) -> bool:
+    """Say whether a module is one that a user edits, neither Python's nor installed nor the library's."""
+    ours = name.partition(".")[0] in ("__main__", "distlearn", "distcourse")
+    return not ours and getattr(spec, "has_location", False) and not INSTALLED.search(spec.origin)
 
 
 def _check_pythons(who: list[dict], targets: list[int]) -> None:

@@ -121,7 +121,8 @@ def launch(key: str, order: dict, payload: bytes) -> tuple[bytes, bytes]:
         sys.path[:] = [p for p in paths if os.path.isdir(p)] + [p for p in sys.path if p not in paths]
         for name in order["forget"]:
             sys.modules.pop(name, None)
-        importlib.invalidate_caches()
+        if order["forget"]:
+            importlib.invalidate_caches()
         from ..comm.mpi import MPIComm
         from ..comm.nccl import select_backend
 
