@@ -20,7 +20,7 @@ FILE = "model.safetensors"
 """Name of the weights in a folder of results."""
 
 
-_NUMPYS = {f"{kind}{bits}" for kind in "FIU" for bits in (8, 16, 32, 64)} - {"F8"} | {"BOOL"}
+_DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
 
 
 class WeightsError(ValueError):
@@ -148,25 +148,25 @@ def load_weights(model: Layer, path) -> None:
 
 
 def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    from safetensors import SafetensorError, deserialize, safe_open
+    from safetensors import SafetensorError, deserialize
 
     if not path.is_file():
         raise FileNotFoundError(f"{path}: there is no such file of weights")
+    data, arrays = path.read_bytes(), {}
     try:
-        with safe_open(path, "numpy") as file:
-            kinds = {name: file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118
-            metadata = file.metadata() or {}
-            arrays = {name: file.get_tensor(name) for name, kind in kinds.items() if kind in _NUMPYS}
-        for name, stored in deserialize(path.read_bytes()) if len(arrays) < len(kinds) else ():
-            if kinds[name] == "BF16":  # the upper half of a float32
-                halves = np.frombuffer(stored["data"], "<u2").reshape(stored["shape"])
-                arrays[name] = (halves.astype(np.uint32) << 16).view(np.float32)
-            elif kinds[name] not in _NUMPYS:
-                what = f"{name} of {kinds[name]}"
-                raise WeightsError(f"{path}: holds {what}, expected floating-point numbers of 16, 32 or 64 bits")
-        return arrays, metadata
+        stored = deserialize(data)
     except SafetensorError as error:
         raise WeightsError(f"{path}: is not a complete safetensors file: {error}") from None
+    for name, about in stored:
+        dtype = about["dtype"]
+        if dtype not in _DTYPES:
+            raise WeightsError(
+                f"{path}: holds {name} of {dtype}, expected floating-point numbers: {', '.join(_DTYPES)}"
+            )
+        array = np.frombuffer(about["data"], _DTYPES[dtype]).reshape(about["shape"])
+        arrays[name] = (array.astype("u4") << 16).view("f4") if dtype == "BF16" else array  # half of a float32
+    header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+    return arrays, header.get("__metadata__", {})
 
 
 def _take(model: Layer, arrays: dict[str, np.ndarray], path: Path) -> None:
