@@ -425,7 +425,7 @@ def decode_image(data: bytes, shape=None, resize: bool = False) -> np.ndarray:
         image = Image.open(io.BytesIO(data))
     except UnidentifiedImageError:
         raise ValueError(f"cannot identify image file ({len(data)} bytes)") from None
-    turned = image.getexif().get(ExifTags.Base.Orientation, 1) > 4  # a camera that was held upright
+    turned = image.getexif().get(ExifTags.Base.Orientation) in (5, 6, 7, 8)  # a camera that was held upright
     grey = image.mode in ("1", "L", "LA") or image.mode[0] in "FI"
     channels = (1 if grey else 3) if shape is None else shape[2]
     size = image.size[::-1] if turned else image.size

@@ -285,6 +285,16 @@ def test_photos_are_turned_as_they_are_shown(tmp_path):
 GREY = Image.new("L", (5, 4))
 
 
+@pytest.mark.parametrize("exif", [b"Exif\0\0junk", b"Exif\0\0II*\0\xff\xff\xff\x7f", 99])
+def test_damaged_notes_of_a_camera_turn_nothing(tmp_path, exif):
+    (tmp_path / "a").mkdir()
+    if exif == 99:
+        exif = Image.Exif()
+        exif[0x0112] = 99
+    Image.new("RGB", (8, 6)).save(tmp_path / "a" / "1.jpg", exif=exif)
+    assert Loader(tmp_path).image_shape == (6, 8, 3)
+
+
 def transparent(mode):
     image = Image.new("RGBA", (5, 4), (255, 0, 0, 0)).convert(mode)
     if mode == "P":
