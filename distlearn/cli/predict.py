@@ -18,18 +18,18 @@ def read_images(path: Path, trained) -> np.ndarray:
     from ..data import read_idx
     from ..data.sources import decode_image
 
-    shape = trained.image_shape
-    if path.suffix != ".npy" and "idx" in path.name:
-        return trained.rows(trained.scaled(read_idx(path)))
+    shape, is_array = trained.image_shape, path.suffix == ".npy"
+    x = read_idx(path) if "idx" in path.name and not is_array else None  # whose errors name the file
     try:
-        if path.suffix == ".npy":
+        if is_array:
             x = np.load(path, allow_pickle=False)
-            single = x.shape in trained.shapes
-            return trained.rows(trained.scaled(x[None] if single else x))
-        if shape is None:
-            raise ValueError("is a picture, but this network was not trained on images")
-        x = decode_image(path.read_bytes(), shape, bool(trained.settings.image_shape))
-        return trained.rows(trained.scaled(x[None] / (np.iinfo(x.dtype).max if x.dtype.kind == "u" else 1)))
+            x = x[None] if x.shape in trained.shapes else x
+        elif x is None:
+            if shape is None:
+                raise ValueError("is a picture, but this network was not trained on images")
+            x = decode_image(path.read_bytes(), shape, bool(trained.settings.image_shape))[None]
+            x = x / (np.iinfo(x.dtype).max if x.dtype.kind == "u" else 1)
+        return trained.rows(trained.scaled(x))
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
 

@@ -33,7 +33,7 @@ class EngineWorld(World):
 
     If a rank raises, hangs or is killed, `run` raises one `RankError` that names it and says where the others were; the
     next `run` works, if necessary on new engines. Interrupting the notebook interrupts the ranks. No process outlives
-    `close` or this process, however that ends.
+    `close`, the last reference to the world, or this process, however that ends.
 
     Parameters
     ----------
