@@ -21,7 +21,7 @@ CAPS = {
     "distlearn/cli": 14_329,
     "distlearn/comm": 20_705,
     "distlearn/cuda": 34_711,
-    "distlearn/data": 9_260,
+    "distlearn/data": 9_270,
     "distlearn/nn": 40_636,
     "distlearn/optim": 5_128,
     "distlearn/parallel": 57_266,

@@ -49,11 +49,12 @@ def split_often(comm, n, keep):
     return len(kept) if keep else kept.size
 
 
+@pytest.mark.timeout(400)
 def test_communicators_that_nobody_keeps_are_freed(world):
     """Too many that are kept are an error in words, after which the world starts anew."""
-    assert world.run(split_often, 2000, False) == [2, 1, 2]
+    assert world.run(split_often, 420, False, timeout=180) == [2, 1, 2]
     with pytest.raises(RankError, match="MPI can make no more communicators: the program keeps too many"):
-        world.run(split_often, 2000, True)
+        world.run(split_often, 420, True, timeout=180)
     assert works(world)
 
 
