@@ -61,15 +61,12 @@ POLICY_TEXTS = ["bsp()", "asp()", "ssp(4)", "softsync(2)", "softsync(3)", "backu
 def test_an_epoch_is_one_whatever_the_policy(size, policy):
     """Schedules count updates, of which a server that does not wait makes one for every gradient."""
     settings = FAST.but(strategy="param_server", policy=policy, warmup_epochs=1.0, epochs=2)
-    rates = []
 
-    def noted(comm):
-        recipe = _recipe(comm, settings, data.load("digits", dtype="float64").take(350), False)
-        rates.append(recipe.lr)
+    def rate(comm):
+        return _recipe(comm, settings, data.load("digits", dtype="float64").take(350), False).lr
 
-    SimWorld(size).run(noted)
     history = run(size, settings)[0].history
-    assert rates[0].steps == len(history.losses) / 2
+    assert SimWorld(size).run(rate)[0].steps == len(history.losses) / 2
     assert history.column("epoch").tolist() == [1, 2]
 
 
