@@ -235,6 +235,7 @@ def test_presets_on_real_images(call, tmp_path, preset):
 
 @pytest.mark.mpi
 def test_mpi(call, tmp_path):
+    (tmp_path / "random.py").touch()  # a file beside it takes no module's place
     result = call(*SMALL, "--world", "mpi", "--sizes", "1,3", "--out", "out")
     assert result.exit_code == 0, result.output
     runs = read(tmp_path / "out")["runs"]
