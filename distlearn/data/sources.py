@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..files import whole_file
 from .dataset import whole
 
 # -- catalogue ---------------------------------------------------------------------------------------------------------
@@ -406,15 +407,19 @@ def write_shards(folder, out, per_shard: int) -> None:
     (files, names, where), out = find_images(Path(folder)), Path(out)
     per_shard, stored = whole("write_shards", "per_shard", per_shard, 1), dict(zip(names, where, strict=True))
     order = np.random.default_rng([0, 0, 1]).permutation(sorted(names)).tolist()  # that of no seed and epoch
-    out.mkdir(parents=True)
-    for start in range(0, len(order), per_shard):
-        with tarfile.open(out / f"{start // per_shard:05d}.tar", "w") as tar:
-            for name in order[start : start + per_shard]:
-                (file, offset, size), info = stored[name], tarfile.TarInfo(name)
-                data = read_file(Path(folder, files[file]), offset, size)
-                info.size = len(data)
-                tar.addfile(info, io.BytesIO(data))
-    (out / INDEX).write_text(json.dumps(find_images(out)), encoding="utf-8")
+    if out.exists():
+        raise FileExistsError(f"write_shards: {out} exists, expected the name of a new folder")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with whole_file(out) as fresh:  # some of the tar files would be a data set, too
+        fresh.mkdir()
+        for start in range(0, len(order), per_shard):
+            with tarfile.open(fresh / f"{start // per_shard:05d}.tar", "w") as tar:
+                for name in order[start : start + per_shard]:
+                    (file, offset, size), info = stored[name], tarfile.TarInfo(name)
+                    data = read_file(Path(folder, files[file]), offset, size)
+                    info.size = len(data)
+                    tar.addfile(info, io.BytesIO(data))
+        (fresh / INDEX).write_text(json.dumps(find_images(fresh)), encoding="utf-8")
 
 
 def decode_image(data: bytes, shape=None, resize: bool = False) -> np.ndarray:

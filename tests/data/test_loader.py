@@ -2,6 +2,7 @@
 
 import os
 import random
+import resource
 import signal
 import subprocess
 import sys
@@ -285,6 +286,7 @@ def test_photos_are_turned_as_they_are_shown(tmp_path):
 GREY = Image.new("L", (5, 4))
 
 
+@pytest.mark.filterwarnings("ignore:Corrupt EXIF")
 @pytest.mark.parametrize("exif", [b"Exif\0\0junk", b"Exif\0\0II*\0\xff\xff\xff\x7f", 99])
 def test_damaged_notes_of_a_camera_turn_nothing(tmp_path, exif):
     (tmp_path / "a").mkdir()
@@ -361,6 +363,23 @@ def test_which_images_of_a_folder_count(tmp_path, names, found, tar):
     assert images.classes == ("cat", "dog")
     write_shards(folder, tmp_path / "shards", 1)
     np.testing.assert_array_equal(np.asarray(Loader(tmp_path / "shards")), np.asarray(images))
+
+
+def test_shards_are_all_there_or_none(tmp_path):
+    """Some of the tar files would be a data set, too."""
+    tree(tmp_path / "p", *(f"{name}/{i}.png" for name in ("cat", "dog") for i in range(9)))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (15_000, limits[1]))  # fails as a full disk does
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            write_shards(tmp_path / "p", tmp_path / "shards", 15)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert os.listdir(tmp_path) == ["p"]
+    write_shards(tmp_path / "p", tmp_path / "shards", 15)
+    assert sorted(os.listdir(tmp_path / "shards")) == ["00000.tar", "00001.tar", "shards.json"]
+    with pytest.raises(FileExistsError, match="shards exists, expected the name of a new folder"):
+        write_shards(tmp_path / "p", tmp_path / "shards", 15)
 
 
 def test_archives_that_cannot_be_read_part_by_part_are_named(tmp_path):
