@@ -11,6 +11,7 @@ whose owner has died.
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 import weakref
@@ -94,7 +95,7 @@ class EngineWorld(World):
         with defer_interrupts():
             self._cluster = Cluster(engines, threads, hosts)
             # also where a cell is run again and assigns another world to its name, and when Python exits
-            self._end = weakref.finalize(self, _end, self._cluster)
+            self._end = weakref.finalize(self, _end, self._cluster, os.getpid())
             try:
                 self._ranks = Ranks(self._cluster)
             except BaseException:
@@ -249,10 +250,11 @@ class EngineWorld(World):
         print(f"EngineWorld: restarted {self.size} engines in {seconds:.1f} s ({problem})", file=sys.stderr)
 
 
-def _end(cluster: Cluster) -> None:
+def _end(cluster: Cluster, owner: int) -> None:
     """End the processes of a world that is closed, or that nothing refers to any more."""
-    with defer_interrupts():
-        cluster.stop()
+    if os.getpid() == owner:  # a process that was forked has a copy of the world, not its engines
+        with defer_interrupts():
+            cluster.stop()
 
 
 def _pack(fn, args, kwargs) -> bytes:
