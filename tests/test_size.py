@@ -17,16 +17,16 @@ ROOT = Path(__file__).parent.parent
 
 CAPS = {
     "distcourse": 146_007,
-    "distlearn": 5_282,
+    "distlearn": 5_700,
     "distlearn/cli": 14_329,
     "distlearn/comm": 20_705,
     "distlearn/cuda": 34_711,
-    "distlearn/data": 8_743,
+    "distlearn/data": 9_300,
     "distlearn/nn": 40_636,
     "distlearn/optim": 5_128,
     "distlearn/parallel": 54_673,
     "distlearn/sim": 24_768,
-    "distlearn/train": 8_346,
+    "distlearn/train": 8_590,
     "distlearn/viz": 20_272,
     "distlearn/world": 14_988,
 }
