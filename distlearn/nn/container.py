@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from weakref import WeakKeyDictionary
 
 from ..backend import get_xp
-from .layer import Layer, describe
+from .layer import Layer, describe, walk
 
 
 class Container(Layer):
@@ -89,6 +89,38 @@ def check_unique_names(params) -> None:
         )
 
 
+def input_gradient(layer: Layer, dx, shape):
+    """Return the gradient that a layer's `backward` gave of its input; raise if it gave none, or of another shape."""
+    if dx is None and gives_gradient(layer):
+        raise TypeError(
+            f"{describe(layer)}: backward returned None, expected the gradient of its input, of shape {tuple(shape)}: "
+            "without it the layers before it learn nothing. End it with `return dx`; a layer that has no such gradient "
+            "says input_gradient = False"
+        )
+    if dx is not None and getattr(dx, "shape", None) != tuple(shape):
+        got = f"an array of shape {dx.shape}" if hasattr(dx, "shape") else repr(dx)
+        raise ValueError(f"{describe(layer)}: backward returned {got}, expected the input's shape {tuple(shape)}")
+    return dx
+
+
+def gives_gradient(layer: Layer) -> bool:
+    """Say whether `backward` returns a gradient of the input: not if the layer, or one inside it, says it has none."""
+    return all(part.input_gradient for part in walk(layer))
+
+
+def check_reached(model: Layer) -> None:
+    """Raise if a parameter that is to be learned lies before a layer that gives no gradient of its input."""
+    for part in walk(model):
+        layers = part.layers if isinstance(part, Sequential) else ()
+        last = max((i for i, layer in enumerate(layers) if not gives_gradient(layer)), default=0)
+        for p in (p for layer in layers[:last] for p in layer.params if not p.frozen):
+            ends = next(inner for inner in walk(layers[last]) if not inner.input_gradient)
+            raise ValueError(
+                f"parameter {p.name!r} would learn nothing: {describe(ends)} comes after it and has "
+                "input_gradient=False; make that layer with input_gradient=True, or freeze the parameters before it"
+            )
+
+
 class Sequential(Container):
     """Layers one after another; the output of one is the input of the next.
 
@@ -164,6 +196,8 @@ class Sequential(Container):
                 with layer_span(mine, layer, name, *like):
                     if dy is not None:  # else the next layer returned no gradient: there is nothing to propagate
                         dy = layer.backward(dy, s) if later is None or not layer.splits else layer.backward(dy, s, rest)
+                        if getattr(dy, "shape", None) != like[0]:
+                            dy = input_gradient(layer, dy, like[0])
                 if rest:
                     later.append((_call_all, rest, mine, layer, like))
             for p in reversed(layer.params) if on_grad is not None else ():
@@ -261,15 +295,19 @@ class Parallel(Container):
         self.output_shape(x.shape)
         results = [branch.forward(x) for branch in self.layers]
         y = get_xp(x).concatenate([y for y, _ in results], axis=-1)
-        return y, ([s for _, s in results], [y.shape[-1] for y, _ in results])
+        return y, ([s for _, s in results], [y.shape[-1] for y, _ in results], x.shape)
 
     def backward(self, dy, saved):
-        xp, dx, start = get_xp(dy), None, 0
+        *saved, shape = saved
+        xp, dx, whole, start = get_xp(dy), None, True, 0
         for branch, s, width in zip(self.layers, *saved, strict=True):
             part = branch.backward(xp.ascontiguousarray(dy[..., start : start + width]), s)
-            dx = part if dx is None else dx + part  # a new array: branches may return one of another layer
+            if input_gradient(branch, part, shape) is None:
+                whole = False
+            else:
+                dx = part if dx is None else dx + part  # a new array: branches may return one of another layer
             start += width
-        return dx
+        return dx if whole else None
 
     def output_shape(self, shape):
         shapes = [branch.output_shape(shape) for branch in self.layers]
@@ -306,7 +344,8 @@ class Residual(Container):
         return x + y, saved
 
     def backward(self, dy, saved):
-        return self.layers[0].backward(dy.copy(), saved) + dy
+        dx = input_gradient(self.layers[0], self.layers[0].backward(dy.copy(), saved), dy.shape)
+        return dx if dx is None else dx + dy
 
     def output_shape(self, shape):
         found = self.layers[0].output_shape(shape)
@@ -335,11 +374,13 @@ class Siamese(Container):
 
     def forward(self, x):
         self._check(x.shape)
-        y, saved = self.layers[0].forward(x.reshape(-1, *x.shape[2:]))
-        return y.reshape(len(x), 2, *y.shape[1:]), saved
+        pairs = x.reshape(-1, *x.shape[2:])
+        y, saved = self.layers[0].forward(pairs)
+        return y.reshape(len(x), 2, *y.shape[1:]), (saved, pairs.shape)
 
     def backward(self, dy, saved):
-        dx = self.layers[0].backward(dy.reshape(-1, *dy.shape[2:]), saved)
+        saved, shape = saved
+        dx = input_gradient(self.layers[0], self.layers[0].backward(dy.reshape(-1, *dy.shape[2:]), saved), shape)
         return dx if dx is None else dx.reshape(len(dy), 2, *dx.shape[1:])
 
     def parts(self, shape):

@@ -1,7 +1,11 @@
 """Losses: the functions that training minimizes.
 
-A loss divides by the number of samples in the *global* batch, `n`, and gradients are summed over ranks. Then shards of
-unequal size are correct by construction; a mean of the ranks' means would be wrong.
+A loss is any `loss(outputs, targets, n) -> (value, gradient)`: the sum over the rows given, divided by `n`, the number
+of samples in the *global* batch, and the gradient of that in a new array like the outputs. Ranks and micro-batches are
+given some rows each, and what they return is summed: then parts of unequal size are correct by construction, where a
+mean of means would be wrong. So `n` counts samples, whatever a sample has inside. A mean over a sequence's unmasked
+tokens is one of each sample, `sum_i (sum_t m_it l_it / sum_t m_it) / n`, or, if long samples are to count more, divided
+by n times the tokens that a sample has on average in the data set. The tokens of one batch are known to no rank alone.
 """
 
 from __future__ import annotations
@@ -10,7 +14,7 @@ import math
 
 import numpy as np
 
-from ..backend import can_launch, get_xp
+from ..backend import can_launch, get_xp, same_bytes, share_memory, to_numpy
 from .layer import check_classes, check_pairs, check_same_shape
 from .metrics import METRICS, PairAccuracy, make_metric
 
@@ -148,3 +152,59 @@ def _wrong_n(what, n, rows) -> ValueError:
     """The error of a global batch that has fewer rows than were given."""
     least = f"the {rows} rows given" if rows else "1: no rows were given, an empty batch has no mean"
     return ValueError(f"{what}: n is {n}, expected at least {least}")
+
+
+# -- losses of a user's own --------------------------------------------------------------------------------------------
+
+
+class CheckedLoss:
+    """A loss of the user's own: at its first call it is compared with what a loss must do."""
+
+    def __init__(self, loss):
+        self.loss, self.new = loss, True
+        self.metric = getattr(loss, "metric", None)  # a plain function has none
+
+    def __repr__(self):
+        return repr(self.loss)
+
+    def __call__(self, y, targets, n=None):
+        if not self.new or hasattr(y, "block"):  # arrays without data have nothing to compare
+            return self.loss(y, targets, n)
+        self.new, name = False, f"loss {getattr(self.loss, '__name__', repr(self.loss))}"
+        before, n = [(y, y.copy()), (targets, targets.copy())], len(y) if n is None else n
+        found = self.loss(y, targets, n)
+        if not (isinstance(found, tuple) and len(found) == 2 and np.ndim(found[0]) == 0 and found[0] is not None):
+            raise TypeError(f"{name}: returned {found!r:.100}, expected two things: its value, a number, and its gradient")
+        value, dy = found
+        if getattr(dy, "shape", None) != y.shape or dy.dtype != y.dtype:
+            got = f"{dy.dtype} of shape {dy.shape}" if hasattr(dy, "dtype") else repr(dy)
+            raise TypeError(f"{name}: its gradient is {got}, expected an array like the outputs, {y.dtype} of {y.shape}")
+        for (array, copy), what in zip(before, ("outputs", "targets"), strict=True):
+            if not same_bytes(array, copy):
+                raise ValueError(f"{name}: writes into the {what}, which layers or data keep: use a new array, y - t")
+            if share_memory(dy, array):
+                raise ValueError(f"{name}: its gradient is in the memory of the {what}: return a new array, dy.copy()")
+        half = self.loss(before[0][1].copy(), targets, 2 * n)
+        rtol = np.finfo(y.dtype).eps ** 0.5
+        if differ(half, (value / 2, dy / 2), rtol) and not differ(self.loss(before[0][1], targets, n), found, rtol):
+            raise ValueError(
+                f"{name}: with n = {n} its value is {float(value):.6g}, with n = {2 * n} {float(half[0]):.6g}, expected "
+                "half of it, and of the gradient: divide sums over the rows by n, the samples of the global batch, of "
+                "which ranks and micro-batches are given some rows each; a mean over rows is (...).sum() / n"
+            )
+        return found
+
+
+def checked(loss):
+    """Return a loss that is checked at its first call; those of the library are as they should be."""
+    ours = type(loss).__module__.partition(".")[0] == __name__.partition(".")[0]
+    return loss if ours else CheckedLoss(loss)
+
+
+def differ(found, wanted, rtol) -> bool:
+    """Say whether two values and gradients differ by more than rounding; what is not finite is not compared."""
+    for a, b in zip(found, wanted, strict=True):
+        a, b = (np.asarray(to_numpy(v), np.float64) for v in (a, b))
+        if np.isfinite([a, b]).all() and (abs(a - b) > rtol * abs(b).max(initial=0)).any():
+            return True
+    return False

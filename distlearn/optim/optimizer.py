@@ -11,6 +11,7 @@ import numpy as np
 
 from ..backend import get_xp
 from ..nn.layer import Param
+from ..nn.loss import checked
 from .schedules import as_schedule
 
 Scope = Literal["element", "parameter", "model"]
@@ -152,8 +153,8 @@ class Optimizer:
         self.steps += 1
 
     def scaled(self, loss):
-        """Return the loss to train with; here the unchanged loss (`MixedPrecision` scales it)."""
-        return loss
+        """Return the loss to train with: one of the user's own is checked at its first call."""
+        return checked(loss)
 
     def rebind(self, params_of_groups: list[list[Param]]) -> Optimizer:
         """Return an optimizer like this one, for what one rank has of its parameters.
@@ -247,6 +248,8 @@ def _groups(params, rule: Rule, lr, what: str) -> list[ParamGroup]:
         if id(p) in seen:
             raise ValueError(f"{what}: parameter {p.name!r} is in the list twice: it would be updated twice")
         seen.add(id(p))
+    if all(p.frozen for group in groups for p in group.params):
+        raise ValueError(f"{what}: nothing would be trained: every parameter in its {len(groups)} group(s) is frozen, or none is in them")
     return groups
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..backend import get_xp, to_numpy
 from ..comm.point_to_point import LocalComm
-from ..nn.container import check_unique_names
+from ..nn.container import check_reached, check_unique_names
 from ..optim.optimizer import SCOPES, Optimizer, Scope, global_norm, needs_whole, state_arrays
 from ..sim import MetaArray
 from ..trace import Clock
@@ -63,6 +63,7 @@ class Strategy:
         for p in optimizer.params:
             if id(p) not in known:
                 raise ValueError(f"{what}: parameter {p.name!r} of the optimizer does not belong to the model")
+        check_reached(model)
         self.comm, self.clock = comm, comm.clock
         self.model, self.loss, self.optimizer = model, optimizer.scaled(loss), optimizer
         self.fingerprint = run_fingerprint(model, loss, optimizer)

@@ -12,8 +12,9 @@ from ....backend import get_xp, to_numpy
 from ....comm.base import CommError, CutOffError
 from ....data import Batches
 from ....data.batches import rows_of
-from ....nn.container import check_unique_names
+from ....nn.container import check_reached, check_unique_names
 from ....nn.layer import check_positive
+from ....nn.loss import checked
 from ....nn.metrics import make_metric
 from ....optim.optimizer import check_rule
 from ....optim.schedules import as_schedule
@@ -30,6 +31,7 @@ class FlatModel:
 
     def __init__(self, model):
         check_unique_names(model.params)
+        check_reached(model)
         self.model = model
         learned = [p for p in model.params if not p.frozen]
         if not learned:
@@ -125,7 +127,7 @@ class ParameterServer:
         if not (hasattr(servers, "__index__") and 1 <= servers < comm.size):
             raise ValueError(f"ParameterServer: {servers!r} servers on {comm.size} ranks, expected one of each")
         check_rule("ParameterServer", rule)
-        self.comm, self.clock, self.loss, self.pace = comm, comm.clock, loss, pace
+        self.comm, self.clock, self.loss, self.pace = comm, comm.clock, checked(loss), pace
         self.policy, self.rate, self.servers = BSP() if policy is None else policy, rate, servers
         check_policy("ParameterServer", self.policy)
         if not callable(rate):
