@@ -22,21 +22,21 @@ CAPS = {
     "distlearn/comm": 20_753,
     "distlearn/cuda": 34_711,
     "distlearn/data": 8_743,
-    "distlearn/nn": 41_845,
-    "distlearn/optim": 5_228,
-    "distlearn/parallel": 59_524,
+    "distlearn/nn": 40_508,
+    "distlearn/optim": 4_568,
+    "distlearn/parallel": 57_511,
     "distlearn/sim": 24_768,
     "distlearn/train": 8_410,
     "distlearn/viz": 20_272,
     "distlearn/world": 17_793,
 }
 """By folder: tokens of code."""
-GOALS = {"distlearn": 200_000, "distcourse": 110_000, "tests": 30_000}
+GOALS = {"distlearn": 5_282, "distcourse": 140_635, "tests": 30_000}
 """By package: tokens of code; lines of the tests."""
-DOCSTRINGS = 9_584
+DOCSTRINGS = 9_415
 """Lines of docstrings of both packages."""
-FILES = 282
-TESTS = 41_473
+FILES = 279
+TESTS = 41_063
 """Lines of the tests; the benchmarks beside them, commands that `distlearn bench` runs, are not counted."""
 SLACK = 1.03
 

@@ -15,7 +15,7 @@ from collections import Counter, defaultdict
 
 from ... import nn
 from ...nn.layer import Layer, walk
-from .blocks import ExpertParallel, PathParallel, SiameseParallel, StackParallel
+from .blocks import PathParallel, SiameseParallel, StackParallel
 from .layers import (
     ColumnParallel,
     ColumnParallelLinear,
@@ -54,7 +54,6 @@ def parallelize(model: nn.Sequential, comm) -> TensorSequential:
     `Siamese`                         `SiameseParallel` on two ranks; else its body is sharded
     `GRU` layers in a row             `StackParallel` if there is one for every rank
     `MultiHeadAttention`              `HeadParallelAttention`: the rank's heads, outputs summed
-    `MixtureOfExperts`                `ExpertParallel` if there is an expert for every rank
     `Residual`, `Recompute`           their bodies are sharded
     all others                        replicated, after a `Gather`
     ================================  ===============================================================================
@@ -115,13 +114,12 @@ class _Rewriter:
             return self.done[id(layer)], ""
         if type(layer) in (nn.Linear, nn.Conv2d):
             return self._column_parallel(layer)
-        if type(layer) in (nn.MultiHeadAttention, nn.MixtureOfExperts):
-            attention = type(layer) is nn.MultiHeadAttention
-            if (layer.kv_heads if attention else len(layer.experts)) < self.comm.size:
-                return layer, f"on every rank: too few {'heads' if attention else 'experts'}"
+        if type(layer) is nn.MultiHeadAttention:
+            if layer.kv_heads < self.comm.size:
+                return layer, "on every rank: too few heads"
             if not self.shared_params.private(layer):
                 return layer, "on every rank: shared"
-            return (HeadParallelAttention if attention else ExpertParallel)(self.comm, layer), ""
+            return HeadParallelAttention(self.comm, layer), ""
         if type(layer) in BLOCKS:
             made = self._block(layer)
             if any(isinstance(part, TensorLayer) for part in walk(made)):
