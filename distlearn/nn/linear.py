@@ -100,6 +100,8 @@ class Embedding(Layer):
     Y. Bengio et al. (2003), A neural probabilistic language model, JMLR 3.
     """
 
+    input_gradient = False
+
     def __init__(self, n_symbols, d_out, rng=None, *, dtype="float32"):
         check_positive("Embedding", n_symbols=n_symbols, d_out=d_out)
         self.n_symbols, self.d_out, self.costs = n_symbols, d_out, (0, d_out)

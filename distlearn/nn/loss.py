@@ -173,12 +173,18 @@ class CheckedLoss:
         self.new, name = False, f"loss {getattr(self.loss, '__name__', repr(self.loss))}"
         before, n = [(y, y.copy()), (targets, targets.copy())], len(y) if n is None else n
         found = self.loss(y, targets, n)
-        if not (isinstance(found, tuple) and len(found) == 2 and np.ndim(found[0]) == 0 and found[0] is not None):
-            raise TypeError(f"{name}: returned {found!r:.100}, expected two things: its value, a number, and its gradient")
+        if not (
+            isinstance(found, (tuple, list)) and len(found) == 2 and np.ndim(found[0]) == 0 and found[0] is not None
+        ):
+            raise TypeError(
+                f"{name}: returned {found!r:.100}, expected two things: its value, a number, and its gradient"
+            )
         value, dy = found
         if getattr(dy, "shape", None) != y.shape or dy.dtype != y.dtype:
             got = f"{dy.dtype} of shape {dy.shape}" if hasattr(dy, "dtype") else repr(dy)
-            raise TypeError(f"{name}: its gradient is {got}, expected an array like the outputs, {y.dtype} of {y.shape}")
+            raise TypeError(
+                f"{name}: its gradient is {got}, expected an array like the outputs, {y.dtype} of {y.shape}"
+            )
         for (array, copy), what in zip(before, ("outputs", "targets"), strict=True):
             if not same_bytes(array, copy):
                 raise ValueError(f"{name}: writes into the {what}, which layers or data keep: use a new array, y - t")
@@ -188,7 +194,7 @@ class CheckedLoss:
         rtol = np.finfo(y.dtype).eps ** 0.5
         if differ(half, (value / 2, dy / 2), rtol) and not differ(self.loss(before[0][1], targets, n), found, rtol):
             raise ValueError(
-                f"{name}: with n = {n} its value is {float(value):.6g}, with n = {2 * n} {float(half[0]):.6g}, expected "
+                f"{name}: with n = {n} its value is {float(value):.6g}, with n = {2 * n} {float(half[0]):.6g}, not "
                 "half of it, and of the gradient: divide sums over the rows by n, the samples of the global batch, of "
                 "which ranks and micro-batches are given some rows each; a mean over rows is (...).sum() / n"
             )

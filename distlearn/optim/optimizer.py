@@ -249,7 +249,8 @@ def _groups(params, rule: Rule, lr, what: str) -> list[ParamGroup]:
             raise ValueError(f"{what}: parameter {p.name!r} is in the list twice: it would be updated twice")
         seen.add(id(p))
     if all(p.frozen for group in groups for p in group.params):
-        raise ValueError(f"{what}: nothing would be trained: every parameter in its {len(groups)} group(s) is frozen, or none is in them")
+        held = f"its {len(groups)} groups hold" if len(groups) > 1 else "it is given"
+        raise ValueError(f"{what}: nothing would be trained: {held} no parameter, or only frozen ones")
     return groups
 
 
