@@ -31,7 +31,7 @@ def evaluate(strategy, x, y, metric=None) -> float:
     Returns
     -------
     value : float
-        Equal on all ranks and for any number of them; NaN for an empty set. One all-reduce of two numbers.
+        Equal on all ranks and for any number of them; NaN for an empty set. One all-reduce of the metric's sums.
     """
     check_arrays("evaluate", x=x, y=y)
     if len(x) != len(y):
@@ -40,16 +40,15 @@ def evaluate(strategy, x, y, metric=None) -> float:
     if len(x) == 0:
         return math.nan
     mine = datasets.shard(len(x), strategy.rank, strategy.size, allow_empty=True)
-    sums, most = np.zeros(2), -(-len(x) // strategy.size)
+    sums, most = 0, -(-len(x) // strategy.size)
     # equally often on all ranks, which may predict together: those that have no samples left predict any
     at_once = max(1, min(AT_ONCE, (1 << 26) // (math.prod(x.shape[1:]) * x.dtype.itemsize)))
     starts = range(mine.start, mine.start + most, at_once)
     parts = [slice(start, min(start + at_once, mine.stop)) if start < mine.stop else slice(1) for start in starts]
     for start, part, rows in zip(starts, parts, datasets.batches.rows_of(x, parts), strict=True):
-        outputs = strategy.predict(rows)
-        if start < mine.stop:
-            sums += metric.count(outputs, y[part])
-    return metric.value(*to_numpy(strategy.total(get_xp(x).asarray(sums))).tolist())
+        counted = metric.counted(strategy.predict(rows), y[part])
+        sums = sums + (counted if start < mine.stop else np.zeros_like(counted))
+    return float(metric.value(to_numpy(strategy.total(get_xp(x).asarray(sums)))))
 
 
 def fit(

@@ -332,7 +332,7 @@ def make_run(coordinator, flat, parts, dataset, loss) -> Run:
         flat.load(np.concatenate([snapshot.share for snapshot in column]))
         with np.errstate(all="ignore"):  # parameters of a run that diverged
             value, _ = loss(model.forward(x)[0], y, len(x))
-            score = metric.value(*metric.count(model.forward(x_test)[0], dataset.y_test))
+            score = metric.value(metric.counted(model.forward(x_test)[0], dataset.y_test))
         points.append((column[0].version, column[0].time - began, value, score))
     return Run(
         policy=str(state.policy),
