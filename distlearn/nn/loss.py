@@ -14,7 +14,7 @@ import math
 
 import numpy as np
 
-from ..backend import can_launch, get_xp, same_bytes, share_memory, to_numpy
+from ..backend import can_launch, get_xp, rounded, same_bytes, share_memory, single, to_numpy
 from .layer import check_classes, check_pairs, check_same_shape
 from .metrics import METRICS, PairAccuracy, make_metric
 
@@ -50,7 +50,7 @@ class SoftmaxCrossEntropy:
             return self._launch(logits, labels, terms)
         logits, labels = logits.reshape(-1, shape[-1]), labels.reshape(-1)
         rows = xp.arange(len(logits))
-        z = logits - logits.max(axis=1, keepdims=True)
+        z = single(logits) - logits.max(axis=1, keepdims=True)
         at_label = z[rows, labels]
         xp.exp(z, out=z)
         total = z.sum(axis=1, keepdims=True)
@@ -58,7 +58,7 @@ class SoftmaxCrossEntropy:
         z /= total
         z[rows, labels] -= 1
         z /= terms
-        return loss, z.reshape(shape)
+        return loss, rounded(z, logits.dtype).reshape(shape)
 
     def _launch(self, logits, labels, terms):
         """Compute both with one kernel; the labels are read back only if a NaN shows that one is out of range."""
@@ -99,10 +99,10 @@ class MeanSquaredError:
         if y.size == 0:
             return 0.0, y.copy()
         terms = n * math.prod(y.shape[1:])
-        dy = y - targets
+        dy = single(y) - targets
         loss = float((dy * dy).sum(dtype=np.float64)) / terms
         dy *= 2 / terms
-        return loss, dy
+        return loss, rounded(dy, y.dtype)
 
 
 class ContrastiveLoss:
@@ -135,7 +135,7 @@ class ContrastiveLoss:
         n = len(y) if n is None else n
         if n < max(1, len(y)):
             raise _wrong_n("ContrastiveLoss", n, len(y))
-        xp = get_xp(y)
+        xp, dtype, y = get_xp(y), y.dtype, single(y)
         difference = y[:, 0] - y[:, 1]
         distance = xp.sqrt((difference * difference).sum(axis=1))
         pull = similar.astype(y.dtype)
@@ -143,7 +143,7 @@ class ContrastiveLoss:
         loss = float((pull * distance**2 + (1 - pull) * gap**2).sum(dtype=np.float64)) / (2 * n)
         apart = xp.where(distance > 0, distance, 1)
         difference *= ((pull - (1 - pull) * gap / apart) / n)[:, None]
-        return loss, xp.stack([difference, -difference], axis=1)
+        return loss, rounded(xp.stack([difference, -difference], axis=1), dtype)
 
 
 def _wrong_n(what, n, rows) -> ValueError:
