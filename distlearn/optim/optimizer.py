@@ -344,7 +344,9 @@ def clip_by_norm(params: Iterable[Param], max_norm: float, norm: Callable[[list[
         raise ValueError(f"clip_by_norm: max_norm is {max_norm!r}, expected a number above 0")
     params = list(params)
     length = norm(params)
-    if not length < math.inf and not any(hasattr(p.grad, "block") for p in params):  # arrays without data
+    if (
+        not length < math.inf and params and not hasattr(params[0].grad, "block")
+    ):  # nobody knows those of arrays without data
         bad = next((p.name for p in params if not get_xp(p.grad).isfinite(p.grad).all()), None)
         whose = "on another rank" if bad is None else f"that of {bad!r}"
         raise FloatingPointError(f"clip_by_norm: a gradient is not finite, {whose}: their norm is {length}")
