@@ -209,9 +209,9 @@ def check_dtype(layer: Layer, x) -> None:
     """Raise unless `x` has the precision of the layer's parameters: mixing two would silently compute in the larger."""
     want = layer.params[0].data.dtype
     if x.dtype != want:
-        raise TypeError(
-            f"{describe(layer)}: the input is {x.dtype}, the parameters are {want}; pass x.astype({str(want)!r})"
-        )
+        scaled = {"u": " / 255, pixels from 0 to 1", "i": ", scaled to about 0 to 1"}.get(x.dtype.kind, "")
+        advice = f"pass x.astype({str(want)!r}){scaled}"
+        raise TypeError(f"{describe(layer)}: the input is {x.dtype}, the parameters are {want}; {advice}")
 
 
 def check_classes(what: str, outputs, targets, *, read: bool = True) -> None:

@@ -120,8 +120,8 @@ class Optimizer:
     def __init__(self, params, rule, lr, *, clip_norm=None):
         what = type(self).__name__
         check_rule(what, rule)
-        if clip_norm is not None and not clip_norm > 0:
-            raise ValueError(f"{what}: clip_norm is {clip_norm!r}, expected a norm above 0")
+        if clip_norm is not None:
+            _check_norm(f"{what}: clip_norm", clip_norm)
         self.rule, self.lr, self.clip_norm = rule, as_schedule(lr, what), clip_norm
         self.groups = _groups(params, rule, self.lr, what)
         self.params = [p for group in self.groups for p in group.params]
@@ -315,6 +315,11 @@ def global_norm(params: Iterable[Param]) -> float:
     return math.hypot(*(norm(p.grad) for p in params))
 
 
+def _check_norm(what: str, value) -> None:
+    if not (hasattr(value, "__float__") and value > 0):
+        raise ValueError(f"{what} is {value!r}, expected a number above 0")
+
+
 def clip_by_norm(params: Iterable[Param], max_norm: float, norm: Callable[[list[Param]], float] = global_norm) -> float:
     r"""Scale the gradients, all by the same factor, to a norm of at most `max_norm`.
 
@@ -340,8 +345,7 @@ def clip_by_norm(params: Iterable[Param], max_norm: float, norm: Callable[[list[
     R. Pascanu, T. Mikolov, Y. Bengio (2013), On the difficulty of training recurrent neural networks, ICML, algorithm
     1.
     """
-    if not max_norm > 0:
-        raise ValueError(f"clip_by_norm: max_norm is {max_norm!r}, expected a number above 0")
+    _check_norm("clip_by_norm: max_norm", max_norm)
     params = list(params)
     length = norm(params)
     if (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 
 import numpy as np
 
@@ -112,12 +113,22 @@ def fit(
     if checkpoints is not None:
         saving = Saving(checkpoints, every, strategy, data_fingerprint(dataset, batch_size, seed))
         now = saving.begin(resume)
+    if strategy.checkpointable:
+        held = strategy.state_dict()
+        check_weights({k.removeprefix("param/"): held[k].array for k in held if k.startswith("param/")})
+    first = now.step
     try:
         while now.epoch < epochs:
             began = strategy.clock.now()
             for batch in batches.epoch(now.epoch, now.step - now.epoch * len(batches)):
+                if now.step == first and rank == 0:
+                    _warn_of_pixels(batch.x)
                 loss = strategy.step(batch)
-                _stop_if_diverged(loss, now.step + 1)  # counted from 1, as in reports
+                if not math.isfinite(loss):  # every later step would only spread it
+                    start = batches.batch_size * (now.step - now.epoch * len(batches))
+                    rows = batches.order(now.epoch)[start : start + batches.batch_size]
+                    why = why_not_finite(dataset, rows, now.step == first)
+                    raise DivergedError(f"the loss became {loss} at step {now.step + 1}: {why}")  # counted from 1
                 now.add(loss, batch.n)
                 began, now.seconds = (later := strategy.clock.now()), now.seconds + later - began
                 if report is not None:
@@ -145,7 +156,31 @@ class DivergedError(ArithmeticError):
     """The loss is NaN or infinite."""
 
 
-def _stop_if_diverged(loss: float, step: int) -> None:
-    """Raise at the first loss that is not finite: every later step would only spread it."""
-    if not math.isfinite(loss):
-        raise DivergedError(f"the loss became {loss} at step {step}: training diverged; try a smaller learning rate")
+def why_not_finite(dataset, rows, first: bool) -> str:
+    """Say why the loss of some rows of the training set is not finite: the data, what is computed, or the rate."""
+    for name, values in (("x_train", dataset.x_train), ("y_train", dataset.y_train)):
+        if values.dtype.kind == "f":
+            part = next(datasets.batches.rows_of(values, [get_xp(values).asarray(rows)]))
+            bad = np.argwhere(~np.isfinite(to_numpy(part)))
+            if len(bad):
+                place = ", ".join(map(str, (rows[bad[0][0]], *bad[0][1:])))
+                return f"{name}[{place}] is {part[tuple(bad[0])]}; replace such values, or leave out the row"
+    if first:
+        made = "an overflow, as of half precision or of inputs that are not scaled, 0 / 0, or scores of -inf only"
+        return f"from data and weights that are finite, before any update; a layer or the loss makes it: {made}"
+    return "training diverged; try a smaller learning rate"
+
+
+def check_weights(arrays: dict) -> None:
+    """Raise if a parameter is not finite before the first step."""
+    for name, array in arrays.items():
+        if not get_xp(array).isfinite(array).all():
+            raise ValueError(f"parameter {name!r} holds NaN or infinity before the first step: make or load it anew")
+
+
+def _warn_of_pixels(x) -> None:
+    """Warn of whole numbers from 0 to 255: a rate that suits inputs of about 1 is too large for them, or too small."""
+    largest = float(x.max()) if x.dtype.kind == "f" and x[:1].size >= 64 else 0.0
+    if 128 <= largest <= 255 and float(x.min()) >= 0 and bool((x == get_xp(x).floor(x)).all()):
+        told = f"fit: the inputs are whole numbers up to {largest:g}, as pixels are: scale them to 0..1 (x / 255)"
+        warnings.warn(told, stacklevel=3)

@@ -49,7 +49,7 @@ def attend(q, k, v, *, causal: bool = False):
     y = xp.empty_like(grouped)
     p = xp.empty((*grouped.shape[:3], k.shape[2]), q.dtype)
     hidden = causal_mask(xp, q.shape[2], q.dtype) if causal else None
-    for i in _parts(q):
+    for i in _parts(q) if q.size else ():
         s = matmul(single(grouped[i]), single(k[i]).swapaxes(-1, -2), out=None if half else p[i])
         s *= scale
         if causal:
@@ -117,3 +117,5 @@ def check_heads(q, k, v, causal: bool) -> None:
         shapes = f"queries {q.shape}, keys {k.shape}, values {v.shape}{', causal' * causal}"
         wanted = "(batch, heads, n, d) and twice (batch, kv_heads, m, d), heads a multiple of kv_heads, n = m if causal"
         raise ValueError(f"attention: {shapes}, expected {wanted}")
+    if q.size and not k.size:
+        raise ValueError(f"attention: {q.shape[2]} queries of 0 keys, expected a key at least")
