@@ -209,20 +209,18 @@ def _like(state, arrays: list):
     return tuple(arrays) if isinstance(state, tuple) else arrays[0] if arrays else None
 
 
-_LEAST = {"e": 2.0**-25, "f": 2.0**-150}  # What is no larger is 0, by character of the dtype.
-
-
 def apply_rule(rule, data, grad, state, lr: float, step: int) -> None:
     """Update an array by a rule; large arrays on a CPU piece by piece."""
     # A rule makes several passes over its arrays; piece by piece, all but the first find them in the cache.
     if not 0 <= lr < np.inf:  # a schedule may return anything
         raise ValueError(f"the learning rate of step {step} is {lr!r}, expected a number of 0 or more")
-    if data.dtype.char in _LEAST and 0 < getattr(rule, "eps", 0) <= _LEAST[data.dtype.char]:
+    eps, has_data = getattr(rule, "eps", 0), not hasattr(data, "block")
+    if eps and has_data and not data.dtype.type(eps):
         raise ValueError(
-            f"{type(rule).__name__}: eps is {rule.eps!r}, which is 0 in {data.dtype}, as are the squares of small "
+            f"{type(rule).__name__}: eps is {eps!r}, which is 0 in {data.dtype}, as are the squares of small "
             "gradients: use MixedPrecision, whose weights are float32, or a larger eps, such as 1e-4"
         )
-    if data.dtype == np.float16:  # or a product of the rate and a gradient would be rounded on the way
+    if data.dtype == np.float16 and has_data:  # or products of the rate and a gradient would be rounded on the way
         wide = [single(a) for a in (data, grad, *state_arrays(state))]
         apply_rule(rule, wide[0], wide[1], _like(state, wide[2:]), lr, step)
         for narrow, a in zip((data, *state_arrays(state)), (wide[0], *wide[2:]), strict=True):
