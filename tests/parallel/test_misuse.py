@@ -280,6 +280,43 @@ def test_a_loss_that_does_as_the_error_says_trains_as_that_of_the_library(name):
     after(name, loss=lambda rank: noisy)
 
 
+def masked(y, t, n=None):
+    """A mean over each sample's tokens whose label is no mask (-1), as the module of losses describes it."""
+    seen = t >= 0
+    weights = seen / np.maximum(seen.sum(axis=1, keepdims=True), 1) / n
+    label = np.maximum(t, 0)[..., None]
+    p = np.exp(y - y.max(axis=-1, keepdims=True))
+    p /= p.sum(axis=-1, keepdims=True)
+    dy = p * weights[..., None]
+    np.put_along_axis(dy, label, np.take_along_axis(dy, label, -1) - weights[..., None], -1)
+    return -float((np.log(np.take_along_axis(p, label, -1)[..., 0]) * weights).sum()), dy
+
+
+@pytest.mark.parametrize(("ranks", "accumulate"), [(2, 1), (3, 1), (2, 3)])
+def test_a_mean_over_unmasked_tokens_is_the_same_on_any_number_of_ranks(ranks, accumulate):
+    rng = np.random.default_rng(0)
+    x, t = rng.normal(size=(N, 5, 6)), rng.integers(0, 3, (N, 5))
+    t[rng.random((N, 5)) < 0.4] = -1
+
+    def program(comm, accumulate=1):
+        model = MLP((6, 8, 3), seed=0, dtype="float64")
+        strategy = parallel.DataParallel(
+            comm, model, masked, Optimizer(model.params, SGD(), 0.1), accumulate=accumulate
+        )
+        part = np.array_split(np.arange(N), comm.size)[comm.rank]
+        losses = [strategy.step(Batch(x[part], t[part], N)) for _ in range(STEPS)]
+        return {p.name: p.data for p in model.params}, losses
+
+    ((wanted, losses),) = SimWorld(1).run(program)
+    terms = [CROSS_ENTROPY(MLP((6, 8, 3), seed=0, dtype="float64").forward(a[None, s])[0], b[None, s])[0]
+             for a, b in zip(x, t, strict=True) for s in [b >= 0]]  # fmt: skip
+    assert losses[0] == pytest.approx(np.mean(terms))
+    for found, got in SimWorld(ranks).run(program, accumulate):
+        np.testing.assert_allclose(got, losses, atol=1e-12)
+        for name, value in wanted.items():
+            np.testing.assert_allclose(found[name], value, atol=1e-12)
+
+
 class Forgets(nn.Layer):
     def forward(self, x):
         return x * 2, None
