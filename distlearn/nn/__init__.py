@@ -23,7 +23,7 @@ from .costs.profile import Profile, Summary, profile_sweep, skinny_products, sum
 from .dropout import Dropout
 from .formats import BFLOAT16, E2M1, E4M3, E5M2, MXFP4, MXFP8, NVFP4, BlockFormat, Format, LowPrecisionLinear, rotate
 from .fused import choose_algorithm, fuse
-from .layer import Layer, Param, move, nbytes, parameter_count, walk
+from .layer import Layer, Param, Statistic, move, nbytes, parameter_count, walk
 from .linear import Embedding, Linear
 from .loss import ContrastiveLoss, MeanSquaredError, SoftmaxCrossEntropy
 from .metrics import METRICS, MeanLoss, Metric, make_metric

@@ -64,13 +64,37 @@ def needs_whole(rule: Rule) -> bool:
     return getattr(rule, "whole", False)  # a user's rule may omit the attribute
 
 
-@dataclass
 class ParamGroup:
-    """Parameters that share a rule and a learning rate."""
+    """Parameters that share a rule and a learning rate, both of which can be set at any time."""
 
-    params: list[Param]
-    rule: Rule
-    lr: Callable[[int], float]
+    def __init__(self, params: list[Param], rule: Rule, lr: Callable[[int], float]):
+        self.params = params
+        self._settings = {"rule": rule, "lr": lr}
+
+    def of(self, params) -> ParamGroup:
+        """Return a group of other parameters, for which this group's settings hold, also those that are set later."""
+        made = copy.copy(self)
+        made.params = list(params)
+        return made
+
+    @property
+    def lr(self) -> Callable[[int], float]:
+        return self._settings["lr"]
+
+    @lr.setter
+    def lr(self, value) -> None:
+        self._settings["lr"] = as_schedule(value, "ParamGroup")
+
+    @property
+    def rule(self) -> Rule:
+        return self._settings["rule"]
+
+    @rule.setter
+    def rule(self, value) -> None:
+        check_rule("ParamGroup", value)
+        if type(value) is not type(self.rule):
+            raise ValueError(f"rule is {value!r}, but the state is that of {self.rule!r}; make another optimizer")
+        self._settings["rule"] = value
 
 
 class Optimizer:
@@ -120,11 +144,10 @@ class Optimizer:
     def __init__(self, params, rule, lr, *, clip_norm=None):
         what = type(self).__name__
         check_rule(what, rule)
-        if clip_norm is not None:
-            _check_norm(f"{what}: clip_norm", clip_norm)
-        self.rule, self.lr, self.clip_norm = rule, as_schedule(lr, what), clip_norm
-        self.groups = _groups(params, rule, self.lr, what)
-        self.params = [p for group in self.groups for p in group.params]
+        _check_clip_norm(what, clip_norm)
+        self._clip = {"norm": clip_norm}  # a dict, which copies for the parts of ranks share
+        self.groups, self._left_out = _groups(params, rule, as_schedule(lr, what), what)
+        self.params = self._given = [p for group in self.groups for p in group.params]
         self.weights = self.params
         self.states = [group.rule.init(p.data) for group in self.groups for p in group.params]
         self.steps = 0
@@ -133,7 +156,55 @@ class Optimizer:
     def __repr__(self):
         groups = f" in {len(self.groups)} groups" if len(self.groups) > 1 else ""
         size = f"{len(self.params)} parameters{groups}"
-        return f"{type(self).__name__}({self.rule}, {self.lr}, {size}, {self.steps} steps done)"
+        rules, lrs = (" | ".join(dict.fromkeys(repr(getattr(g, name)) for g in self.groups)) for name in ("rule", "lr"))
+        return f"{type(self).__name__}({rules}, {lrs}, {size}, {self.steps} steps done)"
+
+    # -- settings: each is kept in one place, so what is set later holds in every strategy ---------------------------
+    def _common(self, name: str):
+        first, *others = [getattr(group, name) for group in self.groups]
+        if any(other != first for other in others):
+            raise AttributeError(f"groups have a {name} of their own: use optimizer.groups[k].{name}")
+        return first
+
+    @property
+    def lr(self) -> Callable[[int], float]:
+        return self._common("lr")
+
+    @lr.setter
+    def lr(self, value) -> None:
+        self._common("lr")
+        for group in self.groups:
+            group.lr = value
+
+    @property
+    def rule(self) -> Rule:
+        return self._common("rule")
+
+    @rule.setter
+    def rule(self, value) -> None:
+        self._common("rule")
+        for group in self.groups:
+            group.rule = value
+
+    @property
+    def clip_norm(self) -> float | None:
+        return self._clip["norm"]
+
+    @clip_norm.setter
+    def clip_norm(self, value) -> None:
+        _check_clip_norm(type(self).__name__, value)
+        self._clip["norm"] = value
+
+    def check_params(self) -> None:
+        """Raise if parameters were frozen, or no longer are, or were replaced, since the optimizer was made."""
+        for p in self._given:
+            if p.frozen:
+                told = "freeze parameters before the optimizer is made"
+                raise ValueError(f"{p.name!r} was frozen when its optimizer was there, which updates it: {told}")
+        for p in self._left_out:
+            if not p.frozen:
+                told = "make another optimizer (and strategy)"
+                raise ValueError(f"{p.name!r} is no longer frozen, but its optimizer was made without it: {told}")
 
     @property
     def needed_scope(self) -> Scope:
@@ -143,6 +214,7 @@ class Optimizer:
 
     def step(self) -> None:
         """Update every parameter from its gradient."""
+        self.check_params()
         if self.clip_norm is not None:
             clip_by_norm(self.weights, self.clip_norm, self.norm)
         pairs = iter(zip(self.weights, self.states, strict=True))
@@ -163,14 +235,11 @@ class Optimizer:
         Parameters
         ----------
         params_of_groups : list of list of Param
-            By group. States of this optimizer's own parameters are shared; for others they are initialized.
+            By group. Settings, and states of this optimizer's own parameters, are shared; other states are initialized.
         """
         state_of = {id(p): state for p, state in zip(self.params, self.states, strict=True)}
         made = copy.copy(self)
-        made.groups = [
-            ParamGroup(list(params), group.rule, group.lr)
-            for group, params in zip(self.groups, params_of_groups, strict=True)
-        ]
+        made.groups = [group.of(params) for group, params in zip(self.groups, params_of_groups, strict=True)]
         made.params = made.weights = [p for group in made.groups for p in group.params]
         made.states = [
             state_of[id(p)] if id(p) in state_of else group.rule.init(p.data)
@@ -251,8 +320,13 @@ def decayed(grad, data, weight_decay: float):
     return grad + weight_decay * data if weight_decay else grad
 
 
-def _groups(params, rule: Rule, lr, what: str) -> list[ParamGroup]:
-    """Turn the user's `params` into groups; a plain list is one group."""
+def _check_clip_norm(what: str, value) -> None:
+    if value is not None and not (hasattr(value, "__float__") and value > 0):
+        raise ValueError(f"{what}: clip_norm is {value!r}, expected a norm above 0")
+
+
+def _groups(params, rule: Rule, lr, what: str) -> tuple[list[ParamGroup], list[Param]]:
+    """Turn the user's `params` into groups, of which a plain list is one; return also the frozen ones, left out."""
     params = list(params)
     if not params:
         raise ValueError(f"{what}: the list of parameters is empty, so nothing would be trained")
@@ -261,15 +335,17 @@ def _groups(params, rule: Rule, lr, what: str) -> list[ParamGroup]:
     if not all(isinstance(entry, dict) for entry in params):
         raise TypeError(f"{what}: expected either parameters or groups of them (dicts), got a mixture")
     groups = [_group(i, dict(entry), rule, lr, what) for i, entry in enumerate(params)]
+    left_out = [p for group in groups for p in group.params if p.frozen]
+    for group in groups:
+        group.params = [p for p in group.params if not p.frozen]
     seen = set()
     for p in (p for group in groups for p in group.params):
         if id(p) in seen:
             raise ValueError(f"{what}: parameter {p.name!r} is in the list twice: it would be updated twice")
         seen.add(id(p))
-    if all(p.frozen for group in groups for p in group.params):
-        held = f"its {len(groups)} groups hold" if len(groups) > 1 else "it is given"
-        raise ValueError(f"{what}: nothing would be trained: {held} no parameter, or only frozen ones")
-    return groups
+    if not any(group.params for group in groups):
+        raise ValueError(f"{what}: nothing would be trained: {len(left_out)} parameters are given, all of them frozen")
+    return groups, left_out
 
 
 def _group(i: int, entry: dict, rule: Rule, lr, what: str) -> ParamGroup:
@@ -289,7 +365,7 @@ def _group(i: int, entry: dict, rule: Rule, lr, what: str) -> ParamGroup:
         if name not in known:
             has = ", ".join(map(repr, known)) or "no hyperparameters that a group could set"
             raise ValueError(f"{where} has {name!r}; beside 'params', 'lr' and 'rule', {type(rule).__name__} has {has}")
-    return ParamGroup([p for p in params if not p.frozen], replace(rule, **entry) if entry else rule, lr)
+    return ParamGroup(params, replace(rule, **entry) if entry else rule, lr)
 
 
 # -- clipping ----------------------------------------------------------------------------------------------------------
@@ -311,11 +387,6 @@ def norm(x) -> float:
 def global_norm(params: Iterable[Param]) -> float:
     """Norm of all gradients as one vector; infinite or NaN where one of them is."""
     return math.hypot(*(norm(p.grad) for p in params))
-
-
-def _check_norm(what: str, value) -> None:
-    if not (hasattr(value, "__float__") and value > 0):
-        raise ValueError(f"{what} is {value!r}, expected a number above 0")
 
 
 def clip_by_norm(params: Iterable[Param], max_norm: float, norm: Callable[[list[Param]], float] = global_norm) -> float:
@@ -343,7 +414,8 @@ def clip_by_norm(params: Iterable[Param], max_norm: float, norm: Callable[[list[
     R. Pascanu, T. Mikolov, Y. Bengio (2013), On the difficulty of training recurrent neural networks, ICML, algorithm
     1.
     """
-    _check_norm("clip_by_norm: max_norm", max_norm)
+    if not max_norm > 0:
+        raise ValueError(f"clip_by_norm: max_norm is {max_norm!r}, expected a number above 0")
     params = list(params)
     length = norm(params)
     if (

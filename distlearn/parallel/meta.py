@@ -65,7 +65,7 @@ class MetaLayer(Layer):
 def _meta_param(p: Param) -> Param:
     """A parameter without data; its container will put the place in front of its name again."""
     name = p.name.partition(".")[2] or p.name
-    return Param(MetaArray(p.data.shape, p.data.dtype), name, p.frozen, MetaArray(p.data.shape, p.data.dtype))
+    return type(p)(MetaArray(p.data.shape, p.data.dtype), name, p.frozen, MetaArray(p.data.shape, p.data.dtype))
 
 
 def meta_model(model: Sequential) -> Sequential:

@@ -14,7 +14,6 @@ stage   kept whole on every rank    kept in p parts
 
 from __future__ import annotations
 
-import copy
 import math
 from contextlib import contextmanager
 
@@ -27,8 +26,16 @@ from ..nn.layer import Param
 from ..optim.optimizer import state_arrays
 from .checkpoint.state import named_arrays
 from .data.bucket import Bucket, group_params
-from .sharding import Sharded, flat_shard, load_into
-from .strategy import Strategy, check_global_rows, check_state_shapes, require_scope, summed_norm, update
+from .sharding import HeldElsewhere, Sharded, flat_shard, load_into
+from .strategy import (
+    Strategy,
+    average_statistics,
+    check_global_rows,
+    check_state_shapes,
+    require_scope,
+    summed_norm,
+    update,
+)
 
 # -- what ZeRO shards: a group of parameters as one flat array, of which every rank owns an equal part -----------------
 #
@@ -85,16 +92,17 @@ class ShardGroup:
 
     def check_held(self) -> None:
         """Raise if a parameter no longer lies in `full`, and so would not be updated."""
+        if self.full is None and self._coming is None:
+            HeldElsewhere.check(self.params)
         for p, held in self._held:
             if p.data is not held:
                 raise ValueError(f"ZeRO: the data of {p.name!r} was replaced; write into it: p.data[...] = values")
 
     def release(self) -> None:
-        """Free the full parameters (stage 3); reading one by mistake then gives NaN."""
+        """Free the full parameters (stage 3); reading one by mistake then raises."""
         if self.stage == 3:
-            xp = get_xp(self.full)
             for p in self.params:
-                p.data = xp.broadcast_to(xp.asarray(float("nan"), p.data.dtype), p.data.shape)
+                p.data = HeldElsewhere(p, "ZeRO")
             self.full = None
 
     def publish(self) -> None:
@@ -142,8 +150,7 @@ class ZeRO(Strategy):
     Parameters
     ----------
     model : Sequential
-        From here on its parameters are views of flat arrays; at stage 3 they exist only while their layer runs, and
-        are NaN otherwise.
+        From here on its parameters are views of flat arrays; at stage 3 they exist only while their layer runs.
     optimizer : Optimizer
         It must work element by element: not `LARS`, which needs the norms of whole parameters. Frozen parameters, and
         those that it does not have, stay whole on every rank.
@@ -236,6 +243,7 @@ class ZeRO(Strategy):
         self._finish_reduce()
         sums = self.total(get_xp(batch.x).asarray([loss, len(batch.x)], np.float64))
         check_global_rows(self.comm, float(sums[1]), batch.n)
+        average_statistics(self.comm, self._whole, len(batch.x), batch.n)
         update(self.optimizer, self.clock)
         if self.stage < 3:
             for group in self.groups:
@@ -302,8 +310,7 @@ class _Piece:
         self.groups = [g for g in groups if any(p is q for p in g.params for q in layer.params)]
         for group in self.groups:
             group.users += 1
-        self._alone = copy.copy(model)  # a Sequential of this one layer, which records its spans
-        self._alone.layers, self._alone.params = [layer], layer.params
+        self._alone = model.part([layer])  # which records its spans
 
     def forward(self, x, clock):
         return self._alone.forward(x, clock=clock)

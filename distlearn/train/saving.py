@@ -28,8 +28,12 @@ class Saving:
             raise ValueError(f"fit: every is {every!r}, expected a number of steps, 0 or more")
         check_checkpointable(strategy)  # before any work is done
         self.store, self.every, self.strategy = store, int(every), strategy
-        self.run = run | strategy.fingerprint
+        self._data = run
         self._writer, self._writing = ThreadPoolExecutor(1, "checkpoints"), None
+
+    @property
+    def run(self) -> dict:
+        return self._data | self.strategy.fingerprint
 
     def _is_root(self) -> bool:
         return self.strategy.world.rank == 0
@@ -59,11 +63,12 @@ class Saving:
             return None
         found = self.store.latest()
         if found is not None:
-            other = differences(found.meta["run"], self.run)
+            run = self.run
+            other = differences(found.meta["run"], run)
             text = f"{self.store.folder} holds checkpoints of another run: with {', '.join(other)}"
             if other and resume != "anyway":
                 raise ValueError(f'{text}; resume="anyway" (--resume-anyway) continues with the current settings')
-            if any(found.meta["run"].get(name) != self.run[name] for name in _STEPS):
+            if any(found.meta["run"].get(name) != run[name] for name in _STEPS):
                 raise ValueError(f"{text}; the steps of an epoch must use the same samples to continue")
             if other:
                 warnings.warn(f"{text}; continuing with the current settings", CheckpointWarning, stacklevel=2)

@@ -25,6 +25,7 @@ from distlearn.parallel import (
     Serial,
 )
 from distlearn.parallel.checkpoint import store as file
+from distlearn.parallel.sharding import HeldElsewhere
 from distlearn.sim import SimWorld
 from distlearn.testing import assert_same_params
 from distlearn.train import fit
@@ -305,7 +306,8 @@ def train(comm, make, folder=None, *, kind="mlp", rule="adam", stop=None, resume
     model = a_model(kind)
     strategy = make(comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, RULES[rule](), lr))
     history = fit_until(stop, strategy, folder, epochs, every=every, resume=resume)
-    return history, strategy.gather_params(), {p.name: p.data.copy() for p in model.params}, strategy
+    own = {p.name: p.data.copy() for p in model.params if not isinstance(p.data, HeldElsewhere)}
+    return history, strategy.gather_params(), own, strategy
 
 
 def interrupted(size, make, folder, stop, **options):

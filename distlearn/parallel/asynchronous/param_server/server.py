@@ -77,6 +77,7 @@ class Snapshot(NamedTuple):
     version: int
     time: float
     share: np.ndarray
+    statistics: np.ndarray  # the first server's: the mean over workers
 
 
 class Coordinator:
@@ -146,7 +147,7 @@ class Coordinator:
 class Server:
     """A share of the parameters, with the optimizer's state for it (velocities are kept here), and its messages."""
 
-    def __init__(self, comm, servers: int, share, rule, lr, every: int):
+    def __init__(self, comm, servers: int, share, statistics, rule, lr, every: int):
         if needs_whole(rule):
             name = type(rule).__name__
             raise ValueError(f"parameter server: {name} looks at whole parameters, but a server has only a share")
@@ -154,6 +155,7 @@ class Server:
         self.share, self.rule, self.lr, self.every = share, rule, lr, every
         self.state = rule.init(share)
         self.snapshots: list[Snapshot] = []
+        self._initial, self._newest = statistics, {}  # by worker
         self._arrived: dict[int, np.ndarray] = {}  # by worker: its gradient; it sends no other before the reply
         self._kept: dict[tuple[int, int], np.ndarray] = {}  # (worker, step) -> gradient that waits for its update
         self._lost: set[int] = set()
@@ -161,7 +163,7 @@ class Server:
 
     def serve(self, coordinator: Coordinator | None) -> None:
         """Serve until every worker has left; the first server has the coordinator, the others get its commands."""
-        self.snapshots.append(Snapshot(0, self.comm.clock.now(), self.share.copy()))
+        self._take_snapshot(0)
         commands: deque[Command] = deque()
         ended = False
         while not ended:
@@ -185,6 +187,14 @@ class Server:
             with suppress(PeerLostError):
                 work.wait()
 
+    @property
+    def statistics(self) -> np.ndarray:
+        """Running statistics of the model: the mean over workers."""
+        return np.mean(list(self._newest.values()), axis=0) if self._newest else self._initial
+
+    def _take_snapshot(self, version: int) -> None:
+        self.snapshots.append(Snapshot(version, self.comm.clock.now(), self.share.copy(), self.statistics))
+
     def _receive(self) -> Push | Leave | Command | Lost:
         """Receive what comes next: a message, with its gradient, or the news that workers are lost."""
         try:
@@ -194,6 +204,9 @@ class Server:
                     self._sent.pop(message.worker).wait()
                 gradient = self.comm.recv(np.empty_like(self.share), self.servers + message.worker)
                 self._arrived[message.worker] = gradient
+                if self._initial.size:
+                    found = self.comm.recv(np.empty_like(self._initial), self.servers + message.worker)
+                    self._newest[message.worker] = found
             return message
         except PeerLostError as error:
             if min(error.ranks) < self.servers:
@@ -216,7 +229,7 @@ class Server:
             step = command.version - 1
             apply_rule(self.rule, self.share, total, self.state, self.lr(step), step)
         if self.every and command.version % self.every == 0:
-            self.snapshots.append(Snapshot(command.version, self.comm.clock.now(), self.share.copy()))
+            self._take_snapshot(command.version)
 
     def _mean(self, merged):
         """Add weighted gradients up in the order of workers, whatever order they arrived in."""
