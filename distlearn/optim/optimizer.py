@@ -214,15 +214,20 @@ class Optimizer:
 
     def step(self) -> None:
         """Update every parameter from its gradient."""
-        self.check_params()
-        if self.clip_norm is not None:
-            clip_by_norm(self.weights, self.clip_norm, self.norm)
+        for p in self._given:
+            if p.frozen:
+                self.check_params()
+        for p in self._left_out:
+            if not p.frozen:
+                self.check_params()
+        if self._clip["norm"] is not None:
+            clip_by_norm(self.weights, self._clip["norm"], self.norm)
         pairs = iter(zip(self.weights, self.states, strict=True))
         for group in self.groups:
-            lr = group.lr(self.steps)
+            rule, lr = group._settings["rule"], group._settings["lr"](self.steps)
             for _ in group.params:
                 w, state = next(pairs)
-                apply_rule(group.rule, w.data, w.grad, state, lr, self.steps)
+                apply_rule(rule, w.data, w.grad, state, lr, self.steps)
         self.steps += 1
 
     def scaled(self, loss):

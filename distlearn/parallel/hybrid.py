@@ -22,7 +22,7 @@ from .data.bucket import GradientReducer
 from .pipeline.stages import layer_costs
 from .pipeline.strategy import Pipeline
 from .sharding import ShardSpec
-from .strategy import Strategy, average_statistics, check_whole, summed_norm, update
+from .strategy import Strategy, average_statistics, check_whole, statistics_of, summed_norm, update
 from .tensor import parallelize, sub_optimizer
 
 
@@ -102,6 +102,7 @@ class Hybrid(Strategy):
         self.comm, self.model, self.optimizer = self.mesh.dp, self.pipeline.model, self.pipeline.optimizer
         self.rank, self.size = self.mesh.dp.rank, self.mesh.dp.size
         self.hold_in_shards(given, model)
+        self._statistics = statistics_of(self.pipeline.params)
         self.reducer = GradientReducer(self.mesh.dp, self.pipeline.params, cap_bytes=cap_bytes, overlap=overlap)
 
     def _costs(self, model, shape) -> list[float]:
@@ -125,7 +126,8 @@ class Hybrid(Strategy):
         for p in held_back:
             reducer.on_grad(p)
         loss = reducer.finish(batch.n)
-        average_statistics(self.mesh.dp, self.pipeline.params, len(batch.x), batch.n)
+        if self._statistics:
+            average_statistics(self.mesh.dp, self._statistics, len(batch.x), batch.n)
         update(self.optimizer, self.clock)
         return loss
 

@@ -36,13 +36,9 @@ class HeldElsewhere(NDArrayOperatorsMixin):
 
     __array__ = __array_ufunc__ = __array_function__ = __getitem__ = __setitem__ = __iter__ = copy = astype = _refuse
 
-    @classmethod
-    def check(cls, params) -> None:
-        """Raise if other data was assigned to a parameter."""
-        for p in params:
-            if not isinstance(p.data, cls):
-                told = "set it before the strategy is made"
-                raise ValueError(f"the data of {p.name!r} was replaced, but is held in shards: {told}")
+    @staticmethod
+    def refuse_other(name: str):
+        raise ValueError(f"the data of {name!r} was replaced, but is held in shards: set it before that")
 
 
 @dataclass(frozen=True)

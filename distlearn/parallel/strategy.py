@@ -170,10 +170,14 @@ def share_params(comm, model, fingerprint: dict) -> None:
         comm.broadcast(p.data)
 
 
-def average_statistics(comm, params, rows: int, n: int) -> None:
-    """Replace the statistics among `params` by their mean over the ranks, weighted by each one's rows of the n."""
-    kept = [p for p in params if isinstance(p, Statistic)]
-    if comm.size == 1 or not kept or not n:
+def statistics_of(params) -> list[Statistic]:
+    """Return the running statistics among parameters."""
+    return [p for p in params if isinstance(p, Statistic)]
+
+
+def average_statistics(comm, kept: list[Statistic], rows: int, n: int) -> None:
+    """Replace statistics by their mean over the ranks, weighted by each one's rows of the n."""
+    if comm.size == 1 or not n:
         return
     dtype = np.result_type(np.float32, *(p.data.dtype for p in kept))
     flat = get_xp(kept[0].data).concatenate([p.data.reshape(-1).astype(dtype) for p in kept])
@@ -194,7 +198,9 @@ def check_global_rows(comm, rows: float, n: int) -> None:
 
 def check_whole(strategy, batch, *comms) -> None:
     """Raise unless the ranks of `comms` were all given the whole batch; compare it at the first step."""
-    HeldElsewhere.check(strategy.elsewhere)
+    for p in strategy.elsewhere:
+        if p.data.__class__ is not HeldElsewhere:
+            HeldElsewhere.refuse_other(p.name)
     if len(comms) == 1 and len(batch.x) != batch.n:
         got = f"{type(strategy).__name__} got {len(batch.x)} of a batch of {batch.n} samples"
         raise ValueError(f"rank {comms[0].rank}: {got}, expected all of them on every rank")
@@ -254,6 +260,7 @@ class Replicated(Strategy):
     def __init__(self, comm, model, loss, optimizer):
         super().__init__(comm, model, loss, optimizer)
         self.rank, self.size = comm.rank, comm.size
+        self.statistics = statistics_of(model.params)
 
     def gather_params(self):
         """Return copies of rank 0's parameters on rank 0, None elsewhere; nothing is sent."""

@@ -33,6 +33,7 @@ from .strategy import (
     check_global_rows,
     check_state_shapes,
     require_scope,
+    statistics_of,
     summed_norm,
     update,
 )
@@ -92,8 +93,9 @@ class ShardGroup:
 
     def check_held(self) -> None:
         """Raise if a parameter no longer lies in `full`, and so would not be updated."""
-        if self.full is None and self._coming is None:
-            HeldElsewhere.check(self.params)
+        for p in self.params if self.full is None and self._coming is None else ():
+            if p.data.__class__ is not HeldElsewhere:
+                HeldElsewhere.refuse_other(p.name)
         for p, held in self._held:
             if p.data is not held:
                 raise ValueError(f"ZeRO: the data of {p.name!r} was replaced; write into it: p.data[...] = values")
@@ -199,6 +201,7 @@ class ZeRO(Strategy):
         self.stage, self.overlap = stage, overlap
         group_of = {id(p): i for i, group in enumerate(optimizer.groups) for p in group.params}
         self._whole = [p for p in model.params if id(p) not in group_of]
+        self._statistics = statistics_of(self._whole)
 
         def kind(p):  # parameters updated together have one rule and one learning rate
             return group_of[id(p)]
@@ -243,7 +246,8 @@ class ZeRO(Strategy):
         self._finish_reduce()
         sums = self.total(get_xp(batch.x).asarray([loss, len(batch.x)], np.float64))
         check_global_rows(self.comm, float(sums[1]), batch.n)
-        average_statistics(self.comm, self._whole, len(batch.x), batch.n)
+        if self._statistics:
+            average_statistics(self.comm, self._statistics, len(batch.x), batch.n)
         update(self.optimizer, self.clock)
         if self.stage < 3:
             for group in self.groups:

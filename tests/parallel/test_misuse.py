@@ -1,7 +1,5 @@
 """What users of a strategy do wrong: it trains as serial training does, or the error says what is wrong."""
 
-import re
-
 import numpy as np
 import pytest
 
@@ -162,7 +160,7 @@ def test_settings_of_the_optimizer_hold_from_when_they_are_set(name, what):
             after(name, SETTINGS[what], **options)
         return
     found, before = after(name, SETTINGS[what], **options), after(name, **options)
-    if name != "diloco":  # which takes another step of its own
+    if name != "diloco" and (name, what) != ("local", "clip_norm"):  # a step of its own; each rank's own gradient
         same(found, after("serial", SETTINGS[what], **options))
     assert any(not np.array_equal(found[0][key], before[0][key]) for key in before[0])
 
@@ -220,14 +218,12 @@ def write(strategy, number):
 @pytest.mark.parametrize("change", [replace, write])
 @pytest.mark.parametrize("name", ["serial", *ALL])
 def test_weights_that_are_set_between_steps_are_used_or_refused_by_name(name, change):
-    try:
-        found = after(name, change)
-    except RankError as error:
-        assert name in ("zero1", "zero2", "zero3", "tensor", "hybrid tp"), error
-        assert re.search(r"data of '0\.W' (was replaced|is held in shards)", str(error))
-    else:
-        if name != "diloco":
-            same(found, after("serial", change))
+    lost = name in ("zero3", "tensor", "hybrid tp") or (change is replace and name.startswith("zero"))
+    if lost:
+        with pytest.raises(RankError, match=r"data of '0\.W' (was replaced|is held in shards)"):
+            after(name, change)
+    elif name != "diloco":
+        same(after(name, change), after("serial", change))
 
 
 def test_groups_with_settings_of_their_own_are_set_one_by_one():
@@ -301,9 +297,7 @@ def test_two_zeros_of_one_model(first):
         made = [parallel.ZeRO(comm, *parts(model), stage=s) for s in (first, 1)]
         step(comm, made[0], "zero1")
 
-    with pytest.raises(
-        RankError, match="'2.b' was replaced" if first == 1 else "belongs to a ZeRO; make another model"
-    ):
+    with pytest.raises(RankError, match="'2.b' was replaced" if first == 1 else "belongs to a ZeRO; make an"):
         SimWorld(P).run(program)
 
 

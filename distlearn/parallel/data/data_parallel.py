@@ -47,7 +47,8 @@ class NaiveDataParallel(Replicated):
             self.comm.all_reduce(p.grad)
         sums = self.total(get_xp(batch.x).array([loss, len(batch.x)], np.float64))
         check_global_rows(self.comm, float(sums[1]), batch.n)
-        average_statistics(self.comm, self.model.params, len(batch.x), batch.n)
+        if self.statistics:
+            average_statistics(self.comm, self.statistics, len(batch.x), batch.n)
         update(self.optimizer, self.clock)
         return float(sums[0])
 
@@ -124,7 +125,8 @@ class DataParallel(Replicated):
             self.model.backward(dy, saved, on_grad=on_grad, clock=self.clock)
             del out, saved, dy  # or the next micro-batch's activations would need memory beside these
         loss = self.reducer.finish(batch.n)
-        average_statistics(self.comm, self.model.params, len(batch.x), batch.n)
+        if self.statistics:
+            average_statistics(self.comm, self.statistics, len(batch.x), batch.n)
         if self.noise_scale is not None:
             self._add_norms(batch)
         update(self.optimizer, self.clock)

@@ -90,8 +90,7 @@ class LocalSGD(Replicated):
 
     def _average(self, loss_sum: float, n: int) -> float:
         """Replace all ranks' parameters by their average, weighted by samples; return the sum of `loss_sum` / n."""
-        statistics = [p for p in self.model.params if isinstance(p, Statistic)]
-        groups = list(by_dtype(p.data for p in (*self.optimizer.params, *statistics)).values()) or [[]]
+        groups = list(by_dtype(p.data for p in (*self.optimizer.params, *self.statistics)).values()) or [[]]
         nbytes = 3 * sum(a.nbytes for arrays in groups for a in arrays)  # read, written, with a factor in between
         with self.clock.span("pack", nbytes=nbytes):
             flats = [_pack(arrays, self._samples) for arrays in groups[:-1]]

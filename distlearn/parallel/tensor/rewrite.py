@@ -31,7 +31,7 @@ from .layers import (
     unique_params,
 )
 
-BLOCKS = (nn.Sequential, nn.Parallel, nn.Residual, nn.Recompute, nn.Siamese)
+BLOCKS = (nn.Sequential, nn.Planned, nn.Parallel, nn.Residual, nn.Recompute, nn.Siamese)
 BY_CHANNEL = (nn.ReLU, nn.GELU, nn.Sigmoid, nn.Tanh, nn.Identity, nn.MaxPool, nn.AvgPool, nn.GlobalAvgPool)
 """Layers that treat every neuron or channel by itself, so they run on whatever part a rank has."""
 WITHOUT_PARAMETERS = (*BY_CHANNEL, nn.Flatten, nn.Reshape, nn.Dropout, nn.LocalResponseNorm, nn.Softmax)
@@ -145,7 +145,7 @@ class _Rewriter:
 
     def _block(self, layer) -> Layer:
         comm = self.comm
-        if type(layer) is nn.Sequential:
+        if isinstance(layer, nn.Sequential):  # a plan does not hold for parts of layers
             return self.sequence(layer)
         if (
             type(layer) is nn.Parallel

@@ -17,6 +17,7 @@ from ..strategy import (
     check_whole,
     require_scope,
     sharded_state,
+    statistics_of,
     summed_norm,
     update,
 )
@@ -160,6 +161,7 @@ class OneWeirdTrick(Strategy):
             raise ValueError(f"OneWeirdTrick: {names} is used both before and after the first dense layer")
         dense = parallelize(dense, comm)
         self.features, self.dense = features, dense
+        self._statistics = statistics_of(features.params)
         self._partial = defer_input_all_reduce(dense.layers)  # the gradient at the boundary: one summand on each rank
         hows = [PART] * len(features.layers) + dense.hows
         self.model = TensorSequential(comm, [*features.layers, *dense.layers], hows)
@@ -182,7 +184,8 @@ class OneWeirdTrick(Strategy):
         dy = reduce_scatter_parts(comm, dy, 0, parts) if self._partial else dy[parts[comm.rank]].copy()
         features.backward(dy, saved, on_grad=reducer.on_grad, clock=self.clock)
         loss = reducer.finish(batch.n)
-        average_statistics(comm, features.params, len(here), batch.n)
+        if self._statistics:
+            average_statistics(comm, self._statistics, len(here), batch.n)
         update(self.optimizer, self.clock)
         return loss
 

@@ -155,7 +155,7 @@ class Server:
         self.share, self.rule, self.lr, self.every = share, rule, lr, every
         self.state = rule.init(share)
         self.snapshots: list[Snapshot] = []
-        self._initial, self._newest = statistics, {}  # by worker
+        self.statistics, self._newest = statistics, {}  # the mean over workers of what each sent last
         self._arrived: dict[int, np.ndarray] = {}  # by worker: its gradient; it sends no other before the reply
         self._kept: dict[tuple[int, int], np.ndarray] = {}  # (worker, step) -> gradient that waits for its update
         self._lost: set[int] = set()
@@ -163,7 +163,7 @@ class Server:
 
     def serve(self, coordinator: Coordinator | None) -> None:
         """Serve until every worker has left; the first server has the coordinator, the others get its commands."""
-        self._take_snapshot(0)
+        self.snapshots.append(Snapshot(0, self.comm.clock.now(), self.share.copy(), self.statistics))
         commands: deque[Command] = deque()
         ended = False
         while not ended:
@@ -187,14 +187,6 @@ class Server:
             with suppress(PeerLostError):
                 work.wait()
 
-    @property
-    def statistics(self) -> np.ndarray:
-        """Running statistics of the model: the mean over workers."""
-        return np.mean(list(self._newest.values()), axis=0) if self._newest else self._initial
-
-    def _take_snapshot(self, version: int) -> None:
-        self.snapshots.append(Snapshot(version, self.comm.clock.now(), self.share.copy(), self.statistics))
-
     def _receive(self) -> Push | Leave | Command | Lost:
         """Receive what comes next: a message, with its gradient, or the news that workers are lost."""
         try:
@@ -204,9 +196,10 @@ class Server:
                     self._sent.pop(message.worker).wait()
                 gradient = self.comm.recv(np.empty_like(self.share), self.servers + message.worker)
                 self._arrived[message.worker] = gradient
-                if self._initial.size:
-                    found = self.comm.recv(np.empty_like(self._initial), self.servers + message.worker)
+                if self.statistics.size:
+                    found = self.comm.recv(np.empty_like(self.statistics), self.servers + message.worker)
                     self._newest[message.worker] = found
+                    self.statistics = np.mean(list(self._newest.values()), axis=0)
             return message
         except PeerLostError as error:
             if min(error.ranks) < self.servers:
@@ -229,7 +222,8 @@ class Server:
             step = command.version - 1
             apply_rule(self.rule, self.share, total, self.state, self.lr(step), step)
         if self.every and command.version % self.every == 0:
-            self._take_snapshot(command.version)
+            now, share = self.comm.clock.now(), self.share.copy()
+            self.snapshots.append(Snapshot(command.version, now, share, self.statistics))
 
     def _mean(self, merged):
         """Add weighted gradients up in the order of workers, whatever order they arrived in."""

@@ -48,6 +48,7 @@ class FlatModel:
             start += p.size
         self._views = [p.data for p in learned]
         self._statistics = [p for p in model.params if isinstance(p, Statistic)]
+        self.has_statistics = bool(self._statistics)
         self._costs: dict[tuple, float] = {}
 
     @property
@@ -212,7 +213,8 @@ class ParameterServer:
         if coordinator.lost == self.size:  # it ended, but not because the run was over
             done = f"after {coordinator.policy_state.version} updates"
             raise CommError(f"ParameterServer: all {self.size} workers are lost, {done}; none is left to train")
-        self.flat.statistics = self._server.statistics
+        if self.flat.has_statistics:
+            self.flat.statistics = self._server.statistics
         found = [held, *(self.comm.recv_obj(server) for server in range(1, self.servers))]
         return make_run(coordinator, self.flat, found, dataset, self.loss)
 
@@ -243,8 +245,8 @@ class ParameterServer:
             received = [comm.irecv(reply.view(np.uint8), server) for server, reply in enumerate(replies)]
             gradient = to_numpy(self.flat.grad)
             sent = [comm.isend(gradient[part], server) for server, part in enumerate(self._parts)]
-            if (statistics := self.flat.statistics).size:
-                sent.append(comm.isend(statistics, 0))
+            if self.flat.has_statistics:
+                sent.append(comm.isend(self.flat.statistics, 0))
             for server in range(self.servers):
                 comm.send_obj(Push(self.rank, self._steps, self._version, rows, loss), server)
             for work in (*sent, *received):
@@ -358,7 +360,8 @@ def make_run(coordinator, flat, parts, dataset, loss) -> Run:
     params = flat.named(values)
     for column in columns if len(columns) > 1 else ():
         flat.load(np.concatenate([snapshot.share for snapshot in column]))
-        flat.statistics = column[0].statistics
+        if flat.has_statistics:
+            flat.statistics = column[0].statistics
         with np.errstate(all="ignore"):  # parameters of a run that diverged
             value, _ = loss(model.forward(x)[0], y, len(x))
             score = metric.value(metric.counted(model.forward(x_test)[0], dataset.y_test))
