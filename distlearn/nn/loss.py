@@ -38,10 +38,9 @@ class SoftmaxCrossEntropy:
 
     def __call__(self, logits, labels, n=None):
         """Return the loss and its gradient."""
-        n, on_gpu = len(logits) if n is None else n, can_launch(logits)
+        on_gpu = can_launch(logits)
         check_classes("SoftmaxCrossEntropy", logits, labels, read=not on_gpu)  # to read them would wait for the GPU
-        if n < max(1, len(logits)):
-            raise _wrong_n("SoftmaxCrossEntropy", n, len(logits))
+        n = _samples("SoftmaxCrossEntropy", logits, n)
         if logits.size == 0:
             return 0.0, logits.copy()
         xp, shape = get_xp(logits), logits.shape
@@ -93,9 +92,7 @@ class MeanSquaredError:
 
     def __call__(self, y, targets, n=None):
         check_same_shape("MeanSquaredError", y, targets)
-        n = len(y) if n is None else n
-        if n < max(1, len(y)):
-            raise _wrong_n("MeanSquaredError", n, len(y))
+        n = _samples("MeanSquaredError", y, n)
         if y.size == 0:
             return 0.0, y.copy()
         terms = n * math.prod(y.shape[1:])
@@ -132,9 +129,7 @@ class ContrastiveLoss:
 
     def __call__(self, y, similar, n=None):
         check_pairs("ContrastiveLoss", y, similar)
-        n = len(y) if n is None else n
-        if n < max(1, len(y)):
-            raise _wrong_n("ContrastiveLoss", n, len(y))
+        n = _samples("ContrastiveLoss", y, n)
         xp, dtype, y = get_xp(y), y.dtype, single(y)
         difference = y[:, 0] - y[:, 1]
         distance = xp.sqrt((difference * difference).sum(axis=1))
@@ -146,10 +141,14 @@ class ContrastiveLoss:
         return loss, rounded(xp.stack([difference, -difference], axis=1), dtype)
 
 
-def _wrong_n(what, n, rows) -> ValueError:
-    """The error of a global batch that has fewer rows than were given."""
-    least = f"the {rows} rows given" if rows else "1: no rows were given, an empty batch has no mean"
-    return ValueError(f"{what}: n is {n}, expected at least {least}")
+def _samples(what, outputs, n) -> int:
+    """Return the size of the global batch, by default of the rows given; raise if these are more."""
+    rows = len(outputs)
+    n = rows if n is None else n
+    if n < max(1, rows):
+        least = f"the {rows} rows given" if rows else "1: no rows were given, an empty batch has no mean"
+        raise ValueError(f"{what}: n is {n}, expected at least {least}")
+    return n
 
 
 # -- losses of a user's own --------------------------------------------------------------------------------------------
@@ -171,18 +170,11 @@ class CheckedLoss:
         self.new, name = False, f"loss {getattr(self.loss, '__name__', repr(self.loss))}"
         before, n = [(y, y.copy()), (targets, targets.copy())], len(y) if n is None else n
         found = self.loss(y, targets, n)
-        if not (
-            isinstance(found, (tuple, list)) and len(found) == 2 and np.ndim(found[0]) == 0 and found[0] is not None
-        ):
-            raise TypeError(
-                f"{name}: returned {found!r:.100}, expected two things: its value, a number, and its gradient"
-            )
-        value, dy = found
-        if getattr(dy, "shape", None) != y.shape or dy.dtype != y.dtype:
-            got = f"{dy.dtype} of shape {dy.shape}" if hasattr(dy, "dtype") else repr(dy)
-            raise TypeError(
-                f"{name}: its gradient is {got}, expected an array like the outputs, {y.dtype} of {y.shape}"
-            )
+        value, dy = found if isinstance(found, tuple) and len(found) == 2 else (found, None)
+        if np.ndim(value) or getattr(dy, "shape", None) != y.shape or dy.dtype != y.dtype:
+            got = f"a gradient of {dy.dtype}, shape {dy.shape}" if hasattr(dy, "dtype") else f"{found!r:.100}"
+            wanted = f"(value, gradient), the gradient as the outputs of {y.dtype}, shape {y.shape}"
+            raise TypeError(f"{name}: returned {got}, expected {wanted}")
         for (array, copy), what in zip(before, ("outputs", "targets"), strict=True):
             if not same_bytes(array, copy):
                 raise ValueError(f"{name}: writes into the {what}, which layers or data keep: use a new array, y - t")

@@ -71,9 +71,8 @@ class MixedPrecision(Optimizer):
     def scaled(self, loss) -> ScaledLoss:
         """Return `loss` computed in float32, with its gradient multiplied by the current scale, its value unchanged."""
         self._scales = True
-        return (
-            loss if isinstance(loss, ScaledLoss) and loss.optimizer is self else ScaledLoss(self, super().scaled(loss))
-        )
+        mine = isinstance(loss, ScaledLoss) and loss.optimizer is self
+        return loss if mine else ScaledLoss(self, super().scaled(loss))
 
     def step(self) -> None:
         """Update the master weights and round them into the model; or, after an overflow, only halve the scale."""
@@ -101,16 +100,11 @@ class MixedPrecision(Optimizer):
             self._good = 0
 
     def _not_the_scale(self, bad: list[str]) -> str:
-        found = (
-            f"MixedPrecision: at a loss scale of {self.scale:.2g}, after {self.skipped} skipped steps, the gradient of "
-        )
-        weight = next((p.name for p in self.params if not _finite(p.data)), None)
-        if weight is not None:
-            return f"{found}{bad[-1]!r} is not finite, nor is the weight {weight!r} itself"
         names = [p.name for p in self.params]
         after = names[names.index(bad[-1]) + 1 :]
         where = f", while that of {after[0]!r} is: look at the layers between" if after else ": look at the outputs"
-        return f"{found}{bad[-1]!r} is not finite{where}, where half precision may be too narrow"
+        when = f"at a loss scale of {self.scale:.2g}, after {self.skipped} skipped steps"
+        return f"MixedPrecision: {when}, the gradient of {bad[-1]!r} is not finite{where}, which may overflow"
 
     def _publish(self) -> None:
         for m, p in zip(self.master, self.params, strict=True):

@@ -423,16 +423,14 @@ def clip_by_norm(params: Iterable[Param], max_norm: float, norm: Callable[[list[
         raise ValueError(f"clip_by_norm: max_norm is {max_norm!r}, expected a number above 0")
     params = list(params)
     length = norm(params)
-    if (
-        not length < math.inf and params and not hasattr(params[0].grad, "block")
-    ):  # nobody knows those of arrays without data
+    if not length < math.inf and params and not hasattr(params[0].grad, "block"):  # nobody knows those without data
         bad = next((p.name for p in params if not get_xp(p.grad).isfinite(p.grad).all()), None)
         whose = "on another rank" if bad is None else f"that of {bad!r}"
         raise FloatingPointError(f"clip_by_norm: a gradient is not finite, {whose}: their norm is {length}")
     if length > max_norm:
         for p in params:
-            if p.grad.dtype == np.float16:  # the factor may be too small for it
-                p.grad[...] = rounded(single(p.grad) * (max_norm / length), p.grad.dtype)
-            else:
-                p.grad *= max_norm / length
+            grad = single(p.grad)  # the factor may be too small for half precision
+            grad *= max_norm / length
+            if grad is not p.grad:
+                p.grad[...] = rounded(grad, p.grad.dtype)
     return length

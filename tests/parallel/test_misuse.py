@@ -369,10 +369,13 @@ OWN = {
     in_place: "loss in_place: writes into the outputs, .*use a new array",
     in_the_targets: "loss in_the_targets: writes into the targets",
     same_memory: r"loss same_memory: its gradient is in the memory of the outputs: return a new array, dy\.copy",
-    lambda y, t, n: (CROSS_ENTROPY(y, t, n)[0], None): "its gradient is None, expected an array like the outputs",
-    lambda y, t, n: (0.0, y[:, :1] * 1): r"its gradient is float64 of shape \(\d+, 1\)",
-    lambda y, t, n: (0.0, y.astype("float32")): "its gradient is float32 of shape",
-    lambda y, t, n: CROSS_ENTROPY(y, t, n)[0]: "expected two things: its value",
+    lambda y, t, n: (
+        CROSS_ENTROPY(y, t, n)[0],
+        None,
+    ): r"returned \(.*, None\), expected \(value, gradient\), the gradient as the outputs",
+    lambda y, t, n: (0.0, y[:, :1] * 1): r"returned a gradient of float64, shape \(\d+, 1\)",
+    lambda y, t, n: (0.0, y.astype("float32")): "returned a gradient of float32",
+    lambda y, t, n: CROSS_ENTROPY(y, t, n)[0]: r"returned \d.*, expected \(value, gradient\)",
 }
 
 
