@@ -174,7 +174,8 @@ class CheckedLoss:
         if np.ndim(value) or getattr(dy, "shape", None) != y.shape or dy.dtype != y.dtype:
             got = f"a gradient of {dy.dtype}, shape {dy.shape}" if hasattr(dy, "dtype") else f"{found!r:.100}"
             wanted = f"(value, gradient), the gradient as the outputs of {y.dtype}, shape {y.shape}"
-            raise TypeError(f"{name}: returned {got}, expected {wanted}")
+            cast = ": dy.astype(y.dtype)" if getattr(dy, "shape", None) == y.shape else ""
+            raise TypeError(f"{name}: returned {got}, expected {wanted}{cast}")
         for (array, copy), what in zip(before, ("outputs", "targets"), strict=True):
             if not same_bytes(array, copy):
                 raise ValueError(f"{name}: writes into the {what}, which layers or data keep: use a new array, y - t")

@@ -76,7 +76,7 @@ class MaxPool(_Pool):
     .. math:: y_{n,i,j,c} = \max_{u,v} x_{n,\, s i + u,\, s j + v,\, c}
 
     The gradient goes to the pixel that was the largest; among equal ones to that in the upper row of the leftmost
-    column.
+    column. A NaN is the largest of its window, whose gradient goes to any of its pixels then.
 
     Parameters
     ----------
