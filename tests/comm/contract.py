@@ -81,6 +81,14 @@ def contract_max_and_min_of_nan_are_nan_everywhere(comm):
                 same(comm.all_reduce(x, op), wanted)
 
 
+def contract_max_of_both_zeros_has_the_same_bits_everywhere(comm):
+    for dtype in ("float32", "float64"):
+        for op in ("min", "max"):
+            x = comm.all_reduce(np.array([0.0, -0.0, 0.0] if comm.rank % 2 else [-0.0, 0.0, 0.0], dtype), op)
+            everyone = comm.all_gather(x)
+            assert len({row.tobytes() for row in everyone}) == 1
+
+
 def halves(rank: int, n: int = 4_000) -> np.ndarray:
     """Halves of all magnitudes, whose sum depends on where it is rounded; the first three overflow on the way."""
     rng = np.random.default_rng(rank)

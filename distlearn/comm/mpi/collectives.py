@@ -99,6 +99,7 @@ def nan_propagating(op: str, dtype: np.dtype):
     def reduce(incoming, into, datatype):
         total = np.frombuffer(into, dtype)
         ufunc(np.frombuffer(incoming, dtype), total, out=total)
+        total += 0.0  # of 0.0 and -0.0 either may be the larger, and ranks would differ by a bit
 
     return MPI.Op.Create(reduce, commute=True)
 
