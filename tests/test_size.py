@@ -18,25 +18,25 @@ ROOT = Path(__file__).parent.parent
 CAPS = {
     "distcourse": 140_635,
     "distlearn": 5_282,
-    "distlearn/cli": 14_418,
-    "distlearn/comm": 20_753,
+    "distlearn/cli": 14_329,
+    "distlearn/comm": 20_705,
     "distlearn/cuda": 34_711,
     "distlearn/data": 8_743,
-    "distlearn/nn": 40_508,
-    "distlearn/optim": 4_568,
-    "distlearn/parallel": 57_511,
+    "distlearn/nn": 40_636,
+    "distlearn/optim": 5_128,
+    "distlearn/parallel": 57_266,
     "distlearn/sim": 24_768,
-    "distlearn/train": 8_410,
+    "distlearn/train": 8_346,
     "distlearn/viz": 20_272,
-    "distlearn/world": 17_793,
+    "distlearn/world": 17_777,
 }
 """By folder: tokens of code."""
-GOALS = {"distlearn": 5_282, "distcourse": 140_635, "tests": 30_000}
+GOALS = {"distlearn": 200_000, "distcourse": 110_000, "tests": 30_000}
 """By package: tokens of code; lines of the tests."""
-DOCSTRINGS = 9_415
+DOCSTRINGS = 9_362
 """Lines of docstrings of both packages."""
 FILES = 279
-TESTS = 41_063
+TESTS = 41_148
 """Lines of the tests; the benchmarks beside them, commands that `distlearn bench` runs, are not counted."""
 SLACK = 1.03
 

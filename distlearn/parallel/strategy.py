@@ -56,7 +56,6 @@ class Strategy:
     rank = 0
     size = 1
     generators: Sequence = ()  # of the strategy's own random numbers
-    recoveries: Sequence = ()  # times when ranks were lost and training continued
     checkpointable = True  # the run's state can be saved and resumed
     specs: dict = MappingProxyType({})  # what ranks hold of the parameters that not all of them have, by name
     elsewhere: Sequence = ()  # parameters of the model that it was given, of which it holds shards
@@ -107,10 +106,6 @@ class Strategy:
 
     def finish(self) -> None:
         """Finish after the last step; `fit` calls it on every rank."""
-
-    def retry_until_agreed(self, action):
-        """Return `action()`, repeated if ranks are lost meanwhile, until all remaining ranks have done it."""
-        return action()
 
     @property
     def world(self):

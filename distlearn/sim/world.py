@@ -10,7 +10,7 @@ worlds that is a `MessageComm`, whose collectives are the messages of `comm.coll
 `SimComm`, whose collectives take the seconds of a formula.
 They share the run's `Transport` (messages in flight, posted receives, collective calls) and block their fibre while
 they wait. In a world with failures every fibre has the `FailureTimeline` of its rank, which the scheduler and the clock
-apply; `FaultyTransport` loses messages and tells who is lost, and a `FaultyComm` can `revoke`, `agree` and `shrink`.
+apply, and `FaultyTransport` loses messages and tells who is lost.
 """
 
 from __future__ import annotations

@@ -148,7 +148,6 @@ def fit(
     finally:
         if saving is not None:
             saving.close()
-    now.history.recoveries = list(strategy.recoveries)
     return now.history
 
 

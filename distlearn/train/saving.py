@@ -44,9 +44,6 @@ class Saving:
 
         With "anyway" a difference is only warned of, unless it changes on which samples a step trains.
         """
-        return self.strategy.retry_until_agreed(lambda: self._begin(resume))
-
-    def _begin(self, resume: bool) -> Progress:
         found = self.strategy.world.broadcast_obj(self._look(resume) if self._is_root() else None)
         if found is None:
             return Progress()
@@ -85,7 +82,7 @@ class Saving:
             self._save(now)
 
     def _save(self, now: Progress) -> None:
-        arrays, state = self.strategy.retry_until_agreed(lambda: capture(self.strategy))
+        arrays, state = capture(self.strategy)
         if not self._is_root():
             return
         arrays[_LOSSES] = np.array(now.history.losses)

@@ -182,7 +182,7 @@ def make_optimizer(c: Combination, model) -> Optimizer:
     return optimizer
 
 
-WHOLE = ("data", "naive", "elastic", "local")
+WHOLE = ("data", "naive", "local")
 STAGED = ("pipeline", "pipedream")
 SEQUENCE = ("ring", "ulysses", "positions")
 SCHEDULES = [lambda: Constant(0.05), lambda: Cosine(0.05, 4),
@@ -283,7 +283,6 @@ def choose(pick) -> Combination:
 MAKE = {
     "data": parallel.DataParallel,
     "naive": parallel.NaiveDataParallel,
-    "elastic": parallel.ElasticDataParallel,
     "local": parallel.LocalSGD,
     "zero": parallel.ZeRO,
     "tensor": parallel.TensorParallel,

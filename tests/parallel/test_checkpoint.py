@@ -21,7 +21,6 @@ from distlearn.parallel import (
     CheckpointStore,
     CheckpointWarning,
     DataParallel,
-    ElasticDataParallel,
     Serial,
 )
 from distlearn.parallel.checkpoint import store as file
@@ -343,11 +342,10 @@ def test_as_many_ranks_go_on_bit_for_bit(tmp_path, kind, stop):
 
 
 @pytest.mark.parametrize(("before", "after"), [(1, 3), (3, 1), (2, 4), (4, 3)])
-@pytest.mark.parametrize("make", [DATA, partial(ElasticDataParallel, cap_bytes=500)], ids=["data", "elastic"])
-def test_another_number_of_ranks_goes_on_to_rounding(tmp_path, before, after, make):
+def test_another_number_of_ranks_goes_on_to_rounding(tmp_path, before, after):
     want_history, want, *_ = SimWorld(1).run(train, serial)[0]
-    interrupted(before, make, tmp_path, 11)
-    for history, _, got, _ in SimWorld(after).run(train, make, tmp_path, resume=True):
+    interrupted(before, DATA, tmp_path, 11)
+    for history, _, got, _ in SimWorld(after).run(train, DATA, tmp_path, resume=True):
         assert_same_params(got, want)
         np.testing.assert_allclose(history.losses, want_history.losses, atol=1e-12)
         assert [e._replace(seconds=0, loss=0) for e in history.epochs] == [

@@ -31,7 +31,6 @@ SHARDED = {
 }
 """Each rank is given its part of the batch."""
 WHOLE = {
-    "elastic": (parallel.ElasticDataParallel, {}),
     "tensor": (parallel.TensorParallel, {}),
     "pipeline": (parallel.Pipeline, {}),
     "pipedream": (parallel.PipeDream, {"n_microbatches": 1}),
@@ -73,7 +72,7 @@ BATCHES = {
     "parts": (lambda c, b: Batch(b.x[6 * c.rank : 6 * c.rank + 6], b.y[6 * c.rank : 6 * c.rank + 6], N), WHOLE),
     "other rows by rank": (
         lambda c, b: Batch(np.roll(b.x, c.rank, axis=0), b.y, N),
-        {name: made for name, made in WHOLE.items() if name != "elastic"},  # takes its part of what it is given
+        WHOLE,
     ),
 }
 ROWS = r"rows together, but n is \d+|expected all of them on every rank|whole batch with checksum"
@@ -92,7 +91,7 @@ DIFFERENT = {
 }
 
 
-@pytest.mark.parametrize("name", [name for name in ALL if name != "elastic"] + ["elastic"])
+@pytest.mark.parametrize("name", ALL)
 @pytest.mark.parametrize("what", DIFFERENT)
 def test_ranks_that_train_something_else_are_named_when_the_strategy_is_made(name, what):
     options, text = DIFFERENT[what]
@@ -277,7 +276,7 @@ def test_a_schedule_that_returns_no_rate_is_named(name, rate):
     ("name", "options", "message"),
     [
         ("data", {"accumulate": 1.5}, "DataParallel: accumulate is 1.5, expected a whole number of 1 or more"),
-        ("elastic", {"check_every": 0}, "DataParallel: check_every is 0, expected a whole number of 1 or more"),
+        ("data", {"check_every": 0}, "DataParallel: check_every is 0, expected a whole number of 1 or more"),
         ("data", {"compress": "fp16"}, r"compress is 'fp16', expected a codec, such as FP16\(\)"),
         ("data", {"compress": parallel.FP16}, r"expected a codec, such as FP16\(\)"),
         ("local", {"every": 2.5}, "every is 2.5, expected a whole number of 1 or more"),

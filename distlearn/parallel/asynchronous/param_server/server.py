@@ -9,7 +9,7 @@ array whose send began before the message that announced it. It replies by `isen
 before they asked; and the first server's commands go to servers that do nothing but receive. So every server
 comes back to its `recv_obj`, and the policy's state ensures that not all workers wait.
 
-Where workers can be lost (`FaultTolerant` communicators), a server is told so instead of receiving a message: the
+Where workers can be lost (`SimWorld(failures=...)`), a server is told so instead of receiving a message: the
 coordinator treats the worker as if it had left, so none waits for it; a gradient that only some of the servers received
 counts as zeros on the others. The loss of a server raises.
 """

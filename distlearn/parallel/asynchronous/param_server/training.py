@@ -134,8 +134,8 @@ class ParameterServer:
     however uneven the parts are. The number of servers changes no number. (Production servers let every shard decide
     independently, which saves the commands, and lets a worker read shares of different versions.)
 
-    On a `FaultTolerant` communicator training survives the loss of workers: a lost one is treated as if it had left, so
-    no worker waits for it, and the rows it would have trained on are left out. The loss of a server ends the run.
+    Where workers can be lost (`SimWorld(failures=...)`) training survives it: a lost one is treated as if it had left,
+    so no worker waits for it, and the rows it would have trained on are left out. The loss of a server ends the run.
 
     References
     ----------
@@ -407,7 +407,7 @@ class QuorumDiLoCo(ParameterServer):
 
     Q are the learners whose results have come, :math:`m_q` the samples behind each. Those outside Q go on from where
     they began; their results count in a later merge. With a quorum of all learners this is `DiLoCo`. Rank 0 is the
-    syncer, the others are learners; on a `FaultTolerant` communicator lost learners are not waited for.
+    syncer, the others are learners; lost learners are not waited for.
 
     Parameters
     ----------
