@@ -204,7 +204,7 @@ class Sequential(Container):
                 with layer_span(mine, layer, name, *like):
                     if dy is not None:  # else the next layer returned no gradient: there is nothing to propagate
                         dy = layer.backward(dy, s) if later is None or not layer.splits else layer.backward(dy, s, rest)
-                        if getattr(dy, "shape", None) != like[0]:
+                        if layer.input_gradient if dy is None else getattr(dy, "shape", None) != like[0]:
                             dy = input_gradient(layer, dy, like[0])
                 if rest:
                     later.append((_call_all, rest, mine, layer, like))

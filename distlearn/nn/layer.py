@@ -229,7 +229,8 @@ def check_classes(what: str, outputs, targets, *, read: bool = True) -> None:
     """Raise unless there is a class for every row of scores; without `read`, its value is not looked at."""
     if outputs.ndim < 2:
         raise ValueError(f"{what}: logits have shape {outputs.shape}, expected (batch, ..., classes)")
-    _check_array(what, "labels", targets)
+    if not hasattr(targets, "shape"):
+        raise _no_array(what, "labels", targets)
     if targets.shape != outputs.shape[:-1]:
         hint = "; of one-hot rows labels.argmax(axis=-1)" if targets.shape == outputs.shape else ""
         raise ValueError(f"{what}: labels have shape {targets.shape}, expected {outputs.shape[:-1]}: one a row{hint}")
@@ -244,7 +245,8 @@ def check_classes(what: str, outputs, targets, *, read: bool = True) -> None:
 
 def check_pairs(what: str, outputs, targets) -> None:
     """Raise unless there is a label for every pair: 1 if it is similar, 0 if not."""
-    _check_array(what, "labels", targets)
+    if not hasattr(targets, "shape"):
+        raise _no_array(what, "labels", targets)
     if outputs.ndim != 3 or outputs.shape[1] != 2 or targets.shape != outputs.shape[:1]:
         raise ValueError(f"{what}: outputs {outputs.shape}, labels {targets.shape}, expected (batch, 2, d), (batch,)")
     if not ((targets == 0) | (targets == 1)).all():
@@ -256,7 +258,8 @@ def check_pairs(what: str, outputs, targets) -> None:
 
 def check_same_shape(what: str, outputs, targets) -> None:
     """Raise unless there is a target for every value."""
-    _check_array(what, "targets", targets)
+    if not hasattr(targets, "shape"):
+        raise _no_array(what, "targets", targets)
     if outputs.shape != targets.shape:
         raise ValueError(f"{what}: targets have shape {targets.shape}, expected that of the outputs, {outputs.shape}")
     if outputs.dtype.kind != "f" or targets.dtype.kind not in "fiub":
@@ -264,9 +267,8 @@ def check_same_shape(what: str, outputs, targets) -> None:
         raise TypeError(f"{what}: {kinds}, expected numbers, and the outputs as floats: y.astype('float32')")
 
 
-def _check_array(what: str, name: str, targets) -> None:
-    if not hasattr(targets, "shape"):
-        raise TypeError(f"{what}: {name} are a {type(targets).__name__}, expected an array: np.array({name})")
+def _no_array(what: str, name: str, targets) -> TypeError:
+    return TypeError(f"{what}: {name} are a {type(targets).__name__}, expected an array: np.array({name})")
 
 
 def check_positive(what: str, **values) -> None:

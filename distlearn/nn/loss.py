@@ -38,9 +38,10 @@ class SoftmaxCrossEntropy:
 
     def __call__(self, logits, labels, n=None):
         """Return the loss and its gradient."""
-        on_gpu = can_launch(logits)
+        n, on_gpu = len(logits) if n is None else n, can_launch(logits)
         check_classes("SoftmaxCrossEntropy", logits, labels, read=not on_gpu)  # to read them would wait for the GPU
-        n = _samples("SoftmaxCrossEntropy", logits, n)
+        if n < max(1, len(logits)):
+            raise _wrong_n("SoftmaxCrossEntropy", n, len(logits))
         if logits.size == 0:
             return 0.0, logits.copy()
         xp, shape = get_xp(logits), logits.shape
@@ -48,8 +49,10 @@ class SoftmaxCrossEntropy:
         if on_gpu:
             return self._launch(logits, labels, terms)
         logits, labels = logits.reshape(-1, shape[-1]), labels.reshape(-1)
-        rows = xp.arange(len(logits))
-        z = single(logits) - logits.max(axis=1, keepdims=True)
+        rows, dtype = xp.arange(len(logits)), logits.dtype
+        if dtype == np.float16:
+            logits = logits.astype(np.float32)
+        z = logits - logits.max(axis=1, keepdims=True)
         at_label = z[rows, labels]
         xp.exp(z, out=z)
         total = z.sum(axis=1, keepdims=True)
@@ -57,7 +60,7 @@ class SoftmaxCrossEntropy:
         z /= total
         z[rows, labels] -= 1
         z /= terms
-        return loss, rounded(z, logits.dtype).reshape(shape)
+        return loss, rounded(z, dtype).reshape(shape)
 
     def _launch(self, logits, labels, terms):
         """Compute both with one kernel; the labels are read back only if a NaN shows that one is out of range."""
@@ -92,7 +95,9 @@ class MeanSquaredError:
 
     def __call__(self, y, targets, n=None):
         check_same_shape("MeanSquaredError", y, targets)
-        n = _samples("MeanSquaredError", y, n)
+        n = len(y) if n is None else n
+        if n < max(1, len(y)):
+            raise _wrong_n("MeanSquaredError", n, len(y))
         if y.size == 0:
             return 0.0, y.copy()
         terms = n * math.prod(y.shape[1:])
@@ -129,7 +134,9 @@ class ContrastiveLoss:
 
     def __call__(self, y, similar, n=None):
         check_pairs("ContrastiveLoss", y, similar)
-        n = _samples("ContrastiveLoss", y, n)
+        n = len(y) if n is None else n
+        if n < max(1, len(y)):
+            raise _wrong_n("ContrastiveLoss", n, len(y))
         xp, dtype, y = get_xp(y), y.dtype, single(y)
         difference = y[:, 0] - y[:, 1]
         distance = xp.sqrt((difference * difference).sum(axis=1))
@@ -141,14 +148,10 @@ class ContrastiveLoss:
         return loss, rounded(xp.stack([difference, -difference], axis=1), dtype)
 
 
-def _samples(what, outputs, n) -> int:
-    """Return the size of the global batch, by default of the rows given; raise if these are more."""
-    rows = len(outputs)
-    n = rows if n is None else n
-    if n < max(1, rows):
-        least = f"the {rows} rows given" if rows else "1: no rows were given, an empty batch has no mean"
-        raise ValueError(f"{what}: n is {n}, expected at least {least}")
-    return n
+def _wrong_n(what, n, rows) -> ValueError:
+    """The error of a global batch that has fewer rows than were given."""
+    least = f"the {rows} rows given" if rows else "1: no rows were given, an empty batch has no mean"
+    return ValueError(f"{what}: n is {n}, expected at least {least}")
 
 
 # -- losses of a user's own --------------------------------------------------------------------------------------------
