@@ -50,7 +50,7 @@ class SoftmaxCrossEntropy:
             return self._launch(logits, labels, terms)
         logits, labels = logits.reshape(-1, shape[-1]), labels.reshape(-1)
         rows, dtype = xp.arange(len(logits)), logits.dtype
-        if dtype == np.float16:
+        if dtype.char == "e":
             logits = logits.astype(np.float32)
         z = logits - logits.max(axis=1, keepdims=True)
         at_label = z[rows, labels]

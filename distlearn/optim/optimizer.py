@@ -288,13 +288,13 @@ def apply_rule(rule, data, grad, state, lr: float, step: int) -> None:
     # A rule makes several passes over its arrays; piece by piece, all but the first find them in the cache.
     if not 0 <= lr < np.inf:  # a schedule may return anything
         raise ValueError(f"the learning rate of step {step} is {lr!r}, expected a number of 0 or more")
-    eps, has_data = getattr(rule, "eps", 0), not hasattr(data, "block")
-    if eps and has_data and not data.dtype.type(eps):
-        raise ValueError(
-            f"{type(rule).__name__}: eps is {eps!r}, which is 0 in {data.dtype}, as are the squares of small "
-            "gradients: use MixedPrecision, whose weights are float32, or a larger eps, such as 1e-4"
-        )
-    if data.dtype == np.float16 and has_data:  # or products of the rate and a gradient would be rounded on the way
+    if data.dtype.char == "e" and not hasattr(data, "block"):
+        if getattr(rule, "eps", 0) and not data.dtype.type(rule.eps):
+            raise ValueError(
+                f"{type(rule).__name__}: eps is {rule.eps!r}, which is 0 in float16, as are the squares of small "
+                "gradients: use MixedPrecision, whose weights are float32, or a larger eps, such as 1e-4"
+            )
+        # in single, or the product of the rate and a gradient would be rounded on the way
         wide = [single(a) for a in (data, grad, *state_arrays(state))]
         apply_rule(rule, wide[0], wide[1], _like(state, wide[2:]), lr, step)
         for narrow, a in zip((data, *state_arrays(state)), (wide[0], *wide[2:]), strict=True):
@@ -379,8 +379,7 @@ def _group(i: int, entry: dict, rule: Rule, lr, what: str) -> ParamGroup:
 def norm(x) -> float:
     """Return the norm of an array as a vector, also where its squares are too large or too small for its dtype."""
     x = single(x)
-    with np.errstate(over="ignore", under="ignore"):
-        squares = float((x * x).sum(dtype=np.float64))
+    squares = float((x * x).sum(dtype=np.float64))
     if 1e-20 < squares < math.inf or math.isnan(squares) or not x.size:
         return math.sqrt(squares)
     largest = float(abs(x).max())
@@ -391,7 +390,8 @@ def norm(x) -> float:
 
 def global_norm(params: Iterable[Param]) -> float:
     """Norm of all gradients as one vector; infinite or NaN where one of them is."""
-    return math.hypot(*(norm(p.grad) for p in params))
+    with np.errstate(over="ignore"):
+        return math.hypot(*[norm(p.grad) for p in params])
 
 
 def clip_by_norm(params: Iterable[Param], max_norm: float, norm: Callable[[list[Param]], float] = global_norm) -> float:

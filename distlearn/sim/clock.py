@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +12,8 @@ import numpy as np
 from ..trace import Span
 from .scheduler import Fibre
 from .transport import Transport
+
+INFINITY = float("inf")
 
 
 class SimClock:
@@ -30,7 +31,7 @@ class SimClock:
         return self._fibre.now
 
     def sleep(self, seconds: float) -> None:
-        if not 0 <= seconds < math.inf:
+        if not 0 <= seconds < INFINITY:
             raise ValueError(f"rank {self._fibre.rank}: sleep({seconds!r}), expected 0 seconds or more, and finite")
         self._transport.scheduler.yield_until(self._fibre, self._fibre.now + seconds)
 
@@ -47,7 +48,7 @@ class SimClock:
         began = self._seconds_run() if compute.measures else 0.0
         yield
         seconds = compute.seconds(flops, nbytes, self._seconds_run() - began if compute.measures else 0.0)
-        if not (0 <= seconds < math.inf and flops >= 0 and nbytes >= 0):
+        if not (0 <= seconds < INFINITY and flops >= 0 <= nbytes):
             given = f"flops={flops!r}, nbytes={nbytes!r}"
             raise ValueError(
                 f"rank {fibre.rank}: span {name!r} with {given} takes {seconds} s, expected amounts of 0 or more"
