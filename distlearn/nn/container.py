@@ -108,19 +108,6 @@ def gives_gradient(layer: Layer) -> bool:
     return all(part.input_gradient for part in walk(layer))
 
 
-def check_reached(model: Layer) -> None:
-    """Raise if a parameter that is to be learned lies before a layer that gives no gradient of its input."""
-    for part in walk(model):
-        layers = part.layers if isinstance(part, Sequential) else ()
-        last = max((i for i, layer in enumerate(layers) if not gives_gradient(layer)), default=0)
-        for p in (p for layer in layers[:last] for p in layer.params if not p.frozen):
-            ends = next(inner for inner in walk(layers[last]) if not inner.input_gradient)
-            raise ValueError(
-                f"parameter {p.name!r} would learn nothing: {describe(ends)} comes after it and has "
-                "input_gradient=False; make that layer with input_gradient=True, or freeze the parameters before it"
-            )
-
-
 class Sequential(Container):
     """Layers one after another; the output of one is the input of the next.
 
@@ -307,15 +294,13 @@ class Parallel(Container):
 
     def backward(self, dy, saved):
         *saved, shape = saved
-        xp, dx, whole, start = get_xp(dy), None, True, 0
+        xp, dx, start = get_xp(dy), None, 0
         for branch, s, width in zip(self.layers, *saved, strict=True):
             part = branch.backward(xp.ascontiguousarray(dy[..., start : start + width]), s)
-            if input_gradient(branch, part, shape) is None:
-                whole = False
-            else:
+            if input_gradient(branch, part, shape) is not None:
                 dx = part if dx is None else dx + part  # a new array: branches may return one of another layer
             start += width
-        return dx if whole else None
+        return dx
 
     def output_shape(self, shape):
         shapes = [branch.output_shape(shape) for branch in self.layers]

@@ -71,8 +71,7 @@ class MixedPrecision(Optimizer):
     def scaled(self, loss) -> ScaledLoss:
         """Return `loss` computed in float32, with its gradient multiplied by the current scale, its value unchanged."""
         self._scales = True
-        mine = isinstance(loss, ScaledLoss) and loss.optimizer is self
-        return loss if mine else ScaledLoss(self, super().scaled(loss))
+        return loss if isinstance(loss, ScaledLoss) and loss.optimizer is self else ScaledLoss(self, loss)
 
     def step(self) -> None:
         """Update the master weights and round them into the model; or, after an overflow, only halve the scale."""

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..backend import can_launch
-from .optimizer import ElementwiseRule, decayed, norm
+from ..backend import can_launch, norm
+from .optimizer import ElementwiseRule, decayed
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,8 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from ..backend import get_xp, rounded, single
+from ..backend import get_xp, norm, rounded, single
 from ..nn.layer import Param
-from ..nn.loss import checked
 from .schedules import as_schedule
 
 Scope = Literal["element", "parameter", "model"]
@@ -231,8 +230,8 @@ class Optimizer:
         self.steps += 1
 
     def scaled(self, loss):
-        """Return the loss to train with: one of the user's own is checked at its first call."""
-        return checked(loss)
+        """Return the loss to train with; here the unchanged loss (`MixedPrecision` scales it)."""
+        return loss
 
     def rebind(self, params_of_groups: list[list[Param]]) -> Optimizer:
         """Return an optimizer like this one, for what one rank has of its parameters.
@@ -374,18 +373,6 @@ def _group(i: int, entry: dict, rule: Rule, lr, what: str) -> ParamGroup:
 
 
 # -- clipping ----------------------------------------------------------------------------------------------------------
-
-
-def norm(x) -> float:
-    """Return the norm of an array as a vector, also where its squares are too large or too small for its dtype."""
-    x = single(x)
-    squares = float((x * x).sum(dtype=np.float64))
-    if 1e-20 < squares < math.inf or math.isnan(squares) or not x.size:
-        return math.sqrt(squares)
-    largest = float(abs(x).max())
-    if not 0 < largest < math.inf:
-        return largest
-    return largest * math.sqrt(float(((x / x.dtype.type(largest)) ** 2).sum(dtype=np.float64)))
 
 
 def global_norm(params: Iterable[Param]) -> float:

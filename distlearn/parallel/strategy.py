@@ -15,7 +15,7 @@ import numpy as np
 
 from ..backend import get_xp, rounded, to_numpy
 from ..comm.point_to_point import LocalComm
-from ..nn.container import check_reached, check_unique_names
+from ..nn.container import check_unique_names
 from ..nn.layer import Statistic
 from ..optim.optimizer import SCOPES, Optimizer, Scope, global_norm, needs_whole, state_arrays
 from ..sim import MetaArray
@@ -29,6 +29,7 @@ from .checkpoint.state import (
     run_fingerprint,
     serial_part,
 )
+from .checks import check_model, checked
 from .data.replicas import checksum
 from .sharding import HeldElsewhere, Sharded, ShardSpec, load_into, unshard
 
@@ -73,9 +74,9 @@ class Strategy:
         for p in optimizer.params:
             if id(p) not in known:
                 raise ValueError(f"{what}: parameter {p.name!r} of the optimizer does not belong to the model")
-        check_reached(model)
+        check_model(model)
         self.comm, self.clock = comm, comm.clock
-        self.model, self.loss, self.optimizer = model, optimizer.scaled(loss), optimizer
+        self.model, self.loss, self.optimizer = model, optimizer.scaled(checked(loss)), optimizer
         self._given_optimizer, self._fingerprint = optimizer, run_fingerprint(model, loss, optimizer)
         self.state_layout = StateLayout(model, optimizer)
         share_params(comm, model, self._fingerprint)

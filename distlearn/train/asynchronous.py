@@ -9,7 +9,7 @@ import numpy as np
 from ..data import Batches, Loader
 from ..parallel import ParameterServer, asp, backup, bsp, softsync, ssp
 from ..parallel.asynchronous.param_server import ASP, RATES, Run
-from .fit import DivergedError, check_weights, why_not_finite
+from .fit import DivergedError, why_not_finite
 from .history import Epoch, History
 from .strategies import Recipe
 
@@ -48,7 +48,6 @@ def train_asynchronously(recipe: Recipe, dataset) -> tuple[History, dict | None]
         servers=settings.servers, rate=RATES[settings.staleness_rate],
         every=max(1, stride * batches * workers // policy.quorum(workers)),
     )  # fmt: skip
-    check_weights({p.name: p.data for p in recipe.model.params})
     run = server.train(dataset, batch_size=settings.batch_size, steps=settings.epochs * batches, seed=settings.seed)
     if run is None:
         return History(), None

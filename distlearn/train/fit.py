@@ -113,9 +113,6 @@ def fit(
     if checkpoints is not None:
         saving = Saving(checkpoints, every, strategy, data_fingerprint(dataset, batch_size, seed))
         now = saving.begin(resume)
-    if strategy.checkpointable:
-        held = strategy.state_dict()
-        check_weights({k.removeprefix("param/"): held[k].array for k in held if k.startswith("param/")})
     first = now.step
     try:
         while now.epoch < epochs:
@@ -166,20 +163,13 @@ def why_not_finite(dataset, rows, first: bool) -> str:
                 return f"{name}[{place}] is {part[tuple(bad[0])]}; replace such values, or leave out the row"
     if first:
         made = "an overflow, as of half precision or of inputs that are not scaled, 0 / 0, or scores of -inf only"
-        return f"from data and weights that are finite, before any update; a layer or the loss makes it: {made}"
+        return f"from data that are finite, before any update; a layer or the loss makes it: {made}"
     return "training diverged; try a smaller learning rate"
-
-
-def check_weights(arrays: dict) -> None:
-    """Raise if a parameter is not finite before the first step."""
-    for name, array in arrays.items():
-        if not get_xp(array).isfinite(array).all():
-            raise ValueError(f"parameter {name!r} holds NaN or infinity before the first step: make or load it anew")
 
 
 def _warn_of_pixels(x) -> None:
     """Warn of whole numbers from 0 to 255: a rate that suits inputs of about 1 is too large for them, or too small."""
     largest = float(x.max()) if x.dtype.kind == "f" and x[:1].size >= 64 else 0.0
-    if 128 <= largest <= 255 and float(x.min()) >= 0 and bool((x == get_xp(x).floor(x)).all()):
+    if 128 <= largest <= 255 and bool((x == get_xp(x).floor(abs(x))).all()):
         told = f"fit: the inputs are whole numbers up to {largest:g}, as pixels are: scale them to 0..1 (x / 255)"
         warnings.warn(told, stacklevel=3)

@@ -164,7 +164,7 @@ class AllMasked(dl.nn.Layer):
             {"data": DIGITS, "change": spoil, "kind": dl.ZeRO, "stage": 3},
             "parameter '2.W' holds NaN or infinity before the first step",
         ),
-        ({"data": DIGITS, "layers": [AllMasked()]}, "became nan at step 1: from data and weights that are finite"),
+        ({"data": DIGITS, "layers": [AllMasked()]}, "nan at step 1: from data that are finite, before any update"),
         ({"data": DIGITS, "lr": 1e30}, "step [23]: training diverged; try a smaller learning rate"),
     ],
 )

@@ -117,5 +117,3 @@ def check_heads(q, k, v, causal: bool) -> None:
         shapes = f"queries {q.shape}, keys {k.shape}, values {v.shape}{', causal' * causal}"
         wanted = "(batch, heads, n, d) and twice (batch, kv_heads, m, d), heads a multiple of kv_heads, n = m if causal"
         raise ValueError(f"attention: {shapes}, expected {wanted}")
-    if q.size and not k.size:
-        raise ValueError(f"attention: {q.shape[2]} queries of 0 keys, expected a key at least")

@@ -12,13 +12,13 @@ from ....backend import get_xp, to_numpy
 from ....comm.base import CommError, CutOffError
 from ....data import Batches
 from ....data.batches import rows_of
-from ....nn.container import check_reached, check_unique_names
+from ....nn.container import check_unique_names
 from ....nn.layer import Statistic, check_positive
-from ....nn.loss import checked
 from ....nn.metrics import make_metric
 from ....optim.optimizer import check_rule
 from ....optim.schedules import as_schedule
 from ....shares import shares
+from ...checks import check_model, checked
 from ...data.bucket import Bucket
 from ...data.local_sgd import DiLoCo
 from ...strategy import update
@@ -31,7 +31,7 @@ class FlatModel:
 
     def __init__(self, model):
         check_unique_names(model.params)
-        check_reached(model)
+        check_model(model)
         self.model = model
         learned = [p for p in model.params if not p.frozen]
         if not learned:
