@@ -16,7 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 
 CAPS = {
-    "distcourse": 140_635,
+    "distcourse": 146_007,
     "distlearn": 5_282,
     "distlearn/cli": 14_329,
     "distlearn/comm": 20_705,
@@ -24,11 +24,11 @@ CAPS = {
     "distlearn/data": 8_743,
     "distlearn/nn": 40_636,
     "distlearn/optim": 5_128,
-    "distlearn/parallel": 57_266,
+    "distlearn/parallel": 54_673,
     "distlearn/sim": 24_768,
     "distlearn/train": 8_346,
     "distlearn/viz": 20_272,
-    "distlearn/world": 17_777,
+    "distlearn/world": 14_988,
 }
 """By folder: tokens of code."""
 GOALS = {"distlearn": 200_000, "distcourse": 110_000, "tests": 30_000}
@@ -36,7 +36,7 @@ GOALS = {"distlearn": 200_000, "distcourse": 110_000, "tests": 30_000}
 DOCSTRINGS = 9_362
 """Lines of docstrings of both packages."""
 FILES = 279
-TESTS = 41_148
+TESTS = 41_147
 """Lines of the tests; the benchmarks beside them, commands that `distlearn bench` runs, are not counted."""
 SLACK = 1.03
 

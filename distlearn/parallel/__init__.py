@@ -24,7 +24,7 @@ from .pipeline.schedule import (
 )
 from .pipeline.stages import balance, layer_costs
 from .pipeline.strategy import Pipeline
-from .planning import Layout, Plan, account, backtest, plan, published, simulate_layout, skill
+from .planning import Layout, Plan, account, plan, simulate_layout
 from .sequence import SequenceParallel
 from .strategy import Replicated, Serial, Strategy
 from .tensor import OneWeirdTrick, TensorParallel, parallelize

@@ -28,6 +28,8 @@ from .data.compression import Codec
 class MetaLayer(Layer):
     """A layer that says what another one would cost and give, and computes nothing."""
 
+    shared_by_ranks = True  # it has no data, and answers each question once for all ranks
+
     def __init__(self, layer: Layer, made: dict[int, Param]):
         self.layer, self._known = (layer.layer, layer._known) if isinstance(layer, MetaLayer) else (layer, {})
         self.name, self.input_gradient = layer.name, layer.input_gradient

@@ -62,7 +62,12 @@ class Copies:
         self._needed = pickler.mutable
         self._pickled, self._code = file.getvalue(), pickler.code
         self._bytes, self._places = bytearray(), []
-        for part in (buffer.raw() for buffer in buffers):
+        parts = [buffer.raw() for buffer in buffers]
+        total, free = sum(part.nbytes for part in parts), os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        if total > max(free / 2, 1 << 30):  # as of a model of zeros, which takes memory when it is read
+            told = f"{total / 1e9:.1f} GB of arrays would be copied, and {free / 1e9:.1f} GB of memory are free"
+            raise MemoryError(f"{what}: {told}; give ranks arrays without data (MetaArray), or make them inside")
+        for part in parts:
             self._places.append(slice(len(self._bytes), len(self._bytes) + part.nbytes))
             self._bytes += part
             self._bytes += bytes(-len(self._bytes) % 64)  # each array begins where a cache line does, as NumPy's own

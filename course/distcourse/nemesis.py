@@ -25,14 +25,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .. import data, nn, optim
-from ..comm.base import CommError, CutOffError, PeerLostError, RankError
-from ..comm.network import Network
-from ..parallel import DataParallel
-from ..parallel.checkpoint.store import CheckpointStore, CheckpointWarning
-from ..sim import Failure, Roofline, SimWorld
-from ..train import fit
-from .elastic import ElasticRun, train_through_failures
+from distlearn import data, nn, optim
+from distlearn.comm.base import CommError, CutOffError, PeerLostError, RankError
+from distlearn.comm.network import Network
+from distlearn.parallel import DataParallel
+from distlearn.parallel.checkpoint.store import CheckpointStore, CheckpointWarning
+from distlearn.sim import Failure, Roofline, SimWorld
+from distlearn.train import fit
+from distlearn.world.elastic import ElasticRun, train_through_failures
 
 EPOCHS, BATCH, SAMPLES, EVERY = 3, 30, 150, 4
 STEPS = EPOCHS * SAMPLES // BATCH

@@ -4,10 +4,11 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from distcourse import nemesis
+from distcourse.nemesis import FlipFile, FlipWeight, FullDisk, Hang, Kill, Lost, Slow, draw, shrink, strike
 
 from distlearn.train import saving
-from distlearn.world import EngineWorld, nemesis
-from distlearn.world.nemesis import FlipFile, FlipWeight, FullDisk, Hang, Kill, Lost, Slow, draw, shrink, strike
+from distlearn.world import EngineWorld
 
 RUNS, PORTIONS = 192, 12
 
