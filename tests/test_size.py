@@ -23,10 +23,10 @@ CAPS = {
     "distlearn/cuda": 34_711,
     "distlearn/data": 8_743,
     "distlearn/nn": 40_636,
-    "distlearn/optim": 5_128,
+    "distlearn/optim": 5_569,
     "distlearn/parallel": 54_673,
     "distlearn/sim": 24_768,
-    "distlearn/train": 8_346,
+    "distlearn/train": 8_695,
     "distlearn/viz": 20_272,
     "distlearn/world": 14_988,
 }
