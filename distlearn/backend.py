@@ -7,6 +7,7 @@ NumPy and CuPy arrays can be used side by side in one process (a parameter serve
 from __future__ import annotations
 
 import functools
+import math
 import os
 import sys
 
@@ -128,6 +129,18 @@ def rounded(x, dtype):
         return x
     with np.errstate(over="ignore"):
         return x.astype(dtype)
+
+
+def norm(x) -> float:
+    """Return the norm of an array as a vector, also where its squares are too large or too small for its dtype."""
+    x = single(x)
+    squares = float((x * x).sum(dtype=np.float64))
+    if 1e-20 < squares < math.inf or math.isnan(squares) or not x.size:
+        return math.sqrt(squares)
+    largest = float(abs(x).max())
+    if not 0 < largest < math.inf:
+        return largest
+    return largest * math.sqrt(float(((x / x.dtype.type(largest)) ** 2).sum(dtype=np.float64)))
 
 
 def to_device(x, device="cpu"):

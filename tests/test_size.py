@@ -19,23 +19,23 @@ CAPS = {
     "distcourse": 146_007,
     "distlearn": 5_700,
     "distlearn/cli": 14_418,
-    "distlearn/comm": 20_753,
+    "distlearn/comm": 21_300,
     "distlearn/cuda": 34_711,
     "distlearn/data": 9_300,
-    "distlearn/nn": 40_797,
-    "distlearn/optim": 5_128,
-    "distlearn/parallel": 54_734,
-    "distlearn/sim": 24_768,
-    "distlearn/train": 8_590,
+    "distlearn/nn": 41_845,
+    "distlearn/optim": 5_569,
+    "distlearn/parallel": 55_499,
+    "distlearn/sim": 25_481,
+    "distlearn/train": 8_700,
     "distlearn/viz": 20_272,
     "distlearn/world": 15_308,
 }
 """By folder: tokens of code."""
 GOALS = {"distlearn": 200_000, "distcourse": 110_000, "tests": 30_000}
 """By package: tokens of code; lines of the tests."""
-DOCSTRINGS = 9_392
+DOCSTRINGS = 9_432
 """Lines of docstrings of both packages."""
-FILES = 280
+FILES = 281
 TESTS = 41_473
 """Lines of the tests; the benchmarks beside them, commands that `distlearn bench` runs, are not counted."""
 SLACK = 1.03

@@ -19,7 +19,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from ..backend import share_memory
+from ..backend import rounded, share_memory
 from ..trace import Clock
 
 ANY = -1  # As `source` of `recv_obj`: take the object that arrives first, from any rank.
@@ -203,6 +203,17 @@ class Recorder:
 # -- checks of arguments: the same errors from every communicator and every collective --------------------------------
 # The operators of `all_reduce` and `reduce_scatter`, by name.
 REDUCTIONS = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}
+
+
+def reduced(arrays, op: str):
+    """Reduce arrays, in their order; halves in double precision, in which their sums are exact, and rounded once."""
+    dtype, combine = arrays[0].dtype, REDUCTIONS[op]
+    wide = dtype == np.float16 and not hasattr(arrays[0], "block")  # arrays without data would seem to take memory
+    total = arrays[0].astype(np.float64) if wide else arrays[0].copy()
+    for x in arrays[1:]:
+        combine(total, x, out=total)
+    return rounded(total, dtype)
+
 
 N_TAGS = 1 << 20  # in every world; an MPI library may have fewer
 
@@ -433,7 +444,11 @@ class Communicator:
 
     # -- all ranks ---------------------------------------------------------------------------------------------------
     def all_reduce(self, x, op: str = "sum"):
-        """Replace `x` on every rank by the element-wise `op` ("sum", "prod", "min", "max") over ranks; return it."""
+        """Replace `x` on every rank by the element-wise `op` ("sum", "prod", "min", "max") over ranks; return it.
+
+        The result is the same on all ranks. Sums of float16 are exact and rounded once, in every world; NCCL alone, and
+        the algorithms of `comm.collectives` where you call them yourself, round at every hop.
+        """
         check_reduction("all_reduce", x, op, self.rank)
         return self._all_reduce(self._call("all_reduce", f"op={op!r}", x.shape, x.dtype), x, op)
 

@@ -76,7 +76,7 @@ class NCCLWork:
 # started in different orders on different ranks: what the protocol allows with `isend` and `irecv` would deadlock.
 # MPI reads GPU memory itself where it can; elsewhere such messages pass through host memory (`staging`).
 
-# NCCL's name of a dtype that it can add up. It adds halves in half precision.
+# NCCL's name of a dtype that it can add up. It adds halves in half precision, at every hop.
 TYPES = {"i1": "INT8", "u1": "UINT8", "i4": "INT32", "u4": "UINT32", "i8": "INT64", "u8": "UINT64",
          "f2": "FLOAT16", "f4": "FLOAT32", "f8": "FLOAT64"}  # fmt: skip
 

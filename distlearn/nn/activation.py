@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from ..backend import get_xp
+from ..backend import get_xp, rounded, single
 from .layer import Layer
 
 
@@ -44,16 +44,18 @@ class Sigmoid(Layer):
 
     def forward(self, x):
         xp = get_xp(x)
-        y = xp.multiply(x, 0.5)
+        y = xp.multiply(single(x), 0.5)
         xp.tanh(y, out=y)
         y *= 0.5
         y += 0.5
+        y = rounded(y, x.dtype)
         return y, y
 
     def backward(self, dy, saved):
-        dy *= saved
-        dy *= 1 - saved
-        return dy
+        dtype, dy, y = dy.dtype, single(dy), single(saved)
+        dy *= y
+        dy *= 1 - y
+        return rounded(dy, dtype)
 
 
 class Tanh(Layer):
@@ -71,9 +73,9 @@ class Tanh(Layer):
         return y, y
 
     def backward(self, dy, saved):
-        slope = saved * saved
+        slope = single(saved) * saved
         get_xp(dy).subtract(1, slope, out=slope)
-        return get_xp(dy).multiply(dy, slope, out=dy)
+        return get_xp(dy).multiply(dy, rounded(slope, dy.dtype), out=dy)
 
 
 class GELU(Layer):
@@ -94,28 +96,28 @@ class GELU(Layer):
     costs = 9, 11
 
     def forward(self, x):
-        t = x * x
+        xp, wide = get_xp(x), single(x)
+        t = wide * wide
         t *= 0.044715 * _ROOT
         t += _ROOT
-        t *= x
-        get_xp(x).tanh(t, out=t)
+        t *= wide
+        xp.tanh(t, out=t)
         y = t + 1
-        y *= x
         y *= 0.5
-        return y, (x, t)
+        y *= wide
+        return rounded(y, x.dtype), (x, rounded(t, x.dtype))
 
     def backward(self, dy, saved):
-        x, t = saved
+        x, t = map(single, saved)
         slope = x * x
         slope *= 3 * 0.044715 * _ROOT
         slope += _ROOT
+        slope *= 1 - t * t  # before x: x cubed may be infinite, and times 0 NaN
         slope *= x
-        slope *= 1 - t * t
         slope += t
         slope += 1
         slope *= 0.5
-        dy *= slope
-        return dy
+        return get_xp(dy).multiply(dy, rounded(slope, dy.dtype), out=dy)
 
 
 _ROOT = math.sqrt(2 / math.pi)
@@ -139,15 +141,17 @@ class Softmax(Layer):
     costs = 5, 4
 
     def forward(self, x):
-        y = x - x.max(axis=-1, keepdims=True)
+        y = single(x) - x.max(axis=-1, keepdims=True)
         get_xp(x).exp(y, out=y)
         y /= y.sum(axis=-1, keepdims=True)
+        y = rounded(y, x.dtype)
         return y, y
 
     def backward(self, dy, saved):
+        dtype, dy = dy.dtype, single(dy)
         dy -= (dy * saved).sum(axis=-1, keepdims=True)
         dy *= saved
-        return dy
+        return rounded(dy, dtype)
 
 
 ACTIVATIONS = {"relu": ReLU, "sigmoid": Sigmoid, "tanh": Tanh, "gelu": GELU}  # Activations by name.

@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from weakref import WeakKeyDictionary
 
 from ..backend import get_xp
-from .layer import Layer, describe
+from .layer import Layer, describe, walk
 
 
 class Container(Layer):
@@ -87,6 +87,25 @@ def check_unique_names(params) -> None:
             "A container names the parameters of its layers by their places; layers that were put into another "
             "container since have the names of that one: give it copies (copy.deepcopy)"
         )
+
+
+def input_gradient(layer: Layer, dx, shape):
+    """Return the gradient that a layer's `backward` gave of its input; raise if it gave none, or of another shape."""
+    if dx is None and gives_gradient(layer):
+        raise TypeError(
+            f"{describe(layer)}: backward returned None, expected the gradient of its input, of shape {tuple(shape)}: "
+            "without it the layers before it learn nothing. End it with `return dx`; a layer that has no such gradient "
+            "says input_gradient = False"
+        )
+    if dx is not None and getattr(dx, "shape", None) != tuple(shape):
+        got = f"an array of shape {dx.shape}" if hasattr(dx, "shape") else repr(dx)
+        raise ValueError(f"{describe(layer)}: backward returned {got}, expected the input's shape {tuple(shape)}")
+    return dx
+
+
+def gives_gradient(layer: Layer) -> bool:
+    """Say whether `backward` returns a gradient of the input: not if the layer, or one inside it, says it has none."""
+    return all(part.input_gradient for part in walk(layer))
 
 
 class Sequential(Container):
@@ -172,6 +191,8 @@ class Sequential(Container):
                 with layer_span(mine, layer, name, *like):
                     if dy is not None:  # else the next layer returned no gradient: there is nothing to propagate
                         dy = layer.backward(dy, s) if later is None or not layer.splits else layer.backward(dy, s, rest)
+                        if layer.input_gradient if dy is None else getattr(dy, "shape", None) != like[0]:
+                            dy = input_gradient(layer, dy, like[0])
                 if rest:
                     later.append((_call_all, rest, mine, layer, like))
             for p in reversed(layer.params) if on_grad is not None else ():
@@ -269,13 +290,15 @@ class Parallel(Container):
         self.output_shape(x.shape)
         results = [branch.forward(x) for branch in self.layers]
         y = get_xp(x).concatenate([y for y, _ in results], axis=-1)
-        return y, ([s for _, s in results], [y.shape[-1] for y, _ in results])
+        return y, ([s for _, s in results], [y.shape[-1] for y, _ in results], x.shape)
 
     def backward(self, dy, saved):
+        *saved, shape = saved
         xp, dx, start = get_xp(dy), None, 0
         for branch, s, width in zip(self.layers, *saved, strict=True):
             part = branch.backward(xp.ascontiguousarray(dy[..., start : start + width]), s)
-            dx = part if dx is None else dx + part  # a new array: branches may return one of another layer
+            if input_gradient(branch, part, shape) is not None:
+                dx = part if dx is None else dx + part  # a new array: branches may return one of another layer
             start += width
         return dx
 
@@ -314,7 +337,8 @@ class Residual(Container):
         return x + y, saved
 
     def backward(self, dy, saved):
-        return self.layers[0].backward(dy.copy(), saved) + dy
+        dx = input_gradient(self.layers[0], self.layers[0].backward(dy.copy(), saved), dy.shape)
+        return dx if dx is None else dx + dy
 
     def output_shape(self, shape):
         found = self.layers[0].output_shape(shape)
@@ -343,11 +367,13 @@ class Siamese(Container):
 
     def forward(self, x):
         self._check(x.shape)
-        y, saved = self.layers[0].forward(x.reshape(-1, *x.shape[2:]))
-        return y.reshape(len(x), 2, *y.shape[1:]), saved
+        pairs = x.reshape(-1, *x.shape[2:])
+        y, saved = self.layers[0].forward(pairs)
+        return y.reshape(len(x), 2, *y.shape[1:]), (saved, pairs.shape)
 
     def backward(self, dy, saved):
-        dx = self.layers[0].backward(dy.reshape(-1, *dy.shape[2:]), saved)
+        saved, shape = saved
+        dx = input_gradient(self.layers[0], self.layers[0].backward(dy.reshape(-1, *dy.shape[2:]), saved), shape)
         return dx if dx is None else dx.reshape(len(dy), 2, *dx.shape[1:])
 
     def parts(self, shape):

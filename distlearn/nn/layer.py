@@ -232,32 +232,55 @@ def check_dtype(layer: Layer, x) -> None:
     """Raise unless `x` has the precision of the layer's parameters: mixing two would silently compute in the larger."""
     want = layer.params[0].data.dtype
     if x.dtype != want:
-        raise TypeError(
-            f"{describe(layer)}: the input is {x.dtype}, the parameters are {want}; pass x.astype({str(want)!r})"
-        )
+        scaled = {"u": " / 255, pixels from 0 to 1", "i": ", scaled to about 0 to 1"}.get(x.dtype.kind, "")
+        advice = f"pass x.astype({str(want)!r}){scaled}"
+        raise TypeError(f"{describe(layer)}: the input is {x.dtype}, the parameters are {want}; {advice}")
 
 
 def check_classes(what: str, outputs, targets, *, read: bool = True) -> None:
     """Raise unless there is a class for every row of scores; without `read`, its value is not looked at."""
     if outputs.ndim < 2:
         raise ValueError(f"{what}: logits have shape {outputs.shape}, expected (batch, ..., classes)")
+    if not hasattr(targets, "shape"):
+        raise _no_array(what, "labels", targets)
     if targets.shape != outputs.shape[:-1]:
-        raise ValueError(f"{what}: labels have shape {targets.shape}, expected {outputs.shape[:-1]}: one a row")
+        hint = "; of one-hot rows labels.argmax(axis=-1)" if targets.shape == outputs.shape else ""
+        raise ValueError(f"{what}: labels have shape {targets.shape}, expected {outputs.shape[:-1]}: one a row{hint}")
+    if targets.dtype.kind not in "iu":
+        names = "np.unique(labels, return_inverse=True)[1]" if targets.dtype.kind in "US" else "labels.astype(int)"
+        wanted = f"expected integers, the index of a class each: {names}"
+        raise TypeError(f"{what}: labels have dtype {targets.dtype}, {wanted}")
     if read and targets.size and not (int(targets.min()) >= 0 and int(targets.max()) < outputs.shape[-1]):
         span = f"{int(targets.min())} to {int(targets.max())}, expected class indices from 0 to {outputs.shape[-1] - 1}"
         raise ValueError(f"{what}: labels run from {span}")
 
 
 def check_pairs(what: str, outputs, targets) -> None:
-    """Raise unless there is a label for every pair."""
+    """Raise unless there is a label for every pair: 1 if it is similar, 0 if not."""
+    if not hasattr(targets, "shape"):
+        raise _no_array(what, "labels", targets)
     if outputs.ndim != 3 or outputs.shape[1] != 2 or targets.shape != outputs.shape[:1]:
         raise ValueError(f"{what}: outputs {outputs.shape}, labels {targets.shape}, expected (batch, 2, d), (batch,)")
+    if not ((targets == 0) | (targets == 1)).all():
+        found = get_xp(targets).unique(targets)[:5].tolist()
+        raise ValueError(
+            f"{what}: labels are {found}, expected 1 for a similar pair, 0 for a different one: (y > 0) * 1"
+        )
 
 
 def check_same_shape(what: str, outputs, targets) -> None:
     """Raise unless there is a target for every value."""
+    if not hasattr(targets, "shape"):
+        raise _no_array(what, "targets", targets)
     if outputs.shape != targets.shape:
         raise ValueError(f"{what}: targets have shape {targets.shape}, expected that of the outputs, {outputs.shape}")
+    if outputs.dtype.kind != "f" or targets.dtype.kind not in "fiub":
+        kinds = f"outputs are {outputs.dtype} and targets {targets.dtype}"
+        raise TypeError(f"{what}: {kinds}, expected numbers, and the outputs as floats: y.astype('float32')")
+
+
+def _no_array(what: str, name: str, targets) -> TypeError:
+    return TypeError(f"{what}: {name} are a {type(targets).__name__}, expected an array: np.array({name})")
 
 
 def check_positive(what: str, **values) -> None:

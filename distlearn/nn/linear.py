@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from ..backend import column_sums, get_xp, matmul
+from ..backend import column_sums, get_xp, matmul, rounded, single
 from . import init
 from .layer import Layer, Param, check_dtype, check_positive, check_shape, describe
 
@@ -100,6 +100,8 @@ class Embedding(Layer):
     Y. Bengio et al. (2003), A neural probabilistic language model, JMLR 3.
     """
 
+    input_gradient = False
+
     def __init__(self, n_symbols, d_out, rng=None, *, dtype="float32"):
         check_positive("Embedding", n_symbols=n_symbols, d_out=d_out)
         self.n_symbols, self.d_out, self.costs = n_symbols, d_out, (0, d_out)
@@ -124,7 +126,8 @@ class Embedding(Layer):
         symbols = saved.reshape(-1)[order]
         starts = np.flatnonzero(np.diff(symbols, prepend=symbols[:1] - 1)) if len(symbols) else order
         if len(starts):
-            self.W.grad[symbols[starts]] += np.add.reduceat(rows[order], starts, axis=0)
+            sums = np.add.reduceat(single(rows)[order], starts, axis=0)
+            self.W.grad[symbols[starts]] += rounded(sums, rows.dtype)
 
     def output_shape(self, shape):
         return (*shape, self.d_out)

@@ -1,7 +1,11 @@
 """Losses: the functions that training minimizes.
 
-A loss divides by the number of samples in the *global* batch, `n`, and gradients are summed over ranks. Then shards of
-unequal size are correct by construction; a mean of the ranks' means would be wrong.
+A loss is any `loss(outputs, targets, n) -> (value, gradient)`: the sum over the rows given, divided by `n`, the number
+of samples in the *global* batch, and the gradient of that in a new array like the outputs. Ranks and micro-batches are
+given some rows each, and what they return is summed: then parts of unequal size are correct by construction, where a
+mean of means would be wrong. So `n` counts samples, whatever a sample has inside. A mean over a sequence's unmasked
+tokens is one of each sample, `sum_i (sum_t m_it l_it / sum_t m_it) / n`, or, if long samples are to count more, divided
+by n times the tokens that a sample has on average in the data set. The tokens of one batch are known to no rank alone.
 """
 
 from __future__ import annotations
@@ -10,7 +14,7 @@ import math
 
 import numpy as np
 
-from ..backend import can_launch, get_xp
+from ..backend import can_launch, get_xp, rounded, single
 from .layer import check_classes, check_pairs, check_same_shape
 from .metrics import METRICS, PairAccuracy, make_metric
 
@@ -38,8 +42,6 @@ class SoftmaxCrossEntropy:
         check_classes("SoftmaxCrossEntropy", logits, labels, read=not on_gpu)  # to read them would wait for the GPU
         if n < max(1, len(logits)):
             raise _wrong_n("SoftmaxCrossEntropy", n, len(logits))
-        if labels.dtype.kind not in "iu":
-            raise TypeError(f"SoftmaxCrossEntropy: labels have dtype {labels.dtype}, expected integers (class indices)")
         if logits.size == 0:
             return 0.0, logits.copy()
         xp, shape = get_xp(logits), logits.shape
@@ -47,7 +49,9 @@ class SoftmaxCrossEntropy:
         if on_gpu:
             return self._launch(logits, labels, terms)
         logits, labels = logits.reshape(-1, shape[-1]), labels.reshape(-1)
-        rows = xp.arange(len(logits))
+        rows, dtype = xp.arange(len(logits)), logits.dtype
+        if dtype.char == "e":
+            logits = logits.astype(np.float32)
         z = logits - logits.max(axis=1, keepdims=True)
         at_label = z[rows, labels]
         xp.exp(z, out=z)
@@ -56,7 +60,7 @@ class SoftmaxCrossEntropy:
         z /= total
         z[rows, labels] -= 1
         z /= terms
-        return loss, z.reshape(shape)
+        return loss, rounded(z, dtype).reshape(shape)
 
     def _launch(self, logits, labels, terms):
         """Compute both with one kernel; the labels are read back only if a NaN shows that one is out of range."""
@@ -97,10 +101,10 @@ class MeanSquaredError:
         if y.size == 0:
             return 0.0, y.copy()
         terms = n * math.prod(y.shape[1:])
-        dy = y - targets
+        dy = single(y) - targets
         loss = float((dy * dy).sum(dtype=np.float64)) / terms
         dy *= 2 / terms
-        return loss, dy
+        return loss, rounded(dy, y.dtype)
 
 
 class ContrastiveLoss:
@@ -133,7 +137,7 @@ class ContrastiveLoss:
         n = len(y) if n is None else n
         if n < max(1, len(y)):
             raise _wrong_n("ContrastiveLoss", n, len(y))
-        xp = get_xp(y)
+        xp, dtype, y = get_xp(y), y.dtype, single(y)
         difference = y[:, 0] - y[:, 1]
         distance = xp.sqrt((difference * difference).sum(axis=1))
         pull = similar.astype(y.dtype)
@@ -141,7 +145,7 @@ class ContrastiveLoss:
         loss = float((pull * distance**2 + (1 - pull) * gap**2).sum(dtype=np.float64)) / (2 * n)
         apart = xp.where(distance > 0, distance, 1)
         difference *= ((pull - (1 - pull) * gap / apart) / n)[:, None]
-        return loss, xp.stack([difference, -difference], axis=1)
+        return loss, rounded(xp.stack([difference, -difference], axis=1), dtype)
 
 
 def _wrong_n(what, n, rows) -> ValueError:

@@ -1,20 +1,24 @@
 """Metrics: the numbers by which models are evaluated.
 
-A metric is a sum over terms divided by the number of terms (and a function of the quotient). `count` returns the two
-for some samples; sums and numbers are added over batches and over ranks, and divided once. So evaluation in parts of
-any size, on shards of any size, gives what one pass over all samples would.
+A metric is a function of sums over samples: accuracy of (right ones, labels), an F1 score of (true positives,
+predicted, actual), a correlation of (n, and the sums of y, t, y y, t t and y t). `count` returns the sums for some
+samples; they are added over batches and over ranks, and `value` computes the metric from them once. So evaluation in
+parts of any size, on shards of any size, gives what one pass over all samples would. A mean is no sum: that of
+(0.9, 0.7) of two parts is not the mean of all.
 """
 
 from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from ..backend import get_xp
 from .layer import check_classes, check_pairs, check_same_shape
 
 
 class Metric:
-    """Base of metrics: a plain mean.
+    """Base of metrics: a plain mean, unless a subclass says what to make of its sums.
 
     Attributes
     ----------
@@ -24,14 +28,26 @@ class Metric:
         In words, for tables and axes; the name by default.
     share : bool
         Whether it is a share from 0 to 1, shown in per cent.
+
+    Examples
+    --------
+    >>> class F1(Metric):
+    ...     name = "f1"
+    ...     def count(self, outputs, targets):
+    ...         found = outputs.argmax(axis=-1) == 1
+    ...         return (found & (targets == 1)).sum(), found.sum() + (targets == 1).sum()
+    ...     def value(self, sums):
+    ...         return 2 * super().value(sums)
+    >>> F1().value(F1().count(np.eye(2)[[0, 1, 1]], np.array([0, 0, 1])))
+    0.6666666666666666
     """
 
     name = "metric"
     title = ""
     share = False
 
-    def count(self, outputs, targets) -> tuple[float, int]:
-        """Return the sum over the terms of some samples, and the number of terms.
+    def count(self, outputs, targets):
+        """Return sums over some samples, as many numbers as `value` needs; here of the terms, and their number.
 
         Parameters
         ----------
@@ -40,9 +56,31 @@ class Metric:
         """
         raise NotImplementedError(f"{type(self).__name__} has no count(outputs, targets)")
 
-    def value(self, total: float, n: float) -> float:
-        """Return the metric from sums over all samples; NaN if there are none."""
+    def value(self, sums) -> float:
+        """Return the metric from the sums over all samples; NaN if there are none."""
+        total, n = sums
         return float(total) / float(n) if n else math.nan
+
+    def counted(self, outputs, targets) -> np.ndarray:
+        """Return `count` as an array; raise if those of a metric of the user's own are no sums over samples."""
+        found, middle = self._array(outputs, targets), len(outputs) // 2
+        if type(self).__module__ != __name__ and middle and np.isfinite(found).all():
+            first, rest = (self._array(outputs[i], targets[i]) for i in (slice(middle), slice(middle, None)))
+            if (abs(first + rest - found) > 1e-6 * (abs(first) + abs(rest))).any():
+                raise ValueError(
+                    f"{type(self).__name__}: count gives {found.tolist()} for {len(outputs)} samples, and "
+                    f"{first.tolist()} and {rest.tolist()} for their halves, expected sums, which add up: no means, no "
+                    "quotients; return what they are made of, and divide in value(sums)"
+                )
+        return found
+
+    def _array(self, outputs, targets):
+        sums = self.count(outputs, targets)
+        if not hasattr(sums, "__len__") or any(np.ndim(v) for v in sums):
+            raise TypeError(
+                f"{type(self).__name__}: count returned {sums!r:.100}, expected one or more sums: (a, b, ...)"
+            )
+        return np.array([float(v) for v in sums])
 
 
 class Accuracy(Metric):
@@ -75,9 +113,9 @@ class Perplexity(Metric):
         nll = xp.log(xp.exp(z).sum(axis=1)) - z[xp.arange(len(z)), labels]
         return float(nll.sum()), targets.size
 
-    def value(self, total, n):
+    def value(self, sums):
         """Return the exponential of the mean; infinity beyond the largest float."""
-        mean = super().value(total, n)
+        mean = super().value(sums)
         return math.exp(mean) if not mean > 709 else math.inf
 
 
@@ -91,8 +129,8 @@ class RootMeanSquaredError(Metric):
         difference = outputs.astype("float64") - targets
         return float((difference * difference).sum()), difference.size
 
-    def value(self, total, n):
-        return math.sqrt(super().value(total, n))
+    def value(self, sums):
+        return math.sqrt(super().value(sums))
 
 
 class PairAccuracy(Metric):

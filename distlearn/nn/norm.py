@@ -275,11 +275,11 @@ class LocalResponseNorm(Layer):
             xp.multiply(self._sums(frame, squares), self.alpha, out=s[part])
             s[part] += self.k
             xp.multiply(rows[part], self._damping(s[part]), out=y[part])
-        return rounded(y, x.dtype).reshape(x.shape), (x, rounded(s, x.dtype))
+        return rounded(y, x.dtype).reshape(x.shape), (x, s)
 
     def backward(self, dy, saved):
         x, s = saved
-        xp, rows, s, dx = get_xp(x), _rows(single(x)), single(s), _rows(single(dy))
+        xp, rows, dx = get_xp(x), _rows(single(x)), _rows(single(dy))
         for part, products, frame in self._parts(rows):
             dx[part] *= self._damping(s[part])
             around = dx[part] * rows[part]

@@ -76,7 +76,7 @@ class MaxPool(_Pool):
     .. math:: y_{n,i,j,c} = \max_{u,v} x_{n,\, s i + u,\, s j + v,\, c}
 
     The gradient goes to the pixel that was the largest; among equal ones to that in the upper row of the leftmost
-    column.
+    column. A NaN is the largest of its window, whose gradient goes to any of its pixels then.
 
     Parameters
     ----------
@@ -198,18 +198,19 @@ class AvgPool(_Pool):
 
     def forward(self, x):
         _, oh, ow, _ = self.output_shape(x.shape)
-        padded = pad(x, *self._borders(*x.shape[1:3]))
+        padded = pad(single(x), *self._borders(*x.shape[1:3]))
         columns = _sum_along(padded, 1, self.size[0], self.stride[0], oh)
         y = _sum_along(columns, 2, self.size[1], self.stride[1], ow)
         y *= 1 / math.prod(self.size)
-        return y, (columns.shape, padded.shape, x.shape)
+        return rounded(y, x.dtype), (columns.shape, padded.shape, x.shape)
 
     def backward(self, dy, saved):
         columns_shape, padded_shape, shape = saved
         top, _, left, _ = self._borders(*shape[1:3])
+        dtype, dy = dy.dtype, single(dy)
         dy *= 1 / math.prod(self.size)
         dcolumns = _give_to_all(dy, columns_shape, 2, self.size[1], self.stride[1])
-        dx = _give_to_all(dcolumns, padded_shape, 1, self.size[0], self.stride[0])
+        dx = rounded(_give_to_all(dcolumns, padded_shape, 1, self.size[0], self.stride[0]), dtype)
         return dx[:, top : top + shape[1], left : left + shape[2]]
 
 
@@ -249,7 +250,7 @@ class GlobalAvgPool(Layer):
     def backward(self, dy, saved):
         _, h, w, _ = saved
         dx = get_xp(dy).empty(saved, dy.dtype)
-        dx[...] = (dy / (h * w))[:, None, None, :]
+        dx[...] = rounded(single(dy) / (h * w), dy.dtype)[:, None, None, :]
         return dx
 
     def output_shape(self, shape):

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from .container import Container, Sequential, layer_span
+from .container import Container, Sequential, input_gradient, layer_span
 from .layer import Layer, walk
 
 # -- plans -------------------------------------------------------------------------------------------------------------
@@ -216,7 +216,7 @@ class Planned(Sequential):
                 continue
             layer = self.layers[what]
             with layer_span(None if layer.spans_itself else clock, layer, "backward", *about):
-                dy = layer.backward(dy, kept)
+                dy = dy if dy is None else input_gradient(layer, layer.backward(dy, kept), about[0])
             for p in reversed(layer.params) if on_grad is not None else ():
                 on_grad(p)
         return dy
@@ -249,7 +249,7 @@ class Recompute(Container):
         x, before = saved
         with drawing_from(self, before):
             _, kept = self.layers[0].forward(x)
-        return self.layers[0].backward(dy, kept)
+        return input_gradient(self.layers[0], self.layers[0].backward(dy, kept), x.shape)
 
     def backward_flops(self, shape):
         return self.layers[0].backward_flops(shape) + self.layers[0].flops(shape)

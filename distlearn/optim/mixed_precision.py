@@ -8,6 +8,8 @@ from ..backend import get_xp, rounded
 from ..nn.layer import Param
 from .optimizer import Optimizer
 
+LEAST_SCALE = 2.0**-14
+
 
 class MixedPrecision(Optimizer):
     r"""Optimizer for a model in float16: keeps float32 master weights and scales the loss.
@@ -15,7 +17,9 @@ class MixedPrecision(Optimizer):
     Half precision has 11 bits and ends at 6e-8: small updates of a weight are rounded away, and small gradients
     become zero. So the rule runs on a float32 copy of every weight, and the loss (hence every gradient) is multiplied
     by a scale that is divided out before the update. If the scale is too large, gradients overflow: the step is
-    skipped and the scale halved; after `growth_interval` good steps it is doubled.
+    skipped and the scale halved; after `growth_interval` good steps it is doubled. Gradients that are not finite at a
+    scale of 6e-5 have another reason, and are an error. Weights that were changed since the last step, by loading for
+    example, are what the masters go on from.
 
     Parameters
     ----------
@@ -74,9 +78,15 @@ class MixedPrecision(Optimizer):
         if not self._scales and self.scale != 1:
             raise RuntimeError("MixedPrecision: the loss was not scaled; train with optimizer.scaled(loss)")
         for m, p in zip(self.master, self.params, strict=True):
+            changed = p.data != rounded(m.data, p.data.dtype)
+            if changed.any():
+                m.data[changed] = p.data[changed]
             m.grad[...] = rounded(p.grad, p.data.dtype)
             m.grad *= 1 / self.scale
-        if not all(_finite(m.grad) for m in self.master):
+        bad = [p.name for m, p in zip(self.master, self.params, strict=True) if not _finite(m.grad)]
+        if bad:
+            if self.scale <= LEAST_SCALE:
+                raise FloatingPointError(self._not_the_scale(bad))
             self.scale /= 2
             self.skipped += 1
             self._good = 0
@@ -87,6 +97,13 @@ class MixedPrecision(Optimizer):
         if self._good >= self.growth_interval:
             self.scale *= 2
             self._good = 0
+
+    def _not_the_scale(self, bad: list[str]) -> str:
+        names = [p.name for p in self.params]
+        after = names[names.index(bad[-1]) + 1 :]
+        where = f", while that of {after[0]!r} is: look at the layers between" if after else ": look at the outputs"
+        when = f"at a loss scale of {self.scale:.2g}, after {self.skipped} skipped steps"
+        return f"MixedPrecision: {when}, the gradient of {bad[-1]!r} is not finite{where}, which may overflow"
 
     def _publish(self) -> None:
         for m, p in zip(self.master, self.params, strict=True):

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
-from ..backend import can_launch
+from ..backend import can_launch, norm
 from .optimizer import ElementwiseRule, decayed
 
 
@@ -122,13 +120,9 @@ class LARS(Momentum):
     def update(self, data, grad, state, lr, step):
         state *= self.momentum
         if data.ndim > 1:
-            w, g = _norm(data), _norm(grad)
+            w, g = norm(data), norm(grad)
             rate = self.trust * w / (g + self.weight_decay * w) if w > 0 and g > 0 else 1.0
             state += (lr * rate) * decayed(grad, data, self.weight_decay)
         else:
             state += lr * grad
         data -= state
-
-
-def _norm(x) -> float:
-    return float((x * x).sum(dtype=np.float64)) ** 0.5

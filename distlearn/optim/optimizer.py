@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from ..backend import get_xp
+from ..backend import get_xp, norm, rounded, single
 from ..nn.layer import Param
 from .schedules import as_schedule
 
@@ -276,11 +277,28 @@ def state_arrays(state) -> tuple:
     return state if isinstance(state, tuple) else () if state is None else (state,)
 
 
+def _like(state, arrays: list):
+    """Return a state of other arrays, in the form of `state`."""
+    return tuple(arrays) if isinstance(state, tuple) else arrays[0] if arrays else None
+
+
 def apply_rule(rule, data, grad, state, lr: float, step: int) -> None:
     """Update an array by a rule; large arrays on a CPU piece by piece."""
     # A rule makes several passes over its arrays; piece by piece, all but the first find them in the cache.
     if not 0 <= lr < np.inf:  # a schedule may return anything
         raise ValueError(f"the learning rate of step {step} is {lr!r}, expected a number of 0 or more")
+    if data.dtype.char == "e" and not hasattr(data, "block"):
+        if getattr(rule, "eps", 0) and not data.dtype.type(rule.eps):
+            raise ValueError(
+                f"{type(rule).__name__}: eps is {rule.eps!r}, which is 0 in float16, as are the squares of small "
+                "gradients: use MixedPrecision, whose weights are float32, or a larger eps, such as 1e-4"
+            )
+        # in single, or the product of the rate and a gradient would be rounded on the way
+        wide = [single(a) for a in (data, grad, *state_arrays(state))]
+        apply_rule(rule, wide[0], wide[1], _like(state, wide[2:]), lr, step)
+        for narrow, a in zip((data, *state_arrays(state)), (wide[0], *wide[2:]), strict=True):
+            narrow[...] = rounded(a, narrow.dtype)
+        return
     on_cpu, arrays = isinstance(data, np.ndarray), [data, grad, *state_arrays(state)]
     if not on_cpu or data.size <= 2 * PIECE or needs_whole(rule) or not all(a.flags.c_contiguous for a in arrays):
         rule.update(data, grad, state, lr, step)
@@ -288,7 +306,7 @@ def apply_rule(rule, data, grad, state, lr: float, step: int) -> None:
         flat = [a.reshape(-1) for a in arrays]
         for i in range(0, data.size, PIECE):
             d, g, *s = (a[i : i + PIECE] for a in flat)
-            rule.update(d, g, tuple(s) if isinstance(state, tuple) else s[0] if s else None, lr, step)
+            rule.update(d, g, _like(state, s), lr, step)
     if on_cpu and step % FLUSH == FLUSH - 1:
         flush_subnormals(state)
 
@@ -307,7 +325,7 @@ def decayed(grad, data, weight_decay: float):
 
 
 def _check_clip_norm(what: str, value) -> None:
-    if value is not None and not value > 0:
+    if value is not None and not (hasattr(value, "__float__") and value > 0):
         raise ValueError(f"{what}: clip_norm is {value!r}, expected a norm above 0")
 
 
@@ -329,6 +347,8 @@ def _groups(params, rule: Rule, lr, what: str) -> tuple[list[ParamGroup], list[P
         if id(p) in seen:
             raise ValueError(f"{what}: parameter {p.name!r} is in the list twice: it would be updated twice")
         seen.add(id(p))
+    if not any(group.params for group in groups):
+        raise ValueError(f"{what}: nothing would be trained: {len(left_out)} parameters are given, all of them frozen")
     return groups, left_out
 
 
@@ -356,8 +376,9 @@ def _group(i: int, entry: dict, rule: Rule, lr, what: str) -> ParamGroup:
 
 
 def global_norm(params: Iterable[Param]) -> float:
-    """Norm of all gradients as one vector, summed in float64."""
-    return sum(float((p.grad * p.grad).sum(dtype=np.float64)) for p in params) ** 0.5
+    """Norm of all gradients as one vector; infinite or NaN where one of them is."""
+    with np.errstate(over="ignore"):
+        return math.hypot(*[norm(p.grad) for p in params])
 
 
 def clip_by_norm(params: Iterable[Param], max_norm: float, norm: Callable[[list[Param]], float] = global_norm) -> float:
@@ -366,6 +387,7 @@ def clip_by_norm(params: Iterable[Param], max_norm: float, norm: Callable[[list[
     .. math:: g \leftarrow g \cdot \min\left(1, \frac{c}{\lVert g \rVert}\right)
 
     The direction is kept. On several ranks, clip after the gradients have been summed: then all ranks clip alike.
+    A gradient that is not finite has no direction: that is an error.
 
     Parameters
     ----------
@@ -388,7 +410,14 @@ def clip_by_norm(params: Iterable[Param], max_norm: float, norm: Callable[[list[
         raise ValueError(f"clip_by_norm: max_norm is {max_norm!r}, expected a number above 0")
     params = list(params)
     length = norm(params)
+    if not length < math.inf and params and not hasattr(params[0].grad, "block"):  # nobody knows those without data
+        bad = next((p.name for p in params if not get_xp(p.grad).isfinite(p.grad).all()), None)
+        whose = "on another rank" if bad is None else f"that of {bad!r}"
+        raise FloatingPointError(f"clip_by_norm: a gradient is not finite, {whose}: their norm is {length}")
     if length > max_norm:
         for p in params:
-            p.grad *= max_norm / length
+            grad = single(p.grad)  # the factor may be too small for half precision
+            grad *= max_norm / length
+            if grad is not p.grad:
+                p.grad[...] = rounded(grad, p.grad.dtype)
     return length

@@ -18,9 +18,9 @@ def as_schedule(lr, what: str):
     return Constant(lr)
 
 
-def _check_rate(what: str, lr) -> None:
-    if not lr >= 0:
-        raise ValueError(f"{what}: lr is {lr!r}, expected a learning rate of 0 or more")
+def _check_rate(what: str, lr, name: str = "lr") -> None:
+    if not 0 <= lr < math.inf:
+        raise ValueError(f"{what}: {name} is {lr!r}, expected a learning rate of 0 or more, and finite")
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,9 @@ class Cosine:
     lr_min: float = 0.0
 
     def __post_init__(self):
-        _check_rate(type(self).__name__, self.lr)
-        if not self.steps >= 1:
+        _check_rate("Cosine", self.lr)
+        _check_rate("Cosine", self.lr_min, "lr_min")
+        if not 1 <= self.steps < math.inf:
             raise ValueError(f"Cosine: steps is {self.steps!r}, expected 1 step or more")
 
     def __call__(self, step: int) -> float:
@@ -98,7 +99,7 @@ class WarmUp:
     def __post_init__(self):
         if not callable(self.schedule):
             object.__setattr__(self, "schedule", Constant(self.schedule))
-        if self.steps < 0 or not 0 <= self.start <= 1:
+        if not 0 <= self.steps < math.inf or not 0 <= self.start <= 1:
             raise ValueError(f"WarmUp: steps is {self.steps!r} and start {self.start!r}, expected steps >= 0, a share")
 
     def __call__(self, step: int) -> float:
@@ -132,7 +133,8 @@ def scaled_lr(lr: float, batch_size: int, reference: int = 256) -> float:
     >>> scaled_lr(0.1, 8192)
     3.2
     """
+    _check_rate("scaled_lr", lr)
     for name, value in (("batch_size", batch_size), ("reference", reference)):
-        if not value >= 1:
+        if not 1 <= value < math.inf:
             raise ValueError(f"scaled_lr: {name} is {value!r}, expected 1 or more samples")
     return lr * batch_size / reference

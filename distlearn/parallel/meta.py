@@ -32,14 +32,14 @@ class MetaLayer(Layer):
 
     def __init__(self, layer: Layer, made: dict[int, Param]):
         self.layer, self._known = (layer.layer, layer._known) if isinstance(layer, MetaLayer) else (layer, {})
-        self.name = layer.name
+        self.name, self.input_gradient = layer.name, layer.input_gradient
         self.params = [made.setdefault(id(p), _meta_param(p)) for p in layer.params]
 
     def forward(self, x):
         return MetaArray(self.output_shape(x.shape), x.dtype), x.shape
 
     def backward(self, dy, saved):
-        return MetaArray(saved, dy.dtype) if self.layer.input_gradient else None
+        return MetaArray(saved, dy.dtype) if self.input_gradient else None
 
     def _ask(self, question, *about):
         """Ask the layer, once for all ranks: an Inception module takes its time to answer."""

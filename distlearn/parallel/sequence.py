@@ -10,7 +10,7 @@ import copy
 
 import numpy as np
 
-from ..backend import get_xp
+from ..backend import get_xp, rounded, single
 from ..nn import GELU, Embedding, Identity, LayerNorm, Linear, ReLU, Residual, RMSNorm, Sequential, Sigmoid, Tanh
 from ..nn.attention import MultiHeadAttention, finish, merge, partial
 from ..nn.attention.dot_product import causal_mask, check_heads, group_heads
@@ -93,15 +93,15 @@ class RingAttention(SequenceAttention):
             out, sums = finish(seen[i])
             y.append(out.reshape(len(q), self.heads, -1, self.d))
             lse.append(sums)
-        y = xp.concatenate(y, axis=2)
+        y = rounded(xp.concatenate(y, axis=2), q.dtype)
         return y, (q, k, v, y, lse)
 
     def attend_backward(self, dy, saved):
         q, k, v, y, lse = saved
         xp, n, size = get_xp(q), q.shape[2], self.comm.size
         queries, slopes, outs = (self._by_piece(a, k) for a in (q, dy, y))
-        inner = [(a * b).sum(axis=-1, keepdims=True) for a, b in zip(slopes, outs, strict=True)]
-        dq = [xp.zeros_like(a) for a in queries]
+        inner = [(single(a) * b).sum(axis=-1, keepdims=True) for a, b in zip(slopes, outs, strict=True)]
+        dq = [xp.zeros_like(single(a)) for a in queries]
         keys, grads = xp.stack([k, v]), xp.zeros((2, *k.shape), k.dtype)
         for step in range(size):
             source = (self.comm.rank - step) % size
@@ -119,6 +119,7 @@ class RingAttention(SequenceAttention):
                 grads = self._passed(*self._pass(grads, True))
             keys = self._passed(passing, arriving)
         dq = xp.concatenate([a.reshape(len(q), self.heads, -1, self.d) for a in dq], axis=2)
+        dq = rounded(dq, q.dtype)
         return dq, xp.ascontiguousarray(grads[0]), xp.ascontiguousarray(grads[1])
 
     def _by_piece(self, x, k) -> list:

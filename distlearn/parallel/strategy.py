@@ -29,6 +29,7 @@ from .checkpoint.state import (
     run_fingerprint,
     serial_part,
 )
+from .checks import check_model, checked
 from .data.replicas import checksum
 from .sharding import HeldElsewhere, Sharded, ShardSpec, load_into, unshard
 
@@ -73,8 +74,9 @@ class Strategy:
         for p in optimizer.params:
             if id(p) not in known:
                 raise ValueError(f"{what}: parameter {p.name!r} of the optimizer does not belong to the model")
+        check_model(model)
         self.comm, self.clock = comm, comm.clock
-        self.model, self.loss, self.optimizer = model, optimizer.scaled(loss), optimizer
+        self.model, self.loss, self.optimizer = model, optimizer.scaled(checked(loss)), optimizer
         self._given_optimizer, self._fingerprint = optimizer, run_fingerprint(model, loss, optimizer)
         self.state_layout = StateLayout(model, optimizer)
         share_params(comm, model, self._fingerprint)

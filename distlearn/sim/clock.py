@@ -13,6 +13,8 @@ from ..trace import Span
 from .scheduler import Fibre
 from .transport import Transport
 
+INFINITY = float("inf")
+
 
 class SimClock:
     """Virtual time of one rank."""
@@ -29,8 +31,8 @@ class SimClock:
         return self._fibre.now
 
     def sleep(self, seconds: float) -> None:
-        if not seconds >= 0:
-            raise ValueError(f"rank {self._fibre.rank}: sleep({seconds!r}), expected 0 seconds or more")
+        if not 0 <= seconds < INFINITY:
+            raise ValueError(f"rank {self._fibre.rank}: sleep({seconds!r}), expected 0 seconds or more, and finite")
         self._transport.scheduler.yield_until(self._fibre, self._fibre.now + seconds)
 
     def _seconds_run(self) -> float:
@@ -46,6 +48,11 @@ class SimClock:
         began = self._seconds_run() if compute.measures else 0.0
         yield
         seconds = compute.seconds(flops, nbytes, self._seconds_run() - began if compute.measures else 0.0)
+        if not (0 <= seconds < INFINITY and flops >= 0 <= nbytes):
+            given = f"flops={flops!r}, nbytes={nbytes!r}"
+            raise ValueError(
+                f"rank {fibre.rank}: span {name!r} with {given} takes {seconds} s, expected amounts of 0 or more"
+            )
         seconds *= self._factor
         if self._rng is not None:
             seconds *= float(np.exp(self._rng.normal(0.0, self._jitter)))

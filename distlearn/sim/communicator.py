@@ -12,10 +12,11 @@ from __future__ import annotations
 import copy
 import pickle
 
-from numpy import ndarray
+from numpy import float16, ndarray
 
+from ..backend import get_xp
 from ..comm import collectives
-from ..comm.base import ANY, check_apart, check_buffer, check_output, check_peer, check_report, check_tag
+from ..comm.base import ANY, check_apart, check_buffer, check_output, check_peer, check_report, check_tag, reduced
 from ..comm.network.cost import ALGORITHMS, BY_ROWS
 from ..trace import Span
 from .clock import SimClock
@@ -212,9 +213,27 @@ class MessageComm(SimComm):
             comm = copy.copy(comm)
             comm._fibre = fibre
         start = fibre.now
-        result = getattr(collectives, ALGORITHMS[call.name])(comm, *args)
+        algorithm = getattr(collectives, ALGORITHMS[call.name])
+        if call.name in ("all_reduce", "reduce_scatter") and args[0].dtype == float16:
+            result = self._reduce_halves(call, joined, algorithm, comm, *args)
+        else:
+            result = algorithm(comm, *args)
         fibre.call = previous
         self._transport.trace.spans.append(Span(fibre.rank, "comm", call.name, start, fibre.now, 0, nbytes))
+        return result
+
+    def _reduce_halves(self, call, joined, algorithm, comm, x, op):
+        """Let zeros take the way of halves, whose sum may not depend on it; that is computed once for all ranks."""
+        if x.__class__ is MetaArray:
+            return algorithm(comm, x, op)
+        joined.payloads[self.rank] = None, x
+        result = algorithm(comm, get_xp(x).zeros_like(x), op)
+        if joined.results is None:  # every rank has come by now, and none has left
+            joined.results = reduced([joined.payloads[rank][1] for rank in range(self.size)], op)
+        if call.name == "all_reduce":
+            x[...] = joined.results
+            return x
+        result[...] = collectives.rings.cut(joined.results, self.size)[self.rank]
         return result
 
     # these begin with the array that they are about

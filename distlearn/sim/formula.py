@@ -9,7 +9,7 @@ import pickle
 from collections import defaultdict
 
 from ..backend import get_xp
-from ..comm.base import REDUCTIONS, Communicator
+from ..comm.base import Communicator, reduced
 from ..shares import shares
 from ..trace import Span
 from .scheduler import first_common
@@ -46,14 +46,14 @@ class FormulaCollectives(Communicator):
     def _iall_reduce(self, call, x, op):
         """Sums are formed in the order of ranks, so every run gives the same bits."""
         snapshot = x.copy()
-        joined = self._meet(call, snapshot, x.nbytes, lambda xs: [_reduce(xs, op)] * len(xs))
+        joined = self._meet(call, snapshot, x.nbytes, lambda xs: [reduced(xs, op)] * len(xs))
         return CollectiveWork(self, joined, call, x, snapshot)
 
     def _ireduce_scatter(self, call, x, op):
         snapshot = x.copy()
 
         def reduced_shares(xs):
-            return [_reduce([q.reshape(-1)[share] for q in xs], op) for share in shares(x.size, self.size)]
+            return [reduced([q.reshape(-1)[share] for q in xs], op) for share in shares(x.size, self.size)]
 
         joined = self._meet(call, snapshot, x.nbytes, reduced_shares)
         return CollectiveWork(self, joined, call, x, snapshot)
@@ -121,14 +121,6 @@ class FormulaCollectives(Communicator):
 
 FORMULA_OF = {"broadcast_obj": "broadcast", "gather_obj": "gather", "split": "all_gather"}
 """Collectives that cost the same as another one."""
-
-
-def _reduce(arrays, op):
-    ufunc = REDUCTIONS[op]
-    total = arrays[0].copy()
-    for x in arrays[1:]:
-        ufunc(total, x, out=total)
-    return total
 
 
 def _stack(arrays):

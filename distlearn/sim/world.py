@@ -112,14 +112,16 @@ class SimWorld:
         self.compute = Roofline.of(compute) if isinstance(compute, str) else compute
         if not hasattr(self.compute, "seconds"):
             raise TypeError(f"SimWorld: compute is {compute!r}, expected a model of costs, or the name of one")
-        for name, value in (("eager_limit", eager_limit), ("jitter", jitter)):
-            if not value >= 0:
-                raise ValueError(f"SimWorld: {name} is {value!r}, expected 0 or more")
+        if not eager_limit >= 0:
+            raise ValueError(f"SimWorld: eager_limit is {eager_limit!r}, expected 0 or more")
+        if not 0 <= jitter < np.inf:
+            raise ValueError(f"SimWorld: jitter is {jitter!r}, expected 0 or more, and finite")
         self.eager_limit = eager_limit
         self.slowdown = dict(slowdown or {})
         for rank, factor in self.slowdown.items():
-            if not 0 <= rank < self.size or not factor > 0:
-                raise ValueError(f"SimWorld: slowdown {{{rank!r}: {factor!r}}}, expected a rank, and a factor above 0")
+            if not 0 <= rank < self.size or not 0 < factor < np.inf:
+                told = "expected a rank, and a factor above 0, and finite"
+                raise ValueError(f"SimWorld: slowdown {{{rank!r}: {factor!r}}}, {told}")
         self.jitter, self.seed, self.report = jitter, seed, report
         if not detection > 0:
             raise ValueError(f"SimWorld: detection is {detection!r}, expected a time above 0 s")

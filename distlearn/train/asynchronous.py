@@ -6,10 +6,10 @@ import re
 
 import numpy as np
 
-from ..data import Batches
+from ..data import Batches, Loader
 from ..parallel import ParameterServer, asp, backup, bsp, softsync, ssp
 from ..parallel.asynchronous.param_server import ASP, RATES, Run
-from .fit import DivergedError
+from .fit import DivergedError, why_not_finite
 from .history import Epoch, History
 from .strategies import Recipe
 
@@ -61,7 +61,10 @@ def train_asynchronously(recipe: Recipe, dataset) -> tuple[History, dict | None]
     if run is None:
         return History(), None
     if run.diverged:
-        raise DivergedError(f"the loss is not finite after {run.updates} updates: training diverged; try a smaller lr")
+        rows = np.arange(0 if isinstance(dataset.x_train, Loader) else len(dataset.x_train))
+        bad = run.gradients[~np.isfinite(run.gradients["loss"])]
+        why = why_not_finite(dataset, rows, bool((bad["used"] == 0).any()))
+        raise DivergedError(f"the loss is not finite after {run.updates} updates: {why}")
     return history_of(run, updates, recipe.loss.metric.name), run.params
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 
 import numpy as np
 
@@ -31,7 +32,7 @@ def evaluate(strategy, x, y, metric=None) -> float:
     Returns
     -------
     value : float
-        Equal on all ranks and for any number of them; NaN for an empty set. One all-reduce of two numbers.
+        Equal on all ranks and for any number of them; NaN for an empty set. One all-reduce of the metric's sums.
     """
     check_arrays("evaluate", x=x, y=y)
     if len(x) != len(y):
@@ -40,16 +41,15 @@ def evaluate(strategy, x, y, metric=None) -> float:
     if len(x) == 0:
         return math.nan
     mine = datasets.shard(len(x), strategy.rank, strategy.size, allow_empty=True)
-    sums, most = np.zeros(2), -(-len(x) // strategy.size)
+    sums, most = 0, -(-len(x) // strategy.size)
     # equally often on all ranks, which may predict together: those that have no samples left predict any
     at_once = max(1, min(AT_ONCE, (1 << 26) // (math.prod(x.shape[1:]) * x.dtype.itemsize)))
     starts = range(mine.start, mine.start + most, at_once)
     parts = [slice(start, min(start + at_once, mine.stop)) if start < mine.stop else slice(1) for start in starts]
     for start, part, rows in zip(starts, parts, datasets.batches.rows_of(x, parts), strict=True):
-        outputs = strategy.predict(rows)
-        if start < mine.stop:
-            sums += metric.count(outputs, y[part])
-    return metric.value(*to_numpy(strategy.total(get_xp(x).asarray(sums))).tolist())
+        counted = metric.counted(strategy.predict(rows), y[part])
+        sums = sums + (counted if start < mine.stop else np.zeros_like(counted))
+    return float(metric.value(to_numpy(strategy.total(get_xp(x).asarray(sums)))))
 
 
 def fit(
@@ -113,12 +113,19 @@ def fit(
     if checkpoints is not None:
         saving = Saving(checkpoints, every, strategy, data_fingerprint(dataset, batch_size, seed))
         now = saving.begin(resume)
+    first = now.step
     try:
         while now.epoch < epochs:
             began = strategy.clock.now()
             for batch in batches.epoch(now.epoch, now.step - now.epoch * len(batches)):
+                if now.step == first and rank == 0:
+                    _warn_of_pixels(batch.x)
                 loss = strategy.step(batch)
-                _stop_if_diverged(loss, now.step + 1)  # counted from 1, as in reports
+                if not math.isfinite(loss):  # every later step would only spread it
+                    start = batches.batch_size * (now.step - now.epoch * len(batches))
+                    rows = batches.order(now.epoch)[start : start + batches.batch_size]
+                    why = why_not_finite(dataset, rows, now.step == first)
+                    raise DivergedError(f"the loss became {loss} at step {now.step + 1}: {why}")  # counted from 1
                 now.add(loss, batch.n)
                 began, now.seconds = (later := strategy.clock.now()), now.seconds + later - began
                 if report is not None:
@@ -145,7 +152,24 @@ class DivergedError(ArithmeticError):
     """The loss is NaN or infinite."""
 
 
-def _stop_if_diverged(loss: float, step: int) -> None:
-    """Raise at the first loss that is not finite: every later step would only spread it."""
-    if not math.isfinite(loss):
-        raise DivergedError(f"the loss became {loss} at step {step}: training diverged; try a smaller learning rate")
+def why_not_finite(dataset, rows, first: bool) -> str:
+    """Say why the loss of some rows of the training set is not finite: the data, what is computed, or the rate."""
+    for name, values in (("x_train", dataset.x_train), ("y_train", dataset.y_train)):
+        if values.dtype.kind == "f":
+            part = next(datasets.batches.rows_of(values, [get_xp(values).asarray(rows)]))
+            bad = np.argwhere(~np.isfinite(to_numpy(part)))
+            if len(bad):
+                place = ", ".join(map(str, (rows[bad[0][0]], *bad[0][1:])))
+                return f"{name}[{place}] is {part[tuple(bad[0])]}; replace such values, or leave out the row"
+    if first:
+        made = "an overflow, as of half precision or of inputs that are not scaled, 0 / 0, or scores of -inf only"
+        return f"from data that are finite, before any update; a layer or the loss makes it: {made}"
+    return "training diverged; try a smaller learning rate"
+
+
+def _warn_of_pixels(x) -> None:
+    """Warn of whole numbers from 0 to 255: a rate that suits inputs of about 1 is too large for them, or too small."""
+    largest = float(x.max()) if x.dtype.kind == "f" and x[:1].size >= 64 else 0.0
+    if 128 <= largest <= 255 and bool((x == get_xp(x).floor(abs(x))).all()):
+        told = f"fit: the inputs are whole numbers up to {largest:g}, as pixels are: scale them to 0..1 (x / 255)"
+        warnings.warn(told, stacklevel=3)

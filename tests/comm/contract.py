@@ -81,6 +81,32 @@ def contract_max_and_min_of_nan_are_nan_everywhere(comm):
                 same(comm.all_reduce(x, op), wanted)
 
 
+def contract_max_of_both_zeros_has_the_same_bits_everywhere(comm):
+    for dtype in ("float32", "float64"):
+        for op in ("min", "max"):
+            x = comm.all_reduce(np.array([0.0, -0.0, 0.0] if comm.rank % 2 else [-0.0, 0.0, 0.0], dtype), op)
+            everyone = comm.all_gather(x)
+            assert len({row.tobytes() for row in everyone}) == 1
+
+
+def halves(rank: int, n: int = 4_000) -> np.ndarray:
+    """Halves of all magnitudes, whose sum depends on where it is rounded; the first three overflow on the way."""
+    rng = np.random.default_rng(rank)
+    x = rng.normal(size=n) * 2.0 ** rng.integers(-20, 12, n)
+    x[:3] = [2048 if rank == 0 else 1, 6e4 * (-1) ** rank, 6e4]
+    return x.astype(np.float16)
+
+
+def contract_halves_are_added_exactly_and_rounded_once(comm):
+    """So they give the same number in every world, on every rank, in every order."""
+    with np.errstate(over="ignore"):
+        wanted = sum(halves(rank).astype(np.float64) for rank in range(comm.size)).astype(np.float16)
+    for start in (comm.all_reduce, lambda x: comm.iall_reduce(x).wait()):
+        same(start(halves(comm.rank)), wanted)
+    for start in (comm.reduce_scatter, lambda x: comm.ireduce_scatter(x).wait()):
+        same(start(halves(comm.rank)), np.array_split(wanted, comm.size)[comm.rank])
+
+
 def contract_all_reduce_every_length_and_shape(comm):
     for n in (*LENGTHS, 300_001):
         same(comm.all_reduce(pattern(comm.rank, n, "float64")), expected(comm.size, n, "float64"))
@@ -555,6 +581,7 @@ def contract_an_exchange_in_one_array_is_refused(comm):
 
 
 CONTRACT = {name.removeprefix("contract_"): f for name, f in list(globals().items()) if name.startswith("contract_")}
+ON_GPUS = [name for name in CONTRACT if name != "halves_are_added_exactly_and_rounded_once"]  # NCCL rounds at each hop
 
 
 def run_all(comm, names=None) -> list[str]:

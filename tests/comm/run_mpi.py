@@ -9,7 +9,7 @@ from distlearn.comm.nccl import select_backend
 from distlearn.nn.costs.count import MockDeviceArray, strict
 
 from . import mpi_checks
-from .contract import run_all
+from .contract import ON_GPUS, run_all
 from .on_device import on_gpu, on_strict
 
 
@@ -26,7 +26,7 @@ def main(what: str) -> None:
         staging.to_numpy = MockDeviceArray.get  # as of CuPy's: MPI sees a copy on the host
         names = run_all(on_strict(comm))
     else:
-        names = run_all(on_gpu(comm) if what == "nccl" else comm)
+        names = run_all(on_gpu(comm), ON_GPUS) if what == "nccl" else run_all(comm)
     comm.end()
     if comm.rank == 0:
         print(f"passed {len(names)} on {comm.size} ranks")

@@ -1,5 +1,7 @@
 """The table of all layers and the shapes on which they are checked: gradients, devices, precision, shapes."""
 
+import math
+
 import numpy as np
 
 from distlearn import nn
@@ -153,3 +155,27 @@ def in_pieces(x, y, steps):
     for step in range(steps):
         part = slice(step * 64 % 1024, step * 64 % 1024 + 64)
         yield x[part], y[part]
+
+
+class F1(nn.Metric):
+    name = "f1"
+
+    def count(self, outputs, targets):
+        found, actual = outputs.argmax(axis=-1) == 1, targets == 1
+        return (found & actual).sum(), found.sum(), actual.sum()
+
+    def value(self, sums):
+        hits, found, actual = sums
+        return 2 * hits / (found + actual)
+
+
+class Correlation(nn.Metric):
+    name = "correlation"
+
+    def count(self, outputs, targets):
+        y, t = outputs[:, 0].astype(float), targets.astype(float)
+        return len(y), y.sum(), t.sum(), (y * y).sum(), (t * t).sum(), (y * t).sum()
+
+    def value(self, sums):
+        n, y, t, yy, tt, yt = sums
+        return (n * yt - y * t) / math.sqrt((n * yy - y * y) * (n * tt - t * t))

@@ -83,6 +83,14 @@ def test_partial_results_merge_in_any_order_and_grouping(order, split):
     assert np.isfinite(lse).all()
 
 
+@pytest.mark.parametrize("options", [{}, {"causal": False}, {"online": True}])
+def test_a_length_of_0_has_outputs_of_length_0(options):
+    layer = nn.MultiHeadAttention(8, 2, range(4), **options)
+    y, saved = layer.forward(np.ones((3, 0, 8), "float32"))
+    assert y.shape == layer.backward(y, saved).shape == (3, 0, 8)
+    assert not any(p.grad.any() for p in layer.params)
+
+
 def test_scores_of_a_thousand_do_not_overflow():
     q, k, v, dy = inputs(1, 1, 1, 6, 4)
     for f, back in ((attend, attend_backward), (online_attend, online_attend_backward)):

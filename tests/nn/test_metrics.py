@@ -8,9 +8,11 @@ import pytest
 from distlearn.nn import METRICS, ContrastiveLoss, MeanLoss, MeanSquaredError, Metric, SoftmaxCrossEntropy, make_metric
 from distlearn.nn.metrics import Accuracy, PairAccuracy, Perplexity, RootMeanSquaredError
 
+from .cases import F1, Correlation
+
 
 def of(metric, outputs, targets):
-    return metric.value(*metric.count(outputs, targets))
+    return metric.value(metric.counted(outputs, targets))
 
 
 @pytest.mark.parametrize("shape", [(7,), (5, 4), (2, 3, 4)])
@@ -61,7 +63,7 @@ def test_parts_add_up(name, parts):
     )
     metric, cuts = METRICS[name](), np.cumsum(parts)[:-1]
     counts = [metric.count(*part) for part in zip(np.split(outputs, cuts), np.split(targets, cuts), strict=True)]
-    assert metric.value(*np.sum(counts, axis=0)) == pytest.approx(of(metric, outputs, targets), rel=1e-12)
+    assert metric.value(np.sum(counts, axis=0)) == pytest.approx(of(metric, outputs, targets), rel=1e-12)
     assert math.isnan(of(metric, outputs[:0], targets[:0]))
 
 
@@ -89,7 +91,7 @@ def test_a_metric_of_ones_own():
         def count(self, outputs, targets):
             return float((outputs > targets).sum()), len(targets)
 
-    assert make_metric(Hits(), None).value(2, 4) == 0.5
+    assert make_metric(Hits(), None).value((2, 4)) == 0.5
     with pytest.raises(ValueError, match="metric is 'acuracy', expected a Metric or one of accuracy, "):
         make_metric("acuracy", None)
     with pytest.raises(ValueError, match="name is 'word error', expected a name"):
@@ -120,3 +122,67 @@ def test_labels_that_are_no_class_are_refused(metric, label):
         ValueError, match=f"{type(metric).__name__}: labels run from .*{label}.*, expected .*from 0 to 2"
     ):
         metric.count(np.zeros((2, 3)), np.array([1, label]))
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (["a", "b"], r"labels are a list, expected an array: np\.array\(labels\)"),
+        (np.array(["a", "c"]), r"labels have dtype <U1, .*np\.unique\(labels, return_inverse=True\)\[1\]"),
+        (np.array([0.0, 1.0]), r"labels have dtype float64, expected integers.*labels\.astype\(int\)"),
+        (np.array([False, True]), r"labels have dtype bool, expected integers.*labels\.astype\(int\)"),
+        (np.eye(2), r"expected \(2,\): one a row; of one-hot rows labels\.argmax\(axis=-1\)"),
+    ],
+)
+@pytest.mark.parametrize("measure", [Accuracy().counted, Perplexity().counted, SoftmaxCrossEntropy()])
+def test_labels_of_another_kind_are_named_and_the_advice_is_right(measure, labels, message):
+    scores, scope = np.array([[2.0, 0.0], [0.0, 1.0]]), {"labels": labels, "np": np}
+    with pytest.raises((TypeError, ValueError), match=message) as caught:
+        measure(scores, labels)
+    advice = str(caught.value).replace("one-hot rows ", ": ").rpartition(": ")[2]
+    labels = scope["labels"] = eval(advice, scope)
+    if labels.dtype.kind == "U":  # a list of strings needs both
+        labels = eval("np.unique(labels, return_inverse=True)[1]", scope)
+    np.testing.assert_array_equal(labels, [0, 1])
+    np.testing.assert_array_equal(measure(scores, labels)[0], measure(scores, np.array([0, 1]))[0])
+
+
+@pytest.mark.parametrize("measure", [MeanSquaredError(), RootMeanSquaredError().counted])
+def test_targets_that_are_no_numbers_and_integer_outputs_are_named(measure):
+    y = np.array([[1], [2]])
+    with pytest.raises(TypeError, match=r"outputs are int64 and targets int64, expected .*y\.astype\('float32'\)"):
+        measure(y, y)
+    with pytest.raises(TypeError, match="targets are a list, expected an array"):
+        measure(y.astype("float32"), y.tolist())
+    assert measure(y.astype("float32"), y + 1)[0] in (1.0, 2.0)  # the mean; the sum
+
+
+@pytest.mark.parametrize("measure", [ContrastiveLoss(), PairAccuracy().counted])
+def test_labels_of_pairs_are_1_for_similar(measure):
+    """1 and -1 as a cosine loss has them, or classes, gave negative losses."""
+    y = np.array([[[0.0, 0], [0.1, 0]], [[0, 0], [0.9, 0]]])
+    with pytest.raises(ValueError, match=r"labels are \[-1, 1\], expected 1 for a similar pair, 0 .*: \(y > 0\) \* 1"):
+        measure(y, np.array([1, -1]))
+    found = measure(y, (np.array([1, -1]) > 0) * 1)[0]
+    assert found == pytest.approx((0.1**2 + (1 - 0.9) ** 2) / 4 if isinstance(measure, ContrastiveLoss) else 2)
+
+
+def test_metrics_of_several_sums_are_those_of_the_whole():
+    rng = np.random.default_rng(0)
+    y, t = rng.normal(size=(101, 3)), rng.integers(0, 3, 101)
+    found, actual = y.argmax(axis=1) == 1, t == 1
+    precision, recall = (found & actual).sum() / found.sum(), (found & actual).sum() / actual.sum()
+    assert of(F1(), y, t) == pytest.approx(2 / (1 / precision + 1 / recall))
+    assert of(Correlation(), y, t) == pytest.approx(np.corrcoef(y[:, 0], t)[0, 1])
+
+
+@pytest.mark.parametrize(
+    "count", [lambda m, y, t: (F1().value(F1().count(y, t)), 1), lambda m, y, t: ((y * t[:, None]).mean(), 1)]
+)
+def test_a_metric_that_is_no_sum_is_named(count):
+    metric = type("Mean", (Metric,), {"count": count})()
+    y, t = np.random.default_rng(0).normal(size=(20, 3)), np.arange(20) % 3
+    with pytest.raises(ValueError, match=r"Mean: count gives .* for 20 samples, and .*expected sums.*in value\(sums\)"):
+        metric.counted(y, t)
+    with pytest.raises(TypeError, match=r"Mean: count returned 3\.0, expected one or more sums"):
+        type("Mean", (Metric,), {"count": lambda m, y, t: 3.0})().counted(y, t)

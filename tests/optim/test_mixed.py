@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from distlearn.data import load
-from distlearn.nn import MLP, Param, SoftmaxCrossEntropy, move
-from distlearn.optim import SGD, MixedPrecision, Momentum, Optimizer
+from distlearn.nn import MLP, Layer, Param, Sequential, SoftmaxCrossEntropy, load_torch_state, move, to_torch_state
+from distlearn.optim import SGD, Adam, MixedPrecision, Momentum, Optimizer
 
 from ..nn.cases import in_pieces, learn
 
@@ -121,3 +121,95 @@ def test_groups_have_masters_of_their_own():
     optimizer.step()
     assert (a.data[0], b.data[0]) == (0.5, 0.75)
     assert optimizer.master[1].data[0] == 0.75
+
+
+# -- masters follow the weights ----------------------------------------------------------------------------------------
+
+
+def small_half(seed=0):
+    return move(MLP((6, 5, 3), seed=seed), lambda a: a.astype("float16"))
+
+
+def assign(model):
+    for p in model.params:
+        p.data[...] = 0.5
+
+
+CHANGES = {
+    "assigned": assign,
+    "replaced": lambda model: [setattr(p, "data", np.full_like(p.data, 0.5)) for p in model.params],
+    "loaded": lambda model: load_torch_state(model, to_torch_state(small_half(7))),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_masters_go_on_from_weights_that_were_changed(change):
+    """They were undone at the next step, even with a rate of 0."""
+    model = small_half()
+    optimizer = MixedPrecision(model.params, SGD(), lambda step: 0.0 if step == 0 else 0.25, scale=1.0)
+    CHANGES[change](model)
+    wanted = [p.data.copy() for p in model.params]
+    optimizer.step()
+    for p, want in zip(model.params, wanted, strict=True):
+        np.testing.assert_array_equal(p.data, want)
+        p.grad[...] = 1
+    optimizer.step()
+    for m, want in zip(optimizer.master, wanted, strict=True):
+        np.testing.assert_array_equal(m.data, want.astype("float32") - 0.25)
+
+
+def test_masters_keep_what_rounding_hides_where_nothing_was_changed():
+    p = halves(1.0, 1.0)
+    optimizer = MixedPrecision([p], SGD(), 1.0, scale=1.0)
+    for _ in range(2):
+        p.grad[...] = 1e-4
+        optimizer.step()
+    p.data[0] = 3
+    optimizer.step()
+    assert optimizer.master[0].data.tolist() == pytest.approx([3 - 1e-4, 1 - 3e-4], abs=1e-6)
+
+
+# -- what no scale mends -----------------------------------------------------------------------------------------------
+
+
+class Overflows(Layer):
+    def forward(self, x):
+        return x, None
+
+    def backward(self, dy, saved):
+        return dy * dy.dtype.type(np.inf)
+
+
+@pytest.mark.filterwarnings("ignore:invalid value")
+@pytest.mark.parametrize(
+    ("at", "message"),
+    [
+        (1, "the gradient of '0.b' is not finite, while that of '2.W' is: look at the layers between"),
+        (3, "the gradient of '2.b' is not finite: look at the outputs"),
+    ],
+)
+def test_a_scale_that_falls_for_ever_ends_and_names_the_place(at, message):
+    layers = MLP((8, 16, 4)).layers
+    layers.insert(at, Overflows())
+    model = move(Sequential(*layers), lambda a: a.astype("float16"))
+    names = [p.name for p in model.params]
+    optimizer = MixedPrecision(model.params, SGD(), 0.1)
+    rng = np.random.default_rng(0)
+    batches = [(rng.normal(size=(32, 8)).astype("float16"), rng.integers(4, size=32))] * 100
+    with pytest.raises(FloatingPointError, match=f"after 29 skipped steps, {message}".replace("2.W", names[2])):
+        learn(model, SoftmaxCrossEntropy(), optimizer, batches)
+
+
+def test_an_eps_that_is_0_is_refused_and_mixed_precision_trains():
+    data = load("digits", dtype="float16")
+    x, y = data.x_train.reshape(len(data.x_train), -1), data.y_train
+
+    def accuracy(make):
+        model = move(MLP((data.n_features, 32, data.n_classes), seed=1), lambda a: a.astype("float16"))
+        learn(model, SoftmaxCrossEntropy(), make(model.params), [*in_pieces(x, y, 150)] * 3)
+        return (model.forward(x)[0].argmax(axis=1) == y).mean()
+
+    with pytest.raises(ValueError, match=r"Adam: eps is 1e-08, which is 0 in float16, .* use MixedPrecision"):
+        accuracy(lambda params: Optimizer(params, Adam(), 0.003))
+    assert accuracy(lambda params: MixedPrecision(params, Adam(), 0.003)) > 0.85
+    assert accuracy(lambda params: Optimizer(params, Adam(eps=1e-4), 0.003)) > 0.85

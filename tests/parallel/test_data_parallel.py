@@ -11,7 +11,7 @@ from distlearn.comm import Network, RankError
 from distlearn.data import Batch
 from distlearn.nn import MLP, BatchNorm, Linear, Param, Sequential
 from distlearn.optim import RULES, Momentum, Optimizer
-from distlearn.parallel import DataParallel, LocalSGD, NaiveDataParallel, make_buckets
+from distlearn.parallel import DataParallel, NaiveDataParallel, make_buckets
 from distlearn.sim import Roofline, SimWorld
 from distlearn.testing import assert_same_params
 
@@ -104,22 +104,6 @@ def test_a_cap_of_nothing_is_an_error():
 
 
 # -- models and optimizers that are not as usual -----------------------------------------------------------------------
-
-
-def frozen_model(comm, make):
-    model = model_of("plain")
-    for p in model.params:
-        p.frozen = True
-    strategy = make(comm, *parts(model))
-    part = np.array_split(np.arange(20), comm.size)[comm.rank]
-    return strategy.step(Batch(X[part], Y[part], 20))
-
-
-@pytest.mark.parametrize("strategy", [DataParallel, NaiveDataParallel, LocalSGD])
-def test_a_model_without_anything_to_learn_has_a_loss_all_the_same(strategy):
-    options = {"every": 1} if strategy is LocalSGD else {}
-    losses = SimWorld(3).run(frozen_model, lambda *args: strategy(*args, **options))
-    np.testing.assert_allclose(losses, SimWorld(1).run(frozen_model, DataParallel) * 3, atol=1e-12)
 
 
 @pytest.mark.parametrize("strategy", [DataParallel, NaiveDataParallel])

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distlearn.data import Batch
-from distlearn.nn import MLP
+from distlearn.nn import MLP, SoftmaxCrossEntropy, move
 from distlearn.optim import SGD, Optimizer
 from distlearn.parallel import LocalSGD
 from distlearn.sim import SimWorld
@@ -67,3 +67,20 @@ def test_replicas_are_apart_between_averages_and_together_after_them():
     a, b = SimWorld(2).run(program)
     assert [x[0] == y[0] for x, y in zip(a, b, strict=True)] == [False, False, True, False]
     assert [x[1] == y[1] for x, y in zip(a, b, strict=True)] == [False, False, True, False]
+
+
+def test_averages_in_half_precision_count_thousands_of_samples():
+    """Weights times samples, and the number of samples itself, were too large for it."""
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(4_001, 7)).astype("float16"), rng.integers(0, 4, 4_001)
+
+    def program(comm):
+        model = move(MLP((7, 4), seed=0), lambda a: a.astype("float16"))
+        model.params[0].data += 20
+        strategy = LocalSGD(comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, SGD(), 0.0), every=1)
+        part = np.array_split(np.arange(4_001), comm.size)[comm.rank]
+        before = model.params[0].data.copy()
+        strategy.step(Batch(x[part], y[part], 4_001))
+        return np.array_equal(model.params[0].data, before)
+
+    assert SimWorld(2).run(program) == [True, True]

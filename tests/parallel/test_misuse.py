@@ -41,15 +41,16 @@ WHOLE = {
 ALL = SHARDED | WHOLE
 
 
-def build(comm, name, *, seed=0, lr=0.1, rule=None, activation="relu", **options):
-    model = MLP((6, 8, 3), seed=seed, activation=activation, dtype="float64")
-    optimizer = Optimizer(model.params, rule or SGD(), lr)
+def build(comm, name, *, seed=0, lr=0.1, rule=None, activation="relu", model=None, loss=None, **options):
+    if model is None:
+        model = MLP((6, 8, 3), seed=seed, activation=activation, dtype="float64")
+    optimizer, loss = Optimizer(model.params, rule or SGD(), lr), loss or SoftmaxCrossEntropy()
     if name == "serial":
-        strategy = parallel.Serial(model, SoftmaxCrossEntropy(), optimizer)
+        strategy = parallel.Serial(model, loss, optimizer)
         strategy.given = model, optimizer
         return strategy
     kind, given = ALL[name]
-    strategy = kind(comm, model, SoftmaxCrossEntropy(), optimizer, **given | options)
+    strategy = kind(comm, model, loss, optimizer, **given | options)
     strategy.given = model, optimizer
     return strategy
 
@@ -57,7 +58,7 @@ def build(comm, name, *, seed=0, lr=0.1, rule=None, activation="relu", **options
 def step(comm, strategy, name, *, wrong=None):
     """Take a step on this rank's rows, or with a mistake in what it is given."""
     bounds = slice(0, N) if name in WHOLE or name == "serial" else slice(6 * comm.rank, 6 * comm.rank + 6)
-    batch = Batch(X[bounds], Y[bounds], N)
+    batch = Batch(X[bounds], Y[bounds].copy(), N)
     if wrong is not None:
         batch = wrong(comm, batch)
     return strategy.step(batch)
@@ -326,3 +327,170 @@ def test_an_empty_part_takes_the_step_with_a_gradient_of_zero():
     expected = 0.01 * (0.1 / (1 - 0.9**4)) / np.sqrt(0.001 / (1 - 0.999**4))
     assert steps == others == 4
     assert moved == pytest.approx(expected, rel=0.05)
+
+
+# -- own losses and layers ---------------------------------------------------------------------------------------------
+
+CROSS_ENTROPY = SoftmaxCrossEntropy()
+
+
+def mean_of_its_rows(y, t, n=None):
+    return CROSS_ENTROPY(y, t)
+
+
+def sum_over_n(y, t, n=None):
+    return CROSS_ENTROPY(y, t, n)
+
+
+def in_place(y, t, n=None):
+    y -= y.dtype.type(1)
+    return CROSS_ENTROPY(y, t, n)
+
+
+def same_memory(y, t, n=None):
+    return 0.5 * float((y * y).sum()) / n, y
+
+
+def in_the_targets(y, t, n=None):
+    t[:] = (t + 1) % 3
+    return CROSS_ENTROPY(y, t, n)
+
+
+def noisy(y, t, n=None):
+    """What it returns is random, so it cannot be told from one that ignores n."""
+    value, dy = CROSS_ENTROPY(y, t, n)
+    factor = np.random.default_rng().random()
+    return value * factor, dy * factor
+
+
+OWN = {
+    mean_of_its_rows: r"loss mean_of_its_rows: with n = 12 its value is .*, not half of it.*\(\.\.\.\)\.sum\(\) / n",
+    in_place: "loss in_place: writes into the outputs, .*use a new array",
+    in_the_targets: "loss in_the_targets: writes into the targets",
+    same_memory: r"loss same_memory: its gradient is in the memory of the outputs: return a new array, dy\.copy",
+    lambda y, t, n: (
+        CROSS_ENTROPY(y, t, n)[0],
+        None,
+    ): r"returned \(.*, None\), expected \(value, gradient\), the gradient as the outputs",
+    lambda y, t, n: (0.0, y[:, :1] * 1): r"returned a gradient of float64, shape \(\d+, 1\)",
+    lambda y, t, n: (0.0, y.astype("float32")): r"returned a gradient of float32.* float64, .*: dy\.astype\(y\.dtype\)",
+    lambda y, t, n: CROSS_ENTROPY(y, t, n)[0]: r"returned \d.*, expected \(value, gradient\)",
+}
+
+
+@pytest.mark.parametrize("name", ["serial", *ALL])
+@pytest.mark.parametrize("loss", OWN, ids=lambda loss: loss.__name__)
+def test_a_loss_that_is_no_loss_is_named_at_the_first_step(name, loss):
+    message = OWN[loss].replace("n = 12", r"n = \d+")
+    with pytest.raises(RankError, match=message):
+        SimWorld(1 if name == "serial" else P).run(lambda c: step(c, build(c, name, loss=loss), name))
+
+
+@pytest.mark.parametrize("name", ["serial", *ALL])
+def test_a_loss_that_does_as_the_error_says_trains_as_that_of_the_library(name):
+    same(after(name, loss=lambda rank: sum_over_n), after(name))
+    after(name, loss=lambda rank: noisy)
+
+
+def masked(y, t, n=None):
+    """A mean over each sample's tokens whose label is no mask (-1), as the module of losses describes it."""
+    seen = t >= 0
+    weights = seen / np.maximum(seen.sum(axis=1, keepdims=True), 1) / n
+    label = np.maximum(t, 0)[..., None]
+    p = np.exp(y - y.max(axis=-1, keepdims=True))
+    p /= p.sum(axis=-1, keepdims=True)
+    dy = p * weights[..., None]
+    np.put_along_axis(dy, label, np.take_along_axis(dy, label, -1) - weights[..., None], -1)
+    return -float((np.log(np.take_along_axis(p, label, -1)[..., 0]) * weights).sum()), dy
+
+
+@pytest.mark.parametrize(("ranks", "accumulate"), [(2, 1), (3, 1), (2, 3)])
+def test_a_mean_over_unmasked_tokens_is_the_same_on_any_number_of_ranks(ranks, accumulate):
+    rng = np.random.default_rng(0)
+    x, t = rng.normal(size=(N, 5, 6)), rng.integers(0, 3, (N, 5))
+    t[rng.random((N, 5)) < 0.4] = -1
+
+    def program(comm, accumulate=1):
+        model = MLP((6, 8, 3), seed=0, dtype="float64")
+        strategy = parallel.DataParallel(
+            comm, model, masked, Optimizer(model.params, SGD(), 0.1), accumulate=accumulate
+        )
+        part = np.array_split(np.arange(N), comm.size)[comm.rank]
+        losses = [strategy.step(Batch(x[part], t[part], N)) for _ in range(STEPS)]
+        return {p.name: p.data for p in model.params}, losses
+
+    ((wanted, losses),) = SimWorld(1).run(program)
+    terms = [CROSS_ENTROPY(MLP((6, 8, 3), seed=0, dtype="float64").forward(a[None, s])[0], b[None, s])[0]
+             for a, b in zip(x, t, strict=True) for s in [b >= 0]]  # fmt: skip
+    assert losses[0] == pytest.approx(np.mean(terms))
+    for found, got in SimWorld(ranks).run(program, accumulate):
+        np.testing.assert_allclose(got, losses, atol=1e-12)
+        for name, value in wanted.items():
+            np.testing.assert_allclose(found[name], value, atol=1e-12)
+
+
+class Forgets(nn.Layer):
+    def forward(self, x):
+        return x * 2, None
+
+    def backward(self, dy, saved):
+        dy * 2
+
+
+class Shortens(Forgets):
+    def backward(self, dy, saved):
+        return dy[:, :1]
+
+
+def around(layer, wrap):
+    model = MLP((6, 8, 8, 3), seed=0, dtype="float64")
+    return nn.Sequential(*model.layers[:2], wrap(layer), *model.layers[2:])
+
+
+WRAPS = {
+    "alone": lambda layer: layer,
+    "nested": lambda layer: nn.Sequential(layer, nn.Tanh()),
+    "residual": nn.Residual,
+    "parallel": lambda layer: nn.Sequential(nn.Parallel(nn.Identity(), layer), nn.Linear(16, 8, dtype="float64")),
+    "recompute": nn.Recompute,
+    "planned": lambda layer: nn.Planned(nn.Tanh(), layer, nn.Tanh(), plan=([0], [1, 2])),
+}
+
+
+@pytest.mark.parametrize("wrap", WRAPS)
+@pytest.mark.parametrize("name", ["serial", "data", "zero3", "pipeline", "tensor"])
+def test_a_layer_that_forgets_its_gradient_is_named(name, wrap):
+    if name == "tensor" and wrap != "alone":
+        pytest.skip("takes models of known layers apart")
+    for layer, message in ((Forgets(), "None, expected .*`return dx`"), (Shortens(), r"an array of shape \(\d+, 1\)")):
+        message = rf"{layer!r}.*backward returned {message}".replace("()", r"\(\)", 1)
+        with pytest.raises(RankError, match=message):
+            SimWorld(1 if name == "serial" else P).run(
+                lambda c, layer=layer: step(c, build(c, name, model=around(layer, WRAPS[wrap])), name)
+            )
+
+
+@pytest.mark.parametrize("name", ["serial", *ALL])
+def test_parameters_that_no_gradient_reaches_are_named(name):
+    """`MLP` has no gradient of its input, so what is put before it would never be trained."""
+
+    def model(first_frozen=False):
+        first, second = MLP((6, 8), seed=0, dtype="float64"), MLP((8, 8), seed=1, dtype="float64")
+        made = nn.Sequential(first, nn.ReLU(), second, nn.Linear(8, 3, 2, dtype="float64"))
+        for p in made.params[:2]:
+            p.frozen = first_frozen
+        return made
+
+    message = r"'0\.0\.W' would learn nothing: Linear\(8, 8\) .*input_gradient=True, or freeze the parameters before"
+    with pytest.raises(RankError, match=message):
+        SimWorld(P).run(lambda c: build(c, name, model=model()) and None)
+    SimWorld(1 if name == "serial" else P).run(lambda c: step(c, build(c, name, model=model(True)), name))
+
+
+@pytest.mark.parametrize("groups", [lambda ps: ps, lambda ps: [{"params": []}, {"params": []}]])
+def test_an_optimizer_with_nothing_to_train_is_an_error(groups):
+    model = MLP((6, 8, 3))
+    for p in model.params:
+        p.frozen = True
+    with pytest.raises(ValueError, match="Optimizer: nothing would be trained"):
+        Optimizer(groups(model.params), SGD(), 0.1)

@@ -60,6 +60,24 @@ def test_losses_and_masters_are_those_of_serial_training(make):
         np.testing.assert_allclose(master[0], weights[0], atol=1e-2)
 
 
+@pytest.mark.parametrize("make", [DataParallel, NaiveDataParallel])
+def test_ranks_with_other_seeds_train_the_weights_of_rank_0(make):
+    """Each rank's masters brought back its own weights at the first step."""
+
+    def program(comm, make, seed):
+        model = move(MLP((8, 16, 2), seed=seed * comm.rank), lambda a: a.astype("float16"))
+        strategy = make(comm, model, SoftmaxCrossEntropy(), MixedPrecision(model.params, Momentum(), 0.1))
+        part = np.array_split(np.arange(64), comm.size)[comm.rank]
+        for _ in range(5):
+            strategy.step(Batch(X.astype("float16")[part], Y[part], 64))
+        return [m.data for m in strategy.optimizer.master]
+
+    wanted = SimWorld(2).run(program, make, 0)[0]
+    for masters in SimWorld(2).run(program, make, 1):
+        for got, want in zip(masters, wanted, strict=True):
+            np.testing.assert_array_equal(got, want)
+
+
 @pytest.mark.parametrize("make", [TensorParallel, Pipeline, LocalSGD])
 def test_masters_are_refused_where_ranks_hold_other_parameters(make):
     with pytest.raises(RankError, match="MixedPrecision keeps its own master copies"):

@@ -300,6 +300,29 @@ def test_measured_counts_only_the_ranks_own_time():
     assert waited < worked / 2
 
 
+def span(comm, **amounts):
+    with comm.clock.span("work", **amounts):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("work", "message"),
+    [
+        (lambda c: c.clock.sleep(np.inf), r"sleep\(inf\), expected 0 seconds or more, and finite"),
+        (lambda c: span(c, flops=np.nan), "span .work. with flops=nan, nbytes=0 takes nan s"),
+        (lambda c: span(c, flops=-1e9), "with flops=-1000000000.0, nbytes=0 takes .*, expected amounts of 0 or more"),
+        (lambda c: span(c, flops=1, nbytes=-1), "with flops=1, nbytes=-1 takes"),
+        (lambda c: span(c, nbytes=np.inf), "with flops=0, nbytes=inf takes inf s"),
+    ],
+)
+def test_no_clock_stands_at_what_is_no_time(work, message):
+    """Infinity in a trace is no JSON, and a clock that is NaN stays so."""
+    with pytest.raises(RankError, match=message):
+        SimWorld(1, compute=Roofline(1e9, 1e9)).run(work)
+    with pytest.raises(ValueError, match="Network: alpha is inf, expected a latency of 0 seconds or more, and finite"):
+        Network(alpha=np.inf)
+
+
 def test_polling_moves_the_clock():
     def program(comm):
         if comm.rank == 0:
@@ -368,6 +391,12 @@ def test_costs_by_name():
         ({"compute": 1e9}, TypeError, r"compute is 1000000000\.0, expected a model of costs"),
         ({"jitter": -0.1}, ValueError, r"jitter is -0\.1, expected 0 or more"),
         ({"eager_limit": -1}, ValueError, "eager_limit is -1, expected 0 or more"),
+        ({"jitter": np.inf}, ValueError, "jitter is inf, expected 0 or more, and finite"),
+        (
+            {"slowdown": {0: np.inf}},
+            ValueError,
+            r"slowdown \{0: inf\}, expected a rank, and a factor above 0, and finite",
+        ),
         ({"slowdown": {7: 2}}, ValueError, r"slowdown \{7: 2\}, expected a rank"),
     ],
 )

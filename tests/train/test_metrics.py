@@ -11,6 +11,8 @@ from distlearn.data import Dataset
 from distlearn.sim import SimWorld
 from distlearn.train import Epoch, History, evaluate, fit
 
+from ..nn.cases import F1, Correlation
+
 DIGITS = dl.data.load("digits")
 
 
@@ -90,6 +92,22 @@ def test_fit_takes_another_metric():
     )
     with pytest.raises(ValueError, match="metric is 'f1', expected"):
         fit(strategy, data, epochs=1, batch_size=32, metric="f1")
+
+
+@pytest.mark.parametrize("metric", [F1(), Correlation()])
+@pytest.mark.parametrize("samples", [12, 360])
+def test_a_metric_of_several_sums_is_equal_on_any_number_of_ranks(metric, samples):
+    """Shards without samples, too."""
+
+    def program(comm):
+        model = dl.nn.MLP((64, 10), seed=1, dtype="float64")
+        optimizer = dl.optim.Optimizer(model.params, dl.optim.SGD(), 0.1)
+        strategy = dl.DataParallel(comm, model, dl.nn.SoftmaxCrossEntropy(), optimizer)
+        return evaluate(strategy, DIGITS.x_test[:samples].astype(float), DIGITS.y_test[:samples], metric)
+
+    (whole,) = SimWorld(1).run(program)
+    for ranks in (2, 4, 16):
+        np.testing.assert_allclose(SimWorld(ranks).run(program), whole, rtol=1e-12)
 
 
 def test_what_cannot_be_evaluated_is_refused():

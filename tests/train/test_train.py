@@ -1,7 +1,10 @@
 """The whole program: the same numbers on any number of ranks, a history that adds up, errors that say what is wrong."""
 
+import dataclasses
 import importlib
 import math
+import re
+import warnings
 from types import SimpleNamespace
 
 import numpy as np
@@ -113,6 +116,89 @@ def test_divergence_is_noticed_at_once():
     with np.errstate(all="ignore"), pytest.raises(RankError, match=r"loss became .* at step") as caught:
         SimWorld(2).run(train, FAST.but(lr=1e38, hidden=(), dtype="float32"))
     assert isinstance(caught.value.original, DivergedError)
+
+
+DIGITS = load("digits")
+
+
+def fitted(comm, data, lr=0.1, change=None, kind=dl.DataParallel, layers=(), dtype="float32", **options):
+    model = dl.nn.Sequential(*dl.nn.MLP((64, 32, 10), seed=3, dtype=dtype).layers, *layers)
+    if change is not None:
+        change(model)
+    optimizer = dl.optim.Optimizer(model.params, dl.optim.Momentum(), lr)
+    strategy = kind(comm, model, dl.nn.SoftmaxCrossEntropy(), optimizer, **options)
+    return fit(strategy, data, epochs=2, batch_size=64).last.test_accuracy
+
+
+def with_value(value, row=100, column=3):
+    x = DIGITS.x_train.copy()
+    x[row, column] = value
+    return dataclasses.replace(DIGITS, x_train=x)
+
+
+def spoil(model):
+    model.params[2].data[4, 5] = np.nan
+
+
+class AllMasked(dl.nn.Layer):
+    """Scores of a mask that hides everything."""
+
+    def forward(self, x):
+        return np.full_like(x, -np.inf), None
+
+    def backward(self, dy, saved):
+        return dy
+
+
+@pytest.mark.parametrize("size", [1, 2])
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"data": with_value(np.nan)},
+            r"became nan at step \d+: x_train\[100, 3\] is nan; replace such values, or leave",
+        ),
+        ({"data": with_value(np.inf)}, r"x_train\[100, 3\] is inf; replace"),
+        ({"data": DIGITS, "change": spoil}, r"parameter '2.W' holds NaN or infinity before the first step"),
+        (
+            {"data": DIGITS, "change": spoil, "kind": dl.ZeRO, "stage": 3},
+            "parameter '2.W' holds NaN or infinity before the first step",
+        ),
+        ({"data": DIGITS, "layers": [AllMasked()]}, "nan at step 1: from data that are finite, before any update"),
+        ({"data": DIGITS, "lr": 1e30}, "step [23]: training diverged; try a smaller learning rate"),
+    ],
+)
+def test_what_made_a_loss_nan_is_named(options, message, size):
+    with np.errstate(all="ignore"), pytest.raises(RankError, match=message):
+        SimWorld(size).run(fitted, **options)
+
+
+def test_a_parameter_server_names_what_made_its_loss_nan(monkeypatch):
+    monkeypatch.setattr(dl.data, "load", lambda *args, **options: with_value(np.nan))
+    with np.errstate(all="ignore"), pytest.raises(RankError, match=r"updates: x_train\[100, 3\] is nan"):
+        SimWorld(3).run(train, FAST.but(strategy="param_server", n_train=None, dtype="float32"))
+
+
+def test_pixels_that_are_scaled_as_the_errors_say_train():
+    """Floats up to 255 were what an earlier advice made of bytes; they train badly."""
+    splits = "train", "val", "test"
+    pixels = [(getattr(DIGITS, f"x_{split}") * 255).astype("uint8") for split in splits]
+
+    def accuracy(convert):
+        data = dataclasses.replace(DIGITS, **{f"x_{s}": convert(x) for s, x in zip(splits, pixels, strict=True)})
+        return SimWorld(1).run(fitted, data=data)[0]
+
+    with pytest.raises(
+        RankError, match=r"the input is uint8, .*; pass (x\.astype\('float32'\) / 255), pixels"
+    ) as caught:
+        accuracy(lambda x: x)
+    advice = re.search(r"pass (.*), pixels", str(caught.value))[1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        good = accuracy(lambda x: eval(advice, {"x": x}))
+    with np.errstate(all="ignore"), pytest.warns(UserWarning, match=r"whole numbers up to 255, .*\(x / 255\)"):
+        assert accuracy(lambda x: x.astype("float32")) < 0.7
+    assert good > 0.75
 
 
 @pytest.mark.parametrize("name", ["epochs", "batch_size"])

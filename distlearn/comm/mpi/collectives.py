@@ -8,6 +8,7 @@ from collections import Counter
 
 import numpy as np
 
+from ...backend import rounded
 from ...shares import shares
 from ..base import Call, CommError, same_calls
 from .messages import GuardedWork, MPIWork, as_bytes, empty, from_host, like, synchronized, to_host
@@ -78,8 +79,9 @@ def _field(value, length: int) -> bytes:
 # MPIComm's collective primitives.
 
 OPS = {"sum": "SUM", "prod": "PROD", "min": "MIN", "max": "MAX"}
-# What stands in for dtypes of two bytes: MPI has no float16, and integers wrap around to the same result.
-WIDER = {"e": np.float32, "h": np.int32, "H": np.uint32}
+# What stands in for dtypes of two bytes: MPI has no float16, and integers wrap around to the same result. Sums of
+# halves are exact in float64; that of two, rounded to float32 and then to half, is as if rounded once.
+WIDER = {"e": np.float64, "h": np.int32, "H": np.uint32}
 BOOL_OPS = {"sum": "LOR", "prod": "LAND", "min": "LAND", "max": "LOR"}  # as NumPy: + is "or", * is "and"
 
 
@@ -94,7 +96,8 @@ def nan_propagating(op: str, dtype: np.dtype):
 
     def reduce(incoming, into, datatype):
         total = np.frombuffer(into, dtype)
-        np.add(ufunc(np.frombuffer(incoming, dtype), total, out=total), 0, out=total)
+        ufunc(np.frombuffer(incoming, dtype), total, out=total)
+        total += 0.0  # of 0.0 and -0.0 either may be the larger, and ranks would differ by a bit
 
     return MPI.Op.Create(reduce, commute=True)
 
@@ -110,7 +113,8 @@ class Collectives:
     def _operands(self, x, op):
         """Return the host array of `x`, the array that MPI reduces in place of it, and MPI's operator."""
         host = to_host(x)
-        wide = synchronized(host.astype(WIDER[host.dtype.char])) if host.dtype.char in WIDER else host
+        wider = np.float32 if host.dtype.char == "e" and self.size <= 2 else WIDER.get(host.dtype.char)
+        wide = host if wider is None else synchronized(host.astype(wider))
         if wide.dtype.kind == "f" and op in ("min", "max"):
             return host, wide, nan_propagating(op, wide.dtype)
         return host, wide, getattr(self.mpi, (BOOL_OPS if x.dtype.kind == "b" else OPS)[op])
@@ -142,7 +146,7 @@ class Collectives:
 
         def finish():
             if wide is not host:
-                host[...] = wide
+                host[...] = rounded(wide, host.dtype)
             return from_host(host, x)
 
         return self._started(call, x.nbytes, start, request, finish)
@@ -163,7 +167,7 @@ class Collectives:
         out = empty(counts[self.rank], wide.dtype, wide)
         request = self.reducing(wide.dtype).Ireduce_scatter(wide.reshape(-1), out, counts, mpi_op)
         # `wide` may be a copy that nobody else holds, and MPI reads it until the operation is done
-        return self._started(call, x.nbytes, start, request, lambda _=wide: like(out.astype(x.dtype, copy=False), x))
+        return self._started(call, x.nbytes, start, request, lambda _=wide: like(rounded(out, x.dtype), x))
 
     def _iall_gather(self, call, x):
         if not self.guards(x):

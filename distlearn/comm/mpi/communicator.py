@@ -4,8 +4,8 @@ Every operation is one of MPI's non-blocking calls and a wait that polls (`waiti
 time out, and leaves its core to others while it waits; from a megabyte on this is as fast as the blocking call.
 
 Data moves as bytes, so any dtype can be sent. Only reductions know types. MPI has no half precision: float16 travels
-and adds up as float32 and is rounded once at the end, so its messages are as long as float32's. Arrays on a GPU pass
-through host memory, unless MPI can read GPU memory (`staging`).
+and adds up as float64 (of two ranks as float32), exactly, and is rounded once at the end; so its messages are as long.
+Arrays on a GPU pass through host memory, unless MPI can read GPU memory (`staging`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from .messages import KINDS, Activity, Messages
 
 # Bytes of an element reduced on a separate communicator if the calls are compared: MPICH ends the process when a
 # reduction receives a message that holds no whole number of elements, before the comparison can raise. Elements of two
-# bytes are reduced as four (`collectives`); one byte always fits.
+# bytes are reduced as more (`collectives`); one byte always fits.
 REDUCED_APART = (4, 8, 16)
 
 

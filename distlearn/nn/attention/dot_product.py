@@ -18,7 +18,7 @@ import math
 
 import numpy as np
 
-from ...backend import get_xp, matmul
+from ...backend import get_xp, matmul, rounded, single
 
 
 def attend(q, k, v, *, causal: bool = False):
@@ -40,17 +40,17 @@ def attend(q, k, v, *, causal: bool = False):
 
     Notes
     -----
-    4 batch heads n m d flops and about 5 a score. Saves batch heads n m probabilities.
+    4 batch heads n m d flops and about 5 a score. Saves batch heads n m probabilities. Of half precision, scores and
+    sums over the keys are in single, and rounded once.
     """
     check_heads(q, k, v, causal)
-    xp, scale = get_xp(q), 1 / math.sqrt(q.shape[-1])
+    xp, scale, half = get_xp(q), 1 / math.sqrt(q.shape[-1]), q.dtype == np.float16
     grouped = group_heads(q, k)
     y = xp.empty_like(grouped)
     p = xp.empty((*grouped.shape[:3], k.shape[2]), q.dtype)
     hidden = causal_mask(xp, q.shape[2], q.dtype) if causal else None
-    for i in _parts(q):
-        s = p[i]
-        matmul(grouped[i], k[i].swapaxes(-1, -2), out=s)
+    for i in _parts(q) if q.size else ():
+        s = matmul(single(grouped[i]), single(k[i]).swapaxes(-1, -2), out=None if half else p[i])
         s *= scale
         if causal:
             rows = s.reshape(-1, *hidden.shape)
@@ -58,7 +58,10 @@ def attend(q, k, v, *, causal: bool = False):
         s -= s.max(axis=-1, keepdims=True)
         xp.exp(s, out=s)
         s /= s.sum(axis=-1, keepdims=True)
-        matmul(s, v[i], out=y[i])
+        if half:
+            p[i], y[i] = rounded(s, p.dtype), rounded(matmul(s, single(v[i])), y.dtype)
+        else:
+            matmul(s, v[i], out=y[i])
     return y.reshape(q.shape), (q, k, v, p, y)
 
 
@@ -76,13 +79,18 @@ def attend_backward(dy, saved):
     q_rows, dy = group_heads(q, k), dy.reshape(y.shape)
     dq, dk, dv = xp.empty_like(y), xp.empty_like(k), xp.empty_like(v)
     for i in _parts(q):
+        slope = single(dy[i])
         matmul(p[i].swapaxes(-1, -2), dy[i], out=dv[i])
-        ds = matmul(dy[i], v[i].swapaxes(-1, -2))
-        ds -= (dy[i] * y[i]).sum(axis=-1, keepdims=True)
+        ds = matmul(slope, single(v[i]).swapaxes(-1, -2))
+        ds -= (slope * y[i]).sum(axis=-1, keepdims=True)
         ds *= p[i]
         ds *= scale
-        matmul(ds, k[i], out=dq[i])
-        matmul(ds.swapaxes(-1, -2), q_rows[i], out=dk[i])
+        if q.dtype == np.float16:
+            dq[i] = rounded(matmul(ds, single(k[i])), dq.dtype)
+            dk[i] = rounded(matmul(ds.swapaxes(-1, -2), single(q_rows[i])), dk.dtype)
+        else:
+            matmul(ds, k[i], out=dq[i])
+            matmul(ds.swapaxes(-1, -2), q_rows[i], out=dk[i])
     return dq.reshape(q.shape), dk, dv
 
 

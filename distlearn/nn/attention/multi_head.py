@@ -6,7 +6,7 @@ import functools
 
 import numpy as np
 
-from ...backend import get_xp
+from ...backend import get_xp, rounded, single
 from ..container import Container, layer_span
 from ..layer import check_positive, check_shape
 from ..linear import Linear
@@ -155,6 +155,7 @@ class MultiHeadAttention(Container):
 def rotate(x, *, start: int = 0, back: bool = False):
     r"""Rotate vectors by their position: coordinates i and i + d / 2 by the angle :math:`t\, 10000^{-2i/d}`."""
     xp, half = get_xp(x), x.shape[-1] // 2
+    dtype, x = x.dtype, single(x)
     cos, sin = (xp.asarray(table) for table in _angles(x.shape[-2], half, start, np.dtype(x.dtype)))
     a, b = x[..., :half], x[..., half:]
     y = xp.empty_like(x)
@@ -162,7 +163,7 @@ def rotate(x, *, start: int = 0, back: bool = False):
         sin = -sin
     y[..., :half] = a * cos - b * sin
     y[..., half:] = b * cos + a * sin
-    return y
+    return rounded(y, dtype)
 
 
 @functools.lru_cache(maxsize=64)

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...backend import get_xp, matmul
+from ...backend import get_xp, matmul, rounded, single
 from .dot_product import causal_mask, check_heads, group_heads
 
 
@@ -53,7 +53,7 @@ def partial(q, k, v, hidden=None) -> Partial:
     hidden : (n, m) array, optional
         Added to the scores: -inf for keys that a query must not see. Rows repeat where q holds several heads.
     """
-    xp = get_xp(q)
+    xp, q, k, v = get_xp(q), single(q), single(k), single(v)
     s = matmul(q, k.swapaxes(-1, -2))
     s *= 1 / math.sqrt(q.shape[-1])
     if hidden is not None:
@@ -89,7 +89,7 @@ def online_attend(q, k, v, *, causal: bool = False, block: int = 512):
     """Attend to the keys block by block; the same numbers as `attend`."""
     check_heads(q, k, v, causal)
     xp, (batch, heads, n, d), m = get_xp(q), q.shape, k.shape[2]
-    y, lse = xp.empty_like(q), xp.empty((*q.shape[:3], 1), q.dtype)
+    y, lse = xp.empty_like(q), xp.empty((*q.shape[:3], 1), np.promote_types(q.dtype, np.float32))
     for i in range(batch):
         for rows in _blocks(n, block):
             part = group_heads(q[i : i + 1, :, rows], k)[0]
@@ -99,7 +99,7 @@ def online_attend(q, k, v, *, causal: bool = False, block: int = 512):
                 more = partial(part, k[i, :, cols], v[i, :, cols], hidden)
                 seen = more if seen is None else merge(seen, more)
             out, sums = finish(seen)
-            y[i, :, rows] = out.reshape(heads, -1, d)
+            y[i, :, rows] = rounded(out.reshape(heads, -1, d), y.dtype)
             lse[i, :, rows] = sums.reshape(heads, -1, 1)
     return y, (q, k, v, y, lse, causal, block)
 
@@ -108,13 +108,14 @@ def online_attend_backward(dy, saved):
     """Return the gradients of queries, keys and values; every block of scores is computed again."""
     q, k, v, y, lse, causal, block = saved
     xp, m = get_xp(q), k.shape[2]
-    dq, dk, dv = xp.zeros_like(q), xp.zeros_like(k), xp.zeros_like(v)
+    dq, (dk, dv) = xp.zeros_like(q), (single(xp.zeros_like(a)) for a in (k, v))
     for i in range(len(q)):
         for rows in _blocks(q.shape[2], block):
             at = slice(i, i + 1), slice(None), rows
             part, ends, slope = (group_heads(a[at], k)[0] for a in (q, lse, dy))
+            slope = single(slope)
             inner = (slope * group_heads(y[at], k)[0]).sum(axis=-1, keepdims=True)
-            found = xp.zeros_like(part)
+            found = xp.zeros_like(single(part))
             for cols in _blocks(m if not causal else rows.stop, block):
                 hidden = _mask(xp, q.dtype, rows, cols) if causal else None
                 keys, values = k[i, :, cols], v[i, :, cols]
@@ -122,13 +123,13 @@ def online_attend_backward(dy, saved):
                 found += gq
                 dk[i, :, cols] += gk
                 dv[i, :, cols] += gv
-            dq[at] = found.reshape(q[at].shape)
-    return dq, dk, dv
+            dq[at] = rounded(found.reshape(q[at].shape), dq.dtype)
+    return dq, rounded(dk, k.dtype), rounded(dv, v.dtype)
 
 
 def partial_backward(q, k, v, hidden, lse, inner, dy):
     """Return the gradients that come from some of the keys."""
-    scale = 1 / math.sqrt(q.shape[-1])
+    scale, (q, k, v, dy) = 1 / math.sqrt(q.shape[-1]), map(single, (q, k, v, dy))
     p = matmul(q, k.swapaxes(-1, -2))
     p *= scale
     if hidden is not None:

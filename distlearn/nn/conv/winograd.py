@@ -115,7 +115,7 @@ def forward(x, W, geometry: Geometry, *, m: int = 2, transforms: Transforms | No
         products = matmul(_pixels(tiles, t), kernels).reshape(*t.BT.shape, -1, W.shape[-1])
         out = y[block]
         out[...] = _two_sided(t.AT, products).reshape(m, m, len(out), -1, tw, W.shape[-1]).transpose(2, 3, 0, 4, 1, 5)
-    y = y.reshape(len(x), th * m, tw * m, -1)[:, :oh, :ow]
+    y = y.reshape(len(x), th * m, tw * m, W.shape[-1])[:, :oh, :ow]
     return xp.ascontiguousarray(y), x
 
 
@@ -129,7 +129,7 @@ def backward(dy, saved, W, geometry: Geometry, *, m: int = 2, need_dx=True):
     th, tw = -(-oh // m), -(-ow // m)
     padded = pad(dy, 0, th * m - oh, 0, tw * m - ow)
     tiles_of_dy = padded.reshape(len(dy), th, m, tw, m, k)
-    kernels = 0
+    kernels = get_xp(dy).zeros((len(t.BT) ** 2, c, k), dy.dtype)
     for block, tiles in _tile_blocks(x, th, m, k):
         part = tiles_of_dy[block].transpose(2, 4, 0, 1, 3, 5).reshape(m, m, -1, k)
         products = _two_sided(t.AT.T, part).reshape(len(t.BT) ** 2, -1, k)

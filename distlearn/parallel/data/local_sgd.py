@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ...backend import get_xp
+from ...backend import get_xp, rounded, single
 from ...nn.layer import Statistic, check_positive
 from ...optim.momentum import Nesterov
 from ...optim.optimizer import apply_rule, state_arrays
@@ -137,15 +137,16 @@ def by_dtype(arrays) -> dict:
 
 
 def _pack(arrays, factor: float, riders=()):
-    """Return one flat array of all `arrays` times `factor`, with a few numbers at its end."""
+    """Return one flat array of all `arrays` times `factor`, with a few numbers at its end; half precision as single."""
+    arrays = [single(a).reshape(-1) for a in arrays]  # products with a number of samples may be too large for half
     xp, dtype = (get_xp(arrays[0]), arrays[0].dtype) if arrays else (np, np.float64)
-    return xp.concatenate([a.reshape(-1) * factor for a in arrays] + [xp.asarray(riders, dtype)])
+    return xp.concatenate([a * factor for a in arrays] + [xp.asarray(riders, dtype)])
 
 
 def _unpack(flat, arrays, divisor: float) -> None:
     offset = 0
     for a in arrays:
-        a[...] = flat[offset : offset + a.size].reshape(a.shape) / divisor
+        a[...] = rounded(flat[offset : offset + a.size].reshape(a.shape) / divisor, a.dtype)
         offset += a.size
 
 

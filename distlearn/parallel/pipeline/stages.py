@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
 from ...nn import Sequential
-from ...nn.layer import Layer, walk
+from ...nn.container import gives_gradient
 from ..strategy import require_scope
 from .schedule import Action, Schedule
 
@@ -88,11 +88,7 @@ def layer_costs(model: Sequential, shape: tuple[int, ...]) -> list[int]:
 
 def inseparable(model: Sequential) -> int:
     """Return how many layers must be on the first stage: up to the last without a gradient of its input."""
-    return max((i + 1 for i, layer in enumerate(model.layers) if not _gives_gradient(layer)), default=1)
-
-
-def _gives_gradient(layer: Layer) -> bool:
-    return all(part.input_gradient for part in walk(layer))
+    return max((i + 1 for i, layer in enumerate(model.layers) if not gives_gradient(layer)), default=1)
 
 
 def as_stages(stages, model: Sequential, n_stages: int, shape=None) -> list[slice]:

@@ -18,6 +18,7 @@ from ....nn.metrics import make_metric
 from ....optim.optimizer import check_rule
 from ....optim.schedules import as_schedule
 from ....shares import shares
+from ...checks import check_model, checked
 from ...data.bucket import Bucket
 from ...data.local_sgd import DiLoCo
 from ...strategy import update
@@ -30,6 +31,7 @@ class FlatModel:
 
     def __init__(self, model):
         check_unique_names(model.params)
+        check_model(model)
         self.model = model
         learned = [p for p in model.params if not p.frozen]
         if not learned:
@@ -144,7 +146,7 @@ class ParameterServer:
         if not (hasattr(servers, "__index__") and 1 <= servers < comm.size):
             raise ValueError(f"ParameterServer: {servers!r} servers on {comm.size} ranks, expected one of each")
         check_rule("ParameterServer", rule)
-        self.comm, self.clock, self.loss, self.pace = comm, comm.clock, loss, pace
+        self.comm, self.clock, self.loss, self.pace = comm, comm.clock, checked(loss), pace
         self.policy, self.rate, self.servers = BSP() if policy is None else policy, rate, servers
         check_policy("ParameterServer", self.policy)
         if not callable(rate):
@@ -362,7 +364,7 @@ def make_run(coordinator, flat, parts, dataset, loss) -> Run:
             flat.statistics = column[0].statistics
         with np.errstate(all="ignore"):  # parameters of a run that diverged
             value, _ = loss(model.forward(x)[0], y, len(x))
-            score = metric.value(*metric.count(model.forward(x_test)[0], dataset.y_test))
+            score = metric.value(metric.counted(model.forward(x_test)[0], dataset.y_test))
         points.append((column[0].version, column[0].time - began, value, score))
     return Run(
         policy=str(state.policy),

@@ -43,7 +43,7 @@ def program(comm, policy, servers=1, batch=20, steps=9, rule=None, lr=0.3, froze
     """Train; on rank 0 the run, with snapshots of the parameters where `every` asks for them."""
     pace = options.pop("pace", None) or Speeds(comm.size - servers, law="lognormal", shape=0.4, slow=slow, seed=5)
     until = {"steps": steps, "seconds": options.pop("seconds", np.inf)}
-    parts = model_of(frozen), SoftmaxCrossEntropy(), rule or SGD(), lr, policy
+    parts = model_of(frozen), options.pop("loss", SoftmaxCrossEntropy()), rule or SGD(), lr, policy
     server = ParameterServer(comm, *parts, servers=servers, pace=pace, **options)
     run = server.train(DATA, batch_size=batch, **until, seed=3)
     if run is not None and server._server.every:
@@ -250,6 +250,14 @@ def test_divergence_ends_the_run():
 def test_what_cannot_be_is_refused(options, message):
     with pytest.raises(RankError, match=message):
         SimWorld(3).run(program, **{"policy": asp(), **options})
+
+
+def test_a_loss_that_is_no_loss_is_named():
+    """Here n is the worker's rows, and a mean of its own rows is right by chance; elsewhere it would not be."""
+    with pytest.raises(RankError, match=r"loss <lambda>: with n = 10 its value is .*, not half of it"):
+        SimWorld(3).run(program, bsp(), loss=lambda y, t, n: SoftmaxCrossEntropy()(y, t))
+    own = SimWorld(3).run(program, bsp(), loss=lambda y, t, n: SoftmaxCrossEntropy()(y, t, n))[0]
+    assert own.losses.tolist() == SimWorld(3).run(program, bsp())[0].losses.tolist()
 
 
 def test_training_twice_is_refused():
