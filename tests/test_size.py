@@ -17,7 +17,7 @@ ROOT = Path(__file__).parent.parent
 
 CAPS = {
     "distcourse": 146_007,
-    "distlearn": 5_700,
+    "distlearn": 5_993,
     "distlearn/cli": 14_418,
     "distlearn/comm": 21_300,
     "distlearn/cuda": 34_711,
@@ -26,7 +26,7 @@ CAPS = {
     "distlearn/optim": 5_569,
     "distlearn/parallel": 55_499,
     "distlearn/sim": 25_481,
-    "distlearn/train": 8_700,
+    "distlearn/train": 9_185,
     "distlearn/viz": 20_272,
     "distlearn/world": 15_308,
 }

@@ -319,7 +319,7 @@ def test_no_clock_stands_at_what_is_no_time(work, message):
     """Infinity in a trace is no JSON, and a clock that is NaN stays so."""
     with pytest.raises(RankError, match=message):
         SimWorld(1, compute=Roofline(1e9, 1e9)).run(work)
-    with pytest.raises(ValueError, match="Network: alpha is inf, expected a latency of 0 seconds or more, and finite"):
+    with pytest.raises(ValueError, match="Network: alpha is inf, expected a finite latency of 0 seconds or more"):
         Network(alpha=np.inf)
 
 
