@@ -1,6 +1,6 @@
-"""Kernels as they stand in public sources: each is right in both builds, without a finding, and compiles for a card.
+"""Kernels as they stand in public sources: each is right, without a finding, and compiles for a card.
 
-Every fourth is tried; with --thorough all are, and with --cuda-matrix in every build (test_matrix.py).
+Every fourth is tried; with --thorough all are.
 """
 
 import importlib
@@ -29,20 +29,14 @@ def pytest_generate_tests(metafunc):
 
 
 def test_kernel(case):
-    """Checked and fast, against NumPy."""
+    """Against NumPy."""
     grid, block, args, want = case.make()
-    for checked in (True, False):
-        given = fresh(args)
-        kernel = case.kernel(checked=checked)
-        if checked:
-            report = kernel.check(grid, block, given, shared_mem=case.shared_mem)
-            assert report.errors == [], str(report)
-            assert [w.kind for w in report.warnings if w.kind not in case.may_warn] == case.warnings, str(report)
-        else:
-            kernel(grid, block, given, shared_mem=case.shared_mem)
-        for which, value in want.items():
-            value = np.asarray(value)
-            np.testing.assert_allclose(contents(given[which]), value.ravel(), rtol=case.rtol, atol=case.atol)
+    given = fresh(args)
+    report = case.kernel().check(grid, block, given, shared_mem=case.shared_mem)
+    assert report.errors == [], str(report)
+    assert [w.kind for w in report.warnings if w.kind not in case.may_warn] == case.warnings, str(report)
+    for which, value in want.items():
+        np.testing.assert_allclose(contents(given[which]), np.ravel(value), rtol=case.rtol, atol=case.atol)
 
 
 def test_there_are_enough():

@@ -12,6 +12,7 @@ from distlearn.cuda.emulator.compilers import COMMON, find_compiler
 from distlearn.cuda.emulator.device_code import WORD, split
 
 f32, i32 = np.float32, np.int32
+FLAGS = [*COMMON, "-w", "-I", str(build.emulator_directory())]
 KEYWORDS = set(
     WORD.findall(
         "alignas alignof and asm auto bitand bitor bool break case char class compl const const_cast "
@@ -24,15 +25,11 @@ KEYWORDS = set(
 )
 
 
-def flags(checked):
-    return [*COMMON, "-w", "-I", str(build.emulator_directory()), *(["-DEMU_CHECKED"] if checked else [])]
-
-
-def names(compiler, checked):
+def names(compiler):
     """Return every word of the runtime's headers that is neither a keyword nor a macro, nor marked as the runtime's."""
 
     def preprocessed(*options):
-        command = [*compiler.command, "-x", "c++", *flags(checked), *options, "-E", "-include", "cuda_emu.h", "-"]
+        command = [*compiler.command, "-x", "c++", *FLAGS, *options, "-E", "-include", "cuda_emu.h", "-"]
         return subprocess.run(command, input="", capture_output=True, text=True, check=True).stdout
 
     macros = set(re.findall(r"#define (\w+)", preprocessed("-dM")))
@@ -40,26 +37,25 @@ def names(compiler, checked):
     return sorted(w for w in words - macros - KEYWORDS if not re.match("(?i)emu|_", w))
 
 
-def compiles(compiler, checked, text, exported=""):
-    command = [*compiler.command, "-x", "c++", *flags(checked), "-fsyntax-only", "-"]
+def compiles(compiler, text, exported=""):
+    command = [*compiler.command, "-x", "c++", *FLAGS, "-fsyntax-only", "-"]
     done = subprocess.run(command, input=build.unit(text, exported), capture_output=True, text=True, check=False)
     return done.stderr[:2000]
 
 
-@pytest.mark.parametrize("checked", [True, False], ids=["checked", "fast"])
-def test_every_name_of_the_runtime(checked, compiler):
+def test_every_name_of_the_runtime(compiler):
     compiler = find_compiler(compiler)
-    every = names(compiler, checked)
+    every = names(compiler)
     assert {"norm", "min", "float4", "complex", "atomicAdd", "plus", "half"} <= set(every)
     kernels = "".join(f"__global__ void {name}(float* x) {{ x[threadIdx.x] = 1; }}\n" for name in every)
     renamed = [(d.begin, d.end, name) for d, name in zip(split(kernels), every, strict=True)]
     exported = "".join(f"template struct emu::Kernel<&emu_kernel::{translate.RENAMED}{name}>;\n" for name in every)
     exported = "} } " + exported + "namespace emu_kernel { inline namespace emu_source {"
-    assert compiles(compiler, checked, translate.to_cpp(kernels, renamed=renamed).text, exported) == ""
+    assert compiles(compiler, translate.to_cpp(kernels, renamed=renamed).text, exported) == ""
     types = "".join(f"struct {name} {{ float v; }};\n" for name in every)
-    assert compiles(compiler, checked, translate.to_cpp(types).text) == ""
+    assert compiles(compiler, translate.to_cpp(types).text) == ""
     variables = "".join(f"__device__ float {name};\n" for name in every)
-    assert compiles(compiler, checked, translate.to_cpp(variables).text) == ""
+    assert compiles(compiler, translate.to_cpp(variables).text) == ""
 
 
 KERNEL = 'extern "C" __global__ void NAME(float* x, int n) { int i = threadIdx.x; if (i < n) x[i] = VALUE; }'

@@ -36,11 +36,6 @@ UNSUPPORTED = [
      "use __shfl_sync and similar functions, with a mask"),
 ]  # fmt: skip
 
-WARP_OR_BARRIER = re.compile(
-    r"__sync(threads|warp)|__shfl|__ballot_sync|__any_sync|__all_sync|__match|__reduce"
-    r"|__activemask|cooperative_groups"
-)
-
 
 def without_comments(source: str) -> str:
     """Return the source with comments and the contents of strings blanked; every character keeps its place."""

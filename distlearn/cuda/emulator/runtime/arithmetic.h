@@ -8,7 +8,7 @@
 //
 // What it does not see, such as `int i = x`, a sanitizer watches: where the card's result would be another, the two
 // handlers say so (`difference`, below).
-// No branches: in the checked build they would count as blocks of the kernel.
+// No branches: they would count as blocks of the kernel.
 #pragma once
 
 #ifdef __clang__  // what was inlined has the line of the kernel that it was called from

@@ -1,4 +1,4 @@
-// checker.cpp -- the checked build's other half: a program that runs one launch and says what it saw.
+// checker.cpp -- what a kernel is linked with: a program that runs one launch and says what it saw.
 //
 // The kernel is compiled with the hooks that ThreadSanitizer and coverage tools use (a call before every access to
 // memory, one at the start of every basic block), but none of their libraries is linked: the hooks are defined here.
@@ -33,6 +33,7 @@ namespace emu {
 Block& block() { return the_block; }
 
 static const char* signature;
+static int parameters;  // of the kernel
 static uint64_t accesses;
 static double started;
 static int64_t blocks_done;
@@ -205,7 +206,7 @@ static __attribute__((noinline)) void on_pieces(uintptr_t a, size_t size, Access
 
 static void report_endless(uint32_t site) {
     Finding* f = report(ENDLESS, site, 0, -1);
-    if (f) snprintf(f->text, sizeof f->text, "%lld of %lld", (long long)blocks_done, (long long)the_launch.last);
+    if (f) snprintf(f->text, sizeof f->text, "%lld of %lld", (long long)blocks_done, (long long)n_blocks);
     timed_out = true;
 }
 
@@ -264,13 +265,13 @@ static void find_who_is_stuck(Block& B) {
 
 static void run_launch() {
     Block& B = the_block;
-    prepare(B, &the_launch, true);
+    prepare(B, &the_launch);
     places.resize(emu_n_site_ids + 1);
     for (size_t i = 0; i < places.n; i++) places[i].traffic = -1;
     blocks_of.resize(emu_n_site_ids + 1);
     make_traces();
     started = now();
-    for (int64_t b = the_launch.first; b < the_launch.last && !stop; b++) {
+    for (int64_t b = 0; b < n_blocks && !stop; b++) {
         B.index = block_index(&the_launch, b);
         begin_block();
         begin_traces(B);
@@ -383,9 +384,10 @@ void emu_register_global(void* p, size_t size, size_t item, size_t align, const 
                          int constant) {
     regions[add_region(p, size, item, align, name, constant ? CONSTANT : GLOBAL, constant)].letter = letter;
 }
-void emu_set_kernel(void (*kernel)(void**), const char* text) {
+void emu_set_kernel(void (*kernel)(void**), const char* text, int n) {
     the_block.kernel = kernel;
     signature = text;
+    parameters = n;
 }
 }
 
@@ -401,6 +403,7 @@ int main(int n, char**) {
     index_sites();
     open_streams();
     read_launch();
+    put_pointers(the_launch.args, parameters);
     catch_crashes();
     run_launch();
     write_report(accesses, now() - started);
