@@ -14,8 +14,9 @@ from distlearn.cuda import arguments
 from distlearn.cuda.emulator import launch, translate
 from distlearn.cuda.emulator.build import Build, build, preprocessor
 from distlearn.cuda.emulator.compilers import find_compiler
-from distlearn.cuda.emulator.device_code import DeviceCode, card_options, device_code, without_host_code
+from distlearn.cuda.emulator.device_code import DeviceCode, device_code, for_card, scope
 from distlearn.cuda.emulator.source import KernelError
+from distlearn.cuda.nvrtc import card_error
 from distlearn.cuda.report import Report, make_report
 
 RACES_CHECKED = 1 << 16  # threads; a larger launch is not checked for races, which would about double its time
@@ -68,7 +69,7 @@ class RawKernel:
         self.code, self.name, self.options = code, name, tuple(options)
         self._compiler = compiler
         self._constants: dict[str, np.ndarray] = {}
-        self._on_gpu: dict[int, tuple] = {}
+        self._on_gpu: dict[tuple, tuple] = {}
 
     def __repr__(self):
         return f"RawKernel({self.name!r}, {len(self.code.splitlines())} lines)"
@@ -169,18 +170,27 @@ class RawKernel:
             if arguments.holds_pointers(a):
                 packed = arguments.with_addresses(a, lambda array: array.data.ptr)
                 args[i] = packed if isinstance(a, np.generic) or not a.ndim else xp.asarray(packed)  # by value
-        module, kernel = self._compiled_by(xp)
+        module, kernel, symbols = self._compiled_by(xp)
         for name, value in self._constants.items():
-            module.get_global(name).copy_from_host(value.ctypes.data, value.nbytes)
+            module.get_global(symbols[name]).copy_from_host(value.ctypes.data, value.nbytes)
         as_tuple = [v if isinstance(v, tuple) else tuple(v) if isinstance(v, list) else (v,) for v in (grid, block)]
         return kernel(*as_tuple, tuple(args), shared_mem=shared_mem)
 
     def _compiled_by(self, xp):
-        """Return the array module's (RawModule, function), compiled at the first launch."""
-        if id(xp) not in self._on_gpu:
-            names = (self.name,) if "<" in self.name or "::" in self.name else None
-            code = without_host_code(self.code, self.options, [self.name]).text
-            options = ("--std=c++17", *self.options, *card_options(self.code))
-            module = xp.RawModule(code=code, options=options, name_expressions=names)
-            self._on_gpu[id(xp)] = module, module.get_function(self.name)
-        return self._on_gpu[id(xp)]
+        """Return the array module's RawModule, function and the variables' symbols, compiled at the first launch."""
+        key = id(xp), *self._constants
+        if key not in self._on_gpu:
+            code = for_card(self.code, self.options, [self.name])
+            # NVRTC says what the linker calls a name: outside `extern "C"` it depends on scope and parameters.
+            variables = {name: f"&{scope(code.flat.text, name)}{name}" for name in self._constants}
+            names = (self.name, *variables.values())
+            module = xp.RawModule(code=code.text, options=code.options, name_expressions=names)
+            try:
+                kernel = module.get_function(self.name)
+            except Exception as error:
+                if not hasattr(error, "get_message"):  # CuPy's CompileException
+                    raise
+                raise card_error(self.name, error.get_message(), code) from None
+            symbols = {name: module.module.mapping[expression] for name, expression in variables.items()}
+            self._on_gpu[key] = module, kernel, symbols
+        return self._on_gpu[key]

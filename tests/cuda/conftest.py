@@ -2,9 +2,11 @@ import tempfile
 
 import pytest
 
-from distlearn.cuda import RawKernel
+from distlearn.cuda import RawKernel, has_nvrtc, kernel
 from distlearn.cuda.emulator import build
 from distlearn.cuda.emulator.compilers import find_compilers
+from distlearn.cuda.emulator.device_code import for_card
+from tests.emulated import HOPPER, compiled
 
 # zig's first build compiles its own C library for half a minute; one test file covers it (test_zig.py).
 KINDS = [c.kind for c in find_compilers() if c.kind != "zig"] or [c.kind for c in find_compilers()]
@@ -26,6 +28,22 @@ def fresh_cache(monkeypatch, tmp_path):
     yield
     for cached in caches:
         cached.cache_clear()
+
+
+@pytest.fixture(autouse=True)
+def a_card_takes_it_too(monkeypatch):
+    """Let every kernel that is built for the emulator be compiled for a card, and found there (1/30 s each)."""
+
+    def built(code, name, compiler, *, options=()):
+        made = build.build(code, name, compiler, options=options)
+        if has_nvrtc():
+            card = for_card(code.flat.text, options, [name])
+            image, symbols, log = compiled(card.text, card.options, (name,), HOPPER)
+            assert image is not None, f"the emulator takes what NVRTC refuses: {log}\n{card.text}"
+            assert b".text." + symbols[name].encode() + b"\0" in image
+        return made
+
+    monkeypatch.setattr(kernel, "build", built)
 
 
 @pytest.fixture

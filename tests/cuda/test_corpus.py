@@ -1,4 +1,4 @@
-"""Kernels as they stand in public sources: each is right, without a finding, and compiles for a card.
+"""Kernels as they stand in public sources: each is right, without a finding.
 
 Every fourth is tried; with --thorough all are.
 """
@@ -6,9 +6,7 @@ Every fourth is tried; with --thorough all are.
 import importlib
 
 import numpy as np
-import pytest
 
-from distlearn.cuda import compile_check, has_nvrtc
 from distlearn.cuda.arguments import arrays_in, holds_pointers
 
 from .corpus import HERE, LAUNCHES, fresh
@@ -41,12 +39,3 @@ def test_kernel(case):
 
 def test_there_are_enough():
     assert len({(c.file, c.name) for c in LAUNCHES}) >= 100
-
-
-@pytest.mark.skipif(not has_nvrtc(), reason="NVRTC is not installed (pip install nvidia-cuda-nvrtc)")
-@pytest.mark.parametrize("file", sorted({c.file for c in LAUNCHES} - {"nvcc.cu"}))  # which says why
-def test_files_compile_for_a_card(file):
-    cases = [c for c in LAUNCHES if c.file == file]
-    options = dict.fromkeys(o for c in cases for o in c.flags)
-    check = compile_check(cases[0].source, [80], names=[c.name for c in cases if "<" in c.name], options=tuple(options))
-    assert check.ok, str(check)

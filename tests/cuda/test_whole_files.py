@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from distlearn.cuda import CompileError, RawKernel, UnsupportedFeature, compile_check, has_nvrtc
-from distlearn.cuda.emulator.device_code import split, without_host_code
+from distlearn.cuda.emulator.device_code import for_card, split
 from distlearn.cuda.emulator.source import without_comments
 
 i32, f32 = np.int32, np.float32
@@ -161,10 +161,10 @@ def test_declarations(code, kinds, names):
 
 @pytest.mark.skipif(not has_nvrtc(), reason="NVRTC is not installed (pip install nvidia-cuda-nvrtc)")
 def test_what_a_card_is_given_has_nothing_of_the_host():
-    kept = without_host_code(WHOLE).text
+    kept = for_card(WHOLE).flat.text
     assert "iostream" not in kept
     assert "main" not in kept
     assert kept.count("\n") == WHOLE.count("\n")
     assert compile_check(WHOLE, [80], names=["apply<float, Times<float, 2>>"]).ok
     plain = "__device__ int n;\n__global__ void k(float* x) { x[0] = n; }"
-    assert without_host_code(plain).text == plain
+    assert for_card(plain).text == f'#line 1 "kernel.cu"\n{plain}'

@@ -216,6 +216,13 @@ def _compile(code, name, compiler, options, scratch):
     return _compile_as(code, name, compiler, options, scratch, False, (), ())
 
 
+def _address(name: str) -> str:
+    """Return the expression for a kernel's address: one with a cast, which chooses an overload, is an address."""
+    return (
+        name if name.endswith(")") or name.startswith("(") else "&" + name.strip().removeprefix("&").removeprefix("::")
+    )
+
+
 def _compile_as(code, name, compiler, options, scratch, arithmetic, overloaded, renamed):
     exported = name
     body = translate.to_cpp(
@@ -224,7 +231,7 @@ def _compile_as(code, name, compiler, options, scratch, arithmetic, overloaded, 
     if renamed:
         exported = re.sub(rf"\b{base_name(name)}(?=\s*(?:<|$))", translate.RENAMED + base_name(name), name, count=1)
     cpp = scratch / "unit.cpp"
-    cpp.write_text(unit(body.text, f"EMU_EXPORT({exported})", overloaded), encoding="utf-8")
+    cpp.write_text(unit(body.text, f"EMU_EXPORT({_address(exported)})", overloaded), encoding="utf-8")
     flags = [*compiler.flags(), "-I", str(emulator_directory()), *options, *UNINITIALISED]
     assembly = scratch / "unit.s"
     said = _run([*compiler.command, *flags, "-S", str(cpp), "-o", str(assembly)], scratch, body, name, compiler, code)
@@ -318,8 +325,8 @@ def compile_error(
                 out.append("    " + " " * (column - 1) + "^")
     said = " ".join(message for _, _, message in problems)
     out += [
-        f"  hint: {name} is a function of the host: write __device__ before it so that a kernel may call it"
-        for name in sorted(code.of_host) if re.search(rf"\b{name}\b", said)
+        f"  hint: {shown} is a function of the host: write __device__ before it so that a kernel may call it"
+        for name, shown in sorted(code.of_host.items()) if re.search(rf"\b{name}\b", said)
     ]  # fmt: skip
     if code.flat.missing:
         out.append(f"  hint: header not found: {', '.join(code.flat.missing)}; add their folder to the options: -I...")

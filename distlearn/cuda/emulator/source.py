@@ -35,6 +35,12 @@ UNSUPPORTED = [
     (r"\b__shfl(_up|_down|_xor)?\s*\(|\b__(ballot|any|all)\s*\(", "shuffles without _sync, gone since Volta",
      "use __shfl_sync and similar functions, with a mask"),
 ]  # fmt: skip
+# Functions that the emulator's C library has, and neither nvcc nor NVRTC in a kernel.
+C_LIBRARY = re.compile(
+    r"(?<![.>:\w])(?:std::)?(s?rand|exit|abort|atexit|system|getenv|ato(?:f|i|ll?)|strto\w+"
+    r"|str(?:len|n?cmp|n?cpy|n?cat|chr|str|dup)|mem(?:cmp|move|chr)|qsort|bsearch|(?:f|s|sn|v|vf|vs|vsn)printf|puts"
+    r"|putchar|scanf|f(?:open|close|read|write|flush|puts))\s*\("
+)
 
 
 def without_comments(source: str) -> str:

@@ -8,7 +8,7 @@
 //     inline namespace emu_source {
 //     #line 1 "kernel.cu"
 //     ...the student's source...
-//     EMU_EXPORT(saxpy)
+//     EMU_EXPORT(&saxpy)
 //     }
 //     }
 //
@@ -186,7 +186,7 @@ template <class... A, void (*kernel)(A...)> struct Kernel<kernel> {
 
 #define EMU_EXPORT(...)                                                                        \
     extern "C" EMU_UNCHECKED void emu_choose_kernel() {                                        \
-        typedef emu::Kernel<&__VA_ARGS__> K;                                                   \
+        typedef emu::Kernel<__VA_ARGS__> K;                                                    \
         emu_set_kernel(&K::run, K::signature(), K::parameters);                                \
     }
 #define printf(...) emu_printf(__VA_ARGS__)  // a kernel may print only so much
