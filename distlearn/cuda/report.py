@@ -36,7 +36,7 @@ KINDS = [  # the name and the sentence of each, in the order of `enum Kind` in e
     ("divergent-warp-operation", "{who} exchanges values here, thread {they} of its warp at {other}: all lanes of a "
      "mask must call the same warp operation"),
     ("conversion", "{who} converts without a cast to {text}; write the cast"),
-    ("shift", "{who} shifts {text} by as many bits as it has, or more"),
+    ("shift", "{who} shifts {text}: on a card the result depends on what the compiler computes in advance"),
 ]  # fmt: skip
 NO_ARRAY = "{who} {verb} {size} bytes at address {offset:#x}, which is not near any array"
 NULL = "{who} {verb} {size} bytes at address {offset:#x}, through a null pointer"
@@ -55,7 +55,8 @@ class Finding:
 
     `kind` is "out-of-bounds", "race" (within a block), "race-between-blocks", "uninitialised", "divergent-barrier",
     "missing-lanes", "divergent-warp-operation", "division-by-zero", "write-through-const", "misaligned",
-    "infinite-loop", "stack-overflow", "conversion" and "shift" (the result differs from a card's),
+    "infinite-loop", "stack-overflow", "conversion" (the result differs from a card's), "shift" (by too many bits, or
+    fewer than 0),
     "shared-memory-limit", "assertion-failed" or "crash"; of a warning "exited-threads" (at a barrier), "same-value"
     (several threads write the same value to one place) or "uninitialised-local".
     """

@@ -121,9 +121,10 @@ class Maker:
         bits = INTEGERS[to][0]
 
         def value(v):
-            a, count = convert(left(v), to), min(places(v) % 2**32, bits)
+            a, count = convert(left(v), to), places(v) % bits
             return convert(a << count if up else a >> count, to)
 
+        n = f"({n}) & {bits - 1}"
         form = self.random.choice([f"(({e}) {'<<' if up else '>>'} ({n}))", f"{'LEFT' if up else 'RIGHT'}({e}, {n})"])
         return form, to, value
 
@@ -155,7 +156,7 @@ class Maker:
         def value(v):
             return convert(operate(convert(left(v), to), convert(right(v), to)), result)
 
-        return f"max({e}, {f})" if sign == "max" else f"(({e}) {sign} ({f}))", result, value
+        return f"max(({to})({e}), ({to})({f}))" if sign == "max" else f"(({e}) {sign} ({f}))", result, value
 
     def unary(self, depth):
         sign = self.random.choice("-~!")
@@ -202,15 +203,16 @@ class Maker:
         e, s, value = self.expression(2) if t in FLOATS else self.integer(2)
         sign = self.random.choice(["+", "-", "*", ""] + ["<<", ">>", "^"] * (t in INTEGERS))
         if sign in ("<<", ">>"):
-            e, value = f"(int)({e})", lambda v, w=value: convert(w(v), "int")
+            last = INTEGERS[promoted(t)][0] - 1
+            e, value = f"(int)({e}) & {last}", lambda v, w=value: convert(w(v), "int") & last
 
         def run(v, r):
             if not sign:
                 return convert(value(v), t)
             if sign in ("<<", ">>"):
                 to = promoted(t)
-                count = min(value(v) % 2**32, INTEGERS[to][0])
-                return convert(convert(r, to) << count if sign == "<<" else convert(r, to) >> count, t)
+                a, n = convert(r, to), value(v)
+                return convert(a << n if sign == "<<" else a >> n, t)
             to = common(t, s)
             operate = {"+": operator.add, "-": operator.sub, "*": operator.mul, "^": operator.xor}[sign]
             return convert(convert(operate(convert(r, to), convert(value(v), to)), to), t)

@@ -59,8 +59,9 @@ def test_groups_of_threads(run):
         else together[i] = cg::coalesced_threads().size();
         block.sync();
         of_tile[i] = tile.shfl(v, 2) + 1000 * tile.any(v > 90) + 10000 * (tile.shfl_down(v, 1) == v) + cg::this_grid().thread_rank();
-        auto half = cg::tiled_partition(block, 16);
-        of_tile[64 + i] = half.shfl_xor(v, 1) + 100 * half.size() + 10000 * (sqrt(m) + sqrt(n));
+        auto half = cg::tiled_partition<16>(block);
+        cg::thread_group same = cg::tiled_partition(block, 16);
+        of_tile[64 + i] = half.shfl_xor(v, 1) + 100 * same.size() + 10000 * (sqrt(m) + sqrt(n));
     }"""  # noqa: E501
     x, i = rng.integers(0, 95, 64).astype(i32), np.arange(64)
     args = x, np.zeros(16, i32), np.zeros(64, np.uint32), np.zeros(128, i32), np.uint64(16), np.uint64(9)

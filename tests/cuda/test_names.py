@@ -60,7 +60,7 @@ def test_every_name_of_the_runtime(compiler):
 
 KERNEL = 'extern "C" __global__ void NAME(float* x, int n) { int i = threadIdx.x; if (i < n) x[i] = VALUE; }'
 SOURCES = {  # the text, in which x[i] becomes 2
-    "min": KERNEL.replace("VALUE", "min(x[i] + 2, 5.0f)"),
+    "shift": KERNEL.replace("VALUE", "min(x[i] + 2, 5.0f)"),
     "half": "template <int m> __global__ void half(float* x, int n) { if (threadIdx.x < n) x[threadIdx.x] = m; }",
     "max": "__device__ float max(float a, float b, float c) { return max(max(a, b), c); }\n"
     + KERNEL.replace("VALUE", "max(x[i], 1.0f, max(2.0f, 1.0f))"),
@@ -83,13 +83,13 @@ SOURCES = {  # the text, in which x[i] becomes 2
 
 @pytest.mark.parametrize("name", SOURCES)
 def test_names(name, run):
-    source = SOURCES[name].replace("NAME", "min" if name == "min" else "k")
+    source = SOURCES[name].replace("NAME", "shift" if name == "shift" else "k")
     kernel = "half<2>" if name == "half" else re.search(r"void (\w+)\(float\* x, int n\)", source)[1]
     x, _ = run(source, kernel, (1,), (32,), (np.zeros(4, f32), i32(4)))
     np.testing.assert_array_equal(x, 2)
 
 
 def test_an_error_in_a_kernel_with_a_name_of_the_runtime():
-    source = "__device__ float max(float a, float b, float c) { return a; }\n" + KERNEL.replace("NAME", "min")
+    source = "__device__ float max(float a, float b, float c) { return a; }\n" + KERNEL.replace("NAME", "index")
     with pytest.raises(build.CompileError, match=r"line 2, column \d+: .*nothing"):
-        RawKernel(source.replace("VALUE", "nothing"), "min").compile()
+        RawKernel(source.replace("VALUE", "nothing"), "index").compile()

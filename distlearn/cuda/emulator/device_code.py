@@ -370,6 +370,9 @@ def device_code(source: str, name: str, options=(), preprocessor=None) -> Device
         line = flat.place(line)[1]
         message = f"{base_name(name)!r} is declared in line {line}, but not defined: the source must contain its text"
         raise CompileError(message, [(line, column, message)])
+    if base_name(name) in {"min", "max", "abs", *(word for word, _ in _of_nvcc())}:
+        message = f"a kernel cannot be called {base_name(name)!r}: CUDA has functions of that name"
+        raise CompileError(message, [(*position(text, kernel.begin), message)])
     if unbalanced(text):  # cannot tell where declarations end: the compiler gets everything and reports the mistake
         return DeviceCode(text, flat, _parameters(kernel, name), 1024)
     text, of_host = _without_host_members(text, declarations)
@@ -382,6 +385,17 @@ def device_code(source: str, name: str, options=(), preprocessor=None) -> Device
     own = set().union(*(d.names for d in declarations if id(d) in kept))
     refuse_unsupported(text, flat, macros, own)
     return DeviceCode(text, flat, _parameters(kernel, name), _most_threads(kernel), of_host)
+
+
+# What a card's compiler has from its headers alone, and the emulator always.
+OF_HEADERS = {
+    "cuda_fp16.h": r"\b(?:__half2?|half2?)\b(?=[\s*&]*\w*[\s]*[=;,)>\[{(])",
+    "cuda_bf16.h": r"\b(?:__nv_bfloat162?|nv_bfloat162?)\b",
+    "cooperative_groups": r"\bcooperative_groups\b",
+    "cuComplex.h": r"\bcu(?:Float|Double)?Complex\b",
+    "thrust/complex.h": r"\bthrust::complex\b",
+    "math_constants.h": r"\bCUDART_\w+",
+}
 
 
 class CardCode(NamedTuple):
@@ -404,7 +418,8 @@ def for_card(source: str, options=(), names=()) -> CardCode:
         text, of_host = _without_host_members(flat.text, split(code))
         code = first_branches(without_comments(text))
         declarations = split(code)
-        roots = [d for d in declarations if d.on_device or d.kind in ("using namespace", "instance", "static_assert")]
+        roots = [d for d in declarations if d.on_device or d.kind in ("instance", "static_assert")]
+        roots += _using_namespaces(declarations, code)
         kept = _closure(declarations, roots, macros_of(code), re.findall(r"[A-Za-z_]\w*", " ".join(names)))
         of_host |= _without_host(declarations, kept, code)
         text = _blank(text, [d for d in declarations if id(d) not in kept])
@@ -439,11 +454,19 @@ def _with_device_headers(text: str, *, has_std: bool) -> str:
 
 @functools.cache
 def _of_nvcc() -> list[tuple[str, str]]:
-    lines = (Path(__file__).parent / "runtime" / "nvcc.h").read_text(encoding="utf-8").splitlines()
-    found = (
-        re.match(r"(?:using|#define|__device__ inline \w+) (\w+)|(#include .*>)  // std::(.*)", line) for line in lines
-    )
-    return [(m[1] or rf"(?<!cuda::)std::(?:{m[3]})", m[2] or m.string) for m in found if m]
+    """Return each word that a source may use (a pattern), and the line that it then needs."""
+    found = []
+    for line in (Path(__file__).parent / "runtime" / "nvcc.h").read_text(encoding="utf-8").splitlines():
+        text, _, words = line.partition("  // ")
+        if "NAME" in text:
+            found += [(name, text.replace("NAME", name)) for name in words.split()]
+        elif text.startswith("#include"):
+            found.append((rf"(?<!cuda::)std::(?:{words})", text))
+        elif match := re.match(r"(?:using|#define) (\w+)", text):
+            found.append((match[1], text))
+        elif words:
+            found.append((f"(?:{words})", text))
+    return found
 
 
 def _known_to_nvcc(text: str) -> str:
@@ -457,7 +480,7 @@ def _known_to_nvcc(text: str) -> str:
 
 
 def refuse_unsupported(text: str, flat: Flat, macros, own) -> None:
-    """Raise `UnsupportedFeature` if device code uses what the emulator, or a card, cannot run."""
+    """Raise `UnsupportedFeature` if device code uses what the emulator or a card cannot run."""
     code = without_comments(text)
     plain = DIRECTIVE.sub(lambda m: spaces(m[0]), code)
     grids = "|".join({a or b for a, b in GRID_GROUP.findall(plain)} or {"this_grid"})
@@ -466,6 +489,13 @@ def refuse_unsupported(text: str, flat: Flat, macros, own) -> None:
         uses = (re.search(rf"\b{name}\b", plain) for name, m in macros.items() if re.search(pattern, m.body))
         if match := re.search(pattern, plain) or next(filter(None, uses), None):
             raise _unsupported(plain, match.start(), flat, f"{what} cannot be run without a GPU: {instead}")
+    if match := re.search(r"[^\x00-\x7f]", plain):
+        raise _unsupported(plain, match.start(), flat, f"{match[0]!r} in a name: NVIDIA's compiler takes ASCII only")
+    for header, pattern in OF_HEADERS.items():
+        match = None if re.search(rf"#\s*include\s*[<\"]{header}", flat.text) else re.search(pattern, plain)
+        if match and match[0] not in own and not re.search(rf"\b(?:int|unsigned|float|auto)\s+{match[0]}\b", plain):
+            text = f"{match[0]} needs #include <{header}>: a card's compiler has it from there"
+            raise _unsupported(plain, match.start(), flat, text)
     for match in C_LIBRARY.finditer(plain):
         if match[1] not in own:
             advice = "write the loop, or compute it in Python; a kernel has printf, memcpy and memset"
@@ -555,17 +585,20 @@ def _reached(declarations, code, name, macros) -> set[int]:
         or (d.kind == "function" and d.on_device and "operator" in d.names)
     ]  # fmt: skip
     kept = _closure(declarations, always, macros, re.findall(r"[A-Za-z_]\w*", name))
-    known = {"std", "cooperative_groups", "cuda", "thrust"}
-    own = set(re.findall(r"(?<!using )\bnamespace\s+(\w+)", re.sub(r"\s+", " ", code)))
-    for d in declarations:
-        if d.kind == "using namespace" and (next(iter(d.names)).partition("::")[0] in known | own):
-            kept.add(id(d))
+    kept |= {id(d) for d in _using_namespaces(declarations, code)}
     names = set().union(*(d.names for d in declarations if id(d) in kept)) | set(macros)
     every = set().union(*(d.names for d in declarations))
     for d in declarations:
         if d.kind == "static_assert" and not (d.uses & every) - names:
             kept.add(id(d))
     return kept
+
+
+def _using_namespaces(declarations, code) -> list[Declaration]:
+    known = {"std", "cooperative_groups", "cuda", "thrust"}
+    known |= set(re.findall(r"(?<!using )\bnamespace\s+(\w+)", re.sub(r"\s+", " ", code)))
+    using = [d for d in declarations if d.kind == "using namespace"]
+    return [d for d in using if next(iter(d.names)).partition("::")[0] in known]
 
 
 def _without_host(declarations, kept, code) -> dict[str, str]:

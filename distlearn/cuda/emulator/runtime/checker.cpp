@@ -366,10 +366,12 @@ void __ubsan_handle_float_cast_overflow(UbConversion* what, uintptr_t x) {
     if (f) snprintf(f->text, sizeof f->text, "%s: %s", what->to->name, text);
     end_thread();
 }
-void __ubsan_handle_shift_out_of_bounds(UbShift* what, void*, void*) {
+void __ubsan_handle_shift_out_of_bounds(UbShift* what, void*, void* count) {
+    int spare = 64 - (1 << (what->right->info >> 1));
+    long long by = spare > 0 ? (long long)((uint64_t)(uintptr_t)count << spare) >> spare : (long long)(intptr_t)count;
+    if (!(what->right->info & 1) && spare > 0) by &= ~0ull >> spare;
     Finding* f = report(SHIFT, site_of(HERE), 0, -1);
-    if (f) snprintf(f->text, sizeof f->text, "%s", what->left->name);
-    end_thread();
+    if (f) snprintf(f->text, sizeof f->text, "%s of %d bits by %lld", what->left->name, 1 << (what->left->info >> 1), by);
 }
 
 #include "checked_calls.h"

@@ -66,12 +66,14 @@ using ulong = unsigned long;
 #define M_SQRT2 1.41421356237309504880
 #define M_SQRT1_2 0.70710678118654752440
 #define offsetof(type, member) __builtin_offsetof(type, member)
-__device__ inline double pow(int x, int y) { return pow((double)x, y); }
-#include <cuda/std/limits>  // std::numeric_limits
-#include <cuda/std/utility>  // std::swap|move|forward|pair|make_pair|exchange|declval
-#include <cuda/std/type_traits>  // std::is_\w+|remove_\w+|decay(?:_t)?|enable_if(?:_t)?|conditional(?:_t)?|\w+_type|make_unsigned(?:_t)?|integral_constant|bool_constant
-#include <cuda/std/cmath>  // std::abs|sqrt|exp|log|log2|pow|sin|cos|tan|tanh|floor|ceil|round|fabs|fma|isnan|isinf|isfinite|fmod|hypot|erf
-#include <cuda/std/functional>  // std::min|max|plus|minus|multiplies|divides|modulus|less|greater|equal_to|bit_and|bit_or|bit_xor|logical_and|logical_or
-#include <cuda/std/array>  // std::array
-#include <cuda/std/bit>  // std::bit_cast
-#include <cuda/std/cstdint>  // std::u?int\d+_t
+template <class T> __device__ inline decltype(T() % 1, double()) NAME(T x) { return NAME((double)x); }  // exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh sqrt cbrt floor ceil trunc round rint nearbyint fabs erf erfc tgamma lgamma logb sinpi cospi normcdf rcbrt
+template <class A, class B> struct NvccMixed { typedef double type; }; template <> struct NvccMixed<float, float> {}; template <> struct NvccMixed<double, double> {};  // pow|fmod|atan2|fmin|fmax|hypot|fdim|remainder|nextafter
+template <class A, class B> __device__ inline typename NvccMixed<A, B>::type NAME(A x, B y) { return NAME((double)x, (double)y); }  // pow fmod atan2 fmin fmax hypot fdim remainder nextafter
+#include <cuda/std/limits>  // numeric_limits
+#include <cuda/std/utility>  // swap|move|forward|pair|make_pair|exchange|declval
+#include <cuda/std/type_traits>  // is_\w+|remove_\w+|decay(?:_t)?|enable_if(?:_t)?|conditional(?:_t)?|\w+_type|make_unsigned(?:_t)?|integral_constant|bool_constant
+#include <cuda/std/cmath>  // abs|sqrt|exp|log|log2|pow|sin|cos|tan|tanh|floor|ceil|round|fabs|fma|isnan|isinf|isfinite|fmod|hypot|erf
+#include <cuda/std/functional>  // min|max|plus|minus|multiplies|divides|modulus|less|greater|equal_to|bit_and|bit_or|bit_xor|logical_and|logical_or
+#include <cuda/std/array>  // array
+#include <cuda/std/bit>  // bit_cast
+#include <cuda/std/cstdint>  // u?int\d+_t
