@@ -77,12 +77,15 @@ def put(made: Path, path: Path) -> None:
 
 
 EXECUTABLE = ".exe" if sys.platform == "win32" else ""
-HINTS = [
-    (r"No such file|file not found", "a kernel has only the headers of CUDA and of the C library"),
-    (r"variable length array|variable-sized|ISO C\+\+ forbids", "the size of a local array must be a constant"),
-    (r"\bstd\b", "the C++ standard library is not available in a kernel"),
-    (r"frame|stack", "a thread's local arrays must stay below 96 KiB in the emulator"),
-]
+HINTS = [  # a pattern of the message, another of the source's line
+    (r"No such file|file not found", "", "a kernel has only the headers of CUDA and of the C library"),
+    (r"variable length array|variable-sized|ISO C\+\+ forbids", r"^(?!.*__shared__)",
+     "the size of a local array must be a constant"),
+    (r"variable length array|storage size", "__shared__", "shared memory whose size only the launch knows is "
+     "`extern __shared__ float a[];`, and its bytes are the launch's shared_mem="),
+    (r"\bstd\b", "", "the C++ standard library is not available in a kernel"),
+    (r"frame|stack", "", "a thread's local arrays must stay below 96 KiB in the emulator"),
+]  # fmt: skip
 
 
 # gcc's "maybe" warning means: read uninitialised on some paths; clang has no warning that is as careful.
@@ -96,7 +99,7 @@ class Build(NamedTuple):
     signature: list[str]  # the parameters' types
     sites: list[SourceSite]  # the places that the hooks report from
     variables: dict[str, tuple[str, int]]  # type and bytes of each `__constant__` and `__device__` variable
-    warnings: list[tuple[int, int, str]]  # line, column, text: local variables that may be read before they are written
+    warnings: list[tuple[str, int, int, str]]  # kind, line, column, text
 
 
 @functools.cache
@@ -251,7 +254,7 @@ def _compile_as(code, name, compiler, options, scratch, arithmetic, overloaded, 
     return made, {
         "signature": signature.split(),
         "sites": sites,
-        "warnings": uninitialised(said.stderr, body),
+        "warnings": [*uninitialised(said.stderr, body), *translate.overlaid(code.text)],
         "variables": {name: (code, int(nbytes)) for name, code, nbytes in map(str.split, variables)},
     }
 
@@ -282,13 +285,14 @@ def _run(command, scratch, translated=None, name="", compiler=None, code=None):
     raise compile_error(done.stderr, translated, name, compiler.name, code)
 
 
-def uninitialised(messages: str, translated: translate.Translated) -> list[tuple[int, int, str]]:
-    """Return line, column and text of warnings of local variables that are read before they are written."""
+def uninitialised(messages: str, translated: translate.Translated) -> list[tuple[str, int, int, str]]:
+    """Return kind, line, column and text of warnings of local variables that are read before they are written."""
     pattern = rf"^{re.escape(KERNEL_FILE)}:(\d+):(\d+): warning: (.*) \[-W[\w-]*uninitialized[\w=-]*\]$"
     found = re.findall(pattern, messages, re.M)
     lines = src.lines_of(translated.source)
     found = [f for f in found if "shfl" not in lines[int(f[0]) - 1]]  # one lane may have what is shuffled
-    return list(dict.fromkeys((int(line), translated.column(int(line), int(c)), text) for line, c, text in found))
+    placed = ((int(line), translated.column(int(line), int(c)), text) for line, c, text in found)
+    return [("uninitialised-local", *place) for place in dict.fromkeys(placed)]
 
 
 def _of_const(message, lines, line, column) -> str:
@@ -330,7 +334,11 @@ def compile_error(
     ]  # fmt: skip
     if code.flat.missing:
         out.append(f"  hint: header not found: {', '.join(code.flat.missing)}; add their folder to the options: -I...")
-    out += [f"  hint: {hint}" for word, hint in HINTS if any(re.search(word, m) for _, _, m in problems)]
+    shown = [(message, lines[line - 1] if 0 < line <= len(lines) else "") for line, _, message in problems]
+    out += [
+        f"  hint: {hint}" for message, text, hint in HINTS
+        if any(re.search(message, m) and re.search(text, line) for m, line in shown)
+    ]  # fmt: skip
     return CompileError("\n".join(out), [(code.flat.place(line)[1], *rest) for line, *rest in problems])
 
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from itertools import pairwise
 from typing import NamedTuple
 
 from .source import DIRECTIVE, CompileError, UnsupportedFeature, lines_of, position, split_commas, without_comments
@@ -177,6 +178,24 @@ def global_names(source: str) -> list[str]:
     """Return the names of the `__constant__` and `__device__` variables."""
     found = declarations(without_comments(source))
     return [name for d in found if not d.in_function and "__shared__" not in d.words for name, _ in d.names]
+
+
+def overlaid(source: str) -> list[tuple[str, int, int, str]]:
+    """Return a warning for each array of dynamic shared memory that begins where another of its function does."""
+    code, found = without_comments(source), []
+    dynamic = [d for d in declarations(code) if {"extern", "__shared__"} <= d.words and d.in_function]
+    for first, second in pairwise(dynamic):
+        depth = 0
+        for brace in re.findall(r"[{}]", code[first.end : second.begin]):
+            depth += 1 if brace == "{" else -1
+            if depth < 0:  # another function
+                break
+        names = first.names[0][0], second.names[0][0]
+        if depth >= 0 and names[0] != names[1]:
+            at = second.begin + len(re.match(r"\s*", code[second.begin :])[0])
+            text = f"{names[1]} begins where {names[0]} does: cut both from one array, {names[1]} = ...&{names[0]}[n]"
+            found.append(("overlaid", *position(code, at), text))
+    return found
 
 
 def to_cpp(source: str, *, arithmetic: bool = True, renamed=()) -> Translated:

@@ -109,10 +109,12 @@ static bool in_static_data(uintptr_t a) {
 #endif
 }
 
+constexpr uintptr_t NULL_ZONE = 1 << 20;  // an index from a null pointer leads there, and nothing lies there
+
 static void refuse(uintptr_t a, int size, Access access, uint32_t site, int suspect) {
     int near = nearest_region(a);
     bool host = near < 0 && in_static_data(a);
-    if (near >= 0 || host) suspect = near;
+    if (near >= 0 || host || a < NULL_ZONE) suspect = near;
     Finding* f = report(OUT_OF_BOUNDS, site, 0, suspect, access);
     if (f) {
         f->size = size;
@@ -171,6 +173,7 @@ static __attribute__((noinline)) void on_any_access(uintptr_t a, int size, Acces
         p.count = 0;
     }
     if (access == ATOMIC && r.space == GLOBAL) note_atomic((unsigned)f->linear);
+    if (access == ATOMIC && any_fence) note_lock(a, (unsigned)f->linear);
     if (want_statistics) trace(f, p.first + offset);
     if (want_races) watch(region, offset, size, access, site, (unsigned)f->linear);
 }
