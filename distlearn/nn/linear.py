@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from ..backend import column_sums, get_xp, matmul
-from . import init
+from . import init, ops
 from .layer import Layer, Param, check_dtype, check_positive, check_shape, describe
 
 
@@ -54,11 +54,12 @@ class Linear(Layer):
         y += self.b.data
         return y.reshape(*x.shape[:-1], self.d_out), x
 
-    def backward(self, dy, saved, later=None):
+    def backward(self, dy, saved, later=None, relu=None):
+        """Return the input's gradient; `relu` is the output of a ReLU that is fused with this layer."""
         x, dy = saved.reshape(-1, self.d_in), dy.reshape(-1, self.d_out)
         if later is None:
+            ops.bias_grad(dy, self.b, relu if relu is None else relu.reshape(dy.shape))
             self.W.add_product(x.T, dy)
-            self.b.add(column_sums(dy))
         else:  # sums are quick, products are not
             later += [(self.W.add_product, x.T, dy), (self.b.add, column_sums(dy))]
         return matmul(dy, self.W.data.T).reshape(saved.shape) if self.input_gradient else None

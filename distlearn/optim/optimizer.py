@@ -5,11 +5,12 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, is_dataclass, replace
+from itertools import islice
 from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from ..backend import get_xp
+from ..backend import can_launch, get_xp
 from ..nn.layer import Param
 from .schedules import as_schedule
 
@@ -124,7 +125,14 @@ class Optimizer:
         self.groups = _groups(params, rule, self.lr, what)
         self.params = [p for group in self.groups for p in group.params]
         self.weights = self.params
-        self.states = [group.rule.init(p.data) for group in self.groups for p in group.params]
+        self.flats = [
+            Flat(group.params, group.rule) if on_gpu(group.params, group.rule) else None for group in self.groups
+        ]
+        self.states = [
+            state
+            for group, flat in zip(self.groups, self.flats, strict=True)
+            for state in (flat.states if flat else [group.rule.init(p.data) for p in group.params])
+        ]
         self.steps = 0
         self.norm = global_norm
 
@@ -144,11 +152,10 @@ class Optimizer:
         if self.clip_norm is not None:
             clip_by_norm(self.weights, self.clip_norm, self.norm)
         pairs = iter(zip(self.weights, self.states, strict=True))
-        for group in self.groups:
-            lr = group.lr(self.steps)
-            for _ in group.params:
-                w, state = next(pairs)
-                apply_rule(group.rule, w.data, w.grad, state, lr, self.steps)
+        for group, flat in zip(self.groups, self.flats, strict=True):
+            lr, parts = group.lr(self.steps), [(w.data, w.grad, state) for w, state in islice(pairs, len(group.params))]
+            for part in flat.joined(parts) if flat else parts:
+                apply_rule(group.rule, *part, lr, self.steps)
         self.steps += 1
 
     def scaled(self, loss):
@@ -169,6 +176,7 @@ class Optimizer:
             ParamGroup(list(params), group.rule, group.lr)
             for group, params in zip(self.groups, params_of_groups, strict=True)
         ]
+        made.flats = [None] * len(made.groups)
         made.params = made.weights = [p for group in made.groups for p in group.params]
         made.states = [
             state_of[id(p)] if id(p) in state_of else group.rule.init(p.data)
@@ -195,6 +203,42 @@ class Optimizer:
     def zero_grad(self) -> None:
         for p in self.params:
             p.zero_grad()
+
+
+def on_gpu(params: list[Param], rule: Rule) -> bool:
+    """Say whether a rule of single elements runs by kernels here: then one launch for all parameters pays."""
+    arrays = [p.data for p in params]
+    return bool(arrays) and isinstance(rule, ElementwiseRule) and can_launch(*arrays, dtypes=("float32", "float64"))
+
+
+class Flat:
+    """Parameters on a GPU, their gradients and states in one array each, so that a rule is launched once for all."""
+
+    def __init__(self, params: list[Param], rule: Rule):
+        xp, like = get_xp(params[0].data), params[0].data
+        ends = np.cumsum([-(-p.size // 4) * 4 for p in params])  # where a float4 may begin
+        data, grad = (xp.zeros(int(ends[-1]), like.dtype) for _ in range(2))
+        self.whole, self.parts = (data, grad, rule.init(data)), []
+        for p, end in zip(params, ends, strict=True):
+            begin = int(end) - -(-p.size // 4) * 4
+            part = lambda a, p=p, begin=begin: a[begin : begin + p.size].reshape(p.data.shape)  # noqa: E731
+            w, g = part(data), part(grad)
+            w[...], g[...] = p.data, p.grad
+            p.data, p.grad = w, g
+            state = self.whole[2]
+            state = tuple(map(part, state)) if isinstance(state, tuple) else None if state is None else part(state)
+            self.parts.append((w, g, state))
+
+    @property
+    def states(self) -> list:
+        return [state for *_, state in self.parts]
+
+    def joined(self, parts) -> list[tuple]:
+        """Return the whole arrays, if the parts of a step are still theirs: a strategy may have put others in place."""
+        mine = all(
+            a is b for one, other in zip(parts, self.parts, strict=True) for a, b in zip(one, other, strict=True)
+        )
+        return [self.whole] if mine else parts
 
 
 def state_arrays(state) -> tuple:

@@ -94,6 +94,23 @@ def _softmax(xp, size):
     return _random(xp, size, k), label, xp.empty(size, f32), xp.empty((size, k), f32), 1 / size
 
 
+def _bias_grad(xp, size):
+    return _random(xp, size, size), _random(xp, size, size), _random(xp, size // 64, size), 1
+
+
+def _launched(kind):
+    where = kernels.images.Windows(oh=28, ow=28, kh=3, kw=3, sy=1, sx=1, top=1, left=1)
+
+    def arguments(xp, size):
+        n = max(1, size // 64)
+        x, y, won = _random(xp, n, 28, 28, 16), _random(xp, n, 28, 28, 16), xp.zeros((n, 28, 28, 16), "int32")
+        col = _random(xp, n * 28 * 28, 9 * 16)
+        return {"windows": (x, col, where), "add_windows": (col, x, where), "max_pool": (x, y, won, where),
+                "max_pool_back": (y, won, x, where)}[kind]  # fmt: skip
+
+    return arguments
+
+
 def _momentum(dtype):
     return lambda xp, size: (*_vectors(3, dtype)(xp, size), 0.01, 0.9, 1e-4)
 
@@ -183,6 +200,8 @@ def cases() -> list[Case]:
             Case(v, _bias_relu, _moved((0, 1, 2), 1), _by_reference(v))
             for v in (elementwise.BIAS_RELU, elementwise.BIAS_RELU4)
         ),
+        *(Case(v, _bias_grad, _moved((1, 2), 1)) for v in (elementwise.BIAS_GRAD, elementwise.COLUMN_SUMS)),
+        *(Case(v, _launched(v.kernel), _moved((0, 1), 0)) for v in k.images.VARIANTS),
         *(Case(v, _reduce, _moved((0, 1), 1), _reduce_peer) for v in k.reduce.VARIANTS),
         *(Case(v, _transpose, _moved((0, 1), 0), _by_reference(v)) for v in k.transpose.VARIANTS),
         *(Case(v, _matmul, _matmul_cost, _matmul_peer) for v in k.matmul.VARIANTS),
