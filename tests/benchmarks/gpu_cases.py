@@ -98,6 +98,17 @@ def _bias_grad(xp, size):
     return _random(xp, size, size), _random(xp, size, size), _random(xp, size // 64, size), 1
 
 
+def _gru(xp, size):
+    c, state = _random(xp, 128), _random(xp, size, 128)
+    stacks = _random(xp, 3, 4, size, 128), *(_random(xp, 4, size, 128) for _ in range(2))
+    return _random(xp, 3, size, 128), c, state, *stacks, 1
+
+
+def _gru_back(xp, size):
+    gates, candidates, h, dy, grads = (_random(xp, *n, 4, size, 128) for n in ((3,), (), (), (), (4,)))
+    return _random(xp, 3, size, 128), gates, candidates, h, _random(xp, size, 128), dy, grads, 1
+
+
 def _launched(kind):
     where = kernels.images.Windows(oh=28, ow=28, kh=3, kw=3, sy=1, sx=1, top=1, left=1)
 
@@ -201,6 +212,8 @@ def cases() -> list[Case]:
             for v in (elementwise.BIAS_RELU, elementwise.BIAS_RELU4)
         ),
         *(Case(v, _bias_grad, _moved((1, 2), 1)) for v in (elementwise.BIAS_GRAD, elementwise.COLUMN_SUMS)),
+        Case(k.recurrent.STEP, _gru, _moved((0, 0, 2, 2, 2), 8)),
+        Case(k.recurrent.STEP_BACK, _gru_back, _moved((0, 0, 0, 0), 8)),
         *(Case(v, _launched(v.kernel), _moved((0, 1), 0)) for v in k.images.VARIANTS),
         *(Case(v, _reduce, _moved((0, 1), 1), _reduce_peer) for v in k.reduce.VARIANTS),
         *(Case(v, _transpose, _moved((0, 1), 0), _by_reference(v)) for v in k.transpose.VARIANTS),

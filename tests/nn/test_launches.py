@@ -145,6 +145,28 @@ def test_images(layers, shape, launched):
 
 
 @NEEDS_COMPILER
+@pytest.mark.parametrize("block", [False, True])
+def test_a_gated_recurrent_unit(block, launched):
+    """From a state and in blocks of steps as well, which is how long sequences run."""
+    layer, rng = nn.GRU(5, 7, 0), np.random.default_rng(3)
+    x, dy, state, dlast = (rng.normal(size=s).astype("float32") for s in ((3, 6, 5), (3, 6, 7), (3, 7), (3, 7)))
+    there = nn.move(copy.deepcopy(layer), lambda a: MockDeviceArray(a.copy()))
+    there.c.data[...] = MockDeviceArray(state[0])
+    layer.c.data[...] = state[0]
+    given = (state, dlast) if block else (None, None)
+    y, saved = layer.forward_from(x, given[0])
+    dx, dstate = layer.backward_from(dy.copy(), saved, given[1])
+    on = [None if a is None else MockDeviceArray(a) for a in given]
+    z, kept = there.forward_from(MockDeviceArray(x), on[0])
+    dz, dthere = there.backward_from(MockDeviceArray(dy.copy()), kept, on[1])
+    for got, want in ((z, y), (dz, dx), *([(dthere, dstate)] if block else [])):
+        np.testing.assert_allclose(got.get(), want, rtol=1e-5, atol=1e-6)
+    for p, q in zip(there.params, layer.params, strict=True):
+        np.testing.assert_allclose(p.grad.get(), q.grad, rtol=1e-5, atol=1e-5)
+    assert launched() == ["gru_step"] * 6 + ["gru_step_back"] * 6
+
+
+@NEEDS_COMPILER
 @pytest.mark.parametrize("rows", [255, 257, 1000])
 def test_the_bias_of_many_rows(rows, launched):
     rng = np.random.default_rng(rows)
