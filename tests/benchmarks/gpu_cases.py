@@ -72,17 +72,6 @@ def _matmul(xp, size):
     return _random(xp, n, n), _random(xp, n, n), xp.empty((n, n), f32)
 
 
-def _im2col(xp, size):
-    x = _images(xp, size)
-    return x, xp.empty((16 * 9, x.size // 16), f32), 3, 1, 1
-
-
-def _col2im(xp, size):
-    x, col, *numbers = _im2col(xp, size)
-    col[...] = 1
-    return col, x, *numbers
-
-
 def _conv(xp, size):
     x = _images(xp, size)
     return x, _random(xp, 32, 16, 3, 3), xp.empty((len(x), 32, *x.shape[2:]), f32), 1, 1
@@ -218,8 +207,6 @@ def cases() -> list[Case]:
         *(Case(v, _reduce, _moved((0, 1), 1), _reduce_peer) for v in k.reduce.VARIANTS),
         *(Case(v, _transpose, _moved((0, 1), 0), _by_reference(v)) for v in k.transpose.VARIANTS),
         *(Case(v, _matmul, _matmul_cost, _matmul_peer) for v in k.matmul.VARIANTS),
-        Case(k.convolution.IM2COL, _im2col, _moved((0, 1), 0)),
-        Case(k.convolution.COL2IM, _col2im, _moved((0, 1), 1)),
         *(Case(v, _conv, _conv_cost) for v in (k.convolution.CONV_NAIVE, k.convolution.CONV_SHARED)),
         *(Case(v, _softmax, _moved((0, 1, 2, 3), 5)) for v in k.loss.VARIANTS),
         Case(k.attention.NAIVE, _attention_naive, _attention_cost(2)),

@@ -101,20 +101,22 @@ def test_convolutions_agree(k, stride, padding):
     x, w = rng.normal(size=(2, 3, 19, 23)).astype(np.float32), rng.normal(size=(4, 3, k, k)).astype(np.float32)
     conv = kernels.convolution
     oh, ow = (conv.output_size(s, k, stride, padding) for s in (19, 23))
-    col, wanted = np.zeros((3 * k * k, 2 * oh * ow), np.float32), np.zeros((2, 4, oh, ow), np.float32)
+    images, where = kernels.images, kernels.images.Windows(oh, ow, k, k, stride, stride, padding, padding)
+    last, col = np.ascontiguousarray(x.transpose(0, 2, 3, 1)), np.zeros((2 * oh * ow, 3 * k * k), np.float32)
+    wanted = np.zeros((2, 4, oh, ow), np.float32)
     conv.conv_reference(x, w, wanted, stride, padding)
-    assert conv.IM2COL.check(x, col, k, stride, padding).errors == []
-    product = (w.reshape(4, -1) @ col).reshape(4, 2, oh, ow).swapaxes(0, 1)
-    np.testing.assert_allclose(product, wanted, rtol=1e-4, atol=1e-4)
+    assert images.WINDOWS.check(last, col, where).errors == []
+    product = (col @ w.transpose(2, 3, 1, 0).reshape(-1, 4)).reshape(2, oh, ow, 4)
+    np.testing.assert_allclose(product.transpose(0, 3, 1, 2), wanted, rtol=1e-4, atol=1e-4)
     for variant in (conv.CONV_NAIVE, conv.CONV_SHARED):
         y = np.zeros_like(wanted)
         report = variant.check(x, w, y, stride, padding)
         assert report.errors == [], str(report)
         np.testing.assert_allclose(y, wanted, rtol=1e-4, atol=1e-4)
-    # col2im is the transpose of im2col: <im2col x, c> = <x, col2im c>
-    c, back = rng.normal(size=col.shape).astype(np.float32), np.zeros_like(x)
-    assert conv.COL2IM.check(c, back, k, stride, padding).errors == []
-    assert np.vdot(col, c) == pytest.approx(np.vdot(x, back), rel=1e-3, abs=1e-2)
+    # one is the transpose of the other: <windows x, c> = <x, add_windows c>
+    c, back = rng.normal(size=col.shape).astype(np.float32), np.zeros_like(last)
+    assert images.ADD_WINDOWS.check(c, back, where).errors == []
+    assert np.vdot(col, c) == pytest.approx(np.vdot(last, back), rel=1e-3, abs=1e-2)
 
 
 def test_traffic_of_the_three_matrix_products():
