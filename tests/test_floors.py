@@ -41,7 +41,7 @@ HEAVY = {
     "mpi4py": ("comm.mpi", "world.mpi"),
     "pooch": ("data",),
     "rich": ("cli.console",),
-    "scipy": ("parallel.planning",),
+    "scipy": ("parallel.planning", "distcourse.backtest"),
     "sklearn": ("data",),
     "torch": ("train.torch_ddp",),
 }

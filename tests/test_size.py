@@ -16,27 +16,27 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 
 CAPS = {
-    "distcourse": 140_635,
+    "distcourse": 146_007,
     "distlearn": 5_282,
-    "distlearn/cli": 14_418,
-    "distlearn/comm": 20_753,
+    "distlearn/cli": 14_329,
+    "distlearn/comm": 20_705,
     "distlearn/cuda": 34_711,
     "distlearn/data": 8_743,
-    "distlearn/nn": 41_845,
-    "distlearn/optim": 5_228,
-    "distlearn/parallel": 59_524,
+    "distlearn/nn": 40_636,
+    "distlearn/optim": 5_128,
+    "distlearn/parallel": 54_673,
     "distlearn/sim": 24_768,
-    "distlearn/train": 8_410,
+    "distlearn/train": 8_346,
     "distlearn/viz": 20_272,
-    "distlearn/world": 17_793,
+    "distlearn/world": 14_988,
 }
 """By folder: tokens of code."""
 GOALS = {"distlearn": 200_000, "distcourse": 110_000, "tests": 30_000}
 """By package: tokens of code; lines of the tests."""
-DOCSTRINGS = 9_584
+DOCSTRINGS = 9_362
 """Lines of docstrings of both packages."""
-FILES = 282
-TESTS = 41_473
+FILES = 279
+TESTS = 41_147
 """Lines of the tests; the benchmarks beside them, commands that `distlearn bench` runs, are not counted."""
 SLACK = 1.03
 

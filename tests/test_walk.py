@@ -18,8 +18,10 @@ PACKAGE = str(Path(dl.__file__).parent)
 class Walk:
     """Collects the functions of the package that are called between `start` and `stop`."""
 
-    def __init__(self):
-        self.functions = set()
+    shared_by_ranks = True
+
+    def __init__(self, running: int = 1):
+        self.functions, self.running = set(), running
 
     def _note(self, frame, event, argument):
         if event == "call" and frame.f_code.co_filename.startswith(PACKAGE):
@@ -63,7 +65,7 @@ def make(kind, comm):
     [("NaiveDataParallel", 18, 65), ("DataParallel", 20, 75), ("Pipeline", 22, 95), ("TensorParallel", 20, 90)],
 )
 def test_step(kind, files, functions):
-    walk, running = Walk(), [2]
+    walk = Walk(running=2)
 
     def program(comm):
         strategy, batch = make(kind, comm)
@@ -71,8 +73,8 @@ def test_step(kind, files, functions):
         comm.barrier()
         walk.start()
         strategy.step(batch)
-        running[0] -= 1
-        if not running[0]:
+        walk.running -= 1
+        if not walk.running:
             walk.stop()
 
     try:

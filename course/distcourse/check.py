@@ -56,6 +56,8 @@ class Check:
       ✓ y  float64 (3,)
     """
 
+    shared_by_ranks = True  # simulated ranks report to one check
+
     def __init__(self, title: str, hints: bool = True):
         self.title, self.hints = title, hints
         self.lines: list[Line] = []

@@ -20,7 +20,6 @@ from distlearn.nn.models import TABLE, Inception
 from distlearn.optim import SGD, Momentum, Optimizer
 from distlearn.parallel import Layout, Serial, simulate_layout
 from distlearn.parallel.mesh import LayoutError, Mesh, Partial, Replicate, Shard
-from distlearn.parallel.pipeline.stages import cut
 from distlearn.parallel.planning.search import model_and_sample
 from distlearn.parallel.tensor import ColumnParallelLinear, RowParallelLinear, TensorParallel, boundary, shard_specs
 from distlearn.shares import shares
@@ -127,7 +126,7 @@ def layout_facts(case: LayoutCase) -> tuple[LayoutFacts, dict[str, float]]:
     p, weights = case.ranks, sum(q.nbytes for q in serial.params)
     dense, entering, tensor_dense = 0, None, None
     if first is not None:
-        features = cut(serial, slice(0, first))
+        features = serial.part(serial.layers[:first])
         before = sum(q.nbytes for q in features.params)
         dense, itemsize = weights - before, serial.params[0].data.dtype.itemsize
         shape = features.output_shape((case.batch_size, *sample))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,9 +26,6 @@ from .output import PARTIAL, write_json
 SPANS = 100_000
 
 OUTSIDE = ("evaluate", "checkpoint")  # Names of spans that are not part of a training step.
-
-# Steps between the checkpoints of an elastic run on engines: at most so many are lost when a rank fails.
-ELASTIC_EVERY = 20
 
 # Errors of a rank that the user's settings may cause: shown as one line.
 USERS_ERRORS = (ValueError, TypeError, OSError, DivergedError)
@@ -156,14 +152,11 @@ def run_training(place: Place, settings: Settings, folder: Path) -> Run | None:
 def _train(world, place: Place, settings: Settings, folder: str) -> list:
     if isinstance(world, SimWorld):  # whose ranks share one trace
         return world.run(lambda comm: train_recorded(comm, settings, world.trace, folder, **place.saving))
-    elastic = settings.strategy == "elastic"  # continues with the survivors; others restart with as many
-    if place.world != "engines" or not (place.saving or elastic):
+    if place.world != "engines" or not place.saving:
         return world.run(train_recorded, settings, folder=folder, **place.saving)
     from ..world import train_through_failures
 
-    with tempfile.TemporaryDirectory(prefix="distlearn-") as temporary:
-        saving = place.saving or {"checkpoints": temporary, "every": ELASTIC_EVERY}
-        run = train_through_failures(world, train_recorded, settings, folder=folder, fewer=elastic, **saving)
+    run = train_through_failures(world, train_recorded, settings, folder=folder, **place.saving)
     for restart in run.restarts:
         click.echo(f"{restart}", err=True)
     run.results[0][0].history.recoveries = run.restarts

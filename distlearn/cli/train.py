@@ -135,7 +135,6 @@ def _places(options, size, sizes, under_mpi: int) -> list:
     if under_mpi:
         if sizes or options["world"] not in (None, "mpi") or (size is not None and size != under_mpi):
             raise click.UsageError(f"mpiexec started {under_mpi} ranks: remove --world, --size and --sizes")
-        _check_elastic(options, "mpi")
         return [Place("mpi", under_mpi, options["threads"], saving=_saving(options, 1))]
     if sizes and size is not None:
         raise click.UsageError("--size and --sizes: give only one of them")
@@ -143,7 +142,6 @@ def _places(options, size, sizes, under_mpi: int) -> list:
     world = options["world"] or ("local" if sizes == (1,) else "engines")
     if world == "local" and sizes != (1,):
         raise click.UsageError(f"--world local is one rank, not {sizes[-1]}; use sim, mpi or engines")
-    _check_elastic(options, world)
     network = Network(options["alpha"], options["beta"])
     compute = Roofline(options["peak"], options["bandwidth"])
     saving = _saving(options, len(sizes))
@@ -160,15 +158,6 @@ def _saving(options, n_runs: int) -> dict:
         raise click.UsageError("--checkpoint keeps the state of one run; remove --sizes")
     resume = "anyway" if options["resume_anyway"] else options["resume"]
     return {"checkpoints": str(folder.resolve()), "every": options["checkpoint_every"], "resume": resume}
-
-
-def _check_elastic(options, world: str) -> None:
-    """Raise under MPI, where no rank survives the failure of another."""
-    if options["strategy"] == "elastic" and world == "mpi":
-        raise click.UsageError(
-            "--strategy elastic: mpiexec ends all ranks with the first that dies; use --world engines or sim, or "
-            "--strategy data with --checkpoint, and --resume after a failure"
-        )
 
 
 def _load_data(settings: Settings, places):

@@ -11,10 +11,8 @@ from .base import (
     Communicator,
     CutOffError,
     DeadlockError,
-    FaultTolerant,
     PeerLostError,
     RankError,
-    RevokedError,
     Work,
 )
 from .collectives import ALL_REDUCES, ring_all_reduce, shares

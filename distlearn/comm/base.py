@@ -15,7 +15,7 @@ from __future__ import annotations
 import sys
 from collections import Counter, deque
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -49,7 +49,7 @@ class RankError(CommError):
 
 
 class PeerLostError(CommError):
-    """Other ranks are lost, so an operation that needs them cannot end; `shrink` makes a communicator without them.
+    """Other ranks are lost, so an operation that needs them cannot end.
 
     Attributes
     ----------
@@ -63,10 +63,6 @@ class PeerLostError(CommError):
 
     def __reduce__(self):
         return type(self), (self.ranks, str(self))
-
-
-class RevokedError(CommError):
-    """Another rank has called `revoke`: something failed, and all ranks must join the recovery."""
 
 
 class CutOffError(CommError):
@@ -536,33 +532,6 @@ class Communicator:
 
     def _all_gather(self, call: Call, x):
         return self._iall_gather(call, x).wait()
-
-
-@runtime_checkable
-class FaultTolerant(Protocol):
-    """Operations of a communicator that survives the loss of ranks: MPI's "user-level failure mitigation".
-
-    An operation that needs a lost rank raises `PeerLostError`, possibly on some ranks and not on others: a rank that
-    got its part of a collective in time does not notice. So a rank that gets the error calls `revoke`, which makes the
-    operations of every other rank raise too; then all survivors call `shrink` and continue on the communicator that it
-    returns.
-
-    References
-    ----------
-    W. Bland, A. Bouteiller, T. Herault, G. Bosilca, J. Dongarra (2013), Post-failure recovery of MPI communication
-    capability: design and rationale, IJHPCA 27(3).
-    """
-
-    def revoke(self) -> None:
-        """Make all operations of all ranks on this communicator raise `RevokedError`; harmless when repeated."""
-
-    def agree(self, flag: bool) -> bool:
-        """Return whether *all* survivors passed True: the same answer on each of them, whatever fails meanwhile."""
-        # Works on a revoked communicator too.
-
-    def shrink(self) -> Communicator:
-        """Return a communicator of the survivors, in their old order; all of them must call it."""
-        # Works on a revoked communicator too. A rank that fails meanwhile may be in it; operations on it then raise.
 
 
 # -- who is missing ----------------------------------------------------------------------------------------------------

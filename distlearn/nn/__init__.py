@@ -5,8 +5,7 @@ A layer's `forward` returns its output and what `backward` will need; the layer 
 (batch, time, values).
 
 - what a layer is: `layer` (Param, Layer), `ops` (array operations that several share), `init`
-- layers: `linear`, `conv`, `pool`, `norm`, `activation`, `dropout`, `recurrent`, `attention`, `shape`,
-  `experts` (a mixture, of which each row uses a few)
+- layers: `linear`, `conv`, `pool`, `norm`, `activation`, `dropout`, `recurrent`, `attention`, `shape`
 - containers of layers: `container` (Sequential, Parallel, Residual, Siamese), `recompute` (what runs again)
 - whole networks: `models` (`build(name)`), `loss`, `metrics`
 - several layers in one pass, opted into: `fused` (`fuse`)
@@ -16,16 +15,15 @@ A layer's `forward` returns its output and what `backward` will need; the layer 
 
 from .activation import ACTIVATIONS, GELU, ReLU, Sigmoid, Softmax, Tanh
 from .attention import MultiHeadAttention
-from .compression import Clustered, Compressed, cluster, round_weights
+from .compression import Clustered, cluster
 from .container import Parallel, Residual, Sequential, Siamese
 from .conv import ALGORITHMS, Conv2d, Cost, conv_cost, printed_conv_cost
 from .costs.count import MockDeviceArray, count_operations
 from .costs.profile import Profile, Summary, profile_sweep, skinny_products, summary
 from .dropout import Dropout
-from .experts import MixtureOfExperts
 from .formats import BFLOAT16, E2M1, E4M3, E5M2, MXFP4, MXFP8, NVFP4, BlockFormat, Format, LowPrecisionLinear, rotate
 from .fused import choose_algorithm, fuse
-from .layer import Layer, Param, move, nbytes, parameter_count, walk
+from .layer import Layer, Param, Statistic, move, nbytes, parameter_count, walk
 from .linear import Embedding, Linear
 from .loss import ContrastiveLoss, MeanSquaredError, SoftmaxCrossEntropy
 from .metrics import METRICS, MeanLoss, Metric, make_metric

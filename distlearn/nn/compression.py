@@ -1,20 +1,13 @@
-"""Fewer bytes for a model: weights that are shared or rounded."""
+"""Fewer bytes for a model: weights that share a few values."""
 
 from __future__ import annotations
 
-import copy
 import math
 from typing import NamedTuple
 
 import numpy as np
 
-from ..backend import get_xp, to_numpy
-from .formats import BlockFormat, Format
-from .layer import Layer
-
-# -- clustering --------------------------------------------------------------------------------------------------------
-# Model compression: a network in a fraction of the bytes, for storing, sending and predicting.
-
+from ..backend import to_numpy
 
 ROUNDS = 50  # Of k-means at most; fewer where clusters no longer change.
 
@@ -80,56 +73,3 @@ def cluster(x, clusters: int = 16) -> Clustered:
     bits = next(b for b in (1, 2, 4, 8) if 2**b >= clusters)
     packed = np.unpackbits(codes.astype(np.uint8)[:, None], axis=1, count=bits, bitorder="little")
     return Clustered(centres.astype(x.dtype), np.packbits(packed, bitorder="little"), x.shape, bits)
-
-
-class Compressed(NamedTuple):
-    """A model with fewer bytes."""
-
-    model: Layer  # A copy; the original is unchanged.
-    before: int  # Bytes of the parameters.
-    after: int  # Bytes that the compressed parameters take when stored.
-
-    @property
-    def ratio(self) -> float:
-        return self.before / self.after
-
-
-def round_weights(model: Layer, to: int | Format | BlockFormat = 16) -> Compressed:
-    """Round the weights of every matrix and kernel; biases are unchanged.
-
-    Parameters
-    ----------
-    to : int, Format or BlockFormat
-        To so many values that they share (16 need 4 bits an index, an eighth of float32), or to those of a format, its
-        blocks along the inputs of an output.
-
-    Returns
-    -------
-    compressed : Compressed
-        The model computes with the rounded values. Evaluate it to see the loss of accuracy.
-
-    References
-    ----------
-    S. Han, H. Mao, W. J. Dally (2016), Deep compression, ICLR, section 3: shared values.
-
-    Examples
-    --------
-    >>> from distlearn.nn import MXFP4, build
-    >>> lenet = build("lenet")
-    >>> round(round_weights(lenet).ratio, 1), round(round_weights(lenet, MXFP4).ratio, 1)
-    (7.7, 7.3)
-    """
-    smaller, after = copy.deepcopy(model), 0
-    for p in smaller.params:
-        if p.data.ndim < 2:
-            after += p.nbytes
-            continue
-        W = p.data.reshape(-1, p.data.shape[-1])
-        if isinstance(to, Format | BlockFormat):
-            values, nbytes = to.round(W, axis=0), to.nbytes(W.shape, 0)
-        else:
-            shared = cluster(W, to)
-            values, nbytes = get_xp(W).asarray(shared.restore()), shared.nbytes
-        p.data[...] = values.reshape(p.data.shape)
-        after += nbytes
-    return Compressed(smaller, sum(p.nbytes for p in model.params), after)

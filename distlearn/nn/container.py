@@ -124,6 +124,14 @@ class Sequential(Container):
             self._joined = list(self.layers), self.together(self.layers)
         return self._joined[1]
 
+    def part(self, layers) -> Sequential:
+        """Return some layers as a model of their own; layers and parameters keep the names they have."""
+        made = copy.copy(self)  # not a new Sequential, which would number the layers again
+        made.layers = layers
+        mine = {id(p) for layer in layers for p in layer.params}
+        made.params = [p for p in self.params if id(p) in mine]
+        return made
+
     def forward(self, x, clock=None):
         """Run all layers; with a `clock`, one span per layer. An empty batch skips them: its output shape is known."""
         clock = self.clock if clock is None else clock

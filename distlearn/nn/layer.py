@@ -92,6 +92,17 @@ class Param:
         return f"Param({self.name!r}, {tuple(self.data.shape)} {self.data.dtype}{frozen})"
 
 
+class Statistic(Param):
+    """What a layer keeps from batch to batch, such as a running mean, and changes itself in `backward`.
+
+    It is frozen. Strategies whose ranks see different rows replace it, in every step, by its mean over ranks, weighted
+    by their rows: so there is one model, whatever rank predicts, or saves it.
+    """
+
+    def __init__(self, data, name: str = "", frozen: bool = True, grad=None):
+        super().__init__(data, name, frozen, grad)
+
+
 class Layer:
     """Base of all layers; subclasses define `forward` and `backward`.
 

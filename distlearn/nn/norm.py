@@ -9,7 +9,7 @@ import numpy as np
 
 from ..backend import column_sums, get_xp, rounded, single
 from . import ops
-from .layer import Layer, Param, check_dtype, check_positive, check_shape
+from .layer import Layer, Param, Statistic, check_dtype, check_positive, check_shape
 
 
 class _Scaled(Layer):
@@ -59,10 +59,10 @@ class BatchNorm(_Scaled):
     -----
     Shapes: (..., channels) to the same. About 8 flops an element, 11 backward. Saves x hat and 1 / sigma.
 
-    The running statistics are frozen parameters: saved and broadcast like any, but not changed by optimizers. They
-    are updated in `backward`, once for every training batch; `forward` changes nothing, so recomputation does
-    not count a batch twice. Under data parallelism every rank normalises its own part of the batch and keeps its own
-    running statistics, so the result differs from serial training.
+    The running mean and variance (`Statistic`) are updated in `backward`, once for every training batch; `forward`
+    changes nothing, so recomputation does not count a batch twice. Where the batch is split, every rank and micro-batch
+    normalises its own rows, as in PyTorch's DDP, so the result differs from serial training; the running statistics are
+    the mean over ranks, weighted by rows, and the same on all of them.
 
     References
     ----------
@@ -72,8 +72,8 @@ class BatchNorm(_Scaled):
     def __init__(self, channels, *, momentum=0.1, eps=1e-5, dtype="float32"):
         super().__init__(channels, eps=eps, dtype=dtype)
         self.momentum = momentum
-        self.running_mean = Param(np.zeros(channels, dtype), "running_mean", frozen=True)
-        self.running_var = Param(np.ones(channels, dtype), "running_var", frozen=True)
+        self.running_mean = Statistic(np.zeros(channels, dtype), "running_mean")
+        self.running_var = Statistic(np.ones(channels, dtype), "running_var")
         self.params += [self.running_mean, self.running_var]
 
     def forward(self, x):

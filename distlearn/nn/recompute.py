@@ -180,6 +180,11 @@ class Planned(Sequential):
         check_plan(plan, len(layers))
         self.plan = plan
 
+    def part(self, layers):
+        made = super().part(layers)
+        made.__class__ = Sequential  # the plan is one for all layers
+        return made
+
     def forward(self, x, clock=None):
         pending = []
         return self._run(self.plan, x, pending, clock), pending

@@ -5,7 +5,6 @@ a shard of it, or a parameter server's flat slice.
 """
 
 from .adaptive import Adadelta, Adagrad, Adam, AdamW, RMSprop
-from .eight_bit import EightBit
 from .mixed_precision import MixedPrecision
 from .momentum import LARS, SGD, Momentum, Nesterov
 from .noise_scale import NoiseScale

@@ -10,7 +10,8 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from ..backend import can_launch, get_xp
+from ..backend import get_xp
+from ..cuda.flat import flat_group
 from ..nn.layer import Param
 from .schedules import as_schedule
 
@@ -63,13 +64,37 @@ def needs_whole(rule: Rule) -> bool:
     return getattr(rule, "whole", False)  # a user's rule may omit the attribute
 
 
-@dataclass
 class ParamGroup:
-    """Parameters that share a rule and a learning rate."""
+    """Parameters that share a rule and a learning rate, both of which can be set at any time."""
 
-    params: list[Param]
-    rule: Rule
-    lr: Callable[[int], float]
+    def __init__(self, params: list[Param], rule: Rule, lr: Callable[[int], float]):
+        self.params = params
+        self._settings = {"rule": rule, "lr": lr}
+
+    def of(self, params) -> ParamGroup:
+        """Return a group of other parameters, for which this group's settings hold, also those that are set later."""
+        made = copy.copy(self)
+        made.params = list(params)
+        return made
+
+    @property
+    def lr(self) -> Callable[[int], float]:
+        return self._settings["lr"]
+
+    @lr.setter
+    def lr(self, value) -> None:
+        self._settings["lr"] = as_schedule(value, "ParamGroup")
+
+    @property
+    def rule(self) -> Rule:
+        return self._settings["rule"]
+
+    @rule.setter
+    def rule(self, value) -> None:
+        check_rule("ParamGroup", value)
+        if type(value) is not type(self.rule):
+            raise ValueError(f"rule is {value!r}, but the state is that of {self.rule!r}; make another optimizer")
+        self._settings["rule"] = value
 
 
 class Optimizer:
@@ -119,19 +144,16 @@ class Optimizer:
     def __init__(self, params, rule, lr, *, clip_norm=None):
         what = type(self).__name__
         check_rule(what, rule)
-        if clip_norm is not None and not clip_norm > 0:
-            raise ValueError(f"{what}: clip_norm is {clip_norm!r}, expected a norm above 0")
-        self.rule, self.lr, self.clip_norm = rule, as_schedule(lr, what), clip_norm
-        self.groups = _groups(params, rule, self.lr, what)
-        self.params = [p for group in self.groups for p in group.params]
+        _check_clip_norm(what, clip_norm)
+        self._clip = {"norm": clip_norm}  # a dict, which copies for the parts of ranks share
+        self.groups, self._left_out = _groups(params, rule, as_schedule(lr, what), what)
+        self.params = self._given = [p for group in self.groups for p in group.params]
         self.weights = self.params
-        self.flats = [
-            Flat(group.params, group.rule) if on_gpu(group.params, group.rule) else None for group in self.groups
-        ]
+        self._flats = [None if needs_whole(g.rule) else flat_group(g.params, g.rule) for g in self.groups]
         self.states = [
             state
-            for group, flat in zip(self.groups, self.flats, strict=True)
-            for state in (flat.states if flat else [group.rule.init(p.data) for p in group.params])
+            for group, flat in zip(self.groups, self._flats, strict=True)
+            for state in ([s for *_, s in flat.parts] if flat else [group.rule.init(p.data) for p in group.params])
         ]
         self.steps = 0
         self.norm = global_norm
@@ -139,7 +161,55 @@ class Optimizer:
     def __repr__(self):
         groups = f" in {len(self.groups)} groups" if len(self.groups) > 1 else ""
         size = f"{len(self.params)} parameters{groups}"
-        return f"{type(self).__name__}({self.rule}, {self.lr}, {size}, {self.steps} steps done)"
+        rules, lrs = (" | ".join(dict.fromkeys(repr(getattr(g, name)) for g in self.groups)) for name in ("rule", "lr"))
+        return f"{type(self).__name__}({rules}, {lrs}, {size}, {self.steps} steps done)"
+
+    # -- settings: each is kept in one place, so what is set later holds in every strategy ---------------------------
+    def _common(self, name: str):
+        first, *others = [getattr(group, name) for group in self.groups]
+        if any(other != first for other in others):
+            raise AttributeError(f"groups have a {name} of their own: use optimizer.groups[k].{name}")
+        return first
+
+    @property
+    def lr(self) -> Callable[[int], float]:
+        return self._common("lr")
+
+    @lr.setter
+    def lr(self, value) -> None:
+        self._common("lr")
+        for group in self.groups:
+            group.lr = value
+
+    @property
+    def rule(self) -> Rule:
+        return self._common("rule")
+
+    @rule.setter
+    def rule(self, value) -> None:
+        self._common("rule")
+        for group in self.groups:
+            group.rule = value
+
+    @property
+    def clip_norm(self) -> float | None:
+        return self._clip["norm"]
+
+    @clip_norm.setter
+    def clip_norm(self, value) -> None:
+        _check_clip_norm(type(self).__name__, value)
+        self._clip["norm"] = value
+
+    def check_params(self) -> None:
+        """Raise if parameters were frozen, or no longer are, or were replaced, since the optimizer was made."""
+        for p in self._given:
+            if p.frozen:
+                told = "freeze parameters before the optimizer is made"
+                raise ValueError(f"{p.name!r} was frozen when its optimizer was there, which updates it: {told}")
+        for p in self._left_out:
+            if not p.frozen:
+                told = "make another optimizer (and strategy)"
+                raise ValueError(f"{p.name!r} is no longer frozen, but its optimizer was made without it: {told}")
 
     @property
     def needed_scope(self) -> Scope:
@@ -149,13 +219,20 @@ class Optimizer:
 
     def step(self) -> None:
         """Update every parameter from its gradient."""
-        if self.clip_norm is not None:
-            clip_by_norm(self.weights, self.clip_norm, self.norm)
+        for p in self._given:
+            if p.frozen:
+                self.check_params()
+        for p in self._left_out:
+            if not p.frozen:
+                self.check_params()
+        if self._clip["norm"] is not None:
+            clip_by_norm(self.weights, self._clip["norm"], self.norm)
         pairs = iter(zip(self.weights, self.states, strict=True))
-        for group, flat in zip(self.groups, self.flats, strict=True):
-            lr, parts = group.lr(self.steps), [(w.data, w.grad, state) for w, state in islice(pairs, len(group.params))]
-            for part in flat.joined(parts) if flat else parts:
-                apply_rule(group.rule, *part, lr, self.steps)
+        for group, flat in zip(self.groups, self._flats, strict=True):
+            rule, lr = group._settings["rule"], group._settings["lr"](self.steps)
+            parts = [(w.data, w.grad, state) for w, state in islice(pairs, len(group.params))]
+            for arrays in flat.arrays(parts) if flat else parts:
+                apply_rule(rule, *arrays, lr, self.steps)
         self.steps += 1
 
     def scaled(self, loss):
@@ -168,15 +245,12 @@ class Optimizer:
         Parameters
         ----------
         params_of_groups : list of list of Param
-            By group. States of this optimizer's own parameters are shared; for others they are initialized.
+            By group. Settings, and states of this optimizer's own parameters, are shared; other states are initialized.
         """
         state_of = {id(p): state for p, state in zip(self.params, self.states, strict=True)}
         made = copy.copy(self)
-        made.groups = [
-            ParamGroup(list(params), group.rule, group.lr)
-            for group, params in zip(self.groups, params_of_groups, strict=True)
-        ]
-        made.flats = [None] * len(made.groups)
+        made.groups = [group.of(params) for group, params in zip(self.groups, params_of_groups, strict=True)]
+        made._flats = [None] * len(made.groups)
         made.params = made.weights = [p for group in made.groups for p in group.params]
         made.states = [
             state_of[id(p)] if id(p) in state_of else group.rule.init(p.data)
@@ -203,42 +277,6 @@ class Optimizer:
     def zero_grad(self) -> None:
         for p in self.params:
             p.zero_grad()
-
-
-def on_gpu(params: list[Param], rule: Rule) -> bool:
-    """Say whether a rule of single elements runs by kernels here: then one launch for all parameters pays."""
-    arrays = [p.data for p in params]
-    return bool(arrays) and isinstance(rule, ElementwiseRule) and can_launch(*arrays, dtypes=("float32", "float64"))
-
-
-class Flat:
-    """Parameters on a GPU, their gradients and states in one array each, so that a rule is launched once for all."""
-
-    def __init__(self, params: list[Param], rule: Rule):
-        xp, like = get_xp(params[0].data), params[0].data
-        ends = np.cumsum([-(-p.size // 4) * 4 for p in params])  # where a float4 may begin
-        data, grad = (xp.zeros(int(ends[-1]), like.dtype) for _ in range(2))
-        self.whole, self.parts = (data, grad, rule.init(data)), []
-        for p, end in zip(params, ends, strict=True):
-            begin = int(end) - -(-p.size // 4) * 4
-            part = lambda a, p=p, begin=begin: a[begin : begin + p.size].reshape(p.data.shape)  # noqa: E731
-            w, g = part(data), part(grad)
-            w[...], g[...] = p.data, p.grad
-            p.data, p.grad = w, g
-            state = self.whole[2]
-            state = tuple(map(part, state)) if isinstance(state, tuple) else None if state is None else part(state)
-            self.parts.append((w, g, state))
-
-    @property
-    def states(self) -> list:
-        return [state for *_, state in self.parts]
-
-    def joined(self, parts) -> list[tuple]:
-        """Return the whole arrays, if the parts of a step are still theirs: a strategy may have put others in place."""
-        mine = all(
-            a is b for one, other in zip(parts, self.parts, strict=True) for a, b in zip(one, other, strict=True)
-        )
-        return [self.whole] if mine else parts
 
 
 def state_arrays(state) -> tuple:
@@ -276,8 +314,13 @@ def decayed(grad, data, weight_decay: float):
     return grad + weight_decay * data if weight_decay else grad
 
 
-def _groups(params, rule: Rule, lr, what: str) -> list[ParamGroup]:
-    """Turn the user's `params` into groups; a plain list is one group."""
+def _check_clip_norm(what: str, value) -> None:
+    if value is not None and not value > 0:
+        raise ValueError(f"{what}: clip_norm is {value!r}, expected a norm above 0")
+
+
+def _groups(params, rule: Rule, lr, what: str) -> tuple[list[ParamGroup], list[Param]]:
+    """Turn the user's `params` into groups, of which a plain list is one; return also the frozen ones, left out."""
     params = list(params)
     if not params:
         raise ValueError(f"{what}: the list of parameters is empty, so nothing would be trained")
@@ -286,12 +329,15 @@ def _groups(params, rule: Rule, lr, what: str) -> list[ParamGroup]:
     if not all(isinstance(entry, dict) for entry in params):
         raise TypeError(f"{what}: expected either parameters or groups of them (dicts), got a mixture")
     groups = [_group(i, dict(entry), rule, lr, what) for i, entry in enumerate(params)]
+    left_out = [p for group in groups for p in group.params if p.frozen]
+    for group in groups:
+        group.params = [p for p in group.params if not p.frozen]
     seen = set()
     for p in (p for group in groups for p in group.params):
         if id(p) in seen:
             raise ValueError(f"{what}: parameter {p.name!r} is in the list twice: it would be updated twice")
         seen.add(id(p))
-    return groups
+    return groups, left_out
 
 
 def _group(i: int, entry: dict, rule: Rule, lr, what: str) -> ParamGroup:
@@ -311,7 +357,7 @@ def _group(i: int, entry: dict, rule: Rule, lr, what: str) -> ParamGroup:
         if name not in known:
             has = ", ".join(map(repr, known)) or "no hyperparameters that a group could set"
             raise ValueError(f"{where} has {name!r}; beside 'params', 'lr' and 'rule', {type(rule).__name__} has {has}")
-    return ParamGroup([p for p in params if not p.frozen], replace(rule, **entry) if entry else rule, lr)
+    return ParamGroup(params, replace(rule, **entry) if entry else rule, lr)
 
 
 # -- clipping ----------------------------------------------------------------------------------------------------------

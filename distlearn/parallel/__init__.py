@@ -9,7 +9,6 @@ from .data.compression import FP16, Codec, CompressedAllReduce, Int8, OneBit, To
 from .data.data_parallel import DataParallel, NaiveDataParallel, micro_batches
 from .data.local_sgd import DiLoCo, LocalSGD
 from .data.replicas import Drift, ReplicaError, check_replicas
-from .elastic import ElasticDataParallel, Recovery
 from .hybrid import Hybrid
 from .memory import MemoryRecord, record_memory
 from .pipeline.pipedream import PipeDream
@@ -25,7 +24,7 @@ from .pipeline.schedule import (
 )
 from .pipeline.stages import balance, layer_costs
 from .pipeline.strategy import Pipeline
-from .planning import Layout, Plan, account, backtest, plan, published, simulate_layout, skill
+from .planning import Layout, Plan, account, plan, simulate_layout
 from .sequence import SequenceParallel
 from .strategy import Replicated, Serial, Strategy
 from .tensor import OneWeirdTrick, TensorParallel, parallelize

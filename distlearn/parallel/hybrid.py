@@ -22,7 +22,7 @@ from .data.bucket import GradientReducer
 from .pipeline.stages import layer_costs
 from .pipeline.strategy import Pipeline
 from .sharding import ShardSpec
-from .strategy import Strategy, check_whole, summed_norm, update
+from .strategy import Strategy, average_statistics, check_whole, statistics_of, summed_norm, update
 from .tensor import parallelize, sub_optimizer
 
 
@@ -86,7 +86,7 @@ class Hybrid(Strategy):
         self.axes, self.mesh = split_axes(comm, {"dp": dp, "pp": pp, "tp": tp})
         self._everyone = comm
         super().__init__(comm, model, loss, optimizer)
-        model = parallelize(model, self.mesh.tp)
+        given, model = model, parallelize(model, self.mesh.tp)
         optimizer, self.specs = sub_optimizer("Hybrid", optimizer, model, self.mesh.tp)
         self.pipeline = Pipeline(
             self.mesh.pp,
@@ -101,6 +101,8 @@ class Hybrid(Strategy):
         self.pipeline.optimizer.norm = self._norm
         self.comm, self.model, self.optimizer = self.mesh.dp, self.pipeline.model, self.pipeline.optimizer
         self.rank, self.size = self.mesh.dp.rank, self.mesh.dp.size
+        self.hold_in_shards(given, model)
+        self._statistics = statistics_of(self.pipeline.params)
         self.reducer = GradientReducer(self.mesh.dp, self.pipeline.params, cap_bytes=cap_bytes, overlap=overlap)
 
     def _costs(self, model, shape) -> list[float]:
@@ -124,6 +126,8 @@ class Hybrid(Strategy):
         for p in held_back:
             reducer.on_grad(p)
         loss = reducer.finish(batch.n)
+        if self._statistics:
+            average_statistics(self.mesh.dp, self._statistics, len(batch.x), batch.n)
         update(self.optimizer, self.clock)
         return loss
 

@@ -28,6 +28,8 @@ from .data.compression import Codec
 class MetaLayer(Layer):
     """A layer that says what another one would cost and give, and computes nothing."""
 
+    shared_by_ranks = True  # it has no data, and answers each question once for all ranks
+
     def __init__(self, layer: Layer, made: dict[int, Param]):
         self.layer, self._known = (layer.layer, layer._known) if isinstance(layer, MetaLayer) else (layer, {})
         self.name = layer.name
@@ -65,7 +67,7 @@ class MetaLayer(Layer):
 def _meta_param(p: Param) -> Param:
     """A parameter without data; its container will put the place in front of its name again."""
     name = p.name.partition(".")[2] or p.name
-    return Param(MetaArray(p.data.shape, p.data.dtype), name, p.frozen, MetaArray(p.data.shape, p.data.dtype))
+    return type(p)(MetaArray(p.data.shape, p.data.dtype), name, p.frozen, MetaArray(p.data.shape, p.data.dtype))
 
 
 def meta_model(model: Sequential) -> Sequential:

@@ -12,8 +12,33 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from ..backend import get_xp, to_numpy
+
+
+class HeldElsewhere(NDArrayOperatorsMixin):
+    """Takes the place of a parameter's data when a strategy holds it in shards: it has a shape, and refuses all use.
+
+    What is written into the array that the model had would be lost, and what is read from it would be old.
+    """
+
+    def __init__(self, param, holder: str):
+        self.name, self.holder = param.name, holder
+        for name in ("shape", "dtype", "size", "nbytes", "ndim"):
+            setattr(self, name, getattr(param.data, name))
+
+    def _refuse(self, *args, **kwargs):
+        raise ValueError(
+            f"the data of {self.name!r} is held in shards by {self.holder}: load or set it before the strategy is "
+            "made; strategy.gather_params() returns the trained values"
+        )
+
+    __array__ = __array_ufunc__ = __array_function__ = __getitem__ = __setitem__ = __iter__ = copy = astype = _refuse
+
+    @staticmethod
+    def refuse_other(name: str):
+        raise ValueError(f"the data of {name!r} was replaced, but is held in shards: set it before that")
 
 
 @dataclass(frozen=True)

@@ -13,15 +13,24 @@ from types import MappingProxyType
 
 import numpy as np
 
-from ..backend import get_xp, to_numpy
+from ..backend import get_xp, rounded, to_numpy
 from ..comm.point_to_point import LocalComm
 from ..nn.container import check_unique_names
+from ..nn.layer import Statistic
 from ..optim.optimizer import SCOPES, Optimizer, Scope, global_norm, needs_whole, state_arrays
 from ..sim import MetaArray
 from ..trace import Clock
-from .checkpoint.state import StateLayout, differences, named_arrays, param_name, run_fingerprint, serial_part
+from .checkpoint.state import (
+    StateLayout,
+    differences,
+    named_arrays,
+    optimizer_fingerprint,
+    param_name,
+    run_fingerprint,
+    serial_part,
+)
 from .data.replicas import checksum
-from .sharding import Sharded, ShardSpec, load_into, unshard
+from .sharding import HeldElsewhere, Sharded, ShardSpec, load_into, unshard
 
 
 class Strategy:
@@ -47,9 +56,9 @@ class Strategy:
     rank = 0
     size = 1
     generators: Sequence = ()  # of the strategy's own random numbers
-    recoveries: Sequence = ()  # times when ranks were lost and training continued
     checkpointable = True  # the run's state can be saved and resumed
     specs: dict = MappingProxyType({})  # what ranks hold of the parameters that not all of them have, by name
+    elsewhere: Sequence = ()  # parameters of the model that it was given, of which it holds shards
     batches_compared = False  # ranks that work on the same batch have compared theirs
 
     def __init__(self, comm, model, loss, optimizer):
@@ -57,17 +66,30 @@ class Strategy:
         if not isinstance(optimizer, Optimizer):
             raise TypeError(f"{what}: optimizer is {optimizer!r}, expected Optimizer(model.params, Momentum(), 0.1)")
         for p in model.params:
-            if 0 in getattr(p.data, "strides", ()):  # as ZeRO leaves them at stage 3
-                raise ValueError(f"{what}: parameter {p.name!r} belongs to a ZeRO of stage 3; make another model")
+            if isinstance(p.data, HeldElsewhere):
+                raise ValueError(f"{what}: parameter {p.name!r} belongs to a {p.data.holder}; make another model")
+        optimizer.check_params()
         known = {id(p) for p in model.params}
         for p in optimizer.params:
             if id(p) not in known:
                 raise ValueError(f"{what}: parameter {p.name!r} of the optimizer does not belong to the model")
         self.comm, self.clock = comm, comm.clock
         self.model, self.loss, self.optimizer = model, optimizer.scaled(loss), optimizer
-        self.fingerprint = run_fingerprint(model, loss, optimizer)
+        self._given_optimizer, self._fingerprint = optimizer, run_fingerprint(model, loss, optimizer)
         self.state_layout = StateLayout(model, optimizer)
-        share_params(comm, model, self.fingerprint)
+        share_params(comm, model, self._fingerprint)
+
+    @property
+    def fingerprint(self) -> dict:
+        """What is trained, and how, by now."""
+        return self._fingerprint | optimizer_fingerprint(self._given_optimizer)
+
+    def hold_in_shards(self, model, held) -> None:
+        """Refuse from now on the use of the parameters of `model` that the sharded model `held` does not share."""
+        here = {id(p.data) for p in held.params}
+        self.elsewhere = [p for p in model.params if id(p.data) not in here]
+        for p in self.elsewhere:
+            p.data = HeldElsewhere(p, type(self).__name__)
 
     def step(self, batch) -> float:
         """Train on this rank's part of a global batch (`x`, `y`, `n`); return the loss of the whole one."""
@@ -83,10 +105,6 @@ class Strategy:
 
     def finish(self) -> None:
         """Finish after the last step; `fit` calls it on every rank."""
-
-    def retry_until_agreed(self, action):
-        """Return `action()`, repeated if ranks are lost meanwhile, until all remaining ranks have done it."""
-        return action()
 
     @property
     def world(self):
@@ -146,6 +164,25 @@ def share_params(comm, model, fingerprint: dict) -> None:
         comm.broadcast(p.data)
 
 
+def statistics_of(params) -> list[Statistic]:
+    """Return the running statistics among parameters."""
+    return [p for p in params if isinstance(p, Statistic)]
+
+
+def average_statistics(comm, kept: list[Statistic], rows: int, n: int) -> None:
+    """Replace statistics by their mean over the ranks, weighted by each one's rows of the n."""
+    if comm.size == 1 or not n:
+        return
+    dtype = np.result_type(np.float32, *(p.data.dtype for p in kept))
+    flat = get_xp(kept[0].data).concatenate([p.data.reshape(-1).astype(dtype) for p in kept])
+    flat *= rows / n
+    comm.all_reduce(flat)
+    start = 0
+    for p in kept:
+        p.data[...] = rounded(flat[start : start + p.size].reshape(p.data.shape), p.data.dtype)
+        start += p.size
+
+
 def check_global_rows(comm, rows: float, n: int) -> None:
     """Raise unless the parts of a batch that the ranks were given add up to the `n` that losses divide by."""
     if abs(rows - n) > 1e-6 * n:  # in single precision the sum of millions of rows is rounded
@@ -155,6 +192,9 @@ def check_global_rows(comm, rows: float, n: int) -> None:
 
 def check_whole(strategy, batch, *comms) -> None:
     """Raise unless the ranks of `comms` were all given the whole batch; compare it at the first step."""
+    for p in strategy.elsewhere:
+        if p.data.__class__ is not HeldElsewhere:
+            HeldElsewhere.refuse_other(p.name)
     if len(comms) == 1 and len(batch.x) != batch.n:
         got = f"{type(strategy).__name__} got {len(batch.x)} of a batch of {batch.n} samples"
         raise ValueError(f"rank {comms[0].rank}: {got}, expected all of them on every rank")
@@ -214,6 +254,7 @@ class Replicated(Strategy):
     def __init__(self, comm, model, loss, optimizer):
         super().__init__(comm, model, loss, optimizer)
         self.rank, self.size = comm.rank, comm.size
+        self.statistics = statistics_of(model.params)
 
     def gather_params(self):
         """Return copies of rank 0's parameters on rank 0, None elsewhere; nothing is sent."""

@@ -14,7 +14,6 @@ stage   kept whole on every rank    kept in p parts
 
 from __future__ import annotations
 
-import copy
 import math
 from contextlib import contextmanager
 
@@ -27,8 +26,17 @@ from ..nn.layer import Param
 from ..optim.optimizer import state_arrays
 from .checkpoint.state import named_arrays
 from .data.bucket import Bucket, group_params
-from .sharding import Sharded, flat_shard, load_into
-from .strategy import Strategy, check_global_rows, check_state_shapes, require_scope, summed_norm, update
+from .sharding import HeldElsewhere, Sharded, flat_shard, load_into
+from .strategy import (
+    Strategy,
+    average_statistics,
+    check_global_rows,
+    check_state_shapes,
+    require_scope,
+    statistics_of,
+    summed_norm,
+    update,
+)
 
 # -- what ZeRO shards: a group of parameters as one flat array, of which every rank owns an equal part -----------------
 #
@@ -85,16 +93,18 @@ class ShardGroup:
 
     def check_held(self) -> None:
         """Raise if a parameter no longer lies in `full`, and so would not be updated."""
+        for p in self.params if self.full is None and self._coming is None else ():
+            if p.data.__class__ is not HeldElsewhere:
+                HeldElsewhere.refuse_other(p.name)
         for p, held in self._held:
             if p.data is not held:
                 raise ValueError(f"ZeRO: the data of {p.name!r} was replaced; write into it: p.data[...] = values")
 
     def release(self) -> None:
-        """Free the full parameters (stage 3); reading one by mistake then gives NaN."""
+        """Free the full parameters (stage 3); reading one by mistake then raises."""
         if self.stage == 3:
-            xp = get_xp(self.full)
             for p in self.params:
-                p.data = xp.broadcast_to(xp.asarray(float("nan"), p.data.dtype), p.data.shape)
+                p.data = HeldElsewhere(p, "ZeRO")
             self.full = None
 
     def publish(self) -> None:
@@ -142,8 +152,7 @@ class ZeRO(Strategy):
     Parameters
     ----------
     model : Sequential
-        From here on its parameters are views of flat arrays; at stage 3 they exist only while their layer runs, and
-        are NaN otherwise.
+        From here on its parameters are views of flat arrays; at stage 3 they exist only while their layer runs.
     optimizer : Optimizer
         It must work element by element: not `LARS`, which needs the norms of whole parameters. Frozen parameters, and
         those that it does not have, stay whole on every rank.
@@ -192,6 +201,7 @@ class ZeRO(Strategy):
         self.stage, self.overlap = stage, overlap
         group_of = {id(p): i for i, group in enumerate(optimizer.groups) for p in group.params}
         self._whole = [p for p in model.params if id(p) not in group_of]
+        self._statistics = statistics_of(self._whole)
 
         def kind(p):  # parameters updated together have one rule and one learning rate
             return group_of[id(p)]
@@ -236,6 +246,8 @@ class ZeRO(Strategy):
         self._finish_reduce()
         sums = self.total(get_xp(batch.x).asarray([loss, len(batch.x)], np.float64))
         check_global_rows(self.comm, float(sums[1]), batch.n)
+        if self._statistics:
+            average_statistics(self.comm, self._statistics, len(batch.x), batch.n)
         update(self.optimizer, self.clock)
         if self.stage < 3:
             for group in self.groups:
@@ -302,8 +314,7 @@ class _Piece:
         self.groups = [g for g in groups if any(p is q for p in g.params for q in layer.params)]
         for group in self.groups:
             group.users += 1
-        self._alone = copy.copy(model)  # a Sequential of this one layer, which records its spans
-        self._alone.layers, self._alone.params = [layer], layer.params
+        self._alone = model.part([layer])  # which records its spans
 
     def forward(self, x, clock):
         return self._alone.forward(x, clock=clock)

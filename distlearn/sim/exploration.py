@@ -18,6 +18,7 @@ import numpy as np
 
 from ..comm.base import ANY, CommError
 from .communicator import MessageComm
+from .copies import Copies
 from .scheduler import BlockReason, Fibre, Scheduler
 from .transport import Event, ObjectSendOp, SendOp, Transport
 from .world import SimWorld
@@ -369,10 +370,7 @@ def explore(fn: Callable, size: int, *args, max_runs: int = 10_000, max_steps: i
         raise ValueError(f"explore: size is {size!r}, expected 1 to {MAX_RANKS} ranks: the number of orders explodes")
     found = Exploration(size)
 
-    def program(comm):
-        return fn(comm, *args, **kwargs)
-
-    _explore(found, program, max_runs, max_steps)
+    _explore(found, Copies("explore", fn, args, kwargs), max_runs, max_steps)
     return found
 
 
@@ -391,7 +389,7 @@ def run_in_order(fn: Callable, size: int, order=(), *args, **kwargs) -> Run:
     ([2, 1], ['2->0', '1->0'], ['1->0', '2->0', 'buffer 1', 'buffer 2'])
     """
     choose = follow([Decision.parse(text) for text in order])
-    run, _ = _run(lambda comm: fn(comm, *args, **kwargs), size, choose, max_steps=10_000)
+    run, _ = _run(Copies("run_in_order", fn, args, kwargs), size, choose, max_steps=10_000)
     return run
 
 
@@ -418,7 +416,7 @@ class _Seen(Exception):
     """The run has come to a state that another run was in."""
 
 
-def _explore(found: Exploration, fn, max_runs: int, max_steps: int) -> None:
+def _explore(found: Exploration, copies, max_runs: int, max_steps: int) -> None:
     """Try all orders, shortest first; return how many operations each rank makes at most."""
     seen: set = set()
     todo = deque([[]])  # the decisions with which a run begins
@@ -444,7 +442,7 @@ def _explore(found: Exploration, fn, max_runs: int, max_steps: int) -> None:
             return decision
 
         found.n_runs += 1
-        run, transport = _run(fn, found.size, choose, max_steps)
+        run, transport = _run(copies, found.size, choose, max_steps)
         state = "end", transport.state()
         if run is None or state in seen:
             continue
@@ -452,7 +450,7 @@ def _explore(found: Exploration, fn, max_runs: int, max_steps: int) -> None:
         _judge(found, run)
 
 
-def _run(fn, size: int, choose, max_steps: int) -> tuple[Run | None, OrderedTransport]:
+def _run(copies: Copies, size: int, choose, max_steps: int) -> tuple[Run | None, OrderedTransport]:
     """Run once; the run is None if it came to a state that is known."""
     options: list[list[str]] = []
 
@@ -466,7 +464,8 @@ def _run(fn, size: int, choose, max_steps: int) -> tuple[Run | None, OrderedTran
     results, error = None, None
 
     def main(fibre):
-        return fn(OrderedComm(transport, fibre, fibre.rank, scheduler.fibres))
+        fn, args, kwargs = copies.make()
+        return fn(OrderedComm(transport, fibre, fibre.rank, scheduler.fibres), *args, **dict(kwargs))
 
     try:
         results = scheduler.run(main)

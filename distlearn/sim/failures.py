@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..comm.base import ANY, CutOffError, PeerLostError, RevokedError, check_report
+from ..comm.base import ANY, CutOffError, PeerLostError, check_report
 from ..trace import Span
 from .communicator import SimComm
 from .scheduler import BlockReason, Fibre, GreenletExit, Scheduler
@@ -32,19 +32,6 @@ class Listening(BlockReason):
     def __init__(self, text: str, key: tuple, source: int):
         super().__init__(text)
         self.key, self.context, self.source, self.when = key, key[0], source, None
-
-
-class Gathering:
-    """`agree` or `shrink` in progress: ends when all ranks not known to be lost have called it."""
-
-    def __init__(self, name: str, context: int, members: list[Fibre]):
-        self.name, self.context, self.members = name, context, members
-        self.came: dict[int, tuple[float, object]] = {}  # rank of the world -> (time of the call, its value)
-        self.when: float | None = None
-        self.result = None
-
-    def waiting(self, fibre) -> str:
-        return f"{self.name}() ({len(self.came)} of {len(self.members)} ranks are there)"
 
 
 def context_of(event) -> int:
@@ -86,10 +73,9 @@ def check(problem: Exception | None) -> None:
 #     ...             comm.clock.sleep(1.0)
 #     ...             comm.all_reduce(total)
 #     ...     except PeerLostError as error:
-#     ...         comm.revoke()
-#     ...         return error.ranks, comm.shrink().size, round(comm.clock.now(), 3)
+#     ...         return error.ranks, round(comm.clock.now(), 3)
 #     >>> SimWorld(3, failures=[Failure(rank=1, at=2.5)], detection=1.0).run(survive)
-#     [((1,), 2, 3.5), None, ((1,), 2, 3.5)]
+#     [((1,), 3.5), None, ((1,), 3.5)]
 
 KINDS = ("kill", "hang", "cut", "slow")
 
@@ -174,7 +160,7 @@ class FailureTimeline:
 
 
 # -- transport ---------------------------------------------------------------------------------------------------------
-# The simulator's transport in a world where ranks fail: what gets through, who notices, and what survivors agree on.
+# The simulator's transport in a world where ranks fail: what gets through, and who notices.
 #
 # Everything follows from the ranks' failure timelines, which are known from the start. A message that its sender can
 # no longer send, or that would arrive after its receiver was lost, vanishes. A rank that waits for a lost one is
@@ -195,9 +181,7 @@ class FaultyTransport(Transport):
         self.plain = False  # the network must be asked for every message
         self.members = {0: scheduler.fibres}  # context -> fibres by rank of the communicator
         self.blocked: dict[int, tuple[Fibre, object]] = {}  # by rank of the world: what may have to be woken
-        self.revoked: dict[int, float] = {}  # context -> when all ranks know
         self.known: dict[tuple[int, int], set[int]] = {}  # (context, rank) -> lost ranks that recv_obj has told of
-        self.gatherings: dict[tuple, Gathering] = {}
         self._n_partial = 0
 
     @property
@@ -208,7 +192,7 @@ class FaultyTransport(Transport):
     def check_empty(self) -> None:
         """Raise for messages that were never received, but only if no rank was lost."""
         ranks = zip(self.timelines, self.scheduler.fibres, strict=True)
-        if not self.revoked and not any(timeline.lost_at <= fibre.now for timeline, fibre in ranks):
+        if not any(timeline.lost_at <= fibre.now for timeline, fibre in ranks):
             super().check_empty()
 
     # -- what gets through ---------------------------------------------------------------------------------------------
@@ -225,7 +209,7 @@ class FaultyTransport(Transport):
 
     def send(self, fibre: Fibre, channel: Channel, x):
         """Send `x`, as in a world without failures if it gets through."""
-        self.enter(fibre, channel.context)
+        self.enter(fibre)
         try:
             return super().send(fibre, channel, x)
         except Vanished:
@@ -233,7 +217,7 @@ class FaultyTransport(Transport):
 
     def receive(self, fibre: Fibre, channel: Channel, out):
         """Receive into `out`; what a lost rank sent before may still arrive."""
-        self.enter(fibre, channel.context)
+        self.enter(fibre)
         return super().receive(fibre, channel, out)
 
     def complete(self, event, when: float, fibre: Fibre) -> None:
@@ -256,13 +240,9 @@ class FaultyTransport(Transport):
         return lost | {member.rank for member, coin in zip(call.members, coins, strict=True) if coin}
 
     # -- who notices ---------------------------------------------------------------------------------------------------
-    def enter(self, fibre: Fibre, context: int) -> None:
-        """Begin an operation; raise if the rank is dead or cut off, or the communicator revoked."""
-        self._reach(fibre)
-        check(self._revoked(fibre, context))
-
-    def _reach(self, fibre: Fibre) -> None:
-        """Raise if the rank is cut off: its messages are lost at once, but it knows only after the detection time."""
+    def enter(self, fibre: Fibre) -> None:
+        """Begin an operation; raise if the rank is dead or cut off."""
+        # its messages are lost at once, but it knows only after the detection time
         fibre.failures.apply(fibre)
         timeline = self.timelines[fibre.rank]
         if timeline.lost_at <= fibre.now < timeline.noticed_at:
@@ -289,7 +269,7 @@ class FaultyTransport(Transport):
 
     def listen(self, fibre: Fibre, key: tuple, source: int, what: BlockReason) -> None:
         """Block until an object has arrived; raise once for every lost rank that might have sent it."""
-        self.enter(fibre, key[0])
+        self.enter(fibre)
         event = Listening(what.waiting(fibre), key, source)
         box = self.objects[key]
         while True:
@@ -309,8 +289,6 @@ class FaultyTransport(Transport):
                 return
 
     def _block(self, fibre: Fibre, event) -> None:
-        if (known := self.revoked.get(context_of(event), -1.0)) > fibre.now:
-            self.scheduler.wake(fibre, known)
         self.blocked[fibre.rank] = (fibre, event)
         try:
             self.scheduler.block(fibre, event)
@@ -322,11 +300,8 @@ class FaultyTransport(Transport):
 
     def problem(self, fibre: Fibre, event) -> Exception | None:
         """Return why the event will never happen for this fibre, as far as that is known by now."""
-        return (
-            self._cut_off(fibre)
-            or self._peer_lost(fibre, context_of(event), self._needed(event), self._told_of(fibre, event))
-            or self._revoked(fibre, context_of(event))
-        )
+        lost = self._peer_lost(fibre, context_of(event), self._needed(event), self._told_of(fibre, event))
+        return self._cut_off(fibre) or lost
 
     def _needed(self, event) -> list[Fibre]:
         """Return the fibres without which an event cannot happen."""
@@ -349,13 +324,6 @@ class FaultyTransport(Transport):
         if fibre.now < timeline.noticed_at:
             return None
         return CutOffError(f"{timeline.loss}: the others have gone on without it since {timeline.noticed_at:.6g} s")
-
-    def _revoked(self, fibre: Fibre, context: int) -> RevokedError | None:
-        if fibre.now < self.revoked.get(context, math.inf):
-            return None
-        return RevokedError(
-            f"rank {self._rank(fibre, context)}: the communicator was revoked; all ranks left must shrink it"
-        )
 
     def _peer_lost(self, fibre: Fibre, context: int, needed, told_of=frozenset()) -> PeerLostError | None:
         members = self.members[context]
@@ -387,67 +355,24 @@ class FaultyTransport(Transport):
             if timeline.noticed_at == when:
                 self.trace.spans.append(Span(timeline.rank, "failure", timeline.loss.kind, timeline.lost_at, when))
         for fibre, event in list(self.blocked.values()):
-            if event.__class__ is Gathering:
-                self._close(event, when)
-                if self.timelines[fibre.rank].noticed_at == when:  # the lost rank itself must learn of its loss
-                    self.scheduler.wake(fibre, max(fibre.now, when))
-            elif self._is_pending(fibre, event):
+            if self._is_pending(fibre, event):
                 now, fibre.now = fibre.now, max(fibre.now, when)
                 hopeless = self.problem(fibre, event) is not None
                 fibre.now = now
                 if hopeless:
                     self.scheduler.wake(fibre, max(now, when))
 
-    # -- what survivors agree on ---------------------------------------------------------------------------------------
-    def revoke(self, fibre: Fibre, context: int) -> None:
-        """Notify all ranks of a communicator, one latency from now."""
-        if context in self.revoked:
-            return
-        self.revoked[context] = known = fibre.now + self.network.message(0)
-        for other, event in list(self.blocked.values()):
-            if event.__class__ is not Gathering and context_of(event) == context and self._is_pending(other, event):
-                self.scheduler.wake(other, max(other.now, known))
-
-    def gather_survivors(self, fibre: Fibre, name: str, context: int, number: int, value) -> object:
-        """Wait for all survivors; return the same on each: (their fibres, their values, a new context)."""
-        self._reach(fibre)
-        key = (name, context, number)
-        gathering = self.gatherings.setdefault(key, Gathering(name, context, self.members[context]))
-        gathering.came[fibre.rank] = (fibre.now, value)
-        self._close(gathering, fibre.now)
-        while gathering.when is None or fibre not in gathering.result[0]:  # this rank called, but was declared lost
-            self._block(fibre, gathering)
-            check(self._cut_off(fibre))
-        fibre.now = max(fibre.now, gathering.when)
-        fibre.failures.apply(fibre)
-        return gathering.result
-
-    def _close(self, gathering: Gathering, now: float) -> None:
-        """End a gathering if all ranks that are not known to be lost have called."""
-        now = max(now, *(t for t, _ in gathering.came.values()))
-        left = [m for m in gathering.members if self.timelines[m.rank].noticed_at > now]
-        if gathering.when is not None or any(m.rank not in gathering.came for m in left):
-            return
-        ranks = [m.rank for m in left]
-        gathering.when = now + 2 * self.network.collective("barrier", 0, ranks)  # gather and broadcast
-        context = self.new_context() if gathering.name == "shrink" else gathering.context
-        self.members.setdefault(context, left)
-        gathering.result = (left, [gathering.came[r][1] for r in ranks], context)
-        for member in left:
-            self.scheduler.wake(member, max(member.now, gathering.when))
-
 
 # -- communicator ------------------------------------------------------------------------------------------------------
-# A simulated rank's communicator in a world where ranks fail: adds `revoke`, `agree` and `shrink`.
+# A simulated rank's communicator in a world where ranks fail.
 
 
 class FaultyComm(SimComm):
-    """A simulated rank's `Communicator` that is also `FaultTolerant`."""
+    """A simulated rank's `Communicator`, whose operations raise where ranks that they need are lost."""
 
     def __init__(self, transport, fibre, rank, members, context=0, clock=None):
         super().__init__(transport, fibre, rank, members, context, clock)
         transport.members.setdefault(context, members)
-        self._gatherings = {"agree": 0, "shrink": 0}
 
     @property
     def lost(self) -> tuple[int, ...]:
@@ -464,13 +389,13 @@ class FaultyComm(SimComm):
 
     def _meet(self, call, payload, nbytes, finish):
         """Join the next collective, unless it can no longer succeed."""
-        self._transport.enter(self._fibre, self._context)
+        self._transport.enter(self._fibre)
         self._transport.refuse_lost(self._fibre, self._context)
         return super()._meet(call, payload, nbytes, finish)
 
     def _send_obj(self, obj, dest, tag):
         transport, fibre = self._transport, self._fibre
-        transport.enter(fibre, self._context)
+        transport.enter(fibre)
         try:
             super()._send_obj(obj, dest, tag)
         except Vanished:
@@ -483,20 +408,3 @@ class FaultyComm(SimComm):
         """Let the time of one poll pass; raise if the event will never happen."""
         super()._poll(event)
         check(self._transport.problem(self._fibre, event) if event.when is None else None)
-
-    # -- surviving -----------------------------------------------------------------------------------------------------
-    def revoke(self) -> None:
-        self._fibre.failures.apply(self._fibre)
-        self._transport.revoke(self._fibre, self._context)
-
-    def _gather_survivors(self, name, value):
-        number = self._gatherings[name]
-        self._gatherings[name] += 1
-        return self._transport.gather_survivors(self._fibre, name, self._context, number, value)
-
-    def agree(self, flag: bool) -> bool:
-        return all(self._gather_survivors("agree", bool(flag))[1])
-
-    def shrink(self) -> FaultyComm:
-        members, _, context = self._gather_survivors("shrink", None)
-        return FaultyComm(self._transport, self._fibre, members.index(self._fibre), members, context, self.clock)

@@ -10,7 +10,7 @@ worlds that is a `MessageComm`, whose collectives are the messages of `comm.coll
 `SimComm`, whose collectives take the seconds of a formula.
 They share the run's `Transport` (messages in flight, posted receives, collective calls) and block their fibre while
 they wait. In a world with failures every fibre has the `FailureTimeline` of its rank, which the scheduler and the clock
-apply; `FaultyTransport` loses messages and tells who is lost, and a `FaultyComm` can `revoke`, `agree` and `shrink`.
+apply, and `FaultyTransport` loses messages and tells who is lost.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from ..comm.network import Network
 from ..trace import Message, Trace
 from .clock import ComputeModel, Free, Roofline
 from .communicator import MessageComm, SimComm
+from .copies import Copies
 from .failures import Failure, Loss
 from .scheduler import Scheduler
 from .transport import RecvOp, SendOp, Transport
@@ -142,6 +143,9 @@ class SimWorld:
     def __repr__(self) -> str:
         return f"SimWorld({self.size}, {self.network}, {self.compute})"
 
+    def __reduce__(self):
+        raise TypeError("a SimWorld cannot be given to its own ranks; use the function's first argument, comm")
+
     def __enter__(self) -> SimWorld:
         return self
 
@@ -193,17 +197,22 @@ class SimWorld:
     def run(self, fn, *args, **kwargs) -> list:
         """Call `fn(comm, *args, **kwargs)` on every rank; return the results by rank.
 
+        Each rank has its own copy of the arguments and of what `fn` refers to, as on engines; what is read-only code
+        (modules, classes) is shared.
+
         `RankError`: a rank raised; `DeadlockError`: all remaining ranks wait for each other; `CommError`: a message was
         never received.
         """
         __tracebackhide__ = True  # an error shows the program of the ranks, not what runs them
+        copies = Copies("SimWorld.run", fn, args, kwargs)
         self._trace = Trace()
         scheduler, transport, make_comm = self._parts()
         self._transport = transport
 
         def main(fibre):
             __tracebackhide__ = True
-            result = fn(make_comm(transport, fibre, fibre.rank, scheduler.fibres), *args, **kwargs)
+            fn, args, kwargs = copies.make()
+            result = fn(make_comm(transport, fibre, fibre.rank, scheduler.fibres), *args, **dict(kwargs))
             if fibre.failures is not None:  # one that has been killed by now has no result
                 fibre.failures.apply(fibre)
             return result

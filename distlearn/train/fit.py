@@ -138,7 +138,6 @@ def fit(
     finally:
         if saving is not None:
             saving.close()
-    now.history.recoveries = list(strategy.recoveries)
     return now.history
 
 

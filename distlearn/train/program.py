@@ -11,7 +11,6 @@ import numpy as np
 
 from .. import data as datasets
 from ..backend import to_device
-from ..comm.base import CutOffError
 from ..nn import MLP, SoftmaxCrossEntropy, fuse
 from ..nn import build as build_model
 from ..nn.fused import is_fused
@@ -110,7 +109,6 @@ def train(comm, settings, checkpoints=None, *, every=0, resume=False, on_epoch=N
     Returns
     -------
     result : Result
-        None on a rank that the others have excluded as failed (strategy "elastic").
     """
     store = None if checkpoints is None else CheckpointStore(checkpoints)
     dataset = datasets.load(settings.data, dtype=settings.dtype, workers=settings.workers)
@@ -120,21 +118,18 @@ def train(comm, settings, checkpoints=None, *, every=0, resume=False, on_epoch=N
             raise ValueError(f"strategy {settings.strategy!r} does not save checkpoints: remove that option")
         recipe = _recipe(comm, settings, dataset, fused)
         return Result(*train_asynchronously(recipe, dataset), is_fused(recipe.model))
-    try:
-        strategy = build(comm, settings, dataset, fused=fused)
-        history = fit(
-            strategy,
-            dataset,
-            epochs=settings.epochs,
-            batch_size=settings.batch_size,
-            seed=settings.seed,
-            evaluate_every=settings.evaluate_every,
-            report=comm.report,
-            on_epoch=on_epoch,
-            checkpoints=store,
-            every=every,
-            resume=resume,
-        )
-    except CutOffError:
-        return None
+    strategy = build(comm, settings, dataset, fused=fused)
+    history = fit(
+        strategy,
+        dataset,
+        epochs=settings.epochs,
+        batch_size=settings.batch_size,
+        seed=settings.seed,
+        evaluate_every=settings.evaluate_every,
+        report=comm.report,
+        on_epoch=on_epoch,
+        checkpoints=store,
+        every=every,
+        resume=resume,
+    )
     return Result(history, strategy.gather_params(), is_fused(strategy.model))

@@ -28,8 +28,12 @@ class Saving:
             raise ValueError(f"fit: every is {every!r}, expected a number of steps, 0 or more")
         check_checkpointable(strategy)  # before any work is done
         self.store, self.every, self.strategy = store, int(every), strategy
-        self.run = run | strategy.fingerprint
+        self._data = run
         self._writer, self._writing = ThreadPoolExecutor(1, "checkpoints"), None
+
+    @property
+    def run(self) -> dict:
+        return self._data | self.strategy.fingerprint
 
     def _is_root(self) -> bool:
         return self.strategy.world.rank == 0
@@ -40,9 +44,6 @@ class Saving:
 
         With "anyway" a difference is only warned of, unless it changes on which samples a step trains.
         """
-        return self.strategy.retry_until_agreed(lambda: self._begin(resume))
-
-    def _begin(self, resume: bool) -> Progress:
         found = self.strategy.world.broadcast_obj(self._look(resume) if self._is_root() else None)
         if found is None:
             return Progress()
@@ -59,11 +60,12 @@ class Saving:
             return None
         found = self.store.latest()
         if found is not None:
-            other = differences(found.meta["run"], self.run)
+            run = self.run
+            other = differences(found.meta["run"], run)
             text = f"{self.store.folder} holds checkpoints of another run: with {', '.join(other)}"
             if other and resume != "anyway":
                 raise ValueError(f'{text}; resume="anyway" (--resume-anyway) continues with the current settings')
-            if any(found.meta["run"].get(name) != self.run[name] for name in _STEPS):
+            if any(found.meta["run"].get(name) != run[name] for name in _STEPS):
                 raise ValueError(f"{text}; the steps of an epoch must use the same samples to continue")
             if other:
                 warnings.warn(f"{text}; continuing with the current settings", CheckpointWarning, stacklevel=2)
@@ -80,7 +82,7 @@ class Saving:
             self._save(now)
 
     def _save(self, now: Progress) -> None:
-        arrays, state = self.strategy.retry_until_agreed(lambda: capture(self.strategy))
+        arrays, state = capture(self.strategy)
         if not self._is_root():
             return
         arrays[_LOSSES] = np.array(now.history.losses)

@@ -105,8 +105,8 @@ def _check_policy(value) -> str | None:
 
 
 _PIPELINES = ("pipeline", "hybrid")
-_REPLICAS = ("data", "elastic")
-_BUCKETS = ("data", "elastic", "hybrid", "one_weird_trick")
+_REPLICAS = ("data",)
+_BUCKETS = ("data", "hybrid", "one_weird_trick")
 _CLIPPED = tuple(name for name in STRATEGIES if name not in ("local_sgd", "diloco"))
 
 

@@ -68,7 +68,6 @@ STRATEGIES: dict[str, Callable[[Recipe], parallel.Strategy]] = {
     "data": _make(parallel.DataParallel, *_BUCKETS, "accumulate", "check_every", "compress"),
     "data_naive": _make(parallel.NaiveDataParallel),
     "diloco": _make(parallel.DiLoCo, "outer_lr", every="average_every"),
-    "elastic": _make(parallel.ElasticDataParallel, *_BUCKETS, "compress"),
     "hybrid": _make(parallel.Hybrid, "dp", "pp", "tp", "schedule", "n_microbatches", "shape", *_BUCKETS),
     "local_sgd": _make(parallel.LocalSGD, every="average_every"),
     "one_weird_trick": _make(parallel.OneWeirdTrick, *_BUCKETS),

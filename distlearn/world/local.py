@@ -6,6 +6,7 @@ from typing import Protocol, runtime_checkable
 
 from ..comm.base import RankError
 from ..comm.point_to_point import LocalComm
+from ..sim.copies import Copies
 from ..trace import Trace, WallClock
 
 
@@ -80,8 +81,9 @@ class LocalWorld(World):
         """
         self.trace = Trace()
         comm = LocalComm(WallClock(0, self.trace), self.report)
+        fn, args, kwargs = Copies("LocalWorld.run", fn, args, kwargs).make()
         try:
-            return [fn(comm, *args, **kwargs)]
+            return [fn(comm, *args, **dict(kwargs))]
         except Exception as error:
             text = str(error).removeprefix("rank 0: ")
             raise RankError(0, f"{type(error).__name__}: {text}", original=error) from error

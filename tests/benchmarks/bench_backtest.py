@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from distlearn.parallel import backtest, published
+from distcourse.backtest import backtest, published
 
 from . import quick, record
 

@@ -207,7 +207,7 @@ def cases() -> list[Case]:
         *(Case(v, _reduce, _moved((0, 1), 1), _reduce_peer) for v in k.reduce.VARIANTS),
         *(Case(v, _transpose, _moved((0, 1), 0), _by_reference(v)) for v in k.transpose.VARIANTS),
         *(Case(v, _matmul, _matmul_cost, _matmul_peer) for v in k.matmul.VARIANTS),
-        *(Case(v, _conv, _conv_cost) for v in (k.convolution.CONV_NAIVE, k.convolution.CONV_SHARED)),
+        Case(k.convolution.CONV_NAIVE, _conv, _conv_cost),
         *(Case(v, _softmax, _moved((0, 1, 2, 3), 5)) for v in k.loss.VARIANTS),
         Case(k.attention.NAIVE, _attention_naive, _attention_cost(2)),
         Case(k.attention.TILED, _attention, _attention_cost(2)),

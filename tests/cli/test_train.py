@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import math
 import os
-import re
 import signal
 import subprocess
 import sys
-import threading
 import time
 
 import numpy as np
@@ -84,7 +82,7 @@ def test_numbers_are_the_librarys(call, tmp_path):
         (("--strategy", "tensor"), "plain"),  # takes single layers
         (("--strategy", "pipeline"), "plain"),  # cut between the only Linear and its ReLU
         (("--strategy", "hybrid"), "fused"),
-        (("--strategy", "elastic"), "fused"),
+        (("--strategy", "data"), "fused"),
         (("--strategy", "local_sgd"), "fused"),
         (("--strategy", "zero3"), "fused"),
         (("--strategy", "param_server"), "fused"),
@@ -245,38 +243,6 @@ def test_under_mpiexec(tmp_path):
     assert done.stdout.count("samples/s") == 1, "one rank reports"
     assert read(tmp_path / "out")["runs"][0]["ranks"] == 2
     assert not (tmp_path / "out-2").exists()
-
-
-@pytest.mark.engines
-def test_elastic_engines_go_on_with_those_that_are_left(call, tmp_path):
-    """A rank is killed when the first epoch is done."""
-    from distlearn.world import engines
-
-    long = (*SMALL, "--epochs", 60, "--dtype", "float64", "--evaluate-every", 1)
-
-    def kill():
-        while not (tmp_path / "out" / output.PARTIAL).exists():
-            time.sleep(0.005)
-        os.kill(next(iter(engines._open))._ranks.pids[1], signal.SIGKILL)
-
-    threading.Thread(target=kill, daemon=True).start()
-    result = call(*long, "--strategy", "elastic", "--world", "engines", "--size", 3, "--out", "out")
-    assert result.exit_code == 0, result.output
-    assert re.search(r"its process \(\d+\) was killed.*: on 2 ranks again after .* from step \d+", result.output)
-    run = read(tmp_path / "out")["runs"][0]
-    assert 0 < run["communication_share"] < 1
-    call(*long, "--strategy", "serial", "--out", "serial")
-    np.testing.assert_allclose(run["losses"], read(tmp_path / "serial")["runs"][0]["losses"], rtol=1e-9)
-
-
-@pytest.mark.parametrize("world", ["mpi", "mpiexec"])
-def test_elastic_is_refused_where_no_rank_outlives_another(call, monkeypatch, world):
-    if world == "mpiexec":
-        monkeypatch.setenv("PMI_RANK", "0")
-        monkeypatch.setenv("PMI_SIZE", "2")
-    result = call(*SMALL, "--strategy", "elastic", *(("--world", "mpi", "--size", 2) if world == "mpi" else ()))
-    assert result.exit_code == 2
-    assert "--strategy elastic: mpiexec ends all ranks with the first that dies" in result.output
 
 
 @pytest.mark.engines

@@ -139,6 +139,12 @@ COLLECTIVES = {"allReduce": all_reduce, "reduce": reduce, "reduceScatter": reduc
                "broadcast": broadcast}  # fmt: skip
 
 
+class Fabrics(list):
+    """Of a world, by unique id."""
+
+    shared_by_ranks = True
+
+
 class CuPy:
     """One rank's CuPy.
 
@@ -146,8 +152,7 @@ class CuPy:
     ----------
     clock : Clock
         Of the simulated rank: while it sleeps, the other ranks go on.
-    fabrics : list of Fabric
-        Of the world.
+    fabrics : Fabrics
 
     Attributes
     ----------

@@ -13,13 +13,13 @@ from distlearn.sim import SimWorld
 from distlearn.trace import Trace
 
 from .contract import CONTRACT, DTYPES, expected, pattern
-from .nccl_stand_in import KIND, OPS, CuPy, NcclError
+from .nccl_stand_in import KIND, OPS, CuPy, Fabrics, NcclError
 from .on_device import off_strict, on_strict
 
 
 def run(size, check, beneath=off_strict):
     """Call `check(comm, cupy)` on simulated ranks; strict arrays are those of the GPU."""
-    fabrics = []
+    fabrics = Fabrics()
 
     def program(comm):
         cupy = CuPy(comm.clock, fabrics)

@@ -166,8 +166,12 @@ def test_measured_bare_the_simulator_gives_its_own_network():
     np.testing.assert_allclose(found["ring"], [4 * network.message(8), 4 * network.message(1000)])
 
 
+class Log(list):
+    shared_by_ranks = True
+
+
 def test_a_given_all_reduce_trains_as_the_librarys():
-    used = []
+    used = Log()
 
     def sums(comm, x):
         used.append(x.size)
@@ -187,7 +191,7 @@ def test_a_given_all_reduce_trains_as_the_librarys():
 
 
 def test_given_collectives_take_the_place_of_the_librarys():
-    used = []
+    used = Log()
 
     def noting(name):
         function = getattr(collectives, f"flat_{name}")

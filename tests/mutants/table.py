@@ -324,12 +324,6 @@ MUTANTS = [
         "parallel/test_checkpoint_ranks.py",
     ),
     Mutant(
-        "elastic: running statistics move in a step that failed",
-        "                    data[...] = old\n                for generator",
-        "                    pass\n                for generator",
-        "parallel/test_elastic.py",
-    ),
-    Mutant(
         "DiLoCo: the outer rule forgets its state",
         "apply_rule(self.outer, start, start - p.data, state, self.outer_lr, self._rounds)",
         "apply_rule(self.outer, start, start - p.data, self.outer.init(start), self.outer_lr, self._rounds)",

@@ -67,13 +67,6 @@ def _attention():
     yield nn.MultiHeadAttention(6, 1, range(4), **F), (0, 3, 6)
 
 
-def _experts():
-    for k, capacity in ((1, 1.25), (2, 0.5), (3, 9.0)):
-        experts = [nn.Sequential(nn.Linear(4, 3, e, **F), nn.Tanh(), nn.Linear(3, 4, 9 + e, **F)) for e in range(3)]
-        yield nn.MixtureOfExperts(4, experts, k, capacity=capacity, rng=5, **F), (2, 5, 4)
-    yield nn.MixtureOfExperts(4, [nn.Linear(4, 4, 1, **F)], rng=5, **F), (0, 4)
-
-
 def _inception():
     return nn.Parallel(
         Conv2d(3, 2, 1, 1, **F),
@@ -138,7 +131,6 @@ LAYERS = [
     (nn.RMSNorm(5, **F), (3, 5)),
     (nn.RMSNorm(4, **F), (0, 3, 4)),
     *_attention(),
-    *_experts(),
     *_convolutions(),
     *_pools(),
     *_containers(),

@@ -1,41 +1,9 @@
-"""Fewer bytes: shared weights, 8-bit integers; what they save, and what they cost in accuracy."""
+"""Fewer bytes: weights that share a few values."""
 
 import numpy as np
 import pytest
 
 from distlearn import nn
-from distlearn.data import load
-from distlearn.optim import Momentum, Optimizer
-
-from .cases import in_pieces, learn
-
-
-@pytest.fixture(scope="module")
-def digits():
-    data = load("digits", dtype="float32")
-    return data.x_train.reshape(len(data.x_train), -1), data.y_train
-
-
-@pytest.fixture(scope="module")
-def trained(digits):
-    """A small network of all kinds of layers that knows the digits."""
-    x, y = digits
-    model = nn.Sequential(
-        nn.Reshape(8, 8, 1),
-        nn.Conv2d(1, 8, 3, 1, padding=1),
-        nn.ReLU(),
-        nn.Residual(nn.Sequential(nn.Conv2d(8, 8, 3, 2, padding=1, groups=2), nn.ReLU(), nn.Dropout(0.1))),
-        nn.MaxPool(2),
-        nn.Flatten(),
-        nn.Linear(128, 10, 3),
-    )
-    learn(model, nn.SoftmaxCrossEntropy(), Optimizer(model.params, Momentum(), 0.05), in_pieces(x, y, 120))
-    return model
-
-
-def accuracy(model, digits):
-    x, y = digits
-    return (model.eval().forward(x)[0].argmax(axis=1) == y).mean()
 
 
 class TestCluster:
@@ -74,25 +42,3 @@ class TestCluster:
             nn.cluster(np.ones(3), 4.5)
         with pytest.raises(ValueError, match="the array is empty"):
             nn.cluster(np.ones(0))
-
-
-def test_sharing_16_weights_takes_an_eighth_and_little_accuracy(trained, digits):
-    before = [p.data.copy() for p in trained.params]
-    compressed = nn.round_weights(trained, 16)
-    weights = sum(p.size for p in trained.params if p.data.ndim > 1)
-    biases = sum(p.size for p in trained.params if p.data.ndim == 1)
-    matrices = sum(p.data.ndim > 1 for p in trained.params)
-    assert compressed.before == 4 * (weights + biases)
-    assert compressed.after == weights / 2 + matrices * 16 * 4 + 4 * biases
-    assert compressed.ratio == compressed.before / compressed.after > 4
-    assert accuracy(trained, digits) > 0.9
-    assert accuracy(compressed.model, digits) > accuracy(trained, digits) - 0.05
-    for p, b in zip(trained.params, before, strict=True):
-        np.testing.assert_array_equal(p.data, b)
-    for p in compressed.model.params:
-        if p.data.ndim > 1:
-            assert len(np.unique(p.data)) <= 16
-
-
-def test_two_values_are_too_few(trained, digits):
-    assert accuracy(nn.round_weights(trained, 2).model, digits) < accuracy(trained, digits) - 0.02

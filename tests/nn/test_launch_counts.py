@@ -16,7 +16,7 @@ from distlearn.nn.costs.count import MockDeviceArray, strict
 MODELS = {"mlp": 18, "cnn": 30, "lenet": 40, "siamese": 56, "gru": 562, "gpt": 620, "alexnet28": 317,
           "googlenet28": 220, "squeezenet28": 213}  # fmt: skip
 """With SGD. AlexNet, GoogLeNet and SqueezeNet for larger images have the same layers."""
-RULES = {optim.SGD(): 18, optim.SGD(0.1): 20, optim.Momentum(): 18, optim.Nesterov(): 23, optim.LARS(): 21,
+RULES = {optim.SGD(): 18, optim.SGD(0.1): 20, optim.Momentum(): 18, optim.Nesterov(): 23, optim.LARS(): 53,
          optim.Adagrad(): 24, optim.RMSprop(): 26, optim.Adadelta(): 32, optim.Adam(): 18,
          optim.AdamW(): 19}  # fmt: skip
 """With the MLP."""

@@ -11,7 +11,7 @@ from distlearn.backend import can_launch, has_gpu, to_device, to_numpy
 from distlearn.cuda.kernels import bias_relu, saxpy
 from distlearn.nn import MockDeviceArray
 from distlearn.nn.loss import softmax_cross_entropy_rows
-from distlearn.optim import SGD, Adam, AdamW, Momentum, Nesterov, Optimizer
+from distlearn.optim import LARS, SGD, Adam, AdamW, Momentum, Nesterov, Optimizer
 from tests.emulated import NEEDS_COMPILER, launched
 
 from .cases import learn
@@ -29,7 +29,7 @@ KERNELS = {"bias_relu", "bias_relu4", "bias_grad<false>", "softmax_xent_warp<lon
 CLOSE = {"rtol": 2e-5, "atol": 2e-6}
 
 
-def values(x):
+def host(x):
     return x.get() if isinstance(x, MockDeviceArray) else to_numpy(x)
 
 
@@ -79,8 +79,8 @@ def test_training_is_the_same(device, make, shape, rule, kernels, launched):
     before = [p.data.copy() for p in model.params]
     np.testing.assert_allclose(train(there, rule, device(x), device(labels)), train(model, rule, x, labels), rtol=1e-5)
     for p, q, old in zip(there.params, model.params, before, strict=True):
-        np.testing.assert_allclose(values(p.data), q.data, **CLOSE)
-        np.testing.assert_allclose(values(p.grad), q.grad, **CLOSE)
+        np.testing.assert_allclose(host(p.data), q.data, **CLOSE)
+        np.testing.assert_allclose(host(p.grad), q.grad, **CLOSE)
         assert (q.data != old).any()
     if device is MockDeviceArray:
         assert set(launched()) == kernels
@@ -178,6 +178,24 @@ def test_the_bias_of_many_rows(rows, launched):
         np.testing.assert_allclose(b.grad.get(), times * (dy * (y > 0)).sum(axis=0), rtol=1e-4, atol=1e-4)
     np.testing.assert_array_equal(there.get(), dy * (y > 0))
     assert set(launched()) == {"bias_grad<true>"} | ({"bias_grad<false>"} if rows > 256 else set())
+
+
+@NEEDS_COMPILER
+@pytest.mark.parametrize("rule", [LARS(), AdamW(), Nesterov(), SGD(0.1)], ids=str)
+def test_parameters_in_one_piece_are_updated_as_by_themselves(rule, launched):
+    """LARS looks at the norm of each parameter."""
+    rng, both = np.random.default_rng(0), []
+    values = [rng.normal(size=size).astype("float32") for size in ((3, 5), (7,), (2, 2))]
+    for device in (np.array, lambda a: MockDeviceArray(a.copy())):
+        params = [nn.Param(device(v)) for v in values]
+        optimizer = Optimizer(params, rule, 0.1)
+        for _ in range(3):
+            for p in params:
+                p.grad[...] = p.data * p.data
+            optimizer.step()
+        both.append([host(p.data) for p in params])
+    for here, there in zip(*both, strict=True):
+        np.testing.assert_allclose(there, here, rtol=1e-5, atol=1e-6)
 
 
 @NEEDS_COMPILER

@@ -64,19 +64,21 @@ class Combination:
 # -- models ------------------------------------------------------------------------------------------------------------
 
 
-def choose_layers(pick, kind, dropout):
+def choose_layers(pick, kind, dropout, statistics):
     """Choose what lies between input and classifier, as (name, numbers)."""
     layers = []
+    more = ["dropout"] * dropout + ["statistics"] * 2 * statistics
     for _ in range(pick([0, 1, 2, 3])):
         if kind == "image":
-            layers.append((pick(["conv", "conv", "groups", "max", "avg", "relu", "response", "paths"]), pick([2, 4])))
+            names = ["conv", "conv", "groups", "max", "avg", "relu", "response", "paths"]
+            layers.append((pick(names + ["statistics"] * statistics), pick([2, 4])))
         elif kind == "sequence":
             layers.append((pick(["gru", "rnn", "linear", "tanh", "norm"]), pick([3, 5])))
         elif kind == "text":
             layers.append((pick(["attention", "attention", "residual", "rms"]), pick([3, 6])))
         else:
             names = ["linear", "linear", "relu", "tanh", "sigmoid", "residual", "recompute", "norm", "paths"]
-            layers.append((pick([*names, "dropout"] if dropout else names), pick([3, 4, 7])))
+            layers.append((pick(names + more), pick([3, 4, 7])))
     return layers
 
 
@@ -135,6 +137,8 @@ def make_model(c: Combination) -> nn.Sequential:
             layers.append(nn.Dropout(0.3, len(layers)))
         elif name == "norm":
             layers.append(nn.LayerNorm(width, **dtype))
+        elif name == "statistics":
+            layers.append(nn.BatchNorm(width, **dtype))
         elif name in ("relu", "tanh", "sigmoid"):
             layers.append({"relu": nn.ReLU, "tanh": nn.Tanh, "sigmoid": nn.Sigmoid}[name]())
     if c.kind == "image":
@@ -143,7 +147,12 @@ def make_model(c: Combination) -> nn.Sequential:
     if c.tied:
         shared = linear(width, width)
         layers += [shared, nn.Tanh(), shared]
-    model = nn.Sequential(*layers, linear(width, CLASSES))
+    layers.append(linear(width, CLASSES))
+    model = nn.Sequential(*layers)
+    if c.extra["planned"]:
+        cut = 1 + c.seed % (len(layers) - 1) if len(layers) > 1 else 0
+        plan = (list(range(cut)), list(range(cut, len(layers)))) if cut else [0]
+        model = nn.Planned(*layers, plan=plan)
     for i in c.frozen:
         if i < len(model.params):
             model.params[i].frozen = True
@@ -173,7 +182,7 @@ def make_optimizer(c: Combination, model) -> Optimizer:
     return optimizer
 
 
-WHOLE = ("data", "naive", "elastic", "local")
+WHOLE = ("data", "naive", "local")
 STAGED = ("pipeline", "pipedream")
 SEQUENCE = ("ring", "ulysses", "positions")
 SCHEDULES = [lambda: Constant(0.05), lambda: Cosine(0.05, 4),
@@ -213,7 +222,11 @@ def choose(pick) -> Combination:
         size, stages = dp * pp * tp, pp
         parallel = {"dp": dp, "pp": pp, "tp": tp, "cap_bytes": pick([1, 1 << 20]), "overlap": pick([True, False])}
         parallel |= {"schedule": pick(["gpipe", "1f1b"]), "n_microbatches": pick([None, 2, 3])}
-    layers = choose_layers(pick, kind, dropout=strategy in ("tensor", "pipeline"))
+    # where every rank sees the whole batch at once, statistics are those of serial training
+    whole = strategy in ("tensor", "pipedream") or (strategy == "pipeline" and parallel["n_microbatches"] == 1)
+    whole = whole or (size == 1 and strategy in ("naive", "local", "zero"))
+    layers = choose_layers(pick, kind, strategy in ("tensor", "pipeline"), whole)
+    several = any(name == "statistics" for name, _ in layers)
     if strategy == "ulysses" and any(6 % size or n % size for name, n in layers if name == "attention"):
         size = 3
     while len(layers) < stages:  # a stage needs a layer
@@ -235,10 +248,11 @@ def choose(pick) -> Combination:
         clip_norm = None
     if strategy == "local" and size > 1:  # an average of parameters is that of the gradients in plain steps alone
         optimizer, rule, clip_norm = "plain", "sgd", None
+    tied = strategy not in ("pipedream", "trick") and pick([False, True])
     return Combination(
         kind=kind,
         layers=layers,
-        tied=strategy not in ("pipedream", "trick") and pick([False, True]),
+        tied=tied,
         frozen=pick([[], [], [0], [1, 2]]),
         dtype=pick(["float64", "float64", "float32"]),
         rule=rule,
@@ -249,7 +263,7 @@ def choose(pick) -> Combination:
         strategy=strategy,
         size=size,
         parallel=parallel,
-        batches=[pick([1, 2, 3, 5, 8, 13]) for _ in range(STEPS)],
+        batches=[pick([2, 3, 5, 8, 13] if several else [1, 2, 3, 5, 8, 13]) for _ in range(STEPS)],
         seed=pick(range(1000)),
         extra={
             "groups": pick([False, True]),
@@ -257,6 +271,9 @@ def choose(pick) -> Combination:
             "rules": strategy != "local" and pick([False, False, True]),
             "past": pick([False, False, True]),
             "costs": strategy in STAGED and pick([False, True]),
+            "planned": not tied and kind in ("vector", "sequence", "text") and pick([False, False, True]),
+            "given": pick([False, True]),
+            "set": pick([None, "lr", "groups", "clip"]) if strategy != "local" else None,
         },
     )
 
@@ -266,7 +283,6 @@ def choose(pick) -> Combination:
 MAKE = {
     "data": parallel.DataParallel,
     "naive": parallel.NaiveDataParallel,
-    "elastic": parallel.ElasticDataParallel,
     "local": parallel.LocalSGD,
     "zero": parallel.ZeRO,
     "tensor": parallel.TensorParallel,
@@ -280,10 +296,19 @@ MAKE = {
 }
 
 
-def train(comm, c: Combination, serial: bool):
+def set_between_steps(c: Combination, optimizer) -> None:
+    if c.extra["set"] == "lr" and not c.extra["groups"]:
+        optimizer.lr = 0.01
+    elif c.extra["set"] == "groups":
+        optimizer.groups[-1].lr = 0.005
+    elif c.extra["set"] == "clip" and c.strategy != "pipedream":
+        optimizer.clip_norm = 0.02
+
+
+def train(comm, c: Combination, serial: bool, given=None):
     """Train; return parameters (on rank 0), losses, and outputs."""
-    model = make_model(c)
-    optimizer = make_optimizer(c, model)
+    model = make_model(c) if given is None else given[0]
+    optimizer = make_optimizer(c, model) if given is None else given[1]
     if serial:
         strategy = parallel.Serial(model, nn.SoftmaxCrossEntropy(), optimizer, comm.clock)
     else:
@@ -298,6 +323,8 @@ def train(comm, c: Combination, serial: bool):
         bounds = np.sort(cuts.integers(0, n + 1, strategy.size - 1)) if c.seed % 3 else None  # uneven, even empty
         parts = np.split(np.arange(n), bounds) if bounds is not None else np.array_split(np.arange(n), strategy.size)
         part = parts[strategy.rank]
+        if len(losses) == 1:
+            set_between_steps(c, optimizer)
         losses.append(strategy.step(Batch(x[part], y[part], n)))
     strategy.finish() if hasattr(strategy, "finish") else None
     probe = np.random.default_rng(c.seed + 1).normal(size=(4, *shape)).astype(c.dtype)

@@ -14,13 +14,15 @@ from hypothesis import strategies as st
 from distlearn.sim import SimWorld
 from distlearn.world import launch
 
-from .combinations import choose, compare, train
+from .combinations import choose, compare, make_model, make_optimizer, train
 
 ASKED = int(os.environ.get("DISTLEARN_COMBINATIONS", 0))
 
 
 def check(c):
-    compare(c, lambda c: SimWorld(c.size).run(train, c, False))
+    model = make_model(c)
+    given = (model, make_optimizer(c, model)) if c.extra["given"] else None  # which ranks must not share
+    compare(c, lambda c: SimWorld(c.size).run(train, c, False, given))
 
 
 @pytest.mark.timeout(3600 if ASKED else 300)

@@ -31,7 +31,6 @@ SHARDED = {
 }
 """Each rank is given its part of the batch."""
 WHOLE = {
-    "elastic": (parallel.ElasticDataParallel, {}),
     "tensor": (parallel.TensorParallel, {}),
     "pipeline": (parallel.Pipeline, {}),
     "pipedream": (parallel.PipeDream, {"n_microbatches": 1}),
@@ -46,9 +45,13 @@ def build(comm, name, *, seed=0, lr=0.1, rule=None, activation="relu", **options
     model = MLP((6, 8, 3), seed=seed, activation=activation, dtype="float64")
     optimizer = Optimizer(model.params, rule or SGD(), lr)
     if name == "serial":
-        return parallel.Serial(model, SoftmaxCrossEntropy(), optimizer)
+        strategy = parallel.Serial(model, SoftmaxCrossEntropy(), optimizer)
+        strategy.given = model, optimizer
+        return strategy
     kind, given = ALL[name]
-    return kind(comm, model, SoftmaxCrossEntropy(), optimizer, **given | options)
+    strategy = kind(comm, model, SoftmaxCrossEntropy(), optimizer, **given | options)
+    strategy.given = model, optimizer
+    return strategy
 
 
 def step(comm, strategy, name, *, wrong=None):
@@ -68,7 +71,7 @@ BATCHES = {
     "parts": (lambda c, b: Batch(b.x[6 * c.rank : 6 * c.rank + 6], b.y[6 * c.rank : 6 * c.rank + 6], N), WHOLE),
     "other rows by rank": (
         lambda c, b: Batch(np.roll(b.x, c.rank, axis=0), b.y, N),
-        {name: made for name, made in WHOLE.items() if name != "elastic"},  # takes its part of what it is given
+        WHOLE,
     ),
 }
 ROWS = r"rows together, but n is \d+|expected all of them on every rank|whole batch with checksum"
@@ -87,7 +90,7 @@ DIFFERENT = {
 }
 
 
-@pytest.mark.parametrize("name", [name for name in ALL if name != "elastic"] + ["elastic"])
+@pytest.mark.parametrize("name", ALL)
 @pytest.mark.parametrize("what", DIFFERENT)
 def test_ranks_that_train_something_else_are_named_when_the_strategy_is_made(name, what):
     options, text = DIFFERENT[what]
@@ -122,12 +125,118 @@ def test_another_seed_on_each_rank_is_that_of_rank_0(name):
 
 def assign(strategy, number):
     for p in strategy.model.params:
-        p.grad = np.full_like(p.data, 7.0)
+        p.grad = np.full(p.data.shape, 7.0)
 
 
 @pytest.mark.parametrize("name", [name for name in ALL if name not in ("diloco", "pipedream")])
 def test_a_gradient_that_was_replaced_is_cleared_as_any(name):
     same(after(name, assign), after("serial", assign))
+
+
+# -- what is set after the strategy was made ---------------------------------------------------------------------------
+
+
+def setting(name, value, of=lambda strategy: strategy.given[1]):
+    return lambda strategy, number: number == 1 and setattr(of(strategy), name, value)
+
+
+SETTINGS = {
+    "lr": setting("lr", 0.01),
+    "lr, of the strategy's": setting("lr", 0.01, lambda strategy: strategy.optimizer),
+    "lr of a group": setting("lr", lambda step: 0.01 / (1 + step), lambda strategy: strategy.given[1].groups[0]),
+    "rule": setting("rule", Momentum(0.5)),
+    "clip_norm": setting("clip_norm", 0.01),
+}
+
+
+@pytest.mark.parametrize("what", SETTINGS)
+@pytest.mark.parametrize("name", ["serial", *ALL])
+def test_settings_of_the_optimizer_hold_from_when_they_are_set(name, what):
+    options = {"rule": lambda rank: Momentum(0.9)}
+    if name == "pipedream" and what == "clip_norm":
+        with pytest.raises(RankError, match=r"clip_norm is 0\.01, but no rank sees the whole gradient"):
+            after(name, SETTINGS[what], **options)
+        return
+    found, before = after(name, SETTINGS[what], **options), after(name, **options)
+    if name != "diloco" and (name, what) != ("local", "clip_norm"):  # a step of its own; each rank's own gradient
+        same(found, after("serial", SETTINGS[what], **options))
+    assert any(not np.array_equal(found[0][key], before[0][key]) for key in before[0])
+
+
+@pytest.mark.parametrize("name", ["serial", *ALL])
+def test_the_fingerprint_is_that_of_the_settings_now(name):
+    def program(comm):
+        strategy = build(comm, name)
+        strategy.given[1].lr, strategy.given[1].clip_norm = 0.5, 2.0
+        return strategy.fingerprint["groups"][0]["lr"], strategy.fingerprint["clip_norm"]
+
+    assert "0.5" in SimWorld(1 if name == "serial" else P).run(program)[0][0]
+    assert SimWorld(1 if name == "serial" else P).run(program)[0][1] == 2.0
+
+
+@pytest.mark.parametrize("name", ["serial", *ALL])
+def test_freezing_too_late_is_refused_by_name(name):
+    def freeze(strategy, number):
+        strategy.given[0].params[1].frozen = number == 1
+
+    with pytest.raises((RankError, ValueError), match=r"'0\.b' was frozen when its optimizer was there"):
+        after(name, freeze)
+
+    def thaw(comm):
+        model = MLP((6, 8, 3), seed=0, dtype="float64")
+        model.params[1].frozen = True
+        kind, given = ALL.get(name, (lambda comm, *args: parallel.Serial(*args), {}))
+        strategy = kind(comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, SGD(), 0.1), **given)
+        step(comm, strategy, name)
+        model.params[1].frozen = False
+        step(comm, strategy, name)
+
+    with pytest.raises(RankError, match=r"'0\.b' is no longer frozen, but its optimizer was made without it"):
+        SimWorld(1 if name == "serial" else P).run(thaw)
+
+
+def test_freezing_before_the_strategy_is_refused_when_it_is_made():
+    model = MLP((6, 8, 3), seed=0)
+    optimizer = Optimizer(model.params, SGD(), 0.1)
+    model.params[0].frozen = True
+    with pytest.raises(ValueError, match=r"'0\.W' was frozen .*: freeze parameters before the optimizer is made"):
+        parallel.Serial(model, SoftmaxCrossEntropy(), optimizer)
+
+
+def replace(strategy, number):
+    if number == 1:
+        strategy.given[0].params[0].data = np.full((6, 8), 0.25)
+
+
+def write(strategy, number):
+    if number == 1:
+        strategy.given[0].params[0].data[...] = 0.25
+
+
+@pytest.mark.parametrize("change", [replace, write])
+@pytest.mark.parametrize("name", ["serial", *ALL])
+def test_weights_that_are_set_between_steps_are_used_or_refused_by_name(name, change):
+    lost = name in ("zero3", "tensor", "hybrid tp") or (change is replace and name.startswith("zero"))
+    if lost:
+        with pytest.raises(RankError, match=r"data of '0\.W' (was replaced|is held in shards)"):
+            after(name, change)
+    elif name != "diloco":
+        same(after(name, change), after("serial", change))
+
+
+def test_groups_with_settings_of_their_own_are_set_one_by_one():
+    model = MLP((6, 8, 3), seed=0)
+    first, second = model.layers[0].params, model.layers[2].params
+    optimizer = Optimizer([{"params": first, "lr": 0.5}, {"params": second}], SGD(), 0.1)
+    with pytest.raises(AttributeError, match=r"groups have a lr of their own: use optimizer.groups\[k\].lr"):
+        optimizer.lr = 0.2
+    with pytest.raises(ValueError, match=r"rule is Momentum.*, but the state is that of SGD.*; make another optimizer"):
+        optimizer.rule = Momentum()
+    with pytest.raises(TypeError, match="lr is 'a', expected a number, or a function of the step"):
+        optimizer.groups[0].lr = "a"
+    with pytest.raises(ValueError, match="clip_norm is -1, expected a norm above 0"):
+        optimizer.clip_norm = -1
+    assert "Constant(lr=0.5) | Constant(lr=0.1)" in repr(optimizer) or "0.5 | 0.1" in repr(optimizer)
 
 
 class Assigns(nn.Linear):
@@ -166,7 +275,7 @@ def test_a_schedule_that_returns_no_rate_is_named(name, rate):
     ("name", "options", "message"),
     [
         ("data", {"accumulate": 1.5}, "DataParallel: accumulate is 1.5, expected a whole number of 1 or more"),
-        ("elastic", {"check_every": 0}, "DataParallel: check_every is 0, expected a whole number of 1 or more"),
+        ("data", {"check_every": 0}, "DataParallel: check_every is 0, expected a whole number of 1 or more"),
         ("data", {"compress": "fp16"}, r"compress is 'fp16', expected a codec, such as FP16\(\)"),
         ("data", {"compress": parallel.FP16}, r"expected a codec, such as FP16\(\)"),
         ("local", {"every": 2.5}, "every is 2.5, expected a whole number of 1 or more"),
@@ -186,7 +295,7 @@ def test_two_zeros_of_one_model(first):
         made = [parallel.ZeRO(comm, *parts(model), stage=s) for s in (first, 1)]
         step(comm, made[0], "zero1")
 
-    with pytest.raises(RankError, match="'2.b' was replaced" if first == 1 else "belongs to a ZeRO .* stage 3"):
+    with pytest.raises(RankError, match="'2.b' was replaced" if first == 1 else "belongs to a ZeRO; make an"):
         SimWorld(P).run(program)
 
 

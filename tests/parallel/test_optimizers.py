@@ -20,7 +20,6 @@ F = {"dtype": "float64"}
 STRATEGIES = {
     "data": parallel.DataParallel,
     "naive": parallel.NaiveDataParallel,
-    "elastic": parallel.ElasticDataParallel,
     "local": lambda *args: parallel.LocalSGD(*args, every=1),
     "zero1": lambda *args: parallel.ZeRO(*args, stage=1, cap_bytes=100),
     "zero2": lambda *args: parallel.ZeRO(*args, stage=2, cap_bytes=100),
@@ -33,7 +32,7 @@ STRATEGIES = {
     "hybrid_dp": lambda *args: parallel.Hybrid(*args, dp=2, n_microbatches=2),
     "hybrid_pp": lambda *args: parallel.Hybrid(*args, pp=2, n_microbatches=2),
 }
-WHOLE = ("data", "naive", "elastic", "local")
+WHOLE = ("data", "naive", "local")
 """Strategies whose ranks hold all parameters, and update all of them."""
 STAGED = ("pipeline", "pipedream", "hybrid_dp", "hybrid_pp")
 """Strategies whose ranks hold whole parameters, but perhaps not all."""

@@ -161,8 +161,14 @@ def test_arguments_in_the_wrong_order_are_named():
         SimWorld(2).run(lambda comm: comm.gather(np.ones(50), np.empty((2, 50))))  # gather makes its result itself
 
 
+class Log(list):
+    """Of all ranks together."""
+
+    shared_by_ranks = True
+
+
 def test_an_error_unwinds_everybody_and_surfaces_with_its_rank():
-    unwound = []
+    unwound = Log()
 
     def program(comm):
         try:
@@ -181,7 +187,7 @@ def test_an_error_unwinds_everybody_and_surfaces_with_its_rank():
 
 
 def test_ranks_run_in_the_order_of_time_and_rank_whoever_was_woken_first():
-    ran = []
+    ran = Log()
 
     def program(comm):
         for seconds in np.random.default_rng(comm.rank).integers(1, 4, size=30):

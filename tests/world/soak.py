@@ -16,10 +16,10 @@ import time
 from collections import Counter
 
 import psutil
+from distcourse.nemesis import MENU, draw, shrink, strike
 
 from distlearn.tables import table
 from distlearn.world import EngineWorld
-from distlearn.world.nemesis import MENU, draw, shrink, strike
 
 MINUTES, SEED = float(os.environ.get("SOAK_MINUTES", 30)), int(os.environ.get("SOAK_SEED", 0))
 SIZE = 4

@@ -28,6 +28,8 @@ _UNREADABLE = (ValueError, TypeError, KeyError, IndexError, AttributeError, Over
 class Link:
     """One end of a link."""
 
+    shared_by_ranks = True
+
     def __init__(self, connection: Connection, side: str, surface, allowed):
         self._connection, self._allowed = connection, allowed
         self.arrays = SharedArrays(side)

@@ -35,6 +35,7 @@ class Remote:
 
     # What else it can do depends on the object: `make_proxy` adds `__call__` and so on where the object has them.
 
+    shared_by_ranks = True  # the object is in the other process, once
     __slots__ = ("__dict__", "_ask", "_attributes", "_methods", "_text")
 
     def __init__(self, handle: Handle, ask):

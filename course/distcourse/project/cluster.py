@@ -8,9 +8,9 @@ from fractions import Fraction
 from pathlib import Path
 
 from distlearn.parallel import young_interval
-from distlearn.parallel.planning.backtest import Run
 
 from .. import lab12, lab14
+from ..backtest import Run
 from .reading import fields, json_of, read_bytes
 from .track import Draws, Result, judged, picture_of, refused
 

@@ -1,4 +1,4 @@
-"""Convolution from its definition, and with the block's part of the image in shared memory; images.py has im2col."""
+"""Convolution from its definition; images.py has im2col, which layers launch."""
 
 from __future__ import annotations
 
@@ -27,38 +27,22 @@ def _numbers(x, k, stride, padding):
     return n, c, h, w, output_size(h, k, stride, padding), output_size(w, k, stride, padding)
 
 
-def _conv(shared):
-    def launch(x, w, y, stride, padding):
-        f, c, k, _ = w.shape
-        n, channels, h, width, oh, ow = _numbers(x, k, stride, padding)
-        if channels != c or y.shape != (n, f, oh, ow):
-            raise ValueError(f"conv: shapes {x.shape} * {w.shape} -> {y.shape} do not fit")
-        args = (x, w, y, *map(i32, (n, c, h, width, f, k, stride, padding, oh, ow)))
-        if not shared:
-            return Launch(blocks(y.size), (256,), args)
-        nbytes = 4 * (7 * stride + k) * (31 * stride + k)
-        return Launch((-(-ow // 32), -(-oh // 8), n * f), (32, 8), args, nbytes)
-
-    return launch
-
-
-def _images(rng):
-    return rng.normal(size=(4, 3, 32, 32)).astype(f32)
+def _conv(x, w, y, stride, padding):
+    f, c, k, _ = w.shape
+    n, channels, h, width, oh, ow = _numbers(x, k, stride, padding)
+    if channels != c or y.shape != (n, f, oh, ow):
+        raise ValueError(f"conv: shapes {x.shape} * {w.shape} -> {y.shape} do not fit")
+    return Launch(blocks(y.size), (256,), (x, w, y, *map(i32, (n, c, h, width, f, k, stride, padding, oh, ow))))
 
 
 def _conv_example(rng):
     w = rng.normal(size=(5, 3, 3, 3)).astype(f32)
-    return _images(rng), w, np.zeros((4, 5, 32, 32), f32), 1, 1
+    return rng.normal(size=(4, 3, 32, 32)).astype(f32), w, np.zeros((4, 5, 32, 32), f32), 1, 1
 
 
 CONV_NAIVE = Variant(
-    "convolution.cu", "conv_naive", _conv(False), conv_reference, _conv_example,
+    "convolution.cu", "conv_naive", _conv, conv_reference, _conv_example,
     {("x", "read"): 4, ("w", "read"): 1, ("y", "write"): 4}, atol=1e-5,
 )  # fmt: skip
-CONV_SHARED = Variant(
-    "convolution.cu", "conv_shared", _conv(True), conv_reference, _conv_example,
-    {("x", "read"): 2.5, ("w", "read"): 1, ("y", "write"): 4, ("dynamic shared memory", "read"): 1,
-     ("dynamic shared memory", "write"): 1}, atol=1e-5,
-)  # fmt: skip
 
-VARIANTS = [CONV_NAIVE, CONV_SHARED]
+VARIANTS = [CONV_NAIVE]

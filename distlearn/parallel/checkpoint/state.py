@@ -164,18 +164,22 @@ LONGEST = 60
 
 def run_fingerprint(model, loss, optimizer) -> dict:
     """Return what a strategy trains, and how, as values that JSON can hold."""
-    groups = [
-        {"parameters": [p.name for p in g.params], "rule": describe(g.rule), "lr": describe_schedule(g.lr)}
-        for g in optimizer.groups
-    ]
     return {
         "layers": [repr(layer) for layer in model.children or [model]],
         "parameters": [f"{p.name} {list(p.data.shape)} {p.data.dtype}{' frozen' * p.frozen}" for p in model.params],
         "loss": describe(loss),
         "optimizer": type(optimizer).__name__,
-        "groups": groups,
-        "clip_norm": optimizer.clip_norm,
+        **optimizer_fingerprint(optimizer),
     }
+
+
+def optimizer_fingerprint(optimizer) -> dict:
+    """Return the settings of an optimizer, which may change during a run."""
+    groups = [
+        {"parameters": [p.name for p in g.params], "rule": describe(g.rule), "lr": describe_schedule(g.lr)}
+        for g in optimizer.groups
+    ]
+    return {"groups": groups, "clip_norm": optimizer.clip_norm}
 
 
 def data_fingerprint(dataset, batch_size: int, seed: int) -> dict:

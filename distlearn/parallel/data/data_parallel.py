@@ -15,7 +15,7 @@ from ...optim.noise_scale import NoiseScale
 from ...optim.optimizer import global_norm
 from ...shares import shares
 from ..checkpoint.state import named_arrays, part_of_rank
-from ..strategy import Replicated, check_global_rows, refuse_masters, update
+from ..strategy import Replicated, average_statistics, check_global_rows, refuse_masters, update
 from .bucket import GradientReducer
 from .compression import Codec
 from .replicas import check_replicas
@@ -47,6 +47,8 @@ class NaiveDataParallel(Replicated):
             self.comm.all_reduce(p.grad)
         sums = self.total(get_xp(batch.x).array([loss, len(batch.x)], np.float64))
         check_global_rows(self.comm, float(sums[1]), batch.n)
+        if self.statistics:
+            average_statistics(self.comm, self.statistics, len(batch.x), batch.n)
         update(self.optimizer, self.clock)
         return float(sums[0])
 
@@ -123,6 +125,8 @@ class DataParallel(Replicated):
             self.model.backward(dy, saved, on_grad=on_grad, clock=self.clock)
             del out, saved, dy  # or the next micro-batch's activations would need memory beside these
         loss = self.reducer.finish(batch.n)
+        if self.statistics:
+            average_statistics(self.comm, self.statistics, len(batch.x), batch.n)
         if self.noise_scale is not None:
             self._add_norms(batch)
         update(self.optimizer, self.clock)
@@ -140,8 +144,8 @@ class DataParallel(Replicated):
         self.noise_scale.add(float(part), whole, batch.n, int(parts))
 
     def check(self) -> None:
-        """Raise `ReplicaError` if ranks differ in a learned parameter or in the optimizer's state."""
-        check_replicas(self.comm, named_arrays(self.optimizer.params, self.optimizer))
+        """Raise `ReplicaError` if ranks differ in a parameter, frozen or not, or in the optimizer's state."""
+        check_replicas(self.comm, named_arrays(self.model.params, self.optimizer))
 
     # -- checkpoints ---------------------------------------------------------------------------------------------------
     @property

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from ...backend import get_xp
-from ...nn.layer import check_positive
+from ...nn.layer import Statistic, check_positive
 from ...optim.momentum import Nesterov
 from ...optim.optimizer import apply_rule, state_arrays
 from ..checkpoint.state import part_of_rank, serial_part
@@ -40,7 +40,7 @@ class LocalSGD(Replicated):
     Notes
     -----
     Every H steps one all-reduce of all parameters and two numbers: on a ring 2 (p - 1) messages of 1 / p of them per
-    rank. Every rank keeps its optimizer's state to itself, and frozen parameters, such as `BatchNorm`'s statistics.
+    rank. Running statistics (`BatchNorm`) are averaged, too. Every rank keeps its optimizer's state to itself.
     `step` returns the loss of the global batch when it averages, and between two averages that of this rank's part.
     A checkpoint between two averages holds every rank's replica, so that the same number of ranks continues bit for
     bit, and their average, from which others continue.
@@ -90,7 +90,7 @@ class LocalSGD(Replicated):
 
     def _average(self, loss_sum: float, n: int) -> float:
         """Replace all ranks' parameters by their average, weighted by samples; return the sum of `loss_sum` / n."""
-        groups = list(by_dtype(p.data for p in self.optimizer.params).values()) or [[]]
+        groups = list(by_dtype(p.data for p in (*self.optimizer.params, *self.statistics)).values()) or [[]]
         nbytes = 3 * sum(a.nbytes for arrays in groups for a in arrays)  # read, written, with a factor in between
         with self.clock.span("pack", nbytes=nbytes):
             flats = [_pack(arrays, self._samples) for arrays in groups[:-1]]
@@ -107,7 +107,7 @@ class LocalSGD(Replicated):
 
     # -- checkpoints: the average, and every rank's replica between two averages ---------------------------------------
     def state_dict(self):
-        frozen = {f"param/{p.name}" for p in self.model.params if p.frozen}  # rank 0's, like running statistics
+        frozen = {f"param/{p.name}" for p in self.model.params if p.frozen and not isinstance(p, Statistic)}
         mean = Partial(weight=self._samples)
         return {
             name: held if name in frozen else held._replace(spec=replace(held.spec, partial=mean, counts=True))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
@@ -117,15 +116,6 @@ def as_stages(stages, model: Sequential, n_stages: int, shape=None) -> list[slic
     if covered != list(range(n)) or any(not range(*s.indices(n)) for s in stages):
         raise ValueError(f"stages: {stages}, expected slices that hold the layers 0 to {n - 1} once, in order")
     return [slice(*s.indices(n)[:2]) for s in stages]
-
-
-def cut(model: Sequential, part: slice) -> Sequential:
-    """Return some consecutive layers as a model of their own; layers and parameters keep the names they have."""
-    stage = copy.copy(model)  # not a new Sequential, which would number the layers again
-    stage.layers = model.layers[part]
-    mine = {id(p) for layer in stage.layers for p in layer.params}
-    stage.params = [p for p in model.params if id(p) in mine]
-    return stage
 
 
 # -- stage params ------------------------------------------------------------------------------------------------------

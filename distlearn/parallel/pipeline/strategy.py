@@ -22,7 +22,7 @@ from ...nn.layer import Layer
 from ..sharding import ShardSpec
 from ..strategy import Strategy, check_whole, summed_norm
 from .schedule import LANE, SCHEDULES, Action, Schedule, check_schedule
-from .stages import StageComm, StageParams, agree_on_boundaries, as_stages, cut, sub_optimizer
+from .stages import StageComm, StageParams, agree_on_boundaries, as_stages, sub_optimizer
 
 MICROBATCHES_PER_RANK = 4
 """By default: the bubble is then below a fifth (Huang et al. (2019), section 2.3: negligible from 4 on)."""
@@ -55,7 +55,7 @@ class StagedModel(Strategy):
         self.schedule = _checked(schedule, comm.size, n_microbatches)
         self.n_microbatches = self.schedule.n_microbatches
         self.slices = as_stages(stages, model, self.schedule.n_stages, shape)
-        pieces = [cut(model, part) for part in self.slices]
+        pieces = [model.part(model.layers[part]) for part in self.slices]
         self._rank_of = [self.schedule.rank_of(s) for s in range(len(pieces))]
         self.stages = {s: pieces[s] for s in self.schedule.stages_of(comm.rank)}
         self._stage_params = StageParams(comm, model, pieces, self._rank_of)

@@ -183,21 +183,21 @@ def simulate_layout(
         replicas = next(k for k in range(2, layout.dp + 1) if layout.dp % k == 0)  # each stands for equally many
     small, rows = layout._replace(dp=replicas), -(-batch_size // layout.dp) * replicas
 
-    def program(comm, ledger):
-        shape = (-(-rows // replicas), *sample)
-        strategy = _strategy(comm, small, meta_copy(outline), rule, shape, cap_bytes, n_microbatches)
-        batch = meta_batch(rows, sample, strategy.rank, strategy.size, input_dtype(model))
-        comm.barrier()
-        network.sent.clear()
-        ledger.begin(comm, strategy, batch)
-        began = comm.clock.now()
-        strategy.step(batch)
-        return began, comm.clock.now()
-
     def run(network):
+        def program(comm):
+            shape = (-(-rows // replicas), *sample)
+            strategy = _strategy(comm, small, meta_copy(outline), rule, shape, cap_bytes, n_microbatches)
+            batch = meta_batch(rows, sample, strategy.rank, strategy.size, input_dtype(model))
+            comm.barrier()
+            network.sent.clear()
+            ledger.begin(comm, strategy, batch)
+            began = comm.clock.now()
+            strategy.step(batch)
+            return began, comm.clock.now()
+
         world = SimWorld(small.size, network, compute_of(compute), collectives="formula")
         with Ledger(world) as ledger:
-            results = world.run(program, ledger)
+            results = world.run(program)
         step = world.trace.window(results[0][0])
         return max(ended for _, ended in results) - results[0][0], step, max(ledger.samples, key=lambda s: s.total)
 

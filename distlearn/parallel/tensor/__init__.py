@@ -5,7 +5,7 @@
 - `strategy`: training, of the whole model (`TensorParallel`) or of its dense layers (`OneWeirdTrick`)
 """
 
-from .blocks import ExpertParallel, PathParallel, SiameseParallel, StackParallel
+from .blocks import PathParallel, SiameseParallel, StackParallel
 from .layers import (
     AxisSharding,
     ColumnParallelLinear,

@@ -1,4 +1,4 @@
-"""Blocks of which every rank has whole layers: paths, branches, layers of a GRU stack, experts."""
+"""Blocks of which every rank has whole layers: paths, branches, layers of a GRU stack."""
 
 from __future__ import annotations
 
@@ -7,14 +7,12 @@ from itertools import pairwise
 
 import numpy as np
 
-from ...backend import get_xp, to_numpy
-from ...nn import GRU, Conv2d, Linear, MixtureOfExperts, Parallel, Siamese
+from ...backend import get_xp
+from ...nn import GRU, Conv2d, Linear, Parallel, Siamese
 from ...nn.container import layer_span
-from ...nn.experts import kept_counts, places_before, softmax_backward
 from ...nn.layer import Param, check_positive, check_shape, describe, walk
 from ...shares import shares
 from ..data.bucket import make_buckets
-from ..sharding import gather_parts
 from .layers import AxisSharding, ColumnParallel, TensorLayer, unique_params
 
 # -- paths -------------------------------------------------------------------------------------------------------------
@@ -239,146 +237,3 @@ class StackParallel(TensorLayer):
 
     def backward_flops(self, shape):
         return 2 * self.flops(shape)
-
-
-# -- experts of a mixture ----------------------------------------------------------------------------------------------
-
-
-class ExpertParallel(TensorLayer):
-    r"""`MixtureOfExperts` whose experts are on different ranks.
-
-    ::
-
-        rank r: its rows ─► gate ─► all_to_all ─► its experts, rows of all ranks ─► all_to_all ─► weighted sum
-
-    Every rank has the whole input, takes its share of the rows, and gathers the outputs at the end, so that the layer
-    fits between other tensor-parallel ones. Which rows find a place is decided by the serial layer's rule: ranks
-    exchange how many of their rows chose each expert.
-
-    Notes
-    -----
-    With n rows, E experts, s bytes a value, and at most m rows
-    that one rank sends to one expert (n k / (p E) if they are spread evenly, room(n) at most): forward one all-gather
-    of p k E integers, two all-to-alls of p ceil(E / p) m width s bytes, and one all-gather of n width s bytes;
-    backward two such all-to-alls, one all-reduce of the gate's gradient and one all-gather of n width s bytes. A rank
-    holds its own experts; the gate is on every rank.
-
-    References
-    ----------
-    D. Lepikhin et al. (2021), GShard, ICLR, section 3. W. Fedus, B. Zoph, N. Shazeer (2022), Switch transformers,
-    JMLR 23, section 5.
-    """
-
-    how = "experts over ranks, rows sent to theirs"
-
-    def __init__(self, comm, layer: MixtureOfExperts):
-        super().__init__(comm, layer.name)
-        self.serial, self.gate, self.width = layer, layer.gate, layer.width
-        self.homes = shares(len(layer.experts), comm.size)
-        self.experts = layer.experts[self.homes[comm.rank]]
-        own = unique_params(self.experts)
-        self.hold_alone(own)
-        self.params = [*self.gate.params, *own]
-
-    def forward(self, x):
-        xp, comm = get_xp(x), self.comm
-        rows = x.reshape(-1, self.width)
-        parts = shares(len(rows), comm.size)
-        mine = xp.ascontiguousarray(rows[parts[comm.rank]])
-        routes = self.serial.route(mine @ self.gate.W.data + self.gate.b.data)
-        counts = comm.all_gather(np.ascontiguousarray(to_numpy(routes.counts), dtype=np.int64))
-        capacity = self.serial.room(len(rows))
-        kept = routes.kept(capacity, places_before(counts)[comm.rank])
-        sizes = kept_counts(counts, capacity)
-        queues = [xp.flatnonzero(((routes.chosen == e) & kept).any(axis=1)) for e in range(sizes.shape[1])]
-        arrived = self._to_experts([mine[here] for here in queues], sizes)
-        results, saved = self._each(arrived, lambda i, h: self.experts[i].forward(h), "forward")
-        outs = self._from_experts(results, sizes, mine)
-        y = xp.zeros_like(mine)
-        for e, here in enumerate(queues):
-            y[here] += routes.weights[here, e, None] * outs[e]
-        saved = mine, routes.weights, queues, outs, sizes, parts, saved
-        return gather_parts(comm, y, 0, parts).reshape(x.shape), saved
-
-    def backward(self, dy, saved):
-        mine, weights, queues, outs, sizes, parts, kept = saved
-        xp, shape = get_xp(dy), dy.shape
-        dy = dy.reshape(-1, self.width)[parts[self.comm.rank]]
-        dp, scaled = xp.zeros_like(weights), []
-        for e, (here, out) in enumerate(zip(queues, outs, strict=True)):
-            dp[here, e] = (dy[here] * out).sum(axis=1)
-            scaled.append(weights[here, e, None] * dy[here])
-        arrived = self._to_experts(scaled, sizes)
-        results, _ = self._each(arrived, lambda i, d: (self.experts[i].backward(d, kept[i]), None), "backward")
-        dx = xp.zeros_like(mine)
-        for here, back in zip(queues, self._from_experts(results, sizes, mine), strict=True):
-            dx[here] += back
-        ds = softmax_backward(dp, weights)
-        dx += ds @ self.gate.W.data.T
-        grad = self.comm.all_reduce(xp.concatenate([mine.T @ ds, ds.sum(axis=0)[None]]))  # every rank has the gate
-        self.gate.W.add(grad[:-1])
-        self.gate.b.add(grad[-1])
-        return gather_parts(self.comm, dx, 0, parts).reshape(shape)
-
-    def _each(self, arrived, call, direction) -> tuple[list, list]:
-        """Run this rank's experts on the rows that came for them; one without rows is not called."""
-        results, saved = [], []
-        for i, rows in enumerate(arrived):
-            out, s = rows, None
-            if len(rows):
-                with layer_span(self.comm.clock, self.experts[i], direction, rows.shape, rows.dtype.itemsize):
-                    out, s = call(i, rows)
-            results.append(out)
-            saved.append(s)
-        return results, saved
-
-    def _blocks(self, like, sizes):
-        """Return an empty block for every rank: experts of the widest rank, and rows of the longest queue."""
-        widest = self.homes[0].stop - self.homes[0].start
-        return get_xp(like).zeros((self.comm.size, widest, int(sizes.max(initial=0)), self.width), like.dtype)
-
-    def _to_experts(self, rows, sizes) -> list:
-        """Send rows, a list by expert, to the ranks of their experts; return what came for each of this rank's."""
-        xp, blocks = get_xp(rows[0]), self._blocks(rows[0], sizes)
-        for rank, home in enumerate(self.homes):
-            for i, e in enumerate(range(home.start, home.stop)):
-                blocks[rank, i, : len(rows[e])] = rows[e]
-        got = self.comm.all_to_all(blocks)
-        own = range(len(sizes[0]))[self.homes[self.comm.rank]]
-        return [xp.concatenate([got[r, i, : sizes[r, e]] for r in range(self.comm.size)]) for i, e in enumerate(own)]
-
-    def _from_experts(self, results, sizes, like) -> list:
-        """Send the experts' results back to where the rows came from: those of this rank's rows, by expert."""
-        blocks = self._blocks(like, sizes)
-        own = range(len(sizes[0]))[self.homes[self.comm.rank]]
-        for i, e in enumerate(own):
-            ends = np.cumsum(sizes[:, e])
-            for r, end in enumerate(ends):
-                blocks[r, i, : sizes[r, e]] = results[i][end - sizes[r, e] : end]
-        got, mine = self.comm.all_to_all(blocks), sizes[self.comm.rank]
-        return [
-            got[rank, i, : mine[e]].copy()
-            for rank, home in enumerate(self.homes)
-            for i, e in enumerate(range(home.start, home.stop))
-        ]
-
-    def eval(self):
-        view = copy.copy(self)
-        view.experts = [expert.eval() for expert in self.experts]
-        return view
-
-    @property
-    def children(self):
-        return [self.gate, *self.experts]
-
-    def output_shape(self, shape):
-        return self.serial.output_shape(shape)
-
-    def flops(self, shape):
-        return self.serial.flops(shape) // self.comm.size
-
-    def backward_flops(self, shape):
-        return self.serial.backward_flops(shape) // self.comm.size
-
-    def __repr__(self):
-        return f"ExpertParallel({len(self.experts)} of {len(self.serial.experts)} experts, k={self.serial.k})"

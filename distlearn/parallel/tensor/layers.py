@@ -75,7 +75,7 @@ class TensorLayer(Layer):
         """Make this rank's part of a serial layer's parameter, and store its spec."""
         spec = ShardSpec(tuple(param.data.shape), Shard(axis, sharding.parts[self.comm.rank]))
         self.specs[param.name] = spec
-        return Param(take_part(param.data, axis, sharding.parts[self.comm.rank]), param.name, param.frozen)
+        return type(param)(take_part(param.data, axis, sharding.parts[self.comm.rank]), param.name, param.frozen)
 
     def hold_alone(self, params) -> None:
         self.specs = {p.name: ShardSpec(tuple(p.data.shape)) for p in params}

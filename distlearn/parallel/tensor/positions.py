@@ -30,7 +30,7 @@ NORMS = (nn.LayerNorm, nn.RMSNorm)
 ACTIVATIONS = (nn.GELU, nn.ReLU, nn.Sigmoid, nn.Tanh)
 ON_ANY_PART = (*ACTIVATIONS, nn.Identity, ShardDropout)
 """Layers that run on some neurons or some positions alike."""
-BLOCKS = (nn.Sequential, nn.Residual, nn.Recompute)
+BLOCKS = (nn.Sequential, nn.Planned, nn.Residual, nn.Recompute)
 KINDS = (*NORMS, *ACTIVATIONS, nn.Dropout, nn.Embedding, nn.Identity, nn.Linear, nn.MultiHeadAttention)
 AXES = "batch", "length", "width"
 

@@ -15,7 +15,7 @@ from collections import Counter, defaultdict
 
 from ... import nn
 from ...nn.layer import Layer, walk
-from .blocks import ExpertParallel, PathParallel, SiameseParallel, StackParallel
+from .blocks import PathParallel, SiameseParallel, StackParallel
 from .layers import (
     ColumnParallel,
     ColumnParallelLinear,
@@ -31,7 +31,7 @@ from .layers import (
     unique_params,
 )
 
-BLOCKS = (nn.Sequential, nn.Parallel, nn.Residual, nn.Recompute, nn.Siamese)
+BLOCKS = (nn.Sequential, nn.Planned, nn.Parallel, nn.Residual, nn.Recompute, nn.Siamese)
 BY_CHANNEL = (nn.ReLU, nn.GELU, nn.Sigmoid, nn.Tanh, nn.Identity, nn.MaxPool, nn.AvgPool, nn.GlobalAvgPool)
 """Layers that treat every neuron or channel by itself, so they run on whatever part a rank has."""
 WITHOUT_PARAMETERS = (*BY_CHANNEL, nn.Flatten, nn.Reshape, nn.Dropout, nn.LocalResponseNorm, nn.Softmax)
@@ -54,7 +54,6 @@ def parallelize(model: nn.Sequential, comm) -> TensorSequential:
     `Siamese`                         `SiameseParallel` on two ranks; else its body is sharded
     `GRU` layers in a row             `StackParallel` if there is one for every rank
     `MultiHeadAttention`              `HeadParallelAttention`: the rank's heads, outputs summed
-    `MixtureOfExperts`                `ExpertParallel` if there is an expert for every rank
     `Residual`, `Recompute`           their bodies are sharded
     all others                        replicated, after a `Gather`
     ================================  ===============================================================================
@@ -115,13 +114,12 @@ class _Rewriter:
             return self.done[id(layer)], ""
         if type(layer) in (nn.Linear, nn.Conv2d):
             return self._column_parallel(layer)
-        if type(layer) in (nn.MultiHeadAttention, nn.MixtureOfExperts):
-            attention = type(layer) is nn.MultiHeadAttention
-            if (layer.kv_heads if attention else len(layer.experts)) < self.comm.size:
-                return layer, f"on every rank: too few {'heads' if attention else 'experts'}"
+        if type(layer) is nn.MultiHeadAttention:
+            if layer.kv_heads < self.comm.size:
+                return layer, "on every rank: too few heads"
             if not self.shared_params.private(layer):
                 return layer, "on every rank: shared"
-            return (HeadParallelAttention if attention else ExpertParallel)(self.comm, layer), ""
+            return HeadParallelAttention(self.comm, layer), ""
         if type(layer) in BLOCKS:
             made = self._block(layer)
             if any(isinstance(part, TensorLayer) for part in walk(made)):
@@ -147,7 +145,7 @@ class _Rewriter:
 
     def _block(self, layer) -> Layer:
         comm = self.comm
-        if type(layer) is nn.Sequential:
+        if isinstance(layer, nn.Sequential):  # a plan does not hold for parts of layers
             return self.sequence(layer)
         if (
             type(layer) is nn.Parallel

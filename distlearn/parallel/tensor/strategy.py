@@ -9,9 +9,18 @@ from ...optim import Optimizer
 from ...shares import shares
 from ..checkpoint.state import named_arrays
 from ..data.bucket import GradientReducer, make_buckets
-from ..pipeline.stages import cut
 from ..sharding import ShardSpec, gather_parts, load_into, reduce_scatter_parts
-from ..strategy import Strategy, check_state_shapes, check_whole, require_scope, sharded_state, summed_norm, update
+from ..strategy import (
+    Strategy,
+    average_statistics,
+    check_state_shapes,
+    check_whole,
+    require_scope,
+    sharded_state,
+    statistics_of,
+    summed_norm,
+    update,
+)
 from .layers import TensorSequential, shard_specs
 from .positions import check_positions, cut_positions, partial_params
 from .rewrite import defer_input_all_reduce, parallelize
@@ -54,6 +63,7 @@ class TensorParallel(Strategy):
             self.model = cut_positions(self.model, comm)
             self.partial_buckets = make_buckets(partial_params(self.model))
         self.optimizer, self.specs = sub_optimizer("TensorParallel", optimizer, self.model, comm)
+        self.hold_in_shards(model, self.model)
 
     def step(self, batch) -> float:
         check_whole(self, batch, self.comm)
@@ -144,18 +154,20 @@ class OneWeirdTrick(Strategy):
                 f"OneWeirdTrick: expected layers to train before the first Linear, got {', '.join(kinds)}; "
                 f"use {'TensorParallel' if 'Linear' in kinds else 'DataParallel'}"
             )
-        features, dense = cut(model, slice(0, k)), cut(model, slice(k, None))
+        features, dense = model.part(model.layers[:k]), model.part(model.layers[k:])
         tied = {id(p) for p in features.params} & {id(p) for p in dense.params}
         if tied:
             names = ", ".join(p.name for p in dense.params if id(p) in tied)
             raise ValueError(f"OneWeirdTrick: {names} is used both before and after the first dense layer")
         dense = parallelize(dense, comm)
         self.features, self.dense = features, dense
+        self._statistics = statistics_of(features.params)
         self._partial = defer_input_all_reduce(dense.layers)  # the gradient at the boundary: one summand on each rank
         hows = [PART] * len(features.layers) + dense.hows
         self.model = TensorSequential(comm, [*features.layers, *dense.layers], hows)
         self.optimizer, self.specs = sub_optimizer("OneWeirdTrick", optimizer, self.model, comm)
         self.reducer = GradientReducer(comm, features.params, cap_bytes=cap_bytes, overlap=overlap)
+        self.hold_in_shards(model, self.model)
 
     def step(self, batch) -> float:
         check_whole(self, batch, self.comm)
@@ -172,6 +184,8 @@ class OneWeirdTrick(Strategy):
         dy = reduce_scatter_parts(comm, dy, 0, parts) if self._partial else dy[parts[comm.rank]].copy()
         features.backward(dy, saved, on_grad=reducer.on_grad, clock=self.clock)
         loss = reducer.finish(batch.n)
+        if self._statistics:
+            average_statistics(comm, self._statistics, len(here), batch.n)
         update(self.optimizer, self.clock)
         return loss
 

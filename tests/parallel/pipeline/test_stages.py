@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from distlearn.nn import MLP, Linear, Parallel, Sequential, Tanh, build
 from distlearn.parallel import balance, layer_costs
-from distlearn.parallel.pipeline.stages import as_stages, cut, inseparable
+from distlearn.parallel.pipeline.stages import as_stages, inseparable
 
 
 @given(st.lists(st.integers(0, 20), min_size=1, max_size=9), st.data())
@@ -95,7 +95,7 @@ def test_only_layers_in_a_row_can_be_cut():
 
 def test_pieces_keep_names_and_weights():
     model = MLP((6, 5, 4, 3), seed=3)
-    pieces = [cut(model, part) for part in (slice(0, 2), slice(2, 5))]
+    pieces = [model.part(model.layers[part]) for part in (slice(0, 2), slice(2, 5))]
     assert [[p.name for p in piece.params] for piece in pieces] == [["0.W", "0.b"], ["2.W", "2.b", "4.W", "4.b"]]
     assert all(p is q for p, q in zip(model.params, pieces[0].params + pieces[1].params, strict=True))
     assert [p.name for p in model.params] == ["0.W", "0.b", "2.W", "2.b", "4.W", "4.b"]

@@ -9,7 +9,7 @@ array whose send began before the message that announced it. It replies by `isen
 before they asked; and the first server's commands go to servers that do nothing but receive. So every server
 comes back to its `recv_obj`, and the policy's state ensures that not all workers wait.
 
-Where workers can be lost (`FaultTolerant` communicators), a server is told so instead of receiving a message: the
+Where workers can be lost (`SimWorld(failures=...)`), a server is told so instead of receiving a message: the
 coordinator treats the worker as if it had left, so none waits for it; a gradient that only some of the servers received
 counts as zeros on the others. The loss of a server raises.
 """
@@ -77,6 +77,7 @@ class Snapshot(NamedTuple):
     version: int
     time: float
     share: np.ndarray
+    statistics: np.ndarray  # the first server's: the mean over workers
 
 
 class Coordinator:
@@ -146,7 +147,7 @@ class Coordinator:
 class Server:
     """A share of the parameters, with the optimizer's state for it (velocities are kept here), and its messages."""
 
-    def __init__(self, comm, servers: int, share, rule, lr, every: int):
+    def __init__(self, comm, servers: int, share, statistics, rule, lr, every: int):
         if needs_whole(rule):
             name = type(rule).__name__
             raise ValueError(f"parameter server: {name} looks at whole parameters, but a server has only a share")
@@ -154,6 +155,7 @@ class Server:
         self.share, self.rule, self.lr, self.every = share, rule, lr, every
         self.state = rule.init(share)
         self.snapshots: list[Snapshot] = []
+        self.statistics, self._newest = statistics, {}  # the mean over workers of what each sent last
         self._arrived: dict[int, np.ndarray] = {}  # by worker: its gradient; it sends no other before the reply
         self._kept: dict[tuple[int, int], np.ndarray] = {}  # (worker, step) -> gradient that waits for its update
         self._lost: set[int] = set()
@@ -161,7 +163,7 @@ class Server:
 
     def serve(self, coordinator: Coordinator | None) -> None:
         """Serve until every worker has left; the first server has the coordinator, the others get its commands."""
-        self.snapshots.append(Snapshot(0, self.comm.clock.now(), self.share.copy()))
+        self.snapshots.append(Snapshot(0, self.comm.clock.now(), self.share.copy(), self.statistics))
         commands: deque[Command] = deque()
         ended = False
         while not ended:
@@ -194,6 +196,10 @@ class Server:
                     self._sent.pop(message.worker).wait()
                 gradient = self.comm.recv(np.empty_like(self.share), self.servers + message.worker)
                 self._arrived[message.worker] = gradient
+                if self.statistics.size:
+                    found = self.comm.recv(np.empty_like(self.statistics), self.servers + message.worker)
+                    self._newest[message.worker] = found
+                    self.statistics = np.mean(list(self._newest.values()), axis=0)
             return message
         except PeerLostError as error:
             if min(error.ranks) < self.servers:
@@ -216,7 +222,8 @@ class Server:
             step = command.version - 1
             apply_rule(self.rule, self.share, total, self.state, self.lr(step), step)
         if self.every and command.version % self.every == 0:
-            self.snapshots.append(Snapshot(command.version, self.comm.clock.now(), self.share.copy()))
+            now, share = self.comm.clock.now(), self.share.copy()
+            self.snapshots.append(Snapshot(command.version, now, share, self.statistics))
 
     def _mean(self, merged):
         """Add weighted gradients up in the order of workers, whatever order they arrived in."""

@@ -13,7 +13,7 @@ from ....comm.base import CommError, CutOffError
 from ....data import Batches
 from ....data.batches import rows_of
 from ....nn.container import check_unique_names
-from ....nn.layer import check_positive
+from ....nn.layer import Statistic, check_positive
 from ....nn.metrics import make_metric
 from ....optim.optimizer import check_rule
 from ....optim.schedules import as_schedule
@@ -44,10 +44,29 @@ class FlatModel:
         for p in learned:  # from now on views
             p.data = self.data[start : start + p.size].reshape(p.data.shape)
             start += p.size
+        self._views = [p.data for p in learned]
+        self._statistics = [p for p in model.params if isinstance(p, Statistic)]
+        self.has_statistics = bool(self._statistics)
         self._costs: dict[tuple, float] = {}
+
+    @property
+    def statistics(self) -> np.ndarray:
+        """A copy of the running statistics, as one array."""
+        return np.concatenate([np.zeros(0), *(to_numpy(p.data).reshape(-1) for p in self._statistics)])
+
+    @statistics.setter
+    def statistics(self, values) -> None:
+        start = 0
+        for p in self._statistics:
+            p.data[...] = get_xp(p.data).asarray(values[start : start + p.size].reshape(p.data.shape))
+            start += p.size
 
     def gradient(self, x, y, loss) -> float:
         """Compute the mean gradient over the rows of `x` into `grad`; return their mean loss. No rows: zeros."""
+        for p, view in zip(self._bucket.params, self._views, strict=True):
+            if p.frozen or p.data is not view:
+                what = "was frozen" if p.frozen else "has other data than"
+                raise ValueError(f"parameter server: {p.name!r} {what} when training began: change it before")
         self._bucket.clear()
         value = 0.0
         if len(x):
@@ -87,8 +106,8 @@ class ParameterServer:
     Parameters
     ----------
     model : Sequential
-        A worker's may be on a GPU, with its data, while the servers keep theirs on the CPU. Running statistics, which
-        no gradient changes, stay with each worker.
+        A worker's may be on a GPU, with its data, while the servers keep theirs on the CPU. Of running statistics,
+        which no gradient changes, the run has the mean over workers of what each had at its newest gradient.
     rule : Rule
         Such as `SGD()` or `Momentum(0.9)`; its velocities are kept on the servers.
     lr : float or callable
@@ -113,8 +132,8 @@ class ParameterServer:
     however uneven the parts are. The number of servers changes no number. (Production servers let every shard decide
     independently, which saves the commands, and lets a worker read shares of different versions.)
 
-    On a `FaultTolerant` communicator training survives the loss of workers: a lost one is treated as if it had left, so
-    no worker waits for it, and the rows it would have trained on are left out. The loss of a server ends the run.
+    Where workers can be lost (`SimWorld(failures=...)`) training survives it: a lost one is treated as if it had left,
+    so no worker waits for it, and the rows it would have trained on are left out. The loss of a server ends the run.
 
     References
     ----------
@@ -139,11 +158,17 @@ class ParameterServer:
         values = to_numpy(self.flat.data)  # a worker's model may be on a GPU; messages are not
         comm.broadcast(values)
         self.flat.load(values)
+        for p in model.params:
+            if p.frozen:
+                held = to_numpy(p.data)
+                comm.broadcast(held)
+                p.data[...] = get_xp(p.data).asarray(held)
         self.is_server = comm.rank < servers
         self.size, self.rank = comm.size - servers, 0 if self.is_server else comm.rank - servers
         self._parts, lr = shares(values.size, servers), as_schedule(lr, "ParameterServer")
         if self.is_server:
-            self._server = Server(comm, servers, values[self._parts[comm.rank]].copy(), rule, lr, every)
+            statistics = self.flat.statistics if comm.rank == 0 else np.zeros(0)
+            self._server = Server(comm, servers, values[self._parts[comm.rank]].copy(), statistics, rule, lr, every)
         else:
             self._version, self._steps, self._go = 0, 0, True
             self._replies = [make_reply(part.stop - part.start, values.dtype) for part in self._parts]
@@ -186,6 +211,8 @@ class ParameterServer:
         if coordinator.lost == self.size:  # it ended, but not because the run was over
             done = f"after {coordinator.policy_state.version} updates"
             raise CommError(f"ParameterServer: all {self.size} workers are lost, {done}; none is left to train")
+        if self.flat.has_statistics:
+            self.flat.statistics = self._server.statistics
         found = [held, *(self.comm.recv_obj(server) for server in range(1, self.servers))]
         return make_run(coordinator, self.flat, found, dataset, self.loss)
 
@@ -216,6 +243,8 @@ class ParameterServer:
             received = [comm.irecv(reply.view(np.uint8), server) for server, reply in enumerate(replies)]
             gradient = to_numpy(self.flat.grad)
             sent = [comm.isend(gradient[part], server) for server, part in enumerate(self._parts)]
+            if self.flat.has_statistics:
+                sent.append(comm.isend(self.flat.statistics, 0))
             for server in range(self.servers):
                 comm.send_obj(Push(self.rank, self._steps, self._version, rows, loss), server)
             for work in (*sent, *received):
@@ -326,8 +355,11 @@ def make_run(coordinator, flat, parts, dataset, loss) -> Run:
     columns = list(zip(*(snapshots for _, snapshots in parts), strict=True))  # of the same version on every server
     model, y = flat.model.eval(), dataset.y_train[:PROBE]
     x, x_test = *rows_of(dataset.x_train, [slice(PROBE)]), *rows_of(dataset.x_test, [slice(None)])
+    params = flat.named(values)
     for column in columns if len(columns) > 1 else ():
         flat.load(np.concatenate([snapshot.share for snapshot in column]))
+        if flat.has_statistics:
+            flat.statistics = column[0].statistics
         with np.errstate(all="ignore"):  # parameters of a run that diverged
             value, _ = loss(model.forward(x)[0], y, len(x))
             score = metric.value(*metric.count(model.forward(x_test)[0], dataset.y_test))
@@ -337,7 +369,7 @@ def make_run(coordinator, flat, parts, dataset, loss) -> Run:
         workers=len(state.clocks),
         gradients=gradients,
         seconds=float(gradients["time"].max(initial=0.0)),
-        params=flat.named(values),
+        params=params,
         curve=np.array(points, [("version", "i8"), ("time", "f8"), ("loss", "f8"), (f"test_{metric.name}", "f8")]),
         diverged=coordinator.diverged,
     )
@@ -373,7 +405,7 @@ class QuorumDiLoCo(ParameterServer):
 
     Q are the learners whose results have come, :math:`m_q` the samples behind each. Those outside Q go on from where
     they began; their results count in a later merge. With a quorum of all learners this is `DiLoCo`. Rank 0 is the
-    syncer, the others are learners; on a `FaultTolerant` communicator lost learners are not waited for.
+    syncer, the others are learners; lost learners are not waited for.
 
     Parameters
     ----------

@@ -2,9 +2,7 @@
 
 import numpy as np
 import pytest
-
-from distlearn.parallel import backtest, published, skill
-from distlearn.parallel.planning.backtest import predict_step
+from distcourse.backtest import backtest, predict_step, published, skill
 
 TABLES = published()
 TABLE = TABLES["Megatron-LM, table 2"]

@@ -6,8 +6,8 @@
                 shrink(plan, fails) --> the smallest plan that still fails; its repr can be pasted into a test
 
 The workload is always the same small training run, saved every few steps. On engines, and in a simulated world that
-stands in for them, `train_through_failures` restarts it; with `elastic` simulated ranks go on without those that are
-lost. The words are those of Maelstrom (workload, nemesis, invariants), the menu of faults that of torchft.
+stands in for them, `train_through_failures` restarts it. The words are those of
+Maelstrom (workload, nemesis, invariants), the menu of faults that of torchft.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .. import data, nn, optim
-from ..comm.base import CommError, CutOffError, PeerLostError, RankError, RevokedError
-from ..comm.network import Network
-from ..parallel import DataParallel, ElasticDataParallel
-from ..parallel.checkpoint.store import CheckpointStore, CheckpointWarning
-from ..sim import Failure, Roofline, SimWorld
-from ..train import fit
-from .elastic import ElasticRun, train_through_failures
+from distlearn import data, nn, optim
+from distlearn.comm.base import CommError, CutOffError, PeerLostError, RankError
+from distlearn.comm.network import Network
+from distlearn.parallel import DataParallel
+from distlearn.parallel.checkpoint.store import CheckpointStore, CheckpointWarning
+from distlearn.sim import Failure, Roofline, SimWorld
+from distlearn.train import fit
+from distlearn.world.elastic import ElasticRun, train_through_failures
 
 EPOCHS, BATCH, SAMPLES, EVERY = 3, 30, 150, 4
 STEPS = EPOCHS * SAMPLES // BATCH
@@ -263,7 +263,7 @@ def _mark(folder, i: int) -> None:
     open(os.path.join(folder, f"struck-{i}"), "wb").close()
 
 
-def workload(comm, plan, processes: bool, elastic: bool, *, checkpoints, every: int, resume: bool):
+def workload(comm, plan, processes: bool, *, checkpoints, every: int, resume: bool):
     """Train a small network, while faults strike; return (losses, parameters, samples), None on a rank cut off."""
     os.makedirs(checkpoints, exist_ok=True)
     model = nn.MLP((64, 10, 10), seed=3, dtype="float64")
@@ -280,8 +280,7 @@ def workload(comm, plan, processes: bool, elastic: bool, *, checkpoints, every: 
                 fault.strike_training(comm, model)
 
     try:
-        make = ElasticDataParallel if elastic else DataParallel
-        strategy = make(comm, model, nn.SoftmaxCrossEntropy(), optimizer, cap_bytes=3000, check_every=1)
+        strategy = DataParallel(comm, model, nn.SoftmaxCrossEntropy(), optimizer, cap_bytes=3000, check_every=1)
         history = fit(
             strategy, data.load("digits", dtype="float64").take(SAMPLES), epochs=EPOCHS, batch_size=BATCH,
             evaluate_every=0, report=report, checkpoints=_StruckStore(checkpoints, plan), every=every, resume=resume,
@@ -296,14 +295,14 @@ def undisturbed(size: int) -> tuple[tuple, np.ndarray]:
     """Return what the workload gives without faults, and the virtual time at the end of every step."""
     world = SimWorld(size, NETWORK, COMPUTE)
     with tempfile.TemporaryDirectory() as folder:
-        result = world.run(workload, (), False, False, checkpoints=folder, every=EVERY, resume=False)[0]
+        result = world.run(workload, (), False, checkpoints=folder, every=EVERY, resume=False)[0]
     return result, np.array([0.0, *(span.end for span in world.trace.select(rank=0, name="update"))])
 
 
 # -- a run -------------------------------------------------------------------------------------------------------------
 
 NETWORK, COMPUTE = Network(1e-5, 1e9), Roofline(1e8)
-LOST = (PeerLostError, RevokedError, CutOffError)
+LOST = (PeerLostError, CutOffError)
 
 
 class _Simulated:
@@ -335,11 +334,10 @@ class _Simulated:
         except CommError as error:
             if not isinstance(getattr(error, "original", error), LOST) or not world.losses:
                 raise
-            results = None
         for failure, i in due.items():
             if failure.at <= world.makespan:
                 _mark(checkpoints, i)
-        if world.losses and (results is None or not args[-1]):
+        if world.losses:
             raise RankError(world.losses[0].rank, str(world.losses[0]), lost=True)
         return results
 
@@ -405,7 +403,7 @@ class Outcome:
         return any(f"rank {f.rank}" in text or f"ranks {f.rank}" in text for f in self.plan if f.only_named)
 
 
-def strike(plan, world=4, *, elastic: bool = False, fewer: bool = False) -> Outcome:
+def strike(plan, world=4, *, fewer: bool = False) -> Outcome:
     """Run the workload while a plan's faults strike.
 
     Parameters
@@ -413,14 +411,12 @@ def strike(plan, world=4, *, elastic: bool = False, fewer: bool = False) -> Outc
     plan : sequence of Fault
     world : int or EngineWorld
         A number of simulated ranks, or engines, which this kills.
-    elastic : bool
-        Go on without lost ranks, instead of restarting; simulated ranks only.
     fewer : bool
         Restart with one rank fewer after every failure.
     """
     plan, simulated = tuple(plan), isinstance(world, int)
-    if not simulated and (elastic or any(fault.simulated_only for fault in plan)):
-        raise ValueError(f"strike: {plan} with elastic={elastic} needs simulated ranks: processes cannot be cut off")
+    if not simulated and any(fault.simulated_only for fault in plan):
+        raise ValueError(f"strike: {plan} needs simulated ranks: processes cannot be cut off")
     world = _Simulated(world, plan) if simulated else world
     outcome = Outcome(plan, simulated=simulated)
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
@@ -428,9 +424,7 @@ def strike(plan, world=4, *, elastic: bool = False, fewer: bool = False) -> Outc
         # a busy machine may take a rank of an engine for hung
         options = {"checkpoints": folder, "every": EVERY, "fewer": fewer, "restarts": len(plan) + 2 * (not simulated)}
         try:
-            outcome.run = train_through_failures(
-                world, workload, plan, not simulated, elastic, progress_timeout=2.0, **options
-            )
+            outcome.run = train_through_failures(world, workload, plan, not simulated, progress_timeout=2.0, **options)
         except CommError as error:
             outcome.error = error
     return outcome

@@ -22,21 +22,21 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...comm import HierarchicalNetwork, Network
-from ...cuda.cards import card
-from ...nn.container import Residual, Sequential
-from ...nn.layer import walk
-from ...nn.models import GPT
-from ...nn.recompute import Recompute
-from ...optim import Adam, Optimizer
-from ...sim import MetaArray, Roofline, SimWorld
-from ...tables import Table, Tabular
-from ..meta import meta_batch, meta_copy, meta_loss
-from ..pipeline.schedule import ideal_bubble
-from ..strategy import update
-from ..tensor import parallelize
-from ..zero import ZeRO
-from .search import Layout, ReplicatedNetwork
+from distlearn.comm import HierarchicalNetwork, Network
+from distlearn.cuda.cards import card
+from distlearn.nn.container import Residual, Sequential
+from distlearn.nn.layer import walk
+from distlearn.nn.models import GPT
+from distlearn.nn.recompute import Recompute
+from distlearn.optim import Adam, Optimizer
+from distlearn.parallel.meta import meta_batch, meta_copy, meta_loss
+from distlearn.parallel.pipeline.schedule import ideal_bubble
+from distlearn.parallel.planning.search import Layout, ReplicatedNetwork
+from distlearn.parallel.strategy import update
+from distlearn.parallel.tensor import parallelize
+from distlearn.parallel.zero import ZeRO
+from distlearn.sim import MetaArray, Roofline, SimWorld
+from distlearn.tables import Table, Tabular
 
 
 class Run(NamedTuple):

@@ -1,0 +1,155 @@
+"""Ranks share nothing: what one of them is given, or refers to, is its own, as on engines."""
+
+import threading
+
+import numpy as np
+import pytest
+
+import distlearn as dl
+from distlearn import data, nn, optim
+from distlearn.sim import SimWorld, explore
+from distlearn.sim.copies import LARGE
+
+MODEL, SEEN, CONFIG = nn.MLP((64, 32, 10), seed=3), [0], {"lr": 0.1}
+DIGITS = data.load("digits")
+WORLDS = [SimWorld(1), SimWorld(2), SimWorld(4), SimWorld(4, collectives="formula"), dl.world.LocalWorld()]
+
+
+def trained(comm, model, make=dl.DataParallel, optimizer=None):
+    optimizer = optimizer or optim.Optimizer(model.params, optim.Momentum(), lr=0.05)
+    return dl.fit(make(comm, model, nn.SoftmaxCrossEntropy(), optimizer), DIGITS, epochs=1, batch_size=64).losses[-1]
+
+
+@pytest.fixture(scope="module")
+def serial():
+    """The loss that one rank ends with, whose model nobody else has."""
+    return SimWorld(1).run(lambda comm: trained(comm, nn.MLP((64, 32, 10), seed=3)))[0]
+
+
+def local_sgd(*args):
+    return dl.LocalSGD(*args, every=1)
+
+
+STRATEGIES = [dl.DataParallel, dl.parallel.NaiveDataParallel, dl.TensorParallel, dl.ZeRO, local_sgd, dl.Pipeline]
+
+
+@pytest.mark.parametrize("make", STRATEGIES)
+def test_a_model_of_the_caller_trains_as_one_of_the_rank(make, serial):
+    given, optimizer = nn.MLP((64, 32, 10), seed=3), None
+    before = [p.data.copy() for p in given.params]
+    optimizer = optim.Optimizer(given.params, optim.Momentum(), lr=0.05)
+    programs = {
+        "argument": (trained, given, make),
+        "closure": (lambda comm: trained(comm, given, make),),
+        "global": (lambda comm: trained(comm, MODEL, make),),
+        "with its optimizer": (trained, given, make, optimizer),
+        "in a dict": (lambda comm, made: trained(comm, made["model"], make), {"model": given}),
+    }
+    for name, (fn, *args) in programs.items():
+        assert SimWorld(2).run(fn, *args) == pytest.approx([serial] * 2, rel=1e-5), name
+    for p, q, old in zip(given.params, MODEL.params, before, strict=True):
+        np.testing.assert_array_equal(p.data, old)
+        np.testing.assert_array_equal(q.data, old)
+
+
+@pytest.mark.parametrize("world", WORLDS, ids=str)
+def test_what_a_rank_changes_is_its_own(world):
+    x, drawn, local = np.ones(2), np.random.default_rng(0), [0]
+    large, state, shared = np.zeros(LARGE), drawn.bit_generator.state, np.zeros(3)
+    part = large[10:20]
+
+    def program(comm, x, drawn, large, part, pair):
+        for log in (SEEN, local):
+            log[0] += 1
+        CONFIG["lr"] *= comm.size
+        comm.all_reduce(x)
+        x /= comm.size
+        large += comm.rank
+        part -= 1
+        pair[0][0] = 5
+        return x.tolist(), drawn.random(), SEEN[0], local[0], CONFIG["lr"], large[0], pair[1][0], large.flags.writeable
+
+    drawn_first = np.random.default_rng(0).random()
+    for _ in range(2):  # nothing is left of a run
+        results = world.run(program, x, drawn, large, part, (shared, shared))
+        for rank, found in enumerate(results):
+            assert found == ([1, 1], drawn_first, 1, 1, 0.1 * world.size, rank, 5, True)
+    assert (SEEN, local, CONFIG, x.tolist(), large.any()) == ([0], [0], {"lr": 0.1}, [1, 1], False)
+    assert drawn.bit_generator.state == state
+    assert not shared.any()
+
+
+counter = 0
+
+
+def counted(comm):
+    global counter
+    counter += 1
+    return counter, helper(comm)
+
+
+def helper(comm):
+    SEEN.append(comm.rank)
+    return SEEN
+
+
+def test_a_module_of_the_user_has_its_globals_on_each_rank():
+    assert SimWorld(3).run(counted) == [(1, [0, rank]) for rank in range(3)]
+    assert (counter, SEEN) == (0, [0])
+
+
+def test_every_run_of_an_exploration_starts_anew():
+    found = []
+
+    def program(comm, seen):
+        if comm.rank:
+            return comm.send_obj(comm.rank, 0)
+        seen += [comm.recv_obj() for _ in range(comm.size - 1)]
+        found.append(1)
+        return len(seen) + len(found)
+
+    result = explore(program, 3, [])
+    assert result.ok
+    assert {run.results[0] for run in result.runs} == {3}
+
+
+def test_classes_and_instances():
+    class Layer:
+        def __init__(self):
+            self.calls = 0
+
+    def program(comm, layer):
+        layer.calls += 1
+        return layer
+
+    given = Layer()
+    first, second = SimWorld(2).run(program, given)
+    assert isinstance(first, Layer)
+    assert (first.calls, second.calls, given.calls) == (1, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("what", "told"),
+    [
+        (
+            threading.Lock(),
+            r"program refers to, or is given, what cannot be copied for each rank: cannot pickle '_thread",
+        ),
+        ((i for i in range(3)), "cannot pickle 'generator' object; make it inside program"),
+        (SimWorld(2), "a SimWorld cannot be given to its own ranks; use the function's first argument, comm"),
+    ],
+    ids=["lock", "generator", "world"],
+)
+@pytest.mark.parametrize("given", ["argument", "closure"])
+def test_what_cannot_be_copied_is_named_before_anything_runs(what, told, given):
+    def program(comm, *args):
+        return what if given == "closure" else args
+
+    with pytest.raises(TypeError, match=f"SimWorld.run: .*{told}"):
+        SimWorld(2).run(program, *([what] if given == "argument" else []))
+    assert SimWorld(2).run(lambda comm: threading.Lock() is not None) == [True, True]  # made inside
+
+
+def test_what_is_not_a_function_is_refused():
+    with pytest.raises(TypeError, match=r"SimWorld.run: 3 is not a function"):
+        SimWorld(2).run(3)
