@@ -20,10 +20,11 @@ class Flat:
             p.data, p.grad = w, g
             self.parts.append((w, g, state))
 
-    def arrays(self, parts) -> list[tuple]:
-        """Return the whole arrays if the parts are still theirs, which a strategy may have moved; else the parts."""
+    def arrays(self, pairs) -> tuple | None:
+        """Return the whole arrays, if the parts of (parameter, state) are still theirs: a strategy may move them."""
+        parts = [(w.data, w.grad, state) for w, state in pairs]
         same = all(a is b for one, own in zip(parts, self.parts, strict=True) for a, b in zip(one, own, strict=True))
-        return [self.whole] if same else parts
+        return self.whole if same else None
 
 
 def _part(a, begin, shape, size):

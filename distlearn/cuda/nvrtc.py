@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from distlearn.cuda.emulator.device_code import for_card
+from distlearn.cuda.emulator.device_code import for_card, host_hints
 from distlearn.cuda.emulator.source import CompileError, CompilerNotFound, Flat, is_cuda_header, lines_of, unbalanced
 
 ARCHITECTURES = (75, 80, 86, 90, 100)  # Turing, Ampere (A100), Ampere (RTX 30), Hopper, Blackwell
@@ -71,10 +71,7 @@ def card_error(name: str, log: str, code) -> CompileError:
     """Return what NVRTC says of a kernel that is launched, with the lines of its source."""
     problems = _problems(log, 0, code.flat) or [Problem(0, "error", 0, 0, log.strip(), "")]
     said = " ".join(p.message for p in problems)
-    hints = [
-        f"  hint: {shown} is a function of the host: write __device__ before it so that a kernel may call it"
-        for word, shown in sorted(code.of_host.items()) if re.search(rf"\b{word}\b", said)
-    ]  # fmt: skip
+    hints = host_hints(code.of_host, said)
     text = "\n".join([f"kernel {name!r} does not compile for the card (NVRTC):", *map(str, problems), *hints])
     return CompileError(text, [(p.line, p.column, p.message) for p in problems])
 

@@ -9,7 +9,7 @@ import os
 
 import numpy as np
 
-from ..backend import can_launch, column_sums, get_xp
+from ..backend import can_launch, get_xp
 
 CACHE_BYTES = 256 * 1024  # A work buffer of this size stays in a core's second-level cache while a GEMM reads it.
 LONG = 128  # Contiguous values from which on NumPy's cost of a run does not show.
@@ -26,18 +26,10 @@ def add_bias(y, b) -> None:
 
 
 def bias_grad(dy, b, y=None) -> None:
-    """Add the column sums of `dy` to a bias' gradient; first clip it by the output y of a ReLU, in place.
+    """On a GPU, add the column sums of `dy` to a bias' gradient; first clip it by a ReLU's output y, in one pass."""
+    from ..cuda.kernels import bias_grad as launch
 
-    On a GPU the two are one pass over memory.
-    """
-    if can_launch(dy, b.data, *(() if y is None else (y,))):
-        from ..cuda.kernels import bias_grad as launch
-
-        launch(y, dy, *b.memory())
-        return
-    if y is not None:
-        dy *= y > 0
-    b.add(column_sums(dy))
+    launch(y, dy, *b.memory())
 
 
 def bias_relu(y, b) -> None:

@@ -230,9 +230,12 @@ class Optimizer:
         pairs = iter(zip(self.weights, self.states, strict=True))
         for group, flat in zip(self.groups, self._flats, strict=True):
             rule, lr = group._settings["rule"], group._settings["lr"](self.steps)
-            parts = [(w.data, w.grad, state) for w, state in islice(pairs, len(group.params))]
-            for arrays in flat.arrays(parts) if flat else parts:
-                apply_rule(rule, *arrays, lr, self.steps)
+            parts = islice(pairs, len(group.params))
+            if flat and (whole := flat.arrays(parts := list(parts))):
+                apply_rule(rule, *whole, lr, self.steps)
+                continue
+            for w, state in parts:
+                apply_rule(rule, w.data, w.grad, state, lr, self.steps)
         self.steps += 1
 
     def scaled(self, loss):

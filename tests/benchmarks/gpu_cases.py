@@ -201,8 +201,8 @@ def cases() -> list[Case]:
             for v in (elementwise.BIAS_RELU, elementwise.BIAS_RELU4)
         ),
         *(Case(v, _bias_grad, _moved((1, 2), 1)) for v in (elementwise.BIAS_GRAD, elementwise.COLUMN_SUMS)),
-        Case(k.recurrent.STEP, _gru, _moved((0, 0, 2, 2, 2), 8)),
-        Case(k.recurrent.STEP_BACK, _gru_back, _moved((0, 0, 0, 0), 8)),
+        Case(k.recurrent.STEP, _gru, _moved((0, 0, 2, 2, 2), 5)),
+        Case(k.recurrent.STEP_BACK, _gru_back, _moved((0, 0, 0, 0), 5)),
         *(Case(v, _launched(v.kernel), _moved((0, 1), 0)) for v in k.images.VARIANTS),
         *(Case(v, _reduce, _moved((0, 1), 1), _reduce_peer) for v in k.reduce.VARIANTS),
         *(Case(v, _transpose, _moved((0, 1), 0), _by_reference(v)) for v in k.transpose.VARIANTS),

@@ -30,7 +30,7 @@ from . import launch, translate
 from . import source as src
 from .assembly import KERNEL_FILE, SourceSite, label_calls
 from .compilers import COMMON, Compiler, find_compiler
-from .device_code import WORD, DeviceCode, base_name, device_code, split
+from .device_code import WORD, DeviceCode, base_name, device_code, host_hints, split
 from .source import CompileError, KernelError
 
 
@@ -328,10 +328,7 @@ def compile_error(
             if column:
                 out.append("    " + " " * (column - 1) + "^")
     said = " ".join(message for _, _, message in problems)
-    out += [
-        f"  hint: {shown} is a function of the host: write __device__ before it so that a kernel may call it"
-        for name, shown in sorted(code.of_host.items()) if re.search(rf"\b{name}\b", said)
-    ]  # fmt: skip
+    out += host_hints(code.of_host, said)
     if code.flat.missing:
         out.append(f"  hint: header not found: {', '.join(code.flat.missing)}; add their folder to the options: -I...")
     shown = [(message, lines[line - 1] if 0 < line <= len(lines) else "") for line, _, message in problems]

@@ -613,6 +613,14 @@ def _without_host(declarations, kept, code) -> dict[str, str]:
     return names
 
 
+def host_hints(of_host: dict[str, str], said: str) -> list[str]:
+    """Return a hint for each function of the host that a compiler's messages name."""
+    return [
+        f"  hint: {shown} is a function of the host: write __device__ before it so that a kernel may call it"
+        for word, shown in sorted(of_host.items()) if re.search(rf"\b{word}\b", said)
+    ]  # fmt: skip
+
+
 # Other compilers make these, or count them into the layout; and pointers to functions.
 KEPT_MEMBER = re.compile(r"\bvirtual\b|=\s*(?:default|delete)\s*;|\(\s*(?:\w+\s*::\s*)?\*")
 LABEL = re.compile(r"(?:[\s;}]|\b(?:public|private|protected)\s*:(?!:))+")

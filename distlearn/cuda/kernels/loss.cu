@@ -5,20 +5,6 @@ __device__ float loss_of(const float* in, float most, float sum, long long truth
     return truth >= 0 && truth < k ? logf(sum) + most - in[truth] : __int_as_float(0x7fffffff);
 }
 
-// A thread per row: neighbouring threads read whole rows apart.
-extern "C" __global__ void softmax_xent_rows(const float* z, const int* label, float* loss, float* dz, float scale, int n,
-                                             int k) {
-    int row = blockIdx.x * blockDim.x + threadIdx.x;
-    if (row >= n) return;
-    const float* in = z + row * k;
-    float most = in[0], sum = 0.0f;
-    for (int j = 1; j < k; j++) most = fmaxf(most, in[j]);
-    for (int j = 0; j < k; j++) sum += expf(in[j] - most);
-    int truth = label[row];
-    for (int j = 0; j < k; j++) dz[row * k + j] = (expf(in[j] - most) / sum - (j == truth ? 1.0f : 0.0f)) * scale;
-    loss[row] = loss_of(in, most, sum, truth, k);
-}
-
 // A warp per row: its lanes read neighbouring elements and combine what they found by shuffles.
 // Labels are integers of any type.
 template <typename L>

@@ -6,7 +6,7 @@ import functools
 
 import numpy as np
 
-from distlearn.cuda.kernels.variant import Launch, Variant, blocks, f32, i32
+from distlearn.cuda.kernels.variant import Launch, Variant, f32, i32
 
 
 def softmax_xent_reference(z, label, loss, dz, scale):
@@ -24,10 +24,6 @@ def _args(z, label, loss, dz, scale):
     return z, label, loss, dz, f32(scale), i32(z.shape[0]), i32(z.shape[1])
 
 
-def _rows(z, *rest):
-    return Launch(blocks(len(z)), (256,), _args(z, *rest))
-
-
 def _warps(z, *rest):
     return Launch((-(-len(z) // 8),), (32, 8), _args(z, *rest))
 
@@ -38,10 +34,6 @@ def _example(rng):
     return z, rng.integers(0, k, n).astype(i32), np.zeros(n, f32), np.zeros_like(z), 1 / n
 
 
-ROWS = Variant(
-    "loss.cu", "softmax_xent_rows", _rows, softmax_xent_reference, _example,
-    {("z", "read"): 32, ("dz", "write"): 32, ("loss", "write"): 4},
-)  # fmt: skip
 WORDS = {"i1": "signed char", "u1": "unsigned char", "i2": "short", "u2": "unsigned short", "i4": "int",
          "u4": "unsigned", "i8": "long long", "u8": "unsigned long long"}  # fmt: skip
 
@@ -57,7 +49,7 @@ def warps(dtype: str) -> Variant:
 
 WARPS = warps("i4")
 
-VARIANTS = [ROWS, WARPS]
+VARIANTS = [WARPS]
 
 
 def softmax_xent(z, label, loss, dz, scale):

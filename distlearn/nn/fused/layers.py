@@ -7,7 +7,7 @@ import functools
 
 import numpy as np
 
-from ...backend import can_launch, get_xp, matmul
+from ...backend import can_launch, column_sums, get_xp, matmul
 from .. import ops
 from ..activation import ReLU
 from ..container import Container, Sequential
@@ -98,10 +98,13 @@ class FusedConv2d(Fused):
     def backward(self, dy, saved):
         algorithm, saved, won, y = saved
         conv = self.conv
-        if conv.b is not None:
+        if conv.b is not None and can_launch(dy, conv.b.data):
             ops.bias_grad(dy, conv.b, y)
-        elif y is not None:
-            dy *= y > 0
+        else:
+            if y is not None:
+                dy *= y > 0
+            if conv.b is not None:
+                conv.b.add(column_sums(dy))
         if algorithm == "cells":
             return conv.convolve_back(dy, saved, functools.partial(cells.backward, pool=self.pool))
         if won is not None:
