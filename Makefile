@@ -21,7 +21,7 @@ export PATH := $(BIN):$(PATH)
 unexport PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help env same-python lock lab test lint labs labs-check bench soak ui book staff image-check release project-demo clean
+.PHONY: help env same-python lock lab test test-all lint labs labs-check bench soak ui book staff image-check release project-demo clean
 
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,6 +53,12 @@ lab: $(STAMP) ## Open JupyterLab on the labs, and print its URL
 
 test: lint labs-check ## Run everything that CI runs: the tests, and every cell of every solved lab
 	$(BIN)/python -m pytest -n $(WORKERS) --nbval-lax $(ARGS)
+
+test-all: test ## Run also what takes too long for every commit: all labs and kernels, mutants, faults, a browser
+	$(BIN)/python -m pytest -n $(WORKERS) --thorough
+	$(BIN)/python -m tests.mutants
+	SOAK_MINUTES=10 $(BIN)/python tests/world/soak.py
+	$(MAKE) ui
 
 lint: $(STAMP) ## Check style and formatting of the code, and print its size
 	$(BIN)/ruff check

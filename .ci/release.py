@@ -4,7 +4,7 @@ Writes the version, the changelog from the commits since the last one, and dist/
 the book and their checksums. The wheel is installed into a fresh environment and grades lab 01; only then is the
 release committed and tagged. Nothing is pushed: a pushed tag makes .github/workflows/release.yml publish.
 
-Without a version it fills and tries dist/ for the one that stands in pyproject.toml.
+Without a version it fills and tries dist/ for the one that stands in distlearn/__init__.py.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -40,7 +39,7 @@ def set_version(version: str) -> None:
     if f"v{version}" in earlier:
         sys.exit(f"version {version} exists")
     for name, pattern, text in (
-        ("pyproject.toml", r'^version = ".*"$', f'version = "{version}"'),
+        ("distlearn/__init__.py", r'^__version__ = ".*"$', f'__version__ = "{version}"'),
         ("CITATION.cff", r"^version: .*$", f"version: {version}"),
         ("CITATION.cff", r"^date-released: .*$", f'date-released: "{TODAY}"'),
     ):
@@ -49,13 +48,13 @@ def set_version(version: str) -> None:
     if earlier:
         run("git-cliff", "--unreleased", "--tag", f"v{version}", "--prepend", "CHANGELOG.md")
         return
-    with open(ROOT / "CHANGELOG.md", "a", encoding="utf-8") as file:  # what nobody had before cannot have changed
-        file.write(f"\n## {version}, {TODAY}\n\nThe first release: the README says what there is.\n")
+    changelog = ROOT / "CHANGELOG.md"  # that of the first release is written by hand
+    changelog.write_text(changelog.read_text("utf-8").replace("## Unreleased", f"## {version}, {TODAY}"), "utf-8")
 
 
 def build() -> str:
     """Fill dist/, try it, and return its version."""
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    (version,) = re.findall(r'^__version__ = "(.*)"$', (ROOT / "distlearn/__init__.py").read_text("utf-8"), re.M)
     shutil.rmtree(DIST, ignore_errors=True)
     run(sys.executable, "-m", "build")  # the wheel is made from the sdist, which is so shown to be whole
     run(sys.executable, "-m", "twine", "check", "--strict", *DIST.iterdir())

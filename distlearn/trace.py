@@ -8,13 +8,17 @@ Perfetto (https://ui.perfetto.dev) or chrome://tracing.
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import numpy as np
+
+from .files import whole_file
 
 # Collectives that no rank leaves before every rank has entered.
 ENTERED_BY_ALL = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "barrier")
@@ -186,49 +190,91 @@ class Trace:
         return found
 
     def to_chrome(self) -> dict:
-        """The trace in Chrome's trace-event format (times in microseconds; a process per rank, a thread per lane)."""
-        lanes = sorted({s.lane for s in self.spans}, key=lambda lane: (lane != "compute", lane))
-        names = [("process_name", r, 0, f"rank {r}") for r in self.ranks]
-        names += [("thread_name", r, i, lane) for r in self.ranks for i, lane in enumerate(lanes)]
+        """The trace in Chrome's trace-event format: times in microseconds, a process per rank, a thread per lane."""
+        for row in (*self.spans, *self.messages):
+            if not all(isinstance(value, str) or math.isfinite(value) for value in row):
+                raise ValueError(f"trace: {row} is not finite, and JSON has no such numbers")
+        # process 0 is the idle one to Perfetto
+        names = [("process_name", r + 1, 0, f"rank {r}") for r in self.ranks]
+        tids, lanes = _threads(self.spans)
+        names += [("thread_name", r + 1, tid, lane) for r in self.ranks for tid, lane in lanes.items()]
         events = [{"ph": "M", "name": kind, "pid": r, "tid": i, "args": {"name": name}} for kind, r, i, name in names]
-        for s in self.spans:
-            args = {"flops": s.flops, "nbytes": s.nbytes}
-            row = {"ph": "X", "name": s.name, "cat": s.lane, "pid": s.rank, "tid": lanes.index(s.lane)}
-            events.append(row | {"ts": s.start * 1e6, "dur": s.seconds * 1e6, "args": args})
+        by_thread: dict[tuple, list] = {}
+        for s, tid in zip(self.spans, tids, strict=True):
+            start, end = _nanoseconds(s.start), _nanoseconds(s.end)
+            by_thread.setdefault((s.rank, s.lane != "comm", tid), []).append((start, end))
+            args = {"flops": s.flops, "nbytes": s.nbytes, "start": s.start, "end": s.end}
+            row = {"ph": "X", "name": s.name, "cat": s.lane, "pid": s.rank + 1, "tid": tid, "args": args}
+            events.append(row | {"ts": _microseconds(start), "dur": _microseconds(end - start)})
+        covered: dict[int, list] = {}
+        for (rank, _, tid), pairs in sorted(by_thread.items()):  # communication first
+            covered.setdefault(rank, []).append((tid, *union(*np.transpose(pairs))))
         for i, m in enumerate(self.messages):
-            args = {"nbytes": m.nbytes, "tag": m.tag, "source": m.source, "dest": m.dest}
-            arrow = {"cat": "message", "name": "message", "id": i, "tid": 0, "args": args}
-            events.append(arrow | {"ph": "s", "pid": m.source, "ts": m.sent * 1e6})
-            events.append(arrow | {"ph": "f", "bp": "e", "pid": m.dest, "ts": m.arrived * 1e6})
+            arrow = {"cat": "message", "name": "message", "id": i}
+            events.append(arrow | {"ph": "s", "args": m._asdict()} | _end_of_arrow(covered, m.source, m.sent))
+            events.append(arrow | {"ph": "f", "bp": "e"} | _end_of_arrow(covered, m.dest, m.arrived))
         recorded = {"operations": self.operations} if self.operations else {}
         return {"traceEvents": events, "displayTimeUnit": "ms", **recorded}
 
     def save(self, path) -> Path:
         """Write the trace as JSON that Perfetto and chrome://tracing open; return the path."""
-        path = Path(path)
-        path.write_text(json.dumps(self.to_chrome()), encoding="utf-8")
-        return path
+        with whole_file(path) as fresh:
+            fresh.write_text(json.dumps(self.to_chrome(), allow_nan=False), encoding="utf-8")
+        return Path(path)
 
     @classmethod
     def load(cls, path) -> Trace:
         """Read back what `save` wrote."""
         content = json.loads(Path(path).read_text(encoding="utf-8"))
         events = content["traceEvents"]
-        spans = [
-            Span(e["pid"], e["cat"], e["name"], e["ts"] / 1e6, (e["ts"] + e["dur"]) / 1e6, **e["args"])
-            for e in events
-            if e["ph"] == "X"
-        ]
-        ends = {e["id"]: e["ts"] / 1e6 for e in events if e["ph"] == "f"}
-        messages = [
-            Message(a["source"], a["dest"], a["nbytes"], e["ts"] / 1e6, ends[e["id"]], a["tag"])
-            for e in events
-            if e["ph"] == "s" and (a := e["args"])
-        ]
-        trace = cls(spans, messages)
+        spans = [Span(e["pid"] - 1, e["cat"], e["name"], **e["args"]) for e in events if e["ph"] == "X"]
+        trace = cls(spans, [Message(**e["args"]) for e in events if e["ph"] == "s"])
         for rank, name, group, key, nbytes, places, *moments in content.get("operations", ()):
             trace.operations.append(Operation(rank, name, tuple(group), key, nbytes, tuple(places), *moments))
         return trace
+
+
+# -- what Perfetto draws: times in whole nanoseconds, spans that nest, arrows that begin and end in spans --------------
+
+
+def _nanoseconds(seconds: float) -> int:
+    return round(seconds * 1e9)
+
+
+def _microseconds(nanoseconds: int) -> float:
+    """Return the number that is so many nanoseconds also where a viewer rounds down."""
+    us = nanoseconds / 1e3
+    return us if int(us * 1e3) == nanoseconds else math.nextafter(us, math.inf)
+
+
+def _threads(spans) -> tuple[list[int], dict[int, str]]:
+    """Return a thread for every span, and the names of all: spans on one lie apart, or in one another."""
+    # a viewer drops others, so a lane has as many threads as such spans at a time
+    moments, rows, of_span = [(_nanoseconds(s.start), _nanoseconds(s.end)) for s in spans], {}, [None] * len(spans)
+    for i in sorted(range(len(spans)), key=lambda i: (moments[i][0], -moments[i][1])):
+        lane, (start, end) = spans[i].lane, moments[i]
+        for number in count(1):
+            of_span[i] = (lane != "compute", lane, number)
+            around = rows.setdefault(of_span[i], {}).setdefault(spans[i].rank, [])  # ends of the spans that it is in
+            while around and around[-1] <= start:
+                around.pop()
+            if not around or end <= around[-1]:
+                around.append(end)
+                break
+    tids = {row: tid for tid, row in enumerate(sorted(rows), 1)}
+    names = {tid: lane if number == 1 else f"{lane} {number}" for (_, lane, number), tid in tids.items()}
+    return [tids[row] for row in of_span], names
+
+
+def _end_of_arrow(covered, rank: int, seconds: float) -> dict:
+    """Return where one end of a message is drawn: on the first thread with a span at that time."""
+    ns = _nanoseconds(seconds)
+    for tid, start, end in covered.get(rank, ()):
+        k = np.searchsorted(start, ns, side="right") - 1
+        if k >= 0 and ns <= end[k]:
+            ns = max(start[k].item(), min(ns, end[k].item() - 1))  # a span ends before its end
+            return {"pid": rank + 1, "tid": tid, "ts": _microseconds(ns)}
+    return {"pid": rank + 1, "tid": 1, "ts": _microseconds(ns)}
 
 
 # -- sets of time intervals as pairs of arrays, for traces of a hundred thousand spans --------------------------------

@@ -12,6 +12,7 @@ COURSE = ROOT / "course"
 
 FLOORS = {
     "backend": 0,
+    "files": 0,
     "shares": 0,
     "tables": 0,
     "trace": 0,

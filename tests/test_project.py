@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+import importlib.util
 import os
 import platform
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
 
 import pytest
+
+import distlearn
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -52,7 +57,7 @@ def test_the_labs_are_validated_where_everything_is_tested():
     assert "`pytest --nbval-lax course/source`" in README
 
 
-@pytest.mark.parametrize("target", ["env", "lab", "test", "lint", "bench", "ui", "labs", "clean", "help"])
+@pytest.mark.parametrize("target", ["env", "lab", "test", "test-all", "lint", "bench", "ui", "labs", "clean", "help"])
 def test_make_knows(target):
     if target in ("env", "help"):
         done = subprocess.run(["make", "-C", ROOT, "help"], capture_output=True, text=True, timeout=30, check=True)
@@ -76,10 +81,24 @@ def test_make_does_not_pass_over_another_python(tmp_path, has, expected):
     assert (f"{tmp_path} has Python 3.10.2" in done.stderr) == (expected != 0)
 
 
-def test_version_stands_in_two_places():
+def test_a_release_writes_the_one_version(tmp_path, monkeypatch):
+    """The package's; the metadata takes it from there, and the citation repeats it."""
     yaml = pytest.importorskip("yaml")
+    assert PYPROJECT["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "distlearn.__version__"}
+    spec = importlib.util.spec_from_file_location("release", ROOT / ".ci" / "release.py")
+    release = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(release)
+    for name in ("distlearn/__init__.py", "CITATION.cff", "CHANGELOG.md"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    monkeypatch.setattr(release, "ROOT", tmp_path)
+    monkeypatch.setattr(release, "run", lambda *command, **options: "")
+    release.set_version("7.8.9")
+    assert '__version__ = "7.8.9"' in (tmp_path / "distlearn/__init__.py").read_text(encoding="utf-8")
+    assert yaml.safe_load((tmp_path / "CITATION.cff").read_text(encoding="utf-8"))["version"] == "7.8.9"
+    assert "## 7.8.9, " in (tmp_path / "CHANGELOG.md").read_text(encoding="utf-8")
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
-    assert citation["version"] == PYPROJECT["project"]["version"]
+    assert citation["version"] == distlearn.__version__ == importlib.metadata.version("distlearn")
 
 
 def test_environment_has_the_releases_that_were_tested():
@@ -102,7 +121,7 @@ def test_licence():
         assert (ROOT / name).is_file(), name
 
 
-@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "SECURITY.md", "ARCHITECTURE.md"])
 def test_links_lead_somewhere(page):
     text = (ROOT / page).read_text(encoding="utf-8")
     targets = re.findall(r"\]\(([^)#]+?)\)", text)

@@ -17,26 +17,26 @@ ROOT = Path(__file__).parent.parent
 
 CAPS = {
     "distcourse": 146_007,
-    "distlearn": 5_282,
-    "distlearn/cli": 14_329,
-    "distlearn/comm": 20_705,
+    "distlearn": 5_700,
+    "distlearn/cli": 14_418,
+    "distlearn/comm": 20_753,
     "distlearn/cuda": 34_711,
-    "distlearn/data": 8_743,
-    "distlearn/nn": 40_636,
+    "distlearn/data": 9_300,
+    "distlearn/nn": 40_797,
     "distlearn/optim": 5_128,
-    "distlearn/parallel": 54_673,
+    "distlearn/parallel": 54_734,
     "distlearn/sim": 24_768,
-    "distlearn/train": 8_346,
+    "distlearn/train": 8_590,
     "distlearn/viz": 20_272,
-    "distlearn/world": 14_988,
+    "distlearn/world": 15_308,
 }
 """By folder: tokens of code."""
 GOALS = {"distlearn": 200_000, "distcourse": 110_000, "tests": 30_000}
 """By package: tokens of code; lines of the tests."""
-DOCSTRINGS = 9_362
+DOCSTRINGS = 9_392
 """Lines of docstrings of both packages."""
-FILES = 279
-TESTS = 41_147
+FILES = 280
+TESTS = 41_473
 """Lines of the tests; the benchmarks beside them, commands that `distlearn bench` runs, are not counted."""
 SLACK = 1.03
 

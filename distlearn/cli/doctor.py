@@ -23,7 +23,7 @@ import click
 
 from ..backend import may_have_gpu
 from ..tables import Table
-from ..world.launching import count_cores, find_mpiexec, kill_tree, launch
+from ..world.launching import count_cores, find_mpiexec, kill_tree, launch, small_shared_memory
 
 # From best to worst, with the symbol of each; a problem keeps a lab from running.
 VERDICTS = {"ok": "✓", "info": "i", "warning": "!", "problem": "✗"}
@@ -221,6 +221,13 @@ def disk() -> str:
     return found
 
 
+def shared_memory() -> str:
+    """Check the memory that ranks share: a container has 64 MiB unless it is told another size."""
+    small = small_shared_memory()
+    expect(not small, small.strip())
+    return "enough in /dev/shm"
+
+
 HELLO = """
 from mpi4py import MPI
 comm = MPI.COMM_WORLD
@@ -230,6 +237,7 @@ if comm.rank == 0:
     print("hello", comm.size, total, name, ".".join(map(str, version)))
 """
 HELLO_SECONDS = 60
+SHM_FIX = "docker run --shm-size=1g ...   # or, as root: mount -o remount,size=1g /dev/shm"
 
 
 def mpi(n: int) -> str:
@@ -244,7 +252,11 @@ def mpi(n: int) -> str:
         fix = "export UCX_TLS=tcp,self   # if a firewall or VPN blocks MPI on this machine"
         raise Finding(f"{where}: no answer within {HELLO_SECONDS:.0f} s", fix) from None
     answered = done.returncode == 0 and done.stdout.startswith("hello")
-    expect(answered, f"{where}: {last_line(done.stdout, done.stderr)}")
+    expect(
+        answered,
+        f"{where}: {small_shared_memory()}{last_line(done.stdout, done.stderr)}",
+        SHM_FIX * bool(small_shared_memory()),
+    )
     _, size, total, *library = done.stdout.split()
     found = f"{where}: {' '.join(library)}"
     expect(size == str(n), f"{found}: each rank sees a world of size {size}: mpiexec does not belong to this library")
@@ -357,6 +369,7 @@ CHECKS = {
     "threads": (threads, "warning", "export OMP_NUM_THREADS=1"),
     "memory": (memory, "warning", "ps aux | sort -nrk 4 | head   # close what takes the most memory"),
     "disk": (disk, "warning", "df -h"),
+    "shared memory": (shared_memory, "problem", SHM_FIX),
     "MPI, 2 ranks": (partial(mpi, 2), "problem", f"{PIP} install --force-reinstall mpich mpi4py"),
     f"MPI, {ENGINES} ranks": (partial(mpi, ENGINES), "problem", f"{PIP} install --force-reinstall mpich mpi4py"),
     "clusters": (leftovers, "warning", f"{PYTHON} -m distlearn.cli doctor --sweep"),

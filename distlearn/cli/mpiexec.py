@@ -92,7 +92,7 @@ class Mpiexec(World):
             folder = Path(name)
             (folder / "order").write_bytes(pickle.dumps((fn, args, kwargs)))
             with _Watcher(folder / "progress", self.progress):
-                command = ["python", "-m", __spec__.name, str(folder)]
+                command = ["python", "-P", "-m", __spec__.name, str(folder)]
                 done = launch(self.size, command, threads=self.threads, capture=True)
             if done.returncode or not (folder / "results").exists():
                 raise click.ClickException(complaint(done))

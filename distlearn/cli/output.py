@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import platform
 import tempfile
 import time
 from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import NamedTuple
@@ -16,6 +16,7 @@ from typing import NamedTuple
 import click
 import numpy as np
 
+from ..files import whole_file
 from ..nn.metrics import format_metric, metric_title
 from ..tables import table
 from ..train.history import SPLITS
@@ -33,7 +34,7 @@ TIMELINE_STEPS = 3  # Steps in the figure of the time line.
 @contextmanager
 def results_folder(path: Path, force: bool = False, resumed: bool = False):
     """Make the folder of a run: `path`, or `path-2`, `path-3`, ... where that holds or gets results."""
-    # `force` removes earlier results instead; of a `resumed` run they stay until it reports again.
+    # with `force`, and of a `resumed` run, results stay until it reports again
     for number in count(1):
         chosen = path if number == 1 else path.with_name(f"{path.name}-{number}")
         check_writable("--out", chosen)
@@ -43,8 +44,6 @@ def results_folder(path: Path, force: bool = False, resumed: bool = False):
             with suppress(FileExistsError):  # another command was faster
                 (chosen / RUNNING).touch(exist_ok=False)
                 break
-    for name in FILES if force else ():
-        (chosen / name).unlink(missing_ok=True)
     try:
         yield chosen
     finally:
@@ -63,9 +62,8 @@ def check_writable(option: str, folder: Path) -> None:
 
 def write_json(path: Path, content) -> Path:
     """Write strict JSON: numbers that are not finite become null."""
-    fresh = path.with_name(f".{path.name}.new")
-    fresh.write_text(json.dumps(_finite(content), indent=1, allow_nan=False), encoding="utf-8")
-    os.replace(fresh, path)  # atomic: a reader sees all of it or none
+    with whole_file(path) as fresh:
+        fresh.write_text(json.dumps(_finite(content), indent=1, allow_nan=False), encoding="utf-8")
     return path
 
 
@@ -100,7 +98,7 @@ def pipeline_step(trace) -> tuple[float, float]:
     return (begins[middle], ends[middle]) if begins else (0.0, float("inf"))
 
 
-def draw(folder: Path, histories: dict, trace, seconds: dict[int, float], simulated: bool) -> list[Path]:
+def draw(histories: dict, trace, seconds: dict[int, float], simulated: bool) -> dict:
     """Draw the figures of a run; `trace` is of the most ranks, `seconds` the training time by number of ranks."""
     from .. import viz
     from ..parallel.pipeline.schedule import LANE
@@ -127,7 +125,7 @@ def draw(folder: Path, histories: dict, trace, seconds: dict[int, float], simula
         times, most = {"simulated" if simulated else "measured": seconds}, max(seconds)
         title = f"{most} ranks are {seconds[1] / seconds[most]:.2g} times as fast as one"
         figures["speedup.png"] = viz.plot_speedup(sorted(seconds), **times, title=title)
-    return [viz.save(figure, folder / name, close=True) for name, figure in figures.items()]
+    return figures
 
 
 class Experiment(NamedTuple):
@@ -142,22 +140,35 @@ class Experiment(NamedTuple):
 
 def report(runs, about: Experiment) -> None:
     """Print the table, write the files."""
+    from .. import viz
+
     largest, folder = runs[-1], about.folder
     rows = [row(run, runs[0] if runs[0].place.size == 1 and len(runs) > 1 else None) for run in runs]
-    for line in title(about.settings, about.dataset, largest.result.fused):
+    for line in title(about.settings, about.dataset, largest.result.fused, largest.place.size):
         say(line, style="bold")
-    say(str(table(rows)))
-    for line in notes(runs, about):
+    first, *rest = notes(runs, about)
+    for line in (*([about.note] if about.note else []), first, str(table(rows)), *rest):
         say(line)
-    write_json(folder / "history.json", as_dict(runs, rows, about))
-    made = [folder / "history.json", largest.trace.save(folder / "trace.json")]
-    if largest.result.params is not None:
-        made.append(save_weights(folder / WEIGHTS, largest.result.params, about.settings, about.dataset))
     histories = {run.place.label: run.history for run in runs}
     seconds = {run.place.size: run.history.last.seconds for run in runs if not run.interrupted}
-    made += draw(folder, histories, largest.trace, seconds, largest.place.world == "sim")
-    (folder / PARTIAL).unlink(missing_ok=True)
-    say(f"wrote {', '.join(path.name for path in made)} to {folder}")
+    write = {"history.json": lambda path: write_json(path, as_dict(runs, rows, about))}
+    if largest.result.params is not None:
+        write[WEIGHTS] = lambda path: save_weights(path, largest.result.params, about.settings, about.dataset)
+    figures = draw(histories, largest.trace, seconds, largest.place.world == "sim")
+    write |= {name: partial(viz.save, figure, close=True) for name, figure in figures.items()}
+    write["trace.json"] = largest.trace.save
+    failed = {}
+    for name, to in write.items():
+        try:
+            to(folder / name)
+        except OSError as error:  # a full disk: what else fits is written
+            failed[name] = error
+    for name in set(FILES) - set(write):  # of the run before
+        (folder / name).unlink(missing_ok=True)
+    say(f"wrote {', '.join(name for name in write if name not in failed) or 'nothing'} to {folder}")
+    if failed:
+        reasons = "; ".join(f"{name} ({error.strerror or error})" for name, error in failed.items())
+        raise click.ClickException(f"{folder}: could not write {reasons}; a file of the run before is as it was")
 
 
 def row(run, serial) -> dict:
@@ -182,7 +193,7 @@ def percent(share) -> str | None:
     return None if share is None or math.isnan(share) else f"{share:.1%}"
 
 
-def title(settings, dataset, fused: bool | None) -> list[str]:
+def title(settings, dataset, fused: bool | None, size: int = 1) -> list[str]:
     """Describe the model, the data and the settings in two lines."""
     model = settings.model
     if model == "mlp":  # only the MLP has configurable widths and activation
@@ -192,7 +203,7 @@ def title(settings, dataset, fused: bool | None) -> list[str]:
     layers = ", by PyTorch" if settings.trainer == "torch" else layers
     splits = ", ".join(f"{len(x):,} {name}" for name, x, _ in dataset.splits())
     batch = "all" if settings.batch_size >= len(dataset.x_train) else f"{settings.batch_size:,}"
-    plan = learning_rate(settings, len(dataset.x_train))
+    plan = learning_rate(settings, len(dataset.x_train), size)
     rate = f"{plan(10**9):g} after {settings.warmup_epochs:g} epochs" if callable(plan) else f"{plan:g}"
     epochs = f"{settings.epochs} epoch{'s' * (settings.epochs > 1)}"
     how = f"{settings.optimizer}, learning rate {rate}, batch {batch}, {epochs}{_strategy(settings)}"
@@ -230,7 +241,7 @@ def notes(runs, about: Experiment) -> list[str]:
         )
     if any(run.dropped for run in runs):
         lines.append("The trace holds the first part of the run; the communication share is that part's.")
-    return lines + ([about.note] if about.note else [])
+    return lines
 
 
 def _about_cores(runs, load) -> list[str]:
@@ -239,7 +250,8 @@ def _about_cores(runs, load) -> list[str]:
     place, cores = runs[-1].place, count_cores()
     threads = f"{place.threads} BLAS thread{'s' if place.threads > 1 else ''} per rank"
     also = ", in the sequential run, too" if len(runs) > 1 else ""
-    lines = [f"World {place.world}: {threads}{also}; {cores} cores. Time is training alone, without evaluation."]
+    here = f"On this machine, with {cores} cores: world {place.world}, {threads}{also}"
+    lines = [f"{here}. Time is training alone, without evaluation."]
     if place.size * place.threads > cores:
         lines.append(f"{place.size} ranks share {cores} cores here: more ranks than cores cannot be faster.")
     if load > cores / 2:

@@ -15,32 +15,21 @@ ROWS = 20  # Rows of the table; --json has them all.
 
 def read_images(path: Path, trained) -> np.ndarray:
     """Read samples from a file: a picture, an array (.npy), or images in IDX files."""
-    if path.suffix == ".npy":
-        try:
-            x = np.load(path, allow_pickle=False)
-        except ValueError as error:
-            raise ValueError(f"{path}: is not an array of numbers: {error}") from None
-        shape = trained.image_shape or ()
-        single = x.shape in {shape, shape[:2], (int(np.prod(shape)),)}
-        x = trained.scaled(x[None] if single else x)
-    elif "idx" in path.name:
-        from ..data import read_idx
-
-        x = trained.scaled(read_idx(path))
-    else:
-        x = _picture(path, trained.image_shape)[None]
-    return x.reshape(len(x), -1)
-
-
-def _picture(path: Path, shape) -> np.ndarray:
-    """Read a picture of the network's input size, as numbers from 0 to 1."""
+    from ..data import read_idx
     from ..data.sources import decode_image
 
-    if shape is None:
-        raise ValueError(f"{path}: this network was not trained on images")
+    shape, is_array = trained.image_shape, path.suffix == ".npy"
+    x = read_idx(path) if "idx" in path.name and not is_array else None  # whose errors name the file
     try:
-        x = decode_image(path.read_bytes(), shape)
-        return x / np.iinfo(x.dtype).max
+        if is_array:
+            x = np.load(path, allow_pickle=False)
+            x = x[None] if x.shape in trained.shapes else x
+        elif x is None:
+            if shape is None:
+                raise ValueError("is a picture, but this network was not trained on images")
+            x = decode_image(path.read_bytes(), shape, bool(trained.settings.image_shape))[None]
+            x = x / (np.iinfo(x.dtype).max if x.dtype.kind == "u" else 1)
+        return trained.rows(trained.scaled(x))
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
 
@@ -72,7 +61,7 @@ def predict(run, files, data, json_file, top):
         if data:
             from ..data import load as load_data
 
-            dataset = load_data(data, dtype=trained.settings.dtype)
+            dataset = load_data(data, **trained.settings.how_to_read)
             x, truth = dataset.x_test, dataset.y_test
             if dataset.classes != trained.classes:
                 raise ValueError(f"--data {data}: its classes differ from those that the network was trained on")
@@ -96,7 +85,8 @@ def predict(run, files, data, json_file, top):
             {"sample": name, "label": label, "probabilities": dict(zip(trained.classes, p.tolist(), strict=True))}
             for name, label, p in zip(names, labels, probabilities, strict=True)
         ]
-        write_json(json_file, rows)
+        with plain_errors(OSError):
+            write_json(json_file, rows)
         say(f"wrote {json_file}")
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -93,7 +93,8 @@ def train_recorded(
         trace.spans = spans = Kept(SPANS)
 
     def write(history) -> None:
-        write_json(Path(folder, PARTIAL), {"epochs": history.as_dicts(), "losses": history.losses})
+        with suppress(OSError):  # a full disk ends no training
+            write_json(Path(folder, PARTIAL), {"epochs": history.as_dicts(), "losses": history.losses})
 
     with np.errstate(over="ignore", invalid="ignore"):  # divergence is reported as one error, not as twenty warnings
         result = train(comm, settings, on_epoch=write if folder and comm.rank == 0 else None, fused=True, **saving)

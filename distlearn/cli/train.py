@@ -169,7 +169,7 @@ def _load_data(settings: Settings, places):
             f"--device {settings.device}, but no usable GPU was found (see `distlearn doctor`); "
             "remove --device to use the CPU"
         )
-    dataset = data.load(settings.data, dtype=settings.dtype, workers=settings.workers)
+    dataset = data.load(settings.data, **settings.how_to_read)
     dataset = dataset if settings.n_train is None else dataset.take(settings.n_train)
     most = max(place.size for place in places)
     if most > len(dataset.x_train):

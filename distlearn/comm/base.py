@@ -171,6 +171,7 @@ class Record(NamedTuple):
         return f"{self.call}{f', number {self.number}' if self.number else ''}{where}"
 
 
+EXHAUSTED = "MPI can make no more communicators"
 TO_RETURN = "all ranks to return"  # what a rank waits for that has made all of its calls
 
 
@@ -208,20 +209,37 @@ N_TAGS = 1 << 20  # in every world; an MPI library may have fewer
 WITH_OBJECTS = ("send", "recv", "broadcast", "gather")  # Operations that have a form for objects, named `*_obj`.
 
 
-def check_buffer(what: str, x, rank: int) -> None:
-    """Raise unless `x` is an array that can be sent without a copy."""
+def same_calls(call, other) -> str:
+    """Return the rule that two different calls break, and a way out."""
+    both = all(str(one).startswith(("gather(", "all_gather(")) for one in (call, other))
+    hint = "; arrays of different shapes go by gather_obj (and then broadcast_obj)" if both else ""
+    return f"every rank must make the same collective calls in the same order{hint}"
+
+
+COPIES = {
+    False: "pass np.ascontiguousarray(x)",
+    True: "pass y = np.ascontiguousarray(x), and when y has the result, copy it back: x[...] = y",
+}
+
+
+def check_buffer(what: str, x, rank: int, written: bool = False) -> None:
+    """Raise unless `x` is an array that can be sent without a copy, or into which can be received."""
     hint = f"; use {what}_obj for other objects" if what in WITH_OBJECTS else ""
     if not hasattr(x, "dtype") or not hasattr(x, "flags"):
         raise TypeError(f"rank {rank}: {what} takes an array, got {type(x).__name__}{hint}")
     if x.dtype.hasobject:
         raise TypeError(f"rank {rank}: {what} cannot move an array of dtype {x.dtype}{hint}")
     if not x.flags.c_contiguous:
-        raise ValueError(f"rank {rank}: {what} needs a contiguous array: pass np.ascontiguousarray(x)")
+        raise ValueError(f"rank {rank}: {what} needs a contiguous array: {COPIES[written]}")
+    if type(x) is not np.ndarray and isinstance(x, np.ndarray) and hasattr(x, "filled"):
+        raise TypeError(
+            f"rank {rank}: {what} would move what is masked, too: pass x.filled(value), or x.data and x.mask"
+        )
 
 
 def check_output(what: str, x, rank: int) -> None:
     """Raise unless `x` is a contiguous array that may be written."""
-    check_buffer(what, x, rank)
+    check_buffer(what, x, rank, written=True)
     if isinstance(x, np.generic):
         raise TypeError(f"rank {rank}: {what} writes into an array, got {type(x).__name__}; use np.array(x)")
     if getattr(x.flags, "writeable", True) is False:

@@ -13,11 +13,12 @@ from __future__ import annotations
 import copy
 import math
 import os
+import random
 import signal
 import sys
 import time
 import weakref
-from contextlib import nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
@@ -35,13 +36,16 @@ class Loader:
     Parameters
     ----------
     folder : path
-        With a folder for each class, or with tar files (see `write_shards`).
+        With a folder for each class, or with tar files (see `write_shards`). Names that begin with a dot, and
+        __MACOSX, are passed over; an image elsewhere than in the folder of a class is an error.
     image_shape : (int, int, int), optional
-        Height, width, and 1 or 3 channels to which images are brought; by default all must be as large as the first.
+        Height, width, and 1 or 3 channels to which images are brought; by default all must be as large as the first,
+        and grey if it is. They are turned as they are shown (EXIF); transparent pixels are an error.
     dtype : dtype
         Of the rows. Bytes are scaled to 0..1 for a floating-point type; "uint8" keeps them.
     augment : callable, optional
-        `augment(image, rng)` returns an image of the same shape and type; rng depends on seed, epoch and row alone.
+        `augment(image, rng)` returns an image of the same shape and type. What rng, `np.random` and `random` draw
+        depends on seed, epoch and row alone.
     buffer : int
         0: an epoch visits the rows at random. Else it visits the shards at random and their records as stored, through
         a shuffle buffer of so many: few shards are in use at a time. `shuffle_quality` says what that costs.
@@ -157,7 +161,8 @@ class Loader:
         try:
             x = found = decode_image(self.read(row), self.image_shape, self.resize)
             if self.augment is not None and key is not None:
-                x = self.augment(found, np.random.default_rng([*key, row]))
+                with _seeded([*key, row]) as rng:
+                    x = self.augment(found, rng)
                 if (x.shape, x.dtype) != (found.shape, found.dtype):
                     raise ValueError(f"augment made {x.shape} {x.dtype}, expected {found.shape} {found.dtype}")
             if x.dtype.kind == "u" and self.dtype.kind == "f":
@@ -241,6 +246,19 @@ class Loader:
             raise ChildProcessError(f"{about} died with {what}") from None
         if error is not None:
             raise error
+
+
+@contextmanager
+def _seeded(key):
+    """Give a generator, and seed the global ones as well: workers begin with copies of their state."""
+    before, seed = (np.random.get_state(), random.getstate()), np.random.SeedSequence(key).generate_state(4)  # noqa: NPY002
+    np.random.seed(seed)  # noqa: NPY002
+    random.seed(seed.tobytes())
+    try:
+        yield np.random.default_rng(key)
+    finally:
+        np.random.set_state(before[0])  # noqa: NPY002
+        random.setstate(before[1])
 
 
 def _work(loader: Loader, parts, key, slots, reading, i: int, pipe, far) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from .dataset import Dataset, whole
 from .loader import Loader
-from .sources import DIGITS, KNOWN, Files, find
+from .sources import DIGITS, KNOWN, Files, find, is_visible
 
 # -- text --------------------------------------------------------------------------------------------------------------
 # Text as a data set that needs no network: the pages that Python's `help()` shows.
@@ -153,6 +153,8 @@ def _read_pair(images: Path, labels: Path, classes) -> tuple[np.ndarray, np.ndar
     x, y = read_idx(images), read_idx(labels)
     if x.ndim < 2 or 0 in x.shape[1:]:
         raise ValueError(f"{images}: found an array of shape {x.shape}, expected (samples, height, width) or the like")
+    if x.ndim == 4 and x.shape[1] in (1, 3) and x.shape[3] not in (1, 3):
+        raise ValueError(f"{images}: has channels first, {x.shape}; expected them last, x.transpose(0, 2, 3, 1)")
     if x.dtype.kind == "f" and not np.isfinite(x).all():
         raise ValueError(f"{images}: found {np.count_nonzero(~np.isfinite(x))} values that are not finite, expected 0")
     if y.ndim != 1 or y.dtype.kind == "f":
@@ -231,7 +233,7 @@ def _header(path: Path, data: bytes) -> tuple[np.dtype, tuple[int, ...], int]:
 _last: dict[tuple, Dataset] = {}
 
 
-def load(name: str = "digits", *, dtype=np.float32, val_fraction=0.1, seed=0, workers=0) -> Dataset:
+def load(name: str = "digits", *, dtype=np.float32, val_fraction=0.1, seed=0, workers=0, image_shape=None) -> Dataset:
     """Load images with labels: scikit-learn's digits, MNIST, Fashion-MNIST, a folder of IDX files, or one of images.
 
     Pixels are scaled to 0..1 by the range of their type (0..255 for bytes, 0..16 for the digits), nothing else: no mean
@@ -244,18 +246,18 @@ def load(name: str = "digits", *, dtype=np.float32, val_fraction=0.1, seed=0, wo
         "digits" (comes with scikit-learn, needs no network), "mnist", "fashion-mnist", or the name of a folder of IDX
         files in DISTLEARN_DATA. Looked for in the folder that DISTLEARN_DATA names (`<name>/` below it, or that folder
         itself if it holds the IDX files), then in the cache, then downloaded.
-        A name with a slash ("photos/") is a folder of images, as a `Loader` takes it, or has two such folders, train/
-        and test/; these images are not loaded, but read when they are used.
+        A name with a slash ("photos/") is a folder of images, as a `Loader` takes it, or has such folders train/ and
+        test/, and perhaps val/; these images are not loaded, but read when they are used.
     dtype : dtype
         Floating-point type of the samples.
     val_fraction : float
-        Share of the training samples that becomes the validation split, from 0 to below 1.
+        Share of the training samples that becomes the validation split, from 0 to below 1; not where there is a val/.
     seed : int
         Decides which samples those are, and the order of the training samples. The test split is the published one,
         in its order, whatever the seed. Digits, and a folder without test/, have none: a fixed fifth of the samples,
         chosen once at random.
-    workers : int
-        Processes of a `Loader`.
+    workers, image_shape
+        Of a `Loader`.
 
     Returns
     -------
@@ -270,9 +272,10 @@ def load(name: str = "digits", *, dtype=np.float32, val_fraction=0.1, seed=0, wo
     """
     dtype = _check(name, dtype, val_fraction, seed)
     if "/" in name or os.sep in name:
-        return _from_folder(Path(name), dtype, val_fraction, seed, workers)
-    if workers:
-        raise ValueError(f"load: workers is {workers!r}, but {name!r} is read at once; they are for folders of images")
+        return _from_folder(Path(name), val_fraction, seed, dtype=dtype, workers=workers, image_shape=image_shape)
+    for option, value in (("workers", workers), ("image_shape", image_shape)):
+        if value:
+            raise ValueError(f"load: {option} is {value!r}, but {name!r} is read at once; it is for folders of images")
     files = None if name == "digits" else find(name)
     stamps = tuple((str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in files or ())
     key = (name, dtype, float(val_fraction), int(seed), stamps)
@@ -326,17 +329,25 @@ def _split(rows: np.ndarray, fraction: float, seed: int) -> list[np.ndarray]:
     return np.split(order, [min(round(fraction * len(rows)), len(rows) - 1)])
 
 
-def _from_folder(folder: Path, dtype: np.dtype, val_fraction: float, seed: int, workers: int) -> Dataset:
-    if (folder / "test").is_dir():
-        x, test = (Loader(folder / part, dtype=dtype, workers=workers) for part in ("train", "test"))
-        rows, test_rows = np.arange(len(x)), slice(None)
+def _from_folder(folder: Path, val_fraction: float, seed: int, **options) -> Dataset:
+    inside = {path.name for path in folder.iterdir() if path.is_dir() and is_visible(path.name)}
+    if {"train", "test"} <= inside:
+        if others := sorted(inside - {"train", "val", "test"}):
+            raise ValueError(f"{folder}: found {', '.join(others)} beside train/ and test/, expected val/ at most")
+        x, test = (Loader(folder / part, **options) for part in ("train", "test"))
+        val = Loader(folder / "val", **options) if "val" in inside else None
+        for part, other in (("test", test), ("val", val or x)):
+            for what in ("classes", "image_shape"):
+                found, expected = getattr(other, what), getattr(x, what)
+                if found != expected:
+                    raise ValueError(f"{folder}: {part}/ has {what} {found}, expected those of train/: {expected}")
+        rows = np.arange(len(x))
     else:
-        x = test = Loader(folder, dtype=dtype, workers=workers)
+        x, val = Loader(folder, **options), None
         test_rows, rows = _split(np.arange(len(x)), 0.2, 0)
-    if x.classes != test.classes:
-        raise ValueError(f"{folder}: test/ has classes {test.classes}, expected those of train/: {x.classes}")
-    val, train = _split(rows, val_fraction, seed)
-    chosen = [(part, part.labels) for part in (x[train], x[val], test[test_rows])]
+        test = x[test_rows]
+    val_rows, train = _split(rows, 0 if val else val_fraction, seed)
+    chosen = [(part, part.labels) for part in (x[train], val or x[val_rows], test)]
     return Dataset(folder.resolve().name, *itertools.chain(*chosen), x.classes, str(folder), x.image_shape, (0, 255))
 
 

@@ -9,6 +9,7 @@ import os
 import re
 import tarfile
 import time
+from collections import Counter
 from hashlib import blake2b
 from multiprocessing import RawValue
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..files import whole_file
 from .dataset import whole
 
 # -- catalogue ---------------------------------------------------------------------------------------------------------
@@ -203,8 +205,8 @@ def files_in(folder: Path) -> Files:
     """Return the four IDX files that a folder holds."""
     # The official names are preferred to others such as `emnist-letters-train-images-idx3-ubyte`, gzipped to plain
     # files.
-    names = sorted(entry.name for entry in folder.iterdir() if entry.is_file())
-    chosen = []
+    here = sorted(entry.name + "/" * entry.is_dir() for entry in folder.iterdir())
+    names, chosen = [name for name in here if not name.endswith("/")], []
     for official, (role, pattern) in zip(FILES, _ROLES.values(), strict=True):
         stem = official.partition("-idx")[0]
         fitting = [name for name in names if pattern.fullmatch(name)]
@@ -213,7 +215,7 @@ def files_in(folder: Path) -> Files:
         if len(kinds) != 1:
             raise FileNotFoundError(
                 f"{folder}: expected one file of {role} ({official}, gzipped or plain), "
-                f"found {', '.join(fitting or names) or 'an empty folder'}"
+                f"found {', '.join(fitting or here) or 'an empty folder'}"
             )
         chosen.append(folder / max(fitting, key=lambda name: name.endswith(".gz")))
     return Files(*chosen)
@@ -344,30 +346,50 @@ class Cache(NamedTuple):
 
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 INDEX = "shards.json"
+ADVICE = "image_shape=(height, width, 1 or 3) (--image-shape) brings all images of a folder to one"
 
 
 def find_images(folder: Path) -> tuple[list[str], list[str], list]:
     """Return the files to read, the names of the images ("class/name"), and (file, offset, size) of each."""
     if (folder / INDEX).exists():
         return json.loads((folder / INDEX).read_text(encoding="utf-8"))
-    files, names, where = sorted(path.name for path in folder.glob("*.tar")), [], []
+    files, found = sorted(path.name for path in folder.glob("*.tar")), []
     for i, file in enumerate(files):
-        with tarfile.open(folder / file) as tar:
-            for member in tar:
-                name = member.name.removeprefix("./")
-                if name.lower().endswith(SUFFIXES) and "/" in name:
-                    names.append(name)
-                    where.append((i, member.offset_data, member.size))
-    if not files:
-        found = (f"{path.parent.name}/{path.name}" for path in folder.glob("*/*"))
-        files = names = [name for name in found if name.lower().endswith(SUFFIXES)]
-        where = [(i, 0, -1) for i in range(len(names))]
-    if not names:
+        try:
+            with tarfile.open(folder / file, "r:") as tar:
+                found += [(m.name.removeprefix("./"), i, m.offset_data, m.size) for m in tar if not m.isdir()]
+        except tarfile.ReadError as error:
+            raise ValueError(f"{folder / file}: expected a tar file that is not compressed: {error}") from None
+    for here, folders, names in os.walk(folder, followlinks=True):
+        folders[:] = filter(is_visible, folders)
+        inside = Path(here).relative_to(folder)
+        found += [((inside / name).as_posix(), len(files) + i, 0, -1) for i, name in enumerate(names)]
+        files += [str(inside / name) for name in names]
+    found = [row for row in found if row[0].lower().endswith(SUFFIXES) and all(map(is_visible, row[0].split("/")))]
+    parts, around = [row[0].split("/") for row in found], 0
+    while parts and all(len(p) > around + 2 and p[around] == parts[0][around] for p in parts):
+        around += 1  # a folder around those of the classes
+    names = ["/".join(p[around:]) for p in parts]
+    wrong = [row[0] for row, name in zip(found, names, strict=True) if name.count("/") != 1]
+    if wrong or not names:
+        wrong = wrong or [f"{name}/" if (folder / name).is_dir() else name for name in sorted(os.listdir(folder))]
         raise ValueError(
             f"{folder}: expected a folder for each class with images ({', '.join(SUFFIXES)}), or tar files of such "
-            f"folders; found {', '.join(sorted(os.listdir(folder))[:5]) or 'an empty folder'}"
+            f"folders; or, for `load`, train/ and test/ (and val/) of them; found {_few(wrong) or 'an empty folder'}"
         )
-    return files, names, where
+    twice = [name for name, n in Counter(names).items() if n > 1]
+    if twice:
+        raise ValueError(f"{folder}: holds {_few(twice)} more than once, in a tar file and as a file, or in two")
+    return files, names, [row[1:] for row in found]
+
+
+def is_visible(name: str) -> bool:
+    """Tell what users put there from what Jupyter and macOS do: .ipynb_checkpoints/, ._1.png, __MACOSX/."""
+    return not name.startswith(".") and name != "__MACOSX"
+
+
+def _few(names: list[str]) -> str:
+    return ", ".join(names[:5]) + ", ..." * (len(names) > 5)
 
 
 def write_shards(folder, out, per_shard: int) -> None:
@@ -382,32 +404,53 @@ def write_shards(folder, out, per_shard: int) -> None:
     per_shard : int
         Images of a tar file; the last may have fewer.
     """
-    names, out, per_shard = find_images(Path(folder))[1], Path(out), whole("write_shards", "per_shard", per_shard, 1)
+    (files, names, where), out = find_images(Path(folder)), Path(out)
+    per_shard, stored = whole("write_shards", "per_shard", per_shard, 1), dict(zip(names, where, strict=True))
     order = np.random.default_rng([0, 0, 1]).permutation(sorted(names)).tolist()  # that of no seed and epoch
-    out.mkdir(parents=True)
-    for start in range(0, len(order), per_shard):
-        with tarfile.open(out / f"{start // per_shard:05d}.tar", "w") as tar:
-            for name in order[start : start + per_shard]:
-                info, data = tarfile.TarInfo(name), Path(folder, name).read_bytes()
-                info.size = len(data)
-                tar.addfile(info, io.BytesIO(data))
-    (out / INDEX).write_text(json.dumps(find_images(out)), encoding="utf-8")
+    if out.exists():
+        raise FileExistsError(f"write_shards: {out} exists, expected the name of a new folder")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with whole_file(out) as fresh:  # some of the tar files would be a data set, too
+        fresh.mkdir()
+        for start in range(0, len(order), per_shard):
+            with tarfile.open(fresh / f"{start // per_shard:05d}.tar", "w") as tar:
+                for name in order[start : start + per_shard]:
+                    (file, offset, size), info = stored[name], tarfile.TarInfo(name)
+                    data = read_file(Path(folder, files[file]), offset, size)
+                    info.size = len(data)
+                    tar.addfile(info, io.BytesIO(data))
+        (fresh / INDEX).write_text(json.dumps(find_images(fresh)), encoding="utf-8")
 
 
 def decode_image(data: bytes, shape=None, resize: bool = False) -> np.ndarray:
-    """Return the pixels of an image file, (height, width, channels); `shape`: what is expected."""
-    from PIL import Image, UnidentifiedImageError
+    """Return the pixels of an image file as it is shown, (height, width, channels); `shape`: what is expected."""
+    from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
     try:
         image = Image.open(io.BytesIO(data))
     except UnidentifiedImageError:
         raise ValueError(f"cannot identify image file ({len(data)} bytes)") from None
-    grey = image.mode in ("1", "L", "LA", "F", "I;16") if shape is None else shape[2] == 1
-    mode = image.mode if grey and image.mode in ("F", "I;16") else "L" if grey else "RGB"
-    if shape is not None and image.size != (shape[1], shape[0]):
+    turned = image.getexif().get(ExifTags.Base.Orientation) in (5, 6, 7, 8)  # a camera that was held upright
+    grey = image.mode in ("1", "L", "LA") or image.mode[0] in "FI"
+    channels = (1 if grey else 3) if shape is None else shape[2]
+    size = image.size[::-1] if turned else image.size
+    if not grey and channels == 1 and size == shape[1::-1] and not resize:
+        raise ValueError(f"is in colour, expected grey as the first image is; {ADVICE}")
+    wanted = size if shape is None else (shape[1], shape[0])
+    if size != wanted:
         if not resize:
-            raise ValueError(f"has {image.width} x {image.height} pixels, expected {shape[1]} x {shape[0]}")
-        image.draft(mode, (shape[1], shape[0]))  # a JPEG is decoded at the size that is just large enough
-        image = image.convert(mode).resize((shape[1], shape[0]))
-    x = np.asarray(image if image.mode == mode else image.convert(mode))
-    return x[:, :, None] if grey else x
+            text = f"has {size[0]} x {size[1]} pixels, expected {wanted[0]} x {wanted[1]}"
+            raise ValueError(f"{text}; {ADVICE}")
+        # a JPEG is decoded at the size that is just large enough
+        image.draft("L" if channels == 1 else "RGB", wanted[::-1] if turned else wanted)
+    ImageOps.exif_transpose(image, in_place=True)
+    if image.has_transparency_data and image.convert("RGBA").getextrema()[3][0] < 255:
+        raise ValueError("has transparent pixels, expected none: lay it on a ground first, black or white")
+    if image.mode[0] == "I":
+        if image.mode == "I" and image.format not in ("PNG", "PPM"):
+            raise ValueError("has pixels of 32-bit integers, whose range is not known; expected 8 or 16 bits, or float")
+        image = image.convert("I").convert("I;16")
+    elif image.mode != "F":
+        image = image.convert("L" if channels == 1 else "RGB")
+    x = np.asarray(image if image.size == wanted else image.resize(wanted))
+    return x if x.ndim == 3 else np.repeat(x[:, :, None], channels, axis=2)

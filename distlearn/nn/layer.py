@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from ..backend import get_xp, matmul, rounded
 from ..trace import length
 
@@ -219,6 +221,16 @@ def check_shape(layer: Layer, shape, *axes) -> None:
         raise ValueError(
             f"{describe(layer)}: expected an input of shape ({', '.join(map(str, want))}), got {tuple(shape)}"
         )
+
+
+def unfit(array, dtype) -> str | None:
+    """Say why an array cannot become weights of a type; None where it can."""
+    if array.dtype.kind != "f":
+        return f"{array.dtype}, expected floating-point numbers"
+    with np.errstate(over="ignore"):
+        if np.isfinite(array.astype(dtype)).all():
+            return None
+    return f"numbers {f'beyond {dtype}' if np.isfinite(array).all() else 'that are not finite'}"
 
 
 def check_dtype(layer: Layer, x) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from ..backend import get_xp, to_numpy
 from .container import Container, Sequential
 from .conv import Conv2d
-from .layer import Layer, Param, describe
+from .layer import Layer, Param, describe, unfit
 from .linear import Embedding, Linear
 from .norm import BatchNorm, LayerNorm
 from .recurrent import RNN, Recurrent
@@ -57,11 +57,12 @@ def load_torch_state(model: Layer, state: Mapping, sample=None, names: Mapping[s
     Parameters
     ----------
     state : mapping of str to array
-        PyTorch's tensors, or NumPy arrays such as safetensors reads.
+        PyTorch's tensors, or NumPy arrays such as safetensors reads; or the module itself.
     sample, names
         As for `to_torch_state`.
     """
-    state = {key: np.asarray(value) for key, value in state.items() if not key.endswith("num_batches_tracked")}
+    state = state.state_dict() if hasattr(state, "state_dict") else state
+    state = {key: _array(key, value) for key, value in state.items() if not key.endswith("num_batches_tracked")}
     entries = _entries(model, sample, names)
     keys = [key for entry in entries for key in entry.keys if not key.endswith("num_batches_tracked")]
     missing, unknown = [k for k in keys if k not in state], [k for k in state if k not in set(keys)]
@@ -77,6 +78,8 @@ def load_torch_state(model: Layer, state: Mapping, sample=None, names: Mapping[s
         for key, array, want in zip(entry.keys, arrays, here, strict=False):  # the count of batches is not read
             if array.shape != want.shape:
                 raise ValueError(f"load_torch_state: {key} has shape {array.shape}, expected {tuple(want.shape)}")
+            if why := unfit(array, want.dtype):
+                raise ValueError(f"load_torch_state: {key} holds {why}")
         for p, array in zip(entry.params, entry.from_torch(arrays), strict=True):
             _, known, where = found.setdefault(id(p), (p, array, entry.keys[0]))
             if not np.array_equal(known, array, equal_nan=True):
@@ -84,6 +87,15 @@ def load_torch_state(model: Layer, state: Mapping, sample=None, names: Mapping[s
                 raise ValueError(f"load_torch_state: {places} share {p.name}, but have different values")
     for p, array, _ in found.values():
         p.data[...] = get_xp(p.data).asarray(array, dtype=p.data.dtype)
+
+
+def _array(key, value) -> np.ndarray:
+    if hasattr(value, "detach"):  # of PyTorch; a parameter needs its gradient, and NumPy has no bfloat16
+        if not value.is_floating_point():
+            raise ValueError(f"load_torch_state: {key} holds {value.dtype}, expected floating-point numbers")
+        value = value.detach().cpu()
+        value = value.float() if value.element_size() < 4 else value
+    return np.asarray(value)
 
 
 class _Entry(NamedTuple):

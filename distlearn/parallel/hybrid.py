@@ -103,7 +103,9 @@ class Hybrid(Strategy):
         self.rank, self.size = self.mesh.dp.rank, self.mesh.dp.size
         self.hold_in_shards(given, model)
         self._statistics = statistics_of(self.pipeline.params)
-        self.reducer = GradientReducer(self.mesh.dp, self.pipeline.params, cap_bytes=cap_bytes, overlap=overlap)
+        self.reducer = GradientReducer(
+            self.mesh.dp, self.pipeline.params, like=self.pipeline.like, cap_bytes=cap_bytes, overlap=overlap
+        )
 
     def _costs(self, model, shape) -> list[float]:
         """Return the cost of every layer: that of the busiest rank along tp, so that all ranks make the same cut."""

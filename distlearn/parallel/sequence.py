@@ -195,10 +195,11 @@ class UlyssesAttention(SequenceAttention):
         batch, heads, n, d = x.shape
         size = self.comm.size
         rows = x.reshape(batch, size, heads // size, n, d).swapaxes(0, 1)
-        parts = self.comm.all_to_all(get_xp(x).ascontiguousarray(rows))  # by rank: its positions of my heads
-        whole = get_xp(x).empty((batch, heads // size, n * size, d), x.dtype)
+        xp = get_xp(x)
+        parts = self.comm.all_to_all(xp.ascontiguousarray(rows))  # by rank: its positions of my heads
+        whole = xp.empty((batch, heads // size, n * size, d), x.dtype)
         for part, place in zip(parts, places(n * size, size), strict=True):
-            whole[:, :, place] = part
+            whole[:, :, xp.asarray(place)] = part
         return whole
 
     def _to_positions(self, y):
@@ -244,7 +245,7 @@ class SequenceParallel(Strategy):
             raise ValueError(f"SequenceParallel: attention is {attention!r}, expected 'ring' or 'ulysses'")
         super().__init__(comm, model, loss, optimizer)
         self.model = shard_positions(model, comm, KINDS[attention])
-        self.reducer = GradientReducer(comm, self.model.params)
+        self.reducer = GradientReducer(comm, self.model.params, like=self.model.params[0].data)
 
     def step(self, batch) -> float:
         check_whole(self, batch, self.comm)

@@ -20,7 +20,16 @@ import sys
 import sysconfig
 import tempfile
 import weakref
-from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
+from enum import Enum
+from types import (
+    BuiltinFunctionType,
+    CellType,
+    CodeType,
+    FunctionType,
+    GetSetDescriptorType,
+    MemberDescriptorType,
+    ModuleType,
+)
 
 import cloudpickle
 import numpy as np
@@ -100,38 +109,85 @@ class _Pickler(cloudpickle.Pickler):
             return None
         if isinstance(obj, Communicator):
             raise TypeError("a communicator is used by its own rank alone")
-        shared = isinstance(obj, CODE) or getattr(kind, "shared_by_ranks", False)
-        if shared or (kind is FunctionType and _is_code(obj)) or obj is sys.stdout or obj is sys.stderr:
-            self.code.append(obj)
+        shared = getattr(kind, "shared_by_ranks", False) or obj is sys.stdout or obj is sys.stderr
+        if shared or kind is _Original or (isinstance(obj, (*CODE, FunctionType)) and not _has_state(obj, set())):
+            self.code.append(obj.cls if kind is _Original else obj)
             return len(self.code) - 1
         self.mutable = self.mutable or kind is not tuple
         return None
+
+    def reducer_override(self, obj):
+        if isinstance(obj, type):
+            return _subclass, (_Original(obj),), _own_attributes(obj), None, None, _set_attributes
+        return super().reducer_override(obj)
 
     def _function_reduce(self, obj):
         return self._dynamic_function_reduce(obj)
 
 
-def _is_code(fn: FunctionType) -> bool:
-    """Return whether a function has no state: nothing that it changes, or that others could change."""
-    name = fn.__module__ or ""
-    if is_installed(name):
-        return fn.__closure__ is None or name.startswith("distlearn.")
-    if fn.__closure__ or fn.__defaults__ or fn.__kwdefaults__ or fn.__dict__:
+def _has_state(obj, seen: set[int]) -> bool:
+    """Return whether ranks could tell that they share an object: it, or what it refers to, can change."""
+    kind = type(obj)
+    if id(obj) in seen or kind in ATOMS or kind is object:
         return False
-    names = set()
-    for code in _with_inner(fn.__code__):
-        if STORE_GLOBAL in code.co_code[::2]:  # an instruction takes two bytes, of which the first says what it does
+    seen.add(id(obj))
+    if kind is FunctionType:
+        name = obj.__module__ or ""
+        if is_installed(name) and (obj.__closure__ is None or name.startswith("distlearn.")):
             return False
-        names.update(code.co_names)
-    used = (fn.__globals__[name] for name in names & fn.__globals__.keys())
-    return all(isinstance(u, CODE) or (type(u) is FunctionType and is_installed(u.__module__ or "")) for u in used)
+        used = _used_by(obj)
+        if obj.__code__.co_filename.startswith(FOLDERS):  # a wrapper, such as dataclasses put around `__repr__`
+            used = (value for value in used if isinstance(value, FunctionType))
+        return any(_has_state(value, seen) for value in (*vars(obj).values(), *used))
+    if isinstance(obj, type):
+        if is_installed(obj.__module__) or issubclass(obj, Enum):
+            return False
+        return any(_has_state(value, seen) for value in (*_own_attributes(obj).values(), *obj.__bases__))
+    if kind in (tuple, frozenset):
+        return any(_has_state(value, seen) for value in obj)
+    if kind in (staticmethod, classmethod):
+        return _has_state(obj.__func__, seen)
+    if kind is property:
+        return any(_has_state(function, seen) for function in (obj.fget, obj.fset, obj.fdel))
+    return not isinstance(obj, (*CODE, MemberDescriptorType, GetSetDescriptorType))
 
 
-def _with_inner(code: CodeType):
-    yield code
-    for inner in code.co_consts:
-        if isinstance(inner, CodeType):
-            yield from _with_inner(inner)
+def _used_by(fn: FunctionType):
+    """Yield what a function refers to; a global that it assigns as an object that can change."""
+    for cell in fn.__closure__ or ():
+        yield cell.cell_contents if cell != CellType() else None
+    yield from (*(fn.__defaults__ or ()), *(fn.__kwdefaults__ or {}).values())
+    codes = [fn.__code__]
+    for code in codes:
+        codes += [inner for inner in code.co_consts if isinstance(inner, CodeType)]
+        if STORE_GLOBAL in code.co_code[::2]:  # an instruction takes two bytes, of which the first says what it does
+            yield []
+        yield from (fn.__globals__[name] for name in code.co_names if name in fn.__globals__)
+
+
+# A user's class with state, such as a counter, or a method that writes into a global, is a subclass of its own on each
+# rank: what a rank returns is still an instance of the user's class.
+
+
+class _Original:
+    """Stands for a class as the user has it."""
+
+    def __init__(self, cls):
+        self.cls = cls
+
+
+def _own_attributes(cls) -> dict:
+    kept = (name for name in vars(cls) if callable(getattr(cls, name, None)) or not name.startswith(("__", "_abc")))
+    return {name: vars(cls)[name] for name in kept}
+
+
+def _subclass(cls):
+    return type(cls)(cls.__name__, (cls,), {"__module__": cls.__module__, "__qualname__": cls.__qualname__})
+
+
+def _set_attributes(cls, attributes) -> None:
+    for name, value in attributes.items():
+        setattr(cls, name, value)
 
 
 class _Unpickler(pickle.Unpickler):

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from numpy import ndarray
 
 from ..backend import same_bytes
-from ..comm.base import ANY, Call, CommError, Recorder, call_site
+from ..comm.base import ANY, Call, CommError, Recorder, call_site, same_calls
 from ..trace import Message, Span
 from .meta import MetaArray
 from .scheduler import BlockReason, Fibre, Scheduler, check_caller, getcurrent
@@ -340,7 +340,7 @@ class Transport:
             if first[:2] != call[:2]:
                 raise CommError(
                     f"rank {rank} calls {call.located} where rank {other} calls {first.located}: "
-                    f"every rank must make the same collective calls in the same order (this is number {seq + 1})"
+                    f"{same_calls(call, first)} (this is number {seq + 1})"
                 )
         joined.calls[rank] = call
         if len(joined.calls) == len(members):

@@ -34,6 +34,14 @@ ASYNCHRONOUS = ("param_server",)
 """Names of the strategies whose ranks do not wait for one another."""
 
 
+def updates_per_step(settings, size: int) -> float:
+    """Return how many updates are made while every worker computes one gradient: schedules count updates."""
+    if settings.strategy not in ASYNCHRONOUS:
+        return 1.0
+    policy, workers = make_policy(settings.policy), max(1, size - settings.servers)
+    return 1.0 if policy.waits else workers / policy.quorum(workers)
+
+
 def train_asynchronously(recipe: Recipe, dataset) -> tuple[History, dict | None]:
     """Train with a parameter server."""
     # Workers take as many steps on average as an epoch has batches, times the epochs; faster workers take more.
@@ -42,22 +50,23 @@ def train_asynchronously(recipe: Recipe, dataset) -> tuple[History, dict | None]
     if workers < 1:
         raise ValueError(f"param_server: {settings.servers} servers on {recipe.comm.size} ranks leave no worker")
     batches = len(Batches(dataset.x_train, dataset.y_train, settings.batch_size))
+    updates = updates_per_step(settings, recipe.comm.size) * batches  # in an epoch
     stride = min(settings.evaluate_every or settings.epochs, settings.epochs)
     server = ParameterServer(
         recipe.comm, recipe.model, recipe.loss, recipe.rule, recipe.lr, policy,
         servers=settings.servers, rate=RATES[settings.staleness_rate],
-        every=max(1, stride * batches * workers // policy.quorum(workers)),
+        every=max(1, int(stride * updates)),
     )  # fmt: skip
     run = server.train(dataset, batch_size=settings.batch_size, steps=settings.epochs * batches, seed=settings.seed)
     if run is None:
         return History(), None
     if run.diverged:
         raise DivergedError(f"the loss is not finite after {run.updates} updates: training diverged; try a smaller lr")
-    return history_of(run, len(dataset.x_train), recipe.loss.metric.name), run.params
+    return history_of(run, updates, recipe.loss.metric.name), run.params
 
 
-def history_of(run: Run, n_train: int, metric: str) -> History:
-    """Convert a record to a history, with an epoch for every point of its curve."""
+def history_of(run: Run, updates: float, metric: str) -> History:
+    """Convert a record to a history, with an epoch, of so many updates, for every point of its curve."""
     applied, history, before = run.applied, History(), 0
     history.losses = run.losses.tolist()
     for point in run.curve[1:]:
@@ -66,6 +75,6 @@ def history_of(run: Run, n_train: int, metric: str) -> History:
         loss = float(np.average(new["loss"], weights=new["rows"])) if new["rows"].sum() else float("nan")
         samples, before = int(applied[until]["rows"].sum()), point["version"]
         value = float(point[f"test_{metric}"])
-        epoch = max(1, round(samples / n_train))
+        epoch = max(1, round(point["version"].item() / updates))
         history.epochs.append(Epoch(epoch, float(point["time"]), samples, loss, test=value, metric=metric))
     return history

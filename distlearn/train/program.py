@@ -17,7 +17,7 @@ from ..nn.fused import is_fused
 from ..nn.layer import move
 from ..optim import RULES, WarmUp, scaled_lr
 from ..parallel import CheckpointStore
-from .asynchronous import ASYNCHRONOUS, train_asynchronously
+from .asynchronous import ASYNCHRONOUS, train_asynchronously, updates_per_step
 from .fit import History, fit
 from .settings import Settings
 from .strategies import STRATEGIES, Recipe
@@ -55,16 +55,19 @@ def _model(settings: Settings, dataset, fused: bool):
     return model if settings.device == "cpu" else move(model, lambda array: to_device(array, settings.device))
 
 
-def learning_rate(settings: Settings, n_train: int):
+def learning_rate(settings: Settings, n_train: int, size: int = 1):
     """Return the learning rate or its schedule: scaled to the batch size, with a warm-up if the settings ask for it."""
     batch_size = min(settings.batch_size, n_train)
     reference = settings.reference_batch
     rate = settings.lr if reference is None else scaled_lr(settings.lr, batch_size, reference)
-    steps = round(settings.warmup_epochs * -(-n_train // batch_size))
+    # S. Gupta, W. Zhang, F. Wang (2016), Model accuracy and runtime tradeoff in distributed deep learning, ICDM: the
+    # rate divided by the mean staleness, which is as large
+    updates = updates_per_step(settings, size)
+    steps = round(settings.warmup_epochs * -(-n_train // batch_size) * updates)
     if not steps:
-        return rate
+        return rate / updates
     start = settings.lr / rate if reference is not None and rate > settings.lr else 0.0
-    return WarmUp(rate, steps, start)
+    return WarmUp(rate / updates, steps, start)
 
 
 def _recipe(comm, settings: Settings, dataset, fused: bool) -> Recipe:
@@ -74,7 +77,7 @@ def _recipe(comm, settings: Settings, dataset, fused: bool) -> Recipe:
         _model(settings, dataset, fused),
         SoftmaxCrossEntropy(),
         RULES[settings.optimizer](**decay),
-        learning_rate(settings, len(dataset.x_train)),
+        learning_rate(settings, len(dataset.x_train), comm.size),
         settings,
         (min(settings.batch_size, len(dataset.x_train)), *dataset.x_train.shape[1:]),
     )
@@ -111,7 +114,7 @@ def train(comm, settings, checkpoints=None, *, every=0, resume=False, on_epoch=N
     result : Result
     """
     store = None if checkpoints is None else CheckpointStore(checkpoints)
-    dataset = datasets.load(settings.data, dtype=settings.dtype, workers=settings.workers)
+    dataset = datasets.load(settings.data, **settings.how_to_read)
     dataset = (dataset if settings.n_train is None else dataset.take(settings.n_train)).on(settings.device)
     if settings.strategy in ASYNCHRONOUS:
         if store is not None:

@@ -74,6 +74,11 @@ def _check_name(value) -> str | None:
     return None if isinstance(value, str) else "the name of a data set"
 
 
+def _check_image_shape(value) -> str | None:
+    right = len(value) == 0 or (len(value) == 3 and all(_is_whole(n) and n > 0 for n in value) and value[2] in (1, 3))
+    return None if right else "height, width, and 1 or 3 channels, such as (64, 64, 3)"
+
+
 def _check_dtype(value) -> str | None:
     try:
         return None if np.dtype(value).kind == "f" else "a floating-point type, such as float32"
@@ -124,13 +129,24 @@ class Settings:
         "digits",
         check=_check_name,
     )
+    image_shape: tuple[int, ...] = _setting(
+        tuple,
+        "Height, width, and 1 or 3 channels to which a folder's images are brought; by default all are as the first.",
+        (),
+        check=_check_image_shape,
+    )
     model: str = _setting(str, "All but mlp take 28 x 28 pixels.", "mlp", choices=MODELS)
     hidden: tuple[int, ...] = _setting(tuple, "Widths of the hidden layers.", (256, 128), needs=("model", ("mlp",)))
     activation: str = _setting(
         str, "Between the layers.", "relu", choices=tuple(ACTIVATIONS), needs=("model", ("mlp",))
     )
     optimizer: str = _setting(str, "Update rule.", "momentum", choices=tuple(RULES))
-    lr: float = _setting(float, "Learning rate.", 0.05, least=0)
+    lr: float = _setting(
+        float,
+        "Learning rate of a step; an asynchronous update has a part of its samples, and of its rate.",
+        0.05,
+        least=0,
+    )
     weight_decay: float | None = _setting(float, "Of the update rule; by default the rule's own.", least=0)
     clip_norm: float | None = _setting(float, "Clip the gradient's norm to this.", above=0, needs=_with(*_CLIPPED))
     reference_batch: int | None = _setting(
@@ -218,7 +234,8 @@ class Settings:
         ]
         if wrong:
             raise ValueError(f"Settings: {'; '.join(wrong)}")
-        object.__setattr__(self, "hidden", tuple(self.hidden))
+        for name in ("hidden", "image_shape"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
 
     def but(self, **changes) -> Settings:
         """Return the same settings with some changed."""
@@ -226,6 +243,11 @@ class Settings:
         if unknown:
             raise ValueError(f"Settings: there is no setting {', '.join(sorted(unknown))}")
         return replace(self, **changes)
+
+    @property
+    def how_to_read(self) -> dict:
+        """Arguments of `data.load`."""
+        return {"dtype": self.dtype, "workers": self.workers, "image_shape": self.image_shape or None}
 
     def as_dict(self) -> dict:
         return asdict(self)

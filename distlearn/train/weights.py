@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,12 +11,16 @@ import numpy as np
 
 from ..backend import to_numpy
 from ..data import Dataset
-from ..nn.layer import Layer
+from ..files import whole_file
+from ..nn.layer import Layer, unfit
 from .program import make_model
 from .settings import Settings
 
 FILE = "model.safetensors"
 """Name of the weights in a folder of results."""
+
+
+_DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
 
 
 class WeightsError(ValueError):
@@ -28,6 +33,7 @@ class Trained:
 
     model: Layer
     settings: Settings  # of the run that trained it
+    n_features: int
     classes: tuple[str, ...]
     image_shape: tuple[int, ...] | None  # (height, width, channels) of the images that it was trained on
     value_range: tuple[float, float]  # stored values of a pixel that became 0 and 1
@@ -40,15 +46,31 @@ class Trained:
         x : (n, features) or (n, height, width[, channels]) array
             Scaled as in training, to 0..1 (see `scaled`).
         """
-        x = np.asarray(x)
-        n_features = int(np.prod(self.image_shape or x.shape[1:]))
-        if x.ndim < 2 or int(np.prod(x.shape[1:])) != n_features:
-            raise ValueError(f"predict: x has shape {x.shape}, expected (samples, {n_features}), or {self.image_shape}")
-        x, model = x.reshape(len(x), n_features).astype(self.settings.dtype), self.model.eval()
+        x = self.rows(x)
+        if x.dtype.kind != "f":
+            raise ValueError(f"predict: x is {x.dtype}, expected fractions of 0 to 1, as `scaled(x)` returns them")
+        x, model = x.astype(self.settings.dtype), self.model.eval()
         parts = [to_numpy(model.forward(x[i : i + batch_size])[0]) for i in range(0, len(x), batch_size)]
         logits = np.concatenate(parts or [np.zeros((0, len(self.classes)))]).astype(np.float64)
         odds = np.exp(logits - logits.max(axis=1, keepdims=True))
         return odds / odds.sum(axis=1, keepdims=True)
+
+    @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        """The shapes that a sample may have."""
+        shape = self.image_shape
+        if shape is None:
+            return [(self.n_features,)]
+        return [(self.n_features,), shape, *([shape[:2]] if shape[2] == 1 else [])]
+
+    def rows(self, x) -> np.ndarray:
+        """Return samples as rows of features."""
+        # only the number of features would let through channels that stand first
+        x = np.asarray(x)
+        if x.shape[1:] not in self.shapes:
+            shapes = " or ".join(f"(samples, {', '.join(map(str, shape))})" for shape in self.shapes)
+            raise ValueError(f"x has shape {x.shape}, expected {shapes}")
+        return x.reshape(len(x), math.prod(x.shape[1:]))
 
     def scaled(self, x) -> np.ndarray:
         """Return pixels as the model was trained on them: bytes scaled to 0..1, floating-point numbers as they are."""
@@ -66,7 +88,7 @@ class Trained:
 
 def save_weights(path, params: dict[str, np.ndarray], settings: Settings, dataset: Dataset) -> Path:
     """Save trained parameters (`Strategy.gather_params`), and what is needed to rebuild their model."""
-    from safetensors.numpy import save_file
+    from safetensors.numpy import save
 
     about = {
         "settings": {name: value for name, value in settings.as_dict().items() if not callable(value)},
@@ -77,7 +99,8 @@ def save_weights(path, params: dict[str, np.ndarray], settings: Settings, datase
         "value_range": dataset.value_range,
     }
     arrays = {name: np.ascontiguousarray(to_numpy(value)) for name, value in params.items()}
-    save_file(arrays, Path(path), {"distlearn": json.dumps(about)})
+    with whole_file(path) as fresh:
+        fresh.write_bytes(save(arrays, {"distlearn": json.dumps(about)}))
     return Path(path)
 
 
@@ -104,19 +127,20 @@ def load(path) -> Trained:
     settings = Settings(**about["settings"] | {"device": "cpu"})
     model = make_model(settings, about["n_features"], len(about["classes"]))
     _take(model, arrays, path)
-    shape = about["image_shape"]
-    return Trained(
-        model, settings, tuple(about["classes"]), None if shape is None else tuple(shape), tuple(about["value_range"])
+    classes, value_range, shape = (
+        about[name] and tuple(about[name]) for name in ("classes", "value_range", "image_shape")
     )
+    return Trained(model, settings, about["n_features"], classes, shape, value_range)
 
 
 def load_weights(model: Layer, path) -> None:
-    """Load weights into a model, by name; if a name or a shape does not match, nothing is changed.
+    """Load weights into a model, by name; if a name, a shape or a value does not fit, nothing is changed.
 
     Parameters
     ----------
     path : path
-        A folder of results, or any safetensors file with the model's names and shapes.
+        A folder of results, or any safetensors file with the model's names and shapes, of floating-point numbers of 16
+        bits (bfloat16 too) or more.
     """
     path = Path(path)
     path = path / FILE if path.is_dir() else path
@@ -124,15 +148,25 @@ def load_weights(model: Layer, path) -> None:
 
 
 def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    from safetensors import SafetensorError, safe_open
+    from safetensors import SafetensorError, deserialize
 
     if not path.is_file():
         raise FileNotFoundError(f"{path}: there is no such file of weights")
+    data, arrays = path.read_bytes(), {}
     try:
-        with safe_open(path, "numpy") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
+        stored = deserialize(data)
     except SafetensorError as error:
         raise WeightsError(f"{path}: is not a complete safetensors file: {error}") from None
+    for name, about in stored:
+        dtype = about["dtype"]
+        if dtype not in _DTYPES:
+            raise WeightsError(
+                f"{path}: holds {name} of {dtype}, expected floating-point numbers: {', '.join(_DTYPES)}"
+            )
+        array = np.frombuffer(about["data"], _DTYPES[dtype]).reshape(about["shape"])
+        arrays[name] = (array.astype("u4") << 16).view("f4") if dtype == "BF16" else array  # half of a float32
+    header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+    return arrays, header.get("__metadata__", {})
 
 
 def _take(model: Layer, arrays: dict[str, np.ndarray], path: Path) -> None:
@@ -144,6 +178,11 @@ def _take(model: Layer, arrays: dict[str, np.ndarray], path: Path) -> None:
         f"{name} of shape {arrays[name].shape}, expected {p.data.shape}"
         for name, p in params.items()
         if name in arrays and arrays[name].shape != p.data.shape
+    ]
+    wrong += [
+        f"{name} of {why}"
+        for name, p in params.items()
+        if name in arrays and (why := unfit(arrays[name], p.data.dtype))
     ]
     if wrong:
         raise WeightsError(f"{path}: holds {'; '.join(wrong[:4])}{' ...' if len(wrong) > 4 else ''}")

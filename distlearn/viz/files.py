@@ -7,10 +7,11 @@ import os
 import re
 from pathlib import Path
 
-import matplotlib as mpl
 import numpy as np
 
 from .. import __version__
+from ..files import whole_file
+from .look import settings
 
 FORMATS = ("png", "svg", "pdf")
 
@@ -76,9 +77,10 @@ def save(drawn, path, *, alt: str | None = None, dpi: float = 160, close: bool =
         "pdf": {"Title": alt, "Creator": maker, "CreationDate": None},
     }[kind]
     buffer = io.BytesIO()
-    with mpl.rc_context({"svg.hashsalt": "distlearn"}):  # else the ids in an SVG are random
+    with settings({"svg.hashsalt": "distlearn"}):  # else the ids in an SVG are random
         figure.savefig(buffer, format=kind, dpi=dpi, bbox_inches="tight", metadata=metadata)
-    path.write_bytes(buffer.getvalue())
+    with whole_file(path) as fresh:
+        fresh.write_bytes(buffer.getvalue())
     if close:
         from matplotlib import pyplot as plt  # here, not above: pyplot chooses a backend when it is imported
 

@@ -8,6 +8,7 @@ most. Line styles and markers change with the colours.
 from __future__ import annotations
 
 import functools
+from contextlib import contextmanager
 
 import matplotlib as mpl
 import numpy as np
@@ -80,7 +81,19 @@ def style():
     False
     >>> plt.close(fig)
     """
-    return mpl.rc_context(_SETTINGS)
+    return settings(_SETTINGS)
+
+
+@contextmanager
+def settings(values: dict):
+    """Use matplotlib's settings inside a `with` block, and restore these alone."""
+    # not `rc_context`, which restores all: a notebook's backend switches "interactive" on with its first figure
+    before = {name: mpl.rcParams[name] for name in values}
+    try:
+        mpl.rcParams.update(values)
+        yield
+    finally:
+        mpl.rcParams.update(before)
 
 
 def use_style() -> None:

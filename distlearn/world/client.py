@@ -27,7 +27,7 @@ from . import remote
 from .cluster import Cluster, identity, is_engine_death
 from .deaths import DeathWatch, first_to_die, how_it_ended
 from .interrupts import check_interrupts
-from .outcome import OWN_MODULES, Frame, Outcome, text_of_error, where
+from .outcome import INSTALLED, OWN_MODULES, Frame, Outcome, text_of_error, where
 from .progress import GRACE_SECONDS, Output, stop_button
 
 KEPT_COPIES = 32
@@ -43,7 +43,7 @@ class Ranks:
         self.client, self.cluster, targets = cluster.client, cluster, cluster.ids
         self._is_local = cluster.is_local  # only then are its process ids valid here
         self._key = uuid.uuid4().hex
-        self._number, self._completed = 0, deque()
+        self._number, self._completed, self._modules = 0, deque(), {}
         self.client.direct_view(targets).use_cloudpickle()  # pickles by value what a notebook defines
         who = self._ask_who(targets)
         _check_pythons(who, targets)
@@ -52,10 +52,9 @@ class Ranks:
         self.ids = [targets[i] for i in order]  # ipyparallel's numbers, by rank: an engine's number is not its rank
         self.pids = [who[i]["pid"] for i in order]
         self.nodes = [who[i]["node"] for i in order]
-        paths = [os.path.abspath(p) for p in sys.path]
-        self._deaths = DeathWatch() if self._is_local else None
+        self._deaths = cluster.deaths = DeathWatch() if self._is_local else None
         address = self._deaths.address if self._deaths else ""
-        self._call(self.ids, lambda rank: (remote.join_world, self._key, rank, paths, self._stack_file(rank), address))
+        self._call(self.ids, lambda rank: (remote.join_world, self._key, rank, self._stack_file(rank), address))
         if self._deaths is not None:
             self._deaths.start(self.size)
         self.view = self.client.direct_view(self.ids)
@@ -102,7 +101,20 @@ class Ranks:
         free = [self._completed.popleft() for _ in range(len(self._completed) - KEPT_COPIES)]
         cwd = os.getcwd() if self._is_local else None
         order = {"number": self._number, "free": free, "size": self.size, "cwd": cwd, **options}
+        order |= {"paths": [os.path.abspath(p) for p in sys.path], "forget": self._reloaded()}
         return [self.client[i].apply_async(remote.launch, self._key, order, payload) for i in self.ids]
+
+    def _reloaded(self) -> list[str]:
+        """Return the names of the user's modules if one was imported anew since the last launch: engines do so, too."""
+        changed = False
+        for name, module in list(sys.modules.items()):
+            spec = getattr(module, "__spec__", None)  # another object after each import
+            known = self._modules.get(name)
+            if known is not spec:
+                self._modules[name] = spec
+                changed |= known is not None and _is_users(name, spec)
+        # all of them, as modules hold what they have imported from one another
+        return [name for name, spec in self._modules.items() if _is_users(name, spec)] if changed else []
 
     def mark_completed(self) -> None:
         """Note that the last launch completed on all ranks: its communicator can be freed."""
@@ -182,6 +194,12 @@ class Ranks:
 
     def _stack_file(self, rank: int) -> str | None:
         return str(self.cluster.folder / f"stack-{self._key}-{rank}.txt") if self._is_local else None
+
+
+def _is_users(name: str, spec) -> bool:
+    """Say whether a module is one that a user edits, neither Python's nor installed nor the library's."""
+    ours = name.partition(".")[0] in ("__main__", "distlearn", "distcourse")
+    return not ours and getattr(spec, "has_location", False) and not INSTALLED.search(spec.origin)
 
 
 def _check_pythons(who: list[dict], targets: list[int]) -> None:

@@ -19,7 +19,7 @@ import psutil
 from . import reaper
 from .deaths import exit_statuses
 from .interrupts import check_interrupts
-from .launching import find_mpiexec, is_hydra, mpi_settings, thread_settings
+from .launching import find_mpiexec, is_hydra, mpi_settings, small_shared_memory, thread_settings
 
 START_SECONDS = 60.0
 # Longest time from the end of an engine to mpiexec's report of it; milliseconds, unless the machine is busy.
@@ -106,7 +106,7 @@ class Cluster:
                 raise ValueError("EngineWorld: engines on several hosts need MPICH's mpiexec")
             self._mpi_arguments += hosts.mpiexec_arguments(n)
             self._environment |= hosts.environment
-        self._ipp = self._controller = self._set = None
+        self._ipp = self._controller = self._set = self.deaths = None
         self.ids: list[int] = []
         self._former: set[str] = set()  # engines that have ended, but which ipyparallel may still list for seconds
         reaper.sweep()
@@ -122,7 +122,8 @@ class Cluster:
         import ipyparallel as ipp
         from traitlets.config import Config
 
-        environment = self._environment | {reaper.MARK: str(self.folder)}
+        # a random.py or queue.py beside the notebook must not take the place of Python's
+        environment = self._environment | {reaper.MARK: str(self.folder), "PYTHONSAFEPATH": "1"}
         config = Config()
         config.ControllerLauncher.environment = environment
         config.EngineLauncher.environment = environment
@@ -149,14 +150,17 @@ class Cluster:
         self._start_engines()
 
     def _start_engines(self) -> None:
-        self._set = self._ipp.engines[self._ipp.start_engines_sync(self.n)]
+        try:
+            self._set = self._ipp.engines[self._ipp.start_engines_sync(self.n)]
+        except RuntimeError:  # ipyparallel names the files that it waited for
+            raise RuntimeError(f"the engines' controller did not start. {self._why(self._ipp.controller)}") from None
         if self.client is None:
             self.client = self._ipp.connect_client_sync()
         deadline = time.monotonic() + START_SECONDS
         while len(fresh := [i for i, u in sorted(self.client._engines.items()) if u not in self._former]) < self.n:
             complete = self.has_controller() and _is_running(self._set.process)
             if not complete or time.monotonic() > deadline:
-                raise RuntimeError(f"{self.n} engines did not start. The end of their log:\n{self.log_tail(1500)}")
+                raise RuntimeError(f"{self.n} engines did not start. {self._why(self._set)}")
             check_interrupts()
             time.sleep(0.02)
         self.ids = fresh
@@ -169,6 +173,9 @@ class Cluster:
     # -- watching ------------------------------------------------------------------------------------------------------
     def has_controller(self) -> bool:
         return _is_running(self._controller)
+
+    def _why(self, launcher) -> str:
+        return f"{small_shared_memory()}The end of the log:\n{launcher.get_output().strip()[-1500:]}"
 
     def log_tail(self, nbytes: int = 20_000) -> str:
         """Return the end of what the engines and mpiexec wrote."""
@@ -228,6 +235,8 @@ class Cluster:
     def stop(self) -> None:
         if self._reaper is None:
             return
+        if self.deaths is not None:
+            self.deaths.close()
         self._drop()
         shutil.rmtree(self.folder, ignore_errors=True)
         self._reaper.dismiss()

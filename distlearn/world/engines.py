@@ -11,12 +11,12 @@ whose owner has died.
 
 from __future__ import annotations
 
-import atexit
+import os
 import sys
 import time
 import weakref
 
-from ..comm.base import CommError
+from ..comm.base import EXHAUSTED, CommError
 from ..comm.network import Network
 from ..comm.point_to_point import DelayedComm
 from ..trace import Trace
@@ -28,15 +28,13 @@ from .outcome import first_failure, where
 from .progress import PATIENCE_SECONDS, Bar, brief
 from .remote import pack
 
-_open: weakref.WeakSet[EngineWorld] = weakref.WeakSet()
-
 
 class EngineWorld(World):
     """Ranks that are ipyparallel engines, each its own process, connected by MPI.
 
     If a rank raises, hangs or is killed, `run` raises one `RankError` that names it and says where the others were; the
     next `run` works, if necessary on new engines. Interrupting the notebook interrupts the ranks. No process outlives
-    `close` or this process, however that ends.
+    `close`, the last reference to the world, or this process, however that ends.
 
     Parameters
     ----------
@@ -92,17 +90,17 @@ class EngineWorld(World):
         self.trace, self.records = Trace(), {}
         self._restart_reason = ""  # why the engines must be restarted
         self._closed = False
-        self._cluster = self._ranks = None
         if not isinstance(engines, int) or isinstance(engines, bool) or engines < 1:
             raise ValueError(f"EngineWorld: {engines!r}, expected a number of engines, 1 or more")
-        try:
-            with defer_interrupts():
-                self._cluster = Cluster(engines, threads, hosts)
+        with defer_interrupts():
+            self._cluster = Cluster(engines, threads, hosts)
+            # also where a cell is run again and assigns another world to its name, and when Python exits
+            self._end = weakref.finalize(self, _end, self._cluster, os.getpid())
+            try:
                 self._ranks = Ranks(self._cluster)
-        except BaseException:  # end all processes
-            self.close()
-            raise
-        _open.add(self)
+            except BaseException:
+                self.close()
+                raise
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else f"{self.size} engines under MPI"
@@ -140,13 +138,8 @@ class EngineWorld(World):
 
     def close(self) -> None:
         """Stop the engines that this world started; do nothing the second time."""
-        with defer_interrupts():
-            self._closed = True
-            _open.discard(self)
-            if self._ranks is not None:
-                self._ranks.close()
-            if self._cluster is not None:
-                self._cluster.stop()
+        self._closed = True
+        self._end()
 
     # -- running -------------------------------------------------------------------------------------------------------
     def run(self, fn, *args, timeout: float | None = None, progress_timeout: float | None = None, **kwargs) -> list:
@@ -155,7 +148,8 @@ class EngineWorld(World):
         Parameters
         ----------
         fn : callable
-            May be defined in the notebook; is sent together with what it refers to.
+            May be defined in the notebook; is sent together with what it refers to. What is in a module is imported
+            there, and anew after a module of yours was reloaded here.
         *args, **kwargs
             Pickled; large data is better loaded on the ranks.
         timeout : float, optional
@@ -232,6 +226,8 @@ class EngineWorld(World):
 
     def _collect(self, watch: Watch) -> None:
         self._restart_reason = "engines died, or had to be killed, in the last run" if watch.killed else ""
+        if any(EXHAUSTED in outcome.error for outcome in watch.outcomes.values()):
+            self._restart_reason = f"{EXHAUSTED} in the last run"  # nor in a later one
         self.records = {rank: outcome.records for rank, outcome in watch.outcomes.items() if outcome.records}
         spans = [span for outcome in watch.outcomes.values() for span in outcome.spans]
         self.trace = Trace(sorted(spans, key=lambda s: (s.end, s.rank)))
@@ -252,6 +248,13 @@ class EngineWorld(World):
             self._restart_reason = ""
         seconds = time.perf_counter() - start
         print(f"EngineWorld: restarted {self.size} engines in {seconds:.1f} s ({problem})", file=sys.stderr)
+
+
+def _end(cluster: Cluster, owner: int) -> None:
+    """End the processes of a world that is closed, or that nothing refers to any more."""
+    if os.getpid() == owner:  # a process that was forked has a copy of the world, not its engines
+        with defer_interrupts():
+            cluster.stop()
 
 
 def _pack(fn, args, kwargs) -> bytes:
@@ -289,10 +292,3 @@ class LimitedWorld(EngineWorld):
 def delayed(comm, network, fn, *args, **kwargs):
     """Call `fn` with a communicator that delays every message as `network` would."""
     return fn(DelayedComm(comm, network), *args, **kwargs)
-
-
-@atexit.register
-def _close_all() -> None:
-    """Close the worlds that are still open when Python exits."""
-    for world in list(_open):
-        world.close()

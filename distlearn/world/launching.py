@@ -21,6 +21,9 @@ THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"
 NAP = 0.1  # Time between two checks for an interrupt in `launch` [s].
 
 
+SHARED_BYTES = 32 << 20  # Four ranks take 22 MB of /dev/shm.
+
+
 def find_mpiexec() -> str:
     """Return the path of the mpiexec that belongs to this Python, else of the one on PATH."""
     # MPI installed from a wheel puts mpiexec beside the interpreter, where PATH does not find it unless the environment
@@ -55,6 +58,18 @@ def thread_settings(ranks: int, threads: int | None = None) -> dict[str, str]:
     elif not isinstance(threads, int) or threads < 1:
         raise ValueError(f"threads is {threads!r}, expected a number of BLAS threads for each rank, 1 or more")
     return dict.fromkeys(THREAD_VARIABLES, str(threads))
+
+
+def small_shared_memory() -> str:
+    """Say that there is too little memory for ranks to share, with the way out; empty if there is enough."""
+    try:
+        total, _, free = shutil.disk_usage("/dev/shm")
+    except OSError:  # not Linux
+        return ""
+    if free >= SHARED_BYTES:
+        return ""
+    left = f"/dev/shm, the memory that MPI's ranks share, has {free / 2**20:.0f} of {total / 2**20:.0f} MiB free"
+    return f"{left}: start the container with more (docker run --shm-size=1g), or end what uses it. "
 
 
 def mpi_settings() -> dict[str, str]:

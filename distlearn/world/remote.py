@@ -8,6 +8,7 @@ which some ranks were interrupted before they made theirs; `Duplicates` keeps co
 from __future__ import annotations
 
 import faulthandler
+import importlib
 import io
 import os
 import pickle
@@ -38,13 +39,16 @@ class Duplicates:
         self._used: dict[int, object] = {}
 
     def get(self, number: int, interrupts):
+        from ..comm.mpi import Exhaustion
+
         comm = None
         while self._made < number:
-            if self._in_progress is None:
-                with interrupts:
-                    self._in_progress = self._base.Idup()
-            comm, request = self._in_progress
-            poll(request.Test)
+            with Exhaustion():
+                if self._in_progress is None:
+                    with interrupts:
+                        self._in_progress = self._base.Idup()
+                comm, request = self._in_progress
+                poll(request.Test)
             with interrupts:
                 self._in_progress = None
                 self._made += 1
@@ -71,9 +75,8 @@ def describe_engine() -> dict:
     return version | {"pid": os.getpid(), "node": platform.node(), "rank": comm.Get_rank(), "size": comm.Get_size()}
 
 
-def join_world(key: str, rank: int, paths: list[str], stacks: str | None, deaths: str) -> None:
+def join_world(key: str, rank: int, stacks: str | None, deaths: str) -> None:
     """Make this engine a rank of a world."""
-    sys.path += [p for p in paths if p not in sys.path and os.path.isdir(p)]
     shield_traceback()
     from ..comm.mpi import release_shared_memory_names, world_comm
 
@@ -114,6 +117,12 @@ def launch(key: str, order: dict, payload: bytes) -> tuple[bytes, bytes]:
     try:
         if order["cwd"]:
             os.chdir(order["cwd"])
+        paths = order["paths"]
+        sys.path[:] = [p for p in paths if os.path.isdir(p)] + [p for p in sys.path if p not in paths]
+        for name in order["forget"]:
+            sys.modules.pop(name, None)
+        if order["forget"]:
+            importlib.invalidate_caches()
         from ..comm.mpi import MPIComm
         from ..comm.nccl import select_backend
 

@@ -10,6 +10,8 @@ from distlearn import data
 from distlearn.cli import main
 from distlearn.train import load
 
+from ..data.idx_writer import write_idx
+
 SMALL = ("--hidden", "32", "--epochs", "8", "--batch-size", "50")
 
 
@@ -69,7 +71,12 @@ def test_files_of_every_kind_agree(folder, tmp_path, digits):
             lambda p: np.save(p / "x.npy", np.full((2, 64), 200, np.uint8)),
             "pixels run from 200 to 200, expected 0 to 16",
         ),
-        (lambda p: np.save(p / "x.npy", np.zeros((2, 63))), "expected (samples, 64)"),
+        (lambda p: np.save(p / "x.npy", np.zeros((2, 63))), "x.npy: x has shape (2, 63), expected (samples, 64)"),
+        (lambda p: np.save(p / "x.npy", np.zeros((2, 1, 8, 8))), "x.npy: x has shape (2, 1, 8, 8), expected"),
+        (lambda p: np.save(p / "x.npy", np.zeros((2, 64)) + 7), "x.npy: found values from 7 to 7"),
+        (lambda p: write_idx(p / "idx", np.full((2, 8, 8), 17, np.uint8)), "idx: pixels run from 17 to 17"),
+        (lambda p: write_idx(p / "idx", np.zeros((2, 1, 8, 8), np.uint8)), "idx: x has shape (2, 1, 8, 8), expected"),
+        (lambda p: np.save(p / "x.npy", np.zeros(0)), "x.npy: x has shape (0,), expected"),
         (lambda p: (p / "x.npy").write_bytes(b"nonsense"), "x.npy"),
         (lambda p: _picture(p / "x.png", (9, 8)), "has 9 x 8 pixels, expected 8 x 8"),
         (lambda p: (p / "x.png").write_bytes(b"nonsense"), "cannot identify image"),

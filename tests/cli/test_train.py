@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -60,7 +61,15 @@ def test_local(call, tmp_path):
     assert len(content["runs"][0]["losses"]) == 8
     events = json.loads((folder / "trace.json").read_text(encoding="utf-8"))["traceEvents"]
     assert {e["name"].partition("[")[0] for e in events if e["ph"] == "X"} > {"update"}
-    for word in ("samples/s", "communication", "train accuracy", "validation", "test", "1 BLAS thread per rank"):
+    for word in (
+        "samples/s",
+        "communication",
+        "train accuracy",
+        "validation",
+        "test",
+        "1 BLAS thread per rank",
+        "On this machine",
+    ):
         assert word in result.output
 
 
@@ -167,7 +176,8 @@ def test_the_preset_of_whole_steps_says_from_which_size_ranks_pay(call):
     changes = ("--data", "digits", "--world", "sim", "--epochs", 1, "--sizes", "1,2")
     result = call("--preset", "fashion-sigmoid-full", *changes)
     assert result.exit_code == 0, result.output
-    assert "more ranks pay from about 16,000 images on" in " ".join(result.output.split())
+    said = " ".join(result.output.split())
+    assert "More ranks pay from about 16,000 images a step on" in said.partition(" speed-up ")[0], "before the table"
 
 
 def test_help_says_where_a_folder_of_data_is_looked_for(call):
@@ -225,6 +235,7 @@ def test_presets_on_real_images(call, tmp_path, preset):
 
 @pytest.mark.mpi
 def test_mpi(call, tmp_path):
+    (tmp_path / "random.py").touch()  # a file beside it takes no module's place
     result = call(*SMALL, "--world", "mpi", "--sizes", "1,3", "--out", "out")
     assert result.exit_code == 0, result.output
     runs = read(tmp_path / "out")["runs"]
@@ -487,8 +498,28 @@ def test_nothing_is_overwritten(tmp_path):
     assert folder_of(tmp_path / "run") == tmp_path / "run-3"
     assert (first / "history.json").read_text(encoding="utf-8") == "old"
     assert folder_of(tmp_path / "run", force=True) == first
-    assert not (first / "history.json").exists(), "an old result must not pass for a new one"
+    assert (first / "history.json").read_text(encoding="utf-8") == "old", "until there are new ones"
     assert (first / "notes.txt").read_text(encoding="utf-8") == "mine"
+
+
+def test_a_full_disk_costs_what_does_not_fit_and_is_one_line(call, tmp_path):
+    """Also the model of the run before stays; a limit on files' sizes fails as a full disk does."""
+    words = ["--epochs", "1", "--n-train", "64", "--force", "--out", "out"]
+    call(*words, "--seed", "1", "--sizes", "1,2", "--world", "sim")
+    folder = tmp_path / "out"
+    model, history = (folder / "model.safetensors").read_bytes(), (folder / "history.json").read_bytes()
+    assert (folder / "speedup.png").exists()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(model) - 1, limits[1]))
+    try:
+        result = call(*words, "--seed", "2")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert result.exit_code == 1
+    assert result.output.splitlines()[-1].startswith("Error: out: could not write model.safetensors (File too large")
+    assert (folder / "model.safetensors").read_bytes() == model
+    assert (folder / "history.json").read_bytes() != history
+    assert files(folder) == {"history.json", "model.safetensors", "trace.json", "curves.png", "timeline.png"}
 
 
 HOLD = """

@@ -95,6 +95,47 @@ def contract_all_reduce_gives_every_rank_the_same_bits(comm):
         assert row.tobytes() == everyone[0].tobytes()
 
 
+def contract_zeros_have_one_sign_on_all_ranks(comm):
+    """The maximum of 0 and -0 is the first or the second, and ranks have the operands in orders of their own."""
+    for op in ("max", "min"):
+        for n in (1, 70_000):
+            everyone = comm.all_gather(comm.all_reduce(np.full(n, -0.0 if comm.rank % 2 else 0.0), op))
+            assert {row.tobytes() for row in everyone} == {everyone[0].tobytes()}
+
+
+WRITES = {
+    "all_reduce": lambda comm, x: comm.all_reduce(x),
+    "iall_reduce": lambda comm, x: comm.iall_reduce(x).wait(),
+    "broadcast": lambda comm, x: comm.broadcast(np.full((4, 2), float(comm.size)) if comm.rank == 0 else x),
+    "recv": lambda comm, x: comm.send(np.full((4, 2), float(comm.size)), 1) if comm.rank == 0 else comm.recv(x, 0),
+    "irecv": lambda comm, x: (
+        comm.send(np.full((4, 2), float(comm.size)), 1) if comm.rank == 0 else comm.irecv(x, 0).wait()
+    ),
+    "scatter": lambda comm, x: comm.scatter(np.full((comm.size, 4, 2), float(comm.size)), x),
+}
+
+
+def contract_what_errors_advise_for_columns_works(comm):
+    """A copy of them would get the result, and nobody would see it."""
+    if comm.size == 1:
+        return
+    for name, call in WRITES.items():
+        part = comm.split(0 if comm.rank < 2 else None) if "recv" in name else comm
+        if part is None or (part.rank == 0 and name not in ("all_reduce", "iall_reduce", "scatter")):
+            whole = np.full((4, 3), float(part.size if part else 0))  # sends
+            if part is not None:
+                call(part, None)
+            continue
+        whole = np.ones((4, 3))
+        x = whole[:, :2]
+        with pytest.raises(ValueError, match=r"pass y = np\.ascontiguousarray\(x\), .* copy it back: x\[\.\.\.\] = y"):
+            call(part, x)
+        y = np.ascontiguousarray(x)
+        call(part, y)
+        x[...] = y
+        same(whole, np.array([[part.size, part.size, 1.0]] * 4))
+
+
 def _several_under_way(comm, start, dtype="float64"):
     """Wait for operations on several arrays in another order, twice, which does no harm: arrays, results, works."""
     xs = [pattern(comm.rank, n, dtype) for n in (5, 0, 70_000, 3)]

@@ -215,6 +215,24 @@ def check_spans_of_a_part_carry_the_rank_of_the_world(comm):
     assert [(s.rank, s.name) for s in comm.clock.trace.spans] == [(comm.rank, "barrier")]
 
 
+def check_parts_are_freed_when_no_rank_refers_to_them(comm):
+    """MPI has 2,048 numbers, and a communicator that is split off takes five; ranks let go in orders of their own."""
+    part, kept, rng = MPIComm.begin(comm.raw.Dup()), [], np.random.default_rng(comm.rank)
+    for i in range(500):
+        made = part.split(i % 3 * comm.rank, key=-comm.rank)
+        inner = made.split(0)
+        kept.append(inner)
+        kept.append(made)
+        if i % 50 == 0:
+            total = inner.all_reduce(np.array([comm.rank + 1]))[0]
+            assert total == (3 if inner.size == 2 else comm.rank + 1)
+        while len(kept) > 20 or (kept and rng.random() < 0.5):
+            kept.pop(rng.integers(len(kept)))
+    assert len(part.activity._parts) < 100
+    part.end()
+    part.raw.Free()
+
+
 def check_overlapped_span_lasts_from_start_to_end(comm):
     spans = comm.clock.trace.spans
     spans.clear()

@@ -178,6 +178,18 @@ def test_files_that_do_not_belong_together(root, write_set, case):
     assert str(root / "mnist") in str(caught.value)
 
 
+def test_channels_first_are_refused(root, write_set):
+    write_set(root / "colour", shape=(3, 8, 8))
+    with pytest.raises(ValueError, match=r"train-images.*: has channels first, \(30, 3, 8, 8\); expected them last"):
+        load("colour")
+
+
+def test_a_folder_of_folders_is_not_called_empty(root):
+    (root / "mnist" / "raw").mkdir(parents=True)
+    with pytest.raises(FileNotFoundError, match=r"expected one file of training images .* found raw/"):
+        load("mnist")
+
+
 def test_a_damaged_file_is_named(root, write_set):
     write_set(root / "mnist", suffix="")
     path = root / "mnist" / TRAIN_IMAGES.removesuffix(".gz")

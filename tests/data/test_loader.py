@@ -2,9 +2,11 @@
 
 import os
 import random
+import resource
 import signal
 import subprocess
 import sys
+import tarfile
 import time
 from dataclasses import replace
 from functools import partial
@@ -104,6 +106,27 @@ def test_a_resumed_epoch_is_exact_in_500_random_cases(photos):
     assert killed > 50
 
 
+def global_noise(image, rng):
+    return np.full_like(image, np.random.randint(200) + random.randrange(50))  # noqa: NPY002
+
+
+def test_global_generators_depend_on_seed_epoch_and_row_alone(photos):
+    """A worker that is forked has a copy of their state."""
+
+    def drawn(workers, epoch, seed=0, start=0):
+        images = Loader(photos / "files", dtype=np.uint8, augment=global_noise, workers=workers)
+        return [b.x[:, 0].tolist() for b in Batches(images, images.labels, 4, seed=seed).epoch(epoch, start)]
+
+    before = np.random.get_state()[1].copy(), random.getstate()  # noqa: NPY002
+    first = drawn(0, 0)
+    assert [drawn(workers, 0) for workers in (1, 2, 4)] == 3 * [first]
+    assert drawn(2, 0, start=3) == first[3:]
+    assert len({n for batch in first for n in batch}) > N / 3
+    assert first not in (drawn(2, 1), drawn(2, 0, seed=1))
+    assert (np.random.get_state()[1] == before[0]).all()  # noqa: NPY002
+    assert random.getstate() == before[1]
+
+
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_batches_that_are_held_stay_as_they_were(photos, monkeypatch, method):
     """A batch is a view into memory that workers use again, but not before its last array is gone."""
@@ -197,6 +220,7 @@ def save(folder, mode, kind="png", name="a/0"):
     if mode in ("F", "I;16"):
         image = Image.fromarray((values[:, :, 0] * 257.0).astype(np.float32 if mode == "F" else np.uint16))
     else:
+        values[:, :, 3] = 255  # opaque
         image = Image.fromarray(values, "RGBA").convert(mode)
     image.save(path)
     return image
@@ -223,6 +247,151 @@ def test_kinds_of_images(tmp_path, mode, kind, channels, top):
     else:
         with pytest.raises(ValueError, match=r"a/0\.\w+: has pixels of \w+, which rows of uint8 cannot hold"):
             np.asarray(Loader(tmp_path, dtype="uint8"))
+
+
+RAMP = np.linspace(0, 65535, 8).astype(np.uint16)[None].repeat(8, 0)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("kind", ["png", "pgm", "tif", "big", "float"])
+def test_deep_pixels_are_scaled_not_clipped(tmp_path, kind, channels):
+    (tmp_path / "a").mkdir()
+    if kind == "big":  # what Pillow reads as "I;16B"
+        Image.frombytes("I;16B", (8, 8), RAMP.astype(">u2").tobytes()).save(tmp_path / "a" / "1.tif")
+    elif kind == "float":
+        Image.fromarray((RAMP / 65535).astype(np.float32)).save(tmp_path / "a" / "1.tif")
+    else:
+        Image.fromarray(RAMP).save(tmp_path / "a" / f"1.{kind}")
+    for shape in ((8, 8, channels), (4, 8, channels)):
+        x = np.asarray(Loader(tmp_path, image_shape=shape)).reshape(shape)
+        expected = np.repeat(RAMP[: shape[0], :, None] / np.float32(65535), channels, axis=2)
+        np.testing.assert_allclose(x, expected, rtol=0, atol=1e-6)
+
+
+def test_photos_are_turned_as_they_are_shown(tmp_path):
+    """A camera that was held upright stores the picture on its side, and says so."""
+    (tmp_path / "a").mkdir()
+    exif = Image.Exif()
+    exif[0x0112] = 6  # turn by a quarter, clockwise
+    image = np.zeros((64, 128, 3), np.uint8)
+    image[:, :64] = 255  # the left half becomes the upper one
+    Image.fromarray(image).save(tmp_path / "a" / "1.jpg", exif=exif, quality=95)
+    for shape in (None, (128, 64, 3), (16, 8, 3), (16, 8, 1)):
+        x = np.asarray(Loader(tmp_path, image_shape=shape)).reshape(shape or (128, 64, 3))
+        half = len(x) // 2
+        assert x[: half - 2].min() > 0.9
+        assert x[half + 2 :].max() < 0.1
+
+
+GREY = Image.new("L", (5, 4))
+
+
+@pytest.mark.filterwarnings("ignore:Corrupt EXIF")
+@pytest.mark.parametrize("exif", [b"Exif\0\0junk", b"Exif\0\0II*\0\xff\xff\xff\x7f", 99])
+def test_damaged_notes_of_a_camera_turn_nothing(tmp_path, exif):
+    (tmp_path / "a").mkdir()
+    if exif == 99:
+        exif = Image.Exif()
+        exif[0x0112] = 99
+    Image.new("RGB", (8, 6)).save(tmp_path / "a" / "1.jpg", exif=exif)
+    assert Loader(tmp_path).image_shape == (6, 8, 3)
+
+
+def transparent(mode):
+    image = Image.new("RGBA", (5, 4), (255, 0, 0, 0)).convert(mode)
+    if mode == "P":
+        image.info["transparency"] = 0
+    return image
+
+
+@pytest.mark.parametrize(
+    ("images", "message"),
+    [
+        ({"a/1.png": transparent("RGBA")}, r"a/1\.png: has transparent pixels, expected none"),
+        ({"a/1.png": transparent("LA")}, r"a/1\.png: has transparent pixels, expected none"),
+        ({"a/1.gif": transparent("P")}, r"a/1\.gif: has transparent pixels, expected none"),
+        ({"a/1.png": GREY, "a/2.png": Image.new("RGB", (5, 4))}, r"2\.png: is in colour, expected grey"),
+        ({"a/1.tif": Image.fromarray(np.zeros((4, 5), np.int32))}, r"1\.tif: has pixels of 32-bit integers"),
+        ({"a/1.png": GREY, "a/2.png": GREY.resize((4, 5))}, r"4 x 5 .* \(--image-shape\) brings all"),
+    ],
+)  # fmt: skip
+def test_pixels_that_would_be_lost_are_refused(tmp_path, images, message):
+    for name, image in images.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        image.save(tmp_path / name)
+    with pytest.raises(ValueError, match=message):
+        np.asarray(Loader(tmp_path, workers=0))
+
+
+def tree(folder, *names):
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.new("L", (3, 2), 60 * (1 + len(name) % 4)).save(folder / name, "png")
+
+
+def as_tar(folder, out):
+    out.mkdir()
+    with tarfile.open(out / "all.tar", "w") as tar:
+        tar.add(folder, ".")
+    return out
+
+
+@pytest.mark.parametrize("tar", [False, True])
+@pytest.mark.parametrize(
+    ("names", "found"),
+    [
+        (["cat/1.png", "dog/1.png", ".ipynb_checkpoints/1.png", "cat/.ipynb_checkpoints/1.png", "cat/._1.png"],
+         ["cat/1.png", "dog/1.png"]),
+        (["cat/1.png", "dog/1.png", "__MACOSX/dog/1.png", "__MACOSX/cat/._1.png"], ["cat/1.png", "dog/1.png"]),
+        (["photos/cat/1.png", "photos/dog/1.png"], ["cat/1.png", "dog/1.png"]),
+        (["p/q/cat/1.png", "p/q/dog/1.png", "p/q/.hidden/1.png"], ["cat/1.png", "dog/1.png"]),
+        (["cat/1.png", "dog/more/1.png"], "found dog/more/1.png"),
+        (["cat/1.png", "1.png"], "found 1.png"),
+        (["train/cat/1.png", "val/cat/1.png"], "found train/cat/1.png, val/cat/1.png"),
+    ],
+)  # fmt: skip
+def test_which_images_of_a_folder_count(tmp_path, names, found, tar):
+    """The same in a folder and in a tar file."""
+    tree(tmp_path / "p", *names)
+    folder = as_tar(tmp_path / "p", tmp_path / "tars") if tar else tmp_path / "p"
+    if isinstance(found, str):
+        with pytest.raises(ValueError, match=f"expected a folder for each class .* {found}"):
+            Loader(folder)
+        return
+    images = Loader(folder)
+    assert [name.decode() for name in images._names] == found
+    assert images.classes == ("cat", "dog")
+    write_shards(folder, tmp_path / "shards", 1)
+    np.testing.assert_array_equal(np.asarray(Loader(tmp_path / "shards")), np.asarray(images))
+
+
+def test_shards_are_all_there_or_none(tmp_path):
+    """Some of the tar files would be a data set, too."""
+    tree(tmp_path / "p", *(f"{name}/{i}.png" for name in ("cat", "dog") for i in range(9)))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (15_000, limits[1]))  # fails as a full disk does
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            write_shards(tmp_path / "p", tmp_path / "shards", 15)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert os.listdir(tmp_path) == ["p"]
+    write_shards(tmp_path / "p", tmp_path / "shards", 15)
+    assert sorted(os.listdir(tmp_path / "shards")) == ["00000.tar", "00001.tar", "shards.json"]
+    with pytest.raises(FileExistsError, match="shards exists, expected the name of a new folder"):
+        write_shards(tmp_path / "p", tmp_path / "shards", 15)
+
+
+def test_archives_that_cannot_be_read_part_by_part_are_named(tmp_path):
+    tree(tmp_path / "p", "cat/1.png")
+    with tarfile.open(tmp_path / "p" / "all.tar", "w:gz") as tar:
+        tar.add(tmp_path / "p" / "cat", "cat")
+    with pytest.raises(ValueError, match=r"all\.tar: expected a tar file that is not compressed"):
+        Loader(tmp_path / "p")
+    with tarfile.open(tmp_path / "p" / "all.tar", "w") as tar:
+        tar.add(tmp_path / "p" / "cat", "cat")
+    with pytest.raises(ValueError, match=r"holds cat/1\.png more than once"):
+        Loader(tmp_path / "p")
 
 
 def test_images_are_brought_to_a_shape_only_where_one_is_given(tmp_path):
@@ -381,6 +550,14 @@ def test_a_folder_may_have_a_test_set_of_its_own(photos, tmp_path):
     data = load(f"{tmp_path}/")
     assert [len(x) for _, x, _ in data.splits()] == [41, 4, 45]
     np.testing.assert_array_equal(np.rint(np.asarray(data.x_test) * 255), arrays(photos)[0])
+    (tmp_path / "val").symlink_to(photos / "files")
+    data = load(f"{tmp_path}/")
+    assert [len(x) for _, x, _ in data.splits()] == [45, 45, 45]
+    np.testing.assert_array_equal(np.asarray(data.x_val), np.asarray(data.x_test))
+    (tmp_path / "val").rename(tmp_path / "valid")
+    with pytest.raises(ValueError, match=r"found valid beside train/ and test/, expected val/ at most"):
+        load(f"{tmp_path}/")
+    (tmp_path / "valid").unlink()
     (tmp_path / "test").unlink()
     save(tmp_path / "test", "L", name="cat/0")
     with pytest.raises(ValueError, match=r"test/ has classes \('cat',\), expected those of train/: \('c0', "):
@@ -401,3 +578,22 @@ def test_the_command_line_trains_on_a_folder(photos, tmp_path, monkeypatch):
     assert "files: 32 train, 4 val, 9 test images" in result.output
     result = CliRunner().invoke(main, ["predict", "runs/files-mlp-local1", "--data", f"{photos}/files/"])
     assert "of 9 right" in result.output
+
+
+def test_the_command_line_trains_on_photos_of_mixed_sizes(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for i in range(20):
+        path = tmp_path / "photos" / ("cat", "dog")[i % 2] / f"{i}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (30 + i, 20), (250 * (i % 2), 0, 0)).save(path)
+    words = ["train", "--data", "photos/", "--epochs", "2"]
+    result = CliRunner().invoke(main, words)
+    assert result.exit_code == 1
+    assert "image_shape=(height, width, 1 or 3) (--image-shape) brings all images" in result.output
+    result = CliRunner().invoke(main, [*words, "--image-shape", "8,8"])
+    assert "image_shape is (8, 8), expected height, width, and 1 or 3 channels, such as (64, 64, 3)" in result.output
+    result = CliRunner().invoke(main, [*words, "--image-shape", "8,8,3"])
+    assert result.exit_code == 0, result.output
+    for what in (["--data", "photos/"], ["photos/cat/2.jpg"]):
+        result = CliRunner().invoke(main, ["predict", "runs/photos-mlp-local1", *what])
+        assert result.exit_code == 0, result.output

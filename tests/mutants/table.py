@@ -133,8 +133,8 @@ MUTANTS = [
     ),
     Mutant(
         "ZeRO: the gathered parameters stay",
-        "p.data.shape)\n            self.full = None",
-        "p.data.shape)",
+        'p.data = HeldElsewhere(p, "ZeRO")\n            self.full = None',
+        'p.data = HeldElsewhere(p, "ZeRO")',
         "parallel/test_zero.py",
     ),
     Mutant(

@@ -110,6 +110,26 @@ def test_there_and_back(make, options):
         np.testing.assert_array_equal(p.data, q.data)
 
 
+@pytest.mark.parametrize("state", ["module", "named_parameters", "bfloat16", "int8", "quantized"])
+def test_states_of_pytorch_of_any_kind(state):
+    torch = pytest.importorskip("torch")
+    module = torch.nn.Sequential(torch.nn.Linear(4, 3))
+    model, want = nn.Sequential(nn.Linear(4, 3)), module[0].weight.detach().numpy().T
+    given = {
+        "module": module,
+        "named_parameters": dict(module.named_parameters()),
+        "bfloat16": {name: p.to(torch.bfloat16) for name, p in module.state_dict().items()},
+        "int8": {name: p.to(torch.int8) for name, p in module.state_dict().items()},
+        "quantized": {n: torch.quantize_per_tensor(p, 0.1, 0, torch.qint8) for n, p in module.state_dict().items()},
+    }[state]
+    if state in ("int8", "quantized"):
+        with pytest.raises(ValueError, match=r"load_torch_state: 0\.weight .* expected floating-point numbers"):
+            load_torch_state(model, given)
+        return
+    load_torch_state(model, given)
+    np.testing.assert_allclose(model.layers[0].params[0].data, want, rtol=2.0**-8 if state == "bfloat16" else 0)
+
+
 def test_two_biases_of_pytorch_become_one():
     model = sequence_model()
     state = to_torch_state(model)

@@ -11,7 +11,9 @@ from dataclasses import dataclass, field, fields, replace
 import numpy as np
 
 from distlearn import nn, parallel
+from distlearn.backend import get_xp
 from distlearn.data import Batch
+from distlearn.nn.layer import move
 from distlearn.optim import RULES, Adam, Constant, Cosine, Optimizer, WarmUp
 from distlearn.sim import SimWorld
 
@@ -25,7 +27,8 @@ class Signs(Optimizer):
 
     def step(self):
         for p in self.params:
-            p.grad += np.sign(np.round(p.grad, 6)) * p.grad.dtype.type(0.01)  # rounded: a sum of zeros is no sign
+            xp = get_xp(p.grad)
+            p.grad += xp.sign(xp.round(p.grad, 6)) * p.grad.dtype.type(0.01)  # rounded: a sum of zeros is no sign
         super().step()
 
 
@@ -33,7 +36,7 @@ class Total(Optimizer):
     """Divides by the largest gradient of all: a subclass that must see the whole model."""
 
     def step(self):
-        largest = max((float(abs(p.grad).max(initial=0.0)) for p in self.params), default=0.0)
+        largest = max((float(abs(p.grad).max()) for p in self.params if p.size), default=0.0)
         for p in self.params:
             p.grad /= p.grad.dtype.type(1 + largest)
         super().step()
@@ -176,7 +179,7 @@ def make_optimizer(c: Combination, model) -> Optimizer:
     optimizer = {"plain": Optimizer, "signs": Signs, "total": Total}[c.optimizer](learned, rule, c.lr)
     if c.extra.get("past"):  # a strategy takes over what it remembers
         for p in optimizer.params:
-            p.grad[...] = np.cos(np.arange(p.size)).reshape(p.data.shape)
+            p.grad[...] = get_xp(p.grad).asarray(np.cos(np.arange(p.size)).reshape(p.data.shape))
         optimizer.step()
     optimizer.clip_norm = c.clip_norm
     return optimizer
@@ -305,9 +308,9 @@ def set_between_steps(c: Combination, optimizer) -> None:
         optimizer.clip_norm = 0.02
 
 
-def train(comm, c: Combination, serial: bool, given=None):
-    """Train; return parameters (on rank 0), losses, and outputs."""
-    model = make_model(c) if given is None else given[0]
+def train(comm, c: Combination, serial: bool, given=None, there=np.asarray, back=np.asarray):
+    """Train, on arrays that `there` makes; return parameters (on rank 0), losses, and outputs, by `back`."""
+    model = move(make_model(c), there) if given is None else given[0]
     optimizer = make_optimizer(c, model) if given is None else given[1]
     if serial:
         strategy = parallel.Serial(model, nn.SoftmaxCrossEntropy(), optimizer, comm.clock)
@@ -325,10 +328,10 @@ def train(comm, c: Combination, serial: bool, given=None):
         part = parts[strategy.rank]
         if len(losses) == 1:
             set_between_steps(c, optimizer)
-        losses.append(strategy.step(Batch(x[part], y[part], n)))
+        losses.append(strategy.step(Batch(there(x[part]), there(y[part]), n)))
     strategy.finish() if hasattr(strategy, "finish") else None
     probe = np.random.default_rng(c.seed + 1).normal(size=(4, *shape)).astype(c.dtype)
-    return strategy.gather_params(), losses, strategy.predict(probe)
+    return strategy.gather_params(), losses, back(strategy.predict(there(probe)))
 
 
 def compare(c: Combination, run) -> None:

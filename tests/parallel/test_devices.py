@@ -7,12 +7,14 @@ import pytest
 
 from distlearn.comm.point_to_point import LocalComm
 from distlearn.data import Batch
-from distlearn.nn import MLP, MockDeviceArray, SoftmaxCrossEntropy
+from distlearn.nn import MLP, Linear, MockDeviceArray, ReLU, Sequential, SoftmaxCrossEntropy
 from distlearn.nn.layer import move
 from distlearn.optim import Adam, Optimizer
-from distlearn.parallel import DataParallel, LocalSGD, NaiveDataParallel, Serial, ZeRO, sharding, strategy
+from distlearn.parallel import DataParallel, LocalSGD, NaiveDataParallel, Serial, ZeRO, hybrid, sharding, strategy
 from distlearn.parallel.data import replicas
+from distlearn.sim import SimWorld
 from distlearn.testing import assert_same_params
+from tests.comm.on_device import off_strict
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(12, 7)), RNG.integers(0, 4, 12)
@@ -41,3 +43,20 @@ def test_strategies(name, monkeypatch):
     np.testing.assert_allclose(there[1], losses, atol=1e-12)
     assert isinstance(there[2], MockDeviceArray)
     np.testing.assert_allclose(there[2].get(), output, atol=1e-12)
+
+
+def test_a_stage_without_parameters_keeps_its_numbers_on_the_device(monkeypatch):
+    """They are summed with those of stages that have some: a NumPy array would not do."""
+    for module in (hybrid, replicas, sharding, strategy):
+        monkeypatch.setattr(module, "to_numpy", lambda x: x.get() if isinstance(x, MockDeviceArray) else np.asarray(x))
+
+    def program(comm):
+        model = move(Sequential(Linear(7, 4, 0, dtype="float64"), ReLU()), lambda a: MockDeviceArray(a.copy()))
+        optimizer = Optimizer(model.params, Adam(), 0.01, clip_norm=0.1)
+        made = hybrid.Hybrid(off_strict(comm), model, SoftmaxCrossEntropy(), optimizer, pp=2)
+        losses = [made.step(Batch(MockDeviceArray(X), MockDeviceArray(Y), 12)) for _ in range(2)]
+        return type(made.reducer.sums).__name__, len(made.pipeline.params), losses
+
+    first, second = SimWorld(2).run(program)
+    assert (first[:2], second[:2]) == (("MockDeviceArray", 2), ("MockDeviceArray", 0))
+    assert first[2] == second[2]

@@ -7,12 +7,18 @@ looks for the smallest that differs.
 import os
 import random
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from distlearn.nn import MockDeviceArray
+from distlearn.parallel import hybrid, sharding, strategy
+from distlearn.parallel.checkpoint import state
+from distlearn.parallel.data import replicas
 from distlearn.sim import SimWorld
 from distlearn.world import launch
+from tests.comm.on_device import off_strict
 
 from .combinations import choose, compare, make_model, make_optimizer, train
 
@@ -40,6 +46,27 @@ def test_on_the_simulator():
         c = choose(random.Random(seed).choice)
         try:
             check(c)
+        except Exception as error:
+            error.add_note(f"seed {seed}: {c}")
+            raise
+
+
+def on_device(comm, c):
+    there, back = (lambda a: MockDeviceArray(np.array(a))), (lambda a: a.get())
+    return train(off_strict(comm), c, False, there=there, back=back)
+
+
+@pytest.mark.parametrize("portion", range(5))
+def test_on_a_device(portion, monkeypatch):
+    """Arrays that refuse implicit conversion to NumPy, as CuPy's do; stages without parameters are among them."""
+    for module in (hybrid, replicas, sharding, state, strategy):  # where copying to the host is meant
+        monkeypatch.setattr(module, "to_numpy", lambda x: x.get() if isinstance(x, MockDeviceArray) else np.asarray(x))
+    for seed in range(100 * portion, 100 * portion + 100):
+        c = choose(random.Random(seed).choice)
+        if any(name == "dropout" for name, _ in c.layers):  # whose mask is drawn on the device
+            continue
+        try:
+            compare(c, lambda c: SimWorld(c.size).run(on_device, c))
         except Exception as error:
             error.add_note(f"seed {seed}: {c}")
             raise

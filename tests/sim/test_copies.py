@@ -1,5 +1,6 @@
 """Ranks share nothing: what one of them is given, or refers to, is its own, as on engines."""
 
+import dataclasses
 import threading
 
 import numpy as np
@@ -153,3 +154,43 @@ def test_what_cannot_be_copied_is_named_before_anything_runs(what, told, given):
 def test_what_is_not_a_function_is_refused():
     with pytest.raises(TypeError, match=r"SimWorld.run: 3 is not a function"):
         SimWorld(2).run(3)
+
+
+class Counted:
+    """A class of a user's, with state of its own."""
+
+    calls, log = 0, []
+
+    def __init__(self):
+        super().__init__()
+        self.mine = 0
+
+    def __call__(self, comm):
+        Counted.calls += 1
+        Counted.log.append(comm.rank)
+        self.mine += 1
+        SEEN.append(comm.rank)
+        return Counted.calls, list(Counted.log), self.mine, list(SEEN), self
+
+
+def test_a_class_with_state_is_each_ranks_own():
+    for rank, found in enumerate(SimWorld(3).run(Counted())):
+        assert found[:4] == (1, [rank], 1, [0, rank])
+        assert isinstance(found[4], Counted)
+    assert (Counted.calls, Counted.log, SEEN) == (0, [], [0])
+
+
+@dataclasses.dataclass
+class Point:
+    x: int = 1
+
+    def moved(self):
+        return Point(helper_of_points(self.x))
+
+
+def helper_of_points(x):
+    return x + 1
+
+
+def test_a_class_without_state_is_shared():
+    assert SimWorld(2).run(lambda comm, p: p.moved(), Point(2)) == [Point(3)] * 2

@@ -9,6 +9,7 @@ from distlearn.sim import Roofline, SimWorld
 from distlearn.testing import assert_same_params
 from distlearn.train import DivergedError, Settings, build, evaluate, train
 from distlearn.train.asynchronous import make_policy
+from distlearn.train.program import _recipe
 
 FAST = Settings(hidden=(16,), dtype="float64", epochs=3, batch_size=100, n_train=350, optimizer="sgd", lr=0.2)
 
@@ -31,7 +32,7 @@ def test_a_parameter_server_that_waits_for_all_is_serial_training(size, servers)
     assert [(r.params, r.history.epochs) for r in others] == [(None, [])] * (size - 1)
 
 
-LATE = {"staleness_rate": "inverse", "optimizer": "momentum", "lr": 0.02}
+LATE = {"staleness_rate": "inverse", "optimizer": "momentum", "lr": 0.06}
 
 
 @pytest.mark.parametrize(("policy", "changes"), [("asp()", {}), ("ssp(2)", LATE), ("softsync(2)", {})])
@@ -50,6 +51,31 @@ def test_the_others_learn(policy, changes):
         return evaluate(strategy, digits.x_test, digits.y_test)
 
     assert abs(SimWorld(1).run(measure)[0] - history.last.test_accuracy) < 0.05, "the last point is close to the end"
+
+
+POLICY_TEXTS = ["bsp()", "asp()", "ssp(4)", "softsync(2)", "softsync(3)", "backup(0.75)"]
+
+
+@pytest.mark.parametrize("policy", POLICY_TEXTS)
+@pytest.mark.parametrize("size", [2, 3, 5])
+def test_an_epoch_is_one_whatever_the_policy(size, policy):
+    """Schedules count updates, of which a server that does not wait makes one for every gradient."""
+    settings = FAST.but(strategy="param_server", policy=policy, warmup_epochs=1.0, epochs=2)
+
+    def rate(comm):
+        return _recipe(comm, settings, data.load("digits", dtype="float64").take(350), False).lr
+
+    history = run(size, settings)[0].history
+    assert SimWorld(size).run(rate)[0].steps == len(history.losses) / 2
+    assert history.column("epoch").tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("policy", POLICY_TEXTS)
+@pytest.mark.parametrize("size", [3, 5, 9])
+def test_the_defaults_learn_whatever_the_policy(size, policy):
+    """A gradient is an update of its own there: with the rate of a whole step ssp(4) ends at 9 %."""
+    settings = Settings(strategy="param_server", policy=policy, evaluate_every=0)
+    assert run(size, settings)[0].history.last.test > 0.8
 
 
 def test_evaluations_as_often_as_asked_for():

@@ -82,3 +82,21 @@ def test_every_public_name_is_there():
     assert all(getattr(viz, name) is not None for name in viz.__all__)
     with pytest.raises(AttributeError, match="plot_nothing"):
         viz.plot_nothing  # noqa: B018
+
+
+def test_a_notebook_shows_every_figure(monkeypatch):
+    """Its backend is loaded by the first one, and its settings must outlive our style."""
+    import nbformat
+    from nbclient import NotebookClient
+
+    monkeypatch.delenv("MPLBACKEND", raising=False)
+    cells = [
+        "import distlearn as dl\nw = dl.SimWorld(2, dl.Network(1e-6, 1e9))\nw.run(lambda comm: comm.barrier())",
+        "dl.viz.plot_timeline(w.trace)",
+        "dl.viz.plot_timeline(w.trace)",
+        "import matplotlib.pyplot as plt\nplt.plot([1])",
+    ]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    NotebookClient(notebook, kernel_name="python3", timeout=120).execute()
+    shown = [sum("image/png" in output.get("data", ()) for output in cell.outputs) for cell in notebook.cells]
+    assert shown == [0, 1, 1, 1]

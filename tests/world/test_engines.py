@@ -1,19 +1,23 @@
 """EngineWorld: real engines under MPI. One world for all tests; each must leave it usable."""
 
+import importlib
 import os
 import re
 import signal
+import sys
 import threading
 import time
 import traceback
 
 import numpy as np
+import psutil
 import pytest
 
+from distlearn.cli import doctor
 from distlearn.comm.base import CommError, CommTimeoutError, RankError
 from distlearn.comm.collectives import ring_all_reduce
 from distlearn.sim import SimWorld
-from distlearn.world import EngineWorld, RankDeadlockError, RankTimeoutError, World
+from distlearn.world import EngineWorld, RankDeadlockError, RankTimeoutError, World, launching
 from distlearn.world.progress import REPORT_SECONDS
 
 pytestmark = [pytest.mark.engines, pytest.mark.timeout(120)]
@@ -36,6 +40,74 @@ def ranks(comm):
 def works(world) -> bool:
     """Whether the world computes, rank by rank, on ranks that can all reach each other."""
     return world.run(lambda comm: (comm.rank, ranks(comm))) == [(r, [0, 1, 2]) for r in range(SIZE)]
+
+
+def split_often(comm, n, keep):
+    kept = []
+    for _ in range(n):
+        kept = [*kept, comm.split(comm.rank % 2)] if keep else comm.split(comm.rank % 2)
+    return len(kept) if keep else kept.size
+
+
+@pytest.mark.timeout(400)
+def test_communicators_that_nobody_keeps_are_freed(world):
+    """Too many that are kept are an error in words, after which the world starts anew."""
+    assert world.run(split_often, 420, False, timeout=180) == [2, 1, 2]
+    with pytest.raises(RankError, match="MPI can make no more communicators: the program keeps too many"):
+        world.run(split_often, 420, True, timeout=180)
+    assert works(world)
+
+
+def test_a_module_that_was_reloaded_is_reloaded_on_the_engines(world, tmp_path, monkeypatch):
+    """And what other modules have imported from it."""
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # which knows seconds and sizes only, so sizes differ
+
+    def write(inner, outer):
+        (tmp_path / "inner_of_mine.py").write_text(f"VALUE = {inner}\n", encoding="utf-8")
+        text = f"from inner_of_mine import VALUE\ndef train(comm): return {outer}, VALUE\n"
+        (tmp_path / "outer_of_mine.py").write_text(text, encoding="utf-8")
+
+    write(1, 1)
+    import inner_of_mine
+    import outer_of_mine
+
+    assert world.run(outer_of_mine.train) == [(1, 1)] * SIZE
+    write(1, 22)
+    importlib.reload(outer_of_mine)
+    assert world.run(lambda comm: outer_of_mine.train(comm)) == [(22, 1)] * SIZE
+    write(333, 22)
+    importlib.reload(inner_of_mine)
+    importlib.reload(outer_of_mine)
+    assert world.run(outer_of_mine.train) == [(22, 333)] * SIZE
+
+
+def test_a_world_that_is_assigned_again_ends_and_other_files_take_no_modules_place(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("random", "queue", "types", "socket"):
+        (tmp_path / f"{name}.py").write_text("raise RuntimeError('not this one')", encoding="utf-8")
+    again = EngineWorld(1, progress=False)
+    processes = [psutil.Process(pid) for pid in again.pids]
+    again = EngineWorld(1, progress=False)  # the cell is run again
+    assert psutil.wait_procs(processes, timeout=10)[1] == []
+    assert again.run(lambda comm: comm.rank) == [0]
+    again.close()
+
+
+def test_why_the_controller_did_not_start_is_told(tmp_path, monkeypatch):
+    (tmp_path / "tornado.py").write_text("raise RuntimeError('broken on purpose')", encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(launching.shutil, "disk_usage", lambda path: (16 << 20, 0, 15 << 20))
+    with pytest.raises(RuntimeError, match=r"did not start\. /dev/shm.* 15 of 16 MiB free.*--shm-size") as caught:
+        EngineWorld(1)
+    assert "RuntimeError: broken on purpose" in str(caught.value)
+    monkeypatch.setattr(doctor, "find_mpiexec", lambda: "mpiexec")
+    assert "docker run --shm-size" in doctor.examine("shared memory").fix
+
+
+def test_parts_of_unequal_length_are_told_of_objects(world):
+    with pytest.raises(RankError, match="in the same order; arrays of different shapes go by gather_obj"):
+        world.run(lambda comm: comm.gather(np.arange(2.0 + comm.rank)))
 
 
 def wait_for_message(comm):

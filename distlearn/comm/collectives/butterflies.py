@@ -29,7 +29,8 @@ def doubling_all_reduce(comm, x, op: str = "sum", tag: int = 0):
         while distance < q:
             partner = rank_of(v ^ distance)
             comm.send_recv(x, partner, received, partner, tag)
-            REDUCTIONS[op](x, received, out=x)
+            first, second = (x, received) if comm.rank < partner else (received, x)
+            REDUCTIONS[op](first, second, out=x)  # in one order on both: the maximum of 0 and -0 is the first
             distance *= 2
     return _fold_out(comm, x, q, tag)
 

@@ -9,7 +9,7 @@ from collections import Counter
 import numpy as np
 
 from ...shares import shares
-from ..base import Call, CommError
+from ..base import Call, CommError, same_calls
 from .messages import GuardedWork, MPIWork, as_bytes, empty, from_host, like, synchronized, to_host
 
 # -- agreement ---------------------------------------------------------------------------------------------------------
@@ -53,10 +53,8 @@ class Agreement:
         usual = Counter(calls).most_common(1)[0][0]  # of equally many: that of the lowest rank
         odd = next(rank for rank, call in enumerate(calls) if call != usual)
         parts = [self._described(rank) for rank in (odd, calls.index(usual))]
-        return (
-            f"{parts[0]} where {parts[1]}: every rank must make the same collective calls in the "
-            f"same order (this is number {self._number})"
-        )
+        rule = same_calls(calls[odd].decode(errors="replace"), usual.decode(errors="replace"))
+        return f"{parts[0]} where {parts[1]}: {rule} (this is number {self._number})"
 
     def _described(self, rank: int) -> str:
         record = self._records[rank * RECORD_BYTES : (rank + 1) * RECORD_BYTES]
@@ -89,14 +87,14 @@ BOOL_OPS = {"sum": "LOR", "prod": "LAND", "min": "LAND", "max": "LOR"}  # as Num
 def nan_propagating(op: str, dtype: np.dtype):
     """Make the MPI operator that reduces floats by NumPy's minimum or maximum."""
     # The result of MPI's own for NaN depends on the order of the operands, so ranks can end up with different results;
-    # here NaN on any rank gives NaN on all.
+    # here NaN on any rank gives NaN on all. Nor is there an order of 0 and -0: all become 0.
     from mpi4py import MPI
 
     ufunc = {"min": np.minimum, "max": np.maximum}[op]
 
     def reduce(incoming, into, datatype):
         total = np.frombuffer(into, dtype)
-        ufunc(np.frombuffer(incoming, dtype), total, out=total)
+        np.add(ufunc(np.frombuffer(incoming, dtype), total, out=total), 0, out=total)
 
     return MPI.Op.Create(reduce, commute=True)
 

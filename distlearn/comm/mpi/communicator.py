@@ -16,12 +16,23 @@ import os
 import platform
 import time
 import zlib
+from itertools import count
 from pathlib import Path
 
 import numpy as np
 
 from ...trace import Span
-from ..base import N_TAGS, TO_RETURN, Call, CommError, CommTimeoutError, Communicator, Recorder, ignore_report
+from ..base import (
+    EXHAUSTED,
+    N_TAGS,
+    TO_RETURN,
+    Call,
+    CommError,
+    CommTimeoutError,
+    Communicator,
+    Recorder,
+    ignore_report,
+)
 from ..waiting import CROWDED_SPIN_SECONDS, SPIN_SECONDS, RankClock, count_cores, poll
 from .collectives import RETURN, Agreement, Collectives
 from .messages import KINDS, Activity, Messages
@@ -55,6 +66,18 @@ def release_shared_memory_names() -> None:
             os.unlink(name)
 
 
+class Exhaustion:
+    """Says in words that MPI has no number left for one more communicator."""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, tb):
+        if hasattr(error, "Get_error_string"):
+            ways = "the program keeps too many; what split returned is freed once no rank refers to it"
+            raise CommError(f"{EXHAUSTED}: {ways}") from None
+
+
 class MPIComm(Messages, Collectives, Communicator):
     """One rank of an MPI communicator, with the library's `Communicator` protocol."""
 
@@ -73,7 +96,7 @@ class MPIComm(Messages, Collectives, Communicator):
         if isinstance(self.clock, RankClock):
             self.clock.make_progress = self.activity.make_progress
         self._report = ignore_report if report is None or self.rank else report
-        self._n_calls = 0
+        self._calls, self._splits, self.name = count(1), count(), ()
         self.n_tags = min(N_TAGS, (MPI.COMM_WORLD.Get_attr(MPI.TAG_UB) + 1) // KINDS)
 
     @classmethod
@@ -100,8 +123,9 @@ class MPIComm(Messages, Collectives, Communicator):
     def _make_control(self, what: str) -> None:
         """Duplicate the MPI communicator, so that the library's messages never match the user's."""
         sizes = REDUCED_APART if self.strict and self.size > 1 else ()
-        copies, requests = zip(*(self.raw.Idup() for _ in ("control", *sizes)), strict=True)
-        self.block(lambda: self.mpi.Request.Testall(requests), what)
+        with Exhaustion():
+            copies, requests = zip(*(self.raw.Idup() for _ in ("control", *sizes)), strict=True)
+            self.block(lambda: self.mpi.Request.Testall(requests), what)
         self.control, *apart = copies
         self._by_itemsize = dict(zip(sizes, apart, strict=True))
 
@@ -110,7 +134,8 @@ class MPIComm(Messages, Collectives, Communicator):
         return self._by_itemsize.get(dtype.itemsize, self.raw)
 
     def _free(self) -> None:
-        for raw in (self.control, *self._by_itemsize.values()):
+        """Free all but the MPI communicator that this one was made from; all ranks must call, in the same order."""
+        for raw in (self.control, *self._by_itemsize.values(), *((self.raw,) if self.name else ())):
             if raw is not None:
                 raw.Free()
         self.control, self._by_itemsize = None, {}
@@ -121,14 +146,13 @@ class MPIComm(Messages, Collectives, Communicator):
             return None
         if self.control is None:
             self._make_control(f"all ranks to call {call}")
-        self._n_calls += 1
-        return Agreement(self.control, call, self._n_calls)
+        return Agreement(self.control, call, next(self._calls))
 
     def end(self) -> None:
         for work in self.activity.unwaited:
             raise CommError(f"rank {self.rank}: {work} was started and never waited for ({work.site})")
         if self.strict and self.size > 1:
-            left = [comm.agreement(RETURN) for comm in (self, *self.activity.parts) if comm.size > 1]
+            left = [comm.agreement(RETURN) for comm in (self, *self.activity.kept()) if comm.size > 1]
 
             def returned():
                 left[:] = [agreement for agreement in left if not agreement.done()]
@@ -138,7 +162,7 @@ class MPIComm(Messages, Collectives, Communicator):
                 self._make_control(TO_RETURN)
             returned = self.control.Ibarrier().Test
         self.block(returned, TO_RETURN)
-        everything = (self, *self.activity.parts)
+        everything = (self, *self.activity.kept())
         lost = [text for comm in everything if (text := comm.unreceived())]
         for comm in everything:
             comm._free()
@@ -162,17 +186,21 @@ class MPIComm(Messages, Collectives, Communicator):
         clock.trace.spans.append(Span(clock.rank, "comm", name, start, clock.now(), 0, nbytes))
 
     def _split(self, call, color, key):
-        pairs = self._broadcast_obj(call, self._gather_obj(call, (color, key), 0), 0)
+        mine = color, key, self.activity.unused(self.members)
+        told = self._broadcast_obj(call, self._gather_obj(call, mine, 0), 0)
+        self.activity.free(name for *_, names in told for name in names)
+        pairs, n = [(c, k) for c, k, _ in told], next(self._splits)
         colors = sorted({c for c, _ in pairs if c is not None})
         number = self.mpi.UNDEFINED if color is None else colors.index(color)
-        raw = self.raw.Split(number, sorted((k, r) for r, (_, k) in enumerate(pairs)).index((key, self.rank)))
+        with Exhaustion():
+            raw = self.raw.Split(number, sorted((k, r) for r, (_, k) in enumerate(pairs)).index((key, self.rank)))
         if color is None:
             return None
         part = MPIComm(raw, self.clock, timeout=self.timeout, strict=self.strict, activity=self.activity)
-        part.spin, part.recorder = self.spin, self.recorder
+        part.spin, part.recorder, part.name = self.spin, self.recorder, (*self.name, n, number)
         part.members = tuple(self.members[r] for k, r in sorted((k, r) for r, (c, k) in enumerate(pairs) if c == color))
         part._report = self._report  # rank 0 of the world reports, whatever its rank here
         if self.strict:
             part._make_control("all ranks of the part to split")
-            self.activity.parts.append(part)
+        self.activity.keep(part)
         return part

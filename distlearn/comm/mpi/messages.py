@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import functools
+import gc
 import pickle
 import sys
 import time
+import weakref
 import zlib
-from collections import defaultdict
+from collections import Counter, defaultdict
 
 import numpy as np
 
@@ -208,6 +211,7 @@ class Messages:
 # A request's buffers must live until MPI is done with them, even if the user's code was interrupted meanwhile or
 # never waits. So every handle stays in its communicator's `Activity` until its request is complete.
 
+FEW = 32  # Communicators between two collections of garbage.
 LOOK_SECONDS = 0.02  # Time between two probes for a message of another kind than the awaited one [s].
 # Requests that may never complete, with their buffers: a message that arrives late is still written there.
 ABANDONED: list = []
@@ -219,10 +223,33 @@ class Activity:
     def __init__(self):
         self.pending: set[MPIWork] = set()
         self.unwaited: set[MPIWork] = set()
-        self.parts: list = []  # communicators that were split off
+        self._parts: dict[tuple, tuple] = {}  # communicators that were split off: a copy, and whether one is used
         self.copies: dict = defaultdict(list)  # arrays to copy into, by shape and dtype: new memory is slow
         self.waits_for = None
         self.on_wait = None
+
+    # MPI has 2,048 numbers for communicators, and freeing one is collective: all its ranks, in one order. So in every
+    # split each rank tells what it uses no more, by names that are the same on all, and what no rank uses is freed.
+    def keep(self, part) -> None:
+        """Remember a communicator that was split off, until no rank uses it."""
+        self._parts[part.name] = copy.copy(part), weakref.ref(part)
+        if len(self._parts) % FEW == 0:
+            gc.collect()  # what refers to itself, as strategies do
+
+    def kept(self) -> list:
+        """Return copies of what was split off and has not been freed, in an order that is the same on all ranks."""
+        return [self._parts[name][0] for name in sorted(self._parts)]
+
+    def unused(self, members) -> list[tuple]:
+        """Return the names of communicators of these ranks, or of some of them, that this rank uses no more."""
+        gone = [part for part, used in self._parts.values() if used() is None]
+        return [part.name for part in gone if set(part.members) <= set(members) and not part.unreceived()]
+
+    def free(self, names) -> None:
+        """Free the communicators that were named once by each of their ranks."""
+        for name, times in sorted(Counter(names).items()):
+            if name in self._parts and self._parts[name][0].size == times:
+                self._parts.pop(name)[0]._free()
 
     def make_progress(self, seconds: float = 0.0) -> None:
         """Let MPI move data for about `seconds`: testing any one operation advances all of them."""

@@ -41,8 +41,8 @@ class Network:
     contention: str = field(default="sender", kw_only=True)
 
     def __post_init__(self):
-        if not self.alpha >= 0:
-            raise ValueError(f"Network: alpha is {self.alpha!r}, expected a latency of 0 seconds or more")
+        if not 0 <= self.alpha < float("inf"):
+            raise ValueError(f"Network: alpha is {self.alpha!r}, expected a finite latency of 0 seconds or more")
         if not self.beta > 0:
             raise ValueError(f"Network: beta is {self.beta!r}, expected a bandwidth above 0 bytes/s")
         if self.contention not in CONTENTION:

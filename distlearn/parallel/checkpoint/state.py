@@ -10,7 +10,7 @@ import numpy as np
 
 from ...backend import to_numpy
 from ...nn.container import check_unique_names
-from ...nn.layer import walk
+from ...nn.layer import unfit, walk
 from ...optim.optimizer import state_arrays
 from ..sharding import assemble, counting, of_rank
 
@@ -65,6 +65,8 @@ class StateLayout:
             if arrays[name].shape != shape or arrays[name].dtype != dtype:
                 found = f"{arrays[name].shape} {arrays[name].dtype}, expected {shape} {dtype}"
                 raise ValueError(f"the state is of another model: {name} is {found}")
+            if name.startswith(("param/", "master/")) and (why := unfit(arrays[name], dtype)):
+                raise ValueError(f"the state cannot be trained on: {name} holds {why}")
 
 
 def serial_part(arrays: dict) -> dict:

@@ -99,7 +99,8 @@ class GradientReducer:
     Loss and rows are sent in the last bucket unless a code or half precision would round them.
     """
 
-    def __init__(self, comm, params, *, cap_bytes=1 << 20, overlap=True, compress=None, norms=False):
+    def __init__(self, comm, params, *, like, cap_bytes=1 << 20, overlap=True, compress=None, norms=False):
+        # `like`: an array of the device, for the numbers of a stage without parameters
         if compress is not None and (isinstance(compress, type) or not hasattr(compress, "sparse")):
             raise TypeError(f"compress is {compress!r}, expected a codec, such as FP16() or TopK(0.01)")
         self.comm, self.overlap, self.norms, self.squared_norm = comm, overlap, norms, 0.0
@@ -107,8 +108,7 @@ class GradientReducer:
         self._bucket_of = {id(p): bucket for bucket in self.buckets for p in bucket.params}
         self._works: list = []
         self._rides = bool(self.buckets) and compress is None and self.buckets[-1].flat.dtype.itemsize >= 4
-        like = get_xp(params[0].data) if params else np
-        self.sums = self.buckets[-1].extra if self._rides else like.zeros(2, np.float64)
+        self.sums = self.buckets[-1].extra if self._rides else get_xp(like).zeros(2, np.float64)
         self._reducers = {}
         if compress is not None and comm.size > 1:
             for bucket in self.buckets:

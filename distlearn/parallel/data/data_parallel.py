@@ -110,7 +110,13 @@ class DataParallel(Replicated):
         self.accumulate, self.check_every, self._steps = accumulate, check_every, 0
         self.noise_scale = noise_scale
         self.reducer = GradientReducer(
-            comm, model.params, cap_bytes=cap_bytes, overlap=overlap, compress=compress, norms=noise_scale is not None
+            comm,
+            model.params,
+            like=model.params[0].data,
+            cap_bytes=cap_bytes,
+            overlap=overlap,
+            compress=compress,
+            norms=noise_scale is not None,
         )
 
     def step(self, batch) -> float:

@@ -244,7 +244,7 @@ class Pipeline(StagedModel):
             raise ValueError("Pipeline: schedule 'pipedream' updates after every micro-batch; use PipeDream(...)")
         options = {"n_microbatches": n_microbatches, "stages": stages, "shape": shape}
         super().__init__(comm, model, loss, optimizer, schedule=schedule, **options)
-        self._like = model.params[0].data if model.params else np.zeros(0)
+        self.like = model.params[0].data  # of the whole model: a stage may have none
         self.optimizer.norm = self._norm
 
     def step(self, batch) -> float:
@@ -286,7 +286,7 @@ class Pipeline(StagedModel):
 
     def _norm(self, params) -> float:
         """Return the length of the whole model's gradient: a parameter that stages share counts once."""
-        return summed_norm(self.counted(params), [self.comm], self._like)
+        return summed_norm(self.counted(params), [self.comm], self.like)
 
 
 class _Stages(Layer):

@@ -166,7 +166,9 @@ class OneWeirdTrick(Strategy):
         hows = [PART] * len(features.layers) + dense.hows
         self.model = TensorSequential(comm, [*features.layers, *dense.layers], hows)
         self.optimizer, self.specs = sub_optimizer("OneWeirdTrick", optimizer, self.model, comm)
-        self.reducer = GradientReducer(comm, features.params, cap_bytes=cap_bytes, overlap=overlap)
+        self.reducer = GradientReducer(
+            comm, features.params, like=features.params[0].data, cap_bytes=cap_bytes, overlap=overlap
+        )
         self.hold_in_shards(model, self.model)
 
     def step(self, batch) -> float:

@@ -1,0 +1,19 @@
+"""Files that are whole or not there."""
+
+import os
+import shutil
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def whole_file(path):
+    """Give the path of a new file or folder beside `path`, which takes its place once written, or is removed."""
+    path = Path(path)
+    fresh = path.with_name(f".new-{os.getpid()}-{path.name}")  # figures are saved by the end of the name
+    try:
+        yield fresh
+        os.replace(fresh, path)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+        fresh.unlink(missing_ok=True)
