@@ -85,6 +85,7 @@ def test_wrong_kernel_name():
         ("auto g = cooperative_groups::this_grid();\n    g.sync();", "whole grid"),
         ("x[0] = tex2D<float>(t, 0, 0);", "textures"),
         ("long long t = clock64();", "clocks"),
+        ("cuda::binary_semaphore<cuda::thread_scope_device> s(1);", "semaphores"),
         ("float* p; cudaMalloc(&p, 4);", "host calls"),
         ("x[0] += __shfl_down(x[1], 1);", "shuffles without _sync"),
     ],

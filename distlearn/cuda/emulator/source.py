@@ -20,6 +20,7 @@ UNSUPPORTED = [
     (r"\bthis_multi_grid\s*\(|\bmulti_grid_group\b", "a group over several GPUs", "launch a kernel for each"),
     (r"\bcuda::(barrier|pipeline|memcpy_async|ptx)\b|\b__pipeline_\w+|\bmemcpy_async\b", "asynchronous copies",
      "use a loop"),
+    (r"\bcuda::(std::)?(binary|counting)_semaphore\b", "semaphores", "use a lock of atomicCAS and __threadfence"),
     (r"\btex(1D|2D|3D|Cubemap)\w*\s*[(<]|\bsurf(1D|2D|3D)\w*\s*[(<]|\bcuda(Texture|Surface)Object_t\b"
      r"|\btexture\s*<", "textures", "they are read by hardware of their own, read an array"),
     (r"\bcub::|\bthrust::(?!(complex|conj|norm|abs|arg|real|imag|exp|log|sqrt|polar|pair|swap|plus|maximum|minimum)\b)",
