@@ -33,9 +33,9 @@ CAPS = {
 """By folder: tokens of code."""
 GOALS = {"distlearn": 200_000, "distcourse": 110_000, "tests": 30_000}
 """By package: tokens of code; lines of the tests."""
-DOCSTRINGS = 9_432
+DOCSTRINGS = 9_450
 """Lines of docstrings of both packages."""
-FILES = 281
+FILES = 282
 TESTS = 41_473
 """Lines of the tests; the benchmarks beside them, commands that `distlearn bench` runs, are not counted."""
 SLACK = 1.03

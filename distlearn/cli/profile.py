@@ -34,6 +34,7 @@ def _batches(ctx, param, value) -> tuple[int, ...]:
     help="Batch sizes, separated by commas.",
 )
 @click.option("--threads", default=1, show_default=True, type=click.IntRange(1), help="BLAS threads.")
+@click.option("--device", default="cpu", show_default=True, type=click.Choice(["cpu", "gpu"]), help="Where layers run.")
 @click.option("--seconds", type=click.FloatRange(min=0), help="Stop a model after about this time [s].")
 @click.option("--products", is_flag=True, help="Also time a dense layer's product: (batch, 4096) times (4096, 9192).")
 @click.option(
@@ -43,14 +44,18 @@ def _batches(ctx, param, value) -> tuple[int, ...]:
     type=click.Path(path_type=Path),
     help="Folder for the results; numbered if it exists.",
 )
-def profile(models, batches, threads, seconds, products, out):
+def profile(models, batches, threads, device, seconds, products, out):
     """Profile MODELS (alexnet, googlenet, ...) at several batch sizes.
 
     Every layer is measured by itself, so that AlexNet with 1,024 images fits into a laptop. Ctrl-C ends it, and keeps
     the models and batch sizes that are done.
     """
-    from .. import nn, viz
+    from .. import backend, nn, viz
 
+    if device == "gpu" and not backend.has_gpu():
+        raise click.UsageError("--device gpu, but no usable GPU was found (see `distlearn doctor`)")
+    if device == "gpu" and products:
+        raise click.UsageError("--products times the CPU's BLAS: leave one of --products and --device gpu out")
     folder = click.get_current_context().with_resource(results_folder(out))
     sweeps, whole = {}, True
     with plain_errors(ValueError, TimeoutError):
@@ -58,7 +63,12 @@ def profile(models, batches, threads, seconds, products, out):
             began, options = time.perf_counter(), {"batches": batches, "threads": threads, "seconds": seconds}
             try:
                 with closing(make_progress(name, "%")) as progress:
-                    sweeps[name] = nn.profile_sweep(name, **options, progress=progress)
+                    model = nn.MODELS.get(name)
+                    if device == "gpu" and model:
+                        moved = nn.move(model.build(), lambda array: backend.to_device(array, "gpu"))
+                        sweeps[name] = nn.profile_sweep(moved, model.sample, **options, progress=progress)
+                    else:
+                        sweeps[name] = nn.profile_sweep(name, **options, progress=progress)
                 out_of_time = seconds is not None and time.perf_counter() - began > seconds
                 whole = len(sweeps[name]) == len(batches) or out_of_time  # else it was ended by Ctrl-C
             except KeyboardInterrupt:  # before its first batch size was done: the models before it are kept
@@ -86,6 +96,7 @@ def profile(models, batches, threads, seconds, products, out):
         for name, profiles in sweeps.items()
     }
     write_json(
-        folder / "profiles.json", {"threads": threads, "models": content, "products": [p._asdict() for p in timed]}
+        folder / "profiles.json",
+        {"threads": threads, "device": device, "models": content, "products": [p._asdict() for p in timed]},
     )
     say(f"wrote {', '.join([*figures, 'profiles.json'])} to {folder}")

@@ -113,14 +113,20 @@ def _with_pointers(kernel, code, name, arg, index, table):
         raise TypeError(
             f"{where}; got a struct of {dtype.itemsize} bytes: {arg.dtype}. Pass align=True to np.dtype(...)?"
         )
-    for place, array in arrays_in(arg):
+    paths = _paths(arg)
+    for (place, array), path in zip(arrays_in(arg), paths, strict=True):
         if array is None:
             continue
-        if not isinstance(array, np.ndarray) or array.dtype.hasobject:
+        if not isinstance(array, np.ndarray):
             raise TypeError(f"{where} with a pointer at byte {place}, an array; got {_describe(array)}")
+        if array.dtype.hasobject:
+            raise TypeError(
+                f"{where}: {name}{path} holds arrays, which hold arrays again; one level of pointers is the limit. "
+                "Number the nodes, and let an index in one array say which comes next"
+            )
         if not (array.flags.c_contiguous or array.flags.f_contiguous):
-            raise ValueError(f"{where}; the array at byte {place} has gaps; pass np.ascontiguousarray(...)")
-        table.add(name, index, in_memory, place, array)
+            raise ValueError(f"{where}; {name}{path} has gaps; pass np.ascontiguousarray(...)")
+        table.add(name + path, index, in_memory, place, array)
     packed = with_addresses(arg, lambda array: 0)
     return packed if in_memory else packed[()]
 
@@ -135,7 +141,8 @@ def _bind(kernel, code, name, arg):
         return _check_array(where, code, arg)
     letter, size = code[0], int(code[1:])
     if isinstance(arg, np.ndarray) and arg.ndim:
-        raise TypeError(f"{where}, a number; got {_describe(arg)}")
+        wanted = "by value: pass a scalar of a structured dtype, np.array((1, 2), 'f4,f4')[()] for a float2"
+        raise TypeError(f"{where}, {wanted if letter == 's' else 'a number'}; got {_describe(arg)}")
     if isinstance(arg, (bool, int)) and letter in "iub":
         low, high = {
             "i": (-(2 ** (8 * size - 1)), 2 ** (8 * size - 1) - 1),
@@ -219,6 +226,17 @@ def places(dtype: np.dtype, at: int = 0) -> list[int]:
     if dtype.fields is None:
         return [at] if dtype.kind == "O" else []
     return [place for kind, offset, *_ in dtype.fields.values() for place in places(kind, at + offset)]
+
+
+def _paths(arg) -> list[str]:
+    """Return how CUDA C names each pointer of an argument: ".elements", "[2].elements" or "[2]"."""
+
+    def of(dtype, path):
+        if dtype.fields is None:
+            return [path] if dtype.kind == "O" else []
+        return [p for name in dtype.names for p in of(dtype.fields[name][0], f"{path}.{name}")]
+
+    return [path for i in range(np.size(arg)) for path in of(arg.dtype, f"[{i}]" if np.ndim(arg) else "")]
 
 
 def without_objects(dtype: np.dtype) -> np.dtype:

@@ -14,8 +14,9 @@ from distlearn.cuda import arguments
 from distlearn.cuda.emulator import launch, translate
 from distlearn.cuda.emulator.build import Build, build, preprocessor
 from distlearn.cuda.emulator.compilers import find_compiler
-from distlearn.cuda.emulator.device_code import DeviceCode, card_options, device_code, without_host_code
+from distlearn.cuda.emulator.device_code import DeviceCode, device_code, for_card, scope
 from distlearn.cuda.emulator.source import KernelError
+from distlearn.cuda.nvrtc import card_error
 from distlearn.cuda.report import Report, make_report
 
 RACES_CHECKED = 1 << 16  # threads; a larger launch is not checked for races, which would about double its time
@@ -25,7 +26,7 @@ class RawKernel:
     """A kernel in CUDA C that runs where its arrays are: on a GPU, or on the CPU.
 
     The signature and the call are those of `cupy.RawKernel`. With CuPy arrays the source goes to CuPy. With NumPy
-    arrays it is built by a C++ compiler and emulated: by default every access to memory is checked against the arrays,
+    arrays it is built by a C++ compiler and emulated: every access to memory is checked against the arrays,
     in launches of up to 65,536 threads also for races, and a faulty kernel raises `KernelError` instead of
     crashing Python.
 
@@ -38,9 +39,6 @@ class RawKernel:
     options : tuple of str
         Options of the compiler, e.g. ("-DTILE=16",). Headers that the source includes are looked for in the folders
         that -I names.
-    checked : bool
-        False for trusted kernels: faster by a factor of 5 to 30. An error then says that a kernel crashed, not where,
-        and an out-of-bounds index can go unnoticed.
     compiler : "gcc", "clang", "zig" or None
         Which compiler builds the emulated kernel; None takes the first that is found.
 
@@ -63,16 +61,15 @@ class RawKernel:
     100.0
     """
 
-    def __init__(self, code, name, options=(), *, checked=True, compiler=None):
+    def __init__(self, code, name, options=(), *, compiler=None):
         if not isinstance(code, str) or not isinstance(name, str):
             raise TypeError(f"RawKernel(code, name): strings; got {type(code).__name__}, {type(name).__name__}")
         if isinstance(options, str):
             raise TypeError(f"RawKernel: options is the string {options!r}, expected a tuple: ({options!r},)")
-        self.code, self.name, self.options, self.checked = code, name, tuple(options), checked
+        self.code, self.name, self.options = code, name, tuple(options)
         self._compiler = compiler
         self._constants: dict[str, np.ndarray] = {}
-        self._made: dict[bool, Build] = {}
-        self._on_gpu: dict[int, tuple] = {}
+        self._on_gpu: dict[tuple, tuple] = {}
 
     def __repr__(self):
         return f"RawKernel({self.name!r}, {len(self.code.splitlines())} lines)"
@@ -91,18 +88,17 @@ class RawKernel:
     def parameters(self) -> list[str]:
         return self.device.parameters
 
-    def _build(self, checked: bool) -> Build:
-        if checked not in self._made:
-            self._made[checked] = build(self.device, self.name, self.compiler, checked=checked, options=self.options)
-        return self._made[checked]
+    @functools.cached_property
+    def _built(self) -> Build:
+        return build(self.device, self.name, self.compiler, options=self.options)
 
     def compile(self) -> RawKernel:
-        self._build(self.checked)
+        self._built  # noqa: B018
         return self
 
     def set_constant(self, name: str, value: np.ndarray) -> None:
         """Set a `__constant__` (or `__device__`) variable for later launches."""
-        # In the checked build such variables are reset at every launch. Type and size are checked at the launch.
+        # Type and size are checked at the launch.
         declared = set(translate.global_names(self.device.text))
         if name not in declared:
             raise KernelError(f"no __constant__ or __device__ variable {name!r}, only {sorted(declared)}")
@@ -116,9 +112,6 @@ class RawKernel:
         xp = get_xp(*args, *held)
         if xp is not np:
             return self._launch_on_gpu(xp, grid, block, args, shared_mem)
-        if not self.checked:
-            made, bound, *where = self._prepare(False, grid, block, args, shared_mem)
-            return launch.run_fast(made.path, *where, bound, self._constants)
         report = self._emulate(grid, block, args, shared_mem, statistics=False, races=None, time_limit=600.0)
         if report.errors:
             raise KernelError("\n".join(["the kernel went wrong:", *(f"  {e}" for e in report.errors)]), report)
@@ -144,23 +137,18 @@ class RawKernel:
                 given.set(copy)
         return report
 
-    def _prepare(self, checked, grid, block, args, shared_mem):
-        """Check a launch; return the built kernel, the arguments in its form, grid, block and shared memory."""
+    def _emulate(self, grid, block, args, shared_mem, *, statistics, races, time_limit, record=None) -> Report:
         grid, block, shared_mem = arguments.geometry(grid, block, shared_mem, self.device.most_threads)
-        made, names = self._build(checked), self.parameters
+        made, names = self._built, self.parameters
         if len(names) != len(made.signature):  # macros hide some from the text
             names = [f"argument {i}" for i in range(len(made.signature))]
         bound = arguments.bind(self.name, made.signature, names, args)
         for name, value in self._constants.items():
             arguments.check_constant(name, *made.variables[name], value)
-        return made, bound, grid, block, shared_mem
-
-    def _emulate(self, grid, block, args, shared_mem, *, statistics, races, time_limit, record=None) -> Report:
-        made, bound, grid, block, shared_mem = self._prepare(True, grid, block, args, shared_mem)
         if races is None:
             races = math.prod((*grid, *block)) <= RACES_CHECKED
         recorded_block = -1 if record is None else arguments.block_number(record, grid)
-        raw, printed, code = launch.run_checked(
+        raw, printed, code = launch.run(
             made.path, grid, block, shared_mem, bound, self._constants, statistics=statistics, races=races,
             time_limit=time_limit, recorded_block=recorded_block,
         )  # fmt: skip
@@ -182,18 +170,27 @@ class RawKernel:
             if arguments.holds_pointers(a):
                 packed = arguments.with_addresses(a, lambda array: array.data.ptr)
                 args[i] = packed if isinstance(a, np.generic) or not a.ndim else xp.asarray(packed)  # by value
-        module, kernel = self._compiled_by(xp)
+        module, kernel, symbols = self._compiled_by(xp)
         for name, value in self._constants.items():
-            module.get_global(name).copy_from_host(value.ctypes.data, value.nbytes)
+            module.get_global(symbols[name]).copy_from_host(value.ctypes.data, value.nbytes)
         as_tuple = [v if isinstance(v, tuple) else tuple(v) if isinstance(v, list) else (v,) for v in (grid, block)]
         return kernel(*as_tuple, tuple(args), shared_mem=shared_mem)
 
     def _compiled_by(self, xp):
-        """Return the array module's (RawModule, function), compiled at the first launch."""
-        if id(xp) not in self._on_gpu:
-            names = (self.name,) if "<" in self.name or "::" in self.name else None
-            code = without_host_code(self.code, self.options, [self.name]).text
-            options = ("--std=c++17", *self.options, *card_options(self.code))
-            module = xp.RawModule(code=code, options=options, name_expressions=names)
-            self._on_gpu[id(xp)] = module, module.get_function(self.name)
-        return self._on_gpu[id(xp)]
+        """Return the array module's RawModule, function and the variables' symbols, compiled at the first launch."""
+        key = id(xp), *self._constants
+        if key not in self._on_gpu:
+            code = for_card(self.code, self.options, [self.name])
+            # NVRTC says what the linker calls a name: outside `extern "C"` it depends on scope and parameters.
+            variables = {name: f"&{scope(code.flat.text, name)}{name}" for name in self._constants}
+            names = (self.name, *variables.values())
+            module = xp.RawModule(code=code.text, options=code.options, name_expressions=names)
+            try:
+                kernel = module.get_function(self.name)
+            except Exception as error:
+                if not hasattr(error, "get_message"):  # CuPy's CompileException
+                    raise
+                raise card_error(self.name, error.get_message(), code) from None
+            symbols = {name: module.module.mapping[expression] for name, expression in variables.items()}
+            self._on_gpu[key] = module, kernel, symbols
+        return self._on_gpu[key]

@@ -3,21 +3,20 @@
 NVRTC needs neither a GPU nor a driver: `pip install "distlearn[nvrtc]"` brings it as a wheel (Linux and Windows). It
 catches what a host compiler accepts: headers of the C++ library, types that only the host's headers define.
 
-It is called through `cupy.cuda.nvrtc`, which works without a GPU, including the log of a failed compile.
+It is called through `cupy.cuda.nvrtc`, which works without a GPU, with the options and headers of `cupy.RawModule`:
+what compiles here compiles on a card.
 """
 
 from __future__ import annotations
 
 import functools
-import importlib.util
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
-from distlearn.cuda.emulator.device_code import card_options, without_host_code
-from distlearn.cuda.emulator.source import CompilerNotFound, Flat, lines_of, unbalanced
+from distlearn.cuda.emulator.device_code import for_card, host_hints
+from distlearn.cuda.emulator.source import CompileError, CompilerNotFound, Flat, is_cuda_header, lines_of, unbalanced
 
 ARCHITECTURES = (75, 80, 86, 90, 100)  # Turing, Ampere (A100), Ampere (RTX 30), Hopper, Blackwell
 HELP = (
@@ -38,6 +37,12 @@ class Problem(NamedTuple):
     message: str
     source: str
 
+    def __str__(self):
+        place = (f"line {self.line}" if self.line else "assembler") + (f", column {self.column}" if self.column else "")
+        shown = f"\n    {self.source}" if self.source.strip() else ""
+        caret = "\n    " + " " * (self.column - 1) + "^" if shown and self.column else ""
+        return f"  {self.severity}, {place}: {self.message}{shown}{caret}"
+
 
 @dataclass
 class CompileCheck:
@@ -57,26 +62,18 @@ class CompileCheck:
         bad = ", ".join(f"sm_{a}" for a in self.archs if a not in self.sizes)
         out = [f"NVRTC {self.version[0]}.{self.version[1]}: " + "; ".join(
             [f"compiles for {good}"] * bool(good) + [f"does not compile for {bad}"] * bool(bad))]  # fmt: skip
-        for p in self.problems:
-            place = (f"line {p.line}" if p.line else "assembler") + (f", column {p.column}" if p.column else "")
-            out.append(f"  {p.severity}, {place}: {p.message}")
-            if p.source.strip():
-                out += [f"    {p.source}"] + (["    " + " " * (p.column - 1) + "^"] if p.column else [])
-        return "\n".join(out)
+        return "\n".join([*out, *map(str, self.problems)])
 
     __repr__ = __str__
 
 
-def _installed() -> list[Path]:
-    """Return NVIDIA's folders in site-packages, the newest CUDA first."""
-    spec = importlib.util.find_spec("nvidia")
-    roots = [Path(p) for p in (spec.submodule_search_locations or [])] if spec else []
-    return sorted((d for root in roots for d in root.iterdir() if d.is_dir()), key=lambda d: d.name, reverse=True)
-
-
-def _headers() -> list[Path]:
-    found = [d / "include" for d in _installed() if (d / "include" / "cuda_fp16.h").exists()][:1]
-    return [*found, *(d / "cccl" for d in found if (d / "cccl").exists())]  # cuda/std and thrust
+def card_error(name: str, log: str, code) -> CompileError:
+    """Return what NVRTC says of a kernel that is launched, with the lines of its source."""
+    problems = _problems(log, 0, code.flat) or [Problem(0, "error", 0, 0, log.strip(), "")]
+    said = " ".join(p.message for p in problems)
+    hints = host_hints(code.of_host, said)
+    text = "\n".join([f"kernel {name!r} does not compile for the card (NVRTC):", *map(str, problems), *hints])
+    return CompileError(text, [(p.line, p.column, p.message) for p in problems])
 
 
 @functools.cache
@@ -113,9 +110,9 @@ def compile_check(
 
     Examples
     --------
-    >>> print(compile_check('__global__ void f(float* x) { uint8_t y = 3; }', [80]))  # doctest: +SKIP
+    >>> print(compile_check('__global__ void f(float* x) { FILE* y = 0; }', [80]))  # doctest: +SKIP
     NVRTC 13.5: does not compile for sm_80
-      error, line 1, column 31: identifier "uint8_t" is undefined
+      error, line 1, column 31: identifier "FILE" is undefined
     """
     if _library() is None:
         raise CompilerNotFound(HELP)
@@ -127,17 +124,18 @@ def compile_check(
         have = ", ".join(f"sm_{a}" for a in known)
         raise ValueError(f"this NVRTC does not compile for {', '.join(f'sm_{a}' for a in strangers)}, only for {have}")
     result = CompileCheck(tuple(_library().getVersion()), wanted, {}, [])
-    code, options = without_host_code(source, options, names), (*options, *card_options(source))
+    card = for_card(source, options, names)
+    code = card.flat
     for arch in wanted:
-        size, log = _compile(code.text, arch, names, options)
-        if size is not None:
-            result.sizes[arch] = size
+        image, _, log = compile_as_cupy(card.text, card.options, names, arch)
+        if image is not None:
+            result.sizes[arch] = len(image)
         seen = {p[1:] for p in result.problems}
         result.problems += [p for p in _problems(log, arch, code) if p[1:] not in seen]
-        if size is None and not result.problems and (bracket := unbalanced(code.text)):
+        if image is None and not result.problems and (bracket := unbalanced(code.text)):
             line, column, message = bracket  # NVRTC notices at the end of the source
             result.problems.append(Problem(arch, "error", line, column, message, lines_of(code.text)[line - 1]))
-        if size is None and not any(p.severity == "error" for p in result.problems):
+        if image is None and not any(p.severity == "error" for p in result.problems):
             message = re.sub(r"^ptxas error\s*: ", "", log.strip())
             result.problems.append(Problem(arch, "error", 0, 0, message, ""))
     return result
@@ -150,19 +148,31 @@ def _number(arch) -> int:
     return int(match[1])
 
 
-def _compile(source, arch, names, options):
-    """Return the size of the machine code (None: it does not compile) and what the compiler wrote."""
+def compile_as_cupy(code: str, options: tuple, names: Sequence[str], arch: int):
+    """Compile as `cupy.RawModule` does, all but the load onto a card.
+
+    Returns
+    -------
+    image : bytes or None
+        The machine code, None if NVRTC refuses the text.
+    symbols : dict
+        What the linker calls each of `names`.
+    log : str
+    """
+    from cupy._core.core import assemble_cupy_compiler_options  # adds the folders of headers
+
     nvrtc = _library()
-    program = nvrtc.createProgram(source, "kernel.cu", (), ())
+    options = (*assemble_cupy_compiler_options(options), "-ftz=true", f"-arch=sm_{arch}")
+    program = nvrtc.createProgram(code, "kernel.cu", (), ())
     try:
         for name in names:
             nvrtc.addNameExpression(program, name)
-        flags = [f"--gpu-architecture=sm_{arch}", "--std=c++17", *options, *(f"-I{path}" for path in _headers())]
         try:
-            nvrtc.compileProgram(program, tuple(flags))
+            nvrtc.compileProgram(program, (*options, "--device-as-default-execution-space"))
         except nvrtc.NVRTCError as error:
-            return None, nvrtc.getProgramLog(program) or str(error)
-        return len(nvrtc.getCUBIN(program)), nvrtc.getProgramLog(program)
+            return None, {}, nvrtc.getProgramLog(program) or str(error)
+        symbols = {name: nvrtc.getLoweredName(program, name) for name in names}
+        return nvrtc.getCUBIN(program), symbols, nvrtc.getProgramLog(program)
     finally:
         nvrtc.destroyProgram(program)
 
@@ -180,7 +190,9 @@ def _problems(log: str, arch: int, code: Flat) -> list[Problem]:
             at = lines[i + 1].find(shown.strip())
             before = shown.strip().encode()[: lines[i + 2].index("^") - at].decode(errors="ignore")  # it counts bytes
             column = len(shown) - len(shown.lstrip()) + len(before) + 1 if at >= 0 else 0
-        if re.search("(cannot|could not) open source file", message) and not _headers():
+        if (header := re.search('(?:cannot|could not) open source file "(.*?)"', message)) and is_cuda_header(
+            header[1]
+        ):
             message += ". " + HEADER_HINT
         file, place = code.place(number)
         message += f" (in {file})" if file else ""

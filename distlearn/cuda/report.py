@@ -36,13 +36,15 @@ KINDS = [  # the name and the sentence of each, in the order of `enum Kind` in e
     ("divergent-warp-operation", "{who} exchanges values here, thread {they} of its warp at {other}: all lanes of a "
      "mask must call the same warp operation"),
     ("conversion", "{who} converts without a cast to {text}; write the cast"),
-    ("shift", "{who} shifts {text} by as many bits as it has, or more"),
+    ("shift", "{who} shifts {text}: on a card the result depends on what the compiler computes in advance"),
 ]  # fmt: skip
 NO_ARRAY = "{who} {verb} {size} bytes at address {offset:#x}, which is not near any array"
+NULL_ZONE = 1 << 20  # as in emulator/runtime/checker.cpp
+NULL_CALL = "{who} calls a function through a null pointer"
 NULL = "{who} {verb} {size} bytes at address {offset:#x}, through a null pointer"
 HOST = "{who} {verb} a variable that a card does not have: declare it __device__, __constant__ or __shared__"
 OVERFLOW = "{who} divides the smallest integer by -1, which overflows"
-WARNINGS = {"exited-threads", "same-value", "uninitialised-local"}  # cards since Volta allow it
+WARNINGS = {"exited-threads", "same-value", "uninitialised-local", "overlaid"}  # cards since Volta allow it
 # What comes first, as others follow from it: threads that do not meet, then what is shared without meeting.
 FIRST = ["divergent-barrier", "missing-lanes", "divergent-warp-operation", "race"]
 VERBS = ["reads", "writes", "updates", "reads"]
@@ -55,9 +57,11 @@ class Finding:
 
     `kind` is "out-of-bounds", "race" (within a block), "race-between-blocks", "uninitialised", "divergent-barrier",
     "missing-lanes", "divergent-warp-operation", "division-by-zero", "write-through-const", "misaligned",
-    "infinite-loop", "stack-overflow", "conversion" and "shift" (the result differs from a card's),
+    "infinite-loop", "stack-overflow", "conversion" (the result differs from a card's), "shift" (by too many bits, or
+    fewer than 0),
     "shared-memory-limit", "assertion-failed" or "crash"; of a warning "exited-threads" (at a barrier), "same-value"
-    (several threads write the same value to one place) or "uninitialised-local".
+    (several threads write the same value to one place), "uninitialised-local" or "overlaid" (two `extern __shared__`
+    arrays of one function, which begin at one place).
     """
 
     kind: str
@@ -156,8 +160,10 @@ def _message(raw, region, other, who) -> str:
     kind, sentence = KINDS[raw["kind"]]
     if kind == "crash" and raw["text"] == "division":
         sentence = OVERFLOW
+    elif kind == "crash" and raw["text"] == "call":
+        sentence = NULL_CALL
     elif sentence == KINDS[0][1] and region is None:
-        sentence = HOST if raw["text"] == "host" else NO_ARRAY if raw["offset"] >> 12 else NULL  # a page lies at 0
+        sentence = HOST if raw["text"] == "host" else NULL if 0 <= raw["offset"] < NULL_ZONE else NO_ARRAY
     words = {name: raw[name] for name in ("offset", "size", "extra", "text")}
     if region:
         item, size = max(region["item"], 1), region["bytes"]
@@ -281,7 +287,11 @@ class Access(NamedTuple):
 
 @dataclass
 class Report:
-    """What a checked launch of a kernel did; shows itself as a table in a notebook and as text elsewhere."""
+    """What a checked launch of a kernel did; shows itself as a table in a notebook and as text elsewhere.
+
+    Counts are those of an H100's profiler, but for reads of shared memory where NVIDIA's compiler joins neighbouring
+    words of a thread: there the card takes 3/4 of the passes in tiled matrix products, 0.6 to 0.88 in other kernels.
+    """
 
     kernel: str
     compiler: str
@@ -346,7 +356,7 @@ def make_report(raw, made, *, kernel, compiler, grid, block, code_of, shared_mem
     regions = raw["regions"]
     found = merge([describe(f, regions, made.sites, code_of) for f in raw["findings"]])
     report.errors = [f for f in found if not f.is_warning]
-    report.warnings = [*(_uninitialised(code_of, *w) for w in made.warnings), *(f for f in found if f.is_warning)]
+    report.warnings = [*(_of_text(code_of, *w) for w in made.warnings), *(f for f in found if f.is_warning)]
     report.sites = _sites(raw, regions, made.sites, code_of)
     report.flops = sum((active + untraced) * made.sites[i].flops for i, _, active, untraced in raw["blocks"])
     report.recorded = [_access(r, regions, made.sites, code_of.flat) for r in raw["recorded"]]
@@ -365,8 +375,8 @@ def _access(raw, regions, build_sites, flat) -> Access:
     return Access(interval, thread, *array, ACCESSES[kind], line, file)
 
 
-def _uninitialised(code, line, column, message) -> Finding:
-    return Finding("uninitialised-local", column=column, array="", thread=(), block=(), message=message,
+def _of_text(code, kind, line, column, message) -> Finding:
+    return Finding(kind, column=column, array="", thread=(), block=(), message=message,
                    **_place(code, line))  # fmt: skip
 
 

@@ -75,6 +75,11 @@ class Param:
         else:
             self._grad += values
 
+    def memory(self) -> tuple:
+        """Return the gradient's array, to be written, and whether it holds values to add to."""
+        stale, self._stale = self._stale, False
+        return self._grad, not stale
+
     @property
     def size(self) -> int:
         return self.data.size

@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from ..backend import column_sums, get_xp, matmul, rounded, single
-from . import init
+from ..backend import can_launch, column_sums, get_xp, matmul, rounded, single
+from . import init, ops
 from .layer import Layer, Param, check_dtype, check_positive, check_shape, describe
 
 
@@ -54,13 +54,20 @@ class Linear(Layer):
         y += self.b.data
         return y.reshape(*x.shape[:-1], self.d_out), x
 
-    def backward(self, dy, saved, later=None):
+    def backward(self, dy, saved, later=None, relu=None):
+        """Return the input's gradient; `relu` is the output of a ReLU that is fused with this layer."""
         x, dy = saved.reshape(-1, self.d_in), dy.reshape(-1, self.d_out)
-        if later is None:
+        if later is None and can_launch(dy, self.b.data):
+            ops.bias_grad(dy, self.b, relu)
             self.W.add_product(x.T, dy)
-            self.b.add(column_sums(dy))
-        else:  # sums are quick, products are not
-            later += [(self.W.add_product, x.T, dy), (self.b.add, column_sums(dy))]
+        else:
+            if relu is not None:
+                dy *= relu.reshape(dy.shape) > 0
+            if later is None:
+                self.W.add_product(x.T, dy)
+                self.b.add(column_sums(dy))
+            else:  # sums are quick, products are not
+                later += [(self.W.add_product, x.T, dy), (self.b.add, column_sums(dy))]
         return matmul(dy, self.W.data.T).reshape(saved.shape) if self.input_gradient else None
 
     def output_shape(self, shape):

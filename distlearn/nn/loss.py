@@ -77,8 +77,13 @@ def softmax_cross_entropy_rows(logits, labels, terms):
 
     xp, classes = get_xp(logits), logits.shape[-1]
     losses, dlogits = xp.empty(labels.size, logits.dtype), xp.empty(logits.shape, logits.dtype)
-    narrow = labels.reshape(-1).astype(np.int64).clip(-1, classes).astype(np.int32)  # wrong labels stay wrong
-    softmax_xent(logits.reshape(-1, classes), narrow, losses, dlogits.reshape(-1, classes), 1 / terms)
+    softmax_xent(
+        logits.reshape(-1, classes),
+        xp.ascontiguousarray(labels).reshape(-1),
+        losses,
+        dlogits.reshape(-1, classes),
+        1 / terms,
+    )
     return losses, dlogits
 
 

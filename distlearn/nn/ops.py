@@ -25,6 +25,13 @@ def add_bias(y, b) -> None:
     y += b
 
 
+def bias_grad(dy, b, y=None) -> None:
+    """On a GPU, add the column sums of `dy` to a bias' gradient; first clip it by a ReLU's output y, in one pass."""
+    from ..cuda.kernels import bias_grad as launch
+
+    launch(y, dy, *b.memory())
+
+
 def bias_relu(y, b) -> None:
     """Add the row `b` to the contiguous array `y` and replace negative values by zero, in place.
 

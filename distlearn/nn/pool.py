@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from ..backend import get_xp, rounded, single
+from ..backend import can_launch, get_xp, rounded, single
 from . import ops
 from .conv.geometry import pad, pair
 from .layer import Layer, check_shape, describe
@@ -105,6 +105,12 @@ class MaxPool(_Pool):
 
     def forward(self, x):
         shape, xp = self.output_shape(x.shape), get_xp(x)
+        if can_launch(x):
+            from ..cuda.kernels import images
+
+            y, won = xp.empty(shape, x.dtype), xp.empty(shape, "int32")
+            images.MAX_POOL(x, y, won, self._launched(x.shape))
+            return y, (won, None, x.shape)
         padded = pad(x, *self._borders(*x.shape[1:3]), value=-math.inf)
         y, won = xp.empty(shape, x.dtype), []
         for part in ops.batches(len(x), padded[:1].nbytes, xp):
@@ -114,7 +120,14 @@ class MaxPool(_Pool):
         return y, (won, padded.shape, x.shape)
 
     def backward(self, dy, saved):
-        won, (n, *rest), shape = saved
+        won, padded, shape = saved
+        if padded is None:
+            from ..cuda.kernels import images
+
+            dx = get_xp(dy).empty(shape, dy.dtype)
+            images.MAX_POOL_BACK(get_xp(dy).ascontiguousarray(dy), won, dx, self._launched(shape))
+            return dx
+        n, *rest = padded
         xp, (top, _, left, _) = get_xp(dy), self._borders(*shape[1:3])
         exact = self.size == self.stride and rest[0] % self.size[0] == rest[1] % self.size[1] == 0
         dx = (xp.empty if exact else xp.zeros)((n, *rest), dy.dtype)  # some pixels get no gradient
@@ -125,6 +138,13 @@ class MaxPool(_Pool):
             _give_to_winners(dy[part], across, dcolumns, 2, self.size[1], self.stride[1])
             _give_to_winners(dcolumns, down, samples, 1, self.size[0], self.stride[0])
         return dx[:, top : top + shape[1], left : left + shape[2]]
+
+    def _launched(self, shape):
+        """Where a kernel finds the windows."""
+        from ..cuda.kernels.images import Windows
+
+        (top, _, left, _), (_, oh, ow, _) = self._borders(*shape[1:3]), self.output_shape(shape)
+        return Windows(oh, ow, *self.size, *self.stride, top, left)
 
 
 def _max_along(x, axis, size, stride, count, out=None):

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 
-from ..backend import column_sums, get_xp, matmul
+from ..backend import can_launch, column_sums, get_xp, matmul
 from . import init
 from .layer import Layer, Param, check_dtype, check_positive, check_shape
 
@@ -159,18 +159,27 @@ class GRU(Recurrent):
         self._check(x)
         x, n = swap(x), self.d_hidden
         xp, c = get_xp(x), self.c.data
-        U = self._halved(_stack(self.U.data, 3))
-        gates = matmul(x.reshape(-1, self.d_in), self._halved(_stack(self.W.data, 3)))
-        gates += self._halved(_stack(self.b.data[None], 3))
+        launch = x.size and can_launch(self.U.data, *(() if state is None else (state,)))
+        U, W, b = (_stack(a, 3) for a in (self.U.data, self.W.data, self.b.data[None]))
+        for stack in () if launch else (U, W, b):
+            stack[:2] *= 0.5
+        gates = matmul(x.reshape(-1, self.d_in), W)
+        gates += b
         gates = gates.reshape(3, *x.shape[:2], n)
         h, candidates = xp.empty_like(gates[0]), xp.empty_like(gates[0])
         first = state
         state = xp.zeros(h.shape[1:], h.dtype) if first is None else first
+        if launch:
+            from ..cuda.kernels.recurrent import STEP
         for t in range(len(x)):
             from_state = matmul(state, U)
+            if launch:
+                STEP(from_state, c, state, gates, candidates, h, t)
+                state = h[t]
+                continue
             rz, new = gates[:2, t], gates[2, t]
             rz += from_state[:2]
-            xp.tanh(rz, out=rz)  # the sigmoid: (1 + tanh(a / 2)) / 2; weights and biases were halved for it
+            xp.tanh(rz, out=rz)  # the sigmoid: (1 + tanh(a / 2)) / 2; weights and biases are halved for it
             rz *= 0.5
             rz += 0.5
             candidate = xp.add(from_state[2], c, out=candidates[t])
@@ -193,11 +202,23 @@ class GRU(Recurrent):
         if dlast is not None:
             dy[-1] += dlast
         _, z, _ = gates
-        slopes = self._slopes(gates, h, candidates, first, xp)
         dstate = None if first is None else xp.zeros_like(first)
         grads = xp.empty((4, *h.shape), dy.dtype)  # of h U_n + c, then before r, z and n
         back = _stack(self.U.data, 3)[[2, 0, 1]].swapaxes(1, 2).copy(order="C")
+        if launch := h.size and can_launch(gates, dy):
+            from ..cuda.kernels.recurrent import STEP_BACK
+
+            parts = xp.empty((3, *h.shape[1:]), dy.dtype)
+        else:
+            slopes = self._slopes(gates, h, candidates, first, xp)
         for t in range(len(x) - 1, -1, -1):
+            if launch:
+                STEP_BACK(parts, gates, candidates, h, first, dy, grads, t)
+                if t or first is not None:
+                    parts = matmul(grads[:3, t], back)
+                if not t and first is not None:
+                    dstate += parts.sum(axis=0) + dy[0] * z[0]
+                continue
             dh = dy[t]
             _, dr, dz, dn = grads[:, t]
             xp.multiply(dh, slopes[2, t], out=dn)
@@ -211,10 +232,12 @@ class GRU(Recurrent):
                 dh *= z[t]
                 before += dh
         self._add_all(x, h, first, grads)
-        rows = grads[1:].reshape(3, -1, self.d_hidden)
-        dx = 0
-        for gradient, W in zip(rows, _stack(self.W.data, 3), strict=True):
-            dx = dx + matmul(gradient, W.T)
+        rows, W, dx = grads[1:].reshape(3, -1, self.d_hidden), _stack(self.W.data, 3), 0
+        if launch:
+            dx = matmul(rows, W.swapaxes(1, 2)).sum(axis=0)
+        else:
+            for gradient, part in zip(rows, W, strict=True):
+                dx = dx + matmul(gradient, part.T)
         return swap(dx.reshape(x.shape)), dstate
 
     def _add_all(self, x, h, first, grads):
@@ -222,11 +245,12 @@ class GRU(Recurrent):
         rows = grads.reshape(4, -1, n)
         self.W.add(_side_by_side(matmul(x.reshape(-1, self.d_in).T, rows[1:])))
         before, after = h[:-1].reshape(-1, n).T, grads[:3, 1:].reshape(3, -1, n)
-        new, r, z = matmul(before, after) + (0 if first is None else matmul(first.T, grads[:3, 0]))
+        dU = matmul(before, after)
+        new, r, z = dU if first is None else dU + matmul(first.T, grads[:3, 0])
         self.U.add(xp.concatenate([r, z, new], axis=1))
-        sums = [column_sums(part) for part in rows]
+        sums = rows.sum(axis=1) if can_launch(rows) else [column_sums(part) for part in rows]
         self.c.add(sums[0])
-        self.b.add(xp.concatenate(sums[1:]))
+        self.b.add(xp.concatenate(list(sums[1:])))
 
     @staticmethod
     def _slopes(gates, h, candidates, first, xp):
@@ -247,11 +271,6 @@ class GRU(Recurrent):
         xp.subtract(1, to_new, out=to_new)
         to_new *= keep
         return slopes
-
-    @staticmethod
-    def _halved(stack):
-        stack[:2] *= 0.5
-        return stack
 
 
 def _stack(matrix, gates):

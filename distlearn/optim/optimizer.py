@@ -6,11 +6,13 @@ import copy
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, is_dataclass, replace
+from itertools import islice
 from typing import Any, Literal, Protocol
 
 import numpy as np
 
 from ..backend import get_xp, norm, rounded, single
+from ..cuda.flat import flat_group
 from ..nn.layer import Param
 from .schedules import as_schedule
 
@@ -148,7 +150,12 @@ class Optimizer:
         self.groups, self._left_out = _groups(params, rule, as_schedule(lr, what), what)
         self.params = self._given = [p for group in self.groups for p in group.params]
         self.weights = self.params
-        self.states = [group.rule.init(p.data) for group in self.groups for p in group.params]
+        self._flats = [None if needs_whole(g.rule) else flat_group(g.params, g.rule) for g in self.groups]
+        self.states = [
+            state
+            for group, flat in zip(self.groups, self._flats, strict=True)
+            for state in ([s for *_, s in flat.parts] if flat else [group.rule.init(p.data) for p in group.params])
+        ]
         self.steps = 0
         self.norm = global_norm
 
@@ -222,10 +229,13 @@ class Optimizer:
         if self._clip["norm"] is not None:
             clip_by_norm(self.weights, self._clip["norm"], self.norm)
         pairs = iter(zip(self.weights, self.states, strict=True))
-        for group in self.groups:
+        for group, flat in zip(self.groups, self._flats, strict=True):
             rule, lr = group._settings["rule"], group._settings["lr"](self.steps)
-            for _ in group.params:
-                w, state = next(pairs)
+            parts = islice(pairs, len(group.params))
+            if flat and (whole := flat.arrays(parts := list(parts))):
+                apply_rule(rule, *whole, lr, self.steps)
+                continue
+            for w, state in parts:
                 apply_rule(rule, w.data, w.grad, state, lr, self.steps)
         self.steps += 1
 
@@ -244,6 +254,7 @@ class Optimizer:
         state_of = {id(p): state for p, state in zip(self.params, self.states, strict=True)}
         made = copy.copy(self)
         made.groups = [group.of(params) for group, params in zip(self.groups, params_of_groups, strict=True)]
+        made._flats = [None] * len(made.groups)
         made.params = made.weights = [p for group in made.groups for p in group.params]
         made.states = [
             state_of[id(p)] if id(p) in state_of else group.rule.init(p.data)

@@ -1,6 +1,6 @@
 """CUDA C without a GPU: how long a student waits for a kernel to build, to run and to be checked.
 
-The matrix product is the library's tiled kernel, the vector addition one element per thread. Where there are several
+The matrix product is the library's tiled kernel. Where there are several
 compilers each has its rows. Times are processor times, of this process and of those it started: on a core of its own
 the same as wall time, and less disturbed where other programs share the cores.
 """
@@ -8,7 +8,6 @@ the same as wall time, and less disturbed where other programs share the cores.
 from __future__ import annotations
 
 import os
-import sys
 import time
 from statistics import median
 
@@ -18,10 +17,9 @@ except ImportError:  # Windows
     resource = None
 
 import numpy as np
-import psutil
 
-from distlearn.cuda import RawKernel, arguments, kernels
-from distlearn.cuda.emulator import build, launch
+from distlearn.cuda import RawKernel, kernels
+from distlearn.cuda.emulator import build
 from distlearn.cuda.emulator.compilers import find_compilers
 from tests.cuda.corpus import HERE
 
@@ -33,36 +31,18 @@ ADD = """extern "C" __global__ void add(const float* a, const float* b, float* c
 }"""
 
 
-def fast_launch(kernel, grid, block, args):
-    """Return a launch of the fast build on one core."""
-    made = kernel._build(checked=False)
-    bound = arguments.bind(kernel.name, made.signature, kernel.parameters, args)
-    grid, block, _ = arguments.geometry(grid, block, 0)
-    return lambda: launch.run_fast(made.path, grid, block, 0, bound, {}, threads=1)
-
-
-def used_by(child) -> float:
-    """Processor time of another process [s]."""
-    if sys.platform == "linux":  # the clock of pid, to a nanosecond; psutil has hundredths of a second
-        return time.clock_gettime(~child.pid << 3 | 2)
-    return sum(child.cpu_times()[:2])
-
-
 def seconds(call) -> float:
-    """Processor time of a call, in this process, in those that it waited for and in the one of fast kernels [s]."""
+    """Processor time of a call, in this process and in those that it waited for [s]."""
 
-    def waited():
+    def used():
         if resource is None:
             return time.perf_counter()
         whose = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
         return sum(r.ru_utime + r.ru_stime for r in map(resource.getrusage, whose))
 
-    def running():
-        return sum(map(used_by, psutil.Process().children()))
-
-    others, began = running(), waited()  # in this order: to look for children takes milliseconds itself
+    began = used()
     call()
-    return waited() - began + running() - others
+    return used() - began
 
 
 def matrices(n):
@@ -92,11 +72,7 @@ def of_compiler(compiler) -> list[dict]:
     repeats = 3 if quick() else 9
     tiled = kernels.matmul.TILED
     source = kernels.variant.source(tiled.file)
-    n = 1 << 20
-    x = np.ones(n, np.float32)
-    add = fast_launch(RawKernel(ADD, "add", compiler=compiler), (n // 256,), (256,), (x, x, x.copy(), np.int32(n)))
     grid, block, args, _ = tiled.launch(*matrices(256))
-    product = fast_launch(RawKernel(source, tiled.kernel, compiler=compiler), grid, block, args)
     small = tiled.launch(*matrices(64))
     checked = RawKernel(source, tiled.kernel, compiler=compiler)
     flash = RawKernel(
@@ -112,8 +88,6 @@ def of_compiler(compiler) -> list[dict]:
 
     compile_time(compiler, "warm-up")
     rows = [
-        ("vector add of 1 M elements, fast build", "ours < 10", ms(add)),
-        ("tiled matmul 256 x 256, fast build", "ours < 20", ms(product)),
         ("tiled matmul 256 x 256, every check", "ours < 600", ms(lambda: checked.check(grid, block, args))),
         ("tiled matmul 64 x 64, every check", "ours < 100", ms(lambda: checked.check(*small[:3]))),
         ("flash attention 64 x 64, every check", "ours < 30", ms(lambda: flash.check(*head, shared_mem=shared_mem))),

@@ -16,6 +16,10 @@ from . import quick, record
 from .bench_gpu import NO_GPU
 from .gpu_cases import LARGE, Case, cases
 
+SHARES = {"saxpy": 70, "saxpy4": 75, "bias_relu": 58, "bias_relu4": 75, "reduce_shuffle": 33, "transpose_tiled<1>": 70,
+          "matmul_blocked": 30, "softmax_xent_warp<int>": 26, "sgd_momentum<float>": 78, "sgd_momentum<double>": 80,
+          "adam<float>": 75, "adam<double>": 78}  # fmt: skip
+"""Per cent of the roofline that the library's best kernels reach on an H100; what teaches a mistake has no goal."""
 LAUNCHES = 20
 """Between two events: enough work for the card never to wait for Python."""
 
@@ -42,10 +46,13 @@ def kernel_record(cupy, case: Case, card) -> dict:
     ours = seconds(cupy, lambda: case.variant(*args))
     peer = seconds(cupy, lambda: case.peer(cupy, *args)) if case.peer else None
     note = f"{nbytes / ours / 1e9:,.0f} GB/s, {flops / ours / 1e9:,.0f} Gflop/s"
+    goal = ""
     if card:
         share, bound = card.least_time(flops, nbytes) / ours, card.bound(flops / nbytes)
+        if case.variant.kernel in SHARES:
+            goal = f"ours <= {1e5 * card.least_time(flops, nbytes) / SHARES[case.variant.kernel]:.4g}"
         note += f": {share:.0%} of what {card.name}'s {bound} bound allows"
-    return record(f"kernel {case.variant}", "ms", ours * 1e3, peer and peer * 1e3, note=note)
+    return record(f"kernel {case.variant}", "ms", ours * 1e3, peer and peer * 1e3, goal=goal, note=note)
 
 
 def card_in(device: str):

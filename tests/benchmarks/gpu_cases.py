@@ -72,17 +72,6 @@ def _matmul(xp, size):
     return _random(xp, n, n), _random(xp, n, n), xp.empty((n, n), f32)
 
 
-def _im2col(xp, size):
-    x = _images(xp, size)
-    return x, xp.empty((16 * 9, x.size // 16), f32), 3, 1, 1
-
-
-def _col2im(xp, size):
-    x, col, *numbers = _im2col(xp, size)
-    col[...] = 1
-    return col, x, *numbers
-
-
 def _conv(xp, size):
     x = _images(xp, size)
     return x, _random(xp, 32, 16, 3, 3), xp.empty((len(x), 32, *x.shape[2:]), f32), 1, 1
@@ -92,6 +81,34 @@ def _softmax(xp, size):
     k = size // 4
     label = (xp.arange(size) % k).astype(np.int32)
     return _random(xp, size, k), label, xp.empty(size, f32), xp.empty((size, k), f32), 1 / size
+
+
+def _bias_grad(xp, size):
+    return _random(xp, size, size), _random(xp, size, size), _random(xp, size // 64, size), 1
+
+
+def _gru(xp, size):
+    c, state = _random(xp, 128), _random(xp, size, 128)
+    stacks = _random(xp, 3, 4, size, 128), *(_random(xp, 4, size, 128) for _ in range(2))
+    return _random(xp, 3, size, 128), c, state, *stacks, 1
+
+
+def _gru_back(xp, size):
+    gates, candidates, h, dy, grads = (_random(xp, *n, 4, size, 128) for n in ((3,), (), (), (), (4,)))
+    return _random(xp, 3, size, 128), gates, candidates, h, _random(xp, size, 128), dy, grads, 1
+
+
+def _launched(kind):
+    where = kernels.images.Windows(oh=28, ow=28, kh=3, kw=3, sy=1, sx=1, top=1, left=1)
+
+    def arguments(xp, size):
+        n = max(1, size // 64)
+        x, y, won = _random(xp, n, 28, 28, 16), _random(xp, n, 28, 28, 16), xp.zeros((n, 28, 28, 16), "int32")
+        col = _random(xp, n * 28 * 28, 9 * 16)
+        return {"windows": (x, col, where), "add_windows": (col, x, where), "max_pool": (x, y, won, where),
+                "max_pool_back": (y, won, x, where)}[kind]  # fmt: skip
+
+    return arguments
 
 
 def _momentum(dtype):
@@ -183,12 +200,14 @@ def cases() -> list[Case]:
             Case(v, _bias_relu, _moved((0, 1, 2), 1), _by_reference(v))
             for v in (elementwise.BIAS_RELU, elementwise.BIAS_RELU4)
         ),
+        *(Case(v, _bias_grad, _moved((1, 2), 1)) for v in (elementwise.BIAS_GRAD, elementwise.COLUMN_SUMS)),
+        Case(k.recurrent.STEP, _gru, _moved((0, 0, 2, 2, 2), 5)),
+        Case(k.recurrent.STEP_BACK, _gru_back, _moved((0, 0, 0, 0), 5)),
+        *(Case(v, _launched(v.kernel), _moved((0, 1), 0)) for v in k.images.VARIANTS),
         *(Case(v, _reduce, _moved((0, 1), 1), _reduce_peer) for v in k.reduce.VARIANTS),
         *(Case(v, _transpose, _moved((0, 1), 0), _by_reference(v)) for v in k.transpose.VARIANTS),
         *(Case(v, _matmul, _matmul_cost, _matmul_peer) for v in k.matmul.VARIANTS),
-        Case(k.convolution.IM2COL, _im2col, _moved((0, 1), 0)),
-        Case(k.convolution.COL2IM, _col2im, _moved((0, 1), 1)),
-        *(Case(v, _conv, _conv_cost) for v in (k.convolution.CONV_NAIVE, k.convolution.CONV_SHARED)),
+        Case(k.convolution.CONV_NAIVE, _conv, _conv_cost),
         *(Case(v, _softmax, _moved((0, 1, 2, 3), 5)) for v in k.loss.VARIANTS),
         Case(k.attention.NAIVE, _attention_naive, _attention_cost(2)),
         Case(k.attention.TILED, _attention, _attention_cost(2)),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 from click.testing import CliRunner
 
-from distlearn import nn
+from distlearn import backend, nn
 from distlearn.cli import main
 
 
@@ -49,6 +50,23 @@ def test_an_interrupt_ends_it_and_keeps_what_is_done(tmp_path, monkeypatch, wher
         {"lenet": 2, "mlp": 1} if where == "in the middle" else {"lenet": 2}
     )
     assert not (tmp_path / "out" / "products.png").exists()
+
+
+def test_layers_run_on_the_gpu(tmp_path, monkeypatch):
+    monkeypatch.setattr(backend, "has_gpu", lambda: True)
+    monkeypatch.setattr(backend, "to_device", lambda array, device: nn.MockDeviceArray(array))
+    monkeypatch.setattr(nn.costs.profile, "free_memory", lambda xp: 1e9)
+    monkeypatch.setattr(nn.costs.profile, "now", lambda xp: time.perf_counter())
+    result = call("mlp", "--batches", "1,4", "--device", "gpu", "--out", str(tmp_path / "out"))
+    assert result.exit_code == 0, result.output
+    content = json.loads((tmp_path / "out" / "profiles.json").read_text(encoding="utf-8"))
+    assert content["device"] == "gpu"
+    assert "leave one of --products and --device gpu out" in call("mlp", "--device", "gpu", "--products").output
+
+
+@pytest.mark.skipif(backend.has_gpu(), reason="there is a GPU")
+def test_without_a_gpu_it_says_so():
+    assert "no usable GPU was found (see `distlearn doctor`)" in call("mlp", "--device", "gpu").output
 
 
 def test_errors_name_the_value(tmp_path):

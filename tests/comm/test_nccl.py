@@ -5,8 +5,9 @@ import functools
 import numpy as np
 import pytest
 
+from distlearn.comm import nccl
 from distlearn.comm.base import CommError, CommTimeoutError
-from distlearn.comm.nccl import NCCLComm
+from distlearn.comm.nccl import NCCLComm, version
 from distlearn.nn.costs.count import MockDeviceArray
 from distlearn.sim import SimWorld
 from distlearn.trace import Trace
@@ -230,7 +231,15 @@ def gpus() -> int:
         return 0
     import cupy
 
-    return cupy.cuda.runtime.getDeviceCount() if cupy.cuda.nccl.available else 0
+    if version() is None:
+        pytest.skip("CuPy finds no NCCL (pip install nvidia-nccl-cu13)")
+    return cupy.cuda.runtime.getDeviceCount()
+
+
+def test_a_cupy_without_nccl_says_so(monkeypatch):
+    monkeypatch.setattr(nccl, "version", lambda: None)
+    with pytest.raises(CommError, match='CuPy finds no NCCL: pip install "nvidia-nccl'):
+        NCCLComm(None)
 
 
 @pytest.mark.gpu

@@ -1,12 +1,13 @@
 import tempfile
+import zlib
 
 import pytest
 
-from distlearn.cuda import RawKernel
+from distlearn.cuda import RawKernel, has_nvrtc, kernel
 from distlearn.cuda.emulator import build
 from distlearn.cuda.emulator.compilers import find_compilers
-
-from .corpus import fresh
+from distlearn.cuda.emulator.device_code import for_card
+from tests.emulated import HOPPER, compiled
 
 # zig's first build compiles its own C library for half a minute; one test file covers it (test_zig.py).
 KINDS = [c.kind for c in find_compilers() if c.kind != "zig"] or [c.kind for c in find_compilers()]
@@ -30,20 +31,34 @@ def fresh_cache(monkeypatch, tmp_path):
         cached.cache_clear()
 
 
-def pytest_addoption(parser):
-    parser.addoption("--cuda-matrix", action="store_true", help="build kernels with every compiler and set of flags")
+@pytest.fixture(autouse=True)
+def a_card_takes_it_too(monkeypatch, request):
+    """Let every fourth kernel that is built for the emulator be compiled for a card, and found there (1/30 s each)."""
+    thorough = request.config.getoption("--thorough", default=False)
+
+    def built(code, name, compiler, *, options=()):
+        made = build.build(code, name, compiler, options=options)
+        if has_nvrtc() and (thorough or not zlib.crc32(code.text.encode()) % 4):
+            card = for_card(code.flat.text, options, [name])
+            image, symbols, log = compiled(card.text, card.options, (name,), HOPPER)
+            if image is None and "too much shared data" in log:
+                return made  # which the emulator says of a launch
+            assert image is not None, f"the emulator takes what NVRTC refuses: {log}\n{card.text}"
+            assert b".text." + symbols[name].encode() + b"\0" in image
+        return made
+
+    monkeypatch.setattr(kernel, "build", built)
 
 
-@pytest.fixture(params=[True, False], ids=["checked", "fast"])
-def run(request, compiler):
-    """Return a function that builds a kernel, launches it and gives the arguments back."""
+@pytest.fixture
+def run(compiler):
+    """Return a function that builds a kernel, launches it, finds nothing wrong and gives the arguments back."""
 
     def launch(source, name, grid, block, args, *, shared_mem=0, constants=(), options=()):
-        kernel = RawKernel(source, name, options, checked=request.param, compiler=compiler)
+        kernel = RawKernel(source, name, options, compiler=compiler)
         for constant, value in dict(constants).items():
             kernel.set_constant(constant, value)
-        kernel(grid, block, args, shared_mem=shared_mem)
-        report = kernel.check(grid, block, fresh(args), shared_mem=shared_mem)
+        report = kernel.check(grid, block, args, shared_mem=shared_mem)
         assert report.errors == [], str(report)
         return args
 

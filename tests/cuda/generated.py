@@ -16,12 +16,6 @@ def convert(x):
     return np.nan_to_num(np.clip(np.trunc(x.astype(float)), -(2**31), 2**31 - 1), nan=0).astype(i32)
 
 
-def shift(a, n, left):
-    places = n.astype(np.uint32)
-    few = np.minimum(places, 31).astype(i32)
-    return np.where(places > 31, i32(0), a << few) if left else a >> few
-
-
 def quotient(a, n):
     return (np.sign(a.astype(np.int64)) * (np.abs(a.astype(np.int64)) // n)).astype(i32)
 
@@ -79,7 +73,8 @@ class Generator:
         (s, p), (t, q) = self.int(depth - 1), self.int(depth - 1)
         if pick == 4:
             left = self.random.random() < 0.5
-            return f"(({s}) {'<<' if left else '>>'} ({t}))", lambda v: shift(p(v), q(v), left)
+            operate = np.left_shift if left else np.right_shift
+            return f"(({s}) {'<<' if left else '>>'} ({t} & 31))", lambda v: operate(p(v), q(v) & i32(31))
         if pick == 5:
             n = self.random.choice([2, 3, 7, 64])
             return f"(({s}) / {n})", lambda v: quotient(p(v), n)

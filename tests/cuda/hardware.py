@@ -63,7 +63,8 @@ def measured(variant, profiler: str) -> dict[str, int]:
         With what the profiler said.
     """
     function = variant.kernel.partition("<")[0]
-    command = [profiler, "--csv", "--print-units", "base", "--metrics", ",".join(METRICS.values())]
+    command = [profiler, "--clock-control", "none", "--csv", "--print-units", "base"]  # counts ask for no fixed clocks
+    command += ["--metrics", ",".join(METRICS.values())]
     command += ["--kernel-name", function, sys.executable, "-m", "tests.cuda.hardware", "--launch", str(variant)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300, check=False)
     try:

@@ -78,20 +78,19 @@ def test_a_compiler_that_was_named_but_does_not_run(monkeypatch):
         compilers.find_compilers.cache_clear()
 
 
-@pytest.mark.parametrize("checked", [True, False])
-def test_an_edited_header_is_built_anew(tmp_path, checked):
+def test_an_edited_header_is_built_anew(tmp_path):
     inner, outer = tmp_path / "inner.h", tmp_path / "outer.h"
     outer.write_text('#include "inner.h"\n')
     source = '#include "outer.h"\nextern "C" __global__ void k(float* x) { x[threadIdx.x] = VALUE; }'
     for value in (3, 4, 3):
         inner.write_text(f"#define VALUE {value}\n")
         x = np.zeros(4, np.float32)
-        RawKernel(source, "k", (f"-I{tmp_path}",), checked=checked)((1,), (4,), (x,))
+        RawKernel(source, "k", (f"-I{tmp_path}",))((1,), (4,), (x,))
         assert (x == value).all()
 
 
 def test_flags_are_part_of_the_key(monkeypatch, fresh_cache):
     source = 'extern "C" __global__ void k(float* x) { x[threadIdx.x] = 1; }'
-    first = RawKernel(source, "k", checked=False)._build(False).path
-    monkeypatch.setattr(compilers, "FAST", [*compilers.FAST, "-O1"])
-    assert RawKernel(source, "k", checked=False)._build(False).path != first
+    first = RawKernel(source, "k").compile()._built.path
+    monkeypatch.setattr(compilers, "CHECKED", [*compilers.CHECKED, "-DX"])
+    assert RawKernel(source, "k").compile()._built.path != first

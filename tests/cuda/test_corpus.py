@@ -1,14 +1,12 @@
-"""Kernels as they stand in public sources: each is right in both builds, without a finding, and compiles for a card.
+"""Kernels as they stand in public sources: each is right, without a finding.
 
-Every fourth is tried; with --thorough all are, and with --cuda-matrix in every build (test_matrix.py).
+Every fourth is tried; with --thorough all are.
 """
 
 import importlib
 
 import numpy as np
-import pytest
 
-from distlearn.cuda import compile_check, has_nvrtc
 from distlearn.cuda.arguments import arrays_in, holds_pointers
 
 from .corpus import HERE, LAUNCHES, fresh
@@ -29,30 +27,15 @@ def pytest_generate_tests(metafunc):
 
 
 def test_kernel(case):
-    """Checked and fast, against NumPy."""
+    """Against NumPy."""
     grid, block, args, want = case.make()
-    for checked in (True, False):
-        given = fresh(args)
-        kernel = case.kernel(checked=checked)
-        if checked:
-            report = kernel.check(grid, block, given, shared_mem=case.shared_mem)
-            assert report.errors == [], str(report)
-            assert [w.kind for w in report.warnings if w.kind not in case.may_warn] == case.warnings, str(report)
-        else:
-            kernel(grid, block, given, shared_mem=case.shared_mem)
-        for which, value in want.items():
-            value = np.asarray(value)
-            np.testing.assert_allclose(contents(given[which]), value.ravel(), rtol=case.rtol, atol=case.atol)
+    given = fresh(args)
+    report = case.kernel().check(grid, block, given, shared_mem=case.shared_mem)
+    assert report.errors == [], str(report)
+    assert [w.kind for w in report.warnings if w.kind not in case.may_warn] == case.warnings, str(report)
+    for which, value in want.items():
+        np.testing.assert_allclose(contents(given[which]), np.ravel(value), rtol=case.rtol, atol=case.atol)
 
 
 def test_there_are_enough():
     assert len({(c.file, c.name) for c in LAUNCHES}) >= 100
-
-
-@pytest.mark.skipif(not has_nvrtc(), reason="NVRTC is not installed (pip install nvidia-cuda-nvrtc)")
-@pytest.mark.parametrize("file", sorted({c.file for c in LAUNCHES} - {"nvcc.cu"}))  # which says why
-def test_files_compile_for_a_card(file):
-    cases = [c for c in LAUNCHES if c.file == file]
-    options = dict.fromkeys(o for c in cases for o in c.flags)
-    check = compile_check(cases[0].source, [80], names=[c.name for c in cases if "<" in c.name], options=tuple(options))
-    assert check.ok, str(check)

@@ -32,13 +32,13 @@ import numpy as np
 from lifted.build import build
 from lifted.compilers import find_compiler
 from lifted.device_code import device_code
-from lifted.launch import Bound, run_checked
+from lifted.launch import Bound, run
 
 code = device_code("__global__ void twice(float* x) { x[threadIdx.x] *= 2; }", "twice")
-made = build(code, "twice", find_compiler(), checked=True)
+made = build(code, "twice", find_compiler())
 x = np.arange(4, dtype=np.float32)
 bound = Bound([x, np.int64(0).tobytes()], [*made.signature, "s8"], ["x", "pointers"])  # no pointers in structs
-report, _, _ = run_checked(made.path, (1, 1, 1), (5, 1, 1), 0, bound, {}, statistics=True, races=True, time_limit=20.0)
+report, _, _ = run(made.path, (1, 1, 1), (5, 1, 1), 0, bound, {}, statistics=True, races=True, time_limit=20.0)
 assert x.tolist() == [0, 2, 4, 6], x
 assert [f["kind"] for f in report["findings"]] == [0], report  # thread 4 is out of bounds
 assert not any(name.startswith("distlearn") for name in sys.modules)

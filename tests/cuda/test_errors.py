@@ -85,6 +85,7 @@ def test_wrong_kernel_name():
         ("auto g = cooperative_groups::this_grid();\n    g.sync();", "whole grid"),
         ("x[0] = tex2D<float>(t, 0, 0);", "textures"),
         ("long long t = clock64();", "clocks"),
+        ("cuda::binary_semaphore<cuda::thread_scope_device> s(1);", "semaphores"),
         ("float* p; cudaMalloc(&p, 4);", "host calls"),
         ("x[0] += __shfl_down(x[1], 1);", "shuffles without _sync"),
     ],
@@ -137,11 +138,15 @@ def test_built_kernels_are_cached(compiler, monkeypatch):
 
 MISTAKES = {
     "through a null pointer": "int* p = nullptr; x[0] = *p;",
+    r"at address 0x8, through a null pointer": "const float* p = threadIdx.x < 2 ? y : nullptr; x[0] = p[threadIdx.x];",
+    "calls a function through a null pointer": "float (*f)(float) = x[0] == 1 ? nullptr : &twice; x[0] = f(3);",
+    "shared memory whose size only the launch knows is `extern __shared__": "__shared__ float s[TWO * (int)x[0]];",
     "dynamic shared memory, byte offset 0, but it has 0 bytes": "extern __shared__ float s[]; s[0] = 1;",
     "put_one is a kernel: device code cannot call it": "put_one(x);",
     "y is const here: it cannot be written": "y[threadIdx.x] = 3;",
     "the library cuFFT": "cufftComplex c;",
     r"8-bit floats \(fp8\)": "__nv_fp8_e4m3 c;",
+    r"rand is a function of the C library": "x[0] = rand();",
     "the library CuTe": "auto t = cute::make_tensor(x, 3);",
     "divides the smallest integer by -1": "int i = -2147483647 - (int)y[0]; x[0] = i / (int)-y[0];",
 }
@@ -149,14 +154,8 @@ MISTAKES = {
 
 @pytest.mark.parametrize("message", MISTAKES)
 def test_is_said_to_be_what_it_is(message, compiler):
-    source = "__global__ void put_one(float* x) { x[0] = 1; }\n"
+    source = "#define TWO 2\n__device__ float twice(float v) { return 2 * v; }\n"
+    source += "__global__ void put_one(float* x) { x[0] = 1; }\n"
     source += f'extern "C" __global__ void k(float* x, const float* y) {{ {MISTAKES[message]} }}'
     with pytest.raises((KernelError, CompileError, UnsupportedFeature), match=message):
         RawKernel(source, "k", compiler=compiler)((1,), (32,), (X.copy(), X))
-
-
-def test_a_block_whose_data_was_overwritten_is_not_named():
-    source = """extern "C" __global__ void k(float* x, int n) { __shared__ float s[32];
-        for (int i = 0; i < n; i++) s[i] = -0.7f * i; int* p = nullptr; x[0] = s[1] + *p; }"""
-    with pytest.raises(KernelError, match=r"crashed: (a thread, after|thread \(0, 0, 0\) of block \(0, 0, 0\))"):
-        RawKernel(source, "k", checked=False)((1,), (1,), (X.copy(), i32(5000)))

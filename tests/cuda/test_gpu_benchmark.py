@@ -77,3 +77,8 @@ def test_without_a_gpu_the_reason_is_the_row():
         (row,) = module.records()
         assert row["ours"] is None
         assert row["note"].startswith("skipped: needs an NVIDIA GPU")
+
+
+def test_steps_and_the_best_kernels_have_goals():
+    assert set(bench_gpu.GOALS) == {(name, n) for name, n, _ in bench_gpu.STEPS}
+    assert set(bench_gpu_kernels.SHARES) <= {v.kernel for v in kernels.VARIANTS}

@@ -18,13 +18,12 @@ extern "C" __global__ void first_rows(Matrix a, const Matrix* others, float** to
 }"""
 
 
-@pytest.mark.parametrize("checked", [True, False], ids=["checked", "fast"])
-def test_structs_that_hold_pointers(compiler, checked):
+def test_structs_that_hold_pointers(compiler):
     a, b = rng.random((3, 4), f32), rng.random((2, 5), f32)
     out = np.empty(3, object)
     out[:] = [np.zeros(4, f32), np.zeros(5, f32), np.zeros(3, f32)]
     others = np.array([(5, 2, b), (3, 1, None)], MATRIX)
-    kernel = RawKernel(MATRICES, "first_rows", compiler=compiler, checked=checked)
+    kernel = RawKernel(MATRICES, "first_rows", compiler=compiler)
     kernel((1,), (8,), (np.array((4, 3, a), MATRIX)[()], others, out, i32(4)))
     for got, want in zip(out, (a[1], b[0], [-1, -1, -1]), strict=True):
         np.testing.assert_array_equal(got, want)
@@ -35,7 +34,7 @@ def test_a_pointer_in_a_struct_that_leads_astray():
     out[0] = np.zeros(4, f32)
     others = np.zeros(2, MATRIX)
     report = RawKernel(MATRICES, "first_rows").check((1,), (8,), (a, others, out, i32(1)))
-    assert [(e.kind, e.line, e.array) for e in report.errors] == [("out-of-bounds", 4, "a")], str(report)
+    assert [(e.kind, e.line, e.array) for e in report.errors] == [("out-of-bounds", 4, "a.elements")], str(report)
     packed = np.dtype([("width", "u1"), ("elements", object)])
     with pytest.raises(TypeError, match=r"argument 'a' is struct of 16 bytes; got a struct of 9 bytes.*align=True"):
         RawKernel(MATRICES, "first_rows").check((1,), (8,), (np.zeros(1, packed)[0], others, out, i32(1)))
@@ -43,6 +42,31 @@ def test_a_pointer_in_a_struct_that_leads_astray():
     wrong["elements"] = [1.0]
     with pytest.raises(TypeError, match=r"with a pointer at byte 8, an array; got a Python list"):
         RawKernel(MATRICES, "first_rows").check((1,), (8,), (wrong, others, out, i32(1)))
+    others[1] = 5, 1, np.array([(3, 1, None)], MATRIX)
+    with pytest.raises(TypeError, match=r"others\[1\].elements holds arrays, .*one level of pointers is the limit"):
+        RawKernel(MATRICES, "first_rows").check((1,), (8,), (a, others, out, i32(1)))
+
+
+def test_a_struct_by_value_is_a_scalar():
+    kernel = RawKernel("__global__ void k(float2 a, float* o) { o[0] = a.x - a.y; }", "k")
+    with pytest.raises(TypeError, match=r"struct of 8 bytes, by value: .*np.array\(\(1, 2\), 'f4,f4'\)\[\(\)\]"):
+        kernel((1,), (1,), (np.zeros(2, f32), np.zeros(1, f32)))
+    out = np.zeros(1, f32)
+    kernel((1,), (1,), (np.array((1, 2), "f4,f4")[()], out))
+    assert out == -1
+
+
+def test_dynamic_arrays_that_overlay_each_other():
+    source = """__device__ void other() { extern __shared__ int c[]; c[0] = 1; }
+    __global__ void k(float* x) {
+        extern __shared__ float a[];
+        CUT
+        a[0] = 1, b[1] = 2, x[0] = a[0] + b[1]; if (x[0] == 0) other();
+    }"""
+    for cut, found in (("extern __shared__ float b[];", [("overlaid", 4)]), ("float* b = &a[1];", [])):
+        report = RawKernel(source.replace("CUT", cut), "k").check((1,), (1,), (np.zeros(1, f32),), shared_mem=64)
+        assert [(w.kind, w.line) for w in report.warnings] == found, str(report)
+        assert not found or "b begins where a does" in str(report)
 
 
 def test_groups_of_threads(run):
@@ -60,8 +84,9 @@ def test_groups_of_threads(run):
         else together[i] = cg::coalesced_threads().size();
         block.sync();
         of_tile[i] = tile.shfl(v, 2) + 1000 * tile.any(v > 90) + 10000 * (tile.shfl_down(v, 1) == v) + cg::this_grid().thread_rank();
-        auto half = cg::tiled_partition(block, 16);
-        of_tile[64 + i] = half.shfl_xor(v, 1) + 100 * half.size() + 10000 * (sqrt(m) + sqrt(n));
+        auto half = cg::tiled_partition<16>(block);
+        cg::thread_group same = cg::tiled_partition(block, 16);
+        of_tile[64 + i] = half.shfl_xor(v, 1) + 100 * same.size() + 10000 * (sqrt(m) + sqrt(n));
     }"""  # noqa: E501
     x, i = rng.integers(0, 95, 64).astype(i32), np.arange(64)
     args = x, np.zeros(16, i32), np.zeros(64, np.uint32), np.zeros(128, i32), np.uint64(16), np.uint64(9)

@@ -1,4 +1,4 @@
-"""What of CUDA C the emulator runs: each kernel against NumPy, in the checked and in the fast build."""
+"""What of CUDA C the emulator runs: each kernel against NumPy."""
 
 import numpy as np
 import pytest

@@ -167,3 +167,57 @@ def test_an_unsigned_loop_without_end_has_a_line(loop, compiler):
     assert error.kind == "infinite-loop"
     assert error.line in (3, 4)
     assert "0 of 1 blocks were done" in error.message
+
+
+LOCK = """if (blockDim.x < 64 || t < 64) for (bool done = false; !done;) if (atomicCAS((int*)&x[200], 0, 1) == 0) {
+ACQUIRE
+x[201] += 1;
+RELEASE atomicExch((int*)&x[UNLOCKED], 0); done = true; }"""
+LOCKS = {  # what stands around the protected line; whether it is a race
+    "fences": ("__threadfence();", "__threadfence();", "200", False),
+    "no fence": ("", "", "200", True),
+    "none before the release": ("__threadfence();", "", "200", True),
+    "another lock": ("atomicExch((int*)&x[200], 0); __threadfence();", "__threadfence();", "202 + t", True),
+}
+
+
+@pytest.mark.parametrize("grid", [1, 3])
+@pytest.mark.parametrize("name", LOCKS)
+def test_a_lock_orders_through_fences(name, grid, compiler):
+    acquire, release, unlocked, races = LOCKS[name]
+    body = LOCK.replace("ACQUIRE", acquire).replace("RELEASE", release).replace("UNLOCKED", unlocked)
+    report = check(body, compiler, block=40, grid=grid)
+    between = grid > 1 and name != "another lock"  # which word it was is not asked between blocks
+    found = {"race", *["race-between-blocks"] * between} if races else set()
+    assert {(e.kind, e.line) for e in report.errors} == {(kind, 5) for kind in found}, str(report)
+
+
+def test_a_lock_of_each_bucket(compiler):
+    """Chains of a hash table, each with a lock of its own (CUDA by Example, appendix A)."""
+    source = """struct Lock { int* mutex;
+        Lock() { cudaMalloc((void**)&mutex, 4); }
+        ~Lock() { cudaFree(mutex); }
+        __device__ void lock() { while (atomicCAS(mutex, 0, 1) != 0); __threadfence(); }
+        __device__ void unlock() { __threadfence(); atomicExch(mutex, 0); } };
+    __global__ void add(const int* keys, int* heads, int* next, Lock* locks, int n) {
+        for (int t = threadIdx.x + blockIdx.x * blockDim.x; t < n; t += blockDim.x * gridDim.x)
+            for (int i = 0; i < 32; i++)
+                if (t % 32 == i) {
+                    int bucket = keys[t] % 8;
+                    locks[bucket].lock();
+                    next[t] = heads[bucket];
+                    heads[bucket] = t;
+                    locks[bucket].unlock();
+                }
+    }"""
+    n = 200
+    keys, heads, following = np.arange(n, dtype=i32) * 7, np.full(8, -1, i32), np.zeros(n, i32)
+    locks = np.array([(np.zeros(1, i32),) for _ in range(8)], np.dtype([("mutex", "O")]))
+    report = RawKernel(source, "add", compiler=compiler).check((2,), (64,), (keys, heads, following, locks, i32(n)))
+    assert report.errors == [], str(report)
+    found = []
+    for node in heads:
+        while node >= 0:
+            found.append(node)
+            node = following[node]
+    assert sorted(found) == list(range(n))

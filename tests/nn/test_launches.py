@@ -11,7 +11,7 @@ from distlearn.backend import can_launch, has_gpu, to_device, to_numpy
 from distlearn.cuda.kernels import bias_relu, saxpy
 from distlearn.nn import MockDeviceArray
 from distlearn.nn.loss import softmax_cross_entropy_rows
-from distlearn.optim import SGD, Adam, AdamW, Momentum, Nesterov, Optimizer
+from distlearn.optim import LARS, SGD, Adam, AdamW, Momentum, Nesterov, Optimizer
 from tests.emulated import NEEDS_COMPILER, launched
 
 from .cases import learn
@@ -25,10 +25,11 @@ CARD = pytest.param(
     marks=[pytest.mark.gpu, pytest.mark.skipif(not has_gpu(), reason="needs an NVIDIA GPU")],
 )
 DEVICES = pytest.mark.parametrize("device", [EMULATED, CARD])
+KERNELS = {"bias_relu", "bias_relu4", "bias_grad<false>", "softmax_xent_warp<long long>"}
 CLOSE = {"rtol": 2e-5, "atol": 2e-6}
 
 
-def values(x):
+def host(x):
     return x.get() if isinstance(x, MockDeviceArray) else to_numpy(x)
 
 
@@ -67,9 +68,9 @@ def batch(shape, dtype="float32"):
 @pytest.mark.parametrize(
     ("make", "shape", "rule", "kernels"),
     [
-        (mlp, (9, 11), Momentum(), {"bias_relu", "bias_relu4", "softmax_xent_warp", "sgd_momentum<float>"}),
-        (cnn, (3, 8, 8, 1), Adam(), {"bias_relu", "bias_relu4", "softmax_xent_warp", "adam<float>"}),
-        (mlp, (9, 11), SGD(), {"bias_relu", "bias_relu4", "softmax_xent_warp", "saxpy", "saxpy4"}),
+        (mlp, (9, 11), Momentum(), {"bias_grad<true>", "sgd_momentum<float>", *KERNELS}),
+        (cnn, (3, 8, 8, 1), Adam(), {"adam<float>", "bias_grad<true>", "windows", "add_windows", *KERNELS}),
+        (mlp, (9, 11), SGD(), {"bias_grad<true>", "saxpy4", *KERNELS}),
     ],
 )
 def test_training_is_the_same(device, make, shape, rule, kernels, launched):
@@ -78,8 +79,8 @@ def test_training_is_the_same(device, make, shape, rule, kernels, launched):
     before = [p.data.copy() for p in model.params]
     np.testing.assert_allclose(train(there, rule, device(x), device(labels)), train(model, rule, x, labels), rtol=1e-5)
     for p, q, old in zip(there.params, model.params, before, strict=True):
-        np.testing.assert_allclose(values(p.data), q.data, **CLOSE)
-        np.testing.assert_allclose(values(p.grad), q.grad, **CLOSE)
+        np.testing.assert_allclose(host(p.data), q.data, **CLOSE)
+        np.testing.assert_allclose(host(p.grad), q.grad, **CLOSE)
         assert (q.data != old).any()
     if device is MockDeviceArray:
         assert set(launched()) == kernels
@@ -112,6 +113,104 @@ def test_ten_steps_of_a_rule(rule, n, launched):
         np.testing.assert_array_equal(there.grad.get(), g)
     np.testing.assert_allclose(there.data.get(), here.data, rtol=1e-5, atol=1e-5)
     assert len(launched()) == (0 if isinstance(rule, Nesterov) else 10)
+
+
+@NEEDS_COMPILER
+@pytest.mark.parametrize(
+    ("layers", "shape"),
+    [
+        ((nn.Conv2d(3, 5, 3, 0, padding=1), nn.ReLU(), nn.MaxPool(2)), (2, 9, 8, 3)),
+        ((nn.Conv2d(4, 6, (2, 3), 0, stride=(2, 1)), nn.MaxPool(3, 2, padding=1), nn.ReLU()), (2, 11, 9, 4)),
+        ((nn.Conv2d(2, 3, 1, 0, stride=2), nn.ReLU()), (1, 5, 7, 2)),
+        ((nn.Conv2d(1, 4, 5, 0, padding=2), nn.MaxPool(2, ceil=True)), (3, 7, 7, 1)),
+        ((nn.ReLU(), nn.MaxPool((3, 2), (2, 2), ceil=True)), (2, 8, 7, 3)),
+        ((nn.Conv2d(16, 32, 3, 0, padding=1), nn.ReLU()), (2, 8, 8, 16)),  # winograd on a CPU
+        ((nn.Conv2d(4, 4, 3, 0, groups=2), nn.ReLU()), (2, 6, 6, 4)),
+    ],
+    ids=lambda layers: ", ".join(map(repr, layers)) if isinstance(layers[0], nn.Layer) else "",
+)
+def test_images(layers, shape, launched):
+    """Convolution and pooling, both ways, as on a CPU."""
+    model, rng = nn.Sequential(*copy.deepcopy(layers)), np.random.default_rng(4)
+    there, x = moved(model, MockDeviceArray), rng.normal(size=shape).astype("float32")
+    (y, saved), (z, kept) = model.forward(x), there.forward(MockDeviceArray(x))
+    np.testing.assert_allclose(z.get(), y, rtol=1e-5, atol=1e-5)
+    dy = rng.normal(size=y.shape).astype("float32")
+    dx, dz = model.backward(dy.copy(), saved), there.backward(MockDeviceArray(dy.copy()), kept)
+    np.testing.assert_allclose(dz.get(), dx, rtol=1e-4, atol=1e-5)
+    for p, q in zip(there.params, model.params, strict=True):
+        np.testing.assert_allclose(p.grad.get(), q.grad, rtol=1e-4, atol=1e-4)
+    grouped = getattr(model.layers[0], "groups", 1) > 1
+    assert {"windows", "add_windows"} <= set(launched()) or grouped or not model.params
+
+
+@NEEDS_COMPILER
+@pytest.mark.parametrize("block", [False, True])
+def test_a_gated_recurrent_unit(block, launched):
+    """From a state and in blocks of steps as well, which is how long sequences run."""
+    layer, rng = nn.GRU(5, 7, 0), np.random.default_rng(3)
+    x, dy, state, dlast = (rng.normal(size=s).astype("float32") for s in ((3, 6, 5), (3, 6, 7), (3, 7), (3, 7)))
+    there = nn.move(copy.deepcopy(layer), lambda a: MockDeviceArray(a.copy()))
+    there.c.data[...] = MockDeviceArray(state[0])
+    layer.c.data[...] = state[0]
+    given = (state, dlast) if block else (None, None)
+    y, saved = layer.forward_from(x, given[0])
+    dx, dstate = layer.backward_from(dy.copy(), saved, given[1])
+    on = [None if a is None else MockDeviceArray(a) for a in given]
+    z, kept = there.forward_from(MockDeviceArray(x), on[0])
+    dz, dthere = there.backward_from(MockDeviceArray(dy.copy()), kept, on[1])
+    for got, want in ((z, y), (dz, dx), *([(dthere, dstate)] if block else [])):
+        np.testing.assert_allclose(got.get(), want, rtol=1e-5, atol=1e-6)
+    for p, q in zip(there.params, layer.params, strict=True):
+        np.testing.assert_allclose(p.grad.get(), q.grad, rtol=1e-5, atol=1e-5)
+    assert launched() == ["gru_step"] * 6 + ["gru_step_back"] * 6
+
+
+@NEEDS_COMPILER
+@pytest.mark.parametrize("rows", [255, 257, 1000])
+def test_the_bias_of_many_rows(rows, launched):
+    rng = np.random.default_rng(rows)
+    y, dy, b = rng.normal(size=(rows, 5)), rng.normal(size=(rows, 5)), nn.Param(MockDeviceArray(np.zeros(5, "f4")))
+    y, dy = y.astype("float32"), dy.astype("float32")
+    there = MockDeviceArray(dy.copy())
+    for times in (1, 2):
+        nn.ops.bias_grad(there, b, MockDeviceArray(y))
+        np.testing.assert_allclose(b.grad.get(), times * (dy * (y > 0)).sum(axis=0), rtol=1e-4, atol=1e-4)
+    np.testing.assert_array_equal(there.get(), dy * (y > 0))
+    assert set(launched()) == {"bias_grad<true>"} | ({"bias_grad<false>"} if rows > 256 else set())
+
+
+@NEEDS_COMPILER
+@pytest.mark.parametrize("rule", [LARS(), AdamW(), Nesterov(), SGD(0.1)], ids=str)
+def test_parameters_in_one_piece_are_updated_as_by_themselves(rule, launched):
+    """LARS looks at the norm of each parameter."""
+    rng, both = np.random.default_rng(0), []
+    values = [rng.normal(size=size).astype("float32") for size in ((3, 5), (7,), (2, 2))]
+    for device in (np.array, lambda a: MockDeviceArray(a.copy())):
+        params = [nn.Param(device(v)) for v in values]
+        optimizer = Optimizer(params, rule, 0.1)
+        for _ in range(3):
+            for p in params:
+                p.grad[...] = p.data * p.data
+            optimizer.step()
+        both.append([host(p.data) for p in params])
+    for here, there in zip(*both, strict=True):
+        np.testing.assert_allclose(there, here, rtol=1e-5, atol=1e-6)
+
+
+@NEEDS_COMPILER
+def test_one_launch_updates_all_parameters_until_a_strategy_moves_them(launched):
+    params = [nn.Param(MockDeviceArray(np.ones(n, "float32"))) for n in (3, 8, 5)]
+    optimizer = Optimizer(params, Momentum(), 0.1)
+    for p in params:
+        p.grad[...] = MockDeviceArray(np.ones(p.size, "float32"))
+    optimizer.step()
+    assert launched() == ["sgd_momentum<float>"]
+    params[1].grad = MockDeviceArray(np.full(8, 2, "float32"))  # as a bucket does
+    optimizer.step()
+    assert launched() == ["sgd_momentum<float>"] * 4
+    for p, want in zip(params, (0.71, 0.61, 0.71), strict=True):
+        np.testing.assert_allclose(p.data.get(), want, rtol=1e-6)
 
 
 @NEEDS_COMPILER
@@ -195,7 +294,7 @@ def test_a_wide_input_with_gaps(launched):
     np.testing.assert_allclose(z.get(), y, **CLOSE)
     dx, dz = layer.backward(np.ones_like(y), saved), there.backward(MockDeviceArray(np.ones_like(y)), kept)
     np.testing.assert_allclose(dz.get(), dx, **CLOSE)
-    assert launched() == ["bias_relu4"]
+    assert launched() == ["bias_relu4", "bias_grad<true>"]
     assert there.forward(MockDeviceArray(x)[:0, :, ::2])[0].shape == (0, 2, 4)
 
 
@@ -222,7 +321,8 @@ def test_loss(shape, n, kind, launched):
     assert found == pytest.approx(want, rel=1e-6, abs=1e-7)
     assert (dy.shape, dy.dtype) == (dz.shape, dz.dtype)
     np.testing.assert_allclose(dy.get(), dz, rtol=1e-5, atol=1e-7)
-    assert launched() == ["softmax_xent_warp"]
+    words = {"int64": "long long", "uint8": "unsigned char", "int32": "int"}
+    assert launched() == [f"softmax_xent_warp<{words[kind]}>"]
 
 
 @NEEDS_COMPILER

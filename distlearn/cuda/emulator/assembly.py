@@ -1,6 +1,6 @@
 """Reads the compiler's assembly: which line each call comes from, what each basic block computes, and in which order.
 
-The checked build is compiled to assembly. Beside every call (they are the hooks) a label is put, and tables are
+A kernel is compiled to assembly. Beside every call (they are the hooks) a label is put, and tables are
 added to the end: the labels' addresses, which are the return addresses that the hooks see, and a number for each. Every
 line gets a label as well, for a signal can come between two hooks. The `.loc` directives, which every compiler writes
 for debuggers, say which line and column a call belongs to. So no debug-information reader is needed.

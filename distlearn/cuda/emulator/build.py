@@ -1,4 +1,4 @@
-"""Builds a kernel, in the checked or in the fast build, and caches the result.
+"""Builds a kernel and caches the result.
 
 The cache is keyed by everything that goes into a build: the source, the emulator's own files, the compiler and its
 flags. It is in the user's cache directory (DISTLEARN_CACHE names another one) and may be deleted at any time.
@@ -30,7 +30,7 @@ from . import launch, translate
 from . import source as src
 from .assembly import KERNEL_FILE, SourceSite, label_calls
 from .compilers import COMMON, Compiler, find_compiler
-from .device_code import WORD, DeviceCode, base_name, device_code, split
+from .device_code import WORD, DeviceCode, base_name, device_code, host_hints, split
 from .source import CompileError, KernelError
 
 
@@ -77,30 +77,29 @@ def put(made: Path, path: Path) -> None:
 
 
 EXECUTABLE = ".exe" if sys.platform == "win32" else ""
-HINTS = [
-    (r"No such file|file not found", "a kernel has only the headers of CUDA and of the C library"),
-    (r"variable length array|variable-sized|ISO C\+\+ forbids", "the size of a local array must be a constant"),
-    (r"\bstd\b", "the C++ standard library is not available in a kernel"),
-    (r"frame|stack", "a thread's local arrays must stay below 96 KiB in the emulator"),
-]
+HINTS = [  # a pattern of the message, another of the source's line
+    (r"No such file|file not found", "", "a kernel has only the headers of CUDA and of the C library"),
+    (r"variable length array|variable-sized|ISO C\+\+ forbids", r"^(?!.*__shared__)",
+     "the size of a local array must be a constant"),
+    (r"variable length array|storage size", "__shared__", "shared memory whose size only the launch knows is "
+     "`extern __shared__ float a[];`, and its bytes are the launch's shared_mem="),
+    (r"\bstd\b", "", "the C++ standard library is not available in a kernel"),
+    (r"frame|stack", "", "a thread's local arrays must stay below 96 KiB in the emulator"),
+]  # fmt: skip
 
 
 # gcc's "maybe" warning means: read uninitialised on some paths; clang has no warning that is as careful.
 UNINITIALISED = ["-Wuninitialized", "-Wno-unknown-warning-option", "-Wmaybe-uninitialized"]
 
 
-class NeedsFibres(Exception):
-    """The linker found a barrier or a warp operation in a kernel that was built without fibres (runtime/fast.h)."""
-
-
 class Build(NamedTuple):
-    """The result of a build: a program (checked) or a library (fast)."""
+    """The result of a build: a program."""
 
     path: Path
     signature: list[str]  # the parameters' types
-    sites: list[SourceSite]  # the places that the hooks of a checked program report from
+    sites: list[SourceSite]  # the places that the hooks report from
     variables: dict[str, tuple[str, int]]  # type and bytes of each `__constant__` and `__device__` variable
-    warnings: list[tuple[int, int, str]]  # line, column, text: local variables that may be read before they are written
+    warnings: list[tuple[str, int, int, str]]  # kind, line, column, text
 
 
 @functools.cache
@@ -128,20 +127,20 @@ def _hash(*texts) -> str:
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:24]
 
 
-def build(code: DeviceCode, name: str, compiler: Compiler, *, checked: bool, options=()) -> Build:
+def build(code: DeviceCode, name: str, compiler: Compiler, *, options=()) -> Build:
     """Build one kernel of a source, or find it in the cache; raise CompileError with the lines of the source."""
     options = [o for o in options if o.startswith(("-D", "-I", "-U"))]  # nvcc's other flags have no meaning here
-    flags = " ".join([*compiler.flags(checked), *options])
+    flags = " ".join([*compiler.flags(), *options])
     # Headers are in the text already.
-    key = _hash(code.text, name, flags, _emulator_hash(), repr(compiler), str(checked))
+    key = _hash(code.text, name, flags, _emulator_hash(), repr(compiler))
     stem = cache_directory() / f"{re.sub(r'[^0-9A-Za-z]+', '_', name)[:40]}-{key}"
-    path = Path(f"{stem}{EXECUTABLE if checked else '.so'}")
+    path = Path(f"{stem}{EXECUTABLE}")
     about = Path(f"{stem}.json")
     if not (path.exists() and about.exists()):
-        if checked and code.text != PROBE:
+        if code.text != PROBE:
             _examine(Compiler(*compiler))
         with scratch_directory() as scratch:
-            made, record = _compile(code, name, compiler, checked, options, scratch)
+            made, record = _compile(code, name, compiler, options, scratch)
             text = scratch / "about.json"
             text.write_text(json.dumps(record), encoding="utf-8")
             put(made, path)
@@ -154,9 +153,9 @@ def build(code: DeviceCode, name: str, compiler: Compiler, *, checked: bool, opt
 @functools.cache
 def _examine(compiler: Compiler) -> None:
     """Check the compiler's counts, once for each compiler and version of the emulator."""
-    passed = cache_directory() / f"probe-{_hash(_emulator_hash(), repr(compiler), *compiler.flags(True))}"
+    passed = cache_directory() / f"probe-{_hash(_emulator_hash(), repr(compiler), *compiler.flags())}"
     if not passed.exists():
-        examine(compiler, build(device_code(PROBE, "probe"), "probe", compiler, checked=True))
+        examine(compiler, build(device_code(PROBE, "probe"), "probe", compiler))
         passed.touch()
 
 
@@ -166,7 +165,7 @@ def preprocessor(options, compiler):
     def run(text):
         chosen = find_compiler(compiler)
         emulator = emulator_directory()
-        flags = ["-x", "c++", *COMMON, "-I", str(emulator), "-DEMU_CHECKED", "-imacros", str(emulator / "cuda_emu.h")]
+        flags = ["-x", "c++", *COMMON, "-I", str(emulator), "-imacros", str(emulator / "cuda_emu.h")]
         given = [o for o in options if o.startswith(("-D", "-U"))]
         done = subprocess.run(
             [*chosen.command, *flags, *given, "-E", "-P", "-"],
@@ -206,7 +205,7 @@ def _refuse_calls_of_kernels(kept, code, flat) -> None:
             raise CompileError(f"line {line}: {message}", [(line, column, message)])
 
 
-def _compile(code, name, compiler, checked, options, scratch):
+def _compile(code, name, compiler, options, scratch):
     """Compile; what fails only because of what was added to the source is compiled without it."""
     declarations = split(src.without_comments(code.text))
     _refuse_calls_of_kernels(declarations, src.without_comments(code.text), code.flat)
@@ -216,56 +215,47 @@ def _compile(code, name, compiler, checked, options, scratch):
     ways = [(True, overloaded, renamed), (True, (), ())] if overloaded or renamed else [(True, (), ())]
     for way in ways:
         with contextlib.suppress(CompileError):
-            return _compile_as(code, name, compiler, checked, options, scratch, *way)
-    return _compile_as(code, name, compiler, checked, options, scratch, False, (), ())
+            return _compile_as(code, name, compiler, options, scratch, *way)
+    return _compile_as(code, name, compiler, options, scratch, False, (), ())
 
 
-def _compile_as(code, name, compiler, checked, options, scratch, arithmetic, overloaded, renamed):
-    source, exported = code.text, name
-    body = translate.to_cpp(source, arithmetic=arithmetic, renamed=[(d.begin, d.end, base_name(name)) for d in renamed])
+def _address(name: str) -> str:
+    """Return the expression for a kernel's address: one with a cast, which chooses an overload, is an address."""
+    return (
+        name if name.endswith(")") or name.startswith("(") else "&" + name.strip().removeprefix("&").removeprefix("::")
+    )
+
+
+def _compile_as(code, name, compiler, options, scratch, arithmetic, overloaded, renamed):
+    exported = name
+    body = translate.to_cpp(
+        code.text, arithmetic=arithmetic, renamed=[(d.begin, d.end, base_name(name)) for d in renamed]
+    )
     if renamed:
         exported = re.sub(rf"\b{base_name(name)}(?=\s*(?:<|$))", translate.RENAMED + base_name(name), name, count=1)
     cpp = scratch / "unit.cpp"
-    cpp.write_text(unit(body.text, f"EMU_EXPORT({exported})", overloaded), encoding="utf-8")
-    flags = [*compiler.flags(checked), "-I", str(emulator_directory()), *options]
-    if not checked:
-        made = scratch / "kernel.so"
-        command = [*compiler.command, *flags, str(cpp), "-o", str(made), *compiler.link_flags(checked)]
-        try:
-            # where threads never synchronise, they can run one after another in a plain loop
-            fibres = ["-DEMU_FIBRES"] if src.WARP_OR_BARRIER.search(src.without_comments(source)) else []
-            _run([*command, *fibres], scratch, body, name, compiler, code)
-        except NeedsFibres:  # its barrier was in a macro or in a header
-            _run([*command, "-DEMU_FIBRES"], scratch, body, name, compiler, code)
-        return made, _record(launch.describe(made), [])
-    flags.append("-DEMU_CHECKED")
+    cpp.write_text(unit(body.text, f"EMU_EXPORT({_address(exported)})", overloaded), encoding="utf-8")
+    flags = [*compiler.flags(), "-I", str(emulator_directory()), *options, *UNINITIALISED]
     assembly = scratch / "unit.s"
-    flags += UNINITIALISED
     said = _run([*compiler.command, *flags, "-S", str(cpp), "-o", str(assembly)], scratch, body, name, compiler, code)
     text, sites = label_calls(assembly.read_text(encoding="utf-8"), sys.platform)
     sites = [site._replace(column=body.column(site.line, site.column)) for site in sites]
     assembly.write_text(text, encoding="utf-8")
     made = scratch / f"kernel{EXECUTABLE}"
     checker = _checker(compiler)
-    _run([*compiler.command, str(assembly), str(checker), "-o", str(made), *compiler.link_flags(checked)], scratch)
+    _run([*compiler.command, str(assembly), str(checker), "-o", str(made), *compiler.link_flags()], scratch)
     try:
         asked = _run([str(made), "signature"], scratch)
     except PermissionError:
         raise KernelError(
             f"programs cannot run in {cache_directory()}; set DISTLEARN_CACHE to another folder"
         ) from None
-    return made, _record(asked.stdout, sites, uninitialised(said.stderr, body))
-
-
-def _record(described: str, sites, warnings=()) -> dict:
-    """Return the record of a build: its first line lists the parameters' types, each other line a variable."""
-    signature, *variables = described.split("\n")
-    each = [line.split() for line in variables if line]
-    return {
+    signature, *variables = asked.stdout.splitlines()  # the parameters' types, then a line for each variable
+    return made, {
         "signature": signature.split(),
         "sites": sites,
-        "warnings": list(warnings),
-        "variables": {name: (code, int(nbytes)) for name, code, nbytes in each},
+        "warnings": [*uninitialised(said.stderr, body), *translate.overlaid(code.text)],
+        "variables": {name: (code, int(nbytes)) for name, code, nbytes in map(str.split, variables)},
     }
 
 
@@ -290,20 +280,19 @@ def _run(command, scratch, translated=None, name="", compiler=None, code=None):
     )
     if done.returncode == 0:
         return done
-    if "emu_needs_fibres" in done.stderr:
-        raise NeedsFibres
     if translated is None:
         raise CompileError(f"building the emulator failed:\n  {' '.join(command)}\n{done.stderr}")
     raise compile_error(done.stderr, translated, name, compiler.name, code)
 
 
-def uninitialised(messages: str, translated: translate.Translated) -> list[tuple[int, int, str]]:
-    """Return line, column and text of warnings of local variables that are read before they are written."""
+def uninitialised(messages: str, translated: translate.Translated) -> list[tuple[str, int, int, str]]:
+    """Return kind, line, column and text of warnings of local variables that are read before they are written."""
     pattern = rf"^{re.escape(KERNEL_FILE)}:(\d+):(\d+): warning: (.*) \[-W[\w-]*uninitialized[\w=-]*\]$"
     found = re.findall(pattern, messages, re.M)
     lines = src.lines_of(translated.source)
     found = [f for f in found if "shfl" not in lines[int(f[0]) - 1]]  # one lane may have what is shuffled
-    return list(dict.fromkeys((int(line), translated.column(int(line), int(c)), text) for line, c, text in found))
+    placed = ((int(line), translated.column(int(line), int(c)), text) for line, c, text in found)
+    return [("uninitialised-local", *place) for place in dict.fromkeys(placed)]
 
 
 def _of_const(message, lines, line, column) -> str:
@@ -339,13 +328,14 @@ def compile_error(
             if column:
                 out.append("    " + " " * (column - 1) + "^")
     said = " ".join(message for _, _, message in problems)
-    out += [
-        f"  hint: {name} is a function of the host: write __device__ before it so that a kernel may call it"
-        for name in sorted(code.of_host) if re.search(rf"\b{name}\b", said)
-    ]  # fmt: skip
+    out += host_hints(code.of_host, said)
     if code.flat.missing:
         out.append(f"  hint: header not found: {', '.join(code.flat.missing)}; add their folder to the options: -I...")
-    out += [f"  hint: {hint}" for word, hint in HINTS if any(re.search(word, m) for _, _, m in problems)]
+    shown = [(message, lines[line - 1] if 0 < line <= len(lines) else "") for line, _, message in problems]
+    out += [
+        f"  hint: {hint}" for message, text, hint in HINTS
+        if any(re.search(message, m) and re.search(text, line) for m, line in shown)
+    ]  # fmt: skip
     return CompileError("\n".join(out), [(code.flat.place(line)[1], *rest) for line, *rest in problems])
 
 
@@ -384,7 +374,7 @@ def counts(made) -> dict:
     values, names = [x, d, y, np.int32(TURNS).tobytes(), no_pointers], ["x", "d", "y", "n", "pointers"]
     bound = launch.Bound(values, [*made.signature, "s8"], names)
     options = {"statistics": True, "races": True, "time_limit": 20.0}
-    report, _, _ = launch.run_checked(made.path, (1, 1, 1), (32, 1, 1), 0, bound, {}, **options)
+    report, _, _ = launch.run(made.path, (1, 1, 1), (32, 1, 1), 0, bound, {}, **options)
     if report is None or report["findings"]:
         return {"findings": report and report["findings"]}
     names = [r["name"] for r in report["regions"]]
@@ -413,6 +403,5 @@ def examine(compiler: Compiler, made) -> None:
         if got.get(what) != wanted:
             raise KernelError(
                 f"{compiler.name} writes assembly that the emulator does not count correctly: {what} of the probe are "
-                f"{got.get(what)}, expected {wanted}. Set DISTLEARN_CXX to another compiler, or launch with "
-                "checked=False"
+                f"{got.get(what)}, expected {wanted}. Set DISTLEARN_CXX to another compiler"
             )

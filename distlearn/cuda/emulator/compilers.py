@@ -35,9 +35,6 @@ COMMON = ["-std=gnu++17", "-nostdinc++", "-fno-exceptions", "-fno-rtti", "-ffp-c
 CHECKED = ["-O1", "-g1", "-fno-optimize-sibling-calls", "-fno-finite-loops", "-fno-asynchronous-unwind-tables",
            *(f"-fno-builtin-{name}" for name in ("memcpy", "memmove", "memset"))]  # fmt: skip
 FRAME = 98304  # bytes of local variables that a function may have
-FAST = ["-O3", "-fPIC", "-shared", "-fvisibility=hidden"]
-if sys.platform == "linux":  # a frame larger than a guard page must not skip it
-    FAST.append("-fstack-clash-protection")
 
 
 class Compiler(NamedTuple):
@@ -48,8 +45,8 @@ class Compiler(NamedTuple):
     command: tuple[str, ...]
     version: str
 
-    def flags(self, checked: bool) -> list[str]:
-        flags = ["-x", "c++", *COMMON, *(CHECKED if checked else FAST), f"-Wframe-larger-than={FRAME}"]
+    def flags(self) -> list[str]:
+        flags = ["-x", "c++", *COMMON, *CHECKED, f"-Wframe-larger-than={FRAME}"]
         flags.append(f"-Werror=frame-larger-than={FRAME}" if self.kind == "gcc" else "-Werror=frame-larger-than")
         if self.kind != "gcc":  # out-of-range conversions to integers as on a card; see translate.py
             flags.append("-fno-strict-float-cast-overflow")
@@ -57,11 +54,6 @@ class Compiler(NamedTuple):
             # may pass on what it has not set. clang concludes from it that every lane is the leader.
             flags.append("-ftrivial-auto-var-init=pattern")
         flags.append("-fsanitize=float-cast-overflow,shift-exponent")  # what translate.py does not see is reported
-        if not checked:
-            flags += [] if self.kind == "gcc" else ["-fno-sanitize-link-runtime"]
-            if self.kind == "gcc" and sys.platform == "linux" and _is_x86():
-                flags += ["-mtls-dialect=gnu2"]  # thread-local state is read at every switch: 2 to 3 times faster
-            return [*flags, "-mcpu=native" if self.kind != "zig" and not _is_x86() else "-march=native"]
         # Compile only: the hooks that these ask for are the checker's own, no sanitizer library is linked.
         bounds = "bounds" if self.kind == "gcc" else "array-bounds"  # clang's "bounds" has traps that name no array
         flags += [f"-fsanitize={bounds},integer-divide-by-zero"]
@@ -85,17 +77,8 @@ class Compiler(NamedTuple):
         flags += [word for option in options for word in ("-mllvm", option)]
         return [*flags, "-fno-vectorize", "-fno-slp-vectorize"]
 
-    def link_flags(self, checked: bool) -> list[str]:
-        """Return what linking takes; gcc would add the sanitizers' library to the flags of a library."""
-        if not checked:
-            return ["-nodefaultlibs", "-lm", "-lc", "-lgcc"] if self.kind == "gcc" else ["-lm"]
+    def link_flags(self) -> list[str]:
         return [] if sys.platform in ("darwin", "win32") else ["-pie", "-lm"]
-
-
-def _is_x86():
-    import platform
-
-    return platform.machine().lower() in ("x86_64", "amd64")
 
 
 def _identify(command) -> Compiler | None:

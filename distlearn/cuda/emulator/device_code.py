@@ -13,8 +13,11 @@ from __future__ import annotations
 import functools
 import re
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
 
 from .source import (
+    C_LIBRARY,
     DIRECTIVE,
     GRID_GROUP,
     INCLUDE,
@@ -326,8 +329,9 @@ HOST_ONLY = re.compile(
 )
 
 # The headers of the C++ library that CUDA has for device code.
-CUDA_STD = {"algorithm", "array", "bit", "cfloat", "climits", "cmath", "complex", "cstddef", "cstdint", "functional",
-            "limits", "numeric", "tuple", "type_traits", "utility"}  # fmt: skip
+CUDA_STD = {name: name for name in ("array", "bit", "cfloat", "climits", "cmath", "complex", "cstddef", "cstdint",
+            "functional", "limits", "numeric", "tuple", "type_traits", "utility")}  # fmt: skip
+CUDA_STD["algorithm"] = "functional"  # which has the minimum and the maximum
 C_HEADERS = {"float.h", "limits.h", "math.h", "stddef.h", "stdint.h"}
 
 
@@ -339,7 +343,7 @@ class DeviceCode:
     flat: Flat
     parameters: list[str]
     most_threads: int  # that its `__launch_bounds__` allow
-    of_host: frozenset[str] = frozenset()  # functions left out although the kernel seems to name them
+    of_host: dict[str, str] = field(default_factory=dict)  # functions left out: a word, and the function it names
 
     @functools.cached_property
     def lines(self) -> list[str]:
@@ -366,32 +370,69 @@ def device_code(source: str, name: str, options=(), preprocessor=None) -> Device
         line = flat.place(line)[1]
         message = f"{base_name(name)!r} is declared in line {line}, but not defined: the source must contain its text"
         raise CompileError(message, [(line, column, message)])
+    if base_name(name) in {"min", "max", "abs", *(word for word, _ in _of_nvcc())}:
+        message = f"a kernel cannot be called {base_name(name)!r}: CUDA has functions of that name"
+        raise CompileError(message, [(*position(text, kernel.begin), message)])
     if unbalanced(text):  # cannot tell where declarations end: the compiler gets everything and reports the mistake
         return DeviceCode(text, flat, _parameters(kernel, name), 1024)
+    text, of_host = _without_host_members(text, declarations)
+    code = without_comments(text)
+    declarations = split(code)
+    kernel = _find(declarations, name)
     kept = _reached(declarations, code, name, macros)
-    of_host = _without_host(declarations, kept, code)
+    of_host |= _without_host(declarations, kept, code)
     text = _blank(text, [d for d in declarations if id(d) not in kept])
-    refuse_unsupported(text, flat, macros)
+    own = set().union(*(d.names for d in declarations if id(d) in kept))
+    refuse_unsupported(text, flat, macros, own)
     return DeviceCode(text, flat, _parameters(kernel, name), _most_threads(kernel), of_host)
 
 
-def without_host_code(source: str, options=(), names=()) -> Flat:
+# What a card's compiler has from its headers alone, and the emulator always.
+OF_HEADERS = {
+    "cuda_fp16.h": r"\b(?:__half2?|half2?)\b(?=[\s*&]*\w*[\s]*[=;,)>\[{(])",
+    "cuda_bf16.h": r"\b(?:__nv_bfloat162?|nv_bfloat162?)\b",
+    "cooperative_groups": r"\bcooperative_groups\b",
+    "cuComplex.h": r"\bcu(?:Float|Double)?Complex\b",
+    "thrust/complex.h": r"\bthrust::complex\b",
+    "math_constants.h": r"\bCUDART_\w+",
+}
+
+
+class CardCode(NamedTuple):
+    """A source for NVRTC."""
+
+    text: str  # `flat.text` behind what nvcc has and NVRTC lacks; its first line is line 1 of "kernel.cu"
+    flat: Flat
+    options: tuple[str, ...]
+    of_host: dict[str, str]
+
+
+def for_card(source: str, options=(), names=()) -> CardCode:
     """Return a source for a compiler of device code alone: host functions, their includes and variables are blanked."""
     # Its own headers are read in. All kernels stay with what they need, and what `names` (name expressions) need. So do
     # all branches of `#if`, which are for that compiler to choose; where a declaration begins and ends is read from the
-    # first of each. A source without host code is returned unchanged.
-    flat = flatten(source, options)
+    # first of each. Lines and columns stay.
+    flat, of_host = flatten(source, options), {}
     code = first_branches(without_comments(flat.text))
-    if unbalanced(code):
-        return flat
-    declarations = split(code)
-    roots = [d for d in declarations if d.on_device or d.kind in ("using namespace", "instance", "static_assert")]
-    kept = _closure(declarations, roots, macros_of(code), re.findall(r"[A-Za-z_]\w*", " ".join(names)))
-    text = _blank(flat.text, [d for d in declarations if id(d) not in kept])
-    return flat._replace(text=_with_device_headers(text))
+    if not unbalanced(code):
+        text, of_host = _without_host_members(flat.text, split(code))
+        code = first_branches(without_comments(text))
+        declarations = split(code)
+        roots = [d for d in declarations if d.on_device or d.kind in ("instance", "static_assert")]
+        roots += _using_namespaces(declarations, code)
+        kept = _closure(declarations, roots, macros_of(code), re.findall(r"[A-Za-z_]\w*", " ".join(names)))
+        of_host |= _without_host(declarations, kept, code)
+        text = _blank(text, [d for d in declarations if id(d) not in kept])
+        flat = flat._replace(text=text)
+    known = _known_to_nvcc(flat.text)
+    text = _with_device_headers(flat.text, has_std="<cuda/std/" in known)
+    return CardCode(f'{known}#line 1 "kernel.cu"\n{text}', flat, ("--std=c++17", *options), of_host)
 
 
-def _with_device_headers(text: str) -> str:
+LAMBDA = re.compile(r"(?<=\])\s*__(?:device|host)__(?:\s*__(?:device|host)__)?")  # which NVRTC does not allow there
+
+
+def _with_device_headers(text: str, *, has_std: bool) -> str:
     """Remove the headers of the host; for those of the C++ library that kernels need, use CUDA's own, in cuda::std."""
     code = without_comments(INCLUDE.sub("", text))
     uses_std = re.search(r"(?<!cuda::)\bstd::|\busing namespace std\b", code)
@@ -399,29 +440,47 @@ def _with_device_headers(text: str) -> str:
     def header(match):
         name = match[1] or match[2]
         name = "c" + name.removesuffix(".h") if name in C_HEADERS else name
-        needed = re.search(r"\bu?int(8|16|32|64|ptr)_t\b", code) if name == "cstdint" else uses_std
-        if name in CUDA_STD and needed:
-            return f"#include <cuda/std/{name}>"
+        if name == "thrust/complex.h":
+            return "#include <cupy/complex.cuh>"
+        if name in CUDA_STD and uses_std:
+            return f"#include <cuda/std/{CUDA_STD[name]}>"
         return match[0] if is_device_header(match[1] or match[2]) else ""
 
-    with_headers = INCLUDE.sub(header, text)
-    if "<cuda/std/" in with_headers:
+    with_headers = LAMBDA.sub(lambda m: spaces(m[0]), INCLUDE.sub(header, text))
+    if has_std or "<cuda/std/" in with_headers:
         return re.sub(r"(?<![\w:])std::|(?<=using namespace )std\b", lambda m: "cuda::" + m[0], with_headers)
     return re.sub(r"\busing namespace std\s*;", lambda m: spaces(m[0]), with_headers)
 
 
-def card_options(source: str) -> tuple[str, ...]:
-    """Return options that give NVRTC the INFINITY and NAN of nvcc, if a source uses them and does not define them."""
-    code = without_comments(source)
-    values = {"INFINITY": "__int_as_float(0x7f800000)", "NAN": "__int_as_float(0x7fffffff)"}
-    return tuple(
-        f"-D{name}={value}" for name, value in values.items()
-        if re.search(rf"\b{name}\b", code) and not re.search(rf"#[ \t]*define[ \t]+{name}\b", code)
-    )  # fmt: skip
+@functools.cache
+def _of_nvcc() -> list[tuple[str, str]]:
+    """Return each word that a source may use (a pattern), and the line that it then needs."""
+    found = []
+    for line in (Path(__file__).parent / "runtime" / "nvcc.h").read_text(encoding="utf-8").splitlines():
+        text, _, words = line.partition("  // ")
+        if "NAME" in text:
+            found += [(name, text.replace("NAME", name)) for name in words.split()]
+        elif text.startswith("#include"):
+            found.append((rf"(?<!cuda::)std::(?:{words})", text))
+        elif match := re.match(r"(?:using|#define) (\w+)", text):
+            found.append((match[1], text))
+        elif words:
+            found.append((f"(?:{words})", text))
+    return found
 
 
-def refuse_unsupported(text: str, flat: Flat, macros) -> None:
-    """Raise `UnsupportedFeature` if device code uses what the emulator cannot run."""
+def _known_to_nvcc(text: str) -> str:
+    """Return declarations of what nvcc has from the host's headers, as far as a source uses it and has none itself."""
+    code, out = without_comments(text), []
+    for name, line in _of_nvcc():
+        own = rf"\b(?:using|define|struct|enum|class)\s+{name}\b|\btypedef\b[^;{{}}]*\b{name}\s*;"
+        if re.search(rf"\b{name}\b", code) and not re.search(own, code):
+            out.append(line + "\n")
+    return "".join(out)
+
+
+def refuse_unsupported(text: str, flat: Flat, macros, own) -> None:
+    """Raise `UnsupportedFeature` if device code uses what the emulator or a card cannot run."""
     code = without_comments(text)
     plain = DIRECTIVE.sub(lambda m: spaces(m[0]), code)
     grids = "|".join({a or b for a, b in GRID_GROUP.findall(plain)} or {"this_grid"})
@@ -429,12 +488,27 @@ def refuse_unsupported(text: str, flat: Flat, macros) -> None:
         pattern = pattern.replace("NAMES", grids)
         uses = (re.search(rf"\b{name}\b", plain) for name, m in macros.items() if re.search(pattern, m.body))
         if match := re.search(pattern, plain) or next(filter(None, uses), None):
-            line, column = position(plain, match.start())
-            file, number = flat.place(line)
-            shown = lines_of(flat.text)[line - 1].strip()
-            where = f"line {number}" + (f" of {file}" if file else "")
-            message = f"{where}: {what} cannot be run without a GPU: {instead}.\n    {shown}"
-            raise UnsupportedFeature(message, [(number, column, f"{what}: {instead}")])
+            raise _unsupported(plain, match.start(), flat, f"{what} cannot be run without a GPU: {instead}")
+    if match := re.search(r"[^\x00-\x7f]", plain):
+        raise _unsupported(plain, match.start(), flat, f"{match[0]!r} in a name: NVIDIA's compiler takes ASCII only")
+    for header, pattern in OF_HEADERS.items():
+        match = None if re.search(rf"#\s*include\s*[<\"]{header}", flat.text) else re.search(pattern, plain)
+        if match and match[0] not in own and not re.search(rf"\b(?:int|unsigned|float|auto)\s+{match[0]}\b", plain):
+            text = f"{match[0]} needs #include <{header}>: a card's compiler has it from there"
+            raise _unsupported(plain, match.start(), flat, text)
+    for match in C_LIBRARY.finditer(plain):
+        if match[1] not in own:
+            advice = "write the loop, or compute it in Python; a kernel has printf, memcpy and memset"
+            text = f"{match[1]} is a function of the C library, which a card does not have: {advice}"
+            raise _unsupported(plain, match.start(1), flat, text)
+
+
+def _unsupported(text, at, flat, message) -> UnsupportedFeature:
+    line, column = position(text, at)
+    file, number = flat.place(line)
+    where = f"line {number}" + (f" of {file}" if file else "")
+    shown = lines_of(flat.text)[line - 1].strip()
+    return UnsupportedFeature(f"{where}: {message}.\n    {shown}", [(number, column, message)])
 
 
 def _blank(text: str, declarations) -> str:
@@ -453,7 +527,11 @@ def _blank(text: str, declarations) -> str:
 
 
 def base_name(name: str) -> str:
-    """Return the kernel's own name: "a::sgd<float, 4>" is of "sgd"."""
+    """Return the kernel's own name: "a::sgd<float, 4>" is of "sgd", and so is "(void (*)(float*))sgd"."""
+    if match := re.match(r"\s*static_cast\s*(?=<)", name):
+        name = name[closing_angle(name, match.end()) :].strip(" ()")
+    elif name.lstrip().startswith("("):
+        name = name[closing(name, name.index("(")) :]
     return name.partition("<")[0].strip().lstrip("&").rpartition("::")[2].strip()
 
 
@@ -461,6 +539,16 @@ def _find(declarations, name) -> Declaration | None:
     wanted = base_name(name)
     found = [d for d in declarations if wanted in d.names and d.is_kernel]
     return max(found, key=lambda d: "{" in d.head or d.end - d.begin, default=None)
+
+
+def scope(text: str, name: str) -> str:
+    """Return the namespaces of a variable at namespace scope: "a::b::"."""
+    code = DIRECTIVE.sub(lambda m: spaces(m[0]), without_comments(text))
+    at = next((d.begin for d in split(code) if d.kind == "variable" and name in d.names), 0)
+    opened = []
+    for match in re.finditer(r"(?:\bnamespace\s+([\w:]+)\s*)?\{|\}", code[:at]):
+        opened = opened[:-1] if match[0] == "}" else [*opened, match[1]]
+    return "".join(f"{name}::" for name in opened if name)
 
 
 def _closure(declarations, roots, macros, words=()) -> set[int]:
@@ -497,11 +585,7 @@ def _reached(declarations, code, name, macros) -> set[int]:
         or (d.kind == "function" and d.on_device and "operator" in d.names)
     ]  # fmt: skip
     kept = _closure(declarations, always, macros, re.findall(r"[A-Za-z_]\w*", name))
-    known = {"std", "cooperative_groups", "cuda", "thrust"}
-    own = set(re.findall(r"(?<!using )\bnamespace\s+(\w+)", re.sub(r"\s+", " ", code)))
-    for d in declarations:
-        if d.kind == "using namespace" and (next(iter(d.names)).partition("::")[0] in known | own):
-            kept.add(id(d))
+    kept |= {id(d) for d in _using_namespaces(declarations, code)}
     names = set().union(*(d.names for d in declarations if id(d) in kept)) | set(macros)
     every = set().union(*(d.names for d in declarations))
     for d in declarations:
@@ -510,16 +594,80 @@ def _reached(declarations, code, name, macros) -> set[int]:
     return kept
 
 
-def _without_host(declarations, kept, code) -> frozenset[str]:
+def _using_namespaces(declarations, code) -> list[Declaration]:
+    known = {"std", "cooperative_groups", "cuda", "thrust"}
+    known |= set(re.findall(r"(?<!using )\bnamespace\s+(\w+)", re.sub(r"\s+", " ", code)))
+    using = [d for d in declarations if d.kind == "using namespace"]
+    return [d for d in using if next(iter(d.names)).partition("::")[0] in known]
+
+
+def _without_host(declarations, kept, code) -> dict[str, str]:
     """Leave out what only the host can use; return the names of its functions."""
-    names = set()
+    names = {}
     for d in declarations:
         if id(d) in kept and not d.on_device and d.kind == "function":
-            names |= d.names
+            names |= dict(zip(d.names, d.names, strict=True))
             kept.discard(id(d))
         elif id(d) in kept and not d.on_device and d.kind == "variable" and HOST_ONLY.search(code[d.begin : d.end]):
             kept.discard(id(d))
-    return frozenset(names)
+    return names
+
+
+def host_hints(of_host: dict[str, str], said: str) -> list[str]:
+    """Return a hint for each function of the host that a compiler's messages name."""
+    return [
+        f"  hint: {shown} is a function of the host: write __device__ before it so that a kernel may call it"
+        for word, shown in sorted(of_host.items()) if re.search(rf"\b{word}\b", said)
+    ]  # fmt: skip
+
+
+# Other compilers make these, or count them into the layout; and pointers to functions.
+KEPT_MEMBER = re.compile(r"\bvirtual\b|=\s*(?:default|delete)\s*;|\(\s*(?:\w+\s*::\s*)?\*")
+LABEL = re.compile(r"(?:[\s;}]|\b(?:public|private|protected)\s*:(?!:))+")
+
+
+def _without_host_members(text: str, declarations) -> tuple[str, dict[str, str]]:
+    """Blank the functions of structs that are not for the device; return the names they are called by."""
+    code = first_branches(without_comments(text))
+    plain, macros = DIRECTIVE.sub(lambda m: spaces(m[0]), code), macros_of(code)
+    defined = set().union(*(d.names for d in declarations if d.on_device))  # a member may be, outside its struct
+    found: list[Declaration] = []
+    names: dict[str, str] = {}
+    for d in declarations:
+        if d.kind == "type" and "{" in plain[d.begin : d.end]:
+            _host_members(plain, d, macros, defined, found, names)
+    return (_blank(text, found) if found else text), names
+
+
+def _host_members(plain, record, macros, defined, found, names) -> None:
+    """Add the members of a struct that are functions and not for the device."""
+    head = plain[record.begin : record.end].partition("{")[0]
+    kind = RECORD.search(_without_template(head))
+    if not kind or kind[1] == "enum":
+        return
+    struct = (WORD.findall(_brackets_removed(_without_template(head)[kind.end() :])) or [""])[0]
+    at = record.begin + len(head)
+    end = closing(plain, at) - 1
+    at += 1
+    while at < end:
+        if match := LABEL.match(plain, at, end):
+            at = match.end()
+            continue
+        d = _read(plain, at, end, macros)
+        while match := re.compile(r"\s*(?:,[^{]*)?\{").match(plain, d.end, end):  # behind `: x(a), y{b}`
+            d.end = closing(plain, match.end() - 1)
+        at = max(d.end, at + 1)
+        written = plain[d.begin : d.end]
+        if d.kind == "type" and "{" in written:
+            _host_members(plain, d, macros, defined, found, names)
+        if d.kind != "function" or d.on_device or KEPT_MEMBER.search(written):
+            continue
+        if "{" in written or not d.names & defined:
+            found.append(d)
+            name = function_name(d.head)[0]
+            operator = re.search(r"operator\s*(\(\s*\)|[^(]+)", d.head)
+            word = struct if operator or name.strip("~") == struct else name
+            names[word] = f"{struct}::{operator[0].strip() if operator else name}"
 
 
 def _parameters(kernel, name) -> list[str]:

@@ -1,29 +1,17 @@
 """Runs built kernels: the launch goes in, the report and the arrays come back.
 
-A checked program is a process of its own for each launch; `runtime/launch_io.h` is the other end and describes the
-bytes. Kernels of the fast build, for code that is trusted and for timing, run in one process (worker.py) that is kept
-for the next launch, with arrays in memory that both share. Nothing that a kernel does can harm this process: one that
-crashes ends its own, as it would end a card's context, and becomes an error here.
+Each launch is a process of its own; `runtime/launch_io.h` is the other end and describes the bytes. Nothing that a
+kernel does can harm this process: one that crashes ends its own, and becomes an error here.
 """
 
 from __future__ import annotations
 
-import atexit
-import contextlib
 import json
-import mmap
-import os
 import struct
 import subprocess
-import sys
-import tempfile
-import threading
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-
-from .source import KernelError
 
 WRAPPER: list[str] = []  # Words before the command of a program; grading runs what students write in a sandbox.
 GRACE = 5.0  # seconds that a program has to report its own time-out before it is killed
@@ -117,7 +105,7 @@ def _padded(data: bytes) -> bytes:
     return data + b"\0" * (-len(data) % 8)
 
 
-def run_checked(path, grid, block, shared_mem, bound, constants, *, statistics, races, time_limit, recorded_block=-1):
+def run(path, grid, block, shared_mem, bound, constants, *, statistics, races, time_limit, recorded_block=-1):
     """Run one launch; return the report (None if the program died without one), what was printed, the exit code."""
     place = Placement(bound)
     header = [1, *grid, *block, shared_mem, int(statistics), int(races), int(time_limit * 1000)]
@@ -149,164 +137,3 @@ def run_checked(path, grid, block, shared_mem, bound, constants, *, statistics, 
     report = json.loads(out[8 : 8 + length].decode(errors="replace"))
     place.store(memoryview(out)[8 + length :])
     return report, printed, process.returncode
-
-
-KEPT = 256 << 20  # bytes of shared memory that are kept for the next launch
-BETWEEN = 4096  # bytes at least between two arrays
-
-
-class _Died(Exception):
-    """The process ended in the middle of a request, with this exit code."""
-
-
-def _anonymous_file():
-    if hasattr(os, "memfd_create"):
-        return os.fdopen(os.memfd_create("distlearn-kernels"), "w+b", buffering=0)
-    return tempfile.TemporaryFile(buffering=0)
-
-
-class Worker:
-    """The process, its memory, and what it prints."""
-
-    def __init__(self):
-        self._shared = _anonymous_file()
-        self._said = _anonymous_file()
-        self._memory, self.size, self._name = None, 0, ""
-        shared = [] if sys.platform == "win32" else [self._shared.fileno()]
-        self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", str(Path(__file__).with_name("worker.py")), str(self._shared.fileno())],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said, pass_fds=shared,
-            start_new_session=True,
-        )  # fmt: skip
-
-    def memory(self, size: int) -> mmap.mmap:
-        if size > self.size:
-            self._memory = None
-            self.size = -(-size // mmap.ALLOCATIONGRANULARITY) * mmap.ALLOCATIONGRANULARITY
-            if sys.platform == "win32":
-                self._name = f"distlearn-{os.getpid()}-{id(self)}-{self.size}"
-                self._memory = mmap.mmap(-1, self.size, tagname=self._name)
-            else:
-                os.ftruncate(self._shared.fileno(), self.size)
-                self._memory = mmap.mmap(self._shared.fileno(), self.size)
-        return self._memory
-
-    def ask(self, **request):
-        text = json.dumps(request).encode()
-        try:
-            self._process.stdin.write(struct.pack("<q", len(text)) + text)
-            self._process.stdin.flush()
-            head = self._process.stdout.read(8)
-            answer = self._process.stdout.read(struct.unpack("<q", head)[0]) if len(head) == 8 else b""
-        except OSError:
-            answer = b""
-        if not answer:
-            raise _Died(self._process.wait())
-        return json.loads(answer)
-
-    def run(self, path, grid, block, shared_mem, bound, place, constants, threads) -> bool:
-        """Run a launch in the process; return whether some threads wait forever."""
-        begins, end = [], 0
-        for (first, last, *_), phase in zip(place.ranges, place.phases(), strict=True):
-            begins.append(-(-(end + BETWEEN) // 512) * 512 + phase)
-            end = begins[-1] + last - first
-        memory = self.memory(end) if end else None
-        views = list(place.views(memory, begins))
-        for array, view, _ in views:
-            view[...] = array
-        args = [
-            begins[index] + offset if index >= 0 else value.hex()
-            for value, (index, offset) in zip(bound, place.of_argument, strict=True)
-        ]
-        given = [(name, value.tobytes().hex()) for name, value in constants.items()]
-        stuck = self.ask(
-            arena=(self.size if end else 0, self._name), path=str(path), grid=grid, block=block,
-            shared_mem=shared_mem, args=args, constants=given, threads=threads,
-        )  # fmt: skip
-        for array, view, written in views:
-            if written:
-                array[...] = view
-        return stuck
-
-    def said(self) -> str:
-        """Return what kernels printed since the last call, and how the process ended, if it has."""
-        self._said.seek(0)
-        text = self._said.read().decode(errors="replace")
-        self._said.seek(0)
-        self._said.truncate()
-        return text
-
-    def end(self) -> None:
-        self._process.kill()
-        self._process.wait()
-        self.forget()
-
-    def forget(self) -> None:
-        """Close its files in this process only: after a fork the other process still uses them."""
-        for file in (self._process.stdin, self._process.stdout, self._shared, self._said):
-            with contextlib.suppress(OSError):
-                file.close()
-
-
-_worker: Worker | None = None
-_lock = threading.Lock()  # one launch at a time: its blocks take all cores
-LAST_WORDS = "\x1e"  # emu::END_OF_KERNEL of runtime/faults.h: what follows is why the process ends
-
-
-def _end_worker() -> None:
-    global _worker
-    if _worker:
-        _worker.end()
-    _worker = None
-
-
-def _forget_worker() -> None:
-    global _worker, _lock
-    if _worker:
-        _worker.forget()
-    _worker, _lock = None, threading.Lock()
-
-
-atexit.register(_end_worker)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_worker)
-
-
-def _ask(question):
-    """Send a request to the process; start it if necessary."""
-    global _worker
-    with _lock:
-        while True:
-            fresh = _worker is None  # else a kernel that ran before may have damaged the process: a new one is tried
-            _worker = _worker or Worker()
-            try:
-                answer = question(_worker)
-            except _Died as died:
-                said = _worker.said()
-                _end_worker()
-                if fresh:
-                    printed, _, why = said.partition(LAST_WORDS)
-                    sys.stdout.write(printed)
-                    why = why or f"its process ended with code {died}"
-                    raise KernelError(f"the kernel crashed: {why}; .check() says where") from None
-            except BaseException:  # Ctrl-C: leave nothing running
-                _end_worker()
-                raise
-            else:
-                if printed := _worker.said():
-                    sys.stdout.write(printed)
-                if _worker.size > KEPT:
-                    _end_worker()
-                return answer
-
-
-def describe(path) -> str:
-    """Describe a library's kernel: a line with its parameters' types, and one for each variable."""
-    return _ask(lambda worker: worker.ask(describe=str(path)))
-
-
-def run_fast(path, grid, block, shared_mem, bound, constants, *, threads=None) -> None:
-    """Run one launch, its blocks on all cores; raise KernelError if it crashes or some threads wait forever."""
-    place = Placement(bound)
-    if _ask(lambda worker: worker.run(path, grid, block, shared_mem, bound.values, place, constants, threads)):
-        raise KernelError("some threads of a block wait forever at a barrier or a warp operation; .check() says where")

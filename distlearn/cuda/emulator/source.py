@@ -20,6 +20,7 @@ UNSUPPORTED = [
     (r"\bthis_multi_grid\s*\(|\bmulti_grid_group\b", "a group over several GPUs", "launch a kernel for each"),
     (r"\bcuda::(barrier|pipeline|memcpy_async|ptx)\b|\b__pipeline_\w+|\bmemcpy_async\b", "asynchronous copies",
      "use a loop"),
+    (r"\bcuda::(std::)?(binary|counting)_semaphore\b", "semaphores", "use a lock of atomicCAS and __threadfence"),
     (r"\btex(1D|2D|3D|Cubemap)\w*\s*[(<]|\bsurf(1D|2D|3D)\w*\s*[(<]|\bcuda(Texture|Surface)Object_t\b"
      r"|\btexture\s*<", "textures", "they are read by hardware of their own, read an array"),
     (r"\bcub::|\bthrust::(?!(complex|conj|norm|abs|arg|real|imag|exp|log|sqrt|polar|pair|swap|plus|maximum|minimum)\b)",
@@ -35,10 +36,11 @@ UNSUPPORTED = [
     (r"\b__shfl(_up|_down|_xor)?\s*\(|\b__(ballot|any|all)\s*\(", "shuffles without _sync, gone since Volta",
      "use __shfl_sync and similar functions, with a mask"),
 ]  # fmt: skip
-
-WARP_OR_BARRIER = re.compile(
-    r"__sync(threads|warp)|__shfl|__ballot_sync|__any_sync|__all_sync|__match|__reduce"
-    r"|__activemask|cooperative_groups"
+# Functions that the emulator's C library has, and neither nvcc nor NVRTC in a kernel.
+C_LIBRARY = re.compile(
+    r"(?<![.>:\w])(?:std::)?(s?rand|exit|abort|atexit|system|getenv|ato(?:f|i|ll?)|strto\w+"
+    r"|str(?:len|n?cmp|n?cpy|n?cat|chr|str|dup)|mem(?:cmp|move|chr)|qsort|bsearch|(?:f|s|sn|v|vf|vs|vsn)printf|puts"
+    r"|putchar|scanf|f(?:open|close|read|write|flush|puts))\s*\("
 )
 
 

@@ -6,11 +6,9 @@ Nearly all of CUDA C is made valid C++ by that header. What needs the text itsel
 - `extern "C"` is blanked (names are in a namespace instead, where they cannot clash with the C library's);
 - `extern __shared__ T x[];` becomes a pointer to dynamic shared memory, or an object that converts to one;
 - after a `__shared__`, `__constant__` or `__device__` variable comes what tells the checker its name and size;
-- shifts and casts get a card's results, where C++ leaves them to the processor: `1 << 40` is 0 on a card and 256 on an
-  x86; `(int)1e10f` is the largest integer there and the smallest here. C++ can overload neither, so operators and types
-  of `runtime/arithmetic.h` are put in, with the precedence that `<<` and a cast have. Unchanged are a shift by a
-  literal below 32, which is the same on both, and what no cast is written for (`int i = x;`): a sanitizer reports it
-  when the card's result would be another.
+- casts get a card's results, where C++ leaves them to the processor: `(int)1e10f` is the largest integer on a card and
+  the smallest here. C++ cannot overload casts, so types of `runtime/arithmetic.h` are put in. Unchanged is what no cast
+  is written for (`int i = x;`): a sanitizer reports it when the card's result would be another.
 
 Each is done on its own line, so that line numbers stay; `Translated.column` leads back to the columns.
 """
@@ -19,6 +17,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from itertools import pairwise
 from typing import NamedTuple
 
 from .source import DIRECTIVE, CompileError, UnsupportedFeature, lines_of, position, split_commas, without_comments
@@ -30,15 +29,12 @@ WORDS = (
 # Names that a source gives to types: parameters of templates, and its own.
 NAMED = re.compile(r"\b(?:typename|class)\s+(\w+)\s*(?=[,>=])|\btypedef\b[^;{}()]*?(\w+)\s*;|\busing\s+(\w+)\s*=")
 MACRO = re.compile(r"[ \t]*#[ \t]*define\s+\w+(?:\(([^)]*)\))?")
-SHIFT = re.compile(r"(?<![<>])(<<|>>)(=?)(?![<>=])")
-SMALL = re.compile(r"\s*(?:[12]?\d|3[01]|0[xX]1?[0-9a-fA-F])[uU]?(?![\w.])")
 BEFORE_OPERAND = re.compile(r"(?:[=+\-*/%&|^~!<>?:,;({\[}]|\b(?:return|else|case))\s*$")
 IN_EXPRESSION = re.compile(r"(?:[=+\-*/%?\[|^~!(,<>&]|\breturn|\?[^;{}]*:)\s*$")
-CLOSES = re.compile(r"[\w:,*&\s()+\-/%.<>]*")  # the arguments between the brackets of a template
 
 
-def card_arithmetic(code: str) -> list[tuple[int, int, str]]:
-    """Return (begin, end, new text) of the shifts and casts of a source; comments and strings must be blank."""
+def card_casts(code: str) -> list[tuple[int, int, str]]:
+    """Return (begin, end, new text) of the casts of a source; comments and strings must be blank."""
     edits = []
     parameters: set[str] = set()  # of macros
 
@@ -49,13 +45,6 @@ def card_arithmetic(code: str) -> list[tuple[int, int, str]]:
         return re.sub(r"[^\n]", " ", header)[:-1] + "=" + directive[0][len(header) :]  # an expression can follow
 
     code = DIRECTIVE.sub(text_of_macro, code)
-    for match in SHIFT.finditer(code):
-        operator, assigns = match.groups()
-        if SMALL.match(code, match.end()) or code[: match.start()].rstrip().endswith("operator"):
-            continue
-        if operator == ">>" and _closes_templates(code, match.start()):
-            continue
-        edits.append((match.start(), match.end(), f"{operator}{assigns}emu::shift{operator}{assigns}"))
     names = {re.escape(name) for found in NAMED.findall(code) for name in found if name}
     types = rf"(?:std\s*::\s*)?(?:{'|'.join([WORDS, *names])})"
     of_macro = rf"|\(\s*({'|'.join(parameters)})\s*\)(?=\s*[\w(])" if parameters else "|(?!)()"
@@ -72,29 +61,6 @@ def card_arithmetic(code: str) -> list[tuple[int, int, str]]:
         if IN_EXPRESSION.search(code[max(code.rfind(c, 0, match.start()) for c in ";{}") + 1 : match.start()]):
             edits.append((match.start(), match.end(), f"emu::make<{match[1]}>"))
     return edits
-
-
-def _closes_templates(code: str, at: int) -> bool:
-    """Return whether `>>` closes two templates: two `<`, each right after a name, are open in the same expression."""
-    depth = opened = 0
-    while at > 0 and opened < 2:
-        at -= 1
-        character = code[at]
-        if character in ")]":
-            depth += 1
-        elif character in "([":
-            if not depth:
-                return False
-            depth -= 1
-        elif not depth and character == ">":
-            opened -= 1
-        elif not depth and character == "<":
-            if not re.search(r"[A-Za-z_]\w*$", code[max(0, at - 60) : at]):
-                return False
-            opened += 1
-        elif not depth and not CLOSES.fullmatch(character):
-            return False
-    return opened == 2
 
 
 INCLUDE = re.compile(r"^[ \t]*#[ \t]*include\b[^\n]*", re.M)
@@ -214,6 +180,24 @@ def global_names(source: str) -> list[str]:
     return [name for d in found if not d.in_function and "__shared__" not in d.words for name, _ in d.names]
 
 
+def overlaid(source: str) -> list[tuple[str, int, int, str]]:
+    """Return a warning for each array of dynamic shared memory that begins where another of its function does."""
+    code, found = without_comments(source), []
+    dynamic = [d for d in declarations(code) if {"extern", "__shared__"} <= d.words and d.in_function]
+    for first, second in pairwise(dynamic):
+        depth = 0
+        for brace in re.findall(r"[{}]", code[first.end : second.begin]):
+            depth += 1 if brace == "{" else -1
+            if depth < 0:  # another function
+                break
+        names = first.names[0][0], second.names[0][0]
+        if depth >= 0 and names[0] != names[1]:
+            at = second.begin + len(re.match(r"\s*", code[second.begin :])[0])
+            text = f"{names[1]} begins where {names[0]} does: cut both from one array, {names[1]} = ...&{names[0]}[n]"
+            found.append(("overlaid", *position(code, at), text))
+    return found
+
+
 def to_cpp(source: str, *, arithmetic: bool = True, renamed=()) -> Translated:
     """Return CUDA C as C++, with the `arithmetic` of a card or of C++."""
     # `renamed` are kernels that have a name of the runtime: where the declaration begins and ends, and the name.
@@ -251,7 +235,7 @@ def to_cpp(source: str, *, arithmetic: bool = True, renamed=()) -> Translated:
         for read in re.finditer(rf"(?<![=!<>])=\s*({place})(?=\s*[,;])", code):
             edits.append(Edit(*read.span(1), f"emu_guess({read[1]})"))
     if arithmetic:
-        own = card_arithmetic(code)
+        own = card_casts(code)
         edits += [Edit(*e) for e in own if not any(e[0] < other.end and other.begin < e[1] for other in edits)]
     return Translated(source, edits)
 

@@ -7,13 +7,24 @@ The functions are what layers, losses and optimizers call for arrays on a GPU (`
 which): each launches the variant that suits the arrays' sizes and addresses.
 """
 
-from distlearn.cuda.kernels import attention, convolution, elementwise, loss, matmul, optimizer, reduce, transpose
-from distlearn.cuda.kernels.elementwise import bias_relu, saxpy
+from distlearn.cuda.kernels import (
+    attention,
+    convolution,
+    elementwise,
+    images,
+    loss,
+    matmul,
+    optimizer,
+    recurrent,
+    reduce,
+    transpose,
+)
+from distlearn.cuda.kernels.elementwise import bias_grad, bias_relu, saxpy
 from distlearn.cuda.kernels.loss import softmax_xent
 from distlearn.cuda.kernels.optimizer import adam, sgd_momentum
 from distlearn.cuda.kernels.variant import Launch, Variant
 
-MODULES = (attention, elementwise, reduce, transpose, matmul, convolution, loss, optimizer)
+MODULES = (attention, elementwise, reduce, transpose, matmul, convolution, images, loss, optimizer, recurrent)
 VARIANTS = [variant for module in MODULES for variant in module.VARIANTS]
 
-__all__ = ["VARIANTS", "Launch", "Variant", "adam", "bias_relu", "saxpy", "sgd_momentum", "softmax_xent"]
+__all__ = ["VARIANTS", "Launch", "Variant", "adam", "bias_grad", "bias_relu", "saxpy", "sgd_momentum", "softmax_xent"]

@@ -1,36 +1,5 @@
 // convolution.cu -- images are (N, C, H, W), filters (F, C, K, K), outputs (N, F, OH, OW); stride S, padding P.
 
-// One column per output position, one row per element of a filter: convolution becomes a matrix product.
-// col is (C K K, N OH OW), so that neighbouring threads write neighbouring elements.
-extern "C" __global__ void im2col(const float* x, float* col, int N, int C, int H, int W, int K, int S, int P, int OH,
-                                  int OW) {
-    int positions = N * OH * OW, total = C * K * K * positions;
-    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < total; i += gridDim.x * blockDim.x) {
-        int at = i % positions, row = i / positions;
-        int ox = at % OW, oy = at / OW % OH, n = at / (OW * OH), kx = row % K, ky = row / K % K, c = row / (K * K);
-        int iy = oy * S - P + ky, ix = ox * S - P + kx;
-        col[i] = iy >= 0 && iy < H && ix >= 0 && ix < W ? x[((n * C + c) * H + iy) * W + ix] : 0.0f;
-    }
-}
-
-// Back again: every element of x adds up the columns that it went into. Each thread gathers for one element, so no two
-// threads write the same place and no atomics are needed.
-extern "C" __global__ void col2im(const float* col, float* x, int N, int C, int H, int W, int K, int S, int P, int OH,
-                                  int OW) {
-    int positions = N * OH * OW, total = N * C * H * W;
-    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < total; i += gridDim.x * blockDim.x) {
-        int ix = i % W, iy = i / W % H, c = i / (W * H) % C, n = i / (W * H * C);
-        float sum = 0.0f;
-        for (int ky = 0; ky < K; ky++)
-            for (int kx = 0; kx < K; kx++) {
-                int y = iy + P - ky, z = ix + P - kx;
-                if (y < 0 || z < 0 || y % S || z % S || y / S >= OH || z / S >= OW) continue;
-                sum += col[((c * K + ky) * K + kx) * positions + (n * OH + y / S) * OW + z / S];
-            }
-        x[i] = sum;
-    }
-}
-
 // Straight from the definition: a thread per output element, which fetches its whole neighbourhood.
 extern "C" __global__ void conv_naive(const float* x, const float* w, float* y, int N, int C, int H, int W, int F, int K,
                                       int S, int P, int OH, int OW) {
@@ -46,29 +15,4 @@ extern "C" __global__ void conv_naive(const float* x, const float* w, float* y, 
                     sum += x[((n * C + c) * H + iy) * W + ix] * w[((f * C + c) * K + ky) * K + kx];
             }
     y[i] = sum;
-}
-
-// A block of 32 x 8 outputs fetches the part of the image under it once, its rim (the halo) included, and shares it.
-// Dynamic shared memory: (7 S + K) rows of (31 S + K) floats.
-extern "C" __global__ void conv_shared(const float* x, const float* w, float* y, int N, int C, int H, int W, int F, int K,
-                                       int S, int P, int OH, int OW) {
-    extern __shared__ float tile[];
-    int width = 31 * S + K, height = 7 * S + K;
-    int f = blockIdx.z % F, n = blockIdx.z / F, ox = blockIdx.x * 32 + threadIdx.x, oy = blockIdx.y * 8 + threadIdx.y;
-    int left = blockIdx.x * 32 * S - P, top = blockIdx.y * 8 * S - P;
-    float sum = 0.0f;
-    for (int c = 0; c < C; c++) {
-        for (int j = threadIdx.y; j < height; j += 8)
-            for (int i = threadIdx.x; i < width; i += 32) {
-                int iy = top + j, ix = left + i;
-                bool inside = iy >= 0 && iy < H && ix >= 0 && ix < W;
-                tile[j * width + i] = inside ? x[((n * C + c) * H + iy) * W + ix] : 0.0f;
-            }
-        __syncthreads();
-        for (int ky = 0; ky < K; ky++)
-            for (int kx = 0; kx < K; kx++)
-                sum += tile[(threadIdx.y * S + ky) * width + threadIdx.x * S + kx] * w[((f * C + c) * K + ky) * K + kx];
-        __syncthreads();
-    }
-    if (ox < OW && oy < OH) y[((n * F + f) * OH + oy) * OW + ox] = sum;
 }

@@ -40,3 +40,25 @@ extern "C" __global__ void bias_relu4(const float4* x, const float4* bias, float
         y[i] = v;
     }
 }
+
+// The way back through bias and ReLU: dy = 0 where y is not above 0, if `masked`; db = the columns' sums, or db += them.
+// A block has 32 columns of `rows` rows, its eight rows of threads every eighth each, and writes its own row of db.
+template <bool masked>
+__global__ void bias_grad(const float* y, float* dy, float* db, int rows, int cols, int add, int all_rows) {
+    __shared__ float part[8][32];
+    int j = blockIdx.x * 32 + threadIdx.x;
+    float sum = 0.0f;
+    int begin = blockIdx.y * rows, end = min(begin + rows, all_rows);
+    for (int row = begin + threadIdx.y; row < end && j < cols; row += 8) {
+        int i = row * cols + j;
+        float d = dy[i];
+        if (masked) dy[i] = d *= y[i] > 0.0f ? 1.0f : 0.0f;  // a NaN stays one
+        sum += d;
+    }
+    part[threadIdx.y][threadIdx.x] = sum;
+    __syncthreads();
+    if (threadIdx.y || j >= cols) return;
+    for (int k = 1; k < 8; k++) sum += part[k][threadIdx.x];
+    int at = blockIdx.y * cols + j;
+    db[at] = add ? db[at] + sum : sum;
+}

@@ -1,9 +1,12 @@
-"""Element by element: a x + y, and bias + ReLU in one pass."""
+"""Element by element: a x + y; bias + ReLU in one pass, and one pass back."""
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
+from distlearn.backend import get_xp
 from distlearn.cuda.kernels.variant import Launch, Variant, aligned, blocks, f32, i32
 
 
@@ -53,7 +56,35 @@ BIAS_RELU4 = Variant(
     {("x", "read"): 16, ("bias", "read"): 8, ("y", "write"): 16},
 )  # fmt: skip
 
-VARIANTS = [SAXPY, SAXPY4, BIAS_RELU, BIAS_RELU4]
+
+def bias_grad_reference(y, dy, db, add, masked=True):
+    """Let dy be 0 where y is not above 0, and db (+)= the sums of dy's columns."""
+    if masked:
+        dy *= y > 0
+    db[...] = dy.sum(axis=0) + add * db
+
+
+def _bias_grad(y, dy, db, add):
+    cols, blocks_of_rows = dy.shape[-1], db.size // dy.shape[-1]
+    rows = dy.size // cols
+    args = y, dy, db, i32(-(-rows // blocks_of_rows)), i32(cols), i32(add), i32(rows)
+    return Launch((-(-cols // 32), blocks_of_rows), (32, 8), args)
+
+
+def _columns(rng):
+    return *(rng.normal(size=(50, 64)).astype(f32) for _ in range(2)), rng.normal(size=64).astype(f32), 1
+
+
+BIAS_GRAD = Variant(
+    "elementwise.cu", "bias_grad<true>", _bias_grad, bias_grad_reference, _columns,
+    {("y", "read"): 4, ("dy", "read"): 4, ("dy", "write"): 4, ("part", "read"): 1},
+)  # fmt: skip
+COLUMN_SUMS = Variant(
+    "elementwise.cu", "bias_grad<false>", _bias_grad, functools.partial(bias_grad_reference, masked=False), _columns,
+    {("dy", "read"): 4, ("part", "read"): 1},
+)  # fmt: skip
+
+VARIANTS = [SAXPY, SAXPY4, BIAS_RELU, BIAS_RELU4, BIAS_GRAD, COLUMN_SUMS]
 
 
 def saxpy(a, x, y):
@@ -64,3 +95,16 @@ def saxpy(a, x, y):
 def bias_relu(x, bias, y):
     """Compute y = max(x + bias, 0) in one pass over memory, where the arrays are."""
     (BIAS_RELU4 if bias.size % 4 == 0 and aligned(x, bias, y) else BIAS_RELU)(x, bias, y)
+
+
+TALL = 256  # rows that one block sums
+
+
+def bias_grad(y, dy, db, add):
+    """Go back through a ReLU whose output was y (or None) and the bias before it: dy in place, db (+)= its sums."""
+    rows, cols = dy.size // db.size, db.size
+    if rows > TALL:  # first the sums of parts, each by blocks of its own
+        parts = get_xp(dy).empty((min(-(-rows // TALL), TALL), cols), dy.dtype)
+        (COLUMN_SUMS if y is None else BIAS_GRAD)(dy if y is None else y, dy, parts, 0)
+        y, dy = None, parts
+    (COLUMN_SUMS if y is None else BIAS_GRAD)(dy if y is None else y, dy, db, add)

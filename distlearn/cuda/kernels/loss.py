@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
-from distlearn.cuda.kernels.variant import Launch, Variant, blocks, f32, i32
+from distlearn.cuda.kernels.variant import Launch, Variant, f32, i32
 
 
 def softmax_xent_reference(z, label, loss, dz, scale):
@@ -22,10 +24,6 @@ def _args(z, label, loss, dz, scale):
     return z, label, loss, dz, f32(scale), i32(z.shape[0]), i32(z.shape[1])
 
 
-def _rows(z, *rest):
-    return Launch(blocks(len(z)), (256,), _args(z, *rest))
-
-
 def _warps(z, *rest):
     return Launch((-(-len(z) // 8),), (32, 8), _args(z, *rest))
 
@@ -36,18 +34,24 @@ def _example(rng):
     return z, rng.integers(0, k, n).astype(i32), np.zeros(n, f32), np.zeros_like(z), 1 / n
 
 
-ROWS = Variant(
-    "loss.cu", "softmax_xent_rows", _rows, softmax_xent_reference, _example,
-    {("z", "read"): 32, ("dz", "write"): 32, ("loss", "write"): 4},
-)  # fmt: skip
-WARPS = Variant(
-    "loss.cu", "softmax_xent_warp", _warps, softmax_xent_reference, _example,
-    {("z", "read"): 4, ("dz", "write"): 4, ("loss", "write"): 1},
-)  # fmt: skip
+WORDS = {"i1": "signed char", "u1": "unsigned char", "i2": "short", "u2": "unsigned short", "i4": "int",
+         "u4": "unsigned", "i8": "long long", "u8": "unsigned long long"}  # fmt: skip
 
-VARIANTS = [ROWS, WARPS]
+
+@functools.cache
+def warps(dtype: str) -> Variant:
+    """Return the kernel with a warp for each row, for labels of a type such as "i8"."""
+    return Variant(
+        "loss.cu", f"softmax_xent_warp<{WORDS[dtype]}>", _warps, softmax_xent_reference, _example,
+        {("z", "read"): 4, ("dz", "write"): 4, ("loss", "write"): 1},
+    )  # fmt: skip
+
+
+WARPS = warps("i4")
+
+VARIANTS = [WARPS]
 
 
 def softmax_xent(z, label, loss, dz, scale):
     """Compute losses and gradient where the arrays are."""
-    WARPS(z, label, loss, dz, scale)
+    warps(label.dtype.str[1:])(z, label, loss, dz, scale)

@@ -59,8 +59,7 @@ class Variant:
 
     @functools.cached_property
     def raw(self) -> RawKernel:
-        """The kernel, without checks: it is the library's own, and tested."""
-        return RawKernel(source(self.file), self.kernel, checked=False)
+        return RawKernel(source(self.file), self.kernel)
 
     def __call__(self, *args):
         """Launch the kernel; results are written into the arrays passed."""

@@ -7,7 +7,7 @@ import functools
 
 import numpy as np
 
-from ...backend import column_sums, get_xp, matmul
+from ...backend import can_launch, column_sums, get_xp, matmul
 from .. import ops
 from ..activation import ReLU
 from ..container import Container, Sequential
@@ -16,7 +16,7 @@ from ..conv.cost import conv_cost
 from ..layer import Layer, check_dtype, walk
 from ..linear import Linear
 from ..pool import MaxPool
-from . import cells, rows
+from . import cells, launched, rows
 
 
 class Fused(Sequential):
@@ -45,8 +45,7 @@ class FusedLinear(Fused):
 
     def backward(self, dy, saved):
         x, y = saved
-        dy *= y > 0
-        return self.layers[0].backward(dy, x)
+        return self.layers[0].backward(dy, x, relu=y)
 
 
 class FusedPool(Fused):
@@ -81,6 +80,8 @@ class FusedConv2d(Fused):
         shape, algorithm = conv.output_shape(x.shape), choose_algorithm(conv, x.shape)
         check_dtype(conv, x)
         won = None
+        if algorithm in ("rows", "winograd2", "winograd4") and conv.groups == 1 and can_launch(x, conv.W.data):
+            algorithm = "launched"
         if pool is not None and algorithm == "rows" and cells.pays(conv, pool, shape):
             algorithm = "cells"
             y, saved = cells.forward(x, conv.W.data, conv.geometry, pool)
@@ -97,10 +98,13 @@ class FusedConv2d(Fused):
     def backward(self, dy, saved):
         algorithm, saved, won, y = saved
         conv = self.conv
-        if y is not None:
-            dy *= y > 0
-        if conv.b is not None:
-            conv.b.add(column_sums(dy))
+        if conv.b is not None and can_launch(dy, conv.b.data):
+            ops.bias_grad(dy, conv.b, y)
+        else:
+            if y is not None:
+                dy *= y > 0
+            if conv.b is not None:
+                conv.b.add(column_sums(dy))
         if algorithm == "cells":
             return conv.convolve_back(dy, saved, functools.partial(cells.backward, pool=self.pool))
         if won is not None:
@@ -109,7 +113,7 @@ class FusedConv2d(Fused):
 
 
 # Functions (forward, backward) by name: the plain algorithms, and one that is faster than im2col.
-FAST = {**ALGORITHMS, "rows": (rows.forward, rows.backward)}
+FAST = {**ALGORITHMS, "rows": (rows.forward, rows.backward), "launched": (launched.forward, launched.backward)}
 
 
 def choose_algorithm(layer: Conv2d, shape) -> str:

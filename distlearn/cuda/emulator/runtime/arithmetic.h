@@ -1,14 +1,12 @@
-// arithmetic.h -- what C++ leaves undefined and a card defines: shifts as far as the type is wide or farther, and numbers
-// converted to integers that do not hold them. translate.py writes the source's shifts and casts so that they come here:
+// arithmetic.h -- what C++ leaves undefined and a card defines: numbers converted to integers that do not hold them.
+// translate.py writes the source's casts so that they come here:
 //
-//     a << n        a <<emu::shift<< n
-//     a <<= n       a <<=emu::shift<<= n
 //     (int)x        (int)(emu::To<int>)x
 //     T(x)          emu::make<T>(x)
 //
-// What it does not see, such as `int i = x`, a sanitizer watches: where the card's result would be another, the two
-// handlers say so (`difference`, below).
-// No branches: in the checked build they would count as blocks of the kernel.
+// What it does not see, such as `int i = x`, a sanitizer watches: where the card's result would be another, its handler
+// says so (sanitizers.h).
+// No branches: they would count as blocks of the kernel.
 #pragma once
 
 #ifdef __clang__  // what was inlined has the line of the kernel that it was called from
@@ -19,7 +17,7 @@
 
 namespace emu {
 
-#define EMU_EXACT __attribute__((no_sanitize("float-cast-overflow", "shift-exponent")))
+#define EMU_EXACT __attribute__((no_sanitize("float-cast-overflow")))
 #define EMU_CARD EMU_INLINE EMU_EXACT constexpr
 
 template <class T> struct Integer { static constexpr bool is_signed = T(-1) < T(0); static constexpr int bits = 8 * sizeof(T); };
@@ -119,32 +117,5 @@ template <class T, class... F> EMU_CARD T make(F... x) {
     if constexpr (IsInteger<T>::value && sizeof...(x) == 1) return convert<T>(x...);
     else return T(x...);
 }
-
-// ---- shifts
-struct Shift {};
-constexpr Shift shift{};
-template <class T> EMU_CARD T shift_left(T a, unsigned n) {
-    typedef typename Word<sizeof(T), false>::type U;
-    constexpr unsigned bits = Integer<T>::bits;
-    return T((U(a) << (n & (bits - 1))) & -U(n < bits));
-}
-template <class T> EMU_CARD T shift_right(T a, unsigned n) {
-    typedef typename Word<sizeof(T), false>::type U;
-    constexpr unsigned bits = Integer<T>::bits;
-    if constexpr (Integer<T>::is_signed) return a >> ((n | -(unsigned)(n >= bits)) & (bits - 1));  // the sign stays
-    else return T((a >> (n & (bits - 1))) & -U(n < bits));
-}
-template <class T> struct ShiftLeft { T a; };
-template <class T> struct ShiftRight { T a; };
-struct By { unsigned n; };
-
-template <class T> EMU_CARD auto operator<<(T a, Shift) -> ShiftLeft<decltype(+a)> { return {+a}; }
-template <class T> EMU_CARD auto operator>>(T a, Shift) -> ShiftRight<decltype(+a)> { return {+a}; }
-template <class T, class N> EMU_CARD T operator<<(ShiftLeft<T> s, N n) { return shift_left(s.a, (unsigned)n); }
-template <class T, class N> EMU_CARD T operator>>(ShiftRight<T> s, N n) { return shift_right(s.a, (unsigned)n); }
-template <class N> EMU_CARD By operator<<=(Shift, N n) { return {(unsigned)n}; }
-template <class N> EMU_CARD By operator>>=(Shift, N n) { return {(unsigned)n}; }
-template <class T> EMU_CARD T& operator<<=(T& a, By by) { return a = (T)shift_left(+a, by.n); }
-template <class T> EMU_CARD T& operator>>=(T& a, By by) { return a = (T)shift_right(+a, by.n); }
 
 }  // namespace emu

@@ -1,9 +1,7 @@
-// atomics.h -- read-modify-write. In the fast build blocks run on several threads, so these are real atomics; the
-// checked build runs one block at a time and tells the checker instead. There each is a function of its own, so that
-// its return address says which line of the kernel called it.
+// atomics.h -- read-modify-write. One thread runs at a time, so these only tell the checker. Each is a function of its
+// own, so that its return address says which line of the kernel called it.
 #pragma once
 
-#ifdef EMU_CHECKED
 #define EMU_ATOMIC static __attribute__((noinline)) EMU_UNHOOKED
 #define EMU_TELL(p) emu_atomic((void*)(p), sizeof *(p), __builtin_return_address(0))
 template <class T, class F> static inline __attribute__((always_inline)) EMU_UNHOOKED T emu_update(T* p, F f) {
@@ -11,17 +9,6 @@ template <class T, class F> static inline __attribute__((always_inline)) EMU_UNH
     *p = f(old);
     return old;
 }
-#else
-#define EMU_ATOMIC static inline
-#define EMU_TELL(p) (void)0
-template <class T, class F> static inline T emu_update(T* p, F f) {
-    T old, wanted;  // __atomic functions ask for trivial types: a half is not
-    __atomic_load(p, &old, __ATOMIC_RELAXED);
-    do wanted = f(old);
-    while (!__atomic_compare_exchange(p, &old, &wanted, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
-    return old;
-}
-#endif
 
 #define EMU_DEFINE_ATOMIC(name, result)                                                                  \
     template <class T, class U> EMU_ATOMIC T name(T* p, U operand) {                                     \
@@ -41,13 +28,6 @@ EMU_DEFINE_ATOMIC(atomicOr, old | v)
 EMU_DEFINE_ATOMIC(atomicXor, old ^ v)
 EMU_DEFINE_ATOMIC(atomicInc, old >= v ? 0 : old + 1)
 EMU_DEFINE_ATOMIC(atomicDec, old == 0 || old > v ? v : old - 1)
-
-#ifndef EMU_CHECKED  // of a pair each half is atomic
-static inline __half2 atomicAdd(__half2* p, __half2 v) { return {atomicAdd(&p->x, v.x), atomicAdd(&p->y, v.y)}; }
-static inline __nv_bfloat162 atomicAdd(__nv_bfloat162* p, __nv_bfloat162 v) {
-    return {atomicAdd(&p->x, v.x), atomicAdd(&p->y, v.y)};
-}
-#endif
 
 // The first read of a loop around atomicCAS (translate.py) only guesses: it may see what other threads write.
 template <class T> EMU_INLINE static inline T emu_guess(const T& x) { return *(const volatile T*)&x; }

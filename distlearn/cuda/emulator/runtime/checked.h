@@ -1,4 +1,4 @@
-// checked.h -- what a kernel of the checked build calls in the checker (checker.cpp), besides the compiler's hooks.
+// checked.h -- what a kernel calls in the checker (checker.cpp), besides the compiler's hooks.
 #pragma once
 #include "types.h"
 
@@ -34,7 +34,7 @@ void emu_atomic(void* address, int size, void* pc);
 void emu_register_shared(void* address, size_t size, size_t item, size_t align, const char* name, emu::Sides sides);
 void emu_register_global(void* address, size_t size, size_t item, size_t align, const char* name, char letter,
                          int constant);
-void emu_set_kernel(void (*kernel)(void**), const char* signature);
+void emu_set_kernel(void (*kernel)(void**), const char* signature, int parameters);
 }
 
 #define threadIdx (emu_thread_index())

@@ -1,4 +1,4 @@
-// checked_calls.h -- what a kernel calls in the checked build (checked.h declares it): barriers, warp operations, fences,
+// checked_calls.h -- what a kernel calls (checked.h declares it): barriers, warp operations, fences,
 // assertions, printf. Part of checker.cpp, inside its extern "C".
 #pragma once
 

@@ -1,4 +1,4 @@
-// checker.cpp -- the checked build's other half: a program that runs one launch and says what it saw.
+// checker.cpp -- what a kernel is linked with: a program that runs one launch and says what it saw.
 //
 // The kernel is compiled with the hooks that ThreadSanitizer and coverage tools use (a call before every access to
 // memory, one at the start of every basic block), but none of their libraries is linked: the hooks are defined here.
@@ -33,6 +33,7 @@ namespace emu {
 Block& block() { return the_block; }
 
 static const char* signature;
+static int parameters;  // of the kernel
 static uint64_t accesses;
 static double started;
 static int64_t blocks_done;
@@ -108,10 +109,12 @@ static bool in_static_data(uintptr_t a) {
 #endif
 }
 
+constexpr uintptr_t NULL_ZONE = 1 << 20;  // an index from a null pointer leads there, and nothing lies there
+
 static void refuse(uintptr_t a, int size, Access access, uint32_t site, int suspect) {
     int near = nearest_region(a);
     bool host = near < 0 && in_static_data(a);
-    if (near >= 0 || host) suspect = near;
+    if (near >= 0 || host || a < NULL_ZONE) suspect = near;
     Finding* f = report(OUT_OF_BOUNDS, site, 0, suspect, access);
     if (f) {
         f->size = size;
@@ -170,6 +173,7 @@ static __attribute__((noinline)) void on_any_access(uintptr_t a, int size, Acces
         p.count = 0;
     }
     if (access == ATOMIC && r.space == GLOBAL) note_atomic((unsigned)f->linear);
+    if (access == ATOMIC && any_fence) note_lock(a, (unsigned)f->linear);
     if (want_statistics) trace(f, p.first + offset);
     if (want_races) watch(region, offset, size, access, site, (unsigned)f->linear);
 }
@@ -205,7 +209,7 @@ static __attribute__((noinline)) void on_pieces(uintptr_t a, size_t size, Access
 
 static void report_endless(uint32_t site) {
     Finding* f = report(ENDLESS, site, 0, -1);
-    if (f) snprintf(f->text, sizeof f->text, "%lld of %lld", (long long)blocks_done, (long long)the_launch.last);
+    if (f) snprintf(f->text, sizeof f->text, "%lld of %lld", (long long)blocks_done, (long long)n_blocks);
     timed_out = true;
 }
 
@@ -264,13 +268,13 @@ static void find_who_is_stuck(Block& B) {
 
 static void run_launch() {
     Block& B = the_block;
-    prepare(B, &the_launch, true);
+    prepare(B, &the_launch);
     places.resize(emu_n_site_ids + 1);
     for (size_t i = 0; i < places.n; i++) places[i].traffic = -1;
     blocks_of.resize(emu_n_site_ids + 1);
     make_traces();
     started = now();
-    for (int64_t b = the_launch.first; b < the_launch.last && !stop; b++) {
+    for (int64_t b = 0; b < n_blocks && !stop; b++) {
         B.index = block_index(&the_launch, b);
         begin_block();
         begin_traces(B);
@@ -365,10 +369,12 @@ void __ubsan_handle_float_cast_overflow(UbConversion* what, uintptr_t x) {
     if (f) snprintf(f->text, sizeof f->text, "%s: %s", what->to->name, text);
     end_thread();
 }
-void __ubsan_handle_shift_out_of_bounds(UbShift* what, void*, void*) {
+void __ubsan_handle_shift_out_of_bounds(UbShift* what, void*, void* count) {
+    int spare = 64 - (1 << (what->right->info >> 1));
+    long long by = spare > 0 ? (long long)((uint64_t)(uintptr_t)count << spare) >> spare : (long long)(intptr_t)count;
+    if (!(what->right->info & 1) && spare > 0) by &= ~0ull >> spare;
     Finding* f = report(SHIFT, site_of(HERE), 0, -1);
-    if (f) snprintf(f->text, sizeof f->text, "%s", what->left->name);
-    end_thread();
+    if (f) snprintf(f->text, sizeof f->text, "%s of %d bits by %lld", what->left->name, 1 << (what->left->info >> 1), by);
 }
 
 #include "checked_calls.h"
@@ -383,9 +389,10 @@ void emu_register_global(void* p, size_t size, size_t item, size_t align, const 
                          int constant) {
     regions[add_region(p, size, item, align, name, constant ? CONSTANT : GLOBAL, constant)].letter = letter;
 }
-void emu_set_kernel(void (*kernel)(void**), const char* text) {
+void emu_set_kernel(void (*kernel)(void**), const char* text, int n) {
     the_block.kernel = kernel;
     signature = text;
+    parameters = n;
 }
 }
 
@@ -401,6 +408,7 @@ int main(int n, char**) {
     index_sites();
     open_streams();
     read_launch();
+    put_pointers(the_launch.args, parameters);
     catch_crashes();
     run_launch();
     write_report(accesses, now() - started);

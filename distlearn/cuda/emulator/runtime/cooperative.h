@@ -133,6 +133,13 @@ struct thread_group : coalesced_group {
     EMU_CG unsigned size() const { return whole_block ? emu_block_threads() : coalesced_group::size(); }
     EMU_CG unsigned num_threads() const { return size(); }
     EMU_CG unsigned thread_rank() const { return whole_block ? emu_linear() : coalesced_group::thread_rank(); }
+    void shfl() const = delete;  // as on a card: only groups of a size that the compiler knows exchange values
+    void shfl_up() const = delete;
+    void shfl_down() const = delete;
+    void shfl_xor() const = delete;
+    void any() const = delete;
+    void all() const = delete;
+    void ballot() const = delete;
 };
 static EMU_CG coalesced_group coalesced_threads(int line = __builtin_LINE()) { return {emu_active_lanes(line)}; }
 

@@ -16,20 +16,24 @@ static void write_what_is_known() {
     }
     _exit(4);
 }
-static uint32_t interrupted_at(void* context) {
-    uint32_t site = 0;
+static uintptr_t instruction(void* context) {
 #if defined(__linux__) && defined(__x86_64__)
-    site = site_of_instruction((uintptr_t)((ucontext_t*)context)->uc_mcontext.gregs[REG_RIP]);
+    return (uintptr_t)((ucontext_t*)context)->uc_mcontext.gregs[REG_RIP];
 #elif defined(__linux__)
-    site = site_of_instruction((uintptr_t)((ucontext_t*)context)->uc_mcontext.pc);
+    return (uintptr_t)((ucontext_t*)context)->uc_mcontext.pc;
 #else
     (void)context;
+    return ~(uintptr_t)0;
 #endif
+}
+static uint32_t interrupted_at(void* context) {
+    uint32_t site = site_of_instruction(instruction(context));
     return site ? site : site_of(last_block);  // in a function of the C library, say
 }
 static void on_crash(int signal, siginfo_t*, void* context) {  // the kernel has damaged its own stack, say
     Finding* f = the_block.current ? report(CRASH, interrupted_at(context), 0, -1) : nullptr;
     if (f && signal == SIGFPE) snprintf(f->text, sizeof f->text, "division");
+    if (f && instruction(context) < NULL_ZONE) snprintf(f->text, sizeof f->text, "call");
     write_what_is_known();
 }
 static void on_alarm(int, siginfo_t*, void* context) {  // a loop so empty that the compiler placed no hook in it

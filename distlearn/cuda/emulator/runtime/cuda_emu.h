@@ -8,7 +8,7 @@
 //     inline namespace emu_source {
 //     #line 1 "kernel.cu"
 //     ...the student's source...
-//     EMU_EXPORT(saxpy)
+//     EMU_EXPORT(&saxpy)
 //     }
 //     }
 //
@@ -20,8 +20,7 @@
 //     vectors.h, maths.h, overloads.h, half.h, bfloat16.h, complex.h, atomics.h, warp.h   what CUDA C offers
 //     cooperative.h, standard.h   what its headers offer
 //     arithmetic.h, sanitizers.h  conversions and shifts
-//     fibres.h   threads of a block           fast.h      the build without checks
-//     checked.h  the kernel's side of the checked build; checker.cpp and the files it includes are the other side
+//     checked.h  what a kernel calls in the checker; checker.cpp and the files it includes are the other side
 #pragma once
 #define __DISTLEARN_EMULATOR__ 1
 #include <float.h>
@@ -37,13 +36,7 @@ namespace emu {  // of arrays: their innermost items
 template <class T> struct Element { typedef T type; };
 template <class T, size_t n> struct Element<T[n]> { typedef typename Element<T>::type type; };
 }  // namespace emu
-#ifdef EMU_CHECKED
 #include "checked.h"
-#else
-#define EMU_UNCHECKED
-#define EMU_UNHOOKED
-#include "fast.h"
-#endif
 
 #ifndef __CUDACC__
 #define __CUDACC__ 1
@@ -167,36 +160,18 @@ template <int... i> struct Indices {};
 template <int n, int... i> struct Count : Count<n - 1, n - 1, i...> {};
 template <int... i> struct Count<0, i...> { typedef Indices<i...> type; };
 
-// Pointers that structs and arrays of the arguments hold: a table behind the kernel's own arguments says which argument's
-// value goes to which place (pointers.py). The fast build writes them before the first thread runs, so that a thread costs
-// no look at the table; in the checked build every thread writes the same.
-struct PointerIn {
-    int64_t in_memory, argument, place, value;
-};
-static inline EMU_UNCHECKED void put_pointers(void** a, int n) {
-    const int64_t* table = (const int64_t*)a[n];
-    const PointerIn* each = (const PointerIn*)(table + 1);
-    for (int64_t i = 0; i < *table; i++) {
-        char* to = each[i].in_memory ? *(char**)a[each[i].argument] : (char*)a[each[i].argument];
-        *(void**)(to + each[i].place) = *(void**)a[each[i].value];
-    }
-}
-
 template <auto kernel> struct Kernel {
     static_assert(sizeof(kernel) == 0, "a __global__ function must return void");
     static constexpr void (*run)(void**) = nullptr;
-    static void prepare(void**) {}
+    static constexpr int parameters = 0;
     static const char* signature() { return ""; }
 };
 template <class... A, void (*kernel)(A...)> struct Kernel<kernel> {
     template <int... i> static inline __attribute__((always_inline)) EMU_UNCHECKED void call(void** a, Indices<i...>) {
         kernel(*(A*)a[i]...);
     }
-    static EMU_UNCHECKED void prepare(void** a) { put_pointers(a, (int)sizeof...(A)); }
+    static constexpr int parameters = sizeof...(A);
     static EMU_UNCHECKED void run(void** a) {
-#ifdef EMU_CHECKED
-        prepare(a);
-#endif
         call(a, typename Count<sizeof...(A)>::type());
     }
     static EMU_UNCHECKED const char* signature() {
@@ -209,22 +184,11 @@ template <class... A, void (*kernel)(A...)> struct Kernel<kernel> {
 };
 }  // namespace emu
 
-#define EMU_VISIBLE extern "C" __attribute__((visibility("default")))
-#ifdef EMU_CHECKED
 #define EMU_EXPORT(...)                                                                        \
     extern "C" EMU_UNCHECKED void emu_choose_kernel() {                                        \
-        typedef emu::Kernel<&__VA_ARGS__> K;                                                   \
-        emu_set_kernel(&K::run, K::signature());                                               \
+        typedef emu::Kernel<__VA_ARGS__> K;                                                    \
+        emu_set_kernel(&K::run, K::signature(), K::parameters);                                \
     }
-#else
-#define EMU_EXPORT(...)                                                                        \
-    EMU_VISIBLE int emu_run(emu::Launch* L) {                                                  \
-        typedef emu::Kernel<&__VA_ARGS__> K;                                                   \
-        K::prepare(L->args);                                                                   \
-        return emu::run<&K::run>(L);                                                           \
-    }                                                                                          \
-    EMU_VISIBLE const char* emu_signature() { return emu::describe(emu::Kernel<&__VA_ARGS__>::signature()); }
-#endif
 #define printf(...) emu_printf(__VA_ARGS__)  // a kernel may print only so much
 #undef __trap
 #define __trap() emu_trap(__LINE__)

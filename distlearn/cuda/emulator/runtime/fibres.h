@@ -44,21 +44,18 @@ struct Fibre : OfThread {
 };
 
 struct Block {
-    uint3 index, thread;  // blockIdx; threadIdx for kernels without barriers, which need no fibres
+    uint3 index;          // blockIdx
     uint3 size, grid;     // blockDim, gridDim
     Fibre* current;
     Fibre* fibres;        // one per thread, and behind them the scheduler
     char* stacks;         // a guard and a stack for each thread
-    size_t red_zone;      // bytes of addresses before and after them without memory
-    int allocated;        // threads that the arrays can hold
     Fibre* sweep;         // all from this one on are ready, or done; they go before the ring
     Fibre** ready;        // a ring of those that became ready one by one
     int head, tail, capacity;
     int n, living;
     int votes, counted;   // at the barrier, for __syncthreads_count and similar; and at the one before
-    Fibre* last;          // the last that ended, or came to a barrier in the checked build
+    Fibre* last;          // the last that ended, or came to a barrier
     char* dynamic_shared;
-    size_t dynamic_capacity;
     void** args;
     void (*kernel)(void**);
     uint64_t hand_overs;  // how often another thread has gone on
@@ -139,12 +136,11 @@ static __attribute__((noinline)) void release_warp_if_complete(Block& B, int war
     release_lanes(B, warp, need);
 }
 
-// Most switches are made here, without a branch: on to the next thread, and after the last to the scheduler. Who waits
-// where (pc) is only asked in the checked build.
+// Most switches are made here, without a branch: on to the next thread, and after the last to the scheduler.
 static EMU_ALWAYS int barrier(int value, void* pc) {
     Block& B = block();
     Fibre* f = B.current;
-    if (pc) f->state = AT_BARRIER, f->pc = pc, B.last = f;
+    f->state = AT_BARRIER, f->pc = pc, B.last = f;
     B.votes += value;
     go_on(B, f, B.sweep++);
     return B.counted;  // the next count cannot end before this thread has read it
@@ -225,34 +221,21 @@ static void fibre_main() {
 static inline char* stack_of(const Block& B, int thread) { return B.stacks + thread * (GUARD + STACK) + GUARD; }
 static inline size_t stacks_bytes(int threads) { return threads * (GUARD + STACK) + GUARD; }
 
-static void prepare(Block& B, const Launch* L, bool fibres) {
+static void prepare(Block& B, const Launch* L) {
     int n = L->block[0] * L->block[1] * L->block[2];
     B.n = n;
     B.size = {L->block[0], L->block[1], L->block[2]};
     B.grid = {L->grid[0], L->grid[1], L->grid[2]};
     B.args = L->args;
-    if (!B.dynamic_shared || B.dynamic_capacity < L->shared_bytes) {
-        B.dynamic_capacity = L->shared_bytes;
-        char* p = (char*)malloc(B.dynamic_capacity + 512);
-        B.dynamic_shared = (char*)(((uintptr_t)p + 255) & ~(uintptr_t)255);
-    }
-    if (!fibres) return;
-    if (B.allocated < n) {
-        if (B.stacks) return_pages(B.stacks - B.red_zone, stacks_bytes(B.allocated) + 2 * B.red_zone);
-        B.red_zone = STACK_RED_ZONE;
-        B.stacks = reserve_pages(stacks_bytes(n) + 2 * STACK_RED_ZONE);
-        if (!B.stacks) B.red_zone = 0, B.stacks = reserve_pages(stacks_bytes(n));  // there is a limit on addresses
-        if (!B.stacks) fprintf(stderr, "the emulator ran out of memory\n"), abort();
-        B.stacks += B.red_zone;
-        for (int i = 0; i < n; i++)
-            if (!open_pages(stack_of(B, i), STACK)) fprintf(stderr, "the emulator ran out of memory\n"), abort();
-        free(B.fibres);
-        free(B.ready);
-        B.fibres = (Fibre*)calloc(n + 1, sizeof(Fibre));
-        B.capacity = n + 1;
-        B.ready = (Fibre**)calloc(B.capacity, sizeof *B.ready);
-        B.allocated = n;
-    }
+    B.stacks = reserve_pages(stacks_bytes(n) + 2 * STACK_RED_ZONE);
+    if (B.stacks) B.stacks += STACK_RED_ZONE;
+    else B.stacks = reserve_pages(stacks_bytes(n));  // there is a limit on addresses
+    if (!B.stacks) fprintf(stderr, "the emulator ran out of memory\n"), abort();
+    for (int i = 0; i < n; i++)
+        if (!open_pages(stack_of(B, i), STACK)) fprintf(stderr, "the emulator ran out of memory\n"), abort();
+    B.fibres = (Fibre*)calloc(n + 1, sizeof(Fibre));
+    B.capacity = n + 1;
+    B.ready = (Fibre**)calloc(B.capacity, sizeof *B.ready);
     for (int i = 0; i < n; i++) {
         B.fibres[i].linear = i;
         B.fibres[i].index = {i % B.size.x, i / B.size.x % B.size.y, i / (B.size.x * B.size.y)};

@@ -52,6 +52,7 @@ constexpr size_t MOST_RECORDED = 1 << 15;
 static int64_t recorded_block = -1;
 static Vec<Recorded> recorded;
 static Launch the_launch;
+static int64_t n_blocks;
 static Vec<void*> argument_pointers;
 static size_t first_array;
 static int n_arrays;
@@ -99,7 +100,7 @@ static void read_arrays() {
         size_t taken = whole_pages(d[i].size + d[i].phase);
         at += zone;
         if (!at || (taken && !open_pages(at, taken))) fprintf(stderr, "the emulator ran out of memory\n"), exit(3);
-        if (i == n_arrays) the_block.dynamic_shared = at, the_block.dynamic_capacity = d[i].size;
+        if (i == n_arrays) the_block.dynamic_shared = at;
         add_region(at + d[i].phase, d[i].size, d[i].item, d[i].align, d[i].name, i < n_arrays ? GLOBAL : SHARED,
                    d[i].read_only, zone / 2);
         at += taken;
@@ -125,8 +126,7 @@ static void read_launch() {
     time_limit_ms = h[10];
     n_arrays = (int)h[11];
     recorded_block = h[14];
-    the_launch.first = 0;
-    the_launch.last = (int64_t)h[1] * h[2] * h[3];
+    n_blocks = (int64_t)h[1] * h[2] * h[3];
     first_array = regions.n;
     read_arrays();
     for (int64_t i = 0; i < h[12]; i++) {
@@ -151,6 +151,20 @@ static void read_launch() {
         read_exactly((void*)r.begin, n);
         char padding[8];
         read_exactly(padding, (8 - n % 8) % 8);
+    }
+}
+
+// Pointers that structs and arrays of the arguments hold: a table behind the kernel's own arguments says which argument's
+// value goes to which place (arguments.py).
+struct PointerIn {
+    int64_t in_memory, argument, place, value;
+};
+static void put_pointers(void** a, int n) {
+    const int64_t* table = (const int64_t*)a[n];
+    const PointerIn* each = (const PointerIn*)(table + 1);
+    for (int64_t i = 0; i < *table; i++) {
+        char* to = each[i].in_memory ? *(char**)a[each[i].argument] : (char*)a[each[i].argument];
+        *(void**)(to + each[i].place) = *(void**)a[each[i].value];
     }
 }
 

@@ -58,15 +58,15 @@ template <class T> static inline bool isinf(T x) { return __builtin_isinf(x); }
 template <class T> static inline bool isfinite(T x) { return __builtin_isfinite(x); }
 template <class T> static inline bool signbit(T x) { return __builtin_signbit(x); }
 
-// Of two numbers of which one is NaN, the other: `b != b` is never true of integers.
-template <class A, class B> EMU_INLINE static inline emu::Common<A, B> max(A a, B b) {
-    typedef emu::Common<A, B> T;
-    return (T)a < (T)b || (T)a != (T)a ? (T)b : (T)a;
-}
-template <class A, class B> EMU_INLINE static inline emu::Common<A, B> min(A a, B b) {
-    typedef emu::Common<A, B> T;
-    return (T)b < (T)a || (T)a != (T)a ? (T)b : (T)a;
-}
+// Of two numbers of which one is NaN, the other: `b != b` is never true of integers. As on a card there are these alone,
+// so that `max(x, 0)` of a float is ambiguous.
+#define EMU_EXTREMES(T, A, B)                                                                                          \
+    EMU_INLINE static inline T max(A a, B b) { return (T)a < (T)b || (T)a != (T)a ? (T)b : (T)a; }                     \
+    EMU_INLINE static inline T min(A a, B b) { return (T)b < (T)a || (T)a != (T)a ? (T)b : (T)a; }
+#define EMU_EXTREMES_OF(S, U)                                                                                          \
+    EMU_EXTREMES(S, S, S) EMU_EXTREMES(U, U, U) EMU_EXTREMES(U, S, U) EMU_EXTREMES(U, U, S)
+EMU_EXTREMES_OF(int, unsigned) EMU_EXTREMES_OF(long, unsigned long) EMU_EXTREMES_OF(long long, unsigned long long)
+EMU_EXTREMES_OF(float, double)
 
 static inline float __expf(float x) { return ::expf(x); }
 static inline float __exp10f(float x) { return ::powf(10.0f, x); }

@@ -17,8 +17,6 @@ EMU_OF_INTEGERS(pow) EMU_OF_INTEGERS(fmod) EMU_OF_INTEGERS(atan2) EMU_OF_INTEGER
 EMU_OF_INTEGERS(hypot)
 EMU_MATH2(fdim) EMU_MATH2(remainder) EMU_MATH2(nextafter)
 EMU_MATH1(logb)
-static inline float powi(float x, int n) { return ::powf(x, (float)n); }
-static inline double powi(double x, int n) { return ::pow(x, (double)n); }
 static inline float ldexp(float x, int n) { return ::ldexpf(x, n); }
 static inline double ldexp(double x, int n) { return ::ldexp(x, n); }
 static inline float modf(float x, float* whole) { return ::modff(x, whole); }

@@ -22,14 +22,12 @@ static inline char* reserve_pages(size_t bytes) {
     return (char*)VirtualAlloc(nullptr, bytes, MEM_RESERVE, PAGE_NOACCESS);
 }
 static inline bool open_pages(char* p, size_t bytes) { return VirtualAlloc(p, bytes, MEM_COMMIT, PAGE_READWRITE); }
-static inline void return_pages(char* p, size_t) { VirtualFree(p, 0, MEM_RELEASE); }
 #else
 static inline char* reserve_pages(size_t bytes) {  // null if there is a limit on addresses
     void* p = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     return p == MAP_FAILED ? nullptr : (char*)p;
 }
 static inline bool open_pages(char* p, size_t bytes) { return !mprotect(p, bytes, PROT_READ | PROT_WRITE); }
-static inline void return_pages(char* p, size_t bytes) { munmap(p, bytes); }
 #endif
 
 }  // namespace emu

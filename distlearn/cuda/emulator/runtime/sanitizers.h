@@ -1,4 +1,4 @@
-// sanitizers.h -- what the compilers' checks of conversions and shifts report, in both builds, and what a card would do.
+// sanitizers.h -- what the compilers' checks of conversions and shifts report, and what a card would do.
 #pragma once
 #include <stdint.h>
 #include <stdio.h>

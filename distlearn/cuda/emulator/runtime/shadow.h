@@ -22,7 +22,7 @@
 // nothing: CUDA promises memory order for __syncwarp alone. An access of an earlier block counts as handed over if its
 // thread called __threadfence after it (or, once a barrier or __syncwarp lay between, another one did), and if this
 // thread has made an atomic access before (or another one, before a barrier): the last block that adds up
-// the partial sums of all.
+// the partial sums of all. Within an interval of a block that hands over, too, where both atomics are on one word: a lock.
 #pragma once
 #include "sectors_and_banks.h"
 
@@ -48,8 +48,22 @@ static bool any_fence;
 static unsigned acquired[WARP];  // lanes that have made an atomic access to global memory, or synchronised with one
 static bool any_acquired, block_acquired;
 
+// Locks within a block: fences that a thread had called before its last atomic on a word; and, of each pair of threads,
+// how many fences of the second one lie before what the first one does now.
+struct Release {
+    uintptr_t word;
+    uint16_t thread;
+    uint8_t fences;
+};
+static Vec<Release> releases;  // of this interval
+static uint8_t* before_me;     // [1024][1024]; null if there is no lock
+static bool any_lock;          // in this interval
+
 static void next_interval() {
     interval++;
+    if (any_lock) memset(before_me, 0, 1 << 20);
+    any_lock = false;
+    releases.n = 0;
     block_acquired = any_acquired;
 }
 
@@ -73,6 +87,33 @@ static void note_fence(Block& B) {
     own.count = (uint8_t)(own.interval != interval ? 1 : own.count < 3 ? own.count + 1 : 3);
     own.interval = interval;
     f.warp[w] = {interval, whole_epoch[w], 0};
+}
+
+static void note_lock(uintptr_t word, unsigned thread) {
+    const Fence* own = fences[fences.n - 1].thread;
+    uint8_t count = own && own[thread].interval == interval ? own[thread].count : 0;
+    Release* mine = nullptr;
+    for (size_t i = 0; i < releases.n; i++) {
+        Release& r = releases[i];
+        if (r.word != word) continue;
+        if (r.thread == thread) {
+            mine = &r;
+            continue;
+        }
+        if (!before_me) before_me = (uint8_t*)calloc(1024, 1024);
+        if (!before_me) return;
+        any_lock = true;
+        uint8_t& known = before_me[thread << 10 | r.thread];
+        if (known < r.fences) known = r.fences;
+    }
+    if (!mine && count) mine = &releases.add();
+    if (mine) *mine = {word, (uint16_t)thread, count};
+}
+
+static inline bool ordered_by_lock(const Mark& before, unsigned me) {
+    if (!any_lock || before.interval != interval) return false;
+    unsigned known = before_me[me << 10 | before.thread()];
+    return known && (known > before.fences() || before.fences() == 3);
 }
 
 static void note_atomic(unsigned thread) {
@@ -172,7 +213,8 @@ static inline bool clashes(const Region& r, const Mark& before, unsigned me) {
     if (!before.interval) return false;
     if (before.interval < block_interval) return r.space != SHARED && !handed_over(before, me);
     unsigned other = before.thread();
-    return before.interval == interval && other != me && !ordered_in_warp(before.epoch, other, me);
+    return before.interval == interval && other != me && !ordered_in_warp(before.epoch, other, me) &&
+           !ordered_by_lock(before, me);
 }
 
 // The read that a write would clash with, or one of interval 0.

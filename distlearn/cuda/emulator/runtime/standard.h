@@ -84,7 +84,6 @@ template <class T> EMU_INLINE constexpr void swap(T& a, T& b) { T c = move(a); a
 template <class T, class U> EMU_INLINE constexpr T exchange(T& a, U&& b) { T old = move(a); a = forward<U>(b); return old; }
 template <class T> EMU_INLINE constexpr const T& min(const T& a, const T& b) { return b < a ? b : a; }
 template <class T> EMU_INLINE constexpr const T& max(const T& a, const T& b) { return a < b ? b : a; }
-template <class T> EMU_INLINE constexpr const T& clamp(const T& v, const T& lo, const T& hi) { return v < lo ? lo : hi < v ? hi : v; }
 template <class To, class From> EMU_INLINE To bit_cast(const From& v) { return emu::bits<To>(v); }
 
 template <class A, class B> struct pair {

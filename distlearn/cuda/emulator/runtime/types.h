@@ -16,13 +16,11 @@ struct dim3 {
 
 namespace emu {
 
-// One launch, or a part of one: the blocks [first, last) of the grid. The arguments come as cuLaunchKernel takes them:
-// a pointer to each.
+// The arguments come as cuLaunchKernel takes them: a pointer to each.
 struct Launch {
     unsigned grid[3], block[3];
     size_t shared_bytes;
     void** args;
-    int64_t first, last;
 };
 
 constexpr int WARP = 32;

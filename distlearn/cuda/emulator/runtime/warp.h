@@ -1,6 +1,6 @@
-// warp.h -- barriers, shuffles and votes, on the few primitives that either build gives.
+// warp.h -- barriers, shuffles and votes, on the few primitives of checked.h.
 //
-// In the checked build each must be a call on the student's line, so that its return address names that line: hence
+// Each must be a call on the student's line, so that its return address names that line: hence
 // macros for what needs no type, and for the rest functions that are never inlined.
 #pragma once
 #define warpSize 32
@@ -27,13 +27,8 @@ static inline __attribute__((always_inline)) T emu_exchange(unsigned mask, T v, 
     __builtin_memcpy(&v, &raw, sizeof v);
     return v;
 }
-#ifdef EMU_CHECKED
 #define EMU_WARP_FUNCTION static EMU_CONVERGENT EMU_UNCHECKED __attribute__((noinline))
 #define EMU_HERE __builtin_return_address(0)
-#else
-#define EMU_WARP_FUNCTION static inline
-#define EMU_HERE nullptr
-#endif
 #define EMU_SHUFFLE template <class T> EMU_WARP_FUNCTION T
 EMU_SHUFFLE __shfl_sync(unsigned mask, T v, int source, int width = 32) {
     return emu_exchange(mask, v, (emu_lane() & ~(width - 1)) + (source & (width - 1)), true, EMU_HERE);
