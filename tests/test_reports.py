@@ -193,7 +193,7 @@ REPORTS = [
     (
         "Automodel PR #3830, transformers #34242, prime-rl #1957",
         "a loss that ignores n is named",
-        "parallel/asynchronous/param_server/test_training.py::test_a_loss_that_is_no_loss_is_named",
+        "parallel/test_misuse.py::test_a_loss_that_does_as_the_error_says_trains_as_that_of_the_library",
     ),
     (
         "torchmetrics #845, lightning #2346",
@@ -214,6 +214,16 @@ REPORTS = [
         "cutlass #1811",
         "what the emulator lacks is refused by name",
         "cuda/test_card.py::test_both_refuse",
+    ),
+    (
+        "Paddle PR #32494",
+        "a gradient that a layer or loss forgets is named",
+        "parallel/test_misuse.py::test_a_layer_that_forgets_its_gradient_is_named",
+    ),
+    (
+        "Liger-Kernel #254, #272",
+        "a loss that writes into the output is named at the first step",
+        "parallel/test_misuse.py::test_a_loss_that_is_no_loss_is_named_at_the_first_step",
     ),
 ]
 
