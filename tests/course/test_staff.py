@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 
+import distcourse
 import pytest
 from distcourse.author import Source, source_notebooks
 from distcourse.author.staff import KINDS, draw, questions
@@ -60,7 +61,7 @@ def test_wrong_choices_are_mistakes_that_the_checks_know():
         lab = Source(path)
         mutants = importlib.import_module(f".mutants.{path.stem}", __package__).MUTANTS
         known = {answer[0] for answers in mutants.values() for answer in answers}
-        module = Path(COURSE, "distcourse", f"{path.stem}.py")
+        module = Path(distcourse.__file__).with_name(f"{path.stem}.py")
         text = "\n".join([*(c.source for c in lab.code), module.read_text() if module.exists() else ""])
         for q in (q for q in BANK if q["lab"] == lab.number and q["kind"] == "choice"):
             faults = [wrong["fault"] for wrong in q["wrong"] if "fault" in wrong]
@@ -109,9 +110,12 @@ def test_answers_for_jplag(tmp_path):
     for target in (released, *(home / "submitted" / name / small.LAB for name in ("anna", "ben"))):
         target.mkdir(parents=True)
         shutil.copy(home / "source" / small.LAB / "lab00.ipynb", target)
+    (home / "submitted/cyd" / small.LAB).mkdir(parents=True)
+    (home / "submitted/cyd" / small.LAB / "lab00.ipynb").write_text("<html>")
     said = run("jplag", small.LAB, tmp_path / "out", "--course", home)
     assert "2 students" in said
-    assert {p.name for p in (tmp_path / "out" / "submissions").iterdir()} == {"anna", "ben"}
+    assert f"not read: {home / 'submitted/cyd' / small.LAB / 'lab00.ipynb'}" in said
+    assert {p.name for p in (tmp_path / "out" / "submissions").iterdir()} == {"anna", "ben", "cyd"}
     for folder in ("base", "submissions/anna"):
         assert {p.name for p in (tmp_path / "out" / folder).iterdir()} == {"one.py", "two.py", "three.py"}
     assert "return 2" in (tmp_path / "out/submissions/ben/two.py").read_text()

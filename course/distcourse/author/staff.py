@@ -16,7 +16,7 @@ import distlearn
 from distlearn.tables import format_number
 
 from .grade import submitted
-from .release import labs_dir, source_notebooks
+from .release import find_labs, labs_dir, source_notebooks
 from .rules import LEAD_IN, estimate
 from .source import Cell, Source, packed
 
@@ -26,6 +26,7 @@ KINDS = ("number", "choice", "explain", "bug", "derive")
 def questions(course, labs=()) -> list[dict]:
     """Questions of the bank, of all labs or of those with these numbers, in order; `draw` fills one in."""
     files = {path.stem[3:]: path for path in sorted(Path(course, "staff", "questions").glob("lab*.toml"))}
+    labs = [name[3:5] for name in find_labs(course, labs)] if labs else ()
     unknown = sorted(set(labs) - set(files))
     if unknown:
         raise ValueError(f"no questions on lab {', '.join(unknown)} in {Path(course, 'staff', 'questions')}")
@@ -151,19 +152,27 @@ def pages(course, folder) -> list[Path]:
     return found
 
 
-def answers(course, lab: str, folder) -> list[str]:
-    """Write each answer's code to FOLDER/submissions/STUDENT/EXERCISE.py, the released cells to FOLDER/base."""
-    students = submitted(course, lab)
+def answers(course, lab: str, folder) -> tuple[list[str], list[str]]:
+    """Write each answer's code to FOLDER/submissions/STUDENT/EXERCISE.py, the released cells to FOLDER/base.
+
+    Return the students whose answers were written, and a line for each notebook that cannot be read.
+    """
+    students, unread = submitted(course, lab), {}
     sources = {f"submissions/{s}": Path(course, "submitted", s, lab) for s in students}
     for name, source in (sources | {"base": labs_dir(course) / lab}).items():
         target = Path(folder, name)
         target.mkdir(parents=True, exist_ok=True)
         for path in sorted(source.glob("*.ipynb")):
-            for k, node in enumerate(nbformat.read(path, as_version=4).cells):
-                cell = Cell(k, node)
+            try:
+                cells = nbformat.reads(path.read_text(encoding="utf-8-sig"), as_version=4).cells
+                cells = [Cell(k, node) for k, node in enumerate(cells)]
+            except (ValueError, KeyError, TypeError, AttributeError) as error:  # no text, no JSON, no notebook
+                unread[source.parent.name] = f"{path}: {str(error)[:100]}"
+                cells = []
+            for cell in cells:
                 if cell.is_solution and packed(cell.python):
                     (target / f"{cell.grade_id}.py").write_text(cell.python + "\n", encoding="utf-8")
-    return students
+    return [name for name in students if name not in unread], list(unread.values())
 
 
 @functools.cache
