@@ -302,10 +302,10 @@ MODEL = {"blocks": 128, "width": 25600, "heads": 160, "symbols": 51200}
 def saved_bytes(width, heads, length, tensor, microbatch) -> float:
     """Bytes that a block saves for one micro-batch on a tensor-parallel rank, by a run on arrays without data."""
     model = dl.nn.GPT(64, width, heads, 1, seed=None, dtype="float16")
-    block = dl.nn.Sequential(*model.layers[1:3])
+    block = meta_copy(dl.nn.Sequential(*model.layers[1:3]))
 
     def program(comm):
-        sharded = dl.parallel.parallelize(meta_copy(block), comm) if comm.size > 1 else meta_copy(block)
+        sharded = dl.parallel.parallelize(block, comm) if comm.size > 1 else block
         shape = (microbatch, length, width)
         return nbytes(sharded.forward(dl.sim.MetaArray(shape, "float16"))[1])
 
