@@ -4,6 +4,7 @@ import builtins
 import copy
 import json
 import logging
+import time
 
 import psutil
 import pytest
@@ -205,6 +206,33 @@ def test_a_submission_that_only_ends_kernels_comes_to_an_end():
     assert "0.8 GiB are allowed" in note
 
 
+BREAKS = {
+    "import os\ndef one():\n    for fd in range(3, 64):\n        try:\n            os.write(fd, b'x' * 30)\n"
+    "        except OSError:\n            pass\n    return 1": [[], ["CellLeftOut"]],
+    "import builtins\ndef one():\n    builtins.max = builtins.isinstance = lambda *a, **k: 0\n    return 1": [
+        [],
+        ["CellLeftOut"],
+    ],
+    "import builtins\ndef one():\n    return 1\nbuiltins.abs = builtins.all = builtins.isinstance = one": [
+        ["CellLeftOut"],
+        [],
+    ],
+}
+"""Answers that leave the kernel unable to go on: what is shown of them, and of their checks."""
+
+
+@pytest.mark.parametrize("text", BREAKS, ids=["descriptors", "in the check", "in the cell"])
+def test_what_breaks_python_costs_itself_alone_and_in_seconds(text):
+    cells = [new_code_cell(text, metadata=small.told("1", solution=True)), check("assert one() == 1", 1)]
+    cells += [new_code_cell("def two():\n    return 2", metadata=small.told("2", solution=True))]
+    cells += [check("assert two() == 2", 2)]
+    began = time.monotonic()
+    shown, note = execute(cells, timeout=8, patience=16, least=3, grace=1, iopub_timeout=3, most_stretch=1)
+    assert time.monotonic() - began < 150
+    assert shown == [*BREAKS[text], [], []]
+    assert note.count("the cell '") == 1
+
+
 def test_checks_are_run_when_the_time_is_up():
     cells = [new_code_cell("def f():\n    return 3\nprint(f())"), check("assert f() == 3\nprint('fine')", 1)]
     shown, note = execute(cells, budget=0)
@@ -216,6 +244,7 @@ def test_definitions_are_what_harms_nobody():
     kept = "@a.b(3)\nclass C:\n    def f(self):\n        return 1\nx, y = 1, [2]"
     assert definitions(f"import os; n = f()\n{kept}\nz = os._exit(x)\nx += 1") == f"import os\n{kept}"
     assert definitions("def f(:") == ""
+    assert definitions("import numpy as np\nnp.abs = abs\nx[0] = y, a.b = 1, 2") == "import numpy as np"
 
 
 def test_every_check_gets_the_helpers_that_it_uses():

@@ -1,6 +1,7 @@
 """The bank of exam questions gives what it states, and papers, staff pages and JPlag's folders are made from it."""
 
 import importlib
+import re
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -85,6 +86,9 @@ def test_a_paper_and_its_key(tmp_path):
     run("exam", paper, "--labs", "01,07", "--minutes", 40, "--seed", 4, "--course", COURSE)
     assert paper.read_text() != first
     assert grading.run("exam", paper, "--labs", "77", "--course", COURSE)[0] == 1
+    said = run("exam", paper, "--labs", "12,lab13", "--minutes", 600, "--course", COURSE)
+    assert "all questions on these labs are in it" in said
+    assert not re.search(r"\b[1-9]\d{4,}\b", re.sub(r"```.*?```", "", paper.read_text(), flags=re.S)), "as in 16,384"
 
 
 def test_a_page_for_each_lab(tmp_path):
@@ -99,6 +103,7 @@ def test_a_page_for_each_lab(tmp_path):
         assert text.count("\n**Exercise") == len(Source(path).exercises)
         assert text.count("(its check names no mistake by a sentence)") <= 1
         assert "## What students believe" in text
+        assert re.search(r"^\|.*\| [\d.]+ (s|%|times|ms|[a-zA-Z].*) \|$", text, re.M), "a guess with its unit"
     for name in LABS:
         text = (COURSE / "staff" / f"{name[:5]}.md").read_text()
         assert [part in text for part in ("## In the room", "## Discussion", "## Rubric")] == [True] * 3, name

@@ -20,6 +20,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from uuid import uuid4
 
+import zmq
 from jupyter_core.utils import run_sync
 from nbclient.exceptions import CellTimeoutError, DeadKernelError
 from nbformat import from_dict
@@ -41,7 +42,8 @@ _OURS = new_markdown_cell()
 WHOLE, PARTS, NOTHING = range(3)  # How much of a cell is run.
 _SERVE = "__import__('distcourse.judge.student', fromlist=['serve']).serve({path!r}, get_ipython().user_ns)"
 # What nbclient raises for a message that no kernel would send: a submission can write to its kernel's sockets.
-_UNREADABLE = (ValueError, TypeError, LookupError, AttributeError)
+_UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, zmq.ZMQError)
+_SENT = 10_000  # Milliseconds within which a kernel must take a message: one that has lost its sockets never does.
 _PARTS_KEPT = "its functions, classes and imports were kept"
 
 
@@ -142,6 +144,9 @@ class ExecuteAll(Execute):
                 self._fill_in(cell)
             if any(out.get("ename") == "CellTimeoutError" for out in cell.outputs):
                 self._note_endless(cell, index)
+            # now, while it is known whose answer it was: what it did to Python may keep the kernel from doing anything
+            if is_check(cell) and self._silently("pass", sane="1 + 1").get("sane") != "2":
+                raise ValueError("no answer to 1 + 1")
             return cell, resources
         if parts == PARTS:
             self._silently(definitions(cell.source))
@@ -176,6 +181,8 @@ class ExecuteAll(Execute):
         try:
             quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
             with super().setup_kernel(env={**os.environ, MARK: mark}, **quiet, **kwargs):
+                for channel in (self.kc.shell_channel, self.kc.control_channel):
+                    channel.socket.sndtimeo = _SENT
                 self._watch = MemoryWatch(self.km.provisioner.pid, self.memory, self._sockets.parent)
                 try:
                     yield

@@ -235,7 +235,8 @@ class _Renderer(IPythonRenderer):
     """Renders formulas as MathML."""
 
     def block_math(self, body):
-        return mathml(body, "block") or f"<pre>$${html.escape(body)}$$</pre>"
+        found = mathml(body, "block")
+        return f'<div class="formula">{found}</div>' if found else f"<pre>$${html.escape(body)}$$</pre>"
 
     def inline_math(self, body):
         return mathml(body, "inline") or f"<code>${html.escape(body)}$</code>"

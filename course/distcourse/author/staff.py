@@ -63,8 +63,11 @@ def draw(question: dict, rng=None) -> dict:
     return found
 
 
-def exam(course, target, labs, minutes: int, seed: int) -> tuple[int, int]:
-    """Write an exam paper and its key; return its minutes and points. The labs take turns until the time is full."""
+def exam(course, target, labs, minutes: int, seed: int) -> tuple[int, int, bool]:
+    """Write an exam paper and its key; return its minutes and points, and whether it has all questions of the bank.
+
+    The labs take turns until the time is full.
+    """
     rng, turns, left, chosen = np.random.default_rng(seed), Counter(), minutes, []
     pool = questions(course, labs)
     rng.shuffle(pool)
@@ -78,9 +81,9 @@ def exam(course, target, labs, minutes: int, seed: int) -> tuple[int, int]:
     chosen.sort(key=lambda q: q["id"])
     points, target = sum(q["points"] for q in chosen), Path(target)
     for key, path in ((False, target), (True, target.with_stem(f"{target.stem}_key"))):
-        text = _page("exam.md.j2", key=key, questions=chosen, minutes=minutes - left, points=points, seed=seed)
+        text = _page("exam.md.j2", key=key, questions=chosen, minutes=minutes - left, points=points, seed=f"{seed}")
         path.write_text(text, encoding="utf-8")
-    return minutes - left, points
+    return minutes - left, points, len(chosen) == len(pool)
 
 
 def faults(lab: Source) -> dict[str, list[str]]:
@@ -134,7 +137,9 @@ def page(course, path: Path) -> str:
     for cell in lab.code:
         for call in cell.calls("lab.predict"):
             answer = next(k.value for k in call.keywords if k.arg == "answer")
-            guesses.append({"question": ast.literal_eval(call.args[1]), "answer": ast.unparse(answer)})
+            unit = next((ast.literal_eval(k.value) for k in call.keywords if k.arg == "unit"), "")
+            answer = f"{ast.unparse(answer)} {unit}".strip()
+            guesses.append({"question": ast.literal_eval(call.args[1]), "answer": answer})
     asked = [(lab.cells[cell.index - 1].source, cell.source) for cell in lab.cells if cell.is_answer]
     written = Path(course, "staff", f"lab{lab.number}.md").read_text(encoding="utf-8")
     bank = [draw(q) for q in questions(course, [lab.number])]
@@ -179,7 +184,12 @@ def answers(course, lab: str, folder) -> tuple[list[str], list[str]]:
 def _templates():
     from jinja2 import Environment, StrictUndefined
 
-    made = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, comment_start_string="{##")
+    def shown(value):
+        return f"{value:,}" if type(value) is int and value > 9999 else value
+
+    made = Environment(
+        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, comment_start_string="{##", finalize=shown
+    )
     made.filters["number"] = format_number
     return made
 

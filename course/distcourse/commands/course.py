@@ -213,6 +213,8 @@ def exam(target, labs, minutes, seed, course):
 
     found = write(course, target, tuple(filter(None, labs.split(","))), minutes, seed)
     say(f"wrote {target} and its key: {found[0]} minutes, {found[1]} points")
+    if found[2]:
+        say("all questions on these labs are in it: another seed draws other numbers, and no other questions")
 
 
 @course.command(short_help="Write the staff's page of each lab.")
