@@ -21,6 +21,7 @@ from pathlib import Path
 from queue import Empty, Queue
 from typing import NamedTuple
 
+import psutil
 from filelock import FileLock, Timeout
 
 from .release import config_of
@@ -187,7 +188,11 @@ def _listen(todo) -> None:
     """Pass names on; when there can be no more, whoever asked is done or dead, and nobody waits for an answer."""
     for line in sys.stdin:
         todo.put(line.strip())
-    os._exit(0)  # sandboxes end with the process that has started them
+    for _ in range(2):  # sandboxes end with the process that has started them, but one that is just starting may not
+        for child in psutil.Process().children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                child.kill()
+    os._exit(0)
 
 
 if __name__ == "__main__":
