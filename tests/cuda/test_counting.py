@@ -48,7 +48,8 @@ def test_the_busiest_warp_is_the_one_that_moves_most(compiler):
         if (last) s[lane] = sum, __syncwarp(), sum = s[31 - lane];
         if (last) y[lane] = sum;
     }"""
-    report = RawKernel(source, "k", compiler=compiler).check((2,), (64,), (np.zeros(512, np.float32), np.zeros(32, np.float32)))
+    arrays = np.zeros(512, np.float32), np.zeros(32, np.float32)
+    report = RawKernel(source, "k", compiler=compiler).check((2,), (64,), arrays)
     assert report.busiest_warp == (17 * 4, 2)
     assert sum(site.sectors for site in report.sites) == (3 + 17) * 4
 
