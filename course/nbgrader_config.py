@@ -12,6 +12,7 @@ from distcourse.author.steps import (
     FoldCells,
     HideTests,
     MendMetadata,
+    ReadSubmission,
     Ready,
     RestoreCells,
     SkipDemonstrations,
@@ -45,6 +46,7 @@ sanitize.insert(sanitize.index(OverwriteCells), RestoreCells)
 
 # Grading skips the demonstrations (cells tagged "engines", "real-run" or "slow"): nothing graded needs them. It
 # skips no others, whatever tags a student gives to the checks.
+c.Autograde.exporter_class = ReadSubmission
 c.Autograde.sanitize_preprocessors = [Ready, MendMetadata, *sanitize, SkipDemonstrations]
 
 # Submissions run in a sandbox, and their checks in another; what they show is disarmed. See GRADING.md.

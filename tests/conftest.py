@@ -34,7 +34,15 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # started with & by a scr
 ORDER = ("mpi", "engines", "notebook")
 """The later of these marks come first, plain tests last: few long groups that start late leave a core idle."""
 
+MARKS = ("gpu: needs an NVIDIA GPU", "engines: starts ipyparallel engines", "mpi: starts processes with mpiexec",
+         "notebook: executes notebooks")  # fmt: skip
+
 LEFTOVERS = ("ipyparallel", "hydra_pmi_proxy", "mpiexec")
+
+
+def pytest_configure(config):
+    for mark in MARKS:  # here, and not in pyproject.toml, which a private copy of the course does not have
+        config.addinivalue_line("markers", mark)
 
 
 def pytest_addoption(parser):

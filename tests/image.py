@@ -68,7 +68,7 @@ def main(root: Path) -> None:
             case "RUN":
                 run(value)
     run("distlearn doctor")
-    run("mkdir ~/evening && cp -r course labs ~/evening && tests/first_evening.sh ~/evening/course")
+    run("tests/first_evening.sh course ~/evening")
     run("jupyter execute course/source/*/lab*.ipynb")
 
 

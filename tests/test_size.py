@@ -16,7 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 
 CAPS = {
-    "distcourse": 146_007,
+    "distcourse": 145_292,
     "distlearn": 5_993,
     "distlearn/cli": 14_418,
     "distlearn/comm": 21_300,
@@ -33,7 +33,7 @@ CAPS = {
 """By folder: tokens of code."""
 GOALS = {"distlearn": 200_000, "distcourse": 110_000, "tests": 30_000}
 """By package: tokens of code; lines of the tests."""
-DOCSTRINGS = 9_450
+DOCSTRINGS = 9_455
 """Lines of docstrings of both packages."""
 FILES = 282
 TESTS = 41_473

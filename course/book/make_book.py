@@ -41,6 +41,7 @@ PACKAGES = "nn optim data comm sim cuda parallel train world viz trace backend t
 PACKAGES += "comm.mpi nn.attention parallel.tensor parallel.pipeline.schedule parallel.asynchronous.param_server "
 PACKAGES += "parallel.planning cuda.kernels"
 LINK = re.compile(r"\[([^\]]*)\]\((?!https?:|mailto:|#)([^)#\s]+)(#[^)\s]*)?\)")
+REVEALED = re.compile(r"^\S (.+)\n(?:  .*\n)*?\s+\S it was\s+(.*?)(?:  .*)?$", re.MULTILINE)
 PICTURE = re.compile(r'src="data:image/png;base64,([^"]+)"')
 
 
@@ -131,6 +132,10 @@ def lab_page(path: Path, kept: Path, figures: Path) -> tuple[str, dict[str, Show
     note = " · ".join(f'<a href="../../{target}">{text}</a>' for text, target in links.items())
     title, _, rest = lab.cells[0].source.partition("\n")
     said = " · The figures and outputs are those of a solved run." * bool(shown)
+    if not ran:  # the source keeps what its compared cells print
+        source = nbformat.read(ROOT / "course/source" / path.parent.name / path.name, as_version=4)
+        texts = {c.id: "".join(out.get("text", "") for out in c.get("outputs", ())) for c in source.cells}
+        shown = {name: Shown("", tuple(REVEALED.findall(text))) for name, text in texts.items()}
     lab.cells[0].source = f"{title}\n\n{note}{said}\n{rest}"
     return nbformat.writes(lab) + "\n", shown
 

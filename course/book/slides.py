@@ -138,7 +138,7 @@ def votes_of(parts: list, shown) -> list[list[list[str]]]:
         below = takewhile(lambda part: "predict" not in part.tags, below)
         figures = [shown.get(part.id, Shown()).picture for part in below]
         said = [f"{question} **{value}**" for question, value in seen.said if question in {q for _, q, _ in asked}]
-        answer = [*said, next(filter(None, [seen.picture, *figures]), "")] if shown else ["Run the lab to see it."]
+        answer = [*said, *[*filter(None, [seen.picture, *figures])][:1]] or ["Run the lab to see it."]
         vote = ["## Your vote", *vote, notes(HANDS_UP, *parts[max(0, i - 1) : i])]
         found.append([vote, ["## What happened", *answer, notes(*parts[at + 1 : at + 2])]])
     return found

@@ -305,6 +305,7 @@ class Report:
     flops: int = 0  # + - * / and functions such as exp count 1 each, a fused multiply-add 2
     accesses: int = 0  # loads and stores of single threads
     active_lanes: float = 1.0  # below 1 when branches diverge or blocks are not multiples of 32
+    busiest_warp: tuple[int, int] = (0, 0)  # most sectors, and most wavefronts, of any warp
     seconds: float = 0.0  # of the emulator: they say nothing about a card
     printed: str = ""
     truncated: bool = False  # a thread did more than 2**18 things between two barriers: `sites` has the beginning only
@@ -362,7 +363,7 @@ def make_report(raw, made, *, kernel, compiler, grid, block, code_of, shared_mem
     report.recorded = [_access(r, regions, made.sites, code_of.flat) for r in raw["recorded"]]
     issued = sum(n for _, n, _, _ in raw["blocks"])
     report.active_lanes = sum(active for _, _, active, _ in raw["blocks"]) / (32 * issued) if issued else 1.0
-    report.truncated = raw["not_replayed"] > 0
+    report.truncated, report.busiest_warp = raw["not_replayed"] > 0, tuple(raw["busiest_warp"])
     report.accesses, report.seconds = raw["accesses"], raw["seconds"]
     report.errors += _too_much_shared(sum(r["bytes"] for r in regions if r["space"] == 1), shared_mem)
     return report

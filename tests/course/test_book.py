@@ -93,6 +93,7 @@ def test_every_lab_has_a_page_and_slides_and_no_page_tells_a_solution(book):
                         line
                     )
     assert "Rubric.2points" not in told
+    assert told.count("Runthelabtoseeit") < told.count("Whathappened") / 2, "sources keep what compared cells print"
 
 
 def test_outputs_stand_below_cells_that_students_have_too(book):

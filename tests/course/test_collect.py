@@ -20,6 +20,12 @@ NAMES = {
     "/x/Zoë van Dijk_7_assignsubmission_file/lab00.ipynb": ("zoë-van-dijk-7", "lab00"),
     "/x/Lab 00_as123_attempt_2027-01-15-23-59-00_lab00.ipynb": ("as123", "lab00"),
     r"C:\x\anna_lab00.ipynb": ("anna", "lab00"),
+    "/x/anna smith_lab00.ipynb": ("anna-smith", "lab00"),
+    "/x/anna smith lab00 (1).ipynb": ("anna-smith", "lab00"),
+    "/x/anna_my_lab00_final.ipynb": ("anna", "lab00"),
+    "/x/lab00 bob_lab00.ipynb": ("bob", "lab00"),
+    "/x/lab00_zoe.ipynb": ("zoe", "lab00"),
+    "/x/lab00 zoe klein.ipynb": ("zoe-klein", "lab00"),
 }
 
 
@@ -36,6 +42,8 @@ def test_names_are_recognised(path):
         "/x/notes.ipynb",
         "/x/Anna_9_assignsubmission_file/.ipynb_checkpoints/lab00-checkpoint.ipynb",
         "/x/lab00.ipynb",
+        "/x/lab00 (1).ipynb",
+        "/x/lab00-Copy1.ipynb",
         "/x/anna_lab00.txt",
         "/x/../_lab00.ipynb",
     ],

@@ -2,16 +2,20 @@
 
 import csv
 import io
+import re
 import shutil
 import subprocess
 import sys
 import zipfile
+from pathlib import Path
 
 import nbformat
 import pytest
 from distcourse.author import generate, sandbox, source_notebooks
 from distcourse.author.export import bundle, leaks, mistakes, secrets
+from distcourse.author.grade import open_api
 from distcourse.author.source import Source
+from distcourse.commands import course as commands
 
 from . import grading, small
 from .conftest import COURSE, LABS
@@ -19,9 +23,10 @@ from .grading import run
 from .submissions import solved
 
 pytestmark = pytest.mark.notebook
+HERE = Path(__file__).parents[1]
 
-CHEATS = "import sys\n    return sys._getframe(1)"
-LOOK = "possible cheating: the cell 'one' says _getframe"
+BENDS = "return 4\nnp.allclose = one"
+LOOK = "numpy.allclose had been changed, and was put back for the check 'check_one'"
 
 
 @pytest.mark.timeout(300)
@@ -37,7 +42,7 @@ def test_a_course_from_the_copies_to_the_grades(tmp_path, jupyter_home, monkeypa
     right = solved(released, small.source())
     blackboard = "Lab 00_cem13_attempt_2027-01-15-23-59-00_lab00.ipynb"
     moodle = "Ben Two_12_assignsubmission_file/lab00.ipynb"
-    for name, text in (("anna_LATE_11_1_lab00.ipynb", None), (moodle, "return 4"), (blackboard, CHEATS)):
+    for name, text in (("anna_LATE_11_1_lab00.ipynb", None), (moodle, "return 4"), (blackboard, BENDS)):
         book = nbformat.from_dict(right)
         for cell in book.cells:
             if cell.id == "one" and text:
@@ -46,7 +51,7 @@ def test_a_course_from_the_copies_to_the_grades(tmp_path, jupyter_home, monkeypa
             file.writestr(name, nbformat.writes(book))
     with zipfile.ZipFile(tmp_path / "all.zip", "a") as file:
         file.writestr("readme.ipynb", "{}")
-    status, said = run("collect", small.LAB, tmp_path / "all.zip")
+    status, said = run("collect", "lab00", tmp_path / "all.zip")
     assert status == 0
     assert "3 students have handed in lab00_small: anna-11, ben-two-12, cem13" in said
     assert "Skipped, because its name gives neither student nor lab" in said
@@ -74,7 +79,7 @@ def test_a_course_from_the_copies_to_the_grades(tmp_path, jupyter_home, monkeypa
         ("ben-two-12", "0", "4", "", ""),
         ("cem13", "0", "4", "", ""),
     ]
-    assert [r["worth a look"] for r in rows] == ["", "", f"{LOOK}: `return sys._getframe(1)`"]
+    assert [r["remark"] for r in rows] == [""] * 3, "what was seen is for the instructor alone"
     assert run("grades", small.LAB, tmp_path / "moodle.csv", "--for", "moodle")[0] == 0
     text = (tmp_path / "moodle.csv").read_text(encoding="utf-8")
     assert "Participant 11,6,7,late; 1 written answers are not read yet" in text
@@ -88,12 +93,62 @@ def test_a_course_from_the_copies_to_the_grades(tmp_path, jupyter_home, monkeypa
     assert "check_one" in said
     assert "worth a look" in said
     assert "cem13" in said
+    with open_api(course).gradebook as book:
+        book.update_or_create_assignment(small.LAB, duedate="2027-01-14 08:00")
+    (course / "submitted/ben-two-12" / small.LAB / "timestamp.txt").write_text("16.01.2027 8 Uhr")
+    status, said = run("grade", small.LAB, "--student", "ben-two-12", "--force", *unsafe)
+    assert status == 1
+    assert "timestamp.txt: '16.01.2027 8 Uhr', expected a time such as 2027-01-16 08:00 UTC" in said
+    assert run("grades", small.LAB, tmp_path / "all.csv")[0] == 0
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "all.csv").read_text(encoding="utf-8"))))
+    assert [(r["points"], r["late"]) for r in rows] == [("6", "late"), ("4", ""), ("4", "late")], "the grade is kept"
     assert "wrote 3 pages" in run("feedback", small.LAB)[1]
     pages = list((course / "feedback").glob("*/*/lab00.html"))
     texts = {page.parts[-3]: page.read_text(encoding="utf-8") for page in pages}
     assert len(texts) == 3
-    assert not [text for text in texts.values() if "cheating" in text], "students do not read it"
-    assert [name for name, text in texts.items() if "Handed in late." in text] == ["anna-11"]
+    assert not [text for text in texts.values() if LOOK in text], "students do not read it"
+    assert {name for name, text in texts.items() if "Handed in late." in text} == {"anna-11", "cem13"}
+
+
+def test_a_private_copy_holds_all_of_the_course_but_its_package():
+    repository = {"distcourse", "book", "__pycache__"}  # what is installed, and what `make book` runs there
+    running = {"submitted", "autograded", "feedback", "gradebook.db", "downloaded", ".grading.lock", ".pytest_cache"}
+    assert {path.name for path in COURSE.iterdir()} - repository - running == set(commands.COPIED)
+
+
+@pytest.mark.timeout(900)
+def test_the_first_evening_types_every_command_of_the_page(tmp_path):
+    script, page = HERE / "first_evening.sh", (COURSE / "README.md").read_text(encoding="utf-8")
+    typed = set(re.findall(r"\b(?:course|labs) (?!lab)[a-z]+\b", script.read_text(encoding="utf-8")))
+    asked = set(re.findall(r"^distlearn ((?:course|labs) [a-z]+)", page, re.MULTILINE))
+    assert len(asked) > 12
+    assert asked <= typed
+    if sandbox.available():
+        pytest.skip(sandbox.available())
+    done = subprocess.run(["sh", script, COURSE, tmp_path / "evening", LABS[0]], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+
+
+@pytest.mark.parametrize("text", ["Traceback\n  in x\nTypeError: it", "[App | INFO] x\nTraceback\nTypeError: it"])
+def test_what_nbgrader_says_before_it_fails_is_passed_on_whole(tmp_path, monkeypatch, text):
+    monkeypatch.chdir(small.make_course(tmp_path, COURSE / grading.CONFIG))
+    broken = tmp_path / "python"
+    broken.write_text(f"#!/bin/sh\ncat >&2 <<END\n{text}\nEND\nexit 1\n")
+    broken.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(broken))
+    status, said = run("release", small.LAB)
+    assert status == 1
+    assert "Traceback" in said
+    assert "TypeError: it" in said
+
+
+def test_a_lab_that_is_not_there_is_not_bundled(tmp_path, monkeypatch):
+    monkeypatch.chdir(small.make_course(tmp_path, COURSE / grading.CONFIG))
+    (tmp_path / "labs.zip").write_text("the class's")
+    for words, said in (("lab99", "no lab 'lab99'"), ("lab00_smal1", "did you mean lab00_small?")):
+        status, text = run("bundle", tmp_path / "labs.zip", words)
+        assert (status, said in text) == (1, True), text
+    assert (tmp_path / "labs.zip").read_text() == "the class's"
 
 
 @pytest.mark.parametrize(

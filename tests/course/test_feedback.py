@@ -109,6 +109,11 @@ def test_what_cannot_be_shown_is_shown_as_it_was_typed(tex):
     assert TYPED.search(markdown(f"${tex}$"))
 
 
+def test_a_wide_formula_scrolls_in_a_box_of_its_own(course):
+    assert '<div class="formula"><math' in markdown("$$a = b$$")
+    assert re.search(r"\.formula {[^}]*overflow-x: auto", grading.feedback(course, small.LAB, "anna"))
+
+
 def test_a_formula_runs_nothing():
     made = markdown(r"$a < b \text{<script>f()</script>}$ and $x<img src=x onerror=f()>$")
     assert "<script" not in made

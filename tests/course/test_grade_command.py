@@ -10,6 +10,7 @@ import sys
 import time
 
 import nbformat
+import psutil
 import pytest
 from distcourse.author import sandbox
 from nbformat.v4 import new_code_cell
@@ -77,7 +78,7 @@ def test_what_cannot_be_read_costs_itself_alone_and_is_never_a_zero(course):
     assert table["anna"]["points"] == "6"
     for name in ("other", "empty", "no-json"):
         assert table[name]["points"] == ""
-        assert table[name]["worth a look"].startswith("not graded")
+        assert table[name]["remark"].startswith("not graded")
     source = course / "source" / small.LAB / "lab00.ipynb"
     text = source.read_text(encoding="utf-8")
     source.write_text(text.replace("as an array", "as an array, new"), encoding="utf-8")
@@ -105,6 +106,39 @@ def test_a_submission_that_holds_its_worker_is_ended(course):
     # the watchdog ends the worker; on a slow machine the cells' own limits can be first
     assert table["aholds"]["points"] == ("" if "not graded: aholds: stopped after " in said else "0")
     assert status == (table["aholds"]["points"] == "")
+
+
+@needs_sandbox
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+def test_when_grading_ends_all_ends_with_it(course, tmp_path, monkeypatch, number):
+    right = solved(grading.generate(course, small.LAB), small.source())
+    right.cells.insert(0, new_code_cell("import time\ntime.sleep(60)"))
+    grading.submit(course, small.LAB, "anna", right)
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    words = [sys.executable, "-m", "distlearn.cli", "course", "grade", small.LAB]
+
+    def ours():
+        found = psutil.process_iter(["cmdline"])
+        return [p for p in found if any(str(tmp_path) in word for word in p.info["cmdline"] or ())]
+
+    with subprocess.Popen(words, start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+        wait(lambda: sum("bwrap" in p.info["cmdline"][0] for p in ours()) >= 2)
+        status, said = run("grade", small.LAB)
+        assert status == 1
+        assert "is being graded by another process" in said
+        process.send_signal(number)
+        process.wait(20)
+    wait(lambda: not ours(), 30)
+    if number != signal.SIGKILL:
+        assert not list((tmp_path / "tmp").iterdir())
+
+
+def wait(done, seconds=100):
+    until = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < until, [p.cmdline()[:6] for p in psutil.Process(1).children(recursive=True)][-9:]
+        time.sleep(0.2)
 
 
 @needs_sandbox

@@ -1,11 +1,13 @@
 """The bank of exam questions gives what it states, and papers, staff pages and JPlag's folders are made from it."""
 
 import importlib
+import re
 import shutil
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 
+import distcourse
 import pytest
 from distcourse.author import Source, source_notebooks
 from distcourse.author.staff import KINDS, draw, questions
@@ -60,7 +62,7 @@ def test_wrong_choices_are_mistakes_that_the_checks_know():
         lab = Source(path)
         mutants = importlib.import_module(f".mutants.{path.stem}", __package__).MUTANTS
         known = {answer[0] for answers in mutants.values() for answer in answers}
-        module = Path(COURSE, "distcourse", f"{path.stem}.py")
+        module = Path(distcourse.__file__).with_name(f"{path.stem}.py")
         text = "\n".join([*(c.source for c in lab.code), module.read_text() if module.exists() else ""])
         for q in (q for q in BANK if q["lab"] == lab.number and q["kind"] == "choice"):
             faults = [wrong["fault"] for wrong in q["wrong"] if "fault" in wrong]
@@ -84,6 +86,9 @@ def test_a_paper_and_its_key(tmp_path):
     run("exam", paper, "--labs", "01,07", "--minutes", 40, "--seed", 4, "--course", COURSE)
     assert paper.read_text() != first
     assert grading.run("exam", paper, "--labs", "77", "--course", COURSE)[0] == 1
+    said = run("exam", paper, "--labs", "12,lab13", "--minutes", 600, "--course", COURSE)
+    assert "all questions on these labs are in it" in said
+    assert not re.search(r"\b[1-9]\d{4,}\b", re.sub(r"```.*?```", "", paper.read_text(), flags=re.S)), "as in 16,384"
 
 
 def test_a_page_for_each_lab(tmp_path):
@@ -98,6 +103,7 @@ def test_a_page_for_each_lab(tmp_path):
         assert text.count("\n**Exercise") == len(Source(path).exercises)
         assert text.count("(its check names no mistake by a sentence)") <= 1
         assert "## What students believe" in text
+        assert re.search(r"^\|.*\| [\d.]+ (s|%|times|ms|[a-zA-Z].*) \|$", text, re.M), "a guess with its unit"
     for name in LABS:
         text = (COURSE / "staff" / f"{name[:5]}.md").read_text()
         assert [part in text for part in ("## In the room", "## Discussion", "## Rubric")] == [True] * 3, name
@@ -109,9 +115,12 @@ def test_answers_for_jplag(tmp_path):
     for target in (released, *(home / "submitted" / name / small.LAB for name in ("anna", "ben"))):
         target.mkdir(parents=True)
         shutil.copy(home / "source" / small.LAB / "lab00.ipynb", target)
+    (home / "submitted/cyd" / small.LAB).mkdir(parents=True)
+    (home / "submitted/cyd" / small.LAB / "lab00.ipynb").write_text("<html>")
     said = run("jplag", small.LAB, tmp_path / "out", "--course", home)
     assert "2 students" in said
-    assert {p.name for p in (tmp_path / "out" / "submissions").iterdir()} == {"anna", "ben"}
+    assert f"not read: {home / 'submitted/cyd' / small.LAB / 'lab00.ipynb'}" in said
+    assert {p.name for p in (tmp_path / "out" / "submissions").iterdir()} == {"anna", "ben", "cyd"}
     for folder in ("base", "submissions/anna"):
         assert {p.name for p in (tmp_path / "out" / folder).iterdir()} == {"one.py", "two.py", "three.py"}
     assert "return 2" in (tmp_path / "out/submissions/ben/two.py").read_text()

@@ -57,6 +57,22 @@ def test_a_lane_may_pass_on_what_it_has_not_set(compiler):
         np.testing.assert_array_equal(args[which], value)
 
 
+def test_the_busiest_warp_is_the_one_that_moves_most(compiler):
+    """Warp 1 of block 1 reads 16 times 4 sectors, and is the only one that passes over shared memory."""
+    source = """extern "C" __global__ void k(const float* x, float* y) {
+        __shared__ float s[32];
+        int lane = threadIdx.x % 32, last = blockIdx.x && threadIdx.x >= 32;
+        float sum = 0;
+        for (int i = 0; i < (last ? 16 : 1); i++) sum += x[i * 32 + lane];
+        if (last) s[lane] = sum, __syncwarp(), sum = s[31 - lane];
+        if (last) y[lane] = sum;
+    }"""
+    arrays = np.zeros(512, np.float32), np.zeros(32, np.float32)
+    report = RawKernel(source, "k", compiler=compiler).check((2,), (64,), arrays)
+    assert report.busiest_warp == (17 * 4, 2)
+    assert sum(site.sectors for site in report.sites) == (3 + 17) * 4
+
+
 UNKNOWN = {  # what in the assembly is written differently
     "operations": ("FLOP", r"^\s*(fadd|fsub|fmul|fdiv)32\b"),
     "lines": ("KERNEL_FILE", "another.cu"),

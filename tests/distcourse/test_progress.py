@@ -69,6 +69,19 @@ def test_the_page_follows_what_is_saved(labs):
     write_page(labs)
 
 
+def test_what_was_renamed_is_named_and_what_was_deleted_still_counts(labs):
+    total = read_all(labs)[1].all_points
+    path = labs / "lab01_backprop" / "lab01.ipynb"
+    book = nbformat.read(path, 4)
+    book.cells = [c for c in book.cells if not c.metadata.get("nbgrader", {}).get("grade")]
+    nbformat.write(book, path)
+    (labs / "lab00_welcome" / "lab00.ipynb").rename(labs / "lab00_welcome" / "lab00 Anna.ipynb")
+    zero, one = read_all(labs)
+    assert one.all_points == total
+    assert zero.bar == "not found: lab00 Anna.ipynb?"
+    assert zero.bar in write_page(labs).read_text(encoding="utf-8")
+
+
 def test_labs_without_a_readme_have_a_page_too(labs):
     points = work(labs / "lab00_welcome" / "lab00.ipynb", checks=2, wrong=0, guesses=0)
     (labs / "README.md").unlink()

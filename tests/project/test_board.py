@@ -105,13 +105,15 @@ def test_what_was_scored_is_not_run_again(around, tmp_path, monkeypatch):
 
 
 def test_the_page_and_the_table_say_the_same_and_run_nothing(around, tmp_path):
-    bad = entry("b-team", "2026-12-01T0900", state="refused", reason="=1+1 <script>alert(1)</script>")
+    bad = entry("b-team", "2026-13-45T9999", state="refused", reason="=1+1 <script>alert(1)</script>\n  secret = x[i];")
     found = [entry("a-team", "2026-12-01T0900", 400), entry("a-team", "2026-12-02T0900", 350), bad]
     pictures = dict.fromkeys(TRACKS)
     html = page.as_html(standings(found), around, pictures)
     assert "<script>alert" not in html
     assert "&lt;script&gt;" in html
     assert html.count("<svg") == 1
+    assert "After the submission of 2026-12-02T0900." in html
+    assert "secret" not in html + page.as_csv(standings(found)), "a team's source is not for others"
     assert 'points="2.0,17.0 78.0,3.0"' in html
     assert "http" not in html.replace("Content-Security-Policy", "").replace("http-equiv", "")
     table = list(csv.DictReader(io.StringIO(page.as_csv(standings(found)))))
@@ -127,7 +129,7 @@ def test_a_student_and_staff_by_command(tmp_path):
 
     run("make", tmp_path / "r", "--practice")
     said = run("check", EXAMPLE / "schedule.csv", EXAMPLE / "memory.json", "--round", tmp_path / "r/public")
-    assert "454 ticks, nothing is below 301" in said
+    assert "756 ticks, nothing is below 301" in said
     write(tmp_path / "bad", "schedule.csv", b"=1\n")
     run("check", tmp_path / "bad/schedule.csv", status=1)
     write(tmp_path / "s/a-team/2026-12-01T0900", "schedule.csv", (EXAMPLE / "schedule.csv").read_bytes())

@@ -36,6 +36,14 @@ def test_tasks_and_numbers_are_what_they_were(around):
     assert cluster.floor(around.tasks["cluster"]) == 26_818
 
 
+@pytest.mark.parametrize("track", [t for t in TRACKS.values() if hasattr(t, "beat_this")], ids=lambda t: t.name)
+def test_the_example_is_worse_than_what_is_to_be_beaten(track, around, tmp_path):
+    best = write(tmp_path, track.file, track.beat_this(around.tasks[track.name]))
+    mine, best = (around.score(track.name, p, "a", unsafe=UNSAFE) for p in (EXAMPLE / track.file, best))
+    assert mine.cost > best.cost
+    assert mine.public is None or mine.public / mine.floor < 2 * mine.cost / mine.floor, "means, in one unit"
+
+
 def test_numbers_are_heavy_tailed():
     x = np.abs(Draws("a").heavy_tailed(20_000, "x"))
     assert x.max() > 1000 * np.median(x)
@@ -134,6 +142,37 @@ def test_the_time_on_a_card_stands_beside_and_is_not_scored(around, monkeypatch)
 def test_a_card_runs_it(around):
     found = around.score("kernel", EXAMPLE / "kernel.cu", "a", unsafe=True, card=True)
     assert "us on this machine's card" in found.notes[1]
+
+
+ONE_WARP = """\
+extern "C" __global__ void rms_transposed(const float* x, float* out, int rows, int cols) {
+    if (FIRST threadIdx.y) return;
+    float all[20000];
+    int lane = threadIdx.x, n = rows * cols;
+    for (int k = lane; k < (n + 31) / 32 * 32; k += 32) {
+        float v = k < n ? x[k] : 0.0f;
+        for (int l = 0; l < 32; ++l) all[k - lane + l] = __shfl_sync(0xffffffffu, v, l);
+    }
+    for (int i = 0; i < rows; ++i) {
+        float sum = 0.0f;
+        for (int j = lane; j < cols; j += 32) sum += all[i * cols + j] * all[i * cols + j];
+        for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
+        float scale = 1.0f / sqrtf(sum / cols + 1e-6f);
+        for (int j = 0; j < cols; ++j) all[i * cols + j] *= scale;
+    }
+    for (int k = lane; k < n; k += 32) if (MINE) out[k] = all[k % rows * cols + k / rows];
+}
+"""
+
+
+@pytest.mark.parametrize(("first", "mine"), [("blockIdx.x +", "true"), ("", "k % rows / 32 == blockIdx.x")])
+def test_local_memory_and_idle_warps_are_paid_for(first, mine, around, tmp_path):
+    """A warp, or one of each block, that keeps the matrix in a local array: in sums, all of it at the floor."""
+    source = ONE_WARP.replace("FIRST", first).replace("MINE", mine)
+    given = source.encode(), kernel.beat_this()
+    kept, tiled = (around.score("kernel", write(tmp_path, "kernel.cu", s), "a-team", unsafe=UNSAFE) for s in given)
+    assert (kept.state, tiled.state) == ("scored", "scored"), kept
+    assert kept.cost > 2 * tiled.cost
 
 
 HONEST = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import io
 import re
 import tarfile
@@ -12,8 +13,7 @@ from pathlib import Path
 
 from nbgrader.plugins import ExtractorPlugin, FileNameCollectorPlugin
 
-# Platforms and their names of files; the first that fits counts.
-# what platforms call files; the first that fits counts
+# What platforms call files; the first that fits counts.
 FORMS = (
     # Moodle: Anna Schmidt_123456_assignsubmission_file/lab00.ipynb, in folders or with `_` for `/`
     r"[/\\](?P<name>[^/\\]+?)_(?P<number>\d+)_assignsubmission_file(?:_?[/\\]|_)(?:.*[/\\])?[^/\\]*?",
@@ -21,9 +21,10 @@ FORMS = (
     r"[/\\][^/\\]*?_(?P<student_id>[^/\\_]+)_attempt_(?P<timestamp>[\d-]+)_[^/\\]*?",
     # Canvas: schmidtanna_LATE_12345_67890_lab00-2.ipynb
     r"[/\\](?P<student_id>[^/\\_ ]+)(?P<late>_LATE)?_(?P<number>\d+)_\d+_[^/\\]*?",
-    # by hand: anna_lab00.ipynb
-    r"[/\\](?P<student_id>[^/\\_ ]+)[_ ][^/\\]*?",
+    # by hand: anna_lab00.ipynb, anna smith_lab00.ipynb, lab00 anna_lab00.ipynb
+    r"[/\\](?:lab\d\d[ _-]+)?(?P<student_id>[^/\\_]+?)(?:_[^/\\]*?| +)",
 )
+BY_LAB = r"[/\\](?P<file_id>lab\d\d)[ _](?P<student_id>[^\W\d][^/\\]*)\.ipynb$"  # by hand: lab00_anna.ipynb
 ZIP, ARCHIVE = re.compile(r"\.zip$", re.IGNORECASE), re.compile(r"\.(zip|tar\.gz|tgz)$", re.IGNORECASE)
 NOTEBOOK, COLLECTED = 2**26, 2**31  # Bytes that a notebook, and all of a platform's archive, may have unpacked.
 
@@ -32,8 +33,8 @@ def recognise(path: str) -> dict | None:
     """Return student, lab and time of hand-in for the path of a file, or None if no platform writes such a name."""
     if re.search(r"[/\\](\.ipynb_checkpoints|__MACOSX)[/\\]", path):
         return None  # an editor's copies
-    for form in FORMS:
-        match = re.search(form + r"(?P<file_id>lab\d\d)[^/\\]*\.ipynb$", path, re.IGNORECASE)
+    for form in (*(form + r"(?P<file_id>lab\d\d)[^/\\]*\.ipynb$" for form in FORMS), BY_LAB):
+        match = re.search(form, path, re.IGNORECASE)
         if match is None:
             continue
         found = match.groupdict()
@@ -106,7 +107,7 @@ def _write(path: Path, data: bytes) -> None:
     while path.exists():
         path = path.parent / "again" / path.name
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(data)
+    path.write_bytes(data.removeprefix(codecs.BOM_UTF8))  # editors of Windows write one
 
 
 class Collect(FileNameCollectorPlugin):

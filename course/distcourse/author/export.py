@@ -18,6 +18,11 @@ from .source import BEGIN_HIDDEN, BEGIN_SOLUTION, END_HIDDEN, END_SOLUTION, Sour
 LATE = "late"  # File of a submission that its platform calls late.
 
 
+def is_late(submission, folder) -> bool:
+    """Return whether a submission of the gradebook, handed in to a folder, came after it was due."""
+    return submission.total_seconds_late > 0 or Path(folder, LATE).exists()
+
+
 def secrets(source: Source) -> set[str]:
     """Return the lines of a lab that students must not get: of solutions, hidden tests and sample answers."""
     found, public = set(), set()
@@ -40,10 +45,8 @@ def leaks(source: Source, released: str) -> list[str]:
 def bundle(course, target, names=None, assistants: str = "tutor") -> list[str]:
     """Write a zip of what students get, with the rules for their AI assistants; return the labs in it."""
     folder, files = labs_dir(course), []
-    for path in source_notebooks(course):
+    for path in source_notebooks(course, names):
         lab = path.parent.name
-        if names and lab not in names:
-            continue
         for file in sorted((folder / lab).rglob("*")):
             if file.is_file() and not {".ipynb_checkpoints", "__pycache__"} & set(file.parts):
                 files.append((file, f"{lab}/{file.relative_to(folder / lab)}"))
@@ -63,12 +66,8 @@ def bundle(course, target, names=None, assistants: str = "tutor") -> list[str]:
 
 def write_grades(api, lab: str, target, form: str = "csv") -> int:
     """Write the points of one lab; return for how many students."""
-    rows, exercises, seen, root = [], {}, {}, Path(api.coursedir.root)
-    for student, line in looks(api.coursedir.root, lab):
-        seen.setdefault(student, []).append(line)
-    without = set(remaining(api.coursedir.root, lab))
-    for student in without:
-        seen[student] = ["not graded: `distlearn course grade` says why"]
+    rows, exercises, root = [], {}, Path(api.coursedir.root)
+    without = set(remaining(root, lab))
     with api.gradebook as book:
         assignment = book.find_assignment(lab)
         maximum = assignment.max_score
@@ -78,15 +77,14 @@ def write_grades(api, lab: str, target, form: str = "csv") -> int:
             waits = [g.name for g in grades.values() if g.needs_manual_grade and g.manual_score is None]
             points = {name: "" if name in waits else f"{grade.score:g}" for name, grade in grades.items()}
             if submission.student.id not in without:
-                late = submission.total_seconds_late > 0
-                late = late or (root / "submitted" / submission.student.id / lab / LATE).exists()
+                late = is_late(submission, root / "submitted" / submission.student.id / lab)
                 rows.append((submission.student.id, points, f"{submission.score:g}", len(waits), "late" * late))
     rows = sorted([*rows, *((student, {}, "", 0, "") for student in without)])
     so_far = " (so far)" * any(waits for _, _, _, waits, _ in rows)  # Canvas imports no remarks
     columns = {
         "canvas": ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", lab + so_far],
         "moodle": ["Identifier", "Grade", "Maximum Grade", "Feedback comments"],
-        "csv": ["student", *exercises, "points", "maximum", "answers to read", "late", "worth a look"],
+        "csv": ["student", *exercises, "points", "maximum", "answers to read", "late", "remark"],
     }[form]
     with Path(target).open("w", newline="", encoding="utf-8") as file:
         out = csv.writer(file)
@@ -101,7 +99,7 @@ def write_grades(api, lab: str, target, form: str = "csv") -> int:
                 "canvas": [student, number[1] if number else "", "", "" if number else student, "", total],
                 "moodle": [f"Participant {number[1]}" if number else student, total, f"{maximum:g}", remark],
                 "csv": [student, *(points.get(name, "") for name in exercises), total, f"{maximum:g}", waits, late,
-                        "; ".join(seen.get(student, ()))],
+                        "" if points else "not graded: `distlearn course grade` says why"],
             }[form])  # fmt: skip
     return len(rows)
 
@@ -119,7 +117,7 @@ def mistakes(course, lab: str) -> list[tuple[str, str, int]]:
 
 
 def looks(course, lab: str) -> list[tuple[str, str]]:
-    """Return (student, what is worth a look in their graded submission): stopped cells, and possible cheating."""
+    """Return (student, what is worth a look in their graded submission): cells that were stopped, what was put back."""
     return [
         (path.parent.parent.name, line) for path in _autograded(course, lab) for line in notes_of(path).get("looks", ())
     ]

@@ -13,12 +13,16 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import Empty, Queue
 from typing import NamedTuple
+
+import psutil
+from filelock import FileLock, Timeout
 
 from .release import config_of
 from .source import Source, tests_of
@@ -72,6 +76,19 @@ def remaining(course, lab: str) -> list[str]:
 
 def grade(course, lab: str, students, *, at_once: int | None = None, unsafe: bool = False):
     """Grade students; yield a `Graded` for each when it is done."""
+    lock = FileLock(Path(course, ".grading.lock"), timeout=0)  # it ends with its process
+    # all that workers leave, however they end
+    scratch = tempfile.TemporaryDirectory(prefix="dl-", ignore_cleanup_errors=True)
+    try:
+        with lock, scratch as folder:
+            yield from _grade(course, lab, students, at_once, unsafe, folder)
+    except Timeout:
+        raise RuntimeError(
+            f"{course} is being graded by another process: wait for it, or stop it; what it has graded is kept"
+        ) from None
+
+
+def _grade(course, lab: str, students, at_once, unsafe, scratch):
     todo, done, running, stop = Queue(), Queue(), [], threading.Event()
     for student in students:
         todo.put(student)
@@ -80,7 +97,7 @@ def grade(course, lab: str, students, *, at_once: int | None = None, unsafe: boo
 
     def work():
         command = [sys.executable, "-W", "ignore", "-m", __name__, str(course), lab, *["--unsafe"] * unsafe]
-        environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+        environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "TMPDIR": scratch}
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
         process = None
         while True:
@@ -126,6 +143,16 @@ def grade(course, lab: str, students, *, at_once: int | None = None, unsafe: boo
 
 
 def _grade_one(api, lab: str, student: str) -> dict:
+    from nbgrader.utils import parse_utc
+
+    stamp = Path(api.coursedir.root, "submitted", student, lab, "timestamp.txt")
+    if stamp.exists():  # nbgrader removes the grade that is there before it reads the file
+        text = stamp.read_text(encoding="utf-8", errors="replace").strip()
+        try:
+            parse_utc(text or None)
+        except (ValueError, OverflowError, TypeError):
+            told = "expected a time such as 2027-01-16 08:00 UTC, 2027-01-16 08:00 Europe/Berlin or"
+            return {"points": {}, "error": f"{stamp}: {text!r}, {told} 2027-01-16T08:00:00+01:00"}
     done = api.autograde(lab, student, force=True, create=True)
     if not done["success"]:
         text = f"{done.get('log') or ''}\n{done.get('error') or ''}".strip()
@@ -144,14 +171,28 @@ def main(course: str, lab: str, *options: str) -> None:
     """Grade the students whose names come in, until the input ends."""
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
+    todo = Queue()
+    threading.Thread(target=_listen, args=(todo,), daemon=True).start()
     api = open_api(course, unsafe="--unsafe" in options)
-    for line in sys.stdin:
+    while True:
+        student = todo.get()
         try:
-            told = _grade_one(api, lab, line.strip())
+            told = _grade_one(api, lab, student)
         except (Exception, SystemExit) as error:
             told = {"points": {}, "error": str(error)}
         replies.write(json.dumps(told) + "\n")
         replies.flush()
+
+
+def _listen(todo) -> None:
+    """Pass names on; when there can be no more, whoever asked is done or dead, and nobody waits for an answer."""
+    for line in sys.stdin:
+        todo.put(line.strip())
+    for _ in range(2):  # sandboxes end with the process that has started them, but one that is just starting may not
+        for child in psutil.Process().children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                child.kill()
+    os._exit(0)
 
 
 if __name__ == "__main__":

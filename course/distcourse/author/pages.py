@@ -10,8 +10,10 @@ from __future__ import annotations
 import contextlib
 import functools
 import html
+import os
 import re
 import sys
+import tempfile
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -27,7 +29,7 @@ from traitlets.config import Config
 
 import distlearn
 
-from .export import LATE
+from .export import is_late
 from .rules import LEAD_IN, METADATA
 from .source import Source, course_of, grade_id_of, source_of, tests_of
 
@@ -156,6 +158,7 @@ class Paths:
         places = {str(library): "distlearn", str(own): "distcourse"} | dict.fromkeys(packages, "packages")
         places |= {str(Path(course).absolute()): "course", str(library.parent): "library"}
         places |= dict.fromkeys({sys.prefix, sys.base_prefix} - {"/usr"}, "python") | {str(Path.home()): "~"}
+        places |= {os.environ.get("DISTLEARN_DATA", ""): "data", tempfile.gettempdir(): "/tmp"}
         self._places = sorted(((p, short) for p, short in places.items() if len(p) > 1), key=lambda pair: -len(pair[0]))
 
     def __call__(self, text: str) -> str:
@@ -180,6 +183,9 @@ class NameGrades(NbGraderPreprocessor):
         source = source_of(self.config, told["assignment"], told["notebook"])
         names = titles(source)
         with Gradebook(told["db_url"]) as book:
+            here = CourseDirectory(config=self.config)
+            folder = here.format_path(here.submitted_directory, told["student"], told["assignment"])
+            late = is_late(book.find_submission(told["assignment"], told["student"]), folder)
             found = book.find_submission_notebook(told["notebook"], told["assignment"], told["student"]).grades
             waits = {g.name for g in found if g.needs_manual_grade and g.manual_score is None}
         grades = []
@@ -191,9 +197,6 @@ class NameGrades(NbGraderPreprocessor):
                 grades.append({"id": name, **{key: known[key] for key in ("title", "waits", "score", "points")}})
         first = source.cells[0].source.partition("\n")[0] if source else told["notebook"]
         waiting = sum(grade["points"] for grade in grades if grade["waits"])
-        here = CourseDirectory(config=self.config)
-        folder = here.format_path(here.submitted_directory, told["student"], told["assignment"])
-        late = told.get("total_seconds_late", 0) > 0 or Path(folder, LATE).exists()
         resources["feedback"] = {"title": first.lstrip("# "), "grades": grades, "waiting": waiting, "late": late}
         return nb, resources
 
@@ -232,7 +235,8 @@ class _Renderer(IPythonRenderer):
     """Renders formulas as MathML."""
 
     def block_math(self, body):
-        return mathml(body, "block") or f"<pre>$${html.escape(body)}$$</pre>"
+        found = mathml(body, "block")
+        return f'<div class="formula">{found}</div>' if found else f"<pre>$${html.escape(body)}$$</pre>"
 
     def inline_math(self, body):
         return mathml(body, "inline") or f"<code>${html.escape(body)}$</code>"

@@ -10,6 +10,7 @@ import logging
 import os
 import shutil
 import tempfile
+from difflib import get_close_matches
 from pathlib import Path
 
 import nbformat
@@ -38,7 +39,7 @@ def lab_names(course) -> list[str]:
 
 def source_notebooks(course, names=None) -> list[Path]:
     """Source notebooks of the labs named, or of all in order."""
-    return [next(Path(course, "source", name).glob("*.ipynb")) for name in _known(course, names)]
+    return [next(Path(course, "source", name).glob("*.ipynb")) for name in find_labs(course, names)]
 
 
 def labs_dir(course) -> Path:
@@ -49,7 +50,7 @@ def labs_dir(course) -> Path:
 def generate(course, names=None, *, target=None, force: bool = False) -> list[Path]:
     """Make the students' copies; return their folders."""
     course = Path(course).resolve()
-    names = _known(course, names)
+    names = find_labs(course, names)
     target = labs_dir(course) if target is None else Path(target).resolve()
     worked_in = [] if force else [f"{name} ({why})" for name in names if (why := changed_by_hand(target / name))]
     if worked_in:
@@ -66,7 +67,7 @@ def generate(course, names=None, *, target=None, force: bool = False) -> list[Pa
 def compare_release(course, names=None) -> list[str]:
     """Generate the copies again elsewhere and return how those that are there differ."""
     course = Path(course).resolve()
-    names, there = _known(course, names), labs_dir(course)
+    names, there = find_labs(course, names), labs_dir(course)
     with tempfile.TemporaryDirectory() as temporary:
         found = [diff for name in names for diff in _differences(there, _assign(course, name, Path(temporary)), name)]
     known = set(lab_names(course))
@@ -92,14 +93,19 @@ def changed_by_hand(folder) -> str:
     return ""
 
 
-def _known(course, names) -> list[str]:
-    there = lab_names(course)
-    for name in names or ():
-        if name not in there:
-            raise NotALab(
-                f"no lab {name!r} in {Path(course, 'source')}, expected one of {', '.join(there) or '(none)'}"
-            )
-    return list(names) if names else there
+def find_labs(course, names=None) -> list[str]:
+    """Return the labs that are meant by their names or the beginnings of those (`lab07`, `07`); all without names."""
+    there, found = lab_names(course), []
+    for name in names or there:
+        begins = name.lower().rstrip("/").removeprefix("lab")
+        meant = [lab for lab in there if begins and lab.removeprefix("lab").startswith(begins)]
+        meant = [name] if name in there else meant
+        if len(meant) != 1:
+            close = meant or get_close_matches(name, there, 1, 0.5)
+            hint = f"did you mean {' or '.join(close)}?" if close else f"expected one of {', '.join(there) or '(none)'}"
+            raise NotALab(f"no lab {name!r} in {Path(course, 'source')}: {hint}")
+        found += meant
+    return found
 
 
 def config_of(course):

@@ -29,7 +29,7 @@ from jupyter_client.manager import AsyncKernelManager
 import distlearn
 
 PROGRAM = "bwrap"
-HOME = "/home/student"
+HOME, DATA = "/home/student", "/opt/data"
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt/conda", "/nix/store")
 # The library and this package: not the folder of this one, which holds the labs with their solutions.
 PACKAGES = [str(Path(distlearn.__file__).parent), str(Path(__file__).parents[1])]
@@ -75,7 +75,8 @@ class Sandbox:
     def command(self, program: list[str], environment: dict[str, str], files=()) -> list[str]:
         """Return the command that runs a program in the sandbox."""
         hidden = [path for path in self.hidden if any(path.is_relative_to(known) for known in readable())]
-        own = [(self.work, "/opt/submission")] if self.work else []
+        own, data = [(self.work, "/opt/submission")] if self.work else [], _data_folder(environment)
+        own += [(data, DATA)] if data and Path(data) not in self.hidden else []
         words = [*_bubblewrap(), "--chdir", HOME]
         for place in ("/tmp", HOME, "/dev/shm"):
             words += ["--size", self.disk, "--tmpfs", place]
@@ -102,19 +103,16 @@ class Sandbox:
         fixed |= {"IPYTHONDIR": f"{HOME}/.ipython", "JUPYTER_RUNTIME_DIR": f"{HOME}/.runtime"}
         library = os.pathsep.join(os.path.dirname(package) for package in PACKAGES)
         fixed |= {"PYTHONPATH": library, "MPLBACKEND": given.get("MPLBACKEND", "agg")}
-        data = _data_folder(given)
-        return kept | fixed | ({"DISTLEARN_DATA": data} if data else {})
+        return kept | fixed | ({"DISTLEARN_DATA": DATA} if _data_folder(given) else {})
 
 
 @functools.cache
 def readable() -> tuple[str, ...]:
-    """Return the folders that programs in the sandbox may read: the system, Python, packages, library and data."""
+    """Return the folders that programs in the sandbox may read: the system, Python, packages and library."""
     found = [path for path in SYSTEM if Path(path).exists()]
     base = [sys.base_prefix, sys.prefix, sysconfig.get_path("stdlib"), *site.getsitepackages()]
     base += [os.path.dirname(os.path.realpath(sys.executable)), os.path.dirname(sys.executable)]
     base += PACKAGES
-    data = _data_folder(os.environ)
-    base += [data] if data else []
     for path in base:
         path = os.path.abspath(path)
         if Path(path).exists() and not any(Path(path).is_relative_to(known) for known in found):

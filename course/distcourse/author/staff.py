@@ -16,7 +16,7 @@ import distlearn
 from distlearn.tables import format_number
 
 from .grade import submitted
-from .release import labs_dir, source_notebooks
+from .release import find_labs, labs_dir, source_notebooks
 from .rules import LEAD_IN, estimate
 from .source import Cell, Source, packed
 
@@ -26,6 +26,7 @@ KINDS = ("number", "choice", "explain", "bug", "derive")
 def questions(course, labs=()) -> list[dict]:
     """Questions of the bank, of all labs or of those with these numbers, in order; `draw` fills one in."""
     files = {path.stem[3:]: path for path in sorted(Path(course, "staff", "questions").glob("lab*.toml"))}
+    labs = [name[3:5] for name in find_labs(course, labs)] if labs else ()
     unknown = sorted(set(labs) - set(files))
     if unknown:
         raise ValueError(f"no questions on lab {', '.join(unknown)} in {Path(course, 'staff', 'questions')}")
@@ -62,8 +63,11 @@ def draw(question: dict, rng=None) -> dict:
     return found
 
 
-def exam(course, target, labs, minutes: int, seed: int) -> tuple[int, int]:
-    """Write an exam paper and its key; return its minutes and points. The labs take turns until the time is full."""
+def exam(course, target, labs, minutes: int, seed: int) -> tuple[int, int, bool]:
+    """Write an exam paper and its key; return its minutes and points, and whether it has all questions of the bank.
+
+    The labs take turns until the time is full.
+    """
     rng, turns, left, chosen = np.random.default_rng(seed), Counter(), minutes, []
     pool = questions(course, labs)
     rng.shuffle(pool)
@@ -77,9 +81,9 @@ def exam(course, target, labs, minutes: int, seed: int) -> tuple[int, int]:
     chosen.sort(key=lambda q: q["id"])
     points, target = sum(q["points"] for q in chosen), Path(target)
     for key, path in ((False, target), (True, target.with_stem(f"{target.stem}_key"))):
-        text = _page("exam.md.j2", key=key, questions=chosen, minutes=minutes - left, points=points, seed=seed)
+        text = _page("exam.md.j2", key=key, questions=chosen, minutes=minutes - left, points=points, seed=f"{seed}")
         path.write_text(text, encoding="utf-8")
-    return minutes - left, points
+    return minutes - left, points, len(chosen) == len(pool)
 
 
 def faults(lab: Source) -> dict[str, list[str]]:
@@ -133,7 +137,9 @@ def page(course, path: Path) -> str:
     for cell in lab.code:
         for call in cell.calls("lab.predict"):
             answer = next(k.value for k in call.keywords if k.arg == "answer")
-            guesses.append({"question": ast.literal_eval(call.args[1]), "answer": ast.unparse(answer)})
+            unit = next((ast.literal_eval(k.value) for k in call.keywords if k.arg == "unit"), "")
+            answer = f"{ast.unparse(answer)} {unit}".strip()
+            guesses.append({"question": ast.literal_eval(call.args[1]), "answer": answer})
     asked = [(lab.cells[cell.index - 1].source, cell.source) for cell in lab.cells if cell.is_answer]
     written = Path(course, "staff", f"lab{lab.number}.md").read_text(encoding="utf-8")
     bank = [draw(q) for q in questions(course, [lab.number])]
@@ -151,26 +157,39 @@ def pages(course, folder) -> list[Path]:
     return found
 
 
-def answers(course, lab: str, folder) -> list[str]:
-    """Write each answer's code to FOLDER/submissions/STUDENT/EXERCISE.py, the released cells to FOLDER/base."""
-    students = submitted(course, lab)
+def answers(course, lab: str, folder) -> tuple[list[str], list[str]]:
+    """Write each answer's code to FOLDER/submissions/STUDENT/EXERCISE.py, the released cells to FOLDER/base.
+
+    Return the students whose answers were written, and a line for each notebook that cannot be read.
+    """
+    students, unread = submitted(course, lab), {}
     sources = {f"submissions/{s}": Path(course, "submitted", s, lab) for s in students}
     for name, source in (sources | {"base": labs_dir(course) / lab}).items():
         target = Path(folder, name)
         target.mkdir(parents=True, exist_ok=True)
         for path in sorted(source.glob("*.ipynb")):
-            for k, node in enumerate(nbformat.read(path, as_version=4).cells):
-                cell = Cell(k, node)
+            try:
+                cells = nbformat.reads(path.read_text(encoding="utf-8-sig"), as_version=4).cells
+                cells = [Cell(k, node) for k, node in enumerate(cells)]
+            except (ValueError, KeyError, TypeError, AttributeError) as error:  # no text, no JSON, no notebook
+                unread[source.parent.name] = f"{path}: {str(error)[:100]}"
+                cells = []
+            for cell in cells:
                 if cell.is_solution and packed(cell.python):
                     (target / f"{cell.grade_id}.py").write_text(cell.python + "\n", encoding="utf-8")
-    return students
+    return [name for name in students if name not in unread], list(unread.values())
 
 
 @functools.cache
 def _templates():
     from jinja2 import Environment, StrictUndefined
 
-    made = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, comment_start_string="{##")
+    def shown(value):
+        return f"{value:,}" if type(value) is int and value > 9999 else value
+
+    made = Environment(
+        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, comment_start_string="{##", finalize=shown
+    )
     made.filters["number"] = format_number
     return made
 

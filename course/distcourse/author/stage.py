@@ -14,6 +14,7 @@ from .source import BEGIN_SOLUTION, END_SOLUTION, Cell, Source, Text
 
 DEFINE = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 BIND = (*DEFINE, ast.Assign, ast.AnnAssign)
+_NAMES = (ast.Name, ast.Tuple, ast.List, ast.Starred)
 
 
 def definitions(text: str) -> str:
@@ -73,10 +74,12 @@ def users_of(names, cells) -> set[str]:
 
 
 def _harmless(node) -> bool:
-    """Whether running the statement again can do no harm: it binds names, and calls nothing."""
+    """Whether running the statement again can do no harm: it binds names, changes no object, and calls nothing."""
     if isinstance(node, DEFINE):
         return True
-    return isinstance(node, BIND) and not any(isinstance(n, (ast.Call, ast.Await)) for n in ast.walk(node))
+    inside = list(ast.walk(node)) if isinstance(node, BIND) else []
+    changed = any(isinstance(getattr(n, "ctx", None), ast.Store) and not isinstance(n, _NAMES) for n in inside)
+    return bool(inside) and not changed and not any(isinstance(n, (ast.Call, ast.Await)) for n in inside)
 
 
 def _text(cell: Cell, node) -> str:

@@ -7,11 +7,13 @@ stripped of metadata by another editor. What such a student has written is still
 from __future__ import annotations
 
 import ast
+import codecs
 import json
 import re
 import shutil
 from pathlib import Path
 
+from nbconvert.exporters import NotebookExporter
 from nbformat import NotebookNode, from_dict
 from nbformat.v4 import new_code_cell, new_markdown_cell
 from nbformat.v4.nbbase import random_cell_id
@@ -157,6 +159,15 @@ def outdated(source: Source, book, assignment: str, notebook: str) -> list[str]:
     return found
 
 
+class ReadSubmission(NotebookExporter):
+    """Reads nbgrader's copy of a submission, also where an editor of Windows has begun it with a byte-order mark."""
+
+    def from_filename(self, filename, resources=None, **options):
+        path = Path(filename)
+        path.write_bytes(path.read_bytes().removeprefix(codecs.BOM_UTF8))
+        return super().from_filename(filename, resources, **options)
+
+
 class MendMetadata(NbGraderPreprocessor):
     """Make the metadata of a submission readable for nbgrader; the first step."""
 
@@ -181,7 +192,19 @@ class MendMetadata(NbGraderPreprocessor):
             if cell.cell_type == "code":
                 cell.setdefault("outputs", [])
                 cell.setdefault("execution_count", None)
+        self._keep_what_was_checked(nb)
         return nb, resources
+
+    def _keep_what_was_checked(self, nb) -> None:
+        """Of copies of an answer keep the last above its check, where it has one; nbgrader keeps the last of all."""
+        names = [grade_id_of(cell) for cell in nb.cells]
+        for name in {name for name in names if names.count(name) > 1 and f"check_{name}" in names}:
+            copies = [at for at, found in enumerate(names) if found == name]
+            check = len(names) - 1 - names[::-1].index(f"check_{name}")
+            kept = max((at for at in copies if at < check), default=copies[-1])
+            self.log.warning("Cell '%s' is there %d times: the last above its check counts", name, len(copies))
+            for at in set(copies) - {kept}:
+                del nb.cells[at].metadata["nbgrader"]
 
 
 class RestoreCells(NbGraderPreprocessor):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,10 @@ from distlearn.cli.console import make_progress, print_table, say
 from .labs import with_course
 
 _lab = click.argument("lab")
+# What a private copy holds of the course, and of the tests beside it. Its commands run the package that is installed.
+COPIED = ("AUTHORING.md", "GRADING.md", "LICENSE", "README.md", "accessibility.md", "images", "nbgrader_config.py",
+          "notes", "project", "source", "staff", "syllabus.md")  # fmt: skip
+TESTS = ("__init__.py", "conftest.py", "course")
 
 
 @click.group()
@@ -30,13 +35,17 @@ def course():
 @click.argument("folder", type=click.Path(path_type=Path))
 @with_course
 def new(folder, course):
-    """Make a private copy of the course in FOLDER, to change numbers and hidden tests in."""
+    """Make a private copy of the course and its tests in FOLDER, to change numbers and hidden tests in."""
     from ..author import generate
 
     if folder.exists() and any(folder.iterdir()):
         raise ValueError(f"{folder} is not empty")
-    running = shutil.ignore_patterns("submitted", "autograded", "feedback", "gradebook.db", "downloaded", "__pycache__")
-    shutil.copytree(course, folder / "course", ignore=running, dirs_exist_ok=True)
+    kept = shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints")
+    pairs = [(course / name, folder / "course" / name) for name in COPIED]
+    pairs += [(course.parent / "tests" / name, folder / "tests" / name) for name in TESTS]
+    for source, target in pairs:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copytree(source, target, ignore=kept) if source.is_dir() else shutil.copy(source, target)
     generate(folder / "course")
     for name in ("README.md", "AGENTS.md"):  # the students' page, and the rule for their assistants
         shutil.copy(course.parent / "labs" / name, folder / "labs")
@@ -76,7 +85,7 @@ def bundle(target, labs, assistants, course):
 @click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
 @with_course
 def collect(lab, files, course):
-    """Sort FILES (zip, tar.gz or notebooks from Canvas, Moodle or Blackboard) into submitted/<student>/LAB."""
+    """Sort FILES (zip, tar.gz, notebooks, folders; from Canvas, Moodle or Blackboard) into submitted/<student>/LAB."""
     from ..author.collect import recognise
     from ..author.export import LATE
     from ..author.grade import submitted
@@ -86,7 +95,10 @@ def collect(lab, files, course):
         old[path] = path.read_bytes(), path.stat().st_mtime_ns
     archive.mkdir(parents=True, exist_ok=True)
     for file in files:
-        shutil.copy(file, archive)
+        if file.is_dir():  # of an archive that has been unpacked: platforms write names into those of folders
+            shutil.copytree(file, archive / file.resolve().name, dirs_exist_ok=True)
+        else:
+            shutil.copy(file, archive)
     _nbgrader(course, "zip_collect", lab, "--force")
     for path, (text, time) in old.items():  # it writes all again; what is the same needs no new grade
         if path.exists() and path.read_bytes() == text:
@@ -113,6 +125,9 @@ def grade(lab, students, jobs, force, unsafe, course):
     from ..author.grade import remaining, submitted
     from ..author.sandbox import require
 
+    for name in ("SIGTERM", "SIGHUP"):  # of `timeout`, of a service or a terminal that ends: stop as after Ctrl-C
+        if signal.getsignal(number := getattr(signal, name, signal.SIGINT)) is signal.SIG_DFL:
+            signal.signal(number, signal.default_int_handler)
     if not unsafe:
         require()
     there = submitted(course, lab)
@@ -198,6 +213,8 @@ def exam(target, labs, minutes, seed, course):
 
     found = write(course, target, tuple(filter(None, labs.split(","))), minutes, seed)
     say(f"wrote {target} and its key: {found[0]} minutes, {found[1]} points")
+    if found[2]:
+        say("all questions on these labs are in it: another seed draws other numbers, and no other questions")
 
 
 @course.command(short_help="Write the staff's page of each lab.")
@@ -218,7 +235,10 @@ def jplag(lab, folder, course):
     """Write the code of all answers to LAB as JPlag wants it: FOLDER/submissions/STUDENT/*.py, FOLDER/base/*.py."""
     from ..author.staff import answers
 
-    say(f"wrote the answers of {len(answers(course, lab, folder))} students; next, on this machine alone:")
+    there, unread = answers(course, lab, folder)
+    for line in unread:
+        say(f"not read: {line}", err=True)
+    say(f"wrote the answers of {len(there)} students; next, on this machine alone:")
     say(f"java -jar jplag.jar -l python3 -bc {folder / 'base'} {folder / 'submissions'}")
 
 
@@ -231,11 +251,11 @@ def _nbgrader(course, *words: str) -> None:
     """Run a command of nbgrader in the course directory, and show its warnings."""
     command = [sys.executable, "-m", "nbgrader", *words]
     with subprocess.Popen(command, cwd=course, stderr=subprocess.PIPE, text=True, errors="replace") as process:
-        told = False
+        told, hidden = True, []
         for line in process.stderr:  # a line without a level goes on where the one above ended
             if line.startswith("["):
                 told = "| INFO]" not in line and not any(noise in line for noise in NOISE)
-            if told:
-                say(line.rstrip(), err=True)
+            say(line.rstrip(), err=True) if told else hidden.append(line)
     if process.returncode:
+        say("".join(hidden).rstrip(), err=True)  # a traceback may go on below what was none of its lines
         raise RuntimeError(f"nbgrader {words[0]} failed (exit status {process.returncode}); its messages are above")

@@ -19,9 +19,12 @@ def with_course(command):
     def run(course, **options):
         with plain_errors(OSError, ValueError, RuntimeError):
             try:
-                from ..author import find_course
+                from ..author.release import find_course, find_labs
 
-                return command(course=find_course(course), **options)
+                course = find_course(course)
+                if "lab" in options:
+                    (options["lab"],) = find_labs(course, [options["lab"]])
+                return command(course=course, **options)
             except ImportError as error:
                 install = f'{sys.executable} -m pip install "distlearn[course]"'
                 raise click.ClickException(

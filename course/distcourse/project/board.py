@@ -50,6 +50,16 @@ class Entry:
         return cls(**(row | {"result": Result(**row["result"])}))
 
 
+def time_of(text: str) -> datetime:
+    """Read the time of a submission."""
+    try:
+        if re.fullmatch(r"\d{4}-\d\d-\d\dT\d{4}", text, re.ASCII):
+            return datetime.strptime(text, TIME)
+    except ValueError:  # the thirteenth month
+        pass
+    raise Refused(f"{text!a}: expected a time such as 2026-11-03T1405")
+
+
 def better(before: list[int], now: list[int]) -> bool:
     """Say whether costs by case fell, on the whole, by more than one standard error of their difference.
 
@@ -98,9 +108,7 @@ def score_all(folder: Path, around: Round, known=(), *, unsafe: bool = False, pr
         try:
             if team_name(team) == LIBRARY:
                 raise Refused(f"the team {LIBRARY} is the library's own")
-            if not re.fullmatch(r"\d{4}-\d\d-\d\dT\d{4}", time, re.ASCII):
-                raise Refused(f"{time!a}: expected a time such as 2026-11-03T1405")
-            when = datetime.strptime(time, TIME)
+            when = time_of(time)
             if not track:
                 raise Refused(f"{path.name!a}: expected one of {', '.join(t.file for t in TRACKS.values())}")
             late = when > deadline

@@ -29,7 +29,7 @@ name, file, unit = "classifier", "classifier", "errors"
 hidden = True
 WORKSPACE = ("train.py", "predict.py", "requirements.txt", "predictions.csv")
 REPORTS, READMES = ("report.pdf", "report.md"), ("readme.md", "readme.txt", "readme")
-MOST_PAGES, WORDS_A_PAGE, MOST_REPORT = 4, 600, 2**23
+MOST_PAGES, WORDS_A_PAGE, LETTERS_A_PAGE, MOST_REPORT = 4, 600, 6000, 2**23
 SECONDS = 60
 AGREEMENT = Fraction(99, 100)
 """Share of the predictions that must come out again: another machine may round a close case differently."""
@@ -75,7 +75,8 @@ def pages_of(data: bytes) -> int:
     for match in islice(re.finditer(rb"stream\r?\n", data), 2000):
         with contextlib.suppress(zlib.error):
             parts.append(zlib.decompressobj().decompress(whole[match.end() : match.end() + 2**18], 2**20))
-    text = b"\n".join(parts)
+    # a name may have its characters as numbers
+    text = re.sub(rb"#([0-9A-Fa-f]{2})", lambda m: bytes.fromhex(m[1].decode()), b"\n".join(parts))
     counts = [int(n) for n in re.findall(rb"/Type\s*/Pages\b[^>]{0,500}?/Count\s+(\d{1,6})", text)]
     return max([len(re.findall(rb"/Type\s*/Page\b(?!s)", text)), *counts]) if data[:5] == b"%PDF-" else 0
 
@@ -92,7 +93,8 @@ def read(path: Path, rows: int, classes: int) -> tuple[dict[str, bytes], np.ndar
     if len(files[report]) > MOST_REPORT:
         raise Refused(f"{report}: more than {MOST_REPORT:,} bytes")
     if report.endswith(".md"):
-        pages = -(-len(text_of(files[report], report, ascii_only=False).split()) // WORDS_A_PAGE)
+        text = text_of(files[report], report, ascii_only=False)
+        pages = max(-(-len(text.split()) // WORDS_A_PAGE), -(-len(text) // LETTERS_A_PAGE))
     else:
         pages = pages_of(files[report])
     if not 1 <= pages <= MOST_PAGES:
@@ -140,7 +142,8 @@ def predict(workspace: dict[str, bytes], images: np.ndarray, classes: int, *, un
         command = [sys.executable, "predict.py", str(shared / "images.npy"), str(written)]
         ended = run(command, shared, SECONDS, work=folder, hidden=_data_sets(), unsafe=unsafe)
         if ended.code or not os.path.lexists(written):
-            raise Refused(f"predict.py ended with code {ended.code}: {ended.last}")
+            told = ended.last or "it wrote no PREDICTIONS.csv"
+            raise Refused(f"predict.py ended with code {ended.code}: {told}")
         return labels_of(read_bytes(written), "what predict.py wrote", len(images), classes)
 
 

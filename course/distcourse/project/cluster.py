@@ -12,7 +12,7 @@ from distlearn.parallel import young_interval
 from .. import lab12, lab14
 from ..backtest import Run
 from .reading import fields, json_of, read_bytes
-from .track import Draws, Result, judged, picture_of, refused
+from .track import Draws, Result, judged, mean, picture_of, refused
 
 name, file, unit = "cluster", "cluster.json", "minutes"
 hidden = True
@@ -67,7 +67,7 @@ def score(path: Path, task: dict, *, secret: Draws | None = None, **_) -> Result
     public, private = minutes(Draws(task["seed"]), PUBLIC), minutes(secret, PRIVATE) if secret else []
     cases = private or public
     notes = [f"{step / 1e6:.1f} s a step"]
-    return judged(sum(cases), floor(task) * len(cases), public=sum(public), cases=private, notes=notes)
+    return judged(mean(cases), floor(task), public=mean(public), cases=private, notes=notes)
 
 
 def picture(path: Path, task: dict) -> tuple[str, str]:

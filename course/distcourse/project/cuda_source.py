@@ -62,7 +62,7 @@ def check_source(data: bytes, name: str, kernel: str) -> str:
         raise Refused(f"{name}, line {text.count(chr(10), 0, at) + 1}: {why}")
 
     if found := re.search(r"(\\|\?\?/)[ \t]*\n", text):  # it would join a comment with the next line
-        no(found.start(), "lines that go on are refused")
+        no(found.start(), "a backslash at the end of a line: lines that go on are refused")
     code = re.sub(
         r'//[^\n]*|/\*.*?\*/|\bextern\s*"C"', lambda m: re.sub(r"[^\n]", " ", m[0]), text, flags=re.S
     )  # as long

@@ -4,10 +4,11 @@ For x of r rows and c columns, out (c x r) holds x's rows, each divided by its r
 
     out[j][i] = x[i][j] / sqrt(mean of x[i][k]^2 over k + 1e-6)
 
-A block has 32 x 8 threads, and there is one for every 32 rows. The work of a launch is 384 for each sector of 32 bytes
-of global memory, 128 for each pass over the banks of shared memory, and 1 for each floating-point operation: 128ths of
-a cycle of one multiprocessor of an A100, if nothing overlapped. Nobody can move less than x once in and out once out,
-nor compute less than 3 r c - r operations: that is the floor, and the cost is millionths of it, so that shapes compare.
+A block has 32 x 8 threads, and there is one for every 32 rows. The work of a warp is 384 for each sector of 32 bytes of
+global memory and 128 for each pass over the banks of shared memory; that of a launch as if all warps did as much as the
+busiest, since they run side by side and idle ones are paid for, and 1 for each floating-point operation: 128ths of a
+cycle of one multiprocessor of an A100, if nothing overlapped. Nobody can move less than x once in and out once out, nor
+compute less than 3 r c - r operations: that is the floor. The cost is thousandths of it, the mean over the shapes.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ import numpy as np
 from .alone import MOST_OUTPUT, run
 from .cuda_source import SUFFIX, check_source
 from .reading import Refused, array_of, read_bytes
-from .track import Draws, Result, fingerprint, judged, picture_of, refused, source_words
+from .track import Draws, Result, fingerprint, judged, mean, picture_of, refused, source_words
 
-name, file, unit = "kernel", "kernel.cu", "millionths of the floor"
+name, file, unit = "kernel", "kernel.cu", "thousandths of the floor"
 hidden = True
 KERNEL, BLOCK, SECONDS = "rms_transposed", (32, 8), 10
 SECTOR_COST, PASS_COST = 384, 128
 MOST_SECONDS = 90
-UNIT_ROUNDOFF, WHOLE = 2.0**-24, 10**6
+UNIT_ROUNDOFF, WHOLE = 2.0**-24, 1000
 
 
 def draw(draws: Draws) -> dict:
@@ -146,8 +147,8 @@ def score(path: Path, task: dict, *, team="", secret: Draws | None = None, unsaf
     notes = [f"{max(lost):.0f} bits lost"]
     if card and "card" in back and (micro := array_of(back["card"], "card", np.float64, (1,)).item()):
         notes.append(f"{micro:.1f} us on this machine's card for {shapes[0]}, unscored")
-    more = {"prints": prints, "notes": notes, "public": sum(public), "cases": private}
-    result = judged(sum(private or public), WHOLE * len(private or public), **more)
+    more = {"prints": prints, "notes": notes, "public": mean(public), "cases": private}
+    result = judged(mean(private or public), WHOLE, **more)
     result.picture, result.caption = _pattern(back)
     return result
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 from importlib import resources
 from pathlib import Path
 
-from .board import LIBRARY, Standing, standings
+from .board import LIBRARY, Standing, standings, time_of
+from .reading import Refused
 from .rounds import TRACKS, Round
 
 COLUMNS = ["track", "place", "team", "cost", "unit", "floor", "public", "submissions", "time", "state", "remarks"]
@@ -22,7 +24,8 @@ def spark(history: list[int]) -> str:
 
 
 def remarks(line: Standing) -> str:
-    return "; ".join(filter(None, [line.reason, *line.notes, "late" if line.late else ""]))
+    reason = line.reason.partition("\n")[0]  # what follows are lines of a team's source: `check` shows it to the team
+    return "; ".join(filter(None, [reason, *line.notes, "late" if line.late else ""]))
 
 
 def as_csv(boards: dict[str, list[Standing]]) -> str:
@@ -46,9 +49,15 @@ def as_html(boards: dict[str, list[Standing]], around: Round, pictures: dict[str
     text = (resources.files("distcourse.project") / "board.html.j2").read_text(encoding="utf-8")
     options = {"autoescape": True, "undefined": StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
     template = Environment(**options).from_string(text)
-    latest = max((s.time for lines in boards.values() for s in lines), default="")
+    latest = max((s.time for lines in boards.values() for s in lines if _is_time(s.time)), default="")
     return template.render(boards=boards, tracks=TRACKS, pictures=pictures, spark=spark, remarks=remarks,
                            library=LIBRARY, terms=around.terms, latest=latest, len=len)  # fmt: skip
+
+
+def _is_time(text: str) -> bool:
+    with contextlib.suppress(Refused):
+        return bool(time_of(text))
+    return False
 
 
 def picture_of_best(track: str, lines: list[Standing], around: Round, submissions: Path) -> tuple[str, str] | None:

@@ -40,6 +40,11 @@ def judged(cost: int, floor: int, **more) -> Result:
     return Result("scored", cost, floor, **more)
 
 
+def mean(costs) -> int:
+    """Return the mean of the costs of several cases, rounded up."""
+    return -(-sum(costs) // len(costs))
+
+
 def refused(reason, state: str = "refused", **more) -> Result:
     return Result(state, reason=str(reason), **more)
 

@@ -289,6 +289,7 @@ static void run_launch() {
         }
         if (second_write.by) judge_second_write();
         close_warp();
+        end_warps();
         blocks_done++;
     }
     B.current = nullptr;

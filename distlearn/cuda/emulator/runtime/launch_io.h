@@ -201,7 +201,8 @@ static void write_report(uint64_t accesses, double seconds) {
         put(",\"sides\":[%d,%d,%d,%d]", side[0], side[1], side[2], side[3]);
         put("}");
     }
-    put("],\"traffic\":[");
+    put("],\"busiest_warp\":[%llu,%llu],\"traffic\":[", (unsigned long long)busiest_warp[0],
+        (unsigned long long)busiest_warp[1]);
     for (size_t i = 0; i < traffic.n; i++) {
         Traffic& x = traffic[i];
         put("%s{\"site\":%u", i ? "," : "", x.site);

@@ -48,6 +48,8 @@ struct BasicBlock {
     uint64_t untraced;        // by lanes whose trace was full
 };
 
+static uint64_t of_warp[WARP][2], busiest_warp[2];  // sectors and wavefronts: of the block's warps, and the most of any
+
 static Vec<Traffic> traffic;
 static Vec<BasicBlock> blocks_of;  // by site
 static Vec<Place> places;          // by site
@@ -127,6 +129,7 @@ static EMU_ALWAYS void make_request(const Event* e, unsigned mask, int n) {
     t.requests++;
     t.lanes += n;
     t.cost += p.cost[begin];
+    of_warp[open_warp][t.shared] += p.cost[begin];
     t.ideal += p.ideal;
     if (p.worst[begin] > t.worst) t.worst = p.worst[begin];
 }
@@ -237,6 +240,14 @@ static void close_warp() {
         replay_accesses(which, n, cursor);
     }
     open_warp = -1;
+}
+
+static void end_warps() {  // of a block
+    for (auto& costs : of_warp)
+        for (int k = 0; k < 2; k++) {
+            if (costs[k] > busiest_warp[k]) busiest_warp[k] = costs[k];
+            costs[k] = 0;
+        }
 }
 
 static int traffic_for(uint32_t site, int region, Access access, int size) {
