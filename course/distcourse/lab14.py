@@ -20,7 +20,7 @@ from distlearn.trace import WallClock
 from distlearn.train import Settings
 from distlearn.train.program import train
 
-from .backtest import Run, predict_step, published
+from .backtest import Run, predict_step, published, skill
 
 # -- section 1: scaling ------------------------------------------------------------------------------------------------
 
@@ -279,7 +279,7 @@ def opened(step_time, efficiency, link):
         {"run": str(run), "predicted": round(p, 1), "measured": m, "ratio": round(p / m, 2)}
         for run, p, m in zip(ENVELOPE.runs, predicted, measured, strict=True)
     ]
-    return rows, dl.parallel.skill(predicted, measured, float(np.median(measured)))
+    return rows, skill(predicted, measured, float(np.median(measured)))
 
 
 def best_constants(step_time):

@@ -201,6 +201,12 @@ class Optimizer:
         _check_clip_norm(type(self).__name__, value)
         self._clip["norm"] = value
 
+    def settings(self) -> Optimizer:
+        """Return an optimizer that only tells the settings, as they are when it is asked: it has no state."""
+        made = Optimizer.__new__(Optimizer)
+        made.groups, made._clip = self.groups, self._clip
+        return made
+
     def check_params(self) -> None:
         """Raise if parameters were frozen, or no longer are, or were replaced, since the optimizer was made."""
         for p in self._given:

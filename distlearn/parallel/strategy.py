@@ -77,14 +77,14 @@ class Strategy:
         check_model(model)
         self.comm, self.clock = comm, comm.clock
         self.model, self.loss, self.optimizer = model, optimizer.scaled(checked(loss)), optimizer
-        self._given_optimizer, self._fingerprint = optimizer, run_fingerprint(model, loss, optimizer)
+        self._settings, self._fingerprint = optimizer.settings(), run_fingerprint(model, loss, optimizer)
         self.state_layout = StateLayout(model, optimizer)
         share_params(comm, model, self._fingerprint)
 
     @property
     def fingerprint(self) -> dict:
         """What is trained, and how, by now."""
-        return self._fingerprint | optimizer_fingerprint(self._given_optimizer)
+        return self._fingerprint | optimizer_fingerprint(self._settings)
 
     def hold_in_shards(self, model, held) -> None:
         """Refuse from now on the use of the parameters of `model` that the sharded model `held` does not share."""
