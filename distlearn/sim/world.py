@@ -87,6 +87,7 @@ class SimWorld:
     """
 
     rank = 0
+    shared_by_ranks = True  # a program may look at the trace of the world that runs it
 
     def __init__(
         self,
@@ -146,7 +147,7 @@ class SimWorld:
         return f"SimWorld({self.size}, {self.network}, {self.compute})"
 
     def __reduce__(self):
-        raise TypeError("a SimWorld cannot be given to its own ranks; use the function's first argument, comm")
+        raise TypeError("a SimWorld cannot be sent to another process; make one there")
 
     def __enter__(self) -> SimWorld:
         return self
