@@ -251,13 +251,16 @@ def choose(pick) -> Combination:
         clip_norm = None
     if strategy == "local" and size > 1:  # an average of parameters is that of the gradients in plain steps alone
         optimizer, rule, clip_norm = "plain", "sgd", None
+    dtype = pick(["float64", "float64", "float32", "float16"])
+    if dtype == "float16" and optimizer == "signs":
+        optimizer = "plain"  # a sign would show the last bit
     tied = strategy not in ("pipedream", "trick") and pick([False, True])
     return Combination(
         kind=kind,
         layers=layers,
         tied=tied,
         frozen=pick([[], [], [0], [1, 2]]),
-        dtype=pick(["float64", "float64", "float32"]),
+        dtype=dtype,
         rule=rule,
         options=options,
         lr=pick(SCHEDULES)(),
@@ -337,12 +340,13 @@ def train(comm, c: Combination, serial: bool, given=None, there=np.asarray, back
 def compare(c: Combination, run) -> None:
     """Raise unless `run(c)`, every rank's result, is what serial training gives."""
     want, losses, output = SimWorld(1).run(train, replace(c, size=1), True)[0]
-    tol = 1e-10 if c.dtype == "float64" else 2e-3
+    tol = {"float64": 1e-10, "float32": 2e-3, "float16": 2e-2}[c.dtype]
+    of_params = 0.1 if c.dtype == "float16" else tol  # two steps of a rule that divides by a tiny gradient's size
     results = run(c)
     found = results[0][0]
     assert list(found) == list(want), c
     for name in want:
-        np.testing.assert_allclose(found[name], want[name], rtol=tol, atol=tol, err_msg=f"{name} of {c}")
+        np.testing.assert_allclose(found[name], want[name], rtol=tol, atol=of_params, err_msg=f"{name} of {c}")
     for _, told, out in results:
         np.testing.assert_allclose(told, losses, rtol=tol, atol=tol, err_msg=f"losses of {c}")
         np.testing.assert_allclose(out, output, rtol=10 * tol, atol=10 * tol, err_msg=f"output of {c}")
