@@ -4,9 +4,9 @@ import math
 
 import numpy as np
 import pytest
+from distcourse.incidents import DAY, INCIDENTS, Incidents, replay, system_mtbf
 
-from distlearn.parallel import system_mtbf, young_interval
-from distlearn.parallel.checkpoint.incidents import DAY, INCIDENTS, Incidents, replay
+from distlearn.parallel import young_interval
 
 
 def daly_interval(cost, mtbf):
