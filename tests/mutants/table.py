@@ -126,12 +126,6 @@ MUTANTS = [
         "parallel/test_differential.py",
     ),
     Mutant(
-        "noise scale: weights of the parts",
-        "self.reducer.squared_norm * batch.n / mine",
-        "self.reducer.squared_norm * mine / batch.n",
-        "optim",
-    ),
-    Mutant(
         "ZeRO: the gathered parameters stay",
         'p.data = HeldElsewhere(p, "ZeRO")\n            self.full = None',
         'p.data = HeldElsewhere(p, "ZeRO")',
