@@ -16,24 +16,24 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 
 CAPS = {
-    "distcourse": 146_007,
+    "distcourse": 145_300,
     "distlearn": 5_993,
     "distlearn/cli": 14_418,
     "distlearn/comm": 21_300,
     "distlearn/cuda": 34_711,
     "distlearn/data": 9_300,
     "distlearn/nn": 41_845,
-    "distlearn/optim": 5_569,
-    "distlearn/parallel": 55_499,
+    "distlearn/optim": 5_239,
+    "distlearn/parallel": 53_888,
     "distlearn/sim": 25_481,
     "distlearn/train": 9_185,
-    "distlearn/viz": 20_272,
+    "distlearn/viz": 17_320,
     "distlearn/world": 15_308,
 }
 """By folder: tokens of code."""
-GOALS = {"distlearn": 200_000, "distcourse": 110_000, "tests": 30_000}
+GOALS = {"distlearn": 200_000, "distcourse": 150961, "tests": 30_000}
 """By package: tokens of code; lines of the tests."""
-DOCSTRINGS = 9_450
+DOCSTRINGS = 9_449
 """Lines of docstrings of both packages."""
 FILES = 282
 TESTS = 41_473
