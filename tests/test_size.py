@@ -16,7 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 
 CAPS = {
-    "distcourse": 145_300,
+    "distcourse": 150_961,
     "distlearn": 5_993,
     "distlearn/cli": 14_418,
     "distlearn/comm": 21_300,
@@ -31,7 +31,7 @@ CAPS = {
     "distlearn/world": 15_308,
 }
 """By folder: tokens of code."""
-GOALS = {"distlearn": 200_000, "distcourse": 150961, "tests": 30_000}
+GOALS = {"distlearn": 200_000, "distcourse": 110_000, "tests": 30_000}
 """By package: tokens of code; lines of the tests."""
 DOCSTRINGS = 9_449
 """Lines of docstrings of both packages."""
