@@ -24,7 +24,7 @@ CAPS = {
     "distlearn/data": 9_300,
     "distlearn/nn": 41_845,
     "distlearn/optim": 5_239,
-    "distlearn/parallel": 53_888,
+    "distlearn/parallel": 53_845,
     "distlearn/sim": 25_481,
     "distlearn/train": 9_185,
     "distlearn/viz": 17_320,
@@ -33,7 +33,7 @@ CAPS = {
 """By folder: tokens of code."""
 GOALS = {"distlearn": 200_000, "distcourse": 110_000, "tests": 30_000}
 """By package: tokens of code; lines of the tests."""
-DOCSTRINGS = 9_449
+DOCSTRINGS = 9_445
 """Lines of docstrings of both packages."""
 FILES = 282
 TESTS = 41_473
