@@ -16,24 +16,24 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 
 CAPS = {
-    "distcourse": 145_292,
+    "distcourse": 150_244,
     "distlearn": 5_993,
     "distlearn/cli": 14_418,
     "distlearn/comm": 21_300,
     "distlearn/cuda": 34_711,
     "distlearn/data": 9_300,
     "distlearn/nn": 41_845,
-    "distlearn/optim": 5_569,
-    "distlearn/parallel": 55_499,
+    "distlearn/optim": 5_272,
+    "distlearn/parallel": 53_849,
     "distlearn/sim": 25_481,
     "distlearn/train": 9_185,
-    "distlearn/viz": 20_272,
+    "distlearn/viz": 17_320,
     "distlearn/world": 15_308,
 }
 """By folder: tokens of code."""
 GOALS = {"distlearn": 200_000, "distcourse": 110_000, "tests": 30_000}
 """By package: tokens of code; lines of the tests."""
-DOCSTRINGS = 9_455
+DOCSTRINGS = 9_451
 """Lines of docstrings of both packages."""
 FILES = 282
 TESTS = 41_473

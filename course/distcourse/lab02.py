@@ -16,13 +16,14 @@ from distlearn import optim
 from distlearn.comm.base import ignore_report
 from distlearn.data import Batch, available, load
 from distlearn.nn import MLP, SoftmaxCrossEntropy
-from distlearn.optim import SGD, NoiseScale, Optimizer
+from distlearn.optim import SGD, Optimizer
 from distlearn.parallel import DataParallel, Serial
 from distlearn.shares import shares
 from distlearn.train.fit import DivergedError
 from distlearn.viz.look import COLORS, INK, LINES, MARKERS, MUTED, new_axes, styled, write_title
 
 from .flat import flat
+from .noise_scale import NoiseScale
 
 # -- A network, its data and the loss to be reached; and the search for the learning rate that reaches it soonest.
 
@@ -257,21 +258,27 @@ def noise_run(comm, task: TargetTask, estimator, *, batch: int = 64, lr: float, 
     estimates : (steps, 2) array
         What the estimator returned; rank 0 alone calls it, the others return no rows.
     noise : NoiseScale
-        The library's, from the same steps.
+        A reference, from the same gradients.
     """
     if batch % comm.size:
         raise ValueError(f"noise_run: batch is {batch}, expected a multiple of the {comm.size} ranks")
     serial, noise, rng = task.trainer(SGD(), lr, seed), NoiseScale(), np.random.default_rng(seed)
-    strategy = DataParallel(comm, serial.model, serial.loss, serial.optimizer, noise_scale=noise)
+    strategy = DataParallel(comm, serial.model, serial.loss, serial.optimizer)
     estimates, losses = [], []
     for _ in range(steps):
         whole = task.draw(batch, rng)  # the same on every rank
         mine = shares(batch, comm.size)[comm.rank]
         gradients = comm.all_gather(_gradient(serial, whole.x[mine], whole.y[mine]))
+        noise.add(*_squares(gradients), n=batch, parts=comm.size)
         if comm.rank == 0:
             estimates.append(estimator(gradients, batch // comm.size))
         losses.append(strategy.step(Batch(whole.x[mine], whole.y[mine], batch)))
     return np.array(estimates, float).reshape(-1, 2), noise, losses
+
+
+def _squares(gradients) -> tuple[float, float]:
+    """The mean of the ranks' squared norms, and the squared norm of their mean."""
+    return (gradients**2).sum(axis=1).mean(), (gradients.mean(axis=0) ** 2).sum()
 
 
 def _gradient(trainer, x, y):
@@ -449,7 +456,7 @@ def check_rule(check, function, name, *, shape=(2, 3), steps=3, lr=0.07, seed=1,
 
 def check_noise(check, noise, g, b) -> None:
     """The noise's trace and the squared norm, from gradients of p ranks over b samples each."""
-    p, small, large = len(g), (g**2).sum(axis=1).mean(), (g.mean(axis=0) ** 2).sum()
+    p, (small, large) = len(g), _squares(g)
     found = NoiseScale()
     found.add(small, large, n=b * p, parts=p)
     trace, square = found.traces[0], found.squared_norms[0]

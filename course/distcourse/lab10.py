@@ -108,7 +108,7 @@ def measure_schedule(world, schedule, *, unit: float = 0.01, transfer: float = 0
     transfer : float
         Of the simulation alone: real messages take what they take.
     **costs
-        `forward=`, `backward=`, `weight_share=` as for `simulate`.
+        `forward=`, `backward=` as for `simulate`.
     """
     made = make_schedule(schedule)
     simulated = simulate(made, transfer=transfer, **costs)

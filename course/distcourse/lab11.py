@@ -12,9 +12,11 @@ import numpy as np
 from distlearn.comm import Network
 from distlearn.data import load
 from distlearn.nn import MLP, SoftmaxCrossEntropy
-from distlearn.parallel.asynchronous.param_server import Events, FlatModel, Speeds, asp, bsp, simulate
+from distlearn.parallel.asynchronous.param_server import FlatModel, Speeds, asp, bsp
 from distlearn.sim import Roofline, SimWorld
 from distlearn.viz.look import COLORS, INK, LINES, new_axes, styled, write_title
+
+from .events import Events, simulate
 
 # -- Simulated runs, replayed with real gradients.
 

@@ -14,13 +14,13 @@ from PIL import Image
 import distlearn as dl
 from distlearn.data.sources import read_file
 from distlearn.nn import nbytes
-from distlearn.parallel import system_mtbf
 from distlearn.parallel.meta import meta_copy
 from distlearn.trace import WallClock
 from distlearn.train import Settings
 from distlearn.train.program import train
 
 from .backtest import Run, predict_step, published, skill
+from .incidents import system_mtbf
 
 # -- section 1: scaling ------------------------------------------------------------------------------------------------
 

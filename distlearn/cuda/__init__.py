@@ -10,7 +10,7 @@ a `Report`: out-of-bounds accesses, races in a block and between blocks, uniniti
 all threads reach, shuffles with missing lanes and more, each with line, thread and block; by line the sectors of
 global memory and the bank conflicts of shared memory; in total the operations and bytes that place
 the kernel below a card's roofline (`CARDS`, `distlearn.viz.plot_roofline`); and for one block, every
-thread's accesses (`distlearn.viz.kernel_film`). `compile_check` compiles the source for real cards
+thread's accesses. `compile_check` compiles the source for real cards
 with NVIDIA's own compiler, without a GPU.
 
 `kernels` has the library's own, which layers, losses and optimizers launch on a GPU.

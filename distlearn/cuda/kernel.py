@@ -125,7 +125,7 @@ class RawKernel:
 
         The arrays are changed as by a launch. Nothing that the kernel does can crash Python or run forever:
         `time_limit` are the seconds after which it counts as an infinite loop. `record` names a block (blockIdx) whose
-        first accesses are kept, to be drawn by `distlearn.viz.kernel_film`.
+        first accesses are kept.
         """
         args = arguments.as_tuple(self.name, args)
         host = tuple(to_numpy(a) if hasattr(a, "get") and hasattr(a, "__cuda_array_interface__") else a for a in args)

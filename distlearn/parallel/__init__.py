@@ -2,8 +2,7 @@
 
 from .asynchronous.param_server import ParameterServer, asp, backup, bsp, softsync, ssp
 from .asynchronous.param_server.training import QuorumDiLoCo
-from .checkpoint.incidents import system_mtbf, young_interval
-from .checkpoint.store import Checkpoint, CheckpointError, CheckpointStore, CheckpointWarning
+from .checkpoint.store import Checkpoint, CheckpointError, CheckpointStore, CheckpointWarning, young_interval
 from .data.bucket import Bucket, group_params, make_buckets
 from .data.compression import FP16, Codec, CompressedAllReduce, Int8, OneBit, TopK
 from .data.data_parallel import DataParallel, NaiveDataParallel, micro_batches

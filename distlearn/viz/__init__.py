@@ -1,4 +1,4 @@
-"""Every figure that the labs, the command line and the README show, each by one call.
+"""The figures of the command line, of the README, and of more than one lab, each by one call.
 
 A plot function takes the result of a run (a `History`, a `Trace`, times) and returns the Axes it drew on; given
 `ax=` or `axes=` it draws there and leaves the rest of the figure alone. None of them shows or writes anything: a
@@ -22,12 +22,10 @@ __all__, __getattr__, __dir__ = lazy(
         "timeline": "plot_timeline",
         "scaling": "plot_benchmarks plot_speedup",
         "roofline": "plot_roofline",
-        "film": "kernel_film",
         "pipeline": "plot_schedule",
         "spacetime": "plot_spacetime",
         "memory": "plot_memory",
         "layers": "plot_batching plot_layers plot_products",
-        "pictures": "confusion images",
         ".tables": "table",  # of the package above
     },
 )

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import time
 
-from distlearn.parallel.asynchronous.param_server import Speeds, asp, backup, bsp, simulate, ssp
+from distcourse.events import simulate
+
+from distlearn.parallel.asynchronous.param_server import Speeds, asp, backup, bsp, ssp
 
 from . import load_note, quick, record, seconds, times_on_ranks
 from .real import digits_task, run_policy

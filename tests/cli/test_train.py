@@ -213,23 +213,6 @@ def test_a_gpu_that_is_not_there_is_told_in_a_line(call, monkeypatch, world):
     assert result.output.startswith("Error: --device gpu, but no usable GPU was found")
 
 
-@pytest.mark.mpi
-@pytest.mark.parametrize("preset", ["fashion-sigmoid", "fashion-sigmoid-full"])
-def test_presets_on_real_images(call, tmp_path, preset):
-    if not os.environ.get("DISTLEARN_DATA"):
-        pytest.skip("DISTLEARN_DATA is not set")
-    result = call("--preset", preset, "--epochs", 4, "--n-train", 300, "--out", "out")
-    assert result.exit_code == 0, result.output
-    content = read(tmp_path / "out")
-    assert content["settings"]["data"] == "fashion-mnist"
-    assert len(content["settings"]["hidden"]) == 2
-    assert [run["ranks"] for run in content["runs"]] == [1, 2, 4]
-    for run in content["runs"][1:]:
-        np.testing.assert_allclose(run["losses"], content["runs"][0]["losses"], rtol=1e-3)
-    steps = len(content["runs"][0]["losses"])
-    assert steps == (4 if preset.endswith("full") else 4 * math.ceil(300 / 32))
-
-
 # -- on real ranks
 
 
@@ -325,16 +308,6 @@ def test_another_run_is_not_resumed_unasked(call, tmp_path):
     assert refused.exit_code == 1
     assert "batch_size 50 (now 40), " in refused.output
     assert "the steps of an epoch must use the same samples" in refused.output
-
-
-@pytest.mark.mpi
-def test_mpi_goes_on_too(call, tmp_path):
-    words = (*SMALL, "--dtype", "float64", "--checkpoint", "state", "--world")
-    assert call(*words, "local", "--epochs", 1, "--out", "first").exit_code == 0
-    assert call(*words, "mpi", "--size", 3, "--resume", "--out", "rest").exit_code == 0
-    assert call(*SMALL, "--dtype", "float64", "--out", "whole").exit_code == 0
-    whole, rest = read(tmp_path / "whole")["runs"][0], read(tmp_path / "rest")["runs"][0]
-    np.testing.assert_allclose(rest["losses"], whole["losses"], atol=1e-12)
 
 
 # -- what it refuses: one line, before any work

@@ -9,9 +9,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from distlearn.comm import collectives
 from distlearn.comm.base import ANY, REDUCTIONS, Communicator
-from distlearn.comm.collectives import ALL_REDUCES, shares
+from distlearn.comm.collectives import shares
 
 DTYPES = ("float16", "float32", "float64", "int32", "int64", "uint8", "bool", "complex64", "complex128")
 LENGTHS = (0, 1, 2, 3, 7, 1000)
@@ -79,14 +78,6 @@ def contract_max_and_min_of_nan_are_nan_everywhere(comm):
                 wanted[: comm.size] = np.nan
                 same(comm.reduce_scatter(x, op), wanted[shares(n, comm.size)[comm.rank]])
                 same(comm.all_reduce(x, op), wanted)
-
-
-def contract_max_of_both_zeros_has_the_same_bits_everywhere(comm):
-    for dtype in ("float32", "float64"):
-        for op in ("min", "max"):
-            x = comm.all_reduce(np.array([0.0, -0.0, 0.0] if comm.rank % 2 else [-0.0, 0.0, 0.0], dtype), op)
-            everyone = comm.all_gather(x)
-            assert len({row.tobytes() for row in everyone}) == 1
 
 
 def halves(rank: int, n: int = 4_000) -> np.ndarray:
@@ -216,35 +207,6 @@ def contract_reduce_scatter_uneven(comm):
         comm.reduce_scatter(pattern(comm.rank, 5, "i8"), "max"),
         np.array_split(expected(comm.size, 5, "i8", "max"), comm.size)[comm.rank],
     )
-
-
-def contract_all_reduces_on_messages_equal_native(comm):
-    for name, function in ALL_REDUCES.items():
-        for n in LENGTHS:
-            found = function(comm, pattern(comm.rank, n, "float64"))
-            np.testing.assert_array_equal(found, expected(comm.size, n, "float64"), err_msg=name)
-
-
-def contract_collectives_on_messages_equal_native(comm):
-    for n in LENGTHS:
-        mine = pattern(comm.rank, n, "float32")
-        everyone = comm.all_gather(mine)
-        same(collectives.ring_all_gather(comm, mine), everyone)
-        same(collectives.ring_reduce_scatter(comm, mine), comm.reduce_scatter(mine))
-        same(
-            collectives.pairwise_all_to_all(comm, everyone * (comm.rank + 1)),
-            comm.all_to_all(everyone * (comm.rank + 1)),
-        )
-        for root in range(comm.size):
-            same(collectives.tree_broadcast(comm, mine.copy(), root), pattern(root, n, "float32"))
-            rows = everyone if comm.rank == root else None
-            same(collectives.tree_scatter(comm, rows, np.empty(n, "float32"), root), mine)
-            for gathered in (collectives.tree_gather(comm, mine, root), collectives.flat_gather(comm, mine, root)):
-                if comm.rank == root:
-                    same(gathered, everyone)
-                else:
-                    assert gathered is None
-    collectives.dissemination_barrier(comm)
 
 
 # -- moving data -----------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from distlearn.comm import Network, cost
-from distlearn.comm.point_to_point import DelayedComm, PointToPoint
+from distlearn.comm.point_to_point import DelayedComm
 from distlearn.sim import SimWorld
 
 from .contract import CONTRACT
@@ -61,21 +61,3 @@ def test_the_delay_is_communication_on_the_time_line(call):
 def test_tags_of_the_caller_stay_below_those_of_collectives():
     with pytest.raises(Exception, match="tag"):
         SimWorld(2).run(delayed, lambda comm: comm.send(np.zeros(1), 1 - comm.rank, tag=(1 << 20) - 1))
-
-
-class FivePrimitives(PointToPoint):
-    """What a new kind of connection must have, and nothing else."""
-
-    def __init__(self, host):
-        self.rank, self.size, self.clock, self.n_tags = host.rank, host.size, host.clock, host.n_tags - 1
-        self._isend, self._irecv = host.isend, host.irecv
-        self._send_obj, self._recv_obj, self._host = host.send_obj, host.recv_obj, host
-
-    def _split(self, call, color, key):
-        part = self._host.split(color, key)
-        return None if part is None else FivePrimitives(part)
-
-
-@pytest.mark.parametrize("name", CONTRACT)
-def test_five_primitives_make_a_communicator(name):
-    SimWorld(3).run(lambda comm: CONTRACT[name](FivePrimitives(comm)))

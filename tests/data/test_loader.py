@@ -571,15 +571,6 @@ def test_rows_go_to_the_device(photos, monkeypatch):
     assert list(data.x_test.stream([slice(2), slice(2, 9)])) == [((2, 30), 3), ((7, 30), 3)]
 
 
-def test_the_command_line_trains_on_a_folder(photos, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    result = CliRunner().invoke(main, ["train", "--data", f"{photos}/files/", "--workers", "1", "--epochs", "1"])
-    assert result.exit_code == 0, result.output
-    assert "files: 32 train, 4 val, 9 test images" in result.output
-    result = CliRunner().invoke(main, ["predict", "runs/files-mlp-local1", "--data", f"{photos}/files/"])
-    assert "of 9 right" in result.output
-
-
 def test_the_command_line_trains_on_photos_of_mixed_sizes(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for i in range(20):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from distcourse import lab08
 from distcourse.check import Check, CheckFailed
-from distcourse.scaling import facts, simulate_step
+from distcourse.scaling import simulate_step
 
 import distlearn as dl
 from distlearn.parallel.data.compression import OneBit, TopK
@@ -18,14 +18,6 @@ SHORT = {"samples": 640}
 
 def parts(ranks, bandwidth, seconds=1.0, nbytes=1e8, alpha=1e-4):
     return seconds / ranks, 2 * (ranks - 1) / ranks * nbytes / bandwidth, 2 * (ranks - 1) * alpha
-
-
-@pytest.mark.parametrize("name", ["alexnet", "googlenet"])
-def test_layers_add_up_to_what_the_model_holds(name):
-    shapes = lab08.layer_shapes(name)
-    values = sum(s.kernel**2 * s.c_in // s.groups * s.c_out + s.c_out for s in shapes)
-    assert 4 * values == pytest.approx(1e6 * facts(name).weights_mb)
-    assert sum(s.kind == "dense" for s in shapes) == facts(name).dense_layers
 
 
 @pytest.mark.parametrize(

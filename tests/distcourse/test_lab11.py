@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 from distcourse import lab11
+from distcourse.events import simulate
 
 from distlearn.nn import SoftmaxCrossEntropy
-from distlearn.parallel.asynchronous.param_server import FlatModel, Speeds, asp, bsp, simulate
+from distlearn.parallel.asynchronous.param_server import FlatModel, Speeds, asp, bsp
 
 from ..course.submissions import answered
 

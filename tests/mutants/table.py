@@ -59,8 +59,8 @@ MUTANTS = [
     # layers and losses
     Mutant(
         "linear: the bias gets the mean",
-        "self.W.add_product(x.T, dy)\n            self.b.add(column_sums(dy))",
-        "self.W.add_product(x.T, dy)\n            self.b.add(column_sums(dy) / len(dy))",
+        "self.W.add_product(x.T, dy)\n                self.b.add(column_sums(dy))",
+        "self.W.add_product(x.T, dy)\n                self.b.add(column_sums(dy) / len(dy))",
         "nn",
     ),
     Mutant("batch norm: biased running variance", "var * (n / (n - 1))", "var", "nn"),
@@ -124,12 +124,6 @@ MUTANTS = [
         "self.reducer.sums[0] += loss\n            self.reducer.sums[1] += len(x)",
         "self.reducer.sums[0] = loss\n            self.reducer.sums[1] += len(x)",
         "parallel/test_differential.py",
-    ),
-    Mutant(
-        "noise scale: weights of the parts",
-        "self.reducer.squared_norm * batch.n / mine",
-        "self.reducer.squared_norm * mine / batch.n",
-        "optim",
     ),
     Mutant(
         "ZeRO: the gathered parameters stay",
@@ -203,8 +197,8 @@ MUTANTS = [
     ),
     Mutant(
         "fit: a diverged run goes on",
-        "_stop_if_diverged(loss, now.step + 1)",
-        "_stop_if_diverged(0.0, now.step + 1)",
+        "if not math.isfinite(loss):  # every later",
+        "if False:  # every later",
         "train",
     ),
     Mutant(
@@ -253,8 +247,8 @@ MUTANTS = [
     ),
     Mutant(
         "pipeline: a shared parameter counts twice in the norm",
-        "return summed_norm(self.counted(params), [self.comm], self._like)",
-        "return summed_norm(params, [self.comm], self._like)",
+        "return summed_norm(self.counted(params), [self.comm], self.like)",
+        "return summed_norm(params, [self.comm], self.like)",
         "parallel/test_differential.py tests/parallel/pipeline",
     ),
     Mutant(

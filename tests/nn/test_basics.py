@@ -90,11 +90,6 @@ def test_a_shape_that_does_not_fit_names_the_layer():
         MLP((3, 4, 2), "swish")
 
 
-def test_names_are_unique_and_ordered():
-    names = [p.name for p in Sequential(Linear(2, 3), Sequential(Linear(3, 3), Tanh()), Linear(3, 1)).params]
-    assert names == ["0.W", "0.b", "1.0.W", "1.0.b", "2.W", "2.b"]
-
-
 def test_a_tied_parameter_is_one_and_complete_after_its_last_use():
     first = Linear(3, 3, 0, dtype="float64")
     model = Sequential(first, Tanh(), first)

@@ -142,16 +142,6 @@ def test_the_siamese_network_learns_which_digits_are_alike():
     assert ((distance < 0.5) == same).mean() > 0.8
 
 
-def test_the_language_model_learns_a_text_by_heart():
-    text = np.frombuffer(b"the quick brown fox jumps over the lazy dog. " * 8, "uint8").astype(np.int64)
-    x, y = text[None, :-1].repeat(4, axis=0), text[None, 1:].repeat(4, axis=0)
-    model = nn.GRULanguageModel(128, 32, 2, seed=0)
-    optimizer = Optimizer(model.params, Momentum(), 1.0, clip_norm=1.0)
-    losses = learn(model, nn.SoftmaxCrossEntropy(), optimizer, [(x[:, :45], y[:, :45])] * 50)
-    assert losses[0] == pytest.approx(np.log(128), rel=0.1)
-    assert losses[-1] < 0.5
-
-
 def test_an_unknown_model_is_named():
     with pytest.raises(ValueError, match="model is 'resnet', expected one of 'mlp', 'lenet'"):
         nn.build("resnet")

@@ -55,14 +55,3 @@ def test_lars_trains_with_nearly_the_whole_data_set_as_a_batch():
     assert accuracies(SMALL.but(batch_size=1024)).mean() < 0.85
     lars = SMALL.but(batch_size=1024, optimizer="lars", lr=2.0, warmup_epochs=5, epochs=30, evaluate_every=30)
     assert accuracies(lars).min() > 0.93
-
-
-def test_on_ranks_it_is_the_same():
-    scaled = LARGE.but(reference_batch=16, warmup_epochs=5, epochs=4, evaluate_every=4)
-    np.testing.assert_array_equal(accuracies(scaled), accuracies(scaled, size=3))
-
-
-@pytest.mark.parametrize("value", [-1, float("nan")])
-def test_a_bad_warm_up_is_named(value):
-    with pytest.raises(ValueError, match=f"warmup_epochs is {value}, expected a number, 0 or more"):
-        Settings(warmup_epochs=value)

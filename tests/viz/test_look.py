@@ -78,12 +78,6 @@ def test_importing_loads_neither_matplotlib_nor_rich():
     subprocess.run([sys.executable, "-c", f"{code}; assert 'matplotlib' not in sys.modules"], check=True, timeout=60)
 
 
-def test_every_public_name_is_there():
-    assert all(getattr(viz, name) is not None for name in viz.__all__)
-    with pytest.raises(AttributeError, match="plot_nothing"):
-        viz.plot_nothing  # noqa: B018
-
-
 def test_a_notebook_shows_every_figure(monkeypatch):
     """Its backend is loaded by the first one, and its settings must outlive our style."""
     import nbformat

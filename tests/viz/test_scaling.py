@@ -2,10 +2,7 @@ import numpy as np
 import pytest
 from matplotlib import pyplot as plt
 
-import distlearn as dl
 from distlearn import viz
-
-from .conftest import COMPUTE, NETWORK
 
 
 def line(ax, label):
@@ -36,13 +33,6 @@ def test_dicts_may_leave_sizes_out():
     left, _ = viz.plot_speedup([1, 2, 8], {1: 4.0, 2: 2.5}, simulated={1: 4.0, 8: 1.0})
     assert line(left, "measured").tolist() == [1, 1.6]
     assert line(left, "simulated").tolist() == [1, 4]
-
-
-def test_speedup_of_simulated_runs(worlds):
-    seconds = {size: world.makespan for size, (world, _) in worlds.items()}
-    left, _ = viz.plot_speedup(list(seconds), simulated=seconds)
-    np.testing.assert_allclose(line(left, "simulated"), [seconds[1] / s for s in seconds.values()])
-    assert dl.SimWorld(2, NETWORK, COMPUTE).makespan == 0, "a world that has not run has no time to plot"
 
 
 def test_axes_and_their_labels():

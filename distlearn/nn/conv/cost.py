@@ -28,7 +28,7 @@ def _log2(n: float) -> int:
     return math.ceil(math.log2(n)) if n > 1 else 0
 
 
-def conv_cost(algorithm, n, c_in, c_out, h, w, k=3, m=2, *, fft_constant=1.0) -> Cost:
+def conv_cost(algorithm, n, c_in, c_out, h, w, k=3, m=2) -> Cost:
     """Work and depth of one forward convolution with "same" padding and stride 1, as this package computes it.
 
     Parameters
@@ -39,8 +39,6 @@ def conv_cost(algorithm, n, c_in, c_out, h, w, k=3, m=2, *, fft_constant=1.0) ->
         Rows and columns of the kernel, k_y and k_x; 3 for Winograd.
     m : int
         Winograd's tile of outputs is m x m; this package has 2 and 4, and the formula holds for any.
-    fft_constant : float
-        A transform of N real points costs fft_constant N log2 N multiply-adds.
 
     Notes
     -----
@@ -49,7 +47,7 @@ def conv_cost(algorithm, n, c_in, c_out, h, w, k=3, m=2, *, fft_constant=1.0) ->
     - direct: work n c_in c_out h w k_y k_x, depth 1 + ceil(log2 c_in) + ceil(log2(k_y k_x)), two trees of sums
     - im2col: the same work, depth 1 + ceil(log2(c_in k_y k_x)), one tree
     - fft: with H x W spectra of the padded image (H (W / 2 + 1) frequencies, as the image is real; a complex
-      multiply-add is 4 real ones): work fft_constant H W log2(H W) (n c_in + c_in c_out + n c_out)
+      multiply-add is 4 real ones): work H W log2(H W) (n c_in + c_in c_out + n c_out)
       + 4 H (W / 2 + 1) n c_in c_out, depth 2 per level of the transforms there and back, 2 for a complex product, and
       ceil(log2 c_in)
     - winograd: work c_in c_out (alpha r^2 + alpha^2 r) + P c_in (2 alpha^3) + P c_out (alpha^2 m + alpha m^2)
@@ -69,7 +67,7 @@ def conv_cost(algorithm, n, c_in, c_out, h, w, k=3, m=2, *, fft_constant=1.0) ->
         rows, columns = fast_length(h + ky - 1), fast_length(w + kx - 1)
         points, frequencies = rows * columns, rows * (columns // 2 + 1)
         transforms = n * c_in + c_in * c_out + n * c_out
-        work = fft_constant * points * math.log2(points) * transforms + 4 * frequencies * n * c_in * c_out
+        work = points * math.log2(points) * transforms + 4 * frequencies * n * c_in * c_out
         return Cost(work, 2 * 2 * (_log2(rows) + _log2(columns)) + 2 + _log2(c_in))
     alpha, tiles = m + KERNEL - 1, n * math.ceil(h / m) * math.ceil(w / m)
     work = (
@@ -81,7 +79,7 @@ def conv_cost(algorithm, n, c_in, c_out, h, w, k=3, m=2, *, fft_constant=1.0) ->
     return Cost(work, 4 * (1 + _log2(alpha)) + 1 + _log2(c_in))
 
 
-def printed_conv_cost(algorithm, n, c_in, c_out, h, w, k=3, m=2, *, fft_constant=1.0) -> Cost:
+def printed_conv_cost(algorithm, n, c_in, c_out, h, w, k=3, m=2) -> Cost:
     """Work and depth of one forward convolution by the formulas of a well-known table, exactly as it prints them.
 
     Parameters are those of `conv_cost`.
@@ -101,7 +99,7 @@ def printed_conv_cost(algorithm, n, c_in, c_out, h, w, k=3, m=2, *, fft_constant
         return Cost(n * c_out * h * w * c_in * ky * kx, _log2(c_in) + _log2(ky) + _log2(kx))
     if algorithm == "fft":
         transforms = c_out * c_in + n * c_in + n * c_out
-        work = fft_constant * h * w * math.log2(h * w) * transforms + h * w * n * c_in * c_out
+        work = h * w * math.log2(h * w) * transforms + h * w * n * c_in * c_out
         return Cost(work, 2 * _log2(h * w) + _log2(c_in))
     r, alpha, tiles = KERNEL, m - KERNEL + 1, n * math.ceil(h / m) * math.ceil(w / m)
     work = alpha * (r**2 + alpha * r + 2 * alpha**2 + alpha * m + m**2) + c_out * c_in * tiles

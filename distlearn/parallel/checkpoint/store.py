@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
+import math
 import operator
 import os
 import platform
@@ -249,3 +250,26 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+# -- how often ---------------------------------------------------------------------------------------------------------
+
+
+def young_interval(cost: float, mtbf: float) -> float:
+    r"""Return the best time of work between two checkpoints, to first order [s].
+
+    .. math:: \tau = \sqrt{2 C M}
+
+    References
+    ----------
+    J. W. Young (1974), A first order approximation to the optimum checkpoint interval, CACM 17(9).
+
+    Examples
+    --------
+    >>> young_interval(cost=18.0, mtbf=10_000.0)
+    600.0
+    """
+    for name, value in {"cost": cost, "mtbf": mtbf}.items():
+        if not value > 0:
+            raise ValueError(f"young_interval: {name} is {value!r}, expected a time above 0 s")
+    return math.sqrt(2 * cost * mtbf)

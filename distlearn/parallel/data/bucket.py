@@ -17,7 +17,6 @@ import numpy as np
 
 from ...backend import get_xp
 from ...nn.layer import Param
-from ...optim.optimizer import global_norm
 from ..strategy import check_global_rows
 from .compression import CompressedAllReduce
 
@@ -99,11 +98,11 @@ class GradientReducer:
     Loss and rows are sent in the last bucket unless a code or half precision would round them.
     """
 
-    def __init__(self, comm, params, *, like, cap_bytes=1 << 20, overlap=True, compress=None, norms=False):
+    def __init__(self, comm, params, *, like, cap_bytes=1 << 20, overlap=True, compress=None):
         # `like`: an array of the device, for the numbers of a stage without parameters
         if compress is not None and (isinstance(compress, type) or not hasattr(compress, "sparse")):
             raise TypeError(f"compress is {compress!r}, expected a codec, such as FP16() or TopK(0.01)")
-        self.comm, self.overlap, self.norms, self.squared_norm = comm, overlap, norms, 0.0
+        self.comm, self.overlap = comm, overlap
         self.buckets = make_buckets(params, cap_bytes, extra=2)
         self._bucket_of = {id(p): bucket for bucket in self.buckets for p in bucket.params}
         self._works: list = []
@@ -119,7 +118,6 @@ class GradientReducer:
         for bucket in self.buckets:
             bucket.clear()
         self._works = []
-        self.squared_norm = 0.0
         self.sums[...] = 0
 
     def on_grad(self, param: Param) -> None:
@@ -151,8 +149,6 @@ class GradientReducer:
 
     def _start(self, bucket: Bucket) -> None:
         bucket.settle()
-        if self.norms:
-            self.squared_norm += global_norm(bucket.params) ** 2
         reducer = self._reducers.get(bucket)
         if reducer is None:
             self._works.append(self.comm.iall_reduce(bucket.flat))

@@ -11,8 +11,6 @@ import numpy as np
 
 from ...backend import get_xp
 from ...nn.layer import check_positive
-from ...optim.noise_scale import NoiseScale
-from ...optim.optimizer import global_norm
 from ...shares import shares
 from ..checkpoint.state import named_arrays, part_of_rank
 from ..strategy import Replicated, average_statistics, check_global_rows, refuse_masters, update
@@ -70,8 +68,6 @@ class DataParallel(Replicated):
     accumulate : int
         Number of micro-batches that a rank's part is cut into: needs the memory of one's activations, and gives the
         same results; only layers that use the batch as a whole (`BatchNorm`, random numbers of `Dropout`) see less.
-    noise_scale : NoiseScale, optional
-        Gets the norms of the gradients of every step, at the price of one more all-reduce of 16 bytes.
     check_every : int, optional
         `check_replicas` every so many steps.
 
@@ -98,17 +94,13 @@ class DataParallel(Replicated):
         overlap: bool = True,
         compress: Codec | None = None,
         accumulate: int = 1,
-        noise_scale: NoiseScale | None = None,
         check_every: int | None = None,
     ):
         check_positive("DataParallel", accumulate=accumulate, check_every=1 if check_every is None else check_every)
         super().__init__(comm, model, loss, optimizer)
         if compress is not None:
             refuse_masters("DataParallel(compress=...)", optimizer)  # a code may hide an overflow
-        if noise_scale is not None and (compress is not None or optimizer.weights is not optimizer.params):
-            raise ValueError("DataParallel: noise_scale needs gradients as they are, neither compressed nor scaled")
         self.accumulate, self.check_every, self._steps = accumulate, check_every, 0
-        self.noise_scale = noise_scale
         self.reducer = GradientReducer(
             comm,
             model.params,
@@ -116,7 +108,6 @@ class DataParallel(Replicated):
             cap_bytes=cap_bytes,
             overlap=overlap,
             compress=compress,
-            norms=noise_scale is not None,
         )
 
     def step(self, batch) -> float:
@@ -133,21 +124,11 @@ class DataParallel(Replicated):
         loss = self.reducer.finish(batch.n)
         if self.statistics:
             average_statistics(self.comm, self.statistics, len(batch.x), batch.n)
-        if self.noise_scale is not None:
-            self._add_norms(batch)
         update(self.optimizer, self.clock)
         self._steps += 1
         if self.check_every and self._steps % self.check_every == 0:
             self.check()
         return loss
-
-    def _add_norms(self, batch) -> None:
-        mine = len(batch.x)
-        # the gradients are divided by n: those of the part's mean are n / mine times as long, and weigh mine / n
-        part = self.reducer.squared_norm * batch.n / mine if mine else 0.0
-        part, parts = self.total(get_xp(batch.x).array([part, mine > 0], np.float64))
-        whole = global_norm(p for p in self.model.params if not p.frozen) ** 2
-        self.noise_scale.add(float(part), whole, batch.n, int(parts))
 
     def check(self) -> None:
         """Raise `ReplicaError` if ranks differ in a parameter, frozen or not, or in the optimizer's state."""

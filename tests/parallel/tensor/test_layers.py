@@ -1,7 +1,5 @@
 """The layers that work on several ranks, one by one: what they compute, hold, send and refuse."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -24,6 +22,7 @@ from distlearn.parallel.tensor import (
 )
 from distlearn.parallel.tensor.blocks import assign_by_cost
 from distlearn.sim import Roofline, SimWorld
+from tests.comm.on_device import off_strict
 
 from .cases import MODELS, F, batches
 
@@ -135,43 +134,6 @@ def test_what_cannot_work_is_refused(message):
         SimWorld(4).run(REFUSED[message])
 
 
-class Staged:
-    """A communicator for arrays that do not turn into NumPy's by themselves: copies them to the host and back."""
-
-    def __init__(self, comm):
-        self.comm, self.rank, self.size, self.clock = comm, comm.rank, comm.size, comm.clock
-
-    def all_reduce(self, x, op="sum"):
-        x[...] = MockDeviceArray(self.comm.all_reduce(x.get(), op))
-        return x
-
-    def iall_reduce(self, x, op="sum"):
-        return SimpleNamespace(wait=lambda: self.all_reduce(x, op))
-
-    def all_gather(self, x):
-        return MockDeviceArray(self.comm.all_gather(x.get()))
-
-    def reduce_scatter(self, x):
-        return MockDeviceArray(self.comm.reduce_scatter(x.get()))
-
-    def broadcast(self, x, root=0):
-        x[...] = MockDeviceArray(self.comm.broadcast(x.get(), root))
-        return x
-
-    def isend(self, x, dest, tag=0):
-        return self.comm.isend(x.get(), dest, tag)
-
-    def irecv(self, out, source, tag=0):
-        host = out.get()
-        work = self.comm.irecv(host, source, tag)
-
-        def wait():
-            out[...] = MockDeviceArray(work.wait())
-            return out
-
-        return SimpleNamespace(wait=wait)
-
-
 DRAWING = ("dropout", "residual", "few filters", "flat dropout", "siamese with dropout")
 """Models whose masks, drawn on a device, are others."""
 
@@ -182,7 +144,7 @@ def test_runs_on_arrays_that_behave_like_a_gpus(kind):
 
     def program(comm, convert):
         model = move(MODELS[kind](), convert)
-        model = model if comm is None else parallelize(model, Staged(comm))
+        model = model if comm is None else parallelize(model, off_strict(comm))
         y, saved = model.forward(convert(x))
         model.backward(y.copy(), saved)
         return y

@@ -121,18 +121,3 @@ def changes_what_is_being_reduced(comm):
     work = comm.iall_reduce(x)
     x[:] = 2.0
     work.wait()  # <-
-
-
-@expect("itself")
-def sends_to_itself(comm):
-    comm.send(np.ones(3), comm.rank)  # <-
-
-
-@expect("dest=3")
-def sends_to_nobody(comm):
-    comm.send(np.ones(3), comm.size)  # <-
-
-
-@expect("tag=-1")
-def negative_tag(comm):
-    comm.send(np.ones(3), (comm.rank + 1) % SIZE, tag=-1)  # <-

@@ -22,8 +22,7 @@ the same code under MPI and on engines::
     run.curve["version"], run.curve["time"], run.curve["loss"], run.curve["test_accuracy"]
 
 The update that makes version 101 of a gradient computed at version 97 has staleness 100 - 97 = 3. `PolicyState` is the
-server's bookkeeping alone, for thought experiments: `PolicyState(ssp(1), 2).arrive(worker, used)` says who is released;
-`simulate(policy, speeds, steps)` gives the events of whole runs.
+server's bookkeeping alone, for thought experiments: `PolicyState(ssp(1), 2).arrive(worker, used)` says who is released.
 """
 
 from .policy import (
@@ -44,7 +43,7 @@ from .policy import (
     softsync,
     ssp,
 )  # fmt: skip
-from .simulation import Events, Speeds, simulate
+from .speeds import Speeds
 from .training import GRADIENT, FlatModel, ParameterServer, Run
 
 __all__ = sorted(name for name, value in globals().items() if callable(value) or name.isupper())

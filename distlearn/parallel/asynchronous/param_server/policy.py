@@ -1,7 +1,7 @@
 """Policies: when a worker may start its next step, and what the server does with a gradient that arrives.
 
-A policy is a small object without state. Four questions decide everything, and they are asked by the real server
-and by the event simulation:
+A policy is a small object without state. Four questions decide everything, and they are asked by the server,
+and by the event simulation of lab 11:
 
 ============================  =======  ==========  =================  =============  ==============
                               ASP      SSP(s)      soft-sync(k)       BSP            backup(gamma)

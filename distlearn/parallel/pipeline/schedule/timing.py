@@ -67,7 +67,6 @@ def simulate(
     *,
     forward: float | Sequence[float] = 1.0,
     backward: float | Sequence[float] = 2.0,
-    weight_share: float = 0.5,
     transfer: float = 0.0,
     allow_deadlock: bool = False,
     **options,
@@ -79,10 +78,8 @@ def simulate(
     schedule, n_ranks, n_microbatches, **options
         As for `make_schedule`.
     forward, backward : float or sequence of float
-        Seconds for one micro-batch: one number for all that a rank has (which its stages share, so that schedules with
-        more stages compare), or one per stage.
-    weight_share : float
-        Share of backward that the weights' gradient takes, where backward comes in halves.
+        Seconds for one micro-batch: one number for all that a rank has (which its stages share, so that schedules
+        with more stages compare), or one per stage. Each half of backward takes half of it.
     transfer : float
         Seconds from the end of an action to the arrival of its result on another rank.
     allow_deadlock : bool
@@ -99,7 +96,7 @@ def simulate(
     report = check_schedule(schedule, n_ranks, n_microbatches, **options)
     stuck = allow_deadlock and {f.problem for f in report.findings} <= {"deadlock", "order"}
     made = report.schedule if stuck else report.require()
-    costs = stage_costs(made, forward, backward, weight_share)
+    costs = stage_costs(made, forward, backward)
     if not transfer >= 0:
         raise ValueError(f"simulate: transfer is {transfer!r}, expected 0 seconds or more")
 
@@ -116,13 +113,10 @@ def simulate(
     return Simulated(made, Trace(spans, messages), makespan, busy, report.in_flight, deadlock)
 
 
-def stage_costs(schedule: Schedule, forward=1.0, backward=2.0, weight_share: float = 0.5) -> dict[str, list[float]]:
+def stage_costs(schedule: Schedule, forward=1.0, backward=2.0) -> dict[str, list[float]]:
     """Return the seconds of every stage by kind of action, from the arguments of `simulate`."""
-    if not 0 <= weight_share <= 1:
-        raise ValueError(f"simulate: weight_share is {weight_share!r}, expected a share from 0 to 1")
     costs = {"F": _per_stage(schedule, "forward", forward), "B": _per_stage(schedule, "backward", backward)}
-    costs["I"] = [(1 - weight_share) * seconds for seconds in costs["B"]]
-    costs["W"] = [weight_share * seconds for seconds in costs["B"]]
+    costs["I"] = costs["W"] = [seconds / 2 for seconds in costs["B"]]
     return costs
 
 

@@ -93,14 +93,6 @@ def test_one_worker_is_serial_bit_for_bit(policy, rule):
     assert run.losses.tolist() == want.losses
 
 
-def test_lockstep_updates_add_up_to_those_of_bsp():
-    """SSP(0): each round's gradients are all of one version, so n small steps are BSP's one (Ho et al., section 2)."""
-    together = SimWorld(5).run(program, bsp(), batch=16, steps=6)[0]
-    apart = SimWorld(5).run(program, ssp(0), batch=16, steps=6, lr=0.3 / 4)[0]
-    assert (together.updates, apart.updates) == (6, 24)
-    assert_same_params(apart.params, together.params)
-
-
 def gradient_at(values, batch):
     """The mean gradient of a batch at given parameters, with nothing of the server's code."""
     model, start = model_of(), 0
@@ -163,26 +155,6 @@ def leads(run):
         clocks[worker] += 1
         found.append(clocks.max() - clocks.min())
     return found
-
-
-def test_asynchronous_updates_follow_the_quick_ones():
-    run = SimWorld(5).run(program, asp(), slow={3: 10.0}, steps=20)[0]
-    counts = np.bincount(run.gradients["worker"])
-    assert counts.sum() == run.updates == 80
-    assert counts[3] < counts.min(where=np.arange(4) != 3, initial=99) / 4
-    assert run.staleness.max() > 10
-    assert abs(run.staleness.mean() - 3) < 1
-
-
-def test_backup_workers_do_not_wait_for_the_straggler():
-    run = SimWorld(6).run(program, backup(0.8), slow={0: 10.0}, steps=10, batch=25)[0]
-    waiting = SimWorld(6).run(program, bsp(), slow={0: 10.0}, steps=10, batch=25)[0]
-    assert run.dropped > 0
-    assert set(run.gradients["worker"][run.gradients["version"] == 0]) >= {0}
-    full = np.bincount(run.applied["version"])[1:-1]
-    assert set(full) == {4}
-    assert set(run.staleness) == {0}
-    assert run.throughput > 4 * waiting.throughput
 
 
 @given(bound=st.integers(0, 5), seed=st.integers(0, 99), shape=st.floats(0.01, 2), workers=st.integers(2, 6))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
 
-from ...nn.layer import check_positive
+from distlearn.nn.layer import check_positive
 
 DAY = 86_400.0
 
@@ -34,24 +33,6 @@ def system_mtbf(node_mtbf: float, nodes: int) -> float:
     return node_mtbf / nodes
 
 
-def young_interval(cost: float, mtbf: float) -> float:
-    r"""Return the best time of work between two checkpoints, to first order [s].
-
-    .. math:: \tau = \sqrt{2 C M}
-
-    References
-    ----------
-    J. W. Young (1974), A first order approximation to the optimum checkpoint interval, CACM 17(9).
-
-    Examples
-    --------
-    >>> young_interval(cost=18.0, mtbf=10_000.0)
-    600.0
-    """
-    check_times("young_interval", cost=cost, mtbf=mtbf)
-    return math.sqrt(2 * cost * mtbf)
-
-
 @dataclass(frozen=True)
 class Incidents:
     """How often a training run was interrupted, and by what."""
@@ -63,7 +44,7 @@ class Incidents:
     causes: dict[str, int] = field(default_factory=dict)  # interruptions by cause, as printed in the source
 
     def on(self, gpus: int) -> Incidents:
-        """Return the record of as many other GPUs, which fail as often each."""
+        """Rescale the record to another number of GPUs at the same failure rate per GPU."""
         return replace(self, gpus=gpus, mtbf=self.mtbf * self.gpus / gpus, causes={})
 
     def draw(self, rng) -> tuple[np.ndarray, list[str]]:

@@ -8,8 +8,8 @@ import numpy as np
 from matplotlib.colors import PowerNorm
 from matplotlib.patches import Rectangle
 
-from ..backend import to_numpy
-from .look import INK, MUTED, VERMILION, new_axes, share_axis, styled, write_title
+from distlearn.backend import to_numpy
+from distlearn.viz.look import INK, MUTED, VERMILION, new_axes, share_axis, styled, write_title
 
 GAP, LETTERING = 0.12, 0.42  # Space between two tiles, and below each for its label, as shares of a tile's size.
 

@@ -4,9 +4,9 @@ import math
 
 import numpy as np
 import pytest
+from distcourse.incidents import DAY, INCIDENTS, Incidents, replay
 
-from distlearn.parallel import system_mtbf, young_interval
-from distlearn.parallel.checkpoint.incidents import DAY, INCIDENTS, Incidents, replay
+from distlearn.parallel import young_interval
 
 
 def daly_interval(cost, mtbf):
@@ -18,11 +18,6 @@ def daly_interval(cost, mtbf):
 def expected_time(work, interval, cost, restart, mtbf):
     """Daly (2006), equation 20: exact for exponential failures, also during a checkpoint and a restart."""
     return mtbf * math.exp(restart / mtbf) * np.expm1((interval + cost) / mtbf) * work / interval
-
-
-def test_the_formulas_give_the_numbers_of_a_hand_calculation():
-    assert young_interval(300.0, DAY) == pytest.approx(math.sqrt(2 * 300 * DAY))
-    assert system_mtbf(10 * DAY, 20) == DAY / 2
 
 
 @pytest.mark.parametrize("wrong", [{"cost": 0.0}, {"mtbf": -1.0}])

@@ -3,9 +3,9 @@
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from distcourse.film import kernel_film
 
 from distlearn.cuda import RawKernel
-from distlearn.viz import kernel_film
 
 SUM = """__global__ void block_sum(const float* x, float* out) {
     __shared__ float s[64];

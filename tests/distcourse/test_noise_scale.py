@@ -1,12 +1,8 @@
-"""The gradient noise scale, on a quadratic problem where it is known, and from data-parallel ranks."""
+"""The gradient noise scale, on a quadratic problem where it is known."""
 
 import numpy as np
 import pytest
-
-import distlearn as dl
-from distlearn.comm.point_to_point import LocalComm
-from distlearn.optim import NoiseScale
-from distlearn.shares import shares
+from distcourse.noise_scale import NoiseScale
 
 H = np.array([1.0, 0.5, 2.0, 0.1, 1.5])
 SIGMA = np.array([2.0, 1.0, 0.5, 3.0, 1.0])
@@ -61,54 +57,3 @@ def test_too_few_steps_are_an_error():
         noise.estimate()
     noise.add(1.0, 1.0, 4, parts=1)
     assert len(noise.traces) == 5, "one part says nothing about the noise"
-
-
-@pytest.mark.parametrize(("size", "rows"), [(2, 8), (3, 7), (4, 3)])
-def test_ranks_give_the_norms_of_their_gradients(size, rows):
-    """Against gradients of the parts, computed one by one; also uneven parts, empty ones, and a frozen parameter."""
-    rng = np.random.default_rng(5)
-    x, y = rng.normal(size=(rows, 6)), rng.integers(3, size=rows)
-
-    def build():
-        model = dl.nn.MLP((6, 5, 3), dtype="float64")
-        model.params[1].frozen = True
-        return model, dl.nn.SoftmaxCrossEntropy()
-
-    def gradient(part):
-        model, loss = build()
-        out, saved = model.forward(x[part])
-        model.backward(loss(out, y[part])[1], saved)
-        return np.concatenate([p.grad.ravel() for p in model.params if not p.frozen])
-
-    def train(comm):
-        model, loss = build()
-        noise = NoiseScale()
-        strategy = dl.DataParallel(
-            comm, model, loss, dl.optim.Optimizer(model.params, dl.optim.SGD(), 0.1), cap_bytes=100, noise_scale=noise
-        )
-        part = shares(rows, size)[comm.rank]
-        strategy.step(dl.data.Batch(x[part], y[part], rows))
-        return noise
-
-    parts = [part for part in shares(rows, size) if part.stop > part.start]
-    want = NoiseScale()
-    norms = [(part.stop - part.start) / rows * (gradient(part) @ gradient(part)) for part in parts]
-    whole = gradient(slice(None))
-    want.add(sum(norms), whole @ whole, rows, len(parts))
-    for noise in dl.SimWorld(size).run(train):
-        np.testing.assert_allclose(noise.traces, want.traces, rtol=1e-12)
-        np.testing.assert_allclose(noise.squared_norms, want.squared_norms, rtol=1e-12)
-
-
-def test_compressed_gradients_are_refused():
-    model = dl.nn.MLP((6, 5, 3))
-    optimizer = dl.optim.Optimizer(model.params, dl.optim.SGD(), 0.1)
-    with pytest.raises(ValueError, match="neither compressed nor scaled"):
-        dl.DataParallel(
-            LocalComm(),
-            model,
-            dl.nn.SoftmaxCrossEntropy(),
-            optimizer,
-            compress=dl.parallel.FP16(),
-            noise_scale=NoiseScale(),
-        )

@@ -8,8 +8,8 @@ from textwrap import fill
 from matplotlib import pyplot as plt
 from matplotlib.lines import Line2D
 
-from ..cuda.report import SECTOR
-from .look import AMBER, INK, MUTED, NAVY, SKY, TEAL, VERMILION, WIDEST, style
+from distlearn.cuda.report import SECTOR
+from distlearn.viz.look import AMBER, INK, MUTED, NAVY, SKY, TEAL, VERMILION, WIDEST, style
 
 SHAPES = {"read": ("o", SKY), "write": ("s", NAVY), "atomic": ("D", TEAL)}
 WARP = 32

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from distcourse.events import simulate
 
 from distlearn.parallel.asynchronous.param_server import (
     ASP,
@@ -10,13 +11,12 @@ from distlearn.parallel.asynchronous.param_server import (
     asp,
     backup,
     bsp,
-    simulate,
     softsync,
     ssp,
 )
 from distlearn.sim import SimWorld
 
-from .test_training import program
+from ..parallel.asynchronous.param_server.test_training import program
 
 POLICIES = [asp(), ssp(0), ssp(1), ssp(3), softsync(2), bsp(), backup(0.7), backup(0.3)]
 FIELDS = ("time", "worker", "step", "used", "version", "staleness")

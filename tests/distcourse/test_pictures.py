@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
+from distcourse import pictures
 from matplotlib import pyplot as plt
+from matplotlib.figure import Figure
 
-from distlearn import viz
 from distlearn.data import load
 
 
@@ -12,7 +13,7 @@ def digits():
 
 
 def test_images_and_their_classes(digits):
-    ax = viz.images(digits.x_test, digits.y_test, n=13, columns=5)
+    ax = pictures.images(digits.x_test, digits.y_test, n=13, columns=5)
     assert len(ax.images) == 13
     assert [t.get_text() for t in ax.texts] == [digits.classes[c] for c in digits.y_test[:13]]
     np.testing.assert_array_equal(ax.images[4].get_array(), digits.x_test[4].reshape(8, 8))
@@ -25,7 +26,7 @@ def test_images_and_their_classes(digits):
 def test_wrong_predictions_are_marked_by_more_than_colour(digits):
     guess = digits.y_test.copy()
     guess[[1, 3]] = (guess[[1, 3]] + 1) % 10
-    ax = viz.images(digits.x_test, digits.y_test, predictions=guess, n=6)
+    ax = pictures.images(digits.x_test, digits.y_test, predictions=guess, n=6)
     assert [t.get_text()[0] for t in ax.texts] == list("✓✗✓✗✓✓")
     assert [p.get_gid() == "wrong" for p in ax.patches] == [False, True, False, True, False, False]
     assert ax.patches[1].get_linewidth() > 3 * ax.patches[0].get_linewidth()
@@ -33,9 +34,10 @@ def test_wrong_predictions_are_marked_by_more_than_colour(digits):
     assert str(guess[1]) in ax.texts[1].get_text()
 
 
-def test_colour_images_and_fewer_than_a_row(ax):
+def test_colour_images_and_fewer_than_a_row():
+    ax = Figure().subplots()
     x = np.random.default_rng(0).random((3, 4, 6, 3))
-    assert viz.images(x, np.arange(3), ax=ax) is ax
+    assert pictures.images(x, np.arange(3), ax=ax) is ax
     assert ax.images[2].get_array().shape == (4, 6, 3)
     assert plt.get_fignums() == []
 
@@ -53,29 +55,23 @@ def test_colour_images_and_fewer_than_a_row(ax):
 )
 def test_images_that_cannot_be_drawn(x, y, options, match):
     with pytest.raises(ValueError, match=match):
-        viz.images(x, y, **options)
+        pictures.images(x, y, **options)
     assert plt.get_fignums() == []
 
 
 def test_confusion_counts():
     y, guess = [0, 0, 0, 1, 1, 2], [0, 0, 1, 1, 1, 0]
-    ax = viz.confusion(np.array(y), np.array(guess), ["cat", "dog", "fox"])
+    ax = pictures.confusion(np.array(y), np.array(guess), ["cat", "dog", "fox"], title="Pets")
+    assert ax.get_title("left") == "Pets"
     assert {t.get_position(): t.get_text() for t in ax.texts} == {(0, 0): "2", (1, 0): "1", (1, 1): "2", (0, 2): "1"}
     np.testing.assert_allclose(ax.images[0].get_array(), [[2 / 3, 1 / 3, 0], [0, 1, 0], [1, 0, 0]])
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("predicted class", "true class")
 
 
-def test_confusion_without_a_mistake_and_with_a_missing_class(ax):
-    viz.confusion([0, 3], [0, 3], ax=ax, title="All right")
-    assert (ax.get_title() + ax.get_title("left")) == "All right"
-    assert ax.images[0].get_array().shape == (4, 4)
-    assert np.isfinite(ax.images[0].get_array()).all()
-
-
 def test_confusion_refuses_other_numbers_of_labels():
     with pytest.raises(ValueError, match="predictions has shape"):
-        viz.confusion([0, 1], [0])
+        pictures.confusion([0, 1], [0])
     with pytest.raises(ValueError, match="y has shape"):
-        viz.confusion([], [])
+        pictures.confusion([], [])
     with pytest.raises(ValueError, match="class 7, but only 2 names"):
-        viz.confusion([0, 7], [0, 1], ["a", "b"])
+        pictures.confusion([0, 7], [0, 1], ["a", "b"])
