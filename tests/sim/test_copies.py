@@ -8,14 +8,50 @@ import numpy as np
 import pytest
 
 import distlearn as dl
-from distlearn import nn
+from distlearn import data, nn, optim
 from distlearn.sim import SimWorld, explore
 from distlearn.sim.copies import LARGE
 
 MODEL, SEEN, CONFIG = nn.MLP((64, 32, 10), seed=3), [0], {"lr": 0.1}
-
-
+DIGITS = data.load("digits")
 WORLDS = [SimWorld(1), SimWorld(2), SimWorld(4), SimWorld(4, collectives="formula"), dl.world.LocalWorld()]
+
+
+def trained(comm, model, make=dl.DataParallel, optimizer=None):
+    optimizer = optimizer or optim.Optimizer(model.params, optim.Momentum(), lr=0.05)
+    return dl.fit(make(comm, model, nn.SoftmaxCrossEntropy(), optimizer), DIGITS, epochs=1, batch_size=64).losses[-1]
+
+
+@pytest.fixture(scope="module")
+def serial():
+    """The loss that one rank ends with, whose model nobody else has."""
+    return SimWorld(1).run(lambda comm: trained(comm, nn.MLP((64, 32, 10), seed=3)))[0]
+
+
+def local_sgd(*args):
+    return dl.LocalSGD(*args, every=1)
+
+
+STRATEGIES = [dl.DataParallel, dl.parallel.NaiveDataParallel, dl.TensorParallel, dl.ZeRO, local_sgd, dl.Pipeline]
+
+
+@pytest.mark.parametrize("make", STRATEGIES)
+def test_a_model_of_the_caller_trains_as_one_of_the_rank(make, serial):
+    given, optimizer = nn.MLP((64, 32, 10), seed=3), None
+    before = [p.data.copy() for p in given.params]
+    optimizer = optim.Optimizer(given.params, optim.Momentum(), lr=0.05)
+    programs = {
+        "argument": (trained, given, make),
+        "closure": (lambda comm: trained(comm, given, make),),
+        "global": (lambda comm: trained(comm, MODEL, make),),
+        "with its optimizer": (trained, given, make, optimizer),
+        "in a dict": (lambda comm, made: trained(comm, made["model"], make), {"model": given}),
+    }
+    for name, (fn, *args) in programs.items():
+        assert SimWorld(2).run(fn, *args) == pytest.approx([serial] * 2, rel=1e-5), name
+    for p, q, old in zip(given.params, MODEL.params, before, strict=True):
+        np.testing.assert_array_equal(p.data, old)
+        np.testing.assert_array_equal(q.data, old)
 
 
 @pytest.mark.parametrize("world", WORLDS, ids=str)
