@@ -146,7 +146,8 @@ def own_noise(image, rng):
 
 
 @pytest.mark.parametrize(
-    "augment", [own_noise, Noise(), Noise().method, lambda image, rng, own=random.Random(0): image + own.randrange(9)]
+    "augment",
+    [own_noise, Noise(), Noise().method, lambda image, rng, own=OWN: image + own.integers(9)],
 )
 def test_a_generator_of_ones_own_is_refused(photos, augment):
     """Each of four workers would have a copy: 103, 7, 1, 31, 103, 7, 1, 31, ..."""
