@@ -22,6 +22,7 @@ import weakref
 from contextlib import contextmanager, nullcontext, suppress
 from multiprocessing import get_context
 from pathlib import Path
+from types import ModuleType
 from typing import NamedTuple
 
 import numpy as np
@@ -251,17 +252,29 @@ class Loader:
 
 
 def _check_generators(augment) -> None:
-    """Raise if a function of the user's refers to a generator: each worker has a copy, which gives the same numbers."""
-    found = dict(getattr(getattr(augment, "__self__", augment), "__dict__", {}))
-    if inspect.isfunction(augment) or inspect.ismethod(augment):
-        used, given = inspect.getclosurevars(augment), inspect.signature(augment).parameters
-        found |= used.globals | used.nonlocals | {name: p.default for name, p in given.items()}
-    for name, value in found.items():
+    """Raise if what a function of the user's refers to holds a generator: workers have copies, with equal numbers."""
+    todo, seen = [("augment", augment)], {id(random.random.__self__)}  # the global one is seeded
+    own = {"__main__", augment.__module__} if hasattr(augment, "__module__") else {"__main__"}  # not into libraries
+    for name, value in todo:
+        if id(value) in seen or isinstance(value, (type, ModuleType)):
+            continue
+        seen.add(id(value))
         if isinstance(value, (np.random.Generator, np.random.RandomState, random.Random)):
             raise ValueError(
                 f"Loader: augment draws from {name!r}, of which every worker would have a copy, with the same numbers; "
                 "expected it to draw from the rng that it is given: augment(image, rng)"
             )
+        if isinstance(value, (list, tuple)):
+            todo += [(name, inner) for inner in value]
+        elif inspect.isfunction(value):
+            if value.__module__ not in own:
+                continue
+            used, given = inspect.getclosurevars(value), inspect.signature(value).parameters
+            todo += (used.globals | used.nonlocals | {key: p.default for key, p in given.items()}).items()
+        elif inspect.ismethod(value):
+            todo += ("self", value.__self__), (name, value.__func__)
+        else:
+            todo += [("__call__", vars(type(value)).get("__call__")), *getattr(value, "__dict__", {}).items()]
 
 
 @contextmanager

@@ -149,7 +149,8 @@ class ContrastiveLoss:
         pull = similar.astype(y.dtype)
         gap = xp.maximum(self.margin - distance, 0)
         push = (1 - pull) * gap
-        loss = float((pull * squared + push * gap).sum(dtype=np.float64)) / (2 * n)
+        # where, as 0 times the infinite square of a large distance is NaN
+        loss = float(xp.where(pull, squared, push * gap).sum(dtype=np.float64)) / (2 * n)
         apart = xp.where(distance > 0, distance, 1)
         difference *= ((pull - push / apart) / n)[:, None]
         return loss, rounded(xp.stack([difference, -difference], axis=1), dtype)
