@@ -170,6 +170,14 @@ def test_a_course_of_ones_own(tmp_path, monkeypatch):
     assert f"next: cd {tmp_path / 'mine' / 'course'}" in said
     assert {p.name for p in (tmp_path / "mine" / "labs").iterdir()} == {*LABS, "README.md", "AGENTS.md"}
     assert (tmp_path / "mine" / "course" / grading.CONFIG).is_file()
+    theirs, mine = (
+        {str(p.relative_to(c)) for p in (c / "distcourse").rglob("*") if "__pycache__" not in p.parts}
+        for c in (COURSE, tmp_path / "mine" / "course")
+    )
+    assert mine == theirs, "also templates/feedback, named as a folder of results"
+    status, said = run("collect", LABS[0], tmp_path, "--course", tmp_path / "mine" / "course")
+    assert status == 1
+    assert "is a folder, expected files" in said
     status, said = run("new", tmp_path / "mine")
     assert status == 1
     assert "is not empty" in said

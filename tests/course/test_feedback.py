@@ -1,5 +1,6 @@
 """The page that a student gets back: exercises by name, unread answers marked, nothing loaded, formulas shown."""
 
+import datetime
 import re
 
 import nbformat
@@ -120,3 +121,13 @@ def test_every_exercise_and_question_has_a_name(lab):
     found = titles(source)
     assert {cell.grade_id for cell in source.cells if cell.grader} == set(found)
     assert all(re.match(r"Exercise \d: \S|Question \d", name) for name in found.values())
+
+
+def test_who_was_late_by_the_gradebook_is_told_so(course):
+    api = grading.nbgrader(course)
+    assert "Handed in late." not in text_of(grading.feedback(course, small.LAB, "anna"))
+    with api.gradebook as book:
+        book.find_assignment(small.LAB).duedate = datetime.datetime(2026, 1, 15)
+        book.find_submission(small.LAB, "anna").timestamp = datetime.datetime(2026, 1, 16)
+        book.db.commit()
+    assert "Handed in late." in text_of(grading.feedback(course, small.LAB, "anna"))

@@ -115,3 +115,7 @@ def test_answers_for_jplag(tmp_path):
     for folder in ("base", "submissions/anna"):
         assert {p.name for p in (tmp_path / "out" / folder).iterdir()} == {"one.py", "two.py", "three.py"}
     assert "return 2" in (tmp_path / "out/submissions/ben/two.py").read_text()
+    (home / "submitted/ben" / small.LAB / "lab00.ipynb").write_text("\ufeff{", encoding="utf-8")
+    status, said = grading.run("jplag", small.LAB, tmp_path / "again", "--course", home)
+    assert status == 1
+    assert f"ben/{small.LAB}/lab00.ipynb: " in said.replace("\n", "")

@@ -180,8 +180,9 @@ class NameGrades(NbGraderPreprocessor):
         source = source_of(self.config, told["assignment"], told["notebook"])
         names = titles(source)
         with Gradebook(told["db_url"]) as book:
-            found = book.find_submission_notebook(told["notebook"], told["assignment"], told["student"]).grades
-            waits = {g.name for g in found if g.needs_manual_grade and g.manual_score is None}
+            found = book.find_submission_notebook(told["notebook"], told["assignment"], told["student"])
+            waits = {g.name for g in found.grades if g.needs_manual_grade and g.manual_score is None}
+            late = found.assignment.total_seconds_late > 0
         grades = []
         for cell in nb.cells:
             name, known = grade_id_of(cell), cell.metadata.get("nbgrader", {})
@@ -193,7 +194,7 @@ class NameGrades(NbGraderPreprocessor):
         waiting = sum(grade["points"] for grade in grades if grade["waits"])
         here = CourseDirectory(config=self.config)
         folder = here.format_path(here.submitted_directory, told["student"], told["assignment"])
-        late = told.get("total_seconds_late", 0) > 0 or Path(folder, LATE).exists()
+        late = late or Path(folder, LATE).exists()
         resources["feedback"] = {"title": first.lstrip("# "), "grades": grades, "waiting": waiting, "late": late}
         return nb, resources
 

@@ -159,7 +159,11 @@ def answers(course, lab: str, folder) -> list[str]:
         target = Path(folder, name)
         target.mkdir(parents=True, exist_ok=True)
         for path in sorted(source.glob("*.ipynb")):
-            for k, node in enumerate(nbformat.read(path, as_version=4).cells):
+            try:
+                cells = nbformat.read(path, as_version=4).cells
+            except Exception as error:  # whatever nbformat raises of a file that is no notebook
+                raise ValueError(f"{path}: {error}; mend or remove this file") from error
+            for k, node in enumerate(cells):
                 cell = Cell(k, node)
                 if cell.is_solution and packed(cell.python):
                     (target / f"{cell.grade_id}.py").write_text(cell.python + "\n", encoding="utf-8")

@@ -35,8 +35,18 @@ def new(folder, course):
 
     if folder.exists() and any(folder.iterdir()):
         raise ValueError(f"{folder} is not empty")
-    running = shutil.ignore_patterns("submitted", "autograded", "feedback", "gradebook.db", "downloaded", "__pycache__")
-    shutil.copytree(course, folder / "course", ignore=running, dirs_exist_ok=True)
+    running = {
+        "submitted",
+        "autograded",
+        "feedback",
+        "gradebook.db",
+        "downloaded",
+    }  # a template is called feedback, too
+
+    def left_out(where, names):
+        return {"__pycache__"} | (running if Path(where) == course else set())
+
+    shutil.copytree(course, folder / "course", ignore=left_out, dirs_exist_ok=True)
     generate(folder / "course")
     for name in ("README.md", "AGENTS.md"):  # the students' page, and the rule for their assistants
         shutil.copy(course.parent / "labs" / name, folder / "labs")
@@ -86,6 +96,8 @@ def collect(lab, files, course):
         old[path] = path.read_bytes(), path.stat().st_mtime_ns
     archive.mkdir(parents=True, exist_ok=True)
     for file in files:
+        if file.is_dir():
+            raise ValueError(f"{file} is a folder, expected files: collect {lab} {file / '*'}")
         shutil.copy(file, archive)
     _nbgrader(course, "zip_collect", lab, "--force")
     for path, (text, time) in old.items():  # it writes all again; what is the same needs no new grade
@@ -231,11 +243,15 @@ def _nbgrader(course, *words: str) -> None:
     """Run a command of nbgrader in the course directory, and show its warnings."""
     command = [sys.executable, "-m", "nbgrader", *words]
     with subprocess.Popen(command, cwd=course, stderr=subprocess.PIPE, text=True, errors="replace") as process:
-        told = False
+        told, untold = False, []
         for line in process.stderr:  # a line without a level goes on where the one above ended
             if line.startswith("["):
                 told = "| INFO]" not in line and not any(noise in line for noise in NOISE)
+            elif not told:
+                untold.append(line.rstrip())  # of a traceback, perhaps
             if told:
                 say(line.rstrip(), err=True)
     if process.returncode:
+        for line in untold:
+            say(line, err=True)
         raise RuntimeError(f"nbgrader {words[0]} failed (exit status {process.returncode}); its messages are above")
