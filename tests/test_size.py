@@ -21,7 +21,7 @@ CAPS = {
     "distlearn/cli": 14_418,
     "distlearn/comm": 21_300,
     "distlearn/cuda": 34_711,
-    "distlearn/data": 9_300,
+    "distlearn/data": 9_580,
     "distlearn/nn": 41_845,
     "distlearn/optim": 5_569,
     "distlearn/parallel": 55_499,

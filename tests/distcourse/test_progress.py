@@ -103,3 +103,11 @@ def test_progress_is_a_table(labs):
     done = CliRunner().invoke(student.progress, ["--labs", str(labs)])
     assert done.exit_code == 0, done.output
     assert f"{points:g} of 29 points" in done.output
+
+
+def test_a_notebook_of_another_name_is_named(labs):
+    before = labs / "lab00_welcome" / "lab00.ipynb"
+    after = before.rename(before.with_name("lab00 Anna.ipynb"))
+    done = CliRunner().invoke(student.progress, ["--labs", str(labs)])
+    after.rename(before)
+    assert "not counted: lab00_welcome has lab00 Anna.ipynb, expected lab00.ipynb: rename" in done.output

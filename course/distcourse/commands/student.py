@@ -52,8 +52,13 @@ def progress(labs):
     from ..progress import find_labs, read_all
 
     with plain_errors(OSError):
-        done = read_all(find_labs(labs))
+        labs = find_labs(labs)
+        done = read_all(labs)
     rows = [[p.lab, p.bar, *p.cells] for p in done]
     print_table("Your labs", ["lab", "done", "points of checks>", "predictions>", "minutes>"], rows)
     points, all_points = sum(p.points for p in done), sum(p.all_points for p in done)
     say(f"{points:g} of {all_points:g} points; texts are graded by hand, and count as well")
+    for folder in sorted(labs.glob("lab[0-9][0-9]_*")):
+        wanted, others = folder.name[:5] + ".ipynb", ", ".join(sorted(path.name for path in folder.glob("*.ipynb")))
+        if others and not (folder / wanted).exists():
+            say(f"not counted: {folder.name} has {others}, expected {wanted}: rename the one to count", err=True)
