@@ -385,6 +385,8 @@ OWN = {
     ): r"returned \(.*, None\), expected \(value, gradient\), the gradient as the outputs",
     lambda y, t, n: (0.0, y[:, :1] * 1): r"returned a gradient of float64, shape \(\d+, 1\)",
     lambda y, t, n: (0.0, y.astype("float32")): r"returned a gradient of float32.* float64, .*: dy\.astype\(y\.dtype\)",
+    lambda y, t: CROSS_ENTROPY(y, t): r"too many positional arguments; expected loss\(outputs, targets, n\) -> ",
+    lambda y, t, *, n: CROSS_ENTROPY(y, t, n): r"; expected loss\(outputs, targets, n\) -> ",
     lambda y, t, n: CROSS_ENTROPY(y, t, n)[0]: r"returned \d.*, expected \(value, gradient\)",
 }
 
