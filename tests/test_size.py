@@ -21,10 +21,10 @@ CAPS = {
     "distlearn/cli": 14_418,
     "distlearn/comm": 21_300,
     "distlearn/cuda": 34_711,
-    "distlearn/data": 9_300,
+    "distlearn/data": 9_580,
     "distlearn/nn": 41_845,
     "distlearn/optim": 5_272,
-    "distlearn/parallel": 53_849,
+    "distlearn/parallel": 54_128,
     "distlearn/sim": 25_481,
     "distlearn/train": 9_185,
     "distlearn/viz": 17_320,
@@ -33,7 +33,7 @@ CAPS = {
 """By folder: tokens of code."""
 GOALS = {"distlearn": 200_000, "distcourse": 110_000, "tests": 30_000}
 """By package: tokens of code; lines of the tests."""
-DOCSTRINGS = 9_451
+DOCSTRINGS = 9_458
 """Lines of docstrings of both packages."""
 FILES = 282
 TESTS = 41_473

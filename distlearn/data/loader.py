@@ -11,6 +11,7 @@ Rows are numbered by name, wherever they are stored: files and shards of one fol
 from __future__ import annotations
 
 import copy
+import inspect
 import math
 import os
 import random
@@ -21,6 +22,7 @@ import weakref
 from contextlib import contextmanager, nullcontext, suppress
 from multiprocessing import get_context
 from pathlib import Path
+from types import ModuleType
 from typing import NamedTuple
 
 import numpy as np
@@ -45,7 +47,7 @@ class Loader:
         Of the rows. Bytes are scaled to 0..1 for a floating-point type; "uint8" keeps them.
     augment : callable, optional
         `augment(image, rng)` returns an image of the same shape and type. What rng, `np.random` and `random` draw
-        depends on seed, epoch and row alone.
+        depends on seed, epoch and row alone; other generators that it refers to are refused.
     buffer : int
         0: an epoch visits the rows at random. Else it visits the shards at random and their records as stored, through
         a shuffle buffer of so many: few shards are in use at a time. `shuffle_quality` says what that costs.
@@ -80,6 +82,7 @@ class Loader:
         self.storage, self.device = storage, "cpu"
         self.buffer, self.workers = whole("Loader", "buffer", buffer, 0), whole("Loader", "workers", workers, 0)
         self.depth = None if depth is None else whole("Loader", "depth", depth, 1)
+        _check_generators(augment)
         # arrays: counting references to a million strings would copy their pages into every worker
         files, names, where = find_images(Path(folder))
         self._files, names = (np.array([os.fsencode(name) for name in some]) for some in (files, names))
@@ -246,6 +249,32 @@ class Loader:
             raise ChildProcessError(f"{about} died with {what}") from None
         if error is not None:
             raise error
+
+
+def _check_generators(augment) -> None:
+    """Raise if what a function of the user's refers to holds a generator: workers have copies, with equal numbers."""
+    todo, seen = [("augment", augment)], {id(random.random.__self__)}  # the global one is seeded
+    own = {"__main__", augment.__module__} if hasattr(augment, "__module__") else {"__main__"}  # not into libraries
+    for name, value in todo:
+        if id(value) in seen or isinstance(value, (type, ModuleType)):
+            continue
+        seen.add(id(value))
+        if isinstance(value, (np.random.Generator, np.random.RandomState, random.Random)):
+            raise ValueError(
+                f"Loader: augment draws from {name!r}, of which every worker would have a copy, with the same numbers; "
+                "expected it to draw from the rng that it is given: augment(image, rng)"
+            )
+        if isinstance(value, (list, tuple)):
+            todo += [(name, inner) for inner in value]
+        elif inspect.isfunction(value):
+            if value.__module__ not in own:
+                continue
+            used, given = inspect.getclosurevars(value), inspect.signature(value).parameters
+            todo += (used.globals | used.nonlocals | {key: p.default for key, p in given.items()}).items()
+        elif inspect.ismethod(value):
+            todo += ("self", value.__self__), (name, value.__func__)
+        else:
+            todo += [("__call__", vars(type(value)).get("__call__")), *getattr(value, "__dict__", {}).items()]
 
 
 @contextmanager

@@ -266,7 +266,7 @@ def check_pairs(what: str, outputs, targets) -> None:
         raise _no_array(what, "labels", targets)
     if outputs.ndim != 3 or outputs.shape[1] != 2 or targets.shape != outputs.shape[:1]:
         raise ValueError(f"{what}: outputs {outputs.shape}, labels {targets.shape}, expected (batch, 2, d), (batch,)")
-    if not ((targets == 0) | (targets == 1)).all():
+    if (targets != targets.astype(bool)).any():
         found = get_xp(targets).unique(targets)[:5].tolist()
         raise ValueError(
             f"{what}: labels are {found}, expected 1 for a similar pair, 0 for a different one: (y > 0) * 1"

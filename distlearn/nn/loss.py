@@ -144,12 +144,15 @@ class ContrastiveLoss:
             raise _wrong_n("ContrastiveLoss", n, len(y))
         xp, dtype, y = get_xp(y), y.dtype, single(y)
         difference = y[:, 0] - y[:, 1]
-        distance = xp.sqrt((difference * difference).sum(axis=1))
+        squared = (difference * difference).sum(axis=1)
+        distance = xp.sqrt(squared)
         pull = similar.astype(y.dtype)
         gap = xp.maximum(self.margin - distance, 0)
-        loss = float((pull * distance**2 + (1 - pull) * gap**2).sum(dtype=np.float64)) / (2 * n)
+        push = (1 - pull) * gap
+        # where, as 0 times the infinite square of a large distance is NaN
+        loss = float(xp.where(pull, squared, push * gap).sum(dtype=np.float64)) / (2 * n)
         apart = xp.where(distance > 0, distance, 1)
-        difference *= ((pull - (1 - pull) * gap / apart) / n)[:, None]
+        difference *= ((pull - push / apart) / n)[:, None]
         return loss, rounded(xp.stack([difference, -difference], axis=1), dtype)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 
 import numpy as np
@@ -43,6 +44,12 @@ class CheckedLoss:
             return self.loss(y, targets, n)
         self.new, name = False, f"loss {getattr(self.loss, '__name__', repr(self.loss))}"
         before, n = [(y, y.copy()), (targets, targets.copy())], len(y) if n is None else n
+        try:
+            inspect.signature(self.loss).bind(y, targets, n)
+        except TypeError as error:
+            raise TypeError(f"{name}: {error}; expected loss(outputs, targets, n) -> (value, gradient)") from None
+        except ValueError:  # some that are written in C do not say
+            pass
         found = self.loss(y, targets, n)
         value, dy = found if isinstance(found, tuple) and len(found) == 2 else (found, None)
         if np.ndim(value) or getattr(dy, "shape", None) != y.shape or dy.dtype != y.dtype:

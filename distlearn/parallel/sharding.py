@@ -38,7 +38,9 @@ class HeldElsewhere(NDArrayOperatorsMixin):
 
     @staticmethod
     def refuse_other(name: str):
-        raise ValueError(f"the data of {name!r} was replaced, but is held in shards: set it before that")
+        raise ValueError(
+            f"the data of {name!r} was replaced, but is held in shards: set it before the strategy is made"
+        )
 
 
 @dataclass(frozen=True)

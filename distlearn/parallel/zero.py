@@ -270,6 +270,8 @@ class ZeRO(Strategy):
         self._under_way = []
 
     def predict(self, x):
+        for group in self.groups:
+            group.check_held()
         for piece, following in _turns(self.pieces):
             with self._gathered(piece, following):
                 x = piece.layer.eval().forward(x)[0]
@@ -302,6 +304,8 @@ class ZeRO(Strategy):
         return found
 
     def state_dict(self):
+        for group in self.groups:
+            group.check_held()
         whole = self.model.params if self.stage < 3 else self._whole
         return {f"param/{p.name}": Sharded(p.data, self.spec(p.name, p.data.shape)) for p in whole} | self._shards()
 

@@ -61,7 +61,8 @@ class MetaArray(NDArrayOperatorsMixin):
         self.size, self.ndim = math.prod(shape), len(shape)
         self.nbytes = self.size * self.dtype.itemsize
         self._strides = None  # rows in C order
-        self.block = Block(self.nbytes if shape else 0)  # a scalar takes no memory of an array
+        # a scalar takes no memory of an array; one of no elements takes a byte, as NumPy allocates it
+        self.block = Block(max(self.nbytes, 1) if shape else 0)
 
     @classmethod
     def _view(cls, shape, dtype, block, strides=None) -> MetaArray:

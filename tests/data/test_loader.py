@@ -127,6 +127,55 @@ def test_global_generators_depend_on_seed_epoch_and_row_alone(photos):
     assert random.getstate() == before[1]
 
 
+class Compose:
+    def __init__(self, *parts):
+        self.parts = parts
+
+    def __call__(self, image, rng):
+        return self.parts[0](image, rng)
+
+
+class Noise:
+    def __init__(self):
+        self.own = np.random.default_rng(0)
+
+    def __call__(self, image, rng):
+        return np.full_like(image, self.own.integers(200))
+
+    def method(self, image, rng):
+        return self(image, rng)
+
+
+OWN = np.random.default_rng(0)
+
+
+def own_noise(image, rng):
+    return np.full_like(image, OWN.integers(200))
+
+
+@pytest.mark.parametrize(
+    "augment",
+    [
+        own_noise,
+        Compose(Noise()),
+        Noise().method,
+        Compose(own_noise),
+        lambda image, rng, own=OWN: image + own.integers(9),
+    ],
+)
+def test_a_generator_of_ones_own_is_refused(photos, augment):
+    """Each of four workers would have a copy: 103, 7, 1, 31, 103, 7, 1, 31, ..."""
+    with pytest.raises(ValueError, match=r"augment draws from '(OWN|own)', of which every worker would have a copy"):
+        Loader(photos / "files", augment=augment)
+
+
+def test_the_global_generators_and_what_libraries_hold_are_not_refused(photos):
+    def augment(image, rng, draw=random.randrange):
+        return subprocess.run and np.roll(image, draw(3) + np.random.randint(2))  # noqa: NPY002
+
+    Loader(photos / "files", augment=augment)
+
+
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_batches_that_are_held_stay_as_they_were(photos, monkeypatch, method):
     """A batch is a view into memory that workers use again, but not before its last array is gone."""

@@ -186,3 +186,10 @@ def test_a_metric_that_is_no_sum_is_named(count):
         metric.counted(y, t)
     with pytest.raises(TypeError, match=r"Mean: count returned 3\.0, expected one or more sums"):
         type("Mean", (Metric,), {"count": lambda m, y, t: 3.0})().counted(y, t)
+
+
+def test_different_pairs_that_are_infinitely_far_apart_cost_nothing():
+    y = np.array([[[1e20, 0], [-1e20, 0]]], np.float32)
+    with np.errstate(over="ignore"):
+        loss, dy = ContrastiveLoss()(y, np.array([0]))
+    assert loss == 0 == abs(dy).max()

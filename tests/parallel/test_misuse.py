@@ -225,6 +225,17 @@ def test_weights_that_are_set_between_steps_are_used_or_refused_by_name(name, ch
         same(after(name, change), after("serial", change))
 
 
+@pytest.mark.parametrize("name", ["zero3", "tensor", "hybrid tp", "zero3 predicts"])
+def test_weights_that_are_replaced_are_refused_where_they_would_be_ignored(name):
+    def run(comm):
+        strategy = build(comm, name.removesuffix(" predicts"))
+        replace(strategy, 1)
+        return strategy.predict(X) if "predicts" in name else strategy.gather_params()
+
+    with pytest.raises(RankError, match=r"data of '0\.W' was replaced, .* set it before the strategy is made"):
+        SimWorld(P).run(run)
+
+
 def test_groups_with_settings_of_their_own_are_set_one_by_one():
     model = MLP((6, 8, 3), seed=0)
     first, second = model.layers[0].params, model.layers[2].params
@@ -374,6 +385,8 @@ OWN = {
     ): r"returned \(.*, None\), expected \(value, gradient\), the gradient as the outputs",
     lambda y, t, n: (0.0, y[:, :1] * 1): r"returned a gradient of float64, shape \(\d+, 1\)",
     lambda y, t, n: (0.0, y.astype("float32")): r"returned a gradient of float32.* float64, .*: dy\.astype\(y\.dtype\)",
+    lambda y, t: CROSS_ENTROPY(y, t): r"too many positional arguments; expected loss\(outputs, targets, n\) -> ",
+    lambda y, t, *, n: CROSS_ENTROPY(y, t, n): r"; expected loss\(outputs, targets, n\) -> ",
     lambda y, t, n: CROSS_ENTROPY(y, t, n)[0]: r"returned \d.*, expected \(value, gradient\)",
 }
 

@@ -124,8 +124,9 @@ def compute_of(compute):
 CAP_BYTES = 25 << 20
 """Size of a bucket of gradients: PyTorch's default."""
 
-MOST_RANKS = 64
-"""Of a larger layout some replicas are simulated; sums over all of them take the seconds of the network's formula."""
+MOST_RANKS = 16
+"""Of a larger layout two replicas are simulated; sums over all of them take the seconds of the network's formula.
+`plan` leaves out layouts of which even those have more ranks."""
 
 
 @dataclass(frozen=True)
@@ -142,19 +143,25 @@ class Cost:
     trace: Trace = field(repr=False)
 
 
+def _simulated(layout: Layout) -> Layout:
+    """The part of a layout that is simulated."""
+    few = layout.trick or layout.size <= MOST_RANKS
+    return layout if few else layout._replace(dp=min(layout.dp, 2))
+
+
 class ReplicatedNetwork:
     """A network on which collectives of replicas take as long as with more replicas than are simulated."""
 
     def __init__(self, network, layout: Layout, replicas: int):
         self.network, self.sent = network, Counter()  # what each rank sends in collectives
-        self._stride, self._times = layout.tp * layout.pp, layout.dp // replicas
+        self._stride, self._replicas, self._all = layout.tp * layout.pp, replicas, layout.dp
 
     def __getattr__(self, name):
         return getattr(self.network, name)
 
     def collective(self, name, nbytes, ranks):
-        if self._times > 1 and ranks[1] - ranks[0] == self._stride:  # ranks of one replica are closer together
-            ranks = range(ranks[0], ranks[0] + self._stride * len(ranks) * self._times, self._stride)
+        if self._replicas < self._all and ranks[1] - ranks[0] == self._stride:  # ranks of one replica are closer
+            ranks = range(ranks[0], ranks[0] + self._stride * self._all, self._stride)
         for rank in ranks:
             self.sent[rank] += sent_bytes(name, nbytes, len(ranks))
         return self.network.collective(name, nbytes, ranks)
@@ -178,14 +185,13 @@ def simulate_layout(
     """
     model, sample = model_and_sample(model, input_shape)
     outline, rule = meta_copy(model), Momentum() if rule is None else rule
-    replicas = layout.dp
-    if layout.size > MOST_RANKS and not layout.trick and layout.dp > 2:
-        replicas = next(k for k in range(2, layout.dp + 1) if layout.dp % k == 0)  # each stands for equally many
-    small, rows = layout._replace(dp=replicas), -(-batch_size // layout.dp) * replicas
+    each = -(-batch_size // layout.dp)  # rows of a replica
 
-    def run(network):
+    def run(network, small):
+        rows = each * small.dp
+
         def program(comm):
-            shape = (-(-rows // replicas), *sample)
+            shape = (each, *sample)
             strategy = _strategy(comm, small, meta_copy(outline), rule, shape, cap_bytes, n_microbatches)
             batch = meta_batch(rows, sample, strategy.rank, strategy.size, input_dtype(model))
             comm.barrier()
@@ -201,8 +207,9 @@ def simulate_layout(
         step = world.trace.window(results[0][0])
         return max(ended for _, ended in results) - results[0][0], step, max(ledger.samples, key=lambda s: s.total)
 
-    network = ReplicatedNetwork(Network.of(network), layout, replicas)
-    seconds, step, memory = run(network)
+    small = _simulated(layout)
+    network = ReplicatedNetwork(Network.of(network), layout, small.dp)
+    seconds, step, memory = run(network, small)
     for message in step.messages:
         network.sent[message.source] += message.nbytes
     sent, busy = max(network.sent.values(), default=0), Counter()
@@ -210,8 +217,8 @@ def simulate_layout(
         busy[span.rank] += span.seconds
     computing, idle = max(busy.values()), 0.0
     if layout.pp > 1:
-        network = ReplicatedNetwork(Network(), layout, replicas)
-        idle = max(0.0, run(network)[0] - computing)
+        alone = layout._replace(dp=1)  # without costs of sending, replicas do not wait for each other
+        idle = max(0.0, run(ReplicatedNetwork(Network(), alone, 1), alone)[0] - computing)
     communicating = max(0.0, seconds - computing - idle)
     return Cost(layout, seconds, computing, communicating, idle, sent, memory, step)
 
@@ -236,10 +243,12 @@ def _strategy(comm, layout: Layout, model, rule, shape, cap_bytes, m):
 
 
 class Plan(Tabular):
-    """All layouts of a model on n ranks with their costs; prints as a table, the fastest that fits first."""
+    """The layouts of a model on n ranks with their costs; prints as a table, the fastest that fits first."""
 
-    def __init__(self, costs: list[Cost], n: int, *, name: str, memory: float | None, weights: int):
-        self.n, self.name, self.memory, self.weights = n, name, memory, weights
+    def __init__(
+        self, costs: list[Cost], n: int, *, name: str, memory: float | None, weights: int, left_out: list[Layout] = ()
+    ):
+        self.n, self.name, self.memory, self.weights, self.left_out = n, name, memory, weights, left_out
         self.costs = sorted(costs, key=lambda c: (not self.fits(c), c.seconds, c.layout.tp, c.layout.pp))
 
     def __getitem__(self, layout) -> Cost:
@@ -315,7 +324,16 @@ class Plan(Tabular):
             ]
             for c in self.costs
         ]
-        return Table(header, rows, f"{self.name} on {self.n} ranks. {self.why()}")
+        return Table(header, rows, f"{self.name} on {self.n} ranks. {self.why()}{self._not_simulated()}")
+
+    def _not_simulated(self) -> str:
+        """Name the layouts that were left out."""
+        if not self.left_out:
+            return ""
+        few = ", ".join(map(str, self.left_out[:3])) + ", ..." * (len(self.left_out) > 3)
+        return (
+            f" Left out, as too many of their ranks would have to be simulated: {len(self.left_out)} layouts ({few})."
+        )
 
 
 def plan(
@@ -344,8 +362,9 @@ def plan(
     network : Network or str
         A name is that of a preset.
     n : int
-        Number of ranks. Beyond 64, some replicas of a layout are simulated, and sums over all its replicas take
-        the seconds of the network's formula.
+        Number of ranks. Beyond 16, two replicas of a layout are simulated, and sums over all its replicas take the
+        seconds of the network's formula; layouts whose replicas have more than 8 ranks are left out, unless the batch
+        is too small for others, and so is "one weird trick" beyond 64.
     batch_size : int
         Samples of all ranks together.
     input_shape : tuple of int, optional
@@ -387,6 +406,7 @@ def plan(
     check_rule("plan", Momentum() if rule is None else rule)
     n_layers = len(model.layers) - inseparable(model) + 1
     possible = layouts(n, batch_size=batch_size, n_layers=n_layers, trick=boundary(model) is not None)
+    possible, left_out = _few_enough(possible, n, batch_size)
     weights = sum(p.nbytes for p in model.params if not p.frozen)
     options = {"compute": compute, "rule": rule, "cap_bytes": cap_bytes, "n_microbatches": n_microbatches}
     costs = []
@@ -394,7 +414,20 @@ def plan(
         costs.append(simulate_layout(model, layout, network, batch_size=batch_size, input_shape=input_shape, **options))
         if progress is not None:
             progress(len(costs), len(possible), layout=str(layout), seconds=costs[-1].seconds)
-    return Plan(costs, n, name=name, memory=memory, weights=weights)
+    return Plan(costs, n, name=name, memory=memory, weights=weights, left_out=left_out)
+
+
+def _few_enough(possible: list[Layout], n: int, batch_size: int) -> tuple[list[Layout], list[Layout]]:
+    """Return the layouts that `plan` simulates, and those that have too many ranks for it."""
+    ranks = {c: _simulated(c).size // (4 if c.trick else 1) for c in possible}  # the trick has no micro-batches
+    least = min(ranks.values())
+    if least > 4 * MOST_RANKS:
+        raise ValueError(
+            f"plan: {least} ranks would have to be simulated to share {batch_size} samples among {n}, expected "
+            f"{4 * MOST_RANKS} at most; take batch_size={n} or more, or fewer ranks"
+        )
+    few = [c for c in possible if ranks[c] <= max(MOST_RANKS, least)]
+    return few, [c for c in possible if c not in few]
 
 
 # -- account -----------------------------------------------------------------------------------------------------------

@@ -64,7 +64,7 @@ def test_the_fastest_layout_is_recommended(case):
 @pytest.mark.parametrize("layout", [Layout(8), Layout(6, 2), Layout(4, 1, 2), Layout(9)], ids=str)
 @pytest.mark.parametrize("network", [NETWORK, CLUSTER])
 def test_two_replicas_stand_for_many(layout, network, monkeypatch):
-    """Far beyond 64 ranks only some replicas are simulated; here all of them can be."""
+    """Of large layouts two replicas are simulated; here all of them can be."""
     options = {"batch_size": 4 * layout.dp, "compute": COMPUTE}
     whole = simulate_layout("lenet", layout, network, **options)
     monkeypatch.setattr("distlearn.parallel.planning.search.MOST_RANKS", 4)
@@ -73,6 +73,19 @@ def test_two_replicas_stand_for_many(layout, network, monkeypatch):
     assert part.seconds == pytest.approx(whole.seconds, rel=0.01)
     assert part.nbytes == pytest.approx(whole.nbytes)
     assert (part.memory.at, part.memory.owners) == (whole.memory.at, whole.memory.owners)
+
+
+def test_layouts_of_a_thousand_ranks_that_are_too_large_to_simulate_are_left_out():
+    found = plan(SMALL, NETWORK, 1000, batch_size=4000, input_shape=(784,))
+    assert {c.layout.tp * c.layout.pp for c in found.costs} == {1, 2, 4, 5, 8}
+    assert len({*found.left_out} | {c.layout for c in found.costs}) == len(found.left_out) + len(found.costs)
+    assert max(len(c.trace.ranks) for c in found.costs) == 16
+    assert f"would have to be simulated: {len(found.left_out)} layouts (data 100 x tensor 10, " in str(found)
+    assert "simulated" not in str(plan(SMALL, NETWORK, 2, batch_size=8, input_shape=(784,)))
+    small = plan(SMALL, NETWORK, 1000, batch_size=100, input_shape=(784,))  # every replica has 10 ranks or more
+    assert {c.layout.tp * c.layout.pp for c in small.costs} == {10}
+    with pytest.raises(ValueError, match="share 1 samples among 1000, expected 64 at most"):
+        plan(SMALL, NETWORK, 1000, batch_size=1, input_shape=(784,))
 
 
 def test_small_networks_are_data_parallel_and_large_ones_model_parallel():
