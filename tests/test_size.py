@@ -36,7 +36,7 @@ GOALS = {"distlearn": 200_000, "distcourse": 110_000, "tests": 30_000}
 DOCSTRINGS = 9_458
 """Lines of docstrings of both packages."""
 FILES = 282
-TESTS = 41_473
+TESTS = 41_900
 """Lines of the tests; the benchmarks beside them, commands that `distlearn bench` runs, are not counted."""
 SLACK = 1.03
 

@@ -119,7 +119,9 @@ class Strategy:
 
     def gather_params(self) -> dict | None:
         """Return the trained parameters by their serial names on rank 0 of the world, None elsewhere; all must call."""
-        check_elsewhere(self)
+        for p in self.elsewhere:
+            if p.data.__class__ is not HeldElsewhere:
+                HeldElsewhere.refuse_other(p.name)
         state = {name: held for name, held in self.state_dict().items() if name.startswith("param/")}
         found = unshard(state, self.world)
         order = [name for name in self.state_layout.arrays if name.startswith("param/")]
@@ -193,16 +195,11 @@ def check_global_rows(comm, rows: float, n: int) -> None:
         raise ValueError(f"{rows_told}, but n is {n}: every rank must be given its own part of the batch")
 
 
-def check_elsewhere(strategy) -> None:
-    """Raise if a parameter that ranks hold in shards was given other data."""
+def check_whole(strategy, batch, *comms) -> None:
+    """Raise unless the ranks of `comms` were all given the whole batch; compare it at the first step."""
     for p in strategy.elsewhere:
         if p.data.__class__ is not HeldElsewhere:
             HeldElsewhere.refuse_other(p.name)
-
-
-def check_whole(strategy, batch, *comms) -> None:
-    """Raise unless the ranks of `comms` were all given the whole batch; compare it at the first step."""
-    check_elsewhere(strategy)
     if len(comms) == 1 and len(batch.x) != batch.n:
         got = f"{type(strategy).__name__} got {len(batch.x)} of a batch of {batch.n} samples"
         raise ValueError(f"rank {comms[0].rank}: {got}, expected all of them on every rank")
