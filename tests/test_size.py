@@ -24,7 +24,7 @@ CAPS = {
     "distlearn/data": 9_580,
     "distlearn/nn": 41_845,
     "distlearn/optim": 5_272,
-    "distlearn/parallel": 54_128,
+    "distlearn/parallel": 54_137,
     "distlearn/sim": 25_481,
     "distlearn/train": 9_185,
     "distlearn/viz": 17_320,
@@ -33,10 +33,10 @@ CAPS = {
 """By folder: tokens of code."""
 GOALS = {"distlearn": 200_000, "distcourse": 110_000, "tests": 30_000}
 """By package: tokens of code; lines of the tests."""
-DOCSTRINGS = 9_458
+DOCSTRINGS = 9_457
 """Lines of docstrings of both packages."""
 FILES = 282
-TESTS = 41_900
+TESTS = 41_473
 """Lines of the tests; the benchmarks beside them, commands that `distlearn bench` runs, are not counted."""
 SLACK = 1.03
 
