@@ -267,14 +267,16 @@ def _threads(spans) -> tuple[list[int], dict[int, str]]:
 
 
 def _end_of_arrow(covered, rank: int, seconds: float) -> dict:
-    """Return where one end of a message is drawn: on the first thread with a span at that time."""
-    ns = _nanoseconds(seconds)
+    """Return where one end of a message is drawn: on a span at that time, or on the nearest one of its rank."""
+    ns, nearest = _nanoseconds(seconds), None
     for tid, start, end in covered.get(rank, ()):
         k = np.searchsorted(start, ns, side="right") - 1
-        if k >= 0 and ns <= end[k]:
-            ns = max(start[k].item(), min(ns, end[k].item() - 1))  # a span ends before its end
-            return {"pid": rank + 1, "tid": tid, "ts": _microseconds(ns)}
-    return {"pid": rank + 1, "tid": 1, "ts": _microseconds(ns)}
+        for i in {max(k, 0), min(k + 1, len(start) - 1)}:  # the span before, or around, and the one after
+            inside = max(start[i].item(), min(ns, end[i].item() - 1))  # a span ends before its end
+            if nearest is None or abs(inside - ns) < abs(nearest[1] - ns):
+                nearest = tid, inside
+    tid, ns = (1, ns) if nearest is None else nearest
+    return {"pid": rank + 1, "tid": tid, "ts": _microseconds(ns)}
 
 
 # -- sets of time intervals as pairs of arrays, for traces of a hundred thousand spans --------------------------------
