@@ -18,7 +18,7 @@ import numpy as np
 
 from ...backend import get_xp
 from ...data import shard
-from ...nn.layer import Layer
+from ...nn.layer import Layer, walk
 from ..sharding import ShardSpec
 from ..strategy import Strategy, check_whole, summed_norm
 from .schedule import LANE, SCHEDULES, Action, Schedule, check_schedule
@@ -57,6 +57,13 @@ class StagedModel(Strategy):
         self.slices = as_stages(stages, model, self.schedule.n_stages, shape)
         pieces = [model.part(model.layers[part]) for part in self.slices]
         self._rank_of = [self.schedule.rank_of(s) for s in range(len(pieces))]
+        drawn: dict[int, tuple] = {}  # which rank draws from a generator, and for which layer
+        for piece, rank in zip(pieces, self._rank_of, strict=True):
+            for layer in walk(piece):
+                first, by = drawn.setdefault(id(layer.rng), (rank, layer)) if layer.rng is not None else (rank, None)
+                if first != rank:
+                    pair = f"layers {by.name!r} and {layer.name!r}, which are on different ranks"
+                    raise ValueError(f"{type(self).__name__}: {pair}, draw from one generator; give each its own seed")
         self.stages = {s: pieces[s] for s in self.schedule.stages_of(comm.rank)}
         self._stage_params = StageParams(comm, model, pieces, self._rank_of)
         self.params = self._stage_params.params

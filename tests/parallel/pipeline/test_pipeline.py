@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from distlearn.comm import Network, RankError
 from distlearn.data import Batch
-from distlearn.nn import MLP, BatchNorm, Linear, MeanSquaredError, Sequential, SoftmaxCrossEntropy, Tanh
-from distlearn.optim import RULES, Adam, Optimizer
+from distlearn.nn import MLP, BatchNorm, Dropout, Linear, MeanSquaredError, Sequential, SoftmaxCrossEntropy, Tanh
+from distlearn.optim import RULES, SGD, Adam, Optimizer
 from distlearn.parallel import Pipeline, interleaved
 from distlearn.parallel.pipeline.schedule import Schedule, check_schedule, make_schedule, simulate
 from distlearn.sim import Roofline, SimWorld
@@ -252,3 +252,16 @@ def test_inputs_of_another_shape_are_agreed_on_again():
     want = SimWorld(1).run(program)[0]
     for losses in SimWorld(3).run(program):
         np.testing.assert_allclose(losses, want, atol=1e-12)
+
+
+def test_layers_on_two_ranks_do_not_draw_from_one_generator():
+    """Each rank would have its own copy, and the masks would depend on where the model is cut."""
+
+    def program(comm):
+        rng = np.random.default_rng(0)
+        model = Sequential(Linear(7, 6, 0), Dropout(0.5, rng), Linear(6, 6, 1), Dropout(0.5, rng), Linear(6, 4, 2))
+        return Pipeline(comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, SGD(), 0.1)).n_microbatches
+
+    assert SimWorld(1).run(program) == [4]
+    with pytest.raises(RankError, match="layers '1' and '3', which are on different ranks, draw from one generator"):
+        SimWorld(2).run(program)
