@@ -260,8 +260,11 @@ def test_layers_on_two_ranks_do_not_draw_from_one_generator():
     def program(comm):
         rng = np.random.default_rng(0)
         model = Sequential(Linear(7, 6, 0), Dropout(0.5, rng), Linear(6, 6, 1), Dropout(0.5, rng), Linear(6, 4, 2))
-        return Pipeline(comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, SGD(), 0.1)).n_microbatches
+        optimizer = Optimizer(model.params, SGD(), 0.1)
+        return Pipeline(comm, model, SoftmaxCrossEntropy(), optimizer, stages=[1] * 5).n_microbatches
 
     assert SimWorld(1).run(program) == [4]
-    with pytest.raises(RankError, match="layers '1' and '3', which are on different ranks, draw from one generator"):
+    with pytest.raises(
+        RankError, match="layers '1.Dropout' and '3.Dropout', which are on different ranks, draw from one generator"
+    ):
         SimWorld(2).run(program)
