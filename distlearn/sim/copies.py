@@ -15,9 +15,8 @@ import io
 import mmap
 import os
 import pickle
-import site
+import re
 import sys
-import sysconfig
 import tempfile
 import weakref
 from enum import Enum
@@ -41,7 +40,8 @@ ATOMS = {int, float, complex, bool, str, bytes, type(None)}
 STORE_GLOBAL = dis.opmap["STORE_GLOBAL"]
 
 PACKAGES = ("distlearn", "distcourse", *sys.builtin_module_names)
-FOLDERS = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "purelib", "platlib")})
+# files of Python and of packages; an error places a rank that is in one of them at the line that led there
+INSTALLED = re.compile(r"[/\\](site-packages|dist-packages|lib[/\\]python[\d.]+)[/\\]", re.IGNORECASE)
 
 LARGE = 1 << 18
 """Bytes of arrays from which on ranks share the pages that they only read, as processes do after a fork."""
@@ -50,7 +50,7 @@ LARGE = 1 << 18
 def is_installed(name: str) -> bool:
     """Return whether a module belongs to an installed package, and not to a user's notebook or folder."""
     file = getattr(sys.modules.get(name), "__file__", None) or ""
-    return name.partition(".")[0] in PACKAGES or file.startswith((*FOLDERS, site.getusersitepackages()))
+    return name.partition(".")[0] in PACKAGES or INSTALLED.search(file) is not None
 
 
 class Copies:
@@ -136,7 +136,7 @@ def _has_state(obj, seen: set[int]) -> bool:
         if is_installed(name) and (obj.__closure__ is None or name.startswith("distlearn.")):
             return False
         used = _used_by(obj)
-        if obj.__code__.co_filename.startswith(FOLDERS):  # a wrapper, such as dataclasses put around `__repr__`
+        if INSTALLED.search(obj.__code__.co_filename):  # a wrapper, such as dataclasses put around `__repr__`
             used = (value for value in used if isinstance(value, FunctionType))
         return any(_has_state(value, seen) for value in (*vars(obj).values(), *used))
     if isinstance(obj, type):

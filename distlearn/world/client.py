@@ -23,11 +23,12 @@ from concurrent.futures import FIRST_COMPLETED, wait
 import psutil
 
 from ..comm.base import CommError
+from ..sim.copies import is_installed
 from . import remote
 from .cluster import Cluster, identity, is_engine_death
 from .deaths import DeathWatch, first_to_die, how_it_ended
 from .interrupts import check_interrupts
-from .outcome import INSTALLED, OWN_MODULES, Frame, Outcome, text_of_error, where
+from .outcome import OWN_MODULES, Frame, Outcome, text_of_error, where
 from .progress import GRACE_SECONDS, Output, stop_button
 
 KEPT_COPIES = 32
@@ -198,8 +199,7 @@ class Ranks:
 
 def _is_users(name: str, spec) -> bool:
     """Say whether a module is one that a user edits, neither Python's nor installed nor the library's."""
-    ours = name.partition(".")[0] in ("__main__", "distlearn", "distcourse")
-    return not ours and getattr(spec, "has_location", False) and not INSTALLED.search(spec.origin)
+    return name != "__main__" and getattr(spec, "has_location", False) and not is_installed(name)
 
 
 def _check_pythons(who: list[dict], targets: list[int]) -> None:

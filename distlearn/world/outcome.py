@@ -8,20 +8,16 @@ from __future__ import annotations
 
 import linecache
 import pickle
-import re
 import sys
 import traceback
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ..comm.base import CommTimeoutError, DeadlockError, RankError, who_is_missing
+from ..sim.copies import INSTALLED
 
 # Frames of these are not shown to users: the line that called them says more.
 OWN_MODULES = ("distlearn.comm", "distlearn.sim", "distlearn.world", "distlearn.trace")
-
-
-# Files of Python and of other packages: a rank that is in one of them is placed at the line that led there.
-INSTALLED = re.compile(r"[/\\](site-packages|dist-packages|lib[/\\]python[\d.]+)[/\\]", re.IGNORECASE)
 
 
 class RankTimeoutError(RankError, CommTimeoutError):

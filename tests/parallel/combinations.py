@@ -252,8 +252,9 @@ def choose(pick) -> Combination:
     if strategy == "local" and size > 1:  # an average of parameters is that of the gradients in plain steps alone
         optimizer, rule, clip_norm = "plain", "sgd", None
     dtype = pick(["float64", "float64", "float32", "float16"])
-    if dtype == "float16" and optimizer == "signs":
-        optimizer = "plain"  # a sign would show the last bit
+    half = dtype == "float16"  # a sign, or a division by a tiny gradient's size, would show the last bit
+    optimizer = "plain" if half and optimizer == "signs" else optimizer
+    rule = "momentum" if half and rule not in ("sgd", "momentum", "nesterov") else rule
     tied = strategy not in ("pipedream", "trick") and pick([False, True])
     return Combination(
         kind=kind,
@@ -274,7 +275,7 @@ def choose(pick) -> Combination:
         extra={
             "groups": pick([False, True]),
             "subset": pick([False, False, True]),
-            "rules": strategy != "local" and pick([False, False, True]),
+            "rules": strategy != "local" and not half and pick([False, False, True]),
             "past": pick([False, False, True]),
             "costs": strategy in STAGED and pick([False, True]),
             "planned": not tied and kind in ("vector", "sequence", "text") and pick([False, False, True]),
@@ -345,9 +346,6 @@ def compare(c: Combination, run) -> None:
     found = results[0][0]
     assert list(found) == list(want), c
     for name in want:
-        if c.dtype == "float16":  # single elements may be steps apart, where a rule divides by a tiny gradient's size
-            assert abs(found[name] - want[name]).mean(dtype="float64") < 5e-3, f"{name} of {c}"
-            continue
         np.testing.assert_allclose(found[name], want[name], rtol=tol, atol=tol, err_msg=f"{name} of {c}")
     for _, told, out in results:
         np.testing.assert_allclose(told, losses, rtol=tol, atol=tol, err_msg=f"losses of {c}")
