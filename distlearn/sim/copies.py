@@ -32,6 +32,7 @@ from types import (
 
 import cloudpickle
 import numpy as np
+import psutil
 
 from ..comm.base import Communicator
 
@@ -72,8 +73,9 @@ class Copies:
         self._pickled, self._code = file.getvalue(), pickler.code
         self._bytes, self._places = bytearray(), []
         parts = [buffer.raw() for buffer in buffers]
-        total, free = sum(part.nbytes for part in parts), os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        if total > max(free / 2, 1 << 30):  # as of a model of zeros, which takes memory when it is read
+        total = sum(part.nbytes for part in parts)
+        if total > 1 << 30 and total > (free := psutil.virtual_memory().available) / 2:
+            # as of a model of zeros, which takes memory when it is read
             told = f"{total / 1e9:.1f} GB of arrays would be copied, and {free / 1e9:.1f} GB of memory are free"
             raise MemoryError(f"{what}: {told}; give ranks arrays without data (MetaArray), or make them inside")
         for part in parts:

@@ -3,8 +3,10 @@
 import dataclasses
 import pickle
 import threading
+import types
 
 import numpy as np
+import psutil
 import pytest
 
 import distlearn as dl
@@ -201,3 +203,10 @@ def test_a_program_may_look_at_its_world():
     assert world.run(lambda comm: (comm.barrier(), len(world.trace.spans))[1] > 0) == [True, True]
     with pytest.raises(TypeError, match="a SimWorld cannot be sent to another process; make one there"):
         pickle.dumps(world)
+
+
+def test_more_than_half_of_the_memory_is_not_copied(monkeypatch):
+    zeros = np.zeros(1 << 28)  # takes no memory until it is read
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: types.SimpleNamespace(available=3e9))
+    with pytest.raises(MemoryError, match=r"2\.1 GB of arrays would be copied, and 3\.0 GB of memory are free; give"):
+        SimWorld(2).run(lambda comm: zeros.size)
