@@ -67,8 +67,8 @@ class FlatModel:
         """Compute the mean gradient over the rows of `x` into `grad`; return their mean loss. No rows: zeros."""
         for p, view in zip(self._bucket.params, self._views, strict=True):
             if p.frozen or p.data is not view:
-                what = "was frozen" if p.frozen else "has other data than"
-                raise ValueError(f"parameter server: {p.name!r} {what} when training began: change it before")
+                what = "was frozen" if p.frozen else "was given other data"
+                raise ValueError(f"parameter server: {p.name!r} {what} after the server was made; change it before")
         self._bucket.clear()
         value = 0.0
         if len(x):

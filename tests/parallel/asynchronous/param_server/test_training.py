@@ -258,3 +258,15 @@ def test_workers_on_a_gpu_and_servers_beside_them(policy):
     if policy == bsp():
         assert_same_params(run.params, serial(steps=6).params)
     assert run.curve["loss"][-1] < run.curve["loss"][0]
+
+
+@pytest.mark.parametrize(("change", "what"), [("frozen", "was frozen"), ("data", "was given other data")])
+def test_parameters_that_are_changed_too_late_are_named(change, what):
+    def program(comm):
+        model = model_of()
+        server = ParameterServer(comm, model, SoftmaxCrossEntropy(), SGD(), 0.1)
+        setattr(model.params[0], change, True if change == "frozen" else model.params[0].data.copy())
+        server.train(DATA, batch_size=8, steps=1)
+
+    with pytest.raises(RankError, match=f"parameter server: '0.W' {what} after the server was made; change it before"):
+        SimWorld(2).run(program)
