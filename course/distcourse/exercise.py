@@ -101,7 +101,11 @@ def _is_numeric(value) -> bool:
             return bool(value) and np.asarray(value).dtype.kind in "biufc"
         except ValueError:  # rows of different lengths
             return False
-    return isinstance(value, (int, float, complex, np.generic)) or hasattr(value, "dtype")
+    return not _is_bool(value) and (isinstance(value, (int, float, complex)) or hasattr(value, "dtype"))
+
+
+def _is_bool(value) -> bool:
+    return isinstance(value, (bool, np.bool_))
 
 
 def wrong_in(got: dict, want: dict, at_most=()) -> list[str]:
@@ -132,7 +136,7 @@ def _text(value) -> str:
         value = value.original
     if isinstance(value, Exception):
         return type(value).__name__
-    return value if isinstance(value, str) else repr(value)
+    return value if isinstance(value, str) else repr(bool(value) if _is_bool(value) else value)
 
 
 def signature(value) -> list:
@@ -165,21 +169,26 @@ def save(tables: dict[str, Table], folder) -> None:
     """Write the tables of a lab: arrays as they are, the rest as JSON."""
     arrays, kept = {}, {}
     for name, table in tables.items():
-        right = [{key: _keep(arrays, value) for key, value in results.items()} for results in table.right]
-        kept[name] = table._replace(right=right)
+        cases, right = (
+            [{key: _keep(arrays, value, plain) for key, value in row.items()} for row in rows]
+            for rows, plain in ((table.cases, True), (table.right, False))
+        )
+        kept[name] = table._replace(cases=cases, right=right)
     tables = np.frombuffer(json.dumps(kept).encode(), np.uint8)
     named = {str(i): array for i, array in enumerate(arrays.values())}
     np.savez_compressed(Path(folder, FILE), tables=tables, **named)
 
 
-def _keep(arrays: dict, value):
-    """Return the text of a result, or which array it is, and whether it is a list."""
+def _keep(arrays: dict, value, plain: bool):
+    """Return which array a value is, and whether it is a list; of an argument what JSON holds, of a result its text."""
+    if plain and not isinstance(value, np.ndarray):
+        return value
     if not _is_numeric(value):
         return _text(value)
-    array = np.ascontiguousarray(value)
+    array = np.asarray(value, order="C")
     key = array.tobytes(), array.shape, array.dtype
     arrays.setdefault(key, array)  # ranks that have the same share one
-    return list(arrays).index(key), isinstance(value, (list, tuple))
+    return {"array": list(arrays).index(key), "list": isinstance(value, (list, tuple))}
 
 
 def load(folder) -> dict[str, Table]:
@@ -187,8 +196,8 @@ def load(folder) -> dict[str, Table]:
     with np.load(Path(folder, FILE), allow_pickle=False) as file:
         found = {}
         for name, (cases, right, mistakes, *rest) in json.loads(file["tables"].tobytes()).items():
-            rows = [{key: _kept(file, value) for key, value in row.items()} for row in right]
-            found[name] = Table(cases, rows, [Mistake(*one) for one in mistakes], *rest)
+            cases, right = ([{k: _kept(file, v) for k, v in row.items()} for row in rows] for rows in (cases, right))
+            found[name] = Table(cases, right, [Mistake(*one) for one in mistakes], *rest)
         return found
 
 
@@ -203,10 +212,10 @@ def find(name: str) -> Table:
 
 
 def _kept(file, value):
-    if isinstance(value, str):
+    if not (isinstance(value, dict) and value.keys() == {"array", "list"}):
         return value
-    number, is_list = value
-    return file[str(number)].tolist() if is_list else file[str(number)]
+    array = file[str(value["array"])]
+    return array.tolist() if value["list"] else array
 
 
 # -- the check ---------------------------------------------------------------------------------------------------------
@@ -303,4 +312,12 @@ def explain(table: Table, tried: list[dict], wrong: list[list[str]]) -> tuple[st
 
 def words(case: dict) -> str:
     """Write a case as the arguments of a call."""
-    return ", ".join(f"{key}={value!r}" for key, value in case.items())
+    shown = {
+        k: f"{v.dtype} {v.shape}"
+        if getattr(v, "size", 0) > 6
+        else np.array2string(v, separator=", ")
+        if hasattr(v, "size")
+        else repr(v)
+        for k, v in case.items()
+    }
+    return ", ".join(f"{key}={text}" for key, text in shown.items())
