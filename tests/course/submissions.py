@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import nbformat
-from distcourse.author.exercise import FILE, Solved, edited, without_markers
+from distcourse.author.exercise import ARROW, FILE, Solved, edited, without_markers
 from distcourse.author.source import Cell, Source
 
 COURSE = Path(__file__).parents[2] / "course"
@@ -108,11 +108,7 @@ def mutants(lab_name: str) -> dict:
     folder = next(COURSE.glob(f"source/{lab_name.partition('_')[0]}_*"))
     if (folder / FILE).is_file():
         return {
-            name: [
-                (f"{text}, edit {i}" if i else text, edit, {f"check_{name}"})
-                for text, edits in exercise.mistakes.items()
-                for i, edit in enumerate(edits)
-            ]
+            name: [(sentence, edit, {f"check_{name}"}) for sentence, edit in exercise.wrong()]
             for name, exercise in Solved(folder).exercises.items()
         }
     known = importlib.import_module(f".mutants.{folder.name.partition('_')[0]}", __package__).MUTANTS
@@ -121,7 +117,7 @@ def mutants(lab_name: str) -> dict:
         found[name] = []
         for what, *code in answers:
             loses = code.pop() if isinstance(code[-1], set) else {f"check_{name}"}
-            found[name].append((what, code[0] if len(code) == 1 else tuple(code), loses))
+            found[name].append((what, ARROW.join(code), loses))
     return found
 
 

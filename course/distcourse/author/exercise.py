@@ -6,7 +6,7 @@ The solution is the notebook's own cell. A mistake is a sentence and an edit of 
     Exercise(
         cases=[{"counts": [6, 4, 2]}, {"counts": [6, 0, 3]}],
         draw=lambda rng: {"counts": rng.integers(0, 20, 5).tolist()},
-        mistakes={"a mean of means: every part weighs the same": [("count / n * gradient", "gradient / len(counts)")]},
+        mistakes={"a mean of means: every part weighs the same": "count / n * gradient  ->  gradient / len(counts)"},
     )
 
 `table_of` refuses a mistake that passes every case, and two sentences that no case can tell apart.
@@ -17,7 +17,7 @@ from __future__ import annotations
 import ast
 import functools
 import runpy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -28,6 +28,7 @@ from ..exercise import Mistake, Table, results_of, signature, wrong_in
 from .source import BEGIN_SOLUTION, END_SOLUTION, Source
 
 FILE = "exercises.py"
+ARROW = "  ->  "
 
 
 @dataclass
@@ -40,9 +41,10 @@ class Exercise:
         Arguments of the lab's `run_<name>(answer, **case)`, which returns a dict of results: numbers, arrays, texts.
     draw : callable
         `draw(rng)` returns a case of a hidden test.
-    mistakes : dict of str to list
-        By the sentence that a student reads, what is wrong: pairs (text of the solution, what it becomes), several such
-        pairs to be applied one after the other, or the whole text of an answer.
+    mistakes : dict of str to str, or to list of str or tuple
+        By the sentence that a student reads, what is wrong: a part of the solution's text and what it becomes, with
+        two spaces, an arrow and two spaces between them; or the whole text of an answer. A tuple holds several edits
+        that are made at once, a list several answers with the same sentence.
     inplace : bool
         Whether an answer may change its arguments.
     at_most : tuple of str
@@ -55,11 +57,17 @@ class Exercise:
 
     cases: list[dict]
     draw: Callable
-    mistakes: dict[str, list]
+    mistakes: dict[str, str | list]
     inplace: bool = False
     at_most: tuple[str, ...] = ()
     may_pass: dict[str, str] = field(default_factory=dict)
     draws: int = 5
+
+    def wrong(self) -> Iterator[tuple[str, str | tuple]]:
+        """Yield every known mistake as its sentence and an edit for `edited`."""
+        for sentence, edits in self.mistakes.items():
+            for edit in edits if isinstance(edits, list) else [edits]:
+                yield sentence, edit
 
 
 class Solved:
@@ -107,20 +115,22 @@ class Solved:
         for case, one, other in zip(table.cases, table.right, self.right(name, table.cases).right, strict=True):
             if wrong_in(one, other):
                 raise ValueError(f"{name}: the solution's results differ from call to call with {checks.words(case)}")
-        for sentence, edits in exercise.mistakes.items():
-            for edit in edits:
+        for sentence, edit in exercise.wrong():
+            try:
                 answer = self.answer(name, edited(self.texts[name], edit))
-                rows = []
-                for got, want in zip(self.results(name, answer, table.cases), table.right, strict=True):
-                    missing = {n: ["missing", []] for n in wrong_in(got, want, table.at_most)}
-                    rows.append(missing | {n: signature(got[n]) for n in missing if n in got})
-                if not any(rows):
-                    raise ValueError(f"{name}: no case finds the mistake {sentence!r}, {edit!r}")
-                for other in table.mistakes:
-                    if other.wrong == rows and other.sentence != sentence:
-                        raise ValueError(f"{name}: no case tells {sentence!r} from {other.sentence!r}")
-                if Mistake(sentence, rows) not in table.mistakes:
-                    table.mistakes.append(Mistake(sentence, rows))
+            except SyntaxError as error:
+                raise ValueError(f"{name}: the mistake {sentence!r} is no Python: {error}") from None
+            rows = []
+            for got, want in zip(self.results(name, answer, table.cases), table.right, strict=True):
+                missing = {n: ["missing", []] for n in wrong_in(got, want, table.at_most)}
+                rows.append(missing | {n: signature(got[n]) for n in missing if n in got})
+            if not any(rows):
+                raise ValueError(f"{name}: no case finds the mistake {sentence!r}, {edit!r}")
+            for other in table.mistakes:
+                if other.wrong == rows and other.sentence != sentence:
+                    raise ValueError(f"{name}: no case tells {sentence!r} from {other.sentence!r}")
+            if Mistake(sentence, rows) not in table.mistakes:
+                table.mistakes.append(Mistake(sentence, rows))
         return table
 
 
@@ -131,11 +141,11 @@ def without_markers(text: str) -> str:
 
 def edited(text: str, edit) -> str:
     """Return a solution's text with a mistake in it."""
-    if isinstance(edit, str):
-        return edit
-    if isinstance(edit[0], tuple):
+    if isinstance(edit, tuple):
         return functools.reduce(edited, edit, text)
-    old, new = edit
+    old, arrow, new = edit.partition(ARROW)
+    if not arrow:
+        return edit
     if text.count(old) != 1:
         raise ValueError(f"{old!r} occurs {text.count(old)} times in the solution, expected once")
     return text.replace(old, new)

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ..exercise import results_of, runner, wrong_in
-from .exercise import Solved
+from .exercise import ARROW, Solved
 
 LIMIT = 10.0  # Seconds for a changed solution: some do not end.
 OPERATORS = {
@@ -86,7 +86,7 @@ def changes(text: str) -> Iterator[tuple[str, str]]:
 
 def _difference(before: str, after: str) -> str:
     lines = [d for d in difflib.ndiff(before.splitlines(), after.splitlines()) if d[0] in "-+"]
-    return "  ->  ".join(" ".join(d[1:].strip() for d in lines if d[0] == sign) or "nothing" for sign in "-+")
+    return ARROW.join(" ".join(d[1:].strip() for d in lines if d[0] == sign) or "nothing" for sign in "-+")
 
 
 def _edits(node, names) -> Iterator:

@@ -2,8 +2,9 @@
 
 from distcourse.author.exercise import Exercise
 
-# -- weighted_mean -----------------------------------------------------------------------------------------------------
-weighted_mean = Exercise(
+EXERCISES = {}
+
+EXERCISES["weighted_mean"] = Exercise(
     cases=[
         {"counts": [6, 4, 2]},
         {"counts": [6, 0, 3]},
@@ -17,29 +18,26 @@ weighted_mean = Exercise(
         "dtype": str(rng.choice(["float64", "float32"])),
     },
     mistakes={
-        "a mean of means: every part weighs the same": [("count / n * gradient", "gradient / len(counts)")],
-        "the parts' gradients are added up, not weighted": [("count / n * gradient", "gradient")],
-        "weighted by the counts, but not divided by their sum": [("count / n * gradient", "count * gradient")],
-        "weighted, and then divided by the number of parts, too": [("return sum(", "return 1 / len(counts) * sum(")],
-        "the counts of all parts, not of three": [("zip(counts, gradients)", "zip(counts[:3], gradients[:3])")],
-        "the last part is missing": [("zip(counts, gradients)", "zip(counts[:-1], gradients)")],
-        "each part has its own count": [("count / n * gradient", "counts[0] / n * gradient")],
-        "n is the sum of the counts, not 12": [("n = sum(counts)", "n = 12")],
-        "the weight of a part is its share, not the reciprocal": [("count / n *", "n / max(count, 1) *")],
-        "the result has the dtype of the gradients: a weight of float64 makes it float64": [
-            ("count / n * gradient", "np.float64(count / n) * gradient")
-        ],
-        "did you forget `return`?": [("    return sum(", "    sum(")],
-        "make a new array instead of writing into the gradients (`a + b`, not `a += b`)": [
-            ("count / n * gradient for", "gradient.__imul__(count / n) for")
-        ],
+        "a mean of means: every part weighs the same": "count / n * gradient  ->  gradient / len(counts)",
+        "the parts' gradients are added up, not weighted": "count / n * gradient  ->  gradient",
+        "weighted by the counts, but not divided by their sum": "count / n * gradient  ->  count * gradient",
+        "weighted, and then divided by the number of parts, too": "return sum(  ->  return 1 / len(counts) * sum(",
+        "the counts of all parts, not of three": "zip(counts, gradients)  ->  zip(counts[:3], gradients[:3])",
+        "the last part is missing": "zip(counts, gradients)  ->  zip(counts[:-1], gradients)",
+        "each part has its own count": "count / n * gradient  ->  counts[0] / n * gradient",
+        "n is the sum of the counts, not 12": "n = sum(counts)  ->  n = 12",
+        "the weight of a part is its share, not the reciprocal": "count / n *  ->  n / max(count, 1) *",
+        "a weight of float64 makes the result float64: keep the dtype of the gradients": (
+            "count / n * gradient  ->  np.float64(count / n) * gradient"
+        ),
+        "did you forget `return`?": "    return sum(  ->      sum(",
+        "make a new array instead of writing into the gradients (`a + b`, not `a += b`)": (
+            "count / n * gradient for  ->  gradient.__imul__(count / n) for"
+        ),
     },
-    may_pass={
-        "in zip(gradients, counts)": "a product",
-    },
+    may_pass={"in zip(gradients, counts)": "a product"},
 )
 
-# -- data_parallel_step ------------------------------------------------------------------------------------------------
 STEP = """    logits, saved = model.forward(batch.x)
     value, dlogits = loss(logits, batch.y, batch.n)
     model.backward(dlogits, saved)
@@ -47,7 +45,7 @@ STEP = """    logits, saved = model.forward(batch.x)
         comm.all_reduce(p.grad)
     optimizer.step()
 """
-FORWARD, SUM = STEP.partition("    for p in")[0], "    for p in model.params:\n        comm.all_reduce(p.grad)\n"
+FORWARD = STEP.partition("    for p in")[0]
 COLLECTS = """
 def data_parallel_step(comm, model, loss, optimizer, batch):
     rows = np.zeros((comm.size, batch.n, len(batch.x.T) + 2))
@@ -61,11 +59,8 @@ def data_parallel_step(comm, model, loss, optimizer, batch):
     optimizer.step()
     return float(value)
 """
-SUMMED = "comm.all_reduce(p.grad)"
-OWN_N = "max(1, len(batch.x))"
-BY_HAND = "    for p in model.params: p.data -= optimizer.lr(0) * p.grad\n"
 
-data_parallel_step = Exercise(
+EXERCISES["data_parallel_step"] = Exercise(
     cases=[
         {"cuts": [0, 7, 9, 10]},
         {"cuts": [0, 10]},
@@ -83,66 +78,68 @@ data_parallel_step = Exercise(
     inplace=True,
     mistakes={
         "this rank's own part only: sum the gradients over ranks after backward, before the step": [
-            (SUMMED, "pass"),
-            (STEP, FORWARD + "    optimizer.step()\n" + SUM),
-            (STEP, SUM + FORWARD + "    optimizer.step()\n"),
+            "comm.all_reduce(p.grad)  ->  pass",
+            f"{STEP}  ->  {FORWARD}    optimizer.step()\n    for p in model.params: comm.all_reduce(p.grad)\n",
+            f"{STEP}  ->      for p in model.params: comm.all_reduce(p.grad)\n{FORWARD}    optimizer.step()\n",
         ],
         "this rank's own part, of the loss too: sum both over ranks": [
-            ((SUMMED, "pass"), ("comm.all_reduce(np.array([value]))", "np.array([value])"))
+            ("comm.all_reduce(p.grad)  ->  pass", "comm.all_reduce(np.array([value]))  ->  [value]")
         ],
-        "a mean of means: pass batch.n to the loss, and only sum": [
-            ("batch.y, batch.n)", f"batch.y, {OWN_N} * comm.size)")
-        ],
-        "a sum of means: pass batch.n to the loss": [("batch.y, batch.n)", f"batch.y, {OWN_N})")],
+        "a mean of means: pass batch.n to the loss, and only sum": (
+            "batch.y, batch.n)  ->  batch.y, max(1, len(batch.x)) * comm.size)"
+        ),
+        "a sum of means: pass batch.n to the loss": "batch.y, batch.n)  ->  batch.y, max(1, len(batch.x)))",
         "the mean over this rank's own part: pass batch.n to the loss, and sum over ranks": [
             (
-                ("batch.y, batch.n)", f"batch.y, {OWN_N})"),
-                (SUMMED, "pass"),
-                ("comm.all_reduce(np.array([value]))", "[value]"),
+                "batch.y, batch.n)  ->  batch.y, max(1, len(batch.x)))",
+                "comm.all_reduce(p.grad)  ->  pass",
+                "comm.all_reduce(np.array([value]))  ->  [value]",
             )
         ],
-        "the gradients are summed, and then divided by the number of ranks: batch.n has done that": [
-            (SUMMED, f"{SUMMED}; p.grad /= comm.size")
-        ],
-        "gradients of an earlier step are still there: call zero_grad()": [("optimizer.zero_grad()\n", "pass\n")],
+        "the gradients are summed, and then divided by the number of ranks: batch.n has done that": (
+            "comm.all_reduce(p.grad)  ->  comm.all_reduce(p.grad); p.grad /= comm.size"
+        ),
+        "gradients of an earlier step are still there: call zero_grad()": "optimizer.zero_grad()  ->  pass",
         "gradients of an earlier step are still there, and nothing is summed over ranks": [
-            (("optimizer.zero_grad()\n", "pass\n"), (SUMMED, "pass"))
+            ("optimizer.zero_grad()  ->  pass", "comm.all_reduce(p.grad)  ->  pass")
         ],
-        "a step with this rank's own part, and another with the sum": [
-            ("    for p in model.params:\n", "    optimizer.step()\n    for p in model.params:\n")
-        ],
-        "the optimizer takes two steps": [("    optimizer.step()\n", "    optimizer.step()\n    optimizer.step()\n")],
+        "a step with this rank's own part, and another with the sum": (
+            "    for p in model.params:  ->      optimizer.step()\n    for p in model.params:"
+        ),
+        "the optimizer takes two steps": "optimizer.step()  ->  optimizer.step(); optimizer.step()",
         "the parameters have not moved: it takes both model.backward and optimizer.step()": [
-            ("    optimizer.step()\n", ""),
-            ("    model.backward(dlogits, saved)\n", ""),
+            "optimizer.step()  ->  pass",
+            "model.backward(dlogits, saved)  ->  pass",
         ],
-        "only rank 0 takes a step: every rank updates its own copy": [
-            ("    optimizer.step()\n", "    if comm.rank == 0: optimizer.step()\n")
-        ],
+        "only rank 0 takes a step: every rank updates its own copy": (
+            "optimizer.step()  ->  if comm.rank == 0: optimizer.step()"
+        ),
         "a step by hand: the optimizer has a rule and a rate of its own, call optimizer.step()": [
-            ("    optimizer.step()\n", "    for p in model.params: p.data -= p.grad\n"),
-            ("    optimizer.step()\n", BY_HAND),
+            "    optimizer.step()  ->      for p in model.params: p.data -= p.grad",
+            "    optimizer.step()  ->      for p in model.params: p.data -= optimizer.lr(0) * p.grad",
         ],
         "only some parameters are summed over ranks: all of model.params": [
-            ("in model.params:", f"in model.params[:{k}]:") for k in (1, 2, 3, 6, 8)
+            f"in model.params:  ->  in model.params[:{k}]:" for k in (1, 2, 3, 6, 8)
         ],
-        "comm.size is the number of ranks, not 4": [(SUMMED, f"{SUMMED}; p.grad *= comm.size / 4")],
+        "comm.size is the number of ranks, not 4": (
+            "comm.all_reduce(p.grad)  ->  comm.all_reduce(p.grad); p.grad *= comm.size / 4"
+        ),
         "the loss is divided by batch.n, the samples of the global batch": [
-            ("batch.y, batch.n)", "batch.y, 12)"),
-            ("batch.y, batch.n)", "batch.y)"),
+            "batch.y, batch.n)  ->  batch.y, 12)",
+            "batch.y, batch.n)  ->  batch.y)",
         ],
-        "the parameters are averaged: sum the gradients, before the step": [
-            (SUMMED, "comm.all_reduce(p.data); p.data /= comm.size")
-        ],
+        "the parameters are averaged: sum the gradients, before the step": (
+            "comm.all_reduce(p.grad)  ->  comm.all_reduce(p.data); p.data /= comm.size"
+        ),
         "this rank's own part of the loss: sum it over ranks, too": [
-            ("comm.all_reduce(np.array([value]))", "np.array([value])"),
-            ("return float(total[0])", "return float(value)"),
+            "comm.all_reduce(np.array([value]))  ->  [value]",
+            "return float(total[0])  ->  return float(value)",
         ],
-        "the loss is a sum over ranks already: do not divide it": [
-            ("return float(total[0])", "return float(total[0]) / comm.size")
-        ],
-        "the loss is missing: return it": [("return float(total[0])", "return None")],
-        "the samples are collected on every rank: sum gradients, which is what data parallelism is about": [COLLECTS],
+        "the loss is a sum over ranks already: do not divide it": (
+            "return float(total[0])  ->  return float(total[0]) / comm.size"
+        ),
+        "the loss is missing: return it": "return float(total[0])  ->  return None",
+        "the samples are collected on every rank: sum gradients, which is what data parallelism is about": COLLECTS,
     },
     may_pass={
         "->  for p in optimizer.params:": "the same parameters",
@@ -151,11 +148,6 @@ data_parallel_step = Exercise(
     },
 )
 
-# -- overlapped_backward -----------------------------------------------------------------------------------------------
-START = "works.append(comm.iall_reduce(bucket.flat))"
-AFTER = """saved, clock=comm.clock)
-    for p in reversed(model.params):
-        on_grad(p)"""
 BY_POSITION = """
 def overlapped_backward(comm, model, dlogits, saved, buckets):
     last, works = {id(b.params[-1]): b for b in buckets}, []
@@ -168,7 +160,8 @@ def overlapped_backward(comm, model, dlogits, saved, buckets):
     for work in works:
         work.wait()
 """
-overlapped_backward = Exercise(
+
+EXERCISES["overlapped_backward"] = Exercise(
     cases=[
         {"ranks": 3, "cap_bytes": 3000, "widths": [16, 24, 24, 10]},
         {"ranks": 4, "cap_bytes": 2000, "widths": [60, 40, 4, 100, 10]},
@@ -185,54 +178,51 @@ overlapped_backward = Exercise(
     inplace=True,
     at_most=("seconds of exposed communication",),
     mistakes={
-        "on_grad waits for the bucket before: wait only after backward": [
-            (
-                "                works.append(",
-                "                if works: works[-1].wait()\n                works.append(",
-            )
-        ],
+        "on_grad waits for the bucket before: wait only after backward": (
+            "works.append(comm.  ->  works and works[-1].wait(); works.append(comm."
+        ),
         "on_grad waits for the all-reduce: start it with iall_reduce, and wait only after backward": [
-            (START, "comm.all_reduce(bucket.flat)"),
-            (START, f"{START}; works[-1].wait()"),
+            "works.append(comm.iall_reduce(bucket.flat))  ->  comm.all_reduce(bucket.flat)",
+            "(bucket.flat))  ->  (bucket.flat)); works[-1].wait()",
         ],
-        "the all-reduces start after backward: start each in on_grad, while backward goes on": [
-            ("saved, on_grad=on_grad, clock=comm.clock)", AFTER)
-        ],
+        "the all-reduces start after backward: start each in on_grad, while backward goes on": (
+            "saved, on_grad=on_grad, clock=comm.clock)  ->  saved, clock=comm.clock)\n"
+            "    for p in reversed(model.params): on_grad(p)"
+        ),
         "a bucket is sent before all of its gradients are there: count them, they come in any order": [
             BY_POSITION,
-            ("missing[id(bucket)] == 0", "missing[id(bucket)] == len(bucket.params) - 1"),
+            "missing[id(bucket)] == 0  ->  missing[id(bucket)] == len(bucket.params) - 1",
         ],
-        "a bucket is sent for each of its gradients: send it once, when it is full": [
-            ("missing[id(bucket)] == 0", "True")
-        ],
+        "a bucket is sent for each of its gradients: send it once, when it is full": (
+            "missing[id(bucket)] == 0  ->  True"
+        ),
         "some all-reduces are not waited for: call wait() on each after backward": [
-            ("        work.wait()", "        pass"),
-            ("    for work in works:\n", "    for work in works[:1]:\n"),
+            "work.wait()  ->  pass",
+            "for work in works:  ->  for work in works[:1]:",
         ],
-        "a frozen parameter is in no bucket: look it up with .get()": [
-            ("bucket_of.get(id(param))", "bucket_of[id(param)]")
-        ],
-        "backward takes no time: pass clock=comm.clock to it": [(", clock=comm.clock", "")],
-        "only one bucket is sent: every one, as soon as it is full": [
-            ("missing[id(bucket)] == 0", "missing[id(bucket)] == 0 and not works")
-        ],
-        "the buckets hold sums over ranks on return: do not divide": [
-            ("      work.wait()", "      work.wait()\n    for b in buckets: b.flat /= comm.size")
-        ],
+        "a frozen parameter is in no bucket: look it up with .get()": (
+            "bucket_of.get(id(param))  ->  bucket_of[id(param)]"
+        ),
+        "backward takes no time: pass clock=comm.clock to it": ", clock=comm.clock  ->  ",
+        "only one bucket is sent: every one, as soon as it is full": (
+            "missing[id(bucket)] == 0  ->  missing[id(bucket)] == 0 and not works"
+        ),
+        "the buckets hold sums over ranks on return: do not divide": (
+            "work.wait()  ->  work.wait()\n    for b in buckets: b.flat /= comm.size"
+        ),
         "no bucket is sent: count down from len(bucket.params), and send at 0": [
-            ("len(bucket.params) for", "len(bucket.params) + 1 for"),
-            (START, "pass"),
+            "len(bucket.params) for  ->  len(bucket.params) + 1 for",
+            "works.append(comm.iall_reduce(bucket.flat))  ->  pass",
         ],
-        "a single gradient is sent in place of its bucket: bucket.flat holds all of them": [
-            (START, "works.append(comm.iall_reduce(param.grad))")
-        ],
+        "a single gradient is sent in place of its bucket: bucket.flat holds all of them": (
+            "iall_reduce(bucket.flat)  ->  iall_reduce(param.grad)"
+        ),
     },
 )
 
-# -- predicted_speedup -------------------------------------------------------------------------------------------------
 MACHINE = ("seconds", "nbytes", "ranks", "cores", "alpha", "beta")
-TERM = "(alpha + nbytes / (ranks * beta))"
-predicted_speedup = Exercise(
+
+EXERCISES["predicted_speedup"] = Exercise(
     cases=[
         dict(zip(MACHINE, machine, strict=True))
         for machine in (
@@ -252,57 +242,38 @@ predicted_speedup = Exercise(
         "beta": float(rng.uniform(1e8, 9e9)),
     },
     mistakes={
-        "this is the time on p ranks over the time on one": [
-            ("seconds / (computing + communicating)", "(computing + communicating) / seconds")
-        ],
-        "this is the time, not the speed-up": [
-            ("return seconds / (computing + communicating)", "return computing + communicating")
-        ],
-        "each of the 2 (ranks - 1) messages pays the latency": [("alpha + ", "")],
-        "each of the 2 (ranks - 1) messages pays the latency, not one": [(TERM, "nbytes / (ranks * beta) + alpha")],
-        "each message of a ring has nbytes / ranks bytes": [("nbytes / (ranks * beta)", "nbytes / beta")],
-        "a message takes alpha and its bytes over beta: add": [(TERM, "max(alpha, nbytes / (ranks * beta))")],
-        "bytes count, too: nbytes / (ranks beta) for each message": [(TERM, "alpha")],
-        "communication is missing": [("(computing + communicating)", "computing")],
-        "2 (ranks - 1) messages, not 2 ranks": [("2 * (ranks - 1)", "2 * ranks")],
-        "2 (ranks - 1) messages, not ranks - 1: reduce, then gather": [("2 * (ranks - 1)", "(ranks - 1)")],
-        "2 (ranks - 1) messages: a ring, not a tree": [("2 * (ranks - 1)", "2 * int(np.ceil(np.log2(ranks)))")],
-        "beta is bytes per second: divide by it": [("nbytes / (ranks * beta)", "nbytes * beta / ranks")],
-        "beta is an argument, not 1e9": [("ranks * beta)", "ranks * 1e9)")],
-        "more ranks than cores take turns": [(" * max(1, ranks / cores)", "")],
-        "with more cores than ranks, none takes turns": [("max(1, ranks / cores)", "ranks / cores")],
-        "turns are at least 1: max, not min": [("max(1, ranks / cores)", "min(1, ranks / cores)")],
-        "ranks / cores turns, not a whole number of them": [("ranks / cores)", "ranks // cores)")],
-        "ranks / cores turns, not rounded up": [("max(1, ranks / cores)", "max(1, -(-ranks // cores))")],
-        "each rank has a ranks-th of the work": [("seconds / ranks *", "seconds *")],
-        "communication and computing add up: nothing overlaps": [
-            ("(computing + communicating)", "max(computing, communicating)")
-        ],
-        "did you forget `return`?": [("    return seconds", "    seconds")],
+        "this is the time on p ranks over the time on one": (
+            "seconds / (computing + communicating)  ->  (computing + communicating) / seconds"
+        ),
+        "this is the time, not the speed-up": "return seconds / (  ->  return (",
+        "each of the 2 (ranks - 1) messages pays the latency": "alpha +   ->  ",
+        "each of the 2 (ranks - 1) messages pays the latency, not one": (
+            "(alpha + nbytes / (ranks * beta))  ->  nbytes / (ranks * beta) + alpha"
+        ),
+        "each message of a ring has nbytes / ranks bytes": "nbytes / (ranks * beta)  ->  nbytes / beta",
+        "a message takes alpha and its bytes over beta: add": "(alpha + nbytes /  ->  max(alpha, nbytes /",
+        "bytes count, too: nbytes / (ranks beta) for each message": "(alpha + nbytes / (ranks * beta))  ->  alpha",
+        "communication is missing": "(computing + communicating)  ->  computing",
+        "2 (ranks - 1) messages, not 2 ranks": "2 * (ranks - 1)  ->  2 * ranks",
+        "2 (ranks - 1) messages, not ranks - 1: reduce, then gather": "2 * (ranks - 1)  ->  (ranks - 1)",
+        "2 (ranks - 1) messages: a ring, not a tree": "(ranks - 1)  ->  int(np.ceil(np.log2(ranks)))",
+        "beta is bytes per second: divide by it": "nbytes / (ranks * beta)  ->  nbytes * beta / ranks",
+        "beta is an argument, not 1e9": "ranks * beta)  ->  ranks * 1e9)",
+        "more ranks than cores take turns": " * max(1, ranks / cores)  ->  ",
+        "with more cores than ranks, none takes turns": "max(1, ranks / cores)  ->  ranks / cores",
+        "turns are at least 1: max, not min": "max(1, ranks / cores)  ->  min(1, ranks / cores)",
+        "ranks / cores turns, not a whole number of them": "ranks / cores)  ->  ranks // cores)",
+        "ranks / cores turns, not rounded up": "ranks / cores)  ->  -(-ranks // cores))",
+        "each rank has a ranks-th of the work": "seconds / ranks *  ->  seconds *",
+        "communication and computing add up: nothing overlaps": (
+            "(computing + communicating)  ->  max(computing, communicating)"
+        ),
+        "did you forget `return`?": "    return seconds  ->      seconds",
     },
-    may_pass={
-        "max(ranks / cores, 1)": "a maximum",
-    },
+    may_pass={"max(ranks / cores, 1)": "a maximum"},
 )
 
-# -- local_sgd ---------------------------------------------------------------------------------------------------------
-DIVIDED = "p.data /= comm.size"
-AVERAGED = """        optimizer.step()
-        losses.append(value)
-        if step % every == 0 or step == len(batches):
-            for p in model.params:
-                comm.all_reduce(p.data)
-                p.data /= comm.size
-"""
-GRADIENTS_AVERAGED = """        losses.append(value)
-        if step % every == 0 or step == len(batches):
-            for p in model.params:
-                comm.all_reduce(p.grad)
-                p.grad /= comm.size
-        optimizer.step()
-"""
-AGAIN = "    for p in model.params:\n        p.data[...] = comm.all_gather(p.data).mean(axis=0)\n"
-local_sgd = Exercise(
+EXERCISES["local_sgd"] = Exercise(
     cases=[
         {"ranks": 3, "steps": 7, "every": 99},
         {"ranks": 3, "steps": 7, "every": 3},
@@ -320,47 +291,47 @@ local_sgd = Exercise(
     },
     inplace=True,
     mistakes={
-        "not averaged after the last step": [(" or step == len(batches)", "")],
-        "averaged at the end only: after every `every` steps, too": [("step % every == 0 or ", "")],
-        "steps are counted from 1: average after the first `every`, not before": [
-            ("enumerate(batches, 1)", "enumerate(batches)")
-        ],
-        "averaged twice at the end: what is averaged in the last step needs no more": [
-            ("    return losses", AGAIN + "    return losses")
-        ],
-        "a sum, not a mean: divide by comm.size": [(DIVIDED, "pass")],
-        "comm.size says how many ranks there are": [(DIVIDED, f"p.data /= {k}") for k in (2, 3, 4)],
-        "the gradients of earlier steps are still in it: zero_grad()": [("optimizer.zero_grad()\n", "pass\n")],
+        "not averaged after the last step": " or step == len(batches)  ->  ",
+        "averaged at the end only: after every `every` steps, too": "step % every == 0 or   ->  ",
+        "steps are counted from 1: average after the first `every`, not before": (
+            "enumerate(batches, 1)  ->  enumerate(batches)"
+        ),
+        "averaged twice at the end: what is averaged in the last step needs no more": (
+            "    return  ->      for p in model.params: p.data[...] = comm.all_gather(p.data).mean(axis=0)\n    return"
+        ),
+        "a sum, not a mean: divide by comm.size": "p.data /= comm.size  ->  pass",
+        "comm.size says how many ranks there are": [f"p.data /= comm.size  ->  p.data /= {k}" for k in (2, 3, 4)],
+        "the gradients of earlier steps are still in it: zero_grad()": "optimizer.zero_grad()  ->  pass",
         "the gradients were averaged: average the parameters, after the step": [
-            ("(p.data)\n                p.data /=", "(p.grad)\n                p.grad /="),
-            (AVERAGED, GRADIENTS_AVERAGED),
+            ("all_reduce(p.data)  ->  all_reduce(p.grad)", "p.data /=  ->  p.grad /="),
+            (
+                "        optimizer.step()\n  ->  ",
+                "p.data)\n                p.data /= comm.size"
+                "  ->  p.grad); p.grad /= comm.size\n        optimizer.step()",
+            ),
         ],
-        "divided by more than this rank's own batch: batch.n is its size": [("batch.n)", "batch.n * comm.size)")],
+        "divided by more than this rank's own batch: batch.n is its size": "batch.n)  ->  batch.n * comm.size)",
         "a step by hand: the optimizer has a rule and a rate of its own, call optimizer.step()": [
-            ("optimizer.step()", f"[np.subtract(p.data, {lr} * p.grad, out=p.data) for p in model.params]")
+            f"optimizer.step()  ->  [np.subtract(p.data, {lr} * p.grad, out=p.data) for p in model.params]"
             for lr in (0.3, "optimizer.lr(0)")
         ],
-        "averaged after every step: only after every `every` of them": [("step % every == 0 or", "True or")],
-        "never averaged: each rank has its own": [("if step % every == 0 or step == len(batches):", "if False:")],
-        "divided by the ranks, but not summed: all_reduce works in place, on p.data itself": [
-            ("comm.all_reduce(p.data)", "comm.all_reduce(p.data.copy())")
-        ],
-        "the losses are missing: is `return losses` there?": [("    return losses", "    pass")],
-        "the loss of every step: a list, with one number for each batch": [
-            ("    return losses", "    return losses[-1:]")
-        ],
-        "this rank's own losses, not the mean of all ranks'": [
-            ("losses.append(value)", "losses.append(comm.all_reduce(np.array([value]))[0] / comm.size)")
-        ],
-        "this rank's own losses, not the sum of all ranks'": [
-            ("losses.append(value)", "losses.append(comm.all_reduce(np.array([value]))[0])")
-        ],
+        "averaged after every step: only after every `every` of them": "step % every == 0 or  ->  True or",
+        "never averaged: each rank has its own": "if step % every == 0 or step == len(batches):  ->  if False:",
+        "divided by the ranks, but not summed: all_reduce works in place, on p.data itself": (
+            "comm.all_reduce(p.data)  ->  comm.all_reduce(p.data.copy())"
+        ),
+        "the losses are missing: is `return losses` there?": "return losses  ->  pass",
+        "the loss of every step: a list, with one number for each batch": "return losses  ->  return losses[-1:]",
+        "this rank's own losses, not the mean of all ranks'": (
+            "losses.append(value)  ->  losses.append(comm.all_reduce(np.array([value]))[0] / comm.size)"
+        ),
+        "this rank's own losses, not the sum of all ranks'": (
+            "losses.append(value)  ->  losses.append(comm.all_reduce(np.array([value]))[0])"
+        ),
     },
     may_pass={"->  for p in optimizer.params:": "the same parameters", "argument loss frozen": "there is one loss"},
 )
 
-# -- scaled_lr ---------------------------------------------------------------------------------------------------------
-K, CLIMB = "batch_size / base_batch_size\n", "min(1, step / warmup_steps)"
 COUNTS_CALLS = """
 def scaled_lr(lr, batch_size, base_batch_size, warmup_steps=0):
     k, calls = batch_size / base_batch_size, []
@@ -373,7 +344,8 @@ def scaled_lr(lr, batch_size, base_batch_size, warmup_steps=0):
     return plan
 """
 PLAN = ("lr", "batch_size", "base_batch_size", "warmup_steps")
-scaled_lr = Exercise(
+
+EXERCISES["scaled_lr"] = Exercise(
     cases=[
         dict(zip(PLAN, plan, strict=True))
         for plan in ((0.1, 256, 32, 10), (0.15, 256, 32, 0), (0.2, 16, 64, 0), (0.2, 80, 32, 7), (0.03, 64, 8, 3))
@@ -385,39 +357,28 @@ scaled_lr = Exercise(
         "warmup_steps": int(rng.choice([0, 1, 5, 40])),
     },
     mistakes={
-        "k is batch over base batch, not the reverse": [(K, "base_batch_size / batch_size\n")],
-        "scaled with the square root of k": [(K, "(batch_size / base_batch_size) ** 0.5\n")],
-        "k need not be whole: / instead of //": [(K, "batch_size // base_batch_size\n")],
-        "k may be less than 1: a smaller batch has a smaller rate": [(K, "max(1, batch_size / base_batch_size)\n")],
-        "never scaled": [("(k - 1) * lr * climbed", "0 * k")],
-        "k times the rate: multiply, do not add": [("(k - 1) * lr * climbed", "k * climbed")],
-        "scaled, but without warm-up": [(f"{CLIMB} if warmup_steps else 1", "1")],
-        "warm-up starts from 0, wanted from lr": [("lr + (k - 1) * lr * climbed", "k * lr * climbed")],
-        "one step too early: step 0 has lr itself": [(CLIMB, "min(1, (step + 1) / warmup_steps)")],
-        "one step too late: step W has the full rate": [(CLIMB, "min(1, max(0, step - 1) / warmup_steps)")],
-        "W steps are wanted, and this takes W - 1": [(CLIMB, "min(1, step / max(warmup_steps - 1, 1))")],
-        "it keeps climbing after the warm-up": [(CLIMB, "step / warmup_steps")],
-        "it jumps at the end of the warm-up: climb linearly": [(CLIMB, "float(step >= warmup_steps)")],
-        "warm-up takes warmup_steps steps, not 10": [(CLIMB, "min(1, step / 10)")],
-        "at step t the rate depends on t, not on how often the plan was asked": [COUNTS_CALLS],
-        "the climb is linear": [("lr + (k - 1) * lr * climbed", "lr * k ** climbed")],
-        "lr is an argument, not 0.1": [("return lr + (k - 1) * lr", "return 0.1 + (k - 1) * 0.1")],
-        "it returns a number: define a function inside, and return that": [("return plan", "return plan(0)")],
-        "did you forget `return plan`?": [("    return plan", "    pass")],
-        "without warm-up the full rate holds from step 0: do not divide by 0": [
-            (f"{CLIMB} if warmup_steps else 1", CLIMB)
-        ],
+        "k is batch over base batch, not the reverse": "batch_size / base_batch_size  ->  base_batch_size / batch_size",
+        "scaled with the square root of k": "base_batch_size\n  ->  base_batch_size; k **= 0.5\n",
+        "k need not be whole: / instead of //": "batch_size / base  ->  batch_size // base",
+        "k may be less than 1: a smaller batch has a smaller rate": (
+            "k = batch_size / base_batch_size  ->  k = max(1, batch_size / base_batch_size)"
+        ),
+        "never scaled": "(k - 1) * lr * climbed  ->  0 * k",
+        "k times the rate: multiply, do not add": "(k - 1) * lr * climbed  ->  k * climbed",
+        "scaled, but without warm-up": "min(1, step / warmup_steps) if warmup_steps else 1  ->  1",
+        "warm-up starts from 0, wanted from lr": "lr + (k - 1) * lr * climbed  ->  k * lr * climbed",
+        "one step too early: step 0 has lr itself": "min(1, step /  ->  min(1, (step + 1) /",
+        "one step too late: step W has the full rate": "min(1, step /  ->  min(1, max(0, step - 1) /",
+        "W steps are wanted, and this takes W - 1": "step / warmup_steps)  ->  step / max(warmup_steps - 1, 1))",
+        "it keeps climbing after the warm-up": "min(1, step / warmup_steps)  ->  step / warmup_steps",
+        "it jumps at the end of the warm-up: climb linearly": "step / warmup_steps)  ->  float(step >= warmup_steps))",
+        "warm-up takes warmup_steps steps, not 10": "step / warmup_steps)  ->  step / 10)",
+        "at step t the rate depends on t, not on how often the plan was asked": COUNTS_CALLS,
+        "the climb is linear": "lr + (k - 1) * lr * climbed  ->  lr * k ** climbed",
+        "lr is an argument, not 0.1": "return lr + (k - 1) * lr  ->  return 0.1 + (k - 1) * 0.1",
+        "it returns a number: define a function inside, and return that": "return plan  ->  return plan(0)",
+        "did you forget `return plan`?": "return plan  ->  pass",
+        "without warm-up the full rate holds from step 0: do not divide by 0": " if warmup_steps else 1  ->  ",
     },
-    may_pass={
-        "min(step / warmup_steps, 1)": "a minimum",
-    },
+    may_pass={"min(step / warmup_steps, 1)": "a minimum"},
 )
-
-EXERCISES = {
-    "weighted_mean": weighted_mean,
-    "data_parallel_step": data_parallel_step,
-    "overlapped_backward": overlapped_backward,
-    "predicted_speedup": predicted_speedup,
-    "local_sgd": local_sgd,
-    "scaled_lr": scaled_lr,
-}
