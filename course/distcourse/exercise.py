@@ -58,28 +58,24 @@ def runner(number: str, name: str):
 
 
 # -- results -----------------------------------------------------------------------------------------------------------
-def results_of(run, answer, case: dict, inplace: bool) -> dict:
-    """Return the results of an answer in one case by name; of an answer that raises, the exception."""
+def results_of(run, answers: tuple, case: dict, inplace: bool) -> dict:
+    """Return the results of answers in one case by name; where one raises, the exception."""
     changed = []
 
-    def watched(*args, **kwargs):
+    def watched(answer, *args, **kwargs):
         result, those = call_watched(answer, args, kwargs)
         changed.extend(name for name, _ in those if name not in changed)
         return result
 
-    functools.update_wrapper(watched, answer)
+    given = answers if inplace else [a if isinstance(a, type) else functools.partial(watched, a) for a in answers]
     try:
         with np.errstate(all="ignore"):
-            results = run(answer if inplace else watched, **copy.deepcopy(case))
-        return dict(
-            _leaves(
-                results
-                if inplace
-                else results | {ARGUMENTS: f"changed: {', '.join(changed)}" if changed else UNCHANGED}
-            )
-        )
+            results = run(*given, **copy.deepcopy(case))
     except Exception as error:
         return {RAISED: error}
+    if not inplace:
+        results[ARGUMENTS] = f"changed: {', '.join(changed)}" if changed else UNCHANGED
+    return dict(_leaves(results))
 
 
 def _leaves(results: dict, within: str = ""):
@@ -219,8 +215,8 @@ def _kept(file, value):
 
 
 # -- the check ---------------------------------------------------------------------------------------------------------
-def check(number: str, name: str, answer, hidden: bool = False) -> None:
-    """Check an answer in all cases of an exercise, and show the result.
+def check(number: str, name: str, answers: tuple, hidden: bool = False) -> None:
+    """Check the answers to an exercise in all its cases of an exercise, and show the result.
 
     Parameters
     ----------
@@ -242,10 +238,11 @@ def check(number: str, name: str, answer, hidden: bool = False) -> None:
         table = find(name)
     run = runner(number, name)
     with Check(name + ", other cases" * hidden) as found:
-        found.vet(answer, name, ["distcourse"])
+        for answer in answers:
+            found.vet(answer, getattr(answer, "__name__", name), ["distcourse"])
         tried = []
         for case in table.cases:
-            tried.append(results_of(run, answer, case, table.inplace))
+            tried.append(results_of(run, answers, case, table.inplace))
             error = tried[-1].get(RAISED)
             if isinstance(getattr(error, "original", None) or error, NotImplementedError):
                 raise error

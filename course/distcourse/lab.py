@@ -106,15 +106,15 @@ class Lab:
 
     # -- checks and failures ----------------------------------------------------------------------------------------
 
-    def check(self, title: str, answer=None, *, hidden: bool = False, hints: bool = True) -> Check | None:
-        """Check an answer against the table of its exercise; without one, return a `Check` for a `with` statement.
+    def check(self, title: str, *answers, hidden: bool = False, hints: bool = True) -> Check | None:
+        """Check answers against the table of their exercise; without any, return a `Check` for a `with` statement.
 
         Raises
         ------
         CheckFailed
             If a result is wrong.
         """
-        return Check(title, hints) if answer is None else exercise.check(self.number, title, answer, hidden)
+        return exercise.check(self.number, title, answers, hidden) if answers else Check(title, hints)
 
     def cases(self, name: str) -> list[tuple[dict, dict]]:
         """Return what the check of an exercise tries: for each case its arguments, and the results that are right."""

@@ -54,7 +54,7 @@ def check(monkeypatch):
     def run(lab, name, text=None, hidden=False):
         monkeypatch.setattr(exercise, "FOLDER", FOLDERS[lab])
         try:
-            exercise.check(lab[3:], name, SOLVED[lab].answer(name, text), hidden)
+            exercise.check(lab[3:], name, SOLVED[lab].answers(name, text), hidden)
         except CheckFailed as error:
             return str(error)
         return ""

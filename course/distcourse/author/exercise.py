@@ -38,13 +38,15 @@ class Exercise:
     Attributes
     ----------
     cases : list of dict
-        Arguments of the lab's `run_<name>(answer, **case)`, which returns a dict of results: numbers, arrays, texts.
+        Arguments of the lab's `run_<name>(*answers, **case)`, which returns a dict of results: numbers, arrays, texts.
     draw : callable
         `draw(rng)` returns a case of a hidden test.
     mistakes : dict of str to str, or to list of str or tuple
         By the sentence that a student reads, what is wrong: a part of the solution's text and what it becomes, with
         two spaces, an arrow and two spaces between them; or the whole text of an answer. A tuple holds several edits
         that are made at once, a list several answers with the same sentence.
+    answers : tuple of str
+        What the cell defines, if that is not one function that is called as the exercise.
     inplace : bool
         Whether an answer may change its arguments.
     at_most : tuple of str
@@ -58,6 +60,7 @@ class Exercise:
     cases: list[dict]
     draw: Callable
     mistakes: dict[str, str | list]
+    answers: tuple[str, ...] = ()
     inplace: bool = False
     at_most: tuple[str, ...] = ()
     may_pass: dict[str, str] = field(default_factory=dict)
@@ -84,25 +87,25 @@ class Solved:
         if unknown:
             raise ValueError(f"{folder}: {FILE} has {', '.join(unknown)}, and the notebook has no such answer")
 
-    def answer(self, name: str, text: str | None = None):
-        """Return the function of a solution, or of another text of its cell; other solutions are there beside it."""
+    def answers(self, name: str, text: str | None = None) -> tuple:
+        """Return what a solution defines, or another text of its cell; the solutions above it are there, too."""
         space = {"__name__": "__main__"}
         exec(self._setup, space)
         for known, solution in self.texts.items():
             exec(compile(text if known == name and text is not None else solution, "<answer>", "exec"), space)
             if known == name:
-                return space[name]
+                return tuple(space[answer] for answer in self.exercises[name].answers or (name,))
         raise KeyError(name)
 
-    def results(self, name: str, answer, cases) -> list[dict]:
-        """Return the results of an answer in each case."""
+    def results(self, name: str, answers: tuple, cases) -> list[dict]:
+        """Return the results of answers in each case."""
         inplace = self.exercises[name].inplace
-        return [results_of(checks.runner(self.number, name), answer, case, inplace) for case in cases]
+        return [results_of(checks.runner(self.number, name), answers, case, inplace) for case in cases]
 
     def right(self, name: str, cases) -> Table:
         """Return a table without mistakes."""
         exercise = self.exercises[name]
-        right = self.results(name, self.answer(name), cases)
+        right = self.results(name, self.answers(name), cases)
         for case, results in zip(cases, right, strict=True):
             if checks.RAISED in results:
                 raise ValueError(f"{name}: the solution raises {results[checks.RAISED]!r} with {checks.words(case)}")
@@ -117,11 +120,11 @@ class Solved:
                 raise ValueError(f"{name}: the solution's results differ from call to call with {checks.words(case)}")
         for sentence, edit in exercise.wrong():
             try:
-                answer = self.answer(name, edited(self.texts[name], edit))
+                answers = self.answers(name, edited(self.texts[name], edit))
             except SyntaxError as error:
                 raise ValueError(f"{name}: the mistake {sentence!r} is no Python: {error}") from None
             rows = []
-            for got, want in zip(self.results(name, answer, table.cases), table.right, strict=True):
+            for got, want in zip(self.results(name, answers, table.cases), table.right, strict=True):
                 missing = {n: ["missing", []] for n in wrong_in(got, want, table.at_most)}
                 rows.append(missing | {n: signature(got[n]) for n in missing if n in got})
             if not any(rows):

@@ -34,21 +34,23 @@ def survivors(solved: Solved, name: str, draws: int = 8) -> list[str]:
     cases = [*exercise.cases, *(exercise.draw(rng) for _ in range(draws))]
     table, run = solved.right(name, cases), runner(solved.number, name)
 
-    def passes(answer) -> bool:
+    def passes(answers) -> bool:
         for case, want in zip(cases, table.right, strict=True):
-            if wrong_in(results_of(run, answer, case, exercise.inplace), want, exercise.at_most):
+            if wrong_in(results_of(run, answers, case, exercise.inplace), want, exercise.at_most):
                 return False
         return True
 
     found = []
     for what, text in changes(solved.texts[name]):
         with _limited(), contextlib.suppress(Exception):
-            if passes(solved.answer(name, text)):
+            if passes(solved.answers(name, text)):
                 found.append(what)
-    for wrapper in wrappers(solved.answer(name), exercise.inplace):
-        with _limited(), contextlib.suppress(Exception):
-            if passes(wrapper) and wrapper.acted:
-                found.append(wrapper.what)
+    answers = solved.answers(name)
+    for k, answer in enumerate(answers):
+        for wrapper in () if isinstance(answer, type) else wrappers(answer, exercise.inplace):
+            with _limited(), contextlib.suppress(Exception):
+                if passes((*answers[:k], wrapper, *answers[k + 1 :])) and wrapper.acted:
+                    found.append(f"{answer.__name__}, {wrapper.what}" if len(answers) > 1 else wrapper.what)
     return [what for what in found if not any(part in what for part in exercise.may_pass)]
 
 
