@@ -49,6 +49,10 @@ class Exercise:
         What the cell defines, if that is not one function that is called as the exercise.
     inplace : bool
         Whether an answer may change its arguments.
+    rtol : float, optional
+        How far numbers may be off; by default 1e-9 in float64.
+    library : bool
+        Whether an answer may use the lab's module.
     at_most : tuple of str
         Results of which less is as right.
     may_pass : dict of str to str
@@ -62,6 +66,8 @@ class Exercise:
     mistakes: dict[str, str | list]
     answers: tuple[str, ...] = ()
     inplace: bool = False
+    rtol: float | None = None
+    library: bool = False
     at_most: tuple[str, ...] = ()
     may_pass: dict[str, str] = field(default_factory=dict)
     draws: int = 5
@@ -109,7 +115,7 @@ class Solved:
         for case, results in zip(cases, right, strict=True):
             if checks.RAISED in results:
                 raise ValueError(f"{name}: the solution raises {results[checks.RAISED]!r} with {checks.words(case)}")
-        return Table(cases, right, [], exercise.inplace, list(exercise.at_most))
+        return Table(cases, right, [], exercise.inplace, list(exercise.at_most), exercise.rtol, exercise.library)
 
     def table(self, name: str) -> Table:
         """Return what is right in the visible cases, and what each mistake gives."""
@@ -125,7 +131,7 @@ class Solved:
                 raise ValueError(f"{name}: the mistake {sentence!r} is no Python: {error}") from None
             rows = []
             for got, want in zip(self.results(name, answers, table.cases), table.right, strict=True):
-                missing = {n: ["missing", []] for n in wrong_in(got, want, table.at_most)}
+                missing = {n: ["missing", []] for n in wrong_in(got, want, table.at_most, table.rtol)}
                 rows.append(missing | {n: signature(got[n]) for n in missing if n in got})
             if not any(rows):
                 raise ValueError(f"{name}: no case finds the mistake {sentence!r}, {edit!r}")
@@ -178,13 +184,23 @@ def differs(tables: dict[str, Table], folder) -> bool:
     """Return whether the tables beside a lab's source are not these, up to rounding."""
     if not Path(folder, checks.FILE).is_file():
         return True
-    kept = checks.load(folder)
+    try:
+        kept = checks.load(folder)
+    except ValueError:
+        return True
     return kept.keys() != tables.keys() or any(not _same(kept[name], table) for name, table in tables.items())
 
 
 def _same(kept: Table, made: Table) -> bool:
     plain = [
-        ([checks.words(case) for case in t.cases], t.inplace, t.at_most, [m.sentence for m in t.mistakes])
+        (
+            [checks.words(case) for case in t.cases],
+            [m.sentence for m in t.mistakes],
+            t.inplace,
+            t.at_most,
+            t.rtol,
+            t.library,
+        )
         for t in (kept, made)
     ]
     if plain[0] != plain[1]:
