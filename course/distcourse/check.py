@@ -294,7 +294,7 @@ def _folded(lines: list[Line]) -> list[Line]:
     for first, *others in alike.values():
         if len(others) > 1:
             kept = [line for line in kept if line not in others]
-            names = ", ".join(line.name for line in others)
+            names = "; ".join(dict.fromkeys(line.name for line in others))
             kept.insert(kept.index(first) + 1, Line(NOTE, "", f"the same: {names}"))
     return kept
 

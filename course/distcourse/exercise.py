@@ -326,13 +326,14 @@ def explain(table: Table, tried: list[dict], wrong: list[list[str]]) -> tuple[st
 
 
 def words(case: dict) -> str:
-    """Write a case as the arguments of a call."""
-    shown = {
-        k: f"{v.dtype} {v.shape}"
-        if getattr(v, "size", 0) > 6
-        else np.array2string(v, separator=", ")
-        if hasattr(v, "size")
-        else repr(v)
-        for k, v in case.items()
-    }
-    return ", ".join(f"{key}={text}" for key, text in shown.items())
+    """Write a case as the arguments of a call; `of` says which of several answers it is for."""
+    text = ", ".join(f"{key}={_brief(value)}" for key, value in case.items() if key != "of")
+    return f"{case['of']}: {text}" if "of" in case else text or "the only case"
+
+
+def _brief(value) -> str:
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype} {value.shape}" if value.size > 6 else f"[{', '.join(map(_brief, value.tolist()))}]"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_brief, value))}]"
+    return f"{value:.4g}" if isinstance(value, float) else repr(value)
