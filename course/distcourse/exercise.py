@@ -16,6 +16,8 @@ import functools
 import importlib
 import json
 import math
+import signal
+import threading
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,11 +27,13 @@ from distlearn.comm.base import RankError
 
 from .check import Check, call_watched
 from .diagnose import RTOL, compare
+from .predict import grading
 
 FILE = "results.npz"
 FOLDER = Path()  # where it lies: the notebook's own folder; while grading a judge has another
 RAISED = "raises"  # the name of the result of an answer that raises an exception
 ARGUMENTS, UNCHANGED = "arguments", "as they were"  # the name and the right text of what became of arguments
+LIMIT = 10.0  # Seconds for a case.
 DIGITS = 9  # of a projection
 
 
@@ -60,8 +64,23 @@ def runner(number: str, name: str):
 
 
 # -- results -----------------------------------------------------------------------------------------------------------
-def results_of(run, answers: tuple, case: dict, inplace: bool) -> dict:
-    """Return the results of answers in one case by name; where one raises, the exception."""
+def results_of(run, answers: tuple, cases: list[dict], inplace: bool) -> list[dict]:
+    """Return the results of answers in each case by name; where one raises or does not end, the exception."""
+    found = []
+    for case in cases:
+        try:
+            with _limited(), np.errstate(all="ignore"):
+                found.append(dict(_leaves(_watched(run, answers, copy.deepcopy(case), inplace))))
+        except Exception as error:
+            found.append({RAISED: error})
+            if isinstance(getattr(error, "original", None) or error, TimeoutError):  # the others would not end either
+                return found + [{RAISED: error}] * (len(cases) - len(found))
+    return found
+
+
+def _watched(run, answers, case, inplace) -> dict:
+    if inplace:
+        return run(*answers, **case)
     changed = []
 
     def watched(answer, *args, **kwargs):
@@ -69,15 +88,27 @@ def results_of(run, answers: tuple, case: dict, inplace: bool) -> dict:
         changed.extend(name for name, _ in those if name not in changed)
         return result
 
-    given = answers if inplace else [a if isinstance(a, type) else functools.partial(watched, a) for a in answers]
+    results = run(*(a if isinstance(a, type) else functools.partial(watched, a) for a in answers), **case)
+    return results | {ARGUMENTS: f"changed: {', '.join(changed)}" if changed else UNCHANGED}
+
+
+@contextlib.contextmanager
+def _limited():
+    """Raise `TimeoutError` where a case takes longer than LIMIT; while grading another process sees to that."""
+    if grading() or not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(*_):
+        raise TimeoutError(f"no result after {LIMIT:g} s: does every loop end?")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, LIMIT, 1.0)  # again each second, where an answer goes on after any exception
     try:
-        with np.errstate(all="ignore"):
-            results = run(*given, **copy.deepcopy(case))
-    except Exception as error:
-        return {RAISED: error}
-    if not inplace:
-        results[ARGUMENTS] = f"changed: {', '.join(changed)}" if changed else UNCHANGED
-    return dict(_leaves(results))
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def _leaves(results: dict, within: str = ""):
@@ -255,10 +286,8 @@ def check(number: str, name: str, answers: tuple, hidden: bool = False) -> None:
     with Check(name + ", other cases" * hidden) as found:
         for answer in () if table.library else answers:
             found.vet(answer, getattr(answer, "__name__", name), ["distcourse"])
-        tried = []
-        for case in table.cases:
-            tried.append(results_of(run, answers, case, table.inplace))
-            error = tried[-1].get(RAISED)
+        tried = results_of(run, answers, table.cases, table.inplace)
+        for error in [results[RAISED] for results in tried if RAISED in results]:
             if isinstance(getattr(error, "original", None) or error, NotImplementedError):
                 raise error
         _report(found, table, tried)

@@ -105,8 +105,7 @@ class Solved:
 
     def results(self, name: str, answers: tuple, cases) -> list[dict]:
         """Return the results of answers in each case."""
-        inplace = self.exercises[name].inplace
-        return [results_of(checks.runner(self.number, name), answers, case, inplace) for case in cases]
+        return results_of(checks.runner(self.number, name), answers, cases, self.exercises[name].inplace)
 
     def right(self, name: str, cases) -> Table:
         """Return a table without mistakes."""
