@@ -61,7 +61,7 @@ STEPS = [Step(*row) for row in DATA["steps"]["rows"]]
 
 
 def profiles(model: str) -> list[Profile]:
-    """Return a model's recorded sweep as `nn.profile_sweep` returns one: a layer for each kind, forward and backward."""
+    """Return a model's recorded sweep as `nn.profile_sweep` returns one, with a layer for each kind."""
     return [
         Profile([LayerTime(kind, ms * share / 1e3, 0.0, 0, 0) for kind, share in shares.items()], batch)
         for name, batch, ms, shares in DATA["layers"]["rows"]

@@ -1,16 +1,14 @@
-"""What a card's profiler counts beside what the emulator counts: 50 kernels of the library, the textbook and the corpus.
+"""What a card's profiler counts beside what the emulator counts: 50 kernels of library, textbook and corpus.
 
-    python -m tests.cuda.hardware                print the table of the recorded card (distcourse/recorded_card.json)
-    python -m tests.cuda.hardware --write        write it into course/notes/emulator_and_card.md
-    python -m tests.cuda.hardware --measure      count on this machine's card, and print what differs from the record
+    python -m tests.cuda.hardware        write what was recorded (recorded_card.json) into course/notes
+    pytest -m gpu tests/cuda/test_hardware.py
 
---measure needs a GPU and NVIDIA's `ncu` (Nsight Compute, part of the CUDA toolkit), with leave to read the card's
-counters (https://developer.nvidia.com/ERR_NVGPUCTRPERM).
+compares this machine's card with the record; it needs NVIDIA's `ncu` (Nsight Compute, part of the CUDA toolkit), with
+leave to read the card's counters (https://developer.nvidia.com/ERR_NVGPUCTRPERM).
 """
 
 from __future__ import annotations
 
-import argparse
 import csv
 import io
 import shutil
@@ -30,7 +28,6 @@ from .corpus import LAUNCHES, fresh
 from .textbook import CASES
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "course" / "notes" / "emulator_and_card.md"
 BEGIN, END = "<!-- written by tests/cuda/hardware.py -->", "<!-- end -->"
 
 METRICS = dict(zip(Counts._fields, (
@@ -41,11 +38,10 @@ METRICS = dict(zip(Counts._fields, (
 
 
 def launch_of(counted):
-    """Return (kernel, grid, block, args, shared_mem) of a recorded launch, None for a kernel that is no longer there."""
+    """Return (kernel, grid, block, args, shared_mem) of a recorded launch, None for a kernel that is gone."""
     for v in kernels.VARIANTS:
-        if counted.source == "library" and f"{v}" in (f"{counted.file}:{counted.name}{kind}" for kind in ("", "<int>")):
-            grid, block, args, shared_mem = v.launch(*v.example(np.random.default_rng(0)))
-            return v.raw, grid, block, args, shared_mem
+        if counted.source == "library" and str(v).removesuffix("<int>") == f"{counted.file}:{counted.name}":
+            return v.raw, *v.launch(*v.example(np.random.default_rng(0)))
     for c in CASES:
         if c.title == counted.name:
             return RawKernel(c.source, c.name), c.grid, c.block, fresh(c.args), c.shared_mem
@@ -72,13 +68,7 @@ def ncu() -> str | None:
 
 
 def measured(counted, profiler: str) -> Counts:
-    """Count on the card: one launch in a process of its own, under the profiler.
-
-    Raises
-    ------
-    RuntimeError
-        With what the profiler said.
-    """
+    """Count on the card: one launch in a process of its own, under the profiler."""
     function = launch_of(counted)[0].name.partition("<")[0]
     command = [profiler, "--clock-control", "none", "--csv", "--print-units", "base"]  # counts ask for no fixed clocks
     command += ["--metrics", ",".join(METRICS.values())]
@@ -109,46 +99,52 @@ def launch(name: str) -> None:
     kernel(grid, block, args, shared_mem=shared_mem)
 
 
-def table() -> str:
-    """Return the recorded counts in Markdown: the emulator's, and in brackets the card's where they differ."""
-    heads = ["sectors read", "sectors written", "wavefronts read", "wavefronts written"]
-    lines = [f"| kernel | {' | '.join(heads)} |", "| --- |" + " ---: |" * len(heads)]
+def table(name: str, heads, rows) -> str:
+    """Return a table of the record in Markdown, and how it was made."""
+    made = ", ".join(f"{what} {version}" for what, version in recorded.DATA["versions"].items())
+    made = f"{recorded.CARD}, commit {recorded.DATA['commit']}; {made}; {recorded.DATA[name]['command']}."
+    lines = [f"| {' | '.join(heads)} |", "| --- |" + " ---: |" * (len(heads) - 1)]
+    return "\n".join([*lines, *(f"| {' | '.join(map(shown, row))} |" for row in rows), "", made])
+
+
+def shown(cell) -> str:
+    if isinstance(cell, dict):
+        return ", ".join(f"{kind} {100 * share:.0f} %" for kind, share in cell.items() if share >= 0.01)
+    return "" if cell is None else f"{cell:,}" if isinstance(cell, int) else str(cell)
+
+
+def counts() -> str:
+    """Return the recorded counts: the emulator's, and in brackets the card's where they differ."""
+    rows = []
     for c in recorded.COUNTED.values():
         gone = "" if launch_of(c) else " (no longer in the library)"
-        where = c.file or c.source
         both = zip(c.emulator, c.card, strict=True)
-        cells = [f"{ours:,}" + f" (card: {theirs:,})" * (ours != theirs) for ours, theirs in both]
-        lines.append(f"| `{where}: {c.name}`{gone} | {' | '.join(cells)} |")
-    versions = ", ".join(f"{name} {version}" for name, version in recorded.DATA["versions"].items())
-    return "\n".join([*lines, "", f"{recorded.CARD}, commit {recorded.DATA['commit']}; {versions}; profiler: "
-                                  f"{recorded.DATA['counts']['command']}."])  # fmt: skip
+        cells = [shown(ours) + f" (card: {theirs:,})" * (ours != theirs) for ours, theirs in both]
+        rows.append([f"`{c.file or c.source}: {c.name}`{gone}", *cells])
+    return table("counts", ["kernel", *recorded.DATA["counts"]["columns"]], rows)
 
 
-def page() -> str:
-    """Return the page as it should be."""
-    text = PAGE.read_text(encoding="utf-8")
+def times() -> str:
+    """Return the recorded times."""
+    found = recorded.DATA
+    return "\n\n".join(
+        table(name, found[name]["columns"], found[name]["rows"]) for name in ("steps", "kernels", "layers")
+    )
+
+
+PAGES = {ROOT / "course/notes/emulator_and_card.md": counts, ROOT / "course/notes/gpu.md": times}
+
+
+def page(path) -> str:
+    """Return a page as it should be."""
+    text = path.read_text(encoding="utf-8")
     head, tail = text[: text.index(BEGIN)], text[text.index(END) :]
-    return f"{head}{BEGIN}\n\n{table()}\n\n{tail}"
-
-
-def main() -> None:
-    """Print the table, write it into the page, or count on a card."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--write", action="store_true", help=f"write the table into {PAGE.relative_to(ROOT)}")
-    parser.add_argument("--measure", action="store_true", help="count on this machine's card")
-    parser.add_argument("--launch", metavar="KERNEL", help="launch one kernel, for the profiler to watch")
-    args = parser.parse_args()
-    if args.launch:
-        launch(args.launch)
-    elif args.write:
-        PAGE.write_text(page(), encoding="utf-8")
-    elif args.measure:
-        for c in filter(launch_of, recorded.COUNTED.values()):
-            found = measured(c, ncu() or "ncu")
-            print(c.name, found, "" if found == c.card else f"differs from the record: {c.card}")
-    else:
-        print(table())
+    return f"{head}{BEGIN}\n\n{PAGES[path]()}\n\n{tail}"
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:2] == ["--launch"]:  # for the profiler to watch
+        launch(sys.argv[2])
+    else:
+        for path in PAGES:
+            path.write_text(page(path), encoding="utf-8")

@@ -23,9 +23,10 @@ def test_the_emulator_counts_what_was_recorded(counted):
     assert hardware.emulated(counted) == counted.emulator
 
 
-def test_the_page_holds_the_record():
-    """Run `python -m tests.cuda.hardware --write` if it does not."""
-    assert hardware.page() == hardware.PAGE.read_text(encoding="utf-8")
+@pytest.mark.parametrize("path", hardware.PAGES, ids=lambda path: path.stem)
+def test_the_pages_hold_the_record(path):
+    """Run `python -m tests.cuda.hardware` if one does not."""
+    assert hardware.page(path) == path.read_text(encoding="utf-8")
 
 
 def test_what_the_readme_says_of_the_counts():

@@ -1,4 +1,4 @@
-"""The sum of an array in parts: three ways with 256 elements per block, from bank conflicts to shuffles, and a wide one.
+"""The sum of an array in parts: 256 elements per block, from bank conflicts to shuffles, and a wide way.
 
 The time of `WIDE` on a card has not been measured.
 """
