@@ -33,7 +33,7 @@ def _variant(kernel, launch, memory):
     return Variant("matmul.cu", kernel, launch, matmul_reference, _example, memory, rtol=1e-5)
 
 
-SHARED = {("a", "read"): 1, ("a", "write"): 1, ("b", "read"): 1, ("b", "write"): 1}
+SHARED = {(tile, use): 1 for tile in "ab" for use in ("read", "write")}
 GLOBAL = {("A", "read"): 4, ("B", "read"): 4, ("C", "write"): 4}
 NAIVE = _variant("matmul_naive", _launch(32, 8, (32, 8)), GLOBAL | {("A", "read"): 1})
 TILED = _variant("matmul_tiled", _launch(16, 16, (16, 16)), GLOBAL | SHARED)

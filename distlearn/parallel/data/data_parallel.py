@@ -109,6 +109,8 @@ class DataParallel(Replicated):
             overlap=overlap,
             compress=compress,
         )
+        if compress is None:
+            optimizer.follow(self.reducer.buckets)
 
     def step(self, batch) -> float:
         self.reducer.clear()
@@ -116,8 +118,7 @@ class DataParallel(Replicated):
         for i, (x, y) in enumerate(pieces, 1):
             out, saved = self.model.forward(x, clock=self.clock)
             loss, dy = self.loss(out, y, batch.n)
-            self.reducer.sums[0] += loss
-            self.reducer.sums[1] += len(x)
+            self.reducer.add(loss, len(x))
             on_grad = self.reducer.on_grad if i == len(pieces) else None  # gradients are complete in the last piece
             self.model.backward(dy, saved, on_grad=on_grad, clock=self.clock)
             del out, saved, dy  # or the next micro-batch's activations would need memory beside these
