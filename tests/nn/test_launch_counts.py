@@ -72,12 +72,8 @@ def test_a_step_of_a_rule(rule, launches):
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@pytest.mark.parametrize(("cap_bytes", "more"), [(1 << 20, 0), (200_000, 1)])
-def test_a_launch_updates_a_bucket(cap_bytes, more, launches):
-    """As many as a serial step, and one for each further bucket."""
-    make = partial(DataParallel, LocalComm(), cap_bytes=cap_bytes)
-    for rule in (optim.SGD(), optim.Adam()):
-        assert launches("mlp", rule, make) == MODELS["mlp"] + more
+def test_data_parallel_launches_no_more(launches):
+    assert launches("mlp", optim.Adam(), partial(DataParallel, LocalComm())) == MODELS["mlp"]
 
 
 def test_every_model_is_counted():
