@@ -70,25 +70,14 @@ def ncu() -> str | None:
 def measured(counted, profiler: str) -> Counts:
     """Count on the card: one launch in a process of its own, under the profiler."""
     function = launch_of(counted)[0].name.partition("<")[0]
-    command = [profiler, "--clock-control", "none", "--csv", "--print-units", "base"]  # counts ask for no fixed clocks
-    command += ["--metrics", ",".join(METRICS.values())]
-    command += ["--kernel-name", function, sys.executable, "-m", "tests.cuda.hardware", "--launch", counted.name]
+    command = [profiler, "--clock-control", "none", "--csv", "--print-units", "base", "--kernel-name", function]
+    command += ["--metrics", ",".join(METRICS.values()), sys.executable]
+    command += ["-m", "tests.cuda.hardware", "--launch", counted.name]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300, check=False)
-    try:
-        return parse(done.stdout)
-    except LookupError as error:
-        raise RuntimeError(f"{counted.name}: {error}; {(done.stdout + done.stderr)[-1000:]}") from error
-
-
-def parse(text: str) -> Counts:
-    """Read the profiler's table: a row for each launch and metric, after whatever was printed before."""
-    start = text.find('"ID"')
-    if start < 0:
-        raise LookupError("the profiler wrote no table")
-    values = {row["Metric Name"]: row["Metric Value"] for row in csv.DictReader(io.StringIO(text[start:]))}
-    missing = [metric for metric in METRICS.values() if metric not in values]
-    if missing:
-        raise LookupError(f"the profiler's table lacks {', '.join(missing)}")
+    table = csv.DictReader(io.StringIO(done.stdout[done.stdout.find('"ID"') :]))  # after whatever was printed before
+    values = {row.get("Metric Name"): row["Metric Value"] for row in table if "Metric Value" in row}
+    if missing := set(METRICS.values()) - values.keys():
+        raise RuntimeError(f"{counted.name}: no {', '.join(missing)}; {(done.stdout + done.stderr)[-1000:]}")
     return Counts(*(round(float(values[metric].replace(",", ""))) for metric in METRICS.values()))
 
 

@@ -73,16 +73,17 @@ def test_on_a_gpu(variant):
 
 def test_odd_sizes():
     rng = np.random.default_rng(2)
-    for m, n, k in ((1, 1, 1), (17, 33, 5), (65, 70, 31), (100, 3, 129)):
+    for m, n, k in ((1, 1, 1), (17, 33, 5), (65, 70, 31), (100, 3, 129), (100, 100, 24)):
         a, b = rng.random((m, k), dtype=np.float32), rng.random((k, n), dtype=np.float32)
         for variant in kernels.matmul.VARIANTS:
             c = np.full((m, n), np.nan, np.float32)
             report = variant.check(a, b, c)
             assert report.errors == [], str(report)
             np.testing.assert_allclose(c, a @ b, rtol=1e-5)
-        out = np.zeros(3, np.float32)
-        assert kernels.reduce.WIDE.check(a.ravel(), out).errors == []
-        np.testing.assert_allclose(out.sum(), a.sum(), rtol=1e-5)
+        for flat in (a.ravel(), a.ravel()[1:]):  # a view begins anywhere
+            out = np.zeros(3, np.float32)
+            assert kernels.reduce.WIDE.check(flat, out).errors == []
+            np.testing.assert_allclose(out.sum(), flat.sum(), rtol=1e-5)
         for variant in kernels.transpose.VARIANTS:
             out = np.zeros((k, m), np.float32)
             assert variant.check(a, out).errors == []

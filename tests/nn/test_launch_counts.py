@@ -17,6 +17,7 @@ from distlearn.nn.costs import count
 from distlearn.nn.costs.count import MockDeviceArray, strict
 from distlearn.parallel import DataParallel, Serial
 
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 MODELS = {"mlp": 18, "cnn": 30, "lenet": 40, "siamese": 55, "gru": 562, "gpt": 620, "alexnet28": 317,
           "googlenet28": 220, "squeezenet28": 213}  # fmt: skip
 """With SGD. AlexNet, GoogLeNet and SqueezeNet for larger images have the same layers."""
@@ -30,7 +31,6 @@ RULES = {optim.SGD(): 18, optim.SGD(0.1): 20, optim.Momentum(): 18, optim.Nester
 def launches(monkeypatch):
     """A function that counts the launches of the second step."""
     kernels = []
-
     monkeypatch.setattr(strict, "RawModule", None, raising=False)
 
     def launch(variant, *args):
@@ -59,21 +59,20 @@ def launches(monkeypatch):
     return of_step
 
 
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("name", MODELS)
 def test_a_step_of_a_model(name, launches):
     assert launches(name, optim.SGD()) == MODELS[name]
 
 
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("rule", RULES, ids=str)
 def test_a_step_of_a_rule(rule, launches):
     assert launches("mlp", rule) == RULES[rule]
 
 
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")
-def test_data_parallel_launches_no_more(launches):
-    assert launches("mlp", optim.Adam(), partial(DataParallel, LocalComm())) == MODELS["mlp"]
+@pytest.mark.parametrize(("cap_bytes", "buckets"), [(1 << 20, 1), (200_000, 2)])
+def test_data_parallel_launches_an_update_for_each_bucket(cap_bytes, buckets, launches):
+    made = partial(DataParallel, LocalComm(), cap_bytes=cap_bytes)
+    assert launches("mlp", optim.Adam(), made) == MODELS["mlp"] - 1 + buckets
 
 
 def test_every_model_is_counted():

@@ -9,13 +9,9 @@ import pytest
 from distlearn import nn
 from distlearn.backend import can_launch, has_gpu, to_device, to_numpy
 from distlearn.cuda.kernels import bias_relu, saxpy
-from distlearn.data import Batch
 from distlearn.nn import MockDeviceArray
 from distlearn.nn.loss import softmax_cross_entropy_rows
 from distlearn.optim import LARS, SGD, Adam, AdamW, Momentum, Nesterov, Optimizer
-from distlearn.parallel import DataParallel
-from distlearn.sim import SimWorld
-from tests.comm.on_device import off_strict
 from tests.emulated import NEEDS_COMPILER, launched
 
 from .cases import learn
@@ -215,26 +211,6 @@ def test_one_launch_updates_all_parameters_until_a_strategy_moves_them(launched)
     assert launched() == ["sgd_momentum<float>"] * 4
     for p, want in zip(params, (0.71, 0.61, 0.71), strict=True):
         np.testing.assert_allclose(p.data.get(), want, rtol=1e-6)
-
-
-@NEEDS_COMPILER
-@pytest.mark.parametrize("cap_bytes", [300, 1 << 20])
-def test_one_launch_updates_a_bucket(cap_bytes, launched):
-    """Two ranks, odd widths."""
-    x, labels = batch((9, 11))
-
-    def program(comm, model, on=np.array):
-        optimizer = Optimizer(model.params, Adam(), 0.05)
-        made = DataParallel(comm, model, nn.SoftmaxCrossEntropy(), optimizer, cap_bytes=cap_bytes)
-        part = slice(0, 4) if comm.rank == 0 else slice(4, 9)
-        losses = [made.step(Batch(on(x[part]), on(labels[part]), 9)) for _ in range(3)]
-        return losses, np.concatenate([host(p.data).ravel() for p in model.params]), len(made.reducer.buckets)
-
-    here = SimWorld(2).run(program, mlp())[0]
-    there = SimWorld(2).run(lambda comm: program(off_strict(comm), moved(mlp(), MockDeviceArray), MockDeviceArray))[0]
-    np.testing.assert_allclose(there[0], here[0], rtol=1e-5)
-    np.testing.assert_allclose(there[1], here[1], **CLOSE)
-    assert launched().count("adam<float>") == 2 * 3 * here[2]
 
 
 @NEEDS_COMPILER
