@@ -261,7 +261,7 @@ class SequenceParallel(Strategy):
         out, saved = self.model.forward(x, clock=self.clock)
         loss, dy = self.loss(out, labels, batch.n)
         dy /= comm.size  # the loss is a mean over this rank's positions, 1 / p of all
-        self.reducer.add(loss / comm.size, len(batch.x) / comm.size)
+        self.reducer.sums[0], self.reducer.sums[1] = loss / comm.size, len(batch.x) / comm.size
         self.model.backward(dy, saved, on_grad=self.reducer.on_grad, clock=self.clock)
         loss = self.reducer.finish(batch.n)
         update(self.optimizer, self.clock)

@@ -117,13 +117,7 @@ class GradientReducer:
     def clear(self) -> None:
         for bucket in self.buckets:
             bucket.clear()
-        self._works, self._loss, self._rows = [], 0.0, 0.0
-
-    def add(self, loss: float, rows: float) -> None:
-        """Add to the loss and the number of rows; before backward, which may send them."""
-        self._loss += loss
-        self._rows += rows
-        self.sums[0], self.sums[1] = self._loss, self._rows
+        self._works = []
 
     def on_grad(self, param: Param) -> None:
         """Count down the bucket of a parameter whose gradient is complete; start its all-reduce when it is full."""
