@@ -53,7 +53,7 @@ class Table(NamedTuple):
     inplace: bool
     at_most: list[str]
     rtol: float | None
-    library: bool
+    without: list[str]
 
 
 def runner(number: str, name: str):
@@ -284,8 +284,8 @@ def check(number: str, name: str, answers: tuple, hidden: bool = False) -> None:
         table = find(name)
     run = runner(number, name)
     with Check(name + ", other cases" * hidden) as found:
-        for answer in () if table.library else answers:
-            found.vet(answer, getattr(answer, "__name__", name), ["distcourse"])
+        for answer in answers:
+            found.vet(answer, getattr(answer, "__name__", name), table.without)
         tried = results_of(run, answers, table.cases, table.inplace)
         for error in [results[RAISED] for results in tried if RAISED in results]:
             if isinstance(getattr(error, "original", None) or error, NotImplementedError):

@@ -7,6 +7,7 @@ import math
 import statistics
 from itertools import pairwise
 from numbers import Integral
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
@@ -72,119 +73,35 @@ def _matrices(batch, d_in, d_out):
     return [np.ones(shape, np.float32) for shape in ((batch, d_in), (d_in, d_out), (batch, d_out))]
 
 
-def check_cost(check, product_cost, b, k, n, dtype):
-    """Operations and bytes of a product, against those that the emulator counts."""
-    x, w, y = (np.ones(shape, dtype) for shape in ((b, k), (k, n), (b, n)))
-    flops, nbytes = check.call(product_cost, b, k, n, *[x.itemsize] * (dtype != "float32"), without=("distlearn",))
-    what, want = f"{b} x {k} times {k} x {n}, {dtype}", x.nbytes + w.nbytes + y.nbytes
-    total = tiled_report(b, k, n, 1).flops  # by the emulator, one by one
-    check.close(f"flops, {what}", flops, total, suspects={
-        "a multiply-add is two operations": b * k * n,
-        "the first product of a sum is added to 0: count it as all others": total - b * n,
-        "flops come first, then bytes": want,
-    })  # fmt: skip
-    check.close(f"bytes, {what}", nbytes, want, suspects={
-        "the result moves, too": x.nbytes + w.nbytes,
-        "the weights move, too": x.nbytes + y.nbytes,
-        "count bytes, not numbers": want // x.itemsize,
-        "W is read once, not for every sample": x.nbytes + b * w.nbytes + y.nbytes,
-        "itemsize is not always 4": 4 * want // x.itemsize,
-        "itemsize is 4 where it is not given": 2 * want if dtype == "float32" else want,
-    })  # fmt: skip
+def run_product_cost(product_cost, least_time, of, **case):
+    if of == "least_time":
+        return {"seconds": least_time(**case)}
+    got = product_cost(**case)
+    return {"flops": got[0], "bytes": got[1]} if isinstance(got, tuple) and len(got) == 2 else {"result": got}
 
 
-def check_least_time(check, least_time, flops, nbytes, peak, bandwidth):
-    """The bound on the time of a computation."""
-    got = check.call(least_time, flops, nbytes, peak, bandwidth, without=("distlearn",))
-    work, moving = flops / peak, nbytes / bandwidth
-    check.close(f"seconds, {flops:.3g} operations, {nbytes:.3g} bytes", got, max(work, moving), suspects={
-        "divide by the speeds: the result is a time": max(flops * peak, nbytes * bandwidth),
-        "a speed is not a time: it is the work divided by the speed": min(peak, flops * bandwidth / nbytes),
-        "operations belong to the peak, bytes to the bandwidth": max(flops / bandwidth, nbytes / peak),
-        "both can happen at once: take the larger, not the sum": work + moving,
-        "the slower of the two decides: take the larger": min(work, moving),
-        "the larger of the two times, not their mean": (work + moving) / 2,
-    })  # fmt: skip
+def run_seconds(seconds, card, **case):
+    given = SimpleNamespace(**dict(zip(("peak", "bandwidth", "overhead", "link"), card, strict=True)))
+    found = {"seconds": seconds(given, **case)}
+    return found | {"the card": "as it was" if list(vars(given).values()) == card else "changed"}
 
 
-def check_tiled_bytes(check, tiled_bytes, b, k, n, t):
-    """Bytes of a product in tiles, against those that the emulator counts."""
-    report = tiled_report(b, k, n, t)
-    got, down, across = check.call(tiled_bytes, b, k, n, t, without=("distlearn",)), -(-b // t), -(-n // t)
-    what = f"{b} x {k} times {k} x {n}, tiles of {t}"
-    check.close(f"bytes, {what}", got, report.bytes_moved, suspects={
-        "each block of rows of Y reads all of W, each block of columns all of X": 4
-        * (b * k * down + k * n * across + b * n),
-        "a tile that sticks out needs a block, too: round up": 4 * (b * k * (n / t) + k * n * (b / t) + b * n),
-        "a tile too many where it fits: -(-batch // t)": 4 * (b * k * (n // t + 1) + k * n * (b // t + 1) + b * n),
-        "this rounds down": 4 * (b * k * (n // t) + k * n * (b // t) + b * n),
-        "a tile's reads serve t rows or columns, not one": 4 * (b * k * n + k * n * b + b * n),
-        "count bytes: 4 for each number": report.bytes_moved // 4,
-        "Y is written once, not for every piece of the sums": report.bytes_moved + 4 * b * n * (-(-k // t) - 1),
-        "tiles are t wide, not always 16": 4 * (b * k * -(-n // 16) + k * n * -(-b // 16) + b * n),
-        "Y is written, too": 4 * (b * k * across + k * n * down),
-        "what lies outside is not fetched": 4 * t * (down * k * across + k * across * down + down * across * t),
-        "each number moves once: that is the bound": least_bytes(b, k, n),
-    })  # fmt: skip
+def run_two_layers(two_layers, n, ridge=8.0):
+    """Say what the two shapes of a layer with n multiply-adds reach of the peak of a machine with this ridge."""
+    got = two_layers(n)
+    if not (isinstance(got, (tuple, list)) and len(got) == 2):
+        return {"shapes": f"a {type(got).__name__}, wanted two"}
+    return {
+        "bad": judge_shape(got[0], n, ridge, low=0.05) or "less than 5 % of the peak",
+        "good": judge_shape(got[1], n, ridge, high=0.5) or "more than half of the peak",
+    }
 
 
-def check_batch(check, smallest_batch, share, d_in, d_out, peak, bandwidth):
-    """The smallest batch that reaches a share of the peak, found by trying all."""
-    b, weights, ridge = np.arange(1, 10**6), d_in * d_out, peak / bandwidth
-    reached = b * weights / (2 * (b * (d_in + d_out) + weights))
-
-    def first(level):
-        found = np.flatnonzero(reached >= level)
-        return int(b[found[0]]) if len(found) else None
-
-    want = first(share * ridge)
-    got = check.call(smallest_batch, share, d_in, d_out, peak, bandwidth, without=("distlearn",))
-    name = f"batch for {share:.0%}, {d_in} x {d_out}, ridge {ridge:.3g}"
-    if want is None:
-        return check.true(name, got is None, f"wanted None, got {got}: no batch reaches it, and 0 would be a batch")
-    if not isinstance(got, Integral):
-        return check.true(name, False, f"got {got!r}: a batch is a whole number, rounded up")
-    return check.equal(name, got, want, suspects={
-        "one sample too few: did you round up, and count both X and Y?": want - 1,
-        "one sample too many: the least that reaches it": want + 1,
-        "the ridge is peak / bandwidth, not the reverse": first(share / ridge),
-        "this is the batch for the full peak: use the share": first(ridge),
-        "X and Y move, too, and more of them with a larger batch": int(np.ceil(2 * share * ridge)),
-        "a multiply-add is two operations": first(2 * share * ridge),
-    })  # fmt: skip
-
-
-def check_seconds(check, seconds, card, flops, nbytes, calls, copied):
-    """The time of a piece of work on a card."""
-    start, copying = calls * card.overhead, copied / card.link
-    work = flops / card.peak, nbytes / card.bandwidth
-    what = f"{card.name}, {flops:g} flop, {nbytes:g} bytes, {calls} calls, {copied:g} copied"
-    got = check.call(seconds, card, flops, nbytes, calls, copied, without=("distlearn",))
-    check.close(f"seconds, {what}", got, start + copying + max(work), suspects={
-        "arithmetic and memory at once: the larger, not the sum": start + copying + sum(work),
-        "memory may take longer than arithmetic": start + copying + work[0],
-        "the longer of the two counts": start + copying + min(work),
-        "copied counts both ways already": start + 2 * copying + max(work),
-        "every call costs": card.overhead + copying + max(work),
-        "calls cost": copying + max(work),
-        "copies cost": start + max(work),
-        "use `link`": start + copied / card.bandwidth + max(work),
-        "what is copied does not pass through the card's memory again": start
-        + copying
-        + max(work[0], work[1] + copied / card.bandwidth),
-        "nothing overlaps but arithmetic and memory: add": start + max(copying, *work),
-    })  # fmt: skip
-
-
-def judge_shape(check, name: str, shape, n: int, ridge: float, *, low: float | None = None, high: float | None = None):
-    """Check a dense layer's shape: its multiply-adds, and the share of a machine's peak that its bytes permit.
+def judge_shape(shape, n: int, ridge: float, *, low: float | None = None, high: float | None = None) -> str:
+    """Say what is wrong with a dense layer's shape: its multiply-adds, or the share of a machine's peak; "" if nothing.
 
     Parameters
     ----------
-    check : Check
-        Of the cell, which reports.
-    name : str
-        Of the shape.
     shape : (batch, d_in, d_out)
     n : int
         Multiply-adds that it must have.
@@ -196,22 +113,19 @@ def judge_shape(check, name: str, shape, n: int, ridge: float, *, low: float | N
     """
     sizes = tuple(shape) if isinstance(shape, (tuple, list)) else ()
     if not (len(sizes) == 3 and all(isinstance(s, Integral) and s >= 1 for s in sizes)):
-        return check.true(f"{name} has three sizes", False, f"{shape!r}: expected three whole numbers of 1 or more")
+        return f"{shape!r}: expected three whole numbers of 1 or more"
     sizes = tuple(int(s) for s in sizes)
-    label = f"{name} {sizes}"
-    check.true(f"multiply-adds of {label}", math.prod(sizes) == n,
-               f"{math.prod(sizes):,}, wanted exactly {n:,}: all three sizes are divisors of n")  # fmt: skip
     if math.prod(sizes) != n:
-        return None
-    wanted = f"under {low:.0%}" if low is not None else f"over {high:.0%}"
+        return f"{sizes} has {math.prod(sizes):,} multiply-adds, wanted exactly {n:,}"
     moved = {"at best": least_bytes(*sizes)}
     if high is not None and n <= COUNTED:
         moved["counted by the emulator"] = counted(*sizes).bytes_moved
     for how, nbytes in moved.items():
         share = min(1.0, 2 * n / nbytes / ridge)
-        told = f"{share:.1%} of the peak, wanted {wanted}: {2 * n:,} operations on {nbytes:,} bytes, ridge {ridge:g}"
-        check.true(f"{label}, {how}", share < low if low is not None else share > high, told)
-    return None
+        if share >= low if low is not None else share <= high:
+            wanted = f"under {low:.0%}" if low is not None else f"over {high:.0%}"
+            return f"{sizes} reaches {share:.1%} of the peak {how}, wanted {wanted}"
+    return ""
 
 
 # -- The training step of a small network: what it computes, moves, starts and copies, and what it takes.

@@ -51,8 +51,8 @@ class Exercise:
         Whether an answer may change its arguments.
     rtol : float, optional
         How far numbers may be off; by default 1e-9 in float64.
-    library : bool
-        Whether an answer may use the lab's module.
+    without : tuple of str
+        Packages that an answer must not use.
     at_most : tuple of str
         Results of which less is as right.
     may_pass : dict of str to str
@@ -67,7 +67,7 @@ class Exercise:
     answers: tuple[str, ...] = ()
     inplace: bool = False
     rtol: float | None = None
-    library: bool = False
+    without: tuple[str, ...] = ("distcourse",)
     at_most: tuple[str, ...] = ()
     may_pass: dict[str, str] = field(default_factory=dict)
     draws: int = 5
@@ -114,7 +114,7 @@ class Solved:
         for case, results in zip(cases, right, strict=True):
             if checks.RAISED in results:
                 raise ValueError(f"{name}: the solution raises {results[checks.RAISED]!r} with {checks.words(case)}")
-        return Table(cases, right, [], exercise.inplace, list(exercise.at_most), exercise.rtol, exercise.library)
+        return Table(cases, right, [], exercise.inplace, list(exercise.at_most), exercise.rtol, list(exercise.without))
 
     def table(self, name: str) -> Table:
         """Return what is right in the visible cases, and what each mistake gives."""
@@ -198,7 +198,7 @@ def _same(kept: Table, made: Table) -> bool:
             t.inplace,
             t.at_most,
             t.rtol,
-            t.library,
+            t.without,
         )
         for t in (kept, made)
     ]

@@ -146,7 +146,7 @@ EXERCISES["attack"] = Exercise(
     cases=[{}],
     draw=lambda rng: {},
     draws=1,
-    library=True,
+    without=(),
     mistakes={
         "program A: tear its write, in the step or in the weights": [
             '("tear", 0, 12)  ->  ("crash", 0)',
