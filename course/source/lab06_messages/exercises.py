@@ -1,0 +1,367 @@
+"""Exercises of lab 06: cases of their checks, and the mistakes that the checks name; `network` is checked by hand."""
+
+from distcourse.author.exercise import Exercise
+
+EXERCISES = {}
+SENT = ("rounds", "busiest", "bytes one after another")
+
+
+def collective(rng, **more):
+    """Draw ranks, a shape and a dtype."""
+    size = int(rng.integers(1, 12))
+    shape = rng.integers(1, 6, int(rng.integers(1, 4))).tolist()
+    dtype = str(rng.choice(["float32", "float64", "int32", "int64"]))
+    return more | {"size": size, "shape": shape, "dtype": dtype, "seed": int(rng.integers(1000))}
+
+
+TO_ALL = "    out[...] = x[root]\n    for rank in set(range(comm.size)) - {root}:\n        comm.send(x[rank], rank)"
+
+EXERCISES["moves"] = Exercise(
+    answers=("scatter", "gather", "star_all_reduce"),
+    inplace=True,
+    at_most=SENT,
+    cases=[
+        {"of": "scatter", "size": 4, "shape": [3]},
+        {"of": "scatter", "size": 3, "shape": [2, 2], "dtype": "int64", "root": 2},
+        {"of": "scatter", "size": 1, "shape": [3], "dtype": "float32", "seed": 5},
+        {"of": "gather", "size": 4, "shape": [3], "seed": 2},
+        {"of": "gather", "size": 5, "shape": [2, 2], "dtype": "float32", "root": 1},
+        {"of": "gather", "size": 1, "shape": [3]},
+        {"of": "star_all_reduce", "size": 4, "shape": [6]},
+        {"of": "star_all_reduce", "size": 3, "shape": [2, 3], "dtype": "int32", "seed": 3},
+        {"of": "star_all_reduce", "size": 1, "shape": [2]},
+    ],
+    draw=lambda rng: (
+        (case := collective(rng, of=str(rng.choice(["scatter", "gather", "star_all_reduce"]))))
+        | ({} if case["of"] == "star_all_reduce" else {"root": int(rng.integers(case["size"]))})
+    ),
+    draws=9,
+    mistakes={
+        "scatter: rank r gets row r, not row 0": "comm.send(x[rank], rank)  ->  comm.send(x[0], rank)",
+        "scatter: each rank gets its own row alone": f"{TO_ALL}  ->  {TO_ALL.replace('x[rank]', 'x')}",
+        "scatter: the root's own row is missing in out: write it there, out[...] = ...": [
+            "    out[...] = x[root]\n  ->  ",
+            "out[...] = x[root]  ->  out = x[root]",
+        ],
+        "the root keeps its own row: copy it, without a message": (
+            "in set(range(comm.size)) - {root}:\n        comm.send(  ->  in range(comm.size):\n        comm.send("
+        ),
+        "root is an argument, not always 0": (
+            "    if comm.rank != root:\n        return comm.recv(out, root)  ->      root = 0\n"
+            "    if comm.rank != root:\n        return comm.recv(out, root)"
+        ),
+        "gather: one array, (size, ...), not a list": "    return rows\n  ->      return list(rows)\n",
+        "gather: the root's own row is not filled in": "    rows[root] = x\n  ->      rows[root] = 0\n",
+        "gather: the rows in the order of ranks": "    return rows\n  ->      return rows[::-1].copy()\n",
+        "gather: only the root returns the rows, all other ranks None": "        return None\n  ->          return x\n",
+        "gather: rows have the dtype of x": (
+            "np.empty((comm.size, *x.shape), x.dtype)  ->  np.empty((comm.size, *x.shape))"
+        ),
+        "gather: rows have the shape of x": (
+            "(comm.size, *x.shape)  ->  (comm.size, x.size)",
+            "comm.recv(rows[rank], rank)  ->  comm.recv(rows[rank].reshape(x.shape), rank)",
+            "rows[root] = x  ->  rows[root] = x.ravel()",
+        ),
+        "gather: did you forget `return`?": "    return rows\n  ->      rows\n",
+        "star: x is unchanged: the sum goes into x itself": (
+            "scatter(comm, total, x)  ->  scatter(comm, total, x.copy())"
+        ),
+        "star: a mean, not a sum": "rows.sum(axis=0, dtype=x.dtype)  ->  rows.mean(axis=0).astype(x.dtype)",
+        "star: the rows are not added up": "rows.sum(axis=0, dtype=x.dtype)  ->  rows[0]",
+        "star: send to rank 0 only, which adds up and answers": (
+            "    rows = gather(comm, x)\n  ->      comm.all_reduce(x); return\n"
+        ),
+    },
+    may_pass={
+        "* rows.size": "more rows than are sent",
+        "dtype=rows.dtype": "the same",
+        "scatter, ": "it returns nothing",
+    },
+)
+
+DOWN = """    for d in [2**k for k in reversed(range((p - 1).bit_length()))]:
+        if v % (2 * d) == 0 and v + d < p:
+            comm.send(x, (r + d) % p)
+        elif v % (2 * d) == d:
+            comm.recv(x, (r - d) % p)
+"""
+FROM_ROOT = """    if comm.rank == root:
+        for rank in set(range(comm.size)) - {root}:
+            comm.send(x, rank)
+    else:
+        comm.recv(x, root)
+"""
+UP_A_STAR = f"""
+def broadcast(comm, x, root=0):
+    p, r = comm.size, comm.rank
+    v = (r - root) % p
+{DOWN}
+def tree_all_reduce(comm, x):
+    if comm.rank:
+        comm.send(x, 0)
+    else:
+        for rank in range(1, comm.size):
+            x += comm.recv(np.empty_like(x), rank)
+    broadcast(comm, x)
+"""
+
+EXERCISES["tree"] = Exercise(
+    answers=("broadcast", "tree_all_reduce"),
+    inplace=True,
+    at_most=SENT,
+    cases=[
+        *(
+            {"of": "broadcast", "size": size, "shape": [4], "root": root}
+            for size, root in ((8, 0), (6, 0), (4, 3), (5, 2), (11, 7), (1, 0))
+        ),
+        {"of": "broadcast", "size": 3, "shape": [2, 3], "dtype": "int32", "root": 1, "seed": 2},
+        {"of": "tree_all_reduce", "size": 8, "shape": [6]},
+        {"of": "tree_all_reduce", "size": 6, "shape": [2, 3], "dtype": "int64", "seed": 4},
+        {"of": "tree_all_reduce", "size": 5, "shape": [4], "dtype": "float32"},
+        {"of": "tree_all_reduce", "size": 11, "shape": [3]},
+        {"of": "tree_all_reduce", "size": 1, "shape": [2]},
+    ],
+    draw=lambda rng: (
+        (case := collective(rng, of=str(rng.choice(["broadcast", "tree_all_reduce"]))))
+        | ({} if case["of"] == "tree_all_reduce" else {"root": int(rng.integers(case["size"]))})
+    ),
+    draws=8,
+    mistakes={
+        "add up along the tree, not all on rank 0": UP_A_STAR,
+        "distances follow from the number of ranks: (p - 1).bit_length() of them": [
+            "[2**k for k in reversed(range((p - 1).bit_length()))]  ->  (4, 2, 1)",
+            "    v = (r - root) % p\n  ->      p = 8\n    v = (r - root) % p\n",
+        ],
+        "ranks that have the array send it on, at the same time: not the root to all": f"{DOWN}  ->  {FROM_ROOT}",
+        "count from the root: v = (r - root) % p": "(r - root) % p  ->  r",
+        "ranks need not be a power of two: send to ranks that are there": " and v + d < p  ->  ",
+        "on the way down the largest distance comes first": "for k in reversed(range(  ->  for k in (range(",
+        "ranks beyond the last begin again with 0: (r + d) % p": (
+            "comm.send(x, (r + d) % p)  ->  comm.send(x, min(r + d, p - 1))"
+        ),
+        "one round too few on the way down": (
+            " reversed(range((p - 1).bit_length()))  ->   reversed(range(p.bit_length() - 1))"
+        ),
+        "the sum must come down again, by your broadcast": "    broadcast(comm, x)  ->      pass",
+        "what arrives is added: x += received": "x += received  ->  x[...] = received",
+        "x is unchanged: `x = x + ...` makes a new array, write into x": "x += received  ->  x = x + received",
+        "on the way up: receive from ranks that are there": (
+            "if r % (2 * d) == 0 and r + d < p:  ->  if r % (2 * d) == 0:"
+        ),
+        "on the way up the smallest distance comes first": (
+            " k in range((p - 1).bit_length())  ->   k in reversed(range((p - 1).bit_length()))"
+        ),
+        "one round too few on the way up": (
+            "for k in range((p - 1).bit_length())  ->  for k in range((p - 1).bit_length() - 1)"
+        ),
+        "receive into an array of the same dtype: np.empty_like(x)": (
+            "received = np.empty_like(x)  ->  received = np.empty(x.shape)"
+        ),
+    },
+    may_pass={
+        "(p + 1).bit_length()": "a round in which nobody sends",
+        "(p - 0).bit_length()": "a round in which nobody sends",
+    },
+)
+
+ADDING = "        comm.send_recv(parts[(r - step) % p], right, received, left)\n"
+MINE, NEXT = "parts[(r - step) % p], left", "parts[(r - step - 1) % p], left"
+ANEW = "np.empty_like(parts[(r - step) % p]), left"
+PASSING = "comm.send_recv(parts[(r + 1 - step) % p], right, parts[(r - step) % p], left)"
+WHOLE = """def ring_all_reduce(comm, x):
+    p, r = comm.size, comm.rank
+    total, moving = x.copy(), x.copy()
+    for step in range(p - 1):
+        received = np.empty_like(x)
+        comm.send_recv(moving, (r + 1) % p, received, (r - 1) % p)
+        total += received
+        moving = received
+    x[...] = total
+"""
+
+EXERCISES["ring"] = Exercise(
+    answers=("ring_all_reduce",),
+    inplace=True,
+    at_most=SENT,
+    cases=[
+        {"size": 4, "shape": [10]},
+        {"size": 3, "shape": [1, 9], "dtype": "int64", "seed": 3},
+        {"size": 7, "shape": [2], "dtype": "float32"},
+        {"size": 1, "shape": [3]},
+    ],
+    draw=collective,
+    mistakes={
+        "all wait for the rank at their right: send and receive at the same time, send_recv": (
+            f"{ADDING}  ->          comm.send(parts[(r - step) % p], right); comm.recv(received, left)\n"
+        ),
+        "every message is a whole array: send parts of it": WHOLE,
+        "half of the steps: after p - 1 steps of adding, p - 1 steps of passing on": (
+            f"        {PASSING}  ->          pass"
+        ),
+        "p - 1 steps of adding: this is one too few": (
+            " step in range(p - 1):\n        mine  ->   step in range(p - 2):\n        mine"
+        ),
+        "p - 1 steps of passing on: the last one brings back what is known": (
+            f"    for step in range(p - 1):\n        {PASSING}  ->      for step in range(p):\n        {PASSING}"
+        ),
+        "each number is one rank's own: what arrives must be added": "mine += received  ->  mine[...] = received",
+        "x keeps its own numbers: += writes into the part, `=` makes a new array": [
+            "mine += received  ->  mine = mine + received",
+        ],
+        "parts[k] = ... puts a new array into the list: += or parts[k][...] = writes into x": (
+            "mine += received  ->  parts[(r - step - 1) % p] = mine + received"
+        ),
+        "what is passed on is complete: it replaces the part, and is not added": (
+            f"{PASSING}  ->  parts[(r - step) % p] += {PASSING.replace(MINE, ANEW)}"
+        ),
+        "these are parts of a copy: x is unchanged": "x.reshape(-1), p)  ->  x.reshape(-1).copy(), p)",
+        "passing on begins with part r + 1, which is complete": (
+            f"{PASSING}  ->  {PASSING.replace('r + 1 - step', 'r - step').replace(MINE, NEXT)}"
+        ),
+        "the ring goes to the right: r sends to r + 1": (
+            "right, left = (r + 1) % p, (r - 1) %  ->  left, right = (r + 1) % p, (r - 1) %"
+        ),
+        "divide all numbers, x.reshape(-1), not rows": "np.array_split(x.reshape(-1), p)  ->  np.array_split(x, p)[:p]",
+        "n need not be a multiple of p: np.array_split": (
+            "np.array_split(x.reshape(-1), p)  ->  np.split(x.reshape(-1), p)"
+        ),
+        "as many parts as ranks": "np.array_split(x.reshape(-1), p)  ->  np.array_split(x.reshape(-1), max(4, p))",
+        "receive into an array of the same dtype: np.empty_like": "np.empty_like(mine)  ->  np.empty(mine.shape)",
+    },
+    may_pass={"np.empty_like(parts": "an array of the same shape", "reshape(-2)": "any negative number"},
+)
+
+BACK = "    for partner, keep, give in reversed(done):\n        comm.send_recv(keep, partner, give, partner)\n"
+
+EXERCISES["halving"] = Exercise(
+    answers=("halving_all_reduce",),
+    inplace=True,
+    at_most=SENT,
+    cases=[
+        {"size": 4, "shape": [8]},
+        {"size": 8, "shape": [3, 5], "dtype": "int64", "seed": 2},
+        {"size": 4, "shape": [2], "dtype": "float32"},
+        {"size": 6, "shape": [4, 3]},
+        {"size": 3, "shape": [5], "seed": 3},
+        {"size": 16, "shape": [21]},
+        {"size": 1, "shape": [3]},
+    ],
+    draw=collective,
+    mistakes={
+        "q is the largest power of two up to p: ranks beyond send before, and get the result after": [
+            "    if r >= q:\n  ->      if False:\n",
+            "q = 1 << (p.bit_length() - 1)  ->  q = 1 << (p - 1).bit_length()",
+        ],
+        "half of the exchanges: what was halved must be doubled again": f"{BACK}  ->  ",
+        "the doubling goes back: the last halves first": "reversed(done)  ->  done",
+        "of two partners one keeps the first half and one the second": "halves[::-1] if r & d else halves  ->  halves",
+        "what arrives is added: keep += ...": "keep += comm.send_recv(  ->  keep[...] = comm.send_recv(",
+        "whole arrays between all: exchange halves of what is left": (
+            "halves = mine[:len(mine) // 2], mine[len(mine) // 2:]  ->  halves = mine, mine"
+        ),
+        "the ranks beyond the power of two get no result": (
+            " r + q < p:\n        comm.send(flat, r + q)  ->   False:\n        pass"
+        ),
+        "ranks beyond the power of two are not added": (
+            "flat += comm.recv(np.empty_like(flat)  ->  comm.recv(np.empty_like(flat)"
+        ),
+        "this works on a copy: x is unchanged": "x.reshape(-1)\n  ->  x.reshape(-1).copy()\n",
+        "only four ranks exchange: the first distance is q / 2": (
+            "mine, done, d = flat, [], q // 2  ->  mine, done, d = flat, [], min(q // 2, 2)"
+        ),
+        "receive into an array of the same dtype: np.empty_like": "np.empty_like(keep)  ->  np.empty(keep.shape)",
+        "this is the ring: halve, and double": (
+            "    p, r, flat  ->      return ring_all_reduce(comm, x)\n    p, r, flat"
+        ),
+    },
+    may_pass={
+        "send(x, r": "x and flat are one array",
+        "recv(x, r": "x and flat are one array",
+        "reshape(-2)": "any negative number",
+        "results kept": "it returns nothing",
+        "arrays as lists": "it returns nothing",
+        "float64 for": "it returns nothing",
+        "sixth call": "it returns nothing",
+    },
+)
+
+LEAST = """    A = np.stack([1 / times, nbytes / times], axis=1)
+    (alpha, per_byte), *_ = np.linalg.lstsq(A, np.ones(len(times)), rcond=None)
+"""
+
+EXERCISES["seconds"] = Exercise(
+    answers=("fit", "seconds"),
+    cases=[
+        {"of": "fit", "alpha": 2e-5, "beta": 1e9, "noise": 0.0, "seed": 2},
+        {"of": "fit", "alpha": 3e-5, "beta": 7e8, "noise": 0.1, "seed": 3},
+        *(
+            {"of": "seconds", "name": name, "n": n, "p": p, "alpha": alpha, "beta": 1.3e8}
+            for name in ("star", "tree", "ring", "halving")
+            for n, p, alpha in (
+                (1e6, 4, 1e-3),
+                (8, 8, 1e-3),
+                (1e6, 6, 4e-3),
+                (3e5, 5, 1e-3),
+                (1e6, 3, 7e-4),
+                (1e6, 1, 1e-3),
+            )
+        ),
+    ],
+    draw=lambda rng: (
+        {"alpha": float(10 ** rng.uniform(-6, -3)), "beta": float(10 ** rng.uniform(7, 10))}
+        | (
+            {"of": "fit", "noise": float(rng.uniform(0.05, 0.3)), "seed": int(rng.integers(99))}
+            if rng.random() < 0.3
+            else {
+                "of": "seconds",
+                "name": str(rng.choice(["star", "tree", "ring", "halving"])),
+                "n": float(10 ** rng.uniform(1, 8)),
+                "p": int(rng.choice([1, 2, 7, 12, 16, 100])),
+            }
+        )
+    ),
+    draws=20,
+    rtol=1e-6,
+    mistakes={
+        "fit: absolute errors: divide each equation by its t": (
+            f"{LEAST}  ->      per_byte, alpha = np.polyfit(nbytes, times, 1)\n"
+        ),
+        "fit: beta is bytes per second, 1 over the slope": "return alpha, 1 / per_byte  ->  return alpha, per_byte",
+        "fit: alpha comes first, then beta": "return alpha, 1 / per_byte  ->  return 1 / per_byte, alpha",
+        "star: messages to rank 0 leave at the same time, so they share one latency": (
+            "alpha + (p - 1) * n / beta + (p - 1) * whole  ->  2 * (p - 1) * whole"
+        ),
+        "star: rank 0 answers, too": " alpha + (p - 1) * n / beta + (p - 1) * whole  ->   alpha + (p - 1) * n / beta",
+        "star: rank 0 receives one message after another": (
+            "alpha + (p - 1) * n / beta + (p - 1) * whole  ->  2 * whole + (p - 2) * whole"
+        ),
+        "tree: only one way: up the tree and down again": (
+            "2 * (p - 1).bit_length() * whole  ->  (p - 1).bit_length() * whole"
+        ),
+        "tree: log2 p, rounded up to a whole number": "2 * (p - 1).bit_length() * whole  ->  2 * np.log2(p) * whole",
+        "tree: the rounds of p ranks are log2 p, rounded up": (
+            "2 * (p - 1).bit_length() * whole  ->  2 * (p.bit_length() - 1) * whole"
+        ),
+        "tree: many messages go at the same time": "2 * (p - 1).bit_length() * whole  ->  2 * (p - 1) * whole",
+        "ring: messages have n / p bytes": "(alpha + n / p / beta)  ->  whole",
+        "ring: p - 1 steps in a phase, not p": (
+            "2 * (p - 1) * (alpha + n / p / beta)  ->  2 * p * (alpha + n / p / beta)"
+        ),
+        "ring: two phases, of p - 1 steps each": (
+            "2 * (p - 1) * (alpha + n / p / beta)  ->  (p - 1) * (alpha + n / p / beta)"
+        ),
+        "halving: the bytes are halved in every round": (
+            "() - 1) * alpha + 2 * (q - 1) / q * n / beta  ->  () - 1) * whole"
+        ),
+        "halving: two phases, halving and doubling": (
+            "2 * (q.bit_length() - 1) * alpha + 2 *   ->  (q.bit_length() - 1) * alpha + "
+        ),
+        "halving: ranks beyond the power of two send before, and get the result after": " if q < p else 0  ->   * 0",
+        "halving: whole arrays before and after: two of them": "2 * whole if q < p  ->  whole if q < p",
+        "halving: a power of two sends nothing before and after": "2 * whole if q < p else 0  ->  2 * whole",
+        "on one rank nothing is sent": "    if p == 1:\n        return 0.0\n  ->  ",
+        "beta is bytes per second: divide by it": "whole = alpha + n / beta  ->  whole = alpha + n * beta",
+        "did you forget `return`?": "    return 2 * (q.bit_length()  ->      2 * (q.bit_length()",
+    },
+    may_pass={"np.ones(len(": "as many", "2 * (p.bit_length() - 1) * alpha": "p has as many digits as q"},
+)
