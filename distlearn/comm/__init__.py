@@ -4,20 +4,11 @@ Nothing here knows about layers, models or optimizers.
 """
 
 from . import collectives
-from .base import (
-    ANY,
-    CommError,
-    CommTimeoutError,
-    Communicator,
-    CutOffError,
-    DeadlockError,
-    PeerLostError,
-    RankError,
-    Work,
-)
+from .base import CommError, CommTimeoutError, Communicator, CutOffError, DeadlockError, PeerLostError, RankError, Work
 from .collectives import ALL_REDUCES, ring_all_reduce, shares
 from .network import HierarchicalNetwork, Network, cost
 from .network.fit import Fit
+from .recorder import ANY
 
 __all__ = sorted(
     {name for name, value in globals().items() if callable(value)} | {"ALL_REDUCES", "ANY", "collectives", "cost"}

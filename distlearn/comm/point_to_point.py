@@ -15,7 +15,9 @@ import numpy as np
 from ..backend import get_xp
 from ..trace import WallClock
 from . import collectives
-from .base import ANY, Call, Communicator, DoneWork, Work, ignore_report, reduced
+from .base import Communicator, DoneWork, Work, ignore_report
+from .checks import reduced
+from .recorder import ANY, Call
 
 
 class PointToPoint(Communicator):

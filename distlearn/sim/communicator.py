@@ -16,8 +16,9 @@ from numpy import float16, ndarray
 
 from ..backend import get_xp
 from ..comm import collectives
-from ..comm.base import ANY, check_apart, check_buffer, check_output, check_peer, check_report, check_tag, reduced
+from ..comm.checks import check_apart, check_buffer, check_output, check_peer, check_report, check_tag, reduced
 from ..comm.network.cost import ALGORITHMS, BY_ROWS
+from ..comm.recorder import ANY
 from ..trace import Span
 from .clock import SimClock
 from .formula import FormulaCollectives

@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..comm.base import ANY, CommError
+from ..comm.base import CommError
+from ..comm.recorder import ANY
 from .communicator import MessageComm
 from .copies import Copies
 from .scheduler import BlockReason, Fibre, Scheduler

@@ -10,7 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..comm.base import ANY, CutOffError, PeerLostError, check_report
+from ..comm.base import CutOffError, PeerLostError
+from ..comm.checks import check_report
+from ..comm.recorder import ANY
 from ..trace import Span
 from .communicator import SimComm
 from .scheduler import BlockReason, Fibre, GreenletExit, Scheduler

@@ -9,7 +9,8 @@ import pickle
 from collections import defaultdict
 
 from ..backend import get_xp
-from ..comm.base import Communicator, reduced
+from ..comm.base import Communicator
+from ..comm.checks import reduced
 from ..shares import shares
 from ..trace import Span
 from .scheduler import first_common

@@ -24,7 +24,8 @@ from types import TracebackType
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
-from ..comm.base import OWN, CommError, DeadlockError, RankError, call_site
+from ..comm.base import CommError, DeadlockError, RankError
+from ..comm.recorder import OWN, call_site
 
 
 class BlockReason:

@@ -19,7 +19,9 @@ from typing import TYPE_CHECKING
 from numpy import ndarray
 
 from ..backend import same_bytes
-from ..comm.base import ANY, Call, CommError, Recorder, call_site, same_calls
+from ..comm.base import CommError
+from ..comm.checks import same_calls
+from ..comm.recorder import ANY, Call, Recorder, call_site
 from ..trace import Message, Span
 from .meta import MetaArray
 from .scheduler import BlockReason, Fibre, Scheduler, check_caller, getcurrent

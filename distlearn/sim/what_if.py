@@ -25,9 +25,10 @@ from collections.abc import Callable, Iterator
 from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
-from ..comm.base import ANY, DoneWork, Work
+from ..comm.base import DoneWork, Work
 from ..comm.network import Network
 from ..comm.network.cost import BY_ROWS
+from ..comm.recorder import ANY
 from ..trace import Message, Operation, Span, Trace
 from .formula import FORMULA_OF
 

@@ -20,8 +20,8 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from ..comm.base import Record
 from ..comm.network import Network
+from ..comm.recorder import Record
 from ..trace import Message, Trace
 from .clock import ComputeModel, Free, Roofline
 from .communicator import MessageComm, SimComm

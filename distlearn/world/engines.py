@@ -16,9 +16,10 @@ import sys
 import time
 import weakref
 
-from ..comm.base import EXHAUSTED, CommError
+from ..comm.base import CommError
 from ..comm.network import Network
 from ..comm.point_to_point import DelayedComm
+from ..comm.recorder import EXHAUSTED
 from ..trace import Trace
 from .client import Ranks, Watch, unpack
 from .cluster import Cluster

@@ -15,9 +15,10 @@ import sys
 import time
 import traceback
 
-from ..comm.base import RankError, who_is_missing
+from ..comm.base import RankError
 from ..comm.mpi import MPIComm, world_comm
 from ..comm.nccl import select_backend
+from ..comm.recorder import who_is_missing
 from ..comm.waiting import poll
 from ..trace import Trace
 from .local import World

@@ -13,7 +13,8 @@ import traceback
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ..comm.base import CommTimeoutError, DeadlockError, RankError, who_is_missing
+from ..comm.base import CommTimeoutError, DeadlockError, RankError
+from ..comm.recorder import who_is_missing
 from ..sim.copies import INSTALLED
 
 # Frames of these are not shown to users: the line that called them says more.

@@ -7,7 +7,7 @@ import sys
 import time
 from types import TracebackType
 
-from ..comm.base import TO_RETURN
+from ..comm.recorder import TO_RETURN
 from .outcome import Outcome, frames_of_stack
 
 # -- brief -------------------------------------------------------------------------------------------------------------

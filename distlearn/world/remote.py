@@ -16,7 +16,7 @@ import signal
 import sys
 import types
 
-from ..comm.base import TO_RETURN
+from ..comm.recorder import TO_RETURN
 from ..comm.waiting import poll
 from .deaths import hold_connection
 from .interrupts import EngineInterrupts

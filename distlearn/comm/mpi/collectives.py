@@ -10,7 +10,9 @@ import numpy as np
 
 from ...backend import rounded
 from ...shares import shares
-from ..base import Call, CommError, same_calls
+from ..base import CommError
+from ..checks import same_calls
+from ..recorder import Call
 from .messages import GuardedWork, MPIWork, as_bytes, empty, from_host, like, synchronized, to_host
 
 # -- agreement ---------------------------------------------------------------------------------------------------------

@@ -22,17 +22,9 @@ from pathlib import Path
 import numpy as np
 
 from ...trace import Span
-from ..base import (
-    EXHAUSTED,
-    N_TAGS,
-    TO_RETURN,
-    Call,
-    CommError,
-    CommTimeoutError,
-    Communicator,
-    Recorder,
-    ignore_report,
-)
+from ..base import CommError, CommTimeoutError, Communicator, ignore_report
+from ..checks import N_TAGS
+from ..recorder import EXHAUSTED, TO_RETURN, Call, Recorder
 from ..waiting import CROWDED_SPIN_SECONDS, SPIN_SECONDS, RankClock, count_cores, poll
 from .collectives import RETURN, Agreement, Collectives
 from .messages import KINDS, Activity, Messages

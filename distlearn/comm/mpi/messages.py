@@ -16,7 +16,8 @@ from collections import Counter, defaultdict
 import numpy as np
 
 from ...backend import get_xp, same_bytes, to_numpy
-from ..base import ANY, CommError, call_site
+from ..base import CommError
+from ..recorder import ANY, call_site
 
 # -- staging -----------------------------------------------------------------------------------------------------------
 # How arrays on a GPU reach MPI: directly where it can access GPU memory, and through host memory elsewhere.
