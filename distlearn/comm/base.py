@@ -16,8 +16,11 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from ..trace import Clock
-from .checks import (
+from .calls import (
+    ANY,
     N_TAGS,
+    Call,
+    call_site,
     check_apart,
     check_buffer,
     check_output,
@@ -29,7 +32,7 @@ from .checks import (
     check_scatter,
     check_tag,
 )
-from .recorder import ANY, Call, Recorder, call_site
+from .recorder import Recorder
 
 
 class CommError(RuntimeError):

@@ -16,9 +16,8 @@ from numpy import float16, ndarray
 
 from ..backend import get_xp
 from ..comm import collectives
-from ..comm.checks import check_apart, check_buffer, check_output, check_peer, check_report, check_tag, reduced
-from ..comm.network.cost import ALGORITHMS, BY_ROWS
-from ..comm.recorder import ANY
+from ..comm.calls import ANY, check_apart, check_buffer, check_output, check_peer, check_report, check_tag, reduced
+from ..comm.network.cost import BY_ROWS
 from ..trace import Span
 from .clock import SimClock
 from .formula import FormulaCollectives
@@ -33,14 +32,15 @@ POLL_SECONDS = 1e-6
 class SimComm(FormulaCollectives):
     """A simulated rank's `Communicator`."""
 
-    def __init__(
-        self, transport: Transport, fibre: Fibre, rank: int, members: list[Fibre], context: int = 0, clock=None
-    ):
+    internal = False
+    """Whether its messages are those that a collective sends: they leave no spans and no records."""
+
+    def __init__(self, transport: Transport, fibre: Fibre, rank: int, members: list[Fibre], context=0, clock=None):
         self._transport, self._fibre, self._members, self._context = transport, fibre, members, context
         self.rank = rank
         self.size = len(members)
         self.members = transport.group(context, members)
-        self.recorder = transport.recorders[fibre.rank] if context >= 0 else None
+        self.recorder = None if self.internal else transport.recorders[fibre.rank]
         self.clock = SimClock(transport, fibre) if clock is None else clock
         self._outgoing, self._incoming = {}, {}  # (peer, tag), or peer where tag is 0 -> channel
 
@@ -59,9 +59,7 @@ class SimComm(FormulaCollectives):
         ends, channels = (self.rank, int(peer)), self._outgoing
         if what == "source":
             ends, channels = ends[::-1], self._incoming
-        channel = channels[(peer, tag) if tag else peer] = self._transport.channel(
-            self._context, self._members, *ends, tag
-        )
+        channel = channels[(peer, tag) if tag else peer] = self._transport.channel(self, *ends, tag)
         return channel
 
     def _begin_send(self, x, dest, tag):
@@ -117,16 +115,17 @@ class SimComm(FormulaCollectives):
 
     def send_recv(self, x, dest, out, source, tag=0):
         fibre, start = self._fibre, self._fibre.now
-        own = self._context < 0  # the library's messages: a collective is one span, without those of its messages
         sent, received = self._begin_send(x, dest, tag), self._begin_recv(out, source, tag)
-        if not own and (x is out or getattr(x, "base", x) is not None or getattr(out, "base", out) is not None):
+        if not self.internal and (
+            x is out or getattr(x, "base", x) is not None or getattr(out, "base", out) is not None
+        ):
             check_apart("send_recv", x, out, self.rank)
         for event in (received, sent):
             if event.__class__ is not float:
                 self._transport.wait_for(fibre, event)
             elif event > fibre.now:
                 fibre.now = event
-        if not own:
+        if not self.internal:
             transport = self._transport
             transport.record_exchange((len(transport.trace.spans), fibre.rank, start, fibre.now, out.nbytes))
         return out
@@ -137,7 +136,7 @@ class SimComm(FormulaCollectives):
         check_caller(self._fibre)
         data = pickle.dumps(obj, protocol=5)
         transport, fibre = self._transport, self._fibre
-        channel = transport.channel(self._context, self._members, self.rank, dest, tag)
+        channel = transport.channel(self, self.rank, dest, tag)
         op = ObjectSendOp(fibre, channel, data, transport.launch(fibre, channel, len(data)))
         transport.put_object((self._context, dest, tag), op)
         if len(data) > transport.world.eager_limit:
@@ -163,6 +162,12 @@ class SimComm(FormulaCollectives):
         self._transport.scheduler.yield_until(self._fibre, self._fibre.now + POLL_SECONDS)
 
 
+class InnerComm(SimComm):
+    """Sends the messages of collectives."""
+
+    internal = True
+
+
 class MessageComm(SimComm):
     """A simulated rank's `Communicator` whose collectives of arrays send messages."""
 
@@ -171,7 +176,7 @@ class MessageComm(SimComm):
 
     def __init__(self, transport, fibre, rank, members, context=0, clock=None):
         super().__init__(transport, fibre, rank, members, context, clock)
-        self._inner = SimComm(transport, fibre, rank, members, -1 - context, self.clock)  # for collectives' messages
+        self._inner = InnerComm(transport, fibre, rank, members, ("inner", context), self.clock)
         self._latest: Completion | None = None  # of the non-blocking collectives
 
     def _run(self, call, *args, nbytes=None):
@@ -214,7 +219,7 @@ class MessageComm(SimComm):
             comm = copy.copy(comm)
             comm._fibre = fibre
         start = fibre.now
-        algorithm = getattr(collectives, ALGORITHMS[call.name])
+        algorithm = collectives.ALGORITHMS[call.name]
         if call.name in ("all_reduce", "reduce_scatter") and args[0].dtype == float16:
             result = self._reduce_halves(call, joined, algorithm, comm, *args)
         else:

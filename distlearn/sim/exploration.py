@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..comm.base import CommError
-from ..comm.recorder import ANY
+from ..comm.calls import ANY
 from .communicator import MessageComm
 from .copies import Copies
 from .scheduler import BlockReason, Fibre, Scheduler

@@ -11,8 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..comm.base import CutOffError, PeerLostError
-from ..comm.checks import check_report
-from ..comm.recorder import ANY
+from ..comm.calls import ANY, check_report
 from ..trace import Span
 from .communicator import SimComm
 from .scheduler import BlockReason, Fibre, GreenletExit, Scheduler
@@ -403,7 +402,7 @@ class FaultyComm(SimComm):
         except Vanished:
             data = pickle.dumps(obj, protocol=5)
             if len(data) > transport.eager_limit:
-                channel = transport.channel(self._context, self._members, self.rank, dest, tag)
+                channel = transport.channel(self, self.rank, dest, tag)
                 transport.wait_for(fibre, ObjectSendOp(fibre, channel, data, math.inf))
 
     def _poll(self, event) -> None:

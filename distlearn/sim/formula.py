@@ -10,7 +10,7 @@ from collections import defaultdict
 
 from ..backend import get_xp
 from ..comm.base import Communicator
-from ..comm.checks import reduced
+from ..comm.calls import reduced
 from ..shares import shares
 from ..trace import Span
 from .scheduler import first_common

@@ -25,7 +25,7 @@ from types import TracebackType
 from greenlet import GreenletExit, getcurrent, greenlet
 
 from ..comm.base import CommError, DeadlockError, RankError
-from ..comm.recorder import OWN, call_site
+from ..comm.calls import OWN, call_site
 
 
 class BlockReason:

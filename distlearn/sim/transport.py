@@ -20,8 +20,8 @@ from numpy import ndarray
 
 from ..backend import same_bytes
 from ..comm.base import CommError
-from ..comm.checks import same_calls
-from ..comm.recorder import ANY, Call, Recorder, call_site
+from ..comm.calls import ANY, Call, call_site, same_calls
+from ..comm.recorder import Recorder
 from ..trace import Message, Span
 from .meta import MetaArray
 from .scheduler import BlockReason, Fibre, Scheduler, check_caller, getcurrent
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 class Channel:
     """The messages from one rank to another with one tag, in order: sends or receives that have not been matched."""
 
-    __slots__ = ("context", "dest", "label", "receiver", "recvs", "sender", "sends", "source", "tag")
+    __slots__ = ("context", "dest", "internal", "label", "receiver", "recvs", "sender", "sends", "source", "tag")
 
-    def __init__(self, context: int, sender: int, receiver: int, source: int, dest: int, tag: int):
-        self.context = context
-        self.sender, self.receiver = sender, receiver
+    def __init__(self, comm, source: int, dest: int, tag: int):
+        self.context, self.internal = comm._context, comm.internal
+        self.sender, self.receiver = comm._members[source].rank, comm._members[dest].rank
         self.source, self.dest, self.tag = source, dest, tag
-        self.label = tag if context >= 0 else COLLECTIVE_TAG
+        self.label = COLLECTIVE_TAG if comm.internal else tag
         self.sends: list[SendOp] = []
         self.recvs: list[RecvOp] = []
 
@@ -199,13 +199,12 @@ class Transport:
             self._groups[context] = tuple(member.rank for member in members)
         return self._groups[context]
 
-    def channel(self, context: int, members: list[Fibre], source: int, dest: int, tag: int) -> Channel:
-        """Return the one channel that both ends share; `source` and `dest` number the members of a communicator."""
-        key = (context, source, dest, tag)
+    def channel(self, comm, source: int, dest: int, tag: int) -> Channel:
+        """Return the one channel that both ends share; `source` and `dest` are ranks of the communicator."""
+        key = (comm._context, source, dest, tag)
         channel = self.channels.get(key)
         if channel is None:
-            channel = Channel(context, members[source].rank, members[dest].rank, source, dest, tag)
-            self.channels[key] = channel
+            channel = self.channels[key] = Channel(comm, source, dest, tag)
         return channel
 
     def flush(self) -> None:
@@ -352,7 +351,7 @@ class Transport:
     # -- the end -------------------------------------------------------------------------------------------------------
     def check_empty(self) -> None:
         """Raise if a message was sent and never received, or work was started and never waited for."""
-        left = [op for channel in self.channels.values() for op in channel.sends if channel.context >= 0]
+        left = [op for channel in self.channels.values() for op in channel.sends if not channel.internal]
         left += [op for box in self.objects.values() for op in box]
         if left:
             op, channel = left[0], left[0].channel

@@ -26,9 +26,9 @@ from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
 from ..comm.base import DoneWork, Work
+from ..comm.calls import ANY
 from ..comm.network import Network
 from ..comm.network.cost import BY_ROWS
-from ..comm.recorder import ANY
 from ..trace import Message, Operation, Span, Trace
 from .formula import FORMULA_OF
 

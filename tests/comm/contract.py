@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 from distlearn.comm.base import Communicator
-from distlearn.comm.checks import REDUCTIONS
+from distlearn.comm.calls import ANY, REDUCTIONS
 from distlearn.comm.collectives import shares
-from distlearn.comm.recorder import ANY
 
 DTYPES = ("float16", "float32", "float64", "int32", "int64", "uint8", "bool", "complex64", "complex128")
 LENGTHS = (0, 1, 2, 3, 7, 1000)

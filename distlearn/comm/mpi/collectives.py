@@ -11,8 +11,7 @@ import numpy as np
 from ...backend import rounded
 from ...shares import shares
 from ..base import CommError
-from ..checks import same_calls
-from ..recorder import Call
+from ..calls import Call, same_calls
 from .messages import GuardedWork, MPIWork, as_bytes, empty, from_host, like, synchronized, to_host
 
 # -- agreement ---------------------------------------------------------------------------------------------------------

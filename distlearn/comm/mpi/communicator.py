@@ -23,8 +23,8 @@ import numpy as np
 
 from ...trace import Span
 from ..base import CommError, CommTimeoutError, Communicator, ignore_report
-from ..checks import N_TAGS
-from ..recorder import EXHAUSTED, TO_RETURN, Call, Recorder
+from ..calls import N_TAGS, Call
+from ..recorder import EXHAUSTED, TO_RETURN, Recorder
 from ..waiting import CROWDED_SPIN_SECONDS, SPIN_SECONDS, RankClock, count_cores, poll
 from .collectives import RETURN, Agreement, Collectives
 from .messages import KINDS, Activity, Messages

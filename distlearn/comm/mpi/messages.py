@@ -17,7 +17,7 @@ import numpy as np
 
 from ...backend import get_xp, same_bytes, to_numpy
 from ..base import CommError
-from ..recorder import ANY, call_site
+from ..calls import ANY, call_site
 
 # -- staging -----------------------------------------------------------------------------------------------------------
 # How arrays on a GPU reach MPI: directly where it can access GPU memory, and through host memory elsewhere.

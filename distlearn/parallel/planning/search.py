@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ...comm import Network
-from ...comm.network.cost import ALGORITHMS, sent_bytes
+from ...comm.collectives import ALGORITHMS
+from ...comm.network.cost import sent_bytes
 from ...nn.container import Sequential
 from ...nn.layer import Layer, check_positive
 from ...nn.models import model_named

@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ....comm.base import PeerLostError
-from ....comm.recorder import ANY
+from ....comm.calls import ANY
 from ....optim.optimizer import apply_rule, needs_whole
 from .policy import PolicyState
 

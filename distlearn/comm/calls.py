@@ -1,11 +1,66 @@
-"""Checks of arguments: the same errors from every communicator and every collective."""
+"""One call of a rank: where it was made, and what its arguments must be, whatever communicator or collective it is."""
 
 from __future__ import annotations
+
+import sys
+from typing import NamedTuple
 
 import numpy as np
 
 from ..backend import rounded, share_memory
 
+ANY = -1  # As `source` of `recv_obj`: take the object that arrives first, from any rank.
+
+# Modules whose frames are not the user's: errors name the line of the user's code that called them.
+OWN = ("distlearn.comm", "distlearn.sim")
+
+
+class CallSite(NamedTuple):
+    """File, line and function of a call."""
+
+    file: str
+    line: int
+    function: str
+
+    def __str__(self) -> str:
+        folder, _, name = self.file.replace("\\", "/").rpartition("/")
+        in_cell = "ipykernel_" in folder or name.startswith("<ipython-input")  # such names mean nothing to the user
+        where = "" if in_cell else f"{name}, "
+        return f"{where}line {self.line}, in {self.function}"
+
+
+def call_site(frame=None) -> CallSite | None:
+    """Return the innermost frame outside this package's communication code, or None if all are inside it."""
+    frame = sys._getframe(1) if frame is None else frame
+    while frame is not None and frame.f_globals.get("__name__", "").startswith(OWN):
+        frame = frame.f_back
+    return None if frame is None else CallSite(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+
+
+class Call(NamedTuple):
+    """One rank's call of a collective; `name` and `arguments` must be the same on all ranks.
+
+    Attributes
+    ----------
+    arguments : tuple
+        Operator or root, shape, dtype.
+    site : CallSite or None
+        The user's line.
+    """
+
+    name: str
+    arguments: tuple
+    site: CallSite | None = None
+
+    def __str__(self) -> str:
+        return f"{self.name}({', '.join(map(str, self.arguments))})"
+
+    @property
+    def located(self) -> str:
+        return f"{self} ({self.site})" if self.site else str(self)
+
+
+# -- checks of arguments ----------------------------------------------------------------------------------------------
 # The operators of `all_reduce` and `reduce_scatter`, by name.
 REDUCTIONS = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}
 
