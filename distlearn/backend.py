@@ -131,6 +131,15 @@ def rounded(x, dtype):
         return x.astype(dtype)
 
 
+def views_like(flat, arrays) -> list:
+    """Return views of a flat array, one after another, in the shapes of `arrays`."""
+    found, start = [], 0
+    for x in arrays:
+        found.append(flat[start : start + x.size].reshape(x.shape))
+        start += x.size
+    return found
+
+
 def norm(x) -> float:
     """Return the norm of an array as a vector, also where its squares are too large or too small for its dtype."""
     x = single(x)

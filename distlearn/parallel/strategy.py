@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from ..backend import get_xp, rounded, to_numpy
+from ..backend import get_xp, rounded, single, to_numpy, views_like
 from ..comm.point_to_point import LocalComm
 from ..nn.container import check_unique_names
 from ..nn.layer import Statistic
@@ -178,14 +178,21 @@ def average_statistics(comm, kept: list[Statistic], rows: int, n: int) -> None:
     """Replace statistics by their mean over the ranks, weighted by each one's rows of the n."""
     if comm.size == 1 or not n:
         return
-    dtype = np.result_type(np.float32, *(p.data.dtype for p in kept))
-    flat = get_xp(kept[0].data).concatenate([p.data.reshape(-1).astype(dtype) for p in kept])
-    flat *= rows / n
-    comm.all_reduce(flat)
-    start = 0
-    for p in kept:
-        p.data[...] = rounded(flat[start : start + p.size].reshape(p.data.shape), p.data.dtype)
-        start += p.size
+    arrays = [p.data for p in kept]
+    unpack(comm.all_reduce(pack(arrays, rows / n)), arrays)
+
+
+def pack(arrays, factor: float, numbers=()):
+    """Return one flat array of all `arrays` times `factor`, with a few numbers at its end; half precision as single."""
+    arrays = [single(x).reshape(-1) for x in arrays]  # products with a number of samples may be too large for half
+    xp, dtype = (get_xp(arrays[0]), arrays[0].dtype) if arrays else (np, np.float64)
+    return xp.concatenate([x * factor for x in arrays] + [xp.asarray(numbers, dtype)])
+
+
+def unpack(flat, arrays, divisor: float = 1.0) -> None:
+    """Write a flat array, divided by `divisor`, into `arrays`."""
+    for x, view in zip(arrays, views_like(flat, arrays), strict=True):
+        x[...] = rounded(view / divisor, x.dtype)
 
 
 def check_global_rows(comm, rows: float, n: int) -> None:

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from ..backend import get_xp
+from ..backend import get_xp, views_like
 from ..comm.base import Work
 from ..nn.container import Sequential
 from ..nn.layer import Param
@@ -72,10 +72,7 @@ class ShardGroup:
         self.own = Param(own, f"[{params[0].name} ... {params[-1].name}]", grad=grad)
 
     def _views(self):
-        offset = 0
-        for p in self.params:
-            yield self.full[offset : offset + p.size].reshape(p.data.shape)
-            offset += p.size
+        return views_like(self.full, [p.data for p in self.params])
 
     # -- parameters --------------------------------------------------------------------------------------------------
     def start_gather(self) -> None:

@@ -15,7 +15,7 @@ from zlib import crc32
 
 import numpy as np
 
-from ...backend import get_xp
+from ...backend import get_xp, views_like
 from ...nn.layer import Param
 from ..strategy import check_global_rows
 from .compression import CompressedAllReduce
@@ -39,11 +39,9 @@ class Bucket:
         self.flat = xp.zeros(n + extra, params[0].data.dtype)
         self.extra = self.flat[n:]
         self.pending = 0
-        self._views, offset = [], 0
-        for p in params:
-            p.grad = self.flat[offset : offset + p.size].reshape(p.data.shape)
-            self._views.append(p.grad)
-            offset += p.size
+        self._views = views_like(self.flat, [p.data for p in params])
+        for p, view in zip(params, self._views, strict=True):
+            p.grad = view
 
     def clear(self) -> None:
         """Clear all gradients, and expect all of them again; `settle` writes the zeros that are needed."""

@@ -8,7 +8,7 @@ from itertools import chain, count
 
 import numpy as np
 
-from ....backend import get_xp, to_numpy
+from ....backend import get_xp, to_numpy, views_like
 from ....comm.base import CommError, CutOffError
 from ....data import Batches
 from ....data.batches import rows_of
@@ -42,11 +42,9 @@ class FlatModel:
         self._bucket = Bucket(learned)
         self.grad = self._bucket.flat
         self.data = get_xp(self.grad).concatenate([p.data.reshape(-1) for p in learned])
-        start = 0
-        for p in learned:  # from now on views
-            p.data = self.data[start : start + p.size].reshape(p.data.shape)
-            start += p.size
-        self._views = [p.data for p in learned]
+        self._views = views_like(self.data, [p.data for p in learned])
+        for p, view in zip(learned, self._views, strict=True):
+            p.data = view
         self._statistics = [p for p in model.params if isinstance(p, Statistic)]
         self.has_statistics = bool(self._statistics)
         self._costs: dict[tuple, float] = {}
@@ -58,10 +56,9 @@ class FlatModel:
 
     @statistics.setter
     def statistics(self, values) -> None:
-        start = 0
-        for p in self._statistics:
-            p.data[...] = get_xp(p.data).asarray(values[start : start + p.size].reshape(p.data.shape))
-            start += p.size
+        kept = [p.data for p in self._statistics]
+        for x, mean in zip(kept, views_like(values, kept), strict=True):
+            x[...] = get_xp(x).asarray(mean)
 
     def gradient(self, x, y, loss) -> float:
         """Compute the mean gradient over the rows of `x` into `grad`; return their mean loss. No rows: zeros."""
@@ -89,14 +86,8 @@ class FlatModel:
 
     def named(self, values) -> dict[str, np.ndarray]:
         """Return copies of all parameters by name; of the learned ones those in the flat array `values`."""
-        found, start = {}, 0
-        for p in self.model.params:
-            if p.frozen:
-                found[p.name] = to_numpy(p.data).copy()
-                continue
-            found[p.name] = values[start : start + p.size].reshape(p.data.shape).copy()
-            start += p.size
-        return found
+        learned = iter(views_like(values, self._views))
+        return {p.name: (to_numpy(p.data) if p.frozen else next(learned)).copy() for p in self.model.params}
 
 
 class ParameterServer:
