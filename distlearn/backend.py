@@ -124,7 +124,6 @@ def single(x):
 
 def rounded(x, dtype):
     """Round what `single` made possible to `dtype`; what is too large for it becomes infinite, without a warning."""
-    # `MixedPrecision` looks for such values, and expects some.
     if x.dtype == dtype:
         return x
     with np.errstate(over="ignore"):

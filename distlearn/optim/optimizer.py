@@ -115,8 +115,6 @@ class Optimizer:
     ----------
     params : list of Param
         Those of all groups, one after another.
-    weights : list of Param
-        What the rules update: `params`, or full-precision copies of them.
     states : list
         What `rule.init` returned for each of `params`: the only place for a subclass to keep memory of its own.
     steps : int
@@ -140,7 +138,6 @@ class Optimizer:
     """
 
     scope: Scope | None = None
-    counters: tuple[str, ...] = ("steps",)  # Attributes that are numbers, and part of the training state.
 
     def __init__(self, params, rule, lr, *, clip_norm=None):
         what = type(self).__name__
@@ -149,7 +146,6 @@ class Optimizer:
         self._clip = {"norm": clip_norm}  # a dict, which copies for the parts of ranks share
         self.groups, self._left_out = _groups(params, rule, as_schedule(lr, what), what)
         self.params = self._given = [p for group in self.groups for p in group.params]
-        self.weights = self.params
         self._flats = [None if needs_whole(g.rule) else flat_group(g.params, g.rule) for g in self.groups]
         self.states = [
             state
@@ -233,8 +229,8 @@ class Optimizer:
             if not p.frozen:
                 self.check_params()
         if self._clip["norm"] is not None:
-            clip_by_norm(self.weights, self._clip["norm"], self.norm)
-        pairs = iter(zip(self.weights, self.states, strict=True))
+            clip_by_norm(self.params, self._clip["norm"], self.norm)
+        pairs = iter(zip(self.params, self.states, strict=True))
         for group, flat in zip(self.groups, self._flats, strict=True):
             rule, lr = group._settings["rule"], group._settings["lr"](self.steps)
             parts = islice(pairs, len(group.params))
@@ -244,10 +240,6 @@ class Optimizer:
             for w, state in parts:
                 apply_rule(rule, w.data, w.grad, state, lr, self.steps)
         self.steps += 1
-
-    def scaled(self, loss):
-        """Return the loss to train with; here the unchanged loss (`MixedPrecision` scales it)."""
-        return loss
 
     def rebind(self, params_of_groups: list[list[Param]]) -> Optimizer:
         """Return an optimizer like this one, for what one rank has of its parameters.
@@ -261,7 +253,7 @@ class Optimizer:
         made = copy.copy(self)
         made.groups = [group.of(params) for group, params in zip(self.groups, params_of_groups, strict=True)]
         made._flats = [None] * len(made.groups)
-        made.params = made.weights = [p for group in made.groups for p in group.params]
+        made.params = [p for group in made.groups for p in group.params]
         made.states = [
             state_of[id(p)] if id(p) in state_of else group.rule.init(p.data)
             for group in made.groups
@@ -276,7 +268,7 @@ class Optimizer:
         weights and state are read and written.
         """
         flops = nbytes = 0
-        for w, state in zip(self.weights, self.states, strict=True):
+        for w, state in zip(self.params, self.states, strict=True):
             arrays = w.data, *state_arrays(state)
             flops += 2 * len(arrays) * w.data.size
             nbytes += w.data.nbytes
@@ -308,7 +300,7 @@ def apply_rule(rule, data, grad, state, lr: float, step: int) -> None:
         if getattr(rule, "eps", 0) and not data.dtype.type(rule.eps):
             raise ValueError(
                 f"{type(rule).__name__}: eps is {rule.eps!r}, which is 0 in float16, as are the squares of small "
-                "gradients: use MixedPrecision, whose weights are float32, or a larger eps, such as 1e-4"
+                "gradients: use a larger eps, such as 1e-4, or float32 parameters"
             )
         # in single, or the product of the rate and a gradient would be rounded on the way
         wide = [single(a) for a in (data, grad, *state_arrays(state))]

@@ -76,7 +76,7 @@ class Strategy:
                 raise ValueError(f"{what}: parameter {p.name!r} of the optimizer does not belong to the model")
         check_model(model)
         self.comm, self.clock = comm, comm.clock
-        self.model, self.loss, self.optimizer = model, optimizer.scaled(checked(loss)), optimizer
+        self.model, self.loss, self.optimizer = model, checked(loss), optimizer
         self._settings, self._fingerprint = optimizer.settings(), run_fingerprint(model, loss, optimizer)
         self.state_layout = StateLayout(model, optimizer)
         share_params(comm, model, self._fingerprint)
@@ -218,16 +218,8 @@ def check_whole(strategy, batch, *comms) -> None:
         comm.state(text)
 
 
-def refuse_masters(what: str, optimizer) -> None:
-    """Raise if an optimizer updates copies of the parameters, which `what` neither shards nor averages."""
-    if optimizer.weights is not optimizer.params:
-        kind = type(optimizer).__name__
-        raise TypeError(f"{what} works on the parameters themselves, but {kind} keeps its own master copies")
-
-
 def require_scope(what: str, optimizer, scope: Scope, held: str) -> None:
     """Raise if an optimizer's step must see more at once than a rank holds."""
-    refuse_masters(what, optimizer)
     needed = optimizer.needed_scope
     if SCOPES.index(needed) <= SCOPES.index(scope):
         return

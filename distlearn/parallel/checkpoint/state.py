@@ -23,7 +23,7 @@ from ..sharding import assemble, counting, of_rank
 # together, and `load_state_dict` takes a rank's part again. The order of samples needs no state: it depends on the
 # seed and the epoch.
 #
-#     param/0.W   optimizer/0.W/0   master/0.W      of the serial model
+#     param/0.W   optimizer/0.W/0                   of the serial model
 #     ranks/2/...                                   what rank 2 has alone
 #
 # Some strategies keep what differs from rank to rank: replicas between two averages, what compressed gradients have
@@ -38,8 +38,6 @@ def named_arrays(params, optimizer) -> dict:
     found = {f"param/{p.name}": p.data for p in params}
     for p, state in zip(optimizer.params, optimizer.states, strict=True):
         found |= {f"optimizer/{p.name}/{i}": array for i, array in enumerate(state_arrays(state))}
-    if optimizer.weights is not optimizer.params:
-        found |= {f"master/{m.name}": m.data for m in optimizer.weights}
     return found
 
 
@@ -65,7 +63,7 @@ class StateLayout:
             if arrays[name].shape != shape or arrays[name].dtype != dtype:
                 found = f"{arrays[name].shape} {arrays[name].dtype}, expected {shape} {dtype}"
                 raise ValueError(f"the state is of another model: {name} is {found}")
-            if name.startswith(("param/", "master/")) and (why := unfit(arrays[name], dtype)):
+            if name.startswith("param/") and (why := unfit(arrays[name], dtype)):
                 raise ValueError(f"the state cannot be trained on: {name} holds {why}")
 
 
@@ -94,7 +92,7 @@ def local_state(strategy) -> tuple:
     check_checkpointable(strategy)
     own = {name: to_numpy(array).copy() for name, array in strategy.own_state().items()}
     states = [rng.bit_generator.state for rng in all_generators(strategy)]
-    return counting(strategy.state_dict()), own, states, (counters(strategy.optimizer), strategy.layout)
+    return counting(strategy.state_dict()), own, states, (strategy.optimizer.steps, strategy.layout)
 
 
 def combine(states) -> tuple[dict[str, np.ndarray], dict]:
@@ -103,8 +101,8 @@ def combine(states) -> tuple[dict[str, np.ndarray], dict]:
     arrays = assemble(held)
     for rank, theirs in enumerate(alone):
         arrays |= {of_rank(rank, name): array for name, array in theirs.items()}
-    numbers, layout = shared[0]
-    return arrays, {"optimizer": numbers, "generators": list(generators), "layout": layout}
+    steps, layout = shared[0]
+    return arrays, {"steps": steps, "generators": list(generators), "layout": layout}
 
 
 def capture(strategy) -> tuple[dict[str, np.ndarray] | None, dict]:
@@ -117,7 +115,7 @@ def restore(strategy, arrays: dict, scalars: dict) -> None:
     """Put a captured state into a strategy, in place; every rank must call, with all arrays."""
     # With the same number of ranks and the same layers, each takes its generators; else new ones are made.
     strategy.load_state_dict(arrays)
-    set_counters(strategy.optimizer, scalars["optimizer"])
+    strategy.optimizer.steps = scalars["steps"]
     found = all_generators(strategy)
     for rng, state in zip(found, _states_of(strategy, len(found), scalars), strict=False):
         rng.bit_generator.state = state
@@ -130,7 +128,7 @@ def _states_of(strategy, n: int, scalars: dict) -> list:
         return by_rank[rank]
     if strategy.size == 1 and len(by_rank[0]) == n and all(states == by_rank[0] for states in by_rank):
         return by_rank[0]
-    part, steps = strategy.rank, scalars["optimizer"]["steps"]  # ranks that share samples draw the same masks
+    part, steps = strategy.rank, scalars["steps"]  # ranks that share samples draw the same masks
     return [np.random.default_rng([steps, part, i]).bit_generator.state for i in range(n)]
 
 
@@ -143,17 +141,6 @@ def generators(model) -> list[np.random.Generator]:
 def all_generators(strategy) -> list[np.random.Generator]:
     """Return the random number generators of a strategy's layers, then those of its own (random rounding)."""
     return generators(strategy.model) + list(strategy.generators)
-
-
-def counters(optimizer) -> dict:
-    """Return an optimizer's numbers by name."""
-    return {name: getattr(optimizer, name) for name in optimizer.counters}
-
-
-def set_counters(optimizer, numbers: dict) -> None:
-    """Put an optimizer's numbers back."""
-    for name, value in numbers.items():
-        setattr(optimizer, name, value)
 
 
 # -- fingerprint -------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from ...backend import get_xp
 from ...nn.layer import check_positive
 from ...shares import shares
 from ..checkpoint.state import named_arrays, part_of_rank
-from ..strategy import Replicated, average_statistics, check_global_rows, refuse_masters, update
+from ..strategy import Replicated, average_statistics, check_global_rows, update
 from .bucket import GradientReducer
 from .compression import Codec
 from .replicas import check_replicas
@@ -98,8 +98,6 @@ class DataParallel(Replicated):
     ):
         check_positive("DataParallel", accumulate=accumulate, check_every=1 if check_every is None else check_every)
         super().__init__(comm, model, loss, optimizer)
-        if compress is not None:
-            refuse_masters("DataParallel(compress=...)", optimizer)  # a code may hide an overflow
         self.accumulate, self.check_every, self._steps = accumulate, check_every, 0
         self.reducer = GradientReducer(
             comm,

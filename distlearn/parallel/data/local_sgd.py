@@ -12,7 +12,7 @@ from ...optim.momentum import Nesterov
 from ...optim.optimizer import apply_rule, state_arrays
 from ..checkpoint.state import part_of_rank, serial_part
 from ..sharding import Partial
-from ..strategy import Replicated, check_global_rows, pack, refuse_masters, unpack, update
+from ..strategy import Replicated, check_global_rows, pack, unpack, update
 
 # -- local sgd ---------------------------------------------------------------------------------------------------------
 # rank r:  step, step, ..., step --+--> step, step, ..., step --+--> ...
@@ -57,7 +57,6 @@ class LocalSGD(Replicated):
 
     def __init__(self, comm, model, loss, optimizer, *, every: int | None = 8):
         check_positive("LocalSGD", every=1 if every is None else every)
-        refuse_masters("LocalSGD", optimizer)
         super().__init__(comm, model, loss, optimizer)
         self.every = every
         self._steps = self._samples = self._expected = 0  # since the last average
