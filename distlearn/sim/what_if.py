@@ -30,7 +30,7 @@ from ..comm.calls import ANY
 from ..comm.network import Network
 from ..comm.network.cost import BY_ROWS
 from ..trace import Message, Operation, Span, Trace
-from .formula import FORMULA_OF
+from .communicator import FORMULA_OF
 
 # -- recording ---------------------------------------------------------------------------------------------------------
 COLLECTIVES = (*BY_ROWS, "all_reduce", "reduce_scatter", "broadcast", "all_to_all", "barrier", "broadcast_obj",
