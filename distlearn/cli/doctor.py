@@ -372,7 +372,7 @@ CHECKS = {
     "shared memory": (shared_memory, "problem", SHM_FIX),
     "MPI, 2 ranks": (partial(mpi, 2), "problem", f"{PIP} install --force-reinstall mpich mpi4py"),
     f"MPI, {ENGINES} ranks": (partial(mpi, ENGINES), "problem", f"{PIP} install --force-reinstall mpich mpi4py"),
-    "clusters": (leftovers, "warning", f"{PYTHON} -m distlearn.cli doctor --sweep"),
+    "clusters": (leftovers, "warning", f"{PYTHON} -m distlearn.cli doctor --clean"),
     "engines": (engines, "problem", f"{PYTHON} -m ipyparallel.cluster start -n 2   # does it start without MPI?"),
     "C++ compiler": (compiler, "warning", f"{PIP} install ziglang   # only labs with CUDA kernels need a compiler"),
     "GPU": (gpu, "warning", f'{PIP} install "cupy-cuda13x[ctk]"   # and a driver for CUDA 13 or newer'),
@@ -419,18 +419,18 @@ def diagnose(quick: bool = False, report: Callable[[str], None] = lambda name: N
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 @click.option("--quick", is_flag=True, help="Do not start engines (saves some seconds).")
-@click.option("--sweep", is_flag=True, help="First end engines whose owner has exited.")
-def doctor(as_json, quick, sweep):
+@click.option("--clean", is_flag=True, help="First end engines whose owner has exited.")
+def doctor(as_json, quick, clean):
     """Check this machine, and print the commands that fix what is wrong.
 
     Exit status 0 when a lab can run (warnings do not count), 1 when it cannot.
     """
     from .console import status
 
-    if sweep:
+    if clean:
         from ..world import reaper
 
-        click.echo(f"ended {len(reaper.sweep())} cluster(s) whose owner had exited", err=True)
+        click.echo(f"ended {len(reaper.end_ownerless())} cluster(s) whose owner had exited", err=True)
     with status("looking at ...", shown=not as_json) as update:
         diagnosis = diagnose(quick, lambda name: update(f"looking at: {name}"))
     if as_json:

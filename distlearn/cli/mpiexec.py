@@ -47,14 +47,14 @@ def mpi_rank() -> int:
     return next((int(os.environ[name]) for name in RANK if os.environ.get(name, "").isdigit()), 0)
 
 
-def train_as_rank(place, settings, folder, report) -> None:
+def train_as_rank(target, settings, folder, report) -> None:
     """Train as one of the ranks that mpiexec started; rank 0, the only one with a folder, calls `report([run])`."""
     from ..world import MPIWorld
     from .console import make_progress
     from .ranks import PARTIAL, Result, Run, blas_threads, read_partial, train_recorded
 
-    settings = settings.but(strategy="serial") if place.size == 1 and settings.strategy == "data" else settings
-    progress = make_progress(place.label)
+    settings = settings.but(strategy="serial") if target.size == 1 and settings.strategy == "data" else settings
+    progress = make_progress(target.label)
     world = MPIWorld(progress=progress)
     if folder is not None:
         (folder / PARTIAL).unlink(missing_ok=True)
@@ -68,14 +68,14 @@ def train_as_rank(place, settings, folder, report) -> None:
             elif (history := read_partial(folder)) is None:
                 click.echo("interrupted in the first epoch: there are no results", err=True)
             else:
-                report([Run(place, Result(history, None), Trace(), interrupted=True)])
+                report([Run(target, Result(history, None), Trace(), interrupted=True)])
             sys.exit(130)
 
-    with blas_threads(place.threads):
-        results = world.run(until_interrupted, **place.saving)
+    with blas_threads(target.threads):
+        results = world.run(until_interrupted, **target.saving)
     progress.close()
     if world.rank == 0:
-        report([Run(place, results[0][0], world.trace, sum(n for _, n in results))])
+        report([Run(target, results[0][0], world.trace, sum(n for _, n in results))])
 
 
 class Mpiexec(World):

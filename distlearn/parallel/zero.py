@@ -116,7 +116,7 @@ class ShardGroup:
         self.bucket.clear()
 
     def start_reduce(self) -> None:
-        self.bucket.settle()
+        self.bucket.flush()
         self._work = self.comm.ireduce_scatter(self.bucket.flat)
 
     def finish_reduce(self) -> None:
@@ -205,13 +205,13 @@ class ZeRO(Strategy):
 
         trained = [p for p in model.params if id(p) in group_of]
         if stage == 3:
-            layers = [[p for p in layer if id(p) in group_of] for layer in _new_params(model.passes())]
+            layers = [[p for p in layer if id(p) in group_of] for layer in _new_params(model.fused_layers())]
             groups = [g for layer in layers for g in group_params(layer, math.inf, kind)]
         else:
             groups = group_params(trained, cap_bytes, kind)
         kinds = [kind(params[0]) for params in groups]
         self.groups = [ShardGroup(comm, params, stage) for params in groups]
-        self.pieces = [_Piece(model, layer, self.groups) for layer in model.passes()]
+        self.pieces = [_Piece(model, layer, self.groups) for layer in model.fused_layers()]
         self._under_way: list[ShardGroup] = []
         self.optimizer = optimizer.rebind(
             [[g.own for g, k in zip(self.groups, kinds, strict=True) if k == i] for i in range(len(optimizer.groups))]

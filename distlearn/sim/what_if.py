@@ -248,7 +248,7 @@ class Replay:
         return dict(seconds.most_common())
 
 
-class _Joint:
+class _Shared:
     """One operation of several ranks: who takes part, what it took, and when it was done."""
 
     def __init__(self, key: str, parts: dict[int, Operation]):
@@ -256,7 +256,7 @@ class _Joint:
         some = next(iter(parts.values()))
         self.message = some.name in ("send", "recv")
         self.name, self.group, self.nbytes = some.name, some.group, max(op.nbytes for op in parts.values())
-        self.came = max(op.start for op in parts.values())  # when its last rank entered it, in the recording
+        self.complete = max(op.start for op in parts.values())  # when its last rank entered it, in the recording
         self.entered, self.done, self.waiting = {}, {}, []  # of the replay: by rank, and the ranks that wait
         self.begins = self.last = self.before = None
 
@@ -299,21 +299,21 @@ def replay(trace: Trace, *, network=None, recorded_on=None, compute=1.0, slowdow
     """
     if not trace.operations:
         raise ValueError(f"replay: {trace} has no operations; record it by dl.record_run(world, program)")
-    joint = {key: _Joint(key, parts) for key, parts in _by_key(trace.operations).items()}
-    for key, op in joint.items():
+    shared = {key: _Shared(key, parts) for key, parts in _by_key(trace.operations).items()}
+    for key, op in shared.items():
         if missing := set(op.group) - set(op.parts):
             raise ValueError(f"replay: {op.name} ({key}) lacks rank {min(missing)}, expected all of {op.group}")
-    cost = _recorded_costs(joint)
+    cost = _recorded_costs(shared)
     if network is not None:
         cost = functools.partial(_cost_on, Network.of(network), recorded_on and Network.of(recorded_on), cost)
-    return _Run(trace, joint, cost, compute, slowdown or {}).replay()
+    return _Run(trace, shared, cost, compute, slowdown or {}).replay()
 
 
-def _recorded_costs(joint: dict[str, _Joint]):
+def _recorded_costs(shared: dict[str, _Shared]):
     """Return `cost(operation) -> (seconds for which its order is occupied, seconds until it is done by rank)`."""
     free, costs = {}, {}
-    for key, op in sorted(joint.items(), key=lambda item: item[1].came):
-        begins = op.came
+    for key, op in sorted(shared.items(), key=lambda item: item[1].complete):
+        begins = op.complete
         if not op.message:
             begins = max(begins, free.get(op.group, 0.0))
             free[op.group] = max(begins, min(part.done for part in op.parts.values()))
@@ -321,7 +321,7 @@ def _recorded_costs(joint: dict[str, _Joint]):
     return lambda op: (0.0 if op.message else min(costs[op.key].values()), costs[op.key])
 
 
-def _cost_on(network, before, recorded, op: _Joint):
+def _cost_on(network, before, recorded, op: _Shared):
     """Return the same on another network, whatever it took beyond the cost on the network `before` added."""
     occupied, seconds = _cost_alone(network, op)
     if not before:
@@ -330,7 +330,7 @@ def _cost_on(network, before, recorded, op: _Joint):
     return occupied, {rank: max(0.0, took + change) for rank, took in recorded(op)[1].items()}
 
 
-def _cost_alone(network, op: _Joint) -> tuple[float, float]:
+def _cost_alone(network, op: _Shared) -> tuple[float, float]:
     """Return (seconds for which its order is occupied, seconds until it is done) by the network's model."""
     if op.message:
         latency, transfer, _ = network.route(op.nbytes, *op.group)
@@ -372,8 +372,8 @@ def _computing(spans: list[Span], first: int, time: float, until: float):
 class _Run:
     """The state of a replay: the time of every rank, and what it has done until then."""
 
-    def __init__(self, trace: Trace, joint: dict[str, _Joint], cost, compute, slowdown):
-        self.joint, self.cost, self.compute, self.slowdown = joint, cost, compute, slowdown
+    def __init__(self, trace: Trace, shared: dict[str, _Shared], cost, compute, slowdown):
+        self.shared, self.cost, self.compute, self.slowdown = shared, cost, compute, slowdown
         spans, operations, self.programs = defaultdict(list), defaultdict(list), {}
         for span in sorted(trace.select(lane="compute"), key=attrgetter("start")):
             spans[span.rank].append(span)
@@ -405,8 +405,8 @@ class _Run:
             if action == "compute":
                 self._compute(rank, *what)
             elif action == "enter":
-                self._enter(rank, self.joint[what.key], ready)
-            elif not self._wait(rank, self.joint[what.key]):
+                self._enter(rank, self.shared[what.key], ready)
+            elif not self._wait(rank, self.shared[what.key]):
                 return
             program.popleft()
 
@@ -416,7 +416,7 @@ class _Run:
         self.now[rank] = start + seconds * factor * self.slowdown.get(rank, 1.0)
         self.steps[rank].append((Step(rank, "compute", name, start, self.now[rank]), None))
 
-    def _enter(self, rank, op: _Joint, ready: deque) -> None:
+    def _enter(self, rank, op: _Shared, ready: deque) -> None:
         op.entered[rank] = (self.now[rank], len(self.steps[rank]))
         if len(op.entered) < len(op.parts):
             return
@@ -430,7 +430,7 @@ class _Run:
         op.done = {r: op.begins + s for r, s in seconds.items()}
         ready.extend(op.waiting)
 
-    def _wait(self, rank, op: _Joint) -> bool:
+    def _wait(self, rank, op: _Shared) -> bool:
         start = self.now[rank]
         if op.buffered and rank == op.group[0]:  # the sender need not wait for the receiver
             sent = op.parts[rank]

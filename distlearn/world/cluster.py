@@ -109,7 +109,7 @@ class Cluster:
         self._ipp = self._controller = self._set = self.deaths = None
         self.ids: list[int] = []
         self._former: set[str] = set()  # engines that have ended, but which ipyparallel may still list for seconds
-        reaper.sweep()
+        reaper.end_ownerless()
         self.folder = reaper.new_folder()
         self._reaper = reaper.Reaper(self.folder)
         try:

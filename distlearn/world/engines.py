@@ -4,7 +4,7 @@
         results = world.run(train, settings)
 
 `run` pickles the function once and submits it to every engine (`Ranks`); `remote.launch` runs it there on a
-communicator of its own; a `Watch` shows progress and output and waits for the end or the first failure. `Cluster`
+communicator of its own; a `Launch` shows progress and output and waits for the end or the first failure. `Cluster`
 starts and stops the processes, `deaths` finds out which died first, `outcome` makes the error, `reaper` ends processes
 whose owner has died.
 """
@@ -21,12 +21,12 @@ from ..comm.network import Network
 from ..comm.point_to_point import DelayedComm
 from ..comm.recorder import EXHAUSTED
 from ..trace import Trace
-from .client import Ranks, Watch, unpack
+from .client import Launch, Ranks, unpack
 from .cluster import Cluster
 from .interrupts import defer_interrupts
 from .local import World
 from .outcome import first_failure, where
-from .progress import PATIENCE_SECONDS, Bar, brief
+from .progress import PATIENCE_SECONDS, Bar, shorten_traceback
 from .remote import pack
 
 
@@ -185,20 +185,20 @@ class EngineWorld(World):
                 self._ensure_engines()
                 self._restart_reason = "the last run was interrupted"
                 calls = self._ranks.submit(payload, strict=self.strict, patience=self.patience)
-                watch = Watch(self._ranks, calls, bar or self.progress or None)
+                watch = Launch(self._ranks, calls, bar or self.progress or None)
                 try:
                     error = self._watch(watch, timeout, progress_timeout)
                 finally:
                     if bar is not None:
                         bar.close()
                 if error is not None:
-                    raise brief(error)
+                    raise shorten_traceback(error)
                 self._ranks.mark_completed()
         except KeyboardInterrupt as interrupt:
             raise interrupt.with_traceback(None) from None  # its text names the lines of the ranks
         return [unpack(rank, watch.values[rank]) for rank in range(self.size)]
 
-    def _watch(self, watch: Watch, timeout: float | None, progress_timeout: float | None) -> Exception | None:
+    def _watch(self, watch: Launch, timeout: float | None, progress_timeout: float | None) -> Exception | None:
         """Wait for a launch; return the error to raise if it failed."""
         try:
             reason = watch.until_trouble(timeout, progress_timeout)
@@ -206,7 +206,7 @@ class EngineWorld(World):
             watch.stop_ranks()
             self._collect(watch)
             places = [f"\n  rank {r} {where(o)}" for r, o in sorted(watch.outcomes.items()) if o.frames]
-            raise brief(KeyboardInterrupt("all ranks were interrupted:" + "".join(places))) from None
+            raise shorten_traceback(KeyboardInterrupt("all ranks were interrupted:" + "".join(places))) from None
         except Exception:  # raised by the user's progress function
             watch.show = None
             watch.stop_ranks()
@@ -225,7 +225,7 @@ class EngineWorld(World):
         note = "The next run restarts the engines (MPI ends all ranks with one)." if watch.killed else ""
         return first_failure(outcomes, reason, limits.get(reason, 0.0), note)
 
-    def _collect(self, watch: Watch) -> None:
+    def _collect(self, watch: Launch) -> None:
         self._restart_reason = "engines died, or had to be killed, in the last run" if watch.killed else ""
         if any(EXHAUSTED in outcome.error for outcome in watch.outcomes.values()):
             self._restart_reason = f"{EXHAUSTED} in the last run"  # nor in a later one

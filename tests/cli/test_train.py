@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from distlearn import data
 from distlearn.cli import main, output
 from distlearn.cli.mpiexec import complaint
-from distlearn.cli.ranks import Kept, communication_share
+from distlearn.cli.ranks import BoundedList, communication_share
 from distlearn.parallel import CheckpointWarning
 from distlearn.parallel.pipeline.schedule import actions_of
 from distlearn.sim import SimWorld
@@ -576,7 +576,7 @@ def test_a_pipeline_that_updates_after_every_microbatch_waits_between_its_update
 
 
 def test_kept():
-    kept = Kept(2)
+    kept = BoundedList(2)
     for i in range(5):
         kept.append(i)
     assert kept == [0, 1]

@@ -99,11 +99,11 @@ class MPIComm(Messages, Collectives, Communicator):
         comm = cls(raw, report=report, **options)
         comm._make_control("all ranks to begin")
         node = zlib.crc32(platform.node().encode())
-        came = comm.all_gather(np.array([node, time.perf_counter()]))  # one clock for all processes of a machine
-        neighbours = int((came[:, 0] == node).sum())
+        arrivals = comm.all_gather(np.array([node, time.perf_counter()]))  # one clock for all processes of a machine
+        neighbours = int((arrivals[:, 0] == node).sum())
         comm.spin = SPIN_SECONDS if neighbours <= count_cores() else CROWDED_SPIN_SECONDS
         if neighbours == comm.size:
-            zero = float(came[:, 1].max())
+            zero = float(arrivals[:, 1].max())
         else:
             comm.barrier()
             zero = time.perf_counter()
@@ -165,13 +165,13 @@ class MPIComm(Messages, Collectives, Communicator):
     def block(self, done, what, nbytes: int = 0) -> None:
         activity, on_nap = self.activity, None
         activity.waits_for = what
-        if activity.on_wait is not None:
-            on_nap = functools.partial(activity.on_wait, what, nbytes)
+        if activity.on_stall is not None:
+            on_nap = functools.partial(activity.on_stall, what, nbytes)
         if not poll(done, nbytes, self.timeout, self.spin, on_nap):
             raise CommTimeoutError(f"rank {self.rank}: waited {self.timeout:g} s for {what}")
         activity.waits_for = None
         if on_nap is not None:
-            activity.on_wait(None, 0, 0.0)
+            activity.on_stall(None, 0, 0.0)
 
     def record(self, name: str, start: float, nbytes: int) -> None:
         clock = self.clock
@@ -179,9 +179,9 @@ class MPIComm(Messages, Collectives, Communicator):
 
     def _split(self, call, color, key):
         mine = color, key, self.activity.unused(self.members)
-        told = self._broadcast_obj(call, self._gather_obj(call, mine, 0), 0)
-        self.activity.free(name for *_, names in told for name in names)
-        pairs, n = [(c, k) for c, k, _ in told], next(self._splits)
+        shared = self._broadcast_obj(call, self._gather_obj(call, mine, 0), 0)
+        self.activity.free(name for *_, names in shared for name in names)
+        pairs, n = [(c, k) for c, k, _ in shared], next(self._splits)
         colors = sorted({c for c, _ in pairs if c is not None})
         number = self.mpi.UNDEFINED if color is None else colors.index(color)
         with Exhaustion():

@@ -227,7 +227,7 @@ class Activity:
         self._parts: dict[tuple, tuple] = {}  # communicators that were split off: a copy, and whether one is used
         self.copies: dict = defaultdict(list)  # arrays to copy into, by shape and dtype: new memory is slow
         self.waits_for = None
-        self.on_wait = None
+        self.on_stall = None
 
     # MPI has 2,048 numbers for communicators, and freeing one is collective: all its ranks, in one order. So in every
     # split each rank tells what it uses no more, by names that are the same on all, and what no rank uses is freed.

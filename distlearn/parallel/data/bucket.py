@@ -44,14 +44,14 @@ class Bucket:
             p.grad = view
 
     def clear(self) -> None:
-        """Clear all gradients, and expect all of them again; `settle` writes the zeros that are needed."""
+        """Clear all gradients, and expect all of them again; `flush` writes the zeros that are needed."""
         for p, view in zip(self.params, self._views, strict=True):
             p.grad = view  # the user may have assigned another array
             p.zero_grad()
         self.extra[...] = 0
         self.pending = len(self.params)
 
-    def settle(self) -> None:
+    def flush(self) -> None:
         """Complete `flat` before it is read, with zeros where nothing was added and what was assigned to `p.grad`."""
         for p, view in zip(self.params, self._views, strict=True):
             if p.grad is not view:
@@ -104,8 +104,8 @@ class GradientReducer:
         self.buckets = make_buckets(params, cap_bytes, extra=2)
         self._bucket_of = {id(p): bucket for bucket in self.buckets for p in bucket.params}
         self._works: list = []
-        self._rides = bool(self.buckets) and compress is None and self.buckets[-1].flat.dtype.itemsize >= 4
-        self.sums = self.buckets[-1].extra if self._rides else get_xp(like).zeros(2, np.float64)
+        self._in_last_bucket = bool(self.buckets) and compress is None and self.buckets[-1].flat.dtype.itemsize >= 4
+        self.sums = self.buckets[-1].extra if self._in_last_bucket else get_xp(like).zeros(2, np.float64)
         self._reducers = {}
         if compress is not None and comm.size > 1:
             for bucket in self.buckets:
@@ -132,7 +132,7 @@ class GradientReducer:
         if not self.overlap:
             for bucket in self.buckets:
                 self._start(bucket)
-        if not self._rides:
+        if not self._in_last_bucket:
             self._works.append(self.comm.iall_reduce(self.sums))
         for work in self._works:
             work.wait()
@@ -143,10 +143,10 @@ class GradientReducer:
 
     def waits_for_loss(self, param: Param) -> bool:
         """Say whether a parameter's bucket carries the loss: it must not be full before the loss is known."""
-        return self._rides and self._bucket_of.get(id(param)) is self.buckets[-1]
+        return self._in_last_bucket and self._bucket_of.get(id(param)) is self.buckets[-1]
 
     def _start(self, bucket: Bucket) -> None:
-        bucket.settle()
+        bucket.flush()
         reducer = self._reducers.get(bucket)
         if reducer is None:
             self._works.append(self.comm.iall_reduce(bucket.flat))

@@ -236,10 +236,10 @@ class CompressedAllReduce:
         """Start sending codes[r] to rank r and receiving sizes[r] bytes from it; return the codes, and works."""
         comm, xp = self.comm, get_xp(like)
         others = [r for r in range(comm.size) if r != comm.rank]
-        came = {r: xp.empty(sizes[r], np.uint8) for r in others}
-        works = [comm.irecv(came[r], r) for r in others]
+        arrived = {r: xp.empty(sizes[r], np.uint8) for r in others}
+        works = [comm.irecv(arrived[r], r) for r in others]
         works += [comm.isend(codes[r], r) for r in others]
-        return came | {comm.rank: codes[comm.rank]}, works
+        return arrived | {comm.rank: codes[comm.rank]}, works
 
 
 class CompressedWork:
@@ -250,7 +250,7 @@ class CompressedWork:
         comm, codec, parts = reducer.comm, reducer.codec, reducer.parts
         self._n = length(parts[comm.rank])
         codes = reducer.encode("given", x, parts[:1]) * comm.size if codec.sparse else reducer.encode("given", x, parts)
-        self._came, self._works = reducer.exchange(codes, [codec.nbytes(self._n, reducer.dtype)] * comm.size, x)
+        self._arrived, self._works = reducer.exchange(codes, [codec.nbytes(self._n, reducer.dtype)] * comm.size, x)
 
     def wait(self):
         """Sum what has arrived, in rank order, and send the sums; return the array."""
@@ -263,16 +263,16 @@ class CompressedWork:
         comm, codec = reducer.comm, reducer.codec
         total, one = xp.zeros(self._n, x.dtype), xp.empty(self._n, x.dtype)
         for rank in range(comm.size):
-            codec.decode(self._came[rank], one)
+            codec.decode(self._arrived[rank], one)
             total += one
         if codec.sparse:
             x[...] = total
             return x
         code = reducer.encode("summed", total, [slice(None)])
         sizes = [codec.nbytes(length(part), reducer.dtype) for part in reducer.parts]
-        came, works = reducer.exchange(code * comm.size, sizes, x)
+        arrived, works = reducer.exchange(code * comm.size, sizes, x)
         for work in works:
             work.wait()
         for rank, part in enumerate(reducer.parts):
-            codec.decode(came[rank], x[part])  # our own, too, so that all ranks hold the same bits
+            codec.decode(arrived[rank], x[part])  # our own, too, so that all ranks hold the same bits
         return x

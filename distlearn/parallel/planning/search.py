@@ -447,7 +447,7 @@ class AccountRow(NamedTuple):
 
     name: str
     layer: str
-    how: str
+    layout: str
     nbytes: int
     """Bytes of its parameters on this rank."""
     forward: list[Sent]
@@ -473,12 +473,12 @@ class Account(Tabular):
             return quantity(sum(t.nbytes for t in sent) / self._batch, "B") if sent else "-"
 
         rows = [
-            [f"{r.name}  {r.layer}", r.how, quantity(r.nbytes, "B"), per_sample(r.forward), per_sample(r.backward)]
+            [f"{r.name}  {r.layer}", r.layout, quantity(r.nbytes, "B"), per_sample(r.forward), per_sample(r.backward)]
             for r in self.rows
         ]
         weights = quantity(sum(r.nbytes for r in self.rows), "B")
         rows.append(["sum", "", weights, per_sample(self.forward), per_sample(self.backward)])
-        return Table(["layer", "how", "weights", "forward", "backward"], rows, self._title)
+        return Table(["layer", "layout", "weights", "forward", "backward"], rows, self._title)
 
 
 def account(model: Layer, input_shape: tuple[int, ...], size: int) -> Account:
@@ -519,13 +519,15 @@ def account(model: Layer, input_shape: tuple[int, ...], size: int) -> Account:
             passes.append(saved)
             ways.append(sent())
         dy, rows, known = x, [], set()
-        for layer, saved, how, forward in reversed(list(zip(sharded.layers, passes, sharded.hows, ways, strict=True))):
+        for layer, saved, layout, forward in reversed(
+            list(zip(sharded.layers, passes, sharded.layouts, ways, strict=True))
+        ):
             dy = dy if dy is None else layer.backward(dy, saved)
             new = {id(p): p.nbytes for p in layer.params if id(p) not in known}
             known |= set(new)
             name = layer.name.partition(".")[0] if "." in layer.name else layer.name
             text = type(layer).__name__ if layer.children else repr(layer)
-            rows.insert(0, AccountRow(name, text, how, sum(new.values()), forward, sent()))
+            rows.insert(0, AccountRow(name, text, layout, sum(new.values()), forward, sent()))
         return rows
 
     title = f"{size} ranks, input {tuple(input_shape)}, bytes per sample"

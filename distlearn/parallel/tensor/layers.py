@@ -65,7 +65,7 @@ class TensorLayer(Layer):
 
     spans_itself = True
     local: Layer = Identity()
-    how = ""
+    layout = ""
     used_again = False  # in the same model: then no use of it may leave the sum of its input's gradient to others
 
     def __init__(self, comm, name: str = ""):
@@ -127,8 +127,8 @@ class TensorSequential(Sequential):
 
     spans_itself = True
 
-    def __init__(self, comm, layers, hows):
-        self.comm, self.clock, self.layers, self.hows = comm, comm.clock, list(layers), list(hows)
+    def __init__(self, comm, layers, layouts):
+        self.comm, self.clock, self.layers, self.layouts = comm, comm.clock, list(layers), list(layouts)
         self.params = unique_params(self.layers)
 
 
@@ -172,7 +172,7 @@ class ColumnParallel(TensorLayer):
 class ColumnParallelLinear(ColumnParallel):
     """Dense layer whose neurons, the columns of W, are sharded over ranks."""
 
-    how = "neurons over ranks"
+    layout = "neurons over ranks"
 
     def __init__(self, comm, linear):
         super().__init__(comm, linear.name, AxisSharding.even(linear.d_out, comm.size))
@@ -199,7 +199,7 @@ class ColumnParallelLinear(ColumnParallel):
 class FilterParallelConv2d(ColumnParallel):
     """Convolution whose filters are sharded over ranks: every rank applies other filters to the whole image."""
 
-    how = "filters over ranks"
+    layout = "filters over ranks"
 
     def __init__(self, comm, conv):
         super().__init__(comm, conv.name, AxisSharding.even(conv.c_out, comm.size))
@@ -210,7 +210,7 @@ class FilterParallelConv2d(ColumnParallel):
 class GroupParallelConv2d(ColumnParallel):
     """Convolution in groups, of which every rank has some: a group sees only its own channels."""
 
-    how = "groups over ranks"
+    layout = "groups over ranks"
 
     def __init__(self, comm, conv, sharded_input: bool = False):
         super().__init__(comm, conv.name, AxisSharding.even(conv.c_out, comm.size))
@@ -254,7 +254,7 @@ class GroupParallelConv2d(ColumnParallel):
 class RowParallelLinear(TensorLayer):
     """Dense layer whose inputs, the rows of W, are sharded over ranks."""
 
-    how = "inputs over ranks, outputs summed"
+    layout = "inputs over ranks, outputs summed"
 
     def __init__(self, comm, linear, sharding: AxisSharding):
         super().__init__(comm, linear.name)
@@ -278,7 +278,7 @@ class RowParallelLinear(TensorLayer):
 class HeadParallelAttention(TensorLayer):
     """`MultiHeadAttention` of which every rank computes some heads."""
 
-    how = "heads over ranks, outputs summed"
+    layout = "heads over ranks, outputs summed"
 
     def __init__(self, comm, layer):
         super().__init__(comm, layer.name)
@@ -324,7 +324,7 @@ def _columns(heads: AxisSharding, width: int) -> AxisSharding:
 class Gather(TensorLayer):
     """Gathers the shards of all ranks along the last axis: from here on activations are replicated."""
 
-    how = "channels gathered"
+    layout = "channels gathered"
 
     def __init__(self, comm, sharding: AxisSharding, partial: bool = False):
         super().__init__(comm)
@@ -371,7 +371,7 @@ class ShardDropout(Dropout):
 class ShardNorm(TensorLayer):
     """`BatchNorm` of the channels that a rank has: channels are independent, so it is exact."""
 
-    how = "channels that the rank has"
+    layout = "channels that the rank has"
 
     def __init__(self, comm, norm, sharding: AxisSharding):
         super().__init__(comm, norm.name)

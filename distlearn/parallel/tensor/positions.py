@@ -43,7 +43,7 @@ class CutPositions(TensorLayer):
         self.partial = partial
 
     @property
-    def how(self):
+    def layout(self):
         return "summed, cut along positions" if self.partial else "cut along positions"
 
     def _cut(self, x):
@@ -76,7 +76,7 @@ class CutPositions(TensorLayer):
 class GatherPositions(CutPositions):
     """Gathers the positions of all ranks: the transpose of `CutPositions`."""
 
-    how = "positions gathered"
+    layout = "positions gathered"
 
     def forward(self, x):
         return self._gather(x), None
@@ -113,21 +113,21 @@ class _Cutter:
     """Goes through a sequence; `part` says whether the activations at its end are this rank's positions."""
 
     def __init__(self, comm, part: bool):
-        self.comm, self.part, self.layers, self.hows = comm, part, [], []
+        self.comm, self.part, self.layers, self.layouts = comm, part, [], []
 
     def sequence(self, model: Layer, part: bool | None = None) -> TensorSequential:
         """Rewrite the layers of a sequence (or a single layer); its output is a part or whole, as asked."""
         layers = model.layers if isinstance(model, nn.Sequential) else [model]
-        hows = getattr(model, "hows", ["on every rank"] * len(layers))
-        for layer, how in zip(layers, hows, strict=True):
-            self._layer(layer, how)
+        layouts = getattr(model, "layouts", ["on every rank"] * len(layers))
+        for layer, layout in zip(layers, layouts, strict=True):
+            self._layer(layer, layout)
         if part is not None:
             self._move(part, [model, *layers][-1])
-        made = TensorSequential(self.comm, self.layers, self.hows)
+        made = TensorSequential(self.comm, self.layers, self.layouts)
         made.name = model.name
         return made
 
-    def _layer(self, layer, how) -> None:
+    def _layer(self, layer, layout) -> None:
         """Append a layer, after what brings the activations to it, and before what sums its output."""
         kind = type(layer)
         if kind in (*NORMS, nn.Dropout, nn.Residual, nn.Recompute):
@@ -135,19 +135,19 @@ class _Cutter:
             self._append(self._on_part(layer), "on the rank's positions")
         elif isinstance(layer, nn.Sequential):
             inner = _Cutter(self.comm, self.part)
-            self._append(inner.sequence(layer), how)
+            self._append(inner.sequence(layer), layout)
             self.part = inner.part
         elif kind in ON_ANY_PART:
-            self._append(layer, how)
+            self._append(layer, layout)
         elif kind in (HeadParallelAttention, ColumnParallelLinear) and not layer.used_again:
             layer.sum_input_gradient = layer.sum_input_gradient and not self.part  # a part's gather sums it
             self._move(False, layer, partial=self.part)
-            self._append(layer, how)
+            self._append(layer, layout)
             if kind is HeadParallelAttention:
                 self._sum_to_part(layer)
         else:
             self._move(False, layer)
-            self._append(layer, how)
+            self._append(layer, layout)
             if kind is RowParallelLinear:
                 self._sum_to_part(layer)
 
@@ -171,9 +171,9 @@ class _Cutter:
     def _move(self, part: bool, at, partial: bool = False) -> None:
         if part != self.part:
             move = (CutPositions if part else GatherPositions)(self.comm, partial, at.name.partition(".")[0])
-            self._append(move, move.how)
+            self._append(move, move.layout)
         self.part = part
 
-    def _append(self, layer, how) -> None:
+    def _append(self, layer, layout) -> None:
         self.layers.append(layer)
-        self.hows.append(how)
+        self.layouts.append(layout)

@@ -178,19 +178,19 @@ class SequenceBuilder:
 
     def __init__(self, rewriter):
         self.rewriter, self.comm, self.shared_params = rewriter, rewriter.comm, rewriter.shared_params
-        self.layers, self.hows, self.sharding = [], [], None
+        self.layers, self.layouts, self.sharding = [], [], None
 
-    def append(self, layer, how: str = "") -> None:
+    def append(self, layer, layout: str = "") -> None:
         self.layers.append(layer)
-        self.hows.append(how or (isinstance(layer, TensorLayer) and layer.how) or "parts over ranks")
+        self.layouts.append(layout or (isinstance(layer, TensorLayer) and layer.layout) or "parts over ranks")
 
     def append_serial(self, layer, following) -> None:
         """Append the sharded form of a serial layer, given how the activations are sharded."""
         if self.sharding is not None and self._on_part(layer, following):
             return
         self.gather()
-        made, how = self.rewriter.rewrite(layer)
-        self.append(made, how)
+        made, layout = self.rewriter.rewrite(layer)
+        self.append(made, layout)
         if isinstance(made, ColumnParallel):
             self.sharding = made.sharding
 
@@ -239,7 +239,7 @@ class SequenceBuilder:
         for i, layer in enumerate(self.layers):
             if isinstance(layer, Gather):
                 layer.partial = defer_input_all_reduce(self.layers[i + 1 :])
-        return TensorSequential(self.comm, self.layers, self.hows)
+        return TensorSequential(self.comm, self.layers, self.layouts)
 
 
 class SharedParams:

@@ -80,7 +80,7 @@ class TensorParallel(Strategy):
     def sum_partial_gradients(self) -> None:
         """Sum the gradients of norms, of which every rank has a summand, over the ranks."""
         for bucket in self.partial_buckets:
-            bucket.settle()
+            bucket.flush()
             self.comm.all_reduce(bucket.flat)
 
 
@@ -163,8 +163,8 @@ class OneWeirdTrick(Strategy):
         self.features, self.dense = features, dense
         self._statistics = statistics_of(features.params)
         self._partial = defer_input_all_reduce(dense.layers)  # the gradient at the boundary: one summand on each rank
-        hows = [PART] * len(features.layers) + dense.hows
-        self.model = TensorSequential(comm, [*features.layers, *dense.layers], hows)
+        layouts = [PART] * len(features.layers) + dense.layouts
+        self.model = TensorSequential(comm, [*features.layers, *dense.layers], layouts)
         self.optimizer, self.specs = sub_optimizer("OneWeirdTrick", optimizer, self.model, comm)
         self.reducer = GradientReducer(
             comm, features.params, like=features.params[0].data, cap_bytes=cap_bytes, overlap=overlap

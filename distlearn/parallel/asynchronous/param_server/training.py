@@ -72,7 +72,7 @@ class FlatModel:
             logits, saved = self.model.forward(x)
             value, dy = loss(logits, y, len(x))
             self.model.backward(dy, saved)
-        self._bucket.settle()
+        self._bucket.flush()
         return float(value)
 
     def flops(self, shape) -> float:
@@ -211,9 +211,9 @@ class ParameterServer:
 
     def _work(self, batches: Batches) -> None:
         """Push a gradient, wait for new parameters, and so on, until the first server has no further step to give."""
-        endless = chain.from_iterable(map(batches.epoch, count()))
+        batches_forever = chain.from_iterable(map(batches.epoch, count()))
         while self._go:
-            self.step(next(endless))
+            self.step(next(batches_forever))
         self.comm.send_obj(Leave(self.rank), 0)
 
     def step(self, batch) -> None:

@@ -178,11 +178,11 @@ def test_rates_are_the_published_ones():
 def test_speeds_have_their_mean_and_no_memory(law):
     speeds = Speeds(2000, seconds=3.0, law=law, shape={"pareto": 3.0}.get(law), slow={7: 4.0}, seed=1)
     again = Speeds(2000, seconds=3.0, law=law, shape={"pareto": 3.0}.get(law), slow={7: 4.0}, seed=1)
-    table = np.array([speeds.wave(step) for step in range(30)])
-    assert again(5, 9) == speeds.wave(9)[5] == table[9, 5]
+    table = np.array([speeds.step_times(step) for step in range(30)])
+    assert again(5, 9) == speeds.step_times(9)[5] == table[9, 5]
     assert np.delete(table, 7, axis=1).mean() == pytest.approx(3.0, rel=0.02)
     assert table[:, 7].mean() > 8
-    other = Speeds(2000, seconds=3.0, law=law, seed=2).wave(0)
+    other = Speeds(2000, seconds=3.0, law=law, seed=2).step_times(0)
     assert np.array_equal(other[:7], table[0, :7]) == (law == "constant")
 
 
