@@ -123,7 +123,7 @@ def single(x):
 
 
 def rounded(x, dtype):
-    """Round what `single` made possible to `dtype`; what is too large for it becomes infinite, without a warning."""
+    """Round a result of `single` to `dtype`; values too large for it become infinite, without a warning."""
     if x.dtype == dtype:
         return x
     with np.errstate(over="ignore"):

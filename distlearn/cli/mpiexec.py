@@ -106,10 +106,10 @@ class Mpiexec(World):
 def complaint(done: subprocess.CompletedProcess) -> str:
     """Return the failed rank's error: one line if the user can fix it, else all output."""
     text = f"{done.stdout}\n{done.stderr}".strip()
-    told = re.search(r"^RankError: rank (\d+): (\w+): ((?:.|\n)*?)(?=\n\S*$|\n=+|\nAbort|\Z)", text, re.MULTILINE)
-    if told and told[2] in ("ValueError", "DivergedError", "FileNotFoundError", "ConnectionError"):
-        return told[3].strip()
-    return f"mpiexec ended with exit code {done.returncode}; with --checkpoint, --resume goes on\n{text}"
+    found = re.search(r"^RankError: rank (\d+): (\w+): ((?:.|\n)*?)(?=\n\S*$|\n=+|\nAbort|\Z)", text, re.MULTILINE)
+    if found and found[2] in ("ValueError", "DivergedError", "FileNotFoundError", "ConnectionError"):
+        return found[3].strip()
+    return f"mpiexec ended with exit code {done.returncode}; with --checkpoint, --resume continues\n{text}"
 
 
 class _Watcher:

@@ -77,7 +77,7 @@ def _finite(value):
 
 
 def middle_steps(trace) -> tuple[float | None, float | None]:
-    """Return start and end of some steps in the middle of a trace: (None, None), for all, where there are no more."""
+    """Return start and end of some steps in the middle of a trace: (None, None), for all, of a shorter one."""
     # a step ends with rank 0's "update"; steps with an evaluation between them are avoided
     n, ends = TIMELINE_STEPS, [span.end for span in trace.select(rank=0, name="update")]
     if len(ends) <= n:
@@ -129,7 +129,7 @@ def draw(histories: dict, trace, seconds: dict[int, float], simulated: bool) -> 
 
 
 class Experiment(NamedTuple):
-    """What all runs of one command share."""
+    """Settings, data and folder of all runs of one command."""
 
     settings: object
     dataset: object
@@ -226,7 +226,7 @@ def _strategy(settings) -> str:
 
 
 def notes(runs, about: Experiment) -> list[str]:
-    """List what a reader must know to interpret the table."""
+    """List notes for the reader of the table."""
     target = runs[-1].target
     lines = [] if target.world == "sim" else _about_cores(runs, about.load)
     if target.world == "sim":
@@ -237,7 +237,7 @@ def notes(runs, about: Experiment) -> list[str]:
     if runs[-1].interrupted:
         lines.append(
             f"The last run was interrupted after {len(runs[-1].history.epochs)} of {about.settings.epochs} epochs."
-            + (" The same command with --resume goes on from its last checkpoint." if target.saving else "")
+            + (" The same command with --resume continues from its last checkpoint." if target.saving else "")
         )
     if any(run.dropped for run in runs):
         lines.append("The trace holds the first part of the run; the communication share is that part's.")

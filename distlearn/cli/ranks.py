@@ -113,8 +113,8 @@ def read_partial(folder: Path) -> History | None:
 def communication_share(trace: Trace) -> float:
     """Return the part of the steps' time in which a rank communicated without computing, the mean over ranks."""
 
-    # Waiting for others is part of it, as it is of every all-reduce. What is no part of a step does not count:
-    # evaluation, checkpoints, what happens before the first work and after the last update. NaN for an empty trace.
+    # Waiting for others is part of it, as it is of every all-reduce. Time outside of steps does not count:
+    # evaluation, checkpoints, and all before the first work and after the last update. NaN for an empty trace.
     def inside(spans):
         return np.transpose(pieces(*times(spans), *steps)[1:])
 

@@ -56,9 +56,9 @@ def train(preset, size, sizes, out, force, **options):
     BLAS threads, and so has the sequential run that speed-ups refer to. Ctrl-C ends a run, and keeps the epochs that
     are done.
 
-    With --checkpoint a run that was interrupted goes on with --resume, on any number of ranks, to the same result
-    (local_sgd and pipedream, which depend on that number: from the same state); and engines that die are started anew
-    and go on by themselves.
+    With --checkpoint an interrupted run continues with --resume, on any number of ranks, to the same result
+    (local_sgd and pipedream, which depend on that number: from the same state); and engines that die are restarted,
+    and the run continues.
 
     \b
     distlearn train --data mnist --world engines --size 4 --epochs 5

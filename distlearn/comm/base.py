@@ -161,7 +161,7 @@ class Communicator:
         if self.recorder is not None:
             self.recorder.calls.append((self.members, 0, (name, self.rank, int(peer), tag, size)))
 
-    # -- between two ranks: arrays -----------------------------------------------------------------------------------
+    # -- between two ranks: arrays -------------------------------------------------------------------------------------
     def send(self, x, dest: int, tag: int = 0) -> None:
         """Send the contiguous array `x`; may block until `dest` receives it."""
         self._send(*self._checked_send(x, dest, tag))
@@ -171,7 +171,7 @@ class Communicator:
         return self._isend(*self._checked_send(x, dest, tag))
 
     def recv(self, out, source: int, tag: int = 0):
-        """Receive into the contiguous array `out` (same dtype and size as what was sent) and return it."""
+        """Receive into the contiguous array `out` (same dtype and size as the message) and return it."""
         return self._recv(*self._checked_recv(out, source, tag))
 
     def irecv(self, out, source: int, tag: int = 0) -> Work:
@@ -201,7 +201,7 @@ class Communicator:
         self._note("recv(source", source, tag, out.nbytes)
         return out, int(source), int(tag)
 
-    # -- between two ranks: anything that can be pickled -------------------------------------------------------------
+    # -- between two ranks: anything that can be pickled ---------------------------------------------------------------
     def send_obj(self, obj, dest: int, tag: int = 0) -> None:
         """Send a pickled object; may block until it is received."""
         check_peer("dest", dest, self.rank, self.size)
@@ -217,7 +217,7 @@ class Communicator:
         self._note("recv_obj(source", source, tag)
         return self._recv_obj(int(source), int(tag))
 
-    # -- all ranks ---------------------------------------------------------------------------------------------------
+    # -- all ranks -----------------------------------------------------------------------------------------------------
     def all_reduce(self, x, op: str = "sum"):
         """Replace `x` on every rank by the element-wise `op` ("sum", "prod", "min", "max") over ranks; return it.
 
@@ -302,7 +302,7 @@ class Communicator:
         """
         return self._split(self._call("split"), color, key)
 
-    # -- primitives: what a subclass implements ----------------------------------------------------------------------
+    # -- primitives, which a subclass implements -----------------------------------------------------------------------
     def _isend(self, x, dest: int, tag: int) -> Work:
         raise NotImplementedError
 
@@ -318,7 +318,7 @@ class Communicator:
     def _split(self, call: Call, color, key) -> Communicator | None:
         raise NotImplementedError
 
-    # -- what follows from the primitives, and what a subclass may do better -----------------------------------------
+    # -- built on the primitives; a subclass may override them with something faster -----------------------------------
     def _send(self, x, dest, tag) -> None:
         self._isend(x, dest, tag).wait()
 

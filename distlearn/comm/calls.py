@@ -1,4 +1,4 @@
-"""One call of a rank: where it was made, and what its arguments must be, whatever communicator or collective it is."""
+"""One call of a rank: its line in the user's code, and checks of its arguments."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Call(NamedTuple):
         return f"{self} ({self.site})" if self.site else str(self)
 
 
-# -- checks of arguments ----------------------------------------------------------------------------------------------
+# -- checks of arguments -----------------------------------------------------------------------------------------------
 # The operators of `all_reduce` and `reduce_scatter`, by name.
 REDUCTIONS = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}
 

@@ -43,7 +43,7 @@ class Record(NamedTuple):
 
 
 EXHAUSTED = "MPI can make no more communicators"
-TO_RETURN = "all ranks to return"  # what a rank waits for that has made all of its calls
+TO_RETURN = "all ranks to return"  # a rank that has made all of its calls waits for this
 
 
 class Recorder:
@@ -57,7 +57,7 @@ class Recorder:
         self.numbers.clear()
 
     def records(self, waiting: bool) -> list[Record]:
-        """Return what was noted; the last call is in progress if the rank waits."""
+        """Return the recorded calls; the last one is in progress if the rank waits."""
         found = []
         for group, number, call in self.calls:
             if number:
@@ -115,20 +115,20 @@ it was last in all_reduce(op='sum', (4,), float32), number 2"
             return Verdict("mismatch", odd, text)
 
     def awaited(rank):
-        """The ranks that have not come to the call in which this one waits: those that wait elsewhere last."""
+        """The ranks that have not reached the call in which this one waits: those that wait elsewhere last."""
         group, number = tuple(waits[rank].group), waits[rank].number
         late = [r for r in group if r != rank and not (number and reached[group, r] >= number)]
         return sorted(late, key=lambda r: r in waits)
 
     path = list(waits)[:1]
     while path and path[-1] in waits and (late := awaited(path[-1])):
-        if late[0] in path:  # whoever is waited for waits, too
+        if late[0] in path:  # a cycle
             circle = sorted(path[path.index(late[0]) :])
             text = "; ".join(f"rank {r} waits in {waits[r]}" for r in circle)
             return Verdict("deadlock", tuple(circle), f"ranks wait for each other: {text}")
         path.append(late[0])
     if not path or path[-1] in waits:
-        return Verdict("none", (), "no rank waits for one that has not come")
+        return Verdict("none", (), "no rank waits for one that has not arrived")
     call, missing = waits[path[-2]], tuple(r for r in late if r not in waits)
     there = [r for r, w in waits.items() if w[:3] == call[:3]]
     last = records.get(missing[0])

@@ -251,7 +251,7 @@ def _call_all(functions, clock, layer, like):
 
 
 def layer_span(clock, layer, direction, shape, itemsize):
-    """Open the span of one layer's pass ("forward" or "backward"), with what it computes and moves."""
+    """Open the span of one layer's pass ("forward" or "backward"), with its operations and bytes."""
     # Without a clock it is a null context.
     if clock is None:
         return nullcontext()

@@ -1,4 +1,4 @@
-"""What an optimizer's formula is, a `Rule` on bare arrays; and the `Optimizer`, which applies rules to parameters."""
+"""A `Rule`, which is an optimizer's formula on bare arrays, and the `Optimizer`, which applies rules to parameters."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Rule(Protocol):
 
 @dataclass(frozen=True)
 class ElementwiseRule:
-    """A rule that treats every element by itself: hyperparameters in their range, one array of zeros as its state."""
+    """A rule that treats every element separately: hyperparameters in their range, one array of zeros as its state."""
 
     def __post_init__(self):
         for f in fields(self):
@@ -105,7 +105,7 @@ class Optimizer:
     ----------
     params : iterable of Param, or list of dict
         Frozen ones are left alone. A dict is a group: `{"params": [...], "lr": 0.01, "weight_decay": 0.0}`. It may
-        also hold "rule" and hyperparameters of the rule; what it leaves out is as for all groups.
+        also hold "rule" and hyperparameters of the rule; the arguments are defaults of all groups.
     lr : float or callable
         Learning rate, or a schedule: a function of the step (from 0) that returns one.
     clip_norm : float, optional
@@ -116,13 +116,14 @@ class Optimizer:
     params : list of Param
         Those of all groups, one after another.
     states : list
-        What `rule.init` returned for each of `params`: the only place for a subclass to keep memory of its own.
+        The state that `rule.init` returned for each of `params`: the only place for a subclass to keep memory of
+        its own.
     steps : int
         Steps done.
     scope : {"element", "parameter", "model"}, optional
-        Class attribute of a subclass with a `step` of its own: how much that must see at once. If it treats every
-        element by itself, it runs where a rank has parts of parameters (`TensorParallel`, `ZeRO`); if every parameter
-        by itself, where a rank has some of them (`Pipeline`). One that does not say runs where ranks have all of them.
+        Class attribute of a subclass with a `step` of its own: how much it must see at once. If it treats every
+        element separately, it runs where a rank has parts of parameters (`TensorParallel`, `ZeRO`); if every parameter
+        separately, where a rank has some of them (`Pipeline`). One that does not say runs where ranks have all of them.
     norm : callable
         `norm(params) -> float`: the norm of all gradients; a strategy whose ranks have parts of them replaces it.
 
@@ -161,7 +162,7 @@ class Optimizer:
         rules, lrs = (" | ".join(dict.fromkeys(repr(getattr(g, name)) for g in self.groups)) for name in ("rule", "lr"))
         return f"{type(self).__name__}({rules}, {lrs}, {size}, {self.steps} steps done)"
 
-    # -- settings: each is kept in one place, so what is set later holds in every strategy ---------------------------
+    # -- settings: each is kept in one place, so that later changes hold in every strategy -----------------------------
     def _common(self, name: str):
         first, *others = [getattr(group, name) for group in self.groups]
         if any(other != first for other in others):
@@ -198,7 +199,7 @@ class Optimizer:
         self._clip["norm"] = value
 
     def settings(self) -> Optimizer:
-        """Return an optimizer that only tells the settings, as they are when it is asked: it has no state."""
+        """Return an optimizer without state, whose settings are always the current ones of this optimizer."""
         made = Optimizer.__new__(Optimizer)
         made.groups, made._clip = self.groups, self._clip
         return made
@@ -207,12 +208,12 @@ class Optimizer:
         """Raise if parameters were frozen, or no longer are, or were replaced, since the optimizer was made."""
         for p in self._given:
             if p.frozen:
-                told = "freeze parameters before the optimizer is made"
-                raise ValueError(f"{p.name!r} was frozen when its optimizer was there, which updates it: {told}")
+                way = "freeze parameters before the optimizer is made"
+                raise ValueError(f"{p.name!r} was frozen after the optimizer that updates it was made: {way}")
         for p in self._left_out:
             if not p.frozen:
-                told = "make another optimizer (and strategy)"
-                raise ValueError(f"{p.name!r} is no longer frozen, but its optimizer was made without it: {told}")
+                way = "make another optimizer (and strategy)"
+                raise ValueError(f"{p.name!r} is no longer frozen, but its optimizer was made without it: {way}")
 
     @property
     def needed_scope(self) -> Scope:
@@ -242,7 +243,7 @@ class Optimizer:
         self.steps += 1
 
     def rebind(self, params_of_groups: list[list[Param]]) -> Optimizer:
-        """Return an optimizer like this one, for what one rank has of its parameters.
+        """Return an optimizer like this one, for one rank's part of its parameters.
 
         Parameters
         ----------
@@ -262,7 +263,7 @@ class Optimizer:
         return made
 
     def cost(self) -> tuple[int, int]:
-        """Return what a step computes and moves: (flops, bytes).
+        """Return the cost of a step: (flops, bytes).
 
         Per parameter a multiply-add for the weight and one for each array of the rule's state; gradients are read,
         weights and state are read and written.
@@ -419,7 +420,7 @@ def clip_by_norm(params: Iterable[Param], max_norm: float, norm: Callable[[list[
         raise ValueError(f"clip_by_norm: max_norm is {max_norm!r}, expected a number above 0")
     params = list(params)
     length = norm(params)
-    if not length < math.inf and params and not hasattr(params[0].grad, "block"):  # nobody knows those without data
+    if not length < math.inf and params and not hasattr(params[0].grad, "block"):  # those without data are unknown
         bad = next((p.name for p in params if not get_xp(p.grad).isfinite(p.grad).all()), None)
         whose = "on another rank" if bad is None else f"that of {bad!r}"
         raise FloatingPointError(f"clip_by_norm: a gradient is not finite, {whose}: their norm is {length}")

@@ -1,4 +1,4 @@
-"""What a strategy makes sure of before it trains: that the model can learn, and that a loss is one."""
+"""Checks of a strategy before it trains: that the model can learn, and that the loss is one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def check_model(model: Layer) -> None:
     """Raise if a parameter is not finite, or lies before a layer that gives no gradient of its input."""
     for p in model.params:
         if not isinstance(p.data, MetaArray) and not math.isfinite(p.data.sum(dtype=np.float64)):
-            raise ValueError(f"parameter {p.name!r} holds NaN or infinity before the first step: make or load it anew")
+            raise ValueError(f"parameter {p.name!r} holds NaN or infinity before the first step: make or load it again")
     for part in walk(model):
         layers = part.layers if isinstance(part, Sequential) else ()
         last = max((i for i, layer in enumerate(layers) if not gives_gradient(layer)), default=0)
@@ -30,7 +30,7 @@ def check_model(model: Layer) -> None:
 
 
 class CheckedLoss:
-    """A loss of the user's own: at its first call it is compared with what a loss must do."""
+    """A loss of the user's own, which is checked at its first call."""
 
     def __init__(self, loss):
         self.loss, self.new = loss, True
@@ -80,7 +80,7 @@ def checked(loss):
 
 
 def differ(found, wanted, rtol) -> bool:
-    """Say whether two values and gradients differ by more than rounding; what is not finite is not compared."""
+    """Say whether two values and gradients differ by more than rounding; values that are not finite are skipped."""
     (value, dy), (expected, slope) = found, wanted
     with np.errstate(invalid="ignore"):
         apart = dy.size and bool((abs(dy - slope) > rtol * abs(slope).max()).any())

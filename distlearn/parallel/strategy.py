@@ -35,7 +35,7 @@ from .sharding import HeldElsewhere, Sharded, ShardSpec, load_into, unshard
 
 
 class Strategy:
-    """One way to train a model on one or many ranks; a subclass defines `step`, and what differs from the defaults.
+    """One way to train a model on one or many ranks; a subclass defines `step` and overrides defaults.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ class Strategy:
     size = 1
     generators: Sequence = ()  # of the strategy's own random numbers
     checkpointable = True  # the run's state can be saved and resumed
-    specs: dict = MappingProxyType({})  # what ranks hold of the parameters that not all of them have, by name
+    specs: dict = MappingProxyType({})  # by name: the shards of parameters that not all ranks hold whole
     elsewhere: Sequence = ()  # parameters of the model that it was given, of which it holds shards
     batches_compared = False  # ranks that work on the same batch have compared theirs
 
@@ -83,7 +83,7 @@ class Strategy:
 
     @property
     def fingerprint(self) -> dict:
-        """What is trained, and how, by now."""
+        """Description of the model, the loss, and the current settings of the optimizer."""
         return self._fingerprint | optimizer_fingerprint(self._settings)
 
     def hold_in_shards(self, model, held) -> None:
@@ -128,11 +128,11 @@ class Strategy:
         return None if found is None else {name.removeprefix("param/"): found[name] for name in order}
 
     def state_dict(self) -> dict[str, Sharded]:
-        """Return what this rank holds of each array of the serial model's state: the arrays themselves, not copies."""
+        """Return this rank's part of each array of the serial model's state: the arrays themselves, not copies."""
         return sharded_state(self.model.params, self.optimizer, self.spec)
 
     def spec(self, name: str, shape) -> ShardSpec:
-        """Return what this rank holds of a parameter, and so of the optimizer's state for it."""
+        """Return this rank's shard of a parameter, and so of the optimizer's state for it."""
         return self.specs.get(name) or ShardSpec(tuple(shape), counts=self.world.rank == 0)
 
     def own_state(self) -> dict:
@@ -198,8 +198,8 @@ def unpack(flat, arrays, divisor: float = 1.0) -> None:
 def check_global_rows(comm, rows: float, n: int) -> None:
     """Raise unless the parts of a batch that the ranks were given add up to the `n` that losses divide by."""
     if abs(rows - n) > 1e-6 * n:  # in single precision the sum of millions of rows is rounded
-        rows_told = f"rank {comm.rank}: the parts of the {comm.size} ranks hold {rows:.0f} rows together"
-        raise ValueError(f"{rows_told}, but n is {n}: every rank must be given its own part of the batch")
+        together = f"rank {comm.rank}: the parts of the {comm.size} ranks hold {rows:.0f} rows together"
+        raise ValueError(f"{together}, but n is {n}: every rank must be given its own part of the batch")
 
 
 def check_whole(strategy, batch, *comms) -> None:
@@ -273,7 +273,7 @@ def update(optimizer, clock: Clock) -> None:
 
 
 class Serial(Strategy):
-    """Plain training on one process: what every parallel strategy must equal."""
+    """Plain training on one process, the reference for all parallel strategies."""
 
     def __init__(self, model, loss, optimizer, clock: Clock | None = None):
         super().__init__(LocalComm(clock), model, loss, optimizer)

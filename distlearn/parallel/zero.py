@@ -38,10 +38,10 @@ from .strategy import (
     update,
 )
 
-# -- what ZeRO shards: a group of parameters as one flat array, of which every rank owns an equal part -----------------
+# -- groups of parameters: one flat array each, of which every rank owns an equal part ---------------------------------
 #
 #     full  [ W ............ | b .. | padding ]      p.data and p.grad of the group's parameters are views of it
-#     own   [ rank 0 | rank 1 | rank 2 | rank 3 ]    what a rank keeps, and updates
+#     own   [ rank 0 | rank 1 | rank 2 | rank 3 ]    the part that a rank keeps and updates
 
 
 class ShardGroup:
@@ -74,7 +74,7 @@ class ShardGroup:
     def _views(self):
         return views_like(self.full, [p.data for p in self.params])
 
-    # -- parameters --------------------------------------------------------------------------------------------------
+    # -- parameters ----------------------------------------------------------------------------------------------------
     def start_gather(self) -> None:
         """Start to gather the full parameters (stage 3), unless they are here or on their way."""
         if self.full is None and self._coming is None:
@@ -108,7 +108,7 @@ class ShardGroup:
         """Gather the updated parts on every rank (stages 1 and 2)."""
         self.full[...] = self.comm.all_gather(self.own.data).reshape(-1)
 
-    # -- gradients ---------------------------------------------------------------------------------------------------
+    # -- gradients -----------------------------------------------------------------------------------------------------
     def open(self) -> None:
         """Allocate the full gradients, and clear them."""
         if self.bucket is None:
@@ -288,7 +288,7 @@ class ZeRO(Strategy):
             if group not in kept:  # as those of the last layer, with which backward begins
                 group.release()
 
-    # -- checkpoints -------------------------------------------------------------------------------------------------
+    # -- checkpoints ---------------------------------------------------------------------------------------------------
     def _shards(self) -> dict[str, Sharded]:
         """Return this rank's part of the optimizer's state, and at stage 3 of the parameters."""
         found = {}

@@ -1,7 +1,7 @@
 """A simulated rank's communicator.
 
 `SimComm` sends and receives; its collectives take the seconds of a formula. Those of a `MessageComm` are the messages
-of `comm.collectives`: what a student steps through is what the simulated ranks run. A collective that blocks runs in
+of `comm.collectives`: a student steps through the code that the simulated ranks run. A collective that blocks runs in
 the rank's own fibre, so that a breakpoint in `ring_all_reduce` shows the user's call further down the stack. A
 non-blocking one runs in its own fibre, which shares the rank's network card. Collectives of one communicator run
 one after another, in the order of their calls; those of different ones may overlap.
@@ -142,7 +142,7 @@ class SimComm(Communicator):
             transport.record_exchange((len(transport.trace.spans), fibre.rank, start, fibre.now, out.nbytes))
         return out
 
-    # -- objects -----------------------------------------------------------------------------------------------------
+    # -- objects -------------------------------------------------------------------------------------------------------
     def _send_obj(self, obj, dest, tag):
         """Send a pickled object; blocks until it is received, unless it is small enough to be eager."""
         check_caller(self._fibre)
@@ -291,8 +291,9 @@ class InnerComm(SimComm):
 class MessageComm(SimComm):
     """A simulated rank's `Communicator` whose collectives of arrays send messages."""
 
-    # Collectives of objects, and `split`, take the time of the formula: they set a program up, and what they move has
-    # another length on every rank, which an algorithm that receives into buffers would first have to be told.
+    # Collectives of objects, and `split`, take the time of the formula: they set a program up, and their payloads
+    # differ in length from rank to rank, which an algorithm that receives into buffers would first have to
+    # communicate.
 
     def __init__(self, transport, fibre, rank, members, context=0, clock=None):
         super().__init__(transport, fibre, rank, members, context, clock)
@@ -349,7 +350,7 @@ class MessageComm(SimComm):
         return result
 
     def _reduce_halves(self, call, joined, algorithm, comm, x, op):
-        """Let zeros take the way of halves, whose sum may not depend on it; that is computed once for all ranks."""
+        """Send zeros in place of halves, and form their sum, the same in any order, once for all ranks."""
         if x.__class__ is MetaArray:
             return algorithm(comm, x, op)
         joined.payloads[self.rank] = None, x
@@ -362,7 +363,7 @@ class MessageComm(SimComm):
         result[...] = collectives.rings.cut(joined.results, self.size)[self.rank]
         return result
 
-    # these begin with the array that they are about
+    # the first argument of these is their array
     _all_reduce = _reduce_scatter = _all_gather = _broadcast = _gather = _all_to_all = _run
     _iall_reduce = _ireduce_scatter = _iall_gather = _start
 

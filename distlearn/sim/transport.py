@@ -1,4 +1,4 @@
-"""What simulated ranks share during a run: messages in flight, posted receives, collective calls.
+"""The state that simulated ranks share during a run: messages in flight, posted receives, collective calls.
 
 Timing: a message that leaves at t arrives at t + alpha + n / beta, and is received when it has arrived *and* the
 receive has been posted; a synchronous send ends at that moment too.
@@ -54,13 +54,13 @@ COLLECTIVE_TAG = -1
 class Event:
     """Something that a rank can wait for."""
 
-    # Its attribute `when` is None until it is known at what virtual time it happens; `waiting(fibre)` describes what a
-    # fibre waits for, for the report of a deadlock.
+    # Its attribute `when` is its virtual time, None while that is unknown; `waiting(fibre)` describes it in the
+    # report of a deadlock.
 
     __slots__ = ()
 
     problem: str | None = None
-    """What was wrong with it, raised in the rank that waits for it."""
+    """Its error, raised in the rank that waits for it."""
 
 
 class SendOp(Event):
@@ -146,7 +146,7 @@ class Completion(Event):
 
 
 def deliver(x, out) -> str | None:
-    """Copy `x` into `out`; return what is wrong if it does not fit."""
+    """Copy `x` into `out`; return an error text if it does not fit."""
     if x.dtype is out.dtype and x.shape == out.shape and out.__class__ is ndarray is x.__class__:
         out[...] = x  # nearly always
         return None
@@ -161,7 +161,7 @@ def deliver(x, out) -> str | None:
 
 
 class Transport:
-    """What the ranks of one run share: channels, objects in flight, collective calls."""
+    """The state that the ranks of one run share: channels, objects in flight, collective calls."""
 
     losses = ()
 
@@ -186,7 +186,7 @@ class Transport:
         self._groups = {0: range(world.size)}
         self.contexts = 0
         self.sequence = 0
-        self._link_free: dict[tuple, float] = {}  # when a shared link has carried what is on it
+        self._link_free: dict[tuple, float] = {}  # when a shared link is free again
 
     def new_context(self) -> int:
         """Return a number for a new communicator: messages of different ones never match."""
@@ -220,7 +220,7 @@ class Transport:
         spans[:taken] = merged
         self.exchanges.clear()
 
-    # -- the wire ----------------------------------------------------------------------------------------------------
+    # -- the wire ------------------------------------------------------------------------------------------------------
     def launch(self, fibre: Fibre, channel: Channel, nbytes: int) -> float:
         """Send a message through the sender's network card, which sends one after another; return when it arrives."""
         card = fibre.card
@@ -250,7 +250,7 @@ class Transport:
             free[link] = start + seconds
         return start + (latency + seconds)
 
-    # -- sends and receives ------------------------------------------------------------------------------------------
+    # -- sends and receives --------------------------------------------------------------------------------------------
     def send(self, fibre: Fibre, channel: Channel, x) -> float | SendOp:
         """Send `x`: return when it is received or buffered, or the operation to wait for."""
         nbytes, card = x.nbytes, fibre.card

@@ -34,7 +34,7 @@ ASYNCHRONOUS = ("param_server",)
 
 
 def updates_per_step(settings, size: int) -> float:
-    """Return how many updates are made while every worker computes one gradient: schedules count updates."""
+    """Return how many updates are made while every worker computes one gradient, as schedules count updates."""
     if settings.strategy not in ASYNCHRONOUS:
         return 1.0
     policy, workers = make_policy(settings.policy), max(1, size - settings.servers)
@@ -64,7 +64,7 @@ def train_asynchronously(comm, settings, dataset, model, loss, rule, lr) -> tupl
 
 
 def history_of(run: Run, updates: float, metric: str) -> History:
-    """Convert a record to a history, with an epoch, of so many updates, for every point of its curve."""
+    """Convert a record to a history, with an epoch of `updates` updates for every point of its curve."""
     applied, history, before = run.applied, History(), 0
     history.losses = run.losses.tolist()
     for point in run.curve[1:]:

@@ -25,7 +25,7 @@ from .strategies import CODECS, STRATEGIES
 
 @dataclass
 class Result:
-    """What `train` returns on one rank."""
+    """The result of `train` on one rank."""
 
     history: History
     params: dict[str, np.ndarray] | None  # trained, by name; on rank 0 alone
@@ -103,9 +103,9 @@ def train(comm, settings, checkpoints=None, *, every=0, resume=False, on_epoch=N
     checkpoints : path, optional
         Folder in which rank 0 saves the run's state (see `CheckpointStore`).
     every : int
-        Save after every so many steps, and after the last one.
+        Steps between two checkpoints; one more after the last step.
     resume : bool or "anyway"
-        Go on from the newest checkpoint, if there is one (see `fit`).
+        Continue from the newest checkpoint, if there is one (see `fit`).
     on_epoch : callable, optional
         `on_epoch(history)` on every rank after every epoch.
     fused : bool

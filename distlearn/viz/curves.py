@@ -51,7 +51,7 @@ def plot_history(histories, *, x="epoch", y=None, ax=None, title=None):
     histories : History or dict of str to History
         One run, or runs by label. A `Result` of `train` works, too.
     x : {"epoch", "seconds", "samples", "step"}
-        What training is measured by; with "step" the loss is that of every single step.
+        The quantity on the x axis; with "step" the loss is that of every single step.
     y : str or sequence of str, optional
         Any of "loss" and the columns of the runs' metric: "train_accuracy", "val_accuracy", "test_accuracy" of a
         classifier. By default "loss" and the metric on the validation set, or on the test set if there is no other.
@@ -105,8 +105,8 @@ def _runs(histories) -> dict:
 def _metric_of(runs) -> str:
     by = {label: run.metric for label, run in runs.items()}
     if len(set(by.values())) > 1:
-        told = " and ".join(f"{label!r} by {metric}" for label, metric in by.items())
-        raise ValueError(f"plot_history: {told.replace(' by ', ' was measured by ', 1)}; draw them one by one")
+        metrics = " and ".join(f"{label!r} by {metric}" for label, metric in by.items())
+        raise ValueError(f"plot_history: {metrics.replace(' by ', ' was measured by ', 1)}; draw them one by one")
     return next(iter(by.values()))
 
 
@@ -156,7 +156,7 @@ def _draw(ax, curves: list[_Curve], runs: list[dict], several_names: bool, marke
     for c in curves:
         label = ", ".join(filter(None, [c.label, SETS[c.name.partition("_")[0]] if several_names else ""]))
         look = dict(runs[c.run])
-        if len(runs) == 1:  # colours tell quantities apart, where there are no runs to tell apart
+        if len(runs) == 1:  # colours distinguish quantities where there is one run
             look |= {"color": COLORS[c.part], "marker": MARKERS[c.part]}
         if several_names:
             look["linestyle"] = LINES[c.part]
@@ -168,7 +168,7 @@ def _draw(ax, curves: list[_Curve], runs: list[dict], several_names: bool, marke
 
 
 def _looks(n: int, groups: list[list[int]]) -> list[dict]:
-    """Look of each of n runs, the same in every panel, and no two alike."""
+    """Look of each of n runs, the same in every panel, and no two the same."""
     # Runs on top of each other go from broad and light to narrow and dark, so that each shows beneath the next.
     looks = []
     for i in range(n):

@@ -1,8 +1,8 @@
 """Plots of pipeline schedules: which rank runs which micro-batch when, and how large the bubble is.
 
 Forward is light and backward dark, so the two stay apart in greyscale; where a rank has several stages, the later ones
-are paler and hatched. What is left grey is the bubble. In a deadlock, an open box shows the action that a rank cannot
-start, and an arrow comes from what it waits for: it points back in time.
+are paler and hatched. The grey rest is the bubble. In a deadlock, an open box shows the action that a rank cannot
+start, and an arrow comes from the action that it waits for: it points back in time.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def plot_schedule(schedule, n_ranks=None, n_microbatches=None, *, ax=None, title
     Parameters
     ----------
     schedule : str, callable, list, Schedule, Simulated or Trace
-        A schedule in any form (`make_schedule`), which is simulated first; what `simulate` returned; or the trace of a
+        A schedule in any form (`make_schedule`), which is simulated first; a result of `simulate`; or the trace of a
         run with `Pipeline` or `PipeDream`, simulated or real (`world.trace`, or a `window` of it). A schedule that
         deadlocks is drawn up to the deadlock; arrows then show the dependencies that it breaks.
     n_ranks, n_microbatches : int, optional
@@ -140,7 +140,7 @@ class Content:
 
 
 def content(schedule, n_ranks=None, n_microbatches=None, **options) -> Content:
-    """Find what there is to show of a schedule in any form, of what `simulate` returned, or of a trace."""
+    """Return the content to draw of a schedule in any form, of a result of `simulate`, or of a trace."""
     if isinstance(schedule, (Trace, Simulated)):
         if n_ranks is not None or n_microbatches is not None or options:
             raise ValueError("plot_schedule: a Trace or a Simulated has its ranks, micro-batches and times already")

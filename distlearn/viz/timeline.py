@@ -64,8 +64,8 @@ class Bars:
     """Spans as arrays."""
 
     ranks: list[int]  # of each row, from the top
-    lanes: list[str]  # what the numbers in `lane` mean; computing comes first
-    names: list[str]  # what the numbers in `family` mean
+    lanes: list[str]  # meaning of the numbers in `lane`; computing is first
+    names: list[str]  # meaning of the numbers in `family`
     low: float  # the window [s]
     high: float
     row: np.ndarray
@@ -100,7 +100,7 @@ class Bars:
     def waiting(self, trace):
         """Return when ranks wait: exposed communication in which no message of the rank is on its way."""
         # Of a trace without messages, as those of real ranks are: in a collective that some rank has not entered yet.
-        # trace: What this is a part of.
+        # trace: the whole trace.
         # row, start, end: (n,) array
         found = [(np.empty(0, int), np.empty(0), np.empty(0))]
         comm = np.flatnonzero(self.lane == self.lanes.index("comm")) if "comm" in self.lanes else np.empty(0, int)
@@ -122,7 +122,7 @@ class Bars:
 
 
 def family(name: str) -> str:
-    """What a span's name says before its layer or number: "forward[0.Linear]" and "forward#3" are of "forward"."""
+    """Return a span's name without its layer or number: "forward[0.Linear]" and "forward#3" are of "forward"."""
     return name.partition("#")[0].partition("[")[0]
 
 
@@ -168,7 +168,7 @@ def select(trace, start: float | None = None, end: float | None = None) -> Bars:
 def plot_timeline(
     trace, *, start: float | None = None, end: float | None = None, path=(), ax=None, title: str = "", legend=True
 ):
-    """Draw what every rank did when: computing, communication, waiting; of a trace without spans the messages.
+    """Draw the time of every rank: computing, communication, waiting; of a trace without spans the messages.
 
     Parameters
     ----------

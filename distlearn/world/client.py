@@ -45,7 +45,7 @@ class Ranks:
         self._is_local = cluster.is_local  # only then are its process ids valid here
         self._key = uuid.uuid4().hex
         self._number, self._completed, self._modules = 0, deque(), {}
-        self.client.direct_view(targets).use_cloudpickle()  # pickles by value what a notebook defines
+        self.client.direct_view(targets).use_cloudpickle()  # pickles by value the functions that a notebook defines
         who = self._ask_who(targets)
         _check_pythons(who, targets)
         _check_mpi(who)
@@ -106,7 +106,7 @@ class Ranks:
         return [self.client[i].apply_async(remote.launch, self._key, order, payload) for i in self.ids]
 
     def _reloaded(self) -> list[str]:
-        """Return the names of the user's modules if one was imported anew since the last launch: engines do so, too."""
+        """Return the names of the user's modules, which engines reload, if one was reloaded since the last launch."""
         changed = False
         for name, module in list(sys.modules.items()):
             spec = getattr(module, "__spec__", None)  # another object after each import
@@ -234,7 +234,7 @@ def read_stack(path: str) -> list[Frame]:
     return frames
 
 
-# -- one launch ------------------------------------------------------------------------------------------------------
+# -- one launch --------------------------------------------------------------------------------------------------------
 # An error of all ranks is raised at about the same time: wait a moment for the others before interrupting them.
 PAUSE = 0.05
 PATIENCE = 3.0
@@ -320,7 +320,7 @@ class Launch:
             self._poll()
 
     def _poll(self) -> None:
-        """Wait until a rank ends, at most `TICK` seconds, and show what is new."""
+        """Wait until a rank ends, at most `TICK` seconds, and show new output and progress."""
         check_interrupts()
         futures = [self._handles[rank] for rank in self.pending]
         wait(futures, timeout=TICK, return_when=FIRST_COMPLETED)

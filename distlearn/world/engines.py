@@ -44,8 +44,8 @@ class EngineWorld(World):
     timeout : float, optional
         Longest time for a `run` [s].
     patience : float
-        A rank that has been in one call for this long [s] is shown, with what it waits for; if all ranks wait, that is
-        a deadlock and an error. A call is allowed one second more for each megabyte that it moves.
+        A rank that has been in one call for this long [s] is reported with that call; if all ranks wait, it is a
+        deadlock and an error. A call is allowed one second more for each megabyte that it moves.
     progress : bool or callable
         Show `comm.report`s of rank 0 as a progress bar, or pass them to `progress(step, total, **values)`.
     threads : int, optional
@@ -149,8 +149,8 @@ class EngineWorld(World):
         Parameters
         ----------
         fn : callable
-            May be defined in the notebook; is sent together with what it refers to. What is in a module is imported
-            there, and anew after a module of yours was reloaded here.
+            May be defined in the notebook; it is sent together with the objects that it refers to. Modules are imported
+            on the engines, and again after one of yours was reloaded here.
         *args, **kwargs
             Pickled; large data is better loaded on the ranks.
         timeout : float, optional
@@ -170,7 +170,7 @@ class EngineWorld(World):
         RankTimeoutError
             If ranks did not return in time; says where each was.
         RankDeadlockError
-            If all ranks wait for each other; says what each waits for.
+            If all ranks wait for each other; names the call in which each waits.
         CommError
             If the engines cannot be used.
         KeyboardInterrupt
@@ -181,7 +181,7 @@ class EngineWorld(World):
         timeout = self.timeout if timeout is None else timeout
         bar = Bar(getattr(fn, "__name__", "run")) if self.progress is True else None
         try:
-            with defer_interrupts():  # what is started here is ended, or marked for a restart
+            with defer_interrupts():  # engines started here are ended, or marked for a restart
                 self._ensure_engines()
                 self._restart_reason = "the last run was interrupted"
                 calls = self._ranks.submit(payload, strict=self.strict, patience=self.patience)
@@ -272,12 +272,12 @@ LATENCY = 1e-3  # Of a delayed message [s]: about what one takes between engines
 
 
 class LimitedWorld(EngineWorld):
-    """An `EngineWorld` whose ranks send at most so many bits per second; takes its arguments."""
+    """An `EngineWorld` with a bandwidth limit [bit/s]; takes the same arguments."""
 
     _network: Network | None = None
 
     def limit(self, bits_per_second: float | None) -> None:
-        """Limit what each rank may send or receive from now on; None for no limit."""
+        """Limit the bandwidth of each rank from now on; None for no limit."""
         if bits_per_second is not None and not bits_per_second > 0:
             raise ValueError(f"limit: {bits_per_second!r}, expected a number of bits per second above 0, or None")
         self._network = None if bits_per_second is None else Network(LATENCY, bits_per_second / 8)

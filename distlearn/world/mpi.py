@@ -38,8 +38,8 @@ class MPIWorld(World):
     timeout : float, optional
         Longest time that a rank waits in any one call [s].
     patience : float
-        A rank that has been in one call for this long [s] prints what it waits for; if all ranks wait, that is a
-        deadlock and an error. A call is allowed one second more for each megabyte that it moves.
+        A rank that has been in one call for this long [s] prints that call; if all ranks wait, it is a deadlock and an
+        error. A call is allowed one second more for each megabyte that it moves.
     strict : bool
         Find mistakes in the use of the communicator: see `MPIComm`.
 

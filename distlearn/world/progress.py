@@ -1,4 +1,4 @@
-"""What a user sees while ranks work, and of their errors afterwards."""
+"""Progress, output and stalls of ranks as a user sees them, and their errors afterwards."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _users_lines(error) -> list[str]:
 
 
 # -- progress ----------------------------------------------------------------------------------------------------------
-# What a user sees while ranks work: a progress bar, what the ranks print, and which rank has long waited for what.
+# While ranks work a user sees a progress bar, their output, and which ranks stall in which call.
 
 REPORT_SECONDS = 0.1  # Shortest time between two reports that an engine sends [s]; the last one is always sent.
 
@@ -106,7 +106,7 @@ class Bar:
 
 
 class Output:
-    """Prints what ranks print, each line prefixed with its rank."""
+    """Prints the ranks' output, each line prefixed with its rank."""
 
     # The output is ordered by rank, so that it is the same in every run. The first rank that has not ended is shown
     # line by line while it runs, later ranks afterwards.
@@ -137,7 +137,7 @@ class Output:
         stream.flush()
 
 
-# -- stalls -----------------------------------------------------------------------------------------------------------
+# -- stalls ------------------------------------------------------------------------------------------------------------
 # While a rank computes for a minute, the others may wait for a minute: that is shown, but is not an error. If all ranks
 # wait, each in one call, none is left to send what they wait for: a deadlock, which is an error.
 

@@ -430,7 +430,7 @@ def test_ctrl_c_under_mpiexec_keeps_what_there_is_and_says_how_to_go_on(tmp_path
     assert done.returncode == 130, done.stderr
     text = done.stdout + done.stderr
     assert "Traceback" not in text
-    assert "interrupted after 2 of 9 epochs. The same command with --resume goes on" in " ".join(text.split())
+    assert "interrupted after 2 of 9 epochs. The same command with --resume continues" in " ".join(text.split())
     assert len(read(tmp_path / "out")["runs"][0]["epochs"]) == 2
 
 

@@ -18,9 +18,9 @@ from .messages import GuardedWork, MPIWork, as_bytes, empty, from_host, like, sy
 # The check that all ranks make the same collective calls in the same order, with the same arguments.
 #
 # Every collective of a strict communicator starts two operations: its own and, on a separate communicator of the
-# library, a small all-gather of what each rank calls and where. The second one is the same on all ranks whatever the
+# library, a small all-gather of the ranks' calls and their lines. The second one is the same on all ranks whatever the
 # calls are, so it always ends; the result of the first is returned only when all calls have been found equal. A rank
-# that ends takes part once more, with the call `RETURN`: so the others learn that it makes no more calls.
+# that ends takes part once more, with the call `RETURN`: so the others see that it makes no further calls.
 
 CALL_BYTES, SITE_BYTES = 112, 80
 RECORD_BYTES = CALL_BYTES + SITE_BYTES
@@ -167,7 +167,7 @@ class Collectives:
         counts = [s.stop - s.start for s in shares(wide.size, self.size)]
         out = empty(counts[self.rank], wide.dtype, wide)
         request = self.reducing(wide.dtype).Ireduce_scatter(wide.reshape(-1), out, counts, mpi_op)
-        # `wide` may be a copy that nobody else holds, and MPI reads it until the operation is done
+        # `wide` may be a copy without another reference, and MPI reads it until the operation is done
         return self._started(call, x.nbytes, start, request, lambda _=wide: like(rounded(out, x.dtype), x))
 
     def _iall_gather(self, call, x):

@@ -161,7 +161,7 @@ class MPIComm(Messages, Collectives, Communicator):
         if lost:
             raise CommError(f"rank {self.rank} never received {lost[0]}")
 
-    # -- waiting and recording ---------------------------------------------------------------------------------------
+    # -- waiting and recording -----------------------------------------------------------------------------------------
     def block(self, done, what, nbytes: int = 0) -> None:
         activity, on_nap = self.activity, None
         activity.waits_for = what

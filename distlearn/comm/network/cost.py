@@ -1,4 +1,4 @@
-r"""What each collective of `distlearn.comm.collectives` sends, and how long that takes: the formulas, as functions.
+r"""Messages, bytes and seconds of each collective of `distlearn.comm.collectives`: the formulas, as functions.
 
     messages("ring_all_reduce", n, p)   ->   2 p (p - 1)
     nbytes("ring_all_reduce", n, p)     ->   2 n (p - 1)
@@ -74,11 +74,11 @@ def _formula(algorithm, p: int) -> Formula:
     return found
 
 
-# -- the formulas, by the name of the function ------------------------------------------------------------------------
+# -- the formulas, by the name of the function -------------------------------------------------------------------------
 
 
 class Formula(NamedTuple):
-    """The cost of one algorithm; `time(n)` is what a message of n bytes takes [s]."""
+    """The cost of one algorithm; `time(n)` is the time of a message of n bytes [s]."""
 
     messages: Callable  # (p) -> int
     nbytes: Callable  # (n, p) -> bytes

@@ -17,7 +17,7 @@ i32, f32 = np.int32, np.float32
 
 
 class Launch(NamedTuple):
-    """What a kernel is launched with."""
+    """The grid, block and arguments of a launch."""
 
     grid: tuple
     block: tuple

@@ -128,7 +128,7 @@ def online_attend_backward(dy, saved):
 
 
 def partial_backward(q, k, v, hidden, lse, inner, dy):
-    """Return the gradients that come from some of the keys."""
+    """Return the contributions of some of the keys to the gradients."""
     scale, (q, k, v, dy) = 1 / math.sqrt(q.shape[-1]), map(single, (q, k, v, dy))
     p = matmul(q, k.swapaxes(-1, -2))
     p *= scale

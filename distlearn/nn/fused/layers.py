@@ -20,7 +20,7 @@ from . import launched, rows, tiles
 
 
 class Fused(Sequential):
-    """Base of the fused layers: their shapes and operations are those of the layers, not what they move."""
+    """Base of the fused layers: their shapes and operations are those of the layers; they move fewer bytes."""
 
     splits = False
     bytes_moved = Layer.bytes_moved
@@ -150,7 +150,7 @@ def choose_algorithm(layer: Conv2d, shape) -> str:
 
 
 # -- joining layers ----------------------------------------------------------------------------------------------------
-#     Conv2d, ReLU, MaxPool   ->   convolve, take the maxima, then add the bias to what is left and clip it at zero
+#     Conv2d, ReLU, MaxPool   ->   convolve, take the maxima, then add the bias to them and clip them at zero
 #
 # Maximum pooling commutes with adding a constant and with ReLU, bit for bit: max(max(x_i, 0)) = max(max(x_i), 0), and
 # rounding keeps an order, so max(x_i) + b = max(x_i + b). Their gradients commute as well: a positive maximum is the

@@ -163,7 +163,7 @@ def narrow(dW, q: int, shape):
     return sums
 
 
-# -- band matrix ---------------------------------------------------------------------------------------------------
+# -- band matrix -------------------------------------------------------------------------------------------------------
 # Gradient of the input where images are narrow and channels few: whole rows of the image at a time.
 #
 #     dy_i (ow c_out)  @  band (ow c_out, kh w c_in)  =  contribution of output row i to its kh image rows

@@ -1,6 +1,6 @@
 """A convolution of few channels and the maximum pooling behind it: all outputs of a pooling window in one product.
 
-    candidates (ph pw c_out, tiles)  =  kernels (ph pw c_out, K)  @  what every tile sees (K, tiles)
+    candidates (ph pw c_out, tiles)  =  kernels (ph pw c_out, K)  @  inputs of every tile (K, tiles)
 
 A tile is a window of the pool, ph x pw outputs; together they see K = (kh + ph - 1) (kw + pw - 1) c_in values of the
 image. For a first layer that is few: 16 for a kernel of 3 x 3 on one channel, of which each of the four outputs
@@ -8,9 +8,9 @@ ignores 7. So the kernel stands in the matrix once for every place in the tile, 
 
 The channels come first here, because a pixel of few channels is a short run of values, and short runs are slow to copy,
 to multiply and to compare. The image is cut into phases: every ph-th row and pw-th column, from each of the ph pw
-places where one can begin. What the tiles of an image see at one place lies in one phase as a single run, from the
+places where one can begin. The inputs of an image's tiles at one place lie in one phase as a single run, from the
 first tile to the last: K copies of a run for a sample instead of one for every row of every window. Between two rows
-of tiles the run passes over the image's border; what comes out there belongs to no tile and is left out.
+of tiles the run passes over the image's border; results there belong to no tile and are dropped.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _seen(kernel, tile):
 
 def _phases(x, kernel, geometry, tile):
     """Cut images with their border into phases: (n, ph, pw, c_in, rows, columns)."""
-    # A phase has as many columns as a row of tiles sees, and a row more than all tiles see: runs end there.
+    # A phase has the columns of a row of tiles, and one row more than all tiles: runs end there.
     (n, h, w, c), (py, px), (ph, pw), (kh, kw) = x.shape, geometry.padding, tile, _seen(kernel, tile)
     oh, ow = geometry.output(h, w)
     high, wide = oh // ph + kh // ph, ow // pw + kw // pw - 1
@@ -89,7 +89,7 @@ def _phases(x, kernel, geometry, tile):
 
 def _tiles(phases, kernels, rows):
     """Yield (samples, seen (samples, K, tiles)), in batches small enough to stay in the cache with their products."""
-    # kernels is the shape of what `_wide` gives, `rows` the number of rows of tiles.
+    # kernels is the shape of the result of `_wide`, `rows` the number of rows of tiles.
     xp, (n, ph, pw, c, _, width) = get_xp(phases), phases.shape
     (_, _, k, kh, kw, _), (of_n, of_i, of_j, of_c, row, column) = kernels, phases.strides
     shape = (n, kh // ph, ph, kw // pw, pw, c, rows * width)

@@ -52,7 +52,7 @@ class Bucket:
         self.pending = len(self.params)
 
     def flush(self) -> None:
-        """Complete `flat` before it is read, with zeros where nothing was added and what was assigned to `p.grad`."""
+        """Complete `flat` before it is read: zeros where no gradient was added, and arrays assigned to `p.grad`."""
         for p, view in zip(self.params, self._views, strict=True):
             if p.grad is not view:
                 view[...] = p.grad
@@ -153,18 +153,18 @@ class GradientReducer:
         else:
             self._works.append(reducer.start(bucket.flat[: reducer.parts[-1].stop]))
 
-    # -- what codes have left out so far -------------------------------------------------------------------------------
+    # -- errors of the codes so far ------------------------------------------------------------------------------------
     @property
     def generators(self) -> list[np.random.Generator]:
         return [reducer.rng for reducer in self._reducers.values()]
 
     @property
     def errors(self) -> dict:
-        """The errors that this rank keeps, by what they depend on: codec, ranks, and bucket."""
+        """The errors that this rank keeps, by codec, number of ranks, and bucket."""
         return {place + which: e for place, reducer in self._places() for which, e in reducer.errors.items()}
 
     def load_errors(self, arrays: dict) -> None:
-        """Go on with the errors that a run left; with another codec, other ranks or buckets there are none."""
+        """Continue with the errors of a saved run; another codec, number of ranks or bucket size starts without."""
         for place, reducer in self._places():
             mine = {name.removeprefix(place): e for name, e in arrays.items() if name.startswith(place)}
             reducer.errors = {which: get_xp(self.sums).asarray(e) for which, e in mine.items()}

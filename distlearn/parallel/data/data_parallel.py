@@ -2,7 +2,7 @@
 
 rank r:  part r of the batch --> forward --> backward --+--> update (the same on every rank)
                                                         |
-         bucket after bucket, while backward goes on:  all-reduce (sum)
+         bucket after bucket, while backward runs:     all-reduce (sum)
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class DataParallel(Replicated):
         Number of micro-batches that a rank's part is cut into: needs the memory of one's activations, and gives the
         same results; only layers that use the batch as a whole (`BatchNorm`, random numbers of `Dropout`) see less.
     check_every : int, optional
-        `check_replicas` every so many steps.
+        Number of steps between two calls of `check_replicas`.
 
     Notes
     -----

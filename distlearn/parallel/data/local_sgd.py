@@ -83,7 +83,7 @@ class LocalSGD(Replicated):
         return loss
 
     def finish(self) -> None:
-        """Average what the ranks have learned since the last average; afterwards all hold the same values."""
+        """Average the ranks' parameters if they have trained since the last average."""
         if self._steps:
             self._average(0.0, 1)
 

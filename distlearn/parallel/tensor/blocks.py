@@ -69,7 +69,7 @@ def nominal_shape(block) -> tuple[int, ...]:
 class SiameseParallel(TensorLayer):
     """Siamese network with a branch on each of two ranks: rank 0 sees the first image of every pair, rank 1 the second.
 
-    Its body must treat every image by itself: a `BatchNorm` or a `Dropout` would no longer see both branches.
+    Its body must treat every image separately: a `BatchNorm` or a `Dropout` would no longer see both branches.
     """
 
     layout = "a branch per rank, gradients summed"

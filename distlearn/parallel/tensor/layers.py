@@ -17,7 +17,7 @@ from ...nn.layer import Layer, Param, check_dtype, check_shape, walk
 from ...shares import shares
 from ..sharding import Shard, ShardSpec, gather_parts, length, reduce_scatter_parts, take_part
 
-# -- what all have in common -------------------------------------------------------------------------------------------
+# -- base classes ------------------------------------------------------------------------------------------------------
 
 
 class AxisSharding:
@@ -58,7 +58,7 @@ def _as_slice(part):
 
 
 class TensorLayer(Layer):
-    """Base of the layers that communicate: `local` is what this rank computes, a serial layer of its own size."""
+    """Base of the layers that communicate; `local` is a serial layer of this rank's size."""
 
     # A span covers only the arithmetic; the communicator records its own calls. So a time line shows which part of a
     # layer is computing and which is waiting.
@@ -123,7 +123,7 @@ class TensorLayer(Layer):
 
 
 class TensorSequential(Sequential):
-    """What `parallelize` makes of a `Sequential`: some layers are sharded over ranks, the others run on every rank."""
+    """The result of `parallelize`: some layers are sharded over ranks, the others run on every rank."""
 
     spans_itself = True
 
@@ -138,7 +138,7 @@ def unique_params(layers) -> list:
 
 
 def shard_specs(model: Layer) -> dict[str, ShardSpec]:
-    """Return what this rank holds of the parameters of a model that are not the same on every rank, by name."""
+    """Return by name this rank's shards of the parameters that differ from rank to rank."""
     layers = (layer for layer in walk(model) if isinstance(layer, TensorLayer))
     return {name: spec for layer in layers for name, spec in layer.specs.items()}
 
@@ -170,7 +170,10 @@ class ColumnParallel(TensorLayer):
 
 
 class ColumnParallelLinear(ColumnParallel):
-    """Dense layer whose neurons, the columns of W, are sharded over ranks."""
+    """Dense layer whose neurons, the columns of W, are sharded over ranks: Y_r = X W_r + b_r, dX = sum of dY_r W_r^T.
+
+    Backward starts the all-reduce of dX, and computes dW_r meanwhile.
+    """
 
     layout = "neurons over ranks"
 
@@ -221,7 +224,7 @@ class GroupParallelConv2d(ColumnParallel):
 
     @staticmethod
     def fits(conv, sharding: AxisSharding) -> bool:
-        """Say whether channels sharded like this are what each rank's groups of a convolution need."""
+        """Say whether each rank holds the channels that its groups of a convolution need."""
         p = len(sharding.parts)
         return conv.groups % p == 0 and sharding.n == conv.c_in and sharding == AxisSharding.even(conv.c_in, p)
 
@@ -252,7 +255,7 @@ class GroupParallelConv2d(ColumnParallel):
 
 
 class RowParallelLinear(TensorLayer):
-    """Dense layer whose inputs, the rows of W, are sharded over ranks."""
+    """Dense layer whose inputs, the rows of W, are sharded over ranks: Y = b + sum of X_r W_r, one all-reduce."""
 
     layout = "inputs over ranks, outputs summed"
 

@@ -99,8 +99,8 @@ class ParameterServer:
     Parameters
     ----------
     model : Sequential
-        A worker's may be on a GPU, with its data, while the servers keep theirs on the CPU. Of running statistics,
-        which no gradient changes, the run has the mean over workers of what each had at its newest gradient.
+        A worker's may be on a GPU, with its data, while the servers keep theirs on the CPU. Running
+        statistics, which no gradient changes, are the mean over workers of those sent with each one's newest gradient.
     rule : Rule
         Such as `SGD()` or `Momentum(0.9)`; its velocities are kept on the servers.
     lr : float or callable
@@ -115,7 +115,7 @@ class ParameterServer:
         `pace(worker, step) -> seconds` that the step takes longer: a straggler. Virtual on simulated ranks, slept on
         real ones. `Speeds` has laws to choose from.
     every : int
-        Copy the parameters every so many updates, for the curve; 0 for never.
+        Number of updates between two copies of the parameters, for the curve; 0 for none.
 
     Notes
     -----
@@ -172,8 +172,8 @@ class ParameterServer:
         Parameters
         ----------
         batch_size : int
-            Samples of a global batch, of which each worker takes its part: what an update of BSP uses, and what n
-            updates of ASP use.
+            Samples of a global batch, of which each worker takes its part: an update of BSP uses all of them, as do n
+            updates of ASP.
         steps : int, optional
             Gradients that each worker computes, on average: faster ones compute more under ASP.
         seconds : float, optional
@@ -210,7 +210,7 @@ class ParameterServer:
         return make_run(coordinator, self.flat, found, dataset, self.loss)
 
     def _work(self, batches: Batches) -> None:
-        """Push a gradient, wait for new parameters, and so on, until the first server has no further step to give."""
+        """Push a gradient, wait for new parameters, and so on, until the first server has no further step."""
         batches_forever = chain.from_iterable(map(batches.epoch, count()))
         while self._go:
             self.step(next(batches_forever))
@@ -229,7 +229,7 @@ class ParameterServer:
         return loss
 
     def _exchange(self, rows: int, loss: float) -> None:
-        """Push what is in `flat.grad`, a mean over `rows`, and load the parameters of the reply."""
+        """Push `flat.grad`, a mean over `rows`, and load the parameters of the reply."""
         comm, replies = self.comm, self._replies
         with self.clock.span("exchange", lane="comm"):
             # the receives are posted before the servers are asked: none of them ever waits for a worker
@@ -248,7 +248,7 @@ class ParameterServer:
         self._version, self._go = int(replies[0]["version"][0]), bool(replies[0]["go"][0])
 
 
-# -- what a run has done -----------------------------------------------------------------------------------------------
+# -- the record of a run -----------------------------------------------------------------------------------------------
 
 
 GRADIENT = np.dtype(
@@ -265,7 +265,7 @@ PROBE = 1000
 
 @dataclass
 class Run:
-    """What happened in one run of a parameter server.
+    """The record of one run of a parameter server.
 
     Attributes
     ----------
@@ -396,8 +396,8 @@ class QuorumDiLoCo(ParameterServer):
     .. math:: \Delta = \sum_{q \in Q} \frac{m_q}{m} (w^{(q)}_{start} - w_q), \qquad
               v \leftarrow \mu v + \Delta, \qquad w \leftarrow w - \alpha (\Delta + \mu v)
 
-    Q are the learners whose results have come, :math:`m_q` the samples behind each. Those outside Q go on from where
-    they began; their results count in a later merge. With a quorum of all learners this is `DiLoCo`. Rank 0 is the
+    Q are the learners whose results have arrived, :math:`m_q` the samples behind each. Those outside Q continue from
+    their own start; their results count in a later merge. With a quorum of all learners this is `DiLoCo`. Rank 0 is the
     syncer, the others are learners; lost learners are not waited for.
 
     Parameters
@@ -427,7 +427,7 @@ class QuorumDiLoCo(ParameterServer):
 
     def __init__(self, comm, model, loss, optimizer, *, every=50, quorum=1, outer_lr=0.7, pace=None):
         check_positive("QuorumDiLoCo", every=every)
-        share = min(1.0, quorum / max(1, comm.size - 1))  # or the outer momentum would count learners that did not come
+        share = min(1.0, quorum / max(1, comm.size - 1))  # or the outer momentum would count absent learners
         super().__init__(comm, model, loss, DiLoCo.outer, share * outer_lr, Quorum(quorum), pace=pace, every=1)
         self.optimizer, self.inner_steps = optimizer, every
         self._begin()

@@ -140,7 +140,7 @@ def test_the_state_refuses_what_cannot_be():
     with pytest.raises(ValueError, match="used version 1, but the server is at 0"):
         state.arrive(0, 1)
     state.arrive(0, 0)
-    with pytest.raises(ValueError, match="worker 0, which may not be computing"):
+    with pytest.raises(ValueError, match="worker 0 sent a gradient while it must wait"):
         state.arrive(0, 0)
     state.leave(1)
     with pytest.raises(ValueError, match="worker 1 has left already"):
