@@ -126,9 +126,9 @@ class SimComm(Communicator):
         return out
 
     def send_recv(self, x, dest, out, source, tag=0):
-        fibre, start = self._fibre, self._fibre.now
+        fibre, start, internal = self._fibre, self._fibre.now, self.internal
         sent, received = self._begin_send(x, dest, tag), self._begin_recv(out, source, tag)
-        if not self.internal and (
+        if not internal and (
             x is out or getattr(x, "base", x) is not None or getattr(out, "base", out) is not None
         ):
             check_apart("send_recv", x, out, self.rank)
@@ -137,7 +137,7 @@ class SimComm(Communicator):
                 self._transport.wait_for(fibre, event)
             elif event > fibre.now:
                 fibre.now = event
-        if not self.internal:
+        if not internal:
             transport = self._transport
             transport.record_exchange((len(transport.trace.spans), fibre.rank, start, fibre.now, out.nbytes))
         return out
