@@ -111,7 +111,7 @@ def place_in_words(line: int, file: str) -> str:
 
 
 def describe(raw: dict, regions: list[dict], sites, code) -> Finding:
-    """Turn one finding into words; `raw` is as `emulator/runtime/launch_io.h` wrote it, its numbers are indices."""
+    """Describe one finding in words; `raw` is the record of `emulator/runtime/launch_io.h`, its numbers are indices."""
     if _report_at_other_access(raw, sites):
         both = [(name, f"other_{name}") for name in ("site", "access", "thread", "block")]
         raw = raw | {name: raw[other] for name, other in both} | {other: raw[name] for name, other in both}
@@ -131,7 +131,7 @@ def describe(raw: dict, regions: list[dict], sites, code) -> Finding:
 
 
 def _place(code, number: int) -> dict:
-    """Where a line as compilers count them is, and its text: empty for one that is not of the source."""
+    """Return the file, line and text of a line as compilers count them; empty for one outside of the source."""
     file, line = code.flat.place(number)
     return {"file": file, "line": line, "source": code.lines[number - 1] if 0 < number <= len(code.lines) else ""}
 

@@ -95,7 +95,7 @@ class Loader:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Of the array that all rows would be."""
+        """Shape of the array of all rows."""
         return len(self), math.prod(self.image_shape)
 
     def __len__(self) -> int:
@@ -291,7 +291,7 @@ def _seeded(key):
 
 
 def _work(loader: Loader, parts, key, slots, reading, i: int, pipe, far) -> None:
-    """Be worker i: read parts into slots, as the far end of the pipe says, until it is closed."""
+    """Run worker i: read parts into slots on request through the pipe, until it is closed."""
     far.close()  # its copy here, or the pipe would outlive the first process
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to every process of a terminal; the first ends the rest
     with suppress(EOFError, ConnectionError):

@@ -297,7 +297,7 @@ def read_file(path, offset: int = 0, size: int = -1) -> bytes:
 
 
 class SlowStorage:
-    """Reads local files as slowly as a storage that many share.
+    """Reads local files as slowly as a shared storage.
 
     Parameters
     ----------

@@ -12,7 +12,7 @@ from .layer import Layer, describe, walk
 
 
 class Container(Layer):
-    """Base of the layers that hold layers: collects their parameters and prefixes each one's name with its place."""
+    """Base of the layers that contain layers: collects their parameters and prefixes each name with its position."""
 
     def __init__(self, layers: list[Layer]):
         self.layers = list(layers)
@@ -78,7 +78,7 @@ def _own_names(layer, i):
 
 
 def check_unique_names(params) -> None:
-    """Raise unless parameter names are unique: arrays are gathered, saved and loaded by name."""
+    """Raise unless parameter names are unique, as arrays are gathered, saved and loaded by name."""
     names = [p.name for p in params]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
@@ -118,7 +118,7 @@ class Sequential(Container):
 
     Notes
     -----
-    `nn.fuse` makes a faster model of one, with the same layers, of which some that follow each other run in one pass.
+    `nn.fuse` makes a faster model of one, with the same layers, of which some consecutive ones run in one pass.
 
     Examples
     --------
@@ -130,7 +130,7 @@ class Sequential(Container):
 
     clock = None  # that of the rank, for a model whose layers communicate
     splits = True
-    together = None  # a function that joins layers which follow each other (`nn.fuse`)
+    together = None  # a function that fuses consecutive layers (`nn.fuse`)
     _fused = None, None
 
     def __init__(self, *layers: Layer):

@@ -224,7 +224,7 @@ def check_shape(layer: Layer, shape, *axes) -> None:
 
 
 def unfit(array, dtype) -> str | None:
-    """Say why an array cannot become weights of a type; None where it can."""
+    """Return the reason why an array cannot become weights of a type; None where it can."""
     if array.dtype.kind != "f":
         return f"{array.dtype}, expected floating-point numbers"
     with np.errstate(over="ignore"):

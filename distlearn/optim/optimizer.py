@@ -340,7 +340,7 @@ def _check_clip_norm(what: str, value) -> None:
 
 
 def _groups(params, rule: Rule, lr, what: str) -> tuple[list[ParamGroup], list[Param]]:
-    """Turn the user's `params` into groups, of which a plain list is one; return also the frozen ones, left out."""
+    """Convert the user's `params` to groups, a plain list to one group; return the frozen ones, too."""
     params = list(params)
     if not params:
         raise ValueError(f"{what}: the list of parameters is empty, so nothing would be trained")

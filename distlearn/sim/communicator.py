@@ -128,9 +128,7 @@ class SimComm(Communicator):
     def send_recv(self, x, dest, out, source, tag=0):
         fibre, start, internal = self._fibre, self._fibre.now, self.internal
         sent, received = self._begin_send(x, dest, tag), self._begin_recv(out, source, tag)
-        if not internal and (
-            x is out or getattr(x, "base", x) is not None or getattr(out, "base", out) is not None
-        ):
+        if not internal and (x is out or getattr(x, "base", x) is not None or getattr(out, "base", out) is not None):
             check_apart("send_recv", x, out, self.rank)
         for event in (received, sent):
             if event.__class__ is not float:

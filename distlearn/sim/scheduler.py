@@ -52,13 +52,28 @@ class NetworkCard:
 class Fibre:
     """One thread of control and its virtual clock: a rank's own, or one that runs a collective for it."""
 
-    __slots__ = ("call", "card", "failures", "greenlet", "now", "order", "rank", "result", "seconds_run", "since",
-                 "switch", "task", "ticket", "timeline", "waits")  # fmt: skip
+    __slots__ = (
+        "call",
+        "failures",
+        "greenlet",
+        "nic",
+        "now",
+        "order",
+        "rank",
+        "result",
+        "seconds_run",
+        "since",
+        "switch",
+        "task",
+        "ticket",
+        "timeline",
+        "waits",
+    )  # fmt: skip
 
     def __init__(self, rank: int, order: int):
         self.rank, self.order = rank, order
         self.now = 0.0
-        self.card = NetworkCard()
+        self.nic = NetworkCard()
         self.timeline = CommTimeline()  # when the rank is busy with collectives
         self.waits = self.call = self.failures = self.result = None
         self.ticket = 0  # number of its newest entry in the queue; older ones are ignored
@@ -163,14 +178,14 @@ class Scheduler:
         self.wake(fibre, fibre.now)
 
     def spawn(self, owner: Fibre, task: Callable[[Fibre], None]) -> None:
-        """Run `task(fibre)` from now on, on its own fibre that shares the rank and the card of `owner`."""
+        """Run `task(fibre)` from now on, on its own fibre that shares the rank and the network card of `owner`."""
         if self._idle:
             helper = self._idle.pop()
         else:
             helper = Fibre(0, len(self.fibres) + 1 + len(self._helpers))
             self._helpers.append(helper)
-        helper.rank, helper.now, helper.card, helper.task = owner.rank, owner.now, owner.card, task
-        owner.card.users += 1
+        helper.rank, helper.now, helper.nic, helper.task = owner.rank, owner.now, owner.nic, task
+        owner.nic.users += 1
         if helper.greenlet is not None:
             self.wake(helper, owner.now)
             return
@@ -184,7 +199,7 @@ class Scheduler:
     def _help(self, fibre: Fibre) -> None:
         while True:
             fibre.task(fibre)
-            fibre.card.users -= 1
+            fibre.nic.users -= 1
             fibre.task = fibre.call = None
             self._idle.append(fibre)
             self.block(fibre, _A_TASK)

@@ -223,15 +223,15 @@ class Transport:
     # -- the wire ------------------------------------------------------------------------------------------------------
     def launch(self, fibre: Fibre, channel: Channel, nbytes: int) -> float:
         """Send a message through the sender's network card, which sends one after another; return when it arrives."""
-        card = fibre.card
-        if card.users or self.shared:  # first come, first served, in virtual time: let earlier fibres run first
+        nic = fibre.nic
+        if nic.users or self.shared:  # first come, first served, in virtual time: let earlier fibres run first
             self.scheduler.yield_until(fibre, fibre.now)
         now = start = fibre.now
         if self.plain:
-            if card.free > start:
-                start = card.free
+            if nic.free > start:
+                start = nic.free
             arrival = start + (self.alpha + nbytes / self.beta)
-            card.free = arrival - self.alpha
+            nic.free = arrival - self.alpha
         else:
             arrival = self._travel(fibre, channel, nbytes)
         self.record((channel.sender, channel.receiver, nbytes, now, arrival, channel.label))
@@ -253,13 +253,13 @@ class Transport:
     # -- sends and receives --------------------------------------------------------------------------------------------
     def send(self, fibre: Fibre, channel: Channel, x) -> float | SendOp:
         """Send `x`: return when it is received or buffered, or the operation to wait for."""
-        nbytes, card = x.nbytes, fibre.card
-        if self.plain and not card.users:  # as in `launch`, which would cost a call per message
+        nbytes, nic = x.nbytes, fibre.nic
+        if self.plain and not nic.users:  # as in `launch`, which would cost a call per message
             now = start = fibre.now
-            if card.free > start:
-                start = card.free
+            if nic.free > start:
+                start = nic.free
             arrival = start + (self.alpha + nbytes / self.beta)
-            card.free = arrival - self.alpha
+            nic.free = arrival - self.alpha
             self.record((channel.sender, channel.receiver, nbytes, now, arrival, channel.label))
         else:
             arrival = self.launch(fibre, channel, nbytes)

@@ -125,7 +125,7 @@ def lightness(color) -> float:
 
 
 def styled(plot):
-    """Give the look to the figure that a plot function makes, and leave alone the axes that it is given."""
+    """Give the look to the figure that a plot function makes, and do not change given axes."""
 
     @functools.wraps(plot)
     def wrapper(*args, **kwargs):

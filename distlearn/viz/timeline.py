@@ -86,7 +86,7 @@ class Bars:
         return np.flatnonzero((self.lane == self.lanes.index(lane)) & (self.row == row))
 
     def cut(self, which: np.ndarray, *, exposed: bool):
-        """Cut spans down to the time in which their rank computes nothing, or does; return (span, start, end)."""
+        """Intersect spans with the time in which their rank is idle, or computes; return (span, start, end)."""
         found = []
         for row in range(len(self.ranks)):
             mine, busy = which[self.row[which] == row], self.on("compute", row)
@@ -98,7 +98,7 @@ class Bars:
         return tuple(np.concatenate(columns) for columns in zip(*found, strict=True))
 
     def waiting(self, trace):
-        """Return when ranks wait: exposed communication in which no message of the rank is on its way."""
+        """Return when ranks wait: exposed communication in which no message of the rank is in flight."""
         # Of a trace without messages, as those of real ranks are: in a collective that some rank has not entered yet.
         # trace: the whole trace.
         # row, start, end: (n,) array
@@ -265,7 +265,7 @@ def _draw_lane(ax, bars: Bars, lane: str, colours) -> None:
 
 
 def _draw_waiting(ax, bars: Bars, trace) -> bool:
-    """Draw over exposed communication where nothing is on its way; say whether there is enough of it to be seen."""
+    """Mark exposed communication without messages in flight; say whether there is enough of it to be seen."""
     row, left, right = bars.waiting(trace)
     if not len(row) or (right - left).sum() < 10 * LEAST * (bars.high - bars.low) * len(bars.ranks):
         return False

@@ -470,7 +470,7 @@ def _of_nvcc() -> list[tuple[str, str]]:
 
 
 def _known_to_nvcc(text: str) -> str:
-    """Return declarations of what nvcc has from the host's headers, as far as a source uses it and has none itself."""
+    """Return declarations that nvcc has from the host's headers, if a source uses them and does not declare them."""
     code, out = without_comments(text), []
     for name, line in _of_nvcc():
         own = rf"\b(?:using|define|struct|enum|class)\s+{name}\b|\btypedef\b[^;{{}}]*\b{name}\s*;"

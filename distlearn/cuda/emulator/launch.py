@@ -91,7 +91,7 @@ class Placement:
         return out
 
     def store(self, reply: memoryview) -> None:
-        """Copy the ranges that came back, those that are not const, into the caller's arrays."""
+        """Copy the received ranges, those that are not const, into the caller's arrays."""
         begins, at = [], 0
         for begin, end, _, _, const, *_ in self.ranges:
             begins.append(None if const else at)

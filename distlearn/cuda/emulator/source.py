@@ -165,7 +165,7 @@ class Flat(NamedTuple):
     missing: list[str]  # headers in quotes that were not found
 
     def place(self, line: int) -> tuple[str, int]:
-        """Return file and line that a line of the text came from."""
+        """Return the file and line of a line of the text."""
         return self.places[line - 1] if 0 < line <= len(self.places) else ("", line)
 
 

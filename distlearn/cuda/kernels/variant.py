@@ -43,7 +43,7 @@ def aligned(*arrays) -> bool:
 
 @dataclass(frozen=True)
 class Variant:
-    """One way to compute something on a card. Calling it launches the kernel where the arrays are."""
+    """One way to compute something on a card. Calling it launches the kernel on the arrays' device."""
 
     file: str
     kernel: str

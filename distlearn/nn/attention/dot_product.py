@@ -95,7 +95,7 @@ def attend_backward(dy, saved):
 
 
 def _parts(q):
-    """On a CPU sample by sample: its scores stay in the cache from one pass to the next; elsewhere all at once."""
+    """On a CPU process one sample at a time, whose scores stay in the cache; elsewhere all at once."""
     return range(len(q)) if get_xp(q) is np else [slice(None)]
 
 

@@ -26,7 +26,7 @@ from .dot_product import causal_mask, check_heads, group_heads
 
 
 class Partial(NamedTuple):
-    """What queries have seen of some of the keys.
+    """The partial result of queries over some of the keys.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ def partial(q, k, v, hidden=None) -> Partial:
 
 
 def merge(a: Partial, b: Partial) -> Partial:
-    """Merge what queries have seen of two sets of keys; see the module for the equation."""
+    """Merge the partial results over two sets of keys; see the module for the equation."""
     xp = get_xp(a.top)
     top = xp.maximum(a.top, b.top)
     safe = _finite(xp, top)
@@ -105,7 +105,7 @@ def online_attend(q, k, v, *, causal: bool = False, block: int = 512):
 
 
 def online_attend_backward(dy, saved):
-    """Return the gradients of queries, keys and values; every block of scores is computed again."""
+    """Return the gradients of queries, keys and values; every block of scores is recomputed."""
     q, k, v, y, lse, causal, block = saved
     xp, m = get_xp(q), k.shape[2]
     dq, (dk, dv) = xp.zeros_like(q), (single(xp.zeros_like(a)) for a in (k, v))
