@@ -144,8 +144,9 @@ class Messages:
         return RecvWork(self, name, start, request, out, lambda: from_host(host, out), peer, look)
 
     def _isend(self, x, dest, tag):
-        sent = self.copy(x) if self.guards(x) else x
-        work = self._start_send(sent, dest, tag, "send").started_at(call_site())
+        site = call_site()
+        sent = self.copy(x) if self.guards(x, site) else x
+        work = self._start_send(sent, dest, tag, "send").started_at(site)
         return work if sent is x else GuardedWork(work, f"isend(dest={dest}, tag={tag})", x, sent)
 
     def _irecv(self, out, source, tag):
@@ -225,6 +226,7 @@ class Activity:
         self.pending: set[MPIWork] = set()
         self.unwaited: set[MPIWork] = set()
         self._parts: dict[tuple, tuple] = {}  # communicators that were split off: a copy, and whether one is used
+        self.guarded: Counter = Counter()  # non-blocking calls by line of the program
         self.copies: dict = defaultdict(list)  # arrays to copy into, by shape and dtype: new memory is slow
         self.waits_for = None
         self.on_stall = None

@@ -86,8 +86,10 @@ class FlatModel:
 
     def named(self, values) -> dict[str, np.ndarray]:
         """Return copies of all parameters by name; of the learned ones those in the flat array `values`."""
-        learned = iter(views_like(values, self._views))
-        return {p.name: (to_numpy(p.data) if p.frozen else next(learned)).copy() for p in self.model.params}
+        learned, found = iter(views_like(values, self._views)), {}
+        for p in self.model.params:
+            found[p.name] = (to_numpy(p.data) if p.frozen else next(learned)).copy()
+        return found
 
 
 class ParameterServer:
