@@ -177,7 +177,7 @@ def test_the_preset_of_whole_steps_says_from_which_size_ranks_pay(call):
     result = call("--preset", "fashion-sigmoid-full", *changes)
     assert result.exit_code == 0, result.output
     said = " ".join(result.output.split())
-    assert "More ranks pay from about 16,000 images a step on" in said.partition(" speed-up ")[0], "before the table"
+    assert "More ranks are faster from about 16,000 images a step on" in said.partition(" speed-up ")[0], "before the table"
 
 
 def test_help_says_where_a_folder_of_data_is_looked_for(call):
@@ -437,7 +437,7 @@ def test_ctrl_c_under_mpiexec_keeps_what_there_is_and_says_how_to_go_on(tmp_path
 def test_a_rank_that_mpiexec_lost_is_told_with_the_way_on():
     done = subprocess.CompletedProcess([], 9, "", "BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES")
     told, text = complaint(done).split("\n")
-    assert told == "mpiexec ended with exit code 9; with --checkpoint, --resume goes on"
+    assert told == "mpiexec ended with exit code 9; with --checkpoint, --resume continues"
     assert text == done.stderr
 
 
