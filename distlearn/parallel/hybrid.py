@@ -57,9 +57,9 @@ class Hybrid(Strategy):
 
     Notes
     -----
-    Per step and rank: along tp what `parallelize` lists; along pp the activations and gradients at both ends of a
-    stage; along dp the gradients of its own parameters, in buckets. A rank holds 1 / (pp tp) of parameters, gradients
-    and optimizer state.
+    Per step and rank: along tp the messages that `parallelize` lists; along pp the activations and gradients at both
+    ends of a stage; along dp the gradients of its own parameters, in buckets. A rank holds 1 / (pp tp) of parameters,
+    gradients and optimizer state.
 
     References
     ----------

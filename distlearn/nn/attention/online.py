@@ -1,7 +1,7 @@
 r"""Attention block by block: memory linear in the length, because no more than a block of scores exists at a time.
 
-What a query has seen of some keys is three numbers and a vector: the largest score m, the sum l of the exponentials
-and the sum o of the values, both relative to m. Two such partial results, of different keys, are merged by
+The state of a query after some of the keys is the largest score m, the sum l of the exponentials and the weighted
+sum o of the values, both relative to m. Two such partial results, of different keys, are merged by
 
 .. math:: m = \max(m_1, m_2), \qquad l = e^{m_1 - m} l_1 + e^{m_2 - m} l_2, \qquad
           o = e^{m_1 - m} o_1 + e^{m_2 - m} o_2

@@ -1,7 +1,7 @@
 """Norms, sums and dropout beside tensor-parallel layers: every rank works on its part of the positions.
 
 Between the sharded layers tensor parallelism has the same activations on every rank. Here each rank has 1 / p of the
-positions of them instead, and what an all-reduce did is done in two halves, one at each end:
+positions of them instead, and the all-reduce becomes its two halves, one at each end:
 
     part --> RMSNorm --> part --> GatherPositions --> whole --> heads (a summand each) --> CutPositions --> part
                                   all-gather                                               reduce-scatter
@@ -29,14 +29,14 @@ from .layers import (
 NORMS = (nn.LayerNorm, nn.RMSNorm)
 ACTIVATIONS = (nn.GELU, nn.ReLU, nn.Sigmoid, nn.Tanh)
 ON_ANY_PART = (*ACTIVATIONS, nn.Identity, ShardDropout)
-"""Layers that run on some neurons or some positions alike."""
+"""Layers that run equally well on a part of the neurons or of the positions."""
 BLOCKS = (nn.Sequential, nn.Planned, nn.Residual, nn.Recompute)
 KINDS = (*NORMS, *ACTIVATIONS, nn.Dropout, nn.Embedding, nn.Identity, nn.Linear, nn.MultiHeadAttention)
 AXES = "batch", "length", "width"
 
 
 class CutPositions(TensorLayer):
-    """Keeps this rank's part of the positions; of a partial sum, that of the ranks' sum."""
+    """Keeps this rank's part of the positions; a partial sum is reduce-scattered."""
 
     def __init__(self, comm, partial: bool, name: str):
         super().__init__(comm, f"{name}.{type(self).__name__}")
@@ -90,7 +90,7 @@ class GatherPositions(CutPositions):
 
 
 def cut_positions(model: TensorSequential, comm) -> TensorSequential:
-    """Let norms, sums and dropout of a model that is sharded over ranks work on 1 / p of the positions."""
+    """Make the norms, sums and dropout of a sharded model work on 1 / p of the positions."""
     return _Cutter(comm, part=False).sequence(model, part=False)
 
 
@@ -105,7 +105,7 @@ def check_positions(model: Layer) -> None:
 
 
 def partial_params(model: Layer) -> list:
-    """Return the parameters that see only this rank's positions, each once: those of the norms."""
+    """Return the parameters of the norms, each once: their gradients are of this rank's positions alone."""
     return unique_params(layer for layer in walk(model) if type(layer) in NORMS)
 
 
@@ -128,7 +128,7 @@ class _Cutter:
         return made
 
     def _layer(self, layer, layout) -> None:
-        """Append a layer, after what brings the activations to it, and before what sums its output."""
+        """Append a layer between the layers that distribute its input and sum its output."""
         kind = type(layer)
         if kind in (*NORMS, nn.Dropout, nn.Residual, nn.Recompute):
             self._move(True, layer)
@@ -164,7 +164,7 @@ class _Cutter:
         return view
 
     def _sum_to_part(self, layer) -> None:
-        """Let what follows a layer sum its output over ranks, of which a rank keeps its part."""
+        """Replace the sum of a layer's output by a reduce-scatter behind it."""
         layer.sum_output = False
         self._move(True, layer, partial=True)
 
