@@ -58,6 +58,11 @@ def get_xp(*arrays):
     return np
 
 
+def has_values(x) -> bool:
+    """Say whether an array has more than shape and dtype: a `MetaArray` has not."""
+    return not hasattr(x, "block")
+
+
 def share_memory(x, y) -> bool:
     """Say whether two arrays without gaps have a byte in common."""
     if isinstance(x, np.ndarray) and isinstance(y, np.ndarray):

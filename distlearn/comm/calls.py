@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..backend import rounded, share_memory
+from ..backend import has_values, rounded, share_memory
 
 ANY = -1  # As `source` of `recv_obj`: take the object that arrives first, from any rank.
 
@@ -68,7 +68,7 @@ REDUCTIONS = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.m
 def reduced(arrays, op: str):
     """Reduce arrays, in their order; halves in double precision, in which their sums are exact, and rounded once."""
     dtype, combine = arrays[0].dtype, REDUCTIONS[op]
-    wide = dtype == np.float16 and not hasattr(arrays[0], "block")  # arrays without data would seem to take memory
+    wide = dtype == np.float16 and has_values(arrays[0])  # arrays without data would seem to take memory
     total = arrays[0].astype(np.float64) if wide else arrays[0].copy()
     for x in arrays[1:]:
         combine(total, x, out=total)

@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from ..backend import get_xp, norm, rounded, single
+from ..backend import get_xp, has_values, norm, rounded, single
 from ..cuda.flat import flat_group
 from ..nn.layer import Param
 from .schedules import as_schedule
@@ -297,7 +297,7 @@ def apply_rule(rule, data, grad, state, lr: float, step: int) -> None:
     # A rule makes several passes over its arrays; piece by piece, all but the first find them in the cache.
     if not 0 <= lr < np.inf:  # a schedule may return anything
         raise ValueError(f"the learning rate of step {step} is {lr!r}, expected a number of 0 or more")
-    if data.dtype.char == "e" and not hasattr(data, "block"):
+    if data.dtype.char == "e" and has_values(data):
         if getattr(rule, "eps", 0) and not data.dtype.type(rule.eps):
             raise ValueError(
                 f"{type(rule).__name__}: eps is {rule.eps!r}, which is 0 in float16, as are the squares of small "
@@ -420,7 +420,7 @@ def clip_by_norm(params: Iterable[Param], max_norm: float, norm: Callable[[list[
         raise ValueError(f"clip_by_norm: max_norm is {max_norm!r}, expected a number above 0")
     params = list(params)
     length = norm(params)
-    if not length < math.inf and params and not hasattr(params[0].grad, "block"):  # those without data are unknown
+    if not length < math.inf and params and has_values(params[0].grad):
         bad = next((p.name for p in params if not get_xp(p.grad).isfinite(p.grad).all()), None)
         whose = "on another rank" if bad is None else f"that of {bad!r}"
         raise FloatingPointError(f"clip_by_norm: a gradient is not finite, {whose}: their norm is {length}")

@@ -7,16 +7,15 @@ import math
 
 import numpy as np
 
-from ..backend import same_bytes, share_memory
+from ..backend import has_values, same_bytes, share_memory
 from ..nn.container import Sequential, gives_gradient
 from ..nn.layer import Layer, describe, walk
-from ..sim import MetaArray
 
 
 def check_model(model: Layer) -> None:
     """Raise if a parameter is not finite, or lies before a layer that gives no gradient of its input."""
     for p in model.params:
-        if not isinstance(p.data, MetaArray) and not math.isfinite(p.data.sum(dtype=np.float64)):
+        if has_values(p.data) and not math.isfinite(p.data.sum(dtype=np.float64)):
             raise ValueError(f"parameter {p.name!r} holds NaN or infinity before the first step: make or load it again")
     for part in walk(model):
         layers = part.layers if isinstance(part, Sequential) else ()
@@ -40,7 +39,7 @@ class CheckedLoss:
         return repr(self.loss)
 
     def __call__(self, y, targets, n=None):
-        if not self.new or isinstance(y, MetaArray):  # arrays without data have nothing to compare
+        if not self.new or not has_values(y):
             return self.loss(y, targets, n)
         self.new, name = False, f"loss {getattr(self.loss, '__name__', repr(self.loss))}"
         before, n = [(y, y.copy()), (targets, targets.copy())], len(y) if n is None else n

@@ -64,26 +64,29 @@ def check(problem: Exception | None) -> None:
 #
 # There is one detector for all ranks, like a cluster manager: it never errs, all ranks learn of a loss at the same
 # moment, and a rank that is cut off from the others is cut off from the detector too, and so knows that it is lost.
-#
-#     >>> from distlearn.sim import Failure, SimWorld
-#     >>> from distlearn.comm import PeerLostError
-#     >>> def survive(comm):
-#     ...     total = np.zeros(1)
-#     ...     try:
-#     ...         while True:
-#     ...             comm.clock.sleep(1.0)
-#     ...             comm.all_reduce(total)
-#     ...     except PeerLostError as error:
-#     ...         return error.ranks, round(comm.clock.now(), 3)
-#     >>> SimWorld(3, failures=[Failure(rank=1, at=2.5)], detection=1.0).run(survive)
-#     [((1,), 3.5), None, ((1,), 3.5)]
 
 KINDS = ("kill", "hang", "cut", "slow")
 
 
 @dataclass(frozen=True)
 class Failure:
-    """One failure of one rank of a simulated world: `Failure(2, at=3.5, kind="hang", until=4.0)`."""
+    """One failure of one rank of a simulated world: `Failure(2, at=3.5, kind="hang", until=4.0)`.
+
+    Examples
+    --------
+    >>> from distlearn.comm import PeerLostError
+    >>> from distlearn.sim import SimWorld
+    >>> def survive(comm):
+    ...     total = np.zeros(1)
+    ...     try:
+    ...         while True:
+    ...             comm.clock.sleep(1.0)
+    ...             comm.all_reduce(total)
+    ...     except PeerLostError as error:
+    ...         return error.ranks, round(comm.clock.now(), 3)
+    >>> SimWorld(3, failures=[Failure(rank=1, at=2.5)], detection=1.0).run(survive)
+    [((1,), 3.5), None, ((1,), 3.5)]
+    """
 
     rank: int
     at: float  # when it begins [virtual s]
