@@ -58,6 +58,11 @@ def get_xp(*arrays):
     return np
 
 
+def has_values(x) -> bool:
+    """Say whether an array has more than shape and dtype: a `MetaArray` has not."""
+    return not hasattr(x, "block")
+
+
 def share_memory(x, y) -> bool:
     """Say whether two arrays without gaps have a byte in common."""
     if isinstance(x, np.ndarray) and isinstance(y, np.ndarray):
@@ -123,12 +128,20 @@ def single(x):
 
 
 def rounded(x, dtype):
-    """Round what `single` made possible to `dtype`; what is too large for it becomes infinite, without a warning."""
-    # `MixedPrecision` looks for such values, and expects some.
+    """Round a result of `single` to `dtype`; values too large for it become infinite, without a warning."""
     if x.dtype == dtype:
         return x
     with np.errstate(over="ignore"):
         return x.astype(dtype)
+
+
+def views_like(flat, arrays) -> list:
+    """Return views of a flat array, one after another, in the shapes of `arrays`."""
+    found, start = [], 0
+    for x in arrays:
+        found.append(flat[start : start + x.size].reshape(x.shape))
+        start += x.size
+    return found
 
 
 def norm(x) -> float:

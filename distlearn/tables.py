@@ -90,8 +90,8 @@ class Table:
         caption = f"<caption>{title}</caption>" if title and not long else ""
         body = "".join(row(cells, "td") for cells in self.rows)
         made = f"<table>{caption}<thead>{row(self.header, 'th')}</thead><tbody>{body}</tbody></table>"
-        told = f"{title or 'Table'} ({len(self.rows)} rows)"
-        return f"<details><summary>{told}</summary>{made}</details>" if long else made
+        summary = f"{title or 'Table'} ({len(self.rows)} rows)"
+        return f"<details><summary>{summary}</summary>{made}</details>" if long else made
 
 
 class Tabular:
@@ -111,7 +111,7 @@ def table(rows: Iterable[Mapping[str, object]], *, title: str = "") -> Table:
     ----------
     rows : list of dict
         A column for every key, in the order in which keys first appear. Numbers are aligned to the right, with four
-        digits; what is missing, None or NaN is a dash.
+        digits; missing values, None and NaN are dashes.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What a right implementation must satisfy, as functions: the library's tests and the labs' check cells use them."""
+"""Checks that a right implementation passes; the library's tests and the labs' check cells use them."""
 
 from __future__ import annotations
 

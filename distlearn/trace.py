@@ -1,6 +1,6 @@
-"""What happened when, on which rank: the record that simulated and real runs share.
+"""Spans and messages by rank and time: the record that simulated and real runs share.
 
-A `Span` is a stretch of time on one lane ("compute", "comm") of one rank; a `Message` is one point-to-point transfer.
+A `Span` is an interval on one lane ("compute", "comm") of one rank; a `Message` is one point-to-point transfer.
 Both worlds write the same `Trace`, so that one plot shows a simulated run beside a measured one, and the file opens in
 Perfetto (https://ui.perfetto.dev) or chrome://tracing.
 """
@@ -25,7 +25,7 @@ ENTERED_BY_ALL = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "b
 
 
 class Span(NamedTuple):
-    """A stretch of time on one lane of one rank; `start` and `end` in seconds."""
+    """An interval on one lane of one rank; `start` and `end` in seconds."""
 
     rank: int
     lane: str
@@ -64,7 +64,7 @@ class Operation(NamedTuple):
     places : tuple of int
         When it was entered and left, in the order of all such events of this rank.
     waited, done, end : float
-        When the rank began to wait, when the operation was done, and when the rank went on.
+        When the rank began to wait, when the operation was done, and when the rank continued.
     """
 
     rank: int
@@ -89,8 +89,8 @@ class Clock(Protocol):
         """Let `seconds` pass: virtual time in the simulator, real time elsewhere."""
 
     def span(self, name: str, *, lane: str = "compute", flops: float = 0, nbytes: float = 0):
-        """Context manager: record what happens inside as one `Span`."""
-        # `flops` and `nbytes` say what the block computes and moves; the simulator's compute model turns them into
+        """Context manager: record the block as one `Span`."""
+        # `flops` and `nbytes` are the operations and bytes of the block; the simulator's compute model turns them into
         # seconds, and every world keeps them in the trace.
 
 
@@ -139,7 +139,7 @@ class Trace:
         return sum(s.seconds for s in self.select(rank=rank, lane=lane, name=name))
 
     def window(self, start: float, end: float = float("inf")) -> Trace:
-        """Return what lies wholly between two moments [s], shifted so that `start` is 0: one step out of a run."""
+        """Return the spans and messages between two moments [s], shifted so that `start` is 0: one step of a run."""
         spans = [s for s in self if start <= s.start and s.end <= end]
         messages = [m for m in self.messages if start <= m.sent and m.arrived <= end]
         return Trace(
@@ -234,7 +234,7 @@ class Trace:
         return trace
 
 
-# -- what Perfetto draws: times in whole nanoseconds, spans that nest, arrows that begin and end in spans --------------
+# -- for Perfetto: times in whole nanoseconds, spans that nest, arrows that begin and end in spans ---------------------
 
 
 def _nanoseconds(seconds: float) -> int:
@@ -242,7 +242,7 @@ def _nanoseconds(seconds: float) -> int:
 
 
 def _microseconds(nanoseconds: int) -> float:
-    """Return the number that is so many nanoseconds also where a viewer rounds down."""
+    """Convert to a number of microseconds that is not too small where a viewer rounds down."""
     us = nanoseconds / 1e3
     return us if int(us * 1e3) == nanoseconds else math.nextafter(us, math.inf)
 
@@ -279,7 +279,7 @@ def _end_of_arrow(covered, rank: int, seconds: float) -> dict:
     return {"pid": rank + 1, "tid": tid, "ts": _microseconds(ns)}
 
 
-# -- sets of time intervals as pairs of arrays, for traces of a hundred thousand spans --------------------------------
+# -- sets of time intervals as pairs of arrays, for traces of a hundred thousand spans ---------------------------------
 
 
 def times(spans) -> tuple[np.ndarray, np.ndarray]:
@@ -305,7 +305,7 @@ def gaps(start, end, low: float, high: float):
 
 
 def pieces(start, end, inside_start, inside_end):
-    """Cut intervals down to what lies inside others."""
+    """Intersect intervals with others."""
     # start, end: Intervals to cut; they may overlap.
     # inside_start, inside_end: Disjoint and in order.
     # index: Which interval each piece is of.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import re
 from graphlib import CycleError, TopologicalSorter
 
 import pytest
@@ -77,3 +78,10 @@ def test_every_public_name_is_documented():
                 missing.append(f"{name}.{public}")
     assert seen > 200
     assert missing == []
+
+
+def test_the_text_names_what_it_means():
+    """Words that stand in for a noun or a plain verb: a message, a number of steps, continues."""
+    vague = re.compile(r"\b(?:told|[Ss]o many|go(?:es)? on|went on|as often each|anew)\b")
+    found = {path: vague.findall(path.read_text(encoding="utf-8")) for path in PACKAGE.rglob("*.py")}
+    assert {str(path.relative_to(ROOT)): words for path, words in found.items() if words} == {}

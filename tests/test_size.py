@@ -23,17 +23,17 @@ CAPS = {
     "distlearn/cuda": 34_711,
     "distlearn/data": 9_580,
     "distlearn/nn": 41_845,
-    "distlearn/optim": 5_272,
-    "distlearn/parallel": 54_137,
+    "distlearn/optim": 4_407,
+    "distlearn/parallel": 53_931,
     "distlearn/sim": 25_481,
-    "distlearn/train": 9_185,
+    "distlearn/train": 9_005,
     "distlearn/viz": 17_320,
-    "distlearn/world": 15_308,
+    "distlearn/world": 15_304,
 }
 """By folder: tokens of code."""
 GOALS = {"distlearn": 200_000, "distcourse": 110_000, "tests": 30_000}
 """By package: tokens of code; lines of the tests."""
-DOCSTRINGS = 9_457
+DOCSTRINGS = 9_415
 """Lines of docstrings of both packages."""
 FILES = 282
 TESTS = 41_473

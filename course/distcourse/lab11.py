@@ -182,9 +182,9 @@ class Mix(Speeds):
 
     def wave(self, step: int) -> np.ndarray:
         """Return the seconds of step `step` of every worker, (workers,)."""
-        seconds = super().wave(step)
+        seconds = super().step_times(step)
         if self._tail is not None:
-            seconds[-self.kinds[2] :] = self._tail.wave(step)
+            seconds[-self.kinds[2] :] = self._tail.step_times(step)
         return seconds
 
 

@@ -1,4 +1,4 @@
-"""The `distlearn` command: doctor, train, predict, run, bench, profile, and what other packages add (labs, course).
+"""The `distlearn` command: doctor, train, predict, run, bench, profile, and commands of other packages (labs, course).
 
 Each subcommand lives in the module of its name and is imported when it is called, so that `distlearn --help` answers at
 once and a broken dependency of one command cannot take the others down: `doctor` above all.
@@ -15,7 +15,7 @@ from .. import __version__
 
 # Subcommands and their one-line help, known without importing them.
 COMMANDS = {
-    "doctor": "Check this machine, and say how to fix what is wrong.",
+    "doctor": "Check this machine, and print fixes for its problems.",
     "train": "Train a network on images, on one rank or many.",
     "predict": "Classify images with a trained network.",
     "run": "Run your own function on every rank.",

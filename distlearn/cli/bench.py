@@ -83,7 +83,8 @@ def check_out(root: Path, commit: str, folder: Path) -> list[Path]:
 
 def compare(root: Path, others: list[Path], module: str, **options) -> list[dict]:
     """Measure a module here and in the first of `others` that has it, in turns; records get `against`, a ratio."""
-    # The ratio is this library's number over the commit's, the median of the rounds; None for what the commit lacks.
+    # The ratio is this library's number over the commit's, the median of the rounds; None for measurements that the
+    # commit lacks.
     records, ratios = measure(root, module, **options), {}
     for other in others:
         for turn in range(1 if options["quick"] else ROUNDS):

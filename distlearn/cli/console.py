@@ -1,4 +1,4 @@
-"""What the commands print: tables, messages, errors, progress. The only module that uses rich."""
+"""Output of the commands: tables, messages, errors, progress. The only module that uses rich."""
 
 from __future__ import annotations
 

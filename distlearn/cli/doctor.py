@@ -1,4 +1,4 @@
-"""`distlearn doctor`: what this machine has, what a lab needs, and the commands that fix the difference."""
+"""`distlearn doctor`: checks of this machine against the needs of a lab, and commands that fix the difference."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Diagnosis(list):
 
 
 class Finding(Exception):
-    """What a check found that is not as it should be; the table of checks says what that means for a lab."""
+    """A problem that a check found; the table of checks says how severe it is for a lab."""
 
     def __init__(self, found: str, fix: str = "", verdict: str = ""):
         super().__init__(found)
@@ -113,10 +113,10 @@ def last_line(*texts: str) -> str:
     return lines[-1] if lines else "no message"
 
 
-# -- the checks: each returns what it found, or raises a `Finding` -----------------------------------------------------
+# -- the checks: each returns its result as text, or raises a `Finding` ------------------------------------------------
 
 GIB = 1024**3
-ENGINES = 4  # What the labs start.
+ENGINES = 4  # The number that the labs start.
 ENGINES_GIB = 1.0  # Memory of four engines and their controller: measured at 0.85 to 1.1 GiB.
 # Names of OpenBLAS's kernels that use no AVX-512.
 NO_AVX512 = {"prescott", "core2", "nehalem", "sandybridge", "haswell", "zen", "bulldozer", "steamroller", "excavator"}
@@ -173,7 +173,7 @@ def cpu_has(feature: str) -> bool:
 
 
 def blas() -> str:
-    """Compare the instruction set that BLAS chose with what the CPU has: the wrong one costs half the speed."""
+    """Compare the instruction set that BLAS chose with those of the CPU: the wrong one costs half the speed."""
     library = next(iter(blas_libraries()), {"internal_api": "BLAS of unknown kind"})
     chosen = library.get("architecture") or "?"
     found = f"{library['internal_api']} {library.get('version') or ''}, kernels for {chosen}"
@@ -216,13 +216,13 @@ def disk() -> str:
     free = {place: shutil.disk_usage(place).free / GIB for place in (os.getcwd(), tempfile.gettempdir())}
     found = ", ".join(f"{gib:.1f} GiB free in {place}" for place, gib in free.items())
     least = min(free, key=free.get)
-    fix = f"du -sh {shlex.quote(least)}/* | sort -h | tail   # remove what is large and not needed"
+    fix = f"du -sh {shlex.quote(least)}/* | sort -h | tail   # remove large files that are not needed"
     expect(free[least] >= 0.5, found, fix, "problem" if free[least] < 0.05 else "warning")
     return found
 
 
 def shared_memory() -> str:
-    """Check the memory that ranks share: a container has 64 MiB unless it is told another size."""
+    """Check the memory that ranks share: a container has 64 MiB unless it is started with more."""
     small = small_shared_memory()
     expect(not small, small.strip())
     return "enough in /dev/shm"
@@ -344,7 +344,7 @@ def jupyter() -> str:
 
 
 def data() -> str:
-    """List where each data set would come from, and load what is there: a file may be truncated."""
+    """List the source of each data set, and load those that are present: a file may be truncated."""
     from .. import data as datasets
 
     ready, broken = [], []
@@ -361,18 +361,18 @@ def data() -> str:
 
 # -- all of them -------------------------------------------------------------------------------------------------------
 
-# In order, those that others depend on first. By name: the check, the verdict if it fails, and what to do then.
+# In order, those that others depend on first. By name: the check, its verdict and its fix if it fails.
 CHECKS = {
     "Python": (python, "warning", "python3.13 -m venv .venv"),
     "packages": (packages, "problem", f"{PIP} check"),
     "BLAS": (blas, "warning", f"{PIP} install --force-reinstall numpy"),
     "threads": (threads, "warning", "export OMP_NUM_THREADS=1"),
-    "memory": (memory, "warning", "ps aux | sort -nrk 4 | head   # close what takes the most memory"),
+    "memory": (memory, "warning", "ps aux | sort -nrk 4 | head   # close the programs that take the most memory"),
     "disk": (disk, "warning", "df -h"),
     "shared memory": (shared_memory, "problem", SHM_FIX),
     "MPI, 2 ranks": (partial(mpi, 2), "problem", f"{PIP} install --force-reinstall mpich mpi4py"),
     f"MPI, {ENGINES} ranks": (partial(mpi, ENGINES), "problem", f"{PIP} install --force-reinstall mpich mpi4py"),
-    "clusters": (leftovers, "warning", f"{PYTHON} -m distlearn.cli doctor --sweep"),
+    "clusters": (leftovers, "warning", f"{PYTHON} -m distlearn.cli doctor --clean"),
     "engines": (engines, "problem", f"{PYTHON} -m ipyparallel.cluster start -n 2   # does it start without MPI?"),
     "C++ compiler": (compiler, "warning", f"{PIP} install ziglang   # only labs with CUDA kernels need a compiler"),
     "GPU": (gpu, "warning", f'{PIP} install "cupy-cuda13x[ctk]"   # and a driver for CUDA 13 or newer'),
@@ -419,18 +419,18 @@ def diagnose(quick: bool = False, report: Callable[[str], None] = lambda name: N
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 @click.option("--quick", is_flag=True, help="Do not start engines (saves some seconds).")
-@click.option("--sweep", is_flag=True, help="First end engines whose owner has exited.")
-def doctor(as_json, quick, sweep):
-    """Check this machine, and print the commands that fix what is wrong.
+@click.option("--clean", is_flag=True, help="First end engines whose owner has exited.")
+def doctor(as_json, quick, clean):
+    """Check this machine, and print the commands that fix its problems.
 
     Exit status 0 when a lab can run (warnings do not count), 1 when it cannot.
     """
     from .console import status
 
-    if sweep:
+    if clean:
         from ..world import reaper
 
-        click.echo(f"ended {len(reaper.sweep())} cluster(s) whose owner had exited", err=True)
+        click.echo(f"ended {len(reaper.end_ownerless())} cluster(s) whose owner had exited", err=True)
     with status("looking at ...", shown=not as_json) as update:
         diagnosis = diagnose(quick, lambda name: update(f"looking at: {name}"))
     if as_json:

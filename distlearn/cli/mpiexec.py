@@ -47,14 +47,14 @@ def mpi_rank() -> int:
     return next((int(os.environ[name]) for name in RANK if os.environ.get(name, "").isdigit()), 0)
 
 
-def train_as_rank(place, settings, folder, report) -> None:
+def train_as_rank(target, settings, folder, report) -> None:
     """Train as one of the ranks that mpiexec started; rank 0, the only one with a folder, calls `report([run])`."""
     from ..world import MPIWorld
     from .console import make_progress
     from .ranks import PARTIAL, Result, Run, blas_threads, read_partial, train_recorded
 
-    settings = settings.but(strategy="serial") if place.size == 1 and settings.strategy == "data" else settings
-    progress = make_progress(place.label)
+    settings = settings.but(strategy="serial") if target.size == 1 and settings.strategy == "data" else settings
+    progress = make_progress(target.label)
     world = MPIWorld(progress=progress)
     if folder is not None:
         (folder / PARTIAL).unlink(missing_ok=True)
@@ -68,14 +68,14 @@ def train_as_rank(place, settings, folder, report) -> None:
             elif (history := read_partial(folder)) is None:
                 click.echo("interrupted in the first epoch: there are no results", err=True)
             else:
-                report([Run(place, Result(history, None), Trace(), interrupted=True)])
+                report([Run(target, Result(history, None), Trace(), interrupted=True)])
             sys.exit(130)
 
-    with blas_threads(place.threads):
-        results = world.run(until_interrupted, **place.saving)
+    with blas_threads(target.threads):
+        results = world.run(until_interrupted, **target.saving)
     progress.close()
     if world.rank == 0:
-        report([Run(place, results[0][0], world.trace, sum(n for _, n in results))])
+        report([Run(target, results[0][0], world.trace, sum(n for _, n in results))])
 
 
 class Mpiexec(World):
@@ -106,10 +106,10 @@ class Mpiexec(World):
 def complaint(done: subprocess.CompletedProcess) -> str:
     """Return the failed rank's error: one line if the user can fix it, else all output."""
     text = f"{done.stdout}\n{done.stderr}".strip()
-    told = re.search(r"^RankError: rank (\d+): (\w+): ((?:.|\n)*?)(?=\n\S*$|\n=+|\nAbort|\Z)", text, re.MULTILINE)
-    if told and told[2] in ("ValueError", "DivergedError", "FileNotFoundError", "ConnectionError"):
-        return told[3].strip()
-    return f"mpiexec ended with exit code {done.returncode}; with --checkpoint, --resume goes on\n{text}"
+    found = re.search(r"^RankError: rank (\d+): (\w+): ((?:.|\n)*?)(?=\n\S*$|\n=+|\nAbort|\Z)", text, re.MULTILINE)
+    if found and found[2] in ("ValueError", "DivergedError", "FileNotFoundError", "ConnectionError"):
+        return found[3].strip()
+    return f"mpiexec ended with exit code {done.returncode}; with --checkpoint, --resume continues\n{text}"
 
 
 class _Watcher:

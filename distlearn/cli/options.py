@@ -91,7 +91,7 @@ def check_needs(ctx: click.Context) -> None:
 
 # -- presets
 class Preset(NamedTuple):
-    """Options of `distlearn train`, by the name of the parameter, and what a reader must know about them."""
+    """Options of `distlearn train`, by the name of the parameter, and a note for the reader of the results."""
 
     options: dict
     note: str
@@ -114,15 +114,15 @@ _FASHION = {
 PRESETS = {
     "fashion-sigmoid": Preset(
         {**_FASHION, "batch_size": 32, "evaluate_every": 10},
-        "More ranks pay from about 16,000 images a step on (--preset fashion-sigmoid-full): 32 are too few. "
+        "More ranks are faster from about 16,000 images a step on (--preset fashion-sigmoid-full): 32 are too few. "
         "60 iterations here are 60 passes over the training images in mini-batches of 32. Read as 60 gradients of the "
         "whole training set (--preset fashion-sigmoid-full), they hardly change the network: at this learning "
         "rate a network of sigmoids needs thousands of steps.",
     ),
     "fashion-sigmoid-full": Preset(
         {**_FASHION, "batch_size": 10**9, "evaluate_every": 10},
-        "More ranks pay from about 16,000 images a step on: two engines on two cores were 6 times slower than one with "
-        "1,440 images, and 1.09 times faster with 18,000. "
+        "More ranks are faster from about 16,000 images a step on: two engines on two cores were 6 times slower than "
+        "one with 1,440 images, and 1.09 times faster with 18,000. "
         "60 iterations here are 60 gradients of the whole training set, the reading that parallelises best; for "
         "accuracy see --preset fashion-sigmoid.",
     ),

@@ -77,7 +77,7 @@ def _finite(value):
 
 
 def middle_steps(trace) -> tuple[float | None, float | None]:
-    """Return start and end of some steps in the middle of a trace: (None, None), for all, where there are no more."""
+    """Return start and end of some steps in the middle of a trace: (None, None), for all, of a shorter one."""
     # a step ends with rank 0's "update"; steps with an evaluation between them are avoided
     n, ends = TIMELINE_STEPS, [span.end for span in trace.select(rank=0, name="update")]
     if len(ends) <= n:
@@ -129,7 +129,7 @@ def draw(histories: dict, trace, seconds: dict[int, float], simulated: bool) -> 
 
 
 class Experiment(NamedTuple):
-    """What all runs of one command share."""
+    """Settings, data and folder of all runs of one command."""
 
     settings: object
     dataset: object
@@ -143,18 +143,18 @@ def report(runs, about: Experiment) -> None:
     from .. import viz
 
     largest, folder = runs[-1], about.folder
-    rows = [row(run, runs[0] if runs[0].place.size == 1 and len(runs) > 1 else None) for run in runs]
-    for line in title(about.settings, about.dataset, largest.result.fused, largest.place.size):
+    rows = [row(run, runs[0] if runs[0].target.size == 1 and len(runs) > 1 else None) for run in runs]
+    for line in title(about.settings, about.dataset, largest.result.fused, largest.target.size):
         say(line, style="bold")
     first, *rest = notes(runs, about)
     for line in (*([about.note] if about.note else []), first, str(table(rows)), *rest):
         say(line)
-    histories = {run.place.label: run.history for run in runs}
-    seconds = {run.place.size: run.history.last.seconds for run in runs if not run.interrupted}
+    histories = {run.target.label: run.history for run in runs}
+    seconds = {run.target.size: run.history.last.seconds for run in runs if not run.interrupted}
     write = {"history.json": lambda path: write_json(path, as_dict(runs, rows, about))}
     if largest.result.params is not None:
         write[WEIGHTS] = lambda path: save_weights(path, largest.result.params, about.settings, about.dataset)
-    figures = draw(histories, largest.trace, seconds, largest.place.world == "sim")
+    figures = draw(histories, largest.trace, seconds, largest.target.world == "sim")
     write |= {name: partial(viz.save, figure, close=True) for name, figure in figures.items()}
     write["trace.json"] = largest.trace.save
     failed = {}
@@ -175,14 +175,14 @@ def row(run, serial) -> dict:
     """One line of the table: a run, and how it compares with the sequential one."""
     last = run.history.last
     made = {
-        "ranks": run.place.size,
-        "simulated time [s]" if run.place.world == "sim" else "time [s]": last.seconds,
+        "ranks": run.target.size,
+        "simulated time [s]" if run.target.world == "sim" else "time [s]": last.seconds,
         "samples/s": round(run.history.samples_per_second) if last.seconds > 0 else None,
     }
     if serial is not None:
         # by samples a second: a run that was interrupted took less time because it did less
         speedup = run.history.samples_per_second / serial.history.samples_per_second if last.seconds > 0 else None
-        made |= {"speed-up": speedup, "efficiency": percent(speedup and speedup / run.place.size)}
+        made |= {"speed-up": speedup, "efficiency": percent(speedup and speedup / run.target.size)}
     names = {f"train {metric_title(last.metric)}": last.train, "validation": last.val, "test": last.test}
     made |= {name: format_metric(last.metric, value) for name, value in names.items()}
     return made | {"communication": percent(run.share)}
@@ -226,18 +226,18 @@ def _strategy(settings) -> str:
 
 
 def notes(runs, about: Experiment) -> list[str]:
-    """List what a reader must know to interpret the table."""
-    place = runs[-1].place
-    lines = [] if place.world == "sim" else _about_cores(runs, about.load)
-    if place.world == "sim":
+    """List notes for the reader of the table."""
+    target = runs[-1].target
+    lines = [] if target.world == "sim" else _about_cores(runs, about.load)
+    if target.world == "sim":
         lines.append(
-            f"Simulated: alpha = {place.network.alpha:g} s, beta = {place.network.beta:g} bytes/s; a rank computes "
-            f"{place.compute.peak:g} flop/s and moves {place.compute.bandwidth:g} bytes/s."
+            f"Simulated: alpha = {target.network.alpha:g} s, beta = {target.network.beta:g} bytes/s; a rank computes "
+            f"{target.compute.peak:g} flop/s and moves {target.compute.bandwidth:g} bytes/s."
         )
     if runs[-1].interrupted:
         lines.append(
             f"The last run was interrupted after {len(runs[-1].history.epochs)} of {about.settings.epochs} epochs."
-            + (" The same command with --resume goes on from its last checkpoint." if place.saving else "")
+            + (" The same command with --resume continues from its last checkpoint." if target.saving else "")
         )
     if any(run.dropped for run in runs):
         lines.append("The trace holds the first part of the run; the communication share is that part's.")
@@ -247,13 +247,13 @@ def notes(runs, about: Experiment) -> list[str]:
 def _about_cores(runs, load) -> list[str]:
     from ..world.launching import count_cores
 
-    place, cores = runs[-1].place, count_cores()
-    threads = f"{place.threads} BLAS thread{'s' if place.threads > 1 else ''} per rank"
+    target, cores = runs[-1].target, count_cores()
+    threads = f"{target.threads} BLAS thread{'s' if target.threads > 1 else ''} per rank"
     also = ", in the sequential run, too" if len(runs) > 1 else ""
-    here = f"On this machine, with {cores} cores: world {place.world}, {threads}{also}"
+    here = f"On this machine, with {cores} cores: world {target.world}, {threads}{also}"
     lines = [f"{here}. Time is training alone, without evaluation."]
-    if place.size * place.threads > cores:
-        lines.append(f"{place.size} ranks share {cores} cores here: more ranks than cores cannot be faster.")
+    if target.size * target.threads > cores:
+        lines.append(f"{target.size} ranks share {cores} cores here: more ranks than cores cannot be faster.")
     if load > cores / 2:
         lines.append(f"Before the first run other programs used {load:.1f} of the {cores} cores: times are unreliable.")
     return lines
@@ -278,9 +278,9 @@ def as_dict(runs, rows, about: Experiment) -> dict:
         "settings": settings.as_dict(),
         "runs": [
             {
-                "world": run.place.world,
-                "ranks": run.place.size,
-                "threads": run.place.threads,
+                "world": run.target.world,
+                "ranks": run.target.size,
+                "threads": run.target.threads,
                 "seconds": run.history.last.seconds,
                 "samples_per_second": run.history.samples_per_second,
                 "communication_share": run.share,

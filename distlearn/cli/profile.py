@@ -1,4 +1,4 @@
-"""`distlearn profile`: what a larger batch gains on this machine, layer by layer, as tables and figures."""
+"""`distlearn profile`: the gain of larger batches on this machine, layer by layer, as tables and figures."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _batches(ctx, param, value) -> tuple[int, ...]:
 def profile(models, batches, threads, device, seconds, products, out):
     """Profile MODELS (alexnet, googlenet, ...) at several batch sizes.
 
-    Every layer is measured by itself, so that AlexNet with 1,024 images fits into a laptop. Ctrl-C ends it, and keeps
+    Every layer is measured alone, so that AlexNet with 1,024 images fits into a laptop. Ctrl-C ends it, and keeps
     the models and batch sizes that are done.
     """
     from .. import backend, nn, viz
@@ -79,7 +79,7 @@ def profile(models, batches, threads, device, seconds, products, out):
                 say(f"\n{name}, {found}")
             if not whole:
                 break
-    figures = {"batching.png": viz.plot_batching(sweeps, title="What a larger batch gains")}
+    figures = {"batching.png": viz.plot_batching(sweeps, title="The gain of larger batches")}
     for name, profiles in sweeps.items():
         figures[f"{name}-layers.png"] = viz.plot_layers(profiles, title=f"{name}: time per sample, by layer")
         title = f"{name}: share of a step, by layer"

@@ -1,6 +1,6 @@
 """Training on ranks of any kind, for `distlearn train`: one call, one `Run` with history, trace and shares.
 
-run_training(place, settings, folder) --> world of the right kind --> train_recorded on every rank --> Run
+run_training(target, settings, folder) --> world of the right kind --> train_recorded on every rank --> Run
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ USERS_ERRORS = (ValueError, TypeError, OSError, DivergedError)
 
 
 @dataclass(frozen=True)
-class Place:
+class Target:
     """Where to train."""
 
     world: str
@@ -51,7 +51,7 @@ class Place:
 class Run:
     """One training run."""
 
-    place: Place
+    target: Target
     result: Result
     trace: Trace
     dropped: int = 0  # spans that were not kept, because there were more than `SPANS`
@@ -67,7 +67,7 @@ class Run:
         return communication_share(self.trace)
 
 
-class Kept(list):
+class BoundedList(list):
     """A list that keeps its first items and counts the others, to bound the memory of a long run."""
 
     def __init__(self, limit: int):
@@ -86,11 +86,11 @@ def train_recorded(
 ) -> tuple[Result, int]:
     """Train on this rank, keeping a bounded number of spans; return the result and how many spans were not kept."""
     keep_memory()  # safe here: these processes belong to the command
-    spans = Kept(SPANS // comm.size)
+    spans = BoundedList(SPANS // comm.size)
     if trace is None:
         comm.clock.trace.spans = spans
     elif comm.rank == 0:
-        trace.spans = spans = Kept(SPANS)
+        trace.spans = spans = BoundedList(SPANS)
 
     def write(history) -> None:
         with suppress(OSError):  # a full disk ends no training
@@ -113,8 +113,8 @@ def read_partial(folder: Path) -> History | None:
 def communication_share(trace: Trace) -> float:
     """Return the part of the steps' time in which a rank communicated without computing, the mean over ranks."""
 
-    # Waiting for others is part of it, as it is of every all-reduce. What is no part of a step does not count:
-    # evaluation, checkpoints, what happens before the first work and after the last update. NaN for an empty trace.
+    # Waiting for others is part of it, as it is of every all-reduce. Time outside of steps does not count:
+    # evaluation, checkpoints, and all before the first work and after the last update. NaN for an empty trace.
     def inside(spans):
         return np.transpose(pieces(*times(spans), *steps)[1:])
 
@@ -135,29 +135,29 @@ def communication_share(trace: Trace) -> float:
     return sum(shares) / len(shares) if shares else float("nan")
 
 
-def run_training(place: Place, settings: Settings, folder: Path) -> Run | None:
-    """Train on the ranks of a place."""
+def run_training(target: Target, settings: Settings, folder: Path) -> Run | None:
+    """Train on the ranks of a target."""
     (folder / PARTIAL).unlink(missing_ok=True)  # of the run before
-    settings = settings.but(strategy="serial") if place.size == 1 and settings.strategy == "data" else settings
-    with one_line_errors(place), closing(make_progress(place.label)) as progress, blas_threads(place.threads):
-        with _make_world(place, progress) as world:
+    settings = settings.but(strategy="serial") if target.size == 1 and settings.strategy == "data" else settings
+    with one_line_errors(target), closing(make_progress(target.label)) as progress, blas_threads(target.threads):
+        with _make_world(target, progress) as world:
             try:
-                results = _train(world, place, settings, str(folder.resolve()))
+                results = _train(world, target, settings, str(folder.resolve()))
             except KeyboardInterrupt:
                 history = read_partial(folder)
-                return None if history is None else Run(place, Result(history, None), world.trace, interrupted=True)
+                return None if history is None else Run(target, Result(history, None), world.trace, interrupted=True)
         (result, _), dropped = results[0], sum(n for _, n in results)
-        return Run(place, result, world.trace, dropped)
+        return Run(target, result, world.trace, dropped)
 
 
-def _train(world, place: Place, settings: Settings, folder: str) -> list:
+def _train(world, target: Target, settings: Settings, folder: str) -> list:
     if isinstance(world, SimWorld):  # whose ranks share one trace
-        return world.run(lambda comm: train_recorded(comm, settings, world.trace, folder, **place.saving))
-    if place.world != "engines" or not place.saving:
-        return world.run(train_recorded, settings, folder=folder, **place.saving)
+        return world.run(lambda comm: train_recorded(comm, settings, world.trace, folder, **target.saving))
+    if target.world != "engines" or not target.saving:
+        return world.run(train_recorded, settings, folder=folder, **target.saving)
     from ..world import train_through_failures
 
-    run = train_through_failures(world, train_recorded, settings, folder=folder, **place.saving)
+    run = train_through_failures(world, train_recorded, settings, folder=folder, **target.saving)
     for restart in run.restarts:
         click.echo(f"{restart}", err=True)
     run.results[0][0].history.recoveries = run.restarts
@@ -165,7 +165,7 @@ def _train(world, place: Place, settings: Settings, folder: str) -> list:
 
 
 @contextmanager
-def one_line_errors(place: Place):
+def one_line_errors(target: Target):
     """Turn errors of ranks into one error of the command; `DISTLEARN_DEBUG=1` shows the traceback."""
     try:
         yield
@@ -175,7 +175,7 @@ def one_line_errors(place: Place):
         cause = error.original if isinstance(error, RankError) else error
         text = str(cause if isinstance(cause, USERS_ERRORS) else error)
         if not isinstance(error, (RankError, *USERS_ERRORS)):  # ranks cannot be started, or lost their connection
-            text = f"{place.size} ranks ({place.world}): {text}\n`distlearn doctor` looks for the reason."
+            text = f"{target.size} ranks ({target.world}): {text}\n`distlearn doctor` looks for the reason."
         raise click.ClickException(text) from error
 
 
@@ -186,17 +186,17 @@ def blas_threads(n: int):
     return threadpool_limits(limits=n, user_api="blas") if n else nullcontext()
 
 
-def _make_world(place: Place, progress):
+def _make_world(target: Target, progress):
     from ..world import EngineWorld, LocalWorld
     from ..world.progress import Reporter
     from .mpiexec import Mpiexec
 
-    if place.world == "engines":
-        return EngineWorld(place.size, threads=place.threads, progress=progress)
-    if place.world == "mpi":
-        return Mpiexec(place.size, place.threads, progress)
+    if target.world == "engines":
+        return EngineWorld(target.size, threads=target.threads, progress=progress)
+    if target.world == "mpi":
+        return Mpiexec(target.size, target.threads, progress)
     # a few reports per second: drawing the bar at every step would distort the measured time
     report = Reporter(lambda last: progress(last[0], last[1], **last[2]))
-    if place.world == "sim":
-        return SimWorld(place.size, place.network, place.compute, report=report)
+    if target.world == "sim":
+        return SimWorld(target.size, target.network, target.compute, report=report)
     return LocalWorld(report=report)

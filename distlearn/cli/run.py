@@ -80,7 +80,7 @@ def parse_arguments(words) -> tuple[list, dict]:
     "instead of mixing data up. The simulator always does.  [default: strict]",
 )
 def run(function, arguments, world, size, threads, timeout, strict):
-    """Call MODULE:FUNCTION(comm, ARG...) on every rank, and print what it returns.
+    """Call MODULE:FUNCTION(comm, ARG...) on every rank, and print the results.
 
     ARGs are JSON, by position or as name=JSON. A module in the current folder is found.
 
@@ -139,7 +139,7 @@ def _ship_by_value(call) -> None:
 
 
 def show(results) -> None:
-    """Print what each rank returned, if anything."""
+    """Print each rank's result, if there is one."""
     short = reprlib.Repr()
     short.maxstring = short.maxother = 200
     short.maxlist = short.maxtuple = short.maxdict = 10

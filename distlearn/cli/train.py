@@ -56,9 +56,9 @@ def train(preset, size, sizes, out, force, **options):
     BLAS threads, and so has the sequential run that speed-ups refer to. Ctrl-C ends a run, and keeps the epochs that
     are done.
 
-    With --checkpoint a run that was interrupted goes on with --resume, on any number of ranks, to the same result
-    (local_sgd and pipedream, which depend on that number: from the same state); and engines that die are started anew
-    and go on by themselves.
+    With --checkpoint an interrupted run continues with --resume, on any number of ranks, to the same result
+    (local_sgd and pipedream, which depend on that number: from the same state); and engines that die are restarted,
+    and the run continues.
 
     \b
     distlearn train --data mnist --world engines --size 4 --epochs 5
@@ -83,26 +83,26 @@ def train(preset, size, sizes, out, force, **options):
     with plain_errors(ValueError, OSError):
         settings = Settings(**{name: options[name] for name in SETTINGS})
         ranks = mpi_size()
-        places = _places(options, size, sizes, ranks)
+        targets = _targets(options, size, sizes, ranks)
         if mpi_rank() > 0:  # under mpiexec, rank 0 alone checks the options and reports errors
-            train_as_rank(places[0], settings, None, None)
+            train_as_rank(targets[0], settings, None, None)
             return
-        dataset = _load_data(settings, places)
+        dataset = _load_data(settings, targets)
     if options["checkpoint"] is not None:
         check_writable("--checkpoint", options["checkpoint"])
     resumed = options["resume"] or options["resume_anyway"]
-    sizes = "-".join(str(place.size) for place in places)
-    default = Path("runs") / f"{Path(settings.data).name}-{settings.model}-{places[0].world}{sizes}"
+    sizes = "-".join(str(target.size) for target in targets)
+    default = Path("runs") / f"{Path(settings.data).name}-{settings.model}-{targets[0].world}{sizes}"
     default = default if options["checkpoint"] is None else options["checkpoint"] / "results"
     folder = click.get_current_context().with_resource(results_folder(out or default, force, resumed))
     load = 0.0 if ranks else busy_cores()  # waiting ranks would count as busy cores
     about = Experiment(settings, dataset, note, folder, load)
     if ranks:
-        train_as_rank(places[0], settings, folder, lambda runs: report(runs, about))
+        train_as_rank(targets[0], settings, folder, lambda runs: report(runs, about))
         return
     runs = []
-    for place in places:
-        runs.append(run_training(place, settings, folder))
+    for target in targets:
+        runs.append(run_training(target, settings, folder))
         if runs[-1] is None or runs[-1].interrupted:
             break
     done = [run for run in runs if run is not None]
@@ -128,14 +128,14 @@ def _set_convolutional(ctx: click.Context, options: dict) -> None:
         say(f"--strategy one_weird_trick needs convolutions before the dense layers: {words} is used")
 
 
-def _places(options, size, sizes, under_mpi: int) -> list:
+def _targets(options, size, sizes, under_mpi: int) -> list:
     from ..sim import Roofline
-    from .ranks import Place
+    from .ranks import Target
 
     if under_mpi:
         if sizes or options["world"] not in (None, "mpi") or (size is not None and size != under_mpi):
             raise click.UsageError(f"mpiexec started {under_mpi} ranks: remove --world, --size and --sizes")
-        return [Place("mpi", under_mpi, options["threads"], saving=_saving(options, 1))]
+        return [Target("mpi", under_mpi, options["threads"], saving=_saving(options, 1))]
     if sizes and size is not None:
         raise click.UsageError("--size and --sizes: give only one of them")
     sizes = sizes or (size or 1,)
@@ -145,7 +145,7 @@ def _places(options, size, sizes, under_mpi: int) -> list:
     network = Network(options["alpha"], options["beta"])
     compute = Roofline(options["peak"], options["bandwidth"])
     saving = _saving(options, len(sizes))
-    return [Place(world, n, options["threads"], network, compute, saving) for n in sizes]
+    return [Target(world, n, options["threads"], network, compute, saving) for n in sizes]
 
 
 def _saving(options, n_runs: int) -> dict:
@@ -160,7 +160,7 @@ def _saving(options, n_runs: int) -> dict:
     return {"checkpoints": str(folder.resolve()), "every": options["checkpoint_every"], "resume": resume}
 
 
-def _load_data(settings: Settings, places):
+def _load_data(settings: Settings, targets):
     """Load the data here first: errors show before any rank is started, and a download happens once."""
     from .. import backend, data
 
@@ -171,7 +171,7 @@ def _load_data(settings: Settings, places):
         )
     dataset = data.load(settings.data, **settings.how_to_read)
     dataset = dataset if settings.n_train is None else dataset.take(settings.n_train)
-    most = max(place.size for place in places)
+    most = max(target.size for target in targets)
     if most > len(dataset.x_train):
         raise ValueError(f"{most} ranks, but {dataset.name!r} has only {len(dataset.x_train)} training samples")
     return dataset

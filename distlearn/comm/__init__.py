@@ -4,17 +4,8 @@ Nothing here knows about layers, models or optimizers.
 """
 
 from . import collectives
-from .base import (
-    ANY,
-    CommError,
-    CommTimeoutError,
-    Communicator,
-    CutOffError,
-    DeadlockError,
-    PeerLostError,
-    RankError,
-    Work,
-)
+from .base import CommError, CommTimeoutError, Communicator, CutOffError, DeadlockError, PeerLostError, RankError, Work
+from .calls import ANY
 from .collectives import ALL_REDUCES, ring_all_reduce, shares
 from .network import HierarchicalNetwork, Network, cost
 from .network.fit import Fit

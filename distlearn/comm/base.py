@@ -12,17 +12,27 @@ five primitives.
 
 from __future__ import annotations
 
-import sys
-from collections import Counter, deque
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
-import numpy as np
-
-from ..backend import rounded, share_memory
 from ..trace import Clock
-
-ANY = -1  # As `source` of `recv_obj`: take the object that arrives first, from any rank.
+from .calls import (
+    ANY,
+    N_TAGS,
+    Call,
+    call_site,
+    check_apart,
+    check_buffer,
+    check_output,
+    check_peer,
+    check_reduction,
+    check_report,
+    check_root,
+    check_rows,
+    check_scatter,
+    check_tag,
+)
+from .recorder import Recorder
 
 
 class CommError(RuntimeError):
@@ -92,241 +102,6 @@ class DoneWork:
         return True
 
 
-# Modules whose frames are not the user's: errors name the line of the user's code that called them.
-OWN = ("distlearn.comm", "distlearn.sim")
-
-
-class CallSite(NamedTuple):
-    """File, line and function of a call."""
-
-    file: str
-    line: int
-    function: str
-
-    def __str__(self) -> str:
-        folder, _, name = self.file.replace("\\", "/").rpartition("/")
-        in_cell = "ipykernel_" in folder or name.startswith("<ipython-input")  # such names mean nothing to the user
-        where = "" if in_cell else f"{name}, "
-        return f"{where}line {self.line}, in {self.function}"
-
-
-def call_site(frame=None) -> CallSite | None:
-    """Return the innermost frame outside this package's communication code, or None if all are inside it."""
-    frame = sys._getframe(1) if frame is None else frame
-    while frame is not None and frame.f_globals.get("__name__", "").startswith(OWN):
-        frame = frame.f_back
-    return None if frame is None else CallSite(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
-
-
-class Call(NamedTuple):
-    """One rank's call of a collective; `name` and `arguments` must be the same on all ranks.
-
-    Attributes
-    ----------
-    arguments : tuple
-        Operator or root, shape, dtype.
-    site : CallSite or None
-        The user's line.
-    """
-
-    name: str
-    arguments: tuple
-    site: CallSite | None = None
-
-    def __str__(self) -> str:
-        return f"{self.name}({', '.join(map(str, self.arguments))})"
-
-    @property
-    def located(self) -> str:
-        return f"{self} ({self.site})" if self.site else str(self)
-
-
-# -- the flight recorder: see "who is missing" -------------------------------------------------------------------------
-LENGTH = 64  # Calls that a rank keeps.
-
-
-class Record(NamedTuple):
-    """One call of one rank.
-
-    Attributes
-    ----------
-    group : sequence of int
-        Ranks of the world that the call concerns: all of the communicator, or of a message the two ends.
-    number : int
-        Of the collectives of this group, from 1; 0 for a message.
-    call : str
-        With its arguments, such as ``all_reduce(op='sum', (4,), float32)``.
-    site : CallSite or None
-        The user's line, if known.
-    """
-
-    group: Sequence[int]
-    number: int
-    call: str
-    site: object = None
-    state: str = "done"
-
-    def __str__(self) -> str:
-        where = f" ({self.site})" if self.site else ""
-        return f"{self.call}{f', number {self.number}' if self.number else ''}{where}"
-
-
-EXHAUSTED = "MPI can make no more communicators"
-TO_RETURN = "all ranks to return"  # what a rank waits for that has made all of its calls
-
-
-class Recorder:
-    """A ring buffer of one rank's calls, on a communicator and all that were split from it."""
-
-    def __init__(self):
-        self.calls, self.numbers = deque(maxlen=LENGTH), Counter()  # (group, number, call); calls by group
-
-    def clear(self) -> None:
-        self.calls.clear()
-        self.numbers.clear()
-
-    def records(self, waiting: bool) -> list[Record]:
-        """Return what was noted; the last call is in progress if the rank waits."""
-        found = []
-        for group, number, call in self.calls:
-            if number:
-                found.append(Record(group, number, str(call), call.site))
-            else:
-                name, rank, peer, tag, size = call
-                pair, who = (group, "anyone") if peer == ANY else ((group[rank], group[peer]), peer)
-                found.append(Record(pair, 0, f"{name}={who}, tag={tag}){size and f' of {size} bytes'}"))
-        if found and waiting:
-            found[-1] = found[-1]._replace(state="waiting")
-        return found
-
-
-# -- checks of arguments: the same errors from every communicator and every collective --------------------------------
-# The operators of `all_reduce` and `reduce_scatter`, by name.
-REDUCTIONS = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}
-
-
-def reduced(arrays, op: str):
-    """Reduce arrays, in their order; halves in double precision, in which their sums are exact, and rounded once."""
-    dtype, combine = arrays[0].dtype, REDUCTIONS[op]
-    wide = dtype == np.float16 and not hasattr(arrays[0], "block")  # arrays without data would seem to take memory
-    total = arrays[0].astype(np.float64) if wide else arrays[0].copy()
-    for x in arrays[1:]:
-        combine(total, x, out=total)
-    return rounded(total, dtype)
-
-
-N_TAGS = 1 << 20  # in every world; an MPI library may have fewer
-
-WITH_OBJECTS = ("send", "recv", "broadcast", "gather")  # Operations that have a form for objects, named `*_obj`.
-
-
-def same_calls(call, other) -> str:
-    """Return the rule that two different calls break, and a way out."""
-    both = all(str(one).startswith(("gather(", "all_gather(")) for one in (call, other))
-    hint = "; arrays of different shapes go by gather_obj (and then broadcast_obj)" if both else ""
-    return f"every rank must make the same collective calls in the same order{hint}"
-
-
-COPIES = {
-    False: "pass np.ascontiguousarray(x)",
-    True: "pass y = np.ascontiguousarray(x), and when y has the result, copy it back: x[...] = y",
-}
-
-
-def check_buffer(what: str, x, rank: int, written: bool = False) -> None:
-    """Raise unless `x` is an array that can be sent without a copy, or into which can be received."""
-    hint = f"; use {what}_obj for other objects" if what in WITH_OBJECTS else ""
-    if not hasattr(x, "dtype") or not hasattr(x, "flags"):
-        raise TypeError(f"rank {rank}: {what} takes an array, got {type(x).__name__}{hint}")
-    if x.dtype.hasobject:
-        raise TypeError(f"rank {rank}: {what} cannot move an array of dtype {x.dtype}{hint}")
-    if not x.flags.c_contiguous:
-        raise ValueError(f"rank {rank}: {what} needs a contiguous array: {COPIES[written]}")
-    if type(x) is not np.ndarray and isinstance(x, np.ndarray) and hasattr(x, "filled"):
-        raise TypeError(
-            f"rank {rank}: {what} would move what is masked, too: pass x.filled(value), or x.data and x.mask"
-        )
-
-
-def check_output(what: str, x, rank: int) -> None:
-    """Raise unless `x` is a contiguous array that may be written."""
-    check_buffer(what, x, rank, written=True)
-    if isinstance(x, np.generic):
-        raise TypeError(f"rank {rank}: {what} writes into an array, got {type(x).__name__}; use np.array(x)")
-    if getattr(x.flags, "writeable", True) is False:
-        raise ValueError(f"rank {rank}: {what} writes into its buffer, but this array is read-only")
-
-
-def check_apart(what: str, x, out, rank: int) -> None:
-    """Raise if an operation that sends `x` would receive into the same memory, perhaps before it is sent."""
-    if share_memory(x, out):
-        raise ValueError(f"rank {rank}: {what} receives into memory that it sends; `out` must not overlap with it")
-
-
-SHOWN = 8  # Error messages show arrays of at most this many values.
-
-
-def _shown(value) -> str:
-    """Format an argument for an error message; a large array, passed instead of a number, by type and shape."""
-    large = getattr(value, "size", 0) > SHOWN
-    return f"<{type(value).__name__} of shape {value.shape}>" if large else repr(value)
-
-
-def check_peer(what: str, peer: int, rank: int, size: int) -> None:
-    """Raise unless `peer` is another rank of the communicator."""
-    if not isinstance(peer, (int, np.integer)) or not 0 <= peer < size:
-        raise ValueError(f"rank {rank}: {what}={_shown(peer)}, expected a rank from 0 to {size - 1}")
-    if peer == rank:
-        raise ValueError(f"rank {rank}: {what}={peer} is this rank itself; copy the array instead of sending it")
-
-
-def check_root(root: int, rank: int, size: int) -> None:
-    """Raise unless `root` is a rank of the communicator."""
-    if not isinstance(root, (int, np.integer)) or not 0 <= root < size:
-        raise ValueError(f"rank {rank}: root={_shown(root)}, expected a rank from 0 to {size - 1}")
-
-
-def check_reduction(what: str, x, op: str, rank: int, in_place: bool = True) -> None:
-    """Raise unless `op` names a reduction that every communicator can apply to an array like `x`."""
-    if op not in REDUCTIONS:
-        raise ValueError(f"rank {rank}: op={op!r}, expected one of {', '.join(map(repr, REDUCTIONS))}")
-    (check_output if in_place else check_buffer)(what, x, rank)
-    dtype = x.dtype
-    if dtype.kind not in "iufcb" or not dtype.isnative or (dtype.kind == "c" and op in ("min", "max")):
-        raise TypeError(f"rank {rank}: {what} cannot form the {op} of arrays of dtype {dtype.str}")
-
-
-def check_report(rank: int, step, total) -> None:
-    """Raise unless a report's `step` and `total` are numbers."""
-    for name, value in (("step", step), ("total", total)):
-        if not isinstance(value, (int, float, np.number)):
-            raise TypeError(f"rank {rank}: report: {name} is {_shown(value)}, expected a number")
-
-
-def check_tag(tag: int, rank: int, n_tags: int = N_TAGS) -> None:
-    """Raise unless `tag` is a whole number from 0 to `n_tags` - 1."""
-    if not isinstance(tag, (int, np.integer)) or not 0 <= tag < n_tags:
-        raise ValueError(f"rank {rank}: tag={_shown(tag)}, expected a whole number from 0 to {n_tags - 1}")
-
-
-def check_rows(what: str, x, rank: int, size: int) -> None:
-    """Raise unless `x` has one row per rank."""
-    check_buffer(what, x, rank)
-    if x.ndim == 0 or len(x) != size:
-        raise ValueError(f"rank {rank}: {what} needs one row per rank: expected shape ({size}, ...), got {x.shape}")
-
-
-def check_scatter(what: str, x, out, rank: int, size: int) -> None:
-    """Raise unless the rows of `x` can be scattered into the `out` of every rank."""
-    check_output(what, out, rank)
-    check_rows(what, x, rank, size)
-    if x.shape[1:] != out.shape or x.dtype != out.dtype:
-        rows = f"rows of shape {x.shape[1:]} {x.dtype}, but `out` has shape {out.shape} {out.dtype}"
-        raise ValueError(f"rank {rank}: {what} sends {rows}")
-    check_apart(what, x, out, rank)
-
-
-# -- the interface -----------------------------------------------------------------------------------------------------
 def ignore_report(step: int, total: int, **values) -> None:
     """Do nothing with a report."""
 
@@ -386,7 +161,7 @@ class Communicator:
         if self.recorder is not None:
             self.recorder.calls.append((self.members, 0, (name, self.rank, int(peer), tag, size)))
 
-    # -- between two ranks: arrays -----------------------------------------------------------------------------------
+    # -- between two ranks: arrays -------------------------------------------------------------------------------------
     def send(self, x, dest: int, tag: int = 0) -> None:
         """Send the contiguous array `x`; may block until `dest` receives it."""
         self._send(*self._checked_send(x, dest, tag))
@@ -396,7 +171,7 @@ class Communicator:
         return self._isend(*self._checked_send(x, dest, tag))
 
     def recv(self, out, source: int, tag: int = 0):
-        """Receive into the contiguous array `out` (same dtype and size as what was sent) and return it."""
+        """Receive into the contiguous array `out` (same dtype and size as the message) and return it."""
         return self._recv(*self._checked_recv(out, source, tag))
 
     def irecv(self, out, source: int, tag: int = 0) -> Work:
@@ -426,7 +201,7 @@ class Communicator:
         self._note("recv(source", source, tag, out.nbytes)
         return out, int(source), int(tag)
 
-    # -- between two ranks: anything that can be pickled -------------------------------------------------------------
+    # -- between two ranks: anything that can be pickled ---------------------------------------------------------------
     def send_obj(self, obj, dest: int, tag: int = 0) -> None:
         """Send a pickled object; may block until it is received."""
         check_peer("dest", dest, self.rank, self.size)
@@ -442,7 +217,7 @@ class Communicator:
         self._note("recv_obj(source", source, tag)
         return self._recv_obj(int(source), int(tag))
 
-    # -- all ranks ---------------------------------------------------------------------------------------------------
+    # -- all ranks -----------------------------------------------------------------------------------------------------
     def all_reduce(self, x, op: str = "sum"):
         """Replace `x` on every rank by the element-wise `op` ("sum", "prod", "min", "max") over ranks; return it.
 
@@ -527,7 +302,7 @@ class Communicator:
         """
         return self._split(self._call("split"), color, key)
 
-    # -- primitives: what a subclass implements ----------------------------------------------------------------------
+    # -- primitives, which a subclass implements -----------------------------------------------------------------------
     def _isend(self, x, dest: int, tag: int) -> Work:
         raise NotImplementedError
 
@@ -543,7 +318,7 @@ class Communicator:
     def _split(self, call: Call, color, key) -> Communicator | None:
         raise NotImplementedError
 
-    # -- what follows from the primitives, and what a subclass may do better -----------------------------------------
+    # -- built on the primitives; a subclass may override them with something faster -----------------------------------
     def _send(self, x, dest, tag) -> None:
         self._isend(x, dest, tag).wait()
 
@@ -565,79 +340,3 @@ class Communicator:
 
     def _all_gather(self, call: Call, x):
         return self._iall_gather(call, x).wait()
-
-
-# -- who is missing ----------------------------------------------------------------------------------------------------
-# After a hang the records of the ranks are put side by side: who waits in which call, and who has not come. A rank
-# that cannot answer has no records, and is missing by that alone. The idea is that of PyTorch's Flight Recorder: a
-# ring buffer on every rank, analysed by (group, number of the call).
-
-
-class Verdict(NamedTuple):
-    """Why ranks wait.
-
-    Attributes
-    ----------
-    ranks : tuple of int
-        The missing ranks, those whose call differs from the others', or those that wait for each other.
-    """
-
-    kind: str
-    ranks: tuple[int, ...]
-    text: str
-
-
-def who_is_missing(records: dict[int, list[Record]]) -> Verdict:
-    """Say from the records of a run that hangs which rank the others wait for, and where it was last.
-
-    Parameters
-    ----------
-    records : dict of int to list of Record
-        By rank; a rank that could not be asked is left out.
-
-    Examples
-    --------
-    >>> call = Record(range(2), 3, "all_reduce(op='sum', (4,), float32)")
-    >>> who_is_missing({0: [call._replace(state="waiting")], 1: [call._replace(number=2)]}).text
-    "rank 1 is missing at all_reduce(op='sum', (4,), float32), number 3, where rank 0 waits; \
-it was last in all_reduce(op='sum', (4,), float32), number 2"
-    """
-    calls = {(tuple(r.group), r.number, rank): r for rank, rs in records.items() for r in rs}
-    reached = Counter()
-    for group, number, rank in calls:
-        reached[group, rank] = max(number, reached[group, rank])
-    waits = {rank: rs[-1] for rank, rs in sorted(records.items()) if rs and rs[-1].state == "waiting"}
-    for record in waits.values():  # the same number in the same group must be the same call on every rank
-        same = {r: c for r in record.group if (c := calls.get((tuple(record.group), record.number, r)))}
-        usual = Counter(c.call for c in same.values()).most_common(1)[0][0]
-        odd = tuple(r for r, c in same.items() if c.call != usual)
-        if record.number and odd:
-            first = next(r for r, c in same.items() if c.call == usual)
-            text = f"rank {odd[0]} calls {same[odd[0]]} where rank {first} calls {same[first]}"
-            return Verdict("mismatch", odd, text)
-
-    def awaited(rank):
-        """The ranks that have not come to the call in which this one waits: those that wait elsewhere last."""
-        group, number = tuple(waits[rank].group), waits[rank].number
-        late = [r for r in group if r != rank and not (number and reached[group, r] >= number)]
-        return sorted(late, key=lambda r: r in waits)
-
-    path = list(waits)[:1]
-    while path and path[-1] in waits and (late := awaited(path[-1])):
-        if late[0] in path:  # whoever is waited for waits, too
-            circle = sorted(path[path.index(late[0]) :])
-            text = "; ".join(f"rank {r} waits in {waits[r]}" for r in circle)
-            return Verdict("deadlock", tuple(circle), f"ranks wait for each other: {text}")
-        path.append(late[0])
-    if not path or path[-1] in waits:
-        return Verdict("none", (), "no rank waits for one that has not come")
-    call, missing = waits[path[-2]], tuple(r for r in late if r not in waits)
-    there = [r for r, w in waits.items() if w[:3] == call[:3]]
-    last = records.get(missing[0])
-    text = f"{_named(missing)} missing at {call}, where {_named(there, 'waits', 'wait')}; "
-    return Verdict("missing", missing, text + (f"it was last in {last[-1]}" if last else "nothing is known of it"))
-
-
-def _named(ranks, one: str = "is", several: str = "are") -> str:
-    listed = ", ".join(map(str, ranks))
-    return f"ranks {listed} {several}" if len(ranks) > 1 else f"rank {listed} {one}"

@@ -18,7 +18,7 @@ from .waiting import poll
 def version() -> str | None:
     """Return the version of NCCL that CuPy finds ("2.27.3"), or None if it finds none."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # CuPy warns where NCCL is missing, which is what is asked here
+        warnings.simplefilter("ignore")  # CuPy warns where NCCL is missing, which is the question here
         from cupy.cuda import nccl
     if not nccl.available:
         return None
@@ -71,10 +71,11 @@ class NCCLWork:
 # Arrays on a GPU take part in NCCL's collectives on the communicator's own stream; everything else (objects, arrays
 # in host memory) goes through the host communicator, which connects the same ranks, such as `MPIComm`.
 #
-# So do messages between two ranks, even of arrays on a GPU. NCCL has neither tags nor sizes: a receive that does not
-# match its send is not an error but a hang or garbage. And two unrelated transfers wait for each other when they were
-# started in different orders on different ranks: what the protocol allows with `isend` and `irecv` would deadlock.
-# MPI reads GPU memory itself where it can; elsewhere such messages pass through host memory (`staging`).
+# So do messages between two ranks, even of arrays on a GPU. NCCL has neither tags nor sizes: a receive that does
+# not match its send is not an error but a hang or garbage. And two unrelated transfers wait for each other when
+# they were started in different orders on different ranks: exchanges that the protocol allows with `isend` and
+# `irecv` would deadlock. MPI reads GPU memory itself where it can; elsewhere such messages pass through host memory
+# (`staging`).
 
 # NCCL's name of a dtype that it can add up. It adds halves in half precision, at every hop.
 TYPES = {"i1": "INT8", "u1": "UINT8", "i4": "INT32", "u4": "UINT32", "i8": "INT64", "u8": "UINT64",
@@ -86,7 +87,7 @@ BOOL_OPS = {"sum": "MAX", "prod": "MIN", "min": "MIN", "max": "MAX"}  # of the b
 class NCCLComm(DelegatingComm):
     """One rank with its own GPU among others, with the library's `Communicator` protocol.
 
-    Collectives of arrays on a GPU are put on a stream and return at once: what the current stream does next waits for
+    Collectives of arrays on a GPU are put on a stream and return at once: later work on the current stream waits for
     the result, Python does not. After `iall_reduce` the stream waits only from `Work.wait` on.
     """
 
@@ -167,7 +168,7 @@ class NCCLComm(DelegatingComm):
         part = self.host.split(color, key)
         return None if part is None else NCCLComm(part, self._cupy)
 
-    # -- reductions ------------------------------------------------------------------------------------------------
+    # -- reductions ----------------------------------------------------------------------------------------------------
     def _operator(self, x, op):
         """Return NCCL's dtype, its operator and how many of its elements one of ours is; None if it has none."""
         kind = x.dtype.kind
@@ -205,7 +206,7 @@ class NCCLComm(DelegatingComm):
             ]
         return self._start(call, x.nbytes, out, [x, out], *calls)
 
-    # -- moving data: as bytes, so that every dtype can travel ------------------------------------------------------
+    # -- moving data: as bytes, so that every dtype can travel ---------------------------------------------------------
     def _iall_gather(self, call, x):
         if _on_host(x):
             return self.host.iall_gather(x)

@@ -15,7 +15,8 @@ import numpy as np
 from ..backend import get_xp
 from ..trace import WallClock
 from . import collectives
-from .base import ANY, Call, Communicator, DoneWork, Work, ignore_report, reduced
+from .base import Communicator, DoneWork, Work, ignore_report
+from .calls import ANY, Call, reduced
 
 
 class PointToPoint(Communicator):
@@ -38,36 +39,25 @@ class PointToPoint(Communicator):
             comm.send_recv(parts[to], to, rows[source], source, self.n_tags)
         return reduced([rows[rank] for rank in range(p)], op)
 
+    def _run(self, call: Call, *args):
+        return collectives.ALGORITHMS[call.name](self._messages, *args, self.n_tags)
+
+    _broadcast = _scatter = _gather = _all_to_all = _barrier = _run
+
     def _iall_reduce(self, call: Call, x, op) -> Work:
         if x.dtype == np.float16 and self.size > 2:
             parts = collectives.rings.cut(x, self.size)
             parts[self.rank][...] = self._share_of_halves(x, op)
             collectives.rings.pass_around(self._messages, parts, self.n_tags, holds=self.rank)
             return DoneWork(x)
-        return DoneWork(collectives.ring_all_reduce(self._messages, x, op, self.n_tags))
+        return DoneWork(self._run(call, x, op))
 
     def _ireduce_scatter(self, call: Call, x, op) -> Work:
-        if x.dtype == np.float16 and self.size > 2:
-            return DoneWork(self._share_of_halves(x, op))
-        return DoneWork(collectives.ring_reduce_scatter(self._messages, x, op, self.n_tags))
+        halves = x.dtype == np.float16 and self.size > 2
+        return DoneWork(self._share_of_halves(x, op) if halves else self._run(call, x, op))
 
     def _iall_gather(self, call: Call, x) -> Work:
-        return DoneWork(collectives.ring_all_gather(self._messages, x, self.n_tags))
-
-    def _broadcast(self, call: Call, x, root):
-        return collectives.tree_broadcast(self._messages, x, root, self.n_tags)
-
-    def _scatter(self, call: Call, x, out, root):
-        return collectives.tree_scatter(self._messages, x, out, root, self.n_tags)
-
-    def _gather(self, call: Call, x, root):
-        return collectives.tree_gather(self._messages, x, root, self.n_tags)
-
-    def _all_to_all(self, call: Call, x):
-        return collectives.pairwise_all_to_all(self._messages, x, self.n_tags)
-
-    def _barrier(self, call: Call) -> None:
-        collectives.dissemination_barrier(self._messages, self.n_tags)
+        return DoneWork(self._run(call, x))
 
     def _broadcast_obj(self, call: Call, obj, root):
         if self.rank != root:

@@ -1,4 +1,4 @@
-"""Real graphics cards: how fast they compute, how fast they read memory, and what it costs to reach them.
+"""Real graphics cards: how fast they compute, how fast they read memory, and the cost of reaching them.
 
 Peak and bandwidth bound every kernel from above (the roofline; Williams, Waterman and Patterson, "Roofline: an
 insightful visual performance model for multicore architectures", CACM 52(4), 2009): a kernel that does I operations per

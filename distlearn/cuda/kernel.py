@@ -121,7 +121,7 @@ class RawKernel:
         return None
 
     def check(self, grid, block, args, *, shared_mem=0, time_limit=20.0, record=None) -> Report:
-        """Run the kernel in the emulator with every check, wherever the arrays are, and report what it did.
+        """Run the kernel in the emulator with every check, wherever the arrays are, and report the findings.
 
         The arrays are changed as by a launch. Nothing that the kernel does can crash Python or run forever:
         `time_limit` are the seconds after which it counts as an infinite loop. `record` names a block (blockIdx) whose
@@ -181,7 +181,7 @@ class RawKernel:
         key = id(xp), *self._constants
         if key not in self._on_gpu:
             code = for_card(self.code, self.options, [self.name])
-            # NVRTC says what the linker calls a name: outside `extern "C"` it depends on scope and parameters.
+            # NVRTC returns the linker's name: outside `extern "C"` it depends on scope and parameters.
             variables = {name: f"&{scope(code.flat.text, name)}{name}" for name in self._constants}
             names = (self.name, *variables.values())
             module = xp.RawModule(code=code.text, options=code.options, name_expressions=names)

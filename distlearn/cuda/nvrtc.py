@@ -156,7 +156,7 @@ def compile_as_cupy(code: str, options: tuple, names: Sequence[str], arch: int):
     image : bytes or None
         The machine code, None if NVRTC refuses the text.
     symbols : dict
-        What the linker calls each of `names`.
+        The linker's name of each of `names`.
     log : str
     """
     from cupy._core.core import assemble_cupy_compiler_options  # adds the folders of headers

@@ -1,4 +1,4 @@
-"""What a checked launch did: what went wrong, in words, and how it used the memory, line by line."""
+"""The report of a checked launch: errors in words, and the use of memory, line by line."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ NULL = "{who} {verb} {size} bytes at address {offset:#x}, through a null pointer
 HOST = "{who} {verb} a variable that a card does not have: declare it __device__, __constant__ or __shared__"
 OVERFLOW = "{who} divides the smallest integer by -1, which overflows"
 WARNINGS = {"exited-threads", "same-value", "uninitialised-local", "overlaid"}  # cards since Volta allow it
-# What comes first, as others follow from it: threads that do not meet, then what is shared without meeting.
+# Kinds that come first, as others follow from them: threads that do not meet, then data shared without a barrier.
 FIRST = ["divergent-barrier", "missing-lanes", "divergent-warp-operation", "race"]
 VERBS = ["reads", "writes", "updates", "reads"]
 PAST = ["read", "written", "updated by an atomic", "read"]
@@ -53,7 +53,7 @@ PAST = ["read", "written", "updated by an atomic", "read"]
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is wrong with a kernel, at one line, with the first thread that did it.
+    """One error of a kernel, at one line, with the first thread that made it.
 
     `kind` is "out-of-bounds", "race" (within a block), "race-between-blocks", "uninitialised", "divergent-barrier",
     "missing-lanes", "divergent-warp-operation", "division-by-zero", "write-through-const", "misaligned",
@@ -111,7 +111,7 @@ def place_in_words(line: int, file: str) -> str:
 
 
 def describe(raw: dict, regions: list[dict], sites, code) -> Finding:
-    """Turn one finding into words; `raw` is as `emulator/runtime/launch_io.h` wrote it, its numbers are indices."""
+    """Describe one finding in words; `raw` is the record of `emulator/runtime/launch_io.h`, its numbers are indices."""
     if _report_at_other_access(raw, sites):
         both = [(name, f"other_{name}") for name in ("site", "access", "thread", "block")]
         raw = raw | {name: raw[other] for name, other in both} | {other: raw[name] for name, other in both}
@@ -131,7 +131,7 @@ def describe(raw: dict, regions: list[dict], sites, code) -> Finding:
 
 
 def _place(code, number: int) -> dict:
-    """Where a line as compilers count them is, and its text: empty for one that is not of the source."""
+    """Return the file, line and text of a line as compilers count them; empty for one outside of the source."""
     file, line = code.flat.place(number)
     return {"file": file, "line": line, "source": code.lines[number - 1] if 0 < number <= len(code.lines) else ""}
 
@@ -287,7 +287,7 @@ class Access(NamedTuple):
 
 @dataclass
 class Report:
-    """What a checked launch of a kernel did; shows itself as a table in a notebook and as text elsewhere.
+    """The report of a checked launch of a kernel, a table in a notebook and text elsewhere.
 
     Counts are those of an H100's profiler, but for reads of shared memory where NVIDIA's compiler joins neighbouring
     words of a thread: there the card takes 3/4 of the passes in tiled matrix products, 0.6 to 0.88 in other kernels.

@@ -1,4 +1,4 @@
-"""Who trains on which samples: shards, and batches that are the same for any number of ranks.
+"""Shards of the samples, and batches that are the same for any number of ranks.
 
 All ranks draw the same permutation from (seed, epoch) and cut it into the same global batches; each takes its shard of
 every batch. Nothing is communicated, and the union over the ranks is exactly the batch of a serial run.
@@ -56,7 +56,7 @@ class Batch(NamedTuple):
     Parameters
     ----------
     n : int
-        Samples of the global batch, over all ranks: what the loss is divided by.
+        Samples of the global batch, over all ranks; the divisor of the loss.
     """
 
     x: np.ndarray
@@ -133,7 +133,7 @@ class Batches:
         epoch : int
             0 or more; epochs can be requested in any order, which a restart needs.
         start : int
-            Skip so many batches: those that were trained on before a restart.
+            Number of batches to skip: those that were trained on before a restart.
 
         Yields
         ------

@@ -39,7 +39,7 @@ class Loader:
     ----------
     folder : path
         With a folder for each class, or with tar files (see `write_shards`). Names that begin with a dot, and
-        __MACOSX, are passed over; an image elsewhere than in the folder of a class is an error.
+        __MACOSX, are ignored; an image elsewhere than in the folder of a class is an error.
     image_shape : (int, int, int), optional
         Height, width, and 1 or 3 channels to which images are brought; by default all must be as large as the first,
         and grey if it is. They are turned as they are shown (EXIF); transparent pixels are an error.
@@ -50,11 +50,11 @@ class Loader:
         depends on seed, epoch and row alone; other generators that it refers to are refused.
     buffer : int
         0: an epoch visits the rows at random. Else it visits the shards at random and their records as stored, through
-        a shuffle buffer of so many: few shards are in use at a time. `shuffle_quality` says what that costs.
+        a shuffle buffer of this size: few shards are in use at a time. `shuffle_quality` measures its cost.
     workers : int
         Processes that read and decode; 0: this one, when a batch is asked for.
     depth : int, optional
-        So many batches are read ahead; 2 a worker by default.
+        Number of batches that are read ahead; 2 a worker by default.
     timeout : float
         Seconds that one image may take before its worker is said to hang.
     storage : callable
@@ -95,7 +95,7 @@ class Loader:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Of the array that all rows would be."""
+        """Shape of the array of all rows."""
         return len(self), math.prod(self.image_shape)
 
     def __len__(self) -> int:
@@ -178,7 +178,7 @@ class Loader:
             raise kind(f"{self.source(row)}: {str(error) or type(error).__name__}") from error
 
     def _fill(self, x, rows, key, note=lambda row: None) -> np.ndarray:
-        """Read rows into an array; `note` is told each before."""
+        """Read rows into an array; call `note(row)` before each."""
         x = x.reshape(len(rows), self.shape[1])
         for place, row in enumerate(rows.tolist()):
             note(row)
@@ -222,7 +222,7 @@ class Loader:
                 self._wait(k % self.workers, *workers[k % self.workers], reading)
                 x = np.frombuffer(slots[sent[k]], self.dtype, part.size * self.shape[1])
                 if len(slots) - len(free) - (len(sent) - k) < 2:  # batches that the consumer still holds
-                    weakref.finalize(x, free.append, sent[k])  # called with the last array that looks into the slot
+                    weakref.finalize(x, free.append, sent[k])  # called when the last view of the slot is gone
                 else:
                     x = x.copy()
                     free.append(sent[k])
@@ -235,7 +235,7 @@ class Loader:
                 pipe.close()
 
     def _wait(self, i, process, pipe, reading) -> None:
-        """Wait until worker i has read a batch; raise what it raised, or that it hangs or has died."""
+        """Wait until worker i has read a batch; raise its error, or that it hangs or has died."""
         about, before = f"loader worker {i} (process {process.pid})", reading[i]
         try:
             while not pipe.poll(self.timeout):
@@ -252,7 +252,7 @@ class Loader:
 
 
 def _check_generators(augment) -> None:
-    """Raise if what a function of the user's refers to holds a generator: workers have copies, with equal numbers."""
+    """Raise if a function of the user's refers to a generator: workers have copies, which draw equal numbers."""
     todo, seen = [("augment", augment)], {id(random.random.__self__)}  # the global one is seeded
     own = {"__main__", augment.__module__} if hasattr(augment, "__module__") else {"__main__"}  # not into libraries
     for name, value in todo:
@@ -291,7 +291,7 @@ def _seeded(key):
 
 
 def _work(loader: Loader, parts, key, slots, reading, i: int, pipe, far) -> None:
-    """Be worker i: read parts into slots, as the far end of the pipe says, until it is closed."""
+    """Run worker i: read parts into slots on request through the pipe, until it is closed."""
     far.close()  # its copy here, or the pipe would outlive the first process
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to every process of a terminal; the first ends the rest
     with suppress(EOFError, ConnectionError):

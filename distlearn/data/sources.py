@@ -1,4 +1,4 @@
-"""Where a data set comes from: folders, shards, slow storage, the cache, a download."""
+"""Sources of data sets: folders, shards, slow storage, the cache, a download."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ KNOWN = {
 
 
 # -- download ----------------------------------------------------------------------------------------------------------
-# pooch fetches a file, tries again, and checks what came; a class that shares one slow line also needs other mirrors.
+# pooch fetches a file, tries again, and checks it; a class that shares one slow line also needs other mirrors.
 
 RETRIES = 2  # of each mirror
 TIMEOUT = (5, 30)  # seconds to connect, and without data in a transfer
@@ -135,7 +135,7 @@ def _short(error: Exception) -> str:
 
 
 # -- sources -----------------------------------------------------------------------------------------------------------
-# Where a data set comes from: a folder of the user, the cache, or a download.
+# The source of a data set: a folder of the user, the cache, or a download.
 
 ENV = "DISTLEARN_DATA"
 
@@ -161,11 +161,11 @@ class Available(NamedTuple):
 
     name: str
     origin: str  # One of "package", "folder", "cache", "download"; "broken" if `load` would fail.
-    where: str  # Package, path or address; what is wrong if broken.
+    where: str  # Package, path or address; the error if broken.
 
 
 def available() -> list[Available]:
-    """List the data sets that `load` knows and where each would come from.
+    """List the data sets that `load` knows, with their sources.
 
     Nothing is downloaded or read, so a damaged file shows only when it is loaded.
 
@@ -297,7 +297,7 @@ def read_file(path, offset: int = 0, size: int = -1) -> bytes:
 
 
 class SlowStorage:
-    """Reads local files as slowly as a storage that many share.
+    """Reads local files as slowly as a shared storage.
 
     Parameters
     ----------
@@ -384,7 +384,7 @@ def find_images(folder: Path) -> tuple[list[str], list[str], list]:
 
 
 def is_visible(name: str) -> bool:
-    """Tell what users put there from what Jupyter and macOS do: .ipynb_checkpoints/, ._1.png, __MACOSX/."""
+    """Say whether an entry is the user's, not one of Jupyter or macOS: .ipynb_checkpoints/, ._1.png, __MACOSX/."""
     return not name.startswith(".") and name != "__MACOSX"
 
 
@@ -423,7 +423,7 @@ def write_shards(folder, out, per_shard: int) -> None:
 
 
 def decode_image(data: bytes, shape=None, resize: bool = False) -> np.ndarray:
-    """Return the pixels of an image file as it is shown, (height, width, channels); `shape`: what is expected."""
+    """Return the pixels of an image file as it is shown, (height, width, channels); `shape` is the expected one."""
     from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
     try:

@@ -12,7 +12,7 @@ from .layer import Layer, describe, walk
 
 
 class Container(Layer):
-    """Base of the layers that hold layers: collects their parameters and prefixes each one's name with its place."""
+    """Base of the layers that contain layers: collects their parameters and prefixes each name with its position."""
 
     def __init__(self, layers: list[Layer]):
         self.layers = list(layers)
@@ -78,7 +78,7 @@ def _own_names(layer, i):
 
 
 def check_unique_names(params) -> None:
-    """Raise unless parameter names are unique: arrays are gathered, saved and loaded by name."""
+    """Raise unless parameter names are unique, as arrays are gathered, saved and loaded by name."""
     names = [p.name for p in params]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
@@ -118,7 +118,7 @@ class Sequential(Container):
 
     Notes
     -----
-    `nn.fuse` makes a faster model of one, with the same layers, of which some that follow each other run in one pass.
+    `nn.fuse` makes a faster model of one, with the same layers, of which some consecutive ones run in one pass.
 
     Examples
     --------
@@ -130,18 +130,18 @@ class Sequential(Container):
 
     clock = None  # that of the rank, for a model whose layers communicate
     splits = True
-    together = None  # a function that joins layers which follow each other (`nn.fuse`)
-    _joined = None, None
+    together = None  # a function that fuses consecutive layers (`nn.fuse`)
+    _fused = None, None
 
     def __init__(self, *layers: Layer):
         super().__init__(layers)
 
-    def passes(self) -> list[Layer]:
+    def fused_layers(self) -> list[Layer]:
         if self.together is None:
             return self.layers
-        if self._joined[0] != self.layers:
-            self._joined = list(self.layers), self.together(self.layers)
-        return self._joined[1]
+        if self._fused[0] != self.layers:
+            self._fused = list(self.layers), self.together(self.layers)
+        return self._fused[1]
 
     def part(self, layers) -> Sequential:
         """Return some layers as a model of their own; layers and parameters keep the names they have."""
@@ -158,7 +158,7 @@ class Sequential(Container):
             dtype = next((p.data.dtype for p in self.params), x.dtype)  # symbols are integers, outputs are not
             return get_xp(x).empty(self.output_shape(x.shape), dtype), x.shape
         saved = []
-        for layer in self.layers if self.together is None else self.passes():
+        for layer in self.layers if self.together is None else self.fused_layers():
             like = x.shape, x.dtype.itemsize
             with layer_span(None if layer.spans_itself else clock, layer, "forward", *like):
                 x, s = layer.forward(x)
@@ -179,7 +179,7 @@ class Sequential(Container):
             Gets one span per layer.
         """
         clock, name = self.clock if clock is None else clock, "backward" if later is None else "backward_input"
-        uses, layers = Counter(), self.layers if self.together is None else self.passes()
+        uses, layers = Counter(), self.layers if self.together is None else self.fused_layers()
         for layer in layers if on_grad is not None else ():
             uses.update(map(id, layer.params))
         empty = dy is not None and not len(dy)
@@ -251,7 +251,7 @@ def _call_all(functions, clock, layer, like):
 
 
 def layer_span(clock, layer, direction, shape, itemsize):
-    """Open the span of one layer's pass ("forward" or "backward"), with what it computes and moves."""
+    """Open the span of one layer's pass ("forward" or "backward"), with its operations and bytes."""
     # Without a clock it is a null context.
     if clock is None:
         return nullcontext()

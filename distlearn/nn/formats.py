@@ -31,7 +31,7 @@ class Format:
     exponent, mantissa : int
         Bits, E and m.
     largest : float
-        What is above saturates. Infinity: it becomes infinite.
+        Larger values saturate. Infinity: they become infinite.
 
     References
     ----------

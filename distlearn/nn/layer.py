@@ -95,7 +95,7 @@ class Param:
 
 
 class Statistic(Param):
-    """What a layer keeps from batch to batch, such as a running mean, and changes itself in `backward`.
+    """State that a layer keeps from batch to batch, such as a running mean, and changes itself in `backward`.
 
     It is frozen. Strategies whose ranks see different rows replace it, in every step, by its mean over ranks, weighted
     by their rows: so there is one model, whatever rank predicts, or saves it.
@@ -161,7 +161,7 @@ class Layer:
         raise NotImplementedError
 
     def eval(self):
-        """Return the layer for prediction; most layers behave alike in both modes and return themselves."""
+        """Return the layer for prediction; most layers are the same in both modes and return themselves."""
         # The mode is a property of the object that is called, not a flag that could be forgotten: `model.forward(x)`
         # trains, `model.eval().forward(x)` predicts. What `eval` returns shares the parameters, so it is never out of
         # date and costs nothing to make.
@@ -224,7 +224,7 @@ def check_shape(layer: Layer, shape, *axes) -> None:
 
 
 def unfit(array, dtype) -> str | None:
-    """Say why an array cannot become weights of a type; None where it can."""
+    """Return the reason why an array cannot become weights of a type; None where it can."""
     if array.dtype.kind != "f":
         return f"{array.dtype}, expected floating-point numbers"
     with np.errstate(over="ignore"):

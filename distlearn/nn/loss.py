@@ -157,6 +157,6 @@ class ContrastiveLoss:
 
 
 def _wrong_n(what, n, rows) -> ValueError:
-    """The error of a global batch that has fewer rows than were given."""
+    """Return the error for a global batch with fewer rows than were given."""
     least = f"the {rows} rows given" if rows else "1: no rows were given, an empty batch has no mean"
     return ValueError(f"{what}: n is {n}, expected at least {least}")

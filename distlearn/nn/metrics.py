@@ -18,7 +18,7 @@ from .layer import check_classes, check_pairs, check_same_shape
 
 
 class Metric:
-    """Base of metrics: a plain mean, unless a subclass says what to make of its sums.
+    """Base of metrics: a plain mean, unless a subclass overrides `value`.
 
     Attributes
     ----------
@@ -47,12 +47,12 @@ class Metric:
     share = False
 
     def count(self, outputs, targets):
-        """Return sums over some samples, as many numbers as `value` needs; here of the terms, and their number.
+        """Return sums over some samples for `value`; here the sum of the terms, and their number.
 
         Parameters
         ----------
         outputs : (batch, ...) array
-            What the model predicts.
+            The model's predictions.
         """
         raise NotImplementedError(f"{type(self).__name__} has no count(outputs, targets)")
 
@@ -70,7 +70,7 @@ class Metric:
                 raise ValueError(
                     f"{type(self).__name__}: count gives {found.tolist()} for {len(outputs)} samples, and "
                     f"{first.tolist()} and {rest.tolist()} for their halves, expected sums, which add up: no means, no "
-                    "quotients; return what they are made of, and divide in value(sums)"
+                    "quotients; return numerator and denominator, and divide in value(sums)"
                 )
         return found
 

@@ -81,7 +81,7 @@ def SmallCNN(image=MNIST, n_classes=10, channels=(16, 32), *, seed=0, dtype="flo
     Parameters
     ----------
     image : (int, int, int)
-        Rows, columns and channels; samples may also come flat.
+        Rows, columns and channels; samples may also be flat.
     channels : sequence of int
         One block for each.
     seed : int or None
@@ -369,7 +369,7 @@ def GPT(
 
 
 class Model(NamedTuple):
-    """How to build a network, and what one sample of its input looks like."""
+    """A function that builds a network, and the shape of one sample of its input."""
 
     build: Callable[..., Layer]
     sample: tuple[int, ...]  # Shape of a sample, without the batch.

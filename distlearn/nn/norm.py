@@ -290,7 +290,7 @@ class LocalResponseNorm(Layer):
         return rounded(dx, dy.dtype).reshape(dy.shape)
 
     def _parts(self, rows):
-        """Yield (part, inner, frame): some rows, room for as many, and that with zeros for neighbours on both sides."""
+        """Yield (part, inner, frame): some rows, a buffer of their size, and that buffer with a border of zeros."""
         (n, c), half = rows.shape, self.n // 2
         parts = ops.batches(n, ALIVE * rows[:1].nbytes, get_xp(rows))
         frame = get_xp(rows).zeros((1 + max((p.stop - p.start for p in parts), default=0), c + 2 * half), rows.dtype)

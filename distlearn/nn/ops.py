@@ -1,4 +1,4 @@
-"""Array operations that several layers share, each with the reason why it is not a single call of NumPy."""
+"""Array operations that several layers share, each with the reason why one call of NumPy is not enough."""
 
 from __future__ import annotations
 

@@ -140,7 +140,7 @@ class MaxPool(_Pool):
         return dx[:, top : top + shape[1], left : left + shape[2]]
 
     def _launched(self, shape):
-        """Where a kernel finds the windows."""
+        """The geometry of the windows, for a kernel."""
         from ..cuda.kernels.images import Windows
 
         (top, _, left, _), (_, oh, ow, _) = self._borders(*shape[1:3]), self.output_shape(shape)

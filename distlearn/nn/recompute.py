@@ -1,4 +1,4 @@
-"""Fewer bytes for more flops: what layers saved is dropped, and computed again when backward needs it.
+"""Fewer bytes for more flops: saved activations are dropped, and recomputed for backward.
 
 A plan for layers i to j - 1, whose input is stored:
 
@@ -21,7 +21,7 @@ from .layer import Layer, walk
 
 # -- plans -------------------------------------------------------------------------------------------------------------
 
-UNITS = 20_000  # Budgets that `best_plan` tells apart at most; sizes are rounded up to one.
+UNITS = 20_000  # Number of budgets that `best_plan` distinguishes; sizes are rounded up to one.
 
 
 def layers_of(plan) -> list[int]:
@@ -44,7 +44,7 @@ def check_plan(plan, n: int) -> None:
 
 
 def plan_cost(plan, forward, inputs, saved) -> tuple[float, float]:
-    """Return a plan's peak of memory, and what it computes again.
+    """Return a plan's peak of memory, and the operations that it repeats.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def plan_cost(plan, forward, inputs, saved) -> tuple[float, float]:
 
 
 def best_plan(forward, inputs, saved, budget: float):
-    r"""Return the plan that computes the least again within a budget of memory.
+    r"""Return the plan with the fewest repeated operations within a budget of memory.
 
     Parameters
     ----------
@@ -152,7 +152,7 @@ def _units(inputs, saved, budget) -> tuple[int, int]:
 
 
 class Planned(Sequential):
-    """Layers one after another, which keep for backward what a plan says, and compute the rest again.
+    """Layers one after another, which keep the activations that a plan says, and recompute the others for backward.
 
     Parameters
     ----------
@@ -223,7 +223,7 @@ class Planned(Sequential):
 
 
 class Recompute(Container):
-    """A layer that discards what it saved and recomputes it when backward needs it: less memory, more time.
+    """A layer that discards its saved activations and recomputes them for backward: less memory, more time.
 
     Cut a deep network into about sqrt(depth) such blocks, and activation memory falls from the depth to its square
     root, for one more forward pass. `best_plan` knows better cuts where layers differ.

@@ -1,6 +1,6 @@
 """Recurrent layers: the same weights at every step of a sequence.
 
-Sequences are (batch, time, values). What does not depend on the step before, the product with the inputs, is one
+Sequences are (batch, time, values). The product with the inputs does not depend on the step before; it is one
 large matrix product for all steps; only the product with the hidden state goes step by step. Layers are stacked by
 `Sequential`.
 

@@ -118,7 +118,7 @@ def _entries(model, sample, names):
 def _visit(layer, shape, path, image, names, stacks, found):
     """Collect the entries of a layer and of those inside it; return the image whose values the output has in one row.
 
-    `shape` is that of the input, None if unknown; `image` is (h, w, c) of what a `Flatten` before laid out.
+    `shape` is that of the input, None if unknown; `image` is (h, w, c) of the input of the `Flatten` before.
     """
     if isinstance(layer, Container):
         out = []
@@ -192,7 +192,7 @@ def _rnn_from(arrays):
 
 
 def _gru_to(arrays):
-    """Both have the gates in the order r, z, n; only in n does the second bias do what the first cannot."""
+    """Both have the gates in the order r, z, n; only in n is the second bias not redundant."""
     W, U, b, c = arrays
     none = 0 * b[: 2 * len(c)]
     return [W.T, U.T, b, get_xp(b).concatenate([none, c])]

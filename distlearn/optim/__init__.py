@@ -5,7 +5,6 @@ a shard of it, or a parameter server's flat slice.
 """
 
 from .adaptive import Adadelta, Adagrad, Adam, AdamW, RMSprop
-from .mixed_precision import MixedPrecision
 from .momentum import LARS, SGD, Momentum, Nesterov
 from .optimizer import Optimizer, Rule, clip_by_norm, global_norm
 from .schedules import Constant, Cosine, WarmUp, scaled_lr

@@ -1,4 +1,4 @@
-"""What an optimizer's formula is, a `Rule` on bare arrays; and the `Optimizer`, which applies rules to parameters."""
+"""A `Rule`, which is an optimizer's formula on bare arrays, and the `Optimizer`, which applies rules to parameters."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from ..backend import get_xp, norm, rounded, single
+from ..backend import get_xp, has_values, norm, rounded, single
 from ..cuda.flat import flat_group
 from ..nn.layer import Param
 from .schedules import as_schedule
@@ -39,7 +39,7 @@ class Rule(Protocol):
 
 @dataclass(frozen=True)
 class ElementwiseRule:
-    """A rule that treats every element by itself: hyperparameters in their range, one array of zeros as its state."""
+    """A rule that treats every element separately: hyperparameters in their range, one array of zeros as its state."""
 
     def __post_init__(self):
         for f in fields(self):
@@ -105,7 +105,7 @@ class Optimizer:
     ----------
     params : iterable of Param, or list of dict
         Frozen ones are left alone. A dict is a group: `{"params": [...], "lr": 0.01, "weight_decay": 0.0}`. It may
-        also hold "rule" and hyperparameters of the rule; what it leaves out is as for all groups.
+        also hold "rule" and hyperparameters of the rule; the arguments are defaults of all groups.
     lr : float or callable
         Learning rate, or a schedule: a function of the step (from 0) that returns one.
     clip_norm : float, optional
@@ -115,16 +115,15 @@ class Optimizer:
     ----------
     params : list of Param
         Those of all groups, one after another.
-    weights : list of Param
-        What the rules update: `params`, or full-precision copies of them.
     states : list
-        What `rule.init` returned for each of `params`: the only place for a subclass to keep memory of its own.
+        The state that `rule.init` returned for each of `params`: the only place for a subclass to keep memory of
+        its own.
     steps : int
         Steps done.
     scope : {"element", "parameter", "model"}, optional
-        Class attribute of a subclass with a `step` of its own: how much that must see at once. If it treats every
-        element by itself, it runs where a rank has parts of parameters (`TensorParallel`, `ZeRO`); if every parameter
-        by itself, where a rank has some of them (`Pipeline`). One that does not say runs where ranks have all of them.
+        Class attribute of a subclass with a `step` of its own: how much it must see at once. If it treats every
+        element separately, it runs where a rank has parts of parameters (`TensorParallel`, `ZeRO`); if every parameter
+        separately, where a rank has some of them (`Pipeline`). One that does not say runs where ranks have all of them.
     norm : callable
         `norm(params) -> float`: the norm of all gradients; a strategy whose ranks have parts of them replaces it.
 
@@ -140,7 +139,6 @@ class Optimizer:
     """
 
     scope: Scope | None = None
-    counters: tuple[str, ...] = ("steps",)  # Attributes that are numbers, and part of the training state.
 
     def __init__(self, params, rule, lr, *, clip_norm=None):
         what = type(self).__name__
@@ -149,7 +147,6 @@ class Optimizer:
         self._clip = {"norm": clip_norm}  # a dict, which copies for the parts of ranks share
         self.groups, self._left_out = _groups(params, rule, as_schedule(lr, what), what)
         self.params = self._given = [p for group in self.groups for p in group.params]
-        self.weights = self.params
         self._flats = [None if needs_whole(g.rule) else flat_group(g.params, g.rule) for g in self.groups]
         self._take_states()
         self.steps = 0
@@ -168,7 +165,7 @@ class Optimizer:
         rules, lrs = (" | ".join(dict.fromkeys(repr(getattr(g, name)) for g in self.groups)) for name in ("rule", "lr"))
         return f"{type(self).__name__}({rules}, {lrs}, {size}, {self.steps} steps done)"
 
-    # -- settings: each is kept in one place, so what is set later holds in every strategy ---------------------------
+    # -- settings: each is kept in one place, so that later changes hold in every strategy -----------------------------
     def _common(self, name: str):
         first, *others = [getattr(group, name) for group in self.groups]
         if any(other != first for other in others):
@@ -205,7 +202,7 @@ class Optimizer:
         self._clip["norm"] = value
 
     def settings(self) -> Optimizer:
-        """Return an optimizer that only tells the settings, as they are when it is asked: it has no state."""
+        """Return an optimizer without state, whose settings are always the current ones of this optimizer."""
         made = Optimizer.__new__(Optimizer)
         made.groups, made._clip = self.groups, self._clip
         return made
@@ -214,12 +211,12 @@ class Optimizer:
         """Raise if parameters were frozen, or no longer are, or were replaced, since the optimizer was made."""
         for p in self._given:
             if p.frozen:
-                told = "freeze parameters before the optimizer is made"
-                raise ValueError(f"{p.name!r} was frozen when its optimizer was there, which updates it: {told}")
+                way = "freeze parameters before the optimizer is made"
+                raise ValueError(f"{p.name!r} was frozen after the optimizer that updates it was made: {way}")
         for p in self._left_out:
             if not p.frozen:
-                told = "make another optimizer (and strategy)"
-                raise ValueError(f"{p.name!r} is no longer frozen, but its optimizer was made without it: {told}")
+                way = "make another optimizer (and strategy)"
+                raise ValueError(f"{p.name!r} is no longer frozen, but its optimizer was made without it: {way}")
 
     @property
     def needed_scope(self) -> Scope:
@@ -236,8 +233,8 @@ class Optimizer:
             if not p.frozen:
                 self.check_params()
         if self._clip["norm"] is not None:
-            clip_by_norm(self.weights, self._clip["norm"], self.norm)
-        pairs = iter(zip(self.weights, self.states, strict=True))
+            clip_by_norm(self.params, self._clip["norm"], self.norm)
+        pairs = iter(zip(self.params, self.states, strict=True))
         for group, flat in zip(self.groups, self._flats, strict=True):
             rule, lr = group._settings["rule"], group._settings["lr"](self.steps)
             parts = islice(pairs, len(group.params))
@@ -260,12 +257,8 @@ class Optimizer:
                 self._flats[i] = flat_group(group.params, group.rule, inside)
         self._take_states()
 
-    def scaled(self, loss):
-        """Return the loss to train with; here the unchanged loss (`MixedPrecision` scales it)."""
-        return loss
-
     def rebind(self, params_of_groups: list[list[Param]]) -> Optimizer:
-        """Return an optimizer like this one, for what one rank has of its parameters.
+        """Return an optimizer like this one, for one rank's part of its parameters.
 
         Parameters
         ----------
@@ -276,7 +269,7 @@ class Optimizer:
         made = copy.copy(self)
         made.groups = [group.of(params) for group, params in zip(self.groups, params_of_groups, strict=True)]
         made._flats = [None] * len(made.groups)
-        made.params = made.weights = [p for group in made.groups for p in group.params]
+        made.params = [p for group in made.groups for p in group.params]
         made.states = [
             state_of[id(p)] if id(p) in state_of else group.rule.init(p.data)
             for group in made.groups
@@ -285,13 +278,13 @@ class Optimizer:
         return made
 
     def cost(self) -> tuple[int, int]:
-        """Return what a step computes and moves: (flops, bytes).
+        """Return the cost of a step: (flops, bytes).
 
         Per parameter a multiply-add for the weight and one for each array of the rule's state; gradients are read,
         weights and state are read and written.
         """
         flops = nbytes = 0
-        for w, state in zip(self.weights, self.states, strict=True):
+        for w, state in zip(self.params, self.states, strict=True):
             arrays = w.data, *state_arrays(state)
             flops += 2 * len(arrays) * w.data.size
             nbytes += w.data.nbytes
@@ -319,11 +312,11 @@ def apply_rule(rule, data, grad, state, lr: float, step: int) -> None:
     # A rule makes several passes over its arrays; piece by piece, all but the first find them in the cache.
     if not 0 <= lr < np.inf:  # a schedule may return anything
         raise ValueError(f"the learning rate of step {step} is {lr!r}, expected a number of 0 or more")
-    if data.dtype.char == "e" and not hasattr(data, "block"):
+    if data.dtype.char == "e" and has_values(data):
         if getattr(rule, "eps", 0) and not data.dtype.type(rule.eps):
             raise ValueError(
                 f"{type(rule).__name__}: eps is {rule.eps!r}, which is 0 in float16, as are the squares of small "
-                "gradients: use MixedPrecision, whose weights are float32, or a larger eps, such as 1e-4"
+                "gradients: use a larger eps, such as 1e-4, or float32 parameters"
             )
         # in single, or the product of the rate and a gradient would be rounded on the way
         wide = [single(a) for a in (data, grad, *state_arrays(state))]
@@ -362,7 +355,7 @@ def _check_clip_norm(what: str, value) -> None:
 
 
 def _groups(params, rule: Rule, lr, what: str) -> tuple[list[ParamGroup], list[Param]]:
-    """Turn the user's `params` into groups, of which a plain list is one; return also the frozen ones, left out."""
+    """Convert the user's `params` to groups, a plain list to one group; return the frozen ones, too."""
     params = list(params)
     if not params:
         raise ValueError(f"{what}: the list of parameters is empty, so nothing would be trained")
@@ -442,7 +435,7 @@ def clip_by_norm(params: Iterable[Param], max_norm: float, norm: Callable[[list[
         raise ValueError(f"clip_by_norm: max_norm is {max_norm!r}, expected a number above 0")
     params = list(params)
     length = norm(params)
-    if not length < math.inf and params and not hasattr(params[0].grad, "block"):  # nobody knows those without data
+    if not length < math.inf and params and has_values(params[0].grad):
         bad = next((p.name for p in params if not get_xp(p.grad).isfinite(p.grad).all()), None)
         whose = "on another rank" if bad is None else f"that of {bad!r}"
         raise FloatingPointError(f"clip_by_norm: a gradient is not finite, {whose}: their norm is {length}")

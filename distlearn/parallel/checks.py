@@ -1,4 +1,4 @@
-"""What a strategy makes sure of before it trains: that the model can learn, and that a loss is one."""
+"""Checks of a strategy before it trains: that the model can learn, and that the loss is one."""
 
 from __future__ import annotations
 
@@ -7,17 +7,16 @@ import math
 
 import numpy as np
 
-from ..backend import same_bytes, share_memory
+from ..backend import has_values, same_bytes, share_memory
 from ..nn.container import Sequential, gives_gradient
 from ..nn.layer import Layer, describe, walk
-from ..sim import MetaArray
 
 
 def check_model(model: Layer) -> None:
     """Raise if a parameter is not finite, or lies before a layer that gives no gradient of its input."""
     for p in model.params:
-        if not isinstance(p.data, MetaArray) and not math.isfinite(p.data.sum(dtype=np.float64)):
-            raise ValueError(f"parameter {p.name!r} holds NaN or infinity before the first step: make or load it anew")
+        if has_values(p.data) and not math.isfinite(p.data.sum(dtype=np.float64)):
+            raise ValueError(f"parameter {p.name!r} holds NaN or infinity before the first step: make or load it again")
     for part in walk(model):
         layers = part.layers if isinstance(part, Sequential) else ()
         last = max((i for i, layer in enumerate(layers) if not gives_gradient(layer)), default=0)
@@ -30,7 +29,7 @@ def check_model(model: Layer) -> None:
 
 
 class CheckedLoss:
-    """A loss of the user's own: at its first call it is compared with what a loss must do."""
+    """A loss of the user's own, which is checked at its first call."""
 
     def __init__(self, loss):
         self.loss, self.new = loss, True
@@ -40,7 +39,7 @@ class CheckedLoss:
         return repr(self.loss)
 
     def __call__(self, y, targets, n=None):
-        if not self.new or isinstance(y, MetaArray):  # arrays without data have nothing to compare
+        if not self.new or not has_values(y):
             return self.loss(y, targets, n)
         self.new, name = False, f"loss {getattr(self.loss, '__name__', repr(self.loss))}"
         before, n = [(y, y.copy()), (targets, targets.copy())], len(y) if n is None else n
@@ -80,7 +79,7 @@ def checked(loss):
 
 
 def differ(found, wanted, rtol) -> bool:
-    """Say whether two values and gradients differ by more than rounding; what is not finite is not compared."""
+    """Say whether two values and gradients differ by more than rounding; values that are not finite are skipped."""
     (value, dy), (expected, slope) = found, wanted
     with np.errstate(invalid="ignore"):
         apart = dy.size and bool((abs(dy - slope) > rtol * abs(slope).max()).any())

@@ -41,8 +41,8 @@ class Hybrid(Strategy):
     r"""Data, pipeline and tensor parallelism at once: gradients of a `Pipeline` of tensor-parallel stages, summed over
     its copies.
 
-    The layers are sharded along tp (`parallelize`), then cut into stages along pp, and the gradients of what a rank
-    holds are summed along dp, bucket by bucket while the last micro-batch's backward goes on. With axes of length 1 it
+    The layers are sharded along tp (`parallelize`), then cut into stages along pp, and the gradients of a rank's
+    shards are summed along dp, bucket by bucket during the last micro-batch's backward. With axes of length 1 it
     is any of the three alone, or two of them. Put tp where the network is fastest: on neighbouring ranks, as `mesh`
     does.
 
@@ -57,9 +57,9 @@ class Hybrid(Strategy):
 
     Notes
     -----
-    Per step and rank: along tp what `parallelize` lists; along pp the activations and gradients at both ends of a
-    stage; along dp the gradients of its own parameters, in buckets. A rank holds 1 / (pp tp) of parameters, gradients
-    and optimizer state.
+    Per step and rank: along tp the messages that `parallelize` lists; along pp the activations and gradients at both
+    ends of a stage; along dp the gradients of its own parameters, in buckets. A rank holds 1 / (pp tp) of parameters,
+    gradients and optimizer state.
 
     References
     ----------
@@ -150,7 +150,7 @@ class Hybrid(Strategy):
         return f"Hybrid{self.axes}"
 
     def spec(self, name, shape):
-        """Return what this rank holds of a parameter; of the copies of a whole model, one counts."""
+        """Return this rank's shard of a parameter; of the copies of a whole model, one counts."""
         mesh, spec = self.mesh, self.specs.get(name) or ShardSpec(tuple(shape), counts=self.mesh.tp.rank == 0)
         first = mesh.dp.rank == 0 and self.pipeline.spec(name, shape).counts
         return replace(spec, counts=spec.counts and first)

@@ -4,7 +4,7 @@
 
 Nothing is estimated. On meta arrays the strategy and the layers run their own code, make and drop the same arrays as on
 data, and `sim.meta.Block` reports each one. On data `tracemalloc` is asked how many bytes NumPy has allocated. Both are
-looked at when a span ends; what a layer allocates and frees within its own pass is not seen.
+read when a span ends; arrays that a layer allocates and frees within its own pass are not seen.
 """
 
 from __future__ import annotations
@@ -44,9 +44,10 @@ class Sample(NamedTuple):
 class MemoryRecord(Tabular):
     """Memory of one training step, at the end of every span; prints the peak of the fullest rank as a table.
 
-    Owners: "parameters", "gradients", "optimizer", "batch"; "saved by L" for what layer L made in its forward pass;
-    "gradients of activations"; "communication", with the copies by which simulated collectives find arrays that change
-    before `wait`; "other". What was measured on data has one owner, "measured": the bytes of all ranks together.
+    Owners: "parameters", "gradients", "optimizer", "batch"; "saved by L" for arrays made by the forward pass of
+    layer L; "gradients of activations"; "communication", with the copies by which simulated collectives find arrays
+    that change before `wait`; "other". Memory measured on data has one owner, "measured": the bytes of all ranks
+    together.
 
     Attributes
     ----------
@@ -109,7 +110,7 @@ def record_memory(make, model: Sequential, batch, *, size: int = 1, network=None
     ledger = Ledger(world) if predicted else _Traced(world)
 
     def program(comm):
-        strategy = make(comm, meta_copy(model) if predicted else copy.deepcopy(model))  # keeps what it needs of it
+        strategy = make(comm, meta_copy(model) if predicted else copy.deepcopy(model))
         mine = share(len(batch.x), strategy.rank, strategy.size)
         part = Batch(batch.x[mine].copy(), batch.y[mine].copy(), batch.n)
         ledger.begin(comm, strategy, part)
@@ -208,7 +209,7 @@ class _Traced(Ledger):
     """Measures, where arrays have data and no owner."""
 
     def _give(self, arrays, owner):
-        """Do nothing: what is measured has no owner."""
+        """Do nothing: measured memory has no owner."""
 
     def look(self, span):
         if span.rank in self.strategies:
@@ -224,12 +225,12 @@ def _allocated() -> int:
 
 
 class _Spans(list):
-    """The spans of a trace, which tells of each new one."""
+    """The spans of a trace; calls `on_span` with each new one."""
 
-    def __init__(self, spans, tell):
+    def __init__(self, spans, on_span):
         super().__init__(spans)
-        self._tell = tell
+        self._on_span = on_span
 
     def append(self, span):
         super().append(span)
-        self._tell(span)
+        self._on_span(span)

@@ -1,4 +1,4 @@
-"""Arrays that know their layout over ranks: what a product gives, and which collective is missing, by type.
+"""Arrays that know their layout over ranks: the layout of a product, and the missing collective, by type.
 
 >>> from distlearn.sim import SimWorld
 >>> import numpy as np
@@ -65,7 +65,7 @@ def _check_placement(placement, ndim: int) -> None:
 
 
 class MeshArray:
-    """What this rank has of an array (`local`), and how the array is laid out over the ranks (`placement`)."""
+    """An array of which a rank has a part (`local`); its layout over the ranks is its `placement`."""
 
     __array_ufunc__ = None  # NumPy leaves `array + MeshArray` to this class
 
@@ -107,7 +107,7 @@ class MeshArray:
             x = reduce_scatter_parts(comm, x, placement.axis, shares(self.shape[placement.axis], comm.size))
         elif name == "all_to_all":
             x = self._exchanged(old.axis, placement.axis)
-        elif isinstance(old, Shard):  # to Partial: what others have is zero here
+        elif isinstance(old, Shard):  # to Partial: the parts of other ranks are zero here
             x = xp.zeros(self.shape, x.dtype)
             x[at(old.axis, share(self.shape[old.axis], comm.rank, comm.size))] = self.local
         elif isinstance(placement, Shard):
@@ -147,7 +147,7 @@ class MeshArray:
             )
         return self.redistribute(Replicate())
 
-    # -- what is computed ----------------------------------------------------------------------------------------------
+    # -- arithmetic ----------------------------------------------------------------------------------------------------
     def __matmul__(self, other: MeshArray) -> MeshArray:
         if not isinstance(other, MeshArray) or other.ndim != 2 or self.shape[-1:] != other.shape[:1]:
             raise LayoutError(f"{self} @ {other}: expected a MeshArray of shape ({self.shape[-1]}, m)")
@@ -208,7 +208,7 @@ class MeshArray:
         return MeshArray(f(self.local), self.comm, self.placement, self.shape)
 
     def sum(self, axis: int | None = None) -> MeshArray:
-        """Sum over an axis, or over all: what is sharded along it becomes a Partial."""
+        """Sum over an axis, or over all: an array that is sharded along it becomes a Partial."""
         axes = range(self.ndim) if axis is None else (axis % self.ndim,)
         placement = self.placement
         if isinstance(placement, Shard):

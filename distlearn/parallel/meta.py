@@ -1,4 +1,4 @@
-"""Models that have shapes and costs but no numbers: for simulating on a laptop what trains on a thousand nodes.
+"""Models that have shapes and costs but no numbers, to simulate a thousand nodes on a laptop.
 
     model --meta_model--> the same layers by name, shape, parameters and cost, on `MetaArray`s
 
@@ -26,7 +26,7 @@ from .data.compression import Codec
 
 
 class MetaLayer(Layer):
-    """A layer that says what another one would cost and give, and computes nothing."""
+    """Has the costs and output shapes of another layer, and computes nothing."""
 
     shared_by_ranks = True  # it has no data, and answers each question once for all ranks
 
@@ -94,7 +94,7 @@ def meta_loss(output, labels, n):
 
 
 class MetaCodec:
-    """A codec for meta arrays: what it sends has the size of what the real one sends."""
+    """A codec for meta arrays, whose messages have the size of the real codec's."""
 
     def __init__(self, codec: Codec):
         self.codec, self.sparse, self.error_feedback = codec, codec.sparse, False

@@ -1,6 +1,6 @@
 """Sequence parallelism: every rank has some positions of every sequence, which may then be too long for one rank.
 
-Layers that treat every position by itself need no communication. Attention does: `ring` passes keys and values around,
+Layers that treat every position separately need no communication. Attention does: `ring` passes keys and values around,
 `ulysses` exchanges positions for heads.
 """
 
@@ -47,9 +47,9 @@ def places(length: int, size: int) -> list:
 # step 0: rank r attends to its own keys
 # step s: ... to those of rank r - s, which have come from the left, while they are passed on to the right
 #
-# What a rank has seen so far is merged with what it sees next (`nn.attention.merge`), so no rank ever holds more than
-# two blocks of keys. Backward sends keys and values around again, with their gradients, to which every rank adds its
-# part.
+# The partial result of all blocks so far is merged with that of the next one (`nn.attention.merge`), so no rank
+# ever holds more than two blocks of keys. Backward sends keys and values around again, with their gradients, to
+# which every rank adds its part.
 
 TAG = 71
 
@@ -114,7 +114,7 @@ class RingAttention(SequenceAttention):
                     dq[i] += gq
                     grads[0][:, :, cols] += gk
                     grads[1][:, :, cols] += gv
-            # gradients follow their keys, one step behind what has been added to them, and end where they began
+            # gradients travel one step behind their keys, after this rank has added its part, and end where they began
             if size > 1:
                 grads = self._passed(*self._pass(grads, True))
             keys = self._passed(passing, arriving)
@@ -150,7 +150,7 @@ class RingAttention(SequenceAttention):
         return self.comm.isend(x, right, tag=TAG), received
 
     def _passed(self, sent, received):
-        """Wait for both; return what has come, or None if nothing was to come."""
+        """Wait for both; return the received array, or None if none was expected."""
         if sent is None:
             return None
         array = received.wait()
@@ -215,7 +215,7 @@ class UlyssesAttention(SequenceAttention):
 
 KINDS = {"ring": RingAttention, "ulysses": UlyssesAttention}
 BY_POSITION = (Embedding, GELU, Identity, LayerNorm, Linear, RMSNorm, ReLU, Sigmoid, Tanh)
-"""Layers that treat every position by itself."""
+"""Layers that treat every position separately."""
 
 
 class SequenceParallel(Strategy):
@@ -224,7 +224,7 @@ class SequenceParallel(Strategy):
     Parameters
     ----------
     model : Sequential
-        Whose layers treat every position by itself, but for `MultiHeadAttention`.
+        All layers but `MultiHeadAttention` treat every position separately.
     loss : callable
         A mean over the positions.
     attention : {"ring", "ulysses"}
@@ -232,8 +232,8 @@ class SequenceParallel(Strategy):
 
     Notes
     -----
-    Per step what the attention layers send (`RingAttention`, `UlyssesAttention`), and the gradients' all-reduces as in
-    `DataParallel`. Activations take 1 / p of the serial run's memory.
+    Per step the messages of the attention layers (`RingAttention`, `UlyssesAttention`), and the gradients'
+    all-reduces as in `DataParallel`. Activations take 1 / p of the serial run's memory.
 
     References
     ----------

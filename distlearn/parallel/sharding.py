@@ -1,4 +1,4 @@
-"""How an array is sharded over ranks: what a rank holds of it, and how the whole is reassembled.
+"""How an array is sharded over ranks: the part that a rank holds, and how the whole is reassembled.
 
 Replicate()       every rank has all of it
 Shard(0, 3:6)     a rank has some indices along an axis (or of the flattened array)
@@ -20,7 +20,7 @@ from ..backend import get_xp, to_numpy
 class HeldElsewhere(NDArrayOperatorsMixin):
     """Takes the place of a parameter's data when a strategy holds it in shards: it has a shape, and refuses all use.
 
-    What is written into the array that the model had would be lost, and what is read from it would be old.
+    Writes to the model's former array would be lost, and reads would return old values.
     """
 
     def __init__(self, param, holder: str):
@@ -77,7 +77,7 @@ class Partial:
 
 @dataclass(frozen=True)
 class ShardSpec:
-    """What a rank holds of an array."""
+    """The part of an array that a rank holds."""
 
     shape: tuple[int, ...]
     placement: Replicate | Shard = Replicate()
@@ -109,7 +109,7 @@ class ShardSpec:
 
 
 class Sharded(NamedTuple):
-    """What a rank holds of an array, with its spec."""
+    """The part of an array that a rank holds, with its spec."""
 
     array: Any
     spec: ShardSpec

@@ -13,12 +13,11 @@ from types import MappingProxyType
 
 import numpy as np
 
-from ..backend import get_xp, rounded, to_numpy
+from ..backend import get_xp, has_values, rounded, single, to_numpy, views_like
 from ..comm.point_to_point import LocalComm
 from ..nn.container import check_unique_names
 from ..nn.layer import Statistic
 from ..optim.optimizer import SCOPES, Optimizer, Scope, global_norm, needs_whole, state_arrays
-from ..sim import MetaArray
 from ..trace import Clock
 from .checkpoint.state import (
     StateLayout,
@@ -35,7 +34,7 @@ from .sharding import HeldElsewhere, Sharded, ShardSpec, load_into, unshard
 
 
 class Strategy:
-    """One way to train a model on one or many ranks; a subclass defines `step`, and what differs from the defaults.
+    """One way to train a model on one or many ranks; a subclass defines `step` and overrides defaults.
 
     Parameters
     ----------
@@ -58,7 +57,7 @@ class Strategy:
     size = 1
     generators: Sequence = ()  # of the strategy's own random numbers
     checkpointable = True  # the run's state can be saved and resumed
-    specs: dict = MappingProxyType({})  # what ranks hold of the parameters that not all of them have, by name
+    specs: dict = MappingProxyType({})  # by name: the shards of parameters that not all ranks hold whole
     elsewhere: Sequence = ()  # parameters of the model that it was given, of which it holds shards
     batches_compared = False  # ranks that work on the same batch have compared theirs
 
@@ -76,14 +75,14 @@ class Strategy:
                 raise ValueError(f"{what}: parameter {p.name!r} of the optimizer does not belong to the model")
         check_model(model)
         self.comm, self.clock = comm, comm.clock
-        self.model, self.loss, self.optimizer = model, optimizer.scaled(checked(loss)), optimizer
+        self.model, self.loss, self.optimizer = model, checked(loss), optimizer
         self._settings, self._fingerprint = optimizer.settings(), run_fingerprint(model, loss, optimizer)
         self.state_layout = StateLayout(model, optimizer)
         share_params(comm, model, self._fingerprint)
 
     @property
     def fingerprint(self) -> dict:
-        """What is trained, and how, by now."""
+        """Description of the model, the loss, and the current settings of the optimizer."""
         return self._fingerprint | optimizer_fingerprint(self._settings)
 
     def hold_in_shards(self, model, held) -> None:
@@ -128,11 +127,11 @@ class Strategy:
         return None if found is None else {name.removeprefix("param/"): found[name] for name in order}
 
     def state_dict(self) -> dict[str, Sharded]:
-        """Return what this rank holds of each array of the serial model's state: the arrays themselves, not copies."""
+        """Return this rank's part of each array of the serial model's state: the arrays themselves, not copies."""
         return sharded_state(self.model.params, self.optimizer, self.spec)
 
     def spec(self, name: str, shape) -> ShardSpec:
-        """Return what this rank holds of a parameter, and so of the optimizer's state for it."""
+        """Return this rank's shard of a parameter, and so of the optimizer's state for it."""
         return self.specs.get(name) or ShardSpec(tuple(shape), counts=self.world.rank == 0)
 
     def own_state(self) -> dict:
@@ -178,21 +177,28 @@ def average_statistics(comm, kept: list[Statistic], rows: int, n: int) -> None:
     """Replace statistics by their mean over the ranks, weighted by each one's rows of the n."""
     if comm.size == 1 or not n:
         return
-    dtype = np.result_type(np.float32, *(p.data.dtype for p in kept))
-    flat = get_xp(kept[0].data).concatenate([p.data.reshape(-1).astype(dtype) for p in kept])
-    flat *= rows / n
-    comm.all_reduce(flat)
-    start = 0
-    for p in kept:
-        p.data[...] = rounded(flat[start : start + p.size].reshape(p.data.shape), p.data.dtype)
-        start += p.size
+    arrays = [p.data for p in kept]
+    unpack(comm.all_reduce(pack(arrays, rows / n)), arrays)
+
+
+def pack(arrays, factor: float, numbers=()):
+    """Return one flat array of all `arrays` times `factor`, with a few numbers at its end; half precision as single."""
+    arrays = [single(x).reshape(-1) for x in arrays]  # products with a number of samples may be too large for half
+    xp, dtype = (get_xp(arrays[0]), arrays[0].dtype) if arrays else (np, np.float64)
+    return xp.concatenate([x * factor for x in arrays] + [xp.asarray(numbers, dtype)])
+
+
+def unpack(flat, arrays, divisor: float = 1.0) -> None:
+    """Write a flat array, divided by `divisor`, into `arrays`."""
+    for x, view in zip(arrays, views_like(flat, arrays), strict=True):
+        x[...] = rounded(view / divisor, x.dtype)
 
 
 def check_global_rows(comm, rows: float, n: int) -> None:
     """Raise unless the parts of a batch that the ranks were given add up to the `n` that losses divide by."""
     if abs(rows - n) > 1e-6 * n:  # in single precision the sum of millions of rows is rounded
-        rows_told = f"rank {comm.rank}: the parts of the {comm.size} ranks hold {rows:.0f} rows together"
-        raise ValueError(f"{rows_told}, but n is {n}: every rank must be given its own part of the batch")
+        together = f"rank {comm.rank}: the parts of the {comm.size} ranks hold {rows:.0f} rows together"
+        raise ValueError(f"{together}, but n is {n}: every rank must be given its own part of the batch")
 
 
 def check_whole(strategy, batch, *comms) -> None:
@@ -203,24 +209,16 @@ def check_whole(strategy, batch, *comms) -> None:
     if len(comms) == 1 and len(batch.x) != batch.n:
         got = f"{type(strategy).__name__} got {len(batch.x)} of a batch of {batch.n} samples"
         raise ValueError(f"rank {comms[0].rank}: {got}, expected all of them on every rank")
-    if strategy.batches_compared or isinstance(batch.x, MetaArray):
+    if strategy.batches_compared or not has_values(batch.x):
         return
     strategy.batches_compared = True
-    text = f"whole batch with checksum {checksum(batch.x) ^ checksum(batch.y) >> 1:x}"
+    text = f"whole batch with checksums {checksum(batch.x):x}, {checksum(batch.y):x}"
     for comm in comms:
         comm.state(text)
 
 
-def refuse_masters(what: str, optimizer) -> None:
-    """Raise if an optimizer updates copies of the parameters, which `what` neither shards nor averages."""
-    if optimizer.weights is not optimizer.params:
-        kind = type(optimizer).__name__
-        raise TypeError(f"{what} works on the parameters themselves, but {kind} keeps its own master copies")
-
-
 def require_scope(what: str, optimizer, scope: Scope, held: str) -> None:
     """Raise if an optimizer's step must see more at once than a rank holds."""
-    refuse_masters(what, optimizer)
     needed = optimizer.needed_scope
     if SCOPES.index(needed) <= SCOPES.index(scope):
         return
@@ -274,7 +272,7 @@ def update(optimizer, clock: Clock) -> None:
 
 
 class Serial(Strategy):
-    """Plain training on one process: what every parallel strategy must equal."""
+    """Plain training on one process, the reference for all parallel strategies."""
 
     def __init__(self, model, loss, optimizer, clock: Clock | None = None):
         super().__init__(LocalComm(clock), model, loss, optimizer)

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from ..backend import get_xp
+from ..backend import get_xp, views_like
 from ..comm.base import Work
 from ..nn.container import Sequential
 from ..nn.layer import Param
@@ -38,10 +38,10 @@ from .strategy import (
     update,
 )
 
-# -- what ZeRO shards: a group of parameters as one flat array, of which every rank owns an equal part -----------------
+# -- groups of parameters: one flat array each, of which every rank owns an equal part ---------------------------------
 #
 #     full  [ W ............ | b .. | padding ]      p.data and p.grad of the group's parameters are views of it
-#     own   [ rank 0 | rank 1 | rank 2 | rank 3 ]    what a rank keeps, and updates
+#     own   [ rank 0 | rank 1 | rank 2 | rank 3 ]    the part that a rank keeps and updates
 
 
 class ShardGroup:
@@ -72,12 +72,9 @@ class ShardGroup:
         self.own = Param(own, f"[{params[0].name} ... {params[-1].name}]", grad=grad)
 
     def _views(self):
-        offset = 0
-        for p in self.params:
-            yield self.full[offset : offset + p.size].reshape(p.data.shape)
-            offset += p.size
+        return views_like(self.full, [p.data for p in self.params])
 
-    # -- parameters --------------------------------------------------------------------------------------------------
+    # -- parameters ----------------------------------------------------------------------------------------------------
     def start_gather(self) -> None:
         """Start to gather the full parameters (stage 3), unless they are here or on their way."""
         if self.full is None and self._coming is None:
@@ -111,7 +108,7 @@ class ShardGroup:
         """Gather the updated parts on every rank (stages 1 and 2)."""
         self.full[...] = self.comm.all_gather(self.own.data).reshape(-1)
 
-    # -- gradients ---------------------------------------------------------------------------------------------------
+    # -- gradients -----------------------------------------------------------------------------------------------------
     def open(self) -> None:
         """Allocate the full gradients, and clear them."""
         if self.bucket is None:
@@ -119,7 +116,7 @@ class ShardGroup:
         self.bucket.clear()
 
     def start_reduce(self) -> None:
-        self.bucket.settle()
+        self.bucket.flush()
         self._work = self.comm.ireduce_scatter(self.bucket.flat)
 
     def finish_reduce(self) -> None:
@@ -208,13 +205,13 @@ class ZeRO(Strategy):
 
         trained = [p for p in model.params if id(p) in group_of]
         if stage == 3:
-            layers = [[p for p in layer if id(p) in group_of] for layer in _new_params(model.passes())]
+            layers = [[p for p in layer if id(p) in group_of] for layer in _new_params(model.fused_layers())]
             groups = [g for layer in layers for g in group_params(layer, math.inf, kind)]
         else:
             groups = group_params(trained, cap_bytes, kind)
         kinds = [kind(params[0]) for params in groups]
         self.groups = [ShardGroup(comm, params, stage) for params in groups]
-        self.pieces = [_Piece(model, layer, self.groups) for layer in model.passes()]
+        self.pieces = [_Piece(model, layer, self.groups) for layer in model.fused_layers()]
         self._under_way: list[ShardGroup] = []
         self.optimizer = optimizer.rebind(
             [[g.own for g, k in zip(self.groups, kinds, strict=True) if k == i] for i in range(len(optimizer.groups))]
@@ -291,7 +288,7 @@ class ZeRO(Strategy):
             if group not in kept:  # as those of the last layer, with which backward begins
                 group.release()
 
-    # -- checkpoints -------------------------------------------------------------------------------------------------
+    # -- checkpoints ---------------------------------------------------------------------------------------------------
     def _shards(self) -> dict[str, Sharded]:
         """Return this rank's part of the optimizer's state, and at stage 3 of the parameters."""
         found = {}

@@ -40,7 +40,7 @@ class SimClock:
 
     @contextmanager
     def span(self, name, *, lane="compute", flops=0, nbytes=0):
-        """Run the block, then advance the clock by what the compute model says it took."""
+        """Run the block, then advance the clock by the compute model's seconds."""
         fibre, compute, failures = self._fibre, self._compute, self._fibre.failures
         if failures is not None:
             failures.apply(fibre)
@@ -77,7 +77,7 @@ class ComputeModel(Protocol):
 
 @dataclass(frozen=True)
 class Free:
-    """Computing takes no time: for tests of what is computed, and for counting messages alone."""
+    """Computing takes no time: for tests of results, and for counting messages alone."""
 
     measures = False
 

@@ -67,8 +67,8 @@ class Copies:
             pickler.dump(self._given)
         except Exception as error:
             name = getattr(fn, "__name__", repr(fn))
-            told = f"{name} refers to, or is given, what cannot be copied for each rank: {error}"
-            raise TypeError(f"{what}: {told}; make it inside {name}") from error
+            refers = f"{name} refers to, or is given, an object that cannot be copied for each rank: {error}"
+            raise TypeError(f"{what}: {refers}; make it inside {name}") from error
         self._needed = pickler.mutable
         self._pickled, self._code = file.getvalue(), pickler.code
         self._bytes, self._places = bytearray(), []
@@ -76,8 +76,8 @@ class Copies:
         total = sum(part.nbytes for part in parts)
         if total > 1 << 30 and total > (free := psutil.virtual_memory().available) / 2:
             # as of a model of zeros, which takes memory when it is read
-            told = f"{total / 1e9:.1f} GB of arrays would be copied, and {free / 1e9:.1f} GB of memory are free"
-            raise MemoryError(f"{what}: {told}; give ranks arrays without data (MetaArray), or make them inside")
+            sizes = f"{total / 1e9:.1f} GB of arrays would be copied, and {free / 1e9:.1f} GB of memory are free"
+            raise MemoryError(f"{what}: {sizes}; give ranks arrays without data (MetaArray), or make them inside")
         for part in parts:
             self._places.append(slice(len(self._bytes), len(self._bytes) + part.nbytes))
             self._bytes += part
@@ -99,7 +99,7 @@ class Copies:
 
 
 class _Pickler(cloudpickle.Pickler):
-    """Pickles functions and what they refer to, but code only by its number in a list."""
+    """Pickles functions with the objects that they refer to; code only by its number in a list."""
 
     def __init__(self, file, **options):
         super().__init__(file, **options)
@@ -128,7 +128,7 @@ class _Pickler(cloudpickle.Pickler):
 
 
 def _has_state(obj, seen: set[int]) -> bool:
-    """Return whether ranks could tell that they share an object: it, or what it refers to, can change."""
+    """Say whether an object, or one that it refers to, can change, so that ranks must not share it."""
     kind = type(obj)
     if id(obj) in seen or kind in ATOMS or kind is object:
         return False
@@ -155,14 +155,14 @@ def _has_state(obj, seen: set[int]) -> bool:
 
 
 def _used_by(fn: FunctionType):
-    """Yield what a function refers to; a global that it assigns as an object that can change."""
+    """Yield the objects that a function refers to; for a global that it assigns, one that can change."""
     for cell in fn.__closure__ or ():
         yield cell.cell_contents if cell != CellType() else None
     yield from (*(fn.__defaults__ or ()), *(fn.__kwdefaults__ or {}).values())
     codes = [fn.__code__]
     for code in codes:
         codes += [inner for inner in code.co_consts if isinstance(inner, CodeType)]
-        if STORE_GLOBAL in code.co_code[::2]:  # an instruction takes two bytes, of which the first says what it does
+        if STORE_GLOBAL in code.co_code[::2]:  # an instruction takes two bytes, the first of which is its opcode
             yield []
         yield from (fn.__globals__[name] for name in code.co_names if name in fn.__globals__)
 

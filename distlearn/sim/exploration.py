@@ -1,9 +1,9 @@
-"""Run a program under every order that a network may show it, and say whether one of them fails.
+"""Run a program under every order of messages that a network allows, and find an order that fails.
 
     program --> run, noting every decision --> run again with another decision --> ... until there is nothing new
 
-Two runs in which every rank's receives got the same messages differ in nothing that a program can see, whatever the
-order of the decisions. So a run stops as soon as it comes to a state that an earlier run was in.
+Two runs in which every rank's receives got the same messages look the same to the program, whatever the order of the
+decisions. So a run stops as soon as it reaches a state that an earlier run has reached.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..comm.base import ANY, CommError
+from ..comm.base import CommError
+from ..comm.calls import ANY
 from .communicator import MessageComm
 from .copies import Copies
 from .scheduler import BlockReason, Fibre, Scheduler
@@ -24,16 +25,16 @@ from .transport import Event, ObjectSendOp, SendOp, Transport
 from .world import SimWorld
 
 # -- order -------------------------------------------------------------------------------------------------------------
-# A simulated world whose network is played by the caller, decision by decision.
+# A simulated world in which the caller makes the network's decisions, one by one.
 #
-# Most of what ranks exchange can happen in one way only: a receive names its sender, and messages of one sender do
-# not overtake each other. Where a network has a choice, the run stops until a choice is made:
+# Most messages can be delivered in one way only: a receive names its sender, and messages of one sender do not overtake
+# each other. Where a network has a choice, the run stops until a choice is made:
 #
 #     "2->0"       the message of rank 2 is the one that rank 0's receive from any rank gets
-#     "buffer 1"   the network keeps the message that rank 1 sends, and rank 1 goes on before it is received
+#     "buffer 1"   the network buffers the message that rank 1 sends, and rank 1 continues before it is received
 #
-# A decision is asked for only when no rank can go on without one. That loses nothing: by then every message that
-# could have competed is there, and what was done before would have been done in any order (Vakkalanka et al., 2008,
+# A decision is made only when no rank can continue without one. That excludes no outcome: by then every message that
+# could have competed has arrived, and all earlier steps would have happened in any order (Vakkalanka et al., 2008,
 # section 4). Where no receive from any rank has a message, no decision can help, and the run is a deadlock: a network
 # may buffer, but it need not.
 #
@@ -107,7 +108,7 @@ class SpaceTimeEvent(NamedTuple):
 
 
 class OrderedScheduler(Scheduler):
-    """A scheduler that asks for a decision whenever no fibre can go on."""
+    """A scheduler that asks for a decision whenever no fibre can continue."""
 
     resolve: Callable[[], bool] = staticmethod(lambda: False)
 
@@ -131,7 +132,7 @@ class OrderedScheduler(Scheduler):
 
 
 class OrderedTransport(Transport):
-    """What ranks share while the network is played."""
+    """The state that ranks share while the caller decides for the network."""
 
     def __init__(self, world, scheduler: OrderedScheduler, choose: Callable, max_steps: int = 100_000):
         super().__init__(world, scheduler)
@@ -145,13 +146,13 @@ class OrderedTransport(Transport):
         scheduler.resolve = self.resolve
 
     def state(self) -> tuple:
-        """Return what determines how the run goes on: equal states are reached by orders that differ in nothing."""
+        """Return the state that determines the rest of the run; runs in equal states behave identically."""
         received = tuple(sorted((rank, tuple(got)) for rank, got in self.received.items()))
         return tuple(sorted(self.steps.items())), received
 
     # -- operations are counted ----------------------------------------------------------------------------------------
     def count(self, fibre: Fibre) -> None:
-        """Count an operation of a fibre; the rank dies here if it is to."""
+        """Count an operation of a fibre; raise if the run makes too many."""
         self.steps[self.scheduler.names[fibre]] += 1
         if sum(self.steps.values()) > self.max_steps:
             raise CommError(f"rank {fibre.rank}: the run has more than {self.max_steps} operations; does it ever end?")
@@ -200,7 +201,7 @@ class OrderedTransport(Transport):
         super().put_object(key, op)
 
     def take_object(self, key: tuple, source: int) -> ObjectSendOp:
-        """Take the first object in flight from a rank of the communicator; its sender goes on."""
+        """Take the first object in flight from a rank of the communicator; its sender continues."""
         op = next(op for op in self.objects[key] if op.channel.source == source)
         self.objects[key].remove(op)
         self._note_receive(op.channel, self._numbers[op])
@@ -251,7 +252,7 @@ class OrderedTransport(Transport):
 
 
 class OrderedComm(MessageComm):
-    """A simulated rank's communicator in a world whose network is played."""
+    """A simulated rank's communicator in a world whose network's decisions are chosen."""
 
     def _recv_obj(self, source, tag):
         transport, fibre, key = self._transport, self._fibre, (self._context, self.rank, tag)
@@ -276,19 +277,19 @@ MAX_RANKS = 4
 
 @dataclass
 class Run:
-    """One order, and what came of it."""
+    """One order, and its outcome."""
 
     order: list[str]  # what `SimWorld(size, order=...)` takes to repeat it
-    options: list[list[str]]  # what was possible at each decision, and at the one that was refused if one was
+    options: list[list[str]]  # the possible decisions at each step, and at the step whose decision was refused
     results: list | None  # by rank; None if it failed
     error: Exception | None
     events: list[SpaceTimeEvent]
-    waiting: dict[int, str]  # by rank, what it waited for at the end
+    waiting: dict[int, str]  # by rank: the call in which it waited at the end
     size: int
 
     @property
     def n_interleavings(self) -> int:
-        """In how many sequences its sends and receives could happen, with the same deliveries."""
+        """Number of sequences of its sends and receives with the same deliveries."""
         return count_interleavings(self.events, self.size)
 
     def __str__(self) -> str:
@@ -341,7 +342,7 @@ def explore(fn: Callable, size: int, *args, max_runs: int = 10_000, max_steps: i
     Parameters
     ----------
     fn : callable
-        A program that makes no choices: it must do the same whenever its receives get the same messages.
+        A deterministic program: the same messages received lead to the same calls.
     size : int
         At most 4.
     max_steps : int
@@ -413,11 +414,11 @@ def count_interleavings(events: list[SpaceTimeEvent], size: int) -> int:
 
 
 class _Seen(Exception):
-    """The run has come to a state that another run was in."""
+    """The run has reached a state that another run has reached."""
 
 
 def _explore(found: Exploration, copies, max_runs: int, max_steps: int) -> None:
-    """Try all orders, shortest first; return how many operations each rank makes at most."""
+    """Try all orders, shortest first."""
     seen: set = set()
     todo = deque([[]])  # the decisions with which a run begins
     while todo:
@@ -451,7 +452,7 @@ def _explore(found: Exploration, copies, max_runs: int, max_steps: int) -> None:
 
 
 def _run(copies: Copies, size: int, choose, max_steps: int) -> tuple[Run | None, OrderedTransport]:
-    """Run once; the run is None if it came to a state that is known."""
+    """Run once; the run is None if it reached a state that is known."""
     options: list[list[str]] = []
 
     def noted(possible, transport):

@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..comm.base import ANY, CutOffError, PeerLostError, check_report
+from ..comm.base import CutOffError, PeerLostError
+from ..comm.calls import ANY, check_report
 from ..trace import Span
 from .communicator import SimComm
 from .scheduler import BlockReason, Fibre, GreenletExit, Scheduler
@@ -48,7 +49,7 @@ def abandon(event) -> None:
 
 
 def check(problem: Exception | None) -> None:
-    """Raise what is wrong, if anything is."""
+    """Raise an error, if there is one."""
     if problem is not None:
         raise problem
 
@@ -58,31 +59,34 @@ def check(problem: Exception | None) -> None:
 #
 # Four kinds: a rank is *killed* (its process ends), *hangs* (it runs no further, as under SIGSTOP), is *cut* off (it
 # runs, but no message reaches it or leaves it), or is *slow*. A failure shorter than the detection time is only a
-# delay, which no rank notices. A longer one makes the detector tell the others that the rank is lost; this is final,
+# delay, which no rank notices. After a longer one the detector reports the rank as lost; this is final,
 # even if the rank recovers: it would otherwise continue work that the others have abandoned.
 #
 # There is one detector for all ranks, like a cluster manager: it never errs, all ranks learn of a loss at the same
 # moment, and a rank that is cut off from the others is cut off from the detector too, and so knows that it is lost.
-#
-#     >>> from distlearn.sim import Failure, SimWorld
-#     >>> from distlearn.comm import PeerLostError
-#     >>> def survive(comm):
-#     ...     total = np.zeros(1)
-#     ...     try:
-#     ...         while True:
-#     ...             comm.clock.sleep(1.0)
-#     ...             comm.all_reduce(total)
-#     ...     except PeerLostError as error:
-#     ...         return error.ranks, round(comm.clock.now(), 3)
-#     >>> SimWorld(3, failures=[Failure(rank=1, at=2.5)], detection=1.0).run(survive)
-#     [((1,), 3.5), None, ((1,), 3.5)]
 
 KINDS = ("kill", "hang", "cut", "slow")
 
 
 @dataclass(frozen=True)
 class Failure:
-    """One failure of one rank of a simulated world: `Failure(2, at=3.5, kind="hang", until=4.0)`."""
+    """One failure of one rank of a simulated world: `Failure(2, at=3.5, kind="hang", until=4.0)`.
+
+    Examples
+    --------
+    >>> from distlearn.comm import PeerLostError
+    >>> from distlearn.sim import SimWorld
+    >>> def survive(comm):
+    ...     total = np.zeros(1)
+    ...     try:
+    ...         while True:
+    ...             comm.clock.sleep(1.0)
+    ...             comm.all_reduce(total)
+    ...     except PeerLostError as error:
+    ...         return error.ranks, round(comm.clock.now(), 3)
+    >>> SimWorld(3, failures=[Failure(rank=1, at=2.5)], detection=1.0).run(survive)
+    [((1,), 3.5), None, ((1,), 3.5)]
+    """
 
     rank: int
     at: float  # when it begins [virtual s]
@@ -103,7 +107,7 @@ class Failure:
 
 
 class Loss(NamedTuple):
-    """A rank that was declared lost: how it failed, when, and when the others were told [s]."""
+    """A rank that was declared lost: kind and time of its failure, and the time at which the others noticed [s]."""
 
     rank: int
     kind: str
@@ -160,7 +164,7 @@ class FailureTimeline:
 
 
 # -- transport ---------------------------------------------------------------------------------------------------------
-# The simulator's transport in a world where ranks fail: what gets through, and who notices.
+# The simulator's transport in a world where ranks fail: which messages arrive, and who notices a loss.
 #
 # Everything follows from the ranks' failure timelines, which are known from the start. A message that its sender can
 # no longer send, or that would arrive after its receiver was lost, vanishes. A rank that waits for a lost one is
@@ -170,7 +174,7 @@ class FailureTimeline:
 
 
 class FaultyTransport(Transport):
-    """What simulated ranks share in a world with failures."""
+    """The state that simulated ranks share in a world with failures."""
 
     def __init__(self, world, scheduler: Scheduler):
         super().__init__(world, scheduler)
@@ -181,7 +185,7 @@ class FaultyTransport(Transport):
         self.plain = False  # the network must be asked for every message
         self.members = {0: scheduler.fibres}  # context -> fibres by rank of the communicator
         self.blocked: dict[int, tuple[Fibre, object]] = {}  # by rank of the world: what may have to be woken
-        self.known: dict[tuple[int, int], set[int]] = {}  # (context, rank) -> lost ranks that recv_obj has told of
+        self.known: dict[tuple[int, int], set[int]] = {}  # (context, rank) -> lost ranks that recv_obj has reported
         self._n_partial = 0
 
     @property
@@ -195,7 +199,7 @@ class FaultyTransport(Transport):
         if not any(timeline.lost_at <= fibre.now for timeline, fibre in ranks):
             super().check_empty()
 
-    # -- what gets through ---------------------------------------------------------------------------------------------
+    # -- messages that arrive ------------------------------------------------------------------------------------------
     def _travel(self, fibre: Fibre, channel: Channel, nbytes: int) -> float:
         """Route a message through the network; return when it arrives."""
         arrival = super()._travel(fibre, channel, nbytes)
@@ -216,7 +220,7 @@ class FaultyTransport(Transport):
             return fibre.now if x.nbytes <= self.eager_limit else SendOp(fibre, channel, x, math.inf)
 
     def receive(self, fibre: Fibre, channel: Channel, out):
-        """Receive into `out`; what a lost rank sent before may still arrive."""
+        """Receive into `out`; messages that a lost rank sent before may still arrive."""
         self.enter(fibre)
         return super().receive(fibre, channel, out)
 
@@ -300,7 +304,7 @@ class FaultyTransport(Transport):
 
     def problem(self, fibre: Fibre, event) -> Exception | None:
         """Return why the event will never happen for this fibre, as far as that is known by now."""
-        lost = self._peer_lost(fibre, context_of(event), self._needed(event), self._told_of(fibre, event))
+        lost = self._peer_lost(fibre, context_of(event), self._needed(event), self._reported_to(fibre, event))
         return self._cut_off(fibre) or lost
 
     def _needed(self, event) -> list[Fibre]:
@@ -313,8 +317,8 @@ class FaultyTransport(Transport):
         channel = event.channel
         return [members[channel.source if event.__class__ is RecvOp else channel.dest]]
 
-    def _told_of(self, fibre: Fibre, event) -> set[int]:
-        """Return the lost ranks that a fibre has been told of and no longer waits for."""
+    def _reported_to(self, fibre: Fibre, event) -> set[int]:
+        """Return the lost ranks that were reported to a fibre, which no longer waits for them."""
         if event.__class__ is Listening and event.source == ANY:
             return self.known.get((event.context, fibre.rank), set())
         return set()
@@ -323,11 +327,13 @@ class FaultyTransport(Transport):
         timeline = self.timelines[fibre.rank]
         if fibre.now < timeline.noticed_at:
             return None
-        return CutOffError(f"{timeline.loss}: the others have gone on without it since {timeline.noticed_at:.6g} s")
+        return CutOffError(f"{timeline.loss}: the others have continued without it since {timeline.noticed_at:.6g} s")
 
-    def _peer_lost(self, fibre: Fibre, context: int, needed, told_of=frozenset()) -> PeerLostError | None:
+    def _peer_lost(self, fibre: Fibre, context: int, needed, reported=frozenset()) -> PeerLostError | None:
         members = self.members[context]
-        lost = [r for r, m in enumerate(members) if self.timelines[m.rank].noticed_at <= fibre.now and r not in told_of]
+        lost = [
+            r for r, m in enumerate(members) if self.timelines[m.rank].noticed_at <= fibre.now and r not in reported
+        ]
         if not any(members[r] in needed for r in lost):
             return None
         stories = "; ".join(str(self.timelines[members[r].rank].loss) for r in lost)
@@ -401,7 +407,7 @@ class FaultyComm(SimComm):
         except Vanished:
             data = pickle.dumps(obj, protocol=5)
             if len(data) > transport.eager_limit:
-                channel = transport.channel(self._context, self._members, self.rank, dest, tag)
+                channel = transport.channel(self, self.rank, dest, tag)
                 transport.wait_for(fibre, ObjectSendOp(fibre, channel, data, math.inf))
 
     def _poll(self, event) -> None:

@@ -160,7 +160,7 @@ class MetaArray(NDArrayOperatorsMixin):
     def fill(self, value) -> None:
         """Do nothing: there is nothing to fill."""
 
-    # -- numbers that nobody knows: code that reports or checks one goes on --------------------------------------------
+    # -- unknown numbers: code that reports or checks one continues --------------------------------------------
     def _single(self, value):
         if self.size != 1:
             raise TypeError(f"{self!r} is not a single number")

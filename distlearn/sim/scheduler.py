@@ -7,7 +7,7 @@ same program are identical, bit for bit.
 
 Ranks that do the same become ready one after another, nearly always in the order in which they will run. So the queue
 of ready fibres has two parts: an entry that sorts after the last one of the line is appended to it, which costs one
-comparison, and all others go on a heap.
+comparison, and all others are put on a heap.
 
 The greenlet that called `run` is the hub: it starts ranks, and gets control back when one ends or when none is ready.
 """
@@ -24,11 +24,12 @@ from types import TracebackType
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
-from ..comm.base import OWN, CommError, DeadlockError, RankError, call_site
+from ..comm.base import CommError, DeadlockError, RankError
+from ..comm.calls import OWN, call_site
 
 
 class BlockReason:
-    """What a fibre is blocked on where it is not an event of the transport: a description in words."""
+    """The reason why a fibre is blocked, in words, where it is not an event of the transport."""
 
     __slots__ = ("_text",)
 
@@ -51,19 +52,34 @@ class NetworkCard:
 class Fibre:
     """One thread of control and its virtual clock: a rank's own, or one that runs a collective for it."""
 
-    __slots__ = ("call", "card", "failures", "greenlet", "now", "order", "rank", "result", "seconds_run", "since",
-                 "switch", "task", "ticket", "timeline", "waits")  # fmt: skip
+    __slots__ = (
+        "call",
+        "failures",
+        "greenlet",
+        "nic",
+        "now",
+        "order",
+        "rank",
+        "result",
+        "seconds_run",
+        "since",
+        "switch",
+        "task",
+        "ticket",
+        "timeline",
+        "waits",
+    )  # fmt: skip
 
     def __init__(self, rank: int, order: int):
         self.rank, self.order = rank, order
         self.now = 0.0
-        self.card = NetworkCard()
+        self.nic = NetworkCard()
         self.timeline = CommTimeline()  # when the rank is busy with collectives
         self.waits = self.call = self.failures = self.result = None
         self.ticket = 0  # number of its newest entry in the queue; older ones are ignored
         self.seconds_run = 0.0  # wall time it has really run, for the compute model "Measured"
         self.since = 0.0
-        self.task: Callable[[Fibre], None] | None = None  # what a helper fibre runs
+        self.task: Callable[[Fibre], None] | None = None  # the function that a helper fibre runs
         self.greenlet: greenlet | None = None
         self.switch = None  # the greenlet's bound method `switch`, looked up once
 
@@ -86,7 +102,7 @@ class Scheduler:
         self._measures = measures
         self._stopping = False
         self._failure: tuple[int, BaseException] | None = None
-        # after a run, by rank, what those that did not end waited for: the event, in words, and the user's line
+        # after a run, by rank that did not end: the event it waits for, its description, and the user's line
         self.pending: dict[int, tuple[object, str, object]] = {}
         self._hub = Fibre(size, size)  # never woken: it runs when no fibre is ready
         self._hub.greenlet = getcurrent()
@@ -129,7 +145,7 @@ class Scheduler:
         return {rank: text for rank, (_, text, _) in self.pending.items()}
 
     def running_rank(self) -> int | None:
-        """Return the rank that runs now, itself or by what it has started; None for the hub and a rank alone."""
+        """Return the rank that runs now, or whose greenlet does; None for the hub and a single rank."""
         ranks = {f.greenlet: f.rank for f in (*self.fibres, *self._helpers)} if len(self.fibres) > 1 else {}
         running = getcurrent()
         while running is not None and running not in ranks:
@@ -162,14 +178,14 @@ class Scheduler:
         self.wake(fibre, fibre.now)
 
     def spawn(self, owner: Fibre, task: Callable[[Fibre], None]) -> None:
-        """Run `task(fibre)` from now on, on its own fibre that shares the rank and the card of `owner`."""
+        """Run `task(fibre)` from now on, on its own fibre that shares the rank and the network card of `owner`."""
         if self._idle:
             helper = self._idle.pop()
         else:
             helper = Fibre(0, len(self.fibres) + 1 + len(self._helpers))
             self._helpers.append(helper)
-        helper.rank, helper.now, helper.card, helper.task = owner.rank, owner.now, owner.card, task
-        owner.card.users += 1
+        helper.rank, helper.now, helper.nic, helper.task = owner.rank, owner.now, owner.nic, task
+        owner.nic.users += 1
         if helper.greenlet is not None:
             self.wake(helper, owner.now)
             return
@@ -183,7 +199,7 @@ class Scheduler:
     def _help(self, fibre: Fibre) -> None:
         while True:
             fibre.task(fibre)
-            fibre.card.users -= 1
+            fibre.nic.users -= 1
             fibre.task = fibre.call = None
             self._idle.append(fibre)
             self.block(fibre, _A_TASK)
@@ -254,11 +270,11 @@ def _where_it_waits(fibre: Fibre) -> TracebackType | None:
 
 
 NAMED = 8
-"""So many of the ranks are named in a deadlock."""
+"""Number of ranks that the report of a deadlock names."""
 
 
 def describe_deadlock(fibres: list[Fibre]) -> str:
-    """Say what every rank waits for, with the line of the user's code that waits."""
+    """Describe the call in which every rank waits, with its line in the user's code."""
     stuck = [f for f in fibres if not f.greenlet.dead]
     lines = []
     for f in stuck[:NAMED]:

@@ -1,4 +1,4 @@
-"""What simulated ranks share during a run: messages in flight, posted receives, collective calls.
+"""The state that simulated ranks share during a run: messages in flight, posted receives, collective calls.
 
 Timing: a message that leaves at t arrives at t + alpha + n / beta, and is received when it has arrived *and* the
 receive has been posted; a synchronous send ends at that moment too.
@@ -19,7 +19,9 @@ from typing import TYPE_CHECKING
 from numpy import ndarray
 
 from ..backend import same_bytes
-from ..comm.base import ANY, Call, CommError, Recorder, call_site, same_calls
+from ..comm.base import CommError
+from ..comm.calls import ANY, Call, call_site, same_calls
+from ..comm.recorder import Recorder
 from ..trace import Message, Span
 from .meta import MetaArray
 from .scheduler import BlockReason, Fibre, Scheduler, check_caller, getcurrent
@@ -34,13 +36,13 @@ if TYPE_CHECKING:
 class Channel:
     """The messages from one rank to another with one tag, in order: sends or receives that have not been matched."""
 
-    __slots__ = ("context", "dest", "label", "receiver", "recvs", "sender", "sends", "source", "tag")
+    __slots__ = ("context", "dest", "internal", "label", "receiver", "recvs", "sender", "sends", "source", "tag")
 
-    def __init__(self, context: int, sender: int, receiver: int, source: int, dest: int, tag: int):
-        self.context = context
-        self.sender, self.receiver = sender, receiver
+    def __init__(self, comm, source: int, dest: int, tag: int):
+        self.context, self.internal = comm._context, comm.internal
+        self.sender, self.receiver = comm._members[source].rank, comm._members[dest].rank
         self.source, self.dest, self.tag = source, dest, tag
-        self.label = tag if context >= 0 else COLLECTIVE_TAG
+        self.label = COLLECTIVE_TAG if comm.internal else tag
         self.sends: list[SendOp] = []
         self.recvs: list[RecvOp] = []
 
@@ -52,13 +54,13 @@ COLLECTIVE_TAG = -1
 class Event:
     """Something that a rank can wait for."""
 
-    # Its attribute `when` is None until it is known at what virtual time it happens; `waiting(fibre)` describes what a
-    # fibre waits for, for the report of a deadlock.
+    # Its attribute `when` is its virtual time, None while that is unknown; `waiting(fibre)` describes it in the
+    # report of a deadlock.
 
     __slots__ = ()
 
     problem: str | None = None
-    """What was wrong with it, raised in the rank that waits for it."""
+    """Its error, raised in the rank that waits for it."""
 
 
 class SendOp(Event):
@@ -144,7 +146,7 @@ class Completion(Event):
 
 
 def deliver(x, out) -> str | None:
-    """Copy `x` into `out`; return what is wrong if it does not fit."""
+    """Copy `x` into `out`; return an error text if it does not fit."""
     if x.dtype is out.dtype and x.shape == out.shape and out.__class__ is ndarray is x.__class__:
         out[...] = x  # nearly always
         return None
@@ -159,7 +161,7 @@ def deliver(x, out) -> str | None:
 
 
 class Transport:
-    """What the ranks of one run share: channels, objects in flight, collective calls."""
+    """The state that the ranks of one run share: channels, objects in flight, collective calls."""
 
     losses = ()
 
@@ -184,7 +186,7 @@ class Transport:
         self._groups = {0: range(world.size)}
         self.contexts = 0
         self.sequence = 0
-        self._link_free: dict[tuple, float] = {}  # when a shared link has carried what is on it
+        self._link_free: dict[tuple, float] = {}  # when a shared link is free again
 
     def new_context(self) -> int:
         """Return a number for a new communicator: messages of different ones never match."""
@@ -197,13 +199,12 @@ class Transport:
             self._groups[context] = tuple(member.rank for member in members)
         return self._groups[context]
 
-    def channel(self, context: int, members: list[Fibre], source: int, dest: int, tag: int) -> Channel:
-        """Return the one channel that both ends share; `source` and `dest` number the members of a communicator."""
-        key = (context, source, dest, tag)
+    def channel(self, comm, source: int, dest: int, tag: int) -> Channel:
+        """Return the one channel that both ends share; `source` and `dest` are ranks of the communicator."""
+        key = (comm._context, source, dest, tag)
         channel = self.channels.get(key)
         if channel is None:
-            channel = Channel(context, members[source].rank, members[dest].rank, source, dest, tag)
-            self.channels[key] = channel
+            channel = self.channels[key] = Channel(comm, source, dest, tag)
         return channel
 
     def flush(self) -> None:
@@ -219,18 +220,18 @@ class Transport:
         spans[:taken] = merged
         self.exchanges.clear()
 
-    # -- the wire ----------------------------------------------------------------------------------------------------
+    # -- the wire ------------------------------------------------------------------------------------------------------
     def launch(self, fibre: Fibre, channel: Channel, nbytes: int) -> float:
         """Send a message through the sender's network card, which sends one after another; return when it arrives."""
-        card = fibre.card
-        if card.users or self.shared:  # first come, first served, in virtual time: let earlier fibres run first
+        nic = fibre.nic
+        if nic.users or self.shared:  # first come, first served, in virtual time: let earlier fibres run first
             self.scheduler.yield_until(fibre, fibre.now)
         now = start = fibre.now
         if self.plain:
-            if card.free > start:
-                start = card.free
+            if nic.free > start:
+                start = nic.free
             arrival = start + (self.alpha + nbytes / self.beta)
-            card.free = arrival - self.alpha
+            nic.free = arrival - self.alpha
         else:
             arrival = self._travel(fibre, channel, nbytes)
         self.record((channel.sender, channel.receiver, nbytes, now, arrival, channel.label))
@@ -249,16 +250,16 @@ class Transport:
             free[link] = start + seconds
         return start + (latency + seconds)
 
-    # -- sends and receives ------------------------------------------------------------------------------------------
+    # -- sends and receives --------------------------------------------------------------------------------------------
     def send(self, fibre: Fibre, channel: Channel, x) -> float | SendOp:
         """Send `x`: return when it is received or buffered, or the operation to wait for."""
-        nbytes, card = x.nbytes, fibre.card
-        if self.plain and not card.users:  # as in `launch`, which would cost a call per message
+        nbytes, nic = x.nbytes, fibre.nic
+        if self.plain and not nic.users:  # as in `launch`, which would cost a call per message
             now = start = fibre.now
-            if card.free > start:
-                start = card.free
+            if nic.free > start:
+                start = nic.free
             arrival = start + (self.alpha + nbytes / self.beta)
-            card.free = arrival - self.alpha
+            nic.free = arrival - self.alpha
             self.record((channel.sender, channel.receiver, nbytes, now, arrival, channel.label))
         else:
             arrival = self.launch(fibre, channel, nbytes)
@@ -350,7 +351,7 @@ class Transport:
     # -- the end -------------------------------------------------------------------------------------------------------
     def check_empty(self) -> None:
         """Raise if a message was sent and never received, or work was started and never waited for."""
-        left = [op for channel in self.channels.values() for op in channel.sends if channel.context >= 0]
+        left = [op for channel in self.channels.values() for op in channel.sends if not channel.internal]
         left += [op for box in self.objects.values() for op in box]
         if left:
             op, channel = left[0], left[0].channel

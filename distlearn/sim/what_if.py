@@ -1,14 +1,14 @@
-"""Record the communication of a run, replay it as a graph of dependencies, and change one thing: what if?
+"""Record the communication of a run, and replay it as a graph of dependencies with one thing changed.
 
     record_run(world, program) --> results, trace: spans, messages, and every rank's `operations`
         replay(trace, network=, compute=, slowdown=) --> Replay: makespan, trace, critical path
 
-Between two operations a rank computes, as long as it did in the recording. An operation lasts from the moment at which
-the last of its ranks enters it. So a rank that waits in the replay waits for a reason: an operation, and behind it the
-rank that came last. Followed from the end of the run to its beginning, these reasons are the critical path.
+Between two operations a rank computes for as long as in the recording. An operation begins when the last of its ranks
+enters it. So a rank that waits in the replay waits for an operation, and thereby for the rank that entered it last. The
+chain of these dependencies, from the end of the run to its beginning, is the critical path.
 
-The order of the operations of a rank is that of the recording: a server that answers whoever comes first answers in the
-same order in every replay.
+The operations of a rank keep the order of the recording: a server that answers in the order of arrival answers in the
+recorded order in every replay.
 
 References
 ----------
@@ -25,11 +25,12 @@ from collections.abc import Callable, Iterator
 from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
-from ..comm.base import ANY, DoneWork, Work
+from ..comm.base import DoneWork, Work
+from ..comm.calls import ANY
 from ..comm.network import Network
 from ..comm.network.cost import BY_ROWS
 from ..trace import Message, Operation, Span, Trace
-from .formula import FORMULA_OF
+from .communicator import FORMULA_OF
 
 # -- recording ---------------------------------------------------------------------------------------------------------
 COLLECTIVES = (*BY_ROWS, "all_reduce", "reduce_scatter", "broadcast", "all_to_all", "barrier", "broadcast_obj",
@@ -40,7 +41,7 @@ CALLS = {name: name for name in COLLECTIVES} | {
 
 
 def record_run(world, program: Callable, *args, **kwargs) -> tuple[list, Trace]:
-    """Run `program` on the ranks of `world`, and record its operations: what `replay` needs.
+    """Run `program` on the ranks of `world`, and record its operations for `replay`.
 
     Parameters
     ----------
@@ -81,7 +82,7 @@ def _by_key(operations: list[Operation]) -> dict[str, dict[int, Operation]]:
 
 
 def _completed(operations: list[Operation], spans: list[Span]) -> list[Operation]:
-    """Say when non-blocking operations were done, which may be long before they were waited for: as their spans do."""
+    """Set when non-blocking operations were done, from their spans: it may be long before they were waited for."""
     ends = defaultdict(deque)
     for span in sorted(spans, key=attrgetter("start")):
         if span.lane == "comm":
@@ -97,7 +98,7 @@ def _completed(operations: list[Operation], spans: list[Span]) -> list[Operation
 
 
 class RecordingComm:
-    """Passes every call to another communicator, and notes which operation it was, and when."""
+    """Delegates every call to another communicator, and records its operation and times."""
 
     def __init__(self, host, operations: list[Operation], places: Iterator[int], name: str = ""):
         self._host, self.operations, self._places, self._name = host, operations, places, name
@@ -111,7 +112,7 @@ class RecordingComm:
         return self._host.members[source], self._host.members[dest]
 
     def _begin(self, name: str, group: tuple[int, ...], kind: str, nbytes: int):
-        """Note that an operation begins; return what notes its end."""
+        """Record that an operation begins; return the function that records its end."""
         self._numbers[kind, group] += 1
         key = self._key(kind, group, self._numbers[kind, group])
         return functools.partial(self._end, name, group, key, nbytes, next(self._places), self._host.clock.now())
@@ -175,7 +176,7 @@ class RecordingComm:
         end = self._recv_from(out, source, tag)
         return self._started(self._host.irecv(out, source, tag), end)
 
-    # an object takes its sender and its number along, since the receiver may not know from whom it gets one
+    # an object is sent with its sender and number, since the receiver may accept one from any rank
     def send_obj(self, obj, dest, tag=0):
         group, kind = self._pair(self._host.rank, dest), f"object {tag}"
         end = self._begin("send", group, kind, 0)
@@ -191,7 +192,7 @@ class RecordingComm:
 
 
 class RecordedWork:
-    """A `Work` that notes when it was waited for."""
+    """A `Work` that records when it was waited for."""
 
     def __init__(self, work: Work, clock, end):
         self._work, self._clock, self._end = work, clock, end
@@ -209,7 +210,7 @@ class RecordedWork:
 
 # -- replaying ---------------------------------------------------------------------------------------------------------
 class Step(NamedTuple):
-    """A stretch of the critical path: a rank computes, or an operation is under way; times in seconds."""
+    """One interval of the critical path: a rank computes, or an operation is in progress; times in seconds."""
 
     rank: int
     lane: str
@@ -228,7 +229,7 @@ class Replay:
     trace : Trace
         Computing and operations as spans.
     path : list of Step
-        The critical path: the steps, one after another, that the makespan is the sum of.
+        The critical path: consecutive steps whose lengths add up to the makespan.
     """
 
     def __init__(self, trace: Trace, path: list[Step]):
@@ -240,28 +241,28 @@ class Replay:
         return f"Replay({self.makespan:.3g} s; on the critical path {parts})"
 
     def shares(self) -> dict[str, float]:
-        """Seconds of the critical path by the name of what happens, the longest first."""
+        """Seconds of the critical path by the name of the span or operation, the longest first."""
         seconds = Counter()
         for step in self.path:
             seconds[step.name] += step.end - step.start
         return dict(seconds.most_common())
 
 
-class _Joint:
-    """One operation of several ranks: who takes part, what it took, and when it was done."""
+class _Shared:
+    """One operation of several ranks: its participants, and the times at which they entered and finished it."""
 
     def __init__(self, key: str, parts: dict[int, Operation]):
         self.key, self.parts = key, parts
         some = next(iter(parts.values()))
         self.message = some.name in ("send", "recv")
         self.name, self.group, self.nbytes = some.name, some.group, max(op.nbytes for op in parts.values())
-        self.came = max(op.start for op in parts.values())  # when its last rank entered it, in the recording
+        self.complete = max(op.start for op in parts.values())  # when its last rank entered it, in the recording
         self.entered, self.done, self.waiting = {}, {}, []  # of the replay: by rank, and the ranks that wait
         self.begins = self.last = self.before = None
 
     @functools.cached_property
     def buffered(self) -> bool:
-        """Whether this is a message whose sender went on before it was received."""
+        """Whether this is a message whose sender continued before it was received."""
         if not self.message:
             return False
         send, recv = (self.parts[rank] for rank in self.group)
@@ -276,10 +277,10 @@ def replay(trace: Trace, *, network=None, recorded_on=None, compute=1.0, slowdow
     trace : Trace
         From `record_run`, or loaded.
     network : Network or str, optional
-        Operations take what it says; by default what they took in the recording.
+        Sets the seconds of operations; by default they take as long as in the recording.
     recorded_on : Network or str, optional
-        The network of the recording: what operations took beyond what it says, they take on `network` too. On real
-        ranks that is the time of copies and of the processes' waking up.
+        The network of the recording: seconds that operations took beyond its model are added on `network`, too. On real
+        ranks these are copies and the wake-up of processes.
     compute : float or dict of str to float
         Factor of the time of all computing, or of the spans of a name: ``{"backward": 0.5}``.
     slowdown : dict of int to float, optional
@@ -298,21 +299,21 @@ def replay(trace: Trace, *, network=None, recorded_on=None, compute=1.0, slowdow
     """
     if not trace.operations:
         raise ValueError(f"replay: {trace} has no operations; record it by dl.record_run(world, program)")
-    joint = {key: _Joint(key, parts) for key, parts in _by_key(trace.operations).items()}
-    for key, op in joint.items():
+    shared = {key: _Shared(key, parts) for key, parts in _by_key(trace.operations).items()}
+    for key, op in shared.items():
         if missing := set(op.group) - set(op.parts):
             raise ValueError(f"replay: {op.name} ({key}) lacks rank {min(missing)}, expected all of {op.group}")
-    cost = _recorded_costs(joint)
+    cost = _recorded_costs(shared)
     if network is not None:
         cost = functools.partial(_cost_on, Network.of(network), recorded_on and Network.of(recorded_on), cost)
-    return _Run(trace, joint, cost, compute, slowdown or {}).replay()
+    return _Run(trace, shared, cost, compute, slowdown or {}).replay()
 
 
-def _recorded_costs(joint: dict[str, _Joint]):
+def _recorded_costs(shared: dict[str, _Shared]):
     """Return `cost(operation) -> (seconds for which its order is occupied, seconds until it is done by rank)`."""
     free, costs = {}, {}
-    for key, op in sorted(joint.items(), key=lambda item: item[1].came):
-        begins = op.came
+    for key, op in sorted(shared.items(), key=lambda item: item[1].complete):
+        begins = op.complete
         if not op.message:
             begins = max(begins, free.get(op.group, 0.0))
             free[op.group] = max(begins, min(part.done for part in op.parts.values()))
@@ -320,8 +321,8 @@ def _recorded_costs(joint: dict[str, _Joint]):
     return lambda op: (0.0 if op.message else min(costs[op.key].values()), costs[op.key])
 
 
-def _cost_on(network, before, recorded, op: _Joint):
-    """Return the same on another network, whatever it took beyond the cost on the network `before` added."""
+def _cost_on(network, before, recorded, op: _Shared):
+    """Return the same on another network; seconds beyond the model of the network `before` are added."""
     occupied, seconds = _cost_alone(network, op)
     if not before:
         return occupied, dict.fromkeys(op.parts, seconds)
@@ -329,7 +330,7 @@ def _cost_on(network, before, recorded, op: _Joint):
     return occupied, {rank: max(0.0, took + change) for rank, took in recorded(op)[1].items()}
 
 
-def _cost_alone(network, op: _Joint) -> tuple[float, float]:
+def _cost_alone(network, op: _Shared) -> tuple[float, float]:
     """Return (seconds for which its order is occupied, seconds until it is done) by the network's model."""
     if op.message:
         latency, transfer, _ = network.route(op.nbytes, *op.group)
@@ -339,7 +340,7 @@ def _cost_alone(network, op: _Joint) -> tuple[float, float]:
 
 
 def _program(operations: list[Operation], spans: list[Span]) -> deque:
-    """Return what a rank did, in order: ("compute", (name, seconds)), ("enter", operation), ("wait", operation)."""
+    """Return a rank's actions in order: ("compute", (name, seconds)), ("enter", operation), ("wait", operation)."""
     events = [(place, what, op) for op in operations for place, what in zip(op.places, ("enter", "wait"), strict=True)]
     program, time, first = deque(), 0.0, 0
     for _, what, op in sorted(events, key=itemgetter(0)):
@@ -369,10 +370,10 @@ def _computing(spans: list[Span], first: int, time: float, until: float):
 
 
 class _Run:
-    """The state of a replay: the time of every rank, and what it has done until then."""
+    """The state of a replay: the time of every rank, and its steps until then."""
 
-    def __init__(self, trace: Trace, joint: dict[str, _Joint], cost, compute, slowdown):
-        self.joint, self.cost, self.compute, self.slowdown = joint, cost, compute, slowdown
+    def __init__(self, trace: Trace, shared: dict[str, _Shared], cost, compute, slowdown):
+        self.shared, self.cost, self.compute, self.slowdown = shared, cost, compute, slowdown
         spans, operations, self.programs = defaultdict(list), defaultdict(list), {}
         for span in sorted(trace.select(lane="compute"), key=attrgetter("start")):
             spans[span.rank].append(span)
@@ -386,7 +387,7 @@ class _Run:
         self.before: dict = {}  # by the same, the operation that occupies it
 
     def replay(self) -> Replay:
-        """Let every rank run until it waits for another; return what happened."""
+        """Run every rank until it waits for another, until all have ended."""
         ready = deque(self.programs)
         while ready:
             self._advance(ready.popleft(), ready)
@@ -404,8 +405,8 @@ class _Run:
             if action == "compute":
                 self._compute(rank, *what)
             elif action == "enter":
-                self._enter(rank, self.joint[what.key], ready)
-            elif not self._wait(rank, self.joint[what.key]):
+                self._enter(rank, self.shared[what.key], ready)
+            elif not self._wait(rank, self.shared[what.key]):
                 return
             program.popleft()
 
@@ -415,7 +416,7 @@ class _Run:
         self.now[rank] = start + seconds * factor * self.slowdown.get(rank, 1.0)
         self.steps[rank].append((Step(rank, "compute", name, start, self.now[rank]), None))
 
-    def _enter(self, rank, op: _Joint, ready: deque) -> None:
+    def _enter(self, rank, op: _Shared, ready: deque) -> None:
         op.entered[rank] = (self.now[rank], len(self.steps[rank]))
         if len(op.entered) < len(op.parts):
             return
@@ -429,7 +430,7 @@ class _Run:
         op.done = {r: op.begins + s for r, s in seconds.items()}
         ready.extend(op.waiting)
 
-    def _wait(self, rank, op: _Joint) -> bool:
+    def _wait(self, rank, op: _Shared) -> bool:
         start = self.now[rank]
         if op.buffered and rank == op.group[0]:  # the sender need not wait for the receiver
             sent = op.parts[rank]
@@ -444,7 +445,7 @@ class _Run:
         return True
 
     def _critical_path(self) -> list[Step]:
-        """Go back from the end of the last rank: through what it computed, and what it waited for."""
+        """Trace back from the end of the last rank through its computing and the operations that it waited for."""
         rank = max(self.now, key=self.now.get, default=None)
         path, i = [], len(self.steps.get(rank, ()))
         while i:

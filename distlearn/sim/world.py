@@ -10,7 +10,7 @@ worlds that is a `MessageComm`, whose collectives are the messages of `comm.coll
 `SimComm`, whose collectives take the seconds of a formula.
 They share the run's `Transport` (messages in flight, posted receives, collective calls) and block their fibre while
 they wait. In a world with failures every fibre has the `FailureTimeline` of its rank, which the scheduler and the clock
-apply, and `FaultyTransport` loses messages and tells who is lost.
+apply, and `FaultyTransport` loses messages and reports lost ranks.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from ..comm.base import Record
 from ..comm.network import Network
+from ..comm.recorder import Record
 from ..trace import Message, Trace
 from .clock import ComputeModel, Free, Roofline
 from .communicator import MessageComm, SimComm
@@ -64,18 +64,19 @@ class SimWorld:
         fail (an algorithm of several messages would have to survive the loss of a rank between two of them). Those of
         objects, and `split`, always go by the formula.
     order : sequence of str or callable, optional
-        The network's decisions, where it has a choice, such as `["2->0", "buffer 1"]` (see `sim.order`): whose message
-        a receive from any rank gets, and which sends are buffered. After the last one, messages are delivered in the
-        order in which they were sent. Or `choose(options, transport) -> Decision`. Time stands still in such a world.
+        The network's decisions, where it has a choice, such as `["2->0", "buffer 1"]` (see `sim.exploration`):
+        whose message a receive from any rank gets, and which sends are buffered. After the last one, messages are
+        delivered in the order in which they were sent. Or `choose(options, transport) -> Decision`. Time stands
+        still in such a world.
     detection : float
-        How long a rank must be silent before the others are told that it is lost [virtual s].
+        Silence after which a rank is reported to the others as lost [virtual s].
 
     Attributes
     ----------
     makespan : float
         Virtual seconds until the last rank of the last run ended.
     waiting : dict of int to str
-        By rank, what the ranks that did not end waited for, in a last run that failed.
+        After a run that failed, by rank: the call in which it still waited.
 
     Examples
     --------
@@ -87,7 +88,7 @@ class SimWorld:
     """
 
     rank = 0
-    shared_by_ranks = True  # a program may look at the trace of the world that runs it
+    shared_by_ranks = True  # a program may read the trace of its own world
 
     def __init__(
         self,
@@ -121,8 +122,8 @@ class SimWorld:
         self.slowdown = dict(slowdown or {})
         for rank, factor in self.slowdown.items():
             if not 0 <= rank < self.size or not 0 < factor < np.inf:
-                told = "expected a rank, and a factor above 0, and finite"
-                raise ValueError(f"SimWorld: slowdown {{{rank!r}: {factor!r}}}, {told}")
+                expected = "expected a rank, and a factor above 0, and finite"
+                raise ValueError(f"SimWorld: slowdown {{{rank!r}: {factor!r}}}, {expected}")
         self.jitter, self.seed, self.report = jitter, seed, report
         if not detection > 0:
             raise ValueError(f"SimWorld: detection is {detection!r}, expected a time above 0 s")
@@ -200,7 +201,7 @@ class SimWorld:
     def run(self, fn, *args, **kwargs) -> list:
         """Call `fn(comm, *args, **kwargs)` on every rank; return the results by rank.
 
-        Each rank has its own copy of the arguments and of what `fn` refers to, as on engines; what is read-only code
+        Each rank has its own copy of the arguments and of the objects that `fn` refers to, as on engines; code
         (modules, classes) is shared.
 
         `RankError`: a rank raised; `DeadlockError`: all remaining ranks wait for each other; `CommError`: a message was
@@ -256,11 +257,11 @@ def _chooser(order):
     return lambda: follow(decisions)
 
 
-# -- what ranks print --------------------------------------------------------------------------------------------------
+# -- ranks' output -----------------------------------------------------------------------------------------------------
 
 
 class RankedOutput:
-    """A text stream that begins every line with the rank that prints it; all else is the stream's below."""
+    """A text stream that begins every line with the rank that prints it; everything else is delegated."""
 
     def __init__(self, stream, running_rank):
         self._stream, self._running_rank = stream, running_rank
@@ -285,7 +286,7 @@ class RankedOutput:
 
 @contextmanager
 def ranks_in_output(running_rank):
-    """Put ranks before what is printed in the block; inside another such block, leave it to that one."""
+    """Prefix lines printed in the block with their rank; do nothing inside another such block."""
     before = sys.stdout
     if before is None or isinstance(before, RankedOutput):
         yield

@@ -4,7 +4,7 @@ from .fit import DivergedError, evaluate, fit
 from .history import Epoch, History
 from .program import Result, build, train
 from .settings import MODELS, Settings
-from .strategies import STRATEGIES, Recipe
+from .strategies import STRATEGIES
 from .weights import Trained, WeightsError, load, load_weights, save_weights
 
 __all__ = sorted(name for name, value in globals().items() if callable(value) or name.isupper())

@@ -11,7 +11,6 @@ from ..parallel import ParameterServer, asp, backup, bsp, softsync, ssp
 from ..parallel.asynchronous.param_server import ASP, RATES, Run
 from .fit import DivergedError, why_not_finite
 from .history import Epoch, History
-from .strategies import Recipe
 
 _POLICIES = {"bsp": bsp, "asp": asp, "ssp": ssp, "softsync": softsync, "backup": backup}
 POLICIES = ("bsp()", "asp()", "ssp(bound)", "softsync(splits)", "backup(share)")
@@ -35,28 +34,24 @@ ASYNCHRONOUS = ("param_server",)
 
 
 def updates_per_step(settings, size: int) -> float:
-    """Return how many updates are made while every worker computes one gradient: schedules count updates."""
+    """Return how many updates are made while every worker computes one gradient, as schedules count updates."""
     if settings.strategy not in ASYNCHRONOUS:
         return 1.0
     policy, workers = make_policy(settings.policy), max(1, size - settings.servers)
     return 1.0 if policy.waits else workers / policy.quorum(workers)
 
 
-def train_asynchronously(recipe: Recipe, dataset) -> tuple[History, dict | None]:
+def train_asynchronously(comm, settings, dataset, model, loss, rule, lr) -> tuple[History, dict | None]:
     """Train with a parameter server."""
     # Workers take as many steps on average as an epoch has batches, times the epochs; faster workers take more.
-    settings = recipe.settings
-    policy, workers = make_policy(settings.policy), recipe.comm.size - settings.servers
+    policy, workers = make_policy(settings.policy), comm.size - settings.servers
     if workers < 1:
-        raise ValueError(f"param_server: {settings.servers} servers on {recipe.comm.size} ranks leave no worker")
+        raise ValueError(f"param_server: {settings.servers} servers on {comm.size} ranks leave no worker")
     batches = len(Batches(dataset.x_train, dataset.y_train, settings.batch_size))
-    updates = updates_per_step(settings, recipe.comm.size) * batches  # in an epoch
+    updates = updates_per_step(settings, comm.size) * batches  # in an epoch
     stride = min(settings.evaluate_every or settings.epochs, settings.epochs)
-    server = ParameterServer(
-        recipe.comm, recipe.model, recipe.loss, recipe.rule, recipe.lr, policy,
-        servers=settings.servers, rate=RATES[settings.staleness_rate],
-        every=max(1, int(stride * updates)),
-    )  # fmt: skip
+    rate, every = RATES[settings.staleness_rate], max(1, int(stride * updates))
+    server = ParameterServer(comm, model, loss, rule, lr, policy, servers=settings.servers, rate=rate, every=every)
     run = server.train(dataset, batch_size=settings.batch_size, steps=settings.epochs * batches, seed=settings.seed)
     if run is None:
         return History(), None
@@ -65,11 +60,11 @@ def train_asynchronously(recipe: Recipe, dataset) -> tuple[History, dict | None]
         bad = run.gradients[~np.isfinite(run.gradients["loss"])]
         why = why_not_finite(dataset, rows, bool((bad["used"] == 0).any()))
         raise DivergedError(f"the loss is not finite after {run.updates} updates: {why}")
-    return history_of(run, updates, recipe.loss.metric.name), run.params
+    return history_of(run, updates, loss.metric.name), run.params
 
 
 def history_of(run: Run, updates: float, metric: str) -> History:
-    """Convert a record to a history, with an epoch, of so many updates, for every point of its curve."""
+    """Convert a record to a history, with an epoch of `updates` updates for every point of its curve."""
     applied, history, before = run.applied, History(), 0
     history.losses = run.losses.tolist()
     for point in run.curve[1:]:

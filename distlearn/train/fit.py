@@ -42,7 +42,7 @@ def evaluate(strategy, x, y, metric=None) -> float:
         return math.nan
     mine = datasets.shard(len(x), strategy.rank, strategy.size, allow_empty=True)
     sums, most = 0, -(-len(x) // strategy.size)
-    # equally often on all ranks, which may predict together: those that have no samples left predict any
+    # the same number of calls on all ranks, which may predict together: a rank without samples left predicts any
     at_once = max(1, min(AT_ONCE, (1 << 26) // (math.prod(x.shape[1:]) * x.dtype.itemsize)))
     starts = range(mine.start, mine.start + most, at_once)
     parts = [slice(start, min(start + at_once, mine.stop)) if start < mine.stop else slice(1) for start in starts]
@@ -76,7 +76,8 @@ def fit(
     seed : int
         Order of the samples depends on (seed, epoch) alone, not on the number of ranks.
     evaluate_every : int
-        Measure the metric on the train, validation and test sets every so many epochs and after the last; 0 for never.
+        Epochs between two measurements of the metric on the train, validation and test sets, and one after the last
+        epoch; 0 for none.
     metric : Metric or str, optional
         By default that of the strategy's loss.
     report : callable, optional
@@ -89,11 +90,11 @@ def fit(
         Save every `every` steps and after the last one; 0: after the last one only. Files are written in the
         background; training waits for the copy of its state.
     resume : bool or "anyway"
-        Continue from the newest checkpoint, if there is one. That of another run (another model, optimizer, learning
-        rate, clipping, data, ...) is refused with what differs, unless "anyway". A resumed run gives the result of an
-        uninterrupted one: bit for bit on as many ranks, to rounding on others. Where the number of ranks decides what
-        is computed (`LocalSGD`, `PipeDream`, compressed gradients), another number continues from the same state and
-        may differ.
+        Continue from the newest checkpoint, if there is one. That of another run (another model, optimizer,
+        learning rate, clipping, data, ...) is refused with the differences, unless "anyway". A resumed run gives
+        the result of an uninterrupted one: bit for bit on as many ranks, to rounding on others. Where the result
+        depends on the number of ranks (`LocalSGD`, `PipeDream`, compressed gradients), another number continues
+        from the same state and may differ.
 
     Returns
     -------
@@ -127,7 +128,9 @@ def fit(
                     why = why_not_finite(dataset, rows, now.step == first)
                     raise DivergedError(f"the loss became {loss} at step {now.step + 1}: {why}")  # counted from 1
                 now.add(loss, batch.n)
-                began, now.seconds = (later := strategy.clock.now()), now.seconds + later - began
+                later = strategy.clock.now()
+                now.seconds += later - began
+                began = later
                 if report is not None:
                     report(now.step, total, loss=loss, epoch=now.epoch + 1, samples=now.samples)
                 if saving is not None:
@@ -153,7 +156,7 @@ class DivergedError(ArithmeticError):
 
 
 def why_not_finite(dataset, rows, first: bool) -> str:
-    """Say why the loss of some rows of the training set is not finite: the data, what is computed, or the rate."""
+    """Say why the loss of some rows of the training set is not finite: the data, the arithmetic, or the rate."""
     for name, values in (("x_train", dataset.x_train), ("y_train", dataset.y_train)):
         if values.dtype.kind == "f":
             part = next(datasets.batches.rows_of(values, [get_xp(values).asarray(rows)]))
@@ -171,5 +174,5 @@ def _warn_of_pixels(x) -> None:
     """Warn of whole numbers from 0 to 255: a rate that suits inputs of about 1 is too large for them, or too small."""
     largest = float(x.max()) if x.dtype.kind == "f" and x[:1].size >= 64 else 0.0
     if 128 <= largest <= 255 and bool((x == get_xp(x).floor(abs(x))).all()):
-        told = f"fit: the inputs are whole numbers up to {largest:g}, as pixels are: scale them to 0..1 (x / 255)"
-        warnings.warn(told, stacklevel=3)
+        text = f"fit: the inputs are whole numbers up to {largest:g}, as pixels are: scale them to 0..1 (x / 255)"
+        warnings.warn(text, stacklevel=3)

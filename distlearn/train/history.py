@@ -77,7 +77,7 @@ class History:
 
     @property
     def metric(self) -> str:
-        """Name of what was measured on the three sets."""
+        """Name of the metric on the three sets."""
         return self.last.metric
 
     def column(self, name: str) -> np.ndarray:
@@ -105,7 +105,7 @@ class History:
 
 @dataclass
 class Progress:
-    """Progress of a run: what a checkpoint stores besides the model."""
+    """Progress of a run, which a checkpoint stores besides the model."""
 
     step: int = 0
     epoch: int = 0

@@ -15,17 +15,17 @@ from ..nn import MLP, SoftmaxCrossEntropy, fuse
 from ..nn import build as build_model
 from ..nn.fused import is_fused
 from ..nn.layer import move
-from ..optim import RULES, WarmUp, scaled_lr
+from ..optim import RULES, Optimizer, WarmUp, scaled_lr
 from ..parallel import CheckpointStore
 from .asynchronous import ASYNCHRONOUS, train_asynchronously, updates_per_step
 from .fit import History, fit
 from .settings import Settings
-from .strategies import STRATEGIES, Recipe
+from .strategies import CODECS, STRATEGIES
 
 
 @dataclass
 class Result:
-    """What `train` returns on one rank."""
+    """The result of `train` on one rank."""
 
     history: History
     params: dict[str, np.ndarray] | None  # trained, by name; on rank 0 alone
@@ -70,27 +70,29 @@ def learning_rate(settings: Settings, n_train: int, size: int = 1):
     return WarmUp(rate / updates, steps, start)
 
 
-def _recipe(comm, settings: Settings, dataset, fused: bool) -> Recipe:
+def _rule(settings: Settings):
     decay = {} if settings.weight_decay is None else {"weight_decay": settings.weight_decay}
-    return Recipe(
-        comm,
-        _model(settings, dataset, fused),
-        SoftmaxCrossEntropy(),
-        RULES[settings.optimizer](**decay),
-        learning_rate(settings, len(dataset.x_train), comm.size),
-        settings,
-        (min(settings.batch_size, len(dataset.x_train)), *dataset.x_train.shape[1:]),
-    )
+    return RULES[settings.optimizer](**decay)
 
 
 def build(comm, settings: Settings, dataset, *, fused: bool = False):
     """Build the model, the optimizer and the strategy of a run; fused layers are faster, with fewer spans."""
+    strategy, names = STRATEGIES[settings.strategy]
     if settings.trainer == "torch":
         from .torch_ddp import TorchDDP
 
-        recipe = _recipe(comm, settings, dataset, False)
-        return TorchDDP(comm, recipe.model, recipe.loss, recipe.optimizer(), recipe.shape)
-    return STRATEGIES[settings.strategy](_recipe(comm, settings, dataset, fused))
+        strategy, names, fused = TorchDDP, ("shape",), False
+    n = len(dataset.x_train)
+    model = _model(settings, dataset, fused)
+    rate = learning_rate(settings, n, comm.size)
+    optimizer = Optimizer(model.params, _rule(settings), rate, clip_norm=settings.clip_norm)
+    options = {
+        **vars(settings),
+        "shape": (min(settings.batch_size, n), *dataset.x_train.shape[1:]),
+        "compress": settings.compress and CODECS[settings.compress](settings),
+        "every": settings.average_every,
+    }
+    return strategy(comm, model, SoftmaxCrossEntropy(), optimizer, **{name: options[name] for name in names})
 
 
 def train(comm, settings, checkpoints=None, *, every=0, resume=False, on_epoch=None, fused=False) -> Result | None:
@@ -101,9 +103,9 @@ def train(comm, settings, checkpoints=None, *, every=0, resume=False, on_epoch=N
     checkpoints : path, optional
         Folder in which rank 0 saves the run's state (see `CheckpointStore`).
     every : int
-        Save after every so many steps, and after the last one.
+        Steps between two checkpoints; one more after the last step.
     resume : bool or "anyway"
-        Go on from the newest checkpoint, if there is one (see `fit`).
+        Continue from the newest checkpoint, if there is one (see `fit`).
     on_epoch : callable, optional
         `on_epoch(history)` on every rank after every epoch.
     fused : bool
@@ -119,8 +121,9 @@ def train(comm, settings, checkpoints=None, *, every=0, resume=False, on_epoch=N
     if settings.strategy in ASYNCHRONOUS:
         if store is not None:
             raise ValueError(f"strategy {settings.strategy!r} does not save checkpoints: remove that option")
-        recipe = _recipe(comm, settings, dataset, fused)
-        return Result(*train_asynchronously(recipe, dataset), is_fused(recipe.model))
+        model, rate = _model(settings, dataset, fused), learning_rate(settings, len(dataset.x_train), comm.size)
+        parts = model, SoftmaxCrossEntropy(), _rule(settings), rate
+        return Result(*train_asynchronously(comm, settings, dataset, *parts), is_fused(model))
     strategy = build(comm, settings, dataset, fused=fused)
     history = fit(
         strategy,

@@ -21,7 +21,7 @@ _STEPS = ("samples", "batch_size")
 class Saving:
     """The checkpoints of one call of `fit`."""
 
-    # Rank 0 alone reads and writes files; what it read is broadcast.
+    # Rank 0 alone reads and writes files; it broadcasts the checkpoint that it has read.
 
     def __init__(self, store: CheckpointStore, every: int, strategy, run: dict):
         if not isinstance(every, (int, np.integer)) or every < 0:
@@ -52,7 +52,7 @@ class Saving:
         return Progress.from_dict(found.meta["progress"], losses)
 
     def _look(self, resume: bool) -> Checkpoint | None:
-        """Find the checkpoint to go on from."""
+        """Find the checkpoint to continue from."""
         if not resume:
             if self.store.steps:
                 text = f"{self.store.folder} holds checkpoints of a run up to step {self.store.steps[-1]}"

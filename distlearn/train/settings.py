@@ -36,10 +36,10 @@ class Setting(NamedTuple):
     needs: tuple[str, tuple[str, ...]] | None = None
     """Another setting, and its values for which this one is used; for other values it has no effect."""
     check: Callable | None = None
-    """Returns what was expected if a value is wrong, else None."""
+    """Returns a description of the expected values if a value is wrong, else None."""
 
     def expected(self, value) -> str | None:
-        """Return what was expected if a value is wrong; None if it is right."""
+        """Return a description of the expected values if a value is wrong; None if it is right."""
         if value is None and self.default is None:
             return None
         if self.check is not None:
@@ -143,14 +143,14 @@ class Settings:
     optimizer: str = _setting(str, "Update rule.", "momentum", choices=tuple(RULES))
     lr: float = _setting(
         float,
-        "Learning rate of a step; an asynchronous update has a part of its samples, and of its rate.",
+        "Learning rate of a step; an asynchronous update, with fewer samples, has a part of it.",
         0.05,
         least=0,
     )
     weight_decay: float | None = _setting(float, "Of the update rule; by default the rule's own.", least=0)
     clip_norm: float | None = _setting(float, "Clip the gradient's norm to this.", above=0, needs=_with(*_CLIPPED))
     reference_batch: int | None = _setting(
-        int, "Batch size that lr is right for: with another one the rate changes in proportion.", least=1
+        int, "Batch size that lr is meant for: with another one the rate changes in proportion.", least=1
     )
     warmup_epochs: float = _setting(
         float, "Epochs in which the rate rises, from lr where it is scaled, else from 0.", 0.0, least=0
@@ -175,9 +175,7 @@ class Settings:
     cap_bytes: int = _setting(
         int, "Size of a gradient bucket [bytes].", 1 << 20, least=1, needs=_with(*_BUCKETS, "zero1", "zero2", "zero3")
     )
-    overlap: bool = _setting(
-        bool, "Communicate while backward goes on.", True, needs=_with(*_BUCKETS, "zero1", "zero2")
-    )
+    overlap: bool = _setting(bool, "Communicate during backward.", True, needs=_with(*_BUCKETS, "zero1", "zero2"))
     compress: str | None = _setting(
         str, "Send gradients in fewer bytes.", choices=tuple(CODECS), needs=_with(*_REPLICAS)
     )
@@ -188,13 +186,13 @@ class Settings:
         int, "Micro-batches that a rank's part of a batch goes through in.", 1, least=1, needs=_with("data")
     )
     check_every: int | None = _setting(
-        int, "Compare the ranks' parameters every so many steps.", least=1, needs=_with("data")
+        int, "Steps between two comparisons of the ranks' parameters.", least=1, needs=_with("data")
     )
     average_every: int | None = _setting(
         int, "Steps between two averages.", 8, least=1, needs=_with("local_sgd", "diloco")
     )
     outer_lr: float = _setting(float, "Learning rate of the outer optimizer.", 0.7, above=0, needs=_with("diloco"))
-    dp: int = _setting(int, "Replicas; -1 is what is left.", -1, least=-1, needs=_with("hybrid"))
+    dp: int = _setting(int, "Replicas; -1 for the remaining ranks.", -1, least=-1, needs=_with("hybrid"))
     pp: int = _setting(int, "Stages of a pipeline.", 1, least=-1, needs=_with("hybrid"))
     tp: int = _setting(int, "Ranks that share layers.", 1, least=-1, needs=_with("hybrid"))
     schedule: str = _setting(
@@ -217,13 +215,13 @@ class Settings:
     servers: int = _setting(int, "Ranks that hold the parameters.", 1, least=1, needs=_with("param_server"))
     staleness_rate: str = _setting(
         str,
-        "What staleness does to the learning rate.",
+        "How staleness changes the learning rate.",
         "constant",
         choices=STALENESS_RATES,
         needs=_with("param_server"),
     )
     workers: int = _setting(int, "Processes of a rank that read ahead, where data is a folder of images.", 0, least=0)
-    n_train: int | None = _setting(int, "Use only so many training samples.", least=1)
+    n_train: int | None = _setting(int, "Number of training samples to use.", least=1)
     evaluate_every: int = _setting(int, "Epochs between two evaluations, and one at the end; 0 for none.", 1, least=0)
 
     def __post_init__(self):

@@ -29,7 +29,7 @@ class WeightsError(ValueError):
 
 @dataclass
 class Trained:
-    """A trained classifier, and what is needed to use it."""
+    """A trained classifier, with its settings, classes and image format."""
 
     model: Layer
     settings: Settings  # of the run that trained it
@@ -87,7 +87,7 @@ class Trained:
 
 
 def save_weights(path, params: dict[str, np.ndarray], settings: Settings, dataset: Dataset) -> Path:
-    """Save trained parameters (`Strategy.gather_params`), and what is needed to rebuild their model."""
+    """Save trained parameters (`Strategy.gather_params`), and the settings and data from which to rebuild the model."""
     from safetensors.numpy import save
 
     about = {

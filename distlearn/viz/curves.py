@@ -51,7 +51,7 @@ def plot_history(histories, *, x="epoch", y=None, ax=None, title=None):
     histories : History or dict of str to History
         One run, or runs by label. A `Result` of `train` works, too.
     x : {"epoch", "seconds", "samples", "step"}
-        What training is measured by; with "step" the loss is that of every single step.
+        The quantity on the x axis; with "step" the loss is that of every single step.
     y : str or sequence of str, optional
         Any of "loss" and the columns of the runs' metric: "train_accuracy", "val_accuracy", "test_accuracy" of a
         classifier. By default "loss" and the metric on the validation set, or on the test set if there is no other.
@@ -73,10 +73,10 @@ def plot_history(histories, *, x="epoch", y=None, ax=None, title=None):
     if ax is not None and n > 1:
         raise ValueError(f"plot_history: one ax for {n} panels (loss and metric each take one); choose by y")
     targets = new_axes(n, figsize=(4.8 * n if n > 1 else 6.4, 3.6)) if ax is None else [ax]
-    looks = _looks(len(runs), _on_top(curves, len(runs)))
+    styles = _styles(len(runs), _on_top(curves, len(runs)))
     longest = max(len(c.x) for lines in curves for c in lines)
     for target, names, lines in zip(targets, panels, curves, strict=True):
-        _draw(target, lines, looks, several_names=len(names) > 1, markers=longest <= 40)  # more would be a solid band
+        _draw(target, lines, styles, several_names=len(names) > 1, markers=longest <= 40)  # more would be a solid band
         _label(target, x, names, max(float(c.x[-1]) for c in lines))
     # many curves are named beside their panels; panels of the same runs share the names of the last one
     named = [[line.get_label() for line in ax.lines if not line.get_label().startswith("_")] for ax in targets]
@@ -105,8 +105,8 @@ def _runs(histories) -> dict:
 def _metric_of(runs) -> str:
     by = {label: run.metric for label, run in runs.items()}
     if len(set(by.values())) > 1:
-        told = " and ".join(f"{label!r} by {metric}" for label, metric in by.items())
-        raise ValueError(f"plot_history: {told.replace(' by ', ' was measured by ', 1)}; draw them one by one")
+        metrics = " and ".join(f"{label!r} by {metric}" for label, metric in by.items())
+        raise ValueError(f"plot_history: {metrics.replace(' by ', ' was measured by ', 1)}; draw them one by one")
     return next(iter(by.values()))
 
 
@@ -156,7 +156,7 @@ def _draw(ax, curves: list[_Curve], runs: list[dict], several_names: bool, marke
     for c in curves:
         label = ", ".join(filter(None, [c.label, SETS[c.name.partition("_")[0]] if several_names else ""]))
         look = dict(runs[c.run])
-        if len(runs) == 1:  # colours tell quantities apart, where there are no runs to tell apart
+        if len(runs) == 1:  # colours distinguish quantities where there is one run
             look |= {"color": COLORS[c.part], "marker": MARKERS[c.part]}
         if several_names:
             look["linestyle"] = LINES[c.part]
@@ -167,16 +167,16 @@ def _draw(ax, curves: list[_Curve], runs: list[dict], several_names: bool, marke
         _name_curves(ax, curves)
 
 
-def _looks(n: int, groups: list[list[int]]) -> list[dict]:
-    """Look of each of n runs, the same in every panel, and no two alike."""
+def _styles(n: int, groups: list[list[int]]) -> list[dict]:
+    """Styles of n runs, different from each other, and the same in every panel."""
     # Runs on top of each other go from broad and light to narrow and dark, so that each shows beneath the next.
-    looks = []
+    styles = []
     for i in range(n):
         style = i + i // len(COLORS)  # the seventh run has the first one's colour, but another line and marker
         look = {"color": COLORS[i % len(COLORS)], "linestyle": LINES[style % len(LINES)]}
-        looks.append(look | {"marker": MARKERS[style % len(MARKERS)]})
+        styles.append(look | {"marker": MARKERS[style % len(MARKERS)]})
     for group in groups:
-        colours = [looks[i]["color"] for i in group]
+        colours = [styles[i]["color"] for i in group]
         if len(group) == n:  # nothing else in the figure: all the colours there are, and the same marker
             light_to_dark = sorted(COLORS, key=lightness, reverse=True)
             apart = [light_to_dark[i] for i in np.linspace(0, len(COLORS) - 1, n).astype(int)]
@@ -184,13 +184,13 @@ def _looks(n: int, groups: list[list[int]]) -> list[dict]:
         step = min(3.0, MOST / (len(group) - 1))
         for i, colour in zip(group, sorted(colours, key=lightness, reverse=True), strict=True):
             above = step * (len(group) - 1 - group.index(i))
-            looks[i] |= {"color": colour, "linestyle": "-", "linewidth": 1.6 + above, "markersize": 4.5 + above}
-            looks[i] |= {"marker": "o"} if len(group) == n <= len(COLORS) else {}  # more share colours: markers differ
-    return looks
+            styles[i] |= {"color": colour, "linestyle": "-", "linewidth": 1.6 + above, "markersize": 4.5 + above}
+            styles[i] |= {"marker": "o"} if len(group) == n <= len(COLORS) else {}  # more share colours: markers differ
+    return styles
 
 
 def _on_top(panels: list[list[_Curve]], n: int) -> list[list[int]]:
-    """Groups of runs whose curves lie on top of each other all along, in every panel."""
+    """Groups of runs whose curves coincide in every panel."""
     group = list(range(n))  # of each run: the first run on which it lies
     for i, j in combinations(range(n), 2):
         if group[j] == j and group[i] == i and all(_same(curves, i, j) for curves in panels):
@@ -210,7 +210,7 @@ def _same(curves: list[_Curve], i: int, j: int) -> bool:
 
 
 def _name_curves(ax, curves) -> None:
-    """Write each name at the end of its curve where there is room for it, else make a legend; leave crowds alone."""
+    """Write each name at the end of its curve where there is room for it, else make a legend."""
     ends = sorted(float(c.y[-1]) for c in curves)
     low, high = ax.get_ylim()
     apart = np.diff(ends).min(initial=np.inf) > 0.08 * (high - low)

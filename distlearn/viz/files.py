@@ -30,7 +30,7 @@ def figure_of(drawn):
 
 
 def describe(drawn) -> str:
-    """Say in words what a figure shows: titles, axes and curves.
+    """Describe a figure in words: titles, axes and curves.
 
     A draft of an alternative text: what the curves *do*, only its author can say.
 

@@ -1,4 +1,4 @@
-"""Where a training step's time goes, layer by layer, and what a larger batch buys."""
+"""The time of a training step, layer by layer, and the gain of larger batches."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def plot_layers(profiles, *, share: bool = False, ax=None, title=""):
     Parameters
     ----------
     profiles : list of Profile, or Profile
-        What `nn.profile_sweep` returned.
+        The result of `nn.profile_sweep`.
     share : bool
         Shares of the step instead of time.
     """
@@ -51,8 +51,8 @@ def plot_layers(profiles, *, share: bool = False, ax=None, title=""):
 
 @styled
 def plot_batching(sweeps, *, ax=None, title=""):
-    """Draw how many times as many samples a second a larger batch trains."""
-    # sweeps: What `nn.profile_sweep` returned, by model: AlexNet beside GoogLeNet.
+    """Plot samples/s relative to the smallest batch."""
+    # sweeps: Results of `nn.profile_sweep`, by model: AlexNet beside GoogLeNet.
     ax = new_axes(figsize=(7.2, 4.0))[0] if ax is None else ax
     for i, (name, profiles) in enumerate(sweeps.items()):
         speed = np.array([p.samples_per_second for p in profiles])
@@ -78,7 +78,7 @@ def plot_products(products, *, card=None, ax=None, title=""):
     Parameters
     ----------
     products : list of Product
-        What `nn.skinny_products` returned.
+        The result of `nn.skinny_products`.
     card : Card, optional
         Of the machine: its roofline is drawn as the upper bound.
     """

@@ -1,4 +1,4 @@
-"""The look of every figure: colours that colour-blind readers and a greyscale print tell apart, matplotlib's settings.
+"""The look of every figure: colours that stay apart for colour-blind readers and in greyscale, matplotlib's settings.
 
 The six colours are about 10 steps of CIE lightness apart, so each keeps its own grey; under simulated protanopia,
 deuteranopia and tritanopia every pair stays 15 or more (CIE76) apart. They are ordered so that the first few differ
@@ -125,7 +125,7 @@ def lightness(color) -> float:
 
 
 def styled(plot):
-    """Give the look to the figure that a plot function makes, and leave alone the axes that it is given."""
+    """Give the look to the figure that a plot function makes, and do not change given axes."""
 
     @functools.wraps(plot)
     def wrapper(*args, **kwargs):

@@ -29,12 +29,12 @@ MOST = 7  # Layers that are named one by one.
 
 @styled
 def plot_memory(record, rank: int = 0, *, measured=None, ax=None, title=""):
-    """Draw what a rank holds, by owner, as bands over the time of a step: what lasts at the bottom.
+    """Draw a rank's memory by owner as stacked areas over the time of a step, lasting memory at the bottom.
 
     Parameters
     ----------
     record : MemoryRecord
-        What `record_memory` predicted.
+        A prediction of `record_memory`.
     measured : MemoryRecord, optional
         Of the same step on data, on one rank: drawn as points.
     """
@@ -48,15 +48,15 @@ def plot_memory(record, rank: int = 0, *, measured=None, ax=None, title=""):
     top = max(s.total for s in samples)
     number, unit = quantity(top, "B").split()
     scale = float(number) / top
-    bands = {owner: [s.owners.get(owner, 0) * scale for s in samples] for owner in colors}
-    bands = {owner: values for owner, values in bands.items() if any(values)}
-    hatches = ["" if owner in LASTING else "xxx" if owner in PASSING else "//" for owner in bands]  # for a grey print
-    style = {"colors": [colors[o] for o in bands], "hatch": hatches, "edgecolor": "white", "lw": 0.3, "step": "post"}
-    drawn = ax.stackplot(x, bands.values(), **style)
-    named = dict(zip(bands, drawn, strict=True))
+    areas = {owner: [s.owners.get(owner, 0) * scale for s in samples] for owner in colors}
+    areas = {owner: values for owner, values in areas.items() if any(values)}
+    hatches = ["" if owner in LASTING else "xxx" if owner in PASSING else "//" for owner in areas]  # for a grey print
+    style = {"colors": [colors[o] for o in areas], "hatch": hatches, "edgecolor": "white", "lw": 0.3, "step": "post"}
+    drawn = ax.stackplot(x, areas.values(), **style)
+    named = dict(zip(areas, drawn, strict=True))
     if len(layers) > MOST:  # one entry for all of them
         one = f"saved by {len(layers)} layers"
-        named = {one if owner in layers else owner: band for owner, band in named.items()}
+        named = {one if owner in layers else owner: area for owner, area in named.items()}
     if measured is not None:
         named["measured"] = ax.plot(x, [s.total * scale for s in measured[0]], "o", color=INK, ms=3.5)[0]
     if end > begin:

@@ -1,8 +1,8 @@
 """Plots of pipeline schedules: which rank runs which micro-batch when, and how large the bubble is.
 
 Forward is light and backward dark, so the two stay apart in greyscale; where a rank has several stages, the later ones
-are paler and hatched. What is left grey is the bubble. In a deadlock, an open box shows the action that a rank cannot
-start, and an arrow comes from what it waits for: it points back in time.
+are paler and hatched. The grey rest is the bubble. In a deadlock, an open box shows the action that a rank cannot
+start, and an arrow comes from the action that it waits for: it points back in time.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def plot_schedule(schedule, n_ranks=None, n_microbatches=None, *, ax=None, title
     Parameters
     ----------
     schedule : str, callable, list, Schedule, Simulated or Trace
-        A schedule in any form (`make_schedule`), which is simulated first; what `simulate` returned; or the trace of a
+        A schedule in any form (`make_schedule`), which is simulated first; a result of `simulate`; or the trace of a
         run with `Pipeline` or `PipeDream`, simulated or real (`world.trace`, or a `window` of it). A schedule that
         deadlocks is drawn up to the deadlock; arrows then show the dependencies that it breaks.
     n_ranks, n_microbatches : int, optional
@@ -79,21 +79,21 @@ def plot_schedule(schedule, n_ranks=None, n_microbatches=None, *, ax=None, title
     stuck = _place_stuck(shown) if shown.deadlock else {}
     columns = max((start for start in stuck.values()), default=-1.0) + 1  # boxes side by side
     length = (shown.end or 1.0) / (1 - min(0.6, WAITING * columns))  # 1: nothing ran
-    looks = _looks(shown)
+    styles = _styles(shown)
     _draw(ax, [(r, 0.0, length) for r in shown.ranks], [to_rgb(TRACK)] * len(shown.ranks), "bubble")
     for kind, name in KIND_NAMES.items():
         of_kind = [a for a in shown.actions if a.action.kind == kind]
-        for hatch in dict.fromkeys(looks[a.rank, a.action.stage, kind][1] for a in of_kind):
-            mine = [a for a in of_kind if looks[a.rank, a.action.stage, kind][1] == hatch]
-            faces = [looks[a.rank, a.action.stage, kind][0] for a in mine]
+        for hatch in dict.fromkeys(styles[a.rank, a.action.stage, kind][1] for a in of_kind):
+            mine = [a for a in of_kind if styles[a.rank, a.action.stage, kind][1] == hatch]
+            faces = [styles[a.rank, a.action.stage, kind][0] for a in mine]
             _draw(ax, [(a.rank, a.start, a.end) for a in mine], faces, name, length, hatch)
     _draw(ax, shown.updates, [to_rgb(AMBER)] * len(shown.updates), "update")
     _axes(ax, shown, length)
     if shown.deadlock is not None:
         _draw_waiting(ax, shown, stuck, length)
-    _number(ax, shown, length, looks)
+    _number(ax, shown, length, styles)
     if legend:
-        handles = _legend(shown, looks)
+        handles = _legend(shown, styles)
         ax.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.005, 1.0), borderaxespad=0, handlelength=1.2)
     write_title(ax, title)
     return ax
@@ -119,7 +119,7 @@ class Content:
         return {r: sorted({a.action.stage for a in self.actions if a.rank == r}) for r in self.ranks}
 
     def waits_from(self, rank: int) -> float:
-        """From when on a deadlocked rank waits: those that wait for each other, when the last of them waits."""
+        """The time from which a deadlocked rank waits; ranks of a cycle wait from when the last of them does."""
         cycle = self.deadlock.cycle
         together = cycle if rank in cycle else [rank]
         return max((a.end for a in self.actions if a.rank in together), default=0.0)
@@ -140,7 +140,7 @@ class Content:
 
 
 def content(schedule, n_ranks=None, n_microbatches=None, **options) -> Content:
-    """Find what there is to show of a schedule in any form, of what `simulate` returned, or of a trace."""
+    """Return the content to draw of a schedule in any form, of a result of `simulate`, or of a trace."""
     if isinstance(schedule, (Trace, Simulated)):
         if n_ranks is not None or n_microbatches is not None or options:
             raise ValueError("plot_schedule: a Trace or a Simulated has its ranks, micro-batches and times already")
@@ -165,16 +165,16 @@ def _of_trace(trace: Trace) -> Content:
     return Content([a._replace(start=a.start - zero, end=a.end - zero) for a in actions], ranks, updates)
 
 
-def _looks(shown: Content) -> dict:
+def _styles(shown: Content) -> dict:
     """Colour and hatch of each (rank, stage, kind): the rank's later stages are paler."""
-    looks = {}
+    styles = {}
     for rank, stages in shown.stages.items():
         for i, stage in enumerate(stages):
             for kind, color in KIND_COLORS.items():
                 pale = PALEST[kind] * i / max(1, len(stages) - 1)
                 face = tuple(c + pale * (1 - c) for c in to_rgb(color))
-                looks[rank, stage, kind] = face, HATCHES.get(kind, "") + STAGE_HATCHES[i % len(STAGE_HATCHES)] or None
-    return looks
+                styles[rank, stage, kind] = face, HATCHES.get(kind, "") + STAGE_HATCHES[i % len(STAGE_HATCHES)] or None
+    return styles
 
 
 def _corners(bars) -> np.ndarray:
@@ -252,7 +252,7 @@ def _axes(ax, shown: Content, length: float) -> None:
     rank_axis(ax, shown.ranks)
 
 
-def _number(ax, shown: Content, length: float, looks) -> None:
+def _number(ax, shown: Content, length: float, styles) -> None:
     points = ax.figure.get_size_inches() * 72 * (0.78, 0.7)  # about the share of the figure that the axes take
     wide, tall = points[0] / length, points[1] / (1 + max(shown.ranks) - min(shown.ranks))
     smallest, largest = NUMBER_POINTS
@@ -260,14 +260,14 @@ def _number(ax, shown: Content, length: float, looks) -> None:
         text = str(a.action.microbatch)
         size = min(largest, 0.62 * HEIGHT * tall, (a.end - a.start) * wide / (0.62 * len(text) + 0.35))
         if size >= smallest:
-            face, hatch = looks[a.rank, a.action.stage, a.action.kind]
+            face, hatch = styles[a.rank, a.action.stage, a.action.kind]
             color = "white" if lightness(face) < 60 else INK
             place = {"ha": "center", "va": "center_baseline", "fontsize": size, "clip_on": True}
             halo = [withStroke(linewidth=5, foreground=face)] if hatch else None
             ax.text((a.start + a.end) / 2, a.rank, text, color=color, path_effects=halo, **place)
 
 
-def _legend(shown: Content, looks) -> list:
+def _legend(shown: Content, styles) -> list:
     rank = max(shown.ranks, key=lambda r: (len(shown.stages[r]), -r))
     ordinal = ["", ", 2nd stage", ", 3rd stage"]
     handles = []
@@ -275,7 +275,7 @@ def _legend(shown: Content, looks) -> list:
     for kind, name in KIND_NAMES.items():
         for i, stage in enumerate(shown.stages[rank] if kind in there else ()):
             which = ordinal[i] if i < 3 else f", {i + 1}th stage"
-            face, hatch = looks[rank, stage, kind]
+            face, hatch = styles[rank, stage, kind]
             handles.append(Patch(label=f"{name}{which}", hatch=hatch, facecolor=face, edgecolor="white", linewidth=0))
     if shown.updates:
         handles.append(Patch(facecolor=AMBER, label="update"))

@@ -1,4 +1,4 @@
-"""What a figure shows, as tables: the numbers of its curves, points and bars, for readers who cannot see it."""
+"""The numbers of a figure's curves, points and bars as tables, for readers who cannot see it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, PercentFormatter
 from ..tables import LONG, Table, table
 from .files import figure_of
 
-# A table has so many rows at most, spread evenly over a longer curve; half of it for each curve where they differ.
+# Most rows of a table, spread evenly over a longer curve; half as many for each curve where they differ.
 MOST = LONG
 
 
@@ -125,10 +125,10 @@ def _table(series, along: str, what: str, title: str) -> Table:
         head = f"{what}: {s.name}" if s.name and len(series) == 1 else s.name or what
         for row in rows:
             row[head] = found.get(row[along])
-    told = [title, what * (len(series) > 1), f"{MOST} of {len(rows)} rows" * (len(rows) > MOST)]
-    return table(_some(rows, MOST), title="; ".join(filter(None, told)))
+    parts = [title, what * (len(series) > 1), f"{MOST} of {len(rows)} rows" * (len(rows) > MOST)]
+    return table(_some(rows, MOST), title="; ".join(filter(None, parts)))
 
 
 def _some(rows, most):
-    """At most so many of the rows, evenly spread, first and last among them."""
+    """At most `most` of the rows, evenly spread, first and last among them."""
     return [rows[i] for i in dict.fromkeys(np.linspace(0, len(rows) - 1, min(most, len(rows))).round().astype(int))]

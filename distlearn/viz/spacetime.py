@@ -1,4 +1,4 @@
-"""Space-time diagrams: a line for each rank, an arrow for each message, and what the ranks wait for at the end.
+"""Space-time diagrams: a line for each rank, an arrow for each message, and the calls in which ranks wait at the end.
 
 Time is logical (Lamport, 1978): an event stands to the right of everything that had to happen before it.
 """
@@ -14,14 +14,15 @@ from .look import MUTED, NAVY, VERMILION, new_axes, styled, write_title
 
 @styled
 def plot_spacetime(what, *, ax=None, title: str = ""):
-    """Draw who sent what to whom, in which order, and where it ended.
+    """Draw the messages between ranks, their order, and where each rank ended.
 
     Parameters
     ----------
     what : Exploration, Run, SimWorld or dict of records
-        An exploration shows its shortest failure, else the order with another result, else the first run. A world shows
-        its last run: after an error, what had been sent until then, and what every rank waits for. The records of a run
-        that hangs (`world.records`) show the last calls of every rank, and which ranks made the same one.
+        An exploration shows its shortest failure, else the order with another result, else the first run. A world
+        shows its last run: after an error, the messages sent until then, and the call in which every rank waits.
+        The records of a run that hangs (`world.records`) show the last calls of every rank, and which ranks made
+        the same one.
 
     References
     ----------
@@ -79,8 +80,8 @@ def _plot_records(records, ax, title: str):
         for rank, of_rank in sorted(records.items())
     }
     times: dict = {}
-    # A call comes after those before it on its rank, at one time on all ranks that make it. So many rounds always do;
-    # there is no such time where ranks made non-blocking calls of two groups in different orders.
+    # A call is later than those before it on its rank, and at one time on all ranks that make it. This number of rounds
+    # is always enough; there is no such time where ranks made non-blocking calls of two groups in different orders.
     for _ in range(sum(map(len, calls.values()))):
         for made in calls.values():
             now = 0
@@ -115,7 +116,7 @@ def _plot_records(records, ax, title: str):
 
 
 def _content(what) -> tuple[list[SpaceTimeEvent], dict[int, str], int]:
-    """Return the events, at what ranks stopped before their end, and the number of ranks."""
+    """Return the events, where ranks stopped before their end, and the number of ranks."""
     if isinstance(what, Exploration):
         run = what.failure or what.other or what.first
         if run is None:
@@ -137,7 +138,7 @@ def _content(what) -> tuple[list[SpaceTimeEvent], dict[int, str], int]:
 
 
 def _stopped(run: Run) -> dict[int, str]:
-    """Say at what ranks stopped: the one that raised, since those beside it could still go on; else those that wait."""
+    """Say where ranks stopped: the one that raised, as the others could have continued; else those that wait."""
     if isinstance(run.error, RankError):
         return {run.error.rank: f"raises {type(run.error.original or run.error).__name__}"}
     return {rank: f"waits for {text}" for rank, text in run.waiting.items()}

@@ -64,8 +64,8 @@ class Bars:
     """Spans as arrays."""
 
     ranks: list[int]  # of each row, from the top
-    lanes: list[str]  # what the numbers in `lane` mean; computing comes first
-    names: list[str]  # what the numbers in `family` mean
+    lanes: list[str]  # meaning of the numbers in `lane`; computing is first
+    names: list[str]  # meaning of the numbers in `family`
     low: float  # the window [s]
     high: float
     row: np.ndarray
@@ -86,7 +86,7 @@ class Bars:
         return np.flatnonzero((self.lane == self.lanes.index(lane)) & (self.row == row))
 
     def cut(self, which: np.ndarray, *, exposed: bool):
-        """Cut spans down to the time in which their rank computes nothing, or does; return (span, start, end)."""
+        """Intersect spans with the time in which their rank is idle, or computes; return (span, start, end)."""
         found = []
         for row in range(len(self.ranks)):
             mine, busy = which[self.row[which] == row], self.on("compute", row)
@@ -98,9 +98,9 @@ class Bars:
         return tuple(np.concatenate(columns) for columns in zip(*found, strict=True))
 
     def waiting(self, trace):
-        """Return when ranks wait: exposed communication in which no message of the rank is on its way."""
+        """Return when ranks wait: exposed communication in which no message of the rank is in flight."""
         # Of a trace without messages, as those of real ranks are: in a collective that some rank has not entered yet.
-        # trace: What this is a part of.
+        # trace: the whole trace.
         # row, start, end: (n,) array
         found = [(np.empty(0, int), np.empty(0), np.empty(0))]
         comm = np.flatnonzero(self.lane == self.lanes.index("comm")) if "comm" in self.lanes else np.empty(0, int)
@@ -122,7 +122,7 @@ class Bars:
 
 
 def family(name: str) -> str:
-    """What a span's name says before its layer or number: "forward[0.Linear]" and "forward#3" are of "forward"."""
+    """Return a span's name without its layer or number: "forward[0.Linear]" and "forward#3" are of "forward"."""
     return name.partition("#")[0].partition("[")[0]
 
 
@@ -168,7 +168,7 @@ def select(trace, start: float | None = None, end: float | None = None) -> Bars:
 def plot_timeline(
     trace, *, start: float | None = None, end: float | None = None, path=(), ax=None, title: str = "", legend=True
 ):
-    """Draw what every rank did when: computing, communication, waiting; of a trace without spans the messages.
+    """Draw the time of every rank: computing, communication, waiting; of a trace without spans the messages.
 
     Parameters
     ----------
@@ -265,7 +265,7 @@ def _draw_lane(ax, bars: Bars, lane: str, colours) -> None:
 
 
 def _draw_waiting(ax, bars: Bars, trace) -> bool:
-    """Draw over exposed communication where nothing is on its way; say whether there is enough of it to be seen."""
+    """Mark exposed communication without messages in flight; say whether there is enough of it to be seen."""
     row, left, right = bars.waiting(trace)
     if not len(row) or (right - left).sum() < 10 * LEAST * (bars.high - bars.low) * len(bars.ranks):
         return False

@@ -1,6 +1,6 @@
 """The client's side of `EngineWorld`: engines as ranks, and one launch of a function on all of them.
 
-`Ranks` knows which engine is which rank; it sends a function to all, interrupts and kills. A `Watch` waits for all
+`Ranks` knows which engine is which rank; it sends a function to all, interrupts and kills. A `Launch` waits for all
 ranks or for the first failure, then stops the others. A failure is: a rank raised, a process died, the time limit
 passed, all ranks wait for each other, the user interrupted. In each case the other ranks are interrupted, so that each
 returns and reports where it was and the engines are ready for the next launch. If a rank does not respond within
@@ -45,7 +45,7 @@ class Ranks:
         self._is_local = cluster.is_local  # only then are its process ids valid here
         self._key = uuid.uuid4().hex
         self._number, self._completed, self._modules = 0, deque(), {}
-        self.client.direct_view(targets).use_cloudpickle()  # pickles by value what a notebook defines
+        self.client.direct_view(targets).use_cloudpickle()  # pickles by value the functions that a notebook defines
         who = self._ask_who(targets)
         _check_pythons(who, targets)
         _check_mpi(who)
@@ -106,7 +106,7 @@ class Ranks:
         return [self.client[i].apply_async(remote.launch, self._key, order, payload) for i in self.ids]
 
     def _reloaded(self) -> list[str]:
-        """Return the names of the user's modules if one was imported anew since the last launch: engines do so, too."""
+        """Return the names of the user's modules, which engines reload, if one was reloaded since the last launch."""
         changed = False
         for name, module in list(sys.modules.items()):
             spec = getattr(module, "__spec__", None)  # another object after each import
@@ -234,7 +234,7 @@ def read_stack(path: str) -> list[Frame]:
     return frames
 
 
-# -- one launch ------------------------------------------------------------------------------------------------------
+# -- one launch --------------------------------------------------------------------------------------------------------
 # An error of all ranks is raised at about the same time: wait a moment for the others before interrupting them.
 PAUSE = 0.05
 PATIENCE = 3.0
@@ -243,7 +243,7 @@ STACK_SECONDS = 0.2  # Time for a rank to write its stack after it was asked for
 OUTPUT_SECONDS = 5.0
 
 
-class Watch:
+class Launch:
     """One launch."""
 
     def __init__(self, ranks, handles, show):
@@ -258,8 +258,8 @@ class Watch:
         self.killed = False
         self._deaths: list[int] = []  # in the order in which they were reported
         self._report, self._reported = None, time.monotonic()  # the newest one, and when it arrived
-        self._waited: float | None = None  # when the first rank said that it waits
-        self._told_waits = False
+        self._stalled: float | None = None  # when the first rank said that it waits
+        self._stall_shown = False
 
     @property
     def pending(self) -> list[int]:
@@ -320,7 +320,7 @@ class Watch:
             self._poll()
 
     def _poll(self) -> None:
-        """Wait until a rank ends, at most `TICK` seconds, and show what is new."""
+        """Wait until a rank ends, at most `TICK` seconds, and show new output and progress."""
         check_interrupts()
         futures = [self._handles[rank] for rank in self.pending]
         wait(futures, timeout=TICK, return_when=FIRST_COMPLETED)
@@ -356,17 +356,17 @@ class Watch:
 
     def _all_wait(self) -> bool:
         """Say whether all ranks wait; show who waits for what, once for each long wait."""
-        told = {rank: self._handles[rank].metadata["data"].get("wait") for rank in self.pending}
-        waits = {rank: wait for rank, wait in told.items() if wait is not None}
+        stalls = {rank: self._handles[rank].metadata["data"].get("stall") for rank in self.pending}
+        waits = {rank: stall for rank, stall in stalls.items() if stall is not None}
         if not waits:
-            self._waited, self._told_waits = None, False
+            self._stalled, self._stall_shown = None, False
             return False
         if len(waits) == len(self._handles):
             return True
-        self._waited = self._waited or time.monotonic()
-        if self._told_waits or time.monotonic() < self._waited + GRACE_SECONDS:
+        self._stalled = self._stalled or time.monotonic()
+        if self._stall_shown or time.monotonic() < self._stalled + GRACE_SECONDS:
             return False
-        self._told_waits = True
+        self._stall_shown = True
         others = [rank for rank in self.pending if rank not in waits]
         self._ranks.request_stacks(others)
         time.sleep(STACK_SECONDS)

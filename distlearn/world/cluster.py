@@ -109,7 +109,7 @@ class Cluster:
         self._ipp = self._controller = self._set = self.deaths = None
         self.ids: list[int] = []
         self._former: set[str] = set()  # engines that have ended, but which ipyparallel may still list for seconds
-        reaper.sweep()
+        reaper.end_ownerless()
         self.folder = reaper.new_folder()
         self._reaper = reaper.Reaper(self.folder)
         try:
@@ -178,7 +178,7 @@ class Cluster:
         return f"{small_shared_memory()}The end of the log:\n{launcher.get_output().strip()[-1500:]}"
 
     def log_tail(self, nbytes: int = 20_000) -> str:
-        """Return the end of what the engines and mpiexec wrote."""
+        """Return the end of the log of the engines and mpiexec."""
         with contextlib.suppress(OSError), open(self._set.output_file, "rb") as file:
             file.seek(max(0, file.seek(0, 2) - nbytes))
             return file.read().decode("utf-8", "replace").strip()

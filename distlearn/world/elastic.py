@@ -99,7 +99,7 @@ class _Log:
         if self._open is not None:  # a second failure before a step was done
             self._open.resumed, self._open.step = restart.noticed, self._open.reached
         self._open, restart.reached = restart, self._done
-        with warnings.catch_warnings(), contextlib.suppress(CheckpointError):  # the ranks tell of the same files
+        with warnings.catch_warnings(), contextlib.suppress(CheckpointError):  # the ranks report the same files
             warnings.simplefilter("ignore", CheckpointWarning)
             found = self._store.latest()
             restart.step = found.step if found else 0

@@ -4,7 +4,7 @@
         results = world.run(train, settings)
 
 `run` pickles the function once and submits it to every engine (`Ranks`); `remote.launch` runs it there on a
-communicator of its own; a `Watch` shows progress and output and waits for the end or the first failure. `Cluster`
+communicator of its own; a `Launch` shows progress and output and waits for the end or the first failure. `Cluster`
 starts and stops the processes, `deaths` finds out which died first, `outcome` makes the error, `reaper` ends processes
 whose owner has died.
 """
@@ -16,16 +16,17 @@ import sys
 import time
 import weakref
 
-from ..comm.base import EXHAUSTED, CommError
+from ..comm.base import CommError
 from ..comm.network import Network
 from ..comm.point_to_point import DelayedComm
+from ..comm.recorder import EXHAUSTED
 from ..trace import Trace
-from .client import Ranks, Watch, unpack
+from .client import Launch, Ranks, unpack
 from .cluster import Cluster
 from .interrupts import defer_interrupts
 from .local import World
 from .outcome import first_failure, where
-from .progress import PATIENCE_SECONDS, Bar, brief
+from .progress import PATIENCE_SECONDS, Bar, shorten_traceback
 from .remote import pack
 
 
@@ -43,8 +44,8 @@ class EngineWorld(World):
     timeout : float, optional
         Longest time for a `run` [s].
     patience : float
-        A rank that has been in one call for this long [s] is shown, with what it waits for; if all ranks wait, that is
-        a deadlock and an error. A call is allowed one second more for each megabyte that it moves.
+        A rank that has been in one call for this long [s] is reported with that call; if all ranks wait, it is a
+        deadlock and an error. A call is allowed one second more for each megabyte that it moves.
     progress : bool or callable
         Show `comm.report`s of rank 0 as a progress bar, or pass them to `progress(step, total, **values)`.
     threads : int, optional
@@ -148,8 +149,8 @@ class EngineWorld(World):
         Parameters
         ----------
         fn : callable
-            May be defined in the notebook; is sent together with what it refers to. What is in a module is imported
-            there, and anew after a module of yours was reloaded here.
+            May be defined in the notebook; it is sent together with the objects that it refers to. Modules are imported
+            on the engines, and again after one of yours was reloaded here.
         *args, **kwargs
             Pickled; large data is better loaded on the ranks.
         timeout : float, optional
@@ -169,7 +170,7 @@ class EngineWorld(World):
         RankTimeoutError
             If ranks did not return in time; says where each was.
         RankDeadlockError
-            If all ranks wait for each other; says what each waits for.
+            If all ranks wait for each other; names the call in which each waits.
         CommError
             If the engines cannot be used.
         KeyboardInterrupt
@@ -180,24 +181,24 @@ class EngineWorld(World):
         timeout = self.timeout if timeout is None else timeout
         bar = Bar(getattr(fn, "__name__", "run")) if self.progress is True else None
         try:
-            with defer_interrupts():  # what is started here is ended, or marked for a restart
+            with defer_interrupts():  # engines started here are ended, or marked for a restart
                 self._ensure_engines()
                 self._restart_reason = "the last run was interrupted"
                 calls = self._ranks.submit(payload, strict=self.strict, patience=self.patience)
-                watch = Watch(self._ranks, calls, bar or self.progress or None)
+                watch = Launch(self._ranks, calls, bar or self.progress or None)
                 try:
                     error = self._watch(watch, timeout, progress_timeout)
                 finally:
                     if bar is not None:
                         bar.close()
                 if error is not None:
-                    raise brief(error)
+                    raise shorten_traceback(error)
                 self._ranks.mark_completed()
         except KeyboardInterrupt as interrupt:
             raise interrupt.with_traceback(None) from None  # its text names the lines of the ranks
         return [unpack(rank, watch.values[rank]) for rank in range(self.size)]
 
-    def _watch(self, watch: Watch, timeout: float | None, progress_timeout: float | None) -> Exception | None:
+    def _watch(self, watch: Launch, timeout: float | None, progress_timeout: float | None) -> Exception | None:
         """Wait for a launch; return the error to raise if it failed."""
         try:
             reason = watch.until_trouble(timeout, progress_timeout)
@@ -205,7 +206,7 @@ class EngineWorld(World):
             watch.stop_ranks()
             self._collect(watch)
             places = [f"\n  rank {r} {where(o)}" for r, o in sorted(watch.outcomes.items()) if o.frames]
-            raise brief(KeyboardInterrupt("all ranks were interrupted:" + "".join(places))) from None
+            raise shorten_traceback(KeyboardInterrupt("all ranks were interrupted:" + "".join(places))) from None
         except Exception:  # raised by the user's progress function
             watch.show = None
             watch.stop_ranks()
@@ -224,7 +225,7 @@ class EngineWorld(World):
         note = "The next run restarts the engines (MPI ends all ranks with one)." if watch.killed else ""
         return first_failure(outcomes, reason, limits.get(reason, 0.0), note)
 
-    def _collect(self, watch: Watch) -> None:
+    def _collect(self, watch: Launch) -> None:
         self._restart_reason = "engines died, or had to be killed, in the last run" if watch.killed else ""
         if any(EXHAUSTED in outcome.error for outcome in watch.outcomes.values()):
             self._restart_reason = f"{EXHAUSTED} in the last run"  # nor in a later one
@@ -271,12 +272,12 @@ LATENCY = 1e-3  # Of a delayed message [s]: about what one takes between engines
 
 
 class LimitedWorld(EngineWorld):
-    """An `EngineWorld` whose ranks send at most so many bits per second; takes its arguments."""
+    """An `EngineWorld` with a bandwidth limit [bit/s]; takes the same arguments."""
 
     _network: Network | None = None
 
     def limit(self, bits_per_second: float | None) -> None:
-        """Limit what each rank may send or receive from now on; None for no limit."""
+        """Limit the bandwidth of each rank from now on; None for no limit."""
         if bits_per_second is not None and not bits_per_second > 0:
             raise ValueError(f"limit: {bits_per_second!r}, expected a number of bits per second above 0, or None")
         self._network = None if bits_per_second is None else Network(LATENCY, bits_per_second / 8)

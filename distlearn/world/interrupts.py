@@ -94,7 +94,7 @@ class EngineInterrupts:
         signal.signal(signal.SIGINT, self._handle)
 
     @property
-    def came(self) -> bool:
+    def arrived(self) -> bool:
         return self.frames is not None
 
     def _handle(self, signum, frame):
@@ -112,5 +112,5 @@ class EngineInterrupts:
 
     def __exit__(self, *exc):
         self._deferred = False
-        if self.came and self._armed:
+        if self.arrived and self._armed:
             raise KeyboardInterrupt

@@ -69,7 +69,7 @@ def small_shared_memory() -> str:
     if free >= SHARED_BYTES:
         return ""
     left = f"/dev/shm, the memory that MPI's ranks share, has {free / 2**20:.0f} of {total / 2**20:.0f} MiB free"
-    return f"{left}: start the container with more (docker run --shm-size=1g), or end what uses it. "
+    return f"{left}: start the container with more (docker run --shm-size=1g), or end the processes that use it. "
 
 
 def mpi_settings() -> dict[str, str]:

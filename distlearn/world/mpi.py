@@ -15,16 +15,17 @@ import sys
 import time
 import traceback
 
-from ..comm.base import RankError, who_is_missing
+from ..comm.base import RankError
 from ..comm.mpi import MPIComm, world_comm
 from ..comm.nccl import select_backend
+from ..comm.recorder import who_is_missing
 from ..comm.waiting import poll
 from ..trace import Trace
 from .local import World
 from .outcome import Outcome, text_of_error, where
-from .progress import GRACE_SECONDS, PATIENCE_SECONDS, Bar, Patience, Reporter
+from .progress import GRACE_SECONDS, PATIENCE_SECONDS, Bar, Reporter, StallReporter
 
-FAILED, WAITS = 32_000, 32_001  # Tags of the run's own messages: MPI guarantees tags up to 32,767.
+FAILED, STALLED = 32_000, 32_001  # Tags of the run's own messages: MPI guarantees tags up to 32,767.
 
 
 class MPIWorld(World):
@@ -37,8 +38,8 @@ class MPIWorld(World):
     timeout : float, optional
         Longest time that a rank waits in any one call [s].
     patience : float
-        A rank that has been in one call for this long [s] prints what it waits for; if all ranks wait, that is a
-        deadlock and an error. A call is allowed one second more for each megabyte that it moves.
+        A rank that has been in one call for this long [s] prints that call; if all ranks wait, it is a deadlock and an
+        error. A call is allowed one second more for each megabyte that it moves.
     strict : bool
         Find mistakes in the use of the communicator: see `MPIComm`.
 
@@ -81,7 +82,7 @@ class MPIWorld(World):
         self.trace = Trace()
         try:
             comm = select_backend(MPIComm.begin(self._own.raw.Dup(), report, **self._options))
-            comm.activity.on_wait = _Waits(self, comm)
+            comm.activity.on_stall = _Stalls(self, comm)
             value = fn(comm, *args, **kwargs)
             comm.end()
             spans = list(comm.clock.trace.spans)
@@ -111,8 +112,8 @@ class MPIWorld(World):
         if self._hears(0.05 + min(0.3 * self.rank, 1.5)):
             time.sleep(5.0)  # that rank ends this one too
         code = error.code if isinstance(error, SystemExit) and isinstance(error.code, int) else 1
-        told = "" if code == 130 else "".join(traceback.format_exception(error))  # 130: Ctrl-C, which a rank reported
-        self._abort(f"{told}RankError: rank {self.rank}: {text}\n", code or 1)
+        steps = "" if code == 130 else "".join(traceback.format_exception(error))  # 130: Ctrl-C, which a rank reported
+        self._abort(f"{steps}RankError: rank {self.rank}: {text}\n", code or 1)
 
     def _abort(self, text: str, code: int = 1) -> None:
         notes = [self._own.raw.Isend(b"", rank, FAILED) for rank in range(self.size) if rank != self.rank]
@@ -124,21 +125,21 @@ class MPIWorld(World):
         os._exit(code)  # Abort may return
 
 
-class _Waits:
-    """Reports one rank's long waits to rank 0, and a moment later to the user."""
+class _Stalls:
+    """Reports one rank's stalls to rank 0, and a moment later to the user."""
 
     # Rank 0 ends the job when all ranks wait.
 
     def __init__(self, world: MPIWorld, comm):
         self._world, self._raw = world, world._own.raw
-        self._patience = Patience(comm, world.patience, self._tell)
+        self._reporter = StallReporter(comm, world.patience, self._send)
         self._mine: Outcome | None = None
         self._others: dict[int, Outcome] = {}  # on rank 0
         self._sent: list = []
         self._said = False
 
     def __call__(self, what, nbytes: int, seconds: float) -> None:
-        self._patience(what, nbytes, seconds)
+        self._reporter(what, nbytes, seconds)
         if self._mine is None:
             return
         if self._world.rank == 0:
@@ -147,22 +148,22 @@ class _Waits:
             self._said = True
             place = where(self._mine)
             sys.stderr.write(f"rank {self._world.rank} {place}, for {seconds:.0f} s now; Ctrl-C ends all ranks\n")
-            told = {o.rank: o.records for o in (self._mine, *self._others.values()) if o is not None}
-            verdict = who_is_missing(told)
+            records = {o.rank: o.records for o in (self._mine, *self._others.values()) if o is not None}
+            verdict = who_is_missing(records)
             if self._world.rank == 0 and verdict.kind != "none":
                 sys.stderr.write(f"{verdict.text}\n")
             sys.stderr.flush()
 
-    def _tell(self, wait: Outcome | None) -> None:
+    def _send(self, wait: Outcome | None) -> None:
         self._mine, self._said, self._since = wait, False, time.perf_counter()
         if self._world.rank > 0:
             self._sent = [r for r in self._sent if not r.Test()]
-            self._sent.append(self._raw.Isend(pickle.dumps(wait), 0, WAITS))
+            self._sent.append(self._raw.Isend(pickle.dumps(wait), 0, STALLED))
 
     def _listen(self) -> None:
         """Receive the other ranks' reports; end the job if all wait."""
         status = self._world._own.mpi.Status()
-        while message := self._raw.Improbe(tag=WAITS, status=status):
+        while message := self._raw.Improbe(tag=STALLED, status=status):
             data = bytearray(status.Get_count(self._world._own.mpi.BYTE))
             message.Recv(data)
             self._others[status.Get_source()] = pickle.loads(data)

@@ -13,7 +13,8 @@ import traceback
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ..comm.base import CommTimeoutError, DeadlockError, RankError, who_is_missing
+from ..comm.base import CommTimeoutError, DeadlockError, RankError
+from ..comm.recorder import who_is_missing
 from ..sim.copies import INSTALLED
 
 # Frames of these are not shown to users: the line that called them says more.
@@ -55,7 +56,7 @@ class Outcome:
     position: int = 0  # Position in the order in which the client heard of the ranks' ends.
 
 
-# -- looking at frames -----------------------------------------------------------------------------------------------
+# -- looking at frames -------------------------------------------------------------------------------------------------
 
 
 def frames_of(walk) -> list[Frame]:
@@ -114,7 +115,7 @@ def _location(frame: Frame) -> tuple[str, str]:
 
 
 def where(outcome: Outcome) -> str:
-    """Describe where a rank was and what it waited for."""
+    """Describe where a rank was and the call in which it waited."""
     if outcome.status == "unresponsive" and outcome.error:
         return outcome.error
     mine = user_frames(outcome.frames)
@@ -141,7 +142,7 @@ def traceback_text(outcome: Outcome) -> str:
     return "\n".join(lines)
 
 
-# -- the one error ---------------------------------------------------------------------------------------------------
+# -- the one error -----------------------------------------------------------------------------------------------------
 
 
 def first_failure(outcomes: list[Outcome], reason: str = "", seconds: float = 0.0, note: str = "") -> RankError:

@@ -1,4 +1,4 @@
-"""What a user sees while ranks work, and of their errors afterwards."""
+"""Progress, output and stalls of ranks as a user sees them, and their errors afterwards."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import sys
 import time
 from types import TracebackType
 
-from ..comm.base import TO_RETURN
+from ..comm.recorder import TO_RETURN
 from .outcome import Outcome, frames_of_stack
 
-# -- brief -------------------------------------------------------------------------------------------------------------
+# -- tracebacks --------------------------------------------------------------------------------------------------------
 # Errors of a run as a notebook shows them: the user's lines and the message, without the frames of this package.
 
 
-def brief(error: BaseException) -> BaseException:
+def shorten_traceback(error: BaseException) -> BaseException:
     """Let a notebook show the traceback of `error` down to the call of this package only; return `error`."""
     error._render_traceback_ = functools.partial(_users_lines, error)  # IPython looks for a method of this name
     return error
@@ -33,7 +33,7 @@ def _users_lines(error) -> list[str]:
 
 
 # -- progress ----------------------------------------------------------------------------------------------------------
-# What a user sees while ranks work: a progress bar, what the ranks print, and which rank has long waited for what.
+# While ranks work a user sees a progress bar, their output, and which ranks stall in which call.
 
 REPORT_SECONDS = 0.1  # Shortest time between two reports that an engine sends [s]; the last one is always sent.
 
@@ -106,7 +106,7 @@ class Bar:
 
 
 class Output:
-    """Prints what ranks print, each line prefixed with its rank."""
+    """Prints the ranks' output, each line prefixed with its rank."""
 
     # The output is ordered by rank, so that it is the same in every run. The first rank that has not ended is shown
     # line by line while it runs, later ranks afterwards.
@@ -137,7 +137,7 @@ class Output:
         stream.flush()
 
 
-# -- long waits -------------------------------------------------------------------------------------------------------
+# -- stalls ------------------------------------------------------------------------------------------------------------
 # While a rank computes for a minute, the others may wait for a minute: that is shown, but is not an error. If all ranks
 # wait, each in one call, none is left to send what they wait for: a deadlock, which is an error.
 
@@ -146,26 +146,26 @@ SLOWEST_BYTES_PER_SECOND = 1e6  # Slower than any network: a call is allowed the
 GRACE_SECONDS = 0.5  # Ranks that wait for each other report it at slightly different times.
 
 
-class Patience:
-    """Watches one rank's waits: `Activity.on_wait`."""
+class StallReporter:
+    """Reports that one rank stalls, and that it continues: `Activity.on_stall`."""
 
-    def __init__(self, comm, seconds: float, tell):
-        self._comm, self._seconds, self._tell, self._told = comm, seconds, tell, False
+    def __init__(self, comm, seconds: float, report):
+        self._comm, self._seconds, self._report, self._reported = comm, seconds, report, False
 
     def __call__(self, what, nbytes: int, seconds: float) -> None:
-        """Record that the rank has waited for `what` for `seconds`; None: the wait is over."""
+        """Called while the rank waits for `what`, after `seconds`; None: the wait is over."""
         if what is None:
-            if self._told:
-                self._told = False
-                self._tell(None)
-        elif not self._told and seconds > self._seconds + nbytes / SLOWEST_BYTES_PER_SECOND:
-            self._told = True
+            if self._reported:
+                self._reported = False
+                self._report(None)
+        elif not self._reported and seconds > self._seconds + nbytes / SLOWEST_BYTES_PER_SECOND:
+            self._reported = True
             frames, records = frames_of_stack(sys._getframe(1)), self._comm.recorder.records(str(what) != TO_RETURN)
-            self._tell(Outcome(self._comm.rank, "waiting", frames=frames, waits_for=str(what), records=records))
+            self._report(Outcome(self._comm.rank, "waiting", frames=frames, waits_for=str(what), records=records))
 
 
 def stop_button() -> str:
-    """Tell the user how to end a run."""
+    """Say how the user ends a run."""
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     if getattr(shell, "kernel", None) is not None:
         return "The stop button of the notebook (Interrupt Kernel) ends the run"

@@ -147,13 +147,13 @@ def _age(folder: Path) -> float:
         return 0.0
 
 
-def sweep() -> list[Path]:
+def end_ownerless() -> list[Path]:
     """End the clusters of this user whose owner has ended; return their folders."""
-    swept = ownerless()
-    for folder in swept:
+    ended = ownerless()
+    for folder in ended:
         kill_marked(folder)
         shutil.rmtree(folder, ignore_errors=True)
-    return swept
+    return ended
 
 
 class Reaper:

@@ -16,12 +16,12 @@ import signal
 import sys
 import types
 
-from ..comm.base import TO_RETURN
+from ..comm.recorder import TO_RETURN
 from ..comm.waiting import poll
 from .deaths import hold_connection
 from .interrupts import EngineInterrupts
 from .outcome import Outcome, frames_of_error, pickled, text_of_error
-from .progress import Patience, Reporter
+from .progress import Reporter, StallReporter
 
 _worlds: dict = {}  # Stored by `join_world` for `launch`, by the world's key.
 
@@ -129,7 +129,7 @@ def launch(key: str, order: dict, payload: bytes) -> tuple[bytes, bytes]:
         duplicates.free(order["free"])
         copy = duplicates.get(order["number"], interrupts)
         comm = select_backend(MPIComm.begin(copy, reporter, strict=order["strict"]))
-        comm.activity.on_wait = Patience(comm, order["patience"], lambda wait: _publish(wait=wait))
+        comm.activity.on_stall = StallReporter(comm, order["patience"], lambda stall: _publish(stall=stall))
         value = _call(comm, payload)
         outcome.status = "early"
         comm.end()
@@ -139,7 +139,7 @@ def launch(key: str, order: dict, payload: bytes) -> tuple[bytes, bytes]:
         interrupts.disarm()
         if comm is not None:
             comm.abort()  # a collective on a GPU that the others do not join would never end
-        if not interrupts.came:
+        if not interrupts.arrived:
             outcome.status = "raised"
         outcome.error, outcome.original = text_of_error(error, rank), pickled(error)
         outcome.frames = interrupts.frames or frames_of_error(error)
@@ -184,7 +184,7 @@ def _call(comm, payload: bytes) -> bytes:
 
 
 def _publish(**data) -> None:
-    """Send a report, or a long wait (None when it is over), to the client, which sees it within milliseconds."""
+    """Send a report, or a stall (None when it is over), to the client, which sees it within milliseconds."""
     from .cluster import publish
 
     publish(data)

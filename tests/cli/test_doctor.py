@@ -68,7 +68,7 @@ def test_engines_whose_owner_is_gone_are_found(tmp_path, monkeypatch):
     (folder / "owner.json").write_text(json.dumps(owner | {"created": 0.0}), encoding="utf-8")
     check = examine("clusters")
     assert (check.verdict, folder.name in check.found) == ("warning", True)
-    assert check.fix.endswith("doctor --sweep")
+    assert check.fix.endswith("doctor --clean")
 
 
 def test_json_and_a_broken_check_that_does_not_kill_the_others(monkeypatch):

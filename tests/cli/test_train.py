@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from distlearn import data
 from distlearn.cli import main, output
 from distlearn.cli.mpiexec import complaint
-from distlearn.cli.ranks import Kept, communication_share
+from distlearn.cli.ranks import BoundedList, communication_share
 from distlearn.parallel import CheckpointWarning
 from distlearn.parallel.pipeline.schedule import actions_of
 from distlearn.sim import SimWorld
@@ -177,7 +177,7 @@ def test_the_preset_of_whole_steps_says_from_which_size_ranks_pay(call):
     result = call("--preset", "fashion-sigmoid-full", *changes)
     assert result.exit_code == 0, result.output
     said = " ".join(result.output.split())
-    assert "More ranks pay from about 16,000 images a step on" in said.partition(" speed-up ")[0], "before the table"
+    assert "faster from about 16,000 images a step on" in said.partition(" speed-up ")[0], "before the table"
 
 
 def test_help_says_where_a_folder_of_data_is_looked_for(call):
@@ -430,14 +430,14 @@ def test_ctrl_c_under_mpiexec_keeps_what_there_is_and_says_how_to_go_on(tmp_path
     assert done.returncode == 130, done.stderr
     text = done.stdout + done.stderr
     assert "Traceback" not in text
-    assert "interrupted after 2 of 9 epochs. The same command with --resume goes on" in " ".join(text.split())
+    assert "interrupted after 2 of 9 epochs. The same command with --resume continues" in " ".join(text.split())
     assert len(read(tmp_path / "out")["runs"][0]["epochs"]) == 2
 
 
 def test_a_rank_that_mpiexec_lost_is_told_with_the_way_on():
     done = subprocess.CompletedProcess([], 9, "", "BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES")
     told, text = complaint(done).split("\n")
-    assert told == "mpiexec ended with exit code 9; with --checkpoint, --resume goes on"
+    assert told == "mpiexec ended with exit code 9; with --checkpoint, --resume continues"
     assert text == done.stderr
 
 
@@ -576,7 +576,7 @@ def test_a_pipeline_that_updates_after_every_microbatch_waits_between_its_update
 
 
 def test_kept():
-    kept = Kept(2)
+    kept = BoundedList(2)
     for i in range(5):
         kept.append(i)
     assert kept == [0, 1]

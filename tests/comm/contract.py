@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from distlearn.comm.base import ANY, REDUCTIONS, Communicator
+from distlearn.comm.base import Communicator
+from distlearn.comm.calls import ANY, REDUCTIONS
 from distlearn.comm.collectives import shares
 
 DTYPES = ("float16", "float32", "float64", "int32", "int64", "uint8", "bool", "complex64", "complex128")

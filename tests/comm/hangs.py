@@ -4,7 +4,7 @@ import functools
 
 import numpy as np
 
-from distlearn.comm.base import ANY
+from distlearn.comm.calls import ANY
 
 LARGE = np.zeros(1 << 17)
 """A message that a send cannot leave behind: it waits for its receiver."""

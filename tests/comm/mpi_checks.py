@@ -13,6 +13,7 @@ import pytest
 from distlearn.comm import Network
 from distlearn.comm.base import CommError, CommTimeoutError
 from distlearn.comm.mpi import MPIComm
+from distlearn.comm.mpi.collectives import GUARDED
 
 
 def fresh(comm, **options):
@@ -116,6 +117,19 @@ def check_work_that_nobody_waits_for_is_named(comm):
             part.end()
         work.wait()
         part.end()
+
+
+def check_arrays_are_compared_in_the_first_calls_of_a_line(comm):
+    comm = fresh(comm, strict=True)
+    for call in range(GUARDED + 1):
+        x = np.ones(8)
+        work = comm.iall_reduce(x)
+        x[0] = 2
+        if call == GUARDED:
+            work.wait()
+            continue
+        with pytest.raises(CommError, match="the array given to iall_reduce was changed before wait"):
+            work.wait()
 
 
 def check_an_array_changed_before_wait_is_named(comm):

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from distlearn.comm.base import REDUCTIONS
+from distlearn.comm.calls import REDUCTIONS
 from distlearn.nn.costs.count import MockDeviceArray
 
 DTYPES = {"INT8": (0, "i1"), "UINT8": (1, "u1"), "INT32": (2, "i4"), "UINT32": (3, "u4"), "INT64": (4, "i8"),

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distlearn.comm import Network, RankError, collectives
-from distlearn.comm.base import REDUCTIONS
+from distlearn.comm.calls import REDUCTIONS
+from distlearn.comm.collectives import ALGORITHMS
 from distlearn.comm.network import cost
-from distlearn.comm.network.cost import ALGORITHMS
 from distlearn.sim import MetaArray, SimWorld
 
 NAMES = list(cost.FORMULAS)

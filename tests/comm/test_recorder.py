@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from distlearn.comm.base import LENGTH, CommError, Record, who_is_missing
+from distlearn.comm.base import CommError
+from distlearn.comm.recorder import LENGTH, Record, who_is_missing
 from distlearn.sim import SimWorld
 from distlearn.world import EngineWorld
 from distlearn.world.outcome import RankTimeoutError

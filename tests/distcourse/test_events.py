@@ -66,7 +66,7 @@ def test_many_workers():
     runs = {str(p): simulate(p, speeds, 20) for p in (bsp(), ssp(4), asp(), backup(0.95))}
     assert runs["ASP"].histogram() @ np.arange(len(runs["ASP"].histogram())) / 40_000 == pytest.approx(1_999, rel=0.1)
     assert runs["BSP"].seconds > runs["SSP(4)"].seconds > runs["ASP"].seconds  # for equally many gradients
-    slowest = sum(speeds.wave(step).max() for step in range(20))
+    slowest = sum(speeds.step_times(step).max() for step in range(20))
     assert runs["BSP"].seconds == pytest.approx(slowest, rel=1e-12)
     assert runs["backup(0.95)"].throughput > 4 * runs["BSP"].throughput
     assert "40000 updates" in repr(runs["ASP"])

@@ -19,7 +19,7 @@ def by_staleness(workers, lead, staleness):
 
 def test_an_occasional_delay_keeps_the_mean_and_hits_its_share():
     speeds = Speeds(50, 2.0, law="occasional", shape=0.1, seed=3)
-    seconds = np.array([speeds.wave(step) for step in range(400)])
+    seconds = np.array([speeds.step_times(step) for step in range(400)])
     assert seconds.mean() == pytest.approx(2.0, rel=0.03)
     assert (seconds > 5).mean() == pytest.approx(0.1, abs=0.01)
     with pytest.raises(ValueError, match="from 0 to 1"):

@@ -7,7 +7,7 @@ import pytest
 from distcourse import lab12
 
 import distlearn as dl
-from distlearn.comm.base import who_is_missing
+from distlearn.comm.recorder import who_is_missing
 from distlearn.trace import length
 
 from ..course.submissions import answered

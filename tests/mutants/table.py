@@ -289,8 +289,8 @@ MUTANTS = [
     ),
     Mutant(
         "positions: the norms' gradients are not summed",
-        "in self.partial_buckets:\n            bucket.settle()\n            self.comm.all_reduce(bucket.flat)",
-        "in self.partial_buckets:\n            bucket.settle()",
+        "in self.partial_buckets:\n            bucket.flush()\n            self.comm.all_reduce(bucket.flat)",
+        "in self.partial_buckets:\n            bucket.flush()",
         "parallel/tensor tests/parallel/test_differential.py",
     ),
     Mutant(

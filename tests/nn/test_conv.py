@@ -228,11 +228,11 @@ def test_the_fused_convolution_chooses_what_can_compute_the_layer():
         ((1, 1, 1, 2), (1, 2, 2, 2), (0, 1)),
     ],
 )
-def test_bands_give_the_input_gradient_of_narrow_images(shape, kernel, padding, monkeypatch):
+def test_a_band_matrix_gives_the_input_gradient_of_narrow_images(shape, kernel, padding, monkeypatch):
     rng, geometry = np.random.default_rng(0), Geometry(kernel[:2], padding=padding)
     dy, W = rng.normal(size=shape), rng.normal(size=kernel)
-    assert rows.bands_pay(W, shape[2])
+    assert rows.band_matrix_is_fast(W, shape[2])
     want = input_gradient(rows.forward, dy, W, geometry)
-    np.testing.assert_allclose(rows.bands_gradient(dy, W, geometry), want, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(rows.band_matrix_gradient(dy, W, geometry), want, rtol=1e-12, atol=1e-12)
     monkeypatch.setattr("distlearn.nn.ops.CACHE_BYTES", 1)  # one sample at a time
-    np.testing.assert_allclose(rows.bands_gradient(dy, W, geometry), want, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(rows.band_matrix_gradient(dy, W, geometry), want, rtol=1e-12, atol=1e-12)

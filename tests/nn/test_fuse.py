@@ -68,7 +68,7 @@ def test_fused_pooling_is_the_same_to_the_last_bit(shape, layers, options, relu,
     dy = whole_numbers(*there.output_shape(shape), seed=9)
     want_y, want_dx = one_by_one(here, x, dy.copy())
     there = nn.fuse(nn.move(there, lambda a: device(a.copy())))
-    assert type(there.passes()[0]) is FusedConv2d
+    assert type(there.fused_layers()[0]) is FusedConv2d
     get = np.asarray if device is np.asarray else MockDeviceArray.get
     for _ in range(2):
         for p in there.params:
@@ -129,7 +129,7 @@ def test_relu_behind_pooling_is_the_same_to_the_last_bit(pool):
     """Also where values are equal and where all of a window are negative."""
     plain, x = nn.Sequential(nn.Tanh(), nn.ReLU(), pool), whole_numbers(3, 9, 8, 4)
     fused = nn.fuse(plain)
-    assert [type(layer) for layer in fused.passes()] == [nn.Tanh, FusedPool]
+    assert [type(layer) for layer in fused.fused_layers()] == [nn.Tanh, FusedPool]
     dy = whole_numbers(*plain.output_shape(x.shape), seed=2)
     want_y, want_dx = one_by_one(plain, x, dy.copy())
     y, saved = fused.forward(x)
@@ -140,7 +140,7 @@ def test_relu_behind_pooling_is_the_same_to_the_last_bit(pool):
 
 def test_which_layers_become_one():
     def kinds(*layers):
-        return [type(layer).__name__ for layer in nn.fuse(nn.Sequential(*layers)).passes()]
+        return [type(layer).__name__ for layer in nn.fuse(nn.Sequential(*layers)).fused_layers()]
 
     class Own(nn.ReLU):
         """A subclass, which may do anything."""
@@ -158,7 +158,7 @@ def test_which_layers_become_one():
 def test_layers_inside_layers_are_fused_too():
     inside = nn.Sequential(nn.Conv2d(2, 2, 3, padding=1), nn.ReLU())
     model = nn.Sequential(nn.Residual(nn.Recompute(inside)), nn.Parallel(nn.Sequential(*inside.layers), nn.Identity()))
-    rows = [part.passes() for part in nn.walk(nn.fuse(model)) if isinstance(part, nn.Sequential)]
+    rows = [part.fused_layers() for part in nn.walk(nn.fuse(model)) if isinstance(part, nn.Sequential)]
     assert [type(layer).__name__ for row in rows for layer in row if isinstance(layer, Fused)] == ["FusedConv2d"] * 2
 
 
@@ -169,9 +169,9 @@ def test_what_runs_follows_the_layers():
     model.forward(x)
     part = copy.copy(model)
     part.layers = model.layers[:3]
-    assert [type(layer).__name__ for layer in part.passes()] == ["Reshape", "FusedConv2d"]
+    assert [type(layer).__name__ for layer in part.fused_layers()] == ["Reshape", "FusedConv2d"]
     model.layers[2] = nn.Tanh()
-    assert [type(layer).__name__ for layer in model.passes()[:4]] == ["Reshape", "FusedConv2d", "Tanh", "MaxPool"]
+    assert [type(layer).__name__ for layer in model.fused_layers()[:4]] == ["Reshape", "FusedConv2d", "Tanh", "MaxPool"]
 
 
 def test_spans_say_what_is_computed():
@@ -181,9 +181,9 @@ def test_spans_say_what_is_computed():
         y, saved = layers.forward(x, clock=clock)
         layers.backward(np.ones_like(y), saved, clock=clock)
         spans = {s.name: s for s in trace.spans}
-        assert len(spans) == 2 * len(layers.passes())
+        assert len(spans) == 2 * len(layers.fused_layers())
         shape = x.shape
-        for layer in layers.passes():
+        for layer in layers.fused_layers():
             assert spans[f"forward[{layer.name}]"].flops == layer.flops(shape)
             assert spans[f"backward[{layer.name}]"].flops == layer.backward_flops(shape)
             shape = layer.output_shape(shape)

@@ -57,7 +57,7 @@ def test_buckets_hold_views_in_reverse_order():
     params[1].grad[...] = 3
     assert buckets[1].flat.tolist() == [0] * 5 + [3] * 4
     buckets[1].clear()
-    buckets[1].settle()
+    buckets[1].flush()
     assert (buckets[1].flat == 0).all()
     assert (params[1].grad == 0).all()
     assert buckets[1].pending == 2

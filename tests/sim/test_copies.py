@@ -137,7 +137,7 @@ def test_classes_and_instances():
     [
         (
             threading.Lock(),
-            r"program refers to, or is given, what cannot be copied for each rank: cannot pickle '_thread",
+            r"program refers to, or is given, an object that cannot be copied for each rank: cannot pickle '_thread",
         ),
         ((i for i in range(3)), "cannot pickle 'generator' object; make it inside program"),
     ],

@@ -59,7 +59,7 @@ def test_a_lost_rank_is_noticed_after_the_detection_time(kind):
     if kind == "kill":
         assert results[1] is None
     else:
-        assert results[1] == f"{story[kind]}: the others have gone on without it since 4.5 s"
+        assert results[1] == f"{story[kind]}: the others have continued without it since 4.5 s"
     assert [(loss.rank, loss.kind, loss.at, loss.noticed) for loss in w.losses] == [(1, kind, 3.5, 4.5)]
     (span,) = w.trace.select(lane="failure")
     assert (span.rank, span.name, span.start, span.end) == (1, kind, 3.5, 4.5)

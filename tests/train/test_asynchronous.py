@@ -9,7 +9,7 @@ from distlearn.sim import Roofline, SimWorld
 from distlearn.testing import assert_same_params
 from distlearn.train import DivergedError, Settings, build, evaluate, train
 from distlearn.train.asynchronous import make_policy
-from distlearn.train.program import _recipe
+from distlearn.train.program import learning_rate
 
 FAST = Settings(hidden=(16,), dtype="float64", epochs=3, batch_size=100, n_train=350, optimizer="sgd", lr=0.2)
 
@@ -62,11 +62,8 @@ def test_an_epoch_is_one_whatever_the_policy(size, policy):
     """Schedules count updates, of which a server that does not wait makes one for every gradient."""
     settings = FAST.but(strategy="param_server", policy=policy, warmup_epochs=1.0, epochs=2)
 
-    def rate(comm):
-        return _recipe(comm, settings, data.load("digits", dtype="float64").take(350), False).lr
-
     history = run(size, settings)[0].history
-    assert SimWorld(size).run(rate)[0].steps == len(history.losses) / 2
+    assert learning_rate(settings, 350, size).steps == len(history.losses) / 2
     assert history.column("epoch").tolist() == [1, 2]
 
 

@@ -4,7 +4,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from distlearn.comm import DeadlockError
-from distlearn.comm.base import Record
+from distlearn.comm.recorder import Record
 from distlearn.sim import SimWorld, explore
 from distlearn.viz import plot_spacetime
 

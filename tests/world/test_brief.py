@@ -6,7 +6,7 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
 from distlearn.comm.base import RankError
-from distlearn.world.progress import brief
+from distlearn.world.progress import shorten_traceback
 
 
 @pytest.fixture
@@ -18,8 +18,8 @@ def shell():
 @pytest.fixture
 def run():
     """A stand-in for `EngineWorld.run`, whose frames are this package's."""
-    inside = {"__name__": "distlearn.world.engines", "brief": brief}
-    exec("def run(error):\n    return watch(error)\n\ndef watch(error):\n    raise brief(error)", inside)
+    inside = {"__name__": "distlearn.world.engines", "shorten_traceback": shorten_traceback}
+    exec("def run(error):\n    return watch(error)\n\ndef watch(error):\n    raise shorten_traceback(error)", inside)
     return inside["run"]
 
 

@@ -56,7 +56,7 @@ def clients():
             process.kill()
             process.wait()
             process.stdout.close()
-        reaper.sweep()
+        reaper.end_ownerless()
 
 
 def gone(said, seconds=15.0) -> bool:
@@ -98,28 +98,28 @@ def test_next_cluster_sweeps_up_when_the_reaper_was_killed_too(clients):
     process.kill()
     process.wait()
     assert set(said["pids"]) <= {p.pid for p in reaper.marked(said["folder"])}
-    assert Path(said["folder"]) in reaper.sweep()
+    assert Path(said["folder"]) in reaper.end_ownerless()
     assert gone(said, 1.0)
 
 
 def test_living_clusters_are_not_swept(tmp_path, monkeypatch):
     monkeypatch.setattr(reaper, "clusters_folder", lambda: tmp_path)
     folder = reaper.new_folder()
-    assert reaper.sweep() == []
+    assert reaper.end_ownerless() == []
     assert folder.exists()
     other = json.loads((folder / "owner.json").read_text(encoding="utf-8"))
     for change in ({"where": "another machine", "pid": 1}, {"created": other["created"] - 100}):
         (folder / "owner.json").write_text(json.dumps(other | change), encoding="utf-8")
-        assert reaper.sweep() == ([] if "where" in change else [folder])
+        assert reaper.end_ownerless() == ([] if "where" in change else [folder])
 
 
 def test_a_folder_without_an_owner_is_left_for_a_minute_and_swept_then(tmp_path, monkeypatch):
     monkeypatch.setattr(reaper, "clusters_folder", lambda: tmp_path)
     folder = tmp_path / "cluster-half-removed"
     folder.mkdir()
-    assert reaper.sweep() == []
+    assert reaper.end_ownerless() == []
     os.utime(folder, (0, 0))
-    assert reaper.sweep() == [folder]
+    assert reaper.end_ownerless() == [folder]
     assert not folder.exists()
 
 
@@ -138,4 +138,4 @@ def test_a_folder_that_disappears_meanwhile_is_nobodys_trouble(tmp_path, monkeyp
     """Two owners may sweep at once: what one has listed, the other has removed."""
     listed = type("Listed", (), {"glob": lambda self, pattern: [tmp_path / "cluster-just-removed"]})()
     monkeypatch.setattr(reaper, "clusters_folder", lambda: listed)
-    assert reaper.sweep() == []
+    assert reaper.end_ownerless() == []

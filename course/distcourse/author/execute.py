@@ -194,7 +194,7 @@ class ExecuteAll(Execute):
                     self._watch.stop()
         finally:
             reaper.kill_marked(mark, variable=MARK)
-            reaper.sweep()
+            reaper.end_ownerless()
 
     def _silently(self, code: str, **expressions) -> dict:
         """Run code that leaves no trace in the notebook; return the values of expressions, as text."""

@@ -34,4 +34,16 @@ ALL_REDUCES = {
     "halving-doubling": halving_doubling_all_reduce,
 }
 
-__all__ = sorted(name for name, value in globals().items() if callable(value) or name == "ALL_REDUCES")
+ALGORITHMS = {
+    "all_reduce": ring_all_reduce,
+    "reduce_scatter": ring_reduce_scatter,
+    "all_gather": ring_all_gather,
+    "broadcast": tree_broadcast,
+    "scatter": tree_scatter,
+    "gather": tree_gather,
+    "all_to_all": pairwise_all_to_all,
+    "barrier": dissemination_barrier,
+}
+"""The algorithm of each collective of a communicator: its messages are sent, and its cost is planned with."""
+
+__all__ = sorted(name for name, value in globals().items() if callable(value) or name.isupper())

@@ -6,7 +6,7 @@ import numpy as np
 
 from ...backend import get_xp
 from ...shares import share
-from ..base import REDUCTIONS, check_reduction, check_rows
+from ..calls import REDUCTIONS, check_reduction, check_rows
 
 
 def doubling_all_reduce(comm, x, op: str = "sum", tag: int = 0):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...backend import get_xp
 from ...shares import share
-from ..base import REDUCTIONS, check_buffer, check_reduction
+from ..calls import REDUCTIONS, check_buffer, check_reduction
 
 
 def ring_all_reduce(comm, x, op: str = "sum", tag: int = 0):

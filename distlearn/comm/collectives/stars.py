@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...backend import get_xp
-from ..base import REDUCTIONS, check_buffer, check_reduction, check_root, check_scatter
+from ..calls import REDUCTIONS, check_buffer, check_reduction, check_root, check_scatter
 
 
 def flat_broadcast(comm, x, root: int = 0, tag: int = 0):

@@ -9,7 +9,7 @@ consists of the numbers from v to v + (lowest set bit of v) - 1.
 from __future__ import annotations
 
 from ...backend import get_xp
-from ..base import REDUCTIONS, check_buffer, check_output, check_reduction, check_root, check_scatter
+from ..calls import REDUCTIONS, check_buffer, check_output, check_reduction, check_root, check_scatter
 
 
 def tree_broadcast(comm, x, root: int = 0, tag: int = 0):

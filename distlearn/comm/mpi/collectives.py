@@ -10,16 +10,17 @@ import numpy as np
 
 from ...backend import rounded
 from ...shares import shares
-from ..base import Call, CommError, same_calls
+from ..base import CommError
+from ..calls import Call, same_calls
 from .messages import GuardedWork, MPIWork, as_bytes, empty, from_host, like, synchronized, to_host
 
 # -- agreement ---------------------------------------------------------------------------------------------------------
 # The check that all ranks make the same collective calls in the same order, with the same arguments.
 #
 # Every collective of a strict communicator starts two operations: its own and, on a separate communicator of the
-# library, a small all-gather of what each rank calls and where. The second one is the same on all ranks whatever the
+# library, a small all-gather of the ranks' calls and their lines. The second one is the same on all ranks whatever the
 # calls are, so it always ends; the result of the first is returned only when all calls have been found equal. A rank
-# that ends takes part once more, with the call `RETURN`: so the others learn that it makes no more calls.
+# that ends takes part once more, with the call `RETURN`: so the others see that it makes no further calls.
 
 CALL_BYTES, SITE_BYTES = 112, 80
 RECORD_BYTES = CALL_BYTES + SITE_BYTES
@@ -102,6 +103,11 @@ def nan_propagating(op: str, dtype: np.dtype):
     return MPI.Op.Create(reduce, commute=True)
 
 
+# Calls of one line of the program whose arrays are checked: a line that is wrong is wrong in its first calls, and a
+# check takes two copies of the array and a comparison.
+GUARDED = 100
+
+
 class Collectives:
     """Collective operations of `MPIComm`."""
 
@@ -119,9 +125,12 @@ class Collectives:
             return host, wide, nan_propagating(op, wide.dtype)
         return host, wide, getattr(self.mpi, (BOOL_OPS if x.dtype.kind == "b" else OPS)[op])
 
-    def guards(self, x) -> bool:
-        """Say whether `wait` checks that a non-blocking call's array has not changed: not for those on a GPU."""
-        return self.strict and isinstance(x, np.ndarray)
+    def guards(self, x, site) -> bool:
+        """Say whether `wait` checks that a call's array has not changed: on a CPU, in the first calls of a line."""
+        if not self.strict or not isinstance(x, np.ndarray):
+            return False
+        self.activity.guarded[site] += 1
+        return self.activity.guarded[site] <= GUARDED
 
     def copy(self, x):
         """Copy an array into memory that earlier calls have used."""
@@ -131,7 +140,7 @@ class Collectives:
         return made
 
     def _iall_reduce(self, call, x, op):
-        if not self.guards(x):
+        if not self.guards(x, call.site):
             return self._start_all_reduce(call, x, op)
         before, mine = self.copy(x), self.copy(x)
         return GuardedWork(self._start_all_reduce(call, mine, op), "iall_reduce", x, before, mine)
@@ -152,7 +161,7 @@ class Collectives:
         return self._started(call, x.nbytes, start, request, finish)
 
     def _ireduce_scatter(self, call, x, op):
-        if not self.guards(x):
+        if not self.guards(x, call.site):
             return self._start_reduce_scatter(call, x, op)
         before = self.copy(x)
         return GuardedWork(self._start_reduce_scatter(call, before, op), "ireduce_scatter", x, before)
@@ -166,11 +175,11 @@ class Collectives:
         counts = [s.stop - s.start for s in shares(wide.size, self.size)]
         out = empty(counts[self.rank], wide.dtype, wide)
         request = self.reducing(wide.dtype).Ireduce_scatter(wide.reshape(-1), out, counts, mpi_op)
-        # `wide` may be a copy that nobody else holds, and MPI reads it until the operation is done
+        # `wide` may be a copy without another reference, and MPI reads it until the operation is done
         return self._started(call, x.nbytes, start, request, lambda _=wide: like(rounded(out, x.dtype), x))
 
     def _iall_gather(self, call, x):
-        if not self.guards(x):
+        if not self.guards(x, call.site):
             return self._start_all_gather(call, x)
         before = self.copy(x)
         return GuardedWork(self._start_all_gather(call, before), "iall_gather", x, before)

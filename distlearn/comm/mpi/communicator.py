@@ -22,17 +22,9 @@ from pathlib import Path
 import numpy as np
 
 from ...trace import Span
-from ..base import (
-    EXHAUSTED,
-    N_TAGS,
-    TO_RETURN,
-    Call,
-    CommError,
-    CommTimeoutError,
-    Communicator,
-    Recorder,
-    ignore_report,
-)
+from ..base import CommError, CommTimeoutError, Communicator, ignore_report
+from ..calls import N_TAGS, Call
+from ..recorder import EXHAUSTED, TO_RETURN, Recorder
 from ..waiting import CROWDED_SPIN_SECONDS, SPIN_SECONDS, RankClock, count_cores, poll
 from .collectives import RETURN, Agreement, Collectives
 from .messages import KINDS, Activity, Messages
@@ -107,11 +99,11 @@ class MPIComm(Messages, Collectives, Communicator):
         comm = cls(raw, report=report, **options)
         comm._make_control("all ranks to begin")
         node = zlib.crc32(platform.node().encode())
-        came = comm.all_gather(np.array([node, time.perf_counter()]))  # one clock for all processes of a machine
-        neighbours = int((came[:, 0] == node).sum())
+        arrivals = comm.all_gather(np.array([node, time.perf_counter()]))  # one clock for all processes of a machine
+        neighbours = int((arrivals[:, 0] == node).sum())
         comm.spin = SPIN_SECONDS if neighbours <= count_cores() else CROWDED_SPIN_SECONDS
         if neighbours == comm.size:
-            zero = float(came[:, 1].max())
+            zero = float(arrivals[:, 1].max())
         else:
             comm.barrier()
             zero = time.perf_counter()
@@ -169,17 +161,17 @@ class MPIComm(Messages, Collectives, Communicator):
         if lost:
             raise CommError(f"rank {self.rank} never received {lost[0]}")
 
-    # -- waiting and recording ---------------------------------------------------------------------------------------
+    # -- waiting and recording -----------------------------------------------------------------------------------------
     def block(self, done, what, nbytes: int = 0) -> None:
         activity, on_nap = self.activity, None
         activity.waits_for = what
-        if activity.on_wait is not None:
-            on_nap = functools.partial(activity.on_wait, what, nbytes)
+        if activity.on_stall is not None:
+            on_nap = functools.partial(activity.on_stall, what, nbytes)
         if not poll(done, nbytes, self.timeout, self.spin, on_nap):
             raise CommTimeoutError(f"rank {self.rank}: waited {self.timeout:g} s for {what}")
         activity.waits_for = None
         if on_nap is not None:
-            activity.on_wait(None, 0, 0.0)
+            activity.on_stall(None, 0, 0.0)
 
     def record(self, name: str, start: float, nbytes: int) -> None:
         clock = self.clock
@@ -187,9 +179,9 @@ class MPIComm(Messages, Collectives, Communicator):
 
     def _split(self, call, color, key):
         mine = color, key, self.activity.unused(self.members)
-        told = self._broadcast_obj(call, self._gather_obj(call, mine, 0), 0)
-        self.activity.free(name for *_, names in told for name in names)
-        pairs, n = [(c, k) for c, k, _ in told], next(self._splits)
+        shared = self._broadcast_obj(call, self._gather_obj(call, mine, 0), 0)
+        self.activity.free(name for *_, names in shared for name in names)
+        pairs, n = [(c, k) for c, k, _ in shared], next(self._splits)
         colors = sorted({c for c, _ in pairs if c is not None})
         number = self.mpi.UNDEFINED if color is None else colors.index(color)
         with Exhaustion():

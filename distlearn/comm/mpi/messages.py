@@ -1,4 +1,4 @@
-"""Messages over MPI: staging of device memory, sends and receives, and what is waited for."""
+"""Messages over MPI: staging of device memory, sends and receives, and operations in progress."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from collections import Counter, defaultdict
 import numpy as np
 
 from ...backend import get_xp, same_bytes, to_numpy
-from ..base import ANY, CommError, call_site
+from ..base import CommError
+from ..calls import ANY, call_site
 
 # -- staging -----------------------------------------------------------------------------------------------------------
 # How arrays on a GPU reach MPI: directly where it can access GPU memory, and through host memory elsewhere.
 #
-# MPI from a wheel cannot. `to_host` returns the array that MPI sees (a NumPy array itself, a copy of anything else),
-# `from_host` copies what MPI wrote back into the original. Both are free for NumPy arrays, and cost one copy over the
-# bus for CuPy's. A "CUDA-aware" MPI gets CuPy's arrays as they are; it does not know about streams, so all work
-# launched before must have finished.
+# MPI from a wheel cannot. `to_host` returns the array that MPI sees (a NumPy array itself, a copy of anything
+# else), `from_host` copies the result of MPI back into the original. Both are free for NumPy arrays, and cost one
+# copy over the bus for CuPy's. A "CUDA-aware" MPI gets CuPy's arrays as they are; it does not know about streams,
+# so all work launched before must have finished.
 
 
 @functools.cache
@@ -56,7 +57,7 @@ def synchronized(x):
 
 
 def empty(shape, dtype, host):
-    """Make a buffer for what MPI writes, in the same memory as `host` from `to_host`."""
+    """Make a receive buffer for MPI, in the same memory as `host` from `to_host`."""
     return synchronized(get_xp(host).empty(shape, dtype))
 
 
@@ -80,9 +81,9 @@ def as_bytes(x):
 # -- messages ----------------------------------------------------------------------------------------------------------
 # MPIComm's primitives between two ranks: arrays as bytes, and pickled objects.
 #
-# MPI sees only bytes, so the tag of a message also encodes what it holds: the user's tag times `KINDS` plus the
-# number of its dtype. A receive accepts its own dtype; while it waits, it looks for messages of the same tag that
-# hold another one.
+# MPI sees only bytes, so the tag of a message also encodes its type: the user's tag times `KINDS` plus the
+# number of its dtype. A receive accepts its own dtype; while it waits, it looks for messages of the same tag with
+# another one.
 
 DTYPES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32",
           "float64", "longdouble", "complex64", "complex128", "clongdouble")  # fmt: skip
@@ -114,7 +115,7 @@ class Messages:
         for kind in range(KINDS):
             if kind == wanted:
                 continue
-            # messages of one sender arrive in order: what was sent before the one of another kind is there as well
+            # messages of one sender arrive in order: earlier ones than that of another kind have arrived as well
             if self.raw.Iprobe(source, tag * KINDS + kind, status) and not self.raw.Iprobe(
                 source, tag * KINDS + wanted
             ):
@@ -143,8 +144,9 @@ class Messages:
         return RecvWork(self, name, start, request, out, lambda: from_host(host, out), peer, look)
 
     def _isend(self, x, dest, tag):
-        sent = self.copy(x) if self.guards(x) else x
-        work = self._start_send(sent, dest, tag, "send").started_at(call_site())
+        site = call_site()
+        sent = self.copy(x) if self.guards(x, site) else x
+        work = self._start_send(sent, dest, tag, "send").started_at(site)
         return work if sent is x else GuardedWork(work, f"isend(dest={dest}, tag={tag})", x, sent)
 
     def _irecv(self, out, source, tag):
@@ -224,12 +226,13 @@ class Activity:
         self.pending: set[MPIWork] = set()
         self.unwaited: set[MPIWork] = set()
         self._parts: dict[tuple, tuple] = {}  # communicators that were split off: a copy, and whether one is used
+        self.guarded: Counter = Counter()  # non-blocking calls by line of the program
         self.copies: dict = defaultdict(list)  # arrays to copy into, by shape and dtype: new memory is slow
         self.waits_for = None
-        self.on_wait = None
+        self.on_stall = None
 
     # MPI has 2,048 numbers for communicators, and freeing one is collective: all its ranks, in one order. So in every
-    # split each rank tells what it uses no more, by names that are the same on all, and what no rank uses is freed.
+    # split each rank sends the names, the same on all ranks, of those that it no longer uses; unused ones are freed.
     def keep(self, part) -> None:
         """Remember a communicator that was split off, until no rank uses it."""
         self._parts[part.name] = copy.copy(part), weakref.ref(part)
@@ -237,11 +240,11 @@ class Activity:
             gc.collect()  # what refers to itself, as strategies do
 
     def kept(self) -> list:
-        """Return copies of what was split off and has not been freed, in an order that is the same on all ranks."""
+        """Return copies of the communicators that were split off and not freed, in the same order on all ranks."""
         return [self._parts[name][0] for name in sorted(self._parts)]
 
     def unused(self, members) -> list[tuple]:
-        """Return the names of communicators of these ranks, or of some of them, that this rank uses no more."""
+        """Return the names of communicators of these ranks, or of some of them, that this rank no longer uses."""
         gone = [part for part, used in self._parts.values() if used() is None]
         return [part.name for part in gone if set(part.members) <= set(members) and not part.unreceived()]
 
@@ -261,7 +264,7 @@ class Activity:
 
 
 class MPIWork:
-    """One operation in progress: an MPI request, what it is for, and what to do when it is done."""
+    """One operation in progress: an MPI request, its name and size, and a function to call when it is done."""
 
     __slots__ = ("_agreement", "_comm", "_error", "_finish", "_name", "_nbytes", "_peer", "_request", "_result",
                  "_start", "site")  # fmt: skip

@@ -1,4 +1,4 @@
-"""What messages cost: the alpha-beta model, networks that exist, fitting, and what each collective costs."""
+"""The cost of messages and collectives: the alpha-beta model, real networks, and fitting."""
 
 from . import cost
 from .alpha_beta import CONTENTION, HierarchicalNetwork, Network

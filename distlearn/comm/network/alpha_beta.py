@@ -1,4 +1,4 @@
-"""What a message costs, alpha + n / beta, on one level or two, and networks that exist."""
+"""The cost of a message, alpha + n / beta, on one level or two, and real networks."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Network:
 
         return fit(world, **options)
 
-    # -- one message -------------------------------------------------------------------------------------------------
+    # -- one message ---------------------------------------------------------------------------------------------------
     @property
     def plain(self) -> bool:
         """Whether a message costs alpha + n / beta between any two ranks."""
@@ -116,7 +116,7 @@ class Network:
         out = (level, "out", source)
         return (out,) if self.contention == "sender" else (out, (level, "in", dest))
 
-    # -- collectives -------------------------------------------------------------------------------------------------
+    # -- collectives ---------------------------------------------------------------------------------------------------
     def collective(self, name: str, nbytes: float, ranks: Sequence[int]) -> float:
         """Seconds that the collective `name` takes among the given ranks of the world.
 
@@ -182,7 +182,7 @@ class HierarchicalNetwork:
     def collective(self, name: str, nbytes: float, ranks: Sequence[int]) -> float:
         """Seconds that the collective `name` takes among the given ranks of the world: see `Network.collective`.
 
-        On several nodes, what it takes if every message goes between nodes. In a ring and a barrier every round waits
+        On several nodes, the seconds if every message went between nodes. In a ring and a barrier every round waits
         for one that does; a tree and, where the number of ranks is no power of two, an all-to-all take less than this.
         """
         nodes = {rank // self.ranks_per_node for rank in ranks}

@@ -1,4 +1,4 @@
-r"""What each collective of `distlearn.comm.collectives` sends, and how long that takes: the formulas, as functions.
+r"""Messages, bytes and seconds of each collective of `distlearn.comm.collectives`: the formulas, as functions.
 
     messages("ring_all_reduce", n, p)   ->   2 p (p - 1)
     nbytes("ring_all_reduce", n, p)     ->   2 n (p - 1)
@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import NamedTuple
+
+from ..collectives import ALGORITHMS
 
 
 def messages(algorithm, n: float, p: int) -> int:
@@ -72,11 +74,11 @@ def _formula(algorithm, p: int) -> Formula:
     return found
 
 
-# -- the formulas, by the name of the function ------------------------------------------------------------------------
+# -- the formulas, by the name of the function -------------------------------------------------------------------------
 
 
 class Formula(NamedTuple):
-    """The cost of one algorithm; `time(n)` is what a message of n bytes takes [s]."""
+    """The cost of one algorithm; `time(n)` is the time of a message of n bytes [s]."""
 
     messages: Callable  # (p) -> int
     nbytes: Callable  # (n, p) -> bytes
@@ -178,28 +180,15 @@ FORMULAS = {
 }
 
 
-# What a communicator's collective is: the simulator sends its messages or takes its seconds,
-# the planner takes its seconds.
-ALGORITHMS = {
-    "all_reduce": "ring_all_reduce",
-    "reduce_scatter": "ring_reduce_scatter",
-    "all_gather": "ring_all_gather",
-    "broadcast": "tree_broadcast",
-    "scatter": "tree_scatter",
-    "gather": "tree_gather",
-    "all_to_all": "pairwise_all_to_all",
-    "barrier": "dissemination_barrier",
-}
-
 # Collectives of an array with one row per rank, whose formulas count one row.
 BY_ROWS = ("all_gather", "scatter", "gather")
 
 
 def collective_seconds(name: str, nbytes: float, p: int, time: Callable) -> float:
     """Seconds of a communicator's collective of `nbytes` (of all rows, where there are rows) among p ranks."""
-    return FORMULAS[ALGORITHMS[name]].seconds(nbytes / p if name in BY_ROWS else nbytes, p, time)
+    return _formula(ALGORITHMS[name], p).seconds(nbytes / p if name in BY_ROWS else nbytes, p, time)
 
 
 def sent_bytes(name: str, nbytes: float, p: int) -> float:
     """Bytes that one of p ranks sends in such a collective, on average."""
-    return FORMULAS[ALGORITHMS[name]].nbytes(nbytes / p if name in BY_ROWS else nbytes, p) / p
+    return _formula(ALGORITHMS[name], p).nbytes(nbytes / p if name in BY_ROWS else nbytes, p) / p

@@ -102,7 +102,7 @@ class Sweep(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """A fitted network and how well it explains what was measured.
+    """A fitted network, and how well it explains the measured times.
 
     Attributes
     ----------
@@ -203,7 +203,7 @@ def line(nbytes: np.ndarray, seconds: np.ndarray) -> tuple[float, float]:
     (alpha, slope), *_ = np.linalg.lstsq(columns, np.ones(len(nbytes)), rcond=None)
     if alpha < 0:  # bandwidth alone explains it better than any latency
         return 0.0, through_origin(nbytes, seconds)
-    if slope <= 1e-9 * seconds.min():  # latency alone; what is left of a slope is rounding
+    if slope <= 1e-9 * seconds.min():  # latency alone; any slope is rounding
         return round_off(1 / np.mean(1 / seconds)), float("inf")
     return round_off(alpha), round_off(scale / slope)
 

@@ -1,4 +1,4 @@
-"""Reads the compiler's assembly: which line each call comes from, what each basic block computes, and in which order.
+"""Reads the compiler's assembly: the line of each call, the operations of each basic block, and their order.
 
 A kernel is compiled to assembly. Beside every call (they are the hooks) a label is put, and tables are
 added to the end: the labels' addresses, which are the return addresses that the hooks see, and a number for each. Every
@@ -35,7 +35,7 @@ LEAVE = re.compile(r"^\s*(ret|retq|ud2|brk|br)\b")
 
 @dataclass
 class BasicBlock:
-    """What a hook counts: operations, and the blocks that can come next."""
+    """The counts of a hook: operations, and the blocks that can follow."""
 
     flops: int = 0
     following: list[int] = field(default_factory=list)
@@ -43,7 +43,7 @@ class BasicBlock:
 
 
 def read_call(callee: str) -> list[tuple]:
-    """Return what a call means here: the operations of a function of the C library, or the end of the thread."""
+    """Return the meaning of a call: the operations of a function of the C library, or the end of the thread."""
     if callee.startswith("__ubsan_handle"):
         return [("error",)]
     flops = 2 if callee in ("fma", "fmaf") else int(bool(MATHS.match(callee)))
@@ -51,7 +51,7 @@ def read_call(callee: str) -> list[tuple]:
 
 
 def read_flow(text: str) -> list[tuple]:
-    """Return what an instruction means here: an operation, a label, a jump, the end of a function, or nothing."""
+    """Return the meaning of an instruction: an operation, a label, a jump, the end of a function, or nothing."""
     if FLOP.match(text):
         return [("flops", 2 if FUSED.search(text) else 1)]
     if match := LABEL.match(text):

@@ -206,7 +206,7 @@ def _refuse_calls_of_kernels(kept, code, flat) -> None:
 
 
 def _compile(code, name, compiler, options, scratch):
-    """Compile; what fails only because of what was added to the source is compiled without it."""
+    """Compile; if that fails only because of code added to the source, compile without it."""
     declarations = split(src.without_comments(code.text))
     _refuse_calls_of_kernels(declarations, src.without_comments(code.text), code.flat)
     functions = [d.names for d in declarations if d.kind == "function" and not d.is_kernel]

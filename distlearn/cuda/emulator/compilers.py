@@ -1,4 +1,4 @@
-"""Which C++ compilers there are, and the flags each needs.
+"""The C++ compilers of this machine, and the flags that each needs.
 
 Any of g++ (11 or later), clang++ (14 or later, Apple's too) and zig (`pip install ziglang`, which brings its own libc)
 works. The environment variable DISTLEARN_CXX, a command, takes precedence.

@@ -3,9 +3,9 @@
 The file needs no preparation. Its own headers are read in, branches of `#if` that are not taken are left out, the rest
 is cut into top-level declarations, and those that the kernel reaches by name are kept. Lines and columns stay.
 
-This is not a C++ parser. It knows brackets, templates and the macros of the file, which is enough to tell where a
+This is not a C++ parser. It knows brackets, templates and the macros of the file, which is enough to see where a
 function, a type or a variable begins and ends, whether it belongs to the host or the device, and which others it needs.
-Where it cannot tell, it lists too many names rather than too few: an extra name only keeps an extra declaration.
+In doubt it lists too many names rather than too few: an extra name only keeps an extra declaration.
 """
 
 from __future__ import annotations
@@ -339,7 +339,7 @@ C_HEADERS = {"float.h", "limits.h", "math.h", "stddef.h", "stdint.h"}
 class DeviceCode:
     """The device code of one kernel."""
 
-    text: str  # with the lines and columns of `flat`; what is not needed is blank
+    text: str  # with the lines and columns of `flat`; unneeded parts are blank
     flat: Flat
     parameters: list[str]
     most_threads: int  # that its `__launch_bounds__` allow
@@ -373,7 +373,7 @@ def device_code(source: str, name: str, options=(), preprocessor=None) -> Device
     if base_name(name) in {"min", "max", "abs", *(word for word, _ in _of_nvcc())}:
         message = f"a kernel cannot be called {base_name(name)!r}: CUDA has functions of that name"
         raise CompileError(message, [(*position(text, kernel.begin), message)])
-    if unbalanced(text):  # cannot tell where declarations end: the compiler gets everything and reports the mistake
+    if unbalanced(text):  # the ends of declarations are unknown: the compiler gets everything and reports the mistake
         return DeviceCode(text, flat, _parameters(kernel, name), 1024)
     text, of_host = _without_host_members(text, declarations)
     code = without_comments(text)
@@ -387,7 +387,7 @@ def device_code(source: str, name: str, options=(), preprocessor=None) -> Device
     return DeviceCode(text, flat, _parameters(kernel, name), _most_threads(kernel), of_host)
 
 
-# What a card's compiler has from its headers alone, and the emulator always.
+# Names that a card's compiler has from its headers alone, and the emulator always.
 OF_HEADERS = {
     "cuda_fp16.h": r"\b(?:__half2?|half2?)\b(?=[\s*&]*\w*[\s]*[=;,)>\[{(])",
     "cuda_bf16.h": r"\b(?:__nv_bfloat162?|nv_bfloat162?)\b",
@@ -470,7 +470,7 @@ def _of_nvcc() -> list[tuple[str, str]]:
 
 
 def _known_to_nvcc(text: str) -> str:
-    """Return declarations of what nvcc has from the host's headers, as far as a source uses it and has none itself."""
+    """Return declarations that nvcc has from the host's headers, if a source uses them and does not declare them."""
     code, out = without_comments(text), []
     for name, line in _of_nvcc():
         own = rf"\b(?:using|define|struct|enum|class)\s+{name}\b|\btypedef\b[^;{{}}]*\b{name}\s*;"
@@ -480,7 +480,7 @@ def _known_to_nvcc(text: str) -> str:
 
 
 def refuse_unsupported(text: str, flat: Flat, macros, own) -> None:
-    """Raise `UnsupportedFeature` if device code uses what the emulator or a card cannot run."""
+    """Raise `UnsupportedFeature` if device code uses a feature that the emulator or a card does not have."""
     code = without_comments(text)
     plain = DIRECTIVE.sub(lambda m: spaces(m[0]), code)
     grids = "|".join({a or b for a, b in GRID_GROUP.findall(plain)} or {"this_grid"})
@@ -576,7 +576,7 @@ def _closure(declarations, roots, macros, words=()) -> set[int]:
 
 
 def _reached(declarations, code, name, macros) -> set[int]:
-    """Return the ids of what is kept: the kernel, what it needs, and device variables."""
+    """Return the ids of the declarations to keep: the kernel, those that it needs, and device variables."""
     wanted = base_name(name)
     always = [
         d for d in declarations
@@ -602,7 +602,7 @@ def _using_namespaces(declarations, code) -> list[Declaration]:
 
 
 def _without_host(declarations, kept, code) -> dict[str, str]:
-    """Leave out what only the host can use; return the names of its functions."""
+    """Leave out declarations that only the host can use; return the names of its functions."""
     names = {}
     for d in declarations:
         if id(d) in kept and not d.on_device and d.kind == "function":

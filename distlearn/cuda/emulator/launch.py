@@ -1,4 +1,4 @@
-"""Runs built kernels: the launch goes in, the report and the arrays come back.
+"""Runs built kernels: sends the launch, receives the report and the arrays.
 
 Each launch is a process of its own; `runtime/launch_io.h` is the other end and describes the bytes. Nothing that a
 kernel does can harm this process: one that crashes ends its own, and becomes an error here.
@@ -91,7 +91,7 @@ class Placement:
         return out
 
     def store(self, reply: memoryview) -> None:
-        """Copy the ranges that came back, those that are not const, into the caller's arrays."""
+        """Copy the received ranges, those that are not const, into the caller's arrays."""
         begins, at = [], 0
         for begin, end, _, _, const, *_ in self.ranges:
             begins.append(None if const else at)
@@ -106,7 +106,7 @@ def _padded(data: bytes) -> bytes:
 
 
 def run(path, grid, block, shared_mem, bound, constants, *, statistics, races, time_limit, recorded_block=-1):
-    """Run one launch; return the report (None if the program died without one), what was printed, the exit code."""
+    """Run one launch; return the report (None if the program died without one), its output, and the exit code."""
     place = Placement(bound)
     header = [1, *grid, *block, shared_mem, int(statistics), int(races), int(time_limit * 1000)]
     header += [len(place.ranges), len(bound.values), len(constants), recorded_block, 0]

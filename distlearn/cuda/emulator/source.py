@@ -1,4 +1,4 @@
-"""CUDA C text: comments, lines and brackets, a source's own headers, branches of `#if`, what is refused."""
+"""CUDA C text: comments, lines and brackets, a source's own headers, branches of `#if`, unsupported features."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ DIRECTIVE = re.compile(r"^[ \t]*#(?:\\\r?\n|[^\n])*", re.M)  # with the lines th
 # Of a cooperative group of the grid; `NAMES` is replaced with the variables that hold one.
 GRID_BARRIER = r"\bthis_grid\s*\(\s*\)\s*\.\s*sync\b|\b(?:NAMES)\s*\.\s*sync\b|\bsync\s*\(\s*(?:NAMES)\s*\)"
 GRID_GROUP = re.compile(r"\bgrid_group\s*&?\s*(\w+)|\b(\w+)\s*=\s*[\w:\s]*\bthis_grid\s*\(")
-# A pattern and what to say when the source uses it. Words are matched outside comments and strings.
+# A pattern and the error when the source uses it. Words are matched outside comments and strings.
 UNSUPPORTED = [
     (r"\basm\s*(volatile\s*)?\(|\b__asm", "inline PTX", "it is specific to NVIDIA's processors, write it in CUDA C"),
     (r"\b(nvcuda::)?wmma\s*::|\bmma_sync\b", "tensor cores (wmma)", "use an ordinary matrix product"),
@@ -165,7 +165,7 @@ class Flat(NamedTuple):
     missing: list[str]  # headers in quotes that were not found
 
     def place(self, line: int) -> tuple[str, int]:
-        """Return file and line that a line of the text came from."""
+        """Return the file and line of a line of the text."""
         return self.places[line - 1] if 0 < line <= len(self.places) else ("", line)
 
 
@@ -225,7 +225,7 @@ def _find(name, included_from, folders) -> Path | None:
 
 
 class KernelError(RuntimeError):
-    """A kernel did something that would be wrong on a GPU; `report` holds what the emulator saw."""
+    """A kernel did something that would be wrong on a GPU; `report` holds the findings of the emulator."""
 
     def __init__(self, message, report=None):
         super().__init__(message)

@@ -2,11 +2,12 @@
 
 Nearly all of CUDA C is made valid C++ by that header. What needs the text itself:
 
-- `#include` is blanked: the emulator's header has what CUDA's have, a source's own were read in before;
-- `extern "C"` is blanked (names are in a namespace instead, where they cannot clash with the C library's);
-- `extern __shared__ T x[];` becomes a pointer to dynamic shared memory, or an object that converts to one;
-- after a `__shared__`, `__constant__` or `__device__` variable comes what tells the checker its name and size;
-- casts get a card's results, where C++ leaves them to the processor: `(int)1e10f` is the largest integer on a card and
+- `#include` is blanked: the emulator's header has what CUDA's have, a source's own were read in before; - `extern
+"C"` is blanked (names are in a namespace instead, where they cannot clash with the C library's); - `extern
+__shared__ T x[];` becomes a pointer to dynamic shared memory, or an object that converts to one; - after a
+`__shared__`, `__constant__` or `__device__` variable comes a call that registers its name and size with the
+checker; - casts get a card's results, where C++ leaves them to the processor: `(int)1e10f` is the largest integer
+on a card and
   the smallest here. C++ cannot overload casts, so types of `runtime/arithmetic.h` are put in. Unchanged is what no cast
   is written for (`int i = x;`): a sanitizer reports it when the card's result would be another.
 
@@ -67,7 +68,7 @@ INCLUDE = re.compile(r"^[ \t]*#[ \t]*include\b[^\n]*", re.M)
 # `::sqrtf`: CUDA's functions are in a namespace here.
 GLOBAL_SCOPE = re.compile(r"(?<![\w>:\s])\s*?::(?=\s*[A-Za-z_])|(?<=\breturn\s)::(?=\s*[A-Za-z_])")
 QUALIFIER = re.compile(r"\b__(shared|constant|device|managed)__\b")
-# What may be in brackets before the name of a variable; any other bracket begins a function's parameters.
+# Attributes that may be in brackets before the name of a variable; any other bracket begins a function's parameters.
 IN_BRACKETS = re.compile(r"\b(?:__align__|__attribute__|alignas|decltype|__launch_bounds__)\s*$")
 ALIGNMENT = re.compile(r"(?:__align__|__attribute__|alignas)\s*\((?:[^()]|\([^()]*\))*\)")
 RECORD = re.compile(r"\b(?:struct|class|union|enum)\b[^;{}=()]*$")
@@ -96,7 +97,7 @@ class Edit(NamedTuple):
 
 
 class Translated:
-    """C++ made of CUDA C; `text` is what the compiler gets."""
+    """C++ made of CUDA C; `text` is the compiler's input."""
 
     def __init__(self, source: str, edits: list[Edit]):
         self.source, out, at = source, "", 0

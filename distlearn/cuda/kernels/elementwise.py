@@ -52,7 +52,7 @@ BIAS_RELU, BIAS_RELU4 = (
 
 
 def bias_grad_reference(y, dy, db, add, masked=True):
-    """Let dy be 0 where y is not above 0, and db (+)= the sums of dy's columns."""
+    """Set dy to 0 where y is not above 0, and db (+)= the sums of dy's columns."""
     if masked:
         dy *= y > 0
     db[...] = dy.sum(axis=0) + add * db
@@ -82,12 +82,12 @@ VARIANTS = [SAXPY, SAXPY4, BIAS_RELU, BIAS_RELU4, BIAS_GRAD, COLUMN_SUMS]
 
 
 def saxpy(a, x, y):
-    """Compute y <- a x + y in one pass over memory, where the arrays are."""
+    """Compute y <- a x + y in one pass over memory, on the arrays' device."""
     (SAXPY4 if x.size % 4 == 0 and aligned(x, y) else SAXPY)(a, x, y)
 
 
 def bias_relu(x, bias, y):
-    """Compute y = max(x + bias, 0) in one pass over memory, where the arrays are."""
+    """Compute y = max(x + bias, 0) in one pass over memory, on the arrays' device."""
     (BIAS_RELU4 if bias.size % 4 == 0 and aligned(x, bias, y) else BIAS_RELU)(x, bias, y)
 
 

@@ -46,5 +46,5 @@ VARIANTS = [warps("i4")]
 
 
 def softmax_xent(z, label, loss, dz, scale):
-    """Compute losses and gradient where the arrays are."""
+    """Compute losses and gradient on the arrays' device."""
     warps(label.dtype.str[1:])(z, label, loss, dz, scale)

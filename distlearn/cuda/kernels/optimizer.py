@@ -56,12 +56,12 @@ VARIANTS = [*MOMENTUM.values(), *ADAM.values()]
 
 
 def sgd_momentum(w, v, g, lr, momentum, decay=0.0):
-    """Step with momentum, in place and in one pass, where the arrays are."""
+    """Step with momentum, in place and in one pass, on the arrays' device."""
     MOMENTUM[w.dtype](w, v, g, lr, momentum, decay)
 
 
 def adam(w, m, v, g, lr, step, beta1=0.9, beta2=0.999, eps=1e-8):
-    """Step with Adam, in place and in one pass, where the arrays are.
+    """Step with Adam, in place and in one pass, on the arrays' device.
 
     Parameters
     ----------

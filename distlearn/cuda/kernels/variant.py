@@ -17,7 +17,7 @@ i32, f32 = np.int32, np.float32
 
 
 class Launch(NamedTuple):
-    """What a kernel is launched with."""
+    """The grid, block and arguments of a launch."""
 
     grid: tuple
     block: tuple
@@ -43,7 +43,7 @@ def aligned(*arrays) -> bool:
 
 @dataclass(frozen=True)
 class Variant:
-    """One way to compute something on a card. Calling it launches the kernel where the arrays are."""
+    """One way to compute something on a card. Calling it launches the kernel on the arrays' device."""
 
     file: str
     kernel: str

@@ -95,7 +95,7 @@ def attend_backward(dy, saved):
 
 
 def _parts(q):
-    """On a CPU sample by sample: its scores stay in the cache from one pass to the next; elsewhere all at once."""
+    """On a CPU process one sample at a time, whose scores stay in the cache; elsewhere all at once."""
     return range(len(q)) if get_xp(q) is np else [slice(None)]
 
 
@@ -105,7 +105,7 @@ def group_heads(q, k):
 
 
 def causal_mask(xp, n: int, dtype, q_start: int = 0, k_start: int = 0, m: int | None = None):
-    """Return what to add to the scores: 0 where a query sees a key, -inf where the key comes later."""
+    """Return the mask to add to the scores: 0 where a query sees a key, -inf where the key is later."""
     later = q_start + xp.arange(n)[:, None] < k_start + xp.arange(n if m is None else m)
     return xp.where(later, -np.inf, 0.0).astype(dtype)
 

@@ -1,7 +1,7 @@
 r"""Attention block by block: memory linear in the length, because no more than a block of scores exists at a time.
 
-What a query has seen of some keys is three numbers and a vector: the largest score m, the sum l of the exponentials
-and the sum o of the values, both relative to m. Two such partial results, of different keys, are merged by
+The state of a query after some of the keys is the largest score m, the sum l of the exponentials and the weighted
+sum o of the values, both relative to m. Two such partial results, of different keys, are merged by
 
 .. math:: m = \max(m_1, m_2), \qquad l = e^{m_1 - m} l_1 + e^{m_2 - m} l_2, \qquad
           o = e^{m_1 - m} o_1 + e^{m_2 - m} o_2
@@ -26,7 +26,7 @@ from .dot_product import causal_mask, check_heads, group_heads
 
 
 class Partial(NamedTuple):
-    """What queries have seen of some of the keys.
+    """The partial result of queries over some of the keys.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ def partial(q, k, v, hidden=None) -> Partial:
 
 
 def merge(a: Partial, b: Partial) -> Partial:
-    """Merge what queries have seen of two sets of keys; see the module for the equation."""
+    """Merge the partial results over two sets of keys; see the module for the equation."""
     xp = get_xp(a.top)
     top = xp.maximum(a.top, b.top)
     safe = _finite(xp, top)
@@ -105,7 +105,7 @@ def online_attend(q, k, v, *, causal: bool = False, block: int = 512):
 
 
 def online_attend_backward(dy, saved):
-    """Return the gradients of queries, keys and values; every block of scores is computed again."""
+    """Return the gradients of queries, keys and values; every block of scores is recomputed."""
     q, k, v, y, lse, causal, block = saved
     xp, m = get_xp(q), k.shape[2]
     dq, (dk, dv) = xp.zeros_like(q), (single(xp.zeros_like(a)) for a in (k, v))
@@ -128,7 +128,7 @@ def online_attend_backward(dy, saved):
 
 
 def partial_backward(q, k, v, hidden, lse, inner, dy):
-    """Return the gradients that come from some of the keys."""
+    """Return the contributions of some of the keys to the gradients."""
     scale, (q, k, v, dy) = 1 / math.sqrt(q.shape[-1]), map(single, (q, k, v, dy))
     p = matmul(q, k.swapaxes(-1, -2))
     p *= scale

@@ -14,7 +14,7 @@ from ...backend import get_xp, matmul
 from ..ops import DEVICE_BYTES, batches
 from .geometry import Geometry, input_gradient, windows
 
-# Windows in one product: so many that they are still in the processor's cache when they are multiplied.
+# Windows in one product: few enough to stay in the processor's cache until they are multiplied.
 WINDOW_BYTES = 2 * 1024 * 1024
 
 
@@ -44,7 +44,7 @@ def backward(dy, saved, W, geometry: Geometry, *, need_dx=True):
 
 
 def _window_rows(x, geometry):
-    # a copy costs a tenth of the product, and memory is what a large network runs out of first
+    # a copy costs a tenth of the product, and a large network first runs out of memory
     xp, every = get_xp(x), windows(x, geometry.size, geometry.stride)
     width = x.shape[-1] * geometry.size[0] * geometry.size[1]
     budget = getattr(xp, "WORK_BYTES", WINDOW_BYTES if xp is np else DEVICE_BYTES)

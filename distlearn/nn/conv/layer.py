@@ -40,7 +40,7 @@ class Conv2d(Layer):
     padding : int, (int, int) or "same"
         "same" keeps the image's size (kernels of odd size, stride 1).
     groups : int
-        Channels are split into so many groups, each convolved separately.
+        Number of groups of channels, each convolved separately.
     algorithm : {"im2col", "direct", "fft", "winograd2", "winograd4"}
         Winograd takes 3 x 3 kernels with stride 1. `nn.fuse` chooses a fast one in im2col's place.
     input_gradient : bool

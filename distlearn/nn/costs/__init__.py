@@ -1,1 +1,1 @@
-"""What a model costs: `summary` computes it without running the model, the other modules measure or count it."""
+"""The cost of a model: `summary` computes it without running the model, the other modules measure or count it."""

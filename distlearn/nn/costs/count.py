@@ -73,7 +73,7 @@ class MockDeviceArray:
         _lengthen(self, [value], 0)
 
     def _operand(self, x):
-        """What an operator takes for x: here x itself."""
+        """The operand of an operator for x: here x itself."""
         return x
 
     def __len__(self):
@@ -151,7 +151,7 @@ def _wrap(function, name, owner=None):
 
 
 def _pack(result, inputs, steps):
-    """Wrap arrays in a result; a view shares its chain with what it views."""
+    """Wrap arrays in a result; a view shares its chain with its base."""
     if isinstance(result, (tuple, list)):
         return type(result)(_pack(r, inputs, steps) for r in result)
     if isinstance(result, np.random.Generator):
@@ -267,7 +267,7 @@ def _counted(x):
 
 
 # -- count -------------------------------------------------------------------------------------------------------------
-# Counting operations: how much a computation really computes, and how long its longest chain of operations is.
+# Counting operations: the number that a computation performs, and the length of its longest chain.
 #
 # Strict arrays report every operation here, and store the length of the chain that produced them.
 
@@ -337,7 +337,7 @@ def counting():
 
 
 def count_operations(function, *arrays) -> Counted:
-    """Run a function on copies of NumPy arrays that count what it computes.
+    """Run a function on copies of NumPy arrays that count its operations.
 
     Parameters
     ----------

@@ -127,10 +127,10 @@ def clock_of(xp, threads: int | None):
 
 
 # -- sweep -------------------------------------------------------------------------------------------------------------
-# What a larger batch gains on one device: networks measured layer by layer at several batch sizes.
+# The gain of larger batches on one device: networks measured layer by layer at several batch sizes.
 #
 # The activations of AlexNet for 1,024 images take 8 GB, those of GoogLeNet 37. But the time of a layer depends on the
-# shape of its input alone: so every layer is measured by itself, on random values, and dropped before the next one.
+# shape of its input alone: so every layer is measured alone, on random values, and dropped before the next one.
 # Memory is then that of the one layer that needs most (6 and 12 GB, with its gradients), and where even that is too
 # much, the batch is processed in slices.
 
@@ -151,12 +151,12 @@ def profile_sweep(
     sample : tuple of int, optional
         Shape of one sample; known for models by name.
     repeats : int
-        The median of so many passes, but no further one once a layer has taken half a second at a batch size; one
-        pass before them warms up.
+        Number of passes whose median is taken, but no further one once a layer has taken half a second at a batch size;
+        one pass before them warms up.
     threads : int, optional
-        Threads of BLAS; None leaves them as they are. One thread's times are its own processor time, so what other
-        programs take meanwhile does not count. With several, a small product that waits for a busy core may take a
-        hundred times as long.
+        Threads of BLAS; None leaves them as they are. One thread's times are its own processor time, so the time of
+        other programs does not count. With several, a small product that waits for a busy core may take a hundred
+        times as long.
     memory : float, optional
         Bytes that the measured layer may take, beside the model itself; half of what is free by default. A layer that
         would take more gets its batch in slices, and the table says so.
@@ -223,7 +223,7 @@ def _time_layer(layer, shape, like, repeats, memory, clock) -> LayerTime:
     """Median seconds of one layer on an input of `shape`, in slices if it needs too much memory."""
     n = shape[0]
     few = _random_input(layer, (min(n, 2), *shape[1:]), like)
-    needed = 2 * nbytes([few, *layer.forward(few)])  # what forward leaves, and gradients as large
+    needed = 2 * nbytes([few, *layer.forward(few)])  # arrays saved by forward, and gradients as large
     part = min(n, max(1, int(memory * len(few) // needed)))
     x, runs = _random_input(layer, (part, *shape[1:]), like), []
     _pass(layer, x, clock)
@@ -268,7 +268,7 @@ def free_memory(xp) -> int:
 
 
 # -- skinny ------------------------------------------------------------------------------------------------------------
-# Skinny matrix products: what a dense layer of AlexNet's size gains from a larger batch.
+# Skinny matrix products: the gain of a larger batch for a dense layer of AlexNet's size.
 
 
 class Product(NamedTuple):
@@ -290,7 +290,7 @@ def skinny_products(
     Parameters
     ----------
     repeats : int
-        The median of so many.
+        Number of products whose median is taken.
     threads : int, optional
         As in `profile_sweep`.
     """

@@ -16,11 +16,11 @@ from ..conv.cost import conv_cost
 from ..layer import Layer, check_dtype, walk
 from ..linear import Linear
 from ..pool import MaxPool
-from . import cells, launched, rows
+from . import launched, rows, tiles
 
 
 class Fused(Sequential):
-    """Base of the fused layers: their shapes and operations are those of the layers, not what they move."""
+    """Base of the fused layers: their shapes and operations are those of the layers; they move fewer bytes."""
 
     splits = False
     bytes_moved = Layer.bytes_moved
@@ -67,7 +67,7 @@ class FusedConv2d(Fused):
     """A convolution by the fastest algorithm, and the maximum pooling and ReLU after it."""
 
     # Where a pooling window sees few values of the image, the convolution's whole output is never in memory at once
-    # (module `cells`).
+    # (module `tiles`).
 
     def __init__(self, layers):
         super().__init__(layers)
@@ -82,9 +82,9 @@ class FusedConv2d(Fused):
         won = None
         if algorithm in ("rows", "winograd2", "winograd4") and conv.groups == 1 and can_launch(x, conv.W.data):
             algorithm = "launched"
-        if pool is not None and algorithm == "rows" and cells.pays(conv, pool, shape):
-            algorithm = "cells"
-            y, saved = cells.forward(x, conv.W.data, conv.geometry, pool)
+        if pool is not None and algorithm == "rows" and tiles.is_fast(conv, pool, shape):
+            algorithm = "tiles"
+            y, saved = tiles.forward(x, conv.W.data, conv.geometry, pool)
         else:
             y, saved = conv.convolve(x, FAST[algorithm][0])
             if pool is not None:
@@ -105,8 +105,8 @@ class FusedConv2d(Fused):
                 dy *= y > 0
             if conv.b is not None:
                 conv.b.add(column_sums(dy))
-        if algorithm == "cells":
-            return conv.convolve_back(dy, saved, functools.partial(cells.backward, pool=self.pool))
+        if algorithm == "tiles":
+            return conv.convolve_back(dy, saved, functools.partial(tiles.backward, pool=self.pool))
         if won is not None:
             dy = self.pool.backward(dy, won)
         return conv.convolve_back(dy, saved, FAST[algorithm][1])
@@ -150,7 +150,7 @@ def choose_algorithm(layer: Conv2d, shape) -> str:
 
 
 # -- joining layers ----------------------------------------------------------------------------------------------------
-#     Conv2d, ReLU, MaxPool   ->   convolve, take the maxima, then add the bias to what is left and clip it at zero
+#     Conv2d, ReLU, MaxPool   ->   convolve, take the maxima, then add the bias to them and clip them at zero
 #
 # Maximum pooling commutes with adding a constant and with ReLU, bit for bit: max(max(x_i, 0)) = max(max(x_i), 0), and
 # rounding keeps an order, so max(x_i) + b = max(x_i + b). Their gradients commute as well: a positive maximum is the
@@ -182,14 +182,14 @@ def fuse(model: Layer) -> Layer:
     -------
     fused : Layer
         With the same layers and parameters (the same `Param`s, names and order), so that it may be trained, cut, saved
-        and loaded in the model's place; `Sequential.passes` has what runs. A breakpoint in the `forward` of a layer
-        that has become part of another does not fire. A NaN or infinity in an image may reach more of its outputs than
-        in `model`, and never fewer.
+        and loaded in the model's place; `Sequential.fused_layers` returns the layers that run. A breakpoint in the
+        `forward` of a layer that has become part of another does not fire. A NaN or infinity in an image may reach
+        more of its outputs than in `model`, and never fewer.
 
     Examples
     --------
     >>> from distlearn.nn import build
-    >>> [type(layer).__name__ for layer in fuse(build("lenet")).passes()]
+    >>> [type(layer).__name__ for layer in fuse(build("lenet")).fused_layers()]
     ['Reshape', 'FusedConv2d', 'FusedConv2d', 'Flatten', 'FusedLinear', 'FusedLinear', 'Linear']
     """
     if not isinstance(model, Layer):
@@ -205,7 +205,7 @@ def fuse(model: Layer) -> Layer:
 
 def is_fused(model: Layer) -> bool:
     """Say whether some layers of a model run in one pass."""
-    rows = [part.passes() for part in walk(model) if isinstance(part, Sequential)]
+    rows = [part.fused_layers() for part in walk(model) if isinstance(part, Sequential)]
     return any(isinstance(layer, Fused) for row in rows for layer in row)
 
 

@@ -33,13 +33,13 @@ def forward(x, W, geometry: Geometry):
     together = _rows_together(W, q)
     above, beside = geometry.padding[0] if together > 1 else 0, geometry.padding[1]
     x = pad(x, above, above, beside, beside)
-    meetings = _meetings(geometry, together, x.shape[1], oh, ow // q)
-    whole = any(pixels == slice(0, oh * ow // q) for _, _, pixels in meetings[:1])  # else zeros to add to
+    overlaps = _overlaps(geometry, together, x.shape[1], oh, ow // q)
+    whole = any(pixels == slice(0, oh * ow // q) for _, _, pixels in overlaps[:1])  # else zeros to add to
     y = (xp.empty if whole else xp.zeros)((len(x), oh * ow // q, q * k), x.dtype)
     kernels = widen(W, q).reshape(len(W) // together, -1, q * k)
-    for samples, windows in _row_windows(x, joint(geometry, q), together, y[:1].nbytes):
+    for samples, windows in _row_windows(x, widen_windows(geometry, q), together, y[:1].nbytes):
         out = y[samples]
-        for i, (u, rows, pixels) in enumerate(meetings):
+        for i, (u, rows, pixels) in enumerate(overlaps):
             if whole and i == 0:
                 matmul(windows[:, rows], kernels[u], out=out)
             else:
@@ -57,16 +57,16 @@ def backward(dy, saved, W, geometry: Geometry, *, need_dx=True):
     outputs = xp.ascontiguousarray(dy).reshape(n, oh * ow // q, q * k)
     dW = xp.zeros_like(widen(W, q))
     kernels = dW.reshape(len(W) // together, -1, q * k)
-    for samples, windows in _row_windows(x, joint(geometry, q), together, outputs[:1].nbytes):
-        for u, rows, pixels in _meetings(geometry, together, x.shape[1], oh, ow // q):
+    for samples, windows in _row_windows(x, widen_windows(geometry, q), together, outputs[:1].nbytes):
+        for u, rows, pixels in _overlaps(geometry, together, x.shape[1], oh, ow // q):
             kernels[u] += matmul(windows[:, rows].swapaxes(1, 2), outputs[samples, pixels]).sum(axis=0)
     return (input_gradient(dy, W, geometry) if need_dx else None), narrow(dW, q, W.shape)
 
 
 def input_gradient(dy, W, geometry: Geometry):
     """Return the gradient of the images, (n, h, w, c_in), in the faster of two ways."""
-    if bands_pay(W, dy.shape[2]):
-        return bands_gradient(dy, W, geometry)
+    if band_matrix_is_fast(W, dy.shape[2]):
+        return band_matrix_gradient(dy, W, geometry)
     return geometry_of.input_gradient(forward, dy, W, geometry)
 
 
@@ -81,11 +81,11 @@ def _rows_together(W, q):
     return kh if kh * (kw + q - 1) * c_in <= FEW else 1
 
 
-def _meetings(geometry, together, h, oh, width):
+def _overlaps(geometry, together, h, oh, width):
     """For every product, (u, rows, pixels): the kernel row, whose windows it multiplies, and where the results belong.
 
-    Output row i meets image row i + u - p; those of the border are left out. Both are slices of pixels, `width` to a
-    row; a kernel row that meets every output row comes first.
+    Output row i overlaps image row i + u - p; those of the border are left out. Both are slices of pixels, `width` to a
+    row; a kernel row that overlaps every output row comes first.
     """
     if together > 1:
         return [(0, slice(0, oh * width), slice(0, oh * width))]
@@ -96,11 +96,11 @@ def _meetings(geometry, together, h, oh, width):
         if first < last:
             pixels = slice(first * width, last * width)
             found.append((u, slice((first + shift) * width, (last + shift) * width), pixels))
-    return sorted(found, key=lambda meeting: meeting[2].start - meeting[2].stop)
+    return sorted(found, key=lambda overlap: overlap[2].start - overlap[2].stop)
 
 
 def _row_windows(x, geometry, together, output_bytes):
-    """Yield (samples, windows), windows being (samples, h ow, rows kw c_in): so many that they stay in the cache."""
+    """Yield (samples, windows (samples, h ow, rows kw c_in)), in batches small enough to stay in the cache."""
     # An output takes `output_bytes`, and its products as many again.
     size = (together, geometry.size[1])
     every = geometry_of.windows(x, size, (1, geometry.stride[1]))
@@ -116,7 +116,7 @@ def _row_windows(x, geometry, together, output_bytes):
 #
 # A matrix product is fast when all of its sides are long. With 6 output channels a row of the result fills less than
 # half of a vector register; two or four neighbouring outputs side by side fill it. They share most of their window, so
-# their joint window is only a little wider, and fewer values are copied:
+# their common window is only a little wider, and fewer values are copied:
 #
 #     windows (n oh ow / q, kh (kw + q - 1) c_in)  @  kernels (kh (kw + q - 1) c_in, q c_out)
 #
@@ -136,8 +136,8 @@ def neighbours(W, ow: int, geometry: Geometry) -> int:
     return 1
 
 
-def joint(geometry: Geometry, q: int) -> Geometry:
-    """Return the geometry of the joint windows of q outputs."""
+def widen_windows(geometry: Geometry, q: int) -> Geometry:
+    """Return the geometry of the wider windows of q outputs."""
     (kh, kw), (sy, sx) = geometry.size, geometry.stride
     return geometry._replace(size=(kh, kw + q - 1), stride=(sy, sx * q))
 
@@ -163,10 +163,10 @@ def narrow(dW, q: int, shape):
     return sums
 
 
-# -- bands -------------------------------------------------------------------------------------------------------------
+# -- band matrix -------------------------------------------------------------------------------------------------------
 # Gradient of the input where images are narrow and channels few: whole rows of the image at a time.
 #
-#     dy_i (ow c_out)  @  bands (ow c_out, kh w c_in)  =  contribution of output row i to its kh image rows
+#     dy_i (ow c_out)  @  band (ow c_out, kh w c_in)  =  contribution of output row i to its kh image rows
 #
 # A window of such an image is a few values long, and a product with so few is slow. Here a whole row of outputs is one
 # row of the product, and the matrix contains the kernel once for every output, shifted, with zeros beside it: w / kw
@@ -177,24 +177,24 @@ def narrow(dW, q: int, shape):
 LANES = 16
 
 
-def bands_pay(W, ow: int) -> bool:
-    """Say whether `bands_gradient` is the faster one: few channels, images at most three kernels wide."""
+def band_matrix_is_fast(W, ow: int) -> bool:
+    """Say whether `band_matrix_gradient` is the faster one: few channels, images at most three kernels wide."""
     _, kw, c_in, _ = W.shape
     narrow = 2 * c_in < LANES and ow + kw - 1 <= 3 * kw
     return narrow and kw > 1 and get_xp(W) is np
 
 
-def bands_gradient(dy, W, geometry: Geometry):
+def band_matrix_gradient(dy, W, geometry: Geometry):
     """Return the gradient (n, h, w, c_in) of a convolution of stride 1 with respect to its input."""
     xp, (n, oh, ow, k), (kh, kw, c, _) = get_xp(dy), dy.shape, W.shape
     h, w = oh + kh - 1, ow + kw - 1
-    bands = xp.zeros((ow, k, kh, w, c), W.dtype)
+    band = xp.zeros((ow, k, kh, w, c), W.dtype)
     for j in range(ow):
-        bands[j, :, :, j : j + kw] = W.transpose(3, 0, 1, 2)
-    bands = bands.reshape(ow * k, -1)
+        band[j, :, :, j : j + kw] = W.transpose(3, 0, 1, 2)
+    band = band.reshape(ow * k, -1)
     dx = xp.zeros((n, h, w * c), dy.dtype)
-    for samples in ops.batches(n, oh * bands[0].nbytes, xp):
-        parts = matmul(dy[samples].reshape(-1, ow * k), bands).reshape(-1, oh, kh, w * c)
+    for samples in ops.batches(n, oh * band[0].nbytes, xp):
+        parts = matmul(dy[samples].reshape(-1, ow * k), band).reshape(-1, oh, kh, w * c)
         for u in range(kh):
             dx[samples, u : u + oh] += parts[:, :, u]
     return geometry.crop(dx.reshape(n, h, w, c))

@@ -1,4 +1,4 @@
-"""What a checkpoint holds: a strategy's arrays by name, and what tells one run from another."""
+"""The contents of a checkpoint: a strategy's arrays by name, and a fingerprint of the run."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from ...optim.optimizer import state_arrays
 from ..sharding import assemble, counting, of_rank
 
 # -- state -------------------------------------------------------------------------------------------------------------
-# The state of a training run: what has to be saved so that another process can continue from there.
+# The state of a training run, from which another process can continue.
 #
 # Parameters (the running statistics of normalisation are among them: rank 0's, where every rank has its own), the
 # optimizer's state, and the generators that draw dropout masks. All in the shapes of the serial model, so any number
-# of ranks can continue, with any strategy: `state_dict` says what a rank holds of each array, `unshard` puts them
+# of ranks can continue, with any strategy: `state_dict` returns a rank's part of each array, `unshard` puts them
 # together, and `load_state_dict` takes a rank's part again. The order of samples needs no state: it depends on the
 # seed and the epoch.
 #
-#     param/0.W   optimizer/0.W/0   master/0.W      of the serial model
-#     ranks/2/...                                   what rank 2 has alone
+#     param/0.W   optimizer/0.W/0                   of the serial model
+#     ranks/2/...                                   arrays of rank 2 alone
 #
-# Some strategies keep what differs from rank to rank: replicas between two averages, what compressed gradients have
-# left out. The same number of ranks takes that, and continues bit for bit; other numbers take the serial state.
+# Some strategies keep arrays that differ from rank to rank: replicas between two averages, errors of compressed
+# gradients. The same number of ranks loads them and continues bit for bit; other numbers load the serial state.
 
 _RANKS = "ranks/"
 
@@ -38,8 +38,6 @@ def named_arrays(params, optimizer) -> dict:
     found = {f"param/{p.name}": p.data for p in params}
     for p, state in zip(optimizer.params, optimizer.states, strict=True):
         found |= {f"optimizer/{p.name}/{i}": array for i, array in enumerate(state_arrays(state))}
-    if optimizer.weights is not optimizer.params:
-        found |= {f"master/{m.name}": m.data for m in optimizer.weights}
     return found
 
 
@@ -65,17 +63,17 @@ class StateLayout:
             if arrays[name].shape != shape or arrays[name].dtype != dtype:
                 found = f"{arrays[name].shape} {arrays[name].dtype}, expected {shape} {dtype}"
                 raise ValueError(f"the state is of another model: {name} is {found}")
-            if name.startswith(("param/", "master/")) and (why := unfit(arrays[name], dtype)):
+            if name.startswith("param/") and (why := unfit(arrays[name], dtype)):
                 raise ValueError(f"the state cannot be trained on: {name} holds {why}")
 
 
 def serial_part(arrays: dict) -> dict:
-    """Return what the serial model has of a state: without what single ranks have."""
+    """Return the serial model's part of a state, without arrays of single ranks."""
     return {name: array for name, array in arrays.items() if not name.startswith(_RANKS)}
 
 
 def part_of_rank(arrays: dict, rank: int) -> dict:
-    """Return what only one rank had, by the names that it gave; nothing if there was no such rank."""
+    """Return the arrays of one rank alone, by its own names; none if there was no such rank."""
     mine = of_rank(rank, "")
     return {name.removeprefix(mine): array for name, array in arrays.items() if name.startswith(mine)}
 
@@ -90,21 +88,21 @@ def check_checkpointable(strategy) -> None:
 
 
 def local_state(strategy) -> tuple:
-    """Copy what this rank has: its parts of arrays, what it has alone, its generators' states, and what all share."""
+    """Copy this rank's state: array shards, rank-local arrays, random-number states, shared counters."""
     check_checkpointable(strategy)
     own = {name: to_numpy(array).copy() for name, array in strategy.own_state().items()}
     states = [rng.bit_generator.state for rng in all_generators(strategy)]
-    return counting(strategy.state_dict()), own, states, (counters(strategy.optimizer), strategy.layout)
+    return counting(strategy.state_dict()), own, states, (strategy.optimizer.steps, strategy.layout)
 
 
 def combine(states) -> tuple[dict[str, np.ndarray], dict]:
-    """Put together what all ranks had: arrays in the shapes of the serial model, and what JSON can hold."""
+    """Combine the states of all ranks: arrays in the shapes of the serial model, and values for JSON."""
     held, alone, generators, shared = zip(*states, strict=True)
     arrays = assemble(held)
     for rank, theirs in enumerate(alone):
         arrays |= {of_rank(rank, name): array for name, array in theirs.items()}
-    numbers, layout = shared[0]
-    return arrays, {"optimizer": numbers, "generators": list(generators), "layout": layout}
+    steps, layout = shared[0]
+    return arrays, {"steps": steps, "generators": list(generators), "layout": layout}
 
 
 def capture(strategy) -> tuple[dict[str, np.ndarray] | None, dict]:
@@ -117,7 +115,7 @@ def restore(strategy, arrays: dict, scalars: dict) -> None:
     """Put a captured state into a strategy, in place; every rank must call, with all arrays."""
     # With the same number of ranks and the same layers, each takes its generators; else new ones are made.
     strategy.load_state_dict(arrays)
-    set_counters(strategy.optimizer, scalars["optimizer"])
+    strategy.optimizer.steps = scalars["steps"]
     found = all_generators(strategy)
     for rng, state in zip(found, _states_of(strategy, len(found), scalars), strict=False):
         rng.bit_generator.state = state
@@ -130,7 +128,7 @@ def _states_of(strategy, n: int, scalars: dict) -> list:
         return by_rank[rank]
     if strategy.size == 1 and len(by_rank[0]) == n and all(states == by_rank[0] for states in by_rank):
         return by_rank[0]
-    part, steps = strategy.rank, scalars["optimizer"]["steps"]  # ranks that share samples draw the same masks
+    part, steps = strategy.rank, scalars["steps"]  # ranks that share samples draw the same masks
     return [np.random.default_rng([steps, part, i]).bit_generator.state for i in range(n)]
 
 
@@ -145,27 +143,16 @@ def all_generators(strategy) -> list[np.random.Generator]:
     return generators(strategy.model) + list(strategy.generators)
 
 
-def counters(optimizer) -> dict:
-    """Return an optimizer's numbers by name."""
-    return {name: getattr(optimizer, name) for name in optimizer.counters}
-
-
-def set_counters(optimizer, numbers: dict) -> None:
-    """Put an optimizer's numbers back."""
-    for name, value in numbers.items():
-        setattr(optimizer, name, value)
-
-
 # -- fingerprint -------------------------------------------------------------------------------------------------------
-# What determines a run, whatever the strategy and the world: saved with a checkpoint, compared when resuming.
+# Model, optimizer and data, whatever the strategy and the world: saved with a checkpoint, compared when resuming.
 
 STEPS = (0, 1, 10, 100, 1000, 10_000)
-"""At these steps a learning-rate schedule is asked that cannot be told by its fields."""
+"""Steps at which a learning-rate schedule without fields is evaluated."""
 LONGEST = 60
 
 
 def run_fingerprint(model, loss, optimizer) -> dict:
-    """Return what a strategy trains, and how, as values that JSON can hold."""
+    """Return the layers, parameters, loss and optimizer of a strategy, as values that JSON can hold."""
     return {
         "layers": [repr(layer) for layer in model.children or [model]],
         "parameters": [f"{p.name} {list(p.data.shape)} {p.data.dtype}{' frozen' * p.frozen}" for p in model.params],
@@ -185,7 +172,7 @@ def optimizer_fingerprint(optimizer) -> dict:
 
 
 def data_fingerprint(dataset, batch_size: int, seed: int) -> dict:
-    """Return what a run is trained on, and in which order."""
+    """Return the data of a run, and their order."""
     digest = blake2b(digest_size=8)
     for array in (getattr(dataset.x_train, "identity", dataset.x_train), dataset.y_train):
         digest.update(np.ascontiguousarray(to_numpy(array)).reshape(-1).view(np.uint8))

@@ -41,7 +41,7 @@ _LENGTH = struct.Struct("<Q")
 
 
 class CheckpointError(RuntimeError):
-    """A checkpoint that cannot be used; says which file, and what is wrong with it."""
+    """A checkpoint that cannot be used; names the file and the problem."""
 
     def __init__(self, path, problem: str):
         super().__init__(f"checkpoint {path}: {problem}")
@@ -229,7 +229,7 @@ class CheckpointStore:
 
 
 def _is_left(temporary: Path) -> bool:
-    """Say whether the writer of a temporary file has died, as far as this machine can tell; it may still be writing."""
+    """Say whether the writer of a temporary file has died, as far as this machine can see."""
     import psutil
 
     found = _TEMPORARY.fullmatch(temporary.name)

@@ -47,14 +47,14 @@ class Bucket:
             self._views.append(p.grad)
 
     def clear(self) -> None:
-        """Clear all gradients, and expect all of them again; `settle` writes the zeros that are needed."""
+        """Clear all gradients, and expect all of them again; `flush` writes the zeros that are needed."""
         for p, view in zip(self.params, self._views, strict=True):
             p.grad = view  # the user may have assigned another array
             p.zero_grad()
         self.pending = len(self.params)
 
-    def settle(self) -> None:
-        """Complete `flat` before it is read, with zeros where nothing was added and what was assigned to `p.grad`."""
+    def flush(self) -> None:
+        """Complete `flat` before it is read: zeros where no gradient was added, and arrays assigned to `p.grad`."""
         for p, view in zip(self.params, self._views, strict=True):
             if p.grad is not view:
                 view[...] = p.grad
@@ -106,8 +106,8 @@ class GradientReducer:
         self.buckets = make_buckets(params, cap_bytes, extra=2, aligned=compress is None)  # a code sees gradients only
         self._bucket_of = {id(p): bucket for bucket in self.buckets for p in bucket.params}
         self._works: list = []
-        self._rides = bool(self.buckets) and compress is None and self.buckets[-1].flat.dtype.itemsize >= 4
-        self.sums = self.buckets[-1].extra if self._rides else get_xp(like).zeros(2, np.float64)
+        self._in_last_bucket = bool(self.buckets) and compress is None and self.buckets[-1].flat.dtype.itemsize >= 4
+        self.sums = self.buckets[-1].extra if self._in_last_bucket else get_xp(like).zeros(2, np.float64)
         self._reducers = {}
         if compress is not None and comm.size > 1:
             for bucket in self.buckets:
@@ -133,7 +133,7 @@ class GradientReducer:
         if not self.overlap:
             for bucket in self.buckets:
                 self._start(bucket)
-        if not self._rides:
+        if not self._in_last_bucket:
             self._works.append(self.comm.iall_reduce(self.sums))
         for work in self._works:
             work.wait()
@@ -144,28 +144,28 @@ class GradientReducer:
 
     def waits_for_loss(self, param: Param) -> bool:
         """Say whether a parameter's bucket carries the loss: it must not be full before the loss is known."""
-        return self._rides and self._bucket_of.get(id(param)) is self.buckets[-1]
+        return self._in_last_bucket and self._bucket_of.get(id(param)) is self.buckets[-1]
 
     def _start(self, bucket: Bucket) -> None:
-        bucket.settle()
+        bucket.flush()
         reducer = self._reducers.get(bucket)
         if reducer is None:
             self._works.append(self.comm.iall_reduce(bucket.flat))
         else:
             self._works.append(reducer.start(bucket.flat[: reducer.parts[-1].stop]))
 
-    # -- what codes have left out so far -------------------------------------------------------------------------------
+    # -- errors of the codes so far ------------------------------------------------------------------------------------
     @property
     def generators(self) -> list[np.random.Generator]:
         return [reducer.rng for reducer in self._reducers.values()]
 
     @property
     def errors(self) -> dict:
-        """The errors that this rank keeps, by what they depend on: codec, ranks, and bucket."""
+        """The errors that this rank keeps, by codec, number of ranks, and bucket."""
         return {place + which: e for place, reducer in self._places() for which, e in reducer.errors.items()}
 
     def load_errors(self, arrays: dict) -> None:
-        """Go on with the errors that a run left; with another codec, other ranks or buckets there are none."""
+        """Continue with the errors of a saved run; another codec, number of ranks or bucket size starts without."""
         for place, reducer in self._places():
             mine = {name.removeprefix(place): e for name, e in arrays.items() if name.startswith(place)}
             reducer.errors = {which: get_xp(self.sums).asarray(e) for which, e in mine.items()}

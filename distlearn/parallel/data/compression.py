@@ -30,7 +30,7 @@ class Codec(Protocol):
     sparse: bool
     """Whether sums of codes are no longer small: then every rank sends to all others."""
     error_feedback: bool
-    """Whether what a message leaves out is added to the next one."""
+    """Whether the error of a message is added to the next one."""
 
     def nbytes(self, n: int, dtype) -> int:
         """Bytes for n values of a dtype."""
@@ -90,7 +90,7 @@ class Int8:
         code = xp.zeros(4 + x.size, np.uint8)
         scale = np.float32(abs(x).max())
         code[:4].view(np.float32)[0] = scale
-        if 0 < scale < math.inf:  # else: all zero, or not finite, which the scale tells the receiver
+        if 0 < scale < math.inf:  # else: all zero, or not finite, which the receiver sees from the scale
             levels = xp.floor(x * (127.0 / float(scale)) + xp.asarray(rng.random(x.size)))
             code[4:].view(np.int8)[...] = xp.clip(levels, -127, 127)
         return code
@@ -193,7 +193,7 @@ class CompressedAllReduce:
 
     Dense codecs take two phases, like a ring: rank r gets every rank's code of share r, sums, and sends the code of the
     sum to all. Every rank sends 2 (p - 1) messages and about 2 (p - 1) / p of a code. With error feedback both
-    errors are kept: that of what a rank contributes, and that of the sums it sends. A sparse codec takes one: every
+    errors are kept: that of a rank's contribution, and that of the sums it sends. A sparse codec takes one: every
     rank sends its code of the whole array to all others, p - 1 messages of a code each.
 
     .. math:: c_t = C(x_t + e_t), \qquad e_{t+1} = x_t + e_t - C^{-1}(c_t)
@@ -211,7 +211,7 @@ class CompressedAllReduce:
         self.comm, self.codec, self.dtype = comm, codec, np.dtype(dtype)
         self.parts = [slice(0, n)] * comm.size if codec.sparse else shares(n, comm.size)
         self.rng = np.random.default_rng([*seed, comm.rank])
-        self.errors = {}  # "given" and "summed": what the last messages left out
+        self.errors = {}  # "given" and "summed": the errors of the last messages
 
     def start(self, x) -> CompressedWork:
         """Start sending this rank's codes; the sum is in `x` after `wait`. Every rank must start in the same order."""
@@ -236,10 +236,10 @@ class CompressedAllReduce:
         """Start sending codes[r] to rank r and receiving sizes[r] bytes from it; return the codes, and works."""
         comm, xp = self.comm, get_xp(like)
         others = [r for r in range(comm.size) if r != comm.rank]
-        came = {r: xp.empty(sizes[r], np.uint8) for r in others}
-        works = [comm.irecv(came[r], r) for r in others]
+        arrived = {r: xp.empty(sizes[r], np.uint8) for r in others}
+        works = [comm.irecv(arrived[r], r) for r in others]
         works += [comm.isend(codes[r], r) for r in others]
-        return came | {comm.rank: codes[comm.rank]}, works
+        return arrived | {comm.rank: codes[comm.rank]}, works
 
 
 class CompressedWork:
@@ -250,10 +250,10 @@ class CompressedWork:
         comm, codec, parts = reducer.comm, reducer.codec, reducer.parts
         self._n = length(parts[comm.rank])
         codes = reducer.encode("given", x, parts[:1]) * comm.size if codec.sparse else reducer.encode("given", x, parts)
-        self._came, self._works = reducer.exchange(codes, [codec.nbytes(self._n, reducer.dtype)] * comm.size, x)
+        self._arrived, self._works = reducer.exchange(codes, [codec.nbytes(self._n, reducer.dtype)] * comm.size, x)
 
     def wait(self):
-        """Sum what has arrived, in rank order, and send the sums; return the array."""
+        """Sum the received codes in rank order, and send the sums; return the array."""
         if self._works is None:
             return self._x
         for work in self._works:
@@ -263,16 +263,16 @@ class CompressedWork:
         comm, codec = reducer.comm, reducer.codec
         total, one = xp.zeros(self._n, x.dtype), xp.empty(self._n, x.dtype)
         for rank in range(comm.size):
-            codec.decode(self._came[rank], one)
+            codec.decode(self._arrived[rank], one)
             total += one
         if codec.sparse:
             x[...] = total
             return x
         code = reducer.encode("summed", total, [slice(None)])
         sizes = [codec.nbytes(length(part), reducer.dtype) for part in reducer.parts]
-        came, works = reducer.exchange(code * comm.size, sizes, x)
+        arrived, works = reducer.exchange(code * comm.size, sizes, x)
         for work in works:
             work.wait()
         for rank, part in enumerate(reducer.parts):
-            codec.decode(came[rank], x[part])  # our own, too, so that all ranks hold the same bits
+            codec.decode(arrived[rank], x[part])  # our own, too, so that all ranks hold the same bits
         return x

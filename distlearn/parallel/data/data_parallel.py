@@ -2,7 +2,7 @@
 
 rank r:  part r of the batch --> forward --> backward --+--> update (the same on every rank)
                                                         |
-         bucket after bucket, while backward goes on:  all-reduce (sum)
+         bucket after bucket, while backward runs:     all-reduce (sum)
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ...backend import get_xp
 from ...nn.layer import check_positive
 from ...shares import shares
 from ..checkpoint.state import named_arrays, part_of_rank
-from ..strategy import Replicated, average_statistics, check_global_rows, refuse_masters, update
+from ..strategy import Replicated, average_statistics, check_global_rows, update
 from .bucket import GradientReducer
 from .compression import Codec
 from .replicas import check_replicas
@@ -69,7 +69,7 @@ class DataParallel(Replicated):
         Number of micro-batches that a rank's part is cut into: needs the memory of one's activations, and gives the
         same results; only layers that use the batch as a whole (`BatchNorm`, random numbers of `Dropout`) see less.
     check_every : int, optional
-        `check_replicas` every so many steps.
+        Number of steps between two calls of `check_replicas`.
 
     Notes
     -----
@@ -98,8 +98,6 @@ class DataParallel(Replicated):
     ):
         check_positive("DataParallel", accumulate=accumulate, check_every=1 if check_every is None else check_every)
         super().__init__(comm, model, loss, optimizer)
-        if compress is not None:
-            refuse_masters("DataParallel(compress=...)", optimizer)  # a code may hide an overflow
         self.accumulate, self.check_every, self._steps = accumulate, check_every, 0
         self.reducer = GradientReducer(
             comm,

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from ...backend import get_xp, rounded, single
+from ...backend import get_xp
 from ...nn.layer import Statistic, check_positive
 from ...optim.momentum import Nesterov
 from ...optim.optimizer import apply_rule, state_arrays
 from ..checkpoint.state import part_of_rank, serial_part
 from ..sharding import Partial
-from ..strategy import Replicated, check_global_rows, refuse_masters, update
+from ..strategy import Replicated, check_global_rows, pack, unpack, update
 
 # -- local sgd ---------------------------------------------------------------------------------------------------------
 # rank r:  step, step, ..., step --+--> step, step, ..., step --+--> ...
@@ -57,7 +57,6 @@ class LocalSGD(Replicated):
 
     def __init__(self, comm, model, loss, optimizer, *, every: int | None = 8):
         check_positive("LocalSGD", every=1 if every is None else every)
-        refuse_masters("LocalSGD", optimizer)
         super().__init__(comm, model, loss, optimizer)
         self.every = every
         self._steps = self._samples = self._expected = 0  # since the last average
@@ -84,7 +83,7 @@ class LocalSGD(Replicated):
         return loss
 
     def finish(self) -> None:
-        """Average what the ranks have learned since the last average; afterwards all hold the same values."""
+        """Average the ranks' parameters if they have trained since the last average."""
         if self._steps:
             self._average(0.0, 1)
 
@@ -93,15 +92,15 @@ class LocalSGD(Replicated):
         groups = list(by_dtype(p.data for p in (*self.optimizer.params, *self.statistics)).values()) or [[]]
         nbytes = 3 * sum(a.nbytes for arrays in groups for a in arrays)  # read, written, with a factor in between
         with self.clock.span("pack", nbytes=nbytes):
-            flats = [_pack(arrays, self._samples) for arrays in groups[:-1]]
-            flats.append(_pack(groups[-1], self._samples, [self._samples, loss_sum]))  # two numbers are sent along
+            flats = [pack(arrays, self._samples) for arrays in groups[:-1]]
+            flats.append(pack(groups[-1], self._samples, [self._samples, loss_sum]))  # two numbers are sent along
         for flat in flats:
             self.comm.all_reduce(flat)
         samples, loss = (float(v) for v in flats[-1][-2:])
         check_global_rows(self.comm, samples, self._expected)
         with self.clock.span("unpack", nbytes=nbytes):
             for arrays, flat in zip(groups, flats, strict=True):
-                _unpack(flat, arrays, samples)
+                unpack(flat, arrays, samples)
         self._steps = self._samples = self._expected = 0
         return loss / n
 
@@ -134,20 +133,6 @@ def by_dtype(arrays) -> dict:
     for a in arrays:
         groups.setdefault(a.dtype, []).append(a)
     return groups
-
-
-def _pack(arrays, factor: float, riders=()):
-    """Return one flat array of all `arrays` times `factor`, with a few numbers at its end; half precision as single."""
-    arrays = [single(a).reshape(-1) for a in arrays]  # products with a number of samples may be too large for half
-    xp, dtype = (get_xp(arrays[0]), arrays[0].dtype) if arrays else (np, np.float64)
-    return xp.concatenate([a * factor for a in arrays] + [xp.asarray(riders, dtype)])
-
-
-def _unpack(flat, arrays, divisor: float) -> None:
-    offset = 0
-    for a in arrays:
-        a[...] = rounded(flat[offset : offset + a.size].reshape(a.shape) / divisor, a.dtype)
-        offset += a.size
 
 
 # -- diloco ------------------------------------------------------------------------------------------------------------

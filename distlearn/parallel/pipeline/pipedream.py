@@ -48,7 +48,7 @@ class Stash:
             p.data = data
 
     def advance(self, microbatch: int, update) -> None:
-        """Free what only this mini-batch needed; `update()` the newest weights, or a copy if others need them."""
+        """Free weights that only this mini-batch needed; `update()` the newest ones, or a copy if others need them."""
         done = self.used[microbatch]
         self._left[done] -= 1
         if not self._left[done]:
@@ -97,8 +97,8 @@ class PipeDream(StagedModel):
     schedule : str, callable, list or Schedule
         The version that a mini-batch uses is the number of B's before its F.
     stashing : bool
-        Without it, backward uses the newest weights, not those of forward, and what it computes is the gradient of no
-        function: for experiments that show what stashing is good for.
+        Without it, backward uses the newest weights, not those of forward, and its result is the gradient of no
+        function: for experiments that show the effect of stashing.
     **options
         `n_microbatches`, `stages`, `shape` as for `Pipeline`. m is the number of mini-batches in a
         step's batch; the pipeline runs empty at the end of a step only, so give it long ones, up to a whole epoch.

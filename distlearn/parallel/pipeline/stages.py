@@ -175,7 +175,7 @@ class StageComm:
         return 2 * (consumer.microbatch * self.schedule.n_stages + consumer.stage) + (consumer.kind != "F") + 1
 
     def post_recv(self, consumer: Action) -> None:
-        """Start to receive what an action consumes, if it comes from another rank."""
+        """Start to receive the input of an action, if another rank sends it."""
         producer = self.schedule.producer(consumer)
         source = self.comm.rank if producer is None else self.schedule.rank_of(producer.stage)
         if source != self.comm.rank and consumer not in self._receives:

@@ -44,7 +44,7 @@ _check_once = lru_cache(maxsize=16)(_check)
 class StagedModel(Strategy):
     """Some stages of a model on each rank, and micro-batches that go through them."""
 
-    # `Pipeline` and `PipeDream` say what a step is; their docstrings explain the parameters.
+    # `Pipeline` and `PipeDream` define `step`; their docstrings explain the parameters.
 
     alone = True  # only the pipeline's ranks; else rank numbers are not stages', and spans name the stage
 
@@ -102,7 +102,7 @@ class StagedModel(Strategy):
         self._cut_batch(batch.x)
         self._batch, self._loss = batch, 0.0
         self._stage_comm = stage_comm = StageComm(self.comm, self.schedule, self._shape_of, self._xp)
-        self._saved: dict[tuple[int, int], object] = {}  # (stage, micro-batch) -> what backward needs
+        self._saved: dict[tuple[int, int], object] = {}  # (stage, micro-batch) -> values saved for backward
         handlers = {"F": self._forward, "B": self._backward, "I": self._backward, "W": self._weight_gradients}
         self.peak_in_flight = 0
         for action, following in zip_longest(self._actions, self._actions[1:]):
@@ -130,11 +130,11 @@ class StagedModel(Strategy):
             self._stage_comm.keep(self.schedule.backward(action.microbatch, action.stage), dy)
 
     def _loss_of(self, action: Action, y, labels):
-        """Return a micro-batch's part of the batch's loss, and the gradient of what is minimized."""
+        """Return a micro-batch's part of the batch's loss, and the gradient of the minimized loss."""
         raise NotImplementedError
 
     def _backward(self, action: Action, dy, on_grad) -> None:
-        """Run a stage backward; of an I, what the weights' gradients need is kept for the W."""
+        """Run a stage backward; an I keeps the inputs of the weights' gradients for its W."""
         stage, key = self.stages[action.stage], (action.stage, action.microbatch)
         if action.kind == "I":
             later = []
@@ -209,8 +209,8 @@ class Pipeline(StagedModel):
     model, optimizer
         Of the whole model; a rank keeps its own stages and no reference to the others.
     schedule : str, callable, list or Schedule
-        "gpipe", "1f1b", "interleaved", "zero_bubble", a generator function or a text of your own: all that
-        `make_schedule` takes.
+        "gpipe", "1f1b", "interleaved", "zero_bubble", or any other argument of `make_schedule`: a generator function,
+        or a text of your own.
     n_microbatches : int, optional
         Pieces of a batch; by default as many as a written schedule has, else 4 a rank. A batch need not divide evenly
         (pieces differ by one sample at most), nor even have that many samples (some pieces are then empty).
@@ -235,11 +235,11 @@ class Pipeline(StagedModel):
     gradient among them. Parameters, gradients and the optimizer's state are split over ranks; activations in flight
     are those of m micro-batches with GPipe, at most p - stage with 1F1B.
 
-    What depends on the batch as a whole sees micro-batches: `BatchNorm` normalises each by its own mean and variance
-    and moves its running ones once for each, so training equals serial training with gradients accumulated over the
-    same micro-batches, not over the whole batch. `Dropout` drops what it drops in serial training if every such layer
-    has its own generator and micro-batches go forward in order. Wrap layers in `Recompute` to keep nothing but
-    their inputs, as GPipe does.
+    Layers that depend on the batch as a whole see micro-batches: `BatchNorm` normalises each by its own mean and
+    variance and moves its running ones once for each, so training equals serial training with gradients accumulated
+    over the same micro-batches, not over the whole batch. `Dropout` drops the same values as in serial training if
+    every such layer has its own generator and micro-batches go forward in order. Wrap layers in `Recompute` to keep
+    nothing but their inputs, as GPipe does.
 
     References
     ----------

@@ -3,7 +3,7 @@
 - `layout`: the ways to split n ranks into data, tensor and pipeline parallel ones
 - `simulate`: the cost of a layout, by a step of the strategies' own code on meta arrays
 - `plan`: the answer
-- `account`: what each layer of a tensor-parallel model sends
+- `account`: the bytes that each layer of a tensor-parallel model sends
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ...comm import Network
-from ...comm.network.cost import ALGORITHMS, sent_bytes
+from ...comm.collectives import ALGORITHMS
+from ...comm.network.cost import sent_bytes
 from ...nn.container import Sequential
 from ...nn.layer import Layer, check_positive
 from ...nn.models import model_named
@@ -136,8 +137,8 @@ class Cost:
     layout: Layout
     seconds: float  # the sum of the next three
     computing: float  # on the busiest rank
-    communicating: float  # what sending adds to the step: what is hidden behind computing is not in it
-    bubble: float  # what the slowest rank would wait on a network that costs nothing
+    communicating: float  # the exposed part, which is not hidden behind computing
+    bubble: float  # idle time of the slowest rank on a network that costs nothing
     nbytes: float  # that the rank which sends the most sends in a step
     memory: Sample  # when a rank holds the most
     trace: Trace = field(repr=False)
@@ -153,7 +154,7 @@ class ReplicatedNetwork:
     """A network on which collectives of replicas take as long as with more replicas than are simulated."""
 
     def __init__(self, network, layout: Layout, replicas: int):
-        self.network, self.sent = network, Counter()  # what each rank sends in collectives
+        self.network, self.sent = network, Counter()  # bytes that each rank sends in collectives
         self._stride, self._replicas, self._all = layout.tp * layout.pp, replicas, layout.dp
 
     def __getattr__(self, name):
@@ -284,7 +285,7 @@ class Plan(Tabular):
         return f"{text}. {self._reason(best)}{self._not_fitting()}"
 
     def _reason(self, best: Cost) -> str:
-        """Why the layout is best: what sending the gradients would cost, and what it sends instead."""
+        """Why the layout is best: the cost of sending the gradients, compared with the bytes that it sends."""
         if not best.layout.kinds:
             return "There is one rank."
         gradients = sent_bytes("all_reduce", self.weights, self.n)
@@ -446,7 +447,7 @@ class AccountRow(NamedTuple):
 
     name: str
     layer: str
-    how: str
+    layout: str
     nbytes: int
     """Bytes of its parameters on this rank."""
     forward: list[Sent]
@@ -472,16 +473,16 @@ class Account(Tabular):
             return quantity(sum(t.nbytes for t in sent) / self._batch, "B") if sent else "-"
 
         rows = [
-            [f"{r.name}  {r.layer}", r.how, quantity(r.nbytes, "B"), per_sample(r.forward), per_sample(r.backward)]
+            [f"{r.name}  {r.layer}", r.layout, quantity(r.nbytes, "B"), per_sample(r.forward), per_sample(r.backward)]
             for r in self.rows
         ]
         weights = quantity(sum(r.nbytes for r in self.rows), "B")
         rows.append(["sum", "", weights, per_sample(self.forward), per_sample(self.backward)])
-        return Table(["layer", "how", "weights", "forward", "backward"], rows, self._title)
+        return Table(["layer", "layout", "weights", "forward", "backward"], rows, self._title)
 
 
 def account(model: Layer, input_shape: tuple[int, ...], size: int) -> Account:
-    """Shard a model over simulated ranks, and list what each layer sends in one step (per sample, in the table).
+    """Shard a model over simulated ranks, and list the bytes that each layer sends in a step (in the table per sample).
 
     One forward and one backward pass run on meta arrays, so a model built with `seed=None` takes no memory. Bytes are
     those of the trace: the input of one rank to an all-reduce, those of all ranks to an all-gather or a
@@ -518,13 +519,15 @@ def account(model: Layer, input_shape: tuple[int, ...], size: int) -> Account:
             passes.append(saved)
             ways.append(sent())
         dy, rows, known = x, [], set()
-        for layer, saved, how, forward in reversed(list(zip(sharded.layers, passes, sharded.hows, ways, strict=True))):
+        for layer, saved, layout, forward in reversed(
+            list(zip(sharded.layers, passes, sharded.layouts, ways, strict=True))
+        ):
             dy = dy if dy is None else layer.backward(dy, saved)
             new = {id(p): p.nbytes for p in layer.params if id(p) not in known}
             known |= set(new)
             name = layer.name.partition(".")[0] if "." in layer.name else layer.name
             text = type(layer).__name__ if layer.children else repr(layer)
-            rows.insert(0, AccountRow(name, text, how, sum(new.values()), forward, sent()))
+            rows.insert(0, AccountRow(name, text, layout, sum(new.values()), forward, sent()))
         return rows
 
     title = f"{size} ranks, input {tuple(input_shape)}, bytes per sample"

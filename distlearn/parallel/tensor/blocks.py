@@ -24,7 +24,7 @@ class PathParallel(ColumnParallel):
     The costliest path is assigned first, each to the least loaded rank.
     """
 
-    how = "paths over ranks"
+    layout = "paths over ranks"
 
     def __init__(self, comm, block: Parallel):
         paths, shape = block.layers, nominal_shape(block)
@@ -69,10 +69,10 @@ def nominal_shape(block) -> tuple[int, ...]:
 class SiameseParallel(TensorLayer):
     """Siamese network with a branch on each of two ranks: rank 0 sees the first image of every pair, rank 1 the second.
 
-    Its body must treat every image by itself: a `BatchNorm` or a `Dropout` would no longer see both branches.
+    Its body must treat every image separately: a `BatchNorm` or a `Dropout` would no longer see both branches.
     """
 
-    how = "a branch per rank, gradients summed"
+    layout = "a branch per rank, gradients summed"
 
     def __init__(self, comm, siamese: Siamese):
         super().__init__(comm, siamese.name)
@@ -95,7 +95,7 @@ class SiameseParallel(TensorLayer):
         with self.span("backward", *like):
             dx = self.local.backward(get_xp(dy).ascontiguousarray(dy[:, self.comm.rank]), saved)
         for bucket in self.buckets:
-            bucket.settle()
+            bucket.flush()
             self.comm.all_reduce(bucket.flat)
         for mine, learned in self._pairs:  # of this pass alone: gradients of several passes add up
             learned.grad += mine.grad
@@ -148,7 +148,7 @@ class StackParallel(TensorLayer):
     arXiv:1604.01946, section 3.3 (layers of a stack on a diagonal).
     """
 
-    how = "layers over ranks, blocks of time as a wavefront"
+    layout = "layers over ranks, blocks of time as a wavefront"
     input_gradient = True
 
     def __init__(self, comm, layers: list[GRU], n_blocks: int | None = None):

@@ -17,7 +17,7 @@ from ...nn.layer import Layer, Param, check_dtype, check_shape, walk
 from ...shares import shares
 from ..sharding import Shard, ShardSpec, gather_parts, length, reduce_scatter_parts, take_part
 
-# -- what all have in common -------------------------------------------------------------------------------------------
+# -- base classes ------------------------------------------------------------------------------------------------------
 
 
 class AxisSharding:
@@ -58,14 +58,14 @@ def _as_slice(part):
 
 
 class TensorLayer(Layer):
-    """Base of the layers that communicate: `local` is what this rank computes, a serial layer of its own size."""
+    """Base of the layers that communicate; `local` is a serial layer of this rank's size."""
 
     # A span covers only the arithmetic; the communicator records its own calls. So a time line shows which part of a
     # layer is computing and which is waiting.
 
     spans_itself = True
     local: Layer = Identity()
-    how = ""
+    layout = ""
     used_again = False  # in the same model: then no use of it may leave the sum of its input's gradient to others
 
     def __init__(self, comm, name: str = ""):
@@ -123,12 +123,12 @@ class TensorLayer(Layer):
 
 
 class TensorSequential(Sequential):
-    """What `parallelize` makes of a `Sequential`: some layers are sharded over ranks, the others run on every rank."""
+    """The result of `parallelize`: some layers are sharded over ranks, the others run on every rank."""
 
     spans_itself = True
 
-    def __init__(self, comm, layers, hows):
-        self.comm, self.clock, self.layers, self.hows = comm, comm.clock, list(layers), list(hows)
+    def __init__(self, comm, layers, layouts):
+        self.comm, self.clock, self.layers, self.layouts = comm, comm.clock, list(layers), list(layouts)
         self.params = unique_params(self.layers)
 
 
@@ -138,7 +138,7 @@ def unique_params(layers) -> list:
 
 
 def shard_specs(model: Layer) -> dict[str, ShardSpec]:
-    """Return what this rank holds of the parameters of a model that are not the same on every rank, by name."""
+    """Return by name this rank's shards of the parameters that differ from rank to rank."""
     layers = (layer for layer in walk(model) if isinstance(layer, TensorLayer))
     return {name: spec for layer in layers for name, spec in layer.specs.items()}
 
@@ -170,9 +170,12 @@ class ColumnParallel(TensorLayer):
 
 
 class ColumnParallelLinear(ColumnParallel):
-    """Dense layer whose neurons, the columns of W, are sharded over ranks."""
+    """Dense layer whose neurons, the columns of W, are sharded over ranks: Y_r = X W_r + b_r, dX = sum of dY_r W_r^T.
 
-    how = "neurons over ranks"
+    Backward starts the all-reduce of dX, and computes dW_r meanwhile.
+    """
+
+    layout = "neurons over ranks"
 
     def __init__(self, comm, linear):
         super().__init__(comm, linear.name, AxisSharding.even(linear.d_out, comm.size))
@@ -199,7 +202,7 @@ class ColumnParallelLinear(ColumnParallel):
 class FilterParallelConv2d(ColumnParallel):
     """Convolution whose filters are sharded over ranks: every rank applies other filters to the whole image."""
 
-    how = "filters over ranks"
+    layout = "filters over ranks"
 
     def __init__(self, comm, conv):
         super().__init__(comm, conv.name, AxisSharding.even(conv.c_out, comm.size))
@@ -210,7 +213,7 @@ class FilterParallelConv2d(ColumnParallel):
 class GroupParallelConv2d(ColumnParallel):
     """Convolution in groups, of which every rank has some: a group sees only its own channels."""
 
-    how = "groups over ranks"
+    layout = "groups over ranks"
 
     def __init__(self, comm, conv, sharded_input: bool = False):
         super().__init__(comm, conv.name, AxisSharding.even(conv.c_out, comm.size))
@@ -221,7 +224,7 @@ class GroupParallelConv2d(ColumnParallel):
 
     @staticmethod
     def fits(conv, sharding: AxisSharding) -> bool:
-        """Say whether channels sharded like this are what each rank's groups of a convolution need."""
+        """Say whether each rank holds the channels that its groups of a convolution need."""
         p = len(sharding.parts)
         return conv.groups % p == 0 and sharding.n == conv.c_in and sharding == AxisSharding.even(conv.c_in, p)
 
@@ -252,9 +255,9 @@ class GroupParallelConv2d(ColumnParallel):
 
 
 class RowParallelLinear(TensorLayer):
-    """Dense layer whose inputs, the rows of W, are sharded over ranks."""
+    """Dense layer whose inputs, the rows of W, are sharded over ranks: Y = b + sum of X_r W_r, one all-reduce."""
 
-    how = "inputs over ranks, outputs summed"
+    layout = "inputs over ranks, outputs summed"
 
     def __init__(self, comm, linear, sharding: AxisSharding):
         super().__init__(comm, linear.name)
@@ -278,7 +281,7 @@ class RowParallelLinear(TensorLayer):
 class HeadParallelAttention(TensorLayer):
     """`MultiHeadAttention` of which every rank computes some heads."""
 
-    how = "heads over ranks, outputs summed"
+    layout = "heads over ranks, outputs summed"
 
     def __init__(self, comm, layer):
         super().__init__(comm, layer.name)
@@ -324,7 +327,7 @@ def _columns(heads: AxisSharding, width: int) -> AxisSharding:
 class Gather(TensorLayer):
     """Gathers the shards of all ranks along the last axis: from here on activations are replicated."""
 
-    how = "channels gathered"
+    layout = "channels gathered"
 
     def __init__(self, comm, sharding: AxisSharding, partial: bool = False):
         super().__init__(comm)
@@ -371,7 +374,7 @@ class ShardDropout(Dropout):
 class ShardNorm(TensorLayer):
     """`BatchNorm` of the channels that a rank has: channels are independent, so it is exact."""
 
-    how = "channels that the rank has"
+    layout = "channels that the rank has"
 
     def __init__(self, comm, norm, sharding: AxisSharding):
         super().__init__(comm, norm.name)

@@ -1,7 +1,7 @@
 """Norms, sums and dropout beside tensor-parallel layers: every rank works on its part of the positions.
 
 Between the sharded layers tensor parallelism has the same activations on every rank. Here each rank has 1 / p of the
-positions of them instead, and what an all-reduce did is done in two halves, one at each end:
+positions of them instead, and the all-reduce becomes its two halves, one at each end:
 
     part --> RMSNorm --> part --> GatherPositions --> whole --> heads (a summand each) --> CutPositions --> part
                                   all-gather                                               reduce-scatter
@@ -29,21 +29,21 @@ from .layers import (
 NORMS = (nn.LayerNorm, nn.RMSNorm)
 ACTIVATIONS = (nn.GELU, nn.ReLU, nn.Sigmoid, nn.Tanh)
 ON_ANY_PART = (*ACTIVATIONS, nn.Identity, ShardDropout)
-"""Layers that run on some neurons or some positions alike."""
+"""Layers that run equally well on a part of the neurons or of the positions."""
 BLOCKS = (nn.Sequential, nn.Planned, nn.Residual, nn.Recompute)
 KINDS = (*NORMS, *ACTIVATIONS, nn.Dropout, nn.Embedding, nn.Identity, nn.Linear, nn.MultiHeadAttention)
 AXES = "batch", "length", "width"
 
 
 class CutPositions(TensorLayer):
-    """Keeps this rank's part of the positions; of a partial sum, that of the ranks' sum."""
+    """Keeps this rank's part of the positions; a partial sum is reduce-scattered."""
 
     def __init__(self, comm, partial: bool, name: str):
         super().__init__(comm, f"{name}.{type(self).__name__}")
         self.partial = partial
 
     @property
-    def how(self):
+    def layout(self):
         return "summed, cut along positions" if self.partial else "cut along positions"
 
     def _cut(self, x):
@@ -76,7 +76,7 @@ class CutPositions(TensorLayer):
 class GatherPositions(CutPositions):
     """Gathers the positions of all ranks: the transpose of `CutPositions`."""
 
-    how = "positions gathered"
+    layout = "positions gathered"
 
     def forward(self, x):
         return self._gather(x), None
@@ -90,7 +90,7 @@ class GatherPositions(CutPositions):
 
 
 def cut_positions(model: TensorSequential, comm) -> TensorSequential:
-    """Let norms, sums and dropout of a model that is sharded over ranks work on 1 / p of the positions."""
+    """Make the norms, sums and dropout of a sharded model work on 1 / p of the positions."""
     return _Cutter(comm, part=False).sequence(model, part=False)
 
 
@@ -105,7 +105,7 @@ def check_positions(model: Layer) -> None:
 
 
 def partial_params(model: Layer) -> list:
-    """Return the parameters that see only this rank's positions, each once: those of the norms."""
+    """Return the parameters of the norms, each once: their gradients are of this rank's positions alone."""
     return unique_params(layer for layer in walk(model) if type(layer) in NORMS)
 
 
@@ -113,41 +113,41 @@ class _Cutter:
     """Goes through a sequence; `part` says whether the activations at its end are this rank's positions."""
 
     def __init__(self, comm, part: bool):
-        self.comm, self.part, self.layers, self.hows = comm, part, [], []
+        self.comm, self.part, self.layers, self.layouts = comm, part, [], []
 
     def sequence(self, model: Layer, part: bool | None = None) -> TensorSequential:
         """Rewrite the layers of a sequence (or a single layer); its output is a part or whole, as asked."""
         layers = model.layers if isinstance(model, nn.Sequential) else [model]
-        hows = getattr(model, "hows", ["on every rank"] * len(layers))
-        for layer, how in zip(layers, hows, strict=True):
-            self._layer(layer, how)
+        layouts = getattr(model, "layouts", ["on every rank"] * len(layers))
+        for layer, layout in zip(layers, layouts, strict=True):
+            self._layer(layer, layout)
         if part is not None:
             self._move(part, [model, *layers][-1])
-        made = TensorSequential(self.comm, self.layers, self.hows)
+        made = TensorSequential(self.comm, self.layers, self.layouts)
         made.name = model.name
         return made
 
-    def _layer(self, layer, how) -> None:
-        """Append a layer, after what brings the activations to it, and before what sums its output."""
+    def _layer(self, layer, layout) -> None:
+        """Append a layer between the layers that distribute its input and sum its output."""
         kind = type(layer)
         if kind in (*NORMS, nn.Dropout, nn.Residual, nn.Recompute):
             self._move(True, layer)
             self._append(self._on_part(layer), "on the rank's positions")
         elif isinstance(layer, nn.Sequential):
             inner = _Cutter(self.comm, self.part)
-            self._append(inner.sequence(layer), how)
+            self._append(inner.sequence(layer), layout)
             self.part = inner.part
         elif kind in ON_ANY_PART:
-            self._append(layer, how)
+            self._append(layer, layout)
         elif kind in (HeadParallelAttention, ColumnParallelLinear) and not layer.used_again:
             layer.sum_input_gradient = layer.sum_input_gradient and not self.part  # a part's gather sums it
             self._move(False, layer, partial=self.part)
-            self._append(layer, how)
+            self._append(layer, layout)
             if kind is HeadParallelAttention:
                 self._sum_to_part(layer)
         else:
             self._move(False, layer)
-            self._append(layer, how)
+            self._append(layer, layout)
             if kind is RowParallelLinear:
                 self._sum_to_part(layer)
 
@@ -164,16 +164,16 @@ class _Cutter:
         return view
 
     def _sum_to_part(self, layer) -> None:
-        """Let what follows a layer sum its output over ranks, of which a rank keeps its part."""
+        """Replace the sum of a layer's output by a reduce-scatter behind it."""
         layer.sum_output = False
         self._move(True, layer, partial=True)
 
     def _move(self, part: bool, at, partial: bool = False) -> None:
         if part != self.part:
             move = (CutPositions if part else GatherPositions)(self.comm, partial, at.name.partition(".")[0])
-            self._append(move, move.how)
+            self._append(move, move.layout)
         self.part = part
 
-    def _append(self, layer, how) -> None:
+    def _append(self, layer, layout) -> None:
         self.layers.append(layer)
-        self.hows.append(how)
+        self.layouts.append(layout)

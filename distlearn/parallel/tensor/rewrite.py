@@ -33,7 +33,7 @@ from .layers import (
 
 BLOCKS = (nn.Sequential, nn.Planned, nn.Parallel, nn.Residual, nn.Recompute, nn.Siamese)
 BY_CHANNEL = (nn.ReLU, nn.GELU, nn.Sigmoid, nn.Tanh, nn.Identity, nn.MaxPool, nn.AvgPool, nn.GlobalAvgPool)
-"""Layers that treat every neuron or channel by itself, so they run on whatever part a rank has."""
+"""Layers that treat every neuron or channel separately, so they run on any part of them."""
 WITHOUT_PARAMETERS = (*BY_CHANNEL, nn.Flatten, nn.Reshape, nn.Dropout, nn.LocalResponseNorm, nn.Softmax)
 """Layers whose backward pass is a linear map of dy: a sum over ranks may be formed before or after it."""
 
@@ -61,8 +61,8 @@ def parallelize(model: nn.Sequential, comm) -> TensorSequential:
     A layer with fewer neurons or filters than there are ranks stays on every rank, and so do layers that share a
     parameter with another one.
 
-    What stays on every rank is shared with the model, so do not train that afterwards. The result takes and returns
-    whole activations on every rank; `planning.account` lists what was done.
+    Layers that stay on every rank are shared with the model, so do not train that afterwards. The result takes and
+    returns whole activations on every rank; `planning.account` lists the layout of each layer.
 
     References
     ----------
@@ -109,7 +109,7 @@ class _Rewriter:
         return stack if usable else []
 
     def rewrite(self, layer: Layer) -> tuple[Layer, str]:
-        """Shard a layer that gets replicated activations; return the new layer, and why if it was not sharded."""
+        """Shard a layer whose input is replicated; return the new layer, and the reason if it was not sharded."""
         if id(layer) in self.done:
             return self.done[id(layer)], ""
         if type(layer) in (nn.Linear, nn.Conv2d):
@@ -178,19 +178,19 @@ class SequenceBuilder:
 
     def __init__(self, rewriter):
         self.rewriter, self.comm, self.shared_params = rewriter, rewriter.comm, rewriter.shared_params
-        self.layers, self.hows, self.sharding = [], [], None
+        self.layers, self.layouts, self.sharding = [], [], None
 
-    def append(self, layer, how: str = "") -> None:
+    def append(self, layer, layout: str = "") -> None:
         self.layers.append(layer)
-        self.hows.append(how or (isinstance(layer, TensorLayer) and layer.how) or "parts over ranks")
+        self.layouts.append(layout or (isinstance(layer, TensorLayer) and layer.layout) or "parts over ranks")
 
     def append_serial(self, layer, following) -> None:
         """Append the sharded form of a serial layer, given how the activations are sharded."""
         if self.sharding is not None and self._on_part(layer, following):
             return
         self.gather()
-        made, how = self.rewriter.rewrite(layer)
-        self.append(made, how)
+        made, layout = self.rewriter.rewrite(layer)
+        self.append(made, layout)
         if isinstance(made, ColumnParallel):
             self.sharding = made.sharding
 
@@ -239,7 +239,7 @@ class SequenceBuilder:
         for i, layer in enumerate(self.layers):
             if isinstance(layer, Gather):
                 layer.partial = defer_input_all_reduce(self.layers[i + 1 :])
-        return TensorSequential(self.comm, self.layers, self.hows)
+        return TensorSequential(self.comm, self.layers, self.layouts)
 
 
 class SharedParams:

@@ -29,14 +29,15 @@ from .rewrite import defer_input_all_reduce, parallelize
 class TensorParallel(Strategy):
     r"""Tensor parallelism: every rank sees the whole batch and holds a part of (nearly) every layer.
 
-    What each layer does and sends is decided by `parallelize` and listed by `planning.account`: for an MLP one
-    all-reduce of batch x width for every second layer, forward and backward. Nothing is sent for the parameters: a rank
-    computes the whole gradient of its own part, and its optimizer holds the memory for that part only.
+    The form and the messages of each layer are decided by `parallelize` and listed by `planning.account`: for an
+    MLP one all-reduce of batch x width for every second layer, forward and backward. Nothing is sent for the
+    parameters: a rank computes the whole gradient of its own part, and its optimizer holds the memory for that part
+    only.
 
     Parameters
     ----------
     sequence : bool
-        Sequence parallelism of what is not sharded: norms, residual sums and dropout work on 1 / p of the positions
+        Sequence parallelism of the other layers: norms, residual sums and dropout work on 1 / p of the positions
         of (batch, length, width) activations, whose length is a multiple of the ranks. For models of attention, dense
         layers, an embedding and layers that treat every position by itself.
 
@@ -80,12 +81,12 @@ class TensorParallel(Strategy):
     def sum_partial_gradients(self) -> None:
         """Sum the gradients of norms, of which every rank has a summand, over the ranks."""
         for bucket in self.partial_buckets:
-            bucket.settle()
+            bucket.flush()
             self.comm.all_reduce(bucket.flat)
 
 
 def sub_optimizer(what: str, optimizer: Optimizer, model, comm) -> tuple[Optimizer, dict]:
-    """Make an optimizer like another one for what this rank has of a parallelized model; return that, too."""
+    """Make an optimizer like another one for this rank's part of a parallelized model; return the shards, too."""
     specs, here = shard_specs(model), {p.name: p for p in model.params}
     if comm.size == 1:
         scope, held = "model", ""
@@ -101,7 +102,7 @@ def sub_optimizer(what: str, optimizer: Optimizer, model, comm) -> tuple[Optimiz
     load_into(held, named_arrays([], optimizer))
 
     def norm(params):
-        mine = [p for p in params if comm.rank == 0 or p.name in specs]  # what is on every rank counts once
+        mine = [p for p in params if comm.rank == 0 or p.name in specs]  # replicated parameters count once
         return summed_norm(mine, [comm], model.params[0].data if model.params else np.zeros(0))
 
     made.norm = norm
@@ -163,8 +164,8 @@ class OneWeirdTrick(Strategy):
         self.features, self.dense = features, dense
         self._statistics = statistics_of(features.params)
         self._partial = defer_input_all_reduce(dense.layers)  # the gradient at the boundary: one summand on each rank
-        hows = [PART] * len(features.layers) + dense.hows
-        self.model = TensorSequential(comm, [*features.layers, *dense.layers], hows)
+        layouts = [PART] * len(features.layers) + dense.layouts
+        self.model = TensorSequential(comm, [*features.layers, *dense.layers], layouts)
         self.optimizer, self.specs = sub_optimizer("OneWeirdTrick", optimizer, self.model, comm)
         self.reducer = GradientReducer(
             comm, features.params, like=features.params[0].data, cap_bytes=cap_bytes, overlap=overlap

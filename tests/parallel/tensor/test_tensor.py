@@ -106,7 +106,7 @@ def test_a_rank_holds_its_part_alone():
 def test_attention_has_its_share_of_the_heads_and_sums_outputs_and_gradients():
     layer = nn.MultiHeadAttention(12, 6, range(4))
     told = account(nn.Sequential(layer), (2, 8, 12), 2)
-    assert told.rows[0].how == "heads over ranks, outputs summed"
+    assert told.rows[0].layout == "heads over ranks, outputs summed"
     assert [t.nbytes for t in told.forward + told.backward] == [2 * 8 * 12 * 4] * 2
     whole = sum(p.size for p in layer.params)
     for n in SimWorld(3).run(lambda comm: sum(p.size for p in parallelize(nn.Sequential(layer), comm).params)):

@@ -42,7 +42,7 @@ void emu_set_kernel(void (*kernel)(void**), const char* signature, int parameter
 #define blockDim (emu_block_size())
 #define gridDim (emu_grid_size())
 
-// A static variable is shared memory enough: the checker runs one block at a time. Its name and size are told to the
+// A static variable is shared memory enough: the checker runs one block at a time. Its name and size are registered with the
 // checker by a call that the source pass puts after the declaration.
 #define __shared__ static __attribute__((aligned(128)))
 #define EMU_SHARED(v) \

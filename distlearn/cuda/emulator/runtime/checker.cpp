@@ -15,8 +15,8 @@
 //     launch_io.h   the launch comes in, the report goes out
 //     crash.h       what is reported when a signal ends the program
 //
-// A thread that must not go on (it was about to read or write where nothing is) ends there. The others of its block go
-// on, the blocks after it are not run.
+// A thread that must not continue (it was about to access memory outside of all arrays) ends there. The others of its
+// block continue, later blocks are not run.
 #include "launch_io.h"
 #include "sanitizers.h"
 

@@ -14,7 +14,7 @@
 // The build that includes this file provides
 //     emu::OfThread                  what else it keeps of a thread
 //     emu::block()               the state of the block that runs here,
-//     emu::block_released(B)     called when all living threads have met at a barrier, before any goes on,
+//     emu::block_released(B)     called when all living threads have met at a barrier, before any continues,
 //     emu::warp_released(B, warp, lanes, op)   the same for a warp operation.
 #pragma once
 #include <stdio.h>
@@ -30,7 +30,7 @@ enum State { READY, AT_BARRIER, AT_WARP_OP, DONE };
 enum WarpOp { SYNC, SHUFFLE, VOTE, MATCH, ACTIVE_LANES };
 
 struct Fibre : OfThread {
-    Context context;      // where it goes on
+    Context context;      // where it continues
     uint3 index;          // threadIdx
     int linear;           // its number in the block; lane = linear % 32
     State state;
@@ -163,7 +163,7 @@ static EMU_ALWAYS Fibre* warp_operation(WarpOp op, unsigned mask, uint64_t value
     return f;
 }
 
-// Which lanes are together here, at `place`: known once no thread of the block can go on without the answer.
+// Which lanes are together here, at `place`: known once no thread of the block can continue without the answer.
 static EMU_ALWAYS unsigned active_lanes(int place, void* pc) {
     Block& B = block();
     Fibre* f = B.current;
@@ -178,7 +178,7 @@ static EMU_ALWAYS unsigned active_lanes(int place, void* pc) {
 }
 
 static bool answer_active_lanes(Block& B) {  // false if no thread has asked
-    bool told = false;
+    bool answered = false;
     for (int warp = 0; warp * WARP < B.n; warp++) {
         Fibre* lane = B.fibres + warp * WARP;
         for (unsigned asking = B.waiting[warp]; asking; asking &= asking - 1) {
@@ -194,10 +194,10 @@ static bool answer_active_lanes(Block& B) {  // false if no thread has asked
                 make_ready(B, &lane[__builtin_ctz(m)]);
             }
             B.waiting[warp] &= ~lanes;
-            told = true;
+            answered = true;
         }
     }
-    return told;
+    return answered;
 }
 
 [[noreturn]] static void leave(Block& B) {  // the running fibre ends, which can complete what the others wait for

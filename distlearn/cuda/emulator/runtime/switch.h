@@ -2,7 +2,7 @@
 //
 //     Context                       what is kept of a fibre while it does not run
 //     start_context(c, top, main)   prepares c so that a switch to it calls main() on the stack that ends at top
-//     switch_context(from, to)      stops here, to go on when someone switches to `from`; goes on where `to` stopped
+//     switch_context(from, to)      stops here until someone switches to `from`; continues where `to` stopped
 //
 // A switch is a call of a function, emu_switch, which saves what the platform's calling convention asks a callee to
 // keep and nothing else: whatever registers a processor has beyond those, the compiler expects to lose them at any call.

@@ -8,7 +8,7 @@
 namespace emu {
 
 constexpr size_t LONGEST_TRACE = 1 << 18;  // events of a lane between two barriers; what comes later is not replayed
-constexpr int DEEPEST = 63;                // calls within calls that are told apart
+constexpr int DEEPEST = 63;                // depth up to which nested calls are distinguished
 
 // An event is one of these. A block: the top bit, whether it is only gone on with, the depth of calls, the site. An
 // access: the number of its Traffic and the offset in the array.
@@ -50,7 +50,7 @@ static __attribute__((noinline)) bool open_trace(Fibre* f, Event e) {
     int warp = f->linear / WARP;
     if (warp != open_warp) close_warp(), open_warp = warp;
     f->next = rows + f->linear % WARP;
-    if (!(e & IS_BLOCK)) {  // it goes on after a barrier, within a block
+    if (!(e & IS_BLOCK)) {  // it continues after a barrier, within a block
         *f->next = f->block | RESUMED;
         f->next += WARP;
     }

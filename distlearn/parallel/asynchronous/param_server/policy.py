@@ -1,4 +1,4 @@
-"""Policies: when a worker may start its next step, and what the server does with a gradient that arrives.
+"""Policies: when a worker may start its next step, and how the server treats a gradient that arrives.
 
 A policy is a small object without state. Four questions decide everything, and they are asked by the server,
 and by the event simulation of lab 11:
@@ -28,7 +28,7 @@ from ....nn.layer import check_positive
 class ASP:
     """Asynchronous: every gradient is its own update, at once, and no worker waits.
 
-    A policy of one's own overrides what differs.
+    A policy of your own overrides some of its methods.
 
     References
     ----------
@@ -39,7 +39,7 @@ class ASP:
     name: ClassVar[str] = "ASP"
 
     def quorum(self, workers: int) -> int:
-        """Return how many gradients make an update, with so many workers in training."""
+        """Return how many gradients make an update while `workers` are in training."""
         return 1
 
     def takes(self, staleness: int) -> bool:
@@ -140,7 +140,7 @@ class Backup(BSP):
 
 
 def check_policy(what: str, policy) -> None:
-    """Raise unless `policy` answers what a policy is asked."""
+    """Raise unless `policy` has the methods of a policy."""
     if isinstance(policy, type) or not all(hasattr(policy, name) for name in ("waits", "quorum", "takes", "may_start")):
         name = getattr(policy, "__name__", None)
         hint = f": write {name.lower()}(...)" if name else ""
@@ -159,7 +159,7 @@ class Pending(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """What the server does because of one arrival."""
+    """The server's reaction to one arrival."""
 
     taken: bool  # False: the gradient is dropped
     staleness: int  # server version - version used, on arrival
@@ -206,7 +206,7 @@ class PolicyState:
         self.version = self.dropped = self.slowest = 0
         self.clocks = [0] * workers
         self.active = set(range(workers))
-        self._workers_at = dict(Counter(self.clocks))  # how many active workers have done so many steps
+        self._workers_at = dict(Counter(self.clocks))  # steps done -> number of active workers
         self._pending: list[Pending] = []
         self._bound: set[int] = set()  # workers that wait for the update their gradient will be in
         self._waiting: dict[int, None] = {}  # in order of arrival
@@ -214,8 +214,8 @@ class PolicyState:
     @property
     def quorum(self) -> int:
         """How many gradients make an update now."""
-        # Where workers wait for updates, those that have left are not waited for; what is held when the last one leaves
-        # makes a last, smaller update.
+        # Where workers wait for updates, those that have left do not count; gradients that are pending when the
+        # last one leaves make a last, smaller update.
         if not self.active:
             return 1
         return self.policy.quorum(len(self.active) if self.policy.waits else len(self.clocks))
@@ -231,7 +231,7 @@ class PolicyState:
             If all workers wait, and the policy releases none.
         """
         if worker not in self.active or worker in self._waiting:
-            raise ValueError(f"PolicyState: a gradient from worker {worker}, which may not be computing one")
+            raise ValueError(f"PolicyState: worker {worker} sent a gradient while it must wait, or after it has left")
         if not 0 <= used <= self.version:
             raise ValueError(f"PolicyState: worker {worker} used version {used}, but the server is at {self.version}")
         staleness, step, slowest = self.version - used, self.clocks[worker], self.slowest
@@ -329,7 +329,7 @@ def inverse(staleness: int, step: int) -> float:
 def adadelay(staleness: int, step: int) -> float:
     r"""Count the staleness as time: :math:`\sqrt{t / (t + \tau)}`, a large factor early and none late.
 
-    AdaDelay's rate is :math:`c / \sqrt{t + \tau}`; this is what it adds to a schedule :math:`c / \sqrt t`.
+    AdaDelay's rate is :math:`c / \sqrt{t + \tau}`: this factor times a schedule :math:`c / \sqrt t`.
     """
     return math.sqrt((step + 1) / (step + 1 + staleness))
 

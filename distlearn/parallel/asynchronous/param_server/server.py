@@ -9,7 +9,7 @@ array whose send began before the message that announced it. It replies by `isen
 before they asked; and the first server's commands go to servers that do nothing but receive. So every server
 comes back to its `recv_obj`, and the policy's state ensures that not all workers wait.
 
-Where workers can be lost (`SimWorld(failures=...)`), a server is told so instead of receiving a message: the
+Where workers can be lost (`SimWorld(failures=...)`), a server receives a report of the loss instead of a message: the
 coordinator treats the worker as if it had left, so none waits for it; a gradient that only some of the servers received
 counts as zeros on the others. The loss of a server raises.
 """
@@ -24,7 +24,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ....comm.base import ANY, PeerLostError
+from ....comm.base import PeerLostError
+from ....comm.calls import ANY
 from ....optim.optimizer import apply_rule, needs_whole
 from .policy import PolicyState
 
@@ -40,19 +41,19 @@ class Push(NamedTuple):
 
 
 class Leave(NamedTuple):
-    """From a worker to the first server: it will send no more."""
+    """From a worker to the first server: its last message."""
 
     worker: int
 
 
 class Lost(NamedTuple):
-    """What a server gets instead of a message: workers that were lost and will send no more."""
+    """Received instead of a message when workers are lost."""
 
     workers: tuple[int, ...]
 
 
 class Command(NamedTuple):
-    """From the first server to the others: what to do about an arrival. All execute the same commands, in order.
+    """From the first server to the others: how to treat an arrival. All execute the same commands, in order.
 
     Then all shares have the same version at all times, and the results do not depend on the number of servers.
     """
@@ -150,12 +151,12 @@ class Server:
     def __init__(self, comm, servers: int, share, statistics, rule, lr, every: int):
         if needs_whole(rule):
             name = type(rule).__name__
-            raise ValueError(f"parameter server: {name} looks at whole parameters, but a server has only a share")
+            raise ValueError(f"parameter server: {name} needs whole parameters, but each server holds a shard")
         self.comm, self.servers = comm, servers
         self.share, self.rule, self.lr, self.every = share, rule, lr, every
         self.state = rule.init(share)
         self.snapshots: list[Snapshot] = []
-        self.statistics, self._newest = statistics, {}  # the mean over workers of what each sent last
+        self.statistics, self._newest = statistics, {}  # the mean over workers of those that each sent last
         self._arrived: dict[int, np.ndarray] = {}  # by worker: its gradient; it sends no other before the reply
         self._kept: dict[tuple[int, int], np.ndarray] = {}  # (worker, step) -> gradient that waits for its update
         self._lost: set[int] = set()
@@ -188,7 +189,7 @@ class Server:
                 work.wait()
 
     def _receive(self) -> Push | Leave | Command | Lost:
-        """Receive what comes next: a message, with its gradient, or the news that workers are lost."""
+        """Receive the next message, with its gradient, or the report that workers are lost."""
         try:
             message = self.comm.recv_obj(ANY)
             if isinstance(message, Push):

@@ -32,7 +32,7 @@ class Speeds:
     Examples
     --------
     >>> speeds = Speeds(4, seconds=2.0, law="constant", slow={3: 4.0})
-    >>> speeds(0, 7), speeds(3, 7), speeds.wave(7).tolist()
+    >>> speeds(0, 7), speeds(3, 7), speeds.step_times(7).tolist()
     (2.0, 8.0, [2.0, 2.0, 2.0, 8.0])
 
     Notes
@@ -61,13 +61,13 @@ class Speeds:
             if not 0 <= worker < workers or not factor > 0:
                 raise ValueError(f"Speeds: slow {{{worker!r}: {factor!r}}}, expected 0 to {workers - 1}, above 0")
             self._scale[worker] *= factor
-        self._waves: dict[int, list[float]] = {}
+        self._drawn: dict[int, list[float]] = {}
 
     def __repr__(self) -> str:
         slow = f", slow={self.slow}" if self.slow else ""
         return f"Speeds({self.workers}, {self.seconds:g} s, {self.law} {self.shape:g}{slow})"
 
-    def wave(self, step: int) -> np.ndarray:
+    def step_times(self, step: int) -> np.ndarray:
         """Return the seconds of step `step` of every worker, (workers,)."""
         if self.law == "constant":
             return self._scale
@@ -82,17 +82,17 @@ class Speeds:
         return self._scale * factor
 
     def table(self, steps: int) -> np.ndarray:
-        return np.stack([self.wave(step) for step in range(steps)])
+        return np.stack([self.step_times(step) for step in range(steps)])
 
     def __call__(self, worker: int, step: int) -> float:
-        wave = self._waves.get(step)
-        if wave is None:
-            wave = self._waves[step] = self.wave(step).tolist()
+        times = self._drawn.get(step)
+        if times is None:
+            times = self._drawn[step] = self.step_times(step).tolist()
         try:
-            return wave[worker]
+            return times[worker]
         except IndexError:
             raise IndexError(f"{self!r}: there is no worker {worker}, expected 0 to {self.workers - 1}") from None
 
     def __getstate__(self):
         """Pickle without the numbers that can be drawn again."""
-        return self.__dict__ | {"_waves": {}}
+        return self.__dict__ | {"_drawn": {}}

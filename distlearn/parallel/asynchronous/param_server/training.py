@@ -8,7 +8,7 @@ from itertools import chain, count
 
 import numpy as np
 
-from ....backend import get_xp, to_numpy
+from ....backend import get_xp, to_numpy, views_like
 from ....comm.base import CommError, CutOffError
 from ....data import Batches
 from ....data.batches import rows_of
@@ -42,11 +42,9 @@ class FlatModel:
         self._bucket = Bucket(learned)
         self.grad = self._bucket.flat
         self.data = get_xp(self.grad).concatenate([p.data.reshape(-1) for p in learned])
-        start = 0
-        for p in learned:  # from now on views
-            p.data = self.data[start : start + p.size].reshape(p.data.shape)
-            start += p.size
-        self._views = [p.data for p in learned]
+        self._views = views_like(self.data, [p.data for p in learned])
+        for p, view in zip(learned, self._views, strict=True):
+            p.data = view
         self._statistics = [p for p in model.params if isinstance(p, Statistic)]
         self.has_statistics = bool(self._statistics)
         self._costs: dict[tuple, float] = {}
@@ -58,10 +56,9 @@ class FlatModel:
 
     @statistics.setter
     def statistics(self, values) -> None:
-        start = 0
-        for p in self._statistics:
-            p.data[...] = get_xp(p.data).asarray(values[start : start + p.size].reshape(p.data.shape))
-            start += p.size
+        kept = [p.data for p in self._statistics]
+        for x, mean in zip(kept, views_like(values, kept), strict=True):
+            x[...] = get_xp(x).asarray(mean)
 
     def gradient(self, x, y, loss) -> float:
         """Compute the mean gradient over the rows of `x` into `grad`; return their mean loss. No rows: zeros."""
@@ -75,7 +72,7 @@ class FlatModel:
             logits, saved = self.model.forward(x)
             value, dy = loss(logits, y, len(x))
             self.model.backward(dy, saved)
-        self._bucket.settle()
+        self._bucket.flush()
         return float(value)
 
     def flops(self, shape) -> float:
@@ -89,13 +86,9 @@ class FlatModel:
 
     def named(self, values) -> dict[str, np.ndarray]:
         """Return copies of all parameters by name; of the learned ones those in the flat array `values`."""
-        found, start = {}, 0
+        learned, found = iter(views_like(values, self._views)), {}
         for p in self.model.params:
-            if p.frozen:
-                found[p.name] = to_numpy(p.data).copy()
-                continue
-            found[p.name] = values[start : start + p.size].reshape(p.data.shape).copy()
-            start += p.size
+            found[p.name] = (to_numpy(p.data) if p.frozen else next(learned)).copy()
         return found
 
 
@@ -108,8 +101,8 @@ class ParameterServer:
     Parameters
     ----------
     model : Sequential
-        A worker's may be on a GPU, with its data, while the servers keep theirs on the CPU. Of running statistics,
-        which no gradient changes, the run has the mean over workers of what each had at its newest gradient.
+        A worker's may be on a GPU, with its data, while the servers keep theirs on the CPU. Running
+        statistics, which no gradient changes, are the mean over workers of those sent with each one's newest gradient.
     rule : Rule
         Such as `SGD()` or `Momentum(0.9)`; its velocities are kept on the servers.
     lr : float or callable
@@ -124,7 +117,7 @@ class ParameterServer:
         `pace(worker, step) -> seconds` that the step takes longer: a straggler. Virtual on simulated ranks, slept on
         real ones. `Speeds` has laws to choose from.
     every : int
-        Copy the parameters every so many updates, for the curve; 0 for never.
+        Number of updates between two copies of the parameters, for the curve; 0 for none.
 
     Notes
     -----
@@ -181,8 +174,8 @@ class ParameterServer:
         Parameters
         ----------
         batch_size : int
-            Samples of a global batch, of which each worker takes its part: what an update of BSP uses, and what n
-            updates of ASP use.
+            Samples of a global batch, of which each worker takes its part: an update of BSP uses all of them, as do n
+            updates of ASP.
         steps : int, optional
             Gradients that each worker computes, on average: faster ones compute more under ASP.
         seconds : float, optional
@@ -219,10 +212,10 @@ class ParameterServer:
         return make_run(coordinator, self.flat, found, dataset, self.loss)
 
     def _work(self, batches: Batches) -> None:
-        """Push a gradient, wait for new parameters, and so on, until the first server has no further step to give."""
-        endless = chain.from_iterable(map(batches.epoch, count()))
+        """Push a gradient, wait for new parameters, and so on, until the first server has no further step."""
+        batches_forever = chain.from_iterable(map(batches.epoch, count()))
         while self._go:
-            self.step(next(endless))
+            self.step(next(batches_forever))
         self.comm.send_obj(Leave(self.rank), 0)
 
     def step(self, batch) -> None:
@@ -238,7 +231,7 @@ class ParameterServer:
         return loss
 
     def _exchange(self, rows: int, loss: float) -> None:
-        """Push what is in `flat.grad`, a mean over `rows`, and load the parameters of the reply."""
+        """Push `flat.grad`, a mean over `rows`, and load the parameters of the reply."""
         comm, replies = self.comm, self._replies
         with self.clock.span("exchange", lane="comm"):
             # the receives are posted before the servers are asked: none of them ever waits for a worker
@@ -257,7 +250,7 @@ class ParameterServer:
         self._version, self._go = int(replies[0]["version"][0]), bool(replies[0]["go"][0])
 
 
-# -- what a run has done -----------------------------------------------------------------------------------------------
+# -- the record of a run -----------------------------------------------------------------------------------------------
 
 
 GRADIENT = np.dtype(
@@ -274,7 +267,7 @@ PROBE = 1000
 
 @dataclass
 class Run:
-    """What happened in one run of a parameter server.
+    """The record of one run of a parameter server.
 
     Attributes
     ----------
@@ -405,8 +398,8 @@ class QuorumDiLoCo(ParameterServer):
     .. math:: \Delta = \sum_{q \in Q} \frac{m_q}{m} (w^{(q)}_{start} - w_q), \qquad
               v \leftarrow \mu v + \Delta, \qquad w \leftarrow w - \alpha (\Delta + \mu v)
 
-    Q are the learners whose results have come, :math:`m_q` the samples behind each. Those outside Q go on from where
-    they began; their results count in a later merge. With a quorum of all learners this is `DiLoCo`. Rank 0 is the
+    Q are the learners whose results have arrived, :math:`m_q` the samples behind each. Those outside Q continue from
+    their own start; their results count in a later merge. With a quorum of all learners this is `DiLoCo`. Rank 0 is the
     syncer, the others are learners; lost learners are not waited for.
 
     Parameters
@@ -436,7 +429,7 @@ class QuorumDiLoCo(ParameterServer):
 
     def __init__(self, comm, model, loss, optimizer, *, every=50, quorum=1, outer_lr=0.7, pace=None):
         check_positive("QuorumDiLoCo", every=every)
-        share = min(1.0, quorum / max(1, comm.size - 1))  # or the outer momentum would count learners that did not come
+        share = min(1.0, quorum / max(1, comm.size - 1))  # or the outer momentum would count absent learners
         super().__init__(comm, model, loss, DiLoCo.outer, share * outer_lr, Quorum(quorum), pace=pace, every=1)
         self.optimizer, self.inner_steps = optimizer, every
         self._begin()

@@ -1,4 +1,4 @@
-"""Check a schedule: everything that is wrong with it, and where."""
+"""Check a schedule: all of its errors, and where they are."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .orders import make_schedule
 from .schedule import Action, Schedule
 
 NAMED = 6
-"""So many of the actions that are missing are named."""
+"""Number of missing actions that an error names."""
 
 
 # -- running a schedule ------------------------------------------------------------------------------------------------
@@ -36,7 +36,7 @@ class Waiting(NamedTuple):
     rank: int
     position: int  # of the action in the rank's order, from 0
     action: Action
-    what: str  # what it waits for, in words
+    what: str  # the action that it waits for, in words
     on: int  # the rank that it waits for
     arrow: Arrow  # the dependency for which it waits, with the stages' numbers
 
@@ -70,7 +70,7 @@ class Deadlock(NamedTuple):
 
 
 def needs(schedule: Schedule, action: Action) -> list[Action]:
-    """What must have ended before an action starts: the same micro-batch on the neighbouring stage, or earlier here."""
+    """The actions that must end before an action starts: of the same micro-batch, on the neighbouring stage or here."""
     producer = schedule.producer(action)
     here = {"F": [], "W": [action._replace(kind="I")]}.get(action.kind, [action._replace(kind="F")])
     return here if producer is None else [*here, producer]
@@ -97,7 +97,7 @@ def play(
 
 
 def _waiting_for(schedule: Schedule, at: list[int], rank: int, times) -> Waiting:
-    """Say what a rank waits for, and where that is in the schedule."""
+    """Describe the action that a rank waits for, and its position in the schedule."""
     position = at[rank]
     action = schedule.orders[rank][position]
     missing = next(b for b in needs(schedule, action) if b not in times)
@@ -112,11 +112,11 @@ def _waiting_for(schedule: Schedule, at: list[int], rank: int, times) -> Waiting
     return Waiting(rank, position, action, what, on, Arrow(missing, action))
 
 
-# -- what is wrong with it ---------------------------------------------------------------------------------------------
+# -- errors of a schedule ----------------------------------------------------------------------------------------------
 
 
 class ScheduleError(NamedTuple):
-    """One thing that is wrong with a schedule."""
+    """One error of a schedule."""
 
     problem: str  # "missing", "twice", "unknown", "placement", "order" or "deadlock"
     message: str
@@ -158,7 +158,7 @@ class Report:
 
 
 def check_schedule(schedule, n_ranks: int | None = None, n_microbatches: int | None = None, **options) -> Report:
-    """Look for everything that is wrong with a pipeline schedule.
+    """Find all errors of a pipeline schedule.
 
     Every micro-batch must go forward and backward once on every stage, forward first (backward in one, or in halves, I
     before W, but not both); every stage must be on one rank; and there must be an order in which all ranks can run
@@ -180,12 +180,12 @@ rank 1 at position 1 (F1) waits for F1, which is rank 0's position 2, behind B0;
     """
     made = make_schedule(schedule, n_ranks, n_microbatches, **options)
     findings = [*_placement(made), *_counts(made)]
-    if not findings:  # else every rank would report that it waits for what is missing
+    if not findings:  # else every rank would report that it waits for the missing actions
         findings += _order(made)
         _, deadlock = play(made)
         if deadlock is not None and not findings:
-            told, first = deadlock.involved, deadlock.involved[0]  # of a cycle; the others wait for those in it
-            text = f"deadlock: {'; '.join(w.what for w in told)}; broken: {', '.join(map(str, deadlock.arrows))}"
+            involved, first = deadlock.involved, deadlock.involved[0]  # of a cycle; the others wait for those in it
+            text = f"deadlock: {'; '.join(w.what for w in involved)}; broken: {', '.join(map(str, deadlock.arrows))}"
             findings.append(ScheduleError("deadlock", text, *first[:3], tuple(deadlock.arrows)))
     return Report(made, findings, [made.in_flight(rank) for rank in range(made.n_ranks)])
 

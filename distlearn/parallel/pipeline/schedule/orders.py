@@ -24,7 +24,7 @@ from ....nn.layer import check_positive
 from .schedule import KINDS, Action, Schedule, parse
 
 MAX_STAGES_PER_RANK = 128
-"""A generator that gives more actions than so many stages need does not end."""
+"""A generator that yields more actions than this number of stages needs does not end."""
 
 _LABEL = re.compile(r"^(?:rank|stage)?\s*(\d+)\s*:", re.IGNORECASE)
 
@@ -163,7 +163,7 @@ def zero_bubble(stage: int, n_stages: int, n_microbatches: int) -> Iterator[Acti
 def pipedream(stage: int, n_stages: int, n_microbatches: int) -> Iterator[Action]:
     """1F1B without a flush: every B also updates the stage's weights, so that the pipeline never runs empty.
 
-    The order is that of `one_f_one_b`; what differs is what B means, and that a micro-batch is its own mini-batch.
+    The order is that of `one_f_one_b`; but B includes an update, and every micro-batch is a mini-batch of its own.
     Run it with `PipeDream`, which stashes the weights that each mini-batch went forward with.
 
     References
@@ -244,7 +244,7 @@ def _located(action: Action, rank: int) -> Action:
 
 
 def _checked(made: Schedule, n_ranks, n_microbatches) -> Schedule:
-    """Raise unless the schedule is for so many ranks and micro-batches."""
+    """Raise unless the schedule has these numbers of ranks and micro-batches."""
     for what, want, got in (("ranks", n_ranks, made.n_ranks), ("micro-batches", n_microbatches, made.n_microbatches)):
         if want is not None and want != got:
             raise ValueError(f"the schedule's number of {what} is {got}, expected {want}")
@@ -288,7 +288,7 @@ def _read(text: str) -> list[list[Action]]:
 
 
 def _as_action(x, where: str) -> Action:
-    """Return what a schedule gave as an `Action`: an `Action`, a tuple like one, or its text; else say `where`."""
+    """Convert an `Action`, a tuple like one, or its text to an `Action`; raise with `where` if it is none."""
     if isinstance(x, str):
         found = parse(x)
         if len(found) == 1:

@@ -1,4 +1,4 @@
-"""What a pipeline schedule is made of, and how it is written: actions, `F0 F1 B0 B1`, a line of them for each rank."""
+"""A pipeline schedule: actions, written `F0 F1 B0 B1`, one line of them for each rank."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def format(actions: Iterable[Action]) -> str:
 
 @dataclass(frozen=True, repr=False)
 class Schedule:
-    """What every rank does, in order; not yet checked (see `check_schedule`).
+    """The actions of every rank, in order; not yet checked (see `check_schedule`).
 
     Attributes
     ----------

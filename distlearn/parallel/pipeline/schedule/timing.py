@@ -32,7 +32,7 @@ class Simulated:
     in_flight : list of int
         By rank: the largest number of micro-batches whose activations are held at one time.
     deadlock : Deadlock or None
-        Where the ranks deadlock, if they do; all else then describes what they did before.
+        Where the ranks deadlock, if they do; the other attributes then describe the time before.
     """
 
     schedule: Schedule

@@ -140,7 +140,7 @@ def test_the_state_refuses_what_cannot_be():
     with pytest.raises(ValueError, match="used version 1, but the server is at 0"):
         state.arrive(0, 1)
     state.arrive(0, 0)
-    with pytest.raises(ValueError, match="worker 0, which may not be computing"):
+    with pytest.raises(ValueError, match="worker 0 sent a gradient while it must wait"):
         state.arrive(0, 0)
     state.leave(1)
     with pytest.raises(ValueError, match="worker 1 has left already"):
@@ -178,11 +178,11 @@ def test_rates_are_the_published_ones():
 def test_speeds_have_their_mean_and_no_memory(law):
     speeds = Speeds(2000, seconds=3.0, law=law, shape={"pareto": 3.0}.get(law), slow={7: 4.0}, seed=1)
     again = Speeds(2000, seconds=3.0, law=law, shape={"pareto": 3.0}.get(law), slow={7: 4.0}, seed=1)
-    table = np.array([speeds.wave(step) for step in range(30)])
-    assert again(5, 9) == speeds.wave(9)[5] == table[9, 5]
+    table = np.array([speeds.step_times(step) for step in range(30)])
+    assert again(5, 9) == speeds.step_times(9)[5] == table[9, 5]
     assert np.delete(table, 7, axis=1).mean() == pytest.approx(3.0, rel=0.02)
     assert table[:, 7].mean() > 8
-    other = Speeds(2000, seconds=3.0, law=law, seed=2).wave(0)
+    other = Speeds(2000, seconds=3.0, law=law, seed=2).step_times(0)
     assert np.array_equal(other[:7], table[0, :7]) == (law == "constant")
 
 

@@ -207,7 +207,7 @@ def test_divergence_ends_the_run():
     ("options", "message"),
     [
         ({"servers": 3, "pace": Speeds(1)}, "3 servers on 3 ranks"),
-        ({"rule": LARS()}, "LARS looks at whole parameters"),
+        ({"rule": LARS()}, "LARS needs whole parameters"),
         ({"steps": None}, "give steps, seconds, or both"),
         ({"steps": 0}, "steps is 0"),
         ({"lr": -0.1}, r"ParameterServer: lr is -0\.1"),
