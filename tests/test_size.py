@@ -23,7 +23,7 @@ CAPS = {
     "distlearn/cuda": 34_711,
     "distlearn/data": 9_580,
     "distlearn/nn": 41_845,
-    "distlearn/optim": 4_407,
+    "distlearn/optim": 4_450,
     "distlearn/parallel": 53_931,
     "distlearn/sim": 25_481,
     "distlearn/train": 9_005,
