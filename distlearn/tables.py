@@ -1,8 +1,4 @@
-"""Results as text: numbers with their units, and tables that read well in a terminal and in a notebook.
-
-Not rich, which the command line uses: a notebook gets a real HTML table, and `import distlearn.nn`
-stays light.
-"""
+"""Results as text: numbers with their units, and tables that read well in a terminal and in a notebook."""
 
 from __future__ import annotations
 

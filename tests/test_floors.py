@@ -41,9 +41,8 @@ HEAVY = {
     "matplotlib": ("viz", "distcourse"),  # a lab shows figures
     "mpi4py": ("comm.mpi", "world.mpi"),
     "pooch": ("data",),
-    "rich": ("cli.console",),
-    "scipy": ("parallel.planning", "distcourse.backtest"),
-    "sklearn": ("data",),
+    "scipy": ("distcourse.backtest",),
+    "sklearn": (),
     "torch": ("train.torch_ddp",),
 }
 
@@ -71,7 +70,7 @@ def imports(source: str, module: str, is_package: bool = False) -> list[Import]:
                 parts = parts[: len(parts) - node.level + is_package]
                 base = ".".join([*parts, base] if base else parts)
             found += [Import(node.lineno, f"{base}.{alias.name}") for alias in node.names]
-        elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("importlib.import_module", "__import__"):
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("importlib.import_module", "__import__", "need"):
             name = node.args[0]
             if isinstance(name, ast.Constant) and not name.value.startswith("."):
                 found.append(Import(node.lineno, name.value))

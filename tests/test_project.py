@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import importlib.util
 import os
@@ -14,6 +15,8 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import distlearn
 
@@ -53,7 +56,7 @@ def test_the_labs_are_validated_where_everything_is_tested():
     """`make test`, and so CI, runs nbval on all sources; its holes are closed for this one release."""
     assert "-m pytest -n $(WORKERS) --nbval-lax $(ARGS)" in (ROOT / "Makefile").read_text(encoding="utf-8")
     assert "course/source" in PYPROJECT["tool"]["pytest"]["ini_options"]["testpaths"]
-    assert "nbval==0.11.0" in PYPROJECT["project"]["optional-dependencies"]["dev"]
+    assert "nbval==0.11.0" in PYPROJECT["project"]["optional-dependencies"]["labs"]
     assert "`pytest --nbval-lax course/source`" in README
 
 
@@ -111,6 +114,67 @@ def test_environment_has_the_releases_that_were_tested():
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     assert "--constraint $(LOCK)" in makefile
     assert "LOCK ?= constraints.txt" in makefile
+
+
+@functools.cache
+def core(name: str = "distlearn") -> dict[str, int]:
+    """What `pip install` of a package brings without extras: bytes by name, from the metadata of what is installed."""
+    found, waiting = {}, [name]
+    while waiting:
+        found_here = importlib.metadata.distribution(waiting.pop())
+        found[canonicalize_name(found_here.name)] = sum(file.size or 0 for file in found_here.files or ())
+        needs = map(Requirement, found_here.requires or [])
+        names = {canonicalize_name(n.name) for n in needs if not n.marker or n.marker.evaluate({"extra": ""})}
+        waiting += names - set(found)
+    return found
+
+
+def test_the_core_is_small():
+    """Nothing of Jupyter, CUDA or MPI, and less than 150 MB of files; `make env` and conda install the extras, too."""
+    assert [name for name in core() if re.search("jupyter|ipy|notebook|cupy|nvidia|mpi|scipy|torch", name)] == []
+    assert sum(core().values()) < 150e6, core()
+    dev = PYPROJECT["project"]["optional-dependencies"]["dev"]
+    assert "distlearn[book,course,nvrtc]" in dev
+    assert "-e .[dev]" in (ROOT / "environment.yml").read_text(encoding="utf-8")
+    seven = ("jupyterlab", "ipyparallel", "cupy-cuda13x", "numpy", "matplotlib", "nbval", "pytest")
+    assert all(importlib.metadata.version(name) for name in seven)
+
+
+WITHOUT_EXTRAS = """
+import sys
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in HIDDEN:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Missing())
+exec(CODE)
+import distlearn as dl
+from click.testing import CliRunner
+from distlearn.cli import main
+for use in (lambda: dl.EngineWorld(2), dl.MPIWorld, lambda: __import__("distcourse.drawing")):
+    try:
+        use()
+    except ModuleNotFoundError as error:
+        print(error)
+for words in (["start"], ["progress"], ["labs", "list"], ["train", "--world", "engines", "--size", "2"]):
+    print(CliRunner().invoke(main, words).output)
+"""
+
+
+def test_the_core_trains_and_names_the_extra_that_is_missing(tmp_path):
+    """The twelve lines run with nothing but the core, and whatever needs more says by which command to get it."""
+    dists = importlib.metadata.packages_distributions()
+    hidden = {name for name, of in dists.items() if not {*map(canonicalize_name, of)} & set(core())} - {"distcourse"}
+    (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    script = WITHOUT_EXTRAS.replace("HIDDEN", repr(hidden)).replace("CODE", repr(code))
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=tmp_path, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "of the test images" in done.stdout
+    assert {"ipyparallel", "mpi4py", "anywidget"} < hidden
+    for name, extra in (("ipyparallel", "labs"), ("mpi4py", "mpi"), ("anywidget", "labs"), ("nbformat", "labs")):
+        assert f"{name} is not installed; it comes with: pip install 'distlearn[{extra}]'" in done.stdout
+    assert done.stdout.count("pip install 'distlearn[labs]'") == 6, done.stdout
 
 
 def test_licence():
