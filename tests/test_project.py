@@ -21,7 +21,7 @@ from packaging.utils import canonicalize_name
 import distlearn
 
 ROOT = Path(__file__).resolve().parents[1]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+README, MANUAL = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "course/notes/manual.md"))
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
@@ -185,11 +185,13 @@ def test_licence():
         assert (ROOT / name).is_file(), name
 
 
-@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "SECURITY.md", "ARCHITECTURE.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "CONTRIBUTING.md", "SECURITY.md", "ARCHITECTURE.md", "course/notes/manual.md"]
+)
 def test_links_lead_somewhere(page):
     text = (ROOT / page).read_text(encoding="utf-8")
     targets = re.findall(r"\]\(([^)#]+?)\)", text)
-    missing = [t for t in targets if not t.startswith("http") and not (ROOT / t).exists()]
+    missing = [t for t in targets if not t.startswith("http") and not (ROOT / page).parent.joinpath(t).exists()]
     assert missing == []
 
 
@@ -212,11 +214,11 @@ def test_readme_code_runs(capsys):
     assert accuracy > 90
 
 
-def test_readme_names_are_there():
+def test_names_of_the_manual_are_there():
     """What the table of ways to share the work names is `dl.` and that name."""
     import distlearn as dl
 
-    table = README.partition("## Ways to share the work")[2].partition("\n## ")[0]
+    table = MANUAL.partition("## Ways to share the work")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| [^|]+\| ([^|]+) \|", table, re.MULTILINE)[2:]
     names = re.findall(r"`([\w.]+)(?:\([^`]*\))?`", "".join(rows))
     assert len(names) >= 20
@@ -231,19 +233,30 @@ def test_readme_names_are_there():
         eval(call, {name: getattr(dl, name) for name in dir(dl)})
 
 
-def test_readme_commands_parse():
-    """Every `distlearn ...` line of the README is one that the command accepts, up to doing it."""
+def test_commands_of_readme_and_manual_are_accepted():
+    """Every `distlearn ...` line is one that the command accepts, up to doing it; every `make ...` is a target."""
     from click.testing import CliRunner
 
     from distlearn.cli import main
 
-    lines = re.findall(r"^(?:mpiexec -n \d+ )?(distlearn (?:train|doctor)[^#\n]*)", README, re.MULTILINE)
-    lines += re.findall(r"`(distlearn train[^`]*)`", README)
-    assert len(lines) >= 8
+    text = README + MANUAL
+    lines = re.findall(r"^(?:mpiexec -n \d+ )?(distlearn [a-z][^#\n]*)", text, re.MULTILINE)
+    lines += re.findall(r"`(distlearn [a-z][^`]*)`", text)
+    assert len(lines) >= 20
     for line in lines:
-        words = line.split()[1:]
-        result = CliRunner().invoke(main, [*words, "--help"])
+        words = [word.strip('"') for word in line.split()[1:]]
+        at = 2 if words[0] in ("course", "project", "labs") else 1
+        result = CliRunner().invoke(
+            main, [*words[:at], "--help", *words[at:]] if words[0] == "run" else [*words, "--help"]
+        )
         assert result.exit_code == 0, (line, result.output)
+    targets = {*re.findall(r"\bmake ([a-z-]+)", " ".join(re.findall(r"```.*?```|`[^`]+`", text, re.DOTALL)))}
+    assert targets == targets & {*re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)}
+
+
+def test_readme_fits_on_three_screens():
+    """One for each of its readers; what is longer stands on a page of its own."""
+    assert len(README.splitlines()) <= 3 * 40
 
 
 def test_nothing_mentions_where_it_was_made():
