@@ -52,7 +52,7 @@ lab: $(STAMP) ## Open JupyterLab on the labs, and print its URL
 	@exec $(BIN)/distlearn start --ip=$(IP) --port=$(PORT) $(ARGS)
 
 test: lint labs-check ## Run everything that CI runs: the tests, and every cell of every solved lab
-	$(BIN)/python -m pytest -n $(WORKERS) --nbval-lax $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --nbval-lax --durations=40 $(ARGS)
 
 test-all: test ## Run also what takes too long for every commit: all labs and kernels, mutants, faults, a browser
 	$(BIN)/python -m pytest -n $(WORKERS) --thorough

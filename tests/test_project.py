@@ -54,7 +54,9 @@ def test_ci_runs_what_a_maintainer_runs():
 
 def test_the_labs_are_validated_where_everything_is_tested():
     """`make test`, and so CI, runs nbval on all sources; its holes are closed for this one release."""
-    assert "-m pytest -n $(WORKERS) --nbval-lax $(ARGS)" in (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert "-m pytest -n $(WORKERS) --nbval-lax --durations=40 $(ARGS)" in (ROOT / "Makefile").read_text(
+        encoding="utf-8"
+    )
     assert "course/source" in PYPROJECT["tool"]["pytest"]["ini_options"]["testpaths"]
     assert "nbval==0.11.0" in PYPROJECT["project"]["optional-dependencies"]["labs"]
     assert "`pytest --nbval-lax course/source`" in README

@@ -59,11 +59,12 @@ def on_device(comm, c):
 
 
 @pytest.mark.parametrize("portion", range(5))
-def test_on_a_device(portion, monkeypatch):
+def test_on_a_device(portion, monkeypatch, request):
     """Arrays that refuse implicit conversion to NumPy, as CuPy's do; stages without parameters are among them."""
+    step = 5 if request.config.getoption("--thorough") else 20
     for module in (hybrid, replicas, sharding, state, strategy):  # where copying to the host is meant
         monkeypatch.setattr(module, "to_numpy", lambda x: x.get() if isinstance(x, MockDeviceArray) else np.asarray(x))
-    for seed in range(100 * portion, 100 * portion + 100):
+    for seed in range(portion, 500, step):
         c = choose(random.Random(seed).choice)
         if any(name == "dropout" for name, _ in c.layers):  # whose mask is drawn on the device
             continue
