@@ -22,16 +22,17 @@ def speaks_unicode() -> bool:
 def print_table(title: str, columns, rows, *, caption: str = "", styles=None) -> None:
     """Print a table of strings, no wider than the terminal; a column whose name ends with ">" is right-aligned."""
     from ..tables import Table
+    from ..tables import columns as columns_of
 
     heads, right = [name.rstrip(">") for name in columns], [name.endswith(">") for name in columns]
     cells = [["-" if cell is None else str(cell) for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]
+    widths = [max(map(columns_of, column)) for column in zip(heads, *cells, strict=True)]
     room = (shutil.get_terminal_size((WIDTH, 0)).columns if sys.stdout.isatty() else WIDTH) - 2 * len(heads)
     while sum(widths) > room and max(widths) > NARROW:
         widths[widths.index(max(widths))] -= 1
 
     def fold(cell, width):
-        return [cell] if len(cell) <= width and "\n" not in cell else textwrap.wrap(cell, width)
+        return [cell] if columns_of(cell) <= width and "\n" not in cell else textwrap.wrap(cell, width)
 
     folded = [list(zip_longest(*map(fold, row, widths), fillvalue="")) for row in cells]
     lines = str(Table(heads, [line for row in folded for line in row], right=right)).split("\n")
@@ -74,7 +75,8 @@ def status(text: str, *, shown: bool = True):
 
     def update(text):
         if shown:
-            click.echo(f"\r{text}\x1b[K", err=True, nl=False)
+            most = shutil.get_terminal_size((WIDTH, 0)).columns - 1  # a line that wraps would stay
+            click.echo(f"\r{text[:most]}\x1b[K", err=True, nl=False)
 
     update(text)
     try:
