@@ -34,6 +34,7 @@ warnings.filterwarnings("ignore", module=r"nbgrader\.api")  # SQLAlchemy's advic
 c = get_config()
 
 c.CourseDirectory.course_id = "distlearn"
+c.CourseDirectory.ignore = [".ipynb_checkpoints", "*.pyc", "__pycache__", "feedback", "exercises.py"]
 c.CourseDirectory.release_directory = "../labs"  # the students' side is part of the repository
 
 # The source holds a sample prediction; the student's copy holds none.

@@ -6,6 +6,7 @@ packages: a lab is run again where one of them has changed.
 
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -47,6 +48,7 @@ def run(path: Path, kept: Path) -> str:
     if kept.exists() and nbformat.read(kept, as_version=4).metadata.get("digest") == now:
         return f"{path.stem}: unchanged"
     with tempfile.TemporaryDirectory() as home:
+        shutil.copytree(path.parent, home, ignore=shutil.ignore_patterns("*.ipynb"), dirs_exist_ok=True)
         places = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}", "IPYTHONDIR": home}
         env = {k: v for k, v in (os.environ | SETTINGS | places).items() if v is not None}
         client = NotebookClient(lab, timeout=4 * SECONDS_PER_CELL, resources={"metadata": {"path": home}})

@@ -74,19 +74,15 @@ class Check:
         `inplace` allows changed arguments and no result; `without` names what the answer must not use.
         """
         label = getattr(fn, "__name__", type(fn).__name__)
-        told = getattr(fn, "_distlearn_home", None)  # while grading an answer is in another process
-        home = (home_of(fn) if told is None else told).partition(".")[0]
-        if home == "distlearn" or (told and home == "distcourse"):  # in a notebook a lab's function runs some answers
-            self._add(BAD, label, "this is the library's own function", "write it yourself, without the library's")
-        if "distlearn" in self._look(fn, label, without):
-            self._add(NOTE, label, "uses the library: calling its version of an answer counts as not written")
-        watched = [] if inplace else [(k, a, copy.copy(a)) for k, a in _arrays(_named(fn, args, kwargs))]
-        result = fn(*args, **kwargs)
-        for name, array, before in watched:
-            if not np.array_equal(array, before, equal_nan=array.dtype.kind in "fc"):
+        self.vet(fn, label, without)
+        result, changed = (fn(*args, **kwargs), []) if inplace else call_watched(fn, args, kwargs)
+        for name, value in changed:
+            kind, plain = type(value).__name__, "work on a copy"
+            if hasattr(value, "dtype"):
+                kind = "array"
                 plain = f"`{name} = {name} + ...`, not `+=`" if name.isidentifier() else "`a + b`, not `a += b`"
-                advice = f"compute a new array instead of writing into {name} ({plain})"
-                self._add(BAD, name, f"{label} changed its input {name} in place", advice)
+            advice = f"make a new {kind} instead of writing into {name} ({plain})"
+            self._add(BAD, name, f"{label} changed its input {name} in place", advice)
         if not (inplace and result is None):
             self._gave |= {label} if result is not None else set()
             self._returned = (label, result)
@@ -170,6 +166,24 @@ class Check:
         right = [] if failures else [Line(GOOD, name, f"{len(mine)} checks")]
         more = [Line(NOTE, name, f"{len(wrong) - most} more like these")] if len(wrong) > most else []
         self.lines[start:] = [line for line in mine if line.tone == NOTE] + right + wrong[:most] + more
+
+    def vet(self, fn, label, without=()) -> None:
+        """Report an answer that is the library's own, or uses what it must not."""
+        told = getattr(fn, "_distlearn_home", None)  # while grading an answer is in another process
+        home = (home_of(fn) if told is None else told).partition(".")[0]
+        if home == "distlearn" or (told and home == "distcourse"):  # in a notebook a lab's function runs some answers
+            self._add(BAD, label, "this is the library's own function", "write it yourself, without the library's")
+        if "distlearn" in self._look(fn, label, without):
+            self._add(NOTE, label, "uses the library: calling its version of an answer counts as not written")
+
+    def line(self, ok: bool, name, text: str = "", advice: str = "") -> None:
+        """Add a line that is right or wrong."""
+        self._add(GOOD if ok else BAD, name, text, advice)
+
+    def stopped(self, name, error, advice: str = "") -> None:
+        """Report an exception of the answer, with advice unless it has some of its own."""
+        text, own, _ = self._explain(error)
+        self._add(BAD, name, text, advice or own)
 
     @property
     def ok(self) -> bool:
@@ -280,7 +294,7 @@ def _folded(lines: list[Line]) -> list[Line]:
     for first, *others in alike.values():
         if len(others) > 1:
             kept = [line for line in kept if line not in others]
-            names = ", ".join(line.name for line in others)
+            names = "; ".join(dict.fromkeys(line.name for line in others))
             kept.insert(kept.index(first) + 1, Line(NOTE, "", f"the same: {names}"))
     return kept
 
@@ -321,6 +335,14 @@ def is_library(filename: str) -> bool:
     return "/distlearn/" in path or "/site-packages/" in path or "/lib/python" in path or path.startswith("<frozen")
 
 
+def call_watched(fn, args, kwargs) -> tuple:
+    """Call a function; return its result, and the name and value of each argument that it changed in place."""
+    given = _named(fn, args, kwargs)
+    watched = [(name, a, copy.copy(a)) for found in (_arrays, _containers) for name, a in found(given)]
+    result = fn(*args, **kwargs)
+    return result, [(name, a) for name, a, before in watched if not _unchanged(a, before)]
+
+
 def _named(fn, args, kwargs) -> dict:
     try:
         return dict(inspect.signature(fn).bind(*args, **kwargs).arguments)
@@ -337,6 +359,28 @@ def _arrays(value, name=""):
             yield from _arrays(item, f"{name}[{i}]")
     elif hasattr(value, "dtype") and hasattr(value, "flags"):
         yield name, value
+
+
+def _containers(value, name=""):
+    """Yield the lists and dicts among arguments, and those in them."""
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, item in items:
+        if isinstance(item, (dict, list, tuple)):
+            label = f"{name}[{key!r}]" if name else str(key)
+            if not isinstance(item, tuple):
+                yield label, item
+            yield from _containers(item, label)
+
+
+def _unchanged(value, before) -> bool:
+    if hasattr(value, "dtype"):
+        return np.array_equal(value, before, equal_nan=value.dtype.kind in "fc")
+    pairs = zip(_parts(value), _parts(before), strict=False)
+    return len(value) == len(before) and all(a is b for a, b in pairs)
+
+
+def _parts(value) -> list:
+    return [part for item in value.items() for part in item] if isinstance(value, dict) else list(value)
 
 
 def _equal(a, b) -> bool:

@@ -16,7 +16,7 @@ from distlearn.backend import to_numpy
 from .mistakes import shape_mistake, value_mistake
 
 # Default relative tolerance by bytes of the less precise float: a few hundred roundings.
-_RTOL = {2: 1e-2, 4: 1e-5, 8: 1e-9}
+RTOL = {2: 1e-2, 4: 1e-5, 8: 1e-9}
 
 
 class Comparison(NamedTuple):
@@ -105,7 +105,7 @@ def _not_an_array(got) -> str:
 
 def _default_rtol(got, want) -> float:
     sizes = [a.dtype.itemsize // (2 if a.dtype.kind == "c" else 1) for a in (got, want) if a.dtype.kind in "fc"]
-    return _RTOL.get(min(sizes, default=8), 1e-9)
+    return RTOL.get(min(sizes, default=8), 1e-9)
 
 
 def _brief(a) -> str:

@@ -13,7 +13,7 @@ from distlearn.comm.base import ignore_report
 from distlearn.comm.waiting import count_cores
 from distlearn.world.progress import Bar
 
-from . import scope, show
+from . import exercise, scope, show
 from .check import Check, CheckFailed
 from .predict import KINDS, Prediction, PredictionMissing, grading
 from .show import GOOD, NOTE, Card, Line
@@ -106,9 +106,20 @@ class Lab:
 
     # -- checks and failures ----------------------------------------------------------------------------------------
 
-    def check(self, title: str, hints: bool = True) -> Check:
-        """Return the checks of one exercise, to be used in a `with` statement; see `Check`."""
-        return Check(title, hints)
+    def check(self, title: str, *answers, hidden: bool = False, hints: bool = True) -> Check | None:
+        """Check answers against the table of their exercise; without any, return a `Check` for a `with` statement.
+
+        Raises
+        ------
+        CheckFailed
+            If a result is wrong.
+        """
+        return exercise.check(self.number, title, answers, hidden) if answers else Check(title, hints)
+
+    def cases(self, name: str) -> list[tuple[dict, dict]]:
+        """Return what the check of an exercise tries: for each case its arguments, and the results that are right."""
+        table = exercise.find(name)
+        return list(zip(table.cases, table.right, strict=True))
 
     @contextmanager
     def expect(self, error, match: str = ""):

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import nbformat
-from distcourse.author.source import BEGIN_SOLUTION, END_SOLUTION, Cell, Source
+from distcourse.author.exercise import ARROW, FILE, Solved, edited, without_markers
+from distcourse.author.source import Cell, Source
 
 COURSE = Path(__file__).parents[2] / "course"
 
@@ -30,11 +31,6 @@ def graded_id(cell) -> str:
     return cell.metadata.get("nbgrader", {}).get("grade_id", "")
 
 
-def without_markers(text: str) -> str:
-    """Take the solution markers out, keep the solution."""
-    return "\n".join(line for line in text.splitlines() if BEGIN_SOLUTION not in line and END_SOLUTION not in line)
-
-
 def solved(released, source):
     """Fill the released notebook with the source's answers and predictions."""
     answers = {cell.id: cell for cell in source.cells}
@@ -47,13 +43,10 @@ def solved(released, source):
 
 
 def wrong(solution, grade_id, code):
-    """Return a solved notebook with one wrong answer: the cell's new text, or a pair (old, new) to replace in it."""
+    """Return a solved notebook with one wrong answer, an edit of the cell's text as `exercises.py` has them."""
     notebook = copy.deepcopy(solution)
     (cell,) = (c for c in notebook.cells if graded_id(c) == grade_id)
-    if isinstance(code, tuple):
-        old, new = code
-        assert cell.source.count(old) == 1, f"{grade_id}: {old!r} occurs {cell.source.count(old)} times in the solution"
-        code = cell.source.replace(old, new)
+    code = edited(cell.source, code)
     assert code != cell.source, f"{grade_id}: the wrong answer is the right one"
     cell.source = code
     return notebook
@@ -112,13 +105,19 @@ def mutants(lab_name: str) -> dict:
     They are written as (what, text of the solution, what it becomes) or as (what, the whole answer); a set at the end
     says what is lost where that is not the exercise's own check alone.
     """
-    known = importlib.import_module(f".mutants.{lab_name.partition('_')[0]}", __package__).MUTANTS
+    folder = next(COURSE.glob(f"source/{lab_name.partition('_')[0]}_*"))
+    if (folder / FILE).is_file():
+        return {
+            name: [(sentence, edit, {f"check_{name}"}) for sentence, edit in exercise.wrong()]
+            for name, exercise in Solved(folder).exercises.items()
+        }
+    known = importlib.import_module(f".mutants.{folder.name.partition('_')[0]}", __package__).MUTANTS
     found = {}
     for name, answers in known.items():
         found[name] = []
         for what, *code in answers:
             loses = code.pop() if isinstance(code[-1], set) else {f"check_{name}"}
-            found[name].append((what, code[0] if len(code) == 1 else tuple(code), loses))
+            found[name].append((what, ARROW.join(code), loses))
     return found
 
 

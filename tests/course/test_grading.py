@@ -112,7 +112,7 @@ def test_an_untouched_notebook_stops_at_predictions(lab, request, monkeypatch):
     (path,) = (COURSE.parent / "labs" / lab).glob("*.ipynb")
     book = nbformat.read(path, as_version=4)
     book.cells = [c for c in book.cells if not DEMONSTRATIONS & set(c.metadata.get("tags", []))]
-    NotebookClient(book, timeout=240, allow_errors=True, resources={"metadata": {"path": str(COURSE.parent)}}).execute()
+    NotebookClient(book, timeout=240, allow_errors=True, resources={"metadata": {"path": str(path.parent)}}).execute()
     found = stops(book)
     assert found["CheckFailed"] == len(checks(book))
     assert found["PredictionMissing"] > 0

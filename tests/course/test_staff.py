@@ -1,6 +1,5 @@
 """The bank of exam questions gives what it states, and papers, staff pages and JPlag's folders are made from it."""
 
-import importlib
 import re
 import shutil
 from collections import Counter
@@ -14,6 +13,7 @@ from distcourse.author.staff import KINDS, draw, questions
 
 from . import grading, small
 from .conftest import COURSE, LABS
+from .submissions import mutants
 
 BANK = questions(COURSE)
 
@@ -60,8 +60,7 @@ def test_wrong_choices_are_mistakes_that_the_checks_know():
     named = 0
     for path in source_notebooks(COURSE):
         lab = Source(path)
-        mutants = importlib.import_module(f".mutants.{path.stem}", __package__).MUTANTS
-        known = {answer[0] for answers in mutants.values() for answer in answers}
+        known = {answer[0] for answers in mutants(path.stem).values() for answer in answers}
         module = Path(distcourse.__file__).with_name(f"{path.stem}.py")
         text = "\n".join([*(c.source for c in lab.code), module.read_text() if module.exists() else ""])
         for q in (q for q in BANK if q["lab"] == lab.number and q["kind"] == "choice"):

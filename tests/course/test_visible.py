@@ -77,8 +77,9 @@ def tried(shell, lab):
             yield exercise, text, failure(shell, wrong(solved, exercise, code), exercise)
 
 
-def test_the_visible_checks_catch_every_known_mistake(lab, shell, request):
+def test_the_visible_checks_catch_every_known_mistake(lab, shell, request, monkeypatch):
     only_if_thorough(request, lab)
+    monkeypatch.chdir(COURSE / "source" / lab)
     bare = 0
     for exercise, text, error in tried(shell, lab):
         assert (error is None) == (not text or text in SPECIAL), f"{exercise}: {text or 'the solution'}"
@@ -86,8 +87,9 @@ def test_the_visible_checks_catch_every_known_mistake(lab, shell, request):
     assert bare <= BARE.get(lab[:5], bare)
 
 
-def test_an_exercise_without_an_answer_is_said_to_be_not_written_yet(lab, shell):
+def test_an_exercise_without_an_answer_is_said_to_be_not_written_yet(lab, shell, monkeypatch):
     """All checks of an untouched notebook, in one pass over the cells that they need."""
+    monkeypatch.chdir(COURSE.parent / "labs" / lab)
     released = nbformat.read(next((COURSE.parent / "labs" / lab).glob("*.ipynb")), as_version=4)
     code = [c for c in map(Cell, range(len(released.cells)), released.cells) if c.is_code]
     code = [c for c in code if not DEMONSTRATIONS & set(c.tags)]

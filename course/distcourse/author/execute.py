@@ -31,6 +31,7 @@ from traitlets import Bool, Integer
 
 from distlearn.world import reaper
 
+from . import exercise
 from .sandbox import JudgeLost, MemoryWatch, Room, SandboxedKernel, processes, stretch
 from .source import Cell, course_of, grade_id_of, is_check, name_of, source_of
 from .stage import before_check, definitions, names_of_answers, skeleton, users_of
@@ -102,7 +103,7 @@ class ExecuteAll(Execute):
         here = CourseDirectory(config=self.config)
         came = Path(here.format_path(here.submitted_directory, told["student"], told["assignment"]))
         with tempfile.TemporaryDirectory(prefix="dl-", ignore_cleanup_errors=True) as folder:
-            shutil.copytree(place, folder, ignore=shutil.ignore_patterns("*.ipynb"), dirs_exist_ok=True)
+            shutil.copytree(place, folder, ignore=shutil.ignore_patterns("*.ipynb", exercise.FILE), dirs_exist_ok=True)
             for path in filter(Path.is_file, came.rglob("*.ipynb")):
                 target = Path(folder, path.relative_to(came))
                 target.parent.mkdir(parents=True, exist_ok=True)
@@ -228,7 +229,7 @@ class ExecuteAll(Execute):
         names = names_of_answers(self._lab_source, check, helpers)
         seconds, asked, self._interrupted = self._seconds_for(check), None, False
         try:
-            path = self._judge.begin(check.source, helpers, names)
+            path = self._judge.begin(check.source, helpers, names, self._lab_source and self._lab_source.path.parent)
             asked = self.kc.execute(_SERVE.format(path=path), silent=True, store_history=False)
             answer = self._answer(seconds)
         except JudgeLost as error:

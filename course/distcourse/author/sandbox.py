@@ -8,6 +8,7 @@ folder that the processes of one submission share holds their sockets. When the 
 from __future__ import annotations
 
 import atexit
+import base64
 import contextlib
 import functools
 import json
@@ -216,12 +217,14 @@ class Judge:
         self._process = subprocess.Popen(command, env=environment, start_new_session=True, **pipes)
         self._rest = b""
 
-    def begin(self, code: str, helpers: str, names) -> str:
-        """Have a check run; return the socket to which the student's process is to connect."""
+    def begin(self, code: str, helpers: str, names, lab: Path | None = None) -> str:
+        """Have a check run, with the files of the lab's source; return the socket for the student's process."""
         self.start()
         self._count += 1
         path = str(self._shared / f"j{self._count}")
-        self._write({"code": code, "helpers": helpers, "names": sorted(names), "socket": path})
+        files = [p for p in lab.iterdir() if p.is_file()] if lab else []
+        kept = {p.name: base64.b64encode(p.read_bytes()).decode() for p in files}
+        self._write({"code": code, "helpers": helpers, "names": sorted(names), "socket": path, "files": kept})
         self.answer(START)
         return path
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
+import time
 from pathlib import Path
 
 import click
@@ -57,15 +58,28 @@ def list_labs(course):
 @click.option("--check", is_flag=True, help="Write nothing; exit with status 1 if a copy differs from its source.")
 @click.option("--force", is_flag=True, help="Overwrite copies that have been edited.")
 def generate(names, course, check, force):
-    """Make the students' copies (of all labs, or of those named) from the sources."""
-    from ..author import compare_release
+    """Make the students' copies (of all labs, or of those named) from the sources.
+
+    Where a lab has an exercises.py, its solutions and mistakes are run for the tables that checks read. With --check
+    its solutions are changed by rule, too: what no case finds is an error.
+    """
+    from ..author import compare_release, source_notebooks
     from ..author import generate as make
+    from ..author.exercise import FILE, Solved
+    from ..author.strength import survivors
 
     if not check:
         for folder in make(course, names, force=force):
             say(f"wrote {folder}")
         return
     differences = compare_release(course, names)
+    for folder in [path.parent for path in source_notebooks(course, names) if (path.parent / FILE).is_file()]:
+        began, solved = time.monotonic(), Solved(folder)
+        passing = [f"{name}: {what}" for name in solved.exercises for what in survivors(solved, name)]
+        known = sum(1 for exercise in solved.exercises.values() for _ in exercise.wrong())
+        seconds = time.monotonic() - began
+        say(f"{folder.name}: {known} known mistakes; {len(passing)} other changes pass every case ({seconds:.0f} s)")
+        differences += [f"{folder.name}, {text}: no case finds this change" for text in passing]
     for text in differences:
         say(text, err=True)
     if all("has no source" in text for text in differences) and differences:

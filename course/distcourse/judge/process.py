@@ -3,12 +3,14 @@
     python -m distcourse.judge.process
 
 A request is a line of JSON on the standard input: `code` is the check as the source has it, `helpers` what has to run
-before it, `names` what the submission defines, `socket` where its process is going to connect. The answer is a line on
-the standard output: the outputs of a notebook's cell, and `lost` if the student's process ended.
+before it, `names` what the submission defines, `files` those of the lab's source, `socket` where its process is going
+to connect. The answer is a line on the standard output: the outputs of a notebook's cell, and `lost` if the student's
+process ended.
 """
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import ctypes
 import importlib
@@ -18,9 +20,11 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import traceback
+from pathlib import Path
 
-from .. import show
+from .. import exercise, show
 from ..check import CHECK_FILE, CheckFailed
 from ..intact import TOOLS
 from . import objects
@@ -33,6 +37,8 @@ CONNECT = 30.0  # Seconds within which the student's process must connect.
 def judge(request: dict) -> dict:
     """Run one check."""
     outputs, printed, lost = [], io.StringIO(), ""
+    for name, content in request["files"].items():
+        Path(exercise.FOLDER, name).write_bytes(base64.b64decode(content))
     with contextlib.closing(socket.socket(socket.AF_UNIX)) as door:
         door.bind(request["socket"])
         door.listen(1)
@@ -124,12 +130,14 @@ def main() -> None:
     for name in TOOLS:
         importlib.import_module(name)
     _confine_kernels()
-    for line in sys.stdin:
-        try:
-            answer = judge(json.loads(line))
-        except Exception:
-            answer = {"outputs": [], "lost": "", "broken": traceback.format_exc()}
-        _answer(answer)
+    with tempfile.TemporaryDirectory(prefix="dl-lab-") as folder:
+        exercise.FOLDER = Path(folder)
+        for line in sys.stdin:
+            try:
+                answer = judge(json.loads(line))
+            except Exception:
+                answer = {"outputs": [], "lost": "", "broken": traceback.format_exc()}
+            _answer(answer)
 
 
 if __name__ == "__main__":

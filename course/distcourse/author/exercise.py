@@ -1,0 +1,215 @@
+"""Exercises as their staff write them: cases, and the mistakes that a check names; the table of results made of them.
+
+Beside the source notebook of a lab, `exercises.py` holds `EXERCISES`, a dict of `Exercise` by the name of the function.
+The solution is the notebook's own cell. A mistake is a sentence and an edit of that cell's text:
+
+    Exercise(
+        cases=[{"counts": [6, 4, 2]}, {"counts": [6, 0, 3]}],
+        draw=lambda rng: {"counts": rng.integers(0, 20, 5).tolist()},
+        mistakes={"a mean of means: every part weighs the same": "count / n * gradient  ->  gradient / len(counts)"},
+    )
+
+`table_of` refuses a mistake that passes every case, and two sentences that no case can tell apart.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import runpy
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from .. import exercise as checks
+from ..exercise import Mistake, Table, results_of, signature, wrong_in
+from .source import BEGIN_SOLUTION, END_SOLUTION, Source
+
+FILE = "exercises.py"
+ARROW = "  ->  "
+
+
+@dataclass
+class Exercise:
+    """One exercise.
+
+    Attributes
+    ----------
+    cases : list of dict
+        Arguments of the lab's `run_<name>(*answers, **case)`, which returns a dict of results: numbers, arrays, texts.
+    draw : callable
+        `draw(rng)` returns a case of a hidden test.
+    mistakes : dict of str to str, or to list of str or tuple
+        By the sentence that a student reads, what is wrong: a part of the solution's text and what it becomes, with
+        two spaces, an arrow and two spaces between them; or the whole text of an answer. A tuple holds several edits
+        that are made at once, a list several answers with the same sentence.
+    answers : tuple of str
+        What the cell defines, if that is not one function that is called as the exercise.
+    inplace : bool
+        Whether an answer may change its arguments.
+    rtol : float, optional
+        How far numbers may be off; by default 1e-9 in float64.
+    library : bool
+        Whether an answer may use the lab's module.
+    at_most : tuple of str
+        Results of which less is as right.
+    may_pass : dict of str to str
+        Changes that no case finds, each by a part of the line that is printed for it, and why that is right.
+    draws : int
+        How many cases a hidden test has.
+    """
+
+    cases: list[dict]
+    draw: Callable
+    mistakes: dict[str, str | list]
+    answers: tuple[str, ...] = ()
+    inplace: bool = False
+    rtol: float | None = None
+    library: bool = False
+    at_most: tuple[str, ...] = ()
+    may_pass: dict[str, str] = field(default_factory=dict)
+    draws: int = 5
+
+    def wrong(self) -> Iterator[tuple[str, str | tuple]]:
+        """Yield every known mistake as its sentence and an edit for `edited`."""
+        for sentence, edits in self.mistakes.items():
+            for edit in edits if isinstance(edits, list) else [edits]:
+                yield sentence, edit
+
+
+class Solved:
+    """The exercises of a lab with their solutions, read from the folder of its source."""
+
+    def __init__(self, folder):
+        source = Source(next(Path(folder).glob("*.ipynb")))
+        self.number = source.number
+        self.exercises: dict[str, Exercise] = runpy.run_path(str(Path(folder, FILE)))["EXERCISES"]
+        self.texts = {cell.grade_id: without_markers(cell.source) for cell in source.exercises}
+        imports = [n for c in source.code if c.tree for n in c.tree.body if isinstance(n, (ast.Import, ast.ImportFrom))]
+        self._setup = ast.unparse(ast.Module(imports, []))
+        unknown = sorted(self.exercises.keys() - self.texts.keys())
+        if unknown:
+            raise ValueError(f"{folder}: {FILE} has {', '.join(unknown)}, and the notebook has no such answer")
+
+    def answers(self, name: str, text: str | None = None) -> tuple:
+        """Return what a solution defines, or another text of its cell; the solutions above it are there, too."""
+        space = {"__name__": "__main__"}
+        exec(self._setup, space)
+        for known, solution in self.texts.items():
+            exec(compile(text if known == name and text is not None else solution, "<answer>", "exec"), space)
+            if known == name:
+                return tuple(space[answer] for answer in self.exercises[name].answers or (name,))
+        raise KeyError(name)
+
+    def results(self, name: str, answers: tuple, cases) -> list[dict]:
+        """Return the results of answers in each case."""
+        return results_of(checks.runner(self.number, name), answers, cases, self.exercises[name].inplace)
+
+    def right(self, name: str, cases) -> Table:
+        """Return a table without mistakes."""
+        exercise = self.exercises[name]
+        right = self.results(name, self.answers(name), cases)
+        for case, results in zip(cases, right, strict=True):
+            if checks.RAISED in results:
+                raise ValueError(f"{name}: the solution raises {results[checks.RAISED]!r} with {checks.words(case)}")
+        return Table(cases, right, [], exercise.inplace, list(exercise.at_most), exercise.rtol, exercise.library)
+
+    def table(self, name: str) -> Table:
+        """Return what is right in the visible cases, and what each mistake gives."""
+        exercise = self.exercises[name]
+        table = self.right(name, exercise.cases)
+        for case, one, other in zip(table.cases, table.right, self.right(name, table.cases).right, strict=True):
+            if wrong_in(one, other):
+                raise ValueError(f"{name}: the solution's results differ from call to call with {checks.words(case)}")
+        for sentence, edit in exercise.wrong():
+            try:
+                answers = self.answers(name, edited(self.texts[name], edit))
+            except SyntaxError as error:
+                raise ValueError(f"{name}: the mistake {sentence!r} is no Python: {error}") from None
+            rows = []
+            for got, want in zip(self.results(name, answers, table.cases), table.right, strict=True):
+                missing = {n: ["missing", []] for n in wrong_in(got, want, table.at_most, table.rtol)}
+                rows.append(missing | {n: signature(got[n]) for n in missing if n in got})
+            if not any(rows):
+                raise ValueError(f"{name}: no case finds the mistake {sentence!r}, {edit!r}")
+            for other in table.mistakes:
+                if other.wrong == rows and other.sentence != sentence:
+                    raise ValueError(f"{name}: no case tells {sentence!r} from {other.sentence!r}")
+            if Mistake(sentence, rows) not in table.mistakes:
+                table.mistakes.append(Mistake(sentence, rows))
+        return table
+
+
+def without_markers(text: str) -> str:
+    """Take the solution markers out, keep the solution."""
+    return "\n".join(line for line in text.splitlines() if BEGIN_SOLUTION not in line and END_SOLUTION not in line)
+
+
+def edited(text: str, edit) -> str:
+    """Return a solution's text with a mistake in it."""
+    if isinstance(edit, tuple):
+        return functools.reduce(edited, edit, text)
+    old, arrow, new = edit.partition(ARROW)
+    if not arrow:
+        return edit
+    if text.count(old) != 1:
+        raise ValueError(f"{old!r} occurs {text.count(old)} times in the solution, expected once")
+    return text.replace(old, new)
+
+
+@functools.cache
+def _solved(folder) -> Solved:
+    return Solved(folder)
+
+
+def drawn(name: str) -> Table:
+    """Return the table of a hidden test: cases drawn anew, with the solution's results."""
+    if not Path(checks.FOLDER, FILE).is_file():
+        raise FileNotFoundError(f"hidden tests need {FILE}, which the course's staff have")
+    solved, rng = _solved(checks.FOLDER.resolve()), np.random.default_rng()
+    exercise = solved.exercises[name]
+    return solved.right(name, [exercise.draw(rng) for _ in range(exercise.draws)])
+
+
+def compiled(folder) -> dict[str, Table]:
+    """Return the tables of the lab in a folder, made anew; empty if its checks are written by hand."""
+    solved = Solved(folder) if Path(folder, FILE).is_file() else None
+    return {name: solved.table(name) for name in solved.exercises} if solved else {}
+
+
+def differs(tables: dict[str, Table], folder) -> bool:
+    """Return whether the tables beside a lab's source are not these, up to rounding."""
+    if not Path(folder, checks.FILE).is_file():
+        return True
+    try:
+        kept = checks.load(folder)
+    except ValueError:
+        return True
+    return kept.keys() != tables.keys() or any(not _same(kept[name], table) for name, table in tables.items())
+
+
+def _same(kept: Table, made: Table) -> bool:
+    plain = [
+        (
+            [checks.words(case) for case in t.cases],
+            [m.sentence for m in t.mistakes],
+            t.inplace,
+            t.at_most,
+            t.rtol,
+            t.library,
+        )
+        for t in (kept, made)
+    ]
+    if plain[0] != plain[1]:
+        return False
+    if any(wrong_in(a, b) or wrong_in(b, a) for a, b in zip(kept.right, made.right, strict=True)):
+        return False
+    rows = [
+        pair for a, b in zip(kept.mistakes, made.mistakes, strict=True) for pair in zip(a.wrong, b.wrong, strict=True)
+    ]
+    return all(
+        a.keys() == b.keys() and all(a[n][0] == b[n][0] and np.allclose(a[n][1], b[n][1], 1e-5, 1e-5) for n in a)
+        for a, b in rows
+    )

@@ -1,0 +1,368 @@
+"""Checks by results: a table says what is right in each case, and what each known mistake gives there.
+
+    solution, cases, mistakes --`distlearn labs generate`--> results.npz, beside the notebook   (see `author.exercise`)
+    lab.check("weighted_mean", weighted_mean): lab07.run_weighted_mean(answer, **case) --> compared with the table
+
+The table holds results alone: the right ones, and for a mistake a few projections of its wrong ones. So no solution is
+on a student's machine, no formula stands beside the code that it describes, and every mistake is tried when the table
+is made.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import functools
+import importlib
+import json
+import math
+import signal
+import threading
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from distlearn.comm.base import RankError
+
+from .check import Check, call_watched
+from .diagnose import RTOL, compare
+from .predict import grading
+
+FILE = "results.npz"
+FOLDER = Path()  # where it lies: the notebook's own folder; while grading a judge has another
+RAISED = "raises"  # the name of the result of an answer that raises an exception
+ARGUMENTS, UNCHANGED = "arguments", "as they were"  # the name and the right text of what became of arguments
+LIMIT = 10.0  # Seconds for a case.
+DIGITS = 9  # of a projection
+
+
+class Mistake(NamedTuple):
+    """What a known mistake gives: by case its wrong results, each as a `signature`; {} where it is right."""
+
+    sentence: str
+    wrong: list[dict]
+
+
+class Table(NamedTuple):
+    """Results of one exercise, by case."""
+
+    cases: list[dict]
+    right: list[dict]
+    mistakes: list[Mistake]
+    inplace: bool
+    at_most: list[str]
+    rtol: float | None
+    library: bool
+
+
+def runner(number: str, name: str):
+    """Return what gets results from an answer: the lab's `run_<name>`, or else a plain call."""
+    with contextlib.suppress(ImportError, AttributeError):
+        return getattr(importlib.import_module(f"distcourse.lab{number}"), f"run_{name}")
+    return lambda answer, **case: {"result": answer(**case)}
+
+
+# -- results -----------------------------------------------------------------------------------------------------------
+def results_of(run, answers: tuple, cases: list[dict], inplace: bool) -> list[dict]:
+    """Return the results of answers in each case by name; where one raises or does not end, the exception."""
+    found = []
+    for case in cases:
+        try:
+            with _limited(), np.errstate(all="ignore"):
+                found.append(dict(_leaves(_watched(run, answers, copy.deepcopy(case), inplace))))
+        except Exception as error:
+            found.append({RAISED: error})
+            if isinstance(getattr(error, "original", None) or error, TimeoutError):  # the others would not end either
+                return found + [{RAISED: error}] * (len(cases) - len(found))
+    return found
+
+
+def _watched(run, answers, case, inplace) -> dict:
+    if inplace:
+        return run(*answers, **case)
+    changed = []
+
+    def watched(answer, *args, **kwargs):
+        result, those = call_watched(answer, args, kwargs)
+        changed.extend(name for name, _ in those if name not in changed)
+        return result
+
+    results = run(*(a if isinstance(a, type) else functools.partial(watched, a) for a in answers), **case)
+    return results | {ARGUMENTS: f"changed: {', '.join(changed)}" if changed else UNCHANGED}
+
+
+@contextlib.contextmanager
+def _limited():
+    """Raise `TimeoutError` where a case takes longer than LIMIT; while grading another process sees to that."""
+    if grading() or not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(*_):
+        raise TimeoutError(f"no result after {LIMIT:g} s: does every loop end?")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, LIMIT, 1.0)  # again each second, where an answer goes on after any exception
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _leaves(results: dict, within: str = ""):
+    for key, value in results.items():
+        name = f"{within}[{key!r}]" if within else key
+        if isinstance(value, dict):
+            yield name, f"a dict with {', '.join(map(repr, value)) or 'nothing'}"
+            yield from _leaves(value, name)
+        elif isinstance(value, (list, tuple)) and not _is_numeric(value):
+            yield name, f"a {type(value).__name__} of {len(value)}"
+            yield from _leaves(dict(enumerate(value)), name)
+        else:
+            yield name, value
+
+
+def _is_numeric(value) -> bool:
+    """Return whether a value is compared as an array: an array, a number, a list of numbers."""
+    if isinstance(value, (list, tuple)):
+        return bool(value) and all(map(_is_number, value))
+    return (hasattr(value, "dtype") and (np.ndim(value) > 0 or value.dtype.kind in "iufc")) or _is_number(value)
+
+
+def _is_number(value) -> bool:
+    return isinstance(value, (int, float, complex, np.number)) and not isinstance(value, bool)
+
+
+def wrong_in(got: dict, want: dict, at_most=(), rtol=None) -> list[str]:
+    """Return the names of the results that are wrong."""
+    names = [*want, *(name for name in got if name not in want)]
+    return [n for n in names if n not in got or n not in want or not _equal(got[n], want[n], n in at_most, rtol)]
+
+
+def _equal(got, want, at_most: bool, rtol) -> bool:
+    if not _is_numeric(want):
+        return not _is_numeric(got) and _text(got) == _text(want)
+    if at_most:
+        return _is_numeric(got) and bool(np.all(np.asarray(got) <= _limit(want)))
+    if isinstance(want, (list, tuple)) and type(got) is not type(want):
+        return False
+    return not _rounds(got, want) and compare("", got, want, rtol=rtol, dtype=_dtype(want)).ok
+
+
+def _rounds(got, want) -> bool:
+    """Return whether a float stands where a whole number is wanted."""
+    return np.asarray(want).dtype.kind in "iu" and _is_numeric(got) and np.asarray(got).dtype.kind not in "iu"
+
+
+def _limit(want):
+    return np.asarray(want) * (1 + 1e-9) + 1e-12
+
+
+def _dtype(want):
+    """The dtype that an array must have; a single number may have any."""
+    return want.dtype if getattr(want, "ndim", 0) and want.dtype.kind == "f" else None
+
+
+def _text(value) -> str:
+    if isinstance(value, RankError) and value.original is not None:
+        value = value.original
+    if isinstance(value, (bool, np.bool_)):
+        return str(bool(value))
+    if value is None or isinstance(value, (str, bytes)):
+        return value if isinstance(value, str) else repr(value)
+    return type(value).__name__ if isinstance(value, Exception) else f"a {type(value).__name__}"
+
+
+def signature(value) -> list:
+    """Return what is kept of a wrong result: its shape and at most six numbers, or a text."""
+    if not _is_numeric(value):
+        return [_text(value), []]
+    x = np.asarray(value)
+    flat = (x.astype(complex).view(float) if x.dtype.kind == "c" else x.astype(float)).ravel()
+    finite = np.isfinite(flat)
+    if not finite.all():  # which elements are not finite counts, too
+        flat = np.concatenate([np.where(finite, flat, 0.0), ~finite * np.abs(flat[finite]).max(initial=1.0)])
+    if flat.size > 6:
+        flat = np.random.default_rng(flat.size).normal(size=(6, flat.size)) @ flat / math.sqrt(flat.size)
+    kind = type(value).__name__ if isinstance(value, (list, tuple)) else "array"
+    return [f"{kind} {x.shape}", [float(f"{v:.{DIGITS}g}") for v in flat]]
+
+
+def _alike(kept: list, got, want) -> bool:
+    """Return whether a wrong result is that of a mistake."""
+    text, numbers = signature(got)
+    if text != kept[0] or len(numbers) != len(kept[1]):
+        return False
+    size = max(map(abs, kept[1]), default=0.0)
+    kinds = [a.dtype for a in map(np.asarray, (got, want)) if a.dtype.kind == "f"]
+    rtol = 4 * max([RTOL[k.itemsize] for k in kinds if k.itemsize in RTOL], default=1e-9) + 10.0 ** (2 - DIGITS)
+    return bool(np.allclose(numbers, kept[1], rtol=rtol, atol=rtol * size))
+
+
+# -- tables ------------------------------------------------------------------------------------------------------------
+def save(tables: dict[str, Table], folder) -> None:
+    """Write the tables of a lab: arrays as they are, the rest as JSON."""
+    arrays, kept = {}, {}
+    for name, table in tables.items():
+        cases, right = (
+            [{key: _keep(arrays, value, plain) for key, value in row.items()} for row in rows]
+            for rows, plain in ((table.cases, True), (table.right, False))
+        )
+        kept[name] = table._replace(cases=cases, right=right)
+    tables = np.frombuffer(json.dumps(kept).encode(), np.uint8)
+    named = {str(i): array for i, array in enumerate(arrays.values())}
+    np.savez_compressed(Path(folder, FILE), tables=tables, **named)
+
+
+def _keep(arrays: dict, value, plain: bool):
+    """Return which array a value is, and whether it is a list; of an argument what JSON holds, of a result its text."""
+    if plain and not isinstance(value, np.ndarray):
+        return value
+    if not _is_numeric(value):
+        return _text(value)
+    array = np.asarray(value, order="C")
+    key = array.tobytes(), array.shape, array.dtype
+    arrays.setdefault(key, array)  # ranks that have the same share one
+    return {"array": list(arrays).index(key), "as": type(value).__name__}
+
+
+def load(folder) -> dict[str, Table]:
+    """Read the tables of a lab, by exercise."""
+    found, path = {}, Path(folder, FILE)
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            for name, (cases, right, mistakes, *rest) in json.loads(file["tables"].tobytes()).items():
+                rows = ([{k: _kept(file, v) for k, v in row.items()} for row in part] for part in (cases, right))
+                found[name] = Table(*rows, [Mistake(*one) for one in mistakes], *rest)
+    except (TypeError, ValueError, KeyError) as error:
+        raise ValueError(
+            f"{path} belongs to another version of distlearn ({error}): take this version's lab"
+        ) from error
+    return found
+
+
+def find(name: str) -> Table:
+    """Return the table of an exercise of the lab in this folder."""
+    if not Path(FOLDER, FILE).is_file():
+        raise FileNotFoundError(f"no {FILE} in {FOLDER.resolve()}: it belongs to the lab, beside its notebook")
+    tables = load(FOLDER)
+    if name not in tables:
+        raise ValueError(f"{FILE} has no exercise {name!r}, expected one of {', '.join(tables)}")
+    return tables[name]
+
+
+def _kept(file, value):
+    if not (isinstance(value, dict) and value.keys() == {"array", "as"}):
+        return value
+    array = file[str(value["array"])]
+    return {"list": list, "tuple": tuple}[value["as"]](array.tolist()) if value["as"] in ("list", "tuple") else array
+
+
+# -- the check ---------------------------------------------------------------------------------------------------------
+def check(number: str, name: str, answers: tuple, hidden: bool = False) -> None:
+    """Check the answers to an exercise in all its cases of an exercise, and show the result.
+
+    Parameters
+    ----------
+    number, name : str
+        Of the lab, and of the exercise: its function.
+    hidden : bool
+        Try cases that the staff's `exercises.py` draws in place of the visible ones.
+
+    Raises
+    ------
+    CheckFailed
+        If a result is wrong.
+    """
+    if hidden:
+        from .author.exercise import drawn
+
+        table = drawn(name)
+    else:
+        table = find(name)
+    run = runner(number, name)
+    with Check(name + ", other cases" * hidden) as found:
+        for answer in () if table.library else answers:
+            found.vet(answer, getattr(answer, "__name__", name), ["distcourse"])
+        tried = results_of(run, answers, table.cases, table.inplace)
+        for error in [results[RAISED] for results in tried if RAISED in results]:
+            if isinstance(getattr(error, "original", None) or error, NotImplementedError):
+                raise error
+        _report(found, table, tried)
+
+
+def _report(found: Check, table: Table, tried: list[dict]) -> None:
+    """Add a line for each case, of which results that are wrong in the same way share one."""
+    wrong = [wrong_in(got, want, table.at_most, table.rtol) for got, want in zip(tried, table.right, strict=True)]
+    whole, by_name = explain(table, tried, wrong)
+    for case, got, want, names in zip(table.cases, tried, table.right, wrong, strict=True):
+        if not names:
+            found.line(True, words(case))
+        elif RAISED in got and RAISED not in want:
+            found.stopped(words(case), got[RAISED], whole)
+        else:
+            lines = {}
+            for name in names:
+                seen, mistake = _seen(name, got, want, table)
+                advice = whole or by_name.get(name) or mistake
+                lines.setdefault(advice.replace(name, ""), (f"{name}: {seen}", advice))
+            for seen, advice in list(lines.values())[:2]:
+                found.line(False, words(case), seen, advice)
+
+
+def _seen(name: str, got: dict, want: dict, table: Table) -> tuple[str, str]:
+    """Describe a wrong result, and the mistake that the numbers alone show."""
+    if name not in got or name not in want:
+        return ("is missing" if name in want else "should not be there"), ""
+    mine, right = got[name], want[name]
+    if name == ARGUMENTS:
+        return _text(mine), "make new arrays and lists, write into none that was passed"
+    if name in table.at_most and _is_numeric(mine):
+        return f"{float(np.max(mine)):.4g}, and {float(np.max(right)):.4g} is possible", ""
+    if _is_numeric(right):
+        if isinstance(right, (list, tuple)) and type(mine) is not type(right):
+            return f"wanted a {type(right).__name__}, got a {type(mine).__name__}", ""
+        found = compare(name, mine, right, rtol=table.rtol, dtype=_dtype(right))
+        return (found.seen, f"{name} is a float, wanted a whole number") if found.ok else found[1:]
+    return f"wanted {right}, got {_text(mine)[:200]}", ""
+
+
+def explain(table: Table, tried: list[dict], wrong: list[list[str]]) -> tuple[str, dict[str, str]]:
+    """Return the sentence that explains all wrong results, "" if none does; and those that explain all of one name."""
+    failed = [i for i, names in enumerate(wrong) if names]
+
+    def fits(mistake, i, names) -> bool:
+        kept, got, want = mistake.wrong[i], tried[i], table.right[i]
+        return all(n in kept and (_alike(kept[n], got[n], want.get(n)) if n in got else not kept[n][1]) for n in names)
+
+    whole = [
+        m for m in table.mistakes if all(set(m.wrong[i]) == set(wrong[i]) and fits(m, i, wrong[i]) for i in failed)
+    ]
+    # of those that fit, rather one that also passes where this answer passes
+    whole = [m for m in whole if all(bool(w) == (i in failed) for i, w in enumerate(m.wrong))] or whole
+    sentences = dict.fromkeys(m.sentence for m in whole) if failed else {}
+    if sentences:
+        return "; or ".join(sentences) if len(sentences) < 3 else "", {}
+    by_name = {}
+    for name in dict.fromkeys(n for i in failed for n in wrong[i]):
+        mine = [i for i in failed if name in wrong[i]]
+        known = {m.sentence for m in table.mistakes if all(fits(m, i, [name]) for i in mine)}
+        if len(known) == 1:
+            (by_name[name],) = known
+    return "", by_name
+
+
+def words(case: dict) -> str:
+    """Write a case as the arguments of a call; `of` says which of several answers it is for."""
+    text = ", ".join(f"{key}={_brief(value)}" for key, value in case.items() if key != "of")
+    return f"{case['of']}: {text}" if "of" in case else text or "the only case"
+
+
+def _brief(value) -> str:
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype} {value.shape}" if value.size > 6 else f"[{', '.join(map(_brief, value.tolist()))}]"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_brief, value))}]"
+    return f"{value:.4g}" if isinstance(value, float) else repr(value)

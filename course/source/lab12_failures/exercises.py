@@ -1,0 +1,466 @@
+"""The exercises of lab 12: cases of their checks, and the mistakes that the checks name."""
+
+from distcourse.author.exercise import Exercise
+
+EXERCISES = {}
+
+DELAY = "(timeout * seen - seen**2 / 2).sum() / gaps.sum()"
+
+EXERCISES["watch"] = Exercise(
+    cases=[
+        {"timeout": 2.5, "arrivals": [0, 1, 2, 5, 6, 10]},
+        {"timeout": 1.0, "arrivals": [3, 4, 7, 7.5]},
+        {"timeout": 1.7, "beats": 300},
+        {"timeout": 40.0, "beats": 11, "seed": 1},
+    ],
+    draw=lambda rng: {
+        "timeout": float(rng.uniform(0.3, 6)),
+        "beats": int(rng.integers(2, 400)),
+        "seed": int(rng.integers(1000)),
+    },
+    rtol=1e-6,
+    mistakes={
+        "these are the gaps that raise no alarm": "(gaps > timeout).sum()  ->  (gaps <= timeout).sum()",
+        "the gaps count, not the times of arrival": "gaps = np.diff(arrivals)  ->  gaps = arrivals",
+        "a gap that is as long as the timeout raises no alarm: longer, not as long": (
+            "(gaps > timeout)  ->  (gaps >= timeout)"
+        ),
+        "a gap raises one alarm, however long it is": "int((gaps > timeout).sum())  ->  int((gaps // timeout).sum())",
+        "the first heartbeat ends no gap: there is one gap less than there are arrivals": (
+            "np.diff(arrivals)  ->  np.diff(arrivals, prepend=0)"
+        ),
+        "a death comes between two beats, on average half a gap after one": f"{DELAY}  ->  timeout",
+        "long gaps hold more of the moments at which a node can die: weight by the gap": (
+            f"{DELAY}  ->  (timeout - gaps / 2).mean()"
+        ),
+        "weight by the gap: a node dies in a long gap more often": f"{DELAY}  ->  (timeout - seen / 2).mean()",
+        "in a gap longer than the timeout the alarm comes first: min(gap, timeout)": (
+            "np.minimum(gaps, timeout)  ->  gaps"
+        ),
+        "divide by the time that was watched": f"{DELAY}  ->  (timeout * seen - seen**2 / 2).sum()",
+        "divide by the time that was watched, the sum of the gaps, not by their number": (
+            "gaps.sum()\n  ->  len(gaps)\n"
+        ),
+        "divide by the time that was watched, from the first heartbeat on": "gaps.sum()\n  ->  arrivals[-1]\n",
+        "divide by all of the time that was watched: long gaps in full": "gaps.sum()\n  ->  seen.sum()\n",
+        "the integral of u is half of a square": "seen**2 / 2  ->  seen**2",
+        "the silence before the death counts, too: subtract it": "seen - seen**2 / 2  ->  seen + seen**2 / 2",
+        "the silence before the death shortens the delay: subtract m^2 / 2": (
+            "timeout * seen - seen**2 / 2  ->  timeout * seen"
+        ),
+        "only the gaps that raise no alarm are added up: add all": (
+            "np.minimum(gaps, timeout)  ->  np.where(gaps > timeout, 0, gaps)"
+        ),
+        "the two results are exchanged: first the alarms, then the delay": (
+            "return int((gaps > timeout).sum()), float(delay)  ->  return float(delay), int((gaps > timeout).sum())"
+        ),
+        "return both results: the alarms, and the delay": [
+            ", float(delay)  ->  ",
+            "return int((gaps > timeout).sum()), float(delay)  ->  return delay",
+        ],
+        "did you forget `return`?": "    return int(  ->      int(",
+    },
+    may_pass={"np.minimum(timeout, gaps)": "a minimum", "(gaps > seen)": "seen is less where a gap is longer"},
+)
+
+LATE = "[rank for rank in sorted(last) if last[rank][0] < number]"
+
+EXERCISES["who_is_missing"] = Exercise(
+    cases=[
+        {"size": 4, "missing": [2], "number": 6},
+        {"size": 7, "missing": [5, 1], "number": 3, "silent": [1], "seed": 1},
+        {"size": 5, "missing": [], "number": 9, "odd": 0, "seed": 2},
+        {"size": 6, "missing": [4], "number": 5, "ahead": [0, 3], "past": [2], "seed": 4},
+        {"size": 6, "missing": [], "number": 5, "odd": 4, "ahead": [1], "past": [0], "seed": 4},
+        {"size": 3, "missing": [0], "number": 1, "seed": 3},
+        {"size": 12, "missing": [0, 10, 11, 5], "number": 12, "silent": [5], "seed": 5},
+        {"size": 12, "missing": [], "number": 20, "odd": 10, "seed": 6},
+    ],
+    draw=lambda rng: (
+        {
+            "size": (size := int(rng.integers(3, 17))),
+            "number": int(rng.integers(3, 40)),
+            "seed": int(rng.integers(1000)),
+        }
+        | (
+            {"missing": [], "odd": int(rng.integers(2, size)), "ahead": [0][: int(rng.integers(2))]}
+            if rng.random() < 0.5
+            else {
+                "missing": (gone := [int(r) for r in rng.permutation(size)[: rng.integers(1, size)]]),
+                "silent": gone[:1],
+            }
+        )
+    ),
+    mistakes={
+        "these ranks wait: who keeps them waiting?": (
+            f"{LATE}  ->  [rank for rank in sorted(last) if last[rank][0] >= number]"
+        ),
+        "a rank without records is missing, too": (
+            f"{LATE}  ->  [rank for rank in sorted(last) if 0 < last[rank][0] < number]"
+        ),
+        "take the smallest number at which a rank waits: some may have gone on": "number = min(  ->  number = max(",
+        "the missing rank made this call: at which one is it missing?": "late, number  ->  late, number - 1",
+        "ranks is a list, not a tuple": "late, number  ->  tuple(late), number",
+        "ranks is a list, not a set": "late, number  ->  set(late), number",
+        "the verdict is a tuple, not a list": '"missing", late, number  ->  ["missing", late, number]',
+        "ranks in order": (
+            "for rank in sorted(last) if last[rank][0] <  ->  for rank in sorted(last)[::-1] if last[rank][0] <"
+        ),
+        "no rank is named: if all have come, do they make the same call?": (
+            'return "mismatch", [rank for rank in sorted(called) if called[rank] != usual], number'
+            '  ->  return "missing", late, number'
+        ),
+        "ranks that have not come are missing: nothing says that their call will differ": (
+            '"missing", late  ->  "mismatch", late'
+        ),
+        "the odd rank is the one whose call differs from what most call": "!= usual  ->  == usual",
+        "which call is the usual one? Rank 0 may be the odd one": "max(set(names), key=names.count)  ->  names[0]",
+        "compare the calls at that number: a rank that has gone on has made it before its last": (
+            "for rank, box in boxes.items() for n, call, state in box if n == number"
+            "  ->  for rank, (n, call, state) in last.items()"
+        ),
+        "a rank that has left this call and computes is not missing: compare the numbers": (
+            "last[rank][0] < number  ->  last[rank][2] != 'waiting'"
+        ),
+        "all ranks that are late are named, also those with a number above 3": (
+            'return "missing", late, number  ->  return "missing", [r for r in late if r < 4], number'
+        ),
+        "all ranks that are late are named, not the first alone": (
+            'return "missing", late,  ->  return "missing", late[:1],'
+        ),
+        "leave the records as they are": (
+            "last = {  ->  [box.pop(0) for box in boxes.values() if len(box) > 1]; last = {"
+        ),
+        "the kind is spelt in small letters": '"missing", late  ->  "MISSING", late',
+        "did you forget `return`?": 'return "missing", late  ->  "missing", late',
+    },
+    may_pass={
+        "(-1, '', 'done')": "less than every number",
+        "in sorted(boxes)": "the same ranks",
+        "in sorted(last) if called": "the same ranks",
+        "names[rank] != usual": "where all have come, the rank-th name is the rank's",
+    },
+)
+
+EXERCISES["attack"] = Exercise(
+    cases=[{}],
+    draw=lambda rng: {},
+    draws=1,
+    library=True,
+    mistakes={
+        "program A: tear its write, in the step or in the weights": [
+            '("tear", 0, 12)  ->  ("crash", 0)',
+            '("tear", 0, 12)  ->  ("crash", 1)',
+        ],
+        "program A has one operation, number 0": '("tear", 0, 12)  ->  ("tear", 1, 5)',
+        "a torn write has as many of its bytes as are there, 0 or more": [
+            '("tear", 0, 12)  ->  ("tear", 0, -1)',
+            '("tear", 0, 12)  ->  ("tear", 0, 999)',
+        ],
+        "program B: between which two operations is there no file `checkpoint`?": [
+            '("crash", 2)  ->  ("crash", 0)',
+            '("crash", 2)  ->  ("crash", 1)',
+            '("crash", 2)  ->  ("crash", 3)',
+        ],
+        "only a write can be torn, and operation 1 of program B is none": '("crash", 2)  ->  ("tear", 1, 5)',
+        "program C survives every crash: what happens to a file that nobody writes?": [
+            '("flip", "checkpoint", 100)  ->  ("tear", 0, 5)',
+            '("flip", "checkpoint", 100)  ->  ("crash", 1)',
+        ],
+        "the file that is loaded is called checkpoint": '("flip", "checkpoint", 100)  ->  ("flip", "new", 100)',
+        "a fault is a tuple, such as ('crash', 1)": [
+            '("crash", 2)  ->  "crash"',
+            '("crash", 2)  ->  ["crash", 2]',
+        ],
+        "did you forget `return`?": "    return faults[program]  ->      faults[program]",
+    },
+    may_pass={"faults = {": "another fault of the same kind"},
+)
+
+WRITES = '[("write", "part", whole), ("rename", "part", name), *(("remove", n) for n in old)]'
+BODY = 'step.to_bytes(8, "little")'
+
+EXERCISES["save"] = Exercise(
+    answers=("save", "load"),
+    cases=[
+        {"sizes": [40, 25, 60, 3]},
+        {"sizes": [1, 0, 7], "seed": 1, "first": 9, "apart": 1},
+        {"sizes": [300, 17, 9], "seed": 2, "first": 97, "apart": 160},
+    ],
+    draw=lambda rng: {
+        "sizes": rng.integers(0, 60, int(rng.integers(2, 5))).tolist(),
+        "seed": int(rng.integers(1000)),
+        "first": int(rng.integers(1, 100)),
+        "apart": int(rng.integers(1, 300)),
+    },
+    draws=3,
+    mistakes={
+        "an old checkpoint is removed before the new one is there": (
+            f"{WRITES}"
+            f'  ->  [*(("remove", n) for n in sorted(files)), ("write", "part", whole), ("rename", "part", name)]'
+        ),
+        "one checkpoint is kept: a flipped bit in it would leave nothing": "[:-1]  ->  ",
+        "remove old checkpoints: the two newest are enough": '*(("remove", n) for n in old)]  ->  ]',
+        "wrong data are loaded after a flipped bit: keep a checksum": (
+            'and zlib.crc32(body).to_bytes(4, "little") == check  ->  '
+        ),
+        "the checksum must cover the step, too": [
+            (
+                "whole = zlib.crc32(body)  ->  whole = zlib.crc32(data)",
+                "and zlib.crc32(body)  ->  and zlib.crc32(body[8:])",
+            )
+        ],
+        "save and load have checksums of different bytes": "whole = zlib.crc32(body)  ->  whole = zlib.crc32(data)",
+        "load takes the oldest checkpoint: the newest first": "sorted(files, reverse=True)  ->  sorted(files)",
+        "names are sorted as text: step-9 comes after step-12, so fill up with zeros": [
+            'f"step-{step:012d}"  ->  f"step-{step}"',
+            'f"step-{step:02d}"'.join(['f"step-{step:012d}"  ->  ', ""]),
+        ],
+        "load returns what was saved, without the step and the checksum in front": (
+            '"little"), body[8:]  ->  "little"), body'
+        ),
+        "load gives up at the first file that is damaged: try the one before": (
+            "sorted(files, reverse=True)  ->  sorted(files, reverse=True)[:1]"
+        ),
+        "with nothing to load the result is None": '    return None  ->      return 0, b""',
+        "the file is written under its final name: a torn write leaves one that looks like a checkpoint": (
+            f'{WRITES}  ->  [("write", "checkpoint", whole), *(("remove", n) for n in files if n != "checkpoint")]'
+        ),
+        "a crash leaves a part of a file, which the next save renames before it is removed: remove checkpoints alone": (
+            'n for n in files if n.startswith("step-"))[:-1]  ->  files)[:-1]'
+        ),
+        "step numbers are larger than a byte": [
+            (
+                'step.to_bytes(8, "little") + data  ->  bytes([step % 256]) + data',
+                'int.from_bytes(body[:8], "little"), body[8:]  ->  body[0], body[1:]',
+            ),
+        ],
+        "load returns a tuple (step, data)": (
+            'return int.from_bytes(body[:8], "little"), body[8:]'
+            '  ->  return [int.from_bytes(body[:8], "little"), body[8:]]'
+        ),
+        "`save` returns a list of operations": f"return {WRITES}  ->  {WRITES}",
+    },
+    may_pass={
+        "return None  ->  pass": "the same",
+        "[:-2]": "three files are allowed",
+        "body[:7]": "no step has more than 7 bytes",
+        "load, whole numbers as floats": "an equal step",
+    },
+)
+
+FORMULA = "1 - cost / interval - interval / (2 * mtbf) - restart / mtbf"
+BEST = "(2 * cost * mtbf) ** 0.5"
+
+EXERCISES["effective_share"] = Exercise(
+    answers=("effective_share", "best_interval"),
+    cases=[
+        {"interval": 300.0, "cost": 5.0, "restart": 60.0, "mtbf": 7200.0},
+        {"interval": [100.0, 900.0], "cost": 20.0, "restart": 400.0, "mtbf": 11000.0},
+        {"interval": 1234.0, "cost": 50.0, "restart": 7.0, "mtbf": 700.0},
+    ],
+    draw=lambda rng: {
+        "interval": float(rng.uniform(10, 1000)),
+        "cost": float(rng.uniform(1, 100)),
+        "restart": float(rng.uniform(1, 500)),
+        "mtbf": float(rng.uniform(1000, 50_000)),
+    },
+    rtol=1e-7,
+    mistakes={
+        "this is the share that is lost": f"return {FORMULA}  ->  return 1 - ({FORMULA})",
+        "a failure undoes half an interval on average, not all of it": "interval / (2 * mtbf)  ->  interval / mtbf",
+        "half of interval / mtbf: the 2 belongs below": "interval / (2 * mtbf)  ->  interval / 2 * mtbf",
+        "every failure needs a restart": " - restart / mtbf  ->  ",
+        "work is lost with every failure": " - interval / (2 * mtbf)  ->  ",
+        "a checkpoint costs time once in an interval": " - cost / interval  ->  ",
+        "half an interval for each failure: divide by the MTBF": "interval / (2 * mtbf)  ->  interval / 2",
+        "an interval may be an array: no float(), no rounding": (
+            f"return {FORMULA}  ->  return float(np.ravel({FORMULA})[0])"
+        ),
+        "set the derivative of C / tau + tau / (2 M) to zero: where does the 2 go?": (
+            f"{BEST}  ->  (cost * mtbf) ** 0.5"
+        ),
+        "it follows from cost and mtbf: not always ten minutes": f"{BEST}  ->  600.0",
+        "half an interval is lost, not a whole one": f"{BEST}  ->  (cost * mtbf / 2) ** 0.5",
+        "this is tau squared": f"{BEST}  ->  2 * cost * mtbf",
+        "the root is of the product of both, 2 C M": f"{BEST}  ->  cost * (2 * mtbf) ** 0.5",
+        "the derivative of C / tau is -C / tau^2": f"{BEST}  ->  2 * mtbf * cost / (cost + mtbf)",
+        "this is Daly's interval: to first order nothing is subtracted": f"{BEST}  ->  (2 * cost * mtbf) ** 0.5 - cost",
+        "did you forget `return`?": [f"return {FORMULA}  ->  {FORMULA}", f"return {BEST}  ->  {BEST}"],
+    },
+)
+
+LIMIT = "NormalDist().inv_cdf(1 - rate / times.shape[1])"
+FOUND = "np.flatnonzero((mean - np.median(mean)) / error > limit).tolist()"
+
+EXERCISES["slow_nodes"] = Exercise(
+    cases=[
+        {"rate": 0.05, "nodes": 48, "steps": 200, "clusters": 12, "slow": 3, "factor": 1.06, "seed": 7},
+        {"rate": 1e-6, "nodes": 48, "steps": 200, "clusters": 6, "slow": 1, "factor": 2.0},
+        {"rate": 0.9, "nodes": 12, "steps": 100, "clusters": 30, "seed": 1},
+        {"rate": 0.3, "nodes": 30, "steps": 400, "clusters": 30, "seed": 2},
+        {"rate": 0.05, "nodes": 9, "steps": 30, "clusters": 20, "slow": 1, "factor": 0.8, "seed": 4},
+    ],
+    draw=lambda rng: {
+        "rate": float(rng.uniform(0.01, 0.95)),
+        "nodes": int(rng.integers(6, 60)),
+        "steps": int(rng.integers(40, 300)),
+        "clusters": 20,
+        "slow": int(rng.integers(0, 3)),
+        "factor": float(rng.uniform(1.02, 1.2)),
+        "seed": int(rng.integers(10**6)),
+    },
+    mistakes={
+        "divide each step by its median over nodes: what all have in common cancels": (
+            "times / np.median(times, axis=1, keepdims=True)  ->  times"
+        ),
+        "subtracting the median does not cancel a factor: divide": (
+            "times / np.median(times, axis=1, keepdims=True)  ->  times - np.median(times, axis=1, keepdims=True)"
+        ),
+        "the limit is one that a healthy node passes with probability rate / nodes, so that a cluster does with rate": (
+            "rate / times.shape[1]  ->  rate"
+        ),
+        "the limit follows from the number of nodes, not of steps": "rate / times.shape[1]  ->  rate / len(times)",
+        "nobody is named: is the standard error the deviation over the root of the number of steps?": [
+            " / len(times) ** 0.5  ->  ",
+            f"{LIMIT}  ->  30.0",
+            f"{FOUND}  ->  []",
+        ],
+        "the root of the number of steps, not their number": " / len(times) ** 0.5  ->   / len(times)",
+        "the limit follows from the rate, which is an argument": [
+            *(f"{LIMIT}  ->  {x}" for x in ("1.0", "3.0", "4.75")),
+            *(f"1 - rate /  ->  1 - {x} /" for x in ("rate**2", "1e-6", "0.05")),
+        ],
+        "one-sided: a node that is faster raises no alarm": (
+            "(mean - np.median(mean)) / error  ->  np.abs(mean - np.median(mean)) / error"
+        ),
+        "these are the fast ones": "(mean - np.median(mean)) / error  ->  (np.median(mean) - mean) / error",
+        "no fixed percentage: how much do means of healthy nodes vary?": (
+            "(mean - np.median(mean)) / error > limit  ->  mean > 1.05 * np.median(mean)"
+        ),
+        "all slow nodes, not the slowest": [
+            f"{FOUND}  ->  [int(mean.argmax())]",
+            "> limit).tolist()  ->  > limit).tolist()[-1:]",
+        ],
+        "this is a mask: return the numbers of the nodes": (
+            f"{FOUND}  ->  ((mean - np.median(mean)) / error > limit).astype(int).tolist()"
+        ),
+    },
+    may_pass={
+        "len(relative)": "as many",
+        "relative.shape[1]": "as many",
+        ">= limit": "no node is at the limit",
+        "whole numbers as floats": "equal numbers",
+    },
+)
+
+ROWS = "np.random.default_rng([seed, epoch]).permutation(n)[rank::size]"
+SAVED = "        w[...] = saved\n    comm.broadcast(w)"
+ORDER = "default_rng([seed, epoch]).permutation(n)\n        found"
+STEP = "x.T @ (x @ w - y) / n"
+
+EXERCISES["step"] = Exercise(
+    answers=("step", "my_rows", "restore", "batches"),
+    cases=[
+        {"of": "step", "n": 6, "size": 1, "lr": 0.1},
+        {"of": "step", "n": 8, "size": 3, "lr": 0.25, "seed": 1},
+        {"of": "step", "n": 2, "size": 3, "lr": 0.07, "d": 4},
+        {"of": "my_rows", "n": 12, "size": 3, "epoch": 0, "seed": 1},
+        {"of": "my_rows", "n": 31, "size": 4, "epoch": 2, "seed": 5},
+        {"of": "restore", "size": 3, "seed": 2},
+        {"of": "restore", "size": 5, "seed": 4, "length": 3},
+        {"of": "batches", "n": 11, "size": 4, "seed": 5, "start": [0, 0], "count": 7},
+        {"of": "batches", "n": 11, "size": 4, "seed": 6, "start": [0, 2], "count": 6},
+        {"of": "batches", "n": 12, "size": 5, "seed": 5, "start": [2, 1], "count": 2},
+    ],
+    draw=lambda rng: (
+        {"seed": int(rng.integers(1000)), "n": int(rng.integers(5, 40)), "size": int(rng.integers(1, 7))}
+        | [
+            {"of": "step", "lr": float(rng.uniform(0.01, 0.3)), "d": int(rng.integers(1, 6))},
+            {"of": "my_rows", "epoch": int(rng.integers(5))},
+            {"of": "batches", "start": [int(rng.integers(4)), 0], "count": int(rng.integers(1, 30))},
+        ][rng.integers(3)]
+    ),
+    draws=9,
+    inplace=True,
+    mistakes={
+        "divided twice: by n, and by the number of ranks": "w -= lr * g  ->  w -= lr * g / comm.size",
+        "not divided by n": f"{STEP}  ->  x.T @ (x @ w - y)",
+        "every rank divides by its own rows: divide by n": f"{STEP}  ->  x.T @ (x @ w - y) / max(1, len(x))",
+        "a rank without rows must take part in the sum, too": (
+            "    g = x.T  ->      if len(x) == 0: return\n    g = x.T"
+        ),
+        "the gradient of this rank's rows alone: sum over ranks": "comm.all_reduce(g)  ->  pass",
+        "w is unchanged: write into it (`w -= ...`), a new array is lost": [
+            "w -= lr * g  ->  w = w - lr * g",
+            "w -= lr * g  ->  return w - lr * g",
+        ],
+        "against the gradient: w -= lr * g": "w -= lr * g  ->  w += lr * g",
+        "lr is an argument, not 0.1": "w -= lr * g  ->  w -= 0.1 * g",
+        "rows come twice: do all ranks shuffle alike?": f"{ROWS}  ->  {ROWS.replace('epoch]', 'epoch, rank]')}",
+        "without a seed every rank has an order of its own": f"{ROWS}  ->  np.random.permutation(n)[rank::size]",
+        "the order is another one in each epoch": f"{ROWS}  ->  {ROWS.replace('[seed, epoch]', '[seed]')}",
+        "the order follows from the seed": f"{ROWS}  ->  {ROWS.replace('[seed, epoch]', 'epoch')}",
+        "no order is drawn: shuffle the rows": f"{ROWS}  ->  (np.arange(n)[rank::size] + epoch) % n",
+        "rows that never come: n need not be a multiple of the ranks": (
+            f"{ROWS}  ->  {ROWS.replace('[rank::size]', '[rank * (n // size):(rank + 1) * (n // size)]')}"
+        ),
+        "one rank has all rows: deal them out": f"{ROWS}  ->  {ROWS.replace('[rank::size]', '[: n * (rank == 0)]')}",
+        "rows are counted from 0": f"{ROWS}  ->  {ROWS} + 1",
+        "rows are whole numbers": f"{ROWS}  ->  {ROWS}.astype(float)",
+        "only rank 0 has the weights: it must send them": f"{SAVED}  ->          w[...] = saved\n    comm.barrier()",
+        "`saved` is None on all ranks but 0: rank 0 must send the weights": (
+            "    if comm.rank == 0:\n        w[...] = saved\n    comm.broadcast(w)  ->      w[...] = saved"
+        ),
+        "the ranks' weights are added up: send those of rank 0": "comm.broadcast(w)  ->  comm.all_reduce(w)",
+        "rank 0 sends its old weights: copy `saved` into w first": "w[...] = saved  ->  w = saved",
+        "the order of epoch 0 in place of the right epoch's": (
+            f"{ORDER}  ->  {ORDER.replace('epoch', 'epoch - start[0]')}"
+        ),
+        "the order depends on (seed, epoch), not on the seed alone": (
+            f"{ORDER}  ->  {ORDER.replace('[seed, epoch]', 'seed')}"
+        ),
+        "the next epoch begins with its first batch": "epoch, index = epoch + 1, 0  ->  epoch = epoch + 1",
+        "it begins at the first batch of the epoch: skip `index` of them": "[index:]  ->  ",
+        "after an epoch comes the next": "while len(found) < count:  ->  for _ in range(1):",
+        "too many batches: `count` are wanted": "return found[:count]  ->  return found",
+        "the last, smaller batch of an epoch is missing": "range(0, n, size)  ->  range(0, n - size + 1, size)",
+        "a list of batches, not a generator": "return found[:count]  ->  return (b for b in found[:count])",
+    },
+    may_pass={
+        "if True:": "what the others write is overwritten by the broadcast",
+        "while len(found) ": "read further than needed",
+        "arrays as lists": "rows in any sequence",
+    },
+)
+
+EXERCISES["next_interval"] = Exercise(
+    cases=[
+        {"clusters": [[1000.0, 60.0, 60.0], [4000.0, 2.0, 60.0]]},
+        {"clusters": [[30000.0, 300.0, 300.0], [300000.0, 10.0, 300.0]]},
+    ],
+    draw=lambda rng: {
+        "clusters": [
+            [float(rng.uniform(800, 1500)), 40.0, 40.0],
+            [float(rng.uniform(5e3, 2e4)), 4.0, 200.0],
+            [float(rng.uniform(1e5, 2.5e5)), 8.0, 600.0],
+        ]
+    },
+    draws=1,
+    mistakes={
+        "one interval cannot be right for all clusters": "return (2 * cost * mtbf) ** 0.5  ->  return 600.0",
+        "learn the MTBF from `failures`: clusters differ": "(now + 3600) / (len(failures) + 1)  ->  3600.0",
+        "at the start nothing has failed: do not divide by 0": (
+            "(now + 3600) / (len(failures) + 1)  ->  now / len(failures)"
+        ),
+        "this is what a checkpoint costs: Young's interval is the root of 2 C M": (
+            "return (2 * cost * mtbf) ** 0.5  ->  return cost"
+        ),
+        "Young's interval is the root of 2 C M, not a share of the MTBF": [
+            "return (2 * cost * mtbf) ** 0.5  ->  return mtbf",
+            "return (2 * cost * mtbf) ** 0.5  ->  return mtbf / 10",
+        ],
+        "did you forget `return`?": "return (2 * cost * mtbf) ** 0.5  ->  pass",
+    },
+    may_pass={"rounded to three digits": "as good", "wrong from the sixth call on": "a second more is as good"},
+)

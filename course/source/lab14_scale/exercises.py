@@ -1,0 +1,378 @@
+"""The exercises of lab 14: cases of their checks, and the mistakes that the checks name."""
+
+from distcourse.author.exercise import Exercise
+
+EXERCISES = {}
+
+SOLVED = "np.linalg.lstsq(equations, np.ones(len(p)), rcond=None)[0]"
+COLUMNS = "np.stack([1 / t, 1 / (p * t)], axis=1)"
+PLAIN = "np.stack([np.ones(len(p)), 1 / p], axis=1)"
+
+EXERCISES["fit_amdahl"] = Exercise(
+    cases=[
+        {"ranks": [1, 2, 4], "seconds": [7.0, 4.0, 2.5]},
+        {"ranks": [1, 2, 4, 8], "seconds": [10.3, 5.6, 3.4, 2.9]},
+        {"ranks": [16, 2, 5, 1], "seconds": [1.3, 4.1, 2.6, 7.7]},
+        {"ranks": [1, 3, 9, 27, 64], "seconds": [9.1, 3.4, 0.8, 0.3, 0.1]},
+    ],
+    draw=lambda rng: {
+        "ranks": (p := rng.permutation(64)[: rng.integers(3, 9)] + 1).tolist(),
+        "seconds": ((rng.uniform(0.1, 2) + rng.uniform(5, 50) / p) * rng.uniform(0.7, 1.4, len(p))).tolist(),
+    },
+    rtol=1e-5,
+    mistakes={
+        "b first: return a, b": "return a, b  ->  return b, a",
+        "these are shares of the time on one rank: return seconds": "return a, b  ->  return a / (a + b), b / (a + b)",
+        "the errors are to be relative: divide each equation by its time": (
+            f"{COLUMNS}  ->  {PLAIN}",
+            "np.ones(len(p)), rcond  ->  t, rcond",
+        ),
+        "that multiplies by the time: divide each equation by it": (
+            f"{COLUMNS}  ->  {PLAIN} * t[:, None]",
+            "np.ones(len(p)), rcond  ->  t * t, rcond",
+        ),
+        "both sides of an equation are divided by its time: the right-hand sides become 1": (
+            "np.ones(len(p)), rcond  ->  t, rcond"
+        ),
+        "both sides of an equation are divided by its time: the left-hand side, too": f"{COLUMNS}  ->  {PLAIN}",
+        "both columns are divided by the time": f"{COLUMNS}  ->  np.stack([np.ones(len(p)), 1 / (p * t)], axis=1)",
+        "two unknowns: a is missing": f"{COLUMNS}  ->  np.stack([0 / t, 1 / (p * t)], axis=1)",
+        "T = a + b / p: the second column is 1 / p, not p": f"{COLUMNS}  ->  np.stack([1 / t, p / t], axis=1)",
+        "these are fitted to speed-ups, not to seconds": (
+            f"{COLUMNS}  ->  {PLAIN}",
+            "np.ones(len(p)), rcond  ->  t[0] / t, rcond",
+        ),
+        "the line through the first and the last point is not the best one": (
+            f"{SOLVED}  ->  np.linalg.solve(equations[[0, -1]], np.ones(2))"
+        ),
+        "all points count, the last one too": (
+            f"{SOLVED}  ->  np.linalg.lstsq(equations[:-1], np.ones(len(p) - 1), rcond=None)[0]"
+        ),
+        "a and b are two numbers, not the times they give": "return a, b  ->  return a + b / p",
+        "a may be negative where times fall faster than 1 / p: the fit says what it finds": (
+            "return a, b  ->  return max(a, 0), b"
+        ),
+        "ranks and seconds belong together: sort both alike, or neither": (
+            "np.asarray(seconds, float)  ->  np.sort(np.asarray(seconds, float))[::-1]"
+        ),
+        "leave the lists as they are": "p, t = np.asarray  ->  ranks.sort(); p, t = np.asarray",
+        "did you forget `return`?": "    return a, b  ->      a, b",
+    },
+    may_pass={
+        "np.ones(len(": "as many",
+        "np.ones(len(p)))[0]": "rcond is the default",
+        "(ranks * t)": "a list times an array",
+        "(p * seconds)": "a list times an array",
+    },
+)
+
+END = "max(now[k] for k in members) + seconds.get(item, item)"
+HERE = "item is not None and all(following(k) == item for k in members)"
+ALONE = """
+def finish(programs, seconds):
+    return [float(sum(seconds.get(item, item) for item in program)) for program in programs]
+"""
+EVERYBODY = """
+def finish(programs, seconds):
+    names = list(dict.fromkeys(item for program in programs for item in program if isinstance(item, str)))
+    now, at = [0.0] * len(programs), [0] * len(programs)
+    for name in names + [None]:
+        for r, program in enumerate(programs):
+            while at[r] < len(program) and not isinstance(program[at[r]], str):
+                now[r] += program[at[r]]
+                at[r] += 1
+        if name is not None:
+            now = [max(now) + seconds[name]] * len(programs)
+            at = [at[r] + (at[r] < len(p) and p[at[r]] == name) for r, p in enumerate(programs)]
+    return now
+"""
+IN_ORDER = """
+def finish(programs, seconds):
+    now, at = [0.0] * len(programs), [0] * len(programs)
+    for name in [*seconds, None]:
+        for r, program in enumerate(programs):
+            while at[r] < len(program) and not isinstance(program[at[r]], str):
+                now[r] += program[at[r]]
+                at[r] += 1
+        members = [r for r, program in enumerate(programs) if name in program]
+        if any(programs[r][at[r]] != name for r in members):
+            raise ValueError("ranks wait for each other")
+        end = max((now[r] for r in members), default=0) + seconds.get(name, 0)
+        for r in members:
+            now[r], at[r] = end, at[r] + 1
+    return now
+"""
+
+EXERCISES["finish"] = Exercise(
+    cases=[
+        {"programs": [[3, "sum", 1], [5, "sum", 4]], "seconds": {"sum": 2.5}},
+        {"programs": [[2.5], [], [1, 0.25]], "seconds": {}},
+        {
+            "programs": [["a", 1, "b"], [4, "a", "b"], [2, "b", 3], [1.5, "c"]],
+            "seconds": {"b": 0.5, "a": 2, "c": 0.75},
+        },
+        {"programs": [[0, 5], [0, 3.5]], "seconds": {}},
+        {"programs": [["a", 1, "b"], [2, "a", "b", 2]], "seconds": {"b": 1.5, "a": 0.5}},
+        {"programs": [[0, "x", 0, 2], [1, "x", "y"], [0, 7, "y", 1]], "seconds": {"y": 0, "x": 0}},
+        {"ranks": 5, "joint": 7, "seed": 3},
+        {"ranks": 3, "joint": 60, "seed": 4},
+        {"programs": [["a", "b"], ["b", "a"]], "seconds": {"a": 1, "b": 1}},
+        {"programs": [[1, "a", "b"], [2, "b", "a"], [1, 1, 1, 1]], "seconds": {"a": 1, "b": 1}},
+    ],
+    draw=lambda rng: {
+        "ranks": int(rng.integers(2, 8)),
+        "joint": int(rng.integers(1, 25)),
+        "seed": int(rng.integers(10**6)),
+    },
+    mistakes={
+        "a rank waits: an operation begins when the last of its ranks has arrived": ALONE,
+        "only the ranks in whose programs a name stands take part": [
+            EVERYBODY,
+            "[k for k in range(n) if item in programs[k]]  ->  list(range(n))",
+        ],
+        "operations come in the order of the programs: that of `seconds` says nothing": IN_ORDER,
+        "the operation itself takes seconds[name]": (
+            f"{END}  ->  max(now[k] for k in members) + (0 if isinstance(item, str) else item)"
+        ),
+        "computing takes time, too: the numbers in a program are seconds": (
+            f"{END}  ->  max(now[k] for k in members) + seconds.get(item, 0)"
+        ),
+        "it begins when the last has arrived, not the first": (
+            f"{END}  ->  min(now[k] for k in members) + seconds.get(item, item)"
+        ),
+        "the last of its ranks counts, not the sum of all": (
+            f"{END}  ->  sum(now[k] for k in members) + seconds.get(item, item)"
+        ),
+        "it takes seconds[name] once, not twice": (
+            f"{END}  ->  max(now[k] for k in members) + 2 * seconds.get(item, 0) + (0 if item in seconds else item)"
+        ),
+        "one time for each rank, not the last of all": [
+            "    return now  ->      return max(now)",
+            "    return now  ->      return [max(now)] * n",
+        ],
+        "times by rank, in the order of the ranks": "    return now  ->      return sorted(now)",
+        "return times, not places in the programs": "    return now  ->      return at",
+        "all ranks of an operation go on when it ends": "for k in members:\n  ->  for k in [r]:\n",
+        "an operation begins when all of its ranks are there, each at that name": f"{HERE}  ->  item is not None",
+        "a time of 0 is a time: ask whether it is None": (
+            "while any(following(r) is not None for r in range(n))  ->  while any(following(r) for r in range(n))"
+        ),
+        "ranks that wait for each other for ever: raise a ValueError": [
+            'raise ValueError("ranks wait for each other")  ->  return now',
+            'raise ValueError("ranks  ->  raise RuntimeError("ranks',
+        ],
+        "they wait for ever, although another rank has ended: when does nothing move any more?": (
+            "if at == before:  ->  if at == before and all(isinstance(following(r), str) for r in range(n)):"
+        ),
+        "an operation that one rank has alone is done, too": (
+            f"{HERE}  ->  {HERE} and (len(members) > 1 or not isinstance(item, str))"
+        ),
+        "programs may be longer than that": (
+            "while any(following(r) is not None for r in range(n)):  ->  for _ in range(50):"
+        ),
+        "leave the programs as they are": (
+            "n = len(programs)  ->  [program.append(0) for program in programs]; n = len(programs)"
+        ),
+        "did you forget `return`?": "    return now  ->      now",
+    },
+)
+
+NEEDED = "rate * (latency / images + decode)"
+
+EXERCISES["workers_needed"] = Exercise(
+    cases=[
+        {"rate": 300, "latency": 0.01, "decode": 0.002, "nbytes": 4e3, "bandwidth": 1e8},
+        {"rate": 90, "latency": 0.03, "decode": 0.0161, "nbytes": 1e5, "bandwidth": 1e7},
+        {"rate": 700, "latency": 0.13, "decode": 0.0093, "nbytes": 5e3, "bandwidth": 1e7, "images": 20},
+        {"rate": 2000, "latency": 0.01, "decode": 0.002, "nbytes": 1e5, "bandwidth": 1e8},
+        {"rate": 100, "latency": 0.02, "decode": 0.0001, "nbytes": 2e5, "bandwidth": 3e6, "images": 50},
+        {"rate": 37, "latency": 0.012, "decode": 0.004, "nbytes": 3e4, "bandwidth": 1.3e6, "images": 3},
+    ],
+    draw=lambda rng: {
+        "rate": (rate := float(rng.integers(50, 900))),
+        "latency": float(rng.uniform(0.004, 0.09)),
+        "decode": float(rng.uniform(0.001, 0.02)),
+        "nbytes": (nbytes := float(rng.integers(1_000, 200_000))),
+        "bandwidth": rate * nbytes / [0.4, 0.97, 1.2][rng.integers(3)],
+        "images": int(rng.choice([1, 3, 7, 20])),
+    },
+    draws=9,
+    mistakes={
+        "no number of workers helps where the storage cannot send so much: math.inf": [
+            "if rate * nbytes > bandwidth  ->  if False",
+            "        return math.inf  ->          return 0",
+        ],
+        "math.inf is a result: raise nothing": "        return math.inf  ->          raise ValueError('too slow')",
+        "math.inf only where rate * nbytes is more than the bandwidth": (
+            "rate * nbytes > bandwidth  ->  rate * nbytes <= bandwidth"
+        ),
+        "what the storage sends does not depend on how many images an answer has": (
+            "rate * nbytes >  ->  rate * nbytes / images >"
+        ),
+        "whole workers: round up": [f"math.ceil({NEEDED})  ->  {NEEDED}"],
+        "round up, not down": f"math.ceil({NEEDED})  ->  int({NEEDED})",
+        "round up, not to the nearest": f"math.ceil({NEEDED})  ->  round({NEEDED})",
+        "round the sum up, once": (
+            f"math.ceil({NEEDED})  ->  math.ceil(rate * latency / images) + math.ceil(rate * decode)"
+        ),
+        "an answer brings `images` images: its latency is shared": "latency / images + decode  ->  latency + decode",
+        "each image is decoded by itself: only the latency is shared": (
+            "latency / images + decode  ->  (latency + decode) / images"
+        ),
+        "decoding keeps a worker busy, too": "latency / images + decode  ->  latency / images",
+        "while it waits for an answer a worker does nothing else: add latency / images": [
+            "latency / images + decode  ->  decode",
+            "latency / images  ->  latency // images",
+        ],
+        "waiting and decoding come one after the other: add": (
+            "latency / images + decode  ->  max(latency / images, decode)"
+        ),
+        "the smallest number that suffices, not one more": f"math.ceil({NEEDED})  ->  int({NEEDED}) + 2",
+        "sending is not counted, as long as the storage can send so much": (
+            "latency / images + decode  ->  latency / images + decode + nbytes / bandwidth"
+        ),
+        "rate images a second: multiply": f"{NEEDED}  ->  (latency / images + decode) / rate",
+        "did you forget `return`?": "return math.ceil(  ->  math.ceil(",
+    },
+    may_pass={"nbytes >= bandwidth": "times are never equal", "floats": "equal numbers"},
+)
+
+FLOPS = "96 * width**2 + 16 * width * length"
+BYTES = "3 * 2 * 12 * blocks * width**2"
+BUBBLE = "computing * (m + pipeline - 1) / m"
+LONGER = "max(computing, m * nbytes / link)"
+
+EXERCISES["step_time"] = Exercise(
+    cases=[
+        {"run": [10, 1000, 500, 60, 3, 40, 4, 5, 0], "peak": 1e14, "efficiency": 0.53, "link": 2e10},
+        {"run": [7, 3000, 700, 160, 2, 16, 1, 1, 3], "peak": 2e14, "efficiency": 0.41, "link": 3e9},
+        {"run": [7, 3000, 700, 336, 3, 16, 1, 1, 3], "peak": 2e14, "efficiency": 0.41, "link": 9e11},
+        {"run": [5, 900, 300, 48, 2, 8, 1, 1, 3], "peak": 1.5e14, "efficiency": 0.7, "link": 1e7},
+        {"run": [24, 2000, 900, 105, 1, 42, 2, 7, 0], "peak": 3e14, "efficiency": 0.62, "link": 2e10},
+        {"run": [11, 1500, 650, 90, 3, 10, 1, 2, 0], "peak": 2.3e14, "efficiency": 0.37, "link": 1e10},
+    ],
+    draw=lambda rng: {
+        "run": [
+            *rng.integers(100, 900, 3).tolist(),
+            (d := int(rng.integers(2, 9))) * int(rng.integers(2, 9)) * (micro := int(rng.integers(2, 9))),
+            micro,
+            *(
+                [d, 1, 1, 3]
+                if rng.random() < 0.5
+                else [d * (t := int(rng.integers(1, 9))) * (p := int(rng.integers(2, 9))), t, p, 0]
+            ),
+        ],
+        "peak": float(rng.uniform(1e13, 9e14)),
+        "efficiency": float(rng.uniform(0.3, 0.7)),
+        "link": float(rng.choice([1e8, 1e13])),
+    },
+    draws=8,
+    mistakes={
+        "all blocks are computed three times in a step and once again: 96 and 16": [
+            f"{FLOPS}  ->  72 * width**2 + 12 * width * length",
+            f"{FLOPS}  ->  24 * width**2 + 4 * width * length",
+        ],
+        "the term with the length is missing": f"{FLOPS}  ->  96 * width**2",
+        "a step has `batch` sequences": "batch * length * blocks  ->  length * blocks",
+        "a sequence has `length` symbols": "batch * length * blocks  ->  batch * blocks",
+        "all blocks are computed": "batch * length * blocks  ->  batch * length",
+        "`efficiency` is the share of the peak that is reached": "gpus * peak * efficiency  ->  gpus * peak",
+        "divide by the efficiency: less of the peak takes longer": (
+            "gpus * peak * efficiency  ->  gpus * peak / efficiency"
+        ),
+        "all GPUs share the work": "(gpus * peak * efficiency)  ->  (peak * efficiency)",
+        "a replica has tensor * pipeline GPUs": "gpus / (tensor * pipeline)  ->  gpus",
+        "tensor ranks belong to a replica, too": "gpus / (tensor * pipeline)  ->  gpus / pipeline",
+        "pipeline ranks belong to a replica, too": "gpus / (tensor * pipeline)  ->  gpus / tensor",
+        "a micro-batch has `microbatch` sequences": "(replicas * microbatch)  ->  replicas",
+        "the batch is shared by the replicas": "(replicas * microbatch)  ->  microbatch",
+        "gathers run beside computing: the longer of the two, not the sum": (
+            f"{LONGER}  ->  computing + m * nbytes / link"
+        ),
+        "every micro-batch gathers again": "m * nbytes / link  ->  nbytes / link",
+        "the computing is that of all micro-batches already": f"{LONGER}  ->  m * max(computing, nbytes / link)",
+        "three times: gathered forward, gathered backward, gradients reduced": (
+            f"{BYTES}  ->  2 * 2 * 12 * blocks * width**2"
+        ),
+        "2 bytes a number": f"{BYTES}  ->  3 * 12 * blocks * width**2",
+        "2 bytes a number, not 4": f"{BYTES}  ->  3 * 4 * 12 * blocks * width**2",
+        "the parameters of all blocks are gathered": f"{BYTES}  ->  3 * 2 * 12 * width**2",
+        "12 width^2 parameters a block": [
+            f"{BYTES}  ->  3 * 2 * 12 * blocks * width",
+            f"{BYTES}  ->  3 * 2 * blocks * width**2",
+        ],
+        "every GPU gathers all parameters: they are not shared": "m * nbytes / link  ->  m * nbytes / gpus / link",
+        "computing may take longer than the link: the longer of the two": (
+            f"return {LONGER}  ->  return m * nbytes / link"
+        ),
+        "communication is missing": f"return {LONGER}  ->  return computing",
+        "the longer of the two, not the shorter": "max(computing, m  ->  min(computing, m",
+        "the bubble is missing": f"{BUBBLE}  ->  computing",
+        "m + p - 1 slots for m micro-batches": "(m + pipeline - 1) / m  ->  (m + pipeline) / m",
+        "the bubble lasts as long as p - 1 micro-batches": (
+            f"{BUBBLE}  ->  computing * (1 + (pipeline - 1) / (m + pipeline - 1))"
+        ),
+        "the bubble makes it longer: divide by the share that is full": (
+            f"{BUBBLE}  ->  computing * m / (m + pipeline - 1)"
+        ),
+        "divide by m, not by p": f"{BUBBLE}  ->  computing * (m + pipeline - 1) / pipeline",
+        "without ZeRO (zero is 0) nothing is gathered": "    if zero:  ->      if True:",
+        "`zero` says whether ZeRO-3 is used, not `tensor`": "    if zero:  ->      if tensor == 1:",
+        "did you forget `return`?": [f"return {BUBBLE}  ->  {BUBBLE}"],
+    },
+    may_pass={"max(m * nbytes / link, computing)": "a maximum"},
+)
+
+BETTER = 'found["fits"] and found["share of peak"] > most'
+TRY = "        try:\n            found = score(plan)\n        except ValueError:\n            continue\n"
+WEAKEST = 'plan | {"weakest": max(lost, key=lost.get)}'
+
+EXERCISES["search"] = Exercise(
+    cases=[
+        {"options": {"a": [1, 2], "b": [3, 4, 5]}, "fits": 0.6, "seed": 10},
+        {"options": {"a": [1, 2], "b": [3, 4, 5]}, "fits": 0.9, "seed": 3},
+        {"options": {"tensor": [4, 8], "k": [True, False], "m": [0, 1, 2, 3]}, "fits": 0.6, "seed": 6},
+        {"options": {"a": [1, 2, 3]}, "fits": 0.0, "seed": 7},
+        {
+            "options": {"p": [1, 2, 4, 8], "q": [0.5, 2.5, 9.0], "r": [1, 3], "s": list(range(20))},
+            "fits": 0.3,
+            "seed": 10,
+        },
+    ],
+    draw=lambda rng: {
+        "options": {name: rng.permutation(9)[:4].tolist() for name in "abcd"[: int(rng.integers(1, 5))]},
+        "fits": float(rng.uniform(0.2, 0.9)),
+        "seed": int(rng.integers(10**6)),
+    },
+    mistakes={
+        "this one does not fit": f'{BETTER}  ->  found["share of peak"] > most',
+        "the largest share of the peak, not the smallest": (
+            f'{BETTER}  ->  found["fits"] and (best is None or found["share of peak"] < most)'
+        ),
+        "the best of those that fit, not the first": f'{BETTER}  ->  found["fits"] and best is None',
+        "the best of those that fit, not the last": f'{BETTER}  ->  found["fits"]',
+        "a combination that does not divide the cluster raises a ValueError: skip it": (
+            f"{TRY}  ->          found = score(plan)\n"
+        ),
+        "go on with the next combination after an error": "            continue  ->              break",
+        "after an error the result of the plan before is used again": "            continue  ->              pass",
+        "try all combinations: that was not the last": (
+            "itertools.product(*options.values())  ->  list(itertools.product(*options.values()))[:300]"
+        ),
+        "`weakest` is what is lost most to, not least": "max(lost, key=lost.get)  ->  min(lost, key=lost.get)",
+        "`weakest` is the key of what is lost most": "max(lost, key=lost.get)  ->  max(lost.values())",
+        "`weakest` is the key with the largest value, not the last name": "max(lost, key=lost.get)  ->  max(lost)",
+        "`weakest` is of the best plan, not of the last": (
+            '    return best  ->      return best and best | {"weakest": max(found["lost"], key=found["lost"].get)}'
+        ),
+        "the plan lacks `weakest`": f"{WEAKEST}  ->  plan",
+        "return the plan itself, a dict": f"{WEAKEST}  ->  values",
+        "return the plan, without its share": "    return best  ->      return best, most",
+        "return the plan, not its share": "    return best  ->      return most",
+        "None if no plan fits": "best, most = None, 0.0  ->  best, most = {}, 0.0",
+        "all combinations, not the k-th of each": "itertools.product(*options.values())  ->  zip(*options.values())",
+        "leave the options as they are": "    return best  ->      options.clear()\n    return best",
+        "did you forget `return`?": "    return best  ->      best",
+    },
+    may_pass={"arrays as lists": "", ">= most": "no two shares are equal"},
+)

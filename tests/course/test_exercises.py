@@ -1,0 +1,177 @@
+"""Checks made of results: tables are up to date, every mistake is named, and the cases let nothing else through."""
+
+import nbformat
+import numpy as np
+import pytest
+from distcourse import exercise
+from distcourse.author import source_notebooks
+from distcourse.author.exercise import Exercise, Solved, compiled, differs, edited
+from distcourse.author.strength import survivors
+from distcourse.check import CheckFailed
+from nbformat.v4 import new_code_cell, new_notebook
+
+from .conftest import COURSE, only_if_thorough
+
+FOLDERS = {p.stem: p.parent for p in source_notebooks(COURSE) if (p.parent / "exercises.py").is_file()}
+SOLVED = {lab: Solved(folder) for lab, folder in FOLDERS.items()}
+EXERCISES = [(lab, name) for lab, solved in SOLVED.items() for name in solved.exercises]
+OTHERWISE = {
+    "weighted_mean": [
+        "def weighted_mean(gradients, counts):\n"
+        "    w = np.array(counts, gradients[0].dtype) / sum(counts)\n"
+        "    return np.einsum('p,pd->d', w.astype(gradients[0].dtype), np.array(gradients))",
+        "def weighted_mean(gradients, counts):\n"
+        "    return np.average(gradients, axis=0, weights=counts).astype(gradients[0].dtype)",
+    ],
+    "scaled_lr": [
+        "def scaled_lr(lr, batch_size, base_batch_size, warmup_steps=0):\n"
+        "    k, W = np.float64(batch_size) / base_batch_size, warmup_steps\n"
+        "    return lambda t: lr * k if t >= W else lr * (1 - t / W) + lr * k * t / W"
+    ],
+    "predicted_speedup": [
+        "def predicted_speedup(t, m, p, c, a, b):\n"
+        "    return np.array(1 / (max(1 / p, 1 / c) + (2 * (p - 1) * a + 2 * m * (p - 1) / p / b) / t))"
+    ],
+    "data_parallel_step": [
+        "def data_parallel_step(comm, model, loss, optimizer, batch):\n"
+        "    for p in model.params: p.grad[...] = 0\n"
+        "    y, saved = model.forward(batch.x)\n"
+        "    value, dy = loss(y, batch.y, batch.n)\n"
+        "    model.backward(dy, saved)\n"
+        "    works = [comm.iall_reduce(p.grad) for p in reversed(model.params)]\n"
+        "    for work in works: work.wait()\n"
+        "    optimizer.step()\n"
+        "    return comm.all_reduce(np.array(value))"
+    ],
+}
+"""Answers that are as right as the solutions, by exercise."""
+
+
+@pytest.fixture
+def check(monkeypatch):
+    """Check an answer, as a notebook does in the folder of its lab; return the text of a failure, or ""."""
+
+    def run(lab, name, text=None, hidden=False):
+        monkeypatch.setattr(exercise, "FOLDER", FOLDERS[lab])
+        try:
+            exercise.check(lab[3:], name, SOLVED[lab].answers(name, text), hidden)
+        except CheckFailed as error:
+            return str(error)
+        return ""
+
+    return run
+
+
+@pytest.mark.parametrize("stem", FOLDERS)
+def test_tables_are_up_to_date(stem):
+    assert not differs(compiled(FOLDERS[stem]), FOLDERS[stem]), f"run `distlearn labs generate {stem}`"
+    assert (FOLDERS[stem] / exercise.FILE).stat().st_size < 300_000
+
+
+@pytest.mark.parametrize(("stem", "name"), EXERCISES)
+def test_the_solution_passes_and_every_mistake_is_named(stem, name, check):
+    assert not check(stem, name)
+    assert not check(stem, name, hidden=True)
+    text = SOLVED[stem].texts[name]
+    known = list(SOLVED[stem].exercises[name].wrong())
+    for sentence, edit in known:
+        assert sentence in check(stem, name, edited(text, edit)), f"{sentence}: {edit}"
+    first = edited(text, known[0][1])
+    assert any(check(stem, name, first, hidden=True) for _ in range(3)), "drawn cases find it nearly always"
+
+
+@pytest.mark.parametrize(("stem", "name"), EXERCISES)
+def test_no_change_and_no_wrapper_passes(stem, name, request):
+    only_if_thorough(request, stem)
+    assert survivors(SOLVED[stem], name) == []
+
+
+@pytest.mark.parametrize(("stem", "name"), EXERCISES)
+def test_answers_written_otherwise_pass(stem, name, check):
+    for text in OTHERWISE.get(name, ()):
+        assert not check(stem, name, text)
+        assert not check(stem, name, text, hidden=True)
+
+
+def test_what_no_mistake_explains_is_diagnosed_by_its_numbers(check):
+    factor = check(
+        "lab07", "weighted_mean", edited(SOLVED["lab07"].texts["weighted_mean"], "return   ->  return -3 * ")
+    )
+    assert "3 times the reference, with the opposite sign" in factor
+    odd = check("lab07", "scaled_lr", edited(SOLVED["lab07"].texts["scaled_lr"], "return lr +  ->  return 0.9 * lr +"))
+    assert "largest difference" in odd
+    unknown = "def scaled_lr(*args):\n    return lambda step: {'rate': 1}"
+    assert "wanted" in check("lab07", "scaled_lr", unknown)
+    stopped = check("lab07", "local_sgd", "def local_sgd(comm, *args):\n    return comm.no_such_thing")
+    assert "no_such_thing" in stopped
+    assert "not written yet" in check("lab07", "scaled_lr", "def scaled_lr(*args):\n    raise NotImplementedError()")
+
+
+def test_a_mistake_in_some_cases_alone_is_named_if_it_explains_all_that_failed(check):
+    text = SOLVED["lab07"].texts["scaled_lr"]
+    never_below = edited(text, "batch_size / base_batch_size\n  ->  max(1, batch_size / base_batch_size)\n")
+    said = check("lab07", "scaled_lr", never_below)
+    assert said.count("k may be less than 1") == 1
+    assert "4 of 5 checks passed" in said
+
+
+FIRST = "import numpy as np\ndef first(x, k, m=2):\n    return x[:k] * m"
+
+
+def small(tmp_path, **more):
+    """A lab of one exercise, whose results are those of a plain call."""
+    told = {"grade_id": "first", "solution": True, "grade": False, "locked": False, "schema_version": 3, "task": False}
+    nbformat.write(new_notebook(cells=[new_code_cell(FIRST, metadata={"nbgrader": told})]), tmp_path / "lab99.ipynb")
+    (tmp_path / "exercises.py").write_text("EXERCISES = {}")
+    solved = Solved(tmp_path)
+    cases = [{"x": np.arange(5.0), "k": 3}, {"x": np.arange(2.0, 6.0), "k": 1}]
+    solved.exercises["first"] = Exercise(
+        **{
+            "cases": cases,
+            "draw": lambda rng: {"x": rng.normal(size=6), "k": int(rng.integers(1, 6)), "m": float(rng.normal())},
+            "mistakes": {},
+        }
+        | more
+    )
+    return solved
+
+
+def test_a_table_is_refused_where_it_would_not_tell(tmp_path):
+    with pytest.raises(ValueError, match="no case finds the mistake 'only floats'"):
+        small(tmp_path, mistakes={"only floats": "* m  ->  * float(m)"}).table("first")
+    with pytest.raises(ValueError, match="no case tells 'b' from 'a'"):
+        small(tmp_path, mistakes={"a": "* m  ->  * 3", "b": "x[:k] * m  ->  3 * x[:k]"}).table("first")
+    solved = small(tmp_path)
+    solved.texts["first"] = FIRST + " + np.random.rand()"
+    with pytest.raises(ValueError, match="differ from call to call"):
+        solved.table("first")
+    solved.texts["first"] = FIRST + " + 1 // 0"
+    with pytest.raises(ValueError, match="the solution raises ZeroDivisionError"):
+        solved.table("first")
+    with pytest.raises(ValueError, match="the mistake 'a' is no Python"):
+        small(tmp_path, mistakes={"a": "return  ->  return )"}).table("first")
+    with pytest.raises(ValueError, match="occurs 0 times"):
+        small(tmp_path, mistakes={"a": "* 7  ->  * 3"}).table("first")
+
+
+def test_weak_cases_are_found(tmp_path):
+    weak = [{"x": np.array([0.0, 1.0, 2.0]), "k": 2}, {"x": np.array([0.0, 3.0, 1.0]), "k": 2, "m": 2}]
+    found = survivors(small(tmp_path, cases=weak, draw=lambda rng: weak[0]), "first")
+    assert "return x[:k] * m  ->  return x[:m] * m" in found
+    assert "return x[:k] * m  ->  return x[:k] * k" in found
+    assert not any("frozen" in what and " x " not in what for what in found), "the others are never another value"
+    assert survivors(small(tmp_path), "first") == []
+
+
+def test_a_table_is_kept_as_it_was_made(tmp_path):
+    solved = small(tmp_path, mistakes={"three times": "* m  ->  * 3"})
+    exercise.save({"first": solved.table("first")}, tmp_path)
+    assert not differs({"first": solved.table("first")}, tmp_path)
+    table = exercise.load(tmp_path)["first"]
+    np.testing.assert_array_equal(table.cases[0]["x"], np.arange(5.0))
+    np.testing.assert_array_equal(table.right[0]["result"], [0, 2, 4])
+    solved.exercises["first"].mistakes["four times"] = "* m  ->  * 4"
+    assert differs({"first": solved.table("first")}, tmp_path)
+    solved.texts["first"] = edited(FIRST, "* m  ->  * m * 1.001")
+    solved.exercises["first"].mistakes.clear()
+    assert differs({"first": solved.table("first")}, tmp_path)
