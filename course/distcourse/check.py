@@ -11,6 +11,7 @@ import contextlib
 import copy
 import dis
 import inspect
+import os
 import sys
 import traceback
 import types
@@ -18,8 +19,10 @@ import warnings
 
 import numpy as np
 
+import distlearn
 from distlearn.comm.base import RankError
 from distlearn.cuda import CompileError
+from distlearn.sim.copies import INSTALLED
 
 from . import scope, show
 from .advice import advise, missing_method
@@ -329,10 +332,12 @@ def _told(error, what: str):
     return getattr(error, f"_distlearn_{what}", None)
 
 
+_OURS = tuple(os.path.join(os.path.dirname(package.__file__), "") for package in (distlearn, show))  # wherever they are
+
+
 def is_library(filename: str) -> bool:
     """Return whether code of a file belongs to Python or to a package, and not to a notebook."""
-    path = filename.replace("\\", "/")
-    return "/distlearn/" in path or "/site-packages/" in path or "/lib/python" in path or path.startswith("<frozen")
+    return filename.startswith((*_OURS, "<frozen")) or INSTALLED.search(filename) is not None
 
 
 def call_watched(fn, args, kwargs) -> tuple:

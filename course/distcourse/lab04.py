@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import numpy as np
+from matplotlib.ticker import FuncFormatter
 
 import distlearn as dl
+from distlearn.backend import has_gpu, to_device
+from distlearn.cuda import kernels
+from distlearn.nn.costs.profile import fewest_seconds
+from distlearn.tables import format_time
+from distlearn.viz.look import COLORS, INK, MARKERS, MUTED, new_axes, styled, write_title
 
+from . import recorded
 from .kernels import in_parallel, no_errors
+from .lab05 import measure_gpu
 
 
 def launch(code, name, grid, block, *args, record=None):
@@ -168,3 +176,106 @@ def check_softmax(check, code, z, block, level=0):
     read = sum(s.lanes * s.size for s in report.sites if s.array == "z") / (4 * z.size)
     check.true("scores are read three times", read <= 3 + block / k,
                f"{read:.0f} times: the threads of a block share a row, each takes every {block}th score")  # fmt: skip
+
+
+# -- Beside a card: what an H100's profiler counted for the same launches, and how long kernels took.
+
+SAME = {"vector add": ("saxpy", 1), "product, x counts rows": ("naive matmul, threads along columns", 1),
+        "product, x counts columns": ("naive matmul, threads along rows", 1), "product, tiles": ("tiled matmul", 1),
+        "sums of blocks": ("reduction", 1), "transpose, 32 columns": ("transpose_tiled<0>", 12),
+        "transpose, 33 columns": ("transpose_tiled<1>", 12)}  # fmt: skip
+"""By launch of the lab: the recorded one with the same accesses, and how many times as many tiles it has."""
+
+
+def beside(reports: dict) -> list[dict]:
+    """Put the counts of launches of the lab, by name in `SAME`, beside those of an H100's profiler."""
+    rows = []
+    for kernel, report in reports.items():
+        name, times = SAME[kernel]
+        card, sites = recorded.COUNTED[name].card, report.sites
+        rows.append({
+            "kernel": kernel, "sectors": sum(s.sectors for s in sites if s.space == "global"),
+            "H100": card.sectors // times, "passes": sum(s.wavefronts for s in sites if s.space == "shared"),
+            "H100 ": card.wavefronts // times,
+        })  # fmt: skip
+    return rows
+
+
+TIMED = {"transpose_naive": "transpose, no tile", "transpose_tiled<0>": "transpose, 32 columns",
+         "transpose_tiled<1>": "transpose, 33 columns", "reduce_interleaved": "sum, neighbours",
+         "reduce_sequential": "sum, halves", "reduce_shuffle": "sum, in registers", "matmul_naive": "product, no tiles",
+         "matmul_tiled": "product, tiles", "matmul_blocked": "product, 4 x 4 a thread"}  # fmt: skip
+"""The library's kernels, by what the figure calls them: arrays of 4096 x 4096, products of 2048 x 2048."""
+
+
+def bounds(card, size: int = 4096) -> dict[str, dict[str, float]]:
+    """Return by kernel of `TIMED` the seconds that a card needs at least for what the profiler counted, at this size.
+
+    In a clock a processor of an H100 does 128 multiply-adds and one pass over its shared memory: 256 operations a pass.
+    """
+    found = {}
+    for kernel, title in TIMED.items():
+        counts, n = recorded.COUNTED[kernel].card, size // 2
+        if "matmul" in kernel:  # counted for 128 x 64 times 64 x 192
+            work, outputs = n**3 / (128 * 64 * 192), n**2 / (128 * 192)
+        else:
+            work = outputs = size**2 / (2048 if "reduce" in kernel else 128 * 96)
+        moving = 32 * (work * counts.read + outputs * counts.written) / card.bandwidth
+        found[title] = {"memory": moving, "shared memory": 256 * work * counts.wavefronts / card.peak}
+        if "matmul" in kernel:
+            found[title]["arithmetic"] = 2 * n**3 / card.peak
+    return found
+
+
+def kernel_times(xp=None, size: int = 4096):
+    """Return a card, and by kernel of `TIMED` its seconds and those of CuPy's own operation.
+
+    They are measured where there is a GPU (or `xp` stands in for CuPy), and recorded ones elsewhere.
+    """
+    if xp is None and not has_gpu():
+        return dl.cuda.CARDS[recorded.DATA["name"]], {
+            title: tuple(ms / 1e3 for ms in recorded.KERNELS[kernel]) for kernel, title in TIMED.items()
+        }
+    if xp is None:
+        xp = dl.backend.get_xp(to_device(np.zeros(1), "gpu"))
+    square, half = (np.ones((n, n), np.float32) for n in (size, size // 2))
+    work = {
+        "transpose": (square, square.copy(), lambda x, y: xp.copyto(y, x.T)),
+        "reduce": (square.reshape(-1), square.reshape(-1)[: size * size // 256].copy(),
+                   lambda x, y: x.reshape(-1, 256).sum(1, out=y)),
+        "matmul": (half, half.copy(), half.copy(), lambda a, b, c: xp.matmul(a, b, out=c)),
+    }  # fmt: skip
+    found = {}
+    for variant in kernels.VARIANTS:
+        if variant.kernel in TIMED:
+            *arrays, peer = work[variant.kernel.partition("_")[0]]
+            arrays = [xp.asarray(a) for a in arrays]
+            found[TIMED[variant.kernel]] = tuple(
+                fewest_seconds(lambda f=f, arrays=arrays: [f(*arrays) for _ in range(20)], xp=xp) / 20
+                for f in (variant, peer)
+            )
+    return measure_gpu(), {title: found[title] for title in TIMED.values()}
+
+
+@styled
+def plot_times(card, times, least, title=""):
+    """Draw for every kernel the seconds that its counts need at least, those that it took, and those of CuPy."""
+    ax = new_axes(figsize=(7.2, 4.2))[0]
+    rows = range(len(times))
+    for i, what in enumerate(("memory", "shared memory", "arithmetic")):
+        points = [(bound[what], y) for y, bound in zip(rows, (least[name] for name in times), strict=True)
+                  if bound.get(what)]  # fmt: skip
+        ax.plot(*zip(*points, strict=True), linestyle="", marker=MARKERS[i + 1], color=COLORS[i + 1], mfc="white",
+                markersize=8, label=f"at least, by {what}" + ", without caches" * (what == "memory"))  # fmt: skip
+    ours, theirs = zip(*times.values(), strict=True)
+    ax.plot(ours, rows, linestyle="", marker=MARKERS[0], color=INK, markersize=7, label="took")
+    ax.plot(theirs, rows, linestyle="", marker="|", color=MUTED, markersize=14, markeredgewidth=2.5,
+            label="CuPy's own (a product: cuBLAS)")  # fmt: skip
+    ax.set_yticks(rows, list(times))
+    ax.invert_yaxis()
+    ax.set(xscale="log", xlabel=f"time on {card.name}")
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda v, _: format_time(v)))
+    ax.grid(visible=False, axis="y")
+    ax.legend(loc="upper left", bbox_to_anchor=(-0.2, -0.16), ncols=2, borderaxespad=0)
+    write_title(ax, title)
+    return ax

@@ -12,20 +12,22 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
-from distlearn.backend import get_xp, to_device
-from distlearn.cuda.cards import Card
+from distlearn.backend import get_xp, has_gpu, to_device
+from distlearn.cuda.cards import CARDS, Card
 from distlearn.cuda.kernel import RawKernel
 from distlearn.cuda.kernels.matmul import ANY_TILE, BLOCKED, NAIVE, TILED
 from distlearn.cuda.kernels.variant import source
 from distlearn.cuda.report import Report
 from distlearn.data import Batch
-from distlearn.nn import MLP, MockDeviceArray, SoftmaxCrossEntropy, move
+from distlearn.nn import MLP, MODELS, MockDeviceArray, SoftmaxCrossEntropy, fuse, move, profile_sweep
 from distlearn.nn.costs.count import counting
-from distlearn.nn.costs.profile import clock_of, fewest_seconds
+from distlearn.nn.costs.profile import LayerTime, Profile, clock_of, fewest_seconds
 from distlearn.optim import SGD, Optimizer
 from distlearn.parallel import Serial
 from distlearn.tables import format_time
 from distlearn.viz.look import COLORS, INK, LINES, MARKERS, MUTED, new_axes, styled, write_title
+
+from . import recorded
 
 # -- The worst and the best shape of a dense layer, judged by the bytes it needs and by those the emulator counts.
 
@@ -384,6 +386,74 @@ def measure_gpu(*, xp=None, elements: int = 2**26, width: int = 4096, repeats: i
         "this GPU", 0, 0, 2 * width**3 / seconds, 2 * x.nbytes / moving, "measured",
         link=host.nbytes / max(copying, 1e-9), overhead=launching,
     )  # fmt: skip
+
+
+# -- What a card took: of the machine where it has one, else recorded.
+
+
+def by_kind(profiles) -> list[Profile]:
+    """Add up the layers of each kind: convolutions, dense layers, ... as `recorded.profiles` has them."""
+    found = []
+    for p in profiles:
+        kinds = {}
+        for t in p.layers:
+            kind = t.name.partition(".")[2]
+            kinds[kind] = [a + b for a, b in zip(kinds.get(kind, (0, 0, 0, 0)), t[1:5], strict=True)]
+        found.append(Profile([LayerTime(kind, *kinds[kind]) for kind in sorted(kinds)], p.batch))
+    return found
+
+
+def card_layers(model: str, batches, device=None) -> list[Profile]:
+    """Return profiles by kind of layer: measured on a GPU (or `device`) if there is one, else those of an H100."""
+    if device is None and not has_gpu():
+        return recorded.profiles(model)
+    known = MODELS[model]
+    moved = move(known.build(), lambda a: to_device(a, device or "gpu"))
+    return by_kind(profile_sweep(moved, known.sample, batches, repeats=3))
+
+
+def card_steps(device=None) -> tuple[str, list[tuple]]:
+    """Return a card's name, and (model, batch, seconds of a step, the least that the work takes on an H100) of models.
+
+    They are measured on a GPU (or `device`) if there is one, and recorded ones elsewhere.
+    """
+    here, rows = has_gpu() or device is not None, []
+    for step in recorded.STEPS:
+        if step.model in ("mlp", "cnn", "lenet"):
+            known = MODELS[step.model]
+            model, shape = known.build(), (step.batch, *known.sample)
+            seconds = _card_step(known, step.batch, device or "gpu") if here else step.ms / 1e3
+            flops = model.flops(shape) + model.backward_flops(shape)
+            least = CARDS[recorded.DATA["name"]].least_time(flops, 3 * model.bytes_moved(shape))
+            rows.append((step.model, step.batch, seconds, least))
+    return "this GPU" if here else recorded.DATA["name"], rows
+
+
+def _card_step(known, batch, device) -> float:
+    rng, on = np.random.default_rng(0), lambda a: to_device(a, device)
+    x, y = on(rng.random((batch, *known.sample), np.float32)), on(rng.integers(10, size=batch))
+    model = fuse(move(known.build(), on))
+    trainer = Serial(model, SoftmaxCrossEntropy(), Optimizer(model.params, SGD(), 0.01))
+    return fewest_seconds(lambda: trainer.step(Batch(x, y, batch)), xp=get_xp(x))
+
+
+@styled
+def plot_steps(card: str, steps, title=""):
+    """Draw the time of training steps by batch, and dashed the least that their work needs."""
+    ax = new_axes(figsize=(7.2, 4.0))[0]
+    for i, name in enumerate(dict.fromkeys(step[0] for step in steps)):
+        batches, seconds, least = zip(*(row for model, *row in steps if model == name), strict=True)
+        ax.plot(batches, seconds, color=COLORS[i], marker=MARKERS[i], linestyle=LINES[0], label=f"{name}, {card}")
+        ax.plot(batches, least, color=COLORS[i], marker=MARKERS[i], mfc="white", linestyle=LINES[1],
+                label=f"{name}, its work at least")  # fmt: skip
+    ticks = sorted({step[1] for step in steps})
+    ax.set(xscale="log", yscale="log", xlabel="batch [samples]", ylabel="time of a step", xticks=ticks)
+    ax.set_xticklabels([str(n) for n in ticks])
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda v, _: format_time(v)))
+    ax.minorticks_off()
+    ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    write_title(ax, title)
+    return ax
 
 
 # -- Which device is the fastest, by the size of the work.

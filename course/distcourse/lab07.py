@@ -40,6 +40,8 @@ class Overlap:
     communicating: float
     exposed: float
     gradients: list
+    intact: bool
+    """Whether the buckets have their parameters still, for another step."""
 
 
 def backward_step(
@@ -70,15 +72,17 @@ def backward_step(
         for bucket in buckets:  # in no order that an answer could rely on
             bucket.params = [bucket.params[i] for i in np.random.default_rng(2).permutation(len(bucket.params))]
         dtype = model.params[0].data.dtype
+        before = [list(bucket.params) for bucket in buckets]
         logits, saved = model.forward(rng.normal(size=(samples, widths[0])).astype(dtype), clock=comm.clock)
         backward(comm, model, rng.normal(size=logits.shape).astype(dtype), saved, buckets)
-        return [p.grad.copy() for p in model.params]
+        return [p.grad.copy() for p in model.params], [list(bucket.params) for bucket in buckets] == before
 
     world = SimWorld(ranks, network, Roofline(peak))
     with threadpool_limits(1):  # small products are slower on several cores
-        gradients = world.run(on_rank)
+        gradients, intact = zip(*world.run(on_rank), strict=True)
     trace = world.trace
-    return Overlap(trace, world.makespan, trace.total(rank=0, lane="comm"), trace.exposed(), gradients)
+    communicating = trace.total(rank=0, lane="comm")
+    return Overlap(trace, world.makespan, communicating, trace.exposed(), list(gradients), all(intact))
 
 
 def after_backward(comm, model, dlogits, saved, buckets) -> None:
@@ -297,6 +301,7 @@ def run_overlapped_backward(answer, ranks, cap_bytes, widths, frozen=(), peak=5e
     ends = [max(span.end for span in step.trace.select(rank=r, lane="compute")) for r in range(ranks)]
     calls = [step.trace.select(rank=r, lane="comm") for r in range(ranks)]
     return found | {
+        "buckets are left as they are": step.intact,
         "all-reduces of each rank": [len(own) for own in calls],
         "all-reduces that start in backward": [
             sum(span.start < end - 1e-12 for span in own) for own, end in zip(calls, ends, strict=True)

@@ -151,13 +151,16 @@ class Optimizer:
         self.params = self._given = [p for group in self.groups for p in group.params]
         self.weights = self.params
         self._flats = [None if needs_whole(g.rule) else flat_group(g.params, g.rule) for g in self.groups]
+        self._take_states()
+        self.steps = 0
+        self.norm = global_norm
+
+    def _take_states(self) -> None:
         self.states = [
             state
             for group, flat in zip(self.groups, self._flats, strict=True)
             for state in ([s for *_, s in flat.parts] if flat else [group.rule.init(p.data) for p in group.params])
         ]
-        self.steps = 0
-        self.norm = global_norm
 
     def __repr__(self):
         groups = f" in {len(self.groups)} groups" if len(self.groups) > 1 else ""
@@ -238,12 +241,24 @@ class Optimizer:
         for group, flat in zip(self.groups, self._flats, strict=True):
             rule, lr = group._settings["rule"], group._settings["lr"](self.steps)
             parts = islice(pairs, len(group.params))
-            if flat and (whole := flat.arrays(parts := list(parts))):
-                apply_rule(rule, *whole, lr, self.steps)
+            if flat and (wholes := flat.arrays(parts := list(parts))):
+                for whole in wholes:
+                    apply_rule(rule, *whole, lr, self.steps)
                 continue
             for w, state in parts:
                 apply_rule(rule, w.data, w.grad, state, lr, self.steps)
         self.steps += 1
+
+    def follow(self, buckets) -> None:
+        """Before the first step: let parameters and states lie, on a GPU, as gradients lie in flat buckets."""
+        if type(self) is not Optimizer or self.steps or not any(self._flats):
+            return
+        for i, group in enumerate(self.groups):
+            mine = {id(p) for p in group.params}
+            inside = [b for b in buckets if mine.issuperset(map(id, b.params))]
+            if self._flats[i] and sum(len(b.params) for b in inside) == len(mine):
+                self._flats[i] = flat_group(group.params, group.rule, inside)
+        self._take_states()
 
     def scaled(self, loss):
         """Return the loss to train with; here the unchanged loss (`MixedPrecision` scales it)."""

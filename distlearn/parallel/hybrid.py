@@ -123,8 +123,7 @@ class Hybrid(Strategy):
         def on_grad(p):  # the last bucket waits for the loss, which is known when the pipeline has finished
             held_back.append(p) if reducer.waits_for_loss(p) else reducer.on_grad(p)
 
-        reducer.sums[0] += self.pipeline.accumulate(batch, on_grad)
-        reducer.sums[1] += len(batch.x)
+        reducer.sums[0], reducer.sums[1] = self.pipeline.accumulate(batch, on_grad), len(batch.x)
         for p in held_back:
             reducer.on_grad(p)
         loss = reducer.finish(batch.n)

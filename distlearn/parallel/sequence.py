@@ -247,6 +247,7 @@ class SequenceParallel(Strategy):
         super().__init__(comm, model, loss, optimizer)
         self.model = shard_positions(model, comm, KINDS[attention])
         self.reducer = GradientReducer(comm, self.model.params, like=self.model.params[0].data)
+        optimizer.follow(self.reducer.buckets)
 
     def step(self, batch) -> float:
         check_whole(self, batch, self.comm)
@@ -260,8 +261,7 @@ class SequenceParallel(Strategy):
         out, saved = self.model.forward(x, clock=self.clock)
         loss, dy = self.loss(out, labels, batch.n)
         dy /= comm.size  # the loss is a mean over this rank's positions, 1 / p of all
-        self.reducer.sums[0] += loss / comm.size
-        self.reducer.sums[1] += len(batch.x) / comm.size
+        self.reducer.sums[0], self.reducer.sums[1] = loss / comm.size, len(batch.x) / comm.size
         self.model.backward(dy, saved, on_grad=self.reducer.on_grad, clock=self.clock)
         loss = self.reducer.finish(batch.n)
         update(self.optimizer, self.clock)

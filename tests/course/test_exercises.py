@@ -175,3 +175,25 @@ def test_a_table_is_kept_as_it_was_made(tmp_path):
     solved.texts["first"] = edited(FIRST, "* m  ->  * m * 1.001")
     solved.exercises["first"].mistakes.clear()
     assert differs({"first": solved.table("first")}, tmp_path)
+
+
+def test_an_answer_that_does_not_end_or_changes_its_arguments_is_said_to(tmp_path, check, monkeypatch):
+    monkeypatch.setattr(exercise, "LIMIT", 0.2)
+    endless = check("lab07", "scaled_lr", "def scaled_lr(*args):\n    while True: pass")
+    assert "no result after 0.2 s: does every loop end?" in endless
+    swallows = "def scaled_lr(*args):\n    for _ in range(2):\n        try:\n            while True: pass\n"
+    assert "checks passed" in check("lab07", "scaled_lr", swallows + "        except Exception: pass")
+    pops = edited(SOLVED["lab07"].texts["weighted_mean"], "n = sum(counts)  ->  n = sum(counts); counts.pop()")
+    assert "arguments: changed: counts" in check("lab07", "weighted_mean", pops)
+
+
+def test_a_table_that_is_missing_or_old_says_what_to_do(tmp_path, monkeypatch):
+    monkeypatch.setattr(exercise, "FOLDER", tmp_path)
+    with pytest.raises(FileNotFoundError, match=r"no results\.npz .* beside its notebook"):
+        exercise.find("first")
+    np.savez(tmp_path / exercise.FILE, tables=np.frombuffer(b'{"first": [[], [], []]}', np.uint8))
+    with pytest.raises(ValueError, match="belongs to another version of distlearn"):
+        exercise.find("first")
+    exercise.save({"first": small(tmp_path).table("first")}, tmp_path)
+    with pytest.raises(ValueError, match="no exercise 'second', expected one of first"):
+        exercise.find("second")

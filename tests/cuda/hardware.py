@@ -1,15 +1,14 @@
-"""What the emulator counts beside what a card's profiler counts, for five kernels.
+"""What a card's profiler counts beside what the emulator counts: 50 kernels of library, textbook and corpus.
 
-    python -m tests.cuda.hardware              print the table
-    python -m tests.cuda.hardware --write      write it into course/notes/emulator_and_card.md
+    python -m tests.cuda.hardware        write what was recorded (recorded_card.json) into course/notes
+    pytest -m gpu tests/cuda/test_hardware.py
 
-Needs a GPU and NVIDIA's `ncu` (Nsight Compute, part of the CUDA toolkit), with leave to read the card's counters
-(https://developer.nvidia.com/ERR_NVGPUCTRPERM); without them the card's columns stay empty.
+compares this machine's card with the record; it needs NVIDIA's `ncu` (Nsight Compute, part of the CUDA toolkit), with
+leave to read the card's counters (https://developer.nvidia.com/ERR_NVGPUCTRPERM).
 """
 
 from __future__ import annotations
 
-import argparse
 import csv
 import io
 import shutil
@@ -18,35 +17,49 @@ import sys
 from pathlib import Path
 
 import numpy as np
+from distcourse import recorded
+from distcourse.recorded import Counts
 
 from distlearn.backend import has_gpu, to_device
-from distlearn.cuda import kernels
+from distlearn.cuda import RawKernel, kernels
+
+from . import test_corpus  # noqa: F401  registers the launches
+from .corpus import LAUNCHES, fresh
+from .textbook import CASES
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "course" / "notes" / "emulator_and_card.md"
 BEGIN, END = "<!-- written by tests/cuda/hardware.py -->", "<!-- end -->"
 
-KERNELS = (
-    kernels.transpose.NAIVE, kernels.transpose.TILED, kernels.transpose.PADDED, kernels.matmul.TILED,
-    kernels.reduce.INTERLEAVED,
-)  # fmt: skip
-
-METRICS = {
-    "global read, sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",
-    "global write, sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum",
-    "shared read, wavefronts": "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum",
-    "shared write, wavefronts": "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum",
-}
-"""What is compared, and the profiler's name for it."""
+METRICS = dict(zip(Counts._fields, (
+    "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum", "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum",
+    "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum", "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum",
+), strict=True))  # fmt: skip
+"""The profiler's name of each count."""
 
 
-def emulated(variant) -> dict[str, int]:
+def launch_of(counted):
+    """Return (kernel, grid, block, args, shared_mem) of a recorded launch, None for a kernel that is gone."""
+    for v in kernels.VARIANTS:
+        if counted.source == "library" and str(v).removesuffix("<int>") == f"{counted.file}:{counted.name}":
+            return v.raw, *v.launch(*v.example(np.random.default_rng(0)))
+    for c in CASES:
+        if c.title == counted.name:
+            return RawKernel(c.source, c.name), c.grid, c.block, fresh(c.args), c.shared_mem
+    for c in LAUNCHES:
+        if (c.file, c.name) == (counted.file, counted.name) and counted.source == "corpus":
+            grid, block, args, _ = c.make()
+            return c.kernel(), grid, block, fresh(args), c.shared_mem
+    return None
+
+
+def emulated(counted) -> Counts:
     """Count in the emulator."""
-    found = dict.fromkeys(METRICS, 0)
-    for site in variant.check(*variant.example(np.random.default_rng(0))).sites:
-        what = "sectors" if site.space == "global" else "wavefronts"
-        found[f"{site.space} {site.access}, {what}"] += getattr(site, what)
-    return found
+    kernel, grid, block, args, shared_mem = launch_of(counted)
+    found = {(space, access): 0 for space in ("global", "shared") for access in ("read", "write")}
+    for site in kernel.check(grid, block, args, shared_mem=shared_mem).sites:
+        if (site.space, site.access) in found:
+            found[site.space, site.access] += site.sectors if site.space == "global" else site.wavefronts
+    return Counts(*found.values())
 
 
 def ncu() -> str | None:
@@ -54,80 +67,73 @@ def ncu() -> str | None:
     return shutil.which("ncu") if has_gpu() else None
 
 
-def measured(variant, profiler: str) -> dict[str, int]:
-    """Count on the card: one launch in a process of its own, under the profiler.
-
-    Raises
-    ------
-    RuntimeError
-        With what the profiler said.
-    """
-    function = variant.kernel.partition("<")[0]
-    command = [profiler, "--clock-control", "none", "--csv", "--print-units", "base"]  # counts ask for no fixed clocks
-    command += ["--metrics", ",".join(METRICS.values())]
-    command += ["--kernel-name", function, sys.executable, "-m", "tests.cuda.hardware", "--launch", str(variant)]
+def measured(counted, profiler: str) -> Counts:
+    """Count on the card: one launch in a process of its own, under the profiler."""
+    function = launch_of(counted)[0].name.partition("<")[0]
+    command = [profiler, "--clock-control", "none", "--csv", "--print-units", "base", "--kernel-name", function]
+    command += ["--metrics", ",".join(METRICS.values()), sys.executable]
+    command += ["-m", "tests.cuda.hardware", "--launch", counted.name]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300, check=False)
-    try:
-        return parse(done.stdout)
-    except LookupError as error:
-        raise RuntimeError(f"{variant}: {error}; {(done.stdout + done.stderr)[-1000:]}") from error
-
-
-def parse(text: str) -> dict[str, int]:
-    """Read the profiler's table: a row for each launch and metric, after whatever was printed before."""
-    start = text.find('"ID"')
-    if start < 0:
-        raise LookupError("the profiler wrote no table")
-    values = {row["Metric Name"]: row["Metric Value"] for row in csv.DictReader(io.StringIO(text[start:]))}
-    missing = [metric for metric in METRICS.values() if metric not in values]
-    if missing:
-        raise LookupError(f"the profiler's table lacks {', '.join(missing)}")
-    return {name: round(float(values[metric].replace(",", ""))) for name, metric in METRICS.items()}
+    table = csv.DictReader(io.StringIO(done.stdout[done.stdout.find('"ID"') :]))  # after whatever was printed before
+    values = {row.get("Metric Name"): row["Metric Value"] for row in table if "Metric Value" in row}
+    if missing := set(METRICS.values()) - values.keys():
+        raise RuntimeError(f"{counted.name}: no {', '.join(missing)}; {(done.stdout + done.stderr)[-1000:]}")
+    return Counts(*(round(float(values[metric].replace(",", ""))) for metric in METRICS.values()))
 
 
 def launch(name: str) -> None:
     """Launch one kernel once on the GPU, on the arrays that the emulator is given."""
-    (variant,) = (v for v in KERNELS if str(v) == name)
-    args = variant.example(np.random.default_rng(0))
-    variant(*(to_device(a, "gpu") if isinstance(a, np.ndarray) else a for a in args))
+    kernel, grid, block, args, shared_mem = launch_of(recorded.COUNTED[name])
+    args = tuple(to_device(a, "gpu") if isinstance(a, np.ndarray) and a.ndim else a for a in args)
+    kernel(grid, block, args, shared_mem=shared_mem)
 
 
-def table(profiler: str | None) -> str:
-    """Return the comparison in Markdown."""
-    lines = ["| kernel | count | emulator | card |", "| --- | --- | ---: | ---: |"]
-    for variant in KERNELS:
-        card = measured(variant, profiler) if profiler else {}
-        for name, count in emulated(variant).items():
-            if count or card.get(name):
-                lines.append(f"| {variant.kernel} | {name} | {count:,} | {_shown(card.get(name))} |")
-    return "\n".join([*lines, "", f"Card: {_card() if profiler else 'none was at hand; these columns wait for one.'}"])
+def table(name: str, heads, rows) -> str:
+    """Return a table of the record in Markdown, and how it was made."""
+    made = ", ".join(f"{what} {version}" for what, version in recorded.DATA["versions"].items())
+    made = f"{recorded.CARD}, commit {recorded.DATA['commit']}; {made}; {recorded.DATA[name]['command']}."
+    lines = [f"| {' | '.join(heads)} |", "| --- |" + " ---: |" * (len(heads) - 1)]
+    return "\n".join([*lines, *(f"| {' | '.join(map(shown, row))} |" for row in rows), "", made])
 
 
-def _shown(count) -> str:
-    return "" if count is None else f"{count:,}"
+def shown(cell) -> str:
+    if isinstance(cell, dict):
+        return ", ".join(f"{kind} {100 * share:.0f} %" for kind, share in cell.items() if share >= 0.01)
+    return "" if cell is None else f"{cell:,}" if isinstance(cell, int) else str(cell)
 
 
-def _card() -> str:
-    import cupy
+def counts() -> str:
+    """Return the recorded counts: the emulator's, and in brackets the card's where they differ."""
+    rows = []
+    for c in recorded.COUNTED.values():
+        gone = "" if launch_of(c) else " (no longer in the library)"
+        both = zip(c.emulator, c.card, strict=True)
+        cells = [shown(ours) + f" (card: {theirs:,})" * (ours != theirs) for ours, theirs in both]
+        rows.append([f"`{c.file or c.source}: {c.name}`{gone}", *cells])
+    return table("counts", ["kernel", *recorded.DATA["counts"]["columns"]], rows)
 
-    return cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)["name"].decode()
+
+def times() -> str:
+    """Return the recorded times."""
+    found = recorded.DATA
+    return "\n\n".join(
+        table(name, found[name]["columns"], found[name]["rows"]) for name in ("steps", "kernels", "layers")
+    )
 
 
-def main() -> None:
-    """Print the table, or write it into the page."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--write", action="store_true", help=f"write the table into {PAGE.relative_to(ROOT)}")
-    parser.add_argument("--launch", metavar="KERNEL", help="launch one kernel, for the profiler to watch")
-    args = parser.parse_args()
-    if args.launch:
-        return launch(args.launch)
-    found = table(ncu())
-    if not args.write:
-        return print(found)
-    text = PAGE.read_text(encoding="utf-8")
+PAGES = {ROOT / "course/notes/emulator_and_card.md": counts, ROOT / "course/notes/gpu.md": times}
+
+
+def page(path) -> str:
+    """Return a page as it should be."""
+    text = path.read_text(encoding="utf-8")
     head, tail = text[: text.index(BEGIN)], text[text.index(END) :]
-    return PAGE.write_text(f"{head}{BEGIN}\n\n{found}\n\n{tail}", encoding="utf-8") and None
+    return f"{head}{BEGIN}\n\n{PAGES[path]()}\n\n{tail}"
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:2] == ["--launch"]:  # for the profiler to watch
+        launch(sys.argv[2])
+    else:
+        for path in PAGES:
+            path.write_text(page(path), encoding="utf-8")

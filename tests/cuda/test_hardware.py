@@ -1,33 +1,38 @@
 """The comparison of emulator and card: on a card where there is one, its parts everywhere."""
 
 import pytest
+from distcourse import recorded
 
 from tests.emulated import NEEDS_COMPILER
 
 from . import hardware
 
+COUNTED = [c for c in recorded.COUNTED.values() if hardware.launch_of(c)]
+
 
 @pytest.mark.gpu
 @pytest.mark.skipif(hardware.ncu() is None, reason="needs NVIDIA's profiler ncu and a GPU")
-@pytest.mark.parametrize("variant", hardware.KERNELS, ids=str)
-def test_the_emulator_counts_what_the_card_counts(variant):
-    card, emulator = hardware.measured(variant, hardware.ncu()), hardware.emulated(variant)
-    if variant.kernel == "matmul_tiled":  # NVIDIA's compiler may join a thread's reads along a row into wider ones
-        assert 0 < card.pop("shared read, wavefronts") <= 1.02 * emulator.pop("shared read, wavefronts")
-    assert card == pytest.approx(emulator, rel=0.02)
+@pytest.mark.parametrize("counted", COUNTED[::4], ids=lambda c: c.name)
+def test_the_card_counts_what_was_recorded(counted):
+    assert hardware.measured(counted, hardware.ncu()) == pytest.approx(counted.card, rel=0.02)
 
 
 @NEEDS_COMPILER
-def test_the_page_holds_what_the_emulator_counts():
-    """Run `python -m tests.cuda.hardware --write` if it does not."""
-    page = hardware.PAGE.read_text(encoding="utf-8")
-    for variant in hardware.KERNELS:
-        for name, count in hardware.emulated(variant).items():
-            row = f"| {variant.kernel} | {name} | {count:,} |"
-            assert (row in page) == (count > 0 or name in _measured_rows(page, variant)), row
+@pytest.mark.parametrize("counted", COUNTED, ids=lambda c: c.name)
+def test_the_emulator_counts_what_was_recorded(counted):
+    assert hardware.emulated(counted) == counted.emulator
 
 
-def _measured_rows(page, variant):
-    return [
-        line for line in page.splitlines() if line.startswith(f"| {variant.kernel} |") and not line.endswith("|  |")
-    ]
+@pytest.mark.parametrize("path", hardware.PAGES, ids=lambda path: path.stem)
+def test_the_pages_hold_the_record(path):
+    """Run `python -m tests.cuda.hardware` if one does not."""
+    assert hardware.page(path) == path.read_text(encoding="utf-8")
+
+
+def test_what_the_readme_says_of_the_counts():
+    near = [pytest.approx(c.card, rel=0.02) == c.emulator for c in recorded.COUNTED.values()]
+    joined = [pytest.approx(c.card._replace(shared_read=0), rel=0.02) == c.emulator._replace(shared_read=0)
+              for c in recorded.COUNTED.values()]  # fmt: skip
+    readme = (hardware.ROOT / "README.md").read_text(encoding="utf-8")
+    assert f"{sum(near)} of {len(near)} kernels" in readme
+    assert f"in {sum(joined) - sum(near)} only the reads of shared memory" in readme

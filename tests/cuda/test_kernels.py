@@ -73,13 +73,17 @@ def test_on_a_gpu(variant):
 
 def test_odd_sizes():
     rng = np.random.default_rng(2)
-    for m, n, k in ((1, 1, 1), (17, 33, 5), (65, 70, 31), (100, 3, 129)):
+    for m, n, k in ((1, 1, 1), (17, 33, 5), (65, 70, 31), (100, 3, 129), (100, 100, 24)):
         a, b = rng.random((m, k), dtype=np.float32), rng.random((k, n), dtype=np.float32)
         for variant in kernels.matmul.VARIANTS:
             c = np.full((m, n), np.nan, np.float32)
             report = variant.check(a, b, c)
             assert report.errors == [], str(report)
             np.testing.assert_allclose(c, a @ b, rtol=1e-5)
+        for flat in (a.ravel(), a.ravel()[1:]):  # a view begins anywhere
+            out = np.zeros(3, np.float32)
+            assert kernels.reduce.WIDE.check(flat, out).errors == []
+            np.testing.assert_allclose(out.sum(), flat.sum(), rtol=1e-5)
         for variant in kernels.transpose.VARIANTS:
             out = np.zeros((k, m), np.float32)
             assert variant.check(a, out).errors == []
@@ -118,19 +122,22 @@ def test_convolutions_agree(k, stride, padding):
     assert np.vdot(col, c) == pytest.approx(np.vdot(last, back), rel=1e-3, abs=1e-2)
 
 
-def test_traffic_of_the_three_matrix_products():
-    """What lab and books promise: tiling by 16 and by 64 divides the bytes that A and B cost."""
+def test_traffic_of_the_matrix_products():
+    """What lab and books promise: tiling by 16, 64 and 128 divides the bytes that A and B cost, and shared memory's."""
     rng = np.random.default_rng(0)
     a, b = (rng.random((128, 128), dtype=np.float32) for _ in range(2))
-    moved = []
-    for variant in (kernels.matmul.NAIVE, kernels.matmul.TILED, kernels.matmul.BLOCKED):
+    moved, passes = [], []
+    for variant in (kernels.matmul.NAIVE, kernels.matmul.TILED, kernels.matmul.BLOCKED, kernels.matmul.WIDE):
         report = variant.check(a, b, np.zeros((128, 128), np.float32))
         assert report.flops >= 2 * 128**3
         assert report.flops < 2.01 * 128**3
         moved.append(report.bytes_moved)
+        passes.append(sum(s.wavefronts for s in report.sites if s.space == "shared" and s.access == "read"))
     operands = [m - 4 * 128 * 128 for m in moved]
     assert operands[1] == 2 * 128**3 // 16 * 4
     assert operands[2] == 2 * 128**3 // 64 * 4
+    assert operands[3] == 2 * 128**3 // 128 * 4
+    assert [n / (128**3 // 32) for n in passes] == [0, 2, 0.5, 0.25], "a warp's multiply-adds"
     assert operands[0] == 128**3 // 32 * (1 + 4) * 32
 
 

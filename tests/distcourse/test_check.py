@@ -2,9 +2,11 @@
 
 import warnings
 
+import distcourse
 import numpy as np
 import pytest
 from distcourse import Check, CheckFailed
+from distcourse.check import is_library
 
 import distlearn as dl
 from distlearn.comm.base import RankError
@@ -186,7 +188,7 @@ def test_what_fails_alike_on_every_rank_is_told_once():
     told = text.splitlines()
     assert told[1].startswith("  ✗ mean on rank 0 of 4 ")
     assert "-> mean on rank 0 of 4 is 4 times the reference" in told[2]
-    assert told[3].split("the same: ")[1] == "mean on rank 1 of 4, mean on rank 2 of 4, mean on rank 3 of 4"
+    assert told[3].split("the same: ")[1] == "mean on rank 1 of 4; mean on rank 2 of 4; mean on rank 3 of 4"
     assert told[4].startswith("  ✗ x ")
 
 
@@ -368,3 +370,10 @@ def test_an_answer_does_without_what_its_exercise_excludes():
         assert f"this is {name}, or uses it" in check._card().text()
     check.call(lambda x: x.sum(), np.ones(3), without=("sum",))  # an attribute is no global name
     assert check._failures == 1
+
+
+def test_places_are_the_students_in_whatever_folder_the_course_lies(tmp_path):
+    own = tmp_path / "distlearn" / "labs" / "mine.py"
+    own.parent.mkdir(parents=True)
+    assert not is_library(str(own))
+    assert all(is_library(module.__file__) for module in (distcourse, np, warnings, dl.sim))

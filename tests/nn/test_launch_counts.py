@@ -4,15 +4,20 @@ What the library launches is counted, not run: values are arbitrary, shapes are 
 """
 
 from collections import Counter
+from functools import partial
 
 import numpy as np
 import pytest
 
 from distlearn import nn, optim
+from distlearn.comm.point_to_point import LocalComm
 from distlearn.cuda.kernels import Variant
+from distlearn.data import Batch
 from distlearn.nn.costs import count
 from distlearn.nn.costs.count import MockDeviceArray, strict
+from distlearn.parallel import DataParallel, Serial
 
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 MODELS = {"mlp": 18, "cnn": 30, "lenet": 40, "siamese": 55, "gru": 562, "gpt": 620, "alexnet28": 317,
           "googlenet28": 220, "squeezenet28": 213}  # fmt: skip
 """With SGD. AlexNet, GoogLeNet and SqueezeNet for larger images have the same layers."""
@@ -26,7 +31,6 @@ RULES = {optim.SGD(): 18, optim.SGD(0.1): 20, optim.Momentum(): 18, optim.Nester
 def launches(monkeypatch):
     """A function that counts the launches of the second step."""
     kernels = []
-
     monkeypatch.setattr(strict, "RawModule", None, raising=False)
 
     def launch(variant, *args):
@@ -37,38 +41,38 @@ def launches(monkeypatch):
 
     monkeypatch.setattr(Variant, "__call__", launch)
 
-    def of_step(name, rule):
+    def of_step(name, rule, make=Serial):
         known, rng = nn.MODELS[name], np.random.default_rng(0)
         model = nn.fuse(nn.move(known.build(), lambda a: MockDeviceArray(a.copy())))
         text, pairs = name in ("gru", "gpt"), name == "siamese"
         x = rng.integers(20, size=(2, *known.sample)) if text else rng.random((2, *known.sample), dtype="float32")
         y = x if text else rng.integers(2 if pairs else 10, size=2)
         loss = nn.ContrastiveLoss() if pairs else nn.SoftmaxCrossEntropy()
-        optimizer = optim.Optimizer(model.params, rule, 0.01)
+        trainer = make(model, loss, optim.Optimizer(model.params, rule, 0.01))
         for _ in range(2):
             kernels.clear()
             counter = Counter()
             monkeypatch.setattr(count, "_counters", [counter])
-            optimizer.zero_grad()
-            out, saved = model.forward(MockDeviceArray(x))
-            _, dy = loss(out, MockDeviceArray(y))
-            model.backward(dy, saved)
-            optimizer.step()
+            trainer.step(Batch(MockDeviceArray(x), MockDeviceArray(y), 2))
         return counter["calls"] + len(kernels)
 
     return of_step
 
 
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("name", MODELS)
 def test_a_step_of_a_model(name, launches):
     assert launches(name, optim.SGD()) == MODELS[name]
 
 
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("rule", RULES, ids=str)
 def test_a_step_of_a_rule(rule, launches):
     assert launches("mlp", rule) == RULES[rule]
+
+
+@pytest.mark.parametrize(("cap_bytes", "buckets"), [(1 << 20, 1), (200_000, 2)])
+def test_data_parallel_launches_an_update_for_each_bucket(cap_bytes, buckets, launches):
+    made = partial(DataParallel, LocalComm(), cap_bytes=cap_bytes)
+    assert launches("mlp", optim.Adam(), made) == MODELS["mlp"] - 1 + buckets
 
 
 def test_every_model_is_counted():

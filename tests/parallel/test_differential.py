@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from distlearn.cuda.emulator.compilers import find_compilers
 from distlearn.nn import MockDeviceArray
 from distlearn.parallel import hybrid, sharding, strategy
 from distlearn.parallel.checkpoint import state
@@ -19,8 +20,11 @@ from distlearn.parallel.data import replicas
 from distlearn.sim import SimWorld
 from distlearn.world import launch
 from tests.comm.on_device import off_strict
+from tests.emulated import launched
 
 from .combinations import choose, compare, make_model, make_optimizer, train
+
+__all__ = ["launched"]  # a fixture
 
 # a BLAS loads whole registers, also past an array's end, and flags what it found there; results are compared anyway
 pytestmark = pytest.mark.filterwarnings("ignore:invalid value encountered in matmul:RuntimeWarning")
@@ -58,16 +62,19 @@ def on_device(comm, c):
     return train(off_strict(comm), c, False, there=there, back=back)
 
 
-@pytest.mark.parametrize("portion", range(5))
+@pytest.mark.parametrize("portion", range(6))
 def test_on_a_device(portion, monkeypatch, request):
-    """Arrays that refuse implicit conversion to NumPy, as CuPy's do; stages without parameters are among them."""
-    step = 5 if request.config.getoption("--thorough") else 20
+    """Some of 500 (--thorough: 1,500) on arrays that refuse implicit conversion; kernels update the last buckets."""
+    thorough, kernels = request.config.getoption("--thorough"), portion == 5
+    n, step = (1500, 5) if thorough else (500, 20)
+    if kernels and find_compilers():
+        request.getfixturevalue("launched")
     for module in (hybrid, replicas, sharding, state, strategy):  # where copying to the host is meant
         monkeypatch.setattr(module, "to_numpy", lambda x: x.get() if isinstance(x, MockDeviceArray) else np.asarray(x))
-    for seed in range(portion, 500, step):
+    for seed in range(n) if kernels else range(portion, n, step):
         c = choose(random.Random(seed).choice)
-        if any(name == "dropout" for name, _ in c.layers):  # whose mask is drawn on the device
-            continue
+        if any(name == "dropout" for name, _ in c.layers) or (kernels and c.strategy != "data"):
+            continue  # a dropout's mask is drawn on the device
         try:
             compare(c, lambda c: SimWorld(c.size).run(on_device, c))
         except Exception as error:

@@ -15,9 +15,6 @@ from pathlib import Path
 
 import nbformat
 
-from .. import exercise
-from .exercise import compiled, differs
-
 CONFIG = "nbgrader_config.py"
 
 
@@ -58,11 +55,6 @@ def generate(course, names=None, *, target=None, force: bool = False) -> list[Pa
     worked_in = [] if force else [f"{name} ({why})" for name in names if (why := changed_by_hand(target / name))]
     if worked_in:
         raise FileExistsError(f"copies have been edited: {', '.join(worked_in)}; move them away, or use --force")
-    for name in names:
-        folder = course / "source" / name
-        tables = compiled(folder)
-        if tables and differs(tables, folder):
-            exercise.save(tables, folder)
     with tempfile.TemporaryDirectory() as temporary:
         for name in names:
             _assign(course, name, Path(temporary))
@@ -78,10 +70,6 @@ def compare_release(course, names=None) -> list[str]:
     names, there = find_labs(course, names), labs_dir(course)
     with tempfile.TemporaryDirectory() as temporary:
         found = [diff for name in names for diff in _differences(there, _assign(course, name, Path(temporary)), name)]
-    for name in names:
-        tables = compiled(course / "source" / name)
-        if tables and differs(tables, course / "source" / name):
-            found.append(f"{name}: {exercise.FILE} differs from what solutions and mistakes give")
     known = set(lab_names(course))
     if set(names) == known:
         extra = sorted(p.name for p in there.glob("lab*") if p.is_dir() and p.name not in known)

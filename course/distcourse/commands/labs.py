@@ -65,16 +65,24 @@ def generate(names, course, check, force):
     """
     from ..author import compare_release, source_notebooks
     from ..author import generate as make
-    from ..author.exercise import FILE, Solved
+    from ..author.exercise import FILE, Solved, compiled, differs
     from ..author.strength import survivors
+    from ..exercise import save
 
+    folders = [path.parent for path in source_notebooks(course, names) if (path.parent / FILE).is_file()]
     if not check:
+        for folder in folders:
+            tables = compiled(folder)
+            if differs(tables, folder):
+                save(tables, folder)
         for folder in make(course, names, force=force):
             say(f"wrote {folder}")
         return
     differences = compare_release(course, names)
-    for folder in [path.parent for path in source_notebooks(course, names) if (path.parent / FILE).is_file()]:
+    for folder in folders:
         began, solved = time.monotonic(), Solved(folder)
+        if differs(compiled(folder), folder):
+            differences.append(f"{folder.name}: results.npz is not what its solutions and mistakes give")
         passing = [f"{name}: {what}" for name in solved.exercises for what in survivors(solved, name)]
         known = sum(1 for exercise in solved.exercises.values() for _ in exercise.wrong())
         seconds = time.monotonic() - began

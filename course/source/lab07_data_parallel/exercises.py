@@ -107,7 +107,11 @@ EXERCISES["data_parallel_step"] = Exercise(
             "    for p in model.params:  ->      optimizer.step()\n    for p in model.params:"
         ),
         "the optimizer takes two steps": "optimizer.step()  ->  optimizer.step(); optimizer.step()",
-        "the parameters have not moved: it takes both model.backward and optimizer.step()": [
+        "the parameters have not moved: first zero_grad(), then model.backward, at last optimizer.step()": [
+            (
+                "    optimizer.zero_grad()\n  ->  ",
+                "model.backward(dlogits, saved)  ->  model.backward(dlogits, saved); optimizer.zero_grad()",
+            ),
             "optimizer.step()  ->  pass",
             "model.backward(dlogits, saved)  ->  pass",
         ],
@@ -214,6 +218,9 @@ EXERCISES["overlapped_backward"] = Exercise(
             "len(bucket.params) for  ->  len(bucket.params) + 1 for",
             "works.append(comm.iall_reduce(bucket.flat))  ->  pass",
         ],
+        "the next step needs the buckets, too: take nothing out of bucket.params": (
+            "missing[id(bucket)] -= 1  ->  missing[id(bucket)] -= 1; bucket.params.pop()"
+        ),
         "a single gradient is sent in place of its bucket: bucket.flat holds all of them": (
             "iall_reduce(bucket.flat)  ->  iall_reduce(param.grad)"
         ),
@@ -245,6 +252,7 @@ EXERCISES["predicted_speedup"] = Exercise(
         "this is the time on p ranks over the time on one": (
             "seconds / (computing + communicating)  ->  (computing + communicating) / seconds"
         ),
+        "this is the efficiency, the speed-up of each rank": "return seconds / (  ->  return seconds / ranks / (",
         "this is the time, not the speed-up": "return seconds / (  ->  return (",
         "each of the 2 (ranks - 1) messages pays the latency": "alpha +   ->  ",
         "each of the 2 (ranks - 1) messages pays the latency, not one": (
@@ -319,6 +327,9 @@ EXERCISES["local_sgd"] = Exercise(
         "never averaged: each rank has its own": "if step % every == 0 or step == len(batches):  ->  if False:",
         "divided by the ranks, but not summed: all_reduce works in place, on p.data itself": (
             "comm.all_reduce(p.data)  ->  comm.all_reduce(p.data.copy())"
+        ),
+        "every rank gets the parameters of rank 0: average those of all": (
+            "comm.all_reduce(p.data)\n                p.data /= comm.size  ->  comm.broadcast(p.data)"
         ),
         "the losses are missing: is `return losses` there?": "return losses  ->  pass",
         "the loss of every step: a list, with one number for each batch": "return losses  ->  return losses[-1:]",

@@ -12,27 +12,20 @@ def output_size(size: int, k: int, stride: int, padding: int) -> int:
     return (size + 2 * padding - k) // stride + 1
 
 
-def _windows(x, k, stride, padding):
-    padded = np.pad(x, ((0, 0), (0, 0), (padding, padding), (padding, padding)))
-    return np.lib.stride_tricks.sliding_window_view(padded, (k, k), (2, 3))[:, :, ::stride, ::stride]
-
-
 def conv_reference(x, w, y, stride, padding):
     """Write the convolution of images x (N, C, H, W) with filters w (F, C, k, k) into y."""
-    y[...] = np.einsum("ncyxij,fcij->nfyx", _windows(x, w.shape[2], stride, padding), w, optimize=True)
-
-
-def _numbers(x, k, stride, padding):
-    n, c, h, w = x.shape
-    return n, c, h, w, output_size(h, k, stride, padding), output_size(w, k, stride, padding)
+    padded = np.pad(x, ((0, 0), (0, 0), (padding, padding), (padding, padding)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, w.shape[2:], (2, 3))[:, :, ::stride, ::stride]
+    y[...] = np.einsum("ncyxij,fcij->nfyx", windows, w, optimize=True)
 
 
 def _conv(x, w, y, stride, padding):
-    f, c, k, _ = w.shape
-    n, channels, h, width, oh, ow = _numbers(x, k, stride, padding)
-    if channels != c or y.shape != (n, f, oh, ow):
+    (n, c, *sides), (f, channels, k, _) = x.shape, w.shape
+    sides += [output_size(side, k, stride, padding) for side in sides]
+    if channels != c or y.shape != (n, f, *sides[2:]):
         raise ValueError(f"conv: shapes {x.shape} * {w.shape} -> {y.shape} do not fit")
-    return Launch(blocks(y.size), (256,), (x, w, y, *map(i32, (n, c, h, width, f, k, stride, padding, oh, ow))))
+    numbers = n, c, *sides[:2], f, k, stride, padding, *sides[2:]
+    return Launch(blocks(y.size), (256,), (x, w, y, *map(i32, numbers)))
 
 
 def _conv_example(rng):

@@ -39,21 +39,15 @@ def _rows(rng):
     return x, rng.normal(size=64).astype(f32), np.empty_like(x)
 
 
-SAXPY = Variant(
-    "elementwise.cu", "saxpy", _saxpy(1), saxpy_reference, _vectors,
-    {("x", "read"): 4, ("y", "read"): 4, ("y", "write"): 4},
+SAXPY, SAXPY4 = (
+    Variant("elementwise.cu", kernel, _saxpy(width), saxpy_reference, _vectors,
+            dict.fromkeys([("x", "read"), ("y", "read"), ("y", "write")], 4 * width))
+    for kernel, width in (("saxpy", 1), ("saxpy4", 4))
 )  # fmt: skip
-SAXPY4 = Variant(
-    "elementwise.cu", "saxpy4", _saxpy(4), saxpy_reference, _vectors,
-    {("x", "read"): 16, ("y", "read"): 16, ("y", "write"): 16},
-)  # fmt: skip
-BIAS_RELU = Variant(
-    "elementwise.cu", "bias_relu", _bias_relu(1), bias_relu_reference, _rows,
-    {("x", "read"): 4, ("bias", "read"): 4, ("y", "write"): 4},
-)  # fmt: skip
-BIAS_RELU4 = Variant(
-    "elementwise.cu", "bias_relu4", _bias_relu(4), bias_relu_reference, _rows,
-    {("x", "read"): 16, ("bias", "read"): 8, ("y", "write"): 16},
+BIAS_RELU, BIAS_RELU4 = (
+    Variant("elementwise.cu", kernel, _bias_relu(width), bias_relu_reference, _rows,
+            {("x", "read"): 4 * width, ("bias", "read"): bias, ("y", "write"): 4 * width})
+    for kernel, width, bias in (("bias_relu", 1, 4), ("bias_relu4", 4, 8))
 )  # fmt: skip
 
 

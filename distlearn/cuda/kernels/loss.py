@@ -20,18 +20,13 @@ def softmax_xent_reference(z, label, loss, dz, scale):
     dz *= f32(scale)
 
 
-def _args(z, label, loss, dz, scale):
-    return z, label, loss, dz, f32(scale), i32(z.shape[0]), i32(z.shape[1])
-
-
-def _warps(z, *rest):
-    return Launch((-(-len(z) // 8),), (32, 8), _args(z, *rest))
+def _warps(z, label, loss, dz, scale):
+    return Launch((-(-len(z) // 8),), (32, 8), (z, label, loss, dz, f32(scale), *map(i32, z.shape)))
 
 
 def _example(rng):
-    n, k = 64, 96
-    z = (3 * rng.normal(size=(n, k))).astype(f32)
-    return z, rng.integers(0, k, n).astype(i32), np.zeros(n, f32), np.zeros_like(z), 1 / n
+    z = (3 * rng.normal(size=(64, 96))).astype(f32)
+    return z, rng.integers(0, 96, 64).astype(i32), np.zeros(64, f32), np.zeros_like(z), 1 / 64
 
 
 WORDS = {"i1": "signed char", "u1": "unsigned char", "i2": "short", "u2": "unsigned short", "i4": "int",
@@ -47,9 +42,7 @@ def warps(dtype: str) -> Variant:
     )  # fmt: skip
 
 
-WARPS = warps("i4")
-
-VARIANTS = [WARPS]
+VARIANTS = [warps("i4")]
 
 
 def softmax_xent(z, label, loss, dz, scale):

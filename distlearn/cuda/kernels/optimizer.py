@@ -37,31 +37,20 @@ def _adam(w, m, v, g, lr, beta1, beta2, eps, step):
     return Launch(blocks(w.size), (256,), (w, m, v, g, *_numbers(w, rate, beta1, beta2, eps * correction)))
 
 
-def _momentum_example(dtype):
-    return lambda rng: (*(rng.normal(size=1024).astype(dtype) for _ in range(3)), 0.1, 0.9, 1e-4)
+def _variants(kernel, launch, reference, arrays, *numbers):
+    found = {}
+    for name, dtype, tight in (("float", "f4", 1e-5), ("double", "f8", 1e-12)):
+        dtype = np.dtype(dtype)
+        memory = {(a, access): dtype.itemsize for a in arrays for access in ("read", "write")[: 1 + (a != "g")]}
+        found[dtype] = Variant(
+            "optimizer.cu", f"{kernel}<{name}>", launch, reference,
+            lambda rng, dtype=dtype: (*(rng.random(1024, dtype) for _ in arrays), *numbers), memory, tight, tight,
+        )  # fmt: skip
+    return found
 
 
-def _adam_example(dtype):
-    def example(rng):
-        w, m, g = (rng.normal(size=1024).astype(dtype) for _ in range(3))
-        return w, m, rng.random(1024).astype(dtype), g, 1e-3, 0.9, 0.999, 1e-8, 7
-
-    return example
-
-
-def _variant(kernel, dtype, launch, reference, example, arrays):
-    sectors = np.dtype(dtype).itemsize
-    memory = {(a, access): sectors for a in arrays for access in ("read", "write")} | {("g", "read"): sectors}
-    name = {np.float32: "float", np.float64: "double"}[dtype]
-    tight = 1e-5 if dtype == np.float32 else 1e-12
-    return Variant("optimizer.cu", f"{kernel}<{name}>", launch, reference, example(dtype), memory, tight, tight)
-
-
-MOMENTUM = {
-    np.dtype(d): _variant("sgd_momentum", d, _sgd_momentum, sgd_momentum_reference, _momentum_example, "wv")
-    for d in (np.float32, np.float64)
-}
-ADAM = {np.dtype(d): _variant("adam", d, _adam, adam_reference, _adam_example, "wmv") for d in (np.float32, np.float64)}
+MOMENTUM = _variants("sgd_momentum", _sgd_momentum, sgd_momentum_reference, "wvg", 0.1, 0.9, 1e-4)
+ADAM = _variants("adam", _adam, adam_reference, "wmvg", 1e-3, 0.9, 0.999, 1e-8, 7)
 
 VARIANTS = [*MOMENTUM.values(), *ADAM.values()]
 

@@ -1,5 +1,5 @@
-// reduce.cu -- the sum of each block's elements, three ways (after M. Harris, "Optimizing parallel reduction in CUDA").
-// Every block of 256 threads adds up 256 elements into out[blockIdx.x].
+// reduce.cu -- the sum of each block's elements, four ways (after M. Harris, "Optimizing parallel reduction in CUDA").
+// Every block of 256 threads adds up 256 elements into out[blockIdx.x]; in the last way, as many as come to it.
 
 // Neighbours first: the active threads' elements drift apart, and collide in the banks of shared memory.
 extern "C" __global__ void reduce_interleaved(const float* x, float* out, int n) {
@@ -38,6 +38,29 @@ extern "C" __global__ void reduce_shuffle(const float* x, float* out, int n) {
     __shared__ float part[8];
     int t = threadIdx.x, i = blockIdx.x * 256 + t;
     float v = warp_sum(i < n ? x[i] : 0.0f);
+    if (t % 32 == 0) part[t / 32] = v;
+    __syncthreads();
+    if (t < 32) {
+        v = warp_sum(t < 8 ? part[t] : 0.0f);
+        if (t == 0) out[blockIdx.x] = v;
+    }
+}
+
+// A grid of a few blocks for each processor, whatever n is: a thread adds up many elements in a register, four with each
+// read (where x begins at a multiple of 16 bytes), before the block adds up its 256 sums. One barrier for thousands of elements.
+extern "C" __global__ void reduce_wide(const float* x, float* out, int n) {
+    __shared__ float part[8];
+    int t = threadIdx.x;
+    float v = 0.0f;
+    for (int i = 4 * (blockIdx.x * 256 + t); i < n; i += 1024 * gridDim.x) {
+        if (i + 3 < n && (size_t)x % 16 == 0) {
+            float4 u = *(const float4*)(x + i);
+            v += (u.x + u.y) + (u.z + u.w);
+        } else {
+            for (int j = i; j < n && j < i + 4; j++) v += x[j];
+        }
+    }
+    v = warp_sum(v);
     if (t % 32 == 0) part[t / 32] = v;
     __syncthreads();
     if (t < 32) {

@@ -1,17 +1,22 @@
-"""The sum of an array, 256 elements per block: three ways, from bank conflicts to shuffles."""
+"""The sum of an array in parts: 256 elements per block, from bank conflicts to shuffles, and a wide way.
+
+The time of `WIDE` on a card has not been measured.
+"""
 
 from __future__ import annotations
+
+import functools
 
 import numpy as np
 
 from distlearn.cuda.kernels.variant import Launch, Variant, f32, i32
 
 
-def reduce_reference(x, out):
-    """Write the sum of each 256 elements of x into out."""
-    padded = np.zeros(256 * out.size, x.dtype)
-    padded[: x.size] = x
-    out[:] = padded.reshape(-1, 256).sum(1)
+def reduce_reference(x, out, width=256):
+    """Write sums into out: number j is of the pieces j, j + out.size, ... of x, of `width` elements each."""
+    padded = np.zeros((-(-x.size // (width * out.size)), out.size, width), x.dtype)
+    padded.reshape(-1)[: x.size] = x
+    out[:] = padded.sum((0, 2))
 
 
 def _launch(x, out):
@@ -32,4 +37,10 @@ INTERLEAVED = _variant("reduce_interleaved", {("s", "read"): 8, ("s", "write"): 
 SEQUENTIAL = _variant("reduce_sequential", {("s", "read"): 1, ("s", "write"): 1})
 SHUFFLE = _variant("reduce_shuffle", {("part", "read"): 1, ("part", "write"): 1})
 
-VARIANTS = [INTERLEAVED, SEQUENTIAL, SHUFFLE]
+WIDE = Variant(
+    "reduce.cu", "reduce_wide", lambda x, out: Launch((out.size,), (256,), (x, out, i32(x.size))),
+    functools.partial(reduce_reference, width=1024), lambda rng: (rng.random(9000, dtype=f32), np.zeros(2, f32)),
+    {("x", "read"): 16, ("part", "read"): 1, ("part", "write"): 1},
+)  # fmt: skip
+
+VARIANTS = [INTERLEAVED, SEQUENTIAL, SHUFFLE, WIDE]

@@ -109,15 +109,18 @@ class DataParallel(Replicated):
             overlap=overlap,
             compress=compress,
         )
+        if compress is None:
+            optimizer.follow(self.reducer.buckets)
 
     def step(self, batch) -> float:
         self.reducer.clear()
         pieces = [(batch.x, batch.y)] if self.accumulate == 1 else micro_batches(batch, self.accumulate)
+        sums, total, rows = self.reducer.sums, 0.0, 0
         for i, (x, y) in enumerate(pieces, 1):
             out, saved = self.model.forward(x, clock=self.clock)
             loss, dy = self.loss(out, y, batch.n)
-            self.reducer.sums[0] += loss
-            self.reducer.sums[1] += len(x)
+            total, rows = total + loss, rows + len(x)
+            sums[0], sums[1] = total, rows  # before backward, which may send them
             on_grad = self.reducer.on_grad if i == len(pieces) else None  # gradients are complete in the last piece
             self.model.backward(dy, saved, on_grad=on_grad, clock=self.clock)
             del out, saved, dy  # or the next micro-batch's activations would need memory beside these

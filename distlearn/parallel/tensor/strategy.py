@@ -180,8 +180,8 @@ class OneWeirdTrick(Strategy):
         here, saved = features.forward(batch.x[parts[comm.rank]], clock=self.clock)
         out, kept = dense.forward(gather_parts(comm, here, 0, parts))
         loss, dy = self.loss(out, batch.y, batch.n)
-        reducer.sums[0] += loss if comm.rank == 0 else 0.0  # the loss is the same on every rank
-        reducer.sums[1] += len(here)
+        reducer.sums[0] = loss if comm.rank == 0 else 0.0  # it is the same on every rank
+        reducer.sums[1] = len(here)
         dy = dense.backward(dy, kept)
         dy = reduce_scatter_parts(comm, dy, 0, parts) if self._partial else dy[parts[comm.rank]].copy()
         features.backward(dy, saved, on_grad=reducer.on_grad, clock=self.clock)
