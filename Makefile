@@ -52,7 +52,7 @@ lab: $(STAMP) ## Open JupyterLab on the labs, and print its URL
 	@exec $(BIN)/distlearn start --ip=$(IP) --port=$(PORT) $(ARGS)
 
 test: lint labs-check ## Run everything that CI runs: the tests, and every cell of every solved lab
-	$(BIN)/python -m pytest -n $(WORKERS) --nbval-lax $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --nbval-lax --durations=40 $(ARGS)
 
 test-all: test ## Run also what takes too long for every commit: all labs and kernels, mutants, faults, a browser
 	$(BIN)/python -m pytest -n $(WORKERS) --thorough
@@ -102,7 +102,7 @@ release: $(STAMP) ## Make version VERSION: changelog, wheel, sdist, labs and boo
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[release]'
 	$(BIN)/python .ci/release.py $(VERSION)
 
-project-demo: $(STAMP) ## Score and draw twenty invented submissions to the final project
+project-demo: $(STAMP) ## Score and draw fifteen invented submissions to the final project
 	$(BIN)/python course/project/demo.py runs/project-demo
 
 clean: ## Remove what tools left behind; environment, data and runs stay

@@ -39,6 +39,17 @@ def lazy(package: str, homes: dict[str, str]):
     return list(names), load, lambda: sorted({*space, *names})
 
 
+def need(module: str, extra: str):
+    """Import and return a module that one of distlearn's extras brings, or say how to install it."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name != module.partition(".")[0]:
+            raise
+        told = f"{error.name} is not installed; it comes with: pip install 'distlearn[{extra}]'"
+        raise ModuleNotFoundError(told, name=error.name) from None
+
+
 _HOMES = {
     "": "backend comm cuda data nn optim parallel sim testing trace train viz world",
     "comm": "ANY CommError CommTimeoutError DeadlockError HierarchicalNetwork Network RankError ring_all_reduce",

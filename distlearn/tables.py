@@ -1,8 +1,4 @@
-"""Results as text: numbers with their units, and tables that read well in a terminal and in a notebook.
-
-Not rich, which the command line uses: a notebook gets a real HTML table, and `import distlearn.nn`
-stays light.
-"""
+"""Results as text: numbers with their units, and tables that read well in a terminal and in a notebook."""
 
 from __future__ import annotations
 
@@ -10,6 +6,7 @@ import html
 import math
 from collections.abc import Iterable, Mapping
 from numbers import Number
+from unicodedata import combining, east_asian_width
 
 import numpy as np
 
@@ -52,6 +49,11 @@ CSS_GREEN, CSS_RED, CSS_AMBER, CSS_PURPLE, CSS_GREY = (
 )
 
 
+def columns(text: str) -> int:
+    """Return how many columns of a terminal a text takes: East Asian letters two, combining marks none."""
+    return sum(0 if combining(c) else 1 + (east_asian_width(c) in "WF") for c in text)
+
+
 LONG = 15  # A notebook folds tables of more rows: half a screen.
 
 
@@ -64,15 +66,15 @@ class Table:
 
     def __str__(self):
         lines = [self.header, *self.rows]
-        widths = [max(len(line[i]) for line in lines) for i in range(len(self.header))]
-        text = [
-            "  ".join(
-                cell.rjust(w) if r else cell.ljust(w) for cell, w, r in zip(line, widths, self.right, strict=True)
-            )
-            for line in lines
-        ]
-        head, *body = (line.rstrip() for line in text)
-        return "\n".join([*([self.title] if self.title else []), head, "─" * len(text[0]), *body])
+        widths = [max(columns(line[i]) for line in lines) for i in range(len(self.header))]
+
+        def padded(cell, width, right):
+            room = " " * (width - columns(cell))
+            return room + cell if right else cell + room
+
+        head, *body = ("  ".join(map(padded, line, widths, self.right)).rstrip() for line in lines)
+        rule = "─" * (sum(widths) + 2 * len(widths) - 2)
+        return "\n".join([*([self.title] if self.title else []), head, rule, *body])
 
     __repr__ = __str__
 

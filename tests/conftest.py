@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 import hypothesis
@@ -152,6 +153,14 @@ _LEFT = pytest.StashKey[list]()
 
 
 def pytest_terminal_summary(terminalreporter, config):
+    seconds = Counter()
+    for report in (r for found in terminalreporter.stats.values() for r in found if hasattr(r, "duration")):
+        *folders, _ = Path(report.nodeid.partition("::")[0]).parts
+        seconds["/".join(folders[:2])] += report.duration
+    if config.option.durations:  # what CONTRIBUTING.md has a table of
+        terminalreporter.section("minutes by folder, of all workers together")
+        for folder, n in seconds.most_common(12):
+            terminalreporter.write_line(f"{n / 60:6.1f}  {folder}")
     skipped = terminalreporter.stats.get("skipped", [])
     gpu = sum("GPU" in report.longrepr[2] for report in skipped if isinstance(report.longrepr, tuple))
     if gpu:

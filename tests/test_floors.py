@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import pkgutil
+import re
 from pathlib import Path
 from typing import NamedTuple
 
@@ -41,9 +43,8 @@ HEAVY = {
     "matplotlib": ("viz", "distcourse"),  # a lab shows figures
     "mpi4py": ("comm.mpi", "world.mpi"),
     "pooch": ("data",),
-    "rich": ("cli.console",),
-    "scipy": ("parallel.planning", "distcourse.backtest"),
-    "sklearn": ("data",),
+    "scipy": ("distcourse.backtest",),
+    "sklearn": (),
     "torch": ("train.torch_ddp",),
 }
 
@@ -71,7 +72,7 @@ def imports(source: str, module: str, is_package: bool = False) -> list[Import]:
                 parts = parts[: len(parts) - node.level + is_package]
                 base = ".".join([*parts, base] if base else parts)
             found += [Import(node.lineno, f"{base}.{alias.name}") for alias in node.names]
-        elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("importlib.import_module", "__import__"):
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("importlib.import_module", "__import__", "need"):
             name = node.args[0]
             if isinstance(name, ast.Constant) and not name.value.startswith("."):
                 found.append(Import(node.lineno, name.value))
@@ -147,6 +148,23 @@ def test_every_exception_is_for_a_module_that_exists():
     """The same for a module that may import a heavy package."""
     known = {name.removeprefix("distlearn.") for name, _ in modules()}
     assert {module for allowed in HEAVY.values() for module in allowed} <= known
+
+
+def test_architecture_draws_these_floors():
+    """The table is in this order, and the files that its second table sends a reader to are there."""
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\d) \| ([^|]+) \|", text, re.MULTILINE)
+    drawn = {name: int(floor) for floor, names in rows for name in re.findall(r"`(\w+)`", names)}
+    assert drawn == FLOORS | {"distcourse": max(FLOORS.values()) + 1}
+    assert [int(floor) for floor, _ in rows] == sorted((int(floor) for floor, _ in rows), reverse=True)
+    for name in re.findall(r"participant \w+ as (\w+\.[\w.]+)", text):
+        assert pkgutil.resolve_name(f"distlearn.{name}"), name
+    table = text.partition("## Where to change what")[2].partition("\n## ")[0]
+    places = [place for place in re.findall(r"`([\w/.*]+/[\w/.*]*)`", table) if "/" in place]
+    assert len(places) > 15
+    for place in places:
+        place = place.replace("labNN", "lab07")
+        assert any(next(folder.glob(place), None) for folder in (ROOT, PACKAGE, COURSE)), place
 
 
 def test_root_loads_nothing():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import importlib.util
 import os
@@ -14,11 +15,13 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import distlearn
 
 ROOT = Path(__file__).resolve().parents[1]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+README, MANUAL = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "course/notes/manual.md"))
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
@@ -51,9 +54,11 @@ def test_ci_runs_what_a_maintainer_runs():
 
 def test_the_labs_are_validated_where_everything_is_tested():
     """`make test`, and so CI, runs nbval on all sources; its holes are closed for this one release."""
-    assert "-m pytest -n $(WORKERS) --nbval-lax $(ARGS)" in (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert "-m pytest -n $(WORKERS) --nbval-lax --durations=40 $(ARGS)" in (ROOT / "Makefile").read_text(
+        encoding="utf-8"
+    )
     assert "course/source" in PYPROJECT["tool"]["pytest"]["ini_options"]["testpaths"]
-    assert "nbval==0.11.0" in PYPROJECT["project"]["optional-dependencies"]["dev"]
+    assert "nbval==0.11.0" in PYPROJECT["project"]["optional-dependencies"]["labs"]
     assert "`pytest --nbval-lax course/source`" in README
 
 
@@ -113,6 +118,67 @@ def test_environment_has_the_releases_that_were_tested():
     assert "LOCK ?= constraints.txt" in makefile
 
 
+@functools.cache
+def core(name: str = "distlearn") -> dict[str, int]:
+    """What `pip install` of a package brings without extras: bytes by name, from the metadata of what is installed."""
+    found, waiting = {}, [name]
+    while waiting:
+        found_here = importlib.metadata.distribution(waiting.pop())
+        found[canonicalize_name(found_here.name)] = sum(file.size or 0 for file in found_here.files or ())
+        needs = map(Requirement, found_here.requires or [])
+        names = {canonicalize_name(n.name) for n in needs if not n.marker or n.marker.evaluate({"extra": ""})}
+        waiting += names - set(found)
+    return found
+
+
+def test_the_core_is_small():
+    """Nothing of Jupyter, CUDA or MPI, and less than 150 MB of files; `make env` and conda install the extras, too."""
+    assert [name for name in core() if re.search("jupyter|ipy|notebook|cupy|nvidia|mpi|scipy|torch", name)] == []
+    assert sum(core().values()) < 150e6, core()
+    dev = PYPROJECT["project"]["optional-dependencies"]["dev"]
+    assert "distlearn[book,course,nvrtc]" in dev
+    assert "-e .[dev]" in (ROOT / "environment.yml").read_text(encoding="utf-8")
+    seven = ("jupyterlab", "ipyparallel", "cupy-cuda13x", "numpy", "matplotlib", "nbval", "pytest")
+    assert all(importlib.metadata.version(name) for name in seven)
+
+
+WITHOUT_EXTRAS = """
+import sys
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in HIDDEN:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Missing())
+exec(CODE)
+import distlearn as dl
+from click.testing import CliRunner
+from distlearn.cli import main
+for use in (lambda: dl.EngineWorld(2), dl.MPIWorld, lambda: __import__("distcourse.drawing")):
+    try:
+        use()
+    except ModuleNotFoundError as error:
+        print(error)
+for words in (["start"], ["progress"], ["labs", "list"], ["train", "--world", "engines", "--size", "2"]):
+    print(CliRunner().invoke(main, words).output)
+"""
+
+
+def test_the_core_trains_and_names_the_extra_that_is_missing(tmp_path):
+    """The twelve lines run with nothing but the core, and whatever needs more says by which command to get it."""
+    dists = importlib.metadata.packages_distributions()
+    hidden = {name for name, of in dists.items() if not {*map(canonicalize_name, of)} & set(core())} - {"distcourse"}
+    (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    script = WITHOUT_EXTRAS.replace("HIDDEN", repr(hidden)).replace("CODE", repr(code))
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=tmp_path, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "of the test images" in done.stdout
+    assert {"ipyparallel", "mpi4py", "anywidget"} < hidden
+    for name, extra in (("ipyparallel", "labs"), ("mpi4py", "mpi"), ("anywidget", "labs"), ("nbformat", "labs")):
+        assert f"{name} is not installed; it comes with: pip install 'distlearn[{extra}]'" in done.stdout
+    assert done.stdout.count("pip install 'distlearn[labs]'") == 6, done.stdout
+
+
 def test_licence():
     text = (ROOT / "LICENSE").read_text(encoding="utf-8")
     assert text.startswith("BSD 3-Clause License\n\nCopyright (c) 2026, the distlearn developers\n")
@@ -121,11 +187,13 @@ def test_licence():
         assert (ROOT / name).is_file(), name
 
 
-@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "SECURITY.md", "ARCHITECTURE.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "CONTRIBUTING.md", "SECURITY.md", "ARCHITECTURE.md", "course/notes/manual.md"]
+)
 def test_links_lead_somewhere(page):
     text = (ROOT / page).read_text(encoding="utf-8")
     targets = re.findall(r"\]\(([^)#]+?)\)", text)
-    missing = [t for t in targets if not t.startswith("http") and not (ROOT / t).exists()]
+    missing = [t for t in targets if not t.startswith("http") and not (ROOT / page).parent.joinpath(t).exists()]
     assert missing == []
 
 
@@ -148,11 +216,11 @@ def test_readme_code_runs(capsys):
     assert accuracy > 90
 
 
-def test_readme_names_are_there():
+def test_names_of_the_manual_are_there():
     """What the table of ways to share the work names is `dl.` and that name."""
     import distlearn as dl
 
-    table = README.partition("## Ways to share the work")[2].partition("\n## ")[0]
+    table = MANUAL.partition("## Ways to share the work")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| [^|]+\| ([^|]+) \|", table, re.MULTILINE)[2:]
     names = re.findall(r"`([\w.]+)(?:\([^`]*\))?`", "".join(rows))
     assert len(names) >= 20
@@ -167,19 +235,30 @@ def test_readme_names_are_there():
         eval(call, {name: getattr(dl, name) for name in dir(dl)})
 
 
-def test_readme_commands_parse():
-    """Every `distlearn ...` line of the README is one that the command accepts, up to doing it."""
+def test_commands_of_readme_and_manual_are_accepted():
+    """Every `distlearn ...` line is one that the command accepts, up to doing it; every `make ...` is a target."""
     from click.testing import CliRunner
 
     from distlearn.cli import main
 
-    lines = re.findall(r"^(?:mpiexec -n \d+ )?(distlearn (?:train|doctor)[^#\n]*)", README, re.MULTILINE)
-    lines += re.findall(r"`(distlearn train[^`]*)`", README)
-    assert len(lines) >= 8
+    text = README + MANUAL
+    lines = re.findall(r"^(?:mpiexec -n \d+ )?(distlearn [a-z][^#\n]*)", text, re.MULTILINE)
+    lines += re.findall(r"`(distlearn [a-z][^`]*)`", text)
+    assert len(lines) >= 20
     for line in lines:
-        words = line.split()[1:]
-        result = CliRunner().invoke(main, [*words, "--help"])
+        words = [word.strip('"') for word in line.split()[1:]]
+        at = 2 if words[0] in ("course", "project", "labs") else 1
+        result = CliRunner().invoke(
+            main, [*words[:at], "--help", *words[at:]] if words[0] == "run" else [*words, "--help"]
+        )
         assert result.exit_code == 0, (line, result.output)
+    targets = {*re.findall(r"\bmake ([a-z-]+)", " ".join(re.findall(r"```.*?```|`[^`]+`", text, re.DOTALL)))}
+    assert targets == targets & {*re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)}
+
+
+def test_readme_fits_on_three_screens():
+    """One for each of its readers; what is longer stands on a page of its own."""
+    assert len(README.splitlines()) <= 3 * 40
 
 
 def test_nothing_mentions_where_it_was_made():

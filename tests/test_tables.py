@@ -40,6 +40,12 @@ def test_numbers_stand_to_the_right():
     assert str(viz.table(rows)).splitlines()[2:] == [" 1  a  1", "20  b  –"]
 
 
+def test_wide_letters_take_two_columns():
+    """A folder of images may name its classes so; e and an accent of its own are one letter."""
+    text = str(Table(["class", "n"], [["猫", "1"], ["e\u0301te\u0301", "22"]]))
+    assert text == "class   n\n─────────\n猫      1\ne\u0301te\u0301    22"
+
+
 def test_a_notebook_gets_html():
     shown = viz.table([{"ranks": 4, "a<b": "c<d"}], title="T")._repr_html_()
     assert "<caption>T</caption>" in shown

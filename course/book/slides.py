@@ -138,10 +138,20 @@ def votes_of(parts: list, shown) -> list[list[list[str]]]:
         below = takewhile(lambda part: "predict" not in part.tags, below)
         figures = [shown.get(part.id, Shown()).picture for part in below]
         said = [f"{question} **{value}**" for question, value in seen.said if question in {q for _, q, _ in asked}]
-        answer = [*said, *[*filter(None, [seen.picture, *figures])][:1]] or ["Run the lab to see it."]
+        answer = [*said, *[*filter(None, [seen.picture, *figures])][:1]] or [outcome(parts[at:])]
         vote = ["## Your vote", *vote, notes(HANDS_UP, *parts[max(0, i - 1) : i])]
         found.append([vote, ["## What happened", *answer, notes(*parts[at + 1 : at + 2])]])
     return found
+
+
+def outcome(parts: list) -> str:
+    """Return what a lab says below a cell that was not run, up to the next vote; else the text of its figure."""
+    cell, *rest = parts
+    below = takewhile(lambda part: isinstance(part, str) or "predict" not in part.tags, rest)
+    if told := next(filter(None, map(text, below)), ""):
+        return idea(told)
+    alts = [k.value for call in cell.calls("lab.show") for k in call.keywords if k.arg == "alt"]
+    return ast.literal_eval(alts[0])
 
 
 def figure_of(parts: list, shown) -> list[str]:

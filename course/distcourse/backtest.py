@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from distlearn import need
 from distlearn.comm import HierarchicalNetwork, Network
 from distlearn.cuda.cards import card
 from distlearn.nn.container import Residual, Sequential
@@ -316,8 +317,7 @@ class Backtest(Tabular):
 
     def scores(self) -> list[Score]:
         """Score every part of the sealed rows, and all of them."""
-        from scipy.stats import spearmanr
-
+        spearmanr = need("scipy.stats", "labs").spearmanr
         runs, found = self.table_of.runs, []
         measured = np.array([self.table_of.measured(run) for run in runs])
         predicted = np.array(self.predicted)
@@ -352,8 +352,7 @@ START = {"efficiency": (0.5, 0.8), "links": (1.0, 4.0), "memory": (1.0, 0.4)}
 
 def backtest(table: Published) -> Backtest:
     """Fit two constants on the open rows of a table, and predict all of them."""
-    from scipy.optimize import minimize
-
+    minimize = need("scipy.optimize", "labs").minimize
     opened = [run for run in table.runs if run.part == "open"]
     measured = np.array([table.measured(run) for run in opened])
 

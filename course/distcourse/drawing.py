@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import anywidget
 import numpy as np
-import traitlets
 
+from distlearn import need
 from distlearn.data import Batch
+
+anywidget, traitlets = need("anywidget", "labs"), need("traitlets", "labs")
 
 # The digits of the data set were bitmaps of 32 x 32; a pixel is the share of ink in a block of 4 x 4.
 SIDE, BLOCK = 32, 4

@@ -1,18 +1,17 @@
-"""Twenty invented submissions (good, bad, broken, cheating) to the practice round: `make project-demo`.
+"""Fifteen invented submissions (good, bad, broken, cheating) to the practice round: `make project-demo`.
 
 python course/project/demo.py FOLDER      writes FOLDER/{round,submissions,board}; the same bytes every time
 """
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 import time
 from pathlib import Path
 
 import numpy as np
-from distcourse.project import cluster, memory, schedule
+from distcourse.project import schedule
 from distcourse.project.board import library_entries, save, score_all
 from distcourse.project.page import write_board
 from distcourse.project.rounds import make
@@ -128,7 +127,7 @@ def greedy(task: dict) -> str:
 
 
 def submissions(around) -> list[tuple[str, str, str, object]]:
-    """Return (team, time, name of the file, its bytes or a folder's files) of all twenty."""
+    """Return (team, time, name of the file, its bytes or a folder's files) of all fifteen."""
     tasks, given, kept = around.tasks, around.data, around.labels
     example, images = files_of(EXAMPLE / "classifier"), given["x_private"]
     good = nearest(given["x_train"], given["y_train"], images)
@@ -143,7 +142,6 @@ def submissions(around) -> list[tuple[str, str, str, object]]:
     stages, m = tasks["schedule"]["stages"], tasks["schedule"]["microbatches"]
     ways = [(kind, k) for kind, order in (("F", range(0, stages, 4)), ("B", range(stages - 4, -1, -4))) for k in order]
     gpipe = "\n".join(",".join(f"{k + r}{kind}{i}" for kind, k in ways for i in range(m)) for r in range(4))
-    every = json.loads(cluster.beat_this(tasks["cluster"]))["interval"]
     return [
         ("amber-otters", "2026-12-01T0900", "classifier", example),
         ("basalt", "2026-12-02T1000", "classifier", good),
@@ -154,16 +152,6 @@ def submissions(around) -> list[tuple[str, str, str, object]]:
         ("amber-otters", "2026-12-05T0900", "schedule.csv", "\n".join(map(",".join, halves)).encode()),
         ("basalt", "2026-12-02T1000", "schedule.csv", gpipe.encode()),
         ("copper-finches", "2026-12-06T1100", "schedule.csv", greedy(tasks["schedule"]).encode()),
-        ("amber-otters", "2026-12-01T0900", "memory.json", EXAMPLE.joinpath("memory.json").read_bytes()),
-        (
-            "delta-llamas",
-            "2026-12-07T1200",
-            "memory.json",
-            memory.plans_with(tasks["memory"], memory.optimum(tasks["memory"])[1]),
-        ),
-        ("ember-owls", "2026-12-07T1300", "memory.json", b'{"plans": [[0]], "plans": [[0], [0], [0]]}'),
-        ("amber-otters", "2026-12-01T0900", "cluster.json", EXAMPLE.joinpath("cluster.json").read_bytes()),
-        ("ember-owls", "2026-12-19T0100", "cluster.json", cluster.as_json(8, 16, 4, 1, 1, every)),
         ("amber-otters", "2026-12-01T0900", "kernel.cu", EXAMPLE.joinpath("kernel.cu").read_bytes()),
         ("basalt", "2026-12-08T1000", "kernel.cu", KERNEL.encode()),
         ("ba5alt", "2026-12-09T1000", "kernel.cu", COPIED.encode()),

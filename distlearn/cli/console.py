@@ -1,22 +1,17 @@
-"""Output of the commands: tables, messages, errors, progress. The only module that uses rich."""
+"""What the commands print: tables, messages, errors, progress."""
 
 from __future__ import annotations
 
+import shutil
 import sys
+import textwrap
 from contextlib import contextmanager
+from itertools import zip_longest
 
 import click
 
 LINES = 10  # Lines of progress, at most, where there is no bar.
-
-
-def console(err: bool = False):
-    """Make a console on standard output or error; wide enough for a table when that is not a terminal."""
-    from rich.console import Console
-
-    file = sys.stderr if err else sys.stdout
-    width = None if getattr(file, "isatty", bool)() else 120
-    return Console(file=file, width=width, highlight=False, emoji=False)
+WIDTH, NARROW = 120, 8  # Columns of a table where there is no terminal, and of a column that must be folded, at least.
 
 
 def speaks_unicode() -> bool:
@@ -25,23 +20,37 @@ def speaks_unicode() -> bool:
 
 
 def print_table(title: str, columns, rows, *, caption: str = "", styles=None) -> None:
-    """Print a table of strings; a column whose name ends with ">" is right-aligned."""
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
+    """Print a table of strings, no wider than the terminal; a column whose name ends with ">" is right-aligned."""
+    from ..tables import Table
+    from ..tables import columns as columns_of
 
-    table = Table(title=title, caption=caption or None, box=box.SIMPLE_HEAD if speaks_unicode() else box.ASCII)
-    table.title_justify = table.caption_justify = "left"
-    for name in columns:
-        table.add_column(name.rstrip(">"), justify="right" if name.endswith(">") else "left", overflow="fold")
-    for i, row in enumerate(rows):
-        table.add_row(*(Text("-" if v is None else str(v)) for v in row), style=styles[i] if styles else None)
-    console().print(table)
+    heads, right = [name.rstrip(">") for name in columns], [name.endswith(">") for name in columns]
+    cells = [["-" if cell is None else str(cell) for cell in row] for row in rows]
+    widths = [max(map(columns_of, column)) for column in zip(heads, *cells, strict=True)]
+    room = (shutil.get_terminal_size((WIDTH, 0)).columns if sys.stdout.isatty() else WIDTH) - 2 * len(heads)
+    while sum(widths) > room and max(widths) > NARROW:
+        widths[widths.index(max(widths))] -= 1
+
+    def fold(cell, width):
+        return [cell] if columns_of(cell) <= width and "\n" not in cell else textwrap.wrap(cell, width)
+
+    folded = [list(zip_longest(*map(fold, row, widths), fillvalue="")) for row in cells]
+    lines = str(Table(heads, [line for row in folded for line in row], right=right)).split("\n")
+    if not speaks_unicode():
+        lines[1] = "-" * len(lines[1])
+    say(title, style="bold")
+    look = [style for row, style in zip(folded, styles or [""] * len(rows), strict=True) for _ in row]
+    for line, style in zip(lines, ["", "", *look], strict=True):
+        say(line, style=style)
+    if caption:
+        say(caption)
 
 
 def say(text: str, *, style: str = "", err: bool = False) -> None:
-    """Print one line without wrapping it, so that it can be copied."""
-    console(err).print(text, style=style, markup=False, soft_wrap=True)
+    """Print one line as it is; a style is a colour of click's, after "bold" or "dim" or alone."""
+    words = style.split()
+    colour = next((word for word in words if word not in ("bold", "dim")), None)
+    click.secho(text, err=err, fg=colour, bold="bold" in words or None, dim="dim" in words or None)
 
 
 @contextmanager
@@ -62,12 +71,18 @@ def plain_errors(*kinds: type[Exception]):
 @contextmanager
 def status(text: str, *, shown: bool = True):
     """Show a status line, on a terminal only; yields the function that updates it."""
-    out = console(err=True)
-    if not shown or not out.is_terminal:
-        yield lambda text: None
-        return
-    with out.status(text) as line:
-        yield line.update
+    shown = shown and sys.stderr.isatty()
+
+    def update(text):
+        if shown:
+            most = shutil.get_terminal_size((WIDTH, 0)).columns - 1  # a line that wraps would stay
+            click.echo(f"\r{text[:most]}\x1b[K", err=True, nl=False)
+
+    update(text)
+    try:
+        yield update
+    finally:
+        update("")
 
 
 def make_progress(label: str, unit: str = "step"):

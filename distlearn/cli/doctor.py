@@ -28,7 +28,7 @@ from ..world.launching import count_cores, find_mpiexec, kill_tree, launch, smal
 # From best to worst, with the symbol of each; a problem keeps a lab from running.
 VERDICTS = {"ok": "✓", "info": "i", "warning": "!", "problem": "✗"}
 ASCII = {"✓": "+", "✗": "x"}
-STYLES = {"ok": "green", "info": "default", "warning": "yellow", "problem": "bold red"}
+STYLES = {"ok": "green", "info": "", "warning": "yellow", "problem": "bold red"}
 
 
 @dataclass(frozen=True)
@@ -124,6 +124,7 @@ NO_AVX2 = NO_AVX512 - {"haswell", "zen", "excavator"}
 CGROUP = Path("/sys/fs/cgroup")
 PYTHON = shlex.quote(sys.executable)
 PIP = f"{PYTHON} -m pip"
+LABS = f"{PIP} install 'distlearn[labs]'"
 
 
 def python() -> str:
@@ -141,19 +142,19 @@ def installed(name: str) -> str:
 
 
 def packages() -> str:
-    """Compare the installed packages with distlearn's declared dependencies."""
+    """Compare the installed packages with what distlearn and its labs declare."""
     from packaging.requirements import Requirement
 
-    needs = [need for need in map(Requirement, metadata.requires("distlearn") or []) if "extra" not in str(need.marker)]
-    needs = [need for need in needs if not need.marker or need.marker.evaluate()]
+    needs = map(Requirement, metadata.requires("distlearn") or [])
+    needs = [n for n in needs if not n.marker or any(n.marker.evaluate({"extra": e}) for e in ("labs", "mpi"))]
     wrong = {}
     for need in needs:
         have = installed(need.name)
         if not have or not need.specifier.contains(have, prereleases=True):
             wrong[f"{need.name}{need.specifier}"] = f"{need.name} is {have or 'missing'}"
     found = "; ".join(f"{is_so}, expected {need}" for need, is_so in wrong.items())
-    expect(not wrong, found, " ".join([PIP, "install", *(f'"{need}"' for need in wrong)]))
-    return f"all {len(needs)} dependencies of distlearn {metadata.version('distlearn')}"
+    expect(not wrong, found)
+    return f"all {len(needs)} that the labs need, of distlearn {metadata.version('distlearn')}"
 
 
 def blas_libraries() -> list[dict]:
@@ -325,13 +326,13 @@ def gpu() -> str:
     if n == "1":
         return f"{found}; several ranks share it, their arrays travel by MPI"
     slow = f"{found}; NCCL is missing: arrays travel by MPI, through host memory"
-    expect(nccl == "1", slow, f"{PIP} install nvidia-nccl-cu13")
+    expect(nccl == "1", slow, f"{PIP} install 'distlearn[gpu]'")
     return f"{found}; up to {n} ranks have one each, their arrays travel by NCCL"
 
 
 def jupyter() -> str:
     """Check that JupyterLab is installed, and that its kernel is this Python."""
-    expect(installed("jupyterlab"), "JupyterLab is missing", f'{PIP} install "jupyterlab>=4.2,<5"')
+    expect(installed("jupyterlab"), "JupyterLab is missing", LABS)
     from jupyter_client.kernelspec import KernelSpecManager
 
     found = f"JupyterLab {installed('jupyterlab')}"
@@ -364,7 +365,7 @@ def data() -> str:
 # In order, those that others depend on first. By name: the check, its verdict and its fix if it fails.
 CHECKS = {
     "Python": (python, "warning", "python3.13 -m venv .venv"),
-    "packages": (packages, "problem", f"{PIP} check"),
+    "packages": (packages, "problem", LABS),
     "BLAS": (blas, "warning", f"{PIP} install --force-reinstall numpy"),
     "threads": (threads, "warning", "export OMP_NUM_THREADS=1"),
     "memory": (memory, "warning", "ps aux | sort -nrk 4 | head   # close the programs that take the most memory"),
@@ -375,7 +376,7 @@ CHECKS = {
     "clusters": (leftovers, "warning", f"{PYTHON} -m distlearn.cli doctor --clean"),
     "engines": (engines, "problem", f"{PYTHON} -m ipyparallel.cluster start -n 2   # does it start without MPI?"),
     "C++ compiler": (compiler, "warning", f"{PIP} install ziglang   # only labs with CUDA kernels need a compiler"),
-    "GPU": (gpu, "warning", f'{PIP} install "cupy-cuda13x[ctk]"   # and a driver for CUDA 13 or newer'),
+    "GPU": (gpu, "warning", f"{PIP} install 'distlearn[gpu]'   # and a driver for CUDA 13 or newer"),
     "Jupyter": (jupyter, "problem", f"{PYTHON} -m ipykernel install --sys-prefix"),
     "data": (data, "problem", "export DISTLEARN_DATA='<folder>'   # the one that holds mnist/ and fashion-mnist/"),
 }
@@ -389,6 +390,8 @@ def examine(name: str) -> Check:
     except Finding as finding:
         verdict = finding.verdict or verdict
         return Check(name, str(finding), verdict, finding.fix or ("" if verdict == "info" else fix))
+    except ModuleNotFoundError as error:
+        return Check(name, str(error), verdict, LABS)
     except Exception as error:
         return Check(name, f"{type(error).__name__}: {str(error).partition(chr(10))[0]}", verdict, fix)
 

@@ -169,7 +169,7 @@ def one_line_errors(target: Target):
     """Turn errors of ranks into one error of the command; `DISTLEARN_DEBUG=1` shows the traceback."""
     try:
         yield
-    except (RankError, RuntimeError, *USERS_ERRORS) as error:
+    except (RankError, RuntimeError, ModuleNotFoundError, *USERS_ERRORS) as error:
         if os.environ.get("DISTLEARN_DEBUG"):
             raise
         cause = error.original if isinstance(error, RankError) else error

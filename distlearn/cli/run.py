@@ -97,7 +97,7 @@ def run(function, arguments, world, size, threads, timeout, strict):
         if world not in (None, "mpi") or size not in (None, ranks):
             raise click.UsageError(f"mpiexec started {ranks} ranks: remove --world and --size")
         # a rank that raises prints its traceback and ends them all
-        with plain_errors(CommError), worlds.MPIWorld(timeout=timeout, strict=strict) as place:
+        with plain_errors(CommError, ModuleNotFoundError), worlds.MPIWorld(timeout=timeout, strict=strict) as place:
             results = place.run(call, *args, **kwargs)
             if place.rank == 0:
                 show(results)
@@ -117,7 +117,7 @@ def run(function, arguments, world, size, threads, timeout, strict):
         "sim": lambda: SimWorld(size),
         "engines": lambda: worlds.EngineWorld(size, threads=threads, timeout=timeout, strict=strict),
     }[world]
-    with plain_errors(CommError, ValueError), blas_threads(threads), make() as place:
+    with plain_errors(CommError, ValueError, ModuleNotFoundError), blas_threads(threads), make() as place:
         _ship_by_value(call)
         try:
             results = place.run(call, *args, **kwargs)

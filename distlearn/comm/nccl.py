@@ -94,7 +94,7 @@ class NCCLComm(DelegatingComm):
     def __init__(self, host, cupy=None):
         if cupy is None:
             if version() is None:  # this imports cupy.cuda.nccl, which `import cupy` does not
-                raise CommError('CuPy finds no NCCL: pip install "nvidia-nccl-cu13", or leave it to MPI')
+                raise CommError('CuPy finds no NCCL: pip install "distlearn[gpu]", or leave it to MPI')
             import cupy
         super().__init__(host)
         self._cupy, self._nccl = cupy, cupy.cuda.nccl

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import importlib.util
 import itertools
 import math
 import os
@@ -105,28 +104,15 @@ class Raw(NamedTuple):
 
 
 def digits() -> Raw:
-    """Return the 1,797 digits of 8 x 8 pixels, 0 to 16, that come with scikit-learn."""
+    """Return the 1,797 digits of 8 x 8 pixels, 0 to 16, of scikit-learn's file."""
     # Source: E. Alpaydin, C. Kaynak (1998), Optical Recognition of Handwritten Digits, UCI Machine Learning Repository.
-    table = _digits_table()
+    path = Path(__file__).with_name("digits") / "digits.csv.gz"  # 64 pixels and a label a row
+    table = np.loadtxt(path, dtype=np.uint8, delimiter=",", encoding="utf-8")
     # the file is sorted by writer: its last fifth would be handwriting that training has never seen
     order = np.random.default_rng(0).permutation(len(table))
     test, train = np.split(table[order], [_DIGITS_TEST])
     (x_train, y_train), (x_test, y_test) = ((rows[:, :-1].reshape(-1, 8, 8), rows[:, -1]) for rows in (train, test))
     return Raw(x_train, y_train, x_test, y_test, DIGITS, "scikit-learn", 0, 16)
-
-
-def _digits_table() -> np.ndarray:
-    """Rows of 64 pixels and a label, as bytes; read from the package's file, since importing the package takes 1 s."""
-    package = importlib.util.find_spec("sklearn")
-    if package is None:
-        raise ModuleNotFoundError("load('digits'): these images come with scikit-learn; run: pip install scikit-learn")
-    path = Path(package.submodule_search_locations[0], "datasets", "data", "digits.csv.gz")
-    if path.is_file():
-        return np.loadtxt(path, dtype=np.uint8, delimiter=",", encoding="utf-8")
-    from sklearn.datasets import load_digits
-
-    bunch = load_digits()
-    return np.column_stack([bunch.data, bunch.target]).astype(np.uint8)
 
 
 def from_files(name: str, files: Files) -> Raw:
@@ -243,7 +229,7 @@ def load(name: str = "digits", *, dtype=np.float32, val_fraction=0.1, seed=0, wo
     Parameters
     ----------
     name : str
-        "digits" (comes with scikit-learn, needs no network), "mnist", "fashion-mnist", or the name of a folder of IDX
+        "digits" (scikit-learn's, comes with the package), "mnist", "fashion-mnist", or the name of a folder of IDX
         files in DISTLEARN_DATA. Looked for in the folder that DISTLEARN_DATA names (`<name>/` below it, or that folder
         itself if it holds the IDX files), then in the cache, then downloaded.
         A name with a slash ("photos/") is a folder of images, as a `Loader` takes it, or has such folders train/ and

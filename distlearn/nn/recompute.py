@@ -29,18 +29,21 @@ def layers_of(plan) -> list[int]:
     return [i for part in plan for i in layers_of(part)] if isinstance(plan, tuple) else list(plan)
 
 
-def check_plan(plan, n: int) -> None:
-    """Raise unless a plan has all of n layers, in order, in lists and pairs."""
+def as_plan(plan, n: int):
+    """Return a plan as lists and tuples (a pair may be a list, too); raise unless it has all of n layers, in order."""
 
-    def check(part):
-        if not (isinstance(part, list) and part) and not (isinstance(part, tuple) and len(part) == 2):
+    def made(part):
+        inner = [isinstance(p, (list, tuple)) for p in part] if isinstance(part, (list, tuple)) else []
+        if len(inner) == 2 and all(inner):
+            return tuple(map(made, part))
+        if not inner or any(inner) or isinstance(part, tuple):
             raise ValueError(f"plan: {part!r}, expected a list of layer numbers or a pair (left, right) of plans")
-        for inner in part if isinstance(part, tuple) else ():
-            check(inner)
+        return part
 
-    check(plan)
+    plan = made(plan)
     if layers_of(plan) != list(range(n)):
         raise ValueError(f"plan: its layers are {layers_of(plan)}, expected 0 to {n - 1} in order")
+    return plan
 
 
 def plan_cost(plan, forward, inputs, saved) -> tuple[float, float]:
@@ -69,7 +72,6 @@ def plan_cost(plan, forward, inputs, saved) -> tuple[float, float]:
     >>> plan_cost(([0, 1], [2, 3]), [1, 1, 1, 1], [8, 8, 8, 8], [8, 8, 8, 8])
     (24, 2)
     """
-    check_plan(plan, len(forward))
 
     def cost(part):
         if isinstance(part, list):
@@ -78,7 +80,7 @@ def plan_cost(plan, forward, inputs, saved) -> tuple[float, float]:
         (left, more), (right, rest) = cost(part[0]), cost(part[1])
         return max(inputs[second] + right, left), sum(forward[i] for i in first) + more + rest
 
-    return cost(plan)
+    return cost(as_plan(plan, len(forward)))
 
 
 def best_plan(forward, inputs, saved, budget: float):
@@ -177,8 +179,7 @@ class Planned(Sequential):
 
     def __init__(self, *layers: Layer, plan):
         super().__init__(*layers)
-        check_plan(plan, len(layers))
-        self.plan = plan
+        self.plan = as_plan(plan, len(layers))
 
     def part(self, layers):
         made = super().part(layers)

@@ -5,7 +5,7 @@ A plot function takes the result of a run (a `History`, a `Trace`, times) and re
 notebook shows the figure of a cell by itself, `save` writes one. The data of a time axis are seconds, whatever unit its
 labels have.
 
-matplotlib and rich are loaded when the first name is used, not by `import distlearn`.
+matplotlib is loaded when the first name is used, not by `import distlearn`.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 import psutil
 
+from .. import need
 from . import reaper
 from .deaths import exit_statuses
 from .interrupts import check_interrupts
@@ -97,6 +98,7 @@ class Cluster:
     """A controller on this machine, and `n` engines here or on other hosts."""
 
     def __init__(self, n: int, threads: int | None = None, hosts: Hosts | None = None):
+        need("ipyparallel", "labs")
         self.n, self.hosts, self.client = n, hosts, None
         self._environment = thread_settings(n, threads) | mpi_settings()
         self._is_hydra = is_hydra(find_mpiexec())

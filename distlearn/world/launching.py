@@ -33,7 +33,7 @@ def find_mpiexec() -> str:
             return str(folder / "mpiexec")
     found = shutil.which("mpiexec")
     if not found:
-        raise RuntimeError(f"found no mpiexec in {Path(sys.prefix) / 'bin'} nor on PATH: pip install mpich")
+        raise RuntimeError(f"found no mpiexec in {Path(sys.prefix) / 'bin'} nor on PATH: pip install 'distlearn[mpi]'")
     return found
 
 

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 import distlearn
 from distlearn.cli import COMMANDS, main
-from distlearn.cli.console import plain_errors
+from distlearn.cli.console import plain_errors, print_table
 
 
 @pytest.fixture
@@ -70,3 +70,16 @@ def test_plain_errors(monkeypatch):
     monkeypatch.setenv("DISTLEARN_DEBUG", "1")
     with pytest.raises(ValueError, match="lr is -1"), plain_errors(ValueError):
         raise ValueError("lr is -1")
+
+
+def test_a_table_is_as_wide_as_the_terminal(capsys):
+    """Long cells are folded, line breaks too; nothing of them is lost, and no column but the longest is narrowed."""
+    why = "expected 4 ranks, " * 20
+    print_table("Why", ["team", "n>", "why"], [("otters", 1, why + "\nlast"), ("owls", None, "")], caption="two")
+    title, head, rule, *rows, caption = capsys.readouterr().out.splitlines()
+    assert (title, head.split(), caption) == ("Why", ["team", "n", "why"], "two")
+    assert len(rule) <= 120
+    assert max(map(len, rows)) <= 120
+    assert " ".join(row[11:] for row in rows[:-1]).split() == [*why.split(), "last"]
+    assert rows[0].startswith("otters  1  expected")
+    assert rows[-1].split() == ["owls", "-"]

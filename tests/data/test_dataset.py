@@ -80,13 +80,6 @@ def test_digits_are_scikit_learns_every_one_of_them_once():
     np.testing.assert_array_equal(found[np.lexsort(found.T)], expected[np.lexsort(expected.T)])
 
 
-def test_digits_fall_back_on_scikit_learns_function(monkeypatch, tmp_path):
-    """Should a later version keep its file elsewhere."""
-    expected = loading._digits_table()
-    monkeypatch.setattr(loading.Path, "is_file", lambda self: False)
-    np.testing.assert_array_equal(loading._digits_table(), expected)
-
-
 def test_images_are_channels_last():
     digits = load("digits")
     assert digits.image_shape == (8, 8, 1)

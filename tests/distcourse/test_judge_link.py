@@ -33,6 +33,8 @@ def wrong(): raise KeyError("lost")
 def ends(f, x): return f(x[:0], x[2:2], np.empty(0), x[1:3])
 def misspelt(gradient): return gradent
 def call(f): return f()
+class Number(int): pass
+def many(kind): return {"parameters": [[eval(kind)(0)] * 1_000_000] * 4}
 def read(f, name): return getattr(f, name)
 class Inherits(dl.nn.ReLU): pass
 mean_of = dl.nn.nbytes
@@ -88,6 +90,13 @@ def test_plain_values_come_back_as_they_went(answer):
     assert (type(got), got) == (np.float32, np.float32(0.1))
     words = same(np.array([["a", "bc"]]))
     assert words.tolist() == [["a", "bc"]]
+
+
+@pytest.mark.parametrize("kind", ["int", "Number"])
+def test_more_values_than_can_be_read_are_refused_at_once(answer, kind):
+    """Fifty million of them kept a worker for 111 s, far beyond the limit of their check."""
+    with pytest.raises(TypeError, match="more than 1,000,000 values in lists, tuples, sets and dicts"):
+        answer("many")(kind)
 
 
 def test_arrays_keep_identity_overlap_and_changes(answer):

@@ -197,11 +197,10 @@ def test_batch_normalisation_sees_micro_batches_and_layer_normalisation_does_not
 
 
 def test_without_stashing_a_rate_fails_with_which_stashing_learns():
-    for seed in (0, 1):
-        runs = {way: lab10.train_stale(way, 0.1, seed) for way in lab10.WAYS}
-        assert runs["serial"]["training loss"] < runs["stashing"]["training loss"] < 2.0
-        assert runs["no stashing"]["training loss"] >= 2.2
-        assert [run["staleness"] for run in runs.values()] == [0, 7, 7]
+    runs = {way: lab10.train_stale(way, 0.1, 0) for way in lab10.WAYS}
+    assert runs["serial"]["training loss"] < runs["stashing"]["training loss"] < 2.0
+    assert runs["no stashing"]["training loss"] >= 2.2
+    assert [run["staleness"] for run in runs.values()] == [0, 7, 7]
 
 
 @pytest.mark.parametrize(

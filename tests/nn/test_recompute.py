@@ -46,6 +46,12 @@ def test_uneven_chains_are_as_good_as_the_best_of_all_plans():
         assert again == min(again for peak, again in costs if peak <= budget)
 
 
+def test_a_pair_may_be_a_list():
+    chain = [3, 5, 2], [8, 8, 8], [8, 4, 8]
+    assert plan_cost([[0], [[1], [2]]], *chain) == plan_cost(([0], ([1], [2])), *chain)
+    assert Planned(Tanh(), Tanh(), Tanh(), plan=[[0], [[1], [2]]]).plan == ([0], ([1], [2]))
+
+
 def test_what_no_plan_can_do_and_what_is_no_plan():
     with pytest.raises(ValueError, match="budget is 4 bytes, and no plan of these 2 layers fits"):
         best_plan([1, 1], [4, 4], [4, 8], 4)
@@ -53,6 +59,8 @@ def test_what_no_plan_can_do_and_what_is_no_plan():
         ([0, 2], r"its layers are \[0, 2\], expected 0 to 2 in order"),
         (([0], [], [1, 2]), "expected a list of layer numbers or a pair"),
         (([], [0, 1, 2]), r"\[\], expected a list of layer numbers"),
+        (([0, 1], 2), "expected a list of layer numbers or a pair"),
+        ((0, 1, 2), "expected a list of layer numbers or a pair"),
     ):
         with pytest.raises(ValueError, match=message):
             Planned(Tanh(), Tanh(), Tanh(), plan=plan)

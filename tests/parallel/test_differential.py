@@ -64,13 +64,14 @@ def on_device(comm, c):
 
 @pytest.mark.parametrize("portion", range(6))
 def test_on_a_device(portion, monkeypatch, request):
-    """500 (--thorough: 1,500) on arrays that refuse implicit conversion; kernels update the last portion's buckets."""
-    n, kernels = (1500 if request.config.getoption("--thorough") else 500), portion == 5
+    """Some of 500 (--thorough: 1,500) on arrays that refuse implicit conversion; kernels update the last buckets."""
+    thorough, kernels = request.config.getoption("--thorough"), portion == 5
+    n, step = (1500, 5) if thorough else (500, 20)
     if kernels and find_compilers():
         request.getfixturevalue("launched")
     for module in (hybrid, replicas, sharding, state, strategy):  # where copying to the host is meant
         monkeypatch.setattr(module, "to_numpy", lambda x: x.get() if isinstance(x, MockDeviceArray) else np.asarray(x))
-    for seed in range(n) if kernels else range(portion, n, 5):
+    for seed in range(n) if kernels else range(portion, n, step):
         c = choose(random.Random(seed).choice)
         if any(name == "dropout" for name, _ in c.layers) or (kernels and c.strategy != "data"):
             continue  # a dropout's mask is drawn on the device

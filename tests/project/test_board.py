@@ -71,13 +71,13 @@ def test_near_copies_and_names_that_look_alike_are_said():
 
 
 def test_days_names_and_times(around, tmp_path):
-    text = (EXAMPLE / "memory.json").read_bytes()
+    text = (EXAMPLE / "schedule.csv").read_bytes()
     for team, time in (("beat-this", "2026-12-01T0900"),
                        ("a-team", "2026-12-01T0900"), ("a-team", "2026-12-01T1000"), ("a-team", "2026-12-01T1100"),
                        ("a-team", "2026-12-01T1200"), ("a-team", "2026-12-20T2358"), ("a-team", "2026-12-30T0000"),
                        ("a-team", "yesterday"), ("=A1", "2026-12-01T0900"),
                        ("b\u0430d", "2026-12-01T0900")):  # fmt: skip
-        write(tmp_path / team / time, "memory.json", text)
+        write(tmp_path / team / time, "schedule.csv", text)
     write(tmp_path / "b-team/2026-12-01T0900", "results.json", b"[]")
     write(tmp_path / "b-team", "2026-12-02T0900", b"a file")
     (tmp_path / "b-team/2026-12-03T0900").mkdir()
@@ -128,7 +128,7 @@ def test_a_student_and_staff_by_command(tmp_path):
         return done.output
 
     run("make", tmp_path / "r", "--practice")
-    said = run("check", EXAMPLE / "schedule.csv", EXAMPLE / "memory.json", "--round", tmp_path / "r/public")
+    said = run("check", EXAMPLE / "schedule.csv", "--round", tmp_path / "r/public")
     assert "756 ticks, nothing is below 301" in said
     write(tmp_path / "bad", "schedule.csv", b"=1\n")
     run("check", tmp_path / "bad/schedule.csv", status=1)

@@ -1,4 +1,4 @@
-"""The twenty invented submissions: what each is worth, on every machine; the same page every time."""
+"""The fifteen invented submissions: what each is worth, on every machine; the same page every time."""
 
 import pytest
 from distcourse.author import sandbox
@@ -16,13 +16,6 @@ schedule 1 copper-finches 431 scored
 schedule 2 amber-otters 436 scored
 schedule 3 beat-this 454 scored
 schedule - basalt - wrong
-memory 1 delta-llamas 374 scored
-memory 2 beat-this 409 scored
-memory 3 amber-otters 458 scored
-memory - ember-owls - refused
-cluster 1 beat-this 84816 scored
-cluster 2 amber-otters 94989 scored
-cluster 3 ember-owls 72998 late
 kernel 1 basalt 1995 scored
 kernel 1 ba5alt 1995 scored
 kernel 3 beat-this 2883 scored
@@ -36,7 +29,7 @@ kernel - ember-owls - refused
 @pytest.mark.skipif(bool(sandbox.available()), reason=sandbox.available() or "a sandbox")
 def test_the_demo_is_the_same_everywhere(around, tmp_path):
     rows = demo.submissions(around)
-    assert len(rows) == 20
+    assert len(rows) == 15
     demo.write(rows, tmp_path / "submissions")
     entries = board.library_entries(around) + board.score_all(tmp_path / "submissions", around)
     lines = [line for lines in board.standings(entries).values() for line in lines]

@@ -27,10 +27,8 @@ def with_course(command):
                     (options["lab"],) = find_labs(course, [options["lab"]])
                 return command(course=course, **options)
             except ImportError as error:
-                install = f'{sys.executable} -m pip install "distlearn[course]"'
-                raise click.ClickException(
-                    f"{error}: the labs are made with nbgrader; install it with\n  {install}"
-                ) from error
+                install = f"{sys.executable} -m pip install 'distlearn[course]'"
+                raise click.ClickException(f"{error}; all that the course needs: {install}") from error
 
     return run
 

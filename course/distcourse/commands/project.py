@@ -23,7 +23,7 @@ def project():
 @click.argument("paths", nargs=-1, required=True, type=_there)
 @click.option("--round", "where", type=_there, help="The round's public folder; without it the practice round.")
 def check(paths, where):
-    """Check files (schedule.csv, memory.json, cluster.json, kernel.cu, classifier/ or classifier.zip), and score them.
+    """Check files (schedule.csv, kernel.cu, classifier/ or classifier.zip), and score them.
 
     Your own program runs with your rights. Exit status 1 if something is refused.
     """

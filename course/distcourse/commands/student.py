@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from distlearn import need
 from distlearn.cli.console import plain_errors, print_table, say
 
 SETTINGS = Path(__file__).parents[1] / "jupyter"
@@ -19,9 +20,9 @@ FOLDER = click.option("--labs", type=click.Path(exists=True, path_type=Path), he
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def start(labs, arguments):
     """Open JupyterLab on the labs, with a page that shows how far you are; ARGUMENTS go to `jupyter lab`."""
-    from ..progress import find_labs, write_page
+    with plain_errors(OSError, ImportError):
+        from ..progress import find_labs, write_page
 
-    with plain_errors(OSError):
         page = write_page(find_labs(labs))
     folder = page.parent
     ours = [
@@ -37,8 +38,8 @@ def start(labs, arguments):
         ours.append("--no-browser")
     paths = [str(SETTINGS), *filter(None, [os.environ.get("JUPYTER_CONFIG_PATH")])]
     os.environ["JUPYTER_CONFIG_PATH"] = os.pathsep.join(paths)
-    from jupyterlab.labapp import main
-
+    with plain_errors(ImportError):
+        main = need("jupyterlab.labapp", "labs").main
     sys.exit(main([*ours, *arguments]))
 
 
@@ -49,9 +50,9 @@ def progress(labs):
 
     All is read from the notebooks as they were saved.
     """
-    from ..progress import find_labs, read_all
+    with plain_errors(OSError, ImportError):
+        from ..progress import find_labs, read_all
 
-    with plain_errors(OSError):
         done = read_all(find_labs(labs))
     rows = [[p.lab, p.bar, *p.cells] for p in done]
     print_table("Your labs", ["lab", "done", "points of checks>", "predictions>", "minutes>"], rows)

@@ -21,6 +21,7 @@ from .frames import ProtocolError
 from .objects import Handle, importable, signature_of
 
 DEEPEST = 50  # Levels of nested containers that are accepted.
+MOST_VALUES = 1_000_000  # In the containers of one message; numbers beyond that belong into arrays.
 _CONTAINERS = {"l": list, "t": tuple, "s": set, "f": frozenset}
 _MADE_OF = {"c": complex, "x": slice, "r": range}
 _ATOMS = (bool, int, float, str, type(None))
@@ -35,6 +36,7 @@ class Codec:
         self._number: dict[int, int] = {}
         self._stands_for: dict[int, tuple] = {}  # by id of a proxy or a copy: the key of the original
         self._known: dict[tuple, object] = {}  # the proxies and copies, by key
+        self._written = 0
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
@@ -42,6 +44,9 @@ class Codec:
         """Return a value as JSON; arrays that are new go to `news`, bytes to `buffers`."""
         if depth > DEEPEST:
             raise TypeError(f"containers nested more than {DEEPEST} deep cannot be sent")
+        self._written = self._written + 1 if depth else 0
+        if self._written > MOST_VALUES:
+            raise TypeError(f"more than {MOST_VALUES:,} values in lists, tuples, sets and dicts cannot be sent")
         kind = type(value)
         if kind in _ATOMS:
             return value if not (kind is int and abs(value) >> 62) else {"i": hex(value)}
@@ -71,7 +76,8 @@ class Codec:
         if value is Ellipsis or value is NotImplemented:
             return {"e": value is Ellipsis}
         if isinstance(value, (bool, int, float, str)):  # an enum, a subclass
-            return self.write(next(t for t in (bool, int, float, str) if isinstance(value, t))(value), news, buffers)
+            plain = next(t for t in (bool, int, float, str) if isinstance(value, t))(value)
+            return self.write(plain, news, buffers, depth)
         return self._write_object(value, news, buffers)
 
     def _write_array(self, value, news, buffers, items):

@@ -1,6 +1,6 @@
 """From a folder of submissions to the standings: who is scored, what of it is shown, and in which order.
 
-    submissions/TEAM/2026-11-03T1405/{classifier/ or classifier.zip, schedule.csv, memory.json, cluster.json, kernel.cu}
+    submissions/TEAM/2026-11-03T1405/{classifier/ or classifier.zip, schedule.csv, kernel.cu}
 
 1. A team has so many submissions to a track a day; more are listed, not run. Work after the deadline is listed behind
    all other, and some days later not run.
@@ -27,8 +27,6 @@ from .track import Result, likeness, refused
 TIME = "%Y-%m-%dT%H%M"
 ALIKE = 0.8
 """Share of the fingerprint that two teams may have in common before it is said."""
-COMPARED = ("classifier", "schedule", "kernel")
-"""Tracks whose submissions are long enough to differ; good plans of memory and clusters coincide."""
 LIBRARY = "beat-this"
 NOT_RUN = ("over the limit", "too late")
 EXAMPLE = Path(__file__).parents[2] / "project/example"
@@ -217,7 +215,7 @@ def _alike(entries: list[Entry]) -> dict[tuple[str, str], list[str]]:
         if skeleton(a) == skeleton(b):
             for e in {e.track for e in entries if e.team == b}:
                 found[b, e].append(f"its name looks like {a}")
-    for track in COMPARED:
+    for track in TRACKS:
         given = [e.result.prints for e in entries if (e.team, e.track) == (LIBRARY, track)]
         if (EXAMPLE / TRACKS[track].file).exists():  # what everybody begins with
             given.append(TRACKS[track].prints_of(EXAMPLE / TRACKS[track].file))

@@ -147,10 +147,11 @@ def predict(workspace: dict[str, bytes], images: np.ndarray, classes: int, *, un
         return labels_of(read_bytes(written), "what predict.py wrote", len(images), classes)
 
 
-def _data_sets() -> list[str]:
+def _data_sets() -> list[Path | str]:
     """Folders of this machine that hold labels of well-known images."""
-    packaged = find_spec("sklearn").submodule_search_locations[0] + "/datasets/data"
-    return [packaged, *filter(None, [os.environ.get("DISTLEARN_DATA")])]
+    packages = {"distlearn": "data/digits", "sklearn": "datasets/data"}
+    found = [Path(at.origin).parent / inside for name, inside in packages.items() if (at := find_spec(name))]
+    return [*found, *filter(None, [os.environ.get("DISTLEARN_DATA")])]
 
 
 def prints_of(path: Path) -> list[int]:

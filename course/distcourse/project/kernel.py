@@ -1,4 +1,4 @@
-"""Track 5: one CUDA kernel, right and free of races on secret shapes, scored by the emulator's counts.
+"""Track 3: one CUDA kernel, right and free of races on secret shapes, scored by the emulator's counts.
 
 For x of r rows and c columns, out (c x r) holds x's rows, each divided by its root mean square, as columns:
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import lzma
 import math
 import re
@@ -18,9 +17,6 @@ MOST_FILES, MOST_BYTES, MOST_RATIO = 64, 2**25, 100
 """Of an archive or a folder: files, bytes of all, and bytes of a file for each byte it is packed into."""
 MOST_TEXT = 2**18
 """Bytes of a file of data or a source."""
-DEEPEST = 40
-"""Brackets within brackets in JSON."""
-MOST_DIGITS = 12
 BROKEN = (zipfile.BadZipFile, NotImplementedError, OSError, EOFError, RuntimeError, zlib.error, lzma.LZMAError)
 HIDDEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
 TEAM = re.compile(r"[a-z][a-z0-9-]{1,22}[a-z0-9]")
@@ -127,47 +123,6 @@ def _checked_names(pairs) -> dict[str, bytes]:
         if len(found) > MOST_FILES:
             raise Refused(f"more than {MOST_FILES} files")
     return found
-
-
-def json_of(data: bytes, name: str) -> object:
-    """Read JSON of whole numbers, lists, objects and true and false."""
-    text, depth = text_of(data, name), 0
-    for bracket in re.findall(r"[\[\]{}]", text):
-        depth += 1 if bracket in "[{" else -1
-        if depth > DEEPEST:
-            raise Refused(f"{name}: brackets more than {DEEPEST} deep")
-
-    def once(pairs):
-        keys = [key for key, _ in pairs]
-        if len(set(keys)) < len(keys):
-            raise Refused(f"{name}: the key {next(k for k in keys if keys.count(k) > 1)!a} is there twice")
-        return dict(pairs)
-
-    def integer(digits):
-        if digits == "-0" or len(digits) > MOST_DIGITS:
-            raise Refused(
-                f"{name}: the number {digits[:20]}: whole numbers of at most {MOST_DIGITS} digits, 0 without sign"
-            )
-        return int(digits)
-
-    def no(number):
-        raise Refused(f"{name}: the number {number[:20]}: whole numbers alone")
-
-    try:
-        return json.loads(text, object_pairs_hook=once, parse_int=integer, parse_float=no, parse_constant=no)
-    except json.JSONDecodeError as error:
-        raise Refused(f"{name}, line {error.lineno}: {error.msg}") from None
-
-
-def fields(given, name: str, ranges: dict[str, tuple[int, int]]) -> dict[str, int]:
-    """Return the whole numbers of an object, each in its range, and refuse any other key."""
-    if not isinstance(given, dict) or set(given) != set(ranges):
-        raise Refused(f"{name}: expected an object with {', '.join(ranges)}, got {str(given)[:80]!a}")
-    for key, value in given.items():
-        low, high = ranges[key]
-        if type(value) is not int or not low <= value <= high:
-            raise Refused(f"{name}: {key} is {value!a}, expected a whole number from {low} to {high}")
-    return given
 
 
 def csv_rows(data: bytes, name: str, cell: str, like: str, most_rows: int, most_columns: int) -> list[list[str]]:

@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 from platformdirs import user_cache_path
 
-from . import classifier, cluster, kernel, memory, schedule
+from . import classifier, kernel, schedule
 from .track import Draws, Result
 
-TRACKS = {track.name: track for track in (classifier, schedule, memory, cluster, kernel)}
+TRACKS = {track.name: track for track in (classifier, schedule, kernel)}
 PRACTICE = "practice-1"
 """Folder of the practice round; another number when tasks are drawn differently."""
 TERMS = {"per_day": 3, "deadline": "2026-12-18T2359", "late_days": 2}

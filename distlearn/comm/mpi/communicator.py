@@ -21,6 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ... import need
 from ...trace import Span
 from ..base import CommError, CommTimeoutError, Communicator, ignore_report
 from ..calls import N_TAGS, Call
@@ -37,9 +38,7 @@ REDUCED_APART = (4, 8, 16)
 
 def world_comm():
     """Return mpi4py's COMM_WORLD; only this function and `MPIComm` use mpi4py."""
-    from mpi4py import MPI
-
-    return MPI.COMM_WORLD
+    return need("mpi4py.MPI", "mpi").COMM_WORLD
 
 
 @functools.cache
@@ -74,10 +73,8 @@ class MPIComm(Messages, Collectives, Communicator):
     """One rank of an MPI communicator, with the library's `Communicator` protocol."""
 
     def __init__(self, comm=None, clock=None, report=None, *, timeout=None, strict=True, activity=None):
-        from mpi4py import MPI
-
-        self.mpi = MPI
-        self.raw = MPI.COMM_WORLD if comm is None else comm
+        self.mpi = need("mpi4py.MPI", "mpi")
+        self.raw = self.mpi.COMM_WORLD if comm is None else comm
         self.control, self._by_itemsize = None, {}
         self.rank, self.size = self.raw.Get_rank(), self.raw.Get_size()
         self.members, self.recorder = range(self.size), Recorder()
@@ -89,7 +86,7 @@ class MPIComm(Messages, Collectives, Communicator):
             self.clock.make_progress = self.activity.make_progress
         self._report = ignore_report if report is None or self.rank else report
         self._calls, self._splits, self.name = count(1), count(), ()
-        self.n_tags = min(N_TAGS, (MPI.COMM_WORLD.Get_attr(MPI.TAG_UB) + 1) // KINDS)
+        self.n_tags = min(N_TAGS, (self.mpi.COMM_WORLD.Get_attr(self.mpi.TAG_UB) + 1) // KINDS)
 
     @classmethod
     def begin(cls, raw, report=None, **options) -> MPIComm:

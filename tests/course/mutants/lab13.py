@@ -166,7 +166,6 @@ MUTANTS = {
         ("bytes, not operations", "sum(forward[i:k])", "sum(saved[i:k])"),
         ("the most", "again < found[0]", "found[1] is None or again > found[0]"),
         ("the first cut that fits", "again < found[0]", "found[1] is None and again < found[0]"),
-        ("lists", "found = again, (left, right)", "found = again, [left, right]"),
         ("right first", "found = again, (left, right)", "found = again, (right, left)"),
         ("one layer short", "range(i, j))", "range(i, j - 1))"),
         ("with its cost", "budget)[1]", "budget)"),
