@@ -16,8 +16,8 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 
 CAPS = {
-    "distcourse": 150_244,
-    "distlearn": 5_993,
+    "distcourse": 149_819,
+    "distlearn": 6_050,
     "distlearn/cli": 14_418,
     "distlearn/comm": 21_300,
     "distlearn/cuda": 34_711,

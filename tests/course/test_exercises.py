@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from distcourse import exercise
 from distcourse.author import source_notebooks
-from distcourse.author.exercise import Exercise, Solved, compiled, differs, edited
+from distcourse.author.exercise import Exercise, Solved, differs, edited
 from distcourse.author.strength import survivors
 from distcourse.check import CheckFailed
 from nbformat.v4 import new_code_cell, new_notebook
@@ -62,10 +62,8 @@ def check(monkeypatch):
     return run
 
 
-@pytest.mark.parametrize("stem", FOLDERS)
-def test_tables_are_up_to_date(stem):
-    assert not differs(compiled(FOLDERS[stem]), FOLDERS[stem]), f"run `distlearn labs generate {stem}`"
-    assert (FOLDERS[stem] / exercise.FILE).stat().st_size < 300_000
+def test_tables_are_small():  # that they are up to date is what `distlearn labs generate --check` says
+    assert all((folder / exercise.FILE).stat().st_size < 300_000 for folder in FOLDERS.values())
 
 
 @pytest.mark.parametrize(("stem", "name"), EXERCISES)

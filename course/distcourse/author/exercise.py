@@ -56,7 +56,8 @@ class Exercise:
     at_most : tuple of str
         Results of which less is as right.
     may_pass : dict of str to str
-        Changes that no case finds, each by a part of the line that is printed for it, and why that is right.
+        Changes that no case finds, each by a part of the line that `distlearn labs strength` prints for it, and why
+        that is right.
     draws : int
         How many cases a hidden test has.
     """

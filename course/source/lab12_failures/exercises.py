@@ -462,5 +462,11 @@ EXERCISES["next_interval"] = Exercise(
         ],
         "did you forget `return`?": "return (2 * cost * mtbf) ** 0.5  ->  pass",
     },
-    may_pass={"rounded to three digits": "as good", "wrong from the sixth call on": "a second more is as good"},
+    may_pass={
+        "rounded to three digits": "as good",
+        "wrong from the sixth call on": "a second more is as good",
+        "mtbf = (now + 36": "another guess",
+        "mtbf = (now + 3600) / (len(failures) + 2)": "another guess",
+        "* cost * mtbf) ** 0.5": "an interval that is off by a factor of 1.4 loses little",
+    },
 )

@@ -374,5 +374,5 @@ EXERCISES["search"] = Exercise(
         "leave the options as they are": "    return best  ->      options.clear()\n    return best",
         "did you forget `return`?": "    return best  ->      best",
     },
-    may_pass={"arrays as lists": "", ">= most": "no two shares are equal"},
+    may_pass={"arrays as lists": "", ">= most": "no two shares are equal", "(None, -1.0)": "shares are above 0"},
 )
