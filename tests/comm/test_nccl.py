@@ -238,7 +238,7 @@ def gpus() -> int:
 
 def test_a_cupy_without_nccl_says_so(monkeypatch):
     monkeypatch.setattr(nccl, "version", lambda: None)
-    with pytest.raises(CommError, match='CuPy finds no NCCL: pip install "distlearn\[gpu\]'):
+    with pytest.raises(CommError, match=r'CuPy finds no NCCL: pip install "distlearn\[gpu\]'):
         NCCLComm(None)
 
 
