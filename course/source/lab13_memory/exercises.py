@@ -497,6 +497,7 @@ EXERCISES["nvfp4"] = Exercise(
         {"shape": [5, 40], "power": 3, "scale": 1e-11, "seed": 2},
         {"blocks": [[2688, 112], [6, 0.25], [-6, -0.25]]},  # ties: t is 1, a scale is 1
         {"blocks": [[0, 0], [2, -0.125]]},
+        {"blocks": [[2, -0.125], [1e-6, 0]]},  # a scale becomes 0
         {"x": [[0.0] * 5] * 2},
     ],
     draw=lambda rng: (
@@ -560,6 +561,9 @@ EXERCISES["nvfp4"] = Exercise(
         ],
         "an array of zeros has t = 0: divide by something else": " or np.float32(1)  ->  ",
         "a block of zeros has the scale 0: divide by something else": ("np.sign(blocks)  ->  np.sign(blocks / s)"),
+        "a scale that e4m3 rounds to 0 does not divide either: ask the scale, not the largest": (
+            "np.sign(blocks)  ->  np.sign(blocks / np.where(largest == 0, 1, s))"
+        ),
         "the scale as it is: adding something to it spoils small numbers": (f"{SCALE}  ->  {SCALE} + 1e-12"),
         "the numbers of a block are divided by its scale before they are rounded": (
             "size = abs(blocks) / np.where(s == 0, 1, s)  ->  size = abs(blocks)"
