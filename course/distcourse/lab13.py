@@ -42,17 +42,22 @@ def owned(sample) -> dict[str, int]:
     return {k: n for k, n in sample.owners.items() if not k.startswith("saved by")} | {"saved": saved}
 
 
+@functools.cache
+def allocated(sizes, batch, arrays, itemsize):
+    """What NumPy has allocated when the forward pass of such a step ends [bytes]."""
+    dtype = f"float{8 * itemsize}"
+    make, rng = strategy((SGD(), Momentum(), Adam(eps=1e-4))[arrays]), np.random.default_rng(0)
+    record = record_memory(make, dl.nn.MLP(sizes, dtype=dtype), samples(batch, sizes[:1], dtype, rng))
+    return next(s for s in reversed(record.samples) if s.at.startswith("forward")).total
+
+
 def run_step_bytes(step_bytes, sizes, batch, arrays, **itemsize):
     """Bytes by owner, and together beside what NumPy allocates for such a step."""
     held = step_bytes(tuple(sizes), batch, arrays, **itemsize)
     if not isinstance(held, dict):
         return {"held": held}
-    dtype = f"float{8 * itemsize.get('itemsize', 4)}"
-    make = strategy((SGD(), Momentum(), Adam(eps=1e-4))[arrays])
-    batch = samples(batch, sizes[:1], dtype, np.random.default_rng(0))
-    record = record_memory(make, dl.nn.MLP(sizes, dtype=dtype), batch)
-    end = next(s for s in reversed(record.samples) if s.at.startswith("forward"))
-    return {"held": held, "together, less what NumPy allocates": sum(held.values()) - end.total}
+    real = allocated(tuple(sizes), batch, arrays, itemsize.get("itemsize", 4))
+    return {"held": held, "together, less what NumPy allocates": sum(held.values()) - real}
 
 
 def zero_step(stage, overlap, sizes=(1024,) * 9 + (10,), n=4096, network="infiniband-hdr", peak=1e13):
