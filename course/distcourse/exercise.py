@@ -115,7 +115,7 @@ def _leaves(results: dict, within: str = ""):
     for key, value in results.items():
         name = f"{within}[{key!r}]" if within else key
         if isinstance(value, dict):
-            yield name, f"a dict with {', '.join(map(repr, value)) or 'nothing'}"
+            yield name, f"a dict with {', '.join(sorted(map(repr, value))) or 'nothing'}"
             yield from _leaves(value, name)
         elif isinstance(value, (list, tuple)) and not _is_numeric(value):
             yield name, f"a {type(value).__name__} of {len(value)}"

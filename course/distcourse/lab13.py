@@ -9,7 +9,7 @@ import numpy as np
 
 import distlearn as dl
 from distlearn.data import Batch, load
-from distlearn.nn import compression, formats
+from distlearn.nn import formats
 from distlearn.optim import SGD, Adam, Cosine, Momentum, Optimizer
 from distlearn.parallel import record_memory
 from distlearn.parallel.meta import meta_batch
@@ -42,55 +42,22 @@ def owned(sample) -> dict[str, int]:
     return {k: n for k, n in sample.owners.items() if not k.startswith("saved by")} | {"saved": saved}
 
 
-def check_step(check, step_bytes, sizes, batch, kept, dtype, rng):
-    """Bytes of a step by owner, against those of meta arrays; and their sum, against what NumPy allocates."""
-    make, model, k = (
-        strategy((SGD(), Momentum(), Adam())[kept]),
-        dl.nn.MLP(sizes, dtype=dtype),
-        np.dtype(dtype).itemsize,
-    )
-    records = (record_memory(make, model, samples(batch, sizes[:1], dtype, r)) for r in (None, rng))
-    ends = [next(s for s in reversed(r.samples) if s.at.startswith("forward")) for r in records]
-    want, measured = owned(ends[0]), ends[1].total
-    pairs, outputs, d_in = list(itertools.pairwise(sizes)), sum(sizes[1:]), sizes[0]
-    one = k * sum((a + 1) * b for a, b in pairs)
-    weights = {
-        "each layer has a bias for every output, too": k * sum(a * b for a, b in pairs),
-        "a layer has d_out biases, not d_in": k * sum(a * b + a for a, b in pairs),
-        "the last layer has parameters, too": k * sum((a + 1) * b for a, b in pairs[:-1]),
-        "these are numbers: times itemsize bytes": one // k,
-        "itemsize is not always 4": 4 * one // k,
-    }
-    known = {
-        "parameters": weights,
-        "gradients": weights | {"a parameter has one gradient, whatever the batch": one * batch},
-        "optimizer": {text: kept * n for text, n in weights.items()} | {
-            "the optimizer keeps `arrays` numbers for each parameter": one,
-            "what is neither weight nor gradient: `arrays` numbers for each parameter": (kept + 1) * one},
-        "batch": {
-            "the labels are int64: 8 bytes for each sample": k * batch * d_in,
-            "a label has 8 bytes, whatever itemsize is": k * batch * (d_in + 1),
-            "one label for each sample, not for each class": batch * (k * d_in + 8 * sizes[-1]),
-            "itemsize is not always 4": batch * (4 * d_in + 8),
-            "only the inputs have itemsize bytes": batch * 8 * (d_in + 1)},
-        "saved": {
-            "the first layer's input is the batch, which is counted already": k * batch * sum(sizes),
-            "a ReLU's output is the next layer's input: one array, not two": k * batch * (2 * outputs - sizes[-1]),
-            "the scores are needed until backward begins: count them": k * batch * sum(sizes[1:-1]),
-            "every sample has its own: times the batch": k * outputs,
-            "what is saved are outputs, not inputs": k * batch * sum(sizes[:-1]),
-            "these are numbers: times itemsize bytes": batch * outputs,
-            "itemsize is not always 4": 4 * batch * outputs,
-            "all layers' are kept until backward, not only the largest": k * batch * max(sizes[1:])},
-    }  # fmt: skip
-    what = f"{sizes}, batch {batch}, {kept} arrays, {dtype}"
-    got = check.call(step_bytes, sizes, batch, kept, k)
-    if not isinstance(got, dict) or set(got) != set(known):
-        return check.true(what, False, f"got {got!r}: return a dict with the keys {', '.join(known)}")
-    for owner, suspects in known.items():
-        check.close(f"{owner}, {what}", got[owner], want.get(owner, 0), suspects=suspects)
-    total = sum(got.values())
-    return check.true(f"sum, {what}", total == measured, f"NumPy has allocated {measured:,}, your sum is {total:,}")
+@functools.cache
+def allocated(sizes, batch, arrays, itemsize):
+    """What NumPy has allocated when the forward pass of such a step ends [bytes]."""
+    dtype = f"float{8 * itemsize}"
+    make, rng = strategy((SGD(), Momentum(), Adam(eps=1e-4))[arrays]), np.random.default_rng(0)
+    record = record_memory(make, dl.nn.MLP(sizes, dtype=dtype), samples(batch, sizes[:1], dtype, rng))
+    return next(s for s in reversed(record.samples) if s.at.startswith("forward")).total
+
+
+def run_step_bytes(step_bytes, sizes, batch, arrays, **itemsize):
+    """Bytes by owner, and together beside what NumPy allocates for such a step."""
+    held = step_bytes(tuple(sizes), batch, arrays, **itemsize)
+    if not isinstance(held, dict):
+        return {"held": held}
+    real = allocated(tuple(sizes), batch, arrays, itemsize.get("itemsize", 4))
+    return {"held": held, "together, less what NumPy allocates": sum(held.values()) - real}
 
 
 def zero_step(stage, overlap, sizes=(1024,) * 9 + (10,), n=4096, network="infiniband-hdr", peak=1e13):
@@ -120,34 +87,8 @@ FIGURE_7 = {
 """Their figure 7, read off the drawing: activations in % of those with tensor parallelism alone, by the ways above."""
 
 
-def check_layer(check, layer_bytes, s, b, h, a, t=1, **ways):
-    """Bytes of a transformer layer's activations, by the paper's table 2."""
-    sequence, selective, full = (ways.get(name, False) for name in ("sequence", "selective", "full"))
-    unit, core, on = s * b * h, 5 * a * s / h, 0 if selective else 1
-    rest, what = 34 / t if sequence else 10 + 24 / t, f"s {s}, b {b}, h {h}, a {a}, t {t}, {', '.join(ways) or 'plain'}"
-    want = 2 if full else rest + on * core / t
-    suspects = {
-        "the formula gives bytes already: not times 2": 2 * want,
-        "the formula gives bytes, not numbers of 2 bytes: do not halve it": want / 2,
-        "full recomputation keeps the layer's input alone: 2 bytes a number": rest + on * core / t,
-        "full recomputation keeps the whole input on every rank: not divided by t": 2 / t,
-        "ranks share the heads: the attention term is divided by t": rest + on * core,
-        "24 of the 34 are divided by t, and 10 are not": 34 + on * core / t,
-        "with sequence parallelism the 10 are divided by t, too": 10 + (24 + on * core) / t,
-        "without sequence parallelism the 10 stay whole": (34 + on * core) / t,
-        "divide what ranks share by t": 34 + on * core,
-        "only the 10 are divided by t: the 24 are, in any case": 10 / t + 24 + on * core / t,
-        "selective recomputation drops the attention term, 5 a s / h": rest + core / t,
-        "selective recomputation drops the attention term, and keeps the rest": core / t,
-        "the attention term is kept, unless recomputation is selective": rest,
-        "5 a s / h grows with s": rest + on * 5 * a / h / t,
-        "5 a s / h grows with a": rest + on * 5 * s / h / t,
-        "5 a s / h: s b h is outside the bracket": rest + on * core * h / t,
-        "5 a s / h, not 5 a h / s": rest + on * 5 * a * h / s / t,
-    }
-    wrong = {text: unit * n for text, n in suspects.items()}
-    wrong |= {"times s b h": want, "times b, too": s * h * want}
-    check.close(f"bytes, {what}", check.call(layer_bytes, s, b, h, a, t, **ways), unit * want, suspects=wrong)
+def run_layer_bytes(layer_bytes, s, b, h, a, **ways):
+    return {"bytes": layer_bytes(s, b, h, a, **ways)}
 
 
 # -- Sections 3 and 4: recomputation, and plans.
@@ -161,75 +102,67 @@ def dense(sizes, dtype="float32"):
 
 
 def nbytes_of(saved) -> int:
-    """Bytes of the arrays in nested lists and tuples."""
-    return sum(map(nbytes_of, saved)) if isinstance(saved, (list, tuple)) else getattr(saved, "nbytes", 0)
+    """Bytes of the arrays in nested lists, tuples and dicts."""
+    parts = list(saved.values()) if isinstance(saved, dict) else saved
+    return sum(map(nbytes_of, parts)) if isinstance(parts, (list, tuple)) else getattr(saved, "nbytes", 0)
 
 
-def check_light(check, light_forward, light_backward, counted, sizes, n, dtype, rng):
-    """A block that keeps its input alone: two batches in flight, and the gradients of running it as it is."""
-    block, plain = (counted(dense(sizes, dtype)) for _ in range(2))
-    xs, dys = (rng.normal(size=(2, n, d)).astype(dtype) for d in (sizes[0], sizes[-1]))
-    what, runs, wants = f"{sizes}, {n} rows, {dtype}", [], [plain.forward(x) for x in xs]
-    for x, (y, _) in zip(xs, wants, strict=True):
-        got, kept = check.call(light_forward, block, x)
-        runs.append(kept)
-        check.close(f"y, {what}", got, y, dtype=dtype, suspects={"the output comes first: return y, kept": x})
-        told = f"{nbytes_of(kept):,} bytes, the block's input has {x.nbytes:,}: keep it, and nothing else"
-        check.true(f"bytes kept, {what}", nbytes_of(kept) == x.nbytes, told)
-    for dy, y, kept, (_, saved) in zip(dys, [y for y, _ in wants], runs, wants, strict=True):
-        told = "return what the block's backward pass returns"
-        same = {f"this is dy: {told}": dy, f"this is dy after a ReLU: {told}": dy * (y > 0), f"this is y: {told}": y}
-        want, given = plain.backward(dy.copy(), saved), dy.copy()
-        got = check.call(light_backward, block, given, kept, inplace=True)  # a ReLU writes into its dy
-        check.close(f"dx, {what}", got, want, dtype=dtype, suspects=same)
-    for mine, right in zip(block.body.params, plain.body.params, strict=True):
-        twice = {"the backward pass adds to the gradients: run it once for each batch": 2 * right.grad,
-                 "backward of the block was not run: it adds to the gradients": 0}  # fmt: skip
-        check.close(f"gradient of {right.name}, {what}", mine.grad, right.grad, suspects=twice)
-    check.equal(f"passes, {what}", block.passes, {"forward": 4, "backward": 2}, suspects={
-        "backward once for each batch": {"forward": 4, "backward": 4},
-        "the block did not run again: what it saved was kept somewhere else": {"forward": 2, "backward": 2},
-        "one forward pass in each of the two functions is enough": {"forward": 6, "backward": 2},
-    })  # fmt: skip
+class Counted:
+    """A block that counts its passes, forward and backward, in an array: a copy for an answer shares it."""
+
+    def __init__(self, body):
+        self.body, self.passes = body, np.zeros(2, int)
+
+    def forward(self, x):
+        self.passes[0] += 1
+        return self.body.forward(x)
+
+    def backward(self, dy, saved):
+        self.passes[1] += 1
+        return self.body.backward(dy.copy(), saved)  # a ReLU writes into its dy
 
 
-def drawn_chain(rng, n, room):
-    """An uneven chain (forward, inputs, saved, budget) of n layers: the least budget at room 0, all fits at 1."""
-    forward = np.exp(rng.normal(2, 1.2, n)).astype(int) + 1
-    inputs, saved = rng.integers(1, 9, n), rng.integers(2, 20, n)
+def run_light_forward(light_forward, light_backward, sizes, n, dtype, seed=0):
+    """Three batches under way in one block; the second comes back first, then the third."""
+    block, rng, found, kept = Counted(dense(sizes, dtype)), np.random.default_rng(seed), {}, {}
+    for i in range(3):
+        found[f"y of batch {i}"], kept[i] = light_forward(block, rng.normal(size=(n, sizes[0])).astype(dtype))
+        found[f"bytes kept of batch {i}"] = nbytes_of(kept[i])
+    for i in (1, 2, 0):
+        dy = rng.normal(size=(n, sizes[-1])).astype(dtype)
+        found[f"dx of batch {i}"] = light_backward(block, dy, kept[i])
+    forward, backward = block.passes.tolist()
+    return found | {
+        **{f"gradient of {p.name}": p.grad for p in block.body.params},
+        "forward passes of the block": forward,
+        "backward passes of the block": backward,
+    }
+
+
+def drawn_chain(layers, room, size=1, seed=0):
+    """An uneven chain (forward, inputs, saved, budget): the least budget at room 0, all fits at 1."""
+    rng = np.random.default_rng(seed)
+    forward = (size * np.exp(rng.normal(2, 1.2, layers))).astype(int) + 1
+    inputs, saved = rng.integers(1, 9, layers), rng.integers(2, 20, layers)
+    inputs[0] = 97  # is not counted
     least = int((inputs + saved)[1:].max(initial=saved[0]))
     return forward.tolist(), inputs.tolist(), saved.tolist(), least + int(room * (saved.sum() - least))
 
 
-def cut_sides(plan, side):
-    """The left (0) or right (1) parts of all pairs."""
-    whole = not isinstance(plan[0], (list, tuple))
-    return [] if whole else [plan[side], *cut_sides(plan[0], side), *cut_sides(plan[1], side)]
-
-
-def check_plan(check, plan, *chains):
-    """The student's planner: plans that are some, fit into their budgets, and are at most 1.1 times the best one."""
-    for chain in chains:
-        (forward, inputs, saved, budget), what = chain, f"{len(chain[0])} layers in {chain[3]} bytes"
-        got = check.call(plan, *(list(row) for row in chain[:3]), budget)
-        try:
-            peak, extra = dl.nn.plan_cost(got, forward, inputs, saved)
-        except (ValueError, TypeError, IndexError) as error:
-            none = "a part that has no plan was taken: it must cost infinity, as a part of another, too"
-            told = none if "None" in str(got) else f"{error}; a plan is a list of layers or a pair of two plans"
-            check.true(f"a plan, {what}", False, f"got {got}: {told}")
-            continue
-        least = dl.nn.plan_cost(dl.nn.best_plan(*chain), forward, inputs, saved)[1]
-        why = "a list keeps what all its layers save, at the same time"
-        if dl.nn.plan_cost(got, forward, [0] * len(forward), saved)[0] <= budget:
-            why = "while the right part runs its input is kept, too: it takes inputs[k] of the room"
-        check.true(f"peak, {what}", peak <= budget, f"{peak:,} bytes at the peak, the budget is {budget:,}: {why}")
-        why = "try every cut k, and compare operations: sum(forward[i:k]) and those of both parts"
-        for side, text in ((1, "a right part can be cut again, in the room that its input leaves"),
-                           (0, "a left part can be cut again: its input is there until it has run")):  # fmt: skip
-            why = why if any(cut_sides(part, 0) for part in cut_sides(got, side)) else text
-        told = f"{extra:,} operations are done again, {least:,} suffice: {why if least else 'one list fits'}"
-        check.true(f"done again, {what}", extra <= 1.1 * least, told)
+def run_plan(plan, forward=(), inputs=(), saved=(), budget=0, **chain):
+    """Whether a plan is one and fits, and what it does again: several plans may be equally good."""
+    if chain:
+        forward, inputs, saved, budget = drawn_chain(**chain)
+    got = plan(forward, inputs, saved, budget)
+    try:
+        peak, again = dl.nn.plan_cost(got, forward, inputs, saved)
+    except (ValueError, TypeError, IndexError) as error:
+        return {"plan": "None" if got is None else f"{got}: {error}"}
+    return {
+        "plan": "has every layer",
+        "peak": "fits into the budget" if peak <= budget else f"{peak:,} bytes",
+        "operations done again": again,
+    }
 
 
 WIDTHS = (64, 96, 128, 96, 64, 48, 64, 96, 128, 160, 128, 96, 64, 48, 64, 96, 128, 96, 64, 48, 10)
@@ -254,10 +187,6 @@ def chain_of(layers, x):
 # -- Section 6: fewer bits.
 
 
-GRID = np.float32([0, 0.5, 1, 1.5, 2, 3, 4, 6])  # the sizes of E2M1
-MIDDLES = (GRID[1:] + GRID[:-1]) / 2
-
-
 e4m3 = formats.E4M3.round
 
 
@@ -266,73 +195,22 @@ def unpacked(codes, n):
     return np.stack([codes & 15, codes >> 4], axis=-1).reshape(-1)[:n]
 
 
-def check_cluster(check, cluster_16, w):
-    """16 values and packed ids, against the library's k-means; the bytes are exact."""
-    flat, start, what = w.reshape(-1), np.linspace(w.min(), w.max(), 16), f"{w.dtype} {w.shape}"
-    want, near = compression.cluster(w, 16), abs(flat[:, None] - start).argmin(axis=1)
-    first = [flat[near == c].mean() if c in near else start[c] for c in range(16)]
-    ids, k = unpacked(want.codes, w.size), -(-w.size // 2)
-    empty = np.bincount(ids, minlength=16) == 0
-    values, codes = check.call(cluster_16, w)
-    check.close(f"values, {what}", values, want.codebook, dtype=w.dtype, suspects={
-        "these are the 16 values to begin with: move each to the mean of its weights": start,
-        "one round is not enough: go on until nothing moves, or for 50 rounds": first,
-        "a value without weights stays where it is: the mean of nothing is NaN": np.where(empty, np.nan, want.codebook),
-        "a value without weights stays where it is, not at 0": np.where(empty, 0, want.codebook),
-        "begin with np.linspace(smallest, largest, 16); move each to the mean of its weights": np.sort(values),
-    })  # fmt: skip
-    kind = f"{getattr(codes, 'dtype', type(codes).__name__)} {np.shape(codes)}"
-    good = kind == f"uint8 ({k},)"
-    check.true(f"bytes, {what}", good, f"codes are {kind}, wanted uint8 ({k},): two ids a byte, a 0 for a missing one")
-    if good:
-        halves, low = np.concatenate([codes & 15, codes >> 4])[: w.size], unpacked(codes, w.size)
-        high = unpacked(codes >> 4 | codes << 4, w.size)
-        told = {"the first of two ids is in the low four bits: id + 16 * next id": high,
-                "neighbours share a byte: ids[0::2] and ids[1::2], not the two halves": halves,
-                "row by row: w.reshape(-1)": low.reshape(w.shape[::-1]).T.reshape(-1)}  # fmt: skip
-        mistake = next((text for text, wrong in told.items() if np.array_equal(wrong, ids)), "")
-        check.true(f"ids, {what}", np.array_equal(low, ids), mistake or "each weight has the id of the nearest value")
+def run_cluster_16(cluster_16, shape, dtype="float64", seed=0, scale=1.0, first=()):
+    """Values and ids of normal numbers, the first of which may be others."""
+    w = (scale * np.random.default_rng(seed).normal(size=shape)).astype(dtype)
+    w.reshape(-1)[: len(first)] = first
+    values, codes = cluster_16(w)
+    kind = str(getattr(codes, "dtype", type(codes).__name__))
+    return {"values": values, "codes": codes, "dtype of codes": kind}
 
 
-def check_nvfp4(check, nvfp4, x, what):
-    """Rounding to NVFP4, to the bit, against the library's."""
-    n, small = x.shape[-1], np.finfo(np.float32).tiny
-    blocks = np.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, -n % 16)]).reshape(*x.shape[:-1], -1, 16)
-    largest = abs(blocks).max(axis=-1, keepdims=True)
-
-    def rounded(s, element=formats.E2M1.round, times=None, cut=n):
-        with np.errstate(all="ignore"):
-            y = element(blocks / np.where(s == 0, 1, s).astype("float32")) * (s if times is None else times)
-        return y.reshape(*x.shape[:-1], -1)[..., :cut].astype("float32")
-
-    def placed(side, among=MIDDLES):
-        return rounded(s, lambda a: np.sign(a) * GRID[np.searchsorted(among, abs(a), side)])
-
-    t, own = (np.maximum(m / np.float32(2688), small) for m in (largest.max(), largest))
-    s, want = e4m3(largest / 6 / t) * t, formats.NVFP4.round(x)
-    got = check.call(nvfp4, x)
-    wrong = {
-        "a tie goes to the even place of GRID, not always down": placed("left"),
-        "a tie goes to the even place of GRID, not always up": placed("right"),
-        "the largest of a block is to become 6: divide by 6": rounded(e4m3(largest / t) * t),
-        "scales have 8 bits: round them with e4m3": rounded(largest / 6),
-        "a scale is e4m3(...) times t": rounded(s / t),
-        "each block has a scale of its own": rounded(np.full_like(s, s.max())),
-        "t is one number for the whole array": rounded(e4m3(largest / 6 / own) * own),
-        "without t, small scales become 0 in E4M3": rounded(e4m3(largest / 6)),
-        "E4M3 ends at 448: t = largest of all / (448 * 6)": rounded(e4m3(largest / (2688 * t)) * 448 * t),
-        "this is in units of the scales: multiply by them": rounded(s, times=1),
-        "the sign is lost": abs(want),
-        "blocks have 16 values, not 32": formats.BlockFormat("", formats.E2M1, 32, formats.E4M3).round(x),
-        "blocks lie along the last axis": formats.NVFP4.round(x, axis=0),
-        "blocks begin anew in each row": formats.NVFP4.round(x.reshape(-1)).reshape(x.shape),
-        "scales are numbers of E4M3 times t, not powers of two": rounded(2 ** np.floor(np.log2(own * 2688)) / 4),
-        "to the nearest size, not to the one below": placed("right", GRID[1:]),
-        "a tie goes to the even place of GRID, not to the odd one": placed("left") + placed("right") - want,
-        "cut the zeros at the end off again": rounded(s, cut=None),
-    }  # fmt: skip
-    wrong = {text: y for text, y in wrong.items() if np.any(y)}  # what is all 0 would explain any 0
-    check.close(f"rounded, {what}", got, want, rtol=0, atol=0, dtype="float32", suspects=wrong)
+def run_nvfp4(nvfp4, x=None, blocks=(), shape=(), power=1, scale=1.0, seed=0):
+    """Round numbers, blocks (a number, and 15 multiples of another), or a power of normal numbers."""
+    if blocks:
+        x = np.concatenate([[first, *(step * np.arange(15))] for first, step in blocks])
+    elif x is None:
+        x = scale * np.random.default_rng(seed).normal(size=shape) ** power
+    return {"rounded": nvfp4(np.float32(x))}
 
 
 @functools.cache

@@ -43,6 +43,51 @@ OTHERWISE = {
         "    optimizer.step()\n"
         "    return comm.all_reduce(np.array(value))"
     ],
+    "step_bytes": [
+        "def step_bytes(sizes, batch, arrays, itemsize=4):\n"
+        "    n = sum(a * b + b for a, b in zip(sizes, sizes[1:])) * itemsize\n"
+        "    held = {'saved': sum(sizes[1:]) * batch * itemsize, 'batch': sizes[0] * batch * itemsize + 8 * batch}\n"
+        "    return {**held, 'optimizer': arrays * n, 'gradients': n, 'parameters': n}"
+    ],
+    "light_forward": [
+        "def light_forward(block, x):\n"
+        f"    return block.forward(x)[0], {kept}\n"
+        "def light_backward(block, dy, kept):\n"
+        f"    return block.backward(dy, block.forward({back})[1])"
+        for kept, back in (
+            ("{'x': x}", "kept['x']"),
+            ("lambda: x", "kept()"),
+            ("type('Kept', (), {'x': x})()", "kept.x"),
+        )
+    ],
+    "plan": [
+        "def plan(forward, inputs, saved, budget):\n"
+        "    def best(i, j, room):\n"
+        "        if sum(saved[i:j]) <= room: return 0, list(range(i, j))\n"
+        "        found = 1e99, None\n"
+        "        for k in reversed(range(i + 1, j)):\n"
+        "            (b, right) = best(k, j, room - inputs[k]) if room >= inputs[k] else (1e99, None)\n"
+        "            (a, left) = best(i, k, room) if b < 1e99 else (1e99, None)\n"
+        "            found = min(found, (a + b + sum(forward[i:k]), (left, right)), key=lambda pair: pair[0])\n"
+        "        return found\n"
+        "    return best(0, len(saved), budget)[1]"
+    ],
+    "nvfp4": [
+        "def nvfp4(x):\n"
+        "    if x.ndim > 1: \n"
+        "        big = abs(x).max()\n"
+        "        return np.array([_rows(row, big) for row in x.reshape(-1, x.shape[-1])], 'float32').reshape(x.shape)\n"
+        "    return _rows(x, abs(x).max())\n"
+        "def _rows(x, big):\n"
+        "    t, out = big / np.float32(2688) or np.float32(1), np.zeros_like(x)\n"
+        "    for k in range(0, len(x), 16):\n"
+        "        part = x[k : k + 16]\n"
+        "        s = e4m3(np.float32([abs(part).max() / 6 / t]))[0] * t\n"
+        "        if s == 0: continue\n"
+        "        off = abs(abs(part / s)[:, None] - GRID) + np.arange(8) % 2 * 1e-12\n"
+        "        out[k : k + 16] = np.copysign(GRID[off.argmin(axis=1)], part) * s\n"
+        "    return out"
+    ],
 }
 """Answers that are as right as the solutions, by exercise."""
 

@@ -26,6 +26,7 @@ import numpy as np
 from .. import exercise as checks
 from ..exercise import Mistake, Table, results_of, signature, wrong_in
 from .source import BEGIN_SOLUTION, END_SOLUTION, Source
+from .stage import defined_above
 
 FILE = "exercises.py"
 ARROW = "  ->  "
@@ -89,7 +90,8 @@ class Solved:
         self.exercises: dict[str, Exercise] = runpy.run_path(str(Path(folder, FILE)))["EXERCISES"]
         self.texts = {cell.grade_id: without_markers(cell.source) for cell in source.exercises}
         imports = [n for c in source.code if c.tree for n in c.tree.body if isinstance(n, (ast.Import, ast.ImportFrom))]
-        self._setup = ast.unparse(ast.Module(imports, []))
+        helpers = (line for cell in source.exercises for line in defined_above(source, cell))
+        self._setup = "\n".join([ast.unparse(ast.Module(imports, [])), *dict.fromkeys(helpers)])
         unknown = sorted(self.exercises.keys() - self.texts.keys())
         if unknown:
             raise ValueError(f"{folder}: {FILE} has {', '.join(unknown)}, and the notebook has no such answer")

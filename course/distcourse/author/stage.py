@@ -44,16 +44,21 @@ def before_check(source: Source | None, number: str, grade_id: str) -> str:
     check = next((c for c in source.code if c.grade_id == grade_id), None) if source else None
     if check is None:
         return "\n".join(lines)
-    above = [c for c in source.code[1 : source.code.index(check)] if not c.is_solution]
+    return "\n".join([*lines, *defined_above(source, check)])
+
+
+def defined_above(source: Source, user: Cell) -> list[str]:
+    """Return the source's definitions of the names that a cell uses, but for those of exercises."""
+    above = [c for c in source.code[1 : source.code.index(user)] if not c.is_solution]
     mine = set().union(*(c.binds for c in source.exercises))
     statements = [(node, c) for c in above for node in (c.tree.body if c.tree else []) if isinstance(node, BIND)]
-    needed, kept = check.uses - check.binds - mine, []
+    needed, kept = user.uses - user.binds - mine, []
     for node, cell in reversed(statements):  # a definition needs only what is above it
         part = Cell(0, Text(_text(cell, node)))
         if part.binds & needed:
             needed = (needed - part.binds) | (part.uses - part.binds - mine)
             kept.append(part.source)
-    return "\n".join([*lines, *reversed(kept)])
+    return kept[::-1]
 
 
 def names_of_answers(source: Source | None, check, helpers: str) -> set[str]:
