@@ -155,9 +155,10 @@ def test_a_lab_that_is_not_there_is_not_bundled(tmp_path, monkeypatch):
     ("name", "text", "said"),
     [
         ("CheckFailed", "one\n✗ sum\n  -> it is the mean", "it is the mean"),
-        ("CheckFailed", "one\n✗ sum  expected 1", "sum expected 1"),
-        ("CheckFailed", "one\n✗ stopped  KeyError: 3", "KeyError: 3"),
-        ("CheckFailed", "one\n✗ \x1b[2Jsum", "[2Jsum"),
+        ("CheckFailed", "one\n✗ sum  expected 1", "no sentence: sum expected 1"),
+        ("CheckFailed", "one\n✗ stopped  KeyError: 3", "no sentence: KeyError: 3"),
+        ("CheckFailed", "one\n✗ \x1b[2Jsum", "no sentence: [2Jsum"),
+        ("CheckFailed", "one\n✗ sum  not written yet: it raises", "sum not written yet: it raises"),
         ("CellTimeoutError", "stopped after 31 s: does this cell end?", "does not end"),
     ],
 )

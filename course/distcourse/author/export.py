@@ -128,7 +128,7 @@ def _autograded(course, lab: str) -> list[Path]:
 
 
 def _diagnosis(outputs) -> str:
-    """The first mistake that a check names, or its first failed line; nothing else where it did not end."""
+    """The first mistake that a check names, or its first failed line, which is equal where results are."""
     if any(out.get("ename") == "CellTimeoutError" for out in outputs):
         return "does not end"
     for out in outputs:
@@ -139,6 +139,7 @@ def _diagnosis(outputs) -> str:
         failed = [line.strip()[2:] for line in lines[1:] if line.strip().startswith("✗")]
         failed = [line.removeprefix("stopped").strip() for line in failed]  # the name of the line for an exception
         text = next(iter(named or failed or [out.evalue]), "")
+        text = text if named or "not written yet" in text else f"no sentence: {text}"
         text = "".join(ch if ch.isprintable() else " " for ch in text)  # students choose parts of it
         return textwrap.shorten(text, 200, placeholder=" ...")
     return ""
