@@ -46,8 +46,8 @@ def need(module: str, extra: str):
     except ModuleNotFoundError as error:
         if error.name != module.partition(".")[0]:
             raise
-        told = f"{error.name} is not installed; it comes with: pip install 'distlearn[{extra}]'"
-        raise ModuleNotFoundError(told, name=error.name) from None
+        text = f"{error.name} is not installed; it comes with: pip install 'distlearn[{extra}]'"
+        raise ModuleNotFoundError(text, name=error.name) from None
 
 
 _HOMES = {

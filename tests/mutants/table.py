@@ -40,14 +40,14 @@ MUTANTS = [
     Mutant("cost: rounds for a power of two", "return (p - 1).bit_length()", "return p.bit_length()", "comm"),
     Mutant(
         "sim: bandwidth is ignored",
-        "(self.alpha + nbytes / self.beta)\n            card.free = arrival - self.alpha\n            self.record(",
-        "self.alpha\n            card.free = arrival - self.alpha\n            self.record(",
+        "(self.alpha + nbytes / self.beta)\n            nic.free = arrival - self.alpha\n            self.record(",
+        "self.alpha\n            nic.free = arrival - self.alpha\n            self.record(",
         "sim",
     ),
     Mutant(
-        "sim: a card is never busy",
-        "card.free = arrival - self.alpha\n            self.record(",
-        "card.free = now\n            self.record(",
+        "sim: a network card is never busy",
+        "nic.free = arrival - self.alpha\n            self.record(",
+        "nic.free = now\n            self.record(",
         "sim",
     ),
     Mutant(
@@ -121,8 +121,8 @@ MUTANTS = [
     ),
     Mutant(
         "accumulation: the loss of the last piece",
-        "self.reducer.sums[0] += loss\n            self.reducer.sums[1] += len(x)",
-        "self.reducer.sums[0] = loss\n            self.reducer.sums[1] += len(x)",
+        "total, rows = total + loss, rows + len(x)",
+        "total, rows = loss, rows + len(x)",
         "parallel/test_differential.py",
     ),
     Mutant(

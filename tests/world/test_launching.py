@@ -21,7 +21,7 @@ def test_missing_mpiexec_says_what_to_install(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
-    with pytest.raises(RuntimeError, match="pip install mpich"):
+    with pytest.raises(RuntimeError, match=r"pip install 'distlearn\[mpi\]'"):
         launching.find_mpiexec()
 
 

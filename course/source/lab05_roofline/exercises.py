@@ -281,7 +281,9 @@ EXERCISES["seconds"] = Exercise(
         ],
         "as many calls as there are, not one more": "calls * card.overhead  ->  (calls + 1) * card.overhead",
         "divide by the link": "copied / card.link  ->  copied * card.link",
-        "leave the card as it is": "    starting, copying  ->      card.overhead *= 2; starting, copying",
+        "leave the card as it is, it cannot be changed": (
+            "    starting, copying  ->      card.overhead *= 2; starting, copying"
+        ),
         "did you forget `return`?": "    return starting  ->      starting",
     },
     may_pass={"max(nbytes / card.bandwidth, flops / card.peak)": "a maximum"},
