@@ -73,7 +73,7 @@ def results_of(run, answers: tuple, cases: list[dict], inplace: bool) -> list[di
                 found.append(dict(_leaves(_watched(run, answers, copy.deepcopy(case), inplace))))
         except Exception as error:
             found.append({RAISED: error})
-            if isinstance(getattr(error, "original", None) or error, TimeoutError):  # the others would not end either
+            if isinstance(_cause(error), TimeoutError):  # the others would not end either
                 return found + [{RAISED: error}] * (len(cases) - len(found))
     return found
 
@@ -166,13 +166,18 @@ def _dtype(want):
 
 
 def _text(value) -> str:
-    if isinstance(value, RankError) and value.original is not None:
-        value = value.original
+    if isinstance(value, Exception):
+        return type(_cause(value)).__name__
     if isinstance(value, (bool, np.bool_)):
         return str(bool(value))
     if value is None or isinstance(value, (str, bytes)):
         return value if isinstance(value, str) else repr(value)
-    return type(value).__name__ if isinstance(value, Exception) else f"a {type(value).__name__}"
+    return f"a {type(value).__name__}"
+
+
+def _cause(error: Exception) -> Exception:
+    """The exception of the answer itself, where that of a rank holds it."""
+    return (error.original or error) if isinstance(error, RankError) else error
 
 
 def signature(value) -> list:
@@ -262,7 +267,7 @@ def _kept(file, value):
 
 # -- the check ---------------------------------------------------------------------------------------------------------
 def check(number: str, name: str, answers: tuple, hidden: bool = False) -> None:
-    """Check the answers to an exercise in all its cases of an exercise, and show the result.
+    """Check the answers to an exercise in all its cases, and show the result.
 
     Parameters
     ----------
@@ -288,7 +293,7 @@ def check(number: str, name: str, answers: tuple, hidden: bool = False) -> None:
             found.vet(answer, getattr(answer, "__name__", name), table.without)
         tried = results_of(run, answers, table.cases, table.inplace)
         for error in [results[RAISED] for results in tried if RAISED in results]:
-            if isinstance(getattr(error, "original", None) or error, NotImplementedError):
+            if isinstance(_cause(error), NotImplementedError):
                 raise error
         _report(found, table, tried)
 

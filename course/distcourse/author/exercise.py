@@ -9,7 +9,7 @@ The solution is the notebook's own cell. A mistake is a sentence and an edit of 
         mistakes={"a mean of means: every part weighs the same": "count / n * gradient  ->  gradient / len(counts)"},
     )
 
-`table_of` refuses a mistake that passes every case, and two sentences that no case can tell apart.
+`Solved.table` refuses a mistake that passes every case, and two sentences that no case can tell apart.
 """
 
 from __future__ import annotations
@@ -177,35 +177,26 @@ def drawn(name: str) -> Table:
 
 
 def compiled(folder) -> dict[str, Table]:
-    """Return the tables of the lab in a folder, made anew; empty if its checks are written by hand."""
-    solved = Solved(folder) if Path(folder, FILE).is_file() else None
-    return {name: solved.table(name) for name in solved.exercises} if solved else {}
+    """Return the tables of the lab in a folder, made anew."""
+    solved = Solved(folder)
+    return {name: solved.table(name) for name in solved.exercises}
 
 
 def differs(tables: dict[str, Table], folder) -> bool:
     """Return whether the tables beside a lab's source are not these, up to rounding."""
-    if not Path(folder, checks.FILE).is_file():
-        return True
     try:
         kept = checks.load(folder)
-    except ValueError:
+    except (FileNotFoundError, ValueError):
         return True
     return kept.keys() != tables.keys() or any(not _same(kept[name], table) for name, table in tables.items())
 
 
 def _same(kept: Table, made: Table) -> bool:
-    plain = [
-        (
-            [checks.words(case) for case in t.cases],
-            [m.sentence for m in t.mistakes],
-            t.inplace,
-            t.at_most,
-            t.rtol,
-            t.without,
-        )
+    said = [
+        t._replace(cases=[checks.words(case) for case in t.cases], right=[], mistakes=[m.sentence for m in t.mistakes])
         for t in (kept, made)
     ]
-    if plain[0] != plain[1]:
+    if said[0] != said[1]:
         return False
     if any(wrong_in(a, b) or wrong_in(b, a) for a, b in zip(kept.right, made.right, strict=True)):
         return False

@@ -12,6 +12,7 @@ import copy
 import difflib
 import inspect
 from collections.abc import Iterator
+from unittest.mock import patch
 
 import numpy as np
 
@@ -40,9 +41,8 @@ def survivors(solved: Solved, name: str) -> list[str]:
         return True
 
     found = []
-    checks.LIMIT = 3.0  # some changed solutions do not end
     for what, text in changes(solved.texts[name]):
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(Exception), patch.object(checks, "LIMIT", 3.0):  # some do not end
             if passes(solved.answers(name, text)):
                 found.append(what)
     answers = solved.answers(name)
