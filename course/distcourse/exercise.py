@@ -128,11 +128,12 @@ def _is_numeric(value) -> bool:
     """Return whether a value is compared as an array: an array, a number, a list of numbers."""
     if isinstance(value, (list, tuple)):
         return bool(value) and all(map(_is_number, value))
-    return (hasattr(value, "dtype") and (np.ndim(value) > 0 or value.dtype.kind in "iufc")) or _is_number(value)
+    return _is_number(value) or (hasattr(value, "dtype") and np.ndim(value) > 0 and value.dtype.kind in "biufc")
 
 
 def _is_number(value) -> bool:
-    return isinstance(value, (int, float, complex, np.number)) and not isinstance(value, bool)
+    plain = isinstance(value, (int, float, complex)) and not isinstance(value, bool)
+    return (plain or hasattr(value, "dtype")) and np.ndim(value) == 0 and np.asarray(value).dtype.kind in "iufc"
 
 
 def wrong_in(got: dict, want: dict, at_most=(), rtol=None) -> list[str]:
@@ -170,7 +171,7 @@ def _text(value) -> str:
         return type(_cause(value)).__name__
     if isinstance(value, (bool, np.bool_)):
         return str(bool(value))
-    if value is None or isinstance(value, (str, bytes)):
+    if value is None or isinstance(value, (str, bytes, int)):  # an int that no array holds
         return value if isinstance(value, str) else repr(value)
     return f"a {type(value).__name__}"
 
@@ -327,6 +328,8 @@ def _seen(name: str, got: dict, want: dict, table: Table) -> tuple[str, str]:
     if name in table.at_most and _is_numeric(mine):
         return f"{float(np.max(mine)):.4g}, and {float(np.max(right)):.4g} is possible", ""
     if _is_numeric(right):
+        if isinstance(mine, str):
+            return f"wanted numbers, got {mine[:200]}", ""
         if isinstance(right, (list, tuple)) and type(mine) is not type(right):
             return f"wanted a {type(right).__name__}, got a {type(mine).__name__}", ""
         found = compare(name, mine, right, rtol=table.rtol, dtype=_dtype(right))

@@ -161,6 +161,31 @@ def test_what_no_mistake_explains_is_diagnosed_by_its_numbers(check):
     assert "not written yet" in check("lab07", "scaled_lr", "def scaled_lr(*args):\n    raise NotImplementedError()")
 
 
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ("np.full(5, np.nan)", "5 of 5 elements of gradient are NaN"),
+        ("np.array(['a'] * 5)", "wanted an array of numbers"),
+        ("np.array([{1: 2}] * 5)", "wanted an array of numbers"),
+        ("10 ** 400", "wanted an array of numbers"),
+        ("[10 ** 400] * 5", "wanted numbers, got a list of 5"),
+        ("[gradients[0], 3]", "wanted numbers, got a list of 2"),
+    ],
+)
+def test_what_is_no_array_of_numbers_fails_in_each_case(answer, said, check):
+    found = check("lab07", "weighted_mean", f"def weighted_mean(gradients, counts):\n    return {answer}")
+    assert said in found
+    assert "0 of 6 checks passed" in found or "0 of 12 checks passed" in found
+
+
+def test_what_knows_the_visible_cases_alone_fails_in_drawn_ones(check):
+    known = SOLVED["lab07"].right("predicted_speedup", SOLVED["lab07"].exercises["predicted_speedup"].cases)
+    pairs = {tuple(case.values()): r["speed-up"] for case, r in zip(known.cases, known.right, strict=True)}
+    text = f"def predicted_speedup(*args):\n    return {pairs!r}.get(args, float('nan'))"
+    assert not check("lab07", "predicted_speedup", text)
+    assert "0 of 5 checks passed" in check("lab07", "predicted_speedup", text, hidden=True)
+
+
 def test_a_mistake_in_some_cases_alone_is_named_if_it_explains_all_that_failed(check):
     text = SOLVED["lab07"].texts["scaled_lr"]
     never_below = edited(text, "batch_size / base_batch_size\n  ->  max(1, batch_size / base_batch_size)\n")
