@@ -204,7 +204,9 @@ class GRU(Recurrent):
         _, z, _ = gates
         dstate = None if first is None else xp.zeros_like(first)
         grads = xp.empty((4, *h.shape), dy.dtype)  # of h U_n + c, then before r, z and n
-        back = _stack(self.U.data, 3)[[2, 0, 1]].swapaxes(1, 2).copy(order="C")
+        into, back = self.U.data.reshape(-1, 3, self.d_hidden).transpose(1, 2, 0), xp.empty_like(self.U.data)
+        back = back.reshape(3, *into.shape[1:])
+        back[0], back[1:] = into[2], into[:2]
         if launch := h.size and can_launch(gates, dy):
             from ..cuda.kernels.recurrent import STEP_BACK
 
