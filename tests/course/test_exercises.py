@@ -88,6 +88,49 @@ OTHERWISE = {
         "        out[k : k + 16] = np.copysign(GRID[off.argmin(axis=1)], part) * s\n"
         "    return out"
     ],
+    "half_the_memory": [
+        "def half_the_memory():\n"
+        "    # rank 2 has room for one\n"
+        "    return ['F0 F1 F2  B0 F3 B1 B2 B3', 'F0 F1 B0 F2 B1 F3 B2 B3', ' '.join(f'F{i} B{i}' for i in range(4))]",
+    ],
+    "generators": [
+        "def gpipe(stage, n_stages, n_microbatches):\n"
+        "    yield from [f'F{i}' for i in range(n_microbatches)]\n"
+        "    yield from [f'B{i}' for i in range(n_microbatches)]\n"
+        "def one_f_one_b(s, p, m):\n"
+        "    f, b = [f'F{i}' for i in range(m)], [f'B{i}' for i in range(m)]\n"
+        "    order = f[: p - 1 - s]\n"
+        "    for k in range(m):\n"
+        "        order += f[p - 1 - s + k : p - s + k] + [b[k]]\n"
+        "    return order"
+    ],
+    "predicted": [
+        "def predicted(p, m, v, f, b):\n"
+        "    work, idle = np.float64(m * (f + b)), (p - 1) * (f + b) / v\n"
+        "    return work + idle, idle / (work + idle)\n"
+        "def held_by_1f1b(p, m):\n"
+        "    return list(np.minimum(np.arange(p, 0, -1), m))"
+    ],
+    "interleaved": [
+        "def interleaved(rank, p, m, v):\n"
+        "    n, at = v * m, lambda i: (i // p % v, i // (p * v) * p + i % p)\n"
+        "    ahead = min(2 * (p - rank - 1) + (v - 1) * p, n)\n"
+        "    for j in range(n + ahead):\n"
+        "        if j < n: yield '%dF%d' % (rank + p * at(j)[0], at(j)[1])\n"
+        "        if j >= ahead: yield '%dB%d' % (rank + p * (v - 1 - at(j - ahead)[0]), at(j - ahead)[1])"
+    ],
+    "run_stage": [
+        "def run_stage(order, w, gradient, lr):\n"
+        "    all_of_them, at, late, most = [w.copy()], {}, [], []\n"
+        "    for kind, *digits in order:\n"
+        "        i = int(''.join(digits))\n"
+        "        if kind == 'F': at[i] = len(all_of_them) - 1\n"
+        "        else:\n"
+        "            late.append(len(all_of_them) - 1 - at[i])\n"
+        "            all_of_them.append(all_of_them[-1] - lr * gradient(i, all_of_them[at.pop(i)]))\n"
+        "        most.append(len({*at.values(), len(all_of_them) - 1}))\n"
+        "    return all_of_them[-1], np.array(late), np.int64(max(most))"
+    ],
 }
 """Answers that are as right as the solutions, by exercise."""
 
