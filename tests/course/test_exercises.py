@@ -131,6 +131,60 @@ OTHERWISE = {
         "        most.append(len({*at.values(), len(all_of_them) - 1}))\n"
         "    return all_of_them[-1], np.array(late), np.int64(max(most))"
     ],
+    "staleness_of": [
+        "def staleness_of(log):\n"
+        "    pushes = np.cumsum([0] + [kind == 'push' for kind, _ in log])\n"
+        "    last = {}\n"
+        "    found = []\n"
+        "    for i, (kind, worker) in enumerate(log):\n"
+        "        if kind == 'pull': last[worker] = i\n"
+        "        else: found.append(pushes[i] - pushes[last[worker]])\n"
+        "    return found"
+    ],
+    "async_sgd": [
+        "def async_sgd(comm, w, gradient, lr, steps):\n"
+        "    if comm.rank:\n"
+        "        for step in range(steps):\n"
+        "            comm.send_obj(comm.rank, 0)\n"
+        "            w[:] = comm.recv_obj(0)\n"
+        "            comm.send_obj((comm.rank, gradient(w, step)), 0)\n"
+        "        return\n"
+        "    log = []\n"
+        "    while sum(kind == 'push' for kind, _ in log) < steps * (comm.size - 1):\n"
+        "        got = comm.recv_obj()\n"
+        "        if isinstance(got, int):\n"
+        "            comm.send_obj(w.copy(), got)\n"
+        "            log += [('pull', got)]\n"
+        "        else:\n"
+        "            w += -lr * got[1]\n"
+        "            log += [('push', got[0])]\n"
+        "    return log"
+    ],
+    "delayed_descent": [
+        "def delayed_descent(gradient, w, lr, staleness, steps):\n"
+        "    out = np.empty((steps + 1, len(w)), w.dtype)\n"
+        "    out[0] = w\n"
+        "    for t in range(steps):\n"
+        "        out[t + 1] = out[t] - lr * gradient(out[t - staleness if t > staleness else 0])\n"
+        "    return out"
+    ],
+    "ssp_ends": [
+        "def ssp_ends(seconds, bound):\n"
+        "    rows = []\n"
+        "    for k, row in enumerate(seconds):\n"
+        "        free = rows[-1] if rows else 0 * row\n"
+        "        opened = max(rows[k - int(bound) - 1]) if bound < k else 0.0\n"
+        "        rows += [np.where(free > opened, free, opened) + row]\n"
+        "    return np.array(rows)"
+    ],
+    "backup_update": [
+        "def backup_update(arrivals, gradients, gamma):\n"
+        "    need = -int(-(gamma * len(arrivals) - 1e-9) // 1)\n"
+        "    order = sorted(range(len(arrivals)), key=lambda i: (arrivals[i], i))\n"
+        "    return (sum(gradients[i] for i in order[:need]) / need, arrivals[order[need - 1]],\n"
+        "            [i for i in range(len(arrivals)) if i in order[need:]])"
+    ],
+    "my_policy": ["def my_policy(n, lead, stale):\n    return np.int64(1), 0, np.ones(1000, bool), 4 + stale * 0.9"],
 }
 """Answers that are as right as the solutions, by exercise."""
 
