@@ -29,6 +29,7 @@ FLOORS = {
     "world": 5,
     "viz": 6,
     "testing": 7,
+    "pytest_plugin": 7,
     "cli": 8,
 }
 

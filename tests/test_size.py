@@ -17,10 +17,10 @@ ROOT = Path(__file__).parent.parent
 
 CAPS = {
     "distcourse": 149_819,
-    "distlearn": 6_050,
-    "distlearn/cli": 14_418,
+    "distlearn": 6_455,
+    "distlearn/cli": 16_130,
     "distlearn/comm": 21_300,
-    "distlearn/cuda": 34_711,
+    "distlearn/cuda": 36_110,
     "distlearn/data": 9_580,
     "distlearn/nn": 41_845,
     "distlearn/optim": 4_450,

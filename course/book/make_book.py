@@ -28,7 +28,7 @@ HERE = Path(__file__).resolve().parent
 # By page, the pages below it, with a shorter title where one is needed; those of the first are the bar at the top.
 CONTENTS = {
     "README.md": "labs/README Syllabus:course/syllabus Teaching:course/README "
-    "Library:course/notes/manual api/index ARCHITECTURE",
+    "Library:course/notes/manual course/notes/kernel_check api/index ARCHITECTURE",
     "labs/README.md": " ".join(str(path.relative_to(ROOT).with_suffix("")) for path in LABS),
     "course/syllabus.md": "course/project/README course/notes/staleness course/notes/gpu "
     "course/notes/emulator_and_card",

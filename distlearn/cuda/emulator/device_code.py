@@ -387,6 +387,8 @@ def device_code(source: str, name: str, options=(), preprocessor=None) -> Device
     return DeviceCode(text, flat, _parameters(kernel, name), _most_threads(kernel), of_host)
 
 
+CUBLAS = re.compile(r'#\s*include\s*[<"]cublas')
+OF_CUBLAS = ("cuda_fp16.h", "cuda_bf16.h", "cuComplex.h")  # headers that those of cuBLAS include
 # Names that a card's compiler has from its headers alone, and the emulator always.
 OF_HEADERS = {
     "cuda_fp16.h": r"\b(?:__half2?|half2?)\b(?=[\s*&]*\w*[\s]*[=;,)>\[{(])",
@@ -425,6 +427,7 @@ def for_card(source: str, options=(), names=()) -> CardCode:
         text = _blank(text, [d for d in declarations if id(d) not in kept])
         flat = flat._replace(text=text)
     known = _known_to_nvcc(flat.text)
+    known += "".join(f"#include <{header}>\n" for header in OF_CUBLAS if CUBLAS.search(flat.text))
     text = _with_device_headers(flat.text, has_std="<cuda/std/" in known)
     return CardCode(f'{known}#line 1 "kernel.cu"\n{text}', flat, ("--std=c++17", *options), of_host)
 
@@ -492,7 +495,9 @@ def refuse_unsupported(text: str, flat: Flat, macros, own) -> None:
     if match := re.search(r"[^\x00-\x7f]", plain):
         raise _unsupported(plain, match.start(), flat, f"{match[0]!r} in a name: NVIDIA's compiler takes ASCII only")
     for header, pattern in OF_HEADERS.items():
-        match = None if re.search(rf"#\s*include\s*[<\"]{header}", flat.text) else re.search(pattern, plain)
+        included = re.search(rf"#\s*include\s*[<\"]{header}", flat.text)
+        included = included or (header in OF_CUBLAS and CUBLAS.search(flat.text))
+        match = None if included else re.search(pattern, plain)
         if match and match[0] not in own and not re.search(rf"\b(?:int|unsigned|float|auto)\s+{match[0]}\b", plain):
             text = f"{match[0]} needs #include <{header}>: a card's compiler has it from there"
             raise _unsupported(plain, match.start(), flat, text)
