@@ -78,10 +78,14 @@ def results_of(run, answers: tuple, cases: list[dict], inplace: bool) -> list[di
     return found
 
 
+class _Names(list):
+    shared_by_ranks = True  # simulated ranks report to one list
+
+
 def _watched(run, answers, case, inplace) -> dict:
     if inplace:
         return run(*answers, **case)
-    changed = []
+    changed = _Names()
 
     def watched(answer, *args, **kwargs):
         result, those = call_watched(answer, args, kwargs)

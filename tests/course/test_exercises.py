@@ -72,6 +72,62 @@ OTHERWISE = {
         "        return found\n"
         "    return best(0, len(saved), budget)[1]"
     ],
+    "product_type": [
+        "def product_type(x, w, ndim=2):\n"
+        "    if x == Partial(): return Partial() if w == Replicate() else None\n"
+        "    if isinstance(x, Shard) and x.axis == ndim - 1: return Partial() if w == Shard(axis=0) else None\n"
+        "    if isinstance(x, Shard): return Shard(x.axis) if w == Replicate() else None\n"
+        "    return None if w == Shard(0) else Shard(ndim - 1) if isinstance(w, Shard) else w"
+    ],
+    "move": [
+        "def move(old, new, nbytes, p):\n"
+        "    share, pair = nbytes // 1 / p, (type(old).__name__, type(new).__name__)\n"
+        "    if old == new: return '', 0\n"
+        "    return {('Partial', 'Replicate'): ('all_reduce', 2 * (p - 1) * share),\n"
+        "            ('Partial', 'Shard'): ('reduce_scatter', nbytes - share),\n"
+        "            ('Shard', 'Replicate'): ('all_gather', np.float64(nbytes - share)),\n"
+        "            ('Shard', 'Shard'): ('all_to_all', share - share / p)}.get(pair, ('', 0))"
+    ],
+    "typed": [
+        "def gain_gradient(dy, x_hat):\n    return (x_hat * dy).sum(0).redistribute(Replicate()).whole()\n"
+        "def input_gradient(dy, W):\n    return (W @ dy.T).all_reduce().whole().T\n"
+        "def grad_norm(sharded, replicated):\n"
+        "    parts = [(g * g).sum().all_reduce().whole() for g in sharded]\n"
+        "    return np.sqrt(np.sum(parts) + sum(np.sum(g.whole()**2) for g in replicated))"
+    ],
+    "layers": [
+        "def column_forward(comm, x, W, b):\n    return np.einsum('nk,km->nm', x, W) + b\n"
+        "def column_backward(comm, dy, x, W):\n"
+        "    work = comm.iall_reduce(dx := dy @ W.T)\n"
+        "    dW = (dy.T @ x).T\n"
+        "    work.wait()\n"
+        "    return dx, dW, np.ones(len(dy), dy.dtype) @ dy\n"
+        "def row_forward(comm, x, W, b):\n"
+        "    y = x @ W + b * (comm.rank == 0)\n"
+        "    comm.all_reduce(y)\n"
+        "    return y\n"
+        "def row_backward(comm, dy, x, W):\n    return np.dot(dy, W.T), np.einsum('nk,nm->km', x, dy), sum(dy)"
+    ],
+    "assign": [
+        "def assign(costs, p):\n"
+        "    from heapq import heapify, heapreplace\n"
+        "    heap = [(0, rank, []) for rank in reversed(range(p))]\n"
+        "    heapify(heap)\n"
+        "    for k in np.argsort(costs)[::-1]:\n"
+        "        load, rank, own = heap[0]\n"
+        "        heapreplace(heap, (load + costs[k], rank, [*own, k]))\n"
+        "    return tuple(own for _, _, own in heap)"
+    ],
+    "rule": [
+        "def sent(facts):\n"
+        "    p = facts.ranks\n"
+        "    def summed(n): return 2 * n - 2 * n / p\n"
+        "    if facts.boundary is None: return dict(tensor=facts.tensor, data=summed(facts.weights))\n"
+        "    trick = summed(facts.weights - facts.weights_dense + facts.boundary) + facts.tensor_dense\n"
+        "    return {'one weird trick': trick, 'tensor': facts.tensor, 'data': np.float64(summed(facts.weights))}\n"
+        "def choose(facts):\n"
+        "    return sorted(sent(facts).items(), key=lambda pair: pair[1])[0][0]"
+    ],
     "nvfp4": [
         "def nvfp4(x):\n"
         "    if x.ndim > 1: \n"
@@ -264,6 +320,8 @@ def test_an_answer_that_does_not_end_or_changes_its_arguments_is_said_to(tmp_pat
     assert "checks passed" in check("lab07", "scaled_lr", swallows + "        except Exception: pass")
     pops = edited(SOLVED["lab07"].texts["weighted_mean"], "n = sum(counts)  ->  n = sum(counts); counts.pop()")
     assert "arguments: changed: counts" in check("lab07", "weighted_mean", pops)
+    on_ranks = edited(SOLVED["lab09"].texts["layers"], "    return x @ W + b  ->      y = x @ W + b; b *= 0; return y")
+    assert "arguments: changed: b" in check("lab09", "layers", on_ranks)
 
 
 def test_a_table_that_is_missing_or_old_says_what_to_do(tmp_path, monkeypatch):
