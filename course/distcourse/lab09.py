@@ -196,7 +196,7 @@ def run_typed(gain_gradient, input_gradient, grad_norm, of, ranks, shape, seed=0
             given, summands = (given, laid(Replicate(), c, d)), (summands, laid(Replicate(), c, d))
         else:
             pair = (a, b) if of == "gain_gradient" else (a, w)
-            given, summands = laid(Shard(of == "input_gradient"), *pair), laid(Partial(), *pair)
+            given, summands = laid(Shard(int(of == "input_gradient")), *pair), laid(Partial(), *pair)
         began = len(world.trace.select(rank=0, lane="comm"))
         result = answer(*given)
         used = {span.name for span in world.trace.select(rank=0, lane="comm")[began:]} - {"all_reduce"}

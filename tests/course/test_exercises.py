@@ -72,6 +72,87 @@ OTHERWISE = {
         "        return found\n"
         "    return best(0, len(saved), budget)[1]"
     ],
+    "windows": [
+        "def convolve(x, W):\n"
+        "    windows = np.lib.stride_tricks.sliding_window_view(x, W.shape[:2], axis=(1, 2))\n"
+        "    return np.einsum('nijcuv,uvck->nijk', windows, W)\n"
+        "def max_pool(x, k):\n"
+        "    windows = np.lib.stride_tricks.sliding_window_view(x, (k, k), axis=(1, 2))[:, ::k, ::k]\n"
+        "    return windows.max(axis=(-1, -2))\n"
+        "def lrn(x, n=5, k=2.0, alpha=1e-4, beta=0.75):\n"
+        "    y = np.empty_like(x)\n"
+        "    for c in range(x.shape[-1]):\n"
+        "        some = x[..., max(0, c - n // 2) : c + n // 2 + 1]\n"
+        "        y[..., c] = x[..., c] / np.power(k + alpha * np.square(some).sum(-1), beta)\n"
+        "    return y",
+        "def convolve(x, W):\n"
+        "    (n, h, w, _), (kh, kw, _, k) = x.shape, W.shape\n"
+        "    y = np.zeros((n, h - kh + 1, w - kw + 1, k), x.dtype)\n"
+        "    for i in range(h - kh + 1):\n"
+        "        for j in range(w - kw + 1):\n"
+        "            y[:, i, j] = np.tensordot(x[:, i : i + kh, j : j + kw], W, 3)\n"
+        "    return y\n"
+        "def max_pool(x, k):\n"
+        "    h, w = (size // k * k for size in x.shape[1:3])\n"
+        "    return np.max([x[:, i:h:k, j:w:k] for i in range(k) for j in range(k)], axis=0)\n"
+        "def lrn(x, n=5, k=2.0, alpha=1e-4, beta=0.75):\n"
+        "    c = np.arange(x.shape[-1])\n"
+        "    near = (abs(c[:, None] - c) <= n // 2).astype(x.dtype)\n"
+        "    return x * (k + alpha * (x**2 @ near)) ** -beta",
+    ],
+    "spectra": [
+        "def columns(x, kh, kw):\n"
+        "    windows = np.lib.stride_tricks.sliding_window_view(x, (kh, kw), axis=(1, 2))\n"
+        "    return windows.transpose(0, 1, 2, 4, 5, 3).reshape(-1, kh * kw * x.shape[3])\n"
+        "def im2col(x, W):\n"
+        "    size = len(x), x.shape[1] - len(W) + 1, -1, W.shape[3]\n"
+        "    return np.einsum('rk,kc->rc', columns(x, *W.shape[:2]), W.reshape(-1, W.shape[3])).reshape(size)\n"
+        "def fft_convolve(x, W):\n"
+        "    (_, h, w, _), (kh, kw, _, _) = x.shape, W.shape\n"
+        "    shape = h + kh - 1, w + kw - 1\n"
+        "    f, g = np.fft.fft2(x, shape, axes=(1, 2)), np.fft.fft2(W[::-1, ::-1], shape, axes=(0, 1))\n"
+        "    y = np.fft.ifft2(np.einsum('nhwc,hwck->nhwk', f, g), axes=(1, 2)).real\n"
+        "    return y[:, kh - 1 : h, kw - 1 : w].astype(x.dtype)"
+    ],
+    "winograd": [
+        "def winograd(x, W, BT, G, AT):\n"
+        "    (m, a), r = AT.shape, G.shape[1]\n"
+        "    n, oh, ow = len(x), x.shape[1] - r + 1, x.shape[2] - r + 1\n"
+        "    y = np.zeros((n, oh + m, ow + m, W.shape[3]), x.dtype)\n"
+        "    x = np.pad(x, ((0, 0), (0, a), (0, a), (0, 0)))\n"
+        "    kernels = np.einsum('au,uvck,bv->abck', G, W, G)\n"
+        "    for i in range(0, oh, m):\n"
+        "        for j in range(0, ow, m):\n"
+        "            tile = np.einsum('ap,npqc,bq->abnc', BT, x[:, i : i + a, j : j + a], BT)\n"
+        "            y[:, i : i + m, j : j + m] = np.einsum('ia,abnk,jb->nijk', AT, tile @ kernels, AT)\n"
+        "    return y[:, :oh, :ow]",
+        "def winograd(x, W, BT, G, AT):\n"
+        "    (m, a), n, (oh, ow) = AT.shape, len(x), np.subtract(x.shape[1:3], G.shape[1] - 1)\n"
+        "    more = [(0, -oh % m), (0, -ow % m)]\n"
+        "    d = np.lib.stride_tricks.sliding_window_view(np.pad(x, ((0, 0), *more, (0, 0))), (a, a), axis=(1, 2))\n"
+        "    tiles, kernels = BT @ d[:, ::m, ::m] @ BT.T, np.einsum('au,uvck,bv->abck', G, W, G)\n"
+        "    y = np.einsum('ia,jb,nxycab,abck->nxiyjk', AT, AT, tiles, kernels, optimize=True)\n"
+        "    return y.reshape(n, oh + -oh % m, -1, W.shape[3])[:, :oh, :ow]",
+    ],
+    "cost": [
+        "def winograd_cost(n, c_in, c_out, h, w, m, r):\n"
+        "    from math import ceil\n"
+        "    log = lambda k: (k - 1).bit_length()\n"
+        "    a, tiles = m + r - 1, np.int64(ceil(h / m) * ceil(w / m) * n)\n"
+        "    per_tile = c_in * (2 * a**3 + c_out * a * a) + c_out * m * a * (a + m)\n"
+        "    return [tiles * per_tile + c_in * c_out * a * r * (a + r), 5 + 4 * log(a) + log(c_in)]"
+    ],
+    "transforms": [
+        "def transforms(points, m, r):\n"
+        "    def V(k): return np.vstack([np.vander(np.float64(points), k, increasing=True), [0] * (k - 1) + [1]])\n"
+        "    return np.linalg.solve(V(m + r - 1), np.eye(m + r - 1)).T, V(r), V(m).T.copy()"
+    ],
+    "points": [
+        "def points():\n"
+        "    from fractions import Fraction\n"
+        "    return (0, 1, -1, Fraction(9, 4), -2.25, 4 / 9, Fraction(-4, 9))",
+        "def points():\n    return np.array([0, 1, -1, 2.5, -2.5, 0.4, -0.4])",
+    ],
     "product_type": [
         "def product_type(x, w, ndim=2):\n"
         "    if x == Partial(): return Partial() if w == Replicate() else None\n"
