@@ -37,6 +37,8 @@ from distlearn.optim import Adam, Optimizer
 from distlearn.parallel import Serial
 from distlearn.viz.look import COLORS, INK, LINES, MARKERS, MUTED, TRACK, new_axes, styled, write_title
 
+from .exercise import named
+
 # -- What the checks of the exercises look at.
 
 
@@ -84,24 +86,18 @@ def run_winograd(winograd, shape=(), m=1, r=2, dtype="float64", seed=0, sum=""):
 
 
 def run_cost(winograd_cost, **case):
-    return _named(("work", "depth"), winograd_cost(*case.values()))
-
-
-def _named(names, got) -> dict:
-    """Name the parts of what an answer returns, if there are as many."""
-    fits = isinstance(got, (tuple, list)) and len(got) == len(names)
-    return dict(zip(names, got, strict=True)) if fits else {"result": got}
+    return named(winograd_cost(*case.values()), "work", "depth")
 
 
 def run_transforms(transforms, points, m, r):
-    return _named(("BT", "G", "AT"), transforms(points, m, r))
+    return named(transforms(points, m, r), "BT", "G", "AT")
 
 
 def run_points(points, images):
     """Say how many bits points lose on images drawn with a seed."""
     chosen = points()
     if not (isinstance(chosen, (list, tuple, np.ndarray)) and all(isinstance(a, Real) for a in chosen)):
-        return {"points": f"a {type(chosen).__name__}, no list of numbers"}
+        return {"points": f"no list of numbers, but of type {type(chosen).__name__}"}
     found = {float(a) for a in chosen if math.isfinite(a)}
     if not len(found) == len(chosen) == 7:
         return {"points": f"{len(chosen)}, of which {len(found)} are different and finite"}

@@ -27,6 +27,8 @@ from distlearn.sim import SimWorld
 from distlearn.train import fit
 from distlearn.viz.look import COLORS, INK, MUTED, new_axes, styled, write_title
 
+from .exercise import named
+
 # -- Tensor-parallel training with three bugs of real frameworks, none of which raises an error.
 
 
@@ -171,14 +173,17 @@ def run_product_type(product_type, x, ndim):
 
 def _told(kind) -> str:
     """Return a type as text; that of an answer in another process is known by its name alone."""
-    if kind is None or callable(kind):
-        return "None" if kind is None else f"class {kind.__name__}"
+    if kind is None or isinstance(kind, str) or callable(kind):
+        return f"class {kind.__name__}" if callable(kind) else repr(kind)
     axis = kind.axis if type(kind).__name__ == "Shard" else ""
     return f"{type(kind).__name__}({axis})"
 
 
 def run_move(move, old, new, nbytes, p):
-    return {f"to {kind}": move(KINDS[old], KINDS[kind], nbytes, p) for kind in new}
+    found = {}
+    for kind in new:
+        found |= named(move(KINDS[old], KINDS[kind], nbytes, p), f"collective to {kind}", f"bytes to {kind}")
+    return {name: '""' if isinstance(got, str) and not got else got for name, got in found.items()}
 
 
 def run_typed(gain_gradient, input_gradient, grad_norm, of, ranks, shape, seed=0):
@@ -232,8 +237,8 @@ def run_layers(column_forward, column_backward, row_forward, row_backward, of, r
 
     found = {}
     for rank, got in enumerate(world.run(on_rank)):
-        names = ["dx", "dW", "db"] if isinstance(got, tuple) and len(got) == 3 else ["y"]
-        found |= {f"{name} of rank {rank}": a for name, a in zip(names, got if len(names) == 3 else [got], strict=True)}
+        names = ["y"] if of.endswith("forward") else ["dx", "dW", "db"]
+        found |= named([got] if len(names) == 1 else got, *(f"{name} of rank {rank}" for name in names))
     names = [span.name for span in world.trace.select(rank=0, lane="comm")]
     return found | ({"collectives": ", ".join(names) or "none"} if ranks > 1 else {})
 

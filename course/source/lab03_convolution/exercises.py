@@ -67,7 +67,14 @@ EXERCISES["windows"] = Exercise(
             "kh, kw = W.shape[:2]\n    oh  ->  kh = kw = W.shape[0]\n    oh"
         ),
         "convolve: add the positions of the kernel: only the last one is left": "y = y + x[  ->  y = x[",
-        "convolve: there are h - kh + 1 rows of outputs": "oh, ow = x.shape[1] - kh + 1  ->  oh, ow = x.shape[1] - kh",
+        "convolve: there are h - kh + 1 rows of outputs, and w - kw + 1 columns": [
+            "oh, ow = x.shape[1] - kh + 1  ->  oh, ow = x.shape[1] - kh",
+            "x.shape[2] - kw + 1\n    y  ->  x.shape[2] - kw\n    y",
+        ],
+        "convolve: no padding: zeros are part of the image already": (
+            "    oh, ow =  ->      x = np.pad(x, ((0, 0), (kh // 2,) * 2, (kw // 2,) * 2, (0, 0)))\n    oh, ow ="
+        ),
+        "convolve: a sum over the kernel's positions, not a mean": f"{PLACE}  ->  {PLACE} / (kh * kw)",
         "convolve: a kernel may be larger than 3 x 3": f"{PLACE}  ->  (u < 3) * {PLACE} * (v < 3)",
         "convolve: the dtype of the images: np.zeros(shape) is float64": (
             "    y = 0\n  ->      y = np.zeros((len(x), oh, ow, W.shape[3]))\n"
@@ -84,6 +91,7 @@ EXERCISES["windows"] = Exercise(
             "    y = 0\n  ->      x *= 1.0\n    x += 1e-7\n    y = 0\n",
             "    return x * (k  ->      x *= 1 + 1e-4\n    return x * (k",
         ],
+        "max_pool: the largest, not the sum": f"{POOLED}  ->  {POOLED.replace('.max(', '.sum(')}",
         "max_pool: the largest, not the mean": f"{POOLED}  ->  {POOLED.replace('.max(', '.mean(')}",
         "max_pool: the largest, not the least": f"{POOLED}  ->  {POOLED.replace('.max(', '.min(')}",
         "max_pool: drop the rows and columns that do not fill a window": f"{CUT}  ->  ",
@@ -94,6 +102,11 @@ EXERCISES["windows"] = Exercise(
         "max_pool: a window is k neighbours: reshape to (n, h // k, k, w // k, k, c)": (
             f"{POOLED}  ->  x.reshape(n, k, h // k, k, w // k, c).max(axis=(1, 3))"
         ),
+        "max_pool: the axes in a window are 2 and 4": [
+            f"{POOLED}  ->  {POOLED.replace('(2, 4)', '(1, 3)')}",
+            f"{POOLED}  ->  {POOLED.replace('(2, 4)', '(3, 4)')}",
+            f"{POOLED}  ->  {POOLED.replace('(2, 4)', '2')}",
+        ],
         "max_pool: windows are k x k, not 2 x 2": (
             "n, h, w, c = x.shape\n    x = x[  ->  n, h, w, c = x.shape\n    k = 2\n    x = x["
         ),
@@ -127,6 +140,9 @@ EXERCISES["windows"] = Exercise(
             "for i in range(n))  ->  for i in range(half + 1))",
             "for i in range(n))  ->  for i in range(n - 1))",
         ],
+        "lrn: n channels around each, n // 2 on each side: this is too many": (
+            "half = n // 2  ->  half, n = n, 2 * n + 1"
+        ),
         "lrn: the channel itself counts, too": f"{DAMPED}  ->  {DAMPED.replace('total', '(total - x * x)')}",
         "lrn: the power is that of the whole bracket": f"{DAMPED}  ->  x / (k + (alpha * total) ** beta)",
         "lrn: n is an argument, not always 5": "half = n // 2  ->  n = 5; half = n // 2",
@@ -166,12 +182,12 @@ EXERCISES["spectra"] = Exercise(
         {"of": "columns", "shape": [1, 9, 7, 2], "kernel": [2, 5], "seed": 1},
         {"of": "columns", "shape": [3, 4, 2, 1], "kernel": [1, 1], "dtype": "float32"},
         *(
-            {"of": of, "shape": shape, "kernel": kernel, "dtype": dtype, "seed": seed}
+            {"of": of, "shape": shape, "kernel": kernel} | more
             for of in ("im2col", "fft_convolve")
-            for shape, kernel, dtype, seed in (
-                ([2, 5, 6, 3], [3, 3, 4], "float64", 2),
-                ([1, 9, 7, 2], [2, 5, 3], "float64", 3),
-                ([3, 8, 5, 1], [4, 1, 2], "float32", 4),
+            for shape, kernel, more in (
+                ([2, 5, 6, 3], [3, 3, 4], {"seed": 2}),
+                ([1, 9, 7, 2], [2, 5, 3], {"seed": 3}),
+                ([3, 8, 5, 1], [4, 1, 2], {"dtype": "float32"}),
             )
         ),
         {"of": "im2col", "sum": "2048 + 1 - 2048", "dtype": "float16"},
@@ -189,6 +205,10 @@ EXERCISES["spectra"] = Exercise(
             ".reshape(-1, kh * kw * x.shape[-1])  ->  .reshape(-1, kh * kw * x.shape[-1]).T"
         ),
         "columns: channels come last, as in W": "np.concatenate(shifted, axis=-1)  ->  np.stack(shifted, axis=-1)",
+        "columns: the rows run over images first, then over rows and columns of the output": (
+            "    return np.concatenate(shifted, axis=-1)  ->  "
+            "    return np.concatenate(shifted, axis=-1).transpose(1, 2, 0, 3)"
+        ),
         "columns: in the dtype of the images": (
             "    return np.concatenate(shifted, axis=-1)  ->      return np.concatenate(shifted, axis=-1).astype(float)"
         ),
@@ -215,6 +235,13 @@ EXERCISES["spectra"] = Exercise(
             "    images = np  ->      return im2col(x, W)\n    images = np",
         ],
         "fft_convolve: the conjugate is missing, so the kernel is flipped": "kernels.conj()  ->  kernels",
+        "fft_convolve: the conjugate keeps it from flipping the kernel: do not flip it, too": (
+            "np.fft.rfft2(W, (h, w)  ->  np.fft.rfft2(W[::-1, ::-1], (h, w)"
+        ),
+        "fft_convolve: a flipped kernel needs no conjugate, and its last outputs are right: the conjugate is simpler": (
+            "np.fft.rfft2(W, (h, w)  ->  np.fft.rfft2(W[::-1, ::-1], (h, w)",
+            "kernels.conj()  ->  kernels",
+        ),
         "fft_convolve: the conjugate of the kernels, not of the images": (
             "images @ kernels.conj()  ->  images.conj() @ kernels"
         ),
@@ -349,13 +376,23 @@ EXERCISES["cost"] = Exercise(
         | {"m": int(rng.integers(1, 8)), "r": int(rng.integers(2, 7))}
     ),
     mistakes={
-        "a tile has m + r - 1 rows of pixels": "a = m + r - 1  ->  a = m - r + 1",
+        "a tile has m + r - 1 rows of pixels": ["a = m + r - 1  ->  a = m - r + 1", "a = m + r - 1  ->  a = m + r"],
         "work: kernels are transformed once, not for each tile": (
             "work = c_in * c_out *  ->  work = tiles * c_in * c_out *"
         ),
         "work: there is a kernel for each pair of channels": "work = c_in * c_out *  ->  work =",
-        "work: a tile has alpha^2 products for each pair of channels": (
-            "tiles * c_in * c_out * a**2  ->  tiles * c_in * c_out"
+        "work: a tile has alpha^2 products for each pair of channels": [
+            f"tiles * c_in * c_out * a**2  ->  tiles * c_in * c_out{other}" for other in ("", " * a**3", " * m**2")
+        ],
+        "work: kernels are transformed once, not for each image": (
+            "work = c_in * c_out *  ->  work = n * c_in * c_out *"
+        ),
+        "work: there is a tile of pixels for each input channel, and of outputs for each output channel": [
+            "tiles * c_in * 2 * a**3  ->  tiles * c_out * 2 * a**3",
+            "tiles * c_out * (m  ->  tiles * c_in * (m",
+        ],
+        "h and w are those of the output, without what a kernel adds": (
+            f"{TILES}  ->  n * -(-(h + r - 1) // m) * -(-(w + r - 1) // m)"
         ),
         "work: pixels are transformed once for all output channels": (
             "tiles * c_in * 2 * a**3  ->  tiles * c_in * c_out * 2 * a**3"
@@ -424,13 +461,13 @@ EXERCISES["transforms"] = Exercise(
     cases=[
         {"points": [0, 1, -1], "m": 2, "r": 3},
         {"points": [0, 1, -1, 2, -2], "m": 4, "r": 3},
-        {"points": [0.5, 3], "m": 2, "r": 2},
+        {"points": [0.3, 3], "m": 2, "r": 2},
         {"points": [1, 2, 0, -1, -3], "m": 2, "r": 5},
         {"points": [0, -0.5, 2], "m": 4, "r": 1},
     ],
     draw=lambda rng: (
         (sizes := {"m": int(rng.integers(1, 6)), "r": int(rng.integers(2, 4))})
-        | {"points": rng.permutation([0, 1, -1, 2, -2, 0.5, -0.5])[: sum(sizes.values()) - 2].tolist()}
+        | {"points": rng.permutation([0, 1, -1, 2, -2, 0.6, -0.3])[: sum(sizes.values()) - 2].tolist()}
     ),
     mistakes={
         "BT: this is the inverse: transpose it": f"{MATRICES}  ->  {MATRICES.replace('1)).T', '1))')}",
@@ -456,7 +493,10 @@ EXERCISES["transforms"] = Exercise(
         "powers begin with a^0 = 1": "** np.arange(k)  ->  ** np.arange(1, k + 1)",
         "infinity's row has a 1": "np.eye(k)[-1:]  ->  2 * np.eye(k)[-1:]",
         "a = m + r - 1, not m + 2": "values(m + r - 1)  ->  values(m + 2)",
-        "in float64": f"return {MATRICES}  ->  return tuple(t.astype('float32') for t in ({MATRICES}))",
+        "in float64": [
+            f"return {MATRICES}  ->  return tuple(t.astype('float32') for t in ({MATRICES}))",
+            "np.array(points, float)  ->  np.array(points, 'float32')",
+        ],
         "with a factor in one matrix and its reciprocal in another they convolve, but round otherwise": [
             f"{MATRICES}  ->  2 * np.linalg.inv(values(m + r - 1)).T, values(r) / 2, values(m).T",
             f"{MATRICES}  ->  np.linalg.inv(values(m + r - 1)).T / 2, 2 * values(r), values(m).T",

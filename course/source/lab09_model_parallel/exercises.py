@@ -36,15 +36,12 @@ EXERCISES["product_type"] = Exercise(
         "all of x, and each rank has columns of W: these columns of y": [
             "return Shard(last)  ->  return Replicate()",
             "return Shard(last)  ->  return Partial()",
-            "return Shard(last)  ->  return None",
         ],
         "a product of sums is not the sum of products": [
             "    return None  ->      return Partial() if x == w == Partial() else None",
             "x == Replicate() and w == Partial()  ->  x in (Replicate(), Partial()) and w == Partial()",
         ],
         "the product is linear in each factor: the sum of the ranks' products is the product, a Partial": [
-            "w == Replicate() and x  ->  w == Replicate() and x != Partial() and x",
-            "if x == Replicate() and w == Partial()  ->  if False",
             "        return w\n  ->          return Replicate()\n",
         ],
         "the ranks' parts do not belong together: None": [
@@ -58,12 +55,19 @@ EXERCISES["product_type"] = Exercise(
             "    return None  ->      return Replicate()",
             "    return None  ->      return Partial()",
         ],
-        "did you forget `return`?": (
-            "return Shard(last)  ->  Shard(last)",
-            "return Partial()  ->  Partial()",
-            "        return x\n  ->          x\n",
-            "        return w\n  ->          w\n",
-        ),
+        "the parts fit as they are, so this is no None (or is a `return` missing?)": [
+            (
+                "return Shard(last)  ->  Shard(last)",
+                "return Partial()  ->  Partial()",
+                "        return x\n  ->          x\n",
+                "        return w\n  ->          w\n",
+            ),
+            "w == Replicate() and x != Shard(last)  ->  w == Replicate() and x == Shard(0)",
+            "w == Replicate() and x != Shard(last)  ->  w == Replicate() and x not in (Shard(last), Replicate())",
+            "return Shard(last)  ->  return None",
+            "w == Replicate() and x  ->  w == Replicate() and x != Partial() and x",
+            "if x == Replicate() and w == Partial()  ->  if False",
+        ],
     },
     draws=3,
     may_pass={"return None  ->  pass": "None, too"},
@@ -96,10 +100,6 @@ EXERCISES["move"] = Exercise(
         "a rank does not send its own part to itself: (p - 1) / p": "(p - 1) / p * nbytes  ->  nbytes",
         "this is what all ranks send together: a rank sends a p-th of it": "(p - 1) / p * nbytes  ->  (p - 1) * nbytes",
         "a rank passes on the others' parts, too, not only its own": "(p - 1) / p * nbytes  ->  nbytes / p",
-        "nbytes is the size of the whole array: a share has nbytes / p bytes": (
-            "(p - 1) / p * nbytes  ->  (p - 1) * nbytes",
-            "others / p  ->  others",
-        ),
         "an all-to-all sends a rank's own share, not the whole array": (
             '"all_to_all", others / p  ->  "all_to_all", others'
         ),
@@ -107,7 +107,7 @@ EXERCISES["move"] = Exercise(
         "where the type stays nothing is sent": [
             "isinstance(new, Shard) and old != new  ->  isinstance(new, Shard)",
         ],
-        "from one axis to another: each rank needs a part of each share, all_to_all": [
+        "from one axis to another each rank needs a part of each share: all_to_all, of a share what it does not keep": [
             '"all_to_all", others / p  ->  "all_gather", others',
             '"all_to_all", others / p  ->  "", 0.0',
             "isinstance(new, Shard) and old != new  ->  False",
@@ -122,7 +122,7 @@ EXERCISES["move"] = Exercise(
                 'return "", 0.0  ->  return 0.0, ""',
             ),
         ],
-        "from Partial to Shard every rank needs its share of the sum: reduce_scatter": [
+        "from Partial to Shard every rank needs its share of the sum: reduce_scatter, (p - 1) / p of the array": [
             'return "reduce_scatter"  ->  return "all_gather"',
             'return "reduce_scatter"  ->  return "scatter"',
             'return "reduce_scatter", others  ->  return "", 0.0',
@@ -134,8 +134,9 @@ EXERCISES["move"] = Exercise(
         "a reduce-scatter: the shares of all other ranks pass through a rank, not one share": (
             'return "reduce_scatter", others  ->  return "reduce_scatter", others / p'
         ),
-        "from Shard to Replicate every rank needs all shares: nothing is added, all_gather": [
+        "from Shard to Replicate every rank needs all shares: all_gather, (p - 1) / p of the array": [
             'return "all_gather", others  ->  return "all_reduce", 2 * others',
+            'return "all_gather", others  ->  return "", 0.0',
         ],
         "an all-gather sends half as much as an all-reduce": (
             'return "all_gather", others  ->  return "all_gather", 2 * others'
@@ -153,7 +154,13 @@ EXERCISES["move"] = Exercise(
             "others = (p - 1)  ->  p = min(p, 4)\n    others = (p - 1)",
             "others = (p - 1) / p  ->  others = 3 / 4",
         ],
-        "did you forget `return`?": 'return "all_gather"  ->  "all_gather"',
+        "did you forget `return`?": (
+            'return "all_reduce"  ->  "all_reduce"',
+            'return "reduce_scatter"  ->  "reduce_scatter"',
+            'return "all_gather"  ->  "all_gather"',
+            'return "all_to_all"  ->  "all_to_all"',
+            'return "", 0.0  ->  "", 0.0',
+        ),
     },
 )
 
