@@ -17,7 +17,9 @@ import importlib
 import json
 import math
 import signal
+import sys
 import threading
+import traceback
 from pathlib import Path
 from typing import NamedTuple
 
@@ -63,6 +65,15 @@ def runner(number: str, name: str):
     return lambda answer, **case: {"result": answer(**case)}
 
 
+def named(got, *names) -> dict:
+    """Return several results by name; where there are not so many, each is a text that says what is there."""
+    if (isinstance(got, (tuple, list)) or getattr(got, "ndim", 0)) and len(got) == len(names):
+        return dict(zip(names, got, strict=True))
+    of = f" of {len(got)}" if isinstance(got, (tuple, list, dict)) else ""
+    told = f"a {type(got).__name__}{of}, not the {len(names)} results {', '.join(names)}"
+    return dict.fromkeys(names, None if got is None else told)
+
+
 # -- results -----------------------------------------------------------------------------------------------------------
 def results_of(run, answers: tuple, cases: list[dict], inplace: bool) -> list[dict]:
     """Return the results of answers in each case by name; where one raises or does not end, the exception."""
@@ -78,10 +89,14 @@ def results_of(run, answers: tuple, cases: list[dict], inplace: bool) -> list[di
     return found
 
 
+class _Names(list):
+    shared_by_ranks = True  # simulated ranks report to one list
+
+
 def _watched(run, answers, case, inplace) -> dict:
     if inplace:
         return run(*answers, **case)
-    changed = []
+    changed = _Names()
 
     def watched(answer, *args, **kwargs):
         result, those = call_watched(answer, args, kwargs)
@@ -100,6 +115,8 @@ def _limited(seconds: float):
         return
 
     def stop(*_):
+        if _debugged():  # who looks around inside an answer may take as long as that takes
+            return
         raise TimeoutError(f"no result after {seconds:g} s: does every loop end?")
 
     before = signal.signal(signal.SIGALRM, stop)
@@ -109,6 +126,13 @@ def _limited(seconds: float):
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+def _debugged() -> bool:
+    """Return whether Python's debugger has stopped here, or JupyterLab's is switched on."""
+    jupyter = sys.modules.get("pydevd")
+    stopped = (frame.f_globals.get("__name__") == "bdb" for frame, _ in traceback.walk_stack(sys._getframe()))
+    return any(stopped) or (jupyter is not None and jupyter.get_global_debugger() is not None)
 
 
 def _leaves(results: dict, within: str = ""):
@@ -234,12 +258,14 @@ def _keep(arrays: dict, value, plain: bool):
     return {"array": list(arrays).index(key), "as": type(value).__name__}
 
 
-def load(folder) -> dict[str, Table]:
-    """Read the tables of a lab, by exercise."""
+def load(folder, *names: str) -> dict[str, Table]:
+    """Read the tables of a lab, by exercise: of all exercises, or of those with these names."""
     found, path = {}, Path(folder, FILE)
     try:
         with np.load(path, allow_pickle=False) as file:
-            for name, (cases, right, mistakes, *rest) in json.loads(file["tables"].tobytes()).items():
+            kept = json.loads(file["tables"].tobytes())
+            for name in [name for name in kept if not names or name in names]:
+                cases, right, mistakes, *rest = kept[name]
                 rows = ([{k: _kept(file, v) for k, v in row.items()} for row in part] for part in (cases, right))
                 found[name] = Table(*rows, [Mistake(*one) for one in mistakes], *rest)
     except (TypeError, ValueError, KeyError) as error:
@@ -253,9 +279,9 @@ def find(name: str) -> Table:
     """Return the table of an exercise of the lab in this folder."""
     if not Path(FOLDER, FILE).is_file():
         raise FileNotFoundError(f"no {FILE} in {FOLDER.resolve()}: it belongs to the lab, beside its notebook")
-    tables = load(FOLDER)
+    tables = load(FOLDER, name)
     if name not in tables:
-        raise ValueError(f"{FILE} has no exercise {name!r}, expected one of {', '.join(tables)}")
+        raise ValueError(f"{FILE} has no exercise {name!r}, expected one of {', '.join(load(FOLDER))}")
     return tables[name]
 
 
@@ -310,7 +336,7 @@ def _report(found: Check, table: Table, tried: list[dict]) -> None:
             found.stopped(words(case), got[RAISED], whole)
         else:
             lines = {}
-            for name in names:
+            for name in [n for n in names if n in got] or names:  # others are missing because these are wrong
                 seen, mistake = _seen(name, got, want, table)
                 advice = whole or by_name.get(name) or mistake
                 lines.setdefault(advice.replace(name, ""), (f"{name}: {seen}", advice))
@@ -343,7 +369,9 @@ def explain(table: Table, tried: list[dict], wrong: list[list[str]]) -> tuple[st
 
     def fits(mistake, i, names) -> bool:
         kept, got, want = mistake.wrong[i], tried[i], table.right[i]
-        return all(n in kept and (_alike(kept[n], got[n], want.get(n)) if n in got else not kept[n][1]) for n in names)
+        return all(
+            n in kept and (_alike(kept[n], got[n], want.get(n)) if n in got else kept[n][0] == "missing") for n in names
+        )
 
     whole = [
         m for m in table.mistakes if all(set(m.wrong[i]) == set(wrong[i]) and fits(m, i, wrong[i]) for i in failed)

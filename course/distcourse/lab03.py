@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import math
+from numbers import Real
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +15,6 @@ from threadpoolctl import threadpool_limits
 from distlearn.data import Batches, load
 from distlearn.nn import (
     ALGORITHMS,
-    AvgPool,
     Conv2d,
     Flatten,
     Linear,
@@ -37,176 +37,77 @@ from distlearn.optim import Adam, Optimizer
 from distlearn.parallel import Serial
 from distlearn.viz.look import COLORS, INK, LINES, MARKERS, MUTED, TRACK, new_axes, styled, write_title
 
-# -- Checks of the exercises, and what common mistakes give.
+from .exercise import named
+
+# -- What the checks of the exercises look at.
 
 
-def library(x, W):
-    """The library's convolution, without padding."""
-    layer = Conv2d(*W.shape[2:], W.shape[:2], "zeros", bias=False, dtype=x.dtype)
-    layer.W.data[...] = W
-    return layer.forward(x)[0]
+def run_windows(convolve, max_pool, lrn, of, shape, dtype="float64", seed=0, kernel=(), **case):
+    """Call one of the functions with random images of a shape; a kernel has rows, columns, and output channels."""
+    x, W = _layer(shape, kernel, dtype, seed)
+    if of == "convolve":
+        return {"y": convolve(x, W)}
+    return {"y": (max_pool if of == "max_pool" else lrn)(x, *case.values())}
 
 
-def check_windows(check, convolve, max_pool, lrn, shape, kernel, pool, rng, n=5, k=2.0, alpha=1e-4, beta=0.75):
-    """Convolution, pooling and normalisation of random images of a shape."""
-    x, W, what = rng.normal(size=shape), rng.normal(size=(*kernel, shape[-1], 4)), f", {shape}"
-    (kh, kw), y = kernel, library(x, W)
-    small = W * (np.arange(kh) < 3)[:, None, None, None] * (np.arange(kw) < 3)[:, None, None]
-    suspects = {
-        "the kernel is flipped": library(x, W[::-1, ::-1]),
-        "add the positions of the kernel: only the last one is left": x[:, kh - 1 :, kw - 1 :] @ W[-1, -1],
-        "a kernel may be larger than 3 x 3": library(x, small),
+def _layer(shape, kernel, dtype, seed):
+    """Draw images, and kernels if there is a kernel."""
+    rng = np.random.default_rng(seed)
+    size = (*kernel[:2], shape[-1], *kernel[2:])
+    return rng.normal(size=shape).astype(dtype), rng.normal(size=size).astype(dtype) if kernel else None
+
+
+def run_spectra(columns, im2col, fft, of, shape=(1, 3, 1, 1), kernel=(3, 1, 1), dtype="float64", seed=0, **case):
+    """Call one of the functions; say whether sums of zeros are 0, or rounded, as spectra do."""
+    x, W = _layer(shape, kernel, dtype, seed)
+    if of == "columns":
+        return {"matrix": columns(x, *kernel[:2])}
+    if "sum" in case:
+        x, W = np.float16([2048, 1, -2048]).reshape(x.shape), np.ones(W.shape, np.float16)
+    answer = im2col if of == "im2col" else fft
+    if "zeros" in case:
+        x[:, : case["zeros"]] = 0
+        zeros = answer(x, W)[:, : case["zeros"] - len(W) + 1]
+        return {"sums of zeros": "rounded" if np.any(zeros) else "0"}
+    return {"y": answer(x, W)}
+
+
+def run_winograd(winograd, shape=(), m=1, r=2, dtype="float64", seed=0, sum=""):
+    """Call the function with random images and matrices, or with such that the only output is a sum that rounds."""
+    if sum:
+        x, W = np.zeros((1, 2, 2, 2)), np.zeros((2, 2, 2, 1))
+        x[0, 0, 0, 0], x[0, 0, 1, 1], W[0, 0, :, 0] = 4097, 4096, (4097, 4098)
+        three = np.eye(2), np.array([[1, 0], [1, 0]]), np.array([[1, -1]])
+    else:
+        x, W = _layer(shape, (r, r, 4), dtype, seed)
+        a, rng = m + r - 1, np.random.default_rng(seed)
+        three = [rng.normal(size=size) for size in ((a, a), (a, r), (m, a))]
+    return {"y": winograd(*(array.astype(dtype) for array in (x, W, *three)))}
+
+
+def run_cost(winograd_cost, **case):
+    return named(winograd_cost(*case.values()), "work", "depth")
+
+
+def run_transforms(transforms, points, m, r):
+    return named(transforms(points, m, r), "BT", "G", "AT")
+
+
+def run_points(points, images):
+    """Say how many bits points lose on images drawn with a seed."""
+    chosen = points()
+    if not (isinstance(chosen, (list, tuple, np.ndarray)) and all(isinstance(a, Real) for a in chosen)):
+        return {"points": f"no list of numbers, but of type {type(chosen).__name__}"}
+    found = {float(a) for a in chosen if math.isfinite(a)}
+    if not len(found) == len(chosen) == 7:
+        return {"points": f"{len(chosen)}, of which {len(found)} are different and finite"}
+    lost = loss_of_points([float(a) for a in chosen], 6, "float16", images)
+    why = ", and the largest point's fifth power is large" * (max(map(abs, found)) > 2.6)
+    why += ", and points close to 0 are close to each other: BT grows" * (min(abs(a) for a in found - {0.0}) < 0.38)
+    return {
+        "points": "7, of which 7 are different and finite",
+        "bits lost": "at most 4.5 of 11" if lost <= 4.5 else f"about {lost:.0f} of 11{why}",
     }
-    if kh == kw:
-        suspects["the kernel is transposed: W[u, v] goes with row u, column v"] = library(x, W.swapaxes(0, 1))
-    elif kh < kw:
-        suspects["a kernel need not be square: kh, kw = W.shape[:2]"] = library(x, W[:, :kh])
-        suspects["the kernel's rows and columns are mixed up: W[u, v]"] = sum(
-            x[:, u : u + y.shape[1], v : v + y.shape[2]] @ W[v % kh, u % kw] for u in range(kh) for v in range(kw)
-        )
-    check.close(f"convolve{what} by {kernel}", check.call(convolve, x, W), y, suspects=suspects)
-    (largest, _), (mean, _) = (kind(pool).forward(x) for kind in (MaxPool, AvgPool))
-    m, h, w, c = shape
-    whole = x[:, : h // pool * pool, : w // pool * pool]
-    mixed = whole.reshape(m, pool, h // pool, pool, w // pool, c).max(axis=(1, 3))
-    check.close(f"max_pool{what} by {pool}", check.call(max_pool, x, pool), largest, suspects={
-        "this is the mean": mean,
-        "the largest value, not the largest magnitude": MaxPool(pool).forward(abs(x))[0],
-        "this is the least: the largest is wanted": -MaxPool(pool).forward(-x)[0],
-        "this is the first value of each window": whole[:, ::pool, ::pool],
-        "a window is k neighbours: reshape to (n, h // k, k, w // k, k, c)": mixed,
-        "windows are k x k, not 2 x 2": MaxPool(2).forward(x)[0],
-    })  # fmt: skip
-    y, _ = LocalResponseNorm(n, k=k, alpha=alpha, beta=beta).forward(x)
-    total = ((y / x) ** (-1 / beta) - k) / alpha  # the sum of squares over the neighbours
-    loud, half = k + alpha * (x * x).sum(axis=-1, keepdims=True), n // 2
-    damped = lambda squares, alpha=alpha: x * (k + alpha * squares) ** -beta  # noqa: E731
-    padded = np.pad(x * x, ((0, 0), (0, 0), (0, 0), (n - 1, 0)))
-    around = np.pad(x * x, ((0, 0), (0, 0), (0, 0), (half, half)), mode="wrap")
-    slide = lambda a: sum(a[..., i : i + c] for i in range(n))  # noqa: E731
-    given, usual = {"n": n, "k": k, "alpha": alpha, "beta": beta}, {"n": 5, "k": 2.0, "alpha": 1e-4, "beta": 0.75}
-    fixed = {f"{name} is an argument, not always {it}": {name: it} for name, it in usual.items()}
-    check.close(f"lrn{what}, n = {n}", check.call(lrn, x, n, k, alpha, beta), y, suspects={
-        "divide, do not multiply: the power is -beta": x * x / y,
-        "sum over n channels, not over all": x * loud**-beta,
-        "alpha is not divided by n here": damped(total, alpha / n),
-        "beyond the first and last channel there is nothing: pad with zeros": damped(slide(around)),
-        "n // 2 channels on each side, not n - 1 on one": damped(slide(padded)),
-        "n, k, alpha and beta are arguments: this is for the defaults": LocalResponseNorm().forward(x)[0],
-        "k, alpha and beta are arguments: this is for the defaults": LocalResponseNorm(n).forward(x)[0],
-        "the channel itself counts, too": damped(total - x * x),
-        "the power is that of the whole bracket": x / (k + (alpha * total) ** beta),
-    } | {text: LocalResponseNorm(**given | it).forward(x)[0] for text, it in fixed.items()})  # fmt: skip
-
-
-def check_spectra(check, columns, im2col, fft_convolve, shape, kernel, rng):
-    """The matrix of windows, and convolution by it and by spectra."""
-    x, W = rng.normal(size=shape), rng.normal(size=(*kernel, shape[-1], 4))
-    rows = np.lib.stride_tricks.sliding_window_view(x, kernel, axis=(1, 2)).transpose(0, 1, 2, 4, 5, 3)
-    (kh, kw), (_, h, w, _) = kernel, shape
-    what, size, y = f", {shape}, {kernel}", W[..., 0].size, library(x, W)
-    check.close("columns" + what, check.call(columns, x, *kernel), rows.reshape(-1, size), dtype=float, suspects={
-        "channels come last, as in W": rows.transpose(0, 1, 2, 5, 3, 4).reshape(-1, size),
-        "rows of the kernel first": rows.swapaxes(3, 4).reshape(-1, size),
-    })  # fmt: skip
-    mixed = rows.reshape(-1, size) @ W.reshape(4, -1).T
-    got = check.call(im2col, x, W, without=("convolve", "fft_convolve"))
-    check.close("im2col" + what, got, y, dtype=float, suspects={
-        "a kernel is a column, W.reshape(-1, c_out): a transpose mixes them up": mixed.reshape(y.shape)})  # fmt: skip
-    f, g = np.fft.fft2(x, axes=(1, 2)), np.fft.fft2(W, (h, w), axes=(0, 1))
-    full = np.fft.ifft2(np.einsum("nhwc,hwck->nhwk", f, g.conj()), axes=(1, 2)).real
-    turned = np.fft.ifft2(np.einsum("nhwc,hwck->nhwk", f, g), axes=(1, 2)).real
-    narrow = np.fft.irfft2(
-        np.einsum("nhwc,hwck->nhwk", f, g.conj())[:, :, : w // 2 + 1], (h, max(w // 2 * 2, 2)), axes=(1, 2)
-    )
-    got = check.call(fft_convolve, x, W, without=("convolve", "im2col"))
-    check.close("fft_convolve" + what, got, y, dtype=float, suspects={
-        "the conjugate is missing": turned[:, : y.shape[1], : y.shape[2]],
-        "outputs whose window wraps around the edge are cut off": full,
-        "these are the wrong outputs: the first ones are right, the last ones wrap around": full[:, kh - 1 :, kw - 1 :],
-        "the first outputs are right: nothing is to be cut off before them": (
-            full[:, (kh - 1) // 2 : h - kh // 2, (kw - 1) // 2 : w - kw // 2]
-        ),
-        "an odd number of columns: irfft2 needs the size, (h, w)": narrow[:, : y.shape[1], : y.shape[2]],
-    })  # fmt: skip
-    x, W = np.zeros((1, 9, 7, 1)), rng.normal(size=(2, 5, 1, 4))
-    x[:, -1] = rng.normal(size=(7, 1))  # sums of zeros are 0, spectra round
-    check.true("spectra", np.any(fft_convolve(x, W)[:, :-1]), "fft_convolve computes no spectra: write it with np.fft")
-
-
-def by_tiles(x, W, BT, G, AT, right=None, before=False, cut=True):
-    """Winograd's formula as it stands, for any matrices; `right` multiplies a tile from the right."""
-    (m, a), n, (oh, ow) = AT.shape, len(x), np.subtract(x.shape[1:3], G.shape[1] - 1)
-    more = [(pad, 0) if before else (0, pad) for pad in (-oh % m, -ow % m)]
-    d = np.lib.stride_tricks.sliding_window_view(np.pad(x, ((0, 0), *more, (0, 0))), (a, a), axis=(1, 2))[:, ::m, ::m]
-    tiles, kernels = BT @ d @ (BT.T if right is None else right), np.einsum("au,uvck,bv->abck", G, W, G)
-    y = np.einsum("ia,jb,nxycab,abck->nxiyjk", AT, AT, tiles, kernels, optimize=True)
-    y = y.reshape(n, oh + -oh % m, -1, W.shape[3])
-    return y[:, :oh, :ow] if cut else y
-
-
-def check_winograd(check, answer, shape, matrices, rng):
-    """Convolution by tiles with any three matrices."""
-    (BT, G, AT), dtype = matrices, matrices[0].dtype
-    r = G.shape[1]
-    x, W = rng.normal(size=shape).astype(dtype), rng.normal(size=(r, r, shape[-1], 4)).astype(dtype)
-    got, want = check.call(answer, x, W, *matrices), by_tiles(x, W, *matrices)
-    check.close(f"y, {dtype} {shape}, m = {len(AT)}, r = {r}", got, want, dtype=dtype, suspects={
-        "do not flip the kernel": by_tiles(x, W[::-1, ::-1], *matrices),
-        "the kernel is transposed: its channels move to the front": by_tiles(x, W.swapaxes(0, 1), *matrices),
-        "BT is already transposed": by_tiles(x, W, BT.T, G, AT),
-        "rows only: a tile is transformed from both sides, BT d B": by_tiles(x, W, *matrices, right=np.eye(len(BT))),
-        "from the right comes B, the transpose of BT": by_tiles(x, W, *matrices, right=BT),
-        "surplus outputs are cut off": by_tiles(x, W, *matrices, cut=False),
-        "pad below and to the right, not above and to the left": by_tiles(x, W, *matrices, before=True),
-        "sum over all input channels": by_tiles(x[..., :1], W[:, :, :1], *matrices),
-        "this is the plain convolution: use the matrices, whatever they are": library(x, W),
-    })  # fmt: skip
-
-
-def check_cost(check, winograd_cost, n, c_in, c_out, h, w, m, r):
-    """Work and depth of a convolution by tiles."""
-
-    def work_of(r=r, kernel_pairs=c_in * c_out, sides=2, output=None, tiles=None):
-        a = m + r - 1
-        tiles = n * -(-h // m) * -(-w // m) if tiles is None else tiles
-        output = m * a * a + m * m * a if output is None else output
-        once = kernel_pairs * (a * r * r + a * a * r)
-        return once + tiles * (c_in * c_out * a * a + c_in * sides * a**3 + c_out * output)
-
-    log = lambda k: int(np.ceil(np.log2(k)))  # noqa: E731
-    a, tiles, pairs = m + r - 1, n * -(-h // m) * -(-w // m), c_in * c_out
-    kernels, pixels, outputs, want = a * r * r + a * a * r, 2 * a**3, m * a * a + m * m * a, work_of()
-    transform = 1 + log(a)
-    work, depth = check.call(winograd_cost, n, c_in, c_out, h, w, m, r)
-    parts = {"kernels": pairs * kernels, "tiles": tiles * c_in * pixels, "outputs": tiles * c_out * outputs}
-    parts["products"] = tiles * pairs * a * a
-    what = f", {(n, c_in, c_out, h, w)}, F({m},{r})"
-    whole = not any(isinstance(number, float) for number in (work, depth))
-    check.true("whole numbers" + what, whole, "a float: int() or // gives a whole number")
-    check.equal("work" + what, work, want, suspects={
-        "each transform is done many times": kernels + pixels + outputs + tiles * pairs * a * a,
-        "kernels are transformed once, not for each tile": want + (tiles - 1) * pairs * kernels,
-        "there is a kernel for each pair of channels": work_of(kernel_pairs=1),
-        "pixels serve all output channels": want + (c_out - 1) * tiles * c_in * pixels,
-        "a transform is two products, from both sides": work_of(sides=1),
-        "the second product of the last transform is (m, a) by (a, m)": work_of(output=2 * m * a * a),
-        "channels are added before the last transform": want + (c_in - 1) * tiles * c_out * outputs,
-        "a tile has alpha^2 products": want - tiles * pairs * (a * a - 1),
-        "tiles that are not full count, too: round up": work_of(tiles=n * (h // m) * (w // m)),
-        "there are tiles in each image": work_of(tiles=tiles // n),
-        "kernels are r x r, not 3 x 3": work_of(r=3),
-        "this is the depth: return work, depth": 4 * transform + 1 + log(c_in),
-    } | {f"the {name} are missing": want - part for name, part in parts.items()})  # fmt: skip
-    chain = 4 * transform + 1 + log(c_in)
-    check.equal("depth" + what, depth, chain, suspects={
-        "the multiplications count, too": chain - 5,
-        "the products of a transform multiply before they add": chain - 4,
-        "channels are added in a tree, log2": chain - 1 - log(c_in) + c_in,
-        "input channels are added, not output channels": chain - log(c_in) + log(c_out),
-        "a tile is transformed before the products, and its outputs after them": chain - 2 * transform,
-        "kernels are transformed while tiles are": chain + 2 * (1 + log(r)),
-    })  # fmt: skip
 
 
 # -- Bits that a convolution loses to rounding, and what that does to a trained network.

@@ -27,6 +27,8 @@ from distlearn.sim import SimWorld
 from distlearn.train import fit
 from distlearn.viz.look import COLORS, INK, MUTED, new_axes, styled, write_title
 
+from .exercise import named
+
 # -- Tensor-parallel training with three bugs of real frameworks, none of which raises an error.
 
 
@@ -147,7 +149,7 @@ def score_rule(rule: Callable, cases=TEN) -> tuple[list[dict], float]:
     for case in cases:
         facts, seconds = layout_facts(case)
         chosen, fastest = rule(facts), min(seconds, key=seconds.get)
-        if chosen not in seconds:
+        if chosen not in [*seconds]:  # which may be no text at all
             raise ValueError(
                 f"score_rule: for {case.name} the rule chose {chosen!r}, expected {' or '.join(map(repr, seconds))}"
             )
@@ -156,372 +158,110 @@ def score_rule(rule: Callable, cases=TEN) -> tuple[list[dict], float]:
     return rows, float(np.exp(np.mean([np.log(row["times the fastest"]) for row in rows])))
 
 
-# -- The checks of lab 09's exercises, and the mistakes that they name.
+# -- What the checks of the exercises look at.
 
 
-def check_product_type(check, product_type, ndim: int) -> None:
-    """The types for all pairs of factors, X of `ndim` axes."""
-    for x in (Replicate(), Partial(), *map(Shard, range(ndim))):
-        with check.group(f"{x} @ W of each type, ndim {ndim}", most=4):
-            for w in (Replicate(), Partial(), Shard(0), Shard(1)):
-                want, got = _told(_product_type(x, w, ndim)), _told(check.call(product_type, x, w, ndim))
-                check.equal(f"{x} @ {w}, ndim {ndim}", got, want, suspects={_why(x, w, got, want, ndim): got})
+KINDS = {str(kind): kind for kind in (Replicate(), Partial(), *map(Shard, range(8)))}
 
 
-def _why(x, w, got: str, want: str, ndim: int) -> str:
-    """Why a type that a product does not have is wrong."""
-    if got.startswith("class"):
-        return "this is the class: call it, as in Replicate()"
-    if x == w == Partial():
-        return "a product of sums is not the sum of products"
-    if want == "None":
-        return "the ranks' parts do not belong together"
-    if got == "None":
-        return "the parts already fit: no communication is needed"
-    if Partial() in (x, w):
-        return "the product is linear in each factor: the sum of the ranks' products is the product"
-    if want == "Partial()":
-        return "each rank has some of the terms of every sum"
-    if want == f"Shard({ndim - 1})" and got == "Shard(1)":
-        return "count the axes of x, not of W"
-    return "each rank has whole sums, of all rows and columns or of some: y lies on the ranks as these do"
+def run_product_type(product_type, x, ndim):
+    """Ask for the products of some types with each of W; a dense layer's x has two axes, which is the default."""
+    more = [] if ndim == 2 else [ndim]
+    pairs = [(KINDS[one], w) for one in x for w in (Replicate(), Partial(), Shard(0), Shard(1))]
+    return {f"{x} @ {w}": _told(product_type(x, w, *more)) for x, w in pairs}
 
 
-class _Text(str):
-    """Text that is shown without quotation marks."""
-
-    __repr__ = str.__str__
-
-
-def _told(placement) -> _Text:
-    """Return a placement as text; it may have come from another process, where it stands for an answer's object."""
-    kind = type(placement).__name__
-    if callable(placement):
-        return _Text(f"class {placement.__name__}")
-    return _Text("None" if placement is None else f"Shard({placement.axis})" if kind == "Shard" else f"{kind}()")
+def _told(kind) -> str:
+    """Return a type as text; that of an answer in another process is known by its name alone."""
+    if kind is None or isinstance(kind, str) or callable(kind):
+        return f"class {kind.__name__}" if callable(kind) else repr(kind)
+    axis = kind.axis if type(kind).__name__ == "Shard" else ""
+    return f"{type(kind).__name__}({axis})"
 
 
-def _product_type(x, w, ndim: int):
-    """The type that the library gives a product, None where it refuses."""
+def run_move(move, old, new, nbytes, p):
+    found = {}
+    for kind in new:
+        found |= named(move(KINDS[old], KINDS[kind], nbytes, p), f"collective to {kind}", f"bytes to {kind}")
+    return {name: '""' if isinstance(got, str) and not got else got for name, got in found.items()}
 
-    def program(comm):
-        mesh = Mesh(comm)
+
+def run_typed(gain_gradient, input_gradient, grad_norm, of, ranks, shape, seed=0):
+    """Call one of the functions with arrays of the types that it expects, and then with summands."""
+    rng, world = np.random.default_rng(seed), SimWorld(ranks)
+    a, b, w, c, d = (rng.normal(size=size) for size in (shape, shape, (5, shape[1]), 4, 3))
+    answer = {"gain_gradient": gain_gradient, "input_gradient": input_gradient, "grad_norm": grad_norm}[of]
+
+    def on_rank(comm):
+        def laid(kind, *arrays):
+            return [Mesh(comm).distribute(x, kind) for x in arrays]
+
+        if of == "grad_norm":
+            given, summands = (laid(kind, a, w) for kind in (Shard(1), Partial()))
+            given, summands = (given, laid(Replicate(), c, d)), (summands, laid(Replicate(), c, d))
+        else:
+            pair = (a, b) if of == "gain_gradient" else (a, w)
+            given, summands = laid(Shard(int(of == "input_gradient")), *pair), laid(Partial(), *pair)
+        began = len(world.trace.select(rank=0, lane="comm"))
+        result = answer(*given)
+        used = {span.name for span in world.trace.select(rank=0, lane="comm")[began:]} - {"all_reduce"}
+        plain = result if type(result).__name__ != "MeshArray" else "an array with a type"
         with contextlib.suppress(LayoutError):
-            return (mesh.distribute(np.ones((2,) * ndim), x) @ mesh.distribute(np.ones((2, 2)), w)).placement
+            answer(*summands)
+            return plain, used, "no error"
+        return plain, used, "a LayoutError"
 
-    return SimWorld(2).run(program)[0]
-
-
-_CHANGES = {
-    ("Partial", "Replicate"): ("all_reduce", 2, "every rank needs the sum, all of it"),
-    ("Partial", "Shard"): ("reduce_scatter", 1, "every rank needs its share of the sum"),
-    ("Shard", "Replicate"): ("all_gather", 1, "every rank needs all shares, side by side: nothing is added"),
-    ("Shard", "Shard"): ("all_to_all", None, "every rank needs a part of each share: nothing is added"),
-}
-
-
-def check_move(check, move, nbytes: float, p: int, axes: tuple[int, int]) -> None:
-    """The collectives and the bytes of all changes of type, with shards along two axes."""
-    kinds = [Replicate(), Partial(), *map(Shard, axes)]
-    for old in kinds:
-        with check.group(f"from {old} to each type, {p} ranks", most=4):
-            for new in kinds:
-                _check_change(check, old, new, check.call(move, old, new, nbytes, p), nbytes, p)
-
-
-def _check_change(check, old, new, found, nbytes: float, p: int) -> None:
-    """Compare what an answer says of one change of type."""
-    pair, where = (type(old).__name__, type(new).__name__), f"{old} to {new}, {p} ranks"
-    why = "its type stays" if old == new else "zeros around its share" if pair[0] == "Shard" else "it has all of it"
-    name, times, told = _CHANGES.get(pair, ("", 0, "")) if old != new else ("", 0, "")
-    want = (p - 1) / p * nbytes * (1 / p if times is None else times)
-    if not (isinstance(found, tuple) and len(found) == 2):
-        return check.true(where, False, "return two things: the name, and the bytes")
-    if isinstance(found[1], str):
-        return check.true(where, False, "the name comes first, then the bytes")
-    check.equal(where, found[0], name, suspects={told or f"{why}: nothing is sent": found[0]})
-    wrong = {f"{why}: nothing is sent": found[1]}
-    if want:
-        wrong = {
-            "a rank does not send its own part to itself: (p - 1) / p": want * p / (p - 1),
-            "this is what all ranks send together, or a rank's part of it is missing: 1 / p": want * p,
-            "nothing but the part itself: it passes on the others' parts, too": nbytes / p,
-            "nothing but the part itself, and of that what it does not keep": (p - 1) / p**2 * nbytes,
-            "twice as much as that: nothing is added here": 2 * want,
-            "any number of ranks: p is an argument": want / ((p - 1) / p) * 3 / 4,
-        }
-    if name == "all_reduce":
-        wrong["an all-reduce is a reduce-scatter and an all-gather"] = want / 2
-        wrong["the array once: a reduce-scatter and an all-gather send all but a rank's share, each"] = nbytes
-    check.close(f"bytes, {where}", found[1], want, rtol=1e-9, suspects=wrong)
-
-
-def check_typed(check, gain_gradient, input_gradient, grad_norm, p: int, shape=(7, 9), seed: int = 0) -> None:
-    """Three functions of typed arrays against serial ones, on every rank, and their collectives."""
-    rng, where = np.random.default_rng([seed, p]), f", {p} rank{'s' * (p > 1)}"
-    a, b = rng.normal(size=(2, *shape))
-    w, c, world = rng.normal(size=(5, shape[1])), rng.normal(size=4), SimWorld(p)
-
-    def program(comm):
-        mesh = Mesh(comm)
-        rows, columns = [mesh.distribute(x, Shard(0)) for x in (a, b)], [mesh.distribute(x, Shard(1)) for x in (a, w)]
-        whole, sums = ([mesh.distribute(x, kind) for x in (c, c[:2].copy())] for kind in (Replicate(), Partial()))
-        found = []
-        for f, given, unfit in (
-            (gain_gradient, rows, [mesh.distribute(x, Partial()) for x in (a, b)]),
-            (input_gradient, columns, [mesh.distribute(x, Partial()) for x in (a, w)]),
-            (grad_norm, (columns, whole), (sums, whole)),
-        ):
-            began = len(world.trace.select(rank=0, lane="comm"))
-            result = check.call(f, *given)
-            used = {s.name for s in world.trace.select(rank=0, lane="comm")[began:]}
-            found.append([result, used, True])
-            with contextlib.suppress(LayoutError):
-                f(*unfit)
-                found[-1][-1] = False  # it went on with summands
-        return found
-
-    parts = [np.array_split(x, p, axis) for x, axis in ((a, 0), (b, 0), (a, 1), (w, 1))]
-    own = [(y**2).sum() + (v**2).sum() for y, v in zip(*parts[2:], strict=True)]
-    whole, lengths = (c**2).sum() + (c[:2] ** 2).sum(), [float(np.linalg.norm(x)) for x in (a, w, c, c[:2])]
-    norms = {
-        "what every rank has is counted p times": np.sqrt(sum(own) + p * whole),
-        "the gradients that all ranks have are missing": np.sqrt(sum(own)),
-        "the sharded gradients are missing": np.sqrt(whole),
-        "the root is missing": sum(own) + whole,
-        "squares are missing: g * g": np.sqrt(np.abs(a.sum() + w.sum() + whole)),
-        "this rank's shards: a sum of squares must be complete before the root": [np.sqrt(x + whole) for x in own],
-        "squares add up, norms do not: one root at the end": sum(lengths),
-        "squares add up, norms do not: no root before the sum": np.sqrt(sum(lengths[:2]) + whole),
+    plain, used, raised = zip(*world.run(on_rank), strict=True)
+    return {f"result of rank {rank}": result for rank, result in enumerate(plain)} | {
+        "collectives": ", ".join(sorted(used[0])) or "all_reduce, or none",
+        "given summands": raised[0],
     }
-    sums = {
-        "this rank's rows only: all_reduce": [(x * y).sum(axis=0) for x, y in zip(*parts[:2], strict=True)],
-        "summed twice": p * (a * b).sum(axis=0),
-        "the gain has d numbers: sum over the rows": (a * b).sum(axis=1),
-    }
-    columns = {
-        "a partial sum: all_reduce": [y @ v.T for y, v in zip(*parts[2:], strict=True)],
-        "summed twice": p * (a @ w.T),
-    }
-    gain, dx, norm = zip(*world.run(program), strict=True)
-    for name, found, want, wrong in (
-        ("gain_gradient", gain, (a * b).sum(axis=0), sums),
-        ("input_gradient", dx, a @ w.T, columns),
-        ("grad_norm", norm, np.sqrt(sum(own) + whole), norms),
-    ):
-        got, (used, *_), (refuses, *_) = zip(*found, strict=True)
-        if any(type(array).__name__ == "MeshArray" for array in got):
-            check.true(name + where, False, "return the plain array, .whole(): it says so if a rank has not all of it")
-            continue
-        _compare(check, name + where, got, want, wrong)
-        others = used - {"all_reduce"}
-        told = f"{' and '.join(sorted(others))}: multiply what each rank has, and add up the results with .all_reduce()"
-        check.true(f"collectives of {name}{where}", not others, told)
-        if check.ok:
-            told = "given two Partials it raises no LayoutError: compute with the arrays themselves, not their .local"
-            check.true(f"types of {name}{where}", refuses, told)
 
 
-def check_layers(check, functions, p: int, shape=(5, 6, 8), seed: int = 0, dtype="float64") -> None:
-    """Column- and row-parallel layers against the serial one, on every rank, and their collectives.
-
-    The functions are those of `train_layers`; the shape is samples, inputs, outputs.
-    """
-    rng, (n, k, m), where = np.random.default_rng([seed, p]), shape, f", {p} rank{'s' * (p > 1)}"
+def run_layers(column_forward, column_backward, row_forward, row_backward, of, ranks, shape, dtype="float64", seed=0):
+    """Call one of the functions on ranks; the shape is samples, inputs, outputs."""
+    rng, (n, k, m), world = np.random.default_rng(seed), shape, SimWorld(ranks)
     x, dy, W, b = (rng.normal(size=s).astype(dtype) for s in ((n, k), (n, m), (k, m), m))
-    xs, dys, Wc, Wr = (np.array_split(a, p, axis) for a, axis in ((x, 1), (dy, 1), (W, 1), (W, 0)))
-    bs = np.array_split(b, p)
+    xs, dys, Wc, Wr = (np.array_split(a, ranks, axis) for a, axis in ((x, 1), (dy, 1), (W, 1), (W, 0)))
+    bs = np.array_split(b, ranks)
 
-    def program(comm):
+    def on_rank(comm):
         r = comm.rank
-        args = (x, Wc[r], bs[r]), (dys[r], x, Wc[r]), (xs[r], Wr[r], b), (dy, xs[r], Wr[r])
-        return [check.call(f, comm, *(a.copy() for a in given)) for f, given in zip(functions, args, strict=True)]
+        answer, given = {
+            "column_forward": (column_forward, (x, Wc[r], bs[r])),
+            "column_backward": (column_backward, (dys[r], x, Wc[r])),
+            "row_forward": (row_forward, (xs[r], Wr[r], b)),
+            "row_backward": (row_backward, (dy, xs[r], Wr[r])),
+        }[of]
+        return answer(comm, *(array.copy() for array in given))
 
-    world, ranks = SimWorld(p), range(p)
-    column, back, row, row_back = zip(*world.run(program), strict=True)
-    for name, found in (("column_backward", back), ("row_backward", row_back)):
-        if not all(isinstance(three, tuple) and len(three) == 3 for three in found):
-            return check.true(name + where, False, "return dx, dW, db")
-        if np.shape(found[0][1])[:1] == (n,) != np.shape(found[0][0])[:1]:
-            return check.true(name + where, False, "dx comes first, then dW")
-    dx, dW, db, y = dy @ W.T, x.T @ dy, dy.sum(axis=0), x @ W + b
-    summands = {
-        "this rank's summand: each rank has some columns, so sum over the ranks": [dys[r] @ Wc[r].T for r in ranks],
-        "summed twice: each all_reduce adds up over the ranks": p * dx,
-        "the sum over the ranks is the gradient: nothing to divide": dx / p,
-    }
-    biased = {
-        "the bias is added once on every rank: add it after the sum": y + (p - 1) * b,
-        "this rank's summand: sum over the ranks": [xs[r] @ Wr[r] + b for r in ranks],
-        "this rank's summand, without bias: sum over the ranks, then add b": [xs[r] @ Wr[r] for r in ranks],
-        "the bias is missing": y - b,
-        "summed twice": p * (y - b) + b,
-        "the sum over the ranks is y: nothing to divide": (y - b) / p + b,
-    }
-    ys, dWs, dxs = (np.array_split(a, p, 1) for a in (y, dW, dx))
-    dbs = np.array_split(db, p)
-    mixed = {f"each rank has its own columns of {what}: no all_reduce": _sums(parts) for what, parts in
-             (("y", ys), ("dW", dWs), ("dx", dxs), ("db", dbs))}  # fmt: skip
-    mixed |= {
-        "the bias is missing": [part - bias for part, bias in zip(ys, bs, strict=True)],
-        "db is a sum over the batch, not a mean": [part / n for part in dbs],
-        "each rank has its own rows of dW: no all_reduce": _sums(np.array_split(dW, p)),
-    }
-    summed = {
-        "every rank has all of dy, so db is whole: no all_reduce": p * db,
-        "db is a sum over the batch, not a mean": db / n,
-    }
-    for name, got, want, wrong in (
-        ("column_forward's y", column, ys, mixed),
-        ("column_backward's dx", [g[0] for g in back], dx, summands),
-        ("column_backward's dW", [g[1] for g in back], dWs, mixed),
-        ("column_backward's db", [g[2] for g in back], dbs, mixed),
-        ("row_forward's y", row, y, biased),
-        ("row_backward's dx", [g[0] for g in row_back], dxs, mixed),
-        ("row_backward's dW", [g[1] for g in row_back], np.array_split(dW, p), mixed),
-        ("row_backward's db", [g[2] for g in row_back], db, summed),
-    ):
-        _compare(check, name + where, got, want, wrong, dtype)
-    if p > 1:
-        names = [span.name for span in world.trace.select(rank=0, lane="comm")]
-        told = (
-            f"column_backward needs one all_reduce, row_forward one, the others none: got {', '.join(names) or 'none'}"
-        )
-        check.true("collectives of all four" + where, names == ["all_reduce"] * 2, told)
+    found = {}
+    for rank, got in enumerate(world.run(on_rank)):
+        names = ["y"] if of.endswith("forward") else ["dx", "dW", "db"]
+        found |= named([got] if len(names) == 1 else got, *(f"{name} of rank {rank}" for name in names))
+    names = [span.name for span in world.trace.select(rank=0, lane="comm")]
+    return found | ({"collectives": ", ".join(names) or "none"} if ranks > 1 else {})
 
 
-def _sums(parts):
-    """Return the sum of all parts, or NaN where their shapes differ."""
-    alike = len({part.shape for part in parts}) == 1
-    return sum(parts) if alike else np.nan
+def run_assign(assign, costs, p):
+    paths = [[operator.index(k) for k in own] for own in assign(costs, p)]
+    flat = sorted(k for own in paths for k in own)
+    if flat != list(range(len(costs))) or len(paths) != p:
+        return {"lists": len(paths), "all paths": flat or "none"}
+    loads = sorted(float(sum(costs[k] for k in own)) for own in paths)  # which rank is which does not matter
+    return {"lists": p, "all paths": flat, "operations of the ranks, sorted": loads}
 
 
-def _compare(check, name, got, want, wrong, dtype=None) -> None:
-    """One line for all ranks: a wrong one, if any is. All but `got` may be one for all ranks instead of a list."""
-
-    def at(values, rank):
-        return values[rank] if isinstance(values, list) else values
-
-    def differs(got, want):
-        return got is None or np.shape(got) != np.shape(want) or not np.allclose(got, want)
-
-    r = next((r for r in range(len(got)) if differs(got[r], at(want, r))), 0)
-    check.close(name, got[r], at(want, r), dtype=dtype, suspects={told: at(v, r) for told, v in wrong.items()})
-
-
-def check_assign(check, assign, costs, p: int) -> None:
-    """An assignment of paths to ranks, against the costliest-first rule."""
-    got, where = check.call(assign, list(costs), p), f", costs {costs} on {p} rank{'s' * (p > 1)}"
-    try:
-        flat = sorted(operator.index(k) for own in got for k in own)
-    except TypeError:
-        return check.true("a list for each rank" + where, False, "return a list of p lists of whole numbers")
-    check.equal("lists" + where, len(got), p)
-    numbers = list(range(len(costs)))
-    mistakes = {
-        "all ranks have the same paths: [[]] * p is one list, p times": sorted(numbers * p) if p > 1 else None,
-        "numbers of paths are wanted, not their costs": sorted(costs),
-        "paths are numbered from 0": [k + 1 for k in numbers],
-        "every path needs a rank, also if there are more paths than ranks": flat if set(flat) < set(numbers) else None,
-    }
-    check.equal("every path once" + where, flat, numbers, suspects=mistakes)
-    if flat != numbers:
-        return
-
-    def by_load(order):
-        paths, loads = [[] for _ in range(p)], [0.0] * p
-        for k in order:
-            rank = loads.index(min(loads))
-            paths[rank].append(k)
-            loads[rank] += costs[k]
-        return paths
-
-    def dealt(order):
-        return [order[r::p] for r in range(p)]
-
-    def busiest(paths):
-        return float(max(sum(costs[k] for k in own) for own in paths))
-
-    costliest_first = sorted(numbers, key=lambda k: -costs[k])
-    positions = [costliest_first.index(k) for k in numbers]  # in the sorted list
-    by_position = [[positions[k] for k in own] for own in by_load(costliest_first)]
-    rules = {
-        "these are positions in the sorted list: sort the numbers of the paths, key=their costs": by_position,
-        "in the order of their numbers: take the costliest first": by_load(numbers),
-        "dealt in turn: look at how much each rank has to do already": dealt(numbers),
-        "dealt in turn, or the cheapest first: the costliest first, to the rank with the least to do": dealt(
-            costliest_first
-        ),
-        "one rank has all of them: take the one with the least to do, and let its load grow": [numbers],
-    }
-    mine = sorted(sorted(int(k) for k in own) for own in got if len(own))  # which rank is which does not matter
-    fitting = [told for told, paths in rules.items() if mine == sorted(sorted(own) for own in paths if own)]
-    wrong = {"; or ".join(fitting): busiest(got)} if fitting else {}
-    check.close("operations of the busiest" + where, busiest(got), busiest(by_load(costliest_first)), suspects=wrong)
-
-
-def _sent(facts: LayoutFacts) -> dict[str, float]:
-    q = (facts.ranks - 1) / facts.ranks
-    found = {"data": 2 * q * facts.weights, "tensor": facts.tensor}
-    if facts.boundary is not None:
-        found[TRICK] = 2 * q * (facts.weights - facts.weights_dense + facts.boundary) + facts.tensor_dense
-    return found
-
-
-def check_rule(check, sent, choose, *, ranks: int = 4, times: float = 1.0, most: float = 1.1) -> None:
-    """The bytes of three layouts, and a rule against the planner on ten networks, whose batch is `times` that of `TEN`.
-
-    Steps may take `most` times as long as in the planner's layouts, as a geometric mean.
-    """
+def run_rule(sent, choose, of, ranks, network="", batch=0, times=1, most=1.1):
+    """Ask for the bytes of a network, or score a rule on ten, whose batch is `times` that of `TEN`."""
+    if of == "sent":
+        case = next(case for case in TEN if case.name == network)
+        return {"bytes": sent(layout_facts(replace(case, ranks=ranks, batch_size=batch))[0])}
     cases = [replace(case, ranks=ranks, batch_size=int(times * case.batch_size)) for case in TEN]
-    for case in (case for case in cases if case.name in ("wide MLP", "AlexNet", "GPT")):
-        facts = layout_facts(case)[0]
-        where, want = f", {case.name}, {ranks} ranks", _sent(facts)
-        try:
-            got = check.call(sent, facts)
-        except TypeError:
-            if facts.boundary is not None:
-                raise
-            return check.true("layouts" + where, False, "boundary is None here: leave the trick out of what you return")
-        check.equal("layouts" + where, sorted(got), sorted(want))
-        if None in got.values():
-            return check.true("bytes" + where, False, "None is no number of bytes: leave that layout out")
-        for name in sorted(set(want) & set(got)):
-            q, wrong = (ranks - 1) / ranks, {}
-            if name == "data":
-                wrong = {
-                    "a rank does not send its own part: (ranks - 1) / ranks": 2 * facts.weights,
-                    "an all-reduce is a reduce-scatter and an all-gather": q * facts.weights,
-                    "the number of ranks is facts.ranks": 2 * 3 / 4 * facts.weights,
-                }
-            if name == TRICK:
-                wrong = {
-                    "the tensor-parallel dense layers send, too": want[name] - facts.tensor_dense,
-                    "the boundary is missing": want[name] - 2 * q * facts.boundary,
-                    "the boundary is passed twice: activations forward, gradients backward": want[name]
-                    - q * facts.boundary,
-                    "all weights are counted: only those before the dense layers are summed": want[name]
-                    + 2 * q * facts.weights_dense,
-                    "the dense weights are not summed: those before them are": want[name]
-                    + 2 * q * (2 * facts.weights_dense - facts.weights),
-                }
-            check.close(name + where, got[name], want[name], rtol=1e-6, suspects=wrong)
-
-    def chosen_by(facts):
-        name = check.call(choose, facts)
-        if not isinstance(name, str):
-            raise TypeError(
-                f"choose returned a {type(name).__name__}, expected a name: one of {', '.join(_sent(facts))}"
-            )
-        return name
-
-    rows, regret = score_rule(chosen_by, cases)
+    rows, regret = score_rule(choose, cases)
     name, _, _, chosen, fastest, ratio = max(rows, key=lambda row: row["times the fastest"]).values()
-    check.true(
-        f"steps take {regret:.2f} times as long as with the planner's choices, {ranks} ranks, batch x {times:g}",
-        regret <= most,
-        f"at most {most} is wanted; worst is {name}: {chosen} takes {ratio:.1f} times as long as {fastest}",
-    )
+    told = f"{regret:.2f} times; worst is {name}: {chosen} takes {ratio:.1f} times as long as {fastest}"
+    return {"steps": f"at most {most} times as long as the planner's" if regret <= most else told}
 
 
 # -- A run with column- and row-parallel layers whose arithmetic is the caller's.

@@ -63,7 +63,7 @@ def _factor(name, got, want, right, factors) -> str:
     if not big.any():
         return ""
     k = float(np.median(got[big] / want[big]))
-    if k == 0 or abs(k - 1) < 1e-4 or not right(got / k):
+    if k == 0 or f"{k:.4g}" == "1" or not right(got / k):
         return ""
     if np.isclose(k, -1):
         return f"{name} is the negative of what is wanted"

@@ -92,6 +92,7 @@ def many_cells(book):
 
 
 SOLVE, CHECK, HINTS = "solution-share", "check-share", "hints-share"
+BY_HAND = "with lab.check('share') as check:\n    whole = share(2, 0, 1)\n"
 
 BROKEN = {
     "title": (text("title", "# Lab 00: ", "# Welcome "), "the title must read '# Lab 00: ...'"),
@@ -164,12 +165,18 @@ BROKEN = {
     "library solution": (text(SOLVE, "return n", "dl.comm.shares; return n"), "the solution calls the library"),
     "no docstring": (lambda b: cell(b, SOLVE).update(source=undocumented(cell(b, SOLVE).source)), "has no docstring"),
     "no hidden tests": (text(CHECK, "HIDDEN TESTS", "MORE"), "no hidden tests between"),
-    "no visible check": (text(CHECK, 'with lab.check("share") as', "with Other() as"), "among the visible checks"),
+    "no visible check": (text(CHECK, 'lab.check("share", share)\n', "share\n"), "among the visible checks"),
     "partial credit": (text(CHECK, "### BEGIN", "0.5\n### BEGIN"), "which nbgrader reads as partial credit"),
-    "variable of a check": (text("figure-share", "ax.legend", "print(whole); ax.legend"), "uses whole, a variable of"),
+    "variable of a check": (
+        both(
+            text(CHECK, 'lab.check("share", share)\n', BY_HAND),
+            text("figure-share", "ax.legend", "print(whole); ax.legend"),
+        ),
+        "uses whole, a variable of",
+    ),
     "function of a check": (
         both(
-            text(CHECK, 'with lab.check("share") ', "def ten():\n    pass\nwith lab.check('share') "),
+            text(CHECK, 'lab.check("share", share)\n', f"def ten():\n    pass\n{BY_HAND}"),
             text("figure-share", "ax.legend", "print(ten); ax.legend"),
         ),
         None,

@@ -1,18 +1,15 @@
-"""Lab 09's experiments: bugs that train, layers of one's own, a rule by bytes; and that the judges name mistakes."""
+"""Lab 09's experiments: bugs that train, layers of one's own, a rule by bytes."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from distcourse import lab09 as mp
-from distcourse.judge.objects import Handle, make_proxy
 
 from distlearn.parallel import Layout, simulate_layout
-from distlearn.parallel.mesh import Replicate
 from distlearn.sim import SimWorld
 
 from ..course.submissions import answered
-from .judging import verdict
 
 
 @pytest.mark.parametrize("bug", ["none", "missing", "doubled", "norm"])
@@ -45,13 +42,15 @@ def test_given_layers_train_as_the_serial_model(size):
         history, nbytes = SimWorld(size).run(mp.train_layers, functions, **options)[0]
         np.testing.assert_allclose(history.losses, serial.losses, atol=1e-12)
         assert nbytes < 0.65 * whole
-    history, _ = SimWorld(size).run(mp.train_layers, layers("y missing"), **options)[0]
+    history, _ = SimWorld(size).run(
+        mp.train_layers, layers("row_forward: this rank's summand: sum over the ranks"), **options
+    )[0]
     assert not np.allclose(history.losses, serial.losses, rtol=1e-3), "the functions are what runs"
 
 
 FEW, MANY, FAR = (
     [replace(c, ranks=ranks, batch_size=int(times * c.batch_size)) for c in mp.TEN]
-    for ranks, times in ((2, 8), (8, 0.5), (8, 64))
+    for ranks, times in ((2, 8), (8, 0.5), (4, 64))
 )
 
 
@@ -95,41 +94,9 @@ def test_the_score_of_a_rule():
     alexnet = next(row for row in mp.score_rule(lambda f: "data")[0] if row["network"] == "AlexNet")
     assert (alexnet["the rule"], alexnet["the planner"]) == ("data", "one weird trick")
     assert alexnet["times the fastest"] > 1
-    with pytest.raises(ValueError, match="narrow MLP the rule chose 'one weird trick', expected 'data' or 'tensor'"):
-        mp.score_rule(lambda facts: "one weird trick")
-
-
-@pytest.mark.parametrize(
-    ("exercise", "wrong", "case", "said"),
-    [
-        ("product_type", "a sum is whole", (2,), "each rank has some of the terms of every sum"),
-        ("move", "half an all-reduce", (64.0, 4, (0, 1)), "an all-reduce is a reduce-scatter and an all-gather"),
-        ("layers", "bias in the sum", (3,), "add it after the sum"),
-        ("layers", "dx twice", (2,), "summed twice"),
-        ("assign", "dealt in turn", ([3, 9, 4, 5], 2), "dealt in turn"),
-        ("rule", "always tensor", (), "at most 1.1 is wanted"),
-    ],
-)
-def test_judges_name_the_mistake(exercise, wrong, case, said):
-    found = answered("lab09", exercise, wrong)
-    if exercise == "layers":
-        given = [layers(wrong)]
-    else:
-        given = [found[name] for name in (("sent", "choose") if exercise == "rule" else (exercise,))]
-    assert said in verdict(getattr(mp, f"check_{exercise}"), *given, *case)
-
-
-def test_types_are_shown_without_quotation_marks_and_a_class_is_told():
-    told = verdict(mp.check_product_type, lambda x, w, ndim=2: Replicate if x == w == Replicate() else None, 2)
-    assert "wanted Replicate(), got class Replicate" in told
-    assert "this is the class: call it" in told
-    graded = make_proxy(Handle((0,), "call", "Partial", (), (), None, ""), None)  # a class of the answer's process
-    assert mp._told(graded) == "class Partial"
-    assert "the parts already fit" in told
-
-
-def test_a_rule_returns_a_name():
-    assert "choose returned a dict, expected a name" in verdict(mp.check_rule, mp._sent, lambda facts: {})
+    for chosen in ("one weird trick", {}):
+        with pytest.raises(ValueError, match=f"narrow MLP the rule chose {chosen!r}, expected 'data' or 'tensor'"):
+            mp.score_rule(lambda facts, chosen=chosen: chosen)
 
 
 def test_the_costliest_path_decides():

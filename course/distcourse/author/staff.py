@@ -15,6 +15,7 @@ import numpy as np
 import distlearn
 from distlearn.tables import format_number
 
+from ..exercise import FILE, load
 from .grade import submitted
 from .release import find_labs, labs_dir, source_notebooks
 from .rules import LEAD_IN, estimate
@@ -109,7 +110,8 @@ def faults(lab: Source) -> dict[str, list[str]]:
                 name = getattr(part, "attr", None) or getattr(part, "id", None)
                 todo += [known[name]] if name in known and known[name] not in todo else []
         found[cell.grade_id.removeprefix("check_")] = [text for text in told if len(text.split()) > 2]
-    return found
+    tables = load(lab.path.parent) if (lab.path.parent / FILE).is_file() else {}
+    return found | {name: list(dict.fromkeys(m.sentence for m in table.mistakes)) for name, table in tables.items()}
 
 
 def _bound(node) -> list[str]:
