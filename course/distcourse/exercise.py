@@ -63,6 +63,12 @@ def runner(number: str, name: str):
     return lambda answer, **case: {"result": answer(**case)}
 
 
+def named(got, *names) -> dict:
+    """Return several results by name; what is not so many of them is the first one."""
+    several = isinstance(got, (tuple, list, np.ndarray)) and len(got) == len(names)
+    return dict(zip(names, got, strict=True)) if several else {names[0]: got}
+
+
 # -- results -----------------------------------------------------------------------------------------------------------
 def results_of(run, answers: tuple, cases: list[dict], inplace: bool) -> list[dict]:
     """Return the results of answers in each case by name; where one raises or does not end, the exception."""
@@ -234,12 +240,14 @@ def _keep(arrays: dict, value, plain: bool):
     return {"array": list(arrays).index(key), "as": type(value).__name__}
 
 
-def load(folder) -> dict[str, Table]:
-    """Read the tables of a lab, by exercise."""
+def load(folder, *names: str) -> dict[str, Table]:
+    """Read the tables of a lab, by exercise: of all exercises, or of those with these names."""
     found, path = {}, Path(folder, FILE)
     try:
         with np.load(path, allow_pickle=False) as file:
-            for name, (cases, right, mistakes, *rest) in json.loads(file["tables"].tobytes()).items():
+            kept = json.loads(file["tables"].tobytes())
+            for name in [name for name in kept if not names or name in names]:
+                cases, right, mistakes, *rest = kept[name]
                 rows = ([{k: _kept(file, v) for k, v in row.items()} for row in part] for part in (cases, right))
                 found[name] = Table(*rows, [Mistake(*one) for one in mistakes], *rest)
     except (TypeError, ValueError, KeyError) as error:
@@ -253,9 +261,9 @@ def find(name: str) -> Table:
     """Return the table of an exercise of the lab in this folder."""
     if not Path(FOLDER, FILE).is_file():
         raise FileNotFoundError(f"no {FILE} in {FOLDER.resolve()}: it belongs to the lab, beside its notebook")
-    tables = load(FOLDER)
+    tables = load(FOLDER, name)
     if name not in tables:
-        raise ValueError(f"{FILE} has no exercise {name!r}, expected one of {', '.join(tables)}")
+        raise ValueError(f"{FILE} has no exercise {name!r}, expected one of {', '.join(load(FOLDER))}")
     return tables[name]
 
 

@@ -88,6 +88,63 @@ OTHERWISE = {
         "        out[k : k + 16] = np.copysign(GRID[off.argmin(axis=1)], part) * s\n"
         "    return out"
     ],
+    "layer_cost": [
+        "def layer_cost(k, cin, cout, pixels, groups=1):\n"
+        "    weights = k ** 2 * (cin // groups) * cout\n"
+        "    return [weights + cout, weights * 2 * pixels]",
+        "def layer_cost(k, cin, cout, pixels, groups=1):\n"
+        "    return np.array([k * k * cin // groups * cout + cout, 2 * k * k * cin // groups * cout * pixels])",
+    ],
+    "step_parts": [
+        "def step_parts(p, beta, t, n, alpha, k=1):\n"
+        "    messages = (p - 1) + (p - 1)\n"
+        "    return np.array([t / p, sum(messages * (n / k / p) / beta for _ in range(k)), messages * k * alpha])"
+    ],
+    "needed_bandwidth": [
+        "def needed_bandwidth(p, t, n, alpha, k=1):\n"
+        "    if p == 1: return 0\n"
+        "    for_bytes = t / p / (2 * p - 2) - alpha * k\n"
+        "    return float('inf') if for_bytes <= 0 else np.float64(n / p / for_bytes)"
+    ],
+    "codecs": [
+        "def encode_8bit(x):\n"
+        "    s = np.float32(max(-x.min(), x.max()))\n"
+        "    return s[None], np.round(x / (s or 1) * 127).astype('int8')\n"
+        "def decode_8bit(scale, levels, n):\n"
+        "    return np.array([scale[0] * v / 127 for v in levels], np.float32)\n"
+        "def encode_1bit(x):\n"
+        "    sides = [v for v in x if v >= 0], [v for v in x if v < 0]\n"
+        "    return np.float32([sum(s) / max(len(s), 1) for s in sides]), np.packbits((x >= 0).tolist())\n"
+        "def decode_1bit(means, bits, n):\n"
+        "    return np.where(np.unpackbits(bits, count=n), *means).astype(np.float32)\n"
+        "def encode_top(x, k):\n"
+        "    places = sorted(range(len(x)), key=lambda i: -abs(x[i]))[:k]\n"
+        "    return np.array(places, 'uint32'), x[places].copy()\n"
+        "def decode_top(places, values, n):\n"
+        "    sent = dict(zip(places.tolist(), values.tolist()))\n"
+        "    return np.array([sent.get(i, 0) for i in range(n)], 'float32')"
+    ],
+    "compressed_all_reduce": [
+        "def compressed_all_reduce(comm, x, error, encode, decode):\n"
+        "    error += x\n"
+        "    first, second = encode(error)\n"
+        "    rows = list(zip(comm.all_gather(first), comm.all_gather(second)))\n"
+        "    arrived = [decode(a, b, x.size) for a, b in rows]\n"
+        "    error -= arrived[comm.rank]\n"
+        "    return np.sum(arrived, axis=0)"
+    ],
+    "diloco_round": [
+        "def diloco_round(comm, start, end, velocity, lr=0.7, mu=0.9):\n"
+        "    move = comm.all_gather(start - end).mean(axis=0)\n"
+        "    velocity[...] = mu * velocity + move\n"
+        "    return start - lr * move - lr * mu * velocity",
+        "def diloco_round(comm, start, end, velocity, lr=0.7, mu=0.9):\n"
+        "    mean = end / comm.size\n"
+        "    comm.all_reduce(mean)\n"
+        "    np.multiply(velocity, mu, out=velocity)\n"
+        "    np.add(velocity, start - mean, out=velocity)\n"
+        "    return start + lr * (mean - start - mu * velocity)",
+    ],
 }
 """Answers that are as right as the solutions, by exercise."""
 
