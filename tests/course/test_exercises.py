@@ -145,6 +145,73 @@ OTHERWISE = {
         "    np.add(velocity, start - mean, out=velocity)\n"
         "    return start + lr * (mean - start - mu * velocity)",
     ],
+    "momentum": [
+        "def sgd(data, grad, state, lr, step):\n"
+        "    data[...] = data - lr * grad\n"
+        "def momentum(data, grad, state, lr, step, mu=0.9):\n"
+        "    np.add(mu * state, grad, out=state)\n"
+        "    np.subtract(data, lr * state, out=data)\n"
+        "def nesterov(w, g, v, eta, t, mu=0.9):\n"
+        "    old = v.copy()\n"
+        "    v[:] = mu * v + g\n"
+        "    w[:] = w - eta * ((1 + mu) * v - mu * old)\n",
+        "def sgd(data, grad, state, lr, step):\n"
+        "    for i in np.ndindex(*data.shape): data[i] -= lr * grad[i]\n"
+        "def momentum(data, grad, state, lr, step, mu=0.9):\n"
+        "    for i in np.ndindex(data.shape):\n"
+        "        state[i] = mu * state[i] + grad[i]\n"
+        "        data[i] -= lr * state[i]\n"
+        "def nesterov(data, grad, state, lr, step, mu=0.9):\n"
+        "    momentum(data, grad, state, 0, step, mu)\n"
+        "    data -= lr * grad + lr * mu * state\n"
+        "    return data",
+    ],
+    "adaptive": [
+        "def adagrad(w, g, s, lr, t, eps=1e-8):\n"
+        "    s += g ** 2\n"
+        "    w -= lr / (s ** 0.5 + eps) * g\n"
+        "def rmsprop(w, g, s, lr, t, rho=0.99, eps=1e-8):\n"
+        "    s += (1 - rho) * (g ** 2 - s)\n"
+        "    w += -lr * g / (eps + np.sqrt(s))"
+    ],
+    "adam": [
+        "def adam(w, g, state, lr, step, beta1=0.9, beta2=0.999, eps=1e-8):\n"
+        "    state[0][...] = beta1 * state[0] + (1 - beta1) * g\n"
+        "    state[1][...] = beta2 * state[1] + (1 - beta2) * np.square(g)\n"
+        "    a, b = 1 - beta1 ** (step + 1), np.sqrt(1 - beta2 ** (step + 1))\n"
+        "    w -= (lr * b / a * state[0] / (np.sqrt(state[1]) + eps * b)).astype(w.dtype)"
+    ],
+    "schedule": [
+        "def schedule(step, steps):\n    return (1 - step / steps) / (1 + 5 * step / steps)",
+        "def schedule(step, steps):\n    return np.float32(np.exp(-4.6 * step / steps))",
+    ],
+    "noise": [
+        "def noise(gradients, b):\n"
+        "    p, g = len(gradients), gradients.mean(axis=0)\n"
+        "    trace = b * np.sum((gradients - g) ** 2) / (p - 1)\n"
+        "    return [trace, g @ g - trace / (p * b)]",
+        "def noise(gradients, b):\n"
+        "    p = gradients.shape[0]\n"
+        "    means = np.array([np.einsum('pd,pd->', gradients, gradients) / p, np.sum(gradients.mean(0) ** 2)])\n"
+        "    signal, trace = np.linalg.solve([[1, 1 / b], [1, 1 / (p * b)]], means)\n"
+        "    return float(trace), float(signal)",
+    ],
+    "fit": [
+        "def fit(batches, steps):\n"
+        "    slope, start = np.polyfit(1 / batches, steps, 1, w=1 / steps)\n"
+        "    return start, slope",
+        "def fit(batches, steps):\n"
+        "    A = [[1 / s, 1 / (b * s)] for b, s in zip(batches, steps)]\n"
+        "    return np.linalg.pinv(A).sum(axis=1)",
+    ],
+    "best_batch": [
+        "def best_batch(s, e, a, c, largest):\n"
+        "    b = np.sqrt(e / s) * np.sqrt(a / c)\n"
+        "    return np.clip(b, 1, largest)",
+        "def best_batch(s, e, a, c, largest):\n"
+        "    b = (e * a / s / c) ** 0.5\n"
+        "    return 1 if b < 1 else largest if b > largest else b",
+    ],
 }
 """Answers that are as right as the solutions, by exercise."""
 
