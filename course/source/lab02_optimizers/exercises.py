@@ -440,7 +440,9 @@ EXERCISES["best_batch"] = Exercise(
         "inverted: more overhead needs a larger batch": (
             f"{RAW}  ->  e_min * per_sample / (s_min * max(overhead, 1e-9))"
         ),
-        "far too small: is the fraction upside down? S_min c belongs below": f"{RAW}  ->  s_min * per_sample / max(e_min * overhead, 1e-9)",
+        "far too small: is the fraction upside down? S_min c belongs below": (
+            f"{RAW}  ->  s_min * per_sample / max(e_min * overhead, 1e-9)"
+        ),
         "E_min and S_min have changed places": f"{RAW}  ->  s_min * overhead / (e_min * per_sample)",
         "this is the time, not the batch": (
             f"return {CLIPPED}  ->  batch = {CLIPPED}\n"
