@@ -64,9 +64,12 @@ def runner(number: str, name: str):
 
 
 def named(got, *names) -> dict:
-    """Return several results by name; what is not so many of them is the first one."""
-    several = isinstance(got, (tuple, list, np.ndarray)) and len(got) == len(names)
-    return dict(zip(names, got, strict=True)) if several else {names[0]: got}
+    """Return several results by name; where there are not so many, each is a text that says what is there."""
+    if (isinstance(got, (tuple, list)) or getattr(got, "ndim", 0)) and len(got) == len(names):
+        return dict(zip(names, got, strict=True))
+    of = f" of {len(got)}" if isinstance(got, (tuple, list, dict)) else ""
+    told = f"a {type(got).__name__}{of}, not the {len(names)} results {', '.join(names)}"
+    return dict.fromkeys(names, None if got is None else told)
 
 
 # -- results -----------------------------------------------------------------------------------------------------------
@@ -351,7 +354,9 @@ def explain(table: Table, tried: list[dict], wrong: list[list[str]]) -> tuple[st
 
     def fits(mistake, i, names) -> bool:
         kept, got, want = mistake.wrong[i], tried[i], table.right[i]
-        return all(n in kept and (_alike(kept[n], got[n], want.get(n)) if n in got else not kept[n][1]) for n in names)
+        return all(
+            n in kept and (_alike(kept[n], got[n], want.get(n)) if n in got else kept[n][0] == "missing") for n in names
+        )
 
     whole = [
         m for m in table.mistakes if all(set(m.wrong[i]) == set(wrong[i]) and fits(m, i, wrong[i]) for i in failed)

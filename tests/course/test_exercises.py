@@ -122,7 +122,24 @@ OTHERWISE = {
         "    return np.array(places, 'uint32'), x[places].copy()\n"
         "def decode_top(places, values, n):\n"
         "    sent = dict(zip(places.tolist(), values.tolist()))\n"
-        "    return np.array([sent.get(i, 0) for i in range(n)], 'float32')"
+        "    return np.array([sent.get(i, 0) for i in range(n)], 'float32')",
+        "def encode_8bit(x):\n"
+        "    s = np.abs(x).max()\n"
+        "    up = np.floor(np.abs(x) * 127 / np.maximum(s, 1e-30) + 0.5)  # halves away from zero\n"
+        "    return np.array([s]), (np.sign(x) * up).astype(np.int8)\n"
+        "decode_8bit = lambda s, levels, n: np.multiply(levels, s / 127, dtype=np.float32)\n"
+        "def encode_1bit(x):\n"
+        "    up = ~(x < 0)\n"
+        "    sums = np.array([x @ up, x @ ~up])\n"
+        "    return (sums / np.maximum([up.sum(), (~up).sum()], 1)).astype(np.float32), np.packbits(up)\n"
+        "def decode_1bit(means, bits, n):\n"
+        "    b = np.unpackbits(bits)[:n]\n"
+        "    return b * means[0] + (1 - b) * means[1]\n"
+        "def encode_top(x, k):\n"
+        "    order = np.lexsort((np.arange(len(x)), -np.abs(x)))[:k]\n"
+        "    return np.sort(order).astype('u4'), x[np.sort(order)]\n"
+        "def decode_top(places, values, n):\n"
+        "    return np.bincount(places, values, minlength=n).astype(np.float32)",
     ],
     "compressed_all_reduce": [
         "def compressed_all_reduce(comm, x, error, encode, decode):\n"
@@ -364,6 +381,31 @@ def test_weak_cases_are_found(tmp_path):
     assert "return x[:k] * m  ->  return x[:k] * k" in found
     assert not any("frozen" in what and " x " not in what for what in found), "the others are never another value"
     assert survivors(small(tmp_path), "first") == []
+
+
+def test_a_missing_result_is_explained_by_a_mistake_that_lacks_it_alone():
+    told = [
+        exercise.Mistake("a list", [{"b": ["a list of 2", []]}]),
+        exercise.Mistake("no b", [{"b": ["missing", []]}]),
+    ]
+    table = exercise.Table([{}], [{"a": 1.0, "b": 2.0}], told, False, [], None, [])
+    assert exercise.explain(table, [{"a": 1.0}], [["b"]])[0] == "no b"
+    assert exercise.explain(table._replace(mistakes=told[:1]), [{"a": 1.0}], [["b"]]) == ("", {})
+
+
+@pytest.mark.parametrize(
+    ("got", "found"),
+    [
+        ((1, 2), {"a": 1, "b": 2}),
+        (np.array([3, 4]), {"a": 3, "b": 4}),
+        (None, {"a": None, "b": None}),
+        (5.0, dict.fromkeys("ab", "a float, not the 2 results a, b")),
+        ((1, 2, 3), dict.fromkeys("ab", "a tuple of 3, not the 2 results a, b")),
+        ({"a": 1, "b": 2}, dict.fromkeys("ab", "a dict of 2, not the 2 results a, b")),
+    ],
+)
+def test_several_results_are_named(got, found):
+    assert exercise.named(got, "a", "b") == found
 
 
 def test_a_table_is_kept_as_it_was_made(tmp_path):

@@ -84,8 +84,17 @@ EXERCISES["momentum"] = Exercise(
         "v decays once more: g + mu v, not g + v": edits([NAG], "+ mu * state", "+ state"),
         "this is NAG: Momentum moves by the velocity alone": f"{MOMENTUM}  ->  {NAG}",
         "this is SGD: the velocity is missing": [f"{rule}  ->  {SGD.rstrip()}" for rule in BOTH],
-        "state has not changed: `state *= ...` changes it, `state = ...` only makes a new array": edits(
-            BOTH, "state *= mu\n    state += grad", "state = mu * state + grad"
+        "state has not changed: `state *= ...` changes it, `state = ...` only makes a new array": [
+            *edits(BOTH, "state *= mu\n    state += grad", "state = mu * state + grad"),
+            *edits(BOTH, "state += grad", "state = state + grad"),
+            *edits(BOTH, "state *= mu", "state = mu * state"),
+        ],
+        "here v adds gradients, and the minus and the rate belong to the step, not into v": [
+            f"{MOMENTUM}  ->      state *= mu\n    state -= lr * grad\n    data += state",
+            f"{NAG}  ->      state *= mu\n    state -= lr * grad\n    data += mu * state - lr * grad",
+        ],
+        "both are subtracted: w - lr (g + mu v)": edits(
+            [NAG], "data -= lr * (grad + mu * state)", "data -= lr * (grad - mu * state)"
         ),
         "data has not changed: `data = ...` makes a new array, `data -= ...` changes this one": [
             f"{SGD}  ->      data = data - lr * grad\n",
@@ -170,6 +179,7 @@ EXERCISES["adaptive"] = Exercise(
         "state has not changed: `state += ...` changes it, `state = ...` only makes a new array": [
             *edits([ADAGRAD], "state += ", "state = state + "),
             *edits([RMSPROP], "state *= rho\n    state +=", "state = rho * state +"),
+            *edits([RMSPROP], "state += ", "state = state + "),
         ],
         "data has not changed: `data = ...` makes a new array, `data -= ...` changes this one": edits(
             SQUARES, "data -= ", "data = data - "
@@ -217,6 +227,15 @@ EXERCISES["adam"] = Exercise(
         ],
         "the root is missing": f"np.sqrt({SQUARE})  ->  {SQUARE}",
         "eps is added to the root, not under it": f"{DOWN}  ->  np.sqrt({SQUARE} + eps)",
+        "eps is added to the root of the corrected s, not before the correction": (
+            f"    data -= lr * ({MEAN}) / {DOWN}"
+            "  ->      data -= lr * np.sqrt(1 - beta2**t) / (1 - beta1**t) * m / (np.sqrt(s) + eps)"
+        ),
+        "the betas to the power of t, not of 2": [
+            (f"{MEAN}  ->  m / (1 - beta1**2)", f"{SQUARE}  ->  s / (1 - beta2**2)"),
+            f"{MEAN}  ->  m / (1 - beta1**2)",
+            f"{SQUARE}  ->  s / (1 - beta2**2)",
+        ],
         "eps is an argument: add it to the root": ["+ eps)  ->  + 1e-8)", " + eps)  ->  )"],
         "the corrected means are new arrays: m and s stay as they were": [
             (
@@ -241,6 +260,7 @@ EXERCISES["adam"] = Exercise(
         "the learning rate is missing": "data -= lr *   ->  data -= ",
         "m and s have not changed: `m *= ...` changes it, `m = ...` only makes a new array": [
             ("m *= beta1  ->  m = m * beta1", "s *= beta2  ->  s = s * beta2"),
+            ("m += (1 - beta1)  ->  m = m + (1 - beta1)", "s += (1 - beta2)  ->  s = s + (1 - beta2)"),
         ],
         "m has not changed: `m *= ...` changes it, `m = ...` only makes a new array": "m *= beta1  ->  m = m * beta1",
         "s has not changed: `s *= ...` changes it, `s = ...` only makes a new array": "s *= beta2  ->  s = s * beta2",

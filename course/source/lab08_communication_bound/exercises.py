@@ -330,7 +330,8 @@ EXERCISES["compressed_all_reduce"] = Exercise(
         ),
         "the error is what the message left out: minus what arrives": f"{ERROR}  ->  error[...] = given",
         "the error is this rank's own: minus what arrives from it, not from all": [
-            (f"{ERROR}  ->  pass", f"return {SUM}  ->  total = {SUM}\n    error[...] = given - total\n    return total")
+            (f"{ERROR}  ->  pass", f"return {SUM}  ->  total = {SUM}\n    error[...] = {kept}\n    return total")
+            for kept in ("given - total", "given - total / comm.size")
         ],
         "a sum over ranks, not a mean": f"{SUM}  ->  {SUM} / np.float32(comm.size)",
         "this rank's own code belongs to the sum": (
