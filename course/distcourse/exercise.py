@@ -321,7 +321,7 @@ def _report(found: Check, table: Table, tried: list[dict]) -> None:
             found.stopped(words(case), got[RAISED], whole)
         else:
             lines = {}
-            for name in names:
+            for name in [n for n in names if n in got] or names:  # others are missing because these are wrong
                 seen, mistake = _seen(name, got, want, table)
                 advice = whole or by_name.get(name) or mistake
                 lines.setdefault(advice.replace(name, ""), (f"{name}: {seen}", advice))

@@ -134,7 +134,7 @@ def test_the_codes_of_the_lab_are_those_of_the_library(n):
 
 
 def encoded(encode_8bit, **case):
-    return lab08.run_codecs(encode_8bit, *SOLVED.answers("codecs")[1:], "encode_8bit", **case)
+    return lab08.run_codecs(encode_8bit, *SOLVED.answers("codecs")[1:], of="encode_8bit", **case)
 
 
 def test_a_cast_of_nan_to_int8_is_a_wrong_result():
@@ -143,8 +143,8 @@ def test_a_cast_of_nan_to_int8_is_a_wrong_result():
         careful = encoded(
             lambda x: (s := abs(x).max(keepdims=True), np.int8(np.where(s > 0, x * (127 / s), 0))), x=np.zeros(3, "f")
         )
-    assert "what if all values are 0?" in hasty["two arrays"]
-    assert careful["two arrays"] == "float32 (1,), int8 (3,)"
+    assert "what if all values are 0?" in hasty["arrays of encode_8bit"]
+    assert careful["arrays of encode_8bit"] == "scale: float32 (1,), levels: int8 (3,)"
 
 
 def test_a_round_is_that_of_the_strategy():

@@ -235,6 +235,12 @@ EXERCISES["codecs"] = Exercise(
             "levels.astype(np.int8)  ->  levels",
             "levels.astype(np.int8)  ->  levels.astype(int)",
         ],
+        "8 bit: levels have a sign, and 0 is level 0": (
+            "scale, levels.astype(np.int8)  ->  scale, (levels + 128).astype(np.uint8)"
+        ),
+        "8 bit: the scale is the largest of abs(x) itself: decoding divides it by 127": (
+            "return scale, levels  ->  return scale / np.float32(127), levels"
+        ),
         "8 bit: scale first, then levels": "scale, levels.astype(np.int8)  ->  levels.astype(np.int8), scale",
         "8 bit, back: divide by 127, the largest level": f"{BACK}  ->  levels * scale",
         "8 bit, back: the largest level is 127": f"{BACK}  ->  levels * (scale / np.float32(128))",
@@ -290,7 +296,14 @@ EXERCISES["codecs"] = Exercise(
             "np.zeros(n, np.float32)  ->  np.zeros(places.max() + 1, np.float32)"
         ),
         "top k, back: each value goes to its place": "x[places] = values  ->  x[:len(values)] = values",
-        "top k, back: did you forget `return`?": "x[places] = values\n    return x  ->  x[places] = values",
+        "did you forget `return`?": [
+            "return scale, levels  ->  scale, levels",
+            f"return {BACK}  ->  {BACK}",
+            "return np.array(means, np.float32), np  ->  np.array(means, np.float32), np",
+            "return means[1 -  ->  means[1 -",
+            "return places, x[places]  ->  places, x[places]",
+            "x[places] = values\n    return x  ->  x[places] = values",
+        ],
     },
     may_pass={"if scale[-1] > 0": "an array of one", "decode_8bit, argument n frozen": "the levels are n"},
 )
@@ -401,6 +414,7 @@ EXERCISES["diloco_round"] = Exercise(
         "the rate is missing": f"{STEP}  ->  start - (delta + mu * velocity)",
         "any number of ranks, not at most three: comm.size": "/ comm.size  ->  / min(comm.size, 3)",
         "all_reduce sums: divide by the number of ranks": " / comm.size  ->  ",
+        "the mean of all ranks, not rank 0's end": (f"{DELTA}  ->  delta = start - comm.broadcast(end.copy())"),
         "this rank's own end: the mean needs an all_reduce": f"{DELTA}  ->  delta = start - end",
         "the velocity fades: mu v + delta": "velocity *= mu  ->  pass",
         "delta is added in full: mu v + delta": "velocity += delta  ->  velocity += (1 - mu) * delta",
