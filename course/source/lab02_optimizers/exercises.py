@@ -58,6 +58,7 @@ EXERCISES["momentum"] = Exercise(
     mistakes={
         "v adds the whole gradient: mu v + g, not mu v + (1 - mu) g": edits(BOTH, "+= grad", "+= (1 - mu) * grad"),
         "the velocity decays: state *= mu": edits(BOTH, "state *= mu", "pass"),
+        "the velocity decays by mu, not by 1 - mu": edits(BOTH, "state *= mu", "state *= 1 - mu"),
         "the rate belongs to the step, not into the velocity, too": edits(BOTH, "+= grad", "+= lr * grad"),
         "the rate belongs to the step, not into the velocity": [
             f"{MOMENTUM}  ->      state *= mu\n    state += lr * grad\n    data -= state",
@@ -108,6 +109,10 @@ EXERCISES["momentum"] = Exercise(
             f"{SGD}  ->      grad *= lr; data -= grad\n",
             *edits(BOTH, "    state *= mu", "    grad *= 1.0001\n    state *= mu"),
         ],
+        "none of the three depends on the number of the step": [
+            f"{SGD}  ->      data -= lr / (1 + step) * grad\n",
+            *edits(BOTH, "data -= lr * ", "data -= lr / (1 + step) * "),
+        ],
         "weights have any number of axes, not always two": [
             f"{SGD}  ->      data -= lr * grad * (grad.ndim == 2)\n",
             *edits(BOTH, "state += grad", "state += grad * (grad.ndim == 2)"),
@@ -147,13 +152,19 @@ EXERCISES["adaptive"] = Exercise(
             f"{RMSPROP}  ->      data -= lr * grad / (np.sqrt(state) + eps)\n"
             "    state *= rho\n    state += (1 - rho) * grad * grad",
         ],
-        "each weight needs a sum of its own": edits(SQUARES, "grad * grad", "np.sum(grad * grad)"),
+        "each weight needs a sum of its own": [
+            *edits(SQUARES, "grad * grad", "np.sum(grad * grad)"),
+            *edits(SQUARES, "grad * grad", "np.linalg.norm(grad)"),
+        ],
         "each weight has a square of its own, not the mean of all": edits(
             SQUARES, "grad * grad", "np.mean(grad * grad)"
         ),
         "s adds squares, g * g, not sizes": edits(SQUARES, "grad * grad", "np.abs(grad)"),
         "s adds squares, g * g, not gradients": edits(SQUARES, "grad * grad", "grad"),
         "the rate is missing": edits(SQUARES, "lr * grad /", "grad /"),
+        "the rate multiplies the step: it is not below the line": edits(
+            SQUARES, "lr * grad / (np.sqrt", "grad / (lr * np.sqrt"
+        ),
         "the numerator is g, not its square": edits(SQUARES, "lr * grad /", "lr * grad * grad /"),
         "eps is an argument: add it to the root": [
             *edits(SQUARES, "+ eps", "+ 1e-8"),
@@ -248,7 +259,11 @@ EXERCISES["adam"] = Exercise(
         "state is (m, s), in this order": "m, s = state  ->  s, m = state",
         "m adds (1 - beta1) of the gradient": "m += (1 - beta1) * grad  ->  m += grad",
         "s adds (1 - beta2) of the square": "s += (1 - beta2) * grad * grad  ->  s += grad * grad",
-        "s takes squares of gradients": "s += (1 - beta2) * grad * grad  ->  s += (1 - beta2) * grad",
+        "s takes squares of gradients": [
+            "s += (1 - beta2) * grad * grad  ->  s += (1 - beta2) * grad",
+            "s += (1 - beta2) * grad * grad  ->  s += (1 - beta2) * m * m",
+        ],
+        "s is corrected under the root": f"np.sqrt({SQUARE})  ->  np.sqrt(s) / (1 - beta2**t)",
         "m forgets: m *= beta1": "m *= beta1  ->  pass",
         "s forgets: s *= beta2": "s *= beta2  ->  pass",
         "the betas are arguments, not 0.9 and 0.999": "t = step + 1  ->  t, beta1, beta2 = step + 1, 0.9, 0.999",
@@ -364,6 +379,9 @@ EXERCISES["noise"] = Exercise(
         "the larger minus the smaller: |g_i|^2 - |g|^2": f"{TRACE}  ->  (large - small) * p * b / (p - 1)",
         "|g|^2 is not |G|^2: subtract its own noise": f"{NORM}  ->  large",
         "trace / b is one rank's noise; that of the mean is trace / (p b)": f"{NORM}  ->  large - trace / b",
+        "the noise of the mean is trace / (p b): b is missing": f"{NORM}  ->  large - trace / p",
+        "trace / (p b) is the noise in |g|^2, not in |g_i|^2": f"{NORM}  ->  small - trace / (p * b)",
+        "the trace sums variances, not deviations": f"{TRACE}  ->  b * gradients.std(axis=0, ddof=1).sum()",
         "return the second as it comes: it may be negative": (
             "return trace, squared_norm  ->  return trace, abs(squared_norm)"
         ),
@@ -407,6 +425,9 @@ EXERCISES["fit"] = Exercise(
         "the right side is 1: it is divided by S_i, too": f"{ONES}  ->  steps",
         "the right side is 1, not 1 / S_i": f"{ONES}  ->  1 / steps",
         "S is a line in 1 / b: the second column is 1 / (b S)": "1 / (batches * steps)  ->  batches / steps",
+        "S is a line in 1 / b, not in logarithms": (
+            "def fit(batches, steps):\n    return np.polyfit(np.log(batches), np.log(steps), 1)[::-1]"
+        ),
         "E_min is asked for, not the critical batch": "return s_min, e_min  ->  return s_min, e_min / s_min",
         "all measurements count, not the first three": (
             "    A =  ->      batches, steps = batches[:3], steps[:3]\n    A ="
@@ -464,6 +485,9 @@ EXERCISES["best_batch"] = Exercise(
             f"{RAW}  ->  s_min * per_sample / max(e_min * overhead, 1e-9)"
         ),
         "E_min and S_min have changed places": f"{RAW}  ->  s_min * overhead / (e_min * per_sample)",
+        "the root of the product of E_min / S_min and a / c, not their sum": (
+            f"np.sqrt({RAW})  ->  e_min / s_min + overhead / per_sample"
+        ),
         "this is the time, not the batch": (
             f"return {CLIPPED}  ->  batch = {CLIPPED}\n"
             "    return (s_min + e_min / batch) * (overhead + per_sample * batch)"

@@ -26,9 +26,10 @@ EXERCISES["layer_cost"] = Exercise(
         "the kernel is k x k": f"{PRODUCTS}  ->  kernel * c_in // groups",
         "the kernel's size is an argument": f"{PRODUCTS}  ->  9 * c_in // groups",
         "an output channel sees c_in / G channels, not all": " // groups  ->  ",
-        "divided by G twice: all c_out channels together have k^2 c_in / G c_out weights": (
-            "// groups  ->  // groups // groups"
-        ),
+        "divided by G twice: all c_out channels together have k^2 c_in / G c_out weights": [
+            "// groups  ->  // groups // groups",
+            f"{VALUES} {WORK}  ->  products * c_out // groups + c_out, 2 * products * c_out // groups * pixels",
+        ],
         "times c_out: these are the weights of one output channel": f"{VALUES}  ->  products + c_out,",
         "weights are shared by all pixels: not times pixels": f"{VALUES}  ->  products * c_out * pixels + c_out,",
         "the biases are missing": f"{VALUES}  ->  products * c_out,",
@@ -96,6 +97,13 @@ EXERCISES["step_parts"] = Exercise(
         "each bucket is a ring with messages of its own": f"{LATE}  ->  2 * (ranks - 1) * alpha",
         "there and back: twice p - 1 latencies": f"{LATE}  ->  (ranks - 1) * alpha * buckets",
         "messages come one after the other: latency is not divided by p": f"{LATE}  ->  {LATE} / ranks",
+        "a ring has 2 (p - 1) latencies, one after the other, and not log2(p) of them": (
+            f"{LATE}  ->  2 * np.log2(ranks) * alpha * buckets"
+        ),
+        "k buckets have k times as many latencies": f"{LATE}  ->  2 * (ranks - 1) * alpha / buckets",
+        "a ring sends n / p bytes 2 (p - 1) times, not all n bytes p - 1 times": (
+            f"{MOVING}  ->  (ranks - 1) * nbytes / bandwidth"
+        ),
         "2 (p - 1) latencies, not 2 p": f"{LATE}  ->  2 * ranks * alpha * buckets",
         "p may be a fraction: no int(), no //": [
             "    moving =  ->      ranks = int(ranks)\n    moving =",
@@ -148,7 +156,11 @@ EXERCISES["needed_bandwidth"] = Exercise(
         "latencies that take longer than computing leave no time: np.inf": " if left > 0 else np.inf  ->  ",
         "latencies that take as long as computing leave no time: np.inf": "if left > 0  ->  if left >= 0",
         "latencies take longer than computing, so no bandwidth is enough: np.inf, not 0": "else np.inf  ->  else 0.0",
-        "no bandwidth is enough: return np.inf": ["else np.inf  ->  else None", "else np.inf  ->  else -1.0"],
+        "no bandwidth is enough: return np.inf": [
+            "else np.inf  ->  else None",
+            "else np.inf  ->  else -1.0",
+            "else np.inf  ->  else 1e30",
+        ],
         "one bucket unless another number is given: buckets=1": "buckets=1  ->  buckets=2",
         "did you forget `return`?": f"return {NEEDED}  ->  {NEEDED}",
     },
@@ -225,6 +237,10 @@ EXERCISES["codecs"] = Exercise(
         ),
         "8 bit: int8 ends at 127, and the largest becomes 128": f"{LEVELS}  ->  np.rint(x * (128 / scale)).astype(int)",
         "8 bit: the scale is the largest of abs(x), not of x": "np.abs(x).max(keepdims=True)  ->  x.max(keepdims=True)",
+        "8 bit: the scale is the largest of abs(x), not a mean or a width": [
+            "np.abs(x).max(keepdims=True)  ->  np.abs(x).mean(keepdims=True)",
+            "np.abs(x).max(keepdims=True)  ->  np.ptp(x, keepdims=True)",
+        ],
         "8 bit: the scale is an array of one, float32: keepdims=True, or [...], makes one": [
             ("np.abs(x).max(keepdims=True)  ->  np.abs(x).max()", "if scale[0] > 0  ->  if scale > 0")
         ],
@@ -247,6 +263,7 @@ EXERCISES["codecs"] = Exercise(
         "8 bit, back: times the scale": f"{BACK}  ->  levels / np.float32(127)",
         "8 bit, back: the result is float32": f"{BACK}  ->  levels * (scale / np.float64(127))",
         "1 bit: a mean of each side, not a sum": "x[side.nonzero()].mean()  ->  x[side.nonzero()].sum()",
+        "1 bit: the mean of a side, not its median": "x[side.nonzero()].mean()  ->  np.median(x[side.nonzero()])",
         "1 bit: the mean of those on that side, not of all": (
             f"{MEANS}  ->  [np.maximum(x, 0).mean(), np.minimum(x, 0).mean()]"
         ),
@@ -270,6 +287,12 @@ EXERCISES["codecs"] = Exercise(
         "1 bit, back: n values, without the bits that fill the last byte: [:n]": (
             "np.unpackbits(bits)[:n]  ->  np.unpackbits(bits)"
         ),
+        "1 bit, back: n values from the front: the last byte is filled up at its end": (
+            "np.unpackbits(bits)[:n]  ->  np.unpackbits(bits)[-n:]"
+        ),
+        "1 bit, back: the first bit is the first value, as np.unpackbits has it": (
+            "np.unpackbits(bits)[:n]  ->  np.unpackbits(bits, bitorder='little')[:n]"
+        ),
         "1 bit, back: bit 1 has the first mean": "means[1 - np.unpackbits  ->  means[np.unpackbits",
         "1 bit, back: the result is float32": "return means[1 -  ->  return means.astype(float)[1 -",
         "top k: the largest in magnitude: abs(x)": f"{PLACES}  ->  np.argsort(x)[-k:]",
@@ -283,6 +306,7 @@ EXERCISES["codecs"] = Exercise(
         "top k: at each place its value": [
             "return places, x[places]  ->  return places, np.sort(x[places])",
             "return places, x[places]  ->  return places, x[places][::-1]",
+            "return places, x[places]  ->  return np.sort(places), x[places]",
         ],
         "top k: the values have lost their signs": "return places, x[places]  ->  return places, np.abs(x[places])",
         "top k: the places are uint32: astype(np.uint32)": ".astype(np.uint32)  ->  ",
@@ -292,9 +316,10 @@ EXERCISES["codecs"] = Exercise(
             "np.zeros(n, np.float32)  ->  np.full(n, np.nan, np.float32)",
         ],
         "top k, back: n values that are float32: np.zeros(n, np.float32)": ("np.zeros(n, np.float32)  ->  np.zeros(n)"),
-        "top k, back: n values, also where the last ones are 0": (
-            "np.zeros(n, np.float32)  ->  np.zeros(places.max() + 1, np.float32)"
-        ),
+        "top k, back: n values, also where the last ones are 0": [
+            "np.zeros(n, np.float32)  ->  np.zeros(places.max() + 1, np.float32)",
+            "np.zeros(n, np.float32)  ->  np.zeros(n + 1, np.float32)",
+        ],
         "top k, back: each value goes to its place": "x[places] = values  ->  x[:len(values)] = values",
         "did you forget `return`?": [
             "return scale, levels  ->  scale, levels",
@@ -330,6 +355,16 @@ EXERCISES["compressed_all_reduce"] = Exercise(
     mistakes={
         "the error of the last call is not added": f"{GIVEN}  ->  given = x",
         "encode x + error, not x": "encode(given)  ->  encode(x)",
+        "the whole error is added": [
+            f"{GIVEN}  ->  given = x + np.float32(0.9) * error",
+            f"{GIVEN}  ->  given = x + error / np.float32(comm.size)",
+        ],
+        "the new error is that of x + error, not that of error": (
+            f"{ERROR}  ->  error[...] = error - decode(*code, len(x))"
+        ),
+        "codes cannot be added: gather them, decode each, and add what arrives": (
+            f"return {SUM}  ->  return decode(*(comm.all_reduce(part.copy()) for part in code), len(x))"
+        ),
         "`error` is as it was: error = ... makes a new array, error[...] = ... writes into this one": [
             f"{ERROR}  ->  pass",
             f"{ERROR}  ->  error = given - decode(*code, len(x))",
@@ -353,6 +388,9 @@ EXERCISES["compressed_all_reduce"] = Exercise(
         "each rank's code is another: decode all of them": f"{SUM}  ->  decode(*code, len(x)) * np.float32(comm.size)",
         "this is what arrives from this rank alone": f"{SUM}  ->  decode(*code, len(x))",
         "the codes of all ranks, not of three": "range(comm.size))  ->  range(min(comm.size, 3)))",
+        "the codes of all ranks, of rank 0 too": (
+            f"{SUM}  ->  np.float32(0) * x + {SUM.replace('range(comm', 'range(1, comm')}"
+        ),
         "the error is sent next time, not now": f"{SUM}  ->  {SUM} + error",
         "x changed: x += error writes into the gradient, x + error makes a new array": (
             f"{GIVEN}  ->  x += error\n    given = x"
@@ -413,7 +451,15 @@ EXERCISES["diloco_round"] = Exercise(
         "lr multiplies both: lr (delta + mu v)": f"{STEP}  ->  start - (lr * delta + mu * velocity)",
         "the rate is missing": f"{STEP}  ->  start - (delta + mu * velocity)",
         "any number of ranks, not at most three: comm.size": "/ comm.size  ->  / min(comm.size, 3)",
-        "all_reduce sums: divide by the number of ranks": " / comm.size  ->  ",
+        "all_reduce sums: divide by the number of ranks": [
+            " / comm.size  ->  ",
+            f"{DELTA}  ->  delta = comm.all_reduce(start - end)",
+        ],
+        "divided by the number of ranks once too often": "/ comm.size  ->  / comm.size**2",
+        "start is the same on all ranks: it needs no all_reduce": (
+            "delta = start -  ->  delta = comm.all_reduce(start.copy()) -"
+        ),
+        "return the parameters alone: velocity is changed in place": f"return {STEP}  ->  return {STEP}, velocity",
         "the mean of all ranks, not rank 0's end": (f"{DELTA}  ->  delta = start - comm.broadcast(end.copy())"),
         "this rank's own end: the mean needs an all_reduce": f"{DELTA}  ->  delta = start - end",
         "the velocity fades: mu v + delta": "velocity *= mu  ->  pass",
