@@ -65,6 +65,8 @@ class Operation(NamedTuple):
         When it was entered and left, in the order of all such events of this rank.
     waited, done, end : float
         When the rank began to wait, when the operation was done, and when the rank continued.
+    travel : tuple of float
+        Of a simulated message: its latency, and the seconds for which it occupies the network; else empty.
     """
 
     rank: int
@@ -77,6 +79,7 @@ class Operation(NamedTuple):
     waited: float
     done: float
     end: float
+    travel: tuple[float, ...] = ()
 
 
 class Clock(Protocol):

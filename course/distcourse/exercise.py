@@ -33,7 +33,7 @@ FILE = "results.npz"
 FOLDER = Path()  # where it lies: the notebook's own folder; while grading a judge has another
 RAISED = "raises"  # the name of the result of an answer that raises an exception
 ARGUMENTS, UNCHANGED = "arguments", "as they were"  # the name and the right text of what became of arguments
-LIMIT = 10.0  # Seconds for a case.
+LIMIT = 10.0  # Seconds for a case, if the lab's function that runs it has no `seconds` of its own.
 DIGITS = 9  # of a projection
 
 
@@ -78,7 +78,7 @@ def results_of(run, answers: tuple, cases: list[dict], inplace: bool) -> list[di
     found = []
     for case in cases:
         try:
-            with _limited(), np.errstate(all="ignore"):
+            with _limited(getattr(run, "seconds", LIMIT)), np.errstate(all="ignore"):
                 found.append(dict(_leaves(_watched(run, answers, copy.deepcopy(case), inplace))))
         except Exception as error:
             found.append({RAISED: error})
@@ -102,17 +102,17 @@ def _watched(run, answers, case, inplace) -> dict:
 
 
 @contextlib.contextmanager
-def _limited():
-    """Raise `TimeoutError` where a case takes longer than LIMIT; while grading another process sees to that."""
+def _limited(seconds: float):
+    """Raise `TimeoutError` where a case takes longer; while grading another process sees to that."""
     if grading() or not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def stop(*_):
-        raise TimeoutError(f"no result after {LIMIT:g} s: does every loop end?")
+        raise TimeoutError(f"no result after {seconds:g} s: does every loop end?")
 
     before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, LIMIT, 1.0)  # again each second, where an answer goes on after any exception
+    signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)  # again each second, where an answer goes on after any exception
     try:
         yield
     finally:

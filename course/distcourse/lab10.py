@@ -258,201 +258,98 @@ def _breaks(puzzle: Puzzle, made: Schedule) -> list[str]:
     return problems
 
 
-# -- Checks of students' schedules: order by order against a known one, or as the solution of a puzzle.
+# -- What checks take from answers: orders of actions, puzzles' solutions, a stage that stashes its weights.
 
 
-def judge_orders(check, function, known, n_ranks: int, n_microbatches: int, mistakes=None, **options) -> None:
-    """Compare a generator of one rank's actions with a known one: one line, which shows the first rank that is wrong.
-
-    Parameters
-    ----------
-    check : Check
-        Of the cell, which reports.
-    function : callable
-        function(rank, n_ranks, n_microbatches, **options) yields texts such as "F0", or returns a list of them.
-    known : callable
-        Of the library.
-    mistakes : dict of str to callable, optional
-        Generators with a known mistake, by what is wrong with them.
-    **options
-        Go to the generators: `n_virtual=2`.
-    """
-
-    def rows(made) -> list[str]:
-        return [
-            format(a._replace(stage=a.stage if options else None) for a in order)
-            for order in make_schedule(made, n_ranks, n_microbatches, **options).orders
-        ]
-
-    more = [f"{name} = {value}" for name, value in options.items()]
-    label = getattr(function, "__name__", type(function).__name__)
-    where = ", ".join([f"p = {n_ranks}", f"m = {n_microbatches}", *more])
-    want = rows(known)
-    wrong = {text: rows(mistaken) for text, mistaken in (mistakes or {}).items()}
-    got = []
-    for rank in range(n_ranks):
-        given = check.call(function, rank, n_ranks, n_microbatches, **options)
+def _orders(generator, p: int, m: int, *more) -> dict:
+    """The actions of each rank as texts, and what is wrong with them by themselves."""
+    rows = []
+    for rank in range(p):
+        given = generator(rank, p, m, *more)
         given = [] if given is None else given.split() if isinstance(given, str) else list(given)
         other = next((a for a in given if not isinstance(a, str)), None)
         if other is not None:  # what the library yields, too
-            told = f'it yields {type(other).__name__}s, such as {other!r}: write texts, such as "F0"'
-            return check.true(f"{label}, {where}", False, told)
-        got.append(format(parse(" ".join(given))))
-    if got == want:
-        return check.true(f"{label}, {where}", True)
-    rank = next(r for r in range(n_ranks) if got[r] != want[r])
-    # a mistake that explains every rank first; what the checker says if none explains this one
-    suspects = {text: found[rank] for text, found in sorted(wrong.items(), key=lambda item: item[1] != got)}
+            return {"actions": f"{type(other).__name__}s, such as {other!r}"}
+        try:
+            rows.append(format(parse(" ".join(given))))
+        except ValueError as error:
+            return {"actions": str(error)}
     try:
-        findings = check_schedule(got, n_ranks, n_microbatches).findings
+        findings = check_schedule(rows, p, m).findings
     except ValueError as error:
         findings = [error]
-    suspects |= {f"the checker says: {finding}": got[rank] for finding in findings[:1]}
-    check.equal(f"{label}, {where}: rank {rank}", got[rank], want[rank], suspects=suspects)
+    said = {"actions": "texts", "the checker says": str(findings[0]) if findings else "nothing"}
+    return said | {f"rank {rank}": row for rank, row in enumerate(rows)}
 
 
-def check_predicted(check, predicted, held_by_1f1b, p: int, m: int, v: int, f: float, b: float) -> None:
-    """Time, bubble and memory of a pipeline by formulas, against the simulation."""
-    run = simulate("interleaved" if v > 1 else "1f1b", p, m, forward=f, backward=b, **{"n_virtual": v} if v > 1 else {})
-    seconds, bubble = check.call(predicted, p, m, v, f, b)
-    work, fill, where = m * (f + b), (p - 1) * (f + b), f", p = {p}, m = {m}, v = {v}"
-    faster, slower = "with v stages a rank the pipeline fills v times as fast", "divide by v: more stages fill faster"
-    times = {
-        faster: work + fill,
-        slower: work + fill * v,
-        "backward takes time, too: f + b": (work + fill / v) * f / (f + b),
-        "f and b are arguments": 3 * (m + (p - 1) / v),
-        "time comes first, then bubble": run.bubble,
-        "this is the work alone": work,
-        "the pipeline also empties": work + fill * f / (f + b),
-        "p - 1 ranks must be passed, not p": work + p * (f + b) / v,
-    }
-    check.close("seconds" + where, seconds, run.makespan, suspects=times)
-    part = {
-        "divide by the whole time, not by the work": fill / v / work,
-        "a share, from 0 to 1, not in percent": 100 * run.bubble,
-        faster: fill / (work + fill),
-        slower: fill * v / (work + fill * v),
-    }
-    check.close("bubble" + where, bubble, run.bubble, suspects=part)
-    held = {
-        "later ranks wait for fewer others, and hold fewer": [p] * p,
-        "a list, a number for each rank": [p],
-        "never more than there are micro-batches": [p - r for r in range(p)],
-        "the first turn's forward is held, too": [min(p - 1 - r, m) for r in range(p)],
-    }
-    got, want = np.ravel(check.call(held_by_1f1b, p, m)).tolist(), simulate("1f1b", p, m).in_flight
-    check.equal(f"held, p = {p}, m = {m}", got, want, suspects=held)
+def run_generators(gpipe, one_f_one_b, of, p, m):
+    return _orders({"gpipe": gpipe, "one_f_one_b": one_f_one_b}[of], p, m)
 
 
-def judge_puzzle(check, number: int, schedule) -> None:
-    """Check that a schedule solves a puzzle and reaches its target.
+def run_interleaved(interleaved, p, m, v):
+    return _orders(interleaved, p, m, v)
 
-    Parameters
-    ----------
-    number : int
-        In `PUZZLES`.
-    """
-    puzzle = PUZZLES[number]
+
+def run_predicted(predicted, held_by_1f1b, of, **case):
+    got = {"predicted": predicted, "held_by_1f1b": held_by_1f1b}[of](*case.values())
+    if of == "held_by_1f1b":
+        return {"held": got}
+    return {"seconds": got[0], "bubble": got[1]} if isinstance(got, tuple) and len(got) == 2 else {"result": got}
+
+
+def run_run_stage(run_stage, order, lr, seed):
+    """Run an order on a quadratic function for every mini-batch."""
+    rng, order = np.random.default_rng(seed), order.split()
+    start, steep, low = rng.normal(size=3), rng.uniform(0.5, 2, size=(20, 3)), rng.normal(size=(20, 3))
+    got = run_stage(order, start, lambda i, w: steep[i] * (w - low[i]), lr)
+    if not (isinstance(got, tuple) and len(got) == 3):
+        return {"result": got}
+    weights, staleness, versions = got
+    return {"weights": weights, "staleness": list(staleness), "versions": versions}
+
+
+def _solved(number: int, schedule, seed) -> dict:
+    """Whether a schedule is a solution of a puzzle that reaches the target; with a seed, what a model learns by it."""
+    puzzle, name = PUZZLES[number], f"puzzle {number}"
     try:
         if isinstance(schedule, str) and schedule.strip() in SCHEDULES:
-            raise ValueError(f"{schedule.strip()!r} is the name of a schedule of the library: write its lines")
+            raise ValueError(f"{schedule.strip()!r} is the name of a schedule of the library")
         if not isinstance(schedule, (str, list, tuple)):
-            raise TypeError(f"expected a text, one line per rank, got {type(schedule).__name__}")
-        found = score(puzzle, schedule if isinstance(schedule, str) else list(schedule))
+            raise TypeError(f"a {type(schedule).__name__}, not a text with one line per rank")
+        made = make_schedule(schedule if isinstance(schedule, str) else list(schedule))
+        found = score(puzzle, made)
     except (ValueError, TypeError) as error:
-        return check.true(f"puzzle {number}", False, str(error))
-    check.true(f"puzzle {number} is solved", not found.problems, "; ".join(found.problems[:2]))
-    if not found.problems:
-        late = f"time {found.run.makespan:g}, expected {puzzle.target:g} or less (best: {puzzle.best:g})"
-        check.true(f"puzzle {number} reaches its target", found.ok, late)
+        return {name: str(error)}
+    if not found.ok:
+        late = [] if found.problems else [f"time {found.run.makespan:g}, the target is {puzzle.target:g}"]
+        return {name: "; ".join([*found.problems, *late][:2])}
+    return {name: "solved"} | ({} if seed is None else {f"{name}, losses of three steps": losses_by(made, seed)})
 
 
-def judge_training(check, schedule, seed: int) -> None:
-    """Check that a model trained with a schedule learns what a serial one does.
-
-    Parameters
-    ----------
-    seed : int
-        Of the model and of the data.
-    """
-    try:
-        made = check_schedule(schedule).require()
-    except (ValueError, TypeError) as error:
-        return check.true("it can be trained with", False, str(error))
+def losses_by(made: Schedule, seed: int):
+    """Train a small model for three steps with a schedule, on simulated ranks."""
     rng = np.random.default_rng(seed)
     x, y = rng.normal(size=(17, 5)), rng.integers(0, 3, 17)
 
-    def train(comm, schedule):
+    def train(comm):
         model = MLP((5, *(4,) * made.n_stages, 3), seed=seed, dtype="float64")
         optimizer = Optimizer(model.params, SGD(), 0.3)
-        strategy = Pipeline(comm, model, SoftmaxCrossEntropy(), optimizer, schedule=schedule)
-        return [strategy.step(Batch(x, y, len(x))) for _ in range(3)]
+        strategy = Pipeline(comm, model, SoftmaxCrossEntropy(), optimizer, schedule=made)
+        return np.array([strategy.step(Batch(x, y, len(x))) for _ in range(3)])
 
-    forward = [f"{s}F0" for s in range(made.n_stages)]
-    serial = SimWorld(1).run(train, [" ".join([*forward, *(f.replace("F", "B") for f in reversed(forward))])])[0]
-    check.close("loss of three steps", np.array(SimWorld(made.n_ranks).run(train, made)[0]), np.array(serial))
+    return SimWorld(made.n_ranks).run(train)[0]
 
 
-def judge_stage(check, function, order: list[str], *, lr: float, seed: int) -> None:
-    """Check a function that runs one stage without a flush and stashes weights.
+def run_half_the_memory(half_the_memory, seed=None):
+    return _solved(1, half_the_memory(), seed)
 
-    Parameters
-    ----------
-    function : callable
-        function(order, w, gradient, lr) -> (weights, staleness of every B, most versions needed at one time).
-    seed : int
-        Of the weights, and of one quadratic function for every mini-batch.
-    """
-    rng, m = np.random.default_rng(seed), len(order) // 2
-    start, steep, low = rng.normal(size=3), rng.uniform(0.5, 2, size=(m, 3)), rng.normal(size=(m, 3))
 
-    def gradient(i, w):
-        return steep[i] * (w - low[i])
+def run_slow_and_uneven(slow_links, uneven_stages, seed=None):
+    return _solved(2, slow_links(), seed) | _solved(3, uneven_stages(), seed)
 
-    def history(rate=lr, stashing=True, onto_old=False, oldest=False, digits=None):
-        """Weights at the end, from all versions; versions used; staleness; versions needed; mini-batches in flight."""
-        versions, used, ats, staleness, needed, flying = [start], {}, [], [], [1], [0]
-        for action in order:
-            i = int(action[1:][:digits])
-            if action[0] == "F":
-                used[i] = len(versions) - 1
-            else:
-                at = used.pop(min(used) if oldest else i, 0)
-                old = versions[at if stashing else -1]
-                ats.append(at)
-                staleness.append(len(versions) - 1 - at)
-                versions.append((old if onto_old else versions[-1]) - rate * gradient(i, old))
-            needed.append(len({*used.values(), len(versions) - 1}))
-            flying.append(len(used))
-        return versions[-1], ats, staleness, max(needed), max(flying)
 
-    want, ats, staleness, needed, flying = history()
-    w, stale, versions = check.call(function, order, start, gradient, lr)
-    where = " ".join(order[:10]) + (" ..." if len(order) > 10 else "")
-    of_another = "these are another mini-batch's weights: B's may come in any order"
-    weights = {
-        "the gradient is taken at the newest weights": history(stashing=False)[0],
-        "the update is applied to the old weights": history(onto_old=True)[0],
-        "F10 is mini-batch 10, not 1: action[1:] has all digits": history(digits=1)[0],
-        "a step goes against the gradient: w - lr * gradient": history(rate=-lr)[0],
-        "the step is lr times the gradient": history(rate=1)[0],
-        of_another: history(oldest=True)[0],
-    }
-    late = {
-        "these are the versions used: how many updates came since?": ats,
-        "a mini-batch's own update does not count": [n + 1 for n in staleness],
-        of_another: history(oldest=True)[2],
-    }
-    kept = {
-        "mini-batches with the same weights share a version": flying,
-        "mini-batches with the same weights share a version, and the newest may be one of theirs": flying + 1,
-        "the newest counts, too": needed - 1,
-    }
-    with check.group(where, most=3):
-        check.close(f"w ({where})", w, want, suspects=weights)
-        check.equal(f"staleness ({where})", np.ravel(stale).tolist(), staleness, suspects=late)
-        check.equal(f"versions ({where})", int(versions), needed, suspects=kept)
+def run_halved(smaller_bubble, less_of_both, seed=None):
+    return _solved(4, smaller_bubble(), seed) | _solved(5, less_of_both(), seed)
 
 
 # -- What micro-batches change: layers that normalise over a batch see another batch.

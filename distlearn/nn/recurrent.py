@@ -204,7 +204,9 @@ class GRU(Recurrent):
         _, z, _ = gates
         dstate = None if first is None else xp.zeros_like(first)
         grads = xp.empty((4, *h.shape), dy.dtype)  # of h U_n + c, then before r, z and n
-        back = _stack(self.U.data, 3)[[2, 0, 1]].swapaxes(1, 2).copy(order="C")
+        into = self.U.data.reshape(-1, 3, self.d_hidden).T.swapaxes(0, 1)  # by gate
+        back = xp.empty(into.shape, dy.dtype)
+        back[0], back[1:] = into[2], into[:2]
         if launch := h.size and can_launch(gates, dy):
             from ..cuda.kernels.recurrent import STEP_BACK
 
@@ -243,7 +245,8 @@ class GRU(Recurrent):
     def _add_all(self, x, h, first, grads):
         n, xp = self.d_hidden, get_xp(h)
         rows = grads.reshape(4, -1, n)
-        self.W.add(_side_by_side(matmul(x.reshape(-1, self.d_in).T, rows[1:])))
+        dW = matmul(x.reshape(-1, self.d_in).T, rows[1:])
+        self.W.add(dW.swapaxes(0, 1).reshape(self.d_in, -1))
         before, after = h[:-1].reshape(-1, n).T, grads[:3, 1:].reshape(3, -1, n)
         dU = matmul(before, after)
         new, r, z = dU if first is None else dU + matmul(first.T, grads[:3, 0])
@@ -277,8 +280,3 @@ def _stack(matrix, gates):
     """Copy adjacent gates, (rows, gates n), to a stack: (gates, rows, n)."""
     rows = matrix.shape[0]
     return matrix.reshape(rows, gates, -1).transpose(1, 0, 2).copy(order="C")
-
-
-def _side_by_side(stack):
-    gates, rows, n = stack.shape
-    return stack.transpose(1, 0, 2).reshape(rows, gates * n)

@@ -4,7 +4,8 @@
         replay(trace, network=, compute=, slowdown=) --> Replay: makespan, trace, critical path
 
 Between two operations a rank computes for as long as in the recording. An operation begins when the last of its ranks
-enters it. So a rank that waits in the replay waits for an operation, and thereby for the rank that entered it last. The
+enters it; a message of the simulator is under way as soon as it is sent, and received when it has arrived and somebody
+wants it. So a rank that waits in the replay waits for an operation, and thereby for the rank that held it up. The
 chain of these dependencies, from the end of the run to its beginning, is the critical path.
 
 The operations of a rank keep the order of the recording: a server that answers in the order of arrival answers in the
@@ -61,7 +62,9 @@ def record_run(world, program: Callable, *args, **kwargs) -> tuple[list, Trace]:
     operations = [operation for _, own in found for operation in own]
     trace = Trace(world.trace.spans, world.trace.messages)
     trace.operations = _completed(operations, trace.spans)
-    if not trace.messages:  # real ranks record spans alone
+    if trace.messages:
+        trace.operations = _travelling(trace.operations, trace.messages, world.network)
+    else:  # real ranks record spans alone
         pairs = _by_key(trace.operations)
         for op in (op for op in trace.operations if op.name == "recv"):
             sent = pairs[op.key][op.group[0]].start
@@ -95,6 +98,20 @@ def _completed(operations: list[Operation], spans: list[Span]) -> list[Operation
         hidden = op.waited > op.start and mine and mine[0].end <= op.end
         found.append(op._replace(done=mine.popleft().end) if hidden else op)
     return found
+
+
+def _travelling(operations: list[Operation], messages: list[Message], network: Network) -> list[Operation]:
+    """Set how long messages are under way, without the time for which they wait for others."""
+    sent = defaultdict(deque)
+    for m in messages:
+        if m.tag >= 0:  # others belong to collectives
+            sent[m.source, m.dest, m.sent].append(m.nbytes)  # of objects, too
+    return [
+        op._replace(travel=network.route(sent[(*op.group, op.start)].popleft(), *op.group)[:2])
+        if op.name == "send"
+        else op
+        for op in operations
+    ]
 
 
 class RecordingComm:
@@ -257,16 +274,17 @@ class _Shared:
         self.message = some.name in ("send", "recv")
         self.name, self.group, self.nbytes = some.name, some.group, max(op.nbytes for op in parts.values())
         self.complete = max(op.start for op in parts.values())  # when its last rank entered it, in the recording
+        self.travel = parts[self.group[0]].travel if self.message else ()
         self.entered, self.done, self.waiting = {}, {}, []  # of the replay: by rank, and the ranks that wait
         self.begins = self.last = self.before = None
 
     @functools.cached_property
     def buffered(self) -> bool:
-        """Whether this is a message whose sender continued before it was received."""
+        """Whether this is a message whose sender continued before it was received, or had arrived."""
         if not self.message:
             return False
         send, recv = (self.parts[rank] for rank in self.group)
-        return send.done < recv.start
+        return send.done < recv.start or send.end < send.start + sum(self.travel) - 1e-12
 
 
 def replay(trace: Trace, *, network=None, recorded_on=None, compute=1.0, slowdown=None) -> Replay:
@@ -310,24 +328,34 @@ def replay(trace: Trace, *, network=None, recorded_on=None, compute=1.0, slowdow
 
 
 def _recorded_costs(shared: dict[str, _Shared]):
-    """Return `cost(operation) -> (seconds for which its order is occupied, seconds until it is done by rank)`."""
+    """Return `cost(operation) -> (seconds for which its order is occupied, of travel, until it is done by rank)`."""
     free, costs = {}, {}
     for key, op in sorted(shared.items(), key=lambda item: item[1].complete):
         begins = op.complete
         if not op.message:
             begins = max(begins, free.get(op.group, 0.0))
             free[op.group] = max(begins, min(part.done for part in op.parts.values()))
-        costs[key] = {rank: max(0.0, part.done - begins) for rank, part in op.parts.items()}
-    return lambda op: (0.0 if op.message else min(costs[op.key].values()), costs[op.key])
+        # a message for which nobody had to wait took no time of its own, as far as one can tell
+        known = [rank for rank, part in op.parts.items() if not op.message or part.end > part.waited + 1e-6]
+        known = [] if op.travel else known
+        costs[key] = {r: max(0.0, part.done - begins) if r in known else 0.0 for r, part in op.parts.items()}
+
+    def cost(op):
+        occupied = op.travel[1] if op.travel else 0.0 if op.message else min(costs[op.key].values())
+        return occupied, sum(op.travel), costs[op.key]
+
+    return cost
 
 
 def _cost_on(network, before, recorded, op: _Shared):
     """Return the same on another network; seconds beyond the model of the network `before` are added."""
     occupied, seconds = _cost_alone(network, op)
+    change = seconds - _cost_alone(before, op)[1] if before else 0.0
+    if op.travel:
+        return occupied, max(0.0, sum(op.travel) + change) if before else seconds, dict.fromkeys(op.parts, 0.0)
     if not before:
-        return occupied, dict.fromkeys(op.parts, seconds)
-    change = seconds - _cost_alone(before, op)[1]
-    return occupied, {rank: max(0.0, took + change) for rank, took in recorded(op)[1].items()}
+        return occupied, 0.0, dict.fromkeys(op.parts, seconds)
+    return occupied, 0.0, {rank: max(0.0, took + change) for rank, took in recorded(op)[2].items()}
 
 
 def _cost_alone(network, op: _Shared) -> tuple[float, float]:
@@ -421,13 +449,19 @@ class _Run:
         if len(op.entered) < len(op.parts):
             return
         op.last = max(op.entered, key=op.entered.get)
-        entered = op.entered[op.last][0]
         order = op.group[0] if op.message else op.group  # a sender's messages, a group's collectives: one after another
-        occupied, seconds = self.cost(op)
-        op.begins = max(entered, self.free[order])
-        op.before = self.before.get(order) if op.begins > entered else None
+        occupied, travel, seconds = self.cost(op)
+        came = op.entered[op.group[0] if travel else op.last][0]
+        op.begins = max(came, self.free[order])
+        op.before = self.before.get(order) if op.begins > came else None
         self.free[order], self.before[order] = op.begins + occupied, op
-        op.done = {r: op.begins + s for r, s in seconds.items()}
+        there = op.begins + travel
+        if travel and there >= op.entered[op.last][0]:
+            op.last = op.group[0]
+        elif travel:  # it had arrived when its receiver came
+            op.begins = there = op.entered[op.last][0]
+            op.before = None
+        op.done = {r: there + s for r, s in seconds.items()}
         ready.extend(op.waiting)
 
     def _wait(self, rank, op: _Shared) -> bool:

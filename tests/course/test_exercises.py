@@ -229,6 +229,112 @@ OTHERWISE = {
         "    b = (e * a / s / c) ** 0.5\n"
         "    return 1 if b < 1 else largest if b > largest else b",
     ],
+    "half_the_memory": [
+        "def half_the_memory():\n"
+        "    # rank 2 has room for one\n"
+        "    return ['F0 F1 F2  B0 F3 B1 B2 B3', 'F0 F1 B0 F2 B1 F3 B2 B3', ' '.join(f'F{i} B{i}' for i in range(4))]",
+    ],
+    "generators": [
+        "def gpipe(stage, n_stages, n_microbatches):\n"
+        "    yield from [f'F{i}' for i in range(n_microbatches)]\n"
+        "    yield from [f'B{i}' for i in range(n_microbatches)]\n"
+        "def one_f_one_b(s, p, m):\n"
+        "    f, b = [f'F{i}' for i in range(m)], [f'B{i}' for i in range(m)]\n"
+        "    order = f[: p - 1 - s]\n"
+        "    for k in range(m):\n"
+        "        order += f[p - 1 - s + k : p - s + k] + [b[k]]\n"
+        "    return order"
+    ],
+    "predicted": [
+        "def predicted(p, m, v, f, b):\n"
+        "    work, idle = np.float64(m * (f + b)), (p - 1) * (f + b) / v\n"
+        "    return work + idle, idle / (work + idle)\n"
+        "def held_by_1f1b(p, m):\n"
+        "    return list(np.minimum(np.arange(p, 0, -1), m))"
+    ],
+    "interleaved": [
+        "def interleaved(rank, p, m, v):\n"
+        "    n, at = v * m, lambda i: (i // p % v, i // (p * v) * p + i % p)\n"
+        "    ahead = min(2 * (p - rank - 1) + (v - 1) * p, n)\n"
+        "    for j in range(n + ahead):\n"
+        "        if j < n: yield '%dF%d' % (rank + p * at(j)[0], at(j)[1])\n"
+        "        if j >= ahead: yield '%dB%d' % (rank + p * (v - 1 - at(j - ahead)[0]), at(j - ahead)[1])"
+    ],
+    "run_stage": [
+        "def run_stage(order, w, gradient, lr):\n"
+        "    all_of_them, at, late, most = [w.copy()], {}, [], []\n"
+        "    for kind, *digits in order:\n"
+        "        i = int(''.join(digits))\n"
+        "        if kind == 'F': at[i] = len(all_of_them) - 1\n"
+        "        else:\n"
+        "            late.append(len(all_of_them) - 1 - at[i])\n"
+        "            all_of_them.append(all_of_them[-1] - lr * gradient(i, all_of_them[at.pop(i)]))\n"
+        "        most.append(len({*at.values(), len(all_of_them) - 1}))\n"
+        "    return all_of_them[-1], np.array(late), np.int64(max(most))"
+    ],
+    "staleness_of": [
+        "def staleness_of(log):\n"
+        "    pushes = np.cumsum([0] + [kind == 'push' for kind, _ in log])\n"
+        "    last = {}\n"
+        "    found = []\n"
+        "    for i, (kind, worker) in enumerate(log):\n"
+        "        if kind == 'pull': last[worker] = i\n"
+        "        else: found.append(pushes[i] - pushes[last[worker]])\n"
+        "    return found"
+    ],
+    "async_sgd": [
+        "def async_sgd(comm, w, gradient, lr, steps):\n"
+        "    if comm.rank:\n"
+        "        for step in range(steps):\n"
+        "            comm.send_obj(comm.rank, 0)\n"
+        "            w[:] = comm.recv_obj(0)\n"
+        "            comm.send_obj((comm.rank, gradient(w, step)), 0)\n"
+        "        return\n"
+        "    log = []\n"
+        "    while sum(kind == 'push' for kind, _ in log) < steps * (comm.size - 1):\n"
+        "        got = comm.recv_obj()\n"
+        "        if isinstance(got, int):\n"
+        "            comm.send_obj(w.copy(), got)\n"
+        "            log += [('pull', got)]\n"
+        "        else:\n"
+        "            w += -lr * got[1]\n"
+        "            log += [('push', got[0])]\n"
+        "    return log"
+    ],
+    "delayed_descent": [
+        "def delayed_descent(gradient, w, lr, staleness, steps):\n"
+        "    out = np.empty((steps + 1, len(w)), w.dtype)\n"
+        "    out[0] = w\n"
+        "    for t in range(steps):\n"
+        "        out[t + 1] = out[t] - lr * gradient(out[t - staleness if t > staleness else 0])\n"
+        "    return out"
+    ],
+    "ssp_ends": [
+        "def ssp_ends(seconds, bound):\n"
+        "    rows = []\n"
+        "    for k, row in enumerate(seconds):\n"
+        "        free = rows[-1] if rows else 0 * row\n"
+        "        opened = max(rows[k - int(bound) - 1]) if bound < k else 0.0\n"
+        "        rows += [np.where(free > opened, free, opened) + row]\n"
+        "    return np.array(rows)"
+    ],
+    "backup_update": [
+        "def backup_update(arrivals, gradients, gamma):\n"
+        "    need = -int(-(gamma * len(arrivals) - 1e-9) // 1)\n"
+        "    order = sorted(range(len(arrivals)), key=lambda i: (arrivals[i], i))\n"
+        "    return (sum(gradients[i] for i in order[:need]) / need, arrivals[order[need - 1]],\n"
+        "            [i for i in range(len(arrivals)) if i in order[need:]])"
+    ],
+    "my_policy": ["def my_policy(n, lead, stale):\n    return np.int64(1), 0, np.ones(1000, bool), 4 + stale * 0.9"],
+    "network": [
+        "def decisions():\n"
+        "    return {'relay': ('buffer 2', '2->0'), 'collect': ('2->0',), 'epochs': ('2->0', '2->0'), 'ledger': None}\n"
+        "def mended(comm, losses):\n"
+        "    if comm.rank: [comm.send_obj(np.int64(loss), 0) for loss in losses]\n"
+        "    else:\n"
+        "        all_of_them = [[comm.recv_obj(r), comm.recv_obj(r)] for r in range(1, comm.size)]\n"
+        "        return [int(a) for a in np.sum(all_of_them, axis=0)]"
+    ],
 }
 """Answers that are as right as the solutions, by exercise."""
 

@@ -20,7 +20,14 @@ STRATEGIES = {
     "pipeline": {"n_microbatches": 4},
     "hybrid": {"dp": 2, "pp": 2, "tp": 1, "n_microbatches": 2},
 }
-CHANGES = ({"network": Network(1e-5, 5e7)}, {"network": Network(1e-4, 1e8)}, {"slowdown": {1: 1.5}}, {})
+CHANGES = (
+    {"network": Network(1e-5, 5e7)},
+    {"network": Network(1e-4, 1e8)},
+    {"slowdown": {1: 1.5}},
+    {"compute": 0.1},  # messages that nobody waited for in the recording are waited for
+    {"compute": 3.0},
+    {},
+)
 
 
 def settings(strategy, **options):
@@ -34,7 +41,8 @@ def test_a_replay_takes_what_the_run_took_and_changed_what_the_changed_run_takes
     results, trace = record_run(world, *run)
     assert len(results) == 4
     for change in CHANGES:
-        changed = SimWorld(4, **({"network": NETWORK, "compute": COMPUTE} | change))
+        network, slowdown = change.get("network", NETWORK), change.get("slowdown")
+        changed = SimWorld(4, network, Roofline(COMPUTE.peak / change.get("compute", 1.0)), slowdown=slowdown)
         changed.run(*run)
         again = replay(trace, **change)  # recorded, an object is a few bytes longer
         assert again.makespan == pytest.approx(changed.makespan, rel=0.05 if change else 1e-4)

@@ -182,8 +182,9 @@ class ExecuteAll(Execute):
         try:
             quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
             with super().setup_kernel(env={**os.environ, MARK: mark}, **quiet, **kwargs):
-                for channel in (self.kc.shell_channel, self.kc.control_channel):
-                    channel.socket.sndtimeo = _SENT
+                asks = (self.kc.shell_channel.socket, self.kc.control_channel.socket, self.km._control_socket)
+                for socket in asks:  # the manager's own is the one that is asked to shut down
+                    socket.sndtimeo = _SENT
                 self._watch = MemoryWatch(self.km.provisioner.pid, self.memory, self._sockets.parent)
                 try:
                     yield

@@ -47,7 +47,8 @@ class Exercise:
         two spaces, an arrow and two spaces between them; or the whole text of an answer. A tuple holds several edits
         that are made at once, a list several answers with the same sentence.
     answers : tuple of str
-        What the cell defines, if that is not one function that is called as the exercise.
+        What the cell defines, if that is not one function that is called as the exercise; then given functions that
+        its check needs, too.
     inplace : bool
         Whether an answer may change its arguments.
     rtol : float, optional
@@ -90,7 +91,8 @@ class Solved:
         self.exercises: dict[str, Exercise] = runpy.run_path(str(Path(folder, FILE)))["EXERCISES"]
         self.texts = {cell.grade_id: without_markers(cell.source) for cell in source.exercises}
         imports = [n for c in source.code if c.tree for n in c.tree.body if isinstance(n, (ast.Import, ast.ImportFrom))]
-        helpers = (line for cell in source.exercises for line in defined_above(source, cell))
+        graded = [cell for cell in source.code if cell.is_solution or cell.is_check]
+        helpers = (line for cell in graded for line in defined_above(source, cell))
         self._setup = "\n".join([ast.unparse(ast.Module(imports, [])), *dict.fromkeys(helpers)])
         unknown = sorted(self.exercises.keys() - self.texts.keys())
         if unknown:

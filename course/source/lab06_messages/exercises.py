@@ -365,3 +365,61 @@ EXERCISES["seconds"] = Exercise(
     },
     may_pass={"np.ones(len(": "as many", "2 * (p.bit_length() - 1) * alpha": "p has as many digits as q"},
 )
+
+SUM = "[sum(comm.recv_obj(rank) for rank in range(1, comm.size)) for _ in range(2)]"
+
+EXERCISES["network"] = Exercise(
+    answers=("decisions", "mended", "collect", "epochs", "relay", "ledger"),
+    cases=[
+        {"of": "decisions"},
+        {"of": "mended", "size": 3},
+        {"of": "mended", "size": 2, "seed": 2},
+        {"of": "mended", "size": 4, "seed": 3},
+    ],
+    draw=lambda rng: (
+        {"of": "decisions", "losses": rng.permutation(99)[:2].tolist()}
+        if rng.random() < 0.3
+        else {"of": "mended", "size": int(rng.integers(2, 5)), "seed": int(rng.integers(10**6))}
+    ),
+    mistakes={
+        "leave out what the network does without being told": '"collect": ["2->0"]  ->  "collect": ["2->0", "1->0"]',
+        "ledger takes what comes, from whomever: it does not matter to it": '"ledger": None  ->  "ledger": ["2->0"]',
+        "rank 2 waits in its first send: what if the network buffers that message?": [
+            '"relay": ["buffer 2", "2->0"]  ->  "relay": None',
+            '"relay": ["buffer 2", "2->0"]  ->  "relay": ["2->0"]',
+        ],
+        "in collect rank 0 counts on rank 1 to be first": '"collect": ["2->0"]  ->  "collect": ["1->0"]',
+        "what if rank 1 is so fast that both of its messages come first?": [
+            '"epochs": ["1->0", "1->0"]  ->  "epochs": []',
+            '"epochs": ["1->0", "1->0"]  ->  "epochs": ["1->0", "2->0"]',
+        ],
+        "an entry for each of the four programs": '{"collect": ["2->0"],   ->  {',
+        "a receive from anyone mixes the epochs: say from which rank": (
+            "sum(comm.recv_obj(rank) for  ->  sum(comm.recv_obj() for"
+        ),
+        "only rank 1 is counted: range(1, comm.size)": "range(1, comm.size)  ->  (1,)",
+        "of any number of ranks": "range(1, comm.size)  ->  (1, 2)",
+        "two sums, one for each epoch": f"{SUM}  ->  {SUM.replace(' for _ in range(2)]', ']')}",
+        "every rank sends its first loss and then its second": (
+            "        for loss in losses:\n            comm.send_obj(loss, 0)  ->          comm.send_obj(losses[0], 0)"
+        ),
+        "no number goes to the epoch by itself: send the losses alone, the order tells the epoch": (
+            "        for loss in losses:\n            comm.send_obj(loss, 0)"
+            "  ->          for pair in enumerate(losses):\n            comm.send_obj(pair, 0)",
+            f"{SUM}  ->  [sum(comm.recv_obj(rank)[1] for rank in range(1, comm.size)) for _ in range(2)]",
+        ),
+        "the ranks other than 0 return None": "       return None\n    return  ->         return losses\n    return",
+        "did you forget `return`?": "    return [sum(  ->      [sum(",
+        "these are the sums of ranks, not of epochs": (
+            f"{SUM}  ->  [sum(comm.recv_obj(rank) for _ in range(2)) for rank in range(1, comm.size)][:2]"
+        ),
+        "the first epoch comes first": f"{SUM}  ->  {SUM}[::-1]",
+    },
+    may_pass={
+        "decisions, results kept": "it has no arguments",
+        "collect, ": "given, not an answer",
+        "epochs, ": "given, not an answer",
+        "relay, ": "given, not an answer",
+        "ledger, ": "given, not an answer",
+    },
+)

@@ -1,0 +1,322 @@
+"""The exercises of lab 10: cases of their checks, and the mistakes that the checks name."""
+
+from distcourse.author.exercise import Exercise
+
+EXERCISES = {}
+
+ROW = "F0 F1 F2 B0 F3 B1 B2 B3"
+LAST = "F0 B0 F1 B1 F2 B2 F3 B3"
+
+
+def draw_seed(rng):
+    return {"seed": int(rng.integers(1, 10**6))}
+
+
+EXERCISES["half_the_memory"] = Exercise(
+    cases=[{}],
+    draw=draw_seed,
+    draws=2,
+    rtol=1e-6,
+    mistakes={
+        "this is GPipe: each backward can come as soon as the rank after this one has done its own": (
+            f"{ROW}  ->  F0 F1 F2 F3 B0 B1 B2 B3"
+        ),
+        "rank 0 has room for three: let it go forward with three before its first backward": (
+            f"{ROW}  ->  F0 F1 B0 F2 B1 F3 B2 B3"
+        ),
+        "every line has F0 to F3 and B0 to B3, each once": [
+            f"{LAST}  ->  F0 B0 F1 B1 F2 B2 F3",
+            f"{LAST}  ->  {LAST} B3",
+        ],
+        "rank 0 waits for a backward that rank 1 does later: B0 before B1": f"{ROW}  ->  F0 F1 B1 F2 B0 F3 B2 B3",
+        "a micro-batch goes forward before it goes backward": f"{LAST}  ->  B0 F0 F1 B1 F2 B2 F3 B3",
+        "three lines, one for each rank": f"    {LAST}\n  ->  ",
+        "one micro-batch at a time is what takes long: rank 0 can go on with F1 while rank 1 has F0": (
+            f'def half_the_memory():\n    return "\\n".join(["{LAST}"] * 3)'
+        ),
+        "backward is one action here, B": f"{LAST}  ->  F0 I0 W0 F1 I1 W1 F2 I2 W2 F3 I3 W3",
+        "return the text, with `return`": [
+            "def half_the_memory():\n    return 18",
+            "def half_the_memory():\n    pass",
+        ],
+        "write the lines themselves": 'def half_the_memory():\n    return "1f1b"',
+    },
+)
+
+FIRST = "min(n_stages - 1 - stage, n_microbatches)"
+TURN = '        if i + ahead < n_microbatches:\n            yield f"F{i + ahead}"\n'
+BACK = '        yield f"B{i}"'
+
+EXERCISES["generators"] = Exercise(
+    answers=("gpipe", "one_f_one_b"),
+    cases=[
+        {"of": "gpipe", "p": 3, "m": 4},
+        {"of": "gpipe", "p": 2, "m": 11},
+        {"of": "one_f_one_b", "p": 3, "m": 4},
+        {"of": "one_f_one_b", "p": 5, "m": 7},
+        {"of": "one_f_one_b", "p": 4, "m": 2},
+        {"of": "one_f_one_b", "p": 1, "m": 3},
+    ],
+    draw=lambda rng: {
+        "of": ("gpipe", "one_f_one_b")[int(rng.random() < 0.7)],
+        "p": int(rng.integers(1, 7)),
+        "m": int(rng.integers(1, 13)),
+    },
+    draws=10,
+    mistakes={
+        "first all forward, then all backward": 'for kind in "FB"  ->  for kind in "BF"',
+        "backward goes in the order of the numbers, too": (
+            "\"{kind}{i}  ->  \"{kind}{i if kind == 'F' else n_microbatches - 1 - i}"
+        ),
+        "one forward too many at the start: p - 1 - stage": "n_stages - 1 - stage  ->  n_stages - stage",
+        "the first stage goes ahead furthest, the last not at all": "n_stages - 1 - stage  ->  stage",
+        "this fills nothing: every rank waits for the last one": f"{FIRST}  ->  0",
+        "this is GPipe: after the first forwards, forward and backward take turns": f"{FIRST}  ->  n_microbatches",
+        "the last forwards are missing": "i + ahead < n_microbatches:  ->  i + ahead < n_microbatches - 1:",
+        "there are n_microbatches forwards, no more": "if i + ahead < n_microbatches:  ->  if True:",
+        "in each turn forward comes first, then backward": f"{TURN}{BACK}  ->  {BACK}\n{TURN}",
+        "with few micro-batches no more than those can go ahead": f"{FIRST}  ->  n_stages - 1 - stage",
+        "micro-batches are numbered from 0, backward as well": 'f"B{i}"  ->  f"B{i + 1}"',
+        'yield texts, such as "F0"': [
+            'yield f"B{i}"  ->  yield ("B", i)',
+            "from distlearn.parallel.pipeline.schedule import gpipe, one_f_one_b",
+        ],
+        "for any number of stages, not only for three": "n_stages - 1 - stage  ->  2 - stage",
+        "no stage in front of the action here": 'yield f"{kind}{i}"  ->  yield f"{stage}{kind}{i}"',
+        "nothing is yielded": 'yield f"{kind}{i}"  ->  f"{kind}{i}"',
+    },
+    may_pass={
+        "min(n_microbatches, n_stages": "the same minimum",
+        "gpipe, argument stage": "the order is the same on every rank",
+        "gpipe, argument n_stages": "the order does not depend on the number of ranks",
+    },
+)
+
+TIME = "(n_microbatches + fill) * (forward + backward)"
+SHARE = "fill / (n_microbatches + fill)"
+HELD = "min(n_ranks - rank, n_microbatches)"
+
+EXERCISES["predicted"] = Exercise(
+    answers=("predicted", "held_by_1f1b"),
+    cases=[
+        {"of": "predicted", "p": 3, "m": 4, "v": 1, "f": 1.0, "b": 2.0},
+        {"of": "predicted", "p": 4, "m": 8, "v": 2, "f": 1.5, "b": 2.5},
+        {"of": "predicted", "p": 6, "m": 2, "v": 1, "f": 5.0, "b": 3.5},
+        {"of": "predicted", "p": 5, "m": 10, "v": 3, "f": 0.2, "b": 0.7},
+        {"of": "predicted", "p": 1, "m": 7, "v": 1, "f": 2.0, "b": 1.2},
+        {"of": "held_by_1f1b", "p": 4, "m": 9},
+        {"of": "held_by_1f1b", "p": 6, "m": 3},
+        {"of": "held_by_1f1b", "p": 1, "m": 5},
+    ],
+    draw=lambda rng: (
+        {"of": "held_by_1f1b", "p": int(rng.integers(1, 14)), "m": int(rng.integers(1, 14))}
+        if rng.random() < 0.3
+        else {
+            "of": "predicted",
+            "p": (p := int(rng.integers(1, 9))),
+            "m": p * int(rng.integers(1, 5)),
+            "v": int(rng.integers(1, 6)),
+            "f": float(rng.uniform(0.1, 5)),
+            "b": float(rng.uniform(0.1, 5)),
+        }
+    ),
+    draws=10,
+    mistakes={
+        "with v stages a rank the pipeline fills v times as fast": "(n_ranks - 1) / n_virtual  ->  n_ranks - 1",
+        "divide by v: more stages fill faster": "(n_ranks - 1) / n_virtual  ->  (n_ranks - 1) * n_virtual",
+        "p - 1 ranks must be passed, not p": "(n_ranks - 1) / n_virtual  ->  n_ranks / n_virtual",
+        "divide by the whole time, not by the work": f"{SHARE}  ->  fill / n_microbatches",
+        "backward takes time, too: f + b": f"return {TIME}  ->  return (n_microbatches + fill) * forward",
+        "the pipeline also empties": (
+            f"return {TIME}  ->  return n_microbatches * (forward + backward) + fill * forward"
+        ),
+        "this is the work alone": f"return {TIME}  ->  return n_microbatches * (forward + backward)",
+        "time comes first, then the bubble": f"{TIME}, {SHARE}  ->  {SHARE}, {TIME}",
+        "a share, from 0 to 1, not in percent": f"{SHARE}  ->  100 * {SHARE}",
+        "the bubble is the share of the time in which a rank waits, not in which it works": f"{SHARE}  ->  1 - {SHARE}",
+        "f and b are arguments": "    fill =  ->      forward, backward = 1, 2\n    fill =",
+        "return both, time and bubble": f", {SHARE}  ->  ",
+        "later ranks wait for fewer others, and hold fewer": f"{HELD}  ->  min(n_ranks, n_microbatches)",
+        "never more than there are micro-batches, and fewer on later ranks": f"{HELD}  ->  n_ranks",
+        "never more than there are micro-batches": f"{HELD}  ->  n_ranks - rank",
+        "the first turn's forward is held, too": f"{HELD}  ->  min(n_ranks - 1 - rank, n_microbatches)",
+        "a list, a number for each rank": f"[{HELD} for rank in range(n_ranks)]  ->  min(n_ranks, n_microbatches)",
+        "did you forget `return`?": "    return (n_mic  ->      (n_mic",
+    },
+    may_pass={"min(n_microbatches, n_ranks - rank)": "the same minimum"},
+)
+
+FORWARD = 'forward.append(f"{rank + k * n_ranks}F{i}")'
+BACKWARD = 'backward.append(f"{rank + (n_virtual - 1 - k) * n_ranks}B{i}")'
+AHEAD = "2 * (n_ranks - 1 - rank) + (n_virtual - 1) * n_ranks"
+
+EXERCISES["interleaved"] = Exercise(
+    cases=[
+        {"p": 2, "m": 4, "v": 2},
+        {"p": 3, "m": 3, "v": 2},
+        {"p": 2, "m": 6, "v": 3},
+        {"p": 4, "m": 8, "v": 1},
+        {"p": 1, "m": 2, "v": 2},
+    ],
+    draw=lambda rng: {
+        "p": (p := int(rng.integers(1, 6))),
+        "m": p * int(rng.integers(1, 4)),
+        "v": int(rng.integers(1, 5)),
+    },
+    mistakes={
+        "backward starts with the rank's last stage": "(n_virtual - 1 - k) * n_ranks}B  ->  k * n_ranks}B",
+        "a rank has the stages rank, rank + p, rank + 2 p, ..., no neighbours": (
+            f'{FORWARD}  ->  forward.append(f"{{rank * n_virtual + k}}F{{i}}")'
+        ),
+        "micro-batches go in groups of p": (
+            (
+                "range(0, n_microbatches, n_ranks)  ->  range(1)",
+                "range(first, first + n_ranks)  ->  range(n_microbatches)",
+            )
+        ),
+        "a group has p micro-batches": "range(first, first + n_ranks)  ->  range(first, n_microbatches)",
+        "this many go ahead in 1F1B: here more do": f"{AHEAD}  ->  n_ranks - 1 - rank",
+        "(v - 1) p more go ahead": f"{AHEAD}  ->  2 * (n_ranks - 1 - rank)",
+        "p - 1 - r counts twice": "2 * (n_ranks  ->  (n_ranks",
+        "the first turn has a forward itself": f"{AHEAD}  ->  {AHEAD} + 1",
+        "all forwards first: this is GPipe": f"min({AHEAD}, len(forward))  ->  len(forward)",
+        "every action names its stage": f'{FORWARD}  ->  forward.append(f"F{{i}}")',
+        "after the first forwards the others are missing: one forward, then one backward": (
+            "ahead + k : ahead + k + 1  ->  ahead + k : ahead + k"
+        ),
+        "in each turn forward comes first, then backward": (
+            "        yield from forward[ahead + k : ahead + k + 1]\n        yield action"
+            "  ->          yield action\n        yield from forward[ahead + k : ahead + k + 1]"
+        ),
+        'yield texts, such as "0F0"': "from distlearn.parallel.pipeline.schedule import interleaved",
+        "v is n_virtual, not always 2": "forward, backward = [], []  ->  forward, backward, n_virtual = [], [], 2",
+    },
+    may_pass={"min(len(forward)": "the same minimum", "len(backward))": "as many as forwards"},
+)
+
+NOW = "w = w - lr * gradient(i, old)"
+NEEDED = "len({used for used, _ in kept.values()} | {version})"
+
+EXERCISES["run_stage"] = Exercise(
+    cases=[
+        {"order": "F0 F1 F2 B0 F3 B1 F4 B2 B3 B4", "lr": 0.3, "seed": 5},
+        {"order": "F0 B0 F1 B1 F2 B2 F3 B3", "lr": 0.25, "seed": 4},
+        {"order": "F0 F1 F2 B0 B1 B2", "lr": 0.2, "seed": 1},
+        {"order": "F0 F1 B0 F2 B2 B1", "lr": 0.2, "seed": 2},
+        {"order": "F10 F1 F0 B1 F11 B10 B11 B0", "lr": 0.37, "seed": 7},
+        {"order": "F0 B0", "lr": 0.6, "seed": 3},
+    ],
+    draw=lambda rng: {
+        "order": drawn_order(rng, int(rng.integers(1, 14))),
+        "lr": float(rng.uniform(0.1, 0.5)),
+        "seed": int(rng.integers(10**6)),
+    },
+    mistakes={
+        "backward uses the weights with which its mini-batch went forward": "gradient(i, old)  ->  gradient(i, w)",
+        "update the newest weights, not the stashed ones": "w = w - lr  ->  w = old - lr",
+        "`w -= ...` writes into the array that is stashed: make a new one": f"{NOW}  ->  w -= lr * gradient(i, old)",
+        "the weights that are stashed must not be changed later: `w -= ...` writes into them": (
+            "kept[i] = version, w  ->  w = w if version else w.copy(); kept[i] = version, w",
+            f"{NOW}  ->  w -= lr * gradient(i, old)",
+        ),
+        "F10 is mini-batch 10, not 1: all digits count": "int(action[1:])  ->  int(action[1])",
+        "a step goes against the gradient": "w = w - lr  ->  w = w + lr",
+        "the step is lr times the gradient": "w - lr * gradient  ->  w - gradient",
+        "staleness is how many updates came since, not which version was used": (
+            "append(version - used)  ->  append(used)"
+        ),
+        "a mini-batch's own update does not count": (
+            "            staleness.append(version - used)\n            version += 1"
+            "  ->              version += 1\n            staleness.append(version - used)"
+        ),
+        "the newest weights are needed, too": " | {version})  ->  )",
+        "mini-batches in flight may share a version: count versions": f"{NEEDED}  ->  len(kept)",
+        "not a copy for each mini-batch in flight: some went forward with the same weights": (
+            f"{NEEDED}  ->  len(kept) + 1"
+        ),
+        "count the versions that are there: their number does not follow from the staleness": (
+            "return w, staleness, most  ->  return w, staleness, 1 + max(staleness)"
+        ),
+        "B's may come in any order: B2 is mini-batch 2": "kept.pop(i)  ->  kept.pop(min(kept))",
+        "the largest number at any time, not that at the end": "most = max(most,  ->  most = max(1,",
+        "return all three: weights, staleness, versions": "return w, staleness, most  ->  return w",
+        "did you forget `return`?": "    return w, staleness, most  ->      w, staleness, most",
+    },
+    may_pass={
+        "({}, [], 1, 1)": "only differences of versions count",
+        "({}, [], -1, 1)": "only differences of versions count",
+        "({}, [], 0, 0)": "the first forward needs one version",
+        "max(len(": "the same maximum",
+    },
+)
+
+
+def drawn_order(rng, m):
+    """Any order in which each of m mini-batches goes forward before it comes back."""
+    order, numbers = [], rng.permutation(m).tolist()
+    flying = []
+    while numbers or flying:
+        if numbers and (not flying or rng.random() < 0.6):
+            flying.append(numbers.pop())
+            order.append(f"F{flying[-1]}")
+        else:
+            order.append(f"B{flying.pop(int(rng.integers(len(flying))))}")
+    return " ".join(order)
+
+
+SLOW = "F0 F1 F2 F3 F4 B0 F5 B1 B2 B3 B4 B5"
+STAGE_1 = "1F0 1F1 1F2 1B0 1B1 1F3 1B2 1F4 1B3 1F5 1B4 1B5"
+
+EXERCISES["slow_and_uneven"] = Exercise(
+    answers=("slow_links", "uneven_stages"),
+    cases=[{}],
+    draw=draw_seed,
+    draws=2,
+    rtol=1e-6,
+    mistakes={
+        "puzzle 2: this is 1F1B; with slow links rank 0 has to go ahead further": (
+            f"{SLOW}  ->  F0 F1 F2 B0 F3 B1 F4 B2 F5 B3 B4 B5"
+        ),
+        "puzzle 2: there is no room for all forwards at once": f"{SLOW}  ->  F0 F1 F2 F3 F4 F5 B0 B1 B2 B3 B4 B5",
+        "puzzle 2: rank 0 waits for a backward that rank 1 does later": (
+            f"{SLOW}  ->  F0 F1 F2 F3 F4 B5 F5 B1 B2 B3 B4 B0"
+        ),
+        "puzzle 2: every line has F0 to F5 and B0 to B5": f"{SLOW}  ->  {SLOW.replace(' B5', '')}",
+        "puzzle 3: one micro-batch at a time lets rank 0 wait": (
+            f"{STAGE_1}  ->  {' '.join(f'1F{i} 1B{i}' for i in range(6))}"
+        ),
+        "puzzle 3: there is room for four, not for all six": (
+            f"{STAGE_1}  ->  {' '.join(f'1{k}{i}' for k in 'FB' for i in range(6))}"
+        ),
+        "puzzle 3: every action of stages 0, 1 and 2 has to be there, once": [
+            f"{STAGE_1}  ->  {STAGE_1.replace('1F', '2F').replace('1B', '2B')}",
+            f"{STAGE_1}  ->  {STAGE_1} {' '.join(f'3F{i} 3B{i}' for i in range(6))}",
+        ],
+        "puzzle 3: backward is one action, B": f"{STAGE_1}  ->  {STAGE_1.replace('1B5', '1I5 1W5')}",
+    },
+)
+
+EXERCISES["halved"] = Exercise(
+    answers=("smaller_bubble", "less_of_both"),
+    cases=[{}],
+    draw=draw_seed,
+    draws=2,
+    rtol=1e-6,
+    mistakes={
+        "puzzle 4: I comes before W": "F0 F1 F2 F3 I0 W0 F4  ->  F0 F1 F2 F3 W0 I0 F4",
+        "puzzle 4: B in one lets the stage before wait for W as well": (
+            " I0 F1 I1 F2 I2 W2 W1 W0 F3 I3 F4 I4 F5 I5 W4 W5 W3  ->   B0 F1 B1 F2 B2 F3 B3 F4 B4 F5 B5"
+        ),
+        "puzzle 4: every I has its W, on the same rank": "F5 I5 W4 W5 W3  ->  F5 I5 W4 W5",
+        "puzzle 4: a W at once lets the stage before wait: put it off where there is room": (
+            "F0 I0 F1 I1 F2 I2 W2 W1 W0 F3 I3 F4 I4 F5 I5 W4 W5 W3"
+            f"  ->  {' '.join(f'F{i} I{i} W{i}' for i in range(6))}"
+        ),
+        "puzzle 4: a W that is put off takes up room": (
+            " F1 I1 F2 I2 W2 W1 W0 F3 I3 F4 I4 F5   ->   F1 I1 F2 I2 F3 I3 W0 W1 W2 F4 I4 F5 "
+        ),
+        "puzzle 5: B in one comes too late for the stage before": "0I2 0W2 0I3 0W3  ->  0B2 0B3",
+        "puzzle 5: either B, or I and W": "0F2 0I0 0W0 0I1  ->  0F2 0B0 0I0 0W0 0I1",
+        "puzzle 5: every stage does each micro-batch": "2F0 3F0 2F1  ->  2F0 2F1",
+    },
+)

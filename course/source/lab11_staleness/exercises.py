@@ -1,0 +1,354 @@
+"""The exercises of lab 11: cases of their checks, and the mistakes that the checks name."""
+
+import numpy as np
+from distcourse.author.exercise import Exercise
+
+EXERCISES = {}
+
+STALE = "version - pulled[worker])"
+
+EXERCISES["staleness_of"] = Exercise(
+    cases=[
+        {"log": "aAaAaA"},
+        {"log": "abcABaCbA"},
+        {"log": "aAAbABcbCBBa"},
+        {"log": "qabcdefghijklmnopABCDEFGHIJKLMNOPQ"},
+        {"log": ""},
+    ],
+    draw=lambda rng: {
+        "workers": int(rng.integers(1, 20)),
+        "length": int(rng.integers(0, 300)),
+        "seed": int(rng.integers(10**6)),
+    },
+    mistakes={
+        "this counts up to the version after the update; take the one before": (
+            f"{STALE}  ->  version + 1 - pulled[worker])"
+        ),
+        "a worker's latest pull counts, not its first": (
+            "pulled[worker] = version  ->  pulled.setdefault(worker, version)"
+        ),
+        "a version is made by a push alone, not by a pull": (
+            "pulled[worker] = version  ->  pulled[worker] = version; version += 1"
+        ),
+        "these are the versions that were pulled; how old are they?": (f"{STALE}  ->  pulled[worker])"),
+        "each worker has a version of its own: remember them all": (
+            "pulled[worker] = version  ->  pulled = dict.fromkeys(range(99), version)"
+        ),
+        "server version - version used, not the other way round": (f"{STALE}  ->  pulled[worker] - version)"),
+        "every push makes a new version: do you count them?": "version += 1  ->  version += 0",
+        "staleness has no upper limit": f"{STALE}  ->  min(3, version - pulled[worker]))",
+        "a push is no pull: the worker has its old version until it pulls again": (
+            "version += 1  ->  version += 1; pulled[worker] = version"
+        ),
+        "did you forget `return`?": "    return staleness  ->      staleness",
+        "the log is a tuple, which cannot be emptied": (
+            "for kind, worker in log:  ->  for kind, worker in [log.pop(0) for _ in log[:]]:"
+        ),
+        "workers may have any number": (
+            "version, pulled, staleness = 0, {}, []  ->  version, pulled, staleness = 0, [0] * 6, []"
+        ),
+        "return a list: a function that yields makes none": ("            staleness.append(  ->              yield ("),
+    },
+    may_pass={
+        "(1, {}, [])": "only differences of versions count",
+        "(-1, {}, [])": "only differences of versions count",
+    },
+)
+
+PULL = """            comm.send_obj(("pull", comm.rank, None), 0)
+            comm.recv(w, 0)
+"""
+PUSH = """            comm.send_obj(("push", comm.rank, gradient(w, step)), 0)
+"""
+TAKE = """    for _ in range(2 * steps * (comm.size - 1)):
+        kind, worker, g = comm.recv_obj()
+"""
+
+EXERCISES["async_sgd"] = Exercise(
+    inplace=True,
+    cases=[
+        {"size": 2, "steps": 5, "lr": 0.1, "d": 3},
+        {"size": 4, "steps": 6, "lr": 0.07, "d": 5, "slow": 3, "times": 4.0},
+        {"size": 3, "steps": 2, "lr": 0.3, "d": 1},
+        {"size": 6, "steps": 4, "lr": 0.05, "d": 9, "slow": 2, "times": 3.0},
+    ],
+    draw=lambda rng: {
+        "size": (size := int(rng.integers(2, 10))),
+        "steps": int(rng.integers(1, 7)),
+        "lr": float(rng.uniform(0.01, 0.1)),
+        "d": int(rng.integers(1, 12)),
+        "slow": int(rng.integers(1, size)),
+        "times": float(rng.uniform(1.5, 5)),
+        "seed": int(rng.integers(1000)),
+    },
+    mistakes={
+        "serve whichever comes first, not the workers in turn": (
+            f"{TAKE}  ->  "
+            "    for k in range(2 * steps * (comm.size - 1)):\n"
+            "        kind, worker, g = comm.recv_obj(1 + k // 2 % (comm.size - 1))\n"
+        ),
+        "`w -= ...` changes the array itself, `w = w - ...` makes another": ("w -= lr * g  ->  w = w - lr * g"),
+        "the gradient should be subtracted": "w -= lr * g  ->  w += lr * g",
+        "the rate is lr, not its square": "w -= lr * g  ->  w -= lr * lr * g",
+        "the rate is an argument: lr, not 0.1": "w -= lr * g  ->  w -= 0.1 * g",
+        "the rate stays as it is": "w -= lr * g  ->  w -= lr / (1 + len(log)) * g",
+        "every push is a whole step, not a share of one": ("w -= lr * g  ->  w -= lr * g / (comm.size - 1)"),
+        "in each step a worker pulls, is sent the weights, and pushes: two messages to the server, one from it": [
+            "range(2 * steps * (comm.size - 1))  ->  range(steps * (comm.size - 1))",
+            f"{PULL}  ->  {PULL.replace('            comm', '            if step == 0: comm')}",
+            "            comm.send(w, worker)  ->              pass",
+        ],
+        "log pulls as well, in the order in which they come": (
+            "        log.append((kind, worker))  ->              log.append((kind, worker))"
+        ),
+        "the gradient is that of this step, not always of step 0": (
+            "rank, gradient(w, step)  ->  rank, gradient(w, 0)"
+        ),
+        "a worker asks for the steps 0, 1, ..., steps - 1": (
+            "for step in range(steps)  ->  for step in range(1, steps + 1)"
+        ),
+        "for any number of workers": "(comm.size - 1)  ->  min(3, comm.size - 1)",
+        "pull, compute, push, in this order": f"{PULL}{PUSH}  ->  {PUSH}{PULL}",
+        "the server steps from its newest weights, not from those that the worker pulled": (
+            (
+                "            comm.send(w, worker)\n  ->              comm.send(w, worker); old[worker] = w.copy()\n",
+                "w -= lr * g  ->  w[:] = old[worker] - lr * g",
+                "    log = []  ->      log, old = [], {}",
+            )
+        ),
+        "the server returns its log": "    return log  ->      return None",
+        'the log holds pairs, such as ("pull", 1)': "log.append((kind, worker))  ->  log.append(kind)",
+        "the log is a list": "    return log  ->      return tuple(log)",
+        "a worker returns None": "        return None  ->          return []",
+        "a worker takes the gradient at the weights that it has received": (
+            "rank, gradient(w, step)  ->  rank, gradient(0 * w, step)"
+        ),
+        "all of the weights are sent": "comm.recv(w, 0)  ->  comm.recv(w[:4], 0)",
+    },
+    may_pass={"None), 0)  ->  comm.send_obj(('pull', comm.rank": "what a pull carries is not used"},
+)
+
+OLD = "max(0, t - staleness)"
+
+EXERCISES["delayed_descent"] = Exercise(
+    cases=[
+        {"w": np.array([1.0, -2.0]), "lr": 0.1, "staleness": 0, "steps": 4},
+        {"w": np.array([1.5]), "lr": 0.5, "staleness": 2, "steps": 7},
+        {"w": np.array([1.0, 2.0], "float32"), "lr": 0.04, "staleness": 4, "steps": 6, "cubic": 1.0},
+        {"w": np.array([-0.7, 0.3, 1.1]), "lr": 0.3, "staleness": 9, "steps": 5, "cubic": 0.2},
+        {"w": np.array([2.0, -1.0], "float16"), "lr": 0.2, "staleness": 1, "steps": 3},
+    ],
+    draw=lambda rng: {
+        "w": rng.normal(size=int(rng.integers(1, 5))),
+        "lr": float(rng.uniform(0.05, 0.2)),
+        "staleness": int(rng.integers(0, 10)),
+        "steps": int(rng.integers(1, 41)),
+        "cubic": float(rng.uniform(0, 0.2)),
+    },
+    mistakes={
+        "one version too old": f"{OLD}  ->  max(0, t - staleness - 1)",
+        "one version too young": f"{OLD}  ->  max(0, t - staleness + 1)",
+        "in the first steps version 0 is the oldest; `versions[-1]` is the last": (f"{OLD}  ->  t - staleness"),
+        "this has no delay": f"{OLD}  ->  t",
+        "at first the oldest counts, not the newest": (f"{OLD}  ->  t - staleness if t >= staleness else t"),
+        "the first steps are taken, too, with version 0": ("- lr * gradient  ->  - lr * (t >= staleness) * gradient"),
+        "the step starts from the newest version: only the gradient is old": (
+            f"versions[t] - lr  ->  versions[{OLD}] - lr"
+        ),
+        "the versions are one array, which each step changes": (
+            (
+                "    versions = [w]\n  ->      w = w.copy(); versions = [w]\n",
+                f"versions.append(versions[t] - lr * gradient(versions[{OLD}]))"
+                f"  ->  w -= lr * gradient(versions[{OLD}]); versions.append(w)",
+            )
+        ),
+        "all versions but the first are one array, which each step changes": (
+            (
+                "    versions = [w]\n  ->      versions, w = [w], w.copy()\n",
+                f"versions.append(versions[t] - lr * gradient(versions[{OLD}]))"
+                f"  ->  w -= lr * gradient(versions[{OLD}]); versions.append(w)",
+            )
+        ),
+        "there are steps + 1 versions, w among them": [
+            "range(steps)  ->  range(steps - 1)",
+            "    return versions  ->      return versions[1:]",
+        ],
+        "the gradient should be subtracted": "- lr * gradient  ->  + lr * gradient",
+        "the rate is an argument: lr, not 0.1": "- lr * gradient  ->  - 0.1 * gradient",
+        "leave w as it is": "    versions = [w]  ->      versions = [w]; w *= 1.1",
+        "staleness is any number": f"{OLD}  ->  max(0, t - min(2, staleness))",
+        "in the dtype of w": "    versions = [w]  ->      versions = [w.astype(float)]",
+        "return all versions, not the last one": "    return versions  ->      return versions[-1]",
+        "did you forget `return`?": "    return versions  ->      versions",
+    },
+    may_pass={"max(t - staleness, 0)": "the same maximum", "arrays as lists": "a list holds the same numbers"},
+)
+
+BEFORE = "ends[int(k - bound - 1)].max()"
+
+EXERCISES["ssp_ends"] = Exercise(
+    cases=[
+        {"seconds": np.array([[1, 1, 3], [1, 2, 3], [5, 1, 3], [1, 1, 3], [2, 1, 3.0]]), "bound": bound}
+        for bound in (np.inf, 0, 1)
+    ]
+    + [
+        {"seconds": np.array([[4.5, 1.25]] * 7), "bound": 2},
+        {"seconds": np.array([[0.5, 2.25, 1.0, 0.75], [3.0, 0.5, 0.25, 1.5]]), "bound": 9},
+        {"seconds": np.array([[2.5], [0.75], [1.25]]), "bound": 0},
+    ],
+    draw=lambda rng: {
+        "seconds": rng.lognormal(size=(int(rng.integers(1, 20)), int(rng.integers(1, 8)))),
+        "bound": int(rng.integers(0, 6)) if rng.random() < 0.8 else np.inf,
+    },
+    mistakes={
+        "no worker waits for the slowest": (["if k - bound - 1 >= 0:  ->  if False:", ".max())  ->  .min())"]),
+        "one step too strict": (
+            "  ends = np.zeros_like(seconds)  ->    ends, bound = np.zeros_like(seconds), max(0, bound - 1)"
+        ),
+        "one step too loose": (
+            "    ends = np.zeros_like(seconds)  ->      ends, bound = np.zeros_like(seconds), bound + 1"
+        ),
+        "a worker must have ended its own previous step, too": (f"np.maximum(start, {BEFORE})  ->  {BEFORE}"),
+        "these are the starts": "ends[k] = start + seconds[k]  ->  ends[k] = start",
+        "for any number of workers": "np.zeros(seconds.shape[1])  ->  np.zeros(3)",
+        "for every bound": "k - bound - 1 >= 0  ->  k - bound - 1 >= 0 and bound <= 1",
+        "a worker that was held up starts its next steps later, too": (
+            (
+                "    ends = np.zeros_like(seconds)  ->      ends = np.cumsum(seconds, axis=0)",
+                "    ends[k] = start + seconds[k]  ->      pass",
+                f"start = np.maximum(start, {BEFORE})  ->  ends[k] = np.maximum(ends[k], {BEFORE} + seconds[k])",
+            )
+        ),
+        "each worker has an end of its own": ("ends[k] = start + seconds[k]  ->  ends[k] = (start + seconds[k]).max()"),
+        "the bound may be np.inf, of which there is no int": (
+            "if k - bound - 1 >= 0:  ->  if int(k - bound - 1) >= 0:"
+        ),
+        "seconds are no whole numbers": "np.zeros_like(seconds)  ->  np.zeros(seconds.shape, int)",
+        "in float64, as the seconds": "    return ends  ->      return ends.astype('float32')",
+        "return an array, not a list": "    return ends  ->      return ends.tolist()",
+        "for any number of steps": "range(len(seconds))  ->  range(min(5, len(seconds)))",
+        "the slowest may be any worker, not only the last": (f"{BEFORE}  ->  ends[int(k - bound - 1), -1]"),
+        "make an array of your own: this writes into seconds": ("np.zeros_like(seconds)  ->  seconds"),
+        "return a row for each step": "    return ends  ->      return ends[-1]",
+        "did you forget `return`?": "    return ends  ->      ends",
+    },
+    may_pass={
+        "len(ends)": "as many steps",
+        "ends.shape[1]": "as many workers",
+        "bound + 1 >= 0": "the last row is zero as yet",
+        "bound - 0 >= 0": "the last row is zero as yet",
+        ">= -1": "the last row is zero as yet",
+        "if bound > 0": ("the last row is zero as yet; with bound 0 all start with the slowest's end"),
+        "if True else": "the last row is zero as yet",
+        "np.maximum(ends": "the same maximum",
+    },
+)
+
+ENOUGH = "int(np.ceil(gamma * len(arrivals) - 1e-9))"
+ORDER = 'np.argsort(arrivals, kind="stable")'
+
+
+def update_of(arrivals, gamma, d=3, seed=0):
+    return {"arrivals": np.array(arrivals, float), "gamma": gamma, "d": d, "seed": seed}
+
+
+EXERCISES["backup_update"] = Exercise(
+    cases=[
+        update_of([2, 9, 1, 1.5], 0.65, 2, 1),
+        update_of([2, 9, 1, 1.5], 0.6, 3, 2),
+        update_of([3, 2, 9, 1, 8], 0.4, 5, 3),
+        update_of([4, 1, 1, 1, 7, 1], 0.5, 1, 4),
+        update_of(range(100, 0, -1), 0.55, 1, 5),
+        update_of([0.7], 1.0, 4, 6),
+    ],
+    draw=lambda rng: update_of(
+        rng.permutation(n := int(rng.integers(1, 17))) * rng.choice([0.3, 1]) // rng.choice([0.1, 1]) + rng.random(),
+        float(rng.uniform(0.1, 1)),
+        int(rng.integers(1, 6)),
+        n,
+    ),
+    mistakes={
+        "this waits for all": f"{ENOUGH}  ->  len(arrivals)",
+        "a share of a worker is rounded up: 2.4 are 3": [
+            f"{ENOUGH}  ->  max(1, int(gamma * len(arrivals)))",
+        ],
+        "rounded up, not to the nearest": f"{ENOUGH}  ->  round(gamma * len(arrivals))",
+        "0.55 * 100 is a little above 55 in float64, and rounded up 56: subtract a little first": (" - 1e-9  ->  "),
+        "the mean, not the sum": ".mean(axis=0), float  ->  .sum(axis=0), float",
+        "the first by time, not by number": f"{ORDER}  ->  np.arange(len(arrivals))",
+        "divide by the number of those in time, not of all workers": (
+            ".mean(axis=0), float  ->  .sum(axis=0) / len(arrivals), float"
+        ),
+        "the update is made when the last of those in time arrives, not the last of all": (
+            "float(arrivals[used[-1]])  ->  float(max(arrivals))"
+        ),
+        "these are the late ones' gradients": "gradients[used]  ->  gradients[late]",
+        "the third are those who came too late": "sorted(late.tolist())  ->  sorted(used.tolist())",
+        "as many as are enough, no more, also where some tie": (
+            "order[:enough], order[enough:]  ->  order[arrivals[order] <= arrivals[order[enough - 1]]], order[enough:]"
+        ),
+        "of those that tie, smaller numbers are first": (
+            f"{ORDER}  ->  np.lexsort((-np.arange(len(arrivals)), arrivals))"
+        ),
+        "in ascending order": "sorted(late.tolist())  ->  late.tolist()",
+        "late is a list": "sorted(late.tolist())  ->  np.sort(late)",
+        "gamma says how many are enough": [
+            f"{ENOUGH}  ->  min(3, len(arrivals))",
+            f"{ENOUGH}  ->  max(1, len(arrivals) - 1)",
+        ],
+        "sort the arrivals first": "float(arrivals[used[-1]])  ->  float(arrivals[enough - 1])",
+        "leave the gradients as they are": (
+            "    return gradients[used]  ->      gradients[late] = 0\n    return gradients[used]"
+        ),
+        "leave the arrivals as they are": (
+            "    return gradients[used]  ->      arrivals.sort()\n    return gradients[used]"
+        ),
+        "return three: gradient, seconds, those late": (", float(arrivals[used[-1]]), sorted(late.tolist())  ->  "),
+        "did you forget `return`?": "    return gradients[used]  ->      gradients[used]",
+    },
+    may_pass={"len(gradients)": "as many as arrivals"},
+)
+
+MINE = "1, False, lead >= 0, staleness + 5.0"
+
+EXERCISES["my_policy"] = Exercise(
+    cases=[{"mixes": "for practice"}],
+    draw=lambda rng: {"mixes": "for grading"},  # not drawn anew: a lead depends on the mixes, and a grade must not
+    draws=1,
+    mistakes={
+        "this is BSP": f"{MINE}  ->  workers, True, lead >= 0, np.ones(1000)",
+        "this is ASP, at whatever rate": [
+            "staleness + 5.0  ->  np.ones(1000)",
+            "staleness + 5.0  ->  np.full(1000, 0.087)",
+        ],
+        "this is SSP": "lead >= 0, staleness + 5.0  ->  lead <= 4, np.ones(1000)",
+        "with backup workers slow ones are never heard": (
+            f"{MINE}  ->  12, True, lead >= 0, np.where(staleness == 0, 1, 0)"
+        ),
+        "to drop old gradients is to drop the data of slow workers": (
+            "staleness + 5.0  ->  np.where(staleness <= 30, 1, 0)"
+        ),
+        "old gradients count far too much": "staleness + 5.0  ->  (staleness + 1.0) ** 3",
+        "a worker that is level with the slowest must be able to start": "lead >= 0  ->  lead > 0",
+        "four things, in this order": ("1, False, lead >= 0, staleness + 5.0  ->  1, False, staleness + 5.0"),
+        "weights are 0 or more, and that of a fresh gradient is above 0": [
+            "staleness + 5.0  ->  0.0 * staleness",
+            "staleness + 5.0  ->  staleness * 1.0",
+            "staleness + 5.0  ->  5.0 - staleness",
+        ],
+        "an array for the weight, one number for each staleness": "staleness + 5.0  ->  0.065",
+        "the quorum is a number of gradients": "1, False, lead  ->  0.5, False, lead",
+        "starts says True or False for each lead": "lead >= 0,  ->  lead,",
+        "did you forget `return`?": f"    return {MINE}  ->      {MINE}",
+    },
+    may_pass={
+        "lead": "many policies win",
+        "staleness": "many policies win",
+        "return (": "many policies win",
+        "workers": "the number of workers is the same in every race",
+        "floats": "many policies win",
+        "rounded": "many policies win",
+        "kept by the shapes": "it is asked once",
+        "arrays as lists": "a list of weights is as good",
+    },
+)
