@@ -374,16 +374,16 @@ def best_rival(steps: int, noise: float) -> tuple[str, float]:
     return min(ends.items(), key=lambda end: end[1])
 
 
-def run_schedule(schedule, steps, noise, most=0.9):
+def run_schedule(schedule, steps, noise):
     """Compare the loss that a schedule reaches in a bowl with that of the best of `RIVALS`."""
-    factors, wanted = [schedule(step, steps) for step in range(steps)], f"at most {most} times the best rival's"
+    factors, wanted = [schedule(step, steps) for step in range(steps)], "at most 0.9 times the best rival's"
     wrong = [k for k, f in enumerate(factors) if not (np.isscalar(f) and np.isreal(f) and 0 <= f < np.inf)]
     if wrong:
         return {"loss at the end": f"none: step {wrong[0]} gets {factors[wrong[0]]!r}, expected a number, 0 or more"}
     rival, end = best_rival(steps, noise)
     ratio = bowl_losses(lambda step, _: factors[step], steps, noise)[1][-1] / end
     told = f"{ratio:.2f} times that of {rival}; "
-    if ratio <= most:
+    if ratio <= 0.9:
         told = wanted
     elif factors[-1] >= factors[0]:
         told += "noise counts most at the end, so the rate must fall"
