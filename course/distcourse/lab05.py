@@ -28,6 +28,7 @@ from distlearn.tables import format_time
 from distlearn.viz.look import COLORS, INK, LINES, MARKERS, MUTED, new_axes, styled, write_title
 
 from . import recorded
+from .exercise import named
 
 # -- The worst and the best shape of a dense layer, judged by the bytes it needs and by those the emulator counts.
 
@@ -75,8 +76,7 @@ def _matrices(batch, d_in, d_out):
 def run_product_cost(product_cost, least_time, of, **case):
     if of == "least_time":
         return {"seconds": least_time(**case)}
-    got = product_cost(**case)
-    return {"flops": got[0], "bytes": got[1]} if isinstance(got, tuple) and len(got) == 2 else {"result": got}
+    return named(product_cost(**case), "flops", "bytes")
 
 
 def run_seconds(seconds, card, **case):

@@ -22,6 +22,8 @@ from distlearn.sim import SimWorld, explore, run_in_order
 from distlearn.tables import format_time, quantity
 from distlearn.viz.look import COLORS, INK, MARKERS, MUTED, new_axes, styled, write_title
 
+from .exercise import named
+
 # -- What a collective sends: messages and bytes counted, and rounds, on simulated ranks.
 
 
@@ -156,7 +158,7 @@ def run_seconds(fit, seconds, of, **case):
     sizes = 4.0 ** np.arange(2, 12)
     noise = np.exp(case["noise"] * np.random.default_rng(case["seed"]).normal(size=len(sizes)))
     got = fit(sizes, (case["alpha"] + sizes / case["beta"]) * noise)
-    return {"alpha": got[0], "beta": got[1]} if isinstance(got, tuple) and len(got) == 2 else {"result": got}
+    return named(got, "alpha", "beta")
 
 
 def run_network(decisions, mended, collect, epochs, relay, ledger, of, size=3, seed=1, losses=(7, 3)):

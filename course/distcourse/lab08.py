@@ -1,10 +1,12 @@
-"""Lab 08: what limits a data-parallel step, messages of fewer bytes, training on a slow network; and its checks."""
+"""Lab 08: what limits a data-parallel step, messages of fewer bytes, training on a slow network."""
 
 from __future__ import annotations
 
 import functools
 import math
+import warnings
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -32,404 +34,114 @@ from distlearn.tables import Table, format_time, quantity
 from distlearn.train.fit import DivergedError
 from distlearn.viz.look import COLORS, INK, LINES, MARKERS, MUTED, new_axes, styled, write_title
 
+from .exercise import named
 from .flat import flat
 from .lab07 import first_ranks
 from .scaling import simulate_step
 from .study import Study
 
-# -- Checks of the costs of a layer, and of what limits a step.
+# -- What answers to lab 08's exercises give, for their checks.
 
 
-def check_cost(check, layer_cost, what, kernel, c_in, c_out, size, groups=1):
-    """Learned values and operations of a convolution, against the library's layer."""
-    layer, pixels = Conv2d(c_in, c_out, kernel, "zeros", groups=groups), size * size
-    want = sum(p.size for p in layer.params), layer.flops((1, size + kernel - 1, size + kernel - 1, c_in))
-    products = kernel * kernel * c_in // groups
-    values, operations = got = check.call(layer_cost, kernel, c_in, c_out, pixels, groups)
-    weights = {
-        "the kernel is k x k": products // kernel * c_out,
-        "the kernel's size is an argument": 9 * c_in // groups * c_out,
-        "an output channel sees c_in / G channels, not all": products * groups * c_out,
-        "divided by G twice: all c_out channels together have k^2 c_in / G c_out weights": products // groups * c_out,
-        "times c_out: these are the weights of one output channel": products,
-        "weights are shared by all pixels: not times pixels": products * c_out * pixels,
-    }
-    suspects = {
-        "the biases are missing": products * c_out,
-        "a bias for each output channel: c_out, not c_in": products * c_out + c_in,
-        "this is the number of operations: return values, operations": want[1],
-        "one bias for each output channel: c_out of them": products * c_out + 1,
-    }
-    suspects |= {text: n + c_out for text, n in weights.items()}
-    check.close(f"values, {what}", values, want[0], suspects=suspects)
-    suspects = {
-        "a multiplication and an addition are two operations": want[1] // 2,
-        "the bias does not count as an operation": want[1] + c_out * pixels,
-        "the bias does not count as an operation: 2 products, not 2 values": want[1] + 2 * c_out * pixels,
-        "as many additions as multiplications": want[1] - c_out * pixels,
-        "each pixel of the output takes as many: times pixels": want[1] // pixels,
-        "this is the forward pass and the backward pass": 3 * want[1],
-        "these are the learned values: return values, operations": want[0],
-    }
-    suspects |= {text: 2 * n * pixels for text, n in weights.items()}
-    check.close(f"operations, {what}", operations, want[1], suspects=suspects)
-    whole = all(isinstance(n, (int, np.integer)) for n in got)
-    check.true(f"whole numbers, {what}", whole, "both are whole numbers: / gives a float, // does not")
+def run_layer_cost(layer_cost, **case):
+    return named(layer_cost(*case.values()), "values", "operations")
 
 
-def check_parts(check, step_parts, p, beta, t, n, alpha, k):
-    """The three parts of a data-parallel step."""
-    ring, what = 2 * (p - 1), f"p = {p}, k = {k}"
-    computing, moving, waiting = check.call(step_parts, p, beta, t, n, alpha, k)
-    move, wait = ring / p * n / beta, ring * alpha * k
-    suspects = {
-        "p ranks divide the batch: seconds / ranks": t,
-        "seconds are those of one rank for the whole batch": t * p,
-        "return computing, moving, waiting": move,
-    }
-    check.close(f"computing, {what}", computing, t / p, suspects=suspects)
-    suspects = {
-        "each of the messages has n / p bytes": ring * n / beta,
-        "bits taken for bytes: all is in bytes here": 8 * move,
-        "2 (p - 1) messages, not 2 p": 2 * n / beta,
-        "there and back: twice p - 1 messages": move / 2,
-        "divide by the bandwidth": ring / p * n * beta,
-        "k buckets have n bytes together": move * k,
-        "a bucket has n / k bytes, and there are k of them": move / k,
-        "latency is a part of its own": move + wait,
-        "return computing, moving, waiting": t / p,
-        "p may be a fraction: no int(), no //": 2 * (int(p) - 1) / int(p) * n / beta,
-    }
-    check.close(f"bandwidth, {what}", moving, move, suspects=suspects)
-    suspects = {
-        "each of the 2 (p - 1) messages has a latency": alpha * k,
-        "each bucket is a ring with messages of its own": ring * alpha,
-        "there and back: twice p - 1 messages": wait / 2,
-        "messages come one after the other: not divided by p": wait / p,
-        "2 (p - 1) messages, not 2 p": 2 * p * alpha * k,
-        "return computing, moving, waiting": move,
-        "p may be a fraction: no int(), no //": 2 * (int(p) - 1) * alpha * k,
-    }
-    check.close(f"latency, {what}", waiting, wait, suspects=suspects)
+def run_step_parts(step_parts, **case):
+    return named(step_parts(*case.values()), "computing", "bandwidth", "latency")
 
 
-def check_border(check, needed_bandwidth, p, t, n, alpha, k):
-    """The bandwidth at which the network takes as long as computing."""
-    late, volume, what = 2 * (p - 1) * alpha * k, 2 * (p - 1) / p * n, f"p = {p}, alpha = {alpha:.3g}, k = {k}"
-    got, left = check.call(needed_bandwidth, p, t, n, alpha, k), t / p - late
-    if left <= 0 and p > 1:
-        suspects = {
-            "latencies alone take as long, or longer: np.inf": volume / left if left else np.nan,
-            "latencies take longer than computing, so no bandwidth is enough: np.inf, not 0": 0,
-        }
-        return check.equal(f"latencies take too long, {what}", got, np.inf, suspects=suspects)
-    suspects = {
-        "each rank computes seconds / ranks": volume / (t - late),
-        "the latencies take their share of the time": volume / (t / p),
-        "they add to the network's time": volume / (t / p + late),
-        "this is its reciprocal": left / volume if volume else np.nan,
-        "each bucket has latencies of its own": volume / (t / p - late / k),
-        "each of the 2 (p - 1) messages has n / p bytes": volume * p / left,
-        "there and back: 2 (p - 1) messages": volume / 2 / left,
-        "one rank sends nothing: 0": np.inf,
-    }
-    return check.close(what, got, volume / left, suspects=suspects)
-
-
-# -- Checks of codecs, a compressed all-reduce and a DiLoCo round, against plain NumPy.
-
-
-def encode_8bit(x):
-    scale = np.abs(x).max(keepdims=True).astype(np.float32)
-    return scale, np.rint(x * (127 / np.where(scale > 0, scale, 1))).astype(np.int8)
-
-
-def decode_8bit(scale, levels, n):
-    """Scale back."""
-    return levels * (scale / np.float32(127))
-
-
-def encode_1bit(x):
-    """Signs, and the mean of each side."""
-    above = x >= 0
-    means = [x[side].mean() if side.any() else 0 for side in (above, ~above)]
-    return np.array(means, np.float32), np.packbits(above)
-
-
-def decode_1bit(means, bits, n):
-    """The mean of each value's side."""
-    return np.where(np.unpackbits(bits)[:n] == 1, means[0], means[1])
-
-
-def encode_top(x, k):
-    """The k largest by size, and where they are."""
-    places = np.argsort(-np.abs(x), kind="stable")[:k].astype(np.uint32)
-    return places, x[places]
-
-
-def decode_top(places, values, n):
-    """Zero everywhere else."""
-    x = np.zeros(n, np.float32)
-    x[places] = values
-    return x
+def run_needed_bandwidth(needed_bandwidth, **case):
+    return {"bandwidth": needed_bandwidth(*case.values())}
 
 
 CODECS = {
-    "8 bit": (encode_8bit, decode_8bit),
-    "1 bit": (encode_1bit, decode_1bit),
-    "top k": (encode_top, decode_top),
+    "encode_8bit": {"scale": "float32 (1,)", "levels": "int8 ({n},)"},
+    "decode_8bit": {},
+    "encode_1bit": {"means": "float32 (2,)", "bits": "uint8 ({bytes},)"},
+    "decode_1bit": {},
+    "encode_top": {"places": "uint32 ({k},)", "values": "float32 ({k},)"},
+    "decode_top": {},
 }
+"""The six functions of the exercise, and what an encoder returns."""
 
 
-def gradients(rng, n) -> dict[str, np.ndarray]:
-    """Arrays of all kinds, by name."""
-    x = rng.normal(size=n).astype(np.float32)
-    positive = np.abs(x) + np.float32(0.1)
-    arrays = {"both signs": x, "mostly negative": x - np.float32(1.5), "all positive": positive}
-    zeros = np.where(np.arange(n) % 3 == 0, np.float32(0), -positive)
-    ties = np.float32(0.5) * rng.choice([-2, -1, 1, 2], n).astype(np.float32)
-    return arrays | {"none positive": zeros, "all zero": 0 * x, "many ties": ties}
+def run_codecs(*answers, of, **case):
+    """Call one of the six; of the k largest values any may be sent that are as large as the others."""
+    with np.errstate(invalid="warn"), warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        got = dict(zip(CODECS, answers, strict=True))[of](*case.values())
+    if of.startswith("decode"):
+        return {f"x of {of}": got}
+    n = len(case["x"])
+    sizes = {"n": n, "bytes": -(-n // 8), "k": case.get("k")}
+    wanted = {name: kind.format(**sizes) for name, kind in CODECS[of].items()}
+    found = named(got, *wanted)
+    kinds = {k: f"{a.dtype} {a.shape}" if hasattr(a, "dtype") else type(a).__name__ for k, a in found.items()}
+    told = ", ".join(f"{name}: {kind}" for name, kind in kinds.items())
+    if "str" in kinds.values():  # not two of them
+        told = next(iter(found.values()))
+    if any("in cast" in str(w.message) for w in warned):
+        told += " of NaN, which no int8 can hold: what if all values are 0?"
+    if kinds != wanted:
+        return {f"arrays of {of}": told}
+    if of == "encode_top":
+        places, values = found["places"], found["values"]
+        inside = places[places < n]
+        found = {
+            "places, each counted once": len(set(inside.tolist())),
+            "magnitudes": np.sort(np.abs(values)),
+            "values that are those at their places": int((case["x"][inside] == values[: len(inside)]).sum()),
+        }
+    return {f"arrays of {of}": told} | found
 
 
-def check_codec(check, kind, encode, decode, x, *k, what=""):
-    """A codec on one array, in one line; `k`, for "top k", is how many values are sent."""
-    of = ", ".join(filter(None, [kind, what, f"n = {len(x)}", *(f"k = {count}" for count in k)]))
-    with check.group(of):
-        _check_codec(check, kind, encode, decode, x, *k, of=of)
-
-
-def _check_codec(check, kind, encode, decode, x, *k, of):
-    (right_encode, right_decode), n = CODECS[kind], len(x)
-    want = right_encode(x, *k)
-    first, second = code = check.call(encode, x, *k)
-    cast = [w for w in check.warned if "in cast" in str(w.message)]
-    check.true(f"numbers, {of}", not cast, "0 / 0 is NaN, which no int8 can hold: what if all values are 0?")
-    told = [f"{getattr(a, 'dtype', type(a).__name__)} {np.shape(a)}" for a in code]
-    wanted = [f"{a.dtype} {a.shape}" for a in want]
-    wrong = {
-        "in the other order: see Returns": told if told == wanted[::-1] else None,
-        "keepdims=True, or [...], makes an array of one": ["float32 ()", wanted[1]],
-        "np.packbits puts 8 bits into a byte": [wanted[0], f"uint8 ({n},)"],
-        "np.packbits puts 8 bits into a byte, a bool is a byte": [wanted[0], f"bool ({n},)"],
-    }
-    pairs = [
-        (a, b) for a, b in zip(told, wanted, strict=False) if a != b and a.partition(" ")[2] == b.partition(" ")[2]
-    ]
-    wrong |= {f"{a} is not {b}: astype": told for a, b in pairs}
-    if k and len(told) == 2 and np.shape(first) != want[0].shape:
-        wrong["k values are sent, neither more nor fewer, also if some are equally large"] = told
-    check.equal(f"dtypes and shapes, {of}", told, wanted, suspects=wrong)
-    if told == wanted:
-        arrived = right_decode(first, second, n)
-        if kind == "8 bit":
-            scaled = x * (127 / np.where(want[0] > 0, want[0], 1))
-            level, top = want[0] / 127, x.max()
-            suspects = {
-                "round to the nearest level (np.rint): astype alone cuts off": np.trunc(scaled) * level,
-                "round to the nearest level (np.rint), not down": np.floor(scaled) * level,
-                "the largest becomes 127": np.rint(scaled * (126 / 127)) * level,
-                "this has 255 levels on one side: int8 ends at 127": (scaled * (255 / 127)).astype(int).astype(np.int8)
-                * level,
-                "the scale is the largest of abs(x), not of x": right_decode(*encode_8bit(x * 0 + top), n),
-            }
-            check.close(f"scale, {of}", first, want[0], suspects={"the largest of abs(x), not of x": top})
-            check.close(f"what arrives, {of}", arrived, x, rtol=0, atol=0.502 * float(level[0]), suspects=suspects)
-        elif kind == "1 bit":
-            above, positive = x >= 0, x > 0
-            means = {
-                "the means belong to the other side": want[0][::-1],
-                "a side without values has mean 0": np.where([above.any(), not above.all()], want[0], np.nan),
-                "0 belongs to the side of bit 1: x >= 0": [
-                    x[side].sum() / max(side.sum(), 1) for side in (positive, ~positive)
-                ],
-                "each side has its own mean": [np.abs(x).mean(), -np.abs(x).mean()],
-                "signs alone do not say how large": [1, -1],
-                "the mean of a side, not its sum": [x[above].sum(), x[~above].sum()],
-                "the mean of those on that side, not of all": [np.maximum(x, 0).mean(), np.minimum(x, 0).mean()],
-            }
-            check.close(f"means, {of}", first, want[0], rtol=1e-5, suspects=means)
-            bits = {
-                "0 has bit 1: x >= 0": positive,
-                "the bit is 1 where x >= 0": ~above,
-                "the first value is the first bit, as np.packbits has it": np.unpackbits(
-                    np.packbits(above, bitorder="little")
-                ),
-            }
-            suspects = {text: np.packbits(a).tolist() for text, a in bits.items()}
-            check.equal(f"bits, {of}", second.tolist(), want[1].tolist(), suspects=suspects)
-        else:
-            largest, smallest = np.sort(x)[::-1][: k[0]], np.sort(np.abs(x))[: k[0]]
-            mine, sizes = np.sort(np.abs(second))[::-1], np.sort(np.abs(want[1]))[::-1]
-            sorted_sizes = {
-                "the largest in magnitude: abs(x)": np.sort(np.abs(largest))[::-1],
-                "these are the smallest": smallest[::-1],
-            }
-            check.close(f"magnitudes, {of}", mine, sizes, suspects=sorted_sizes)
-            apart = "each place once, and at each place its value"
-            check.true(f"places, {of}", len(set(first.tolist())) == k[0] and first.max() < n, apart)
-            if first.max() < n:
-                signs = {"the values have lost their signs": np.abs(x[first])}
-                check.close(f"values, {of}", second, x[first], suspects=signs)
-    right = right_decode(*want, n)
-    suspects = {"0 wherever nothing was sent": np.where(right == 0, 1, right)}
-    if kind == "8 bit":
-        suspects = {"the largest level is 127": want[1] * (want[0] / 128), "times the scale": want[1] / 127}
-        suspects["divide by 127, the largest level"] = want[1] * want[0]
-    if kind == "1 bit":
-        suspects = {"n values, without the bits that fill the last byte: [:n]": decode_1bit(*want, -(-n // 8) * 8)}
-        suspects["bit 1 has the first mean"] = decode_1bit(want[0][::-1], want[1], n)
-    got = check.call(decode, *want, n)
-    check.close(f"decode, {of}", got, right, rtol=1e-5, dtype="float32", suspects=suspects)
-
-
-def coded_sum(comm, x, error, encode, decode, given=np.add, left=lambda x, e, y: x + e - y, total=None):
-    """The compressed all-reduce of the exercise; other functions in place of the last three make the known mistakes."""
-    code = encode(given(x, error))
-    arrived = [decode(*parts, len(x)) for parts in zip(*(comm.all_gather(part) for part in code), strict=True)]
-    own = arrived[comm.rank]
-    error[...] = left(x, error, own)
-    return sum(arrived) if total is None else total(arrived, own, error)
-
-
-MISTAKES = {
-    "the error of the last call is not added": {"given": lambda x, e: x, "left": lambda x, e, y: x - y},
-    "encode x + error, not x": {"given": lambda x, e: x},
-    "error = ... makes a new array: write into this one, error[...] = ...": {"left": lambda x, e, y: e},
-    "the new error is that of x + error, not that of x": {"left": lambda x, e, y: x - y},
-    "the error is what was meant minus what arrives": {"left": lambda x, e, y: y - x - e},
-    "if the error is what was meant minus what arrives, add it": {
-        "given": np.subtract,
-        "left": lambda x, e, y: x - e - y,
-    },
-    "the new error replaces the old one: it is in x + error already": {"left": lambda x, e, y: e + x + e - y},
-    "the error is what the message left out: minus what arrives": {"left": lambda x, e, y: x + e},
-    "a sum over ranks, not a mean": {"total": lambda arrived, own, error: sum(arrived) / len(arrived)},
-    "this rank's own code belongs to the sum": {"total": lambda arrived, own, error: sum(arrived) - own},
-    "each rank's code is another: decode all of them": {"total": lambda arrived, own, error: own * len(arrived)},
-    "this is what arrives from this rank alone": {"total": lambda arrived, own, error: own},
-    "the codes of all ranks, not of three": {"total": lambda arrived, own, error: sum(arrived[:3])},
-    "the error is sent next time, not now": {"total": lambda arrived, own, error: sum(arrived) + error},
+CODES = {
+    "every third value": (
+        lambda x: (first := np.abs(x).argmax(keepdims=True), np.roll(x, -first[0])[::3].copy()),
+        lambda first, values, n: np.roll(np.kron(values, np.float32([1, 0, 0]))[:n], first[0]),
+    ),
+    "multiples of the mean size": (
+        lambda x: (size := np.abs(x).mean(keepdims=True), np.rint(x / size).astype(np.int16)),
+        lambda size, counts, n: counts * size,
+    ),
 }
+"""Encoders and decoders, each of two arrays, for the check of an all-reduce."""
 
 
-def check_all_reduce(check, all_reduce, *, ranks=3, n=40, steps=3, kind="top k", seed=1, left=False):
-    """A compressed all-reduce over some calls on simulated ranks; `left`: begin with an error other than zero."""
-    encode, decode = CODECS[kind]
-    if kind == "top k":
-        k = max(1, n // 10)
-        encode = lambda x: encode_top(x, k)  # noqa: E731
+def run_compressed_all_reduce(answer, code, ranks, n, calls, first_error=0.0, seed=1):
+    """Call it several times on simulated ranks; the error is that of the call before."""
 
-    def program(comm, function, options):
+    def program(comm):
         rng = np.random.default_rng([seed, comm.rank])
-        error = rng.normal(size=n).astype("float32") * left
-        found, same = [], True
-        for _ in range(steps):
-            x = rng.normal(size=n).astype("float32")
+        error, sums, errors, same = np.float32(first_error * rng.normal(size=n)), [], [], True
+        for _ in range(calls):
+            x = np.float32(rng.normal(size=n))
             before = x.copy()
-            total = function(comm, x, error, encode, decode, **options)
-            same &= bool(np.array_equal(x, before))
-            found.append((total if total is None else np.array(total), error.copy()))
-        return found, same
+            sums.append(copy(answer(comm, x, error, *CODES[code])))
+            errors.append(error.copy())
+            same &= np.array_equal(x, before)
+        return sums, errors, same
 
-    def run(function, **options):
-        world = SimWorld(ranks)
-        return world.run(program, function, options), world.trace.bytes_sent
-
-    of = f"{kind}, {ranks} rank" + "s" * (ranks != 1)
-    want, sent = run(coded_sum)
-    wrong = {text: run(coded_sum, **mistake)[0] for text, mistake in MISTAKES.items()}
-    found, bytes_sent = check.call(run, all_reduce)
-    with check.group(f"sum and error in {steps} calls ({of})"):
-        for step in range(steps):
-            for rank in sorted({0, ranks - 1}):
-                for i, name in enumerate(("sum", "error")):
-                    suspects = {text: result[rank][0][step][i] for text, result in wrong.items()}
-                    got, right = found[rank][0][step][i], want[rank][0][step][i]
-                    if step:  # the first call tells which mistake it is
-                        suspects = {text: a for text, a in suspects.items() if not np.allclose(a, right)}
-                    check.close(f"{name} ({of}, rank {rank}, call {step + 1})", got, right, rtol=1e-5, atol=1e-6,
-                                dtype="float32", suspects=suspects)  # fmt: skip
-    check.true(f"x is unchanged ({of})", all(same for _, same in found), "x changed: x = x + error makes a new array")
-    told = f"wanted {sent:,.0f}, got {bytes_sent:,.0f}: all_gather each array of the code once, and nothing else"
-    check.true(f"bytes sent by all ranks ({of})", bytes_sent == sent, told)
+    world, found = SimWorld(ranks), {}
+    for rank, (sums, errors, same) in enumerate(world.run(program)):
+        found |= {f"sums on rank {rank}": sums, f"errors on rank {rank}": errors, f"x on rank {rank} is kept": same}
+    return found | {"bytes sent": world.trace.bytes_sent}
 
 
-def right_round(comm, start, end, velocity, lr=0.7, mu=0.9, mean=lambda total, end, p: total / p,
-                gain=lambda v, d, mu: mu * v + d, step=lambda w, d, v, lr, mu: w - lr * (d + mu * v)):  # fmt: skip
-    """A DiLoCo round; other functions in place of the last three make the known mistakes."""
-    delta = start - mean(comm.all_reduce(end.copy()), end, comm.size)
-    velocity[...] = gain(velocity, delta, mu)
-    return step(start, delta, velocity, lr, mu)
-
-
-ROUND_MISTAKES = {
-    "delta points from the mean back to the start: start - mean": {
-        "gain": lambda v, d, mu: mu * v - d,
-        "step": lambda w, d, v, lr, mu: w - lr * (-d + mu * v),
-    },
-    "delta points from start to mean, and is added: then the velocity is start - mean, too": {
-        "gain": lambda v, d, mu: mu * v - d,
-        "step": lambda w, d, v, lr, mu: w + lr * (-d + mu * v),
-    },
-    "this is momentum: Nesterov moves by delta + mu v": {"step": lambda w, d, v, lr, mu: w - lr * v},
-    "delta points from the mean back to the start, and is subtracted": {
-        "step": lambda w, d, v, lr, mu: w + lr * (d + mu * v)
-    },
-    "go on from start, not from the mean": {"step": lambda w, d, v, lr, mu: w - d - lr * (d + mu * v)},
-    "this is local SGD: the mean itself": {"step": lambda w, d, v, lr, mu: w - d},
-    "the velocity is missing": {"step": lambda w, d, v, lr, mu: w - lr * d},
-    "mu times the velocity is added to delta": {"step": lambda w, d, v, lr, mu: w - lr * (d + v)},
-    "lr multiplies both: lr (delta + mu v)": {"step": lambda w, d, v, lr, mu: w - (lr * d + mu * v)},
-    "the rate is missing": {"step": lambda w, d, v, lr, mu: w - (d + mu * v)},
-    "any number of ranks, not at most three: comm.size": {"mean": lambda total, end, p: total / min(p, 3)},
-    "all_reduce sums: divide by the number of ranks": {"mean": lambda total, end, p: total},
-    "this rank's own end: the mean needs an all_reduce": {"mean": lambda total, end, p: end},
-    "the velocity fades: mu v + delta": {"gain": lambda v, d, mu: v + d},
-    "delta is added in full: mu v + delta": {"gain": lambda v, d, mu: mu * v + (1 - mu) * d},
-    "the velocity has no rate: mu v + delta": {"gain": lambda v, d, mu: mu * v + 0.7 * d},
-    "what was before is lost: mu v + delta": {"gain": lambda v, d, mu: d},
-    "lr and mu are arguments: 0.7 and 0.9 are defaults": {
-        "gain": lambda v, d, mu: 0.9 * v + d,
-        "step": lambda w, d, v, lr, mu: w - 0.7 * (d + 0.9 * v),
-    },
-}
-
-
-def check_round(check, function, *, ranks=3, n=5, steps=3, seed=1, dtype="float64", **options):
-    """A DiLoCo round, over some rounds on simulated ranks, with the given lr and mu."""
-
-    def program(comm, call, more):
-        rng = np.random.default_rng(seed)
-        (start, velocity), found, same = rng.normal(size=(2, n)).astype(dtype), [], [True, True]
-        for _ in range(steps):
+def run_diloco_round(answer, ranks, n, rounds, dtype="float64", seed=1, **rates):
+    def program(comm):
+        rng, found = np.random.default_rng(seed), []
+        start, velocity = rng.normal(size=(2, n)).astype(dtype)
+        for _ in range(rounds):
             end = (start + rng.normal(size=(comm.size, n))[comm.rank]).astype(dtype)
-            before = start.copy(), end.copy()
-            after = call(comm, start, end, velocity, **options, **more)
-            same = [a and bool(np.array_equal(*b)) for a, *b in zip(same, (start, end), before, strict=True)]
-            found.append((after if after is None else np.array(after), velocity.copy()))
-            start = (before[0] - 0.3).astype(dtype)  # the same whatever was returned
-        return found, same
+            given = start.copy(), end.copy()
+            after = copy(answer(comm, start, end, velocity, *rates.values()))
+            found.append((after, velocity.copy(), *map(np.array_equal, (start, end), given)))
+            start = (given[0] - 0.3).astype(dtype)  # the same whatever was returned
+        return zip(("w", "velocity", "start is kept", "end is kept"), map(list, zip(*found, strict=True)), strict=True)
 
-    def run(function, **more):
-        return SimWorld(ranks).run(program, function, more)
-
-    of, want = f"{ranks} rank" + "s" * (ranks != 1) + f", {dtype}", run(right_round)
-    wrong = {text: run(right_round, **mistake) for text, mistake in ROUND_MISTAKES.items()}
-    found = check.call(run, function)
-    first = np.random.default_rng(seed).normal(size=(2, n))[1].astype(dtype)
-    with check.group(f"parameters and velocity in {steps} rounds ({of})"):
-        for step in range(steps):
-            for i, name in enumerate(("velocity", "parameters"), 1):
-                suspects = {text: result[0][0][step][i % 2] for text, result in wrong.items()}
-                if i == 1:
-                    suspects = {"velocity = ... makes a new array: change this one in place": first} | suspects
-                got, right = found[0][0][step][i % 2], want[0][0][step][i % 2]
-                check.close(f"{name} ({of}, round {step + 1})", got, right, dtype=dtype, suspects=suspects)
-    last = [result[0][-1][0] for result in found]
-    check.true(f"all ranks have the same w ({of})", all(np.array_equal(a, last[0]) for a in last), "ranks differ")
-    kept = [all(same[i] for _, same in found) for i in range(2)]
-    check.true(f"start is unchanged ({of})", kept[0], "start changed: start = start - ..., not start -= ...")
-    check.true(f"end is unchanged ({of})", kept[1], "end changed: all_reduce sums in place, so give it end.copy()")
+    return {f"{name}, rank {r}": part for r, own in enumerate(SimWorld(ranks).run(program)) for name, part in own}
 
 
 # -- The layers of a network that have weights, as the numbers that their cost depends on.

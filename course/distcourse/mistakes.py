@@ -41,10 +41,11 @@ def value_mistake(name, got, want, right, factors) -> str:
     """Name the mistake behind wrong numbers in the right shape, or return ""."""
     if not np.isfinite(got).all() and np.isfinite(want).all():
         bad = ~np.isfinite(got)
-        first = ", ".join(str(int(k)) for k in np.argwhere(bad)[0]) if got.ndim else ""
+        first = ", ".join(str(int(k)) for k in np.argwhere(bad)[0])
         kind = "NaN" if np.isnan(got[bad]).all() else "infinite" if not np.isnan(got).any() else "NaN or infinite"
-        place = f", the first at [{first}]" if first else ""
-        return f"{int(bad.sum())} of {got.size} elements of {name} are {kind}{place}"
+        if not got.ndim:
+            return f"{name} is {kind}"
+        return f"{int(bad.sum())} of {got.size} elements of {name} are {kind}, the first at [{first}]"
     if not got.any() and want.any():
         return f"every element of {name} is 0" if got.size > 1 else ""
     for explain in (_factor, _undone, _order, _precision, _place):
@@ -105,6 +106,8 @@ def _length_factor(k, got) -> str:
 
 
 def _undone(name, got, want, right, factors) -> str:
+    if not (np.isfinite(want) & (want != 0)).any() or (want.size == 1 and want.dtype.kind in "iu"):
+        return ""  # 0 is exp(-50), too, infinity exp(800), and 1024 may be the square of 32 by chance
     total = np.abs(got).sum(-1, keepdims=True) if got.ndim else got
     for undone, text in (
         (lambda: got.T, f"{name} is the transpose of what is wanted"),

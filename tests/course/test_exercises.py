@@ -261,6 +261,147 @@ OTHERWISE = {
         "        out[k : k + 16] = np.copysign(GRID[off.argmin(axis=1)], part) * s\n"
         "    return out"
     ],
+    "layer_cost": [
+        "def layer_cost(k, cin, cout, pixels, groups=1):\n"
+        "    weights = k ** 2 * (cin // groups) * cout\n"
+        "    return [weights + cout, weights * 2 * pixels]",
+        "def layer_cost(k, cin, cout, pixels, groups=1):\n"
+        "    return np.array([k * k * cin // groups * cout + cout, 2 * k * k * cin // groups * cout * pixels])",
+    ],
+    "step_parts": [
+        "def step_parts(p, beta, t, n, alpha, k=1):\n"
+        "    messages = (p - 1) + (p - 1)\n"
+        "    return np.array([t / p, sum(messages * (n / k / p) / beta for _ in range(k)), messages * k * alpha])"
+    ],
+    "needed_bandwidth": [
+        "def needed_bandwidth(p, t, n, alpha, k=1):\n"
+        "    if p == 1: return 0\n"
+        "    for_bytes = t / p / (2 * p - 2) - alpha * k\n"
+        "    return float('inf') if for_bytes <= 0 else np.float64(n / p / for_bytes)"
+    ],
+    "codecs": [
+        "def encode_8bit(x):\n"
+        "    s = np.float32(max(-x.min(), x.max()))\n"
+        "    return s[None], np.round(x / (s or 1) * 127).astype('int8')\n"
+        "def decode_8bit(scale, levels, n):\n"
+        "    return np.array([scale[0] * v / 127 for v in levels], np.float32)\n"
+        "def encode_1bit(x):\n"
+        "    sides = [v for v in x if v >= 0], [v for v in x if v < 0]\n"
+        "    return np.float32([sum(s) / max(len(s), 1) for s in sides]), np.packbits((x >= 0).tolist())\n"
+        "def decode_1bit(means, bits, n):\n"
+        "    return np.where(np.unpackbits(bits, count=n), *means).astype(np.float32)\n"
+        "def encode_top(x, k):\n"
+        "    places = sorted(range(len(x)), key=lambda i: -abs(x[i]))[:k]\n"
+        "    return np.array(places, 'uint32'), x[places].copy()\n"
+        "def decode_top(places, values, n):\n"
+        "    sent = dict(zip(places.tolist(), values.tolist()))\n"
+        "    return np.array([sent.get(i, 0) for i in range(n)], 'float32')",
+        "def encode_8bit(x):\n"
+        "    s = np.abs(x).max()\n"
+        "    up = np.floor(np.abs(x) * 127 / np.maximum(s, 1e-30) + 0.5)  # halves away from zero\n"
+        "    return np.array([s]), (np.sign(x) * up).astype(np.int8)\n"
+        "decode_8bit = lambda s, levels, n: np.multiply(levels, s / 127, dtype=np.float32)\n"
+        "def encode_1bit(x):\n"
+        "    up = ~(x < 0)\n"
+        "    sums = np.array([x @ up, x @ ~up])\n"
+        "    return (sums / np.maximum([up.sum(), (~up).sum()], 1)).astype(np.float32), np.packbits(up)\n"
+        "def decode_1bit(means, bits, n):\n"
+        "    b = np.unpackbits(bits)[:n]\n"
+        "    return b * means[0] + (1 - b) * means[1]\n"
+        "def encode_top(x, k):\n"
+        "    order = np.lexsort((np.arange(len(x)), -np.abs(x)))[:k]\n"
+        "    return np.sort(order).astype('u4'), x[np.sort(order)]\n"
+        "def decode_top(places, values, n):\n"
+        "    return np.bincount(places, values, minlength=n).astype(np.float32)",
+    ],
+    "compressed_all_reduce": [
+        "def compressed_all_reduce(comm, x, error, encode, decode):\n"
+        "    error += x\n"
+        "    first, second = encode(error)\n"
+        "    rows = list(zip(comm.all_gather(first), comm.all_gather(second)))\n"
+        "    arrived = [decode(a, b, x.size) for a, b in rows]\n"
+        "    error -= arrived[comm.rank]\n"
+        "    return np.sum(arrived, axis=0)"
+    ],
+    "diloco_round": [
+        "def diloco_round(comm, start, end, velocity, lr=0.7, mu=0.9):\n"
+        "    move = comm.all_gather(start - end).mean(axis=0)\n"
+        "    velocity[...] = mu * velocity + move\n"
+        "    return start - lr * move - lr * mu * velocity",
+        "def diloco_round(comm, start, end, velocity, lr=0.7, mu=0.9):\n"
+        "    mean = end / comm.size\n"
+        "    comm.all_reduce(mean)\n"
+        "    np.multiply(velocity, mu, out=velocity)\n"
+        "    np.add(velocity, start - mean, out=velocity)\n"
+        "    return start + lr * (mean - start - mu * velocity)",
+    ],
+    "momentum": [
+        "def sgd(data, grad, state, lr, step):\n"
+        "    data[...] = data - lr * grad\n"
+        "def momentum(data, grad, state, lr, step, mu=0.9):\n"
+        "    np.add(mu * state, grad, out=state)\n"
+        "    np.subtract(data, lr * state, out=data)\n"
+        "def nesterov(w, g, v, eta, t, mu=0.9):\n"
+        "    old = v.copy()\n"
+        "    v[:] = mu * v + g\n"
+        "    w[:] = w - eta * ((1 + mu) * v - mu * old)\n",
+        "def sgd(data, grad, state, lr, step):\n"
+        "    for i in np.ndindex(*data.shape): data[i] -= lr * grad[i]\n"
+        "def momentum(data, grad, state, lr, step, mu=0.9):\n"
+        "    for i in np.ndindex(data.shape):\n"
+        "        state[i] = mu * state[i] + grad[i]\n"
+        "        data[i] -= lr * state[i]\n"
+        "def nesterov(data, grad, state, lr, step, mu=0.9):\n"
+        "    momentum(data, grad, state, 0, step, mu)\n"
+        "    data -= lr * grad + lr * mu * state\n"
+        "    return data",
+    ],
+    "adaptive": [
+        "def adagrad(w, g, s, lr, t, eps=1e-8):\n"
+        "    s += g ** 2\n"
+        "    w -= lr / (s ** 0.5 + eps) * g\n"
+        "def rmsprop(w, g, s, lr, t, rho=0.99, eps=1e-8):\n"
+        "    s += (1 - rho) * (g ** 2 - s)\n"
+        "    w += -lr * g / (eps + np.sqrt(s))"
+    ],
+    "adam": [
+        "def adam(w, g, state, lr, step, beta1=0.9, beta2=0.999, eps=1e-8):\n"
+        "    state[0][...] = beta1 * state[0] + (1 - beta1) * g\n"
+        "    state[1][...] = beta2 * state[1] + (1 - beta2) * np.square(g)\n"
+        "    a, b = 1 - beta1 ** (step + 1), np.sqrt(1 - beta2 ** (step + 1))\n"
+        "    w -= (lr * b / a * state[0] / (np.sqrt(state[1]) + eps * b)).astype(w.dtype)"
+    ],
+    "schedule": [
+        "def schedule(step, steps):\n    return (1 - step / steps) / (1 + 5 * step / steps)",
+        "def schedule(step, steps):\n    return np.float32(np.exp(-4.6 * step / steps))",
+    ],
+    "noise": [
+        "def noise(gradients, b):\n"
+        "    p, g = len(gradients), gradients.mean(axis=0)\n"
+        "    trace = b * np.sum((gradients - g) ** 2) / (p - 1)\n"
+        "    return [trace, g @ g - trace / (p * b)]",
+        "def noise(gradients, b):\n"
+        "    p = gradients.shape[0]\n"
+        "    means = np.array([np.einsum('pd,pd->', gradients, gradients) / p, np.sum(gradients.mean(0) ** 2)])\n"
+        "    signal, trace = np.linalg.solve([[1, 1 / b], [1, 1 / (p * b)]], means)\n"
+        "    return float(trace), float(signal)",
+    ],
+    "fit": [
+        "def fit(batches, steps):\n"
+        "    slope, start = np.polyfit(1 / batches, steps, 1, w=1 / steps)\n"
+        "    return start, slope",
+        "def fit(batches, steps):\n"
+        "    A = [[1 / s, 1 / (b * s)] for b, s in zip(batches, steps)]\n"
+        "    return np.linalg.pinv(A).sum(axis=1)",
+    ],
+    "best_batch": [
+        "def best_batch(s, e, a, c, largest):\n"
+        "    b = np.sqrt(e / s) * np.sqrt(a / c)\n"
+        "    return np.clip(b, 1, largest)",
+        "def best_batch(s, e, a, c, largest):\n"
+        "    b = (e * a / s / c) ** 0.5\n"
+        "    return 1 if b < 1 else largest if b > largest else b",
+    ],
     "half_the_memory": [
         "def half_the_memory():\n"
         "    # rank 2 has room for one\n"
@@ -519,6 +660,31 @@ def test_weak_cases_are_found(tmp_path):
     assert "return x[:k] * m  ->  return x[:k] * k" in found
     assert not any("frozen" in what and " x " not in what for what in found), "the others are never another value"
     assert survivors(small(tmp_path), "first") == []
+
+
+def test_a_missing_result_is_explained_by_a_mistake_that_lacks_it_alone():
+    told = [
+        exercise.Mistake("a list", [{"b": ["a list of 2", []]}]),
+        exercise.Mistake("no b", [{"b": ["missing", []]}]),
+    ]
+    table = exercise.Table([{}], [{"a": 1.0, "b": 2.0}], told, False, [], None, [])
+    assert exercise.explain(table, [{"a": 1.0}], [["b"]])[0] == "no b"
+    assert exercise.explain(table._replace(mistakes=told[:1]), [{"a": 1.0}], [["b"]]) == ("", {})
+
+
+@pytest.mark.parametrize(
+    ("got", "found"),
+    [
+        ((1, 2), {"a": 1, "b": 2}),
+        (np.array([3, 4]), {"a": 3, "b": 4}),
+        (None, {"a": None, "b": None}),
+        (5.0, dict.fromkeys("ab", "a float, not the 2 results a, b")),
+        ((1, 2, 3), dict.fromkeys("ab", "a tuple of 3, not the 2 results a, b")),
+        ({"a": 1, "b": 2}, dict.fromkeys("ab", "a dict of 2, not the 2 results a, b")),
+    ],
+)
+def test_several_results_are_named(got, found):
+    assert exercise.named(got, "a", "b") == found
 
 
 def test_a_table_is_kept_as_it_was_made(tmp_path):

@@ -23,7 +23,6 @@ SGD |= {"distlearn/cuda/kernels/optimizer.py"}
 KNOWN = {
     "lab01.sgd": SGD,  # `data -= lr * grad`: the library's rule is the topic, and one line long
     "lab02.momentum": SGD,  # its first part, SGD again
-    "lab08.codecs": {"course/distcourse/lab08.py"},  # two decoders, of three and of one line: the check's reference
 }
 """By exercise: where the same statements are. A student's answer that calls them is refused; the list only shrinks."""
 

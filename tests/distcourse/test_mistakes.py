@@ -1,5 +1,7 @@
 """Each common mistake is made on purpose, and `compare` must name that one."""
 
+import re
+
 import numpy as np
 import pytest
 from distcourse import compare
@@ -102,6 +104,17 @@ def test_names_the_factor(name, got, words):
 def test_one_number_is_a_multiple_of_any_other():
     assert compare("loss", 3.0, 2.0).mistake == ""
     assert "there are 4 ranks" in compare("loss", 8.0, 2.0, factors={"ranks": 4}).mistake
+
+
+@pytest.mark.parametrize(
+    ("got", "want"), [(-50.0, 0.0), (1.0, 0.0), (800.0, np.inf), (32, 1024), (np.full(3, -60.0), np.zeros(3))]
+)
+def test_what_zero_or_a_count_is_a_function_of_says_nothing(got, want):
+    assert not re.search("logarithm|square|one minus", compare("bandwidth", got, want).mistake)
+
+
+def test_one_number_is_called_infinite_without_counting():
+    assert compare("bandwidth", np.inf, 2.0).mistake == "bandwidth is infinite"
 
 
 def test_suspects_come_first():
