@@ -285,14 +285,14 @@ class Check:
 
 
 def _folded(lines: list[Line]) -> list[Line]:
-    """Keep the first of three or more failures with one advice, and below it the names of the others.
+    """Keep the first of three or more failures with one advice or text, and below it the names of the others.
 
     The advice is compared without the line's own name: ranks and shapes that fail alike are told once.
     """
     alike: dict[str, list[Line]] = {}
     for line in lines:
-        if line.tone == BAD and line.advice:
-            alike.setdefault(line.advice.replace(line.name, ""), []).append(line)
+        if line.tone == BAD and (line.advice or line.text):
+            alike.setdefault(line.advice.replace(line.name, "") or line.text, []).append(line)
     kept = list(lines)
     for first, *others in alike.values():
         if len(others) > 1:

@@ -16,6 +16,7 @@ import functools
 import importlib
 import json
 import math
+import re
 import signal
 import threading
 from pathlib import Path
@@ -81,7 +82,7 @@ def results_of(run, answers: tuple, cases: list[dict], inplace: bool) -> list[di
 def _watched(run, answers, case, inplace) -> dict:
     if inplace:
         return run(*answers, **case)
-    changed = []
+    changed = _Names()
 
     def watched(answer, *args, **kwargs):
         result, those = call_watched(answer, args, kwargs)
@@ -90,6 +91,10 @@ def _watched(run, answers, case, inplace) -> dict:
 
     results = run(*(a if isinstance(a, type) else functools.partial(watched, a) for a in answers), **case)
     return results | {ARGUMENTS: f"changed: {', '.join(changed)}" if changed else UNCHANGED}
+
+
+class _Names(list):
+    shared_by_ranks = True  # an answer may be called on simulated ranks
 
 
 @contextlib.contextmanager
@@ -144,10 +149,10 @@ def wrong_in(got: dict, want: dict, at_most=(), rtol=None) -> list[str]:
 
 def _equal(got, want, at_most: bool, rtol) -> bool:
     if not _is_numeric(want):
-        return not _is_numeric(got) and _text(got) == _text(want)
+        return not _is_numeric(got) and _first_line(got) == _first_line(want)
     if at_most:
         return _is_numeric(got) and bool(np.all(np.asarray(got) <= _limit(want)))
-    if isinstance(want, (list, tuple)) and type(got) is not type(want):
+    if any(isinstance(a, (list, tuple)) for a in (got, want)) and type(got) is not type(want):
         return False
     return not _rounds(got, want) and compare("", got, want, rtol=rtol, dtype=_dtype(want)).ok
 
@@ -176,6 +181,11 @@ def _text(value) -> str:
     return f"a {type(value).__name__}"
 
 
+def _first_line(value) -> str:
+    """What is compared of a text: what follows, such as the lines of a kernel, is there to be read."""
+    return _text(value).partition("\n")[0]
+
+
 def _cause(error: Exception) -> Exception:
     """The exception of the answer itself, where that of a rank holds it."""
     return (error.original or error) if isinstance(error, RankError) else error
@@ -184,7 +194,7 @@ def _cause(error: Exception) -> Exception:
 def signature(value) -> list:
     """Return what is kept of a wrong result: its shape and at most six numbers, or a text."""
     if not _is_numeric(value):
-        return [_text(value), []]
+        return [_first_line(value), []]
     x = np.asarray(value)
     flat = (x.astype(complex).view(float) if x.dtype.kind == "c" else x.astype(float)).ravel()
     finite = np.isfinite(flat)
@@ -234,12 +244,14 @@ def _keep(arrays: dict, value, plain: bool):
     return {"array": list(arrays).index(key), "as": type(value).__name__}
 
 
-def load(folder) -> dict[str, Table]:
-    """Read the tables of a lab, by exercise."""
+def load(folder, only: str | None = None) -> dict[str, Table]:
+    """Read the tables of a lab by exercise, or only that of one."""
     found, path = {}, Path(folder, FILE)
     try:
         with np.load(path, allow_pickle=False) as file:
             for name, (cases, right, mistakes, *rest) in json.loads(file["tables"].tobytes()).items():
+                if only not in (None, name):
+                    continue
                 rows = ([{k: _kept(file, v) for k, v in row.items()} for row in part] for part in (cases, right))
                 found[name] = Table(*rows, [Mistake(*one) for one in mistakes], *rest)
     except (TypeError, ValueError, KeyError) as error:
@@ -253,9 +265,9 @@ def find(name: str) -> Table:
     """Return the table of an exercise of the lab in this folder."""
     if not Path(FOLDER, FILE).is_file():
         raise FileNotFoundError(f"no {FILE} in {FOLDER.resolve()}: it belongs to the lab, beside its notebook")
-    tables = load(FOLDER)
+    tables = load(FOLDER, name)
     if name not in tables:
-        raise ValueError(f"{FILE} has no exercise {name!r}, expected one of {', '.join(tables)}")
+        raise ValueError(f"{FILE} has no exercise {name!r}, expected one of {', '.join(load(FOLDER))}")
     return tables[name]
 
 
@@ -313,7 +325,8 @@ def _report(found: Check, table: Table, tried: list[dict]) -> None:
             for name in names:
                 seen, mistake = _seen(name, got, want, table)
                 advice = whole or by_name.get(name) or mistake
-                lines.setdefault(advice.replace(name, ""), (f"{name}: {seen}", advice))
+                same = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", "", advice)
+                lines.setdefault(same, (f"{name}: {seen}", advice))
             for seen, advice in list(lines.values())[:2]:
                 found.line(False, words(case), seen, advice)
 
@@ -333,8 +346,10 @@ def _seen(name: str, got: dict, want: dict, table: Table) -> tuple[str, str]:
         if isinstance(right, (list, tuple)) and type(mine) is not type(right):
             return f"wanted a {type(right).__name__}, got a {type(mine).__name__}", ""
         found = compare(name, mine, right, rtol=table.rtol, dtype=_dtype(right))
+        if found.ok and isinstance(mine, (list, tuple)):
+            return f"wanted an array, got a {type(mine).__name__}", ""
         return (found.seen, f"{name} is a float, wanted a whole number") if found.ok else found[1:]
-    return f"wanted {right}, got {_text(mine)[:200]}", ""
+    return f"wanted {right}, got {_text(mine)[:600]}", ""
 
 
 def explain(table: Table, tried: list[dict], wrong: list[list[str]]) -> tuple[str, dict[str, str]]:

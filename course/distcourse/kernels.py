@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import linecache
 import math
 from collections import Counter
+
+from distlearn.cuda import RawKernel
 
 
 def at_cell_lines(fn, code):
@@ -35,6 +38,36 @@ def at_cell_lines(fn, code):
 def kernel_of(check, fn):
     """Call the student's function and return its kernel, with the line numbers of its cell."""
     return at_cell_lines(fn, check.call(fn))
+
+
+_built = functools.lru_cache(maxsize=4)(RawKernel)  # a check launches one kernel in several cases
+
+
+def launched(fn, name, grid, block, args, **options):
+    """Launch the kernel that an answer returns, with every check.
+
+    Returns
+    -------
+    results : dict
+        `kernel` says what the emulator found: a line with the kind, and below it where.
+    report : Report or None
+        None if anything was found; then it is not worth comparing what the kernel has written.
+    """
+    code = at_cell_lines(fn, fn())
+    if not isinstance(code, str):
+        return {"kernel": f"a {type(code).__name__}, not a text"}, None
+    report = _built(code, name).check(grid, block, args, **options)
+    # What is legal on a card but rarely meant (a warning) counts as wrong. A barrier that not all threads reach comes
+    # first: other errors follow from it.
+    found = sorted([*report.errors, *report.warnings], key=lambda f: f.kind not in BARRIERS)
+    if not found:
+        return {"kernel": "no errors"}, report
+    told = str(found[0]).removeprefix(f"{found[0].kind}, ")
+    if found[0].kind == "infinite-loop":  # so it would be in the other cases
+        raise TimeoutError(f"{told}\ndoes every loop end?")
+    if found[0].kind in BARRIERS:
+        told += "\nall threads of a block must reach each barrier: no `return` before it, and not inside an `if`"
+    return {"kernel": f"{found[0].kind}\n{told}"}, None
 
 
 BARRIERS = ("divergent-barrier", "exited-threads")

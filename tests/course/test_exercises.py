@@ -88,6 +88,89 @@ OTHERWISE = {
         "        out[k : k + 16] = np.copysign(GRID[off.argmin(axis=1)], part) * s\n"
         "    return out"
     ],
+    "attend": [
+        "def attend(q, k, v, causal=False):\n"
+        "    s = np.einsum('...nd,...md->...nm', q / q.shape[-1] ** 0.5, k)\n"
+        "    if causal:\n"
+        "        s = s + np.where(np.arange(len(s.T)) > np.arange(len(s.T))[:, None], -np.inf, 0).astype(s.dtype)\n"
+        "    p = np.exp(s - s.max(-1, keepdims=True))\n"
+        "    p /= p.sum(-1, keepdims=True)\n"
+        "    return np.einsum('...nm,...md->...nd', p, v), p",
+        "from scipy.special import softmax\n"
+        "def attend(q, k, v, causal=False):\n"
+        "    if q.ndim > 2:\n"
+        "        heads = [attend(*head, causal) for head in zip(q, k, v)]\n"
+        "        return tuple(np.stack(parts) for parts in zip(*heads))\n"
+        "    s = q.astype(float) @ k.T.astype(float) * q.shape[1] ** -0.5\n"
+        "    for i in range(len(s) * causal):\n"
+        "        s[i, i + 1 :] = -np.inf\n"
+        "    p = softmax(s, axis=1)\n"
+        "    return [(p @ v).astype(q.dtype), p.astype(q.dtype)]",
+    ],
+    "attend_backward": [
+        "def attend_backward(dy, q, k, v, p):\n"
+        "    root, dp = q.shape[-1] ** 0.5, np.einsum('...nd,...md->...nm', dy, v)\n"
+        "    ds = p * dp - p * np.einsum('...nm,...nm->...n', p, dp)[..., None]\n"
+        "    dq, dk = np.einsum('...nm,...md->...nd', ds, k), np.einsum('...nm,...nd->...md', ds, q)\n"
+        "    return dq / root, dk / root, np.einsum('...nm,...nd->...md', p, dy)"
+    ],
+    "merge": [
+        "def merge(a, b):\n"
+        "    (m, l, o), (n, k, u) = a, b\n"
+        "    top = np.where(m > n, m, n)\n"
+        "    x, y = (np.where(side == top, 1, np.exp(side - top)).astype(o.dtype) for side in (m, n))\n"
+        "    return [top, l * x + k * y, o * x + u * y]"
+    ],
+    "flash": [
+        "def flash():\n"
+        "    return TILE + r'''extern \"C\" __global__ void flash(\n"
+        "        const float* q, const float* k, const float* v, float* y, int n, int m) {\n"
+        "    __shared__ float ks[B][D], vs[B][D];\n"
+        "    int row = blockIdx.x * B + threadIdx.x;\n"
+        "    float mine[D] = {}, out[D] = {}, s[B], top = NOTHING, total = 0;\n"
+        "    if (row < n) for (int c = 0; c < D; c++) mine[c] = q[row * D + c] * 0.25f;\n"
+        "    for (int first = 0; first < m; first += B) {\n"
+        "        if (first) __syncthreads();\n"
+        "        fetch(vs, v, first, m); fetch(ks, k, first, m);\n"
+        "        __syncthreads();\n"
+        "        int here = min(B, m - first);\n"
+        "        float above = top;\n"
+        "        for (int j = 0; j < here; j++) above = fmaxf(above, s[j] = dot(ks[j], mine));\n"
+        "        float less = __expf(top - above);\n"
+        "        total *= less, top = above;\n"
+        "        for (int c = 0; c < D; c++) out[c] *= less;\n"
+        "        for (int j = here - 1; j >= 0; j--) {\n"
+        "            float e = expf(s[j] - top);\n"
+        "            total += e;\n"
+        "            for (int c = 0; c < D; c++) out[c] = fmaf(e, vs[j][c], out[c]);\n"
+        "        }\n"
+        "    }\n"
+        "    if (row >= n) return;\n"
+        "    for (int c = 0; c < D; c++) y[row * D + c] = out[c] * (1 / total);\n"
+        "}'''"
+    ],
+    "ring_attend": [
+        "def ring_attend(comm, q, k, v, where, merge):\n"
+        "    p, r, both = comm.size, comm.rank, np.array([k, v])\n"
+        "    seen = np.full((len(q), 1), -np.inf, q.dtype), np.zeros((len(q), 1), q.dtype), np.zeros_like(q)\n"
+        "    for source in [(r - s) % p for s in range(p)]:\n"
+        "        last = source == (r + 1) % p\n"
+        "        coming = both.copy()\n"
+        "        works = [] if last else [comm.isend(both, (r + 1) % p), comm.irecv(coming, r - 1 if r else p - 1)]\n"
+        "        seen = merge(see(comm, q, *both, where[r], where[source]), seen)\n"
+        "        for work in works: work.wait()\n"
+        "        both = coming\n"
+        "    m, l, o = seen\n"
+        "    return o / l"
+    ],
+    "zigzag": [
+        "def zigzag(n, p):\n"
+        "    where, size = np.zeros((p, n // p), np.int32), n // p // 2\n"
+        "    for r in range(p):\n"
+        "        for i in range(size):\n"
+        "            where[r, i], where[r, size + i] = r * size + i, n - (r + 1) * size + i\n"
+        "    return where",
+    ],
 }
 """Answers that are as right as the solutions, by exercise."""
 
@@ -176,6 +259,21 @@ def test_what_is_no_array_of_numbers_fails_in_each_case(answer, said, check):
     found = check("lab07", "weighted_mean", f"def weighted_mean(gradients, counts):\n    return {answer}")
     assert said in found
     assert "0 of 6 checks passed" in found or "0 of 12 checks passed" in found
+
+
+def test_of_a_text_the_first_line_is_compared_and_all_is_shown(check):
+    text = SOLVED["lab15"].texts["flash"]
+    said = check("lab15", "flash", edited(text, "__syncthreads();   // the tiles are there  ->  \n"))
+    assert "wanted no errors, got race\n" in said
+    assert "no barrier lies between" in said
+    assert "a barrier is missing: all must have fetched" in said
+
+
+def test_what_is_changed_on_a_rank_is_said_and_a_list_is_no_array_of_whole_numbers(check):
+    text = SOLVED["lab15"].texts["ring_attend"]
+    writes = edited(text, "keys = arriving  ->  keys = arriving\n            k[...], v[...] = keys")
+    assert "arguments: changed: k, v" in check("lab15", "ring_attend", writes)
+    assert exercise.wrong_in({"a": [1, 2]}, {"a": np.array([1, 2])}) == ["a"]
 
 
 def test_what_knows_the_visible_cases_alone_fails_in_drawn_ones(check):
