@@ -36,6 +36,7 @@ RAISED = "raises"  # the name of the result of an answer that raises an exceptio
 ARGUMENTS, UNCHANGED = "arguments", "as they were"  # the name and the right text of what became of arguments
 LIMIT = 10.0  # Seconds for a case.
 DIGITS = 9  # of a projection
+MISSING = ["missing", []]  # the signature of a result that is not there
 
 
 class Mistake(NamedTuple):
@@ -324,9 +325,9 @@ def _report(found: Check, table: Table, tried: list[dict]) -> None:
             lines = {}
             for name in names:
                 seen, mistake = _seen(name, got, want, table)
-                advice = whole or by_name.get(name) or mistake
-                same = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", "", advice)
-                lines.setdefault(same, (f"{name}: {seen}", advice))
+                known = whole or by_name.get(name)
+                same = known or re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", "", mistake)
+                lines.setdefault(same, (f"{name}: {seen}", known or mistake))
             for seen, advice in list(lines.values())[:2]:
                 found.line(False, words(case), seen, advice)
 
@@ -358,20 +359,28 @@ def explain(table: Table, tried: list[dict], wrong: list[list[str]]) -> tuple[st
 
     def fits(mistake, i, names) -> bool:
         kept, got, want = mistake.wrong[i], tried[i], table.right[i]
-        return all(n in kept and (_alike(kept[n], got[n], want.get(n)) if n in got else not kept[n][1]) for n in names)
+        alike = (_alike(kept[n], got[n], want.get(n)) if n in got else kept[n] == MISSING for n in names if n in kept)
+        return kept.keys() >= set(names) and all(alike)
 
     whole = [
         m for m in table.mistakes if all(set(m.wrong[i]) == set(wrong[i]) and fits(m, i, wrong[i]) for i in failed)
     ]
-    # of those that fit, rather one that also passes where this answer passes
-    whole = [m for m in whole if all(bool(w) == (i in failed) for i, w in enumerate(m.wrong))] or whole
+    # of those that fit, rather one that also passes where this answer passes; a text alone, as that of an error, may
+    # have other reasons
+    where = [m for m in whole if all(bool(w) == (i in failed) for i, w in enumerate(m.wrong))]
+    whole = where or [m for m in whole if any(numbers for i in failed for _, numbers in m.wrong[i].values())]
     sentences = dict.fromkeys(m.sentence for m in whole) if failed else {}
     if sentences:
         return "; or ".join(sentences) if len(sentences) < 3 else "", {}
     by_name = {}
     for name in dict.fromkeys(n for i in failed for n in wrong[i]):
         mine = [i for i in failed if name in wrong[i]]
-        known = {m.sentence for m in table.mistakes if all(fits(m, i, [name]) for i in mine)}
+        known = {
+            m.sentence
+            for m in table.mistakes
+            if all(fits(m, i, [name]) for i in mine)
+            and (any(m.wrong[i][name][1] for i in mine) or mine == [i for i, w in enumerate(m.wrong) if name in w])
+        }
         if len(known) == 1:
             (by_name[name],) = known
     return "", by_name

@@ -171,6 +171,81 @@ OTHERWISE = {
         "            where[r, i], where[r, size + i] = r * size + i, n - (r + 1) * size + i\n"
         "    return where",
     ],
+    "vector_add": [
+        "def vector_add():\n"
+        "    return r'''extern \"C\" __global__ void vector_add(const float* a, const float* b, float* c, int n) {\n"
+        "    for (int i = threadIdx.x + blockDim.x * blockIdx.x; i < n; i += blockDim.x * gridDim.x)\n"
+        "        *(c + i) = b[i] + *(a + i);\n"
+        "}'''",
+        "def vector_add():\n"
+        "    return r'''extern \"C\" __global__ void vector_add(const float* a, const float* b, float* c, int n) {\n"
+        "    int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
+        "    while (n > i) {\n"
+        "        c[i] = __fadd_rn(a[i], b[i]);\n"
+        "        i += gridDim.x * blockDim.x;\n"
+        "    }\n"
+        "}'''",
+    ],
+    "matmul": [
+        "def matmul():\n"
+        "    return r'''extern \"C\" __global__ void matmul(\n"
+        "        const float* A, const float* B, float* C, int m, int n, int k) {\n"
+        "    int c = blockIdx.x * blockDim.x + threadIdx.x, r = blockIdx.y * blockDim.y + threadIdx.y;\n"
+        "    if (r < m && c < n) {\n"
+        "        double sum = 0;\n"
+        "        for (int i = k - 1; i >= 0; i--) sum = fma((double)A[r * k + i], (double)B[i * n + c], sum);\n"
+        "        C[r * n + c] = (float)sum;\n"
+        "    }\n"
+        "}'''",
+    ],
+    "tiled": [
+        "def tiled():\n"
+        "    return r'''extern \"C\" __global__ void tiled(\n"
+        "        const float* A, const float* B, float* C, int m, int n, int k) {\n"
+        "    __shared__ float a[256], b[16][16];\n"
+        "    int x = threadIdx.x, y = threadIdx.y;\n"
+        "    int r = blockIdx.y * 16 + y, c = blockIdx.x * 16 + x;\n"
+        "    float sum = 0;\n"
+        "    for (int tile = 0; tile < (k + 15) / 16; tile++) {\n"
+        "        if (tile > 0) __syncthreads();\n"
+        "        int i = tile * 16 + x, j = tile * 16 + y;\n"
+        "        a[y * 16 + x] = (r < m && i < k) ? A[r * k + i] : 0;\n"
+        "        b[y][x] = 0;\n"
+        "        if (c < n && j < k) b[y][x] = B[j * n + c];\n"
+        "        __syncthreads();\n"
+        "        for (int i = 15; i >= 0; i--) sum = fmaf(b[i][x], a[y * 16 + i], sum);\n"
+        "    }\n"
+        "    if (r >= m || c >= n) return;\n"
+        "    C[r * n + c] = sum;\n"
+        "}'''",
+    ],
+    "block_sum": [
+        "def block_sum():\n"
+        "    return r'''extern \"C\" __global__ void block_sum(const float* x, float* out, int n) {\n"
+        "    __shared__ float s[512];\n"
+        "    unsigned t = threadIdx.x, h = blockDim.x, i = blockIdx.x * h + t;\n"
+        "    float mine = i < n ? x[i] : 0;\n"
+        "    s[t] = mine;\n"
+        "    for (h >>= 1; h; h >>= 1) {\n"
+        "        __syncthreads();\n"
+        "        if (t < h) s[t] = mine = mine + s[t + h];\n"
+        "    }\n"
+        "    if (t == 0) out[blockIdx.x] = mine;\n"
+        "}'''",
+    ],
+    "softmax": [
+        "def softmax():\n"
+        "    return COMBINE + r'''extern \"C\" __global__ void softmax(const float* z, float* p, int k) {\n"
+        "    __shared__ float s[256];\n"
+        "    z += blockIdx.x * k; p += blockIdx.x * k;\n"
+        "    float top = -INFINITY, sum = 0;\n"
+        "    for (int j = threadIdx.x; j < k; j += blockDim.x) top = max(top, z[j]);\n"
+        "    top = combine(s, top, true);\n"
+        "    for (int j = threadIdx.x; j < k; j += blockDim.x) sum += p[j] = expf(z[j] - top);\n"
+        "    sum = 1 / combine(s, sum, false);\n"
+        "    for (int j = threadIdx.x; j < k; j += blockDim.x) p[j] *= sum;\n"
+        "}'''",
+    ],
 }
 """Answers that are as right as the solutions, by exercise."""
 
