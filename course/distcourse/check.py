@@ -176,7 +176,7 @@ class Check:
         home = (home_of(fn) if told is None else told).partition(".")[0]
         if home == "distlearn" or (told and home == "distcourse"):  # in a notebook a lab's function runs some answers
             self._add(BAD, label, "this is the library's own function", "write it yourself, without the library's")
-        if "distlearn" in self._look(fn, label, without):
+        if "distlearn" in self._look(fn, label, without) and not isinstance(fn, type):  # parts of a class are given
             self._add(NOTE, label, "uses the library: calling its version of an answer counts as not written")
 
     def line(self, ok: bool, name, text: str = "", advice: str = "") -> None:

@@ -65,6 +65,12 @@ def runner(number: str, name: str):
     return lambda answer, **case: {"result": answer(**case)}
 
 
+def named(names: str, got) -> dict:
+    """Return what an answer returns as results by name, if it has as many parts; else all of it as the first."""
+    parts = isinstance(got, (tuple, list)) and len(got) == len(names.split())
+    return dict(zip(names.split(), got if parts else [got], strict=parts))
+
+
 # -- results -----------------------------------------------------------------------------------------------------------
 def results_of(run, answers: tuple, cases: list[dict], inplace: bool) -> list[dict]:
     """Return the results of answers in each case by name; where one raises or does not end, the exception."""

@@ -7,6 +7,7 @@ import numpy as np
 import distlearn as dl
 from distlearn.nn.attention import Partial, merge
 
+from .exercise import named
 from .kernels import launched
 
 
@@ -16,7 +17,7 @@ def run_attend(attend, shape, causal, keys=None, scale=1.0, below=False, dtype="
     k, v = scale * rng.normal(size=(2, *shape[:-2], keys or shape[-2], shape[-1]))
     if below:  # all scores are less than 0
         q, k = -abs(q), abs(k)
-    return _named("y p", attend(*(a.astype(dtype) for a in (q, k, v)), *[True] * causal))
+    return named("y p", attend(*(a.astype(dtype) for a in (q, k, v)), *[True] * causal))
 
 
 def run_attend_backward(attend_backward, shape, keys, causal, dtype="float64", seed=0):
@@ -25,14 +26,7 @@ def run_attend_backward(attend_backward, shape, keys, causal, dtype="float64", s
     k, v = rng.normal(size=(2, *shape[:-2], keys, shape[-1]))
     p = np.exp(q @ k.swapaxes(-1, -2) / shape[-1] ** 0.5) * (np.tri(shape[-2], keys) if causal else 1)
     p /= p.sum(axis=-1, keepdims=True)
-    return _named("dq dk dv", attend_backward(*(a.astype(dtype) for a in (dy, q, k, v, p))))
-
-
-def _named(names, got) -> dict:
-    names = names.split()
-    if not isinstance(got, (tuple, list)) or len(got) != len(names):
-        return {names[0]: got}
-    return dict(zip(names, got, strict=True))
+    return named("dq dk dv", attend_backward(*(a.astype(dtype) for a in (dy, q, k, v, p))))
 
 
 def run_merge(merge, queries, width, keys, spread=1.0, near=(0,), blind=(), dtype="float64", seed=0):
@@ -45,7 +39,7 @@ def run_merge(merge, queries, width, keys, spread=1.0, near=(0,), blind=(), dtyp
         top = s.max(axis=1, keepdims=True)
         e = np.exp(s - np.where(np.isfinite(top), top, 0))
         seen.append(tuple(a.astype(dtype) for a in (top, e.sum(axis=1, keepdims=True), e @ v)))
-    return _named("m l o", merge(*seen))
+    return named("m l o", merge(*seen))
 
 
 def run_flash(flash, queries, keys, scale=1, shift=0, seed=0):

@@ -246,6 +246,91 @@ OTHERWISE = {
         "    for (int j = threadIdx.x; j < k; j += blockDim.x) p[j] *= sum;\n"
         "}'''",
     ],
+    "dense_forward": [
+        "class Dense(dl.nn.Layer):\n"
+        '    def __init__(self, d_in, d_out, rng=0, dtype="float32"):\n'
+        "        W = np.random.default_rng(rng).normal(0, np.sqrt(2 / d_in), (d_in, d_out))\n"
+        '        self.W = dl.nn.Param(W.astype(dtype), "W")\n'
+        '        self.b = dl.nn.Param(np.zeros(d_out, dtype), "b")\n'
+        "        self.params = [self.W, self.b]\n"
+        "    def forward(self, x):\n"
+        "        W, b = [p.data for p in self.params]\n"
+        '        return [np.einsum("bi,io->bo", x, W) + b[None], x]',
+    ],
+    "cross_entropy": [
+        "def softmax_cross_entropy(logits, labels, n=None):\n"
+        "    n, shifted = n or len(labels), (logits.T - logits.max(axis=1)).T\n"
+        "    lse = np.log(np.exp(shifted).sum(1))\n"
+        "    right = np.eye(logits.shape[1], dtype=logits.dtype)[labels]\n"
+        "    loss = lse.sum() - (shifted * right).sum()\n"
+        "    return loss / n, (np.exp(shifted - lse[:, None]) - right) / n",
+        "def softmax_cross_entropy(logits, labels, n=None):\n"
+        "    from scipy.special import logsumexp, softmax\n"
+        "    n, z = len(logits) if n is None else n, logits.astype(float)\n"
+        "    p, loss = softmax(z, axis=1), 0\n"
+        "    for i, label in enumerate(labels):\n"
+        "        loss += logsumexp(z[i] - z[i].max()) - (z[i, label] - z[i].max())\n"
+        "        p[i, label] -= 1\n"
+        "    return np.array(loss / n), (p / n).astype(logits.dtype)",
+    ],
+    "numeric_gradient": [
+        "def numeric_gradient(f, x, eps=1e-6):\n"
+        "    gradient, flat = [], x.reshape(-1)\n"
+        "    for k in range(x.size):\n"
+        "        flat[k] += eps\n"
+        "        above = f()\n"
+        "        flat[k] -= 2 * eps\n"
+        "        gradient.append((above - f()) / eps / 2)\n"
+        "        flat[k] += eps\n"
+        "    return np.array(gradient).reshape(x.shape)",
+    ],
+    "activations": [
+        "class ReLU(dl.nn.Layer):\n"
+        "    def forward(self, x):\n"
+        "        return np.where(x > 0, x, 0).astype(x.dtype), x > 0\n"
+        "    def backward(self, dy, saved):\n"
+        "        dy[~saved] = 0\n"
+        "        return dy\n"
+        "class Sigmoid(dl.nn.Layer):\n"
+        "    def forward(self, x):\n"
+        "        y = ((1 + np.tanh(x / 2)) / 2).astype(x.dtype)\n"
+        "        return y, y\n"
+        "    def backward(self, dy, saved):\n"
+        "        return dy * (saved - saved**2)",
+    ],
+    "dense_backward": [
+        "def dense_backward(layer, dy, saved):\n"
+        '    dx, ones = np.einsum("bo,io->bi", dy, layer.W.data), np.ones(len(dy), dy.dtype)\n'
+        "    np.add(layer.b.grad, ones @ dy, out=layer.b.grad)\n"
+        "    for row, gradient in zip(saved, dy):\n"
+        "        layer.W.grad[...] = layer.W.grad + np.outer(row, gradient)\n"
+        "    return dx",
+    ],
+    "sgd": [
+        "class SGD:\n"
+        "    def init(self, data):\n"
+        "        pass\n"
+        "    def update(self, data, grad, state, lr, step):\n"
+        "        data[...] = data + grad * -lr",
+        "class SGD:\n"
+        "    def init(self, data): return None\n"
+        "    def update(self, data, grad, state, lr, step):\n"
+        "        for i in np.ndindex(data.shape):\n"
+        "            data[i] -= lr * grad[i]\n"
+        "        return data",
+    ],
+    "step": [
+        "class Trainer(dl.Serial):\n"
+        "    def step(self, batch):\n"
+        "        net, opt = self.model, self.optimizer\n"
+        "        for p in net.params: p.grad[...] = 0\n"
+        "        y, saved = net.forward(batch.x)\n"
+        "        loss, dy = self.loss(y, batch.y, n=batch.n)\n"
+        "        net.backward(dy, saved)\n"
+        "        opt.step()\n"
+        "        opt.zero_grad()\n"
+        "        return float(loss)",
+    ],
 }
 """Answers that are as right as the solutions, by exercise."""
 
