@@ -14,7 +14,7 @@ __all__, __getattr__, __dir__ = lazy(
         "check": "Check CheckFailed",
         "diagnose": "Comparison compare",
         "film": "kernel_film",
-        "kernels": "at_cell_lines in_parallel kernel_of no_errors",
+        "kernels": "at_cell_lines in_parallel launched",
         "lab": "Expected Lab NothingFailed",
         "pictures": "confusion images",
         "predict": "Prediction PredictionInvalid PredictionMissing",

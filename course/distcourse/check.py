@@ -176,7 +176,7 @@ class Check:
         home = (home_of(fn) if told is None else told).partition(".")[0]
         if home == "distlearn" or (told and home == "distcourse"):  # in a notebook a lab's function runs some answers
             self._add(BAD, label, "this is the library's own function", "write it yourself, without the library's")
-        if "distlearn" in self._look(fn, label, without):
+        if "distlearn" in self._look(fn, label, without) and not isinstance(fn, type):  # parts of a class are given
             self._add(NOTE, label, "uses the library: calling its version of an answer counts as not written")
 
     def line(self, ok: bool, name, text: str = "", advice: str = "") -> None:
@@ -285,14 +285,14 @@ class Check:
 
 
 def _folded(lines: list[Line]) -> list[Line]:
-    """Keep the first of three or more failures with one advice, and below it the names of the others.
+    """Keep the first of three or more failures with one advice or text, and below it the names of the others.
 
     The advice is compared without the line's own name: ranks and shapes that fail alike are told once.
     """
     alike: dict[str, list[Line]] = {}
     for line in lines:
-        if line.tone == BAD and line.advice:
-            alike.setdefault(line.advice.replace(line.name, ""), []).append(line)
+        if line.tone == BAD and (line.advice or line.text):
+            alike.setdefault(line.advice.replace(line.name, "") or line.text, []).append(line)
     kept = list(lines)
     for first, *others in alike.values():
         if len(others) > 1:

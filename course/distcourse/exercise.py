@@ -16,6 +16,7 @@ import functools
 import importlib
 import json
 import math
+import re
 import signal
 import sys
 import threading
@@ -37,6 +38,7 @@ RAISED = "raises"  # the name of the result of an answer that raises an exceptio
 ARGUMENTS, UNCHANGED = "arguments", "as they were"  # the name and the right text of what became of arguments
 LIMIT = 10.0  # Seconds for a case, if the lab's function that runs it has no `seconds` of its own.
 DIGITS = 9  # of a projection
+MISSING = ["missing", []]  # the signature of a result that is not there
 
 
 class Mistake(NamedTuple):
@@ -168,10 +170,10 @@ def wrong_in(got: dict, want: dict, at_most=(), rtol=None) -> list[str]:
 
 def _equal(got, want, at_most: bool, rtol) -> bool:
     if not _is_numeric(want):
-        return not _is_numeric(got) and _text(got) == _text(want)
+        return not _is_numeric(got) and _first_line(got) == _first_line(want)
     if at_most:
         return _is_numeric(got) and bool(np.all(np.asarray(got) <= _limit(want)))
-    if isinstance(want, (list, tuple)) and type(got) is not type(want):
+    if any(isinstance(a, (list, tuple)) for a in (got, want)) and type(got) is not type(want):
         return False
     return not _rounds(got, want) and compare("", got, want, rtol=rtol, dtype=_dtype(want)).ok
 
@@ -200,6 +202,11 @@ def _text(value) -> str:
     return f"a {type(value).__name__}"
 
 
+def _first_line(value) -> str:
+    """What is compared of a text: what follows, such as the lines of a kernel, is there to be read."""
+    return _text(value).partition("\n")[0]
+
+
 def _cause(error: Exception) -> Exception:
     """The exception of the answer itself, where that of a rank holds it."""
     return (error.original or error) if isinstance(error, RankError) else error
@@ -208,7 +215,7 @@ def _cause(error: Exception) -> Exception:
 def signature(value) -> list:
     """Return what is kept of a wrong result: its shape and at most six numbers, or a text."""
     if not _is_numeric(value):
-        return [_text(value), []]
+        return [_first_line(value), []]
     x = np.asarray(value)
     flat = (x.astype(complex).view(float) if x.dtype.kind == "c" else x.astype(float)).ravel()
     finite = np.isfinite(flat)
@@ -338,8 +345,9 @@ def _report(found: Check, table: Table, tried: list[dict]) -> None:
             lines = {}
             for name in [n for n in names if n in got] or names:  # others are missing because these are wrong
                 seen, mistake = _seen(name, got, want, table)
-                advice = whole or by_name.get(name) or mistake
-                lines.setdefault(advice.replace(name, ""), (f"{name}: {seen}", advice))
+                known = whole or by_name.get(name)
+                same = known or re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", "", mistake)
+                lines.setdefault(same, (f"{name}: {seen}", known or mistake))
             for seen, advice in list(lines.values())[:2]:
                 found.line(False, words(case), seen, advice)
 
@@ -359,8 +367,10 @@ def _seen(name: str, got: dict, want: dict, table: Table) -> tuple[str, str]:
         if isinstance(right, (list, tuple)) and type(mine) is not type(right):
             return f"wanted a {type(right).__name__}, got a {type(mine).__name__}", ""
         found = compare(name, mine, right, rtol=table.rtol, dtype=_dtype(right))
+        if found.ok and isinstance(mine, (list, tuple)):
+            return f"wanted an array, got a {type(mine).__name__}", ""
         return (found.seen, f"{name} is a float, wanted a whole number") if found.ok else found[1:]
-    return f"wanted {right}, got {_text(mine)[:200]}", ""
+    return f"wanted {right}, got {_text(mine)[:600]}", ""
 
 
 def explain(table: Table, tried: list[dict], wrong: list[list[str]]) -> tuple[str, dict[str, str]]:
@@ -369,22 +379,28 @@ def explain(table: Table, tried: list[dict], wrong: list[list[str]]) -> tuple[st
 
     def fits(mistake, i, names) -> bool:
         kept, got, want = mistake.wrong[i], tried[i], table.right[i]
-        return all(
-            n in kept and (_alike(kept[n], got[n], want.get(n)) if n in got else kept[n][0] == "missing") for n in names
-        )
+        alike = (_alike(kept[n], got[n], want.get(n)) if n in got else kept[n] == MISSING for n in names if n in kept)
+        return kept.keys() >= set(names) and all(alike)
 
     whole = [
         m for m in table.mistakes if all(set(m.wrong[i]) == set(wrong[i]) and fits(m, i, wrong[i]) for i in failed)
     ]
-    # of those that fit, rather one that also passes where this answer passes
-    whole = [m for m in whole if all(bool(w) == (i in failed) for i, w in enumerate(m.wrong))] or whole
+    # of those that fit, rather one that also passes where this answer passes; a text alone, as that of an error, may
+    # have other reasons
+    where = [m for m in whole if all(bool(w) == (i in failed) for i, w in enumerate(m.wrong))]
+    whole = where or [m for m in whole if any(numbers for i in failed for _, numbers in m.wrong[i].values())]
     sentences = dict.fromkeys(m.sentence for m in whole) if failed else {}
     if sentences:
         return "; or ".join(sentences) if len(sentences) < 3 else "", {}
     by_name = {}
     for name in dict.fromkeys(n for i in failed for n in wrong[i]):
         mine = [i for i in failed if name in wrong[i]]
-        known = {m.sentence for m in table.mistakes if all(fits(m, i, [name]) for i in mine)}
+        known = {
+            m.sentence
+            for m in table.mistakes
+            if all(fits(m, i, [name]) for i in mine)
+            and (any(m.wrong[i][name][1] for i in mine) or mine == [i for i, w in enumerate(m.wrong) if name in w])
+        }
         if len(known) == 1:
             (by_name[name],) = known
     return "", by_name

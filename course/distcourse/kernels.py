@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import linecache
 import math
 from collections import Counter
+
+from distlearn.cuda import RawKernel
 
 
 def at_cell_lines(fn, code):
@@ -32,33 +35,45 @@ def at_cell_lines(fn, code):
     return "\n" * max(shift, 0) + code
 
 
-def kernel_of(check, fn):
-    """Call the student's function and return its kernel, with the line numbers of its cell."""
-    return at_cell_lines(fn, check.call(fn))
-
-
 BARRIERS = ("divergent-barrier", "exited-threads")
+_built = functools.lru_cache(maxsize=4)(RawKernel)  # a check launches one kernel in several cases
 
 
-def no_errors(check, report, name="no errors") -> bool:
-    """Check that the emulator found nothing wrong; only then is it worth comparing results."""
+def launched(fn, name, grid, block, args, *, record=None):
+    """Launch the kernel that an answer returns, with every check.
+
+    Returns
+    -------
+    results : dict
+        `kernel` says what the emulator found: a line with the kind, and below it where.
+    report : Report or None
+        None if anything was found; then it is not worth comparing what the kernel has written.
+    """
+    code = at_cell_lines(fn, fn())
+    if not isinstance(code, str):
+        return {"kernel": f"a {type(code).__name__}, not a text"}, None
+    report = _built(code, name).check(grid, block, args, time_limit=5, record=record)
     # What is legal on a card but rarely meant (a warning) counts as wrong. A barrier that not all threads reach comes
     # first: other errors follow from it.
     found = sorted([*report.errors, *report.warnings], key=lambda f: f.kind not in BARRIERS)
-    told = str(found[0]) if found else ""
-    if found and found[0].kind in BARRIERS:
+    if not found:
+        return {"kernel": "no errors"}, report
+    told = str(found[0]).removeprefix(f"{found[0].kind}, ")
+    if found[0].kind == "infinite-loop":  # so it would be in the other cases
+        raise TimeoutError(f"{told}\ndoes every loop end?")
+    if found[0].kind in BARRIERS:
         told += "\nall threads of a block must reach each barrier: no `return` before it, and not inside an `if`"
-    check.true(name, not found, told)
-    return not found
+    known = any(s.array == found[0].array and s.space == "global" for s in report.sites)  # others have any name
+    return {"kernel": f"{found[0].kind}{f' in {found[0].array}' * known}\n{told}"}, None
 
 
-def in_parallel(check, report, name) -> None:
-    """Check that a warp's lanes read global memory together, and that no atomics take the place of a reduction."""
+def in_parallel(report) -> str:
+    """Say whether a warp's lanes read global memory together, and whether atomics take the place of a reduction."""
     # Only for launches in which all threads of a block have something to read.
+    if any(s.access == "atomic" for s in report.sites):
+        return "atomics\nmake the threads queue at one address: add in steps, in shared memory"
     reads = [s for s in report.sites if s.space == "global" and s.access == "read"]
     lanes = sum(s.lanes for s in reads) / max(sum(s.requests for s in reads), 1)
-    width = min(32, math.prod(report.block))
-    told = f"on average {lanes:.1f} of {width} threads of a warp read together: share the elements among all threads"
-    if any(s.access == "atomic" for s in report.sites):
-        told, lanes = "atomics make the threads queue at one address: add in steps, in shared memory", 0
-    check.true(name, lanes >= width / 2, told)
+    if lanes >= (width := min(32, math.prod(report.block))) / 2:
+        return "their threads read together"
+    return f"few threads read together\n{lanes:.1f} of {width} on average: share the elements among all threads"

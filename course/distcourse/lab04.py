@@ -1,6 +1,8 @@
-"""Lab 04, kernels: launches on made-up data, and checks that name common mistakes."""
+"""Lab 04, kernels: launches on made-up data, what they give for the checks, and counts beside those of a card."""
 
 from __future__ import annotations
+
+from collections import Counter
 
 import numpy as np
 from matplotlib.ticker import FuncFormatter
@@ -13,7 +15,7 @@ from distlearn.tables import format_time
 from distlearn.viz.look import COLORS, INK, MARKERS, MUTED, new_axes, styled, write_title
 
 from . import recorded
-from .kernels import in_parallel, no_errors
+from .kernels import in_parallel, launched
 from .lab05 import measure_gpu
 
 
@@ -22,79 +24,53 @@ def launch(code, name, grid, block, *args, record=None):
     return dl.cuda.RawKernel(code, name).check(grid, block, args, time_limit=3, record=record)
 
 
-def check_vector_add(check, code, n, grid, block):
-    """Add n elements with `grid` blocks, each of which must do its share."""
-    rng, i, last = np.random.default_rng(n), np.arange(n), grid - 1
-    a, b, c = (rng.normal(size=n).astype("float32") for _ in range(3))
-    old, want, what = c.copy(), a + b, f"n = {n}, {grid} x {block} threads"
-    report = launch(code, "vector_add", (grid,), (block,), a, b, c, np.int32(n), record=(last,))
-    if not no_errors(check, report, f"no errors, {what}"):
-        return
-    starts = i[:, None] - 256 * np.arange(grid)  # elements that are reached if every block is taken for one of 256
-    reached = ((starts >= 0) & (starts % (grid * block) < block)).any(axis=1)
-    check.close(f"c, {what}", c, want, suspects={
-        "c is unchanged: nothing was written": old,
-        "c held something before: write c[i] = ..., not +=": want + old,
-        "this is the product: add": a * b,
-        "element 0 was not written: start at 0": np.where(i > 0, want, old),
-        "a thread takes only one element: go on in steps of gridDim.x * blockDim.x":
-            np.where(i < grid * block, want, old),
-        "a block has blockDim.x threads, not always 256": np.where(reached, want, old),
-    })  # fmt: skip
-    check.true("neighbours read neighbours", all(s.coalesced for s in report.sites),
-               "thread t of a warp should read the element beside that of thread t + 1")  # fmt: skip
-    mine, share = sum(x.kind == "write" for x in report.recorded), int((i // block % grid == last).sum())
-    check.true(f"elements that block {last} writes", mine == share,
-               f"{mine}, and its share is {share}: all threads of all blocks take turns")  # fmt: skip
-    if n >= block:
-        in_parallel(check, report, "all threads add")
+def run_vector_add(vector_add, n, grid, block, seed=0):
+    """The last block must do its share of the elements, and no more."""
+    a, b, c = np.random.default_rng(seed).normal(size=(3, n)).astype(np.float32)
+    args = a, b, c, np.int32(n)
+    results, report = launched(vector_add, "vector_add", (grid,), (block,), args, record=(grid - 1,))
+    if report:
+        results |= {"c": c, "reads": _neighbours(report)}
+        results["elements that the last block writes"] = sum(x.kind == "write" for x in report.recorded)
+        results["warps"] = in_parallel(report) if n >= block else FEW
+    return results
+
+
+FEW = "fewer elements than threads"
+"""Where a warp cannot be busy."""
+
+
+def _neighbours(report) -> str:
+    if all(s.coalesced for s in report.sites):
+        return "neighbours take neighbours"
+    return "neighbours take elements that lie apart"
+
+
+def _product(m, n, k, block, seed=0):
+    """The grid and the arguments of a product; float32 holds every sum, in whatever order it is added."""
+    rng = np.random.default_rng(seed)
+    A, B = (np.round(4 * rng.normal(size=shape)).astype(np.float32) / 4 for shape in ((m, k), (k, n)))
+    grid, sizes = (-(-n // block[0]), -(-m // block[1])), np.array([m, n, k], np.int32)
+    return grid, block, (A, B, np.full((m, n), 99, np.float32), *sizes)
 
 
 def product(code, name, m, n, k, block=(32, 8)):
-    """Launch a matrix product; return the report, C, what C should be, and what mistakes give."""
-    rng, sizes = np.random.default_rng(m + n + k), np.array([m, n, k], np.int32)
-    A, B = rng.normal(size=(m, k)).astype("float32"), rng.normal(size=(k, n)).astype("float32")
-    C, want, grid = np.full((m, n), 99, np.float32), A @ B, (-(-n // block[0]), -(-m // block[1]))
-    report = launch(code, name, grid, block, A, B, C, *sizes, record=(0, 0))
-    inside = np.arange(k) % 16
-    mistakes = {
-        "C is unchanged: nothing was written": np.full_like(C, 99),
-        "C held 99 and was added to: write C[...] = sum": want + 99,
-        "only the last term is left: add with +=": A[:, -1:] @ B[-1:],
-        "the first term is missing: i starts at 0": A[:, 1:] @ B[1:],
-        "only the first tile was added": A[:, :16] @ B[:16],
-        "each tile has 16 terms: i < 16": A[:, inside < 15] @ B[inside < 15],
-        "every pass needs the next tile of A, from `first` on": A[:, inside % k] @ B,
-        "every pass needs the next tile of B, from `first` on": A @ B[inside % k],
-        "a row of B has n numbers: B[i, col] is B[i * n + col]":
-            A @ B.take(np.add.outer(k * np.arange(k), np.arange(n)), mode="clip"),
-    }  # fmt: skip
-    if m == n == k and k % 16 == 0:
-        turned = [M.reshape(-1, 16, k // 16, 16).swapaxes(1, 3).reshape(M.shape) for M in (A, B)]
-        mistakes |= {
-            "a[i][ty] takes a column of the tile: its row is a[ty][i]": turned[0] @ B,
-            "b[tx][i] takes a row of the tile: its column is b[i][tx]": A @ turned[1],
-            "this is B A: the operands are swapped": B @ A,
-            "this is A times B transposed: B[i, col] is B[i * n + col]": A @ B.T,
-            "this is A transposed times B: A[row, i] is A[row * k + i]": A.T @ B,
-        }
-    return report, C, want, {t: w for t, w in mistakes.items() if w.any() and (w != want).any()}
+    """Launch a product of matrices (m, k) and (k, n), and return the report."""
+    grid, block, args = _product(m, n, k, block)
+    return launch(code, name, grid, block, *args)
 
 
-def check_matmul(check, code, m, n, k, block):
-    """A thread computes one element of C."""
-    report, C, want, mistakes = product(code, "matmul", m, n, k, block)
-    what = f"{m} x {k} times {k} x {n}, blocks {block}"
-    if not no_errors(check, report, f"no errors, {what}"):
-        return
-    check.true("all of C is written", (C != 99).all(), "x counts columns, y rows; any block size")
-    check.close(f"C, {what}", C, want, rtol=1e-4, atol=1e-4, suspects=mistakes)
-    writes = [(x.thread, x.offset) for x in report.recorded if x.kind != "read"]
-    threads = [thread for thread, _ in set(writes)]
-    check.true("one thread, one element", len(threads) == len(set(threads)),
-               "a thread of block (0, 0) writes more than one element of C")  # fmt: skip
-    check.true("C is written once", len(writes) == len(set(writes)),
-               "an element of C is written again and again: keep its sum in a variable, a register")  # fmt: skip
+def run_matmul(matmul, m, n, k, block, seed=0):
+    grid, block, args = _product(m, n, k, tuple(block), seed)
+    results, report = launched(matmul, "matmul", grid, block, args, record=(0, 0))
+    if report:
+        writes = [(x.thread, x.offset) for x in report.recorded if x.kind != "read"]
+        of = Counter(thread for thread, _ in set(writes))
+        results |= {"C": args[2], "elements of C that a thread writes": max(of.values(), default=0)}
+        results["times that an element of C is written"] = max(Counter(writes).values(), default=0)
+        if block[0] >= 32 and n >= 32:
+            results["reads"] = _neighbours(report)
+    return results
 
 
 def conflicts(report):
@@ -102,80 +78,42 @@ def conflicts(report):
     return max((s.worst_conflict for s in report.sites if s.space == "shared" and s.requests), default=0)
 
 
-def check_tiled(check, code, m, n, k):
-    """Blocks of 16 x 16 threads, that many elements of A and B at a time in shared memory."""
-    report, C, want, mistakes = product(code, "tiled", m, n, k, (16, 16))
-    if not no_errors(check, report, f"no errors, {m} x {k} times {k} x {n}"):
-        return
-    shared = conflicts(report)
-    check.true(
-        "the tiles are used", shared > 0, "no access to shared memory: both tiles are __shared__, and the loop runs"
-    )
-    check.true("all of C is written", (C != 99).all(), "one element for each thread inside C")
-    private = code.count("__shared__") < 2 and "__shared__ float a[16][16], b" not in code
-    hint = {"each thread has tiles of its own: both are __shared__": C} if private and (abs(C - want) > 1).any() else {}
-    check.close(f"C, {m} x {k} times {k} x {n}", C, want, rtol=1e-4, atol=1e-4, suspects=mistakes | hint)
-    needed = 4 * (-(-n // 16) * m * k + -(-m // 16) * n * k + m * n)
-    if min(m, n, k) > 16:
-        check.true("bytes requested", needed <= report.bytes_moved < 1.6 * needed,
-                   f"{report.bytes_moved:,} bytes, with tiles about {needed:,}")  # fmt: skip
-    check.true("no bank conflict", shared < 2,
-               f"{shared} words of one bank at a time: neighbours in x read neighbours, b[i][tx]")  # fmt: skip
+def run_tiled(tiled, m, n, k, seed=0):
+    grid, block, args = _product(m, n, k, (16, 16), seed)
+    results, report = launched(tiled, "tiled", grid, block, args)
+    if report:
+        needed = 4 * (-(-n // 16) * m * k + -(-m // 16) * n * k + m * n)
+        few = min(m, n, k) <= 16 or report.bytes_moved < 1.6 * needed
+        more = f"more than tiles\n{report.bytes_moved:,} bytes, with tiles about {needed:,}"
+        results |= {"C": args[2], "requests": "as few as with tiles" if few else more}
+        results["words of one bank at a time"] = int(conflicts(report))
+    return results
 
 
-def check_block_sum(check, code, n, block):
-    """Sums of pieces of n numbers, each by one block."""
-    blocks, x = -(-n // block), np.random.default_rng(n).normal(size=n).astype("float32")
-    out, rows = np.full(blocks, 99, np.float32), np.pad(x, (0, blocks * block - n)).reshape(blocks, block)
-    report = launch(code, "block_sum", (blocks,), (block,), x, out, np.int32(n))
-    of_block_0 = [x[: min(block, n - first)].sum() for first in range(0, n, block)]
-    if not no_errors(check, report, f"no errors, n = {n}, blocks of {block}"):
-        return
-    check.close(f"sums, blocks of {block}", out, rows.sum(1), rtol=1e-4, atol=1e-4, suspects={
-        "out is unchanged: nothing was written": np.full(blocks, 99),
-        "every block adds the elements of block 0: load x[i]": of_block_0,
-        "out[j] is the first element of block j: nothing was added to it": rows[:, 0],
-        "the last step, h = 1, is missing": rows[:, ::2].sum(1),
-    })  # fmt: skip
-    if n >= block:
-        in_parallel(check, report, "all threads load")
-    passes = sum(s.wavefronts for s in report.sites if s.space == "shared") / blocks
-    check.true("passes over shared memory", passes <= 47,
-               f"{passes:.0f} per block; 45 are enough: let the first h threads add s[t + h]")  # fmt: skip
+def run_block_sum(block_sum, n, block, seed=0):
+    blocks = -(-n // block)
+    x = np.round(64 * np.random.default_rng(seed).normal(size=n)).astype(np.float32) / 64
+    out = np.full(blocks, 99, np.float32)
+    results, report = launched(block_sum, "block_sum", (blocks,), (block,), (x, out, np.int32(n)))
+    if report:
+        passes = sum(s.wavefronts for s in report.sites if s.space == "shared") / blocks
+        more = f"more than needed\n{passes:.0f} per block; 45 are enough: let the first h threads add s[t + h]"
+        results |= {"out": out, "passes over shared memory": "few" if passes <= 47 else more}
+        results["warps"] = in_parallel(report) if n >= block else FEW
+    return results
 
 
-def check_softmax(check, code, z, block, level=0):
-    """Softmax of rows of scores, one row for each block."""
-    z, p, (rows, k) = z.astype("float32"), np.full(z.shape, 99, np.float32), z.shape
-    report = launch(code, "softmax", (rows,), (block,), z, p, np.int32(k))
-    if not no_errors(check, report, f"no errors, {rows} rows of {k}, blocks of {block}"):
-        return
-    softmax = lambda s: np.exp(s) / np.exp(s).sum(axis=1, keepdims=True)  # noqa: E731
-    s = z.astype(float) - z.max(axis=1, keepdims=True)
-    e, want = np.exp(s), softmax(s)
-    parts = np.stack([e[:, j % block :: block].sum(1) for j in range(k)], axis=1)
-    own = np.stack([np.maximum(s[:, j % block :: block].max(1), s[:, 0]) for j in range(k)], axis=1)
-    suspects = {
-        "these are not yet divided by their sum": e,
-        "p is unchanged: not written": 99,
-        "the largest score of all threads is wanted, not of each: combine": softmax(s - own),
-        "a thread keeps only its last term: add with +=": e / e[:, -block:].sum(1)[:, None],
-        "each thread divided by its own part of the sum: combine": e / parts,
-        "every block reads row 0: a row begins at z + blockIdx.x * k": np.tile(want[0], (rows, 1)),
-        "a row may be longer than the block: stride through it when writing, too": np.where(
-            np.arange(k) < block, want, 99
-        ),
-        "the exponential is missing in the last loop": s / e.sum(axis=1, keepdims=True),
-    }
-    if check.ok and abs(z).max() > 80:
-        suspects["exp over- or underflowed: subtract the largest score of the row"] = np.nan
-    what = f"{rows} rows of {k}, scores near {level}"
-    check.close(f"p, {what}", p, want, rtol=1e-4, atol=1e-7, suspects=suspects)
-    if k >= block:
-        in_parallel(check, report, "all threads take part")
-    read = sum(s.lanes * s.size for s in report.sites if s.array == "z") / (4 * z.size)
-    check.true("scores are read three times", read <= 3 + block / k,
-               f"{read:.0f} times: the threads of a block share a row, each takes every {block}th score")  # fmt: skip
+def run_softmax(softmax, rows, k, block, level=0, wide=1.0, seed=0):
+    rng = np.random.default_rng(seed)
+    z = np.round(64 * (np.resize(level, (rows, 1)) + wide * rng.normal(size=(rows, k)))).astype(np.float32) / 64
+    p = np.full(z.shape, 99, np.float32)
+    results, report = launched(softmax, "softmax", (rows,), (block,), (z, p, np.int32(k)))
+    if report:
+        read = sum(s.lanes * s.size for s in report.sites if s.array == "z") / (4 * z.size)
+        more = f"more than three times\n{read:.0f} times: threads share a row, each takes every {block}th score"
+        results |= {"p": p, "scores are read": "three times" if read <= 3 + block / k else more}
+        results["warps"] = in_parallel(report) if k >= block else FEW
+    return results
 
 
 # -- Beside a card: what an H100's profiler counted for the same launches, and how long kernels took.

@@ -196,7 +196,7 @@ def _mended(mended, size, seed):
     losses = np.random.default_rng(seed).integers(1, 90, (size, 2)).tolist()
     found = explore(lambda comm: mended(comm, tuple(losses[comm.rank]) if comm.rank else (0, 0)), size, max_runs=200)
     if found.first is None or not found.ok:
-        return {"every order": str(found)}
+        return {"every order": str(found.failure.error if found.failure else found)}
 
     def taken(comm):
         if comm.rank:

@@ -508,6 +508,249 @@ OTHERWISE = {
         "        all_of_them = [[comm.recv_obj(r), comm.recv_obj(r)] for r in range(1, comm.size)]\n"
         "        return [int(a) for a in np.sum(all_of_them, axis=0)]"
     ],
+    "attend": [
+        "def attend(q, k, v, causal=False):\n"
+        "    s = np.einsum('...nd,...md->...nm', q / q.shape[-1] ** 0.5, k)\n"
+        "    if causal:\n"
+        "        s = s + np.where(np.arange(len(s.T)) > np.arange(len(s.T))[:, None], -np.inf, 0).astype(s.dtype)\n"
+        "    p = np.exp(s - s.max(-1, keepdims=True))\n"
+        "    p /= p.sum(-1, keepdims=True)\n"
+        "    return np.einsum('...nm,...md->...nd', p, v), p",
+        "from scipy.special import softmax\n"
+        "def attend(q, k, v, causal=False):\n"
+        "    if q.ndim > 2:\n"
+        "        heads = [attend(*head, causal) for head in zip(q, k, v)]\n"
+        "        return tuple(np.stack(parts) for parts in zip(*heads))\n"
+        "    s = q.astype(float) @ k.T.astype(float) * q.shape[1] ** -0.5\n"
+        "    for i in range(len(s) * causal):\n"
+        "        s[i, i + 1 :] = -np.inf\n"
+        "    p = softmax(s, axis=1)\n"
+        "    return [(p @ v).astype(q.dtype), p.astype(q.dtype)]",
+    ],
+    "attend_backward": [
+        "def attend_backward(dy, q, k, v, p):\n"
+        "    root, dp = q.shape[-1] ** 0.5, np.einsum('...nd,...md->...nm', dy, v)\n"
+        "    ds = p * dp - p * np.einsum('...nm,...nm->...n', p, dp)[..., None]\n"
+        "    dq, dk = np.einsum('...nm,...md->...nd', ds, k), np.einsum('...nm,...nd->...md', ds, q)\n"
+        "    return dq / root, dk / root, np.einsum('...nm,...nd->...md', p, dy)"
+    ],
+    "merge": [
+        "def merge(a, b):\n"
+        "    (m, l, o), (n, k, u) = a, b\n"
+        "    top = np.where(m > n, m, n)\n"
+        "    x, y = (np.where(side == top, 1, np.exp(side - top)).astype(o.dtype) for side in (m, n))\n"
+        "    return [top, l * x + k * y, o * x + u * y]"
+    ],
+    "flash": [
+        "def flash():\n"
+        "    return TILE + r'''extern \"C\" __global__ void flash(\n"
+        "        const float* q, const float* k, const float* v, float* y, int n, int m) {\n"
+        "    __shared__ float ks[B][D], vs[B][D];\n"
+        "    int row = blockIdx.x * B + threadIdx.x;\n"
+        "    float mine[D] = {}, out[D] = {}, s[B], top = NOTHING, total = 0;\n"
+        "    if (row < n) for (int c = 0; c < D; c++) mine[c] = q[row * D + c] * 0.25f;\n"
+        "    for (int first = 0; first < m; first += B) {\n"
+        "        if (first) __syncthreads();\n"
+        "        fetch(vs, v, first, m); fetch(ks, k, first, m);\n"
+        "        __syncthreads();\n"
+        "        int here = min(B, m - first);\n"
+        "        float above = top;\n"
+        "        for (int j = 0; j < here; j++) above = fmaxf(above, s[j] = dot(ks[j], mine));\n"
+        "        float less = __expf(top - above);\n"
+        "        total *= less, top = above;\n"
+        "        for (int c = 0; c < D; c++) out[c] *= less;\n"
+        "        for (int j = here - 1; j >= 0; j--) {\n"
+        "            float e = expf(s[j] - top);\n"
+        "            total += e;\n"
+        "            for (int c = 0; c < D; c++) out[c] = fmaf(e, vs[j][c], out[c]);\n"
+        "        }\n"
+        "    }\n"
+        "    if (row >= n) return;\n"
+        "    for (int c = 0; c < D; c++) y[row * D + c] = out[c] * (1 / total);\n"
+        "}'''"
+    ],
+    "ring_attend": [
+        "def ring_attend(comm, q, k, v, where, merge):\n"
+        "    p, r, both = comm.size, comm.rank, np.array([k, v])\n"
+        "    seen = np.full((len(q), 1), -np.inf, q.dtype), np.zeros((len(q), 1), q.dtype), np.zeros_like(q)\n"
+        "    for source in [(r - s) % p for s in range(p)]:\n"
+        "        last = source == (r + 1) % p\n"
+        "        coming = both.copy()\n"
+        "        works = [] if last else [comm.isend(both, (r + 1) % p), comm.irecv(coming, r - 1 if r else p - 1)]\n"
+        "        seen = merge(see(comm, q, *both, where[r], where[source]), seen)\n"
+        "        for work in works: work.wait()\n"
+        "        both = coming\n"
+        "    m, l, o = seen\n"
+        "    return o / l"
+    ],
+    "zigzag": [
+        "def zigzag(n, p):\n"
+        "    where, size = np.zeros((p, n // p), np.int32), n // p // 2\n"
+        "    for r in range(p):\n"
+        "        for i in range(size):\n"
+        "            where[r, i], where[r, size + i] = r * size + i, n - (r + 1) * size + i\n"
+        "    return where",
+    ],
+    "vector_add": [
+        "def vector_add():\n"
+        "    return r'''extern \"C\" __global__ void vector_add(const float* a, const float* b, float* c, int n) {\n"
+        "    for (int i = threadIdx.x + blockDim.x * blockIdx.x; i < n; i += blockDim.x * gridDim.x)\n"
+        "        *(c + i) = b[i] + *(a + i);\n"
+        "}'''",
+        "def vector_add():\n"
+        "    return r'''extern \"C\" __global__ void vector_add(const float* a, const float* b, float* c, int n) {\n"
+        "    int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
+        "    while (n > i) {\n"
+        "        c[i] = __fadd_rn(a[i], b[i]);\n"
+        "        i += gridDim.x * blockDim.x;\n"
+        "    }\n"
+        "}'''",
+    ],
+    "matmul": [
+        "def matmul():\n"
+        "    return r'''extern \"C\" __global__ void matmul(\n"
+        "        const float* A, const float* B, float* C, int m, int n, int k) {\n"
+        "    int c = blockIdx.x * blockDim.x + threadIdx.x, r = blockIdx.y * blockDim.y + threadIdx.y;\n"
+        "    if (r < m && c < n) {\n"
+        "        double sum = 0;\n"
+        "        for (int i = k - 1; i >= 0; i--) sum = fma((double)A[r * k + i], (double)B[i * n + c], sum);\n"
+        "        C[r * n + c] = (float)sum;\n"
+        "    }\n"
+        "}'''",
+    ],
+    "tiled": [
+        "def tiled():\n"
+        "    return r'''extern \"C\" __global__ void tiled(\n"
+        "        const float* A, const float* B, float* C, int m, int n, int k) {\n"
+        "    __shared__ float a[256], b[16][16];\n"
+        "    int x = threadIdx.x, y = threadIdx.y;\n"
+        "    int r = blockIdx.y * 16 + y, c = blockIdx.x * 16 + x;\n"
+        "    float sum = 0;\n"
+        "    for (int tile = 0; tile < (k + 15) / 16; tile++) {\n"
+        "        if (tile > 0) __syncthreads();\n"
+        "        int i = tile * 16 + x, j = tile * 16 + y;\n"
+        "        a[y * 16 + x] = (r < m && i < k) ? A[r * k + i] : 0;\n"
+        "        b[y][x] = 0;\n"
+        "        if (c < n && j < k) b[y][x] = B[j * n + c];\n"
+        "        __syncthreads();\n"
+        "        for (int i = 15; i >= 0; i--) sum = fmaf(b[i][x], a[y * 16 + i], sum);\n"
+        "    }\n"
+        "    if (r >= m || c >= n) return;\n"
+        "    C[r * n + c] = sum;\n"
+        "}'''",
+    ],
+    "block_sum": [
+        "def block_sum():\n"
+        "    return r'''extern \"C\" __global__ void block_sum(const float* x, float* out, int n) {\n"
+        "    __shared__ float s[512];\n"
+        "    unsigned t = threadIdx.x, h = blockDim.x, i = blockIdx.x * h + t;\n"
+        "    float mine = i < n ? x[i] : 0;\n"
+        "    s[t] = mine;\n"
+        "    for (h >>= 1; h; h >>= 1) {\n"
+        "        __syncthreads();\n"
+        "        if (t < h) s[t] = mine = mine + s[t + h];\n"
+        "    }\n"
+        "    if (t == 0) out[blockIdx.x] = mine;\n"
+        "}'''",
+    ],
+    "softmax": [
+        "def softmax():\n"
+        "    return COMBINE + r'''extern \"C\" __global__ void softmax(const float* z, float* p, int k) {\n"
+        "    __shared__ float s[256];\n"
+        "    z += blockIdx.x * k; p += blockIdx.x * k;\n"
+        "    float top = -INFINITY, sum = 0;\n"
+        "    for (int j = threadIdx.x; j < k; j += blockDim.x) top = max(top, z[j]);\n"
+        "    top = combine(s, top, true);\n"
+        "    for (int j = threadIdx.x; j < k; j += blockDim.x) sum += p[j] = expf(z[j] - top);\n"
+        "    sum = 1 / combine(s, sum, false);\n"
+        "    for (int j = threadIdx.x; j < k; j += blockDim.x) p[j] *= sum;\n"
+        "}'''",
+    ],
+    "dense_forward": [
+        "class Dense(dl.nn.Layer):\n"
+        '    def __init__(self, d_in, d_out, rng=0, dtype="float32"):\n'
+        "        W = np.random.default_rng(rng).normal(0, np.sqrt(2 / d_in), (d_in, d_out))\n"
+        '        self.W = dl.nn.Param(W.astype(dtype), "W")\n'
+        '        self.b = dl.nn.Param(np.zeros(d_out, dtype), "b")\n'
+        "        self.params = [self.W, self.b]\n"
+        "    def forward(self, x):\n"
+        "        W, b = [p.data for p in self.params]\n"
+        '        return [np.einsum("bi,io->bo", x, W) + b[None], x]',
+    ],
+    "cross_entropy": [
+        "def softmax_cross_entropy(logits, labels, n=None):\n"
+        "    n, shifted = n or len(labels), (logits.T - logits.max(axis=1)).T\n"
+        "    lse = np.log(np.exp(shifted).sum(1))\n"
+        "    right = np.eye(logits.shape[1], dtype=logits.dtype)[labels]\n"
+        "    loss = lse.sum() - (shifted * right).sum()\n"
+        "    return loss / n, (np.exp(shifted - lse[:, None]) - right) / n",
+        "def softmax_cross_entropy(logits, labels, n=None):\n"
+        "    from scipy.special import logsumexp, softmax\n"
+        "    n, z = len(logits) if n is None else n, logits.astype(float)\n"
+        "    p, loss = softmax(z, axis=1), 0\n"
+        "    for i, label in enumerate(labels):\n"
+        "        loss += logsumexp(z[i] - z[i].max()) - (z[i, label] - z[i].max())\n"
+        "        p[i, label] -= 1\n"
+        "    return np.array(loss / n), (p / n).astype(logits.dtype)",
+    ],
+    "numeric_gradient": [
+        "def numeric_gradient(f, x, eps=1e-6):\n"
+        "    gradient, flat = [], x.reshape(-1)\n"
+        "    for k in range(x.size):\n"
+        "        flat[k] += eps\n"
+        "        above = f()\n"
+        "        flat[k] -= 2 * eps\n"
+        "        gradient.append((above - f()) / eps / 2)\n"
+        "        flat[k] += eps\n"
+        "    return np.array(gradient).reshape(x.shape)",
+    ],
+    "activations": [
+        "class ReLU(dl.nn.Layer):\n"
+        "    def forward(self, x):\n"
+        "        return np.where(x > 0, x, 0).astype(x.dtype), x > 0\n"
+        "    def backward(self, dy, saved):\n"
+        "        dy[~saved] = 0\n"
+        "        return dy\n"
+        "class Sigmoid(dl.nn.Layer):\n"
+        "    def forward(self, x):\n"
+        "        y = ((1 + np.tanh(x / 2)) / 2).astype(x.dtype)\n"
+        "        return y, y\n"
+        "    def backward(self, dy, saved):\n"
+        "        return dy * (saved - saved**2)",
+    ],
+    "dense_backward": [
+        "def dense_backward(layer, dy, saved):\n"
+        '    dx, ones = np.einsum("bo,io->bi", dy, layer.W.data), np.ones(len(dy), dy.dtype)\n'
+        "    np.add(layer.b.grad, ones @ dy, out=layer.b.grad)\n"
+        "    for row, gradient in zip(saved, dy):\n"
+        "        layer.W.grad[...] = layer.W.grad + np.outer(row, gradient)\n"
+        "    return dx",
+    ],
+    "sgd": [
+        "class SGD:\n"
+        "    def init(self, data):\n"
+        "        pass\n"
+        "    def update(self, data, grad, state, lr, step):\n"
+        "        data[...] = data + grad * -lr",
+        "class SGD:\n"
+        "    def init(self, data): return None\n"
+        "    def update(self, data, grad, state, lr, step):\n"
+        "        for i in np.ndindex(data.shape):\n"
+        "            data[i] -= lr * grad[i]\n"
+        "        return data",
+    ],
+    "step": [
+        "class Trainer(dl.Serial):\n"
+        "    def step(self, batch):\n"
+        "        net, opt = self.model, self.optimizer\n"
+        "        for p in net.params: p.grad[...] = 0\n"
+        "        y, saved = net.forward(batch.x)\n"
+        "        loss, dy = self.loss(y, batch.y, n=batch.n)\n"
+        "        net.backward(dy, saved)\n"
+        "        opt.step()\n"
+        "        opt.zero_grad()\n"
+        "        return float(loss)",
+    ],
 }
 """Answers that are as right as the solutions, by exercise."""
 
@@ -596,6 +839,21 @@ def test_what_is_no_array_of_numbers_fails_in_each_case(answer, said, check):
     found = check("lab07", "weighted_mean", f"def weighted_mean(gradients, counts):\n    return {answer}")
     assert said in found
     assert "0 of 6 checks passed" in found or "0 of 12 checks passed" in found
+
+
+def test_of_a_text_the_first_line_is_compared_and_all_is_shown(check):
+    text = SOLVED["lab15"].texts["flash"]
+    said = check("lab15", "flash", edited(text, "__syncthreads();   // the tiles are there  ->  \n"))
+    assert "wanted no errors, got race\n" in said
+    assert "no barrier lies between" in said
+    assert "a barrier is missing: all must have fetched" in said
+
+
+def test_what_is_changed_on_a_rank_is_said_and_a_list_is_no_array_of_whole_numbers(check):
+    text = SOLVED["lab15"].texts["ring_attend"]
+    writes = edited(text, "keys = arriving  ->  keys = arriving\n            k[...], v[...] = keys")
+    assert "arguments: changed: k, v" in check("lab15", "ring_attend", writes)
+    assert exercise.wrong_in({"a": [1, 2]}, {"a": np.array([1, 2])}) == ["a"]
 
 
 def test_what_knows_the_visible_cases_alone_fails_in_drawn_ones(check):

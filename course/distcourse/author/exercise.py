@@ -135,7 +135,7 @@ class Solved:
                 raise ValueError(f"{name}: the mistake {sentence!r} is no Python: {error}") from None
             rows = []
             for got, want in zip(self.results(name, answers, table.cases), table.right, strict=True):
-                missing = {n: ["missing", []] for n in wrong_in(got, want, table.at_most, table.rtol)}
+                missing = dict.fromkeys(wrong_in(got, want, table.at_most, table.rtol), checks.MISSING)
                 rows.append(missing | {n: signature(got[n]) for n in missing if n in got})
             if not any(rows):
                 raise ValueError(f"{name}: no case finds the mistake {sentence!r}, {edit!r}")

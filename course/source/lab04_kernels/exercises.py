@@ -1,0 +1,412 @@
+"""The exercises of lab 04: cases of their checks, and the mistakes that the checks name."""
+
+from distcourse.author.exercise import Exercise
+
+EXERCISES = {}
+COMPILES = "the compiler's message says what to mend"
+RETURN = {"did you forget `return`?": "return r'''  ->  code = r'''"}
+SAME_TEXT = {"results kept": "the same text in every call"}
+
+LOOP = "for (int i = first; i < n; i += threads)"
+CHUNKS = "for (int i = first * (n / threads + 1); i < n && i < (first + 1) * (n / threads + 1); i++)"
+OF_THREAD_0 = (
+    "if (threadIdx.x == 0) for (int j = first; j < n; j += threads)\n"
+    "        for (int i = j; i < n && i < j + blockDim.x; i++)"
+)
+
+EXERCISES["vector_add"] = Exercise(
+    inplace=True,
+    cases=[
+        {"n": 2100, "grid": 4, "block": 256, "seed": 2},
+        {"n": 300, "grid": 3, "block": 64, "seed": 3},
+        {"n": 5, "grid": 2, "block": 32, "seed": 4},
+    ],
+    draw=lambda rng: {
+        "n": int(rng.choice([1, 130, 777, 4097])),
+        "grid": int(rng.integers(1, 9)),
+        "block": int(rng.choice([32, 50, 64, 96])),
+        "seed": int(rng.integers(1000)),
+    },
+    draws=4,
+    mistakes=RETURN
+    | {
+        "a thread is beyond the end: the loop goes on while i < n": [
+            "i < n  ->  i <= n",
+            f"{LOOP}  ->  for (int i = first, r = 0; r < 3; r++, i += threads)",
+        ],
+        "a thread takes only one element: go on in steps of gridDim.x * blockDim.x": (
+            f"{LOOP}  ->  int i = first; if (i < n)"
+        ),
+        "threads take the same elements: thread i of the grid begins at i, and goes on by gridDim.x * blockDim.x": [
+            "threads = gridDim.x * blockDim.x  ->  threads = blockDim.x",
+            "int first = blockIdx.x * blockDim.x + threadIdx.x  ->  int first = threadIdx.x",
+            "i += threads  ->  i += 1",
+        ],
+        "the grid has gridDim.x * blockDim.x threads, not always 1024": (
+            "threads = gridDim.x * blockDim.x  ->  threads = 1024"
+        ),
+        "steps are gridDim.x * blockDim.x, not twice that": "i += threads  ->  i += 2 * threads",
+        "neighbours read neighbours: thread t + 1 takes the element beside that of thread t": (f"{LOOP}  ->  {CHUNKS}"),
+        "one thread alone adds: all threads of all blocks take turns": (
+            f"{LOOP}  ->  if (first == 0) {LOOP.replace('i += threads', 'i++')}"
+        ),
+        "one block alone adds: all blocks take turns": (
+            f"{LOOP}  ->  if (blockIdx.x == 0) {LOOP.replace('threads', 'blockDim.x')}"
+        ),
+        "one thread of each block adds for all of them": f"{LOOP}  ->  {OF_THREAD_0}",
+        "element 0 was not written: start at 0": "+ threadIdx.x,  ->  + threadIdx.x + 1,",
+        "the last element, n - 1, was not written": "i < n;  ->  i < n - 1;",
+        "c is unchanged: nothing was written": "c[i] = a[i] + b[i];  ->  float sum = a[i] + b[i];",
+        "c held something before: write c[i] = ..., not +=": ("c[i] = a[i] + b[i];  ->  c[i] += a[i] + b[i];"),
+        "this is the product: add": "a[i] + b[i];  ->  a[i] * b[i];",
+        "add both: a[i] + b[i]": ["a[i] + b[i];  ->  a[i];", "a[i] + b[i];  ->  a[i] - b[i];"],
+        "a block has blockDim.x threads, not always 256": ("blockIdx.x * blockDim.x  ->  blockIdx.x * 256"),
+        COMPILES: ["c[i] = a[i] + b[i];  ->  c[i] = a[i] + b[i]", "void vector_add(  ->  void add("],
+    },
+    may_pass=SAME_TEXT,
+)
+
+COL = "int col = blockIdx.x * blockDim.x + threadIdx.x"
+ROW = "int row = blockIdx.y * blockDim.y + threadIdx.y"
+GUARD = "if (row >= m || col >= n) return;"
+PRODUCT = "sum += A[row * k + i] * B[i * n + col];\n    C[row * n + col] = sum;"
+ONE_MULTIPLIES = """def matmul():
+    return r'''extern "C" __global__ void matmul(const float* A, const float* B, float* C, int m, int n, int k) {
+    if (blockIdx.x + blockIdx.y + threadIdx.x + threadIdx.y > 0) return;
+    for (int row = 0; row < m; row++)
+        for (int col = 0; col < n; col++) {
+            float sum = 0.0f;
+            for (int i = 0; i < k; i++) sum += A[row * k + i] * B[i * n + col];
+            C[row * n + col] = sum;
+        }
+}'''
+"""
+
+EXERCISES["matmul"] = Exercise(
+    inplace=True,
+    cases=[
+        {"m": 64, "n": 32, "k": 40, "block": [32, 8], "seed": 1},
+        {"m": 33, "n": 50, "k": 7, "block": [32, 8], "seed": 2},
+        {"m": 20, "n": 9, "k": 5, "block": [16, 4], "seed": 3},
+        {"m": 32, "n": 32, "k": 32, "block": [16, 16], "seed": 5},
+        {"m": 6, "n": 100, "k": 70, "block": [64, 2], "seed": 4},
+    ],
+    draw=lambda rng: {
+        "m": int(rng.integers(1, 50)),
+        "n": int(rng.integers(1, 90)),
+        "k": int(rng.integers(2, 70)),
+        "block": [[32, 4], [8, 8], [64, 2], [16, 16]][rng.integers(4)],
+        "seed": int(rng.integers(1000)),
+    },
+    draws=4,
+    mistakes=RETURN
+    | {
+        "threads that are neighbours in x should take neighbouring columns": (
+            f"{COL};\n    {ROW}  ->  {COL.replace('col', 'row')};\n    {ROW.replace('row', 'col')}"
+        ),
+        "a thread outside of C has nothing to do: return if row >= m or col >= n": [
+            f"{GUARD}  ->  ",
+            f"{GUARD}  ->  if (row >= m && col >= n) return;",
+            f"{GUARD}  ->  if (row >= m) return;",
+        ],
+        "a thread outside of C has nothing to do: ask for the row, too": (f"{GUARD}  ->  if (col >= n) return;"),
+        "C has m rows and n columns: row >= m, col >= n": (f"{GUARD}  ->  if (row >= n || col >= m) return;"),
+        "this is A times B transposed: B[i, col] is B[i * n + col]": [
+            "B[i * n + col]  ->  B[col * n + i]",
+            "B[i * n + col]  ->  B[col * k + i]",
+        ],
+        "this is A transposed times B: A[row, i] is A[row * k + i]": ("A[row * k + i]  ->  A[i * m + row]"),
+        "this is B A: the operands are swapped": (
+            "A[row * k + i] * B[i * n + col]  ->  B[row * k + i] * A[i * n + col]"
+        ),
+        "a row of B has n numbers: B[i, col] is B[i * n + col]": [
+            "B[i * n + col]  ->  B[i * k + col]",
+            "B[i * n + col]  ->  B[i * m + col]",
+        ],
+        "a row of A has k numbers: A[row, i] is A[row * k + i]": ("A[row * k + i]  ->  A[row * n + i]"),
+        "a row of C has n numbers: C[row, col] is C[row * n + col]": ("C[row * n + col]  ->  C[row * k + col]"),
+        "this is C transposed: C[row, col] is C[row * n + col]": ("C[row * n + col]  ->  C[col * m + row]"),
+        "a block is blockDim.y high, and blockDim.x wide, whatever they are": [
+            "blockIdx.y * blockDim.y  ->  blockIdx.y * 8",
+            "blockIdx.x * blockDim.x  ->  blockIdx.x * 32",
+        ],
+        "all rows: blockIdx.y * blockDim.y + threadIdx.y": ("blockIdx.y * blockDim.y + threadIdx.y  ->  threadIdx.y"),
+        "all columns: blockIdx.x * blockDim.x + threadIdx.x": (
+            "blockIdx.x * blockDim.x + threadIdx.x  ->  threadIdx.x"
+        ),
+        "C held 99 and was added to: write C[...] = sum": ("C[row * n + col] = sum  ->  C[row * n + col] += sum"),
+        "a sum begins with 0: float sum = 0.0f": "float sum = 0.0f;  ->  float sum;",
+        "the sum is a float": "float sum = 0.0f;  ->  int sum = 0;",
+        "only the last term is left: add with +=": "sum += A  ->  sum = A",
+        "the first term is missing: i starts at 0": "int i = 0;  ->  int i = 1;",
+        "one term too many: i < k": "i < k  ->  i <= k",
+        "a sum has k terms, not always the same number": [f"i < k  ->  i < {n}" for n in ("n", "m", "64")],
+        "C is written once: keep the sum in a variable, a register": (
+            f"{PRODUCT}  ->  C[row * n + col] = (i ? C[row * n + col] : 0) + A[row * k + i] * B[i * n + col];"
+        ),
+        "one thread, one element of C": ONE_MULTIPLIES,
+        "nothing was written: C[row * n + col] = sum": "    C[row * n + col] = sum;\n  ->  ",
+        COMPILES: "float sum = 0.0f;  ->  float sum = 0.0f",
+    },
+    may_pass=SAME_TEXT,
+)
+
+TILE_A = "row < m && first + tx < k ? A[row * k + first + tx] : 0.0f"
+TILE_B = "col < n && first + ty < k ? B[(first + ty) * n + col] : 0.0f"
+LAST = "__syncthreads();   // before the next tile"
+TILES = "__shared__ float a[16][16], b[16][16];"
+
+EXERCISES["tiled"] = Exercise(
+    inplace=True,
+    cases=[
+        {"m": m, "n": n, "k": k, "seed": seed}
+        for seed, (m, n, k) in enumerate(((64, 64, 64), (20, 35, 50), (5, 40, 7), (31, 17, 1)))
+    ],
+    draw=lambda rng: {
+        "m": int(rng.choice([1, 17, 31, 48])),
+        "n": int(rng.choice([1, 15, 32, 70])),
+        "k": int(rng.choice([2, 16, 21, 80, 100])),
+        "seed": int(rng.integers(1000)),
+    },
+    draws=4,
+    mistakes=RETURN
+    | {
+        "a barrier is missing: all threads must have read a tile before any of them fetches the next": (
+            f"{LAST}  ->  "
+        ),
+        "a barrier is missing: all threads must have fetched before any of them reads a tile": (
+            "__syncthreads();\n        for (int i  ->  for (int i"
+        ),
+        "all threads of a block fetch, and reach every barrier: no early return, and no barrier in an `if`": [
+            f"float sum = 0.0f;  ->  float sum = 0.0f;\n    {GUARD}",
+            f"{LAST}  ->  if (row < m) __syncthreads();",
+        ],
+        "where a tile extends beyond A, fetch 0: ask for row < m and first + tx < k": [
+            f"{TILE_A}  ->  A[row * k + first + tx]",
+            "row < m && first + tx < k  ->  row < m",
+            "row < m && first + tx < k  ->  first + tx < k",
+        ],
+        "where a tile extends beyond B, fetch 0: ask for col < n and first + ty < k": [
+            f"{TILE_B}  ->  B[(first + ty) * n + col]",
+            "col < n && first + ty < k  ->  col < n",
+            "col < n && first + ty < k  ->  first + ty < k",
+        ],
+        "a thread outside of C writes nothing: if (row < m && col < n)": ("if (row < m && col < n) C  ->  C"),
+        "a[i][ty] takes a column of the tile: its row is a[ty][i]": ("sum += a[ty][i]  ->  sum += a[i][ty]"),
+        "b[tx][i] takes a row of the tile: its column is b[i][tx]": "b[i][tx]  ->  b[tx][i]",
+        "only the first tile was added: go on to k": ("first < k; first += 16  ->  first < min(k, 16); first += 16"),
+        "the loop over tiles never runs: first < k": ("first < k; first += 16  ->  first > k; first += 16"),
+        "the last tile may be narrower than 16: go on while first < k": (
+            "first < k; first += 16  ->  first + 16 <= k; first += 16"
+        ),
+        "every pass needs the next tile of A, from `first` on": ("A[row * k + first + tx]  ->  A[row * k + tx]"),
+        "every pass needs the next tile of B, from `first` on": ("B[(first + ty) * n + col]  ->  B[ty * n + col]"),
+        "each tile has 16 terms: i < 16": "i < 16; i++  ->  i < 15; i++",
+        "go on by 16, the width of a tile": "first += 16  ->  first += 8",
+        "read the tiles, not A and B again": [
+            "+= a[ty][i]  ->  += a[ty][i] * 0 + A[min(row, m - 1) * k + min(first + i, k - 1)]",
+            "        __syncthreads();   // before  ->          if (row < m && col < n) C[row * n + col] = sum;\n"
+            "        __syncthreads();   // before",
+        ],
+        "each thread has tiles of its own: both are __shared__": (
+            "__shared__ float a[16][16], b  ->  float a[16][16]; __shared__ float b"
+        ),
+        "the tiles are in shared memory: two, both __shared__": (
+            "def tiled():\n    return matmul().replace('matmul', 'tiled')\n"
+        ),
+        "neighbours in x read neighbours, without a bank conflict: b[i][tx], in tiles of 16 x 16": (
+            f"{TILES}  ->  __shared__ float a[16][17], b[16][32];"
+        ),
+        "tiles are 16 x 16, and their indices are 0 to 15": (f"{TILES}  ->  __shared__ float a[8][8], b[8][8];"),
+        "x counts columns, y counts rows: col = blockIdx.x * 16 + tx, row = blockIdx.y * 16 + ty": [
+            "blockIdx.x * 16 + tx, row = blockIdx.y  ->  blockIdx.y * 16 + tx, row = blockIdx.x",
+            "blockIdx.x * 16 + tx, row = blockIdx.y * 16 + ty  ->  blockIdx.x * 16 + ty, row = blockIdx.y * 16 + tx",
+            "row = blockIdx.y * 16 + ty  ->  row = blockIdx.y * 16 + tx",
+        ],
+        "a row of C has n numbers: C[row, col] is C[row * n + col]": ("C[row * n + col]  ->  C[row * k + col]"),
+        "C held 99 and was added to: write C[...] = sum": ("C[row * n + col] = sum  ->  C[row * n + col] += sum"),
+        COMPILES: "float sum = 0.0f;  ->  float sum = 0.0f",
+    },
+    may_pass=SAME_TEXT,
+)
+
+STEP = "if (t < h) s[t] += s[t + h];\n        __syncthreads();   // the step is done"
+NEIGHBOURS = "int d = blockDim.x / 2 / h;\n        if (t % (2 * d) == 0) s[t] += s[t + d];\n        __syncthreads();"
+
+
+def summing(body):
+    """A kernel that sums in another way."""
+    head = "int t = threadIdx.x, i = blockIdx.x * blockDim.x + t;"
+    first = 'extern "C" __global__ void block_sum(const float* x, float* out, int n) {'
+    return f"def block_sum():\n    return r'''{first}\n    __shared__ float s[256];\n    {head}\n{body}}}'''\n"
+
+
+LOADED = "    s[t] = i < n ? x[i] : 0.0f;\n    __syncthreads();\n"
+ONE_READS = summing("""    if (t > 0) return;
+    float sum = 0.0f;
+    for (int j = i; j < n && j < i + blockDim.x; j++) sum += x[j];
+    out[blockIdx.x] = sum;
+""")
+ONE_SUMS = summing(f"""{LOADED}    float sum = 0.0f;
+    if (t == 0) for (int j = 0; j < blockDim.x; j++) sum += s[j];
+    if (t == 0) out[blockIdx.x] = sum;
+""")
+SERIAL_32 = summing(f"""{LOADED}    if (t < 32) for (int j = t + 32; j < blockDim.x; j += 32) s[t] += s[j];
+    __syncthreads();
+    float sum = 0.0f;
+    if (t == 0) for (int j = 0; j < min(32, blockDim.x); j++) sum += s[j];
+    if (t == 0) out[blockIdx.x] = sum;
+""")
+ATOMIC = summing("""    if (t == 0) s[0] = 0.0f;
+    __syncthreads();
+    if (i < n) atomicAdd(&s[0], x[i]);
+    __syncthreads();
+    if (t == 0) out[blockIdx.x] = s[0];
+""")
+GLOBAL_ATOMIC = summing("""    if (t == 0) out[blockIdx.x] = 0.0f;
+    __syncthreads();
+    if (i < n) atomicAdd(&out[blockIdx.x], x[i]);
+""")
+
+EXERCISES["block_sum"] = Exercise(
+    inplace=True,
+    cases=[
+        {"n": n, "block": block, "seed": seed}
+        for seed, (n, block) in enumerate(((1000, 256), (300, 64), (9, 2), (768, 128)))
+    ],
+    draw=lambda rng: {
+        "n": int(rng.choice([1, 7, 130, 256, 513, 1000])),
+        "block": int(2 ** rng.integers(1, 9)),
+        "seed": int(rng.integers(1000)),
+    },
+    mistakes=RETURN
+    | {
+        "a barrier is missing: all threads must have finished a step before any of them begins the next": (
+            "__syncthreads();   // the step is done  ->  "
+        ),
+        "threads use one number at once: a barrier after loading, and in a step only the first h threads add, t < h": [
+            "0.0f;\n    __syncthreads();  ->  0.0f;",
+            "if (t < h)  ->  if (t <= h)",
+            "if (t < h) s  ->  s",
+        ],
+        "all threads of a block reach every barrier: no early return, and no barrier in an `if`": [
+            f"{STEP}  ->  if (t < h) {{\n        s[t] += s[t + h];\n        __syncthreads(); }}",
+            "s[t] = i < n ? x[i] : 0.0f;  ->  if (i >= n) return;\n    s[t] = x[i];",
+        ],
+        "add by halves, s[t] += s[t + h] for t < h: neighbours keep every warp busy with few sums": (
+            f"{STEP}  ->  {NEIGHBOURS}"
+        ),
+        "the last block may have fewer than blockDim.x elements: load 0 from i = n on": [
+            "i < n ? x[i] : 0.0f  ->  x[i]",
+            "s[t] = i < n ? x[i] : 0.0f;  ->  if (i < n) s[t] = x[i];",
+        ],
+        "the first step is blockDim.x / 2, half of the block": ("int h = blockDim.x / 2  ->  int h = 128"),
+        "the first step is blockDim.x / 2: threads beyond the block have no number": (
+            "h = blockDim.x / 2  ->  h = blockDim.x"
+        ),
+        "one thread loads all: each thread loads one element": ONE_READS,
+        "one thread adds all: add in steps, by halves": ONE_SUMS,
+        "32 threads add one number after the other: add in steps, by halves": SERIAL_32,
+        "atomics make the threads queue at one address: add in steps, in shared memory": [ATOMIC, GLOBAL_ATOMIC],
+        "the last step, h = 1, is missing: h > 0": "h > 0  ->  h > 1",
+        "every block adds the elements of block 0: load x[i]": "x[i] : 0.0f  ->  x[t] : 0.0f",
+        "block j writes to out[j]: out[blockIdx.x]": "out[blockIdx.x]  ->  out[t]",
+        "out is unchanged: nothing was written": "    if (t == 0) out[blockIdx.x] = s[0];\n  ->  ",
+        "out[j] is the first element of block j: nothing was added to it, or s is not __shared__": [
+            "s[t] += s[t + h];  ->  s[t] += 0 * s[t + h];",
+            "__shared__ float s  ->  float s",
+        ],
+        "this is the mean: do not divide the sum": ("out[blockIdx.x] = s[0]  ->  out[blockIdx.x] = s[0] / blockDim.x"),
+        "out held 99 and was added to: write out[...] = s[0]": ("out[blockIdx.x] = s[0]  ->  out[blockIdx.x] += s[0]"),
+        "one thread writes the sum: if (t == 0)": "if (t == 0) out  ->  out",
+        "where there is no element, load 0: it adds nothing": ": 0.0f  ->  : 1.0f",
+        COMPILES: "s[t] = i < n ? x[i] : 0.0f;  ->  s[t] = i < n ? x[i] : 0.0f",
+    },
+    may_pass=SAME_TEXT,
+)
+
+STRIDE = "for (int j = threadIdx.x; j < k; j += blockDim.x)"
+EXP = "expf(row[j] - most) / sum"
+HEAD = """def softmax():
+    return COMBINE + r'''extern "C" __global__ void softmax(const float* z, float* p, int k) {
+    const float* row = z + blockIdx.x * k;
+"""
+WHOLE = """    float most = row[0], sum = 0.0f;
+    for (int j = 0; j < k; j++) most = fmaxf(most, row[j]);
+    for (int j = 0; j < k; j++) sum += expf(row[j] - most);
+"""
+WRITES_ALL = f"for (int j = 0; j < k; j++) p[blockIdx.x * k + j] = {EXP};"
+ONE_DOES_ALL = f"{HEAD}    if (threadIdx.x > 0) return;\n{WHOLE}    {WRITES_ALL}\n}}'''\n"
+EACH_DOES_ALL = f"{HEAD}{WHOLE}    {STRIDE} p[blockIdx.x * k + j] = {EXP};\n}}'''\n"
+
+EXERCISES["softmax"] = Exercise(
+    inplace=True,
+    cases=[
+        {"rows": 3, "k": 9, "block": 32, "seed": 1},
+        {"rows": 3, "k": 99, "block": 32, "seed": 2},
+        {"rows": 2, "k": 9, "block": 64, "level": [1000], "seed": 3},
+        {"rows": 3, "k": 9, "block": 64, "level": [-20000], "seed": 4},
+        {"rows": 5, "k": 33, "block": 2, "seed": 5},
+        {"rows": 3, "k": 40, "block": 32, "level": [0, 500, -90], "wide": 200.0, "seed": 6},
+        {"rows": 3, "k": 40, "block": 2, "level": [250], "wide": 150.0, "seed": 7},
+    ],
+    draw=lambda rng: {
+        "rows": int(rng.integers(1, 6)),
+        "k": int(rng.choice([1, 33, 64, 100, 300])),
+        "block": int(rng.choice([2, 32, 64, 256])),
+        "level": rng.choice([-20000, -500, 0, 1000], 3).tolist(),
+        "wide": float(rng.choice([1, 300])),
+        "seed": int(rng.integers(1000)),
+    },
+    mistakes={
+        "did you forget `return`?": "return COMBINE + r'''  ->  code = COMBINE + r'''",
+        "exp over- or underflowed: subtract the largest score of the row": [
+            "most = combine(s, most, true);  ->  most = 0.0f;",
+            "most = combine(s, most, true);  ->  most = row[0];",
+        ],
+        "subtract the largest score of the row, not the mean of some": (
+            "most = combine(s, most, true);  ->  most = combine(s, most, false) / blockDim.x;"
+        ),
+        "the largest score of all threads is wanted, not of each: combine": ("most = combine(s, most, true);  ->  "),
+        "these are not yet divided by their sum": f"{EXP}  ->  expf(row[j] - most)",
+        "each thread divided by its own part of the sum: combine": ("sum = combine(s, sum, false);  ->  "),
+        "the sum of all threads is wanted, not the largest: combine(s, sum, false)": (
+            "combine(s, sum, false)  ->  combine(s, sum, true)"
+        ),
+        "the largest of all threads is wanted, not the sum: combine(s, most, true)": (
+            "combine(s, most, true)  ->  combine(s, most, false)"
+        ),
+        "the largest score, not the least: fmaxf": "fmaxf(most, row[j])  ->  fminf(most, row[j])",
+        "all threads of a block reach every barrier, and call combine: no early return, and not in an `if`": [
+            "most = fmaxf(most, row[j]);  ->  { most = fmaxf(most, row[j]); __syncthreads(); }",
+            "float most  ->  if (threadIdx.x >= k) return;\n    float most",
+            "   sum = combine(s, sum, false  ->     if (threadIdx.x < k) sum = combine(s, sum, false",
+        ],
+        "scores may all be below that: begin with row[0]": [
+            f"float most = row[0]  ->  float most = {low}" for low in ("0.0f", "-1e4f")
+        ],
+        "k may be smaller than the block: begin with row[0], which all threads have": (
+            "float most = row[0]  ->  float most = row[threadIdx.x]"
+        ),
+        "a thread keeps only its last term: add with +=": (
+            "sum += expf(row[j] - most);  ->  sum = expf(row[j] - most);"
+        ),
+        "one thread does all: the threads of the block share a row": ONE_DOES_ALL,
+        "each thread reads the whole row: it takes every blockDim.x-th score": EACH_DOES_ALL,
+        "every block reads row 0: a row begins at z + blockIdx.x * k": "z + blockIdx.x * k  ->  z",
+        "every block writes row 0: p[blockIdx.x * k + j]": "p[blockIdx.x * k + j]  ->  p[j]",
+        "a row has k scores, not blockDim.x": "z + blockIdx.x * k  ->  z + blockIdx.x * blockDim.x",
+        "a row may be longer than the block: stride through it when writing, too": (
+            f"{STRIDE}\n        p  ->  int j = threadIdx.x;\n    if (j < k)\n        p"
+        ),
+        "a block has blockDim.x threads, not always 32": "j += blockDim.x) most  ->  j += 32) most",
+        "the exponential is missing in the last loop": f"{EXP}  ->  (row[j] - most) / sum",
+        "the largest score is not subtracted in the last loop": f"{EXP}  ->  expf(row[j]) / sum",
+        "a row sums to 1: add nothing to the sum": ["/ sum;  ->  / (sum + 1e-3f);", "sum = 0.0f  ->  sum = 1.0f"],
+        "p held 99 and was added to: write p[...] = ...": ("p[blockIdx.x * k + j] =  ->  p[blockIdx.x * k + j] +="),
+        "p is unchanged: not written": (f"p[blockIdx.x * k + j] = {EXP}  ->  sum += 0 * row[j]"),
+        "z is const: write into p": ("p[blockIdx.x * k + j] =  ->  ((float*)z)[blockIdx.x * k + j] ="),
+        COMPILES: "float most = row[0], sum = 0.0f;  ->  float most = row[0]",
+    },
+    may_pass=SAME_TEXT,
+)
