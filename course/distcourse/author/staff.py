@@ -15,7 +15,7 @@ import numpy as np
 import distlearn
 from distlearn.tables import format_number
 
-from ..exercise import FILE, load
+from ..exercise import load
 from .grade import submitted
 from .release import find_labs, labs_dir, source_notebooks
 from .rules import LEAD_IN, estimate
@@ -89,41 +89,7 @@ def exam(course, target, labs, minutes: int, seed: int) -> tuple[int, int, bool]
 
 def faults(lab: Source) -> dict[str, list[str]]:
     """By exercise, the sentences with which its check names a mistake: what students believe."""
-    module = resources.files("distcourse") / f"lab{lab.number}.py"
-    body = ast.parse(module.read_text(encoding="utf-8")).body if module.is_file() else []
-    known = {name: node for node in body for name in _bound(node)}
-    found = {}
-    for cell in (c for c in lab.cells if c.is_check):
-        todo, told = [cell.tree], {}
-        for node in todo:
-            constants = {
-                name: part.value for part in ast.walk(node) if isinstance(part, ast.Assign) for name in _bound(part)
-            }
-            for part in ast.walk(node):
-                keys = part.keys if isinstance(part, ast.Dict) else []
-                if isinstance(part, ast.Subscript) and isinstance(part.ctx, ast.Store):
-                    keys = [part.slice]
-                if isinstance(part, ast.Call) and getattr(part.func, "attr", "") == "true":
-                    keys = part.args[2:]
-                for key in keys:
-                    told[_sentence(constants.get(getattr(key, "id", ""), key))] = None
-                name = getattr(part, "attr", None) or getattr(part, "id", None)
-                todo += [known[name]] if name in known and known[name] not in todo else []
-        found[cell.grade_id.removeprefix("check_")] = [text for text in told if len(text.split()) > 2]
-    tables = load(lab.path.parent) if (lab.path.parent / FILE).is_file() else {}
-    return found | {name: list(dict.fromkeys(m.sentence for m in table.mistakes)) for name, table in tables.items()}
-
-
-def _bound(node) -> list[str]:
-    """Names that a definition or a plain assignment binds."""
-    if isinstance(node, ast.Assign):
-        return [t.id for t in node.targets if isinstance(t, ast.Name)]
-    return [node.name] if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name else []
-
-
-def _sentence(key) -> str:
-    parts = key.values if isinstance(key, ast.JoinedStr) else [key]
-    return "".join(p.value if isinstance(getattr(p, "value", None), str) else "..." for p in parts)
+    return {name: list(dict.fromkeys(m.sentence for m in t.mistakes)) for name, t in load(lab.path.parent).items()}
 
 
 def page(course, path: Path) -> str:
