@@ -144,7 +144,7 @@ def test_who_bends_the_checks_scores_nothing_and_is_named(grade):
             "import ast\nclass NoChecks(ast.NodeTransformer):\n"
             "    def visit_With(self, node):\n        return ast.Pass()\n"
             "get_ipython().ast_transformers.append(NoChecks())",
-            "np.allclose = lambda *a, **k: True\nlab.check.__globals__['Check'].__exit__ = lambda *a: True",
+            "np.allclose = lambda *a, **k: True\ndistcourse.Check.__exit__ = lambda *a: True",
             "def three():\n    import sys\n    return sys._getframe(1).f_globals",
             "import glob\nfor name in {*glob.glob('*.ipynb'), *glob.glob('/opt/submission/*.ipynb')}:\n"
             "    print(open(name, 'rb').read().hex())",

@@ -1,8 +1,7 @@
 """Objects that stay in the process which made them: what stands for them in the other one, and what it may do.
 
-Functions are called, communicators and clocks have the methods of their protocols, and objects of classes that the
-check itself defines have their public names. Everything else of the library is copied (`None`), so that nothing
-else of the judge's is within reach.
+Functions are called, communicators and clocks have the methods of their protocols. Everything else of the library is
+copied (`None`), so that nothing else of the judge's is within reach.
 """
 
 from __future__ import annotations
@@ -99,9 +98,6 @@ def signature_of(value) -> tuple | None:
     return tuple((p.name, int(p.kind), p.default is not p.empty) for p in parameters)
 
 
-NAMESPACE = "distlearn_check"  # `__name__` of the namespace in which a check runs.
-
-
 def _abilities(value) -> str:
     kind = type(value)
     found = ["call"] * callable(value)
@@ -142,10 +138,6 @@ def of_judge(value):
         if getattr(value, "__self__", None) is None and importable(value):
             return None
         return "call", (), ()
-    if kind.__module__ == NAMESPACE:
-        names = [n for n in dir(value) if not n.startswith("_")]
-        methods = tuple(n for n in names if inspect.isroutine(getattr(kind, n, None)))
-        return _abilities(value), methods, ("*",)
     if home in _COPIED and not isinstance(value, types.ModuleType):
         return None
     raise TypeError(f"a check cannot pass a {kind.__module__}.{kind.__name__} to an answer")
@@ -163,7 +155,7 @@ def judge_allows(value, operation: str, name: str) -> bool:
     if operation == "method":
         return name in methods
     if operation == "get":
-        return name in attributes or "*" in attributes
+        return name in attributes
     return ("context" if operation in ("enter", "exit") else operation) in can.split(",")
 
 

@@ -88,7 +88,7 @@ def _streams(text: str) -> list[dict]:
 
 
 def _namespace(request, link) -> dict:
-    namespace = {"__name__": objects.NAMESPACE}
+    namespace = {"__name__": "distlearn_check"}
     with contextlib.redirect_stdout(io.StringIO()):
         exec(compile(request["helpers"], f"{CHECK_FILE} helpers", "exec"), namespace)
     for name in request["names"]:
