@@ -87,54 +87,16 @@ def exam(course, target, labs, minutes: int, seed: int) -> tuple[int, int, bool]
     return minutes - left, points, len(chosen) == len(pool)
 
 
-def faults(lab: Source) -> dict[str, list[str]]:
-    """By exercise, the sentences with which its check names a mistake: what students believe."""
-    module = resources.files("distcourse") / f"lab{lab.number}.py"
-    body = ast.parse(module.read_text(encoding="utf-8")).body if module.is_file() else []
-    known = {name: node for node in body for name in _bound(node)}
-    found = {}
-    for cell in (c for c in lab.cells if c.is_check):
-        todo, told = [cell.tree], {}
-        for node in todo:
-            constants = {
-                name: part.value for part in ast.walk(node) if isinstance(part, ast.Assign) for name in _bound(part)
-            }
-            for part in ast.walk(node):
-                keys = part.keys if isinstance(part, ast.Dict) else []
-                if isinstance(part, ast.Subscript) and isinstance(part.ctx, ast.Store):
-                    keys = [part.slice]
-                if isinstance(part, ast.Call) and getattr(part.func, "attr", "") == "true":
-                    keys = part.args[2:]
-                for key in keys:
-                    told[_sentence(constants.get(getattr(key, "id", ""), key))] = None
-                name = getattr(part, "attr", None) or getattr(part, "id", None)
-                todo += [known[name]] if name in known and known[name] not in todo else []
-        found[cell.grade_id.removeprefix("check_")] = [text for text in told if len(text.split()) > 2]
-    tables = load(lab.path.parent) if (lab.path.parent / FILE).is_file() else {}
-    return found | {name: list(dict.fromkeys(m.sentence for m in table.mistakes)) for name, table in tables.items()}
-
-
-def _bound(node) -> list[str]:
-    """Names that a definition or a plain assignment binds."""
-    if isinstance(node, ast.Assign):
-        return [t.id for t in node.targets if isinstance(t, ast.Name)]
-    return [node.name] if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name else []
-
-
-def _sentence(key) -> str:
-    parts = key.values if isinstance(key, ast.JoinedStr) else [key]
-    return "".join(p.value if isinstance(getattr(p, "value", None), str) else "..." for p in parts)
-
-
 def page(course, path: Path) -> str:
     """Return the staff page of a lab: what its source says, then what is written by hand in course/staff."""
     lab = Source(path)
-    wrong = faults(lab)
+    tables = load(path.parent) if Path(path.parent, FILE).is_file() else {}
     exercises = []
     for cell in lab.exercises:
         lead = LEAD_IN.search(lab.cells[cell.index - 1].source)
         title = lab.cells[cell.index - 1].source[lead.start() :].partition("\n")[0].removeprefix("### ")
-        exercises.append({"title": title, "faults": wrong[cell.grade_id]})
+        known = tables[cell.grade_id].mistakes if cell.grade_id in tables else []
+        exercises.append({"title": title, "faults": list(dict.fromkeys(mistake.sentence for mistake in known))})
     guesses = []
     for cell in lab.code:
         for call in cell.calls("lab.predict"):
