@@ -16,7 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 
 CAPS = {
-    "distcourse": 144_000,
+    "distcourse": 132_100,
     "distlearn": 6_455,
     "distlearn/cli": 16_130,
     "distlearn/comm": 21_300,

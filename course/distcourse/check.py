@@ -1,8 +1,8 @@
-"""The visible checks of an exercise: what was expected, what came, and which mistake explains the difference.
+"""What a check shows: a line for each case, what was expected, what came, and which mistake explains the difference.
 
-A `Check` collects results inside a `with` block, shows them as one table, and then raises `CheckFailed` if anything was
-wrong, so that nbgrader takes the points. Whatever the student's function raises inside the block becomes a line of the
-table. Warnings and stderr are caught as well: nbgrader gives no points to a cell that writes to stderr.
+A `Check` collects lines inside a `with` block, shows them as one table, and then raises `CheckFailed` if anything was
+wrong, so that nbgrader takes the points. Warnings and stderr are caught as well: nbgrader gives no points to a cell
+that writes to stderr.
 """
 
 from __future__ import annotations
@@ -24,13 +24,12 @@ from distlearn.comm.base import RankError
 from distlearn.cuda import CompileError
 from distlearn.sim.copies import INSTALLED
 
-from . import scope, show
+from . import show
 from .advice import advise, missing_method
 from .diagnose import compare
 from .show import BAD, GOOD, NOTE, Card, Line
 
 CHECK_FILE = "<check>"  # What the file of a check is called while it is graded.
-_GENERATOR = "`yield` makes one: collect the values, and `return` them"
 _NOT_WRITTEN = "not written yet: the function still raises NotImplementedError"
 
 
@@ -51,124 +50,21 @@ class Check:
 
     Examples
     --------
-    >>> def double(x):
-    ...     return 2 * x
     >>> with Check("double") as check:
-    ...     check.close("y", check.call(double, np.ones(3)), np.full(3, 2.0))
+    ...     check.close("y", 2 * np.ones(3), np.full(3, 2.0))
     ✓ double: 1 of 1 checks passed
       ✓ y  float64 (3,)
     """
 
-    shared_by_ranks = True  # simulated ranks report to one check
-
     def __init__(self, title: str, hints: bool = True):
         self.title, self.hints = title, hints
         self.lines: list[Line] = []
-        self._returned = ("", None)  # by which function, and what
-        self._gave: set[str] = set()  # functions that have returned something
-        self._failures = 0
         self._stack = contextlib.ExitStack()
 
-    # -- what a lab calls -------------------------------------------------------------------------------------------
-
-    def call(self, fn, /, *args, inplace: bool = False, without=(), **kwargs):
-        """Call the student's function, return its result, and report arrays among its arguments that it changed.
-
-        `inplace` allows changed arguments and no result; `without` names what the answer must not use.
-        """
-        label = getattr(fn, "__name__", type(fn).__name__)
-        self.vet(fn, label, without)
-        result, changed = (fn(*args, **kwargs), []) if inplace else call_watched(fn, args, kwargs)
-        for name, value in changed:
-            kind, plain = type(value).__name__, "work on a copy"
-            if hasattr(value, "dtype"):
-                kind = "array"
-                plain = f"`{name} = {name} + ...`, not `+=`" if name.isidentifier() else "`a + b`, not `a += b`"
-            advice = f"make a new {kind} instead of writing into {name} ({plain})"
-            self._add(BAD, name, f"{label} changed its input {name} in place", advice)
-        if not (inplace and result is None):
-            self._gave |= {label} if result is not None else set()
-            self._returned = (label, result)
-        return result
-
-    def close(self, name, got, want, *, rtol=None, atol=None, dtype=None, factors=None, suspects=None) -> None:
-        """Check numbers up to rounding; see `compare` for the parameters.
-
-        Lists, tuples and dicts of arrays are compared tensor by tensor (then suspects are containers too).
-        """
-        if inspect.isgenerator(got):
-            return self._add(BAD, name, "is a generator", _GENERATOR)
-        if isinstance(want, dict):
-            keys, sizes = list(want), (set(got) if isinstance(got, dict) else None, set(want))
-        elif isinstance(want, (list, tuple)) and any(np.ndim(w) for w in want):
-            keys, sizes = range(len(want)), (len(got) if isinstance(got, (list, tuple)) else None, len(want))
-        else:
-            options = {"rtol": rtol, "atol": atol, "dtype": dtype, "factors": factors, "suspects": suspects}
-            finding = compare(name, got, want, **options)
-            mistake = finding.mistake if got is not None else self._nothing(name)
-            return self._add(GOOD if finding.ok else BAD, name, finding.seen, mistake)
-        if sizes[0] != sizes[1]:
-            return self._add(BAD, name, f"wanted {_describe(want)}, got {_describe(got)}")
-        for key in keys:
-            some = {text: wrong[key] for text, wrong in (suspects or {}).items()}
-            options = {"rtol": rtol, "atol": atol, "dtype": dtype, "factors": factors, "suspects": some}
-            self.close(f"{name}[{key!r}]", got[key], want[key], **options)
-
-    def equal(self, name, got, want, *, suspects=None) -> None:
-        """Check for exact equality: integers, strings, shapes, lists of them."""
-        if inspect.isgenerator(got):
-            return self._add(BAD, name, "is a generator", _GENERATOR)
-        if _equal(got, want):
-            return self._add(GOOD, name, _short(got))
-        mistake = next((text for text, wrong in (suspects or {}).items() if _equal(got, wrong)), "")
-        if not mistake and (got is None or (isinstance(got, (list, tuple)) and any(v is None for v in got))):
-            mistake = f"{name} has None: did you forget `return`?" if got is not None else self._nothing(name)
-        self._add(BAD, name, f"wanted {_short(want)}, got {_short(got)}", mistake)
-
-    def keeps_dtype(self, name, fn, /, *args) -> None:
-        """Check that arrays of float32 and float16 give results of the same dtype."""
-        for dtype in ("float32", "float16"):
-            cast = [a.astype(dtype) if getattr(a, "dtype", np.dtype(int)).kind == "f" else a for a in args]
-            result = fn(*cast)
-            found = {a.dtype.name for _, a in _arrays([result]) if a.dtype.kind == "f" and a.ndim}
-            self.true(
-                f"{name}, {dtype} in, {dtype} out",
-                found == {dtype},
-                f"it returns {' and '.join(sorted(found)) or type(result).__name__}; np.zeros(shape) and np.sqrt(3) "
-                "are float64: pass dtype=x.dtype, write x ** 0.5",
-            )
-
-    def true(self, name, condition, otherwise: str = "") -> None:
-        """Check a condition; `otherwise` says what is wrong when it is false."""
-        ok = bool(np.all(condition))
-        self._add(GOOD if ok else BAD, name, "" if ok or otherwise else "is false", "" if ok else otherwise)
-
-    def raises(self, name, error, fn, /, *args, match: str = "", **kwargs) -> None:
-        """Check that a call raises `error` with `match` in its message."""
-        try:
-            result = fn(*args, **kwargs)
-        except NotImplementedError:
-            if not (isinstance(error, type) and issubclass(NotImplementedError, error)):
-                raise
-            self._add(BAD, name, _NOT_WRITTEN)
-        except error as caught:
-            if match and match not in str(caught):
-                self._add(BAD, name, f"the message does not say {match!r}: {caught}")
-            else:
-                self._add(GOOD, name, f"refuses with {type(caught).__name__}")
-        else:
-            self._add(BAD, name, f"wanted {error.__name__}, but it returned {_short(result)}")
-
-    @contextlib.contextmanager
-    def group(self, name: str, most: int = 2):
-        """Show the checks in a `with` block as one line if all are right, else the first `most` that are wrong."""
-        start, failures = len(self.lines), self._failures
-        yield
-        mine, failures = self.lines[start:], self._failures - failures
-        wrong = [line for line in mine if line.tone == BAD]
-        right = [] if failures else [Line(GOOD, name, f"{len(mine)} checks")]
-        more = [Line(NOTE, name, f"{len(wrong) - most} more like these")] if len(wrong) > most else []
-        self.lines[start:] = [line for line in mine if line.tone == NOTE] + right + wrong[:most] + more
+    def close(self, name, got, want, **options) -> None:
+        """Add a line on numbers; see `compare` for the options."""
+        finding = compare(name, got, want, **options)
+        self._add(GOOD if finding.ok else BAD, name, finding.seen, finding.mistake)
 
     def vet(self, fn, label, without=()) -> None:
         """Report an answer that is the library's own, or uses what it must not."""
@@ -198,12 +94,6 @@ class Check:
         self.warned = self._stack.enter_context(warnings.catch_warnings(record=True))
         warnings.simplefilter("default")
         self._stack.enter_context(contextlib.redirect_stderr(sys.stdout))
-        cell = sys._getframe(1)
-        for name in cell.f_code.co_names:  # answers among them; a helper of the cell's own may use the course
-            answer = cell.f_globals.get(name)
-            code = getattr(answer, "__code__", None)
-            if callable(answer) and getattr(code, "co_filename", "") != cell.f_code.co_filename:
-                self._look(answer, name, ["distcourse"])
         return self
 
     def __exit__(self, kind, error, tb) -> bool:
@@ -239,20 +129,12 @@ class Check:
         if isinstance(error, NotImplementedError):
             lost = _told(error, "advice") or missing_method(error, is_library)
             return rank + (lost or _NOT_WRITTEN), "", ""
-        text = f"{rank}{type(error).__name__}: {error}".replace(f"{scope.NAME}.<locals>.", "")
+        text = f"{rank}{type(error).__name__}: {error}"
         advice = _told(error, "advice") or advise(error, check_file, is_library)
         frame = self._students_frame(error, check_file)
         if frame is not None and not isinstance(error, CompileError):  # its own exception, whatever was returned before
             where = f"in {frame.name}, line {frame.lineno}: {frame.line}"
             return f"{text}\n{where}", advice, f"{type(error).__name__}: {error}\n  {where}"
-        label, result = self._returned
-        if isinstance(error, TypeError) and label and result is None and "NoneType" in str(error):
-            return f"{rank}{label} returned None: {error}", "did you forget `return`?", ""
-        if inspect.isgenerator(result):  # some checks take one, others stumble over it
-            return f"{rank}{label} returned a generator: {error}", _GENERATOR, ""
-        if label and "unpack" in str(error):  # the check takes the result apart
-            advice = "return everything that its docstring lists under Returns, in that order"
-            return f"{rank}{label} returned {_described(result)}: {error}", advice, ""
         return text, advice, ""
 
     def _students_frame(self, error, check_file):
@@ -262,7 +144,7 @@ class Check:
             pairs = zip(traceback.walk_tb(error.__traceback__), traceback.extract_tb(error.__traceback__), strict=True)
             frames = [f for (frame, _), f in pairs if not any(value is self for value in frame.f_locals.values())]
         frames = [f for f in frames if not is_library(f.filename) and not f.filename.startswith(CHECK_FILE)]
-        frames = [f for f in frames if f.name not in ("<module>", scope.NAME) and not f.name.startswith("<cell line")]
+        frames = [f for f in frames if f.name != "<module>" and not f.name.startswith("<cell line")]
         return frames[-1] if frames and frames[-1].filename != check_file else None
 
     def _look(self, answer, label, without) -> dict:
@@ -272,14 +154,8 @@ class Check:
             self._add(BAD, label, f"this is {used.pop(name)}, or uses it", "write it yourself, without that")
         return used
 
-    def _nothing(self, name) -> str:
-        if self._returned[0] in self._gave:
-            return f"{name} is None: no `return` was reached here. Is it inside a loop or an `if`?"
-        return f"{name} is None: did you forget `return`?"
-
     def _add(self, tone, name, text="", advice="") -> None:
         line = Line(tone, name, text, advice)
-        self._failures += tone == BAD
         if line not in self.lines or tone == GOOD:  # a mistake that every rank makes is reported once
             self.lines.append(line)
 
@@ -386,35 +262,3 @@ def _unchanged(value, before) -> bool:
 
 def _parts(value) -> list:
     return [part for item in value.items() for part in item] if isinstance(value, dict) else list(value)
-
-
-def _equal(a, b) -> bool:
-    if hasattr(a, "dtype") or hasattr(b, "dtype"):
-        a, b = np.asarray(a), np.asarray(b)
-        return "O" not in (a.dtype.kind, b.dtype.kind) and a.shape == b.shape and bool(np.array_equal(a, b))
-    if isinstance(a, bool) != isinstance(b, bool):
-        return False
-    if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
-        return type(a) is type(b) and len(a) == len(b) and all(map(_equal, a, b))
-    # `a == b` calls the answer's `__eq__`: an object that always returns True would pass
-    return type(b).__eq__(b, a) is True or (type(a) in _PLAIN and bool(a == b))
-
-
-_PLAIN = (int, float, complex, str, bytes, bool, type(None), dict, set, frozenset)
-
-
-def _short(value) -> str:
-    text = repr(value.item() if hasattr(value, "item") and np.ndim(value) == 0 else value)
-    return text if len(text) <= 80 else text[:77] + "..."
-
-
-def _described(result) -> str:
-    if isinstance(result, (list, tuple)):
-        return _describe(result)
-    return f"one array {result.shape}" if np.ndim(result) else f"one {type(result).__name__}"
-
-
-def _describe(value) -> str:
-    if isinstance(value, dict):
-        return f"a dict with {', '.join(map(repr, value))}"
-    return f"a {type(value).__name__} of {len(value)}" if isinstance(value, (list, tuple)) else _short(value)

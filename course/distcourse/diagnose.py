@@ -1,7 +1,7 @@
 """What went wrong with this tensor? Compare two arrays and name the common mistake that explains the difference.
 
-When they differ, explanations are tried, the most specific first: the author's own suspects, then shape, missing
-values, factors, signs, order. The student is told the first that turns the wrong array into the right one.
+When they differ, explanations are tried, the most specific first: shape, missing values, factors, signs, order. The
+student is told the first that turns the wrong array into the right one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Comparison(NamedTuple):
     mistake: str = ""
 
 
-def compare(name, got, want, *, rtol=None, atol=None, dtype=None, factors=None, suspects=None) -> Comparison:
+def compare(name, got, want, *, rtol=None, atol=None, dtype=None, factors=None) -> Comparison:
     """Compare an answer with the reference.
 
     Parameters
@@ -38,8 +38,6 @@ def compare(name, got, want, *, rtol=None, atol=None, dtype=None, factors=None, 
         so that entries that cancel to nearly zero do not fail the check.
     factors : dict of str to number, optional
         Numbers of the exercise by name, `{"ranks": 4, "batch size": 32}`: the message says if an answer is off by one.
-    suspects : dict of str to array_like, optional
-        What a mistake would give, keyed by the sentence that names it; a number means an array filled with it.
     """
     want = np.asarray(to_numpy(want))
     problem = _not_an_array(got)
@@ -68,17 +66,11 @@ def compare(name, got, want, *, rtol=None, atol=None, dtype=None, factors=None, 
             return Comparison(True, _brief(got))
         # booleans do not subtract, and unsigned integers wrap
         got, want = (a.astype(np.int64) if a.dtype.kind in "bu" else a for a in (got, want))
-        suspect = next((text for text, wrong in (suspects or {}).items() if right(got, _filled(wrong, got))), "")
         if got.shape != want.shape:
-            mistake = suspect or shape_mistake(name, got, want, right)
+            mistake = shape_mistake(name, got, want, right)
             return Comparison(False, f"wanted shape {want.shape}, got {got.shape}", mistake)
-        mistake = suspect or value_mistake(name, got, want, right, factors or {})
+        mistake = value_mistake(name, got, want, right, factors or {})
         return Comparison(False, _difference(got, want), mistake)
-
-
-def _filled(wrong, got):
-    wrong = np.asarray(to_numpy(wrong))
-    return np.full(got.shape, wrong) if wrong.ndim == 0 else wrong
 
 
 def _not_an_array(got) -> str:

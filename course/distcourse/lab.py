@@ -13,8 +13,8 @@ from distlearn.comm.base import ignore_report
 from distlearn.comm.waiting import count_cores
 from distlearn.world.progress import Bar
 
-from . import exercise, scope, show
-from .check import Check, CheckFailed
+from . import exercise, show
+from .check import CheckFailed
 from .predict import KINDS, Prediction, PredictionMissing, grading
 from .show import GOOD, NOTE, Card, Line
 
@@ -36,8 +36,7 @@ class Lab:
     """What one lab works with, made in its first cell: predictions, checks, deliberate failures and figures.
 
     It sets the style of figures, prints one line about the machine, and warns where the engines that the lab starts at
-    once and BLAS threads ask for more cores than there are. In a notebook, cells that check an exercise run in their
-    own scope (see `scope`). It seeds nothing and writes no file.
+    once and BLAS threads ask for more cores than there are. It seeds nothing and writes no file.
     """
 
     def __init__(self, number: str, engines: int = 0):
@@ -48,10 +47,6 @@ class Lab:
         self.number = number
         self._guesses = _GUESSES.setdefault(number, {})
         use_style()
-        if show.in_ipython():
-            from IPython import get_ipython
-
-            scope.install(get_ipython())
         cores = count_cores()
         print(_machine(number, cores))
         for advice in _crowding(engines, cores, os.environ.get("OMP_NUM_THREADS")):
@@ -106,15 +101,17 @@ class Lab:
 
     # -- checks and failures ----------------------------------------------------------------------------------------
 
-    def check(self, title: str, *answers, hidden: bool = False, hints: bool = True) -> Check | None:
-        """Check answers against the table of their exercise; without any, return a `Check` for a `with` statement.
+    def check(self, name: str, *answers, hidden: bool = False) -> None:
+        """Check answers against the table of their exercise, and show the result.
 
         Raises
         ------
         CheckFailed
             If a result is wrong.
         """
-        return exercise.check(self.number, title, answers, hidden) if answers else Check(title, hints)
+        if not answers:
+            raise TypeError(f"lab.check({name!r}) has no answer, expected lab.check({name!r}, {name})")
+        exercise.check(self.number, name, answers, hidden)
 
     def cases(self, name: str) -> list[tuple[dict, dict]]:
         """Return what the check of an exercise tries: for each case its arguments, and the results that are right."""

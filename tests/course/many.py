@@ -49,8 +49,8 @@ def invented(lab: str, released, source, count: int):
         elif kind > 4:
             told = []
             for name in rng.sample(sorted(known), rng.randint(1, max(1, len(known) // 2))):
-                text, code, lost = rng.choice(known[name])
-                book, loses = wrong(book, name, code), loses | set(lost)
+                text, code = rng.choice(known[name])
+                book, loses = wrong(book, name, code), loses | {f"check_{name}"}
                 told.append(f"{name}: {text}")
             did = "; ".join(told)
         yield f"s{i:03}", did, book, loses

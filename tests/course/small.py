@@ -14,12 +14,12 @@ import numpy as np
 import distlearn as dl
 import distcourse
 lab = distcourse.Lab("00")"""
-CHECK = """with lab.check("{name}") as check:
-    check.equal("{name}", twice({name}()), {twice})
+CHECK = """with distcourse.Check("{name}") as check:
+    check.close("{name}", twice({name}()), {twice})
 ### BEGIN HIDDEN TESTS
-with lab.check("{name}, hidden") as check:
+with distcourse.Check("{name}, hidden") as check:
     secret_{name} = list(range(3))
-    check.equal("hidden", [{name}() for _ in secret_{name}], [{value}] * 3)
+    check.close("hidden", [{name}() for _ in secret_{name}], [{value}] * 3)
     check.close("as an array", {name}(), np.float64({value}))
 ### END HIDDEN TESTS"""
 EXERCISES = {"one": 1, "two": 2, "three": 3}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import copy
-import importlib
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import nbformat
-from distcourse.author.exercise import ARROW, FILE, Solved, edited, without_markers
+from distcourse.author.exercise import Solved, edited, without_markers
 from distcourse.author.source import Cell, Source
 
 COURSE = Path(__file__).parents[2] / "course"
@@ -100,28 +99,9 @@ def stops(notebook) -> Counter:
 
 
 def mutants(lab_name: str) -> dict:
-    """By exercise, the lab's known wrong answers: what is wrong, the code, and what it loses.
-
-    They are written as (what, text of the solution, what it becomes) or as (what, the whole answer); a set at the end
-    says what is lost where that is not the exercise's own check alone.
-    """
+    """By exercise, the lab's known wrong answers: what is wrong, and the edit of the solution."""
     folder = next(COURSE.glob(f"source/{lab_name.partition('_')[0]}_*"))
-    found = {}
-    if (folder / FILE).is_file():
-        found = {
-            name: [(sentence, edit, {f"check_{name}"}) for sentence, edit in exercise.wrong()]
-            for name, exercise in Solved(folder).exercises.items()
-        }
-    by_hand = folder.name.partition("_")[0]
-    if not Path(__file__).with_name("mutants").joinpath(f"{by_hand}.py").is_file():
-        return found
-    known = importlib.import_module(f".mutants.{by_hand}", __package__).MUTANTS
-    for name, answers in known.items():
-        found[name] = []
-        for what, *code in answers:
-            loses = code.pop() if isinstance(code[-1], set) else {f"check_{name}"}
-            found[name].append((what, ARROW.join(code), loses))
-    return found
+    return {name: list(exercise.wrong()) for name, exercise in Solved(folder).exercises.items()}
 
 
 def students(lab_name, released, source) -> list[Student]:
@@ -133,15 +113,15 @@ def students(lab_name, released, source) -> list[Student]:
         Student("solved-sliced", lambda: sliced(solution), set()),
     ]
     for i, group in enumerate(grouped(mutants(lab_name))):
-        told = " and ".join(f"{grade_id} {what}" for grade_id, (what, *_) in group.items())
+        told = " and ".join(f"{grade_id} {what}" for grade_id, (what, _) in group.items())
         slug = "".join(ch if ch.isalnum() else "-" for ch in told)
-        loses = set().union(*(lost for *_, lost in group.values()))
+        loses = {f"check_{grade_id}" for grade_id in group}
         found.append(Student(f"wrong-{i}-{slug}"[:150], partial(_wrong_in_all, solution, group), loses))
     return found
 
 
 def _wrong_in_all(notebook, group):
-    for grade_id, (_, code, _) in group.items():
+    for grade_id, (_, code) in group.items():
         notebook = wrong(notebook, grade_id, code)
     return sliced(notebook)
 
@@ -171,7 +151,7 @@ def answered(lab_name: str, exercise: str, what: str = "") -> dict:
     source = Source(next((COURSE / "source").glob(f"{lab_name}_*/*.ipynb")))
     notebook = source.notebook
     if what:
-        notebook = wrong(notebook, exercise, {name: code for name, code, _ in mutants(lab_name)[exercise]}[what])
+        notebook = wrong(notebook, exercise, dict(mutants(lab_name)[exercise])[what])
     nodes = [node for cell in source.code if cell.tree for node in cell.tree.body]
     space = {"__name__": "__main__"}
     exec("\n".join(ast.unparse(node) for node in nodes if isinstance(node, (ast.Import, ast.ImportFrom))), space)

@@ -92,7 +92,6 @@ def many_cells(book):
 
 
 SOLVE, CHECK, HINTS = "solution-share", "check-share", "hints-share"
-BY_HAND = "with lab.check('share') as check:\n    whole = share(2, 0, 1)\n"
 
 BROKEN = {
     "title": (text("title", "# Lab 00: ", "# Welcome "), "the title must read '# Lab 00: ...'"),
@@ -167,20 +166,6 @@ BROKEN = {
     "no hidden tests": (text(CHECK, "HIDDEN TESTS", "MORE"), "no hidden tests between"),
     "no visible check": (text(CHECK, 'lab.check("share", share)\n', "share\n"), "among the visible checks"),
     "partial credit": (text(CHECK, "### BEGIN", "0.5\n### BEGIN"), "which nbgrader reads as partial credit"),
-    "variable of a check": (
-        both(
-            text(CHECK, 'lab.check("share", share)\n', BY_HAND),
-            text("figure-share", "ax.legend", "print(whole); ax.legend"),
-        ),
-        "uses whole, a variable of",
-    ),
-    "function of a check": (
-        both(
-            text(CHECK, 'lab.check("share", share)\n', f"def ten():\n    pass\n{BY_HAND}"),
-            text("figure-share", "ax.legend", "print(ten); ax.legend"),
-        ),
-        None,
-    ),
     "solution in prose": (
         text("exercise-2", "### Exercise 2", "`return n // size + (1 if rank < n % size else 0)`\n\n### Exercise 2"),
         "gives away a line of the solution of share",

@@ -47,7 +47,7 @@ def test_a_gradebook_with_other_tests_is_refused(course, caplog):
     grading.copy_config(COURSE / grading.CONFIG, course)
     path = course / "source" / small.LAB / "lab00.ipynb"
     text = path.read_text(encoding="utf-8")
-    path.write_text(text.replace('check.equal(\\"hidden\\"', 'check.equal(\\"hidden, new\\"', 1), encoding="utf-8")
+    path.write_text(text.replace('check.close(\\"hidden\\"', 'check.close(\\"hidden, new\\"', 1), encoding="utf-8")
     said = refusal(course, caplog)
     assert "check_one" in said
     assert "check_two" not in said

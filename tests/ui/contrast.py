@@ -59,11 +59,11 @@ lab.reveal("near", "ring")
 lab.predict("far", "How many?", unit="times", low=0, high=100,
             answer=19)""",
     """
-with lab.check("right") as check:
-    check.equal("a name", 1, 1)
-with lab.expect(distcourse.CheckFailed), lab.check("wrong") as check:
-    check.equal("a name", 1, 1)
-    check.close("grad", np.ones(3), np.zeros(3), suspects={"you added one": np.ones(3)})""",
+with distcourse.Check("right") as check:
+    check.close("a name", 1, 1)
+with lab.expect(distcourse.CheckFailed), distcourse.Check("wrong") as check:
+    check.close("a name", 1, 1)
+    check.close("grad", 2 * np.ones(3), np.ones(3))""",
     """
 fig, ax = plt.subplots(figsize=(4, 2))
 ax.plot([1, 2, 3], label="a line")

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import nbformat
 
-from .. import scope
 from .source import BEGIN_HIDDEN, BEGIN_SOLUTION, END_HIDDEN, END_SOLUTION, KINDS, Cell, Problem, Source, packed
 
 MAX_LINES, MAX_WIDTH = 20, 100
@@ -328,23 +327,6 @@ def prose(lab: Source):
                     yield Problem(other, f"gives away a line of the solution of {cell.grade_id}: {line!r}")
 
 
-def variables(lab: Source):
-    """No cell uses a variable of a check cell: only its functions, classes and imports outlive it."""
-    gone: dict[str, object] = {}
-    for cell in lab.code:
-        for name in sorted((cell.uses - cell.binds) & gone.keys()):
-            yield Problem(
-                cell, f"uses {name}, a variable of {gone[name]}, which ends with that cell: make it a function"
-            )
-        body = cell.tree.body if cell.tree else []
-        if any(map(scope.is_check, body)):
-            kept = {name for node in body if isinstance(node, scope.KEPT) for name in scope.bound(node)}
-            gone |= dict.fromkeys(cell.binds - kept, cell)
-        for name in cell.binds & gone.keys():
-            if gone[name] is not cell:
-                del gone[name]
-
-
 WORDS, GIVEN = 130, 8  # Words of text, and lines of given code, that are read in a minute.
 # Minutes for a line that the student writes; failed attempts at an exercise, and minutes for each of them.
 LINE, TRIES, TRY = 1.0, 2, 2.0
@@ -531,7 +513,7 @@ def _written(notebook) -> str:
 
 
 RULES = (
-    title, setup, sections, agree, sizes, predictions, grade_ids, exercises, variables, prose, failure, real_run,
+    title, setup, sections, agree, sizes, predictions, grade_ids, exercises, prose, failure, real_run,
     engines, figures, reflection, last_words, cell_ids, committed, portable, neighbours,
 )  # fmt: skip
 

@@ -15,7 +15,7 @@ import numpy as np
 import distlearn
 from distlearn.tables import format_number
 
-from ..exercise import FILE, load
+from ..exercise import load
 from .grade import submitted
 from .release import find_labs, labs_dir, source_notebooks
 from .rules import LEAD_IN, estimate
@@ -87,16 +87,20 @@ def exam(course, target, labs, minutes: int, seed: int) -> tuple[int, int, bool]
     return minutes - left, points, len(chosen) == len(pool)
 
 
+def faults(lab: Source) -> dict[str, list[str]]:
+    """By exercise, the sentences with which its check names a mistake: what students believe."""
+    return {name: list(dict.fromkeys(m.sentence for m in t.mistakes)) for name, t in load(lab.path.parent).items()}
+
+
 def page(course, path: Path) -> str:
     """Return the staff page of a lab: what its source says, then what is written by hand in course/staff."""
     lab = Source(path)
-    tables = load(path.parent) if Path(path.parent, FILE).is_file() else {}
+    wrong = faults(lab)
     exercises = []
     for cell in lab.exercises:
         lead = LEAD_IN.search(lab.cells[cell.index - 1].source)
         title = lab.cells[cell.index - 1].source[lead.start() :].partition("\n")[0].removeprefix("### ")
-        known = tables[cell.grade_id].mistakes if cell.grade_id in tables else []
-        exercises.append({"title": title, "faults": list(dict.fromkeys(mistake.sentence for mistake in known))})
+        exercises.append({"title": title, "faults": wrong[cell.grade_id]})
     guesses = []
     for cell in lab.code:
         for call in cell.calls("lab.predict"):
