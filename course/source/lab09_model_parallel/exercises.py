@@ -440,10 +440,10 @@ EXERCISES["rule"] = Exercise(
         {"of": "sent", "network": "LeNet", "ranks": 7, "batch": 350},
         {"of": "choose", "ranks": 4, "times": 1},
         {"of": "choose", "ranks": 2, "times": 8},
-        {"of": "choose", "ranks": 4, "times": 64},
+        {"of": "choose", "ranks": 2, "times": 64},
     ],
     draw=lambda rng: (
-        {"of": "choose", "ranks": int(rng.integers(2, 5)), "times": float(2 ** rng.uniform(-1, 6))}
+        {"of": "choose", "ranks": int(rng.integers(2, 4)), "times": float(2 ** rng.uniform(-1, 6))}
         if rng.random() < 0.3
         else {
             "of": "sent",
