@@ -6,6 +6,7 @@ import shutil
 
 import pytest
 from distcourse.author import sandbox
+from distcourse.author import source as sources
 
 from . import grading, small
 from .conftest import COURSE
@@ -56,3 +57,17 @@ def test_a_gradebook_with_other_tests_is_refused(course, caplog):
     next(c for c in book["cells"] if c["id"] == "check-two")["metadata"]["nbgrader"]["points"] = 3
     path.write_text(json.dumps(book), encoding="utf-8")
     assert "check_two" in refusal(course, caplog)
+
+
+def test_other_cases_and_another_solution_are_other_tests(tmp_path):
+    (source,) = shutil.copytree(COURSE / "source" / "lab14_scale", tmp_path / "lab14_scale").glob("*.ipynb")
+    seen = [sources.tests_of(sources.Source(source))]
+    for path, old, new in (
+        (source.with_name("exercises.py"), "EXERCISES = {}", "EXERCISES = dict()"),
+        (source, "### BEGIN SOLUTION", "### BEGIN SOLUTION\\n\",\n    \"    # another"),
+    ):
+        text = path.read_text(encoding="utf-8")
+        assert old in text
+        path.write_text(text.replace(old, new, 1), encoding="utf-8")
+        seen.append(sources.tests_of(sources.Source(source)))
+    assert len(set(seen)) == 3

@@ -31,9 +31,8 @@ from traitlets import Bool, Integer
 
 from distlearn.world import reaper
 
-from . import exercise
 from .sandbox import JudgeLost, MemoryWatch, Room, SandboxedKernel, processes, stretch
-from .source import Cell, course_of, grade_id_of, is_check, name_of, source_of
+from .source import CASES, Cell, course_of, grade_id_of, is_check, name_of, source_of
 from .stage import before_check, definitions, names_of_answers, skeleton, users_of
 
 # Environment variable of all processes of a submission, by which they are found after its kernel has died.
@@ -103,7 +102,7 @@ class ExecuteAll(Execute):
         here = CourseDirectory(config=self.config)
         came = Path(here.format_path(here.submitted_directory, told["student"], told["assignment"]))
         with tempfile.TemporaryDirectory(prefix="dl-", ignore_cleanup_errors=True) as folder:
-            shutil.copytree(place, folder, ignore=shutil.ignore_patterns("*.ipynb", exercise.FILE), dirs_exist_ok=True)
+            shutil.copytree(place, folder, ignore=shutil.ignore_patterns("*.ipynb", CASES), dirs_exist_ok=True)
             for path in filter(Path.is_file, came.rglob("*.ipynb")):
                 target = Path(folder, path.relative_to(came))
                 target.parent.mkdir(parents=True, exist_ok=True)

@@ -25,10 +25,9 @@ import numpy as np
 
 from .. import exercise as checks
 from ..exercise import Mistake, Table, results_of, signature, wrong_in
-from .source import BEGIN_SOLUTION, END_SOLUTION, Source
+from .source import BEGIN_SOLUTION, CASES, END_SOLUTION, Source
 from .stage import defined_above
 
-FILE = "exercises.py"
 ARROW = "  ->  "
 
 
@@ -88,7 +87,7 @@ class Solved:
     def __init__(self, folder):
         source = Source(next(Path(folder).glob("*.ipynb")))
         self.number = source.number
-        self.exercises: dict[str, Exercise] = runpy.run_path(str(Path(folder, FILE)))["EXERCISES"]
+        self.exercises: dict[str, Exercise] = runpy.run_path(str(Path(folder, CASES)))["EXERCISES"]
         self.texts = {cell.grade_id: without_markers(cell.source) for cell in source.exercises}
         imports = [n for c in source.code if c.tree for n in c.tree.body if isinstance(n, (ast.Import, ast.ImportFrom))]
         graded = [cell for cell in source.code if cell.is_solution or cell.is_check]
@@ -96,7 +95,7 @@ class Solved:
         self._setup = "\n".join([ast.unparse(ast.Module(imports, [])), *dict.fromkeys(helpers)])
         unknown = sorted(self.exercises.keys() - self.texts.keys())
         if unknown:
-            raise ValueError(f"{folder}: {FILE} has {', '.join(unknown)}, and the notebook has no such answer")
+            raise ValueError(f"{folder}: {CASES} has {', '.join(unknown)}, and the notebook has no such answer")
 
     def answers(self, name: str, text: str | None = None) -> tuple:
         """Return what a solution defines, or another text of its cell; the solutions above it are there, too."""
@@ -171,8 +170,8 @@ def _solved(folder) -> Solved:
 
 def drawn(name: str) -> Table:
     """Return the table of a hidden test: cases drawn anew, with the solution's results."""
-    if not Path(checks.FOLDER, FILE).is_file():
-        raise FileNotFoundError(f"hidden tests need {FILE}, which the course's staff have")
+    if not Path(checks.FOLDER, CASES).is_file():
+        raise FileNotFoundError(f"hidden tests need {CASES}, which the course's staff have")
     solved, rng = _solved(checks.FOLDER.resolve()), np.random.default_rng()
     exercise = solved.exercises[name]
     return solved.right(name, [exercise.draw(rng) for _ in range(exercise.draws)])

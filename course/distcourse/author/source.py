@@ -17,6 +17,7 @@ import nbformat
 SECTION = re.compile(r"^## (?:(?P<number>\d+)\. )?(?P<title>.+?)(?: \((?P<minutes>\d+) min\))?\s*$", re.MULTILINE)
 BEGIN_SOLUTION, END_SOLUTION = "### BEGIN SOLUTION", "### END SOLUTION"
 BEGIN_HIDDEN, END_HIDDEN = "### BEGIN HIDDEN TESTS", "### END HIDDEN TESTS"
+CASES = "exercises.py"  # The file beside a notebook that its checks are made of.
 
 
 class Problem(NamedTuple):
@@ -242,9 +243,11 @@ class Source:
 
 
 def tests_of(source: Source) -> str:
-    """Return a digest of what a lab grades: cells, points and checks."""
+    """Return a digest of what a lab grades: cells, points and checks, with solutions and cases."""
     graded = [(c.grade_id, c.points, c.source if c.is_check else "") for c in source.cells if c.points is not None]
-    return hashlib.sha256(repr(graded).encode()).hexdigest()[:16]
+    cases = source.path.with_name(CASES)
+    by = [c.source for c in source.exercises], cases.read_text(encoding="utf-8") if cases.is_file() else ""
+    return hashlib.sha256(repr((graded, by)).encode()).hexdigest()[:16]
 
 
 def is_check(cell) -> bool:

@@ -114,9 +114,8 @@ def strength(names, course):
 
 def _with_exercises(course, names):
     from ..author import source_notebooks
-    from ..author.exercise import FILE
 
-    return [path.parent for path in source_notebooks(course, names) if (path.parent / FILE).is_file()]
+    return [path.parent for path in source_notebooks(course, names) if (path.parent / CASES).is_file()]
 
 
 @labs.command(short_help="Check sources against the rules.")
