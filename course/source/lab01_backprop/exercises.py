@@ -107,7 +107,8 @@ EXERCISES["cross_entropy"] = Exercise(
         "z[:, labels] takes these columns of every row: use z[rows, labels]": ("z[rows, labels]  ->  z[:, labels]"),
         "(rows, 1) minus (rows,) is a square: use total[:, 0]": ("np.log(total[:, 0])  ->  np.log(total)"),
         "the largest logit, added again, takes digits away: use z[rows, labels]": (
-            "np.log(total[:, 0]) - z[rows, labels]  ->  (logits.max(axis=1) + np.log(total[:, 0])) - logits[rows, labels]"
+            "(np.log(total[:, 0]) - z[rows, labels])"
+            "  ->  (logits.max(axis=1) + np.log(total[:, 0]) - logits[rows, labels])"
         ),
         "the loss takes the shifted logits, like the sum": ("- z[rows, labels]  ->  - logits[rows, labels]"),
         "the gradient overflows: compute it from the shifted e, as the loss": (
