@@ -47,5 +47,6 @@ def sweep(seed):
 
 
 def test_a_pool_of_seeds_ends_with_the_error_of_a_rank():
-    with ProcessPoolExecutor(1, get_context("spawn")) as pool, pytest.raises(dl.RankError, match="rank 1: Unreadable: boom"):
+    said = pytest.raises(dl.RankError, match="rank 1: Unreadable: boom")
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool, said:
         list(pool.map(sweep, [0]))
