@@ -154,6 +154,8 @@ class MetaArray(NDArrayOperatorsMixin):
     def copy(self, order="C") -> MetaArray:
         return MetaArray(self.shape, self.dtype)
 
+    conj = copy
+
     def astype(self, dtype, copy=True) -> MetaArray:
         return self if not copy and self.dtype == dtype else MetaArray(self.shape, dtype)
 
@@ -315,12 +317,24 @@ class _Module:
             as_strided=lambda x, shape, strides: x._same_memory(as_strided(x._outline(), shape, strides))
         )
     )
+    fft = SimpleNamespace(
+        rfft2=lambda x, size, axes: _spectrum(x, (size[0], size[1] // 2 + 1), axes, "c"),
+        irfft2=lambda x, size, axes: _spectrum(x, size, axes, "f"),
+    )
     random = SimpleNamespace(
         default_rng=lambda seed: SimpleNamespace(random=lambda shape, dtype: MetaArray(shape, dtype))
     )
 
 
 meta = _Module()
+
+
+def _spectrum(x, size, axes, kind) -> MetaArray:
+    """The outline of a transform, whose numbers have the precision of x."""
+    shape = list(x.shape)
+    for axis, n in zip(axes, size, strict=True):
+        shape[axis] = n
+    return MetaArray(shape, f"c{2 * x.itemsize}" if kind == "c" else f"f{x.itemsize // 2}")
 
 
 def _picked(shape, keys) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ import pytest
 from distlearn import nn
 from distlearn.backend import has_gpu, to_device
 from distlearn.nn import MockDeviceArray
-from distlearn.testing import gradient_check, numeric_gradient
+from distlearn.testing import check_layer, gradient_check, numeric_gradient
 
 from .cases import LAYERS, F, label
 
@@ -45,44 +45,117 @@ def one_pass(layer, x, dy):
 
 @pytest.mark.parametrize(("layer", "shape"), LAYERS, ids=label)
 def test_layer(layer, shape):
-    """The promised shape; the input as it was; gradients right, and added, not set; the same on other devices."""
-    x = x_of(*shape)
-    kept = x.copy()
-    y, saved = layer.forward(x)
-    assert y.shape == layer.output_shape(shape)
-    np.testing.assert_array_equal(x, kept)
-    assert min(layer.flops(shape), layer.bytes_moved(shape, 8)) >= 0
-    layer = copy.deepcopy(layer)
-    dy = np.random.default_rng(2).normal(size=y.shape)
-    for device in [] if isinstance(layer, nn.Dropout) else DEVICES:  # masks drawn on a device are other masks
-        there = copy.deepcopy(layer)
-        for part in nn.walk(there):
-            for p in vars(part).values():  # also what `params` leaves out
-                if isinstance(p, nn.Param):
-                    p.data, p.grad = moved(device, p.data, p.grad)
-        found, wanted = one_pass(there, *moved(device, x, dy)), one_pass(copy.deepcopy(layer), x, dy.copy())
-        for got, want in zip(found, wanted, strict=True):
-            assert not isinstance(got, np.ndarray)
-            assert got.dtype == want.dtype
-            np.testing.assert_allclose(got.get(), want, rtol=1e-10, atol=1e-10)
-    one_pass(layer, x, np.ones_like(y))
-    once = [p.grad.copy() for p in layer.params]
-    y, saved = layer.forward(x)
-    layer.backward(np.ones_like(y), saved)
-    for p, g in zip(layer.params, once, strict=True):
-        np.testing.assert_allclose(p.grad, 2 * g, rtol=1e-12, atol=1e-12)
-    errors = gradient_check(with_random_statistics(layer), x)
+    errors = check_layer(with_random_statistics(copy.deepcopy(layer)), x_of(*shape))
     no_dx = isinstance(layer, nn.Sequential) and not getattr(layer.layers[0], "input_gradient", True)
     assert [e.name for e in errors] == ([] if no_dx else ["dx"]) + [p.name for p in layer.params]
 
 
-def test_a_layer_that_promises_another_shape_is_named():
-    class Half(nn.Layer):
-        def forward(self, x):
-            return x[:, ::2], x.shape
+class Own(nn.Layer):
+    """A right layer, which the broken ones differ from in one thing."""
 
-    with pytest.raises(AssertionError, match=r"output_shape says \(2, 4\) for input \(2, 4\), forward gave \(2, 2\)"):
-        gradient_check(Half(), x_of(2, 4))
+    def __init__(self):
+        self.W = nn.Param(x_of(6, 5), name="W")
+        self.params = [self.W]
+
+    def forward(self, x):
+        return x @ self.W.data, x
+
+    def backward(self, dy, x):
+        self.W.grad += x.T @ dy
+        return dy @ self.W.data.T
+
+    def output_shape(self, shape):
+        return (*shape[:-1], 5)
+
+    def flops(self, shape):
+        return 60 * shape[0]
+
+
+class Sets(Own):
+    def backward(self, dy, x):
+        self.W.grad[...] = x.T @ dy
+        return dy @ self.W.data.T
+
+
+class Keeps(Own):
+    def forward(self, x):
+        self.x = x
+        return x @ self.W.data, None
+
+    def backward(self, dy, saved):
+        return super().backward(dy, self.x)
+
+
+class InPlace(Own):
+    def forward(self, x):
+        x *= 2
+        return x @ self.W.data, x
+
+
+class Half(Own):
+    output_shape = nn.Layer.output_shape
+
+
+class Flat(Own):
+    def backward(self, dy, x):
+        return super().backward(dy, x).ravel()
+
+
+class Costless(Own):
+    flops = nn.Layer.flops
+
+
+class Wrong(Own):
+    def backward(self, dy, x):
+        return 0.9 * super().backward(dy, x)
+
+
+class Double(Own):
+    def forward(self, x):
+        return x @ self.W.data * np.ones(5), x
+
+
+class AtHome(Own):
+    def forward(self, x):
+        return np.asarray(x) @ self.W.data, x
+
+
+class Sorts(Own):
+    """Meta arrays cannot be sorted: its `output_shape` is enough."""
+
+    def forward(self, x):
+        return np.sort(x, axis=0) @ self.W.data, x
+
+    def backward(self, dy, x):
+        order = np.argsort(x, axis=0)
+        self.W.grad += np.take_along_axis(x, order, 0).T @ dy
+        dx = np.zeros_like(x)
+        np.put_along_axis(dx, order, dy @ self.W.data.T, 0)
+        return dx
+
+
+def test_a_layer_of_ones_own():
+    for layer in (Own(), nn.Dropout(0.3), nn.Residual(nn.Sequential(Own(), nn.Linear(5, 6, 0, **F)))):
+        check_layer(layer, x_of(4, 6))
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        (Sets, r"'gradients are added': p\.grad after two batches.*p\.grad \+="),
+        (Keeps, "'no state on self'.*keep nothing on self"),
+        (InPlace, "'inputs are left alone'"),
+        (Half, r"'shapes': output_shape says \(4, 6\) for input \(4, 6\), forward gave \(4, 5\)"),
+        (Flat, r"'shapes': backward returned \(24,\) for an input \(4, 6\)"),
+        (Costless, "'costs': flops is 0.*define flops"),
+        (Wrong, "dx.*backward says .*, differences say"),
+        (Double, "'dtypes': float32 became float64"),
+        (AtHome, "'device arrays'.*xp = get_xp"),
+    ],
+)
+def test_a_broken_layer_is_told_which_rule_it_breaks(kind, message):
+    with pytest.raises(AssertionError, match=f"(?s){message}"):
+        check_layer(kind(), x_of(4, 6))
 
 
 def test_embedding():

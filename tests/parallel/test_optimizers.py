@@ -1,5 +1,7 @@
 """Every strategy trains with the optimizer that it is given: subsets, groups, subclasses, memory; or says it cannot."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -8,8 +10,9 @@ from distlearn.comm import RankError
 from distlearn.data import Batch
 from distlearn.nn import Conv2d, Flatten, Linear, ReLU, Reshape, Sequential, SoftmaxCrossEntropy, Tanh
 from distlearn.optim import SGD, Cosine, Optimizer
+from distlearn.parallel.checkpoint.state import named_arrays, part_of_rank, serial_part
 from distlearn.sim import SimWorld
-from distlearn.testing import assert_same_params
+from distlearn.testing import assert_same_params, check_strategy
 
 from .programs import serial
 
@@ -113,3 +116,101 @@ def test_an_optimizer_of_another_model_is_refused(name):
 
     with pytest.raises(RankError, match=r"'1\.W' of the optimizer does not belong to the model"):
         SimWorld(2).run(train, STRATEGIES[name], foreign)
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_every_strategy_keeps_its_promises(name):
+    check_strategy(STRATEGIES[name], rule=SGD() if name == "local" else None, sizes=(2,) if "hybrid" in name else (1, 2, 3, 4))
+
+
+@pytest.mark.parametrize("make", [parallel.DiLoCo, parallel.LocalSGD, partial(parallel.PipeDream, n_microbatches=2)])
+def test_every_inexact_strategy_resumes(make):
+    check_strategy(make, exact=False)
+
+
+class Gossip(parallel.Replicated):
+    """Steps alone, then takes the mean with the next rank's parameters: replicas differ."""
+
+    def step(self, batch):
+        self.optimizer.zero_grad()
+        loss = 0.0
+        if len(batch.x):
+            y, saved = self.model.forward(batch.x, clock=self.clock)
+            loss, dy = self.loss(y, batch.y, batch.n)
+            self.model.backward(dy, saved)
+        self.optimizer.step()
+        for p in self.model.params:
+            other = self.comm.sendrecv(p.data, (self.rank + 1) % self.size, source=(self.rank - 1) % self.size)
+            p.data[...] = (p.data + other) / 2
+        return float(self.comm.all_reduce(np.array([loss]))[0])
+
+
+class KeptGossip(Gossip):
+    def own_state(self):
+        return named_arrays(self.model.params, self.optimizer)
+
+    def load_state_dict(self, arrays):
+        super().load_state_dict(serial_part(arrays) | part_of_rank(arrays, self.rank))
+
+
+class Doubled(parallel.DataParallel):
+    def step(self, batch):
+        return super().step(Batch(batch.x, batch.y, max(1, batch.n // 2)))
+
+
+class NeedsRows(parallel.DataParallel):
+    def step(self, batch):
+        batch.x[0]
+        return super().step(batch)
+
+
+class Idle(Gossip):
+    def step(self, batch):
+        return 0.0
+
+
+class Thaws(parallel.DataParallel):
+    def step(self, batch):
+        for p in self.model.params:
+            p.data *= 0.99
+        return super().step(batch)
+
+
+class Everywhere(parallel.DataParallel):
+    def gather_params(self):
+        return {p.name: p.data.copy() for p in self.model.params}
+
+
+class Forgets(parallel.DataParallel):
+    """Counts its steps, and does not save the count."""
+
+    count = 0
+
+    def step(self, batch):
+        self.count += 1
+        loss = super().step(batch)
+        self.model.params[0].data += 1e-3 * self.count
+        return loss
+
+
+def test_a_strategy_of_ones_own_whose_replicas_differ():
+    check_strategy(KeptGossip, exact=False)
+    with pytest.raises(RankError, match=r"param/1\.W on rank 1 is not what it is on rank 0.*own_state"):
+        check_strategy(Gossip, exact=False)
+
+
+@pytest.mark.parametrize(
+    ("make", "exact", "message"),
+    [
+        (KeptGossip, True, "'equal to serial training': on 2 ranks"),
+        (Doubled, True, "'equal to serial training'"),
+        (NeedsRows, True, "IndexError"),
+        (Idle, False, "'parameters change': on 1 ranks 1.W is what it was"),
+        (Thaws, False, "'frozen parameters stay': on 1 ranks 4.b changed"),
+        (Everywhere, True, "'parameters are gathered'"),
+        (Forgets, False, "'a resumed run is the same run': on 1 ranks rank 0.*own_state"),
+    ],
+)
+def test_a_broken_strategy_is_told_which_rule_it_breaks(make, exact, message):
+    with pytest.raises((AssertionError, RankError), match=message):
+        check_strategy(make, exact=exact)

@@ -12,7 +12,8 @@ from ...backend import to_numpy
 from ...nn.container import check_unique_names
 from ...nn.layer import unfit, walk
 from ...optim.optimizer import state_arrays
-from ..sharding import assemble, counting, of_rank
+from ..data.replicas import checksum
+from ..sharding import ShardSpec, assemble, counting, of_rank
 
 # -- state -------------------------------------------------------------------------------------------------------------
 # The state of a training run, from which another process can continue.
@@ -92,12 +93,23 @@ def local_state(strategy) -> tuple:
     check_checkpointable(strategy)
     own = {name: to_numpy(array).copy() for name, array in strategy.own_state().items()}
     states = [rng.bit_generator.state for rng in all_generators(strategy)]
-    return counting(strategy.state_dict()), own, states, (strategy.optimizer.steps, strategy.layout)
+    state = strategy.state_dict()
+    same = {name for name, (_, spec) in state.items() if spec == ShardSpec(spec.shape, counts=spec.counts)}
+    sums = {name: checksum(state[name].array) for name in sorted(same - own.keys())} if strategy.size > 1 else {}
+    return counting(state), own, states, (strategy.optimizer.steps, strategy.layout), sums
 
 
 def combine(states) -> tuple[dict[str, np.ndarray], dict]:
     """Combine the states of all ranks: arrays in the shapes of the serial model, and values for JSON."""
-    held, alone, generators, shared = zip(*states, strict=True)
+    held, alone, generators, shared, sums = zip(*states, strict=True)
+    for rank, theirs in enumerate(sums):
+        for name in (name for name, found in theirs.items() if found != sums[0].get(name, found)):
+            raise ValueError(
+                f"{name} on rank {rank} is not what it is on rank 0, which would be saved for all: a strategy whose "
+                "ranks differ returns each rank's arrays from own_state(), as checkpoint.state.named_arrays(params, "
+                "optimizer) does, and takes them back in load_state_dict(arrays): part_of_rank(arrays, self.rank); "
+                "if they should not differ, check_replicas(comm, params) after each step finds when they begin to"
+            )
     arrays = assemble(held)
     for rank, theirs in enumerate(alone):
         arrays |= {of_rank(rank, name): array for name, array in theirs.items()}

@@ -1,0 +1,401 @@
+"""Checks that a right implementation passes: the library's tests, the labs, and whoever writes pieces of his own."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ..backend import get_xp, has_gpu, to_device, to_numpy
+from ..data import Batch
+from ..nn import Conv2d, Flatten, Linear, MockDeviceArray, ReLU, Reshape, Sequential, SoftmaxCrossEntropy, Tanh, walk
+from ..nn.layer import Param
+from ..optim import Momentum, Optimizer
+from ..parallel import Serial
+from ..parallel.checkpoint.state import capture, generators, restore
+from ..parallel.meta import meta_copy
+from ..sim import MetaArray, SimWorld
+
+TOLERANCE = 1e-7  # Largest error of a gradient, relative to max(1, |gradient|).
+
+
+class GradientError(NamedTuple):
+    """How far one analytic gradient is from the numeric one."""
+
+    name: str  # "dx", or the parameter's name.
+    error: float  # Largest |analytic - numeric| / max(1, |analytic|, |numeric|).
+    index: tuple[int, ...]  # Where that is.
+    analytic: float
+    numeric: float
+
+
+def numeric_gradient(f: Callable[[], float], x, eps: float = 1e-6):
+    """Differentiate `f` with respect to every element of `x` by central differences."""
+    # f: Returns a float, or an array whose sum is differentiated: then what `x` does not change adds no rounding. Reads
+    # `x`, which is changed in place and restored.
+    # eps: Half the distance of the two points, times |x| where that is above 1. The error is O(eps^2) from the curve
+    # and O(1e-16 / eps) from rounding, least near eps = 1e-5 to 1e-6.
+    # TypeError: If `x` is not float64.
+    if str(x.dtype) != "float64":  # in single precision the two points would be one
+        raise TypeError(f"numeric_gradient: x is {x.dtype}, expected float64; pass x.astype('float64')")
+    gradient = get_xp(x).zeros_like(x)
+    for place in np.ndindex(x.shape):  # not x.reshape(-1): of an array with gaps, that is a copy
+        kept = float(x[place])
+        step = eps * max(1.0, abs(kept))
+        x[place] = kept + step
+        above = f()
+        x[place] = kept - step
+        below = f()
+        x[place] = kept
+        gradient[place] = np.sum(above - below) / (2 * step)
+    return gradient
+
+
+def gradient_check(layer, x, *, seed: int = 0) -> list[GradientError]:
+    """Compare a layer's backward pass with central differences of its forward pass.
+
+    The scalar that is differentiated is sum(R * forward(x)) for a fixed random R, so that dy = R.
+
+    Parameters
+    ----------
+    layer : Layer
+        With parameters in float64.
+    x : array
+        Input; its gradient is checked when it is float64 and `backward` returns one.
+    seed : int
+        Of R.
+
+    Returns
+    -------
+    errors : list of GradientError
+        One for the input and one per parameter, each at most 1e-7.
+
+    Raises
+    ------
+    AssertionError
+        Naming the tensor, the element, and both values. Also if `output_shape` does not say the shape of the output:
+        ranks without samples rely on it.
+    TypeError
+        If the layer computes in another precision, in which differences say nothing.
+    """
+    states = [(rng, rng.bit_generator.state) for rng in generators(layer)]
+    y, saved = layer.forward(x)
+    promised = tuple(layer.output_shape(x.shape))
+    if promised != y.shape:
+        raise AssertionError(f"{layer!r}: output_shape says {promised} for input {x.shape}, forward gave {y.shape}")
+    xp = get_xp(y)
+    r = xp.asarray(np.random.default_rng(seed).normal(size=y.shape))
+
+    def terms():
+        for rng, state in states:  # every pass draws the same masks
+            rng.bit_generator.state = state
+        return layer.forward(x)[0] * r
+
+    before = [p.grad.copy() for p in layer.params]
+    dx = layer.backward(r.copy(), saved)
+    analytic = [(p.name, p.data, p.grad - g) for p, g in zip(layer.params, before, strict=True)]
+    if dx is not None and x.dtype.kind == "f":
+        if dx.shape != x.shape:
+            raise AssertionError(f"{layer!r}: backward returned a gradient of shape {dx.shape} for an input {x.shape}")
+        analytic.insert(0, ("dx", x, dx))
+    errors = [_compare(name, to_numpy(g), to_numpy(numeric_gradient(terms, data))) for name, data, g in analytic]
+    bad = [e for e in errors if not e.error <= TOLERANCE]
+    if bad:
+        lines = [
+            f"{e.name}{list(e.index)}: backward says {e.analytic:.9g}, differences say {e.numeric:.9g} "
+            f"(error {e.error:.2g})"
+            for e in bad
+        ]
+        raise AssertionError(f"{layer!r}: gradient check failed (tolerance {TOLERANCE:g})\n  " + "\n  ".join(lines))
+    return errors
+
+
+def _compare(name, analytic, numeric) -> GradientError:
+    """Find the element that differs most."""
+    if analytic.size == 0:
+        return GradientError(name, 0.0, (), 0.0, 0.0)
+    error = np.abs(analytic - numeric) / np.maximum(1, np.maximum(np.abs(analytic), np.abs(numeric)))
+    error = np.where(np.isnan(error), np.inf, error)
+    index = np.unravel_index(int(error.argmax()), error.shape)
+    place = tuple(int(i) for i in index)
+    return GradientError(name, float(error[index]), place, float(analytic[index]), float(numeric[index]))
+
+
+def assert_same_params(got: dict, want: dict, *, tol: float = 1e-12, what: str = "") -> None:
+    """Raise unless two sets of trained parameters agree: the same names, shapes, and values to `tol`."""
+    if list(got) != list(want):
+        raise AssertionError(f"{what}: parameters are {list(got)}, expected {list(want)}")
+    for name in want:
+        a, b = np.asarray(got[name]), np.asarray(want[name])
+        if a.shape != b.shape or a.dtype != b.dtype:
+            raise AssertionError(f"{what}: {name} is {a.shape} {a.dtype}, expected {b.shape} {b.dtype}")
+        difference = float(np.abs(a - b).max(initial=0.0))
+        if not difference <= tol:
+            raise AssertionError(f"{what}: {name} differs by {difference:.3g} from the reference (tolerance {tol:g})")
+
+
+# -- pieces of one's own -----------------------------------------------------------------------------------------------
+
+
+class Rules:
+    """What is asked of a piece: the first rule that is broken is an error that says how to mend it."""
+
+    def __init__(self, piece):
+        self.piece = piece
+
+    def hold(self, kept: bool, rule: str, found: str, remedy: str) -> None:
+        if not kept:
+            raise AssertionError(f"{self.piece!r} breaks the rule {rule!r}: {found}; {remedy}")
+
+    def same(self, got, want, rule: str, what: str, remedy: str, tol: float = 1e-10) -> None:
+        """Hold two lists of arrays to be equal, relative to the largest value."""
+        for a, b in zip(map(to_numpy, got), map(to_numpy, want), strict=True):
+            self.hold(a.shape == b.shape, rule, f"{what}: shape {a.shape}, expected {b.shape}", remedy)
+            error = np.nanmax(np.abs(np.subtract(a, b, dtype="f8")), initial=0.0)
+            fits = error <= tol * max(1, np.abs(b).max(initial=0.0)) and (np.isnan(a) == np.isnan(b)).all()
+            self.hold(bool(fits), rule, f"{what}: values differ by {error:.3g}", remedy)
+
+
+def _pass(layer, x, seed: int):
+    """Run forward; return what is left: backward with a random gradient, which gives dx if there is one."""
+    y, saved = layer.forward(x)
+    dy = np.random.default_rng(seed).normal(size=y.shape).astype(y.dtype)
+
+    def back():
+        dx = layer.backward(dy if isinstance(y, np.ndarray) else type(y)(dy), saved)
+        return [] if dx is None else [dx]
+
+    return y, back
+
+
+def _grads(layer, clear: bool = False) -> list:
+    found = [p.grad.copy() for p in layer.params]
+    for p in layer.params if clear else []:
+        p.grad[...] = 0
+    return found
+
+
+def _converted(layer, convert):
+    """Copy a layer with other arrays: also of parameters that `params` leaves out."""
+    layer = copy.deepcopy(layer)
+    for part in walk(layer):
+        for p in vars(part).values():
+            if isinstance(p, Param):
+                p.data, p.grad = convert(p.data), convert(p.grad)
+    return layer
+
+
+def check_layer(layer, x) -> list[GradientError]:
+    """Check all that strategies, the simulator and devices rely on in a layer; the layer is left as it is.
+
+    Parameters
+    ----------
+    layer : Layer
+        With parameters in float64.
+    x : array
+        Input in float64, or of integers; several samples of different values find more.
+
+    Returns
+    -------
+    errors : list of GradientError
+        What `gradient_check` returns.
+
+    Raises
+    ------
+    AssertionError
+        Naming the rule that is broken, and how to mend it: "inputs are left alone", "gradients are added", "no state on
+        self" (two forward passes, then their backward passes in either order), "shapes", "costs", "dtypes", "meta
+        arrays", "device arrays", or the gradient that is wrong.
+
+    Examples
+    --------
+    >>> import distlearn as dl
+    >>> x = np.random.default_rng(0).normal(size=(4, 6))
+    >>> [e.name for e in dl.testing.check_layer(dl.nn.Linear(6, 5, 0, dtype="float64"), x)]
+    ['dx', 'W', 'b']
+    """
+    rules, layer = Rules(layer), copy.deepcopy(layer)
+    for p in layer.params:
+        p.grad[...] = 0
+    inputs = [x, np.flip(x) * (1 if x.dtype.kind in "iu" else 0.75)]
+
+    def run(order: str, clear: bool = False, layer=layer, inputs=inputs):
+        """Passes in an order such as "F0 F1 B1 B0": output and dx of each, gradients after the whole or each backward."""
+        layer, ys, dxs, backs, grads = copy.deepcopy(layer), {}, {}, {}, []
+        for action in order.split():
+            i = int(action[1])
+            if action[0] == "F":
+                ys[i], backs[i] = _pass(layer, inputs[i], i)
+                ys[i] = ys[i].copy()
+            else:
+                dxs[i] = backs[i]()
+                grads += [_grads(layer, clear)] if clear else []
+        return ys, dxs, grads or _grads(layer)
+
+    kept = [x.copy() for x in inputs]
+    ys, dxs, parts = run("F0 B0 F1 B1", clear=True)
+    remedy = "compute into a new array, without out= and without x += ..."
+    rules.same(inputs, kept, "inputs are left alone", "x after forward and backward", remedy, 0)
+    promised, dx = tuple(layer.output_shape(x.shape)), dxs[0]
+    remedy = "define output_shape(shape), batch included: ranks without samples rely on it"
+    found = f"output_shape says {promised} for input {x.shape}, forward gave {ys[0].shape}"
+    rules.hold(promised == ys[0].shape, "shapes", found, remedy)
+    found = f"backward returned {dx[0].shape if dx else None} for an input {x.shape}"
+    rules.hold(not dx or dx[0].shape == x.shape, "shapes", found, "return the gradient of x, or None")
+    total = [a + b for a, b in zip(*parts, strict=True)]
+    remedy = "write p.grad += ..., not p.grad = ...: micro-batches and shared layers add to it"
+    rules.same(run("F0 B0 F1 B1")[2], total, "gradients are added", "p.grad after two batches", remedy)
+    remedy = "return what backward needs as `saved`, and keep nothing on self: several micro-batches are in flight"
+    for order in ("F0 F1 B0 B1", "F0 F1 B1 B0"):
+        _, others, sums = run(order)
+        rules.same(sums, total, "no state on self", f"p.grad after {order}", remedy)
+        for i in (0, 1):
+            rules.same(others[i], dxs[i], "no state on self", f"dx of batch {i} after {order}", remedy)
+    costs = [layer.flops(x.shape), layer.backward_flops(x.shape), layer.bytes_moved(x.shape, 8)]
+    remedy = "define flops(shape): operations of forward, a multiply-add is two"
+    rules.hold(min(costs) >= 0, "costs", f"flops, backward_flops, bytes_moved are {costs}", remedy)
+    silent = x.size and x.dtype.kind == "f" and ys[0].size and not costs[0] and not np.array_equal(
+        np.ravel(ys[0])[: x.size], np.ravel(x)[: ys[0].size]
+    )
+    rules.hold(not silent, "costs", "flops is 0, so the simulator says that it costs nothing", remedy)
+    errors = gradient_check(copy.deepcopy(layer), x)
+    rules.same([x], kept[:1], "inputs are left alone", "x after all passes", remedy, 0)
+
+    single = [x.astype("float32") if x.dtype.kind == "f" else x for x in inputs]
+    low = run("F0 B0", layer=_converted(layer, lambda a: a.astype("float32")), inputs=single)
+    kinds = sorted({str(a.dtype) for a in (low[0][0], *low[1][0], *low[2])} - {"float32"})
+    remedy = "make arrays with the dtype of x or of the parameters, and scalars with float()"
+    rules.hold(not kinds, "dtypes", f"float32 became {', '.join(kinds)}", remedy)
+    outline = meta_copy(layer).forward(MetaArray(x.shape, x.dtype))[0]
+    found = f"forward of a MetaArray gives {outline!r}, of an array {ys[0].shape} {ys[0].dtype}"
+    fits = (outline.shape, outline.dtype) == (ys[0].shape, ys[0].dtype)
+    rules.hold(fits, "meta arrays", found, "use xp = get_xp(x), or define output_shape: plans and `record_memory` use them")
+    if not generators(layer):  # masks drawn on a device are other masks
+        remedy = "use xp = get_xp(x) for array functions, and no np.asarray: data stay where they are"
+        here = run("F0 B0")
+        for move in (MockDeviceArray, lambda a: to_device(a, "gpu"))[: 1 + has_gpu()]:
+            try:
+                there = _converted(layer, lambda a, move=move: move(np.array(a)))
+                there = run("F0 B0", layer=there, inputs=[move(np.array(x)) for x in inputs])
+            except TypeError as error:
+                rules.hold(False, "device arrays", str(error), remedy)
+            found, want = ([r[0][0], *r[1][0], *r[2]] for r in (there, here))
+            away = all(not isinstance(a, np.ndarray) and a.dtype == b.dtype for a, b in zip(found, want, strict=True))
+            rules.hold(away, "device arrays", "a result is in host memory, or of another dtype", remedy)
+            rules.same([a.get() for a in found], want, "device arrays", "results there and here", remedy)
+    return errors
+
+
+# -- strategies --------------------------------------------------------------------------------------------------------
+
+_X, _Y = np.random.default_rng(5).normal(size=(12, 16)), np.random.default_rng(6).integers(0, 3, 12)
+_BATCHES = (12, 12, 12, 1)
+
+
+def _small_model() -> Sequential:
+    f8 = {"dtype": "float64"}
+    layers = Reshape(4, 4, 1), Conv2d(1, 2, 3, 1, **f8), ReLU(), Flatten()
+    model = Sequential(*layers, Linear(8, 6, 2, **f8), Tanh(), Linear(6, 3, 3, **f8))
+    model.params[3].frozen = True
+    return model
+
+
+class _Run(NamedTuple):
+    params: dict | None
+    losses: list
+    outputs: np.ndarray
+    saved: bool
+
+
+def _trained(comm, make, rule, resumed: bool = False) -> _Run:
+    """Train on parts that are even, then grow with the rank (the first is empty), at last of one sample."""
+
+    def made():
+        model = _small_model()
+        return make(comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, rule, 0.3))
+
+    strategy, losses = made(), []
+    for step, n in enumerate(_BATCHES):
+        if resumed and step == 2:
+            arrays, scalars = comm.broadcast_obj(capture(strategy))
+            strategy = made()
+            restore(strategy, arrays, scalars)
+        weights = np.arange(strategy.size) if step == 1 and strategy.size > 1 else np.ones(strategy.size)
+        bounds = np.round(np.cumsum([0, *weights]) / weights.sum() * n).astype(int)
+        part = slice(bounds[strategy.rank], bounds[strategy.rank + 1])
+        losses.append(float(strategy.step(Batch(_X[part], _Y[part], n))))
+    strategy.finish()
+    return _Run(strategy.gather_params(), losses, to_numpy(strategy.predict(_X)), strategy.checkpointable)
+
+
+def check_strategy(make, *, exact: bool = True, rule=None, sizes: Sequence[int] = (1, 2, 3, 4)) -> None:
+    """Check a strategy on simulated ranks: that it trains as `Serial` does, and that a resumed run is the same run.
+
+    Parameters
+    ----------
+    make : callable
+        `make(comm, model, loss, optimizer)`, such as the class itself.
+    exact : bool
+        It promises parameters, losses and outputs of serial training, to 1e-12 in float64. Without: that it trains,
+        leaves frozen parameters alone, and resumes bit for bit.
+    rule : Rule, optional
+        Momentum by default.
+    sizes : sequence of int
+        Numbers of ranks; batches are split evenly, unevenly with an empty part, and into a single sample.
+
+    Raises
+    ------
+    AssertionError
+        Naming the rule that is broken, and how to mend it: "equal to serial training", "parameters change", "frozen
+        parameters stay", "parameters are gathered", "a resumed run is the same run".
+    RankError
+        What a rank raised, with its traceback, or who waits for whom.
+
+    Examples
+    --------
+    >>> import distlearn as dl
+    >>> dl.testing.check_strategy(dl.DataParallel, sizes=(1, 2))
+    """
+    rules, rule = Rules(make), Momentum() if rule is None else rule
+    before = {p.name: (p.data, p.frozen) for p in _small_model().params}
+    (want,) = SimWorld(1).run(_trained, lambda comm, *parts: Serial(*parts), rule)
+    for size in sizes:
+        runs = SimWorld(size).run(_trained, make, rule)
+        first, on = runs[0], f"on {size} ranks"
+        found = f"{on} gather_params gives {[None if r.params is None else list(r.params) for r in runs]}"
+        gathered = first.params is not None and list(first.params) == list(before)
+        rules.hold(
+            gathered and all(r.params is None for r in runs[1:]),
+            "parameters are gathered",
+            found,
+            f"return {list(before)} on rank 0, None elsewhere",
+        )
+        for name, (data, frozen) in before.items():
+            same = np.array_equal(first.params[name], data)
+            rule_, remedy = "frozen parameters stay", "change those of the optimizer alone"
+            rules.hold(not frozen or same, rule_, f"{on} {name} changed", remedy)
+            rule_, remedy = "parameters change", "call update(self.optimizer, self.clock) in step"
+            rules.hold(frozen or not same, rule_, f"{on} {name} is what it was", remedy)
+        if exact:
+            remedy = (
+                "sum gradients over ranks, of a loss that is divided by batch.n, and take part with empty parts too; "
+                "what is no serial training on purpose is checked with exact=False"
+            )
+            for rank, run in enumerate(runs):
+                what = f"{on} rank {rank}"
+                if rank == 0:
+                    got = list(run.params.values())
+                    rules.same(got, list(want.params.values()), _EQUAL, f"{on} parameters", remedy, 1e-12)
+                rules.same([np.array(run.losses)], [np.array(want.losses)], _EQUAL, f"{what}: losses", remedy, 1e-12)
+                rules.same([run.outputs], [want.outputs], _EQUAL, f"{what}: predictions", remedy, 1e-11)
+        if not first.saved:
+            continue
+        remedy = "return in own_state() all that ranks hold alone, and take it back in load_state_dict(arrays)"
+        for rank, (run, again) in enumerate(zip(runs, SimWorld(size).run(_trained, make, rule, True), strict=True)):
+            arrays = [[*(r.params or {}).values(), r.outputs, np.array(r.losses)] for r in (again, run)]
+            rules.same(*arrays, "a resumed run is the same run", f"{on} rank {rank}", remedy, 0)
+
+
+_EQUAL = "equal to serial training"
