@@ -2,6 +2,7 @@
 
 from .asynchronous.param_server import ParameterServer, asp, backup, bsp, softsync, ssp
 from .asynchronous.param_server.training import QuorumDiLoCo
+from .checkpoint.state import named_arrays, part_of_rank
 from .checkpoint.store import Checkpoint, CheckpointError, CheckpointStore, CheckpointWarning, young_interval
 from .data.bucket import Bucket, group_params, make_buckets
 from .data.compression import FP16, Codec, CompressedAllReduce, Int8, OneBit, TopK

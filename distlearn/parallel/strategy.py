@@ -252,7 +252,13 @@ def summed_norm(params: list, comms, like) -> float:
 
 
 class Replicated(Strategy):
-    """Base of the strategies whose ranks all hold the whole model, each with a part of the data."""
+    """Base of the strategies whose ranks all hold the whole model, each with a part of the data.
+
+    Checkpoints hold rank 0's arrays for all ranks; where others differ, saving is refused, unless the strategy defines
+
+    - `own_state()`: return `named_arrays(self.model.params, self.optimizer)`, each rank's
+    - `load_state_dict(arrays)`: pass `arrays | part_of_rank(arrays, self.rank)` to `super().load_state_dict`
+    """
 
     def __init__(self, comm, model, loss, optimizer):
         super().__init__(comm, model, loss, optimizer)

@@ -298,7 +298,7 @@ def _small_model() -> Sequential:
     f8 = {"dtype": "float64"}
     layers = Reshape(4, 4, 1), Conv2d(1, 2, 3, 1, **f8), ReLU(), Flatten()
     model = Sequential(*layers, Linear(8, 6, 2, **f8), Tanh(), Linear(6, 3, 3, **f8))
-    model.params[3].frozen = True
+    model.params[2].frozen = True
     return model
 
 

@@ -94,8 +94,8 @@ def local_state(strategy) -> tuple:
     own = {name: to_numpy(array).copy() for name, array in strategy.own_state().items()}
     states = [rng.bit_generator.state for rng in all_generators(strategy)]
     state = strategy.state_dict()
-    same = {name for name, (_, spec) in state.items() if spec == ShardSpec(spec.shape, counts=spec.counts)}
-    sums = {name: checksum(state[name].array) for name in sorted(same - own.keys())} if strategy.size > 1 else {}
+    same = {name: a for name, (a, spec) in state.items() if spec == ShardSpec(spec.shape, counts=spec.counts)}
+    sums = {name: checksum(a) for name, a in same.items() if strategy.size > 1 and name not in own}
     return counting(state), own, states, (strategy.optimizer.steps, strategy.layout), sums
 
 
@@ -106,9 +106,9 @@ def combine(states) -> tuple[dict[str, np.ndarray], dict]:
         for name in (name for name, found in theirs.items() if found != sums[0].get(name, found)):
             raise ValueError(
                 f"{name} on rank {rank} is not what it is on rank 0, which would be saved for all: a strategy whose "
-                "ranks differ returns each rank's arrays from own_state(), as checkpoint.state.named_arrays(params, "
-                "optimizer) does, and takes them back in load_state_dict(arrays): part_of_rank(arrays, self.rank); "
-                "if they should not differ, check_replicas(comm, params) after each step finds when they begin to"
+                "ranks differ returns parallel.named_arrays(self.model.params, self.optimizer) from own_state(), and "
+                "passes arrays | parallel.part_of_rank(arrays, self.rank) to super().load_state_dict; if they should "
+                "not differ, check_replicas(comm, params) after each step finds when they begin to"
             )
     arrays = assemble(held)
     for rank, theirs in enumerate(alone):

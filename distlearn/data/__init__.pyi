@@ -1,0 +1,15 @@
+from distlearn.data.batches import Batch as Batch
+from distlearn.data.batches import Batches as Batches
+from distlearn.data.sources import Cache as Cache
+from distlearn.data.dataset import Dataset as Dataset
+from distlearn.data.loader import Loader as Loader
+from distlearn.data.sources import SlowStorage as SlowStorage
+from distlearn.data.sources import available as available
+from distlearn.data.loading import decode as decode
+from distlearn.data.loading import encode as encode
+from distlearn.data.loading import load as load
+from distlearn.data.loading import load_text as load_text
+from distlearn.data.loading import read_idx as read_idx
+from distlearn.data.batches import shard as shard
+from distlearn.data.loader import tune as tune
+from distlearn.data.sources import write_shards as write_shards

@@ -1,0 +1,12 @@
+from distlearn.world.elastic import ElasticRun as ElasticRun
+from distlearn.world.engines import EngineWorld as EngineWorld
+from distlearn.world.cluster import Hosts as Hosts
+from distlearn.world.engines import LimitedWorld as LimitedWorld
+from distlearn.world.local import LocalWorld as LocalWorld
+from distlearn.world.mpi import MPIWorld as MPIWorld
+from distlearn.world.outcome import RankDeadlockError as RankDeadlockError
+from distlearn.world.outcome import RankTimeoutError as RankTimeoutError
+from distlearn.world.elastic import Restart as Restart
+from distlearn.world.local import World as World
+from distlearn.world.launching import launch as launch
+from distlearn.world.elastic import train_through_failures as train_through_failures
