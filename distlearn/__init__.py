@@ -60,7 +60,7 @@ _HOMES = {
         "ParameterServer PipeDream Pipeline QuorumDiLoCo SequenceParallel Serial TensorParallel ZeRO asp backup bsp "
         "check_schedule parallelize plan record_memory softsync ssp"
     ),
-    "train": "Settings evaluate fit load load_weights",
+    "train": "Settings evaluate fit load load_weights save_weights",
     "trace": "Span Trace",
 }
 _NAMES, __getattr__, __dir__ = lazy(__name__, _HOMES)

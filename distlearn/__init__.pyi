@@ -31,10 +31,10 @@ from distlearn.trace import Span as Span
 from distlearn.parallel.tensor.strategy import TensorParallel as TensorParallel
 from distlearn.trace import Trace as Trace
 from distlearn.parallel.zero import ZeRO as ZeRO
-from distlearn.parallel.asynchronous.param_server.policy import ASP as asp
+from distlearn.parallel.asynchronous.param_server.policy import ASP as ASP
 from distlearn import backend as backend
-from distlearn.parallel.asynchronous.param_server.policy import Backup as backup
-from distlearn.parallel.asynchronous.param_server.policy import BSP as bsp
+from distlearn.parallel.asynchronous.param_server.policy import Backup as Backup
+from distlearn.parallel.asynchronous.param_server.policy import BSP as BSP
 from distlearn.parallel.pipeline.schedule.check import check_schedule as check_schedule
 from distlearn import comm as comm
 from distlearn import cuda as cuda
@@ -52,9 +52,10 @@ from distlearn.parallel.memory import record_memory as record_memory
 from distlearn.sim.what_if import record_run as record_run
 from distlearn.sim.what_if import replay as replay
 from distlearn.comm.collectives.rings import ring_all_reduce as ring_all_reduce
+from distlearn.train.weights import save_weights as save_weights
 from distlearn import sim as sim
-from distlearn.parallel.asynchronous.param_server.policy import SoftSync as softsync
-from distlearn.parallel.asynchronous.param_server.policy import SSP as ssp
+from distlearn.parallel.asynchronous.param_server.policy import SoftSync as SoftSync
+from distlearn.parallel.asynchronous.param_server.policy import SSP as SSP
 from distlearn import testing as testing
 from distlearn import trace as trace
 from distlearn import train as train
@@ -63,5 +64,10 @@ from distlearn import viz as viz
 from distlearn import world as world
 ANY: int
 __version__: str
-def lazy(package: 'str', homes: 'dict[str, str]'): ...
-def need(module: 'str', extra: 'str'): ...
+asp = ASP
+backup = Backup
+bsp = BSP
+def lazy(package: str, homes: dict[str, str]): ...
+def need(module: str, extra: str): ...
+softsync = SoftSync
+ssp = SSP

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parent.parent
 
 CAPS = {
     "distcourse": 132_100,
-    "distlearn": 6_455,
+    "distlearn": 5_897,
     "distlearn/cli": 16_130,
     "distlearn/comm": 21_300,
     "distlearn/cuda": 36_110,
@@ -26,6 +26,7 @@ CAPS = {
     "distlearn/optim": 4_450,
     "distlearn/parallel": 53_931,
     "distlearn/sim": 25_481,
+    "distlearn/testing": 4_780,
     "distlearn/train": 9_005,
     "distlearn/viz": 17_320,
     "distlearn/world": 15_304,

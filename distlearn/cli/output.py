@@ -22,7 +22,7 @@ from ..tables import table
 from ..train.history import SPLITS
 from ..train.program import learning_rate
 from ..train.weights import FILE as WEIGHTS
-from ..train.weights import save_weights
+from ..train.weights import save_trained
 from .console import say
 
 PARTIAL = "history.partial.json"  # The finished epochs of a run in progress; it remains if the run is killed.
@@ -153,7 +153,7 @@ def report(runs, about: Experiment) -> None:
     seconds = {run.target.size: run.history.last.seconds for run in runs if not run.interrupted}
     write = {"history.json": lambda path: write_json(path, as_dict(runs, rows, about))}
     if largest.result.params is not None:
-        write[WEIGHTS] = lambda path: save_weights(path, largest.result.params, about.settings, about.dataset)
+        write[WEIGHTS] = lambda path: save_trained(path, largest.result.params, about.settings, about.dataset)
     figures = draw(histories, largest.trace, seconds, largest.target.world == "sim")
     write |= {name: partial(viz.save, figure, close=True) for name, figure in figures.items()}
     write["trace.json"] = largest.trace.save

@@ -33,10 +33,10 @@ from distlearn.parallel.tensor.strategy import TensorParallel as TensorParallel
 from distlearn.parallel.data.compression import TopK as TopK
 from distlearn.parallel.zero import ZeRO as ZeRO
 from distlearn.parallel.planning.search import account as account
-from distlearn.parallel.asynchronous.param_server.policy import ASP as asp
-from distlearn.parallel.asynchronous.param_server.policy import Backup as backup
+from distlearn.parallel.asynchronous.param_server.policy import ASP as ASP
+from distlearn.parallel.asynchronous.param_server.policy import Backup as Backup
 from distlearn.parallel.pipeline.stages import balance as balance
-from distlearn.parallel.asynchronous.param_server.policy import BSP as bsp
+from distlearn.parallel.asynchronous.param_server.policy import BSP as BSP
 from distlearn.parallel.data.replicas import check_replicas as check_replicas
 from distlearn.parallel.pipeline.schedule.check import check_schedule as check_schedule
 from distlearn.parallel.pipeline.schedule.orders import gpipe as gpipe
@@ -54,6 +54,11 @@ from distlearn.parallel.pipeline.schedule.orders import pipedream as pipedream
 from distlearn.parallel.planning.search import plan as plan
 from distlearn.parallel.memory import record_memory as record_memory
 from distlearn.parallel.planning.search import simulate_layout as simulate_layout
-from distlearn.parallel.asynchronous.param_server.policy import SoftSync as softsync
-from distlearn.parallel.asynchronous.param_server.policy import SSP as ssp
+from distlearn.parallel.asynchronous.param_server.policy import SoftSync as SoftSync
+from distlearn.parallel.asynchronous.param_server.policy import SSP as SSP
 from distlearn.parallel.checkpoint.store import young_interval as young_interval
+asp = ASP
+backup = Backup
+bsp = BSP
+softsync = SoftSync
+ssp = SSP

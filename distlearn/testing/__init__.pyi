@@ -1,6 +1,10 @@
 from distlearn.testing.checks import GradientError as GradientError
 from distlearn.testing.checks import assert_same_params as assert_same_params
+from distlearn.testing.checks import check_collective as check_collective
 from distlearn.testing.checks import check_layer as check_layer
+from distlearn.testing.checks import check_loss as check_loss
+from distlearn.testing.checks import check_metric as check_metric
+from distlearn.testing.checks import check_rule as check_rule
 from distlearn.testing.checks import check_strategy as check_strategy
 from distlearn.testing.checks import gradient_check as gradient_check
 from distlearn.testing.checks import numeric_gradient as numeric_gradient

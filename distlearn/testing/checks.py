@@ -13,6 +13,7 @@ from ..data import Batch
 from ..nn import Conv2d, Flatten, Linear, MockDeviceArray, ReLU, Reshape, Sequential, SoftmaxCrossEntropy, Tanh, walk
 from ..nn.layer import Param
 from ..optim import Momentum, Optimizer
+from ..optim.optimizer import needs_whole, state_arrays
 from ..parallel import Serial
 from ..parallel.checkpoint.state import capture, generators, restore
 from ..parallel.meta import meta_copy
@@ -256,8 +257,12 @@ def check_layer(layer, x) -> list[GradientError]:
     costs = [layer.flops(x.shape), layer.backward_flops(x.shape), layer.bytes_moved(x.shape, 8)]
     remedy = "define flops(shape): operations of forward, a multiply-add is two"
     rules.hold(min(costs) >= 0, "costs", f"flops, backward_flops, bytes_moved are {costs}", remedy)
-    silent = x.size and x.dtype.kind == "f" and ys[0].size and not costs[0] and not np.array_equal(
-        np.ravel(ys[0])[: x.size], np.ravel(x)[: ys[0].size]
+    silent = (
+        x.size
+        and x.dtype.kind == "f"
+        and ys[0].size
+        and not costs[0]
+        and not np.array_equal(np.ravel(ys[0])[: x.size], np.ravel(x)[: ys[0].size])
     )
     rules.hold(not silent, "costs", "flops is 0, so the simulator says that it costs nothing", remedy)
     errors = gradient_check(copy.deepcopy(layer), x)
@@ -271,7 +276,9 @@ def check_layer(layer, x) -> list[GradientError]:
     outline = meta_copy(layer).forward(MetaArray(x.shape, x.dtype))[0]
     found = f"forward of a MetaArray gives {outline!r}, of an array {ys[0].shape} {ys[0].dtype}"
     fits = (outline.shape, outline.dtype) == (ys[0].shape, ys[0].dtype)
-    rules.hold(fits, "meta arrays", found, "use xp = get_xp(x), or define output_shape: plans and `record_memory` use them")
+    rules.hold(
+        fits, "meta arrays", found, "use xp = get_xp(x), or define output_shape: plans and `record_memory` use them"
+    )
     if not generators(layer):  # masks drawn on a device are other masks
         remedy = "use xp = get_xp(x) for array functions, and no np.asarray: data stay where they are"
         here = run("F0 B0")
@@ -286,6 +293,179 @@ def check_layer(layer, x) -> list[GradientError]:
             rules.hold(away, "device arrays", "a result is in host memory, or of another dtype", remedy)
             rules.same([a.get() for a in found], want, "device arrays", "results there and here", remedy)
     return errors
+
+
+def check_rule(rule) -> None:
+    """Check what optimizers and strategies rely on in an update rule.
+
+    Raises
+    ------
+    AssertionError
+        Naming the rule that is broken, and how to mend it: "gradients are left alone", "changed in place", "dtypes",
+        "state is of the parameter's shape", "no state on self", "element by element" (or the class says
+        `whole = True`), "device arrays".
+
+    Examples
+    --------
+    >>> import distlearn as dl
+    >>> dl.testing.check_rule(dl.optim.Adam(weight_decay=0.01))
+    """
+    rules, rng = Rules(rule), np.random.default_rng(3)
+    start = rng.normal(size=(4, 3)).astype("float32")
+    grads = (rng.normal(size=(6, *start.shape)) * [1, 0.01, 10]).astype("float32")
+    grads[3, 0] = 0
+
+    def trained(parts, make=np.array):
+        """Parameters that are parts of one array, after each step of one optimizer."""
+        params = [Param(make(start[part])) for part in parts]
+        arrays, optimizer = [p.data for p in params], Optimizer(params, rule, 0.05)
+        states = [
+            (p, array) for p, state in zip(params, optimizer.states, strict=True) for array in state_arrays(state)
+        ]
+        for p, array in states:
+            remedy = "init(data) returns None, an array like data, or a tuple of them"
+            found = f"{array.shape} for a parameter {p.data.shape}"
+            rules.hold(array.shape == p.data.shape, "state is of the parameter's shape", found, remedy)
+            found = f"{array.dtype} for {p.data.dtype}"
+            rules.hold(array.dtype == p.data.dtype, "dtypes", found, "make the state with zeros_like(data)")
+        for g in grads:
+            given = [make(g[part]) for part in parts]
+            for p, part in zip(params, given, strict=True):
+                p.grad[...] = part
+            optimizer.step()
+            same = all(bool((p.grad == part).all()) for p, part in zip(params, given, strict=True))
+            rules.hold(same, "gradients are left alone", "grad changed", "write grad = grad + ..., not grad += ...")
+        kept = all(p.data is array for p, array in zip(params, arrays, strict=True))
+        rules.hold(kept, "changed in place", "data is another array", "write data -= ..., or data[...] = ...")
+        return [p.data for p in params]
+
+    (whole,) = trained([slice(None)])
+    rules.hold(not np.array_equal(whole, start), "changed in place", "data is what it was", "update(...) changes data")
+    halves = [slice(2), slice(2, None)]
+    together, alone = trained(halves), [trained([part])[0] for part in halves]
+    rules.same(together, alone, "no state on self", "two parameters and each alone", "keep it in the state", 0)
+    if not needs_whole(rule):
+        remedy = "say whole = True in the class: strategies that hold parts of parameters then refuse it"
+        rules.same([np.concatenate(together)], [whole], "element by element", "parts and the whole", remedy, 1e-6)
+    try:
+        there = trained([slice(None)], lambda a: MockDeviceArray(np.array(a)))
+    except TypeError as error:
+        rules.hold(False, "device arrays", str(error), "use xp = get_xp(data) for array functions")
+    rules.same([a.get() for a in there], [whole], "device arrays", "there and here", "use xp = get_xp(data)", 1e-6)
+
+
+def check_loss(loss, outputs, targets) -> None:
+    """Check what strategies rely on in a loss: `loss(outputs, targets, n) -> (value, gradient)`.
+
+    Parameters
+    ----------
+    outputs : (batch, ...) array
+        In float64, of two samples or more.
+
+    Raises
+    ------
+    AssertionError
+        Naming the rule that is broken, and how to mend it: "inputs are left alone", "divided by n", "parts add up",
+        "gradient", "dtypes", "device arrays".
+    """
+    rules, n = Rules(loss), len(outputs)
+    kept = outputs.copy(), targets.copy()
+    value, dy = loss(outputs, targets)
+    rules.same((outputs, targets), kept, "inputs are left alone", "after the call", "compute into new arrays", 0)
+    remedy = (
+        "divide value and gradient by n, the size of the global batch (None: len(outputs)), and not by len(outputs)"
+    )
+    twice, half = loss(outputs, targets, 2 * n)
+    rules.same([np.array(2 * twice), 2 * half], [np.array(value), dy], "divided by n", "at twice the n", remedy)
+    parts = [loss(outputs[s], targets[s], n) for s in (slice(1), slice(1, None))]
+    sums = [np.array(sum(v for v, _ in parts)), np.concatenate([d for _, d in parts])]
+    rules.same(sums, [np.array(value), dy], "parts add up", "two parts with the n of the whole", remedy)
+    slope = numeric_gradient(lambda: loss(outputs, targets)[0], outputs)
+    rules.same([dy], [slope], "gradient", "to central differences", "derive the value by outputs", TOLERANCE)
+    low = loss(*(a.astype("float32") if a.dtype.kind == "f" else a for a in (outputs, targets)))[1].dtype
+    rules.hold(low == np.float32, "dtypes", f"float32 gave a gradient of {low}", "return dy.astype(outputs.dtype)")
+    for move in (MockDeviceArray, lambda a: to_device(a, "gpu"))[: 1 + has_gpu()]:
+        remedy = "use xp = get_xp(outputs) for array functions, and float(value)"
+        try:
+            there, dz = loss(move(outputs.copy()), move(targets.copy()))
+        except TypeError as error:
+            rules.hold(False, "device arrays", str(error), remedy)
+        rules.same([np.array(float(there)), dz.get()], [np.array(value), dy], "device arrays", "there and here", remedy)
+
+
+def check_metric(metric, outputs, targets) -> None:
+    """Check what evaluation in parts and on ranks relies on in a `Metric`.
+
+    Raises
+    ------
+    AssertionError
+        Naming the rule that is broken, and how to mend it: "inputs are left alone", "sums add up", "none is NaN".
+    """
+    rules, kept = Rules(metric), (outputs.copy(), targets.copy())
+    whole = np.array(metric.count(outputs, targets), float)
+    rules.same((outputs, targets), kept, "inputs are left alone", "after count", "compute into new arrays", 0)
+    remedy = "count returns sums over samples, numerator and denominator; value(sums) divides"
+    for cut in range(1, len(outputs)):
+        parts = [np.array(metric.count(outputs[s], targets[s]), float) for s in (slice(cut), slice(cut, None))]
+        rules.same([sum(parts)], [whole], "sums add up", f"samples before and after {cut}", remedy)
+    empty = metric.value(metric.count(outputs[:0], targets[:0]))
+    rules.hold(bool(np.isnan(empty)), "none is NaN", f"of no samples it is {empty}", "return nan where n is 0")
+
+
+def check_collective(call, want, *, sizes: Sequence[int] = (1, 2, 3, 4, 7, 8), shape=lambda size: (5,)) -> list:
+    """Check a collective on simulated ranks, with data and without.
+
+    Parameters
+    ----------
+    call : callable
+        `call(comm, x)` on every rank, with its x; returns the result, or x itself if it works in place.
+    want : callable
+        `want(xs, rank)`: what the rank gets, where `xs[i]` is what rank i passes.
+    sizes : sequence of int
+        Numbers of ranks.
+    shape : callable
+        `shape(size)`: of x.
+
+    Returns
+    -------
+    worlds : list of SimWorld
+        After the call, one for each size: their traces hold the messages.
+
+    Raises
+    ------
+    AssertionError
+        Naming the rule that is broken, and how to mend it: "result", "inputs are left alone", "meta arrays".
+    RankError
+        What a rank raised, or who waits for whom.
+    """
+    rules, worlds = Rules(call), []
+    for size in sizes:
+        rng = np.random.default_rng([size, *shape(size)])
+        xs = rng.integers(1, 4, (size, *shape(size))).astype("f8")  # adds without rounding
+
+        def program(comm, xs=xs):
+            x = xs[comm.rank].copy()
+            found = call(comm, x)
+            return found, found is x or np.array_equal(x, xs[comm.rank])
+
+        world = SimWorld(size)
+        for rank, (found, kept) in enumerate(world.run(program)):
+            expected, on = want(xs, rank), f"rank {rank} of {size}"
+            got = "nothing" if found is None else f"{np.shape(found)} {found.dtype}"
+            right = (found is None) == (expected is None)
+            right = right and (found is None or (found.dtype == xs.dtype and np.array_equal(found, expected)))
+            rules.hold(
+                right, "result", f"{on} got {got}: {found}, expected {expected}", "compare what is sent, by rank"
+            )
+            rules.hold(kept, "inputs are left alone", on, "copy x before you add to it, or return x itself")
+        outline = SimWorld(size)
+        outline.run(lambda comm, size=size: call(comm, MetaArray(shape(size), "f8")))
+        sent = [(m.source, m.dest, m.nbytes) for m in outline.trace.messages]
+        same = sorted(sent) == sorted((m.source, m.dest, m.nbytes) for m in world.trace.messages)
+        remedy = "what is sent must depend on shapes alone; use xp = get_xp(x)"
+        rules.hold(same, "meta arrays", f"on {size} ranks other messages are sent without data", remedy)
+        worlds.append(world)
+    return worlds
 
 
 # -- strategies --------------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import numpy as np
 from ..backend import to_numpy
 from ..data import Dataset
 from ..files import whole_file
+from ..nn.container import check_unique_names
 from ..nn.layer import Layer, unfit
 from .program import make_model
 from .settings import Settings
@@ -86,10 +87,28 @@ class Trained:
         return x
 
 
-def save_weights(path, params: dict[str, np.ndarray], settings: Settings, dataset: Dataset) -> Path:
-    """Save trained parameters (`Strategy.gather_params`), and the settings and data from which to rebuild the model."""
-    from safetensors.numpy import save
+def save_weights(model: Layer | dict[str, np.ndarray], path) -> Path:
+    """Save a model's parameters, running statistics included, for `load_weights` and other readers of safetensors.
 
+    Parameters
+    ----------
+    model : Layer or dict of str to array
+        Such as what `Strategy.gather_params` returns on rank 0.
+    path : path
+        Of the file; it replaces an older one when it is complete.
+    """
+    if model is None:
+        raise TypeError(
+            "save_weights: model is None: gather_params returns parameters on rank 0 alone; save them there"
+        )
+    if isinstance(model, Layer):
+        check_unique_names(model.params)
+        model = {p.name: p.data for p in model.params}
+    return _write(model, path, {})
+
+
+def save_trained(path, params: dict[str, np.ndarray], settings: Settings, dataset: Dataset) -> Path:
+    """Save trained parameters (`Strategy.gather_params`), and the settings and data from which to rebuild the model."""
     about = {
         "settings": {name: value for name, value in settings.as_dict().items() if not callable(value)},
         "data": dataset.name,
@@ -98,9 +117,15 @@ def save_weights(path, params: dict[str, np.ndarray], settings: Settings, datase
         "image_shape": dataset.image_shape,
         "value_range": dataset.value_range,
     }
+    return _write(params, path, {"distlearn": json.dumps(about)})
+
+
+def _write(params: dict, path, metadata: dict[str, str]) -> Path:
+    from safetensors.numpy import save
+
     arrays = {name: np.ascontiguousarray(to_numpy(value)) for name, value in params.items()}
     with whole_file(path) as fresh:
-        fresh.write_bytes(save(arrays, {"distlearn": json.dumps(about)}))
+        fresh.write_bytes(save(arrays, metadata))
     return Path(path)
 
 

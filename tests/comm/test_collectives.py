@@ -7,11 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from distlearn.backend import get_xp
 from distlearn.comm import Network, RankError, collectives
 from distlearn.comm.calls import REDUCTIONS
 from distlearn.comm.collectives import ALGORITHMS
 from distlearn.comm.network import cost
 from distlearn.sim import MetaArray, SimWorld
+from distlearn.testing import check_collective
 
 NAMES = list(cost.FORMULAS)
 
@@ -38,17 +40,17 @@ def call(name, comm, n, op="sum", root=0, make=np.ones):
 
 
 def wanted(kind, data, rank, op, root):
-    """What a rank gets, where rank i passes `data[i]`: its rows, or the first of them."""
-    size, first = len(data), data[:, 0]
+    """What a rank gets, where rank i passes `data[i]`."""
+    size, first = len(data), data
     total = REDUCTIONS[op].reduce(first, 0)
     return {
         "all_reduce": total,
         "reduce_scatter": np.array_split(total, size)[rank],
         "all_gather": first,
-        "all_to_all": data[:, rank],
+        "all_to_all": data[:, rank] if kind == "all_to_all" else None,
         "reduce": total if rank == root else None,
         "broadcast": first[root],
-        "scatter": data[root, rank],
+        "scatter": data[root, rank] if kind == "scatter" else None,
         "gather": first if rank == root else None,
         "barrier": None,
     }[kind]
@@ -60,38 +62,47 @@ def wanted(kind, data, rank, op, root):
 def test_numpys_result_by_the_formulas_messages_with_and_without_data(name, size, n, op, root):
     """One statement of all: data = NumPy, messages = formula, meta arrays = the same messages."""
     kind, root = kind_of(name), root % size
-    data = np.random.default_rng([size, n]).integers(1, 4, (size, size, n)).astype("f8")  # adds without rounding
+    rows = (size,) if kind in ("scatter", "all_to_all") else ()
 
-    def program(comm):
-        given = []
+    def on_rank(comm, x):
+        found = call(name, comm, n, op, root, lambda shape: get_xp(x).empty(n) if rows and shape == n else x)
+        assert kind not in ("all_reduce", "broadcast") or found is x, "in place"
+        return found
 
-        def make(shape):
-            given.append(data[comm.rank, 0].copy() if np.isscalar(shape) else data[comm.rank].copy())
-            return given[-1]
-
-        result = call(name, comm, n, op, root, make)
-        if kind in ("all_reduce", "broadcast", "scatter"):
-            assert result is given[-1], "in place"
-        elif kind in ("reduce_scatter", "all_gather", "gather", "all_to_all"):
-            np.testing.assert_array_equal(given[-1], data[comm.rank, 0] if given[-1].ndim == 1 else data[comm.rank])
-        return result
-
-    world, meta = SimWorld(size), SimWorld(size)
-    results = world.run(program)
-    for rank, found in enumerate(results):
-        want = wanted(kind, data, rank, op, root)
-        assert (found is None) == (want is None)
-        if want is not None:
-            np.testing.assert_array_equal(found, want)
-            assert (found.shape, found.dtype) == (want.shape, want.dtype)
+    (world,) = check_collective(
+        on_rank, lambda xs, rank: wanted(kind, xs, rank, op, root), sizes=[size], shape=lambda size: (*rows, n)
+    )
     nbytes = 8 * n * (size if kind == "all_to_all" else 1)
     assert len(world.trace.messages) == cost.messages(name, nbytes, size)
     assert world.trace.bytes_sent == cost.nbytes(name, nbytes, size)
-    outlines = meta.run(lambda comm: call(name, comm, n, op, root, lambda shape: MetaArray(shape, "f8")))
-    assert [r is not None and (r.shape, r.dtype) for r in outlines] == [
-        r is not None and (r.shape, r.dtype) for r in results
-    ]
-    assert meta.trace.messages == world.trace.messages
+
+
+def leaves_one_out(comm, x):
+    return collectives.ring_all_gather(comm, x)[: comm.size - 1]
+
+
+def adds_to_its_input(comm, x):
+    x += 1
+    return collectives.ring_all_gather(comm, x - 1)
+
+
+def sends_what_is_not_zero(comm, x):
+    if isinstance(x, MetaArray):
+        x = np.concatenate([x, x])
+    return collectives.ring_all_gather(comm, x)
+
+
+@pytest.mark.parametrize(
+    ("broken", "message"),
+    [
+        (leaves_one_out, r"'result': rank 0 of 1 got \(0, 5\)"),
+        (adds_to_its_input, "'inputs are left alone'"),
+        (sends_what_is_not_zero, "'meta arrays': on 2 ranks other messages"),
+    ],
+)
+def test_a_broken_collective_is_told_which_rule_it_breaks(broken, message):
+    with pytest.raises(AssertionError, match=message):
+        check_collective(broken, lambda xs, rank: xs)
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name.endswith("all_reduce")])

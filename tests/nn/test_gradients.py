@@ -8,7 +8,7 @@ import pytest
 from distlearn import nn
 from distlearn.backend import has_gpu, to_device
 from distlearn.nn import MockDeviceArray
-from distlearn.testing import check_layer, gradient_check, numeric_gradient
+from distlearn.testing import check_layer, check_loss, gradient_check, numeric_gradient
 
 from .cases import LAYERS, F, label
 
@@ -183,26 +183,30 @@ LOSSES = [
 ]
 
 
-@pytest.mark.parametrize("n", [None, 12])
 @pytest.mark.parametrize(("loss", "shape", "targets"), LOSSES, ids=lambda v: type(v).__name__)
-def test_losses(loss, shape, targets, n):
-    y = x_of(*shape)
-    _, dy = loss(y, targets, n)
-    np.testing.assert_allclose(dy, numeric_gradient(lambda: loss(y, targets, n)[0], y), atol=1e-8)
-    for device in DEVICES:
-        there, dz = loss(*moved(device, y, targets), n)
-        assert there == pytest.approx(loss(y, targets, n)[0], rel=1e-12)
-        np.testing.assert_allclose(dz.get(), dy, rtol=1e-12, atol=1e-14)
+def test_losses(loss, shape, targets):
+    check_loss(loss, x_of(*shape), targets)
 
 
-@pytest.mark.parametrize(("loss", "shape", "targets"), LOSSES, ids=lambda v: type(v).__name__)
-def test_a_batch_in_parts_gives_the_whole_loss_and_gradient(loss, shape, targets):
-    """What makes uneven shards right: every part divides by the size of the whole batch."""
-    y, n = x_of(*shape), shape[0]
-    whole, dy = loss(y, targets)
-    parts = [loss(y[s], targets[s], n) for s in (slice(0, 1), slice(1, None))]
-    assert sum(part for part, _ in parts) == pytest.approx(whole, rel=1e-12)
-    np.testing.assert_allclose(np.concatenate([d for _, d in parts]), dy, rtol=1e-12, atol=1e-15)
+def squared(y, t, n=None):
+    return float(((y - t) ** 2).sum()) / (n or len(y)), 2 * (y - t) / (n or len(y))
+
+
+@pytest.mark.parametrize(
+    ("loss", "message"),
+    [
+        (lambda y, t, n=None: squared(y, t), "'divided by n'"),
+        (lambda y, t, n=None: (squared(y, t, n)[0], (y - t) / (n or len(y))), "'gradient'"),
+        (lambda y, t, n=None: squared(np.abs(y, out=y), t, n), "'inputs are left alone'"),
+        (lambda y, t, n=None: squared(np.asarray(y), t, n), "'device arrays'.*get_xp"),
+        (lambda y, t, n=None: squared(y * np.ones(3), t, n), "'dtypes'"),
+        (lambda y, t, n=None: squared(y - y.mean(0), t, n), "'parts add up'"),
+    ],
+)
+def test_a_broken_loss_is_told_which_rule_it_breaks(loss, message):
+    check_loss(squared, x_of(4, 3), x_of(4, 3, seed=3))
+    with pytest.raises(AssertionError, match=message):
+        check_loss(loss, x_of(4, 3), x_of(4, 3, seed=3).astype("float32"))
 
 
 def test_differences_of_an_array_with_gaps():

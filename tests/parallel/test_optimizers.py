@@ -119,7 +119,9 @@ def test_an_optimizer_of_another_model_is_refused(name):
 
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_every_strategy_keeps_its_promises(name):
-    check_strategy(STRATEGIES[name], rule=SGD() if name == "local" else None, sizes=(2,) if "hybrid" in name else (1, 2, 3, 4))
+    check_strategy(
+        STRATEGIES[name], rule=SGD() if name == "local" else None, sizes=(2,) if "hybrid" in name else (1, 2, 3, 4)
+    )
 
 
 @pytest.mark.parametrize("make", [parallel.DiLoCo, parallel.LocalSGD, partial(parallel.PipeDream, n_microbatches=2)])

@@ -14,6 +14,7 @@ from safetensors.numpy import save_file
 import distlearn as dl
 from distlearn.train import Settings, WeightsError, load, load_weights, save_weights, train
 from distlearn.train.program import make_model
+from distlearn.train.weights import save_trained
 
 SETTINGS = Settings(hidden=(16,), n_train=200, epochs=2)
 
@@ -30,7 +31,7 @@ def params(data):
 
 @pytest.fixture
 def path(tmp_path, params, data):
-    return save_weights(tmp_path / "model.safetensors", params, SETTINGS, data)
+    return save_trained(tmp_path / "model.safetensors", params, SETTINGS, data)
 
 
 def test_what_was_saved_predicts_the_same(path, params, data):
@@ -204,6 +205,21 @@ def test_a_file_of_weights_is_whole_or_the_old_one(path, params, data, monkeypat
 
     monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(OSError, match="No space left on device"):
-        save_weights(path, params, SETTINGS, data)
+        save_trained(path, params, SETTINGS, data)
     assert path.read_bytes() == before
     assert os.listdir(path.parent) == [path.name]
+
+
+@pytest.mark.parametrize("of", [lambda model: model, lambda model: {p.name: p.data for p in model.params}])
+def test_weights_of_a_model_of_ones_own(tmp_path, of):
+    """A model, or what a strategy gathers; with running statistics."""
+
+    def make(seed):
+        return dl.nn.Sequential(dl.nn.Linear(4, 3, seed), dl.nn.BatchNorm(3), dl.nn.Linear(3, 2, seed + 1))
+
+    model, other = make(0), make(5)
+    model.layers[1].running_mean.data[...] = 0.7
+    dl.load_weights(other, dl.save_weights(of(model), tmp_path / "own.safetensors"))
+    assert [p.data.tolist() for p in other.params] == [p.data.tolist() for p in model.params]
+    with pytest.raises(TypeError, match="model is None: gather_params returns parameters on rank 0 alone"):
+        save_weights(None, tmp_path / "own.safetensors")
