@@ -93,7 +93,7 @@ class Bar:
         if self._bar is None:
             from tqdm.auto import tqdm
 
-            self._bar = tqdm(total=total, desc=self._description, unit=self._unit, dynamic_ncols=True)
+            self._bar = tqdm(total=total, desc=self._description, unit=self._unit, dynamic_ncols=True, disable=None)
         self._bar.total = total
         self._bar.set_postfix(self._texts(values), refresh=False)
         self._bar.update(step - self._bar.n)
