@@ -19,7 +19,8 @@ def check_model(model: Layer) -> None:
         if has_values(p.data) and not math.isfinite(p.data.sum(dtype=np.float64)):
             raise ValueError(f"parameter {p.name!r} holds NaN or infinity before the first step: make or load it again")
     for part in walk(model):
-        if part.params and type(part).flops is Layer.flops and part.costs[0] == 0 and not part.children:
+        own = type(part).__module__.partition(".")[0] != "distlearn"
+        if own and part.params and type(part).flops is Layer.flops and part.costs[0] == 0 and not part.children:
             text = f"{describe(part)} has no flops(shape), so simulated time and plans take it to cost nothing"
             warnings.warn(f"{text}; define it: operations of forward, a multiply-add is two", stacklevel=4)
         layers = part.layers if isinstance(part, Sequential) else ()

@@ -22,6 +22,7 @@ def test_an_own_layer_without_flops_is_named():
     with pytest.warns(UserWarning, match=r"\(layer 0.Costless\) has no flops\(shape\)"):
         SimWorld(1).run(lambda comm: parallel.DataParallel(comm, *parts(nn.Sequential(Costless(6, 3, 0)))))
 
+
 N, P, STEPS = 12, 2, 3
 X = np.random.default_rng(0).normal(size=(N, 6))
 Y = np.random.default_rng(1).integers(0, 3, N)
