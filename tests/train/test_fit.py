@@ -45,8 +45,8 @@ def test_another_setting_of_an_own_layer_is_another_model(tmp_path):
     [
         (lambda: fit(serial(), (1, 2), epochs=1, batch_size=1), "the data set is a tuple, expected a Dataset"),
         (lambda: optim.Optimizer(nn.MLP((3, 2)), optim.SGD(), 0.1), "expected what it has: model.params"),
-        (lambda: nn.Param([1.0, 2.0], "w"), "Param 'w': data is a list, expected an array"),
-        (lambda: nn.Param(np.arange(3)), "data is int64, expected an array of floating-point"),
+        (lambda: nn.Param([1.0, 2.0], "w"), r"Param 'w': data is \[1.0, 2.0\], expected an array"),
+        (lambda: nn.Param(np.arange(3)), r"data is array\(\[0, 1, 2\]\), expected an array of floating-point"),
     ],
 )
 def test_what_is_no_data_set_no_parameters_and_no_array(call, said):
@@ -56,5 +56,3 @@ def test_what_is_no_data_set_no_parameters_and_no_array(call, said):
 
 def test_a_shape_is_a_tuple_too():
     assert nn.Reshape((8, 8, 1)).forward(np.zeros((2, 64)))[0].shape == (2, 8, 8, 1)
-    with pytest.raises(ValueError, match="axis 1 is 0, expected a whole number of 1 or more"):
-        nn.Reshape(8, 0)
