@@ -59,6 +59,3 @@ class Dropout(Layer):
 
     def eval(self):
         return Identity()
-
-    def __repr__(self):
-        return f"Dropout({self.p})"

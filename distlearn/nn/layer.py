@@ -32,10 +32,8 @@ class Param:
     """
 
     def __init__(self, data, name: str = "", frozen: bool = False, grad=None):
-        kind = getattr(getattr(data, "dtype", None), "kind", None)
-        if kind != "f":
-            found = data.dtype if kind else f"a {type(data).__name__}"
-            raise TypeError(f"Param {name!r}: data is {found}, expected an array of floating-point numbers")
+        if getattr(getattr(data, "dtype", None), "kind", "") != "f":
+            raise TypeError(f"Param {name!r}: data is {data!r:.40}, expected an array of floating-point numbers")
         self.data, self.name, self.local_name, self.frozen = data, name, name, frozen
         self._grad = get_xp(data).zeros(data.shape, data.dtype) if grad is None else grad  # takes memory when written
         self._stale = False

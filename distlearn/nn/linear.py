@@ -141,6 +141,3 @@ class Embedding(Layer):
 
     def bytes_moved(self, shape, itemsize=4):
         return 2 * itemsize * math.prod(shape) * self.d_out
-
-    def __repr__(self):
-        return f"Embedding({self.n_symbols}, {self.d_out})"

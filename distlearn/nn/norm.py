@@ -35,9 +35,6 @@ class _Scaled(Layer):
         check_shape(self, shape, "...", self.channels)
         return shape
 
-    def __repr__(self):
-        return f"{type(self).__name__}({self.channels})"
-
 
 class BatchNorm(_Scaled):
     r"""Normalise every channel to mean 0, variance 1 over the batch (and the image), then apply a learned scale, shift.
@@ -137,9 +134,6 @@ class _BatchNormEval(BatchNorm):
 
     def eval(self):
         return self
-
-    def __repr__(self):
-        return f"BatchNorm({self.channels}).eval()"
 
 
 class LayerNorm(_Scaled):
@@ -314,9 +308,6 @@ class LocalResponseNorm(Layer):
         damping = xp.sqrt(s)
         damping *= xp.sqrt(damping)
         return xp.divide(1, damping, out=damping)
-
-    def __repr__(self):
-        return f"LocalResponseNorm({self.n})"
 
 
 def _rows(x):

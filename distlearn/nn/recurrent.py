@@ -46,9 +46,6 @@ class Recurrent(Layer):
         width = self.gates * self.d_hidden
         return math.prod(shape[:2]) * (2 * (self.d_in + self.d_hidden) * width + self.elementwise * self.d_hidden)
 
-    def __repr__(self):
-        return f"{type(self).__name__}({self.d_in}, {self.d_hidden})"
-
 
 class RNN(Recurrent):
     r"""Vanilla recurrent layer: the new state is the tanh of a linear map of the input and the old state.

@@ -168,7 +168,7 @@ def test_embedding():
             one_pass(there, *moved(device, x, x_of(2, 3, 3))), one_pass(layer, x, x_of(2, 3, 3)), strict=True
         ):
             np.testing.assert_allclose(got.get(), want, rtol=1e-12)
-    with pytest.raises(ValueError, match=r"Embedding\(5, 3\): symbols run from -1 to 2, expected 0 to 4"):
+    with pytest.raises(ValueError, match=r"Embedding\(.*\): symbols run from -1 to 2, expected 0 to 4"):
         layer.forward(np.array([-1, 2]))
     with pytest.raises(TypeError, match="expected symbols as integers"):
         layer.forward(np.array([1.0]))

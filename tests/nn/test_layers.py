@@ -69,7 +69,7 @@ class TestBatchNorm:
     def test_one_value_cannot_be_normalised(self):
         layer, words = nn.BatchNorm(3, dtype="float64"), "expected 2 or more when training.* or use eval"
         with pytest.raises(
-            ValueError, match=rf"BatchNorm\(3\): 1 value per channel in an input of shape \(1, 3\), {words}"
+            ValueError, match=rf"BatchNorm\(.*\): 1 value per channel in an input of shape \(1, 3\), {words}"
         ):
             layer.forward(x_of(1, 3))
         with pytest.raises(ValueError, match=r"shape \(1, 1, 1, 3\)"):

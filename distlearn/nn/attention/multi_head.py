@@ -8,7 +8,7 @@ import numpy as np
 
 from ...backend import get_xp, rounded, single
 from ..container import Container, layer_span
-from ..layer import check_positive, check_shape
+from ..layer import Layer, check_positive, check_shape
 from ..linear import Linear
 from .dot_product import attend, attend_backward
 from .online import online_attend, online_attend_backward
@@ -147,9 +147,7 @@ class MultiHeadAttention(Container):
         again = 2 * self.d if self.online else 0
         return super().backward_flops(shape) + self._scores(shape) * (8 * self.d + 4 + again)
 
-    def __repr__(self):
-        shared = f", kv_heads={self.kv_heads}" if self.kv_heads != self.heads else ""
-        return f"MultiHeadAttention({self.width}, {self.heads}{shared})"
+    __repr__ = Layer.__repr__
 
 
 def rotate(x, *, start: int = 0, back: bool = False):
