@@ -1,4 +1,7 @@
+import sys
+
 import numpy as np
+import pytest
 
 from distlearn.world.progress import Bar, Output, Reporter
 
