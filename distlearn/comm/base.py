@@ -304,6 +304,10 @@ class Communicator:
         check_root(root, self.rank, self.size)
         return self._gather_obj(self._call("gather_obj", f"root={root}"), obj, int(root))
 
+    def all_gather_obj(self, obj) -> list:
+        """Return the object of every rank, by rank, on every rank: also arrays of different lengths."""
+        return self.broadcast_obj(self.gather_obj(obj))
+
     def split(self, color: int | None, key: int = 0) -> Communicator | None:
         """Return the communicator of the ranks that gave the same `color`, ordered by (`key`, rank).
 

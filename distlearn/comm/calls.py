@@ -77,13 +77,13 @@ def reduced(arrays, op: str):
 
 N_TAGS = 1 << 20  # in every world; an MPI library may have fewer
 
-WITH_OBJECTS = ("send", "recv", "broadcast", "gather")  # Operations that have a form for objects, named `*_obj`.
+WITH_OBJECTS = ("send", "recv", "broadcast", "gather", "all_gather")  # Operations with a form for objects, `*_obj`.
 
 
 def same_calls(call, other) -> str:
     """Return the rule that two different calls break, and a way out."""
     both = all(str(one).startswith(("gather(", "all_gather(")) for one in (call, other))
-    hint = "; arrays of different shapes go by gather_obj (and then broadcast_obj)" if both else ""
+    hint = "; arrays of different shapes go by gather_obj or all_gather_obj" if both else ""
     return f"every rank must make the same collective calls in the same order{hint}"
 
 

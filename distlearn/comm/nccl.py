@@ -301,11 +301,11 @@ def select_backend(comm, machine=Machine):
 def _choose(comm, machine):
     if not comm.all_reduce(np.array([machine.may_have_gpu()]), "max")[0]:
         return comm
-    names = comm.broadcast_obj(comm.gather_obj(machine.name()))
+    names = comm.all_gather_obj(machine.name())
     neighbours_before = names[: comm.rank].count(names[comm.rank])
     card = machine.take_gpu(neighbours_before)
     able = bool(card) and machine.has_nccl()
-    everyone = comm.broadcast_obj(comm.gather_obj((names[comm.rank], card, able)))
+    everyone = comm.all_gather_obj((names[comm.rank], card, able))
     shared = len({(name, card) for name, card, _ in everyone}) < comm.size
     if comm.size == 1 or shared or not all(able for *_, able in everyone):
         return comm

@@ -400,6 +400,8 @@ def contract_broadcast_and_gather_objects(comm):
         assert comm.broadcast_obj(thing, root) == {"root": root, "big": b"x" * 100_000}
         found = comm.gather_obj("x" * comm.rank, root)
         assert found == (["x" * r for r in range(comm.size)] if comm.rank == root else None)
+    parts = comm.all_gather_obj(np.arange(comm.rank))
+    assert [part.tolist() for part in parts] == [list(range(r)) for r in range(comm.size)]
 
 
 # -- split -----------------------------------------------------------------------------------------------------------
@@ -458,7 +460,7 @@ def contract_bad_buffers_are_refused(comm):
     frozen.flags.writeable = False
     several = comm.reduce_scatter, comm.ireduce_scatter, comm.all_gather, comm.iall_gather, comm.broadcast, comm.gather
     for call in (comm.all_reduce, comm.iall_reduce, *several):
-        has_form_for_objects = call in (comm.broadcast, comm.gather)
+        has_form_for_objects = call in (comm.all_gather, comm.iall_gather, comm.broadcast, comm.gather)
         _refused(comm, ValueError, "needs a contiguous array", call, crooked)
         _refused(comm, TypeError, f"takes an array, got list{';' if has_form_for_objects else '$'}", call, [1.0, 2.0])
         _refused(comm, TypeError, "cannot move an array of dtype object", call, objects)

@@ -268,7 +268,7 @@ def check_the_network_can_be_measured(comm):
     class World:
         @staticmethod
         def run(fn, *args):
-            return comm.broadcast_obj(comm.gather_obj(fn(comm, *args)))
+            return comm.all_gather_obj(fn(comm, *args))
 
     found = Network.fit(World, algorithms=["native", "ring"], repeats=2, array_sizes=(1 << 10, 1 << 16))
     assert found.size == comm.size
