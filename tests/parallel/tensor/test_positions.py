@@ -164,7 +164,7 @@ FLOATS = np.zeros((2, 6, 4))
 @pytest.mark.parametrize(
     ("model", "x", "message"),
     [
-        (nn.Sequential(nn.GRU(4, 4, 0, **OPTIONS)), FLOATS, r"GRU\(4, 4\).* cannot be cut along positions"),
+        (nn.Sequential(nn.GRU(4, 4, 0, **OPTIONS)), FLOATS, r"GRU\(d_in=4.* cannot be cut along positions"),
         (nn.Sequential(nn.Residual(nn.BatchNorm(4, **OPTIONS))), FLOATS, "BatchNorm.* cannot be cut along positions"),
         (nn.Sequential(nn.Flatten(), nn.Linear(24, 4, 0, **OPTIONS)), FLOATS, "Flatten.* cannot be cut"),
     ],
