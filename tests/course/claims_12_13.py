@@ -1,5 +1,6 @@
 """Claims of labs 12 and 13."""
 
+import itertools
 from statistics import NormalDist
 from types import SimpleNamespace
 from unittest.mock import patch
@@ -61,9 +62,11 @@ def shares_of_the_best():
 
 def last_errors():
     """Median error [%] after 100 steps, synchronous and of a quorum: a failure every 18 steps, and every 6."""
-    at_end = lambda *run, **where: np.interp(100, *lab12.error_against_time(*run, **where))
-    methods = "synchronous", "quorum"
-    return [[np.median([at_end(m, s, mtbf=t) for s in range(50)]) for m in methods] for t in (18, 6)]
+    found = {}
+    for mtbf, method in itertools.product((18, 6), ("synchronous", "quorum")):
+        runs = [lab12.error_against_time(method, seed, mtbf=mtbf) for seed in range(50)]
+        found[mtbf, method] = np.median([np.interp(100, *run) for run in runs])
+    return list(found.values())
 
 
 def young_and_replayed():
@@ -105,7 +108,10 @@ def zero():
 
 def zero_holds(rows):
     layer, all_ = 4 * 1025 * 1024 / 1e6, 33.6
-    near = lambda got, want: abs(got - want) < 0.1
+
+    def near(got, want):
+        return abs(got - want) < 0.1
+
     one, two, late, ahead = rows.values()
     return (
         near(one["optimizer"], 2 * all_ / 4)
@@ -152,10 +158,10 @@ def points_lost(sizes):
     return lost
 
 
-def rounded_training(noise, seeds=range(5, 15)):
+def rounded_training(noise, seeds=10):
     """Loss above its minimum on other seeds, with nearest and with stochastic rounding: NVFP4's, MXFP4's."""
     runs = [(fmt, stochastic) for fmt in (dl.nn.NVFP4, dl.nn.MXFP4) for stochastic in (False, True)]
-    return np.array([[lab13.excess_loss(*run, noise, seed) for seed in seeds] for run in runs])
+    return np.array([[lab13.excess_loss(*run, noise, seed) for seed in range(5, 5 + seeds)] for run in runs])
 
 
 def on_fashion():
@@ -163,7 +169,7 @@ def on_fashion():
     images = dl.data.load("fashion-mnist", dtype="float32")
     rows = SimpleNamespace(x_train=images.x_train[:1440].reshape(1440, -1), y_train=images.y_train[:1440])
     with patch.object(lab13, "digits", lambda: rows):
-        return np.median([rounded_training(noise, range(3)) for noise in (0.0, 0.2)], axis=-1)
+        return np.median([rounded_training(noise, 3) for noise in (0.0, 0.2)], axis=-1)
 
 
 CLAIMS = [
@@ -175,7 +181,7 @@ CLAIMS = [
           "12 %", shares_of_the_best,
           lambda rows: all(0.875 <= x <= 0.965 for x in rows[0]) and all(x > 0.99 for row in rows[1:] for x in row)),
     Claim("12", "over 50 seeds the median error is 7 % and not 21 %", last_errors,
-          lambda e: np.round(e[1]).tolist() in ([20, 7], [21, 7]) and abs(e[0][0] - e[0][1]) < 1, slow=True),
+          lambda e: np.allclose(e[2:], (20.5, 7.3), atol=0.1) and abs(e[0] - e[1]) < 1, slow=True),
     Claim("12", "Young's formula is within a point where checkpoints are short; with long intervals the replay is a "
           "point or two better", young_and_replayed,
           lambda more: all(abs(more[c]).max() < 1 for c in (3, 30)) and 1 < more[120].min() <= more[120].max() < 2.5),
@@ -190,7 +196,7 @@ CLAIMS = [
           "gathering its parameters, 4.2 MB, takes 0.13 ms", layer_times,
           lambda found: np.allclose(found, (0.215, 0.13, 89.3), rtol=0.03)),
     Claim("13", "leave a fifth, though either alone leaves about 60 %", shares_of_a_layer,
-          lambda found: 48 < found[:, :2].min() and found[:, :2].max() < 68 and 15 < found[:, 2].min() <= 20.3),
+          lambda found: found[:, :2].min() > 48 and found[:, :2].max() < 68 and 15 < found[:, 2].min() <= 20.3),
     Claim("13", "NVFP4 loses 0.3 ± 0.7 points", lambda: points_lost((64, 64, 32, 10)),
           lambda lost: np.allclose(lost, (0.27, 0.95), atol=0.06), slow=True),
     Claim("13", "1.5 ± 2.4, 1.8 ± 2.5 and 4.4 ± 4.0", lambda: points_lost((64, 12, 12, 12, 10)),

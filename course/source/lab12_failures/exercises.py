@@ -184,7 +184,7 @@ EXERCISES["save"] = Exercise(
     answers=("save", "load"),
     cases=[
         {"sizes": [40, 25, 60, 3]},
-        {"sizes": [1, 0, 7], "seed": 1, "first": 9, "apart": 1},
+        {"sizes": [1, 0, 7, 2], "seed": 1, "first": 9, "apart": 1},
         {"sizes": [300, 17, 9], "seed": 2, "first": 97, "apart": 160},
     ],
     draw=lambda rng: {
@@ -235,6 +235,10 @@ EXERCISES["save"] = Exercise(
                 'int.from_bytes(body[:8], "little"), body[8:]  ->  body[0], body[1:]',
             ),
         ],
+        "steps are not always as far apart: look into `files` for what is old": (
+            'sorted(n for n in files if n.startswith("step-"))[:-1]'
+            '  ->  [n for n in [f"step-{step - 6:012d}"] if n in files]'
+        ),
         "load returns a tuple (step, data)": (
             'return int.from_bytes(body[:8], "little"), body[8:]'
             '  ->  return [int.from_bytes(body[:8], "little"), body[8:]]'
@@ -399,7 +403,9 @@ EXERCISES["step"] = Exercise(
         "lr is an argument, not 0.1": "w -= lr * g  ->  w -= 0.1 * g",
         "rows come twice: do all ranks shuffle alike?": f"{ROWS}  ->  {ROWS.replace('epoch]', 'epoch, rank]')}",
         "without a seed every rank has an order of its own": f"{ROWS}  ->  np.random.permutation(n)[rank::size]",
-        "the order is another one in each epoch": f"{ROWS}  ->  {ROWS.replace('[seed, epoch]', '[seed]')}",
+        "the order is another one in each epoch": [
+            f"{ROWS}  ->  {ROWS.replace('epoch]', x)}" for x in ("epoch % 2]", "0]")
+        ],
         "the order follows from the seed": f"{ROWS}  ->  {ROWS.replace('[seed, epoch]', 'epoch')}",
         "no order is drawn: shuffle the rows": f"{ROWS}  ->  (np.arange(n)[rank::size] + epoch) % n",
         "rows that never come: n need not be a multiple of the ranks": (
