@@ -12,6 +12,7 @@ five primitives.
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -55,7 +56,15 @@ class RankError(CommError):
 
     def __init__(self, rank: int, message: str, original: BaseException | None = None, lost: bool = False):
         super().__init__(f"rank {rank}: {message}")
-        self.rank, self.original, self.lost = rank, original, lost
+        self.rank, self.message, self.original, self.lost = rank, message, original, lost
+
+    def __reduce__(self):
+        original = self.original
+        try:
+            pickle.loads(pickle.dumps(original))
+        except Exception:  # else a pool of processes would wait for this error for ever
+            original = None
+        return type(self), (self.rank, self.message, original, self.lost)
 
 
 class PeerLostError(CommError):

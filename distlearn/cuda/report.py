@@ -313,6 +313,10 @@ class Report:
     source: str = field(default="", repr=False)
 
     @property
+    def ok(self) -> bool:
+        return not self.errors
+
+    @property
     def bytes_moved(self) -> int:
         """Bytes of global memory that move: whole sectors. Caches are not modelled."""
         return sum(s.sectors for s in self.sites if s.space == "global") * SECTOR

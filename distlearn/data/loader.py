@@ -101,8 +101,10 @@ class Loader:
     def __len__(self) -> int:
         return len(self._names)
 
-    def __getitem__(self, rows) -> Loader:
-        """Choose rows by a slice or an array; nothing is read."""
+    def __getitem__(self, rows) -> Loader | np.ndarray:
+        """Choose rows by a slice or an array, of which nothing is read; or read the sample of a number."""
+        if isinstance(rows, (int, np.integer)):
+            return np.asarray(self[[range(len(self))[rows]]])[0]
         return self.but(_names=self._names[rows], _where=self._where[rows], labels=self.labels[rows])
 
     def __array__(self, dtype=None, copy=None) -> np.ndarray:

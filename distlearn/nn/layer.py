@@ -32,6 +32,10 @@ class Param:
     """
 
     def __init__(self, data, name: str = "", frozen: bool = False, grad=None):
+        kind = getattr(getattr(data, "dtype", None), "kind", None)
+        if kind != "f":
+            found = data.dtype if kind else f"a {type(data).__name__}"
+            raise TypeError(f"Param {name!r}: data is {found}, expected an array of floating-point numbers")
         self.data, self.name, self.local_name, self.frozen = data, name, name, frozen
         self._grad = get_xp(data).zeros(data.shape, data.dtype) if grad is None else grad  # takes memory when written
         self._stale = False
@@ -198,7 +202,10 @@ class Layer:
         return itemsize * values + sum(p.nbytes for p in self.params)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}()"
+        # Checkpoints compare it: a layer with another setting is another model.
+        plain = (bool, int, float, str)
+        shown = (f"{k}={v!r}" for k, v in vars(self).items() if k[0] != "_" and k != "name" and isinstance(v, plain))
+        return f"{type(self).__name__}({', '.join(shown)})"
 
 
 def describe(layer: Layer) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from .layer import Layer
+from .layer import Layer, check_positive
 
 
 class Flatten(Layer):
@@ -43,7 +43,8 @@ class Reshape(Layer):
     """
 
     def __init__(self, *shape):
-        self.shape = shape
+        self.shape = tuple(shape[0]) if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
+        check_positive("Reshape", **{f"axis {i}": n for i, n in enumerate(self.shape)})
 
     def forward(self, x):
         return x.reshape(self.output_shape(x.shape)), x.shape

@@ -356,6 +356,8 @@ def _check_clip_norm(what: str, value) -> None:
 
 def _groups(params, rule: Rule, lr, what: str) -> tuple[list[ParamGroup], list[Param]]:
     """Convert the user's `params` to groups, a plain list to one group; return the frozen ones, too."""
+    if hasattr(params, "params"):
+        raise TypeError(f"{what}: params is a {type(params).__name__}, expected what it has: model.params")
     params = list(params)
     if not params:
         raise ValueError(f"{what}: the list of parameters is empty, so nothing would be trained")

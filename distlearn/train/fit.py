@@ -83,7 +83,7 @@ def fit(
     report : callable, optional
         `report(step, total, **values)` after every step: `comm.report`.
     on_epoch : callable, optional
-        `on_epoch(history)` on every rank after every epoch.
+        `on_epoch(history)` on every rank after every epoch; where it returns True on all of them, training ends.
     checkpoints : CheckpointStore, optional
         Where to save the run's state.
     every : int
@@ -104,6 +104,8 @@ def fit(
     for name, value in (("epochs", epochs), ("batch_size", batch_size)):
         if not isinstance(value, (int, np.integer)) or value < 1:
             raise ValueError(f"fit: {name} is {value!r}, expected a whole number, 1 or more")
+    if not hasattr(dataset, "x_train"):
+        raise TypeError(f"fit: the data set is a {type(dataset).__name__}, expected a Dataset: dl.data.load('digits')")
     metric = make_metric(metric, strategy.loss)
     rank, size = strategy.rank, strategy.size
     if size > len(dataset.x_train):
@@ -143,8 +145,11 @@ def fit(
                 with strategy.clock.span("evaluate"):
                     values = [evaluate(strategy, x, y, metric=metric) for _, x, y in dataset.splits()]
             now.end_epoch(metric.name, values)
-            if on_epoch is not None:
-                on_epoch(now.history)
+            if on_epoch is not None and on_epoch(now.history) is True and now.epoch < epochs:
+                strategy.finish()
+                if saving is not None:
+                    saving.after_step(now, now.step)
+                break
     finally:
         if saving is not None:
             saving.close()

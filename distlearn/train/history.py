@@ -81,7 +81,8 @@ class History:
         return self.last.metric
 
     def column(self, name: str) -> np.ndarray:
-        """Return one field of all epochs as an array (NaN where it was not evaluated)."""
+        """Return one field of all epochs as an array (NaN where it was not evaluated); "test" is that set's metric."""
+        name = f"{name}_{self.last.metric}" if self.epochs and name in SPLITS else name
         if self.epochs and name not in self.last.columns:
             raise ValueError(f"History.column: {name!r}, expected one of {', '.join(self.last.columns)}")
         return np.array([math.nan if (v := getattr(e, name)) is None else v for e in self.epochs], float)

@@ -64,7 +64,7 @@ def test_other_cases_and_another_solution_are_other_tests(tmp_path):
     seen = [sources.tests_of(sources.Source(source))]
     for path, old, new in (
         (source.with_name("exercises.py"), "EXERCISES = {}", "EXERCISES = dict()"),
-        (source, "### BEGIN SOLUTION", "### BEGIN SOLUTION\\n\",\n    \"    # another"),
+        (source, "### BEGIN SOLUTION", '### BEGIN SOLUTION\\n",\n    "    # another'),
     ):
         text = path.read_text(encoding="utf-8")
         assert old in text

@@ -638,3 +638,12 @@ def test_the_command_line_trains_on_photos_of_mixed_sizes(tmp_path, monkeypatch)
     for what in (["--data", "photos/"], ["photos/cat/2.jpg"]):
         result = CliRunner().invoke(main, ["predict", "runs/photos-mlp-local1", *what])
         assert result.exit_code == 0, result.output
+
+
+def test_a_number_is_a_sample(photos):
+    x = Loader(photos / "files")
+    rows = np.asarray(x)
+    assert [a.tolist() for a in x] == rows.tolist()
+    assert x[-1].tolist() == x[np.int64(N - 1)].tolist() == rows[-1].tolist()
+    with pytest.raises(IndexError):
+        x[N]

@@ -114,6 +114,7 @@ def strength(names, course):
 
 def _with_exercises(course, names):
     from ..author import source_notebooks
+    from ..author.source import CASES
 
     return [path.parent for path in source_notebooks(course, names) if (path.parent / CASES).is_file()]
 

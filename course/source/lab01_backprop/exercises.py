@@ -57,7 +57,7 @@ EXERCISES["cross_entropy"] = Exercise(
         {"rows": 6, "classes": 4, "n": 29, "seed": 1},
         {"rows": 7, "classes": 3, "seed": 2},
         {"rows": 5, "classes": 3, "scale": 600.0, "seed": 3},
-        {"rows": 6, "classes": 4, "levels": [2000, -2000, 0], "seed": 4},
+        {"rows": 6, "classes": 4, "levels": [2000, -2000, 3e9], "seed": 4},
         {"rows": 5, "classes": 7, "n": 8, "dtype": "float32", "seed": 5},
         {"rows": 1, "classes": 2, "dtype": "float16", "seed": 6},
     ],
@@ -71,7 +71,7 @@ EXERCISES["cross_entropy"] = Exercise(
             {"scale": 3.0},
             {"scale": 300.0},
         ][rng.integers(4)],
-        "levels": (2000 * rng.integers(-2, 3, 4)).tolist(),
+        "levels": rng.choice([0, 2000, -4000, 3e9], 4).tolist(),
         "seed": int(rng.integers(1000)),
     },
     draws=8,
@@ -106,6 +106,10 @@ EXERCISES["cross_entropy"] = Exercise(
         ],
         "z[:, labels] takes these columns of every row: use z[rows, labels]": ("z[rows, labels]  ->  z[:, labels]"),
         "(rows, 1) minus (rows,) is a square: use total[:, 0]": ("np.log(total[:, 0])  ->  np.log(total)"),
+        "the largest logit, added again, takes digits away: use z[rows, labels]": (
+            "(np.log(total[:, 0]) - z[rows, labels])"
+            "  ->  (logits.max(axis=1) + np.log(total[:, 0]) - logits[rows, labels])"
+        ),
         "the loss takes the shifted logits, like the sum": ("- z[rows, labels]  ->  - logits[rows, labels]"),
         "the gradient overflows: compute it from the shifted e, as the loss": (
             " = e / total  ->   = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)"

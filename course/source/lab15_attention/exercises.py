@@ -73,6 +73,9 @@ EXERCISES["attend"] = Exercise(
             f"s, -np.inf)  ->  s, {low})" for low in ("-100", "-1e4", "-1e9")
         ],
         "subtract each row's largest score before np.exp": ("np.exp(s - s.max(axis=-1, keepdims=True))  ->  np.exp(s)"),
+        "scores may all be below that: subtract the largest as it is": (
+            "np.exp(s - s.max(axis=-1, keepdims=True))  ->  np.exp(s - np.maximum(s.max(axis=-1, keepdims=True), -1e4))"
+        ),
         "each row has a largest score of its own: s.max(axis=-1, keepdims=True)": (
             "s.max(axis=-1, keepdims=True)  ->  s.max()"
         ),
@@ -208,7 +211,7 @@ def drawn_merge(rng):
         "width": int(rng.integers(1, 6)),
         "keys": rng.integers(1, 9, 2).tolist(),
         "spread": float(rng.choice([1.0, 20.0, 200.0])),
-        "near": (900 * rng.integers(-1, 2, queries)).tolist(),
+        "near": rng.choice([0, 900, -900, -9e9], queries).tolist(),
         "blind": [[side, query] for side in (0, 1) for query in range(queries) if rng.random() < 0.25],
         "dtype": str(rng.choice(["float64", "float64", "float32"])),
         "seed": int(rng.integers(1000)),
@@ -219,7 +222,7 @@ EXERCISES["merge"] = Exercise(
     cases=[
         {"queries": 4, "width": 3, "keys": [3, 4], "seed": 1},
         {"queries": 4, "width": 3, "keys": [3, 4], "dtype": "float32", "seed": 2},
-        {"queries": 4, "width": 3, "keys": [5, 2], "near": [900, -900, 0, 0], "seed": 3},
+        {"queries": 4, "width": 3, "keys": [5, 2], "near": [900, -900, 0, -4e9], "seed": 3},
         {"queries": 3, "width": 2, "keys": [2, 2], "spread": 300.0, "seed": 4},
         {"queries": 4, "width": 3, "keys": [4, 3], "blind": [[0, 0], [1, 1]], "seed": 5},
         {"queries": 4, "width": 5, "keys": [4, 3], "blind": [[0, 0], [1, 0], [1, 1]], "seed": 6},
@@ -251,6 +254,7 @@ EXERCISES["merge"] = Exercise(
             "np.maximum(a[0], b[0])  ->  np.full_like(a[0], max(a[0].max(), b[0].max()))"
         ),
         "-inf - (-inf) is NaN: where m is -inf, subtract 0": f"{SAFE}  ->  top",
+        "scores may all be below that: only -inf is replaced": f"{SAFE}  ->  np.maximum(top, -1e4)",
         "m stays -inf where nothing was seen": "return top,  ->  return safe,",
         "exp of a score overflows, or is 0: only of differences from m": OVERFLOWS,
         "m and l are columns, (n, 1)": f"return top, {L},  ->  return top[:, 0], ({L})[:, 0],",

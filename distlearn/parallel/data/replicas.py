@@ -42,6 +42,9 @@ class ReplicaError(RuntimeError):
             f"the largest difference is {worst.difference:.3g} ({worst.parameter} on rank {worst.rank}){doubt}"
         )
 
+    def __reduce__(self):
+        return type(self), (self.drifts, self.majority)
+
 
 def check_replicas(comm, params) -> None:
     """Raise a `ReplicaError` on every rank if not all ranks hold the same bits; every rank must call.

@@ -1,0 +1,60 @@
+"""What `fit` is given and may answer, beside training itself."""
+
+import numpy as np
+import pytest
+
+from distlearn import Serial, data, fit, nn, optim
+from distlearn.parallel.checkpoint.store import CheckpointStore
+
+DIGITS = data.load("digits").take(100, 50)
+
+
+def serial(*layers, rule=None):
+    model = nn.Sequential(*layers) if layers else nn.MLP((64, 10))
+    return Serial(model, nn.SoftmaxCrossEntropy(), optim.Optimizer(model.params, rule or optim.SGD(), 0.1))
+
+
+def test_training_ends_where_on_epoch_says_so_and_goes_on_later(tmp_path):
+    store, options = CheckpointStore(tmp_path), {"epochs": 6, "batch_size": 25}
+    stopped = fit(serial(), DIGITS, checkpoints=store, on_epoch=lambda history: len(history.epochs) == 2, **options)
+    assert [e.epoch for e in stopped.epochs] == [1, 2]
+    assert store.steps == [8]
+    resumed = fit(serial(), DIGITS, checkpoints=store, resume=True, **options)
+    assert resumed.column("test").tolist() == fit(serial(), DIGITS, **options).column("test_accuracy").tolist()
+
+
+def test_another_setting_of_an_own_layer_is_another_model(tmp_path):
+    class Leaky(nn.Layer):
+        def __init__(self, slope):
+            self.slope, self.params = slope, []
+
+        def forward(self, x):
+            return np.where(x > 0, x, self.slope * x), x
+
+        def backward(self, dy, saved):
+            return np.where(saved > 0, dy, self.slope * dy)
+
+    store = CheckpointStore(tmp_path)
+    fit(serial(nn.Linear(64, 10, 0), Leaky(0.1)), DIGITS, epochs=1, batch_size=50, checkpoints=store)
+    with pytest.raises(ValueError, match=r"Leaky\(slope=0.1\)"):
+        fit(serial(nn.Linear(64, 10, 0), Leaky(0.9)), DIGITS, epochs=2, batch_size=50, checkpoints=store, resume=True)
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: fit(serial(), (1, 2), epochs=1, batch_size=1), "the data set is a tuple, expected a Dataset"),
+        (lambda: optim.Optimizer(nn.MLP((3, 2)), optim.SGD(), 0.1), "expected what it has: model.params"),
+        (lambda: nn.Param([1.0, 2.0], "w"), "Param 'w': data is a list, expected an array"),
+        (lambda: nn.Param(np.arange(3)), "data is int64, expected an array of floating-point"),
+    ],
+)
+def test_what_is_no_data_set_no_parameters_and_no_array(call, said):
+    with pytest.raises(TypeError, match=said):
+        call()
+
+
+def test_a_shape_is_a_tuple_too():
+    assert nn.Reshape((8, 8, 1)).forward(np.zeros((2, 64)))[0].shape == (2, 8, 8, 1)
+    with pytest.raises(ValueError, match="axis 1 is 0, expected a whole number of 1 or more"):
+        nn.Reshape(8, 0)
