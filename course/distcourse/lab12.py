@@ -92,6 +92,10 @@ def execute(files: dict, operations, torn=None) -> dict:
     """Return the files after some operations; with `torn` bytes of the last one if that is a write."""
     files = dict(files)
     for i, (kind, name, *rest) in enumerate(operations):
+        if kind in ("rename", "remove") and name not in files:
+            raise ValueError(
+                f"operation {i}, a {kind}: {name!r} is not there, only {', '.join(sorted(files)) or 'nothing'}"
+            )
         if kind == "write":
             files[name] = rest[0][:torn] if torn is not None and i == len(operations) - 1 else rest[0]
         elif kind == "rename":

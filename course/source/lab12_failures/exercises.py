@@ -226,7 +226,7 @@ EXERCISES["save"] = Exercise(
         "the file is written under its final name: a torn write leaves one that looks like a checkpoint": (
             f'{WRITES}  ->  [("write", "checkpoint", whole), *(("remove", n) for n in files if n != "checkpoint")]'
         ),
-        "a crash leaves a part of a file, which the next save renames before it is removed: remove checkpoints alone": (
+        "remove only what is there when its turn comes: a part that a crash has left may be renamed first": (
             'n for n in files if n.startswith("step-"))[:-1]  ->  files)[:-1]'
         ),
         "step numbers are larger than a byte": [
@@ -341,6 +341,9 @@ EXERCISES["slow_nodes"] = Exercise(
         "these are the fast ones": "(mean - np.median(mean)) / error  ->  (np.median(mean) - mean) / error",
         "no fixed percentage: how much do means of healthy nodes vary?": (
             "(mean - np.median(mean)) / error > limit  ->  mean > 1.05 * np.median(mean)"
+        ),
+        "np.where gives a tuple of arrays: take the first of them, or np.flatnonzero": (
+            f"{FOUND}  ->  np.where((mean - np.median(mean)) / error > limit)"
         ),
         "all slow nodes, not the slowest": [
             f"{FOUND}  ->  [int(mean.argmax())]",
