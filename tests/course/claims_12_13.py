@@ -209,7 +209,6 @@ CLAIMS = [
     Claim("13", "(With 5 or 40 % random labels NVFP4 gains 5 to 11 %.)",
           lambda: [1 - x[1].mean() / x[0].mean() for x in map(rounded_training, (0.05, 0.4))],
           lambda gains: 0.04 < min(gains) <= max(gains) < 0.12, slow=True),
-    Claim("13", "NVFP4 gains as much, but MXFP4 is lost with either rounding, and stochastic rounding hurts it with "
-          "certain labels, too", on_fashion,
-          lambda x: x[1, 1] < 0.6 * x[1, 0] and x[1, 2:].min() > 0.7 and x[0, 3] > 1.3 * x[0, 2], slow=True),
+    Claim("13", "NVFP4 gains as much, and stochastic rounding hurts MXFP4 with certain labels, too", on_fashion,
+          lambda x: x[1, 1] < 0.6 * x[1, 0] and x[0, 3] > 1.3 * x[0, 2], slow=True),
 ]  # fmt: skip
