@@ -11,7 +11,7 @@ PLAIN = "np.stack([np.ones(len(p)), 1 / p], axis=1)"
 EXERCISES["fit_amdahl"] = Exercise(
     cases=[
         {"ranks": [1, 2, 4], "seconds": [7.0, 4.0, 2.5]},
-        {"ranks": [1, 2, 4, 8], "seconds": [10.3, 5.6, 3.4, 2.9]},
+        {"ranks": [1, 2, 4, 8], "seconds": [10.3, 5.6, 3.4, 3.7]},
         {"ranks": [16, 2, 5, 1], "seconds": [1.3, 4.1, 2.6, 7.7]},
         {"ranks": [1, 3, 9, 27, 64], "seconds": [9.1, 3.4, 0.8, 0.3, 0.1]},
     ],
@@ -19,7 +19,7 @@ EXERCISES["fit_amdahl"] = Exercise(
         "ranks": (p := rng.permutation(64)[: rng.integers(3, 9)] + 1).tolist(),
         "seconds": ((rng.uniform(0.1, 2) + rng.uniform(5, 50) / p) * rng.uniform(0.7, 1.4, len(p))).tolist(),
     },
-    rtol=1e-5,
+    rtol=1e-4,
     mistakes={
         "b first: return a, b": "return a, b  ->  return b, a",
         "these are shares of the time on one rank: return seconds": "return a, b  ->  return a / (a + b), b / (a + b)",
@@ -115,7 +115,7 @@ EXERCISES["finish"] = Exercise(
         {"programs": [["a", 1, "b"], [2, "a", "b", 2]], "seconds": {"b": 1.5, "a": 0.5}},
         {"programs": [[0, "x", 0, 2], [1, "x", "y"], [0, 7, "y", 1]], "seconds": {"y": 0, "x": 0}},
         {"ranks": 5, "joint": 7, "seed": 3},
-        {"ranks": 3, "joint": 60, "seed": 4},
+        {"ranks": 3, "joint": 190, "seed": 4},
         {"programs": [["a", "b"], ["b", "a"]], "seconds": {"a": 1, "b": 1}},
         {"programs": [[1, "a", "b"], [2, "b", "a"], [1, 1, 1, 1]], "seconds": {"a": 1, "b": 1}},
     ],
@@ -168,7 +168,7 @@ EXERCISES["finish"] = Exercise(
             f"{HERE}  ->  {HERE} and (len(members) > 1 or not isinstance(item, str))"
         ),
         "programs may be longer than that": (
-            "while any(following(r) is not None for r in range(n)):  ->  for _ in range(50):"
+            "while any(following(r) is not None for r in range(n)):  ->  for _ in range(100):"
         ),
         "leave the programs as they are": (
             "n = len(programs)  ->  [program.append(0) for program in programs]; n = len(programs)"
@@ -334,9 +334,9 @@ EXERCISES["search"] = Exercise(
         {"options": {"tensor": [4, 8], "k": [True, False], "m": [0, 1, 2, 3]}, "fits": 0.6, "seed": 6},
         {"options": {"a": [1, 2, 3]}, "fits": 0.0, "seed": 7},
         {
-            "options": {"p": [1, 2, 4, 8], "q": [0.5, 2.5, 9.0], "r": [1, 3], "s": list(range(20))},
+            "options": {"p": [1, 2, 4, 8, 16, 32], "q": [0.5, 2.5, 9.0, 7.0], "r": [1, 3, 5], "s": list(range(20))},
             "fits": 0.3,
-            "seed": 10,
+            "seed": 1,
         },
     ],
     draw=lambda rng: {
@@ -356,7 +356,7 @@ EXERCISES["search"] = Exercise(
         ),
         "go on with the next combination after an error": "            continue  ->              break",
         "after an error the result of the plan before is used again": "            continue  ->              pass",
-        "try all combinations: that was not the last": (
+        "try all combinations: these were not all": (
             "itertools.product(*options.values())  ->  list(itertools.product(*options.values()))[:300]"
         ),
         "`weakest` is what is lost most to, not least": "max(lost, key=lost.get)  ->  min(lost, key=lost.get)",
