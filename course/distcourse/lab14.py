@@ -169,7 +169,8 @@ def opened(step_time, efficiency, link):
     predicted = [tflops(run, step_time(**fields(run), **known)) for run in ENVELOPE.runs]
     measured = [run.measured for run in ENVELOPE.runs]
     rows = [
-        {"run": str(run), "micro-batch": run.microbatch, "predicted": round(p, 1), "measured": m, "ratio": round(p / m, 2)}
+        {"run": str(run), "micro-batch": run.microbatch}
+        | {"predicted": round(p, 1), "measured": m, "ratio": round(p / m, 2)}
         for run, p, m in zip(ENVELOPE.runs, predicted, measured, strict=True)
     ]
     return rows, skill(predicted, measured, float(np.median(measured)))

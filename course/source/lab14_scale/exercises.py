@@ -164,6 +164,7 @@ EXERCISES["finish"] = Exercise(
         "they wait for ever, although another rank has ended: when does nothing move any more?": (
             "if at == before:  ->  if at == before and all(isinstance(following(r), str) for r in range(n)):"
         ),
+        "`before` and `at` are one list: take a copy, or nothing seems to move": "before = list(at)  ->  before = at",
         "an operation that one rank has alone is done, too": (
             f"{HERE}  ->  {HERE} and (len(members) > 1 or not isinstance(item, str))"
         ),
@@ -228,6 +229,9 @@ EXERCISES["workers_needed"] = Exercise(
             "latency / images + decode  ->  max(latency / images, decode)"
         ),
         "the smallest number that suffices, not one more": f"math.ceil({NEEDED})  ->  int({NEEDED}) + 2",
+        "with several images in an answer, count the workers in the same way": (
+            "    return math.ceil(  ->      if images > 1: return 1\n    return math.ceil("
+        ),
         "sending is not counted, as long as the storage can send so much": (
             "latency / images + decode  ->  latency / images + decode + nbytes / bandwidth"
         ),
@@ -273,7 +277,11 @@ EXERCISES["step_time"] = Exercise(
             f"{FLOPS}  ->  24 * width**2 + 4 * width * length",
         ],
         "the term with the length is missing": f"{FLOPS}  ->  96 * width**2",
-        "a step has `batch` sequences": "batch * length * blocks  ->  length * blocks",
+        "a step has `batch` sequences": [
+            "batch * length * blocks  ->  length * blocks",
+            "batch * length * blocks  ->  microbatch * length * blocks",
+        ],
+        "a power is **: ^ is another operation": "96 * width**2  ->  96 * (width ^ 2)",
         "a sequence has `length` symbols": "batch * length * blocks  ->  batch * blocks",
         "all blocks are computed": "batch * length * blocks  ->  batch * length",
         "`efficiency` is the share of the peak that is reached": "gpus * peak * efficiency  ->  gpus * peak",
@@ -291,9 +299,11 @@ EXERCISES["step_time"] = Exercise(
         ),
         "every micro-batch gathers again": "m * nbytes / link  ->  nbytes / link",
         "the computing is that of all micro-batches already": f"{LONGER}  ->  m * max(computing, nbytes / link)",
-        "three times: gathered forward, gathered backward, gradients reduced": (
-            f"{BYTES}  ->  2 * 2 * 12 * blocks * width**2"
-        ),
+        "three times: gathered forward, gathered backward, gradients reduced": [
+            f"{BYTES}  ->  2 * 2 * 12 * blocks * width**2",
+            f"{BYTES}  ->  2 * 12 * blocks * width**2",
+        ],
+        "there are `blocks` blocks, not 12": f"{BYTES}  ->  3 * 2 * 12 * 12 * width**2",
         "2 bytes a number": f"{BYTES}  ->  3 * 12 * blocks * width**2",
         "2 bytes a number, not 4": f"{BYTES}  ->  3 * 4 * 12 * blocks * width**2",
         "the parameters of all blocks are gathered": f"{BYTES}  ->  3 * 2 * 12 * width**2",
@@ -315,6 +325,7 @@ EXERCISES["step_time"] = Exercise(
         "the bubble makes it longer: divide by the share that is full": (
             f"{BUBBLE}  ->  computing * m / (m + pipeline - 1)"
         ),
+        "m + p - 1 belongs into parentheses": f"{BUBBLE}  ->  computing * m + pipeline - 1 / m",
         "divide by m, not by p": f"{BUBBLE}  ->  computing * (m + pipeline - 1) / pipeline",
         "without ZeRO (zero is 0) nothing is gathered": "    if zero:  ->      if True:",
         "`zero` says whether ZeRO-3 is used, not `tensor`": "    if zero:  ->      if tensor == 1:",
@@ -334,9 +345,15 @@ EXERCISES["search"] = Exercise(
         {"options": {"tensor": [4, 8], "k": [True, False], "m": [0, 1, 2, 3]}, "fits": 0.6, "seed": 6},
         {"options": {"a": [1, 2, 3]}, "fits": 0.0, "seed": 7},
         {
-            "options": {"p": [1, 2, 4, 8, 16, 32], "q": [0.5, 2.5, 9.0, 7.0], "r": [1, 3, 5], "s": list(range(20))},
+            "options": {
+                "p": [1, 2, 4, 8, 16, 32],
+                "q": [0.5, 2.5, 9.0, 7.0],
+                "r": [1, 3, 5],
+                "s": list(range(20)),
+                "t": [6, 11, 10, 14, 12],
+            },
             "fits": 0.3,
-            "seed": 1,
+            "seed": 2,
         },
     ],
     draw=lambda rng: {
@@ -360,7 +377,17 @@ EXERCISES["search"] = Exercise(
             "itertools.product(*options.values())  ->  list(itertools.product(*options.values()))[:300]"
         ),
         "`weakest` is what is lost most to, not least": "max(lost, key=lost.get)  ->  min(lost, key=lost.get)",
-        "`weakest` is the key of what is lost most": "max(lost, key=lost.get)  ->  max(lost.values())",
+        "`weakest` is the key of what is lost most": [
+            "max(lost, key=lost.get)  ->  max(lost.values())",
+            "max(lost, key=lost.get)  ->  max(lost.items(), key=lambda pair: pair[1])",
+        ],
+        "one dict for all plans: the best one changes with it, make a new one for each": [
+            (
+                "best, most = None, 0.0  ->  best, most, plan = None, 0.0, {}",
+                "plan = dict(zip(options, values))  ->  plan |= zip(options, values)",
+                f"{WEAKEST}  ->  plan; best['weakest'] = max(lost, key=lost.get)",
+            )
+        ],
         "`weakest` is the key with the largest value, not the last name": "max(lost, key=lost.get)  ->  max(lost)",
         "`weakest` is of the best plan, not of the last": (
             '    return best  ->      return best and best | {"weakest": max(found["lost"], key=found["lost"].get)}'
