@@ -20,6 +20,7 @@ from distlearn.train import Settings
 from distlearn.train.program import train
 
 from .backtest import Run, predict_step, published, skill
+from .exercise import named
 from .incidents import system_mtbf
 
 # -- section 1: scaling ------------------------------------------------------------------------------------------------
@@ -34,10 +35,7 @@ def step_seconds(ranks: int, batch: int, network="ethernet-100g") -> float:
 
 
 def run_fit_amdahl(fit_amdahl, ranks, seconds):
-    got = fit_amdahl(ranks, seconds)
-    if np.shape(got) != (2,):
-        return {"result": got}
-    return {"a": float(got[0]), "b": float(got[1])}
+    return named(fit_amdahl(ranks, seconds), "a", "b")
 
 
 # -- section 2: record and replay --------------------------------------------------------------------------------------

@@ -56,6 +56,9 @@ EXERCISES["fit_amdahl"] = Exercise(
             "np.asarray(seconds, float)  ->  np.sort(np.asarray(seconds, float))[::-1]"
         ),
         "leave the lists as they are": "p, t = np.asarray  ->  ranks.sort(); p, t = np.asarray",
+        "lstsq returns three things more: the solution is the first, [0]": (
+            "rcond=None)[0]\n    return a, b  ->  rcond=None), 0\n    return a"
+        ),
         "did you forget `return`?": "    return a, b  ->      a, b",
     },
     may_pass={
@@ -112,6 +115,7 @@ EXERCISES["finish"] = Exercise(
             "seconds": {"b": 0.5, "a": 2, "c": 0.75},
         },
         {"programs": [[0, 5], [0, 3.5]], "seconds": {}},
+        {"programs": [[], []], "seconds": {}},
         {"programs": [["a", 1, "b"], [2, "a", "b", 2]], "seconds": {"b": 1.5, "a": 0.5}},
         {"programs": [[0, "x", 0, 2], [1, "x", "y"], [0, 7, "y", 1]], "seconds": {"y": 0, "x": 0}},
         {"ranks": 5, "joint": 7, "seed": 3},
@@ -145,6 +149,10 @@ EXERCISES["finish"] = Exercise(
         ),
         "it takes seconds[name] once, not twice": (
             f"{END}  ->  max(now[k] for k in members) + 2 * seconds.get(item, 0) + (0 if item in seconds else item)"
+        ),
+        "they end at one time: compute it before the first of them goes on": (
+            "at[k], now[k] = at[k] + 1, end  ->  "
+            "at[k], now[k] = at[k] + 1, max(now[j] for j in members) + seconds.get(item, item)"
         ),
         "one time for each rank, not the last of all": [
             "    return now  ->      return max(now)",
@@ -251,14 +259,14 @@ EXERCISES["step_time"] = Exercise(
         {"run": [10, 1000, 500, 60, 3, 40, 4, 5, 0], "peak": 1e14, "efficiency": 0.53, "link": 2e10},
         {"run": [7, 3000, 700, 160, 2, 16, 1, 1, 3], "peak": 2e14, "efficiency": 0.41, "link": 3e9},
         {"run": [7, 3000, 700, 336, 3, 16, 1, 1, 3], "peak": 2e14, "efficiency": 0.41, "link": 9e11},
-        {"run": [5, 900, 300, 48, 2, 8, 1, 1, 3], "peak": 1.5e14, "efficiency": 0.7, "link": 1e7},
+        {"run": [5, 900, 300, 48, 1, 8, 1, 1, 3], "peak": 1.5e14, "efficiency": 0.7, "link": 1e7},
         {"run": [24, 2000, 900, 105, 1, 42, 2, 7, 0], "peak": 3e14, "efficiency": 0.62, "link": 2e10},
         {"run": [11, 1500, 650, 90, 3, 10, 1, 2, 0], "peak": 2.3e14, "efficiency": 0.37, "link": 1e10},
     ],
     draw=lambda rng: {
         "run": [
             *rng.integers(100, 900, 3).tolist(),
-            (d := int(rng.integers(2, 9))) * int(rng.integers(2, 9)) * (micro := int(rng.integers(2, 9))),
+            (d := int(rng.integers(2, 9))) * int(rng.integers(2, 9)) * (micro := int(rng.integers(1, 9))),
             micro,
             *(
                 [d, 1, 1, 3]
