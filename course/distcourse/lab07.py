@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from distlearn import need
 from distlearn.comm import Network
 from distlearn.comm.base import RankError, ignore_report
 from distlearn.comm.waiting import count_cores  # noqa: F401  (for the notebook)
@@ -174,10 +175,16 @@ def measure_engines(world, cases: dict, report=ignore_report) -> Measured:
 
 
 def fit_network(measured: Measured, p: int) -> Network:
-    """Fit alpha and beta of T = 2 (p - 1) (alpha + n / (p beta)) to the all-reduces of p ranks."""
-    seconds = np.array(measured.all_reduces[p])
-    slope, start = np.polyfit(measured.messages, seconds, 1, w=1 / seconds)
-    return Network(max(start, 1e-7) / (2 * (p - 1)), 2 * (p - 1) / p / max(slope, 1e-12))
+    """Fit alpha and beta of T = 2 (p - 1) (alpha + n / (p beta)) to the all-reduces of p ranks.
+
+    By factors, not differences: half of a measured time is as wrong as twice of it, so late messages do not pull alone.
+    """
+    seconds, sizes = np.array(measured.all_reduces[p]), np.array(measured.messages)
+    began = np.log([seconds[0], seconds[-1] / sizes[-1]])
+    fit = need("scipy.optimize", "labs").least_squares
+    found = fit(lambda x: np.log(np.exp(x) @ [np.ones(len(sizes)), sizes] / seconds), began)
+    start, slope = np.exp(found.x).tolist()
+    return Network(start / (2 * (p - 1)), 2 * (p - 1) / p / slope)
 
 
 # -- Whole runs of lab 07: a given step in the library's training, large batches, local SGD on dealt data.

@@ -92,6 +92,10 @@ def execute(files: dict, operations, torn=None) -> dict:
     """Return the files after some operations; with `torn` bytes of the last one if that is a write."""
     files = dict(files)
     for i, (kind, name, *rest) in enumerate(operations):
+        if kind in ("rename", "remove") and name not in files:
+            raise ValueError(
+                f"operation {i}, a {kind}: {name!r} is not there, only {', '.join(sorted(files)) or 'nothing'}"
+            )
         if kind == "write":
             files[name] = rest[0][:torn] if torn is not None and i == len(operations) - 1 else rest[0]
         elif kind == "rename":
@@ -407,22 +411,22 @@ def _rows(my_rows, n, size, epoch, seed):
 
     world = dl.SimWorld(size)
     parts = world.run(ask)
-    counts, sizes = Counter(np.concatenate(parts).tolist()), [len(part) for part in parts]
-    orders = [
-        np.concatenate(world.run(ask, *other)).tolist()
-        for other in ((epoch, seed), (epoch + 1, seed), (epoch, seed + 1))
-    ]
+    first, again, other = (
+        np.concatenate(run).tolist() for run in (parts, world.run(ask), world.run(ask, epoch, seed + 1))
+    )
+    later = [np.concatenate(world.run(ask, epoch + i, seed)).tolist() for i in (1, 2, 3)]
+    counts, sizes = Counter(first), [len(part) for part in parts]
     return {
         "rows that come twice": "some" if max(counts.values(), default=0) > 1 else "none",
         "rows that never come": "some" if set(range(n)) - set(counts) else "none",
         "rows that do not exist": "some" if set(counts) - set(range(n)) else "none",
         "rows are whole numbers": all(part.dtype.kind in "iu" for part in parts),
         "the largest part less the smallest, at most 1": max(sizes) - min(sizes) <= 1,
-        "the next epoch": "has another order" if orders[0] != orders[1] else "has the same order",
-        "another seed": "gives another order" if orders[0] != orders[2] else "gives the same order",
-        "the same call again": "gives the same"
-        if orders[0] == np.concatenate(parts).tolist()
-        else "gives another order",
+        "the next three epochs": "an order of their own"
+        if len({*map(tuple, (first, *later))}) == 4
+        else "an order comes again",
+        "another seed": "gives another order" if other != first else "gives the same order",
+        "the same call again": "gives the same" if again == first else "gives another order",
         "rows are shuffled": all(np.any(np.diff(part) < 0) for part in parts if len(part) > 5),
     }
 

@@ -251,13 +251,13 @@ def train(model, n, lr, steps=300, *, noise=0.0, seed=0):
 def excess_loss(fmt, stochastic, noise, seed, steps=300):
     """Cross-entropy above its minimum [nats] after training in a format, a share `noise` of the labels random."""
 
-    def layer(i, d_out):
+    def layer(i, d_in, d_out):
         if fmt is None:
-            return dl.nn.Linear(64, d_out, [seed, i])
+            return dl.nn.Linear(d_in, d_out, [seed, i])
         options = {"fmt": fmt, "seed": [seed, i], "stochastic": stochastic, "rotated": False, "squares": False}
-        return dl.nn.LowPrecisionLinear(64, d_out, [seed, i], **options)
+        return dl.nn.LowPrecisionLinear(d_in, d_out, [seed, i], **options)
 
-    model = dl.nn.Sequential(layer(0, 64), dl.nn.ReLU(), layer(1, 10))
+    model = dl.nn.Sequential(layer(0, digits().x_train.shape[1], 64), dl.nn.ReLU(), layer(1, 64, 10))
     train(model, 128, Cosine(0.1, steps), steps, noise=noise, seed=seed)
     x, y = digits().x_train, digits().y_train
     truth = np.full((len(x), 10), noise / 10)

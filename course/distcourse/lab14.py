@@ -20,6 +20,7 @@ from distlearn.train import Settings
 from distlearn.train.program import train
 
 from .backtest import Run, predict_step, published, skill
+from .exercise import named
 from .incidents import system_mtbf
 
 # -- section 1: scaling ------------------------------------------------------------------------------------------------
@@ -28,16 +29,13 @@ NETWORK = dl.nn.MLP((784, 1024, 1024, 10), seed=None)
 
 
 def step_seconds(ranks: int, batch: int, network="ethernet-100g") -> float:
-    """Seconds of a data-parallel step, simulated at 1 Tflop/s a rank."""
+    """Seconds of a data-parallel step, simulated at 1 TFLOP/s a rank."""
     layout, options = dl.parallel.Layout(ranks), {"input_shape": (784,), "compute": dl.Roofline(1e12)}
     return dl.parallel.simulate_layout(NETWORK, layout, network, batch_size=batch, **options).seconds
 
 
 def run_fit_amdahl(fit_amdahl, ranks, seconds):
-    got = fit_amdahl(ranks, seconds)
-    if np.shape(got) != (2,):
-        return {"result": got}
-    return {"a": float(got[0]), "b": float(got[1])}
+    return named(fit_amdahl(ranks, seconds), "a", "b")
 
 
 # -- section 2: record and replay --------------------------------------------------------------------------------------
@@ -169,7 +167,8 @@ def opened(step_time, efficiency, link):
     predicted = [tflops(run, step_time(**fields(run), **known)) for run in ENVELOPE.runs]
     measured = [run.measured for run in ENVELOPE.runs]
     rows = [
-        {"run": str(run), "predicted": round(p, 1), "measured": m, "ratio": round(p / m, 2)}
+        {"run": str(run), "micro-batch": run.microbatch}
+        | {"predicted": round(p, 1), "measured": m, "ratio": round(p / m, 2)}
         for run, p, m in zip(ENVELOPE.runs, predicted, measured, strict=True)
     ]
     return rows, skill(predicted, measured, float(np.median(measured)))
@@ -187,7 +186,7 @@ GPUS, MEMORY, CHECKPOINT, RESTART = 4096, 80e9, 50.0, 600.0
 """The cluster's GPUs; bytes of each; seconds to save a checkpoint, and to go on after a failure."""
 MTBF = system_mtbf(86400 / 6.5e-3, GPUS // 8)
 """Of all nodes: 6.5 failures in 1,000 node-days (Meta's RSC-1)."""
-LOST = ("again", "messages", "bubble", "reduction", "update", "failures")
+LOST = ("below peak", "again", "messages", "bubble", "reduction", "update", "failures")
 MODEL = {"blocks": 128, "width": 25600, "heads": 160, "symbols": 51200}
 
 
@@ -242,14 +241,15 @@ def score(plan: dict) -> dict:
     memory = run.rank_weights * (4 + 12 / replicas) + kept * waiting + whole * run.recompute
     cycle = MTBF * math.exp(RESTART / MTBF) * math.expm1((plan["interval"] + CHECKPOINT) / MTBF)  # Daly 2006, eq. 20
     working = plan["interval"] / cycle
-    lost = {name: float(getattr(step, name) / step.seconds) for name in LOST[:-1]}
-    lost["failures"] = 1 - working
+    share = run.flops(False) / GPUS / step.seconds / ENVELOPE.peak * working
+    times = [step.passes * working - share * step.seconds, *(seconds * working for seconds in step[1:])]
+    lost = [*(float(seconds / step.seconds) for seconds in times), 1 - working]
     return {
         "step [s]": step.seconds,
         "memory [GB]": float(memory / 1e9),
         "fits": bool(memory <= MEMORY),
-        "share of peak": float(run.flops(False) / GPUS / step.seconds / ENVELOPE.peak * working),
-        "lost": lost,
+        "share of peak": float(share),
+        "lost": dict(zip(LOST, lost, strict=True)),  # with the share they add up to 1
     }
 
 

@@ -44,7 +44,7 @@ class Restart:
 
     @property
     def steps_lost(self) -> int:
-        """Steps that were done again."""
+        """Steps that were done again, at least: engines report ten times a second, not every step."""
         return max(0, self.reached - self.step)
 
     @property
@@ -55,7 +55,7 @@ class Restart:
     def __str__(self) -> str:
         return (
             f"{self.reason}: on {self.size} ranks again after {self.seconds_down:.1f} s, from step {self.step} "
-            f"({self.steps_lost} steps lost)"
+            f"(at least {self.steps_lost} steps lost)"
         )
 
 

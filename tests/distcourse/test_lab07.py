@@ -33,6 +33,13 @@ def test_a_network_is_found_again_from_its_all_reduces():
     assert found.beta == pytest.approx(true.beta, rel=1e-6)
 
 
+def test_late_messages_leave_a_fit_in_the_middle():
+    late = [45e-6, 4e-3, 7e-3, 8e-3, 2e-3]  # measured on two cores that others used, too
+    found = dp.fit_network(dp.Measured((2,), {}, {2: late}, None), 2)
+    fitted = [found.collective("all_reduce", m, range(2)) for m in dp.MESSAGES]
+    assert np.log(np.divide(fitted, late)).mean() == pytest.approx(0, abs=0.01)
+
+
 def test_runs_with_a_given_step_plan_and_deal():
     small = Settings(data="digits", n_train=256, hidden=(16,), optimizer="sgd", lr=0.3, batch_size=16, epochs=6)
     plan = lambda step: 0.3  # noqa: E731

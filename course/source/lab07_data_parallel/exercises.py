@@ -132,6 +132,10 @@ EXERCISES["data_parallel_step"] = Exercise(
             "batch.y, batch.n)  ->  batch.y, 12)",
             "batch.y, batch.n)  ->  batch.y)",
         ],
+        "the parameters are summed: sum the gradients": "comm.all_reduce(p.grad)  ->  comm.all_reduce(p.data)",
+        "a rank without samples takes part in every all_reduce, too": (
+            "    logits, saved  ->      if not len(batch.x): return 0.0\n    logits, saved"
+        ),
         "the parameters are averaged: sum the gradients, before the step": (
             "comm.all_reduce(p.grad)  ->  comm.all_reduce(p.data); p.data /= comm.size"
         ),
@@ -309,7 +313,10 @@ EXERCISES["local_sgd"] = Exercise(
         ),
         "a sum, not a mean: divide by comm.size": "p.data /= comm.size  ->  pass",
         "comm.size says how many ranks there are": [f"p.data /= comm.size  ->  p.data /= {k}" for k in (2, 3, 4)],
-        "the gradients of earlier steps are still in it: zero_grad()": "optimizer.zero_grad()  ->  pass",
+        "the gradients of earlier steps are still in it: zero_grad()": [
+            "optimizer.zero_grad()  ->  pass",
+            ("        optimizer.zero_grad()\n  ->  ", "losses = []  ->  losses = []; optimizer.zero_grad()"),
+        ],
         "the gradients were averaged: average the parameters, after the step": [
             ("all_reduce(p.data)  ->  all_reduce(p.grad)", "p.data /=  ->  p.grad /="),
             (

@@ -184,7 +184,7 @@ EXERCISES["save"] = Exercise(
     answers=("save", "load"),
     cases=[
         {"sizes": [40, 25, 60, 3]},
-        {"sizes": [1, 0, 7], "seed": 1, "first": 9, "apart": 1},
+        {"sizes": [1, 0, 7, 2], "seed": 1, "first": 9, "apart": 1},
         {"sizes": [300, 17, 9], "seed": 2, "first": 97, "apart": 160},
     ],
     draw=lambda rng: {
@@ -226,7 +226,7 @@ EXERCISES["save"] = Exercise(
         "the file is written under its final name: a torn write leaves one that looks like a checkpoint": (
             f'{WRITES}  ->  [("write", "checkpoint", whole), *(("remove", n) for n in files if n != "checkpoint")]'
         ),
-        "a crash leaves a part of a file, which the next save renames before it is removed: remove checkpoints alone": (
+        "remove only what is there when its turn comes: a part that a crash has left may be renamed first": (
             'n for n in files if n.startswith("step-"))[:-1]  ->  files)[:-1]'
         ),
         "step numbers are larger than a byte": [
@@ -235,6 +235,10 @@ EXERCISES["save"] = Exercise(
                 'int.from_bytes(body[:8], "little"), body[8:]  ->  body[0], body[1:]',
             ),
         ],
+        "steps are not always as far apart: look into `files` for what is old": (
+            'sorted(n for n in files if n.startswith("step-"))[:-1]'
+            '  ->  [n for n in [f"step-{step - 6:012d}"] if n in files]'
+        ),
         "load returns a tuple (step, data)": (
             'return int.from_bytes(body[:8], "little"), body[8:]'
             '  ->  return [int.from_bytes(body[:8], "little"), body[8:]]'
@@ -338,6 +342,9 @@ EXERCISES["slow_nodes"] = Exercise(
         "no fixed percentage: how much do means of healthy nodes vary?": (
             "(mean - np.median(mean)) / error > limit  ->  mean > 1.05 * np.median(mean)"
         ),
+        "np.where gives a tuple of arrays: take the first of them, or np.flatnonzero": (
+            f"{FOUND}  ->  np.where((mean - np.median(mean)) / error > limit)"
+        ),
         "all slow nodes, not the slowest": [
             f"{FOUND}  ->  [int(mean.argmax())]",
             "> limit).tolist()  ->  > limit).tolist()[-1:]",
@@ -399,7 +406,9 @@ EXERCISES["step"] = Exercise(
         "lr is an argument, not 0.1": "w -= lr * g  ->  w -= 0.1 * g",
         "rows come twice: do all ranks shuffle alike?": f"{ROWS}  ->  {ROWS.replace('epoch]', 'epoch, rank]')}",
         "without a seed every rank has an order of its own": f"{ROWS}  ->  np.random.permutation(n)[rank::size]",
-        "the order is another one in each epoch": f"{ROWS}  ->  {ROWS.replace('[seed, epoch]', '[seed]')}",
+        "the order is another one in each epoch": [
+            f"{ROWS}  ->  {ROWS.replace('epoch]', x)}" for x in ("epoch % 2]", "0]")
+        ],
         "the order follows from the seed": f"{ROWS}  ->  {ROWS.replace('[seed, epoch]', 'epoch')}",
         "no order is drawn: shuffle the rows": f"{ROWS}  ->  (np.arange(n)[rank::size] + epoch) % n",
         "rows that never come: n need not be a multiple of the ranks": (

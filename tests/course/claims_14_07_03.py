@@ -1,0 +1,239 @@
+"""Claims of labs 14, 07 and 03."""
+
+import functools
+
+import numpy as np
+import pytest
+from distcourse import lab03, lab07, lab14
+from distcourse.author import source_notebooks
+from distcourse.author.exercise import Solved
+
+import distlearn as dl
+
+from .claims import Claim
+from .conftest import COURSE
+
+
+@functools.cache
+def answer(lab: str, name: str):
+    """Return what a lab's solution of an exercise defines, the last if there are several."""
+    return Solved(next(p.parent for p in source_notebooks(COURSE) if p.stem == f"lab{lab}")).answers(name)[-1]
+
+
+# -- lab 14 ------------------------------------------------------------------------------------------------------------
+
+
+def fit_without_latency():
+    """Relative error on 128 ranks of a fit on up to 8."""
+    seconds = {p: lab14.step_seconds(p, 2048, dl.Network(0, 1e10)) for p in (1, 2, 4, 8, 128)}
+    a, b = answer("14", "fit_amdahl")([1, 2, 4, 8], list(seconds.values())[:4])
+    return (a + b / 128) / seconds[128] - 1
+
+
+def efficiencies():
+    """By ranks: of strong and of weak scaling."""
+    whole, part = (lab14.step_seconds(1, n) for n in (2048, 256))
+    ranks = 4, 8, 9, 12, 16, 64, 128
+    return {p: (whole / lab14.step_seconds(p, 2048) / p, part / lab14.step_seconds(p, 256 * p)) for p in ranks}
+
+
+def replayed():
+    """Largest relative error of a replay."""
+    errors = []
+    for network in (dl.Network(20e-6, 1.25e9), dl.Network(50e-6, 125e6)):
+        half = dl.Network(network.alpha, network.beta / 2)
+        card, fast = dl.Roofline(3e9), dl.Roofline(6e9)
+        for strategy in ("data_naive", "pipeline"):
+            trace = lab14.record(dl.SimWorld(4, network, card), strategy)
+            for change, world in (
+                ({"compute": 0.5}, dl.SimWorld(4, network, fast)),
+                ({"network": half}, dl.SimWorld(4, half, card)),
+                ({"slowdown": {1: 1.5}}, dl.SimWorld(4, network, card, slowdown={1: 1.5})),
+            ):
+                lab14.record(world, strategy)
+                errors.append(abs(dl.replay(trace, **change).makespan / world.makespan - 1))
+    return max(errors)
+
+
+def envelope():
+    """Predicted and measured speeds with 60 % and 17 GB/s, their ratios, and the skill."""
+    rows, skill = lab14.opened(answer("14", "step_time"), 0.6, 17e9)
+    return *(np.array([row[name] for row in rows]) for name in ("predicted", "measured", "ratio")), skill
+
+
+def keeps(found):
+    predicted, measured = (speeds[8] / speeds[6] for speeds in found[:2])
+    return np.allclose(found[0][[0, 2]], [188, 48], atol=0.5) and round(100 * predicted) == round(100 * measured) == 92
+
+
+def plans(memory):
+    """The best plan for cards of so much memory, and its score."""
+    options = {"tensor": (4, 8), "pipeline": (8, 16, 32), "chunks": (1, 2, 4), "microbatch": (1, 2)}
+    options |= {"recompute": (True, False), "interval": (900, 1600, 14400)}
+
+    def score(plan):
+        found = lab14.score(plan)
+        return found | {"fits": found["memory [GB]"] <= memory}
+
+    best = answer("14", "search")(score, options)
+    return best, lab14.score(best)
+
+
+def communication():
+    """Share of the peak that the best plan loses to it: inside blocks, between stages, and at the end of a step."""
+    score = plans(80)[1]
+    inside = score["lost"]["below peak"] - score["share of peak"] * (1 / 0.6 - 1)
+    return inside + score["lost"]["messages"] + score["lost"]["reduction"]
+
+
+def added_up():
+    found = [plans(80)[1], plans(160)[1], lab14.score(plans(80)[0] | {"recompute": False, "interval": 14400})]
+    return [score["share of peak"] + sum(score["lost"].values()) for score in found]
+
+
+def pipeline_8():
+    best, found = plans(80)
+    other = lab14.score(best | {"pipeline": 8})
+    return other["share of peak"] / found["share of peak"], other["memory [GB]"]
+
+
+# -- lab 07 ------------------------------------------------------------------------------------------------------------
+
+
+def below_80(data, *seeds, rate=0.007):
+    """Runs that end below 80 %: with the small rate, the large one, and the large one after a warm-up."""
+    if {a.name: a.origin for a in dl.data.available()}[data] not in ("package", "folder", "cache"):
+        pytest.skip(f"needs {data}")
+    scaled = answer("07", "scaled_lr")
+    deep = dl.Settings(data=data, n_train=1280, hidden=(64,) * 4, optimizer="momentum", batch_size=256, epochs=30)
+    deep = deep.but(evaluate_every=30)
+    rates = rate, scaled(rate, 256, 8), scaled(rate, 256, 8, 100)
+    return [sum(lab07.final_accuracy(deep.but(seed=s), rate) < 80 for s in seeds) for rate in rates]
+
+
+def averaged_once():
+    """By seed: points of accuracy that averaging once costs on random quarters."""
+    local_sgd = answer("07", "local_sgd")
+    runs = [[lab07.local_run(local_sgd, every, False, seed=s)[1] for every in (1, 320)] for s in range(10)]
+    return [often - once for often, once in runs]
+
+
+def bucket_steps():
+    """Seconds of a step by the size of its buckets [KiB]."""
+    backward = answer("07", "overlapped_backward")
+    return {kib: lab07.backward_step(backward, kib * 1024).seconds for kib in (1, 8, 64, 128, 512, 4096)}
+
+
+# -- lab 03 ------------------------------------------------------------------------------------------------------------
+
+
+def times_by_kernel():
+    """Seconds of the definition, im2col and spectra (rows) for 3 x 3, 9 x 9 and 15 x 15 on images of 32 x 32."""
+    solved = Solved(next(p.parent for p in source_notebooks(COURSE) if p.stem == "lab03"))
+    three = solved.answers("windows")[0], *solved.answers("spectra")[1:]
+    rng, columns = np.random.default_rng(3), []
+    for k in (3, 9, 15):
+        x = rng.normal(size=(8, 32, 32, 16)).astype("float32")
+        W = rng.normal(size=(k, k, 16, 16)).astype("float32")
+        columns.append([lab03.fewest_seconds(f, x, W) for f in three])
+    return np.array(columns).T
+
+
+def noise_of_f43():
+    """By seed: error over signal of F(4,3) with the points 0 to 4 in half precision."""
+    return [2 ** (lab03.loss_of_points(range(5), 4, "float16", seed) - 11) for seed in range(10)]
+
+
+def work(way, c_in, c_out, size):
+    found = [dl.nn.conv_cost(name, 16, c_in, c_out, size, size, m=4).work for name in (way, "im2col")]
+    return found[0] / found[1]
+
+
+CLAIMS = [
+    Claim("14", "With a latency of 0 the same fit is exact on 128.", fit_without_latency, lambda e: abs(e) < 1e-9),
+    Claim(
+        "14",
+        "On more than 8 ranks, weak scaling keeps more than strong scaling does",
+        efficiencies,
+        lambda found: all((weak > strong) == (p > 8) for p, (strong, weak) in found.items() if p != 8),
+    ),
+    Claim("14", "On 8 both are the same run", lambda: np.ptp(efficiencies()[8]), lambda off: off < 0.01),
+    Claim(
+        "14",
+        "Give each rank 2,048, and 128 of them keep three quarters.",
+        lambda: lab14.step_seconds(1, 2048) / lab14.step_seconds(128, 2048 * 128),
+        lambda kept: round(kept, 2) in (0.75, 0.76),
+    ),
+    Claim("14", "replay and run agree within 5 %, in pipelines, too", replayed, lambda error: error < 0.05),
+    Claim("14", "falls from 188 to 48 TFLOP/s on four times as many GPUs", envelope, keeps),
+    Claim("14", "errs two and a half times as much", lambda: 1 / (1 - envelope()[-1]), lambda x: 2.4 < x < 2.6),
+    Claim(
+        "14",
+        "the two worst rows are the smallest ZeRO-3 runs",
+        lambda: np.abs(np.log(envelope()[2])).argsort()[-2:].tolist(),
+        lambda worst: sorted(worst) == [0, 3],
+    ),
+    Claim("14", "so that all shares add up to 100 %", added_up, lambda sums: np.allclose(sums, 1)),
+    Claim(
+        "14",
+        "recomputation costs most, 22 %",
+        lambda: plans(80)[1]["lost"],
+        lambda lost: sorted(lost, key=lost.get)[-2:] == ["again", "below peak"] and round(lost["again"], 2) == 0.22,
+    ),
+    Claim(
+        "14",
+        "would be worth more than a faster network",
+        lambda: (plans(160)[1]["share of peak"] - plans(80)[1]["share of peak"], communication()),
+        lambda found: found[0] > found[1] > 0,
+    ),
+    Claim(
+        "14",
+        "Pipeline 8 with the same rest is within a percent and would be better",
+        pipeline_8,
+        lambda found: 1 < found[0] < 1.01 and round(found[1]) == 83,
+    ),
+    Claim(
+        "07",
+        "smaller limits change little",
+        bucket_steps,
+        lambda steps: steps[1] < 1.03 * steps[128] and min(steps, key=steps.get) == 512,
+    ),
+    Claim("07", "for less than two points of accuracy", averaged_once, lambda cost: max(cost) < 2, slow=True),
+    Claim(
+        "07",
+        "On 40 seeds (100 to 119, 200 to 219) 17 ended below 80 % without a warm-up, and 2 with it",
+        lambda: below_80("digits", *range(100, 120), *range(200, 220)),
+        lambda found: found[0] == 0 and 12 <= found[1] <= 22 and found[2] <= 4,
+        slow=True,
+    ),
+    Claim(
+        "07",
+        "on MNIST (20 seeds) 7 and none",
+        lambda: below_80("mnist", *range(20)),
+        lambda found: found[0] == found[2] == 0 and found[1] >= 4,
+        slow=True,
+    ),
+    Claim(
+        "07",
+        "the small rate was best there",
+        lambda: below_80("fashion-mnist", *range(20)),
+        lambda found: found[0] < found[2] <= found[1] and found[2] > 15,
+        slow=True,
+    ),
+    Claim(
+        "07",
+        "From a base rate of 0.003 no run of 20 was lost either way.",
+        lambda: below_80("digits", *range(20), rate=0.003),
+        lambda found: found[1] == found[2] == 0,
+        slow=True,
+    ),
+    Claim(
+        "03",
+        "The cost of the spectra depends on the image alone.",
+        times_by_kernel,
+        lambda t: t[2].max() < 2 * t[2].min() and t[0, 2] > 3 * t[0, 0],
+        slow=True,
+    ),
+    Claim("03", "noise thirty times as large as the signal", noise_of_f43, lambda n: min(n) > 20 and max(n) < 45),
+    Claim("03", "has 0.43 of the work", lambda: work("winograd", 64, 64, 14), lambda share: round(share, 2) == 0.43),
+]
