@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 
 import nbformat
 import psutil
@@ -122,7 +123,9 @@ def test_when_grading_ends_all_ends_with_it(course, tmp_path, monkeypatch, numbe
         found = psutil.process_iter(["cmdline"])
         return [p for p in found if any(str(tmp_path) in word for word in p.info["cmdline"] or ())]
 
-    with subprocess.Popen(words, start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    heard = partial(signal.signal, signal.SIGHUP, signal.SIG_DFL)  # which nohup ignores, here as well
+    with subprocess.Popen(words, start_new_session=True, preexec_fn=heard, **pipes) as process:
         wait(lambda: sum("bwrap" in p.info["cmdline"][0] for p in ours()) >= 2)
         status, said = run("grade", small.LAB)
         assert status == 1
@@ -137,7 +140,8 @@ def test_when_grading_ends_all_ends_with_it(course, tmp_path, monkeypatch, numbe
 def wait(done, seconds=100):
     until = time.monotonic() + seconds
     while not done():
-        assert time.monotonic() < until, [p.cmdline()[:6] for p in psutil.Process(1).children(recursive=True)][-9:]
+        alive = psutil.process_iter(["pid", "ppid", "status", "cmdline"])
+        assert time.monotonic() < until, [(*p.info.values(),) for p in alive if p.info["cmdline"]][-9:]
         time.sleep(0.2)
 
 

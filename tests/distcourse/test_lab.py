@@ -91,6 +91,7 @@ def test_a_film_is_one_image_with_a_slider(capsys):
 
 
 def test_a_bar_has_a_label_and_is_silent_while_graded(monkeypatch, capsys):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     report = Lab("07").bar("training")
     for done in (1, 2):
         report(done, 2, method="BSP")

@@ -212,7 +212,8 @@ def test_progress_is_live_and_complete(world, tmp_path):
     assert 2 <= len({step for step, *_ in seen}) <= seconds / REPORT_SECONDS + 2
 
 
-def test_progress_bar(world, capsys):
+def test_progress_bar(world, capsys, monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     world.progress = True
     try:
         world.run(lambda comm: [comm.report(i, 5, loss=0.5) for i in range(1, 6)] and None)

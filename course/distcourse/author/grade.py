@@ -188,10 +188,12 @@ def _listen(todo) -> None:
     """Pass names on; when there can be no more, whoever asked is done or dead, and nobody waits for an answer."""
     for line in sys.stdin:
         todo.put(line.strip())
-    for _ in range(2):  # sandboxes end with the process that has started them, but one that is just starting may not
+    subprocess.Popen.__init__ = None  # a kernel that is killed would be started again
+    for _ in range(3):  # sandboxes end with the process that has started them, but one that is just starting may not
         for child in psutil.Process().children(recursive=True):
             with contextlib.suppress(psutil.Error):
                 child.kill()
+        time.sleep(0.1)
     os._exit(0)
 
 
