@@ -84,14 +84,17 @@ def check_path(path, *, name, sarif, as_json, archs, defines, folders, **how) ->
     one_by_one, found = path.is_file(), []
     for file in files:
         source = file.read_text(encoding="utf-8", errors="replace")
-        names = [name] if name else list(kernels_of(source))
+        templates = kernels_of(source)
+        names = [name] if name else templates
         if one_by_one and not names:
             raise ValueError(f"{path}: no __global__ function")
         for each in names:
             if one_by_one and len(names) > 1 and how["args"]:
                 raise ValueError(f"{path} has the kernels {', '.join(names)}: say which by --name")
             with contextlib.redirect_stdout(io.StringIO()):  # what kernels print is in their reports
-                found += _checked(file, source, each, (f"-I{file.parent}", *options), host=not one_by_one, **how)
+                found += _checked(
+                    file, source, each, (f"-I{file.parent}", *options), templates.get(each), not one_by_one, **how
+                )
         if archs:
             result = compile_check(source, archs.split(","), options=options, names=[name] if name else ())
             say(str(result))
@@ -110,16 +113,15 @@ def check_path(path, *, name, sarif, as_json, archs, defines, folders, **how) ->
     return any(one.report.errors if one.report else one.why.startswith(("error", "does not")) for one in found)
 
 
-def _checked(file, source, name, options, *, host, grid, block, shared, args, launch):
+def _checked(file, source, name, options, is_template, host, *, grid, block, shared, args, launch):
     """Yield what comes of one kernel: of the launch that is asked for, or of each of the host code."""
-    launches = launches_of(source, name) if launch or host else []
-    for one in launches or [None]:
+    for one in (launches_of(source, name) if launch or host else ()) or [None]:
         full = one.kernel if one else name
         try:
             if one and one.unknown:
                 yield Checked(file, full, None, f"its launch in line {one.line}: {one.unknown}")
                 continue
-            if "<" not in full and kernels_of(source).get(full):
+            if "<" not in full and is_template:
                 yield Checked(file, full, None, f"a template: name its arguments, --name '{full}<float>'")
                 continue
             made, rng = RawKernel(source, full, options).compile(), np.random.default_rng(0)

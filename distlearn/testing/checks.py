@@ -237,8 +237,8 @@ def check_layer(layer, x) -> list[GradientError]:
 
     kept = [x.copy() for x in inputs]
     ys, dxs, parts = run("F0 B0 F1 B1", clear=True)
-    remedy = "compute into a new array, without out= and without x += ..."
-    rules.same(inputs, kept, "inputs are left alone", "x after forward and backward", remedy, 0)
+    apart = "compute into a new array, without out= and without x += ..."
+    rules.same(inputs, kept, "inputs are left alone", "x after forward and backward", apart, 0)
     promised, dx = tuple(layer.output_shape(x.shape)), dxs[0]
     remedy = "define output_shape(shape), batch included: ranks without samples rely on it"
     found = f"output_shape says {promised} for input {x.shape}, forward gave {ys[0].shape}"
@@ -266,7 +266,7 @@ def check_layer(layer, x) -> list[GradientError]:
     )
     rules.hold(not silent, "costs", "flops is 0, so the simulator says that it costs nothing", remedy)
     errors = gradient_check(copy.deepcopy(layer), x)
-    rules.same([x], kept[:1], "inputs are left alone", "x after all passes", remedy, 0)
+    rules.same([x], kept[:1], "inputs are left alone", "x after all passes", apart, 0)
 
     single = [x.astype("float32") if x.dtype.kind == "f" else x for x in inputs]
     low = run("F0 B0", layer=_converted(layer, lambda a: a.astype("float32")), inputs=single)
