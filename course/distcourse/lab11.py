@@ -17,6 +17,7 @@ from distlearn.sim import Roofline, SimWorld
 from distlearn.viz.look import COLORS, INK, LINES, new_axes, styled, write_title
 
 from .events import Events, simulate
+from .exercise import named
 
 # -- Simulated runs, replayed with real gradients.
 
@@ -524,9 +525,7 @@ def run_ssp_ends(ssp_ends, seconds, bound):
 
 def run_backup_update(backup_update, arrivals, gamma, d, seed):
     got = backup_update(arrivals, np.random.default_rng(seed).normal(size=(len(arrivals), d)), gamma)
-    if not (isinstance(got, (tuple, list)) and len(got) == 3):
-        return {"result": got}
-    return dict(zip(("gradient", "seconds", "late"), got, strict=True))
+    return named(got, "gradient", "seconds", "late")
 
 
 def run_my_policy(my_policy, mixes):

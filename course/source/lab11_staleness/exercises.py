@@ -238,6 +238,8 @@ EXERCISES["ssp_ends"] = Exercise(
         "bound + 1 >= 0": "the last row is zero as yet",
         "bound - 0 >= 0": "the last row is zero as yet",
         ">= -1": "the last row is zero as yet",
+        "if k > -1": "the last row is zero as yet",
+        "if k >= 0": "the last row is zero as yet",
         "if bound > 0": ("the last row is zero as yet; with bound 0 all start with the slowest's end"),
         "if True else": "the last row is zero as yet",
         "np.maximum(ends": "the same maximum",
