@@ -10,8 +10,13 @@ import functools
 import math
 import os
 import sys
+from types import ModuleType
+from typing import Any
 
 import numpy as np
+
+Array = np.ndarray
+"""What type checkers read for an array of NumPy or CuPy: CuPy has no stubs."""
 
 
 @functools.cache
@@ -45,7 +50,7 @@ def take_gpu(number: int) -> str:
     return device.pci_bus_id
 
 
-def get_xp(*arrays):
+def get_xp(*arrays: Any) -> ModuleType:
     """Return the array module of the data: `cupy` if any array lives on a GPU, else `numpy`."""
     for x in arrays:
         if isinstance(x, np.ndarray) or np.isscalar(x):
@@ -94,7 +99,7 @@ def can_launch(*arrays, dtypes=("float32",)) -> bool:
     )
 
 
-def matmul(a, b, out=None):
+def matmul(a: Array, b: Array, out: Array | None = None) -> Array:
     """Multiply matrices; half precision is multiplied in single and rounded once, as tensor cores do.
 
     NumPy has no half-precision GEMM: its loop is a thousand times slower, and rounds after every addition.
@@ -156,7 +161,7 @@ def norm(x) -> float:
     return largest * math.sqrt(float(((x / x.dtype.type(largest)) ** 2).sum(dtype=np.float64)))
 
 
-def to_device(x, device="cpu"):
+def to_device(x: Array, device: str = "cpu") -> Array:
     """Copy an array to a device, or return it unchanged when it is there already.
 
     Parameters
@@ -183,7 +188,7 @@ def to_device(x, device="cpu"):
         return cupy.asarray(x)
 
 
-def to_numpy(x):
+def to_numpy(x: Array) -> np.ndarray:
     """Return `x` as a NumPy array, copied from the GPU when it lives there."""
     if isinstance(x, np.ndarray):
         return x

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -107,7 +107,7 @@ class Trace:
     (4.0, 3.0, 2.0)
     """
 
-    def __init__(self, spans=(), messages=()):
+    def __init__(self, spans: Iterable[Span] = (), messages: Iterable[Message] = ()):
         self.spans: list[Span] = list(spans)
         self.messages: list[Message] = list(messages)
         self.operations: list[Operation] = []
@@ -127,7 +127,7 @@ class Trace:
         counts = f"{len(self.spans)} spans, {len(self.messages)} messages, {len(self.ranks)} ranks"
         return f"Trace({counts}, {self.makespan:.3g} s)"
 
-    def select(self, *, rank=None, lane=None, name=None) -> list[Span]:
+    def select(self, *, rank: int | None = None, lane: str | None = None, name: str | None = None) -> list[Span]:
         """Spans of one rank, lane or name (a name also matches as the part before `[`)."""
         return [
             s
@@ -137,7 +137,7 @@ class Trace:
             and (name is None or name in (s.name, s.name.partition("[")[0]))
         ]
 
-    def total(self, *, rank=None, lane=None, name=None) -> float:
+    def total(self, *, rank: int | None = None, lane: str | None = None, name: str | None = None) -> float:
         """Seconds in the selected spans, added up (overlapping spans count twice)."""
         return sum(s.seconds for s in self.select(rank=rank, lane=lane, name=name))
 
@@ -219,14 +219,14 @@ class Trace:
         recorded = {"operations": self.operations} if self.operations else {}
         return {"traceEvents": events, "displayTimeUnit": "ms", **recorded}
 
-    def save(self, path) -> Path:
+    def save(self, path: str | Path) -> Path:
         """Write the trace as JSON that Perfetto and chrome://tracing open; return the path."""
         with whole_file(path) as fresh:
             fresh.write_text(json.dumps(self.to_chrome(), allow_nan=False), encoding="utf-8")
         return Path(path)
 
     @classmethod
-    def load(cls, path) -> Trace:
+    def load(cls, path: str | Path) -> Trace:
         """Read back what `save` wrote."""
         content = json.loads(Path(path).read_text(encoding="utf-8"))
         events = content["traceEvents"]

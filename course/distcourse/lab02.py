@@ -47,7 +47,7 @@ class TargetTask:
     def trainer(self, rule, lr: float, seed: int = 0) -> Serial:
         """Return a freshly initialized network with its optimizer."""
         model = MLP((self.x.shape[1], *self.hidden, int(self.y.max()) + 1), seed=seed)
-        return Serial(model, SoftmaxCrossEntropy(), Optimizer(model.params, rule, lr))
+        return Serial(None, model, SoftmaxCrossEntropy(), Optimizer(model.params, rule, lr))
 
     def draw(self, batch: int, rng) -> Batch:
         """Return a batch of samples drawn with replacement, which makes them independent; or simply all of them."""

@@ -203,7 +203,7 @@ def deep_network(seed: int = 0):
         c = 8
     layers += [MaxPool(2), Flatten(), Linear(h * w * c // 4, data.n_classes, next(seeds), gain=1.0)]
     model = Sequential(*layers)
-    trainer = Serial(fuse(model), SoftmaxCrossEntropy(), Optimizer(model.params, Adam(), 0.003))
+    trainer = Serial(None, fuse(model), SoftmaxCrossEntropy(), Optimizer(model.params, Adam(), 0.003))
     batches = Batches(data.x_train, data.y_train, 64, seed=seed)
     with threadpool_limits(1):
         for epoch in range(10):

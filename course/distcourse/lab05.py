@@ -195,7 +195,7 @@ def _trainer(sizes, batch, convert):
     rng = np.random.default_rng(0)
     x, y = rng.random((batch, sizes[0]), np.float32), rng.integers(sizes[-1], size=batch)
     model = move(MLP(sizes, "sigmoid"), convert)
-    trainer = Serial(model, SoftmaxCrossEntropy(), Optimizer(model.params, SGD(), 0.01))
+    trainer = Serial(None, model, SoftmaxCrossEntropy(), Optimizer(model.params, SGD(), 0.01))
     return lambda: trainer.step(Batch(convert(x), convert(y), batch))
 
 
@@ -346,7 +346,7 @@ def _card_step(known, batch, device) -> float:
     rng, on = np.random.default_rng(0), lambda a: to_device(a, device)
     x, y = on(rng.random((batch, *known.sample), np.float32)), on(rng.integers(10, size=batch))
     model = fuse(move(known.build(), on))
-    trainer = Serial(model, SoftmaxCrossEntropy(), Optimizer(model.params, SGD(), 0.01))
+    trainer = Serial(None, model, SoftmaxCrossEntropy(), Optimizer(model.params, SGD(), 0.01))
     return fewest_seconds(lambda: trainer.step(Batch(x, y, batch)), xp=get_xp(x))
 
 

@@ -249,7 +249,7 @@ def local_run(train, every: int, by_class: bool, *, epochs=16, seed=0) -> tuple[
         deal = Batches(data.x_train[mine], data.y_train[mine], 16, seed=seed)
         batches = [batch for epoch in range(epochs) for batch in deal.epoch(epoch)]
         train(comm, model, loss, optimizer, batches, every)
-        return evaluate(Serial(model, loss, optimizer), data.x_test, data.y_test)
+        return evaluate(Serial(None, model, loss, optimizer), data.x_test, data.y_test)
 
     world = SimWorld(4)
     accuracy = world.run(on_rank)[0]

@@ -310,7 +310,7 @@ def train_layers(comm, functions=None, *, data="digits", sizes=(256, 128, 64), n
     model = MLP((images.n_features, *sizes, images.n_classes), seed=1, dtype="float64")
     loss, optimizer = SoftmaxCrossEntropy(), Optimizer(model.params, Momentum(), lr)
     if comm.size == 1:
-        strategy = Serial(model, loss, optimizer, comm.clock)
+        strategy = Serial(comm, model, loss, optimizer)
     else:
         strategy = TensorParallel(comm, model, loss, optimizer)
         for layer in strategy.model.layers:

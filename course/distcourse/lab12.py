@@ -250,7 +250,9 @@ def train_under_nemesis(save, load, *, steps: int, mean_life: float):
     files, kills, done = {}, 0, 0
     while done < steps:
         model = dl.nn.MLP((64, 32, 10), seed=0, dtype="float64")
-        trainer = dl.Serial(model, dl.nn.SoftmaxCrossEntropy(), dl.optim.Optimizer(model.params, dl.optim.SGD(), 0.2))
+        trainer = dl.Serial(
+            None, model, dl.nn.SoftmaxCrossEntropy(), dl.optim.Optimizer(model.params, dl.optim.SGD(), 0.2)
+        )
         done, saved = load(dict(files)) or (0, b"")
         at = 0
         for p in model.params if saved else ():

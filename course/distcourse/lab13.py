@@ -31,7 +31,7 @@ def strategy(rule, kind=None, **options):
 
     def make(comm, model):
         parts = model, dl.nn.SoftmaxCrossEntropy(), Optimizer(model.params, rule, 0.01)
-        return kind(comm, *parts, **options) if kind else dl.Serial(*parts, comm.clock)
+        return kind(comm, *parts, **options) if kind else dl.Serial(comm, *parts)
 
     return make
 
@@ -240,7 +240,7 @@ def formats_study(ways):
 def train(model, n, lr, steps=300, *, noise=0.0, seed=0):
     """Train on the digits, a share `noise` of the labels drawn at random, anew in each step; return the losses."""
     optimizer, rng, losses = Optimizer(model.params, Momentum(), lr), np.random.default_rng(seed), []
-    trainer, x, y = dl.Serial(model, dl.nn.SoftmaxCrossEntropy(), optimizer), digits().x_train, digits().y_train
+    trainer, x, y = dl.Serial(None, model, dl.nn.SoftmaxCrossEntropy(), optimizer), digits().x_train, digits().y_train
     for _ in range(steps):
         rows = rng.permutation(len(x))[:n]
         labels = np.where(rng.random(n) < noise, rng.integers(10, size=n), y[rows])

@@ -1,3 +1,4 @@
+from typing import Any
 from distlearn.comm.base import CommError as CommError
 from distlearn.comm.base import CommTimeoutError as CommTimeoutError
 from distlearn.comm.base import Communicator as Communicator
@@ -13,5 +14,5 @@ from distlearn.comm import collectives as collectives
 from distlearn.comm.network import cost as cost
 from distlearn.comm.collectives.rings import ring_all_reduce as ring_all_reduce
 from distlearn.shares import shares as shares
-ALL_REDUCES: dict
+ALL_REDUCES: dict[str, Any]
 ANY: int

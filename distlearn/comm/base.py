@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
+from ..backend import Array
 from ..trace import Clock
 from .calls import (
     ANY,
@@ -76,7 +77,7 @@ class PeerLostError(CommError):
         All ranks of the communicator that are known to be lost.
     """
 
-    def __init__(self, ranks, message: str):
+    def __init__(self, ranks: Sequence[int], message: str):
         super().__init__(message)
         self.ranks = tuple(ranks)
 
@@ -91,7 +92,7 @@ class CutOffError(CommError):
 class Work(Protocol):
     """Handle of an operation in progress."""
 
-    def wait(self):
+    def wait(self) -> Any:
         """Block until it is done; return its result (for receives and in-place collectives: the buffer)."""
 
     def done(self) -> bool:
@@ -143,7 +144,7 @@ class Communicator:
     def __repr__(self) -> str:
         return f"{type(self).__name__}(rank {self.rank} of {self.size})"
 
-    def report(self, step: int, total: int, **values) -> None:
+    def report(self, step: int, total: int, **values: Any) -> None:
         """Report to an observer, such as a progress bar, that `step` of `total` is done; only rank 0's count."""
         check_report(self.rank, step, total)
         self._report(step, total, **values)
@@ -155,7 +156,7 @@ class Communicator:
         """Let the ranks compare `what` along with their next collective call, which costs no message."""
         self._stated = (what,)
 
-    def agreement(self, call: Call):
+    def agreement(self, call: Call) -> Any:
         """Begin to compare this rank's call of a collective with the others'; None where it is not compared."""
 
     def _call(self, name: str, *arguments) -> Call:
@@ -171,23 +172,23 @@ class Communicator:
             self.recorder.calls.append((self.members, 0, (name, self.rank, int(peer), tag, size)))
 
     # -- between two ranks: arrays -------------------------------------------------------------------------------------
-    def send(self, x, dest: int, tag: int = 0) -> None:
+    def send(self, x: Array, dest: int, tag: int = 0) -> None:
         """Send the contiguous array `x`; may block until `dest` receives it."""
         self._send(*self._checked_send(x, dest, tag))
 
-    def isend(self, x, dest: int, tag: int = 0) -> Work:
+    def isend(self, x: Array, dest: int, tag: int = 0) -> Work:
         """Start a send; do not touch `x` before `wait`."""
         return self._isend(*self._checked_send(x, dest, tag))
 
-    def recv(self, out, source: int, tag: int = 0):
+    def recv(self, out: Array, source: int, tag: int = 0) -> Array:
         """Receive into the contiguous array `out` (same dtype and size as the message) and return it."""
         return self._recv(*self._checked_recv(out, source, tag))
 
-    def irecv(self, out, source: int, tag: int = 0) -> Work:
+    def irecv(self, out: Array, source: int, tag: int = 0) -> Work:
         """Start a receive; `out` is valid after `wait`, which raises if the message had another size."""
         return self._irecv(*self._checked_recv(out, source, tag))
 
-    def send_recv(self, x, dest: int, out, source: int, tag: int = 0):
+    def send_recv(self, x: Array, dest: int, out: Array, source: int, tag: int = 0) -> Array:
         """Send `x` to `dest` while receiving `out` from `source`; return `out`. Cannot deadlock by itself.
 
         `out` may not share memory with `x`.
@@ -211,14 +212,14 @@ class Communicator:
         return out, int(source), int(tag)
 
     # -- between two ranks: anything that can be pickled ---------------------------------------------------------------
-    def send_obj(self, obj, dest: int, tag: int = 0) -> None:
+    def send_obj(self, obj: Any, dest: int, tag: int = 0) -> None:
         """Send a pickled object; may block until it is received."""
         check_peer("dest", dest, self.rank, self.size)
         check_tag(tag, self.rank, self.n_tags)
         self._note("send_obj(dest", dest, tag)
         self._send_obj(obj, int(dest), int(tag))
 
-    def recv_obj(self, source: int = ANY, tag: int = 0):
+    def recv_obj(self, source: int = ANY, tag: int = 0) -> Any:
         """Receive an object from `source`, or from any rank (`ANY`) the one that arrives first."""
         if source != ANY:
             check_peer("source", source, self.rank, self.size)
@@ -227,7 +228,7 @@ class Communicator:
         return self._recv_obj(int(source), int(tag))
 
     # -- all ranks -----------------------------------------------------------------------------------------------------
-    def all_reduce(self, x, op: str = "sum"):
+    def all_reduce(self, x: Array, op: str = "sum") -> Array:
         """Replace `x` on every rank by the element-wise `op` ("sum", "prod", "min", "max") over ranks; return it.
 
         The result is the same on all ranks. Sums of float16 are exact and rounded once, in every world; NCCL alone, and
@@ -236,38 +237,38 @@ class Communicator:
         check_reduction("all_reduce", x, op, self.rank)
         return self._all_reduce(self._call("all_reduce", f"op={op!r}", x.shape, x.dtype), x, op)
 
-    def iall_reduce(self, x, op: str = "sum") -> Work:
+    def iall_reduce(self, x: Array, op: str = "sum") -> Work:
         """Start an `all_reduce`; do not touch `x` before `wait`."""
         check_reduction("all_reduce", x, op, self.rank)
         return self._iall_reduce(self._call("all_reduce", f"op={op!r}", x.shape, x.dtype), x, op)
 
-    def reduce_scatter(self, x, op: str = "sum"):
+    def reduce_scatter(self, x: Array, op: str = "sum") -> Array:
         """Reduce the flat array `x` over ranks; return this rank's share, as `numpy.array_split(x, size)` cuts them."""
         check_reduction("reduce_scatter", x, op, self.rank, in_place=False)
         return self._reduce_scatter(self._call("reduce_scatter", f"op={op!r}", x.shape, x.dtype), x, op)
 
-    def ireduce_scatter(self, x, op: str = "sum") -> Work:
+    def ireduce_scatter(self, x: Array, op: str = "sum") -> Work:
         """Start a `reduce_scatter`; do not touch `x` before `wait`, which returns the share."""
         check_reduction("reduce_scatter", x, op, self.rank, in_place=False)
         return self._ireduce_scatter(self._call("reduce_scatter", f"op={op!r}", x.shape, x.dtype), x, op)
 
-    def all_gather(self, x):
+    def all_gather(self, x: Array) -> Array:
         """Return the `x` of every rank, stacked: ``(size, *x.shape)``. Shapes must agree."""
         check_buffer("all_gather", x, self.rank)
         return self._all_gather(self._call("all_gather", x.shape, x.dtype), x)
 
-    def iall_gather(self, x) -> Work:
+    def iall_gather(self, x: Array) -> Work:
         """Start an `all_gather`; do not touch `x` before `wait`, which returns the stack."""
         check_buffer("all_gather", x, self.rank)
         return self._iall_gather(self._call("all_gather", x.shape, x.dtype), x)
 
-    def broadcast(self, x, root: int = 0):
+    def broadcast(self, x: Array, root: int = 0) -> Array:
         """Replace `x` on every rank by the root's; return it."""
         check_root(root, self.rank, self.size)
         (check_buffer if self.rank == root else check_output)("broadcast", x, self.rank)
         return self._broadcast(self._call("broadcast", f"root={root}", x.shape, x.dtype), x, int(root))
 
-    def scatter(self, x, out, root: int = 0):
+    def scatter(self, x: Array, out: Array, root: int = 0) -> Array:
         """Distribute the rows of the root's `x` ``(size, *out.shape)``, one to each rank, into `out`; return it.
 
         Only the root's `x` is read; the others pass None. `out` may not share memory with it.
@@ -279,13 +280,13 @@ class Communicator:
         call = self._call("scatter", f"root={root}", out.shape, out.dtype)
         return self._scatter(call, x if self.rank == root else None, out, int(root))
 
-    def gather(self, x, root: int = 0):
+    def gather(self, x: Array, root: int = 0) -> Array | None:
         """Return the `x` of every rank, stacked ``(size, *x.shape)``, on the root, and None elsewhere."""
         check_root(root, self.rank, self.size)
         check_buffer("gather", x, self.rank)
         return self._gather(self._call("gather", f"root={root}", x.shape, x.dtype), x, int(root))
 
-    def all_to_all(self, x):
+    def all_to_all(self, x: Array) -> Array:
         """Send row j of `x` (size, ...) to rank j; return the rows received, by source."""
         check_rows("all_to_all", x, self.rank, self.size)
         return self._all_to_all(self._call("all_to_all", x.shape, x.dtype), x)
@@ -294,17 +295,17 @@ class Communicator:
         """Wait until every rank has called it."""
         self._barrier(self._call("barrier"))
 
-    def broadcast_obj(self, obj, root: int = 0):
+    def broadcast_obj(self, obj: Any, root: int = 0) -> Any:
         """Return the root's object on every rank."""
         check_root(root, self.rank, self.size)
         return self._broadcast_obj(self._call("broadcast_obj", f"root={root}"), obj, int(root))
 
-    def gather_obj(self, obj, root: int = 0) -> list | None:
+    def gather_obj(self, obj: Any, root: int = 0) -> list | None:
         """Return the object of every rank, by rank, on the root, and None elsewhere."""
         check_root(root, self.rank, self.size)
         return self._gather_obj(self._call("gather_obj", f"root={root}"), obj, int(root))
 
-    def all_gather_obj(self, obj) -> list:
+    def all_gather_obj(self, obj: Any) -> list:
         """Return the object of every rank, by rank, on every rank: also arrays of different lengths."""
         return self.broadcast_obj(self.gather_obj(obj))
 

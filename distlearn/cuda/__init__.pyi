@@ -10,4 +10,4 @@ from distlearn.cuda.report import Site as Site
 from distlearn.cuda.emulator.source import UnsupportedFeature as UnsupportedFeature
 from distlearn.cuda.nvrtc import compile_check as compile_check
 from distlearn.cuda.nvrtc import has_nvrtc as has_nvrtc
-CARDS: dict
+CARDS: dict[str, Card]

@@ -6,6 +6,8 @@ import functools
 import math
 import sys
 import warnings
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -61,7 +63,7 @@ class RawKernel:
     100.0
     """
 
-    def __init__(self, code, name, options=(), *, compiler=None):
+    def __init__(self, code: str, name: str, options: Sequence[str] = (), *, compiler: str | None = None):
         if not isinstance(code, str) or not isinstance(name, str):
             raise TypeError(f"RawKernel(code, name): strings; got {type(code).__name__}, {type(name).__name__}")
         if isinstance(options, str):
@@ -104,7 +106,9 @@ class RawKernel:
             raise KernelError(f"no __constant__ or __device__ variable {name!r}, only {sorted(declared)}")
         self._constants[name] = np.ascontiguousarray(value)
 
-    def __call__(self, grid, block, args, *, shared_mem=0):
+    def __call__(
+        self, grid: tuple[int, ...], block: tuple[int, ...], args: tuple[Any, ...], *, shared_mem: int = 0
+    ) -> None:
         args = arguments.as_tuple(self.name, args)
         held = [
             a for arg in args if arguments.holds_pointers(arg) for _, a in arguments.arrays_in(arg) if a is not None
@@ -120,7 +124,16 @@ class RawKernel:
                 warnings.warn(f"{self.name}: {finding}", stacklevel=2)
         return None
 
-    def check(self, grid, block, args, *, shared_mem=0, time_limit=20.0, record=None) -> Report:
+    def check(
+        self,
+        grid: tuple[int, ...],
+        block: tuple[int, ...],
+        args: tuple[Any, ...],
+        *,
+        shared_mem: int = 0,
+        time_limit: float = 20.0,
+        record: Any = None,
+    ) -> Report:
         """Run the kernel in the emulator with every check, wherever the arrays are, and report the findings.
 
         The arrays are changed as by a launch. Nothing that the kernel does can crash Python or run forever:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -88,7 +88,7 @@ class Batches:
     [2, 2, 1]
     """
 
-    def __init__(self, x, y, batch_size, *, rank=0, size=1, seed=0):
+    def __init__(self, x: Any, y: Any, batch_size: int, *, rank: int = 0, size: int = 1, seed: int = 0):
         check_arrays("Batches", x=x, y=y)
         if len(x) != len(y):
             raise ValueError(f"Batches: x holds {len(x)} samples and y {len(y)} labels, expected equal numbers")

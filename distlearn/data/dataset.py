@@ -81,7 +81,7 @@ class Dataset:
                 labels = f"{y.min()} to {y.max()}, expected 0 to {self.n_classes - 1}"
                 raise ValueError(f"Dataset {self.name!r}: labels of y_{split} run from {labels}")
 
-    def splits(self):
+    def splits(self) -> tuple[tuple[str, np.ndarray, np.ndarray], ...]:
         return (
             ("train", self.x_train, self.y_train),
             ("val", self.x_val, self.y_val),
@@ -100,7 +100,7 @@ class Dataset:
     def n_classes(self) -> int:
         return len(self.classes)
 
-    def on(self, device) -> Dataset:
+    def on(self, device: str) -> Dataset:
         """Return the data set with its arrays on a device: "cpu", "gpu", or the index of a GPU."""
         arrays = {
             f"{axis}_{split}": array.but(device=device) if hasattr(array, "but") else to_device(array, device)

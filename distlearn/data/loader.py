@@ -19,17 +19,23 @@ import signal
 import sys
 import time
 import weakref
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from multiprocessing import get_context
 from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..backend import to_device
+from ..backend import Array, to_device
 from .dataset import whole
 from .sources import decode_image, find_images, read_file
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
+    from ..trace import Clock
 
 
 class Loader:
@@ -74,9 +80,18 @@ class Loader:
     """
 
     def __init__(
-        self, folder, *, image_shape=None, dtype=np.float32, augment=None, buffer=0, workers=0, depth=None,
-        timeout=60.0, storage=read_file,
-    ):  # fmt: skip
+        self,
+        folder: str | Path,
+        *,
+        image_shape: tuple[int, int, int] | None = None,
+        dtype: DTypeLike = np.float32,
+        augment: Callable[..., Any] | None = None,
+        buffer: int = 0,
+        workers: int = 0,
+        depth: int | None = None,
+        timeout: float = 60.0,
+        storage: Callable[..., bytes] = read_file,
+    ):
         self.folder, self.image_shape, self.resize = os.fspath(folder), image_shape, image_shape is not None
         self.dtype, self.augment, self.timeout = np.dtype(dtype), augment, timeout
         self.storage, self.device = storage, "cpu"
@@ -101,7 +116,7 @@ class Loader:
     def __len__(self) -> int:
         return len(self._names)
 
-    def __getitem__(self, rows) -> Loader | np.ndarray:
+    def __getitem__(self, rows: Any) -> Loader | np.ndarray:
         """Choose rows by a slice or an array, of which nothing is read; or read the sample of a number."""
         if isinstance(rows, (int, np.integer)):
             return np.asarray(self[[range(len(self))[rows]]])[0]
@@ -110,7 +125,7 @@ class Loader:
     def __array__(self, dtype=None, copy=None) -> np.ndarray:
         return next(self.stream([slice(None)])).astype(dtype or self.dtype, copy=False)
 
-    def but(self, **changes) -> Loader:
+    def but(self, **changes: Any) -> Loader:
         """Return the same loader with some attributes changed: `workers`, `depth`, `device`, `storage`, ..."""
         other = copy.copy(self)
         vars(other).update(changes)
@@ -126,7 +141,7 @@ class Loader:
     def _stored(self) -> np.ndarray:
         return np.lexsort(self._where.T[1::-1])  # rows by file, then by offset
 
-    def order(self, rng) -> np.ndarray:
+    def order(self, rng: np.random.Generator) -> np.ndarray:
         """Draw the order of an epoch."""
         if not self.buffer:
             return rng.permutation(len(self))
@@ -139,7 +154,7 @@ class Loader:
             held[i] = row
         return np.array(delivered + rng.permutation(held).tolist())
 
-    def shuffle_quality(self, order) -> float:
+    def shuffle_quality(self, order: Array) -> float:
         """Mean distance in storage of samples that are delivered one after another, over that of a full shuffle.
 
         About 1 for a full shuffle, whose distance is n / 3; 0 as stored; 3 B / n through a buffer of B in one shard.
@@ -148,7 +163,7 @@ class Loader:
         return float((np.abs(np.diff(place)).mean() - 1) / ((len(order) + 1) / 3 - 1))
 
     # -- one image -----------------------------------------------------------------------------------------------------
-    def source(self, row) -> str:
+    def source(self, row: int) -> str:
         """Name the file of a row, and the record in it."""
         if row < 0:
             return "its first image"
@@ -156,7 +171,7 @@ class Loader:
         path = os.path.join(self.folder, os.fsdecode(self._files[file]))
         return path if size < 0 else f"{path}: {os.fsdecode(self._names[row])}"
 
-    def read(self, row) -> bytes:
+    def read(self, row: int) -> bytes:
         """Read the file or the record of a row."""
         file, offset, size = self._where[row].tolist()
         return self.storage(os.path.join(self.folder, os.fsdecode(self._files[file])), offset, size)
@@ -188,7 +203,7 @@ class Loader:
         return x
 
     # -- many ----------------------------------------------------------------------------------------------------------
-    def stream(self, parts, key=(0, 0), clock=None):
+    def stream(self, parts: Any, key: Any = (0, 0), clock: Clock | None = None) -> Iterator[Any]:
         """Yield the rows of each part (a slice, or numbers of rows), in this order; waiting is a span "load"."""
         every = np.arange(len(self))
         parts = [every[part] for part in parts]

@@ -8,13 +8,17 @@ import math
 import os
 import zlib
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from ..backend import Array
 from .dataset import Dataset, whole
 from .loader import Loader
 from .sources import DIGITS, KNOWN, Files, find, is_visible
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
 
 # -- text --------------------------------------------------------------------------------------------------------------
 # Text as a data set that needs no network: the pages that Python's `help()` shows.
@@ -69,7 +73,7 @@ def encode(text: str) -> np.ndarray:
     return np.frombuffer(text.encode("ascii", errors="ignore"), np.uint8).astype(np.int64)
 
 
-def decode(codes) -> str:
+def decode(codes: Array) -> str:
     """Return the text of ASCII codes."""
     return "".join(map(chr, codes))
 
@@ -159,7 +163,7 @@ _GZIP = b"\x1f\x8b"
 _MAX_DIMENSIONS = 64  # of a NumPy array
 
 
-def read_idx(path) -> np.ndarray:
+def read_idx(path: str | Path) -> np.ndarray:
     """Read an IDX file, gzipped or plain, as an array.
 
     Parameters
@@ -219,7 +223,15 @@ def _header(path: Path, data: bytes) -> tuple[np.dtype, tuple[int, ...], int]:
 _last: dict[tuple, Dataset] = {}
 
 
-def load(name: str = "digits", *, dtype=np.float32, val_fraction=0.1, seed=0, workers=0, image_shape=None) -> Dataset:
+def load(
+    name: str = "digits",
+    *,
+    dtype: DTypeLike = np.float32,
+    val_fraction: float = 0.1,
+    seed: int = 0,
+    workers: int = 0,
+    image_shape: tuple[int, int, int] | None = None,
+) -> Dataset:
     """Load images with labels: scikit-learn's digits, MNIST, Fashion-MNIST, a folder of IDX files, or one of images.
 
     Pixels are scaled to 0..1 by the range of their type (0..255 for bytes, 0..16 for the digits), nothing else: no mean

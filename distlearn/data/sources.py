@@ -311,7 +311,7 @@ class SlowStorage:
         self.latency, self.bandwidth = latency, bandwidth
         self._free = RawValue("d", 0.0)  # when the line is free again; a lock would stay with a worker that is killed
 
-    def __call__(self, path, offset: int = 0, size: int = -1) -> bytes:
+    def __call__(self, path: str | Path, offset: int = 0, size: int = -1) -> bytes:
         data = read_file(path, offset, size)
         done = self._free.value = max(self._free.value, time.monotonic()) + len(data) / self.bandwidth
         time.sleep(max(0.0, done + self.latency - time.monotonic()))
@@ -327,7 +327,7 @@ class Cache(NamedTuple):
     folder: str | Path
     storage: object = read_file
 
-    def __call__(self, path, offset: int = 0, size: int = -1) -> bytes:
+    def __call__(self, path: str | Path, offset: int = 0, size: int = -1) -> bytes:
         from filelock import FileLock
 
         copy = Path(self.folder, blake2b(os.fsencode(os.path.abspath(path)), digest_size=16).hexdigest())
@@ -392,7 +392,7 @@ def _few(names: list[str]) -> str:
     return ", ".join(names[:5]) + ", ..." * (len(names) > 5)
 
 
-def write_shards(folder, out, per_shard: int) -> None:
+def write_shards(folder: str | Path, out: str | Path, per_shard: int) -> None:
     """Write the images of a folder into tar files, in an order that is drawn once, and an index of where each begins.
 
     Parameters

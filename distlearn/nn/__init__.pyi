@@ -1,3 +1,4 @@
+from typing import Any
 from distlearn.nn.models import AlexNet as AlexNet
 from distlearn.nn.pool import AvgPool as AvgPool
 from distlearn.nn.norm import BatchNorm as BatchNorm
@@ -26,6 +27,7 @@ from distlearn.nn.linear import Linear as Linear
 from distlearn.nn.norm import LocalResponseNorm as LocalResponseNorm
 from distlearn.nn.formats import LowPrecisionLinear as LowPrecisionLinear
 from distlearn.nn.models import MLP as MLP
+from distlearn.nn.models import Model as Model
 from distlearn.nn.pool import MaxPool as MaxPool
 from distlearn.nn.metrics import MeanLoss as MeanLoss
 from distlearn.nn.loss import MeanSquaredError as MeanSquaredError
@@ -74,14 +76,14 @@ from distlearn.nn.costs.profile import skinny_products as skinny_products
 from distlearn.nn.costs.profile import summary as summary
 from distlearn.nn.torch_state import to_torch_state as to_torch_state
 from distlearn.nn.layer import walk as walk
-ACTIVATIONS: dict
-ALGORITHMS: dict
+ACTIVATIONS: dict[str, Any]
+ALGORITHMS: dict[str, Any]
 BFLOAT16: Format
 E2M1: Format
 E4M3: Format
 E5M2: Format
-METRICS: dict
-MODELS: dict
+METRICS: dict[str, Any]
+MODELS: dict[str, Model]
 MXFP4: BlockFormat
 MXFP8: BlockFormat
 NVFP4: BlockFormat

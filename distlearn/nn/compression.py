@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..backend import to_numpy
+from ..backend import Array, to_numpy
 
 ROUNDS = 50  # Of k-means at most; fewer where clusters no longer change.
 
@@ -30,7 +30,7 @@ class Clustered(NamedTuple):
         return self.codebook[np.packbits(bits, axis=1, bitorder="little")].reshape(self.shape)
 
 
-def cluster(x, clusters: int = 16) -> Clustered:
+def cluster(x: Array, clusters: int = 16) -> Clustered:
     r"""Replace the elements of an array by `clusters` values that are chosen by k-means.
 
     .. math:: \min_{c_1 \dots c_k} \sum_i \min_j (x_i - c_j)^2

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
+from collections.abc import Callable
 from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from ..backend import get_xp
+from ..backend import Array, get_xp
 from .layer import Layer, describe, walk
+
+if TYPE_CHECKING:
+    from ..trace import Clock
 
 
 class Container(Layer):
@@ -27,13 +32,13 @@ class Container(Layer):
             self.params.append(p)
 
     @property
-    def children(self):
+    def children(self) -> list[Layer]:
         return self.layers
 
-    def parts(self, shape):
+    def parts(self, shape: tuple[int, ...]) -> list[tuple[Layer, tuple[int, ...]]]:
         return [(layer, shape) for layer in self.layers]
 
-    def eval(self):
+    def eval(self) -> Layer:
         layers = [layer.eval() for layer in self.layers]
         if all(a is b for a, b in zip(layers, self.layers, strict=True)):
             return self
@@ -43,13 +48,13 @@ class Container(Layer):
             new.name = old.name
         return view
 
-    def flops(self, shape):
+    def flops(self, shape: tuple[int, ...]) -> int:
         return sum(layer.flops(s) for layer, s in self.parts(shape))
 
-    def backward_flops(self, shape):
+    def backward_flops(self, shape: tuple[int, ...]) -> int:
         return sum(layer.backward_flops(s) for layer, s in self.parts(shape))
 
-    def bytes_moved(self, shape, itemsize=4):
+    def bytes_moved(self, shape: tuple[int, ...], itemsize: int = 4) -> int:
         return sum(layer.bytes_moved(s, itemsize) for layer, s in self.parts(shape))
 
     def __repr__(self):
@@ -143,7 +148,7 @@ class Sequential(Container):
             self._fused = list(self.layers), self.together(self.layers)
         return self._fused[1]
 
-    def part(self, layers) -> Sequential:
+    def part(self, layers: list[Layer]) -> Sequential:
         """Return some layers as a model of their own; layers and parameters keep the names they have."""
         made = copy.copy(self)  # not a new Sequential, which would number the layers again
         made.layers = layers
@@ -151,7 +156,7 @@ class Sequential(Container):
         made.params = [p for p in self.params if id(p) in mine]
         return made
 
-    def forward(self, x, clock=None):
+    def forward(self, x: Array, clock: Clock | None = None) -> tuple[Array, Any]:
         """Run all layers; with a `clock`, one span per layer. An empty batch skips them: its output shape is known."""
         clock = self.clock if clock is None else clock
         if not len(x):
@@ -165,7 +170,15 @@ class Sequential(Container):
             saved.append((s, like))
         return x, saved
 
-    def backward(self, dy, saved, later=None, *, on_grad=None, clock=None):
+    def backward(
+        self,
+        dy: Array,
+        saved: Any,
+        later: list[Any] | None = None,
+        *,
+        on_grad: Callable[..., Any] | None = None,
+        clock: Clock | None = None,
+    ) -> Array | None:
         """Run all layers backward.
 
         Parameters
@@ -201,14 +214,14 @@ class Sequential(Container):
                     on_grad(p)
         return get_xp(dy).empty(saved, dy.dtype) if empty else dy
 
-    def parts(self, shape):
+    def parts(self, shape: tuple[int, ...]) -> list[tuple[Layer, tuple[int, ...]]]:
         parts = []
         for layer in self.layers:
             parts.append((layer, shape))
             shape = layer.output_shape(shape)
         return parts
 
-    def output_shape(self, shape):
+    def output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         for layer in self.layers:
             shape = layer.output_shape(shape)
         return shape
@@ -286,13 +299,13 @@ class Parallel(Container):
             raise ValueError("Parallel: no branches, expected at least one")
         super().__init__(branches)
 
-    def forward(self, x):
+    def forward(self, x: Array) -> tuple[Array, Any]:
         self.output_shape(x.shape)
         results = [branch.forward(x) for branch in self.layers]
         y = get_xp(x).concatenate([y for y, _ in results], axis=-1)
         return y, ([s for _, s in results], [y.shape[-1] for y, _ in results], x.shape)
 
-    def backward(self, dy, saved):
+    def backward(self, dy: Array, saved: Any) -> Array | None:
         *saved, shape = saved
         xp, dx, start = get_xp(dy), None, 0
         for branch, s, width in zip(self.layers, *saved, strict=True):
@@ -302,7 +315,7 @@ class Parallel(Container):
             start += width
         return dx
 
-    def output_shape(self, shape):
+    def output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         shapes = [branch.output_shape(shape) for branch in self.layers]
         if len({s[:-1] for s in shapes}) > 1:
             raise ValueError(f"{describe(self)}: the branches' outputs differ in more than the last axis: {shapes}")
@@ -331,16 +344,16 @@ class Residual(Container):
     def __init__(self, body: Layer):
         super().__init__([body])
 
-    def forward(self, x):
+    def forward(self, x: Array) -> tuple[Array, Any]:
         self.output_shape(x.shape)
         y, saved = self.layers[0].forward(x)
         return x + y, saved
 
-    def backward(self, dy, saved):
+    def backward(self, dy: Array, saved: Any) -> Array | None:
         dx = input_gradient(self.layers[0], self.layers[0].backward(dy.copy(), saved), dy.shape)
         return dx if dx is None else dx + dy
 
-    def output_shape(self, shape):
+    def output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         found = self.layers[0].output_shape(shape)
         if found != shape:
             raise ValueError(f"{describe(self)}: cannot add shapes {found} (of the body) and {shape} (of its input)")
@@ -365,21 +378,21 @@ class Siamese(Container):
     def __init__(self, body: Layer):
         super().__init__([body])
 
-    def forward(self, x):
+    def forward(self, x: Array) -> tuple[Array, Any]:
         self._check(x.shape)
         pairs = x.reshape(-1, *x.shape[2:])
         y, saved = self.layers[0].forward(pairs)
         return y.reshape(len(x), 2, *y.shape[1:]), (saved, pairs.shape)
 
-    def backward(self, dy, saved):
+    def backward(self, dy: Array, saved: Any) -> Array | None:
         saved, shape = saved
         dx = input_gradient(self.layers[0], self.layers[0].backward(dy.reshape(-1, *dy.shape[2:]), saved), shape)
         return dx if dx is None else dx.reshape(len(dy), 2, *dx.shape[1:])
 
-    def parts(self, shape):
+    def parts(self, shape: tuple[int, ...]) -> list[tuple[Layer, tuple[int, ...]]]:
         return [(self.layers[0], (2 * shape[0], *shape[2:]))]
 
-    def output_shape(self, shape):
+    def output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         self._check(shape)
         return (shape[0], 2, *self.layers[0].output_shape((2 * shape[0], *shape[2:]))[1:])
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from ..backend import get_xp
+from ..backend import Array, get_xp
 from .layer import Layer
 from .shape import Identity
 
@@ -37,19 +39,19 @@ class Dropout(Layer):
 
     costs = 2, 2
 
-    def __init__(self, p=0.5, rng=None):
+    def __init__(self, p: float = 0.5, rng: np.random.Generator | int | list[int] | None = None):
         if not 0 <= p < 1:
             raise ValueError(f"Dropout: p is {p!r}, expected 0 <= p < 1")
         self.p = p
         self.rng = rng if isinstance(rng, np.random.Generator) else np.random.default_rng(0 if rng is None else rng)
 
-    def forward(self, x):
+    def forward(self, x: Array) -> tuple[Array, Any]:
         xp = get_xp(x)
         rng = self.rng if xp is np else xp.random.default_rng(int(self.rng.integers(2**63)))
         kept = rng.random(x.shape, dtype=np.float32) >= self.p
         return self._mask(x.copy(), kept), kept
 
-    def backward(self, dy, saved):
+    def backward(self, dy: Array, saved: Any) -> Array | None:
         return self._mask(dy, saved)
 
     def _mask(self, x, kept):
@@ -57,5 +59,5 @@ class Dropout(Layer):
         x *= 1 / (1 - self.p)
         return x
 
-    def eval(self):
+    def eval(self) -> Layer:
         return Identity()

@@ -9,11 +9,12 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from ..backend import column_sums, get_xp, matmul
+from ..backend import Array, column_sums, get_xp, matmul
 from .layer import check_dtype, check_positive
 from .linear import Linear
 
@@ -53,7 +54,9 @@ class Format:
             what = f"{self.name} has {self.exponent} bits of exponent and {self.mantissa} of mantissa"
             raise ValueError(f"Format: {what}, expected 2 to 8 and 1 to 23, as float32 holds them")
 
-    def round(self, x, rng=None, axis=None):
+    def round(
+        self, x: Array, rng: np.random.Generator | None = None, axis: int | tuple[int, ...] | None = None
+    ) -> Array:
         """Round to the format's values, ties to the even one.
 
         Parameters
@@ -78,7 +81,7 @@ class Format:
                 y = low + (xp.asarray(rng.random(x.shape, np.float32)) < y - low)
             return (y * unit).astype(dtype)
 
-    def nbytes(self, shape, axis=None) -> int:
+    def nbytes(self, shape: tuple[int, ...], axis: int | tuple[int, ...] | None = None) -> int:
         return -(-math.prod(shape) * (1 + self.exponent + self.mantissa) // 8)
 
 
@@ -137,7 +140,7 @@ class BlockFormat:
     def __post_init__(self):
         check_positive(self.name, block=self.block)
 
-    def round(self, x, rng=None, axis=-1):
+    def round(self, x: Array, rng: np.random.Generator | None = None, axis: int | tuple[int, ...] = -1) -> Array:
         """Round each block to multiples of its scale.
 
         Parameters
@@ -170,7 +173,7 @@ class BlockFormat:
         tensor = xp.maximum(largest.max() / (self.scale.largest * M), np.finfo(np.float32).tiny)
         return self.scale.round(largest / M / tensor) * tensor
 
-    def nbytes(self, shape, axis=-1) -> int:
+    def nbytes(self, shape: tuple[int, ...], axis: int | tuple[int, ...] = -1) -> int:
         """Bytes of the elements and scales of an array of `shape`."""
         axes = normalize_axis_tuple(axis, len(shape))
         blocks = math.prod(-(-n // self.block) if a in axes else n for a, n in enumerate(shape))
@@ -183,7 +186,7 @@ NVFP4 = BlockFormat("NVFP4", E2M1, 16, E4M3)
 HADAMARD = functools.reduce(np.kron, [np.array([[1, 1], [1, -1]], "float32")] * 4) / 4
 
 
-def rotate(x, signs=1.0):
+def rotate(x: Array, signs: Array | float = 1.0) -> Array:
     """Multiply each 16 values of the last axis by an orthogonal matrix, which spreads a large one over all of them.
 
     Products are unchanged if both factors are rotated along the axis over which they are summed.
@@ -230,7 +233,19 @@ class LowPrecisionLinear(Linear):
 
     splits = False
 
-    def __init__(self, d_in, d_out, rng=None, *, fmt, stochastic=True, rotated=True, squares=True, seed=0, **options):
+    def __init__(
+        self,
+        d_in: int,
+        d_out: int,
+        rng: np.random.Generator | int | None = None,
+        *,
+        fmt: Any,
+        stochastic: bool = True,
+        rotated: bool = True,
+        squares: bool = True,
+        seed: int = 0,
+        **options: Any,
+    ):
         super().__init__(d_in, d_out, rng, **options)
         if not isinstance(fmt, Format | BlockFormat):
             raise TypeError(f"LowPrecisionLinear: fmt is {fmt!r}, expected a format such as NVFP4")
@@ -238,13 +253,13 @@ class LowPrecisionLinear(Linear):
         self.rng = np.random.default_rng(seed)
         self.signs = self.rng.choice([-1, 1], 16).astype(self.W.data.dtype)
 
-    def forward(self, x):
+    def forward(self, x: Array) -> tuple[Array, Any]:
         self.output_shape(x.shape)
         check_dtype(self, x)
         y = matmul(*self._rounded("forward", x.reshape(-1, self.d_in), self.W.data))
         return (y + self.b.data).reshape(*x.shape[:-1], self.d_out), x
 
-    def backward(self, dy, saved):
+    def backward(self, dy: Array, saved: Any) -> Array | None:
         x, dy = saved.reshape(-1, self.d_in), dy.reshape(-1, self.d_out)
         self.W.add_product(*self._rounded("weights", x.T, dy))
         self.b.add(column_sums(dy))

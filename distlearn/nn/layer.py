@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 
-from ..backend import get_xp, matmul, rounded
+from ..backend import Array, get_xp, matmul, rounded
 from ..trace import length
 
 
@@ -31,7 +33,7 @@ class Param:
         A strategy may replace it by a view into a flat bucket.
     """
 
-    def __init__(self, data, name: str = "", frozen: bool = False, grad=None):
+    def __init__(self, data: Array, name: str = "", frozen: bool = False, grad: Array | None = None):
         if getattr(getattr(data, "dtype", None), "kind", "") != "f":
             raise TypeError(f"Param {name!r}: data is {data!r:.40}, expected an array of floating-point numbers")
         self.data, self.name, self.local_name, self.frozen = data, name, name, frozen
@@ -39,7 +41,7 @@ class Param:
         self._stale = False
 
     @property
-    def grad(self):
+    def grad(self) -> Array:
         if self._stale:
             self._grad[...] = 0
             self._stale = False
@@ -60,7 +62,7 @@ class Param:
         """
         self._stale = True
 
-    def add_product(self, a, b) -> None:
+    def add_product(self, a: Array, b: Array) -> None:
         """Add the matrix product `a @ b` to the gradient; a cleared gradient is overwritten without a temporary."""
         if self._stale:
             self._stale = False
@@ -68,7 +70,7 @@ class Param:
         else:
             self._grad += matmul(a, b)
 
-    def add(self, values) -> None:
+    def add(self, values: Array) -> None:
         """Add an array of its shape to the gradient, rounded to its precision; a cleared gradient is overwritten."""
         values = rounded(values, self._grad.dtype)
         if self._stale:
@@ -103,7 +105,7 @@ class Statistic(Param):
     by their rows: so there is one model, whatever rank predicts, or saves it.
     """
 
-    def __init__(self, data, name: str = "", frozen: bool = True, grad=None):
+    def __init__(self, data: Array, name: str = "", frozen: bool = True, grad: Array | None = None):
         super().__init__(data, name, frozen, grad)
 
 
@@ -138,9 +140,9 @@ class Layer:
     input_gradient: bool = True
     splits: bool = False
     costs: tuple[int, int] = (0, 0)
-    rng = None
+    rng: np.random.Generator | None = None
 
-    def forward(self, x):
+    def forward(self, x: Array) -> tuple[Array, object]:
         """Return the layer's output and what `backward` needs.
 
         Returns
@@ -150,7 +152,7 @@ class Layer:
         """
         raise NotImplementedError
 
-    def backward(self, dy, saved):
+    def backward(self, dy: Array, saved: Any) -> Array | None:
         """Add this batch's gradients into `p.grad` of every parameter and return the gradient of the input.
 
         Parameters
@@ -162,7 +164,7 @@ class Layer:
         """
         raise NotImplementedError
 
-    def eval(self):
+    def eval(self) -> Layer:
         """Return the layer for prediction; most layers are the same in both modes and return themselves."""
         # The mode is a property of the object that is called, not a flag that could be forgotten: `model.forward(x)`
         # trains, `model.eval().forward(x)` predicts. What `eval` returns shares the parameters, so it is never out of
@@ -300,7 +302,7 @@ def check_positive(what: str, **values) -> None:
             raise ValueError(f"{what}: {name} is {value!r}, expected a whole number of 1 or more")
 
 
-def nbytes(saved) -> int:
+def nbytes(saved: Any) -> int:
     """Bytes of memory that the arrays in what `forward` saved keep alive; arrays that share memory count once."""
     spans, without_data = [], {}
 
@@ -328,7 +330,7 @@ def _memory(x) -> tuple[int, int]:
     return pointer + sum(s for s in steps if s < 0), pointer + sum(s for s in steps if s > 0) + x.itemsize
 
 
-def walk(model: Layer):
+def walk(model: Layer) -> Iterator[Layer]:
     """Yield a layer and all layers inside it, outermost first."""
     yield model
     for child in model.children:
@@ -340,7 +342,7 @@ def parameter_count(model: Layer) -> int:
     return sum(math.prod(p.data.shape) for p in model.params if not p.frozen)
 
 
-def move(model: Layer, convert) -> Layer:
+def move(model: Layer, convert: Callable[[Array], Array]) -> Layer:
     """Replace every parameter's array by `convert(array)`, in place; return the model.
 
     Parameters

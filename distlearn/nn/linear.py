@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..backend import can_launch, column_sums, get_xp, matmul, rounded, single
+from ..backend import Array, can_launch, column_sums, get_xp, matmul, rounded, single
 from . import init, ops
 from .layer import Layer, Param, check_dtype, check_positive, check_shape, describe
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
 
 
 class Linear(Layer):
@@ -40,21 +44,30 @@ class Linear(Layer):
 
     splits = True
 
-    def __init__(self, d_in, d_out, rng=None, *, dtype="float32", gain=init.HE, input_gradient=True):
+    def __init__(
+        self,
+        d_in: int,
+        d_out: int,
+        rng: np.random.Generator | int | None = None,
+        *,
+        dtype: DTypeLike = "float32",
+        gain: float = init.HE,
+        input_gradient: bool = True,
+    ):
         check_positive("Linear", d_in=d_in, d_out=d_out)
         self.d_in, self.d_out, self.input_gradient = d_in, d_out, input_gradient
         self.W = Param(init.normal((d_in, d_out), gain / math.sqrt(d_in), rng, dtype), "W")
         self.b = Param(init.zeros((d_out,), dtype), "b")
         self.params = [self.W, self.b]
 
-    def forward(self, x):
+    def forward(self, x: Array) -> tuple[Array, Any]:
         check_shape(self, x.shape, "...", self.d_in)
         check_dtype(self, x)
         y = matmul(x.reshape(-1, self.d_in), self.W.data)
         y += self.b.data
         return y.reshape(*x.shape[:-1], self.d_out), x
 
-    def backward(self, dy, saved, later=None, relu=None):
+    def backward(self, dy: Array, saved: Any, later: list[Any] | None = None, relu: Any = None) -> Array | None:
         """Return the input's gradient; `relu` is the output of a ReLU that is fused with this layer."""
         x, dy = saved.reshape(-1, self.d_in), dy.reshape(-1, self.d_out)
         if later is None and can_launch(dy, self.b.data):
@@ -70,11 +83,11 @@ class Linear(Layer):
                 later += [(self.W.add_product, x.T, dy), (self.b.add, column_sums(dy))]
         return matmul(dy, self.W.data.T).reshape(saved.shape) if self.input_gradient else None
 
-    def output_shape(self, shape):
+    def output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         check_shape(self, shape, "...", self.d_in)
         return (*shape[:-1], self.d_out)
 
-    def flops(self, shape):
+    def flops(self, shape: tuple[int, ...]) -> int:
         return 2 * math.prod(shape[:-1]) * self.d_in * self.d_out
 
     def __repr__(self):
@@ -109,13 +122,15 @@ class Embedding(Layer):
 
     input_gradient = False
 
-    def __init__(self, n_symbols, d_out, rng=None, *, dtype="float32"):
+    def __init__(
+        self, n_symbols: int, d_out: int, rng: np.random.Generator | int | None = None, *, dtype: DTypeLike = "float32"
+    ):
         check_positive("Embedding", n_symbols=n_symbols, d_out=d_out)
         self.n_symbols, self.d_out, self.costs = n_symbols, d_out, (0, d_out)
         self.W = Param(init.normal((n_symbols, d_out), 1 / math.sqrt(d_out), rng, dtype), "W")
         self.params = [self.W]
 
-    def forward(self, x):
+    def forward(self, x: Array) -> tuple[Array, Any]:
         if x.dtype.kind not in "iu":
             raise TypeError(f"{describe(self)}: expected symbols as integers, got an array of {x.dtype}")
         if x.size and not (int(x.min()) >= 0 and int(x.max()) < self.n_symbols):
@@ -123,7 +138,7 @@ class Embedding(Layer):
             raise ValueError(f"{describe(self)}: symbols run from {span}")
         return self.W.data[x], x
 
-    def backward(self, dy, saved):
+    def backward(self, dy: Array, saved: Any) -> Array | None:
         rows = dy.reshape(-1, self.d_out)
         if get_xp(dy) is not np:  # a GPU has a fast scattered add
             get_xp(dy).add.at(self.W.grad, saved.reshape(-1), rows)
@@ -136,8 +151,8 @@ class Embedding(Layer):
             sums = np.add.reduceat(single(rows)[order], starts, axis=0)
             self.W.grad[symbols[starts]] += rounded(sums, rows.dtype)
 
-    def output_shape(self, shape):
+    def output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         return (*shape, self.d_out)
 
-    def bytes_moved(self, shape, itemsize=4):
+    def bytes_moved(self, shape: tuple[int, ...], itemsize: int = 4) -> int:
         return 2 * itemsize * math.prod(shape) * self.d_out

@@ -11,12 +11,19 @@ by n times the tokens that a sample has on average in the data set. The tokens o
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..backend import can_launch, get_xp, rounded, single
+from ..backend import Array, can_launch, get_xp, rounded, single
 from .layer import check_classes, check_pairs, check_same_shape
 from .metrics import METRICS, PairAccuracy, make_metric
+
+if TYPE_CHECKING:
+    from .metrics import Metric
+
+Loss = Callable[[Array, Array, int], tuple[Any, Array]]
 
 
 class SoftmaxCrossEntropy:
@@ -33,10 +40,10 @@ class SoftmaxCrossEntropy:
         Metric by which models are evaluated: "accuracy", or "perplexity" for a language model.
     """
 
-    def __init__(self, metric="accuracy"):
+    def __init__(self, metric: Metric | str = "accuracy"):
         self.metric = make_metric(metric)
 
-    def __call__(self, logits, labels, n=None):
+    def __call__(self, logits: Array, labels: Array, n: int | None = None) -> tuple[Any, Array]:
         """Return the loss and its gradient."""
         n, on_gpu = len(logits) if n is None else n, can_launch(logits)
         check_classes("SoftmaxCrossEntropy", logits, labels, read=not on_gpu)  # to read them would wait for the GPU
@@ -98,7 +105,7 @@ class MeanSquaredError:
 
     metric = METRICS["rmse"]()
 
-    def __call__(self, y, targets, n=None):
+    def __call__(self, y: Array, targets: Array, n: int | None = None) -> tuple[Any, Array]:
         check_same_shape("MeanSquaredError", y, targets)
         n = len(y) if n is None else n
         if n < max(1, len(y)):
@@ -131,13 +138,13 @@ class ContrastiveLoss:
     R. Hadsell, S. Chopra, Y. LeCun (2006), Dimensionality reduction by learning an invariant mapping, CVPR, equation 4.
     """
 
-    def __init__(self, margin=1.0):
+    def __init__(self, margin: float = 1.0):
         if not margin > 0:
             raise ValueError(f"ContrastiveLoss: margin is {margin!r}, expected a distance above 0")
         self.margin = margin
         self.metric = PairAccuracy(margin)
 
-    def __call__(self, y, similar, n=None):
+    def __call__(self, y: Array, similar: Array, n: int | None = None) -> tuple[Any, Array]:
         check_pairs("ContrastiveLoss", y, similar)
         n = len(y) if n is None else n
         if n < max(1, len(y)):

@@ -10,11 +10,16 @@ parts of any size, on shards of any size, gives what one pass over all samples w
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..backend import get_xp
+from ..backend import Array, get_xp
 from .layer import check_classes, check_pairs, check_same_shape
+
+if TYPE_CHECKING:
+    from .loss import Loss
 
 
 class Metric:
@@ -46,7 +51,7 @@ class Metric:
     title = ""
     share = False
 
-    def count(self, outputs, targets):
+    def count(self, outputs: Array, targets: Array) -> Sequence[Any]:
         """Return sums over some samples for `value`; here the sum of the terms, and their number.
 
         Parameters
@@ -56,12 +61,12 @@ class Metric:
         """
         raise NotImplementedError(f"{type(self).__name__} has no count(outputs, targets)")
 
-    def value(self, sums) -> float:
+    def value(self, sums: Sequence[Any]) -> float:
         """Return the metric from the sums over all samples; NaN if there are none."""
         total, n = sums
         return float(total) / float(n) if n else math.nan
 
-    def counted(self, outputs, targets) -> np.ndarray:
+    def counted(self, outputs: Array, targets: Array) -> np.ndarray:
         """Return `count` as an array; raise if those of a metric of the user's own are no sums over samples."""
         found, middle = self._array(outputs, targets), len(outputs) // 2
         if type(self).__module__ != __name__ and middle and np.isfinite(found).all():
@@ -161,10 +166,10 @@ class MeanLoss(Metric):
 
     name = "loss"
 
-    def __init__(self, loss):
+    def __init__(self, loss: Loss):
         self.loss = loss
 
-    def count(self, outputs, targets):
+    def count(self, outputs: Array, targets: Array) -> Sequence[Any]:
         n = len(targets)
         return (float(self.loss(outputs, targets, n)[0]) * n, n) if n else (0.0, 0)
 
@@ -173,7 +178,7 @@ class MeanLoss(Metric):
 METRICS = {metric.name: metric for metric in (Accuracy, Perplexity, RootMeanSquaredError, PairAccuracy)}
 
 
-def make_metric(metric, loss=None) -> Metric:
+def make_metric(metric: Metric | str | None, loss: Loss | None = None) -> Metric:
     """Return the metric of a task.
 
     Parameters

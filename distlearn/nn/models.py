@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import init
 from .activation import ACTIVATIONS, GELU, ReLU
@@ -20,11 +20,14 @@ from .pool import GlobalAvgPool, MaxPool
 from .recurrent import GRU
 from .shape import Flatten, Reshape
 
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
 # -- mlp ---------------------------------------------------------------------------------------------------------------
 # Multi-layer perceptron: dense layers with activations.
 
 
-def MLP(sizes, activation: str = "relu", *, seed: int = 0, dtype="float32") -> Sequential:
+def MLP(sizes: Sequence[int], activation: str = "relu", *, seed: int = 0, dtype: DTypeLike = "float32") -> Sequential:
     """Build a multi-layer perceptron: dense layers with an activation between them.
 
     Parameters
@@ -75,7 +78,14 @@ def _layers(seeds, dtype, *rows) -> list[Layer]:
     return layers
 
 
-def SmallCNN(image=MNIST, n_classes=10, channels=(16, 32), *, seed=0, dtype="float32") -> Sequential:
+def SmallCNN(
+    image: tuple[int, int, int] = MNIST,
+    n_classes: int = 10,
+    channels: Sequence[int] = (16, 32),
+    *,
+    seed: int = 0,
+    dtype: DTypeLike = "float32",
+) -> Sequential:
     """Build a small convolutional network: blocks of a 3 x 3 convolution, ReLU and 2 x 2 pooling, then one dense layer.
 
     Parameters
@@ -95,7 +105,7 @@ def SmallCNN(image=MNIST, n_classes=10, channels=(16, 32), *, seed=0, dtype="flo
     return Sequential(*layers, Flatten(), Linear(h * w * c_in, n_classes, next(seeds), dtype=dtype, gain=1.0))
 
 
-def LeNet(n_classes=10, *, seed=0, dtype="float32") -> Sequential:
+def LeNet(n_classes: int = 10, *, seed: int = 0, dtype: DTypeLike = "float32") -> Sequential:
     """Build LeNet-5 for 28 x 28 images in its modern form, with ReLU and maximum pooling: 61,706 parameters.
 
     References
@@ -109,7 +119,7 @@ def LeNet(n_classes=10, *, seed=0, dtype="float32") -> Sequential:
     return Sequential(*layers, Linear(84, n_classes, next(seeds), dtype=dtype, gain=1.0))
 
 
-def SiameseNet(d_out=8, *, seed=0, dtype="float32") -> Sequential:
+def SiameseNet(d_out: int = 8, *, seed: int = 0, dtype: DTypeLike = "float32") -> Sequential:
     """Build a network that maps each image of a pair of 28 x 28 images to a point; train it with `ContrastiveLoss`.
 
     Parameters
@@ -132,7 +142,7 @@ def SiameseNet(d_out=8, *, seed=0, dtype="float32") -> Sequential:
     return Sequential(Siamese(Sequential(*tower, Linear(64, d_out, next(seeds), dtype=dtype, gain=1.0))))
 
 
-def AlexNet(n_classes=1000, *, narrow=False, seed=0, dtype="float32") -> Sequential:
+def AlexNet(n_classes: int = 1000, *, narrow: bool = False, seed: int = 0, dtype: DTypeLike = "float32") -> Sequential:
     """Build AlexNet for images of 227 x 227 x 3: 60,965,224 parameters (244 MB), 58.6 million in three dense layers.
 
     The two towers of the paper, which ran on two GPUs, are the groups of convolutions 2, 4 and 5. The `narrow` variant
@@ -176,7 +186,9 @@ TABLE = {
 NARROW = {"3a": (8, 8, 16, 4, 8, 8), "3b": (16, 12, 24, 4, 8, 8), "5a": (24, 16, 32, 8, 16, 16)}
 
 
-def Inception(c_in, c1, r3, c3, r5, c5, cp, seeds, *, dtype="float32") -> Parallel:
+def Inception(
+    c_in: int, c1: int, r3: int, c3: int, r5: int, c5: int, cp: int, seeds: Any, *, dtype: DTypeLike = "float32"
+) -> Parallel:
     """Build an Inception module: 1 x 1, 3 x 3 and 5 x 5 convolutions and a pooling, side by side.
 
     Parameters
@@ -204,7 +216,9 @@ def Inception(c_in, c1, r3, c3, r5, c5, cp, seeds, *, dtype="float32") -> Parall
     )
 
 
-def GoogLeNet(n_classes=1000, *, narrow=False, seed=0, dtype="float32") -> Sequential:
+def GoogLeNet(
+    n_classes: int = 1000, *, narrow: bool = False, seed: int = 0, dtype: DTypeLike = "float32"
+) -> Sequential:
     """Build GoogLeNet for images of 224 x 224 x 3: 6,998,552 parameters (28 MB), 1.6 billion multiply-adds an image.
 
     A ninth of AlexNet's parameters, as it does without large dense layers. Without the two auxiliary classifiers, which
@@ -233,7 +247,7 @@ def GoogLeNet(n_classes=1000, *, narrow=False, seed=0, dtype="float32") -> Seque
     return Sequential(*layers, GlobalAvgPool(), drop, Linear(c, n_classes, next(seeds), dtype=dtype, gain=1.0))
 
 
-def Fire(c_in, squeeze, expand, seeds, *, dtype="float32") -> Sequential:
+def Fire(c_in: int, squeeze: int, expand: int, seeds: Any, *, dtype: DTypeLike = "float32") -> Sequential:
     """Build a fire module: squeeze to few channels by 1 x 1, expand by 1 x 1 and 3 x 3 side by side.
 
     Parameters
@@ -259,7 +273,9 @@ def Fire(c_in, squeeze, expand, seeds, *, dtype="float32") -> Sequential:
     )
 
 
-def SqueezeNet(n_classes=1000, *, narrow=False, seed=0, dtype="float32") -> Sequential:
+def SqueezeNet(
+    n_classes: int = 1000, *, narrow: bool = False, seed: int = 0, dtype: DTypeLike = "float32"
+) -> Sequential:
     """Build SqueezeNet 1.0 for images of 224 x 224 x 3: 1,248,424 parameters (5 MB), a fiftieth of AlexNet's.
 
     The `narrow` variant is a stem and four fire modules for images of 28 x 28.
@@ -286,7 +302,9 @@ def SqueezeNet(n_classes=1000, *, narrow=False, seed=0, dtype="float32") -> Sequ
 # A language model: predicts the next symbol from all before it.
 
 
-def GRULanguageModel(n_symbols=128, d_hidden=128, n_layers=2, *, seed=0, dtype="float32") -> Sequential:
+def GRULanguageModel(
+    n_symbols: int = 128, d_hidden: int = 128, n_layers: int = 2, *, seed: int = 0, dtype: DTypeLike = "float32"
+) -> Sequential:
     """Build an embedding, a stack of GRU layers and a dense layer that scores the next symbol at every position.
 
     Parameters
@@ -321,7 +339,15 @@ def GRULanguageModel(n_symbols=128, d_hidden=128, n_layers=2, *, seed=0, dtype="
 
 
 def GPT(
-    n_symbols=128, width=64, heads=4, n_blocks=4, *, kv_heads=None, online=False, seed=0, dtype="float32"
+    n_symbols: int = 128,
+    width: int = 64,
+    heads: int = 4,
+    n_blocks: int = 4,
+    *,
+    kv_heads: int | None = None,
+    online: bool = False,
+    seed: int = 0,
+    dtype: DTypeLike = "float32",
 ) -> Sequential:
     """Build an embedding, pre-norm blocks of causal attention and two dense layers, and a dense layer of scores.
 
@@ -391,7 +417,7 @@ for _name in ("alexnet", "googlenet", "squeezenet"):
     MODELS[f"{_name}28"] = Model(partial(MODELS[_name].build, n_classes=10, narrow=True), (28, 28, 1))
 
 
-def build(name: str, **options) -> Layer:
+def build(name: str, **options: Any) -> Layer:
     """Build a network by name.
 
     Parameters

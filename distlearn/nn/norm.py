@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import copy
 import math
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..backend import column_sums, get_xp, rounded, single
+from ..backend import Array, column_sums, get_xp, rounded, single
 from . import ops
 from .layer import Layer, Param, Statistic, check_dtype, check_positive, check_shape
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
 
 
 class _Scaled(Layer):
@@ -18,7 +22,7 @@ class _Scaled(Layer):
     costs = 8, 11
     shift = True
 
-    def __init__(self, channels, *, eps=1e-5, dtype="float32"):
+    def __init__(self, channels: int, *, eps: float = 1e-5, dtype: DTypeLike = "float32"):
         check_positive(type(self).__name__, channels=channels)
         self.channels, self.eps = channels, eps
         self.gamma = Param(np.ones(channels, dtype), "gamma")
@@ -31,7 +35,7 @@ class _Scaled(Layer):
         check_shape(self, x.shape, "...", self.channels)
         check_dtype(self, x)
 
-    def output_shape(self, shape):
+    def output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         check_shape(self, shape, "...", self.channels)
         return shape
 
@@ -66,14 +70,14 @@ class BatchNorm(_Scaled):
     S. Ioffe, C. Szegedy (2015), Batch normalization, ICML, algorithms 1 and 2.
     """
 
-    def __init__(self, channels, *, momentum=0.1, eps=1e-5, dtype="float32"):
+    def __init__(self, channels: int, *, momentum: float = 0.1, eps: float = 1e-5, dtype: DTypeLike = "float32"):
         super().__init__(channels, eps=eps, dtype=dtype)
         self.momentum = momentum
         self.running_mean = Statistic(np.zeros(channels, dtype), "running_mean")
         self.running_var = Statistic(np.ones(channels, dtype), "running_var")
         self.params += [self.running_mean, self.running_var]
 
-    def forward(self, x):
+    def forward(self, x: Array) -> tuple[Array, Any]:
         self._check(x)
         xp, n, dtype, x = get_xp(x), math.prod(x.shape[:-1]), x.dtype, single(x)
         if n == 0:  # a rank without samples, which still takes part in the step
@@ -91,7 +95,7 @@ class BatchNorm(_Scaled):
         y = normal * self.gamma.data + self.beta.data
         return rounded(y, dtype), (rounded(normal, dtype), scale, mean, var)
 
-    def backward(self, dy, saved):
+    def backward(self, dy: Array, saved: Any) -> Array | None:
         if saved is None:
             return dy
         normal, scale, mean, var = saved
@@ -107,7 +111,7 @@ class BatchNorm(_Scaled):
         dy *= self.gamma.data * scale
         return rounded(dy, dtype)
 
-    def eval(self):
+    def eval(self) -> Layer:
         view = copy.copy(self)
         view.__class__ = _BatchNormEval
         return view
@@ -159,7 +163,7 @@ class LayerNorm(_Scaled):
     J. L. Ba, J. R. Kiros, G. E. Hinton (2016), Layer normalization, arXiv:1607.06450.
     """
 
-    def forward(self, x):
+    def forward(self, x: Array) -> tuple[Array, Any]:
         self._check(x)
         dtype, x = x.dtype, single(x)
         normal = x - x.mean(axis=-1, keepdims=True)
@@ -168,7 +172,7 @@ class LayerNorm(_Scaled):
         y = normal * self.gamma.data + self.beta.data
         return rounded(y, dtype), (rounded(normal, dtype), scale)
 
-    def backward(self, dy, saved):
+    def backward(self, dy: Array, saved: Any) -> Array | None:
         normal, scale = saved
         dtype, dy = dy.dtype, single(dy)
         self.beta.add(column_sums(dy))
@@ -206,14 +210,14 @@ class RMSNorm(_Scaled):
     costs = 5, 8
     shift = False
 
-    def forward(self, x):
+    def forward(self, x: Array) -> tuple[Array, Any]:
         self._check(x)
         dtype, x = x.dtype, single(x)
         scale = 1 / get_xp(x).sqrt((x * x).mean(axis=-1, keepdims=True) + self.eps)
         normal = x * scale
         return rounded(normal * self.gamma.data, dtype), (rounded(normal, dtype), scale)
 
-    def backward(self, dy, saved):
+    def backward(self, dy: Array, saved: Any) -> Array | None:
         normal, scale = saved
         dtype, dy = dy.dtype, single(dy)
         self.gamma.add(column_sums(dy * normal))
@@ -255,13 +259,13 @@ class LocalResponseNorm(Layer):
     NIPS, section 3.3.
     """
 
-    def __init__(self, n=5, *, k=2.0, alpha=1e-4, beta=0.75):
+    def __init__(self, n: int = 5, *, k: float = 2.0, alpha: float = 1e-4, beta: float = 0.75):
         if n < 1 or n % 2 == 0:
             raise ValueError(f"LocalResponseNorm: n is {n!r}, expected an odd number of channels")
         self.n, self.k, self.alpha, self.beta = n, k, alpha, beta
         self.costs = n + 12, n + 20
 
-    def forward(self, x):
+    def forward(self, x: Array) -> tuple[Array, Any]:
         xp, rows = get_xp(x), _rows(single(x))
         y, s = xp.empty_like(rows), xp.empty_like(rows)
         for part, squares, frame in self._parts(rows):
@@ -271,7 +275,7 @@ class LocalResponseNorm(Layer):
             xp.multiply(rows[part], self._damping(s[part]), out=y[part])
         return rounded(y, x.dtype).reshape(x.shape), (x, s)
 
-    def backward(self, dy, saved):
+    def backward(self, dy: Array, saved: Any) -> Array | None:
         x, s = saved
         xp, rows, dx = get_xp(x), _rows(single(x)), _rows(single(dy))
         for part, products, frame in self._parts(rows):

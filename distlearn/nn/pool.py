@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
-from ..backend import can_launch, get_xp, rounded, single
+from ..backend import Array, can_launch, get_xp, rounded, single
 from . import ops
 from .conv.geometry import pad, pair
 from .layer import Layer, check_shape, describe
@@ -19,7 +20,13 @@ class _Pool(Layer):
 
     ceil = False
 
-    def __init__(self, size, stride=None, *, padding=0):
+    def __init__(
+        self,
+        size: int | tuple[int, int],
+        stride: int | tuple[int, int] | None = None,
+        *,
+        padding: int | tuple[int, int] = 0,
+    ):
         name = type(self).__name__
         self.size = pair(size, f"{name}: size")
         self.stride = self.size if stride is None else pair(stride, f"{name}: stride")
@@ -42,7 +49,7 @@ class _Pool(Layer):
             count -= 1
         return count
 
-    def output_shape(self, shape):
+    def output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         check_shape(self, shape, "batch", "height", "width", "channels")
         n, h, w, c = shape
         out = [self._windows(*axis) for axis in zip((h, w), self.size, self.stride, self.padding, strict=True)]
@@ -50,10 +57,10 @@ class _Pool(Layer):
             raise ValueError(f"{describe(self)}: an image of {h} x {w} is smaller than the window")
         return (n, *out, c)
 
-    def flops(self, shape):
+    def flops(self, shape: tuple[int, ...]) -> int:
         return math.prod(self.size) * math.prod(self.output_shape(shape))
 
-    def backward_flops(self, shape):
+    def backward_flops(self, shape: tuple[int, ...]) -> int:
         return self.flops(shape)
 
     def __repr__(self):
@@ -99,11 +106,18 @@ class MaxPool(_Pool):
     M. Riesenhuber, T. Poggio (1999), Hierarchical models of object recognition in cortex, Nature Neuroscience 2(11).
     """
 
-    def __init__(self, size, stride=None, *, padding=0, ceil=False):
+    def __init__(
+        self,
+        size: int | tuple[int, int],
+        stride: int | tuple[int, int] | None = None,
+        *,
+        padding: int | tuple[int, int] = 0,
+        ceil: bool = False,
+    ):
         super().__init__(size, stride, padding=padding)
         self.ceil = ceil
 
-    def forward(self, x):
+    def forward(self, x: Array) -> tuple[Array, Any]:
         shape, xp = self.output_shape(x.shape), get_xp(x)
         if can_launch(x):
             from ..cuda.kernels import images
@@ -119,7 +133,7 @@ class MaxPool(_Pool):
             won.append((part, down, across))
         return y, (won, padded.shape, x.shape)
 
-    def backward(self, dy, saved):
+    def backward(self, dy: Array, saved: Any) -> Array | None:
         won, padded, shape = saved
         if padded is None:
             from ..cuda.kernels import images
@@ -216,7 +230,7 @@ class AvgPool(_Pool):
     Shapes: (n, h, w, c) to (n, oh, ow, c). kh kw additions an output. Saves nothing but shapes.
     """
 
-    def forward(self, x):
+    def forward(self, x: Array) -> tuple[Array, Any]:
         _, oh, ow, _ = self.output_shape(x.shape)
         padded = pad(single(x), *self._borders(*x.shape[1:3]))
         columns = _sum_along(padded, 1, self.size[0], self.stride[0], oh)
@@ -224,7 +238,7 @@ class AvgPool(_Pool):
         y *= 1 / math.prod(self.size)
         return rounded(y, x.dtype), (columns.shape, padded.shape, x.shape)
 
-    def backward(self, dy, saved):
+    def backward(self, dy: Array, saved: Any) -> Array | None:
         columns_shape, padded_shape, shape = saved
         top, _, left, _ = self._borders(*shape[1:3])
         dtype, dy = dy.dtype, single(dy)
@@ -263,16 +277,16 @@ class GlobalAvgPool(Layer):
 
     costs = 1, 1
 
-    def forward(self, x):
+    def forward(self, x: Array) -> tuple[Array, Any]:
         self.output_shape(x.shape)
         return rounded(single(x).mean(axis=(1, 2)), x.dtype), x.shape
 
-    def backward(self, dy, saved):
+    def backward(self, dy: Array, saved: Any) -> Array | None:
         _, h, w, _ = saved
         dx = get_xp(dy).empty(saved, dy.dtype)
         dx[...] = rounded(single(dy) / (h * w), dy.dtype)[:, None, None, :]
         return dx
 
-    def output_shape(self, shape):
+    def output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         check_shape(self, shape, "batch", "height", "width", "channels")
         return (shape[0], shape[3])

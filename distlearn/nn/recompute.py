@@ -12,12 +12,18 @@ So `([0, 1], ([2], [3, 4]))` keeps layers 3 and 4 and the inputs of 2 and 3, the
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..backend import Array
 from .container import Container, Sequential, input_gradient, layer_span
 from .layer import Layer, walk
+
+if TYPE_CHECKING:
+    from ..trace import Clock
 
 # -- plans -------------------------------------------------------------------------------------------------------------
 
@@ -46,7 +52,7 @@ def as_plan(plan, n: int):
     return plan
 
 
-def plan_cost(plan, forward, inputs, saved) -> tuple[float, float]:
+def plan_cost(plan: Any, forward: Sequence[float], inputs: Sequence[int], saved: Sequence[int]) -> tuple[float, float]:
     """Return a plan's peak of memory, and the operations that it repeats.
 
     Parameters
@@ -83,7 +89,7 @@ def plan_cost(plan, forward, inputs, saved) -> tuple[float, float]:
     return cost(as_plan(plan, len(forward)))
 
 
-def best_plan(forward, inputs, saved, budget: float):
+def best_plan(forward: Sequence[float], inputs: Sequence[int], saved: Sequence[int], budget: float) -> Any:
     r"""Return the plan with the fewest repeated operations within a budget of memory.
 
     Parameters
@@ -177,16 +183,16 @@ class Planned(Sequential):
 
     splits = False
 
-    def __init__(self, *layers: Layer, plan):
+    def __init__(self, *layers: Layer, plan: Any):
         super().__init__(*layers)
         self.plan = as_plan(plan, len(layers))
 
-    def part(self, layers):
+    def part(self, layers: list[Layer]) -> Sequential:
         made = super().part(layers)
         made.__class__ = Sequential  # the plan is one for all layers
         return made
 
-    def forward(self, x, clock=None):
+    def forward(self, x: Array, clock: Clock | None = None) -> tuple[Array, Any]:
         pending = []
         return self._run(self.plan, x, pending, clock), pending
 
@@ -208,7 +214,15 @@ class Planned(Sequential):
         with layer_span(None if layer.spans_itself else clock, layer, "forward", x.shape, x.dtype.itemsize):
             return layer.forward(x)
 
-    def backward(self, dy, saved, later=None, *, on_grad=None, clock=None):
+    def backward(
+        self,
+        dy: Array,
+        saved: Any,
+        later: list[Any] | None = None,
+        *,
+        on_grad: Callable[..., Any] | None = None,
+        clock: Clock | None = None,
+    ) -> Array | None:
         while saved:
             what, kept, about = saved.pop()
             if not isinstance(what, int):  # layers whose savings are needed next
@@ -242,20 +256,20 @@ class Recompute(Container):
     def __init__(self, body: Layer):
         super().__init__([body])
 
-    def forward(self, x):
+    def forward(self, x: Array) -> tuple[Array, Any]:
         before = states(self)
         return self.layers[0].forward(x)[0], (x, before)
 
-    def backward(self, dy, saved):
+    def backward(self, dy: Array, saved: Any) -> Array | None:
         x, before = saved
         with drawing_from(self, before):
             _, kept = self.layers[0].forward(x)
         return input_gradient(self.layers[0], self.layers[0].backward(dy, kept), x.shape)
 
-    def backward_flops(self, shape):
+    def backward_flops(self, shape: tuple[int, ...]) -> int:
         return self.layers[0].backward_flops(shape) + self.layers[0].flops(shape)
 
-    def output_shape(self, shape):
+    def output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         return self.layers[0].output_shape(shape)
 
 

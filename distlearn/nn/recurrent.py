@@ -12,10 +12,16 @@ one step happens to one contiguous block.
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING, Any
 
-from ..backend import can_launch, column_sums, get_xp, matmul
+import numpy as np
+
+from ..backend import Array, can_launch, column_sums, get_xp, matmul
 from . import init
 from .layer import Layer, Param, check_dtype, check_positive, check_shape
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
 
 
 class Recurrent(Layer):
@@ -24,7 +30,9 @@ class Recurrent(Layer):
     gates = 1
     elementwise = 2  # operations per hidden value and step besides the products
 
-    def __init__(self, d_in, d_hidden, rng=None, *, dtype="float32"):
+    def __init__(
+        self, d_in: int, d_hidden: int, rng: np.random.Generator | int | None = None, *, dtype: DTypeLike = "float32"
+    ):
         check_positive(type(self).__name__, d_in=d_in, d_hidden=d_hidden)
         self.d_in, self.d_hidden = d_in, d_hidden
         width = self.gates * d_hidden
@@ -38,11 +46,11 @@ class Recurrent(Layer):
         check_shape(self, x.shape, "batch", "time", self.d_in)
         check_dtype(self, x)
 
-    def output_shape(self, shape):
+    def output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         check_shape(self, shape, "batch", "time", self.d_in)
         return (*shape[:2], self.d_hidden)
 
-    def flops(self, shape):
+    def flops(self, shape: tuple[int, ...]) -> int:
         width = self.gates * self.d_hidden
         return math.prod(shape[:2]) * (2 * (self.d_in + self.d_hidden) * width + self.elementwise * self.d_hidden)
 
@@ -74,7 +82,7 @@ class RNN(Recurrent):
     P. J. Werbos (1990), Backpropagation through time: what it does and how to do it, Proceedings of the IEEE 78.
     """
 
-    def forward(self, x):
+    def forward(self, x: Array) -> tuple[Array, Any]:
         self._check(x)
         x, xp, U = swap(x), get_xp(x), self.U.data
         h = matmul(x.reshape(-1, self.d_in), self.W.data)
@@ -86,7 +94,7 @@ class RNN(Recurrent):
             xp.tanh(now, out=now)
         return swap(h), (x, h)
 
-    def backward(self, dy, saved):
+    def backward(self, dy: Array, saved: Any) -> Array | None:
         x, h = saved
         da, back = swap(dy), self.U.data.T
         slope = h * h
@@ -137,18 +145,20 @@ class GRU(Recurrent):
     gates = 3
     elementwise = 16
 
-    def __init__(self, d_in, d_hidden, rng=None, *, dtype="float32"):
+    def __init__(
+        self, d_in: int, d_hidden: int, rng: np.random.Generator | int | None = None, *, dtype: DTypeLike = "float32"
+    ):
         super().__init__(d_in, d_hidden, rng, dtype=dtype)
         self.c = Param(init.zeros((d_hidden,), dtype), "c")
         self.params.append(self.c)
 
-    def forward(self, x):
+    def forward(self, x: Array) -> tuple[Array, Any]:
         return self.forward_from(x, None)
 
-    def backward(self, dy, saved):
+    def backward(self, dy: Array, saved: Any) -> Array | None:
         return self.backward_from(dy, saved, None)[0]
 
-    def forward_from(self, x, state):
+    def forward_from(self, x: Array, state: Any) -> Any:
         """Run forward over a block of steps from a given initial state."""
         # x: (batch, time, d_in) array
         # state: After the step before the block; None is zero.
@@ -187,7 +197,7 @@ class GRU(Recurrent):
             state += new
         return swap(h), (x, gates, h, candidates, first)
 
-    def backward_from(self, dy, saved, dlast):
+    def backward_from(self, dy: Array, saved: Any, dlast: Array | None) -> Any:
         """Run backward over a block of steps."""
         # dy: (batch, time, d_hidden) array
         # saved: What `forward_from` returned.

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
+from ..backend import Array
 from .layer import Layer
 
 
@@ -13,23 +15,23 @@ class Flatten(Layer):
     Shapes: (batch, ...) to (batch, product of the rest). No flops; saves nothing but the shape.
     """
 
-    def forward(self, x):
+    def forward(self, x: Array) -> tuple[Array, Any]:
         return x.reshape(self.output_shape(x.shape)), x.shape
 
-    def backward(self, dy, saved):
+    def backward(self, dy: Array, saved: Any) -> Array | None:
         return dy.reshape(saved)
 
-    def output_shape(self, shape):
+    def output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         return (shape[0], math.prod(shape[1:]))
 
 
 class Identity(Layer):
     """Return the input unchanged: the empty branch of a `Parallel`, and `Dropout` in prediction."""
 
-    def forward(self, x):
+    def forward(self, x: Array) -> tuple[Array, Any]:
         return x, None
 
-    def backward(self, dy, saved):
+    def backward(self, dy: Array, saved: Any) -> Array | None:
         return dy
 
 
@@ -42,16 +44,16 @@ class Reshape(Layer):
         Such as 28, 28, 1 for images that the data set gives as rows of 784 values.
     """
 
-    def __init__(self, *shape):
+    def __init__(self, *shape: int | tuple[int, ...]):
         self.shape = tuple(shape[0]) if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
 
-    def forward(self, x):
+    def forward(self, x: Array) -> tuple[Array, Any]:
         return x.reshape(self.output_shape(x.shape)), x.shape
 
-    def backward(self, dy, saved):
+    def backward(self, dy: Array, saved: Any) -> Array | None:
         return dy.reshape(saved)
 
-    def output_shape(self, shape):
+    def output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         if math.prod(shape[1:]) != math.prod(self.shape):
             raise ValueError(f"{self!r}: cannot reshape {math.prod(shape[1:])} values a sample to {self.shape}")
         return (shape[0], *self.shape)

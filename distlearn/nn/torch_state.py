@@ -22,7 +22,9 @@ from .recurrent import RNN, Recurrent
 from .shape import Flatten
 
 
-def to_torch_state(model: Layer, sample=None, names: Mapping[str, str] | None = None) -> dict[str, np.ndarray]:
+def to_torch_state(
+    model: Layer, sample: tuple[int, ...] | None = None, names: Mapping[str, str] | None = None
+) -> dict[str, np.ndarray]:
     """Return a model's parameters as the `state_dict` of the same model in PyTorch.
 
     Parameters
@@ -51,7 +53,9 @@ def to_torch_state(model: Layer, sample=None, names: Mapping[str, str] | None = 
     }
 
 
-def load_torch_state(model: Layer, state: Mapping, sample=None, names: Mapping[str, str] | None = None) -> None:
+def load_torch_state(
+    model: Layer, state: Mapping, sample: tuple[int, ...] | None = None, names: Mapping[str, str] | None = None
+) -> None:
     """Set a model's parameters from a `state_dict` of the same model in PyTorch, in place; a wrong one changes nothing.
 
     Parameters

@@ -9,10 +9,11 @@ from distlearn.optim.momentum import Momentum as Momentum
 from distlearn.optim.momentum import Nesterov as Nesterov
 from distlearn.optim.optimizer import Optimizer as Optimizer
 from distlearn.optim.adaptive import RMSprop as RMSprop
+from typing import Any
 from distlearn.optim.optimizer import Rule as Rule
 from distlearn.optim.momentum import SGD as SGD
 from distlearn.optim.schedules import WarmUp as WarmUp
 from distlearn.optim.optimizer import clip_by_norm as clip_by_norm
 from distlearn.optim.optimizer import global_norm as global_norm
 from distlearn.optim.schedules import scaled_lr as scaled_lr
-RULES: dict
+RULES: dict[str, Any]

@@ -7,8 +7,9 @@ means (rho, beta) are in [0, 1).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-from ..backend import can_launch, get_xp
+from ..backend import Array, can_launch, get_xp
 from .optimizer import ElementwiseRule, decayed
 
 
@@ -27,7 +28,7 @@ class Adagrad(ElementwiseRule):
     eps: float = 1e-10
     weight_decay: float = 0.0
 
-    def update(self, data, grad, state, lr, step):
+    def update(self, data: Array, grad: Array, state: Any, lr: float, step: int) -> Any:
         grad = decayed(grad, data, self.weight_decay)
         state += grad * grad
         root = get_xp(data).sqrt(state)
@@ -50,7 +51,7 @@ class RMSprop(ElementwiseRule):
     eps: float = 1e-8
     weight_decay: float = 0.0
 
-    def update(self, data, grad, state, lr, step):
+    def update(self, data: Array, grad: Array, state: Any, lr: float, step: int) -> Any:
         grad = decayed(grad, data, self.weight_decay)
         state *= self.rho
         state += (1 - self.rho) * (grad * grad)
@@ -85,10 +86,10 @@ class Adadelta(ElementwiseRule):
     eps: float = 1e-6
     weight_decay: float = 0.0
 
-    def init(self, data):
+    def init(self, data: Array) -> Any:
         return get_xp(data).zeros_like(data), get_xp(data).zeros_like(data)
 
-    def update(self, data, grad, state, lr, step):
+    def update(self, data: Array, grad: Array, state: Any, lr: float, step: int) -> Any:
         xp, (squares, steps) = get_xp(data), state
         grad = decayed(grad, data, self.weight_decay)
         squares *= self.rho
@@ -118,10 +119,10 @@ class Adam(ElementwiseRule):
     eps: float = 1e-8
     weight_decay: float = 0.0
 
-    def init(self, data):
+    def init(self, data: Array) -> Any:
         return get_xp(data).zeros_like(data), get_xp(data).zeros_like(data)
 
-    def update(self, data, grad, state, lr, step):
+    def update(self, data: Array, grad: Array, state: Any, lr: float, step: int) -> Any:
         self._step(data, decayed(grad, data, self.weight_decay), state, lr, step)
 
     def _step(self, data, grad, state, lr, step):
@@ -155,6 +156,6 @@ class AdamW(Adam):
 
     weight_decay: float = 0.01
 
-    def update(self, data, grad, state, lr, step):
+    def update(self, data: Array, grad: Array, state: Any, lr: float, step: int) -> Any:
         data *= 1 - lr * self.weight_decay
         self._step(data, grad, state, lr, step)

@@ -6,8 +6,9 @@ eta is the learning rate, mu the `momentum`, in [0, 1), lambda the `weight_decay
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-from ..backend import can_launch, norm
+from ..backend import Array, can_launch, norm
 from .optimizer import ElementwiseRule, decayed
 
 
@@ -24,10 +25,10 @@ class SGD(ElementwiseRule):
 
     weight_decay: float = 0.0
 
-    def init(self, data):
+    def init(self, data: Array) -> Any:
         """Return None: plain SGD has no state."""
 
-    def update(self, data, grad, state, lr, step):
+    def update(self, data: Array, grad: Array, state: Any, lr: float, step: int) -> Any:
         if self.weight_decay:
             grad = grad + self.weight_decay * data
         if can_launch(data, grad):
@@ -53,7 +54,7 @@ class Momentum(ElementwiseRule):
     momentum: float = 0.9
     weight_decay: float = 0.0
 
-    def update(self, data, grad, state, lr, step):
+    def update(self, data: Array, grad: Array, state: Any, lr: float, step: int) -> Any:
         if can_launch(data, grad, state, dtypes=("float32", "float64")):
             from ..cuda.kernels import sgd_momentum
 
@@ -80,7 +81,7 @@ class Nesterov(Momentum):
     learning, ICML, section 2.
     """
 
-    def update(self, data, grad, state, lr, step):
+    def update(self, data: Array, grad: Array, state: Any, lr: float, step: int) -> Any:
         grad = decayed(grad, data, self.weight_decay)
         state *= self.momentum
         state += grad
@@ -117,7 +118,7 @@ class LARS(Momentum):
     trust: float = 0.001
     whole = True
 
-    def update(self, data, grad, state, lr, step):
+    def update(self, data: Array, grad: Array, state: Any, lr: float, step: int) -> Any:
         state *= self.momentum
         if data.ndim > 1:
             w, g = norm(data), norm(grad)

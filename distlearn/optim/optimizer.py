@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from ..backend import get_xp, has_values, norm, rounded, single
+from ..backend import Array, get_xp, has_values, norm, rounded, single
 from ..cuda.flat import flat_group
 from ..nn.layer import Param
 from .schedules import as_schedule
@@ -30,10 +30,11 @@ class Rule(Protocol):
     A rule that uses more than one element at a time says `whole = True`: it must see a parameter as a whole.
     """
 
-    def init(self, data) -> Any:
+    def init(self, data: Array) -> Any:
         """Make the state for an array like `data` (None if the rule has none)."""
+        return None
 
-    def update(self, data, grad, state, lr: float, step: int) -> None:
+    def update(self, data: Array, grad: Array, state: Any, lr: float, step: int) -> None:
         """Change `data` (and `state`) in place; `grad` is left as it was. Steps count from 0."""
 
 
@@ -50,7 +51,7 @@ class ElementwiseRule:
             elif not 0 <= value < 1:
                 raise ValueError(f"{name}: {f.name} is {value!r}, expected 0 <= {f.name} < 1")
 
-    def init(self, data):
+    def init(self, data: Array) -> Any:
         return get_xp(data).zeros_like(data)
 
 
@@ -140,7 +141,7 @@ class Optimizer:
 
     scope: Scope | None = None
 
-    def __init__(self, params, rule, lr, *, clip_norm=None):
+    def __init__(self, params: Any, rule: Rule, lr: float | Callable[[int], float], *, clip_norm: float | None = None):
         what = type(self).__name__
         check_rule(what, rule)
         _check_clip_norm(what, clip_norm)
@@ -246,7 +247,7 @@ class Optimizer:
                 apply_rule(rule, w.data, w.grad, state, lr, self.steps)
         self.steps += 1
 
-    def follow(self, buckets) -> None:
+    def follow(self, buckets: Any) -> None:
         """Before the first step: let parameters and states lie, on a GPU, as gradients lie in flat buckets."""
         if type(self) is not Optimizer or self.steps or not any(self._flats):
             return

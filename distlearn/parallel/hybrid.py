@@ -13,10 +13,11 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..backend import get_xp, to_numpy
+from ..backend import Array, get_xp, to_numpy
 from ..nn import Sequential
 from .data.bucket import GradientReducer
 from .pipeline.stages import layer_costs
@@ -24,6 +25,12 @@ from .pipeline.strategy import Pipeline
 from .sharding import ShardSpec
 from .strategy import Strategy, average_statistics, check_whole, statistics_of, summed_norm, update
 from .tensor import parallelize, sub_optimizer
+
+if TYPE_CHECKING:
+    from ..comm.base import Communicator
+    from ..data.batches import Batch
+    from ..nn.loss import Loss
+    from ..optim.optimizer import Optimizer
 
 
 def split_axes(comm, axes: dict[str, int]) -> tuple[dict[str, int], SimpleNamespace]:
@@ -69,17 +76,17 @@ class Hybrid(Strategy):
 
     def __init__(
         self,
-        comm,
+        comm: Communicator,
         model: Sequential,
-        loss,
-        optimizer,
+        loss: Loss,
+        optimizer: Optimizer,
         *,
         dp: int = 1,
         pp: int = 1,
         tp: int = 1,
-        schedule="1f1b",
+        schedule: Any = "1f1b",
         n_microbatches: int | None = None,
-        shape=None,
+        shape: tuple[int, ...] | None = None,
         cap_bytes: float = 1 << 20,
         overlap: bool = True,
     ):
@@ -115,7 +122,7 @@ class Hybrid(Strategy):
         costs = get_xp(model.params[0].data).array(costs, dtype=np.float64)
         return to_numpy(self.mesh.tp.all_reduce(costs, "max")).tolist()
 
-    def step(self, batch) -> float:
+    def step(self, batch: Batch) -> float:
         check_whole(self, batch, self.mesh.pp, self.mesh.tp)
         reducer, held_back = self.reducer, []
         reducer.clear()
@@ -137,19 +144,19 @@ class Hybrid(Strategy):
         mine = [p for p in self.pipeline.counted(params) if self.mesh.tp.rank == 0 or p.name in self.specs]
         return summed_norm(mine, [self.mesh.pp, self.mesh.tp], self.reducer.sums)
 
-    def predict(self, x):
+    def predict(self, x: Array) -> Array:
         return self.pipeline.predict(x)
 
     # -- checkpoints ---------------------------------------------------------------------------------------------------
     @property
-    def world(self):
+    def world(self) -> Communicator:
         return self._everyone  # `comm` is that along dp
 
     @property
-    def layout(self):
+    def layout(self) -> str:
         return f"Hybrid{self.axes}"
 
-    def spec(self, name, shape):
+    def spec(self, name: str, shape: tuple[int, ...]) -> ShardSpec:
         """Return this rank's shard of a parameter; of the copies of a whole model, one counts."""
         mesh, spec = self.mesh, self.specs.get(name) or ShardSpec(tuple(shape), counts=self.mesh.tp.rank == 0)
         first = mesh.dp.rank == 0 and self.pipeline.spec(name, shape).counts

@@ -13,7 +13,8 @@ import copy
 import gc
 import tracemalloc
 from collections import Counter, defaultdict
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -25,6 +26,9 @@ from ..sim.meta import Block
 from ..tables import Table, Tabular, quantity
 from ..trace import Span, Trace
 from .meta import meta_copy
+
+if TYPE_CHECKING:
+    from ..comm.network.alpha_beta import Network
 
 
 class Sample(NamedTuple):
@@ -78,7 +82,15 @@ class MemoryRecord(Tabular):
         return Table(["owner", "bytes", "", "share"], rows, f"{self._title}, rank {peak.rank} after {peak.at}")
 
 
-def record_memory(make, model: Sequential, batch, *, size: int = 1, network=None, compute=None) -> MemoryRecord:
+def record_memory(
+    make: Callable[..., Any],
+    model: Sequential,
+    batch: Any,
+    *,
+    size: int = 1,
+    network: Network | str | None = None,
+    compute: Any = None,
+) -> MemoryRecord:
     """Record the memory of one training step on simulated ranks.
 
     Parameters
@@ -99,7 +111,7 @@ def record_memory(make, model: Sequential, batch, *, size: int = 1, network=None
     >>> from distlearn.optim import Momentum, Optimizer
     >>> from distlearn.parallel import Serial
     >>> def make(comm, model):
-    ...     return Serial(model, SoftmaxCrossEntropy(), Optimizer(model.params, Momentum(), 0.1), comm.clock)
+    ...     return Serial(comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, Momentum(), 0.1))
     >>> batch = Batch(MetaArray((32, 784)), MetaArray(32, np.int64), 32)
     >>> record = record_memory(make, MLP((784, 256, 10)), batch)
     >>> record.peak.owners["parameters"] == 4 * (784 * 256 + 256 + 256 * 10 + 10)

@@ -7,10 +7,11 @@ Layers that treat every position separately need no communication. Attention doe
 from __future__ import annotations
 
 import copy
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..backend import get_xp, rounded, single
+from ..backend import Array, get_xp, rounded, single
 from ..nn import GELU, Embedding, Identity, LayerNorm, Linear, ReLU, Residual, RMSNorm, Sequential, Sigmoid, Tanh
 from ..nn.attention import MultiHeadAttention, finish, merge, partial
 from ..nn.attention.dot_product import causal_mask, check_heads, group_heads
@@ -20,6 +21,12 @@ from ..nn.layer import Layer
 from .data.bucket import GradientReducer
 from .sharding import gather_parts, take_part
 from .strategy import Strategy, check_whole, update
+
+if TYPE_CHECKING:
+    from ..comm.base import Communicator
+    from ..data.batches import Batch
+    from ..nn.loss import Loss
+    from ..optim.optimizer import Optimizer
 
 # -- which positions of a sequence a rank has --------------------------------------------------------------------------
 # Under a causal mask late positions have more to compute than early ones. So every rank has an early and a late piece,
@@ -241,7 +248,9 @@ class SequenceParallel(Strategy):
     H. Liu, M. Zaharia, P. Abbeel (2023), Ring attention, arXiv:2310.01889.
     """
 
-    def __init__(self, comm, model, loss, optimizer, *, attention: str = "ring"):
+    def __init__(
+        self, comm: Communicator, model: Sequential, loss: Loss, optimizer: Optimizer, *, attention: str = "ring"
+    ):
         if attention not in KINDS:
             raise ValueError(f"SequenceParallel: attention is {attention!r}, expected 'ring' or 'ulysses'")
         super().__init__(comm, model, loss, optimizer)
@@ -249,7 +258,7 @@ class SequenceParallel(Strategy):
         self.reducer = GradientReducer(comm, self.model.params, like=self.model.params[0].data)
         optimizer.follow(self.reducer.buckets)
 
-    def step(self, batch) -> float:
+    def step(self, batch: Batch) -> float:
         check_whole(self, batch, self.comm)
         if batch.x.ndim < 2 or batch.x.shape[:2] != batch.y.shape[:2]:
             shapes = f"inputs {batch.x.shape}, labels {batch.y.shape}"
@@ -267,7 +276,7 @@ class SequenceParallel(Strategy):
         update(self.optimizer, self.clock)
         return loss
 
-    def predict(self, x):
+    def predict(self, x: Array) -> Array:
         """Return the model's output for whole sequences, on every rank; every rank must call."""
         parts = places(x.shape[1], self.comm.size)
         mine = self.model.eval().forward(take_part(x, 1, parts[self.comm.rank]))[0]

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import zip_longest
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..backend import get_xp, has_values, rounded, single, to_numpy, views_like
+from ..backend import Array, get_xp, has_values, rounded, single, to_numpy, views_like
 from ..comm.point_to_point import LocalComm
 from ..nn.container import check_unique_names
 from ..nn.layer import Statistic
@@ -31,6 +32,12 @@ from .checkpoint.state import (
 from .checks import check_model, checked
 from .data.replicas import checksum
 from .sharding import HeldElsewhere, Sharded, ShardSpec, load_into, unshard
+
+if TYPE_CHECKING:
+    from ..comm.base import Communicator
+    from ..data.batches import Batch
+    from ..nn.container import Sequential
+    from ..nn.loss import Loss
 
 
 class Strategy:
@@ -61,7 +68,7 @@ class Strategy:
     elsewhere: Sequence = ()  # parameters of the model that it was given, of which it holds shards
     batches_compared = False  # ranks that work on the same batch have compared theirs
 
-    def __init__(self, comm, model, loss, optimizer):
+    def __init__(self, comm: Communicator, model: Sequential, loss: Loss, optimizer: Optimizer):
         what = type(self).__name__
         if not isinstance(optimizer, Optimizer):
             raise TypeError(f"{what}: optimizer is {optimizer!r}, expected Optimizer(model.params, Momentum(), 0.1)")
@@ -85,22 +92,22 @@ class Strategy:
         """Description of the model, the loss, and the current settings of the optimizer."""
         return self._fingerprint | optimizer_fingerprint(self._settings)
 
-    def hold_in_shards(self, model, held) -> None:
+    def hold_in_shards(self, model: Sequential, held: Sequential) -> None:
         """Refuse from now on the use of the parameters of `model` that the sharded model `held` does not share."""
         here = {id(p.data) for p in held.params}
         self.elsewhere = [p for p in model.params if id(p.data) not in here]
         for p in self.elsewhere:
             p.data = HeldElsewhere(p, type(self).__name__)
 
-    def step(self, batch) -> float:
+    def step(self, batch: Batch) -> float:
         """Train on this rank's part of a global batch (`x`, `y`, `n`); return the loss of the whole one."""
         raise NotImplementedError
 
-    def predict(self, x):
+    def predict(self, x: Array) -> Array:
         """Return the model's output (logits) for `x`; ranks that hold parts of the model must call together."""
         return self.model.eval().forward(x)[0]
 
-    def total(self, values):
+    def total(self, values: Array) -> Array:
         """Return the small array `values` summed over the ranks among which the data are sharded."""
         return self.comm.all_reduce(values) if self.size > 1 else values
 
@@ -108,7 +115,7 @@ class Strategy:
         """Finish after the last step; `fit` calls it on every rank."""
 
     @property
-    def world(self):
+    def world(self) -> Communicator:
         """The communicator of all ranks."""
         return self.comm
 
@@ -130,7 +137,7 @@ class Strategy:
         """Return this rank's part of each array of the serial model's state: the arrays themselves, not copies."""
         return sharded_state(self.model.params, self.optimizer, self.spec)
 
-    def spec(self, name: str, shape) -> ShardSpec:
+    def spec(self, name: str, shape: tuple[int, ...]) -> ShardSpec:
         """Return this rank's shard of a parameter, and so of the optimizer's state for it."""
         return self.specs.get(name) or ShardSpec(tuple(shape), counts=self.world.rank == 0)
 
@@ -260,12 +267,12 @@ class Replicated(Strategy):
     - `load_state_dict(arrays)`: pass `arrays | part_of_rank(arrays, self.rank)` to `super().load_state_dict`
     """
 
-    def __init__(self, comm, model, loss, optimizer):
+    def __init__(self, comm: Communicator, model: Sequential, loss: Loss, optimizer: Optimizer):
         super().__init__(comm, model, loss, optimizer)
         self.rank, self.size = comm.rank, comm.size
         self.statistics = statistics_of(model.params)
 
-    def gather_params(self):
+    def gather_params(self) -> dict[str, Array] | None:
         """Return copies of rank 0's parameters on rank 0, None elsewhere; nothing is sent."""
         return {p.name: to_numpy(p.data).copy() for p in self.model.params} if self.rank == 0 else None
 
@@ -278,12 +285,14 @@ def update(optimizer, clock: Clock) -> None:
 
 
 class Serial(Strategy):
-    """Plain training on one process, the reference for all parallel strategies."""
+    """Plain training on one rank, the reference for all others; without a communicator, in this process."""
 
-    def __init__(self, model, loss, optimizer, clock: Clock | None = None):
-        super().__init__(LocalComm(clock), model, loss, optimizer)
+    def __init__(self, comm: Communicator | None, model: Sequential, loss: Loss, optimizer: Optimizer):
+        if comm is not None and comm.size != 1:
+            raise ValueError(f"Serial runs on one rank, not on {comm.size}; use DataParallel")
+        super().__init__(LocalComm() if comm is None else comm, model, loss, optimizer)
 
-    def step(self, batch) -> float:
+    def step(self, batch: Batch) -> float:
         """Forward, loss, backward, update."""
         self.optimizer.zero_grad()
         y, saved = self.model.forward(batch.x, clock=self.clock)

@@ -16,10 +16,11 @@ from __future__ import annotations
 
 import math
 from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..backend import get_xp, views_like
+from ..backend import Array, get_xp, views_like
 from ..comm.base import Work
 from ..nn.container import Sequential
 from ..nn.layer import Param
@@ -37,6 +38,12 @@ from .strategy import (
     summed_norm,
     update,
 )
+
+if TYPE_CHECKING:
+    from ..comm.base import Communicator
+    from ..data.batches import Batch
+    from ..nn.loss import Loss
+    from ..optim.optimizer import Optimizer
 
 # -- groups of parameters: one flat array each, of which every rank owns an equal part ---------------------------------
 #
@@ -186,7 +193,15 @@ class ZeRO(Strategy):
     """
 
     def __init__(
-        self, comm, model, loss, optimizer, *, stage: int = 1, cap_bytes: float = 1 << 20, overlap: bool = True
+        self,
+        comm: Communicator,
+        model: Sequential,
+        loss: Loss,
+        optimizer: Optimizer,
+        *,
+        stage: int = 1,
+        cap_bytes: float = 1 << 20,
+        overlap: bool = True,
     ):
         if stage not in (1, 2, 3):
             raise ValueError(f"ZeRO: stage is {stage!r}, expected 1, 2 or 3")
@@ -221,7 +236,7 @@ class ZeRO(Strategy):
         check_state_shapes("ZeRO", optimizer)
         load_into(self._shards(), named_arrays([], optimizer))
 
-    def step(self, batch) -> float:
+    def step(self, batch: Batch) -> float:
         for p in self._whole:
             p.zero_grad()
         for group in self.groups:
@@ -266,7 +281,7 @@ class ZeRO(Strategy):
             group.finish_reduce()
         self._under_way = []
 
-    def predict(self, x):
+    def predict(self, x: Array) -> Array:
         for group in self.groups:
             group.check_held()
         for piece, following in _turns(self.pieces):
@@ -300,7 +315,7 @@ class ZeRO(Strategy):
                     found[f"param/{p.name}"] = Sharded(group.own.data[part], spec)
         return found
 
-    def state_dict(self):
+    def state_dict(self) -> dict[str, Any]:
         for group in self.groups:
             group.check_held()
         whole = self.model.params if self.stage < 3 else self._whole

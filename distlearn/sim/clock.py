@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -81,7 +81,7 @@ class Free:
 
     measures = False
 
-    def seconds(self, flops, nbytes, wall):
+    def seconds(self, flops: float, nbytes: float, wall: float) -> float:
         return 0.0
 
 
@@ -112,7 +112,7 @@ class Roofline:
                 raise ValueError(f"Roofline: {name} is {getattr(self, name)!r}, expected a rate above 0")
 
     @classmethod
-    def of(cls, card) -> Roofline:
+    def of(cls, card: Any) -> Roofline:
         """Make the roofline of a real graphics card, by name.
 
         Examples
@@ -125,7 +125,7 @@ class Roofline:
         found = find(card)
         return cls(found.peak, found.bandwidth)
 
-    def seconds(self, flops, nbytes, wall):
+    def seconds(self, flops: float, nbytes: float, wall: float) -> float:
         return max(flops / self.peak, nbytes / self.bandwidth)
 
 
@@ -143,5 +143,5 @@ class Measured:
         if not self.scale >= 0:
             raise ValueError(f"Measured: scale is {self.scale!r}, expected a factor of 0 or more")
 
-    def seconds(self, flops, nbytes, wall):
+    def seconds(self, flops: float, nbytes: float, wall: float) -> float:
         return wall * self.scale

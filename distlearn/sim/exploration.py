@@ -12,7 +12,7 @@ import pickle
 from collections import defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -333,7 +333,9 @@ class Exploration:
         return f"the result depends on the order ({tried}{more}); the shortest that differs:\n{self.other}"
 
 
-def explore(fn: Callable, size: int, *args, max_runs: int = 10_000, max_steps: int = 10_000, **kwargs) -> Exploration:
+def explore(
+    fn: Callable, size: int, *args: Any, max_runs: int = 10_000, max_steps: int = 10_000, **kwargs: Any
+) -> Exploration:
     """Call `fn(comm, *args, **kwargs)` on every rank, under every order of messages that a network may show.
 
     What can differ: which pending message a receive from any rank gets, and which sends are buffered. Nothing is
@@ -375,7 +377,7 @@ def explore(fn: Callable, size: int, *args, max_runs: int = 10_000, max_steps: i
     return found
 
 
-def run_in_order(fn: Callable, size: int, order=(), *args, **kwargs) -> Run:
+def run_in_order(fn: Callable, size: int, order: Any = (), *args: Any, **kwargs: Any) -> Run:
     """Run `fn(comm, *args, **kwargs)` once, on a network that decides as `order` says.
 
     Unlike `SimWorld(size, order=order).run(fn)` it returns a failure instead of raising it, and says what else the

@@ -10,11 +10,16 @@ step can be counted without having it: `Block` says what comes and goes (`distle
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.lib.stride_tricks import as_strided
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
 
 
 class Block:
@@ -53,7 +58,7 @@ class MetaArray(NDArrayOperatorsMixin):
     base = None  # it shares no values with another array: it has none
     device = "meta"
 
-    def __init__(self, shape, dtype=np.float32):
+    def __init__(self, shape: tuple[int, ...], dtype: DTypeLike = np.float32):
         self.shape = shape = tuple(map(int, shape)) if isinstance(shape, (tuple, list)) else (int(shape),)
         if min(shape, default=0) < 0:
             raise ValueError(f"MetaArray: shape is {shape}, expected lengths of 0 or more")
@@ -94,7 +99,7 @@ class MetaArray(NDArrayOperatorsMixin):
         return self.dtype.itemsize
 
     @property
-    def flags(self):
+    def flags(self) -> Any:
         return SimpleNamespace(c_contiguous=self._strides is None, writeable=True)
 
     def __repr__(self) -> str:
@@ -105,10 +110,10 @@ class MetaArray(NDArrayOperatorsMixin):
             raise TypeError("len() of a MetaArray without axes")
         return self.shape[0]
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[MetaArray]:
         return (self[i] for i in range(len(self)))
 
-    def __getitem__(self, key) -> MetaArray:
+    def __getitem__(self, key: Any) -> MetaArray:
         keys = key if isinstance(key, tuple) else (key,)
         if self._strides is None and key.__class__ is slice and key.step in (None, 1) and self.shape:  # nearly always
             return self._view((len(range(*key.indices(self.shape[0]))), *self.shape[1:]), self.dtype, self.block)
@@ -131,10 +136,10 @@ class MetaArray(NDArrayOperatorsMixin):
     def swapaxes(self, first: int, second: int) -> MetaArray:
         return self._same_memory(self._outline().swapaxes(first, second))
 
-    def transpose(self, *axes) -> MetaArray:
+    def transpose(self, *axes: Any) -> MetaArray:
         return self._same_memory(self._outline().transpose(*axes))
 
-    def reshape(self, *shape) -> MetaArray:
+    def reshape(self, *shape: Any) -> MetaArray:
         wanted = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple) else shape
         if -1 in wanted:
             rest = -math.prod(wanted)
@@ -151,15 +156,15 @@ class MetaArray(NDArrayOperatorsMixin):
     def ravel(self) -> MetaArray:
         return self.reshape(-1)
 
-    def copy(self, order="C") -> MetaArray:
+    def copy(self, order: str = "C") -> MetaArray:
         return MetaArray(self.shape, self.dtype)
 
     conj = copy
 
-    def astype(self, dtype, copy=True) -> MetaArray:
+    def astype(self, dtype: DTypeLike, copy: bool = True) -> MetaArray:
         return self if not copy and self.dtype == dtype else MetaArray(self.shape, dtype)
 
-    def fill(self, value) -> None:
+    def fill(self, value: float) -> None:
         """Do nothing: there is nothing to fill."""
 
     # -- unknown numbers: code that reports or checks one continues --------------------------------------------
@@ -182,19 +187,21 @@ class MetaArray(NDArrayOperatorsMixin):
         kept = [1 if i in axes else n for i, n in enumerate(self.shape) if keepdims or i not in axes]
         return MetaArray(tuple(kept), dtype)
 
-    def sum(self, axis=None, dtype=None, out=None, keepdims=False):
+    def sum(
+        self, axis: Any = None, dtype: DTypeLike | None = None, out: Any = None, keepdims: bool = False
+    ) -> MetaArray:
         kind = dtype or (np.int64 if self.dtype.kind in "bi" else self.dtype)
         return self._reduced(kind, axis, keepdims) if out is None else out
 
-    def mean(self, axis=None, dtype=None, keepdims=False):
+    def mean(self, axis: Any = None, dtype: DTypeLike | None = None, keepdims: bool = False) -> MetaArray:
         return self._reduced(dtype or self.dtype, axis, keepdims)
 
-    def max(self, axis=None, out=None, keepdims=False):
+    def max(self, axis: Any = None, out: Any = None, keepdims: bool = False) -> MetaArray:
         return self._reduced(self.dtype, axis, keepdims) if out is None else out
 
     min = max
 
-    def all(self, axis=None):
+    def all(self, axis: Any = None) -> MetaArray:
         return self._reduced(bool, axis)
 
     any = all

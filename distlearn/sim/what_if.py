@@ -24,7 +24,7 @@ import itertools
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator
 from operator import attrgetter, itemgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..comm.base import DoneWork, Work
 from ..comm.calls import ANY
@@ -41,7 +41,7 @@ CALLS = {name: name for name in COLLECTIVES} | {
 }
 
 
-def record_run(world, program: Callable, *args, **kwargs) -> tuple[list, Trace]:
+def record_run(world: Any, program: Callable, *args: Any, **kwargs: Any) -> tuple[list, Trace]:
     """Run `program` on the ranks of `world`, and record its operations for `replay`.
 
     Parameters
@@ -287,7 +287,14 @@ class _Shared:
         return send.done < recv.start or send.end < send.start + sum(self.travel) - 1e-12
 
 
-def replay(trace: Trace, *, network=None, recorded_on=None, compute=1.0, slowdown=None) -> Replay:
+def replay(
+    trace: Trace,
+    *,
+    network: Network | str | None = None,
+    recorded_on: Network | str | None = None,
+    compute: float | dict[str, float] = 1.0,
+    slowdown: dict[int, float] | None = None,
+) -> Replay:
     """Run a recording again, on another network, or where computing takes another time.
 
     Parameters

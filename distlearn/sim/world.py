@@ -16,7 +16,9 @@ apply, and `FaultyTransport` loses messages and reports lost ranks.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Sequence
 from contextlib import contextmanager
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -34,6 +36,8 @@ COMMUNICATORS = {"messages": MessageComm, "formula": SimComm}
 
 LARGEST_WITH_MESSAGES = 64
 """By default the collectives of worlds of up to this many ranks send messages; above they use the formula."""
+
+T = TypeVar("T")
 
 
 class SimWorld:
@@ -100,11 +104,11 @@ class SimWorld:
         slowdown: dict[int, float] | None = None,
         jitter: float = 0.0,
         seed: int = 0,
-        report=None,
-        failures=(),
+        report: Callable[..., Any] | None = None,
+        failures: Sequence[Failure] = (),
         detection: float = 1.0,
         collectives: str | None = None,
-        order=None,
+        order: Any = None,
     ):
         if not isinstance(size, (int, np.integer)) or isinstance(size, bool) or size < 1:
             raise ValueError(f"SimWorld: size is {size!r}, expected the number of ranks, 1 or more")
@@ -153,7 +157,7 @@ class SimWorld:
     def __enter__(self) -> SimWorld:
         return self
 
-    def __exit__(self, *exc) -> None:
+    def __exit__(self, *exc: Any) -> None:
         self.close()
 
     @property
@@ -198,7 +202,7 @@ class SimWorld:
     def close(self) -> None:
         """Do nothing: a simulated world holds no processes."""
 
-    def run(self, fn, *args, **kwargs) -> list:
+    def run(self, fn: Callable[..., T], *args: Any, **kwargs: Any) -> list[T]:
         """Call `fn(comm, *args, **kwargs)` on every rank; return the results by rank.
 
         Each rank has its own copy of the arguments and of the objects that `fn` refers to, as on engines; code

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..backend import get_xp, has_gpu, to_device, to_numpy
+from ..backend import Array, get_xp, has_gpu, to_device, to_numpy
 from ..data import Batch
 from ..nn import Conv2d, Flatten, Linear, MockDeviceArray, ReLU, Reshape, Sequential, SoftmaxCrossEntropy, Tanh, walk
 from ..nn.layer import Param
@@ -18,6 +18,12 @@ from ..parallel import Serial
 from ..parallel.checkpoint.state import capture, generators, restore
 from ..parallel.meta import meta_copy
 from ..sim import MetaArray, SimWorld
+
+if TYPE_CHECKING:
+    from ..nn.layer import Layer
+    from ..nn.loss import Loss
+    from ..nn.metrics import Metric
+    from ..optim.optimizer import Rule
 
 TOLERANCE = 1e-7  # Largest error of a gradient, relative to max(1, |gradient|).
 
@@ -32,7 +38,7 @@ class GradientError(NamedTuple):
     numeric: float
 
 
-def numeric_gradient(f: Callable[[], float], x, eps: float = 1e-6):
+def numeric_gradient(f: Callable[[], float], x: Array, eps: float = 1e-6) -> Array:
     """Differentiate `f` with respect to every element of `x` by central differences."""
     # f: Returns a float, or an array whose sum is differentiated: then what `x` does not change adds no rounding. Reads
     # `x`, which is changed in place and restored.
@@ -54,7 +60,7 @@ def numeric_gradient(f: Callable[[], float], x, eps: float = 1e-6):
     return gradient
 
 
-def gradient_check(layer, x, *, seed: int = 0) -> list[GradientError]:
+def gradient_check(layer: Layer, x: Array, *, seed: int = 0) -> list[GradientError]:
     """Compare a layer's backward pass with central differences of its forward pass.
 
     The scalar that is differentiated is sum(R * forward(x)) for a fixed random R, so that dy = R.
@@ -188,7 +194,7 @@ def _converted(layer, convert):
     return layer
 
 
-def check_layer(layer, x) -> list[GradientError]:
+def check_layer(layer: Layer, x: Array) -> list[GradientError]:
     """Check all that strategies, the simulator and devices rely on in a layer; the layer is left as it is.
 
     Parameters
@@ -295,7 +301,7 @@ def check_layer(layer, x) -> list[GradientError]:
     return errors
 
 
-def check_rule(rule) -> None:
+def check_rule(rule: Rule) -> None:
     """Check what optimizers and strategies rely on in an update rule.
 
     Raises
@@ -354,7 +360,7 @@ def check_rule(rule) -> None:
     rules.same([a.get() for a in there], [whole], "device arrays", "there and here", "use xp = get_xp(data)", 1e-6)
 
 
-def check_loss(loss, outputs, targets) -> None:
+def check_loss(loss: Loss, outputs: Array, targets: Array) -> None:
     """Check what strategies rely on in a loss: `loss(outputs, targets, n) -> (value, gradient)`.
 
     Parameters
@@ -393,7 +399,7 @@ def check_loss(loss, outputs, targets) -> None:
         rules.same([np.array(float(there)), dz.get()], [np.array(value), dy], "device arrays", "there and here", remedy)
 
 
-def check_metric(metric, outputs, targets) -> None:
+def check_metric(metric: Metric | str, outputs: Array, targets: Array) -> None:
     """Check what evaluation in parts and on ranks relies on in a `Metric`.
 
     Raises
@@ -412,7 +418,13 @@ def check_metric(metric, outputs, targets) -> None:
     rules.hold(bool(np.isnan(empty)), "none is NaN", f"of no samples it is {empty}", "return nan where n is 0")
 
 
-def check_collective(call, want, *, sizes: Sequence[int] = (1, 2, 3, 4, 7, 8), shape=lambda size: (5,)) -> list:
+def check_collective(
+    call: Callable[..., Any],
+    want: Callable[..., Any],
+    *,
+    sizes: Sequence[int] = (1, 2, 3, 4, 7, 8),
+    shape: Callable[..., Any] = lambda size: (5,),
+) -> list:
     """Check a collective on simulated ranks, with data and without.
 
     Parameters
@@ -512,7 +524,9 @@ def _trained(comm, make, rule, resumed: bool = False) -> _Run:
     return _Run(strategy.gather_params(), losses, to_numpy(strategy.predict(_X)), strategy.checkpointable)
 
 
-def check_strategy(make, *, exact: bool = True, rule=None, sizes: Sequence[int] = (1, 2, 3, 4)) -> None:
+def check_strategy(
+    make: Callable[..., Any], *, exact: bool = True, rule: Rule | None = None, sizes: Sequence[int] = (1, 2, 3, 4)
+) -> None:
     """Check a strategy on simulated ranks: that it trains as `Serial` does, and that a resumed run is the same run.
 
     Parameters
@@ -542,7 +556,7 @@ def check_strategy(make, *, exact: bool = True, rule=None, sizes: Sequence[int] 
     """
     rules, rule = Rules(make), Momentum() if rule is None else rule
     before = {p.name: (p.data, p.frozen) for p in _small_model().params}
-    (want,) = SimWorld(1).run(_trained, lambda comm, *parts: Serial(*parts), rule)
+    (want,) = SimWorld(1).run(_trained, Serial, rule)
     for size in sizes:
         runs = SimWorld(size).run(_trained, make, rule)
         first, on = runs[0], f"on {size} ranks"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,11 +17,17 @@ from ..parallel.checkpoint.state import data_fingerprint
 from .history import History, Progress
 from .saving import Saving
 
+if TYPE_CHECKING:
+    from ..data.dataset import Dataset
+    from ..nn.metrics import Metric
+    from ..parallel.checkpoint.store import CheckpointStore
+    from ..parallel.strategy import Strategy
+
 AT_ONCE = 4096
 """Samples of one forward pass of an evaluation, fewer where they are large."""
 
 
-def evaluate(strategy, x, y, metric=None) -> float:
+def evaluate(strategy: Strategy, x: Any, y: Any, metric: Metric | str | None = None) -> float:
     """Evaluate the model on a set of samples; each rank evaluates its shard.
 
     Parameters
@@ -53,17 +61,17 @@ def evaluate(strategy, x, y, metric=None) -> float:
 
 
 def fit(
-    strategy,
-    dataset,
+    strategy: Strategy,
+    dataset: Dataset,
     *,
     epochs: int,
     batch_size: int,
     seed: int = 0,
     evaluate_every: int = 1,
-    metric=None,
-    report=None,
-    on_epoch=None,
-    checkpoints=None,
+    metric: Metric | str | None = None,
+    report: Callable[..., Any] | None = None,
+    on_epoch: Callable[[History], Any] | None = None,
+    checkpoints: CheckpointStore | None = None,
     every: int = 0,
     resume: bool | str = False,
 ) -> History:

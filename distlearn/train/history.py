@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -99,7 +99,7 @@ class History:
         return [e.as_dict() for e in self.epochs]
 
     @classmethod
-    def from_dicts(cls, epochs: list[dict], losses) -> History:
+    def from_dicts(cls, epochs: list[dict], losses: Any) -> History:
         """Rebuild the history from `as_dicts()` and the losses of the steps."""
         return cls([Epoch.from_dict(e) for e in epochs], [float(loss) for loss in losses])
 

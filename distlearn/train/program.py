@@ -5,7 +5,10 @@ train(comm, settings) --> load data --> build model --> strategy --> fit --> Res
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +24,10 @@ from .asynchronous import ASYNCHRONOUS, train_asynchronously, updates_per_step
 from .fit import History, fit
 from .settings import Settings
 from .strategies import CODECS, STRATEGIES
+
+if TYPE_CHECKING:
+    from ..comm.base import Communicator
+    from ..data.dataset import Dataset
 
 
 @dataclass
@@ -75,7 +82,7 @@ def _rule(settings: Settings):
     return RULES[settings.optimizer](**decay)
 
 
-def build(comm, settings: Settings, dataset, *, fused: bool = False):
+def build(comm: Communicator, settings: Settings, dataset: Dataset, *, fused: bool = False) -> Any:
     """Build the model, the optimizer and the strategy of a run; fused layers are faster, with fewer spans."""
     strategy, names = STRATEGIES[settings.strategy]
     if settings.trainer == "torch":
@@ -95,7 +102,16 @@ def build(comm, settings: Settings, dataset, *, fused: bool = False):
     return strategy(comm, model, SoftmaxCrossEntropy(), optimizer, **{name: options[name] for name in names})
 
 
-def train(comm, settings, checkpoints=None, *, every=0, resume=False, on_epoch=None, fused=False) -> Result | None:
+def train(
+    comm: Communicator,
+    settings: Settings,
+    checkpoints: str | Path | None = None,
+    *,
+    every: int = 0,
+    resume: bool | str = False,
+    on_epoch: Callable[[History], Any] | None = None,
+    fused: bool = False,
+) -> Result | None:
     """Load the data, build the model, train it: the same function on a simulated rank, an engine and under mpiexec.
 
     Parameters

@@ -235,7 +235,7 @@ class Settings:
         for name in ("hidden", "image_shape"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
 
-    def but(self, **changes) -> Settings:
+    def but(self, **changes: Any) -> Settings:
         """Return the same settings with some changed."""
         unknown = set(changes) - SETTINGS.keys()
         if unknown:

@@ -16,12 +16,6 @@ CODECS: dict[str, Callable] = {
 """Codecs of gradients by name, from the settings."""
 
 
-def _serial(comm, model, loss, optimizer) -> parallel.Strategy:
-    if comm.size != 1:
-        raise ValueError(f"strategy 'serial' runs on one rank, not on {comm.size}; use 'data'")
-    return parallel.Serial(model, loss, optimizer, comm.clock)
-
-
 def _pipeline(*args, schedule, **options) -> parallel.Strategy:
     strategy = parallel.PipeDream if schedule == "pipedream" else parallel.Pipeline
     return strategy(*args, schedule=schedule, **options)
@@ -37,7 +31,7 @@ STRATEGIES: dict[str, tuple[Callable, tuple[str, ...]]] = {
     "local_sgd": (parallel.LocalSGD, ("every",)),
     "one_weird_trick": (parallel.OneWeirdTrick, _BUCKETS),
     "pipeline": (_pipeline, _STAGES),
-    "serial": (_serial, ()),
+    "serial": (parallel.Serial, ()),
     "tensor": (parallel.TensorParallel, ()),
     "zero1": (partial(parallel.ZeRO, stage=1), _BUCKETS),
     "zero2": (partial(parallel.ZeRO, stage=2), _BUCKETS),

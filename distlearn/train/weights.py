@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..backend import to_numpy
+from ..backend import Array, to_numpy
 from ..data import Dataset
 from ..files import whole_file
 from ..nn.container import check_unique_names
@@ -39,7 +39,7 @@ class Trained:
     image_shape: tuple[int, ...] | None  # (height, width, channels) of the images that it was trained on
     value_range: tuple[float, float]  # stored values of a pixel that became 0 and 1
 
-    def predict(self, x, batch_size: int = 1024) -> np.ndarray:
+    def predict(self, x: Array, batch_size: int = 1024) -> np.ndarray:
         """Return the probability of every class, (n, classes).
 
         Parameters
@@ -64,7 +64,7 @@ class Trained:
             return [(self.n_features,)]
         return [(self.n_features,), shape, *([shape[:2]] if shape[2] == 1 else [])]
 
-    def rows(self, x) -> np.ndarray:
+    def rows(self, x: Array) -> np.ndarray:
         """Return samples as rows of features."""
         # only the number of features would let through channels that stand first
         x = np.asarray(x)
@@ -73,7 +73,7 @@ class Trained:
             raise ValueError(f"x has shape {x.shape}, expected {shapes}")
         return x.reshape(len(x), math.prod(x.shape[1:]))
 
-    def scaled(self, x) -> np.ndarray:
+    def scaled(self, x: Array) -> np.ndarray:
         """Return pixels as the model was trained on them: bytes scaled to 0..1, floating-point numbers as they are."""
         # ValueError: For values outside the range of the training data: the predictions would be meaningless.
         x, (low, high) = np.asarray(x), self.value_range
@@ -87,7 +87,7 @@ class Trained:
         return x
 
 
-def save_weights(model: Layer | dict[str, np.ndarray], path) -> Path:
+def save_weights(model: Layer | dict[str, np.ndarray], path: str | Path) -> Path:
     """Save a model's parameters, running statistics included, for `load_weights` and other readers of safetensors.
 
     Parameters
@@ -129,7 +129,7 @@ def _write(params: dict, path, metadata: dict[str, str]) -> Path:
     return Path(path)
 
 
-def load(path) -> Trained:
+def load(path: str | Path) -> Trained:
     """Load a network trained by `distlearn train`.
 
     Parameters
@@ -158,7 +158,7 @@ def load(path) -> Trained:
     return Trained(model, settings, about["n_features"], classes, shape, value_range)
 
 
-def load_weights(model: Layer, path) -> None:
+def load_weights(model: Layer, path: str | Path) -> None:
     """Load weights into a model, by name; if a name, a shape or a value does not fit, nothing is changed.
 
     Parameters

@@ -1,3 +1,4 @@
+from typing import Any
 from distlearn.viz.files import describe as describe
 from distlearn.viz.look import lightness as lightness
 from distlearn.viz.layers import plot_batching as plot_batching
@@ -16,6 +17,6 @@ from distlearn.viz.files import save as save
 from distlearn.viz.look import style as style
 from distlearn.tables import table as table
 from distlearn.viz.look import use_style as use_style
-COLORS: tuple
-LINES: tuple
-MARKERS: tuple
+COLORS: tuple[str, ...]
+LINES: tuple[Any, ...]
+MARKERS: tuple[str, ...]

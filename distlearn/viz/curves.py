@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import combinations
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -21,6 +22,9 @@ from .look import (
     time_axis,
     write_title,
 )
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 X_NAMES = {"epoch": "epoch", "seconds": "training time", "samples": "samples trained on", "step": "step"}
 SETS = {"train": "training", "val": "validation", "test": "test"}
@@ -41,7 +45,14 @@ class _Curve(NamedTuple):
 
 
 @styled
-def plot_history(histories, *, x="epoch", y=None, ax=None, title=None):
+def plot_history(
+    histories: Any,
+    *,
+    x: str = "epoch",
+    y: str | Sequence[str] | None = None,
+    ax: Axes | None = None,
+    title: str | None = None,
+) -> Axes | tuple[Axes, ...]:
     """Draw learning curves: a panel for the loss, a panel for the metric.
 
     Runs on top of each other are drawn from a broad light one to a narrow dark one, so that all stay visible.

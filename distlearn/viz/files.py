@@ -6,6 +6,7 @@ import io
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -29,7 +30,7 @@ def figure_of(drawn):
     return figure
 
 
-def describe(drawn) -> str:
+def describe(drawn: Any) -> str:
     """Describe a figure in words: titles, axes and curves.
 
     A draft of an alternative text: what the curves *do*, only its author can say.
@@ -54,7 +55,7 @@ def describe(drawn) -> str:
     return ". ".join(re.sub(r"\s+", " ", s).rstrip(".") for s in sentences) + "." if sentences else ""
 
 
-def save(drawn, path, *, alt: str | None = None, dpi: float = 160, close: bool = False) -> Path:
+def save(drawn: Any, path: str | Path, *, alt: str | None = None, dpi: float = 160, close: bool = False) -> Path:
     """Write a figure to a file, atomically; the format follows from the name: .png, .svg or .pdf."""
     # path: The file; its folder must exist.
     # alt: Alternative text, kept in the file (in an SVG as its title, which screen readers read); by default what

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 
 from ..tables import format_time, time_unit
 from .look import COLORS, LINES, MARKERS, MUTED, TRACK, new_axes, share_axis, styled, write_title
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 
 @styled
-def plot_layers(profiles, *, share: bool = False, ax=None, title=""):
+def plot_layers(profiles: Any, *, share: bool = False, ax: Axes | None = None, title: str = "") -> Axes:
     """Draw a stacked bar for every batch size: the time per sample, by layer.
 
     The five layers that take the most get a colour each, the rest share a grey.
@@ -50,7 +55,7 @@ def plot_layers(profiles, *, share: bool = False, ax=None, title=""):
 
 
 @styled
-def plot_batching(sweeps, *, ax=None, title=""):
+def plot_batching(sweeps: Any, *, ax: Axes | None = None, title: str = "") -> Axes:
     """Plot samples/s relative to the smallest batch."""
     # sweeps: Results of `nn.profile_sweep`, by model: AlexNet beside GoogLeNet.
     ax = new_axes(figsize=(7.2, 4.0))[0] if ax is None else ax
@@ -72,7 +77,7 @@ def plot_batching(sweeps, *, ax=None, title=""):
 
 
 @styled
-def plot_products(products, *, card=None, ax=None, title=""):
+def plot_products(products: Any, *, card: Any = None, ax: Axes | None = None, title: str = "") -> Axes:
     """Draw the speed of a matrix product against the batch size: skinny ones wait for memory.
 
     Parameters

@@ -8,7 +8,9 @@ most. Line styles and markers change with the colours.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from contextlib import contextmanager
+from typing import Any, TypeVar
 
 import matplotlib as mpl
 import numpy as np
@@ -68,8 +70,10 @@ _SETTINGS = {
     "ytick.labelsize": 10,
 }
 
+Plot = TypeVar("Plot", bound=Callable[..., Any])
 
-def style():
+
+def style() -> Any:
     """Use the look inside a `with` block; restore the previous settings after it.
 
     Examples
@@ -101,7 +105,7 @@ def use_style() -> None:
     mpl.rcParams.update(_SETTINGS)
 
 
-def lightness(color) -> float:
+def lightness(color: Any) -> float:
     """Return the lightness of a colour, from 0 (black) to 100 (white), as in greyscale.
 
     Parameters
@@ -124,7 +128,7 @@ def lightness(color) -> float:
     return 116 * y ** (1 / 3) - 16 if y > 216 / 24389 else y * 24389 / 27
 
 
-def styled(plot):
+def styled(plot: Plot) -> Plot:
     """Give the look to the figure that a plot function makes, and do not change given axes."""
 
     @functools.wraps(plot)
@@ -134,7 +138,7 @@ def styled(plot):
         with style():
             return plot(*args, **kwargs)
 
-    return wrapper
+    return wrapper  # type: ignore[return-value]
 
 
 # Inches: JupyterLab on a screen of 1280 pixels, beside its file browser, shows 8.6; it shrinks wider ones.

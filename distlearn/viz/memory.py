@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 from matplotlib import colormaps
 
@@ -22,13 +24,16 @@ from .look import (
     write_title,
 )
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 LASTING = {"parameters": NAVY, "gradients": VERMILION, "optimizer": PURPLE, "batch": TRACK}
 PASSING = {"gradients of activations": AMBER, "communication": TEAL, "other": SKY}
 MOST = 7  # Layers that are named one by one.
 
 
 @styled
-def plot_memory(record, rank: int = 0, *, measured=None, ax=None, title=""):
+def plot_memory(record: Any, rank: int = 0, *, measured: Any = None, ax: Axes | None = None, title: str = "") -> Axes:
     """Draw a rank's memory by owner as stacked areas over the time of a step, lasting memory at the bottom.
 
     Parameters

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.collections import PolyCollection
@@ -38,6 +39,9 @@ from .look import (
     write_title,
 )  # fmt: skip
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 KIND_COLORS = {"F": SKY, "B": NAVY, "I": NAVY, "W": TEAL}
 KIND_NAMES = {"F": "forward", "B": "backward", "I": "gradient of the input", "W": "gradient of the weights"}
 HATCHES = {"W": "\\\\\\"}  # Halves of backward differ in greyscale, too, where stages have shades.
@@ -53,7 +57,16 @@ NUMBER_POINTS = (5.5, 10.5)
 
 
 @styled
-def plot_schedule(schedule, n_ranks=None, n_microbatches=None, *, ax=None, title="", legend=True, **options):
+def plot_schedule(
+    schedule: Any,
+    n_ranks: int | None = None,
+    n_microbatches: int | None = None,
+    *,
+    ax: Axes | None = None,
+    title: str = "",
+    legend: bool = True,
+    **options: Any,
+) -> Axes:
     """Draw a pipeline schedule: a row for each rank, a box with its number for every micro-batch on its way.
 
     Parameters

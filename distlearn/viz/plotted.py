@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.collections import PathCollection
@@ -24,7 +24,7 @@ class _Series(NamedTuple):
     values: list
 
 
-def plotted_tables(drawn) -> list[Table]:
+def plotted_tables(drawn: Any) -> list[Table]:
     """Return the numbers that a figure shows, a table for each of its axes that has any.
 
     Curves, points and bars that the legend could name are listed, and a curve without a name if it is the only one:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.ticker import FuncFormatter
@@ -11,11 +12,23 @@ from ..cuda.cards import card as find_card
 from ..tables import quantity
 from .look import COLORS, INK, MARKERS, MUTED, new_axes, styled, write_title
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from ..cuda.cards import Card
+
 FLOPS = "flop/s"
 
 
 @styled
-def plot_roofline(kernels, card="A100", *, speeds=None, ax=None, title=""):
+def plot_roofline(
+    kernels: Any,
+    card: str | Card = "A100",
+    *,
+    speeds: dict[str, float] | None = None,
+    ax: Axes | None = None,
+    title: str = "",
+) -> Axes:
     """Draw the roofline of a card, and where kernels are on it.
 
     The slope is the card's memory bandwidth, the flat part its peak; a kernel that does I operations per byte moved

@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from .look import COLORS, INK, MUTED, VERMILION, new_axes, share_axis, styled, write_title
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 class Speedup(NamedTuple):
@@ -25,7 +28,15 @@ class Speedup(NamedTuple):
 
 
 @styled
-def plot_speedup(sizes, measured=None, *, simulated=None, axes=None, labels=None, title=""):
+def plot_speedup(
+    sizes: Sequence[int],
+    measured: Any = None,
+    *,
+    simulated: Any = None,
+    axes: Any = None,
+    labels: dict[str, str] | None = None,
+    title: str = "",
+) -> Any:
     """Draw speed-up (left) and parallel efficiency (right) against the number of ranks.
 
     Speed-up is S(p) = T(1) / T(p), efficiency S(p) / p. With repeated runs the points are medians, T(1) is the median
@@ -123,7 +134,7 @@ def _draw(ax, run: Speedup, kind: str, label: str, per_rank: bool) -> None:
 
 
 @styled
-def plot_benchmarks(records, *, ax=None, title=""):
+def plot_benchmarks(records: Any, *, ax: Axes | None = None, title: str = "") -> Axes:
     """Draw the time (or rate) of the library as a multiple of its peer's, one row for each measurement with a ratio."""
     # A dot is a ratio, on a logarithmic axis; the bar from 1 is its distance from the peer. A goal is a short line:
     # the dot must be on the side to which the arrow beside it points. A missed goal is red.

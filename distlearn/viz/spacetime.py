@@ -5,15 +5,20 @@ Time is logical (Lamport, 1978): an event stands to the right of everything that
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from matplotlib.ticker import MaxNLocator
 
 from ..comm.base import RankError
 from ..sim.exploration import Exploration, Run, SpaceTimeEvent
 from .look import MUTED, NAVY, VERMILION, new_axes, styled, write_title
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 
 @styled
-def plot_spacetime(what, *, ax=None, title: str = ""):
+def plot_spacetime(what: Any, *, ax: Axes | None = None, title: str = "") -> Axes:
     """Draw the messages between ranks, their order, and where each rank ended.
 
     Parameters

@@ -8,7 +8,9 @@ does neither, its row is grey.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.collections import PolyCollection
@@ -35,6 +37,11 @@ from .look import (
     time_axis,
     write_title,
 )
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from ..trace import Trace
 
 # Colours of the usual names, unless a name that takes longer has it already; others get a free one.
 FAMILY_COLORS = {
@@ -166,8 +173,15 @@ def select(trace, start: float | None = None, end: float | None = None) -> Bars:
 
 @styled
 def plot_timeline(
-    trace, *, start: float | None = None, end: float | None = None, path=(), ax=None, title: str = "", legend=True
-):
+    trace: Trace,
+    *,
+    start: float | None = None,
+    end: float | None = None,
+    path: Sequence[Any] = (),
+    ax: Axes | None = None,
+    title: str = "",
+    legend: bool = True,
+) -> Axes:
     """Draw the time of every rank: computing, communication, waiting; of a trace without spans the messages.
 
     Parameters

@@ -9,11 +9,17 @@ from __future__ import annotations
 import contextlib
 import time
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from ..comm.base import CommError, RankError
 from ..parallel.checkpoint.store import CheckpointError, CheckpointStore, CheckpointWarning
 from .progress import Bar
+
+if TYPE_CHECKING:
+    from .local import World
 
 
 @dataclass
@@ -117,16 +123,16 @@ class _Log:
 
 
 def train_through_failures(
-    world,
-    program,
-    *args,
-    checkpoints,
+    world: World,
+    program: Callable[..., Any],
+    *args: Any,
+    checkpoints: str | Path,
     every: int = 50,
     restarts: int = 10,
     fewer: bool = False,
     progress_timeout: float | None = None,
     resume: bool = True,
-    **kwargs,
+    **kwargs: Any,
 ) -> ElasticRun:
     """Run a training program on engines until it is complete, restarting them after failures.
 

@@ -15,6 +15,8 @@ import os
 import sys
 import time
 import weakref
+from collections.abc import Callable
+from typing import Any
 
 from ..comm.base import CommError
 from ..comm.network import Network
@@ -24,7 +26,7 @@ from ..trace import Trace
 from .client import Launch, Ranks, unpack
 from .cluster import Cluster
 from .interrupts import defer_interrupts
-from .local import World
+from .local import T, World
 from .outcome import first_failure, where
 from .progress import PATIENCE_SECONDS, Bar, shorten_traceback
 from .remote import pack
@@ -77,14 +79,14 @@ class EngineWorld(World):
 
     def __init__(
         self,
-        engines=4,
+        engines: int = 4,
         *,
-        timeout=None,
-        patience=PATIENCE_SECONDS,
-        progress=True,
-        threads=None,
-        strict=True,
-        hosts=None,
+        timeout: float | None = None,
+        patience: float = PATIENCE_SECONDS,
+        progress: bool | Callable[..., Any] = True,
+        threads: int | None = None,
+        strict: bool = True,
+        hosts: Any = None,
     ):
         self.timeout, self.patience = timeout, patience
         self.progress, self.strict = progress, strict
@@ -128,12 +130,12 @@ class EngineWorld(World):
             self._cluster.n, self._restart_reason = size, f"resized from {self._cluster.n} to {size} engines"
 
     @property
-    def view(self):
+    def view(self) -> Any:
         self._ensure_engines()
         return self._ranks.view
 
     @property
-    def client(self):
+    def client(self) -> Any:
         self._ensure_engines()
         return self._ranks.client
 
@@ -143,7 +145,14 @@ class EngineWorld(World):
         self._end()
 
     # -- running -------------------------------------------------------------------------------------------------------
-    def run(self, fn, *args, timeout: float | None = None, progress_timeout: float | None = None, **kwargs) -> list:
+    def run(
+        self,
+        fn: Callable[..., T],
+        *args: Any,
+        timeout: float | None = None,
+        progress_timeout: float | None = None,
+        **kwargs: Any,
+    ) -> list[T]:
         """Call `fn(comm, *args, **kwargs)` on every rank at once; return the results by rank.
 
         Parameters
@@ -282,7 +291,7 @@ class LimitedWorld(EngineWorld):
             raise ValueError(f"limit: {bits_per_second!r}, expected a number of bits per second above 0, or None")
         self._network = None if bits_per_second is None else Network(LATENCY, bits_per_second / 8)
 
-    def run(self, fn, *args, **options):
+    def run(self, fn: Callable[..., T], *args: Any, **options: Any) -> list[T]:
         """Call `fn` on every rank behind the limited link; see `EngineWorld.run`."""
         __tracebackhide__ = True
         if self._network is None:

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import psutil
@@ -81,7 +82,13 @@ def mpi_settings() -> dict[str, str]:
 
 
 def launch(
-    n: int, command, *, threads: int | None = None, env=None, timeout: float | None = None, capture: bool = False
+    n: int,
+    command: Sequence[str],
+    *,
+    threads: int | None = None,
+    env: dict[str, str] | None = None,
+    timeout: float | None = None,
+    capture: bool = False,
 ) -> subprocess.CompletedProcess:
     """Run a command as `n` ranks under mpiexec and wait for it.
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable
+from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
 from ..comm.base import RankError
 from ..comm.point_to_point import LocalComm
 from ..sim.copies import Copies
 from ..trace import Trace, WallClock
+
+T = TypeVar("T")
 
 
 @runtime_checkable
@@ -25,10 +28,10 @@ class World(Protocol):
     """
 
     size: int
-    rank: int
+    rank: int = 0
     trace: Trace
 
-    def run(self, fn, *args, **kwargs) -> list:
+    def run(self, fn: Callable[..., T], *args: Any, **kwargs: Any) -> list[T]:
         """Call `fn(comm, *args, **kwargs)` on every rank at once; return the results by rank.
 
         Raises
@@ -39,11 +42,12 @@ class World(Protocol):
 
     def close(self) -> None:
         """End the ranks' processes, where the world started them."""
+        return None  # a method without a body would be abstract to type checkers
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *exc) -> None:
+    def __exit__(self, *exc: Any) -> None:
         self.close()
 
 
@@ -64,14 +68,14 @@ class LocalWorld(World):
     size = 1
     rank = 0
 
-    def __init__(self, report=None):
+    def __init__(self, report: Callable[..., Any] | None = None):
         self.report = report
         self.trace = Trace()
 
     def __repr__(self) -> str:
         return "LocalWorld()"
 
-    def run(self, fn, *args, **kwargs) -> list:
+    def run(self, fn: Callable[..., T], *args: Any, **kwargs: Any) -> list[T]:
         """Call `fn(comm, *args, **kwargs)`; return a list of its one result.
 
         Raises

@@ -14,6 +14,8 @@ import pickle
 import sys
 import time
 import traceback
+from collections.abc import Callable
+from typing import Any
 
 from ..comm.base import RankError
 from ..comm.mpi import MPIComm, world_comm
@@ -21,7 +23,7 @@ from ..comm.nccl import select_backend
 from ..comm.recorder import who_is_missing
 from ..comm.waiting import poll
 from ..trace import Trace
-from .local import World
+from .local import T, World
 from .outcome import Outcome, text_of_error, where
 from .progress import GRACE_SECONDS, PATIENCE_SECONDS, Bar, Reporter, StallReporter
 
@@ -54,7 +56,12 @@ class MPIWorld(World):
     """
 
     def __init__(
-        self, *, progress=True, timeout: float | None = None, patience: float = PATIENCE_SECONDS, strict: bool = True
+        self,
+        *,
+        progress: bool | Callable[..., Any] = True,
+        timeout: float | None = None,
+        patience: float = PATIENCE_SECONDS,
+        strict: bool = True,
     ):
         # for the run's own messages, which must not match the program's
         self._own = MPIComm(world_comm().Dup(), timeout=timeout, strict=False)
@@ -66,7 +73,7 @@ class MPIWorld(World):
     def __repr__(self) -> str:
         return f"MPIWorld(rank {self.rank} of {self.size})"
 
-    def run(self, fn, *args, **kwargs) -> list:
+    def run(self, fn: Callable[..., T], *args: Any, **kwargs: Any) -> list[T]:
         """Call `fn(comm, *args, **kwargs)` on every rank at once; return the results by rank, on every rank.
 
         A rank that raises ends the job: it prints its traceback and one line that names it, and aborts with a non-zero

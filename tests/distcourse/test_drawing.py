@@ -11,7 +11,7 @@ from distlearn import Serial, nn, optim
 def trainer():
     linear = [nn.Linear(*sizes, rng=k, dtype="float64") for k, sizes in enumerate(((64, 12), (12, 10)))]
     model = nn.Sequential(linear[0], nn.ReLU(), linear[1])
-    return Serial(model, nn.SoftmaxCrossEntropy(), optim.Optimizer(model.params, optim.SGD(), 0.1))
+    return Serial(None, model, nn.SoftmaxCrossEntropy(), optim.Optimizer(model.params, optim.SGD(), 0.1))
 
 
 def sheet(rows, columns):

@@ -70,7 +70,9 @@ def test_a_swapped_convolution_trains_as_the_layer_does():
     model = dl.nn.Sequential(*layers)
     losses = []
     for net in (model, convolving.use_convolution(model, convolve)):
-        trainer = dl.Serial(net, dl.nn.SoftmaxCrossEntropy(), dl.optim.Optimizer(net.params, dl.optim.SGD(), 0.02))
+        trainer = dl.Serial(
+            None, net, dl.nn.SoftmaxCrossEntropy(), dl.optim.Optimizer(net.params, dl.optim.SGD(), 0.02)
+        )
         losses.append([trainer.step(dl.data.Batch(x, y, 8)) for _ in range(4)])
     np.testing.assert_allclose(*losses, rtol=1e-4)
     assert losses[0][-1] < losses[0][0]

@@ -163,7 +163,7 @@ def test_a_round_is_that_of_the_strategy():
                 p.data[...] = q.data
             batch = dl.data.Batch(rng.normal(size=(4, 3)), rng.integers(2, size=4), 8)
             serial = dl.optim.Optimizer(twin.params, dl.optim.SGD(), 0.5)
-            dl.Serial(twin, dl.nn.SoftmaxCrossEntropy(), serial).step(dl.data.Batch(batch.x, batch.y, 4))
+            dl.Serial(None, twin, dl.nn.SoftmaxCrossEntropy(), serial).step(dl.data.Batch(batch.x, batch.y, 4))
             end = np.concatenate([p.data.ravel() for p in twin.params])
             start = diloco_round(comm, start, end, velocity)
             strategy.step(batch)

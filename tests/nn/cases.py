@@ -146,7 +146,7 @@ def label(value):
 
 def learn(model, loss, optimizer, batches):
     """Train with a step for each (inputs, targets); return the losses."""
-    strategy = Serial(model, loss, optimizer)
+    strategy = Serial(None, model, loss, optimizer)
     return [strategy.step(Batch(x, y, len(x))) for x, y in batches]
 
 

@@ -193,7 +193,7 @@ def excess_loss(fmt, noise, **tricks):
     data, rng = load("digits", dtype="float32"), np.random.default_rng(0)
     x, y = data.x_train.reshape(-1, 64), data.y_train
     model = nn.Sequential(dense(0, 64), nn.ReLU(), dense(1, 10))
-    trainer = Serial(model, nn.SoftmaxCrossEntropy(), Optimizer(model.params, Momentum(), Cosine(0.1, 300)))
+    trainer = Serial(None, model, nn.SoftmaxCrossEntropy(), Optimizer(model.params, Momentum(), Cosine(0.1, 300)))
     for _ in range(300):
         rows = rng.permutation(len(x))[:128]
         labels = np.where(rng.random(128) < noise, rng.integers(10, size=128), y[rows])

@@ -13,7 +13,7 @@ def x_of(*shape, seed=1, dtype="float64"):
 
 
 def serial(model):
-    return Serial(model, nn.MeanSquaredError(), Optimizer(model.params, SGD(), 0.1))
+    return Serial(None, model, nn.MeanSquaredError(), Optimizer(model.params, SGD(), 0.1))
 
 
 class TestEval:

@@ -317,7 +317,7 @@ def train(comm, c: Combination, serial: bool, given=None, there=np.asarray, back
     model = move(make_model(c), there) if given is None else given[0]
     optimizer = make_optimizer(c, model) if given is None else given[1]
     if serial:
-        strategy = parallel.Serial(model, nn.SoftmaxCrossEntropy(), optimizer, comm.clock)
+        strategy = parallel.Serial(comm, model, nn.SoftmaxCrossEntropy(), optimizer)
     else:
         costs = {"stages": np.random.default_rng(c.seed).random(len(model.layers)).tolist()} if c.extra["costs"] else {}
         strategy = MAKE[c.strategy](comm, model, nn.SoftmaxCrossEntropy(), optimizer, **c.parallel, **costs)

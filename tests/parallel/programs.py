@@ -61,7 +61,7 @@ def run(comm, make, kind="plain", rule="sgd", lr=0.3, steps=5, batch=20, uneven=
 
 def serial(comm, *parts):
     """Make the strategy that all others must equal."""
-    return Serial(*parts, comm.clock)
+    return Serial(comm, *parts)
 
 
 def messages(size, program, *args):

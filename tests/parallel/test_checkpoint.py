@@ -407,7 +407,7 @@ def test_a_file_is_written_while_training_goes_on(tmp_path, monkeypatch):
 
     monkeypatch.setattr(CheckpointStore, "save", slowly)
     model = a_model()
-    strategy = Serial(model, SoftmaxCrossEntropy(), Optimizer(model.params, RULES["adam"](), 0.05))
+    strategy = Serial(None, model, SoftmaxCrossEntropy(), Optimizer(model.params, RULES["adam"](), 0.05))
     fit(strategy, DATASET, epochs=3, batch_size=20, report=report, checkpoints=CheckpointStore(tmp_path), every=4)
     trace = strategy.clock.trace
     first, *others = trace.select(name="write", lane="background")

@@ -19,7 +19,7 @@ from tests.comm.on_device import off_strict
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(12, 7)), RNG.integers(0, 4, 12)
 MAKE = {
-    "serial": lambda comm, *parts: Serial(*parts),
+    "serial": Serial,
     "naive": NaiveDataParallel,
     "data": partial(DataParallel, accumulate=2, check_every=1),
     "local_sgd": partial(LocalSGD, every=1),

@@ -25,7 +25,7 @@ def without_data(batch) -> Batch:
 
 def serial(rule):
     def make(comm, model):
-        return Serial(model, SoftmaxCrossEntropy(), Optimizer(model.params, rule, 0.1), comm.clock)
+        return Serial(comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, rule, 0.1))
 
     return make
 

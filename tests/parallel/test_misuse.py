@@ -57,7 +57,7 @@ def build(comm, name, *, seed=0, lr=0.1, rule=None, activation="relu", model=Non
         model = MLP((6, 8, 3), seed=seed, activation=activation, dtype="float64")
     optimizer, loss = Optimizer(model.params, rule or SGD(), lr), loss or SoftmaxCrossEntropy()
     if name == "serial":
-        strategy = parallel.Serial(model, loss, optimizer)
+        strategy = parallel.Serial(None, model, loss, optimizer)
         strategy.given = model, optimizer
         return strategy
     kind, given = ALL[name]
@@ -197,7 +197,7 @@ def test_freezing_too_late_is_refused_by_name(name):
     def thaw(comm):
         model = MLP((6, 8, 3), seed=0, dtype="float64")
         model.params[1].frozen = True
-        kind, given = ALL.get(name, (lambda comm, *args: parallel.Serial(*args), {}))
+        kind, given = ALL.get(name, (parallel.Serial, {}))
         strategy = kind(comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, SGD(), 0.1), **given)
         step(comm, strategy, name)
         model.params[1].frozen = False
@@ -212,7 +212,7 @@ def test_freezing_before_the_strategy_is_refused_when_it_is_made():
     optimizer = Optimizer(model.params, SGD(), 0.1)
     model.params[0].frozen = True
     with pytest.raises(ValueError, match=r"'0\.W' was frozen .*: freeze parameters before the optimizer is made"):
-        parallel.Serial(model, SoftmaxCrossEntropy(), optimizer)
+        parallel.Serial(None, model, SoftmaxCrossEntropy(), optimizer)
 
 
 def replace(strategy, number):
@@ -279,7 +279,7 @@ def test_gradients_that_a_layer_assigns_are_summed(make):
     def program(comm, serial=False):
         model = nn.Sequential(Assigns(6, 8, 1, dtype="float64"), nn.ReLU(), Assigns(8, 3, 2, dtype="float64"))
         given = model, SoftmaxCrossEntropy(), Optimizer(model.params, SGD(), 0.1)
-        strategy = parallel.Serial(*given) if serial else make(comm, *given)
+        strategy = parallel.Serial(None, *given) if serial else make(comm, *given)
         for _ in range(STEPS):
             step(comm, strategy, "serial" if serial else "data")
         return strategy.gather_params()

@@ -11,7 +11,7 @@ DIGITS = data.load("digits").take(100, 50)
 
 def serial(*layers, rule=None):
     model = nn.Sequential(*layers) if layers else nn.MLP((64, 10))
-    return Serial(model, nn.SoftmaxCrossEntropy(), optim.Optimizer(model.params, rule or optim.SGD(), 0.1))
+    return Serial(None, model, nn.SoftmaxCrossEntropy(), optim.Optimizer(model.params, rule or optim.SGD(), 0.1))
 
 
 def test_training_ends_where_on_epoch_says_so_and_goes_on_later(tmp_path):

@@ -18,7 +18,7 @@ DIGITS = dl.data.load("digits")
 
 def an_mlp():
     model = dl.nn.MLP((64, 10))
-    return dl.Serial(model, dl.nn.SoftmaxCrossEntropy(), dl.optim.Optimizer(model.params, dl.optim.SGD(), 0.1))
+    return dl.Serial(None, model, dl.nn.SoftmaxCrossEntropy(), dl.optim.Optimizer(model.params, dl.optim.SGD(), 0.1))
 
 
 def sequences(t, v, n=40, seed=0):
@@ -77,7 +77,7 @@ def test_pairs_are_classified_by_their_distance():
     x, similar = rng.random((20, 2, 28, 28, 1), np.float32), rng.integers(0, 2, 20)
     data = Dataset("pairs", x[:8], similar[:8], x[8:12], similar[8:12], x[12:], similar[12:], ("no", "yes"), "a test")
     model, loss = dl.nn.SiameseNet(2), dl.nn.ContrastiveLoss(0.5)
-    strategy = dl.Serial(model, loss, dl.optim.Optimizer(model.params, dl.optim.SGD(), 0.01))
+    strategy = dl.Serial(None, model, loss, dl.optim.Optimizer(model.params, dl.optim.SGD(), 0.01))
     history = fit(strategy, data, epochs=1, batch_size=4)
     y = strategy.predict(data.x_test)
     near = np.linalg.norm(y[:, 0] - y[:, 1], axis=1) < 0.25

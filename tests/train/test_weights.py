@@ -151,7 +151,7 @@ LOADERS = {
         model, {"0.weight": arrays["0.W"].T, "0.bias": arrays["0.b"]}
     ),
     "checkpoint": lambda model, arrays, path: dl.Serial(
-        model, dl.nn.SoftmaxCrossEntropy(), dl.optim.Optimizer(model.params, dl.optim.SGD(), lr=0.1)
+        None, model, dl.nn.SoftmaxCrossEntropy(), dl.optim.Optimizer(model.params, dl.optim.SGD(), lr=0.1)
     ).load_state_dict({f"param/{name}": array for name, array in arrays.items()}),
 }
 

@@ -91,7 +91,7 @@ dl.cuda.RawKernel(RACE.replace("63 - ", ""), "shift").check((1,), (32,), args)""
     """
 model = dl.nn.Sequential(dl.nn.Linear(64, 10))
 optimizer = dl.optim.Optimizer(model.params, dl.optim.SGD(), 0.1)
-sheet = lab.draw(dl.Serial(model, dl.nn.SoftmaxCrossEntropy(), optimizer))""",
+sheet = lab.draw(dl.Serial(None, model, dl.nn.SoftmaxCrossEntropy(), optimizer))""",
 ]
 """A cell of everything that labs show: text, guesses, verdicts, tables, films, bars, reports, a sheet to draw on."""
 

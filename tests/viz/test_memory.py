@@ -15,7 +15,7 @@ REAL = Batch(np.ones((16, 784), "f4"), np.arange(16) % 10, 16)
 
 
 def serial(comm, model):
-    return Serial(model, SoftmaxCrossEntropy(), Optimizer(model.params, Adam(), 0.1), comm.clock)
+    return Serial(comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, Adam(), 0.1))
 
 
 def zero(comm, model):

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from ...backend import get_xp
+from typing import TYPE_CHECKING
+
+from ...backend import Array, get_xp
 from ...shares import share
 from ..calls import REDUCTIONS, check_buffer, check_reduction
 
+if TYPE_CHECKING:
+    from ..base import Communicator
 
-def ring_all_reduce(comm, x, op: str = "sum", tag: int = 0):
+
+def ring_all_reduce(comm: Communicator, x: Array, op: str = "sum", tag: int = 0) -> Array:
     r"""All-reduce around a ring, in place: reduce-scatter, then all-gather.
 
     The array is divided into p shares. In p - 1 steps each rank sends a share to its right neighbour and reduces the

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any
 
 from .cost import collective_seconds
+
+if TYPE_CHECKING:
+    from .fit import Fit
 
 # -- alpha beta --------------------------------------------------------------------------------------------------------
 # The cost of a message: Hockney's alpha-beta model, links that messages share, and networks of two levels.
@@ -53,14 +57,14 @@ class Network:
         return f"{type(self).__name__}({', '.join(f'{f.name}={getattr(self, f.name)!r}' for f in shown)})"
 
     @classmethod
-    def preset(cls, name: str):
+    def preset(cls, name: str) -> Network:
         """Return a real network by name, such as "ethernet-10g"; `PRESETS` names the sources."""
         if name not in PRESETS:
             raise ValueError(f"the network is {name!r}, expected one of {', '.join(PRESETS)}")
         return PRESETS[name]
 
     @classmethod
-    def of(cls, network):
+    def of(cls, network: Any) -> Network:
         """Return a network, looked up among the presets if it is a name.
 
         Parameters
@@ -80,7 +84,7 @@ class Network:
         return network
 
     @staticmethod
-    def fit(world, **options):
+    def fit(world: Any, **options: Any) -> Fit:
         """Measure messages and all-reduces on the ranks of `world`; return a `Fit`: the network and its error.
 
         See `distlearn.comm.network.fit.fit`.

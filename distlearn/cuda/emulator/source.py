@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 DIRECTIVE = re.compile(r"^[ \t]*#(?:\\\r?\n|[^\n])*", re.M)  # with the lines that a backslash adds
 # Of a cooperative group of the grid; `NAMES` is replaced with the variables that hold one.
@@ -227,7 +228,7 @@ def _find(name, included_from, folders) -> Path | None:
 class KernelError(RuntimeError):
     """A kernel did something that would be wrong on a GPU; `report` holds the findings of the emulator."""
 
-    def __init__(self, message, report=None):
+    def __init__(self, message: str, report: Any = None):
         super().__init__(message)
         self.report = report
 
@@ -235,7 +236,7 @@ class KernelError(RuntimeError):
 class CompileError(KernelError):
     """The source does not compile; `problems` is a list of (line, column, message)."""
 
-    def __init__(self, message, problems=()):
+    def __init__(self, message: str, problems: Sequence[Any] = ()):
         super().__init__(message)
         self.problems = list(problems)
 

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...backend import get_xp, rounded, single
+from ...backend import Array, get_xp, rounded, single
 from ..container import Container, layer_span
 from ..layer import Layer, check_positive, check_shape
 from ..linear import Linear
 from .dot_product import attend, attend_backward
 from .online import online_attend, online_attend_backward
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
 
 
 class MultiHeadAttention(Container):
@@ -57,14 +62,14 @@ class MultiHeadAttention(Container):
         self,
         width: int,
         heads: int,
-        seeds=None,
+        seeds: Sequence[Any] | None = None,
         *,
         kv_heads: int | None = None,
         causal: bool = True,
         rotary: bool = True,
         online: bool = False,
         block: int = 512,
-        dtype="float32",
+        dtype: DTypeLike = "float32",
     ):
         kv_heads = heads if kv_heads is None else kv_heads
         check_positive("MultiHeadAttention", width=width, heads=heads, kv_heads=kv_heads, block=block)
@@ -77,7 +82,7 @@ class MultiHeadAttention(Container):
         outputs = (width, kv_heads * self.d, kv_heads * self.d, width)
         super().__init__([Linear(width, n, seed, dtype=dtype, gain=1.0) for n, seed in zip(outputs, draw, strict=True)])
 
-    def forward(self, x):
+    def forward(self, x: Array) -> tuple[Array, Any]:
         check_shape(self, x.shape, "batch", "length", self.width)
         projected = [self._project(layer, x) for layer in self.layers[:3]]
         q, k, v = map(self.split, projected, (self.heads, self.kv_heads, self.kv_heads))
@@ -87,7 +92,7 @@ class MultiHeadAttention(Container):
         joined = self.join(y)
         return self._project(self.layers[3], joined), (x, saved, joined)
 
-    def backward(self, dy, saved):
+    def backward(self, dy: Array, saved: Any) -> Array | None:
         x, heads, joined = saved
         dy = self._project_backward(self.layers[3], dy, joined)
         dq, dk, dv = self.attend_backward(self.split(dy, self.heads), heads)
@@ -110,40 +115,40 @@ class MultiHeadAttention(Container):
     # -- what `parallel.sequence` does in another way: there a rank has a part of the positions
     clock = None
 
-    def attend(self, q, k, v):
+    def attend(self, q: Array, k: int, v: Array) -> Any:
         """Attend in all heads; q, k, v are (batch, heads, length, d)."""
         if self.online:
             return online_attend(q, k, v, causal=self.causal, block=self.block)
         return attend(q, k, v, causal=self.causal)
 
-    def attend_backward(self, dy, saved):
+    def attend_backward(self, dy: Array, saved: Any) -> Any:
         return (online_attend_backward if self.online else attend_backward)(dy, saved)
 
-    def rotate(self, x, back: bool = False):
+    def rotate(self, x: Array, back: bool = False) -> Array:
         return rotate(x, back=back)
 
-    def split(self, x, heads: int):
+    def split(self, x: Array, heads: int) -> Any:
         """Cut rows into heads: (batch, length, heads * d) to (batch, heads, length, d)."""
         return get_xp(x).ascontiguousarray(x.reshape(*x.shape[:2], heads, self.d).swapaxes(1, 2))
 
-    def join(self, x):
+    def join(self, x: Array) -> Array:
         return get_xp(x).ascontiguousarray(x.swapaxes(1, 2)).reshape(len(x), x.shape[2], x.shape[1] * self.d)
 
-    def parts(self, shape):
+    def parts(self, shape: tuple[int, ...]) -> list[tuple[Layer, tuple[int, ...]]]:
         widths = self.width, self.width, self.width, self.heads * self.d
         return [(layer, (*shape[:2], n)) for layer, n in zip(self.layers, widths, strict=True)]
 
-    def output_shape(self, shape):
+    def output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         check_shape(self, shape, "batch", "length", self.width)
         return shape
 
     def _scores(self, shape) -> int:
         return shape[0] * self.heads * shape[1] ** 2
 
-    def flops(self, shape):
+    def flops(self, shape: tuple[int, ...]) -> int:
         return super().flops(shape) + self._scores(shape) * (4 * self.d + 5)
 
-    def backward_flops(self, shape):
+    def backward_flops(self, shape: tuple[int, ...]) -> int:
         again = 2 * self.d if self.online else 0
         return super().backward_flops(shape) + self._scores(shape) * (8 * self.d + 4 + again)
 

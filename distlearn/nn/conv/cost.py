@@ -28,7 +28,9 @@ def _log2(n: float) -> int:
     return math.ceil(math.log2(n)) if n > 1 else 0
 
 
-def conv_cost(algorithm, n, c_in, c_out, h, w, k=3, m=2) -> Cost:
+def conv_cost(
+    algorithm: str, n: int, c_in: int, c_out: int, h: int, w: int, k: int | tuple[int, int] = 3, m: int = 2
+) -> Cost:
     """Work and depth of one forward convolution with "same" padding and stride 1, as this package computes it.
 
     Parameters
@@ -79,7 +81,9 @@ def conv_cost(algorithm, n, c_in, c_out, h, w, k=3, m=2) -> Cost:
     return Cost(work, 4 * (1 + _log2(alpha)) + 1 + _log2(c_in))
 
 
-def printed_conv_cost(algorithm, n, c_in, c_out, h, w, k=3, m=2) -> Cost:
+def printed_conv_cost(
+    algorithm: str, n: int, c_in: int, c_out: int, h: int, w: int, k: int | tuple[int, int] = 3, m: int = 2
+) -> Cost:
     """Work and depth of one forward convolution by the formulas of a well-known table, exactly as it prints them.
 
     Parameters are those of `conv_cost`.

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...backend import column_sums, get_xp, rounded, single
+from ...backend import Array, column_sums, get_xp, rounded, single
 from .. import init
 from ..layer import Layer, Param, check_dtype, check_positive, check_shape, describe
 from . import direct, fft, im2col, winograd
 from .geometry import Geometry, pair
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
 
 # Functions (forward, backward) by name; they differ in speed, memory and rounding, not in the result.
 ALGORITHMS = {
@@ -67,18 +71,18 @@ class Conv2d(Layer):
 
     def __init__(
         self,
-        c_in,
-        c_out,
-        size,
-        rng=None,
+        c_in: int,
+        c_out: int,
+        size: int | tuple[int, int],
+        rng: np.random.Generator | int | None = None,
         *,
-        stride=1,
-        padding=0,
-        groups=1,
-        algorithm="im2col",
-        bias=True,
-        dtype="float32",
-        input_gradient=True,
+        stride: int | tuple[int, int] = 1,
+        padding: int | tuple[int, int] | str = 0,
+        groups: int = 1,
+        algorithm: str = "im2col",
+        bias: bool = True,
+        dtype: DTypeLike = "float32",
+        input_gradient: bool = True,
     ):
         check_positive("Conv2d", c_in=c_in, c_out=c_out, groups=groups)
         if c_in % groups or c_out % groups:
@@ -92,7 +96,7 @@ class Conv2d(Layer):
         self.b = Param(init.zeros((c_out,), dtype), "b") if bias else None
         self.params = [self.W, self.b] if bias else [self.W]
 
-    def forward(self, x):
+    def forward(self, x: Array) -> tuple[Array, Any]:
         self.output_shape(x.shape)
         if x.dtype != self.W.data.dtype:
             check_dtype(self, x)
@@ -102,13 +106,13 @@ class Conv2d(Layer):
             y += self.b.data
         return y, saved
 
-    def backward(self, dy, saved):
+    def backward(self, dy: Array, saved: Any) -> Array | None:
         if self.b is not None:
             self.b.add(column_sums(dy))
         _, run = ALGORITHMS[self.algorithm]
         return self.convolve_back(dy, saved, run)
 
-    def convolve(self, x, run):
+    def convolve(self, x: Array, run: Any) -> Any:
         """Convolve by `run(x, W, geometry) -> (y, saved)`, group by group, without the bias."""
         W, half = self.W.data, x.dtype == np.float16
         if half:  # computed in single precision, rounded once
@@ -121,7 +125,7 @@ class Conv2d(Layer):
             y = get_xp(x).concatenate(ys, axis=-1)
         return rounded(y, np.float16) if half else y, saved
 
-    def convolve_back(self, dy, saved, run):
+    def convolve_back(self, dy: Array, saved: Any, run: Any) -> Any:
         """Add the gradient of W and return that of the input, by `run(dy, saved, W, geometry, need_dx)`."""
         W, dtype, need = single(self.W.data), dy.dtype, self.input_gradient
         dy = single(dy)
@@ -135,12 +139,12 @@ class Conv2d(Layer):
         self.W.add(dW)
         return rounded(dx, dtype) if need else None
 
-    def split(self, x):
+    def split(self, x: Array) -> Any:
         """Views of the groups' channels."""
         width = x.shape[-1] // self.groups
         return [x[..., i * width : (i + 1) * width] for i in range(self.groups)]
 
-    def output_shape(self, shape):
+    def output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         if len(shape) != 4 or shape[3] != self.c_in:
             check_shape(self, shape, "batch", "height", "width", self.c_in)
         oh, ow = self.geometry.output(*shape[1:3])
@@ -148,7 +152,7 @@ class Conv2d(Layer):
             raise ValueError(f"{describe(self)}: an image of {shape[1]} x {shape[2]} is smaller than the kernel")
         return (shape[0], oh, ow, self.c_out)
 
-    def flops(self, shape):
+    def flops(self, shape: tuple[int, ...]) -> int:
         return 2 * math.prod(self.output_shape(shape)) * math.prod(self.W.data.shape[:3])
 
     def __repr__(self):

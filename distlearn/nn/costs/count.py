@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import types
 from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,11 +36,11 @@ class MockDeviceArray:
     __array_ufunc__ = None
     __hash__ = None
 
-    def __init__(self, array, chain=None):
+    def __init__(self, array: Any, chain: Any = None):
         self._array = array
         self._chain = [0] if chain is None else chain  # longest chain of operations so far; views share the list
 
-    def get(self):
+    def get(self) -> Any:
         return self._array.copy()
 
     def __array__(self, *args, **kwargs):
@@ -49,7 +50,7 @@ class MockDeviceArray:
         return strict
 
     @property
-    def data(self):
+    def data(self) -> Any:
         """Where the values lie, as `data.ptr`."""
         return types.SimpleNamespace(ptr=self._array.ctypes.data)
 
@@ -63,7 +64,7 @@ class MockDeviceArray:
             return _wrap(value, name, owner=self)
         return value
 
-    def __getitem__(self, index):
+    def __getitem__(self, index: Any) -> Any:
         part = self._array[_bare_index(index)]
         shares = isinstance(part, np.ndarray) and np.may_share_memory(part, self._array)
         return type(self)(np.asarray(part), self._chain if shares else list(self._chain))
@@ -76,7 +77,7 @@ class MockDeviceArray:
         """The operand of an operator for x: here x itself."""
         return x
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self._array)
 
     def __float__(self):
@@ -91,7 +92,7 @@ class MockDeviceArray:
     def __bool__(self):
         return bool(self._array)
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[Any]:
         return (self[i] for i in range(len(self)))
 
     def __repr__(self):
@@ -336,7 +337,7 @@ def counting():
         _counters.remove(counter)
 
 
-def count_operations(function, *arrays) -> Counted:
+def count_operations(function: Callable[..., Any], *arrays: Any) -> Counted:
     """Run a function on copies of NumPy arrays that count its operations.
 
     Parameters

@@ -6,8 +6,9 @@ import math
 import statistics
 import time
 import warnings
+from collections.abc import Callable, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -140,7 +141,15 @@ DRAWN = 16  # Samples that are drawn; a larger batch repeats them.
 
 
 def profile_sweep(
-    model, sample=None, batches=BATCHES, *, repeats=5, threads=1, memory=None, seconds=None, progress=None
+    model: str | Layer,
+    sample: tuple[int, ...] | None = None,
+    batches: Sequence[int] = BATCHES,
+    *,
+    repeats: int = 5,
+    threads: int | None = 1,
+    memory: float | None = None,
+    seconds: float | None = None,
+    progress: Callable[..., Any] | None = None,
 ) -> list[Profile]:
     """Profile a model at several batch sizes: why batching pays, and which layers gain.
 
@@ -281,7 +290,7 @@ class Product(NamedTuple):
 
 
 def skinny_products(
-    batches=BATCHES, d_in=4096, d_out=9192, *, repeats: int = 5, threads: int | None = 1
+    batches: Sequence[int] = BATCHES, d_in: int = 4096, d_out: int = 9192, *, repeats: int = 5, threads: int | None = 1
 ) -> list[Product]:
     """Time (batch, d_in) @ (d_in, d_out) for several batch sizes.
 

@@ -116,7 +116,7 @@ class FusedConv2d(Fused):
 FAST = {**ALGORITHMS, "rows": (rows.forward, rows.backward), "launched": (launched.forward, launched.backward)}
 
 
-def choose_algorithm(layer: Conv2d, shape) -> str:
+def choose_algorithm(layer: Conv2d, shape: tuple[int, ...]) -> str:
     """Name the algorithm with which a fused convolution runs; the layers' benchmark measures all side by side.
 
     One that was given another algorithm than im2col keeps it. For the others it depends on the input's `shape`:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import is_dataclass
 from hashlib import blake2b
 from itertools import zip_longest
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,6 +16,10 @@ from ...nn.layer import unfit, walk
 from ...optim.optimizer import state_arrays
 from ..data.replicas import checksum
 from ..sharding import ShardSpec, assemble, counting, of_rank
+
+if TYPE_CHECKING:
+    from ...nn.layer import Param
+    from ...optim.optimizer import Optimizer
 
 # -- state -------------------------------------------------------------------------------------------------------------
 # The state of a training run, from which another process can continue.
@@ -33,7 +39,7 @@ from ..sharding import ShardSpec, assemble, counting, of_rank
 _RANKS = "ranks/"
 
 
-def named_arrays(params, optimizer) -> dict:
+def named_arrays(params: Iterable[Param], optimizer: Optimizer) -> dict:
     """Return parameters and the optimizer's state by name: "param/0.W", "optimizer/0.W/0"; the arrays themselves."""
     check_unique_names(params)
     found = {f"param/{p.name}": p.data for p in params}

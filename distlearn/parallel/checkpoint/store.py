@@ -43,7 +43,7 @@ _LENGTH = struct.Struct("<Q")
 class CheckpointError(RuntimeError):
     """A checkpoint that cannot be used; names the file and the problem."""
 
-    def __init__(self, path, problem: str):
+    def __init__(self, path: str | Path, problem: str):
         super().__init__(f"checkpoint {path}: {problem}")
         self.path, self.problem = Path(path), problem
 
@@ -155,7 +155,7 @@ class CheckpointStore:
     ([20, 30], 30)
     """
 
-    def __init__(self, folder, keep: int = 3):
+    def __init__(self, folder: str | Path, keep: int = 3):
         check_positive("CheckpointStore", keep=keep)
         self.folder, self.keep = Path(folder), keep
         if self.folder.is_file():

@@ -86,7 +86,9 @@ def group_params(params: list[Param], cap_bytes: float = math.inf, kind: Callabl
     return groups
 
 
-def make_buckets(params: list[Param], cap_bytes: float = math.inf, extra: int = 0, aligned=False) -> list[Bucket]:
+def make_buckets(
+    params: list[Param], cap_bytes: float = math.inf, extra: int = 0, aligned: bool = False
+) -> list[Bucket]:
     """Make the buckets of `group_params`, with some free elements at the end of the last."""
     groups = group_params(params, cap_bytes)
     return [Bucket(group, extra if i == len(groups) - 1 else 0, aligned) for i, group in enumerate(groups)]

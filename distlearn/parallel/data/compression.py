@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from ...backend import get_xp
+from ...backend import Array, get_xp
 from ...shares import shares
 from ..sharding import length
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
+    from ...comm.base import Communicator
 
 # -- codecs ------------------------------------------------------------------------------------------------------------
 #
@@ -32,13 +38,13 @@ class Codec(Protocol):
     error_feedback: bool
     """Whether the error of a message is added to the next one."""
 
-    def nbytes(self, n: int, dtype) -> int:
+    def nbytes(self, n: int, dtype: DTypeLike) -> int:
         """Bytes for n values of a dtype."""
 
-    def encode(self, x, rng):
+    def encode(self, x: Array, rng: np.random.Generator) -> Any:
         """Return the (nbytes,) bytes of the flat array `x`."""
 
-    def decode(self, code, out) -> None:
+    def decode(self, code: Any, out: Array) -> None:
         """Decode `code` into the flat array `out`."""
 
 
@@ -53,14 +59,14 @@ class FP16:
 
     sparse = error_feedback = False
 
-    def nbytes(self, n, dtype):
+    def nbytes(self, n: int, dtype: DTypeLike) -> int:
         return 2 * n
 
-    def encode(self, x, rng):
+    def encode(self, x: Array, rng: np.random.Generator) -> Any:
         xp = get_xp(x)
         return xp.clip(x, -65504.0, 65504.0).astype(np.float16).view(np.uint8)
 
-    def decode(self, code, out):
+    def decode(self, code: Any, out: Array) -> None:
         out[...] = code.view(np.float16)
 
 
@@ -80,10 +86,10 @@ class Int8:
 
     sparse = error_feedback = False
 
-    def nbytes(self, n, dtype):
+    def nbytes(self, n: int, dtype: DTypeLike) -> int:
         return 4 + n if n else 0  # the scale as float32, then a byte per value
 
-    def encode(self, x, rng):
+    def encode(self, x: Array, rng: np.random.Generator) -> Any:
         xp = get_xp(x)
         if not x.size:
             return xp.empty(0, np.uint8)
@@ -95,7 +101,7 @@ class Int8:
             code[4:].view(np.int8)[...] = xp.clip(levels, -127, 127)
         return code
 
-    def decode(self, code, out):
+    def decode(self, code: Any, out: Array) -> None:
         if out.size:
             scale = float(code[:4].view(np.float32)[0])  # NaN or infinity on the way in gives NaN
             out[...] = code[4:].view(np.int8) * (scale / 127.0 if math.isfinite(scale) else math.nan)
@@ -115,10 +121,10 @@ class OneBit:
 
     sparse, error_feedback = False, True
 
-    def nbytes(self, n, dtype):
+    def nbytes(self, n: int, dtype: DTypeLike) -> int:
         return 8 + -(-n // 8) if n else 0  # two means as float32, then a bit per value
 
-    def encode(self, x, rng):
+    def encode(self, x: Array, rng: np.random.Generator) -> Any:
         xp = get_xp(x)
         if not x.size:
             return xp.empty(0, np.uint8)
@@ -131,7 +137,7 @@ class OneBit:
         code[8:] = xp.packbits(positive)
         return code
 
-    def decode(self, code, out):
+    def decode(self, code: Any, out: Array) -> None:
         if out.size:
             xp = get_xp(out)
             means = code[:8].view(np.float32)
@@ -165,10 +171,10 @@ class TopK:
     def count(self, n: int) -> int:
         return min(n, max(1, round(self.ratio * n)))
 
-    def nbytes(self, n, dtype):
+    def nbytes(self, n: int, dtype: DTypeLike) -> int:
         return self.count(n) * (4 + np.dtype(dtype).itemsize)  # an index, and a value of full precision
 
-    def encode(self, x, rng):
+    def encode(self, x: Array, rng: np.random.Generator) -> Any:
         xp, k = get_xp(x), self.count(x.size)
         code = xp.empty(self.nbytes(x.size, x.dtype), np.uint8)
         if k:
@@ -177,7 +183,7 @@ class TopK:
             code[4 * k :] = x[places].view(np.uint8)
         return code
 
-    def decode(self, code, out):
+    def decode(self, code: Any, out: Array) -> None:
         k = self.count(out.size)
         out[...] = 0
         if k:
@@ -207,20 +213,20 @@ class CompressedAllReduce:
     fixes SignSGD and other gradient compression schemes, ICML 2019 (why it converges).
     """
 
-    def __init__(self, comm, n: int, dtype, codec: Codec, *, seed=(0,)):
+    def __init__(self, comm: Communicator, n: int, dtype: DTypeLike, codec: Codec, *, seed: int | Sequence[int] = (0,)):
         self.comm, self.codec, self.dtype = comm, codec, np.dtype(dtype)
         self.parts = [slice(0, n)] * comm.size if codec.sparse else shares(n, comm.size)
         self.rng = np.random.default_rng([*seed, comm.rank])
         self.errors = {}  # "given" and "summed": the errors of the last messages
 
-    def start(self, x) -> CompressedWork:
+    def start(self, x: Array) -> CompressedWork:
         """Start sending this rank's codes; the sum is in `x` after `wait`. Every rank must start in the same order."""
         if x.size != self.parts[-1].stop or x.dtype != self.dtype or x.ndim != 1:
             wanted = f"({self.parts[-1].stop},) {self.dtype}"
             raise ValueError(f"rank {self.comm.rank}: CompressedAllReduce of {wanted} got {x.shape} {x.dtype}")
         return CompressedWork(self, x)
 
-    def encode(self, which: str, x, parts) -> list:
+    def encode(self, which: str, x: Array, parts: Any) -> list:
         """Encode parts of `x` plus the last call's error; keep the error of this call."""
         if which in self.errors:
             x = x + self.errors[which]
@@ -232,7 +238,7 @@ class CompressedAllReduce:
             self.errors[which] = x - arrived
         return codes
 
-    def exchange(self, codes: list, sizes: list[int], like) -> tuple[dict, list]:
+    def exchange(self, codes: list, sizes: list[int], like: Array) -> tuple[dict, list]:
         """Start sending codes[r] to rank r and receiving sizes[r] bytes from it; return the codes, and works."""
         comm, xp = self.comm, get_xp(like)
         others = [r for r in range(comm.size) if r != comm.rank]

@@ -7,9 +7,11 @@ rank r:  part r of the batch --> forward --> backward --+--> update (the same on
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 
-from ...backend import get_xp
+from ...backend import Array, get_xp
 from ...nn.layer import check_positive
 from ...shares import shares
 from ..checkpoint.state import named_arrays, part_of_rank
@@ -17,6 +19,13 @@ from ..strategy import Replicated, average_statistics, check_global_rows, update
 from .bucket import GradientReducer
 from .compression import Codec
 from .replicas import check_replicas
+
+if TYPE_CHECKING:
+    from ...comm.base import Communicator
+    from ...data.batches import Batch
+    from ...nn.container import Sequential
+    from ...nn.loss import Loss
+    from ...optim.optimizer import Optimizer
 
 
 class NaiveDataParallel(Replicated):
@@ -36,7 +45,7 @@ class NaiveDataParallel(Replicated):
     section 3.2.1.
     """
 
-    def step(self, batch) -> float:
+    def step(self, batch: Batch) -> float:
         self.optimizer.zero_grad()
         y, saved = self.model.forward(batch.x, clock=self.clock)
         loss, dy = self.loss(y, batch.y, batch.n)
@@ -85,10 +94,10 @@ class DataParallel(Replicated):
 
     def __init__(
         self,
-        comm,
-        model,
-        loss,
-        optimizer,
+        comm: Communicator,
+        model: Sequential,
+        loss: Loss,
+        optimizer: Optimizer,
         *,
         cap_bytes: float = 1 << 20,
         overlap: bool = True,
@@ -110,7 +119,7 @@ class DataParallel(Replicated):
         if compress is None:
             optimizer.follow(self.reducer.buckets)
 
-    def step(self, batch) -> float:
+    def step(self, batch: Batch) -> float:
         self.reducer.clear()
         pieces = [(batch.x, batch.y)] if self.accumulate == 1 else micro_batches(batch, self.accumulate)
         sums, total, rows = self.reducer.sums, 0.0, 0
@@ -140,15 +149,15 @@ class DataParallel(Replicated):
     def generators(self) -> list:
         return self.reducer.generators
 
-    def own_state(self):
+    def own_state(self) -> dict[str, Any]:
         return self.reducer.errors
 
-    def load_state_dict(self, arrays):
+    def load_state_dict(self, arrays: dict[str, Array]) -> None:
         super().load_state_dict(arrays)
         self.reducer.load_errors(part_of_rank(arrays, self.rank))
 
 
-def micro_batches(batch, count: int) -> list:
+def micro_batches(batch: Batch, count: int) -> list:
     """Cut a rank's part of a batch into at most `count` pieces (x, y) of nearly equal size; an empty part stays one."""
     parts = shares(len(batch.x), max(1, min(count, len(batch.x))))
     return [(batch.x[part], batch.y[part]) for part in parts]

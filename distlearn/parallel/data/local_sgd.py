@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...backend import get_xp
+from ...backend import Array, get_xp
 from ...nn.layer import Statistic, check_positive
 from ...optim.momentum import Nesterov
 from ...optim.optimizer import apply_rule, state_arrays
 from ..checkpoint.state import part_of_rank, serial_part
 from ..sharding import Partial
 from ..strategy import Replicated, check_global_rows, pack, unpack, update
+
+if TYPE_CHECKING:
+    from ...comm.base import Communicator
+    from ...data.batches import Batch
+    from ...nn.container import Sequential
+    from ...nn.loss import Loss
+    from ...optim.optimizer import Optimizer
 
 # -- local sgd ---------------------------------------------------------------------------------------------------------
 # rank r:  step, step, ..., step --+--> step, step, ..., step --+--> ...
@@ -55,13 +63,15 @@ class LocalSGD(Replicated):
     T. Lin, S. U. Stich, K. K. Patel, M. Jaggi (2020), Don't use large mini-batches, use local SGD, ICLR.
     """
 
-    def __init__(self, comm, model, loss, optimizer, *, every: int | None = 8):
+    def __init__(
+        self, comm: Communicator, model: Sequential, loss: Loss, optimizer: Optimizer, *, every: int | None = 8
+    ):
         check_positive("LocalSGD", every=1 if every is None else every)
         super().__init__(comm, model, loss, optimizer)
         self.every = every
         self._steps = self._samples = self._expected = 0  # since the last average
 
-    def step(self, batch) -> float:
+    def step(self, batch: Batch) -> float:
         """Train this rank's replica on its part of the batch; average if it is time."""
         part = len(batch.x)
         loss = self._train(batch.x, batch.y)
@@ -105,7 +115,7 @@ class LocalSGD(Replicated):
         return loss / n
 
     # -- checkpoints: the average, and every rank's replica between two averages ---------------------------------------
-    def state_dict(self):
+    def state_dict(self) -> dict[str, Any]:
         frozen = {f"param/{p.name}" for p in self.model.params if p.frozen and not isinstance(p, Statistic)}
         mean = Partial(weight=self._samples)
         return {
@@ -113,11 +123,11 @@ class LocalSGD(Replicated):
             for name, held in super().state_dict().items()
         }
 
-    def own_state(self):
+    def own_state(self) -> dict[str, Any]:
         frozen = {f"param/{p.name}": p.data for p in self.model.params if p.frozen}
         return frozen | {_SINCE: np.array([self._steps, self._samples, self._expected])}
 
-    def load_state_dict(self, arrays):
+    def load_state_dict(self, arrays: dict[str, Array]) -> None:
         """Load this rank's replica if as many ranks saved theirs; else the average, as after averaging."""
         mine = {}
         if _SINCE in part_of_rank(arrays, self.size - 1) and not part_of_rank(arrays, self.size):
@@ -173,7 +183,16 @@ class DiLoCo(LocalSGD):
 
     outer = Nesterov(0.9)
 
-    def __init__(self, comm, model, loss, optimizer, *, every: int = 50, outer_lr: float = 0.7):
+    def __init__(
+        self,
+        comm: Communicator,
+        model: Sequential,
+        loss: Loss,
+        optimizer: Optimizer,
+        *,
+        every: int = 50,
+        outer_lr: float = 0.7,
+    ):
         if not outer_lr > 0:
             raise ValueError(f"DiLoCo: outer_lr is {outer_lr!r}, expected a learning rate above 0")
         super().__init__(comm, model, loss, optimizer, every=every)
@@ -196,14 +215,14 @@ class DiLoCo(LocalSGD):
         return loss
 
     # -- checkpoints ---------------------------------------------------------------------------------------------------
-    def own_state(self):
+    def own_state(self) -> dict[str, Any]:
         found = {f"{_OUTER}rounds": get_xp(self._starts[0]).array([self._rounds])} if self._starts else {}
         for p, start, state in zip(self.optimizer.params, self._starts, self._states, strict=True):
             arrays = start, *state_arrays(state)
             found |= {f"{_OUTER}{p.name}/{i}": array for i, array in enumerate(arrays)}
         return super().own_state() | found
 
-    def load_state_dict(self, arrays):
+    def load_state_dict(self, arrays: dict[str, Array]) -> None:
         """Load this rank's replica and the outer state if as many ranks saved theirs; else begin at the average."""
         mine = part_of_rank(arrays, self.rank)
         same_size = bool(part_of_rank(arrays, self.size - 1)) and not part_of_rank(arrays, self.size)

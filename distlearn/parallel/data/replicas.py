@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from collections import Counter
 from hashlib import blake2b
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ...backend import get_xp, to_numpy
+
+if TYPE_CHECKING:
+    from ...comm.base import Communicator
 
 
 class Drift(NamedTuple):
@@ -46,7 +49,7 @@ class ReplicaError(RuntimeError):
         return type(self), (self.drifts, self.majority)
 
 
-def check_replicas(comm, params) -> None:
+def check_replicas(comm: Communicator, params: Any) -> None:
     """Raise a `ReplicaError` on every rank if not all ranks hold the same bits; every rank must call.
 
     Parameters

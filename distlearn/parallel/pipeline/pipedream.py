@@ -12,11 +12,19 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 from ..strategy import check_whole
 from .schedule import Action
 from .stages import sub_optimizer
 from .strategy import StagedModel
+
+if TYPE_CHECKING:
+    from ...comm.base import Communicator
+    from ...data.batches import Batch
+    from ...nn.container import Sequential
+    from ...nn.loss import Loss
+    from ...optim.optimizer import Optimizer
 
 
 class Stash:
@@ -124,7 +132,17 @@ class PipeDream(StagedModel):
     stashing, and the equation above (not the paper's vertical sync).
     """
 
-    def __init__(self, comm, model, loss, optimizer, *, schedule="pipedream", stashing: bool = True, **options):
+    def __init__(
+        self,
+        comm: Communicator,
+        model: Sequential,
+        loss: Loss,
+        optimizer: Optimizer,
+        *,
+        schedule: Any = "pipedream",
+        stashing: bool = True,
+        **options: Any,
+    ):
         super().__init__(comm, model, loss, optimizer, schedule=schedule, **options)
         if self._stage_params.tied:
             names = ", ".join(p.name for p in self._stage_params.tied)
@@ -139,7 +157,7 @@ class PipeDream(StagedModel):
         self.stashing = stashing
         self.staleness, self.versions_held = {}, {}
 
-    def step(self, batch) -> float:
+    def step(self, batch: Batch) -> float:
         """Train on the mini-batches that `batch` is cut into; return the mean of their losses, on every rank."""
         check_whole(self, batch, self.comm)
         self._check_clip_norm()

@@ -10,19 +10,27 @@ runs a schedule; `Pipeline` and `PipeDream` (`pipedream.py`) are the two ways to
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import zip_longest
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...backend import get_xp
+from ...backend import Array, get_xp
 from ...data import shard
 from ...nn.layer import Layer, walk
 from ..sharding import ShardSpec
 from ..strategy import Strategy, check_whole, summed_norm
 from .schedule import LANE, SCHEDULES, Action, Schedule, check_schedule
 from .stages import StageComm, StageParams, agree_on_boundaries, as_stages, sub_optimizer
+
+if TYPE_CHECKING:
+    from ...comm.base import Communicator
+    from ...data.batches import Batch
+    from ...nn.container import Sequential
+    from ...nn.loss import Loss
+    from ...optim.optimizer import Optimizer
 
 MICROBATCHES_PER_RANK = 4
 """By default: the bubble is then below a fifth (Huang et al. (2019), section 2.3: negligible from 4 on)."""
@@ -48,7 +56,18 @@ class StagedModel(Strategy):
 
     alone = True  # only the pipeline's ranks; else rank numbers are not stages', and spans name the stage
 
-    def __init__(self, comm, model, loss, optimizer, *, schedule, n_microbatches=None, stages=None, shape=None):
+    def __init__(
+        self,
+        comm: Communicator,
+        model: Sequential,
+        loss: Loss,
+        optimizer: Optimizer,
+        *,
+        schedule: Any,
+        n_microbatches: int | None = None,
+        stages: Sequence[Any] | None = None,
+        shape: tuple[int, ...] | None = None,
+    ):
         super().__init__(comm, model, loss, optimizer)
         if n_microbatches is None and (callable(schedule) or (isinstance(schedule, str) and schedule in SCHEDULES)):
             n_microbatches = MICROBATCHES_PER_RANK * comm.size
@@ -169,7 +188,7 @@ class StagedModel(Strategy):
         return float(self.comm.broadcast(loss, self._rank_of[-1])[0])
 
     # -- the rest of a strategy ----------------------------------------------------------------------------------------
-    def predict(self, x):
+    def predict(self, x: Array) -> Array:
         """Return the model's output for `x`, on every rank: micro-batches go through the stages one after another."""
         self._cut_batch(x)
         stage_comm = StageComm(self.comm, self.schedule, self._shape_of, self._xp, lambda a: (a.stage, a.microbatch))
@@ -189,10 +208,10 @@ class StagedModel(Strategy):
         stage_comm.finish()
         return self.comm.broadcast(output, self._rank_of[-1])
 
-    def counted(self, params) -> list:
+    def counted(self, params: Any) -> list:
         return [p for p in params if self._stage_params.ranks_of[p.name][0] == self.comm.rank]
 
-    def spec(self, name, shape):
+    def spec(self, name: str, shape: tuple[int, ...]) -> ShardSpec:
         return ShardSpec(tuple(shape), counts=self._stage_params.ranks_of[name][0] == self.comm.rank)
 
 
@@ -246,7 +265,18 @@ class Pipeline(StagedModel):
     Huang et al. (2019), GPipe. Narayanan et al. (2021), Megatron-LM, section 2.2.
     """
 
-    def __init__(self, comm, model, loss, optimizer, *, schedule="1f1b", n_microbatches=None, stages=None, shape=None):
+    def __init__(
+        self,
+        comm: Communicator,
+        model: Sequential,
+        loss: Loss,
+        optimizer: Optimizer,
+        *,
+        schedule: Any = "1f1b",
+        n_microbatches: int | None = None,
+        stages: Sequence[Any] | None = None,
+        shape: tuple[int, ...] | None = None,
+    ):
         if isinstance(schedule, str) and schedule == "pipedream":
             raise ValueError("Pipeline: schedule 'pipedream' updates after every micro-batch; use PipeDream(...)")
         options = {"n_microbatches": n_microbatches, "stages": stages, "shape": shape}
@@ -254,13 +284,13 @@ class Pipeline(StagedModel):
         self.like = model.params[0].data  # of the whole model: a stage may have none
         self.optimizer.norm = self._norm
 
-    def step(self, batch) -> float:
+    def step(self, batch: Batch) -> float:
         check_whole(self, batch, self.comm)
         loss = self.accumulate(batch)
         self.update()
         return loss
 
-    def accumulate(self, batch, on_grad: Callable = lambda param: None) -> float:
+    def accumulate(self, batch: Batch, on_grad: Callable = lambda param: None) -> float:
         """Run all micro-batches forward and backward; `p.grad` then holds this rank's part of the batch's gradient."""
         # `on_grad(param)` is called once for each of this rank's parameters, when its gradient is complete: during the
         # last micro-batch's backward, or, if stages share it, after their sum. Data parallelism around the pipeline

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...comm import Network
 from ...comm.collectives import ALGORITHMS
@@ -31,6 +32,11 @@ from ..meta import input_dtype, meta_batch, meta_copy, meta_loss
 from ..pipeline.stages import inseparable
 from ..pipeline.strategy import Pipeline
 from ..tensor import OneWeirdTrick, TensorParallel, boundary, parallelize
+
+if TYPE_CHECKING:
+    from ...cuda.cards import Card
+    from ...optim.optimizer import Rule
+    from ...sim.clock import ComputeModel
 
 # -- layout ------------------------------------------------------------------------------------------------------------
 # Layouts: over how many ranks the batch, the parameters of each layer, and the layers are split.
@@ -169,14 +175,14 @@ class ReplicatedNetwork:
 
 
 def simulate_layout(
-    model,
+    model: str | Sequential,
     layout: Layout,
-    network,
+    network: Network | str,
     *,
     batch_size: int,
     input_shape: tuple[int, ...] | None = None,
-    compute="V100",
-    rule=None,
+    compute: str | Card | ComputeModel = "V100",
+    rule: Rule | None = None,
     cap_bytes: float = CAP_BYTES,
     n_microbatches: int | None = None,
 ) -> Cost:
@@ -252,7 +258,7 @@ class Plan(Tabular):
         self.n, self.name, self.memory, self.weights, self.left_out = n, name, memory, weights, left_out
         self.costs = sorted(costs, key=lambda c: (not self.fits(c), c.seconds, c.layout.tp, c.layout.pp))
 
-    def __getitem__(self, layout) -> Cost:
+    def __getitem__(self, layout: Any) -> Cost:
         """Return the cost of a layout, given as one or as its text."""
         for c in self.costs:
             if layout in (c.layout, str(c.layout)):
@@ -338,18 +344,18 @@ class Plan(Tabular):
 
 
 def plan(
-    model,
-    network,
+    model: str | Sequential,
+    network: Network | str,
     n: int,
     *,
     batch_size: int,
     input_shape: tuple[int, ...] | None = None,
-    compute="V100",
+    compute: str | Card | ComputeModel = "V100",
     memory: float | None = None,
-    rule=None,
+    rule: Rule | None = None,
     cap_bytes: float = CAP_BYTES,
     n_microbatches: int | None = None,
-    progress=None,
+    progress: Callable[..., Any] | None = None,
 ) -> Plan:
     """Simulate a training step in all layouts of n ranks, and recommend one.
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter, defaultdict
+from typing import TYPE_CHECKING
 
 from ... import nn
 from ...nn.layer import Layer, walk
@@ -31,6 +32,9 @@ from .layers import (
     unique_params,
 )
 
+if TYPE_CHECKING:
+    from ...comm.base import Communicator
+
 BLOCKS = (nn.Sequential, nn.Planned, nn.Parallel, nn.Residual, nn.Recompute, nn.Siamese)
 BY_CHANNEL = (nn.ReLU, nn.GELU, nn.Sigmoid, nn.Tanh, nn.Identity, nn.MaxPool, nn.AvgPool, nn.GlobalAvgPool)
 """Layers that treat every neuron or channel separately, so they run on any part of them."""
@@ -38,7 +42,7 @@ WITHOUT_PARAMETERS = (*BY_CHANNEL, nn.Flatten, nn.Reshape, nn.Dropout, nn.LocalR
 """Layers whose backward pass is a linear map of dy: a sum over ranks may be formed before or after it."""
 
 
-def parallelize(model: nn.Sequential, comm) -> TensorSequential:
+def parallelize(model: nn.Sequential, comm: Communicator) -> TensorSequential:
     """Shard a model over ranks: neurons, filters, paths, branches, layers of a GRU stack; every rank must call.
 
     ================================  ===============================================================================

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
+from ...backend import Array
 from ...nn import Dropout, Flatten, Linear, Sequential
 from ...optim import Optimizer
 from ...shares import shares
@@ -24,6 +27,11 @@ from ..strategy import (
 from .layers import TensorSequential, shard_specs
 from .positions import check_positions, cut_positions, partial_params
 from .rewrite import defer_input_all_reduce, parallelize
+
+if TYPE_CHECKING:
+    from ...comm.base import Communicator
+    from ...data.batches import Batch
+    from ...nn.loss import Loss
 
 
 class TensorParallel(Strategy):
@@ -55,7 +63,9 @@ class TensorParallel(Strategy):
     arXiv:2205.05198, section 4.2.2 (`sequence`).
     """
 
-    def __init__(self, comm, model, loss, optimizer: Optimizer, *, sequence: bool = False):
+    def __init__(
+        self, comm: Communicator, model: Sequential, loss: Loss, optimizer: Optimizer, *, sequence: bool = False
+    ):
         if sequence:
             check_positions(model)
         super().__init__(comm, model, loss, optimizer)
@@ -66,7 +76,7 @@ class TensorParallel(Strategy):
         self.optimizer, self.specs = sub_optimizer("TensorParallel", optimizer, self.model, comm)
         self.hold_in_shards(model, self.model)
 
-    def step(self, batch) -> float:
+    def step(self, batch: Batch) -> float:
         check_whole(self, batch, self.comm)
         self.optimizer.zero_grad()
         for bucket in self.partial_buckets:
@@ -146,7 +156,16 @@ class OneWeirdTrick(Strategy):
     A. Krizhevsky (2014), One weird trick for parallelizing convolutional neural networks, arXiv:1404.5997, section 4.
     """
 
-    def __init__(self, comm, model: Sequential, loss, optimizer, *, cap_bytes: float = 1 << 20, overlap: bool = True):
+    def __init__(
+        self,
+        comm: Communicator,
+        model: Sequential,
+        loss: Loss,
+        optimizer: Optimizer,
+        *,
+        cap_bytes: float = 1 << 20,
+        overlap: bool = True,
+    ):
         super().__init__(comm, model, loss, optimizer)
         k = boundary(model)
         if k is None:
@@ -172,7 +191,7 @@ class OneWeirdTrick(Strategy):
         )
         self.hold_in_shards(model, self.model)
 
-    def step(self, batch) -> float:
+    def step(self, batch: Batch) -> float:
         check_whole(self, batch, self.comm)
         comm, reducer, features, dense = self.comm, self.reducer, self.features, self.dense
         self.optimizer.zero_grad()
@@ -192,7 +211,7 @@ class OneWeirdTrick(Strategy):
         update(self.optimizer, self.clock)
         return loss
 
-    def predict(self, x):
+    def predict(self, x: Array) -> Array:
         parts = shares(len(x), self.comm.size)
         here, _ = self.features.eval().forward(x[parts[self.comm.rank]])
         return self.dense.eval().forward(gather_parts(self.comm, here, 0, parts))[0]

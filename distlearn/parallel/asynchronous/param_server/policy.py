@@ -81,7 +81,7 @@ class SSP(ASP):
     def name(self) -> str:
         return f"SSP({self.bound})"
 
-    def may_start(self, lead):
+    def may_start(self, lead: int) -> bool:
         return lead <= self.bound
 
 
@@ -98,7 +98,7 @@ class SoftSync(ASP):
     def name(self) -> str:
         return f"soft-sync({self.splits})"
 
-    def quorum(self, workers):
+    def quorum(self, workers: int) -> int:
         return max(1, workers // self.splits)
 
 
@@ -114,7 +114,7 @@ class BSP(ASP):
     waits: ClassVar[bool] = True
     name: ClassVar[str] = "BSP"
 
-    def quorum(self, workers):
+    def quorum(self, workers: int) -> int:
         return workers
 
 
@@ -132,10 +132,10 @@ class Backup(BSP):
     def name(self) -> str:
         return f"backup({self.share:.3g})"
 
-    def quorum(self, workers):
+    def quorum(self, workers: int) -> int:
         return max(1, math.ceil(self.share * workers - 1e-9))  # 0.55 * 100 is a little more than 55
 
-    def takes(self, staleness):
+    def takes(self, staleness: int) -> bool:
         return staleness == 0
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain, count
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,6 +26,15 @@ from ...data.local_sgd import DiLoCo
 from ...strategy import update
 from .policy import BSP, check_policy, constant
 from .server import Coordinator, Leave, Push, Server, make_reply
+
+if TYPE_CHECKING:
+    from ....comm.base import Communicator
+    from ....data.batches import Batch
+    from ....data.dataset import Dataset
+    from ....nn.container import Sequential
+    from ....nn.loss import Loss
+    from ....optim.optimizer import Optimizer, Rule
+    from .policy import ASP
 
 
 class FlatModel:
@@ -135,7 +146,20 @@ class ParameterServer:
     M. Li et al. (2014), Scaling distributed machine learning with the parameter server, OSDI, section 3.
     """
 
-    def __init__(self, comm, model, loss, rule, lr, policy=None, *, servers=1, rate=constant, pace=None, every=0):
+    def __init__(
+        self,
+        comm: Communicator,
+        model: Sequential,
+        loss: Loss,
+        rule: Rule,
+        lr: Any,
+        policy: ASP | None = None,
+        *,
+        servers: int = 1,
+        rate: Callable[..., Any] = constant,
+        pace: Callable[..., Any] | None = None,
+        every: int = 0,
+    ):
         if not (hasattr(servers, "__index__") and 1 <= servers < comm.size):
             raise ValueError(f"ParameterServer: {servers!r} servers on {comm.size} ranks, expected one of each")
         check_rule("ParameterServer", rule)
@@ -168,7 +192,9 @@ class ParameterServer:
             self._version, self._steps, self._go = 0, 0, True
             self._replies = [make_reply(part.stop - part.start, values.dtype) for part in self._parts]
 
-    def train(self, dataset, *, batch_size: int, steps=None, seconds=math.inf, seed=0) -> Run | None:
+    def train(
+        self, dataset: Dataset, *, batch_size: int, steps: int | None = None, seconds: float = math.inf, seed: int = 0
+    ) -> Run | None:
         """Train; return the run on rank 0, and None elsewhere. Every rank calls it, once.
 
         Parameters
@@ -218,7 +244,7 @@ class ParameterServer:
             self.step(next(batches_forever))
         self.comm.send_obj(Leave(self.rank), 0)
 
-    def step(self, batch) -> None:
+    def step(self, batch: Batch) -> None:
         """Push the gradient of this worker's rows, and wait until it may continue."""
         self._exchange(len(batch.x), self._gradient(batch))
 
@@ -427,7 +453,18 @@ class QuorumDiLoCo(ParameterServer):
     Decoupled DiLoCo (2026), arXiv:2604.21428: independent learners, a minimum quorum, merges weighted by tokens.
     """
 
-    def __init__(self, comm, model, loss, optimizer, *, every=50, quorum=1, outer_lr=0.7, pace=None):
+    def __init__(
+        self,
+        comm: Communicator,
+        model: Sequential,
+        loss: Loss,
+        optimizer: Optimizer,
+        *,
+        every: int = 50,
+        quorum: int = 1,
+        outer_lr: float = 0.7,
+        pace: Callable[..., Any] | None = None,
+    ):
         check_positive("QuorumDiLoCo", every=every)
         share = min(1.0, quorum / max(1, comm.size - 1))  # or the outer momentum would count absent learners
         super().__init__(comm, model, loss, DiLoCo.outer, share * outer_lr, Quorum(quorum), pace=pace, every=1)
@@ -437,7 +474,7 @@ class QuorumDiLoCo(ParameterServer):
     def _begin(self) -> None:
         self._start, self._apart, self._rows, self._loss_sum = self.flat.data.copy(), 0, 0, 0.0
 
-    def step(self, batch) -> None:
+    def step(self, batch: Batch) -> None:
         """Take a step; after H of them push where they have led, and wait for a merge."""
         self._loss_sum += len(batch.x) * self._gradient(batch)
         update(self.optimizer, self.clock)

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .orders import make_schedule
 from .schedule import Action, Schedule
@@ -157,7 +157,9 @@ class Report:
     __repr__ = __str__  # shown in a notebook
 
 
-def check_schedule(schedule, n_ranks: int | None = None, n_microbatches: int | None = None, **options) -> Report:
+def check_schedule(
+    schedule: Any, n_ranks: int | None = None, n_microbatches: int | None = None, **options: Any
+) -> Report:
     """Find all errors of a pipeline schedule.
 
     Every micro-batch must go forward and backward once on every stage, forward first (backward in one, or in halves, I

@@ -19,6 +19,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from itertools import islice
+from typing import Any
 
 from ....nn.layer import check_positive
 from .schedule import KINDS, Action, Schedule, parse
@@ -184,7 +185,9 @@ SCHEDULES = {
 """Schedules by name."""
 
 
-def make_schedule(schedule, n_ranks: int | None = None, n_microbatches: int | None = None, **options) -> Schedule:
+def make_schedule(
+    schedule: Any, n_ranks: int | None = None, n_microbatches: int | None = None, **options: Any
+) -> Schedule:
     """Convert a schedule of any form: every rank's actions, each with its stage.
 
     Parameters

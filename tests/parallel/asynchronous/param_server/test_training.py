@@ -54,7 +54,7 @@ def program(comm, policy, servers=1, batch=20, steps=9, rule=None, lr=0.3, froze
 def serial(batch=20, steps=9, rule=None, lr=0.3, frozen=False):
     """Return what plain training does with the same batches."""
     model = model_of(frozen)
-    strategy = Serial(model, SoftmaxCrossEntropy(), Optimizer(model.params, rule or SGD(), lr))
+    strategy = Serial(None, model, SoftmaxCrossEntropy(), Optimizer(model.params, rule or SGD(), lr))
     batches, losses, epoch = Batches(DATA.x_train, DATA.y_train, batch, seed=3), [], 0
     while len(losses) < steps:
         losses += [strategy.step(b) for b in list(batches.epoch(epoch))[: steps - len(losses)]]
