@@ -73,7 +73,7 @@ labs-check: $(STAMP) ## Check the anatomy of the labs, and that labs/ is what co
 	$(BIN)/distlearn labs generate --check
 
 bench: $(STAMP) ## Measure against the goals and against peers (those of `pip install -e '.[bench]'`)
-	$(BIN)/distlearn bench $(ARGS)
+	$(BIN)/python -m tests.benchmarks $(ARGS)
 
 soak: $(STAMP) ## Half an hour of faults that strike training on engines (SOAK_MINUTES, SOAK_SEED)
 	$(BIN)/python tests/world/soak.py

@@ -1,6 +1,3 @@
-from collections.abc import Callable
-from types import ModuleType
-from typing import Any
 from distlearn.parallel.checkpoint.store import CheckpointStore as CheckpointStore
 from distlearn.comm.base import CommError as CommError
 from distlearn.comm.base import CommTimeoutError as CommTimeoutError
@@ -70,7 +67,7 @@ __version__: str
 asp = ASP
 backup = Backup
 bsp = BSP
-def lazy(package: str, homes: dict[str, str]) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]: ...
-def need(module: str, extra: str) -> ModuleType: ...
+def lazy(package: str, homes: dict[str, str]): ...
+def need(module: str, extra: str): ...
 softsync = SoftSync
 ssp = SSP

@@ -20,7 +20,7 @@ __all__, __getattr__, __dir__ = lazy(
         "plotted": "plotted_tables",
         "curves": "plot_history",
         "timeline": "plot_timeline",
-        "scaling": "plot_benchmarks plot_speedup",
+        "scaling": "plot_speedup",
         "roofline": "plot_roofline",
         "pipeline": "plot_schedule",
         "spacetime": "plot_spacetime",

@@ -1,8 +1,8 @@
 """What every measurement shares: fair comparisons, and records with goals that a program checks.
 
 A module `bench_*.py` in this folder has one function, `records()`, that returns a list of `record(...)`s.
-`distlearn bench` runs each module in a fresh process, with one BLAS thread unless the module pins its own, and prints
-the table. A peer that is not installed is a note, not an error::
+`python -m tests.benchmarks` runs each module in a fresh process, with one BLAS thread unless the module pins its own,
+and prints the table. A peer that is not installed is a note, not an error::
 
     torch = optional("torch")
 
@@ -29,7 +29,7 @@ COMPARISONS = {"<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": oper
 
 
 def quick() -> bool:
-    """Say whether `distlearn bench --quick` asks for the shortest run that still means something."""
+    """Say whether `python -m tests.benchmarks --quick` asks for the shortest run that still means something."""
     return os.environ.get("DISTLEARN_BENCH_QUICK") == "1"
 
 

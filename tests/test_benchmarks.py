@@ -1,4 +1,4 @@
-"""`distlearn bench`: fresh processes, failures as records, goals judged by numbers."""
+"""The benchmarks: fresh processes, failures as records, goals judged by numbers, and the chart."""
 
 from __future__ import annotations
 
@@ -6,24 +6,26 @@ import json
 import math
 import shutil
 import subprocess
+from itertools import pairwise
 
 import pytest
 from click.testing import CliRunner
+from matplotlib.colors import same_color
 
-from distlearn.cli import bench, main
-from tests.benchmarks import paired, record
+from distlearn.viz.look import COLORS, VERMILION
+
+from .benchmarks import __main__ as benchmarks
+from .benchmarks import chart, paired, record
 
 
 @pytest.fixture
 def checkout(tmp_path, monkeypatch):
     """A checkout with its own measurements: write them with `add(name, code)`."""
-    import distlearn.cli.bench as module
-
     folder = tmp_path / "tests" / "benchmarks"
     folder.mkdir(parents=True)
     (tmp_path / "tests" / "__init__.py").touch()
     (folder / "__init__.py").touch()
-    monkeypatch.setattr(module, "__file__", str(tmp_path / "distlearn" / "cli" / "bench.py"))
+    monkeypatch.setattr(benchmarks, "__file__", str(folder / "__main__.py"))
 
     def add(name, code):
         (folder / f"bench_{name}.py").write_text(code, encoding="utf-8")
@@ -32,7 +34,7 @@ def checkout(tmp_path, monkeypatch):
 
 
 def call(*words):
-    return CliRunner().invoke(main, ["bench", *words])
+    return CliRunner().invoke(benchmarks.bench, words)
 
 
 GOOD = """
@@ -53,7 +55,7 @@ def test_table_json_and_quick(checkout, tmp_path):
     assert "torch is not installed" in result.output
     (row,) = json.loads(file.read_text(encoding="utf-8"))
     assert row["ours"] == 1.0
-    assert set(bench.FIELDS if hasattr(bench, "FIELDS") else row) <= set(row)
+    assert set(benchmarks.FIELDS) <= set(row)
 
 
 TWICE = """
@@ -140,12 +142,6 @@ def test_against_a_commit(checkout, tmp_path, same_interface):
     result = call("--against", "nowhere")
     assert result.exit_code == 1
     assert "--against nowhere: fatal: " in result.output
-
-
-def test_no_measurements(checkout):
-    result = call()
-    assert result.exit_code == 1
-    assert "run this in a checkout" in result.output
 
 
 def test_json_into_a_missing_folder(checkout, tmp_path):
@@ -237,3 +233,49 @@ def test_no_chart_without_peers(checkout, tmp_path):
     assert result.exit_code == 0, result.output
     assert "no peer was measured" in result.output
     assert not (tmp_path / "bench.png").exists()
+
+
+def row(name, ratio, goal="", holds=None):
+    return {"name": name, "unit": "ms", "ours": ratio, "peer": 1.0, "ratio": ratio, "goal": goal, "holds": holds}
+
+
+ROWS = [
+    row("all-reduce 1 MB", 1.1, "ratio <= 1.2", True),
+    row("all-reduce 8 MB", 1.3, "ratio <= 1.1", False),
+    row("ASP", 3.0, "ratio >= 2", True),
+    row("start", None),
+    row("step", 0.8),
+]
+
+
+def parts(ax, kind):
+    return {line.get_gid(): line for line in ax.lines if (line.get_gid() or "").startswith(kind)}
+
+
+def test_ratios_goals_and_what_was_missed():
+    ax = chart.plot(ROWS, title="mine")
+    ratios = parts(ax, "ratio")
+    assert [line.get_xdata()[0] for line in ratios.values()] == [1.1, 1.3, 3.0, 0.8], "without a peer there is none"
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["all-reduce 1 MB", "all-reduce 8 MB", "ASP", "step"]
+    assert [same_color(line.get_color(), VERMILION) for line in ratios.values()] == [False, True, False, False]
+    assert same_color(ratios["ratio 0"].get_color(), COLORS[0])
+    goals = {gid: line.get_xdata()[0] for gid, line in parts(ax, "goal").items()}
+    assert goals == {"goal 0": 1.2, "goal 1": 1.1, "goal 2": 2.0}
+    assert ax.get_title("left") == "mine"
+    assert ax.yaxis_inverted(), "in the order of the table"
+    assert ax.get_xscale() == "log"
+
+
+@pytest.mark.parametrize("ratios", [(1.05, 1.2, 1.44), (0.97, 1.01), (0.4, 1.5, 30)])
+def test_names_are_whole_and_ticks_several(ratios):
+    name = "data-parallel step of 2 ranks, small CNN, fused, batch 1,024 (ratio: torch DDP's time / ours)"
+    ax = chart.plot([row(f"{name} {i}", ratio) for i, ratio in enumerate(ratios)])
+    assert [" ".join(label.get_text().split()) for label in ax.get_yticklabels()] == [
+        f"{name} {i}" for i in range(len(ratios))
+    ]
+    low, high = ax.get_xlim()
+    assert sum(low <= tick <= high for tick in ax.get_xticks()) >= 3
+    ax.figure.canvas.draw()
+    boxes = [label.get_window_extent() for label in ax.get_yticklabels()]
+    assert min(box.x0 for box in boxes) >= 0
+    assert all(above.y0 >= below.y1 for above, below in pairwise(boxes))

@@ -1,4 +1,4 @@
-"""`distlearn bench`: the measurements of tests/benchmarks, each module in a fresh process, as a table and as JSON."""
+"""`python -m tests.benchmarks`: each module's measurements in a fresh process, as a table, as JSON and as a chart."""
 
 from __future__ import annotations
 
@@ -14,8 +14,12 @@ from statistics import median
 
 import click
 
-from .console import print_table, say, status
-from .doctor import last_line, run
+from distlearn import viz
+from distlearn.cli.console import print_table, say, status
+from distlearn.cli.doctor import last_line, run
+from distlearn.world.launching import thread_settings
+
+from . import chart as charts
 
 FIELDS = ("name", "unit", "ours", "peer", "ratio", "goal", "holds")  # Fields of every record; `note` is optional.
 
@@ -30,8 +34,6 @@ with open(sys.argv[2], "w", encoding="utf-8") as file:
 def modules(folder: Path, only: str = "") -> list[str]:
     """Name the modules `bench_*.py` of a folder, those that contain `only`."""
     names = sorted(path.stem for path in folder.glob("bench_*.py"))
-    if not names:
-        raise click.ClickException(f"{folder} holds no bench_*.py: run this in a checkout of distlearn")
     chosen = [name for name in names if only in name]
     if not chosen:
         raise click.UsageError(f"--only {only!r}: no such module, expected a part of {', '.join(names)}")
@@ -40,8 +42,6 @@ def modules(folder: Path, only: str = "") -> list[str]:
 
 def measure(root: Path, module: str, *, quick: bool, seconds: float) -> list[dict]:
     """Run one module's `records()` in a fresh process in `root`; an error there becomes a record that reports it."""
-    from ..world.launching import thread_settings
-
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder, "records.json")
         command = [sys.executable, "-c", COLLECT, f"tests.benchmarks.{module}", str(out)]
@@ -126,12 +126,10 @@ def _number(value) -> str | None:
 
 def draw(records: list[dict], path: Path) -> None:
     """Draw the ratios to peers beside their goals."""
-    from .. import viz
-
     goals = [record["holds"] for record in records if record["ratio"] is not None and record["holds"] is not None]
     if any(record["ratio"] is not None for record in records):
         title = f"{sum(goals)} of {len(goals)} goals against peers are met"
-        viz.save(viz.plot_benchmarks(records, title=title), path, close=True)
+        viz.save(charts.plot(records, title=title), path, close=True)
         say(f"wrote {path}")
     else:
         say(f"--chart {path}: no peer was measured, so there is nothing to draw")
@@ -172,3 +170,7 @@ def bench(json_file, chart, only, quick, strict, against, timeout):
         say(f"goals missed: {', '.join(missed)}", style="bold red")
     if missed and strict:
         sys.exit(1)
+
+
+if __name__ == "__main__":
+    bench(prog_name="python -m tests.benchmarks")
