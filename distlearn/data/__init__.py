@@ -9,11 +9,11 @@
 
 from .batches import Batch, Batches, shard
 from .dataset import Dataset
-from .loader import Loader, tune
+from .loader import Loader
 from .loading import decode, encode, load, load_text, read_idx
 from .sources import Cache, SlowStorage, available, write_shards
 
 __all__ = [
     *("Batch", "Batches", "Cache", "Dataset", "Loader", "SlowStorage", "available", "decode", "encode", "load"),
-    *("load_text", "read_idx", "shard", "tune", "write_shards"),
+    *("load_text", "read_idx", "shard", "write_shards"),
 ]

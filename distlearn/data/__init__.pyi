@@ -11,5 +11,4 @@ from distlearn.data.loading import load as load
 from distlearn.data.loading import load_text as load_text
 from distlearn.data.loading import read_idx as read_idx
 from distlearn.data.batches import shard as shard
-from distlearn.data.loader import tune as tune
 from distlearn.data.sources import write_shards as write_shards

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..backend import to_device
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
 
 # -- checks ------------------------------------------------------------------------------------------------------------
 # Checks of arguments that several modules share.
@@ -80,6 +85,53 @@ class Dataset:
             if self.classes and len(y) and y.dtype.kind in "iu" and not (y.min() >= 0 and y.max() < self.n_classes):
                 labels = f"{y.min()} to {y.max()}, expected 0 to {self.n_classes - 1}"
                 raise ValueError(f"Dataset {self.name!r}: labels of y_{split} run from {labels}")
+
+    @classmethod
+    def from_arrays(
+        cls,
+        x: np.ndarray,
+        y: np.ndarray,
+        *,
+        val: float = 0.1,
+        test: float = 0.2,
+        name: str = "arrays",
+        classes: Sequence[str] | None = None,
+        dtype: DTypeLike = np.float32,
+        seed: int = 0,
+    ) -> Dataset:
+        """Split samples and their labels at random into train, validation and test.
+
+        Parameters
+        ----------
+        x : (n, ...) array
+            Samples, converted to `dtype`; nothing is scaled.
+        y : (n, ...) array
+            Indices of classes as integers, or the targets of a regression.
+        val, test : float
+            Shares of the samples.
+        classes : sequence of str, optional
+            Their names: "0", "1", ... by default if the labels are integers.
+
+        Raises
+        ------
+        ValueError
+            If the lengths differ, nothing is left to train on, or a label is no class.
+
+        Examples
+        --------
+        >>> Dataset.from_arrays(np.zeros((50, 3)), np.arange(50) % 4)
+        Dataset('arrays', train (35, 3), val (5, 3), test (10, 3), float32, 4 classes, from arrays)
+        """
+        check_arrays("from_arrays", x=x, y=y)
+        if len(x) != len(y):
+            raise ValueError(f"from_arrays: {len(x)} samples, but {len(y)} labels")
+        if not (val >= 0 and test >= 0 and (n := len(x) - round(val * len(x)) - round(test * len(x))) > 0):
+            raise ValueError(f"from_arrays: val={val!r}, test={test!r} of {len(x)} samples leave none to train on")
+        if classes is None:
+            classes = map(str, range(int(y.max()) + 1)) if y.dtype.kind in "iu" else ()
+        rows = np.split(np.random.default_rng(seed).permutation(len(x)), [n, len(x) - round(test * len(x))])
+        arrays = [array for part in rows for array in (x[part].astype(dtype), y[part])]
+        return cls(name, *arrays, classes=tuple(classes), source="arrays")
 
     def splits(self) -> tuple[tuple[str, np.ndarray, np.ndarray], ...]:
         return (

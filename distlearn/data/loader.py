@@ -17,14 +17,13 @@ import os
 import random
 import signal
 import sys
-import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from multiprocessing import get_context
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -323,38 +322,3 @@ def _work(loader: Loader, parts, key, slots, reading, i: int, pipe, far) -> None
 
 
 # -- tuning ------------------------------------------------------------------------------------------------------------
-
-
-class Tuning(NamedTuple):
-    """The workers and the depth that `tune` found, the images/s that they supply, and the reason in words."""
-
-    workers: int
-    depth: int
-    supply: float
-    why: str
-
-
-def tune(loader: Loader, batch_size: int, rate: float, most: int = 32) -> Tuning:
-    """Find by measuring how many workers, at most `most`, and what depth feed a consumer of `rate` images/s."""
-    now, rows, times = time.perf_counter, np.random.default_rng(0).permutation(len(loader)), []
-    for row in rows[:32]:
-        began, data, read = now(), loader.read(row), now()
-        loader.but(storage=lambda *_, data=data: data)._image(row, (0, 0))
-        times.append((read - began, now() - read))
-    (read, decode), slowest = np.mean(times, axis=0).tolist(), float(np.sum(times, axis=1).max())
-    why = f"one process reads an image in {1e3 * read:.2g} ms and decodes it in {1e3 * decode:.2g} ms"
-    if (read + decode) * rate < 0.02:
-        return Tuning(0, 1, 1 / (read + decode), f"{why}, less than 2 % of the consumer's {1e3 / rate:.2g} ms")
-    best, workers = Tuning(0, 0, 0.0, why), min(most, math.ceil(1.1 * (read + decode) * rate))
-    while workers <= most and best.supply < 1.1 * rate:
-        depth = workers + 1 + math.ceil(slowest * rate / batch_size)
-        parts = rows.take(np.arange((3 * workers + depth) * batch_size), mode="wrap").reshape(-1, batch_size)
-        batches = loader.but(workers=workers, depth=depth).stream(parts)
-        arrived = [now() for _ in zip(range(3 * workers), batches, strict=False)]  # the rest keeps all workers busy
-        supply = 2 * workers * batch_size / (arrived[-1] - arrived[workers - 1])
-        if supply < 1.1 * best.supply:
-            why += f"; {workers} workers are no faster: storage or cores are the limit"
-            break
-        best, workers = Tuning(workers, depth, supply, ""), 2 * workers
-    why += f"; a consumer of {rate:.0f}/s gets {best.supply:.0f}/s from {best.workers} of them; depth {best.depth}: a"
-    return best._replace(why=f"{why} batch for each, one ready, and what the slowest, {1e3 * slowest:.2g} ms, holds up")

@@ -26,7 +26,7 @@ from .fused import choose_algorithm, fuse
 from .layer import Layer, Param, Statistic, move, nbytes, parameter_count, walk
 from .linear import Embedding, Linear
 from .loss import ContrastiveLoss, MeanSquaredError, SoftmaxCrossEntropy
-from .metrics import METRICS, MeanLoss, Metric, make_metric
+from .metrics import METRICS, MeanOf, Metric, make_metric
 from .models import (
     GPT,
     MLP,

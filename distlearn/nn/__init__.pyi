@@ -29,7 +29,7 @@ from distlearn.nn.formats import LowPrecisionLinear as LowPrecisionLinear
 from distlearn.nn.models import MLP as MLP
 from distlearn.nn.models import Model as Model
 from distlearn.nn.pool import MaxPool as MaxPool
-from distlearn.nn.metrics import MeanLoss as MeanLoss
+from distlearn.nn.metrics import MeanOf as MeanOf
 from distlearn.nn.loss import MeanSquaredError as MeanSquaredError
 from distlearn.nn.metrics import Metric as Metric
 from distlearn.nn.costs.count import MockDeviceArray as MockDeviceArray

@@ -10,7 +10,7 @@ parts of any size, on shards of any size, gives what one pass over all samples w
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -69,9 +69,13 @@ class Metric:
     def counted(self, outputs: Array, targets: Array) -> np.ndarray:
         """Return `count` as an array; raise if those of a metric of the user's own are no sums over samples."""
         found, middle = self._array(outputs, targets), len(outputs) // 2
-        if type(self).__module__ != __name__ and middle and np.isfinite(found).all():
+        own = type(self).__module__ != __name__ or (isinstance(self, MeanOf) and self.name != "loss")
+        if own and middle and np.isfinite(found).all():
             first, rest = (self._array(outputs[i], targets[i]) for i in (slice(middle), slice(middle, None)))
-            if (abs(first + rest - found) > 1e-6 * (abs(first) + abs(rest))).any():
+            if (abs(first + rest - found) > 1e-5 * (abs(first) + abs(rest))).any():
+                if isinstance(self, MeanOf):
+                    text = "its value is no mean over samples, as those of both halves show"
+                    raise ValueError(f"metric {self.name}: {text}; write a Metric, whose count returns sums")
                 raise ValueError(
                     f"{type(self).__name__}: count gives {found.tolist()} for {len(outputs)} samples, and "
                     f"{first.tolist()} and {rest.tolist()} for their halves, expected sums, which add up: no means, no "
@@ -155,43 +159,41 @@ class PairAccuracy(Metric):
         return float(right.sum()), len(targets)
 
 
-class MeanLoss(Metric):
-    """The loss itself, for losses that name no metric.
+class MeanOf(Metric):
+    """The mean over samples of what a function gives: `function(outputs, targets) -> mean of these`."""
 
-    Parameters
-    ----------
-    loss : callable
-        `loss(outputs, targets, n) -> (loss, gradient)`, divided by n.
-    """
-
-    name = "loss"
-
-    def __init__(self, loss: Loss):
-        self.loss = loss
+    def __init__(self, function: Callable[[Array, Array], float], name: str = ""):
+        self.function, name = function, name or getattr(function, "__name__", "")
+        self.name = name if name.isidentifier() else "metric"  # of a lambda
 
     def count(self, outputs: Array, targets: Array) -> Sequence[Any]:
         n = len(targets)
-        return (float(self.loss(outputs, targets, n)[0]) * n, n) if n else (0.0, 0)
+        return (float(self.function(outputs, targets)) * n, n) if n else (0.0, 0)
 
 
 # Metrics by name.
 METRICS = {metric.name: metric for metric in (Accuracy, Perplexity, RootMeanSquaredError, PairAccuracy)}
 
 
-def make_metric(metric: Metric | str | None, loss: Loss | None = None) -> Metric:
+def make_metric(metric: Metric | str | Callable[[Array, Array], float] | None, loss: Loss | None = None) -> Metric:
     """Return the metric of a task.
 
     Parameters
     ----------
-    metric : Metric, str or None
-        A name is one of `METRICS`; None means the metric of the loss (`loss.metric`), or the loss itself.
+    metric : Metric, str, callable or None
+        A name is one of `METRICS`; a function of (outputs, labels) returns a mean over these samples; None means the
+        metric of the loss (`loss.metric`), or the loss itself.
     """
     if metric is None:
-        metric = getattr(loss, "metric", None) or MeanLoss(loss)  # a loss may be a plain function
+        metric = getattr(loss, "metric", None) or MeanOf(lambda y, t: loss(y, t, len(t))[0], "loss")
     if isinstance(metric, str) and metric in METRICS:
         metric = METRICS[metric]()
+    if not isinstance(metric, (Metric, type)) and callable(metric):
+        metric = MeanOf(metric)
     if not isinstance(metric, Metric):
-        raise ValueError(f"metric is {metric!r}, expected a Metric or one of {', '.join(METRICS)}")
+        raise ValueError(
+            f"metric is {metric!r}, expected a Metric, a function(outputs, labels) or one of {', '.join(METRICS)}"
+        )
     if not metric.name.isidentifier():
         raise ValueError(f"{type(metric).__name__}: name is {metric.name!r}, expected a name such as word_error")
     return metric

@@ -168,7 +168,10 @@ def _ways(layer, image):
     if isinstance(layer, Recurrent):
         keys = ["weight_ih", "weight_hh", "bias_ih", "bias_hh"]
         return keys, *((_rnn_to, _rnn_from) if isinstance(layer, RNN) else (_gru_to, _gru_from))
-    raise TypeError(f"torch state: {describe(layer)} has parameters, and no counterpart in PyTorch is known")
+    if hasattr(layer, "torch_ways"):
+        return layer.torch_ways()
+    known = "has parameters, and no counterpart in PyTorch is known; its torch_ways() -> (keys, there, back) would say"
+    raise TypeError(f"torch state: {describe(layer)} {known} the names there, and convert the arrays both ways")
 
 
 def _first(change):

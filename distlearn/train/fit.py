@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import warnings
 from collections.abc import Callable
@@ -23,18 +24,19 @@ if TYPE_CHECKING:
     from ..parallel.checkpoint.store import CheckpointStore
     from ..parallel.strategy import Strategy
 
+LOG = logging.getLogger(__name__)
 AT_ONCE = 4096
 """Samples of one forward pass of an evaluation, fewer where they are large."""
 
 
-def evaluate(strategy: Strategy, x: Any, y: Any, metric: Metric | str | None = None) -> float:
+def evaluate(strategy: Strategy, x: Any, y: Any, metric: Metric | str | Callable[..., float] | None = None) -> float:
     """Evaluate the model on a set of samples; each rank evaluates its shard.
 
     Parameters
     ----------
     y : (n, ...) array
         Labels or targets, as the loss takes them.
-    metric : Metric or str, optional
+    metric : Metric, str or callable, optional
         By default that of the strategy's loss: accuracy for classifiers, RMSE for regressions.
 
     Returns
@@ -68,7 +70,7 @@ def fit(
     batch_size: int,
     seed: int = 0,
     evaluate_every: int = 1,
-    metric: Metric | str | None = None,
+    metric: Metric | str | Callable[..., float] | None = None,
     report: Callable[..., Any] | None = None,
     on_epoch: Callable[[History], Any] | None = None,
     checkpoints: CheckpointStore | None = None,
@@ -86,7 +88,7 @@ def fit(
     evaluate_every : int
         Epochs between two measurements of the metric on the train, validation and test sets, and one after the last
         epoch; 0 for none.
-    metric : Metric or str, optional
+    metric : Metric, str or callable, optional
         By default that of the strategy's loss.
     report : callable, optional
         `report(step, total, **values)` after every step: `comm.report`.
@@ -153,6 +155,8 @@ def fit(
                 with strategy.clock.span("evaluate"):
                     values = [evaluate(strategy, x, y, metric=metric) for _, x, y in dataset.splits()]
             now.end_epoch(metric.name, values)
+            if strategy.world.rank == 0:
+                LOG.info("epoch %d of %d: loss %.4g", now.epoch, epochs, now.history.last.loss)
             if on_epoch is not None and on_epoch(now.history) is True and now.epoch < epochs:
                 strategy.finish()
                 if saving is not None:

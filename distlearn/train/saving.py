@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 
@@ -13,6 +14,7 @@ from ..parallel.checkpoint.store import Checkpoint, CheckpointStore, CheckpointW
 from ..trace import Span, WallClock
 from .history import Progress
 
+LOG = logging.getLogger(__name__)
 _LOSSES = "history/losses"
 _STEPS = ("samples", "batch_size")
 """The settings that decide on which samples a step of an epoch trains."""
@@ -94,6 +96,7 @@ class Saving:
         """Write a file, in a thread of its own; in the simulator that takes no virtual time."""
         clock, start = self.strategy.clock, self.strategy.clock.now()
         self.store.save(checkpoint)
+        LOG.info("checkpoint of step %d in %s", checkpoint.step, self.store.folder)
         if isinstance(clock, WallClock):
             clock.trace.spans.append(Span(clock.rank, "background", "write", start, clock.now()))
 

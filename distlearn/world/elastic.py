@@ -7,6 +7,7 @@ aim is to lose little (frequent checkpoints), to notice the failure soon, and to
 from __future__ import annotations
 
 import contextlib
+import logging
 import time
 import warnings
 from collections.abc import Callable
@@ -20,6 +21,8 @@ from .progress import Bar
 
 if TYPE_CHECKING:
     from .local import World
+
+LOG = logging.getLogger(__name__)
 
 
 @dataclass
@@ -188,6 +191,7 @@ def train_through_failures(
                 reason = str(error).partition("\n")[0]
                 run.restarts.append(Restart(getattr(error, "rank", None), reason, size, log.now()))
                 log.failed(run.restarts[-1])
+                LOG.info("restart on %d ranks: %s", size, reason)
     finally:
         world.progress = shown
         if bar is not None:

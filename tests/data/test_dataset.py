@@ -173,3 +173,31 @@ def test_lists_are_told_to_become_arrays(name):
     arrays[name] = arrays[name].tolist()
     with pytest.raises(TypeError, match=f"Dataset 'mine': {name} is a list, expected an array, such as np.array"):
         Dataset("mine", **arrays, classes=("a",), source="a test")
+
+
+def test_arrays_become_a_data_set_of_three_splits():
+    x, y = np.arange(60).reshape(20, 3), np.arange(20) % 3
+    found = Dataset.from_arrays(x, y, val=0.25, test=0.1, classes=("a", "b", "c"), name="mine")
+    assert [len(part) for _, part, _ in found.splits()] == [13, 5, 2]
+    rows = np.concatenate([part for _, part, _ in found.splits()])
+    labels = np.concatenate([part for _, _, part in found.splits()])
+    np.testing.assert_array_equal(rows[np.argsort(rows[:, 0])], x)  # every sample once, with its label
+    np.testing.assert_array_equal(rows[:, 0] // 3 % 3, labels)
+    assert (found.x_train.dtype, found.classes, found.name) == (np.float32, ("a", "b", "c"), "mine")
+    regression = Dataset.from_arrays(x, x[:, :1] / 2, seed=1)
+    assert (regression.classes, regression.y_test.shape) == ((), (4, 1))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"y": np.zeros(19, int)}, "from_arrays: 20 samples, but 19 labels"),
+        ({"y": [0] * 20}, "from_arrays: y is a list, expected an array"),
+        ({"val": 0.5, "test": 0.5}, r"from_arrays: val=0.5, test=0.5 of 20 samples leave none to train on"),
+        ({"val": -0.1}, r"from_arrays: val=-0.1"),
+        ({"classes": ["a", "b"]}, r"labels of y_train run from 0 to 2, expected 0 to 1"),
+    ],
+)
+def test_from_arrays_refuses(arguments, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        Dataset.from_arrays(**({"x": np.zeros((20, 3)), "y": np.arange(20) % 3} | arguments))

@@ -20,7 +20,7 @@ from PIL import Image
 import distlearn as dl
 from distlearn.cli import main
 from distlearn.comm.point_to_point import LocalComm
-from distlearn.data import Batches, Cache, Loader, SlowStorage, load, loader, sources, tune, write_shards
+from distlearn.data import Batches, Cache, Loader, SlowStorage, load, loader, sources, write_shards
 from distlearn.data.sources import read_file
 from distlearn.trace import WallClock
 
@@ -543,15 +543,6 @@ def test_a_cache_reads_every_file_once(photos, tmp_path):
     assert sorted(log.read_text().splitlines()) == [f"{path} 0 -1" for path in tars]
     os.remove(photos / "shards" / "shards.json")  # tar files without an index are looked through
     equal(*(next(Batches(x, x.labels, 9).epoch(5)) for x in (Loader(photos / "shards"), plain)))
-
-
-def test_tuning_finds_workers_by_measuring(photos):
-    images = Loader(photos / "files", storage=SlowStorage(0.004, 1e9))
-    found = tune(images, 4, rate=300)
-    assert found.workers >= 2  # one cannot read more than 250/s
-    assert found.depth > found.workers
-    assert f"from {found.workers} of them" in found.why
-    assert tune(images, 4, rate=0.1)[:2] == (0, 1)
 
 
 # -- training ----------------------------------------------------------------------------------------------------------

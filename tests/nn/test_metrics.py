@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from distlearn.nn import METRICS, ContrastiveLoss, MeanLoss, MeanSquaredError, Metric, SoftmaxCrossEntropy, make_metric
+from distlearn.nn import METRICS, ContrastiveLoss, MeanOf, MeanSquaredError, Metric, SoftmaxCrossEntropy, make_metric
 from distlearn.nn.metrics import Accuracy, PairAccuracy, Perplexity, RootMeanSquaredError
 from distlearn.testing import check_metric
 
@@ -92,9 +92,21 @@ def test_a_loss_without_a_metric_is_measured_by_itself():
         return float(np.abs(y - targets).sum()) / (n or len(y)), np.sign(y - targets)
 
     metric = make_metric(None, absolute)
-    assert isinstance(metric, MeanLoss)
+    assert isinstance(metric, MeanOf)
     y, targets = np.arange(6.0).reshape(3, 2), np.zeros((3, 2))
     assert (metric.name, of(metric, y, targets)) == ("loss", pytest.approx(5))
+
+
+def test_a_function_is_a_metric_if_its_value_is_a_mean():
+    def error(outputs, targets):
+        return float(abs(outputs - targets).mean())
+
+    y, targets = np.arange(7.0, dtype="float32"), np.zeros(7, "float32")
+    metric = make_metric(error, None)
+    assert (metric.name, of(metric, y, targets)) == ("error", 3)
+    assert np.isnan(of(metric, y[:0], targets[:0]))
+    with pytest.raises(ValueError, match="metric metric: its value is no mean over samples"):
+        of(make_metric(lambda outputs, targets: outputs.max(), None), y, targets)
 
 
 def test_a_metric_of_ones_own():
@@ -105,7 +117,7 @@ def test_a_metric_of_ones_own():
             return float((outputs > targets).sum()), len(targets)
 
     assert make_metric(Hits(), None).value((2, 4)) == 0.5
-    with pytest.raises(ValueError, match="metric is 'acuracy', expected a Metric or one of accuracy, "):
+    with pytest.raises(ValueError, match=r"metric is 'acuracy', expected a Metric, a function\(outputs"):
         make_metric("acuracy", None)
     with pytest.raises(ValueError, match="name is 'word error', expected a name"):
         make_metric(type("Bad", (Hits,), {"name": "word error"})(), None)

@@ -186,6 +186,15 @@ def test_what_would_be_mixed_up_is_refused():
     with pytest.raises(TypeError, match=r"Own\(\) has parameters, and no counterpart"):
         to_torch_state(Own())
 
+    class Known(Own):
+        def torch_ways(self):
+            return ["scale"], lambda arrays: [arrays[0][None]], lambda arrays: [arrays[0][0]]
+
+    model = nn.Sequential(Known(), nn.Linear(1, 2))
+    state = to_torch_state(model) | {"0.scale": np.full((1, 1), 3.0)}
+    load_torch_state(model, state)
+    assert (list(state), model.params[0].data) == (["0.scale", "1.weight", "1.bias"], [3])
+
 
 class TestAgainstTorch:
     @pytest.fixture

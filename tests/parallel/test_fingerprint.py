@@ -8,7 +8,7 @@ import pytest
 
 from distlearn.comm import RankError
 from distlearn.data import load
-from distlearn.nn import MLP, MeanLoss, SoftmaxCrossEntropy
+from distlearn.nn import MLP, MeanSquaredError, SoftmaxCrossEntropy
 from distlearn.optim import Cosine, Momentum, Nesterov, Optimizer, WarmUp
 from distlearn.parallel import CheckpointStore, DataParallel, LocalSGD
 from distlearn.parallel.checkpoint.state import data_fingerprint, differences, run_fingerprint
@@ -41,7 +41,7 @@ CASES = {
     "groups[0].parameters[2] '2.W' (now None)": {"make": lambda params: Optimizer(params[:2], Momentum(), 0.1)},
     "layers[1] 'ReLU()' (now 'Tanh()')": {"model": MLP((4, 3, 2), "tanh")},
     "parameters[0] '0.W [4, 3] float32' (now '0.W [4, 3] float64')": {"model": MLP((4, 3, 2), dtype="float64")},
-    "loss 'SoftmaxCrossEntropy()' (now 'MeanLoss": {"loss": MeanLoss(SoftmaxCrossEntropy())},
+    "loss 'SoftmaxCrossEntropy()' (now 'MeanSquaredError": {"loss": MeanSquaredError()},
 }
 
 

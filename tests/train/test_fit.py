@@ -3,15 +3,16 @@
 import numpy as np
 import pytest
 
-from distlearn import Serial, data, fit, nn, optim
+from distlearn import DataParallel, Serial, SimWorld, data, fit, nn, optim
 from distlearn.parallel.checkpoint.store import CheckpointStore
 
 DIGITS = data.load("digits").take(100, 50)
 
 
-def serial(*layers, rule=None):
+def serial(*layers, rule=None, comm=None):
     model = nn.Sequential(*layers) if layers else nn.MLP((64, 10))
-    return Serial(None, model, nn.SoftmaxCrossEntropy(), optim.Optimizer(model.params, rule or optim.SGD(), 0.1))
+    optimizer = optim.Optimizer(model.params, rule or optim.SGD(), 0.1)
+    return (Serial if comm is None else DataParallel)(comm, model, nn.SoftmaxCrossEntropy(), optimizer)
 
 
 def test_training_ends_where_on_epoch_says_so_and_goes_on_later(tmp_path):
@@ -21,6 +22,22 @@ def test_training_ends_where_on_epoch_says_so_and_goes_on_later(tmp_path):
     assert store.steps == [8]
     resumed = fit(serial(), DIGITS, checkpoints=store, resume=True, **options)
     assert resumed.column("test").tolist() == fit(serial(), DIGITS, **options).column("test_accuracy").tolist()
+
+
+def test_a_log_has_every_epoch_and_checkpoint_and_a_functions_metric_is_a_column(tmp_path, caplog):
+    def error(outputs, labels):
+        return float((outputs.argmax(axis=1) != labels).mean())
+
+    with caplog.at_level("INFO", logger="distlearn"):
+        options = {"epochs": 2, "batch_size": 50, "metric": error, "checkpoints": CheckpointStore(tmp_path)}
+        history = SimWorld(2).run(lambda comm: fit(serial(comm=comm), DIGITS, **options))[0]
+    losses = [e.loss for e in history.epochs]
+    assert [r.getMessage() for r in caplog.records if r.name == "distlearn.train.fit"] == [
+        f"epoch {i} of 2: loss {loss:.4g}" for i, loss in enumerate(losses, start=1)
+    ]
+    assert f"checkpoint of step 4 in {tmp_path}" in caplog.text
+    accuracy = SimWorld(2).run(lambda comm: fit(serial(comm=comm), DIGITS, epochs=2, batch_size=50))[0]
+    np.testing.assert_allclose(1 - history.column("test"), accuracy.column("test"))
 
 
 def test_another_setting_of_an_own_layer_is_another_model(tmp_path):
