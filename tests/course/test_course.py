@@ -183,6 +183,8 @@ def test_where_nobody_may_make_namespaces_grading_is_refused(tmp_path, jupyter_h
     course = small.make_course(tmp_path, COURSE / grading.CONFIG)
     book = small.source()
     grading.submit(course, small.LAB, "anna", book)
+    if shutil.which("bwrap") is None:
+        pytest.skip("bwrap (bubblewrap) is not installed")
     forbid = "echo 0 > /proc/sys/user/max_user_namespaces && exec "
     if subprocess.run(["unshare", "-Ur", "sh", "-c", forbid + "true"], capture_output=True, check=False).returncode:
         pytest.skip("no namespace in which namespaces could be forbidden: users may not make any here")

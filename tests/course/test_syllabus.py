@@ -5,7 +5,7 @@ import re
 import pytest
 from distcourse.author import Source, source_notebooks
 
-from .conftest import COURSE
+from .conftest import COURSE, LABS
 
 SYLLABUS = (COURSE / "syllabus.md").read_text(encoding="utf-8")
 PLANS = {
@@ -17,7 +17,7 @@ def needed() -> dict[str, set[str]]:
     """By lab, those that it builds on: the students' table ("lab 04 helps" is no condition)."""
     table = (COURSE.parent / "labs" / "README.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| \[(\d\d) [^|]*\|[^|]*\|[^|]*\|([^|]*)\|", table, re.MULTILINE)
-    assert len(rows) == 16
+    assert len(rows) == len(LABS)
     return {lab: set(re.findall(r"\d\d", told.partition(";")[0])) for lab, told in rows}
 
 
