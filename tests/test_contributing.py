@@ -323,8 +323,8 @@ def test_the_tests_that_its_steps_name(clone, tests):
 
 def test_a_lab(clone):
     _, run = clone
-    run("distlearn.cli", "labs", "check", "course/source/lab16_gossip/lab16.ipynb")
-    run("distlearn.cli", "labs", "generate", "lab16_gossip")
+    run("distlearn", "labs", "check", "course/source/lab16_gossip/lab16.ipynb")
+    run("distlearn", "labs", "generate", "lab16_gossip")
     pages = [f"tests/course/test_{name}.py" for name in ("landing", "syllabus", "accessibility", "course", "anatomy")]
     run("pytest", "-q", "-p", "no:cacheprovider", "-n", "0", *pages)
     run(

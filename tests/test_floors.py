@@ -125,7 +125,7 @@ def modules() -> list[tuple[str, Path]]:
     for path in sorted([*PACKAGE.rglob("*.py"), *COURSE.glob("distcourse/**/*.py")]):
         parts = path.relative_to(ROOT if path.is_relative_to(PACKAGE) else COURSE).with_suffix("").parts
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-        if name != "distlearn":
+        if name not in ("distlearn", "distlearn.__main__"):
             found.append((name, path))
     return found
 

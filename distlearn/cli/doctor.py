@@ -373,7 +373,7 @@ CHECKS = {
     "shared memory": (shared_memory, "problem", SHM_FIX),
     "MPI, 2 ranks": (partial(mpi, 2), "problem", f"{PIP} install --force-reinstall mpich mpi4py"),
     f"MPI, {ENGINES} ranks": (partial(mpi, ENGINES), "problem", f"{PIP} install --force-reinstall mpich mpi4py"),
-    "clusters": (leftovers, "warning", f"{PYTHON} -m distlearn.cli doctor --clean"),
+    "clusters": (leftovers, "warning", f"{PYTHON} -m distlearn doctor --clean"),
     "engines": (engines, "problem", f"{PYTHON} -m ipyparallel.cluster start -n 2   # does it start without MPI?"),
     "C++ compiler": (compiler, "warning", f"{PIP} install ziglang   # only labs with CUDA kernels need a compiler"),
     "GPU": (gpu, "warning", f"{PIP} install 'distlearn[gpu]'   # and a driver for CUDA 13 or newer"),

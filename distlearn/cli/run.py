@@ -107,7 +107,7 @@ def run(function, arguments, world, size, threads, timeout, strict):
     if world == "local" and size != 1:
         raise click.UsageError(f"--world local is one rank, not {size}; use sim, mpi or engines")
     if world == "mpi":
-        command = ["python", "-P", "-m", "distlearn.cli", "run", *["--no-strict"] * (not strict), function, *arguments]
+        command = ["python", "-P", "-m", "distlearn", "run", *["--no-strict"] * (not strict), function, *arguments]
         try:
             sys.exit(worlds.launch(size, command, threads=threads, timeout=timeout).returncode)
         except subprocess.TimeoutExpired:

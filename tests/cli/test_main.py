@@ -54,7 +54,7 @@ def test_mistyped(call, words, expected):
 
 def test_python_m():
     done = subprocess.run(
-        [sys.executable, "-m", "distlearn.cli", "-V"], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-m", "distlearn", "-V"], capture_output=True, text=True, timeout=60, check=True
     )
     assert done.stdout.startswith("distlearn ")
 

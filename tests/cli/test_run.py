@@ -85,11 +85,11 @@ def test_under_mpiexec(call, tmp_path):
     from distlearn.world import launch
 
     module = next(tmp_path.glob("*.py")).stem
-    done = launch(4, ["python", "-m", "distlearn.cli", "run", f"{module}:total"], timeout=60, capture=True)
+    done = launch(4, ["python", "-m", "distlearn", "run", f"{module}:total"], timeout=60, capture=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [f"rank {r}: 10.0" for r in range(4)]
     words = ["run", "--size", "2", f"{module}:total"]
-    done = launch(3, ["python", "-m", "distlearn.cli", *words], timeout=60, capture=True)
+    done = launch(3, ["python", "-m", "distlearn", *words], timeout=60, capture=True)
     assert done.returncode != 0
     assert "mpiexec started 3 ranks" in done.stderr
 

@@ -231,7 +231,7 @@ def test_mpi(call, tmp_path):
 def test_under_mpiexec(tmp_path):
     from distlearn.world import launch
 
-    command = ["python", "-m", "distlearn.cli", "train", *SMALL, "--out", str(tmp_path / "out")]
+    command = ["python", "-m", "distlearn", "train", *SMALL, "--out", str(tmp_path / "out")]
     done = launch(2, command, timeout=120, capture=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("samples/s") == 1, "one rank reports"
@@ -246,7 +246,7 @@ def test_interrupt_leaves_nothing_behind(tmp_path):
 
     words = ["train", "--hidden", "16", "--epochs", "100000", "--world", "engines", "--size", "2"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "distlearn.cli", *words], cwd=tmp_path, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-m", "distlearn", *words], cwd=tmp_path, stderr=subprocess.PIPE, text=True
     )
     try:
         line = process.stderr.readline()

@@ -188,7 +188,7 @@ def test_where_nobody_may_make_namespaces_grading_is_refused(tmp_path, jupyter_h
     forbid = "echo 0 > /proc/sys/user/max_user_namespaces && exec "
     if subprocess.run(["unshare", "-Ur", "sh", "-c", forbid + "true"], capture_output=True, check=False).returncode:
         pytest.skip("no namespace in which namespaces could be forbidden: users may not make any here")
-    grade = [sys.executable, "-m", "distlearn.cli", "course", "grade", small.LAB]
+    grade = [sys.executable, "-m", "distlearn", "course", "grade", small.LAB]
     command = ["unshare", "-Ur", "sh", "-c", forbid + '"$@"', "sh", *grade]
     done = subprocess.run(command, capture_output=True, text=True, cwd=course, timeout=120, check=False)
     assert done.returncode == 1

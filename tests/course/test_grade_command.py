@@ -117,7 +117,7 @@ def test_when_grading_ends_all_ends_with_it(course, tmp_path, monkeypatch, numbe
     grading.submit(course, small.LAB, "anna", right)
     (tmp_path / "tmp").mkdir()
     monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
-    words = [sys.executable, "-m", "distlearn.cli", "course", "grade", small.LAB]
+    words = [sys.executable, "-m", "distlearn", "course", "grade", small.LAB]
 
     def ours():
         found = psutil.process_iter(["cmdline"])
@@ -151,7 +151,7 @@ def test_control_c_stops_and_the_next_run_goes_on(course):
     grading.submit(course, small.LAB, "anna", right)
     right.cells.insert(0, new_code_cell("import time\ntime.sleep(25)"))
     grading.submit(course, small.LAB, "bert", right)
-    words = [sys.executable, "-m", "distlearn.cli", "course", "grade", small.LAB, "--jobs", "2"]
+    words = [sys.executable, "-m", "distlearn", "course", "grade", small.LAB, "--jobs", "2"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     with subprocess.Popen(words, start_new_session=True, env=dict(os.environ), **pipes) as process:
         until = time.monotonic() + 100

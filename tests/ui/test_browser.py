@@ -92,7 +92,7 @@ def test_a_film_moves(served):
 def test_the_landing_page_reads_and_asks_nobody(tmp_path, width):
     """What `distlearn start` opens: its text fits and reads, and no request leaves the machine."""
     labs = shutil.copytree(ROOT / "labs", tmp_path / "labs")
-    start = [sys.executable, "-m", "distlearn.cli", "start", "--labs", str(labs)]
+    start = [sys.executable, "-m", "distlearn", "start", "--labs", str(labs)]
     asked = []
     with browser.jupyterlab(tmp_path, start) as url, browser.browse(url, "labs/START.md", width=width) as (page, _):
         page.on("request", lambda request: asked.append(request.url))
