@@ -140,7 +140,7 @@ def rounded(x, dtype):
         return x.astype(dtype)
 
 
-def views_like(flat, arrays) -> list:
+def views_like(flat, arrays) -> list[Any]:
     """Return views of a flat array, one after another, in the shapes of `arrays`."""
     found, start = [], 0
     for x in arrays:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -192,7 +192,7 @@ class Trace:
                 ]
         return found
 
-    def to_chrome(self) -> dict:
+    def to_chrome(self) -> dict[str, Any]:
         """The trace in Chrome's trace-event format: times in microseconds, a process per rank, a thread per lane."""
         for row in (*self.spans, *self.messages):
             if not all(isinstance(value, str) or math.isfinite(value) for value in row):
@@ -269,7 +269,7 @@ def _threads(spans) -> tuple[list[int], dict[int, str]]:
     return [tids[row] for row in of_span], names
 
 
-def _end_of_arrow(covered, rank: int, seconds: float) -> dict:
+def _end_of_arrow(covered, rank: int, seconds: float) -> dict[str, Any]:
     """Return where one end of a message is drawn: on a span at that time, or on the nearest one of its rank."""
     ns, nearest = _nanoseconds(seconds), None
     for tid, start, end in covered.get(rank, ()):

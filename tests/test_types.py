@@ -6,6 +6,7 @@
 import importlib
 import inspect
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from .test_floors import PACKAGE, ROOT
 PACKAGES = ["", "comm", "cuda", "data", "nn", "optim", "parallel", "sim", "testing", "train", "viz", "world"]
 
 
+BARE = re.compile(r"\b(dict|list|tuple|Callable|Sequence|Iterable)\b(?!\[)")
 ENV = os.environ | {"MYPYPATH": str(ROOT), "PYTHONPATH": str(ROOT), "MPLBACKEND": "Agg"}
 
 
@@ -80,9 +82,12 @@ def test_every_public_signature_is_annotated():
             continue
         signature = inspect.signature(function)
         given = [p for p in signature.parameters.values() if p.name not in ("self", "cls")]
-        bare += [f"{where}({p.name})" for p in given if p.annotation is p.empty]
-        if signature.return_annotation is signature.empty and function.__name__ != "__init__":
-            bare.append(f"{where} ->")
+        if function.__name__ != "__init__":
+            given.append(signature.replace(parameters=()).return_annotation)
+        for p in given:
+            kind = getattr(p, "annotation", p)  # a parameter's, or what is returned
+            if kind is signature.empty or BARE.search(str(kind)):
+                bare.append(f"{where}: {p}")
     assert not bare, "\n".join(sorted(set(bare)))
 
 

@@ -139,7 +139,7 @@ class Communicator:
     members: Sequence[int] = ()  # Ranks of the world, by rank.
     recorder: Recorder | None = None
     _report = staticmethod(ignore_report)
-    _stated: tuple = ()
+    _stated: tuple[Any, ...] = ()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(rank {self.rank} of {self.size})"
@@ -197,14 +197,14 @@ class Communicator:
         check_apart("send_recv", x, out, self.rank)
         return self._send_recv(sent, received)
 
-    def _checked_send(self, x, dest, tag) -> tuple:
+    def _checked_send(self, x, dest, tag) -> tuple[Any, ...]:
         check_peer("dest", dest, self.rank, self.size)
         check_tag(tag, self.rank, self.n_tags)
         check_buffer("send", x, self.rank)
         self._note("send(dest", dest, tag, x.nbytes)
         return x, int(dest), int(tag)
 
-    def _checked_recv(self, out, source, tag) -> tuple:
+    def _checked_recv(self, out, source, tag) -> tuple[Any, ...]:
         check_peer("source", source, self.rank, self.size)
         check_tag(tag, self.rank, self.n_tags)
         check_output("recv", out, self.rank)
@@ -300,12 +300,12 @@ class Communicator:
         check_root(root, self.rank, self.size)
         return self._broadcast_obj(self._call("broadcast_obj", f"root={root}"), obj, int(root))
 
-    def gather_obj(self, obj: Any, root: int = 0) -> list | None:
+    def gather_obj(self, obj: Any, root: int = 0) -> list[Any] | None:
         """Return the object of every rank, by rank, on the root, and None elsewhere."""
         check_root(root, self.rank, self.size)
         return self._gather_obj(self._call("gather_obj", f"root={root}"), obj, int(root))
 
-    def all_gather_obj(self, obj: Any) -> list:
+    def all_gather_obj(self, obj: Any) -> list[Any]:
         """Return the object of every rank, by rank, on every rank: also arrays of different lengths."""
         return self.broadcast_obj(self.gather_obj(obj))
 
@@ -339,7 +339,7 @@ class Communicator:
     def _recv(self, out, source, tag):
         return self._irecv(out, source, tag).wait()
 
-    def _send_recv(self, sent: tuple, received: tuple):
+    def _send_recv(self, sent: tuple[Any, ...], received: tuple[Any, ...]):
         incoming = self._irecv(*received)
         outgoing = self._isend(*sent)
         incoming.wait()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -49,7 +49,7 @@ class Call(NamedTuple):
     """
 
     name: str
-    arguments: tuple
+    arguments: tuple[Any, ...]
     site: CallSite | None = None
 
     def __str__(self) -> str:

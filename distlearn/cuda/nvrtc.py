@@ -93,7 +93,7 @@ def has_nvrtc() -> bool:
 
 
 def compile_check(
-    source: str, archs: Sequence = ARCHITECTURES, *, names: Sequence[str] = (), options: Sequence[str] = ()
+    source: str, archs: Sequence[int] = ARCHITECTURES, *, names: Sequence[str] = (), options: Sequence[str] = ()
 ) -> CompileCheck:
     """Compile CUDA C for real cards and return the compiler's messages.
 

@@ -68,15 +68,15 @@ class Finding:
     line: int  # in the source, from 1; 0 is unknown
     column: int
     array: str  # or variable; empty if there is none
-    thread: tuple  # threadIdx of the first thread that did it
-    block: tuple
+    thread: tuple[int, ...]  # threadIdx of the first thread that did it
+    block: tuple[int, ...]
     message: str  # one sentence
     offset: int = 0  # bytes from the beginning of the array
     count: int = 1
     source: str = ""  # the text of the line
     other_line: int = 0  # the other side of a race, of a barrier or of a warp operation
-    other_thread: tuple = ()
-    other_block: tuple = ()
+    other_thread: tuple[int, ...] = ()
+    other_block: tuple[int, ...] = ()
     file: str = ""  # the header it is in; empty for the source itself
     other_file: str = ""
     other_source: str = ""
@@ -295,8 +295,8 @@ class Report:
 
     kernel: str
     compiler: str
-    grid: tuple
-    block: tuple
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
     errors: list[Finding] = field(default_factory=list)  # empty for a correct kernel
     # What cards since Volta allow, but is rarely intended: threads that have returned before a barrier, several threads
     # that write the same value to one place, local variables that may be read before they are written.

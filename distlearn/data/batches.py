@@ -154,7 +154,7 @@ class Batches:
             yield Batch(x, self.y.take(part, axis=0), n)
 
 
-def rows_of(x, parts, key=(0, 0), clock=None) -> Iterator:
+def rows_of(x, parts, key=(0, 0), clock=None) -> Iterator[Any]:
     """Yield parts, which are slices or numbers of rows, of an array or of a `Loader`."""
     if isinstance(x, Loader):
         yield from x.stream(parts, key, clock)

@@ -79,7 +79,7 @@ class Param:
         else:
             self._grad += values
 
-    def memory(self) -> tuple:
+    def memory(self) -> tuple[Any, ...]:
         """Return the gradient's array, to be written, and whether it holds values to add to."""
         stale, self._stale = self._stale, False
         return self._grad, not stale

@@ -273,12 +273,12 @@ class Recompute(Container):
         return self.layers[0].output_shape(shape)
 
 
-def _generators(layer) -> list:
+def _generators(layer) -> list[Any]:
     """List the random generators of a layer and of all layers inside it, each once."""
     return list({id(part.rng): part.rng for part in walk(layer) if part.rng is not None}.values())
 
 
-def states(layer) -> list:
+def states(layer) -> list[Any]:
     """Return the states of a layer's random generators."""
     return [rng.bit_generator.state for rng in _generators(layer)]
 

@@ -8,7 +8,7 @@ its inputs in another order, for which the size of the image must be known.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -107,8 +107,8 @@ class _Entry(NamedTuple):
 
     params: list[Param]
     keys: list[str]
-    to_torch: Callable  # Of the parameters' arrays: the arrays of `keys`.
-    from_torch: Callable  # The way back.
+    to_torch: Callable[..., Any]  # Of the parameters' arrays: the arrays of `keys`.
+    from_torch: Callable[..., Any]  # The way back.
 
 
 def _entries(model, sample, names):

@@ -298,12 +298,12 @@ class Optimizer:
             p.zero_grad()
 
 
-def state_arrays(state) -> tuple:
+def state_arrays(state) -> tuple[Any, ...]:
     """Return the arrays of a rule's state for one parameter: none, one, or several."""
     return state if isinstance(state, tuple) else () if state is None else (state,)
 
 
-def _like(state, arrays: list):
+def _like(state, arrays: list[Any]):
     """Return a state of other arrays, in the form of `state`."""
     return tuple(arrays) if isinstance(state, tuple) else arrays[0] if arrays else None
 
@@ -380,7 +380,7 @@ def _groups(params, rule: Rule, lr, what: str) -> tuple[list[ParamGroup], list[P
     return groups, left_out
 
 
-def _group(i: int, entry: dict, rule: Rule, lr, what: str) -> ParamGroup:
+def _group(i: int, entry: dict[str, Any], rule: Rule, lr, what: str) -> ParamGroup:
     where = f"{what}: group {i}"
     if "params" not in entry:
         raise ValueError(f"{where} has no 'params', only {', '.join(map(repr, entry)) or 'nothing'}")

@@ -5,12 +5,16 @@ from __future__ import annotations
 import inspect
 import math
 import warnings
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..backend import has_values, same_bytes, share_memory
 from ..nn.container import Sequential, gives_gradient
 from ..nn.layer import Layer, describe, walk
+
+if TYPE_CHECKING:
+    from ..nn.loss import Loss
 
 
 def check_model(model: Layer) -> None:
@@ -77,7 +81,7 @@ class CheckedLoss:
         return found
 
 
-def checked(loss):
+def checked(loss: Loss) -> Loss:
     """Return a loss that is checked at its first call; those of the library are as they should be."""
     ours = type(loss).__module__.partition(".")[0] == __name__.partition(".")[0]
     return loss if ours else CheckedLoss(loss)

@@ -34,6 +34,7 @@ model, chapter 3).
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -171,7 +172,7 @@ class MeshArray:
 
     __rmul__ = __mul__
 
-    def _with(self, other, sign: str, f: Callable) -> MeshArray:
+    def _with(self, other, sign: str, f: Callable[..., Any]) -> MeshArray:
         if not isinstance(other, MeshArray):
             raise LayoutError(f"{self} {sign} {type(other).__name__}: expected a MeshArray; Mesh.distribute makes one")
         shift = self.ndim - other.ndim
@@ -197,7 +198,7 @@ class MeshArray:
             )
         return MeshArray(f(self.local, other.local), self.comm, b if isinstance(b, Partial) else a, self.shape)
 
-    def apply(self, f: Callable) -> MeshArray:
+    def apply(self, f: Callable[..., Any]) -> MeshArray:
         """Apply a function that treats every element by itself, and is not linear."""
         name = getattr(f, "__name__", repr(f))
         if isinstance(self.placement, Partial):

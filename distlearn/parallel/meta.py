@@ -13,7 +13,7 @@ alone.
 from __future__ import annotations
 
 import copy
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -95,7 +95,7 @@ def meta_copy(model: Layer) -> Layer:
 class _Outline(NamedTuple):
     """What an own layer saves on meta arrays: its own, or the input if forward could not run."""
 
-    shape: tuple
+    shape: tuple[Any, ...]
     saved: object
     ran: bool
 

@@ -7,7 +7,7 @@ Layers that treat every position separately need no communication. Attention doe
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -43,7 +43,7 @@ def positions(length: int, rank: int, size: int) -> list[slice]:
     return [slice(i * n, (i + 1) * n) for i in (rank, 2 * size - 1 - rank)]
 
 
-def places(length: int, size: int) -> list:
+def places(length: int, size: int) -> list[Any]:
     """Return the positions of all ranks, as arrays of indices."""
     return [np.r_[tuple(positions(length, rank, size))] for rank in range(size)]
 
@@ -129,7 +129,7 @@ class RingAttention(SequenceAttention):
         dq = rounded(dq, q.dtype)
         return dq, xp.ascontiguousarray(grads[0]), xp.ascontiguousarray(grads[1])
 
-    def _by_piece(self, x, k) -> list:
+    def _by_piece(self, x, k) -> list[Any]:
         """Cut a rank's positions into its pieces, heads that share keys below each other."""
         xp = get_xp(x)
         return [xp.ascontiguousarray(group_heads(part, k)) for part in xp.split(x, 2, axis=2)]

@@ -115,7 +115,7 @@ class Sharded(NamedTuple):
     spec: ShardSpec
 
 
-def load_into(state: dict[str, Sharded], arrays: dict) -> None:
+def load_into(state: dict[str, Sharded], arrays: dict[str, Any]) -> None:
     """Write this rank's parts of whole arrays into the arrays of a state."""
     for name, (array, spec) in state.items():
         if name in arrays:
@@ -151,7 +151,7 @@ def assemble(states: list[dict[str, Sharded]]) -> dict[str, np.ndarray]:
     return found
 
 
-def _mean(name: str, held) -> dict:
+def _mean(name: str, held) -> dict[str, Any]:
     """Return the weighted mean of replicas in double precision, and the replicas, unless they are the same."""
     arrays = [array for _, array, _ in held]
     if len({array.tobytes() for array in arrays}) == 1:
@@ -169,7 +169,7 @@ def of_rank(rank: int, name: str) -> str:
 # -- collectives along one axis: blocks are as long as the longest part, as collectives move equal blocks
 
 
-def at(axis: int, where) -> tuple:
+def at(axis: int, where) -> tuple[Any, ...]:
     """Return the index of some places along an axis."""
     return (slice(None),) * axis + (where,)
 
@@ -186,7 +186,7 @@ def take_part(x, axis: int, part):
     return xp.array(x[at(axis % x.ndim, place)], copy=True, order="C")
 
 
-def gather_parts(comm, x, axis: int, parts: list):
+def gather_parts(comm, x, axis: int, parts: list[Any]):
     """Put together an axis of which each rank has one of `parts`, slices or arrays of indices: one all-gather."""
     xp, axis, widths = get_xp(x), axis % x.ndim, list(map(length, parts))
     lead, tail = x.shape[:axis], x.shape[axis + 1 :]
@@ -202,7 +202,7 @@ def gather_parts(comm, x, axis: int, parts: list):
     return whole
 
 
-def reduce_scatter_parts(comm, x, axis: int, parts: list):
+def reduce_scatter_parts(comm, x, axis: int, parts: list[Any]):
     """Sum an array over ranks and keep this rank's part of an axis: one reduce-scatter, of as many bytes."""
     xp, axis, widths = get_xp(x), axis % x.ndim, list(map(length, parts))
     blocks = xp.zeros((comm.size, *x.shape[:axis], max(widths), *x.shape[axis + 1 :]), x.dtype)

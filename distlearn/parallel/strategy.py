@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import zip_longest
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -62,10 +62,10 @@ class Strategy:
 
     rank = 0
     size = 1
-    generators: Sequence = ()  # of the strategy's own random numbers
+    generators: Sequence[Any] = ()  # of the strategy's own random numbers
     checkpointable = True  # the run's state can be saved and resumed
-    specs: dict = MappingProxyType({})  # by name: the shards of parameters that not all ranks hold whole
-    elsewhere: Sequence = ()  # parameters of the model that it was given, of which it holds shards
+    specs: dict[str, Any] = MappingProxyType({})  # by name: the shards of parameters that not all ranks hold whole
+    elsewhere: Sequence[Any] = ()  # parameters of the model that it was given, of which it holds shards
     batches_compared = False  # ranks that work on the same batch have compared theirs
 
     def __init__(self, comm: Communicator, model: Sequential, loss: Loss, optimizer: Optimizer):
@@ -88,7 +88,7 @@ class Strategy:
         share_params(comm, model, self._fingerprint)
 
     @property
-    def fingerprint(self) -> dict:
+    def fingerprint(self) -> dict[str, Any]:
         """Description of the model, the loss, and the current settings of the optimizer."""
         return self._fingerprint | optimizer_fingerprint(self._settings)
 
@@ -123,7 +123,7 @@ class Strategy:
     def layout(self) -> str:
         return type(self).__name__
 
-    def gather_params(self) -> dict | None:
+    def gather_params(self) -> dict[str, Any] | None:
         """Return the trained parameters by their serial names on rank 0 of the world, None elsewhere; all must call."""
         for p in self.elsewhere:
             if p.data.__class__ is not HeldElsewhere:
@@ -141,11 +141,11 @@ class Strategy:
         """Return this rank's shard of a parameter, and so of the optimizer's state for it."""
         return self.specs.get(name) or ShardSpec(tuple(shape), counts=self.world.rank == 0)
 
-    def own_state(self) -> dict:
+    def own_state(self) -> dict[str, Any]:
         """Return the arrays that only this rank has, so that the same number of ranks continues bit for bit."""
         return {}
 
-    def load_state_dict(self, arrays: dict) -> None:
+    def load_state_dict(self, arrays: dict[str, Any]) -> None:
         """Take this rank's part of a state, of which every rank is given all; change nothing if it does not fit."""
         serial = serial_part(arrays)
         self.state_layout.check(serial)
@@ -158,7 +158,7 @@ def sharded_state(params, optimizer, spec) -> dict[str, Sharded]:
     return {name: Sharded(array, spec(param_name(name), array.shape)) for name, array in arrays.items()}
 
 
-def share_params(comm, model, fingerprint: dict) -> None:
+def share_params(comm, model, fingerprint: dict[str, Any]) -> None:
     """Broadcast rank 0's parameters, so that they are certain to be equal; every rank must call."""
     check_unique_names(model.params)
     if comm.size == 1:
@@ -250,7 +250,7 @@ def check_state_shapes(what: str, optimizer) -> None:
                 raise ValueError(f"{what}: the optimizer's state of {p.name!r} has another shape: {array.shape}")
 
 
-def summed_norm(params: list, comms, like) -> float:
+def summed_norm(params: list[Any], comms, like) -> float:
     """Return the length of the gradients of several ranks as one vector: one all-reduce over each communicator."""
     squared = get_xp(like).array([global_norm(params) ** 2], dtype=np.float64)
     for comm in comms:

@@ -346,7 +346,7 @@ class _Piece:
         return dy, [group for group in self.groups if group.pending == 0]
 
 
-def _turns(pieces) -> list:
+def _turns(pieces) -> list[Any]:
     """Pair every piece with the next one that has parameters."""
     turns, following = [], None
     for piece in reversed(pieces):

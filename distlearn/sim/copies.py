@@ -29,6 +29,7 @@ from types import (
     MemberDescriptorType,
     ModuleType,
 )
+from typing import Any
 
 import cloudpickle
 import numpy as np
@@ -57,7 +58,7 @@ def is_installed(name: str) -> bool:
 class Copies:
     """Makes copies of a function and its arguments, as many as there are ranks."""
 
-    def __init__(self, what: str, fn, args: tuple, kwargs: dict):
+    def __init__(self, what: str, fn, args: tuple[Any, ...], kwargs: dict[str, Any]):
         if not callable(fn):
             raise TypeError(f"{what}: {fn!r} is not a function")
         file, buffers = io.BytesIO(), []
@@ -88,7 +89,7 @@ class Copies:
             self._file.write(self._bytes)
             self._bytes = None
 
-    def make(self) -> tuple:
+    def make(self) -> tuple[Any, ...]:
         """Return a rank's function, arguments, and named arguments as pairs."""
         if not self._needed:
             return self._given
@@ -178,7 +179,7 @@ class _Original:
         self.cls = cls
 
 
-def _own_attributes(cls) -> dict:
+def _own_attributes(cls) -> dict[str, Any]:
     kept = (name for name in vars(cls) if callable(getattr(cls, name, None)) or not name.startswith(("__", "_abc")))
     return {name: vars(cls)[name] for name in kept}
 

@@ -68,7 +68,7 @@ class Decision(NamedTuple):
         raise ValueError(f'{text!r} is not a decision, expected for example "2->0" or "buffer 1"')
 
 
-def follow(decisions: list[Decision]) -> Callable:
+def follow(decisions: list[Decision]) -> Callable[..., Any]:
     """Return a function that makes these decisions one after another, then always the first that is possible."""
     # So once they are made, messages are delivered in the order of sending.
     left = iter(decisions)
@@ -91,7 +91,7 @@ class AnyReceive(Event):
 
     __slots__ = ("key", "source", "when")
 
-    def __init__(self, key: tuple):
+    def __init__(self, key: tuple[Any, ...]):
         self.key, self.source, self.when = key, None, None
 
     def waiting(self, fibre) -> str:
@@ -134,7 +134,7 @@ class OrderedScheduler(Scheduler):
 class OrderedTransport(Transport):
     """The state that ranks share while the caller decides for the network."""
 
-    def __init__(self, world, scheduler: OrderedScheduler, choose: Callable, max_steps: int = 100_000):
+    def __init__(self, world, scheduler: OrderedScheduler, choose: Callable[..., Any], max_steps: int = 100_000):
         super().__init__(world, scheduler)
         self.choose, self.max_steps = choose, max_steps
         self.steps: dict[tuple, int] = defaultdict(int)  # operations begun, by name of the fibre
@@ -145,7 +145,7 @@ class OrderedTransport(Transport):
         self._n_messages = 0
         scheduler.resolve = self.resolve
 
-    def state(self) -> tuple:
+    def state(self) -> tuple[Any, ...]:
         """Return the state that determines the rest of the run; runs in equal states behave identically."""
         received = tuple(sorted((rank, tuple(got)) for rank, got in self.received.items()))
         return tuple(sorted(self.steps.items())), received
@@ -196,11 +196,11 @@ class OrderedTransport(Transport):
     def _note_receive(self, channel, number: int) -> None:
         self.events.append(SpaceTimeEvent(channel.receiver, "receive", number, channel.sender))
 
-    def put_object(self, key: tuple, op: ObjectSendOp) -> None:
+    def put_object(self, key: tuple[Any, ...], op: ObjectSendOp) -> None:
         self._numbers[op] = self._note_send(op.channel)
         super().put_object(key, op)
 
-    def take_object(self, key: tuple, source: int) -> ObjectSendOp:
+    def take_object(self, key: tuple[Any, ...], source: int) -> ObjectSendOp:
         """Take the first object in flight from a rank of the communicator; its sender continues."""
         op = next(op for op in self.objects[key] if op.channel.source == source)
         self.objects[key].remove(op)
@@ -281,7 +281,7 @@ class Run:
 
     order: list[str]  # what `SimWorld(size, order=...)` takes to repeat it
     options: list[list[str]]  # the possible decisions at each step, and at the step whose decision was refused
-    results: list | None  # by rank; None if it failed
+    results: list[Any] | None  # by rank; None if it failed
     error: Exception | None
     events: list[SpaceTimeEvent]
     waiting: dict[int, str]  # by rank: the call in which it waited at the end
@@ -334,7 +334,12 @@ class Exploration:
 
 
 def explore(
-    fn: Callable, size: int, *args: Any, max_runs: int = 10_000, max_steps: int = 10_000, **kwargs: Any
+    fn: Callable[..., Any],
+    size: int,
+    *args: Any,
+    max_runs: int = 10_000,
+    max_steps: int = 10_000,
+    **kwargs: Any,
 ) -> Exploration:
     """Call `fn(comm, *args, **kwargs)` on every rank, under every order of messages that a network may show.
 
@@ -377,7 +382,7 @@ def explore(
     return found
 
 
-def run_in_order(fn: Callable, size: int, order: Any = (), *args: Any, **kwargs: Any) -> Run:
+def run_in_order(fn: Callable[..., Any], size: int, order: Any = (), *args: Any, **kwargs: Any) -> Run:
     """Run `fn(comm, *args, **kwargs)` once, on a network that decides as `order` says.
 
     Unlike `SimWorld(size, order=order).run(fn)` it returns a failure instead of raising it, and says what else the

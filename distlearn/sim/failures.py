@@ -6,7 +6,7 @@ import math
 import pickle
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,7 +30,7 @@ class Listening(BlockReason):
 
     __slots__ = ("context", "key", "source", "when")
 
-    def __init__(self, text: str, key: tuple, source: int):
+    def __init__(self, text: str, key: tuple[Any, ...], source: int):
         super().__init__(text)
         self.key, self.context, self.source, self.when = key, key[0], source, None
 
@@ -271,7 +271,7 @@ class FaultyTransport(Transport):
             fibre.failures.apply(fibre)
         super().wait_for(fibre, event)
 
-    def listen(self, fibre: Fibre, key: tuple, source: int, what: BlockReason) -> None:
+    def listen(self, fibre: Fibre, key: tuple[Any, ...], source: int, what: BlockReason) -> None:
         """Block until an object has arrived; raise once for every lost rank that might have sent it."""
         self.enter(fibre)
         event = Listening(what.waiting(fibre), key, source)

@@ -21,6 +21,7 @@ from collections.abc import Callable
 from contextvars import copy_context
 from heapq import heappop, heappush
 from types import TracebackType
+from typing import Any
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
@@ -107,7 +108,7 @@ class Scheduler:
         self._hub = Fibre(size, size)  # never woken: it runs when no fibre is ready
         self._hub.greenlet = getcurrent()
 
-    def run(self, main: Callable[[Fibre], object]) -> list:
+    def run(self, main: Callable[[Fibre], object]) -> list[Any]:
         """Run `main(fibre)` on every fibre to its end; return the results by rank."""
         # The first exception unwinds all other fibres and surfaces as `RankError` (`KeyboardInterrupt` as itself).
         __tracebackhide__ = True  # an error shows the program of the ranks, not what runs them

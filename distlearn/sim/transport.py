@@ -14,7 +14,7 @@ received. So `send` and `receive` return that virtual time if it is known, and o
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from numpy import ndarray
 
@@ -311,7 +311,7 @@ class Transport:
         if event.problem is not None:
             raise ValueError(f"rank {event.channel.dest}: {event.shown()} {event.problem}")
 
-    def put_object(self, key: tuple, op: ObjectSendOp) -> None:
+    def put_object(self, key: tuple[Any, ...], op: ObjectSendOp) -> None:
         """Put an object in flight to `key`, which is (context, dest, tag), and wake the fibre that waits for it."""
         op.seq = self.sequence = self.sequence + 1
         self.objects[key].append(op)
@@ -320,7 +320,7 @@ class Transport:
             first = min(q.arrival for q in self.objects[key] if listener[1] in (ANY, q.channel.source))
             self.wake(listener[0], max(listener[0].now, first))
 
-    def listen(self, fibre: Fibre, key: tuple, source: int, what: BlockReason) -> None:
+    def listen(self, fibre: Fibre, key: tuple[Any, ...], source: int, what: BlockReason) -> None:
         """Block until an object for `key`, which is (context, dest, tag), has come from `source`."""
         self.listeners[key] = (fibre, source)
         self.scheduler.block(fibre, what)

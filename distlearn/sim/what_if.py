@@ -41,7 +41,7 @@ CALLS = {name: name for name in COLLECTIVES} | {
 }
 
 
-def record_run(world: Any, program: Callable, *args: Any, **kwargs: Any) -> tuple[list, Trace]:
+def record_run(world: Any, program: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[list[Any], Trace]:
     """Run `program` on the ranks of `world`, and record its operations for `replay`.
 
     Parameters

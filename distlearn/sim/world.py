@@ -179,7 +179,7 @@ class SimWorld:
         return [m for m in self.trace.messages if (m.source, m.dest, m.arrived, m.nbytes) in left]
 
     @property
-    def events(self) -> list:  # of `exploration.SpaceTimeEvent`
+    def events(self) -> list[Any]:  # of `exploration.SpaceTimeEvent`
         return list(getattr(self._transport, "events", ()))
 
     @property

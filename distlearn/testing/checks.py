@@ -130,7 +130,7 @@ def _compare(name, analytic, numeric) -> GradientError:
     return GradientError(name, float(error[index]), place, float(analytic[index]), float(numeric[index]))
 
 
-def assert_same_params(got: dict, want: dict, *, tol: float = 1e-12, what: str = "") -> None:
+def assert_same_params(got: dict[str, Any], want: dict[str, Any], *, tol: float = 1e-12, what: str = "") -> None:
     """Raise unless two sets of trained parameters agree: the same names, shapes, and values to `tol`."""
     if list(got) != list(want):
         raise AssertionError(f"{what}: parameters are {list(got)}, expected {list(want)}")
@@ -177,7 +177,7 @@ def _pass(layer, x, seed: int):
     return y, back
 
 
-def _grads(layer, clear: bool = False) -> list:
+def _grads(layer, clear: bool = False) -> list[Any]:
     found = [p.grad.copy() for p in layer.params]
     for p in layer.params if clear else []:
         p.grad[...] = 0
@@ -424,7 +424,7 @@ def check_collective(
     *,
     sizes: Sequence[int] = (1, 2, 3, 4, 7, 8),
     shape: Callable[..., Any] = lambda size: (5,),
-) -> list:
+) -> list[Any]:
     """Check a collective on simulated ranks, with data and without.
 
     Parameters
@@ -497,8 +497,8 @@ def _small_model() -> Sequential:
 
 
 class _Run(NamedTuple):
-    params: dict | None
-    losses: list
+    params: dict[str, Any] | None
+    losses: list[Any]
     outputs: np.ndarray
     saved: bool
 

@@ -46,11 +46,11 @@ class Epoch(NamedTuple):
     def columns(self) -> tuple[str, ...]:
         return ("epoch", "seconds", "samples", "loss", *(f"{split}_{self.metric}" for split in SPLITS))
 
-    def as_dict(self) -> dict:
+    def as_dict(self) -> dict[str, Any]:
         return dict(zip(self.columns, self, strict=False))
 
     @classmethod
-    def from_dict(cls, values: dict) -> Epoch:
+    def from_dict(cls, values: dict[str, Any]) -> Epoch:
         metric = next(name for name in values if name.startswith("train_")).removeprefix("train_")
         return cls(*values.values(), metric=metric)
 
@@ -61,7 +61,7 @@ class History:
 
     epochs: list[Epoch] = field(default_factory=list)
     losses: list[float] = field(default_factory=list)  # of every step's global batch
-    recoveries: list = field(default_factory=list)  # failures of ranks after which training continued
+    recoveries: list[Any] = field(default_factory=list)  # failures of ranks after which training continued
 
     def __repr__(self):
         if not self.epochs:
@@ -95,11 +95,11 @@ class History:
     def samples_per_second(self) -> float:
         return self.last.samples / self.last.seconds if self.last.seconds > 0 else math.inf
 
-    def as_dicts(self) -> list[dict]:
+    def as_dicts(self) -> list[dict[str, Any]]:
         return [e.as_dict() for e in self.epochs]
 
     @classmethod
-    def from_dicts(cls, epochs: list[dict], losses: Any) -> History:
+    def from_dicts(cls, epochs: list[dict[str, Any]], losses: Any) -> History:
         """Rebuild the history from `as_dicts()` and the losses of the steps."""
         return cls([Epoch.from_dict(e) for e in epochs], [float(loss) for loss in losses])
 
@@ -133,11 +133,11 @@ class Progress:
 
     _NUMBERS = ("step", "epoch", "seconds", "samples", "loss_sum", "seen")
 
-    def as_dict(self) -> dict:
+    def as_dict(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self._NUMBERS} | {"epochs": self.history.as_dicts()}
 
     @classmethod
-    def from_dict(cls, numbers: dict, losses) -> Progress:
+    def from_dict(cls, numbers: dict[str, Any], losses) -> Progress:
         numbers = dict(numbers)
         history = History.from_dicts(numbers.pop("epochs"), losses)
         return cls(**numbers, history=history)

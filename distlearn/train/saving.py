@@ -6,6 +6,7 @@ import errno
 import logging
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +26,7 @@ class Saving:
 
     # Rank 0 alone reads and writes files; it broadcasts the checkpoint that it has read.
 
-    def __init__(self, store: CheckpointStore, every: int, strategy, run: dict):
+    def __init__(self, store: CheckpointStore, every: int, strategy, run: dict[str, Any]):
         if not isinstance(every, (int, np.integer)) or every < 0:
             raise ValueError(f"fit: every is {every!r}, expected a number of steps, 0 or more")
         check_checkpointable(strategy)  # before any work is done
@@ -34,7 +35,7 @@ class Saving:
         self._writer, self._writing = ThreadPoolExecutor(1, "checkpoints"), None
 
     @property
-    def run(self) -> dict:
+    def run(self) -> dict[str, Any]:
         return self._data | self.strategy.fingerprint
 
     def _is_root(self) -> bool:

@@ -35,7 +35,7 @@ class Setting(NamedTuple):
     above: float | None = None
     needs: tuple[str, tuple[str, ...]] | None = None
     """Another setting, and its values for which this one is used; for other values it has no effect."""
-    check: Callable | None = None
+    check: Callable[..., Any] | None = None
     """Returns a description of the expected values if a value is wrong, else None."""
 
     def expected(self, value) -> str | None:
@@ -243,11 +243,11 @@ class Settings:
         return replace(self, **changes)
 
     @property
-    def how_to_read(self) -> dict:
+    def how_to_read(self) -> dict[str, Any]:
         """Arguments of `data.load`."""
         return {"dtype": self.dtype, "workers": self.workers, "image_shape": self.image_shape or None}
 
-    def as_dict(self) -> dict:
+    def as_dict(self) -> dict[str, Any]:
         return asdict(self)
 
 

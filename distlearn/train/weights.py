@@ -6,6 +6,7 @@ import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -120,7 +121,7 @@ def save_trained(path, params: dict[str, np.ndarray], settings: Settings, datase
     return _write(params, path, {"distlearn": json.dumps(about)})
 
 
-def _write(params: dict, path, metadata: dict[str, str]) -> Path:
+def _write(params: dict[str, Any], path, metadata: dict[str, str]) -> Path:
     from safetensors.numpy import save
 
     arrays = {name: np.ascontiguousarray(to_numpy(value)) for name, value in params.items()}

@@ -99,7 +99,7 @@ def plot_history(
     return targets[0] if len(targets) == 1 else tuple(targets)
 
 
-def _runs(histories) -> dict:
+def _runs(histories) -> dict[str, Any]:
     runs = dict(histories) if isinstance(histories, dict) else {"": histories}
     runs = {str(label): getattr(run, "history", run) for label, run in runs.items()}
     if not runs:

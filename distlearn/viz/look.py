@@ -89,7 +89,7 @@ def style() -> Any:
 
 
 @contextmanager
-def settings(values: dict):
+def settings(values: dict[str, Any]):
     """Use matplotlib's settings inside a `with` block, and restore these alone."""
     # not `rc_context`, which restores all: a notebook's backend switches "interactive" on with its first figure
     before = {name: mpl.rcParams[name] for name in values}

@@ -178,7 +178,7 @@ def _of_trace(trace: Trace) -> Content:
     return Content([a._replace(start=a.start - zero, end=a.end - zero) for a in actions], ranks, updates)
 
 
-def _styles(shown: Content) -> dict:
+def _styles(shown: Content) -> dict[str, Any]:
     """Colour and hatch of each (rank, stage, kind): the rank's later stages are paler."""
     styles = {}
     for rank, stages in shown.stages.items():
@@ -204,7 +204,7 @@ def _draw(ax, bars, faces, gid: str, length: float = 0.0, hatch: str | None = No
         ax.add_collection(boxes)
 
 
-def _place_stuck(shown: Content) -> dict:
+def _place_stuck(shown: Content) -> dict[str, Any]:
     """Where the open boxes of deadlocked ranks begin, by (rank, action), in boxes from the end of what ran."""
     places = {}
     for w in shown.deadlock.waiting:
@@ -215,7 +215,7 @@ def _place_stuck(shown: Content) -> dict:
     return places
 
 
-def _draw_waiting(ax, shown: Content, stuck: dict, length: float) -> None:
+def _draw_waiting(ax, shown: Content, stuck: dict[str, Any], length: float) -> None:
     """Draw an open box for every action that never starts and is waited for or waits, and the arrows between them."""
     width = (length - (shown.end or 1.0) * (shown.end > 0)) / (max(stuck.values()) + 1)
     waiting = {w.rank: w.action for w in shown.deadlock.waiting}
@@ -280,7 +280,7 @@ def _number(ax, shown: Content, length: float, styles) -> None:
             ax.text((a.start + a.end) / 2, a.rank, text, color=color, path_effects=halo, **place)
 
 
-def _legend(shown: Content, styles) -> list:
+def _legend(shown: Content, styles) -> list[Any]:
     rank = max(shown.ranks, key=lambda r: (len(shown.stages[r]), -r))
     ordinal = ["", ", 2nd stage", ", 3rd stage"]
     handles = []

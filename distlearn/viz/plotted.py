@@ -20,8 +20,8 @@ class _Series(NamedTuple):
     """Numbers of one curve or group of bars, as their axes write them."""
 
     name: str
-    keys: list
-    values: list
+    keys: list[Any]
+    values: list[Any]
 
 
 def plotted_tables(drawn: Any) -> list[Table]:
@@ -91,7 +91,7 @@ def _bars(bars, along):
         yield _Series(str(group.get_label()), *map(list, zip(*places, strict=True)))
 
 
-def _written(values, axis) -> list:
+def _written(values, axis) -> list[Any]:
     """Values as the axis' labels write them: names of ticks, per cent, a unit."""
     formatter = axis.get_major_formatter()
     if isinstance(formatter, PercentFormatter):

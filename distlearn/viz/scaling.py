@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from .look import COLORS, MUTED, new_axes, share_axis, styled, write_title
-
-if TYPE_CHECKING:
-    pass
 
 
 class Speedup(NamedTuple):

@@ -84,7 +84,7 @@ def _plot_records(records, ax, title: str):
         rank: [((tuple(r.group), r.number) if r.number else (rank, i), r) for i, r in enumerate(of_rank[-CALLS:])]
         for rank, of_rank in sorted(records.items())
     }
-    times: dict = {}
+    times: dict[str, Any] = {}
     # A call is later than those before it on its rank, and at one time on all ranks that make it. This number of rounds
     # is always enough; there is no such time where ranks made non-blocking calls of two groups in different orders.
     for _ in range(sum(map(len, calls.values()))):

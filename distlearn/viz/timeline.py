@@ -312,7 +312,7 @@ def _label(ax, bars: Bars, n_ranks: int) -> None:
     ax.yaxis.set_major_formatter(FuncFormatter(name))
 
 
-def _legend(bars: Bars, colours, n_messages: int, waits: bool) -> list:
+def _legend(bars: Bars, colours, n_messages: int, waits: bool) -> list[Any]:
     order = {name: i for i, name in enumerate(FAMILY_COLORS)}  # of a step; the other families follow by name
     own = [key for key in colours if colours[key] != OTHER_COLOR]
     own.sort(key=lambda key: (order.get(key[1], len(order)), key[1]))

@@ -19,6 +19,7 @@ import time
 import uuid
 from collections import deque
 from concurrent.futures import FIRST_COMPLETED, wait
+from typing import Any
 
 import psutil
 
@@ -65,7 +66,7 @@ class Ranks:
     def size(self) -> int:
         return len(self.ids)
 
-    def _ask_who(self, targets) -> list:
+    def _ask_who(self, targets) -> list[Any]:
         """Ask each engine for its process and rank; ask again if no answer comes."""
         # The first message to an engine that has just registered can be lost.
         asked = {target: [] for target in targets}
@@ -85,7 +86,7 @@ class Ranks:
             raise CommError(f"engine {unanswered[0]} does not answer: it is busy or hangs; interrupt or restart it")
         return [next(call for call in asked[target] if call.done()).get() for target in targets]
 
-    def _call(self, targets, make_call) -> list:
+    def _call(self, targets, make_call) -> list[Any]:
         calls = [self.client[target].apply_async(*make_call(i)) for i, target in enumerate(targets)]
         for target, call in zip(targets, calls, strict=True):
             deadline = time.monotonic() + JOIN_SECONDS
@@ -97,7 +98,7 @@ class Ranks:
         return [call.get() for call in calls]
 
     # -- work ----------------------------------------------------------------------------------------------------------
-    def submit(self, payload: bytes, **options) -> list:
+    def submit(self, payload: bytes, **options) -> list[Any]:
         self._number += 1
         free = [self._completed.popleft() for _ in range(len(self._completed) - KEPT_COPIES)]
         cwd = os.getcwd() if self._is_local else None

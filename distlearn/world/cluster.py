@@ -13,6 +13,7 @@ import shutil
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import psutil
 
@@ -27,7 +28,7 @@ START_SECONDS = 60.0
 LAST_WORDS_SECONDS = 5.0
 
 
-def publish(data: dict) -> None:
+def publish(data: dict[str, Any]) -> None:
     """Send data from a running task to the client (called on an engine)."""
     from ipyparallel.engine.datapub import publish_data
 

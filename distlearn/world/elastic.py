@@ -82,7 +82,7 @@ class ElasticRun:
         Total time [s].
     """
 
-    results: list
+    results: list[Any]
     restarts: list[Restart] = field(default_factory=list)
     progress: list[tuple[float, int]] = field(default_factory=list)
     seconds: float = 0.0
@@ -95,7 +95,7 @@ class ElasticRun:
 class _Log:
     """Records when each step was first done, and passes reports on."""
 
-    def __init__(self, store: CheckpointStore, progress: list, show):
+    def __init__(self, store: CheckpointStore, progress: list[Any], show):
         self._progress = progress
         self._store, self._show, self._zero = store, show, time.perf_counter()
         self._done = 0

@@ -11,7 +11,7 @@ import pickle
 import sys
 import traceback
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..comm.base import CommTimeoutError, DeadlockError, RankError
 from ..comm.recorder import who_is_missing
@@ -50,9 +50,9 @@ class Outcome:
     frames: list[Frame] = field(default_factory=list)
     waits_for: str = ""
     original: bytes = b""
-    spans: list = field(default_factory=list)
-    records: list = field(default_factory=list)  # The rank's last calls, if it did not return.
-    progress: tuple | None = None
+    spans: list[Any] = field(default_factory=list)
+    records: list[Any] = field(default_factory=list)  # The rank's last calls, if it did not return.
+    progress: tuple[Any, ...] | None = None
     position: int = 0  # Position in the order in which the client heard of the ranks' ends.
 
 

@@ -6,6 +6,7 @@ import functools
 import sys
 import time
 from types import TracebackType
+from typing import Any
 
 from ..comm.recorder import TO_RETURN
 from .outcome import Outcome, frames_of_stack
@@ -66,7 +67,7 @@ class Texts:
     def __init__(self):
         self._first = None  # time and samples of the first report, so that start-up does not count
 
-    def __call__(self, values: dict) -> dict[str, str]:
+    def __call__(self, values: dict[str, Any]) -> dict[str, str]:
         texts = {}
         for name, value in values.items():
             if name == "samples":

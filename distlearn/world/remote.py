@@ -15,6 +15,7 @@ import pickle
 import signal
 import sys
 import types
+from typing import Any
 
 from ..comm.recorder import TO_RETURN
 from ..comm.waiting import poll
@@ -65,7 +66,7 @@ class Duplicates:
 # -- called by the client ----------------------------------------------------------------------------------------------
 
 
-def describe_engine() -> dict:
+def describe_engine() -> dict[str, Any]:
     """Return this engine's process, node, Python and MPI rank."""
     import platform
 
@@ -108,7 +109,7 @@ def shield_traceback() -> None:
     shell.showtraceback = showtraceback
 
 
-def launch(key: str, order: dict, payload: bytes) -> tuple[bytes, bytes]:
+def launch(key: str, order: dict[str, Any], payload: bytes) -> tuple[bytes, bytes]:
     """Run the pickled (function, arguments, keywords) on this rank; return a pickled `Outcome`, and the result."""
     interrupts = EngineInterrupts()
     rank, duplicates = _worlds[key]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...backend import Array, get_xp
 from ...shares import share
@@ -82,13 +82,13 @@ def ring_all_gather(comm, x, tag: int = 0):
 # -- the two halves of the ring all-reduce, in place on a list of one share per rank
 
 
-def cut(x, size: int) -> list:
+def cut(x, size: int) -> list[Any]:
     """Return the flat shares of `x` as views."""
     flat = x.reshape(-1)
     return [flat[share(flat.size, rank, size)] for rank in range(size)]
 
 
-def reduce_around(comm, parts: list, op: str, tag: int) -> int:
+def reduce_around(comm, parts: list[Any], op: str, tag: int) -> int:
     """Reduce the shares around the ring; afterwards this rank's share (rank + 1) mod p is complete: return its index.
 
     p - 1 messages of one share per rank.
@@ -104,7 +104,7 @@ def reduce_around(comm, parts: list, op: str, tag: int) -> int:
     return right
 
 
-def pass_around(comm, parts: list, tag: int, holds: int | None = None) -> None:
+def pass_around(comm, parts: list[Any], tag: int, holds: int | None = None) -> None:
     """Pass complete shares on until every rank has all; this rank begins with the share `holds` or (rank + 1) mod p.
 
     p - 1 messages of one share per rank.

@@ -12,6 +12,7 @@ import time
 import weakref
 import zlib
 from collections import Counter, defaultdict
+from typing import Any
 
 import numpy as np
 
@@ -239,7 +240,7 @@ class Activity:
         if len(self._parts) % FEW == 0:
             gc.collect()  # what refers to itself, as strategies do
 
-    def kept(self) -> list:
+    def kept(self) -> list[Any]:
         """Return copies of the communicators that were split off and not freed, in the same order on all ranks."""
         return [self._parts[name][0] for name in sorted(self._parts)]
 

@@ -108,13 +108,13 @@ class Network:
         """Seconds that one message of `nbytes` takes."""
         return self.alpha + nbytes / self.beta  # as in `route`, and, inlined for speed, in the simulator's transport
 
-    def route(self, nbytes: float, source: int, dest: int) -> tuple[float, float, tuple]:
+    def route(self, nbytes: float, source: int, dest: int) -> tuple[float, float, tuple[Any, ...]]:
         """Say how a message travels."""
         # latency, seconds: It arrives after both; it occupies its links for the second [s].
         # links: Names of the links that it needs, all of them at once.
         return self.alpha, nbytes / self.beta, self._links(source, dest)
 
-    def _links(self, source, dest, level: str = "") -> tuple:
+    def _links(self, source, dest, level: str = "") -> tuple[Any, ...]:
         if self.contention == "link":
             return ((level, "link"),)
         out = (level, "out", source)
@@ -175,7 +175,7 @@ class HierarchicalNetwork:
     def message(self, nbytes: float) -> float:
         return self.between.message(nbytes)
 
-    def route(self, nbytes: float, source: int, dest: int) -> tuple[float, float, tuple]:
+    def route(self, nbytes: float, source: int, dest: int) -> tuple[float, float, tuple[Any, ...]]:
         a, b = source // self.ranks_per_node, dest // self.ranks_per_node
         if a == b:
             inside = self.inside

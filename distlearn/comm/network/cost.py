@@ -13,7 +13,7 @@ trees where p is a power of two (else a bound from above). Arithmetic is free un
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..collectives import ALGORITHMS
 
@@ -80,10 +80,10 @@ def _formula(algorithm, p: int) -> Formula:
 class Formula(NamedTuple):
     """The cost of one algorithm; `time(n)` is the time of a message of n bytes [s]."""
 
-    messages: Callable  # (p) -> int
-    nbytes: Callable  # (n, p) -> bytes
-    seconds: Callable  # (n, p, time) -> s
-    reduced: Callable = lambda n, p: 0.0  # (n, p) -> bytes that go through arithmetic, one after another
+    messages: Callable[..., Any]  # (p) -> int
+    nbytes: Callable[..., Any]  # (n, p) -> bytes
+    seconds: Callable[..., Any]  # (n, p, time) -> s
+    reduced: Callable[..., Any] = lambda n, p: 0.0  # (n, p) -> bytes that go through arithmetic, one after another
 
 
 def rounds(p: int) -> int:
@@ -184,7 +184,7 @@ FORMULAS = {
 BY_ROWS = ("all_gather", "scatter", "gather")
 
 
-def collective_seconds(name: str, nbytes: float, p: int, time: Callable) -> float:
+def collective_seconds(name: str, nbytes: float, p: int, time: Callable[..., Any]) -> float:
     """Seconds of a communicator's collective of `nbytes` (of all rows, where there are rows) among p ranks."""
     return _formula(ALGORITHMS[name], p).seconds(nbytes / p if name in BY_ROWS else nbytes, p, time)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import is_dataclass
 from hashlib import blake2b
 from itertools import zip_longest
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _RANKS = "ranks/"
 
 
-def named_arrays(params: Iterable[Param], optimizer: Optimizer) -> dict:
+def named_arrays(params: Iterable[Param], optimizer: Optimizer) -> dict[str, Any]:
     """Return parameters and the optimizer's state by name: "param/0.W", "optimizer/0.W/0"; the arrays themselves."""
     check_unique_names(params)
     found = {f"param/{p.name}": p.data for p in params}
@@ -61,7 +61,7 @@ class StateLayout:
         arrays = named_arrays(model.params, optimizer)
         self.arrays = {name: (tuple(a.shape), np.dtype(a.dtype)) for name, a in arrays.items()}
 
-    def check(self, arrays: dict) -> None:
+    def check(self, arrays: dict[str, Any]) -> None:
         """Raise unless a state is one of this model and optimizer: then all of it can be loaded, on every rank."""
         missing, extra = sorted(set(self.arrays) - set(arrays)), sorted(set(arrays) - set(self.arrays))
         if missing or extra:
@@ -74,12 +74,12 @@ class StateLayout:
                 raise ValueError(f"the state cannot be trained on: {name} holds {why}")
 
 
-def serial_part(arrays: dict) -> dict:
+def serial_part(arrays: dict[str, Any]) -> dict[str, Any]:
     """Return the serial model's part of a state, without arrays of single ranks."""
     return {name: array for name, array in arrays.items() if not name.startswith(_RANKS)}
 
 
-def part_of_rank(arrays: dict, rank: int) -> dict:
+def part_of_rank(arrays: dict[str, Any], rank: int) -> dict[str, Any]:
     """Return the arrays of one rank alone, by its own names; none if there was no such rank."""
     mine = of_rank(rank, "")
     return {name.removeprefix(mine): array for name, array in arrays.items() if name.startswith(mine)}
@@ -94,7 +94,7 @@ def check_checkpointable(strategy) -> None:
         raise TypeError(f"{type(strategy).__name__} has no state that all ranks share, so it cannot save checkpoints")
 
 
-def local_state(strategy) -> tuple:
+def local_state(strategy) -> tuple[Any, ...]:
     """Copy this rank's state: array shards, rank-local arrays, random-number states, shared counters."""
     check_checkpointable(strategy)
     own = {name: to_numpy(array).copy() for name, array in strategy.own_state().items()}
@@ -129,7 +129,7 @@ def capture(strategy) -> tuple[dict[str, np.ndarray] | None, dict]:
     return (None, {}) if states is None else combine(states)
 
 
-def restore(strategy, arrays: dict, scalars: dict) -> None:
+def restore(strategy, arrays: dict[str, Any], scalars: dict[str, Any]) -> None:
     """Put a captured state into a strategy, in place; every rank must call, with all arrays."""
     # With the same number of ranks and the same layers, each takes its generators; else new ones are made.
     strategy.load_state_dict(arrays)
@@ -139,7 +139,7 @@ def restore(strategy, arrays: dict, scalars: dict) -> None:
         rng.bit_generator.state = state
 
 
-def _states_of(strategy, n: int, scalars: dict) -> list:
+def _states_of(strategy, n: int, scalars: dict[str, Any]) -> list[Any]:
     """Choose this rank's n states of generators; where the ranks are others, make new ones."""
     by_rank, rank, size = scalars["generators"], strategy.world.rank, strategy.world.size
     if len(by_rank) == size and (size == strategy.size or scalars["layout"] == strategy.layout):
@@ -169,7 +169,7 @@ STEPS = (0, 1, 10, 100, 1000, 10_000)
 LONGEST = 60
 
 
-def run_fingerprint(model, loss, optimizer) -> dict:
+def run_fingerprint(model, loss, optimizer) -> dict[str, Any]:
     """Return the layers, parameters, loss and optimizer of a strategy, as values that JSON can hold."""
     return {
         "layers": [repr(layer) for layer in model.children or [model]],
@@ -180,7 +180,7 @@ def run_fingerprint(model, loss, optimizer) -> dict:
     }
 
 
-def optimizer_fingerprint(optimizer) -> dict:
+def optimizer_fingerprint(optimizer) -> dict[str, Any]:
     """Return the settings of an optimizer, which may change during a run."""
     groups = [
         {"parameters": [p.name for p in g.params], "rule": describe(g.rule), "lr": describe_schedule(g.lr)}
@@ -189,7 +189,7 @@ def optimizer_fingerprint(optimizer) -> dict:
     return {"groups": groups, "clip_norm": optimizer.clip_norm}
 
 
-def data_fingerprint(dataset, batch_size: int, seed: int) -> dict:
+def data_fingerprint(dataset, batch_size: int, seed: int) -> dict[str, Any]:
     """Return the data of a run, and their order."""
     digest = blake2b(digest_size=8)
     for array in (getattr(dataset.x_train, "identity", dataset.x_train), dataset.y_train):
@@ -203,7 +203,7 @@ def data_fingerprint(dataset, batch_size: int, seed: int) -> dict:
     }
 
 
-def differences(saved: dict, now: dict) -> list[str]:
+def differences(saved: dict[str, Any], now: dict[str, Any]) -> list[str]:
     """Say where two fingerprints, of which one may have been JSON, differ: "clip_norm 1.0 (now None)"."""
     found = []
     for key in [*now, *(key for key in saved if key not in now)]:
@@ -244,7 +244,7 @@ def describe(thing) -> str:
     return f"{type(thing).__name__}({', '.join(f'{name}={value!r}' for name, value in fields.items())})"
 
 
-def describe_schedule(lr) -> str | dict:
+def describe_schedule(lr) -> str | dict[str, Any]:
     """Describe a learning-rate schedule: by its fields, or, for any other function, by some of its rates."""
     if is_dataclass(lr):
         return repr(lr)

@@ -16,6 +16,7 @@ import warnings
 import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -57,7 +58,7 @@ class Checkpoint:
 
     step: int  # steps that have been done
     arrays: dict[str, np.ndarray] = field(default_factory=dict)  # in the shapes of the serial model
-    meta: dict = field(default_factory=dict)  # what JSON can hold: settings, history, states of generators
+    meta: dict[str, Any] = field(default_factory=dict)  # what JSON can hold: settings, history, states of generators
 
     @property
     def nbytes(self) -> int:

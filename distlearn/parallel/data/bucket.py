@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 from zlib import crc32
 
 import numpy as np
@@ -61,7 +62,9 @@ class Bucket:
                 p.grad = view
 
 
-def group_params(params: list[Param], cap_bytes: float = math.inf, kind: Callable | None = None) -> list[list[Param]]:
+def group_params(
+    params: list[Param], cap_bytes: float = math.inf, kind: Callable[..., Any] | None = None
+) -> list[list[Param]]:
     """Sort parameters into groups of at most `cap_bytes`, in reverse order; a group holds one dtype.
 
     Parameters
@@ -74,7 +77,7 @@ def group_params(params: list[Param], cap_bytes: float = math.inf, kind: Callabl
     if not cap_bytes > 0:
         raise ValueError(f"group_params: cap_bytes is {cap_bytes!r}, expected a size above 0 bytes")
     groups: list[list[Param]] = []
-    filling: dict = {}  # kind -> the group that is being filled, and its bytes
+    filling: dict[str, Any] = {}  # kind -> the group that is being filled, and its bytes
     for p in reversed([p for p in params if not p.frozen]):
         of = kind(p) if kind else None
         group, filled = filling.get(of, (None, 0))
@@ -162,11 +165,11 @@ class GradientReducer:
         return [reducer.rng for reducer in self._reducers.values()]
 
     @property
-    def errors(self) -> dict:
+    def errors(self) -> dict[str, Any]:
         """The errors that this rank keeps, by codec, number of ranks, and bucket."""
         return {place + which: e for place, reducer in self._places() for which, e in reducer.errors.items()}
 
-    def load_errors(self, arrays: dict) -> None:
+    def load_errors(self, arrays: dict[str, Any]) -> None:
         """Continue with the errors of a saved run; another codec, number of ranks or bucket size starts without."""
         for place, reducer in self._places():
             mine = {name.removeprefix(place): e for name, e in arrays.items() if name.startswith(place)}

@@ -226,7 +226,7 @@ class CompressedAllReduce:
             raise ValueError(f"rank {self.comm.rank}: CompressedAllReduce of {wanted} got {x.shape} {x.dtype}")
         return CompressedWork(self, x)
 
-    def encode(self, which: str, x: Array, parts: Any) -> list:
+    def encode(self, which: str, x: Array, parts: Any) -> list[Any]:
         """Encode parts of `x` plus the last call's error; keep the error of this call."""
         if which in self.errors:
             x = x + self.errors[which]
@@ -238,7 +238,7 @@ class CompressedAllReduce:
             self.errors[which] = x - arrived
         return codes
 
-    def exchange(self, codes: list, sizes: list[int], like: Array) -> tuple[dict, list]:
+    def exchange(self, codes: list[Any], sizes: list[int], like: Array) -> tuple[dict[str, Any], list[Any]]:
         """Start sending codes[r] to rank r and receiving sizes[r] bytes from it; return the codes, and works."""
         comm, xp = self.comm, get_xp(like)
         others = [r for r in range(comm.size) if r != comm.rank]

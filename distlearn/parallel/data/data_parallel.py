@@ -146,7 +146,7 @@ class DataParallel(Replicated):
 
     # -- checkpoints ---------------------------------------------------------------------------------------------------
     @property
-    def generators(self) -> list:
+    def generators(self) -> list[Any]:
         return self.reducer.generators
 
     def own_state(self) -> dict[str, Any]:
@@ -157,7 +157,7 @@ class DataParallel(Replicated):
         self.reducer.load_errors(part_of_rank(arrays, self.rank))
 
 
-def micro_batches(batch: Batch, count: int) -> list:
+def micro_batches(batch: Batch, count: int) -> list[Any]:
     """Cut a rank's part of a batch into at most `count` pieces (x, y) of nearly equal size; an empty part stays one."""
     parts = shares(len(batch.x), max(1, min(count, len(batch.x))))
     return [(batch.x[part], batch.y[part]) for part in parts]

@@ -137,9 +137,9 @@ class LocalSGD(Replicated):
         self._steps, self._samples, self._expected = map(int, since)
 
 
-def by_dtype(arrays) -> dict:
+def by_dtype(arrays) -> dict[str, Any]:
     """Sort arrays by their dtype, in the order in which the dtypes appear."""
-    groups: dict = {}
+    groups: dict[str, Any] = {}
     for a in arrays:
         groups.setdefault(a.dtype, []).append(a)
     return groups

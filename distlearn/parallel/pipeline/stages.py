@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
+from typing import Any
 
 from ...nn import Sequential
 from ...nn.container import gives_gradient
@@ -220,7 +221,7 @@ class StageComm:
         self._sends.clear()
 
 
-def agree_on_boundaries(comm, stages, rank_of: list[int], x) -> list:
+def agree_on_boundaries(comm, stages, rank_of: list[int], x) -> list[Any]:
     """Find shape (of a sample) and dtype of each stage's input and of the last one's output; every rank must call."""
     # A chain of small messages from the first stage to the last, and a broadcast.
     found = [(tuple(x.shape[1:]), x.dtype)]

@@ -208,7 +208,7 @@ class StagedModel(Strategy):
         stage_comm.finish()
         return self.comm.broadcast(output, self._rank_of[-1])
 
-    def counted(self, params: Any) -> list:
+    def counted(self, params: Any) -> list[Any]:
         return [p for p in params if self._stage_params.ranks_of[p.name][0] == self.comm.rank]
 
     def spec(self, name: str, shape: tuple[int, ...]) -> ShardSpec:
@@ -290,7 +290,7 @@ class Pipeline(StagedModel):
         self.update()
         return loss
 
-    def accumulate(self, batch: Batch, on_grad: Callable = lambda param: None) -> float:
+    def accumulate(self, batch: Batch, on_grad: Callable[..., Any] = lambda param: None) -> float:
         """Run all micro-batches forward and backward; `p.grad` then holds this rank's part of the batch's gradient."""
         # `on_grad(param)` is called once for each of this rank's parameters, when its gradient is complete: during the
         # last micro-batch's backward, or, if stages share it, after their sum. Data parallelism around the pipeline

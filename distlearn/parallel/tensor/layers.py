@@ -7,6 +7,7 @@ Each takes a communicator and the serial layer, of whose parameters it keeps thi
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import numpy as np
 
@@ -38,7 +39,7 @@ class AxisSharding:
         return cls([np.arange(part.start, part.stop) for part in shares(n, size)])
 
     @property
-    def indices(self) -> list:
+    def indices(self) -> list[Any]:
         return [np.arange(self.n)[part] for part in self.parts]
 
     def repeat(self, times: int) -> AxisSharding:
@@ -132,7 +133,7 @@ class TensorSequential(Sequential):
         self.params = unique_params(self.layers)
 
 
-def unique_params(layers) -> list:
+def unique_params(layers) -> list[Any]:
     """Return the parameters of some layers, each once, in order."""
     return list({id(p): p for layer in layers for p in layer.params}.values())
 

@@ -10,6 +10,7 @@ positions of them instead, and the all-reduce becomes its two halves, one at eac
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 from ... import nn
 from ...nn.layer import Layer, check_shape, describe, walk
@@ -104,7 +105,7 @@ def check_positions(model: Layer) -> None:
         check_positions(child)
 
 
-def partial_params(model: Layer) -> list:
+def partial_params(model: Layer) -> list[Any]:
     """Return the parameters of the norms, each once: their gradients are of this rank's positions alone."""
     return unique_params(layer for layer in walk(model) if type(layer) in NORMS)
 

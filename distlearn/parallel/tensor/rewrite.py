@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter, defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ... import nn
 from ...nn.layer import Layer, walk
@@ -103,7 +103,7 @@ class _Rewriter:
         made.name, made.together = model.name, model.together if isinstance(model, nn.Sequential) else None
         return made
 
-    def _stack_at(self, layers, start) -> list:
+    def _stack_at(self, layers, start) -> list[Any]:
         """Return the GRU layers in a row from here on, if there is one for every rank."""
         end = start
         while end < len(layers) and type(layers[end]) is nn.GRU:

@@ -233,7 +233,7 @@ def make_schedule(
     return _checked(made, n_ranks, n_microbatches)
 
 
-def _listed(order, rank: int, limit: int | None = None) -> list:
+def _listed(order, rank: int, limit: int | None = None) -> list[Any]:
     """One rank's actions, given as a text or any iterable; at most `limit` of them."""
     if isinstance(order, str):
         return parse(order)
