@@ -313,9 +313,7 @@ EXERCISES["backup_update"] = Exercise(
             "float(arrivals[used[-1]])  ->  float(arrivals[order[min(enough, len(order) - 1)]])"
         ),
         "of those late the numbers, not when they came": "sorted(late.tolist())  ->  sorted(arrivals[late].tolist())",
-        "`order` is needed, the rank of each worker in it is not": (
-            f"{ORDER}  ->  np.argsort({ORDER})"
-        ),
+        "`order` is needed, the rank of each worker in it is not": (f"{ORDER}  ->  np.argsort({ORDER})"),
         "rounded up, not to the nearest": f"{ENOUGH}  ->  round(gamma * len(arrivals))",
         "0.55 * 100 is a little above 55 in float64, and rounded up 56: subtract a little first": (" - 1e-9  ->  "),
         "the mean, not the sum": ".mean(axis=0), float  ->  .sum(axis=0), float",
