@@ -1,11 +1,96 @@
 """Claims of labs 08, 09, 10, 11 and 15."""
 
+import functools
+import re
+
 import numpy as np
-from distcourse import lab11
+from distcourse import lab08, lab10, lab11
 
 from distlearn.parallel.asynchronous import param_server as ps
+from distlearn.parallel.pipeline import schedule
 
 from .claims import Claim
+from .claims_14_07_03 import answer, answers
+
+# -- lab 08 ------------------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def recipes():
+    """By name: ways to train on the slow network, at the rates that the lab finds."""
+    encode_8, decode_8, encode_1, decode_1, encode_top, decode_top = answers("08", "codecs")
+    feed_back, outer = answer("08", "compressed_all_reduce"), answer("08", "diloco_round")
+
+    def lose(comm, x, error, encode, decode):
+        rows = [comm.all_gather(part) for part in encode(x)]
+        return sum(decode(*(part[r] for part in rows), len(x)) for r in range(comm.size))
+
+    codes = {
+        "8 bit": (encode_8, decode_8, 0.4, 0.8),
+        "1 bit": (encode_1, decode_1, 1.6, 0.05),
+        "top": (lambda x: encode_top(x, max(1, round(len(x) / 1000))), decode_top, 0.8, 0.8),
+    }
+    sgd, adam = lab08.Recipe(lr=0.8), lab08.Recipe(rule="adam", lr=0.02)
+    ways = {"sgd": sgd, "256": sgd.but(batch=256, lr=0.4), "local": sgd.but(every=16, lr=0.4), "adam": adam}
+    ways |= {"diloco": ways["local"].but(outer=outer), "adam local": adam.but(every=16, lr=0.01)}
+    ways |= {"adam diloco": ways["adam local"].but(outer=outer)}
+    for name, (encode, decode, *rates) in codes.items():
+        for send, rate, kind in zip((feed_back, lose), rates, ("fed back", "lost"), strict=True):
+            exchange = lambda comm, x, error, s=send, e=encode, d=decode: s(comm, x, error, e, d)  # noqa: E731
+            ways[f"{name}, {kind}"] = sgd.but(exchange=exchange, lr=rate)
+    return ways
+
+
+@functools.cache
+def runs(name):
+    """Seconds to a loss of 0.1, losses at the end and accuracies of a recipe; eight seeds."""
+    found = [lab08.run_recipe(recipes()[name], seed) for seed in range(8)]
+    return np.array([(run.seconds_to(), run.losses[-1], run.accuracy) for run in found]).T
+
+
+def accuracies():
+    """With errors fed back, and in 32 bits: medians. Without: least and largest of 1 bit and of top 0.1 %."""
+    fed = [np.median(runs(name)[2]) for name in ("sgd", "8 bit, fed back", "1 bit, fed back", "top, fed back")]
+    return fed, [
+        round(end) for name in ("1 bit, lost", "top, lost") for end in (runs(name)[2].min(), runs(name)[2].max())
+    ]
+
+
+def race():
+    return {name: runs(name) for name in ("sgd", "256", "local", "diloco", "1 bit, fed back")}
+
+
+def race_holds(found):
+    whole, large, local, diloco, _ = (run[0] for run in found.values())
+    ends = {name: round(np.median(run[1]), 2) for name, run in found.items()}
+    return (
+        np.isinf(large).all()
+        and (diloco < local).all()
+        and 4.5 < np.median(whole) / np.median(local) < 5.5
+        and (ends["local"], ends["sgd"]) == (0.07, 0.05)
+        and min(ends, key=ends.get) == "1 bit, fed back"
+    )
+
+
+def with_adam():
+    """Seconds to a loss of 0.1: all-reduce, local SGD, DiLoCo; and the score of local SGD."""
+    whole, local, diloco = (runs(name)[0] for name in ("adam", "adam local", "adam diloco"))
+    return whole, local, diloco, np.median(runs("sgd")[0][:3]) / np.median(local[:3])
+
+
+def with_adam_holds(found):
+    whole, local, diloco, score = found
+    times = [np.median(whole) / np.median(way) for way in (local, diloco)]
+    return (local <= diloco).all() and 3 < min(times) < max(times) < 5 and score > 9
+
+
+def bytes_and_work():
+    """Of AlexNet: the share of all dense layers in bytes and in work, and that of the first."""
+    shapes = lab08.layer_shapes("alexnet")
+    costs = np.array([answer("08", "layer_cost")(*shape[1:]) for shape in shapes])
+    dense = costs[[shape.kind == "dense" for shape in shapes]]
+    return (100 * np.array([dense.sum(0), dense[0]]) / costs.sum(0)).round().tolist()
+
 
 # -- lab 11 ------------------------------------------------------------------------------------------------------------
 
@@ -56,6 +141,29 @@ def best_shares():
 
 
 CLAIMS = [
+    Claim("08", "hold 96 % of its bytes and do 8 % of its work", bytes_and_work, lambda x: x == [[96, 8], [62, 5]]),
+    Claim("08", "reaches 82 to 90 % on eight seeds; top 0.1 % reaches 67 to 89 %", accuracies,
+          lambda found: np.ptp(found[0]) < 2 and found[1] == [82, 90, 67, 89], slow=True),
+    Claim("08", "DiLoCo's outer momentum is sooner still, on each of the eight", race, race_holds, slow=True),
+    Claim("08", "gains nothing in ten thousand samples, on none of eight seeds", with_adam, with_adam_holds, slow=True),
+    Claim("10", "all 24 runs with stashing learned, and 2 of 24 without",
+          lambda: [[lab10.train_stale(way, 0.1, seed)["training loss"] < 2.2 for seed in range(24)]
+                   for way in ("stashing", "no stashing")],
+          lambda learned: list(map(sum, learned)) == [24, 2], slow=True),
+    Claim("10", "With 1F1B it takes 34",
+          lambda: schedule.simulate("1f1b", 3, 6, transfer=1).makespan, lambda t: t == 34),
+    Claim("10", "1F1B takes 36 and holds 6 of these activations on rank 0",
+          lambda: schedule.simulate("1f1b", 3, 4, forward=2, backward=4),
+          lambda run: run.makespan == 36 and 2 * run.in_flight[0] == 6),
+    Claim("10", "replacing every `Bi` by `Ii Wi` in its place, 24",
+          lambda: schedule.simulate(re.sub(r"B(.)", r"I\1 W\1", str(schedule.make_schedule("1f1b", 4, 6)))).makespan,
+          lambda t: t == 24),
+    Claim("10", "if it takes a tenth, they still are",
+          lambda: [schedule.simulate("interleaved", 4, 8, n_virtual=v, transfer=0.1).makespan for v in (2, 4)],
+          lambda times: times[1] < times[0]),
+    Claim("10", "with two samples, ten ended between 41 and 62 %",
+          lambda: [lab10.train_normalised("batch", 32, seed)["test accuracy [%]"] for seed in range(10)],
+          lambda x: [round(min(x)), round(max(x))] == [41, 62], slow=True),
     Claim("11", "end above the one on all 15 seeds", floors, floors_hold, slow=True),
     Claim("11", "It is the same on ten seeds out of ten", at_the_rate_of_one, np.all, slow=True),
     Claim("11", "BSP needs 208 to 321 s to reach 1.5, ASP 75 to 108",
