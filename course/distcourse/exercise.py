@@ -367,7 +367,7 @@ def _seen(name: str, got: dict, want: dict, table: Table) -> tuple[str, str]:
         if isinstance(right, (list, tuple)) and type(mine) is not type(right):
             return f"wanted a {type(right).__name__}, got a {type(mine).__name__}", ""
         found = compare(name, mine, right, rtol=table.rtol, dtype=_dtype(right))
-        if found.ok and isinstance(mine, (list, tuple)):
+        if found.ok and isinstance(mine, (list, tuple)) and type(mine) is not type(right):
             return f"wanted an array, got a {type(mine).__name__}", ""
         return (found.seen, f"{name} is a float, wanted a whole number") if found.ok else found[1:]
     return f"wanted {right}, got {_text(mine)[:600]}", ""

@@ -29,6 +29,7 @@ from distlearn.sim import SimWorld
 from distlearn.trace import Trace
 from distlearn.train import fit
 
+from .exercise import named
 from .lab07 import first_ranks
 
 # -- Schedules on real ranks: stages that take a given time, and what was measured beside what was simulated.
@@ -294,7 +295,7 @@ def run_predicted(predicted, held_by_1f1b, of, **case):
     got = {"predicted": predicted, "held_by_1f1b": held_by_1f1b}[of](*case.values())
     if of == "held_by_1f1b":
         return {"held": got}
-    return {"seconds": got[0], "bubble": got[1]} if isinstance(got, tuple) and len(got) == 2 else {"result": got}
+    return named(got, "seconds", "bubble")
 
 
 def run_run_stage(run_stage, order, lr, seed):
@@ -302,10 +303,10 @@ def run_run_stage(run_stage, order, lr, seed):
     rng, order = np.random.default_rng(seed), order.split()
     start, steep, low = rng.normal(size=3), rng.uniform(0.5, 2, size=(20, 3)), rng.normal(size=(20, 3))
     got = run_stage(order, start, lambda i, w: steep[i] * (w - low[i]), lr)
-    if not (isinstance(got, tuple) and len(got) == 3):
-        return {"result": got}
-    weights, staleness, versions = got
-    return {"weights": weights, "staleness": list(staleness), "versions": versions}
+    found = named(got, "weights", "staleness", "versions")
+    if isinstance(found["staleness"], (tuple, np.ndarray)):
+        found["staleness"] = list(found["staleness"])
+    return found
 
 
 def _solved(number: int, schedule, seed) -> dict:

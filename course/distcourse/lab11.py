@@ -66,12 +66,12 @@ def train(
     start : array, optional
         Weights to begin with.
     """
-    digits = load("digits", dtype="float64")
-    start = FlatModel(make_model(speeds.seed)).data if start is None else start
+    digits = load("digits", dtype="float32")
+    start = FlatModel(make_model(speeds.seed)).data.astype("float32") if start is None else start
     events, rng = simulate(policy, speeds, gradients // speeds.workers), np.random.default_rng(speeds.seed)
     rows = rng.integers(0, len(digits.x_train), (len(events), batch))
     labels = np.where(rng.random(rows.shape) < wrong, rng.integers(0, 10, rows.shape), digits.y_train[rows])
-    lr, mean = np.asarray(lr)[..., None], max(1.0, events.staleness.mean())
+    lr, mean = np.asarray(lr, "float32")[..., None], max(1.0, float(events.staleness.mean()))
     losses = np.full((len(events), *lr.shape[:-1]), np.nan)
 
     def gradient(w, i):
@@ -119,7 +119,7 @@ METHODS = ("1 worker", "16 synchronous", "16 asynchronous", "rate / staleness", 
 
 def expected_loss(w, wrong=WRONG):
     """Return the loss on all training digits, on average over the labels that are drawn; at most 2.5."""
-    digits = load("digits", dtype="float64")
+    digits = load("digits", dtype="float32")
     with np.errstate(all="ignore"):
         log_p = log_softmax(logits_of(w, digits.x_train)[2])
         right = log_p[..., np.arange(len(digits.y_train)), digits.y_train].mean(axis=-1)
@@ -503,9 +503,10 @@ def run_async_sgd(async_sgd, size, steps, lr, d, slow=0, times=1.0, seed=3):
     }
     if fault:
         return found
-    found["weights, less what the log leads to"] = (w - work_out(targets, log, lr)).round(9)
+    log = list(map(tuple, log))
+    found["weights, less what the log leads to"] = off = (w - work_out(targets, log, lr)).round(9)
     found |= {f"steps that worker {rank} asks for": one[2] for rank, one in enumerate(workers, 1)}
-    if slow and size > 2:
+    if slow and size > 2 and not off.any() and all(len(one[2]) == steps for one in workers):  # else times say little
         before, others = log[: log.index(("push", slow))], {*range(1, size)} - {slow}
         quick = min(before.count(("push", other)) for other in others) >= min(steps, int(times)) - 1
         found["others go on while a slow worker computes"] = quick
@@ -535,7 +536,7 @@ def run_my_policy(my_policy, mixes):
     except ValueError as error:
         return {"entry": str(error)}
     practice = mixes == "for practice"
-    outcome = race(mine, mixes=practice_mixes() if practice else hidden_mixes(11) + hidden_mixes(12))
+    outcome = race(mine, mixes=practice_mixes() if practice else hidden_mixes(11))
     own, found = outcome.score("yours"), {"entry": "can race"}
     for name in outcome.rivals:
         other = outcome.score(name)

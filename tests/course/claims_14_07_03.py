@@ -15,9 +15,14 @@ from .conftest import COURSE
 
 
 @functools.cache
+def answers(lab: str, name: str) -> tuple:
+    """Return what a lab's solution of an exercise defines."""
+    return Solved(next(p.parent for p in source_notebooks(COURSE) if p.stem == f"lab{lab}")).answers(name)
+
+
 def answer(lab: str, name: str):
     """Return what a lab's solution of an exercise defines, the last if there are several."""
-    return Solved(next(p.parent for p in source_notebooks(COURSE) if p.stem == f"lab{lab}")).answers(name)[-1]
+    return answers(lab, name)[-1]
 
 
 # -- lab 14 ------------------------------------------------------------------------------------------------------------

@@ -30,6 +30,12 @@ EXERCISES["layer_cost"] = Exercise(
             "// groups  ->  // groups // groups",
             f"{VALUES} {WORK}  ->  products * c_out // groups + c_out, 2 * products * c_out // groups * pixels",
         ],
+        "k squared, not k times 2": f"{PRODUCTS}  ->  2 * kernel * c_in // groups",
+        "a bias for each output channel, however many groups there are": [
+            f"{VALUES}  ->  products * c_out + c_out // groups,",
+            f"{VALUES}  ->  products * c_out + c_out * groups,",
+        ],
+        "values, not their bytes": f"{VALUES}  ->  4 * (products * c_out + c_out),",
         "times c_out: these are the weights of one output channel": f"{VALUES}  ->  products + c_out,",
         "weights are shared by all pixels: not times pixels": f"{VALUES}  ->  products * c_out * pixels + c_out,",
         "the biases are missing": f"{VALUES}  ->  products * c_out,",
@@ -94,11 +100,18 @@ EXERCISES["step_parts"] = Exercise(
         "a bucket has n / k bytes, and there are k of them": f"{MOVING}  ->  {MOVING} / buckets",
         "latency is a part of its own": "moving = 2  ->  moving = 2 * (ranks - 1) * alpha * buckets + 2",
         "each of the 2 (p - 1) messages has a latency": f"{LATE}  ->  alpha * buckets",
+        "return all three: which of them is longer is asked later": (
+            f"{COMPUTING} moving,  ->  {COMPUTING} max(moving, {LATE}),"
+        ),
+        "p ranks share the batch, not p - 1": f"{COMPUTING}  ->  return seconds / (ranks - 1 or 1),",
         "each bucket is a ring with messages of its own": f"{LATE}  ->  2 * (ranks - 1) * alpha",
         "there and back: twice p - 1 latencies": f"{LATE}  ->  (ranks - 1) * alpha * buckets",
         "messages come one after the other: latency is not divided by p": f"{LATE}  ->  {LATE} / ranks",
         "a ring has 2 (p - 1) latencies, one after the other, and not log2(p) of them": (
             f"{LATE}  ->  2 * np.log2(ranks) * alpha * buckets"
+        ),
+        "a ring has 2 (p - 1) latencies, not 2 for each level of a tree": (
+            f"{LATE}  ->  2 * np.ceil(np.log2(ranks)) * alpha * buckets"
         ),
         "k buckets have k times as many latencies": f"{LATE}  ->  2 * (ranks - 1) * alpha / buckets",
         "a ring sends n / p bytes 2 (p - 1) times, not all n bytes p - 1 times": (
@@ -149,6 +162,12 @@ EXERCISES["needed_bandwidth"] = Exercise(
         "latencies add to the network's time, and leave less of it": f"{LEFT}  ->  seconds / ranks + {LATE}",
         "this is its reciprocal": f"{NEEDED} if left > 0  ->  left / ({NEEDED[:-7]}) if left > 0 and ranks > 1",
         "each bucket has latencies of its own": "alpha * buckets  ->  alpha",
+        "computing and network take turns here: all of seconds / ranks counts": (
+            "left = seconds / ranks  ->  left = seconds / ranks / 2"
+        ),
+        "bytes per second are asked for": f"{NEEDED}  ->  8 * {NEEDED}",
+        "the latencies are not divided by the ranks": f"{LEFT}  ->  (seconds - {LATE}) / ranks",
+        "k buckets have n bytes together": f"{NEEDED}  ->  {NEEDED} / buckets",
         "each of the 2 (p - 1) messages has n / p bytes": f"{NEEDED}  ->  2 * (ranks - 1) * nbytes / left",
         "there and back: 2 (p - 1) messages": f"{NEEDED}  ->  {NEEDED[4:]}",
         "there and back: 2 (p - 1) latencies": f"{LEFT}  ->  seconds / ranks - (ranks - 1) * alpha * buckets",
@@ -222,6 +241,7 @@ EXERCISES["codecs"] = Exercise(
         {"of": "encode_top", "x": TIES, "k": 4},
         {"of": "encode_top", "x": MANY, "k": 17},
         {"of": "encode_top", "x": MANY, "k": 1},
+        {"of": "encode_top", "x": np.sin(np.arange(1.0, 101) ** 2).astype(np.float32), "k": 11},
         {"of": "decode_top", "places": np.uint32([4, 0, 6]), "values": np.float32([-0.5, 0.3, 2]), "n": 9},
         {"of": "decode_top", "places": np.uint32([1, 0]), "values": np.float32([0.9, -4]), "n": 2},
     ],
@@ -381,6 +401,11 @@ EXERCISES["compressed_all_reduce"] = Exercise(
             (f"{ERROR}  ->  pass", f"return {SUM}  ->  total = {SUM}\n    error[...] = {kept}\n    return total")
             for kept in ("given - total", "given - total / comm.size")
         ],
+        "the error is this rank's own: it stays here, and is not summed over ranks": [
+            f"{ERROR}  ->  error[...] = comm.all_reduce(given - decode(*code, len(x))) / np.float32(comm.size)",
+            f"{SUM}  ->  {SUM} + comm.all_reduce(error.copy())",
+        ],
+        "what is left out now is kept: do not set the error to 0": f"{ERROR}  ->  error[...] = 0",
         "a sum over ranks, not a mean": f"{SUM}  ->  {SUM} / np.float32(comm.size)",
         "this rank's own code belongs to the sum": (
             f"{SUM}  ->  np.float32(0) * x + {SUM.replace('range(comm.size)', 'range(comm.size) if r != comm.rank')}"
@@ -450,6 +475,11 @@ EXERCISES["diloco_round"] = Exercise(
         "mu times the velocity is added to delta": f"{STEP}  ->  start - lr * (delta + velocity)",
         "lr multiplies both: lr (delta + mu v)": f"{STEP}  ->  start - (lr * delta + mu * velocity)",
         "the rate is missing": f"{STEP}  ->  start - (delta + mu * velocity)",
+        "the velocity fades first, then delta is added in full": "velocity += delta\n  ->  velocity += mu * delta\n",
+        "the mean over ranks, not their median": (
+            f"{DELTA}  ->  delta = start - np.median(comm.all_gather(end), axis=0)"
+        ),
+        "an array, not a list": f"return {STEP}  ->  return ({STEP}).tolist()",
         "any number of ranks, not at most three: comm.size": "/ comm.size  ->  / min(comm.size, 3)",
         "all_reduce sums: divide by the number of ranks": [
             " / comm.size  ->  ",

@@ -50,6 +50,10 @@ EXERCISES["product_type"] = Exercise(
             "x == Shard(last) and w == Shard(0)  ->  x == Shard(last)",
             "x == Shard(last) and w == Shard(0)  ->  isinstance(x, Shard) and w == Shard(0)",
             "x == Replicate() and w == Shard(1)  ->  w == Shard(1)",
+            "x == Replicate() and w == Shard(1)  ->  x == Replicate() and isinstance(w, Shard)",
+            "    return None  ->      return Partial() if x == Replicate() and w == Shard(0) else None",
+            "    return None  ->      return Shard(0) if x == Shard(0) and w == Shard(1) else None",
+            "    return None  ->      return Partial() if x == Shard(last) and w == Replicate() else None",
         ],
         "None where something must be sent first, and no other value": [
             "    return None  ->      return Replicate()",
@@ -99,7 +103,7 @@ EXERCISES["move"] = Exercise(
         ),
         "a rank does not send its own part to itself: (p - 1) / p": "(p - 1) / p * nbytes  ->  nbytes",
         "this is what all ranks send together: a rank sends a p-th of it": "(p - 1) / p * nbytes  ->  (p - 1) * nbytes",
-        "a rank passes on the others' parts, too, not only its own": "(p - 1) / p * nbytes  ->  nbytes / p",
+        "of p parts all but one are sent, not one alone": "(p - 1) / p * nbytes  ->  nbytes / p",
         "an all-to-all sends a rank's own share, not the whole array": (
             '"all_to_all", others / p  ->  "all_to_all", others'
         ),
@@ -211,6 +215,11 @@ EXERCISES["typed"] = Exercise(
         "gain_gradient: a sum over the rows, not a mean": (
             f"{GAIN}  ->  return (dy * x_hat).sum(0).all_reduce().whole() / dy.shape[0]"
         ),
+        "gain_gradient: a sum over the ranks, not a mean": (
+            f"{GAIN}  ->  return (dy * x_hat).sum(0).all_reduce().whole() / dy.comm.size"
+        ),
+        "gain_gradient: dy times x_hat, in each place": f"{GAIN}  ->  return dy.sum(0).all_reduce().whole()",
+        "input_gradient: a sum over the ranks, not a mean": f"{INPUT}  ->  {INPUT} / dy.comm.size",
         "gain_gradient: return the plain array, .whole()": f"{GAIN}  ->  return (dy * x_hat).sum(0).all_reduce()",
         "input_gradient: this is summed twice": [
             f"{INPUT}  ->  return dy.comm.all_reduce((dy @ W.T).all_reduce().whole())",
@@ -375,6 +384,7 @@ EXERCISES["assign"] = Exercise(
         {"costs": [7, 7, 6, 6, 5, 5, 4, 4, 4], "p": 3},
         {"costs": [8.5, 79.25, 10.0, 4.5], "p": 4},
         {"costs": [2, 3, 1], "p": 1},
+        {"costs": [0.9, 0.25, 0.6, 0.45, 0.3], "p": 2},
         {"costs": [21, 20, 19, 38, 5, 6, 8, 31, 11], "p": 5},
     ],
     draw=lambda rng: {
@@ -415,6 +425,10 @@ EXERCISES["assign"] = Exercise(
         ],
         "paths are numbered from 0": "paths[rank].append(path)  ->  paths[rank].append(path + 1)",
         "numbers of paths are wanted, not their costs": "paths[rank].append(path)  ->  paths[rank].append(costs[path])",
+        "costs need not be whole numbers": "+= costs[path]  ->  += int(costs[path])",
+        "the least operations decide, not the fewest paths": (
+            f"{LEAST}  ->  min(range(p), key=lambda r: (len(paths[r]), loads[r]))"
+        ),
         "all ranks have the same paths: [[]] * p is one list, p times": "[[] for _ in range(p)]  ->  [[]] * p",
         "every path needs a rank, also if there are more paths than ranks": (
             "    return paths  ->      return [own[:1] for own in paths]"
@@ -460,6 +474,11 @@ EXERCISES["rule"] = Exercise(
         ),
         "sent: a rank does not send its own part: (ranks - 1) / ranks": "(facts.ranks - 1) / facts.ranks  ->  1",
         "sent: the number of ranks is facts.ranks": "q = (facts.ranks - 1) / facts.ranks  ->  q = 3 / 4",
+        "sent: a rank sends 2 (p - 1) / p times the array, not 2 (p - 1) times": (
+            '"data": 2 * q * facts.weights,   ->  "data": 2 * (facts.ranks - 1) * facts.weights, '
+        ),
+        "sent: in bytes": '"data": 2 * q * facts.weights,   ->  "data": 2e-6 * q * facts.weights, ',
+        "sent: `tensor` is what a rank sends already": '"tensor": facts.tensor}  ->  "tensor": 2 * q * facts.tensor}',
         "sent: data: all weights have a gradient": "2 * q * facts.weights,   ->  2 * q * facts.weights_dense, ",
         "sent: the trick sums only the weights before the dense layers": [
             "facts.weights - facts.weights_dense  ->  facts.weights",

@@ -65,6 +65,11 @@ EXERCISES["generators"] = Exercise(
     draws=10,
     mistakes={
         "first all forward, then all backward": 'for kind in "FB"  ->  for kind in "BF"',
+        "all micro-batches go forward before the first goes backward": (
+            'for kind in "FB":\n        for i in range(n_microbatches):'
+            '  ->  for i in range(n_microbatches):\n        for kind in "FB":'
+        ),
+        "p - 1 - stage micro-batches go ahead, not twice as many": "min(n_stages - 1  ->  min(2 * (n_stages - 1)",
         "backward goes in the order of the numbers, too": (
             "\"{kind}{i}  ->  \"{kind}{i if kind == 'F' else n_microbatches - 1 - i}"
         ),
@@ -124,6 +129,15 @@ EXERCISES["predicted"] = Exercise(
     mistakes={
         "with v stages a rank the pipeline fills v times as fast": "(n_ranks - 1) / n_virtual  ->  n_ranks - 1",
         "divide by v: more stages fill faster": "(n_ranks - 1) / n_virtual  ->  (n_ranks - 1) * n_virtual",
+        "with v stages a rank the work is the same: m (f + b)": (
+            f"{TIME},  ->  {TIME.replace('s +', 's / n_virtual +')},"
+        ),
+        "divide by v: the result need not be whole": [
+            "(n_ranks - 1) / n_virtual  ->  (n_ranks - 1) // n_virtual",
+            "(n_ranks - 1) / n_virtual  ->  -(-(n_ranks - 1) // n_virtual)",
+        ],
+        "divide by v once, in the filling": f"{SHARE}  ->  fill / (n_virtual * n_microbatches + fill)",
+        "the first rank holds most, the last one holds one": f"{HELD}  ->  min(rank + 1, n_microbatches)",
         "p - 1 ranks must be passed, not p": "(n_ranks - 1) / n_virtual  ->  n_ranks / n_virtual",
         "divide by the whole time, not by the work": f"{SHARE}  ->  fill / n_microbatches",
         "backward takes time, too: f + b": f"return {TIME}  ->  return (n_microbatches + fill) * forward",
@@ -176,6 +190,13 @@ EXERCISES["interleaved"] = Exercise(
         ),
         "a group has p micro-batches": "range(first, first + n_ranks)  ->  range(first, n_microbatches)",
         "this many go ahead in 1F1B: here more do": f"{AHEAD}  ->  n_ranks - 1 - rank",
+        "(v - 1) p more go ahead, not (v - 1) m": f"{AHEAD}  ->  {AHEAD.replace(') * n_ranks', ') * n_microbatches')}",
+        "(v - 1) p more go ahead, not v p": f"{AHEAD}  ->  {AHEAD.replace('(n_virtual - 1)', 'n_virtual')}",
+        "the last rank goes ahead least: p - 1 - r": f"{AHEAD}  ->  {AHEAD.replace('(n_ranks - 1 - rank)', 'rank')}",
+        "a group of p micro-batches passes one stage, then the next": (
+            "        for k in range(n_virtual):\n            for i in range(first, first + n_ranks):"
+            "  ->          for i in range(first, first + n_ranks):\n            for k in range(n_virtual):"
+        ),
         "(v - 1) p more go ahead": f"{AHEAD}  ->  2 * (n_ranks - 1 - rank)",
         "p - 1 - r counts twice": "2 * (n_ranks  ->  (n_ranks",
         "the first turn has a forward itself": f"{AHEAD}  ->  {AHEAD} + 1",
@@ -228,6 +249,17 @@ EXERCISES["run_stage"] = Exercise(
         "a mini-batch's own update does not count": (
             "            staleness.append(version - used)\n            version += 1"
             "  ->              version += 1\n            staleness.append(version - used)"
+        ),
+        "a mini-batch that has come back needs its weights no longer": "kept.pop(i)  ->  kept[i]",
+        "gradient(i, ..) is that of mini-batch i, the number in the action": (
+            "gradient(i, old)  ->  gradient(len(staleness), old)"
+        ),
+        "the staleness is a list: one number for each B": (
+            "return w, staleness, most  ->  return w, sum(staleness) / len(staleness), most"
+        ),
+        "in the order of the B's, not of the mini-batches' numbers": (
+            "return w, staleness, most  ->  return w, [s for _, s in sorted(zip([int(a[1:]) for a in order"
+            " if a[0] == 'B'], staleness))], most"
         ),
         "the newest weights are needed, too": " | {version})  ->  )",
         "mini-batches in flight may share a version: count versions": f"{NEEDED}  ->  len(kept)",

@@ -40,6 +40,18 @@ EXERCISES["staleness_of"] = Exercise(
         "a push is no pull: the worker has its old version until it pulls again": (
             "version += 1  ->  version += 1; pulled[worker] = version"
         ),
+        "a worker's own push makes a new version, too, also for its next push": (
+            "version += 1  ->  version += 1; pulled[worker] += 1"
+        ),
+        "count the versions, that is the pushes, that lie between; not all entries of the log": (
+            "for kind, worker in log:\n  ->  for version, (kind, worker) in enumerate(log):\n",
+            f"{STALE}  ->  version - pulled[worker] - 1)",
+            "            version += 1\n  ->  ",
+        ),
+        "a worker may push twice after one pull: keep the version that it pulled": (
+            "version - pulled[worker])  ->  version - pulled.pop(worker))"
+        ),
+        "return whole numbers": f"{STALE}  ->  float(version - pulled[worker]))",
         "did you forget `return`?": "    return staleness  ->      staleness",
         "the log is a tuple, which cannot be emptied": (
             "for kind, worker in log:  ->  for kind, worker in [log.pop(0) for _ in log[:]]:"
@@ -69,7 +81,7 @@ EXERCISES["async_sgd"] = Exercise(
     cases=[
         {"size": 2, "steps": 5, "lr": 0.1, "d": 3},
         {"size": 4, "steps": 6, "lr": 0.07, "d": 5, "slow": 3, "times": 4.0},
-        {"size": 3, "steps": 2, "lr": 0.3, "d": 1},
+        {"size": 3, "steps": 3, "lr": 0.23, "d": 1, "slow": 1, "times": 2.5},
         {"size": 6, "steps": 4, "lr": 0.05, "d": 9, "slow": 2, "times": 3.0},
     ],
     draw=lambda rng: {
@@ -108,6 +120,14 @@ EXERCISES["async_sgd"] = Exercise(
             "for step in range(steps)  ->  for step in range(1, steps + 1)"
         ),
         "for any number of workers": "(comm.size - 1)  ->  min(3, comm.size - 1)",
+        "receive the weights first, then compute the gradient": (
+            "            comm.recv(w, 0)\n  ->              g = gradient(w, step)\n            comm.recv(w, 0)\n",
+            "comm.rank, gradient(w, step)), 0)  ->  comm.rank, g), 0)",
+        ),
+        "compute each gradient once": (
+            "            comm.recv(w, 0)\n  ->              comm.recv(w, 0)\n            gradient(w, step)\n"
+        ),
+        "the rate is lr, whatever the number of steps": "w -= lr * g  ->  w -= lr * g / steps",
         "pull, compute, push, in this order": f"{PULL}{PUSH}  ->  {PUSH}{PULL}",
         "the server steps from its newest weights, not from those that the worker pulled": (
             (
@@ -194,6 +214,8 @@ EXERCISES["ssp_ends"] = Exercise(
     + [
         {"seconds": np.array([[4.5, 1.25]] * 7), "bound": 2},
         {"seconds": np.array([[0.5, 2.25, 1.0, 0.75], [3.0, 0.5, 0.25, 1.5]]), "bound": 9},
+        {"seconds": np.array([[2, 7, 1], [1, 0.5, 6], [4, 1, 3], [0.25, 9, 1], [1, 2, 0.5]]), "bound": 1},
+        {"seconds": np.arange(33.0).reshape(11, 3) * [7, 5, 2] % 13 + [20, 0.5, 1], "bound": 6},
         {"seconds": np.array([[2.5], [0.75], [1.25]]), "bound": 0},
     ],
     draw=lambda rng: {
@@ -209,6 +231,12 @@ EXERCISES["ssp_ends"] = Exercise(
             "    ends = np.zeros_like(seconds)  ->      ends, bound = np.zeros_like(seconds), bound + 1"
         ),
         "a worker must have ended its own previous step, too": (f"np.maximum(start, {BEFORE})  ->  {BEFORE}"),
+        "the slowest has waited, too: its step ends at `ends`, not at the sum of its seconds": (
+            f"{BEFORE}  ->  np.cumsum(seconds, axis=0)[int(k - bound - 1)].max()"
+        ),
+        "the maximum over all workers, not a mean": f"{BEFORE}  ->  {BEFORE[:-5]}mean()",
+        "the later of the two counts, not their sum": f"np.maximum(start, {BEFORE})  ->  start + {BEFORE}",
+        "the gate is the one row k - bound - 1, not every row above": f"{BEFORE}  ->  ends[:k].max()",
         "these are the starts": "ends[k] = start + seconds[k]  ->  ends[k] = start",
         "for any number of workers": "np.zeros(seconds.shape[1])  ->  np.zeros(3)",
         "for every bound": "k - bound - 1 >= 0  ->  k - bound - 1 >= 0 and bound <= 1",
@@ -274,6 +302,18 @@ EXERCISES["backup_update"] = Exercise(
         "a share of a worker is rounded up: 2.4 are 3": [
             f"{ENOUGH}  ->  max(1, int(gamma * len(arrivals)))",
         ],
+        "where gamma * n is a whole number, so many are enough": (
+            f"{ENOUGH}  ->  min(len(arrivals), int(gamma * len(arrivals)) + 1)"
+        ),
+        "the mean over workers: one number for each weight": [
+            ".mean(axis=0), float  ->  .mean(), float",
+            ".mean(axis=0), float  ->  .mean(axis=1), float",
+        ],
+        "the last of those in time is late for none; the next one would be": (
+            "float(arrivals[used[-1]])  ->  float(arrivals[order[min(enough, len(order) - 1)]])"
+        ),
+        "of those late the numbers, not when they came": "sorted(late.tolist())  ->  sorted(arrivals[late].tolist())",
+        "`order` is needed, the rank of each worker in it is not": (f"{ORDER}  ->  np.argsort({ORDER})"),
         "rounded up, not to the nearest": f"{ENOUGH}  ->  round(gamma * len(arrivals))",
         "0.55 * 100 is a little above 55 in float64, and rounded up 56: subtract a little first": (" - 1e-9  ->  "),
         "the mean, not the sum": ".mean(axis=0), float  ->  .sum(axis=0), float",

@@ -1,0 +1,215 @@
+"""Claims of labs 08, 09, 10, 11 and 15."""
+
+import functools
+import re
+
+import numpy as np
+from distcourse import lab08, lab09, lab10, lab11
+
+import distlearn as dl
+from distlearn.parallel.asynchronous import param_server as ps
+from distlearn.parallel.pipeline import schedule
+
+from .claims import Claim
+from .claims_14_07_03 import answer, answers
+
+# -- lab 08 ------------------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def recipes():
+    """By name: ways to train on the slow network, at the rates that the lab finds."""
+    encode_8, decode_8, encode_1, decode_1, encode_top, decode_top = answers("08", "codecs")
+    feed_back, outer = answer("08", "compressed_all_reduce"), answer("08", "diloco_round")
+
+    def lose(comm, x, error, encode, decode):
+        rows = [comm.all_gather(part) for part in encode(x)]
+        return sum(decode(*(part[r] for part in rows), len(x)) for r in range(comm.size))
+
+    codes = {
+        "8 bit": (encode_8, decode_8, 0.4, 0.8),
+        "1 bit": (encode_1, decode_1, 1.6, 0.05),
+        "top": (lambda x: encode_top(x, max(1, round(len(x) / 1000))), decode_top, 0.8, 0.8),
+    }
+    sgd, adam = lab08.Recipe(lr=0.8), lab08.Recipe(rule="adam", lr=0.02)
+    ways = {"sgd": sgd, "256": sgd.but(batch=256, lr=0.4), "local": sgd.but(every=16, lr=0.4), "adam": adam}
+    ways |= {"diloco": ways["local"].but(outer=outer), "adam local": adam.but(every=16, lr=0.01)}
+    ways |= {"adam diloco": ways["adam local"].but(outer=outer)}
+    for name, (encode, decode, *rates) in codes.items():
+        for send, rate, kind in zip((feed_back, lose), rates, ("fed back", "lost"), strict=True):
+            exchange = lambda comm, x, error, s=send, e=encode, d=decode: s(comm, x, error, e, d)  # noqa: E731
+            ways[f"{name}, {kind}"] = sgd.but(exchange=exchange, lr=rate)
+    return ways
+
+
+@functools.cache
+def runs(name):
+    """Seconds to a loss of 0.1, losses at the end and accuracies of a recipe; eight seeds."""
+    found = [lab08.run_recipe(recipes()[name], seed) for seed in range(8)]
+    return np.array([(run.seconds_to(), run.losses[-1], run.accuracy) for run in found]).T
+
+
+def accuracies():
+    """With errors fed back, and in 32 bits: medians. Without: least and largest of 1 bit and of top 0.1 %."""
+    fed = [np.median(runs(name)[2]) for name in ("sgd", "8 bit, fed back", "1 bit, fed back", "top, fed back")]
+    return fed, [
+        round(end) for name in ("1 bit, lost", "top, lost") for end in (runs(name)[2].min(), runs(name)[2].max())
+    ]
+
+
+def race():
+    return {name: runs(name) for name in ("sgd", "256", "local", "diloco", "1 bit, fed back")}
+
+
+def race_holds(found):
+    whole, large, local, diloco, _ = (run[0] for run in found.values())
+    ends = {name: round(np.median(run[1]), 2) for name, run in found.items()}
+    return (
+        np.isinf(large).all()
+        and (diloco < local).all()
+        and 4.5 < np.median(whole) / np.median(local) < 5.5
+        and (ends["local"], ends["sgd"]) == (0.07, 0.05)
+        and min(ends, key=ends.get) == "1 bit, fed back"
+    )
+
+
+def with_adam():
+    """Seconds to a loss of 0.1: all-reduce, local SGD, DiLoCo; and the score of local SGD."""
+    whole, local, diloco = (runs(name)[0] for name in ("adam", "adam local", "adam diloco"))
+    return whole, local, diloco, np.median(runs("sgd")[0][:3]) / np.median(local[:3])
+
+
+def with_adam_holds(found):
+    whole, local, diloco, score = found
+    times = [np.median(whole) / np.median(way) for way in (local, diloco)]
+    return (local <= diloco).all() and 3 < min(times) < max(times) < 5 and score > 9
+
+
+def bytes_and_work():
+    """Of AlexNet: the share of all dense layers in bytes and in work, and that of the first."""
+    shapes = lab08.layer_shapes("alexnet")
+    costs = np.array([answer("08", "layer_cost")(*shape[1:]) for shape in shapes])
+    dense = costs[[shape.kind == "dense" for shape in shapes]]
+    return (100 * np.array([dense.sum(0), dense[0]]) / costs.sum(0)).round().tolist()
+
+
+# -- labs 09 and 15 ----------------------------------------------------------------------------------------------------
+
+
+def losses_with_bugs():
+    """By bug and seed: the training loss at the end."""
+    bugs = "norm", "none", "missing", "doubled"
+    runs = [[dl.SimWorld(4).run(lab09.train_with_bug, bug, seed=seed)[0] for seed in range(10)] for bug in bugs]
+    return np.array([[history.last.loss for history, _ in row] for row in runs])
+
+
+def untrained():
+    """Loss of untrained models less that of guessing, by seed; and their size."""
+    text, loss = dl.data.load_text(64), dl.nn.SoftmaxCrossEntropy()
+    models = [dl.nn.GPT(128, width=64, heads=4, n_blocks=3, seed=seed) for seed in range(10)]
+    losses = [loss(model.forward(text.x_train[:32])[0], text.y_train[:32])[0] for model in models]
+    return np.array(losses) - np.log(128), sum(p.size for p in models[0].params)
+
+
+def gain_of_zigzag():
+    """By ranks: how many times as fast a ring in zigzag order is, if messages take no time; less 2 - 1 / p."""
+    found = {}
+    for p in (2, 4, 8):
+        n, times = 64 * p, []
+        for where in (np.arange(n).reshape(p, -1), answer("15", "zigzag")(n, p)):
+            world = dl.SimWorld(p, dl.Network(0.0, 1e18), dl.Roofline(1e12))
+            x = np.zeros((n // p, 8))
+            world.run(lambda comm, w=where, x=x: answer("15", "ring_attend")(comm, x, x, x, w, answer("15", "merge")))
+            times.append(world.makespan)
+        found[p] = times[0] / times[1] - (2 - 1 / p)
+    return found
+
+
+# -- lab 11 ------------------------------------------------------------------------------------------------------------
+
+
+def floors():
+    """By method, seed and rate: the loss at the end."""
+    rates = (0.0125, 0.025, 0.05, 0.1, 0.2)
+    return {
+        method: np.array([[end["loss"] for end in lab11.floors(seed, method, rates).values()] for seed in range(15)])
+        for method in lab11.METHODS
+    }
+
+
+def floors_hold(found):
+    one, fresh, stale, damped, warm = found.values()
+    best = [np.median(method[seeds], axis=0).min() for method in found.values() for seeds in (range(5), range(5, 15))]
+    return (
+        (fresh > one)[:, 1:3].all()
+        and [(a > b)[:, 2].sum() for a, b in ((stale, fresh), (damped, stale))] == [14, 14]
+        and abs(np.median(warm[:, 2] - stale[:, 2])) < 0.03
+        and all(0.04 < best[k + 4] - best[k] < 0.07 for k in (0, 1))
+        and all(min(best[k + 6], best[k + 8]) > best[k + 4] - 0.02 for k in (0, 1))
+    )
+
+
+def at_the_rate_of_one():
+    """By seed: whether 16 synchronous and 16 asynchronous workers learn nothing at a rate that suits one."""
+    return [
+        [lab11.train(way, ps.Speeds(16, seed=s), 0.2).losses[-80:].mean() > 2.2 for way in (ps.bsp(), ps.asp())]
+        for s in range(10)
+    ]
+
+
+def seconds_to(policy):
+    found = []
+    for seed in range(5):
+        run = lab11.train(policy, ps.Speeds(8, law="pareto", seed=seed), 0.05, 3200, batch=4, wrong=lab11.WRONG)
+        at = np.linspace(0, len(run.versions) - 1, 41).astype(int)
+        found.append(next(run.times[v] for v in at if lab11.expected_loss(run.versions[v]) <= 1.5))
+    return min(found), max(found)
+
+
+def best_shares():
+    """Of workers that are waited for, if late ones finish; by seed."""
+    shares = [0.5, 0.6, 0.65, 0.7, 0.8]
+    speeds = [ps.Speeds(100, 1.45, law="occasional", seed=seed) for seed in range(10)]
+    return [max(shares, key=lambda x, s=s: x * lab11.simulate(ps.backup(x), s, 50).throughput) for s in speeds]
+
+
+CLAIMS = [
+    Claim("08", "hold 96 % of its bytes and do 8 % of its work", bytes_and_work, lambda x: x == [[96, 8], [62, 5]]),
+    Claim("08", "reaches 82 to 90 % on eight seeds; top 0.1 % reaches 67 to 89 %", accuracies,
+          lambda found: np.ptp(found[0]) < 2 and found[1] == [82, 90, 67, 89], slow=True),
+    Claim("08", "DiLoCo's outer momentum is sooner still, on each of the eight", race, race_holds, slow=True),
+    Claim("08", "gains nothing in ten thousand samples, on none of eight seeds", with_adam, with_adam_holds, slow=True),
+    Claim("10", "all 24 runs with stashing learned, and 2 of 24 without",
+          lambda: [[lab10.train_stale(way, 0.1, seed)["training loss"] < 2.2 for seed in range(24)]
+                   for way in ("stashing", "no stashing")],
+          lambda learned: list(map(sum, learned)) == [24, 2], slow=True),
+    Claim("10", "With 1F1B it takes 34",
+          lambda: schedule.simulate("1f1b", 3, 6, transfer=1).makespan, lambda t: t == 34),
+    Claim("10", "1F1B takes 36 and holds 6 of these activations on rank 0",
+          lambda: schedule.simulate("1f1b", 3, 4, forward=2, backward=4),
+          lambda run: run.makespan == 36 and 2 * run.in_flight[0] == 6),
+    Claim("10", "replacing every `Bi` by `Ii Wi` in its place, 24",
+          lambda: schedule.simulate(re.sub(r"B(.)", r"I\1 W\1", str(schedule.make_schedule("1f1b", 4, 6)))).makespan,
+          lambda t: t == 24),
+    Claim("10", "if it takes a tenth, they still are",
+          lambda: [schedule.simulate("interleaved", 4, 8, n_virtual=v, transfer=0.1).makespan for v in (2, 4)],
+          lambda times: times[1] < times[0]),
+    Claim("10", "with two samples, ten ended between 41 and 62 %",
+          lambda: [lab10.train_normalised("batch", 32, seed)["test accuracy [%]"] for seed in range(10)],
+          lambda x: [round(min(x)), round(max(x))] == [41, 62], slow=True),
+    Claim("09", "on each of them (and of seven more)", losses_with_bugs,
+          lambda x: (x[0] < x[1]).all() and (x[1] < x[2:].min(axis=0)).all(), slow=True),
+    Claim("09", "has more than half of the operations of every module (79 % in 3a)",
+          lambda: {name: costs[1] / sum(costs) for name, costs in lab09.inception_costs().items()},
+          lambda shares: min(shares.values()) > 0.5 and round(shares["3a"], 2) == 0.79),
+    Claim("15", "Untrained, it is somewhat worse than guessing", untrained,
+          lambda found: found[0].min() > 0 and found[0].max() < 1.5),
+    Claim("15", "It has 166,000 parameters", lambda: untrained()[1], lambda n: round(n, -3) == 166_000),
+    Claim("15", "The ratio is $2 - 1/p$", gain_of_zigzag, lambda off: max(map(abs, off.values())) < 0.02),
+    Claim("11", "end above the one on all 15 seeds", floors, floors_hold, slow=True),
+    Claim("11", "It is the same on ten seeds out of ten", at_the_rate_of_one, np.all, slow=True),
+    Claim("11", "BSP needs 208 to 321 s to reach 1.5, ASP 75 to 108",
+          lambda: [*seconds_to(ps.bsp()), *seconds_to(ps.asp())],
+          lambda found: np.allclose(found, (208, 321, 75, 108), rtol=0.02), slow=True),
+    Claim("11", "the best share is about two thirds", best_shares, lambda x: 0.6 <= min(x) <= max(x) <= 0.7, slow=True),
+]  # fmt: skip
