@@ -385,12 +385,14 @@ def run_schedule(schedule, steps, noise):
     told = f"{ratio:.2f} times that of {rival}; "
     if ratio <= 0.9:
         told = wanted
-    elif factors[-1] >= factors[0]:
+    elif factors[-1] >= max(factors):
         told += "noise counts most at the end, so the rate must fall"
-    elif [schedule(k, 2 * steps) for k in (1, steps // 2)] == [factors[1], factors[steps // 2]]:
+    elif [schedule(step, 2 * steps) for step in range(steps)] == factors:
         told += "a longer run can fall more slowly: use `steps`"
     else:
-        told += f"yours ends at {factors[-1] / factors[0]:.2g} of its first rate: try another end, or another way there"
+        told += (
+            f"yours ends at {factors[-1] / max(factors):.2g} of its largest rate: try another end, or another way there"
+        )
     return {"loss at the end": told}
 
 

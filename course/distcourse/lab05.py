@@ -116,11 +116,11 @@ def judge_shape(shape, n: int, ridge: float, *, low: float | None = None, high: 
     sizes = tuple(int(s) for s in sizes)
     if math.prod(sizes) != n:
         return f"{sizes} has {math.prod(sizes):,} multiply-adds, wanted exactly {n:,}"
-    moved = {"at best": least_bytes(*sizes)}
+    moved = {"at best": least_bytes}
     if high is not None and n <= COUNTED:
-        moved["counted by the emulator"] = counted(*sizes).bytes_moved
+        moved["counted by the emulator"] = lambda *sizes: counted(*sizes).bytes_moved
     for how, nbytes in moved.items():
-        share = min(1.0, 2 * n / nbytes / ridge)
+        share = min(1.0, 2 * n / nbytes(*sizes) / ridge)
         if share >= low if low is not None else share <= high:
             wanted = f"under {low:.0%}" if low is not None else f"over {high:.0%}"
             return f"{sizes} reaches {share:.1%} of the peak {how}, wanted {wanted}"

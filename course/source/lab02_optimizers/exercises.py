@@ -48,7 +48,7 @@ EXERCISES["momentum"] = Exercise(
             for of in ("momentum", "nesterov")
             for shape, lr, more in (
                 ([2, 3], 0.07, {}),
-                ([3, 1, 2], 0.2, {"mu": 0.6}),
+                ([3, 1, 2], 1.7, {"mu": 0.6}),
                 ([5], 0.03, {"mu": 0.97, "first": 8, "dtype": "float32"}),
             )
         ),
@@ -83,6 +83,20 @@ EXERCISES["momentum"] = Exercise(
         ],
         "g is missing: NAG moves by g + mu v": edits([NAG], "grad + mu * state", "mu * state"),
         "v decays once more: g + mu v, not g + v": edits([NAG], "+ mu * state", "+ state"),
+        "mu v + g: v decays, g is added whole": edits(
+            BOTH, "    state *= mu\n    state += grad", "    state += grad\n    state *= mu"
+        ),
+        "NAG moves by lr (g + mu v): lr multiplies both, mu only the new v": [
+            f"data -= lr * (grad + mu * state)  ->  {other}"
+            for other in (
+                "data -= lr * (1 + mu) * state",
+                "data -= lr * mu * (grad + state)",
+                "data -= lr * (mu * grad + state)",
+                "data -= lr * grad + mu * state",
+                "data -= lr * (grad + mu**2 * state)",
+                "state *= mu; data -= lr * (grad + state)",
+            )
+        ],
         "this is NAG: Momentum moves by the velocity alone": f"{MOMENTUM}  ->  {NAG}",
         "this is SGD: the velocity is missing": [f"{rule}  ->  {SGD.rstrip()}" for rule in BOTH],
         "state has not changed: `state *= ...` changes it, `state = ...` only makes a new array": [
@@ -111,6 +125,7 @@ EXERCISES["momentum"] = Exercise(
         ],
         "none of the three depends on the number of the step": [
             f"{SGD}  ->      data -= lr / (1 + step) * grad\n",
+            f"{SGD}  ->      data -= lr * 0.99**step * grad\n",
             *edits(BOTH, "data -= lr * ", "data -= lr / (1 + step) * "),
         ],
         "weights have any number of axes, not always two": [
@@ -161,6 +176,32 @@ EXERCISES["adaptive"] = Exercise(
         ),
         "s adds squares, g * g, not sizes": edits(SQUARES, "grad * grad", "np.abs(grad)"),
         "s adds squares, g * g, not gradients": edits(SQUARES, "grad * grad", "grad"),
+        "1 - rho multiplies the square, and is not squared itself": edits(
+            [RMSPROP], "(1 - rho) * grad * grad", "((1 - rho) * grad) ** 2"
+        ),
+        "g is divided by the whole sum of root and eps: mind the brackets": [
+            *edits(SQUARES, "lr * grad / (np.sqrt(state) + eps)", "lr * grad / np.sqrt(state) + eps"),
+            *edits(SQUARES, "lr * grad / (np.sqrt(state) + eps)", "lr / np.sqrt(state) + eps * grad"),
+        ],
+        "eps is added once, to the root: neither to s nor squared, nor a lower limit": [
+            *edits(SQUARES, "(np.sqrt(state) + eps)", "(np.sqrt(state + eps) + eps)"),
+            *edits(SQUARES, "(np.sqrt(state) + eps)", "np.sqrt(state + eps**2)"),
+            *edits(SQUARES, "(np.sqrt(state) + eps)", "np.maximum(np.sqrt(state), eps)"),
+            *edits(SQUARES, "grad * grad\n", "grad * grad + eps\n"),
+        ],
+        "Adagrad adds squares up: a sum, not a mean": (
+            f"{ADAGRAD}  ->  {ADAGRAD.replace('grad * grad', '(grad * grad - state) / (step + 1)')}"
+        ),
+        "rho multiplies s, and 1 - rho the square alone": [
+            *edits([RMSPROP], "state *= rho", "state *= rho**2"),
+            *edits([RMSPROP], "state *= rho", "state *= np.sqrt(rho)"),
+            *edits(
+                [RMSPROP],
+                "    state *= rho\n    state += (1 - rho) * grad * grad",
+                "    state += (1 - rho) * (grad * grad + state)",
+            ),
+            *edits([RMSPROP], "lr * grad /", "lr * (1 - rho) * grad /"),
+        ],
         "the rate is missing": edits(SQUARES, "lr * grad /", "grad /"),
         "the rate multiplies the step: it is not below the line": edits(
             SQUARES, "lr * grad / (np.sqrt", "grad / (lr * np.sqrt"
@@ -197,7 +238,10 @@ EXERCISES["adaptive"] = Exercise(
         ),
         "this walks uphill: subtract": edits(SQUARES, "data -= ", "data += "),
         "do not write into grad": edits(SQUARES, "    data -= lr * grad /", "    grad *= lr\n    data -= grad /"),
-        "neither rule depends on the number of the step": edits(SQUARES, " + eps)", " + eps) * (step < 8)"),
+        "neither rule depends on the number of the step": [
+            *edits(SQUARES, " + eps)", " + eps) * (step < 8)"),
+            *edits(SQUARES, "lr * grad", "lr / np.sqrt(step + 1) * grad"),
+        ],
     },
     may_pass=NO_STEP,
 )
@@ -228,7 +272,33 @@ EXERCISES["adam"] = Exercise(
         "the bias correction is missing": [(f"({MEAN})  ->  m", f"({SQUARE})  ->  (s)")],
         "s needs a bias correction, too": f"({SQUARE})  ->  (s)",
         "m needs a bias correction, too": f"({MEAN})  ->  m",
-        "t starts at 1: it is step + 1": "t = step + 1  ->  t = step",
+        "t starts at 1: it is step + 1": ["t = step + 1  ->  t = step", "t = step + 1  ->  t = step + 2"],
+        "each mean is corrected by its own beta": [
+            "(1 - beta2**t)  ->  (1 - beta1**t)",
+            "(1 - beta1**t)  ->  (1 - beta2**t)",
+        ],
+        "divide by 1 - beta**t: the means are too small": [
+            f"{MEAN}  ->  m * (1 - beta1**t)",
+            f"{SQUARE}  ->  s * (1 - beta2**t)",
+            (f"{MEAN}  ->  m * (1 - beta1**t)", f"{SQUARE}  ->  s * (1 - beta2**t)"),
+        ],
+        "the step is along the corrected m alone: g is in it already": [
+            f"({MEAN})  ->  grad",
+            f"({MEAN})  ->  ((beta1 * m + (1 - beta1) * grad) / (1 - beta1**t))",
+        ],
+        "s has beta2 in both of its lines, m beta1": [
+            "s *= beta2  ->  s *= beta1",
+            "(1 - beta1) * grad  ->  (1 - beta2) * grad",
+            "(1 - beta2) * grad * grad  ->  (1 - beta1) * grad * grad",
+        ],
+        "m is divided by the whole sum of root and eps: mind the brackets": (
+            f"/ {DOWN}  ->  / np.sqrt({SQUARE}) + eps"
+        ),
+        "each weight has squares of its own": [
+            "grad * grad\n  ->  (grad * grad).mean()\n",
+            "grad * grad\n  ->  (grad * grad).sum()\n",
+        ],
+        "s is a mean of squares, not a variance": "(1 - beta2) * grad * grad  ->  (1 - beta2) * (grad - m) ** 2",
         "t is step + 1, however many steps there are": [
             "t = step + 1  ->  t = step + 1 if step < 9 else 10**9",
             "t = step + 1  ->  t = 1",
@@ -388,6 +458,20 @@ EXERCISES["noise"] = Exercise(
         "the second may be negative: do not clip it": (
             "return trace, squared_norm  ->  return trace, max(squared_norm, 0)"
         ),
+        "the difference of the equations is trace (p - 1) / (p b): solve it for the trace": [
+            f"{TRACE}  ->  (small - large) {factor}"
+            for factor in ("* p * b / (p + 1)", "* p * (b - 1) / (p - 1)", "* p / b / (p - 1)", "* p * b // (p - 1)")
+        ],
+        "p |g|^2 - |g_i|^2 on average is (p - 1) |G|^2: solve it for |G|^2": [
+            f"{NORM}  ->  {other}"
+            for other in ("(large - small) / (p - 1)", "(p * large - small) / p", "p * large - small", "small - trace")
+        ],
+        "|g_i|^2 sums over weights, axis 1, and is averaged over ranks, axis 0": [
+            f"{SMALL}  ->  (gradients**2).sum(axis=0).mean()",
+            f"{LARGE}  ->  (gradients.mean(axis=1) ** 2).sum()",
+            f"{SMALL}  ->  (gradients[0] ** 2).sum()",
+        ],
+        "the variance of each weight by itself, summed": f"{TRACE}  ->  b * gradients.var(ddof=1)",
         "did you forget `return`?": "return trace, squared_norm  ->  trace, squared_norm",
     },
 )
@@ -432,8 +516,24 @@ EXERCISES["fit"] = Exercise(
         "all measurements count, not the first three": (
             "    A =  ->      batches, steps = batches[:3], steps[:3]\n    A ="
         ),
-        "divide by S_i once, not by its square": (
-            "1 / steps, 1 / (batches * steps)  ->  1 / steps**2, 1 / (batches * steps**2)"
+        "divide each equation by S_i once, neither by its square nor by its root, and take all": [
+            "1 / steps, 1 / (batches * steps)  ->  1 / steps**2, 1 / (batches * steps**2)",
+            *(
+                f"    {ROWS}  ->      return tuple(np.polyfit(1 / batches, steps, 1, w=steps**-{power}))[::-1]\n"
+                f"    {ROWS}"
+                for power in (0.5, 2.0)
+            ),
+            f"    {ROWS}  ->      e = (steps[0] - steps[-1]) / (1 / batches[0] - 1 / batches[-1])\n"
+            f"    return steps[-1] - e / batches[-1], e\n    {ROWS}",
+            f"    {ROWS}  ->      return tuple(np.polyfit(batches, batches * steps, 1))\n    {ROWS}",
+        ],
+        "the columns are 1 / S and 1 / (b S)": [
+            "1 / (batches * steps)  ->  1 / batches",
+            "1 / (batches * steps)  ->  steps / batches",
+        ],
+        "one row for each measurement: axis=1": ", axis=1)  ->  )",
+        "neither number need be the least that was measured": (
+            "return s_min, e_min  ->  return steps.min(), (batches * steps).min()"
         ),
         "did you forget `return`?": "return s_min, e_min  ->  s_min, e_min",
     },
@@ -481,8 +581,25 @@ EXERCISES["best_batch"] = Exercise(
         "inverted: more overhead needs a larger batch": (
             f"{RAW}  ->  e_min * per_sample / (s_min * max(overhead, 1e-9))"
         ),
-        "far too small: is the fraction upside down? S_min c belongs below": (
-            f"{RAW}  ->  s_min * per_sample / max(e_min * overhead, 1e-9)"
+        "the smallest batch: is the fraction upside down (S_min c belongs below), or are the limits?": [
+            f"{RAW}  ->  s_min * per_sample / max(e_min * overhead, 1e-9)",
+            f"{CLIPPED}  ->  np.clip(batch, largest, 1.0)",
+            f"{RAW}  ->  e_min * overhead / s_min * per_sample",
+        ],
+        "at least 1, at most `largest`: not the other way round": f"{CLIPPED}  ->  max(min(batch, 1.0), largest)",
+        "the two terms that depend on b are equal at the least time: solve S_min c b = E_min a / b": [
+            f"np.sqrt({RAW})  ->  {other}"
+            for other in (
+                f"np.cbrt({RAW})",
+                f"({RAW}) ** 2",
+                f"np.sqrt(2 * {RAW})",
+                f"0.5 * np.sqrt({RAW})",
+                "np.sqrt(e_min / s_min) * overhead / per_sample",
+                "np.sqrt(e_min / s_min + overhead / per_sample)",
+            )
+        ],
+        "without overhead the smallest batch is the fastest": (
+            "    return min  ->      if overhead == 0: return largest\n    return min"
         ),
         "E_min and S_min have changed places": f"{RAW}  ->  s_min * overhead / (e_min * per_sample)",
         "the root of the product of E_min / S_min and a / c, not their sum": (

@@ -33,7 +33,30 @@ EXERCISES["product_cost"] = Exercise(
     ),
     draws=8,
     mistakes={
-        "a multiply-add is two operations": f"{FLOPS}  ->  batch * d_in * d_out",
+        "a multiply-add is two operations": [
+            f"{FLOPS}  ->  batch * d_in * d_out",
+            f"{FLOPS}  ->  3 * batch * d_in * d_out",
+        ],
+        "operations are those of the whole batch, each Y with a sum of d_in": [
+            f"{FLOPS}  ->  2 * d_in * d_out",
+            f"{FLOPS}  ->  2 * batch * d_in * d_in",
+        ],
+        "three matrices move, each number once, and nothing else": [
+            f"{BYTES}  ->  itemsize * ({numbers})"
+            for numbers in (
+                "batch * d_in + d_in * d_out + d_out + batch * d_out",
+                "batch * d_in + d_in * d_out + 2 * batch * d_out",
+                "batch + d_in + d_out",
+                "batch * d_in * d_out",
+            )
+        ],
+        "every number has itemsize bytes, also those of X and Y": (
+            f"{BYTES}  ->  batch * d_in + itemsize * d_in * d_out + batch * d_out"
+        ),
+        "bytes are asked for, no other unit": [
+            f"{BYTES}  ->  8 * {BYTES}",
+            "return flops, nbytes  ->  return flops, nbytes / 1e6",
+        ],
         "the first product of a sum is added to 0: count it as all others": (
             f"{FLOPS}  ->  batch * d_out * (2 * d_in - 1)"
         ),
@@ -45,14 +68,25 @@ EXERCISES["product_cost"] = Exercise(
         "W is read once, not for every sample": f"{BYTES}  ->  itemsize * batch * (d_in + d_in * d_out + d_out)",
         "itemsize is not always 4": f"{BYTES}  ->  4 * (batch * d_in + d_in * d_out + batch * d_out)",
         "itemsize is 4 where it is not given": "itemsize=4)  ->  itemsize=8)",
-        "two results, a tuple: flops, nbytes": (
-            "    return flops, nbytes  ->      return {'flops': flops, 'nbytes': nbytes}"
-        ),
+        "two results, a tuple: flops, nbytes": [
+            "    return flops, nbytes  ->      return {'flops': flops, 'nbytes': nbytes}",
+            "    return flops, nbytes  ->      return flops / nbytes",
+        ],
         "both can happen at once: take the larger, not the sum": f"{BOUND}  ->  flops / peak + nbytes / bandwidth",
         "the slower of the two decides: take the larger": f"{BOUND}  ->  min(flops / peak, nbytes / bandwidth)",
         "memory may take longer than arithmetic": f"{BOUND}  ->  flops / peak",
         "arithmetic may take longer than memory": f"{BOUND}  ->  nbytes / bandwidth",
-        "divide by the speeds: the result is a time": f"{BOUND}  ->  max(flops * peak, nbytes * bandwidth)",
+        "a time is the work divided by its speed, the larger of the two in seconds": [
+            f"{BOUND}  ->  {other}"
+            for other in (
+                "max(flops * peak, nbytes * bandwidth)",
+                "max(peak / flops, bandwidth / nbytes)",
+                "max(flops, nbytes) / max(peak, bandwidth)",
+                "flops / nbytes / (peak / bandwidth)",
+                "1e3 * max(flops / peak, nbytes / bandwidth)",
+                "(flops / peak, nbytes / bandwidth)",
+            )
+        ],
         "a speed is not a time: it is the work divided by the speed": (
             f"{BOUND}  ->  min(peak, flops / nbytes * bandwidth)"
         ),
@@ -130,9 +164,29 @@ EXERCISES["smallest_batch"] = Exercise(
             "return None  ->  return 0",
             "return None  ->  return np.inf",
             "return None  ->  return False",
+            "return None  ->  return -1",
+            "return None  ->  return 10**9",
+            "return None  ->  raise ValueError('no batch')",
+            "    if gain <= 0:\n        return None\n  ->  ",
         ],
-        "a multiply-add is two operations": f"{GAIN}  ->  weights - 4 * needed * (d_in + d_out)",
-        "the ridge is peak / bandwidth, not the reverse": f"{NEEDED}  ->  share * bandwidth / peak",
+        "a multiply-add is two operations, and a number has four bytes": (
+            f"{GAIN}  ->  weights - 4 * needed * (d_in + d_out)"
+        ),
+        "always 1: is the ridge peak / bandwidth, and is D on both sides?": [
+            f"{NEEDED}  ->  share * bandwidth / peak",
+            "4 * needed * weights / gain  ->  4 * needed / gain",
+        ],
+        "solve b (2 D - 4 s (d_in + d_out)) >= 4 s D, with s = share * ridge": [
+            f"{GAIN}  ->  2 * weights + 4 * needed * (d_in + d_out)",
+            f"{GAIN}  ->  2 * weights - 4 * needed * d_in * d_out",
+            "4 * needed * weights / gain  ->  2 * needed * weights / gain",
+            f"{NEEDED}  ->  {NEEDED} / 4",
+            f"{NEEDED}  ->  share * {NEEDED}",
+        ],
+        "the smallest of all whole numbers, not of the powers of two": (
+            f"{FIRST}  ->  2 ** int(np.ceil(np.log2(max(1, 4 * needed * weights / gain))))"
+        ),
+        "all of the peak can be reached: share may be 1": "gain <= 0  ->  gain <= 0 or share >= 1",
         "a number has 4 bytes": [f"{GAIN}  ->  2 * weights - needed * (d_in + d_out)"],
         "a batch is a whole number: round up": f"{FIRST}  ->  max(1.0, 4 * needed * weights / gain)",
         "a batch has at least one sample": f"{FIRST}  ->  int(np.ceil(4 * needed * weights / gain)) - (needed < 0.2)",
@@ -172,7 +226,34 @@ EXERCISES["tiled_bytes"] = Exercise(
         "Y is written once, not for every piece of the sums": (
             f"{MOVED}  ->  {MOVED.replace('batch * d_out)', 'batch * d_out * -(-d_in // tile))')}"
         ),
-        "this rounds down": f"{TILES}  ->  batch // tile, d_out // tile",
+        "this rounds down": [
+            f"{TILES}  ->  batch // tile, d_out // tile",
+            f"{TILES}  ->  max(1, batch // tile), max(1, d_out // tile)",
+        ],
+        "X passes once for every column of tiles, W once for every row of tiles": [
+            f"{MOVED}  ->  4 * ({passes} + batch * d_out)"
+            for passes in (
+                "batch * d_in * down + d_in * d_out * down",
+                "batch * d_in * across + d_in * d_out * across",
+                "(batch * d_in + d_in * d_out) * (down + across)",
+                "(batch * d_in + d_in * d_out) * down * across",
+            )
+        ],
+        "what lies outside Y is not written": (
+            f"{MOVED}  ->  {MOVED.replace('batch * d_out)', 'down * across * tile**2)')}"
+        ),
+        "what lies outside X and W is not fetched": [
+            "batch * d_in * across  ->  down * tile * d_in * across",
+            "d_in * d_out * down  ->  d_in * across * tile * down",
+            "batch * d_in * across  ->  batch * -(-d_in // tile) * tile * across",
+        ],
+        "Y moves once, and a number has 4 bytes": [
+            f"{MOVED}  ->  {MOVED.replace('batch * d_out)', 'batch * d_out * across)')}",
+            f"{MOVED}  ->  {MOVED.replace('batch * d_out)', '2 * batch * d_out)')}",
+            f"{MOVED}  ->  2 * {MOVED}",
+        ],
+        "a column of tiles is t wide, not t * t": f"{TILES}  ->  -(-batch // tile**2), -(-d_out // tile**2)",
+        "tiles are Y's: batch / t down, d_out / t across": f"{TILES}  ->  -(-batch // tile), -(-d_in // tile)",
         "a tile that sticks out needs a block, too: round up": f"{TILES}  ->  batch / tile, d_out / tile",
         "round up, not to the nearest": f"{TILES}  ->  round(batch / tile), round(d_out / tile)",
         "a tile too many where it fits: -(-batch // t)": f"{TILES}  ->  batch // tile + 1, d_out // tile + 1",
@@ -263,7 +344,26 @@ EXERCISES["seconds"] = Exercise(
         "arithmetic may take longer than memory": f"{WORK}  ->  starting + copying + nbytes / card.bandwidth",
         "the longer of the two counts": f"{WORK}  ->  {WORK.replace('max', 'min')}",
         "copied counts both ways already": "copied / card.link  ->  2 * copied / card.link",
-        "every call costs": "calls * card.overhead  ->  card.overhead",
+        "every call costs the overhead of this card": [
+            "calls * card.overhead  ->  card.overhead",
+            "calls * card.overhead  ->  calls * 5e-6",
+            "calls * card.overhead  ->  card.overhead / calls",
+        ],
+        "calls count for the overhead alone: flops, nbytes and copied are those of all of them": [
+            f"{WORK}  ->  {WORK.replace('copying', 'calls * copying')}",
+            f"{WORK}  ->  {WORK.replace('max', 'calls * max')}",
+        ],
+        "the card's own bytes pass over its bandwidth, the copied ones over the link": [
+            "nbytes / card.bandwidth  ->  nbytes / card.link",
+            "nbytes / card.bandwidth  ->  (nbytes - copied) / card.bandwidth",
+            "copied / card.link  ->  (copied or nbytes) / card.link",
+        ],
+        "flops are operations already": "flops / card.peak  ->  2 * flops / card.peak",
+        "one number, the sum of the three parts in seconds": [
+            f"{WORK}  ->  starting, copying, max(flops / card.peak, nbytes / card.bandwidth)",
+            f"{WORK}  ->  1e3 * ({WORK})",
+            f"{WORK}  ->  round({WORK}, 6)",
+        ],
         "calls cost": "starting + copying +  ->  copying +",
         "copies cost": "starting + copying +  ->  starting +",
         "copies pass over `link`, not through the card's memory": "copied / card.link  ->  copied / card.bandwidth",
@@ -272,11 +372,13 @@ EXERCISES["seconds"] = Exercise(
         ),
         "nothing overlaps but arithmetic and memory: add": [
             f"{WORK}  ->  starting + max(copying, flops / card.peak, nbytes / card.bandwidth)",
+            f"{WORK}  ->  copying + max(starting, flops / card.peak, nbytes / card.bandwidth)",
             f"{WORK}  ->  max(starting, copying, flops / card.peak, nbytes / card.bandwidth)",
             f"{WORK}  ->  max(starting + flops / card.peak, copying + nbytes / card.bandwidth)",
         ],
         "one call by default, and no copies": [
             "calls=1, copied=0):  ->  calls=2, copied=0):",
+            "calls=1, copied=0):  ->  calls, copied):",
             "copied=0):  ->  copied=1e6):",
         ],
         "as many calls as there are, not one more": "calls * card.overhead  ->  (calls + 1) * card.overhead",

@@ -14,6 +14,7 @@ def collective(rng, **more):
     return more | {"size": size, "shape": shape, "dtype": dtype, "seed": int(rng.integers(1000))}
 
 
+OUT = "        return comm.recv(out, root)"
 TO_ALL = "    out[...] = x[root]\n    for rank in set(range(comm.size)) - {root}:\n        comm.send(x[rank], rank)"
 
 EXERCISES["moves"] = Exercise(
@@ -37,8 +38,19 @@ EXERCISES["moves"] = Exercise(
     ),
     draws=9,
     mistakes={
-        "scatter: rank r gets row r, not row 0": "comm.send(x[rank], rank)  ->  comm.send(x[0], rank)",
-        "scatter: each rank gets its own row alone": f"{TO_ALL}  ->  {TO_ALL.replace('x[rank]', 'x')}",
+        "scatter: rank r gets row r, whatever the root": [
+            "comm.send(x[rank], rank)  ->  comm.send(x[0], rank)",
+            "comm.send(x[rank], rank)  ->  comm.send(x[root], rank)",
+            "comm.send(x[rank], rank)  ->  comm.send(x[::-1][rank], rank)",
+            "comm.send(x[rank], rank)  ->  comm.send(x[(rank - root) % comm.size], rank)",
+        ],
+        "scatter: every rank needs its own row alone": (
+            f"{OUT}  ->          whole = comm.recv(np.empty((comm.size, *out.shape), out.dtype), root)\n"
+            "        out[...] = whole[comm.rank]\n        return",
+            "comm.send(x[rank], rank)  ->  comm.send(x, rank)",
+        ),
+        "scatter: the root's x is changed": "    out[...] = x[root]\n  ->      out[...] = x[root]; x[root] = 0\n",
+        "scatter: a row for each rank: x[rank] goes to rank": f"{TO_ALL}  ->  {TO_ALL.replace('x[rank]', 'x')}",
         "scatter: the root's own row is missing in out: write it there, out[...] = ...": [
             "    out[...] = x[root]\n  ->  ",
             "out[...] = x[root]  ->  out = x[root]",
@@ -46,14 +58,30 @@ EXERCISES["moves"] = Exercise(
         "the root keeps its own row: copy it, without a message": (
             "in set(range(comm.size)) - {root}:\n        comm.send(  ->  in range(comm.size):\n        comm.send("
         ),
-        "root is an argument, not always 0": (
-            "    if comm.rank != root:\n        return comm.recv(out, root)  ->      root = 0\n"
-            "    if comm.rank != root:\n        return comm.recv(out, root)"
-        ),
+        "root is an argument, not always 0": [
+            f"    if comm.rank != root:\n{OUT}  ->      root = 0\n    if comm.rank != root:\n{OUT}",
+            "    if comm.rank != root:\n        comm.send(x, root)  ->      root = 0\n    if comm.rank != root:\n"
+            "        comm.send(x, root)",
+        ],
         "gather: one array, (size, ...), not a list": "    return rows\n  ->      return list(rows)\n",
         "gather: the root's own row is not filled in": "    rows[root] = x\n  ->      rows[root] = 0\n",
-        "gather: the rows in the order of ranks": "    return rows\n  ->      return rows[::-1].copy()\n",
-        "gather: only the root returns the rows, all other ranks None": "        return None\n  ->          return x\n",
+        "gather: the rows in the order of ranks": [
+            "    return rows\n  ->      return rows[::-1].copy()\n",
+            "    return rows\n  ->      return np.concatenate([rows[root:][:1], rows[:root], rows[root + 1:]])\n",
+        ],
+        "gather: each row is an array of its own: all of these are what came last": (
+            "        comm.recv(rows[rank], rank)\n  ->          comm.recv(rows[-1], rank)\n"
+            "    rows[[r for r in range(comm.size) if r != root]] = rows[-1] if comm.size > 1 else 0\n"
+        ),
+        "gather: only the root returns the rows, all other ranks None": [
+            "        return None\n  ->          return x\n",
+            "        return None\n  ->          return np.array([])\n",
+            "        return None\n  ->          return False\n",
+        ],
+        "gather: nobody but the root needs the rows: send them to it alone": (
+            "    if comm.rank != root:\n        comm.send(x, root)  ->      return comm.all_gather(x)\n"
+            "    if comm.rank != root:\n        comm.send(x, root)"
+        ),
         "gather: rows have the dtype of x": (
             "np.empty((comm.size, *x.shape), x.dtype)  ->  np.empty((comm.size, *x.shape))"
         ),
@@ -66,11 +94,29 @@ EXERCISES["moves"] = Exercise(
         "star: x is unchanged: the sum goes into x itself": (
             "scatter(comm, total, x)  ->  scatter(comm, total, x.copy())"
         ),
-        "star: a mean, not a sum": "rows.sum(axis=0, dtype=x.dtype)  ->  rows.mean(axis=0).astype(x.dtype)",
-        "star: the rows are not added up": "rows.sum(axis=0, dtype=x.dtype)  ->  rows[0]",
-        "star: send to rank 0 only, which adds up and answers": (
-            "    rows = gather(comm, x)\n  ->      comm.all_reduce(x); return\n"
+        "star: all ranks need the sum, not rank 0 alone": (
+            "scatter(comm, total, x)  ->  x[...] = x if total is None else total[0]"
         ),
+        "star: a mean, not a sum": "rows.sum(axis=0, dtype=x.dtype)  ->  rows.mean(axis=0).astype(x.dtype)",
+        "star: the rows are not added up": [
+            "rows.sum(axis=0, dtype=x.dtype)  ->  rows[0]",
+            "rows.sum(axis=0, dtype=x.dtype)  ->  rows.max(axis=0)",
+        ],
+        "star: add row to row, axis=0: the sum has the shape of x": (
+            "rows.sum(axis=0, dtype=x.dtype)  ->  np.full_like(x, rows.sum())"
+        ),
+        "star: rank 0's own row belongs to the sum": "rows.sum(axis=0,  ->  rows[1:].sum(axis=0,",
+        "star: the sum replaces x: x is in it already": (
+            "scatter(comm, total, x)  ->  out = x.copy(); scatter(comm, total, out); x += out"
+        ),
+        "star: send to rank 0 only, which adds up and answers": [
+            "    rows = gather(comm, x)\n  ->      comm.all_reduce(x); return\n",
+            "    rows = gather(comm, x)\n  ->      mine = x.copy()\n"
+            "    for r in set(range(comm.size)) - {comm.rank}:\n"
+            "        x += comm.send_recv(mine, r, np.empty_like(x), r)\n    return\n",
+            "    rows = gather(comm, x)\n  ->      every = [gather(comm, x, root) for root in range(comm.size)]\n"
+            "    x[...] = every[comm.rank].sum(axis=0)\n    return\n",
+        ],
     },
     may_pass={
         "* rows.size": "more rows than are sent",
@@ -90,6 +136,12 @@ FROM_ROOT = """    if comm.rank == root:
             comm.send(x, rank)
     else:
         comm.recv(x, root)
+"""
+ADD_UP = '    """Replace x, on every rank, with the sum over all ranks: up the tree, and down again."""'
+CHAIN = """    if v:
+        comm.recv(x, (r - 1) % p)
+    if v + 1 < p:
+        comm.send(x, (r + 1) % p)
 """
 UP_A_STAR = f"""
 def broadcast(comm, x, root=0):
@@ -132,8 +184,25 @@ EXERCISES["tree"] = Exercise(
             "[2**k for k in reversed(range((p - 1).bit_length()))]  ->  (4, 2, 1)",
             "    v = (r - root) % p\n  ->      p = 8\n    v = (r - root) % p\n",
         ],
-        "ranks that have the array send it on, at the same time: not the root to all": f"{DOWN}  ->  {FROM_ROOT}",
-        "count from the root: v = (r - root) % p": "(r - root) % p  ->  r",
+        "too many rounds: in each, all ranks that have the array send it on at the same time": [
+            f"{DOWN}  ->  {FROM_ROOT}",
+            f"{DOWN}  ->  {CHAIN}",
+        ],
+        "one way is enough: who sends needs nothing back": (
+            "comm.send(x, (r + d) % p)  ->  comm.send_recv(x, (r + d) % p, x.copy(), (r + d) % p)",
+            "comm.recv(x, (r - d) % p)  ->  comm.send_recv(x.copy(), (r - d) % p, x, (r - d) % p)",
+        ),
+        "count from the root: v = (r - root) % p": [
+            "(r - root) % p  ->  r",
+            "(r - root) % p  ->  (r + root) % p",
+        ],
+        "broadcast: x is unchanged: receive into x itself": [
+            "comm.recv(x, (r - d) % p)  ->  x = comm.recv(np.empty_like(x), (r - d) % p)",
+            "    v = (r - root) % p\n  ->      v, x = (r - root) % p, x.copy()\n",
+        ],
+        "send and receive alone: the library has a broadcast, this one is yours": (
+            "    v = (r - root) % p\n  ->      return comm.broadcast(x, root)\n"
+        ),
         "ranks need not be a power of two: send to ranks that are there": " and v + d < p  ->  ",
         "on the way down the largest distance comes first": "for k in reversed(range(  ->  for k in (range(",
         "ranks beyond the last begin again with 0: (r + d) % p": (
@@ -142,8 +211,31 @@ EXERCISES["tree"] = Exercise(
         "one round too few on the way down": (
             " reversed(range((p - 1).bit_length()))  ->   reversed(range(p.bit_length() - 1))"
         ),
+        "distances are powers of two: 2**k, not p halved again and again": (
+            "[2**k for k in reversed(range((p - 1).bit_length()))]  ->  [p >> k for k in range(1, p.bit_length())]"
+        ),
         "the sum must come down again, by your broadcast": "    broadcast(comm, x)  ->      pass",
-        "what arrives is added: x += received": "x += received  ->  x[...] = received",
+        "what arrives is added: x += received": [
+            "x += received  ->  x[...] = received",
+            "x += received  ->  np.maximum(x, received, out=x)",
+            "x += received  ->  x += x",
+            "            comm.recv(received, r + d)\n            x += received  ->              comm.recv(x, r + d)",
+        ],
+        "a sum, not a mean": "    broadcast(comm, x)  ->      x[...] = x / p\n    broadcast(comm, x)",
+        "what was received before is added again": (
+            "            received = np.empty_like(x)\n  ->  ",
+            "    p, r = comm.size, comm.rank\n    for d  ->      p, r = comm.size, comm.rank\n"
+            "    received = np.zeros_like(x)\n    for d",
+            "            comm.recv(received, r + d)\n  ->              received += comm.recv(x.copy(), r + d)\n",
+        ),
+        "up the tree, as in the drawing, and down again: each rank but 0 sends its sum once": [
+            f"{ADD_UP}  ->      comm.all_reduce(x); return",
+            f"{ADD_UP}  ->      rows = [x.copy() for _ in range(comm.size)]\n"
+            "    for root, row in enumerate(rows): broadcast(comm, row, root)\n    x[...] = sum(rows); return",
+            f"{ADD_UP}  ->      for d in [2**k for k in range((comm.size - 1).bit_length())]:\n"
+            "        if comm.rank ^ d < comm.size:\n            other = comm.rank ^ d\n"
+            "            x += comm.send_recv(x.copy(), other, np.empty_like(x), other)\n    return",
+        ],
         "x is unchanged: `x = x + ...` makes a new array, write into x": "x += received  ->  x = x + received",
         "on the way up: receive from ranks that are there": (
             "if r % (2 * d) == 0 and r + d < p:  ->  if r % (2 * d) == 0:"
@@ -168,6 +260,9 @@ ADDING = "        comm.send_recv(parts[(r - step) % p], right, received, left)\n
 MINE, NEXT = "parts[(r - step) % p], left", "parts[(r - step - 1) % p], left"
 ANEW = "np.empty_like(parts[(r - step) % p]), left"
 PASSING = "comm.send_recv(parts[(r + 1 - step) % p], right, parts[(r - step) % p], left)"
+FIRST = "    for step in range(p - 1):\n        mine"
+SECOND = "    for step in range(p - 1):\n        comm"
+CUT = "np.array_split(x.reshape(-1), p)"
 WHOLE = """def ring_all_reduce(comm, x):
     p, r = comm.size, comm.rank
     total, moving = x.copy(), x.copy()
@@ -201,10 +296,36 @@ EXERCISES["ring"] = Exercise(
         "p - 1 steps of adding: this is one too few": (
             " step in range(p - 1):\n        mine  ->   step in range(p - 2):\n        mine"
         ),
-        "p - 1 steps of passing on: the last one brings back what is known": (
-            f"    for step in range(p - 1):\n        {PASSING}  ->      for step in range(p):\n        {PASSING}"
+        "p - 1 steps of adding, and p - 1 of passing on: this is one too many": [
+            f"    for step in range(p - 1):\n        {PASSING}  ->      for step in range(p):\n        {PASSING}",
+            " step in range(p - 1):\n        mine  ->   step in range(p):\n        mine",
+        ],
+        "p - 1 steps of passing on: this is one too few": (
+            f"    for step in range(p - 1):\n        {PASSING}  ->      for step in range(p - 2):\n        {PASSING}"
         ),
-        "each number is one rank's own: what arrives must be added": "mine += received  ->  mine[...] = received",
+        "a sum, not a mean": f"{SECOND}  ->      parts[(r + 1) % p][...] = parts[(r + 1) % p] / p\n{SECOND}",
+        "follow the two indices with 3 ranks on paper: in step s, part r - s is sent, and r - s - 1 received": [
+            "parts[(r - step - 1) % p]  ->  parts[(r - step + 1) % p]",
+            "parts[(r - step) % p], right, received  ->  parts[(r + step) % p], right, received",
+            f"{PASSING}  ->  {PASSING.replace('- step', '+ step')}",
+        ],
+        "passing on: each complete part goes around the ring, all of them at the same time": (
+            f"{SECOND}  ->      for k in range(p): comm.broadcast(parts[k], (k - 1) % p)\n"
+            "    for step in ():\n        comm"
+        ),
+        "some parts are empty where there are fewer elements than ranks: the steps are the same": [
+            f"{FIRST}  ->      if x.size < p: return\n{FIRST}",
+            f"{FIRST}  ->      if x.size < p: return comm.all_reduce(x)\n{FIRST}",
+        ],
+        "parts as equal as possible, of all elements: np.array_split": [
+            f"    parts = {CUT}  ->      n = x.size // p\n"
+            f"    parts = [x.reshape(-1)[i * n: (i + 1) * n{rest}] for i in range(p)]"
+            for rest in ("", " if i < p - 1 else None")
+        ],
+        "what arrives is added in the first phase; the second begins with part r + 1, which is complete": [
+            "mine += received  ->  mine[...] = received",
+            f"{PASSING}  ->  {PASSING.replace('r + 1 - step', 'r - step').replace(MINE, NEXT)}",
+        ],
         "x keeps its own numbers: += writes into the part, `=` makes a new array": [
             "mine += received  ->  mine = mine + received",
         ],
@@ -215,22 +336,30 @@ EXERCISES["ring"] = Exercise(
             f"{PASSING}  ->  parts[(r - step) % p] += {PASSING.replace(MINE, ANEW)}"
         ),
         "these are parts of a copy: x is unchanged": "x.reshape(-1), p)  ->  x.reshape(-1).copy(), p)",
-        "passing on begins with part r + 1, which is complete": (
-            f"{PASSING}  ->  {PASSING.replace('r + 1 - step', 'r - step').replace(MINE, NEXT)}"
-        ),
         "the ring goes to the right: r sends to r + 1": (
             "right, left = (r + 1) % p, (r - 1) %  ->  left, right = (r + 1) % p, (r - 1) %"
         ),
         "divide all numbers, x.reshape(-1), not rows": "np.array_split(x.reshape(-1), p)  ->  np.array_split(x, p)[:p]",
-        "n need not be a multiple of p: np.array_split": (
-            "np.array_split(x.reshape(-1), p)  ->  np.split(x.reshape(-1), p)"
+        "n need not be a multiple of p: parts of np.array_split differ in length, and so does what arrives": [
+            f"{CUT}  ->  np.split(x.reshape(-1), p)",
+            "np.empty_like(mine)  ->  np.empty_like(parts[(r - step) % p])",
+        ],
+        "right in both phases: a rank sends to r + 1 and receives from r - 1": (
+            f"{PASSING}  ->  comm.send_recv(parts[(r + 1 - step) % p], left, parts[(r - step) % p], right)"
         ),
-        "as many parts as ranks": "np.array_split(x.reshape(-1), p)  ->  np.array_split(x.reshape(-1), max(4, p))",
+        "as many parts as ranks": [
+            f"{CUT}  ->  np.array_split(x.reshape(-1), max(4, p))",
+            f"{CUT}  ->  np.array_split(x.reshape(-1), p + 1)",
+        ],
         "receive into an array of the same dtype: np.empty_like": "np.empty_like(mine)  ->  np.empty(mine.shape)",
     },
     may_pass={"np.empty_like(parts": "an array of the same shape", "reshape(-2)": "any negative number"},
 )
 
+HALVE = """        halves = mine[:len(mine) // 2], mine[len(mine) // 2:]
+        keep, give = halves[::-1] if r & d else halves
+"""
+AFTER = "    if r + q < p:\n        comm.send(flat, r + q)"
 BACK = "    for partner, keep, give in reversed(done):\n        comm.send_recv(keep, partner, give, partner)\n"
 
 EXERCISES["halving"] = Exercise(
@@ -241,8 +370,9 @@ EXERCISES["halving"] = Exercise(
         {"size": 4, "shape": [8]},
         {"size": 8, "shape": [3, 5], "dtype": "int64", "seed": 2},
         {"size": 4, "shape": [2], "dtype": "float32"},
-        {"size": 6, "shape": [4, 3]},
+        {"size": 6, "shape": [4, 3], "dtype": "int32"},
         {"size": 3, "shape": [5], "seed": 3},
+        {"size": 9, "shape": [1]},
         {"size": 16, "shape": [21]},
         {"size": 1, "shape": [3]},
     ],
@@ -252,24 +382,74 @@ EXERCISES["halving"] = Exercise(
             "    if r >= q:\n  ->      if False:\n",
             "q = 1 << (p.bit_length() - 1)  ->  q = 1 << (p - 1).bit_length()",
         ],
+        "a power of two is its own q: all of its ranks take part": (
+            "q = 1 << (p.bit_length() - 1)  ->  q = 1 << max((p - 1).bit_length() - 1, 0)"
+        ),
+        "distances are powers of two: q / 2 first": "[], q // 2  ->  [], p // 2",
+        "the upper one of two partners has `r & d`": [
+            "if r & d else  ->  if r % d else",
+            "if r & d else  ->  if r >= d else",
+        ],
+        "the partner at distance d is r ^ d, for both of them": (
+            "(give, r ^ d, np.empty_like(keep), r ^ d)  ->  (give, (r + d) % q, np.empty_like(keep), (r - d) % q)"
+        ),
+        "halve what is left: mine = keep": "mine, d = keep, d // 2  ->  d = d // 2",
+        "keep += ... writes into x, keep = ... makes a new array": "keep += comm  ->  keep = keep + comm",
+        "back: send what is complete, keep, and receive give": (
+            "comm.send_recv(keep, partner, give, partner)  ->  comm.send_recv(give, partner, keep, partner)"
+        ),
+        "back: nothing is added, what arrives is complete": (
+            "comm.send_recv(keep, partner, give, partner)"
+            "  ->  give += comm.send_recv(keep, partner, np.empty_like(give), partner)"
+        ),
+        "the way back is with the same partner as the way there: note it before d changes": (
+            "        done.append((r ^ d, keep, give))\n        mine, d = keep, d // 2"
+            "  ->          mine, d = keep, d // 2\n        done.append((r ^ d, keep, give))"
+        ),
+        "recv writes into the array it is given: flat = ... is a new one": (
+            "return comm.recv(flat, r - q)  ->  flat = comm.recv(np.empty_like(flat), r - q); return"
+        ),
+        "the ranks beyond get the result at the very end, when it is complete": (f"{BACK}{AFTER}  ->  {AFTER}\n{BACK}"),
+        "some halves are empty where there are fewer elements than ranks: the rounds are the same": [
+            "    mine, done  ->      if x.size < q: return\n    mine, done",
+            "    mine, done  ->      if x.size < q: return ring_all_reduce(comm, x)\n    mine, done",
+            "    mine, done  ->      if x.size < q: return comm.all_reduce(x)\n    mine, done",
+        ],
+        "whole arrays in each round: this is recursive doubling": (
+            f"{HALVE}  ->          keep, give = flat, flat.copy()\n",
+            "        done.append((r ^ d, keep, give))\n  ->  ",
+        ),
+        "a sum, not a mean": "    for partner  ->      mine[...] = mine / p\n    for partner",
+        "both partners cut at the same place, and what arrives is as long as what is kept": [
+            "        halves = mine[:len(mine) // 2], mine[len(mine) // 2:]"
+            "  ->          m = (len(mine) + bool(r & d)) // 2\n        halves = mine[:m], mine[m:]",
+            "np.empty_like(keep)  ->  np.empty_like(give)",
+        ],
+        "all wait for their partners: send and receive at the same time, send_recv": (
+            "keep += comm.send_recv(give, r ^ d, np.empty_like(keep), r ^ d)"
+            "  ->  comm.send(give, r ^ d); keep += comm.recv(np.empty_like(keep), r ^ d)"
+        ),
         "half of the exchanges: what was halved must be doubled again": f"{BACK}  ->  ",
         "the doubling goes back: the last halves first": "reversed(done)  ->  done",
         "of two partners one keeps the first half and one the second": "halves[::-1] if r & d else halves  ->  halves",
         "what arrives is added: keep += ...": "keep += comm.send_recv(  ->  keep[...] = comm.send_recv(",
-        "whole arrays between all: exchange halves of what is left": (
-            "halves = mine[:len(mine) // 2], mine[len(mine) // 2:]  ->  halves = mine, mine"
-        ),
         "the ranks beyond the power of two get no result": (
             " r + q < p:\n        comm.send(flat, r + q)  ->   False:\n        pass"
         ),
         "ranks beyond the power of two are not added": (
             "flat += comm.recv(np.empty_like(flat)  ->  comm.recv(np.empty_like(flat)"
         ),
-        "this works on a copy: x is unchanged": "x.reshape(-1)\n  ->  x.reshape(-1).copy()\n",
+        "this works on a copy: x is unchanged": [
+            "x.reshape(-1)\n  ->  x.reshape(-1).copy()\n",
+            'x.reshape(-1)\n  ->  x.ravel(order="F")\n',
+        ],
         "only four ranks exchange: the first distance is q / 2": (
             "mine, done, d = flat, [], q // 2  ->  mine, done, d = flat, [], min(q // 2, 2)"
         ),
-        "receive into an array of the same dtype: np.empty_like": "np.empty_like(keep)  ->  np.empty(keep.shape)",
+        "receive into an array of the same dtype: np.empty_like": [
+            "np.empty_like(keep)  ->  np.empty(keep.shape)",
+            "np.empty_like(flat)  ->  np.empty(flat.shape)",
+        ],
         "this is the ring: halve, and double": (
             "    p, r, flat  ->      return ring_all_reduce(comm, x)\n    p, r, flat"
         ),
@@ -289,21 +469,24 @@ LEAST = """    A = np.stack([1 / times, nbytes / times], axis=1)
     (alpha, per_byte), *_ = np.linalg.lstsq(A, np.ones(len(times)), rcond=None)
 """
 
+STAR = "alpha + (p - 1) * n / beta + (p - 1) * whole"
+
 EXERCISES["seconds"] = Exercise(
     answers=("fit", "seconds"),
     cases=[
         {"of": "fit", "alpha": 2e-5, "beta": 1e9, "noise": 0.0, "seed": 2},
         {"of": "fit", "alpha": 3e-5, "beta": 7e8, "noise": 0.1, "seed": 3},
         *(
-            {"of": "seconds", "name": name, "n": n, "p": p, "alpha": alpha, "beta": 1.3e8}
+            {"of": "seconds", "name": name, "n": n, "p": p, "alpha": alpha, "beta": beta}
             for name in ("star", "tree", "ring", "halving")
-            for n, p, alpha in (
-                (1e6, 4, 1e-3),
-                (8, 8, 1e-3),
-                (1e6, 6, 4e-3),
-                (3e5, 5, 1e-3),
-                (1e6, 3, 7e-4),
-                (1e6, 1, 1e-3),
+            for n, p, alpha, beta in (
+                (1e6, 4, 1e-3, 1.3e8),
+                (80, 8, 3e-7, 7e7),
+                (5e6, 6, 4e-3, 1.3e8),
+                (301, 5, 1e-6, 3e8),
+                (1e6, 3, 7e-4, 1.3e8),
+                (1e6, 1, 1e-3, 1.3e8),
+                (2e4, 23, 1e-5, 1e9),
             )
         ),
     ],
@@ -326,15 +509,41 @@ EXERCISES["seconds"] = Exercise(
         "fit: absolute errors: divide each equation by its t": (
             f"{LEAST}  ->      per_byte, alpha = np.polyfit(nbytes, times, 1)\n"
         ),
+        "fit: weights 1 / t, of all equations: neither their roots nor their squares, nor two points alone": [
+            f"{LEAST}  ->      per_byte, alpha = np.polyfit(nbytes, times, 1, w=1 / times**0.5)\n",
+            f"{LEAST}  ->      per_byte, alpha = np.polyfit(nbytes, times, 1, w=1 / times**2)\n",
+            f"{LEAST}  ->      per_byte = (times[-1] - times[0]) / (nbytes[-1] - nbytes[0])\n"
+            "    alpha = times[0] - per_byte * nbytes[0]\n",
+            f"{LEAST}  ->      alpha, per_byte = times.min(), 1 / np.max(nbytes / times)\n",
+        ],
+        "fit: t = alpha + n / beta is a line, its logarithm is not": (
+            f"{LEAST}  ->      per_byte, alpha = np.polyfit(np.log(nbytes), np.log(times), 1); alpha = np.exp(alpha)\n"
+        ),
+        "fit: all of an equation is divided by t, the left side too": (
+            "[1 / times, nbytes / times]  ->  [np.ones(len(times)), nbytes]"
+        ),
+        "fit: the first column belongs to alpha, the second to 1 / beta": (
+            "[1 / times, nbytes / times]  ->  [nbytes / times, 1 / times]"
+        ),
+        "fit: the second column is n / t": "nbytes / times]  ->  nbytes * times]",
+        "fit: bytes and seconds, no other units": "1 / per_byte\n  ->  1e-6 / per_byte\n",
         "fit: beta is bytes per second, 1 over the slope": "return alpha, 1 / per_byte  ->  return alpha, per_byte",
         "fit: alpha comes first, then beta": "return alpha, 1 / per_byte  ->  return 1 / per_byte, alpha",
         "star: messages to rank 0 leave at the same time, so they share one latency": (
-            "alpha + (p - 1) * n / beta + (p - 1) * whole  ->  2 * (p - 1) * whole"
+            f"{STAR}  ->  2 * (p - 1) * whole"
         ),
-        "star: rank 0 answers, too": " alpha + (p - 1) * n / beta + (p - 1) * whole  ->   alpha + (p - 1) * n / beta",
-        "star: rank 0 receives one message after another": (
-            "alpha + (p - 1) * n / beta + (p - 1) * whole  ->  2 * whole + (p - 2) * whole"
-        ),
+        "star: rank 0 answers, too": f"{STAR}  ->  alpha + (p - 1) * n / beta",
+        "star: the others send to rank 0, before it answers": f"{STAR}  ->  (p - 1) * whole",
+        "star: rank 0 receives one message after another": f"{STAR}  ->  2 * whole + (p - 2) * whole",
+        "star: rank 0 sends p - 1 messages, each when the previous one has arrived": [
+            f"{STAR}  ->  2 * alpha + 2 * (p - 1) * n / beta",
+            f"{STAR}  ->  alpha + (p - 1) * n / beta + whole",
+        ],
+        "star: p - 1 messages each way: rank 0 keeps its own": [
+            f"{STAR}  ->  alpha + p * n / beta + p * whole",
+            f"{STAR}  ->  2 * p * whole",
+        ],
+        "star: whole arrays": f"{STAR}  ->  alpha + (p - 1) * n / p / beta + (p - 1) * whole",
         "tree: only one way: up the tree and down again": (
             "2 * (p - 1).bit_length() * whole  ->  (p - 1).bit_length() * whole"
         ),
@@ -342,22 +551,54 @@ EXERCISES["seconds"] = Exercise(
         "tree: the rounds of p ranks are log2 p, rounded up": (
             "2 * (p - 1).bit_length() * whole  ->  2 * (p.bit_length() - 1) * whole"
         ),
+        "tree: a power of two has log2 p rounds, each way": [
+            "2 * (p - 1).bit_length() * whole  ->  2 * p.bit_length() * whole",
+            "2 * (p - 1).bit_length() * whole  ->  (2 * (p - 1).bit_length() - 1) * whole",
+        ],
+        "tree: in each round one message of n bytes": [
+            "2 * (p - 1).bit_length() * whole  ->  2 * (p - 1).bit_length() * (alpha + n / 2 / beta)",
+            "2 * (p - 1).bit_length() * whole  ->  2 * alpha + 2 * (p - 1).bit_length() * n / beta",
+        ],
         "tree: many messages go at the same time": "2 * (p - 1).bit_length() * whole  ->  2 * (p - 1) * whole",
-        "ring: messages have n / p bytes": "(alpha + n / p / beta)  ->  whole",
-        "ring: p - 1 steps in a phase, not p": (
-            "2 * (p - 1) * (alpha + n / p / beta)  ->  2 * p * (alpha + n / p / beta)"
+        "ring: messages have n / p bytes": [
+            f"(alpha + n / p / beta)  ->  {other}"
+            for other in ("whole", *(f"(alpha + {part} / beta)" for part in ("n / (p - 1)", "n * p", "n // p")))
+        ],
+        "ring: every step has a latency": (
+            "2 * (p - 1) * (alpha + n / p / beta)  ->  alpha + 2 * (p - 1) * n / p / beta"
         ),
+        "ring: p - 1 steps in a phase, not p": [
+            "2 * (p - 1) * (alpha + n / p / beta)  ->  2 * p * (alpha + n / p / beta)",
+            "2 * (p - 1) * (alpha + n / p / beta)  ->  (2 * p - 1) * (alpha + n / p / beta)",
+        ],
         "ring: two phases, of p - 1 steps each": (
             "2 * (p - 1) * (alpha + n / p / beta)  ->  (p - 1) * (alpha + n / p / beta)"
         ),
         "halving: the bytes are halved in every round": (
             "() - 1) * alpha + 2 * (q - 1) / q * n / beta  ->  () - 1) * whole"
         ),
-        "halving: two phases, halving and doubling": (
-            "2 * (q.bit_length() - 1) * alpha + 2 *   ->  (q.bit_length() - 1) * alpha + "
+        "halving: two phases, halving and doubling": [
+            "2 * (q.bit_length() - 1) * alpha + 2 *   ->  (q.bit_length() - 1) * alpha + ",
+            " alpha + 2 * (q - 1) / q  ->   alpha + (q - 1) / q",
+        ],
+        "halving: this is the ring": '    if name == "ring":  ->      if name != "star":',
+        "halving: q is the largest power of two up to p": (
+            "q = 1 << (p.bit_length() - 1)  ->  q = 1 << (p - 1).bit_length()"
         ),
+        "halving: q ranks halve, not p": [
+            "2 * (q - 1) / q * n  ->  2 * (p - 1) / p * n",
+            "2 * (q.bit_length() - 1) * alpha  ->  2 * np.log2(p) * alpha",
+            "2 * (q.bit_length() - 1) * alpha  ->  2 * (p - 1).bit_length() * alpha",
+        ],
+        "halving: log2 q rounds, not q.bit_length()": "(q.bit_length() - 1) * alpha  ->  q.bit_length() * alpha",
+        "halving: n / 2 and n / 4 and so on to n / q": "2 * (q - 1) / q * n  ->  2 * (q.bit_length() - 1) / q * n",
         "halving: ranks beyond the power of two send before, and get the result after": " if q < p else 0  ->   * 0",
-        "halving: whole arrays before and after: two of them": "2 * whole if q < p  ->  whole if q < p",
+        "halving: whole arrays before and after: two of them": [
+            "2 * whole if q < p  ->  whole if q < p",
+            "2 * whole if q < p  ->  2 * alpha if q < p",
+            "2 * whole if q < p  ->  2 * n / beta if q < p",
+            "2 * whole if q < p else 0  ->  2 * (p - q) * whole",
+        ],
         "halving: a power of two sends nothing before and after": "2 * whole if q < p else 0  ->  2 * whole",
         "on one rank nothing is sent": "    if p == 1:\n        return 0.0\n  ->  ",
         "beta is bytes per second: divide by it": "whole = alpha + n / beta  ->  whole = alpha + n * beta",
@@ -399,7 +640,15 @@ EXERCISES["network"] = Exercise(
         ),
         "only rank 1 is counted: range(1, comm.size)": "range(1, comm.size)  ->  (1,)",
         "of any number of ranks": "range(1, comm.size)  ->  (1, 2)",
-        "two sums, one for each epoch": f"{SUM}  ->  {SUM.replace(' for _ in range(2)]', ']')}",
+        "two sums, one for each epoch, in a list": [
+            f"{SUM}  ->  {SUM.replace(' for _ in range(2)]', ']')}",
+            f"{SUM}  ->  tuple({SUM})",
+            f"{SUM}  ->  np.array({SUM})",
+            f"{SUM}  ->  sum({SUM})",
+        ],
+        "use 5 decisions at most: what follows the failure is not needed": (
+            '["1->0", "1->0"]  ->  ["1->0", "1->0", "2->0", "2->0"]'
+        ),
         "every rank sends its first loss and then its second": (
             "        for loss in losses:\n            comm.send_obj(loss, 0)  ->          comm.send_obj(losses[0], 0)"
         ),
@@ -408,7 +657,10 @@ EXERCISES["network"] = Exercise(
             "  ->          for pair in enumerate(losses):\n            comm.send_obj(pair, 0)",
             f"{SUM}  ->  [sum(comm.recv_obj(rank)[1] for rank in range(1, comm.size)) for _ in range(2)]",
         ),
-        "the ranks other than 0 return None": "       return None\n    return  ->         return losses\n    return",
+        "the ranks other than 0 return None": [
+            "       return None\n    return  ->         return losses\n    return",
+            "       return None\n    return  ->         return [0, 0]\n    return",
+        ],
         "did you forget `return`?": "    return [sum(  ->      [sum(",
         "these are the sums of ranks, not of epochs": (
             f"{SUM}  ->  [sum(comm.recv_obj(rank) for _ in range(2)) for rank in range(1, comm.size)][:2]"

@@ -1,0 +1,205 @@
+"""Claims of labs 00, 01, 02, 04, 05 and 06."""
+
+import numpy as np
+from distcourse import lab02, lab05, lab06
+from distcourse.author.exercise import Solved
+
+import distlearn as dl
+
+from .claims import Claim
+from .conftest import COURSE
+
+OPTIMIZERS, ROOFLINE, MESSAGES = (
+    Solved(COURSE / "source" / name) for name in ("lab02_optimizers", "lab05_roofline", "lab06_messages")
+)
+
+
+# -- lab 02 ------------------------------------------------------------------------------------------------------------
+
+
+def adams() -> dict:
+    """Adam with and without bias correction: a rule by name."""
+    (adam,) = OPTIMIZERS.answers("adam")
+
+    def uncorrected(data, grad, state, lr, step):
+        adam(data, grad, state, lr, 10**6)
+
+    return {name: lab02.FunctionRule(rule, 2) for name, rule in (("with", adam), ("without", uncorrected))}
+
+
+def first_steps():
+    """Without bias correction, in learning rates: the first step and the longest."""
+    found = lab02.first_steps(adams()["without"], 3000)
+    return found[0], found.max()
+
+
+def steps_of_adams():
+    """Steps to the target by seed: Adam at 0.04, without bias correction at 0.01, and that at 0.04."""
+    task, rules = lab02.target_task("digits"), adams()
+    return [
+        [lab02.steps_to_target(task, 32, lr, rules[name], seed=seed, most=400) for seed in range(20)]
+        for name, lr in (("with", 0.04), ("without", 0.01), ("without", 0.04))
+    ]
+
+
+def adams_hold(found):
+    corrected, without, lost = np.array(found)
+    return (
+        [corrected.min(), corrected.max(), without.min(), without.max()] == [26, 44, 20, 42]
+        and np.median(lost) > 200
+        and abs((corrected - without).mean()) < without.std()
+    )
+
+
+def failures_at_twice():
+    """Of 20 seeds: how many runs fail at twice the best rate, by rule."""
+    task, found = lab02.target_task("digits"), {}
+    rules = OPTIMIZERS.answers("momentum")[:2], ("SGD", "Momentum"), (0, 1), (1.6, 0.4)
+    for rule, name, memory, lr in zip(*rules, strict=True):
+        rule = lab02.FunctionRule(rule, memory)
+        runs = [lab02.steps_to_target(task, 32, lr, rule, seed=seed, most=400) for seed in range(20)]
+        found[name] = int(np.isinf(runs).sum())
+    return found
+
+
+def noise_scales():
+    """Noise scale of the digits by seed, at the best rate for a batch of 64 and at half of it."""
+    (noise,), task, found = OPTIMIZERS.answers("noise"), lab02.target_task("digits"), []
+    for lr, steps in ((0.8, 48), (0.4, 71)):
+        runs = [
+            dl.SimWorld(8).run(lab02.noise_run, task, noise, lr=lr, steps=steps, seed=seed)[0][0].mean(axis=0)
+            for seed in range(5)
+        ]
+        found.append([trace / square for trace, square in runs])
+    return np.array(found)
+
+
+# -- lab 05 ------------------------------------------------------------------------------------------------------------
+
+
+def gains():
+    """By machine: samples a second with a batch of 1,024 over those with one, and the share of launches with one."""
+    (seconds,), a100, found = ROOFLINE.answers("seconds"), dl.cuda.CARDS["A100"], {}
+    server = a100._replace(peak=8e12, bandwidth=3.2e11, link=np.inf)
+    for name, card in {"64 cores": server, "A100": a100}.items():
+        one, many = (lab05.step_work(1000, batch, "batch") for batch in (1, 1024))
+        took = seconds(card, *one)
+        found[name] = 1024 * took / seconds(card, *many), one.calls * card.overhead / took
+    return found
+
+
+def launches():
+    """Milliseconds of a step of the small network with 180 neurons, by card."""
+    (seconds,) = ROOFLINE.answers("seconds")
+    return [1e3 * seconds(dl.cuda.CARDS[card], *lab05.step_work(180, 32, "batch")) for card in ("T4", "A100", "H100")]
+
+
+def recorded():
+    """Milliseconds of steps on the recorded H100: AlexNet, GoogLeNet and the MLP; AlexNet's share of normalization."""
+    alexnet, googlenet = lab05.card_layers("alexnet", (1, 16, 256)), lab05.card_layers("googlenet", (1, 16, 32))
+    mlp = [took for model, batch, took, _ in lab05.card_steps()[1] if model == "mlp" and batch in (32, 512)]
+    share = alexnet[-1].shares()["LocalResponseNorm"]
+    return [round(1e3 * s, 1) for s in (*(p.seconds for p in (*alexnet, *googlenet)), *mlp)], share
+
+
+# -- lab 06 ------------------------------------------------------------------------------------------------------------
+
+
+def fastest_all_reduces():
+    """By ranks, sizes from 8 bytes to 1 GB: the names of the fastest all-reduces, where one is alone."""
+    seconds, net, found = MESSAGES.answers("seconds")[1], dl.Network.preset("ethernet-10g"), {}
+    for p in range(2, 65):
+        for n in 2.0 ** np.arange(3, 31):
+            times = {name: seconds(name, n, p, net.alpha, net.beta) for name in lab06.NAMES}
+            best = [name for name, t in times.items() if t < min(times.values()) * (1 + 1e-9)]
+            found.setdefault(p, []).append(best)
+    return found
+
+
+def fastest_hold(found):
+    powers = {2**k for k in range(1, 7)}
+    return (
+        all("halving" in best for p in powers for best in found[p])
+        and all(found[p][-1] == ["ring"] for p in found if p not in powers)
+        and not any(best == ["tree"] for rows in found.values() for best in rows)
+        and [p for p, rows in found.items() if ["star"] in rows] == [3, 5]
+        and all(rows.count(["star"]) == 0 or rows[0] == ["star"] for rows in found.values())
+    )
+
+
+def busiest():
+    """Arrays through the busiest rank, by number of ranks, where that is no power of two: halving's and the ring's."""
+    ring, halving = (MESSAGES.answers(name)[0] for name in ("ring", "halving"))
+    found = {}
+    for p in (3, 5, 6, 7, 9, 12, 13):
+        found[p] = lab06.counted(halving, p, 16 * p).busiest, lab06.counted(ring, p, 16 * p).busiest
+    return found
+
+
+def orders():
+    """Orders of `ledger` on four ranks, and those of `relay` that fail, without what is buffered."""
+    *_, relay, ledger = MESSAGES.answers("network")
+    failures = dl.sim.explore(relay, 3).failures
+    return dl.sim.explore(ledger, 4).n_orders, [[d for d in run.order if "buffer" not in d] for run in failures]
+
+
+def interleavings():
+    ring = MESSAGES.answers("ring")[0]
+    return dl.sim.explore(lambda comm: ring(comm, np.ones(8)), 4).first.n_interleavings
+
+
+CLAIMS = [
+    Claim(
+        "02",
+        "Without it they are three to five times as long",
+        first_steps,
+        lambda found: abs(found[0] - 3.16) < 0.01 and 4.5 < found[1] < 5,
+    ),
+    Claim("02", "26 to 44 steps with the correction, 20 to 42 without", steps_of_adams, adams_hold, slow=True),
+    Claim(
+        "02",
+        "SGD failed at twice its best rate every time, Momentum seven times",
+        failures_at_twice,
+        lambda found: found == {"SGD": 20, "Momentum": 7},
+        slow=True,
+    ),
+    Claim(
+        "02",
+        "At **half** the best rate the digits' noise scale comes out nearly three times as large",
+        noise_scales,
+        lambda found: 2.5 < found[1].mean() / found[0].mean() < 3 and found[1].min() > 2 * found[0].max(),
+        slow=True,
+    ),
+    Claim(
+        "05",
+        "and yet the A100 gains more: with one sample more of its time is launches",
+        gains,
+        lambda found: all(a > b for a, b in zip(found["A100"], found["64 cores"], strict=True)),
+    ),
+    Claim(
+        "05",
+        "T4, A100 and H100 need the same 0.3 ms",
+        launches,
+        lambda found: {round(ms, 1) for ms in found} == {0.3},
+    ),
+    Claim(
+        "05",
+        "took 14.5 ms for AlexNet with one image, 16.2 with 16, and 89 with 256",
+        recorded,
+        lambda found: found[0] == [14.5, 16.2, 89.4, 90.6, 92.6, 100.9, 2.5, 2.1] and 0.19 < found[1] < 0.22,
+    ),
+    Claim("06", "On a power of two nothing beats halving", fastest_all_reduces, fastest_hold),
+    Claim(
+        "06",
+        "its busiest rank moves more bytes than in a ring",
+        busiest,
+        lambda found: all(halving > ring for halving, ring in found.values()),
+    ),
+    Claim(
+        "06",
+        "in the two failures of `relay` the same messages arrive in the same order",
+        orders,
+        lambda found: found[0] == 90 and len(found[1]) == 2 and found[1][0] == found[1][1],
+    ),
+    Claim("06", "some $10^{22}$ different sequences", interleavings, lambda found: round(found, -21) == 10**22),
+]
