@@ -18,7 +18,7 @@ ROOT = Path(__file__).parent.parent
 CAPS = {
     "distcourse": 132_100,
     "distlearn": 5_897,
-    "distlearn/cli": 16_670,
+    "distlearn/cli": 16_710,
     "distlearn/comm": 21_300,
     "distlearn/cuda": 38_150,
     "distlearn/data": 9_580,

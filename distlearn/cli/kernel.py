@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 import re
 import shlex
 import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import quote
 
 import click
 import numpy as np
@@ -118,8 +120,9 @@ def check_path(path, *, name, sarif, as_json, archs, defines, folders, **how) ->
     else:
         rows = [(str(o.path.relative_to(path)), o.kernel, _outcome(o)) for o in found]
         print_table(str(path), ["file", "kernel", "outcome"], rows)
-        if any(one.why for one in found):
-            say("for a kernel whose launch is not known `distlearn kernel check FILE` prints the command to type")
+        checked = [one.report for one in found if one.report]
+        say(f"{len(checked)} launches checked, {sum(bool(r.errors) for r in checked)} with errors; "
+            f"{len(found) - len(checked)} not: `distlearn kernel check FILE` says what to type")  # fmt: skip
     return any(one.report.errors if one.report else one.why.startswith(("error", "does not")) for one in found)
 
 
@@ -228,7 +231,7 @@ def to_sarif(found: list[Checked]) -> dict:
         for f in [*one.report.errors, *one.report.warnings] if one.report else []:
             file = (one.path.parent / f.file) if f.file else one.path
             region = {"startLine": max(1, f.line), "startColumn": max(1, f.column), "snippet": {"text": f.source}}
-            place = {"artifactLocation": {"uri": file.as_posix()}, "region": region}
+            place = {"artifactLocation": {"uri": quote(Path(os.path.relpath(file)).as_posix())}, "region": region}
             results.append({
                 "ruleId": f.kind, "level": "warning" if f.is_warning else "error",
                 "message": {"text": f"{one.kernel}: {f.message}"}, "locations": [{"physicalLocation": place}],

@@ -118,7 +118,7 @@ class _Host:
 
         def known(text, kind):
             try:
-                return kind(self.value(text, match.start(), given))
+                return self.value(text, match.start(), given, kind=kind)
             except LookupError as error:
                 missing.append(error.args[0])
 
@@ -146,13 +146,13 @@ class _Host:
         except (LookupError, TypeError):
             return self._spelled(*given[text]) if text in given else text
 
-    def value(self, text, at, given, depth=0):
+    def value(self, text, at, given, depth=0, kind=lambda value: value):
         """Return the value of an expression at a place: a number, the sides of a dim3, or "bytes[n]"."""
         plain = re.sub(
             r"\bsizeof\s*\(\s*([^()]*?)\s*\)", lambda m: self._size(m[1], m[0], at), expand(text, self.macros)
         )
         try:
-            return _evaluate(plain, lambda name: self._variable(name, at, given, depth))
+            return kind(_evaluate(plain, lambda name: self._variable(name, at, given, depth)))
         except (SyntaxError, NameError, ArithmeticError, TypeError, ValueError, MemoryError, RecursionError) as error:
             raise LookupError(f"{' '.join(text.split())!r} is not a literal") from error
 
@@ -277,6 +277,7 @@ class _AsInC(ast.NodeTransformer):
 
 
 _AS_PYTHON = [
+    (r"\s+", " "),
     (r"\bstd\s*::\s*", ""),
     (r"\b(?:static|reinterpret|const)_cast\s*<([^<>]*)>", r"(\1)"),
     (r"(?<!\w)\([\w\s:]+\*+\s*\)", ""),  # casts of pointers, then of numbers
@@ -287,7 +288,6 @@ _AS_PYTHON = [
     (r"&&", " and "),
     (r"\|\|", " or "),
     (r"!(?!=)", " not "),
-    (r"\s+", " "),
 ]
 
 

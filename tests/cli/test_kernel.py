@@ -5,13 +5,19 @@ import shlex
 import subprocess
 import sys
 import textwrap
+from dataclasses import replace
+from pathlib import Path
 
+import jsonschema
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from distlearn.cli.kernel import check
+from distlearn.cli import kernel
+from distlearn.cuda import RawKernel
 from distlearn.cuda.host import argument, kernels_of, launches_of
+from distlearn.cuda.report import Finding, Report
+from tests.cuda.textbook import CASES
 from tests.emulated import NEEDS_COMPILER
 
 SOURCE = """
@@ -51,7 +57,7 @@ def run(tmp_path):
         folder.mkdir(exist_ok=True)
         (folder / "some.cu").write_text(source)
         call.folder = folder
-        return CliRunner().invoke(check, [str(folder / of), *(a.replace("HERE", str(tmp_path)) for a in args)])
+        return CliRunner().invoke(kernel.check, [str(folder / of), *(a.replace("HERE", str(tmp_path)) for a in args)])
 
     return call
 
@@ -78,6 +84,8 @@ READ = {  # the body of `run(float* h, int n, float s)`, called with (p, 1000, 0
     "float *a = NULL, *b; size_t e = sizeof(*b) * n; cudaMalloc((void**)&a, e); b = a; k<<<1, 1>>>(a, b + 3);":
         [(1,), (1,), 0, ["bytes[4000]", "bytes[4000]"]],
     "int m = 5; if (argc > 1) m = atoi(argv[1]); k<<<m, static_cast<unsigned int>(s * 4)>>>();": [(5,), (2,), 0, []],
+    "dim3 g = {2,\n3}; k<<<g, {4}>>>();": [(2, 3), (4,), 0, []],
+    "k<<<{{2}, 3}, 1>>>();": "'{{2}, 3}' is not a literal",
     "{ int m = 5; } int m = 6; k<T, W><<<m, std::min(n, 64)>>>();": [(6,), (64,), 0, []],
     "int m = 5; if (n) m = 6; k<<<m, 1>>>();": "'m' is not a literal",
     "int m = 5; m += 2; k<<<m, 1>>>();": "'m' is not a literal",
@@ -152,6 +160,7 @@ def test_a_folder_is_a_table_and_findings_are_written(run, tmp_path):
     found = run(WRONG, "--sarif", "HERE/found.sarif", of="")
     assert found.exit_code == 1
     assert "its launch in line 22: 'blocks' is not a literal" in " ".join(found.output.split())
+    assert "2 launches checked, 2 with errors; 1 not: `distlearn kernel check FILE`" in " ".join(found.output.split())
     sarif = json.loads((tmp_path / "found.sarif").read_text())
     results = sarif["runs"][0]["results"]
     assert sarif["version"] == "2.1.0"
@@ -162,6 +171,61 @@ def test_a_folder_is_a_table_and_findings_are_written(run, tmp_path):
     assert place["artifactLocation"]["uri"].endswith("kernels/some.cu")
     (scale, *_) = json.loads(run(WRONG, "--launch", "--json").output)
     assert [scale["kernel"], scale["errors"][0]["line"], scale["block"]] == ["scale", 5, [128, 1, 1]]
+
+
+SCHEMA = {  # what version 2.1.0 of the format asks of the parts that are written here; its own schema agrees
+    "type": "object", "required": ["version", "runs"], "additionalProperties": False,
+    "properties": {"$schema": {"format": "uri"}, "version": {"const": "2.1.0"}, "runs": {"items": {
+        "required": ["tool", "results"], "additionalProperties": False, "properties": {
+            "tool": {"required": ["driver"], "properties": {"driver": {"required": ["name"]}}},
+            "results": {"items": {"required": ["message", "ruleId", "level", "locations"], "properties": {
+                "message": {"required": ["text"]}, "level": {"enum": ["none", "note", "warning", "error"]},
+                "locations": {"items": {"properties": {"physicalLocation": {"properties": {
+                    "artifactLocation": {"properties": {"uri": {"pattern": r"^[\w./%~-]+$"}}},
+                    "region": {"properties": {name: {"type": "integer", "minimum": 1} for name in
+                                              ("startLine", "startColumn")}},
+                }}}}},
+            }}},
+        },
+    }}},
+}  # fmt: skip
+
+
+@NEEDS_COMPILER
+@pytest.mark.parametrize("case", [c for c in CASES if c.errors or c.warnings], ids=lambda c: c.title)
+def test_a_defect_reads_the_same_everywhere(case, tmp_path):
+    """In the text, the table of a folder, JSON and SARIF: kind, line and sentence of every seeded defect."""
+    made = RawKernel(case.source, case.name)
+    given = tuple(a.copy() for a in case.args)
+    report = made.check(case.grid, case.block, given, shared_mem=case.shared_mem, time_limit=case.time_limit)
+    one = kernel.Checked(tmp_path / "a b.cu", case.name, report)
+    sarif = kernel.to_sarif([one])
+    jsonschema.validate(sarif, SCHEMA)
+    wanted = {(kind, line) for kind, line, _ in (*case.errors, *case.warnings)}
+    as_json = json.loads(json.dumps(kernel._as_dict(one)))
+    listed = as_json["errors"] + as_json["warnings"]
+    results = sarif["runs"][0]["results"]
+    assert {(f["kind"], f["line"]) for f in listed} == wanted
+    assert len(results) == len(listed)
+    for finding, result in zip(listed, results, strict=True):
+        region = result["locations"][0]["physicalLocation"]["region"]
+        assert (result["ruleId"], region["startLine"]) == (finding["kind"], finding["line"])
+        assert result["message"]["text"] == f"{case.name}: {finding['message']}"
+        assert f"{finding['kind']}, line {finding['line']}: {finding['message']}" in str(report)
+        assert result["level"] == ("error" if finding in as_json["errors"] else "warning")
+    for finding in as_json["errors"]:
+        assert f"{finding['kind']}, line {finding['line']}" in kernel._outcome(one)
+
+
+def test_files_of_findings_are_relative_and_quoted(tmp_path, monkeypatch):
+    """Code hosts put findings beside lines of files of the repository."""
+    monkeypatch.chdir(tmp_path)
+    finding = Finding("race", 3, 0, "x", (), (), "it races")
+    report = Report("k", "gcc", (1,), (1,), errors=[finding, replace(finding, file="my tile.cuh")])
+    for path in (tmp_path / "my src" / "a+b.cu", Path("my src/../my src/a+b.cu")):
+        results = kernel.to_sarif([kernel.Checked(path, "k", report)])["runs"][0]["results"]
+        uris = [r["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for r in results]
+        assert uris == ["my%20src/a%2Bb.cu", "my%20src/my%20tile.cuh"]
 
 
 @NEEDS_COMPILER
