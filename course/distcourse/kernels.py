@@ -59,7 +59,7 @@ def launched(fn, name, grid, block, args, *, record=None):
     if not found:
         return {"kernel": "no errors"}, report
     told = str(found[0]).removeprefix(f"{found[0].kind}, ")
-    if found[0].kind == "infinite-loop":  # so it would be in the other cases
+    if found[0].kind in ("infinite-loop", "unfinished"):  # so it would be in the other cases
         raise TimeoutError(f"{told}\ndoes every loop end?")
     if found[0].kind in BARRIERS:
         told += "\nall threads of a block must reach each barrier: no `return` before it, and not inside an `if`"

@@ -5,10 +5,14 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
+import re
+import shlex
 import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import quote
 
 import click
 import numpy as np
@@ -16,12 +20,14 @@ import numpy as np
 from .. import __version__
 from ..cuda import KernelError, RawKernel, Report, compile_check
 from ..cuda.arguments import spell
-from ..cuda.host import argument, filled, kernels_of, launches_of
+from ..cuda.emulator.source import flatten
+from ..cuda.host import argument, kernels_of, launches_of
 from ..cuda.report import KINDS
 from ..files import whole_file
 from .console import plain_errors, print_table, say
 
 SUFFIXES = (".cu", ".cuh")
+SECONDS = (20, 10)  # that a launch may take, and one of the host code: a folder has many
 
 
 class Checked(NamedTuple):
@@ -84,17 +90,18 @@ def check_path(path, *, name, sarif, as_json, archs, defines, folders, **how) ->
     one_by_one, found = path.is_file(), []
     for file in files:
         source = file.read_text(encoding="utf-8", errors="replace")
-        templates = kernels_of(source)
-        names = [name] if name else templates
+        flat = flatten(source, (*options, f"-I{file.parent}"))
+        launches = launches_of(flat.text, flat.place)
+        templates, own = kernels_of(flat.text), kernels_of(source)
+        names = [name] if name else [kernel for kernel in templates if kernel in own or kernel in launches]
         if one_by_one and not names:
             raise ValueError(f"{path}: no __global__ function")
+        if one_by_one and len(names) > 1 and how["args"]:
+            raise ValueError(f"{path} has the kernels {', '.join(names)}: say which by --name")
         for each in names:
-            if one_by_one and len(names) > 1 and how["args"]:
-                raise ValueError(f"{path} has the kernels {', '.join(names)}: say which by --name")
+            known, given = launches.get(each, []), (file, source, each, (f"-I{file.parent}", *options))
             with contextlib.redirect_stdout(io.StringIO()):  # what kernels print is in their reports
-                found += _checked(
-                    file, source, each, (f"-I{file.parent}", *options), templates.get(each), not one_by_one, **how
-                )
+                found += _checked(*given, templates.get(each, ""), not one_by_one, known, **how)
         if archs:
             result = compile_check(source, archs.split(","), options=options, names=[name] if name else ())
             say(str(result))
@@ -106,59 +113,95 @@ def check_path(path, *, name, sarif, as_json, archs, defines, folders, **how) ->
         click.echo(json.dumps([_as_dict(one) for one in found], indent=1))
     elif one_by_one:
         for one in found:
-            say(f"{one.report.printed}{one.report}" if one.report else f"{one.path}, {one.kernel}: {one.why}")
+            if one.report:
+                say(f"{one.report.printed}{one.report}")
+            if one.why:
+                say(f"{one.path}, {one.kernel}: {one.why}")
     else:
-        rows = [(str(o.path.relative_to(path)), o.kernel, o.why or _outcome(o.report)) for o in found]
+        rows = [(str(o.path.relative_to(path)), o.kernel, _outcome(o)) for o in found]
         print_table(str(path), ["file", "kernel", "outcome"], rows)
+        checked = [one.report for one in found if one.report]
+        say(f"{len(checked)} launches checked, {sum(bool(r.errors) for r in checked)} with errors; "
+            f"{len(found) - len(checked)} not: `distlearn kernel check FILE` says what to type")  # fmt: skip
     return any(one.report.errors if one.report else one.why.startswith(("error", "does not")) for one in found)
 
 
-def _checked(file, source, name, options, is_template, host, *, grid, block, shared, args, launch):
+def _checked(file, source, name, options, template, folder, launches, *, grid, block, shared, args, launch):
     """Yield what comes of one kernel: of the launch that is asked for, or of each of the host code."""
-    for one in (launches_of(source, name) if launch or host else ()) or [None]:
+    host = launch or folder
+    for one in ((launches if host else launches[:1]) if not args else ()) or [None]:
         full = one.kernel if one else name
         try:
-            if one and one.unknown:
-                yield Checked(file, full, None, f"its launch in line {one.line}: {one.unknown}")
+            why = f"its launch in line {one.line}: {one.unknown}" if one else "no launch in its host code"
+            if template and "<" not in full:
+                full += template
+                why = f"its launch in line {one.line} names no arguments of the template" if one else why
+                one = one and one._replace(grid=None)
+            if folder and one and None in one[2:5]:
+                yield Checked(file, full, None, why)
                 continue
-            if "<" not in full and is_template:
-                yield Checked(file, full, None, f"a template: name its arguments, --name '{full}<float>'")
-                continue
-            made, rng = RawKernel(source, full, options).compile(), np.random.default_rng(0)
+            made = RawKernel(source, full, options).compile()
             signature = made._built.signature
-            if one:
-                grid, block, shared, given = one.grid, one.block, one.shared, _given(one, signature, rng)
-            elif args:
-                grid, block = _numbers(grid), _numbers(block)
-                given = tuple(argument(text, code, rng) for text, code in zip(args, signature, strict=False))
-                given += args[len(signature) :]
-            else:
-                takes = [spell(code) for code in signature]
-                known = ", ".join(f"{t} {n}" for t, n in zip(takes, made.parameters, strict=False)) or "nothing"
-                line = " ".join(f"--arg '{t[:-1]}[1024]'" if t.endswith("*") else f"--arg '<{t}>'" for t in takes)
-                none = "no launch in its host code; " if launch or host else ""
-                yield Checked(file, full, None, f"{none}it takes {known}: --grid 1 --block 32 {line}".rstrip())
+            if args:
+                how = _numbers(grid), _numbers(block), shared, args
+            else:  # what floats are makes no difference to the accesses of most kernels
+                values = zip(one.arguments, signature, strict=False) if one else ()
+                values = [v or ("1" if code[0] in "fh" else None) for v, code in values]
+                how = (*one[2:5], values) if one else (None, ())
+            if (args or host) and None not in (*how, *how[-1]):
+                report, why = _run(made, *how, SECONDS[bool(one)]), ""
+                for late in [e for e in report.errors if e.kind == "unfinished"]:  # no mistake of the kernel
+                    report.errors.remove(late)
+                    why = f"not to its end: {late.message}"
+                if one and report.errors:  # what other numbers in the arrays change is no mistake of the kernel
+                    others = [f"{text}=7" if text.startswith("bytes") else text for text in how[-1]]
+                    same = {_sort_of(e) for e in _run(made, *how[:-1], others, SECONDS[True]).errors}
+                    kept = [e for e in report.errors if _sort_of(e) in same]
+                    if kept != report.errors:
+                        report.errors, why = (
+                            kept,
+                            "more depends on what its arrays hold, which host code sets: use --arg",
+                        )
+                yield Checked(file, full, report, why)
                 continue
-            yield Checked(file, full, made.check(grid, block, given, shared_mem=shared))
+            takes = ", ".join(f"{spell(c)} {n}" for c, n in zip(signature, made.parameters, strict=False)) or "nothing"
+            line = "" if folder else f"it takes {takes}: {_line(file, full, made, one)}"
+            yield Checked(file, full, None, "; ".join(filter(None, [why * host, line])))
         except KernelError as error:
-            first = str(error).partition("\n")[0]
-            yield Checked(file, full, None, f"refused: {first}" if host else f"error: {error}")
+            lines = [line.strip() for line in str(error).split("\n")]
+            why = " ".join([*lines[:2], *(line for line in lines[2:] if "header not found" in line)])
+            yield Checked(file, full, None, f"refused: {why}" if folder else f"error: {error}")
         except (ValueError, TypeError) as error:
-            if not host:
+            if not folder:
                 raise
             yield Checked(file, full, None, f"cannot be launched: {error}")
 
 
-def _given(launch, signature, rng) -> tuple:
-    """Make the arguments of a launch of the host code."""
-    made = []
-    for value, code in zip(launch.arguments, signature, strict=False):
-        if isinstance(value, tuple):
-            item = argument("t[1]", code, rng)
-            made.append(filled((max(1, value[1] // item.itemsize),), item.dtype, "", rng))
-        else:
-            made.append(value if code.startswith("*") else argument(repr(value), code, rng))
-    return tuple(made) + tuple(launch.arguments[len(signature) :])
+def _run(made, grid, block, shared, texts, seconds) -> Report:
+    rng, signature = np.random.default_rng(0), made._built.signature
+    given = [argument(text, code, rng) for text, code in zip(texts, signature, strict=False)]
+    return made.check(grid, block, (*given, *texts[len(given) :]), shared_mem=shared, time_limit=seconds)
+
+
+def _sort_of(finding) -> tuple:
+    return finding.kind, finding.line, finding.offset * (finding.kind == "out-of-bounds")
+
+
+def _line(file, name, made, launch) -> str:
+    """Return the command that checks a kernel: with what is known of a launch, otherwise for arrays of 32 by 32."""
+    text, signature = made.device.text, made._built.signature
+    grid, block, shared, given = launch[2:6] if launch else (None, None, None, [None] * len(signature))
+    flat = not re.search(r"Idx\s*\.\s*y", text)
+    grid, block = grid or ((1,) if flat else (4, 4)), block or ((32,) if flat else (8, 8))
+    shared = shared or 4096 * ("extern __shared__" in text)
+    words = ["--name", name, "--grid", ",".join(map(str, grid)), "--block", ",".join(map(str, block))]
+    words += ["--shared", str(shared)] * bool(shared)
+    for known, code in zip(given, signature, strict=False):
+        usual = (
+            f"{spell(code.replace('k', ''))[:-1]}[1024]" if code.startswith("*") else "1" if code[0] in "fh" else "32"
+        )
+        words += ["--arg", known or usual]
+    return shlex.join(["distlearn", "kernel", "check", str(file), *words])
 
 
 def _numbers(text: str) -> tuple:
@@ -168,8 +211,9 @@ def _numbers(text: str) -> tuple:
         raise ValueError(f"{text!r}: expected whole numbers, such as 256 or 16,16") from None
 
 
-def _outcome(report: Report) -> str:
-    return "; ".join(f"{e.kind}, {e.where}" for e in report.errors) or "no errors"
+def _outcome(one: Checked) -> str:
+    errors = [f"{e.kind}, {e.where}" for e in one.report.errors] or ["no errors"] if one.report else []
+    return "; ".join([*errors, *[one.why] * bool(one.why)])
 
 
 def _as_dict(one: Checked) -> dict:
@@ -187,7 +231,7 @@ def to_sarif(found: list[Checked]) -> dict:
         for f in [*one.report.errors, *one.report.warnings] if one.report else []:
             file = (one.path.parent / f.file) if f.file else one.path
             region = {"startLine": max(1, f.line), "startColumn": max(1, f.column), "snippet": {"text": f.source}}
-            place = {"artifactLocation": {"uri": file.as_posix()}, "region": region}
+            place = {"artifactLocation": {"uri": quote(Path(os.path.relpath(file)).as_posix())}, "region": region}
             results.append({
                 "ruleId": f.kind, "level": "warning" if f.is_warning else "error",
                 "message": {"text": f"{one.kernel}: {f.message}"}, "locations": [{"physicalLocation": place}],

@@ -1,14 +1,18 @@
-"""What the host code of a .cu file says about launches: `scale<<<blocks, 256>>>(x, 2.0f, n)`, where it has literals.
+"""What the host code of a .cu file says about launches: `scale<<<blocks, 256>>>(x, 2.0f, n)`, as far as it can be read.
 
-    kernels_of(source) --> names of its kernels            launches_of(source, name) --> grids, blocks, arguments
+    kernels_of(source) --> its kernels        launches_of(source) --> grids, blocks and arguments, by kernel
     argument("float[1024]", "*f4") --> an array
 
-Nothing of the host code is run. Literals, `#define`s, constants and `dim3`s are worked out, and the sizes of arrays are
-those of `cudaMalloc`; a launch that depends on anything else is refused, with the name of what is not known.
+Nothing of the host code is run. A variable has the value that it is given before the launch, a parameter of a host
+function that of a call, an array the size of its `cudaMalloc`. What depends on anything else (input, other files, what
+functions do, an `if`) is not known: it is named, and the launch is refused.
 """
 
 from __future__ import annotations
 
+import ast
+import functools
+import itertools
 import math
 import re
 from typing import NamedTuple
@@ -16,115 +20,324 @@ from typing import NamedTuple
 import numpy as np
 
 from .arguments import NUMPY, WORDS, spell
-from .emulator.device_code import closing, expand, macros_of, split
-from .emulator.source import split_commas, without_comments
+from .emulator.device_code import Macro, closing, expand, macros_of, parameters_of, split
+from .emulator.source import position, spaces, split_commas, without_comments
 
 ELEMENTS = 1 << 26  # of an array, at most: for each byte the emulator keeps several of its own
 THREADS = 1 << 22  # of a launch of the host code, at most: others take minutes
 SIZES = {words: np.dtype(NUMPY[code]).itemsize for code, words in WORDS.items() if code in NUMPY}
 SIZES |= {"unsigned int": 4, "size_t": 8, "float2": 8, "float3": 12, "float4": 16, "int2": 8, "int4": 16}
-_CONSTANT = r"\b(?:const|constexpr|int|unsigned|long|size_t|float|double|auto)\s+(\w+)\s*=\s*([^;,{}]+)[;,]"
+SIZES |= {f"{sign}int{bits}_t": bits // 8 for bits in (8, 16, 32, 64) for sign in ("", "u")}
+_MATHS = {"ceil": math.ceil, "floor": math.floor, "sqrt": math.sqrt, "pow": math.pow, "min": min, "max": max}
+_KNOWN = dict.fromkeys((*SIZES, "unsigned", "long"), int) | {"float": float, "double": float} | _MATHS
+_KNOWN |= {f"{name}f": call for name, call in _MATHS.items()} | {"true": 1, "false": 0, "NULL": 0, "nullptr": 0}
+_KNOWN |= {"dim3": lambda *sides: sides if len(sides) > 1 else sides[0], "emu_bytes": lambda n: _Array(n), "argc": 1}
+_KNOWN |= {"emu_divide": lambda a, b: a // b if isinstance(a, int) and isinstance(b, int) else a / b}
 
 
 class Launch(NamedTuple):
-    """A launch of the host code, as far as it can be read; `unknown` says what of it is not a literal."""
+    """A launch of the host code; None stands for what is not known, and `unknown` says why."""
 
     kernel: str  # of a template with its arguments
     line: int
-    grid: tuple
-    block: tuple
-    shared: int
-    arguments: list  # a number, or the bytes of an array as ("bytes", n)
-    unknown: str = ""
+    grid: tuple | None
+    block: tuple | None
+    shared: int | None
+    arguments: list  # as `argument` takes them: "2.5", "bytes[4000]"
+    unknown: str
 
 
-def kernels_of(source: str) -> dict[str, bool]:
-    """Return the names of the kernels that a source defines, in order, and whether each is a template."""
+def kernels_of(source: str) -> dict[str, str]:
+    """Return the names of the kernels that a source defines, in order; for templates arguments that may fit."""
     code = without_comments(source)
     found = [d for d in split(code) if d.is_kernel and "{" in code[d.begin : d.end]]
-    return {name: d.head.lstrip().startswith("template") for d in found for name in sorted(d.names)}
+    return {name: _of_template(d.head) for d in found for name in sorted(d.names)}
 
 
-def launches_of(source: str, name: str) -> list[Launch]:
-    """Return the launches of a kernel in the host code."""
-    code = without_comments(source)
-    macros = macros_of(code)
-    known = dict(re.findall(_CONSTANT, code))
-    dims = dict(re.findall(r"\bdim3\s+(\w+)\s*(?:=\s*dim3\s*)?\(([^;]*)\)\s*;", code))
-    sizes = {}
-    for match in re.finditer(r"\bcudaMalloc\w*\s*\(", code):
-        pointer, *size = split_commas(code[match.end() : closing(code, match.end() - 1) - 1])
-        sizes |= {m[1]: size[0] for m in [re.search(r"&\s*(\w+)\s*$", pointer)] if m and size}
-    types = {new: SIZES[old] for old, new in re.findall(r"\btypedef\s+([\w ]+?)\s+(\w+)\s*;", code) if old in SIZES}
-    values = _Values(macros, known, SIZES | types)
-    found = []
-    for match in re.finditer(rf"\b{re.escape(name)}\s*(<[^<>;]*>)?\s*<<<(.*?)>>>\s*\(", code, re.S):
-        which = name + (match[1] or ""), code.count("\n", 0, match.start()) + 1
-        setting = split_commas(match[2])
-        given = split_commas(code[match.end() : closing(code, match.end() - 1) - 1])
-        try:
-            grid, block = (_triple(dims.get(part.strip(), part), values) for part in setting[:2])
-            shared = values.number(setting[2]) if len(setting) > 2 else 0
-            arguments = [_argument(text.strip(), sizes, values) for text in given]
-            if (threads := math.prod((*grid, *block))) > THREADS:
-                raise LookupError(f"{threads:,} threads, at most {THREADS:,} are run: choose --grid and --arg")
-            if (held := sum(a[1] for a in arguments if isinstance(a, tuple))) > ELEMENTS:
-                raise LookupError(f"{held:,} bytes of arrays, at most {ELEMENTS:,} are: choose --grid and --arg")
-            found.append(Launch(*which, grid, block, int(shared), arguments))
-        except LookupError as error:
-            found.append(Launch(*which, (), (), 0, [], str(error.args[0])))
+def _of_template(head: str) -> str:
+    match = re.match(r"\s*template\s*<(.*?)>\s*\w*__global__", head, re.S)
+    kinds = [part.split()[0] for part in split_commas(match[1])] if match else []
+    fitting = {"typename": "float", "class": "float", "bool": "1"}
+    return f"<{', '.join(fitting.get(kind, '16') for kind in kinds)}>" * bool(kinds)
+
+
+def launches_of(source: str, place=lambda line: ("", line)) -> dict[str, list[Launch]]:
+    """Return the launches of the host code, by kernel; `place` returns the file and line of a line of the source."""
+    host, found = _Host(without_comments(source)), {}
+    for match in re.finditer(r"\b(\w+)\s*(<[^;{}]*?>)?\s*<<<(.*?)>>>\s*\(", host.code, re.S):
+        tried = [host.launch(match, given) for given in itertools.islice(host.callers(match.start()), 20)]
+        one = min(tried, key=lambda one: bool(one.unknown))
+        found.setdefault(match[1], []).append(one._replace(line=place(one.line)[1]))
     return found
 
 
-def _triple(text: str, values: _Values) -> tuple:
-    text = re.sub(r"^\s*dim3\s*\((.*)\)\s*$", r"\1", text, flags=re.S)
-    return tuple(int(values.number(part)) for part in split_commas(text))
+class _Host:
+    """The host code of a source; `given` holds what a call passes for parameters: text, place, and its caller's own."""
 
+    def __init__(self, code):
+        for match in re.finditer(r"\bfor\s*\(", code):  # without what is done after a turn: the first one counts
+            end = closing(code, match.end() - 1) - 1
+            at = code.rfind(";", 0, end) + 1
+            code = code[:at] + spaces(code[at:end]) + code[end:]
+        self.code, self.macros = code, macros_of(code)
+        self.scopes = [d for d in split(code) if d.kind in ("function", "type") and "{" in code[d.begin : d.end]]
+        for d in self.scopes:
+            d.name, d.parameters = min(d.names, default=""), []
+            if d.kind == "function":
+                d.parameters = parameters_of(d, d.name)
+                body = re.search(r"\)\s*\{\s*return\b([^;]*);\s*\}$", code[d.begin : d.end])
+                if body and d.parameters:
+                    inline = re.sub(rf"\b({'|'.join(d.parameters)})\b", r"(\1)", f"({body[1]})")
+                    self.macros.setdefault(d.name, Macro(d.parameters, inline))
+        typedefs = re.findall(r"\btypedef\s+([\w ]+?)\s+(\w+)\s*;", code)
+        self.sizes = SIZES | {new: SIZES[old] for old, new in typedefs if old in SIZES}
 
-def _argument(text: str, sizes: dict, values: _Values):
-    return ("bytes", int(values.number(sizes[text]))) if text in sizes else values.number(text)
+    def scope(self, at):
+        return next((d for d in self.scopes if d.begin <= at < d.end), None)
 
+    def callers(self, at, depth=0):
+        """Yield what the function around a place may have been given: by each of its calls, at last nothing."""
+        scope = self.scope(at)
+        of_template = re.match(r"\s*template\s*<([^<>]*)>", self.code[scope.begin :]) if scope else None
+        types = re.findall(r"(\w+)\s*(?:=[^,]*)?(?:,|$)", of_template[1]) if of_template else []
+        if scope and scope.parameters and depth < 5:
+            for call in re.finditer(rf"\b{scope.name}\s*(?:<([^;(){{}}]*)>)?\s*\(", self.code):
+                texts = split_commas(self.code[call.end() : closing(self.code, call.end() - 1) - 1])
+                if len(texts) == len(scope.parameters) and self.scope(call.start()) not in (scope, None):
+                    pairs = [
+                        *zip(scope.parameters, texts, strict=True),
+                        *zip(types, split_commas(call[1] or ""), strict=False),
+                    ]
+                    for given in self.callers(call.start(), depth + 1):
+                        yield {name: (text, call.start(), given) for name, text in pairs}
+        yield {}
 
-class _Values:
-    """Works out constant expressions of C."""
+    def launch(self, match, given) -> Launch:
+        """Read the launch of a match of `launches_of`."""
+        missing = []
 
-    def __init__(self, macros, known, sizes):
-        self._macros, self._known, self._sizes = macros, known, sizes
+        def known(text, kind):
+            try:
+                return self.value(text, match.start(), given, kind=kind)
+            except LookupError as error:
+                missing.append(error.args[0])
 
-    def number(self, text: str, depth: int = 0):
-        plain = expand(text, self._macros)
-        plain = re.sub(r"\bsizeof\s*\(\s*([\w ]+?)\s*\)", lambda m: str(self._sizes.get(m[1], m[0])), plain)
-        plain = re.sub(r"\(\s*(?:int|float|double|size_t|long|unsigned(?: int)?)\s*\)", "", plain)
-        plain = re.sub(r"(?<=[\d.])[uUlLfF]+\b", "", plain)
-        plain = re.sub(r"(?<![\w.])[A-Za-z_]\w*", lambda m: self._name(m[0], depth), plain)
+        grid, block, *rest = [*split_commas(match[3]), "", ""]
+        texts = split_commas(self.code[match.end() : closing(self.code, match.end() - 1) - 1])
+        grid, block = known(grid, _triple), known(block, _triple)
+        shared = known(rest[0] or "0", int)
+        arguments = [known(text, lambda v: getattr(v, "text", None) or repr(v + 0)) for text in texts]
+        if (threads := math.prod((*(grid or ()), *(block or ())))) > THREADS:
+            grid = missing.insert(0, f"{threads:,} threads, at most {THREADS:,} are run")
+        held = [a for a in arguments if a and a.startswith("bytes")]
+        if (n := sum(int(a[6:-1]) for a in held)) > ELEMENTS:
+            missing.insert(0, f"{n:,} bytes of arrays, at most {ELEMENTS:,} are made")
+            grid, arguments = None, [a and (None if a in held or a.isdigit() else a) for a in arguments]
+        line, _ = position(self.code, match.start())
+        types = [self._spelled(text.strip(), match.start(), given) for text in split_commas((match[2] or "")[1:-1])]
+        return Launch(
+            match[1] + f"<{', '.join(types)}>" * bool(types), line, grid, block, shared, arguments, "".join(missing[:1])
+        )
+
+    def _spelled(self, text, at, given) -> str:
+        """Return an argument of a template: a number, or the type that the caller's template has for this word."""
         try:
-            if not re.fullmatch(r"[\d\s.+*/%()<>eE-]+", plain) or "**" in plain:
-                raise SyntaxError
-            return eval(plain if "." in plain else plain.replace("/", "//"), {"__builtins__": {}})
-        except (SyntaxError, ArithmeticError, TypeError, ValueError):
-            raise LookupError(f"{' '.join(text.split())!r} is not a literal") from None
+            return repr(self.value(text, at, given) + 0)
+        except (LookupError, TypeError):
+            return self._spelled(*given[text]) if text in given else text
 
-    def _name(self, name: str, depth: int) -> str:
-        return f"({self.number(self._known[name], depth + 1)})" if name in self._known and depth < 20 else name
+    def value(self, text, at, given, depth=0, kind=lambda value: value):
+        """Return the value of an expression at a place: a number, the sides of a dim3, or "bytes[n]"."""
+        plain = re.sub(
+            r"\bsizeof\s*\(\s*([^()]*?)\s*\)", lambda m: self._size(m[1], m[0], at), expand(text, self.macros)
+        )
+        try:
+            return kind(_evaluate(plain, lambda name: self._variable(name, at, given, depth)))
+        except (SyntaxError, NameError, ArithmeticError, TypeError, ValueError, MemoryError, RecursionError) as error:
+            raise LookupError(f"{' '.join(text.split())!r} is not a literal") from error
+
+    def _size(self, what, written, at) -> str:
+        """Return the bytes of a type or a variable; what was written if that is not known."""
+        what = re.sub(r"\b(?:const|struct)\b", "", what).strip()
+        if what in self.sizes or what.endswith("*"):
+            return str(self.sizes.get(what, 8))
+        name = re.search(r"\w*", what.lstrip("* "))[0]
+        types = "|".join(map(re.escape, self.sizes))
+        found = re.findall(rf"\b({types})\s([^;(){{}}=]*[\s,*])?{name}\b\s*((?:\[[^\]]*\]\s*)*)[;,=)]", self.code[:at])
+        if not found or not name:
+            return written
+        kind, stars, sides = found[-1]
+        whole = name == what
+        return (
+            "8"
+            if whole and "*" in stars
+            else str(self.sizes[kind]) + whole * sides.replace("[", "*(").replace("]", ")")
+        )
+
+    def _variable(self, name, at, given, depth):
+        """Return the value of a variable at a place."""
+        if depth > 30:
+            raise LookupError(f"{name!r} is not a literal")
+        scope = self.scope(at)
+        sides = (
+            [self._assigned(f"{name}.{side}", at, scope.begin) for side in "xyz"] if scope and "." not in name else ()
+        )
+        if any(sides):
+            return tuple(self.value(*side, given, depth + 1) if side else 1 for side in sides)
+        if scope and (found := self._assigned(name, at, scope.begin)):
+            return self.value(*found, given, depth + 1)
+        if name in given:
+            return self.value(*given[name], depth + 1)
+        if found := self._assigned(name, None, 0):
+            return self.value(*found, {}, depth + 1)
+        base, _, member = name.rpartition(".")
+        if base and member in "xyz":
+            return (*_triple(self._variable(base, at, given, depth)), 1, 1)["xyz".find(member[:1])]
+        raise LookupError(f"{name!r} is not a literal")
+
+    @functools.cache  # noqa: B019  (it lives as long as the source is read)
+    def _assigned(self, name, at, begin):
+        """Return the text that a variable was given last, and the place; None if nowhere in this scope."""
+        n = re.escape(name)
+        allocation = (
+            rf"\bcuda(?:Malloc(?:Managed|Host|Async)?|HostAlloc)\s*(?:<[^<>]*>)?\s*\([^;&]*&\s*\(?\s*{n}\s*\)?\s*,"
+        )
+        change = rf"(?<![\w.>]){n}\s*(?:(?P<how>=(?!=)|[({{])|[-+*/%&|^]=|<<=|>>=|\+\+|--)|[(,]\s*&\s*{n}\s*[,)]"
+        for match in reversed([*re.finditer(f"(?P<allocation>{allocation})|{change}", self.code[:at])]):
+            start, how = match.start(), match["how"]
+            if start < begin:
+                break
+            if match["allocation"]:
+                return f"emu_bytes({self._until(match.end())})", start
+            before = self.code[begin:start].rstrip()[-9:]
+            declared = re.search(r"[\w*&>,]$", before) and not re.search(r"\b(?:return|else|case)$", before)
+            text = (
+                self._until(match.end())
+                if how == "="
+                else "{" + self.code[match.end() : closing(self.code, match.end() - 1) - 1] + "}"
+            )
+            if (how in ("(", "{") and not declared) or (
+                re.search(r"\b(?:argv|ato[fil]+|sto[fil]+|strto\w+)\b", text) and not declared
+            ):
+                continue  # a call; what the command line may choose
+            between = self.code[match.end() : at] if at else ""
+            while between != (between := re.sub(r"\{[^{}]*\}", "", between)):
+                pass
+            local = "}" in between or (not at and self.scope(start))
+            if local and declared:
+                continue
+            if (
+                not how
+                or local
+                or (not declared and before.endswith((")", "else")))
+                or text.strip() in ("NULL", "nullptr")
+            ):
+                raise LookupError(f"{name!r} is not a literal")
+            return text, start
+        return None
+
+    def _until(self, at):
+        """Return the text to the end of an argument or a statement."""
+        end = at
+        while end < len(self.code) and self.code[end] not in ",;)}":
+            end = closing(self.code, end) if self.code[end] in "([{" else end + 1
+        return self.code[at:end]
+
+
+def _triple(value) -> tuple:
+    return tuple(int(side) for side in (value if isinstance(value, tuple) else (value,)))
+
+
+class _Array:
+    """The bytes of a `cudaMalloc`; what a pointer to them is moved by is left out."""
+
+    def __init__(self, nbytes):
+        self.text = f"bytes[{int(nbytes)}]"
+
+    def __add__(self, _):
+        return self
+
+    __radd__ = __add__
+
+
+class _AsInC(ast.NodeTransformer):
+    """Makes of an expression that was read as Python what it is in C; `int ** x` stands for a cast."""
+
+    def visit_BinOp(self, node):
+        self.generic_visit(node)
+        if isinstance(node.op, ast.Pow):
+            return ast.Call(node.left, [node.right], [])
+        divide = ast.Name("emu_divide", ast.Load())
+        return ast.Call(divide, [node.left, node.right], []) if isinstance(node.op, ast.Div) else node
+
+    def visit_Attribute(self, node):
+        return ast.Name(ast.unparse(node), ast.Load())
+
+    visit_Subscript = visit_Attribute
+
+
+_AS_PYTHON = [
+    (r"\s+", " "),
+    (r"\bstd\s*::\s*", ""),
+    (r"\b(?:static|reinterpret|const)_cast\s*<([^<>]*)>", r"(\1)"),
+    (r"(?<!\w)\([\w\s:]+\*+\s*\)", ""),  # casts of pointers, then of numbers
+    (r"(?<!\w)\((?:\w+\s+)*([A-Za-z_]\w*)\s*\)(?=\s*[\w.(])", r"\1 ** "),
+    (r"(?<![\w.])((?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)[uUlLfF]+\b", r"\1"),
+    (r"^\s*\{(.*)\}\s*$", r"dim3(\1)"),
+    (r"->", "."),
+    (r"&&", " and "),
+    (r"\|\|", " or "),
+    (r"!(?!=)", " not "),
+]
+
+
+class _Names(dict):
+    """The names of an expression; those that are not known are looked up."""
+
+    def __init__(self, look):
+        super().__init__(_KNOWN)
+        self.look = look
+
+    def __missing__(self, name):
+        return self.look(name)
+
+
+def _evaluate(text: str, look):
+    """Return the value of an expression of C; `look` returns that of a variable."""
+    for pattern, python in _AS_PYTHON:
+        text = re.sub(pattern, python, text)
+    text = text.strip()
+    while text.startswith("(") and closing(text, 0) == len(text):
+        text = text[1:-1].strip()
+    test, _, rest = text.partition("?")
+    if rest:
+        return _evaluate(rest.partition(":")[0 if _evaluate(test, look) else 2], look)
+    tree = ast.fix_missing_locations(_AsInC().visit(ast.parse(text, mode="eval")))
+    return eval(compile(tree, "", "eval"), {"__builtins__": {}}, _Names(look))
 
 
 def argument(text: str, code: str, rng):
-    """Make an argument of a launch of its description: `1024`, `float[32, 32]`, `const int[64]=arange`."""
+    """Make an argument of a launch of its description: `1024`, `float[32, 32]`, `int[64]=arange`, `bytes[4096]`."""
     # What a description may begin with, the type, is for the reader; the kernel's own is taken.
-    match = re.fullmatch(r"\s*[\w ]*?(?:\[([\d\s,]+)\])?\s*(?:=\s*(\S+))?\s*", text)
+    match = re.fullmatch(r"\s*([\w ]*?)(?:\[([\d\s,]+)\])?\s*(?:=\s*(\S+))?\s*", text)
     number = re.fullmatch(r"\s*[-+.\deE]+\s*", text)
-    kind = code.lstrip("*k")
-    if kind not in NUMPY:
+    pointer, kind = code.startswith("*"), code.lstrip("*k")
+    if kind not in NUMPY and not (pointer and kind[0] in "sv"):
         raise ValueError(f"--arg {text!r}: the kernel wants a {spell(code)}, which only Python can pass: RawKernel")
-    if number and not code.startswith("*"):
-        return np.dtype(NUMPY[kind]).type(float(text) if kind[0] in "fh" else int(text))
-    if not match or not match[1] or not code.startswith("*"):
-        wanted = f"{spell(code)[:-1]}[1024]" if code.startswith("*") else "a number"
+    dtype = np.dtype(NUMPY.get(kind, f"V{max(1, int(kind[1:]))}"))
+    if number and not (pointer and float(text)):
+        return 0 if pointer else dtype.type(float(text) if kind[0] in "fh" else int(float(text)))
+    if not match or not match[2] or not pointer:
+        wanted = f"{spell(code)[:-1]}[1024]" if pointer else "a number"
         raise ValueError(f"--arg {text!r}: the kernel wants a {spell(code)}, expected {wanted}")
-    shape = tuple(int(n) for n in match[1].replace(" ", "").strip(",").split(","))
+    shape = tuple(int(n) for n in match[2].replace(" ", "").strip(",").split(","))
     if not 0 < np.prod(shape, dtype=object) <= ELEMENTS:
         raise ValueError(f"--arg {text!r}: expected 1 to {ELEMENTS:,} elements")
-    return filled(shape, NUMPY[kind], match[2] or "", rng)
+    if (
+        match[1] == "bytes"
+    ):  # of the host code, whose numbers are not known: no index that a kernel makes of one is wild
+        return filled((max(1, shape[0] // dtype.itemsize),), dtype, match[3] or "uniform" * (dtype.kind in "fc"), rng)
+    return filled(shape, dtype, match[3] or "", rng)
 
 
 FILLS = {
@@ -138,7 +351,9 @@ FILLS = {
 
 def filled(shape, dtype, fill, rng) -> np.ndarray:
     """Return an array of normal numbers, of ones if they are whole, or of what `fill` says."""
-    fill = fill or ("normal" if np.dtype(dtype).kind in "fc" else "ones")
+    if (kind := np.dtype(dtype).kind) == "V":  # structs
+        return np.zeros(shape, dtype)
+    fill = fill or ("normal" if kind in "fc" else "ones")
     if fill in FILLS:
         return np.ascontiguousarray(FILLS[fill](shape, rng).astype(dtype))
     try:

@@ -37,6 +37,7 @@ KINDS = [  # the name and the sentence of each, in the order of `enum Kind` in e
      "mask must call the same warp operation"),
     ("conversion", "{who} converts without a cast to {text}; write the cast"),
     ("shift", "{who} shifts {text}: on a card the result depends on what the compiler computes in advance"),
+    ("unfinished", "the time limit ended the launch after {text} blocks: a smaller grid is checked to its end"),
 ]  # fmt: skip
 NO_ARRAY = "{who} {verb} {size} bytes at address {offset:#x}, which is not near any array"
 NULL_ZONE = 1 << 20  # as in emulator/runtime/checker.cpp
@@ -57,11 +58,11 @@ class Finding:
 
     `kind` is "out-of-bounds", "race" (within a block), "race-between-blocks", "uninitialised", "divergent-barrier",
     "missing-lanes", "divergent-warp-operation", "division-by-zero", "write-through-const", "misaligned",
-    "infinite-loop", "stack-overflow", "conversion" (the result differs from a card's), "shift" (by too many bits, or
-    fewer than 0),
-    "shared-memory-limit", "assertion-failed" or "crash"; of a warning "exited-threads" (at a barrier), "same-value"
-    (several threads write the same value to one place), "uninitialised-local" or "overlaid" (two `extern __shared__`
-    arrays of one function, which begin at one place).
+    "infinite-loop", "unfinished" (more blocks than the time limit lets run), "stack-overflow", "conversion" (the result
+    differs from a card's), "shift" (by too many bits, or fewer than 0), "shared-memory-limit", "assertion-failed" or
+    "crash"; of a warning "exited-threads" (at a barrier), "same-value" (several threads write the same value to one
+    place), "uninitialised-local" or "overlaid" (two `extern __shared__` arrays of one function, which begin at one
+    place).
     """
 
     kind: str

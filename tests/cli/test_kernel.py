@@ -1,16 +1,23 @@
 """`distlearn kernel check`: files, launches of host code, folders, SARIF; and pytest's fixture."""
 
 import json
+import shlex
 import subprocess
 import sys
 import textwrap
+from dataclasses import replace
+from pathlib import Path
 
+import jsonschema
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from distlearn.cli.kernel import check
+from distlearn.cli import kernel
+from distlearn.cuda import RawKernel
 from distlearn.cuda.host import argument, kernels_of, launches_of
+from distlearn.cuda.report import Finding, Report
+from tests.cuda.textbook import CASES
 from tests.emulated import NEEDS_COMPILER
 
 SOURCE = """
@@ -49,28 +56,95 @@ def run(tmp_path):
         folder = tmp_path / "kernels"
         folder.mkdir(exist_ok=True)
         (folder / "some.cu").write_text(source)
-        return CliRunner().invoke(check, [str(folder / of), *(a.replace("HERE", str(tmp_path)) for a in args)])
+        call.folder = folder
+        return CliRunner().invoke(kernel.check, [str(folder / of), *(a.replace("HERE", str(tmp_path)) for a in args)])
 
     return call
 
 
 def test_launches_are_read():
-    assert kernels_of(RIGHT + "template <class T> __global__ void typed(T* x) {}") == {
-        "scale": False, "reversed": False, "typed": True,
+    assert kernels_of(RIGHT + "template <class T, int N> __global__ void typed(T* x) {}") == {
+        "scale": "", "reversed": "", "typed": "<float, 16>",
     }  # fmt: skip
-    first, other = launches_of(RIGHT, "scale")
-    assert first[:4] == ("scale", 19, (8,), (128,))
-    assert first.arguments == [("bytes", 4000), 2.5, 1000]
-    assert other.unknown == "'blocks(N)' is not a literal"
-    assert launches_of(RIGHT, "reversed")[0].arguments == [("bytes", 4000), ("bytes", 256)]
-    huge = RIGHT.replace("N 1000", "N (1 << 23)")
-    assert "8,388,608 threads, at most" in launches_of(huge, "scale")[0].unknown
+    first, other = launches_of(RIGHT)["scale"]
+    assert first == ("scale", 19, (8,), (128,), 0, ["bytes[4000]", "2.5", "1000"], "")
+    assert other.unknown == "'blocks' is not a literal"
+    assert launches_of(RIGHT)["reversed"][0].arguments == ["bytes[4000]", "bytes[256]"]
+    huge = launches_of(RIGHT.replace("N 1000", "N (1 << 23)"))["scale"][0]
+    assert "8,388,608 threads, at most" in huge.unknown
+
+
+READ = {  # the body of `run(float* h, int n, float s)`, called with (p, 1000, 0.5f): grid, block, shared, arguments
+    "k<<<(n + 255) / 256, 256>>>(s, 1);": [(4,), (256,), 0, ["0.5", "1"]],
+    "k<<<ceil(n / 256), ceil(n / 256.0)>>>();": [(3,), (4,), 0, []],
+    "k<<<ceilf((float)n / 256), 1>>>(s, n < 5);": [(4,), (1,), 0, ["0.5", "0"]],
+    "dim3 b(16, 16), g; g.x = up(n, b.x); k<<<g, b, b.x * b.y * sizeof(float)>>>();": [(63, 1, 1), (16, 16), 1024, []],
+    "int i = 7; for (i = 1; i < n; i *= 2) k<<<i, n > 512 ? 512 : n>>>(i << 3, 0x10, ~0);":
+        [(1,), (512,), 0, ["8", "16", "-1"]],
+    "float *a = NULL, *b; size_t e = sizeof(*b) * n; cudaMalloc((void**)&a, e); b = a; k<<<1, 1>>>(a, b + 3);":
+        [(1,), (1,), 0, ["bytes[4000]", "bytes[4000]"]],
+    "int m = 5; if (argc > 1) m = atoi(argv[1]); k<<<m, static_cast<unsigned int>(s * 4)>>>();": [(5,), (2,), 0, []],
+    "dim3 g = {2,\n3}; k<<<g, {4}>>>();": [(2, 3), (4,), 0, []],
+    "k<<<{{2}, 3}, 1>>>();": "'{{2}, 3}' is not a literal",
+    "{ int m = 5; } int m = 6; k<T, W><<<m, std::min(n, 64)>>>();": [(6,), (64,), 0, []],
+    "int m = 5; if (n) m = 6; k<<<m, 1>>>();": "'m' is not a literal",
+    "int m = 5; m += 2; k<<<m, 1>>>();": "'m' is not a literal",
+    "int m = 5; read(&m); k<<<m, 1>>>();": "'m' is not a literal",
+    "float* a = NULL; make(&a, n); k<<<1, 1>>>(a);": "'a' is not a literal",
+    "float* a; cudaMalloc(&a, 4); k<<<1, 1>>>(a * 1000000000);": "'a * 1000000000' is not a literal",
+    "k<<<1>>>();": "'' is not a literal",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("body", READ)
+def test_values_are_those_at_the_launch(body):
+    code = f"""const int W = 3;
+    static int up(int a, int b) {{ return (a + b - 1) / b; }}
+    template <typename T> void run(T* h, int n, float s) {{ {body} }}
+    void other() {{ int n = 7, m = 8; float* a; cudaMalloc(&a, 4); }}
+    int main() {{ run<double>(p, 1000, .5f); }}"""
+    one = launches_of(code)["k"][-1]
+    if isinstance(READ[body], str):
+        assert one.unknown == READ[body]
+    else:
+        assert [*one[2:6], one.unknown] == [*READ[body], ""]
+        assert one.kernel == ("k<double, 3>" if "<T" in body else "k")
+
+
+@NEEDS_COMPILER
+def test_what_is_printed_can_be_typed(run):
+    """A launch that is not known: the command that is printed checks the kernel; of a header, too."""
+    source = """#include "tile.h"
+    template <typename T> __global__ void fill(T* x, float a, int n) { if (threadIdx.x < n) x[threadIdx.x] = a + W; }
+    void run(float* d, float a, int n) { fill<<<n / 32, 32>>>(d, a, n); }"""
+    run("", of="")
+    (run.folder / "tile.h").write_text("#define W 4\n__global__ void of_header(float* x) { x[threadIdx.x] = 0; }")
+    for options in ([], ["--launch"]):
+        found = run(source, *options)
+        _, path, *typed = shlex.split(found.output.partition("distlearn kernel ")[2])
+        assert run(source, *typed).output.startswith("fill<float>, grid (1, 1, 1), block (32, 1, 1): no errors"), path
+
+
+@NEEDS_COMPILER
+def test_what_drawn_numbers_do_is_no_finding(run):
+    """The numbers that host code would copy are not known: an index made of them is nobody's mistake."""
+    source = """__global__ void count(const char* x, int* bins, int n) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x;
+        if (i < n) atomicAdd(&bins[(x[i] - 'a') / 4], 1);
+        if (i <= n) bins[i / 8] = 1;
+    }
+    int main() { char* x; int* b; cudaMalloc(&x, 64); cudaMalloc(&b, 8 * sizeof(int)); count<<<1, 65>>>(x, b, 64); }"""
+    found = run(source, "--launch")
+    assert "out-of-bounds, line 4" in found.output
+    assert "out-of-bounds, line 3" not in found.output
+    assert "depends on what its arrays hold" in found.output
 
 
 @NEEDS_COMPILER
 def test_a_file_is_checked_by_its_own_launches_and_by_arguments(run):
     said = run(RIGHT)
-    assert "scale: it takes float* x, float a, int n: --grid 1 --block 32 --arg 'float[1024]'" in said.output
+    assert "scale: it takes float* x, float a, int n: distlearn kernel check" in said.output
+    assert "--name scale --grid 8 --block 128 --arg 'bytes[4000]' --arg 2.5 --arg 1000" in said.output
     right, wrong = run(RIGHT, "--launch"), run(WRONG, "--launch")
     assert (right.exit_code, wrong.exit_code) == (0, 1)
     assert right.output.count("no errors") == 2
@@ -85,7 +159,8 @@ def test_a_file_is_checked_by_its_own_launches_and_by_arguments(run):
 def test_a_folder_is_a_table_and_findings_are_written(run, tmp_path):
     found = run(WRONG, "--sarif", "HERE/found.sarif", of="")
     assert found.exit_code == 1
-    assert "its launch in line 22: 'blocks(N)' is not a literal" in " ".join(found.output.split())
+    assert "its launch in line 22: 'blocks' is not a literal" in " ".join(found.output.split())
+    assert "2 launches checked, 2 with errors; 1 not: `distlearn kernel check FILE`" in " ".join(found.output.split())
     sarif = json.loads((tmp_path / "found.sarif").read_text())
     results = sarif["runs"][0]["results"]
     assert sarif["version"] == "2.1.0"
@@ -98,11 +173,68 @@ def test_a_folder_is_a_table_and_findings_are_written(run, tmp_path):
     assert [scale["kernel"], scale["errors"][0]["line"], scale["block"]] == ["scale", 5, [128, 1, 1]]
 
 
+SCHEMA = {  # what version 2.1.0 of the format asks of the parts that are written here; its own schema agrees
+    "type": "object", "required": ["version", "runs"], "additionalProperties": False,
+    "properties": {"$schema": {"format": "uri"}, "version": {"const": "2.1.0"}, "runs": {"items": {
+        "required": ["tool", "results"], "additionalProperties": False, "properties": {
+            "tool": {"required": ["driver"], "properties": {"driver": {"required": ["name"]}}},
+            "results": {"items": {"required": ["message", "ruleId", "level", "locations"], "properties": {
+                "message": {"required": ["text"]}, "level": {"enum": ["none", "note", "warning", "error"]},
+                "locations": {"items": {"properties": {"physicalLocation": {"properties": {
+                    "artifactLocation": {"properties": {"uri": {"pattern": r"^[\w./%~-]+$"}}},
+                    "region": {"properties": {name: {"type": "integer", "minimum": 1} for name in
+                                              ("startLine", "startColumn")}},
+                }}}}},
+            }}},
+        },
+    }}},
+}  # fmt: skip
+
+
+@NEEDS_COMPILER
+@pytest.mark.parametrize("case", [c for c in CASES if c.errors or c.warnings], ids=lambda c: c.title)
+def test_a_defect_reads_the_same_everywhere(case, tmp_path):
+    """In the text, the table of a folder, JSON and SARIF: kind, line and sentence of every seeded defect."""
+    made = RawKernel(case.source, case.name)
+    given = tuple(a.copy() for a in case.args)
+    report = made.check(case.grid, case.block, given, shared_mem=case.shared_mem, time_limit=case.time_limit)
+    one = kernel.Checked(tmp_path / "a b.cu", case.name, report)
+    sarif = kernel.to_sarif([one])
+    jsonschema.validate(sarif, SCHEMA)
+    wanted = {(kind, line) for kind, line, _ in (*case.errors, *case.warnings)}
+    as_json = json.loads(json.dumps(kernel._as_dict(one)))
+    listed = as_json["errors"] + as_json["warnings"]
+    results = sarif["runs"][0]["results"]
+    assert {(f["kind"], f["line"]) for f in listed} == wanted
+    assert len(results) == len(listed)
+    for finding, result in zip(listed, results, strict=True):
+        region = result["locations"][0]["physicalLocation"]["region"]
+        assert (result["ruleId"], region["startLine"]) == (finding["kind"], finding["line"])
+        assert result["message"]["text"] == f"{case.name}: {finding['message']}"
+        assert f"{finding['kind']}, line {finding['line']}: {finding['message']}" in str(report)
+        assert result["level"] == ("error" if finding in as_json["errors"] else "warning")
+    for finding in as_json["errors"]:
+        assert f"{finding['kind']}, line {finding['line']}" in kernel._outcome(one)
+
+
+def test_files_of_findings_are_relative_and_quoted(tmp_path, monkeypatch):
+    """Code hosts put findings beside lines of files of the repository."""
+    monkeypatch.chdir(tmp_path)
+    finding = Finding("race", 3, 0, "x", (), (), "it races")
+    report = Report("k", "gcc", (1,), (1,), errors=[finding, replace(finding, file="my tile.cuh")])
+    for path in (tmp_path / "my src" / "a+b.cu", Path("my src/../my src/a+b.cu")):
+        results = kernel.to_sarif([kernel.Checked(path, "k", report)])["runs"][0]["results"]
+        uris = [r["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for r in results]
+        assert uris == ["my%20src/a%2Bb.cu", "my%20src/my%20tile.cuh"]
+
+
 @NEEDS_COMPILER
 def test_templates_are_launched_with_their_arguments(run):
     typed = """template <class T, int N> __global__ void typed(T* x) { x[threadIdx.x] = N; }
     int main() { double* d; cudaMalloc(&d, 8 * sizeof(double)); typed<double, 3><<<1, 8>>>(d); }"""
-    assert "a template: name its arguments" in run(typed).output
+    assert "--name 'typed<double, 3>' --grid 1 --block 8 --arg 'bytes[64]'" in run(typed).output
+    without = run(typed.replace("typed<double, 3><<<", "typed<<<"), "--launch")
+    assert "names no arguments of the template" in without.output
     assert "typed<double, 3>, grid (1, 1, 1), block (8, 1, 1): no errors" in run(typed, "--launch").output
 
 

@@ -41,6 +41,15 @@ def test_wild_kernels(name, compiler):
     assert time.monotonic() - start < 60
 
 
+def test_many_blocks_are_no_endless_loop(compiler):
+    """The time limit ends a launch that is too large: its kernel may be right."""
+    body = "for (int i = 0; i < n; i++) x[threadIdx.x] += blockIdx.x;"
+    kernel = RawKernel(WILD_KERNEL.replace("BODY", body), "wild", compiler=compiler).compile()
+    (error,) = kernel.check((1 << 20,), (64,), (np.zeros(64, f32), i32(100)), time_limit=1.0).errors[-1:]
+    assert error.kind == "unfinished"
+    assert "of 1048576 blocks: a smaller grid" in error.message
+
+
 def test_a_smashed_stack_ends_the_program_only(compiler):
     source = """extern "C" __global__ void smash(float* x, int n) {
         float local[4]; float* p = local;

@@ -374,7 +374,7 @@ def device_code(source: str, name: str, options=(), preprocessor=None) -> Device
         message = f"a kernel cannot be called {base_name(name)!r}: CUDA has functions of that name"
         raise CompileError(message, [(*position(text, kernel.begin), message)])
     if unbalanced(text):  # the ends of declarations are unknown: the compiler gets everything and reports the mistake
-        return DeviceCode(text, flat, _parameters(kernel, name), 1024)
+        return DeviceCode(text, flat, parameters_of(kernel, name), 1024)
     text, of_host = _without_host_members(text, declarations)
     code = without_comments(text)
     declarations = split(code)
@@ -384,7 +384,7 @@ def device_code(source: str, name: str, options=(), preprocessor=None) -> Device
     text = _blank(text, [d for d in declarations if id(d) not in kept])
     own = set().union(*(d.names for d in declarations if id(d) in kept))
     refuse_unsupported(text, flat, macros, own)
-    return DeviceCode(text, flat, _parameters(kernel, name), _most_threads(kernel), of_host)
+    return DeviceCode(text, flat, parameters_of(kernel, name), _most_threads(kernel), of_host)
 
 
 CUBLAS = re.compile(r'#\s*include\s*[<"]cublas')
@@ -675,7 +675,7 @@ def _host_members(plain, record, macros, defined, found, names) -> None:
             names[word] = f"{struct}::{operator[0].strip() if operator else name}"
 
 
-def _parameters(kernel, name) -> list[str]:
+def parameters_of(kernel, name) -> list[str]:
     """Return the names of the parameters in a kernel's head; a macro may have made several heads."""
     head = kernel.head
     if match := re.search(rf"[^;{{}}]*\b{re.escape(base_name(name))}\s*\(", head):

@@ -85,7 +85,7 @@ def unbalanced(source: str) -> tuple[int, int, str] | None:
 def split_commas(text: str) -> list[str]:
     """Split at the commas that are not inside brackets."""
     parts, depth, angles, current = [], 0, 0, ""
-    for character in text:
+    for character in re.findall("<<|.", text, re.S):  # a shift is no bracket
         depth += (character in "([{") - (character in ")]}")
         if depth == 0:
             angles += (character == "<") - (character == ">" and angles > 0)
