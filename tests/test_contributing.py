@@ -285,13 +285,15 @@ def contribute(root: Path) -> None:
     book = nbformat.reads(text.replace('Lab(\\"00\\"', 'Lab(\\"16\\"'), as_version=4)
     next(cell for cell in book.cells if "engines.run(my_mean)" in cell.source).metadata.tags.append("real-run")
     nbformat.write(book, notebook)
-    row = "| 15 attention | what if one sequence does not fit? | "
-    link = "lab16_gossip/lab16.ipynb"
-    new = "| 16 gossip | Does this machine work, and how do these labs work? | "
-    edit(root / "README.md", (row, f"{new}[open](labs/{link}) |\n{row}"))
-    edit(root / "course/syllabus.md", (row, f"{new}1 | **ready** |\n{row}"))
-    row, question = "| [15 Attention]", "Does this machine work, and how do these labs work?"
-    edit(root / "labs/README.md", (row, f"| [16 Gossip]({link}) | {question} | 60 | lab 00 | 4 |\n{row}"))
+    question, link = "Does this machine work, and how do these labs work?", "lab16_gossip/lab16.ipynb"
+    for page, start, row in (
+        ("README.md", "| 15 attention", f"| 16 gossip | {question} | [open](labs/{link}) |"),
+        ("course/syllabus.md", "| 15 attention", f"| 16 gossip | {question} | 1 | **ready** |"),
+        ("labs/README.md", "| [15 Attention]", f"| [16 Gossip]({link}) | {question} | 60 | lab 00 | 4 |"),
+    ):
+        text = (root / page).read_text(encoding="utf-8")
+        (last,) = [line for line in text.splitlines() if line.startswith(start)]
+        edit(root / page, (last, f"{last}\n{row}"))
     page = root / "course/accessibility.md"
     figures, films = map(int, re.search(r"(\d+) figures and (\d+) films", page.read_text(encoding="utf-8")).groups())
     edit(
@@ -326,6 +328,7 @@ def test_a_lab(clone):
     run("distlearn", "labs", "check", "course/source/lab16_gossip/lab16.ipynb")
     run("distlearn", "labs", "generate", "lab16_gossip")
     pages = [f"tests/course/test_{name}.py" for name in ("landing", "syllabus", "accessibility", "course", "anatomy")]
+    pages.append("tests/test_project.py")
     run("pytest", "-q", "-p", "no:cacheprovider", "-n", "0", *pages)
     run(
         "pytest",
