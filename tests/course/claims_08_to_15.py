@@ -4,8 +4,9 @@ import functools
 import re
 
 import numpy as np
-from distcourse import lab08, lab10, lab11
+from distcourse import lab08, lab09, lab10, lab11
 
+import distlearn as dl
 from distlearn.parallel.asynchronous import param_server as ps
 from distlearn.parallel.pipeline import schedule
 
@@ -92,6 +93,38 @@ def bytes_and_work():
     return (100 * np.array([dense.sum(0), dense[0]]) / costs.sum(0)).round().tolist()
 
 
+# -- labs 09 and 15 ----------------------------------------------------------------------------------------------------
+
+
+def losses_with_bugs():
+    """By bug and seed: the training loss at the end."""
+    bugs = "norm", "none", "missing", "doubled"
+    runs = [[dl.SimWorld(4).run(lab09.train_with_bug, bug, seed=seed)[0] for seed in range(10)] for bug in bugs]
+    return np.array([[history.last.loss for history, _ in row] for row in runs])
+
+
+def untrained():
+    """Loss of untrained models less that of guessing, by seed; and their size."""
+    text, loss = dl.data.load_text(64), dl.nn.SoftmaxCrossEntropy()
+    models = [dl.nn.GPT(128, width=64, heads=4, n_blocks=3, seed=seed) for seed in range(10)]
+    losses = [loss(model.forward(text.x_train[:32])[0], text.y_train[:32])[0] for model in models]
+    return np.array(losses) - np.log(128), sum(p.size for p in models[0].params)
+
+
+def gain_of_zigzag():
+    """By ranks: how many times as fast a ring in zigzag order is, if messages take no time; less 2 - 1 / p."""
+    found = {}
+    for p in (2, 4, 8):
+        n, times = 64 * p, []
+        for where in (np.arange(n).reshape(p, -1), answer("15", "zigzag")(n, p)):
+            world = dl.SimWorld(p, dl.Network(0.0, 1e18), dl.Roofline(1e12))
+            x = np.zeros((n // p, 8))
+            world.run(lambda comm, w=where, x=x: answer("15", "ring_attend")(comm, x, x, x, w, answer("15", "merge")))
+            times.append(world.makespan)
+        found[p] = times[0] / times[1] - (2 - 1 / p)
+    return found
+
+
 # -- lab 11 ------------------------------------------------------------------------------------------------------------
 
 
@@ -164,6 +197,15 @@ CLAIMS = [
     Claim("10", "with two samples, ten ended between 41 and 62 %",
           lambda: [lab10.train_normalised("batch", 32, seed)["test accuracy [%]"] for seed in range(10)],
           lambda x: [round(min(x)), round(max(x))] == [41, 62], slow=True),
+    Claim("09", "on each of them (and of seven more)", losses_with_bugs,
+          lambda x: (x[0] < x[1]).all() and (x[1] < x[2:].min(axis=0)).all(), slow=True),
+    Claim("09", "has more than half of the operations of every module (79 % in 3a)",
+          lambda: {name: costs[1] / sum(costs) for name, costs in lab09.inception_costs().items()},
+          lambda shares: min(shares.values()) > 0.5 and round(shares["3a"], 2) == 0.79),
+    Claim("15", "Untrained, it is somewhat worse than guessing", untrained,
+          lambda found: found[0].min() > 0 and found[0].max() < 1.5),
+    Claim("15", "It has 166,000 parameters", lambda: untrained()[1], lambda n: round(n, -3) == 166_000),
+    Claim("15", "The ratio is $2 - 1/p$", gain_of_zigzag, lambda off: max(map(abs, off.values())) < 0.02),
     Claim("11", "end above the one on all 15 seeds", floors, floors_hold, slow=True),
     Claim("11", "It is the same on ten seeds out of ten", at_the_rate_of_one, np.all, slow=True),
     Claim("11", "BSP needs 208 to 321 s to reach 1.5, ASP 75 to 108",

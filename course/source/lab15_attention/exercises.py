@@ -33,6 +33,7 @@ EXERCISES["attend"] = Exercise(
         {"shape": [4, 3], "causal": False, "keys": 7, "scale": 70.0, "seed": 4},
         {"shape": [4, 3], "causal": True, "scale": 1e5, "below": True, "seed": 5},
         {"shape": [4, 5], "causal": True, "dtype": "float32", "seed": 6},
+        {"shape": [5, 3], "causal": True, "scale": 2.5, "seed": 7},
     ],
     draw=drawn_attend,
     draws=10,
@@ -83,6 +84,8 @@ EXERCISES["attend"] = Exercise(
             "e.sum(axis=-1, keepdims=True)  ->  e.sum(axis=-2, keepdims=True)"
         ),
         "weights are divided by their sum": f"{NORM}  ->      p = e\n",
+        "weights are divided by their sum, not by their mean": "e.sum(axis=-1, k  ->  e.mean(axis=-1, k",
+        "return the weights, p, not their numerators": "return p @ v, p  ->  return p @ v, e",
         "a row of weights sums to 1: add nothing to the sum": (
             "e.sum(axis=-1, keepdims=True)  ->  (e.sum(-1)[..., None] + 1e-6)"
         ),
@@ -230,6 +233,10 @@ EXERCISES["merge"] = Exercise(
     draw=drawn_merge,
     draws=8,
     mistakes={
+        "l is a sum, too: add both sides": f"{L}  ->  np.maximum(x * a[1], y * b[1])",
+        "the factors are powers of e": (
+            "np.exp(a[0] - safe), np.exp(b[0] - safe)  ->  np.exp2(a[0] - safe), np.exp2(b[0] - safe)"
+        ),
         "each side needs a factor of its own, to the common m: exp(m_A - m) and exp(m_B - m)": [
             f"{L}, {O}  ->  a[1] + b[1], a[2] + b[2]",
             f"{L}, {O}  ->  x * a[1] + b[1], x * a[2] + b[2]",
@@ -445,6 +452,7 @@ EXERCISES["ring_attend"] = Exercise(
         "ranks wait for each other: each sends to the right and receives from the left at once, with send_recv": (
             f"{SEND}  ->  comm.send(keys, right)\n            comm.recv(arriving, left)"
         ),
+        "pass on keys and values, nothing else: queries stay": "np.stack([k, v])  ->  np.stack([k, v, q])",
         "keys and values travel together, as one array": f"{SEND}  ->  {APART}",
         "pass keys on around the ring, from rank to rank, without a collective": [GATHER, BROADCASTS],
         "use each block before you pass it on: who collects all keys first needs memory for the whole sequence": (
@@ -468,7 +476,7 @@ EXERCISES["ring_attend"] = Exercise(
 BOTH = "[pieces[:p], pieces[::-1][:p]]"
 
 EXERCISES["zigzag"] = Exercise(
-    cases=[{"n": n, "p": p} for n, p in ((16, 4), (12, 2), (50, 5), (2, 1))],
+    cases=[{"n": n, "p": p} for n, p in ((16, 4), (12, 2), (50, 5), (6, 1))],
     draw=lambda rng: {"n": 2 * (p := int(rng.integers(1, 9))) * int(rng.integers(1, 9)), "p": p},
     mistakes={
         "this is the plain order": [
