@@ -241,7 +241,7 @@ EXERCISES["codecs"] = Exercise(
         {"of": "encode_top", "x": TIES, "k": 4},
         {"of": "encode_top", "x": MANY, "k": 17},
         {"of": "encode_top", "x": MANY, "k": 1},
-        {"of": "encode_top", "x": np.sin(np.arange(1.0, 101) ** 2).astype(np.float32), "k": 11},
+        {"of": "encode_top", "x": np.sin(np.arange(1.0, 301) ** 2).astype(np.float32), "k": 20},
         {"of": "decode_top", "places": np.uint32([4, 0, 6]), "values": np.float32([-0.5, 0.3, 2]), "n": 9},
         {"of": "decode_top", "places": np.uint32([1, 0]), "values": np.float32([0.9, -4]), "n": 2},
     ],
@@ -322,6 +322,9 @@ EXERCISES["codecs"] = Exercise(
             f"{PLACES}  ->  np.flatnonzero(np.abs(x) > np.sort(np.abs(x))[-k])",
             f"{PLACES}  ->  np.argsort(np.abs(x))[-k + 1:]",
         ],
+        "top k: the last k of argpartition are the largest if it is called with -k, not with k": (
+            f"{PLACES}  ->  np.argpartition(np.abs(x), min(k, len(x) - 1))[-k:]"
+        ),
         "top k: each place once": f"{PLACES}  ->  np.full(k, np.argmax(np.abs(x)))",
         "top k: at each place its value": [
             "return places, x[places]  ->  return places, np.sort(x[places])",
