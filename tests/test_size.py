@@ -18,9 +18,9 @@ ROOT = Path(__file__).parent.parent
 CAPS = {
     "distcourse": 132_100,
     "distlearn": 5_897,
-    "distlearn/cli": 16_710,
+    "distlearn/cli": 16_745,
     "distlearn/comm": 21_300,
-    "distlearn/cuda": 38_150,
+    "distlearn/cuda": 38_180,
     "distlearn/data": 9_580,
     "distlearn/nn": 41_871,
     "distlearn/optim": 4_450,
