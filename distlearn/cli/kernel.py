@@ -190,7 +190,7 @@ def _sort_of(finding) -> tuple:
 
 
 def _line(file, name, made, launch) -> str:
-    """Return the command that checks a kernel: with what is known of a launch, otherwise for arrays of 32 by 32."""
+    """Return the command that checks a kernel: with what is known of a launch, otherwise for arrays of 32 cubed."""
     text, signature = made.device.text, made._built.signature
     grid, block, shared, given = launch[2:6] if launch else (None, None, None, [None] * len(signature))
     flat = not re.search(r"Idx\s*\.\s*y", text)
@@ -200,7 +200,7 @@ def _line(file, name, made, launch) -> str:
     words += ["--shared", str(shared)] * bool(shared)
     for known, code in zip(given, signature, strict=False):
         usual = (
-            f"{spell(code.replace('k', ''))[:-1]}[1024]" if code.startswith("*") else "1" if code[0] in "fh" else "32"
+            f"{spell(code.replace('k', ''))[:-1]}[32768]" if code.startswith("*") else "1" if code[0] in "fh" else "32"
         )
         words += ["--arg", known or usual]
     return shlex.join(["distlearn", "kernel", "check", str(file), *words])

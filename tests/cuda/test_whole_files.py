@@ -212,7 +212,7 @@ def test_what_a_card_is_given_has_nothing_of_the_host():
 def test_half_of_other_headers(include):
     """Names of half precision come with headers of others, too; of one that is not there nobody can say."""
     source = "__global__ void k(half* x) { x[threadIdx.x] = __float2half(2.0f); }"
-    with pytest.raises(UnsupportedFeature, match="half needs #include <cuda_fp16.h>"):
+    with pytest.raises(UnsupportedFeature, match="half needs #include"):
         RawKernel(source, "k").compile()
     x = np.zeros(32, np.float16)
     RawKernel(f"#include {include}\n{source}", "k")(1, 32, (x,))
