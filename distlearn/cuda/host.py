@@ -344,6 +344,7 @@ FILLS = {
     "normal": lambda shape, rng: rng.normal(size=shape),
     "uniform": lambda shape, rng: rng.random(shape),
     "arange": lambda shape, rng: np.arange(np.prod(shape)).reshape(shape),
+    "from7": lambda shape, rng: 7 + np.arange(np.prod(shape)).reshape(shape),
     "zeros": lambda shape, rng: np.zeros(shape),
     "ones": lambda shape, rng: np.ones(shape),
 }

@@ -126,6 +126,35 @@ def test_what_is_printed_can_be_typed(run):
 
 
 @NEEDS_COMPILER
+def test_branches_that_are_not_taken_say_nothing(run):
+    source = """
+    #ifdef LARGE
+    #define N 4096
+    #else
+    #define N 64
+    #endif
+    __global__ void fill(float* x) { x[blockIdx.x * 32 + threadIdx.x] = N; }
+    #ifdef LARGE
+    __global__ void other(float* x) {}
+    #endif
+    int main() { float* x; cudaMalloc(&x, N * sizeof(float)); fill<<<N / 32, 32>>>(x); }"""
+    for options, grid in (((), 2), (("-D", "LARGE", "--name", "fill"), 128)):
+        assert run(source, "--launch", *options).output.startswith(f"fill, grid ({grid}, 1, 1), block (32, 1, 1): no")
+
+
+@NEEDS_COMPILER
+def test_what_takes_too_long_is_no_finding(run, monkeypatch):
+    """A launch of host code is of a size for a card: that it did not end here is said, and no mistake."""
+    monkeypatch.setattr(kernel, "SECONDS", (1, 1))
+    source = """__global__ void slow(float* x, long n) { for (long i = 0; i < n; i++) x[i % 64] += x[(i + 1) % 64]; }
+    int main() { float* x; cudaMalloc(&x, 256); slow<<<1, 1>>>(x, 1000000000000); }"""
+    found = run(source, "--launch")
+    assert found.exit_code == 0
+    assert "not to its end" in found.output
+    assert run(source, "--block", "1", "--arg", "float[64]", "--arg", "1000000000000").exit_code == 1
+
+
+@NEEDS_COMPILER
 def test_what_drawn_numbers_do_is_no_finding(run):
     """The numbers that host code would copy are not known: an index made of them is nobody's mistake."""
     source = """__global__ void count(const char* x, int* bins, int n) {
@@ -138,6 +167,15 @@ def test_what_drawn_numbers_do_is_no_finding(run):
     assert "out-of-bounds, line 4" in found.output
     assert "out-of-bounds, line 3" not in found.output
     assert "depends on what its arrays hold" in found.output
+    source = """__global__ void rows(const float* x, float* y, const int* order) {
+        __shared__ float s[1]; s[0] = x[threadIdx.x]; y[threadIdx.x] = s[0];
+        y[64 + order[threadIdx.x]] = x[threadIdx.x];
+    }
+    int main() { float *x, *y; int* o; cudaMalloc(&x, 256); cudaMalloc(&y, 512); cudaMalloc(&o, 256);
+        rows<<<1, 64>>>(x, y, o); }"""
+    found = run(source, "--launch")
+    assert "race, line 2" in found.output
+    assert "race, line 3" not in found.output
 
 
 @NEEDS_COMPILER

@@ -1,6 +1,7 @@
 """Names of a source that the runtime has as well: kernels, functions, types and variables of any name compile."""
 
 import re
+import string
 import subprocess
 
 import numpy as np
@@ -93,3 +94,29 @@ def test_an_error_in_a_kernel_with_a_name_of_the_runtime():
     source = "__device__ float max(float a, float b, float c) { return a; }\n" + KERNEL.replace("NAME", "index")
     with pytest.raises(build.CompileError, match=r"line 2, column \d+: .*nothing"):
         RawKernel(source.replace("VALUE", "nothing"), "index").compile()
+
+
+def test_macros_of_one_letter(compiler):
+    """The emulator's own lines come after those of the source: a `#define K 512` is not theirs."""
+    macros = "".join(f"#define {letter} 7\n" for letter in string.ascii_uppercase)
+    source = (
+        macros
+        + """struct Pair { float one; int two; };
+    __constant__ float table[4];
+    __global__ void all(float* out, const float4* in, Pair* pairs, int count) {
+        extern __shared__ float dynamic[];
+        __shared__ float tile[32][33];
+        int t = threadIdx.x;
+        tile[0][t] = in[t].x + table[0];
+        dynamic[t] = tile[0][t];
+        __syncthreads();
+        float sum = __shfl_down_sync(0xffffffff, tile[0][t], 1) + dynamic[31 - t];
+        atomicAdd(&out[0], sum); pairs[t].two = (int)sum + __popc(t);
+        assert(count > 0);
+        if (t == 0) printf("%d", count + Q);
+        if (count < 0) __trap();
+    }"""
+    )
+    given = np.zeros(8, np.float32), np.zeros(128, np.float32).view("f4,f4,f4,f4"), np.zeros(32, "f4,i4"), np.int32(3)
+    report = RawKernel(source, "all", compiler=compiler).check(1, 32, given, shared_mem=128)
+    assert (report.errors, report.printed) == ([], "10")

@@ -206,3 +206,14 @@ def test_what_a_card_is_given_has_nothing_of_the_host():
     assert compile_check(WHOLE, [80], names=["apply<float, Times<float, 2>>"]).ok
     plain = "__device__ int n;\n__global__ void k(float* x) { x[0] = n; }"
     assert for_card(plain).text == f'#line 1 "kernel.cu"\n{plain}'
+
+
+@pytest.mark.parametrize("include", ["<mma.h>", "<torch/extension.h>", '"my_own_header.h"'])
+def test_half_of_other_headers(include):
+    """Names of half precision come with headers of others, too; of one that is not there nobody can say."""
+    source = "__global__ void k(half* x) { x[threadIdx.x] = __float2half(2.0f); }"
+    with pytest.raises(UnsupportedFeature, match="half needs #include"):
+        RawKernel(source, "k").compile()
+    x = np.zeros(32, np.float16)
+    RawKernel(f"#include {include}\n{source}", "k")(1, 32, (x,))
+    assert (x == 2).all()

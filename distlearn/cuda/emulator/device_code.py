@@ -387,8 +387,8 @@ def device_code(source: str, name: str, options=(), preprocessor=None) -> Device
     return DeviceCode(text, flat, parameters_of(kernel, name), _most_threads(kernel), of_host)
 
 
-CUBLAS = re.compile(r'#\s*include\s*[<"]cublas')
-OF_CUBLAS = ("cuda_fp16.h", "cuda_bf16.h", "cuComplex.h")  # headers that those of cuBLAS include
+CUBLAS = re.compile(r'#\s*include\s*[<"](?:cublas|mma\.h|torch/|ATen/|c10/)')
+OF_CUBLAS = ("cuda_fp16.h", "cuda_bf16.h", "cuComplex.h")  # headers that those of cuBLAS and PyTorch include
 # Names that a card's compiler has from its headers alone, and the emulator always.
 OF_HEADERS = {
     "cuda_fp16.h": r"\b(?:__half2?|half2?)\b(?=[\s*&]*\w*[\s]*[=;,)>\[{(])",
@@ -496,7 +496,7 @@ def refuse_unsupported(text: str, flat: Flat, macros, own) -> None:
         raise _unsupported(plain, match.start(), flat, f"{match[0]!r} in a name: NVIDIA's compiler takes ASCII only")
     for header, pattern in OF_HEADERS.items():
         included = re.search(rf"#\s*include\s*[<\"]{header}", flat.text)
-        included = included or (header in OF_CUBLAS and CUBLAS.search(flat.text))
+        included = included or flat.missing or (header in OF_CUBLAS and CUBLAS.search(flat.text))
         match = None if included else re.search(pattern, plain)
         if match and match[0] not in own and not re.search(rf"\b(?:int|unsigned|float|auto)\s+{match[0]}\b", plain):
             text = f"{match[0]} needs #include <{header}>: a card's compiler has it from there"

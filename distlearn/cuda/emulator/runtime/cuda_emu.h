@@ -184,10 +184,10 @@ template <class... A, void (*kernel)(A...)> struct Kernel<kernel> {
 };
 }  // namespace emu
 
-#define EMU_EXPORT(...)                                                                        \
-    extern "C" EMU_UNCHECKED void emu_choose_kernel() {                                        \
-        typedef emu::Kernel<__VA_ARGS__> K;                                                    \
-        emu_set_kernel(&K::run, K::signature(), K::parameters);                                \
+#define EMU_EXPORT(...)                                                                          \
+    extern "C" EMU_UNCHECKED void emu_choose_kernel() {                                          \
+        typedef emu::Kernel<__VA_ARGS__> emu_kernel_t;                                           \
+        emu_set_kernel(&emu_kernel_t::run, emu_kernel_t::signature(), emu_kernel_t::parameters); \
     }
 #define printf(...) emu_printf(__VA_ARGS__)  // a kernel may print only so much
 #undef __trap
