@@ -50,8 +50,7 @@ def our_step(name: str, comm=None):
     """Return a function that makes one step of this library."""
     model = nn.fuse(build(name))
     optimizer = Optimizer(model.params, SGD(), LR)
-    make = Serial if comm is None else lambda *args: DataParallel(comm, *args)
-    strategy = make(model, nn.SoftmaxCrossEntropy(), optimizer)
+    strategy = (Serial if comm is None else DataParallel)(comm, model, nn.SoftmaxCrossEntropy(), optimizer)
     x, y = data(0, 1) if comm is None else data(comm.rank, comm.size)
     return lambda: strategy.step(Batch(x, y, BATCH))
 

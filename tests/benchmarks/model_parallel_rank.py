@@ -52,7 +52,7 @@ CASES = {"mlp": (wide_mlp, 64, (DataParallel, TensorParallel)), "cnn": (wide_cnn
 def make_step(build, batch: int, make, comm):
     """Return a function that makes one step by a strategy."""
     model = build()
-    strategy = make(model, nn.SoftmaxCrossEntropy(), Optimizer(model.params, SGD(), 0.01))
+    strategy = make(comm, model, nn.SoftmaxCrossEntropy(), Optimizer(model.params, SGD(), 0.01))
     rng = np.random.default_rng(0)
     x, y = rng.random((batch, 784), np.float32), rng.integers(0, 10, batch)
     rows = shard(batch, strategy.rank, strategy.size)
@@ -70,8 +70,8 @@ def main(name: str, rounds: int) -> None:
     """Measure and print."""
     comm = MPIComm()
     build, batch, strategies = CASES[name]
-    serial = make_step(build, batch, Serial, comm)
-    steps = {s.__name__: make_step(build, batch, lambda *args, s=s: s(comm, *args), comm) for s in strategies}
+    serial = make_step(build, batch, Serial, None)
+    steps = {s.__name__: make_step(build, batch, s, comm) for s in strategies}
     want = serial()
     losses = {side: step() for side, step in steps.items()}
     if not all(math.isclose(loss, want, rel_tol=1e-4) for loss in losses.values()):

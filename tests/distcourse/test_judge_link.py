@@ -166,7 +166,7 @@ def test_models_of_the_library_are_copies_that_share_their_parameters(answer):
     def trainer(cls):
         model = dl.nn.MLP((6, 5, 3), dtype="float64")
         optimizer = dl.optim.Optimizer(model.params, dl.optim.SGD(), 0.1)
-        return cls(model, dl.nn.SoftmaxCrossEntropy(), optimizer), model
+        return cls(None, model, dl.nn.SoftmaxCrossEntropy(), optimizer), model
 
     batch = dl.data.Batch(np.random.default_rng(4).normal(size=(8, 6)), np.arange(8) % 3, 8)
     (mine, model), (theirs, twin) = trainer(answer("Trainer")), trainer(dl.Serial)

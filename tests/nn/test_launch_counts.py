@@ -48,7 +48,7 @@ def launches(monkeypatch):
         x = rng.integers(20, size=(2, *known.sample)) if text else rng.random((2, *known.sample), dtype="float32")
         y = x if text else rng.integers(2 if pairs else 10, size=2)
         loss = nn.ContrastiveLoss() if pairs else nn.SoftmaxCrossEntropy()
-        trainer = make(model, loss, optim.Optimizer(model.params, rule, 0.01))
+        trainer = make(None, model, loss, optim.Optimizer(model.params, rule, 0.01))
         for _ in range(2):
             kernels.clear()
             counter = Counter()

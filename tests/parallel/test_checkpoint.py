@@ -423,6 +423,6 @@ def test_a_strategy_that_keeps_its_state_in_parts_is_refused_before_the_first_st
             raise AssertionError("it has begun")
 
     model = a_model("mlp")
-    strategy = Sharded(model, SoftmaxCrossEntropy(), Optimizer(model.params, RULES["sgd"](), 0.1))
+    strategy = Sharded(None, model, SoftmaxCrossEntropy(), Optimizer(model.params, RULES["sgd"](), 0.1))
     with pytest.raises(TypeError, match=r"Sharded has no state that all ranks share, so it cannot save"):
         fit(strategy, DATASET, epochs=1, batch_size=20, checkpoints=CheckpointStore(tmp_path))
