@@ -1,7 +1,7 @@
 """Claims of labs 00, 01, 02, 04, 05 and 06."""
 
 import numpy as np
-from distcourse import lab02, lab05, lab06
+from distcourse import lab02, lab04, lab05, lab06
 from distcourse.author.exercise import Solved
 
 import distlearn as dl
@@ -72,6 +72,19 @@ def noise_scales():
         ]
         found.append([trace / square for trace, square in runs])
     return np.array(found)
+
+
+# -- lab 04 ------------------------------------------------------------------------------------------------------------
+
+
+def kernels():
+    """Of the recorded card: times [ms], and for transposes and sums how many times their bound by bytes and passes."""
+    card, times = lab04.kernel_times()
+    took = {name: ours for name, (ours, _) in times.items()}
+    least = {name: max(parts.values()) for name, parts in lab04.bounds(card).items()}
+    names = ("transpose, no tile", "transpose, 32 columns", "transpose, 33 columns")
+    ratios = [round(took[name] / least[name], 1) for name in names]
+    return [round(1e3 * seconds, 3) for seconds in took.values()], ratios
 
 
 # -- lab 05 ------------------------------------------------------------------------------------------------------------
@@ -169,6 +182,14 @@ CLAIMS = [
         noise_scales,
         lambda found: 2.5 < found[1].mean() / found[0].mean() < 3 and found[1].min() > 2 * found[0].max(),
         slow=True,
+    ),
+    Claim(
+        "04",
+        "With tiles they take 1.4 and 1.3 times what their counts need, without one 1.8 times",
+        kernels,
+        lambda found: (
+            found[0] == [0.326, 0.092, 0.051, 0.097, 0.074, 0.054, 2.546, 2.119, 0.765] and found[1] == [1.8, 1.4, 1.3]
+        ),
     ),
     Claim(
         "05",
