@@ -1,5 +1,7 @@
 """Claims of labs 00, 01, 02, 04, 05 and 06."""
 
+import itertools
+
 import numpy as np
 from distcourse import lab02, lab04, lab05, lab06
 from distcourse.author.exercise import Solved
@@ -12,6 +14,28 @@ from .conftest import COURSE
 OPTIMIZERS, ROOFLINE, MESSAGES = (
     Solved(COURSE / "source" / name) for name in ("lab02_optimizers", "lab05_roofline", "lab06_messages")
 )
+
+
+# -- lab 01 ------------------------------------------------------------------------------------------------------------
+
+
+def shrinking():
+    """By activation and seed: how many times smaller the first layer's gradient is than the last one's."""
+    data, found = dl.data.load("digits"), []
+    for activation in (dl.nn.Sigmoid, dl.nn.ReLU):
+        found.append([_shrinks(activation, seed, data.x_train, data.y_train) for seed in range(20)])
+    return np.array(found)
+
+
+def _shrinks(activation, seed, x, y):
+    layers, sizes = [], (64, *[32] * 6, 10)
+    for i, (d_in, d_out) in enumerate(itertools.pairwise(sizes)):
+        layers += [activation()] * (i > 0) + [dl.nn.Linear(d_in, d_out, rng=[seed, i])]
+    net = dl.nn.Sequential(*layers)
+    logits, saved = net.forward(x)
+    net.backward(dl.nn.SoftmaxCrossEntropy()(logits, y, len(y))[1], saved)
+    first, last = (np.sqrt(np.mean(layer.W.grad**2)) for layer in (layers[0], layers[-1]))
+    return last / first
 
 
 # -- lab 02 ------------------------------------------------------------------------------------------------------------
@@ -162,6 +186,15 @@ def interleavings():
 
 
 CLAIMS = [
+    Claim(
+        "01",
+        "With twenty seeds the factor is 1,190 to 3,480, and 0.7 to 2.4 with ReLU, the control",
+        shrinking,
+        lambda found: (
+            [found[0].min().round(-1), found[0].max().round(-1)] == [1190, 3480]
+            and [found[1].min().round(1), found[1].max().round(1)] == [0.7, 2.4]
+        ),
+    ),
     Claim(
         "02",
         "Without it they are three to five times as long",
