@@ -10,7 +10,7 @@ EXERCISES["mean_over_ranks"] = Exercise(
         {"ranks": 4, "shape": [3]},
         {"ranks": 3, "shape": [5], "seed": 1},
         {"ranks": 2, "shape": [1, 4], "seed": 2},
-        {"ranks": 1, "shape": [2], "seed": 3},
+        {"ranks": 1, "shape": [6], "seed": 3},
         {"ranks": 3, "shape": [5], "seed": 4},
     ],
     draw=lambda rng: {
@@ -45,6 +45,15 @@ EXERCISES["mean_over_ranks"] = Exercise(
             f"{MEAN}  ->  return total / np.float64(comm.size - 1)"
         ),
         "an array, not a list": f"{MEAN}  ->  return (total / comm.size).tolist()",
+        "divide by the number of ranks, as it is: one rank is enough": f"{MEAN}  ->  return total / max(2, comm.size)",
+        "a mean over ranks: neither the largest nor the middle one": [
+            "comm.all_reduce(total)  ->  comm.all_reduce(total, 'max')",
+            f"{MEAN}  ->  return np.median(comm.all_gather(x), axis=0)",
+        ],
+        "the mean alone, as it is: nothing rounded, nothing beside it": [
+            f"{MEAN}  ->  return (total / comm.size).round(3)",
+            f"{MEAN}  ->  return total / comm.size, comm.size",
+        ],
         "every rank returns the mean, not only rank 0": (
             f"{MEAN}  ->  return total / comm.size if comm.rank == 0 else x"
         ),
@@ -82,6 +91,7 @@ EXERCISES["share"] = Exercise(
             f"return {ALL}  ->  return np.array([{ALL}])",
             f"return {ALL}  ->  return str({ALL})",
             f"return {ALL}  ->  return n // size, n % size",
+            f"return {ALL}  ->  return range(rank, n, size)",
         ],
         "only the first n % size ranks get one more": [f"{EXTRA}  ->  1", "rank < n % size  ->  rank > n % size"],
         "this is where they start": f"{ALL}  ->  rank * (n // size) + min(rank, n % size)",
@@ -138,6 +148,9 @@ EXERCISES["swap"] = Exercise(
             f"{BOTH}  ->  return comm.all_gather(mine)",
         ],
         "an array, not a list": "return theirs  ->  return theirs.tolist()",
+        "this is the mean of both arrays: swap, do not reduce": (
+            f"{BOTH}  ->  theirs[...] = mine\n    comm.all_reduce(theirs)\n    theirs = theirs / 2"
+        ),
         "the shape of the array that was sent": "return theirs  ->  return theirs.ravel()",
         "the dtype of the array that was sent": [
             "return theirs  ->  return theirs * 1.0",

@@ -31,6 +31,10 @@ EXERCISES["dense_forward"] = Exercise(
         "return two things: y, and x for the backward pass": "return y, x  ->  return y",
         "the second thing to return is x itself, not y": "return y, x  ->  return y, y",
         "the second thing to return is x itself, not W": "return y, x  ->  return y, self.W.data",
+        "the second thing to return is x itself, neither a list nor a tuple": [
+            "return y, x  ->  return y, [x]",
+            "return y, x  ->  return y, (x, self.W.data)",
+        ],
         "the second thing to return is x itself, not a copy": "return y, x  ->  return y, x.copy()",
         "keep the dtype of x": "x @ self.W.data  ->  x.astype(float) @ self.W.data",
         "x comes first: x @ W": "x @ self.W.data  ->  self.W.data @ x",
@@ -132,6 +136,22 @@ EXERCISES["cross_entropy"] = Exercise(
             "e.sum(axis=1, keepdims=True)  ->  e.sum(axis=0, keepdims=True).T[:1]",
             "e.sum(axis=1, keepdims=True)  ->  e.sum().reshape(1, 1)",
         ],
+        "classes are in columns: the largest and the sum of each row are along axis=1": (
+            "logits.max(axis=1, keepdims=True)  ->  logits.max(axis=0, keepdims=True)",
+            "e.sum(axis=1, keepdims=True)  ->  np.resize(e.sum(axis=0), (len(e), 1))",
+        ),
+        "the natural logarithm: np.log": ["np.log(  ->  np.log2(", "np.log(  ->  np.log10("],
+        "the loss takes one logit of each row, that of its label": [
+            "z[rows, labels]).sum()  ->  z.sum(axis=1)).sum()",
+            "z[rows, labels]).sum()  ->  z[rows, labels - 1]).sum()",
+        ],
+        "first subtract 1, then divide by n: only once, and all of it": [
+            f"{MINUS}  ->  dlogits[rows, labels] -= 1 / n",
+            "return loss, dlogits / n  ->  return loss, dlogits / n**2",
+        ],
+        "the gradient is that of all logits, not of the labels' alone": (
+            f"{MINUS}  ->  {MINUS}\n    dlogits *= np.arange(dlogits.shape[1]) == labels[:, None]"
+        ),
         "the loss is -log p, which is positive": f"loss = {LOSS}  ->  loss = -{LOSS}",
         "one loss for all rows: add them up": (
             "return loss, dlogits / n  ->  return loss / np.ones(len(logits)), dlogits / n"
@@ -205,6 +225,11 @@ EXERCISES["numeric_gradient"] = Exercise(
             TOO_LATE,
         ],
         "change one element at a time, not all": AT_ONCE,
+        "eps is added, whatever x[i] is": [
+            ("kept + eps  ->  kept + eps * abs(kept)", "kept - eps  ->  kept - eps * abs(kept)"),
+            ("kept + eps  ->  kept * (1 + eps)", "kept - eps  ->  kept * (1 - eps)"),
+        ],
+        "the first derivative, not the second": "(above - below) / (2 * eps)  ->  (above - 2 * f() + below) / eps**2",
         "call f, without arguments: f()": ["above = f()  ->  above = f", "above = f()  ->  above = f(x)"],
     },
     may_pass={"np.ndindex(gradient.shape)": "the same shape"},
@@ -268,6 +293,18 @@ EXERCISES["activations"] = Exercise(
             "dy * saved * (1 - saved)  ->  dy * dy * (1 - dy)"
         ),
         "Sigmoid: the slope is y (1 - y), not y (1 + y)": "(1 - saved)  ->  (1 + saved)",
+        "Sigmoid: y is 1 / (1 + exp(-x)), the same as (1 + tanh(x / 2)) / 2": [
+            "np.tanh(x / 2)  ->  np.tanh(x)",
+            "(1 + np.tanh(x / 2)) / 2  ->  np.tanh(x / 2)",
+        ],
+        "Sigmoid: return y twice: backward makes the slope of y, not of x": (
+            "(1 + np.tanh(x / 2)) / 2\n        return y, y  ->  (1 + np.tanh(x / 2)) / 2\n        return y, x"
+        ),
+        "ReLU: the slope is 1 where y is positive and 0 elsewhere, in the shape of dy": [
+            "dy * (saved > 0)  ->  dy[saved > 0]",
+            "dy * (saved > 0)  ->  dy * np.sign(saved - 0.5)",
+            "dy * (saved > 0)  ->  dy * np.where(saved > 0, 1, 0.01).astype(dy.dtype)",
+        ],
         "it is np.maximum": "np.maximum(x, 0)  ->  np.maximun(x, 0)",
         "ReLU: did you forget `return`?": [
             f"{RELU}  ->  {RELU.replace('return ', '')}",
@@ -309,6 +346,13 @@ EXERCISES["dense_backward"] = Exercise(
         "this is the transpose, dY^T X": "x.T @ dy  ->  dy.T @ x",
         "dW = X^T dY: X is transposed": "x.T @ dy  ->  x @ dy",
         "dX = dY W^T: W is transposed": "layer.W.data.T  ->  layer.W.data",
+        "dX = dY W^T: of the weights, not of their gradient": "dy @ layer.W.data.T  ->  dy @ layer.W.grad.T",
+        "dW = X^T dY: a sum over all rows of the batch, of products row by row": [
+            "x.T @ dy  ->  np.outer(x[0], dy[0])",
+            "x.T @ dy  ->  x.mean(axis=0)[:, None] * dy.sum(axis=0)",
+        ],
+        "dW is added once": "layer.W.grad += x.T @ dy  ->  layer.W.grad += 2 * (x.T @ dy)",
+        "return dX alone": "return dy @ layer.W.data.T  ->  return layer.W.grad, layer.b.grad, dy @ layer.W.data.T",
         "db is summed over the batch: dy.sum(axis=0)": "dy.sum(axis=0)  ->  dy",
         "db is summed over the batch only, axis 0, not over all": "dy.sum(axis=0)  ->  dy.sum()",
         "db is summed over the batch, axis 0, not over the outputs": ("dy.sum(axis=0)  ->  dy.sum(axis=1)"),

@@ -54,6 +54,11 @@ EXERCISES["vector_add"] = Exercise(
             f"{LOOP}  ->  if (blockIdx.x == 0) {LOOP.replace('threads', 'blockDim.x')}"
         ),
         "one thread of each block adds for all of them": f"{LOOP}  ->  {OF_THREAD_0}",
+        "c[i] is a[i] + b[i], with the same i: each element once, of floats": [
+            "c[i] = a[i] + b[i];  ->  c[first] = a[i] + b[i];",
+            "a[i] + b[i];  ->  a[i] + b[i] + b[i];",
+            "a[i] + b[i];  ->  (int)a[i] + (int)b[i];",
+        ],
         "element 0 was not written: start at 0": "+ threadIdx.x,  ->  + threadIdx.x + 1,",
         "the last element, n - 1, was not written": "i < n;  ->  i < n - 1;",
         "c is unchanged: nothing was written": "c[i] = a[i] + b[i];  ->  float sum = a[i] + b[i];",
@@ -116,6 +121,13 @@ EXERCISES["matmul"] = Exercise(
             "B[i * n + col]  ->  B[col * k + i]",
         ],
         "this is A transposed times B: A[row, i] is A[row * k + i]": ("A[row * k + i]  ->  A[i * m + row]"),
+        "A[row, i] is A[row * k + i]: row times k, plus i": [
+            "A[row * k + i]  ->  A[i * k + row]",
+            "A[row * k + i]  ->  A[col * k + i]",
+        ],
+        "a term is a product: A times B": "A[row * k + i] * B  ->  A[row * k + i] + B",
+        "all k terms: i from 0 to k - 1, in steps of 1": ["i < k  ->  i < k - 1", "i++  ->  i += 2"],
+        "each thread has a sum of its own, no shared one": "float sum = 0.0f;  ->  __shared__ float sum; sum = 0.0f;",
         "this is B A: the operands are swapped": (
             "A[row * k + i] * B[i * n + col]  ->  B[row * k + i] * A[i * n + col]"
         ),
@@ -124,11 +136,15 @@ EXERCISES["matmul"] = Exercise(
             "B[i * n + col]  ->  B[i * m + col]",
         ],
         "a row of A has k numbers: A[row, i] is A[row * k + i]": ("A[row * k + i]  ->  A[row * n + i]"),
-        "a row of C has n numbers: C[row, col] is C[row * n + col]": ("C[row * n + col]  ->  C[row * k + col]"),
+        "a row of C has n numbers: C[row, col] is C[row * n + col]": [
+            "C[row * n + col]  ->  C[row * k + col]",
+            "C[row * n + col]  ->  C[row * m + col]",
+        ],
         "this is C transposed: C[row, col] is C[row * n + col]": ("C[row * n + col]  ->  C[col * m + row]"),
         "a block is blockDim.y high, and blockDim.x wide, whatever they are": [
             "blockIdx.y * blockDim.y  ->  blockIdx.y * 8",
             "blockIdx.x * blockDim.x  ->  blockIdx.x * 32",
+            "blockIdx.x * blockDim.x  ->  blockIdx.x * blockDim.y",
         ],
         "all rows: blockIdx.y * blockDim.y + threadIdx.y": ("blockIdx.y * blockDim.y + threadIdx.y  ->  threadIdx.y"),
         "all columns: blockIdx.x * blockDim.x + threadIdx.x": (
@@ -201,9 +217,26 @@ EXERCISES["tiled"] = Exercise(
         ),
         "every pass needs the next tile of A, from `first` on": ("A[row * k + first + tx]  ->  A[row * k + tx]"),
         "every pass needs the next tile of B, from `first` on": ("B[(first + ty) * n + col]  ->  B[ty * n + col]"),
-        "each tile has 16 terms: i < 16": "i < 16; i++  ->  i < 15; i++",
-        "go on by 16, the width of a tile": "first += 16  ->  first += 8",
-        "read the tiles, not A and B again": [
+        "each tile has 16 terms: i < 16": ["i < 16; i++  ->  i < 15; i++", "i < 16; i++  ->  i < k; i++"],
+        "go on by 16, the width of a tile": [
+            "first += 16  ->  first += 8",
+            "first < k; first += 16  ->  first < (k + 15) / 16; first++",
+        ],
+        "the sum goes on from tile to tile: 0 before the loop alone": (
+            "        a[ty][tx] = row  ->          sum = 0.0f;\n        a[ty][tx] = row"
+        ),
+        "A[row, first + tx] is A[row * k + first + tx]": [
+            "A[row * k + first + tx]  ->  A[row * n + first + tx]",
+            "A[row * k + first + tx]  ->  A[row * k + first + ty]",
+        ],
+        "B[first + ty, col] is B[(first + ty) * n + col]": "B[(first + ty) * n  ->  B[(first + ty) * k",
+        "a tile is filled everywhere: with 0.0f where it extends beyond A or B": [
+            "first + tx] : 0.0f  ->  first + tx] : a[ty][tx]",
+            ("first + tx] : 0.0f  ->  first + tx] : 1.0f", ") * n + col] : 0.0f  ->  ) * n + col] : 1.0f"),
+        ],
+        "C has m rows and n columns: row < m, col < n": "if (row < m && col < n) C  ->  if (row < n && col < m) C",
+        "a block has 16 rows: blockIdx.y * 16 + ty": "blockIdx.y * 16 + ty  ->  blockIdx.y + ty",
+        "memory is touched too often: read the tiles, not A and B again, and write C once, at the end": [
             "+= a[ty][i]  ->  += a[ty][i] * 0 + A[min(row, m - 1) * k + min(first + i, k - 1)]",
             "        __syncthreads();   // before  ->          if (row < m && col < n) C[row * n + col] = sum;\n"
             "        __syncthreads();   // before",
@@ -281,9 +314,26 @@ EXERCISES["block_sum"] = Exercise(
     },
     mistakes=RETURN
     | {
-        "a barrier is missing: all threads must have finished a step before any of them begins the next": (
-            "__syncthreads();   // the step is done  ->  "
-        ),
+        "threads use one number at once: each must have finished a step before any begins the next; s[t] += s[t + h]": [
+            "__syncthreads();   // the step is done  ->  ",
+            "s[t] += s[t + h]  ->  s[t] += s[t + 1]",
+            "s[t] += s[t + h]  ->  s[0] += s[t + h]",
+        ],
+        "half as many numbers are left after each step: h /= 2, until h = 1 has been added": [
+            "h /= 2  ->  h -= 1",
+            "int h = blockDim.x / 2; h > 0; h /= 2  ->  int h = 1; h < blockDim.x; h *= 2",
+            "h > 0  ->  h > 16",
+        ],
+        "a sum, not the largest": "s[t] += s[t + h];  ->  s[t] = fmaxf(s[t], s[t + h]);",
+        "numbers are floats, in shared memory, too": "__shared__ float s  ->  __shared__ int s",
+        "room for 256 floats, whatever the block: __shared__ float s[256]": [
+            "__shared__ float s[256]  ->  __shared__ float s[64]",
+            "__shared__ float s[256]  ->  extern __shared__ float s[]",
+        ],
+        "a block has blockDim.x elements, not always 256": [
+            "blockIdx.x * blockDim.x  ->  blockIdx.x * 256",
+            "out[blockIdx.x]  ->  out[i / 256]",
+        ],
         "threads use one number at once: a barrier after loading, and in a step only the first h threads add, t < h": [
             "0.0f;\n    __syncthreads();  ->  0.0f;",
             "if (t < h)  ->  if (t <= h)",
@@ -291,6 +341,7 @@ EXERCISES["block_sum"] = Exercise(
         ],
         "all threads of a block reach every barrier: no early return, and no barrier in an `if`": [
             f"{STEP}  ->  if (t < h) {{\n        s[t] += s[t + h];\n        __syncthreads(); }}",
+            f"{STEP}  ->  if (t < h) {{\n        s[t] += s[t + h];\n        __syncthreads(); }} else __syncthreads();",
             "s[t] = i < n ? x[i] : 0.0f;  ->  if (i >= n) return;\n    s[t] = x[i];",
         ],
         "add by halves, s[t] += s[t + h] for t < h: neighbours keep every warp busy with few sums": (
@@ -381,6 +432,7 @@ EXERCISES["softmax"] = Exercise(
             "most = fmaxf(most, row[j]);  ->  { most = fmaxf(most, row[j]); __syncthreads(); }",
             "float most  ->  if (threadIdx.x >= k) return;\n    float most",
             "   sum = combine(s, sum, false  ->     if (threadIdx.x < k) sum = combine(s, sum, false",
+            "   most = combine(s, most, true  ->     if (threadIdx.x == 0) most = combine(s, most, true",
         ],
         "scores may all be below that: begin with row[0]": [
             f"float most = row[0]  ->  float most = {low}" for low in ("0.0f", "-1e4f")
@@ -395,7 +447,14 @@ EXERCISES["softmax"] = Exercise(
         "each thread reads the whole row: it takes every blockDim.x-th score": EACH_DOES_ALL,
         "every block reads row 0: a row begins at z + blockIdx.x * k": "z + blockIdx.x * k  ->  z",
         "every block writes row 0: p[blockIdx.x * k + j]": "p[blockIdx.x * k + j]  ->  p[j]",
-        "a row has k scores, not blockDim.x": "z + blockIdx.x * k  ->  z + blockIdx.x * blockDim.x",
+        "a row has k scores, neither blockDim.x nor k + 1": [
+            "z + blockIdx.x * k  ->  z + blockIdx.x * blockDim.x",
+            "z + blockIdx.x * k  ->  z + blockIdx.x * (k + 1)",
+        ],
+        "combine needs 256 floats: __shared__ float s[256]": "float s[256]  ->  float s[32]",
+        "subtract the largest from the score, not the reverse": f"{EXP}  ->  expf(most - row[j]) / sum",
+        "divide by the sum": f"{EXP}  ->  expf(row[j] - most) * sum",
+        "the sum is one of exponentials": "sum += expf(row[j] - most)  ->  sum += row[j] - most",
         "a row may be longer than the block: stride through it when writing, too": (
             f"{STRIDE}\n        p  ->  int j = threadIdx.x;\n    if (j < k)\n        p"
         ),
