@@ -249,15 +249,10 @@ def _triple(value) -> tuple:
 
 
 class _Array:
-    """The bytes of a `cudaMalloc`; what a pointer to them is moved by is left out."""
+    """The bytes of a `cudaMalloc`: no number, so an expression that moves a pointer is not known."""
 
     def __init__(self, nbytes):
         self.text = f"bytes[{int(nbytes)}]"
-
-    def __add__(self, _):
-        return self
-
-    __radd__ = __add__
 
 
 class _AsInC(ast.NodeTransformer):

@@ -81,7 +81,7 @@ READ = {  # the body of `run(float* h, int n, float s)`, called with (p, 1000, 0
     "dim3 b(16, 16), g; g.x = up(n, b.x); k<<<g, b, b.x * b.y * sizeof(float)>>>();": [(63, 1, 1), (16, 16), 1024, []],
     "int i = 7; for (i = 1; i < n; i *= 2) k<<<i, n > 512 ? 512 : n>>>(i << 3, 0x10, ~0);":
         [(1,), (512,), 0, ["8", "16", "-1"]],
-    "float *a = NULL, *b; size_t e = sizeof(*b) * n; cudaMalloc((void**)&a, e); b = a; k<<<1, 1>>>(a, b + 3);":
+    "float *a = NULL, *b; size_t e = sizeof(*b) * n; cudaMalloc((void**)&a, e); b = a; k<<<1, 1>>>(a, b);":
         [(1,), (1,), 0, ["bytes[4000]", "bytes[4000]"]],
     "int m = 5; if (argc > 1) m = atoi(argv[1]); k<<<m, static_cast<unsigned int>(s * 4)>>>();": [(5,), (2,), 0, []],
     "dim3 g = {2,\n3}; k<<<g, {4}>>>();": [(2, 3), (4,), 0, []],
@@ -92,6 +92,7 @@ READ = {  # the body of `run(float* h, int n, float s)`, called with (p, 1000, 0
     "int m = 5; read(&m); k<<<m, 1>>>();": "'m' is not a literal",
     "float* a = NULL; make(&a, n); k<<<1, 1>>>(a);": "'a' is not a literal",
     "float* a; cudaMalloc(&a, 4); k<<<1, 1>>>(a * 1000000000);": "'a * 1000000000' is not a literal",
+    "float* a; cudaMalloc(&a, 40); k<<<1, 1>>>(a + 3);": "'a + 3' is not a literal",
     "k<<<1>>>();": "'' is not a literal",
 }  # fmt: skip
 
