@@ -161,6 +161,12 @@ class Dataset:
         }
         return replace(self, **arrays)
 
+    def astype(self, dtype: DTypeLike) -> Dataset:
+        """Return the data set with its samples in another floating-point type; labels stay as they are."""
+        splits = {f"x_{split}": x for split, x, _ in self.splits()}
+        changed = {k: x.but(dtype=np.dtype(dtype)) if hasattr(x, "but") else x.astype(dtype) for k, x in splits.items()}
+        return replace(self, **changed)
+
     def take(self, n_train: int, n_test: int | None = None) -> Dataset:
         """Return a smaller data set: the first samples of each split."""
         # `load` shuffles the training split, so its first samples are a random choice. Nothing is copied.

@@ -152,6 +152,12 @@ def test_every_collective_has_a_formula_and_says_it():
         assert "bytes" in doc, name
 
 
+def test_the_formula_of_a_collective_of_ones_own():
+    own = cost.Formula(messages=lambda p: p, nbytes=lambda n, p: n * p, seconds=lambda n, p, time: p * time(n))
+    assert cost.seconds(own, 1e6, 3, Network(alpha=0.5, beta=1e6)) == pytest.approx(4.5)
+    assert (cost.messages(own, 8, 3), cost.nbytes(own, 8, 3)) == (3, 24)
+
+
 def test_unknown_algorithms_are_named():
     with pytest.raises(ValueError, match="'star', expected one of flat_broadcast"):
         cost.messages("star", 1, 2)

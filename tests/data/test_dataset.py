@@ -184,6 +184,9 @@ def test_arrays_become_a_data_set_of_three_splits():
     np.testing.assert_array_equal(rows[np.argsort(rows[:, 0])], x)  # every sample once, with its label
     np.testing.assert_array_equal(rows[:, 0] // 3 % 3, labels)
     assert (found.x_train.dtype, found.classes, found.name) == (np.float32, ("a", "b", "c"), "mine")
+    double = found.astype("float64")
+    assert (double.x_test.dtype, double.y_test.dtype) == (np.float64, y.dtype)
+    np.testing.assert_array_equal(double.x_train, found.x_train)
     regression = Dataset.from_arrays(x, x[:, :1] / 2, seed=1)
     assert (regression.classes, regression.y_test.shape) == ((), (4, 1))
 

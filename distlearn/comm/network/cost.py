@@ -67,6 +67,8 @@ def seconds(algorithm, n: float, p: int, network, gamma: float = 0.0) -> float:
 def _formula(algorithm, p: int) -> Formula:
     if p < 1:
         raise ValueError(f"cost: p is {p!r}, expected a number of ranks, 1 or more")
+    if isinstance(algorithm, Formula):  # of a collective of one's own
+        return algorithm
     name = (algorithm if isinstance(algorithm, str) else algorithm.__name__).replace("-", "_")
     found = FORMULAS.get(name) or FORMULAS.get(f"{name}_all_reduce")
     if found is None:
