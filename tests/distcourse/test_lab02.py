@@ -164,7 +164,7 @@ def test_only_a_design_beats_tuned_rivals():
     [
         (lambda step, steps: 1.0, "the rate must fall"),
         (lambda step, steps: 0.995**step, "a longer run can fall more slowly"),
-        (lambda step, steps: 0.3 ** (step / steps), "yours ends at 0.3 of its first rate"),
+        (lambda step, steps: 0.3 ** (step / steps), "yours ends at 0.3 of its largest rate"),
         (lambda step, steps: np.cos(np.pi * step / steps), "expected a number, 0 or more"),
         (lambda step, steps: None, "step 0 gets None"),
     ],

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import os
 import sys
 import time
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import click
@@ -64,16 +66,15 @@ def generate(names, course, check, force):
     """
     from ..author import compare_release
     from ..author import generate as make
-    from ..author.exercise import compiled, differs
-    from ..exercise import save
 
-    folders, differences = _with_exercises(course, names), []
-    for folder in folders:
-        tables = compiled(folder)
-        if differs(tables, folder):
-            differences.append(f"{folder.name}: results.npz is not what its solutions and mistakes give")
-            if not check:
-                save(tables, folder)
+    folders = _with_exercises(course, names)
+    with ProcessPoolExecutor(min(len(folders), os.cpu_count() or 1) or 1) as pool:
+        changed = list(pool.map(functools.partial(_compile, keep=not check), folders))
+    differences = [
+        f"{folder.name}: results.npz is not what its solutions and mistakes give"
+        for folder, differs in zip(folders, changed, strict=True)
+        if differs
+    ]
     if not check:
         for folder in make(course, names, force=force):
             say(f"wrote {folder}")
@@ -86,6 +87,18 @@ def generate(names, course, check, force):
     if differences:
         raise click.ClickException("run `distlearn labs generate` and commit the result")
     say("the students' copies match the sources")
+
+
+def _compile(folder: Path, keep: bool) -> bool:
+    """Run a lab's solutions and mistakes; say whether its tables differ from those that are there, and keep them."""
+    from ..author.exercise import compiled, differs
+    from ..exercise import save
+
+    tables = compiled(folder)
+    changed = differs(tables, folder)
+    if changed and keep:
+        save(tables, folder)
+    return changed
 
 
 @labs.command(short_help="Find changes of solutions that no check finds.")
