@@ -160,10 +160,8 @@ def _checked(file, source, name, options, template, folder, launches, *, grid, b
                     same = {_sort_of(e) for e in _run(made, *how[:-1], others, SECONDS[True]).errors}
                     kept = [e for e in report.errors if _sort_of(e) in same]
                     if kept != report.errors:
-                        report.errors, why = (
-                            kept,
-                            "more depends on what its arrays hold, which host code sets: use --arg",
-                        )
+                        report.errors = kept
+                        why = "more depends on what its arrays hold, which host code sets: use --arg"
                 yield Checked(file, full, report, why)
                 continue
             takes = ", ".join(f"{spell(c)} {n}" for c, n in zip(signature, made.parameters, strict=False)) or "nothing"

@@ -128,7 +128,8 @@ class _Host:
         shared = known(rest[0] or "0", int)
         arguments = [known(text, lambda v: getattr(v, "text", None) or repr(v + 0)) for text in texts]
         if (threads := math.prod((*(grid or ()), *(block or ())))) > THREADS:
-            grid = missing.insert(0, f"{threads:,} threads, at most {THREADS:,} are run")
+            missing.insert(0, f"{threads:,} threads, at most {THREADS:,} are run")
+            grid = None
         held = [a for a in arguments if a and a.startswith("bytes")]
         if (n := sum(int(a[6:-1]) for a in held)) > ELEMENTS:
             missing.insert(0, f"{n:,} bytes of arrays, at most {ELEMENTS:,} are made")
@@ -167,12 +168,9 @@ class _Host:
         if not found or not name:
             return written
         kind, stars, sides = found[-1]
-        whole = name == what
-        return (
-            "8"
-            if whole and "*" in stars
-            else str(self.sizes[kind]) + whole * sides.replace("[", "*(").replace("]", ")")
-        )
+        if name != what:  # an element
+            return str(self.sizes[kind])
+        return "8" if "*" in stars else str(self.sizes[kind]) + sides.replace("[", "*(").replace("]", ")")
 
     def _variable(self, name, at, given, depth):
         """Return the value of a variable at a place."""
@@ -216,9 +214,8 @@ class _Host:
                 if how == "="
                 else "{" + self.code[match.end() : closing(self.code, match.end() - 1) - 1] + "}"
             )
-            if (how in ("(", "{") and not declared) or (
-                re.search(r"\b(?:argv|ato[fil]+|sto[fil]+|strto\w+)\b", text) and not declared
-            ):
+            chosen = re.search(r"\b(?:argv|ato[fil]+|sto[fil]+|strto\w+)\b", text)
+            if not declared and (how in ("(", "{") or chosen):
                 continue  # a call; what the command line may choose
             between = self.code[match.end() : at] if at else ""
             while between != (between := re.sub(r"\{[^{}]*\}", "", between)):
@@ -226,12 +223,8 @@ class _Host:
             local = "}" in between or (not at and self.scope(start))
             if local and declared:
                 continue
-            if (
-                not how
-                or local
-                or (not declared and before.endswith((")", "else")))
-                or text.strip() in ("NULL", "nullptr")
-            ):
+            conditional = not declared and before.endswith((")", "else"))
+            if not how or local or conditional or text.strip() in ("NULL", "nullptr"):
                 raise LookupError(f"{name!r} is not a literal")
             return text, start
         return None
@@ -328,10 +321,9 @@ def argument(text: str, code: str, rng):
     shape = tuple(int(n) for n in match[2].replace(" ", "").strip(",").split(","))
     if not 0 < np.prod(shape, dtype=object) <= ELEMENTS:
         raise ValueError(f"--arg {text!r}: expected 1 to {ELEMENTS:,} elements")
-    if (
-        match[1] == "bytes"
-    ):  # of the host code, whose numbers are not known: no index that a kernel makes of one is wild
-        return filled((max(1, shape[0] // dtype.itemsize),), dtype, match[3] or "uniform" * (dtype.kind in "fc"), rng)
+    if match[1] == "bytes":  # of host code, whose numbers are not known: no index that a kernel makes of one is wild
+        shape = (max(1, shape[0] // dtype.itemsize),)
+        return filled(shape, dtype, match[3] or "uniform" * (dtype.kind in "fc"), rng)
     return filled(shape, dtype, match[3] or "", rng)
 
 

@@ -127,6 +127,9 @@ class Dataset:
             raise ValueError(f"from_arrays: {len(x)} samples, but {len(y)} labels")
         if not (val >= 0 and test >= 0 and (n := len(x) - round(val * len(x)) - round(test * len(x))) > 0):
             raise ValueError(f"from_arrays: val={val!r}, test={test!r} of {len(x)} samples leave none to train on")
+        if y.dtype.kind in "iu" and classes is None and y.max() >= 1 << 20:
+            remedy = "number them from 0: np.unique(y, return_inverse=True)[1]; targets of a regression are floats"
+            raise ValueError(f"from_arrays: labels up to {y.max()} would be as many classes; {remedy}")
         if classes is None:
             classes = map(str, range(int(y.max()) + 1)) if y.dtype.kind in "iu" else ()
         rows = np.split(np.random.default_rng(seed).permutation(len(x)), [n, len(x) - round(test * len(x))])

@@ -69,7 +69,7 @@ class Metric:
     def counted(self, outputs: Array, targets: Array) -> np.ndarray:
         """Return `count` as an array; raise if those of a metric of the user's own are no sums over samples."""
         found, middle = self._array(outputs, targets), len(outputs) // 2
-        own = type(self).__module__ != __name__ or (isinstance(self, MeanOf) and self.name != "loss")
+        own = self.own if isinstance(self, MeanOf) else type(self).__module__ != __name__
         if own and middle and np.isfinite(found).all():
             first, rest = (self._array(outputs[i], targets[i]) for i in (slice(middle), slice(middle, None)))
             if (abs(first + rest - found) > 1e-5 * (abs(first) + abs(rest))).any():
@@ -163,7 +163,7 @@ class MeanOf(Metric):
     """The mean over samples of what a function gives: `function(outputs, targets) -> mean of these`."""
 
     def __init__(self, function: Callable[[Array, Array], float], name: str = ""):
-        self.function, name = function, name or getattr(function, "__name__", "")
+        self.function, self.own, name = function, not name, name or getattr(function, "__name__", "")
         self.name = name if name.isidentifier() else "metric"  # of a lambda
 
     def count(self, outputs: Array, targets: Array) -> Sequence[Any]:

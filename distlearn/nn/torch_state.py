@@ -153,6 +153,8 @@ def _visit(layer, shape, path, image, names, stacks, found):
 
 def _ways(layer, image):
     """Return the keys of a layer in PyTorch, and the functions there and back."""
+    if hasattr(layer, "torch_ways"):  # a layer of one's own, also if it is a subclass of one of ours
+        return layer.torch_ways()
     if isinstance(layer, Linear):
         return ["weight", "bias"], *_dense(image)
     if isinstance(layer, Conv2d):
@@ -168,8 +170,6 @@ def _ways(layer, image):
     if isinstance(layer, Recurrent):
         keys = ["weight_ih", "weight_hh", "bias_ih", "bias_hh"]
         return keys, *((_rnn_to, _rnn_from) if isinstance(layer, RNN) else (_gru_to, _gru_from))
-    if hasattr(layer, "torch_ways"):
-        return layer.torch_ways()
     known = "has parameters, and no counterpart in PyTorch is known; its torch_ways() -> (keys, there, back) would say"
     raise TypeError(f"torch state: {describe(layer)} {known} the names there, and convert the arrays both ways")
 

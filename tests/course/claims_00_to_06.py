@@ -4,17 +4,10 @@ import itertools
 
 import numpy as np
 from distcourse import lab02, lab04, lab05, lab06
-from distcourse.author.exercise import Solved
 
 import distlearn as dl
 
-from .claims import Claim
-from .conftest import COURSE
-
-OPTIMIZERS, ROOFLINE, MESSAGES = (
-    Solved(COURSE / "source" / name) for name in ("lab02_optimizers", "lab05_roofline", "lab06_messages")
-)
-
+from .claims import Claim, answers
 
 # -- lab 01 ------------------------------------------------------------------------------------------------------------
 
@@ -43,7 +36,7 @@ def _shrinks(activation, seed, x, y):
 
 def adams() -> dict:
     """Adam with and without bias correction: a rule by name."""
-    (adam,) = OPTIMIZERS.answers("adam")
+    (adam,) = answers("02", "adam")
 
     def uncorrected(data, grad, state, lr, step):
         adam(data, grad, state, lr, 10**6)
@@ -78,7 +71,7 @@ def adams_hold(found):
 def failures_at_twice():
     """Of 20 seeds: how many runs fail at twice the best rate, by rule."""
     task, found = lab02.target_task("digits"), {}
-    rules = OPTIMIZERS.answers("momentum")[:2], ("SGD", "Momentum"), (0, 1), (1.6, 0.4)
+    rules = answers("02", "momentum")[:2], ("SGD", "Momentum"), (0, 1), (1.6, 0.4)
     for rule, name, memory, lr in zip(*rules, strict=True):
         rule = lab02.FunctionRule(rule, memory)
         runs = [lab02.steps_to_target(task, 32, lr, rule, seed=seed, most=400) for seed in range(20)]
@@ -88,7 +81,7 @@ def failures_at_twice():
 
 def noise_scales():
     """Noise scale of the digits by seed, at the best rate for a batch of 64 and at half of it."""
-    (noise,), task, found = OPTIMIZERS.answers("noise"), lab02.target_task("digits"), []
+    (noise,), task, found = answers("02", "noise"), lab02.target_task("digits"), []
     for lr, steps in ((0.8, 48), (0.4, 71)):
         runs = [
             dl.SimWorld(8).run(lab02.noise_run, task, noise, lr=lr, steps=steps, seed=seed)[0][0].mean(axis=0)
@@ -116,7 +109,7 @@ def kernels():
 
 def gains():
     """By machine: samples a second with a batch of 1,024 over those with one, and the share of launches with one."""
-    (seconds,), a100, found = ROOFLINE.answers("seconds"), dl.cuda.CARDS["A100"], {}
+    (seconds,), a100, found = answers("05", "seconds"), dl.cuda.CARDS["A100"], {}
     server = a100._replace(peak=8e12, bandwidth=3.2e11, link=np.inf)
     for name, card in {"64 cores": server, "A100": a100}.items():
         one, many = (lab05.step_work(1000, batch, "batch") for batch in (1, 1024))
@@ -127,7 +120,7 @@ def gains():
 
 def launches():
     """Milliseconds of a step of the small network with 180 neurons, by card."""
-    (seconds,) = ROOFLINE.answers("seconds")
+    (seconds,) = answers("05", "seconds")
     return [1e3 * seconds(dl.cuda.CARDS[card], *lab05.step_work(180, 32, "batch")) for card in ("T4", "A100", "H100")]
 
 
@@ -144,7 +137,7 @@ def recorded():
 
 def fastest_all_reduces():
     """By ranks, sizes from 8 bytes to 1 GB: the names of the fastest all-reduces, where one is alone."""
-    seconds, net, found = MESSAGES.answers("seconds")[1], dl.Network.preset("ethernet-10g"), {}
+    seconds, net, found = answers("06", "seconds")[1], dl.Network.preset("ethernet-10g"), {}
     for p in range(2, 65):
         for n in 2.0 ** np.arange(3, 31):
             times = {name: seconds(name, n, p, net.alpha, net.beta) for name in lab06.NAMES}
@@ -166,7 +159,7 @@ def fastest_hold(found):
 
 def busiest():
     """Arrays through the busiest rank, by number of ranks, where that is no power of two: halving's and the ring's."""
-    ring, halving = (MESSAGES.answers(name)[0] for name in ("ring", "halving"))
+    ring, halving = (answers("06", name)[0] for name in ("ring", "halving"))
     found = {}
     for p in (3, 5, 6, 7, 9, 12, 13):
         found[p] = lab06.counted(halving, p, 16 * p).busiest, lab06.counted(ring, p, 16 * p).busiest
@@ -175,13 +168,13 @@ def busiest():
 
 def orders():
     """Orders of `ledger` on four ranks, and those of `relay` that fail, without what is buffered."""
-    *_, relay, ledger = MESSAGES.answers("network")
+    *_, relay, ledger = answers("06", "network")
     failures = dl.sim.explore(relay, 3).failures
     return dl.sim.explore(ledger, 4).n_orders, [[d for d in run.order if "buffer" not in d] for run in failures]
 
 
 def interleavings():
-    ring = MESSAGES.answers("ring")[0]
+    ring = answers("06", "ring")[0]
     return dl.sim.explore(lambda comm: ring(comm, np.ones(8)), 4).first.n_interleavings
 
 

@@ -10,8 +10,7 @@ import distlearn as dl
 from distlearn.parallel.asynchronous import param_server as ps
 from distlearn.parallel.pipeline import schedule
 
-from .claims import Claim
-from .claims_14_07_03 import answer, answers
+from .claims import Claim, answer, answers
 
 # -- lab 08 ------------------------------------------------------------------------------------------------------------
 

@@ -7,16 +7,13 @@ from unittest.mock import patch
 
 import numpy as np
 from distcourse import lab12, lab13
-from distcourse.author.exercise import Solved
 from distcourse.incidents import INCIDENTS, replay
 
 import distlearn as dl
 
-from .claims import Claim
-from .conftest import COURSE
+from .claims import Claim, answers
 
 DAY = 86_400
-ANSWERS = Solved(COURSE / "source" / "lab12_failures"), Solved(COURSE / "source" / "lab13_memory")
 
 
 # -- lab 12 ------------------------------------------------------------------------------------------------------------
@@ -24,7 +21,7 @@ ANSWERS = Solved(COURSE / "source" / "lab12_failures"), Solved(COURSE / "source"
 
 def timeouts():
     """By seed: the best timeout [s] by the tail, and false alarms a day at the one that is best by the record."""
-    watch = ANSWERS[0].answers("watch")[0]
+    watch = answers("12", "watch")[0]
     return [_timeouts(watch, lab12.heartbeats(20_000, seed=seed)) for seed in range(10)]
 
 
@@ -71,7 +68,7 @@ def last_errors():
 
 def young_and_replayed():
     """By cost of a checkpoint: by how much the replay keeps more than Young's formula says, by seed [points]."""
-    run, (share, best) = INCIDENTS["llama-3"], ANSWERS[0].answers("effective_share")
+    run, (share, best) = INCIDENTS["llama-3"], answers("12", "effective_share")
     found = {}
     for cost in (3, 30, 120):
         tau = best(cost, run.mtbf)
@@ -88,7 +85,7 @@ def corruption():
 
 def false_alarms_of_slow_nodes():
     """Share of healthy clusters that raise an alarm at a rate of 0.05; and of those whose slow node is found."""
-    slow_nodes = ANSWERS[0].answers("slow_nodes")[0]
+    slow_nodes = answers("12", "slow_nodes")[0]
     healthy = np.mean([bool(slow_nodes(lab12.step_times(seed=s), 0.05)) for s in range(400)])
     return healthy, np.mean([17 in slow_nodes(lab12.step_times(slow=17, seed=s), 0.05) for s in range(100)])
 
@@ -134,7 +131,7 @@ def layer_times():
 
 def shares_of_a_layer():
     """Shares [%] that sequence parallelism, selective recomputation, and both leave, by model."""
-    layer_bytes, t = ANSWERS[1].answers("layer_bytes")[0], {"t": 8}
+    layer_bytes, t = answers("13", "layer_bytes")[0], {"t": 8}
     ways = [{"sequence": True}, {"selective": True}, {"sequence": True, "selective": True}]
     found = []
     for a, h in lab13.GPTS.values():

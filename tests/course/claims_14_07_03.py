@@ -1,7 +1,5 @@
 """Claims of labs 14, 07 and 03."""
 
-import functools
-
 import numpy as np
 import pytest
 from distcourse import lab03, lab07, lab14
@@ -10,20 +8,8 @@ from distcourse.author.exercise import Solved
 
 import distlearn as dl
 
-from .claims import Claim
+from .claims import Claim, answer
 from .conftest import COURSE
-
-
-@functools.cache
-def answers(lab: str, name: str) -> tuple:
-    """Return what a lab's solution of an exercise defines."""
-    return Solved(next(p.parent for p in source_notebooks(COURSE) if p.stem == f"lab{lab}")).answers(name)
-
-
-def answer(lab: str, name: str):
-    """Return what a lab's solution of an exercise defines, the last if there are several."""
-    return answers(lab, name)[-1]
-
 
 # -- lab 14 ------------------------------------------------------------------------------------------------------------
 

@@ -105,6 +105,12 @@ def test_a_function_is_a_metric_if_its_value_is_a_mean():
     metric = make_metric(error, None)
     assert (metric.name, of(metric, y, targets)) == ("error", 3)
     assert np.isnan(of(metric, y[:0], targets[:0]))
+
+    def loss(outputs, targets):  # no mean, whatever it is called
+        return outputs.max()
+
+    with pytest.raises(ValueError, match="metric loss: its value is no mean over samples"):
+        of(make_metric(loss, None), y, targets)
     with pytest.raises(ValueError, match="metric metric: its value is no mean over samples"):
         of(make_metric(lambda outputs, targets: outputs.max(), None), y, targets)
 

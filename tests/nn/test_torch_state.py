@@ -190,6 +190,12 @@ def test_what_would_be_mixed_up_is_refused():
         def torch_ways(self):
             return ["scale"], lambda arrays: [arrays[0][None]], lambda arrays: [arrays[0][0]]
 
+    class Negative(nn.Linear):
+        def torch_ways(self):
+            return ["w", "b"], lambda arrays: [-a for a in arrays], lambda arrays: [-a for a in arrays]
+
+    negative = Negative(1, 2)
+    np.testing.assert_array_equal(to_torch_state(negative)["w"], -negative.W.data)
     model = nn.Sequential(Known(), nn.Linear(1, 2))
     state = to_torch_state(model) | {"0.scale": np.full((1, 1), 3.0)}
     load_torch_state(model, state)
