@@ -4,7 +4,7 @@ It is built on the protocol and the collectives of `comm`, and knows nothing abo
 """
 
 from .clock import Free, Measured, Roofline
-from .exploration import Exploration, Run, explore, run_in_order
+from .exploration import Exploration, OrderedRun, explore, run_in_order
 from .failures import Failure, Loss
 from .meta import MetaArray
 from .what_if import record_run, replay

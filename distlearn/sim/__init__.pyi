@@ -4,8 +4,8 @@ from distlearn.sim.clock import Free as Free
 from distlearn.sim.failures import Loss as Loss
 from distlearn.sim.clock import Measured as Measured
 from distlearn.sim.meta import MetaArray as MetaArray
+from distlearn.sim.exploration import OrderedRun as OrderedRun
 from distlearn.sim.clock import Roofline as Roofline
-from distlearn.sim.exploration import Run as Run
 from distlearn.sim.world import SimWorld as SimWorld
 from distlearn.sim.exploration import explore as explore
 from distlearn.sim.what_if import record_run as record_run

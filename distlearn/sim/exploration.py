@@ -276,7 +276,7 @@ MAX_RANKS = 4
 
 
 @dataclass
-class Run:
+class OrderedRun:
     """One order, and its outcome."""
 
     order: list[str]  # what `SimWorld(size, order=...)` takes to repeat it
@@ -304,13 +304,13 @@ class Exploration:
     n_orders: int = 0  # that differ in what some rank receives, and that ran to their end or failed
     n_runs: int = 0  # runs that it took
     complete: bool = True  # whether every order was tried; False if `max_runs` came first
-    failure: Run | None = None  # the shortest run that deadlocked, lost a message, or raised
-    other: Run | None = None  # the shortest run whose results differ from those of the first one
-    first: Run | None = None  # the first run that ended
-    runs: list[Run] = field(default_factory=list, repr=False)  # one of each order
+    failure: OrderedRun | None = None  # the shortest run that deadlocked, lost a message, or raised
+    other: OrderedRun | None = None  # the shortest run whose results differ from those of the first one
+    first: OrderedRun | None = None  # the first run that ended
+    runs: list[OrderedRun] = field(default_factory=list, repr=False)  # one of each order
 
     @property
-    def failures(self) -> list[Run]:
+    def failures(self) -> list[OrderedRun]:
         return [run for run in self.runs if run.error is not None]
 
     @property
@@ -382,7 +382,7 @@ def explore(
     return found
 
 
-def run_in_order(fn: Callable[..., Any], size: int, order: Any = (), *args: Any, **kwargs: Any) -> Run:
+def run_in_order(fn: Callable[..., Any], size: int, order: Any = (), *args: Any, **kwargs: Any) -> OrderedRun:
     """Run `fn(comm, *args, **kwargs)` once, on a network that decides as `order` says.
 
     Unlike `SimWorld(size, order=order).run(fn)` it returns a failure instead of raising it, and says what else the
@@ -458,7 +458,7 @@ def _explore(found: Exploration, copies, max_runs: int, max_steps: int) -> None:
         _judge(found, run)
 
 
-def _run(copies: Copies, size: int, choose, max_steps: int) -> tuple[Run | None, OrderedTransport]:
+def _run(copies: Copies, size: int, choose, max_steps: int) -> tuple[OrderedRun | None, OrderedTransport]:
     """Run once; the run is None if it reached a state that is known."""
     options: list[list[str]] = []
 
@@ -484,10 +484,10 @@ def _run(copies: Copies, size: int, choose, max_steps: int) -> tuple[Run | None,
         error = caught
     order = [str(decision) for decision in transport.decisions]
     results = None if error else results
-    return Run(order, options, results, error, transport.events, scheduler.waiting, size), transport
+    return OrderedRun(order, options, results, error, transport.events, scheduler.waiting, size), transport
 
 
-def _judge(found: Exploration, run: Run) -> None:
+def _judge(found: Exploration, run: OrderedRun) -> None:
     found.n_orders += 1
     found.runs.append(run)
     if run.error is not None:
@@ -499,7 +499,7 @@ def _judge(found: Exploration, run: Run) -> None:
         found.other = run
 
 
-def _length(run: Run) -> tuple[int, int]:
+def _length(run: OrderedRun) -> tuple[int, int]:
     return len(run.events), len(run.order)
 
 

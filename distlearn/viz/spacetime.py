@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from matplotlib.ticker import MaxNLocator
 
 from ..comm.base import RankError
-from ..sim.exploration import Exploration, Run, SpaceTimeEvent
+from ..sim.exploration import Exploration, OrderedRun, SpaceTimeEvent
 from .look import MUTED, NAVY, VERMILION, new_axes, styled, write_title
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def plot_spacetime(what: Any, *, ax: Axes | None = None, title: str = "") -> Axe
 
     Parameters
     ----------
-    what : Exploration, Run, SimWorld or dict of records
+    what : Exploration, OrderedRun, SimWorld or dict of records
         An exploration shows its shortest failure, else the order with another result, else the first run. A world
         shows its last run: after an error, the messages sent until then, and the call in which every rank waits.
         The records of a run that hangs (`world.records`) show the last calls of every rank, and which ranks made
@@ -127,7 +127,7 @@ def _content(what) -> tuple[list[SpaceTimeEvent], dict[int, str], int]:
         if run is None:
             raise ValueError("plot_spacetime: the exploration has no run that ended")
         return run.events, _stopped(run), what.size
-    if isinstance(what, Run):
+    if isinstance(what, OrderedRun):
         return what.events, _stopped(what), what.size
     stopped = {rank: f"waits for {text}" for rank, text in what.waiting.items()}
     if what.order is not None:  # time stands still there
@@ -142,7 +142,7 @@ def _content(what) -> tuple[list[SpaceTimeEvent], dict[int, str], int]:
     return [event for *_, event in events], stopped, what.size
 
 
-def _stopped(run: Run) -> dict[int, str]:
+def _stopped(run: OrderedRun) -> dict[int, str]:
     """Say where ranks stopped: the one that raised, as the others could have continued; else those that wait."""
     if isinstance(run.error, RankError):
         return {run.error.rank: f"raises {type(run.error.original or run.error).__name__}"}

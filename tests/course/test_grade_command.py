@@ -96,7 +96,7 @@ def test_what_cannot_be_read_costs_itself_alone_and_is_never_a_zero(course):
 @needs_sandbox
 def test_a_submission_that_holds_its_worker_is_ended(course):
     with (course / grading.CONFIG).open("a", encoding="utf-8") as file:
-        file.write("\nc.ExecuteAll.budget = 10\n")
+        file.write("\nc.ExecuteAll.budget = 25\n")
     right = solved(grading.generate(course, small.LAB), small.source())
     grading.submit(course, small.LAB, "anna", right)
     right.cells.insert(0, new_code_cell("get_ipython().kernel.do_execute = None"))

@@ -343,8 +343,8 @@ MUTANTS = [
     ),
     Mutant(
         "meta arrays: a copy is a view",
-        '    def copy(self, order="C") -> MetaArray:\n        return MetaArray(self.shape, self.dtype)',
-        '    def copy(self, order="C") -> MetaArray:\n        return self',
+        '    def copy(self, order: str = "C") -> MetaArray:\n        return MetaArray(self.shape, self.dtype)',
+        '    def copy(self, order: str = "C") -> MetaArray:\n        return self',
         "parallel/test_memory.py",
     ),
     Mutant(
