@@ -36,7 +36,8 @@ ORDER = ("mpi", "engines", "notebook")
 """The later of these marks come first, plain tests last: few long groups that start late leave a core idle."""
 
 MARKS = ("gpu: needs an NVIDIA GPU", "engines: starts ipyparallel engines", "mpi: starts processes with mpiexec",
-         "notebook: executes notebooks")  # fmt: skip
+         "notebook: executes notebooks",
+         "nightly: takes too long for every commit, or finds rarely what no other test does")  # fmt: skip
 
 LEFTOVERS = ("ipyparallel", "hydra_pmi_proxy", "mpiexec")
 
@@ -47,7 +48,7 @@ def pytest_configure(config):
 
 
 def pytest_addoption(parser):
-    parser.addoption("--thorough", action="store_true", help="every lab and every public kernel: half an hour more")
+    parser.addoption("--thorough", action="store_true", help="what runs every night, too: an hour more")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -103,6 +104,8 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         if order(item):
             item.add_marker(pytest.mark.xdist_group(group_of(item)))
+        if item.get_closest_marker("nightly") and not config.getoption("--thorough"):
+            item.add_marker(pytest.mark.skip(reason="runs every night: pytest --thorough"))
     gpu = [item for item in items if item.get_closest_marker("gpu")]
     if gpu:
         from distlearn.backend import has_gpu

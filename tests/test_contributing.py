@@ -15,7 +15,7 @@ import pytest
 
 from .test_floors import ROOT
 
-pytestmark = pytest.mark.timeout(1200)
+pytestmark = [pytest.mark.timeout(1200), pytest.mark.nightly]
 
 LAYER = '''"""A learned factor for each feature."""
 
@@ -202,10 +202,8 @@ VARIANTS = [Variant("leaky.cu", "leaky_relu", _launch, leaky_relu_reference, _ex
 
 
 @pytest.fixture(scope="module")
-def clone(request, tmp_path_factory):
+def clone(tmp_path_factory):
     """A copy of the files that git would commit, with every contribution made; `clone(*command)` runs there."""
-    if not request.config.getoption("--thorough"):
-        pytest.skip("takes minutes: pytest tests/test_contributing.py --thorough")
     root = tmp_path_factory.mktemp("clone")
     listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
     for name in subprocess.run(listed, cwd=ROOT, check=True, capture_output=True, text=True).stdout.splitlines():

@@ -171,7 +171,7 @@ def on_fashion():
 
 CLAIMS = [
     Claim("12", "no record of one node contains it", timeouts,
-          lambda rows: all(21 <= best <= 23 and alarms > 20 for best, alarms in rows)),
+          lambda rows: all(21 <= best <= 23 and alarms > 20 for best, alarms in rows), slow=True),
     Claim("12", "raises about 500 false alarms a day among 156 million gaps", false_alarms,
           lambda found: 450 < found[0] < 550 and found[1] < 3, slow=True),
     Claim("12", "a factor of two costs less than 1 % of the share; in the first row, where it takes a sixteenth, 4 to "
@@ -188,7 +188,7 @@ CLAIMS = [
           lambda found: 0.02 < found[0] < 0.09 and found[1] == 1, slow=True),
     Claim("12", r"keeps $e^{-R/M} = 57\,\%$", one_learner,
           lambda found: abs(np.mean(found[0]) - 57.4) < 2 and abs(np.mean(found[1]) - 98.3) < 0.3),
-    Claim("13", "a quarter, and two layers in full (4.2 MB each)", zero, zero_holds),
+    Claim("13", "a quarter, and two layers in full (4.2 MB each)", zero, zero_holds, slow=True),
     Claim("13", "89 MB are held at the peak. A layer's forward pass takes 0.21 ms and its backward pass twice as long; "
           "gathering its parameters, 4.2 MB, takes 0.13 ms", layer_times,
           lambda found: np.allclose(found, (0.215, 0.13, 89.3), rtol=0.03)),

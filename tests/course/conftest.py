@@ -14,12 +14,6 @@ COURSE = find_course(Path(__file__).parents[2])
 LABS = lab_names(COURSE)
 
 
-def only_if_thorough(request, lab: str) -> None:
-    """Skip what takes a minute a lab, but for the first lab, unless `--thorough` asks for it."""
-    if lab != LABS[0] and not request.config.getoption("--thorough", default=False):
-        pytest.skip("takes a minute a lab: pytest tests/course --thorough")
-
-
 @pytest.fixture(scope="session", autouse=True)
 def jupyter_home(tmp_path_factory):
     """Keep kernels, engines and nbgrader out of the user's own folders, and find them all again by it."""
@@ -47,6 +41,8 @@ def course():
 
 
 def pytest_generate_tests(metafunc):
-    """Run every test that asks for a `lab` once per lab."""
+    """Run every test that asks for a `lab` once per lab; those not in a module's `PER_COMMIT` only at night."""
     if "lab" in metafunc.fixturenames:
-        metafunc.parametrize("lab", LABS, scope="module")
+        often = getattr(metafunc.module, "PER_COMMIT", LABS)
+        labs = [pytest.param(lab, marks=[] if lab in often else pytest.mark.nightly) for lab in LABS]
+        metafunc.parametrize("lab", labs, scope="module")

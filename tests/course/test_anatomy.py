@@ -22,6 +22,11 @@ def test_names_say_number_and_topic():
         assert (COURSE / "source" / name / f"{number}.ipynb").is_file()
 
 
+def test_a_lab_keeps_every_rule(lab):
+    (path,) = (COURSE / "source" / lab).glob("*.ipynb")
+    assert check_lab(path) == []
+
+
 @pytest.fixture(scope="module")
 def spoil(tmp_path_factory):
     """Return a function that changes lab 00's notebook and returns the problems that are new."""

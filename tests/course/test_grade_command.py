@@ -49,6 +49,7 @@ SYNTAX = {
 """By student: exercises whose answer cannot be read."""
 
 
+@pytest.mark.nightly
 @needs_sandbox
 def test_what_cannot_be_read_costs_itself_alone_and_is_never_a_zero(course):
     right = solved(grading.generate(course, small.LAB), small.source())

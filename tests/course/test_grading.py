@@ -12,15 +12,16 @@ from distcourse.author.steps import DEMONSTRATIONS
 from nbclient import NotebookClient
 
 from . import grading
-from .conftest import COURSE, LABS, only_if_thorough
+from .conftest import COURSE, LABS
 from .submissions import Student, checks, graded_id, sliced, solved, stops, students
 
 pytestmark = [pytest.mark.notebook, pytest.mark.timeout(1500)]
+PER_COMMIT = LABS[:1]
 
 WRONG = 1
-"""So many notebooks with wrong answers are graded of each lab; all of them with `--thorough`, a minute or two a lab."""
+"""So many notebooks with wrong answers are graded; all of them with `--thorough`, a minute or two a lab."""
 AGAIN = ("untouched", "solved", "solved-sliced")
-"""Graded with `--thorough`; of the first lab the first two always. nbval runs the solution, right answers among wrong
+"""Graded with `--thorough`, the first two always. nbval runs the solution, right answers among wrong
 ones count, test_visible.py says what each check finds where nothing is written, and what is sliced and right gets full
 marks among hostile submissions (test_hostile.py).
 """
@@ -77,7 +78,7 @@ def graded(lab, tmp_path_factory, jupyter_home, request):
     chosen = known
     if not request.config.getoption("--thorough", default=False):
         left_out = [s.name for s in known if s.name.startswith("wrong-")][WRONG:]
-        left_out += AGAIN[2:] if lab == LABS[0] else AGAIN
+        left_out += AGAIN[2:]
         chosen = [s for s in known if s.name not in left_out]
     if lab == LABS[0]:
         chosen = [*chosen, *cheats(sliced(released)), untidy(solved(released, source))]
@@ -95,8 +96,7 @@ def automatic(scores):
     return {name for name in scores if name.startswith("check_")}
 
 
-def test_an_untouched_notebook_scores_nothing_and_stops_kindly(graded, lab, request):
-    only_if_thorough(request, lab)
+def test_an_untouched_notebook_scores_nothing_and_stops_kindly(graded):
     scores = graded.scores["untouched"]
     assert automatic(scores)
     assert {s["score"] for s in scores.values()} == {0.0}
@@ -105,9 +105,8 @@ def test_an_untouched_notebook_scores_nothing_and_stops_kindly(graded, lab, requ
     assert stops(nbformat.read(path, as_version=4)) == {"CheckFailed": len(automatic(scores))}
 
 
-def test_an_untouched_notebook_stops_at_predictions(lab, request, monkeypatch):
+def test_an_untouched_notebook_stops_at_predictions(lab, monkeypatch):
     """Grading goes on after a missing prediction, so this runs as a student does."""
-    only_if_thorough(request, lab)
     monkeypatch.delenv("NBGRADER_EXECUTION", raising=False)
     (path,) = (COURSE.parent / "labs" / lab).glob("*.ipynb")
     book = nbformat.read(path, as_version=4)
@@ -122,8 +121,7 @@ def test_an_untouched_notebook_stops_at_predictions(lab, request, monkeypatch):
                 assert output.ename in ("PredictionMissing", "CheckFailed", "NotImplementedError"), cell.id
 
 
-def test_a_solved_notebook_gets_full_marks(graded, lab, request):
-    only_if_thorough(request, lab)
+def test_a_solved_notebook_gets_full_marks(graded):
     scores = graded.scores["solved"]
     for name in automatic(scores):
         assert scores[name]["score"] == scores[name]["max"] > 0, name

@@ -221,7 +221,13 @@ BREAKS = {
 """Answers that leave the kernel unable to go on: what is shown of them, and of their checks."""
 
 
-@pytest.mark.parametrize("text", BREAKS, ids=["descriptors", "in the check", "in the cell"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(text, id=name, marks=[pytest.mark.nightly] * (name != "in the cell"))
+        for text, name in zip(BREAKS, ("descriptors", "in the check", "in the cell"), strict=True)
+    ],
+)
 def test_what_breaks_python_costs_itself_alone_and_in_seconds(text):
     cells = [new_code_cell(text, metadata=small.told("1", solution=True)), check("assert one() == 1", 1)]
     cells += [new_code_cell("def two():\n    return 2", metadata=small.told("2", solution=True))]

@@ -26,6 +26,10 @@ def test_every_folder_of_the_students_has_a_source():
     assert {p.name for p in RELEASED.iterdir() if p.is_dir()} == set(LABS)
 
 
+def test_the_students_copy_is_what_the_source_generates(lab):
+    assert compare_release(COURSE, [lab]) == []
+
+
 def test_no_solution_hidden_test_prediction_or_output_leaks(lab):
     source, released = both(lab)
     text = nbformat.writes(released)

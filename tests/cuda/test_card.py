@@ -54,7 +54,7 @@ def all_kernels():
     yield from of_labs()
 
 
-@pytest.mark.parametrize("arch", [nvrtc.ARCHITECTURES[0], HOPPER])
+@pytest.mark.parametrize("arch", [nvrtc.ARCHITECTURES[0], pytest.param(HOPPER, marks=pytest.mark.nightly)])
 def test_every_kernel_compiles_and_is_found(arch):
     texts, refused, n = defaultdict(dict), [], 0
     for code, name, options in all_kernels():

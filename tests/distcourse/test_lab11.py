@@ -96,6 +96,7 @@ def test_a_floor_rises_with_the_rate():
     assert cold["falls by"] == 0
 
 
+@pytest.mark.nightly
 def test_a_weight_in_proportion_to_the_staleness_beats_every_tuned_rival():
     """On other mixes than those of the lab's own check, which nbval runs."""
     outcome = lab11.race(lab11.make_entry(by_staleness), mixes=lab11.hidden_mixes(3) + lab11.hidden_mixes(4))

@@ -31,6 +31,7 @@ def engines():
         yield world
 
 
+@pytest.mark.nightly
 @pytest.mark.engines
 @pytest.mark.timeout(240)
 def test_the_same_plans_strike_real_processes(engines):

@@ -28,6 +28,7 @@ def claims(pair) -> dict[str, bool]:
     }
 
 
+@pytest.mark.nightly
 def test_asynchrony_pays_on_engines():
     """Most of the time is slept (four times as long on the slow worker), so the ratios do not hang on the machine."""
     with EngineWorld(5, progress=False, timeout=100) as world:

@@ -38,8 +38,9 @@ def check(c):
 
 
 @pytest.mark.timeout(3600 if ASKED else 300)
-def test_on_the_simulator():
-    """The suite compares the same ones every time; hypothesis would make many of them from one another."""
+def test_on_the_simulator(request):
+    """500 (--thorough: 1,500), the same ones every time; hypothesis would make many of them from one another."""
+    n = 1500 if request.config.getoption("--thorough") else 500
     if ASKED:
 
         @settings(max_examples=ASKED, database=None, suppress_health_check=list(HealthCheck))
@@ -48,7 +49,7 @@ def test_on_the_simulator():
             check(choose(lambda options: data.draw(st.sampled_from(options))))
 
         anew()
-    for seed in range(0 if ASKED else 1500):
+    for seed in range(0 if ASKED else n):
         c = choose(random.Random(seed).choice)
         try:
             check(c)

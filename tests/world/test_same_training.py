@@ -57,6 +57,7 @@ def test_on_engines(serial, engines):
             np.testing.assert_allclose(result.history.losses, want.history.losses, atol=1e-12)
 
 
+@pytest.mark.nightly
 @pytest.mark.engines
 @pytest.mark.skipif(
     not os.environ.get("DISTLEARN_DATA") or available()[1].origin == "download",

@@ -120,6 +120,16 @@ class Solved:
                 raise ValueError(f"{name}: the solution raises {results[checks.RAISED]!r} with {checks.words(case)}")
         return Table(cases, right, [], exercise.inplace, list(exercise.at_most), exercise.rtol, list(exercise.without))
 
+    def mistaken(self, name: str) -> Iterator[tuple[str, object, list[dict]]]:
+        """Yield each mistake's sentence, its edit, and what it gives in the visible cases."""
+        exercise = self.exercises[name]
+        for sentence, edit in exercise.wrong():
+            try:
+                answers = self.answers(name, edited(self.texts[name], edit))
+            except SyntaxError as error:
+                raise ValueError(f"{name}: the mistake {sentence!r} is no Python: {error}") from None
+            yield sentence, edit, self.results(name, answers, exercise.cases)
+
     def table(self, name: str) -> Table:
         """Return what is right in the visible cases, and what each mistake gives."""
         exercise = self.exercises[name]
@@ -127,13 +137,9 @@ class Solved:
         for case, one, other in zip(table.cases, table.right, self.right(name, table.cases).right, strict=True):
             if wrong_in(one, other):
                 raise ValueError(f"{name}: the solution's results differ from call to call with {checks.words(case)}")
-        for sentence, edit in exercise.wrong():
-            try:
-                answers = self.answers(name, edited(self.texts[name], edit))
-            except SyntaxError as error:
-                raise ValueError(f"{name}: the mistake {sentence!r} is no Python: {error}") from None
+        for sentence, edit, tried in self.mistaken(name):
             rows = []
-            for got, want in zip(self.results(name, answers, table.cases), table.right, strict=True):
+            for got, want in zip(tried, table.right, strict=True):
                 missing = dict.fromkeys(wrong_in(got, want, table.at_most, table.rtol), checks.MISSING)
                 rows.append(missing | {n: signature(got[n]) for n in missing if n in got})
             if not any(rows):
@@ -189,10 +195,11 @@ def differs(tables: dict[str, Table], folder) -> bool:
         kept = checks.load(folder)
     except (FileNotFoundError, ValueError):
         return True
-    return kept.keys() != tables.keys() or any(not _same(kept[name], table) for name, table in tables.items())
+    return kept.keys() != tables.keys() or any(not same(kept[name], table) for name, table in tables.items())
 
 
-def _same(kept: Table, made: Table) -> bool:
+def same(kept: Table, made: Table) -> bool:
+    """Return whether two tables of an exercise are the same, up to rounding."""
     said = [
         t._replace(cases=[checks.words(case) for case in t.cases], right=[], mistakes=[m.sentence for m in t.mistakes])
         for t in (kept, made)
