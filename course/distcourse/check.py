@@ -79,6 +79,10 @@ class Check:
         """Add a line that is right or wrong."""
         self._add(GOOD if ok else BAD, name, text, advice)
 
+    def note(self, text: str) -> None:
+        """Add a line that is neither right nor wrong."""
+        self._add(NOTE, "", text)
+
     def stopped(self, name, error, advice: str = "") -> None:
         """Report an exception of the answer, with advice unless it has some of its own."""
         text, own, _ = self._explain(error)

@@ -58,6 +58,9 @@ class Table(NamedTuple):
     at_most: list[str]
     rtol: float | None
     without: list[str]
+    probes: list[
+        tuple[int, str, dict]
+    ]  # of a case, with one of its numbers doubled: the right results that are numbers
 
 
 def runner(number: str, name: str):
@@ -330,11 +333,11 @@ def check(number: str, name: str, answers: tuple, hidden: bool = False) -> None:
         for error in [results[RAISED] for results in tried if RAISED in results]:
             if isinstance(_cause(error), NotImplementedError):
                 raise error
-        _report(found, table, tried)
+        _report(found, table, tried, lambda cases: results_of(run, answers, cases, table.inplace))
 
 
-def _report(found: Check, table: Table, tried: list[dict]) -> None:
-    """Add a line for each case, of which results that are wrong in the same way share one."""
+def _report(found: Check, table: Table, tried: list[dict], again) -> None:
+    """Add a line for each case; results that are wrong in the same way share one. `again` tries other cases."""
     wrong = [wrong_in(got, want, table.at_most, table.rtol) for got, want in zip(tried, table.right, strict=True)]
     whole, by_name = explain(table, tried, wrong)
     for case, got, want, names in zip(table.cases, tried, table.right, wrong, strict=True):
@@ -351,6 +354,9 @@ def _report(found: Check, table: Table, tried: list[dict]) -> None:
                 lines.setdefault(same, (f"{name}: {seen}", known or mistake))
             for seen, advice in list(lines.values())[:2]:
                 found.line(False, words(case), seen, advice)
+    if any(wrong) and not (whole or by_name):
+        for text in responses(table, tried, again):
+            found.note(text)
 
 
 def _seen(name: str, got: dict, want: dict, table: Table) -> tuple[str, str]:
@@ -405,6 +411,41 @@ def explain(table: Table, tried: list[dict], wrong: list[list[str]]) -> tuple[st
         if len(known) == 1:
             (by_name[name],) = known
     return "", by_name
+
+
+def doubled(case: dict, name: str) -> dict:
+    """Return a case with one of its numbers doubled."""
+    return case | {name: 2 * case[name]}
+
+
+def responses(table: Table, tried: list[dict], again) -> list[str]:
+    """Say how a number changes with an argument where it should change otherwise: which part of a formula is wrong."""
+    found, right = {}, {}
+    cases = [doubled(table.cases[i], argument) for i, argument, _ in table.probes]
+    for (i, argument, wanted), got in zip(table.probes, again(cases), strict=True):
+        for name, want in wanted.items():
+            numbers = tried[i].get(name), got.get(name)
+            if not all(_is_number(n) and np.isfinite(n) and n for n in numbers):
+                continue
+            mine, due = float(numbers[1] / numbers[0]), float(want / table.right[i][name])
+            if math.isclose(mine, due, rel_tol=1e-6):
+                right.setdefault(name, []).append(argument)
+            else:
+                off = abs(mine - due) / max(abs(mine), abs(due))
+                found.setdefault(name, []).append((not math.isclose(mine, 1), -off, argument, mine, due))
+    texts = []
+    for name in right.keys() - found.keys():
+        pairs = [(got.get(name), want.get(name)) for got, want in zip(tried, table.right, strict=True)]
+        factors = [float(got / want) for got, want in pairs if want and _is_number(got) and got != want]
+        if len(factors) > 1 and np.allclose(factors, factors[0], 1e-6) and abs(factors[0] - 1) > 1e-6:
+            texts.append(f"{name} is {factors[0]:.4g} times the right one wherever it is wrong")
+    for name, rows in found.items():
+        *_, argument, mine, due = min(rows)  # first an argument that changes nothing
+        should = "not change it" if math.isclose(due, 1) else f"multiply it by {due:.4g}"
+        does = "does not change it" if math.isclose(mine, 1) else f"multiplies it by {mine:.4g}"
+        others = f"; right with {', '.join(right[name])}" if len(rows) == 1 and name in right else ""
+        texts.append(f"{name}: doubling {argument} should {should}, but {does}{others}")
+    return texts
 
 
 def words(case: dict) -> str:

@@ -818,6 +818,17 @@ def test_answers_written_otherwise_pass(stem, name, check):
         assert not check(stem, name, text, hidden=True)
 
 
+def test_of_a_formula_that_no_mistake_explains_the_part_that_is_wrong_is_named(check):
+    text = SOLVED["lab08"].texts["needed_bandwidth"]
+    ignored = check("lab08", "needed_bandwidth", edited(text, "* nbytes / left  ->  * 7000 / left"))
+    assert "bandwidth: doubling nbytes should multiply it by 2, but does not change it; right with " in ignored
+    squared = check("lab08", "needed_bandwidth", edited(text, "* nbytes / left  ->  * nbytes**2 / left"))
+    assert "bandwidth: doubling nbytes should multiply it by 2, but multiplies it by 4" in squared
+    factor = check("lab08", "needed_bandwidth", edited(text, "return 2 *  ->  return 2.2 *"))
+    assert "bandwidth is 1.1 times the right one wherever it is wrong" in factor
+    assert "doubling" not in factor
+
+
 def test_what_no_mistake_explains_is_diagnosed_by_its_numbers(check):
     factor = check(
         "lab07", "weighted_mean", edited(SOLVED["lab07"].texts["weighted_mean"], "return   ->  return -3 * ")
@@ -940,7 +951,7 @@ def test_a_missing_result_is_explained_by_a_mistake_that_lacks_it_alone():
         exercise.Mistake("a list", [{"b": ["a list of 2", []]}]),
         exercise.Mistake("no b", [{"b": ["missing", []]}]),
     ]
-    table = exercise.Table([{}], [{"a": 1.0, "b": 2.0}], told, False, [], None, [])
+    table = exercise.Table([{}], [{"a": 1.0, "b": 2.0}], told, False, [], None, [], [])
     assert exercise.explain(table, [{"a": 1.0}], [["b"]])[0] == "no b"
     assert exercise.explain(table._replace(mistakes=told[:1]), [{"a": 1.0}], [["b"]]) == ("", {})
 

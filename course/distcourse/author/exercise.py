@@ -17,6 +17,7 @@ from __future__ import annotations
 import ast
 import functools
 import runpy
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -109,7 +110,9 @@ class Solved:
 
     def results(self, name: str, answers: tuple, cases) -> list[dict]:
         """Return the results of answers in each case."""
-        return results_of(checks.runner(self.number, name), answers, cases, self.exercises[name].inplace)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of mistakes, such as the mean of nothing
+            return results_of(checks.runner(self.number, name), answers, cases, self.exercises[name].inplace)
 
     def right(self, name: str, cases) -> Table:
         """Return a table without mistakes."""
@@ -118,7 +121,9 @@ class Solved:
         for case, results in zip(cases, right, strict=True):
             if checks.RAISED in results:
                 raise ValueError(f"{name}: the solution raises {results[checks.RAISED]!r} with {checks.words(case)}")
-        return Table(cases, right, [], exercise.inplace, list(exercise.at_most), exercise.rtol, list(exercise.without))
+        return Table(
+            cases, right, [], exercise.inplace, list(exercise.at_most), exercise.rtol, list(exercise.without), []
+        )
 
     def mistaken(self, name: str) -> Iterator[tuple[str, object, list[dict]]]:
         """Yield each mistake's sentence, its edit, and what it gives in the visible cases."""
@@ -149,7 +154,28 @@ class Solved:
                     raise ValueError(f"{name}: no case tells {sentence!r} from {other.sentence!r}")
             if Mistake(sentence, rows) not in table.mistakes:
                 table.mistakes.append(Mistake(sentence, rows))
-        return table
+        return table._replace(probes=list(self._probes(name, table)))
+
+    def _probes(self, name: str, table: Table) -> Iterator[tuple[int, str, dict]]:
+        """Yield one case for each argument that is a number; the first in which doubling it changes a result."""
+        answers, given = self.answers(name), dict.fromkeys(key for case in table.cases for key in case)
+        for argument in given:
+            for i, case in enumerate(table.cases):
+                if not isinstance(case.get(argument), (int, float)) or not case[argument] or argument == "seed":
+                    continue
+                (got,) = self.results(name, answers, [checks.doubled(case, argument)])
+                now = {n: v for n, v in got.items() if _is_finite(v) and _is_finite(table.right[i].get(n))}
+                if any(float(v) != float(table.right[i][n]) for n, v in now.items()):
+                    yield i, argument, {n: float(v) for n, v in now.items()}
+                    break
+
+
+def _is_finite(value) -> bool:
+    return (
+        isinstance(value, (int, float, np.number))
+        and not isinstance(value, bool)
+        and bool(np.isfinite(value) and value)
+    )
 
 
 def without_markers(text: str) -> str:
@@ -201,10 +227,18 @@ def differs(tables: dict[str, Table], folder) -> bool:
 def same(kept: Table, made: Table) -> bool:
     """Return whether two tables of an exercise are the same, up to rounding."""
     said = [
-        t._replace(cases=[checks.words(case) for case in t.cases], right=[], mistakes=[m.sentence for m in t.mistakes])
+        t._replace(
+            cases=[checks.words(case) for case in t.cases],
+            right=[],
+            mistakes=[m.sentence for m in t.mistakes],
+            probes=[(i, argument, *results) for i, argument, results in t.probes],
+        )
         for t in (kept, made)
     ]
     if said[0] != said[1]:
+        return False
+    numbers = [[value for *_, results in t.probes for value in results.values()] for t in (kept, made)]
+    if not np.allclose(*numbers, 1e-5):
         return False
     if any(wrong_in(a, b) or wrong_in(b, a) for a, b in zip(kept.right, made.right, strict=True)):
         return False
