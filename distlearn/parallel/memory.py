@@ -203,8 +203,9 @@ class Ledger:
 
     def _give(self, arrays, owner: str) -> None:
         """Name the owner of arrays that have none so far."""
-        for block in (array.block for array in arrays if isinstance(array, MetaArray)):
-            if not isinstance(block.owner, str):
+        for array in arrays:
+            if isinstance(array, MetaArray) and not isinstance(array.block.owner, str):
+                block = array.block
                 self.free(block)
                 block.owner = owner
                 self._count(block, block.nbytes)
