@@ -223,6 +223,7 @@ def is_library(filename: str) -> bool:
 def call_watched(fn, args, kwargs) -> tuple:
     """Call a function; return its result, and the name and value of each argument that it changed in place."""
     given = _named(fn, args, kwargs)
+    given = {name: a for name, a in given.items() if not _is_flat(a)}
     watched = [(name, a, copy.copy(a)) for found in (_arrays, _containers) for name, a in found(given)]
     result = fn(*args, **kwargs)
     return result, [(name, a) for name, a, before in watched if not _unchanged(a, before)]
@@ -233,6 +234,14 @@ def _named(fn, args, kwargs) -> dict:
         return dict(inspect.signature(fn).bind(*args, **kwargs).arguments)
     except (TypeError, ValueError):  # a builtin, or a call that does not fit: the call itself will say so
         return {f"argument {i + 1}": a for i, a in enumerate(args)} | kwargs
+
+
+def _is_flat(value) -> bool:
+    """Return whether a value is a tuple of numbers and texts, in which nothing can be changed."""
+    return type(value) is tuple and _FIXED.issuperset(map(type, value))
+
+
+_FIXED = {int, float, bool, str, type(None)}
 
 
 def _arrays(value, name=""):

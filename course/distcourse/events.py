@@ -68,13 +68,15 @@ class Events:
         )
 
 
-def simulate(policy, speeds: Speeds, steps: int) -> Events:
+def simulate(policy, speeds: Speeds, steps: int, until: float = np.inf) -> Events:
     """Simulate a run, arrival by arrival.
 
     Parameters
     ----------
     steps : int
         Gradients to compute, per worker, on average.
+    until : float
+        When it is broken off: what has not arrived by then is in no update [s].
 
     Examples
     --------
@@ -95,7 +97,7 @@ def simulate(policy, speeds: Speeds, steps: int) -> Events:
 
     calendar = [(speeds(w, 0), w) for w in range(n)]
     heapify(calendar)
-    while calendar:
+    while calendar and calendar[0][0] <= until:
         now, worker = heappop(calendar)
         step = state.clocks[worker]
         decision = state.arrive(worker, used[worker])

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from distlearn.comm import Network
 from distlearn.data import load
@@ -81,7 +82,7 @@ def train(
     def step(g, staleness):
         return lr * (mean / max(1, staleness) if damped else 1) * g
 
-    with np.errstate(all="ignore"):  # it may diverge
+    with threadpool_limits(1), np.errstate(all="ignore"):  # small products are slower on several cores; it may diverge
         times, versions = replay(events, np.zeros_like(lr) + start, gradient, step)
     return Trained(events, losses, times, versions)
 
@@ -181,7 +182,7 @@ class Mix(Speeds):
         names = ("even", f"slow by {self.factor:.1f}", "heavy-tailed")
         return ", ".join(f"{count} {name}" for count, name in zip(self.kinds, names, strict=True) if count)
 
-    def wave(self, step: int) -> np.ndarray:
+    def step_times(self, step: int) -> np.ndarray:
         """Return the seconds of step `step` of every worker, (workers,)."""
         seconds = super().step_times(step)
         if self._tail is not None:
@@ -230,6 +231,15 @@ class Entry:
 
     def __str__(self) -> str:
         return self.name
+
+    def __eq__(self, other):
+        return isinstance(other, Entry) and self._said() == other._said()
+
+    def __hash__(self):
+        return hash(self._said())
+
+    def _said(self):
+        return self._quorum, self.waits, tuple(self._starts), self._weight.tobytes()
 
     def quorum(self, workers):
         """Return the gradients in an update, or all workers that are left."""
@@ -286,9 +296,10 @@ def rivals() -> list[Entry]:
     ]
 
 
+@functools.cache
 def error_curves(entry: Entry, mix: Mix) -> np.ndarray:
     """Train at all of `RATES` at once; return the mean error over the seeds, (rates, times)."""
-    events = simulate(entry, mix, round(1.3 * DEADLINE))
+    events = simulate(entry, mix, round(1.3 * DEADLINE), DEADLINE)
     h, rng = CURVATURE, np.random.default_rng(mix.seed)
     start = np.sqrt(2 / len(h) / h)
     optimum = APART * start * rng.normal(size=(WORKERS, 1, SEEDS, len(h)))
@@ -345,18 +356,10 @@ class Race:
         return rows
 
 
-@functools.cache
-def rival_curves(mix: Mix) -> dict[str, np.ndarray]:
-    """Let the rivals train on a mix; once, however often a student's policy races against them."""
-    return {entry.name: error_curves(entry, mix) for entry in rivals()}
-
-
 def race(*entries: Entry, mixes: tuple[Mix, ...]) -> Race:
     """Let entries and rivals train on the same mixes of workers, each with all of `RATES`."""
-    known = [rival_curves(mix) for mix in mixes]
-    curves = {name: np.array([one[name] for one in known]) for name in known[0]}
-    mine = {entry.name: np.array([error_curves(entry, mix) for mix in mixes]) for entry in entries}
-    return Race(mixes, curves | mine, list(curves))
+    curves = {e.name: np.array([error_curves(e, mix) for mix in mixes]) for e in (*rivals(), *entries)}
+    return Race(mixes, curves, [rival.name for rival in rivals()])
 
 
 @styled

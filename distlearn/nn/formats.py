@@ -68,18 +68,30 @@ class Format:
         axis : optional
             For blocks; a format without a scale ignores it.
         """
-        xp, dtype = get_xp(x), x.dtype
-        x = xp.clip(_single(self.name, x), -self.largest, self.largest)
+        y = _single(self.name, x)
+        if not x.shape:
+            return self._round_in_place(y.reshape(1), rng)[0].astype(x.dtype)
+        return self._round_in_place(y, rng).astype(x.dtype, copy=False)
+
+    def _round_in_place(self, y, rng):
+        """Round an array of float32 that nobody else has."""
+        xp = get_xp(y)
+        xp.maximum(xp.minimum(y, self.largest, out=y), -self.largest, out=y)
         with np.errstate(over="ignore", invalid="ignore"):
             # the distance of neighbours; 2^127 is there for infinity and NaN, which have a larger "power of two"
-            unit = xp.clip(_power(x), 2.0 ** (2 - 2 ** (self.exponent - 1)), 2.0**127) * 2.0**-self.mantissa
-            y = x / unit
+            unit = _power(y)
+            xp.maximum(unit, 2.0 ** (2 - 2 ** (self.exponent - 1)), out=unit)
+            xp.minimum(unit, 2.0**127, out=unit)
+            unit *= 2.0**-self.mantissa
+            y /= unit
             if rng is None:
-                y = xp.rint(y)
+                xp.rint(y, out=y)
             else:
                 low = xp.floor(y)
-                y = low + (xp.asarray(rng.random(x.shape, np.float32)) < y - low)
-            return (y * unit).astype(dtype)
+                y -= low
+                y = xp.add(low, xp.asarray(rng.random(y.shape, np.float32)) < y, out=low)
+            y *= unit
+        return y
 
     def nbytes(self, shape: tuple[int, ...], axis: int | tuple[int, ...] | None = None) -> int:
         return -(-math.prod(shape) * (1 + self.exponent + self.mantissa) // 8)
@@ -151,18 +163,20 @@ class BlockFormat:
             Blocks are cut along it, the last one of a row may be smaller; along two axes they are squares, so that an
             array and its transpose are rounded alike.
         """
-        xp, axes = get_xp(x), sorted(normalize_axis_tuple(axis, x.ndim))
-        widths = [(0, -n % self.block * (a in axes)) for a, n in enumerate(x.shape)]
-        padded = _single(self.name, x)
-        if np.any(widths):
-            padded = xp.pad(padded, widths)
-        split = [(n // self.block, self.block) if a in axes else (n,) for a, n in enumerate(padded.shape)]
-        within, first = [a + i + 1 for i, a in enumerate(axes)], range(len(axes))
+        xp = get_xp(x)
+        widths, split, order, back, first = _layout(x.shape, axis, self.block)
+        y = _single(self.name, x)
+        if widths:
+            y = xp.pad(y, widths)
+        padded = y.shape
         # a block's values on the first axes: NumPy is slow at the maximum of few adjacent values
-        blocks = xp.ascontiguousarray(xp.moveaxis(padded.reshape(sum(split, ())), within, first))
-        scale = self._scale(abs(blocks).max(axis=tuple(first)))
-        blocks = self.element.round(blocks / xp.where(scale == 0, 1, scale), rng) * scale
-        return xp.moveaxis(blocks, first, within).reshape(padded.shape)[tuple(map(slice, x.shape))].astype(x.dtype)
+        y = xp.ascontiguousarray(y.reshape(split).transpose(order))
+        scale = self._scale(abs(y).max(axis=first))
+        y /= xp.where(scale == 0, 1, scale)
+        y = self.element._round_in_place(y, rng)
+        y *= scale
+        y = y.transpose(back).reshape(padded)
+        return y[tuple(map(slice, x.shape))].astype(x.dtype) if widths else y.astype(x.dtype, copy=False)
 
     def _scale(self, largest):
         xp, M = get_xp(largest), self.element.largest
@@ -178,6 +192,18 @@ class BlockFormat:
         axes = normalize_axis_tuple(axis, len(shape))
         blocks = math.prod(-(-n // self.block) if a in axes else n for a, n in enumerate(shape))
         return self.element.nbytes(shape) + blocks + 4 * (self.scale is not None)
+
+
+@functools.lru_cache
+def _layout(shape, axis, block):
+    """How an array is cut into blocks: widths to pad (or None), shape, order of axes, its inverse, first axes."""
+    axes = sorted(normalize_axis_tuple(axis, len(shape)))
+    widths = [(0, -n % block * (a in axes)) for a, n in enumerate(shape)]
+    lengths = [n + more for n, (_, more) in zip(shape, widths, strict=True)]
+    split = sum([(n // block, block) if a in axes else (n,) for a, n in enumerate(lengths)], ())
+    within = [a + i + 1 for i, a in enumerate(axes)]
+    order = within + [a for a in range(len(split)) if a not in within]
+    return widths if np.any(widths) else None, split, order, np.argsort(order).tolist(), tuple(range(len(axes)))
 
 
 MXFP8, MXFP4 = BlockFormat("MXFP8", E4M3, 32), BlockFormat("MXFP4", E2M1, 32)

@@ -38,7 +38,7 @@ class Sample(NamedTuple):
     seconds: float
     at: str  # The span that has just ended.
     owners: dict[str, int]  # Bytes that the rank holds, by owner.
-    everywhere: int  # Bytes of all ranks together, index tables included, which have no owner.
+    everywhere: int  # Bytes of all ranks together; what NumPy has allocated included while `tracemalloc` traces.
 
     @property
     def total(self) -> int:
@@ -130,12 +130,14 @@ def record_memory(
 
     gc.collect()
     gc.disable()  # arrays in cycles of references would be freed at any time
-    tracemalloc.start()
+    if not predicted:
+        tracemalloc.start()
     try:
         with ledger:
             world.run(program)
     finally:
-        tracemalloc.stop()
+        if not predicted:
+            tracemalloc.stop()
         gc.enable()
     return MemoryRecord(ledger.samples, world.trace, f"{size} rank{'s' * (size > 1)}")
 
@@ -201,8 +203,9 @@ class Ledger:
 
     def _give(self, arrays, owner: str) -> None:
         """Name the owner of arrays that have none so far."""
-        for block in (array.block for array in arrays if isinstance(array, MetaArray)):
-            if not isinstance(block.owner, str):
+        for array in arrays:
+            if isinstance(array, MetaArray) and not isinstance(array.block.owner, str):
+                block = array.block
                 self.free(block)
                 block.owner = owner
                 self._count(block, block.nbytes)

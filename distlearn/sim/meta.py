@@ -9,7 +9,9 @@ step can be counted without having it: `Block` says what comes and goes (`distle
 
 from __future__ import annotations
 
+import itertools
 import math
+import operator
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -37,6 +39,20 @@ class Block:
     def __del__(self):
         if self.ledger is not None:
             self.ledger.free(self)
+
+
+class _Outline:
+    """What NumPy makes an array of, of any shape, in the same few bytes: `as_strided`, in a tenth of its time."""
+
+    __slots__ = ("__array_interface__",)
+
+    memory = np.zeros(16, np.uint8)  # read by nobody
+
+    data = memory.ctypes.data, True  # where it is, and that nobody may write
+
+    def __init__(self, shape, strides, dtype):
+        about = {"typestr": dtype.str, "data": self.data, "version": 3}
+        self.__array_interface__ = {"shape": shape, "strides": strides, **about}
 
 
 class MetaArray(NDArrayOperatorsMixin):
@@ -85,13 +101,13 @@ class MetaArray(NDArrayOperatorsMixin):
 
     def _outline(self):
         """An array of the same shape and strides, of which nothing may be read: it has no memory of that size."""
-        return as_strided(np.empty(1, self.dtype), self.shape, self.strides, writeable=False)
+        return np.asarray(_Outline(self.shape, self.strides, self.dtype))
 
     @property
     def strides(self) -> tuple[int, ...]:
         if self._strides is None:
-            lengths = [*self.shape[1:], 1]
-            return tuple(self.dtype.itemsize * math.prod(lengths[i:]) for i in range(self.ndim))
+            lengths = itertools.accumulate(self.shape[:0:-1], operator.mul, initial=self.dtype.itemsize)
+            return tuple(lengths)[: self.ndim][::-1]
         return self._strides
 
     @property

@@ -453,12 +453,11 @@ EXERCISES["rule"] = Exercise(
         {"of": "sent", "network": "AlexNet", "ranks": 2, "batch": 1000},
         {"of": "sent", "network": "LeNet", "ranks": 7, "batch": 350},
         {"of": "choose", "ranks": 4, "times": 1},
-        {"of": "choose", "ranks": 2, "times": 8},
         {"of": "choose", "ranks": 2, "times": 64},
     ],
     draw=lambda rng: (
         {"of": "choose", "ranks": int(rng.integers(2, 4)), "times": float(2 ** rng.uniform(-1, 6))}
-        if rng.random() < 0.3
+        if rng.random() < 0.15
         else {
             "of": "sent",
             "network": str(rng.choice(["wide MLP", "AlexNet", "LeNet", "GPT", "small CNN"])),
