@@ -256,9 +256,9 @@ def noise_run(comm, task: TargetTask, estimator, *, batch: int = 64, lr: float, 
     Returns
     -------
     estimates : (steps, 2) array
-        What the estimator returned; rank 0 alone calls it, the others return no rows.
+        What the estimator returned.
     noise : NoiseScale
-        A reference, from the same gradients.
+        A reference, from the same gradients. Rank 0 alone has both; the others return no rows.
     """
     if batch % comm.size:
         raise ValueError(f"noise_run: batch is {batch}, expected a multiple of the {comm.size} ranks")
@@ -269,8 +269,8 @@ def noise_run(comm, task: TargetTask, estimator, *, batch: int = 64, lr: float, 
         whole = task.draw(batch, rng)  # the same on every rank
         mine = shares(batch, comm.size)[comm.rank]
         gradients = comm.all_gather(_gradient(serial, whole.x[mine], whole.y[mine]))
-        noise.add(*_squares(gradients), n=batch, parts=comm.size)
         if comm.rank == 0:
+            noise.add(*_squares(gradients), n=batch, parts=comm.size)
             estimates.append(estimator(gradients, batch // comm.size))
         losses.append(strategy.step(Batch(whole.x[mine], whole.y[mine], batch)))
     return np.array(estimates, float).reshape(-1, 2), noise, losses

@@ -251,7 +251,7 @@ def local_run(train, every: int, by_class: bool, *, epochs=16, seed=0) -> tuple[
         train(comm, model, loss, optimizer, batches, every)
         return evaluate(Serial(None, model, loss, optimizer), data.x_test, data.y_test)
 
-    world = SimWorld(4)
+    world = SimWorld(4, collectives="formula")
     accuracy = world.run(on_rank)[0]
     given = sum(span.nbytes for span in world.trace.select(rank=0, lane="comm"))
     return given * 2 * 3 / 4 / 1e6, 100 * accuracy  # what a ring sends

@@ -363,7 +363,7 @@ ROWS, TRAINED = 64, 1024
 """Samples of a batch, and of the training set: every batch is whole."""
 
 
-def train_normalised(norm: str, n_microbatches: int, seed: int, *, epochs: int = 4) -> dict:
+def train_normalised(norm: str, n_microbatches: int, seed: int, *, epochs: int = 2) -> dict:
     """Train with a normalisation of `NORMS`, every batch in so many micro-batches.
 
     It is a pipeline of one rank: how many share the layers changes nothing of what they compute. Return the mean

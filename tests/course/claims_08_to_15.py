@@ -105,7 +105,7 @@ def losses_with_bugs():
 def untrained():
     """Loss of untrained models less that of guessing, by seed; and their size."""
     text, loss = dl.data.load_text(64), dl.nn.SoftmaxCrossEntropy()
-    models = [dl.nn.GPT(128, width=64, heads=4, n_blocks=3, seed=seed) for seed in range(10)]
+    models = [dl.nn.GPT(128, width=64, heads=4, n_blocks=2, seed=seed) for seed in range(10)]
     losses = [loss(model.forward(text.x_train[:32])[0], text.y_train[:32])[0] for model in models]
     return np.array(losses) - np.log(128), sum(p.size for p in models[0].params)
 
@@ -193,9 +193,9 @@ CLAIMS = [
     Claim("10", "if it takes a tenth, they still are",
           lambda: [schedule.simulate("interleaved", 4, 8, n_virtual=v, transfer=0.1).makespan for v in (2, 4)],
           lambda times: times[1] < times[0]),
-    Claim("10", "with two samples, ten ended between 41 and 62 %",
+    Claim("10", "with two samples, ten ended between 24 and 48 %",
           lambda: [lab10.train_normalised("batch", 32, seed)["test accuracy [%]"] for seed in range(10)],
-          lambda x: [round(min(x)), round(max(x))] == [41, 62], slow=True),
+          lambda x: [round(min(x)), round(max(x))] == [24, 48], slow=True),
     Claim("09", "on each of them (and of seven more)", losses_with_bugs,
           lambda x: (x[0] < x[1]).all() and (x[1] < x[2:].min(axis=0)).all(), slow=True),
     Claim("09", "has more than half of the operations of every module (79 % in 3a)",
@@ -203,7 +203,7 @@ CLAIMS = [
           lambda shares: min(shares.values()) > 0.5 and round(shares["3a"], 2) == 0.79),
     Claim("15", "Untrained, it is somewhat worse than guessing", untrained,
           lambda found: found[0].min() > 0 and found[0].max() < 1.5),
-    Claim("15", "It has 166,000 parameters", lambda: untrained()[1], lambda n: round(n, -3) == 166_000),
+    Claim("15", "It has 116,000 parameters", lambda: untrained()[1], lambda n: round(n, -3) == 116_000),
     Claim("15", "The ratio is $2 - 1/p$", gain_of_zigzag, lambda off: max(map(abs, off.values())) < 0.02),
     Claim("11", "end above the one on all 15 seeds", floors, floors_hold, slow=True),
     Claim("11", "It is the same on ten seeds out of ten", at_the_rate_of_one, np.all, slow=True),
