@@ -79,7 +79,7 @@ def test_wrong_kernel_name():
     ("line", "what"),
     [
         ('asm("add.f32 %0, %1, %2;");', "inline PTX"),
-        ("nvcuda::wmma::fill_fragment(f, 0.0f);", "tensor cores"),
+        ("nvcuda::wmma::bmma_sync(d, a, b, c);", "tensor cores of 4 bits and of 1 bit"),
         ("child<<<1, 32>>>(x);", "dynamic parallelism"),
         ("cooperative_groups::this_grid().sync();", "whole grid"),
         ("auto g = cooperative_groups::this_grid();\n    g.sync();", "whole grid"),
