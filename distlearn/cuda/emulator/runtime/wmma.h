@@ -68,6 +68,7 @@ static EMU_CONVERGENT EMU_UNHOOKED __attribute__((noinline)) void mma_sync(
     emu_exchange(~0u, 0, (emu_lane() + 1) % 32, true, EMU_HERE);
     for (int i = 0; i < c.emu_own; i++) {
         Sum sum = c.x[i], *row = left[warp] + c.emu_row(i) * k, *column = right[warp] + c.emu_column(i) * k;
+#pragma GCC unroll 16
         for (int j = 0; j < k; j++) sum += row[j] * column[j];
         d.x[i] = sum;
     }
