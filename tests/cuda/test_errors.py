@@ -98,6 +98,13 @@ def test_unsupported_features_are_named_with_their_line(line, what):
     assert caught.value.problems[0][0] == at
 
 
+def test_a_template_of_variables():
+    source = """/* of weights */ template <class T> __constant__ T mask[9];
+    __global__ void k(float* x) { x[0] = mask<float>[1]; }"""
+    with pytest.raises(UnsupportedFeature, match="line 1: templates of __constant__ and __device__ variables"):
+        RawKernel(source, "k").compile()
+
+
 def test_no_compiler(monkeypatch):
     monkeypatch.setattr(compilers, "find_compilers", lambda: ())
     monkeypatch.delenv("DISTLEARN_CXX", raising=False)

@@ -217,6 +217,10 @@ def to_cpp(source: str, *, arithmetic: bool = True, renamed=()) -> Translated:
     for d in declarations(code):
         if "__shared__" not in d.words:
             constant = int("__constant__" in d.words)
+            if "template" in d.words:
+                at = code.index("template", d.begin)
+                raise _error(UnsupportedFeature, source, at, "templates of __constant__ and __device__ variables "
+                             "cannot be run without a GPU: declare one for each type")  # fmt: skip
             if not d.in_function:
                 edits.append(Edit(d.end, d.end, "".join(f" EMU_GLOBAL({name}, {constant})" for name, _ in d.names)))
         elif "extern" in d.words:
