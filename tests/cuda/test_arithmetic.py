@@ -109,3 +109,19 @@ def test_two_byte_floats_saturate(kind, compiler):
         got = compute(statement, compiler, "int", x, np.zeros(8, i32))
         seen = np.where(x == 65504, 65536.0 if "bf" in kind else x, x).astype(float)
         np.testing.assert_array_equal(got, np.nan_to_num(np.clip(np.trunc(seen), least, most)).astype(i32), target)
+
+
+def test_a_class_keeps_a_reference_to_what_it_is_made_of(run):
+    """Such as cub's `BlockReduce(storage).Sum(x)`: `T(x)` must not copy what the constructor takes by reference."""
+    source = """struct Counter {
+        int& n;
+        __device__ Counter(int& n) : n(n) {}
+        __device__ int more(int by) { return n += by; }
+    };
+    __global__ void k(int* out) {
+        typedef Counter C;
+        int n = 5, last = C(n).more(2) + C(out[0]).more(1);
+        out[1] = n, out[2] = last;
+    }"""
+    (out,) = run(source, "k", (1,), (1,), (np.array([10, 0, 0], i32),))
+    np.testing.assert_array_equal(out, [11, 7, 18])

@@ -79,7 +79,7 @@ def test_wrong_kernel_name():
     ("line", "what"),
     [
         ('asm("add.f32 %0, %1, %2;");', "inline PTX"),
-        ("nvcuda::wmma::fill_fragment(f, 0.0f);", "tensor cores"),
+        ("nvcuda::wmma::bmma_sync(d, a, b, c);", "tensor cores of 4 bits and of 1 bit"),
         ("child<<<1, 32>>>(x);", "dynamic parallelism"),
         ("cooperative_groups::this_grid().sync();", "whole grid"),
         ("auto g = cooperative_groups::this_grid();\n    g.sync();", "whole grid"),
@@ -96,6 +96,13 @@ def test_unsupported_features_are_named_with_their_line(line, what):
     with pytest.raises(UnsupportedFeature, match=f"line {at}: .*{what}") as caught:
         RawKernel(source, "f").compile()
     assert caught.value.problems[0][0] == at
+
+
+def test_a_template_of_variables():
+    source = """/* of weights */ template <class T> __constant__ T mask[9];
+    __global__ void k(float* x) { x[0] = mask<float>[1]; }"""
+    with pytest.raises(UnsupportedFeature, match="line 1: templates of __constant__ and __device__ variables"):
+        RawKernel(source, "k").compile()
 
 
 def test_no_compiler(monkeypatch):

@@ -314,8 +314,14 @@ def compile_error(
     problems = [(line, column, _of_const(message, code.lines, line, column)) for line, column, message in problems]
     if not problems and (bracket := src.unbalanced(translated.source)):
         problems = [bracket]  # compilers report it at the end of the file only
+    rest = re.findall(r"error: (?:static.assert\w* failed(?: due to requirement '[^']*')?:? *)?(.*)", messages)
+    asked = rf"^{re.escape(KERNEL_FILE)}[:(](\d+)[:),]*(?:(\d+):)? .*(?:required from|requested here)"
+    template = re.search(asked, messages, re.M)
+    if not problems and template and rest:  # in a header of the emulator, which the source's line asks for
+        line, column = int(template[1]), int(template[2] or 0)
+        problems = [(line, translated.column(line, column), rest[0].strip('"'))]
     if not problems:  # such as from the line that exports the kernel
-        rest = list(dict.fromkeys(re.findall(r"error: (?:static assertion failed:? *)?(.*)", messages)))
+        rest = list(dict.fromkeys(rest))
         return CompileError(f"kernel {name!r} does not compile ({compiler}):\n  " + "\n  ".join(rest or [messages]))
     lines = code.lines
     out = [f"kernel {name!r} does not compile ({compiler}): {len(problems)} error{'s' * (len(problems) > 1)}"]

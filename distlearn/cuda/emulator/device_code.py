@@ -394,6 +394,7 @@ OF_HEADERS = {
     "cuda_fp16.h": r"\b(?:__half2?|half2?)\b(?=[\s*&]*\w*[\s]*[=;,)>\[{(])",
     "cuda_bf16.h": r"\b(?:__nv_bfloat162?|nv_bfloat162?)\b",
     "cooperative_groups": r"\bcooperative_groups\b",
+    "mma.h": r"\bnvcuda\b|\bwmma\s*::",
     "cuComplex.h": r"\bcu(?:Float|Double)?Complex\b",
     "thrust/complex.h": r"\bthrust::complex\b",
     "math_constants.h": r"\bCUDART_\w+",
@@ -600,7 +601,7 @@ def _reached(declarations, code, name, macros) -> set[int]:
 
 
 def _using_namespaces(declarations, code) -> list[Declaration]:
-    known = {"std", "cooperative_groups", "cuda", "thrust"}
+    known = {"std", "cooperative_groups", "cuda", "thrust", "nvcuda"}
     known |= set(re.findall(r"(?<!using )\bnamespace\s+(\w+)", re.sub(r"\s+", " ", code)))
     using = [d for d in declarations if d.kind == "using namespace"]
     return [d for d in using if next(iter(d.names)).partition("::")[0] in known]

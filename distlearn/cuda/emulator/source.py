@@ -14,7 +14,7 @@ GRID_GROUP = re.compile(r"\bgrid_group\s*&?\s*(\w+)|\b(\w+)\s*=\s*[\w:\s]*\bthis
 # A pattern and the error when the source uses it. Words are matched outside comments and strings.
 UNSUPPORTED = [
     (r"\basm\s*(volatile\s*)?\(|\b__asm", "inline PTX", "it is specific to NVIDIA's processors, write it in CUDA C"),
-    (r"\b(nvcuda::)?wmma\s*::|\bmma_sync\b", "tensor cores (wmma)", "use an ordinary matrix product"),
+    (r"\bexperimental\s*::\s*(precision|bmma)|\bbmma_sync\b", "tensor cores of 4 bits and of 1 bit", "use signed char"),
     (GRID_BARRIER, "a barrier over the whole grid", "blocks run one after another here, so they cannot wait for each "
      "other; end the kernel and launch another"),
     (r"<<<", "dynamic parallelism (a launch from a kernel)", "launch the second kernel from Python"),

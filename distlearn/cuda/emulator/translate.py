@@ -57,10 +57,10 @@ def card_casts(code: str) -> list[tuple[int, int, str]]:
         before = code[max(0, match.start() - 40) : match.start()]
         if BEFORE_OPERAND.search(before) or after_cast.search(before):
             edits.append((match.end(), match.end(), f"(emu::To<{match[1] or match[2]}>)"))
-    edits += [(m.start(), m.end(), f"emu::make<{m[1]}>") for m in static_cast.finditer(code)]
+    edits += [(m.start(), m.end(), f"emu::Made<{m[1]}>::of") for m in static_cast.finditer(code)]
     for match in function_cast.finditer(code):
         if IN_EXPRESSION.search(code[max(code.rfind(c, 0, match.start()) for c in ";{}") + 1 : match.start()]):
-            edits.append((match.start(), match.end(), f"emu::make<{match[1]}>"))
+            edits.append((match.start(), match.end(), f"emu::Made<{match[1]}>::of"))
     return edits
 
 
@@ -217,6 +217,10 @@ def to_cpp(source: str, *, arithmetic: bool = True, renamed=()) -> Translated:
     for d in declarations(code):
         if "__shared__" not in d.words:
             constant = int("__constant__" in d.words)
+            if "template" in d.words:
+                at = code.index("template", d.begin)
+                raise _error(UnsupportedFeature, source, at, "templates of __constant__ and __device__ variables "
+                             "cannot be run without a GPU: declare one for each type")  # fmt: skip
             if not d.in_function:
                 edits.append(Edit(d.end, d.end, "".join(f" EMU_GLOBAL({name}, {constant})" for name, _ in d.names)))
         elif "extern" in d.words:

@@ -2,7 +2,7 @@
 // translate.py writes the source's casts so that they come here:
 //
 //     (int)x        (int)(emu::To<int>)x
-//     T(x)          emu::make<T>(x)
+//     T(x)          emu::Made<T>::of(x)
 //
 // What it does not see, such as `int i = x`, a sanitizer watches: where the card's result would be another, its handler
 // says so (sanitizers.h).
@@ -113,9 +113,14 @@ template <class T, bool is_integer> struct Target { typedef T type; };
 template <class T> struct Target<T, true> { typedef Integral<T> type; };
 template <class T> using To = typename Target<T, IsInteger<T>::value>::type;
 
-template <class T, class... F> EMU_CARD T make(F... x) {
-    if constexpr (IsInteger<T>::value && sizeof...(x) == 1) return convert<T>(x...);
-    else return T(x...);
-}
+template <class T, bool is_class = __is_class(T)> struct Made {
+    template <class... F> static EMU_CARD T of(F... x) {
+        if constexpr (IsInteger<T>::value && sizeof...(x) == 1) return convert<T>(x...);
+        else return T(x...);
+    }
+};
+template <class T> struct Made<T, true> {  // a class may keep a reference to what it is made of
+    template <class... F> static EMU_CARD T of(F&&... x) { return T(static_cast<F&&>(x)...); }
+};
 
 }  // namespace emu

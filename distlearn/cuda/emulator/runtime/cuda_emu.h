@@ -18,7 +18,7 @@
 //
 //     types.h    dim3 and the launch
 //     vectors.h, maths.h, overloads.h, half.h, bfloat16.h, complex.h, atomics.h, warp.h   what CUDA C offers
-//     cooperative.h, standard.h   what its headers offer
+//     cooperative.h, standard.h, wmma.h   what its headers offer
 //     arithmetic.h, sanitizers.h  conversions and shifts
 //     checked.h  what a kernel calls in the checker; checker.cpp and the files it includes are the other side
 #pragma once
@@ -101,6 +101,7 @@ namespace emu_kernel {
 #include "atomics.h"
 #include "warp.h"
 #include "cooperative.h"
+#include "wmma.h"
 }  // namespace emu_kernel
 
 #undef INFINITY

@@ -1,4 +1,4 @@
-// half.h -- half precision: 5 bits of exponent, 10 of the fraction.
+// half.h -- half precision: 5 bits of exponent, 10 of the fraction. Conversions count no operation, so they have none.
 #pragma once
 #include "small_floats.h"
 
@@ -6,16 +6,19 @@ static inline float emu_half_to_float(unsigned short h) {
     unsigned sign = (unsigned)(h & 0x8000) << 16, exponent = h >> 10 & 31, fraction = h & 1023;
     if (exponent == 31) return emu::bits<float>(sign | 0x7f800000u | fraction << 13);
     if (exponent) return emu::bits<float>(sign | (exponent + 112) << 23 | fraction << 13);
-    float tiny = (float)(int)fraction * 5.9604644775390625e-8f;  // subnormal: fraction * 2^-24
-    return sign ? -tiny : tiny;
+    if (!fraction) return emu::bits<float>(sign);
+    unsigned top = 31 - __builtin_clz(fraction);  // subnormal: fraction * 2^-24
+    return emu::bits<float>(sign | (top + 103) << 23 | (fraction << (23 - top) & 0x7fffff));
 }
 static inline unsigned short emu_float_to_half(float x) {
     unsigned u = emu::bits<unsigned>(x), sign = u >> 16 & 0x8000, magnitude = u & 0x7fffffff;
     if (magnitude > 0x7f800000u) return (unsigned short)(sign | 0x7e00);
     if (magnitude >= 0x477ff000u) return (unsigned short)(sign | 0x7c00);  // rounds to 65536 or more: infinity
-    if (magnitude < 0x38800000u) {                                        // subnormal: adding 0.5 does the rounding
-        float shifted = emu::bits<float>(magnitude) + 0.5f;
-        return (unsigned short)(sign | (emu::bits<unsigned>(shifted) - 0x3f000000u));
+    if (magnitude < 0x38800000u) {                                        // subnormal
+        unsigned down = 126 - (magnitude >> 23), whole = 0x800000 | (magnitude & 0x7fffff);
+        if (down > 24) return (unsigned short)sign;
+        unsigned rest = whole & ((1u << down) - 1), tie = 1u << (down - 1);
+        return (unsigned short)(sign | ((whole >> down) + (rest > tie || (rest == tie && (whole >> down & 1)))));
     }
     return (unsigned short)(sign | ((magnitude - 0x38000000u + 0xfff + (magnitude >> 13 & 1)) >> 13));
 }
