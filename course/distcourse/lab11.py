@@ -376,7 +376,7 @@ def plot_race(race: Race):
         ax.set(yscale="log", ylim=(TARGET / 6, 2), xlabel="time [s]", xlim=(0, 150))
         write_title(ax, textwrap.fill(str(mix), 22, break_on_hyphens=False))
     axes[0].set_ylabel("error (line: the target)")
-    axes[-1].legend(loc="upper right", handlelength=2.6)
+    axes[-1].legend(loc="upper left", bbox_to_anchor=(1, 1), handlelength=2.6)
     first = max(race.rivals, key=race.score)
     own = [f"{name} is {race.score(name):.2g} times sooner than BSP" for name in race.curves if name not in race.rivals]
     write_title(axes[0].figure, "; ".join([*own, f"the best rival, {first}, {race.score(first):.2g} times"]))
