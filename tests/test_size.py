@@ -35,7 +35,7 @@ CAPS = {
     "distlearn/world": 14_439,
 }
 """By folder: tokens of code."""
-GOALS = {"distlearn": 5_558, "distcourse": 127_275, "tests": 30_000}
+GOALS = {"distlearn": 187_885, "distcourse": 105_042, "tests": 30_000}
 """By package: tokens of code; lines of the tests."""
 DOCSTRINGS = 9_415
 """Lines of docstrings of both packages."""

@@ -50,18 +50,6 @@ def test_the_search_leaves_a_plateau_of_lost_runs():
     assert min(scores, key=scores.get) == pytest.approx(0.1)
 
 
-def test_larger_batches_need_fewer_steps_and_more_samples(task):
-    sweep = optimizing.sweep_batches(task, [2, 16, 1000], lr=0.2, seeds=2, most=2000)
-    assert np.all(np.diff(sweep.steps) < 0)
-    assert np.all(np.diff(sweep.steps * [2, 16, 200]) > 0)
-    assert sweep.runs.shape == (3, 2)
-    fit = optimizing.fit_hyperbola([2, 16, 200], sweep.steps)
-    axes = lab02.plot_hyperbola(sweep, fit, fit)
-    assert "few digits" in axes[0].get_title(loc="left")
-    with pytest.raises(ValueError, match="does not reach"):
-        optimizing.sweep_batches(task, [2], lr=1e-4, seeds=1, most=3)
-
-
 def test_a_step_takes_time(task):
     assert optimizing.step_seconds(task, 4, repeat=3) > 0
 
@@ -83,14 +71,6 @@ def test_a_ravine_is_left_beyond_two_over_its_curvature():
     with pytest.raises(DivergedError, match=r"diverged with a rate of 0\.105"):
         optimizing.descend(dl.optim.SGD(), 2.1 / 20, steps=300)
     assert lab02.plot_paths({"SGD": path}).get_legend() is not None
-
-
-def test_turning_the_ravine_changes_nothing_for_sgd_and_much_for_adagrad():
-    np.testing.assert_allclose(
-        optimizing.descend(dl.optim.SGD(), 0.05, angle=45), optimizing.descend(dl.optim.SGD(), 0.05), atol=1e-12
-    )
-    straight, turned = (optimizing.ravine_steps(dl.optim.Adagrad(), angle=angle) for angle in (0, 45))
-    assert straight < 10 < turned
 
 
 def test_the_first_step_of_adam_is_one_learning_rate_long():
@@ -145,18 +125,6 @@ def told(schedule, steps, noise):
     """What a schedule's loss is said to be; "" if it is low enough."""
     (text,) = optimizing.run_schedule(schedule, steps, noise).values()
     return text.replace("at most 0.9 times the best rival's", "")
-
-
-def test_only_a_design_beats_tuned_rivals():
-    designs = (
-        lambda step, steps: 0.01 ** (step / steps),
-        lambda step, steps: (1 - step / steps) / (1 + 5 * step / steps),
-        lambda step, steps: (1 - step / steps) * 0.1 ** (step / steps),
-    )
-    for steps, noise in ((400, 0.5), (700, 0.5), (700, 2.0), (1000, 3.0), (1499, 2.0)):
-        assert [told(design, steps, noise) for design in designs] == [""] * 3
-        assert optimizing.best_rival(steps, noise)[0] in optimizing.RIVALS
-        assert all("times that of" in told(rival, steps, noise) for rival in optimizing.RIVALS.values())
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """What limits a step, and ways to train on a slow network: the studies of lab 08."""
 
-import math
 from pathlib import Path
 
 import numpy as np
@@ -93,32 +92,6 @@ def test_one_local_step_is_data_parallelism():
 def test_a_recipe_that_diverges_says_so():
     with pytest.raises(DivergedError, match="steps"):
         lab08.run_recipe(lab08.Recipe(lambda comm, g, error: comm.all_reduce(g) * np.nan, rule="sgd"), **SHORT)
-
-
-def test_recipes_are_compared_each_at_its_own_rate():
-    ways = {"all-reduce": lab08.Recipe(), "local": lab08.Recipe(every=4, rule="adam", lr=0.01)}
-    done = []
-    study, runs = lab08.compare(
-        lambda way: ways[way], {"way": ways}, seeds=2, report=lambda *at, **_: done.append(at), **SHORT
-    )
-    assert done == [(1, 4), (2, 4), (3, 4), (4, 4)]
-    for i, (name, recipe) in enumerate(ways.items()):
-        best = study["rate"][i, 0]
-        losses = [lab08.run_recipe(recipe.but(lr=best * k), 99, **SHORT).losses[-1] for k in (0.5, 1, 2)]
-        assert losses[1] == min(losses)
-        again = lab08.run_recipe(recipe.but(lr=best), 1, **SHORT)
-        np.testing.assert_allclose(runs[name,][1].losses, again.losses, rtol=1e-5)
-    sent = 1e3 * runs["all-reduce",][0].megabytes * 64 / 640
-    assert study["kB per step"][0, 0] == pytest.approx(sent)
-    run = runs["local",][0]
-    assert math.isinf(run.seconds_to(-1.0))
-    assert run.seconds_to(100.0) == run.seconds[0]
-    left, _ = lab08.plot_recipes(runs)
-    assert [text.get_text() for text in left.figure.legends[0].get_texts()] == list(ways)
-
-
-def test_a_rate_that_diverges_is_left_behind():
-    assert lab08.tuned(lab08.Recipe(lr=1.6), **SHORT).lr < 1.6
 
 
 @pytest.mark.parametrize("n", [1, 7, 64])

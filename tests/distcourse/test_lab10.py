@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from distlearn.parallel.pipeline.schedule import make_schedule, simulate
 from distlearn.parallel.pipeline.schedule.check import needs
-from distlearn.world import EngineWorld
 
 from ..course.submissions import answered
 
@@ -179,35 +178,3 @@ def test_the_formulas_of_the_solution_are_the_simulators(p, m, v):
     run = simulate(name, p, m, forward=0.3, backward=1.1, **more)
     assert SOLUTIONS["predicted"](p, m, v, 0.3, 1.1) == pytest.approx((run.makespan, run.bubble))
     assert SOLUTIONS["held_by_1f1b"](p, m) == simulate("1f1b", p, m).in_flight
-
-
-def test_batch_normalisation_sees_micro_batches_and_layer_normalisation_does_not():
-    loss = {(n, m): lab10.train_normalised(n, m, 0, epochs=2)["loss"] for n in ("layer", "batch") for m in (1, 16)}
-    assert loss["layer", 16] == pytest.approx(loss["layer", 1], rel=1e-4)
-    assert loss["batch", 16] > 1.3 * loss["batch", 1]
-
-
-def test_without_stashing_a_rate_fails_with_which_stashing_learns():
-    runs = {way: lab10.train_stale(way, 0.1, 0) for way in lab10.WAYS}
-    assert runs["serial"]["training loss"] < runs["stashing"]["training loss"] < 2.0
-    assert runs["no stashing"]["training loss"] >= 2.2
-    assert [run["staleness"] for run in runs.values()] == [0, 7, 7]
-
-
-@pytest.mark.engines
-def test_schedules_take_on_engines_what_the_simulator_says():
-    """Stages sleep, and ever longer where a busy machine was in the way, so the ratio does not hang on the machine."""
-    uneven = {"forward": (1, 3, 1), "backward": (2, 4, 3)}
-    with EngineWorld(3, progress=False, timeout=100) as world:
-        for unit in (0.01, 0.04, 0.16):
-            found = [
-                lab10.measure_schedule(world, make_schedule("zero_bubble", 3, 4), unit=unit, **uneven),
-                lab10.measure_schedule(world, make_schedule("1f1b", 2, 4), unit=unit),
-            ]
-            ratios = [f.makespan / unit / f.simulated.makespan for f in found]
-            if all(ratio < 1.15 for ratio in ratios):
-                break
-    assert all(0.99 < ratio < 1.15 for ratio in ratios), ratios
-    assert [f.in_flight for f in found] == [f.simulated.in_flight for f in found]
-    assert all(abs(f.bubble - f.simulated.bubble) < 0.1 for f in found)
-    assert np.all([len(f.trace.spans) == n for f, n in zip(found, (36, 16), strict=True)])

@@ -5,10 +5,9 @@ from collections import Counter
 import numpy as np
 import pytest
 from distcourse import nemesis
-from distcourse.nemesis import FlipFile, FlipWeight, FullDisk, Hang, Kill, Lost, Slow, draw, shrink, strike
+from distcourse.nemesis import draw, shrink, strike
 
 from distlearn.train import saving
-from distlearn.world import EngineWorld
 
 RUNS, PORTIONS = 192, 12
 
@@ -23,30 +22,6 @@ def test_every_invariant_holds_or_the_fault_is_named(portion):
         assert outcome.problems == [], f"strike({outcome.plan}, {size}) with seed {seed}"
         came["error" if outcome.error else "restarted" if outcome.run.restarts else "went on"] += 1
     assert len(came) >= 2
-
-
-@pytest.fixture(scope="module")
-def engines():
-    with EngineWorld(3, progress=False) as world:
-        yield world
-
-
-@pytest.mark.nightly
-@pytest.mark.engines
-@pytest.mark.timeout(240)
-def test_the_same_plans_strike_real_processes(engines):
-    plan = (FullDisk(2.0), Kill(5.0, 1), FlipFile(8.0, 4711), Slow(9.0, 0), Hang(10.0, 2))
-    outcome = strike(plan, engines)
-    assert outcome.problems == []
-    assert [r.step for r in outcome.run.restarts] == [0, 4]  # no room at first; later the one of step 8 is damaged
-    assert outcome.run.restarts[1].rank == 2
-    for fault in (Lost(3.0, 2), FlipWeight(3.0, 1, 99)):
-        named = strike([fault], engines)
-        assert named.problems == []
-        assert f"rank {fault.rank}" in str(named.error)
-    pids = engines.pids
-    assert engines.run(lambda comm: comm.size) == [3] * 3  # nothing is left of what was stopped
-    assert engines.pids == pids
 
 
 def test_what_needs_simulated_ranks_is_refused_on_engines():

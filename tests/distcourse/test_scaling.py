@@ -140,18 +140,6 @@ def test_the_lectures_finding_and_where_it_ends():
     assert free.efficiency(free.points[0]) > 0.999
 
 
-def test_remedies_help_by_what_they_leave_out():
-    few, many = (scaling.remedies(nodes=nodes) for nodes in (4, 32))
-    assert list(few) == ["as it is", "no dense layers", "fp16", "8 bit", "1 bit", "top 1 %", "top 0.1 %"]
-    exposed = {name: point.exposed for name, point in many.items()}
-    assert exposed["as it is"] > 1.8 * exposed["fp16"] > 3.2 * exposed["8 bit"] > exposed["1 bit"]
-    assert few["top 1 %"].exposed < few["8 bit"].exposed, "few nodes: few bytes"
-    assert exposed["top 1 %"] > exposed["8 bit"], "many nodes: everybody's to everybody"
-    assert many["as it is"].seconds > 5 * many["no dense layers"].seconds
-    light = scaling.without_dense(build("alexnet", seed=None))
-    assert light.output_shape((2, 227, 227, 3)) == (2, 1000)
-
-
 def test_the_two_networks_against_the_lecture():
     ours = {name: scaling.facts(name) for name in scaling.LECTURE}
     for name, ours_now in ours.items():
