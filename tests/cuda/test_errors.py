@@ -152,7 +152,7 @@ MISTAKES = {
     "put_one is a kernel: device code cannot call it": "put_one(x);",
     "y is const here: it cannot be written": "y[threadIdx.x] = 3;",
     "the library cuFFT": "cufftComplex c;",
-    r"8-bit floats \(fp8\)": "__nv_fp8_e4m3 c;",
+    "scales and floats of 8, 6 and 4 bits": "__nv_fp4_e2m1 c;",
     r"rand is a function of the C library": "x[0] = rand();",
     "the library CuTe": "auto t = cute::make_tensor(x, 3);",
     "divides the smallest integer by -1": "int i = -2147483647 - (int)y[0]; x[0] = i / (int)-y[0];",

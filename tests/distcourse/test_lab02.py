@@ -50,10 +50,6 @@ def test_the_search_leaves_a_plateau_of_lost_runs():
     assert min(scores, key=scores.get) == pytest.approx(0.1)
 
 
-def test_a_step_takes_time(task):
-    assert optimizing.step_seconds(task, 4, repeat=3) > 0
-
-
 def test_the_run_gives_the_estimator_the_gradients_of_all_ranks(task):
     (estimates, noise, losses), *others = dl.SimWorld(4).run(
         optimizing.noise_run, task, estimator, batch=16, lr=0.2, steps=6

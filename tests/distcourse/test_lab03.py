@@ -45,25 +45,6 @@ def test_points_are_ranked_among_known_ones():
     assert list(ranked.values()) == sorted(ranked.values())
 
 
-def test_a_network_breaks_and_is_mended():
-    model = convolving.deep_network(0)
-    right = convolving.digits_accuracy(convolving.use_convolution(model, convolve), 150)
-    assert right > 0.9
-
-    def with_points(points, dtype):
-        transforms = dl.nn.conv.winograd.Transforms.from_points(points, len(points) - 1)
-
-        def function(x, W):
-            return dl.nn.conv.winograd.forward(x, W, Geometry((3, 3)), transforms=transforms)[0]
-
-        return convolving.digits_accuracy(convolving.use_convolution(model, function, dtype), 150)
-
-    assert with_points(GROWING, "float16") < 0.3
-    assert with_points(GROWING, "float32") < 0.3
-    assert with_points(SIGNS, "float16") < right - 0.04
-    assert with_points(INVERSES, "float16") > right - 0.02
-
-
 def test_a_swapped_convolution_trains_as_the_layer_does():
     x, y = np.random.default_rng(0).random((8, 36), dtype="f"), np.arange(8) % 3
     layers = dl.nn.Reshape(6, 6, 1), dl.nn.Conv2d(1, 4, 3, padding=1), dl.nn.Flatten(), dl.nn.Linear(144, 3)
@@ -76,17 +57,6 @@ def test_a_swapped_convolution_trains_as_the_layer_does():
         losses.append([trainer.step(dl.data.Batch(x, y, 8)) for _ in range(4)])
     np.testing.assert_allclose(*losses, rtol=1e-4)
     assert losses[0][-1] < losses[0][0]
-
-
-def test_ways_are_timed_where_they_exist():
-    small = convolving.time_ways((2, 8, 8, 3), 4, repeats=1)
-    assert [way.name for way in small] == ["direct", "im2col", "fft", "winograd2", "winograd4", "fused"]
-    assert all(way.seconds < math.inf for way in small)
-    large = convolving.time_ways((1, 8, 8, 3), 4, 5, repeats=1)
-    assert [way.name for way in large] == ["direct", "im2col", "fft", "fused"]
-    assert large[0].work == 64 * 25 * 12
-    axes = lab03.plot_ways({"small": small, "large": large}, title="Times")
-    assert [ax.get_title(loc="left") for ax in axes] == ["small", "large"]
 
 
 def test_bits_are_drawn_for_each_precision():

@@ -61,12 +61,6 @@ def test_this_machine_is_described_as_a_card():
     assert lab05.measure_cpu(elements=2**12, width=16, repeats=2).link == math.inf
 
 
-def test_steps_are_measured_for_every_width():
-    seconds = lab05.step_times([2, 4], batch=3, repeats=2)
-    assert len(seconds) == 2
-    assert min(seconds) > 0
-
-
 @NEEDS_COMPILER
 def test_counted_bytes_are_never_fewer_than_the_least():
     for shape in ((1, 40, 8), (32, 32, 32), (70, 9, 20), (5, 16, 1)):

@@ -152,12 +152,3 @@ def test_the_two_networks_against_the_lecture():
     assert 4 * ours["googlenet"].exaflop == pytest.approx(scaling.LECTURE["googlenet"].exaflop, rel=0.1)
     assert "118 images" in str(scaling.two_networks())
     assert scaling.two_networks().rows[-1] == ["flop per byte of weights", "4,367", "7,111", "10,664", "22,000"]
-
-
-def test_the_figure_marks_where_it_stalls():
-    curves = [scaling.scaling_curve("lenet", "ethernet-1g", nodes=[1, 2, 4, 8], batch=batch) for batch in (8, 4096)]
-    (ax,) = scaling.plot_stall(curves)
-    rings = [line for line in ax.get_lines() if line.get_markersize() == 14]
-    assert [line.get_xdata()[0] for line in rings] == [c.stall() for c in curves if c.stall() is not None] != []
-    np.testing.assert_allclose(ax.get_lines()[0].get_ydata(), [p.seconds for p in curves[0].points])
-    assert ax.get_title("left").startswith("lenet stalls at ")

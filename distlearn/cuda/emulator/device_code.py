@@ -393,6 +393,7 @@ OF_CUBLAS = ("cuda_fp16.h", "cuda_bf16.h", "cuComplex.h")  # headers that those 
 OF_HEADERS = {
     "cuda_fp16.h": r"\b(?:__half2?|half2?)\b(?=[\s*&]*\w*[\s]*[=;,)>\[{(])",
     "cuda_bf16.h": r"\b(?:__nv_bfloat162?|nv_bfloat162?)\b",
+    "cuda_fp8.h": r"\b__nv_fp8\w*|\b__nv_cvt_\w*fp8\w*",
     "cooperative_groups": r"\bcooperative_groups\b",
     "mma.h": r"\bnvcuda\b|\bwmma\s*::",
     "cuComplex.h": r"\bcu(?:Float|Double)?Complex\b",

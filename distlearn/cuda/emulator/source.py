@@ -27,7 +27,7 @@ UNSUPPORTED = [
     (r"\bcub::|\bthrust::(?!(complex|conj|norm|abs|arg|real|imag|exp|log|sqrt|polar|pair|swap|plus|maximum|minimum)\b)",
      "the libraries cub and thrust", "write the loop, or call CuPy from Python"),
     (r"\bcufft\w*\b", "the library cuFFT", "call numpy.fft from Python"),
-    (r"\b__nv_fp8\w*|\b__nv_cvt_\w*fp8\w*", "8-bit floats (fp8)", "use half, or round a float to their values"),
+    (r"\b__nv_fp(8\w*e8m0|6\w*|4\w*)\b", "scales and floats of 8, 6 and 4 bits", "round a float to their values"),
     (r"\b(cute|cutlass)\s*::|\busing\s+namespace\s+(cute|cutlass)\b", "the library CuTe", "write the loop"),
     (r"\bcurand\w*\b", "random numbers of cuRAND", "draw them with NumPy and pass them in"),
     (r"\b(clock|clock64|globaltimer)\s*\(", "clocks on the device", "time the launch from Python"),

@@ -17,7 +17,7 @@
 // plain C tool chain link it.
 //
 //     types.h    dim3 and the launch
-//     vectors.h, maths.h, overloads.h, half.h, bfloat16.h, complex.h, atomics.h, warp.h   what CUDA C offers
+//     vectors.h, maths.h, overloads.h, half.h, bfloat16.h, fp8.h, complex.h, atomics.h, warp.h   what CUDA C offers
 //     cooperative.h, standard.h, wmma.h   what its headers offer
 //     arithmetic.h, sanitizers.h  conversions and shifts
 //     checked.h  what a kernel calls in the checker; checker.cpp and the files it includes are the other side
@@ -96,6 +96,7 @@ namespace emu_kernel {
 #include "overloads.h"
 #include "half.h"
 #include "bfloat16.h"
+#include "fp8.h"
 #include "standard.h"
 #include "complex.h"
 #include "atomics.h"
