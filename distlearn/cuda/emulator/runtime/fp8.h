@@ -38,6 +38,11 @@ static inline __half __nv_cvt_fp8_to_halfraw(__nv_fp8_storage_t x, __nv_fp8_inte
     }
     return h;
 }
+static inline __half2 __nv_cvt_fp8x2_to_halfraw2(__nv_fp8x2_storage_t x, __nv_fp8_interpretation_t kind) {
+    return {__nv_cvt_fp8_to_halfraw((__nv_fp8_storage_t)x, kind), __nv_cvt_fp8_to_halfraw((__nv_fp8_storage_t)(x >> 8), kind)};
+}
+static inline __nv_fp8_storage_t __nv_cvt_halfraw_to_fp8(__half x, __nv_saturation_t s, __nv_fp8_interpretation_t kind) { return __nv_cvt_double_to_fp8((float)x, s, kind); }
+static inline __nv_fp8_storage_t __nv_cvt_bfloat16raw_to_fp8(__nv_bfloat16 x, __nv_saturation_t s, __nv_fp8_interpretation_t kind) { return __nv_cvt_double_to_fp8((float)x, s, kind); }
 #define EMU_FP8(T, Pair, Four, kind)                                                                                  \
     struct T {                                                                                                        \
         __nv_fp8_storage_t __x;                                                                                       \
@@ -53,7 +58,7 @@ static inline __half __nv_cvt_fp8_to_halfraw(__nv_fp8_storage_t x, __nv_fp8_inte
         Pair() = default;                                                                                             \
         explicit Pair(float2 x) : __x(__nv_cvt_float2_to_fp8x2(x, __NV_SATFINITE, kind)) {}                           \
         explicit Pair(__half2 x) : Pair(__half22float2(x)) {}                                                         \
-        explicit operator __half2() const { return {__nv_cvt_fp8_to_halfraw((__nv_fp8_storage_t)__x, kind), __nv_cvt_fp8_to_halfraw((__nv_fp8_storage_t)(__x >> 8), kind)}; } \
+        explicit operator __half2() const { return __nv_cvt_fp8x2_to_halfraw2(__x, kind); }                           \
         explicit operator float2() const { return __half22float2((__half2)*this); }                                   \
     };                                                                                                                \
     struct alignas(4) Four {                                                                                          \
