@@ -29,7 +29,7 @@ CAPS = {
     "distlearn/optim": 4_302,
     "distlearn/parallel": 51_699,
     "distlearn/sim": 24_627,
-    "distlearn/testing": 4_683,
+    "distlearn/testing": 5_238,
     "distlearn/train": 8_585,
     "distlearn/viz": 16_337,
     "distlearn/world": 14_439,

@@ -154,7 +154,16 @@ def _visit(layer, shape, path, image, names, stacks, found):
 def _ways(layer, image):
     """Return the keys of a layer in PyTorch, and the functions there and back."""
     if hasattr(layer, "torch_ways"):  # a layer of one's own, also if it is a subclass of one of ours
-        return layer.torch_ways()
+        keys, there, back = layer.torch_ways()
+        arrays = [to_numpy(p.data) for p in layer.params]
+        made = list(there(arrays))
+        shapes, due = [np.shape(a) for a in back(made)], [a.shape for a in arrays]
+        if len(made) != len(keys) or shapes != due:
+            raise TypeError(
+                f"torch state: {describe(layer)}.torch_ways() gives {len(keys)} keys for {len(made)} arrays, and back "
+                f"{shapes}, expected {due}: there(list of arrays) -> list, one for each key; back(list) is the way back"
+            )
+        return keys, there, back
     if isinstance(layer, Linear):
         return ["weight", "bias"], *_dense(image)
     if isinstance(layer, Conv2d):

@@ -100,8 +100,12 @@ class Strategy:
             p.data = HeldElsewhere(p, type(self).__name__)
 
     def step(self, batch: Batch) -> float:
-        """Train on this rank's part of a global batch (`x`, `y`, `n`); return the loss of the whole one."""
-        raise NotImplementedError
+        """Train on this rank's part of a global batch (`x`, `y`, `n`); return the loss of the whole one.
+
+        Pass the clock to what computes, `self.model.forward(batch.x, clock=self.clock)` and `backward` alike: the
+        simulator takes time for spans alone.
+        """
+        raise NotImplementedError(f"{type(self).__name__} defines no step(batch) -> loss")
 
     def predict(self, x: Array) -> Array:
         """Return the model's output (logits) for `x`; ranks that hold parts of the model must call together."""

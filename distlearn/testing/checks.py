@@ -11,7 +11,7 @@ import numpy as np
 from ..backend import Array, get_xp, has_gpu, to_device, to_numpy
 from ..data import Batch
 from ..nn import Conv2d, Flatten, Linear, MockDeviceArray, ReLU, Reshape, Sequential, SoftmaxCrossEntropy, Tanh, walk
-from ..nn.layer import Param
+from ..nn.layer import Param, Statistic
 from ..optim import Momentum, Optimizer
 from ..optim.optimizer import needs_whole, state_arrays
 from ..parallel import Serial
@@ -213,8 +213,11 @@ def check_layer(layer: Layer, x: Array) -> list[GradientError]:
     ------
     AssertionError
         Naming the rule that is broken, and how to mend it: "inputs are left alone", "gradients are added", "no state on
-        self" (two forward passes, then their backward passes in either order), "shapes", "costs", "dtypes", "meta
-        arrays", "device arrays", or the gradient that is wrong.
+        self" (two forward passes, then their backward passes in either order), "all parameters in params", "forward
+        changes nothing", "statistics", "shapes", "costs", "dtypes", "meta arrays", "device arrays", or the gradient
+        that is wrong.
+    TypeError
+        If input or parameters are in single precision, in which differences say nothing.
 
     Examples
     --------
@@ -223,6 +226,9 @@ def check_layer(layer: Layer, x: Array) -> list[GradientError]:
     >>> [e.name for e in dl.testing.check_layer(dl.nn.Linear(6, 5, 0, dtype="float64"), x)]
     ['dx', 'W', 'b']
     """
+    for name, a in (("x", x), *((p.name, p.data) for p in layer.params)):
+        if a.dtype.kind == "f" and a.dtype != np.float64:
+            raise TypeError(f"check_layer: {name} is {a.dtype}, expected float64: {layer!r} with dtype='float64'")
     rules, layer = Rules(layer), copy.deepcopy(layer)
     for p in layer.params:
         p.grad[...] = 0
@@ -255,11 +261,14 @@ def check_layer(layer: Layer, x: Array) -> list[GradientError]:
     remedy = "write p.grad += ..., not p.grad = ...: micro-batches and shared layers add to it"
     rules.same(run("F0 B0 F1 B1")[2], total, "gradients are added", "p.grad after two batches", remedy)
     remedy = "return what backward needs as `saved`, and keep nothing on self: several micro-batches are in flight"
+    if any(isinstance(p, Statistic) for p in layer.params):
+        remedy += "; in training use the batch's values: a Statistic is read in eval() alone"
     for order in ("F0 F1 B0 B1", "F0 F1 B1 B0"):
         _, others, sums = run(order)
         rules.same(sums, total, "no state on self", f"p.grad after {order}", remedy)
         for i in (0, 1):
             rules.same(others[i], dxs[i], "no state on self", f"dx of batch {i} after {order}", remedy)
+    _check_state(rules, layer, x)
     costs = [layer.flops(x.shape), layer.backward_flops(x.shape), layer.bytes_moved(x.shape, 8)]
     remedy = "define flops(shape): operations of forward, a multiply-add is two"
     rules.hold(min(costs) >= 0, "costs", f"flops, backward_flops, bytes_moved are {costs}", remedy)
@@ -286,7 +295,7 @@ def check_layer(layer: Layer, x: Array) -> list[GradientError]:
         fits, "meta arrays", found, "use xp = get_xp(x), or define output_shape: plans and `record_memory` use them"
     )
     if not generators(layer):  # masks drawn on a device are other masks
-        remedy = "use xp = get_xp(x) for array functions, and no np.asarray: data stay where they are"
+        remedy = "use xp = get_xp(x), of distlearn.backend, and no np.asarray: data stay where they are"
         here = run("F0 B0")
         for move in (MockDeviceArray, lambda a: to_device(a, "gpu"))[: 1 + has_gpu()]:
             try:
@@ -299,6 +308,32 @@ def check_layer(layer: Layer, x: Array) -> list[GradientError]:
             rules.hold(away, "device arrays", "a result is in host memory, or of another dtype", remedy)
             rules.same([a.get() for a in found], want, "device arrays", "results there and here", remedy)
     return errors
+
+
+def _check_state(rules: Rules, layer: Layer, x: Array) -> None:
+    """Check that all parameters are known, and that what a layer keeps from batch to batch is a `Statistic`."""
+    layer = copy.deepcopy(layer)
+    listed = {id(p) for p in layer.params}
+    for name, p in [item for part in walk(layer) for item in vars(part).items() if isinstance(item[1], Param)]:
+        rule, remedy = "all parameters in params", "append it to self.params: optimizers and checkpoints read these"
+        rules.hold(id(p) in listed or isinstance(p, Statistic), rule, f"{name} is missing", remedy)
+
+    def state():
+        plain = [v for part in walk(layer) for v in vars(part).items() if isinstance(v[1], (int, float, np.ndarray))]
+        return [p.data.copy() for p in layer.params], copy.deepcopy(plain)
+
+    params, plain = state()
+    _, back = _pass(layer, x, 0)
+    remedy = "change a Statistic in backward: a forward pass that is computed again would count the batch twice"
+    for p, before in zip(layer.params, params, strict=True):
+        rules.hold(np.array_equal(p.data, before), "forward changes nothing", f"{p.name} changed in forward", remedy)
+    back()
+    remedy = "what lasts from batch to batch is an nn.Statistic in params: it is saved, and averaged over ranks"
+    for p, before in zip(layer.params, params, strict=True):
+        kept = isinstance(p, Statistic) or np.array_equal(p.data, before)
+        rules.hold(kept, "statistics", f"{p.name} changed in backward", remedy)
+    for (name, now), (_, before) in zip(state()[1], plain, strict=True):
+        rules.hold(np.array_equal(now, before), "statistics", f"self.{name} changed from {before} to {now}", remedy)
 
 
 def check_rule(rule: Rule) -> None:
@@ -446,7 +481,7 @@ def check_collective(
     Raises
     ------
     AssertionError
-        Naming the rule that is broken, and how to mend it: "result", "inputs are left alone", "meta arrays".
+        Naming the rule that is broken, and how to mend it: "result", "dtypes", "inputs are left alone", "meta arrays".
     RankError
         What a rank raised, or who waits for whom.
     """
@@ -460,17 +495,20 @@ def check_collective(
             found = call(comm, x)
             return found, found is x, np.array_equal(x, xs[comm.rank])
 
+        low = SimWorld(size).run(program, xs.astype("f4"))
+        kinds = {str(np.asarray(found).dtype) for found, *_ in low if found is not None} - {"float32"}
+        rules.hold(not kinds, "dtypes", f"float32 became {', '.join(kinds)}", "make arrays with x.dtype")
         world = SimWorld(size)
         results = world.run(program)
         in_place = any(itself for _, itself, _ in results)
         for rank, (found, _, kept) in enumerate(results):
             expected, on = want(xs, rank), f"rank {rank} of {size}"
-            got = "nothing" if found is None else f"{np.shape(found)} {found.dtype}"
+            got, due = (f"{a}" if a is None else f"{np.shape(a)} {np.asarray(a).dtype}" for a in (found, expected))
             right = (found is None) == (expected is None)
-            right = right and (found is None or (found.dtype == xs.dtype and np.array_equal(found, expected)))
-            rules.hold(
-                right, "result", f"{on} got {got}: {found}, expected {expected}", "compare what is sent, by rank"
-            )
+            alike = found is None or (right and np.shape(found) == np.shape(expected))
+            remedy = "compare what is sent, by rank" if alike and size > 1 else "return what want(xs, rank) returns"
+            right = right and (found is None or (alike and np.array_equal(found, expected)))
+            rules.hold(right, "result", f"{on} got {got}: {found}, expected {due}: {expected}", remedy)
             rules.hold(kept or in_place, "inputs are left alone", on, "copy x before you add to it, or return x itself")
         outline = SimWorld(size)
         outline.run(lambda comm, size=size: call(comm, MetaArray(shape(size), "f8")))
@@ -534,8 +572,9 @@ def check_strategy(
     make : callable
         `make(comm, model, loss, optimizer)`, such as the class itself.
     exact : bool
-        It promises parameters, losses and outputs of serial training, to 1e-12 in float64. Without: that it trains,
-        leaves frozen parameters alone, and resumes bit for bit.
+        It promises parameters, losses and outputs of serial training, to 1e-12 in float64. Without: that parameters
+        change, losses are finite, frozen parameters stay, and a resumed run is the same bit for bit. What it promises
+        instead, such as ranks that come together, needs a test of your own.
     rule : Rule, optional
         Momentum by default.
     sizes : sequence of int
@@ -545,7 +584,7 @@ def check_strategy(
     ------
     AssertionError
         Naming the rule that is broken, and how to mend it: "equal to serial training", "parameters change", "frozen
-        parameters stay", "parameters are gathered", "a resumed run is the same run".
+        parameters stay", "losses are finite", "parameters are gathered", "a resumed run is the same run".
     RankError
         What a rank raised, with its traceback, or who waits for whom.
 
@@ -572,8 +611,10 @@ def check_strategy(
             same = np.array_equal(first.params[name], data)
             rule_, remedy = "frozen parameters stay", "change those of the optimizer alone"
             rules.hold(not frozen or same, rule_, f"{on} {name} changed", remedy)
-            rule_, remedy = "parameters change", "call update(self.optimizer, self.clock) in step"
+            rule_, remedy = "parameters change", "call self.optimizer.step() in step"
             rules.hold(frozen or not same, rule_, f"{on} {name} is what it was", remedy)
+        finite = all(np.isfinite(r.losses).all() for r in runs)
+        rules.hold(finite, "losses are finite", f"{on} {[r.losses for r in runs]}", "return the loss of the batch")
         if exact:
             remedy = (
                 "sum gradients over ranks, of a loss that is divided by batch.n, and take part with empty parts too; "
@@ -588,7 +629,10 @@ def check_strategy(
                 rules.same([run.outputs], [want.outputs], _EQUAL, f"{what}: predictions", remedy, 1e-11)
         if not first.saved:
             continue
-        remedy = "return in own_state() all that ranks hold alone, and take it back in load_state_dict(arrays)"
+        remedy = (
+            "return in own_state() all that ranks hold alone, and take it back in load_state_dict(arrays); "
+            "gradients are no state: call self.optimizer.zero_grad() first in step"
+        )
         for rank, (run, again) in enumerate(zip(runs, SimWorld(size).run(_trained, make, rule, True), strict=True)):
             arrays = [[*(r.params or {}).values(), r.outputs, np.array(r.losses)] for r in (again, run)]
             rules.same(*arrays, "a resumed run is the same run", f"{on} rank {rank}", remedy, 0)

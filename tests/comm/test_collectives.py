@@ -65,7 +65,7 @@ def test_numpys_result_by_the_formulas_messages_with_and_without_data(name, size
     rows = (size,) if kind in ("scatter", "all_to_all") else ()
 
     def on_rank(comm, x):
-        found = call(name, comm, n, op, root, lambda shape: get_xp(x).empty(n) if rows and shape == n else x)
+        found = call(name, comm, n, op, root, lambda shape: get_xp(x).empty(n, x.dtype) if rows and shape == n else x)
         assert kind not in ("all_reduce", "broadcast") or found is x, "in place"
         return found
 

@@ -50,23 +50,6 @@ def test_a_cluster_has_as_many_buckets_as_the_strategy_makes(name, buckets):
     assert late == pytest.approx(2 * 3 * buckets, rel=1e-3)
 
 
-def test_steps_of_ranks_are_timed_part_by_part():
-    found = dl.SimWorld(2, dl.Network(1e-3, 1e6)).run(lab08.timed_steps, (4, 3), 8, 2)
-    assert found[0].shape == (2, 3)
-    nbytes = 4 * (4 * 3 + 3)
-    np.testing.assert_allclose(found[0][:, 1], 2 * (1e-3 + nbytes / 2 / 1e6), rtol=0.1)
-    np.testing.assert_allclose(found[0][:, 2], 2 * (1e-3 + 4 / 1e6), rtol=0.1)
-
-
-def test_a_machine_is_mapped_from_its_measurements():
-    seen = [lab08.MapPoint(2, 1e6, (1.0, 0.1, 0.02), "measured")]
-    found = lab08.machine_map(parts, (4, 3), 8, 2.0, seen, simulated=(4,))
-    assert found.points[0] is seen[0]
-    assert [(p.ranks, p.bandwidth, p.kind) for p in found.points[1:]] == [(4, 1e6, "simulated")] * 2
-    assert found.formula(2.0, 1e6)[2] == pytest.approx(0.02), "the latency that was measured"
-    assert found.points[1].parts[2] == pytest.approx(0.06)
-
-
 def test_bytes_of_an_exchange_are_counted():
     assert lab08.bytes_sent(lambda comm, x, error: comm.all_reduce(x), 4, n=100) == 2 * 3 / 4 * 400
 

@@ -120,6 +120,30 @@ class AtHome(Own):
         return np.asarray(x) @ self.W.data, x
 
 
+class Unlisted(Own):
+    def __init__(self):
+        super().__init__()
+        self.params = []
+
+
+class Counting(Own):
+    """Keeps the number of its passes: in a parameter of `kind`, counted in `method`; "" keeps it on self."""
+
+    def __init__(self, kind, method):
+        super().__init__()
+        self.method, self.n, self.seen = method, 0, kind(np.zeros(1), "seen", frozen=True)
+        self.params = [self.W, self.seen]
+
+    def forward(self, x):
+        self.seen.data += self.method == "forward"
+        return super().forward(x)
+
+    def backward(self, dy, x):
+        self.seen.data += self.method == "backward"
+        self.n += not self.method
+        return super().backward(dy, x)
+
+
 class Sorts(Own):
     """Meta arrays cannot be sorted: its `output_shape` is enough."""
 
@@ -151,11 +175,20 @@ def test_a_layer_of_ones_own():
         (Wrong, "dx.*backward says .*, differences say"),
         (Double, "'dtypes': float32 became float64"),
         (AtHome, "'device arrays'.*xp = get_xp"),
+        (Unlisted, "'all parameters in params': W is missing"),
+        (lambda: Counting(nn.Statistic, "forward"), "'forward changes nothing': seen changed in forward"),
+        (lambda: Counting(nn.Param, "backward"), "'statistics': seen changed in backward.*nn.Statistic"),
+        (lambda: Counting(nn.Param, ""), r"'statistics': self\.n changed from 0 to 1"),
     ],
 )
 def test_a_broken_layer_is_told_which_rule_it_breaks(kind, message):
     with pytest.raises(AssertionError, match=f"(?s){message}"):
         check_layer(kind(), x_of(4, 6))
+
+
+def test_single_precision_is_no_fault_of_the_layer():
+    with pytest.raises(TypeError, match=r"check_layer: W is float32, expected float64: Linear.* dtype='float64'"):
+        check_layer(nn.Linear(6, 5, 0), x_of(4, 6))
 
 
 def test_embedding():
