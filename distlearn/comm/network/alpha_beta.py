@@ -70,7 +70,7 @@ class Network:
         Parameters
         ----------
         network : str or a model of costs
-            Such as a `Network`: an object with the method `collective`.
+            A `Network`, or of a subclass with a `collective` of its own.
 
         Examples
         --------
