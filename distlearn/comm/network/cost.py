@@ -188,9 +188,9 @@ BY_ROWS = ("all_gather", "scatter", "gather")
 
 def collective_seconds(name: str, nbytes: float, p: int, time: Callable[..., Any]) -> float:
     """Seconds of a communicator's collective of `nbytes` (of all rows, where there are rows) among p ranks."""
-    return _formula(ALGORITHMS[name], p).seconds(nbytes / p if name in BY_ROWS else nbytes, p, time)
+    return _formula(ALGORITHMS.get(name, name), p).seconds(nbytes / p if name in BY_ROWS else nbytes, p, time)
 
 
 def sent_bytes(name: str, nbytes: float, p: int) -> float:
     """Bytes that one of p ranks sends in such a collective, on average."""
-    return _formula(ALGORITHMS[name], p).nbytes(nbytes / p if name in BY_ROWS else nbytes, p) / p
+    return _formula(ALGORITHMS.get(name, name), p).nbytes(nbytes / p if name in BY_ROWS else nbytes, p) / p
