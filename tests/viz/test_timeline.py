@@ -4,15 +4,13 @@ import numpy as np
 import pytest
 from matplotlib import pyplot as plt
 from matplotlib.collections import PolyCollection
-from matplotlib.colors import to_rgba
 from matplotlib.patches import Patch
 from matplotlib.quiver import Quiver
 
 import distlearn as dl
 from distlearn import viz
 from distlearn.trace import Message, Span, Trace
-from distlearn.viz.look import TRACK
-from distlearn.viz.timeline import FAMILY_COLORS, MOST_RANKS, select
+from distlearn.viz.timeline import select
 
 
 def boxes(ax, gid):
@@ -68,37 +66,6 @@ def test_exposed_communication_fills_the_row_and_hidden_is_a_strip_at_its_foot(t
     assert hidden[3] % 1 == pytest.approx(computing[3] % 1)
 
 
-def test_the_legend_explains_thin_strips_only_where_there_are_some(trace):
-    def entries(trace):
-        return [text.get_text() for text in viz.plot_timeline(trace).get_legend().get_texts()]
-
-    assert "hidden (thin)" in entries(trace)
-    one_after_the_other = [Span(r, lane, lane, t, t + 1) for r in (0, 1) for t, lane in enumerate(("compute", "comm"))]
-    assert "hidden (thin)" not in entries(Trace(one_after_the_other))
-
-
-def test_families_have_colours_that_differ(trace):
-    ax = viz.plot_timeline(trace)
-    found = colours(ax)
-    assert {"forward", "backward", "all_reduce", "broadcast", "idle"} <= set(found)
-    for name in ("forward", "backward", "all_reduce"):
-        assert found[name] == to_rgba(FAMILY_COLORS[name])
-    assert len(set(found.values())) == len(found)
-    greys = sorted(viz.lightness(FAMILY_COLORS[name]) for name in ("forward", "backward", "update", "all_reduce"))
-    assert np.diff([*greys, viz.lightness(TRACK)]).min() >= 9
-
-
-def test_unknown_names_get_free_colours_and_the_shortest_share_grey():
-    spans = [
-        Span(0, "compute", f"work{i}[{j}]", 10 * i + j, 10 * i + j + 1 - i / 20) for i in range(9) for j in range(2)
-    ]
-    found = colours(viz.plot_timeline(Trace(spans)))
-    assert set(found) == {*(f"work{i}" for i in range(6)), "other", "idle"}
-    assert len(set(found.values())) == 8
-    clash = [Span(0, "comm", name, i, i + 1 + i / 10) for i, name in enumerate(["broadcast", "all_gather"])]
-    assert len(set(colours(viz.plot_timeline(Trace(clash))).values())) == 3
-
-
 def test_a_window_cuts_spans_off(trace):
     low, high = 0.3 * trace.makespan, 0.6 * trace.makespan
     ax = viz.plot_timeline(trace, start=low, end=high)
@@ -119,17 +86,6 @@ def test_the_time_axis_has_a_unit_that_fits(scale, unit):
     assert labels[0] == "0"
     assert {"1", "2", "3"} <= set(labels)
     assert ax.get_xlim()[1] == scale, "the axis itself holds seconds"
-
-
-@pytest.mark.parametrize("size", [1, 2, 17, 64, 256])
-def test_any_number_of_ranks(size):
-    spans = [Span(r, lane, "x", i, i + 0.7) for r in range(size) for i in range(3) for lane in ("compute", "comm")]
-    ax, shown = viz.plot_timeline(Trace(spans)), min(size, MOST_RANKS)
-    assert ax.get_ylim() == (shown - 0.5, -0.5)
-    assert len(boxes(ax, "compute")) == 3 * shown
-    assert len(boxes(ax, "idle")) == shown
-    assert ax.get_ylabel() == ("rank" if size == shown else f"rank ({shown} of {size} shown)")
-    assert {select(Trace(spans)).ranks[i] for i in (0, -1)} == {0, size - 1}
 
 
 def test_a_hundred_thousand_spans_are_a_few_artists():
@@ -165,12 +121,6 @@ def test_messages_run_from_sender_to_receiver(ring_trace):
     assert drawn.total() == 4 * 6
 
 
-def test_messages_only_inside_the_window(ring_trace):
-    half = ring_trace.makespan / 2
-    drawn = arrows(viz.plot_timeline(Trace([], ring_trace.messages), end=half))
-    assert len(drawn) == sum(m.sent < half for m in ring_trace.messages)
-
-
 def test_messages_are_drawn_where_there_is_nothing_else():
     trace = Trace([Span(0, "compute", "forward", 0, 1)], [Message(0, 1, 8, 0.2, 0.6)])
     assert not any(isinstance(c, Quiver) for c in viz.plot_timeline(trace).collections)
@@ -184,14 +134,6 @@ def test_given_axes_are_used_and_pyplot_is_left_alone(trace, ax):
     assert plt.get_fignums() == []
     assert ax.get_legend() is None
     assert ax.get_title() + ax.get_title("left") == ""
-
-
-def test_a_real_clock_gives_the_same_plot():
-    clock = dl.trace.WallClock(rank=3)
-    with clock.span("forward[0.Linear]"):
-        sum(range(10000))
-    ax = viz.plot_timeline(clock.trace)
-    assert seconds(ax, "compute", 0) == pytest.approx(clock.trace.total())
 
 
 @pytest.mark.parametrize(
