@@ -199,9 +199,9 @@ CLAIMS = [
     ),
     Claim(
         "07",
-        "on MNIST (20 seeds) 7 and none",
+        "on MNIST (20 seeds) 7 and at most one",
         lambda: below_80("mnist", *range(20)),
-        lambda found: found[0] == found[2] == 0 and found[1] >= 4,
+        lambda found: found[0] == 0 and found[1] >= 4 and found[2] <= 1,
         slow=True,
     ),
     Claim(
