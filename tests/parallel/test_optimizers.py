@@ -192,7 +192,9 @@ class Forgets(parallel.DataParallel):
 
 
 def test_a_strategy_of_ones_own_whose_replicas_differ():
-    check_strategy(KeptGossip, exact=False)
+    check_strategy(
+        KeptGossip, exact=lambda outputs, losses: np.isfinite(outputs).all() and outputs.shape[1:] == (12, 3)
+    )
     with pytest.raises(RankError, match=r"/1\.W\S* on rank 1 is not what it is on rank 0.*own_state"):
         check_strategy(Gossip, exact=False)
 
@@ -201,6 +203,7 @@ def test_a_strategy_of_ones_own_whose_replicas_differ():
     ("make", "exact", "message"),
     [
         (KeptGossip, True, "'equal to serial training': on 2 ranks"),
+        (KeptGossip, lambda outputs, losses: np.ptp(outputs, 0).max() < 1e-9, "'what it promises': on 3 ranks"),
         (NeedsRows, True, "IndexError"),
         (Idle, False, "'parameters change': on 1 ranks 1.W is what it was"),
         (Thaws, False, "'frozen parameters stay': on 1 ranks 4.W changed"),
