@@ -58,9 +58,7 @@ class Table(NamedTuple):
     at_most: list[str]
     rtol: float | None
     without: list[str]
-    probes: list[
-        tuple[int, str, dict]
-    ]  # of a case, with one of its numbers doubled: the right results that are numbers
+    probes: list[tuple[int, str, dict]]  # a case, the argument that is doubled, and the right numbers then
 
 
 def runner(number: str, name: str):
@@ -413,6 +411,11 @@ def explain(table: Table, tried: list[dict], wrong: list[list[str]]) -> tuple[st
     return "", by_name
 
 
+def has_ratios(value) -> bool:
+    """Return whether others can be divided by a value: a real number that is finite and not 0."""
+    return _is_number(value) and not np.iscomplexobj(value) and bool(np.isfinite(value) and value)
+
+
 def doubled(case: dict, name: str) -> dict:
     """Return a case with one of its numbers doubled."""
     return case | {name: 2 * case[name]}
@@ -421,11 +424,12 @@ def doubled(case: dict, name: str) -> dict:
 def responses(table: Table, tried: list[dict], again) -> list[str]:
     """Say how a number changes with an argument where it should change otherwise: which part of a formula is wrong."""
     found, right = {}, {}
-    cases = [doubled(table.cases[i], argument) for i, argument, _ in table.probes]
-    for (i, argument, wanted), got in zip(table.probes, again(cases), strict=True):
+    probes = [(i, argument, want) for i, argument, want in table.probes if RAISED not in tried[i]]
+    cases = [doubled(table.cases[i], argument) for i, argument, _ in probes]
+    for (i, argument, wanted), got in zip(probes, again(cases), strict=True):
         for name, want in wanted.items():
             numbers = tried[i].get(name), got.get(name)
-            if not all(_is_number(n) and np.isfinite(n) and n for n in numbers):
+            if not all(map(has_ratios, numbers)):
                 continue
             mine, due = float(numbers[1] / numbers[0]), float(want / table.right[i][name])
             if math.isclose(mine, due, rel_tol=1e-6):
@@ -436,7 +440,7 @@ def responses(table: Table, tried: list[dict], again) -> list[str]:
     texts = []
     for name in right.keys() - found.keys():
         pairs = [(got.get(name), want.get(name)) for got, want in zip(tried, table.right, strict=True)]
-        factors = [float(got / want) for got, want in pairs if want and _is_number(got) and got != want]
+        factors = [float(got / want) for got, want in pairs if want and has_ratios(got) and got != want]
         if len(factors) > 1 and np.allclose(factors, factors[0], 1e-6) and abs(factors[0] - 1) > 1e-6:
             texts.append(f"{name} is {factors[0]:.4g} times the right one wherever it is wrong")
     for name, rows in found.items():

@@ -833,6 +833,8 @@ def test_of_a_formula_that_no_mistake_explains_the_part_that_is_wrong_is_named(c
     factor = check("lab08", "needed_bandwidth", edited(text, "return 2 *  ->  return 2.2 *"))
     assert "bandwidth is 1.1 times the right one wherever it is wrong" in factor
     assert "doubling" not in factor
+    unreal = check("lab08", "needed_bandwidth", edited(text, "* nbytes / left  ->  * nbytes / left * (-1) ** 0.5"))
+    assert "doubling" not in unreal, "a complex number is no part of a formula"
 
 
 def test_what_no_mistake_explains_is_diagnosed_by_its_numbers(check):

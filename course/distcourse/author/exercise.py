@@ -164,18 +164,11 @@ class Solved:
                 if not isinstance(case.get(argument), (int, float)) or not case[argument] or argument == "seed":
                     continue
                 (got,) = self.results(name, answers, [checks.doubled(case, argument)])
-                now = {n: v for n, v in got.items() if _is_finite(v) and _is_finite(table.right[i].get(n))}
-                if any(float(v) != float(table.right[i][n]) for n, v in now.items()):
+                right = table.right[i]
+                now = {n: v for n, v in got.items() if all(map(checks.has_ratios, (v, right.get(n))))}
+                if any(float(v) != float(right[n]) for n, v in now.items()):
                     yield i, argument, {n: float(v) for n, v in now.items()}
                     break
-
-
-def _is_finite(value) -> bool:
-    return (
-        isinstance(value, (int, float, np.number))
-        and not isinstance(value, bool)
-        and bool(np.isfinite(value) and value)
-    )
 
 
 def without_markers(text: str) -> str:

@@ -70,7 +70,7 @@ class Network:
         Parameters
         ----------
         network : str or a model of costs
-            A `Network`, or of a subclass with a `collective` of its own.
+            A `Network`, or what has its methods: `HierarchicalNetwork`, a subclass with a `collective` of its own.
 
         Examples
         --------
