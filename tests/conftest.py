@@ -37,7 +37,8 @@ ORDER = ("mpi", "engines", "notebook")
 
 MARKS = ("gpu: needs an NVIDIA GPU", "engines: starts ipyparallel engines", "mpi: starts processes with mpiexec",
          "notebook: executes notebooks",
-         "nightly: takes too long for every commit, or finds rarely what no other test does")  # fmt: skip
+         "nightly: takes too long for every commit, or finds rarely what no other test does; `but_every=n`: "
+         "every n-th of its cases is tried with every commit")  # fmt: skip
 
 LEFTOVERS = ("ipyparallel", "hydra_pmi_proxy", "mpiexec")
 
@@ -101,11 +102,16 @@ def group_of(item) -> str:
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups in a hook of its own
 def pytest_collection_modifyitems(config, items):
     items.sort(key=order, reverse=True)
+    cases = Counter()
     for item in items:
         if order(item):
             item.add_marker(pytest.mark.xdist_group(group_of(item)))
-        if item.get_closest_marker("nightly") and not config.getoption("--thorough"):
-            item.add_marker(pytest.mark.skip(reason="runs every night: pytest --thorough"))
+        nightly = item.get_closest_marker("nightly")
+        if nightly and not config.getoption("--thorough"):
+            every = nightly.kwargs.get("but_every")
+            if not every or cases[item.function] % every:
+                item.add_marker(pytest.mark.skip(reason="runs every night: pytest --thorough"))
+            cases[item.function] += 1
     gpu = [item for item in items if item.get_closest_marker("gpu")]
     if gpu:
         from distlearn.backend import has_gpu

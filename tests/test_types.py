@@ -116,6 +116,7 @@ def found(tmp_path_factory):
     return subprocess.run(command, cwd=folder, env=ENV, capture_output=True, text=True).stdout.splitlines()
 
 
+@pytest.mark.nightly
 def test_a_program_of_strict_types_is_accepted_and_runs(found):
     assert not [line for line in found if ": error: " in line and not line.startswith("readme.py")], "\n".join(found)
     program = [sys.executable, "-c", PROGRAMS["typed_program"]]
@@ -123,12 +124,14 @@ def test_a_program_of_strict_types_is_accepted_and_runs(found):
     assert not done.returncode, done.stderr
 
 
+@pytest.mark.nightly
 def test_no_public_name_is_any(found):
     lines = [line for line in found if line.startswith("names.py") and "Revealed type is" in line]
     assert len(lines) == len(NAMES)
     assert not [name for name, line in zip(NAMES, lines, strict=True) if line.endswith('"Any"')]
 
 
+@pytest.mark.nightly
 def test_a_type_checker_takes_the_readmes_program_and_refuses_a_slip(found):
     lines = [line for line in found if line.startswith("readme.py")]
     errors = [line for line in lines if ": error: " in line and "[no-untyped-def]" not in line]

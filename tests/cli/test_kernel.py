@@ -230,6 +230,7 @@ SCHEMA = {  # what version 2.1.0 of the format asks of the parts that are writte
 }  # fmt: skip
 
 
+@pytest.mark.nightly(but_every=3)
 @NEEDS_COMPILER
 @pytest.mark.parametrize("case", [c for c in CASES if c.errors or c.warnings], ids=lambda c: c.title)
 def test_a_defect_reads_the_same_everywhere(case, tmp_path):

@@ -83,6 +83,7 @@ def test_numbers_are_the_librarys(call, tmp_path):
     assert run["epochs"][-1]["test_accuracy"] == want.last.test_accuracy
 
 
+@pytest.mark.nightly(but_every=3)
 @pytest.mark.parametrize(
     ("words", "layers"),
     [

@@ -56,10 +56,10 @@ def all_kernels():
 
 @pytest.mark.parametrize("arch", [nvrtc.ARCHITECTURES[0], pytest.param(HOPPER, marks=pytest.mark.nightly)])
 def test_every_kernel_compiles_and_is_found(arch, request):
-    """Every third kernel (--thorough: all)."""
+    """Every sixth kernel (--thorough: all)."""
     texts, refused = defaultdict(dict), []
     known = list(all_kernels())
-    for code, name, options in known[:: 1 if request.config.getoption("--thorough") else 3]:
+    for code, name, options in known[:: 1 if request.config.getoption("--thorough") else 6]:
         card = for_card(code, options, [name])
         texts[card.text, card.options][name] = None
     for (text, options), names in texts.items():
@@ -129,6 +129,7 @@ KNOWN = [  # what nvcc knows without an include
 ]
 
 
+@pytest.mark.nightly(but_every=3)
 @NEEDS_COMPILER
 @pytest.mark.parametrize("include", ["", "#include <cuda/std/cstdint>\n", "#include <cstdint>\n#include <cfloat>\n"])
 def test_what_nvcc_has_without_an_include(include):

@@ -1,11 +1,9 @@
-"""Kernels as they stand in public sources: each is right, without a finding.
-
-Every fourth is tried; with --thorough all are.
-"""
+"""Kernels as they stand in public sources: each is right, without a finding."""
 
 import importlib
 
 import numpy as np
+import pytest
 
 from distlearn.cuda.arguments import arrays_in, holds_pointers
 
@@ -20,12 +18,8 @@ def contents(arg):
     return np.concatenate([a.ravel() for _, a in arrays_in(arg)]) if holds_pointers(arg) else arg.ravel()
 
 
-def pytest_generate_tests(metafunc):
-    if "case" in metafunc.fixturenames:
-        cases = LAUNCHES if metafunc.config.getoption("--thorough", default=False) else LAUNCHES[::4]
-        metafunc.parametrize("case", cases, ids=lambda c: f"{c.file}:{c.name}")
-
-
+@pytest.mark.nightly(but_every=8)
+@pytest.mark.parametrize("case", LAUNCHES, ids=lambda c: f"{c.file}:{c.name}")
 def test_kernel(case):
     """Against NumPy."""
     grid, block, args, want = case.make()

@@ -81,6 +81,7 @@ UNKNOWN = {  # what in the assembly is written differently
 }
 
 
+@pytest.mark.nightly(but_every=4)
 @pytest.mark.parametrize("what", UNKNOWN)
 def test_a_compiler_that_is_read_wrongly_is_refused(what, monkeypatch, fresh_cache, tmp_path, compiler):
     name, pattern = UNKNOWN[what]

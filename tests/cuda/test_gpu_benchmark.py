@@ -19,6 +19,7 @@ def test_every_variant_is_measured():
 
 
 @NEEDS_COMPILER
+@pytest.mark.nightly(but_every=3)
 @pytest.mark.parametrize("case", CASES, ids=lambda c: str(c.variant))
 def test_case(case):
     """What is timed is right twice in a row, and its cost is at most what the emulator counts (but for rims)."""

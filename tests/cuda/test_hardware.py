@@ -17,6 +17,7 @@ def test_the_card_counts_what_was_recorded(counted):
     assert hardware.measured(counted, hardware.ncu()) == pytest.approx(counted.card, rel=0.02)
 
 
+@pytest.mark.nightly(but_every=4)
 @NEEDS_COMPILER
 @pytest.mark.parametrize("counted", COUNTED, ids=lambda c: c.name)
 def test_the_emulator_counts_what_was_recorded(counted):

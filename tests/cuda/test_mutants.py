@@ -63,6 +63,7 @@ def line_of(source, begin, piece):
     return source.count("\n", 0, at if at >= 0 else source.index(piece)) + 1
 
 
+@pytest.mark.nightly(but_every=3)
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda m: f"{m[0]}: {m[2].strip()[:30]}")
 def test_mutant(mutant):
     name, old, new, kind, pieces = mutant

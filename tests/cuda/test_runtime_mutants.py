@@ -59,6 +59,7 @@ MUTANTS = [  # a piece of the text, what it becomes, kind and line of the findin
 ]  # fmt: skip
 
 
+@pytest.mark.nightly(but_every=3)
 @pytest.mark.parametrize(("old", "new", "kind", "line"), MUTANTS, ids=[new.strip()[:40] for _, new, _, _ in MUTANTS])
 def test_mutant(old, new, kind, line):
     assert RIGHT.count(old) == 1

@@ -160,6 +160,7 @@ def test_a_fence_is_of_its_thread(name, compiler):
     assert found(report) == ([("race-between-blocks", 7, 4)] if races else []), str(report)
 
 
+@pytest.mark.nightly(but_every=4)
 @pytest.mark.parametrize("loop", ["\n;", "\nx[3] = t;", "\nn += i;", "\nif (i > 2000000000u) n++;"])
 def test_an_unsigned_loop_without_end_has_a_line(loop, compiler):
     report = check(f"for (unsigned i = n; i >= 0; i--){loop}\nx[0] = n;", compiler, block=1, time_limit=0.2)

@@ -108,6 +108,7 @@ MEMBERS = {  # of the host, beside one of the device
 }
 
 
+@pytest.mark.nightly(but_every=3)
 @pytest.mark.parametrize("template", [False, True])
 @pytest.mark.parametrize("name", MEMBERS)
 def test_host_members_of_a_struct_are_left_out(name, template):

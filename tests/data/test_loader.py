@@ -199,6 +199,7 @@ def strike(victim, how, seconds, path, offset, size):
     return read_file(path, offset, size)
 
 
+@pytest.mark.nightly(but_every=3)
 @pytest.mark.parametrize(
     ("folder", "how", "error", "message"),
     [

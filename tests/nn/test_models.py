@@ -112,6 +112,7 @@ def images(name="digits"):
     return big.reshape(len(x), 784), data.y_train
 
 
+@pytest.mark.nightly(but_every=4)
 @pytest.mark.parametrize("name", SMALL)
 def test_small_models_learn(name):
     """In 60 steps the shallow ones nearly finish; the deep narrow ones are well under way (chance is 0.1)."""

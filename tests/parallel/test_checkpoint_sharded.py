@@ -26,6 +26,7 @@ SHARDED = {
 }
 
 
+@pytest.mark.nightly(but_every=5)
 @pytest.mark.parametrize("strategy", SHARDED)
 @pytest.mark.parametrize(("kind", "rule"), [("deep", "adam"), ("tied", "momentum"), ("deep", "sgd")])
 def test_a_sharded_state_goes_on_bit_for_bit(tmp_path, strategy, kind, rule):

@@ -67,6 +67,7 @@ def test_an_epoch_is_one_whatever_the_policy(size, policy):
     assert history.column("epoch").tolist() == [1, 2]
 
 
+@pytest.mark.nightly(but_every=5)
 @pytest.mark.parametrize("policy", POLICY_TEXTS)
 @pytest.mark.parametrize("size", [3, 5, 9])
 def test_the_defaults_learn_whatever_the_policy(size, policy):

@@ -124,14 +124,17 @@ def test_on_fewer_and_fewer_ranks(world, tmp_path):
     assert world.run(lambda comm: comm.size) == [SIZE] * SIZE
 
 
-def test_stopped_and_stuck_ranks_are_named(world, tmp_path):
-    """A process that is stopped, and a rank that sleeps forever while the others wait for it."""
-    run = go(world, tmp_path / "a", [(14, 2, "stop")], 4, progress_timeout=PATIENCE)
+def test_a_stopped_process_is_named(world, tmp_path):
+    run = go(world, tmp_path, [(14, 2, "stop")], 4, progress_timeout=PATIENCE)
     check(run, 4, 1)
     assert [r.rank for r in run.restarts] == [2]
     assert all("is stopped" in r.reason for r in run.restarts)
+
+
+@pytest.mark.nightly
+def test_a_rank_that_sleeps_forever_while_the_others_wait_is_named(world, tmp_path):
     stuck = (3, 11, str(tmp_path / "slept"))
-    run = go(world, tmp_path / "b", [], 4, progress_timeout=PATIENCE, stuck=stuck)
+    run = go(world, tmp_path, [], 4, progress_timeout=PATIENCE, stuck=stuck)
     check(run, 4, 1)
     assert run.restarts[0].rank == 3
     assert "in report; there was no progress for 2 s" in run.restarts[0].reason

@@ -49,6 +49,7 @@ def split_often(comm, n, keep):
     return len(kept) if keep else kept.size
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(400)
 def test_communicators_that_nobody_keeps_are_freed(world):
     """Too many that are kept are an error in words, after which the world starts anew."""

@@ -71,6 +71,7 @@ def seconds_of_a_message(comm):
     return comm.clock.now() - began
 
 
+@pytest.mark.nightly
 @pytest.mark.mpi
 @pytest.mark.engines
 @pytest.mark.skipif(not is_mpich(), reason="needs MPICH's mpiexec, which is told how to reach the hosts")

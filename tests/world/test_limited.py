@@ -40,6 +40,7 @@ def wait_for_each_other(comm):
     comm.recv(np.zeros(1), 1 - comm.rank)
 
 
+@pytest.mark.nightly
 @pytest.mark.mpi
 @pytest.mark.engines
 def test_a_deadlock_and_a_death_end_with_their_run():

@@ -70,6 +70,7 @@ def gone(said, seconds=15.0) -> bool:
     return True
 
 
+@pytest.mark.nightly
 def test_everything_carries_the_mark(clients):
     for _, said in clients:
         found = {p.pid for p in reaper.marked(said["folder"])}

@@ -53,6 +53,7 @@ def planned(case):
     return plan(model, network, n, progress=lambda step, total, **v: seen.append(v), **options, **compute), seen
 
 
+@pytest.mark.nightly(but_every=3)
 @pytest.mark.parametrize("case", CASES)
 def test_the_fastest_layout_is_recommended(case):
     (found, seen), best = planned(case), CASES[case][-1]

@@ -75,6 +75,7 @@ def sharded(*args):
     return TensorParallel(*args, sequence=True)
 
 
+@pytest.mark.nightly(but_every=7)
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 6])
 @pytest.mark.parametrize("kind", MODELS)
 def test_it_equals_serial_training(size, kind):

@@ -32,6 +32,7 @@ def assert_equal(results, want):
     assert [r.params for r in results[1:]] == [None] * (len(results) - 1)
 
 
+@pytest.mark.nightly(but_every=4)
 @pytest.mark.parametrize("kind", MODELS)
 def test_equals_serial(kind):
     want = serial(kind)
