@@ -110,8 +110,7 @@ class Lines:
         texts = self._texts(values)
         rate = f", {texts.pop('samples/s')} samples/s" if "samples/s" in texts else ""
         others = "".join(f", {name} {text}" for name, text in texts.items())
-        done = f"{step} %" if self._unit == "%" else f"{self._unit} {step:,} of {total:,}"
-        say(f"{self._label}: {done}{others}{rate}", err=True)
+        say(f"{self._label}: {self._unit} {step:,} of {total:,}{others}{rate}", err=True)
 
     def close(self) -> None:
         """Do nothing."""

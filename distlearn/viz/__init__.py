@@ -25,7 +25,7 @@ __all__, __getattr__, __dir__ = lazy(
         "pipeline": "plot_schedule",
         "spacetime": "plot_spacetime",
         "memory": "plot_memory",
-        "layers": "plot_batching plot_layers plot_products",
+        "layers": "plot_layers plot_products",
         ".tables": "table",  # of the package above
     },
 )

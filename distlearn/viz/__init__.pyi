@@ -1,7 +1,6 @@
 from typing import Any
 from distlearn.viz.files import describe as describe
 from distlearn.viz.look import lightness as lightness
-from distlearn.viz.layers import plot_batching as plot_batching
 from distlearn.viz.curves import plot_history as plot_history
 from distlearn.viz.layers import plot_layers as plot_layers
 from distlearn.viz.memory import plot_memory as plot_memory

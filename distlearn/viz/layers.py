@@ -1,4 +1,4 @@
-"""The time of a training step, layer by layer, and the gain of larger batches."""
+"""The time of a training step, layer by layer, and of matrix products, by batch size."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..tables import format_time, time_unit
-from .look import COLORS, LINES, MARKERS, MUTED, TRACK, new_axes, share_axis, styled, write_title
+from .look import COLORS, LINES, MARKERS, TRACK, new_axes, share_axis, styled, write_title
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -50,28 +50,6 @@ def plot_layers(profiles: Any, *, share: bool = False, ax: Axes | None = None, t
     ax.grid(visible=False, axis="x")
     handles, labels = ax.get_legend_handles_labels()
     ax.legend(handles[::-1], labels[::-1], loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    write_title(ax, title)
-    return ax
-
-
-@styled
-def plot_batching(sweeps: Any, *, ax: Axes | None = None, title: str = "") -> Axes:
-    """Plot samples/s relative to the smallest batch."""
-    # sweeps: Results of `nn.profile_sweep`, by model: AlexNet beside GoogLeNet.
-    ax = new_axes(figsize=(7.2, 4.0))[0] if ax is None else ax
-    for i, (name, profiles) in enumerate(sweeps.items()):
-        speed = np.array([p.samples_per_second for p in profiles])
-        look = {
-            "color": COLORS[i % len(COLORS)],
-            "linestyle": LINES[i % len(LINES)],
-            "marker": MARKERS[i % len(MARKERS)],
-        }
-        ax.plot([p.batch for p in profiles], speed / speed[0], label=name, **look)
-    ax.axhline(1, color=MUTED, linewidth=1, linestyle=(0, (2, 2)))
-    _batch_axis(ax, sorted({p.batch for profiles in sweeps.values() for p in profiles}))
-    ax.set_ylim(bottom=0)
-    ax.set_ylabel("samples per second, smallest batch = 1")
-    ax.legend()
     write_title(ax, title)
     return ax
 

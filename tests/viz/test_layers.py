@@ -35,13 +35,6 @@ def test_profiles_of_two_models_do_not_stack():
         viz.plot_layers([profile(1), profile(1, n=3)])
 
 
-def test_batching_is_relative_to_the_smallest_batch():
-    ax = viz.plot_batching({"alexnet": [profile(1), profile(8, 2.0)], "googlenet": [profile(1), profile(8, 4.0)]})
-    first, second = ax.get_lines()[:2]
-    np.testing.assert_allclose(first.get_ydata(), [1, 4])
-    np.testing.assert_allclose(second.get_ydata(), [1, 2])
-
-
 def test_products():
     ax = viz.plot_products([Product(1, 1.0, 1e9, 0.5), Product(64, 4.0, 16e9, 30)])
     np.testing.assert_allclose(ax.get_lines()[0].get_ydata(), [1, 16])

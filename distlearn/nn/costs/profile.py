@@ -6,9 +6,9 @@ import math
 import statistics
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -148,8 +148,6 @@ def profile_sweep(
     repeats: int = 5,
     threads: int | None = 1,
     memory: float | None = None,
-    seconds: float | None = None,
-    progress: Callable[..., Any] | None = None,
 ) -> list[Profile]:
     """Profile a model at several batch sizes: why batching pays, and which layers gain.
 
@@ -169,17 +167,12 @@ def profile_sweep(
     memory : float, optional
         Bytes that the measured layer may take, beside the model itself; half of what is free by default. A layer that
         would take more gets its batch in slices, and the table says so.
-    seconds : float, optional
-        Stop after about this time.
-    progress : callable, optional
-        `progress(percent, 100, batch=..., layer=...)` before every layer; percent of the work, in flops.
-        `distlearn.world.progress.Bar(unit="%")` shows a bar.
 
     Returns
     -------
     profiles : list of Profile
-        One per batch size; `samples_per_second` over the first one's is the speed-up by batching. Stopped early, by an
-        interrupt or for lack of time, it warns and returns the batch sizes that are complete.
+        One per batch size; `samples_per_second` over the first one's is the speed-up by batching. Interrupted, it warns
+        and returns the batch sizes that are complete.
 
     Examples
     --------
@@ -197,26 +190,20 @@ def profile_sweep(
     batches = batch_sizes("profile_sweep", batches)
     like = model.params[0].data
     memory = free_memory(get_xp(like)) / 2 if memory is None else memory
-    clock, began, profiles = clock_of(get_xp(like), threads), time.perf_counter(), []
+    clock, profiles = clock_of(get_xp(like), threads), []
     parts = model.parts if isinstance(model, Sequential) else lambda shape: [(model, shape)]
-    total, done = sum(model.flops((n, *sample)) for n in batches), 0
     try:
         with threadpool_limits(threads, user_api="blas"):
             for n in batches:
                 rows = []
                 for layer, shape in parts((n, *sample)):
-                    if seconds is not None and time.perf_counter() - began > seconds:
-                        raise TimeoutError(f"profile_sweep: not even the smallest batch was done within {seconds:g} s")
-                    if progress is not None:
-                        progress(int(100 * done / total), 100, batch=n, layer=layer.name)
-                    done += layer.flops(shape)
                     with untouched(layer):
                         rows.append(_time_layer(layer, shape, like, repeats, memory, clock))
                 profiles.append(Profile(rows, n))
-    except (KeyboardInterrupt, TimeoutError):
+    except KeyboardInterrupt:
         if not profiles:
             raise
-        warnings.warn(f"profile_sweep: stopped; measured up to a batch of {profiles[-1].batch:,}", stacklevel=2)
+        warnings.warn(f"profile_sweep: interrupted; measured up to a batch of {profiles[-1].batch:,}", stacklevel=2)
     return profiles
 
 
