@@ -38,6 +38,7 @@ RAISED = "raises"  # the name of the result of an answer that raises an exceptio
 ARGUMENTS, UNCHANGED = "arguments", "as they were"  # the name and the right text of what became of arguments
 LIMIT = 10.0  # Seconds for a case, if the lab's function that runs it has no `seconds` of its own.
 DIGITS = 9  # of a projection
+SAME_FACTOR = 1e-4  # factors that differ by less, or elements' own, are one: arrays may be in float32
 MISSING = ["missing", []]  # the signature of a result that is not there
 
 
@@ -58,7 +59,9 @@ class Table(NamedTuple):
     at_most: list[str]
     rtol: float | None
     without: list[str]
-    probes: list[tuple[int, str, dict]]  # a case, the argument that is doubled, and the right numbers then
+    probes: list[
+        tuple
+    ]  # a case; answer, place and name of the argument that is doubled; by what that multiplies results
 
 
 def runner(number: str, name: str):
@@ -331,11 +334,17 @@ def check(number: str, name: str, answers: tuple, hidden: bool = False) -> None:
         for error in [results[RAISED] for results in tried if RAISED in results]:
             if isinstance(_cause(error), NotImplementedError):
                 raise error
-        _report(found, table, tried, lambda cases: results_of(run, answers, cases, table.inplace))
+
+        def again(case, *argument):
+            if grading():  # answers are in another process, and advice comes too late
+                return {}
+            return results_of(run, doubled(answers, *argument), [case], table.inplace)[0]
+
+        _report(found, table, tried, again)
 
 
 def _report(found: Check, table: Table, tried: list[dict], again) -> None:
-    """Add a line for each case; results that are wrong in the same way share one. `again` tries other cases."""
+    """Add a line for each case; results that are wrong alike share one. `again` tries one with an argument doubled."""
     wrong = [wrong_in(got, want, table.at_most, table.rtol) for got, want in zip(tried, table.right, strict=True)]
     whole, by_name = explain(table, tried, wrong)
     for case, got, want, names in zip(table.cases, tried, table.right, wrong, strict=True):
@@ -411,45 +420,75 @@ def explain(table: Table, tried: list[dict], wrong: list[list[str]]) -> tuple[st
     return "", by_name
 
 
-def has_ratios(value) -> bool:
-    """Return whether others can be divided by a value: a real number that is finite and not 0."""
-    return _is_number(value) and not np.iscomplexobj(value) and bool(np.isfinite(value) and value)
+def factor(before, after) -> float | None:
+    """Return by what numbers were multiplied: NaN if by no one factor, None where that cannot be said."""
+    pair = [np.asarray(x) for x in (before, after) if _is_numeric(x)]
+    if len(pair) < 2 or pair[0].shape != pair[1].shape or any(x.dtype.kind not in "iuf" for x in pair):
+        return None
+    a, b = (x.astype(float).ravel() for x in pair)
+    if not (np.isfinite(a).all() and np.isfinite(b).all() and a.any()):
+        return None
+    k = float(a @ b / (a @ a))
+    return k if np.allclose(b, k * a, SAME_FACTOR, SAME_FACTOR * np.abs(b).max()) else math.nan
 
 
-def doubled(case: dict, name: str) -> dict:
-    """Return a case with one of its numbers doubled."""
-    return case | {name: 2 * case[name]}
+def doubled(answers: tuple, which: int, method: str, place: int, name: str) -> tuple:
+    """Return the answers, of which one, or its method, has an argument doubled in every call."""
+    answer = answers[which]
+    original = getattr(answer, method) if method else answer
+
+    @functools.wraps(original)
+    def changed(*args, **kwargs):
+        args = [_twice(a) if i == place else a for i, a in enumerate(args)]
+        return original(*args, **{key: _twice(a) if key == name else a for key, a in kwargs.items()})
+
+    made = type(answer.__name__, (answer,), {method: changed}) if method else changed
+    return (*answers[:which], made, *answers[which + 1 :])
+
+
+def _twice(value):
+    if type(value) in (list, tuple):
+        return type(value)(map(_twice, value))
+    if isinstance(value, dict):
+        return {key: _twice(v) for key, v in value.items()}
+    return 2 * value if _is_numeric(value) else value
 
 
 def responses(table: Table, tried: list[dict], again) -> list[str]:
-    """Say how a number changes with an argument where it should change otherwise: which part of a formula is wrong."""
+    """Say how a result changes with an argument where it should change otherwise: which part of an answer is wrong."""
     found, right = {}, {}
-    probes = [(i, argument, want) for i, argument, want in table.probes if RAISED not in tried[i]]
-    cases = [doubled(table.cases[i], argument) for i, argument, _ in probes]
-    for (i, argument, wanted), got in zip(probes, again(cases), strict=True):
-        for name, want in wanted.items():
-            numbers = tried[i].get(name), got.get(name)
-            if not all(map(has_ratios, numbers)):
+    for i, *argument, factors in table.probes:
+        got = {} if RAISED in tried[i] else again(table.cases[i], *argument)
+        for name, due in factors.items():
+            mine = factor(tried[i].get(name), got.get(name))
+            if mine is None or (math.isnan(mine) and math.isnan(due)):
                 continue
-            mine, due = float(numbers[1] / numbers[0]), float(want / table.right[i][name])
-            if math.isclose(mine, due, rel_tol=1e-6):
-                right.setdefault(name, []).append(argument)
+            if math.isclose(mine, due, rel_tol=SAME_FACTOR):
+                right.setdefault(name, []).append(argument[-1])
             else:
-                off = abs(mine - due) / max(abs(mine), abs(due))
-                found.setdefault(name, []).append((not math.isclose(mine, 1), -off, argument, mine, due))
-    texts = []
+                off = np.nan_to_num(abs(mine - due) / max(abs(mine), abs(due)), nan=0.5)
+                found.setdefault(name, []).append((not _is_one(mine), -off, argument[-1], mine, due))
+    texts = {}
     for name in right.keys() - found.keys():
-        pairs = [(got.get(name), want.get(name)) for got, want in zip(tried, table.right, strict=True)]
-        factors = [float(got / want) for got, want in pairs if want and has_ratios(got) and got != want]
-        if len(factors) > 1 and np.allclose(factors, factors[0], 1e-6) and abs(factors[0] - 1) > 1e-6:
-            texts.append(f"{name} is {factors[0]:.4g} times the right one wherever it is wrong")
+        ratios = [factor(want.get(name), got.get(name)) for got, want in zip(tried, table.right, strict=True)]
+        wrong = [k for k in ratios if k is not None and not _is_one(k)]
+        if len(wrong) > 1 and np.allclose(wrong, wrong[0], SAME_FACTOR):
+            texts[f" is {wrong[0]:.4g} times the right one wherever it is wrong"] = name
     for name, rows in found.items():
         *_, argument, mine, due = min(rows)  # first an argument that changes nothing
-        should = "not change it" if math.isclose(due, 1) else f"multiply it by {due:.4g}"
-        does = "does not change it" if math.isclose(mine, 1) else f"multiplies it by {mine:.4g}"
+        should = "not change it" if _is_one(due) else f"multiply it by {due:.4g}"
+        does = "does not change it" if _is_one(mine) else f"multiplies it by {mine:.4g}"
+        if math.isnan(due):
+            should = "change it" if _is_one(mine) else "change its elements by different factors"
+        if math.isnan(mine):
+            does = "changes it" if _is_one(due) else "changes its elements by different factors"
         others = f"; right with {', '.join(right[name])}" if len(rows) == 1 and name in right else ""
-        texts.append(f"{name}: doubling {argument} should {should}, but {does}{others}")
-    return texts
+        texts.setdefault(f": doubling {argument} should {should}, but {does}{others}", name)
+    return [name + text for text, name in texts.items()][:2]
+
+
+def _is_one(k: float) -> bool:
+    return math.isclose(k, 1, rel_tol=SAME_FACTOR)
 
 
 def words(case: dict) -> str:

@@ -837,6 +837,13 @@ def test_of_a_formula_that_no_mistake_explains_the_part_that_is_wrong_is_named(c
     assert "doubling" not in unreal, "a complex number is no part of a formula"
 
 
+def test_of_an_array_that_no_mistake_explains_the_argument_that_is_ignored_is_named(check):
+    backward = edited(SOLVED["lab01"].texts["dense_backward"], "x.T @ dy  ->  x.T @ x")
+    assert "W.grad: doubling dy should change it, but does not change it" in check("lab01", "dense_backward", backward)
+    method = edited(SOLVED["lab01"].texts["sgd"], "data -= lr * grad  ->  data -= lr * step")
+    assert "data: doubling grad should change it, but does not change it" in check("lab01", "sgd", method)
+
+
 def test_what_no_mistake_explains_is_diagnosed_by_its_numbers(check):
     factor = check(
         "lab07", "weighted_mean", edited(SOLVED["lab07"].texts["weighted_mean"], "return   ->  return -3 * ")

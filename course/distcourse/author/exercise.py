@@ -20,6 +20,8 @@ import runpy
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from inspect import isfunction
+from inspect import signature as signature_of
 from pathlib import Path
 
 import numpy as np
@@ -156,19 +158,21 @@ class Solved:
                 table.mistakes.append(Mistake(sentence, rows))
         return table._replace(probes=list(self._probes(name, table)))
 
-    def _probes(self, name: str, table: Table) -> Iterator[tuple[int, str, dict]]:
-        """Yield one case for each argument that is a number; the first in which doubling it changes a result."""
-        answers, given = self.answers(name), dict.fromkeys(key for case in table.cases for key in case)
-        for argument in given:
-            for i, case in enumerate(table.cases):
-                if not isinstance(case.get(argument), (int, float)) or not case[argument] or argument == "seed":
-                    continue
-                (got,) = self.results(name, answers, [checks.doubled(case, argument)])
-                right = table.right[i]
-                now = {n: v for n, v in got.items() if all(map(checks.has_ratios, (v, right.get(n))))}
-                if any(float(v) != float(right[n]) for n, v in now.items()):
-                    yield i, argument, {n: float(v) for n, v in now.items()}
-                    break
+    def _probes(self, name: str, table: Table) -> Iterator[tuple]:
+        """Yield for each argument the first case in which doubling it changes a result, and by which factors."""
+        answers = self.answers(name)
+        called = [(i, "", a) for i, a in enumerate(answers) if isfunction(a)]
+        classes = [(i, vars(a)) for i, a in enumerate(answers) if isinstance(a, type)]
+        called += [(i, k, f) for i, own in classes for k, f in own.items() if isfunction(f) and k[0] != "_"]
+        for *which, function in called:
+            for argument in enumerate(signature_of(function).parameters):
+                for i, (case, right) in enumerate(zip(table.cases, table.right, strict=True)):
+                    (got,) = self.results(name, checks.doubled(answers, *which, *argument), [case])
+                    factors = {n: checks.factor(right[n], got.get(n)) for n in right}
+                    factors = {n: k for n, k in factors.items() if k is not None}
+                    if any(k != 1 for k in factors.values()):
+                        yield i, *which, *argument, factors
+                        break
 
 
 def without_markers(text: str) -> str:
@@ -224,14 +228,14 @@ def same(kept: Table, made: Table) -> bool:
             cases=[checks.words(case) for case in t.cases],
             right=[],
             mistakes=[m.sentence for m in t.mistakes],
-            probes=[(i, argument, *results) for i, argument, results in t.probes],
+            probes=[(*place, *factors) for *place, factors in t.probes],
         )
         for t in (kept, made)
     ]
     if said[0] != said[1]:
         return False
-    numbers = [[value for *_, results in t.probes for value in results.values()] for t in (kept, made)]
-    if not np.allclose(*numbers, 1e-5):
+    factors = [[k for *_, factors in t.probes for k in factors.values()] for t in (kept, made)]
+    if not np.allclose(*factors, checks.SAME_FACTOR, equal_nan=True):
         return False
     if any(wrong_in(a, b) or wrong_in(b, a) for a, b in zip(kept.right, made.right, strict=True)):
         return False
