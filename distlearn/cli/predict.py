@@ -27,8 +27,7 @@ def read_images(path: Path, trained) -> np.ndarray:
         elif x is None:
             if shape is None:
                 raise ValueError("is a picture, but this network was not trained on images")
-            x = decode_image(path.read_bytes(), shape, bool(trained.settings.image_shape))[None]
-            x = x / (np.iinfo(x.dtype).max if x.dtype.kind == "u" else 1)
+            x = decode_image(path.read_bytes(), shape, bool(trained.settings.image_shape))[None] / 255
         return trained.rows(trained.scaled(x))
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None

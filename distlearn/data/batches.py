@@ -142,22 +142,22 @@ class Batches:
         """
         start = whole("Batches", "start", start, 0)
         # here, not in the generator: a wrong epoch is refused at the call, and a GPU gets the order once an epoch
-        return self._batches(get_xp(self.x).asarray(self.order(epoch)), start, (self.seed, epoch))
+        return self._batches(get_xp(self.x).asarray(self.order(epoch)), start)
 
-    def _batches(self, order, first: int, key) -> Iterator[Batch]:
+    def _batches(self, order, first: int) -> Iterator[Batch]:
         parts, sizes = [], []
         for start in range(first * self.batch_size, len(self.x), self.batch_size):
             sizes.append(min(self.batch_size, len(self.x) - start))
             part = shard(sizes[-1], self.rank, self.size, allow_empty=True)
             parts.append(order[start + part.start : start + part.stop])
-        for x, part, n in zip(rows_of(self.x, parts, key, self.clock), parts, sizes, strict=True):
+        for x, part, n in zip(rows_of(self.x, parts, self.clock), parts, sizes, strict=True):
             yield Batch(x, self.y.take(part, axis=0), n)
 
 
-def rows_of(x, parts, key=(0, 0), clock=None) -> Iterator[Any]:
+def rows_of(x, parts, clock=None) -> Iterator[Any]:
     """Yield parts, which are slices or numbers of rows, of an array or of a `Loader`."""
     if isinstance(x, Loader):
-        yield from x.stream(parts, key, clock)
+        yield from x.stream(parts, clock)
     else:
         for part in parts:
             # take: 10 % faster than x[rows]; with out= it is no faster and a batch would not outlive its step

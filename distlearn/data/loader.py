@@ -11,18 +11,15 @@ Rows are numbered by name, wherever they are stored: files and shards of one fol
 from __future__ import annotations
 
 import copy
-import inspect
 import math
 import os
-import random
 import signal
 import sys
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from multiprocessing import get_context
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -49,10 +46,7 @@ class Loader:
         Height, width, and 1 or 3 channels to which images are brought; by default all must be as large as the first,
         and grey if it is. They are turned as they are shown (EXIF); transparent pixels are an error.
     dtype : dtype
-        Of the rows. Bytes are scaled to 0..1 for a floating-point type; "uint8" keeps them.
-    augment : callable, optional
-        `augment(image, rng)` returns an image of the same shape and type. What rng, `np.random` and `random` draw
-        depends on seed, epoch and row alone; other generators that it refers to are refused.
+        Of the rows: a floating-point type, to which bytes are scaled from 0 to 1, or "uint8", which keeps them.
     buffer : int
         0: an epoch visits the rows at random. Else it visits the shards at random and their records as stored, through
         a shuffle buffer of this size: few shards are in use at a time. `shuffle_quality` measures its cost.
@@ -84,7 +78,6 @@ class Loader:
         *,
         image_shape: tuple[int, int, int] | None = None,
         dtype: DTypeLike = np.float32,
-        augment: Callable[..., Any] | None = None,
         buffer: int = 0,
         workers: int = 0,
         depth: int | None = None,
@@ -92,11 +85,12 @@ class Loader:
         storage: Callable[..., bytes] = read_file,
     ):
         self.folder, self.image_shape, self.resize = os.fspath(folder), image_shape, image_shape is not None
-        self.dtype, self.augment, self.timeout = np.dtype(dtype), augment, timeout
+        self.dtype, self.timeout = np.dtype(dtype), timeout
+        if self.dtype.kind != "f" and self.dtype != np.uint8:
+            raise ValueError(f"Loader: dtype is {self.dtype}, expected a floating-point type or uint8")
         self.storage, self.device = storage, "cpu"
         self.buffer, self.workers = whole("Loader", "buffer", buffer, 0), whole("Loader", "workers", workers, 0)
         self.depth = None if depth is None else whole("Loader", "depth", depth, 1)
-        _check_generators(augment)
         # arrays: counting references to a million strings would copy their pages into every worker
         files, names, where = find_images(Path(folder))
         self._files, names = (np.array([os.fsencode(name) for name in some]) for some in (files, names))
@@ -175,46 +169,37 @@ class Loader:
         file, offset, size = self._where[row].tolist()
         return self.storage(os.path.join(self.folder, os.fsdecode(self._files[file])), offset, size)
 
-    def _image(self, row, key=None) -> np.ndarray:
-        """Read and decode one image; `key` is (seed, epoch), None: without augmenting."""
+    def _image(self, row) -> np.ndarray:
+        """Read and decode one image."""
         try:
-            x = found = decode_image(self.read(row), self.image_shape, self.resize)
-            if self.augment is not None and key is not None:
-                with _seeded([*key, row]) as rng:
-                    x = self.augment(found, rng)
-                if (x.shape, x.dtype) != (found.shape, found.dtype):
-                    raise ValueError(f"augment made {x.shape} {x.dtype}, expected {found.shape} {found.dtype}")
-            if x.dtype.kind == "u" and self.dtype.kind == "f":
-                return np.divide(x, np.iinfo(x.dtype).max, dtype=self.dtype)
-            if x.dtype != self.dtype and (x.dtype.kind, self.dtype.kind) != ("f", "f"):
-                raise ValueError(f"has pixels of {x.dtype}, which rows of {self.dtype} cannot hold")
-            return x
+            x = decode_image(self.read(row), self.image_shape, self.resize)
+            return np.divide(x, 255, dtype=self.dtype) if self.dtype.kind == "f" else x
         except Exception as error:
             kind = OSError if isinstance(error, OSError) else ValueError
             raise kind(f"{self.source(row)}: {str(error) or type(error).__name__}") from error
 
-    def _fill(self, x, rows, key, note=lambda row: None) -> np.ndarray:
+    def _fill(self, x, rows, note=lambda row: None) -> np.ndarray:
         """Read rows into an array; call `note(row)` before each."""
         x = x.reshape(len(rows), self.shape[1])
         for place, row in enumerate(rows.tolist()):
             note(row)
-            x[place] = self._image(row, key).reshape(-1)
+            x[place] = self._image(row).reshape(-1)
         return x
 
     # -- many ----------------------------------------------------------------------------------------------------------
-    def stream(self, parts: Any, key: Any = (0, 0), clock: Clock | None = None) -> Iterator[Any]:
+    def stream(self, parts: Any, clock: Clock | None = None) -> Iterator[Any]:
         """Yield the rows of each part (a slice, or numbers of rows), in this order; waiting is a span "load"."""
         every = np.arange(len(self))
         parts = [every[part] for part in parts]
         width = self.shape[1]
-        arrays = (self._fill(np.empty(len(part) * width, self.dtype), part, key) for part in parts)
-        found = self._from_workers(parts, key) if self.workers else arrays
+        arrays = (self._fill(np.empty(len(part) * width, self.dtype), part) for part in parts)
+        found = self._from_workers(parts) if self.workers else arrays
         for _ in parts:
             with nullcontext() if clock is None else clock.span("load", lane="disk"):
                 x = next(found)
             yield to_device(x, self.device)
 
-    def _from_workers(self, parts, key):
+    def _from_workers(self, parts):
         # Memory without a name, so nothing is left in /dev/shm however the processes end; and a pipe for each worker:
         # a queue that several share has a lock, which a worker that dies would keep.
         context = get_context("fork" if sys.platform == "linux" else None)
@@ -225,7 +210,7 @@ class Loader:
         try:
             for i in range(self.workers):
                 pipe, theirs = context.Pipe()
-                arguments = (self, parts, key, slots, reading, i, theirs, pipe)
+                arguments = (self, parts, slots, reading, i, theirs, pipe)
                 process = context.Process(target=_work, args=arguments, daemon=True)
                 process.start()
                 workers.append((process, pipe))
@@ -267,46 +252,7 @@ class Loader:
             raise error
 
 
-def _check_generators(augment) -> None:
-    """Raise if a function of the user's refers to a generator: workers have copies, which draw equal numbers."""
-    todo, seen = [("augment", augment)], {id(random.random.__self__)}  # the global one is seeded
-    own = {"__main__", augment.__module__} if hasattr(augment, "__module__") else {"__main__"}  # not into libraries
-    for name, value in todo:
-        if id(value) in seen or isinstance(value, (type, ModuleType)):
-            continue
-        seen.add(id(value))
-        if isinstance(value, (np.random.Generator, np.random.RandomState, random.Random)):
-            raise ValueError(
-                f"Loader: augment draws from {name!r}, of which every worker would have a copy, with the same numbers; "
-                "expected it to draw from the rng that it is given: augment(image, rng)"
-            )
-        if isinstance(value, (list, tuple)):
-            todo += [(name, inner) for inner in value]
-        elif inspect.isfunction(value):
-            if value.__module__ not in own:
-                continue
-            used, given = inspect.getclosurevars(value), inspect.signature(value).parameters
-            todo += (used.globals | used.nonlocals | {key: p.default for key, p in given.items()}).items()
-        elif inspect.ismethod(value):
-            todo += ("self", value.__self__), (name, value.__func__)
-        else:
-            todo += [("__call__", vars(type(value)).get("__call__")), *getattr(value, "__dict__", {}).items()]
-
-
-@contextmanager
-def _seeded(key):
-    """Give a generator, and seed the global ones as well: workers begin with copies of their state."""
-    before, seed = (np.random.get_state(), random.getstate()), np.random.SeedSequence(key).generate_state(4)  # noqa: NPY002
-    np.random.seed(seed)  # noqa: NPY002
-    random.seed(seed.tobytes())
-    try:
-        yield np.random.default_rng(key)
-    finally:
-        np.random.set_state(before[0])  # noqa: NPY002
-        random.setstate(before[1])
-
-
-def _work(loader: Loader, parts, key, slots, reading, i: int, pipe, far) -> None:
+def _work(loader: Loader, parts, slots, reading, i: int, pipe, far) -> None:
     """Run worker i: read parts into slots on request through the pipe, until it is closed."""
     far.close()  # its copy here, or the pipe would outlive the first process
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to every process of a terminal; the first ends the rest
@@ -315,10 +261,7 @@ def _work(loader: Loader, parts, key, slots, reading, i: int, pipe, far) -> None
             (k, slot), error = pipe.recv(), None
             x = np.frombuffer(slots[slot], loader.dtype, parts[k].size * loader.shape[1])
             try:
-                loader._fill(x, parts[k], key, lambda row: reading.__setitem__(i, row))
+                loader._fill(x, parts[k], lambda row: reading.__setitem__(i, row))
             except (OSError, ValueError) as failure:
                 error = failure
             pipe.send(error)
-
-
-# -- tuning ------------------------------------------------------------------------------------------------------------

@@ -431,7 +431,9 @@ def decode_image(data: bytes, shape=None, resize: bool = False) -> np.ndarray:
     except UnidentifiedImageError:
         raise ValueError(f"cannot identify image file ({len(data)} bytes)") from None
     turned = image.getexif().get(ExifTags.Base.Orientation) in (5, 6, 7, 8)  # a camera that was held upright
-    grey = image.mode in ("1", "L", "LA") or image.mode[0] in "FI"
+    if image.mode[0] in "FI":  # Pillow would clip them
+        raise ValueError(f"has pixels of the kind {image.mode}, expected 8 bits a channel")
+    grey = image.mode in ("1", "L", "LA")
     channels = (1 if grey else 3) if shape is None else shape[2]
     size = image.size[::-1] if turned else image.size
     if not grey and channels == 1 and size == shape[1::-1] and not resize:
@@ -446,11 +448,5 @@ def decode_image(data: bytes, shape=None, resize: bool = False) -> np.ndarray:
     ImageOps.exif_transpose(image, in_place=True)
     if image.has_transparency_data and image.convert("RGBA").getextrema()[3][0] < 255:
         raise ValueError("has transparent pixels, expected none: lay it on a ground first, black or white")
-    if image.mode[0] == "I":
-        if image.mode == "I" and image.format not in ("PNG", "PPM"):
-            raise ValueError("has pixels of 32-bit integers, whose range is not known; expected 8 or 16 bits, or float")
-        image = image.convert("I").convert("I;16")
-    elif image.mode != "F":
-        image = image.convert("L" if channels == 1 else "RGB")
-    x = np.asarray(image if image.size == wanted else image.resize(wanted))
-    return x if x.ndim == 3 else np.repeat(x[:, :, None], channels, axis=2)
+    image = image.convert("L" if channels == 1 else "RGB")
+    return np.asarray(image.resize(wanted)).reshape(*wanted[::-1], channels)

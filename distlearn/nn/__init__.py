@@ -44,7 +44,7 @@ from .models import (
 )
 from .norm import BatchNorm, LayerNorm, LocalResponseNorm, RMSNorm
 from .ops import keep_memory
-from .pool import AvgPool, GlobalAvgPool, MaxPool
+from .pool import GlobalAvgPool, MaxPool
 from .recompute import Planned, Recompute, best_plan, plan_cost
 from .recurrent import GRU, RNN
 from .shape import Flatten, Identity, Reshape

@@ -1,6 +1,5 @@
 from typing import Any
 from distlearn.nn.models import AlexNet as AlexNet
-from distlearn.nn.pool import AvgPool as AvgPool
 from distlearn.nn.norm import BatchNorm as BatchNorm
 from distlearn.nn.formats import BlockFormat as BlockFormat
 from distlearn.nn.compression import Clustered as Clustered

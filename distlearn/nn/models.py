@@ -344,8 +344,6 @@ def GPT(
     heads: int = 4,
     n_blocks: int = 4,
     *,
-    kv_heads: int | None = None,
-    online: bool = False,
     seed: int = 0,
     dtype: DTypeLike = "float32",
 ) -> Sequential:
@@ -357,10 +355,6 @@ def GPT(
         Size of the vocabulary; 128 holds the characters of plain English text.
     width : int
         Of the vector at each position; the dense layers of a block are four times as wide.
-    kv_heads : int, optional
-        As for `MultiHeadAttention`.
-    online : bool
-        Attention in memory linear in the length.
 
     Notes
     -----
@@ -387,8 +381,8 @@ def GPT(
 
     layers = [Embedding(n_symbols, width, next(seeds), dtype=dtype)]
     for _ in range(n_blocks):
-        four, options = [next(seeds) for _ in range(4)], {"kv_heads": kv_heads, "online": online, "dtype": dtype}
-        attention = Sequential(norm(), MultiHeadAttention(width, heads, four, **options))
+        four = [next(seeds) for _ in range(4)]
+        attention = Sequential(norm(), MultiHeadAttention(width, heads, four, dtype=dtype))
         dense = Sequential(norm(), linear(width, 4 * width), GELU(), linear(4 * width, width))
         layers += [Residual(attention), Residual(dense)]
     return Sequential(*layers, norm(), linear(width, n_symbols))

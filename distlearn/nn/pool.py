@@ -11,14 +11,37 @@ from .conv.geometry import pad, pair
 from .layer import Layer, check_shape, describe
 
 
-class _Pool(Layer):
-    """A window of `size` moves by `stride` over the image, first down, then across.
+class MaxPool(Layer):
+    r"""Keep the largest value of every window, channel by channel.
 
-    A window's maximum is the maximum of its columns' maxima (and so with the mean), so the two axes are reduced one
-    after the other: k + k passes over the data instead of k k.
+    .. math:: y_{n,i,j,c} = \max_{u,v} x_{n,\, s i + u,\, s j + v,\, c}
+
+    The gradient goes to the pixel that was the largest; among equal ones to that in the upper row of the leftmost
+    column. A NaN is the largest of its window, whose gradient goes to any of its pixels then.
+
+    Parameters
+    ----------
+    size : int or (int, int)
+        Rows and columns of the window.
+    stride : int or (int, int), optional
+        By default the size: windows side by side.
+    padding : int or (int, int)
+        Width of a border of minus infinity.
+    ceil : bool
+        Add a last window that extends beyond the edge where windows do not fit exactly.
+
+    Notes
+    -----
+    Shapes: (n, h, w, c) to (n, oh, ow, c) with oh = floor((h + 2 p - k) / s) + 1 (rounded up with `ceil`). kh kw
+    comparisons an output. Saves for either axis which of the k candidates won, one byte or less an element.
+
+    References
+    ----------
+    M. Riesenhuber, T. Poggio (1999), Hierarchical models of object recognition in cortex, Nature Neuroscience 2(11).
     """
 
-    ceil = False
+    # A window's maximum is the maximum of its columns' maxima, so the two axes are reduced one after the other: k + k
+    # passes over the data instead of k k.
 
     def __init__(
         self,
@@ -26,13 +49,13 @@ class _Pool(Layer):
         stride: int | tuple[int, int] | None = None,
         *,
         padding: int | tuple[int, int] = 0,
+        ceil: bool = False,
     ):
-        name = type(self).__name__
-        self.size = pair(size, f"{name}: size")
-        self.stride = self.size if stride is None else pair(stride, f"{name}: stride")
-        self.padding = pair(padding, f"{name}: padding", least=0)
+        self.size = pair(size, "MaxPool: size")
+        self.stride = self.size if stride is None else pair(stride, "MaxPool: stride")
+        self.padding, self.ceil = pair(padding, "MaxPool: padding", least=0), ceil
         if any(p >= k for p, k in zip(self.padding, self.size, strict=True)):
-            raise ValueError(f"{name}: padding is {self.padding}, expected less than the window {self.size}")
+            raise ValueError(f"MaxPool: padding is {self.padding}, expected less than the window {self.size}")
 
     def _borders(self, h, w):
         """Return the border's width at top, bottom, left, right; the bottom and right ones complete the last window."""
@@ -68,54 +91,7 @@ class _Pool(Layer):
         size = kh if kh == kw else (kh, kw)
         stride = "" if self.stride == self.size else f", {sy if sy == sx else (sy, sx)}"
         padding = f", padding={self.padding[0]}" if any(self.padding) else ""
-        return f"{type(self).__name__}({size}{stride}{padding}{', ceil=True' if self.ceil else ''})"
-
-
-def _shifts(x, axis, size, stride, count):
-    """Views of `x`: the first element of every window along `axis`, the second, ..."""
-    before = (slice(None),) * axis
-    return [x[(*before, slice(i, i + stride * (count - 1) + 1, stride))] for i in range(size)]
-
-
-class MaxPool(_Pool):
-    r"""Keep the largest value of every window, channel by channel.
-
-    .. math:: y_{n,i,j,c} = \max_{u,v} x_{n,\, s i + u,\, s j + v,\, c}
-
-    The gradient goes to the pixel that was the largest; among equal ones to that in the upper row of the leftmost
-    column. A NaN is the largest of its window, whose gradient goes to any of its pixels then.
-
-    Parameters
-    ----------
-    size : int or (int, int)
-        Rows and columns of the window.
-    stride : int or (int, int), optional
-        By default the size: windows side by side.
-    padding : int or (int, int)
-        Width of a border of minus infinity.
-    ceil : bool
-        Add a last window that extends beyond the edge where windows do not fit exactly.
-
-    Notes
-    -----
-    Shapes: (n, h, w, c) to (n, oh, ow, c) with oh = floor((h + 2 p - k) / s) + 1 (rounded up with `ceil`). kh kw
-    comparisons an output. Saves for either axis which of the k candidates won, one byte or less an element.
-
-    References
-    ----------
-    M. Riesenhuber, T. Poggio (1999), Hierarchical models of object recognition in cortex, Nature Neuroscience 2(11).
-    """
-
-    def __init__(
-        self,
-        size: int | tuple[int, int],
-        stride: int | tuple[int, int] | None = None,
-        *,
-        padding: int | tuple[int, int] = 0,
-        ceil: bool = False,
-    ):
-        super().__init__(size, stride, padding=padding)
-        self.ceil = ceil
+        return f"MaxPool({size}{stride}{padding}{', ceil=True' if self.ceil else ''})"
 
     def forward(self, x: Array) -> tuple[Array, Any]:
         shape, xp = self.output_shape(x.shape), get_xp(x)
@@ -129,7 +105,7 @@ class MaxPool(_Pool):
         y, won = xp.empty(shape, x.dtype), []
         for part in ops.batches(len(x), padded[:1].nbytes, xp):
             columns, down = _max_along(padded[part], 1, self.size[0], self.stride[0], shape[1])
-            _, across = _max_along(columns, 2, self.size[1], self.stride[1], shape[2], out=y[part])
+            y[part], across = _max_along(columns, 2, self.size[1], self.stride[1], shape[2])
             won.append((part, down, across))
         return y, (won, padded.shape, x.shape)
 
@@ -161,106 +137,38 @@ class MaxPool(_Pool):
         return Windows(oh, ow, *self.size, *self.stride, top, left)
 
 
-def _max_along(x, axis, size, stride, count, out=None):
+def _shifts(x, axis, size, stride, count):
+    """Views of `x`: the first element of every window along `axis`, the second, ..."""
+    before = (slice(None),) * axis
+    return [x[(*before, slice(i, i + stride * (count - 1) + 1, stride))] for i in range(size)]
+
+
+def _max_along(x, axis, size, stride, count):
     """Maximum of every window along one axis, and where each later candidate beat those before it."""
     best, *others = _shifts(x, axis, size, stride, count)
     if axis == 2:  # pixels with a gap between them
         best, *others = map(ops.gathered, (best, *others))
-    return best_of([best, *others], out)
-
-
-def best_of(candidates, out=None):
-    """Maximum of arrays, element by element, and where each later one beat those before it."""
-    best, *others = candidates
-    beats, xp = [], get_xp(best)
-    for i, other in enumerate(others, start=1):
+    beats, xp = [], get_xp(x)
+    for other in others:
         beats.append(other > best)
-        best = xp.maximum(best, other, out=out if i == len(others) else None)
-    if not others:  # a window of one pixel
-        best = best.copy()
-        if out is not None:
-            out[...] = best
+        best = xp.maximum(best, other)
     return best, beats
-
-
-def give_to_best(dy, beats, targets) -> None:
-    """Gradient before `best_of`, into `targets`: the last candidate that beat all before it gets everything."""
-    xp, (first, *others) = get_xp(dy), targets
-    for target, won in zip(reversed(others), reversed(beats), strict=True):
-        xp.multiply(dy, won, out=target)
-        dy = xp.subtract(dy, target, out=first)
-    if not others:
-        first[...] = dy
 
 
 def _give_to_winners(dy, beats, dx, axis, size, stride):
     """Gradient before `_max_along`, into `dx`: the last candidate that beat all before it gets everything."""
     # `dy` is overwritten.
-    apart = stride >= size  # windows that do not overlap: every pixel gets at most one gradient
     first, *others = _shifts(dx, axis, size, stride, dy.shape[axis])
-    if apart and axis == 1:  # whole rows of pixels
-        give_to_best(dy, beats, [first, *others])
-        return
+    give = ops.scatter if stride >= size else _add_to  # in windows apart every pixel gets at most one gradient
     for target, won in zip(reversed(others), reversed(beats), strict=True):
         part = dy * won
         dy -= part
-        _give(target, part, apart)
-    _give(first, dy, apart)
+        give(target, part)
+    give(first, dy)
 
 
-def _give(target, part, apart):
-    if apart:
-        ops.scatter(target, part)
-    else:
-        target += part
-
-
-class AvgPool(_Pool):
-    r"""Replace every window by its mean, channel by channel.
-
-    .. math:: y_{n,i,j,c} = \frac{1}{k_h k_w} \sum_{u,v} x_{n,\, s i + u,\, s j + v,\, c}
-
-    Parameters
-    ----------
-    size, stride, padding
-        As in `MaxPool`. The border's zeros count in the mean.
-
-    Notes
-    -----
-    Shapes: (n, h, w, c) to (n, oh, ow, c). kh kw additions an output. Saves nothing but shapes.
-    """
-
-    def forward(self, x: Array) -> tuple[Array, Any]:
-        _, oh, ow, _ = self.output_shape(x.shape)
-        padded = pad(single(x), *self._borders(*x.shape[1:3]))
-        columns = _sum_along(padded, 1, self.size[0], self.stride[0], oh)
-        y = _sum_along(columns, 2, self.size[1], self.stride[1], ow)
-        y *= 1 / math.prod(self.size)
-        return rounded(y, x.dtype), (columns.shape, padded.shape, x.shape)
-
-    def backward(self, dy: Array, saved: Any) -> Array | None:
-        columns_shape, padded_shape, shape = saved
-        top, _, left, _ = self._borders(*shape[1:3])
-        dtype, dy = dy.dtype, single(dy)
-        dy *= 1 / math.prod(self.size)
-        dcolumns = _give_to_all(dy, columns_shape, 2, self.size[1], self.stride[1])
-        dx = rounded(_give_to_all(dcolumns, padded_shape, 1, self.size[0], self.stride[0]), dtype)
-        return dx[:, top : top + shape[1], left : left + shape[2]]
-
-
-def _sum_along(x, axis, size, stride, count):
-    first, *others = _shifts(x, axis, size, stride, count)
-    total = first.copy()
-    for other in others:
-        total += other
-    return total
-
-
-def _give_to_all(dy, shape, axis, size, stride):
-    dx = get_xp(dy).zeros(shape, dy.dtype)
-    for target in _shifts(dx, axis, size, stride, dy.shape[axis]):
-        target += dy
-    return dx
+def _add_to(target, part):
+    target += part
 
 
 class GlobalAvgPool(Layer):

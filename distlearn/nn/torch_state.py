@@ -167,8 +167,8 @@ def _ways(layer, image):
     if isinstance(layer, Linear):
         return ["weight", "bias"], *_dense(image)
     if isinstance(layer, Conv2d):
-        keys = ["weight", "bias"][: len(layer.params)]
-        return keys, _first(lambda W: W.transpose(3, 2, 0, 1)), _first(lambda W: W.transpose(2, 3, 1, 0))
+        there, back = _first(lambda W: W.transpose(3, 2, 0, 1)), _first(lambda W: W.transpose(2, 3, 1, 0))
+        return ["weight", "bias"], there, back
     if isinstance(layer, BatchNorm):
         keys = ["weight", "bias", "running_mean", "running_var", "num_batches_tracked"]
         return keys, lambda arrays: [*arrays, np.zeros((), np.int64)], list

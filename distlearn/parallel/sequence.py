@@ -1,7 +1,6 @@
 """Sequence parallelism: every rank has some positions of every sequence, which may then be too long for one rank.
 
-Layers that treat every position separately need no communication. Attention does: `ring` passes keys and values around,
-`ulysses` exchanges positions for heads.
+Layers that treat every position separately need no communication. Attention does: it passes keys and values around.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import numpy as np
 from ..backend import Array, get_xp, rounded, single
 from ..nn import GELU, Embedding, Identity, LayerNorm, Linear, ReLU, Residual, RMSNorm, Sequential, Sigmoid, Tanh
 from ..nn.attention import MultiHeadAttention, finish, merge, partial
-from ..nn.attention.dot_product import causal_mask, check_heads, group_heads
+from ..nn.attention.dot_product import causal_mask, check_heads
 from ..nn.attention.multi_head import rotate
 from ..nn.attention.online import partial_backward
 from ..nn.layer import Layer
@@ -61,8 +60,8 @@ def places(length: int, size: int) -> list[Any]:
 TAG = 71
 
 
-class SequenceAttention(MultiHeadAttention):
-    """Base of attention whose ranks have parts of the positions; made from a serial layer by `of`."""
+class RingAttention(MultiHeadAttention):
+    """`MultiHeadAttention` over ranks that each have some positions of every sequence."""
 
     spans_itself = True
 
@@ -78,14 +77,10 @@ class SequenceAttention(MultiHeadAttention):
         parts = zip(xp.split(x, 2, axis=2), pieces, strict=True)
         return xp.concatenate([rotate(part, start=piece.start, back=back) for part, piece in parts], axis=2)
 
-
-class RingAttention(SequenceAttention):
-    r"""`MultiHeadAttention` over ranks that each have some positions of every sequence."""
-
     def attend(self, q, k, v):
         check_heads(q, k, v, self.causal)
         xp, n = get_xp(q), q.shape[2]
-        queries, seen = self._by_piece(q, k), {}
+        queries, seen = self._by_piece(q), {}
         keys = xp.stack([k, v])
         for step in range(self.comm.size):
             source = (self.comm.rank - step) % self.comm.size
@@ -98,7 +93,7 @@ class RingAttention(SequenceAttention):
         y, lse = [], []
         for i in range(len(queries)):
             out, sums = finish(seen[i])
-            y.append(out.reshape(len(q), self.heads, -1, self.d))
+            y.append(out)
             lse.append(sums)
         y = rounded(xp.concatenate(y, axis=2), q.dtype)
         return y, (q, k, v, y, lse)
@@ -106,7 +101,7 @@ class RingAttention(SequenceAttention):
     def attend_backward(self, dy, saved):
         q, k, v, y, lse = saved
         xp, n, size = get_xp(q), q.shape[2], self.comm.size
-        queries, slopes, outs = (self._by_piece(a, k) for a in (q, dy, y))
+        queries, slopes, outs = map(self._by_piece, (q, dy, y))
         inner = [(single(a) * b).sum(axis=-1, keepdims=True) for a, b in zip(slopes, outs, strict=True)]
         dq = [xp.zeros_like(single(a)) for a in queries]
         keys, grads = xp.stack([k, v]), xp.zeros((2, *k.shape), k.dtype)
@@ -125,14 +120,13 @@ class RingAttention(SequenceAttention):
             if size > 1:
                 grads = self._passed(*self._pass(grads, True))
             keys = self._passed(passing, arriving)
-        dq = xp.concatenate([a.reshape(len(q), self.heads, -1, self.d) for a in dq], axis=2)
-        dq = rounded(dq, q.dtype)
+        dq = rounded(xp.concatenate(dq, axis=2), q.dtype)
         return dq, xp.ascontiguousarray(grads[0]), xp.ascontiguousarray(grads[1])
 
-    def _by_piece(self, x, k) -> list[Any]:
-        """Cut a rank's positions into its pieces, heads that share keys below each other."""
+    def _by_piece(self, x) -> list[Any]:
+        """Cut a rank's positions into its pieces."""
         xp = get_xp(x)
-        return [xp.ascontiguousarray(group_heads(part, k)) for part in xp.split(x, 2, axis=2)]
+        return list(map(xp.ascontiguousarray, xp.split(x, 2, axis=2)))
 
     def _visible(self, n: int, source: int, xp, dtype):
         """Yield (number of the queries' piece, mask, where the keys are) for every block that is to be computed."""
@@ -144,7 +138,7 @@ class RingAttention(SequenceAttention):
                     if cols.start >= rows.stop:  # all these keys come later
                         continue
                     if cols.stop > rows.start + 1:
-                        hidden = causal_mask(xp, m, dtype, rows.start, cols.start, m)
+                        hidden = causal_mask(xp, m, dtype, rows.start, cols.start)
                 yield i, hidden, slice(j * m, (j + 1) * m)
 
     def _pass(self, x, goes: bool):
@@ -170,57 +164,9 @@ class RingAttention(SequenceAttention):
         return self.clock.span("attention", flops=scores * (per_score * self.d + 5), nbytes=2 * (q.nbytes + k.nbytes))
 
 
-# -- ulysses -----------------------------------------------------------------------------------------------------------
-# Ulysses: exchange positions for heads, attend as on one rank, and exchange back.
-
-
-class UlyssesAttention(SequenceAttention):
-    """`MultiHeadAttention` over ranks: during attention each has all positions of some heads."""
-
-    @classmethod
-    def of(cls, layer: MultiHeadAttention, comm):
-        """Make one; raise if the ranks do not divide the heads."""
-        if layer.kv_heads % comm.size:
-            raise ValueError(f"UlyssesAttention: {layer!r} on {comm.size} ranks, expected ranks that divide kv_heads")
-        return super().of(layer, comm)
-
-    def attend(self, q, k, v):
-        whole = [self._to_heads(a) for a in (q, k, v)]
-        flops = q.shape[0] * (self.heads // self.comm.size) * whole[0].shape[2] ** 2 * (4 * self.d + 5)
-        with self.clock.span("attention", flops=flops, nbytes=2 * sum(a.nbytes for a in whole)):
-            y, saved = MultiHeadAttention.attend(self, *whole)
-        return self._to_positions(y), saved
-
-    def attend_backward(self, dy, saved):
-        dy = self._to_heads(dy)
-        flops = dy.shape[0] * dy.shape[1] * dy.shape[2] ** 2 * (8 * self.d + 4)
-        with self.clock.span("attention", flops=flops, nbytes=4 * dy.nbytes):
-            grads = MultiHeadAttention.attend_backward(self, dy, saved)
-        return tuple(self._to_positions(g) for g in grads)
-
-    def _to_heads(self, x):
-        """Exchange (batch, heads, length / p, d) for (batch, heads / p, length, d), in the order of positions."""
-        batch, heads, n, d = x.shape
-        size = self.comm.size
-        rows = x.reshape(batch, size, heads // size, n, d).swapaxes(0, 1)
-        xp = get_xp(x)
-        parts = self.comm.all_to_all(xp.ascontiguousarray(rows))  # by rank: its positions of my heads
-        whole = xp.empty((batch, heads // size, n * size, d), x.dtype)
-        for part, place in zip(parts, places(n * size, size), strict=True):
-            whole[:, :, xp.asarray(place)] = part
-        return whole
-
-    def _to_positions(self, y):
-        xp, size, (batch, heads, length, d) = get_xp(y), self.comm.size, y.shape
-        rows = xp.stack([take_part(y, 2, place) for place in places(length, size)])
-        parts = self.comm.all_to_all(rows)  # by rank: my positions of its heads
-        return xp.ascontiguousarray(parts.swapaxes(0, 1)).reshape(batch, size * heads, length // size, d)
-
-
 # -- strategy ----------------------------------------------------------------------------------------------------------
 # Training with sequences that are sharded over ranks.
 
-KINDS = {"ring": RingAttention, "ulysses": UlyssesAttention}
 BY_POSITION = (Embedding, GELU, Identity, LayerNorm, Linear, RMSNorm, ReLU, Sigmoid, Tanh)
 """Layers that treat every position separately."""
 
@@ -234,12 +180,10 @@ class SequenceParallel(Strategy):
         All layers but `MultiHeadAttention` treat every position separately.
     loss : callable
         A mean over the positions.
-    attention : {"ring", "ulysses"}
-        Pass keys and values around, or exchange positions for heads.
 
     Notes
     -----
-    Per step the messages of the attention layers (`RingAttention`, `UlyssesAttention`), and the gradients'
+    Per step the messages of the attention layers (`RingAttention`), and the gradients'
     all-reduces as in `DataParallel`. Activations take 1 / p of the serial run's memory.
 
     References
@@ -248,13 +192,9 @@ class SequenceParallel(Strategy):
     H. Liu, M. Zaharia, P. Abbeel (2023), Ring attention, arXiv:2310.01889.
     """
 
-    def __init__(
-        self, comm: Communicator, model: Sequential, loss: Loss, optimizer: Optimizer, *, attention: str = "ring"
-    ):
-        if attention not in KINDS:
-            raise ValueError(f"SequenceParallel: attention is {attention!r}, expected 'ring' or 'ulysses'")
+    def __init__(self, comm: Communicator, model: Sequential, loss: Loss, optimizer: Optimizer):
         super().__init__(comm, model, loss, optimizer)
-        self.model = shard_positions(model, comm, KINDS[attention])
+        self.model = shard_positions(model, comm)
         self.reducer = GradientReducer(comm, self.model.params, like=self.model.params[0].data)
         optimizer.follow(self.reducer.buckets)
 
@@ -283,10 +223,10 @@ class SequenceParallel(Strategy):
         return gather_parts(self.comm, mine, 1, parts)
 
 
-def shard_positions(model: Layer, comm, kind) -> Layer:
+def shard_positions(model: Layer, comm) -> Layer:
     """Return a model whose attention layers communicate, with the parameters of the given one."""
     if isinstance(model, MultiHeadAttention):
-        return kind.of(model, comm)
+        return RingAttention.of(model, comm)
     if not model.children:
         if not isinstance(model, BY_POSITION):
             raise TypeError(f"SequenceParallel: {model!r} may mix positions, and a rank has only some of them")
@@ -294,6 +234,6 @@ def shard_positions(model: Layer, comm, kind) -> Layer:
     if not isinstance(model, (Sequential, Residual)):
         raise TypeError(f"SequenceParallel: {type(model).__name__} in the model, expected Sequential or Residual")
     view = copy.copy(model)
-    view.layers = [shard_positions(layer, comm, kind) for layer in model.layers]
+    view.layers = [shard_positions(layer, comm) for layer in model.layers]
     view.spans_itself, view.clock = True, comm.clock
     return view

@@ -4,7 +4,7 @@ from .. import lazy
 
 _HOMES = {
     "checks": (
-        "GradientError assert_same_params check_collective check_layer check_loss check_metric check_rule "
+        "GradientError check_collective check_layer check_loss check_metric check_rule "
         "check_strategy gradient_check numeric_gradient"
     )
 }

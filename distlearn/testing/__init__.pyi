@@ -1,5 +1,4 @@
 from distlearn.testing.checks import GradientError as GradientError
-from distlearn.testing.checks import assert_same_params as assert_same_params
 from distlearn.testing.checks import check_collective as check_collective
 from distlearn.testing.checks import check_layer as check_layer
 from distlearn.testing.checks import check_loss as check_loss

@@ -130,19 +130,6 @@ def _compare(name, analytic, numeric) -> GradientError:
     return GradientError(name, float(error[index]), place, float(analytic[index]), float(numeric[index]))
 
 
-def assert_same_params(got: dict[str, Any], want: dict[str, Any], *, tol: float = 1e-12, what: str = "") -> None:
-    """Raise unless two sets of trained parameters agree: the same names, shapes, and values to `tol`."""
-    if list(got) != list(want):
-        raise AssertionError(f"{what}: parameters are {list(got)}, expected {list(want)}")
-    for name in want:
-        a, b = np.asarray(got[name]), np.asarray(want[name])
-        if a.shape != b.shape or a.dtype != b.dtype:
-            raise AssertionError(f"{what}: {name} is {a.shape} {a.dtype}, expected {b.shape} {b.dtype}")
-        difference = float(np.abs(a - b).max(initial=0.0))
-        if not difference <= tol:
-            raise AssertionError(f"{what}: {name} differs by {difference:.3g} from the reference (tolerance {tol:g})")
-
-
 # -- pieces of one's own -----------------------------------------------------------------------------------------------
 
 
@@ -495,9 +482,6 @@ def check_collective(
             found = call(comm, x)
             return found, found is x, np.array_equal(x, xs[comm.rank])
 
-        low = SimWorld(size).run(program, xs.astype("f4"))
-        kinds = {str(np.asarray(found).dtype) for found, *_ in low if found is not None} - {"float32"}
-        rules.hold(not kinds, "dtypes", f"float32 became {', '.join(kinds)}", "make arrays with x.dtype")
         world = SimWorld(size)
         results = world.run(program)
         in_place = any(itself for _, itself, _ in results)
@@ -517,6 +501,9 @@ def check_collective(
         remedy = "what is sent must depend on shapes alone; use xp = get_xp(x)"
         rules.hold(same, "meta arrays", f"on {size} ranks other messages are sent without data", remedy)
         worlds.append(world)
+    low = SimWorld(size).run(program, xs.astype("f4"))
+    kinds = {str(np.asarray(found).dtype) for found, *_ in low if found is not None} - {"float32"}
+    rules.hold(not kinds, "dtypes", f"float32 became {', '.join(kinds)}", "make arrays with x.dtype")
     return worlds
 
 

@@ -39,22 +39,22 @@ def _convolutions():
         ((1, 12, 12, 1), (1, 2, 11), {"stride": 4, "padding": 4}),
     ]
     for algorithm in nn.ALGORITHMS:
-        mine = geometries + ([] if algorithm.startswith("winograd") else others)
+        mine = geometries + (others if algorithm in ("direct", "im2col") else [])
         for shape, args, options in mine:
             yield Conv2d(*args, 1, algorithm=algorithm, **options, **F), shape
     for shape, args, options in geometries + others:
         yield nn.fuse(Conv2d(*args, 1, **options, **F)), shape
-    yield Conv2d(2, 3, 3, 1, bias=False, **F), (2, 4, 4, 2)
+    yield Conv2d(3, 2, (2, 5), 1, algorithm="fft", padding=(1, 2), **F), (2, 6, 9, 3)
     yield nn.Sequential(Conv2d(2, 3, 3, 1, **F)), (0, 5, 5, 2)
 
 
 def _pools():
-    for pool, options in ((nn.MaxPool, {}), (nn.MaxPool, {"ceil": True}), (nn.AvgPool, {})):
-        yield pool(2, **options), (2, 6, 4, 3)
-        yield pool(2, **options), (1, 5, 7, 2)
-        yield pool(3, 2, **options), (2, 8, 7, 2)
-        yield pool(3, 1, padding=1, **options), (1, 4, 5, 2)
-        yield pool((2, 3), (3, 2), **options), (1, 8, 7, 1)
+    for ceil in (False, True):
+        yield nn.MaxPool(2, ceil=ceil), (2, 6, 4, 3)
+        yield nn.MaxPool(2, ceil=ceil), (1, 5, 7, 2)
+        yield nn.MaxPool(3, 2, ceil=ceil), (2, 8, 7, 2)
+        yield nn.MaxPool(3, 1, padding=1, ceil=ceil), (1, 4, 5, 2)
+        yield nn.MaxPool((2, 3), (3, 2), ceil=ceil), (1, 8, 7, 1)
     yield nn.MaxPool((1, 2)), (2, 3, 4, 2)
     yield nn.MaxPool(1, 2), (2, 3, 4, 2)
     yield nn.MaxPool(2), (0, 4, 4, 2)
@@ -62,9 +62,8 @@ def _pools():
 
 
 def _attention():
-    for options in ({}, {"causal": False, "rotary": False}, {"kv_heads": 2}, {"kv_heads": 1, "causal": False}):
-        for online in ({}, {"online": True, "block": 2}):
-            yield nn.MultiHeadAttention(8, 4, range(4), **options, **online, **F), (2, 5, 8)
+    for causal in (True, False):
+        yield nn.MultiHeadAttention(8, 4, range(4), causal=causal, **F), (2, 5, 8)
     yield nn.MultiHeadAttention(6, 3, range(4), **F), (1, 1, 6)
     yield nn.MultiHeadAttention(6, 1, range(4), **F), (0, 3, 6)
 
@@ -73,7 +72,7 @@ def _inception():
     return nn.Parallel(
         Conv2d(3, 2, 1, 1, **F),
         nn.Sequential(Conv2d(3, 2, 1, 2, **F), nn.Tanh(), Conv2d(2, 4, 3, 3, padding=1, **F)),
-        nn.Sequential(nn.AvgPool(3, 1, padding=1), Conv2d(3, 1, 1, 4, **F)),
+        nn.Sequential(nn.MaxPool(3, 1, padding=1), Conv2d(3, 1, 1, 4, **F)),
         nn.Identity(),
     )
 

@@ -70,12 +70,14 @@ def conv(draw, special):
     algorithm = draw.of("im2col", "direct") if special else draw.of(*nn.ALGORITHMS)
     if algorithm.startswith("winograd"):
         size, stride = (3, 3), (1, 1)
+    if algorithm == "fft":
+        stride = (1, 1)
     h, w = (max(1, k - 2 * p + draw.of(0, draw.n(0, 9))) for k, p in zip(size, padding, strict=True))  # from one output
     options = {"stride": stride, "padding": padding, "groups": groups}
-    layer = nn.Conv2d(c_in, c_out, size, 1, bias=draw.of(True, False), algorithm=algorithm, dtype=draw.dtype, **options)
+    layer = nn.Conv2d(c_in, c_out, size, 1, algorithm=algorithm, dtype=draw.dtype, **options)
     x = draw.values(draw.n(1, 3), h, w, c_in, special=special)
     t, W = chw(x), leaf(layer.W.data.transpose(3, 2, 0, 1))
-    b = None if layer.b is None else leaf(layer.b.data)
+    b = leaf(layer.b.data)
     want = F.conv2d(t, W, b, **options)
     got, dx, dy = there_and_back(draw, layer, x)
     yield "y", got, hwc(want)
@@ -83,8 +85,7 @@ def conv(draw, special):
         want.backward(chw(dy))
         yield "dx", dx, hwc(t.grad)
         yield "dW", layer.W.grad, W.grad.numpy().transpose(2, 3, 1, 0)
-        if b is not None:
-            yield "db", layer.b.grad, b.grad.numpy()
+        yield "db", layer.b.grad, b.grad.numpy()
 
 
 def pool(draw, special):
@@ -92,10 +93,9 @@ def pool(draw, special):
     stride, padding = draw.of(size, draw.pair(1, 4)), tuple(draw.n(0, k // 2) for k in size)
     h, w = (max(1, k - 2 * p + draw.n(0, 8)) for k, p in zip(size, padding, strict=True))
     x, ceil = draw.values(draw.n(1, 3), h, w, draw.n(1, 4), special=special), draw.of(True, False)
-    t, (layer, theirs) = chw(x), draw.of((nn.MaxPool, F.max_pool2d), (nn.AvgPool, F.avg_pool2d))
-    ceil &= layer is nn.MaxPool
-    want = theirs(t, size, stride, padding, ceil_mode=ceil)
-    got, dx, dy = there_and_back(draw, layer(size, stride, padding=padding, **{"ceil": True} if ceil else {}), x)
+    t = chw(x)
+    want = F.max_pool2d(t, size, stride, padding, ceil_mode=ceil)
+    got, dx, dy = there_and_back(draw, nn.MaxPool(size, stride, padding=padding, ceil=ceil), x)
     yield "y", got, hwc(want)
     if not special:
         want.backward(chw(dy))

@@ -37,8 +37,8 @@ def convolution(*args, algorithm, **options):
 @pytest.mark.parametrize("algorithm", [*ALGORITHMS, "rows"])
 @pytest.mark.parametrize(("stride", "padding", "groups"), GEOMETRIES)
 def test_every_algorithm_is_the_definition(algorithm, stride, padding, groups):
-    if algorithm.startswith("winograd") and stride > 1:
-        pytest.skip("Winograd has stride 1")
+    if (algorithm == "fft" or algorithm.startswith("winograd")) and stride > 1:
+        pytest.skip("stride 1 only")
     rng = np.random.default_rng(0)
     options = {"stride": stride, "padding": padding, "groups": groups}
     layer = convolution(4, 6, 3, 1, algorithm=algorithm, dtype="float64", **options)
@@ -176,6 +176,7 @@ def test_printed_formulas_differ_from_the_counts_only_where_expected():
         (lambda: Conv2d(4, 6, 3, groups=4), "groups is 4, expected a divisor of c_in = 4 and c_out = 6"),
         (lambda: Conv2d(3, 4, 3, algorithm="gemm"), "algorithm is 'gemm', expected one of 'direct'"),
         (lambda: Conv2d(3, 4, 5, algorithm="winograd2"), "winograd2 computes 3 x 3 kernels"),
+        (lambda: Conv2d(3, 4, 5, algorithm="fft", stride=2), "fft computes stride 1"),
         (lambda: Conv2d(3, 4, 3, stride=2, algorithm="winograd4"), "kernels with stride 1"),
         (lambda: Conv2d(3, 4, 3, stride=2, padding="same"), "padding 'same' needs stride 1"),
         (lambda: Conv2d(3, 4, 3, padding=-1), "padding is -1"),

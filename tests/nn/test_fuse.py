@@ -37,16 +37,13 @@ def one_by_one(sequential, x, dy):
 
 
 CASES = [
-    # few channels: all outputs of a pooling window at once
     ((3, 8, 8, 1), (1, 4, 3, nn.MaxPool(2)), {"padding": 1}),
     ((2, 12, 10, 1), (1, 3, 5, nn.MaxPool(2)), {"padding": 2}),
     ((2, 10, 8, 1), (1, 2, 5, nn.MaxPool(2)), {}),
     ((2, 8, 12, 2), (2, 3, (2, 3), nn.MaxPool((1, 2))), {"padding": (0, 1)}),
     ((2, 11, 9, 1), (1, 2, 3, nn.MaxPool(3)), {}),
     ((2, 6, 9, 3), (3, 2, (1, 2), nn.MaxPool((2, 1))), {}),
-    ((2, 8, 8, 1), (1, 2, 3, nn.MaxPool(2)), {"padding": 1, "bias": False}),
     ((2, 4, 4, 1), (1, 2, 3, nn.MaxPool(2)), {"padding": 3}),
-    # all others: the pooling layer's own way
     ((2, 8, 8, 16), (16, 4, 3, nn.MaxPool(2)), {"padding": 1}),
     ((2, 9, 9, 1), (1, 3, 3, nn.MaxPool(2)), {"padding": 1}),
     ((2, 9, 9, 1), (1, 3, 3, nn.MaxPool(3, 2, ceil=True)), {"padding": 1}),
@@ -82,15 +79,6 @@ def test_fused_pooling_is_the_same_to_the_last_bit(shape, layers, options, relu,
         monkeypatch.setattr(ops, "CACHE_BYTES", 1)  # now one sample at a time
         monkeypatch.setattr(ops, "DEVICE_BYTES", 1)
     assert (want_dx != 0).any()
-
-
-def test_the_convolutions_output_is_not_kept():
-    """What it saves is the image, the pooled image, and a byte for every comparison."""
-    fused = nn.fuse(nn.Sequential(nn.Conv2d(1, 16, 3, 0, padding=1), nn.ReLU(), nn.MaxPool(2)))
-    x = np.zeros((4, 28, 28, 1), "float32")
-    _, saved = fused.forward(x)
-    pooled = 4 * 14 * 14 * 16
-    assert nn.nbytes(saved) < 1.15 * (4 * pooled + 3 * pooled + 4 * 4 * 30 * 30)
 
 
 PUBLISHED = ("mlp", "lenet", "cnn", "alexnet28", "googlenet28", "squeezenet28", "siamese", "gru")
@@ -148,7 +136,7 @@ def test_which_layers_become_one():
     conv, relu, pool = nn.Conv2d(1, 1, 3), nn.ReLU(), nn.MaxPool(2)
     assert kinds(conv, relu, pool, relu) == ["FusedConv2d", "ReLU"]
     assert kinds(conv, pool, relu) == kinds(conv, relu) == kinds(conv, pool) == kinds(conv) == ["FusedConv2d"]
-    assert kinds(conv, nn.AvgPool(2), relu) == ["FusedConv2d", "AvgPool", "ReLU"]
+    assert kinds(conv, nn.Tanh(), relu) == ["FusedConv2d", "Tanh", "ReLU"]
     assert kinds(conv, Own(), pool) == ["FusedConv2d", "Own", "MaxPool"]
     assert kinds(nn.Linear(2, 2), relu, nn.Linear(2, 2), nn.Tanh()) == ["FusedLinear", "Linear", "Tanh"]
     with pytest.raises(TypeError, match="fuse: expected a model, got list"):

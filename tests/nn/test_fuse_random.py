@@ -36,7 +36,6 @@ def draw_case(rng, dtype):
             stride=stride,
             padding=padding,
             groups=groups,
-            bias=of(True, False),
             dtype=dtype,
         )
         h, w = (max(1, k - 2 * p + int(rng.integers(0, 12))) for k, p in zip(size, padding, strict=True))

@@ -7,9 +7,7 @@ import numpy as np
 import pytest
 
 from distlearn import nn
-from distlearn.nn.attention import attend, online_attend
-from distlearn.nn.attention.dot_product import attend_backward
-from distlearn.nn.attention.online import online_attend_backward
+from distlearn.nn.attention import attend, attend_backward, finish, partial
 from distlearn.optim import LARS, RULES, Optimizer, clip_by_norm, global_norm
 
 from .cases import LAYERS as ALL_LAYERS
@@ -111,17 +109,15 @@ def test_an_activation_is_right_from_end_to_end():
         assert passes(nn.GELU(), np.array([[1e15]], "float32"), np.ones((1, 1), "float32"))[1] == 1
 
 
-@pytest.mark.parametrize("online", [False, True])
 @pytest.mark.parametrize("scale", [1, 30, 60])
-def test_scores_of_attention_may_be_larger_than_half_precision(scale, online):
+def test_scores_of_attention_may_be_larger_than_half_precision(scale):
     """Scaled they fit, at 60 up to a fifth of its range; the products that are scaled do not."""
     rng = np.random.default_rng(0)
     q, k, v, dy = (halves(rng, (2, 2, 16, 64), s) for s in (scale, scale, 1, 1))
-    forward, backward = (online_attend, online_attend_backward) if online else (attend, attend_backward)
     results = []
     for dtype in ("float16", "float64"):
-        y, saved = forward(*(a.astype(dtype) for a in (q, k, v)), causal=True)
-        results.append([y, *backward(dy.astype(dtype), saved)])
+        y, saved = attend(*(a.astype(dtype) for a in (q, k, v)), causal=True)
+        results.append([y, *attend_backward(dy.astype(dtype), saved)])
     close(results[0][0], results[1][0], rtol=2e-3)
     for found, wanted in zip(*results, strict=True):
         assert np.isfinite(found).all()
@@ -129,15 +125,14 @@ def test_scores_of_attention_may_be_larger_than_half_precision(scale, online):
             close(found, wanted)
 
 
-@pytest.mark.parametrize("online", [False, True])
-def test_many_keys_share_the_attention(online):
+def test_many_keys_share_the_attention():
     """A sum of 70,000 in half precision is infinite, and what is divided by it 0."""
     q, k, v = (np.ones((1, 1, n, 2), "float16") for n in (1, 70_000, 70_000))
-    assert (online_attend if online else attend)(q, k, v)[0] == pytest.approx(1, abs=1e-3)
+    assert attend(q, k, v)[0] == pytest.approx(1, abs=1e-3)
+    assert finish(partial(q, k, v))[0] == pytest.approx(1, abs=1e-3)
 
 
 def test_pools_softmax_and_losses_sum_in_single_precision():
-    assert nn.AvgPool(7).forward(np.full((1, 7, 7, 1), 1400, "float16"))[0] == 1400
     assert nn.Softmax().forward(np.zeros((1, 70_000), "float16"))[0][0, 0] == np.float16(1 / 70_000)
     slope = nn.GlobalAvgPool().backward(np.full((1, 1), 6e4, "float16"), (1, 300, 300, 1))
     assert slope[0, 0, 0, 0] == np.float16(6e4 / 90_000)

@@ -49,7 +49,7 @@ def mlp(dtype="float32"):
 
 def cnn(dtype="float32"):
     return nn.Sequential(
-        nn.Conv2d(1, 3, 3, 0, padding=1, dtype=dtype), nn.ReLU(), nn.AvgPool(2),
+        nn.Conv2d(1, 3, 3, 0, padding=1, dtype=dtype), nn.ReLU(), nn.MaxPool(2),
         nn.Conv2d(3, 4, 3, 1, dtype=dtype), nn.ReLU(),
         nn.Flatten(), nn.Linear(16, 5, 2, dtype=dtype),
     )  # fmt: skip
@@ -69,7 +69,12 @@ def batch(shape, dtype="float32"):
     ("make", "shape", "rule", "kernels"),
     [
         (mlp, (9, 11), Momentum(), {"bias_grad<true>", "sgd_momentum<float>", *KERNELS}),
-        (cnn, (3, 8, 8, 1), Adam(), {"adam<float>", "bias_grad<true>", "windows", "add_windows", *KERNELS}),
+        (
+            cnn,
+            (3, 8, 8, 1),
+            Adam(),
+            {"adam<float>", "bias_grad<true>", "windows", "add_windows", "max_pool", "max_pool_back", *KERNELS},
+        ),
         (mlp, (9, 11), SGD(), {"bias_grad<true>", "saxpy4", *KERNELS}),
     ],
 )

@@ -126,9 +126,6 @@ class TestPool:
         got = nn.MaxPool(3, 2).forward(x)[0]
         want = np.array([[x[:, i : i + 3, j : j + 3].max(axis=(1, 2)) for j in (0, 2)] for i in (0, 2, 4)])
         np.testing.assert_array_equal(got, want.transpose(2, 0, 1, 3))
-        got = nn.AvgPool(3, 2).forward(x)[0]
-        want = np.array([[x[:, i : i + 3, j : j + 3].mean(axis=(1, 2)) for j in (0, 2)] for i in (0, 2, 4)])
-        np.testing.assert_allclose(got, want.transpose(2, 0, 1, 3), rtol=1e-12)
 
     @pytest.mark.parametrize("layer", [nn.MaxPool(2), nn.MaxPool(3, 2, padding=1)])
     def test_the_size_of_the_pieces_changes_nothing(self, layer, monkeypatch):

@@ -73,7 +73,7 @@ def choose_layers(pick, kind, dropout, statistics):
     more = ["dropout"] * dropout + ["statistics"] * 2 * statistics
     for _ in range(pick([0, 1, 2, 3])):
         if kind == "image":
-            names = ["conv", "conv", "groups", "max", "avg", "relu", "response", "paths"]
+            names = ["conv", "conv", "groups", "max", "relu", "response", "paths"]
             layers.append((pick(names + ["statistics"] * statistics), pick([2, 4])))
         elif kind == "sequence":
             layers.append((pick(["gru", "rnn", "linear", "tanh", "norm"]), pick([3, 5])))
@@ -109,9 +109,6 @@ def make_model(c: Combination) -> nn.Sequential:
         elif name == "max" and side > 2:
             layers.append(nn.MaxPool(2))
             side //= 2
-        elif name == "avg" and side > 2:
-            layers.append(nn.AvgPool(2))
-            side //= 2
         elif name == "response":
             layers.append(nn.LocalResponseNorm())
         elif name == "paths" and c.kind == "image":
@@ -132,7 +129,7 @@ def make_model(c: Combination) -> nn.Sequential:
             layers.append(nn.Recompute(nn.Sequential(linear(width, n), nn.Tanh())))
             width = n
         elif name == "attention":
-            layer = nn.MultiHeadAttention(width, 6, rng.integers(1000, size=4), kv_heads=n, **dtype)
+            layer = nn.MultiHeadAttention(width, n, rng.integers(1000, size=4), **dtype)
             layers.append(nn.Residual(nn.Sequential(nn.RMSNorm(width, **dtype), layer)))
         elif name == "rms":
             layers.append(nn.RMSNorm(width, **dtype))
@@ -187,7 +184,7 @@ def make_optimizer(c: Combination, model) -> Optimizer:
 
 WHOLE = ("data", "naive", "local")
 STAGED = ("pipeline", "pipedream")
-SEQUENCE = ("ring", "ulysses", "positions")
+SEQUENCE = ("ring", "positions")
 SCHEDULES = [lambda: Constant(0.05), lambda: Cosine(0.05, 4),
              lambda: WarmUp(0.05, 2)]  # fmt: skip
 
@@ -230,8 +227,6 @@ def choose(pick) -> Combination:
     whole = whole or (size == 1 and strategy in ("naive", "local", "zero"))
     layers = choose_layers(pick, kind, strategy in ("tensor", "pipeline"), whole)
     several = any(name == "statistics" for name, _ in layers)
-    if strategy == "ulysses" and any(6 % size or n % size for name, n in layers if name == "attention"):
-        size = 3
     while len(layers) < stages:  # a stage needs a layer
         layers.append(
             {"vector": ("linear", 4), "image": ("relu", 4), "sequence": ("tanh", 3), "text": ("rms", 3)}[kind]
@@ -298,7 +293,6 @@ MAKE = {
     "pipedream": parallel.PipeDream,
     "hybrid": parallel.Hybrid,
     "ring": parallel.SequenceParallel,
-    "ulysses": lambda *args: parallel.SequenceParallel(*args, attention="ulysses"),
     "positions": lambda *args: parallel.TensorParallel(*args, sequence=True),
 }
 

@@ -109,3 +109,16 @@ def averaged_by_hand(size, every, steps, batch, inner, momentum=None):
                     p.data[...] = start[i]
             seen[:] = 0
     return {p.name: p.data for p in replicas[0].params}
+
+
+def assert_same_params(got, want, *, tol=1e-12, what=""):
+    """Raise unless two sets of trained parameters agree: the same names, shapes, and values to `tol`."""
+    if list(got) != list(want):
+        raise AssertionError(f"{what}: parameters are {list(got)}, expected {list(want)}")
+    for name in want:
+        a, b = np.asarray(got[name]), np.asarray(want[name])
+        if a.shape != b.shape or a.dtype != b.dtype:
+            raise AssertionError(f"{what}: {name} is {a.shape} {a.dtype}, expected {b.shape} {b.dtype}")
+        difference = float(np.abs(a - b).max(initial=0.0))
+        if not difference <= tol:
+            raise AssertionError(f"{what}: {name} differs by {difference:.3g} from the reference (tolerance {tol:g})")

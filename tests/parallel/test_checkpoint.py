@@ -26,10 +26,9 @@ from distlearn.parallel import (
 from distlearn.parallel.checkpoint import store as file
 from distlearn.parallel.sharding import HeldElsewhere
 from distlearn.sim import SimWorld
-from distlearn.testing import assert_same_params
 from distlearn.train import fit
 
-from .programs import serial
+from .programs import assert_same_params, serial
 
 DATASET = data.load("digits", dtype="float64").take(90)
 DATA = partial(DataParallel, cap_bytes=500)

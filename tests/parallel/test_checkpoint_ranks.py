@@ -20,9 +20,8 @@ from distlearn.parallel import (
 )
 from distlearn.parallel.checkpoint.state import capture, restore
 from distlearn.sim import SimWorld
-from distlearn.testing import assert_same_params
 
-from .programs import serial
+from .programs import assert_same_params, serial
 from .test_checkpoint import DATA, DATASET, a_model, interrupted, train, without_times
 
 LOSS = SoftmaxCrossEntropy()

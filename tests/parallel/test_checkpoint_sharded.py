@@ -7,9 +7,8 @@ import pytest
 
 from distlearn.parallel import CheckpointStore, DataParallel, Hybrid, PipeDream, Pipeline, TensorParallel, ZeRO
 from distlearn.sim import SimWorld
-from distlearn.testing import assert_same_params
 
-from .programs import serial
+from .programs import assert_same_params, serial
 from .test_checkpoint import interrupted, train, without_times
 
 

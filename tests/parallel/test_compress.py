@@ -11,9 +11,8 @@ from distlearn.comm import Network, RankError
 from distlearn.comm.collectives import shares
 from distlearn.parallel import FP16, CompressedAllReduce, DataParallel, Int8, OneBit, TopK
 from distlearn.sim import SimWorld
-from distlearn.testing import assert_same_params
 
-from .programs import run, serial
+from .programs import assert_same_params, run, serial
 
 CODECS = [FP16(), Int8(), OneBit(), TopK(0.1), TopK(1.0)]
 

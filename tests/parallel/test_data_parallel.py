@@ -13,9 +13,8 @@ from distlearn.nn import MLP, BatchNorm, Linear, Param, Sequential
 from distlearn.optim import RULES, Momentum, Optimizer
 from distlearn.parallel import DataParallel, NaiveDataParallel, make_buckets
 from distlearn.sim import Roofline, SimWorld
-from distlearn.testing import assert_same_params
 
-from .programs import X, Y, model_of, parts, run
+from .programs import X, Y, assert_same_params, model_of, parts, run
 
 
 def test_one_all_reduce_per_bucket_and_step():

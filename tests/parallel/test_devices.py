@@ -13,8 +13,9 @@ from distlearn.optim import Adam, Optimizer
 from distlearn.parallel import DataParallel, LocalSGD, NaiveDataParallel, Serial, ZeRO, hybrid, sharding, strategy
 from distlearn.parallel.data import replicas
 from distlearn.sim import SimWorld
-from distlearn.testing import assert_same_params
 from tests.comm.on_device import off_strict
+
+from .programs import assert_same_params
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(12, 7)), RNG.integers(0, 4, 12)

@@ -8,9 +8,8 @@ import pytest
 from distlearn.optim import SGD, AdamW, Optimizer
 from distlearn.parallel import DiLoCo, LocalSGD
 from distlearn.sim import SimWorld
-from distlearn.testing import assert_same_params
 
-from .programs import averaged_by_hand, run
+from .programs import assert_same_params, averaged_by_hand, run
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4])

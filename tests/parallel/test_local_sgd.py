@@ -12,9 +12,8 @@ from distlearn.nn import MLP, SoftmaxCrossEntropy, move
 from distlearn.optim import SGD, Optimizer
 from distlearn.parallel import LocalSGD
 from distlearn.sim import SimWorld
-from distlearn.testing import assert_same_params
 
-from .programs import averaged_by_hand, messages_of_steps, model_of, run
+from .programs import assert_same_params, averaged_by_hand, messages_of_steps, model_of, run
 
 
 @given(

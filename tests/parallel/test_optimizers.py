@@ -11,9 +11,9 @@ from distlearn.data import Batch
 from distlearn.nn import Conv2d, Flatten, Linear, ReLU, Reshape, Sequential, SoftmaxCrossEntropy, Tanh
 from distlearn.optim import SGD, Cosine, Optimizer
 from distlearn.sim import SimWorld
-from distlearn.testing import assert_same_params, check_strategy
+from distlearn.testing import check_strategy
 
-from .programs import serial
+from .programs import assert_same_params, serial
 
 RNG = np.random.default_rng(5)
 X, Y = RNG.normal(size=(12, 16)), RNG.integers(0, 3, 12)

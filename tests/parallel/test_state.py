@@ -13,8 +13,8 @@ from distlearn.optim import Adam, Optimizer
 from distlearn.parallel.checkpoint.state import capture, restore
 from distlearn.parallel.sharding import Partial, Replicate, Shard, Sharded, ShardSpec, flat_shard, load_into, unshard
 from distlearn.sim import SimWorld
-from distlearn.testing import assert_same_params
 
+from .programs import assert_same_params
 from .test_optimizers import STRATEGIES, X, Y, groups_of, model_of
 
 ADAM = {name: make for name, make in STRATEGIES.items() if name not in ("local", "pipedream")}

@@ -12,9 +12,8 @@ from distlearn.optim import Adam, Momentum
 from distlearn.parallel import DataParallel, ZeRO
 from distlearn.parallel.sharding import HeldElsewhere
 from distlearn.sim import Roofline, SimWorld
-from distlearn.testing import assert_same_params
 
-from .programs import X, Y, messages, parts
+from .programs import X, Y, assert_same_params, messages, parts
 
 STAGES = [1, 2, 3]
 

@@ -6,10 +6,11 @@ import pytest
 from distlearn import data
 from distlearn.comm import Network, RankError
 from distlearn.sim import Roofline, SimWorld
-from distlearn.testing import assert_same_params
 from distlearn.train import DivergedError, Settings, build, evaluate, train
 from distlearn.train.asynchronous import make_policy
 from distlearn.train.program import learning_rate
+
+from ..parallel.programs import assert_same_params
 
 FAST = Settings(hidden=(16,), dtype="float64", epochs=3, batch_size=100, n_train=350, optimizer="sgd", lr=0.2)
 

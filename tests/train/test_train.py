@@ -15,8 +15,9 @@ from distlearn.backend import has_gpu
 from distlearn.comm import Network, RankError
 from distlearn.data import load
 from distlearn.sim import Roofline, SimWorld
-from distlearn.testing import assert_same_params
 from distlearn.train import STRATEGIES, DivergedError, Settings, build, evaluate, fit, train
+
+from ..parallel.programs import assert_same_params
 
 FAST = Settings(data="digits", hidden=(16, 12), dtype="float64", epochs=2, batch_size=100, n_train=350)
 

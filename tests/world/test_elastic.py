@@ -10,11 +10,11 @@ import pytest
 from distlearn.comm import RankError
 from distlearn.parallel.checkpoint.store import Checkpoint, CheckpointStore
 from distlearn.sim import SimWorld
-from distlearn.testing import assert_same_params
 from distlearn.train import Settings, train
 from distlearn.world import EngineWorld, Restart, train_through_failures
 from distlearn.world.elastic import _Log
 
+from ..parallel.programs import assert_same_params
 from .conftest import living
 
 pytestmark = [pytest.mark.engines, pytest.mark.timeout(240)]

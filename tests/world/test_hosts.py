@@ -7,11 +7,11 @@ import pytest
 
 from distlearn.comm import RankError
 from distlearn.sim import SimWorld
-from distlearn.testing import assert_same_params
 from distlearn.train import train
 from distlearn.world import EngineWorld, Hosts, reaper
 from distlearn.world.launching import find_mpiexec, is_hydra
 
+from ..parallel.programs import assert_same_params
 from . import netns
 from .conftest import living
 from .test_same_training import FAST

@@ -7,9 +7,10 @@ import pytest
 
 from distlearn.data import available
 from distlearn.sim import SimWorld
-from distlearn.testing import assert_same_params
 from distlearn.train import Settings, train
 from distlearn.world import EngineWorld, launch
+
+from ..parallel.programs import assert_same_params
 
 FAST = Settings(data="digits", hidden=(17, 12), dtype="float64", epochs=2, batch_size=97, n_train=350, cap_bytes=3000)
 UNEVEN = FAST.but(batch_size=50, n_train=333, activation="sigmoid", optimizer="sgd", overlap=False)

@@ -2,11 +2,11 @@
 
 x --> query, key, value --> scores q k / sqrt(d) --> softmax over the keys --> weighted sum of values --> output
 
-`dot_product` computes it with the whole matrix of scores; `online` block by block, in memory linear in the length.
+`dot_product` computes it with the whole matrix of scores; `online` has the parts of it for some keys at a time.
 """
 
 from .dot_product import attend, attend_backward
 from .multi_head import MultiHeadAttention
-from .online import Partial, finish, merge, online_attend, online_attend_backward, partial
+from .online import Partial, finish, merge, partial
 
 __all__ = sorted(name for name, value in globals().items() if callable(value))

@@ -9,7 +9,6 @@ r"""Scaled dot-product attention, with all scores in memory.
 The softmax's backward needs rowsum(dP * P), which is rowsum(dY * Y): d numbers a row instead of one for every key.
 
 A. Vaswani et al. (2017), Attention is all you need, NIPS, section 3.2.1.
-J. Ainslie et al. (2023), GQA, EMNLP, section 2.2, for fewer heads of keys and values than of queries.
 """
 
 from __future__ import annotations
@@ -27,8 +26,7 @@ def attend(q, k, v, *, causal: bool = False):
     Parameters
     ----------
     q : (batch, heads, n, d) array
-    k, v : (batch, kv_heads, m, d) array
-        `heads` is a multiple of `kv_heads`: query head h uses key head h // (heads / kv_heads).
+    k, v : (batch, heads, m, d) array
     causal : bool
         Query i sees the keys 0 to i; n is m then.
 
@@ -45,16 +43,14 @@ def attend(q, k, v, *, causal: bool = False):
     """
     check_heads(q, k, v, causal)
     xp, scale, half = get_xp(q), 1 / math.sqrt(q.shape[-1]), q.dtype == np.float16
-    grouped = group_heads(q, k)
-    y = xp.empty_like(grouped)
-    p = xp.empty((*grouped.shape[:3], k.shape[2]), q.dtype)
+    y = xp.empty_like(q)
+    p = xp.empty((*q.shape[:3], k.shape[2]), q.dtype)
     hidden = causal_mask(xp, q.shape[2], q.dtype) if causal else None
     for i in _parts(q) if q.size else ():
-        s = matmul(single(grouped[i]), single(k[i]).swapaxes(-1, -2), out=None if half else p[i])
+        s = matmul(single(q[i]), single(k[i]).swapaxes(-1, -2), out=None if half else p[i])
         s *= scale
         if causal:
-            rows = s.reshape(-1, *hidden.shape)
-            rows += hidden
+            s += hidden
         s -= s.max(axis=-1, keepdims=True)
         xp.exp(s, out=s)
         s /= s.sum(axis=-1, keepdims=True)
@@ -62,7 +58,7 @@ def attend(q, k, v, *, causal: bool = False):
             p[i], y[i] = rounded(s, p.dtype), rounded(matmul(s, single(v[i])), y.dtype)
         else:
             matmul(s, v[i], out=y[i])
-    return y.reshape(q.shape), (q, k, v, p, y)
+    return y, (q, k, v, p, y)
 
 
 def attend_backward(dy, saved):
@@ -76,7 +72,6 @@ def attend_backward(dy, saved):
     """
     q, k, v, p, y = saved
     xp, scale = get_xp(q), 1 / math.sqrt(q.shape[-1])
-    q_rows, dy = group_heads(q, k), dy.reshape(y.shape)
     dq, dk, dv = xp.empty_like(y), xp.empty_like(k), xp.empty_like(v)
     for i in _parts(q):
         slope = single(dy[i])
@@ -87,11 +82,11 @@ def attend_backward(dy, saved):
         ds *= scale
         if q.dtype == np.float16:
             dq[i] = rounded(matmul(ds, single(k[i])), dq.dtype)
-            dk[i] = rounded(matmul(ds.swapaxes(-1, -2), single(q_rows[i])), dk.dtype)
+            dk[i] = rounded(matmul(ds.swapaxes(-1, -2), single(q[i])), dk.dtype)
         else:
             matmul(ds, k[i], out=dq[i])
-            matmul(ds.swapaxes(-1, -2), q_rows[i], out=dk[i])
-    return dq.reshape(q.shape), dk, dv
+            matmul(ds.swapaxes(-1, -2), q[i], out=dk[i])
+    return dq, dk, dv
 
 
 def _parts(q):
@@ -99,21 +94,16 @@ def _parts(q):
     return range(len(q)) if get_xp(q) is np else [slice(None)]
 
 
-def group_heads(q, k):
-    """Put the queries of all heads that share keys below each other: (batch, kv_heads, heads / kv_heads * n, d)."""
-    return q.reshape(len(q), k.shape[1], q.shape[1] // k.shape[1] * q.shape[2], q.shape[-1])
-
-
-def causal_mask(xp, n: int, dtype, q_start: int = 0, k_start: int = 0, m: int | None = None):
+def causal_mask(xp, n: int, dtype, q_start: int = 0, k_start: int = 0):
     """Return the mask to add to the scores: 0 where a query sees a key, -inf where the key is later."""
-    later = q_start + xp.arange(n)[:, None] < k_start + xp.arange(n if m is None else m)
+    later = q_start + xp.arange(n)[:, None] < k_start + xp.arange(n)
     return xp.where(later, -np.inf, 0.0).astype(dtype)
 
 
 def check_heads(q, k, v, causal: bool) -> None:
     """Raise unless queries, keys and values fit."""
-    fits = q.ndim == k.ndim == 4 and k.shape == v.shape and (len(q), q.shape[3]) == (len(k), k.shape[3])
-    if not fits or not k.shape[1] or q.shape[1] % k.shape[1] or (causal and q.shape[2] != k.shape[2]):
+    fits = q.ndim == k.ndim == 4 and k.shape == v.shape and (*q.shape[:2], q.shape[3]) == (*k.shape[:2], k.shape[3])
+    if not fits or (causal and q.shape[2] != k.shape[2]):
         shapes = f"queries {q.shape}, keys {k.shape}, values {v.shape}{', causal' * causal}"
-        wanted = "(batch, heads, n, d) and twice (batch, kv_heads, m, d), heads a multiple of kv_heads, n = m if causal"
+        wanted = "(batch, heads, n, d) and twice (batch, heads, m, d), n = m if causal"
         raise ValueError(f"attention: {shapes}, expected {wanted}")

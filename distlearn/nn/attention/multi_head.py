@@ -13,7 +13,6 @@ from ..container import Container, layer_span
 from ..layer import Layer, check_positive, check_shape
 from ..linear import Linear
 from .dot_product import attend, attend_backward
-from .online import online_attend, online_attend_backward
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
@@ -33,28 +32,18 @@ class MultiHeadAttention(Container):
         Of width d = `width` / `heads`.
     seeds : sequence of Generator or int, optional
         Four, one for each projection: query, key, value, output.
-    kv_heads : int, optional
-        Heads of keys and values, each shared by `heads` / `kv_heads` of the queries; by default as many as `heads`.
     causal : bool
         A position sees itself and what comes before it.
-    rotary : bool
-        Rotate queries and keys by their position: scores then depend on the distance of two positions. Without it, and
-        without a position in x, attention does not know the order.
-    online : bool
-        Compute block by block, in memory linear in the length.
-    block : int
-        Positions of a block.
 
     Notes
     -----
-    Shapes: (batch, length, width) to the same. Forward: 4 batch length width (width + kv_heads d) flops in the
-    projections, 4 batch length^2 width in the heads. Saves x, queries, keys, values, the heads' output, and the
-    probabilities, batch heads length^2 (online: batch heads length).
+    Shapes: (batch, length, width) to the same. Queries and keys are rotated by their position, so that scores depend on
+    the distance of two positions. Forward: 8 batch length width^2 flops in the projections, 4 batch length^2 width in
+    the heads. Saves x, queries, keys, values, the heads' output, and the probabilities, batch heads length^2.
 
     References
     ----------
     A. Vaswani et al. (2017), Attention is all you need, NIPS, section 3.2.2.
-    J. Ainslie et al. (2023), GQA: training generalized multi-query transformer models, EMNLP, section 2.2.
     J. Su et al. (2021), RoFormer: enhanced transformer with rotary position embedding, arXiv:2104.09864, equation 34.
     """
 
@@ -64,42 +53,31 @@ class MultiHeadAttention(Container):
         heads: int,
         seeds: Sequence[Any] | None = None,
         *,
-        kv_heads: int | None = None,
         causal: bool = True,
-        rotary: bool = True,
-        online: bool = False,
-        block: int = 512,
         dtype: DTypeLike = "float32",
     ):
-        kv_heads = heads if kv_heads is None else kv_heads
-        check_positive("MultiHeadAttention", width=width, heads=heads, kv_heads=kv_heads, block=block)
-        if width % heads or heads % kv_heads or (rotary and width // heads % 2):
-            what = f"width {width}, heads {heads}, kv_heads {kv_heads}"
-            raise ValueError(f"MultiHeadAttention: {what}: expected even parts of width, and of heads")
-        self.width, self.heads, self.kv_heads, self.d = width, heads, kv_heads, width // heads
-        self.causal, self.rotary, self.online, self.block = causal, rotary, online, block
-        draw = [None] * 4 if seeds is None else list(seeds)
-        outputs = (width, kv_heads * self.d, kv_heads * self.d, width)
-        super().__init__([Linear(width, n, seed, dtype=dtype, gain=1.0) for n, seed in zip(outputs, draw, strict=True)])
+        check_positive("MultiHeadAttention", width=width, heads=heads)
+        if width % (2 * heads):
+            raise ValueError(f"MultiHeadAttention: width {width}, heads {heads}: expected heads of the same even width")
+        self.width, self.heads, self.d, self.causal = width, heads, width // heads, causal
+        draw = [None] * 4 if seeds is None else seeds
+        query, key, value, output = (Linear(width, width, seed, dtype=dtype, gain=1.0) for seed in draw)
+        super().__init__([query, key, value, output])
 
     def forward(self, x: Array) -> tuple[Array, Any]:
         check_shape(self, x.shape, "batch", "length", self.width)
         projected = [self._project(layer, x) for layer in self.layers[:3]]
-        q, k, v = map(self.split, projected, (self.heads, self.kv_heads, self.kv_heads))
-        if self.rotary:
-            q, k = self.rotate(q), self.rotate(k)
-        y, saved = self.attend(q, k, v)
+        q, k, v = map(self.split, projected)
+        y, saved = self.attend(self.rotate(q), self.rotate(k), v)
         joined = self.join(y)
         return self._project(self.layers[3], joined), (x, saved, joined)
 
     def backward(self, dy: Array, saved: Any) -> Array | None:
         x, heads, joined = saved
         dy = self._project_backward(self.layers[3], dy, joined)
-        dq, dk, dv = self.attend_backward(self.split(dy, self.heads), heads)
-        if self.rotary:
-            dq, dk = self.rotate(dq, back=True), self.rotate(dk, back=True)
-        dx = None
-        for layer, part in zip(self.layers[:3], (dq, dk, dv), strict=True):
+        dq, dk, dv = self.attend_backward(self.split(dy), heads)
+        dx, parts = None, (self.rotate(dq, back=True), self.rotate(dk, back=True), dv)
+        for layer, part in zip(self.layers[:3], parts, strict=True):
             more = self._project_backward(layer, self.join(part), x)
             dx = more if dx is None else dx + more
         return dx
@@ -117,19 +95,17 @@ class MultiHeadAttention(Container):
 
     def attend(self, q: Array, k: int, v: Array) -> Any:
         """Attend in all heads; q, k, v are (batch, heads, length, d)."""
-        if self.online:
-            return online_attend(q, k, v, causal=self.causal, block=self.block)
         return attend(q, k, v, causal=self.causal)
 
     def attend_backward(self, dy: Array, saved: Any) -> Any:
-        return (online_attend_backward if self.online else attend_backward)(dy, saved)
+        return attend_backward(dy, saved)
 
     def rotate(self, x: Array, back: bool = False) -> Array:
         return rotate(x, back=back)
 
-    def split(self, x: Array, heads: int) -> Any:
+    def split(self, x: Array) -> Any:
         """Cut rows into heads: (batch, length, heads * d) to (batch, heads, length, d)."""
-        return get_xp(x).ascontiguousarray(x.reshape(*x.shape[:2], heads, self.d).swapaxes(1, 2))
+        return get_xp(x).ascontiguousarray(x.reshape(*x.shape[:2], self.heads, self.d).swapaxes(1, 2))
 
     def join(self, x: Array) -> Array:
         return get_xp(x).ascontiguousarray(x.swapaxes(1, 2)).reshape(len(x), x.shape[2], x.shape[1] * self.d)
@@ -149,8 +125,7 @@ class MultiHeadAttention(Container):
         return super().flops(shape) + self._scores(shape) * (4 * self.d + 5)
 
     def backward_flops(self, shape: tuple[int, ...]) -> int:
-        again = 2 * self.d if self.online else 0
-        return super().backward_flops(shape) + self._scores(shape) * (8 * self.d + 4 + again)
+        return super().backward_flops(shape) + self._scores(shape) * (8 * self.d + 4)
 
     __repr__ = Layer.__repr__
 

@@ -34,15 +34,14 @@ def forward(x, W, geometry: Geometry):
     images = _of_images(x, size)
     kernels = xp.fft.rfft2(W, size, axes=(0, 1))
     y = _to_images(images @ kernels.conj(), size)
-    (oh, ow), (sy, sx) = geometry._replace(padding=(0, 0)).output(*x.shape[1:3]), geometry.stride
-    y = y[:, : sy * (oh - 1) + 1 : sy, : sx * (ow - 1) + 1 : sx]
-    return xp.ascontiguousarray(y), (images, kernels, x.shape, size)
+    oh, ow = geometry._replace(padding=(0, 0)).output(*x.shape[1:3])
+    return xp.ascontiguousarray(y[:, :oh, :ow]), (images, kernels, x.shape, size)
 
 
 def backward(dy, saved, W, geometry: Geometry, *, need_dx=True):
     """Return the gradients (dx or None, dW)."""
     images, kernels, (_, h, w, _), size = saved
-    gradients = _of_images(_spread(dy, geometry.stride), size)
+    gradients = _of_images(dy, size)
     spectra = images.swapaxes(-1, -2) @ gradients.conj()
     dW = get_xp(dy).fft.irfft2(spectra, size, axes=(0, 1))[: len(W), : W.shape[1]]
     if not need_dx:
@@ -59,13 +58,3 @@ def _of_images(x, size):
 def _to_images(spectra, size):
     """Transform spectra (fh, fw, n, c) back to images (n, h, w, c)."""
     return get_xp(spectra).fft.irfft2(spectra, size, axes=(0, 1)).transpose(2, 0, 1, 3)
-
-
-def _spread(dy, stride):
-    """Insert zeros between the pixels of images (n, h, w, c), so that they are a stride apart."""
-    if stride == (1, 1):
-        return dy
-    (n, h, w, c), (sy, sx) = dy.shape, stride
-    spread = get_xp(dy).zeros((n, sy * (h - 1) + 1, sx * (w - 1) + 1, c), dy.dtype)
-    spread[:, ::sy, ::sx] = dy
-    return spread

@@ -46,7 +46,7 @@ class Conv2d(Layer):
     groups : int
         Number of groups of channels, each convolved separately.
     algorithm : {"im2col", "direct", "fft", "winograd2", "winograd4"}
-        Winograd takes 3 x 3 kernels with stride 1. `nn.fuse` chooses a fast one in im2col's place.
+        fft takes stride 1, Winograd also 3 x 3 kernels alone. `nn.fuse` chooses a fast one in im2col's place.
     input_gradient : bool
         False for a model's first layer: the gradient of the data is not needed.
 
@@ -80,7 +80,6 @@ class Conv2d(Layer):
         padding: int | tuple[int, int] | str = 0,
         groups: int = 1,
         algorithm: str = "im2col",
-        bias: bool = True,
         dtype: DTypeLike = "float32",
         input_gradient: bool = True,
     ):
@@ -93,8 +92,8 @@ class Conv2d(Layer):
         fan_in = math.prod(self.geometry.size) * c_in // groups
         shape = (*self.geometry.size, c_in // groups, c_out)
         self.W = Param(init.normal(shape, init.HE / math.sqrt(fan_in), rng, dtype), "W")
-        self.b = Param(init.zeros((c_out,), dtype), "b") if bias else None
-        self.params = [self.W, self.b] if bias else [self.W]
+        self.b = Param(init.zeros((c_out,), dtype), "b")
+        self.params = [self.W, self.b]
 
     def forward(self, x: Array) -> tuple[Array, Any]:
         self.output_shape(x.shape)
@@ -102,13 +101,11 @@ class Conv2d(Layer):
             check_dtype(self, x)
         run, _ = ALGORITHMS[self.algorithm]
         y, saved = self.convolve(x, run)
-        if self.b is not None:
-            y += self.b.data
+        y += self.b.data
         return y, saved
 
     def backward(self, dy: Array, saved: Any) -> Array | None:
-        if self.b is not None:
-            self.b.add(column_sums(dy))
+        self.b.add(column_sums(dy))
         _, run = ALGORITHMS[self.algorithm]
         return self.convolve_back(dy, saved, run)
 
@@ -180,6 +177,8 @@ def _check_algorithm(algorithm, geometry) -> str:
     if algorithm not in ALGORITHMS:
         names = ", ".join(map(repr, ALGORITHMS))
         raise ValueError(f"Conv2d: algorithm is {algorithm!r}, expected one of {names}")
+    if algorithm == "fft" and geometry.stride != (1, 1):
+        raise ValueError(f"Conv2d: fft computes stride 1, got {geometry.stride}")
     if algorithm.startswith("winograd") and geometry[:2] != ((3, 3), (1, 1)):
         raise ValueError(f"Conv2d: {algorithm} computes 3 x 3 kernels with stride 1, got {geometry[:2]}")
     return algorithm

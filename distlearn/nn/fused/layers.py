@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import functools
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from ..conv.cost import conv_cost
 from ..layer import Layer, check_dtype, walk
 from ..linear import Linear
 from ..pool import MaxPool
-from . import launched, rows, tiles
+from . import launched, rows
 
 
 class Fused(Sequential):
@@ -66,9 +65,6 @@ class FusedPool(Fused):
 class FusedConv2d(Fused):
     """A convolution by the fastest algorithm, and the maximum pooling and ReLU after it."""
 
-    # Where a pooling window sees few values of the image, the convolution's whole output is never in memory at once
-    # (module `tiles`).
-
     def __init__(self, layers):
         super().__init__(layers)
         self.conv: Conv2d = layers[0]
@@ -76,37 +72,27 @@ class FusedConv2d(Fused):
         self.relu = len(layers) > 1 + (self.pool is not None)
 
     def forward(self, x):
-        conv, pool = self.conv, self.pool
-        shape, algorithm = conv.output_shape(x.shape), choose_algorithm(conv, x.shape)
+        conv = self.conv
+        conv.output_shape(x.shape)
         check_dtype(conv, x)
-        won = None
+        algorithm, won = choose_algorithm(conv, x.shape), None
         if algorithm in ("rows", "winograd2", "winograd4") and conv.groups == 1 and can_launch(x, conv.W.data):
             algorithm = "launched"
-        if pool is not None and algorithm == "rows" and tiles.is_fast(conv, pool, shape):
-            algorithm = "tiles"
-            y, saved = tiles.forward(x, conv.W.data, conv.geometry, pool)
-        else:
-            y, saved = conv.convolve(x, FAST[algorithm][0])
-            if pool is not None:
-                y, won = pool.forward(y)
-        if conv.b is not None:
-            (ops.bias_relu if self.relu else ops.add_bias)(y, conv.b.data)
-        elif self.relu:
-            get_xp(y).maximum(y, 0, out=y)
+        y, saved = conv.convolve(x, FAST[algorithm][0])
+        if self.pool is not None:
+            y, won = self.pool.forward(y)
+        (ops.bias_relu if self.relu else ops.add_bias)(y, conv.b.data)
         return y, (algorithm, saved, won, y if self.relu else None)
 
     def backward(self, dy, saved):
         algorithm, saved, won, y = saved
         conv = self.conv
-        if conv.b is not None and can_launch(dy, conv.b.data):
+        if can_launch(dy, conv.b.data):
             ops.bias_grad(dy, conv.b, y)
         else:
             if y is not None:
                 dy *= y > 0
-            if conv.b is not None:
-                conv.b.add(column_sums(dy))
-        if algorithm == "tiles":
-            return conv.convolve_back(dy, saved, functools.partial(tiles.backward, pool=self.pool))
+            conv.b.add(column_sums(dy))
         if won is not None:
             dy = self.pool.backward(dy, won)
         return conv.convolve_back(dy, saved, FAST[algorithm][1])

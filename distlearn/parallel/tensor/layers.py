@@ -160,8 +160,8 @@ class ColumnParallel(TensorLayer):
         """Make `local`: the serial layer with this rank's parts of its parameters."""
         self.local = copy.copy(layer)
         self.local.W = self.shard_param(layer.W, axis, self.sharding)
-        self.local.b = None if layer.b is None else self.shard_param(layer.b, 0, self.sharding)
-        self.local.params = self.params = [p for p in (self.local.W, self.local.b) if p is not None]
+        self.local.b = self.shard_param(layer.b, 0, self.sharding)
+        self.local.params = self.params = [self.local.W, self.local.b]
 
     def backward(self, dy, saved):
         dx = super().backward(dy, saved)
@@ -287,17 +287,15 @@ class HeadParallelAttention(TensorLayer):
     def __init__(self, comm, layer):
         super().__init__(comm, layer.name)
         self.sum_output = self.sum_input_gradient = True
-        shared = AxisSharding.even(layer.kv_heads, comm.size)
-        group = layer.heads // layer.kv_heads
-        queries, keys = _columns(shared, group * layer.d), _columns(shared, layer.d)
+        heads = shares(layer.heads, comm.size)
+        sharding = AxisSharding([np.arange(part.start * layer.d, part.stop * layer.d) for part in heads])
         self.local = copy.copy(layer)
-        self.local.kv_heads = shared.widths[comm.rank]
-        self.local.heads = group * self.local.kv_heads
+        self.local.heads = length(heads[comm.rank])
         *inputs, out = map(copy.copy, layer.layers)
-        for linear, sharding in zip(inputs, (queries, keys, keys), strict=True):
+        for linear in inputs:
             linear.W, linear.b = self.shard_param(linear.W, 1, sharding), self.shard_param(linear.b, 0, sharding)
             linear.params, linear.d_out = [linear.W, linear.b], linear.b.size
-        self.b, out.W = out.b, self.shard_param(out.W, 0, queries)
+        self.b, out.W = out.b, self.shard_param(out.W, 0, sharding)
         out.b = Param(get_xp(self.b.data).zeros_like(self.b.data))  # the bias is added once, after the sum
         out.d_in = len(out.W.data)
         self.local.layers = [*inputs, out]
@@ -315,11 +313,6 @@ class HeadParallelAttention(TensorLayer):
         self.b.add(column_sums(dy))
         dx = super().backward(dy, saved)
         return self.comm.all_reduce(get_xp(dx).ascontiguousarray(dx)) if self.sum_input_gradient else dx
-
-
-def _columns(heads: AxisSharding, width: int) -> AxisSharding:
-    """Return the sharding of columns where every head has `width` of them."""
-    return AxisSharding([(part[:, None] * width + np.arange(width)).ravel() for part in heads.indices])
 
 
 # -- between them ------------------------------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ...comm.base import Communicator
 
 BLOCKS = (nn.Sequential, nn.Planned, nn.Parallel, nn.Residual, nn.Recompute, nn.Siamese)
-BY_CHANNEL = (nn.ReLU, nn.GELU, nn.Sigmoid, nn.Tanh, nn.Identity, nn.MaxPool, nn.AvgPool, nn.GlobalAvgPool)
+BY_CHANNEL = (nn.ReLU, nn.GELU, nn.Sigmoid, nn.Tanh, nn.Identity, nn.MaxPool, nn.GlobalAvgPool)
 """Layers that treat every neuron or channel separately, so they run on any part of them."""
 WITHOUT_PARAMETERS = (*BY_CHANNEL, nn.Flatten, nn.Reshape, nn.Dropout, nn.LocalResponseNorm, nn.Softmax)
 """Layers whose backward pass is a linear map of dy: a sum over ranks may be formed before or after it."""
@@ -119,7 +119,7 @@ class _Rewriter:
         if type(layer) in (nn.Linear, nn.Conv2d):
             return self._column_parallel(layer)
         if type(layer) is nn.MultiHeadAttention:
-            if layer.kv_heads < self.comm.size:
+            if layer.heads < self.comm.size:
                 return layer, "on every rank: too few heads"
             if not self.shared_params.private(layer):
                 return layer, "on every rank: shared"

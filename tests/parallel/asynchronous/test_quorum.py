@@ -9,7 +9,8 @@ from distlearn.data import Batches
 from distlearn.parallel import DiLoCo
 from distlearn.parallel.asynchronous.param_server.training import QuorumDiLoCo
 from distlearn.sim import Failure, Roofline, SimWorld
-from distlearn.testing import assert_same_params
+
+from ..programs import assert_same_params
 
 DATASET = data.load("digits", dtype="float64").take(200)
 EVERY, MERGES, BATCH = 4, 5, 50

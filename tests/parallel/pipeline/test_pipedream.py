@@ -11,9 +11,8 @@ from distlearn.nn import MLP, Linear, Sequential, SoftmaxCrossEntropy, Tanh
 from distlearn.optim import RULES, Optimizer
 from distlearn.parallel import PipeDream, interleaved
 from distlearn.sim import Roofline, SimWorld
-from distlearn.testing import assert_same_params
 
-from ..programs import X, Y
+from ..programs import X, Y, assert_same_params
 
 ROWS = [slice(0, 7), slice(7, 14), slice(14, 21), slice(21, 28), slice(28, 34), slice(34, 40)]  # 40 samples in 6
 

@@ -19,9 +19,8 @@ from distlearn.optim import RULES, SGD, Adam, Optimizer
 from distlearn.parallel import Pipeline, interleaved
 from distlearn.parallel.pipeline.schedule import Schedule, check_schedule, make_schedule, simulate
 from distlearn.sim import Roofline, SimWorld
-from distlearn.testing import assert_same_params
 
-from ..programs import X, Y, model_of, parts, run, serial
+from ..programs import X, Y, assert_same_params, model_of, parts, run, serial
 
 NETWORK, COMPUTE = Network(1e-4, 1e7), Roofline(1e8)
 

@@ -13,34 +13,32 @@ from distlearn.nn import GPT, GRU, Linear, MultiHeadAttention, Residual, Sequent
 from distlearn.optim import Adam
 from distlearn.parallel import DataParallel, SequenceParallel, TensorParallel
 from distlearn.parallel.checkpoint.state import capture, restore
-from distlearn.parallel.sequence import RingAttention, UlyssesAttention, places, positions
+from distlearn.parallel.sequence import RingAttention, places, positions
 from distlearn.parallel.sharding import gather_parts, take_part
 from distlearn.sim import Roofline, SimWorld
-from distlearn.testing import assert_same_params
 
-from ..programs import parts
+from ..programs import assert_same_params, parts
 
 LENGTH = 24
 RNG = np.random.default_rng(0)
 X = RNG.integers(11, size=(6, LENGTH + 1))
 
 
-def gpt(**options):
-    return GPT(11, width=24, heads=12, n_blocks=2, dtype="float64", **options)
+def gpt():
+    return GPT(11, width=24, heads=12, n_blocks=2, dtype="float64")
 
 
-@pytest.mark.parametrize("kind", [RingAttention, UlyssesAttention])
 @pytest.mark.parametrize("size", [1, 2, 4])
-@pytest.mark.parametrize("options", [{}, {"causal": False}, {"rotary": False}, {"online": True, "block": 5}])
-def test_a_layer_alone_equals_the_serial_one(kind, size, options):
+@pytest.mark.parametrize("causal", [True, False])
+def test_a_layer_alone_equals_the_serial_one(size, causal):
     rng = np.random.default_rng(1)
     x, dy = rng.normal(size=(2, 2, 16, 8))
 
     def layer():
-        return MultiHeadAttention(8, 4, range(4), dtype="float64", **options)
+        return MultiHeadAttention(8, 4, range(4), dtype="float64", causal=causal)
 
     def program(comm):
-        mine, parts = kind.of(layer(), comm), places(16, size)
+        mine, parts = RingAttention.of(layer(), comm), places(16, size)
         part, slope = (take_part(a, 1, parts[comm.rank]) for a in (x, dy))
         y, saved = mine.forward(part)
         dx = mine.backward(slope, saved)
@@ -77,16 +75,16 @@ def test_every_rank_has_the_same_work():
 
 
 def test_messages_and_bytes_are_the_docstrings():
-    size, n, batch, kv, d = 4, 6, 2, 2, 4
+    size, n, batch, heads, d = 4, 6, 2, 4, 4
     world = SimWorld(size)
 
     def program(comm, back):
-        layer = RingAttention.of(MultiHeadAttention(16, 4, range(4), kv_heads=kv), comm)
+        layer = RingAttention.of(MultiHeadAttention(16, heads, range(4)), comm)
         y, saved = layer.forward(np.zeros((batch, n, 16), np.float32))
         if back:
             layer.backward(y, saved)
 
-    keys = 2 * batch * kv * n * d * 4
+    keys = 2 * batch * heads * n * d * 4
     world.run(program, False)
     assert [m.nbytes for m in world.trace.messages if m.source == 0] == [keys] * (size - 1)
     world.run(program, True)
@@ -126,20 +124,10 @@ def test_data_parallelism_continues_from_its_state(make):
     assert_same_params(params, want[1], tol=1e-10)
 
 
-@pytest.mark.parametrize(
-    ("model", "options", "message"),
-    [
-        (gpt(), {"attention": "star"}, "attention is 'star'"),
-        (GPT(11, width=24, heads=6, n_blocks=1, kv_heads=3), {"attention": "ulysses"}, "kv_heads=3"),
-        (Sequential(Residual(Sequential(Linear(4, 4, 0))), GRU(4, 4, 0)), {}, "may mix positions"),
-    ],
-)
-def test_what_cannot_be_sharded_is_named(model, options, message):
-    def make(comm):
-        SequenceParallel(comm, *parts(model, Adam(), 0.01), **options)
-
-    with pytest.raises(RankError, match=message):
-        SimWorld(2).run(make)
+def test_what_cannot_be_sharded_is_named():
+    model = Sequential(Residual(Sequential(Linear(4, 4, 0))), GRU(4, 4, 0))
+    with pytest.raises(RankError, match="may mix positions"):
+        SimWorld(2).run(lambda comm: SequenceParallel(comm, *parts(model, Adam(), 0.01)) and None)
 
 
 def test_a_length_that_cannot_be_cut_is_named():

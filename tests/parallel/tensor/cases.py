@@ -131,15 +131,13 @@ VECTORS = {
 }
 IMAGES = {
     "filters": lambda: images(nn.ReLU(), nn.MaxPool(2), c=5),
-    "two convolutions": lambda: images(nn.ReLU(), nn.AvgPool(2), conv(5, 6, 3, 2), nn.Tanh(), c=5),
+    "two convolutions": lambda: images(nn.ReLU(), nn.MaxPool(2), conv(5, 6, 3, 2), nn.Tanh(), c=5),
     "same convolution twice": same_convolution_twice,
     "groups": lambda: images(nn.LocalResponseNorm(3), conv(6, 4, 3, 2, groups=2), nn.ReLU(), c=6),
     "groups in a row": lambda: images(
         nn.ReLU(), conv(8, 8, 3, 2, groups=4), nn.Tanh(), conv(8, 4, 3, 5, groups=2), c=8
     ),
-    "batch norm": lambda: images(
-        nn.BatchNorm(5, **F), nn.ReLU(), conv(5, 6, 3, 2, bias=False), nn.GlobalAvgPool(), c=5
-    ),
+    "batch norm": lambda: images(nn.BatchNorm(5, **F), nn.ReLU(), conv(5, 6, 3, 2), nn.GlobalAvgPool(), c=5),
     "few filters": lambda: images(nn.ReLU(), nn.MaxPool(2), nn.Dropout(0.4, 5), c=2),
     "flat dropout": lambda: images(nn.ReLU(), nn.Flatten(), nn.Dropout(0.4, 5), nn.Linear(180, 5, 3, **F), c=5),
     "flat end": lambda: images(nn.ReLU(), nn.Flatten(), nn.LayerNorm(180, **F), nn.Linear(180, 5, 3, **F), c=5),

@@ -10,17 +10,16 @@ from distlearn.optim import Adam, Optimizer
 from distlearn.parallel import TensorParallel, parallelize
 from distlearn.parallel.tensor import cut_positions
 from distlearn.sim import SimWorld
-from distlearn.testing import assert_same_params
 
-from ..programs import parts, serial
+from ..programs import assert_same_params, parts, serial
 
 WIDTH, LENGTH = 12, 24
 X = np.random.default_rng(0).integers(WIDTH, size=(6, LENGTH + 1))
 OPTIONS = {"dtype": "float64"}
 
 
-def gpt(kv_heads=None):
-    return nn.GPT(WIDTH, width=WIDTH, heads=6, n_blocks=2, kv_heads=kv_heads, **OPTIONS)
+def gpt(heads=6):
+    return nn.GPT(WIDTH, width=WIDTH, heads=heads, n_blocks=2, **OPTIONS)
 
 
 def tied():
@@ -57,7 +56,7 @@ def with_layer_norm():
 
 MODELS = {
     "gpt": gpt,
-    "three heads of keys": lambda: gpt(3),  # on four ranks attention is on every rank
+    "three heads": lambda: gpt(3),  # on four ranks attention is on every rank
     "tied": tied,
     "dropout": with_dropout,
     "layer norm": with_layer_norm,

@@ -13,9 +13,8 @@ from distlearn.optim import Momentum
 from distlearn.parallel import OneWeirdTrick, TensorParallel, account, parallelize
 from distlearn.parallel.meta import meta_copy
 from distlearn.sim import Roofline, SimWorld
-from distlearn.testing import assert_same_params
 
-from ..programs import parts
+from ..programs import assert_same_params, parts
 from .cases import MODELS, PAIRS, batches, loss_of, serial, train
 
 

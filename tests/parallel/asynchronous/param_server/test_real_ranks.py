@@ -5,9 +5,9 @@ import pickle
 import numpy as np
 import pytest
 
-from distlearn.testing import assert_same_params
 from distlearn.world import launch
 
+from ...programs import assert_same_params
 from .test_training import POLICIES, leads, serial
 
 

@@ -25,7 +25,8 @@ from distlearn.parallel.asynchronous.param_server import (
     ssp,
 )
 from distlearn.sim import SimWorld
-from distlearn.testing import assert_same_params
+
+from ...programs import assert_same_params
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(90, 7)), RNG.integers(0, 4, 90)
