@@ -102,7 +102,7 @@ release: $(STAMP) ## Make version VERSION: changelog, wheel, sdist, labs and boo
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[release]'
 	$(BIN)/python .ci/release.py $(VERSION)
 
-project-demo: $(STAMP) ## Score and draw fifteen invented submissions to the final project
+project-demo: $(STAMP) ## Score and draw fourteen invented submissions to the final project
 	$(BIN)/python course/project/demo.py runs/project-demo
 
 clean: ## Remove what tools left behind; environment, data and runs stay

@@ -44,7 +44,7 @@ HEAVY = {
     "matplotlib": ("viz", "distcourse"),  # a lab shows figures
     "mpi4py": ("comm.mpi", "world.mpi"),
     "pooch": ("data",),
-    "scipy": ("distcourse.backtest", "distcourse.lab07"),
+    "scipy": ("distcourse.lab07",),
     "sklearn": (),
     "torch": ("train.torch_ddp",),
 }

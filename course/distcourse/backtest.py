@@ -1,7 +1,9 @@
-"""The planner against published clusters: two constants fitted on the open rows of a table, the sealed rows predicted.
+"""Published training runs on clusters, and a prediction of their speed.
 
     published.json --> Run: a model and its layout --> simulated blocks --> seconds a step --> TFLOP/s of a GPU
-                                                        ^ two constants, fitted on the open rows
+                                                        ^ two constants
+
+`python -m tests.benchmarks --only backtest` fits the constants on the open rows of each table, and predicts the others.
 
 A thousand layers on a thousand ranks are not simulated one by one. A transformer repeats its block: steps with two
 blocks and with three are simulated (tensor-parallel ranks, or ZeRO's), and their difference is what a block costs. The
@@ -14,7 +16,6 @@ the model, too.
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
@@ -22,7 +23,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from distlearn import need
 from distlearn.comm import HierarchicalNetwork, Network
 from distlearn.cuda.cards import card
 from distlearn.nn.container import Residual, Sequential
@@ -37,7 +37,6 @@ from distlearn.parallel.strategy import update
 from distlearn.parallel.tensor import parallelize
 from distlearn.parallel.zero import ZeRO
 from distlearn.sim import MetaArray, Roofline, SimWorld
-from distlearn.tables import Table, Tabular
 
 
 class Run(NamedTuple):
@@ -278,93 +277,9 @@ def skill(predicted, measured, constant: float) -> float:
     0.76
     """
     predicted, measured = np.asarray(predicted, float), np.asarray(measured, float)
-    return float(1 - _errors(predicted, measured).sum() / _errors(constant, measured).sum())
+    return float(1 - errors(predicted, measured).sum() / errors(constant, measured).sum())
 
 
-def _errors(predicted, measured):
+def errors(predicted, measured):
+    """Return by how much predictions miss, in logarithms."""
     return np.abs(np.log(predicted / measured))
-
-
-class Score(NamedTuple):
-    """How well the rows of one part were predicted."""
-
-    part: str
-    rows: int
-    skill: float
-    error: float  # median of |log(predicted / measured)|
-    constant: float  # the same of the constant
-    ranks: float  # Spearman's correlation of predicted and measured
-
-
-@dataclass(frozen=True)
-class Backtest(Tabular):
-    """A table predicted: two constants fitted on its open rows.
-
-    Attributes
-    ----------
-    fitted : dict of str to float
-        Constants of `predict_step`.
-    constant : float
-        What is predicted for every row by one who knows only the open ones: their median [TFLOP/s].
-    predicted : list of float
-        By run [TFLOP/s].
-    """
-
-    table_of: Published
-    fitted: dict[str, float]
-    constant: float
-    predicted: list[float]
-
-    def scores(self) -> list[Score]:
-        """Score every part of the sealed rows, and all of them."""
-        spearmanr = need("scipy.stats", "labs").spearmanr
-        runs, found = self.table_of.runs, []
-        measured = np.array([self.table_of.measured(run) for run in runs])
-        predicted = np.array(self.predicted)
-        sealed = [run.part for run in runs if run.part != "open"]
-        for part in [*dict.fromkeys(sealed), "sealed"]:
-            mine = np.array([run.part == part or (part == "sealed" and run.part != "open") for run in runs])
-            p, m = predicted[mine], measured[mine]
-            errors = (float(np.median(_errors(x, m))) for x in (p, self.constant))
-            ranks = float(spearmanr(p, m).statistic) if len(m) > 2 else math.nan
-            found.append(Score(part, len(m), skill(p, m, self.constant), *errors, ranks))
-        return found
-
-    def worst(self) -> Run:
-        """Return the sealed run that was predicted worst."""
-        pairs = zip(self.table_of.runs, self.predicted, strict=True)
-        sealed = (pair for pair in pairs if pair[0].part != "open")
-        return max(sealed, key=lambda pair: _errors(pair[1], self.table_of.measured(pair[0])))[0]
-
-    def table(self) -> Table:
-        rows = []
-        for s in self.scores():
-            errors = [f"{np.expm1(error):.0%}" for error in (s.error, s.constant)]
-            rows.append([s.part, str(s.rows), f"{s.skill:.2f}", *errors, f"{s.ranks:.2f}"])
-        fitted = ", ".join(f"{name} {value:.2f}" for name, value in self.fitted.items())
-        title = f"{self.table_of.name}: {fitted}; the constant is {self.constant:.0f} TFLOP/s"
-        return Table(["part", "rows", "skill", "median error", "of the constant", "rank correlation"], rows, title)
-
-
-START = {"efficiency": (0.5, 0.8), "links": (1.0, 4.0), "memory": (1.0, 0.4)}
-"""Where fitting the constants of `predict_step` begins, and how far its first steps go."""
-
-
-def backtest(table: Published) -> Backtest:
-    """Fit two constants on the open rows of a table, and predict all of them."""
-    minimize = need("scipy.optimize", "labs").minimize
-    opened = [run for run in table.runs if run.part == "open"]
-    measured = np.array([table.measured(run) for run in opened])
-
-    def constants(logs):
-        return dict(zip(table.fitted, np.exp(logs).tolist(), strict=True))
-
-    def error(logs):
-        return _errors([table.predicted(run, **constants(logs)) for run in opened], measured).sum()
-
-    (a, b), (c, d) = (np.log(START[name]) for name in table.fitted)
-    simplex = [[a, c], [b, c], [a, d]]
-    found = minimize(error, simplex[0], method="Nelder-Mead", options={"maxfev": 30, "initial_simplex": simplex})
-    fitted = constants(found.x)
-    predicted = [table.predicted(run, **fitted) for run in table.runs]
-    return Backtest(table, fitted, float(np.median(measured)), predicted)

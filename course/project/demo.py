@@ -1,4 +1,4 @@
-"""Fifteen invented submissions (good, bad, broken, cheating) to the practice round: `make project-demo`.
+"""Fourteen invented submissions (good, bad, broken, cheating) to the practice round: `make project-demo`.
 
 python course/project/demo.py FOLDER      writes FOLDER/{round,submissions,board}; the same bytes every time
 """
@@ -39,10 +39,6 @@ extern "C" __global__ void rms_transposed(const float* x, float* out, int rows, 
         if (first + lane < rows) out[j * rows + first + lane] = tile[lane][j] * scale[lane];
 }
 """
-COPIED = (
-    KERNEL.replace("tile", "buffer").replace("lane", "me").replace("// Reads", "// Our own idea: reads")
-    .replace("scale", "factor").replace("sum", "total")
-)  # fmt: skip
 PARTIAL = KERNEL.replace("sum / cols", "sum / 96").replace("sum += v * v;", "if (j < 96) sum += v * v;")
 HIDDEN = KERNEL.replace("tile[lane][j] * scale[lane]", "times(tile[lane][j], scale[lane])").replace(
     'extern "C"',
@@ -127,13 +123,13 @@ def greedy(task: dict) -> str:
 
 
 def submissions(around) -> list[tuple[str, str, str, object]]:
-    """Return (team, time, name of the file, its bytes or a folder's files) of all fifteen."""
+    """Return (team, time, name of the file, its bytes or a folder's files) of all fourteen."""
     tasks, given, kept = around.tasks, around.data, around.labels
     example, images = files_of(EXAMPLE / "classifier"), given["x_private"]
     good = nearest(given["x_train"], given["y_train"], images)
-    doctored = good | {"workspace/predictions.csv": b"".join(f"{n}\n".encode() for n in kept["y_private"])}
-    with_labels = np.concatenate([given["x_train"], images])
-    leaked = nearest(with_labels, np.concatenate([given["y_train"], kept["y_private"]]), images)
+    doctored = good | {"workspace/predictions.csv": b"1\n" * len(images)}
+    with_labels = np.concatenate([given["x_train"], kept["x_held"]])
+    leaked = nearest(with_labels, np.concatenate([given["y_train"], kept["y_held"]]), images)
     absolute = example | {"workspace/train.py": b'data = open("/home/me/images.npz")\n'}
     halves = schedule.beat_this(tasks["schedule"]).decode().split("\n")
     halves = [
@@ -154,7 +150,6 @@ def submissions(around) -> list[tuple[str, str, str, object]]:
         ("copper-finches", "2026-12-06T1100", "schedule.csv", greedy(tasks["schedule"]).encode()),
         ("amber-otters", "2026-12-01T0900", "kernel.cu", EXAMPLE.joinpath("kernel.cu").read_bytes()),
         ("basalt", "2026-12-08T1000", "kernel.cu", KERNEL.encode()),
-        ("ba5alt", "2026-12-09T1000", "kernel.cu", COPIED.encode()),
         ("copper-finches", "2026-12-09T1100", "kernel.cu", ASSEMBLY.encode()),
         ("delta-llamas", "2026-12-09T1200", "kernel.cu", PARTIAL.encode()),
         ("ember-owls", "2026-12-09T1300", "kernel.cu", HIDDEN.encode()),
@@ -177,7 +172,7 @@ def main(folder: Path) -> None:
     write(submissions(around), folder / "submissions")
     entries = library_entries(around) + score_all(folder / "submissions", around)
     save(entries, around.secret / "results.json")
-    write_board(entries, around, folder / "submissions", folder / "board", {})
+    write_board(entries, around.terms, folder / "board")
     for e in entries:
         print(f"{e.team:15} {e.track:11} {e.result.state:11} {e.result.cost if e.result.cost is not None else '':>10}  "
               f"{e.result.reason or '; '.join(e.result.notes)}")  # fmt: skip

@@ -21,22 +21,6 @@ SOLVED = {lab: Solved(folder) for lab, folder in FOLDERS.items()}
 EXERCISES = [(lab, name) for lab, solved in SOLVED.items() for name in solved.exercises]
 STALE = "run `distlearn labs generate` and commit the result"
 OTHERWISE = {
-    "weighted_mean": [
-        "def weighted_mean(gradients, counts):\n"
-        "    w = np.array(counts, gradients[0].dtype) / sum(counts)\n"
-        "    return np.einsum('p,pd->d', w.astype(gradients[0].dtype), np.array(gradients))",
-        "def weighted_mean(gradients, counts):\n"
-        "    return np.average(gradients, axis=0, weights=counts).astype(gradients[0].dtype)",
-    ],
-    "scaled_lr": [
-        "def scaled_lr(lr, batch_size, base_batch_size, warmup_steps=0):\n"
-        "    k, W = np.float64(batch_size) / base_batch_size, warmup_steps\n"
-        "    return lambda t: lr * k if t >= W else lr * (1 - t / W) + lr * k * t / W"
-    ],
-    "predicted_speedup": [
-        "def predicted_speedup(t, m, p, c, a, b):\n"
-        "    return np.array(1 / (max(1 / p, 1 / c) + (2 * (p - 1) * a + 2 * m * (p - 1) / p / b) / t))"
-    ],
     "data_parallel_step": [
         "def data_parallel_step(comm, model, loss, optimizer, batch):\n"
         "    for p in model.params: p.grad[...] = 0\n"
@@ -47,12 +31,6 @@ OTHERWISE = {
         "    for work in works: work.wait()\n"
         "    optimizer.step()\n"
         "    return comm.all_reduce(np.array(value))"
-    ],
-    "step_bytes": [
-        "def step_bytes(sizes, batch, arrays, itemsize=4):\n"
-        "    n = sum(a * b + b for a, b in zip(sizes, sizes[1:])) * itemsize\n"
-        "    held = {'saved': sum(sizes[1:]) * batch * itemsize, 'batch': sizes[0] * batch * itemsize + 8 * batch}\n"
-        "    return {**held, 'optimizer': arrays * n, 'gradients': n, 'parameters': n}"
     ],
     "light_forward": [
         "def light_forward(block, x):\n"
@@ -65,34 +43,8 @@ OTHERWISE = {
             ("type('Kept', (), {'x': x})()", "kept.x"),
         )
     ],
-    "plan": [
-        "def plan(forward, inputs, saved, budget):\n"
-        "    def best(i, j, room):\n"
-        "        if sum(saved[i:j]) <= room: return 0, list(range(i, j))\n"
-        "        found = 1e99, None\n"
-        "        for k in reversed(range(i + 1, j)):\n"
-        "            (b, right) = best(k, j, room - inputs[k]) if room >= inputs[k] else (1e99, None)\n"
-        "            (a, left) = best(i, k, room) if b < 1e99 else (1e99, None)\n"
-        "            found = min(found, (a + b + sum(forward[i:k]), (left, right)), key=lambda pair: pair[0])\n"
-        "        return found\n"
-        "    return best(0, len(saved), budget)[1]"
-    ],
     "mean_over_ranks": [
         "def mean_over_ranks(comm, x):\n    return np.mean(comm.all_gather(x), axis=0)",
-        "def mean_over_ranks(comm, x):\n    return comm.all_reduce(x / comm.size)",
-        "def mean_over_ranks(comm, x):\n"
-        "    total = 0 * x\n"
-        "    for rank in range(comm.size):\n"
-        "        other = np.array(x)\n"
-        "        comm.broadcast(other, rank)\n"
-        "        total += other\n"
-        "    return np.divide(total, comm.size)",
-    ],
-    "share": [
-        "def share(n, rank, size):\n    return len(range(rank, n, size))",
-        "def share(n, rank, size):\n    return (n + size - 1 - rank) // size",
-        "def share(n, rank, size):\n    return np.array_split(np.arange(n), size)[rank].size",
-        "def share(n, rank, size):\n    return np.int64(n // size) + (rank < n % size)",
     ],
     "swap": [
         "def swap(comm, mine):\n"
@@ -104,109 +56,6 @@ OTHERWISE = {
         "        comm.recv(theirs, 0)\n"
         "        comm.send(mine, 0)\n"
         "    return theirs",
-        "def swap(comm, mine):\n    return comm.all_gather(mine)[1 - comm.rank]",
-        "def swap(comm, mine):\n"
-        "    work = comm.isend(mine, 1 - comm.rank)\n"
-        "    theirs = comm.recv(mine.copy(), 1 - comm.rank)\n"
-        "    work.wait()\n"
-        "    return theirs",
-    ],
-    "windows": [
-        "def convolve(x, W):\n"
-        "    windows = np.lib.stride_tricks.sliding_window_view(x, W.shape[:2], axis=(1, 2))\n"
-        "    return np.einsum('nijcuv,uvck->nijk', windows, W)\n"
-        "def max_pool(x, k):\n"
-        "    windows = np.lib.stride_tricks.sliding_window_view(x, (k, k), axis=(1, 2))[:, ::k, ::k]\n"
-        "    return windows.max(axis=(-1, -2))\n"
-        "def lrn(x, n=5, k=2.0, alpha=1e-4, beta=0.75):\n"
-        "    y = np.empty_like(x)\n"
-        "    for c in range(x.shape[-1]):\n"
-        "        some = x[..., max(0, c - n // 2) : c + n // 2 + 1]\n"
-        "        y[..., c] = x[..., c] / np.power(k + alpha * np.square(some).sum(-1), beta)\n"
-        "    return y",
-        "def convolve(x, W):\n"
-        "    (n, h, w, _), (kh, kw, _, k) = x.shape, W.shape\n"
-        "    y = np.zeros((n, h - kh + 1, w - kw + 1, k), x.dtype)\n"
-        "    for i in range(h - kh + 1):\n"
-        "        for j in range(w - kw + 1):\n"
-        "            y[:, i, j] = np.tensordot(x[:, i : i + kh, j : j + kw], W, 3)\n"
-        "    return y\n"
-        "def max_pool(x, k):\n"
-        "    h, w = (size // k * k for size in x.shape[1:3])\n"
-        "    return np.max([x[:, i:h:k, j:w:k] for i in range(k) for j in range(k)], axis=0)\n"
-        "def lrn(x, n=5, k=2.0, alpha=1e-4, beta=0.75):\n"
-        "    c = np.arange(x.shape[-1])\n"
-        "    near = (abs(c[:, None] - c) <= n // 2).astype(x.dtype)\n"
-        "    return x * (k + alpha * (x**2 @ near)) ** -beta",
-    ],
-    "spectra": [
-        "def columns(x, kh, kw):\n"
-        "    windows = np.lib.stride_tricks.sliding_window_view(x, (kh, kw), axis=(1, 2))\n"
-        "    return windows.transpose(0, 1, 2, 4, 5, 3).reshape(-1, kh * kw * x.shape[3])\n"
-        "def im2col(x, W):\n"
-        "    size = len(x), x.shape[1] - len(W) + 1, -1, W.shape[3]\n"
-        "    return np.einsum('rk,kc->rc', columns(x, *W.shape[:2]), W.reshape(-1, W.shape[3])).reshape(size)\n"
-        "def fft_convolve(x, W):\n"
-        "    (_, h, w, _), (kh, kw, _, _) = x.shape, W.shape\n"
-        "    shape = h + kh - 1, w + kw - 1\n"
-        "    f, g = np.fft.fft2(x, shape, axes=(1, 2)), np.fft.fft2(W[::-1, ::-1], shape, axes=(0, 1))\n"
-        "    y = np.fft.ifft2(np.einsum('nhwc,hwck->nhwk', f, g), axes=(1, 2)).real\n"
-        "    return y[:, kh - 1 : h, kw - 1 : w].astype(x.dtype)"
-    ],
-    "winograd": [
-        "def winograd(x, W, BT, G, AT):\n"
-        "    (m, a), r = AT.shape, G.shape[1]\n"
-        "    n, oh, ow = len(x), x.shape[1] - r + 1, x.shape[2] - r + 1\n"
-        "    y = np.zeros((n, oh + m, ow + m, W.shape[3]), x.dtype)\n"
-        "    x = np.pad(x, ((0, 0), (0, a), (0, a), (0, 0)))\n"
-        "    kernels = np.einsum('au,uvck,bv->abck', G, W, G)\n"
-        "    for i in range(0, oh, m):\n"
-        "        for j in range(0, ow, m):\n"
-        "            tile = np.einsum('ap,npqc,bq->abnc', BT, x[:, i : i + a, j : j + a], BT)\n"
-        "            y[:, i : i + m, j : j + m] = np.einsum('ia,abnk,jb->nijk', AT, tile @ kernels, AT)\n"
-        "    return y[:, :oh, :ow]",
-        "def winograd(x, W, BT, G, AT):\n"
-        "    (m, a), n, (oh, ow) = AT.shape, len(x), np.subtract(x.shape[1:3], G.shape[1] - 1)\n"
-        "    more = [(0, -oh % m), (0, -ow % m)]\n"
-        "    d = np.lib.stride_tricks.sliding_window_view(np.pad(x, ((0, 0), *more, (0, 0))), (a, a), axis=(1, 2))\n"
-        "    tiles, kernels = BT @ d[:, ::m, ::m] @ BT.T, np.einsum('au,uvck,bv->abck', G, W, G)\n"
-        "    y = np.einsum('ia,jb,nxycab,abck->nxiyjk', AT, AT, tiles, kernels, optimize=True)\n"
-        "    return y.reshape(n, oh + -oh % m, -1, W.shape[3])[:, :oh, :ow]",
-    ],
-    "cost": [
-        "def winograd_cost(n, c_in, c_out, h, w, m, r):\n"
-        "    from math import ceil\n"
-        "    log = lambda k: (k - 1).bit_length()\n"
-        "    a, tiles = m + r - 1, np.int64(ceil(h / m) * ceil(w / m) * n)\n"
-        "    per_tile = c_in * (2 * a**3 + c_out * a * a) + c_out * m * a * (a + m)\n"
-        "    return [tiles * per_tile + c_in * c_out * a * r * (a + r), 5 + 4 * log(a) + log(c_in)]"
-    ],
-    "transforms": [
-        "def transforms(points, m, r):\n"
-        "    def V(k): return np.vstack([np.vander(np.float64(points), k, increasing=True), [0] * (k - 1) + [1]])\n"
-        "    return np.linalg.solve(V(m + r - 1), np.eye(m + r - 1)).T, V(r), V(m).T.copy()"
-    ],
-    "points": [
-        "def points():\n"
-        "    from fractions import Fraction\n"
-        "    return (0, 1, -1, Fraction(9, 4), -2.25, 4 / 9, Fraction(-4, 9))",
-        "def points():\n    return np.array([0, 1, -1, 2.5, -2.5, 0.4, -0.4])",
-    ],
-    "product_type": [
-        "def product_type(x, w, ndim=2):\n"
-        "    if x == Partial(): return Partial() if w == Replicate() else None\n"
-        "    if isinstance(x, Shard) and x.axis == ndim - 1: return Partial() if w == Shard(axis=0) else None\n"
-        "    if isinstance(x, Shard): return Shard(x.axis) if w == Replicate() else None\n"
-        "    return None if w == Shard(0) else Shard(ndim - 1) if isinstance(w, Shard) else w"
-    ],
-    "move": [
-        "def move(old, new, nbytes, p):\n"
-        "    share, pair = nbytes // 1 / p, (type(old).__name__, type(new).__name__)\n"
-        "    if old == new: return '', 0\n"
-        "    return {('Partial', 'Replicate'): ('all_reduce', 2 * (p - 1) * share),\n"
-        "            ('Partial', 'Shard'): ('reduce_scatter', nbytes - share),\n"
-        "            ('Shard', 'Replicate'): ('all_gather', np.float64(nbytes - share)),\n"
-        "            ('Shard', 'Shard'): ('all_to_all', share - share / p)}.get(pair, ('', 0))"
     ],
     "typed": [
         "def gain_gradient(dy, x_hat):\n    return (x_hat * dy).sum(0).redistribute(Replicate()).whole()\n"
@@ -228,60 +77,6 @@ OTHERWISE = {
         "    return y\n"
         "def row_backward(comm, dy, x, W):\n    return np.dot(dy, W.T), np.einsum('nk,nm->km', x, dy), sum(dy)"
     ],
-    "assign": [
-        "def assign(costs, p):\n"
-        "    from heapq import heapify, heapreplace\n"
-        "    heap = [(0, rank, []) for rank in reversed(range(p))]\n"
-        "    heapify(heap)\n"
-        "    for k in np.argsort(costs)[::-1]:\n"
-        "        load, rank, own = heap[0]\n"
-        "        heapreplace(heap, (load + costs[k], rank, [*own, k]))\n"
-        "    return tuple(own for _, _, own in heap)"
-    ],
-    "rule": [
-        "def sent(facts):\n"
-        "    p = facts.ranks\n"
-        "    def summed(n): return 2 * n - 2 * n / p\n"
-        "    if facts.boundary is None: return dict(tensor=facts.tensor, data=summed(facts.weights))\n"
-        "    trick = summed(facts.weights - facts.weights_dense + facts.boundary) + facts.tensor_dense\n"
-        "    return {'one weird trick': trick, 'tensor': facts.tensor, 'data': np.float64(summed(facts.weights))}\n"
-        "def choose(facts):\n"
-        "    return sorted(sent(facts).items(), key=lambda pair: pair[1])[0][0]"
-    ],
-    "nvfp4": [
-        "def nvfp4(x):\n"
-        "    if x.ndim > 1: \n"
-        "        big = abs(x).max()\n"
-        "        return np.array([_rows(row, big) for row in x.reshape(-1, x.shape[-1])], 'float32').reshape(x.shape)\n"
-        "    return _rows(x, abs(x).max())\n"
-        "def _rows(x, big):\n"
-        "    t, out = big / np.float32(2688) or np.float32(1), np.zeros_like(x)\n"
-        "    for k in range(0, len(x), 16):\n"
-        "        part = x[k : k + 16]\n"
-        "        s = e4m3(np.float32([abs(part).max() / 6 / t]))[0] * t\n"
-        "        if s == 0: continue\n"
-        "        off = abs(abs(part / s)[:, None] - GRID) + np.arange(8) % 2 * 1e-12\n"
-        "        out[k : k + 16] = np.copysign(GRID[off.argmin(axis=1)], part) * s\n"
-        "    return out"
-    ],
-    "layer_cost": [
-        "def layer_cost(k, cin, cout, pixels, groups=1):\n"
-        "    weights = k ** 2 * (cin // groups) * cout\n"
-        "    return [weights + cout, weights * 2 * pixels]",
-        "def layer_cost(k, cin, cout, pixels, groups=1):\n"
-        "    return np.array([k * k * cin // groups * cout + cout, 2 * k * k * cin // groups * cout * pixels])",
-    ],
-    "step_parts": [
-        "def step_parts(p, beta, t, n, alpha, k=1):\n"
-        "    messages = (p - 1) + (p - 1)\n"
-        "    return np.array([t / p, sum(messages * (n / k / p) / beta for _ in range(k)), messages * k * alpha])"
-    ],
-    "needed_bandwidth": [
-        "def needed_bandwidth(p, t, n, alpha, k=1):\n"
-        "    if p == 1: return 0\n"
-        "    for_bytes = t / p / (2 * p - 2) - alpha * k\n"
-        "    return float('inf') if for_bytes <= 0 else np.float64(n / p / for_bytes)"
-    ],
     "codecs": [
         "def encode_8bit(x):\n"
         "    s = np.float32(max(-x.min(), x.max()))\n"
@@ -299,23 +94,6 @@ OTHERWISE = {
         "def decode_top(places, values, n):\n"
         "    sent = dict(zip(places.tolist(), values.tolist()))\n"
         "    return np.array([sent.get(i, 0) for i in range(n)], 'float32')",
-        "def encode_8bit(x):\n"
-        "    s = np.abs(x).max()\n"
-        "    up = np.floor(np.abs(x) * 127 / np.maximum(s, 1e-30) + 0.5)  # halves away from zero\n"
-        "    return np.array([s]), (np.sign(x) * up).astype(np.int8)\n"
-        "decode_8bit = lambda s, levels, n: np.multiply(levels, s / 127, dtype=np.float32)\n"
-        "def encode_1bit(x):\n"
-        "    up = ~(x < 0)\n"
-        "    sums = np.array([x @ up, x @ ~up])\n"
-        "    return (sums / np.maximum([up.sum(), (~up).sum()], 1)).astype(np.float32), np.packbits(up)\n"
-        "def decode_1bit(means, bits, n):\n"
-        "    b = np.unpackbits(bits)[:n]\n"
-        "    return b * means[0] + (1 - b) * means[1]\n"
-        "def encode_top(x, k):\n"
-        "    order = np.lexsort((np.arange(len(x)), -np.abs(x)))[:k]\n"
-        "    return np.sort(order).astype('u4'), x[np.sort(order)]\n"
-        "def decode_top(places, values, n):\n"
-        "    return np.bincount(places, values, minlength=n).astype(np.float32)",
     ],
     "compressed_all_reduce": [
         "def compressed_all_reduce(comm, x, error, encode, decode):\n"
@@ -331,12 +109,6 @@ OTHERWISE = {
         "    move = comm.all_gather(start - end).mean(axis=0)\n"
         "    velocity[...] = mu * velocity + move\n"
         "    return start - lr * move - lr * mu * velocity",
-        "def diloco_round(comm, start, end, velocity, lr=0.7, mu=0.9):\n"
-        "    mean = end / comm.size\n"
-        "    comm.all_reduce(mean)\n"
-        "    np.multiply(velocity, mu, out=velocity)\n"
-        "    np.add(velocity, start - mean, out=velocity)\n"
-        "    return start + lr * (mean - start - mu * velocity)",
     ],
     "momentum": [
         "def sgd(data, grad, state, lr, step):\n"
@@ -348,24 +120,6 @@ OTHERWISE = {
         "    old = v.copy()\n"
         "    v[:] = mu * v + g\n"
         "    w[:] = w - eta * ((1 + mu) * v - mu * old)\n",
-        "def sgd(data, grad, state, lr, step):\n"
-        "    for i in np.ndindex(*data.shape): data[i] -= lr * grad[i]\n"
-        "def momentum(data, grad, state, lr, step, mu=0.9):\n"
-        "    for i in np.ndindex(data.shape):\n"
-        "        state[i] = mu * state[i] + grad[i]\n"
-        "        data[i] -= lr * state[i]\n"
-        "def nesterov(data, grad, state, lr, step, mu=0.9):\n"
-        "    momentum(data, grad, state, 0, step, mu)\n"
-        "    data -= lr * grad + lr * mu * state\n"
-        "    return data",
-    ],
-    "adaptive": [
-        "def adagrad(w, g, s, lr, t, eps=1e-8):\n"
-        "    s += g ** 2\n"
-        "    w -= lr / (s ** 0.5 + eps) * g\n"
-        "def rmsprop(w, g, s, lr, t, rho=0.99, eps=1e-8):\n"
-        "    s += (1 - rho) * (g ** 2 - s)\n"
-        "    w += -lr * g / (eps + np.sqrt(s))"
     ],
     "adam": [
         "def adam(w, g, state, lr, step, beta1=0.9, beta2=0.999, eps=1e-8):\n"
@@ -373,42 +127,6 @@ OTHERWISE = {
         "    state[1][...] = beta2 * state[1] + (1 - beta2) * np.square(g)\n"
         "    a, b = 1 - beta1 ** (step + 1), np.sqrt(1 - beta2 ** (step + 1))\n"
         "    w -= (lr * b / a * state[0] / (np.sqrt(state[1]) + eps * b)).astype(w.dtype)"
-    ],
-    "schedule": [
-        "def schedule(step, steps):\n    return (1 - step / steps) / (1 + 5 * step / steps)",
-        "def schedule(step, steps):\n    return np.float32(np.exp(-4.6 * step / steps))",
-    ],
-    "noise": [
-        "def noise(gradients, b):\n"
-        "    p, g = len(gradients), gradients.mean(axis=0)\n"
-        "    trace = b * np.sum((gradients - g) ** 2) / (p - 1)\n"
-        "    return [trace, g @ g - trace / (p * b)]",
-        "def noise(gradients, b):\n"
-        "    p = gradients.shape[0]\n"
-        "    means = np.array([np.einsum('pd,pd->', gradients, gradients) / p, np.sum(gradients.mean(0) ** 2)])\n"
-        "    signal, trace = np.linalg.solve([[1, 1 / b], [1, 1 / (p * b)]], means)\n"
-        "    return float(trace), float(signal)",
-    ],
-    "fit": [
-        "def fit(batches, steps):\n"
-        "    slope, start = np.polyfit(1 / batches, steps, 1, w=1 / steps)\n"
-        "    return start, slope",
-        "def fit(batches, steps):\n"
-        "    A = [[1 / s, 1 / (b * s)] for b, s in zip(batches, steps)]\n"
-        "    return np.linalg.pinv(A).sum(axis=1)",
-    ],
-    "best_batch": [
-        "def best_batch(s, e, a, c, largest):\n"
-        "    b = np.sqrt(e / s) * np.sqrt(a / c)\n"
-        "    return np.clip(b, 1, largest)",
-        "def best_batch(s, e, a, c, largest):\n"
-        "    b = (e * a / s / c) ** 0.5\n"
-        "    return 1 if b < 1 else largest if b > largest else b",
-    ],
-    "half_the_memory": [
-        "def half_the_memory():\n"
-        "    # rank 2 has room for one\n"
-        "    return ['F0 F1 F2  B0 F3 B1 B2 B3', 'F0 F1 B0 F2 B1 F3 B2 B3', ' '.join(f'F{i} B{i}' for i in range(4))]",
     ],
     "generators": [
         "def gpipe(stage, n_stages, n_microbatches):\n"
@@ -421,21 +139,6 @@ OTHERWISE = {
         "        order += f[p - 1 - s + k : p - s + k] + [b[k]]\n"
         "    return order"
     ],
-    "predicted": [
-        "def predicted(p, m, v, f, b):\n"
-        "    work, idle = np.float64(m * (f + b)), (p - 1) * (f + b) / v\n"
-        "    return work + idle, idle / (work + idle)\n"
-        "def held_by_1f1b(p, m):\n"
-        "    return list(np.minimum(np.arange(p, 0, -1), m))"
-    ],
-    "interleaved": [
-        "def interleaved(rank, p, m, v):\n"
-        "    n, at = v * m, lambda i: (i // p % v, i // (p * v) * p + i % p)\n"
-        "    ahead = min(2 * (p - rank - 1) + (v - 1) * p, n)\n"
-        "    for j in range(n + ahead):\n"
-        "        if j < n: yield '%dF%d' % (rank + p * at(j)[0], at(j)[1])\n"
-        "        if j >= ahead: yield '%dB%d' % (rank + p * (v - 1 - at(j - ahead)[0]), at(j - ahead)[1])"
-    ],
     "run_stage": [
         "def run_stage(order, w, gradient, lr):\n"
         "    all_of_them, at, late, most = [w.copy()], {}, [], []\n"
@@ -447,16 +150,6 @@ OTHERWISE = {
         "            all_of_them.append(all_of_them[-1] - lr * gradient(i, all_of_them[at.pop(i)]))\n"
         "        most.append(len({*at.values(), len(all_of_them) - 1}))\n"
         "    return all_of_them[-1], np.array(late), np.int64(max(most))"
-    ],
-    "staleness_of": [
-        "def staleness_of(log):\n"
-        "    pushes = np.cumsum([0] + [kind == 'push' for kind, _ in log])\n"
-        "    last = {}\n"
-        "    found = []\n"
-        "    for i, (kind, worker) in enumerate(log):\n"
-        "        if kind == 'pull': last[worker] = i\n"
-        "        else: found.append(pushes[i] - pushes[last[worker]])\n"
-        "    return found"
     ],
     "async_sgd": [
         "def async_sgd(comm, w, gradient, lr, steps):\n"
@@ -477,31 +170,6 @@ OTHERWISE = {
         "            log += [('push', got[0])]\n"
         "    return log"
     ],
-    "delayed_descent": [
-        "def delayed_descent(gradient, w, lr, staleness, steps):\n"
-        "    out = np.empty((steps + 1, len(w)), w.dtype)\n"
-        "    out[0] = w\n"
-        "    for t in range(steps):\n"
-        "        out[t + 1] = out[t] - lr * gradient(out[t - staleness if t > staleness else 0])\n"
-        "    return out"
-    ],
-    "ssp_ends": [
-        "def ssp_ends(seconds, bound):\n"
-        "    rows = []\n"
-        "    for k, row in enumerate(seconds):\n"
-        "        free = rows[-1] if rows else 0 * row\n"
-        "        opened = max(rows[k - int(bound) - 1]) if bound < k else 0.0\n"
-        "        rows += [np.where(free > opened, free, opened) + row]\n"
-        "    return np.array(rows)"
-    ],
-    "backup_update": [
-        "def backup_update(arrivals, gradients, gamma):\n"
-        "    need = -int(-(gamma * len(arrivals) - 1e-9) // 1)\n"
-        "    order = sorted(range(len(arrivals)), key=lambda i: (arrivals[i], i))\n"
-        "    return (sum(gradients[i] for i in order[:need]) / need, arrivals[order[need - 1]],\n"
-        "            [i for i in range(len(arrivals)) if i in order[need:]])"
-    ],
-    "my_policy": ["def my_policy(n, lead, stale):\n    return np.int64(1), 0, np.ones(1000, bool), 4 + stale * 0.9"],
     "network": [
         "def decisions():\n"
         "    return {'relay': ('buffer 2', '2->0'), 'collect': ('2->0',), 'epochs': ('2->0', '2->0'), 'ledger': None}\n"
@@ -519,23 +187,6 @@ OTHERWISE = {
         "    p = np.exp(s - s.max(-1, keepdims=True))\n"
         "    p /= p.sum(-1, keepdims=True)\n"
         "    return np.einsum('...nm,...md->...nd', p, v), p",
-        "from scipy.special import softmax\n"
-        "def attend(q, k, v, causal=False):\n"
-        "    if q.ndim > 2:\n"
-        "        heads = [attend(*head, causal) for head in zip(q, k, v)]\n"
-        "        return tuple(np.stack(parts) for parts in zip(*heads))\n"
-        "    s = q.astype(float) @ k.T.astype(float) * q.shape[1] ** -0.5\n"
-        "    for i in range(len(s) * causal):\n"
-        "        s[i, i + 1 :] = -np.inf\n"
-        "    p = softmax(s, axis=1)\n"
-        "    return [(p @ v).astype(q.dtype), p.astype(q.dtype)]",
-    ],
-    "attend_backward": [
-        "def attend_backward(dy, q, k, v, p):\n"
-        "    root, dp = q.shape[-1] ** 0.5, np.einsum('...nd,...md->...nm', dy, v)\n"
-        "    ds = p * dp - p * np.einsum('...nm,...nm->...n', p, dp)[..., None]\n"
-        "    dq, dk = np.einsum('...nm,...md->...nd', ds, k), np.einsum('...nm,...nd->...md', ds, q)\n"
-        "    return dq / root, dk / root, np.einsum('...nm,...nd->...md', p, dy)"
     ],
     "merge": [
         "def merge(a, b):\n"
@@ -543,10 +194,6 @@ OTHERWISE = {
         "    top = np.where(m > n, m, n)\n"
         "    x, y = (np.where(side == top, 1, np.exp(side - top)).astype(o.dtype) for side in (m, n))\n"
         "    return [top, l * x + k * y, o * x + u * y]",
-        "def merge(a, b):\n"
-        "    top = np.maximum(a[0], b[0])\n"
-        "    x, y = (np.exp(np.fmax(side[0] - top, -5e4)) for side in (a, b))\n"
-        "    return top, x * a[1] + y * b[1], x * a[2] + y * b[2]",
     ],
     "flash": [
         "def flash():\n"
@@ -590,39 +237,11 @@ OTHERWISE = {
         "    m, l, o = seen\n"
         "    return o / l"
     ],
-    "zigzag": [
-        "def zigzag(n, p):\n"
-        "    where, size = np.zeros((p, n // p), np.int32), n // p // 2\n"
-        "    for r in range(p):\n"
-        "        for i in range(size):\n"
-        "            where[r, i], where[r, size + i] = r * size + i, n - (r + 1) * size + i\n"
-        "    return where",
-    ],
     "vector_add": [
         "def vector_add():\n"
         "    return r'''extern \"C\" __global__ void vector_add(const float* a, const float* b, float* c, int n) {\n"
         "    for (int i = threadIdx.x + blockDim.x * blockIdx.x; i < n; i += blockDim.x * gridDim.x)\n"
         "        *(c + i) = b[i] + *(a + i);\n"
-        "}'''",
-        "def vector_add():\n"
-        "    return r'''extern \"C\" __global__ void vector_add(const float* a, const float* b, float* c, int n) {\n"
-        "    int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
-        "    while (n > i) {\n"
-        "        c[i] = __fadd_rn(a[i], b[i]);\n"
-        "        i += gridDim.x * blockDim.x;\n"
-        "    }\n"
-        "}'''",
-    ],
-    "matmul": [
-        "def matmul():\n"
-        "    return r'''extern \"C\" __global__ void matmul(\n"
-        "        const float* A, const float* B, float* C, int m, int n, int k) {\n"
-        "    int c = blockIdx.x * blockDim.x + threadIdx.x, r = blockIdx.y * blockDim.y + threadIdx.y;\n"
-        "    if (r < m && c < n) {\n"
-        "        double sum = 0;\n"
-        "        for (int i = k - 1; i >= 0; i--) sum = fma((double)A[r * k + i], (double)B[i * n + c], sum);\n"
-        "        C[r * n + c] = (float)sum;\n"
-        "    }\n"
         "}'''",
     ],
     "tiled": [
@@ -691,14 +310,6 @@ OTHERWISE = {
         "    right = np.eye(logits.shape[1], dtype=logits.dtype)[labels]\n"
         "    loss = lse.sum() - (shifted * right).sum()\n"
         "    return loss / n, (np.exp(shifted - lse[:, None]) - right) / n",
-        "def softmax_cross_entropy(logits, labels, n=None):\n"
-        "    from scipy.special import logsumexp, softmax\n"
-        "    n, z = len(logits) if n is None else n, logits.astype(float)\n"
-        "    p, loss = softmax(z, axis=1), 0\n"
-        "    for i, label in enumerate(labels):\n"
-        "        loss += logsumexp(z[i] - z[i].max()) - (z[i, label] - z[i].max())\n"
-        "        p[i, label] -= 1\n"
-        "    return np.array(loss / n), (p / n).astype(logits.dtype)",
     ],
     "numeric_gradient": [
         "def numeric_gradient(f, x, eps=1e-6):\n"
@@ -725,26 +336,12 @@ OTHERWISE = {
         "    def backward(self, dy, saved):\n"
         "        return dy * (saved - saved**2)",
     ],
-    "dense_backward": [
-        "def dense_backward(layer, dy, saved):\n"
-        '    dx, ones = np.einsum("bo,io->bi", dy, layer.W.data), np.ones(len(dy), dy.dtype)\n'
-        "    np.add(layer.b.grad, ones @ dy, out=layer.b.grad)\n"
-        "    for row, gradient in zip(saved, dy):\n"
-        "        layer.W.grad[...] = layer.W.grad + np.outer(row, gradient)\n"
-        "    return dx",
-    ],
     "sgd": [
         "class SGD:\n"
         "    def init(self, data):\n"
         "        pass\n"
         "    def update(self, data, grad, state, lr, step):\n"
         "        data[...] = data + grad * -lr",
-        "class SGD:\n"
-        "    def init(self, data): return None\n"
-        "    def update(self, data, grad, state, lr, step):\n"
-        "        for i in np.ndindex(data.shape):\n"
-        "            data[i] -= lr * grad[i]\n"
-        "        return data",
     ],
     ("lab01", "step"): [
         "class Trainer(dl.Serial):\n"
@@ -759,7 +356,8 @@ OTHERWISE = {
         "        return float(loss)",
     ],
 }
-"""Answers that are as right as the solutions, by exercise; of those with one name by lab and exercise."""
+"""Answers that are as right as the solutions, where a runner does more with an answer than to call it and name results;
+by exercise, of those with one name by lab and exercise."""
 
 
 @pytest.fixture
@@ -817,9 +415,9 @@ def test_no_change_and_no_wrapper_passes(stem, name):
     assert survivors(SOLVED[stem], name) == []
 
 
-@pytest.mark.parametrize(("stem", "name"), EXERCISES)
+@pytest.mark.parametrize(("stem", "name"), [pair for pair in EXERCISES if {pair, pair[1]} & OTHERWISE.keys()])
 def test_answers_written_otherwise_pass(stem, name, check):
-    for text in (*OTHERWISE.get(name, ()), *OTHERWISE.get((stem, name), ())):
+    for text in OTHERWISE.get((stem, name)) or OTHERWISE[name]:
         assert not check(stem, name, text)
         assert not check(stem, name, text, hidden=True)
 

@@ -7,16 +7,15 @@ import json
 import pytest
 from click.testing import CliRunner
 from distcourse.commands.project import project
-from distcourse.project import board, kernel, page
+from distcourse.project import board, page
 from distcourse.project.board import Entry, better, score_all, standings
-from distcourse.project.rounds import TRACKS
-from distcourse.project.track import Result, fingerprint, likeness, source_words
+from distcourse.project.track import Result
 
-from .submissions import EXAMPLE, demo, write
+from .submissions import EXAMPLE, write
 
 
-def entry(team, time, cost=None, *, track="schedule", cases=(), state="scored", late=False, prints=(), reason=""):
-    result = Result(state, cost, 1 if cost else None, cases=list(cases), reason=reason, prints=list(prints))
+def entry(team, time, cost=None, *, track="schedule", cases=(), state="scored", late=False, reason=""):
+    result = Result(state, cost, 1 if cost else None, cases=list(cases), reason=reason)
     return Entry(team, time, track, "", result, late)
 
 
@@ -56,20 +55,6 @@ def test_late_work_does_not_replace_what_was_on_time():
     assert rows(found) == [(1, "a", 10, "scored")]
 
 
-def test_near_copies_and_names_that_look_alike_are_said():
-    mine, copied = (fingerprint(source_words(text)) for text in (demo.KERNEL, demo.COPIED))
-    other = kernel.prints_of(EXAMPLE / "kernel.cu")
-    assert likeness(mine, copied) > 0.9
-    assert likeness(mine, other) < 0.3
-    found = [entry("basalt", "2026-12-01T0900", 5, track="kernel", cases=[5], prints=mine),
-             entry("ba5alt", "2026-12-02T0900", 5, track="kernel", cases=[5], prints=copied),
-             entry("corals", "2026-12-03T0900", 9, track="kernel", cases=[9], prints=other),
-             entry("dunes", "2026-12-04T0900", 9, track="kernel", cases=[9], prints=other)]  # fmt: skip
-    notes = {s.team: s.notes for s in standings(found)["kernel"]}
-    assert notes == {"basalt": [], "ba5alt": ["its name looks like basalt", "near copy of basalt (100% alike)"],
-                     "corals": [], "dunes": []}  # fmt: skip
-
-
 def test_days_names_and_times(around, tmp_path):
     text = (EXAMPLE / "schedule.csv").read_bytes()
     for team, time in (("beat-this", "2026-12-01T0900"),
@@ -107,8 +92,7 @@ def test_what_was_scored_is_not_run_again(around, tmp_path, monkeypatch):
 def test_the_page_and_the_table_say_the_same_and_run_nothing(around, tmp_path):
     bad = entry("b-team", "2026-13-45T9999", state="refused", reason="=1+1 <script>alert(1)</script>\n  secret = x[i];")
     found = [entry("a-team", "2026-12-01T0900", 400), entry("a-team", "2026-12-02T0900", 350), bad]
-    pictures = dict.fromkeys(TRACKS)
-    html = page.as_html(standings(found), around, pictures)
+    html = page.as_html(standings(found), around.terms)
     assert "<script>alert" not in html
     assert "&lt;script&gt;" in html
     assert html.count("<svg") == 1
@@ -135,5 +119,5 @@ def test_a_student_and_staff_by_command(tmp_path):
     write(tmp_path / "s/a-team/2026-12-01T0900", "schedule.csv", (EXAMPLE / "schedule.csv").read_bytes())
     run("score", tmp_path / "s", tmp_path / "r", "--unsafe")
     (tmp_path / "r/secret/disqualified.json").write_text(json.dumps({"b-team": "why"}))
-    run("board", tmp_path / "s", tmp_path / "r", tmp_path / "board")
-    assert (tmp_path / "board/board.html").stat().st_size > 20_000
+    run("board", tmp_path / "r", tmp_path / "board")
+    assert "a-team" in (tmp_path / "board/board.html").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The fifteen invented submissions: what each is worth, on every machine; the same page every time."""
+"""The fourteen invented submissions: what each is worth, on every machine; the same page every time."""
 
 import pytest
 from distcourse.author import sandbox
@@ -17,9 +17,8 @@ schedule 2 amber-otters 436 scored
 schedule 3 beat-this 454 scored
 schedule - basalt - wrong
 kernel 1 basalt 1995 scored
-kernel 1 ba5alt 1995 scored
-kernel 3 beat-this 2883 scored
-kernel 4 amber-otters 94409 scored
+kernel 2 beat-this 2883 scored
+kernel 3 amber-otters 94409 scored
 kernel - copper-finches - refused
 kernel - delta-llamas - wrong
 kernel - ember-owls - refused
@@ -29,13 +28,13 @@ kernel - ember-owls - refused
 @pytest.mark.skipif(bool(sandbox.available()), reason=sandbox.available() or "a sandbox")
 def test_the_demo_is_the_same_everywhere(around, tmp_path):
     rows = demo.submissions(around)
-    assert len(rows) == 15
+    assert len(rows) == 14
     demo.write(rows, tmp_path / "submissions")
     entries = board.library_entries(around) + board.score_all(tmp_path / "submissions", around)
     lines = [line for lines in board.standings(entries).values() for line in lines]
     found = [f"{s.track} {s.place or '-'} {s.team} {s.cost or '-'} {s.state}" for s in lines]
     assert found == EXPECTED.strip().split("\n")
     for name in ("one", "two"):
-        page.write_board(entries, around, tmp_path / "submissions", tmp_path / name)
+        page.write_board(entries, around.terms, tmp_path / name)
     for name in ("board.html", "board.csv"):
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()

@@ -100,24 +100,6 @@ def test_counts_that_are_forged_are_named(part, around, monkeypatch):
     assert "below the physical floor" in found.reason
 
 
-def test_the_time_on_a_card_stands_beside_and_is_not_scored(around, monkeypatch):
-    launch = kernel.launch
-
-    def with_card(*args, **options):
-        return launch(*args, **options) | {"card": packed(np.array([12.34]))}
-
-    monkeypatch.setattr(kernel, "launch", with_card)
-    plain, timed = (around.score("kernel", EXAMPLE / "kernel.cu", "a", unsafe=True, card=c) for c in (False, True))
-    assert timed.notes[1:] == [f"12.3 us on this machine's card for {around.tasks['kernel']['shapes'][0]}, unscored"]
-    assert (plain.cost, plain.notes) == (timed.cost, timed.notes[:1])
-
-
-@pytest.mark.gpu
-def test_a_card_runs_it(around):
-    found = around.score("kernel", EXAMPLE / "kernel.cu", "a", unsafe=True, card=True)
-    assert "us on this machine's card" in found.notes[1]
-
-
 ONE_WARP = """\
 extern "C" __global__ void rms_transposed(const float* x, float* out, int rows, int cols) {
     if (FIRST threadIdx.y) return;
@@ -183,21 +165,13 @@ def test_honest_sources_pass(name):
         assert compile_check(source, 90).ok
 
 
-def test_leaked_labels_and_looked_up_images_are_named(around, tmp_path):
+def test_leaked_labels_are_named_and_looked_up_images_gain_nothing(around, tmp_path):
     given, kept = around.data, around.labels
-    x = np.concatenate([given["x_train"], given["x_private"]])
-    truth = np.where(kept["random_private"], 0, kept["y_private"])
-    for labels, state, said in (
-        (kept["y_private"], "impossible", "drawn at random"),
-        (truth, "wrong", "looked them up"),
-    ):
-        files = demo.nearest(x, np.concatenate([given["y_train"], labels]), given["x_private"])
-        if state == "wrong":  # by heart, and otherwise a guess
-            files["workspace/predict.py"] = files["workspace/predict.py"].replace(
-                b'known["y"][far.argmin(1)]', b'np.where(far.min(1) < 1e-3, known["y"][far.argmin(1)], 1)'
-            )
-        found = around.score("classifier", write(tmp_path, "classifier", files), "a-team", unsafe=UNSAFE)
-        assert (found.state, said in found.reason) == (state, True), found
+    x, y = given["x_train"], given["y_train"]
+    leaked = demo.nearest(np.concatenate([x, kept["x_held"]]), np.concatenate([y, kept["y_held"]]), given["x_private"])
+    found = around.score("classifier", write(tmp_path, "classifier", leaked), "a-team", unsafe=UNSAFE)
+    assert (found.state, "drawn at random" in found.reason) == ("impossible", True), found
+    assert found.cost is None
 
 
 def test_a_zip_of_the_folder_itself_is_read_too(tmp_path):

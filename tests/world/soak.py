@@ -16,10 +16,11 @@ import time
 from collections import Counter
 
 import psutil
-from distcourse.nemesis import MENU, draw, shrink, strike
 
 from distlearn.tables import table
 from distlearn.world import EngineWorld
+
+from .faults import MENU, Partition, draw, problems, shrink, strike
 
 MINUTES, SEED = float(os.environ.get("SOAK_MINUTES", 30)), int(os.environ.get("SOAK_SEED", 0))
 SIZE = 4
@@ -36,7 +37,7 @@ def family() -> list[str]:
 
 def main() -> int:
     """Soak; return the exit code."""
-    menu = [kind for kind in MENU if not kind.simulated_only]
+    menu = [kind for kind in MENU if kind is not Partition]
     end, came, down, bad, seed = time.monotonic() + 60 * MINUTES, Counter(), [], 0, SEED
     with EngineWorld(SIZE, progress=False) as world:
         while time.monotonic() < end:
@@ -48,10 +49,10 @@ def main() -> int:
                 f"{len(restarts)} restarts" if outcome.error is None else "ended with an error that names the rank"
             ] += 1
             print(seed, plan, outcome.error or f"{len(restarts)} restarts", flush=True)
-            if outcome.problems:
+            if found := problems(outcome, simulated=False):
                 bad += 1
-                print("PROBLEMS:", *outcome.problems, sep="\n  ")
-                print("smallest plan:", shrink(plan, lambda plan: bool(strike(plan, world).problems)))
+                print("PROBLEMS:", *found, sep="\n  ")
+                print("smallest plan:", shrink(plan, lambda plan: bool(problems(strike(plan, world), False))))
             seed += 1
     print(table([{"outcome": what, "plans": n} for what, n in sorted(came.items())]))
     if down:

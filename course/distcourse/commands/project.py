@@ -35,7 +35,7 @@ def check(paths, where):
             track = next((t for t in TRACKS.values() if path.name in (t.file, f"{t.file}.zip")), None)
             if track is None:
                 raise ValueError(f"{path.name}: expected one of {', '.join(t.file for t in TRACKS.values())}")
-            found = around.score(track.name, path, "check", unsafe=True, card=True)
+            found = around.score(track.name, path, "check", unsafe=True)
             bad = bad or found.state != "scored"
             if found.state == "scored":
                 shown = found.cost if found.public is None else found.public
@@ -72,24 +72,23 @@ def score(submissions, where, results, unsafe):
         save(entries, path)
         rows = [(e.team, e.time, e.track, e.result.state, e.result.cost, e.result.reason) for e in entries]
         print_table("Submissions", ["team", "time", "track", "state", "cost>", "why"], rows)
-        say(f"wrote {path}; next: distlearn project board {submissions} {where} FOLDER")
+        say(f"wrote {path}; next: distlearn project board {where} FOLDER")
 
 
 @project.command(short_help="Draw the board.")
-@click.argument("submissions", type=_there)
 @click.argument("where", metavar="ROUND", type=_there)
 @click.argument("target", metavar="FOLDER", type=_path)
 @click.option("--results", type=_path, help="By default ROUND/secret/results.json.")
-def board(submissions, where, target, results):
+def board(where, target, results):
     """Write FOLDER/board.html and board.csv. ROUND/secret/disqualified.json may hold {"team": "reason"}."""
     from ..project.board import load
     from ..project.page import write_board
     from ..project.rounds import Round
 
     with plain_errors(OSError, ValueError):
-        around, out = Round(where / "public", where / "secret"), where / "secret/disqualified.json"
+        terms, out = Round(where / "public").terms, where / "secret/disqualified.json"
         reasons = json.loads(out.read_text(encoding="utf-8")) if out.exists() else {}
-        write_board(load(results or where / "secret/results.json"), around, submissions, target, reasons)
+        write_board(load(results or where / "secret/results.json"), terms, target, reasons)
         say(f"wrote {target / 'board.html'} and {target / 'board.csv'}")
 
 

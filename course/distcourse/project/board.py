@@ -17,19 +17,15 @@ import re
 from collections import Counter, defaultdict
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
-from itertools import combinations
 from pathlib import Path
 
-from .reading import Refused, skeleton, team_name
+from .reading import Refused, team_name
 from .rounds import TRACKS, Round
-from .track import Result, likeness, refused
+from .track import Result, refused
 
 TIME = "%Y-%m-%dT%H%M"
-ALIKE = 0.8
-"""Share of the fingerprint that two teams may have in common before it is said."""
 LIBRARY = "beat-this"
 NOT_RUN = ("over the limit", "too late")
-EXAMPLE = Path(__file__).parents[2] / "project/example"
 
 
 @dataclass
@@ -166,14 +162,12 @@ class Standing:
 def standings(entries: list[Entry], disqualified: dict[str, str] | None = None) -> dict[str, list[Standing]]:
     """Return the lines of every track: those with a place first, then those without, with the reason."""
     disqualified, boards = disqualified or {}, {}
-    flags = _alike(entries)
     for name, track in TRACKS.items():
         lines, of_team = [], defaultdict(list)
         for entry in sorted((e for e in entries if e.track == name), key=lambda e: (e.time, e.team)):
             of_team[entry.team].append(entry)
         for team, mine in of_team.items():
             lines.append(_line(team, name, mine, track.hidden))
-            lines[-1].notes += flags.get((team, name), [])
             if team in disqualified:
                 lines[-1].state, lines[-1].reason = "disqualified", f"disqualified: {disqualified[team]}"
         ranked = [line for line in lines if line.state in ("scored", "late")]
@@ -205,29 +199,6 @@ def _line(team: str, track: str, entries: list[Entry], hidden: bool) -> Standing
         bad = Counter(e.result.state for e in entries if e.result.state != "scored")
         line.notes += [f"{n} {state}" for state, n in sorted(bad.items())]
     return line
-
-
-def _alike(entries: list[Entry]) -> dict[tuple[str, str], list[str]]:
-    """Return remarks by team and track: names that look alike, and near copies of an earlier team's work."""
-    found = defaultdict(list)
-    teams = dict.fromkeys(e.team for e in sorted(entries, key=lambda e: (e.time, e.team)))
-    for a, b in combinations(teams, 2):
-        if skeleton(a) == skeleton(b):
-            for e in {e.track for e in entries if e.team == b}:
-                found[b, e].append(f"its name looks like {a}")
-    for track in TRACKS:
-        given = [e.result.prints for e in entries if (e.team, e.track) == (LIBRARY, track)]
-        if (EXAMPLE / TRACKS[track].file).exists():  # what everybody begins with
-            given.append(TRACKS[track].prints_of(EXAMPLE / TRACKS[track].file))
-        mine = [e for e in entries if e.track == track and e.team != LIBRARY and e.result.prints]
-        mine = [e for e in mine if all(likeness(prints, e.result.prints) < ALIKE for prints in given)]
-        for first, later in combinations(sorted(mine, key=lambda e: (e.time, e.team)), 2):
-            share = likeness(first.result.prints, later.result.prints)
-            if first.team != later.team and share >= ALIKE:
-                told = f"near copy of {first.team}"
-                if not any(told in text for text in found[later.team, track]):
-                    found[later.team, track].append(f"{told} ({share:.0%} alike)")
-    return found
 
 
 def save(entries: list[Entry], path: Path) -> None:

@@ -26,7 +26,7 @@ import numpy as np
 from .alone import MOST_OUTPUT, run
 from .cuda_source import SUFFIX, check_source
 from .reading import Refused, array_of, read_bytes
-from .track import Draws, Result, fingerprint, judged, mean, picture_of, refused, source_words
+from .track import Draws, Result, judged, mean, refused
 
 name, file, unit = "kernel", "kernel.cu", "thousandths of the floor"
 hidden = True
@@ -62,10 +62,10 @@ def bound(rows: int, cols: int) -> tuple[int, int]:
     return 2 * -(-rows * cols // 8), 3 * rows * cols - rows
 
 
-def launch(source: str, inputs: list[np.ndarray], *, unsafe: bool, card: bool = False) -> dict[str, bytes]:
+def launch(source: str, inputs: list[np.ndarray], *, unsafe: bool) -> dict[str, bytes]:
     """Run a kernel in a process of its own, in the sandbox; return the arrays that came back, still packed."""
     packed = io.BytesIO()
-    np.savez(packed, source=source, kernel=KERNEL, block=BLOCK, seconds=SECONDS, n=len(inputs), card=card,
+    np.savez(packed, source=source, kernel=KERNEL, block=BLOCK, seconds=SECONDS, n=len(inputs),
              **{f"x{i}": x for i, x in enumerate(inputs)})  # fmt: skip
     command = [sys.executable, "-m", "distcourse.project.emulate"]
     with tempfile.TemporaryDirectory(prefix="dl-") as shared:
@@ -119,53 +119,28 @@ def read(path: Path) -> str:
     return check_source(read_bytes(path), path.name, KERNEL)
 
 
-def prints_of(path: Path) -> list[int]:
-    return fingerprint(source_words(read_bytes(path).decode("ascii")))
-
-
-def score(path: Path, task: dict, *, team="", secret: Draws | None = None, unsafe=False, card=False, **_) -> Result:
+def score(path: Path, task: dict, *, team="", secret: Draws | None = None, unsafe=False, **_) -> Result:
     """Check a source; run it on public shapes, on secret ones that count, and on one of the team's, to be right."""
     draws = secret.of(team) if secret else Draws("public")
     shapes = task["shapes"] + (secret_shapes(secret, 3) + secret_shapes(draws, 1) if secret else [])
     inputs = [draws.heavy_tailed(r * c, "x", r, c).reshape(r, c) for r, c in shapes]
     try:
         source = read(path)
-        prints = prints_of(path)
-        back = launch(source, inputs, unsafe=unsafe, card=card)
+        back = launch(source, inputs, unsafe=unsafe)
         if "error" in back:
             told = array_of(back["error"], "error", np.uint8).tobytes().decode("ascii", "replace")
-            return refused(re.sub(rf"{SUFFIX}\b", "", told.strip()), "wrong", prints=prints)
+            return refused(re.sub(rf"{SUFFIX}\b", "", told.strip()), "wrong")
         costs, lost = zip(*(case(i, x, back) for i, x in enumerate(inputs)), strict=True)
     except Refused as error:
         return refused(error)
     except Wrong as error:
-        return refused(error, "wrong", prints=prints)
+        return refused(error, "wrong")
     except Impossible as error:
-        return refused(f"impossible: below the physical floor ({error})", "impossible", prints=prints)
+        return refused(f"impossible: below the physical floor ({error})", "impossible")
     n = len(task["shapes"])
     public, private = list(costs[:n]), list(costs[n:-1])
     notes = [f"{max(lost):.0f} bits lost"]
-    if card and "card" in back and (micro := array_of(back["card"], "card", np.float64, (1,)).item()):
-        notes.append(f"{micro:.1f} us on this machine's card for {shapes[0]}, unscored")
-    more = {"prints": prints, "notes": notes, "public": mean(public), "cases": private}
-    result = judged(mean(private or public), WHOLE, **more)
-    result.picture, result.caption = _pattern(back)
-    return result
-
-
-def _pattern(back) -> tuple[str, str]:
-    """Draw which elements the lanes of the first warp touch."""
-    data = array_of(back["pattern"], "pattern", np.int64)
-    data = data[: len(data) // 4 * 4].reshape(-1, 4)
-
-    def draw_lanes(ax):
-        for is_x, label, style in ((1, "reads x", ("#62b2e6", "o")), (0, "writes out", ("#132f5b", "s"))):
-            mine = data[data[:, 3] == is_x][:512]
-            ax.plot(mine[:, 2], mine[:, 1], style[1], color=style[0], markersize=2.5, label=label)
-        ax.set(xlabel="element", ylabel="lane", ylim=(32, -1), title="What the first warp touches")
-        ax.legend(loc="upper left", bbox_to_anchor=(1.005, 1.0), borderaxespad=0, markerscale=2)
-
-    return picture_of(draw_lanes), "the first 512 reads and 512 writes of a warp: neighbours in a column share sectors"
+    return judged(mean(private or public), WHOLE, notes=notes, public=mean(public), cases=private)
 
 
 def beat_this(task: dict | None = None) -> bytes:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from .board import LIBRARY, Standing, standings, time_of
 from .reading import Refused
-from .rounds import TRACKS, Round
+from .rounds import TRACKS
 
 COLUMNS = ["track", "place", "team", "cost", "unit", "floor", "public", "submissions", "time", "state", "remarks"]
 
@@ -42,7 +42,7 @@ def as_csv(boards: dict[str, list[Standing]]) -> str:
     return out.getvalue()
 
 
-def as_html(boards: dict[str, list[Standing]], around: Round, pictures: dict[str, tuple[str, str]]) -> str:
+def as_html(boards: dict[str, list[Standing]], terms: dict) -> str:
     """Return the board as one page, which loads nothing."""
     from jinja2 import Environment, StrictUndefined
 
@@ -50,8 +50,8 @@ def as_html(boards: dict[str, list[Standing]], around: Round, pictures: dict[str
     options = {"autoescape": True, "undefined": StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
     template = Environment(**options).from_string(text)
     latest = max((s.time for lines in boards.values() for s in lines if _is_time(s.time)), default="")
-    return template.render(boards=boards, tracks=TRACKS, pictures=pictures, spark=spark, remarks=remarks,
-                           library=LIBRARY, terms=around.terms, latest=latest, len=len)  # fmt: skip
+    return template.render(boards=boards, tracks=TRACKS, spark=spark, remarks=remarks, library=LIBRARY,
+                           terms=terms, latest=latest, len=len)  # fmt: skip
 
 
 def _is_time(text: str) -> bool:
@@ -60,25 +60,9 @@ def _is_time(text: str) -> bool:
     return False
 
 
-def picture_of_best(track: str, lines: list[Standing], around: Round, submissions: Path) -> tuple[str, str] | None:
-    """Return the picture of the best submission of a track, and what it shows."""
-    best = next((s.best for s in lines if s.place == 1), None)
-    if best is None:
-        return None
-    if best.result.picture:
-        return best.result.picture, best.result.caption
-    drawn = getattr(TRACKS[track], "picture", None)
-    if drawn is None:
-        return None
-    own = best.team == LIBRARY
-    folder = around.secret / LIBRARY if own else Path(submissions) / best.team / best.time
-    return drawn(folder / TRACKS[track].file, around.tasks[track])
-
-
-def write_board(entries, around: Round, submissions: Path, folder: Path, disqualified=None) -> None:
+def write_board(entries, terms: dict, folder: Path, disqualified=None) -> None:
     """Write board.html and board.csv."""
     boards = standings(entries, disqualified)
-    pictures = {name: picture_of_best(name, lines, around, submissions) for name, lines in boards.items()}
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "board.html").write_text(as_html(boards, around, pictures), encoding="utf-8")
+    (folder / "board.html").write_text(as_html(boards, terms), encoding="utf-8")
     (folder / "board.csv").write_text(as_csv(boards), encoding="utf-8")

@@ -20,7 +20,6 @@ MOST_TEXT = 2**18
 BROKEN = (zipfile.BadZipFile, NotImplementedError, OSError, EOFError, RuntimeError, zlib.error, lzma.LZMAError)
 HIDDEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
 TEAM = re.compile(r"[a-z][a-z0-9-]{1,22}[a-z0-9]")
-LOOK_ALIKE = str.maketrans("0123456789", "olzeasbtbg", "-")
 
 
 class Refused(ValueError):
@@ -32,11 +31,6 @@ def team_name(name: str) -> str:
     if not TEAM.fullmatch(name):
         raise Refused(f"team {name!a}: 3 to 24 of a-z, 0-9 and -, beginning with a letter")
     return name
-
-
-def skeleton(name: str) -> str:
-    """Return what names that look alike have in common."""
-    return name.translate(LOOK_ALIKE).replace("rn", "m").replace("vv", "w").replace("i", "l")
 
 
 def read_bytes(path: Path, most: int = MOST_TEXT) -> bytes:

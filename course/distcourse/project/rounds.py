@@ -6,7 +6,6 @@ import json
 import os
 import secrets
 import tempfile
-from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 
@@ -49,15 +48,15 @@ class Round:
     def labels(self) -> dict | None:
         return self.secret and dict(np.load(self.secret / "labels.npz"))
 
-    def score(self, track: str, path: Path, team: str, *, unsafe: bool = False, card: bool = False) -> Result:
+    def score(self, track: str, path: Path, team: str, *, unsafe: bool = False) -> Result:
         """Score one file or folder: the public part, and with staff's seed the private one."""
-        options = {"unsafe": unsafe, "card": card, "team": team, "secret": self.draws and self.draws.of(track)}
+        options = {"unsafe": unsafe, "team": team, "secret": self.draws and self.draws.of(track)}
         if track == "classifier":
             options |= {"public": self.data, "private": self.labels}
         return TRACKS[track].score(path, self.tasks[track], **options)
 
 
-def make(folder: Path, data="digits", *, practice: bool = False, noise=Fraction(1, 10)) -> Round:
+def make(folder: Path, data="digits", *, practice: bool = False) -> Round:
     """Make a round from labelled data: `public` is given out, `secret` is not.
 
     Parameters
@@ -78,7 +77,7 @@ def make(folder: Path, data="digits", *, practice: bool = False, noise=Fraction(
     seed = "practice" if practice else secrets.token_hex(32)
     draws = Draws(seed)
     x, y = _labelled(data)
-    given, kept = classifier.make(x, y, draws.of("data"), noise)
+    given, kept = classifier.make(x, y, draws.of("data"))
     tasks = {name: TRACKS[name].draw(draws.of("task", name)) for name in TRACKS if name != "classifier"}
     tasks |= {"classifier": {"classes": int(y.max()) + 1, "rows": len(given["x_private"])}, "terms": TERMS}
     for name in ("public", "secret"):

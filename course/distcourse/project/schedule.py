@@ -8,7 +8,7 @@ from pathlib import Path
 from distlearn.parallel.pipeline.schedule import check_schedule, make_schedule, simulate
 
 from .reading import csv_rows, read_bytes
-from .track import Draws, Result, fingerprint, judged, picture_of, refused
+from .track import Draws, Result, judged, refused
 
 name, file, unit = "schedule", "schedule.csv", "ticks"
 hidden = False
@@ -44,14 +44,6 @@ def read(path: Path, task: dict):
     return make_schedule(rows, task["ranks"], task["microbatches"])
 
 
-def prints_of(path: Path) -> list[int]:
-    return fingerprint(read_bytes(path).decode("ascii").replace("\n", ",").split(","))
-
-
-def run_of(made, task: dict):
-    return simulate(made, forward=task["forward"], backward=task["backward"], transfer=task["transfer"])
-
-
 def score(path: Path, task: dict, **_) -> Result:
     """Check and simulate a schedule."""
     try:
@@ -66,17 +58,8 @@ def score(path: Path, task: dict, **_) -> Result:
     full = [f"rank {r} holds {n}" for r, n in enumerate(report.in_flight) if n > task["room"]]
     if full:
         return refused(f"{full[0]} activations, there is room for {task['room']}", "wrong")
-    run = run_of(made, task)
-    return judged(round(run.makespan), floor(task), notes=[f"bubble {run.bubble:.1%}"], prints=prints_of(path))
-
-
-def picture(path: Path, task: dict) -> tuple[str, str]:
-    """Return the drawing of a schedule, and what it shows."""
-    from distlearn.viz import plot_schedule
-
-    run = run_of(read(path, task), task)
-    drawn = picture_of(lambda ax: plot_schedule(run, ax=ax).set_xlabel("ticks"))
-    return drawn, f"{task['ranks']} ranks, {run.makespan:g} ticks; grey is the bubble, {run.bubble:.0%}"
+    run = simulate(made, forward=task["forward"], backward=task["backward"], transfer=task["transfer"])
+    return judged(round(run.makespan), floor(task), notes=[f"bubble {run.bubble:.1%}"])
 
 
 def beat_this(task: dict) -> bytes:

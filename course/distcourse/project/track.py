@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import hmac
-import re
-import tempfile
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
-
-SHINGLE, PRINTS = 7, 128
-"""Words of a shingle, and how many of the smallest hashes of shingles stand for a text (Broder 1997)."""
 
 
 @dataclass
@@ -27,9 +20,6 @@ class Result:
     cases: list[int] = field(default_factory=list)  # the cost of each private case: what the ladder compares
     reason: str = ""
     notes: list[str] = field(default_factory=list)  # unscored: bits lost, bubble, memory
-    prints: list[int] = field(default_factory=list)
-    picture: str = ""  # a data URI
-    caption: str = ""
 
 
 def judged(cost: int, floor: int, **more) -> Result:
@@ -77,39 +67,3 @@ class Draws:
         low = (raw >> np.uint64(1)).astype(np.int64) & 2**32 - 1 | 2**16
         doublings = np.frexp((low & -low).astype(np.float64))[1] - 1  # zeros at its end
         return np.ldexp(mantissa, doublings - 31).astype(np.float32)
-
-
-def fingerprint(words) -> list[int]:
-    """Return the smallest hashes of a text's shingles; two texts have about as many in common as their shingles."""
-    words = list(words)
-    shingles = {" ".join(words[i : i + SHINGLE]) for i in range(max(1, len(words) - SHINGLE + 1))}
-    return sorted(int.from_bytes(hashlib.sha256(s.encode()).digest()[:6], "big") for s in shingles)[:PRINTS]
-
-
-def likeness(a: list[int], b: list[int]) -> float:
-    """Return the share of two fingerprints that they have in common."""
-    smallest = sorted(set(a) | set(b))[: min(len(a), len(b)) or 1]
-    return len(set(smallest) & set(a) & set(b)) / len(smallest) if smallest else 0.0
-
-
-def source_words(text: str) -> list[str]:
-    """Return the words of a program, its comments left out and its own names made alike."""
-    text = re.sub(r"//[^\n]*|#[^\n]*|/\*.*?\*/", " ", text, flags=re.S)
-    names: dict[str, str] = {}
-    return [
-        names.setdefault(w, f"n{len(names)}") if re.match(r"[A-Za-z_]", w) else w
-        for w in re.findall(r"\w+|[^\w\s]", text)
-    ]
-
-
-def picture_of(draw) -> str:
-    """Return the figure that a function draws on new axes, as the data URI of a PNG."""
-    from matplotlib.figure import Figure
-
-    from distlearn.viz import save, style
-
-    with tempfile.TemporaryDirectory() as folder, style():
-        figure = Figure(figsize=(7.2, 2.6))
-        draw(figure.add_subplot())
-        text = save(figure, Path(folder) / "figure.png", dpi=144).read_bytes()
-    return "data:image/png;base64," + base64.b64encode(text).decode()
