@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import numpy as np
 from distcourse.backtest import Published, Run, errors, published, skill
-from scipy import optimize, stats
 
 from . import quick, record
 
@@ -45,6 +44,8 @@ class Backtest:
 
     def scores(self) -> list[Score]:
         """Score every part of the sealed rows, and all of them."""
+        from scipy.stats import spearmanr
+
         runs, found = self.table_of.runs, []
         measured = np.array([self.table_of.measured(run) for run in runs])
         predicted = np.array(self.predicted)
@@ -53,7 +54,7 @@ class Backtest:
             mine = np.array([run.part == part or (part == "sealed" and run.part != "open") for run in runs])
             p, m = predicted[mine], measured[mine]
             medians = (float(np.median(errors(x, m))) for x in (p, self.constant))
-            ranks = float(stats.spearmanr(p, m).statistic) if len(m) > 2 else math.nan
+            ranks = float(spearmanr(p, m).statistic) if len(m) > 2 else math.nan
             found.append(Score(part, len(m), skill(p, m, self.constant), *medians, ranks))
         return found
 
@@ -70,6 +71,8 @@ START = {"efficiency": (0.5, 0.8), "links": (1.0, 4.0), "memory": (1.0, 0.4)}
 
 def backtest(table: Published) -> Backtest:
     """Fit two constants on the open rows of a table, and predict all of them."""
+    from scipy.optimize import minimize
+
     opened = [run for run in table.runs if run.part == "open"]
     measured = np.array([table.measured(run) for run in opened])
 
@@ -81,9 +84,7 @@ def backtest(table: Published) -> Backtest:
 
     (a, b), (c, d) = (np.log(START[name]) for name in table.fitted)
     simplex = [[a, c], [b, c], [a, d]]
-    found = optimize.minimize(
-        error, simplex[0], method="Nelder-Mead", options={"maxfev": 30, "initial_simplex": simplex}
-    )
+    found = minimize(error, simplex[0], method="Nelder-Mead", options={"maxfev": 30, "initial_simplex": simplex})
     fitted = constants(found.x)
     predicted = [table.predicted(run, **fitted) for run in table.runs]
     return Backtest(table, fitted, float(np.median(measured)), predicted)

@@ -56,6 +56,10 @@ KINDS = {
 }
 
 
+DEFINE = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+BIND = (*DEFINE, ast.Assign, ast.AnnAssign)
+
+
 class Cell:
     """One cell: `source`, `tags`, nbgrader's metadata as `grader` ({} if none), and its `index` in the notebook."""
 
@@ -160,6 +164,12 @@ class Cell:
                 names.add(node.id)
             todo += ast.iter_child_nodes(node)
         return names - {""}
+
+    @cached_property
+    def parts(self) -> list[Cell]:
+        """Its statements that give names a value, each as a cell."""
+        nodes = self.tree.body if self.tree else []
+        return [Cell(0, Text(ast.unparse(node))) for node in nodes if isinstance(node, BIND)]
 
     @cached_property
     def code_lines(self) -> int:

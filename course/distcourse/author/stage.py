@@ -10,17 +10,15 @@ import ast
 import builtins
 
 from .rules import MADE, SETUP
-from .source import BEGIN_SOLUTION, END_SOLUTION, Cell, Source, Text
+from .source import BEGIN_SOLUTION, BIND, DEFINE, END_SOLUTION, Cell, Source, Text
 
-DEFINE = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-BIND = (*DEFINE, ast.Assign, ast.AnnAssign)
 _NAMES = (ast.Name, ast.Tuple, ast.List, ast.Starred)
 
 
 def definitions(text: str) -> str:
     """Keep of a cell's code its imports, functions, classes and constants; "" if it is not Python."""
     cell = Cell(0, Text(text))
-    return "\n".join(_text(cell, node) for node in (cell.tree.body if cell.tree else []) if _harmless(node))
+    return "\n".join(ast.unparse(node) for node in (cell.tree.body if cell.tree else []) if _harmless(node))
 
 
 def skeleton(source: Source | None, grade_id: str) -> str:
@@ -51,10 +49,8 @@ def defined_above(source: Source, user: Cell) -> list[str]:
     """Return the source's definitions of the names that a cell uses, but for those of exercises."""
     above = [c for c in source.code[1 : source.code.index(user)] if not c.is_solution]
     mine = set().union(*(c.binds for c in source.exercises))
-    statements = [(node, c) for c in above for node in (c.tree.body if c.tree else []) if isinstance(node, BIND)]
     needed, kept = user.uses - user.binds - mine, []
-    for node, cell in reversed(statements):  # a definition needs only what is above it
-        part = Cell(0, Text(_text(cell, node)))
+    for part in reversed([part for c in above for part in c.parts]):  # a definition needs only what is above it
         if part.binds & needed:
             needed = (needed - part.binds) | (part.uses - part.binds - mine)
             kept.append(part.source)
@@ -85,8 +81,3 @@ def _harmless(node) -> bool:
     inside = list(ast.walk(node)) if isinstance(node, BIND) else []
     changed = any(isinstance(getattr(n, "ctx", None), ast.Store) and not isinstance(n, _NAMES) for n in inside)
     return bool(inside) and not changed and not any(isinstance(n, (ast.Call, ast.Await)) for n in inside)
-
-
-def _text(cell: Cell, node) -> str:
-    marks = "".join(f"@{ast.get_source_segment(cell.python, d)}\n" for d in getattr(node, "decorator_list", []))
-    return marks + ast.get_source_segment(cell.python, node)
