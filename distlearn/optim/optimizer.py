@@ -113,8 +113,8 @@ class Optimizer:
             raise ValueError(f"{what}: clip_norm is {clip_norm!r}, expected a norm above 0")
         params = _given(params, what)
         self.rule, self.lr, self.clip_norm = rule, as_schedule(lr, what), clip_norm
-        self.params = self._trained = [p for p in params if not p.frozen]
-        self._left_out = [p for p in params if p.frozen]
+        self.params = [p for p in params if not p.frozen]
+        self._given = [(p, p.frozen) for p in params]
         self._flat = None if needs_whole(rule) else flat_group(self.params, rule)
         self._take_states()
         self.steps = 0
@@ -135,15 +135,11 @@ class Optimizer:
         return f"{type(self).__name__}({self.rule!r}, {self.lr!r}, {size}, {self.steps} steps done)"
 
     def check_params(self) -> None:
-        """Raise if parameters were frozen, or no longer are, or were replaced, since the optimizer was made."""
-        for p in self._trained:
-            if p.frozen:
-                way = "freeze parameters before the optimizer is made"
-                raise ValueError(f"{p.name!r} was frozen after the optimizer that updates it was made: {way}")
-        for p in self._left_out:
-            if not p.frozen:
-                way = "make another optimizer (and strategy)"
-                raise ValueError(f"{p.name!r} is no longer frozen, but its optimizer was made without it: {way}")
+        """Raise if parameters were frozen, or no longer are, since the optimizer was made."""
+        for p, frozen in self._given:
+            if p.frozen != frozen:
+                what = "was frozen after" if p.frozen else "is no longer frozen, as it was when"
+                raise ValueError(f"{p.name!r} {what} its optimizer was made: make another one (and strategy)")
 
     @property
     def needed_scope(self) -> Scope:
@@ -153,12 +149,7 @@ class Optimizer:
 
     def step(self) -> None:
         """Update every parameter from its gradient."""
-        for p in self._trained:
-            if p.frozen:
-                self.check_params()
-        for p in self._left_out:
-            if not p.frozen:
-                self.check_params()
+        self.check_params()
         if self.clip_norm is not None:
             clip_by_norm(self.params, self.clip_norm, self.norm)
         lr, pairs = self.lr(self.steps), list(zip(self.params, self.states, strict=True))

@@ -32,7 +32,7 @@ def halves(step):
 
 CASES = {
     "clip_norm None (now 1.0)": {"make": lambda params: Optimizer(params, Momentum(), 0.1, clip_norm=1.0)},
-    "lr 'Constant(lr=0.1)' (now 'Cosine(lr=0.1, steps=9, lr_min=0.0)')": {
+    "lr 'Constant(lr=0.1)' (now 'Cosine(lr=0.1, steps=9)')": {
         "make": lambda params: Optimizer(params, Momentum(), Cosine(0.1, 9))
     },
     "rule 'Momentum(momentum=0.9, weight_decay=0.0)' (now 'Nesterov(momentum=0.9, weight_decay=0.0)')": {

@@ -104,7 +104,7 @@ class GradientReducer:
         if compress is not None and comm.size > 1:
             for bucket in self.buckets:
                 n, seed = bucket.flat.size - bucket.extra.size, crc32(bucket.params[0].name.encode())
-                self._reducers[bucket] = CompressedAllReduce(comm, n, bucket.flat.dtype, compress, seed=(seed,))
+                self._reducers[bucket] = CompressedAllReduce(comm, n, compress, seed=(seed,))
 
     def clear(self) -> None:
         for bucket in self.buckets:
