@@ -256,7 +256,7 @@ def excess_loss(fmt, stochastic, noise, seed, steps=300):
     def layer(i, d_in, d_out):
         if fmt is None:
             return dl.nn.Linear(d_in, d_out, [seed, i])
-        options = {"fmt": fmt, "seed": [seed, i], "stochastic": stochastic, "rotated": False, "squares": False}
+        options = {"fmt": fmt, "seed": [seed, i], "stochastic": stochastic}
         return dl.nn.LowPrecisionLinear(d_in, d_out, [seed, i], **options)
 
     model = dl.nn.Sequential(layer(0, digits().x_train.shape[1], 64), dl.nn.ReLU(), layer(1, 64, 10))

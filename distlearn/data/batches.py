@@ -18,7 +18,7 @@ from .dataset import check_arrays, whole
 from .loader import Loader
 
 
-def shard(n: int, rank: int, size: int, *, allow_empty: bool = False) -> slice:
+def shard(n: int, rank: int, size: int) -> slice:
     """Return the shard of a rank: a contiguous slice of n samples, all shards as equal as possible.
 
     Parameters
@@ -29,8 +29,6 @@ def shard(n: int, rank: int, size: int, *, allow_empty: bool = False) -> slice:
         From 0 to size - 1.
     size : int
         Number of ranks.
-    allow_empty : bool
-        Allow empty shards on the highest ranks when there are more ranks than samples.
 
     Returns
     -------
@@ -45,7 +43,7 @@ def shard(n: int, rank: int, size: int, *, allow_empty: bool = False) -> slice:
     n, rank, size = whole("shard", "n", n, 0), whole("shard", "rank", rank, 0), whole("shard", "size", size, 1)
     if rank >= size:
         raise ValueError(f"shard: rank is {rank}, expected 0 to {size - 1} (size {size})")
-    if size > n and not allow_empty:
+    if size > n:
         raise ValueError(f"shard: {n} samples for {size} ranks, expected at least one sample for each rank")
     return share(n, rank, size)
 
@@ -148,7 +146,7 @@ class Batches:
         parts, sizes = [], []
         for start in range(first * self.batch_size, len(self.x), self.batch_size):
             sizes.append(min(self.batch_size, len(self.x) - start))
-            part = shard(sizes[-1], self.rank, self.size, allow_empty=True)
+            part = share(sizes[-1], self.rank, self.size)
             parts.append(order[start + part.start : start + part.stop])
         for x, part, n in zip(rows_of(self.x, parts, self.clock), parts, sizes, strict=True):
             yield Batch(x, self.y.take(part, axis=0), n)

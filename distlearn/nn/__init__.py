@@ -21,7 +21,7 @@ from .conv import ALGORITHMS, Conv2d, Cost, conv_cost, printed_conv_cost
 from .costs.count import MockDeviceArray, count_operations
 from .costs.profile import Profile, Summary, profile_sweep, skinny_products, summary
 from .dropout import Dropout
-from .formats import BFLOAT16, E2M1, E4M3, E5M2, MXFP4, MXFP8, NVFP4, BlockFormat, Format, LowPrecisionLinear, rotate
+from .formats import E2M1, E4M3, MXFP4, MXFP8, NVFP4, BlockFormat, Format, LowPrecisionLinear
 from .fused import choose_algorithm, fuse
 from .layer import Layer, Param, Statistic, move, nbytes, parameter_count, walk
 from .linear import Embedding, Linear

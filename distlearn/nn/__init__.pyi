@@ -70,17 +70,14 @@ from distlearn.nn.layer import parameter_count as parameter_count
 from distlearn.nn.recompute import plan_cost as plan_cost
 from distlearn.nn.conv.cost import printed_conv_cost as printed_conv_cost
 from distlearn.nn.costs.profile import profile_sweep as profile_sweep
-from distlearn.nn.formats import rotate as rotate
 from distlearn.nn.costs.profile import skinny_products as skinny_products
 from distlearn.nn.costs.profile import summary as summary
 from distlearn.nn.torch_state import to_torch_state as to_torch_state
 from distlearn.nn.layer import walk as walk
 ACTIVATIONS: dict[str, Any]
 ALGORITHMS: dict[str, Any]
-BFLOAT16: Format
 E2M1: Format
 E4M3: Format
-E5M2: Format
 METRICS: dict[str, Any]
 MODELS: dict[str, Model]
 MXFP4: BlockFormat

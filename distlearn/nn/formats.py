@@ -6,16 +6,15 @@ Values are rounded to those of a format and held in float32, as NumPy has no suc
 
 from __future__ import annotations
 
-import functools
 import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.lib.array_utils import normalize_axis_tuple
+from numpy.lib.array_utils import normalize_axis_index
 
 from ..backend import Array, column_sums, get_xp, matmul
-from .layer import check_dtype, check_positive
+from .layer import check_input, check_positive
 from .linear import Linear
 
 
@@ -32,11 +31,11 @@ class Format:
     exponent, mantissa : int
         Bits, E and m.
     largest : float
-        Larger values saturate. Infinity: they become infinite.
+        Larger values saturate.
 
     References
     ----------
-    Open Compute Project (2023), OCP Microscaling formats (MX) specification v1.0, section 5.3: E4M3, E5M2 and E2M1.
+    Open Compute Project (2023), OCP Microscaling formats (MX) specification v1.0, section 5.3: E4M3 and E2M1.
 
     Examples
     --------
@@ -54,9 +53,7 @@ class Format:
             what = f"{self.name} has {self.exponent} bits of exponent and {self.mantissa} of mantissa"
             raise ValueError(f"Format: {what}, expected 2 to 8 and 1 to 23, as float32 holds them")
 
-    def round(
-        self, x: Array, rng: np.random.Generator | None = None, axis: int | tuple[int, ...] | None = None
-    ) -> Array:
+    def round(self, x: Array, rng: np.random.Generator | None = None, axis: int | None = None) -> Array:
         """Round to the format's values, ties to the even one.
 
         Parameters
@@ -93,12 +90,11 @@ class Format:
             y *= unit
         return y
 
-    def nbytes(self, shape: tuple[int, ...], axis: int | tuple[int, ...] | None = None) -> int:
+    def nbytes(self, shape: tuple[int, ...], axis: int | None = None) -> int:
         return -(-math.prod(shape) * (1 + self.exponent + self.mantissa) // 8)
 
 
-E4M3, E5M2, E2M1 = Format("E4M3", 4, 3, 448.0), Format("E5M2", 5, 2, 57344.0), Format("E2M1", 2, 1, 6.0)
-BFLOAT16 = Format("bfloat16", 8, 7, math.inf)
+E4M3, E2M1 = Format("E4M3", 4, 3, 448.0), Format("E2M1", 2, 1, 6.0)
 
 
 def _single(what, x):
@@ -152,31 +148,27 @@ class BlockFormat:
     def __post_init__(self):
         check_positive(self.name, block=self.block)
 
-    def round(self, x: Array, rng: np.random.Generator | None = None, axis: int | tuple[int, ...] = -1) -> Array:
+    def round(self, x: Array, rng: np.random.Generator | None = None, axis: int = -1) -> Array:
         """Round each block to multiples of its scale.
 
         Parameters
         ----------
         rng : numpy.random.Generator, optional
             As for `Format.round`: unbiased for values that do not saturate.
-        axis : int or tuple of int
-            Blocks are cut along it, the last one of a row may be smaller; along two axes they are squares, so that an
-            array and its transpose are rounded alike.
+        axis : int
+            Blocks are cut along it, the last one of a row may be smaller.
         """
-        xp = get_xp(x)
-        widths, split, order, back, first = _layout(x.shape, axis, self.block)
-        y = _single(self.name, x)
-        if widths:
-            y = xp.pad(y, widths)
-        padded = y.shape
-        # a block's values on the first axes: NumPy is slow at the maximum of few adjacent values
-        y = xp.ascontiguousarray(y.reshape(split).transpose(order))
-        scale = self._scale(abs(y).max(axis=first))
-        y /= xp.where(scale == 0, 1, scale)
-        y = self.element._round_in_place(y, rng)
-        y *= scale
-        y = y.transpose(back).reshape(padded)
-        return y[tuple(map(slice, x.shape))].astype(x.dtype) if widths else y.astype(x.dtype, copy=False)
+        xp, axis = get_xp(x), normalize_axis_index(axis, x.ndim)
+        y = xp.pad(_single(self.name, x), [(0, -n % self.block * (a == axis)) for a, n in enumerate(x.shape)])
+        # a block's values on the first axis: NumPy is slow at the maximum of few adjacent values
+        blocks = y.reshape(*x.shape[:axis], -1, self.block, *x.shape[axis + 1 :])
+        blocks = xp.ascontiguousarray(xp.moveaxis(blocks, axis + 1, 0))
+        scale = self._scale(abs(blocks).max(axis=0))
+        blocks /= xp.where(scale == 0, 1, scale)
+        blocks = self.element._round_in_place(blocks, rng)
+        blocks *= scale
+        y = xp.moveaxis(blocks, 0, axis + 1).reshape(y.shape)
+        return y[tuple(map(slice, x.shape))].astype(x.dtype, copy=False)
 
     def _scale(self, largest):
         xp, M = get_xp(largest), self.element.largest
@@ -187,51 +179,15 @@ class BlockFormat:
         tensor = xp.maximum(largest.max() / (self.scale.largest * M), np.finfo(np.float32).tiny)
         return self.scale.round(largest / M / tensor) * tensor
 
-    def nbytes(self, shape: tuple[int, ...], axis: int | tuple[int, ...] = -1) -> int:
+    def nbytes(self, shape: tuple[int, ...], axis: int = -1) -> int:
         """Bytes of the elements and scales of an array of `shape`."""
-        axes = normalize_axis_tuple(axis, len(shape))
-        blocks = math.prod(-(-n // self.block) if a in axes else n for a, n in enumerate(shape))
+        axis = normalize_axis_index(axis, len(shape))
+        blocks = math.prod(-(-n // self.block) if a == axis else n for a, n in enumerate(shape))
         return self.element.nbytes(shape) + blocks + 4 * (self.scale is not None)
-
-
-@functools.lru_cache
-def _layout(shape, axis, block):
-    """How an array is cut into blocks: widths to pad (or None), shape, order of axes, its inverse, first axes."""
-    axes = sorted(normalize_axis_tuple(axis, len(shape)))
-    widths = [(0, -n % block * (a in axes)) for a, n in enumerate(shape)]
-    lengths = [n + more for n, (_, more) in zip(shape, widths, strict=True)]
-    split = sum([(n // block, block) if a in axes else (n,) for a, n in enumerate(lengths)], ())
-    within = [a + i + 1 for i, a in enumerate(axes)]
-    order = within + [a for a in range(len(split)) if a not in within]
-    return widths if np.any(widths) else None, split, order, np.argsort(order).tolist(), tuple(range(len(axes)))
 
 
 MXFP8, MXFP4 = BlockFormat("MXFP8", E4M3, 32), BlockFormat("MXFP4", E2M1, 32)
 NVFP4 = BlockFormat("NVFP4", E2M1, 16, E4M3)
-
-HADAMARD = functools.reduce(np.kron, [np.array([[1, 1], [1, -1]], "float32")] * 4) / 4
-
-
-def rotate(x: Array, signs: Array | float = 1.0) -> Array:
-    """Multiply each 16 values of the last axis by an orthogonal matrix, which spreads a large one over all of them.
-
-    Products are unchanged if both factors are rotated along the axis over which they are summed.
-
-    Parameters
-    ----------
-    x : (..., n) array
-        Zeros are added up to a multiple of 16.
-    signs : (16,) array
-        Multiplies the values first: with random ones no pattern of the data meets that of the matrix.
-
-    Returns
-    -------
-    rotated : (..., n rounded up to a multiple of 16) array
-    """
-    xp = get_xp(x)
-    padded = xp.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, -x.shape[-1] % 16)])
-    blocks = padded.reshape(*x.shape[:-1], -1, 16) * signs
-    return (blocks @ xp.asarray(HADAMARD, x.dtype)).reshape(padded.shape)
 
 
 class LowPrecisionLinear(Linear):
@@ -243,12 +199,8 @@ class LowPrecisionLinear(Linear):
         Blocks lie along the axis over which a product sums.
     stochastic : bool
         Round the gradient `dy` at random.
-    rotated : bool
-        Rotate both factors of the weights' gradient.
-    squares : bool
-        Weights in square blocks, so that forward and backward use the same ones.
     seed : int
-        Of the random rounding and of the rotation's signs.
+        Of the random rounding.
     **options
         As for `Linear`.
 
@@ -267,39 +219,29 @@ class LowPrecisionLinear(Linear):
         *,
         fmt: Any,
         stochastic: bool = True,
-        rotated: bool = True,
-        squares: bool = True,
         seed: int = 0,
         **options: Any,
     ):
         super().__init__(d_in, d_out, rng, **options)
         if not isinstance(fmt, Format | BlockFormat):
             raise TypeError(f"LowPrecisionLinear: fmt is {fmt!r}, expected a format such as NVFP4")
-        self.fmt, self.stochastic, self.rotated, self.squares = fmt, stochastic, rotated, squares
-        self.rng = np.random.default_rng(seed)
-        self.signs = self.rng.choice([-1, 1], 16).astype(self.W.data.dtype)
+        self.fmt, self.stochastic, self.rng = fmt, stochastic, np.random.default_rng(seed)
 
     def forward(self, x: Array) -> tuple[Array, Any]:
-        self.output_shape(x.shape)
-        check_dtype(self, x)
-        y = matmul(*self._rounded("forward", x.reshape(-1, self.d_in), self.W.data))
+        check_input(self, x)
+        y = matmul(*self._rounded(x.reshape(-1, self.d_in), self.W.data))
         return (y + self.b.data).reshape(*x.shape[:-1], self.d_out), x
 
     def backward(self, dy: Array, saved: Any) -> Array | None:
-        x, dy = saved.reshape(-1, self.d_in), dy.reshape(-1, self.d_out)
-        self.W.add_product(*self._rounded("weights", x.T, dy))
+        x, dy, rng = saved.reshape(-1, self.d_in), dy.reshape(-1, self.d_out), self.rng if self.stochastic else None
+        self.W.add_product(*self._rounded(x.T, dy, rng_b=rng))
         self.b.add(column_sums(dy))
         if self.input_gradient:
-            return matmul(*self._rounded("input", dy, self.W.data.T)).reshape(saved.shape)
+            return matmul(*self._rounded(dy, self.W.data.T, rng_a=rng)).reshape(saved.shape)
         return None
 
-    def _rounded(self, product, a, b):
+    def _rounded(self, a, b, rng_a=None, rng_b=None):
         """Return the factors of a product as they are multiplied."""
         if a.device == "meta":  # there is nothing to round
             return a, b
-        if product == "weights" and self.rotated:
-            signs = get_xp(a).asarray(self.signs)
-            a, b = rotate(a, signs), rotate(b.T, signs).T
-        rng = {product: self.rng} if self.stochastic else {}
-        squares = self.squares and product != "weights"
-        return self.fmt.round(a, rng.get("input"), 1), self.fmt.round(b, rng.get("weights"), (0, 1) if squares else 0)
+        return self.fmt.round(a, rng_a, 1), self.fmt.round(b, rng_b, 0)

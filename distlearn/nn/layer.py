@@ -240,8 +240,9 @@ def unfit(array, dtype) -> str | None:
     return f"numbers {f'beyond {dtype}' if np.isfinite(array).all() else 'that are not finite'}"
 
 
-def check_dtype(layer: Layer, x) -> None:
-    """Raise unless `x` has the precision of the layer's parameters: mixing two would silently compute in the larger."""
+def check_input(layer: Layer, x) -> None:
+    """Raise unless `x` has a shape that fits, and the parameters' precision: two would silently become the larger."""
+    layer.output_shape(x.shape)
     want = layer.params[0].data.dtype
     if x.dtype != want:
         scaled = {"u": " / 255, pixels from 0 to 1", "i": ", scaled to about 0 to 1"}.get(x.dtype.kind, "")

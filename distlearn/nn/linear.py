@@ -9,7 +9,7 @@ import numpy as np
 
 from ..backend import Array, can_launch, column_sums, get_xp, matmul, rounded, single
 from . import init, ops
-from .layer import Layer, Param, check_dtype, check_positive, check_shape, describe
+from .layer import Layer, Param, check_input, check_positive, check_shape, describe
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
@@ -61,8 +61,7 @@ class Linear(Layer):
         self.params = [self.W, self.b]
 
     def forward(self, x: Array) -> tuple[Array, Any]:
-        check_shape(self, x.shape, "...", self.d_in)
-        check_dtype(self, x)
+        check_input(self, x)
         y = matmul(x.reshape(-1, self.d_in), self.W.data)
         y += self.b.data
         return y.reshape(*x.shape[:-1], self.d_out), x

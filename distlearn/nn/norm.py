@@ -10,7 +10,7 @@ import numpy as np
 
 from ..backend import Array, column_sums, get_xp, rounded, single
 from . import ops
-from .layer import Layer, Param, Statistic, check_dtype, check_positive, check_shape
+from .layer import Layer, Param, Statistic, check_input, check_positive, check_shape
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
@@ -30,10 +30,6 @@ class _Scaled(Layer):
         if self.shift:
             self.beta = Param(np.zeros(channels, dtype), "beta")
             self.params.append(self.beta)
-
-    def _check(self, x):
-        check_shape(self, x.shape, "...", self.channels)
-        check_dtype(self, x)
 
     def output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         check_shape(self, shape, "...", self.channels)
@@ -78,7 +74,7 @@ class BatchNorm(_Scaled):
         self.params += [self.running_mean, self.running_var]
 
     def forward(self, x: Array) -> tuple[Array, Any]:
-        self._check(x)
+        check_input(self, x)
         xp, n, dtype, x = get_xp(x), math.prod(x.shape[:-1]), x.dtype, single(x)
         if n == 0:  # a rank without samples, which still takes part in the step
             return x.astype(dtype), None
@@ -121,7 +117,7 @@ class _BatchNormEval(BatchNorm):
     """`BatchNorm` in prediction: a fixed scale and shift."""
 
     def forward(self, x):
-        self._check(x)
+        check_input(self, x)
         dtype, x = x.dtype, single(x)
         scale = 1 / get_xp(x).sqrt(single(self.running_var.data) + self.eps)
         normal = (x - self.running_mean.data) * scale
@@ -164,7 +160,7 @@ class LayerNorm(_Scaled):
     """
 
     def forward(self, x: Array) -> tuple[Array, Any]:
-        self._check(x)
+        check_input(self, x)
         dtype, x = x.dtype, single(x)
         normal = x - x.mean(axis=-1, keepdims=True)
         scale = 1 / get_xp(x).sqrt((normal * normal).mean(axis=-1, keepdims=True) + self.eps)
@@ -211,7 +207,7 @@ class RMSNorm(_Scaled):
     shift = False
 
     def forward(self, x: Array) -> tuple[Array, Any]:
-        self._check(x)
+        check_input(self, x)
         dtype, x = x.dtype, single(x)
         scale = 1 / get_xp(x).sqrt((x * x).mean(axis=-1, keepdims=True) + self.eps)
         normal = x * scale

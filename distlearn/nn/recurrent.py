@@ -18,7 +18,7 @@ import numpy as np
 
 from ..backend import Array, can_launch, column_sums, get_xp, matmul
 from . import init
-from .layer import Layer, Param, check_dtype, check_positive, check_shape
+from .layer import Layer, Param, check_input, check_positive, check_shape
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
@@ -41,10 +41,6 @@ class Recurrent(Layer):
         self.U = Param(both[d_in:] / math.sqrt(d_hidden), "U")
         self.b = Param(init.zeros((width,), dtype), "b")
         self.params = [self.W, self.U, self.b]
-
-    def _check(self, x):
-        check_shape(self, x.shape, "batch", "time", self.d_in)
-        check_dtype(self, x)
 
     def output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         check_shape(self, shape, "batch", "time", self.d_in)
@@ -83,7 +79,7 @@ class RNN(Recurrent):
     """
 
     def forward(self, x: Array) -> tuple[Array, Any]:
-        self._check(x)
+        check_input(self, x)
         x, xp, U = swap(x), get_xp(x), self.U.data
         h = matmul(x.reshape(-1, self.d_in), self.W.data)
         h += self.b.data
@@ -163,7 +159,7 @@ class GRU(Recurrent):
         # x: (batch, time, d_in) array
         # state: After the step before the block; None is zero.
         # y: Its last step is the state from which the next block begins.
-        self._check(x)
+        check_input(self, x)
         x, n = swap(x), self.d_hidden
         xp, c = get_xp(x), self.c.data
         launch = x.size and can_launch(self.U.data, *(() if state is None else (state,)))

@@ -5,8 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields, is_dataclass, replace
-from itertools import islice
+from dataclasses import dataclass, fields
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -66,56 +65,22 @@ def needs_whole(rule: Rule) -> bool:
     return getattr(rule, "whole", False)  # a user's rule may omit the attribute
 
 
-class ParamGroup:
-    """Parameters that share a rule and a learning rate, both of which can be set at any time."""
-
-    def __init__(self, params: list[Param], rule: Rule, lr: Callable[[int], float]):
-        self.params = params
-        self._settings = {"rule": rule, "lr": lr}
-
-    def of(self, params) -> ParamGroup:
-        """Return a group of other parameters, for which this group's settings hold, also those that are set later."""
-        made = copy.copy(self)
-        made.params = list(params)
-        return made
-
-    @property
-    def lr(self) -> Callable[[int], float]:
-        return self._settings["lr"]
-
-    @lr.setter
-    def lr(self, value) -> None:
-        self._settings["lr"] = as_schedule(value, "ParamGroup")
-
-    @property
-    def rule(self) -> Rule:
-        return self._settings["rule"]
-
-    @rule.setter
-    def rule(self, value) -> None:
-        check_rule("ParamGroup", value)
-        if type(value) is not type(self.rule):
-            raise ValueError(f"rule is {value!r}, but the state is that of {self.rule!r}; make another optimizer")
-        self._settings["rule"] = value
-
-
 class Optimizer:
-    """Applies a rule to a list of parameters, or a rule to each of several groups of them.
+    """Applies a rule to a list of parameters.
 
     Parameters
     ----------
-    params : iterable of Param, or list of dict
-        Frozen ones are left alone. A dict is a group: `{"params": [...], "lr": 0.01, "weight_decay": 0.0}`. It may
-        also hold "rule" and hyperparameters of the rule; the arguments are defaults of all groups.
+    params : iterable of Param
+        Frozen ones are left alone.
     lr : float or callable
         Learning rate, or a schedule: a function of the step (from 0) that returns one.
     clip_norm : float, optional
-        Clip the gradients, all groups as one vector, to this norm before every step (see `clip_by_norm`).
+        Clip the gradients as one vector to this norm before every step (see `clip_by_norm`).
 
     Attributes
     ----------
     params : list of Param
-        Those of all groups, one after another.
+        Those that are not frozen.
     states : list
         The state that `rule.init` returned for each of `params`: the only place for a subclass to keep memory of
         its own.
@@ -132,11 +97,11 @@ class Optimizer:
     --------
     >>> import numpy as np
     >>> from distlearn.optim import SGD
-    >>> w, b = Param(np.array([1.0])), Param(np.array([1.0]))
-    >>> w.grad[:] = b.grad[:] = 2.0
-    >>> Optimizer([{"params": [w], "weight_decay": 0.5}, {"params": [b]}], SGD(), lr=0.1).step()
-    >>> float(w.data[0]), float(b.data[0])
-    (0.75, 0.8)
+    >>> w = Param(np.array([1.0]))
+    >>> w.grad[:] = 2.0
+    >>> Optimizer([w], SGD(weight_decay=0.5), lr=0.1).step()
+    >>> float(w.data[0])
+    0.75
     """
 
     scope: Scope | None = None
@@ -144,138 +109,71 @@ class Optimizer:
     def __init__(self, params: Any, rule: Rule, lr: float | Callable[[int], float], *, clip_norm: float | None = None):
         what = type(self).__name__
         check_rule(what, rule)
-        _check_clip_norm(what, clip_norm)
-        self._clip = {"norm": clip_norm}  # a dict, which copies for the parts of ranks share
-        self.groups, self._left_out = _groups(params, rule, as_schedule(lr, what), what)
-        self.params = self._given = [p for group in self.groups for p in group.params]
-        self._flats = [None if needs_whole(g.rule) else flat_group(g.params, g.rule) for g in self.groups]
+        if clip_norm is not None and not (hasattr(clip_norm, "__float__") and clip_norm > 0):
+            raise ValueError(f"{what}: clip_norm is {clip_norm!r}, expected a norm above 0")
+        params = _given(params, what)
+        self.rule, self.lr, self.clip_norm = rule, as_schedule(lr, what), clip_norm
+        self.params = [p for p in params if not p.frozen]
+        self._given = [(p, p.frozen) for p in params]
+        self._flat = None if needs_whole(rule) else flat_group(self.params, rule)
         self._take_states()
         self.steps = 0
         self.norm = global_norm
 
+    def __setattr__(self, name, value):
+        if name in ("rule", "lr", "clip_norm") and name in vars(self):  # a strategy may have made copies for parts
+            what = "give a function of the step, or make another optimizer (and strategy)"
+            raise AttributeError(f"{type(self).__name__}: {name} cannot be changed: {what}")
+        super().__setattr__(name, value)
+
     def _take_states(self) -> None:
-        self.states = [
-            state
-            for group, flat in zip(self.groups, self._flats, strict=True)
-            for state in ([s for *_, s in flat.parts] if flat else [group.rule.init(p.data) for p in group.params])
-        ]
+        flat = self._flat
+        self.states = [s for *_, s in flat.parts] if flat else [self.rule.init(p.data) for p in self.params]
 
     def __repr__(self):
-        groups = f" in {len(self.groups)} groups" if len(self.groups) > 1 else ""
-        size = f"{len(self.params)} parameters{groups}"
-        rules, lrs = (" | ".join(dict.fromkeys(repr(getattr(g, name)) for g in self.groups)) for name in ("rule", "lr"))
-        return f"{type(self).__name__}({rules}, {lrs}, {size}, {self.steps} steps done)"
-
-    # -- settings: each is kept in one place, so that later changes hold in every strategy -----------------------------
-    def _common(self, name: str):
-        first, *others = [getattr(group, name) for group in self.groups]
-        if any(other != first for other in others):
-            raise AttributeError(f"groups have a {name} of their own: use optimizer.groups[k].{name}")
-        return first
-
-    @property
-    def lr(self) -> Callable[[int], float]:
-        return self._common("lr")
-
-    @lr.setter
-    def lr(self, value) -> None:
-        self._common("lr")
-        for group in self.groups:
-            group.lr = value
-
-    @property
-    def rule(self) -> Rule:
-        return self._common("rule")
-
-    @rule.setter
-    def rule(self, value) -> None:
-        self._common("rule")
-        for group in self.groups:
-            group.rule = value
-
-    @property
-    def clip_norm(self) -> float | None:
-        return self._clip["norm"]
-
-    @clip_norm.setter
-    def clip_norm(self, value) -> None:
-        _check_clip_norm(type(self).__name__, value)
-        self._clip["norm"] = value
-
-    def settings(self) -> Optimizer:
-        """Return an optimizer without state, whose settings are always the current ones of this optimizer."""
-        made = Optimizer.__new__(Optimizer)
-        made.groups, made._clip = self.groups, self._clip
-        return made
+        size = f"{len(self.params)} parameters"
+        return f"{type(self).__name__}({self.rule!r}, {self.lr!r}, {size}, {self.steps} steps done)"
 
     def check_params(self) -> None:
-        """Raise if parameters were frozen, or no longer are, or were replaced, since the optimizer was made."""
-        for p in self._given:
-            if p.frozen:
-                way = "freeze parameters before the optimizer is made"
-                raise ValueError(f"{p.name!r} was frozen after the optimizer that updates it was made: {way}")
-        for p in self._left_out:
-            if not p.frozen:
-                way = "make another optimizer (and strategy)"
-                raise ValueError(f"{p.name!r} is no longer frozen, but its optimizer was made without it: {way}")
+        """Raise if parameters were frozen, or no longer are, since the optimizer was made."""
+        for p, frozen in self._given:
+            if p.frozen != frozen:
+                what = "was frozen after" if p.frozen else "is no longer frozen, as it was when"
+                raise ValueError(f"{p.name!r} {what} its optimizer was made: make another one (and strategy)")
 
     @property
     def needed_scope(self) -> Scope:
         """How much a step must see at once: single elements, whole parameters, or the whole model."""
         mine = self.scope or ("element" if type(self).step is Optimizer.step else "model")
-        return max(mine, "parameter" if any(needs_whole(g.rule) for g in self.groups) else "element", key=SCOPES.index)
+        return max(mine, "parameter" if needs_whole(self.rule) else "element", key=SCOPES.index)
 
     def step(self) -> None:
         """Update every parameter from its gradient."""
-        for p in self._given:
-            if p.frozen:
-                self.check_params()
-        for p in self._left_out:
-            if not p.frozen:
-                self.check_params()
-        if self._clip["norm"] is not None:
-            clip_by_norm(self.params, self._clip["norm"], self.norm)
-        pairs = iter(zip(self.params, self.states, strict=True))
-        for group, flat in zip(self.groups, self._flats, strict=True):
-            rule, lr = group._settings["rule"], group._settings["lr"](self.steps)
-            parts = islice(pairs, len(group.params))
-            if flat and (wholes := flat.arrays(parts := list(parts))):
-                for whole in wholes:
-                    apply_rule(rule, *whole, lr, self.steps)
-                continue
-            for w, state in parts:
-                apply_rule(rule, w.data, w.grad, state, lr, self.steps)
+        self.check_params()
+        if self.clip_norm is not None:
+            clip_by_norm(self.params, self.clip_norm, self.norm)
+        lr, pairs = self.lr(self.steps), list(zip(self.params, self.states, strict=True))
+        wholes = self._flat and self._flat.arrays(pairs)
+        for data, grad, state in wholes or ((p.data, p.grad, state) for p, state in pairs):
+            apply_rule(self.rule, data, grad, state, lr, self.steps)
         self.steps += 1
 
     def follow(self, buckets: Any) -> None:
         """Before the first step: let parameters and states lie, on a GPU, as gradients lie in flat buckets."""
-        if type(self) is not Optimizer or self.steps or not any(self._flats):
+        if type(self) is not Optimizer or self.steps or not self._flat:
             return
-        for i, group in enumerate(self.groups):
-            mine = {id(p) for p in group.params}
-            inside = [b for b in buckets if mine.issuperset(map(id, b.params))]
-            if self._flats[i] and sum(len(b.params) for b in inside) == len(mine):
-                self._flats[i] = flat_group(group.params, group.rule, inside)
-        self._take_states()
+        mine = {id(p) for p in self.params}
+        inside = [b for b in buckets if mine.issuperset(map(id, b.params))]
+        if sum(len(b.params) for b in inside) == len(mine):
+            self._flat = flat_group(self.params, self.rule, inside)
+            self._take_states()
 
-    def rebind(self, params_of_groups: list[list[Param]]) -> Optimizer:
-        """Return an optimizer like this one, for one rank's part of its parameters.
-
-        Parameters
-        ----------
-        params_of_groups : list of list of Param
-            By group. Settings, and states of this optimizer's own parameters, are shared; other states are initialized.
-        """
+    def rebind(self, params: list[Param]) -> Optimizer:
+        """Return an optimizer like this one for one rank's part of its parameters, with the states that it has."""
         state_of = {id(p): state for p, state in zip(self.params, self.states, strict=True)}
         made = copy.copy(self)
-        made.groups = [group.of(params) for group, params in zip(self.groups, params_of_groups, strict=True)]
-        made._flats = [None] * len(made.groups)
-        made.params = [p for group in made.groups for p in group.params]
-        made.states = [
-            state_of[id(p)] if id(p) in state_of else group.rule.init(p.data)
-            for group in made.groups
-            for p in group.params
-        ]
+        made.params, made._flat = params, None
+        made.states = [state_of[id(p)] if id(p) in state_of else self.rule.init(p.data) for p in params]
         return made
 
     def cost(self) -> tuple[int, int]:
@@ -350,54 +248,21 @@ def decayed(grad, data, weight_decay: float):
     return grad + weight_decay * data if weight_decay else grad
 
 
-def _check_clip_norm(what: str, value) -> None:
-    if value is not None and not (hasattr(value, "__float__") and value > 0):
-        raise ValueError(f"{what}: clip_norm is {value!r}, expected a norm above 0")
-
-
-def _groups(params, rule: Rule, lr, what: str) -> tuple[list[ParamGroup], list[Param]]:
-    """Convert the user's `params` to groups, a plain list to one group; return the frozen ones, too."""
+def _given(params, what: str) -> list[Param]:
+    """Return the user's parameters as a list; raise unless each is one, once, and some are to be trained."""
     if hasattr(params, "params"):
         raise TypeError(f"{what}: params is a {type(params).__name__}, expected what it has: model.params")
-    params = list(params)
-    if not params:
-        raise ValueError(f"{what}: the list of parameters is empty, so nothing would be trained")
-    if not any(isinstance(entry, dict) for entry in params):
-        params = [{"params": params}]
-    if not all(isinstance(entry, dict) for entry in params):
-        raise TypeError(f"{what}: expected either parameters or groups of them (dicts), got a mixture")
-    groups = [_group(i, dict(entry), rule, lr, what) for i, entry in enumerate(params)]
-    left_out = [p for group in groups for p in group.params if p.frozen]
-    for group in groups:
-        group.params = [p for p in group.params if not p.frozen]
-    seen = set()
-    for p in (p for group in groups for p in group.params):
-        if id(p) in seen:
-            raise ValueError(f"{what}: parameter {p.name!r} is in the list twice: it would be updated twice")
-        seen.add(id(p))
-    if not any(group.params for group in groups):
-        raise ValueError(f"{what}: nothing would be trained: {len(left_out)} parameters are given, all of them frozen")
-    return groups, left_out
-
-
-def _group(i: int, entry: dict[str, Any], rule: Rule, lr, what: str) -> ParamGroup:
-    where = f"{what}: group {i}"
-    if "params" not in entry:
-        raise ValueError(f"{where} has no 'params', only {', '.join(map(repr, entry)) or 'nothing'}")
-    params = entry.pop("params")
-    params = [params] if isinstance(params, Param) else list(params)
+    params, seen = list(params), set()
     for p in params:
         if not isinstance(p, Param):
             raise TypeError(f"{what}: expected a Param, got a {type(p).__name__}")
-    lr = as_schedule(entry.pop("lr"), where) if "lr" in entry else lr
-    rule = entry.pop("rule", rule)
-    check_rule(where, rule)
-    known = [f.name for f in fields(rule)] if is_dataclass(rule) else []
-    for name in entry:
-        if name not in known:
-            has = ", ".join(map(repr, known)) or "no hyperparameters that a group could set"
-            raise ValueError(f"{where} has {name!r}; beside 'params', 'lr' and 'rule', {type(rule).__name__} has {has}")
-    return ParamGroup(params, replace(rule, **entry) if entry else rule, lr)
+        if id(p) in seen:
+            raise ValueError(f"{what}: parameter {p.name!r} is in the list twice: it would be updated twice")
+        seen.add(id(p))
+    if all(p.frozen for p in params):
+        found = f"{len(params)} parameters are given, all of them frozen" if params else "the list is empty"
+        raise ValueError(f"{what}: nothing would be trained: {found}")
+    return params
 
 
 # -- clipping ----------------------------------------------------------------------------------------------------------

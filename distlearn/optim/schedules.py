@@ -18,9 +18,9 @@ def as_schedule(lr, what: str):
     return Constant(lr)
 
 
-def _check_rate(what: str, lr, name: str = "lr") -> None:
+def _check_rate(what: str, lr) -> None:
     if not 0 <= lr < math.inf:
-        raise ValueError(f"{what}: {name} is {lr!r}, expected a learning rate of 0 or more, and finite")
+        raise ValueError(f"{what}: lr is {lr!r}, expected a learning rate of 0 or more, and finite")
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Constant:
 class Cosine:
     r"""Decrease the learning rate along half a cosine, then keep its last value.
 
-    .. math:: \eta_t = \eta_{\min} + \tfrac12 (\eta - \eta_{\min}) \left(1 + \cos \frac{\pi t}{T}\right)
+    .. math:: \eta_t = \tfrac12 \eta \left(1 + \cos \frac{\pi t}{T}\right)
 
     Parameters
     ----------
@@ -54,17 +54,14 @@ class Cosine:
 
     lr: float
     steps: int
-    lr_min: float = 0.0
 
     def __post_init__(self):
         _check_rate("Cosine", self.lr)
-        _check_rate("Cosine", self.lr_min, "lr_min")
         if not 1 <= self.steps < math.inf:
             raise ValueError(f"Cosine: steps is {self.steps!r}, expected 1 step or more")
 
     def __call__(self, step: int) -> float:
-        turn = math.pi * min(step, self.steps) / self.steps
-        return self.lr_min + 0.5 * (self.lr - self.lr_min) * (1 + math.cos(turn))
+        return 0.5 * self.lr * (1 + math.cos(math.pi * min(step, self.steps) / self.steps))
 
 
 @dataclass(frozen=True)

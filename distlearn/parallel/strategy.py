@@ -24,7 +24,6 @@ from .checkpoint.state import (
     StateLayout,
     differences,
     named_arrays,
-    optimizer_fingerprint,
     param_name,
     run_fingerprint,
     serial_part,
@@ -83,14 +82,8 @@ class Strategy:
         check_model(model)
         self.comm, self.clock = comm, comm.clock
         self.model, self.loss, self.optimizer = model, checked(loss), optimizer
-        self._settings, self._fingerprint = optimizer.settings(), run_fingerprint(model, loss, optimizer)
-        self.state_layout = StateLayout(model, optimizer)
-        share_params(comm, model, self._fingerprint)
-
-    @property
-    def fingerprint(self) -> dict[str, Any]:
-        """Description of the model, the loss, and the current settings of the optimizer."""
-        return self._fingerprint | optimizer_fingerprint(self._settings)
+        self.fingerprint, self.state_layout = run_fingerprint(model, loss, optimizer), StateLayout(model, optimizer)
+        share_params(comm, model, self.fingerprint)
 
     def hold_in_shards(self, model: Sequential, held: Sequential) -> None:
         """Refuse from now on the use of the parameters of `model` that the sharded model `held` does not share."""
@@ -239,9 +232,9 @@ def require_scope(what: str, optimizer, scope: Scope, held: str) -> None:
             f"{held}; give it scope = 'element' if it treats every element by itself ('parameter': every parameter), "
             "or use DataParallel"
         )
-    rules = [type(g.rule).__name__ for g in optimizer.groups if needs_whole(g.rule)]
+    kind = type(optimizer.rule if needs_whole(optimizer.rule) else optimizer).__name__
     raise ValueError(
-        f"{what}: {rules[0] if rules else type(optimizer).__name__} needs every parameter as a whole, but {held}; "
+        f"{what}: {kind} needs every parameter as a whole, but {held}; "
         "use an optimizer that works element by element, or DataParallel"
     )
 

@@ -14,7 +14,6 @@ stage   kept whole on every rank    kept in p parts
 
 from __future__ import annotations
 
-import math
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -211,26 +210,18 @@ class ZeRO(Strategy):
         require_scope("ZeRO", optimizer, "element", "a rank holds only a part of each")
         self.rank, self.size = comm.rank, comm.size
         self.stage, self.overlap = stage, overlap
-        group_of = {id(p): i for i, group in enumerate(optimizer.groups) for p in group.params}
-        self._whole = [p for p in model.params if id(p) not in group_of]
+        trained = {id(p) for p in optimizer.params}
+        self._whole = [p for p in model.params if id(p) not in trained]
         self._statistics = statistics_of(self._whole)
-
-        def kind(p):  # parameters updated together have one rule and one learning rate
-            return group_of[id(p)]
-
-        trained = [p for p in model.params if id(p) in group_of]
         if stage == 3:
-            layers = [[p for p in layer if id(p) in group_of] for layer in _new_params(model.fused_layers())]
-            groups = [g for layer in layers for g in group_params(layer, math.inf, kind)]
+            layers = [[p for p in layer if id(p) in trained] for layer in _new_params(model.fused_layers())]
+            groups = [g for layer in layers for g in group_params(layer)]
         else:
-            groups = group_params(trained, cap_bytes, kind)
-        kinds = [kind(params[0]) for params in groups]
+            groups = group_params([p for p in model.params if id(p) in trained], cap_bytes)
         self.groups = [ShardGroup(comm, params, stage) for params in groups]
         self.pieces = [_Piece(model, layer, self.groups) for layer in model.fused_layers()]
         self._under_way: list[ShardGroup] = []
-        self.optimizer = optimizer.rebind(
-            [[g.own for g, k in zip(self.groups, kinds, strict=True) if k == i] for i in range(len(optimizer.groups))]
-        )
+        self.optimizer = optimizer.rebind([g.own for g in self.groups])
         self.optimizer.norm = lambda params: summed_norm(params, [comm], self.groups[0].own.data)
         self._state_of = {id(p): s for p, s in zip(self.optimizer.params, self.optimizer.states, strict=True)}
         check_state_shapes("ZeRO", optimizer)

@@ -15,6 +15,7 @@ from ..backend import get_xp, to_numpy
 from ..data.dataset import check_arrays
 from ..nn.metrics import make_metric
 from ..parallel.checkpoint.state import data_fingerprint
+from ..shares import share
 from .history import History, Progress
 from .saving import Saving
 
@@ -50,7 +51,7 @@ def evaluate(strategy: Strategy, x: Any, y: Any, metric: Metric | str | Callable
     metric = make_metric(metric, strategy.loss)
     if len(x) == 0:
         return math.nan
-    mine = datasets.shard(len(x), strategy.rank, strategy.size, allow_empty=True)
+    mine = share(len(x), strategy.rank, strategy.size)
     sums, most = 0, -(-len(x) // strategy.size)
     # the same number of calls on all ranks, which may predict together: a rank without samples left predicts any
     at_once = max(1, min(AT_ONCE, (1 << 26) // (math.prod(x.shape[1:]) * x.dtype.itemsize)))

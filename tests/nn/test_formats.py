@@ -14,9 +14,7 @@ from distlearn.sim import MetaArray
 
 THEIRS = {
     nn.E4M3: ml_dtypes.float8_e4m3fn,
-    nn.E5M2: ml_dtypes.float8_e5m2,
     nn.E2M1: ml_dtypes.float4_e2m1fn,
-    nn.BFLOAT16: ml_dtypes.bfloat16,
 }
 EXACT = nn.Format("float32", 8, 23, math.inf)
 
@@ -31,10 +29,10 @@ def theirs(fmt, x):
 def test_elements_are_those_of_ml_dtypes(fmt):
     """All values, all ties and their neighbours in float32, a million random bit patterns; signs of 0 too."""
     bits = 1 + fmt.exponent + fmt.mantissa
-    values = np.arange(2**bits, dtype=np.uint16 if bits > 8 else np.uint8).view(THEIRS[fmt]).astype("float32")
+    values = np.arange(2**bits, dtype=np.uint8).view(THEIRS[fmt]).astype("float32")
     values = np.sort(values[np.isfinite(values)])
     np.testing.assert_array_equal(fmt.round(values), values)
-    assert values[-1] == fmt.largest or fmt is nn.BFLOAT16
+    assert values[-1] == fmt.largest
     ties = (values[1:] / 2 + values[:-1] / 2).astype("float32")
     inf = np.array([np.inf], "float32")
     random = np.random.default_rng(0).integers(2**32, size=10**6, dtype=np.uint32).view("float32")
@@ -72,24 +70,16 @@ def test_100_000_random_blocks(fmt):
     np.testing.assert_array_equal(fmt.round(nn.MockDeviceArray(rows[:100]), axis=1).get(), fmt.round(rows[:100]))
 
 
-def test_blocks_end_with_the_row_and_may_be_squares():
+def test_blocks_end_with_the_row():
     x = np.random.default_rng(0).normal(size=(20, 37)).astype("float32")
-    rows, squares = np.empty_like(x), np.empty_like(x)
+    rows = np.empty_like(x)
     for j in range(0, 37, 32):
         rows[:, j : j + 32] = nn.MXFP4.round(x[:, j : j + 32])
     np.testing.assert_array_equal(nn.MXFP4.round(x), rows)
-    small = nn.BlockFormat("small", nn.E2M1, 8)
-    for i in range(0, 20, 8):
-        for j in range(0, 37, 8):
-            part = x[i : i + 8, j : j + 8]
-            scale = 2.0 ** (math.frexp(abs(part).max())[1] - 3)
-            squares[i : i + 8, j : j + 8] = theirs(nn.E2M1, part / scale) * scale
-    np.testing.assert_array_equal(small.round(x, axis=(0, 1)), squares)
-    np.testing.assert_array_equal(small.round(x.T, axis=(1, 0)), squares.T)
     assert nn.MXFP4.nbytes((20, 37)) == 20 * 37 // 2 + 20 * 2
-    assert nn.NVFP4.nbytes((20, 37), (0, 1)) == 20 * 37 // 2 + 2 * 3 + 4
+    assert nn.NVFP4.nbytes((20, 37), 0) == 20 * 37 // 2 + 2 * 37 + 4
     assert nn.MXFP8.nbytes((3, 5)) == 3 * 5 + 3
-    assert (nn.BFLOAT16.nbytes((3, 5)), nn.E2M1.nbytes((3, 5))) == (30, 8)
+    assert nn.E2M1.nbytes((3, 5)) == 8
 
 
 def test_what_is_not_finite_spoils_its_block_alone():
@@ -131,14 +121,6 @@ def test_precision_is_kept_and_mistakes_are_named():
         nn.LowPrecisionLinear(2, 2, fmt="NVFP4")
 
 
-def test_a_rotation_spreads_an_outlier_and_leaves_products():
-    rng = np.random.default_rng(0)
-    a, b, signs = rng.normal(size=(5, 37)), rng.normal(size=(4, 37)), rng.choice([-1, 1], 16)
-    np.testing.assert_allclose(nn.rotate(a, signs) @ nn.rotate(b, signs).T, a @ b.T)
-    assert nn.rotate(a).shape == (5, 48)
-    np.testing.assert_array_equal(abs(nn.rotate(np.eye(16))), 0.25)
-
-
 # -- the layer ---------------------------------------------------------------------------------------------------------
 
 
@@ -148,7 +130,6 @@ def passes(layer, x, dy):
     return y, layer.backward(dy, saved), layer.W.grad.copy()
 
 
-TRICKS = ("stochastic", "rotated", "squares")
 RNG = np.random.default_rng(3)
 X, DY = RNG.normal(size=(40, 48)).astype("float32"), RNG.normal(size=(40, 32)).astype("float32")
 
@@ -162,32 +143,21 @@ def test_with_an_exact_format_it_is_the_dense_layer():
     assert meta.shape == (40, 32)
 
 
-def test_each_trick_acts_on_its_product_alone():
-    def results(**on):
-        return passes(nn.LowPrecisionLinear(48, 32, 1, fmt=nn.NVFP4, **dict.fromkeys(TRICKS, False) | on), X, DY)
-
-    plain = results()
-    for trick, changed in (("stochastic", [1, 2]), ("rotated", [2]), ("squares", [0, 1])):
-        got = results(**{trick: True})
-        assert [i for i in range(3) if not np.array_equal(got[i], plain[i])] == changed, trick
+def test_gradients_alone_are_rounded_at_random():
+    plain, random = (
+        passes(nn.LowPrecisionLinear(48, 32, 1, fmt=nn.NVFP4, stochastic=on), X, DY) for on in (False, True)
+    )
+    assert [np.array_equal(a, b) for a, b in zip(plain, random, strict=True)] == [True, False, False]
     exact = passes(nn.Linear(48, 32, 1), X, DY)
     for got, want in zip(plain, exact, strict=True):
         assert 0.02 < np.linalg.norm(got - want) / np.linalg.norm(want) < 0.2
 
 
-def test_squares_give_forward_and_backward_the_same_weights():
-    for squares in (True, False):
-        layer = nn.LowPrecisionLinear(48, 32, 1, fmt=nn.NVFP4, squares=squares)
-        forward, backward = (layer._rounded(name, X, W)[1] for name, W in
-                             (("forward", layer.W.data), ("input", layer.W.data.T)))  # fmt: skip
-        assert np.array_equal(forward, backward.T) == squares
-
-
-def excess_loss(fmt, noise, **tricks):
+def excess_loss(fmt, noise, stochastic=False):
     """Cross-entropy above its minimum, of a network that is trained with a share of labels drawn at random."""
 
     def dense(i, d_out):
-        options = {} if fmt is None else {"fmt": fmt, "seed": [0, i], **dict.fromkeys(TRICKS, False), **tricks}
+        options = {} if fmt is None else {"fmt": fmt, "seed": [0, i], "stochastic": stochastic}
         return (nn.LowPrecisionLinear if fmt else nn.Linear)(64, d_out, [0, i], **options)
 
     data, rng = load("digits", dtype="float32"), np.random.default_rng(0)
@@ -204,11 +174,10 @@ def excess_loss(fmt, noise, **tricks):
     return (truth * (np.log(truth + 1e-300) - log_p)).sum(axis=1).mean()
 
 
-def test_where_labels_are_uncertain_a_trick_carries_training_in_4_bits():
-    """Small gradients beside a large one become 0, unless they are rounded at random, or spread."""
+def test_where_labels_are_uncertain_random_rounding_carries_training_in_4_bits():
+    """Small gradients beside a large one become 0, unless they are rounded at random."""
     exact, plain = excess_loss(None, 0.2), excess_loss(nn.NVFP4, 0.2)
     assert plain > 1.6 * exact
-    for trick in ("stochastic", "rotated"):
-        assert excess_loss(nn.NVFP4, 0.2, **{trick: True}) < 1.2 * exact
+    assert excess_loss(nn.NVFP4, 0.2, stochastic=True) < 1.2 * exact
     assert excess_loss(nn.MXFP4, 0.2, stochastic=True) > 3 * exact  # its largest gradients saturate
-    assert excess_loss(nn.NVFP4, 0.0) < 1.3 * excess_loss(None, 0.0)  # certain labels need no trick
+    assert excess_loss(nn.NVFP4, 0.0) < 1.3 * excess_loss(None, 0.0)  # certain labels do not need it

@@ -8,7 +8,7 @@ import pytest
 from distlearn import nn
 from distlearn.nn import MockDeviceArray, ops
 from distlearn.nn.fused import Fused, is_fused
-from distlearn.nn.fused.layers import FusedConv2d, FusedPool
+from distlearn.nn.fused.layers import FusedConv2d
 from distlearn.trace import Trace, WallClock
 
 
@@ -17,12 +17,12 @@ def whole_numbers(*shape, low=-2, high=3, seed=0):
     return np.random.default_rng(seed).integers(low, high, size=shape).astype("float64")
 
 
-def model(c_in, k, size, pool, *, relu=True, **options):
+def model(c_in, k, size, pool, **options):
     """A convolution, ReLU and pooling, with weights and biases that are whole numbers."""
     conv = nn.Conv2d(c_in, k, size, 0, dtype="float64", **options)
     for i, p in enumerate(conv.params):
         p.data[...] = whole_numbers(*p.data.shape, seed=i + 1)
-    return nn.Sequential(conv, *[nn.ReLU()] * relu, pool)
+    return nn.Sequential(conv, nn.ReLU(), pool)
 
 
 def one_by_one(sequential, x, dy):
@@ -56,11 +56,10 @@ CASES = [
 
 
 @pytest.mark.parametrize("device", [np.asarray, MockDeviceArray])
-@pytest.mark.parametrize("relu", [True, False])
 @pytest.mark.parametrize(("shape", "layers", "options"), CASES, ids=str)
-def test_fused_pooling_is_the_same_to_the_last_bit(shape, layers, options, relu, device, monkeypatch):
+def test_fused_pooling_is_the_same_to_the_last_bit(shape, layers, options, device, monkeypatch):
     """Also where values are equal: the gradient goes to the same one of them."""
-    there, x = model(*layers, relu=relu, **options), whole_numbers(*shape)
+    there, x = model(*layers, **options), whole_numbers(*shape)
     here = copy.deepcopy(there)
     dy = whole_numbers(*there.output_shape(shape), seed=9)
     want_y, want_dx = one_by_one(here, x, dy.copy())
@@ -112,20 +111,6 @@ def test_published_networks_are_the_same(name):
     assert not is_fused(other)
 
 
-@pytest.mark.parametrize("pool", [nn.MaxPool(2), nn.MaxPool(3, 2, ceil=True), nn.MaxPool(3, 1, padding=1)])
-def test_relu_behind_pooling_is_the_same_to_the_last_bit(pool):
-    """Also where values are equal and where all of a window are negative."""
-    plain, x = nn.Sequential(nn.Tanh(), nn.ReLU(), pool), whole_numbers(3, 9, 8, 4)
-    fused = nn.fuse(plain)
-    assert [type(layer) for layer in fused.fused_layers()] == [nn.Tanh, FusedPool]
-    dy = whole_numbers(*plain.output_shape(x.shape), seed=2)
-    want_y, want_dx = one_by_one(plain, x, dy.copy())
-    y, saved = fused.forward(x)
-    np.testing.assert_array_equal(y, want_y)
-    np.testing.assert_array_equal(fused.backward(dy.copy(), saved), want_dx)
-    assert (want_dx != 0).any()
-
-
 def test_which_layers_become_one():
     def kinds(*layers):
         return [type(layer).__name__ for layer in nn.fuse(nn.Sequential(*layers)).fused_layers()]
@@ -135,7 +120,8 @@ def test_which_layers_become_one():
 
     conv, relu, pool = nn.Conv2d(1, 1, 3), nn.ReLU(), nn.MaxPool(2)
     assert kinds(conv, relu, pool, relu) == ["FusedConv2d", "ReLU"]
-    assert kinds(conv, pool, relu) == kinds(conv, relu) == kinds(conv, pool) == kinds(conv) == ["FusedConv2d"]
+    assert kinds(conv, relu) == kinds(conv) == ["FusedConv2d"]
+    assert kinds(conv, pool, relu) == ["FusedConv2d", "MaxPool", "ReLU"]
     assert kinds(conv, nn.Tanh(), relu) == ["FusedConv2d", "Tanh", "ReLU"]
     assert kinds(conv, Own(), pool) == ["FusedConv2d", "Own", "MaxPool"]
     assert kinds(nn.Linear(2, 2), relu, nn.Linear(2, 2), nn.Tanh()) == ["FusedLinear", "Linear", "Tanh"]

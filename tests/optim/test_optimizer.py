@@ -7,7 +7,7 @@ import pytest
 
 from distlearn.data import load
 from distlearn.nn import MLP, Param, SoftmaxCrossEntropy, move
-from distlearn.optim import SGD, Adam, Optimizer, WarmUp
+from distlearn.optim import LARS, SGD, Adam, Momentum, Optimizer, WarmUp
 
 from ..nn.cases import in_pieces, learn
 
@@ -62,3 +62,61 @@ def test_an_eps_that_half_precision_rounds_to_0_is_refused():
     with pytest.raises(ValueError, match=r"Adam: eps is 1e-08, which is 0 in float16, .* a larger eps, such as 1e-4"):
         accuracy(Adam())
     assert accuracy(Adam(eps=1e-4)) > 0.85
+
+
+def three():
+    return [Param(np.full(2, 1.0), name) for name in "abc"]
+
+
+@pytest.mark.parametrize(
+    ("params", "error", "message"),
+    [
+        (lambda a, b, c: [a, b, a], ValueError, "'a' is in the list twice"),
+        (lambda a, b, c: [a.data], TypeError, "expected a Param, got a ndarray"),
+        (lambda a, b, c: [], ValueError, "nothing would be trained: the list is empty"),
+        (lambda a, b, c: MLP((3, 2)), TypeError, "params is a Sequential, expected what it has: model.params"),
+    ],
+)
+def test_what_is_wrong_with_parameters_is_named(params, error, message):
+    with pytest.raises(error, match=message):
+        Optimizer(params(*three()), SGD(), 0.1)
+
+
+def test_gradients_are_clipped_as_one_vector():
+    a, b, _ = three()
+    optimizer = Optimizer([a, b], SGD(), 1.0, clip_norm=1.0)
+    a.grad[...], b.grad[...] = 3, 4
+    optimizer.step()
+    norm = (2 * 9 + 2 * 16) ** 0.5
+    np.testing.assert_allclose([a.data[0], b.data[0]], [1 - 3 / norm, 1 - 4 / norm])
+
+
+class Unknown(Optimizer):
+    def step(self):
+        super().step()
+
+
+class Known(Unknown):
+    scope = "element"
+
+
+def test_an_optimizer_of_some_parameters_keeps_class_and_memory():
+    a, b, c = three()
+    whole = Known([a, b, c], Momentum(), 0.1, clip_norm=2.0)
+    for p in (a, b, c):
+        p.grad[...] = 1
+    whole.step()
+    part = whole.rebind([b, c])
+    assert type(part) is Known
+    assert part.params == [b, c]
+    assert part.states[0] is whole.states[1]
+    assert (part.steps, part.clip_norm) == (1, 2.0)
+    assert whole.params == [a, b, c]
+
+
+def test_what_a_step_must_see_at_once():
+    params = MLP((3, 2)).params
+    assert Optimizer(params, Momentum(), 0.1).needed_scope == "element"
+    assert Unknown(params, SGD(), 0.1).needed_scope == "model"
+    assert Known(params, SGD(), 0.1).needed_scope == "element"
+    assert Known(params, LARS(), 0.1).needed_scope == "parameter"

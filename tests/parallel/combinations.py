@@ -14,7 +14,7 @@ from distlearn import nn, parallel
 from distlearn.backend import get_xp
 from distlearn.data import Batch
 from distlearn.nn.layer import move
-from distlearn.optim import RULES, Adam, Constant, Cosine, Optimizer, WarmUp
+from distlearn.optim import RULES, Constant, Cosine, Optimizer, WarmUp
 from distlearn.sim import SimWorld
 
 STEPS, CLASSES, LENGTH = 3, 3, 24
@@ -170,15 +170,12 @@ def make_optimizer(c: Combination, model) -> Optimizer:
     learned = [p for p in params if not p.frozen]
     if c.extra.get("subset"):
         learned = learned[len(learned) // 2 :]
-    if c.extra.get("groups"):
-        own = {"rule": Adam(eps=1e-3), "lr": 0.01} if c.extra.get("rules") else {"lr": 0.02, "weight_decay": 0.05}
-        learned = [{"params": learned[1::2], **own}, {"params": learned[::2]}]
-    optimizer = {"plain": Optimizer, "signs": Signs, "total": Total}[c.optimizer](learned, rule, c.lr)
+    kind = {"plain": Optimizer, "signs": Signs, "total": Total}[c.optimizer]
+    optimizer = kind(learned, rule, c.lr, clip_norm=c.clip_norm)
     if c.extra.get("past"):  # a strategy takes over what it remembers
         for p in optimizer.params:
             p.grad[...] = get_xp(p.grad).asarray(np.cos(np.arange(p.size)).reshape(p.data.shape))
         optimizer.step()
-    optimizer.clip_norm = c.clip_norm
     return optimizer
 
 
@@ -268,14 +265,11 @@ def choose(pick) -> Combination:
         batches=[pick([2, 3, 5, 8, 13] if several else [1, 2, 3, 5, 8, 13]) for _ in range(STEPS)],
         seed=pick(range(1000)),
         extra={
-            "groups": pick([False, True]),
             "subset": pick([False, False, True]),
-            "rules": strategy != "local" and not half and pick([False, False, True]),
             "past": pick([False, False, True]),
             "costs": strategy in STAGED and pick([False, True]),
             "planned": not tied and kind in ("vector", "sequence", "text") and pick([False, False, True]),
             "given": pick([False, True]),
-            "set": pick([None, "lr", "groups", "clip"]) if strategy != "local" else None,
         },
     )
 
@@ -297,15 +291,6 @@ MAKE = {
 }
 
 
-def set_between_steps(c: Combination, optimizer) -> None:
-    if c.extra["set"] == "lr" and not c.extra["groups"]:
-        optimizer.lr = 0.01
-    elif c.extra["set"] == "groups":
-        optimizer.groups[-1].lr = 0.005
-    elif c.extra["set"] == "clip" and c.strategy != "pipedream":
-        optimizer.clip_norm = 0.02
-
-
 def train(comm, c: Combination, serial: bool, given=None, there=np.asarray, back=np.asarray):
     """Train, on arrays that `there` makes; return parameters (on rank 0), losses, and outputs, by `back`."""
     model = move(make_model(c), there) if given is None else given[0]
@@ -324,8 +309,6 @@ def train(comm, c: Combination, serial: bool, given=None, there=np.asarray, back
         bounds = np.sort(cuts.integers(0, n + 1, strategy.size - 1)) if c.seed % 3 else None  # uneven, even empty
         parts = np.split(np.arange(n), bounds) if bounds is not None else np.array_split(np.arange(n), strategy.size)
         part = parts[strategy.rank]
-        if len(losses) == 1:
-            set_between_steps(c, optimizer)
         losses.append(strategy.step(Batch(there(x[part]), there(y[part]), n)))
     strategy.finish() if hasattr(strategy, "finish") else None
     probe = np.random.default_rng(c.seed + 1).normal(size=(4, *shape)).astype(c.dtype)

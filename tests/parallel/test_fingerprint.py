@@ -32,13 +32,13 @@ def halves(step):
 
 CASES = {
     "clip_norm None (now 1.0)": {"make": lambda params: Optimizer(params, Momentum(), 0.1, clip_norm=1.0)},
-    "groups[0].lr 'Constant(lr=0.1)' (now 'Cosine(lr=0.1, steps=9, lr_min=0.0)')": {
+    "lr 'Constant(lr=0.1)' (now 'Cosine(lr=0.1, steps=9)')": {
         "make": lambda params: Optimizer(params, Momentum(), Cosine(0.1, 9))
     },
-    "groups[0].rule 'Momentum(momentum=0.9, weight_decay=0.0)' (now 'Nesterov(momentum=0.9, weight_decay=0.0)')": {
+    "rule 'Momentum(momentum=0.9, weight_decay=0.0)' (now 'Nesterov(momentum=0.9, weight_decay=0.0)')": {
         "make": lambda params: Optimizer(params, Nesterov(), 0.1)
     },
-    "groups[0].parameters[2] '2.W' (now None)": {"make": lambda params: Optimizer(params[:2], Momentum(), 0.1)},
+    "trained[2] '2.W' (now None)": {"make": lambda params: Optimizer(params[:2], Momentum(), 0.1)},
     "layers[1] 'ReLU()' (now 'Tanh()')": {"model": MLP((4, 3, 2), "tanh")},
     "parameters[0] '0.W [4, 3] float32' (now '0.W [4, 3] float64')": {"model": MLP((4, 3, 2), dtype="float64")},
     "loss 'SoftmaxCrossEntropy()' (now 'MeanSquaredError": {"loss": MeanSquaredError()},
@@ -64,12 +64,12 @@ def test_two_functions_of_one_name_are_told_apart_by_their_rates():
         prints(lambda params: Optimizer(params, Momentum(), lambda step: 0.1 / (1 + step))),
     )
     assert len(found) == 1
-    assert found[0].startswith("groups[0].lr.at step.1 0.1 (now 0.05)")
+    assert found[0].startswith("lr.at step.1 0.1 (now 0.05)")
 
 
 def test_a_schedule_that_is_a_table_is_asked_as_far_as_it_goes():
     made = prints(lambda params: Optimizer(params, Momentum(), [0.3, 0.2].__getitem__))
-    assert made["groups"][0]["lr"]["at step"] == {"0": 0.3, "1": 0.2}
+    assert made["lr"]["at step"] == {"0": 0.3, "1": 0.2}
 
 
 def test_data_are_known_by_their_contents_and_order():
@@ -99,7 +99,7 @@ def test_any_strategy_refuses_to_resume_another_run(name, tmp_path):
     reordered = replace(DIGITS, x_train=DIGITS.x_train[order].copy(), y_train=DIGITS.y_train[order].copy())
     others = {
         "clip_norm None (now 0.5)": {"clip_norm": 0.5},
-        r"groups\[0\].lr 'Constant\(lr=0.1\)' \(now 'WarmUp": {"lr": WarmUp(0.1, 5)},
+        r"lr 'Constant\(lr=0.1\)' \(now 'WarmUp": {"lr": WarmUp(0.1, 5)},
         "checksum of the samples": {"dataset": reordered},
     }
     for message, options in others.items():

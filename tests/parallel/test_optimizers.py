@@ -1,4 +1,4 @@
-"""Every strategy trains with the optimizer that it is given: subsets, groups, subclasses, memory; or says it cannot."""
+"""Every strategy trains with the optimizer that it is given: subsets, subclasses, memory; or says it cannot."""
 
 from functools import partial
 
@@ -9,7 +9,7 @@ from distlearn import parallel
 from distlearn.comm import RankError
 from distlearn.data import Batch
 from distlearn.nn import Conv2d, Flatten, Linear, ReLU, Reshape, Sequential, SoftmaxCrossEntropy, Tanh
-from distlearn.optim import SGD, Cosine, Optimizer
+from distlearn.optim import SGD, Optimizer
 from distlearn.sim import SimWorld
 from distlearn.testing import check_strategy
 
@@ -63,11 +63,6 @@ class Unexplained(Optimizer):
         for p in self.params:
             p.grad /= len(self.params)
         super().step()
-
-
-def groups_of(params):
-    weights, vectors = [p for p in params if p.data.ndim > 1], [p for p in params if p.data.ndim == 1]
-    return [{"params": weights, "weight_decay": 0.1, "lr": Cosine(0.3, 5)}, {"params": vectors, "lr": 0.05}]
 
 
 def train(comm, make, make_optimizer, steps=4):

@@ -9,22 +9,22 @@ from hypothesis import strategies as st
 
 from distlearn.data import Batch
 from distlearn.nn import MockDeviceArray, SoftmaxCrossEntropy
-from distlearn.optim import Adam, Optimizer
+from distlearn.optim import Adam, Cosine, Optimizer
 from distlearn.parallel.checkpoint.state import capture, restore
 from distlearn.parallel.sharding import Partial, Replicate, Shard, Sharded, ShardSpec, flat_shard, load_into, unshard
 from distlearn.sim import SimWorld
 
 from .programs import assert_same_params
-from .test_optimizers import STRATEGIES, X, Y, groups_of, model_of
+from .test_optimizers import STRATEGIES, X, Y, model_of
 
 ADAM = {name: make for name, make in STRATEGIES.items() if name not in ("local", "pipedream")}
 
 
-def groups_of_adam(params):
-    return Optimizer(groups_of(params), Adam(), 0.01)
+def adam(params):
+    return Optimizer(params, Adam(weight_decay=0.1), Cosine(0.05, 5))
 
 
-def train(comm, make, make_optimizer=groups_of_adam, state=None, steps=2, first=0, spoil=None):
+def train(comm, make, make_optimizer=adam, state=None, steps=2, first=0, spoil=None):
     """Train on; return the parameters, the state, and whether a state that was spoilt changed anything."""
     model = model_of()
     strategy = make(comm, model, SoftmaxCrossEntropy(), make_optimizer(model.params))
@@ -64,7 +64,7 @@ def trained():
 @pytest.mark.parametrize("after", ADAM)
 @pytest.mark.parametrize("before", ["data", "zero2", "zero3", "tensor", "trick", "pipeline", "hybrid_pp"])
 def test_any_strategy_goes_on_from_the_state_of_any_other(before, after):
-    got, _, _ = SimWorld(2).run(train, ADAM[after], groups_of_adam, state_of(before), 2, 2)[0]
+    got, _, _ = SimWorld(2).run(train, ADAM[after], adam, state_of(before), 2, 2)[0]
     assert_same_params(got, trained(), tol=1e-11)
 
 
@@ -81,7 +81,7 @@ SPOIL = {
 def test_nothing_is_changed_if_a_state_does_not_fit(name):
     """On no rank, not even one that holds nothing of what is wrong."""
     for spoil in SPOIL.values():
-        for _, _, refused in SimWorld(2).run(train, ADAM[name], groups_of_adam, None, 1, 0, spoil):
+        for _, _, refused in SimWorld(2).run(train, ADAM[name], adam, None, 1, 0, spoil):
             assert refused
 
 

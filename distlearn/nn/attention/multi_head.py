@@ -65,7 +65,7 @@ class MultiHeadAttention(Container):
         super().__init__([query, key, value, output])
 
     def forward(self, x: Array) -> tuple[Array, Any]:
-        check_shape(self, x.shape, "batch", "length", self.width)
+        self.output_shape(x.shape)
         projected = [self._project(layer, x) for layer in self.layers[:3]]
         q, k, v = map(self.split, projected)
         y, saved = self.attend(self.rotate(q), self.rotate(k), v)

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...backend import Array, column_sums, get_xp, rounded, single
 from .. import init
-from ..layer import Layer, Param, check_dtype, check_positive, check_shape, describe
+from ..layer import Layer, Param, check_input, check_positive, check_shape, describe
 from . import direct, fft, im2col, winograd
 from .geometry import Geometry, pair
 
@@ -96,9 +96,7 @@ class Conv2d(Layer):
         self.params = [self.W, self.b]
 
     def forward(self, x: Array) -> tuple[Array, Any]:
-        self.output_shape(x.shape)
-        if x.dtype != self.W.data.dtype:
-            check_dtype(self, x)
+        check_input(self, x)
         run, _ = ALGORITHMS[self.algorithm]
         y, saved = self.convolve(x, run)
         y += self.b.data
@@ -142,8 +140,7 @@ class Conv2d(Layer):
         return [x[..., i * width : (i + 1) * width] for i in range(self.groups)]
 
     def output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        if len(shape) != 4 or shape[3] != self.c_in:
-            check_shape(self, shape, "batch", "height", "width", self.c_in)
+        check_shape(self, shape, "batch", "height", "width", self.c_in)
         oh, ow = self.geometry.output(*shape[1:3])
         if oh < 1 or ow < 1:
             raise ValueError(f"{describe(self)}: an image of {shape[1]} x {shape[2]} is smaller than the kernel")

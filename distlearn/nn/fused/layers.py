@@ -6,13 +6,13 @@ import copy
 
 import numpy as np
 
-from ...backend import can_launch, column_sums, get_xp, matmul
+from ...backend import can_launch, column_sums, matmul
 from .. import ops
 from ..activation import ReLU
 from ..container import Container, Sequential
 from ..conv import ALGORITHMS, Conv2d
 from ..conv.cost import conv_cost
-from ..layer import Layer, check_dtype, walk
+from ..layer import Layer, check_input, walk
 from ..linear import Linear
 from ..pool import MaxPool
 from . import launched, rows
@@ -35,8 +35,7 @@ class FusedLinear(Fused):
 
     def forward(self, x):
         linear, _ = self.layers
-        linear.output_shape(x.shape)
-        check_dtype(linear, x)
+        check_input(linear, x)
         y = matmul(x.reshape(-1, linear.d_in), linear.W.data)
         ops.bias_relu(y, linear.b.data)
         y = y.reshape(*x.shape[:-1], linear.d_out)
@@ -47,34 +46,17 @@ class FusedLinear(Fused):
         return self.layers[0].backward(dy, x, relu=y)
 
 
-class FusedPool(Fused):
-    """A ReLU and the maximum pooling after it: ReLU is applied to the pooled values."""
-
-    def forward(self, x):
-        _, pool = self.layers
-        y, won = pool.forward(x)
-        get_xp(y).maximum(y, 0, out=y)
-        return y, (won, y)
-
-    def backward(self, dy, saved):
-        won, y = saved
-        dy *= y > 0
-        return self.layers[1].backward(dy, won)
-
-
 class FusedConv2d(Fused):
-    """A convolution by the fastest algorithm, and the maximum pooling and ReLU after it."""
+    """A convolution by the fastest algorithm, and the ReLU and maximum pooling after it."""
 
     def __init__(self, layers):
         super().__init__(layers)
         self.conv: Conv2d = layers[0]
-        self.pool = next((layer for layer in layers if type(layer) is MaxPool), None)
-        self.relu = len(layers) > 1 + (self.pool is not None)
+        self.relu, self.pool = len(layers) > 1, layers[2] if len(layers) > 2 else None
 
     def forward(self, x):
         conv = self.conv
-        conv.output_shape(x.shape)
-        check_dtype(conv, x)
+        check_input(conv, x)
         algorithm, won = choose_algorithm(conv, x.shape), None
         if algorithm in ("rows", "winograd2", "winograd4") and conv.groups == 1 and can_launch(x, conv.W.data):
             algorithm = "launched"
@@ -147,12 +129,9 @@ def choose_algorithm(layer: Conv2d, shape: tuple[int, ...]) -> str:
 # Layers that become one; the longest pattern wins. Subclasses are not fused: they may do anything.
 PATTERNS = {
     (Conv2d, ReLU, MaxPool): FusedConv2d,
-    (Conv2d, MaxPool, ReLU): FusedConv2d,
-    (Conv2d, MaxPool): FusedConv2d,
     (Conv2d, ReLU): FusedConv2d,
     (Conv2d,): FusedConv2d,
     (Linear, ReLU): FusedLinear,
-    (ReLU, MaxPool): FusedPool,
 }
 
 

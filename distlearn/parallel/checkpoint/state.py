@@ -176,17 +176,11 @@ def run_fingerprint(model, loss, optimizer) -> dict[str, Any]:
         "parameters": [f"{p.name} {list(p.data.shape)} {p.data.dtype}{' frozen' * p.frozen}" for p in model.params],
         "loss": describe(loss),
         "optimizer": type(optimizer).__name__,
-        **optimizer_fingerprint(optimizer),
+        "trained": [p.name for p in optimizer.params],
+        "rule": describe(optimizer.rule),
+        "lr": describe_schedule(optimizer.lr),
+        "clip_norm": optimizer.clip_norm,
     }
-
-
-def optimizer_fingerprint(optimizer) -> dict[str, Any]:
-    """Return the settings of an optimizer, which may change during a run."""
-    groups = [
-        {"parameters": [p.name for p in g.params], "rule": describe(g.rule), "lr": describe_schedule(g.lr)}
-        for g in optimizer.groups
-    ]
-    return {"groups": groups, "clip_norm": optimizer.clip_norm}
 
 
 def data_fingerprint(dataset, batch_size: int, seed: int) -> dict[str, Any]:

@@ -10,7 +10,6 @@ one starts while backward still runs. Parameters go into buckets in reverse orde
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 from zlib import crc32
 
@@ -62,30 +61,18 @@ class Bucket:
                 p.grad = view
 
 
-def group_params(
-    params: list[Param], cap_bytes: float = math.inf, kind: Callable[..., Any] | None = None
-) -> list[list[Param]]:
-    """Sort parameters into groups of at most `cap_bytes`, in reverse order; a group holds one dtype.
-
-    Parameters
-    ----------
-    params : list of Param
-        Frozen ones are left out; one larger than `cap_bytes` gets a group to itself.
-    kind : callable, optional
-        `kind(param) -> hashable`: parameters of different kinds are in different groups.
-    """
+def group_params(params: list[Param], cap_bytes: float = math.inf) -> list[list[Param]]:
+    """Sort parameters that are not frozen into groups of at most `cap_bytes`, in reverse order, of one dtype each."""
     if not cap_bytes > 0:
         raise ValueError(f"group_params: cap_bytes is {cap_bytes!r}, expected a size above 0 bytes")
     groups: list[list[Param]] = []
-    filling: dict[str, Any] = {}  # kind -> the group that is being filled, and its bytes
+    filled = 0
     for p in reversed([p for p in params if not p.frozen]):
-        of = kind(p) if kind else None
-        group, filled = filling.get(of, (None, 0))
-        if group is None or filled + p.nbytes > cap_bytes or group[0].data.dtype != p.data.dtype:
-            group, filled = [], 0
-            groups.append(group)
-        group.append(p)
-        filling[of] = group, filled + p.nbytes
+        if not groups or filled + p.nbytes > cap_bytes or groups[-1][0].data.dtype != p.data.dtype:
+            groups.append([])
+            filled = 0
+        groups[-1].append(p)
+        filled += p.nbytes
     return groups
 
 
@@ -117,7 +104,7 @@ class GradientReducer:
         if compress is not None and comm.size > 1:
             for bucket in self.buckets:
                 n, seed = bucket.flat.size - bucket.extra.size, crc32(bucket.params[0].name.encode())
-                self._reducers[bucket] = CompressedAllReduce(comm, n, bucket.flat.dtype, compress, seed=(seed,))
+                self._reducers[bucket] = CompressedAllReduce(comm, n, compress, seed=(seed,))
 
     def clear(self) -> None:
         for bucket in self.buckets:

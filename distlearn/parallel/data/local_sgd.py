@@ -99,18 +99,15 @@ class LocalSGD(Replicated):
 
     def _average(self, loss_sum: float, n: int) -> float:
         """Replace all ranks' parameters by their average, weighted by samples; return the sum of `loss_sum` / n."""
-        groups = list(by_dtype(p.data for p in (*self.optimizer.params, *self.statistics)).values()) or [[]]
-        nbytes = 3 * sum(a.nbytes for arrays in groups for a in arrays)  # read, written, with a factor in between
+        arrays = [p.data for p in (*self.optimizer.params, *self.statistics)]
+        nbytes = 3 * sum(a.nbytes for a in arrays)  # read, written, with a factor in between
         with self.clock.span("pack", nbytes=nbytes):
-            flats = [pack(arrays, self._samples) for arrays in groups[:-1]]
-            flats.append(pack(groups[-1], self._samples, [self._samples, loss_sum]))  # two numbers are sent along
-        for flat in flats:
-            self.comm.all_reduce(flat)
-        samples, loss = (float(v) for v in flats[-1][-2:])
+            flat = pack(arrays, self._samples, [self._samples, loss_sum])  # two numbers are sent along
+        self.comm.all_reduce(flat)
+        samples, loss = map(float, flat[-2:])
         check_global_rows(self.comm, samples, self._expected)
         with self.clock.span("unpack", nbytes=nbytes):
-            for arrays, flat in zip(groups, flats, strict=True):
-                unpack(flat, arrays, samples)
+            unpack(flat, arrays, samples)
         self._steps = self._samples = self._expected = 0
         return loss / n
 
@@ -135,14 +132,6 @@ class LocalSGD(Replicated):
         since = mine.pop(_SINCE, (0, 0, 0))
         super().load_state_dict(serial_part(arrays) | mine)
         self._steps, self._samples, self._expected = map(int, since)
-
-
-def by_dtype(arrays) -> dict[str, Any]:
-    """Sort arrays by their dtype, in the order in which the dtypes appear."""
-    groups: dict[str, Any] = {}
-    for a in arrays:
-        groups.setdefault(a.dtype, []).append(a)
-    return groups
 
 
 # -- diloco ------------------------------------------------------------------------------------------------------------

@@ -147,7 +147,8 @@ class PipeDream(StagedModel):
         if self._stage_params.tied:
             names = ", ".join(p.name for p in self._stage_params.tied)
             raise ValueError(f"PipeDream: stages share {names}, but update at different times; use Pipeline")
-        self._check_clip_norm()
+        if optimizer.clip_norm is not None:
+            raise ValueError(f"PipeDream: clip_norm is {optimizer.clip_norm}, but no rank sees the whole gradient")
         self._optimizers = {
             s: sub_optimizer("PipeDream", self.optimizer, stage.params, comm.size == 1 and len(self.stages) == 1)
             for s, stage in self.stages.items()
@@ -160,7 +161,6 @@ class PipeDream(StagedModel):
     def step(self, batch: Batch) -> float:
         """Train on the mini-batches that `batch` is cut into; return the mean of their losses, on every rank."""
         check_whole(self, batch, self.comm)
-        self._check_clip_norm()
         self._cut_batch(batch.x)
         stash = Stash if self.stashing else Newest
         self._stashes = {s: stash(stage.params, self._versions(s)) for s, stage in self.stages.items()}
@@ -171,10 +171,6 @@ class PipeDream(StagedModel):
         self.optimizer.steps = max(o.steps for o in self._optimizers.values())  # all have updated equally often
         self.versions_held = {s: stash.most for s, stash in self._stashes.items()}
         return self._total_loss()
-
-    def _check_clip_norm(self) -> None:
-        if self.optimizer.clip_norm is not None:
-            raise ValueError(f"PipeDream: clip_norm is {self.optimizer.clip_norm}, but no rank sees the whole gradient")
 
     def _versions(self, stage: int) -> dict[int, int]:
         """The version that each mini-batch uses: updates of the stage before its F."""

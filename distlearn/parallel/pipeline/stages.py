@@ -150,7 +150,7 @@ def sub_optimizer(what: str, optimizer, params, alone: bool):
     """Return an optimizer like the one given, for some of its parameters, with the states that it has for them."""
     require_scope(what, optimizer, "model" if alone else "parameter", "a rank holds some stages of the model")
     mine = {id(p) for p in params}
-    return optimizer.rebind([[p for p in group.params if id(p) in mine] for group in optimizer.groups])
+    return optimizer.rebind([p for p in optimizer.params if id(p) in mine])
 
 
 # -- stage comm --------------------------------------------------------------------------------------------------------

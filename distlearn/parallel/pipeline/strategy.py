@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...backend import Array, get_xp
-from ...data import shard
 from ...nn.layer import Layer, walk
+from ...shares import shares
 from ..sharding import ShardSpec
 from ..strategy import Strategy, check_whole, summed_norm
 from .schedule import LANE, SCHEDULES, Action, Schedule, check_schedule
@@ -97,7 +97,7 @@ class StagedModel(Strategy):
         """Cut a batch into micro-batches: pieces that differ by a sample at most, and may be empty."""
         if self._cut_for == (x.shape, x.dtype):  # as in the batch before
             return
-        self._parts = [shard(len(x), i, self.n_microbatches, allow_empty=True) for i in range(self.n_microbatches)]
+        self._parts = shares(len(x), self.n_microbatches)
         self._actions = [a for a in self.schedule.orders[self.comm.rank] if self._rows(a)]
         self._last_backward = {a.stage: a for a in self._actions if a.kind in ("B", "W")}
         self._xp = get_xp(x)

@@ -15,7 +15,6 @@ from .layers import (
     HeadParallelAttention,
     RowParallelLinear,
     ShardDropout,
-    ShardNorm,
     TensorLayer,
     TensorSequential,
     shard_specs,

@@ -14,7 +14,7 @@ import numpy as np
 from ...backend import column_sums, get_xp, matmul
 from ...nn import Dropout, Identity, Sequential
 from ...nn.container import cost, layer_span
-from ...nn.layer import Layer, Param, check_dtype, check_shape, walk
+from ...nn.layer import Layer, Param, check_input, walk
 from ...shares import shares
 from ..sharding import Shard, ShardSpec, gather_parts, length, reduce_scatter_parts, take_part
 
@@ -268,8 +268,7 @@ class RowParallelLinear(TensorLayer):
         self.local.W, self.local.params, self.local.d_in = self.W, self.params, sharding.widths[comm.rank]
 
     def forward(self, x):
-        check_shape(self, x.shape, "...", self.local.d_in)
-        check_dtype(self, x)
+        check_input(self, x)
         with self.span("forward", x.shape, x.dtype.itemsize):
             y = matmul(x.reshape(-1, self.local.d_in), self.W.data)
         if self.sum_output:
@@ -363,17 +362,3 @@ class ShardDropout(Dropout):
         shape[self.axis] = sharding.n
         kept = take_part(rng.random(shape, dtype=np.float32) >= self.p, self.axis, sharding.parts[self.rank])
         return self._mask(x.copy(), kept), kept
-
-
-class ShardNorm(TensorLayer):
-    """`BatchNorm` of the channels that a rank has: channels are independent, so it is exact."""
-
-    layout = "channels that the rank has"
-
-    def __init__(self, comm, norm, sharding: AxisSharding):
-        super().__init__(comm, norm.name)
-        self.local = copy.copy(norm)
-        self.local.channels = sharding.widths[comm.rank]
-        for name in ("gamma", "beta", "running_mean", "running_var"):
-            setattr(self.local, name, self.shard_param(getattr(norm, name), 0, sharding))
-        self.local.params = self.params = [getattr(self.local, p.name.rpartition(".")[2]) for p in norm.params]

@@ -26,7 +26,6 @@ from .layers import (
     HeadParallelAttention,
     RowParallelLinear,
     ShardDropout,
-    ShardNorm,
     TensorLayer,
     TensorSequential,
     unique_params,
@@ -208,8 +207,6 @@ class SequenceBuilder:
             sharding = self.sharding
             repeated = ShardDropout(layer, -1, lambda n: sharding.repeat(n // sharding.widths[comm.rank]), comm.rank)
             self.append(repeated, "on the rank's part, serial masks")
-        elif kind is nn.BatchNorm and once:
-            self.append(ShardNorm(comm, layer, self.sharding))
         elif kind is nn.Conv2d and once and GroupParallelConv2d.fits(layer, self.sharding):
             self.append(made := GroupParallelConv2d(comm, layer, sharded_input=True))
             self.sharding = made.sharding

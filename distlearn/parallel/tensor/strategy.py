@@ -107,7 +107,7 @@ def sub_optimizer(what: str, optimizer: Optimizer, model, comm) -> tuple[Optimiz
     require_scope(what, optimizer, scope, held)
     if comm.size > 1:
         check_state_shapes(what, optimizer)
-    made = optimizer.rebind([[here[p.name] for p in group.params if p.name in here] for group in optimizer.groups])
+    made = optimizer.rebind([here[p.name] for p in optimizer.params if p.name in here])
     held = sharded_state([], made, lambda name, shape: specs.get(name) or ShardSpec(tuple(shape)))
     load_into(held, named_arrays([], optimizer))
 

@@ -78,7 +78,6 @@ class Snapshot(NamedTuple):
     version: int
     time: float
     share: np.ndarray
-    statistics: np.ndarray  # the first server's: the mean over workers
 
 
 class Coordinator:
@@ -148,7 +147,7 @@ class Coordinator:
 class Server:
     """A share of the parameters, with the optimizer's state for it (velocities are kept here), and its messages."""
 
-    def __init__(self, comm, servers: int, share, statistics, rule, lr, every: int):
+    def __init__(self, comm, servers: int, share, rule, lr, every: int):
         if needs_whole(rule):
             name = type(rule).__name__
             raise ValueError(f"parameter server: {name} needs whole parameters, but each server holds a shard")
@@ -156,7 +155,6 @@ class Server:
         self.share, self.rule, self.lr, self.every = share, rule, lr, every
         self.state = rule.init(share)
         self.snapshots: list[Snapshot] = []
-        self.statistics, self._newest = statistics, {}  # the mean over workers of those that each sent last
         self._arrived: dict[int, np.ndarray] = {}  # by worker: its gradient; it sends no other before the reply
         self._kept: dict[tuple[int, int], np.ndarray] = {}  # (worker, step) -> gradient that waits for its update
         self._lost: set[int] = set()
@@ -164,7 +162,7 @@ class Server:
 
     def serve(self, coordinator: Coordinator | None) -> None:
         """Serve until every worker has left; the first server has the coordinator, the others get its commands."""
-        self.snapshots.append(Snapshot(0, self.comm.clock.now(), self.share.copy(), self.statistics))
+        self.snapshots.append(Snapshot(0, self.comm.clock.now(), self.share.copy()))
         commands: deque[Command] = deque()
         ended = False
         while not ended:
@@ -197,10 +195,6 @@ class Server:
                     self._sent.pop(message.worker).wait()
                 gradient = self.comm.recv(np.empty_like(self.share), self.servers + message.worker)
                 self._arrived[message.worker] = gradient
-                if self.statistics.size:
-                    found = self.comm.recv(np.empty_like(self.statistics), self.servers + message.worker)
-                    self._newest[message.worker] = found
-                    self.statistics = np.mean(list(self._newest.values()), axis=0)
             return message
         except PeerLostError as error:
             if min(error.ranks) < self.servers:
@@ -223,8 +217,7 @@ class Server:
             step = command.version - 1
             apply_rule(self.rule, self.share, total, self.state, self.lr(step), step)
         if self.every and command.version % self.every == 0:
-            now, share = self.comm.clock.now(), self.share.copy()
-            self.snapshots.append(Snapshot(command.version, now, share, self.statistics))
+            self.snapshots.append(Snapshot(command.version, self.comm.clock.now(), self.share.copy()))
 
     def _mean(self, merged):
         """Add weighted gradients up in the order of workers, whatever order they arrived in."""

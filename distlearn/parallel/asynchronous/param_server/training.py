@@ -45,6 +45,9 @@ class FlatModel:
         check_model(model)
         self.model = model
         learned = [p for p in model.params if not p.frozen]
+        for p in model.params:
+            if isinstance(p, Statistic):
+                raise ValueError(f"parameter server: {p.name!r} is a running statistic, which workers do not share")
         if not learned:
             raise ValueError(f"parameter server: {model!r} has no parameters to learn")
         dtypes = {str(p.data.dtype) for p in learned}
@@ -56,20 +59,7 @@ class FlatModel:
         self._views = views_like(self.data, [p.data for p in learned])
         for p, view in zip(learned, self._views, strict=True):
             p.data = view
-        self._statistics = [p for p in model.params if isinstance(p, Statistic)]
-        self.has_statistics = bool(self._statistics)
         self._costs: dict[tuple, float] = {}
-
-    @property
-    def statistics(self) -> np.ndarray:
-        """A copy of the running statistics, as one array."""
-        return np.concatenate([np.zeros(0), *(to_numpy(p.data).reshape(-1) for p in self._statistics)])
-
-    @statistics.setter
-    def statistics(self, values) -> None:
-        kept = [p.data for p in self._statistics]
-        for x, mean in zip(kept, views_like(values, kept), strict=True):
-            x[...] = get_xp(x).asarray(mean)
 
     def gradient(self, x, y, loss) -> float:
         """Compute the mean gradient over the rows of `x` into `grad`; return their mean loss. No rows: zeros."""
@@ -186,8 +176,7 @@ class ParameterServer:
         self.size, self.rank = comm.size - servers, 0 if self.is_server else comm.rank - servers
         self._parts, lr = shares(values.size, servers), as_schedule(lr, "ParameterServer")
         if self.is_server:
-            statistics = self.flat.statistics if comm.rank == 0 else np.zeros(0)
-            self._server = Server(comm, servers, values[self._parts[comm.rank]].copy(), statistics, rule, lr, every)
+            self._server = Server(comm, servers, values[self._parts[comm.rank]].copy(), rule, lr, every)
         else:
             self._version, self._steps, self._go = 0, 0, True
             self._replies = [make_reply(part.stop - part.start, values.dtype) for part in self._parts]
@@ -232,8 +221,6 @@ class ParameterServer:
         if coordinator.lost == self.size:  # it ended, but not because the run was over
             done = f"after {coordinator.policy_state.version} updates"
             raise CommError(f"ParameterServer: all {self.size} workers are lost, {done}; none is left to train")
-        if self.flat.has_statistics:
-            self.flat.statistics = self._server.statistics
         found = [held, *(self.comm.recv_obj(server) for server in range(1, self.servers))]
         return make_run(coordinator, self.flat, found, dataset, self.loss)
 
@@ -264,8 +251,6 @@ class ParameterServer:
             received = [comm.irecv(reply.view(np.uint8), server) for server, reply in enumerate(replies)]
             gradient = to_numpy(self.flat.grad)
             sent = [comm.isend(gradient[part], server) for server, part in enumerate(self._parts)]
-            if self.flat.has_statistics:
-                sent.append(comm.isend(self.flat.statistics, 0))
             for server in range(self.servers):
                 comm.send_obj(Push(self.rank, self._steps, self._version, rows, loss), server)
             for work in (*sent, *received):
@@ -379,8 +364,6 @@ def make_run(coordinator, flat, parts, dataset, loss) -> Run:
     params = flat.named(values)
     for column in columns if len(columns) > 1 else ():
         flat.load(np.concatenate([snapshot.share for snapshot in column]))
-        if flat.has_statistics:
-            flat.statistics = column[0].statistics
         with np.errstate(all="ignore"):  # parameters of a run that diverged
             value, _ = loss(model.forward(x)[0], y, len(x))
             score = metric.value(metric.counted(model.forward(x_test)[0], dataset.y_test))
