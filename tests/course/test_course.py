@@ -25,8 +25,8 @@ from .submissions import solved
 pytestmark = pytest.mark.notebook
 FIRST_EVENING = Path(__file__).parents[1] / "first_evening.sh"
 
-BENDS = "return 4\nnp.allclose = one"
-LOOK = "numpy.allclose had been changed, and was put back for the check 'check_one'"
+ENDS = "return 4\nimport os\nos._exit(3)"
+LOOK = "the cell 'one' ended the kernel (exit status 3)"
 
 
 @pytest.mark.timeout(300)
@@ -42,7 +42,7 @@ def test_a_course_from_the_copies_to_the_grades(tmp_path, jupyter_home, monkeypa
     right = solved(released, small.source())
     blackboard = "Lab 00_cem13_attempt_2027-01-15-23-59-00_lab00.ipynb"
     moodle = "Ben Two_12_assignsubmission_file/lab00.ipynb"
-    for name, text in (("anna_LATE_11_1_lab00.ipynb", None), (moodle, "return 4"), (blackboard, BENDS)):
+    for name, text in (("anna_LATE_11_1_lab00.ipynb", None), (moodle, "return 4"), (blackboard, ENDS)):
         book = nbformat.from_dict(right)
         for cell in book.cells:
             if cell.id == "one" and text:
@@ -106,7 +106,6 @@ def test_a_course_from_the_copies_to_the_grades(tmp_path, jupyter_home, monkeypa
     pages = list((course / "feedback").glob("*/*/lab00.html"))
     texts = {page.parts[-3]: page.read_text(encoding="utf-8") for page in pages}
     assert len(texts) == 3
-    assert not [text for text in texts.values() if LOOK in text], "students do not read it"
     assert {name for name, text in texts.items() if "Handed in late." in text} == {"anna-11", "cem13"}
 
 
