@@ -10,7 +10,6 @@ from distcourse.author.pages import Disarm, FeedbackPage, NameGrades
 from distcourse.author.steps import (
     ClearPredictions,
     FoldCells,
-    HideTests,
     MendMetadata,
     ReadSubmission,
     Ready,
@@ -61,7 +60,7 @@ c.ExecuteAll.memory = 4 * 2**30  # bytes a submission
 c.LimitOutput.max_lines = 500
 
 # Feedback shows what the hidden tests found, not the tests, so that they serve another year. Its page names exercises.
-c.GenerateFeedback.preprocessors = [HideTests, ClearHiddenTests, *steps(GenerateFeedback, "preprocessors"), NameGrades]
+c.GenerateFeedback.preprocessors = [ClearHiddenTests, *steps(GenerateFeedback, "preprocessors"), NameGrades]
 c.GenerateFeedback.exporter_class = FeedbackPage
 
 # Collecting what a learning platform hands over: Canvas, Moodle, Blackboard, or files named by hand.
