@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import codecs
 import json
-import re
 import shutil
 from pathlib import Path
 
@@ -24,7 +23,7 @@ from nbgrader.preprocessors import ClearHiddenTests, NbGraderPreprocessor
 from .execute import ExecuteAll
 from .rules import DEMONSTRATIONS, FOLDED
 from .sandbox import NoSandbox, require
-from .source import BEGIN_HIDDEN, END_HIDDEN, Cell, Source, grade_id_of, is_check, packed, source_of
+from .source import Source, grade_id_of, is_check, packed, source_of
 
 SKIP = "skip-execution"  # The tag that nbclient obeys.
 

@@ -114,7 +114,7 @@ def _edits(node, names) -> Iterator:
 
 # -- arguments ---------------------------------------------------------------------------------------------------------
 class Frozen:
-    """A solution that gets one argument as it was in its first call; `acted` says whether that has made a difference."""
+    """A solution that gets one argument as it was in its first call; `acted`: whether that has made a difference."""
 
     shared_by_ranks = True
 
