@@ -10,7 +10,6 @@ from distcourse.author.pages import Disarm, FeedbackPage, NameGrades
 from distcourse.author.steps import (
     ClearPredictions,
     FoldCells,
-    HideTests,
     MendMetadata,
     ReadSubmission,
     Ready,
@@ -55,14 +54,13 @@ c.Autograde.sanitize_preprocessors = [Ready, MendMetadata, *sanitize, SkipDemons
 grading = steps(Autograde, "autograde_preprocessors")
 grading[grading.index(Execute) : grading.index(Execute) + 1] = [ExecuteAll, Disarm]
 c.Autograde.autograde_preprocessors = grading
-c.Execute.timeout = 30  # seconds a cell; the slowest of a solved lab takes one or two
-c.ExecuteAll.patience = 60  # seconds a submission that all cells without an end may cost: see course/README.md
+c.Execute.timeout = 15  # seconds a cell; the slowest of a solved lab takes one or two
 c.ExecuteAll.budget = 600  # seconds a submission, about; `distlearn course grade` ends it after 1.5 times as long
 c.ExecuteAll.memory = 4 * 2**30  # bytes a submission
 c.LimitOutput.max_lines = 500
 
 # Feedback shows what the hidden tests found, not the tests, so that they serve another year. Its page names exercises.
-c.GenerateFeedback.preprocessors = [HideTests, ClearHiddenTests, *steps(GenerateFeedback, "preprocessors"), NameGrades]
+c.GenerateFeedback.preprocessors = [ClearHiddenTests, *steps(GenerateFeedback, "preprocessors"), NameGrades]
 c.GenerateFeedback.exporter_class = FeedbackPage
 
 # Collecting what a learning platform hands over: Canvas, Moodle, Blackboard, or files named by hand.

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from textwrap import fill
 
 from matplotlib import pyplot as plt
 from matplotlib.lines import Line2D
 
-from distlearn.cuda.report import SECTOR
 from distlearn.viz.look import AMBER, INK, MUTED, NAVY, SKY, TEAL, VERMILION, WIDEST, style
 
 SHAPES = {"read": ("o", SKY), "write": ("s", NAVY), "atomic": ("D", TEAL)}
-WARP = 32
 LINE_HEIGHT = 0.19  # inches of a line of source
 
 
@@ -20,7 +18,7 @@ def kernel_film(report):
     """Draw what a block of a kernel does to memory between each two barriers, a figure for each interval.
 
     Above, threads against elements of every array, clashes in red; below, the source: lines that touch memory are
-    marked, and are the darker the more 32-byte sectors of global memory the block moves by them.
+    marked.
 
     Parameters
     ----------
@@ -40,8 +38,6 @@ def kernel_film(report):
     ends = {name: max(e for a in found[name] for e in elements_of(a)) for name in arrays}
     threads = max(a.thread for a in accesses) + 1
     last = max(a.interval for a in accesses)
-    sectors = [_sectors_by_line([a for a in accesses if a.interval == i]) for i in range(last + 1)]
-    most = max((n for lines in sectors for n in lines.values()), default=0)
     frames = []
     with style():
         for i in range(last + 1):
@@ -53,8 +49,8 @@ def kernel_film(report):
             panels[0].set_ylabel("thread of the block")
             here = [a for a in accesses if a.interval == i]
             clashing = {a.line for a in here if clashes[a.array].intersection(elements_of(a))}
-            _draw_source(text, report, {a.line for a in here}, sectors[i], most, clashing)
-            caption = _caption(i, last, clashes, sum(sectors[i].values()))
+            _draw_source(text, report, {a.line for a in here}, clashing)
+            caption = _caption(i, last, clashes)
             fig.suptitle(fill(caption, 54), x=0.01, ha="left")  # beside the legend
             fig.legend(handles=_key(), loc="upper right", ncols=len(SHAPES) + 1, handletextpad=0, columnspacing=1)
             frames.append((fig, caption))
@@ -96,44 +92,25 @@ def _shown_source(report) -> list[tuple[int, str]]:
     return numbered[first:]
 
 
-def _draw_source(ax, report, running, sectors, most, clashing) -> None:
+def _draw_source(ax, report, running, clashing) -> None:
     lines = _shown_source(report)
     ax.set(xlim=(0, 1), ylim=(len(lines) - 0.5, -0.5))
     ax.set_axis_off()
     for y, (number, text) in enumerate(lines):
-        n = sectors.get(number, 0)
-        if n:
-            ax.axhspan(y - 0.5, y + 0.5, color=AMBER, alpha=0.15 + 0.75 * n / most, linewidth=0)
-            ax.text(1, y, _count(n), ha="right", va="center", fontsize=8.5, color=INK)
+        if number in running:
+            ax.axhspan(y - 0.5, y + 0.5, color=AMBER, alpha=0.4, linewidth=0)
         look = {"color": VERMILION, "fontweight": "bold"} if number in clashing else {"color": INK}
         ax.text(0.045, y, text, va="center", fontsize=8.5, family="monospace", **look)
-        mark = f"▸ {number}" if number in running else str(number)  # it touches memory in this interval
+        mark = f"▸ {number}" if number in running else str(number)
         ax.text(0.035, y, mark, ha="right", va="center", fontsize=8.5, family="monospace", color=MUTED)
 
 
-def _count(sectors: int) -> str:
-    return f"{sectors} sector{'s' * (sectors != 1)}"
-
-
-def _sectors_by_line(accesses) -> Counter:
-    """Count the sectors of global memory that each line moves, warp by warp."""
-    moved, by_warp = Counter(), {}
-    for a in accesses:
-        if a.space == "global" and not a.file:
-            by_warp.setdefault((a.array, a.thread // WARP), []).append(a)
-    for group in by_warp.values():
-        for line, together in requests_of_warp(group):
-            ends = [(a.offset // SECTOR, (a.offset + a.size - 1) // SECTOR) for a in together]
-            moved[line] += len({s for low, high in ends for s in range(low, high + 1)})
-    return moved
-
-
-def _caption(interval, last, clashes, sectors) -> str:
+def _caption(interval, last, clashes) -> str:
     where = "before the first barrier" if interval == 0 else f"after barrier {interval}"
     where += f" of {last}" if interval else ""
     bad = [f"{len(elements)} elements of {name}" for name, elements in clashes.items() if elements]
     what = f"threads clash on {', '.join(bad)}" if bad else "no two threads clash"
-    return f"{where.capitalize()}: {what}; {_count(sectors)}"
+    return f"{where.capitalize()}: {what}"
 
 
 def elements_of(access) -> range:
@@ -155,12 +132,3 @@ def clashing_elements(report, accesses, interval) -> set[int]:
                 if a.kind == "write":
                     writers[e].add(a.thread)
     return {e for e in writers if len(threads[e]) > 1}
-
-
-def requests_of_warp(accesses) -> list[tuple[int, list]]:
-    """Return (line, accesses) of each access of a warp: the n-th time that its lanes were at a line, in order."""
-    seen, rows = Counter(), {}
-    for order, a in enumerate(accesses):
-        nth = seen[a.thread, a.line, a.kind] = seen[a.thread, a.line, a.kind] + 1
-        rows.setdefault((a.interval, a.line, a.kind, nth), (order, []))[1].append(a)
-    return [(key[1], found) for key, (_, found) in sorted(rows.items(), key=lambda r: (r[0][0], r[0][3], r[1][0]))]

@@ -6,8 +6,6 @@ which says whether `x` equals the reference within the tolerance of the check.
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 
 
@@ -68,7 +66,7 @@ def _factor(name, got, want, right, factors) -> str:
         return ""
     if np.isclose(k, -1):
         return f"{name} is the negative of what is wanted"
-    known = _named_factor(abs(k), factors, gradient="grad" in name.lower() or re.match(r"d[A-Z\d_]", name))
+    known = _named_factor(abs(k), factors)
     if not known and big.sum() < 2:
         return ""  # any two numbers are multiples of each other
     flipped = ", with the opposite sign" if k < 0 else ""
@@ -79,19 +77,12 @@ def _factor(name, got, want, right, factors) -> str:
     return f"{name} is {times} the reference{known or _length_factor(abs(k), got)}{flipped}"
 
 
-def _named_factor(k, factors, gradient) -> str:
+def _named_factor(k, factors) -> str:
     for label, n in factors.items():
-        if n == 1:
-            continue
-        said = f", and there are {n:g} {label}" if label.endswith("s") else f", and the {label} is {n:g}"
-        workers = "rank" in label or "worker" in label
-        by = "the global batch" if gradient and workers else "their number" if label.endswith("s") else f"the {label}"
-        if np.isclose(k, n):
-            return f"{said}: did you divide by {by}?"
-        if np.isclose(k, 1 / n):
-            return f"{said}: did you divide once too often (a mean of means)?"
-        if np.isclose(k, n**2):
-            return f"{said} ({n:g} squared): multiplied twice?"
+        if n != 1 and np.isclose(k, n):
+            return f", and there are {n:g} {label}: did you divide by their number?"
+        if n != 1 and np.isclose(k, 1 / n):
+            return f", and there are {n:g} {label}: did you divide once too often (a mean of means)?"
     return ""
 
 

@@ -74,20 +74,16 @@ def simulate_step(
     sample: tuple[int, ...] | None = None,
     compute="V100",
     codec: Codec | None = None,
-    cap_bytes: float = CAP_BYTES,
-    overlap: bool = True,
 ) -> Point:
     """Simulate one data-parallel training step."""
     model, sample = model_and_sample(model, sample)
-    if not nodes <= batch:
-        raise ValueError(f"simulate_step: a batch of {batch!r} for {nodes} nodes, expected an image for each, or more")
     world = SimWorld(nodes, Network.of(network), compute_of(compute), collectives="formula")
     outline, codec = meta_model(model), None if codec is None else MetaCodec(codec)
 
     def program(comm):
         own = meta_model(outline)
         optimizer = Optimizer(own.params, Momentum(), 0.01)
-        strategy = DataParallel(comm, own, meta_loss, optimizer, cap_bytes=cap_bytes, overlap=overlap, compress=codec)
+        strategy = DataParallel(comm, own, meta_loss, optimizer, cap_bytes=CAP_BYTES, compress=codec)
         part = meta_batch(batch, sample, comm.rank, comm.size)
         comm.barrier()
         began = comm.clock.now()

@@ -13,8 +13,7 @@ from distcourse.author import Source, sandbox, source_notebooks
 from distcourse.author.execute import ExecuteAll
 from distcourse.author.source import Cell
 from distcourse.author.stage import before_check, definitions, skeleton
-from distcourse.author.steps import HideTests
-from nbformat.v4 import new_code_cell, new_notebook, new_output
+from nbformat.v4 import new_code_cell, new_notebook
 
 from . import grading, small
 from .conftest import COURSE
@@ -22,9 +21,7 @@ from .submissions import graded_id, solved
 
 pytestmark = [pytest.mark.notebook, pytest.mark.timeout(600)]
 
-LIMITS = (
-    "\nc.Execute.timeout = c.ExecuteAll.least = 10\nc.ExecuteAll.iopub_timeout = 2\nc.ExecuteAll.most_stretch = 1\n"
-)
+LIMITS = "\nc.Execute.timeout = c.ExecuteAll.least = 6\nc.ExecuteAll.iopub_timeout = 2\nc.ExecuteAll.most_stretch = 1\n"
 FULL = {"check_one": 2, "check_two": 2, "check_three": 2}
 
 
@@ -76,7 +73,7 @@ def test_what_ends_the_kernel_costs_its_own_points_alone(grade):
     points, log, page = grade(change)
     assert points == FULL | {"check_two": 0}
     assert "the cell 'one' ended the kernel (Segmentation fault" in log
-    assert "the cell 'while True:' could not be stopped after 10 s" in log
+    assert "the cell 'while True:' could not be stopped after 6 s" in log
     assert "the cell 'check_two' ended the kernel (exit status 3)" in log
     assert "From grading" in page
     assert "the cell 'one' ended the kernel" in page.replace("&#39;", "'")
@@ -92,7 +89,7 @@ def test_what_an_exercise_does_not_ask_about_costs_nothing(grade):
         put(
             notebook,
             cells["one"],
-            "list, range = [1], 3\nlab = np = None",
+            "lab = np = None",
             "import time\nwhile True:\n    time.sleep(1)",
             "input()\nexit()",
         )
@@ -111,9 +108,8 @@ def test_what_an_exercise_does_not_ask_about_costs_nothing(grade):
 
     points, log, page = grade(change)
     assert points == FULL
-    assert "Variables hid list, range" in log
-    assert "was stopped after 10 s" in log
-    assert "Check 'check_one' contains the student's code" in log
+    assert "was stopped after 6 s" in log
+    assert "Check 'check_one' was edited: put back below what it was made" in log
     assert "Check 'check_two' is above its answer" in log
     assert "Cell 'words' had lost its metadata and was recognised" in log
     assert "Check 'check_three' was edited" not in log
@@ -133,7 +129,7 @@ def test_of_copies_of_an_answer_the_one_that_was_checked_counts(grade):
     assert "Cell 'two' is there 3 times: the last above its check counts" in log
 
 
-def test_who_bends_the_checks_scores_nothing_and_is_named(grade):
+def test_who_bends_the_checks_scores_nothing(grade):
     def change(notebook, cells):
         for cell in (cells["one"], cells["two"], cells["three"]):
             cell.source = "raise NotImplementedError()"
@@ -151,11 +147,8 @@ def test_who_bends_the_checks_scores_nothing_and_is_named(grade):
             "    print(open(name, 'rb').read().hex())",
         )
 
-    points, log, page = grade(change)
+    points, _, page = grade(change)
     assert points == dict.fromkeys(FULL, 0)
-    assert "numpy.allclose" in log
-    assert "Check.__exit__" in log
-    assert "NoChecks" in log
     assert "secret_two" not in page, "an answer that prints the hidden tests does not give them away"
     assert b"_getframe".hex() in page
     assert b"secret_".hex() not in page, "the notebook that it finds is the one that was handed in"
@@ -173,25 +166,18 @@ def check(text, number):
     return new_code_cell(text, metadata=small.told(f"check_{number}", grade=True, locked=True, points=1))
 
 
-def test_endless_loops_cost_less_each_time_and_their_answer_is_not_tried_again():
+def test_endless_loops_cost_themselves_alone():
     loop = "def {0}():\n    while True:\n        pass"
-    names = [("one", 1), ("two", 2), ("three", 3)]
     cells = []
-    for name, number in names:
-        answer = new_code_cell(loop.format(name), metadata=small.told(f"{number}", solution=True))
-        cells += [answer, check(f"{name}()", number)]
-    cells[2].source = "def two():\n    return 2"
-    cells[3].source = "assert two() == 2"
-    cells.insert(2, new_code_cell("def table():\n    return one()\nprint(2)"))
-    cells.insert(3, new_code_cell("table()"))
-    cells.insert(4, new_code_cell("while True:\n    pass"))
-    shown, note = execute(cells, timeout=30, patience=12, least=2, grace=1, most_stretch=1)
+    for number, text in enumerate((loop.format("one"), "def two():\n    return 2"), 1):
+        answer = new_code_cell(text, metadata=small.told(f"{number}", solution=True))
+        cells += [answer, check(("one()", "assert two() == 2")[number - 1], number)]
+    cells.insert(2, new_code_cell("while True:\n    pass"))
+    shown, note = execute(cells, timeout=3, grace=1, most_stretch=1)
     stopped = ["Stopped", "CellTimeoutError"]  # what the check says, and what nbgrader needs
-    left_out = ["CellLeftOut"]
-    assert shown == [[], stopped, left_out, left_out, ["KeyboardInterrupt", "CellTimeoutError"], [], [], [], stopped]
-    assert "'check_1' was stopped after 6 s" in note
+    assert shown == [[], stopped, ["KeyboardInterrupt", "CellTimeoutError"], [], []]
+    assert "'check_1' was stopped after 3 s" in note
     assert "'while True:' was stopped after 3 s" in note
-    assert "'check_3' was stopped after 2 s" in note  # half of what is left is less than `least`
 
 
 def test_a_submission_that_only_ends_kernels_comes_to_an_end():
@@ -234,7 +220,7 @@ def test_what_breaks_python_costs_itself_alone_and_in_seconds(text):
     cells += [new_code_cell("def two():\n    return 2", metadata=small.told("2", solution=True))]
     cells += [check("assert two() == 2", 2)]
     began = time.monotonic()
-    shown, note = execute(cells, timeout=8, patience=16, least=3, grace=1, iopub_timeout=3, most_stretch=1)
+    shown, note = execute(cells, timeout=6, grace=1, iopub_timeout=3, most_stretch=1)
     assert time.monotonic() - began < 150
     assert shown == [*BREAKS[text], [], []]
     assert note.count("the cell '") == 1
@@ -265,19 +251,6 @@ def test_every_check_gets_the_helpers_that_it_uses():
                 bound = Cell(0, new_code_cell(code)).binds
                 needed = cell.uses - cell.binds - mine - {"plt", "np", "dl", "lab", "error"} - set(dir(builtins))
                 assert needed <= bound, (str(path), cell.grade_id)
-
-
-def test_an_output_that_gives_hidden_tests_away_is_covered():
-    text = "shown = 1\n### BEGIN HIDDEN TESTS\nsecret_value = 2 + shown\n### END HIDDEN TESTS"
-    cell = new_code_cell(text)
-    traceback = ["----> \x1b[32m1\x1b[39m secret_value \x1b[33m=\x1b[39m 2 + shown", "fine \x1b[32m1"]
-    cell.outputs = [new_output("error", ename="E", evalue="secret_value = 2 + shown", traceback=traceback)]
-    cell.outputs += [new_output("stream", name="stdout", text="shown = 1\n'secret_value = 2 + shown'")]
-    cell.outputs += [new_output("display_data", data={"text/html": "<b>secret_value = 2 + shown</b>"})]
-    HideTests().preprocess(new_notebook(cells=[cell]), {})
-    assert "secret" not in str(cell.outputs)
-    assert cell.outputs[0].traceback[1] == traceback[1]
-    assert cell.outputs[1].text.startswith("shown = 1\n")
 
 
 def test_an_answer_that_cannot_be_read_is_replaced_by_the_released_one():

@@ -36,7 +36,7 @@ def test_all_right_shows_a_table_and_raises_nothing(capsys):
 def test_one_wrong_tensor_is_told_and_the_others_are_still_checked(capsys):
     text, error = failing(lambda c: (c.close("dW", 4 * X, X, factors={"ranks": 4}), c.close("db", X[0], X[0])))
     assert "✗ dense: 1 of 2 checks passed" in text
-    assert "there are 4 ranks: did you divide by the global batch?" in text
+    assert "there are 4 ranks: did you divide by their number?" in text
     assert "✓ db" in text
     assert "Three hints" in text
     assert text in capsys.readouterr().out

@@ -5,7 +5,6 @@ import pytest
 from distcourse import scaling
 
 from distlearn.comm import Network
-from distlearn.comm.network import cost
 from distlearn.data import Batch
 from distlearn.nn import SoftmaxCrossEntropy, build
 from distlearn.nn.models import MODELS
@@ -62,37 +61,6 @@ def test_meta_models_keep_names_ties_and_frozen_parameters():
     assert isinstance(again.params[0].grad, MetaArray)
 
 
-def test_a_batch_too_small_is_named():
-    with pytest.raises(ValueError, match="a batch of 16 for 32 nodes"):
-        scaling.simulate_step("lenet", 32, NETWORK, batch=16)
-
-
-@pytest.mark.parametrize("nodes", [2, 7, 64])
-def test_without_overlap_an_iteration_is_computing_and_one_ring(nodes):
-    point = scaling.simulate_step(
-        "alexnet", nodes, NETWORK, batch=nodes * 8, compute=COMPUTE, cap_bytes=1e12, overlap=False
-    )
-    nbytes = scaling.facts("alexnet").weights_mb * 1e6 + 8  # loss and rows ride along
-    ring = 2 * (nodes - 1) * (20e-6 + nbytes / nodes / 1e9)
-    alone = scaling.simulate_step("alexnet", 1, NETWORK, batch=8, compute=COMPUTE)
-    assert point.computing == pytest.approx(alone.seconds, rel=1e-9)
-    assert point.exposed == pytest.approx(ring, rel=1e-9)
-    assert point.exposed == pytest.approx(cost.seconds("ring", nbytes, nodes, NETWORK), rel=1e-9)
-    assert point.seconds == pytest.approx(alone.seconds + ring, rel=1e-9)
-
-
-@pytest.mark.parametrize("name", ["alexnet", "googlenet"])
-def test_overlap_hides_communication_within_what_is_possible(name):
-    for batch in (8, 512):
-        bare = scaling.simulate_step(name, 4, "ethernet-10g", batch=4 * batch, overlap=False)
-        point = scaling.simulate_step(name, 4, "ethernet-10g", batch=4 * batch)
-        assert point.computing == pytest.approx(bare.computing)
-        assert max(point.computing, point.communicating) <= point.seconds < bare.seconds
-        assert point.seconds <= point.computing + point.communicating + 1e-12
-        assert point.exposed == pytest.approx(point.seconds - point.computing)
-    assert point.exposed < 0.7 * point.communicating, "512 images leave time to hide in"
-
-
 def test_computing_takes_what_the_roofline_says():
     s, want = (16, 227, 227, 3), 0.0
     model = build("alexnet", seed=None)
@@ -104,18 +72,6 @@ def test_computing_takes_what_the_roofline_says():
     assert scaling.simulate_step("alexnet", 1, NETWORK, batch=16, compute=COMPUTE).seconds == pytest.approx(
         want, rel=1e-9
     )
-
-
-@pytest.mark.parametrize("nodes", [2, 5, 16])
-@pytest.mark.parametrize("codec", CODECS, ids=str)
-def test_codes_take_what_their_bytes_take(codec, nodes):
-    options = {"batch": nodes, "compute": COMPUTE, "cap_bytes": 1e12, "overlap": False}
-    point = scaling.simulate_step("alexnet", nodes, NETWORK, codec=codec, **options)
-    n = round(scaling.facts("alexnet").weights_mb * 1e6 / 4)
-    code = codec.nbytes(n if codec.sparse else -(-n // nodes), np.float32)
-    phases = 1 if codec.sparse else 2
-    want = phases * (20e-6 + (nodes - 1) * code / 1e9)  # a card sends one message after another
-    assert point.exposed == pytest.approx(want, rel=2e-3)
 
 
 def test_every_node_has_a_batch_of_its_own():

@@ -33,12 +33,12 @@ from distlearn.world import reaper
 
 from .sandbox import JudgeLost, MemoryWatch, Room, SandboxedKernel, processes, stretch
 from .source import CASES, Cell, course_of, grade_id_of, is_check, name_of, source_of
-from .stage import before_check, definitions, names_of_answers, skeleton, users_of
+from .stage import before_check, definitions, names_of_answers, skeleton
 
 # Environment variable of all processes of a submission, by which they are found after its kernel has died.
 MARK = "DISTLEARN_GRADING"
 # Placeholder for our own code, which may take longer than a cell because it loads the library.
-_OURS = new_markdown_cell()
+_OURS, _SETTING_UP = new_markdown_cell(), 25
 WHOLE, PARTS, NOTHING = range(3)  # How much of a cell is run.
 _SERVE = "__import__('distcourse.judge.student', fromlist=['serve']).serve({path!r}, get_ipython().user_ns)"
 # What nbclient raises for a message that no kernel would send: a submission can write to its kernel's sockets.
@@ -51,14 +51,10 @@ class ExecuteAll(Execute):
     """nbgrader's `Execute`, except that it continues when a cell kills the kernel."""
 
     iopub_timeout = Integer(15, help="Seconds to wait for the output of a cell that has ended.").tag(config=True)
-    budget = Integer(
-        1200, help="Seconds for a submission: no cell gets more than half of what is left, and at least `least`."
-    ).tag(config=True)
-    patience = Integer(
-        60,
-        help="Seconds that cells which do not end may cost a submission: no cell gets more than half of what is left.",
-    ).tag(config=True)
-    least = Integer(5, help="Seconds that every cell gets, however little is left.").tag(config=True)
+    budget = Integer(1200, help="Seconds for a submission; then only checks are run, with `least` each.").tag(
+        config=True
+    )
+    least = Integer(5, help="Seconds that every check gets, however little is left.").tag(config=True)
     most_stretch = Integer(4, help="Cells get up to this many times as long on a busy machine.").tag(config=True)
     restarts = Integer(3, help="After this many dead kernels, cells that earn nothing run only their definitions.").tag(
         config=True
@@ -77,9 +73,8 @@ class ExecuteAll(Execute):
         told = resources["nbgrader"]
         self._lab_source = source_of(self.config, told["assignment"], told["notebook"])
         self._number = "".join(re.findall(r"\d\d", told["notebook"])[:1]) or "00"
-        self._began, self._deaths, self._parts, self._why, self._slow = time.monotonic(), 0, {}, {}, {}
-        self._bent, self._unrun, self._judged = {}, set(), set()
-        self._lost, self._endless = 0, set()
+        self._began, self._deaths, self._parts, self._why = time.monotonic(), 0, {}, {}
+        self._unrun, self._judged = set(), set()
         self.timeout_func = self._seconds_for
         self.kernel_name = "python3"  # whatever the submission names
         place, course = resources["metadata"].get("path"), course_of(self.config)
@@ -131,19 +126,21 @@ class ExecuteAll(Execute):
         self._at = index
         if self._fresh:
             self._fresh = False
-            self._silently("from distcourse import intact; intact.remember(get_ipython())")
+            self._silently("get_ipython().ask_exit = lambda: None")  # or `exit()` would end the kernel in a later cell
         if cell.cell_type != "code" or self.skip_cells_with_tag in cell.metadata.get("tags", []):
             return super().preprocess_cell(cell, resources, index)
         self._room = Room(self.max_output)
         parts, why = self._how_much(cell, index)
         if parts == WHOLE:
             if is_check(cell):
-                self._judge_cell(cell, self._set_stage(cell))
+                helpers = before_check(self._lab_source, self._number, grade_id_of(cell))
+                self._silently(helpers)
+                self._judge_cell(cell, helpers)
             else:
                 super().preprocess_cell(cell, resources, index)
                 self._fill_in(cell)
             if any(out.get("ename") == "CellTimeoutError" for out in cell.outputs):
-                self._note_endless(cell, index)
+                self._parts[index], self._why[index] = PARTS, f"was stopped after {self._given} s"
             # now, while it is known whose answer it was: what it did to Python may keep the kernel from doing anything
             if is_check(cell) and self._silently("pass", sane="1 + 1").get("sane") != "2":
                 raise ValueError("no answer to 1 + 1")
@@ -159,11 +156,6 @@ class ExecuteAll(Execute):
             return self._parts[index], self._why[index]
         if "nbgrader" in cell.metadata:  # it earns points
             return WHOLE, ""
-        endless = self._endless_names_in(cell)
-        if endless:
-            return PARTS, f"was not run: it uses {endless[0]}, which does not end; {_PARTS_KEPT}"
-        if index in self._slow:
-            return PARTS, f"{self._slow[index][1]}; {_PARTS_KEPT}"
         if self._deaths >= self.restarts or self._left() <= 0:
             self._unrun.add(index)
             return PARTS, f"earns nothing and was not run: {self._shortage()}; {_PARTS_KEPT}"
@@ -202,16 +194,6 @@ class ExecuteAll(Execute):
         reply = self.wait_for_reply(asked, _OURS) or {"content": {}}
         values = reply["content"].get("user_expressions", {})
         return {name: value.get("data", {}).get("text/plain", "") for name, value in values.items()}
-
-    def _set_stage(self, check) -> str:
-        helpers = before_check(self._lab_source, self._number, check.metadata["nbgrader"]["grade_id"])
-        names = sorted(Cell(0, check).uses | {"print", "range", "len"})
-        restore = f"__import__('distcourse.intact', fromlist=['restore']).restore(get_ipython(), {names})"
-        found = self._silently("pass", found=restore)["found"]
-        self._silently(helpers)
-        if found not in ("", "[]"):
-            self._bent.setdefault(name_of(check), re.findall(r"'([^']+)'", found))
-        return helpers
 
     def _fill_in(self, answer) -> None:
         """Where an answer ended with an error, define what it leaves undefined as it was released."""
@@ -277,29 +259,12 @@ class ExecuteAll(Execute):
         return kernels if self._deaths >= self.restarts else f"the {self.budget} s for the submission were used up"
 
     def _seconds_for(self, cell) -> int:
-        if cell is _OURS:  # a kernel that does not answer costs its share of the patience, too
-            self._given = self._cost = max(20, min(60, int((self.patience - self._lost) / 2)))
-            return round(self._given * stretch(self.most_stretch))
-        most = self.timeout if self.timeout and self.timeout > 0 else self.budget
-        share = int(min(self._left(), self.patience - self._lost) / 2)
-        if self._at in self._slow or self._endless_names_in(cell):  # it did not end the last time, or is not going to
-            share = 0
-        self._cost = min(most, max(self.least, share))
-        self._given = round(self._cost * stretch(self.most_stretch))
+        if cell is _OURS:
+            return round(_SETTING_UP * stretch(self.most_stretch))
+        seconds = self.least if self._left() <= 0 else self.timeout or self.budget
+        self._given = round(seconds * stretch(self.most_stretch))
         self.error_on_timeout = _error("CellTimeoutError", f"stopped after {self._given} s: does this cell end?")
         return self._given
-
-    def _note_endless(self, cell, index: int) -> None:
-        """Note a cell that had to be stopped; cells that use the answer which it checks do not end either."""
-        self._lost += self._cost
-        self._slow.setdefault(index, (name_of(cell), f"was stopped after {self._given} s"))
-        if is_check(cell):
-            answer = next((c for c in self.nb.cells if f"check_{grade_id_of(c)}" == grade_id_of(cell)), None)
-            names = Cell(0, answer).binds if answer is not None else set()
-            self._endless |= users_of(names, [c for c in self.nb.cells if c is not cell])
-
-    def _endless_names_in(self, cell) -> list[str]:
-        return sorted(Cell(0, cell).uses & self._endless) if self._endless and cell.cell_type == "code" else []
 
     def output(self, outs, msg, display_id, cell_index):
         """Keep output up to the limit."""
@@ -310,7 +275,6 @@ class ExecuteAll(Execute):
     def _blame(self, error) -> None:
         if isinstance(error, CellTimeoutError):
             how = f"could not be stopped after {self._given} s, or printed more than could be read"
-            self._note_endless(self.nb.cells[self._at], self._at)
         elif isinstance(error, _UNREADABLE):
             how = f"made the kernel send what cannot be read ({type(error).__name__}: {str(error)[:80]})"
         else:
@@ -330,18 +294,11 @@ class ExecuteAll(Execute):
                 cell.outputs = _left_out(why)
 
     def _report(self, nb, told) -> None:
-        cells = self._slow | {i: (name_of(nb.cells[i]), why) for i, why in self._why.items()}
-        lines = [f"the cell {name} {why}" for _, (name, why) in sorted(cells.items())]
+        lines = [f"the cell {name_of(nb.cells[i])} {why}" for i, why in sorted(self._why.items())]
         if self._unrun:
             lines.append(f"{len(self._unrun)} of the cells that earn nothing not run: {self._shortage()}")
-        told["looks"] = list(lines)
-        for check, found in self._bent.items():
-            hidden, bent = ([name for name in found if ("." in name) is dotted] for dotted in (False, True))
-            if hidden:
-                self.log.warning("Variables hid %s: removed for the check %s", ", ".join(hidden), check)
-            if bent:
-                told["looks"].append(f"{', '.join(bent[:5])} had been changed, and was put back for the check {check}")
-        for line in told["looks"]:
+        told["looks"] = lines
+        for line in lines:
             self.log.warning("%s, %s: %s", told["student"], told["assignment"], line)
         if lines:
             text = "\n".join(f"- {line}" for line in lines)

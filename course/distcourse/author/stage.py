@@ -66,14 +66,6 @@ def names_of_answers(source: Source | None, check, helpers: str) -> set[str]:
     return used & set().union(*(c.binds for c in source.exercises)) - before.binds
 
 
-def users_of(names, cells) -> set[str]:
-    """Return names, and those of a notebook's definitions that use them, directly or not."""
-    found, code = set(names), [Cell(0, c) for c in cells if c.cell_type == "code"]
-    while more := set().union(*(c.binds for c in code if c.uses & found)) - found:
-        found |= more
-    return found
-
-
 def _harmless(node) -> bool:
     """Whether running the statement again can do no harm: it binds names, changes no object, and calls nothing."""
     if isinstance(node, DEFINE):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import codecs
 import json
-import re
 import shutil
 from pathlib import Path
 
@@ -24,7 +23,7 @@ from nbgrader.preprocessors import ClearHiddenTests, NbGraderPreprocessor
 from .execute import ExecuteAll
 from .rules import DEMONSTRATIONS, FOLDED
 from .sandbox import NoSandbox, require
-from .source import BEGIN_HIDDEN, END_HIDDEN, Cell, Source, grade_id_of, is_check, packed, source_of
+from .source import Source, grade_id_of, is_check, packed, source_of
 
 SKIP = "skip-execution"  # The tag that nbclient obeys.
 
@@ -57,47 +56,6 @@ class SkipDemonstrations(NbGraderPreprocessor):
         if tags or "tags" in cell.metadata:
             cell.metadata["tags"] = tags
         return cell, resources
-
-
-class HideTests(NbGraderPreprocessor):
-    """Take lines of hidden tests out of all outputs; the step before nbgrader's `ClearHiddenTests`."""
-
-    # They get there in the traceback of a check that was stopped, and where an answer prints what called it.
-
-    def preprocess(self, nb, resources):
-        cells = [Cell(i, cell) for i, cell in enumerate(nb.cells) if cell.cell_type == "code"]
-        hidden = {line.strip() for c in cells for line in c.region(BEGIN_HIDDEN, END_HIDDEN).splitlines()}
-        shown = {line.strip() for c in cells for line in c.without(BEGIN_HIDDEN, END_HIDDEN).splitlines()}
-        secret = {line for line in hidden - shown if len(line) > 9}
-        if secret:
-            for cell in cells:
-                for out in cell.node.outputs:
-                    for holder, key in _texts(out):
-                        holder[key] = _without(secret, holder[key])
-        return nb, resources
-
-
-_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-HIDDEN = "[a line of the hidden tests]"
-
-
-def _texts(out):
-    if out.output_type == "stream":
-        yield out, "text"
-    elif out.output_type == "error":
-        yield out, "evalue"
-        yield from ((out.traceback, i) for i in range(len(out.traceback)))
-    else:
-        yield from ((out.data, kind) for kind, text in out.data.items() if isinstance(text, str) and "text" in kind)
-
-
-def _without(secret, text: str) -> str:
-    plain = _COLOUR.sub("", text)
-    if not any(line in plain for line in secret):
-        return text
-    for line in sorted(secret, key=len, reverse=True):
-        plain = plain.replace(line, HIDDEN)
-    return plain
 
 
 def without_answers(source: str) -> str:
@@ -257,24 +215,16 @@ class RestoreCells(NbGraderPreprocessor):
             nb.cells.insert(place, given)
             return place
         at, told = nb.cells.index(cell), given.metadata["nbgrader"]
-        changed = [key for key in told if key != "checksum" and cell.metadata["nbgrader"].get(key) != told[key]]
-        if changed:
-            self.log.warning("Cell '%s' had a different %s: put back", name, ", ".join(changed))
         cell.metadata["nbgrader"] = told
         if cell.cell_type != given.cell_type:
-            self.log.warning("Cell '%s' is %s: made %s again", name, cell.cell_type, given.cell_type)
             cell = nb.cells[at] = _MAKE[given.cell_type](cell.source, id=cell.id, metadata={"nbgrader": told})
         if not is_check(given):
             return at
-        if cell.source != given.source:
-            own = _beside(cell.source, _public(given))
-            cell.source = given.source
-            if own is None:
-                self.log.warning("Check '%s' was edited: put back as it was", name)
-            elif own:
-                self.log.warning("Check '%s' contains the student's code: moved into a cell above it", name)
-                nb.cells.insert(at, new_code_cell(own))
-                at += 1
+        written, cell.source = cell.source, given.source
+        if packed(written) not in (packed(given.source), packed(_public(given))):
+            self.log.warning("Check '%s' was edited: put back below what it was made", name)  # it may hold an answer
+            nb.cells.insert(at, new_code_cell(written))
+            at += 1
         answer = next((i for i, c in enumerate(nb.cells) if f"check_{grade_id_of(c)}" == name), -1)
         if at < answer:
             self.log.warning("Check '%s' is above its answer: moved below it", name)
@@ -291,15 +241,6 @@ def _public(check) -> str:
     cell = new_code_cell(check.source)
     ClearHiddenTests()._remove_hidden_test_region(cell)
     return cell.source
-
-
-def _beside(text: str, public: str) -> str | None:
-    """What an edited check contains besides the check; None if the check is not there."""
-    lines, wanted = ([line.rstrip() for line in part.splitlines()] for part in (text, public.strip()))
-    for i in range(len(lines) - len(wanted) + 1):
-        if lines[i : i + len(wanted)] == wanted:
-            return "\n".join(lines[:i] + lines[i + len(wanted) :]).strip()
-    return None
 
 
 def _released(source, points, solution):

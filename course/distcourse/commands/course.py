@@ -242,20 +242,8 @@ def jplag(lab, folder, course):
     say(f"java -jar jplag.jar -l python3 -bc {folder / 'base'} {folder / 'submissions'}")
 
 
-# What nbgrader warns of though nothing is wrong.
-NOISE = ("Directory not found. Creating", "Config option `display_data_priority`", "Removing existing assignment")
-NOISE += ("Clearing existing files",)
-
-
 def _nbgrader(course, *words: str) -> None:
     """Run a command of nbgrader in the course directory, and show its warnings."""
-    command = [sys.executable, "-m", "nbgrader", *words]
-    with subprocess.Popen(command, cwd=course, stderr=subprocess.PIPE, text=True, errors="replace") as process:
-        told, hidden = True, []
-        for line in process.stderr:  # a line without a level goes on where the one above ended
-            if line.startswith("["):
-                told = "| INFO]" not in line and not any(noise in line for noise in NOISE)
-            say(line.rstrip(), err=True) if told else hidden.append(line)
-    if process.returncode:
-        say("".join(hidden).rstrip(), err=True)  # a traceback may go on below what was none of its lines
-        raise RuntimeError(f"nbgrader {words[0]} failed (exit status {process.returncode}); its messages are above")
+    command = [sys.executable, "-m", "nbgrader", *words, "--log-level=WARN"]
+    if status := subprocess.run(command, cwd=course, check=False).returncode:
+        raise RuntimeError(f"nbgrader {words[0]} failed (exit status {status}); its messages are above")

@@ -7,6 +7,7 @@ import io
 import socket
 import sys
 
+import numpy as np
 from greenlet import getcurrent, greenlet
 
 from ..advice import advise, missing_method
@@ -94,5 +95,6 @@ def serve(path: str, namespace: dict) -> None:
         sys.stdout.flush()
         link = StudentLink(Connection(end), namespace)
         # around all greenlets: each with its own would leave what another has set
-        with contextlib.redirect_stdout(link.printed), contextlib.redirect_stderr(link.printed):
+        out, err = contextlib.redirect_stdout(link.printed), contextlib.redirect_stderr(link.printed)
+        with out, err, np.errstate(all="ignore"):  # as in a notebook
             link.run()
