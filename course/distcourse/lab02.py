@@ -16,22 +16,20 @@ from distlearn.comm.base import ignore_report
 from distlearn.data import Batch, available, load
 from distlearn.nn import MLP, SoftmaxCrossEntropy
 from distlearn.optim import SGD, Optimizer
-from distlearn.parallel import DataParallel, Serial
+from distlearn.parallel import Serial
 from distlearn.shares import shares
 from distlearn.train.fit import DivergedError
 from distlearn.viz.look import COLORS, INK, LINES, MARKERS, MUTED, new_axes, styled, write_title
 
 from .exercise import named
-from .flat import flat
+from .flat import as_one
 from .noise_scale import NoiseScale
 
 # -- A network, its data and the loss to be reached; and the search for the learning rate that reaches it soonest.
 
 
-MOST = 4000
-"""Samples that a task uses: enough for a noise scale of a few hundred."""
-LOST = 1.5
-"""A learning rate is given up where it needs so many times the steps of the best one so far."""
+MOST = 1500
+"""Samples that a task uses: enough for a noise scale of a hundred."""
 
 
 @dataclass(frozen=True)
@@ -99,9 +97,10 @@ def steps_to_target(task: TargetTask, batch: int, lr: float, rule=None, *, seed:
     # one thread: products this small gain nothing from more; and a learning rate that is too high overflows
     with threadpool_limits(1), np.errstate(all="ignore"):
         for step in range(1, int(most) + 1):
-            if not math.isfinite(trainer.step(task.draw(batch, rng))):
+            value = trainer.step(task.draw(batch, rng))
+            if not math.isfinite(value):
                 return math.inf
-            if step >= look:
+            if step >= look and value < 2 * task.target:  # a batch far above it: all samples are, too
                 if task.loss(trainer) <= task.target:
                     return step
                 look = math.ceil(step * 1.03)
@@ -115,7 +114,7 @@ def tune(score, start: float, most: float = math.inf) -> dict[float, float]:
         best = min(scores, key=scores.get)
         while True:
             lr = best * factor
-            scores[lr] = score(lr, min(most, LOST * scores[best]))
+            scores[lr] = score(lr, min(most, scores[best]))
             lost = math.isinf(scores[best]) and start / 64 < lr < start * 64  # nothing known to be better than: go on
             if not (scores[lr] < scores[best] or lost):
                 break
@@ -216,8 +215,12 @@ def sweep_batches(
         found = {}
 
         def score(lr, limit, batch=batch, found=found):
-            enough = min(most, 2 * limit)
-            found[lr] = [steps_to_target(task, batch, lr, seed=seed, most=enough) for seed in range(seeds)]
+            found[lr], left = [], seeds * limit  # steps of all seeds: with more, another rate is better
+            for seed in range(seeds):
+                found[lr].append(steps_to_target(task, batch, lr, seed=seed, most=min(most, left)))
+                left -= found[lr][-1]
+                if left < 0:
+                    return math.inf
             return float(np.mean(found[lr]))
 
         scores = tune(score, lrs[-1] if lrs else lr, most)
@@ -263,30 +266,20 @@ def noise_run(comm, task: TargetTask, estimator, *, batch: int = 64, lr: float, 
     if batch % comm.size:
         raise ValueError(f"noise_run: batch is {batch}, expected a multiple of the {comm.size} ranks")
     serial, noise, rng = task.trainer(SGD(), lr, seed), NoiseScale(), np.random.default_rng(seed)
-    strategy = DataParallel(comm, serial.model, serial.loss, serial.optimizer)
-    estimates, losses = [], []
+    params, mine, estimates = as_one(serial.model.params), shares(batch, comm.size)[comm.rank], []
     for _ in range(steps):
         whole = task.draw(batch, rng)  # the same on every rank
-        mine = shares(batch, comm.size)[comm.rank]
-        gradients = comm.all_gather(_gradient(serial, whole.x[mine], whole.y[mine]))
+        serial.optimizer.zero_grad()
+        out, saved = serial.model.forward(whole.x[mine])
+        serial.model.backward(serial.loss(out, whole.y[mine])[1], saved)
+        gradients = comm.all_gather(params.grad)
+        mean = gradients.mean(axis=0)
         if comm.rank == 0:
-            noise.add(*_squares(gradients), n=batch, parts=comm.size)
+            noise.add((gradients**2).sum(axis=1).mean(), (mean**2).sum(), n=batch, parts=comm.size)
             estimates.append(estimator(gradients, batch // comm.size))
-        losses.append(strategy.step(Batch(whole.x[mine], whole.y[mine], batch)))
-    return np.array(estimates, float).reshape(-1, 2), noise, losses
-
-
-def _squares(gradients) -> tuple[float, float]:
-    """The mean of the ranks' squared norms, and the squared norm of their mean."""
-    return (gradients**2).sum(axis=1).mean(), (gradients.mean(axis=0) ** 2).sum()
-
-
-def _gradient(trainer, x, y):
-    """The mean gradient over some samples, as one vector."""
-    trainer.optimizer.zero_grad()
-    out, saved = trainer.model.forward(x)
-    trainer.model.backward(trainer.loss(out, y)[1], saved)
-    return flat(trainer.model.params, "grad")
+        params.grad[...] = mean
+        serial.optimizer.step()
+    return np.array(estimates, float).reshape(-1, 2), noise
 
 
 # -- What answers to lab 02's exercises give, for their checks.

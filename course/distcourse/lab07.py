@@ -139,7 +139,7 @@ def step_seconds(comm, settings) -> float:
     return history.last.seconds / len(history.losses)
 
 
-def all_reduce_seconds(comm, nbytes: int, calls: int = 15) -> float:
+def all_reduce_seconds(comm, nbytes: int, calls: int = 9) -> float:
     """Return the median seconds of an all-reduce of float32."""
     x, times = np.zeros(nbytes // 4, "float32"), []
     for _ in range(calls):

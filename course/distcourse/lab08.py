@@ -35,7 +35,7 @@ from distlearn.train.fit import DivergedError
 from distlearn.viz.look import COLORS, INK, LINES, MARKERS, MUTED, new_axes, styled, write_title
 
 from .exercise import named
-from .flat import flat
+from .flat import as_one
 from .lab07 import first_ranks
 from .scaling import simulate_step
 from .study import Study
@@ -454,30 +454,31 @@ def train_with(comm, recipe: Recipe, seed: int = 0, samples: int = SAMPLES * EPO
     data = load("digits")
     x, y = data.x_train[:SAMPLES], data.y_train[:SAMPLES]
     model, loss = MLP((x.shape[1], 128, 64, 10), seed=seed), SoftmaxCrossEntropy()
-    params = model.params
-    optimizer = Optimizer(params, RULES[recipe.rule](), recipe.lr)
+    params = as_one(model.params)
+    optimizer = Optimizer([params], RULES[recipe.rule](), recipe.lr)
     rng, rows, looked = np.random.default_rng(seed + 100), [], 0.0
-    error, velocity = np.zeros_like(flat(params)), np.zeros_like(flat(params))
-    start, steps = flat(params), samples // recipe.batch
+    error, velocity, start = np.zeros_like(params.data), np.zeros_like(params.data), params.data.copy()
+    steps, shape = samples // recipe.batch, (len(range(comm.rank, recipe.batch, comm.size)), x.shape[1])
+    work = model.flops(shape) + model.backward_flops(shape)
     alone, pause = recipe.every > 0, max(recipe.every, steps // looks, 1)
     comm.barrier()
     with threadpool_limits(1), np.errstate(all="ignore"):
         for step in range(1, steps + 1):
             drawn = rng.integers(SAMPLES, size=recipe.batch)  # the same numbers on every rank
             mine = drawn[comm.rank :: comm.size]
-            optimizer.zero_grad()
-            logits, saved = model.forward(x[mine], clock=comm.clock)
-            dy = loss(logits, y[mine], len(mine) if alone else recipe.batch)[1]
-            model.backward(dy * np.float32(recipe.scale), saved, clock=comm.clock)
+            params.grad[...] = 0
+            with comm.clock.span("gradient", flops=work):
+                logits, saved = model.forward(x[mine])
+                dy = loss(logits, y[mine], len(mine) if alone else recipe.batch)[1]
+                model.backward(dy * np.float32(recipe.scale), saved)
             if not alone:
-                gradient = flat(params, "grad")
                 exchange = recipe.exchange or (lambda comm, g, error: comm.all_reduce(g))
-                _write(params, exchange(comm, gradient, error) / recipe.scale, "grad")
+                params.grad[...] = exchange(comm, params.grad, error) / recipe.scale
             optimizer.step()
             if alone and (step % recipe.every == 0 or step == steps):
                 outer = recipe.outer or (lambda comm, start, end, velocity: comm.all_reduce(end) / comm.size)
-                start = outer(comm, start, flat(params), velocity)
-                _write(params, start)
+                start = outer(comm, start, params.data.copy(), velocity)
+                params.data[...] = start
             if comm.rank == 0 and (step == steps or (step % pause == 0 and (not alone or step % recipe.every == 0))):
                 began = comm.clock.now()
                 value = loss(model.forward(x)[0], y, SAMPLES)[0]
@@ -517,24 +518,16 @@ def run_recipe(recipe: Recipe, seed: int = 0, *, world=None, **options) -> Run:
     return Run(*rows.T, accuracy, sent / 1e6)
 
 
-def _write(params, flat, what: str = "data") -> None:
-    offset = 0
-    for p in params:
-        getattr(p, what)[...] = flat[offset : offset + p.size].reshape(p.data.shape)
-        offset += p.size
-
-
 _simulated = functools.cache(run_recipe)  # what two comparisons share is run once
 
 
 def compare(recipe: Callable, over: dict, *, seeds: int = 5, report=ignore_report, **options) -> tuple[Study, dict]:
-    """Run recipes from several seeds, each at its own best learning rate, found with a seed that is not used again.
+    """Run recipes from several seeds.
 
     Parameters
     ----------
     recipe : callable
-        `recipe(**setting)` returns a `Recipe`, for equal settings an equal one: it is tuned once. The search begins at
-        its rate, and ends where half and twice are worse.
+        `recipe(**setting)` returns a `Recipe`.
     over : dict of str to sequence
         The values of each setting.
     report : callable
@@ -545,18 +538,17 @@ def compare(recipe: Callable, over: dict, *, seeds: int = 5, report=ignore_repor
     Returns
     -------
     study : Study
-        At the best rates.
     runs : dict of tuple to list of Run
         By the values of the settings, in their order.
     """
     runs = {}
 
     def run(seed, **setting):
-        best = tuned(recipe(**setting), **options)
-        made = _simulated(best, seed, **options)
+        way = recipe(**setting)
+        made = _simulated(way, seed, **options)
         runs.setdefault(tuple(setting.values()), []).append(made)
-        kilobytes = 1e3 * made.megabytes * best.batch / made.samples[-1]
-        found = {"rate": best.lr, "kB per step": kilobytes, f"seconds to {TARGET}": made.seconds_to()}
+        kilobytes = 1e3 * made.megabytes * way.batch / made.samples[-1]
+        found = {"rate": way.lr, "kB per step": kilobytes, f"seconds to {TARGET}": made.seconds_to()}
         return found | {"loss at the end": made.losses[-1], "accuracy [%]": made.accuracy}
 
     return Study(run, over, seeds, report), runs
@@ -564,7 +556,7 @@ def compare(recipe: Callable, over: dict, *, seeds: int = 5, report=ignore_repor
 
 @functools.cache
 def tuned(recipe: Recipe, seed: int = 99, **options) -> Recipe:
-    """Return a recipe at the rate with the least loss at the end: half and twice that rate are worse."""
+    """Return a recipe at its best rate: half and twice it end at a higher loss. The search begins at its rate."""
 
     @functools.cache
     def loss(lr):
@@ -574,8 +566,9 @@ def tuned(recipe: Recipe, seed: int = 99, **options) -> Recipe:
             return math.inf
 
     lr = recipe.lr
-    while (better := min(lr, lr / 2, 2 * lr, key=loss)) != lr:
-        lr = better
+    for factor in (2, 0.5):
+        while loss(factor * lr) < loss(lr):
+            lr *= factor
     return recipe.but(lr=lr)
 
 
