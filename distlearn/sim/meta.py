@@ -180,9 +180,6 @@ class MetaArray(NDArrayOperatorsMixin):
     def astype(self, dtype: DTypeLike, copy: bool = True) -> MetaArray:
         return self if not copy and self.dtype == dtype else MetaArray(self.shape, dtype)
 
-    def fill(self, value: float) -> None:
-        """Do nothing: there is nothing to fill."""
-
     # -- unknown numbers: code that reports or checks one continues --------------------------------------------
     def _single(self, value):
         if self.size != 1:
@@ -280,10 +277,6 @@ class _Module:
         return MetaArray(x.shape if shape is None else shape, dtype or x.dtype)
 
     zeros_like = ones_like = empty_like
-
-    @staticmethod
-    def copy(x):
-        return x.copy()
 
     @staticmethod
     def array(x, dtype=None, copy=True, order="C"):
