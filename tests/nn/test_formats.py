@@ -174,6 +174,7 @@ def excess_loss(fmt, noise, stochastic=False):
     return (truth * (np.log(truth + 1e-300) - log_p)).sum(axis=1).mean()
 
 
+@pytest.mark.nightly
 def test_where_labels_are_uncertain_random_rounding_carries_training_in_4_bits():
     """Small gradients beside a large one become 0, unless they are rounded at random."""
     exact, plain = excess_loss(None, 0.2), excess_loss(nn.NVFP4, 0.2)

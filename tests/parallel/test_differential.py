@@ -86,5 +86,5 @@ def test_on_a_device(portion, monkeypatch, request):
 @pytest.mark.mpi
 def test_under_mpiexec():
     """With sends that block until the receiver has come."""
-    done = launch(4, ["python", "-m", "tests.parallel.combinations", 30], timeout=250, capture=True)
+    done = launch(4, ["python", "-m", "tests.parallel.combinations", 15], timeout=250, capture=True)
     assert done.returncode == 0, done.stderr

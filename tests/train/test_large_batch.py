@@ -34,6 +34,7 @@ def accuracies(settings, size=1):
     return np.array(found)
 
 
+@pytest.mark.nightly
 def test_the_scaled_rate_recovers_what_a_large_batch_loses():
     """Goyal et al. (2017), section 2.1: 32 times the batch, a 32nd of the steps, 32 times the rate."""
     small, unscaled = accuracies(SMALL), accuracies(LARGE)
