@@ -95,7 +95,7 @@ _DIGITS_TEST = 360  # of 1,797: a fifth
 
 
 class Raw(NamedTuple):
-    """Samples as they are stored, and the values that become 0 and 1."""
+    """Samples as they are stored, and the value that becomes 1."""
 
     x_train: np.ndarray
     y_train: np.ndarray
@@ -103,8 +103,7 @@ class Raw(NamedTuple):
     y_test: np.ndarray
     classes: tuple[str, ...]
     source: str
-    low: float
-    high: float
+    high: int
 
 
 def digits() -> Raw:
@@ -116,7 +115,7 @@ def digits() -> Raw:
     order = np.random.default_rng(0).permutation(len(table))
     test, train = np.split(table[order], [_DIGITS_TEST])
     (x_train, y_train), (x_test, y_test) = ((rows[:, :-1].reshape(-1, 8, 8), rows[:, -1]) for rows in (train, test))
-    return Raw(x_train, y_train, x_test, y_test, DIGITS, "scikit-learn", 0, 16)
+    return Raw(x_train, y_train, x_test, y_test, DIGITS, "scikit-learn", 16)
 
 
 def from_files(name: str, files: Files) -> Raw:
@@ -126,16 +125,14 @@ def from_files(name: str, files: Files) -> Raw:
     x_test, y_test = _read_pair(files.test_images, files.test_labels, classes)
     if len(x_train) == 0:
         raise ValueError(f"{files.train_images}: found 0 samples, expected at least one")
-    if (x_train.dtype, x_train.shape[1:]) != (x_test.dtype, x_test.shape[1:]):
+    if x_train.shape[1:] != x_test.shape[1:]:
         raise ValueError(
-            f"{files.test_images}: found samples of {x_test.dtype} and shape {x_test.shape[1:]}, "
-            f"expected {x_train.dtype} and {x_train.shape[1:]} as in {files.train_images.name}"
+            f"{files.test_images}: found samples of shape {x_test.shape[1:]}, "
+            f"expected {x_train.shape[1:]} as in {files.train_images.name}"
         )
     if classes is None:
         classes = tuple(str(i) for i in range(max(int(y.max(initial=0)) for y in (y_train, y_test)) + 1))
-    # bytes have a range to themselves; of other types only the training split's range is known
-    low, high = (0, 255) if x_train.dtype == np.uint8 else (float(x_train.min()), float(x_train.max()))
-    return Raw(x_train, y_train, x_test, y_test, classes, str(files.train_images.parent), low, high)
+    return Raw(x_train, y_train, x_test, y_test, classes, str(files.train_images.parent), 255)
 
 
 def _read_pair(images: Path, labels: Path, classes) -> tuple[np.ndarray, np.ndarray]:
@@ -145,8 +142,8 @@ def _read_pair(images: Path, labels: Path, classes) -> tuple[np.ndarray, np.ndar
         raise ValueError(f"{images}: found an array of shape {x.shape}, expected (samples, height, width) or the like")
     if x.ndim == 4 and x.shape[1] in (1, 3) and x.shape[3] not in (1, 3):
         raise ValueError(f"{images}: has channels first, {x.shape}; expected them last, x.transpose(0, 2, 3, 1)")
-    if x.dtype.kind == "f" and not np.isfinite(x).all():
-        raise ValueError(f"{images}: found {np.count_nonzero(~np.isfinite(x))} values that are not finite, expected 0")
+    if x.dtype != np.uint8:
+        raise ValueError(f"{images}: found {x.dtype}, expected bytes from 0 to 255")
     if y.ndim != 1 or y.dtype.kind == "f":
         raise ValueError(f"{labels}: found {y.dtype} of shape {y.shape}, expected labels: whole numbers in 1 dimension")
     if len(x) != len(y):
@@ -300,7 +297,7 @@ def _dataset(name: str, raw: Raw, dtype: np.dtype, val_fraction: float, seed: in
     sample = raw.x_train.shape[1:]
 
     def samples(x):
-        return _frozen(_scaled(x, raw.low, raw.high, dtype).reshape(len(x), math.prod(sample)))
+        return _frozen(np.divide(x, dtype.type(raw.high), dtype=dtype).reshape(len(x), math.prod(sample)))
 
     def labels(y):
         return _frozen(y.astype(np.int64))
@@ -317,7 +314,7 @@ def _dataset(name: str, raw: Raw, dtype: np.dtype, val_fraction: float, seed: in
         classes=raw.classes,
         source=raw.source,
         image_shape={2: (*sample, 1), 3: sample}.get(len(sample)),
-        value_range=(float(raw.low), float(raw.high)),
+        value_range=(0.0, float(raw.high)),
     )
 
 
@@ -347,13 +344,6 @@ def _from_folder(folder: Path, val_fraction: float, seed: int, **options) -> Dat
     val_rows, train = _split(rows, 0 if val else val_fraction, seed)
     chosen = [(part, part.labels) for part in (x[train], val or x[val_rows], test)]
     return Dataset(folder.resolve().name, *itertools.chain(*chosen), x.classes, str(folder), x.image_shape, (0, 255))
-
-
-def _scaled(x: np.ndarray, low: float, high: float, dtype: np.dtype) -> np.ndarray:
-    """Map low..high to 0..1; a range of one value becomes 0."""
-    if x.dtype == np.uint8:
-        return np.divide(x, dtype.type(high), dtype=dtype)
-    return ((x.astype(np.float64) - low) / ((high - low) or 1)).astype(dtype)
 
 
 def _frozen(array: np.ndarray) -> np.ndarray:

@@ -6,7 +6,6 @@ import functools
 import io
 import json
 import os
-import re
 import tarfile
 import time
 from collections import Counter
@@ -139,13 +138,6 @@ def _short(error: Exception) -> str:
 
 ENV = "DISTLEARN_DATA"
 
-_ROLES = {
-    "train_images": ("training images", re.compile(r"(.+[-_])?train-images[-.]idx\d+-\w+(\.gz)?")),
-    "train_labels": ("training labels", re.compile(r"(.+[-_])?train-labels[-.]idx\d+-\w+(\.gz)?")),
-    "test_images": ("test images", re.compile(r"(.+[-_])?(t10k|test)-images[-.]idx\d+-\w+(\.gz)?")),
-    "test_labels": ("test labels", re.compile(r"(.+[-_])?(t10k|test)-labels[-.]idx\d+-\w+(\.gz)?")),
-}
-
 
 class Files(NamedTuple):
     """The four IDX files of a data set."""
@@ -202,22 +194,16 @@ def find(name: str) -> Files:
 
 
 def files_in(folder: Path) -> Files:
-    """Return the four IDX files that a folder holds."""
-    # The official names are preferred to others such as `emnist-letters-train-images-idx3-ubyte`, gzipped to plain
-    # files.
-    here = sorted(entry.name + "/" * entry.is_dir() for entry in folder.iterdir())
-    names, chosen = [name for name in here if not name.endswith("/")], []
-    for official, (role, pattern) in zip(FILES, _ROLES.values(), strict=True):
-        stem = official.partition("-idx")[0]
-        fitting = [name for name in names if pattern.fullmatch(name)]
-        fitting = [name for name in fitting if name.startswith(stem)] or fitting
-        kinds = {name.removesuffix(".gz") for name in fitting}
-        if len(kinds) != 1:
+    """Return the four IDX files that a folder holds, gzipped or plain."""
+    chosen = []
+    for name in FILES:
+        found = sorted(folder.glob(f"{name.partition('-idx')[0]}-idx*"))  # gzipped ones last
+        if not found:
+            here = sorted(entry.name + "/" * entry.is_dir() for entry in folder.iterdir())
             raise FileNotFoundError(
-                f"{folder}: expected one file of {role} ({official}, gzipped or plain), "
-                f"found {', '.join(fitting or here) or 'an empty folder'}"
+                f"{folder}: expected {name}, gzipped or plain, found {', '.join(here) or 'an empty folder'}"
             )
-        chosen.append(folder / max(fitting, key=lambda name: name.endswith(".gz")))
+        chosen.append(found[-1])
     return Files(*chosen)
 
 
@@ -244,8 +230,7 @@ def _users_folder(name: str) -> Path | None:
 
 
 def _has_idx(folder: Path) -> bool:
-    pattern = _ROLES["train_images"][1]
-    return any(pattern.fullmatch(entry.name) for entry in folder.iterdir() if entry.is_file())
+    return any(folder.glob("train-images-idx*"))
 
 
 def _held() -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import math
-import warnings
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,10 +22,6 @@ def check_model(model: Layer) -> None:
         if has_values(p.data) and not math.isfinite(p.data.sum(dtype=np.float64)):
             raise ValueError(f"parameter {p.name!r} holds NaN or infinity before the first step: make or load it again")
     for part in walk(model):
-        own = type(part).__module__.partition(".")[0] != "distlearn"
-        if own and part.params and type(part).flops is Layer.flops and part.costs[0] == 0 and not part.children:
-            text = f"{describe(part)} has no flops(shape), so simulated time and plans take it to cost nothing"
-            warnings.warn(f"{text}; define it: operations of forward, a multiply-add is two", stacklevel=4)
         layers = part.layers if isinstance(part, Sequential) else ()
         last = max((i for i, layer in enumerate(layers) if not gives_gradient(layer)), default=0)
         for p in (p for layer in layers[:last] for p in layer.params if not p.frozen):

@@ -60,20 +60,6 @@ def test_a_folder_of_one_known_set_is_not_taken_for_another(tmp_path, monkeypatc
     assert {row.name: row.origin for row in available()}["fashion-mnist"] == "download"
 
 
-def test_official_names_go_first_and_others_are_found(root, write_set):
-    write_set(root / "letters", prefix="emnist-letters-", n_classes=26)
-    assert load("letters").n_classes == 26
-    official = write_set(root / "letters", seed=1)
-    np.testing.assert_array_equal(load("letters").x_test, official["t10k"][0].reshape(8, 20) / np.float32(255))
-
-
-def test_two_candidates_are_refused_not_guessed(root, write_set):
-    write_set(root / "both", prefix="a-")
-    write_set(root / "both", prefix="b-")
-    with pytest.raises(FileNotFoundError, match=r"expected one file of training images.*found a-train.*b-train"):
-        load("both")
-
-
 @pytest.mark.parametrize("shape", [(7,), (5, 4), (5, 4, 3), (2, 3, 4, 5)])
 def test_samples_of_any_number_of_dimensions(root, write_set, shape):
     arrays = write_set(root / "any", shape=shape)
@@ -82,23 +68,6 @@ def test_samples_of_any_number_of_dimensions(root, write_set, shape):
     assert flat.image_shape == {(5, 4): (5, 4, 1), (5, 4, 3): (5, 4, 3)}.get(shape)
     expected = arrays["t10k"][0].reshape(8, -1) / np.float32(255)
     np.testing.assert_array_equal(flat.x_test, expected)
-
-
-@pytest.mark.parametrize("kind", ["int8", "int16", "int32", "float32", "float64"])
-def test_other_types_are_scaled_by_the_range_of_the_training_images(root, write_set, kind):
-    arrays = write_set(root / "signed", dtype=np.dtype(kind).type)
-    data = load("signed", dtype=np.float64, val_fraction=0)
-    low, high = (float(arrays["train"][0].min()), float(arrays["train"][0].max()))
-    assert (data.x_train.min(), data.x_train.max()) == (0, 1)
-    x = arrays["t10k"][0].reshape(8, -1).astype(float)
-    np.testing.assert_allclose(data.x_test, (x - low) / (high - low), atol=1e-15)
-
-
-def test_images_of_one_grey_become_zero(root, write_set):
-    write_set(root / "grey", dtype=np.int16)
-    write_idx(root / "grey" / TRAIN_IMAGES, np.full((30, 5, 4), 7, np.int16))
-    write_idx(root / "grey" / TEST_IMAGES, np.full((8, 5, 4), 7, np.int16))
-    assert not load("grey").x_train.any()
 
 
 def test_an_empty_test_split_keeps_its_shape(root, write_set):
@@ -126,11 +95,11 @@ CASES = {
     ),
     "train and test samples differ in shape": (
         {TEST_IMAGES: np.zeros((8, 5, 5), np.uint8)},
-        "t10k-images-idx3-ubyte.gz: found samples of uint8 and shape (5, 5), expected uint8 and (5, 4)",
+        "t10k-images-idx3-ubyte.gz: found samples of shape (5, 5), expected (5, 4)",
     ),
-    "train and test samples differ in type": (
+    "samples that are no bytes": (
         {TEST_IMAGES: np.zeros((8, 5, 4), np.int16)},
-        "t10k-images-idx3-ubyte.gz: found samples of int16 and shape (5, 4), expected uint8",
+        "t10k-images-idx3-ubyte.gz: found int16, expected bytes from 0 to 255",
     ),
     "labels in the place of images": (
         {TRAIN_IMAGES: np.zeros(30, np.uint8)},
@@ -151,10 +120,6 @@ CASES = {
     "a label of an eleventh class": (
         {TEST_LABELS: np.full(8, 10, np.uint8)},
         "t10k-labels-idx1-ubyte.gz: found labels from 10 to 10, expected 0 to 9",
-    ),
-    "values that are not finite": (
-        {TRAIN_IMAGES: np.full((30, 5, 4), np.nan, np.float32)},
-        "train-images-idx3-ubyte.gz: found 600 values that are not finite, expected 0",
     ),
     "no samples": (
         {TRAIN_IMAGES: np.zeros((0, 5, 4), np.uint8), TRAIN_LABELS: np.zeros(0, np.uint8)},
@@ -186,7 +151,7 @@ def test_channels_first_are_refused(root, write_set):
 
 def test_a_folder_of_folders_is_not_called_empty(root):
     (root / "mnist" / "raw").mkdir(parents=True)
-    with pytest.raises(FileNotFoundError, match=r"expected one file of training images .* found raw/"):
+    with pytest.raises(FileNotFoundError, match=r"expected train-images-idx3-ubyte.gz, gzipped or plain, found raw/"):
         load("mnist")
 
 
@@ -201,9 +166,7 @@ def test_a_damaged_file_is_named(root, write_set):
 def test_a_missing_file_is_named_with_what_is_there(root, write_set):
     write_set(root / "mnist")
     (root / "mnist" / TEST_LABELS).unlink()
-    message = (
-        f"{root / 'mnist'}: expected one file of test labels ({TEST_LABELS}, gzipped or plain), found {TEST_IMAGES}"
-    )
+    message = f"{root / 'mnist'}: expected {TEST_LABELS}, gzipped or plain, found {TEST_IMAGES}"
     with pytest.raises(FileNotFoundError, match=re.escape(message)):
         load("mnist")
 
@@ -243,7 +206,7 @@ def test_available_says_where_each_would_come_from(root, write_set):
     assert rows["fashion-mnist"].origin == "download"
     assert rows["fashion-mnist"].where.startswith("http")
     assert rows["mine"].origin == "broken"
-    assert "test labels" in rows["mine"].where
+    assert TEST_LABELS in rows["mine"].where
 
 
 def test_available_without_distlearn_data():

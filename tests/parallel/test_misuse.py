@@ -12,17 +12,6 @@ from distlearn.sim import SimWorld
 
 from .programs import parts
 
-
-def test_an_own_layer_without_flops_is_named():
-    """It trains, but simulated time would take it to cost nothing."""
-
-    class Costless(nn.Linear):
-        flops = nn.Layer.flops
-
-    with pytest.warns(UserWarning, match=r"\(layer 0.Costless\) has no flops\(shape\)"):
-        SimWorld(1).run(lambda comm: parallel.DataParallel(comm, *parts(nn.Sequential(Costless(6, 3, 0)))))
-
-
 N, P, STEPS = 12, 2, 3
 X = np.random.default_rng(0).normal(size=(N, 6))
 Y = np.random.default_rng(1).integers(0, 3, N)

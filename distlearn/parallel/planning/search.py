@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,7 +20,6 @@ from ...nn.container import Sequential
 from ...nn.layer import Layer, check_positive
 from ...nn.models import model_named
 from ...optim import Momentum, Optimizer
-from ...optim.optimizer import check_rule
 from ...sim import MetaArray, Roofline, SimWorld
 from ...tables import Table, Tabular, format_time, quantity
 from ...trace import Trace
@@ -35,7 +33,6 @@ from ..tensor import OneWeirdTrick, TensorParallel, boundary, parallelize
 
 if TYPE_CHECKING:
     from ...cuda.cards import Card
-    from ...optim.optimizer import Rule
     from ...sim.clock import ComputeModel
 
 # -- layout ------------------------------------------------------------------------------------------------------------
@@ -182,8 +179,6 @@ def simulate_layout(
     batch_size: int,
     input_shape: tuple[int, ...] | None = None,
     compute: str | Card | ComputeModel = "V100",
-    rule: Rule | None = None,
-    cap_bytes: float = CAP_BYTES,
     n_microbatches: int | None = None,
 ) -> Cost:
     """Simulate one training step in a layout; the parameters are those of `plan`.
@@ -191,7 +186,7 @@ def simulate_layout(
     `DataParallel`, `TensorParallel`, `Pipeline` (1F1B), `OneWeirdTrick` or `Hybrid` runs, on meta arrays.
     """
     model, sample = model_and_sample(model, input_shape)
-    outline, rule = meta_copy(model), Momentum() if rule is None else rule
+    outline = meta_copy(model)
     each = -(-batch_size // layout.dp)  # rows of a replica
 
     def run(network, small):
@@ -199,7 +194,7 @@ def simulate_layout(
 
         def program(comm):
             shape = (each, *sample)
-            strategy = _strategy(comm, small, meta_copy(outline), rule, shape, cap_bytes, n_microbatches)
+            strategy = _strategy(comm, small, meta_copy(outline), shape, n_microbatches)
             batch = meta_batch(rows, sample, strategy.rank, strategy.size, input_dtype(model))
             comm.barrier()
             network.sent.clear()
@@ -230,19 +225,19 @@ def simulate_layout(
     return Cost(layout, seconds, computing, communicating, idle, sent, memory, step)
 
 
-def _strategy(comm, layout: Layout, model, rule, shape, cap_bytes, m):
-    optimizer = Optimizer(model.params, rule, 0.01)
+def _strategy(comm, layout: Layout, model, shape, m):
+    optimizer = Optimizer(model.params, Momentum(), 0.01)
     if layout.trick:
-        return OneWeirdTrick(comm, model, meta_loss, optimizer, cap_bytes=cap_bytes)
+        return OneWeirdTrick(comm, model, meta_loss, optimizer, cap_bytes=CAP_BYTES)
     if layout.size == layout.dp:
-        return DataParallel(comm, model, meta_loss, optimizer, cap_bytes=cap_bytes)
+        return DataParallel(comm, model, meta_loss, optimizer, cap_bytes=CAP_BYTES)
     if layout.size == layout.tp:
         return TensorParallel(comm, model, meta_loss, optimizer)
     options = {"n_microbatches": m if layout.pp > 1 else 1, "shape": shape}
     if layout.size == layout.pp:
         return Pipeline(comm, model, meta_loss, optimizer, **options)
     axes = {"dp": layout.dp, "pp": layout.pp, "tp": layout.tp}
-    return Hybrid(comm, model, meta_loss, optimizer, cap_bytes=cap_bytes, **axes, **options)
+    return Hybrid(comm, model, meta_loss, optimizer, cap_bytes=CAP_BYTES, **axes, **options)
 
 
 # -- plan --------------------------------------------------------------------------------------------------------------
@@ -352,10 +347,7 @@ def plan(
     input_shape: tuple[int, ...] | None = None,
     compute: str | Card | ComputeModel = "V100",
     memory: float | None = None,
-    rule: Rule | None = None,
-    cap_bytes: float = CAP_BYTES,
     n_microbatches: int | None = None,
-    progress: Callable[..., Any] | None = None,
 ) -> Plan:
     """Simulate a training step in all layouts of n ranks, and recommend one.
 
@@ -380,12 +372,8 @@ def plan(
         A name is that of a graphics card, at its roofline.
     memory : float, optional
         Bytes that a rank has.
-    rule : Rule, optional
-        Of the optimizer; SGD with momentum by default.
-    cap_bytes, n_microbatches
-        What you give to the strategy, too; buckets are larger here by default, as for large networks.
-    progress : callable, optional
-        `progress(step, total, **values)` after every layout; `distlearn.world.progress.Bar()` shows a bar.
+    n_microbatches : int, optional
+        What you give to the strategy, too.
 
     Notes
     -----
@@ -410,17 +398,12 @@ def plan(
     check_positive("plan", batch_size=batch_size, n_microbatches=1 if n_microbatches is None else n_microbatches)
     if memory is not None and (isinstance(memory, str) or not memory > 0):
         raise ValueError(f"plan: memory is {memory!r}, expected a number of bytes, such as 16e9")
-    check_rule("plan", Momentum() if rule is None else rule)
     n_layers = len(model.layers) - inseparable(model) + 1
     possible = layouts(n, batch_size=batch_size, n_layers=n_layers, trick=boundary(model) is not None)
     possible, left_out = _few_enough(possible, n, batch_size)
     weights = sum(p.nbytes for p in model.params if not p.frozen)
-    options = {"compute": compute, "rule": rule, "cap_bytes": cap_bytes, "n_microbatches": n_microbatches}
-    costs = []
-    for layout in possible:
-        costs.append(simulate_layout(model, layout, network, batch_size=batch_size, input_shape=input_shape, **options))
-        if progress is not None:
-            progress(len(costs), len(possible), layout=str(layout), seconds=costs[-1].seconds)
+    options = {"input_shape": input_shape, "compute": compute, "n_microbatches": n_microbatches}
+    costs = [simulate_layout(model, layout, network, batch_size=batch_size, **options) for layout in possible]
     return Plan(costs, n, name=name, memory=memory, weights=weights, left_out=left_out)
 
 
