@@ -40,23 +40,6 @@ class Section(NamedTuple):
     minutes: int | None
 
 
-class Kind(NamedTuple):
-    """How much of everything a lab has: the fewest and the most; and whether it needs a failure and a real run."""
-
-    cells: tuple[int, int]
-    goals: tuple[int, int]
-    sections: tuple[int, int]
-    questions: tuple[int, int]
-    whole: bool
-
-
-# By the name in the notebook's metadata, `"distlearn": {"kind": "short"}`; a lab that says nothing is full.
-KINDS = {
-    "full": Kind(cells=(30, 70), goals=(3, 5), sections=(3, 6), questions=(2, 4), whole=True),
-    "short": Kind(cells=(10, 30), goals=(1, 3), sections=(1, 3), questions=(1, 2), whole=False),
-}
-
-
 class Cell:
     """One cell: `source`, `tags`, nbgrader's metadata as `grader` ({} if none), and its `index` in the notebook."""
 
@@ -167,17 +150,6 @@ class Source:
         self.cells = [Cell(i, node) for i, node in enumerate(self.notebook.cells)]
         match = re.match(r"lab(\d\d)", self.path.name)
         self.number = match.group(1) if match else ""
-
-    @property
-    def kind(self) -> str:
-        """Which of `KINDS` the lab says it is."""
-        told = self.notebook.metadata.get("distlearn")
-        return str(told.get("kind", "")) if isinstance(told, dict) else "full"
-
-    @property
-    def limits(self) -> Kind:
-        """The limits of its kind; those of a full lab where the kind is unknown."""
-        return KINDS.get(self.kind, KINDS["full"])
 
     @property
     def code(self) -> list[Cell]:
