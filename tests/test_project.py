@@ -158,7 +158,7 @@ for use in (lambda: dl.EngineWorld(2), dl.MPIWorld, lambda: __import__("distcour
         use()
     except ModuleNotFoundError as error:
         print(error)
-for words in (["start"], ["progress"], ["labs", "list"], ["train", "--world", "engines", "--size", "2"]):
+for words in (["start"], ["progress"], ["labs", "check"], ["train", "--world", "engines", "--size", "2"]):
     print(CliRunner().invoke(main, words).output)
 """
 

@@ -6,11 +6,8 @@
 `python -m tests.benchmarks --only backtest` fits the constants on the open rows of each table, and predicts the others.
 
 A thousand layers on a thousand ranks are not simulated one by one. A transformer repeats its block: steps with two
-blocks and with three are simulated (tensor-parallel ranks, or ZeRO's), and their difference is what a block costs. The
-pipeline adds its bubble, the data axis its reduction at the end.
-
-Not simulated: what context-parallel ranks send each other; ZeRO's gathers where tensor or pipeline parallelism splits
-the model, too.
+blocks and with three are simulated, and their difference is what a block costs. The pipeline adds its bubble, the data
+axis its reduction at the end. What context-parallel ranks send each other is not simulated.
 """
 
 from __future__ import annotations
@@ -25,17 +22,12 @@ import numpy as np
 
 from distlearn.comm import HierarchicalNetwork, Network
 from distlearn.cuda.cards import card
-from distlearn.nn.container import Residual, Sequential
-from distlearn.nn.layer import walk
 from distlearn.nn.models import GPT
-from distlearn.nn.recompute import Recompute
 from distlearn.optim import Adam, Optimizer
-from distlearn.parallel.meta import meta_batch, meta_copy, meta_loss
+from distlearn.parallel.meta import meta_copy, meta_loss
 from distlearn.parallel.pipeline.schedule import ideal_bubble
-from distlearn.parallel.planning.search import Layout, ReplicatedNetwork
 from distlearn.parallel.strategy import update
 from distlearn.parallel.tensor import parallelize
-from distlearn.parallel.zero import ZeRO
 from distlearn.sim import MetaArray, Roofline, SimWorld
 
 
@@ -63,10 +55,6 @@ class Run(NamedTuple):
     @property
     def replicas(self) -> int:
         return self.gpus // (self.tensor * self.pipeline * self.context)
-
-    @property
-    def zero_alone(self) -> bool:
-        return self.zero > 0 and self.tensor == self.pipeline == 1
 
     @property
     def microbatches(self) -> int:
@@ -123,18 +111,6 @@ class Published:
     runs: list[Run]
     attention: float | None = None
 
-    def measured(self, run: Run) -> float:
-        """Operations per second of one GPU, without those that are computed again [TFLOP/s]."""
-        if self.unit == "% of peak":
-            return run.measured / 100 * self.peak / 1e12
-        if self.unit == "tokens/s":
-            return run.measured * run.flops(False) / (run.batch * run.length) / 1e12
-        return run.measured * run.flops(False) / run.flops(run.recompute)
-
-    def predicted(self, run: Run, **constants: float) -> float:
-        """The same, predicted; the constants are those of `predict_step`."""
-        return run.flops(False) / run.gpus / predict_step(run, self, **constants).seconds / 1e12
-
 
 def published() -> dict[str, Published]:
     """Read the tables, by name.
@@ -172,32 +148,31 @@ class Step(NamedTuple):
         return sum(self)
 
 
-def predict_step(run: Run, table: Published, efficiency: float, links: float = 8.0, memory: float = 1.0) -> Step:
-    """Predict a step.
+def predict_step(run: Run, table: Published, efficiency: float, links: float) -> Step:
+    """Predict a step of tensor-, pipeline- and data-parallel A100s.
 
     Parameters
     ----------
     efficiency : float
         Share of the peak that matrix products reach.
     links : float
-        Bandwidth that a GPU gets between nodes, in network cards of 25 GB/s (50 GB/s with H100).
-    memory : float
-        Share of the card's memory bandwidth that is reached.
+        Bandwidth that a GPU gets between nodes, in network cards of 25 GB/s.
     """
-    generation = ("nvlink-4", "infiniband-ndr") if table.card == "H100" else ("nvlink-3", "infiniband-hdr")
-    inside, link = map(Network.preset, generation)
+    inside, link = Network.preset("nvlink-3"), Network.preset("infiniband-hdr")
     network = HierarchicalNetwork(inside, Network(link.alpha, link.beta * links), NODE)
-    compute = Roofline(table.peak * efficiency, card(table.card).bandwidth * memory)
-    alike = run._replace(batch=0, measured=0, part="")
-    if not run.zero_alone:
-        alike = alike._replace(gpus=run.tensor, pipeline=1, chunks=1, context=1, zero=0, recompute=False)
-    two, three = (_simulated(alike._replace(blocks=k), network, compute) for k in (2, 3))
-    block = three - two
-    around = two - 2 * block
-    if table.attention:  # the simulator computed the scores at the speed of other products
-        scores = 4 * run.microbatch * run.length**2 * run.width / run.tensor
-        slower = scores * (1 / table.attention - 1 / compute.peak)
-        block = block + slower * np.array([4, 0, 0] if run.zero_alone and run.recompute else [3, 1, 0])
+    compute = Roofline(table.peak * efficiency, card(table.card).bandwidth)
+    return step_of(run, network, link, *blocks_of(run, network, compute, tensor_pass))
+
+
+def blocks_of(run: Run, network, compute, simulate) -> tuple[np.ndarray, np.ndarray]:
+    """Return what a block takes, and what is around all blocks: seconds of both passes, of forward, of the update."""
+    alike = run._replace(batch=0, measured=0, part="", gpus=run.tensor, pipeline=1, chunks=1, context=1, zero=0)
+    two, three = (simulate(alike._replace(blocks=k), network, compute) for k in (2, 3))
+    return three - two, 3 * two - 2 * three
+
+
+def step_of(run: Run, network, link, block, around) -> Step:
+    """Put a step together from the seconds of its blocks."""
     passes, forward, updating = around + block * (run.blocks / run.pipeline)  # of a rank's blocks [s]
     m = run.microbatches
     passes, again = m * passes / run.context, m * forward * run.recompute / run.context
@@ -215,49 +190,37 @@ def predict_step(run: Run, table: Published, efficiency: float, links: float = 8
 
 
 @lru_cache(maxsize=4096)
-def _simulated(run: Run, network, compute) -> np.ndarray:
-    """Seconds of one micro-batch: both passes, what computing blocks again would add, the optimizer's update."""
-    model = GPT(run.symbols, run.width, run.heads, run.blocks, seed=None, dtype="float16")
-    if run.zero_alone and run.recompute:
-        embedding, *halves, norm, head = model.layers
-        blocks = [Recompute(Sequential(*halves[i : i + 2])) for i in range(0, len(halves), 2)]
-        model = Sequential(embedding, *blocks, norm, head)
-    outline, rows = meta_copy(model), run.microbatch
+def tensor_pass(run: Run, network, compute) -> np.ndarray:
+    """Seconds of one micro-batch on tensor-parallel ranks: both passes, forward alone, the optimizer's update."""
+    outline = meta_copy(GPT(run.symbols, run.width, run.heads, run.blocks, seed=None, dtype="float16"))
 
-    def loss(comm):
-        """Logits in half precision, their softmax and its gradient in float32: 28 bytes are moved for each."""
-
-        def moved(y, labels, n):
-            with comm.clock.span("loss", nbytes=28 * y.size):
-                return meta_loss(y, labels, n)
-
-        return moved
-
-    def zero(comm):
-        model = meta_copy(outline)
-        for layer in walk(model):  # spans by the layers inside: what waits for memory is not hidden behind products
-            if isinstance(layer, (Residual, Recompute, Sequential)):
-                layer.spans_itself, layer.clock = True, comm.clock
-        optimizer = Optimizer(model.params, Adam(), 0.01)
-        strategy = ZeRO(comm, model, loss(comm), optimizer, stage=run.zero, cap_bytes=25e6)
-        strategy.step(meta_batch(rows * comm.size, (run.length,), comm.rank, comm.size, np.int64))
-        return comm.clock.now(), 0.0
-
-    def tensor(comm):
+    def program(comm):
         model = meta_copy(outline) if comm.size == 1 else parallelize(meta_copy(outline), comm)
-        y, saved = model.forward(MetaArray((rows, run.length), np.int64), clock=comm.clock)
+        y, saved = model.forward(MetaArray((run.microbatch, run.length), np.int64), clock=comm.clock)
         forward = comm.clock.now()
-        model.backward(loss(comm)(y, None, 0)[1], saved, clock=comm.clock)
+        model.backward(loss_on(comm)(y, None, 0)[1], saved, clock=comm.clock)
         update(Optimizer(model.params, Adam(), 0.01), comm.clock)
         return comm.clock.now(), forward
 
-    ranks = min(2, run.replicas) if run.zero_alone else run.tensor
-    replicated = ReplicatedNetwork(network, Layout(run.replicas), ranks) if run.zero_alone else network
-    world = SimWorld(ranks, replicated, compute, collectives="formula")
-    total, forward = world.run(zero if run.zero_alone else tensor)[0]
-    updating = sum(span.seconds for span in world.trace.spans if span.rank == 0 and span.name == "update")
-    share = ranks / run.replicas if run.zero_alone else 1  # of the parameters that a simulated rank updates
-    return np.array([total - updating, forward, updating * share])
+    world = SimWorld(run.tensor, network, compute, collectives="formula")
+    total, forward = world.run(program)[0]
+    updating = update_seconds(world)
+    return np.array([total - updating, forward, updating])
+
+
+def loss_on(comm):
+    """Logits in half precision, their softmax and its gradient in float32: 28 bytes are moved for each."""
+
+    def moved(y, labels, n):
+        with comm.clock.span("loss", nbytes=28 * y.size):
+            return meta_loss(y, labels, n)
+
+    return moved
+
+
+def update_seconds(world) -> float:
+    """Return how long rank 0 has updated parameters."""
+    return sum(span.seconds for span in world.trace.select(rank=0, name="update"))
 
 
 # -- score -------------------------------------------------------------------------------------------------------------

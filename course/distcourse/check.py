@@ -197,14 +197,26 @@ def uses(fn) -> set[str]:
     for part in list(vars(fn).values()) if isinstance(fn, type) else [fn]:
         part = inspect.unwrap(getattr(part, "__func__", part))
         if isinstance(part, types.FunctionType) and not home_of(part).startswith(ours):
-            codes = [part.__code__]
-            for code in codes:
-                codes += [c for c in code.co_consts if isinstance(c, types.CodeType)]
-                found |= {i.argval for i in dis.get_instructions(code) if i.opname == "LOAD_GLOBAL"}
+            found |= globals_of(part.__code__)
             values = [part.__globals__.get(name) for name in found]
             homes = {v.__name__ if isinstance(v, types.ModuleType) else home_of(v) for v in values}
             found |= {home for home in homes if home.startswith(ours)}
     return found
+
+
+def globals_of(code, within=()) -> set[str]:
+    """Return the global names that code reads, and the functions and classes in it; `within`: a class's own."""
+    found = named_by(code, "LOAD_GLOBAL") | (named_by(code, "LOAD_NAME") - set(within))
+    for inner in code.co_consts:
+        if isinstance(inner, types.CodeType):
+            found |= globals_of(inner, named_by(inner, "STORE_NAME"))
+    return found
+
+
+def named_by(code, operation: str) -> set[str]:
+    """Return the names of an operation in code, but for what Python itself reads and writes in a class."""
+    found = {i.argval for i in dis.get_instructions(code) if i.opname == operation}
+    return {name for name in found if not name.startswith("__")}
 
 
 def _told(error, what: str):

@@ -27,15 +27,15 @@ class Comparison(NamedTuple):
     mistake: str = ""
 
 
-def compare(name, got, want, *, rtol=None, atol=None, dtype=None, factors=None) -> Comparison:
+def compare(name, got, want, *, rtol=None, dtype=None, factors=None) -> Comparison:
     """Compare an answer with the reference.
 
     Parameters
     ----------
-    rtol, atol : float, optional
-        An element is right if it differs by at most `atol + rtol * abs(want)`. By default `rtol` follows the less
-        precise dtype (float64 1e-9, float32 1e-5, float16 1e-2), and `atol` is `rtol` times the largest wanted value,
-        so that entries that cancel to nearly zero do not fail the check.
+    rtol : float, optional
+        An element is right if it differs by at most `rtol * (abs(want) + largest)` with the largest wanted value, so
+        that entries that cancel to nearly zero do not fail the check. By default it follows the less precise dtype:
+        float64 1e-9, float32 1e-5, float16 1e-2.
     factors : dict of str to number, optional
         Numbers of the exercise by name, `{"ranks": 4, "batch size": 32}`: the message says if an answer is off by one.
     """
@@ -48,9 +48,8 @@ def compare(name, got, want, *, rtol=None, atol=None, dtype=None, factors=None) 
         dtype = want.dtype
     if rtol is None:
         rtol = _default_rtol(got, want)
-    if atol is None:
-        atol = rtol * (float(np.max(np.abs(want[np.isfinite(want)]), initial=0.0)) if want.dtype.kind in "fc" else 1.0)
-        atol = atol or rtol
+    largest = float(np.max(np.abs(want[np.isfinite(want)]), initial=0.0)) if want.dtype.kind in "fc" else 1.0
+    atol = rtol * largest or rtol
 
     def right(x, y=want):
         x, y = np.asarray(x), np.asarray(y)

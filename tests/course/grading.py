@@ -36,10 +36,8 @@ def copy_config(config: Path, course: Path) -> None:
 
 
 def nbgrader(course: Path):
-    """nbgrader's API for a course directory, with an exchange of its own."""
-    exchange = course.parent / "exchange"
-    exchange.mkdir(exist_ok=True)
-    return open_api(course, exchange=exchange)
+    """nbgrader's API for a course directory."""
+    return open_api(course)
 
 
 def generate(course: Path, lab: str) -> nbformat.NotebookNode:

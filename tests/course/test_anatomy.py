@@ -220,49 +220,6 @@ def test_each_rule_reports(spoil, name):
         assert any(words in p for p in problems), problems
 
 
-SHORT = ["title", "setup", "s2", "who", "all-reduce", "predict-sum", "reveal-sum", "figure-sum", "all-reduce-means"]
-SHORT += ["exercise-2", "solution-share", "check-share", "hints-share", "figure-share", "share-means"]
-SHORT += ["reflection", "question-1", "answer-1", "summary"]
-
-
-def shortened(kind):
-    """Return a change: lab 00 in 19 cells, said to be of a kind."""
-
-    def how(book):
-        book.cells = [c for c in book.cells if c.id in SHORT]
-        for name, old, new in (
-            (
-                "title",
-                "- start four engines, talk to them, and stop them\n- write a first",
-                "**More**\n\n* write a first",
-            ),
-            ("title", "- say whether", "* say whether"),
-            ("title", "60 minutes", "18 minutes"),
-            ("s2", "## 2.", "## 1."),
-            ("s2", "(7 min)", "(14 min)"),
-            ("reflection", "(7 min)", "(4 min)"),
-            ("exercise-2", "Exercise 2", "Exercise 1"),
-        ):
-            text(name, old, new)(book)
-        book.metadata["distlearn"] = {"kind": kind}
-
-    return how
-
-
-def test_a_short_lab_may_be_shorter_and_nothing_else(spoil):
-    assert spoil(shortened("short")) == []
-    expected = [
-        "1 numbered sections, expected 3 to 6",
-        "19 cells, expected 30 to 70",
-        "no deliberate failure (tag `failure`)",
-    ]
-    expected += ["1 questions in the reflection, expected 2 to 4"]
-    found = spoil(both(shortened("short"), lambda book: book.metadata.pop("distlearn")))
-    assert set(expected) <= set(found)
-    assert spoil(shortened("tiny"))[-1] == "its metadata says kind 'tiny', expected one of full, short"
-    assert "no exercise" in spoil(both(shortened("short"), drop(SOLVE)))
-
-
 def test_every_rule_is_tried():
     assert len(BROKEN) > 3 * len(RULES)
 

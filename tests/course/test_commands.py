@@ -24,13 +24,6 @@ def run(*words):
     return result.exit_code, result.output
 
 
-def test_list(here):
-    status, text = run("list")
-    assert status == 0
-    assert LABS[0] in text
-    assert "Welcome" in text
-
-
 def test_generate_check_generate(here):
     status, text = run("generate", "--check")
     assert status == 1
@@ -68,7 +61,7 @@ def test_check_and_fix(here):
     [
         (("generate", "lab77"), "no lab 'lab77'"),
         (("check", "nothing.ipynb"), "does not exist"),
-        (("list", "--course", "/nowhere"), "no course here"),
+        (("check", "--course", "/nowhere"), "no course here"),
     ],
 )
 def test_mistakes_are_one_line(here, words, said):

@@ -111,7 +111,9 @@ def test_a_submission_that_holds_its_worker_is_ended(course):
 
 
 @needs_sandbox
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.nightly), signal.SIGKILL]
+)
 def test_when_grading_ends_all_ends_with_it(course, tmp_path, monkeypatch, number):
     right = solved(grading.generate(course, small.LAB), small.source())
     right.cells.insert(0, new_code_cell("import time\ntime.sleep(60)"))

@@ -74,5 +74,3 @@ def test_a_run_step_by_step():
     # 0 to 25: two cycles, 5 s undone; 25 to 27: restart cut off; 27 to 32: restart; 32 to 100: six cycles, 8 s of work
     assert run[:4] == (pytest.approx(8 * 8 + 8), pytest.approx(8 * 2), 5.0, 7.0)
     assert run.by_cause == {"disk": 7.0, "fire": 5.0}
-    with pytest.raises(ValueError, match="interval is 0"):
-        replay(INCIDENTS["98k"], interval=0, cost=1, restart=1)

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import time
+from unittest.mock import patch
 
 import psutil
 import pytest
@@ -14,7 +15,8 @@ pytestmark = pytest.mark.skipif(bool(sandbox.available()), reason=f"no sandbox: 
 
 def run(text, folder, **more):
     """Run lines of a shell; return the exit status and what was printed."""
-    command = sandbox.Sandbox(folder, disk=2**20).command(["/bin/sh", "-c", text], dict(os.environ), **more)
+    with patch.object(sandbox, "ROOM", 2**20):
+        command = sandbox.Sandbox(folder).command(["/bin/sh", "-c", text], dict(os.environ), **more)
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     return done.returncode, done.stdout + done.stderr
 

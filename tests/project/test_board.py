@@ -35,8 +35,8 @@ def test_probing_learns_little():
     """A team that changes one prediction a day sees its score move only when enough have improved."""
     cases = [[1] * k + [0] * (50 - k) for k in range(30, 20, -1)]
     found = [entry("a-team", f"2026-12-{10 + i}T0900", sum(c), track="kernel", cases=c) for i, c in enumerate(cases)]
-    (line,) = standings(found)["kernel"]
-    assert line.history == [30, 30, 28, 28, 26, 26, 24, 24, 22, 22]
+    shown = [standings(found[: i + 1])["kernel"][0].cost for i in range(len(found))]
+    assert shown == [30, 30, 28, 28, 26, 26, 24, 24, 22, 22]
 
 
 def test_places():
@@ -95,10 +95,8 @@ def test_the_page_and_the_table_say_the_same_and_run_nothing(around, tmp_path):
     html = page.as_html(standings(found), around.terms)
     assert "<script>alert" not in html
     assert "&lt;script&gt;" in html
-    assert html.count("<svg") == 1
     assert "After the submission of 2026-12-02T0900." in html
     assert "secret" not in html + page.as_csv(standings(found)), "a team's source is not for others"
-    assert 'points="2.0,17.0 78.0,3.0"' in html
     assert "http" not in html.replace("Content-Security-Policy", "").replace("http-equiv", "")
     table = list(csv.DictReader(io.StringIO(page.as_csv(standings(found)))))
     assert [(r["place"], r["team"], r["cost"]) for r in table] == [("1", "a-team", "350"), ("", "b-team", "")]

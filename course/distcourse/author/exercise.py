@@ -223,26 +223,17 @@ def differs(tables: dict[str, Table], folder) -> bool:
 
 def same(kept: Table, made: Table) -> bool:
     """Return whether two tables of an exercise are the same, up to rounding."""
-    said = [
-        t._replace(
-            cases=[checks.words(case) for case in t.cases],
-            right=[],
-            mistakes=[m.sentence for m in t.mistakes],
-            probes=[(*place, *factors) for *place, factors in t.probes],
-        )
-        for t in (kept, made)
-    ]
-    if said[0] != said[1]:
-        return False
-    factors = [[k for *_, factors in t.probes for k in factors.values()] for t in (kept, made)]
-    if not np.allclose(*factors, checks.SAME_FACTOR, equal_nan=True):
-        return False
-    if any(wrong_in(a, b) or wrong_in(b, a) for a, b in zip(kept.right, made.right, strict=True)):
-        return False
-    rows = [
-        pair for a, b in zip(kept.mistakes, made.mistakes, strict=True) for pair in zip(a.wrong, b.wrong, strict=True)
-    ]
-    return all(
-        a.keys() == b.keys() and all(a[n][0] == b[n][0] and np.allclose(a[n][1], b[n][1], 1e-5, 1e-5) for n in a)
-        for a, b in rows
+    told = [([checks.words(case) for case in t.cases], *t[2:]) for t in (kept, made)]
+    pairs = zip(kept.right, made.right, strict=False)
+    return close(*told) and not any(wrong_in(a, b) or wrong_in(b, a) for a, b in pairs)
+
+
+def close(a, b) -> bool:
+    """Compare numbers, texts, and lists and dicts of them."""
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(close(a[key], b[key]) for key in a)
+    if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
+        return len(a) == len(b) and all(map(close, a, b))
+    return a == b or (
+        isinstance(a, float) and isinstance(b, (int, float)) and bool(np.isclose(a, b, 1e-5, 1e-5, equal_nan=True))
     )

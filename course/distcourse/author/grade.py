@@ -37,7 +37,7 @@ class Graded(NamedTuple):
     looks: tuple[str, ...] = ()
 
 
-def open_api(course, unsafe: bool = False, exchange=None):
+def open_api(course, unsafe: bool = False):
     """Return nbgrader's API for a course directory."""
     from nbgrader.apps import NbGraderAPI
     from nbgrader.coursedir import CourseDirectory
@@ -47,8 +47,6 @@ def open_api(course, unsafe: bool = False, exchange=None):
     config.CourseDirectory.db_url = f"sqlite:///{Path(course).resolve() / 'gradebook.db'}?timeout=120"
     if unsafe:
         config.ExecuteAll.unsafe = True
-    if exchange is not None:
-        config.Exchange.root = str(exchange)
     return NbGraderAPI(CourseDirectory(config=config), config=config)
 
 

@@ -14,9 +14,11 @@ from pathlib import Path
 
 import nbformat
 
-from .source import BEGIN_HIDDEN, BEGIN_SOLUTION, END_HIDDEN, END_SOLUTION, KINDS, Cell, Problem, Source, packed
+from .source import BEGIN_HIDDEN, BEGIN_SOLUTION, END_HIDDEN, END_SOLUTION, Cell, Problem, Source, packed
 
 MAX_LINES, MAX_WIDTH = 20, 100
+CELLS, GOALS, SECTIONS, QUESTIONS = (30, 70), (3, 5), (3, 6), (2, 4)
+"""The fewest and the most that a lab has."""
 MAX_DRAWING = 80  # Characters in a line of a drawing in the text: JupyterLab breaks lines that are wider than the page.
 SETUP = "import matplotlib.pyplot as plt\nimport numpy as np\nimport distlearn as dl\nimport distcourse"
 MADE = 'lab = distcourse.Lab("{number}"'
@@ -35,7 +37,7 @@ def title(lab: Source):
         if word not in first.source:
             yield Problem(first, f"{word} is missing")
     goals = re.findall(r"^- \S", first.source.partition("**You will be able to**")[2], re.MULTILINE)
-    yield from amount(first, len(goals), "goals", lab.limits.goals)
+    yield from amount(first, len(goals), "goals", GOALS)
 
 
 def amount(cell, n: int, what: str, limits: tuple[int, int]):
@@ -61,7 +63,7 @@ def setup(lab: Source):
 def sections(lab: Source):
     """Numbered sections, a reflection, a summary; minutes that add up."""
     numbered = [s for s in lab.sections if s.number is not None]
-    yield from amount(None, len(numbered), "numbered sections", lab.limits.sections)
+    yield from amount(None, len(numbered), "numbered sections", SECTIONS)
     for k, section in enumerate(numbered, 1):
         if section.number != k:
             yield Problem(section.cell, f"section number {section.number}, expected {k}")
@@ -80,7 +82,7 @@ def sections(lab: Source):
 
 def sizes(lab: Source):
     """Number of cells, lines per cell, and their width: wider lines are cut off on a laptop's screen."""
-    yield from amount(None, len(lab.cells), "cells", lab.limits.cells)
+    yield from amount(None, len(lab.cells), "cells", CELLS)
     for cell in lab.cells:
         drawn = [] if cell.is_code else re.findall(r"^```.*?\n(.*?)^```", cell.source, re.MULTILINE | re.DOTALL)
         wide = max((len(line) for text in drawn for line in text.splitlines()), default=0)
@@ -156,9 +158,9 @@ def figures(lab: Source):
 
 
 def failure(lab: Source):
-    """One deliberate failure, unless the lab is short, explained below."""
+    """One deliberate failure, explained below."""
     failing = [c for c in lab.code if "failure" in c.tags]
-    if lab.limits.whole and not failing:
+    if not failing:
         yield Problem(None, "no deliberate failure (tag `failure`)")
     for cell in failing:
         below = lab.after(cell)
@@ -167,8 +169,8 @@ def failure(lab: Source):
 
 
 def real_run(lab: Source):
-    """The student's function in a real training run, unless the lab is short."""
-    if lab.limits.whole and lab.number != "00" and not any("real-run" in c.tags for c in lab.code):
+    """The student's function in a real training run."""
+    if lab.number != "00" and not any("real-run" in c.tags for c in lab.code):
         yield Problem(None, "no cell puts the student's function into a real training run (tag `real-run`)")
 
 
@@ -192,7 +194,7 @@ def engines(lab: Source):
 def reflection(lab: Source):
     """Questions with sample answers."""
     answers = [c for c in lab.cells if c.is_answer]
-    yield from amount(None, len(answers), "questions in the reflection", lab.limits.questions)
+    yield from amount(None, len(answers), "questions in the reflection", QUESTIONS)
     start = next((s.cell.index for s in lab.sections if s.title == "Reflection"), None)
     for k, cell in enumerate(answers, 1):
         above = lab.cells[cell.index - 1].source
@@ -450,9 +452,7 @@ def committed(lab: Source):
             yield Problem(cell, f"metadata {', '.join(strange)} (distlearn labs check --fix removes it)")
         for tag in sorted(set(cell.tags) - TAGS):
             yield Problem(cell, f"unknown tag {tag!r}, expected one of {', '.join(sorted(TAGS))}")
-    if lab.kind not in KINDS:
-        yield Problem(None, f"its metadata says kind {lab.kind!r}, expected one of {', '.join(KINDS)}")
-    elif lab.notebook.metadata != _metadata(lab):
+    if lab.notebook.metadata != METADATA:
         yield Problem(None, "the notebook's metadata is not just the kernel python3 (distlearn labs check --fix)")
     if (lab.notebook.nbformat, lab.notebook.nbformat_minor) != (4, 5):
         yield Problem(None, "expected notebook format 4.5 (distlearn labs check --fix)")
@@ -491,7 +491,7 @@ def tidy(path) -> bool:
     lab = Source(path)
     notebook = lab.notebook
     notebook.nbformat, notebook.nbformat_minor = 4, 5
-    notebook.metadata = nbformat.from_dict(_metadata(lab))
+    notebook.metadata = nbformat.from_dict(METADATA)
     for cell in notebook.cells:
         cell.setdefault("id", nbformat.v4.new_code_cell().id)
         cell.metadata = nbformat.from_dict({k: v for k, v in cell.metadata.items() if k in ("tags", "nbgrader") and v})
@@ -502,10 +502,6 @@ def tidy(path) -> bool:
     if text != lab.text:
         lab.path.write_text(text, encoding="utf-8")
     return text != lab.text
-
-
-def _metadata(lab: Source) -> dict:
-    return METADATA if lab.kind == "full" else METADATA | {"distlearn": {"kind": lab.kind}}
 
 
 def _written(notebook) -> str:

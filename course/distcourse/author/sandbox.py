@@ -36,6 +36,7 @@ SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt/
 PACKAGES = [str(Path(distlearn.__file__).parent), str(Path(__file__).parents[1])]
 SETTINGS = ("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives", "/etc/fonts")
 SETTINGS += ("/etc/localtime", "/etc/mime.types")
+ROOM = 2**28  # Bytes of a home, of /tmp, and of a file.
 KEPT = ("LANG", "LC_ALL", "LC_CTYPE", "TZ", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "CC", "CXX")
 # Environment variables that programs in the sandbox get.
 KEPT += ("NBGRADER_EXECUTION", "NBGRADER_VALIDATING", "DISTLEARN_GRADING")
@@ -69,8 +70,8 @@ class NoSandbox(RuntimeError):
 class Sandbox:
     """How to start programs for one submission."""
 
-    def __init__(self, shared, work=None, hidden=(), disk: int = 2**28, memory: int = 2**32):
-        self.shared, self.disk, self.memory = Path(shared), disk, memory
+    def __init__(self, shared, work=None, hidden=(), memory: int = 2**32):
+        self.shared, self.memory = Path(shared), memory
         self.work, self.hidden = work and Path(work), [Path(path).absolute() for path in hidden]
 
     def command(self, program: list[str], environment: dict[str, str], files=()) -> list[str]:
@@ -80,18 +81,18 @@ class Sandbox:
         own += [(data, DATA)] if data and Path(data) not in self.hidden else []
         words = [*_bubblewrap(), "--chdir", HOME]
         for place in ("/tmp", HOME, "/dev/shm"):
-            words += ["--size", self.disk, "--tmpfs", place]
+            words += ["--size", ROOM, "--tmpfs", place]
         for path in (*readable(), *SETTINGS):
             words += ["--ro-bind-try", path, path]
         for path in hidden:
-            words += ["--size", self.disk, "--tmpfs", path]
+            words += ["--size", ROOM, "--tmpfs", path]
         for source, target in ((_emulator_parts(), "/opt/kernels"), *own, *((path, path) for path in files)):
             words += ["--ro-bind", source, target]
         words += ["--bind", self.shared, self.shared, "--remount-ro", "/dev", "--remount-ro", "/"]
         for name, value in self._environment(environment).items():
             words += ["--setenv", name, value]
         # more data than is allowed, so that mostly `MemoryWatch` ends a process, and says why
-        limits = {"c": 0, "n": 1024, "f": self.disk // 512, "d": self.memory // 800 + 2**19}
+        limits = {"c": 0, "n": 1024, "f": ROOM // 512, "d": self.memory // 800 + 2**19}
         start = "".join(f"ulimit -{name} {value}; " for name, value in limits.items()) + _COPY
         program = ["/bin/sh", "-c", start + 'exec "$@"', "sh", *program]
         return [*map(str, words), "--", *program]

@@ -6,13 +6,14 @@ import ast
 import copy
 import hashlib
 import re
-import symtable
 import warnings
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
 import nbformat
+
+from ..check import globals_of, named_by
 
 SECTION = re.compile(r"^## (?:(?P<number>\d+)\. )?(?P<title>.+?)(?: \((?P<minutes>\d+) min\))?\s*$", re.MULTILINE)
 BEGIN_SOLUTION, END_SOLUTION = "### BEGIN SOLUTION", "### END SOLUTION"
@@ -37,23 +38,6 @@ class Section(NamedTuple):
     number: int | None
     title: str
     minutes: int | None
-
-
-class Kind(NamedTuple):
-    """How much of everything a lab has: the fewest and the most; and whether it needs a failure and a real run."""
-
-    cells: tuple[int, int]
-    goals: tuple[int, int]
-    sections: tuple[int, int]
-    questions: tuple[int, int]
-    whole: bool
-
-
-# By the name in the notebook's metadata, `"distlearn": {"kind": "short"}`; a lab that says nothing is full.
-KINDS = {
-    "full": Kind(cells=(30, 70), goals=(3, 5), sections=(3, 6), questions=(2, 4), whole=True),
-    "short": Kind(cells=(10, 30), goals=(1, 3), sections=(1, 3), questions=(1, 2), whole=False),
-}
 
 
 DEFINE = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -120,7 +104,7 @@ class Cell:
     def tree(self) -> ast.Module | None:
         """The source parsed, or None if it is not Python."""
         try:  # some errors of syntax are found by the compiler alone
-            compile(self.python, "cell", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+            self._code = compile(self.python, "cell", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
             return ast.parse(self.python)
         except SyntaxError as error:
             self.error = f"line {error.lineno}, {error.msg}"
@@ -138,32 +122,12 @@ class Cell:
     @cached_property
     def uses(self) -> set[str]:
         """Names of the notebook that the cell reads, also inside its functions; not their parameters and locals."""
-        if self.tree is None:
-            return set()
-        tree = _Generators().visit(ast.parse(self.python))
-        names, todo = set(), [symtable.symtable(ast.unparse(tree), "cell", "exec")]
-        while todo:
-            table = todo.pop()
-            top = table.get_type() == "module"
-            names |= {s.get_name() for s in table.get_symbols() if s.is_referenced() and (top or s.is_global())}
-            todo += table.get_children()
-        return names
+        return globals_of(self._code) if self.tree else set()
 
     @cached_property
     def binds(self) -> set[str]:
         """Names to which the cell gives a value, outside of functions and classes."""
-        names, todo = set(), list(self.tree.body) if self.tree else []
-        while todo:
-            node = todo.pop()
-            if isinstance(node, _SCOPES):
-                names.add(getattr(node, "name", ""))
-                continue
-            if isinstance(node, ast.alias):
-                names.add((node.asname or node.name).partition(".")[0])
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                names.add(node.id)
-            todo += ast.iter_child_nodes(node)
-        return names - {""}
+        return named_by(self._code, "STORE_NAME") if self.tree else set()
 
     @cached_property
     def parts(self) -> list[Cell]:
@@ -196,17 +160,6 @@ class Source:
         self.cells = [Cell(i, node) for i, node in enumerate(self.notebook.cells)]
         match = re.match(r"lab(\d\d)", self.path.name)
         self.number = match.group(1) if match else ""
-
-    @property
-    def kind(self) -> str:
-        """Which of `KINDS` the lab says it is."""
-        told = self.notebook.metadata.get("distlearn")
-        return str(told.get("kind", "")) if isinstance(told, dict) else "full"
-
-    @property
-    def limits(self) -> Kind:
-        """The limits of its kind; those of a full lab where the kind is unknown."""
-        return KINDS.get(self.kind, KINDS["full"])
 
     @property
     def code(self) -> list[Cell]:
@@ -310,23 +263,6 @@ class Text(dict):
 
     def __init__(self, source: str):
         self.source = source
-
-
-_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
-_SCOPES += (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-
-
-class _Generators(ast.NodeTransformer):
-    """Turns comprehensions into generators: from Python 3.12 on only these have a symbol table for their own names."""
-
-    def visit_ListComp(self, node):
-        return ast.GeneratorExp(self.visit(node.elt), [self.visit(g) for g in node.generators])
-
-    visit_SetComp = visit_ListComp
-
-    def visit_DictComp(self, node):
-        pair = ast.Tuple([self.visit(node.key), self.visit(node.value)], ast.Load())
-        return ast.GeneratorExp(pair, [self.visit(g) for g in node.generators])
 
 
 def _docstring_lines(node) -> int:

@@ -1,4 +1,4 @@
-"""`distlearn labs`: list the labs, check their sources, run them for their outputs, make the students' copies."""
+"""`distlearn labs`: check their sources, run them for their outputs, make the students' copies."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from distlearn.cli.console import plain_errors, print_table, say
+from distlearn.cli.console import plain_errors, say
 
 
 def with_course(command):
@@ -37,21 +37,7 @@ def with_course(command):
 
 @click.group()
 def labs():
-    """Check, generate and list the labs of the course."""
-
-
-@labs.command("list", short_help="Show the labs and their sizes.")
-@with_course
-def list_labs(course):
-    """Show every lab with its size, points and minutes."""
-    from ..author import Source, source_notebooks
-
-    rows = []
-    for path in source_notebooks(course):
-        lab = Source(path)
-        title = lab.cells[0].source.partition("\n")[0].partition(": ")[2]
-        rows.append((path.parent.name, title, len(lab.cells), len(lab.exercises), f"{lab.points:g}", lab.minutes))
-    print_table("Labs", ["lab", "title", "cells>", "exercises>", "points>", "minutes>"], rows)
+    """Check and generate the labs of the course."""
 
 
 @labs.command(short_help="Make the students' copies.")

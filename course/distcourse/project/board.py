@@ -155,7 +155,6 @@ class Standing:
     count: int = 0
     reason: str = ""
     notes: list[str] = field(default_factory=list)
-    history: list[int] = field(default_factory=list)  # the cost that was shown after each scored submission
     best: Entry | None = None
 
 
@@ -194,7 +193,6 @@ def _line(team: str, track: str, entries: list[Entry], hidden: bool) -> Standing
             line.best, line.late, line.state = entry, entry.late, "late" if entry.late else "scored"
             line.cost, line.floor, line.public, line.time = result.cost, result.floor, result.public, entry.time
             line.notes, line.reason = list(result.notes), ""
-        line.history.append(line.cost)
     if line.best:
         bad = Counter(e.result.state for e in entries if e.result.state != "scored")
         line.notes += [f"{n} {state}" for state, n in sorted(bad.items())]

@@ -15,14 +15,6 @@ from .rounds import TRACKS
 COLUMNS = ["track", "place", "team", "cost", "unit", "floor", "public", "submissions", "time", "state", "remarks"]
 
 
-def spark(history: list[int]) -> str:
-    """Return the points of a line through a team's shown costs, lower is better, in a box of 80 by 20."""
-    low, high = min(history), max(history)
-    step = 76 / max(1, len(history) - 1)
-    heights = [17 - 14 * (cost - low) / (high - low) if high > low else 10 for cost in history]
-    return " ".join(f"{2 + i * step:.1f},{20 - y:.1f}" for i, y in enumerate(heights))
-
-
 def remarks(line: Standing) -> str:
     reason = line.reason.partition("\n")[0]  # what follows are lines of a team's source: `check` shows it to the team
     return "; ".join(filter(None, [reason, *line.notes, "late" if line.late else ""]))
@@ -50,8 +42,8 @@ def as_html(boards: dict[str, list[Standing]], terms: dict) -> str:
     options = {"autoescape": True, "undefined": StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
     template = Environment(**options).from_string(text)
     latest = max((s.time for lines in boards.values() for s in lines if _is_time(s.time)), default="")
-    return template.render(boards=boards, tracks=TRACKS, spark=spark, remarks=remarks, library=LIBRARY,
-                           terms=terms, latest=latest, len=len)  # fmt: skip
+    return template.render(boards=boards, tracks=TRACKS, remarks=remarks, library=LIBRARY,
+                           terms=terms, latest=latest)  # fmt: skip
 
 
 def _is_time(text: str) -> bool:
