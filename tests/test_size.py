@@ -16,6 +16,8 @@ import tokenize
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent
 
 CAPS = {
@@ -109,22 +111,18 @@ def lines_of_tests() -> int:
     return sum(path.read_text(encoding="utf-8").count("\n") for path in tests)
 
 
-def too_large() -> list[str]:
+def complaints() -> list[str]:
+    """What is too large, and which cap is too high: a cut lowers its cap, or the room would be filled again."""
     code, docstrings, files = count()
     sizes = [(folder, n, CAPS.get(folder, 0)) for folder, n in code.items()]
     sizes += [("docstrings", docstrings, DOCSTRINGS), ("files", files, FILES), ("tests", lines_of_tests(), TESTS)]
-    return [f"{name}: {n:,}, and {SLACK * cap:,.0f} at most" for name, n, cap in sizes if n > SLACK * cap]
+    found = [f"{name}: {n:,}, and {SLACK * cap:,.0f} at most" for name, n, cap in sizes if n > SLACK * cap]
+    return found + [f"{name}: its cap is {cap:,}, and it holds {n:,}" for name, n, cap in sizes if cap > SLACK * n]
 
 
-def test_no_folder_grows():
-    assert not too_large(), "make room, the caps only fall"
-
-
-def test_caps_are_close():
-    """A cut lowers its cap, or the room would be filled again."""
-    code, *_ = count()
-    assert set(CAPS) == set(code)
-    assert {folder: (CAPS[folder], n) for folder, n in code.items() if CAPS[folder] > SLACK * n} == {}
+@pytest.mark.nightly  # `make lint`, which every commit runs, asks the same
+def test_caps():
+    assert not complaints(), "make room, the caps only fall"
 
 
 if __name__ == "__main__":
@@ -135,4 +133,4 @@ if __name__ == "__main__":
     for name, n in {"distlearn": library, "distcourse": code["distcourse"], "tests": lines_of_tests()}.items():
         print(f"{n:8,}  goal {GOALS[name]:8,}  {name}{', lines' * (name == 'tests')}")
     print(f"{docstrings:8,}  of {DOCSTRINGS:8,}  lines of docstrings; {files} files")
-    sys.exit("\n".join(too_large()) or None)
+    sys.exit("\n".join(complaints()) or None)
