@@ -22,8 +22,6 @@ from distlearn.sim import SimWorld, explore, run_in_order
 from distlearn.tables import format_time, quantity
 from distlearn.viz.look import COLORS, INK, MARKERS, MUTED, new_axes, styled, write_title
 
-from .exercise import named
-
 # -- What a collective sends: messages and bytes counted, and rounds, on simulated ranks.
 
 
@@ -155,13 +153,8 @@ def _all_reduce(all_reduce, size, shape, dtype, seed):
     return _run(size, run)
 
 
-def run_seconds(fit, seconds, of, **case):
-    if of == "seconds":
-        return {"seconds": seconds(**case)}
-    sizes = 4.0 ** np.arange(2, 12)
-    noise = np.exp(case["noise"] * np.random.default_rng(case["seed"]).normal(size=len(sizes)))
-    got = fit(sizes, (case["alpha"] + sizes / case["beta"]) * noise)
-    return named(got, "alpha", "beta")
+def run_seconds(seconds, **case):
+    return {"seconds": seconds(**case)}
 
 
 def run_network(decisions, mended, collect, epochs, relay, ledger, of, size=3, seed=1, losses=(7, 3)):

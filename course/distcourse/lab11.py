@@ -374,7 +374,7 @@ def plot_race(race: Race):
             ax.plot(TIMES, curves[m, race.best(name)[1]], label=name, **look)
         ax.axhline(TARGET, color=INK, linewidth=1)
         ax.set(yscale="log", ylim=(TARGET / 6, 2), xlabel="time [s]", xlim=(0, 150))
-        write_title(ax, textwrap.fill(str(mix), 22, break_on_hyphens=False))
+        write_title(ax, textwrap.fill(str(mix), 18, break_on_hyphens=False))
     axes[0].set_ylabel("error (line: the target)")
     axes[-1].legend(loc="upper left", bbox_to_anchor=(1, 1), handlelength=2.6)
     first = max(race.rivals, key=race.score)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from threadpoolctl import threadpool_limits
 
 from distlearn.comm.base import ignore_report
@@ -112,8 +113,16 @@ class Study:
             ax.plot(self.over[x], np.median(found, axis=-1), label=None if line is None else str(line), **look)
             ax.fill_between(self.over[x], found.min(axis=-1), found.max(axis=-1), color=look["color"], alpha=0.18, lw=0)
         ax.set(**{"xlabel": x, "ylabel": value, "title": title} | axes)
+        if ax.get_xscale() == "log":
+            ax.set_xticks(self.over[x], labels=[f"{number:g}" for number in self.over[x]])
+            ax.xaxis.set_minor_locator(NullLocator())
+        if ax.get_yscale() == "log":
+            ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            ax.yaxis.set_major_formatter(FuncFormatter(lambda number, _: f"{number:g}"))
+            ax.yaxis.set_minor_locator(NullLocator())
         if hue:
-            ax.legend(title=hue)
+            beside = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)} if len(self.over[hue]) > 4 else {}
+            ax.legend(title=hue, **beside)
         return ax
 
 

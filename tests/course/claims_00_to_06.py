@@ -165,7 +165,7 @@ def recorded():
 
 def fastest_all_reduces():
     """By ranks, sizes from 8 bytes to 1 GB: the names of the fastest all-reduces, where one is alone."""
-    seconds, net, found = answers("06", "seconds")[1], dl.Network.preset("ethernet-10g"), {}
+    seconds, net, found = answers("06", "seconds")[0], dl.Network.preset("ethernet-10g"), {}
     for p in range(2, 65):
         for n in 2.0 ** np.arange(3, 31):
             times = {name: seconds(name, n, p, net.alpha, net.beta) for name in lab06.NAMES}

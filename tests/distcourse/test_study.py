@@ -36,6 +36,7 @@ def test_a_table_shows_the_spread_a_figure_the_band_and_nothing_to_show_is_an_er
     assert study.table().rows[1] == ["SGD", "0.1", "0.02 (0 to 0.04)", "20 (0 to 40)"]
     ax = study.plot("lr", "rule", "loss", xscale="log", ylabel="loss")
     assert [line.get_label() for line in ax.lines] == ["SGD", "Adam"]
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["0.01", "0.1", "1"]
     assert np.isclose(ax.collections[0].get_paths()[0].vertices[:, 1].max(), 1.04)
     with pytest.raises(ValueError, match="name each of them once"):
         study.plot("lr")

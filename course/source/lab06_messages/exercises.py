@@ -465,70 +465,32 @@ EXERCISES["halving"] = Exercise(
     },
 )
 
-LEAST = """    A = np.stack([1 / times, nbytes / times], axis=1)
-    (alpha, per_byte), *_ = np.linalg.lstsq(A, np.ones(len(times)), rcond=None)
-"""
-
 STAR = "alpha + (p - 1) * n / beta + (p - 1) * whole"
 
 EXERCISES["seconds"] = Exercise(
-    answers=("fit", "seconds"),
     cases=[
-        {"of": "fit", "alpha": 2e-5, "beta": 1e9, "noise": 0.0, "seed": 2},
-        {"of": "fit", "alpha": 3e-5, "beta": 7e8, "noise": 0.1, "seed": 3},
-        *(
-            {"of": "seconds", "name": name, "n": n, "p": p, "alpha": alpha, "beta": beta}
-            for name in ("star", "tree", "ring", "halving")
-            for n, p, alpha, beta in (
-                (1e6, 4, 1e-3, 1.3e8),
-                (80, 8, 3e-7, 7e7),
-                (5e6, 6, 4e-3, 1.3e8),
-                (301, 5, 1e-6, 3e8),
-                (1e6, 3, 7e-4, 1.3e8),
-                (1e6, 1, 1e-3, 1.3e8),
-                (2e4, 23, 1e-5, 1e9),
-            )
-        ),
-    ],
-    draw=lambda rng: (
-        {"alpha": float(10 ** rng.uniform(-6, -3)), "beta": float(10 ** rng.uniform(7, 10))}
-        | (
-            {"of": "fit", "noise": float(rng.uniform(0.05, 0.3)), "seed": int(rng.integers(99))}
-            if rng.random() < 0.3
-            else {
-                "of": "seconds",
-                "name": str(rng.choice(["star", "tree", "ring", "halving"])),
-                "n": float(10 ** rng.uniform(1, 8)),
-                "p": int(rng.choice([1, 2, 7, 12, 16, 100])),
-            }
+        {"name": name, "n": n, "p": p, "alpha": alpha, "beta": beta}
+        for name in ("star", "tree", "ring", "halving")
+        for n, p, alpha, beta in (
+            (1e6, 4, 1e-3, 1.3e8),
+            (80, 8, 3e-7, 7e7),
+            (5e6, 6, 4e-3, 1.3e8),
+            (301, 5, 1e-6, 3e8),
+            (1e6, 3, 7e-4, 1.3e8),
+            (1e6, 1, 1e-3, 1.3e8),
+            (2e4, 23, 1e-5, 1e9),
         )
-    ),
+    ],
+    draw=lambda rng: {
+        "name": str(rng.choice(["star", "tree", "ring", "halving"])),
+        "n": float(10 ** rng.uniform(1, 8)),
+        "p": int(rng.choice([1, 2, 7, 12, 16, 100])),
+        "alpha": float(10 ** rng.uniform(-6, -3)),
+        "beta": float(10 ** rng.uniform(7, 10)),
+    },
     draws=20,
     rtol=1e-6,
     mistakes={
-        "fit: absolute errors: divide each equation by its t": (
-            f"{LEAST}  ->      per_byte, alpha = np.polyfit(nbytes, times, 1)\n"
-        ),
-        "fit: weights 1 / t, of all equations: neither their roots nor their squares, nor two points alone": [
-            f"{LEAST}  ->      per_byte, alpha = np.polyfit(nbytes, times, 1, w=1 / times**0.5)\n",
-            f"{LEAST}  ->      per_byte, alpha = np.polyfit(nbytes, times, 1, w=1 / times**2)\n",
-            f"{LEAST}  ->      per_byte = (times[-1] - times[0]) / (nbytes[-1] - nbytes[0])\n"
-            "    alpha = times[0] - per_byte * nbytes[0]\n",
-            f"{LEAST}  ->      alpha, per_byte = times.min(), 1 / np.max(nbytes / times)\n",
-        ],
-        "fit: t = alpha + n / beta is a line, its logarithm is not": (
-            f"{LEAST}  ->      per_byte, alpha = np.polyfit(np.log(nbytes), np.log(times), 1); alpha = np.exp(alpha)\n"
-        ),
-        "fit: all of an equation is divided by t, the left side too": (
-            "[1 / times, nbytes / times]  ->  [np.ones(len(times)), nbytes]"
-        ),
-        "fit: the first column belongs to alpha, the second to 1 / beta": (
-            "[1 / times, nbytes / times]  ->  [nbytes / times, 1 / times]"
-        ),
-        "fit: the second column is n / t": "nbytes / times]  ->  nbytes * times]",
-        "fit: bytes and seconds, no other units": "1 / per_byte\n  ->  1e-6 / per_byte\n",
-        "fit: beta is bytes per second, 1 over the slope": "return alpha, 1 / per_byte  ->  return alpha, per_byte",
-        "fit: alpha comes first, then beta": "return alpha, 1 / per_byte  ->  return 1 / per_byte, alpha",
         "star: messages to rank 0 leave at the same time, so they share one latency": (
             f"{STAR}  ->  2 * (p - 1) * whole"
         ),
@@ -604,7 +566,7 @@ EXERCISES["seconds"] = Exercise(
         "beta is bytes per second: divide by it": "whole = alpha + n / beta  ->  whole = alpha + n * beta",
         "did you forget `return`?": "    return 2 * (q.bit_length()  ->      2 * (q.bit_length()",
     },
-    may_pass={"np.ones(len(": "as many", "2 * (p.bit_length() - 1) * alpha": "p has as many digits as q"},
+    may_pass={"2 * (p.bit_length() - 1) * alpha": "p has as many digits as q"},
 )
 
 SUM = "[sum(comm.recv_obj(rank) for rank in range(1, comm.size)) for _ in range(2)]"
