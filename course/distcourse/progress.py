@@ -20,7 +20,6 @@ class Progress(NamedTuple):
     """A lab, and what of it is done."""
 
     lab: str
-    references: str  # what its last cell says to read
     points: float  # of the checks that passed when they were last run
     all_points: float
     guesses: int
@@ -34,7 +33,7 @@ class Progress(NamedTuple):
         """Points, predictions and minutes in words."""
         if self.missing:
             return [""] * 3
-        pairs = [self[i : i + 2] for i in (2, 4, 6)]
+        pairs = [self[i : i + 2] for i in (1, 3, 5)]
         return [f"{done:.0f} of {total:g}" if done else f"{total:g}" for done, total in pairs]
 
     @property
@@ -67,12 +66,10 @@ def read(notebook, changed: int) -> Progress:
     for section, end in zip(lab.sections, ends, strict=True):
         code = [cell for cell in lab.cells[section.cell.index : end] if cell.is_code]
         minutes += (section.minutes or 0) * sum(map(_ran, code)) / max(1, len(code))
-    told = re.search(r"\*\*References\.\*\*\s*(.*?)(?=\n\*\*|\Z)", lab.cells[-1].source, re.DOTALL)
     points, passed = (sum(cell.points for cell in cells) for cells in (checks, filter(_ran, checks)))
     # as released: a check that was deleted leaves the exercise and its points
     points = max(points, sum(int(lead["points"]) for cell in lab.cells for lead in LEAD_IN.finditer(cell.source)))
-    name, references = Path(notebook).parent.name, told[1].strip() if told else ""
-    return Progress(name, references, passed, points, guessed, len(asked), minutes, lab.minutes)
+    return Progress(Path(notebook).parent.name, passed, points, guessed, len(asked), minutes, lab.minutes)
 
 
 def _ran(cell) -> bool:
@@ -87,7 +84,7 @@ def read_all(labs) -> list[Progress]:
         if not path.exists():
             others = ", ".join(sorted(other.name for other in folder.glob("*.ipynb")))
             told = f"not found: {others}?" if others else f"not found: {path.name}"
-            found.append(Progress(folder.name, "", 0, 0, 0, 0, 0, 0, told))
+            found.append(Progress(folder.name, 0, 0, 0, 0, 0, 0, told))
             continue
         try:
             found.append(read(path, path.stat().st_mtime_ns))
@@ -100,10 +97,7 @@ def write_page(labs) -> Path:
     """Write the landing page: README.md of the labs, with what is done in its table."""
     labs = Path(labs)
     done = {progress.lab: progress for progress in read_all(labs)}
-    known = labs / "README.md"
-    rows = [f"| [{name}]({name}/{name[:5]}.ipynb) |  |  |" for name in done]
-    plain = "\n".join(["# The labs\n", "| lab | |", "| --- | --- |", *rows, ""])
-    readme = known.read_text(encoding="utf-8") if known.exists() else plain
+    readme = (labs / "README.md").read_text(encoding="utf-8")
 
     def row(match):
         progress = done.get(match["lab"])
@@ -114,14 +108,8 @@ def write_page(labs) -> Path:
     page = re.sub(r"^\| lab \|.*\n\| ---.*$", head, readme, count=1, flags=re.MULTILINE)
     page = re.sub(r"^(?P<link>\| \[[^|]*\]\((?P<lab>lab\w+)/[^|]*\| [^|]*) \|.*\|$", row, page, flags=re.MULTILINE)
     page = page.replace("# The labs", "# Your labs", 1)
-    page += "\n## What to read\n\n" + "\n".join(_to_read(progress) for progress in done.values())
     (labs / START).write_text(page, encoding="utf-8")
     return labs / START
-
-
-def _to_read(progress) -> str:
-    title = progress.lab.removeprefix("lab").replace("_", " ")
-    return f"<details><summary>{title}</summary>\n\n{progress.references}\n\n</details>"
 
 
 def after_save(model, os_path, contents_manager, **_) -> None:

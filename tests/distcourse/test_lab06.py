@@ -120,7 +120,3 @@ def test_what_comes_of_an_order():
         (takes_all, ["2->0"], "ends well"),
     ):
         assert said in messages.outcome(program, 3, order)
-
-
-def test_threads_hand_over_in_some_time():
-    assert 0 < messages.thread_seconds(5) < 10
