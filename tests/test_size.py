@@ -23,17 +23,17 @@ ROOT = Path(__file__).parent.parent
 CAPS = {
     "distcourse": 118_967,
     "distlearn": 5_558,
-    "distlearn/cli": 15_223,
+    "distlearn/cli": 14_426,
     "distlearn/comm": 20_730,
     "distlearn/cuda": 37_530,
     "distlearn/data": 8_266,
-    "distlearn/nn": 38_356,
+    "distlearn/nn": 38_254,
     "distlearn/optim": 3_356,
     "distlearn/parallel": 49_963,
     "distlearn/sim": 24_627,
     "distlearn/testing": 5_179,
     "distlearn/train": 8_585,
-    "distlearn/viz": 16_337,
+    "distlearn/viz": 16_116,
     "distlearn/world": 14_439,
 }
 """By folder: tokens of code."""
@@ -41,7 +41,7 @@ GOALS = {"distlearn": 187_885, "distcourse": 105_042, "tests": 30_000}
 """By package: tokens of code; lines of the tests."""
 DOCSTRINGS = 9_415
 """Lines of docstrings of both packages."""
-FILES = 288
+FILES = 286
 TESTS = 41_473
 """Lines of the tests; the benchmarks beside them, commands that `python -m tests.benchmarks` runs, are not counted."""
 SLACK = 1.03
