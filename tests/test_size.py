@@ -19,7 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 
 CAPS = {
-    "distcourse": 118_967,
+    "distcourse": 119_007,
     "distlearn": 5_558,
     "distlearn/cli": 15_251,
     "distlearn/comm": 20_730,
