@@ -245,5 +245,9 @@ def jplag(lab, folder, course):
 def _nbgrader(course, *words: str) -> None:
     """Run a command of nbgrader in the course directory, and show its warnings."""
     command = [sys.executable, "-m", "nbgrader", *words, "--log-level=WARN"]
-    if status := subprocess.run(command, cwd=course, check=False).returncode:
-        raise RuntimeError(f"nbgrader {words[0]} failed (exit status {status}); its messages are above")
+    done = subprocess.run(command, cwd=course, stderr=subprocess.PIPE, text=True, errors="replace", check=False)
+    for line in done.stderr.splitlines():
+        if "Directory not found. Creating" not in line:  # one for each student
+            say(line, err=True)
+    if done.returncode:
+        raise RuntimeError(f"nbgrader {words[0]} failed (exit status {done.returncode}); its messages are above")
