@@ -1,4 +1,4 @@
-"""How strong are the cases of an exercise? Changes to its solution by rule, and arguments that it does not get.
+"""How strong are the cases of an exercise? Changes to its solution by rule, and wrappers that no right answer has.
 
 Each must fail in a visible case or a drawn one. What passes shows that no case varies something, or is as right as the
 solution: then the exercise says so in `may_pass`.
@@ -29,7 +29,7 @@ OPERATORS = {
 
 
 def survivors(solved: Solved, name: str) -> list[str]:
-    """Return the changes, and arguments that need not vary, which pass every case and are not in `may_pass`."""
+    """Return the changes and wrappers that pass every case, visible or drawn, and are not in `may_pass`."""
     exercise, rng = solved.exercises[name], np.random.default_rng(0)
     cases = [*exercise.cases, *(exercise.draw(rng) for _ in range(2 * exercise.draws))]
     table = solved.right(name, cases)
@@ -47,11 +47,10 @@ def survivors(solved: Solved, name: str) -> list[str]:
                 found.append(what)
     answers = solved.answers(name)
     for k, answer in enumerate(answers):
-        for i in () if isinstance(answer, type) else range(answer.__code__.co_argcount):
-            frozen = Frozen(answer, i)
+        for wrapper in () if isinstance(answer, type) else wrappers(answer, exercise.inplace):
             with contextlib.suppress(Exception):
-                if passes((*answers[:k], frozen, *answers[k + 1 :])) and frozen.acted:
-                    found.append(f"{answer.__name__}, {frozen.what}" if len(answers) > 1 else frozen.what)
+                if passes((*answers[:k], wrapper, *answers[k + 1 :])) and wrapper.acted:
+                    found.append(f"{answer.__name__}, {wrapper.what}" if len(answers) > 1 else wrapper.what)
     return [what for what in found if not any(part in what for part in exercise.may_pass)]
 
 
@@ -112,27 +111,109 @@ def _edits(node, names) -> Iterator:
                 yield lambda other=other: setattr(node, "id", other)
 
 
-# -- arguments ---------------------------------------------------------------------------------------------------------
-class Frozen:
-    """A solution that gets one argument as it was in its first call; `acted`: whether that has made a difference."""
+# -- wrappers ----------------------------------------------------------------------------------------------------------
+class Wrapper:
+    """The solution, but for what `what` says; `acted` says whether that has made any difference to a call."""
 
     shared_by_ranks = True
 
-    def __init__(self, answer, k: int):
-        self.what, self.acted = f"argument {answer.__code__.co_varnames[k]} frozen at its first value", False
-        self._answer, self._k, self._first = answer, k, []
+    def __init__(self, what: str, answer, arguments=None, result=None):
+        self.what, self.acted = what, False
+        self._answer, self._arguments, self._result, self._calls = answer, arguments, result, 0
         self.__signature__ = inspect.signature(answer)
 
     def __call__(self, *args, **kwargs):
-        k, first = self._k, self._first
-        if len(args) > k:
-            first.extend([] if first else [copy.deepcopy(args[k])])
-            self.acted |= not _same(args[k], first[0])
-            args = (*args[:k], first[0], *args[k + 1 :])
-        return self._answer(*args, **kwargs)
+        self._calls += 1
+        given = args
+        if self._arguments is not None:
+            given = self._arguments(args)
+            self.acted |= any(a is not b and not _same(a, b) for a, b in zip(args, given, strict=True))
+        result = self._answer(*given, **kwargs)
+        if self._result is None:
+            return result
+        changed = self._result(result, args, self._calls)
+        self.acted |= changed is not result
+        return changed
+
+
+def wrappers(answer, inplace: bool) -> Iterator[Wrapper]:
+    """Yield wrappers of a solution."""
+    for k in range(answer.__code__.co_argcount):
+        yield Wrapper(f"argument {answer.__code__.co_varnames[k]} frozen at its first value", answer, _frozen(k))
+    yield Wrapper("results kept by the shapes of arguments", answer, result=_kept_by_shape())
+    yield Wrapper("whole numbers as floats", answer, result=_mapped(int, float))
+    yield Wrapper("arrays as lists", answer, result=_mapped(np.ndarray, lambda a: a.tolist()))
+    yield Wrapper("float64 for float32", answer, result=_mapped(np.ndarray, _widened))
+    yield Wrapper("rounded to three digits", answer, result=_mapped((float, np.ndarray), _rounded))
+    yield Wrapper("wrong from the sixth call on", answer, result=_worn_out)
+    if not inplace:
+        yield Wrapper("arguments emptied afterwards", answer, result=_emptied)
 
 
 def _same(a, b) -> bool:
     if type(a) is not type(b) or isinstance(a, np.ndarray):
         return type(a) is type(b) and np.array_equal(a, b)
     return bool(a == b) or repr(a) == repr(b)
+
+
+def _frozen(k):
+    first = []
+
+    def arguments(args):
+        if len(args) <= k:
+            return args
+        first.extend([copy.deepcopy(args[k])] if not first else [])
+        return (*args[:k], first[0], *args[k + 1 :])
+
+    return arguments
+
+
+def _kept_by_shape():
+    kept = {}
+
+    def result(value, args, calls):
+        key = repr([getattr(a, "shape", None) or (len(a) if hasattr(a, "__len__") else type(a)) for a in args])
+        return kept.setdefault(key, value)
+
+    return result
+
+
+def _mapped(kind, change):
+    def result(value, args=(), calls=0):
+        if isinstance(value, kind) and not isinstance(value, bool):
+            return change(value)
+        if isinstance(value, (list, tuple)):
+            new = [result(item) for item in value]
+            return value if all(a is b for a, b in zip(new, value, strict=True)) else type(value)(new)
+        if isinstance(value, dict):
+            new = {key: result(item) for key, item in value.items()}
+            return value if all(new[key] is value[key] for key in value) else new
+        return value
+
+    return result
+
+
+def _widened(a):
+    return a.astype(np.float64) if a.dtype in (np.float32, np.float16) else a
+
+
+def _rounded(a):
+    if isinstance(a, np.ndarray) and a.dtype.kind != "f":
+        return a
+    new = np.round(a, 3).astype(a.dtype) if isinstance(a, np.ndarray) else round(a, 3)
+    return a if np.array_equal(new, a, equal_nan=True) else new
+
+
+def _worn_out(value, args, calls):
+    if calls < 6 or not isinstance(value, (float, int, np.ndarray)) or isinstance(value, bool):
+        return value
+    return value + np.asarray(1, getattr(value, "dtype", None))
+
+
+def _emptied(value, args, calls):
+    for a in args:
+        if isinstance(a, (list, dict)):
+            a.clear()
+        elif isinstance(a, np.ndarray) and a.flags.writeable:
+            a.fill(0)
+    return copy.copy(value) if any(isinstance(a, (list, dict, np.ndarray)) for a in args) else value
