@@ -303,7 +303,7 @@ def test_data_that_is_not_whole(monkeypatch, tmp_path):
     monkeypatch.setenv("DISTLEARN_DATA", str(tmp_path))
     check = examine("data")
     assert check.verdict == "problem"
-    assert "expected one file" in check.found
+    assert "expected train-images-idx3-ubyte" in check.found
     assert "digits" in check.found
     for name, shape in shapes.items():
         write_idx(tmp_path / "mnist" / f"{name}-ubyte.gz", np.zeros(shape, np.uint8))
