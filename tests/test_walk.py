@@ -62,7 +62,7 @@ def make(kind, comm):
 
 @pytest.mark.parametrize(
     ("kind", "files", "functions"),
-    [("NaiveDataParallel", 19, 61), ("DataParallel", 20, 75), ("Pipeline", 22, 95), ("TensorParallel", 21, 91)],
+    [("NaiveDataParallel", 19, 65), ("DataParallel", 20, 79), ("Pipeline", 22, 99), ("TensorParallel", 21, 97)],
 )
 def test_step(kind, files, functions):
     walk = Walk(running=2)
@@ -117,4 +117,4 @@ def test_convolution():
         layer.forward(x)
     finally:
         walk.stop()
-    check(walk, 4, 12)
+    check(walk, 5, 14)
