@@ -459,6 +459,8 @@ def responses(table: Table, tried: list[dict], again) -> list[str]:
     found, right = {}, {}
     for i, *argument, factors in table.probes:
         got = {} if RAISED in tried[i] else again(table.cases[i], *argument)
+        if isinstance(_cause(got.get(RAISED)), TimeoutError):  # the others may not end either
+            break
         for name, due in factors.items():
             mine = factor(tried[i].get(name), got.get(name))
             if mine is None or (math.isnan(mine) and math.isnan(due)):
@@ -467,27 +469,28 @@ def responses(table: Table, tried: list[dict], again) -> list[str]:
                 right.setdefault(name, []).append(argument[-1])
             else:
                 off = np.nan_to_num(abs(mine - due) / max(abs(mine), abs(due)), nan=0.5)
-                found.setdefault(name, []).append((not _is_one(mine), -off, argument[-1], mine, due))
+                found.setdefault(name, []).append((not is_one(mine), -off, argument[-1], mine, due))
     texts = {}
     for name in right.keys() - found.keys():
         ratios = [factor(want.get(name), got.get(name)) for got, want in zip(tried, table.right, strict=True)]
-        wrong = [k for k in ratios if k is not None and not _is_one(k)]
+        wrong = [k for k in ratios if k is not None and not is_one(k)]
         if len(wrong) > 1 and np.allclose(wrong, wrong[0], SAME_FACTOR):
             texts[f" is {wrong[0]:.4g} times the right one wherever it is wrong"] = name
     for name, rows in found.items():
         *_, argument, mine, due = min(rows)  # first an argument that changes nothing
-        should = "not change it" if _is_one(due) else f"multiply it by {due:.4g}"
-        does = "does not change it" if _is_one(mine) else f"multiplies it by {mine:.4g}"
+        should = "not change it" if is_one(due) else f"multiply it by {due:.4g}"
+        does = "does not change it" if is_one(mine) else f"multiplies it by {mine:.4g}"
         if math.isnan(due):
-            should = "change it" if _is_one(mine) else "change its elements by different factors"
+            should = "change it" if is_one(mine) else "change its elements by different factors"
         if math.isnan(mine):
-            does = "changes it" if _is_one(due) else "changes its elements by different factors"
+            does = "changes it" if is_one(due) else "changes its elements by different factors"
         others = f"; right with {', '.join(right[name])}" if len(rows) == 1 and name in right else ""
         texts.setdefault(f": doubling {argument} should {should}, but {does}{others}", name)
     return [name + text for text, name in texts.items()][:2]
 
 
-def _is_one(k: float) -> bool:
+def is_one(k: float) -> bool:
+    """Return whether a factor changes nothing, up to rounding."""
     return math.isclose(k, 1, rel_tol=SAME_FACTOR)
 
 

@@ -434,6 +434,17 @@ def test_of_a_formula_that_no_mistake_explains_the_part_that_is_wrong_is_named(c
     assert "doubling" not in unreal, "a complex number is no part of a formula"
 
 
+def test_an_answer_that_does_not_end_with_an_argument_doubled_is_tried_once():
+    table, calls = exercise.load(FOLDERS["lab08"], "needed_bandwidth")["needed_bandwidth"], []
+
+    def again(case, *argument):
+        calls.append(argument)
+        return {exercise.RAISED: TimeoutError("no result")}
+
+    assert exercise.responses(table, [{"bandwidth": 3.0}] * len(table.cases), again) == []
+    assert len(calls) == 1 < len(table.probes)
+
+
 def test_of_an_array_that_no_mistake_explains_the_argument_that_is_ignored_is_named(check):
     backward = edited(SOLVED["lab01"].texts["dense_backward"], "x.T @ dy  ->  x.T @ x")
     assert "W.grad: doubling dy should change it, but does not change it" in check("lab01", "dense_backward", backward)

@@ -170,7 +170,7 @@ class Solved:
                     (got,) = self.results(name, checks.doubled(answers, *which, *argument), [case])
                     factors = {n: checks.factor(right[n], got.get(n)) for n in right}
                     factors = {n: k for n, k in factors.items() if k is not None}
-                    if any(k != 1 for k in factors.values()):
+                    if not all(map(checks.is_one, factors.values())):
                         yield i, *which, *argument, factors
                         break
 
