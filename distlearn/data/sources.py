@@ -197,12 +197,11 @@ def files_in(folder: Path) -> Files:
     """Return the four IDX files that a folder holds, gzipped or plain."""
     chosen = []
     for name in FILES:
-        found = sorted(folder.glob(f"{name.partition('-idx')[0]}-idx*"))  # gzipped ones last
-        if not found:
-            here = sorted(entry.name + "/" * entry.is_dir() for entry in folder.iterdir())
-            raise FileNotFoundError(
-                f"{folder}: expected {name}, gzipped or plain, found {', '.join(here) or 'an empty folder'}"
-            )
+        found = _idx_files(folder, name)
+        if len({path.name.removesuffix(".gz") for path in found}) != 1:
+            here = sorted(entry.name + "/" * entry.is_dir() for entry in found or folder.iterdir())
+            what = f"{name}, gzipped or plain{', and no other' * bool(found)}"
+            raise FileNotFoundError(f"{folder}: expected {what}, found {', '.join(here) or 'an empty folder'}")
         chosen.append(found[-1])
     return Files(*chosen)
 
@@ -230,7 +229,13 @@ def _users_folder(name: str) -> Path | None:
 
 
 def _has_idx(folder: Path) -> bool:
-    return any(folder.glob("train-images-idx*"))
+    return bool(_idx_files(folder, FILES[0]))
+
+
+def _idx_files(folder: Path, name: str) -> list[Path]:
+    """Return the files of a name, gzipped ones last; some programs that unpack them write a dot before "idx"."""
+    stem = name.partition("-idx")[0]
+    return sorted(path for end in ("", ".gz") for path in folder.glob(f"{stem}[-.]idx?-ubyte{end}") if path.is_file())
 
 
 def _held() -> list[str]:

@@ -155,6 +155,19 @@ def test_a_folder_of_folders_is_not_called_empty(root):
         load("mnist")
 
 
+def test_a_dot_before_idx_is_read_and_a_second_file_for_one_name_is_refused(root, write_set):
+    """7-zip unpacks train-images-idx3-ubyte.gz as train-images.idx3-ubyte."""
+    write_set(root / "mnist", suffix="")
+    want = load("mnist").x_train
+    for path in list((root / "mnist").iterdir()):
+        path.rename(path.with_name(path.name.replace("-idx", ".idx")))
+    (root / "mnist" / f"{TRAIN_IMAGES}.part").write_bytes(b"of a download that broke off")
+    np.testing.assert_array_equal(load("mnist").x_train, want)
+    (root / "mnist" / TRAIN_IMAGES).write_bytes(b"another")
+    with pytest.raises(FileNotFoundError, match=r"and no other, found train-images-idx3\S+, train-images.idx3-ubyte"):
+        load("mnist")
+
+
 def test_a_damaged_file_is_named(root, write_set):
     write_set(root / "mnist", suffix="")
     path = root / "mnist" / TRAIN_IMAGES.removesuffix(".gz")
