@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from distlearn.backend import views_like
 from distlearn.nn.layer import Param
 
 
@@ -14,9 +15,8 @@ def flat(params, what: str = "data") -> np.ndarray:
 
 def as_one(params) -> Param:
     """Make parameters and their gradients views into those of one long vector, and return it."""
-    whole, offset = Param(flat(params)), 0
-    for p in params:
-        part = slice(offset, offset + p.size)
-        p.data, p.grad = (array[part].reshape(p.data.shape) for array in (whole.data, whole.grad))
-        offset += p.size
+    whole, arrays = Param(flat(params)), [p.data for p in params]
+    views = views_like(whole.data, arrays), views_like(whole.grad, arrays)
+    for p, data, grad in zip(params, *views, strict=True):
+        p.data, p.grad = data, grad
     return whole
