@@ -448,6 +448,8 @@ def test_an_answer_that_does_not_end_with_an_argument_doubled_is_tried_once():
 def test_of_an_array_that_no_mistake_explains_the_argument_that_is_ignored_is_named(check):
     backward = edited(SOLVED["lab01"].texts["dense_backward"], "x.T @ dy  ->  x.T @ x")
     assert "W.grad: doubling dy should change it, but does not change it" in check("lab01", "dense_backward", backward)
+    made = SOLVED["lab01"].texts["sgd"] + "\n_Rule = SGD\ndef SGD():\n    return _Rule()\n"
+    assert "data: largest difference" in check("lab01", "sgd", edited(made, "lr * grad  ->  lr * step")), "no class"
     method = edited(SOLVED["lab01"].texts["sgd"], "data -= lr * grad  ->  data -= lr * step")
     assert "data: doubling grad should change it, but does not change it" in check("lab01", "sgd", method)
 
