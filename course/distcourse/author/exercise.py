@@ -26,6 +26,8 @@ from pathlib import Path
 
 import numpy as np
 
+from distlearn.sim import exploration
+
 from .. import exercise as checks
 from ..exercise import Mistake, Table, results_of, signature, wrong_in
 from .source import BEGIN_SOLUTION, CASES, END_SOLUTION, Source
@@ -225,15 +227,4 @@ def same(kept: Table, made: Table) -> bool:
     """Return whether two tables of an exercise are the same, up to rounding."""
     told = [([checks.words(case) for case in t.cases], *t[2:]) for t in (kept, made)]
     pairs = zip(kept.right, made.right, strict=False)
-    return close(*told) and not any(wrong_in(a, b) or wrong_in(b, a) for a, b in pairs)
-
-
-def close(a, b) -> bool:
-    """Compare numbers, texts, and lists and dicts of them."""
-    if isinstance(a, dict) and isinstance(b, dict):
-        return a.keys() == b.keys() and all(close(a[key], b[key]) for key in a)
-    if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
-        return len(a) == len(b) and all(map(close, a, b))
-    return a == b or (
-        isinstance(a, float) and isinstance(b, (int, float)) and bool(np.isclose(a, b, 1e-5, 1e-5, equal_nan=True))
-    )
+    return exploration.same(*told, 1e-5, 1e-5) and not any(wrong_in(a, b) or wrong_in(b, a) for a, b in pairs)
