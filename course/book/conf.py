@@ -10,7 +10,7 @@ import distlearn
 
 project, author, release = "distlearn", "The distlearn developers", distlearn.__version__
 copyright = "The distlearn developers; text and pictures CC BY 4.0, code BSD-3-Clause"
-extensions = ["myst_nb", "numpydoc", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.viewcode"]
+extensions = ["myst_nb", "sphinx.ext.napoleon", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.viewcode"]
 extensions += ["sphinx_revealjs"]
 
 myst_enable_extensions = ["dollarmath", "amsmath", "html_image"]
@@ -22,7 +22,7 @@ nb_code_prompt_hide = "Hide the code of this cell"
 default_role = "py:obj"
 autosummary_generate = False
 autodoc_inherit_docstrings = False
-numpydoc_show_class_members = False
+napoleon_google_docstring = napoleon_use_param = False
 toc_object_entries_show_parents = "hide"
 
 html_theme = "pydata_sphinx_theme"
