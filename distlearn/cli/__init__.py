@@ -1,4 +1,4 @@
-"""The `distlearn` command: doctor, train, predict, run, kernel, and other packages' (labs, course).
+"""The `distlearn` command: doctor, train, kernel, and other packages' (labs, course).
 
 Each subcommand lives in the module of its name and is imported when it is called, so that `distlearn --help` answers at
 once and a broken dependency of one command cannot take the others down: `doctor` above all.
@@ -17,8 +17,6 @@ from .. import __version__
 COMMANDS = {
     "doctor": "Check this machine, and print fixes for its problems.",
     "train": "Train a network on images, on one rank or many.",
-    "predict": "Classify images with a trained network.",
-    "run": "Run your own function on every rank.",
     "kernel": "Check CUDA C kernels without a card.",
 }
 

@@ -51,8 +51,8 @@ INTERRUPTED = 130  # Exit status after Ctrl-C, as in shells.
 def train(preset, size, sizes, out, force, **options):
     """Train a network on images, and report time, speed, accuracy and communication.
 
-    Writes history.json, model.safetensors (for `distlearn predict`), trace.json (opens in ui.perfetto.dev), curves.png
-    and timeline.png into --out; of a pipeline also schedule.png, and with --sizes speedup.png. Every rank has --threads
+    Writes history.json, model.safetensors (for `distlearn.load`), trace.json (opens in ui.perfetto.dev), curves.png and
+    timeline.png into --out; of a pipeline also schedule.png, and with --sizes speedup.png. Every rank has --threads
     BLAS threads, and so has the sequential run that speed-ups refer to. Ctrl-C ends a run, and keeps the epochs that
     are done.
 

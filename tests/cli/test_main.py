@@ -33,10 +33,9 @@ def test_every_command_has_help(call, name):
     assert "--help" in result.output
 
 
-@pytest.mark.parametrize("name", ["train", "run"])
-def test_examples_stand_on_lines_of_their_own(call, name):
-    lines = [line.strip() for line in call(name, "--help").output.splitlines()]
-    assert sum(line.startswith((f"distlearn {name} ", "mpiexec -n 4 distlearn")) for line in lines) >= 2
+def test_examples_stand_on_lines_of_their_own(call):
+    lines = [line.strip() for line in call("train", "--help").output.splitlines()]
+    assert sum(line.startswith(("distlearn train ", "mpiexec -n 4 distlearn")) for line in lines) >= 2
     assert not any("\\b" in line for line in lines)
 
 
