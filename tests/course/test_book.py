@@ -15,7 +15,7 @@ from nbformat.v4 import new_output
 from .conftest import COURSE
 
 pytest.importorskip("sphinx", reason="the book is made by Sphinx: pip install -e '.[book]'")
-pytestmark = [pytest.mark.xdist_group("book"), pytest.mark.timeout(900)]  # one build, which a busy machine slows down
+pytestmark = [pytest.mark.nightly, pytest.mark.xdist_group("book"), pytest.mark.timeout(900)]  # one slow build
 SOURCES = [Source(path) for path in source_notebooks(COURSE)]
 
 

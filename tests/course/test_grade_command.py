@@ -95,6 +95,7 @@ def test_what_cannot_be_read_costs_itself_alone_and_is_never_a_zero(course):
 
 
 @needs_sandbox
+@pytest.mark.nightly  # it waits for the limit, of half a minute
 def test_a_submission_that_holds_its_worker_is_ended(course):
     with (course / grading.CONFIG).open("a", encoding="utf-8") as file:
         file.write("\nc.ExecuteAll.budget = 25\n")

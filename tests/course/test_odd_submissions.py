@@ -180,6 +180,7 @@ def test_endless_loops_cost_themselves_alone():
     assert "'while True:' was stopped after 3 s" in note
 
 
+@pytest.mark.nightly
 def test_a_submission_that_only_ends_kernels_comes_to_an_end():
     hog = "hog = []\nwhile True:\n    hog.append(np.ones(2_000_000))\n    time.sleep(0.01)"
     cells = [new_code_cell("x = 1\nprint(x)"), new_code_cell("import os\nos._exit(9)"), check("x", 1)]

@@ -112,6 +112,7 @@ def test_what_was_lost_is_counted_from_the_checkpoint_that_was_used(tmp_path):
     assert len(shown) == 6
 
 
+@pytest.mark.nightly
 def test_on_fewer_and_fewer_ranks(world, tmp_path):
     """Three kills, from 4 ranks down to 1; then the world is what it was."""
     try:
