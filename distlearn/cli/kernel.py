@@ -102,7 +102,8 @@ def check_path(path, *, name, sarif, as_json, archs, defines, folders, **how) ->
         for each in names:
             known, given = launches.get(each, []), (file, source, each, (f"-I{file.parent}", *options))
             with contextlib.redirect_stdout(io.StringIO()):  # what kernels print is in their reports
-                found += _checked(*given, templates.get(each, ""), not one_by_one, known, **how)
+                for one in _checked(*given, templates.get(each, ""), not one_by_one, known, **how):
+                    found += [one] * (one.report is not None or one not in found)  # each launch is refused alike
         if archs:
             result = compile_check(source, archs.split(","), options=options, names=[name] if name else ())
             say(str(result))
@@ -138,7 +139,7 @@ def _checked(file, source, name, options, template, folder, launches, *, grid, b
                 full += template
                 why = f"its launch in line {one.line} names no arguments of the template" if one else why
                 one = one and one._replace(grid=None)
-            if folder and one and None in one[2:5]:
+            if folder and (None in one[2:5] if one else template):
                 yield Checked(file, full, None, why)
                 continue
             made = RawKernel(source, full, options).compile()
@@ -172,7 +173,7 @@ def _checked(file, source, name, options, template, folder, launches, *, grid, b
             why = " ".join([*lines[:2], *(line for line in lines[2:] if "header not found" in line)])
             yield Checked(file, full, None, f"refused: {why}" if folder else f"error: {error}")
         except (ValueError, TypeError) as error:
-            if not folder:
+            if args:
                 raise
             yield Checked(file, full, None, f"cannot be launched: {error}")
 

@@ -28,6 +28,7 @@ THREADS = 1 << 22  # of a launch of the host code, at most: others take minutes
 SIZES = {words: np.dtype(NUMPY[code]).itemsize for code, words in WORDS.items() if code in NUMPY}
 SIZES |= {"unsigned int": 4, "size_t": 8, "float2": 8, "float3": 12, "float4": 16, "int2": 8, "int4": 16}
 SIZES |= {f"{sign}int{bits}_t": bits // 8 for bits in (8, 16, 32, 64) for sign in ("", "u")}
+LIMITS = {"maxGridSize[0]": 2**31 - 1, "maxThreadsPerBlock": 1024, "warpSize": 32}  # of all cards, in cudaDeviceProp
 _MATHS = {"ceil": math.ceil, "floor": math.floor, "sqrt": math.sqrt, "pow": math.pow, "min": min, "max": max}
 _KNOWN = dict.fromkeys((*SIZES, "unsigned", "long"), int) | {"float": float, "double": float} | _MATHS
 _KNOWN |= {f"{name}f": call for name, call in _MATHS.items()} | {"true": 1, "false": 0, "NULL": 0, "nullptr": 0}
@@ -189,6 +190,8 @@ class _Host:
         if found := self._assigned(name, None, 0):
             return self.value(*found, {}, depth + 1)
         base, _, member = name.rpartition(".")
+        if member in LIMITS:
+            return LIMITS[member]
         if base and member in "xyz":
             return (*_triple(self._variable(base, at, given, depth)), 1, 1)["xyz".find(member[:1])]
         raise LookupError(f"{name!r} is not a literal")
@@ -266,6 +269,7 @@ class _AsInC(ast.NodeTransformer):
 
 _AS_PYTHON = [
     (r"\s+", " "),
+    (r"^(?: ?\w+ ?=(?!=))+", ""),  # of `nx = ny = 1024`
     (r"\bstd\s*::\s*", ""),
     (r"\b(?:static|reinterpret|const)_cast\s*<([^<>]*)>", r"(\1)"),
     (r"(?<!\w)\([\w\s:]+\*+\s*\)", ""),  # casts of pointers, then of numbers
@@ -310,7 +314,7 @@ def argument(text: str, code: str, rng):
     match = re.fullmatch(r"\s*([\w ]*?)(?:\[([\d\s,]+)\])?\s*(?:=\s*(\S+))?\s*", text)
     number = re.fullmatch(r"\s*[-+.\deE]+\s*", text)
     pointer, kind = code.startswith("*"), code.lstrip("*k")
-    if kind not in NUMPY and not (pointer and kind[0] in "sv"):
+    if code.count("*") > 1 or (kind not in NUMPY and not (pointer and kind[0] in "sv")):
         raise ValueError(f"--arg {text!r}: the kernel wants a {spell(code)}, which only Python can pass: RawKernel")
     dtype = np.dtype(NUMPY.get(kind, f"V{max(1, int(kind[1:]))}"))
     if number and not (pointer and float(text)):

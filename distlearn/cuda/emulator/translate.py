@@ -235,10 +235,12 @@ def to_cpp(source: str, *, arithmetic: bool = True, renamed=()) -> Translated:
                 for m in re.finditer(r"\bstatic\b", code[d.begin : d.end])
             ]
             edits.append(Edit(d.end, d.end, "".join(f" {word}({name})" for name, _ in d.names)))
+    guesses = set()  # what is read before a compare-and-swap of the same place
     for match in re.finditer(r"\batomicCAS(?:_\w+)?\s*\(\s*(&?)\s*((?:[^(),]|\([^()]*\))+?)\s*,", code):
         place = ("" if match[1] else r"\*\s*") + re.escape(match[2])
-        for read in re.finditer(rf"(?<![=!<>])=\s*({place})(?=\s*[,;])", code):
-            edits.append(Edit(*read.span(1), f"emu_guess({read[1]})"))
+        reads = re.finditer(rf"(?<![=!<>])=\s*({place})(?=\s*[,;])", code)
+        guesses |= {Edit(*read.span(1), f"emu_guess({read[1]})") for read in reads}
+    edits += guesses
     if arithmetic:
         own = card_casts(code)
         edits += [Edit(*e) for e in own if not any(e[0] < other.end and other.begin < e[1] for other in edits)]
