@@ -110,10 +110,8 @@ class RawKernel:
         self, grid: tuple[int, ...], block: tuple[int, ...], args: tuple[Any, ...], *, shared_mem: int = 0
     ) -> None:
         args = arguments.as_tuple(self.name, args)
-        held = [
-            a for arg in args if arguments.holds_pointers(arg) for _, a in arguments.arrays_in(arg) if a is not None
-        ]
-        xp = get_xp(*args, *held)
+        held = [a for arg in args if arguments.holds_pointers(arg) for *_, a in arguments.pointers(arg)]
+        xp = get_xp(*args, *(a for a in held if a is not None))
         if xp is not np:
             return self._launch_on_gpu(xp, grid, block, args, shared_mem)
         report = self._emulate(grid, block, args, shared_mem, statistics=False, races=None, time_limit=600.0)
