@@ -178,8 +178,7 @@ class SourceSite(NamedTuple):
 
 def label_calls(assembly: str, platform: str) -> tuple[str, list[SourceSite]]:
     """Label every call of an assembly text."""
-    # On Windows clang asks the linker for the library that we replace.
-    lines = [text for text in assembly.split("\n") if "/DEFAULTLIB:libclang_rt" not in text]
+    lines = assembly.split("\n")
     _add_red_zones(lines)
     places = _source_places(lines)
     calls, flow = _read_calls(lines, places, "_" if platform == "darwin" else "")
@@ -256,7 +255,7 @@ def _with_tables(out, calls, places, blocks, platform) -> tuple[str, list[Source
     for at, line, column in places:
         out[at] += f"\n{label}P{len(place_ids)}:"
         place_ids.append(number(line, column) if line else 0)
-    section = {"darwin": "\t.section __DATA,__const", "win32": "\t.data"}.get(platform, '\t.section .data.rel.ro,"aw"')
+    section = "\t.section __DATA,__const" if platform == "darwin" else '\t.section .data.rel.ro,"aw"'
     tables = [
         ("emu_sites", [f".quad {label}{i}" for i in range(len(ids))]),
         ("emu_site_ids", [f".long {i}" for i in ids]),
@@ -267,7 +266,7 @@ def _with_tables(out, calls, places, blocks, platform) -> tuple[str, list[Source
         ("emu_n_sites", [f".long {len(ids)}"]),
         ("emu_n_site_ids", [f".long {len(sites)}"]),
     ]
-    if platform not in ("darwin", "win32"):  # also before the first static variable
+    if platform != "darwin":  # also before the first static variable
         out.insert(0, f"\t.bss\n\t.zero {RED_ZONE}\n\t.text")
     out += [section, "\t.p2align 3"]
     for name, values in tables:

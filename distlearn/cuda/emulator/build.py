@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import getpass
 import hashlib
 import json
 import os
@@ -48,10 +47,9 @@ def cache_directory() -> Path:
 
 
 def _temporary_cache() -> Path:  # for a home that cannot be written
-    user = os.getuid() if hasattr(os, "getuid") else getpass.getuser()
-    path = Path(tempfile.gettempdir()) / f"distlearn-cuda-{user}"
+    path = Path(tempfile.gettempdir()) / f"distlearn-cuda-{os.getuid()}"
     path.mkdir(mode=0o700, exist_ok=True)
-    if hasattr(os, "getuid") and (path.is_symlink() or path.stat().st_uid != user):  # its files are executed
+    if path.is_symlink() or path.stat().st_uid != os.getuid():  # its files are executed
         return Path(tempfile.mkdtemp(prefix="distlearn-cuda-"))
     return path
 
@@ -67,16 +65,6 @@ def scratch_directory():
         yield Path(scratch)
 
 
-def put(made: Path, path: Path) -> None:
-    """Move a file into the cache: another process may have been faster, and on Windows be using the file."""
-    try:
-        os.replace(made, path)
-    except PermissionError:
-        if not path.exists():
-            raise
-
-
-EXECUTABLE = ".exe" if sys.platform == "win32" else ""
 HINTS = [  # a pattern of the message, another of the source's line
     (r"No such file|file not found", "", "a kernel has only the headers of CUDA and of the C library"),
     (r"variable length array|variable-sized|ISO C\+\+ forbids", r"^(?!.*__shared__)",
@@ -133,9 +121,8 @@ def build(code: DeviceCode, name: str, compiler: Compiler, *, options=()) -> Bui
     flags = " ".join([*compiler.flags(), *options])
     # Headers are in the text already.
     key = _hash(code.text, name, flags, _emulator_hash(), repr(compiler))
-    stem = cache_directory() / f"{re.sub(r'[^0-9A-Za-z]+', '_', name)[:40]}-{key}"
-    path = Path(f"{stem}{EXECUTABLE}")
-    about = Path(f"{stem}.json")
+    path = cache_directory() / f"{re.sub(r'[^0-9A-Za-z]+', '_', name)[:40]}-{key}"
+    about = path.with_suffix(".json")
     if not (path.exists() and about.exists()):
         if code.text != PROBE:
             _examine(Compiler(*compiler))
@@ -143,8 +130,8 @@ def build(code: DeviceCode, name: str, compiler: Compiler, *, options=()) -> Bui
             made, record = _compile(code, name, compiler, options, scratch)
             text = scratch / "about.json"
             text.write_text(json.dumps(record), encoding="utf-8")
-            put(made, path)
-            put(text, about)
+            os.replace(made, path)
+            os.replace(text, about)
     record = json.loads(about.read_text(encoding="utf-8"))
     return Build(path, record["signature"], [SourceSite(*s) for s in record["sites"]], record["variables"],
                  [tuple(w) for w in record["warnings"]])  # fmt: skip
@@ -241,7 +228,7 @@ def _compile_as(code, name, compiler, options, scratch, arithmetic, overloaded, 
     text, sites = label_calls(assembly.read_text(encoding="utf-8"), sys.platform)
     sites = [site._replace(column=body.column(site.line, site.column)) for site in sites]
     assembly.write_text(text, encoding="utf-8")
-    made = scratch / f"kernel{EXECUTABLE}"
+    made = scratch / "kernel"
     checker = _checker(compiler)
     _run([*compiler.command, str(assembly), str(checker), "-o", str(made), *compiler.link_flags()], scratch)
     try:
@@ -266,11 +253,11 @@ def _checker(compiler: Compiler) -> Path:  # the same object file for all kernel
     with FileLock(cache_directory() / "checker.lock"), scratch_directory() as scratch:
         if not path.exists():
             made = scratch / "checker.o"
-            flags = ["-x", "c++", *COMMON, "-O3", "-w", *([] if sys.platform == "win32" else ["-fPIE"])]
+            flags = ["-x", "c++", *COMMON, "-O3", "-w", "-fPIE"]
             flags += [] if compiler.kind == "gcc" else ["-fno-strict-float-cast-overflow"]
             cpp = emulator_directory() / "checker.cpp"
             _run([*compiler.command, *flags, "-c", str(cpp), "-o", str(made)], scratch)
-            put(made, path)
+            os.replace(made, path)
     return path
 
 
@@ -374,32 +361,30 @@ ACCESSES = {
 
 
 def counts(made) -> dict:
-    """Run the probe; return flops, accesses and the share of lanes that the arms of the branch had."""
+    """Run the probe; return findings, operations, accesses, and the lines of which half of the lanes ran."""
     x, d, y = np.ones(62 + TURNS, np.float32), np.ones(32), np.zeros(32, np.float32)
-    no_pointers = np.int64(0).tobytes()  # in structs: what cuda_emu.h calls put_pointers
-    values, names = [x, d, y, np.int32(TURNS).tobytes(), no_pointers], ["x", "d", "y", "n", "pointers"]
-    bound = launch.Bound(values, [*made.signature, "s8"], names)
+    given = {"x": x, "d": d, "y": y, "n": np.int32(TURNS).tobytes(), "pointers": np.int64(0).tobytes()}
+    bound = launch.Bound(list(given.values()), [*made.signature, "s8"], list(given))
     options = {"statistics": True, "races": True, "time_limit": 20.0}
     report, _, _ = launch.run(made.path, (1, 1, 1), (32, 1, 1), 0, bound, {}, **options)
-    if report is None or report["findings"]:
-        return {"findings": report and report["findings"]}
-    names = [r["name"] for r in report["regions"]]
+    if report is None:
+        return {}
     accesses = {
-        (made.sites[a["site"]].line, names[a["region"]]): (
+        (made.sites[a["site"]].line, report["regions"][a["region"]]["name"]): (
             a["size"], a["requests"], a["lanes"], a["cost"])
         for a in report["traffic"]
     }  # fmt: skip
-    lines: dict = {}
-    for site, issued, active, _ in report["blocks"]:
-        lines.setdefault(made.sites[site].line, set()).add((issued, active))
+    blocks = [(made.sites[site], *ran) for site, *ran in report["blocks"]]
     return {
-        "flops": sum(active * made.sites[site].flops for site, _, active, _ in report["blocks"]),
+        "findings": report["findings"],
+        "flops": sum(active * site.flops for site, _, active, _ in blocks),
         "accesses": accesses,
-        "half of the lanes in each arm": all((1, 16) in lines.get(line, ()) for line in (9, 11)),
+        "arms of the branch": {site.line for site, issued, active, _ in blocks if (issued, active) == (1, 16)}
+        & {9, 11},
     }
 
 
-WANTED = {"flops": FLOPS, "accesses": ACCESSES, "half of the lanes in each arm": True}
+WANTED = {"findings": [], "flops": FLOPS, "accesses": ACCESSES, "arms of the branch": {9, 11}}
 
 
 def examine(compiler: Compiler, made) -> None:

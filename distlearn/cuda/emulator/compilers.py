@@ -57,10 +57,7 @@ class Compiler(NamedTuple):
         # Compile only: the hooks that these ask for are the checker's own, no sanitizer library is linked.
         bounds = "bounds" if self.kind == "gcc" else "array-bounds"  # clang's "bounds" has traps that name no array
         flags += [f"-fsanitize={bounds},integer-divide-by-zero"]
-        if sys.platform == "win32":  # clang refuses the flag for this target, its inner compiler does not
-            flags += ["-Xclang", "-fsanitize=thread", "-gdwarf-4"]
-        else:
-            flags += ["-fsanitize=thread", "-fPIE"]
+        flags += ["-fsanitize=thread", "-fPIE"]
         if self.kind == "gcc":
             # The last two: code inlined from the emulator's headers keeps the line it was called from.
             flags += ["-fsanitize-coverage=trace-pc"]
@@ -78,7 +75,7 @@ class Compiler(NamedTuple):
         return [*flags, "-fno-vectorize", "-fno-slp-vectorize"]
 
     def link_flags(self) -> list[str]:
-        return [] if sys.platform in ("darwin", "win32") else ["-pie", "-lm"]
+        return [] if sys.platform == "darwin" else ["-pie", "-lm"]
 
 
 def _identify(command) -> Compiler | None:
