@@ -20,8 +20,8 @@ from typing import NamedTuple
 import numpy as np
 
 from .arguments import NUMPY, WORDS, spell
-from .emulator.device_code import Macro, closing, expand, macros_of, parameters_of, split
-from .emulator.source import position, spaces, split_commas, without_comments
+from .emulator.device_code import Macro, expand, macros_of, parameters_of, split
+from .emulator.source import closing, position, spaces, split_commas, without_comments
 
 ELEMENTS = 1 << 26  # of an array, at most: for each byte the emulator keeps several of its own
 THREADS = 1 << 22  # of a launch of the host code, at most: others take minutes
@@ -235,9 +235,9 @@ class _Host:
     def _until(self, at):
         """Return the text to the end of an argument or a statement."""
         end = at
-        while end < len(self.code) and self.code[end] not in ",;)}":
-            end = closing(self.code, end) if self.code[end] in "([{" else end + 1
-        return self.code[at:end]
+        while (match := re.compile(r"[,;)}(\[{]").search(self.code, end)) and match[0] not in ",;)}":
+            end = closing(self.code, match.start())
+        return self.code[at : match.start() if match else None]
 
 
 def _triple(value) -> tuple:

@@ -186,10 +186,8 @@ def _refuse_calls_of_kernels(kept, code, flat) -> None:
     functions = set().union(*(d.names for d in kept if d.kind == "function" and not d.is_kernel))
     for name in set().union(*(d.names for d in kept if d.is_kernel)) - functions - _words_of_the_runtime():
         if match := re.search(rf"(?:[;{{}}(,=]|\breturn\b|\belse\b)\s*\b{name}\s*(?:<[^<>;]*>\s*)?\(", code):
-            line, column = src.position(code, match.end() - 1)
-            line = flat.place(line)[1]
             message = f"{name} is a kernel: device code cannot call it, only launch it; write __device__ for a function"
-            raise CompileError(f"line {line}: {message}", [(line, column, message)])
+            raise src.error_at(CompileError, flat, match.end() - 1, message)
 
 
 def _compile(code, name, compiler, options, scratch):
@@ -215,9 +213,8 @@ def _address(name: str) -> str:
 
 def _compile_as(code, name, compiler, options, scratch, arithmetic, overloaded, renamed):
     exported = name
-    body = translate.to_cpp(
-        code.text, arithmetic=arithmetic, renamed=[(d.begin, d.end, base_name(name)) for d in renamed]
-    )
+    places = [(d.begin, d.end, base_name(name)) for d in renamed]
+    body = translate.to_cpp(code.text, code.flat, arithmetic=arithmetic, renamed=places)
     if renamed:
         exported = re.sub(rf"\b{base_name(name)}(?=\s*(?:<|$))", translate.RENAMED + base_name(name), name, count=1)
     cpp = scratch / "unit.cpp"

@@ -10,6 +10,7 @@ In doubt it lists too many names rather than too few: an extra name only keeps a
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import re
 from dataclasses import dataclass, field
@@ -25,6 +26,8 @@ from .source import (
     CompileError,
     Flat,
     UnsupportedFeature,
+    closing,
+    error_at,
     first_branches,
     flatten,
     is_device_header,
@@ -89,34 +92,19 @@ def macros_of(code: str) -> dict[str, Macro]:
     return found
 
 
-def closing(text: str, at: int) -> int:
-    """Return the place after the bracket that closes the one at `at` (the end of the text if none does)."""
-    pairs, opened = {")": "(", "]": "[", "}": "{"}, []
-    for match in re.compile(r"[()\[\]{}]").finditer(text, at):
-        if match[0] in "([{":
-            opened.append(match[0])
-        elif opened and opened[-1] == pairs[match[0]]:
-            opened.pop()
-            if not opened:
-                return match.end()
-    return len(text)
-
-
 def closing_angle(text: str, at: int) -> int:
     """Return the place after the `>` that closes the `<` at `at`."""
-    depth, i = 0, at
-    while i < len(text):
-        if text[i] in "([{":
-            i = closing(text, i) - 1
-        elif text[i] == "<":
-            depth += 1
-        elif text[i] == ">" and text[i - 1] != "-":
-            depth -= 1
+    depth = 0
+    while match := re.compile(r"[(\[{<;]|(?<!-)>").search(text, at):
+        at = match.end()
+        if match[0] == ";":
+            return match.start()
+        if match[0] in "<>":
+            depth += 1 if match[0] == "<" else -1
             if not depth:
-                return i + 1
-        elif text[i] == ";":
-            return i
-        i += 1
+                return at
+        else:
+            at = closing(text, match.start())
     return len(text)
 
 
@@ -221,25 +209,18 @@ def _read(text, at, end, all_macros) -> Declaration:
     if word and word[0] in macros and (whole := _whole_macro(text, word, end, macros)):
         return whole
     stop, body, i, head_end = end, False, at, None
-    while i < end:
-        c = text[i]
-        if c == ";":
+    while match := re.compile(r"[;{(\[]").search(text, i, end):
+        i = match.start()
+        if match[0] == ";":
             stop = i + 1
             break
-        if c == "{":
-            head = _brackets_removed(_without_template(expand(text[at:i], macros)))
-            close = min(closing(text, i), end)
-            if head_end is None:
-                head_end = i
-            if _opens_function(head):
+        close = min(closing(text, i), end)
+        if match[0] == "{":
+            head_end = i if head_end is None else head_end
+            if _opens_function(_brackets_removed(_without_template(expand(text[at:i], macros)))):
                 stop, body = close, True
                 break
-            i = close
-            continue
-        if c in "([":
-            i = closing(text, i)
-            continue
-        i += 1
+        i = close
     written = text[at : head_end if head_end is not None else stop]
     inside = {name: macro for name, macro in all_macros.items() if macro.at < stop}
     return _describe(at, stop, expand(written, macros), text[at:stop], body, inside)
@@ -277,34 +258,34 @@ def _whole_macro(text, word, end, macros) -> Declaration | None:
 
 
 def _describe(at, stop, head, written, body, macros) -> Declaration:
-    text = expand(written, macros)
-    bare = _without_template(head)
-    uses = set(WORD.findall(text)) | set(WORD.findall(written))
+    text, bare = expand(written, macros), _without_template(head)
+    plain = _brackets_removed(bare)
+
+    def made(kind, names=()):
+        return Declaration(at, stop, kind, head, set(names), {*WORD.findall(text), *WORD.findall(written)})
+
     if match := re.match(r"\s*using\s+namespace\s+([\w:\s]+)", bare):
-        return Declaration(at, stop, "using namespace", head, {match[1].strip()}, uses)
+        return made("using namespace", [match[1].strip()])
     if re.match(r"\s*static_assert\b", bare):
-        return Declaration(at, stop, "static_assert", head, set(), uses)
+        return made("static_assert")
     if re.match(r"\s*(extern\s+)?template\b(?!\s*<)", bare):
-        return Declaration(at, stop, "instance", head, set(), uses)
+        return made("instance")
     if re.match(r"\s*(typedef|using)\b", bare):
-        return Declaration(at, stop, "type", head, _typedef_names(_without_template(text)), uses)
-    name = function_name(head) if body or "(" in _brackets_removed(bare).partition("=")[0] else None
+        return made("type", _typedef_names(_without_template(text)))
+    name = function_name(head) if body or "(" in plain.partition("=")[0] else None
+    scopes = name[0].split("::") if name else []
     record = RECORD.search(bare)
     if record and not (body and name):
-        names = set(WORD.findall(_brackets_removed(bare)[record.end() :].partition(":")[0].partition("{")[0])[:1])
-        names |= set(WORD.findall(text.rpartition("}")[2])) if "}" in text else set()
-        if record[1] == "enum":
-            names |= set(WORD.findall(text.partition("{")[2]))
         if name and "{" not in text:  # a function that returns a struct is declared
-            return Declaration(at, stop, "function", head, set(name[0].split("::")), uses)
-        return Declaration(at, stop, "type", head, names, uses)
-    if name and (body or not re.search(r"[\w\])]\s*=", _brackets_removed(bare))):
-        return Declaration(at, stop, "function", head, {name[0].split("::")[-1], *name[0].split("::")[:1]}, uses)
-    names = set()
-    for part in split_commas(_brackets_removed(_without_template(text)).rstrip("; \n")):
-        if match := re.match(r"[^=({\[]*?(\w+)\s*(?:[=({\[;]|$)", part.strip(), re.S):
-            names.add(match[1])
-    return Declaration(at, stop, "variable" if names else "other", head, names, uses)
+            return made("function", scopes)
+        names = WORD.findall(plain[record.end() :].partition(":")[0].partition("{")[0])[:1]
+        names += WORD.findall(text.rpartition("}")[2]) if "}" in text else []
+        return made("type", names + (WORD.findall(text.partition("{")[2]) if record[1] == "enum" else []))
+    if name and (body or not re.search(r"[\w\])]\s*=", plain)):
+        return made("function", [scopes[0], scopes[-1]])
+    parts = split_commas(_brackets_removed(_without_template(text)).rstrip("; \n"))
+    names = [m[1] for part in parts if (m := re.match(r"[^=({\[]*?(\w+)\s*(?:[=({\[;]|$)", part.strip(), re.S))]
+    return made("variable" if names else "other", names)
 
 
 def _typedef_names(text: str) -> set[str]:
@@ -366,13 +347,12 @@ def device_code(source: str, name: str, options=(), preprocessor=None) -> Device
         raise CompileError(f"the source has no __global__ function {name.partition('<')[0].strip()!r}; {has}")
     written = code[kernel.begin : kernel.end]
     if "__global__" in written and "{" not in written and written.endswith(";"):
-        line, column = position(text, kernel.begin)
-        line = flat.place(line)[1]
+        line = flat.place(position(text, kernel.begin)[0])[1]
         message = f"{base_name(name)!r} is declared in line {line}, but not defined: the source must contain its text"
-        raise CompileError(message, [(line, column, message)])
+        raise error_at(CompileError, flat, kernel.begin, message)
     if base_name(name) in {"min", "max", "abs", *(word for word, _ in _of_nvcc())}:
         message = f"a kernel cannot be called {base_name(name)!r}: CUDA has functions of that name"
-        raise CompileError(message, [(*position(text, kernel.begin), message)])
+        raise error_at(CompileError, flat, kernel.begin, message)
     if unbalanced(text):  # the ends of declarations are unknown: the compiler gets everything and reports the mistake
         return DeviceCode(text, flat, parameters_of(kernel, name), 1024)
     text, of_host = _without_host_members(text, declarations)
@@ -486,36 +466,29 @@ def _known_to_nvcc(text: str) -> str:
 
 def refuse_unsupported(text: str, flat: Flat, macros, own) -> None:
     """Raise `UnsupportedFeature` if device code uses a feature that the emulator or a card does not have."""
-    code = without_comments(text)
-    plain = DIRECTIVE.sub(lambda m: spaces(m[0]), code)
+    plain = DIRECTIVE.sub(lambda m: spaces(m[0]), without_comments(text))
     grids = "|".join({a or b for a, b in GRID_GROUP.findall(plain)} or {"this_grid"})
     for pattern, what, instead in UNSUPPORTED:
         pattern = pattern.replace("NAMES", grids)
         uses = (re.search(rf"\b{name}\b", plain) for name, m in macros.items() if re.search(pattern, m.body))
         if match := re.search(pattern, plain) or next(filter(None, uses), None):
-            raise _unsupported(plain, match.start(), flat, f"{what} cannot be run without a GPU: {instead}")
+            message = f"{what} cannot be run without a GPU: {instead}"
+            raise error_at(UnsupportedFeature, flat, match.start(), message)
     if match := re.search(r"[^\x00-\x7f]", plain):
-        raise _unsupported(plain, match.start(), flat, f"{match[0]!r} in a name: NVIDIA's compiler takes ASCII only")
+        message = f"{match[0]!r} in a name: NVIDIA's compiler takes ASCII only"
+        raise error_at(UnsupportedFeature, flat, match.start(), message)
     for header, pattern in OF_HEADERS.items():
         included = re.search(rf"#\s*include\s*[<\"]{header}", flat.text)
         included = included or flat.missing or (header in OF_CUBLAS and CUBLAS.search(flat.text))
         match = None if included else re.search(pattern, plain)
         if match and match[0] not in own and not re.search(rf"\b(?:int|unsigned|float|auto)\s+{match[0]}\b", plain):
-            text = f"{match[0]} needs #include <{header}>: a card's compiler has it from there"
-            raise _unsupported(plain, match.start(), flat, text)
+            message = f"{match[0]} needs #include <{header}>: a card's compiler has it from there"
+            raise error_at(UnsupportedFeature, flat, match.start(), message)
     for match in C_LIBRARY.finditer(plain):
         if match[1] not in own:
             advice = "write the loop, or compute it in Python; a kernel has printf, memcpy and memset"
-            text = f"{match[1]} is a function of the C library, which a card does not have: {advice}"
-            raise _unsupported(plain, match.start(1), flat, text)
-
-
-def _unsupported(text, at, flat, message) -> UnsupportedFeature:
-    line, column = position(text, at)
-    file, number = flat.place(line)
-    where = f"line {number}" + (f" of {file}" if file else "")
-    shown = lines_of(flat.text)[line - 1].strip()
-    return UnsupportedFeature(f"{where}: {message}.\n    {shown}", [(number, column, message)])
+            message = f"{match[1]} is a function of the C library, which a card does not have: {advice}"
+            raise error_at(UnsupportedFeature, flat, match.start(1), message)
 
 
 def _blank(text: str, declarations) -> str:
@@ -695,13 +668,8 @@ def parameters_of(kernel, name) -> list[str]:
 
 
 def _most_threads(kernel) -> int:
-    match = re.search(r"__launch_bounds__\s*\(", kernel.head)
-    if not match:
-        return 1024
-    first = split_commas(kernel.head[match.end() : closing(kernel.head, match.end() - 1) - 1])[:1]
-    if first and re.fullmatch(r"[\d\s+*/()<>-]+", first[0]):
-        try:
-            return int(eval(first[0], {"__builtins__": {}}))
-        except (SyntaxError, ValueError, ZeroDivisionError, TypeError):
-            return 1024
+    if match := re.search(r"__launch_bounds__\s*(?=\()", kernel.head):
+        first, *_ = split_commas(kernel.head[match.end() + 1 : closing(kernel.head, match.end()) - 1])
+        with contextlib.suppress(SyntaxError, ValueError, ZeroDivisionError, TypeError):
+            return int(eval(first, {"__builtins__": {}})) if re.fullmatch(r"[\d\s+*/()<>-]+", first) else 1024
     return 1024

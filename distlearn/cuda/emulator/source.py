@@ -67,6 +67,19 @@ def position(text: str, at: int) -> tuple[int, int]:
     return text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
 
 
+def closing(text: str, at: int) -> int:
+    """Return the place after the bracket that closes the one at `at` (the end of the text if none does)."""
+    pairs, opened = {")": "(", "]": "[", "}": "{"}, []
+    for match in re.compile(r"[()\[\]{}]").finditer(text, at):
+        if match[0] in "([{":
+            opened.append(match[0])
+        elif opened and opened[-1] == pairs[match[0]]:
+            opened.pop()
+            if not opened:
+                return match.end()
+    return len(text)
+
+
 def unbalanced(source: str) -> tuple[int, int, str] | None:
     """Return line, column and message for the first unmatched bracket, or None."""
     code, opened = without_comments(source), []
@@ -239,6 +252,14 @@ class CompileError(KernelError):
     def __init__(self, message: str, problems: Sequence[Any] = ()):
         super().__init__(message)
         self.problems = list(problems)
+
+
+def error_at(kind: type[CompileError], flat: Flat, at: int, message: str) -> CompileError:
+    """Return an error about a place of a text: with file, line and the line's text."""
+    line, column = position(flat.text, at)
+    file, number = flat.place(line)
+    where = f"line {number}" + f" of {file}" * bool(file)
+    return kind(f"{where}: {message}\n    {lines_of(flat.text)[line - 1].strip()}", [(number, column, message)])
 
 
 class UnsupportedFeature(CompileError):

@@ -21,7 +21,17 @@ from bisect import bisect_right
 from itertools import pairwise
 from typing import NamedTuple
 
-from .source import DIRECTIVE, CompileError, UnsupportedFeature, lines_of, position, split_commas, without_comments
+from .source import (
+    DIRECTIVE,
+    CompileError,
+    Flat,
+    UnsupportedFeature,
+    closing,
+    error_at,
+    position,
+    split_commas,
+    without_comments,
+)
 
 WORDS = (
     r"(?:unsigned|signed)(?:\s+(?:char|short|int|long\s+long(?:\s+int)?|long(?:\s+int)?))?"
@@ -147,22 +157,20 @@ def declarations(code: str) -> list[Declaration]:
 
 def _declaration(code, begin, at, in_function) -> Declaration | None:
     """Read the declaration around a qualifier; None if it declares a function."""
-    stack, i, body = [], at, begin
-    while i < len(code) and (stack or code[i] not in ";}"):
-        character = code[i]
-        if character == "(" and not stack and not IN_BRACKETS.search(code[begin:i]):
+    i, body = at, begin
+    while (match := re.compile(r"[;}{(\[]").search(code, i)) and match[0] not in ";}":
+        i = match.start()
+        if match[0] == "(" and not IN_BRACKETS.search(code[begin:i]):
             before = code[max(body, at) : i]
             if "=" not in before or re.search(r"\boperator\b", before):
                 return None
-        if character in "([{":
-            stack.append(RECORD.search(code[body:i]) if character == "{" and not stack else None)
-        elif character in ")]}" and stack:
-            record = stack.pop()
-            if not stack and record:
-                body = i + 1  # the variables come after the body of their type
-        i += 1
-    if i == len(code) or code[i] == "}":
+        end = closing(code, i)
+        if match[0] == "{" and RECORD.search(code[body:i]):
+            body = end  # the variables come after the body of their type
+        i = end
+    if not match or match[0] == "}":
         return None
+    i = match.start()
     words = set(re.findall(r"\w+", re.split(r"[={]", code[begin:i])[0]))
     parts = split_commas(ALIGNMENT.sub(" ", code[body:i]))
     matches = [m for m in (NAME.search(part.strip()) for part in parts) if m]
@@ -199,7 +207,7 @@ def overlaid(source: str) -> list[tuple[str, int, int, str]]:
     return found
 
 
-def to_cpp(source: str, *, arithmetic: bool = True, renamed=()) -> Translated:
+def to_cpp(source: str, flat: Flat, *, arithmetic: bool = True, renamed=()) -> Translated:
     """Return CUDA C as C++, with the `arithmetic` of a card or of C++."""
     # `renamed` are kernels that have a name of the runtime: where the declaration begins and ends, and the name.
     code = without_comments(source)
@@ -213,20 +221,21 @@ def to_cpp(source: str, *, arithmetic: bool = True, renamed=()) -> Translated:
     for begin, end, name in renamed:
         if match := re.compile(rf"\b{name}(?=\s*(?:<[^()]*>\s*)?\()").search(code, begin, end):
             edits.append(Edit(match.start(), match.end(), RENAMED + name))
-    edits += _in_macros(source, code)
+    edits += _in_macros(code, flat)
     for d in declarations(code):
         if "__shared__" not in d.words:
             constant = int("__constant__" in d.words)
             if "template" in d.words:
                 at = code.index("template", d.begin)
-                raise _error(UnsupportedFeature, source, at, "templates of __constant__ and __device__ variables "
+                raise error_at(UnsupportedFeature, flat, at, "templates of __constant__ and __device__ variables "
                              "cannot be run without a GPU: declare one for each type")  # fmt: skip
             if not d.in_function:
                 edits.append(Edit(d.end, d.end, "".join(f" EMU_GLOBAL({name}, {constant})" for name, _ in d.names)))
         elif "extern" in d.words:
             edits.append(Edit(d.begin, d.end, _dynamic_shared(source, d)))
         elif d.initialised:
-            raise _error(CompileError, source, d.begin, "a __shared__ variable cannot have an initial value: "
+            at = d.begin + len(re.match(r"\s*", code[d.begin :])[0])
+            raise error_at(CompileError, flat, at, "a __shared__ variable cannot have an initial value: "
                          "let threads write it, then call __syncthreads()")  # fmt: skip
         else:
             word = "EMU_SHARED" if d.in_function else "EMU_SHARED_GLOBAL"
@@ -247,7 +256,7 @@ def to_cpp(source: str, *, arithmetic: bool = True, renamed=()) -> Translated:
     return Translated(source, edits)
 
 
-def _in_macros(source, code) -> list[Edit]:
+def _in_macros(code, flat) -> list[Edit]:
     """Complete declarations in the text of a macro that also end there."""
     edits = []
     for match in DIRECTIVE.finditer(code):
@@ -255,7 +264,7 @@ def _in_macros(source, code) -> list[Edit]:
             continue
         whole = re.search(r"__shared__\s+[^;={}#]*?(\w+)\s*((?:\[[^\]]*\]\s*)*);", match[0])
         if not whole or match[0].count("__shared__") > 1:
-            raise _error(UnsupportedFeature, source, match.start(), "the emulator cannot see a __shared__ variable "
+            raise error_at(UnsupportedFeature, flat, match.start(), "the emulator cannot see a __shared__ variable "
                          "in a macro: write its declaration out, or end the macro with its semicolon")  # fmt: skip
         edits.append(Edit(match.start() + whole.end(), match.start() + whole.end(), f" EMU_SHARED({whole[1]})"))
     return edits
@@ -273,11 +282,3 @@ def _dynamic_shared(source: str, d: Declaration) -> str:
         else:
             out += f"static const emu::DynamicShared<{d.type}> {name};"
     return out
-
-
-def _error(kind, source, at, message):
-    while source[at : at + 1].isspace():
-        at += 1
-    line, column = position(source, at)
-    text = lines_of(source)[line - 1].strip()
-    return kind(f"line {line}: {message}\n    {text}", [(line, column, message)])
