@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+import textwrap
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -134,7 +135,7 @@ def describe(raw: dict, regions: list[dict], sites, code) -> Finding:
 def _place(code, number: int) -> dict:
     """Return the file, line and text of a line as compilers count them; empty for one outside of the source."""
     file, line = code.flat.place(number)
-    return {"file": file, "line": line, "source": code.lines[number - 1] if 0 < number <= len(code.lines) else ""}
+    return {"file": file, "line": line, "source": code.flat.line(number)}
 
 
 def _report_at_other_access(raw, sites) -> bool:
@@ -440,6 +441,19 @@ def title(report) -> str:
     return f"{report.kernel}, grid {report.grid}, block {report.block}: {found}"
 
 
+def _table(report) -> Table:
+    """Return the use of memory: a row for each line, array and kind of access."""
+    rows = [
+        [
+            f"{s.line} {s.file}".strip(), s.access, f"{s.array} ({s.space})", str(s.size), f"{s.requests:,}",
+            f"{s.active_lanes:.0%}", verdict(s), textwrap.shorten(s.source, 60, placeholder=" …"),
+        ]
+        for s in report.sites
+    ]  # fmt: skip
+    heads = ["line", "access", "array", "bytes per lane", "warp accesses", "lanes active", "memory", "source"]
+    return Table(heads, rows, right=[3 <= i < 6 for i in range(len(heads))])
+
+
 def to_text(report) -> str:
     """Return the report as plain text."""
     out = [title(report), *(f"  !! {error}" for error in report.errors)]
@@ -447,37 +461,19 @@ def to_text(report) -> str:
     if report.truncated:
         out.append("  (threads do very much between two barriers: only the beginning was counted by line)")
     if report.sites:
-        out.append(f"  {summary(report)}")
-        width = max(len(s.array) for s in report.sites)
-        for s in report.sites:
-            where = f"line {s.line:3d}" + f" {s.file}" * bool(s.file)
-            out.append(
-                f"  {where}  {s.access:6s} {s.space:8s} {s.array:{width}s} {s.size:2d} B  "
-                f"{s.requests:8,d} requests, {s.active_lanes:4.0%} lanes, {verdict(s)}"
-            )
+        out += [f"  {summary(report)}", textwrap.indent(str(_table(report)), "  ")]
     return "\n".join(out)
 
 
 def to_html(report) -> str:
     """Return the report as an HTML table."""
-    colour = CSS_RED if report.errors else CSS_GREEN
-    out = [f'<div><b style="color:{colour}">{html.escape(title(report))}</b>']
-    if report.errors or report.warnings:
-        out.append("<ul>")
-        for e in [*report.errors, *report.warnings]:
-            times = f" ({e.count} times)" if e.count > 1 else ""
-            kind = f"warning: {e.kind}" if e.is_warning else e.kind
-            shown = "".join(f"<br><code>{html.escape(line)}</code>" for line in e.shown_lines)
-            out.append(f"<li><b>{kind}</b>, {e.where}: {html.escape(e.message)}{times}{shown}</li>")
-        out.append("</ul>")
+    out = [f'<div><b style="color:{CSS_RED if report.errors else CSS_GREEN}">{html.escape(title(report))}</b><ul>']
+    for e in [*report.errors, *report.warnings]:
+        sentence, *lines = str(e).split("\n")
+        kind, rest = sentence.split(",", 1)
+        shown = "".join(f"<br><code>{html.escape(line.strip())}</code>" for line in lines)
+        out.append(f"<li><b>{'warning: ' * e.is_warning}{kind}</b>,{html.escape(rest)}{shown}</li>")
+    out.append("</ul>")
     if report.sites:
-        heads = ["line", "source", "access", "array", "bytes per lane", "warp accesses", "lanes active", "memory"]
-        rows = []
-        for s in report.sites:
-            text = s.source.strip() if len(s.source.strip()) <= 60 else s.source.strip()[:59] + "…"
-            numbers = [str(s.size), f"{s.requests:,}", f"{s.active_lanes:.0%}"]
-            rows.append([f"{s.line} {s.file}".strip(), text, s.access, f"{s.array} ({s.space})", *numbers, verdict(s)])
-        right = [4 <= i < 7 for i in range(len(heads))]
-        out.append(f"<p>{html.escape(summary(report))}</p>{Table(heads, rows, right=right)._repr_html_()}")
-    out.append("</div>")
-    return "".join(out)
+        out.append(f"<p>{html.escape(summary(report))}</p>{_table(report)._repr_html_()}")
+    return "".join([*out, "</div>"])

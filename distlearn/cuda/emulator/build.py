@@ -279,9 +279,8 @@ def uninitialised(messages: str, translated: translate.Translated) -> list[tuple
     return [("uninitialised-local", *place) for place in dict.fromkeys(placed)]
 
 
-def _of_const(message, lines, line, column) -> str:
+def _of_const(message, before) -> str:
     """Name the variable where a compiler writes of "a read-only location"."""
-    before = lines[line - 1][: column - 1] if 0 < line <= len(lines) else ""
     target = re.search(r"(\w+)\s*(?:\[(?:[^\[\]]|\[[^\]]*\])*\]\s*)*(?:\.\w+)?\s*[-+*/%&|^<>]*$", before)
     if target and re.search(r"read-only|const-qualified", message):
         return f"{target[1]} is const here: it cannot be written"
@@ -292,40 +291,35 @@ def compile_error(
     messages, translated: translate.Translated, name: str, compiler: str, code: DeviceCode
 ) -> CompileError:
     """Turn a compiler's messages into an error that shows the lines of the source."""
-    pattern = rf"^{re.escape(KERNEL_FILE)}[:(](\d+)[:),]*(?:(\d+):)? *(?:fatal )?error:? *(.*)$"
-    found = [(int(m[1]), int(m[2] or 0), m[3]) for m in re.finditer(pattern, messages, re.M)]
-    problems = [(line, translated.column(line, column), message) for line, column, message in found]
-    problems = [(line, column, _of_const(message, code.lines, line, column)) for line, column, message in problems]
-    if not problems and (bracket := src.unbalanced(translated.source)):
-        problems = [bracket]  # compilers report it at the end of the file only
+    place = rf"^{re.escape(KERNEL_FILE)}[:(](\d+)[:),]*(?:(\d+):)?"
+    found = re.findall(rf"{place} *(?:fatal )?error:? *(.*)$", messages, re.M)
     rest = re.findall(r"error: (?:static.assert\w* failed(?: due to requirement '[^']*')?:? *)?(.*)", messages)
-    asked = rf"^{re.escape(KERNEL_FILE)}[:(](\d+)[:),]*(?:(\d+):)? .*(?:required from|requested here)"
-    template = re.search(asked, messages, re.M)
-    if not problems and template and rest:  # in a header of the emulator, which the source's line asks for
-        line, column = int(template[1]), int(template[2] or 0)
-        problems = [(line, translated.column(line, column), rest[0].strip('"'))]
+    if not found and (bracket := src.unbalanced(translated.source)):
+        problems = [bracket]  # compilers report it at the end of the file only
+    else:
+        if not found and rest:  # in a header of the emulator, which the source's line asks for
+            asked = re.findall(rf"{place} .*(?:required from|requested here)", messages, re.M)
+            found = [(line, column, rest[0].strip('"')) for line, column in asked[:1]]
+        places = [
+            (int(line), translated.column(int(line), int(column or 0)), message) for line, column, message in found
+        ]
+        problems = [(line, c, _of_const(message, code.flat.line(line)[: max(0, c - 1)])) for line, c, message in places]
     if not problems:  # such as from the line that exports the kernel
         rest = list(dict.fromkeys(rest))
         return CompileError(f"kernel {name!r} does not compile ({compiler}):\n  " + "\n  ".join(rest or [messages]))
-    lines = code.lines
     out = [f"kernel {name!r} does not compile ({compiler}): {len(problems)} error{'s' * (len(problems) > 1)}"]
     for line, column, message in problems[:10]:
         file, number = code.flat.place(line)
-        where = (f"{file}, " if file else "") + f"line {number}"
-        out.append(f"  {where}, column {column}: {message}" if column else f"  {where}: {message}")
-        if 0 < line <= len(lines):
-            out.append(f"    {lines[line - 1].replace(chr(9), ' ')}")
-            if column:
-                out.append("    " + " " * (column - 1) + "^")
-    said = " ".join(message for _, _, message in problems)
-    out += host_hints(code.of_host, said)
+        out.append(f"  {f'{file}, ' * bool(file)}line {number}{f', column {column}' * bool(column)}: {message}")
+        out.append("    " + code.flat.line(line).replace("\t", " "))
+        if column:
+            out.append("    " + " " * (column - 1) + "^")
+    out += host_hints(code.of_host, " ".join(message for _, _, message in problems))
     if code.flat.missing:
         out.append(f"  hint: header not found: {', '.join(code.flat.missing)}; add their folder to the options: -I...")
-    shown = [(message, lines[line - 1] if 0 < line <= len(lines) else "") for line, _, message in problems]
-    out += [
-        f"  hint: {hint}" for message, text, hint in HINTS
-        if any(re.search(message, m) and re.search(text, line) for m, line in shown)
-    ]  # fmt: skip
+    for said, written, hint in HINTS:
+        if any(re.search(said, message) and re.search(written, code.flat.line(line)) for line, _, message in problems):
+            out.append(f"  hint: {hint}")
     return CompileError("\n".join(out), [(code.flat.place(line)[1], *rest) for line, *rest in problems])
 
 

@@ -31,7 +31,6 @@ from .source import (
     first_branches,
     flatten,
     is_device_header,
-    lines_of,
     position,
     spaces,
     split_commas,
@@ -48,6 +47,7 @@ SPECIFIERS = {"__launch_bounds__", "__attribute__", "__align__", "__builtin_alig
 DEVICE = {"__global__", "__device__", "__constant__", "__shared__", "__managed__"}
 NO_NAME = {"void", "int", "float", "double", "bool", "char", "long", "short", "unsigned", "signed", "return", "if",
            "for", "while", "switch", "sizeof", "defined"}  # fmt: skip
+SKIPPED = re.compile(r"(?:[\s;}]|\b(?:public|private|protected)\s*:(?!:))+")  # between declarations
 RECORD = re.compile(r"\b(struct|class|union|enum)\b")
 
 
@@ -190,7 +190,7 @@ def split(code: str) -> list[Declaration]:
 def _scope(text, at, end, macros, found):
     opening = re.compile(r'\s*(?:inline\s+)?(?:namespace\b[^{};=]*|extern\s*"[^"]*"\s*)\{')
     while at < end:
-        if match := re.compile(r"[\s;}]+").match(text, at, end):
+        if match := SKIPPED.match(text, at, end):
             at = match.end()
             continue
         if match := opening.match(text, at, end):
@@ -198,9 +198,11 @@ def _scope(text, at, end, macros, found):
             _scope(text, match.end(), inner - 1, macros, found)
             at = inner
             continue
-        declaration = _read(text, at, end, macros)
-        found.append(declaration)
-        at = max(declaration.end, at + 1)
+        d = _read(text, at, end, macros)
+        while d.kind == "function" and (match := re.compile(r"\s*(?:,[^{;]*)?\{").match(text, d.end, end)):
+            d.end = closing(text, match.end() - 1)  # behind `: x(a), y{b}` of a constructor
+        found.append(d)
+        at = max(d.end, at + 1)
 
 
 def _read(text, at, end, all_macros) -> Declaration:
@@ -325,11 +327,6 @@ class DeviceCode:
     parameters: list[str]
     most_threads: int  # that its `__launch_bounds__` allow
     of_host: dict[str, str] = field(default_factory=dict)  # functions left out: a word, and the function it names
-
-    @functools.cached_property
-    def lines(self) -> list[str]:
-        """The lines of the flattened source, as they were written."""
-        return lines_of(self.flat.text)
 
 
 def device_code(source: str, name: str, options=(), preprocessor=None) -> DeviceCode:
@@ -603,7 +600,6 @@ def host_hints(of_host: dict[str, str], said: str) -> list[str]:
 
 # Other compilers make these, or count them into the layout; and pointers to functions.
 KEPT_MEMBER = re.compile(r"\bvirtual\b|=\s*(?:default|delete)\s*;|\(\s*(?:\w+\s*::\s*)?\*")
-LABEL = re.compile(r"(?:[\s;}]|\b(?:public|private|protected)\s*:(?!:))+")
 
 
 def _without_host_members(text: str, declarations) -> tuple[str, dict[str, str]]:
@@ -626,17 +622,9 @@ def _host_members(plain, record, macros, defined, found, names) -> None:
     if not kind or kind[1] == "enum":
         return
     struct = (WORD.findall(_brackets_removed(_without_template(head)[kind.end() :])) or [""])[0]
-    at = record.begin + len(head)
-    end = closing(plain, at) - 1
-    at += 1
-    while at < end:
-        if match := LABEL.match(plain, at, end):
-            at = match.end()
-            continue
-        d = _read(plain, at, end, macros)
-        while match := re.compile(r"\s*(?:,[^{]*)?\{").match(plain, d.end, end):  # behind `: x(a), y{b}`
-            d.end = closing(plain, match.end() - 1)
-        at = max(d.end, at + 1)
+    at, members = record.begin + len(head), []
+    _scope(plain, at + 1, closing(plain, at) - 1, macros, members)
+    for d in members:
         written = plain[d.begin : d.end]
         if d.kind == "type" and "{" in written:
             _host_members(plain, d, macros, defined, found, names)

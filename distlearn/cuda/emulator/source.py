@@ -182,6 +182,11 @@ class Flat(NamedTuple):
         """Return the file and line of a line of the text."""
         return self.places[line - 1] if 0 < line <= len(self.places) else ("", line)
 
+    def line(self, line: int) -> str:
+        """Return the text of a line; empty for one outside of the text."""
+        lines = lines_of(self.text)
+        return lines[line - 1] if 0 < line <= len(lines) else ""
+
 
 def is_cuda_header(name: str) -> bool:
     """Say whether a header comes with CUDA."""
@@ -259,7 +264,7 @@ def error_at(kind: type[CompileError], flat: Flat, at: int, message: str) -> Com
     line, column = position(flat.text, at)
     file, number = flat.place(line)
     where = f"line {number}" + f" of {file}" * bool(file)
-    return kind(f"{where}: {message}\n    {lines_of(flat.text)[line - 1].strip()}", [(number, column, message)])
+    return kind(f"{where}: {message}\n    {flat.line(line).strip()}", [(number, column, message)])
 
 
 class UnsupportedFeature(CompileError):
