@@ -19,10 +19,10 @@ import numpy as np
 
 from .. import __version__
 from ..cuda import KernelError, RawKernel, Report, compile_check
-from ..cuda.arguments import spell
+from ..cuda.arguments import argument, spell
 from ..cuda.emulator.build import preprocessor
 from ..cuda.emulator.source import flatten, taken_branches
-from ..cuda.host import argument, kernels_of, launches_of
+from ..cuda.host import kernels_of, launches_of
 from ..cuda.report import KINDS
 from ..files import whole_file
 from .console import plain_errors, print_table, say

@@ -13,6 +13,7 @@ pointer, or None (or 0) for a null pointer. An array of pointers (`float**`) is 
 from __future__ import annotations
 
 import operator
+import re
 import struct
 
 import numpy as np
@@ -26,6 +27,8 @@ WORDS = {"f4": "float", "f8": "double", "i1": "char", "u1": "unsigned char", "i2
 NUMPY = {"f4": "float32", "f8": "float64", "h2": "float16", "b1": "bool", "i1": "int8", "u1": "uint8", "i2": "int16",
          "u2": "uint16", "i4": "int32", "u4": "uint32", "i8": "int64", "u8": "uint64", "c8": "complex64",
          "c16": "complex128", "w2": "uint16"}  # fmt: skip
+
+ELEMENTS = 1 << 26  # of an array made of a description, at most: for each byte the emulator keeps several of its own
 
 
 def _whole(value, where: str) -> int:
@@ -253,3 +256,49 @@ def with_addresses(arg, address) -> np.ndarray:
     for place, _, array in pointers(arg):
         struct.pack_into("<Q", data, place, 0 if array is None else address(array))
     return np.frombuffer(data, without_objects(arg.dtype)).reshape(np.shape(arg))
+
+
+def argument(text: str, code: str, rng):
+    """Make an argument of a launch of its description: `1024`, `float[32, 32]`, `int[64]=arange`, `bytes[4096]`."""
+    # What a description may begin with, the type, is for the reader; the kernel's own is taken.
+    match = re.fullmatch(r"\s*([\w ]*?)(?:\[([\d\s,]+)\])?\s*(?:=\s*(\S+))?\s*", text)
+    number = re.fullmatch(r"\s*[-+.\deE]+\s*", text)
+    pointer, kind = code.startswith("*"), code.lstrip("*k")
+    if code.count("*") > 1 or (kind not in NUMPY and not (pointer and kind[0] in "sv")):
+        raise ValueError(f"--arg {text!r}: the kernel wants a {spell(code)}, which only Python can pass: RawKernel")
+    dtype = np.dtype(NUMPY.get(kind, f"V{max(1, int(kind[1:]))}"))
+    if number and not (pointer and float(text)):
+        return 0 if pointer else dtype.type(float(text) if kind[0] in "fh" else int(float(text)))
+    if not match or not match[2] or not pointer:
+        wanted = f"{spell(code)[:-1]}[1024]" if pointer else "a number"
+        raise ValueError(f"--arg {text!r}: the kernel wants a {spell(code)}, expected {wanted}")
+    shape = tuple(int(n) for n in match[2].replace(" ", "").strip(",").split(","))
+    if not 0 < np.prod(shape, dtype=object) <= ELEMENTS:
+        raise ValueError(f"--arg {text!r}: expected 1 to {ELEMENTS:,} elements")
+    if match[1] == "bytes":  # of host code, whose numbers are not known: no index that a kernel makes of one is wild
+        shape = (max(1, shape[0] // dtype.itemsize),)
+        return filled(shape, dtype, match[3] or "uniform" * (dtype.kind in "fc"), rng)
+    return filled(shape, dtype, match[3] or "", rng)
+
+
+FILLS = {
+    "normal": lambda shape, rng: rng.normal(size=shape),
+    "uniform": lambda shape, rng: rng.random(shape),
+    "arange": lambda shape, rng: np.arange(np.prod(shape)).reshape(shape),
+    "from7": lambda shape, rng: 7 + np.arange(np.prod(shape)).reshape(shape),
+    "zeros": lambda shape, rng: np.zeros(shape),
+    "ones": lambda shape, rng: np.ones(shape),
+}
+
+
+def filled(shape, dtype, fill, rng) -> np.ndarray:
+    """Return an array of normal numbers, of ones if they are whole, or of what `fill` says."""
+    if (kind := np.dtype(dtype).kind) == "V":  # structs
+        return np.zeros(shape, dtype)
+    fill = fill or ("normal" if kind in "fc" else "ones")
+    if fill in FILLS:
+        return np.ascontiguousarray(FILLS[fill](shape, rng).astype(dtype))
+    try:
+        return np.full(shape, float(fill), dtype)
+    except ValueError:
+        raise ValueError(f"={fill}: expected a number, or one of {', '.join(FILLS)}") from None

@@ -1,7 +1,6 @@
 """What the host code of a .cu file says about launches: `scale<<<blocks, 256>>>(x, 2.0f, n)`, as far as it can be read.
 
     kernels_of(source) --> its kernels        launches_of(source) --> grids, blocks and arguments, by kernel
-    argument("float[1024]", "*f4") --> an array
 
 Nothing of the host code is run. A variable has the value that it is given before the launch, a parameter of a host
 function that of a call, an array the size of its `cudaMalloc`. What depends on anything else (input, other files, what
@@ -19,11 +18,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .arguments import NUMPY, WORDS, spell
+from .arguments import ELEMENTS, NUMPY, WORDS
 from .emulator.device_code import Macro, expand, macros_of, parameters_of, split
 from .emulator.source import closing, position, spaces, split_commas, without_comments
 
-ELEMENTS = 1 << 26  # of an array, at most: for each byte the emulator keeps several of its own
 THREADS = 1 << 22  # of a launch of the host code, at most: others take minutes
 SIZES = {words: np.dtype(NUMPY[code]).itemsize for code, words in WORDS.items() if code in NUMPY}
 SIZES |= {"unsigned int": 4, "size_t": 8, "float2": 8, "float3": 12, "float4": 16, "int2": 8, "int4": 16}
@@ -105,12 +103,9 @@ class _Host:
             for call in re.finditer(rf"\b{scope.name}\s*(?:<([^;(){{}}]*)>)?\s*\(", self.code):
                 texts = split_commas(self.code[call.end() : closing(self.code, call.end() - 1) - 1])
                 if len(texts) == len(scope.parameters) and self.scope(call.start()) not in (scope, None):
-                    pairs = [
-                        *zip(scope.parameters, texts, strict=True),
-                        *zip(types, split_commas(call[1] or ""), strict=False),
-                    ]
+                    texts = dict(zip([*scope.parameters, *types], [*texts, *split_commas(call[1] or "")], strict=False))
                     for given in self.callers(call.start(), depth + 1):
-                        yield {name: (text, call.start(), given) for name, text in pairs}
+                        yield {name: (text, call.start(), given) for name, text in texts.items()}
         yield {}
 
     def launch(self, match, given) -> Launch:
@@ -137,9 +132,8 @@ class _Host:
             grid, arguments = None, [a and (None if a in held or a.isdigit() else a) for a in arguments]
         line, _ = position(self.code, match.start())
         types = [self._spelled(text.strip(), match.start(), given) for text in split_commas((match[2] or "")[1:-1])]
-        return Launch(
-            match[1] + f"<{', '.join(types)}>" * bool(types), line, grid, block, shared, arguments, "".join(missing[:1])
-        )
+        kernel = match[1] + f"<{', '.join(types)}>" * bool(types)
+        return Launch(kernel, line, grid, block, shared, arguments, "".join(missing[:1]))
 
     def _spelled(self, text, at, given) -> str:
         """Return an argument of a template: a number, or the type that the caller's template has for this word."""
@@ -150,9 +144,8 @@ class _Host:
 
     def value(self, text, at, given, depth=0, kind=lambda value: value):
         """Return the value of an expression at a place: a number, the sides of a dim3, or "bytes[n]"."""
-        plain = re.sub(
-            r"\bsizeof\s*\(\s*([^()]*?)\s*\)", lambda m: self._size(m[1], m[0], at), expand(text, self.macros)
-        )
+        plain = expand(text, self.macros)
+        plain = re.sub(r"\bsizeof\s*\(\s*([^()]*?)\s*\)", lambda m: self._size(m[1], m[0], at), plain)
         try:
             return kind(_evaluate(plain, lambda name: self._variable(name, at, given, depth)))
         except (SyntaxError, NameError, ArithmeticError, TypeError, ValueError, MemoryError, RecursionError) as error:
@@ -178,10 +171,8 @@ class _Host:
         if depth > 30:
             raise LookupError(f"{name!r} is not a literal")
         scope = self.scope(at)
-        sides = (
-            [self._assigned(f"{name}.{side}", at, scope.begin) for side in "xyz"] if scope and "." not in name else ()
-        )
-        if any(sides):
+        names = [f"{name}.{side}" for side in "xyz" * (scope is not None and "." not in name)]
+        if any(sides := [self._assigned(side, at, scope.begin) for side in names]):
             return tuple(self.value(*side, given, depth + 1) if side else 1 for side in sides)
         if scope and (found := self._assigned(name, at, scope.begin)):
             return self.value(*found, given, depth + 1)
@@ -200,9 +191,8 @@ class _Host:
     def _assigned(self, name, at, begin):
         """Return the text that a variable was given last, and the place; None if nowhere in this scope."""
         n = re.escape(name)
-        allocation = (
-            rf"\bcuda(?:Malloc(?:Managed|Host|Async)?|HostAlloc)\s*(?:<[^<>]*>)?\s*\([^;&]*&\s*\(?\s*{n}\s*\)?\s*,"
-        )
+        allocation = r"\bcuda(?:Malloc(?:Managed|Host|Async)?|HostAlloc)\s*(?:<[^<>]*>)?\s*\("
+        allocation += rf"[^;&]*&\s*\(?\s*{n}\s*\)?\s*,"
         change = rf"(?<![\w.>]){n}\s*(?:(?P<how>=(?!=)|[({{])|[-+*/%&|^]=|<<=|>>=|\+\+|--)|[(,]\s*&\s*{n}\s*[,)]"
         for match in reversed([*re.finditer(f"(?P<allocation>{allocation})|{change}", self.code[:at])]):
             start, how = match.start(), match["how"]
@@ -212,11 +202,9 @@ class _Host:
                 return f"emu_bytes({self._until(match.end())})", start
             before = self.code[begin:start].rstrip()[-9:]
             declared = re.search(r"[\w*&>,]$", before) and not re.search(r"\b(?:return|else|case)$", before)
-            text = (
-                self._until(match.end())
-                if how == "="
-                else "{" + self.code[match.end() : closing(self.code, match.end() - 1) - 1] + "}"
-            )
+            text = self._until(match.end())
+            if how != "=":
+                text = "{" + self.code[match.end() : closing(self.code, match.end() - 1) - 1] + "}"
             chosen = re.search(r"\b(?:argv|ato[fil]+|sto[fil]+|strto\w+)\b", text)
             if not declared and (how in ("(", "{") or chosen):
                 continue  # a call; what the command line may choose
@@ -261,10 +249,12 @@ class _AsInC(ast.NodeTransformer):
         divide = ast.Name("emu_divide", ast.Load())
         return ast.Call(divide, [node.left, node.right], []) if isinstance(node.op, ast.Div) else node
 
-    def visit_Attribute(self, node):
-        return ast.Name(ast.unparse(node), ast.Load())
+    def visit_Name(self, node):
+        """A variable is looked up, `a.x` and `a[0]` by what is written."""
+        written = ast.unparse(node)
+        return node if written in _KNOWN else ast.Call(ast.Name("emu_look", ast.Load()), [ast.Constant(written)], [])
 
-    visit_Subscript = visit_Attribute
+    visit_Attribute = visit_Subscript = visit_Name
 
 
 _AS_PYTHON = [
@@ -283,17 +273,6 @@ _AS_PYTHON = [
 ]
 
 
-class _Names(dict):
-    """The names of an expression; those that are not known are looked up."""
-
-    def __init__(self, look):
-        super().__init__(_KNOWN)
-        self.look = look
-
-    def __missing__(self, name):
-        return self.look(name)
-
-
 def _evaluate(text: str, look):
     """Return the value of an expression of C; `look` returns that of a variable."""
     for pattern, python in _AS_PYTHON:
@@ -305,50 +284,4 @@ def _evaluate(text: str, look):
     if rest:
         return _evaluate(rest.partition(":")[0 if _evaluate(test, look) else 2], look)
     tree = ast.fix_missing_locations(_AsInC().visit(ast.parse(text, mode="eval")))
-    return eval(compile(tree, "", "eval"), {"__builtins__": {}}, _Names(look))
-
-
-def argument(text: str, code: str, rng):
-    """Make an argument of a launch of its description: `1024`, `float[32, 32]`, `int[64]=arange`, `bytes[4096]`."""
-    # What a description may begin with, the type, is for the reader; the kernel's own is taken.
-    match = re.fullmatch(r"\s*([\w ]*?)(?:\[([\d\s,]+)\])?\s*(?:=\s*(\S+))?\s*", text)
-    number = re.fullmatch(r"\s*[-+.\deE]+\s*", text)
-    pointer, kind = code.startswith("*"), code.lstrip("*k")
-    if code.count("*") > 1 or (kind not in NUMPY and not (pointer and kind[0] in "sv")):
-        raise ValueError(f"--arg {text!r}: the kernel wants a {spell(code)}, which only Python can pass: RawKernel")
-    dtype = np.dtype(NUMPY.get(kind, f"V{max(1, int(kind[1:]))}"))
-    if number and not (pointer and float(text)):
-        return 0 if pointer else dtype.type(float(text) if kind[0] in "fh" else int(float(text)))
-    if not match or not match[2] or not pointer:
-        wanted = f"{spell(code)[:-1]}[1024]" if pointer else "a number"
-        raise ValueError(f"--arg {text!r}: the kernel wants a {spell(code)}, expected {wanted}")
-    shape = tuple(int(n) for n in match[2].replace(" ", "").strip(",").split(","))
-    if not 0 < np.prod(shape, dtype=object) <= ELEMENTS:
-        raise ValueError(f"--arg {text!r}: expected 1 to {ELEMENTS:,} elements")
-    if match[1] == "bytes":  # of host code, whose numbers are not known: no index that a kernel makes of one is wild
-        shape = (max(1, shape[0] // dtype.itemsize),)
-        return filled(shape, dtype, match[3] or "uniform" * (dtype.kind in "fc"), rng)
-    return filled(shape, dtype, match[3] or "", rng)
-
-
-FILLS = {
-    "normal": lambda shape, rng: rng.normal(size=shape),
-    "uniform": lambda shape, rng: rng.random(shape),
-    "arange": lambda shape, rng: np.arange(np.prod(shape)).reshape(shape),
-    "from7": lambda shape, rng: 7 + np.arange(np.prod(shape)).reshape(shape),
-    "zeros": lambda shape, rng: np.zeros(shape),
-    "ones": lambda shape, rng: np.ones(shape),
-}
-
-
-def filled(shape, dtype, fill, rng) -> np.ndarray:
-    """Return an array of normal numbers, of ones if they are whole, or of what `fill` says."""
-    if (kind := np.dtype(dtype).kind) == "V":  # structs
-        return np.zeros(shape, dtype)
-    fill = fill or ("normal" if kind in "fc" else "ones")
-    if fill in FILLS:
-        return np.ascontiguousarray(FILLS[fill](shape, rng).astype(dtype))
-    try:
-        return np.full(shape, float(fill), dtype)
-    except ValueError:
-        raise ValueError(f"={fill}: expected a number, or one of {', '.join(FILLS)}") from None
+    return eval(compile(tree, "", "eval"), {"__builtins__": {}, "emu_look": look, **_KNOWN})

@@ -15,7 +15,8 @@ from click.testing import CliRunner
 
 from distlearn.cli import kernel
 from distlearn.cuda import RawKernel
-from distlearn.cuda.host import argument, kernels_of, launches_of
+from distlearn.cuda.arguments import argument
+from distlearn.cuda.host import kernels_of, launches_of
 from distlearn.cuda.report import Finding, Report
 from tests.cuda.textbook import CASES
 from tests.emulated import NEEDS_COMPILER
