@@ -352,26 +352,33 @@ class Report:
         return to_html(self)
 
 
-def make_report(raw, made, *, kernel, compiler, grid, block, code_of, shared_mem, printed, code) -> Report:
-    """Make a `Report` of the program's output (None if it died without any) and the compiler's warnings."""
-    report = Report(kernel, compiler, grid, block, source=code_of.flat.text, printed=printed)
+def complete(report: Report, raw, made, code_of, shared_mem, code) -> Report:
+    """Complete a `Report` by the program's output (None if it died without any) and the compiler's warnings."""
     if raw is None:
         why = "did not answer in time and was killed" if code == -1 else f"ended with code {code} and without a report"
-        kind = "infinite-loop" if code == -1 else "crash"
-        report.errors.append(Finding(kind, 0, 0, "", (), (), f"the checked program {why}. {printed[-400:]}".strip()))
+        kind, message = (
+            "infinite-loop" if code == -1 else "crash",
+            f"the checked program {why}. {report.printed[-400:]}",
+        )
+        report.errors.append(Finding(kind, 0, 0, "", (), (), message.strip()))
         return report
     regions = raw["regions"]
     found = merge([describe(f, regions, made.sites, code_of) for f in raw["findings"]])
     report.errors = [f for f in found if not f.is_warning]
-    report.warnings = [*(_of_text(code_of, *w) for w in made.warnings), *(f for f in found if f.is_warning)]
+    report.errors += _too_much_shared(sum(r["bytes"] for r in regions if r["space"] == 1), shared_mem)
+    report.warnings = [
+        Finding(kind, column=column, array="", thread=(), block=(), message=message, **_place(code_of, line))
+        for kind, line, column, message in made.warnings
+    ]
+    report.warnings += [f for f in found if f.is_warning]
     report.sites = _sites(raw, regions, made.sites, code_of)
-    report.flops = sum((active + untraced) * made.sites[i].flops for i, _, active, untraced in raw["blocks"])
     report.recorded = [_access(r, regions, made.sites, code_of.flat) for r in raw["recorded"]]
-    issued = sum(n for _, n, _, _ in raw["blocks"])
-    report.active_lanes = sum(active for _, _, active, _ in raw["blocks"]) / (32 * issued) if issued else 1.0
+    blocks = [(made.sites[site].flops, *ran) for site, *ran in raw["blocks"]]
+    report.flops = sum((active + untraced) * flops for flops, _, active, untraced in blocks)
+    issued = sum(n for _, n, _, _ in blocks)
+    report.active_lanes = sum(active for _, _, active, _ in blocks) / (32 * issued) if issued else 1.0
     report.truncated, report.busiest_warp = raw["not_replayed"] > 0, tuple(raw["busiest_warp"])
     report.accesses, report.seconds = raw["accesses"], raw["seconds"]
-    report.errors += _too_much_shared(sum(r["bytes"] for r in regions if r["space"] == 1), shared_mem)
     return report
 
 
@@ -380,11 +387,6 @@ def _access(raw, regions, build_sites, flat) -> Access:
     r, (file, line) = regions[region], flat.place(build_sites[site].line)
     array = r["name"], SPACES[r["space"]], offset, size, max(r["item"], 1)
     return Access(interval, thread, *array, ACCESSES[kind], line, file)
-
-
-def _of_text(code, kind, line, column, message) -> Finding:
-    return Finding(kind, column=column, array="", thread=(), block=(), message=message,
-                   **_place(code, line))  # fmt: skip
 
 
 def _too_much_shared(nbytes: int, dynamic: int) -> list[Finding]:

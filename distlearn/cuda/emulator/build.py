@@ -103,7 +103,7 @@ def _emulator_hash() -> str:
 
 
 def _processor() -> str:
-    """Return an id of the processor: machines with different instructions may share a home directory."""
+    """Return an id of the processor: zig compiles for the one it runs on, and machines may share a home directory."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:

@@ -122,13 +122,10 @@ def find_compiler(kind=None) -> Compiler:
     """Return the preferred compiler, or the one of a kind ("gcc", "clang", "zig")."""
     if isinstance(kind, Compiler):
         return kind
-    found = find_compilers()
-    chosen = os.environ.get("DISTLEARN_CXX")
+    found, chosen = find_compilers(), os.environ.get("DISTLEARN_CXX")
     if chosen and kind is None and not (found and found[0].command == tuple(shlex.split(chosen))):
         raise CompilerNotFound(f"DISTLEARN_CXX names {chosen!r}, which does not run; unset it or name a C++ compiler")
-    for compiler in found:
-        if kind in (None, compiler.kind):
-            return compiler
-    if kind is not None and found:
-        raise CompilerNotFound(f"no {kind} compiler was found, only {', '.join(c.name for c in found)}")
-    raise CompilerNotFound(HELP)
+    if fitting := [compiler for compiler in found if kind in (None, compiler.kind)]:
+        return fitting[0]
+    have = ", ".join(c.name for c in found)
+    raise CompilerNotFound(f"no {kind} compiler was found, only {have}" if kind and found else HELP)

@@ -21,6 +21,7 @@ from bisect import bisect_right
 from itertools import pairwise
 from typing import NamedTuple
 
+from .device_code import split
 from .source import (
     DIRECTIVE,
     CompileError,
@@ -29,6 +30,7 @@ from .source import (
     closing,
     error_at,
     position,
+    spaces,
     split_commas,
     without_comments,
 )
@@ -136,21 +138,16 @@ class Translated:
 
 def declarations(code: str) -> list[Declaration]:
     """Return the variables of a kernel source in the card's memories; comments must be blanked."""
-    code = DIRECTIVE.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), code)
+    bodies = [(code.find("{", d.begin, d.end), d.end) for d in split(code) if d.kind in ("function", "type")]
+    code = DIRECTIVE.sub(lambda m: spaces(m[0]), code)
     found: list[Declaration] = []
-    functions: list[bool] = []  # by open brace: whether it is one of a function (or class), not of a namespace
-    at = 0
     for match in QUALIFIER.finditer(code):
-        if found and match.start() < found[-1].end:
-            continue
-        for brace in re.finditer(r'((?:\bnamespace(?:\s+[\w:]+)?|extern\s*" *")\s*)?\{|\}', code[at : match.start()]):
-            if brace[0] == "}":
-                functions = functions[:-1]
-            else:
-                functions.append(not brace[1])
         at = match.start()
+        if found and at < found[-1].end:
+            continue
         begin = max(code.rfind(c, 0, at) for c in ";{}") + 1
-        if declaration := _declaration(code, begin, at, any(functions)):
+        in_function = any(0 <= opened < at < end for opened, end in bodies)
+        if declaration := _declaration(code, begin, at, in_function):
             found.append(declaration)
     return found
 
@@ -194,13 +191,9 @@ def overlaid(source: str) -> list[tuple[str, int, int, str]]:
     code, found = without_comments(source), []
     dynamic = [d for d in declarations(code) if {"extern", "__shared__"} <= d.words and d.in_function]
     for first, second in pairwise(dynamic):
-        depth = 0
-        for brace in re.findall(r"[{}]", code[first.end : second.begin]):
-            depth += 1 if brace == "{" else -1
-            if depth < 0:  # another function
-                break
+        between = f"{{{code[first.end : second.begin]} "
         names = first.names[0][0], second.names[0][0]
-        if depth >= 0 and names[0] != names[1]:
+        if closing(between, 0) == len(between) and names[0] != names[1]:  # the first one's function has not ended
             at = second.begin + len(re.match(r"\s*", code[second.begin :])[0])
             text = f"{names[1]} begins where {names[0]} does: cut both from one array, {names[1]} = ...&{names[0]}[n]"
             found.append(("overlaid", *position(code, at), text))
