@@ -70,6 +70,7 @@ class Declaration:
     head: str  # the text before its body, macros expanded
     names: set[str] = field(default_factory=set)
     uses: set[str] = field(default_factory=set)
+    scope: str = ""  # the namespaces around it: "a::b::"
 
     @property
     def is_kernel(self) -> bool:
@@ -187,20 +188,21 @@ def split(code: str) -> list[Declaration]:
     return found
 
 
-def _scope(text, at, end, macros, found):
-    opening = re.compile(r'\s*(?:inline\s+)?(?:namespace\b[^{};=]*|extern\s*"[^"]*"\s*)\{')
+def _scope(text, at, end, macros, found, scope=""):
+    opening = re.compile(r'\s*(?:inline\s+)?(?:namespace\b\s*([\w:]*)[^{};=]*|extern\s*"[^"]*"\s*)\{')
     while at < end:
         if match := SKIPPED.match(text, at, end):
             at = match.end()
             continue
         if match := opening.match(text, at, end):
             inner = min(closing(text, match.end() - 1), end)
-            _scope(text, match.end(), inner - 1, macros, found)
+            _scope(text, match.end(), inner - 1, macros, found, scope + (f"{match[1]}::" if match[1] else ""))
             at = inner
             continue
         d = _read(text, at, end, macros)
         while d.kind == "function" and (match := re.compile(r"\s*(?:,[^{;]*)?\{").match(text, d.end, end)):
             d.end = closing(text, match.end() - 1)  # behind `: x(a), y{b}` of a constructor
+        d.scope = scope
         found.append(d)
         at = max(d.end, at + 1)
 
@@ -352,16 +354,24 @@ def device_code(source: str, name: str, options=(), preprocessor=None) -> Device
         raise error_at(CompileError, flat, kernel.begin, message)
     if unbalanced(text):  # the ends of declarations are unknown: the compiler gets everything and reports the mistake
         return DeviceCode(text, flat, parameters_of(kernel, name), 1024)
-    text, of_host = _without_host_members(text, declarations)
-    code = without_comments(text)
+    text, of_host, kept = _device_part(text, lambda declared, code: _reached(declared, code, name, macros))
+    kernel = _find(kept, name)
+    refuse_unsupported(text, flat, macros, set().union(*(d.names for d in kept)))
+    return DeviceCode(text, flat, parameters_of(kernel, name), _most_threads(kernel), of_host)
+
+
+def _device_part(text: str, reach) -> tuple[str, dict[str, str], list[Declaration]]:
+    """Blank what the device does not need; return the text, functions of the host, and what is kept."""
+    # `reach` returns the ids of declarations to keep. Where a declaration begins and ends is read from the first of
+    # each branch of `#if`.
+    code = first_branches(without_comments(text))
+    text, of_host = _without_host_members(text, code)
+    code = first_branches(without_comments(text))
     declarations = split(code)
-    kernel = _find(declarations, name)
-    kept = _reached(declarations, code, name, macros)
+    kept = reach(declarations, code)
     of_host |= _without_host(declarations, kept, code)
     text = _blank(text, [d for d in declarations if id(d) not in kept])
-    own = set().union(*(d.names for d in declarations if id(d) in kept))
-    refuse_unsupported(text, flat, macros, own)
-    return DeviceCode(text, flat, parameters_of(kernel, name), _most_threads(kernel), of_host)
+    return text, of_host, [d for d in declarations if id(d) in kept]
 
 
 CUBLAS = re.compile(r'#\s*include\s*[<"](?:cublas|mma\.h|torch/|ATen/|c10/)')
@@ -390,20 +400,17 @@ class CardCode(NamedTuple):
 
 def for_card(source: str, options=(), names=()) -> CardCode:
     """Return a source for a compiler of device code alone: host functions, their includes and variables are blanked."""
+
     # Its own headers are read in. All kernels stay with what they need, and what `names` (name expressions) need. So do
-    # all branches of `#if`, which are for that compiler to choose; where a declaration begins and ends is read from the
-    # first of each. Lines and columns stay.
-    flat, of_host = flatten(source, options), {}
-    code = first_branches(without_comments(flat.text))
-    if not unbalanced(code):
-        text, of_host = _without_host_members(flat.text, split(code))
-        code = first_branches(without_comments(text))
-        declarations = split(code)
+    # all branches of `#if`, which are for that compiler to choose. Lines and columns stay.
+    def reach(declarations, code):
         roots = [d for d in declarations if d.on_device or d.kind in ("instance", "static_assert")]
         roots += _using_namespaces(declarations, code)
-        kept = _closure(declarations, roots, macros_of(code), re.findall(r"[A-Za-z_]\w*", " ".join(names)))
-        of_host |= _without_host(declarations, kept, code)
-        text = _blank(text, [d for d in declarations if id(d) not in kept])
+        return _closure(declarations, roots, macros_of(code), WORD.findall(" ".join(names)))
+
+    flat, of_host = flatten(source, options), {}
+    if not unbalanced(first_branches(without_comments(flat.text))):
+        text, of_host, _ = _device_part(flat.text, reach)
         flat = flat._replace(text=text)
     known = _known_to_nvcc(flat.text)
     known += "".join(f"#include <{header}>\n" for header in OF_CUBLAS if CUBLAS.search(flat.text))
@@ -520,35 +527,27 @@ def _find(declarations, name) -> Declaration | None:
 
 def scope(text: str, name: str) -> str:
     """Return the namespaces of a variable at namespace scope: "a::b::"."""
-    code = DIRECTIVE.sub(lambda m: spaces(m[0]), without_comments(text))
-    at = next((d.begin for d in split(code) if d.kind == "variable" and name in d.names), 0)
-    opened = []
-    for match in re.finditer(r"(?:\bnamespace\s+([\w:]+)\s*)?\{|\}", code[:at]):
-        opened = opened[:-1] if match[0] == "}" else [*opened, match[1]]
-    return "".join(f"{name}::" for name in opened if name)
+    found = split(without_comments(text))
+    return next((d.scope for d in found if d.kind == "variable" and name in d.names), "")
 
 
 def _closure(declarations, roots, macros, words=()) -> set[int]:
+    """Return the ids of `roots`, and of what they and `words` need."""
     by_name: dict[str, list[Declaration]] = {}
     for d in declarations:
         for name in d.names:
             by_name.setdefault(name, []).append(d)
-    kept, names, todo = {id(d) for d in roots}, set(), [*roots]
-    waiting = set(words)
-    while todo or waiting:
-        if todo:
-            waiting |= todo.pop().uses
-        for name in waiting - names:
-            names.add(name)
-            todo_here = by_name.get(name, ())
-            devices = [d for d in todo_here if d.on_device or d.kind != "function"]
-            for d in devices or todo_here:
-                if id(d) not in kept:
-                    kept.add(id(d))
-                    todo.append(d)
-            if name in macros:
-                waiting = waiting | set(re.findall(r"[A-Za-z_]\w*", expand(name, macros)))
-        waiting -= names
+    kept, seen = {id(d) for d in roots}, set()
+    todo = {*words}.union(*(d.uses for d in roots))
+    while todo:
+        name = todo.pop()
+        seen.add(name)
+        named = by_name.get(name, [])
+        for d in [d for d in named if d.on_device or d.kind != "function"] or named:
+            kept.add(id(d))
+            todo |= d.uses - seen
+        if name in macros:
+            todo |= {*WORD.findall(expand(name, macros))} - seen
     return kept
 
 
@@ -561,7 +560,7 @@ def _reached(declarations, code, name, macros) -> set[int]:
         or (d.kind == "variable" and d.on_device)
         or (d.kind == "function" and d.on_device and "operator" in d.names)
     ]  # fmt: skip
-    kept = _closure(declarations, always, macros, re.findall(r"[A-Za-z_]\w*", name))
+    kept = _closure(declarations, always, macros, WORD.findall(name))
     kept |= {id(d) for d in _using_namespaces(declarations, code)}
     names = set().union(*(d.names for d in declarations if id(d) in kept)) | set(macros)
     every = set().union(*(d.names for d in declarations))
@@ -580,14 +579,11 @@ def _using_namespaces(declarations, code) -> list[Declaration]:
 
 def _without_host(declarations, kept, code) -> dict[str, str]:
     """Leave out declarations that only the host can use; return the names of its functions."""
-    names = {}
-    for d in declarations:
-        if id(d) in kept and not d.on_device and d.kind == "function":
-            names |= dict(zip(d.names, d.names, strict=True))
-            kept.discard(id(d))
-        elif id(d) in kept and not d.on_device and d.kind == "variable" and HOST_ONLY.search(code[d.begin : d.end]):
-            kept.discard(id(d))
-    return names
+    host = [d for d in declarations if id(d) in kept and not d.on_device]
+    functions = [d for d in host if d.kind == "function"]
+    variables = [d for d in host if d.kind == "variable" and HOST_ONLY.search(code[d.begin : d.end])]
+    kept -= {id(d) for d in functions + variables}
+    return {name: name for d in functions for name in d.names}
 
 
 def host_hints(of_host: dict[str, str], said: str) -> list[str]:
@@ -602,17 +598,16 @@ def host_hints(of_host: dict[str, str], said: str) -> list[str]:
 KEPT_MEMBER = re.compile(r"\bvirtual\b|=\s*(?:default|delete)\s*;|\(\s*(?:\w+\s*::\s*)?\*")
 
 
-def _without_host_members(text: str, declarations) -> tuple[str, dict[str, str]]:
+def _without_host_members(text: str, code: str) -> tuple[str, dict[str, str]]:
     """Blank the functions of structs that are not for the device; return the names they are called by."""
-    code = first_branches(without_comments(text))
-    plain, macros = DIRECTIVE.sub(lambda m: spaces(m[0]), code), macros_of(code)
+    plain, macros, declarations = DIRECTIVE.sub(lambda m: spaces(m[0]), code), macros_of(code), split(code)
     defined = set().union(*(d.names for d in declarations if d.on_device))  # a member may be, outside its struct
     found: list[Declaration] = []
     names: dict[str, str] = {}
     for d in declarations:
         if d.kind == "type" and "{" in plain[d.begin : d.end]:
             _host_members(plain, d, macros, defined, found, names)
-    return (_blank(text, found) if found else text), names
+    return _blank(text, found), names
 
 
 def _host_members(plain, record, macros, defined, found, names) -> None:
