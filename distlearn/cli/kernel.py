@@ -23,7 +23,6 @@ from ..cuda.arguments import argument, spell
 from ..cuda.emulator.build import preprocessor
 from ..cuda.emulator.source import flatten, taken_branches
 from ..cuda.host import kernels_of, launches_of
-from ..cuda.report import KINDS
 from ..files import whole_file
 from .console import plain_errors, print_table, say
 
@@ -198,9 +197,9 @@ def _line(file, name, made, launch) -> str:
     words = ["--name", name, "--grid", ",".join(map(str, grid)), "--block", ",".join(map(str, block))]
     words += ["--shared", str(shared)] * bool(shared)
     for known, code in zip(given, signature, strict=False):
-        usual = (
-            f"{spell(code.replace('k', ''))[:-1]}[32768]" if code.startswith("*") else "1" if code[0] in "fh" else "32"
-        )
+        usual = "1" if code[0] in "fh" else "32"
+        if code.startswith("*"):
+            usual = f"{spell(code.replace('k', ''))[:-1]}[32768]"
         words += ["--arg", known or usual]
     return shlex.join(["distlearn", "kernel", "check", str(file), *words])
 
@@ -237,7 +236,7 @@ def to_sarif(found: list[Checked]) -> dict:
                 "ruleId": f.kind, "level": "warning" if f.is_warning else "error",
                 "message": {"text": f"{one.kernel}: {f.message}"}, "locations": [{"physicalLocation": place}],
             })  # fmt: skip
-    rules = [{"id": kind} for kind in dict.fromkeys([*(k for k, _ in KINDS), *(r["ruleId"] for r in results)])]
+    rules = [{"id": kind} for kind in dict.fromkeys(r["ruleId"] for r in results)]
     driver = {"name": "distlearn kernel check", "version": __version__, "rules": rules}
     return {
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json", "version": "2.1.0",

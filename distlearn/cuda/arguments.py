@@ -207,10 +207,8 @@ def _check_array(where, code, array):
 
 def check_constant(name: str, code: str, nbytes: int, value: np.ndarray) -> None:
     """Check a value for a `__constant__` or `__device__` variable of `nbytes` bytes, its items of type `code`."""
-    letter, size = code[0], int(code[1:])
-    where = f"variable {name!r} has {nbytes // size} items of type {spell(code)}"
-    if letter != "s" and (value.dtype.kind not in KINDS[letter] or value.itemsize != size or not value.dtype.isnative):
-        raise TypeError(f"{where}; got {_describe(value)}")
+    where = f"variable {name!r} has {nbytes // int(code[1:])} items of type {spell(code)}"
+    _check_array(where, f"*k{code}", value)
     if value.nbytes != nbytes:
         raise ValueError(f"{where}, {nbytes} bytes; got {_describe(value)}, {value.nbytes} bytes")
 
