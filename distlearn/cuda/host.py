@@ -20,7 +20,7 @@ import numpy as np
 
 from .arguments import ELEMENTS, NUMPY, WORDS
 from .emulator.device_code import Macro, expand, macros_of, parameters_of, split
-from .emulator.source import closing, position, spaces, split_commas, without_comments
+from .emulator.source import bracketed, closing, position, spaces, split_commas, without_comments
 
 THREADS = 1 << 22  # of a launch of the host code, at most: others take minutes
 SIZES = {words: np.dtype(NUMPY[code]).itemsize for code, words in WORDS.items() if code in NUMPY}
@@ -63,7 +63,7 @@ def _of_template(head: str) -> str:
 def launches_of(source: str, place=lambda line: ("", line)) -> dict[str, list[Launch]]:
     """Return the launches of the host code, by kernel; `place` returns the file and line of a line of the source."""
     host, found = _Host(without_comments(source)), {}
-    for match in re.finditer(r"\b(\w+)\s*(<[^;{}]*?>)?\s*<<<(.*?)>>>\s*\(", host.code, re.S):
+    for match in re.finditer(r"\b(\w+)\s*(<[^;{}]*?>)?\s*<<<(.*?)>>>(?=\s*\()", host.code, re.S):
         tried = [host.launch(match, given) for given in itertools.islice(host.callers(match.start()), 20)]
         one = min(tried, key=lambda one: bool(one.unknown))
         found.setdefault(match[1], []).append(one._replace(line=place(one.line)[1]))
@@ -100,8 +100,8 @@ class _Host:
         of_template = re.match(r"\s*template\s*<([^<>]*)>", self.code[scope.begin :]) if scope else None
         types = re.findall(r"(\w+)\s*(?:=[^,]*)?(?:,|$)", of_template[1]) if of_template else []
         if scope and scope.parameters and depth < 5:
-            for call in re.finditer(rf"\b{scope.name}\s*(?:<([^;(){{}}]*)>)?\s*\(", self.code):
-                texts = split_commas(self.code[call.end() : closing(self.code, call.end() - 1) - 1])
+            for call in re.finditer(rf"\b{scope.name}\s*(?:<([^;(){{}}]*)>)?(?=\s*\()", self.code):
+                texts, _ = bracketed(self.code, call.end())
                 if len(texts) == len(scope.parameters) and self.scope(call.start()) not in (scope, None):
                     texts = dict(zip([*scope.parameters, *types], [*texts, *split_commas(call[1] or "")], strict=False))
                     for given in self.callers(call.start(), depth + 1):
@@ -119,7 +119,7 @@ class _Host:
                 missing.append(error.args[0])
 
         grid, block, *rest = [*split_commas(match[3]), "", ""]
-        texts = split_commas(self.code[match.end() : closing(self.code, match.end() - 1) - 1])
+        texts, _ = bracketed(self.code, match.end())
         grid, block = known(grid, _triple), known(block, _triple)
         shared = known(rest[0] or "0", int)
         arguments = [known(text, lambda v: getattr(v, "text", None) or repr(v + 0)) for text in texts]

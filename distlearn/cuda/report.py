@@ -438,9 +438,8 @@ def verdict(site) -> str:
 def title(report) -> str:
     """Return the first line."""
     counts = [(len(report.errors), "error"), (len(report.warnings), "warning")]
-    found = ", ".join(f"{n} {what}" + "s" * (n > 1) for n, what in counts if n)
-    found = found if report.errors else ", ".join(filter(None, ["no errors", found]))
-    return f"{report.kernel}, grid {report.grid}, block {report.block}: {found}"
+    found = ["no errors"] * report.ok + [f"{n} {what}{'s' * (n > 1)}" for n, what in counts if n]
+    return f"{report.kernel}, grid {report.grid}, block {report.block}: {', '.join(found)}"
 
 
 def _table(report) -> Table:

@@ -133,8 +133,8 @@ def build(code: DeviceCode, name: str, compiler: Compiler, *, options=()) -> Bui
             os.replace(made, path)
             os.replace(text, about)
     record = json.loads(about.read_text(encoding="utf-8"))
-    return Build(path, record["signature"], [SourceSite(*s) for s in record["sites"]], record["variables"],
-                 [tuple(w) for w in record["warnings"]])  # fmt: skip
+    record["sites"] = [SourceSite(*site) for site in record["sites"]]
+    return Build(path, **record)
 
 
 @functools.cache

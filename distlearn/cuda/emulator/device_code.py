@@ -26,6 +26,7 @@ from .source import (
     CompileError,
     Flat,
     UnsupportedFeature,
+    bracketed,
     closing,
     error_at,
     first_branches,
@@ -37,6 +38,7 @@ from .source import (
     taken_branches,
     unbalanced,
     without_comments,
+    without_directives,
 )  # fmt: skip
 
 DEFINE = re.compile(r"[ \t]*#[ \t]*define[ \t]+(\w+)(\(([^)]*)\))?(.*)", re.S)
@@ -118,11 +120,9 @@ def expand(text: str, macros: dict[str, Macro], known=frozenset()) -> str:
         macro, end = macros[match[0]], match.end()
         body = macro.body
         if macro.parameters is not None:
-            bracket = re.compile(r"\s*\(").match(text, end)
-            if not bracket:
+            given, end = bracketed(text, end)
+            if given is None:
                 continue
-            end = closing(text, bracket.end() - 1)
-            given = [a.strip() for a in split_commas(text[bracket.end() : end - 1])]
             body = _substitute(macro, given, macros, known)
         body = re.sub(r"\s*##\s*", "", body)
         out += [text[at : match.start()], expand(body, macros, known | {match[0]})]
@@ -133,7 +133,7 @@ def expand(text: str, macros: dict[str, Macro], known=frozenset()) -> str:
 
 
 def _substitute(macro, given, macros, known):
-    names = list(macro.parameters)
+    names, given = list(macro.parameters), [text.strip() for text in given]
     if names and names[-1].endswith("..."):
         fixed = len(names) - 1
         given = [*given[:fixed], ", ".join(given[fixed:])]
@@ -162,9 +162,8 @@ def _brackets_removed(head: str) -> str:
     at, out = 0, ""
     for match in WORD.finditer(head):
         if match.start() >= at and match[0] in SPECIFIERS:
-            bracket = re.compile(r"\s*\(").match(head, match.end())
             out += head[at : match.start()]
-            at = closing(head, bracket.end() - 1) if bracket else match.end()
+            _, at = bracketed(head, match.end())
     return out + head[at:]
 
 
@@ -182,7 +181,7 @@ def function_name(head: str) -> tuple[str, int] | None:
 def split(code: str) -> list[Declaration]:
     """Return the declarations of a text at namespace scope, in order; comments must be blanked."""
     macros = macros_of(code)
-    plain = DIRECTIVE.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), code)
+    plain = without_directives(code)
     found: list[Declaration] = []
     _scope(plain, 0, len(plain), macros, found)
     return found
@@ -242,10 +241,9 @@ def _whole_macro(text, word, end, macros) -> Declaration | None:
     """Read a macro that expands to whole declarations: KERNEL(add, +), with or without a semicolon."""
     macro, stop = macros[word[0]], word.end()
     if macro.parameters is not None:
-        bracket = re.compile(r"\s*\(").match(text, stop, end)
-        if not bracket:
+        given, stop = bracketed(text, stop)
+        if given is None:
             return None
-        stop = closing(text, bracket.end() - 1)
     after = re.compile(r"\s*").match(text, stop, end).end()
     expanded = expand(text[word.start() : stop], macros).strip()
     if not expanded.endswith(("}", ";")) and text[after : after + 1] != ";":
@@ -470,7 +468,7 @@ def _known_to_nvcc(text: str) -> str:
 
 def refuse_unsupported(text: str, flat: Flat, macros, own) -> None:
     """Raise `UnsupportedFeature` if device code uses a feature that the emulator or a card does not have."""
-    plain = DIRECTIVE.sub(lambda m: spaces(m[0]), without_comments(text))
+    plain = without_directives(without_comments(text))
     grids = "|".join({a or b for a, b in GRID_GROUP.findall(plain)} or {"this_grid"})
     for pattern, what, instead in UNSUPPORTED:
         pattern = pattern.replace("NAMES", grids)
@@ -600,7 +598,7 @@ KEPT_MEMBER = re.compile(r"\bvirtual\b|=\s*(?:default|delete)\s*;|\(\s*(?:\w+\s*
 
 def _without_host_members(text: str, code: str) -> tuple[str, dict[str, str]]:
     """Blank the functions of structs that are not for the device; return the names they are called by."""
-    plain, macros, declarations = DIRECTIVE.sub(lambda m: spaces(m[0]), code), macros_of(code), split(code)
+    plain, macros, declarations = without_directives(code), macros_of(code), split(code)
     defined = set().union(*(d.names for d in declarations if d.on_device))  # a member may be, outside its struct
     found: list[Declaration] = []
     names: dict[str, str] = {}
@@ -636,14 +634,13 @@ def _host_members(plain, record, macros, defined, found, names) -> None:
 def parameters_of(kernel, name) -> list[str]:
     """Return the names of the parameters in a kernel's head; a macro may have made several heads."""
     head = kernel.head
-    if match := re.search(rf"[^;{{}}]*\b{re.escape(base_name(name))}\s*\(", head):
-        head = head[match.start() : closing(head, match.end() - 1)]
+    if match := re.search(rf"[^;{{}}]*\b{re.escape(base_name(name))}(?=\s*\()", head):
+        head = head[match.start() : bracketed(head, match.end())[1]]
     if not function_name(head):
         return []
-    text = _brackets_removed(_without_template(head))
-    _, at = function_name(head)
+    given, _ = bracketed(_brackets_removed(_without_template(head)), function_name(head)[1])
     names = []
-    for i, parameter in enumerate(split_commas(text[at + 1 : closing(text, at) - 1])):
+    for i, parameter in enumerate(given):
         plain = re.sub(r"=.*", "", parameter, flags=re.S).strip()
         word = re.search(r"(\w+)\s*(?:\[[^\]]*\]\s*)*$", plain)
         names.append(word[1] if word else f"argument {i}")
@@ -651,8 +648,8 @@ def parameters_of(kernel, name) -> list[str]:
 
 
 def _most_threads(kernel) -> int:
-    if match := re.search(r"__launch_bounds__\s*(?=\()", kernel.head):
-        first, *_ = split_commas(kernel.head[match.end() + 1 : closing(kernel.head, match.end()) - 1])
+    if match := re.search(r"__launch_bounds__(?=\s*\()", kernel.head):
+        first, *_ = bracketed(kernel.head, match.end())[0]
         with contextlib.suppress(SyntaxError, ValueError, ZeroDivisionError, TypeError):
             return int(eval(first, {"__builtins__": {}})) if re.fullmatch(r"[\d\s+*/()<>-]+", first) else 1024
     return 1024

@@ -51,10 +51,15 @@ def without_comments(source: str) -> str:
     def blank(match):
         text = match[0]
         if text[0] in "\"'":
-            return text[0] + re.sub(r"[^\n]", " ", text[1:-1]) + text[-1]
-        return re.sub(r"[^\n]", " ", text)
+            return text[0] + spaces(text[1:-1]) + text[-1]
+        return spaces(text)
 
     return re.sub(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', blank, source, flags=re.S)
+
+
+def without_directives(code: str) -> str:
+    """Return the text with `#` lines blanked."""
+    return DIRECTIVE.sub(lambda m: spaces(m[0]), code)
 
 
 def lines_of(source: str) -> list[str]:
@@ -78,6 +83,15 @@ def closing(text: str, at: int) -> int:
             if not opened:
                 return match.end()
     return len(text)
+
+
+def bracketed(text: str, at: int) -> tuple[list[str] | None, int]:
+    """Return what is listed in the `(...)` that follows a place, and where it ends; without one None and the place."""
+    match = re.compile(r"\s*\(").match(text, at)
+    if not match:
+        return None, at
+    end = closing(text, match.end() - 1)
+    return split_commas(text[match.end() : end - 1]), end
 
 
 def unbalanced(source: str) -> tuple[int, int, str] | None:

@@ -33,6 +33,7 @@ from .source import (
     spaces,
     split_commas,
     without_comments,
+    without_directives,
 )
 
 WORDS = (
@@ -55,7 +56,7 @@ def card_casts(code: str) -> list[tuple[int, int, str]]:
         defines = MACRO.match(directive[0])
         parameters.update(re.findall(r"\w+", (defines and defines[1]) or ""))
         header = directive[0][: defines.end()] if defines else directive[0]
-        return re.sub(r"[^\n]", " ", header)[:-1] + "=" + directive[0][len(header) :]  # an expression can follow
+        return spaces(header)[:-1] + "=" + directive[0][len(header) :]  # an expression can follow
 
     code = DIRECTIVE.sub(text_of_macro, code)
     names = {re.escape(name) for found in NAMED.findall(code) for name in found if name}
@@ -139,7 +140,7 @@ class Translated:
 def declarations(code: str) -> list[Declaration]:
     """Return the variables of a kernel source in the card's memories; comments must be blanked."""
     bodies = [(code.find("{", d.begin, d.end), d.end) for d in split(code) if d.kind in ("function", "type")]
-    code = DIRECTIVE.sub(lambda m: spaces(m[0]), code)
+    code = without_directives(code)
     found: list[Declaration] = []
     for match in QUALIFIER.finditer(code):
         at = match.start()
