@@ -25,7 +25,7 @@ CAPS = {
     "distlearn": 5_558,
     "distlearn/cli": 14_426,
     "distlearn/comm": 20_730,
-    "distlearn/cuda": 37_530,
+    "distlearn/cuda": 36_097,
     "distlearn/data": 8_266,
     "distlearn/nn": 38_254,
     "distlearn/optim": 3_356,

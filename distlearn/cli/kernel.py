@@ -19,11 +19,10 @@ import numpy as np
 
 from .. import __version__
 from ..cuda import KernelError, RawKernel, Report, compile_check
-from ..cuda.arguments import spell
+from ..cuda.arguments import argument, spell
 from ..cuda.emulator.build import preprocessor
 from ..cuda.emulator.source import flatten, taken_branches
-from ..cuda.host import argument, kernels_of, launches_of
-from ..cuda.report import KINDS
+from ..cuda.host import kernels_of, launches_of
 from ..files import whole_file
 from .console import plain_errors, print_table, say
 
@@ -102,7 +101,8 @@ def check_path(path, *, name, sarif, as_json, archs, defines, folders, **how) ->
         for each in names:
             known, given = launches.get(each, []), (file, source, each, (f"-I{file.parent}", *options))
             with contextlib.redirect_stdout(io.StringIO()):  # what kernels print is in their reports
-                found += _checked(*given, templates.get(each, ""), not one_by_one, known, **how)
+                for one in _checked(*given, templates.get(each, ""), not one_by_one, known, **how):
+                    found += [one] * (one.report is not None or one not in found)  # each launch is refused alike
         if archs:
             result = compile_check(source, archs.split(","), options=options, names=[name] if name else ())
             say(str(result))
@@ -138,7 +138,7 @@ def _checked(file, source, name, options, template, folder, launches, *, grid, b
                 full += template
                 why = f"its launch in line {one.line} names no arguments of the template" if one else why
                 one = one and one._replace(grid=None)
-            if folder and one and None in one[2:5]:
+            if folder and (None in one[2:5] if one else template):
                 yield Checked(file, full, None, why)
                 continue
             made = RawKernel(source, full, options).compile()
@@ -172,7 +172,7 @@ def _checked(file, source, name, options, template, folder, launches, *, grid, b
             why = " ".join([*lines[:2], *(line for line in lines[2:] if "header not found" in line)])
             yield Checked(file, full, None, f"refused: {why}" if folder else f"error: {error}")
         except (ValueError, TypeError) as error:
-            if not folder:
+            if args:
                 raise
             yield Checked(file, full, None, f"cannot be launched: {error}")
 
@@ -197,9 +197,9 @@ def _line(file, name, made, launch) -> str:
     words = ["--name", name, "--grid", ",".join(map(str, grid)), "--block", ",".join(map(str, block))]
     words += ["--shared", str(shared)] * bool(shared)
     for known, code in zip(given, signature, strict=False):
-        usual = (
-            f"{spell(code.replace('k', ''))[:-1]}[32768]" if code.startswith("*") else "1" if code[0] in "fh" else "32"
-        )
+        usual = "1" if code[0] in "fh" else "32"
+        if code.startswith("*"):
+            usual = f"{spell(code.replace('k', ''))[:-1]}[32768]"
         words += ["--arg", known or usual]
     return shlex.join(["distlearn", "kernel", "check", str(file), *words])
 
@@ -236,7 +236,7 @@ def to_sarif(found: list[Checked]) -> dict:
                 "ruleId": f.kind, "level": "warning" if f.is_warning else "error",
                 "message": {"text": f"{one.kernel}: {f.message}"}, "locations": [{"physicalLocation": place}],
             })  # fmt: skip
-    rules = [{"id": kind} for kind in dict.fromkeys([*(k for k, _ in KINDS), *(r["ruleId"] for r in results)])]
+    rules = [{"id": kind} for kind in dict.fromkeys(r["ruleId"] for r in results)]
     driver = {"name": "distlearn kernel check", "version": __version__, "rules": rules}
     return {
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json", "version": "2.1.0",

@@ -13,6 +13,7 @@ pointer, or None (or 0) for a null pointer. An array of pointers (`float**`) is 
 from __future__ import annotations
 
 import operator
+import re
 import struct
 
 import numpy as np
@@ -26,6 +27,8 @@ WORDS = {"f4": "float", "f8": "double", "i1": "char", "u1": "unsigned char", "i2
 NUMPY = {"f4": "float32", "f8": "float64", "h2": "float16", "b1": "bool", "i1": "int8", "u1": "uint8", "i2": "int16",
          "u2": "uint16", "i4": "int32", "u4": "uint32", "i8": "int64", "u8": "uint64", "c8": "complex64",
          "c16": "complex128", "w2": "uint16"}  # fmt: skip
+
+ELEMENTS = 1 << 26  # of an array made of a description, at most: for each byte the emulator keeps several of its own
 
 
 def _whole(value, where: str) -> int:
@@ -68,9 +71,10 @@ def block_number(index, grid: tuple[int, int, int]) -> int:
     """Return the number of a block of the grid, x running fastest."""
     parts = tuple(index) if isinstance(index, (tuple, list)) else (index,)
     parts = tuple(_whole(v, f"record is {index!r}") for v in parts) + (0,) * (3 - len(parts))
-    if len(parts) != 3 or not all(0 <= p < n for p, n in zip(parts, grid, strict=True)):
-        raise ValueError(f"record is {index!r}: the grid {grid} has no such block")
-    return parts[0] + grid[0] * (parts[1] + grid[1] * parts[2])
+    try:
+        return int(np.ravel_multi_index(parts, grid, order="F"))
+    except ValueError:
+        raise ValueError(f"record is {index!r}: the grid {grid} has no such block") from None
 
 
 def spell(code: str) -> str:
@@ -95,26 +99,36 @@ def bind(kernel: str, signature: list[str], names: list[str], args) -> Bound:
     if len(args) != len(signature):
         wanted = ", ".join(f"{spell(c)} {n}" for c, n in zip(signature, names, strict=True))
         raise TypeError(f"{kernel} takes {len(signature)} arguments ({wanted}), got {len(args)}")
-    table = Table(len(args))
-    bound = []
+    bound, entries = [], []
     for i, (code, name, arg) in enumerate(zip(signature, names, args, strict=True)):
+        where = f"{kernel}: argument {name!r} is {spell(code)}"
         if holds_pointers(arg) and code.removeprefix("*").lstrip("k")[0] in "s*":
-            arg = _with_pointers(kernel, code, name, arg, i, table)
-        bound.append(_bind(kernel, code, name, arg))
-    signature = [*signature, "s8", *("*v0" if a.flags.writeable else "*kv0" for a in table.arrays)]
-    return Bound([*bound, table.packed(), *table.arrays], signature, [*names, "pointers", *table.names])
+            in_memory = code.startswith("*")
+            entries += [(in_memory, i, *held) for held in _arrays_held(where, code, name, arg)]
+            packed = with_addresses(arg, lambda array: 0)
+            arg = packed if in_memory else packed[()]
+        bound.append(_bind(where, code, arg))
+    # After the kernel's own arguments come the table of pointers, which `Kernel::run` of cuda_emu.h puts into their
+    # places, and the arrays that it names, each once.
+    arrays = {id(array): array for *_, array in entries}
+    paths = {id(array): path for *_, path, array in reversed(entries)}
+    number = {key: i for i, key in enumerate(arrays, len(args) + 1)}
+    table = [len(entries)]
+    for in_memory, i, place, _, array in entries:
+        table += [in_memory, i, place, number[id(array)]]
+    signature = [*signature, "s8", *("*v0" if a.flags.writeable else "*kv0" for a in arrays.values())]
+    packed = np.array(table, np.int64).tobytes()
+    return Bound([*bound, packed, *arrays.values()], signature, [*names, "pointers", *(paths[key] for key in arrays)])
 
 
-def _with_pointers(kernel, code, name, arg, index, table):
-    where = f"{kernel}: argument {name!r} is {spell(code)}"
-    dtype = without_objects(arg.dtype)
-    in_memory = code.startswith("*")
-    if not in_memory and dtype.itemsize != int(code[1:]):
+def _arrays_held(where, code, name, arg):
+    """Yield the place in bytes, the path and the array of each pointer of an argument that is not null."""
+    if not code.startswith("*") and arg.dtype.itemsize != int(code[1:]):
         raise TypeError(
-            f"{where}; got a struct of {dtype.itemsize} bytes: {arg.dtype}. Pass align=True to np.dtype(...)?"
+            f"{where}; got a struct of {arg.dtype.itemsize} bytes: {without_objects(arg.dtype)}. "
+            "Pass align=True to np.dtype(...)?"
         )
-    paths = _paths(arg)
-    for (place, array), path in zip(arrays_in(arg), paths, strict=True):
+    for place, path, array in pointers(arg):
         if array is None:
             continue
         if not isinstance(array, np.ndarray):
@@ -126,13 +140,10 @@ def _with_pointers(kernel, code, name, arg, index, table):
             )
         if not (array.flags.c_contiguous or array.flags.f_contiguous):
             raise ValueError(f"{where}; {name}{path} has gaps; pass np.ascontiguousarray(...)")
-        table.add(name + path, index, in_memory, place, array)
-    packed = with_addresses(arg, lambda array: 0)
-    return packed if in_memory else packed[()]
+        yield place, name + path, array
 
 
-def _bind(kernel, code, name, arg):
-    where = f"{kernel}: argument {name!r} is {spell(code)}"
+def _bind(where, code, arg):
     if code.startswith("*"):
         if not isinstance(arg, np.ndarray):
             if isinstance(arg, (int, np.integer)) and arg == 0:
@@ -144,20 +155,16 @@ def _bind(kernel, code, name, arg):
         wanted = "by value: pass a scalar of a structured dtype, np.array((1, 2), 'f4,f4')[()] for a float2"
         raise TypeError(f"{where}, {wanted if letter == 's' else 'a number'}; got {_describe(arg)}")
     if isinstance(arg, (bool, int)) and letter in "iub":
-        low, high = {
-            "i": (-(2 ** (8 * size - 1)), 2 ** (8 * size - 1) - 1),
-            "u": (0, 2 ** (8 * size) - 1),
-            "b": (0, 1),
-        }[letter]
+        limits = np.iinfo(NUMPY[code]) if letter in "iu" else None
+        low, high = (limits.min, limits.max) if limits else (0, 1)
         if not low <= arg <= high:
             raise TypeError(f"{where}; {arg} does not fit into {size} bytes: it takes {low} to {high}")
-        return (int(arg) & (2 ** (8 * size) - 1)).to_bytes(size, "little")
-    if isinstance(arg, float) and not isinstance(arg, np.generic):
+        return np.array(arg, NUMPY[code]).tobytes()
+    if isinstance(arg, float):
         arg = np.float64(arg)
     if isinstance(arg, (np.generic, np.ndarray)):
-        arg = arg[()] if isinstance(arg, np.ndarray) else arg
-        fits = arg.nbytes == size and arg.dtype.isnative and (letter in "sv" or arg.dtype.kind in KINDS[letter])
-        if fits:
+        same = letter in "sv" or arg.dtype.kind in KINDS[letter]
+        if arg.nbytes == size and arg.dtype.isnative and same:
             return arg.tobytes()
     advice = NUMPY.get(code)
     raise TypeError(f"{where}; got {_describe(arg)}" + (f". Pass np.{advice}(...)" if advice else ""))
@@ -200,10 +207,8 @@ def _check_array(where, code, array):
 
 def check_constant(name: str, code: str, nbytes: int, value: np.ndarray) -> None:
     """Check a value for a `__constant__` or `__device__` variable of `nbytes` bytes, its items of type `code`."""
-    letter, size = code[0], int(code[1:])
-    where = f"variable {name!r} has {nbytes // size} items of type {spell(code)}"
-    if letter != "s" and (value.dtype.kind not in KINDS[letter] or value.itemsize != size or not value.dtype.isnative):
-        raise TypeError(f"{where}; got {_describe(value)}")
+    where = f"variable {name!r} has {nbytes // int(code[1:])} items of type {spell(code)}"
+    _check_array(where, f"*k{code}", value)
     if value.nbytes != nbytes:
         raise ValueError(f"{where}, {nbytes} bytes; got {_describe(value)}, {value.nbytes} bytes")
 
@@ -221,22 +226,17 @@ def holds_pointers(arg) -> bool:
     return isinstance(arg, (np.generic, np.ndarray)) and arg.dtype.hasobject
 
 
-def places(dtype: np.dtype, at: int = 0) -> list[int]:
-    """Return the byte offsets of the pointers in an item of a dtype."""
-    if dtype.fields is None:
-        return [at] if dtype.kind == "O" else []
-    return [place for kind, offset, *_ in dtype.fields.values() for place in places(kind, at + offset)]
+def pointers(arg):
+    """Yield for each pointer of an argument its place in bytes, how CUDA C names it ("[2].elements"), and the array."""
+    for i, item in enumerate(np.ravel(arg)):
+        yield from _pointers(item, arg.dtype, i * arg.dtype.itemsize, f"[{i}]" if np.ndim(arg) else "")
 
 
-def _paths(arg) -> list[str]:
-    """Return how CUDA C names each pointer of an argument: ".elements", "[2].elements" or "[2]"."""
-
-    def of(dtype, path):
-        if dtype.fields is None:
-            return [path] if dtype.kind == "O" else []
-        return [p for name in dtype.names for p in of(dtype.fields[name][0], f"{path}.{name}")]
-
-    return [path for i in range(np.size(arg)) for path in of(arg.dtype, f"[{i}]" if np.ndim(arg) else "")]
+def _pointers(item, dtype, at, path):
+    if dtype.kind == "O":
+        yield at, path, None if isinstance(item, int) and item == 0 else item  # None, or 0, is a null pointer
+    for name, (kind, offset, *_) in (dtype.fields or {}).items():
+        yield from _pointers(item[name], kind, at + offset, f"{path}.{name}")
 
 
 def without_objects(dtype: np.dtype) -> np.dtype:
@@ -248,56 +248,55 @@ def without_objects(dtype: np.dtype) -> np.dtype:
     return np.dtype({"names": dtype.names, "formats": kinds, "offsets": offsets, "itemsize": dtype.itemsize})
 
 
-def _items(value, dtype):
-    if dtype.fields is None:
-        return [value] if dtype.kind == "O" else []
-    return [x for name in dtype.names for x in _items(value[name], dtype.fields[name][0])]
-
-
-def arrays_in(arg) -> list[tuple[int, object]]:
-    """Return (place in bytes, array or None) for each pointer of an argument."""
-    dtype, items = arg.dtype, np.atleast_1d(arg).ravel()
-    found = []
-    for i, item in enumerate(items):
-        found += zip(places(dtype, i * dtype.itemsize), _items(item, dtype), strict=True)
-    return [(place, None if x is None or (isinstance(x, int) and x == 0) else x) for place, x in found]
-
-
 def with_addresses(arg, address) -> np.ndarray:
     """Return an argument with `address(array)` in the place of each array, and 0 in that of None."""
-    out = np.zeros(np.shape(arg), without_objects(arg.dtype))
-    _copy(out.reshape(-1), np.atleast_1d(arg).ravel(), address)
-    return out
+    data = bytearray(arg.tobytes())
+    for place, _, array in pointers(arg):
+        struct.pack_into("<Q", data, place, 0 if array is None else address(array))
+    return np.frombuffer(data, without_objects(arg.dtype)).reshape(np.shape(arg))
 
 
-def _copy(out, given, address):
-    if given.dtype.fields is None:
-        out[...] = [address(x) if hasattr(x, "dtype") else 0 for x in given] if given.dtype.kind == "O" else given
-        return
-    for name in given.dtype.names:
-        _copy(out[name], given[name], address)
+def argument(text: str, code: str, rng):
+    """Make an argument of a launch of its description: `1024`, `float[32, 32]`, `int[64]=arange`, `bytes[4096]`."""
+    # What a description may begin with, the type, is for the reader; the kernel's own is taken.
+    match = re.fullmatch(r"\s*([\w ]*?)(?:\[([\d\s,]+)\])?\s*(?:=\s*(\S+))?\s*", text)
+    number = re.fullmatch(r"\s*[-+.\deE]+\s*", text)
+    pointer, kind = code.startswith("*"), code.lstrip("*k")
+    if code.count("*") > 1 or (kind not in NUMPY and not (pointer and kind[0] in "sv")):
+        raise ValueError(f"--arg {text!r}: the kernel wants a {spell(code)}, which only Python can pass: RawKernel")
+    dtype = np.dtype(NUMPY.get(kind, f"V{max(1, int(kind[1:]))}"))
+    if number and not (pointer and float(text)):
+        return 0 if pointer else dtype.type(float(text) if kind[0] in "fh" else int(float(text)))
+    if not match or not match[2] or not pointer:
+        wanted = f"{spell(code)[:-1]}[1024]" if pointer else "a number"
+        raise ValueError(f"--arg {text!r}: the kernel wants a {spell(code)}, expected {wanted}")
+    shape = tuple(int(n) for n in match[2].replace(" ", "").strip(",").split(","))
+    if not 0 < np.prod(shape, dtype=object) <= ELEMENTS:
+        raise ValueError(f"--arg {text!r}: expected 1 to {ELEMENTS:,} elements")
+    if match[1] == "bytes":  # of host code, whose numbers are not known: no index that a kernel makes of one is wild
+        shape = (max(1, shape[0] // dtype.itemsize),)
+        return filled(shape, dtype, match[3] or "uniform" * (dtype.kind in "fc"), rng)
+    return filled(shape, dtype, match[3] or "", rng)
 
 
-class Table:
-    """The table of pointers in a launch's arguments; `Kernel::run` of cuda_emu.h puts them there."""
+FILLS = {
+    "normal": lambda shape, rng: rng.normal(size=shape),
+    "uniform": lambda shape, rng: rng.random(shape),
+    "arange": lambda shape, rng: np.arange(np.prod(shape)).reshape(shape),
+    "from7": lambda shape, rng: 7 + np.arange(np.prod(shape)).reshape(shape),
+    "zeros": lambda shape, rng: np.zeros(shape),
+    "ones": lambda shape, rng: np.ones(shape),
+}
 
-    # After the kernel's own arguments come this table and the arrays that it names, each once.
 
-    def __init__(self, n_arguments: int):
-        self._first = n_arguments + 1
-        self.arrays: list[np.ndarray] = []
-        self.names: list[str] = []
-        self._entries: list[tuple[int, int, int, int]] = []
-
-    def add(self, name: str, argument: int, in_memory: bool, place: int, array: np.ndarray) -> None:
-        """Note that an array's address belongs to a place of an argument, or of the memory that it points to."""
-        known = [i for i, a in enumerate(self.arrays) if a is array]
-        if not known:
-            self.arrays.append(array)
-            self.names.append(name)
-        index = self._first + (known[0] if known else len(self.arrays) - 1)
-        self._entries.append((int(in_memory), argument, place, index))
-
-    def packed(self) -> bytes:
-        """Return it in the kernel's format: a count, then four numbers for each."""
-        return struct.pack("<q", len(self._entries)) + b"".join(struct.pack("<4q", *e) for e in self._entries)
+def filled(shape, dtype, fill, rng) -> np.ndarray:
+    """Return an array of normal numbers, of ones if they are whole, or of what `fill` says."""
+    if (kind := np.dtype(dtype).kind) == "V":  # structs
+        return np.zeros(shape, dtype)
+    fill = fill or ("normal" if kind in "fc" else "ones")
+    if fill in FILLS:
+        return np.ascontiguousarray(FILLS[fill](shape, rng).astype(dtype))
+    try:
+        return np.full(shape, float(fill), dtype)
+    except ValueError:
+        raise ValueError(f"={fill}: expected a number, or one of {', '.join(FILLS)}") from None

@@ -1,7 +1,6 @@
 """What the host code of a .cu file says about launches: `scale<<<blocks, 256>>>(x, 2.0f, n)`, as far as it can be read.
 
     kernels_of(source) --> its kernels        launches_of(source) --> grids, blocks and arguments, by kernel
-    argument("float[1024]", "*f4") --> an array
 
 Nothing of the host code is run. A variable has the value that it is given before the launch, a parameter of a host
 function that of a call, an array the size of its `cudaMalloc`. What depends on anything else (input, other files, what
@@ -19,15 +18,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .arguments import NUMPY, WORDS, spell
-from .emulator.device_code import Macro, closing, expand, macros_of, parameters_of, split
-from .emulator.source import position, spaces, split_commas, without_comments
+from .arguments import ELEMENTS, NUMPY, WORDS
+from .emulator.device_code import Macro, expand, macros_of, parameters_of, split
+from .emulator.source import bracketed, closing, position, spaces, split_commas, without_comments
 
-ELEMENTS = 1 << 26  # of an array, at most: for each byte the emulator keeps several of its own
 THREADS = 1 << 22  # of a launch of the host code, at most: others take minutes
 SIZES = {words: np.dtype(NUMPY[code]).itemsize for code, words in WORDS.items() if code in NUMPY}
 SIZES |= {"unsigned int": 4, "size_t": 8, "float2": 8, "float3": 12, "float4": 16, "int2": 8, "int4": 16}
 SIZES |= {f"{sign}int{bits}_t": bits // 8 for bits in (8, 16, 32, 64) for sign in ("", "u")}
+LIMITS = {"maxGridSize[0]": 2**31 - 1, "maxThreadsPerBlock": 1024, "warpSize": 32}  # of all cards, in cudaDeviceProp
 _MATHS = {"ceil": math.ceil, "floor": math.floor, "sqrt": math.sqrt, "pow": math.pow, "min": min, "max": max}
 _KNOWN = dict.fromkeys((*SIZES, "unsigned", "long"), int) | {"float": float, "double": float} | _MATHS
 _KNOWN |= {f"{name}f": call for name, call in _MATHS.items()} | {"true": 1, "false": 0, "NULL": 0, "nullptr": 0}
@@ -64,7 +63,7 @@ def _of_template(head: str) -> str:
 def launches_of(source: str, place=lambda line: ("", line)) -> dict[str, list[Launch]]:
     """Return the launches of the host code, by kernel; `place` returns the file and line of a line of the source."""
     host, found = _Host(without_comments(source)), {}
-    for match in re.finditer(r"\b(\w+)\s*(<[^;{}]*?>)?\s*<<<(.*?)>>>\s*\(", host.code, re.S):
+    for match in re.finditer(r"\b(\w+)\s*(<[^;{}]*?>)?\s*<<<(.*?)>>>(?=\s*\()", host.code, re.S):
         tried = [host.launch(match, given) for given in itertools.islice(host.callers(match.start()), 20)]
         one = min(tried, key=lambda one: bool(one.unknown))
         found.setdefault(match[1], []).append(one._replace(line=place(one.line)[1]))
@@ -101,15 +100,12 @@ class _Host:
         of_template = re.match(r"\s*template\s*<([^<>]*)>", self.code[scope.begin :]) if scope else None
         types = re.findall(r"(\w+)\s*(?:=[^,]*)?(?:,|$)", of_template[1]) if of_template else []
         if scope and scope.parameters and depth < 5:
-            for call in re.finditer(rf"\b{scope.name}\s*(?:<([^;(){{}}]*)>)?\s*\(", self.code):
-                texts = split_commas(self.code[call.end() : closing(self.code, call.end() - 1) - 1])
+            for call in re.finditer(rf"\b{scope.name}\s*(?:<([^;(){{}}]*)>)?(?=\s*\()", self.code):
+                texts, _ = bracketed(self.code, call.end())
                 if len(texts) == len(scope.parameters) and self.scope(call.start()) not in (scope, None):
-                    pairs = [
-                        *zip(scope.parameters, texts, strict=True),
-                        *zip(types, split_commas(call[1] or ""), strict=False),
-                    ]
+                    texts = dict(zip([*scope.parameters, *types], [*texts, *split_commas(call[1] or "")], strict=False))
                     for given in self.callers(call.start(), depth + 1):
-                        yield {name: (text, call.start(), given) for name, text in pairs}
+                        yield {name: (text, call.start(), given) for name, text in texts.items()}
         yield {}
 
     def launch(self, match, given) -> Launch:
@@ -123,7 +119,7 @@ class _Host:
                 missing.append(error.args[0])
 
         grid, block, *rest = [*split_commas(match[3]), "", ""]
-        texts = split_commas(self.code[match.end() : closing(self.code, match.end() - 1) - 1])
+        texts, _ = bracketed(self.code, match.end())
         grid, block = known(grid, _triple), known(block, _triple)
         shared = known(rest[0] or "0", int)
         arguments = [known(text, lambda v: getattr(v, "text", None) or repr(v + 0)) for text in texts]
@@ -136,9 +132,8 @@ class _Host:
             grid, arguments = None, [a and (None if a in held or a.isdigit() else a) for a in arguments]
         line, _ = position(self.code, match.start())
         types = [self._spelled(text.strip(), match.start(), given) for text in split_commas((match[2] or "")[1:-1])]
-        return Launch(
-            match[1] + f"<{', '.join(types)}>" * bool(types), line, grid, block, shared, arguments, "".join(missing[:1])
-        )
+        kernel = match[1] + f"<{', '.join(types)}>" * bool(types)
+        return Launch(kernel, line, grid, block, shared, arguments, "".join(missing[:1]))
 
     def _spelled(self, text, at, given) -> str:
         """Return an argument of a template: a number, or the type that the caller's template has for this word."""
@@ -149,9 +144,8 @@ class _Host:
 
     def value(self, text, at, given, depth=0, kind=lambda value: value):
         """Return the value of an expression at a place: a number, the sides of a dim3, or "bytes[n]"."""
-        plain = re.sub(
-            r"\bsizeof\s*\(\s*([^()]*?)\s*\)", lambda m: self._size(m[1], m[0], at), expand(text, self.macros)
-        )
+        plain = expand(text, self.macros)
+        plain = re.sub(r"\bsizeof\s*\(\s*([^()]*?)\s*\)", lambda m: self._size(m[1], m[0], at), plain)
         try:
             return kind(_evaluate(plain, lambda name: self._variable(name, at, given, depth)))
         except (SyntaxError, NameError, ArithmeticError, TypeError, ValueError, MemoryError, RecursionError) as error:
@@ -177,10 +171,8 @@ class _Host:
         if depth > 30:
             raise LookupError(f"{name!r} is not a literal")
         scope = self.scope(at)
-        sides = (
-            [self._assigned(f"{name}.{side}", at, scope.begin) for side in "xyz"] if scope and "." not in name else ()
-        )
-        if any(sides):
+        names = [f"{name}.{side}" for side in "xyz" * (scope is not None and "." not in name)]
+        if any(sides := [self._assigned(side, at, scope.begin) for side in names]):
             return tuple(self.value(*side, given, depth + 1) if side else 1 for side in sides)
         if scope and (found := self._assigned(name, at, scope.begin)):
             return self.value(*found, given, depth + 1)
@@ -189,6 +181,8 @@ class _Host:
         if found := self._assigned(name, None, 0):
             return self.value(*found, {}, depth + 1)
         base, _, member = name.rpartition(".")
+        if member in LIMITS:
+            return LIMITS[member]
         if base and member in "xyz":
             return (*_triple(self._variable(base, at, given, depth)), 1, 1)["xyz".find(member[:1])]
         raise LookupError(f"{name!r} is not a literal")
@@ -197,9 +191,8 @@ class _Host:
     def _assigned(self, name, at, begin):
         """Return the text that a variable was given last, and the place; None if nowhere in this scope."""
         n = re.escape(name)
-        allocation = (
-            rf"\bcuda(?:Malloc(?:Managed|Host|Async)?|HostAlloc)\s*(?:<[^<>]*>)?\s*\([^;&]*&\s*\(?\s*{n}\s*\)?\s*,"
-        )
+        allocation = r"\bcuda(?:Malloc(?:Managed|Host|Async)?|HostAlloc)\s*(?:<[^<>]*>)?\s*\("
+        allocation += rf"[^;&]*&\s*\(?\s*{n}\s*\)?\s*,"
         change = rf"(?<![\w.>]){n}\s*(?:(?P<how>=(?!=)|[({{])|[-+*/%&|^]=|<<=|>>=|\+\+|--)|[(,]\s*&\s*{n}\s*[,)]"
         for match in reversed([*re.finditer(f"(?P<allocation>{allocation})|{change}", self.code[:at])]):
             start, how = match.start(), match["how"]
@@ -209,11 +202,9 @@ class _Host:
                 return f"emu_bytes({self._until(match.end())})", start
             before = self.code[begin:start].rstrip()[-9:]
             declared = re.search(r"[\w*&>,]$", before) and not re.search(r"\b(?:return|else|case)$", before)
-            text = (
-                self._until(match.end())
-                if how == "="
-                else "{" + self.code[match.end() : closing(self.code, match.end() - 1) - 1] + "}"
-            )
+            text = self._until(match.end())
+            if how != "=":
+                text = "{" + self.code[match.end() : closing(self.code, match.end() - 1) - 1] + "}"
             chosen = re.search(r"\b(?:argv|ato[fil]+|sto[fil]+|strto\w+)\b", text)
             if not declared and (how in ("(", "{") or chosen):
                 continue  # a call; what the command line may choose
@@ -232,9 +223,9 @@ class _Host:
     def _until(self, at):
         """Return the text to the end of an argument or a statement."""
         end = at
-        while end < len(self.code) and self.code[end] not in ",;)}":
-            end = closing(self.code, end) if self.code[end] in "([{" else end + 1
-        return self.code[at:end]
+        while (match := re.compile(r"[,;)}(\[{]").search(self.code, end)) and match[0] not in ",;)}":
+            end = closing(self.code, match.start())
+        return self.code[at : match.start() if match else None]
 
 
 def _triple(value) -> tuple:
@@ -258,14 +249,17 @@ class _AsInC(ast.NodeTransformer):
         divide = ast.Name("emu_divide", ast.Load())
         return ast.Call(divide, [node.left, node.right], []) if isinstance(node.op, ast.Div) else node
 
-    def visit_Attribute(self, node):
-        return ast.Name(ast.unparse(node), ast.Load())
+    def visit_Name(self, node):
+        """A variable is looked up, `a.x` and `a[0]` by what is written."""
+        written = ast.unparse(node)
+        return node if written in _KNOWN else ast.Call(ast.Name("emu_look", ast.Load()), [ast.Constant(written)], [])
 
-    visit_Subscript = visit_Attribute
+    visit_Attribute = visit_Subscript = visit_Name
 
 
 _AS_PYTHON = [
     (r"\s+", " "),
+    (r"^(?: ?\w+ ?=(?!=))+", ""),  # of `nx = ny = 1024`
     (r"\bstd\s*::\s*", ""),
     (r"\b(?:static|reinterpret|const)_cast\s*<([^<>]*)>", r"(\1)"),
     (r"(?<!\w)\([\w\s:]+\*+\s*\)", ""),  # casts of pointers, then of numbers
@@ -279,17 +273,6 @@ _AS_PYTHON = [
 ]
 
 
-class _Names(dict):
-    """The names of an expression; those that are not known are looked up."""
-
-    def __init__(self, look):
-        super().__init__(_KNOWN)
-        self.look = look
-
-    def __missing__(self, name):
-        return self.look(name)
-
-
 def _evaluate(text: str, look):
     """Return the value of an expression of C; `look` returns that of a variable."""
     for pattern, python in _AS_PYTHON:
@@ -301,50 +284,4 @@ def _evaluate(text: str, look):
     if rest:
         return _evaluate(rest.partition(":")[0 if _evaluate(test, look) else 2], look)
     tree = ast.fix_missing_locations(_AsInC().visit(ast.parse(text, mode="eval")))
-    return eval(compile(tree, "", "eval"), {"__builtins__": {}}, _Names(look))
-
-
-def argument(text: str, code: str, rng):
-    """Make an argument of a launch of its description: `1024`, `float[32, 32]`, `int[64]=arange`, `bytes[4096]`."""
-    # What a description may begin with, the type, is for the reader; the kernel's own is taken.
-    match = re.fullmatch(r"\s*([\w ]*?)(?:\[([\d\s,]+)\])?\s*(?:=\s*(\S+))?\s*", text)
-    number = re.fullmatch(r"\s*[-+.\deE]+\s*", text)
-    pointer, kind = code.startswith("*"), code.lstrip("*k")
-    if kind not in NUMPY and not (pointer and kind[0] in "sv"):
-        raise ValueError(f"--arg {text!r}: the kernel wants a {spell(code)}, which only Python can pass: RawKernel")
-    dtype = np.dtype(NUMPY.get(kind, f"V{max(1, int(kind[1:]))}"))
-    if number and not (pointer and float(text)):
-        return 0 if pointer else dtype.type(float(text) if kind[0] in "fh" else int(float(text)))
-    if not match or not match[2] or not pointer:
-        wanted = f"{spell(code)[:-1]}[1024]" if pointer else "a number"
-        raise ValueError(f"--arg {text!r}: the kernel wants a {spell(code)}, expected {wanted}")
-    shape = tuple(int(n) for n in match[2].replace(" ", "").strip(",").split(","))
-    if not 0 < np.prod(shape, dtype=object) <= ELEMENTS:
-        raise ValueError(f"--arg {text!r}: expected 1 to {ELEMENTS:,} elements")
-    if match[1] == "bytes":  # of host code, whose numbers are not known: no index that a kernel makes of one is wild
-        shape = (max(1, shape[0] // dtype.itemsize),)
-        return filled(shape, dtype, match[3] or "uniform" * (dtype.kind in "fc"), rng)
-    return filled(shape, dtype, match[3] or "", rng)
-
-
-FILLS = {
-    "normal": lambda shape, rng: rng.normal(size=shape),
-    "uniform": lambda shape, rng: rng.random(shape),
-    "arange": lambda shape, rng: np.arange(np.prod(shape)).reshape(shape),
-    "from7": lambda shape, rng: 7 + np.arange(np.prod(shape)).reshape(shape),
-    "zeros": lambda shape, rng: np.zeros(shape),
-    "ones": lambda shape, rng: np.ones(shape),
-}
-
-
-def filled(shape, dtype, fill, rng) -> np.ndarray:
-    """Return an array of normal numbers, of ones if they are whole, or of what `fill` says."""
-    if (kind := np.dtype(dtype).kind) == "V":  # structs
-        return np.zeros(shape, dtype)
-    fill = fill or ("normal" if kind in "fc" else "ones")
-    if fill in FILLS:
-        return np.ascontiguousarray(FILLS[fill](shape, rng).astype(dtype))
-    try:
-        return np.full(shape, float(fill), dtype)
-    except ValueError:
-        raise ValueError(f"={fill}: expected a number, or one of {', '.join(FILLS)}") from None
+    return eval(compile(tree, "", "eval"), {"__builtins__": {}, "emu_look": look, **_KNOWN})

@@ -19,7 +19,7 @@ from distlearn.cuda.emulator.compilers import find_compiler
 from distlearn.cuda.emulator.device_code import DeviceCode, device_code, for_card, scope
 from distlearn.cuda.emulator.source import KernelError
 from distlearn.cuda.nvrtc import card_error
-from distlearn.cuda.report import Report, make_report
+from distlearn.cuda.report import Report, complete
 
 RACES_CHECKED = 1 << 16  # threads; a larger launch is not checked for races, which would about double its time
 
@@ -110,10 +110,8 @@ class RawKernel:
         self, grid: tuple[int, ...], block: tuple[int, ...], args: tuple[Any, ...], *, shared_mem: int = 0
     ) -> None:
         args = arguments.as_tuple(self.name, args)
-        held = [
-            a for arg in args if arguments.holds_pointers(arg) for _, a in arguments.arrays_in(arg) if a is not None
-        ]
-        xp = get_xp(*args, *held)
+        held = [a for arg in args if arguments.holds_pointers(arg) for *_, a in arguments.pointers(arg)]
+        xp = get_xp(*args, *(a for a in held if a is not None))
         if xp is not np:
             return self._launch_on_gpu(xp, grid, block, args, shared_mem)
         report = self._emulate(grid, block, args, shared_mem, statistics=False, races=None, time_limit=600.0)
@@ -167,10 +165,8 @@ class RawKernel:
         )  # fmt: skip
         if printed and raw is not None:
             sys.stdout.write(printed)
-        return make_report(
-            raw, made, kernel=self.name, compiler=self.compiler.name, grid=grid, block=block,
-            code_of=self.device, shared_mem=shared_mem, printed=printed, code=code,
-        )  # fmt: skip
+        report = Report(self.name, self.compiler.name, grid, block, source=self.device.flat.text, printed=printed)
+        return complete(report, raw, made, self.device, shared_mem, code)
 
     def _launch_on_gpu(self, xp, grid, block, args, shared_mem):
         args = list(args)

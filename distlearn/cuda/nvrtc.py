@@ -134,7 +134,7 @@ def compile_check(
         result.problems += [p for p in _problems(log, arch, code) if p[1:] not in seen]
         if image is None and not result.problems and (bracket := unbalanced(code.text)):
             line, column, message = bracket  # NVRTC notices at the end of the source
-            result.problems.append(Problem(arch, "error", line, column, message, lines_of(code.text)[line - 1]))
+            result.problems.append(Problem(arch, "error", line, column, message, code.line(line)))
         if image is None and not any(p.severity == "error" for p in result.problems):
             message = re.sub(r"^ptxas error\s*: ", "", log.strip())
             result.problems.append(Problem(arch, "error", 0, 0, message, ""))
@@ -178,12 +178,12 @@ def compile_as_cupy(code: str, options: tuple, names: Sequence[str], arch: int):
 
 
 def _problems(log: str, arch: int, code: Flat) -> list[Problem]:
-    lines, text, found = lines_of(log), lines_of(code.text), []
+    lines, found = lines_of(log), []
     for i, line in enumerate(lines):
         if not (match := MESSAGE.match(line)):
             continue
         number, message = int(match[1]), match[3]
-        shown = text[number - 1] if 0 < number <= len(text) else ""
+        shown = code.line(number)
         # The source line and a caret follow, indented alike: the text above the caret gives the column.
         column = 0
         if i + 2 < len(lines) and lines[i + 2].strip() == "^" and shown.strip():

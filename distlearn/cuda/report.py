@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+import textwrap
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -134,7 +135,7 @@ def describe(raw: dict, regions: list[dict], sites, code) -> Finding:
 def _place(code, number: int) -> dict:
     """Return the file, line and text of a line as compilers count them; empty for one outside of the source."""
     file, line = code.flat.place(number)
-    return {"file": file, "line": line, "source": code.lines[number - 1] if 0 < number <= len(code.lines) else ""}
+    return {"file": file, "line": line, "source": code.flat.line(number)}
 
 
 def _report_at_other_access(raw, sites) -> bool:
@@ -351,26 +352,33 @@ class Report:
         return to_html(self)
 
 
-def make_report(raw, made, *, kernel, compiler, grid, block, code_of, shared_mem, printed, code) -> Report:
-    """Make a `Report` of the program's output (None if it died without any) and the compiler's warnings."""
-    report = Report(kernel, compiler, grid, block, source=code_of.flat.text, printed=printed)
+def complete(report: Report, raw, made, code_of, shared_mem, code) -> Report:
+    """Complete a `Report` by the program's output (None if it died without any) and the compiler's warnings."""
     if raw is None:
         why = "did not answer in time and was killed" if code == -1 else f"ended with code {code} and without a report"
-        kind = "infinite-loop" if code == -1 else "crash"
-        report.errors.append(Finding(kind, 0, 0, "", (), (), f"the checked program {why}. {printed[-400:]}".strip()))
+        kind, message = (
+            "infinite-loop" if code == -1 else "crash",
+            f"the checked program {why}. {report.printed[-400:]}",
+        )
+        report.errors.append(Finding(kind, 0, 0, "", (), (), message.strip()))
         return report
     regions = raw["regions"]
     found = merge([describe(f, regions, made.sites, code_of) for f in raw["findings"]])
     report.errors = [f for f in found if not f.is_warning]
-    report.warnings = [*(_of_text(code_of, *w) for w in made.warnings), *(f for f in found if f.is_warning)]
+    report.errors += _too_much_shared(sum(r["bytes"] for r in regions if r["space"] == 1), shared_mem)
+    report.warnings = [
+        Finding(kind, column=column, array="", thread=(), block=(), message=message, **_place(code_of, line))
+        for kind, line, column, message in made.warnings
+    ]
+    report.warnings += [f for f in found if f.is_warning]
     report.sites = _sites(raw, regions, made.sites, code_of)
-    report.flops = sum((active + untraced) * made.sites[i].flops for i, _, active, untraced in raw["blocks"])
     report.recorded = [_access(r, regions, made.sites, code_of.flat) for r in raw["recorded"]]
-    issued = sum(n for _, n, _, _ in raw["blocks"])
-    report.active_lanes = sum(active for _, _, active, _ in raw["blocks"]) / (32 * issued) if issued else 1.0
+    blocks = [(made.sites[site].flops, *ran) for site, *ran in raw["blocks"]]
+    report.flops = sum((active + untraced) * flops for flops, _, active, untraced in blocks)
+    issued = sum(n for _, n, _, _ in blocks)
+    report.active_lanes = sum(active for _, _, active, _ in blocks) / (32 * issued) if issued else 1.0
     report.truncated, report.busiest_warp = raw["not_replayed"] > 0, tuple(raw["busiest_warp"])
     report.accesses, report.seconds = raw["accesses"], raw["seconds"]
-    report.errors += _too_much_shared(sum(r["bytes"] for r in regions if r["space"] == 1), shared_mem)
     return report
 
 
@@ -379,11 +387,6 @@ def _access(raw, regions, build_sites, flat) -> Access:
     r, (file, line) = regions[region], flat.place(build_sites[site].line)
     array = r["name"], SPACES[r["space"]], offset, size, max(r["item"], 1)
     return Access(interval, thread, *array, ACCESSES[kind], line, file)
-
-
-def _of_text(code, kind, line, column, message) -> Finding:
-    return Finding(kind, column=column, array="", thread=(), block=(), message=message,
-                   **_place(code, line))  # fmt: skip
 
 
 def _too_much_shared(nbytes: int, dynamic: int) -> list[Finding]:
@@ -435,9 +438,21 @@ def verdict(site) -> str:
 def title(report) -> str:
     """Return the first line."""
     counts = [(len(report.errors), "error"), (len(report.warnings), "warning")]
-    found = ", ".join(f"{n} {what}" + "s" * (n > 1) for n, what in counts if n)
-    found = found if report.errors else ", ".join(filter(None, ["no errors", found]))
-    return f"{report.kernel}, grid {report.grid}, block {report.block}: {found}"
+    found = ["no errors"] * report.ok + [f"{n} {what}{'s' * (n > 1)}" for n, what in counts if n]
+    return f"{report.kernel}, grid {report.grid}, block {report.block}: {', '.join(found)}"
+
+
+def _table(report) -> Table:
+    """Return the use of memory: a row for each line, array and kind of access."""
+    rows = [
+        [
+            f"{s.line} {s.file}".strip(), s.access, f"{s.array} ({s.space})", str(s.size), f"{s.requests:,}",
+            f"{s.active_lanes:.0%}", verdict(s), textwrap.shorten(s.source, 60, placeholder=" …"),
+        ]
+        for s in report.sites
+    ]  # fmt: skip
+    heads = ["line", "access", "array", "bytes per lane", "warp accesses", "lanes active", "memory", "source"]
+    return Table(heads, rows, right=[3 <= i < 6 for i in range(len(heads))])
 
 
 def to_text(report) -> str:
@@ -447,37 +462,19 @@ def to_text(report) -> str:
     if report.truncated:
         out.append("  (threads do very much between two barriers: only the beginning was counted by line)")
     if report.sites:
-        out.append(f"  {summary(report)}")
-        width = max(len(s.array) for s in report.sites)
-        for s in report.sites:
-            where = f"line {s.line:3d}" + f" {s.file}" * bool(s.file)
-            out.append(
-                f"  {where}  {s.access:6s} {s.space:8s} {s.array:{width}s} {s.size:2d} B  "
-                f"{s.requests:8,d} requests, {s.active_lanes:4.0%} lanes, {verdict(s)}"
-            )
+        out += [f"  {summary(report)}", textwrap.indent(str(_table(report)), "  ")]
     return "\n".join(out)
 
 
 def to_html(report) -> str:
     """Return the report as an HTML table."""
-    colour = CSS_RED if report.errors else CSS_GREEN
-    out = [f'<div><b style="color:{colour}">{html.escape(title(report))}</b>']
-    if report.errors or report.warnings:
-        out.append("<ul>")
-        for e in [*report.errors, *report.warnings]:
-            times = f" ({e.count} times)" if e.count > 1 else ""
-            kind = f"warning: {e.kind}" if e.is_warning else e.kind
-            shown = "".join(f"<br><code>{html.escape(line)}</code>" for line in e.shown_lines)
-            out.append(f"<li><b>{kind}</b>, {e.where}: {html.escape(e.message)}{times}{shown}</li>")
-        out.append("</ul>")
+    out = [f'<div><b style="color:{CSS_RED if report.errors else CSS_GREEN}">{html.escape(title(report))}</b><ul>']
+    for e in [*report.errors, *report.warnings]:
+        sentence, *lines = str(e).split("\n")
+        kind, rest = sentence.split(",", 1)
+        shown = "".join(f"<br><code>{html.escape(line.strip())}</code>" for line in lines)
+        out.append(f"<li><b>{'warning: ' * e.is_warning}{kind}</b>,{html.escape(rest)}{shown}</li>")
+    out.append("</ul>")
     if report.sites:
-        heads = ["line", "source", "access", "array", "bytes per lane", "warp accesses", "lanes active", "memory"]
-        rows = []
-        for s in report.sites:
-            text = s.source.strip() if len(s.source.strip()) <= 60 else s.source.strip()[:59] + "…"
-            numbers = [str(s.size), f"{s.requests:,}", f"{s.active_lanes:.0%}"]
-            rows.append([f"{s.line} {s.file}".strip(), text, s.access, f"{s.array} ({s.space})", *numbers, verdict(s)])
-        right = [4 <= i < 7 for i in range(len(heads))]
-        out.append(f"<p>{html.escape(summary(report))}</p>{Table(heads, rows, right=right)._repr_html_()}")
-    out.append("</div>")
-    return "".join(out)
+        out.append(f"<p>{html.escape(summary(report))}</p>{_table(report)._repr_html_()}")
+    return "".join([*out, "</div>"])

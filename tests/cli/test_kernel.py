@@ -15,7 +15,8 @@ from click.testing import CliRunner
 
 from distlearn.cli import kernel
 from distlearn.cuda import RawKernel
-from distlearn.cuda.host import argument, kernels_of, launches_of
+from distlearn.cuda.arguments import argument
+from distlearn.cuda.host import kernels_of, launches_of
 from distlearn.cuda.report import Finding, Report
 from tests.cuda.textbook import CASES
 from tests.emulated import NEEDS_COMPILER
@@ -85,6 +86,7 @@ READ = {  # the body of `run(float* h, int n, float s)`, called with (p, 1000, 0
         [(1,), (1,), 0, ["bytes[4000]", "bytes[4000]"]],
     "int m = 5; if (argc > 1) m = atoi(argv[1]); k<<<m, static_cast<unsigned int>(s * 4)>>>();": [(5,), (2,), 0, []],
     "dim3 g = {2,\n3}; k<<<g, {4}>>>();": [(2, 3), (4,), 0, []],
+    "int a, b; a = b = 1 << 3; k<<<a, std::min(b, prop.maxGridSize[0])>>>();": [(8,), (8,), 0, []],
     "k<<<{{2}, 3}, 1>>>();": "'{{2}, 3}' is not a literal",
     "{ int m = 5; } int m = 6; k<T, W><<<m, std::min(n, 64)>>>();": [(6,), (64,), 0, []],
     "int m = 5; if (n) m = 6; k<<<m, 1>>>();": "'m' is not a literal",
@@ -276,6 +278,22 @@ def test_templates_are_launched_with_their_arguments(run):
     without = run(typed.replace("typed<double, 3><<<", "typed<<<"), "--launch")
     assert "names no arguments of the template" in without.output
     assert "typed<double, 3>, grid (1, 1, 1), block (8, 1, 1): no errors" in run(typed, "--launch").output
+
+
+@NEEDS_COMPILER
+def test_what_is_refused_is_said_once_and_the_rest_is_checked(run):
+    source = """__global__ void clocked(long long* x) { x[0] = clock64(); }
+    __global__ void rows(int** x) { x[0][threadIdx.x] = 1; }
+    template <class T, class F> __global__ void mapped(T* x, F f) { x[0] = f(x[0]); }
+    __global__ void one(int* x) { x[0] = 1; }
+    int main() { long long* t; int **r, *x; cudaMalloc(&t, 8); cudaMalloc(&r, 64); cudaMalloc(&x, 4);
+        clocked<<<1, 1>>>(t); clocked<<<2, 1>>>(t); rows<<<1, 8>>>(r); one<<<1, 1>>>(x); }"""
+    for args, of in ((["--launch"], "some.cu"), ([], "")):
+        said = " ".join(run(source, *args, of=of).output.split())
+        assert said.count("clocks on the device") == 1
+        assert "the kernel wants a int**, which only Python can pass: RawKernel" in said
+        assert "no errors" in said
+    assert "mapped<float, float> no launch in its host code" in said  # and not that a guess does not compile
 
 
 @NEEDS_COMPILER

@@ -5,7 +5,7 @@ import importlib
 import numpy as np
 import pytest
 
-from distlearn.cuda.arguments import arrays_in, holds_pointers
+from distlearn.cuda.arguments import holds_pointers, pointers
 
 from .corpus import HERE, LAUNCHES, fresh
 
@@ -15,7 +15,7 @@ for module in sorted(HERE.glob("[a-z]*.py")):
 
 def contents(arg):
     """Return what an argument holds, flat."""
-    return np.concatenate([a.ravel() for _, a in arrays_in(arg)]) if holds_pointers(arg) else arg.ravel()
+    return np.concatenate([a.ravel() for *_, a in pointers(arg)]) if holds_pointers(arg) else arg.ravel()
 
 
 @pytest.mark.nightly(but_every=8)

@@ -114,6 +114,7 @@ def test_names_of_the_library_and_odd_numbers(run):
         v[i] = thrust::complex<float>(w.x, w.y) * 2.0f + thrust::conj(v[i]);
         std::swap(p, q);
         k[i] = p + std::numeric_limits<int>::max() / (1 << 30) + umin(i, 3u) + (int)pow(2, i % 8) + (int)fmin(i, 2.5f);
+        k[i] += (int)std::nearbyint(0.5f) + (int)std::fdim(1.0f, 2.0f);
         if (std::numeric_limits<float>::infinity() == INFINITY && isnan(NAN)) k[i] += 100;
     }"""  # noqa: E501
     i = np.arange(32)

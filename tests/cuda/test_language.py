@@ -236,9 +236,14 @@ def test_a_loop_around_compare_and_swap(run):
         } while (assumed != old);
         return __longlong_as_double(old);
     }
-    extern "C" __global__ void k(double* sum) { add(sum, 0.5); }"""
-    (total,) = run(source, "k", (3,), (64,), (np.zeros(1),))
-    assert total[0] == 96
+    __device__ int add(int* address, int val) {  // a second call, in the turns that follow
+        int guess = *address, old = atomicCAS(address, guess, guess + val);
+        while (old != guess) { guess = old; old = atomicCAS(address, guess, guess + val); }
+        return old;
+    }
+    extern "C" __global__ void k(double* sum, int* whole) { add(sum, 0.5); add(whole, 2); }"""
+    total, whole = run(source, "k", (3,), (64,), (np.zeros(1), np.zeros(1, i32)))
+    assert (total[0], whole[0]) == (96, 384)
 
 
 def test_bfloat16_sums_of_words_and_of_a_warp(run):

@@ -11,6 +11,7 @@ from distlearn.cuda import RawKernel
 from distlearn.cuda.emulator import build, translate
 from distlearn.cuda.emulator.compilers import COMMON, find_compiler
 from distlearn.cuda.emulator.device_code import WORD, split
+from distlearn.cuda.emulator.source import flatten
 
 f32, i32 = np.float32, np.int32
 FLAGS = [*COMMON, "-w", "-I", str(build.emulator_directory())]
@@ -52,11 +53,11 @@ def test_every_name_of_the_runtime(compiler):
     renamed = [(d.begin, d.end, name) for d, name in zip(split(kernels), every, strict=True)]
     exported = "".join(f"template struct emu::Kernel<&emu_kernel::{translate.RENAMED}{name}>;\n" for name in every)
     exported = "} } " + exported + "namespace emu_kernel { inline namespace emu_source {"
-    assert compiles(compiler, translate.to_cpp(kernels, renamed=renamed).text, exported) == ""
+    assert compiles(compiler, translate.to_cpp(kernels, flatten(kernels), renamed=renamed).text, exported) == ""
     types = "".join(f"struct {name} {{ float v; }};\n" for name in every)
-    assert compiles(compiler, translate.to_cpp(types).text) == ""
+    assert compiles(compiler, translate.to_cpp(types, flatten(types)).text) == ""
     variables = "".join(f"__device__ float {name};\n" for name in every)
-    assert compiles(compiler, translate.to_cpp(variables).text) == ""
+    assert compiles(compiler, translate.to_cpp(variables, flatten(variables)).text) == ""
 
 
 KERNEL = 'extern "C" __global__ void NAME(float* x, int n) { int i = threadIdx.x; if (i < n) x[i] = VALUE; }'

@@ -178,8 +178,7 @@ class SourceSite(NamedTuple):
 
 def label_calls(assembly: str, platform: str) -> tuple[str, list[SourceSite]]:
     """Label every call of an assembly text."""
-    # On Windows clang asks the linker for the library that we replace.
-    lines = [text for text in assembly.split("\n") if "/DEFAULTLIB:libclang_rt" not in text]
+    lines = assembly.split("\n")
     _add_red_zones(lines)
     places = _source_places(lines)
     calls, flow = _read_calls(lines, places, "_" if platform == "darwin" else "")
@@ -232,17 +231,10 @@ def _with_tables(out, calls, places, blocks, platform) -> tuple[str, list[Source
     """Write labels and tables; remove the hooks of blocks that were joined to the one before."""
     label, prefix = ("LEMU", "_") if platform == "darwin" else (".LEMU", "")
     positions = {call: position for position, call in enumerate(blocks)}
-    sites, order = [SourceSite(0, 0, "", 0)], [0]
-    numbers: dict[tuple, int] = {}
+    numbers = {(0, 0, "", -1): 0}  # of sites, each hook of a block has its own
 
     def number(line, column, callee="", hook=-1) -> int:
-        """Return the number of a site; each hook of a block has its own."""
-        key = (line, column, callee, hook)
-        if key not in numbers:
-            numbers[key] = len(sites)
-            sites.append(SourceSite(line, column, callee, blocks[hook].flops if hook >= 0 else 0))
-            order.append(positions.get(hook, 0))
-        return numbers[key]
+        return numbers.setdefault((line, column, callee, hook), len(numbers))
 
     ids = []
     for call, (at, *where, callee) in enumerate(calls):
@@ -256,20 +248,21 @@ def _with_tables(out, calls, places, blocks, platform) -> tuple[str, list[Source
     for at, line, column in places:
         out[at] += f"\n{label}P{len(place_ids)}:"
         place_ids.append(number(line, column) if line else 0)
-    section = {"darwin": "\t.section __DATA,__const", "win32": "\t.data"}.get(platform, '\t.section .data.rel.ro,"aw"')
+    section = "\t.section __DATA,__const" if platform == "darwin" else '\t.section .data.rel.ro,"aw"'
     tables = [
         ("emu_sites", [f".quad {label}{i}" for i in range(len(ids))]),
         ("emu_site_ids", [f".long {i}" for i in ids]),
-        ("emu_site_order", [f".long {i}" for i in order]),
+        ("emu_site_order", [f".long {positions.get(hook, 0)}" for *_, hook in numbers]),
         ("emu_places", [f".quad {label}P{i}" for i in range(len(places))]),
         ("emu_place_ids", [f".long {i}" for i in place_ids]),
         ("emu_n_places", [f".long {len(places)}"]),
         ("emu_n_sites", [f".long {len(ids)}"]),
-        ("emu_n_site_ids", [f".long {len(sites)}"]),
+        ("emu_n_site_ids", [f".long {len(numbers)}"]),
     ]
-    if platform not in ("darwin", "win32"):  # also before the first static variable
+    if platform != "darwin":  # also before the first static variable
         out.insert(0, f"\t.bss\n\t.zero {RED_ZONE}\n\t.text")
     out += [section, "\t.p2align 3"]
     for name, values in tables:
         out += [f"\t.globl {prefix}{name}", f"{prefix}{name}:", *(f"\t{v}" for v in values)]
+    sites = [SourceSite(*site, blocks[hook].flops if hook >= 0 else 0) for *site, hook in numbers]
     return "\n".join(out) + "\n", sites

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import getpass
 import hashlib
 import json
 import os
@@ -48,10 +47,9 @@ def cache_directory() -> Path:
 
 
 def _temporary_cache() -> Path:  # for a home that cannot be written
-    user = os.getuid() if hasattr(os, "getuid") else getpass.getuser()
-    path = Path(tempfile.gettempdir()) / f"distlearn-cuda-{user}"
+    path = Path(tempfile.gettempdir()) / f"distlearn-cuda-{os.getuid()}"
     path.mkdir(mode=0o700, exist_ok=True)
-    if hasattr(os, "getuid") and (path.is_symlink() or path.stat().st_uid != user):  # its files are executed
+    if path.is_symlink() or path.stat().st_uid != os.getuid():  # its files are executed
         return Path(tempfile.mkdtemp(prefix="distlearn-cuda-"))
     return path
 
@@ -67,16 +65,6 @@ def scratch_directory():
         yield Path(scratch)
 
 
-def put(made: Path, path: Path) -> None:
-    """Move a file into the cache: another process may have been faster, and on Windows be using the file."""
-    try:
-        os.replace(made, path)
-    except PermissionError:
-        if not path.exists():
-            raise
-
-
-EXECUTABLE = ".exe" if sys.platform == "win32" else ""
 HINTS = [  # a pattern of the message, another of the source's line
     (r"No such file|file not found", "", "a kernel has only the headers of CUDA and of the C library"),
     (r"variable length array|variable-sized|ISO C\+\+ forbids", r"^(?!.*__shared__)",
@@ -115,7 +103,7 @@ def _emulator_hash() -> str:
 
 
 def _processor() -> str:
-    """Return an id of the processor: machines with different instructions may share a home directory."""
+    """Return an id of the processor: zig compiles for the one it runs on, and machines may share a home directory."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -133,9 +121,8 @@ def build(code: DeviceCode, name: str, compiler: Compiler, *, options=()) -> Bui
     flags = " ".join([*compiler.flags(), *options])
     # Headers are in the text already.
     key = _hash(code.text, name, flags, _emulator_hash(), repr(compiler))
-    stem = cache_directory() / f"{re.sub(r'[^0-9A-Za-z]+', '_', name)[:40]}-{key}"
-    path = Path(f"{stem}{EXECUTABLE}")
-    about = Path(f"{stem}.json")
+    path = cache_directory() / f"{re.sub(r'[^0-9A-Za-z]+', '_', name)[:40]}-{key}"
+    about = path.with_suffix(".json")
     if not (path.exists() and about.exists()):
         if code.text != PROBE:
             _examine(Compiler(*compiler))
@@ -143,11 +130,11 @@ def build(code: DeviceCode, name: str, compiler: Compiler, *, options=()) -> Bui
             made, record = _compile(code, name, compiler, options, scratch)
             text = scratch / "about.json"
             text.write_text(json.dumps(record), encoding="utf-8")
-            put(made, path)
-            put(text, about)
+            os.replace(made, path)
+            os.replace(text, about)
     record = json.loads(about.read_text(encoding="utf-8"))
-    return Build(path, record["signature"], [SourceSite(*s) for s in record["sites"]], record["variables"],
-                 [tuple(w) for w in record["warnings"]])  # fmt: skip
+    record["sites"] = [SourceSite(*site) for site in record["sites"]]
+    return Build(path, **record)
 
 
 @functools.cache
@@ -199,10 +186,8 @@ def _refuse_calls_of_kernels(kept, code, flat) -> None:
     functions = set().union(*(d.names for d in kept if d.kind == "function" and not d.is_kernel))
     for name in set().union(*(d.names for d in kept if d.is_kernel)) - functions - _words_of_the_runtime():
         if match := re.search(rf"(?:[;{{}}(,=]|\breturn\b|\belse\b)\s*\b{name}\s*(?:<[^<>;]*>\s*)?\(", code):
-            line, column = src.position(code, match.end() - 1)
-            line = flat.place(line)[1]
             message = f"{name} is a kernel: device code cannot call it, only launch it; write __device__ for a function"
-            raise CompileError(f"line {line}: {message}", [(line, column, message)])
+            raise src.error_at(CompileError, flat, match.end() - 1, message)
 
 
 def _compile(code, name, compiler, options, scratch):
@@ -228,9 +213,8 @@ def _address(name: str) -> str:
 
 def _compile_as(code, name, compiler, options, scratch, arithmetic, overloaded, renamed):
     exported = name
-    body = translate.to_cpp(
-        code.text, arithmetic=arithmetic, renamed=[(d.begin, d.end, base_name(name)) for d in renamed]
-    )
+    places = [(d.begin, d.end, base_name(name)) for d in renamed]
+    body = translate.to_cpp(code.text, code.flat, arithmetic=arithmetic, renamed=places)
     if renamed:
         exported = re.sub(rf"\b{base_name(name)}(?=\s*(?:<|$))", translate.RENAMED + base_name(name), name, count=1)
     cpp = scratch / "unit.cpp"
@@ -241,7 +225,7 @@ def _compile_as(code, name, compiler, options, scratch, arithmetic, overloaded, 
     text, sites = label_calls(assembly.read_text(encoding="utf-8"), sys.platform)
     sites = [site._replace(column=body.column(site.line, site.column)) for site in sites]
     assembly.write_text(text, encoding="utf-8")
-    made = scratch / f"kernel{EXECUTABLE}"
+    made = scratch / "kernel"
     checker = _checker(compiler)
     _run([*compiler.command, str(assembly), str(checker), "-o", str(made), *compiler.link_flags()], scratch)
     try:
@@ -266,11 +250,11 @@ def _checker(compiler: Compiler) -> Path:  # the same object file for all kernel
     with FileLock(cache_directory() / "checker.lock"), scratch_directory() as scratch:
         if not path.exists():
             made = scratch / "checker.o"
-            flags = ["-x", "c++", *COMMON, "-O3", "-w", *([] if sys.platform == "win32" else ["-fPIE"])]
+            flags = ["-x", "c++", *COMMON, "-O3", "-w", "-fPIE"]
             flags += [] if compiler.kind == "gcc" else ["-fno-strict-float-cast-overflow"]
             cpp = emulator_directory() / "checker.cpp"
             _run([*compiler.command, *flags, "-c", str(cpp), "-o", str(made)], scratch)
-            put(made, path)
+            os.replace(made, path)
     return path
 
 
@@ -295,9 +279,8 @@ def uninitialised(messages: str, translated: translate.Translated) -> list[tuple
     return [("uninitialised-local", *place) for place in dict.fromkeys(placed)]
 
 
-def _of_const(message, lines, line, column) -> str:
+def _of_const(message, before) -> str:
     """Name the variable where a compiler writes of "a read-only location"."""
-    before = lines[line - 1][: column - 1] if 0 < line <= len(lines) else ""
     target = re.search(r"(\w+)\s*(?:\[(?:[^\[\]]|\[[^\]]*\])*\]\s*)*(?:\.\w+)?\s*[-+*/%&|^<>]*$", before)
     if target and re.search(r"read-only|const-qualified", message):
         return f"{target[1]} is const here: it cannot be written"
@@ -308,40 +291,35 @@ def compile_error(
     messages, translated: translate.Translated, name: str, compiler: str, code: DeviceCode
 ) -> CompileError:
     """Turn a compiler's messages into an error that shows the lines of the source."""
-    pattern = rf"^{re.escape(KERNEL_FILE)}[:(](\d+)[:),]*(?:(\d+):)? *(?:fatal )?error:? *(.*)$"
-    found = [(int(m[1]), int(m[2] or 0), m[3]) for m in re.finditer(pattern, messages, re.M)]
-    problems = [(line, translated.column(line, column), message) for line, column, message in found]
-    problems = [(line, column, _of_const(message, code.lines, line, column)) for line, column, message in problems]
-    if not problems and (bracket := src.unbalanced(translated.source)):
-        problems = [bracket]  # compilers report it at the end of the file only
+    place = rf"^{re.escape(KERNEL_FILE)}[:(](\d+)[:),]*(?:(\d+):)?"
+    found = re.findall(rf"{place} *(?:fatal )?error:? *(.*)$", messages, re.M)
     rest = re.findall(r"error: (?:static.assert\w* failed(?: due to requirement '[^']*')?:? *)?(.*)", messages)
-    asked = rf"^{re.escape(KERNEL_FILE)}[:(](\d+)[:),]*(?:(\d+):)? .*(?:required from|requested here)"
-    template = re.search(asked, messages, re.M)
-    if not problems and template and rest:  # in a header of the emulator, which the source's line asks for
-        line, column = int(template[1]), int(template[2] or 0)
-        problems = [(line, translated.column(line, column), rest[0].strip('"'))]
+    if not found and (bracket := src.unbalanced(translated.source)):
+        problems = [bracket]  # compilers report it at the end of the file only
+    else:
+        if not found and rest:  # in a header of the emulator, which the source's line asks for
+            asked = re.findall(rf"{place} .*(?:required from|requested here)", messages, re.M)
+            found = [(line, column, rest[0].strip('"')) for line, column in asked[:1]]
+        places = [
+            (int(line), translated.column(int(line), int(column or 0)), message) for line, column, message in found
+        ]
+        problems = [(line, c, _of_const(message, code.flat.line(line)[: max(0, c - 1)])) for line, c, message in places]
     if not problems:  # such as from the line that exports the kernel
         rest = list(dict.fromkeys(rest))
         return CompileError(f"kernel {name!r} does not compile ({compiler}):\n  " + "\n  ".join(rest or [messages]))
-    lines = code.lines
     out = [f"kernel {name!r} does not compile ({compiler}): {len(problems)} error{'s' * (len(problems) > 1)}"]
     for line, column, message in problems[:10]:
         file, number = code.flat.place(line)
-        where = (f"{file}, " if file else "") + f"line {number}"
-        out.append(f"  {where}, column {column}: {message}" if column else f"  {where}: {message}")
-        if 0 < line <= len(lines):
-            out.append(f"    {lines[line - 1].replace(chr(9), ' ')}")
-            if column:
-                out.append("    " + " " * (column - 1) + "^")
-    said = " ".join(message for _, _, message in problems)
-    out += host_hints(code.of_host, said)
+        out.append(f"  {f'{file}, ' * bool(file)}line {number}{f', column {column}' * bool(column)}: {message}")
+        out.append("    " + code.flat.line(line).replace("\t", " "))
+        if column:
+            out.append("    " + " " * (column - 1) + "^")
+    out += host_hints(code.of_host, " ".join(message for _, _, message in problems))
     if code.flat.missing:
         out.append(f"  hint: header not found: {', '.join(code.flat.missing)}; add their folder to the options: -I...")
-    shown = [(message, lines[line - 1] if 0 < line <= len(lines) else "") for line, _, message in problems]
-    out += [
-        f"  hint: {hint}" for message, text, hint in HINTS
-        if any(re.search(message, m) and re.search(text, line) for m, line in shown)
-    ]  # fmt: skip
+    for said, written, hint in HINTS:
+        if any(re.search(said, message) and re.search(written, code.flat.line(line)) for line, _, message in problems):
+            out.append(f"  hint: {hint}")
     return CompileError("\n".join(out), [(code.flat.place(line)[1], *rest) for line, *rest in problems])
 
 
@@ -374,32 +352,30 @@ ACCESSES = {
 
 
 def counts(made) -> dict:
-    """Run the probe; return flops, accesses and the share of lanes that the arms of the branch had."""
+    """Run the probe; return findings, operations, accesses, and the lines of which half of the lanes ran."""
     x, d, y = np.ones(62 + TURNS, np.float32), np.ones(32), np.zeros(32, np.float32)
-    no_pointers = np.int64(0).tobytes()  # in structs: what cuda_emu.h calls put_pointers
-    values, names = [x, d, y, np.int32(TURNS).tobytes(), no_pointers], ["x", "d", "y", "n", "pointers"]
-    bound = launch.Bound(values, [*made.signature, "s8"], names)
+    given = {"x": x, "d": d, "y": y, "n": np.int32(TURNS).tobytes(), "pointers": np.int64(0).tobytes()}
+    bound = launch.Bound(list(given.values()), [*made.signature, "s8"], list(given))
     options = {"statistics": True, "races": True, "time_limit": 20.0}
     report, _, _ = launch.run(made.path, (1, 1, 1), (32, 1, 1), 0, bound, {}, **options)
-    if report is None or report["findings"]:
-        return {"findings": report and report["findings"]}
-    names = [r["name"] for r in report["regions"]]
+    if report is None:
+        return {}
     accesses = {
-        (made.sites[a["site"]].line, names[a["region"]]): (
+        (made.sites[a["site"]].line, report["regions"][a["region"]]["name"]): (
             a["size"], a["requests"], a["lanes"], a["cost"])
         for a in report["traffic"]
     }  # fmt: skip
-    lines: dict = {}
-    for site, issued, active, _ in report["blocks"]:
-        lines.setdefault(made.sites[site].line, set()).add((issued, active))
+    blocks = [(made.sites[site], *ran) for site, *ran in report["blocks"]]
     return {
-        "flops": sum(active * made.sites[site].flops for site, _, active, _ in report["blocks"]),
+        "findings": report["findings"],
+        "flops": sum(active * site.flops for site, _, active, _ in blocks),
         "accesses": accesses,
-        "half of the lanes in each arm": all((1, 16) in lines.get(line, ()) for line in (9, 11)),
+        "arms of the branch": {site.line for site, issued, active, _ in blocks if (issued, active) == (1, 16)}
+        & {9, 11},
     }
 
 
-WANTED = {"flops": FLOPS, "accesses": ACCESSES, "half of the lanes in each arm": True}
+WANTED = {"findings": [], "flops": FLOPS, "accesses": ACCESSES, "arms of the branch": {9, 11}}
 
 
 def examine(compiler: Compiler, made) -> None:

@@ -57,10 +57,7 @@ class Compiler(NamedTuple):
         # Compile only: the hooks that these ask for are the checker's own, no sanitizer library is linked.
         bounds = "bounds" if self.kind == "gcc" else "array-bounds"  # clang's "bounds" has traps that name no array
         flags += [f"-fsanitize={bounds},integer-divide-by-zero"]
-        if sys.platform == "win32":  # clang refuses the flag for this target, its inner compiler does not
-            flags += ["-Xclang", "-fsanitize=thread", "-gdwarf-4"]
-        else:
-            flags += ["-fsanitize=thread", "-fPIE"]
+        flags += ["-fsanitize=thread", "-fPIE"]
         if self.kind == "gcc":
             # The last two: code inlined from the emulator's headers keeps the line it was called from.
             flags += ["-fsanitize-coverage=trace-pc"]
@@ -78,7 +75,7 @@ class Compiler(NamedTuple):
         return [*flags, "-fno-vectorize", "-fno-slp-vectorize"]
 
     def link_flags(self) -> list[str]:
-        return [] if sys.platform in ("darwin", "win32") else ["-pie", "-lm"]
+        return [] if sys.platform == "darwin" else ["-pie", "-lm"]
 
 
 def _identify(command) -> Compiler | None:
@@ -125,13 +122,10 @@ def find_compiler(kind=None) -> Compiler:
     """Return the preferred compiler, or the one of a kind ("gcc", "clang", "zig")."""
     if isinstance(kind, Compiler):
         return kind
-    found = find_compilers()
-    chosen = os.environ.get("DISTLEARN_CXX")
+    found, chosen = find_compilers(), os.environ.get("DISTLEARN_CXX")
     if chosen and kind is None and not (found and found[0].command == tuple(shlex.split(chosen))):
         raise CompilerNotFound(f"DISTLEARN_CXX names {chosen!r}, which does not run; unset it or name a C++ compiler")
-    for compiler in found:
-        if kind in (None, compiler.kind):
-            return compiler
-    if kind is not None and found:
-        raise CompilerNotFound(f"no {kind} compiler was found, only {', '.join(c.name for c in found)}")
-    raise CompilerNotFound(HELP)
+    if fitting := [compiler for compiler in found if kind in (None, compiler.kind)]:
+        return fitting[0]
+    have = ", ".join(c.name for c in found)
+    raise CompilerNotFound(f"no {kind} compiler was found, only {have}" if kind and found else HELP)

@@ -10,6 +10,7 @@ In doubt it lists too many names rather than too few: an extra name only keeps a
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import re
 from dataclasses import dataclass, field
@@ -25,16 +26,19 @@ from .source import (
     CompileError,
     Flat,
     UnsupportedFeature,
+    bracketed,
+    closing,
+    error_at,
     first_branches,
     flatten,
     is_device_header,
-    lines_of,
     position,
     spaces,
     split_commas,
     taken_branches,
     unbalanced,
     without_comments,
+    without_directives,
 )  # fmt: skip
 
 DEFINE = re.compile(r"[ \t]*#[ \t]*define[ \t]+(\w+)(\(([^)]*)\))?(.*)", re.S)
@@ -45,6 +49,7 @@ SPECIFIERS = {"__launch_bounds__", "__attribute__", "__align__", "__builtin_alig
 DEVICE = {"__global__", "__device__", "__constant__", "__shared__", "__managed__"}
 NO_NAME = {"void", "int", "float", "double", "bool", "char", "long", "short", "unsigned", "signed", "return", "if",
            "for", "while", "switch", "sizeof", "defined"}  # fmt: skip
+SKIPPED = re.compile(r"(?:[\s;}]|\b(?:public|private|protected)\s*:(?!:))+")  # between declarations
 RECORD = re.compile(r"\b(struct|class|union|enum)\b")
 
 
@@ -67,6 +72,7 @@ class Declaration:
     head: str  # the text before its body, macros expanded
     names: set[str] = field(default_factory=set)
     uses: set[str] = field(default_factory=set)
+    scope: str = ""  # the namespaces around it: "a::b::"
 
     @property
     def is_kernel(self) -> bool:
@@ -89,34 +95,19 @@ def macros_of(code: str) -> dict[str, Macro]:
     return found
 
 
-def closing(text: str, at: int) -> int:
-    """Return the place after the bracket that closes the one at `at` (the end of the text if none does)."""
-    pairs, opened = {")": "(", "]": "[", "}": "{"}, []
-    for match in re.compile(r"[()\[\]{}]").finditer(text, at):
-        if match[0] in "([{":
-            opened.append(match[0])
-        elif opened and opened[-1] == pairs[match[0]]:
-            opened.pop()
-            if not opened:
-                return match.end()
-    return len(text)
-
-
 def closing_angle(text: str, at: int) -> int:
     """Return the place after the `>` that closes the `<` at `at`."""
-    depth, i = 0, at
-    while i < len(text):
-        if text[i] in "([{":
-            i = closing(text, i) - 1
-        elif text[i] == "<":
-            depth += 1
-        elif text[i] == ">" and text[i - 1] != "-":
-            depth -= 1
+    depth = 0
+    while match := re.compile(r"[(\[{<;]|(?<!-)>").search(text, at):
+        at = match.end()
+        if match[0] == ";":
+            return match.start()
+        if match[0] in "<>":
+            depth += 1 if match[0] == "<" else -1
             if not depth:
-                return i + 1
-        elif text[i] == ";":
-            return i
-        i += 1
+                return at
+        else:
+            at = closing(text, match.start())
     return len(text)
 
 
@@ -129,11 +120,9 @@ def expand(text: str, macros: dict[str, Macro], known=frozenset()) -> str:
         macro, end = macros[match[0]], match.end()
         body = macro.body
         if macro.parameters is not None:
-            bracket = re.compile(r"\s*\(").match(text, end)
-            if not bracket:
+            given, end = bracketed(text, end)
+            if given is None:
                 continue
-            end = closing(text, bracket.end() - 1)
-            given = [a.strip() for a in split_commas(text[bracket.end() : end - 1])]
             body = _substitute(macro, given, macros, known)
         body = re.sub(r"\s*##\s*", "", body)
         out += [text[at : match.start()], expand(body, macros, known | {match[0]})]
@@ -144,7 +133,7 @@ def expand(text: str, macros: dict[str, Macro], known=frozenset()) -> str:
 
 
 def _substitute(macro, given, macros, known):
-    names = list(macro.parameters)
+    names, given = list(macro.parameters), [text.strip() for text in given]
     if names and names[-1].endswith("..."):
         fixed = len(names) - 1
         given = [*given[:fixed], ", ".join(given[fixed:])]
@@ -173,9 +162,8 @@ def _brackets_removed(head: str) -> str:
     at, out = 0, ""
     for match in WORD.finditer(head):
         if match.start() >= at and match[0] in SPECIFIERS:
-            bracket = re.compile(r"\s*\(").match(head, match.end())
             out += head[at : match.start()]
-            at = closing(head, bracket.end() - 1) if bracket else match.end()
+            _, at = bracketed(head, match.end())
     return out + head[at:]
 
 
@@ -193,26 +181,29 @@ def function_name(head: str) -> tuple[str, int] | None:
 def split(code: str) -> list[Declaration]:
     """Return the declarations of a text at namespace scope, in order; comments must be blanked."""
     macros = macros_of(code)
-    plain = DIRECTIVE.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), code)
+    plain = without_directives(code)
     found: list[Declaration] = []
     _scope(plain, 0, len(plain), macros, found)
     return found
 
 
-def _scope(text, at, end, macros, found):
-    opening = re.compile(r'\s*(?:inline\s+)?(?:namespace\b[^{};=]*|extern\s*"[^"]*"\s*)\{')
+def _scope(text, at, end, macros, found, scope=""):
+    opening = re.compile(r'\s*(?:inline\s+)?(?:namespace\b\s*([\w:]*)[^{};=]*|extern\s*"[^"]*"\s*)\{')
     while at < end:
-        if match := re.compile(r"[\s;}]+").match(text, at, end):
+        if match := SKIPPED.match(text, at, end):
             at = match.end()
             continue
         if match := opening.match(text, at, end):
             inner = min(closing(text, match.end() - 1), end)
-            _scope(text, match.end(), inner - 1, macros, found)
+            _scope(text, match.end(), inner - 1, macros, found, scope + (f"{match[1]}::" if match[1] else ""))
             at = inner
             continue
-        declaration = _read(text, at, end, macros)
-        found.append(declaration)
-        at = max(declaration.end, at + 1)
+        d = _read(text, at, end, macros)
+        while d.kind == "function" and (match := re.compile(r"\s*(?:,[^{;]*)?\{").match(text, d.end, end)):
+            d.end = closing(text, match.end() - 1)  # behind `: x(a), y{b}` of a constructor
+        d.scope = scope
+        found.append(d)
+        at = max(d.end, at + 1)
 
 
 def _read(text, at, end, all_macros) -> Declaration:
@@ -221,25 +212,18 @@ def _read(text, at, end, all_macros) -> Declaration:
     if word and word[0] in macros and (whole := _whole_macro(text, word, end, macros)):
         return whole
     stop, body, i, head_end = end, False, at, None
-    while i < end:
-        c = text[i]
-        if c == ";":
+    while match := re.compile(r"[;{(\[]").search(text, i, end):
+        i = match.start()
+        if match[0] == ";":
             stop = i + 1
             break
-        if c == "{":
-            head = _brackets_removed(_without_template(expand(text[at:i], macros)))
-            close = min(closing(text, i), end)
-            if head_end is None:
-                head_end = i
-            if _opens_function(head):
+        close = min(closing(text, i), end)
+        if match[0] == "{":
+            head_end = i if head_end is None else head_end
+            if _opens_function(_brackets_removed(_without_template(expand(text[at:i], macros)))):
                 stop, body = close, True
                 break
-            i = close
-            continue
-        if c in "([":
-            i = closing(text, i)
-            continue
-        i += 1
+        i = close
     written = text[at : head_end if head_end is not None else stop]
     inside = {name: macro for name, macro in all_macros.items() if macro.at < stop}
     return _describe(at, stop, expand(written, macros), text[at:stop], body, inside)
@@ -257,10 +241,9 @@ def _whole_macro(text, word, end, macros) -> Declaration | None:
     """Read a macro that expands to whole declarations: KERNEL(add, +), with or without a semicolon."""
     macro, stop = macros[word[0]], word.end()
     if macro.parameters is not None:
-        bracket = re.compile(r"\s*\(").match(text, stop, end)
-        if not bracket:
+        given, stop = bracketed(text, stop)
+        if given is None:
             return None
-        stop = closing(text, bracket.end() - 1)
     after = re.compile(r"\s*").match(text, stop, end).end()
     expanded = expand(text[word.start() : stop], macros).strip()
     if not expanded.endswith(("}", ";")) and text[after : after + 1] != ";":
@@ -277,34 +260,34 @@ def _whole_macro(text, word, end, macros) -> Declaration | None:
 
 
 def _describe(at, stop, head, written, body, macros) -> Declaration:
-    text = expand(written, macros)
-    bare = _without_template(head)
-    uses = set(WORD.findall(text)) | set(WORD.findall(written))
+    text, bare = expand(written, macros), _without_template(head)
+    plain = _brackets_removed(bare)
+
+    def made(kind, names=()):
+        return Declaration(at, stop, kind, head, set(names), {*WORD.findall(text), *WORD.findall(written)})
+
     if match := re.match(r"\s*using\s+namespace\s+([\w:\s]+)", bare):
-        return Declaration(at, stop, "using namespace", head, {match[1].strip()}, uses)
+        return made("using namespace", [match[1].strip()])
     if re.match(r"\s*static_assert\b", bare):
-        return Declaration(at, stop, "static_assert", head, set(), uses)
+        return made("static_assert")
     if re.match(r"\s*(extern\s+)?template\b(?!\s*<)", bare):
-        return Declaration(at, stop, "instance", head, set(), uses)
+        return made("instance")
     if re.match(r"\s*(typedef|using)\b", bare):
-        return Declaration(at, stop, "type", head, _typedef_names(_without_template(text)), uses)
-    name = function_name(head) if body or "(" in _brackets_removed(bare).partition("=")[0] else None
+        return made("type", _typedef_names(_without_template(text)))
+    name = function_name(head) if body or "(" in plain.partition("=")[0] else None
+    scopes = name[0].split("::") if name else []
     record = RECORD.search(bare)
     if record and not (body and name):
-        names = set(WORD.findall(_brackets_removed(bare)[record.end() :].partition(":")[0].partition("{")[0])[:1])
-        names |= set(WORD.findall(text.rpartition("}")[2])) if "}" in text else set()
-        if record[1] == "enum":
-            names |= set(WORD.findall(text.partition("{")[2]))
         if name and "{" not in text:  # a function that returns a struct is declared
-            return Declaration(at, stop, "function", head, set(name[0].split("::")), uses)
-        return Declaration(at, stop, "type", head, names, uses)
-    if name and (body or not re.search(r"[\w\])]\s*=", _brackets_removed(bare))):
-        return Declaration(at, stop, "function", head, {name[0].split("::")[-1], *name[0].split("::")[:1]}, uses)
-    names = set()
-    for part in split_commas(_brackets_removed(_without_template(text)).rstrip("; \n")):
-        if match := re.match(r"[^=({\[]*?(\w+)\s*(?:[=({\[;]|$)", part.strip(), re.S):
-            names.add(match[1])
-    return Declaration(at, stop, "variable" if names else "other", head, names, uses)
+            return made("function", scopes)
+        names = WORD.findall(plain[record.end() :].partition(":")[0].partition("{")[0])[:1]
+        names += WORD.findall(text.rpartition("}")[2]) if "}" in text else []
+        return made("type", names + (WORD.findall(text.partition("{")[2]) if record[1] == "enum" else []))
+    if name and (body or not re.search(r"[\w\])]\s*=", plain)):
+        return made("function", [scopes[0], scopes[-1]])
+    parts = split_commas(_brackets_removed(_without_template(text)).rstrip("; \n"))
+    names = [m[1] for part in parts if (m := re.match(r"[^=({\[]*?(\w+)\s*(?:[=({\[;]|$)", part.strip(), re.S))]
+    return made("variable" if names else "other", names)
 
 
 def _typedef_names(text: str) -> set[str]:
@@ -345,11 +328,6 @@ class DeviceCode:
     most_threads: int  # that its `__launch_bounds__` allow
     of_host: dict[str, str] = field(default_factory=dict)  # functions left out: a word, and the function it names
 
-    @functools.cached_property
-    def lines(self) -> list[str]:
-        """The lines of the flattened source, as they were written."""
-        return lines_of(self.flat.text)
-
 
 def device_code(source: str, name: str, options=(), preprocessor=None) -> DeviceCode:
     """Return the part of a source that a kernel needs."""
@@ -366,25 +344,32 @@ def device_code(source: str, name: str, options=(), preprocessor=None) -> Device
         raise CompileError(f"the source has no __global__ function {name.partition('<')[0].strip()!r}; {has}")
     written = code[kernel.begin : kernel.end]
     if "__global__" in written and "{" not in written and written.endswith(";"):
-        line, column = position(text, kernel.begin)
-        line = flat.place(line)[1]
+        line = flat.place(position(text, kernel.begin)[0])[1]
         message = f"{base_name(name)!r} is declared in line {line}, but not defined: the source must contain its text"
-        raise CompileError(message, [(line, column, message)])
+        raise error_at(CompileError, flat, kernel.begin, message)
     if base_name(name) in {"min", "max", "abs", *(word for word, _ in _of_nvcc())}:
         message = f"a kernel cannot be called {base_name(name)!r}: CUDA has functions of that name"
-        raise CompileError(message, [(*position(text, kernel.begin), message)])
+        raise error_at(CompileError, flat, kernel.begin, message)
     if unbalanced(text):  # the ends of declarations are unknown: the compiler gets everything and reports the mistake
         return DeviceCode(text, flat, parameters_of(kernel, name), 1024)
-    text, of_host = _without_host_members(text, declarations)
-    code = without_comments(text)
+    text, of_host, kept = _device_part(text, lambda declared, code: _reached(declared, code, name, macros))
+    kernel = _find(kept, name)
+    refuse_unsupported(text, flat, macros, set().union(*(d.names for d in kept)))
+    return DeviceCode(text, flat, parameters_of(kernel, name), _most_threads(kernel), of_host)
+
+
+def _device_part(text: str, reach) -> tuple[str, dict[str, str], list[Declaration]]:
+    """Blank what the device does not need; return the text, functions of the host, and what is kept."""
+    # `reach` returns the ids of declarations to keep. Where a declaration begins and ends is read from the first of
+    # each branch of `#if`.
+    code = first_branches(without_comments(text))
+    text, of_host = _without_host_members(text, code)
+    code = first_branches(without_comments(text))
     declarations = split(code)
-    kernel = _find(declarations, name)
-    kept = _reached(declarations, code, name, macros)
+    kept = reach(declarations, code)
     of_host |= _without_host(declarations, kept, code)
     text = _blank(text, [d for d in declarations if id(d) not in kept])
-    own = set().union(*(d.names for d in declarations if id(d) in kept))
-    refuse_unsupported(text, flat, macros, own)
-    return DeviceCode(text, flat, parameters_of(kernel, name), _most_threads(kernel), of_host)
+    return text, of_host, [d for d in declarations if id(d) in kept]
 
 
 CUBLAS = re.compile(r'#\s*include\s*[<"](?:cublas|mma\.h|torch/|ATen/|c10/)')
@@ -413,20 +398,17 @@ class CardCode(NamedTuple):
 
 def for_card(source: str, options=(), names=()) -> CardCode:
     """Return a source for a compiler of device code alone: host functions, their includes and variables are blanked."""
+
     # Its own headers are read in. All kernels stay with what they need, and what `names` (name expressions) need. So do
-    # all branches of `#if`, which are for that compiler to choose; where a declaration begins and ends is read from the
-    # first of each. Lines and columns stay.
-    flat, of_host = flatten(source, options), {}
-    code = first_branches(without_comments(flat.text))
-    if not unbalanced(code):
-        text, of_host = _without_host_members(flat.text, split(code))
-        code = first_branches(without_comments(text))
-        declarations = split(code)
+    # all branches of `#if`, which are for that compiler to choose. Lines and columns stay.
+    def reach(declarations, code):
         roots = [d for d in declarations if d.on_device or d.kind in ("instance", "static_assert")]
         roots += _using_namespaces(declarations, code)
-        kept = _closure(declarations, roots, macros_of(code), re.findall(r"[A-Za-z_]\w*", " ".join(names)))
-        of_host |= _without_host(declarations, kept, code)
-        text = _blank(text, [d for d in declarations if id(d) not in kept])
+        return _closure(declarations, roots, macros_of(code), WORD.findall(" ".join(names)))
+
+    flat, of_host = flatten(source, options), {}
+    if not unbalanced(first_branches(without_comments(flat.text))):
+        text, of_host, _ = _device_part(flat.text, reach)
         flat = flat._replace(text=text)
     known = _known_to_nvcc(flat.text)
     known += "".join(f"#include <{header}>\n" for header in OF_CUBLAS if CUBLAS.search(flat.text))
@@ -486,36 +468,29 @@ def _known_to_nvcc(text: str) -> str:
 
 def refuse_unsupported(text: str, flat: Flat, macros, own) -> None:
     """Raise `UnsupportedFeature` if device code uses a feature that the emulator or a card does not have."""
-    code = without_comments(text)
-    plain = DIRECTIVE.sub(lambda m: spaces(m[0]), code)
+    plain = without_directives(without_comments(text))
     grids = "|".join({a or b for a, b in GRID_GROUP.findall(plain)} or {"this_grid"})
     for pattern, what, instead in UNSUPPORTED:
         pattern = pattern.replace("NAMES", grids)
         uses = (re.search(rf"\b{name}\b", plain) for name, m in macros.items() if re.search(pattern, m.body))
         if match := re.search(pattern, plain) or next(filter(None, uses), None):
-            raise _unsupported(plain, match.start(), flat, f"{what} cannot be run without a GPU: {instead}")
+            message = f"{what} cannot be run without a GPU: {instead}"
+            raise error_at(UnsupportedFeature, flat, match.start(), message)
     if match := re.search(r"[^\x00-\x7f]", plain):
-        raise _unsupported(plain, match.start(), flat, f"{match[0]!r} in a name: NVIDIA's compiler takes ASCII only")
+        message = f"{match[0]!r} in a name: NVIDIA's compiler takes ASCII only"
+        raise error_at(UnsupportedFeature, flat, match.start(), message)
     for header, pattern in OF_HEADERS.items():
         included = re.search(rf"#\s*include\s*[<\"]{header}", flat.text)
         included = included or flat.missing or (header in OF_CUBLAS and CUBLAS.search(flat.text))
         match = None if included else re.search(pattern, plain)
         if match and match[0] not in own and not re.search(rf"\b(?:int|unsigned|float|auto)\s+{match[0]}\b", plain):
-            text = f"{match[0]} needs #include <{header}>: a card's compiler has it from there"
-            raise _unsupported(plain, match.start(), flat, text)
+            message = f"{match[0]} needs #include <{header}>: a card's compiler has it from there"
+            raise error_at(UnsupportedFeature, flat, match.start(), message)
     for match in C_LIBRARY.finditer(plain):
         if match[1] not in own:
             advice = "write the loop, or compute it in Python; a kernel has printf, memcpy and memset"
-            text = f"{match[1]} is a function of the C library, which a card does not have: {advice}"
-            raise _unsupported(plain, match.start(1), flat, text)
-
-
-def _unsupported(text, at, flat, message) -> UnsupportedFeature:
-    line, column = position(text, at)
-    file, number = flat.place(line)
-    where = f"line {number}" + (f" of {file}" if file else "")
-    shown = lines_of(flat.text)[line - 1].strip()
-    return UnsupportedFeature(f"{where}: {message}.\n    {shown}", [(number, column, message)])
+            message = f"{match[1]} is a function of the C library, which a card does not have: {advice}"
+            raise error_at(UnsupportedFeature, flat, match.start(1), message)
 
 
 def _blank(text: str, declarations) -> str:
@@ -550,35 +525,27 @@ def _find(declarations, name) -> Declaration | None:
 
 def scope(text: str, name: str) -> str:
     """Return the namespaces of a variable at namespace scope: "a::b::"."""
-    code = DIRECTIVE.sub(lambda m: spaces(m[0]), without_comments(text))
-    at = next((d.begin for d in split(code) if d.kind == "variable" and name in d.names), 0)
-    opened = []
-    for match in re.finditer(r"(?:\bnamespace\s+([\w:]+)\s*)?\{|\}", code[:at]):
-        opened = opened[:-1] if match[0] == "}" else [*opened, match[1]]
-    return "".join(f"{name}::" for name in opened if name)
+    found = split(without_comments(text))
+    return next((d.scope for d in found if d.kind == "variable" and name in d.names), "")
 
 
 def _closure(declarations, roots, macros, words=()) -> set[int]:
+    """Return the ids of `roots`, and of what they and `words` need."""
     by_name: dict[str, list[Declaration]] = {}
     for d in declarations:
         for name in d.names:
             by_name.setdefault(name, []).append(d)
-    kept, names, todo = {id(d) for d in roots}, set(), [*roots]
-    waiting = set(words)
-    while todo or waiting:
-        if todo:
-            waiting |= todo.pop().uses
-        for name in waiting - names:
-            names.add(name)
-            todo_here = by_name.get(name, ())
-            devices = [d for d in todo_here if d.on_device or d.kind != "function"]
-            for d in devices or todo_here:
-                if id(d) not in kept:
-                    kept.add(id(d))
-                    todo.append(d)
-            if name in macros:
-                waiting = waiting | set(re.findall(r"[A-Za-z_]\w*", expand(name, macros)))
-        waiting -= names
+    kept, seen = {id(d) for d in roots}, set()
+    todo = {*words}.union(*(d.uses for d in roots))
+    while todo:
+        name = todo.pop()
+        seen.add(name)
+        named = by_name.get(name, [])
+        for d in [d for d in named if d.on_device or d.kind != "function"] or named:
+            kept.add(id(d))
+            todo |= d.uses - seen
+        if name in macros:
+            todo |= {*WORD.findall(expand(name, macros))} - seen
     return kept
 
 
@@ -591,7 +558,7 @@ def _reached(declarations, code, name, macros) -> set[int]:
         or (d.kind == "variable" and d.on_device)
         or (d.kind == "function" and d.on_device and "operator" in d.names)
     ]  # fmt: skip
-    kept = _closure(declarations, always, macros, re.findall(r"[A-Za-z_]\w*", name))
+    kept = _closure(declarations, always, macros, WORD.findall(name))
     kept |= {id(d) for d in _using_namespaces(declarations, code)}
     names = set().union(*(d.names for d in declarations if id(d) in kept)) | set(macros)
     every = set().union(*(d.names for d in declarations))
@@ -610,14 +577,11 @@ def _using_namespaces(declarations, code) -> list[Declaration]:
 
 def _without_host(declarations, kept, code) -> dict[str, str]:
     """Leave out declarations that only the host can use; return the names of its functions."""
-    names = {}
-    for d in declarations:
-        if id(d) in kept and not d.on_device and d.kind == "function":
-            names |= dict(zip(d.names, d.names, strict=True))
-            kept.discard(id(d))
-        elif id(d) in kept and not d.on_device and d.kind == "variable" and HOST_ONLY.search(code[d.begin : d.end]):
-            kept.discard(id(d))
-    return names
+    host = [d for d in declarations if id(d) in kept and not d.on_device]
+    functions = [d for d in host if d.kind == "function"]
+    variables = [d for d in host if d.kind == "variable" and HOST_ONLY.search(code[d.begin : d.end])]
+    kept -= {id(d) for d in functions + variables}
+    return {name: name for d in functions for name in d.names}
 
 
 def host_hints(of_host: dict[str, str], said: str) -> list[str]:
@@ -630,20 +594,18 @@ def host_hints(of_host: dict[str, str], said: str) -> list[str]:
 
 # Other compilers make these, or count them into the layout; and pointers to functions.
 KEPT_MEMBER = re.compile(r"\bvirtual\b|=\s*(?:default|delete)\s*;|\(\s*(?:\w+\s*::\s*)?\*")
-LABEL = re.compile(r"(?:[\s;}]|\b(?:public|private|protected)\s*:(?!:))+")
 
 
-def _without_host_members(text: str, declarations) -> tuple[str, dict[str, str]]:
+def _without_host_members(text: str, code: str) -> tuple[str, dict[str, str]]:
     """Blank the functions of structs that are not for the device; return the names they are called by."""
-    code = first_branches(without_comments(text))
-    plain, macros = DIRECTIVE.sub(lambda m: spaces(m[0]), code), macros_of(code)
+    plain, macros, declarations = without_directives(code), macros_of(code), split(code)
     defined = set().union(*(d.names for d in declarations if d.on_device))  # a member may be, outside its struct
     found: list[Declaration] = []
     names: dict[str, str] = {}
     for d in declarations:
         if d.kind == "type" and "{" in plain[d.begin : d.end]:
             _host_members(plain, d, macros, defined, found, names)
-    return (_blank(text, found) if found else text), names
+    return _blank(text, found), names
 
 
 def _host_members(plain, record, macros, defined, found, names) -> None:
@@ -653,17 +615,9 @@ def _host_members(plain, record, macros, defined, found, names) -> None:
     if not kind or kind[1] == "enum":
         return
     struct = (WORD.findall(_brackets_removed(_without_template(head)[kind.end() :])) or [""])[0]
-    at = record.begin + len(head)
-    end = closing(plain, at) - 1
-    at += 1
-    while at < end:
-        if match := LABEL.match(plain, at, end):
-            at = match.end()
-            continue
-        d = _read(plain, at, end, macros)
-        while match := re.compile(r"\s*(?:,[^{]*)?\{").match(plain, d.end, end):  # behind `: x(a), y{b}`
-            d.end = closing(plain, match.end() - 1)
-        at = max(d.end, at + 1)
+    at, members = record.begin + len(head), []
+    _scope(plain, at + 1, closing(plain, at) - 1, macros, members)
+    for d in members:
         written = plain[d.begin : d.end]
         if d.kind == "type" and "{" in written:
             _host_members(plain, d, macros, defined, found, names)
@@ -680,14 +634,13 @@ def _host_members(plain, record, macros, defined, found, names) -> None:
 def parameters_of(kernel, name) -> list[str]:
     """Return the names of the parameters in a kernel's head; a macro may have made several heads."""
     head = kernel.head
-    if match := re.search(rf"[^;{{}}]*\b{re.escape(base_name(name))}\s*\(", head):
-        head = head[match.start() : closing(head, match.end() - 1)]
+    if match := re.search(rf"[^;{{}}]*\b{re.escape(base_name(name))}(?=\s*\()", head):
+        head = head[match.start() : bracketed(head, match.end())[1]]
     if not function_name(head):
         return []
-    text = _brackets_removed(_without_template(head))
-    _, at = function_name(head)
+    given, _ = bracketed(_brackets_removed(_without_template(head)), function_name(head)[1])
     names = []
-    for i, parameter in enumerate(split_commas(text[at + 1 : closing(text, at) - 1])):
+    for i, parameter in enumerate(given):
         plain = re.sub(r"=.*", "", parameter, flags=re.S).strip()
         word = re.search(r"(\w+)\s*(?:\[[^\]]*\]\s*)*$", plain)
         names.append(word[1] if word else f"argument {i}")
@@ -695,13 +648,8 @@ def parameters_of(kernel, name) -> list[str]:
 
 
 def _most_threads(kernel) -> int:
-    match = re.search(r"__launch_bounds__\s*\(", kernel.head)
-    if not match:
-        return 1024
-    first = split_commas(kernel.head[match.end() : closing(kernel.head, match.end() - 1) - 1])[:1]
-    if first and re.fullmatch(r"[\d\s+*/()<>-]+", first[0]):
-        try:
-            return int(eval(first[0], {"__builtins__": {}}))
-        except (SyntaxError, ValueError, ZeroDivisionError, TypeError):
-            return 1024
+    if match := re.search(r"__launch_bounds__(?=\s*\()", kernel.head):
+        first, *_ = bracketed(kernel.head, match.end())[0]
+        with contextlib.suppress(SyntaxError, ValueError, ZeroDivisionError, TypeError):
+            return int(eval(first, {"__builtins__": {}})) if re.fullmatch(r"[\d\s+*/()<>-]+", first) else 1024
     return 1024

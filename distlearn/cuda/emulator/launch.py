@@ -27,78 +27,73 @@ class Bound(NamedTuple):
     names: list[str]
 
 
+class Range(NamedTuple):
+    """A piece of memory that arguments share."""
+
+    nbytes: int
+    item: int  # bytes of an item, and what its address is a multiple of
+    const: bool
+    phase: int  # its distance from a multiple of 512 bytes, at which an array that is not a view begins
+    names: str
+    parts: list[tuple[int, np.ndarray]]  # where each array begins in it
+
+
 class Placement:
     """The arrays of a launch in the program's memory: each memory range once, however many arguments share it."""
 
     def __init__(self, bound: Bound):
-        self.ranges: list[list] = []  # [begin, end, item, align, read_only, names, arrays]
-        self.of_argument: list[tuple[int, int]] = []
-        arrays = []
-        for value, code, name in zip(*bound, strict=True):
-            if isinstance(value, np.ndarray):
-                begin = value.ctypes.data
-                arrays.append((begin, begin + value.nbytes, value, code.startswith("*k"), name))
-        for begin, end, array, const, name in sorted(arrays, key=lambda a: a[:2]):
-            item = array.dtype.itemsize
-            if self.ranges and begin < self.ranges[-1][1]:
-                last = self.ranges[-1]
-                last[1] = max(last[1], end)
-                last[2:5] = [min(last[2], item), min(last[3], item), last[4] and const]
-                last[5] += [name] if name not in last[5] else []
-                last[6] += [array] if not any(a is array for a in last[6]) else []
-            else:
-                self.ranges.append([begin, end, item, item, const, [name], [array]])
-        for value in bound.values:
-            self.of_argument.append(self._find(value) if isinstance(value, np.ndarray) else (-1, 0))
-
-    def _find(self, array):
-        begin = array.ctypes.data
-        for i, r in enumerate(self.ranges):
-            if r[0] <= begin and begin + array.nbytes <= r[1]:
-                return i, begin - r[0]
-        raise AssertionError("an array lies in no range")
-
-    def phases(self):
-        """Return the offset of each range from a multiple of 512 bytes; an array that is not a view begins at one."""
-        for begin, *_, arrays in self.ranges:
+        begin = {i: value.ctypes.data for i, value in enumerate(bound.values) if isinstance(value, np.ndarray)}
+        end = {i: at + bound.values[i].nbytes for i, at in begin.items()}
+        shared: list[list[int]] = []  # arguments whose arrays overlap
+        reached = 0
+        for i in sorted(begin, key=lambda i: (begin[i], end[i])):
+            if not shared or begin[i] >= reached:
+                shared.append([])
+            shared[-1].append(i)
+            reached = max(reached, end[i])
+        self.ranges: list[Range] = []
+        self.of_argument = [(-1, 0)] * len(bound.values)
+        for n, these in enumerate(shared):
+            first = begin[these[0]]
+            for i in these:
+                self.of_argument[i] = n, begin[i] - first
+            arrays = [bound.values[i] for i in these]
             base = arrays[0]
             while isinstance(base.base, np.ndarray):
                 base = base.base
-            yield (begin - base.ctypes.data) % 512
+            self.ranges.append(Range(
+                nbytes=max(end[i] for i in these) - first,
+                item=min(a.itemsize for a in arrays),
+                const=all(bound.signature[i].startswith("*k") for i in these),
+                phase=(first - base.ctypes.data) % 512,
+                names="/".join(dict.fromkeys(bound.names[i] for i in these)),
+                parts=[(begin[i] - first, bound.values[i]) for i in these],
+            ))  # fmt: skip
 
     def describe(self):
-        for (begin, end, item, align, const, names, _), phase in zip(self.ranges, self.phases(), strict=True):
-            yield struct.pack("<5q64s", end - begin, item, align, int(const), phase, "/".join(names).encode()[:63])
+        for r in self.ranges:
+            yield struct.pack("<5q64s", r.nbytes, r.item, r.item, r.const, r.phase, r.names.encode()[:63])
 
-    def views(self, memory, begins):
-        """Yield each array, its place in a memory with the ranges at `begins`, and whether the kernel may write it."""
-        for at, (begin, _, _, _, const, _, arrays) in zip(begins, self.ranges, strict=True):
-            for array in arrays if at is not None else ():
-                order = "C" if array.flags.c_contiguous else "F"
-                place = at + array.ctypes.data - begin
-                view = np.ndarray(array.shape, array.dtype, memory, place, order=order)
-                yield array, view, not const and array.flags.writeable
-
-    def contents(self) -> bytearray:
-        """Return the bytes of all ranges, each to a multiple of 8."""
-        begins, size = [], 0
-        for begin, end, *_ in self.ranges:
-            begins.append(size)
-            size += -(-(end - begin) // 8) * 8
-        out = bytearray(size)
-        for array, view, _ in self.views(out, begins):
-            view[...] = array
-        return out
+    def contents(self):
+        """Yield the bytes of each range, filled up to a multiple of 8."""
+        for r in self.ranges:
+            data = np.zeros(-(-r.nbytes // 8) * 8, np.uint8)
+            for at, array in r.parts:
+                data[at : at + array.nbytes] = _bytes_of(array)
+            yield data
 
     def store(self, reply: memoryview) -> None:
         """Copy the received ranges, those that are not const, into the caller's arrays."""
-        begins, at = [], 0
-        for begin, end, _, _, const, *_ in self.ranges:
-            begins.append(None if const else at)
-            at += 0 if const else end - begin
-        for array, view, written in self.views(reply, begins):
-            if written:
-                array[...] = view
+        begin = 0
+        for r in self.ranges:
+            for at, array in () if r.const else r.parts:
+                if array.flags.writeable:
+                    _bytes_of(array)[:] = reply[begin + at : begin + at + array.nbytes]
+            begin += 0 if r.const else r.nbytes
+
+
+def _bytes_of(array) -> np.ndarray:
+    return np.asarray(array).ravel("K").view(np.uint8)
 
 
 def _padded(data: bytes) -> bytes:
@@ -116,24 +111,16 @@ def run(path, grid, block, shared_mem, bound, constants, *, statistics, races, t
         parts += [struct.pack("<3q", index, offset, len(data)), _padded(data)]
     for name, value in constants.items():
         parts += [struct.pack("<64sq", name.encode(), value.nbytes), _padded(value.tobytes())]
-    parts.append(place.contents())
-    process = subprocess.Popen(
-        [*WRAPPER, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
+    parts += place.contents()
+    command, seconds = [*WRAPPER, str(path)], time_limit + GRACE
     try:
-        out, err = process.communicate(b"".join(parts), timeout=time_limit + GRACE)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        _, err = process.communicate()
-        return None, err.decode(errors="replace"), -1
-    except BaseException:  # Ctrl-C: leave nothing running
-        process.kill()
-        process.communicate()
-        raise
-    printed = err.decode(errors="replace")
+        done = subprocess.run(command, input=b"".join(parts), capture_output=True, timeout=seconds, check=False)
+    except subprocess.TimeoutExpired as error:
+        return None, (error.stderr or b"").decode(errors="replace"), -1
+    out, printed = done.stdout, done.stderr.decode(errors="replace")
     if len(out) < 8:
-        return None, printed, process.returncode
+        return None, printed, done.returncode
     (length,) = struct.unpack_from("<q", out)
     report = json.loads(out[8 : 8 + length].decode(errors="replace"))
     place.store(memoryview(out)[8 + length :])
-    return report, printed, process.returncode
+    return report, printed, done.returncode

@@ -51,10 +51,15 @@ def without_comments(source: str) -> str:
     def blank(match):
         text = match[0]
         if text[0] in "\"'":
-            return text[0] + re.sub(r"[^\n]", " ", text[1:-1]) + text[-1]
-        return re.sub(r"[^\n]", " ", text)
+            return text[0] + spaces(text[1:-1]) + text[-1]
+        return spaces(text)
 
     return re.sub(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', blank, source, flags=re.S)
+
+
+def without_directives(code: str) -> str:
+    """Return the text with `#` lines blanked."""
+    return DIRECTIVE.sub(lambda m: spaces(m[0]), code)
 
 
 def lines_of(source: str) -> list[str]:
@@ -65,6 +70,28 @@ def lines_of(source: str) -> list[str]:
 def position(text: str, at: int) -> tuple[int, int]:
     """Return the line and column, from 1, of a character."""
     return text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
+
+
+def closing(text: str, at: int) -> int:
+    """Return the place after the bracket that closes the one at `at` (the end of the text if none does)."""
+    pairs, opened = {")": "(", "]": "[", "}": "{"}, []
+    for match in re.compile(r"[()\[\]{}]").finditer(text, at):
+        if match[0] in "([{":
+            opened.append(match[0])
+        elif opened and opened[-1] == pairs[match[0]]:
+            opened.pop()
+            if not opened:
+                return match.end()
+    return len(text)
+
+
+def bracketed(text: str, at: int) -> tuple[list[str] | None, int]:
+    """Return what is listed in the `(...)` that follows a place, and where it ends; without one None and the place."""
+    match = re.compile(r"\s*\(").match(text, at)
+    if not match:
+        return None, at
+    end = closing(text, match.end() - 1)
+    return split_commas(text[match.end() : end - 1]), end
 
 
 def unbalanced(source: str) -> tuple[int, int, str] | None:
@@ -169,6 +196,11 @@ class Flat(NamedTuple):
         """Return the file and line of a line of the text."""
         return self.places[line - 1] if 0 < line <= len(self.places) else ("", line)
 
+    def line(self, line: int) -> str:
+        """Return the text of a line; empty for one outside of the text."""
+        lines = lines_of(self.text)
+        return lines[line - 1] if 0 < line <= len(lines) else ""
+
 
 def is_cuda_header(name: str) -> bool:
     """Say whether a header comes with CUDA."""
@@ -239,6 +271,14 @@ class CompileError(KernelError):
     def __init__(self, message: str, problems: Sequence[Any] = ()):
         super().__init__(message)
         self.problems = list(problems)
+
+
+def error_at(kind: type[CompileError], flat: Flat, at: int, message: str) -> CompileError:
+    """Return an error about a place of a text: with file, line and the line's text."""
+    line, column = position(flat.text, at)
+    file, number = flat.place(line)
+    where = f"line {number}" + f" of {file}" * bool(file)
+    return kind(f"{where}: {message}\n    {flat.line(line).strip()}", [(number, column, message)])
 
 
 class UnsupportedFeature(CompileError):

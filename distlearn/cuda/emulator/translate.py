@@ -21,7 +21,20 @@ from bisect import bisect_right
 from itertools import pairwise
 from typing import NamedTuple
 
-from .source import DIRECTIVE, CompileError, UnsupportedFeature, lines_of, position, split_commas, without_comments
+from .device_code import split
+from .source import (
+    DIRECTIVE,
+    CompileError,
+    Flat,
+    UnsupportedFeature,
+    closing,
+    error_at,
+    position,
+    spaces,
+    split_commas,
+    without_comments,
+    without_directives,
+)
 
 WORDS = (
     r"(?:unsigned|signed)(?:\s+(?:char|short|int|long\s+long(?:\s+int)?|long(?:\s+int)?))?"
@@ -43,7 +56,7 @@ def card_casts(code: str) -> list[tuple[int, int, str]]:
         defines = MACRO.match(directive[0])
         parameters.update(re.findall(r"\w+", (defines and defines[1]) or ""))
         header = directive[0][: defines.end()] if defines else directive[0]
-        return re.sub(r"[^\n]", " ", header)[:-1] + "=" + directive[0][len(header) :]  # an expression can follow
+        return spaces(header)[:-1] + "=" + directive[0][len(header) :]  # an expression can follow
 
     code = DIRECTIVE.sub(text_of_macro, code)
     names = {re.escape(name) for found in NAMED.findall(code) for name in found if name}
@@ -126,43 +139,36 @@ class Translated:
 
 def declarations(code: str) -> list[Declaration]:
     """Return the variables of a kernel source in the card's memories; comments must be blanked."""
-    code = DIRECTIVE.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), code)
+    bodies = [(code.find("{", d.begin, d.end), d.end) for d in split(code) if d.kind in ("function", "type")]
+    code = without_directives(code)
     found: list[Declaration] = []
-    functions: list[bool] = []  # by open brace: whether it is one of a function (or class), not of a namespace
-    at = 0
     for match in QUALIFIER.finditer(code):
-        if found and match.start() < found[-1].end:
-            continue
-        for brace in re.finditer(r'((?:\bnamespace(?:\s+[\w:]+)?|extern\s*" *")\s*)?\{|\}', code[at : match.start()]):
-            if brace[0] == "}":
-                functions = functions[:-1]
-            else:
-                functions.append(not brace[1])
         at = match.start()
+        if found and at < found[-1].end:
+            continue
         begin = max(code.rfind(c, 0, at) for c in ";{}") + 1
-        if declaration := _declaration(code, begin, at, any(functions)):
+        in_function = any(0 <= opened < at < end for opened, end in bodies)
+        if declaration := _declaration(code, begin, at, in_function):
             found.append(declaration)
     return found
 
 
 def _declaration(code, begin, at, in_function) -> Declaration | None:
     """Read the declaration around a qualifier; None if it declares a function."""
-    stack, i, body = [], at, begin
-    while i < len(code) and (stack or code[i] not in ";}"):
-        character = code[i]
-        if character == "(" and not stack and not IN_BRACKETS.search(code[begin:i]):
+    i, body = at, begin
+    while (match := re.compile(r"[;}{(\[]").search(code, i)) and match[0] not in ";}":
+        i = match.start()
+        if match[0] == "(" and not IN_BRACKETS.search(code[begin:i]):
             before = code[max(body, at) : i]
             if "=" not in before or re.search(r"\boperator\b", before):
                 return None
-        if character in "([{":
-            stack.append(RECORD.search(code[body:i]) if character == "{" and not stack else None)
-        elif character in ")]}" and stack:
-            record = stack.pop()
-            if not stack and record:
-                body = i + 1  # the variables come after the body of their type
-        i += 1
-    if i == len(code) or code[i] == "}":
+        end = closing(code, i)
+        if match[0] == "{" and RECORD.search(code[body:i]):
+            body = end  # the variables come after the body of their type
+        i = end
+    if not match or match[0] == "}":
         return None
+    i = match.start()
     words = set(re.findall(r"\w+", re.split(r"[={]", code[begin:i])[0]))
     parts = split_commas(ALIGNMENT.sub(" ", code[body:i]))
     matches = [m for m in (NAME.search(part.strip()) for part in parts) if m]
@@ -186,20 +192,16 @@ def overlaid(source: str) -> list[tuple[str, int, int, str]]:
     code, found = without_comments(source), []
     dynamic = [d for d in declarations(code) if {"extern", "__shared__"} <= d.words and d.in_function]
     for first, second in pairwise(dynamic):
-        depth = 0
-        for brace in re.findall(r"[{}]", code[first.end : second.begin]):
-            depth += 1 if brace == "{" else -1
-            if depth < 0:  # another function
-                break
+        between = f"{{{code[first.end : second.begin]} "
         names = first.names[0][0], second.names[0][0]
-        if depth >= 0 and names[0] != names[1]:
+        if closing(between, 0) == len(between) and names[0] != names[1]:  # the first one's function has not ended
             at = second.begin + len(re.match(r"\s*", code[second.begin :])[0])
             text = f"{names[1]} begins where {names[0]} does: cut both from one array, {names[1]} = ...&{names[0]}[n]"
             found.append(("overlaid", *position(code, at), text))
     return found
 
 
-def to_cpp(source: str, *, arithmetic: bool = True, renamed=()) -> Translated:
+def to_cpp(source: str, flat: Flat, *, arithmetic: bool = True, renamed=()) -> Translated:
     """Return CUDA C as C++, with the `arithmetic` of a card or of C++."""
     # `renamed` are kernels that have a name of the runtime: where the declaration begins and ends, and the name.
     code = without_comments(source)
@@ -213,20 +215,21 @@ def to_cpp(source: str, *, arithmetic: bool = True, renamed=()) -> Translated:
     for begin, end, name in renamed:
         if match := re.compile(rf"\b{name}(?=\s*(?:<[^()]*>\s*)?\()").search(code, begin, end):
             edits.append(Edit(match.start(), match.end(), RENAMED + name))
-    edits += _in_macros(source, code)
+    edits += _in_macros(code, flat)
     for d in declarations(code):
         if "__shared__" not in d.words:
             constant = int("__constant__" in d.words)
             if "template" in d.words:
                 at = code.index("template", d.begin)
-                raise _error(UnsupportedFeature, source, at, "templates of __constant__ and __device__ variables "
+                raise error_at(UnsupportedFeature, flat, at, "templates of __constant__ and __device__ variables "
                              "cannot be run without a GPU: declare one for each type")  # fmt: skip
             if not d.in_function:
                 edits.append(Edit(d.end, d.end, "".join(f" EMU_GLOBAL({name}, {constant})" for name, _ in d.names)))
         elif "extern" in d.words:
             edits.append(Edit(d.begin, d.end, _dynamic_shared(source, d)))
         elif d.initialised:
-            raise _error(CompileError, source, d.begin, "a __shared__ variable cannot have an initial value: "
+            at = d.begin + len(re.match(r"\s*", code[d.begin :])[0])
+            raise error_at(CompileError, flat, at, "a __shared__ variable cannot have an initial value: "
                          "let threads write it, then call __syncthreads()")  # fmt: skip
         else:
             word = "EMU_SHARED" if d.in_function else "EMU_SHARED_GLOBAL"
@@ -235,17 +238,19 @@ def to_cpp(source: str, *, arithmetic: bool = True, renamed=()) -> Translated:
                 for m in re.finditer(r"\bstatic\b", code[d.begin : d.end])
             ]
             edits.append(Edit(d.end, d.end, "".join(f" {word}({name})" for name, _ in d.names)))
+    guesses = set()  # what is read before a compare-and-swap of the same place
     for match in re.finditer(r"\batomicCAS(?:_\w+)?\s*\(\s*(&?)\s*((?:[^(),]|\([^()]*\))+?)\s*,", code):
         place = ("" if match[1] else r"\*\s*") + re.escape(match[2])
-        for read in re.finditer(rf"(?<![=!<>])=\s*({place})(?=\s*[,;])", code):
-            edits.append(Edit(*read.span(1), f"emu_guess({read[1]})"))
+        reads = re.finditer(rf"(?<![=!<>])=\s*({place})(?=\s*[,;])", code)
+        guesses |= {Edit(*read.span(1), f"emu_guess({read[1]})") for read in reads}
+    edits += guesses
     if arithmetic:
         own = card_casts(code)
         edits += [Edit(*e) for e in own if not any(e[0] < other.end and other.begin < e[1] for other in edits)]
     return Translated(source, edits)
 
 
-def _in_macros(source, code) -> list[Edit]:
+def _in_macros(code, flat) -> list[Edit]:
     """Complete declarations in the text of a macro that also end there."""
     edits = []
     for match in DIRECTIVE.finditer(code):
@@ -253,7 +258,7 @@ def _in_macros(source, code) -> list[Edit]:
             continue
         whole = re.search(r"__shared__\s+[^;={}#]*?(\w+)\s*((?:\[[^\]]*\]\s*)*);", match[0])
         if not whole or match[0].count("__shared__") > 1:
-            raise _error(UnsupportedFeature, source, match.start(), "the emulator cannot see a __shared__ variable "
+            raise error_at(UnsupportedFeature, flat, match.start(), "the emulator cannot see a __shared__ variable "
                          "in a macro: write its declaration out, or end the macro with its semicolon")  # fmt: skip
         edits.append(Edit(match.start() + whole.end(), match.start() + whole.end(), f" EMU_SHARED({whole[1]})"))
     return edits
@@ -271,11 +276,3 @@ def _dynamic_shared(source: str, d: Declaration) -> str:
         else:
             out += f"static const emu::DynamicShared<{d.type}> {name};"
     return out
-
-
-def _error(kind, source, at, message):
-    while source[at : at + 1].isspace():
-        at += 1
-    line, column = position(source, at)
-    text = lines_of(source)[line - 1].strip()
-    return kind(f"line {line}: {message}\n    {text}", [(line, column, message)])

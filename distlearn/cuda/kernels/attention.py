@@ -97,9 +97,8 @@ def tiled(block: int, width: int, memory=None) -> Variant:
     """
     if width % block:
         raise ValueError(f"attention.tiled: width is {width}, expected a multiple of the block, {block}")
-    name = f"attention_tiled<{block}, {width}>"
-    launch = _tiled_launch(block, width)
-    return Variant("attention.cu", name, launch, tiled_reference, _forward_example, memory or {}, rtol=1e-4, atol=1e-5)
+    kernel, launch = f"attention_tiled<{block}, {width}>", _tiled_launch(block, width)
+    return _variant(kernel, launch, tiled_reference, "qkv", ["y", "lse"], memory or {})
 
 
 def tiled_bytes(heads: int, n: int, m: int, d: int, block: int) -> int:
@@ -107,51 +106,39 @@ def tiled_bytes(heads: int, n: int, m: int, d: int, block: int) -> int:
     return 4 * heads * (2 * n * d + 2 * -(-n // block) * m * d + n)
 
 
-def _arrays(rng, heads=2, n=64, d=32):
-    return [rng.normal(size=(heads, n, d)).astype(f32) for _ in range(3)]
+def _example(inputs, outputs):
+    """Return an example: arrays of these names, those of outputs zero; and a causal mask."""
+
+    def example(rng):
+        q, k, v, dy = (rng.normal(size=(2, 64, 32)).astype(f32) for _ in range(4))
+        y, lse = np.zeros_like(q), np.zeros((2, 64), f32)
+        tiled_reference(q, k, v, y, lse, True)
+        values = {"q": q, "k": k, "v": v, "s": np.zeros((2, 64, 64), f32), "y": y, "lse": lse, "dy": dy,
+                  "inner": (dy * y).sum(-1), "dq": q, "dk": k, "dv": v}  # fmt: skip
+        return *(values[name] for name in inputs), *(np.zeros_like(values[name]) for name in outputs), 1
+
+    return example
 
 
-def _naive_example(rng):
-    q, k, v = _arrays(rng)
-    return q, k, v, np.zeros((2, 64, 64), f32), np.zeros_like(q), 1
+def _variant(kernel, launch, reference, inputs, outputs, memory):
+    return Variant("attention.cu", kernel, launch, reference, _example(inputs, outputs), memory, rtol=1e-4, atol=1e-5)
 
 
-def _forward_example(rng):
-    q, k, v = _arrays(rng)
-    return q, k, v, np.zeros_like(q), np.zeros((2, 64), f32), 1
-
-
-def _dq_example(rng):
-    q, k, v, y, lse, causal = _forward_example(rng)
-    tiled_reference(q, k, v, y, lse, causal)
-    return q, k, v, y, lse, rng.normal(size=q.shape).astype(f32), np.zeros_like(lse), np.zeros_like(q), causal
-
-
-def _dkv_example(rng):
-    q, k, v, y, lse, dy, inner, dq, causal = _dq_example(rng)
-    dq_reference(q, k, v, y, lse, dy, inner, dq, causal)
-    return q, k, v, lse, dy, inner, np.zeros_like(k), np.zeros_like(v), causal
-
-
-def _backward(kernel, reference, example, of_keys, memory):
-    launch = _tiled_launch(16, 32, of_keys)
-    return Variant("attention.cu", f"{kernel}<16, 32>", launch, reference, example, memory, rtol=1e-4, atol=1e-5)
-
-
-NAIVE = Variant(
-    "attention.cu", "attention_naive", _naive_launch, naive_reference, _naive_example,
-    {("q", "read"): 4, ("k", "read"): 4, ("v", "read"): 4, ("s", "read"): 3, ("s", "write"): 3, ("y", "write"): 4},
-    rtol=1e-4, atol=1e-5,
-)  # fmt: skip
 _TILES = {(f"{name}s", use): worst for use, worst in (("write", 2), ("read", 1)) for name in "qkv"}
 _GLOBAL = {(name, "read"): 4 for name in "qkv"}
+NAIVE = _variant(
+    "attention_naive", _naive_launch, naive_reference, "qkv", "sy",
+    _GLOBAL | {("s", "read"): 3, ("s", "write"): 3, ("y", "write"): 4},
+)  # fmt: skip
 TILED = tiled(16, 32, _TILES | _GLOBAL | {("y", "write"): 4, ("p", "read"): 1, ("p", "write"): 1})
-TILED_DQ = _backward(
-    "attention_tiled_dq", dq_reference, _dq_example, False,
+TILED_DQ = _variant(
+    "attention_tiled_dq<16, 32>", _tiled_launch(16, 32), dq_reference,
+    ["q", "k", "v", "y", "lse", "dy"], ["inner", "dq"],
     _TILES | _GLOBAL | {("dq", "write"): 4, ("dy", "read"): 4, ("ds", "read"): 1, ("ds", "write"): 1},
 )  # fmt: skip
-TILED_DKV = _backward(
-    "attention_tiled_dkv", dkv_reference, _dkv_example, True,
+TILED_DKV = _variant(
+    "attention_tiled_dkv<16, 32>", _tiled_launch(16, 32, of_keys=True), dkv_reference,
+    ["q", "k", "v", "lse", "dy", "inner"], ["dk", "dv"],
     _TILES | _GLOBAL | {("dk", "write"): 4, ("dv", "write"): 4, ("dy", "read"): 4, ("ds", "read"): 1},
 )  # fmt: skip
 

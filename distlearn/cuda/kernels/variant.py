@@ -66,14 +66,12 @@ class Variant:
         for i, a in enumerate(args):
             if getattr(a, "size", 0) >= 2**31:
                 raise ValueError(f"{self}: argument {i} has {a.size} elements, the kernel can number 2**31 - 1")
-        grid, block, kernel_args, shared_mem = self.launch(*args)
-        if 0 in grid:  # nothing to compute, as for an empty shard; a card rejects such a launch
-            return
-        self.raw(grid, block, kernel_args, shared_mem=shared_mem)
+        *launch, shared_mem = self.launch(*args)
+        if 0 not in launch[0]:  # nothing to compute, as for an empty shard; a card rejects such a launch
+            self.raw(*launch, shared_mem=shared_mem)
 
     def check(self, *args, compiler=None) -> Report:
-        grid, block, kernel_args, shared_mem = self.launch(*args)
-        if 0 in grid:
-            return Report(self.kernel, "", grid, block)
-        kernel = RawKernel(source(self.file), self.kernel, compiler=compiler)
-        return kernel.check(grid, block, kernel_args, shared_mem=shared_mem)
+        *launch, shared_mem = self.launch(*args)
+        if 0 in launch[0]:
+            return Report(self.kernel, "", *launch[:2])
+        return RawKernel(source(self.file), self.kernel, compiler=compiler).check(*launch, shared_mem=shared_mem)

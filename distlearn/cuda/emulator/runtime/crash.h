@@ -1,13 +1,10 @@
 // crash.h -- what the checker does when its program gets a signal: it reports what is known so far, and ends.
 #pragma once
-#ifndef _WIN32
 #include <signal.h>
 #include <sys/time.h>
-#endif
 
 namespace emu {
 
-#ifndef _WIN32
 static void write_what_is_known() {
     static bool twice;
     if (!twice && the_block.current) {
@@ -57,8 +54,5 @@ static void catch_crashes() {
     itimerval alarm = {{1, 0}, {(time_t)(ms / 1000), (suseconds_t)(ms % 1000 * 1000)}};
     setitimer(ITIMER_REAL, &alarm, nullptr);
 }
-#else
-static void catch_crashes() {}
-#endif
 
 }  // namespace emu

@@ -14,24 +14,12 @@
 #pragma once
 #include "pages.h"
 #include "shadow.h"
-#ifdef _WIN32
-#include <fcntl.h>
-#include <io.h>
-#define dup _dup
-#define dup2 _dup2
-#define fdopen _fdopen
-#else
 #include <unistd.h>
-#endif
 
 namespace emu {
 
 // Bytes of addresses between two arrays: the widest for which the system has enough.
-#ifdef _WIN32
-constexpr size_t RED_ZONES[] = {1ull << 30, 256 << 20, 1 << 20};
-#else
 constexpr size_t RED_ZONES[] = {64ull << 30, 16ull << 30, 1ull << 30, 256 << 20, 1 << 20};
-#endif
 
 struct Argument {
     int64_t array, offset, size;
@@ -71,10 +59,6 @@ static void* read_padded(size_t n) {
 }
 
 static void open_streams() {
-#ifdef _WIN32
-    _setmode(0, _O_BINARY);
-    _setmode(1, _O_BINARY);
-#endif
     reply = fdopen(dup(1), "wb");
     dup2(2, 1);  // a kernel's printf must not mix with the reply: it goes where errors go, and Python shows it
 }

@@ -139,7 +139,8 @@ EMU_STD(exp) EMU_STD(exp2) EMU_STD(expm1) EMU_STD(log) EMU_STD(log2) EMU_STD(log
 EMU_STD(tan) EMU_STD(asin) EMU_STD(acos) EMU_STD(atan) EMU_STD(atan2) EMU_STD(sinh) EMU_STD(cosh) EMU_STD(tanh) EMU_STD(sqrt)
 EMU_STD(cbrt) EMU_STD(floor) EMU_STD(ceil) EMU_STD(trunc) EMU_STD(round) EMU_STD(rint) EMU_STD(fabs) EMU_STD(erf) EMU_STD(erfc)
 EMU_STD(tgamma) EMU_STD(lgamma) EMU_STD(pow) EMU_STD(fmod) EMU_STD(fmin) EMU_STD(fmax) EMU_STD(hypot) EMU_STD(copysign)
-EMU_STD(fma) EMU_STD(abs) EMU_STD(isnan) EMU_STD(isinf) EMU_STD(isfinite) EMU_STD(signbit)
+EMU_STD(asinh) EMU_STD(acosh) EMU_STD(atanh) EMU_STD(nearbyint) EMU_STD(logb) EMU_STD(fdim) EMU_STD(remainder)
+EMU_STD(nextafter) EMU_STD(ldexp) EMU_STD(frexp) EMU_STD(modf) EMU_STD(fma) EMU_STD(abs) EMU_STD(isnan) EMU_STD(isinf) EMU_STD(isfinite) EMU_STD(signbit)
 }  // namespace std
 
 namespace cuda {

@@ -16,7 +16,7 @@
 extern "C" void emu_switch(void** save, void** to);  // the same twice comes back at once
 
 // On x86-64 it leaves by `pop; jmp`, for a `ret` to an address that was not called last is mispredicted.
-#if defined(__x86_64__) && !defined(_WIN32)
+#if defined(__x86_64__)
 #ifdef __APPLE__
 #define EMU_SYMBOL "_emu_switch"
 #define EMU_HIDDEN ".private_extern _emu_switch\n"
@@ -28,26 +28,10 @@ asm(".text\n.globl " EMU_SYMBOL "\n" EMU_HIDDEN ".p2align 4\n" EMU_SYMBOL ":\n"
     "push %rbp\npush %rbx\npush %r12\npush %r13\npush %r14\npush %r15\n"
     "mov %rsp,(%rdi)\nmov (%rsi),%rsp\n"
     "pop %r15\npop %r14\npop %r13\npop %r12\npop %rbx\npop %rbp\npop %rcx\njmp *%rcx\n");
-#elif defined(__x86_64__)
-asm(".text\n.globl emu_switch\nemu_switch:\n"
-    "push %rbp\npush %rbx\npush %rdi\npush %rsi\npush %r12\npush %r13\npush %r14\npush %r15\n"
-    "sub $168,%rsp\n"
-    "movups %xmm6,(%rsp)\nmovups %xmm7,16(%rsp)\nmovups %xmm8,32(%rsp)\nmovups %xmm9,48(%rsp)\n"
-    "movups %xmm10,64(%rsp)\nmovups %xmm11,80(%rsp)\nmovups %xmm12,96(%rsp)\nmovups %xmm13,112(%rsp)\n"
-    "movups %xmm14,128(%rsp)\nmovups %xmm15,144(%rsp)\n"
-    "mov %rsp,(%rcx)\nmov (%rdx),%rsp\n"
-    "movups (%rsp),%xmm6\nmovups 16(%rsp),%xmm7\nmovups 32(%rsp),%xmm8\nmovups 48(%rsp),%xmm9\n"
-    "movups 64(%rsp),%xmm10\nmovups 80(%rsp),%xmm11\nmovups 96(%rsp),%xmm12\nmovups 112(%rsp),%xmm13\n"
-    "movups 128(%rsp),%xmm14\nmovups 144(%rsp),%xmm15\n"
-    "add $168,%rsp\n"
-    "pop %r15\npop %r14\npop %r13\npop %r12\npop %rsi\npop %rdi\npop %rbx\npop %rbp\npop %rcx\njmp *%rcx\n");
 #elif defined(__aarch64__)
 #ifdef __APPLE__
 #define EMU_SYMBOL "_emu_switch"
 #define EMU_HIDDEN ".private_extern _emu_switch\n"
-#elif defined(_WIN32)
-#define EMU_SYMBOL "emu_switch"
-#define EMU_HIDDEN ""
 #else
 #define EMU_SYMBOL "emu_switch"
 #define EMU_HIDDEN ".hidden emu_switch\n"
@@ -74,17 +58,11 @@ static inline void switch_context(Context& from, Context& to) { emu_switch(&from
 
 static inline void start_context(Context& c, uintptr_t top, void (*main)()) {  // as emu_switch would have left it
     void** s = (void**)top;
-#if defined(__x86_64__) && !defined(_WIN32)
+#if defined(__x86_64__)
     *--s = nullptr;  // where a call would have left its return address
     *--s = (void*)main;
     s -= 6;
     memset(s, 0, 6 * sizeof *s);
-#elif defined(__x86_64__)
-    s -= 4;  // the callee's home space
-    *--s = nullptr;
-    *--s = (void*)main;
-    s -= 29;
-    memset(s, 0, 29 * sizeof *s);
 #else
     s -= 20;
     memset(s, 0, 20 * sizeof *s);
