@@ -14,7 +14,6 @@ import contextlib
 import copy
 import functools
 import importlib
-import itertools
 import json
 import math
 import re
@@ -371,7 +370,7 @@ def _report(found: Check, table: Table, tried: list[dict], again) -> None:
             *relations(table, tried, wrong),
             *responses(table, tried, again),
         ]
-        for text in notes[:2] or only_with(table, wrong):
+        for text in notes[:2]:
             found.note(text)
 
 
@@ -483,27 +482,13 @@ def relations(table: Table, tried: list[dict], wrong: list[list[str]]) -> list[s
             values = [case.get(key) for case, *_ in rows]
             if all(_is_number(v) and v for v in values):
                 known |= {key: values, f"1 / {key}": [1 / v for v in values]}
-        texts = [text for text, due in known.items() if len(rows) > 1 and np.allclose(factors, due, SAME_FACTOR)]
+        texts = [
+            text
+            for text, due in known.items()
+            if len(rows) > 1 and text != "1" and np.allclose(factors, due, SAME_FACTOR)
+        ]
         found += [f"{name} is {text} times the right one wherever it is wrong" for text in texts[:1]]
     return found
-
-
-def only_with(table: Table, wrong: list[list[str]]) -> list[str]:
-    """Say what arguments all wrong cases have in common, and no right one."""
-    rows = list(zip(table.cases, wrong, strict=True))
-    bad = [case for case, names in rows if names]
-    good = [case for case, names in rows if not names and case.get("of") == bad[0].get("of")]
-
-    def separates(holds) -> bool:
-        return len(good) > 1 and all(map(holds, bad)) and not any(map(holds, good))
-
-    plain = {key: value for key, value in bad[0].items() if type(value) in (bool, str)}
-    counts = [key for key, value in bad[0].items() if type(value) is int and key != "seed"]
-    found = [f"{key}={value!r}" for key, value in plain.items() if separates(lambda c, k=key, v=value: c.get(k) == v)]
-    for a, b in itertools.permutations(counts, 2):
-        if separates(lambda case, a=a, b=b: case.get(a, 0) > case.get(b, math.inf)):
-            found.append(f"{a} > {b}")
-    return [f"wrong with {text}, and right in all other cases" for text in found[:1]]
 
 
 def responses(table: Table, tried: list[dict], again) -> list[str]:
