@@ -29,6 +29,8 @@ def advise(error, check_file: str, is_library) -> str:
     if isinstance(error, UnboundLocalError) and "'" in str(error):  # its `name` is None
         return _assigned(str(error).split("'")[1], frame, [step.tb_frame for step in mine[:-1]])
     if isinstance(error, AttributeError) and error.name:
+        if hasattr(getattr(error.obj, "data", None), error.name):
+            return f"its array has that: .data.{error.name}"
         return _again(error.obj, error.name) or _did_you_mean(error.name, dir(error.obj))
     if isinstance(error, (ValueError, TypeError)) and mine[-1] is (steps[-1] if steps else None):
         return _shapes(mine[-1])

@@ -29,7 +29,7 @@ import numpy as np
 from distlearn.comm.base import RankError
 
 from .check import Check, call_watched
-from .diagnose import RTOL, compare
+from .diagnose import RTOL, _a, compare
 from .predict import grading
 
 FILE = "results.npz"
@@ -334,8 +334,8 @@ def check(number: str, name: str, answers: tuple, hidden: bool = False) -> None:
                 raise error
 
         def again(case, *argument):
-            try:
-                changed = () if grading() else doubled(answers, *argument)  # grading has answers in another process
+            try:  # grading has answers in another process
+                changed = () if grading() else doubled(answers, *argument) if argument else answers
             except (AttributeError, TypeError):  # no class where one is wanted, or one that lacks the method
                 changed = ()
             return results_of(run, changed, [case], table.inplace)[0] if changed else {}
@@ -344,7 +344,10 @@ def check(number: str, name: str, answers: tuple, hidden: bool = False) -> None:
 
 
 def _report(found: Check, table: Table, tried: list[dict], again) -> None:
-    """Add a line for each case; results that are wrong alike share one. `again` tries one with an argument doubled."""
+    """Add a line for each case; results that are wrong alike share one.
+
+    `again` tries a case once more, or with an argument doubled.
+    """
     wrong = [wrong_in(got, want, table.at_most, table.rtol) for got, want in zip(tried, table.right, strict=True)]
     whole, by_name = explain(table, tried, wrong)
     for case, got, want, names in zip(table.cases, tried, table.right, wrong, strict=True):
@@ -362,7 +365,12 @@ def _report(found: Check, table: Table, tried: list[dict], again) -> None:
             for seen, advice in list(lines.values())[:2]:
                 found.line(False, words(case), seen, advice)
     if any(wrong) and not (whole or by_name):
-        for text in responses(table, tried, again):
+        notes = [
+            *changing(table, tried, wrong, again),
+            *relations(table, tried, wrong),
+            *responses(table, tried, again),
+        ]
+        for text in notes[:2]:
             found.note(text)
 
 
@@ -378,11 +386,12 @@ def _seen(name: str, got: dict, want: dict, table: Table) -> tuple[str, str]:
     if _is_numeric(right):
         if isinstance(mine, str):
             return f"wanted numbers, got {mine[:200]}", ""
-        if isinstance(right, (list, tuple)) and type(mine) is not type(right):
-            return f"wanted a {type(right).__name__}, got a {type(mine).__name__}", ""
+        if isinstance(right, (list, tuple)) and type(mine) is not type(right) and mine is not None:
+            listed = "tolist() makes a list of an array" if isinstance(mine, np.ndarray) else ""
+            return f"wanted a {type(right).__name__}, got {_a(mine)}", listed
         found = compare(name, mine, right, rtol=table.rtol, dtype=_dtype(right))
         if found.ok and isinstance(mine, (list, tuple)) and type(mine) is not type(right):
-            return f"wanted an array, got a {type(mine).__name__}", ""
+            return f"wanted an array, got {_a(mine)}", ""
         return (found.seen, f"{name} is a float, wanted a whole number") if found.ok else found[1:]
     return f"wanted {right}, got {_text(mine)[:600]}", ""
 
@@ -407,7 +416,7 @@ def explain(table: Table, tried: list[dict], wrong: list[list[str]]) -> tuple[st
     if sentences:
         return "; or ".join(sentences) if len(sentences) < 3 else "", {}
     by_name = {}
-    for name in dict.fromkeys(n for i in failed for n in wrong[i]):
+    for name in dict.fromkeys(n for i in failed for n in wrong[i] if n in tried[i] and n != RAISED):
         mine = [i for i in failed if name in wrong[i]]
         known = {
             m.sentence
@@ -415,8 +424,8 @@ def explain(table: Table, tried: list[dict], wrong: list[list[str]]) -> tuple[st
             if all(fits(m, i, [name]) for i in mine)
             and (any(m.wrong[i][name][1] for i in mine) or mine == [i for i, w in enumerate(m.wrong) if name in w])
         }
-        if len(known) == 1:
-            (by_name[name],) = known
+        if 0 < len(known) < 3:
+            by_name[name] = "; or ".join(sorted(known))
     return "", by_name
 
 
@@ -454,6 +463,34 @@ def _twice(value):
     return 2 * value if _is_numeric(value) else value
 
 
+def changing(table: Table, tried: list[dict], wrong: list[list[str]], again) -> list[str]:
+    """Say which results of the first wrong case are others when it is tried once more."""
+    i = next(i for i, names in enumerate(wrong) if names)
+    second = {} if RAISED in tried[i] else again(table.cases[i])
+    why = "np.empty not filled, chance, or something kept from call to call?"
+    return [f"{name} is another one when called again: {why}" for name in wrong_in(second, tried[i]) if name in second]
+
+
+def relations(table: Table, tried: list[dict], wrong: list[list[str]]) -> list[str]:
+    """Say by what a result is multiplied, if that is one number or one argument in all cases in which it is wrong."""
+    found = []
+    for name in dict.fromkeys(name for names in wrong for name in names):
+        rows = [row for row in zip(table.cases, table.right, tried, wrong, strict=True) if name in row[-1]]
+        factors = [factor(right.get(name), got.get(name)) or math.nan for _, right, got, _ in rows]
+        known = {f"{factors[0]:.4g}": factors[:1]}
+        for key in rows[0][0]:
+            values = [case.get(key) for case, *_ in rows]
+            if all(_is_number(v) and v for v in values):
+                known |= {key: values, f"1 / {key}": [1 / v for v in values]}
+        texts = [
+            text
+            for text, due in known.items()
+            if len(rows) > 1 and text != "1" and np.allclose(factors, due, SAME_FACTOR)
+        ]
+        found += [f"{name} is {text} times the right one wherever it is wrong" for text in texts[:1]]
+    return found
+
+
 def responses(table: Table, tried: list[dict], again) -> list[str]:
     """Say how a result changes with an argument where it should change otherwise: which part of an answer is wrong."""
     found, right = {}, {}
@@ -471,11 +508,6 @@ def responses(table: Table, tried: list[dict], again) -> list[str]:
                 off = np.nan_to_num(abs(mine - due) / max(abs(mine), abs(due)), nan=0.5)
                 found.setdefault(name, []).append((not is_one(mine), -off, argument[-1], mine, due))
     texts = {}
-    for name in right.keys() - found.keys():
-        ratios = [factor(want.get(name), got.get(name)) for got, want in zip(tried, table.right, strict=True)]
-        wrong = [k for k in ratios if k is not None and not is_one(k)]
-        if len(wrong) > 1 and np.allclose(wrong, wrong[0], SAME_FACTOR):
-            texts[f" is {wrong[0]:.4g} times the right one wherever it is wrong"] = name
     for name, rows in found.items():
         *_, argument, mine, due = min(rows)  # first an argument that changes nothing
         should = "not change it" if is_one(due) else f"multiply it by {due:.4g}"

@@ -7,7 +7,6 @@ import operator
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
 from matplotlib.patches import Rectangle
@@ -69,7 +68,8 @@ def train_with_bug(comm, bug: str = "none", *, seed: int = 0, epochs: int = 6, c
 TRICK = "one weird trick"
 
 
-class LayoutFacts(NamedTuple):
+@dataclass(frozen=True)
+class LayoutFacts:
     """What is known of a network before one chooses a layout; all in bytes, but for the ranks."""
 
     # "Dense" means from the first dense layer on. Of a network without one, or with nothing before it, `tensor_dense`

@@ -82,8 +82,9 @@ def in_short(records) -> dict:
     return short
 
 
-def run_who_is_missing(who, size, missing, number, **more):
-    return {"verdict": who(black_boxes(size, missing, number, **more))}
+def run_who_is_missing(who, size, missing, number, backwards=False, **more):
+    boxes = black_boxes(size, missing, number, **more)
+    return {"verdict": who(dict(reversed(boxes.items())) if backwards else boxes)}
 
 
 # -- section 3: a disk that may stop at any moment ---------------------------------------------------------------------

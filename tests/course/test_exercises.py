@@ -435,6 +435,7 @@ def test_of_a_formula_that_no_mistake_explains_the_part_that_is_wrong_is_named(c
     assert "bandwidth: doubling nbytes should multiply it by 2, but does not change it; right with " in ignored
     squared = check("lab08", "needed_bandwidth", edited(text, "* nbytes / left  ->  * nbytes**2 / left"))
     assert "bandwidth: doubling nbytes should multiply it by 2, but multiplies it by 4" in squared
+    assert "bandwidth is nbytes times the right one wherever it is wrong" in squared
     factor = check("lab08", "needed_bandwidth", edited(text, "return 2 *  ->  return 2.2 *"))
     assert "bandwidth is 1.1 times the right one wherever it is wrong" in factor
     assert "doubling" not in factor
@@ -474,6 +475,12 @@ def test_what_no_mistake_explains_is_diagnosed_by_its_numbers(check):
     stopped = check("lab07", "local_sgd", "def local_sgd(comm, *args):\n    return comm.no_such_thing")
     assert "no_such_thing" in stopped
     assert "not written yet" in check("lab07", "scaled_lr", "def scaled_lr(*args):\n    raise NotImplementedError()")
+
+
+def test_a_result_that_depends_on_chance_is_named(check):
+    said = check("lab08", "layer_cost", "def layer_cost(*args, **kwargs):\n    return tuple(np.random.random(2))")
+    assert "values is another one when called again" in said
+    assert "doubling" not in said
 
 
 @pytest.mark.parametrize(

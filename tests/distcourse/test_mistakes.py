@@ -46,6 +46,7 @@ MISTAKES = {
     "a single number": (3.0, X),
     "axis 0 of T is one shorter": (V[:-1], V),
     "axis 1 of T is one longer": (np.ones((6, 5)), X),
+    "axes [0, 1] of T are one shorter": (np.ones((5, 3)), X),
     "2 of 24 elements of T are NaN, the first at [1, 2]": (np.where(np.isin(X, [X[1, 2], X[3, 0]]), np.nan, X), X),
     "are infinite": (np.full(3, np.inf), np.ones(3)),
     "every element of T is 0": (np.zeros_like(X), X),

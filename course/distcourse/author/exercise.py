@@ -85,6 +85,16 @@ class Exercise:
             for edit in edits if isinstance(edits, list) else [edits]:
                 yield sentence, edit
 
+    def drawn(self, rng, n: int) -> list[dict]:
+        """Draw cases; what is a number of NumPy becomes one of Python."""
+        cases = [self.draw(rng) for _ in range(n)]
+        return [{key: v.item() if isinstance(v, np.generic) else v for key, v in case.items()} for case in cases]
+
+
+def rows(names: str, *cases) -> list[dict]:
+    """Return cases by their values, in the order of the arguments' names, of which the last may be missing."""
+    return [dict(zip(names.split(), values, strict=False)) for values in cases]
+
 
 class Solved:
     """The exercises of a lab with their solutions, read from the folder of its source."""
@@ -205,7 +215,7 @@ def drawn(name: str) -> Table:
         raise FileNotFoundError(f"hidden tests need {CASES}, which the course's staff have")
     solved, rng = _solved(checks.FOLDER.resolve()), np.random.default_rng()
     exercise = solved.exercises[name]
-    return solved.right(name, [exercise.draw(rng) for _ in range(exercise.draws)])
+    return solved.right(name, exercise.drawn(rng, exercise.draws))
 
 
 def compiled(folder) -> dict[str, Table]:

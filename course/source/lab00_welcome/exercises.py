@@ -1,22 +1,16 @@
 """The exercises of lab 00: cases of their checks, and the mistakes that the checks name."""
 
-from distcourse.author.exercise import Exercise
+from distcourse.author.exercise import Exercise, rows
 
 EXERCISES = {}
 MEAN = "return total / comm.size"
 
 EXERCISES["mean_over_ranks"] = Exercise(
-    cases=[
-        {"ranks": 4, "shape": [3]},
-        {"ranks": 3, "shape": [5], "seed": 1},
-        {"ranks": 2, "shape": [1, 4], "seed": 2},
-        {"ranks": 1, "shape": [6], "seed": 3},
-        {"ranks": 3, "shape": [5], "seed": 4},
-    ],
+    cases=rows("ranks shape seed", (4, [3]), (3, [5], 1), (2, [1, 4], 2), (1, [6], 3), (3, [5], 4)),
     draw=lambda rng: {
-        "ranks": int(rng.integers(1, 7)),
+        "ranks": rng.integers(1, 7),
         "shape": rng.integers(1, 8, int(rng.integers(1, 3))).tolist(),
-        "seed": int(rng.integers(1000)),
+        "seed": rng.integers(1000),
     },
     mistakes={
         "this is the sum over all ranks: add up once, and divide by comm.size": [
@@ -66,9 +60,12 @@ ALL = f"n // size + {EXTRA}"
 
 EXERCISES["share"] = Exercise(
     cases=[{"n": n, "size": size} for n, size in ((10, 4), (8, 4), (2, 5), (26, 3), (0, 2), (7, 1))],
-    draw=lambda rng: {"n": int(rng.integers(rng.choice([5, 100, 2000]))), "size": int(rng.integers(1, 10))},
+    draw=lambda rng: {"n": rng.integers(rng.choice([5, 100, 2000])), "size": rng.integers(1, 10)},
     draws=8,
     mistakes={
+        "rounded up until nothing is left: shares differ by at most one": (
+            "n // size + (1 if rank < n % size else 0)  ->  max(0, min(-(-n // size), n - rank * -(-n // size)))"
+        ),
         "rounded down, so that samples are left over": f"{ALL}  ->  n // size",
         "rounded up, so that there are more than n samples": f"{ALL}  ->  -(-n // size)",
         "the whole remainder goes to the last rank": f"{EXTRA}  ->  (n % size if rank == size - 1 else 0)",
@@ -114,7 +111,7 @@ EXERCISES["swap"] = Exercise(
         "shape": rng.integers(1, 9, int(rng.integers(1, 4))).tolist(),
         "dtype": (dtype := str(rng.choice(["float32", "float64", "int32", "int64"]))),
         "times": 1 if dtype[0] == "i" else float(10 ** rng.integers(0, 30)),
-        "seed": int(rng.integers(1000)),
+        "seed": rng.integers(1000),
     },
     mistakes={
         "a sum minus mine loses small numbers beside large ones": (

@@ -14,11 +14,11 @@ EXERCISES["dense_forward"] = Exercise(
         {"batch": 3, "d_in": 3, "d_out": 3, "seed": 4},
     ],
     draw=lambda rng: {
-        "batch": int(rng.integers(1, 7)),
-        "d_in": int(rng.integers(2, 9)),
-        "d_out": int(rng.integers(1, 8)),
-        "dtype": str(rng.choice(["float64", "float32"])),
-        "seed": int(rng.integers(1000)),
+        "batch": rng.integers(1, 7),
+        "d_in": rng.integers(2, 9),
+        "d_out": rng.integers(1, 8),
+        "dtype": rng.choice(["float64", "float32"]),
+        "seed": rng.integers(1000),
     },
     inplace=True,
     mistakes={
@@ -66,8 +66,8 @@ EXERCISES["cross_entropy"] = Exercise(
         {"rows": 1, "classes": 2, "dtype": "float16", "seed": 6},
     ],
     draw=lambda rng: {
-        "rows": int(rng.integers(1, 10)),
-        "classes": int(rng.integers(2, 11)),
+        "rows": rng.integers(1, 10),
+        "classes": rng.integers(2, 11),
         "n": [None, 17, 30][rng.integers(3)],
         **[
             {"scale": 0.0},
@@ -76,7 +76,7 @@ EXERCISES["cross_entropy"] = Exercise(
             {"scale": 300.0},
         ][rng.integers(4)],
         "levels": rng.choice([0, 2000, -4000, 3e9], 4).tolist(),
-        "seed": int(rng.integers(1000)),
+        "seed": rng.integers(1000),
     },
     draws=8,
     mistakes={
@@ -195,7 +195,7 @@ EXERCISES["numeric_gradient"] = Exercise(
     draw=lambda rng: {
         "shape": [[4], [2, 3, 2], [1, 1], [3, 2]][rng.integers(4)],
         "eps": [None, 0.05, 0.2, 0.4][rng.integers(4)],
-        "seed": int(rng.integers(1000)),
+        "seed": rng.integers(1000),
     },
     mistakes={
         "this is the one-sided difference, (f(x + eps) - f(x)) / eps": (
@@ -248,11 +248,11 @@ EXERCISES["activations"] = Exercise(
         {"of": "Sigmoid", "shape": [1, 9], "scale": 0.7, "dtype": "float32", "seed": 5},
     ],
     draw=lambda rng: {
-        "of": str(rng.choice(["ReLU", "Sigmoid"])),
+        "of": rng.choice(["ReLU", "Sigmoid"]),
         "shape": [[3, 4], [1, 9], [2, 3, 4, 2], [7]][rng.integers(4)],
         "scale": float(rng.choice([0.2, 1.0, 3.0])),
-        "dtype": str(rng.choice(["float64", "float32"])),
-        "seed": int(rng.integers(1000)),
+        "dtype": rng.choice(["float64", "float32"]),
+        "seed": rng.integers(1000),
     },
     draws=8,
     mistakes={
@@ -324,13 +324,22 @@ EXERCISES["dense_backward"] = Exercise(
         {"batch": 1, "d_in": 5, "d_out": 2, "seed": 4},
     ],
     draw=lambda rng: {
-        "batch": int(rng.integers(1, 8)),
-        "d_in": int(rng.integers(1, 8)),
-        "d_out": int(rng.integers(1, 8)),
-        "dtype": str(rng.choice(["float64", "float32"])),
-        "seed": int(rng.integers(1000)),
+        "batch": rng.integers(1, 8),
+        "d_in": rng.integers(1, 8),
+        "d_out": rng.integers(1, 8),
+        "dtype": rng.choice(["float64", "float32"]),
+        "seed": rng.integers(1000),
     },
     mistakes={
+        "other code holds the arrays: += changes them, `=` puts others in their place": (
+            ".W.grad +=  ->  .W.grad =",
+            ".b.grad +=  ->  .b.grad =",
+        ),
+        "both sums go into `grad`: `data` holds the weights": [
+            (".W.grad +=  ->  .W.data +=", ".b.grad +=  ->  .b.data +="),
+            (".W.grad +=  ->  .W.data -=", ".b.grad +=  ->  .b.data -="),
+        ],
+        "db is summed over all rows of the batch, not the first": "dy.sum(axis=0)  ->  dy[0]",
         "overwritten: add to what is there, with +=": (
             ".W.grad +=  ->  .W.grad[:] =",
             ".b.grad +=  ->  .b.grad[:] =",
@@ -382,12 +391,13 @@ EXERCISES["sgd"] = Exercise(
     ],
     draw=lambda rng: {
         "shape": [[7], [3, 2, 4], [1, 1], [2, 5]][rng.integers(4)],
-        "lr": float(rng.uniform(1e-3, 2)),
-        "step": int(rng.integers(20)),
-        "dtype": str(rng.choice(["float64", "float32"])),
-        "seed": int(rng.integers(1000)),
+        "lr": rng.uniform(1e-3, 2),
+        "step": rng.integers(20),
+        "dtype": rng.choice(["float64", "float32"]),
+        "seed": rng.integers(1000),
     },
     mistakes={
+        "each weight has its own gradient: no mean": "lr * grad  ->  lr * grad.mean()",
         "data is unchanged: `data = ...` makes a new array, `data -= ...` does not": [
             "data -= lr * grad  ->  data = data - lr * grad",
             "data -= lr * grad  ->  data = data.copy()\n        data -= lr * grad",
@@ -421,12 +431,12 @@ EXERCISES["step"] = Exercise(
         {"rows": 5, "n": 16, "lr": 0.7, "steps": 3, "seed": 3},
     ],
     draw=lambda rng: {
-        "rows": int(rng.integers(1, 9)),
-        "n": int(rng.integers(9, 30)),
-        "lr": float(rng.uniform(0.05, 1)),
+        "rows": rng.integers(1, 9),
+        "n": rng.integers(9, 30),
+        "lr": rng.uniform(0.05, 1),
         "frozen": [[], [0], [2, 3]][rng.integers(3)],
-        "steps": int(rng.integers(1, 5)),
-        "seed": int(rng.integers(1000)),
+        "steps": rng.integers(1, 5),
+        "seed": rng.integers(1000),
     },
     mistakes={
         "gradients of an earlier step are still there: call zero_grad()": f"{ZERO}  ->  pass",

@@ -1,7 +1,7 @@
 """The exercises of lab 02: cases of their checks, and the mistakes that the checks name."""
 
 import numpy as np
-from distcourse.author.exercise import Exercise
+from distcourse.author.exercise import Exercise, rows
 
 EXERCISES = {}
 
@@ -56,6 +56,14 @@ EXERCISES["momentum"] = Exercise(
     draw=velocity,
     draws=8,
     mistakes={
+        "v decays: mu v + g, not v + mu v + g": (
+            "state *= mu\n    state += grad\n    data -= lr * state\n"
+            "  ->  state += mu * state + grad\n    data -= lr * state\n"
+        ),
+        "v is 0 at first, and in each step it adds the whole gradient": (
+            "state *= mu\n    state += grad\n    data -= lr * state\n"
+            "  ->  state[...] = mu * state + (1 - mu) * grad if step else grad\n    data -= lr * state\n"
+        ),
         "v adds the whole gradient: mu v + g, not mu v + (1 - mu) g": edits(BOTH, "+= grad", "+= (1 - mu) * grad"),
         "the velocity decays: state *= mu": edits(BOTH, "state *= mu", "pass"),
         "the velocity decays by mu, not by 1 - mu": edits(BOTH, "state *= mu", "state *= 1 - mu"),
@@ -269,6 +277,12 @@ EXERCISES["adam"] = Exercise(
     },
     draws=6,
     mistakes={
+        "t is 1 in the first step and 2 in the second: step + 1": "t = step + 1  ->  t = max(step, 1)",
+        "s is a mean of squares, not of magnitudes": "grad * grad  ->  np.abs(grad)",
+        "m is corrected with beta1, s with beta2": (
+            "m / (1 - beta1**t)  ->  m / (1 - beta2**t)",
+            "s / (1 - beta2**t)  ->  s / (1 - beta1**t)",
+        ),
         "the bias correction is missing": [(f"({MEAN})  ->  m", f"({SQUARE})  ->  (s)")],
         "s needs a bias correction, too": f"({SQUARE})  ->  (s)",
         "m needs a bias correction, too": f"({MEAN})  ->  m",
@@ -367,7 +381,7 @@ FALLS = "0.01 ** (step / steps)"
 
 EXERCISES["schedule"] = Exercise(
     cases=[{"steps": 400, "noise": 0.5}, {"steps": 1000, "noise": 3.0}],
-    draw=lambda rng: {"steps": int(rng.integers(700, 1500)), "noise": float(rng.uniform(0.5, 2))},
+    draw=lambda rng: {"steps": rng.integers(700, 1500), "noise": rng.uniform(0.5, 2)},
     draws=2,
     mistakes={
         "this is one of the rivals": [
@@ -412,6 +426,9 @@ EXERCISES["noise"] = Exercise(
     ],
     draw=ranks,
     mistakes={
+        "|g|^2 is more than |G|^2, by its noise: subtract that": (
+            "(p * large - small) / (p - 1)  ->  large + trace / (p * b)"
+        ),
         "squares are missing: |g|^2, not |g|": [
             (
                 f"{SMALL}  ->  np.linalg.norm(gradients, axis=1).mean()",
@@ -443,7 +460,9 @@ EXERCISES["noise"] = Exercise(
         "the trace and the squared norm are asked for, not their ratio": (
             "return trace, squared_norm  ->  return trace / squared_norm"
         ),
-        "|g|^2 still has a p-th of the noise": f"{TRACE}  ->  (small - large) * b",
+        "the trace is (p - 1) / p of what it should be: |g|^2 still has a p-th of the noise": (
+            f"{TRACE}  ->  (small - large) * b"
+        ),
         "the trace is of single samples: times b": f"{TRACE}  ->  (small - large) * p / (p - 1)",
         "1/b - 1/(p b) = (p - 1) / (p b): p is missing": f"{TRACE}  ->  (small - large) * b / (p - 1)",
         "the larger minus the smaller: |g_i|^2 - |g|^2": f"{TRACE}  ->  (large - small) * p * b / (p - 1)",
@@ -487,12 +506,13 @@ def measurements(rng):
 
 EXERCISES["fit"] = Exercise(
     rtol=1e-6,
-    cases=[
-        {"batches": np.array([1.0, 5.0, 30.0, 100.0, 700.0]), "steps": np.array([1010.0, 210, 43, 20, 11.5])},
-        {"batches": np.array([1.0, 5.0, 30.0, 100.0, 700.0]), "steps": np.array([900.0, 230, 40, 18, 12])},
-        {"batches": np.array([4.0, 10.0, 64.0, 300.0]), "steps": np.array([260.0, 130, 31, 29])},
-        {"batches": np.array([2.0, 50.0]), "steps": np.array([600.0, 70])},
-    ],
+    cases=rows(
+        "batches steps",
+        (np.array([1.0, 5.0, 30.0, 100.0, 700.0]), np.array([1010.0, 210, 43, 20, 11.5])),
+        (np.array([1.0, 5.0, 30.0, 100.0, 700.0]), np.array([900.0, 230, 40, 18, 12])),
+        (np.array([4.0, 10.0, 64.0, 300.0]), np.array([260.0, 130, 31, 29])),
+        (np.array([2.0, 50.0]), np.array([600.0, 70])),
+    ),
     draw=measurements,
     mistakes={
         "S_min comes first, E_min second": [
@@ -544,24 +564,21 @@ EXERCISES["fit"] = Exercise(
     },
 )
 
-FASTEST = ("s_min", "e_min", "overhead", "per_sample", "largest")
 RAW, CLIPPED = "e_min * overhead / (s_min * per_sample)", "min(max(batch, 1.0), largest)"
 
 EXERCISES["best_batch"] = Exercise(
-    cases=[
-        dict(zip(FASTEST, machine, strict=True))
-        for machine in (
-            (50.0, 800.0, 2e-3, 5e-4, 1e6),  # a CPU
-            (70.0, 900.0, 1e-3, 1e-5, 1e6),  # a GPU
-            (2.0, 5000.0, 3e-3, 1e-4, 1e6),  # few steps
-            (60.0, 700.0, 1e-3, 1e-5, 30.0),  # little memory
-            (40.0, 810.0, 0.0, 1e-3, 1e6),  # no overhead
-            (55.0, 85.0, 1e-5, 5e-3, 1e4),  # hardly any
-        )
-    ],
+    cases=rows(
+        "s_min e_min overhead per_sample largest",
+        (50.0, 800.0, 2e-3, 5e-4, 1e6),  # a CPU
+        (70.0, 900.0, 1e-3, 1e-5, 1e6),  # a GPU
+        (2.0, 5000.0, 3e-3, 1e-4, 1e6),  # few steps
+        (60.0, 700.0, 1e-3, 1e-5, 30.0),  # little memory
+        (40.0, 810.0, 0.0, 1e-3, 1e6),  # no overhead
+        (55.0, 85.0, 1e-5, 5e-3, 1e4),  # hardly any
+    ),
     draw=lambda rng: {
-        "s_min": float(rng.uniform(10, 99)),
-        "e_min": float(rng.uniform(500, 5000)),
+        "s_min": rng.uniform(10, 99),
+        "e_min": rng.uniform(500, 5000),
         "overhead": (overhead := float(10 ** rng.uniform(-5, -2))),
         "per_sample": overhead * float(10 ** rng.uniform(-4, 4)),
         "largest": float(10 ** rng.uniform(1, 4)),
@@ -569,6 +586,9 @@ EXERCISES["best_batch"] = Exercise(
     draws=8,
     rtol=1e-6,
     mistakes={
+        "this is the reciprocal: a slow step asks for a large batch": (
+            "np.sqrt(e_min * overhead / (s_min * per_sample))  ->  np.sqrt(s_min * per_sample / (e_min * overhead))"
+        ),
         "take the root": f"np.sqrt({RAW})  ->  {RAW}",
         "at least 1": f"{CLIPPED}  ->  min(batch, largest)",
         "at most `largest`": f"{CLIPPED}  ->  max(batch, 1.0)",

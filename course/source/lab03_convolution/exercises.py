@@ -1,6 +1,6 @@
 """The exercises of lab 03: cases of their checks, and the mistakes that the checks name."""
 
-from distcourse.author.exercise import Exercise
+from distcourse.author.exercise import Exercise, rows
 
 EXERCISES = {}
 
@@ -26,11 +26,10 @@ CUT = "    x = x[:, : h // k * k, : w // k * k]\n"
 POOLED = "x.reshape(n, h // k, k, w // k, k, c).max(axis=(2, 4))"
 DAMPED = "x * (k + alpha * total) ** -beta"
 AROUND = "(half, half)))\n"
-CONSTANTS = ("n", "k", "alpha", "beta")
 
 
 def lrn(*constants):
-    return {"of": "lrn"} | dict(zip(CONSTANTS, constants, strict=False))
+    return {"of": "lrn"} | rows("n k alpha beta", constants)[0]
 
 
 EXERCISES["windows"] = Exercise(
@@ -57,6 +56,22 @@ EXERCISES["windows"] = Exercise(
     ][rng.integers(3)],
     draws=12,
     mistakes={
+        "convolve: u counts rows, v columns": "x[:, u : u + oh, v : v + ow]  ->  x[:, v : v + oh, u : u + ow]",
+        "convolve: there is one position more, h - kh + 1": (
+            "x.shape[1] - kh + 1, x.shape[2] - kw + 1  ->  x.shape[1] - kh, x.shape[2] - kw"
+        ),
+        "max_pool: the k rows of a window do not follow each other in memory: (n, h // k, k, w // k, k, c)": (
+            "reshape(n, h // k, k, w // k, k, c).max(axis=(2, 4))"
+            "  ->  reshape(n, h // k, w // k, k, k, c).max(axis=(3, 4))"
+        ),
+        "max_pool: windows do not overlap: they move by k": (
+            "x.reshape(n, h // k, k, w // k, k, c).max(axis=(2, 4))"
+            "  ->  np.lib.stride_tricks.sliding_window_view(x, (k, k), (1, 2)).max((-2, -1))"
+        ),
+        "lrn: a slice that begins below 0 begins at the other end: max(0, ...)": (
+            "sum(squares[..., i : i + x.shape[-1]] for i in range(n))"
+            "  ->  np.stack([(x * x)[..., c - half : c + half + 1].sum(-1) for c in range(x.shape[-1])], -1)"
+        ),
         "convolve: the kernel is flipped: deep learning does not flip": [
             f"{PLACE}  ->  {PLACE.replace('W[u, v]', 'W[kh - 1 - u, kw - 1 - v]')}",
         ],
@@ -293,9 +308,7 @@ EXERCISES["winograd"] = Exercise(
         {"shape": [2, 8, 9, 3], "m": 3, "r": 5, "dtype": "float32", "seed": 5},
         {"sum": "4097 * 4097 - 4096 * 4098", "dtype": "float32"},
     ],
-    draw=lambda rng: (
-        {"shape": [*image(rng, 5)], "m": int(rng.integers(1, 7)), "r": int(rng.integers(1, 6))} | kind(rng)
-    ),
+    draw=lambda rng: ({"shape": [*image(rng, 5)], "m": rng.integers(1, 7), "r": rng.integers(1, 6)} | kind(rng)),
     mistakes={
         "rows of tiles alternate with rows in a tile: transpose before the last reshape": [
             f"{INTERLEAVED}  ->  .transpose(0, 4, 1, 5, 2, 3)",
@@ -354,28 +367,30 @@ EXERCISES["winograd"] = Exercise(
     },
 )
 
-SIZES = ("n", "c_in", "c_out", "h", "w", "m", "r")
+SIZES = "n c_in c_out h w m r"
 TRANSFORM = "1 + int(np.ceil(np.log2(a)))"
 TREE = "1 + int(np.ceil(np.log2(c_in)))"
 TILES = "n * -(-h // m) * -(-w // m)"
 
 EXERCISES["cost"] = Exercise(
     answers=("winograd_cost",),
-    cases=[
-        dict(zip(SIZES, sizes, strict=True))
-        for sizes in (
-            (1, 1, 1, 2, 2, 2, 3),
-            (2, 16, 8, 8, 8, 4, 3),
-            (3, 5, 7, 9, 10, 2, 3),
-            (1, 4, 2, 12, 7, 3, 5),
-            (5, 33, 3, 6, 13, 6, 4),
-        )
-    ],
+    cases=rows(
+        SIZES,
+        (1, 1, 1, 2, 2, 2, 3),
+        (2, 16, 8, 8, 8, 4, 3),
+        (3, 5, 7, 9, 10, 2, 3),
+        (1, 4, 2, 12, 7, 3, 5),
+        (5, 33, 3, 6, 13, 6, 4),
+    ),
     draw=lambda rng: (
-        dict(zip(SIZES, rng.integers(2, 40, 5).tolist(), strict=False))
-        | {"m": int(rng.integers(1, 8)), "r": int(rng.integers(2, 7))}
+        rows(SIZES, rng.integers(2, 40, 5).tolist())[0] | {"m": rng.integers(1, 8), "r": rng.integers(2, 7)}
     ),
     mistakes={
+        "work: the second product of a transform has its own a b c": (
+            "(a * r * r + a * r * a)  ->  2 * a * r * r",
+            "(m * a * a + m * a * m)  ->  2 * m * a * a",
+        ),
+        "depth: the input channels are added in a tree": " + int(np.ceil(np.log2(c_in)))  ->  ",
         "a tile has m + r - 1 rows of pixels": ["a = m + r - 1  ->  a = m - r + 1", "a = m + r - 1  ->  a = m + r"],
         "work: kernels are transformed once, not for each tile": (
             "work = c_in * c_out *  ->  work = tiles * c_in * c_out *"
@@ -458,13 +473,14 @@ EXERCISES["cost"] = Exercise(
 MATRICES = "np.linalg.inv(values(m + r - 1)).T, values(r), values(m).T"
 
 EXERCISES["transforms"] = Exercise(
-    cases=[
-        {"points": [0, 1, -1], "m": 2, "r": 3},
-        {"points": [0, 1, -1, 2, -2], "m": 4, "r": 3},
-        {"points": [0.3, 3], "m": 2, "r": 2},
-        {"points": [1, 2, 0, -1, -3], "m": 2, "r": 5},
-        {"points": [0, -0.5, 2], "m": 4, "r": 1},
-    ],
+    cases=rows(
+        "points m r",
+        ([0, 1, -1], 2, 3),
+        ([0, 1, -1, 2, -2], 4, 3),
+        ([0.3, 3], 2, 2),
+        ([1, 2, 0, -1, -3], 2, 5),
+        ([0, -0.5, 2], 4, 1),
+    ),
     draw=lambda rng: (
         (sizes := {"m": int(rng.integers(1, 6)), "r": int(rng.integers(2, 4))})
         | {"points": rng.permutation([0, 1, -1, 2, -2, 0.6, -0.3])[: sum(sizes.values()) - 2].tolist()}
@@ -516,7 +532,7 @@ def instead(*points):
 
 EXERCISES["points"] = Exercise(
     cases=[{"images": seed} for seed in range(3)],
-    draw=lambda rng: {"images": int(rng.integers(3, 10**6))},
+    draw=lambda rng: {"images": rng.integers(3, 10**6)},
     draws=3,
     mistakes={
         "large points have large powers: none needs to be much larger than 2": instead(

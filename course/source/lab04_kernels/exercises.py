@@ -1,6 +1,6 @@
 """The exercises of lab 04: cases of their checks, and the mistakes that the checks name."""
 
-from distcourse.author.exercise import Exercise
+from distcourse.author.exercise import Exercise, rows
 
 EXERCISES = {}
 COMPILES = "the compiler's message says what to mend"
@@ -16,16 +16,12 @@ OF_THREAD_0 = (
 
 EXERCISES["vector_add"] = Exercise(
     inplace=True,
-    cases=[
-        {"n": 2100, "grid": 4, "block": 256, "seed": 2},
-        {"n": 300, "grid": 3, "block": 64, "seed": 3},
-        {"n": 5, "grid": 2, "block": 32, "seed": 4},
-    ],
+    cases=rows("n grid block seed", (2100, 4, 256, 2), (300, 3, 64, 3), (5, 2, 32, 4)),
     draw=lambda rng: {
         "n": int(rng.choice([1, 130, 777, 4097])),
-        "grid": int(rng.integers(1, 9)),
+        "grid": rng.integers(1, 9),
         "block": int(rng.choice([32, 50, 64, 96])),
-        "seed": int(rng.integers(1000)),
+        "seed": rng.integers(1000),
     },
     draws=4,
     mistakes=RETURN
@@ -89,19 +85,20 @@ ONE_MULTIPLIES = """def matmul():
 
 EXERCISES["matmul"] = Exercise(
     inplace=True,
-    cases=[
-        {"m": 64, "n": 32, "k": 40, "block": [32, 8], "seed": 1},
-        {"m": 33, "n": 50, "k": 7, "block": [32, 8], "seed": 2},
-        {"m": 20, "n": 9, "k": 5, "block": [16, 4], "seed": 3},
-        {"m": 32, "n": 32, "k": 32, "block": [16, 16], "seed": 5},
-        {"m": 6, "n": 100, "k": 70, "block": [64, 2], "seed": 4},
-    ],
+    cases=rows(
+        "m n k block seed",
+        (64, 32, 40, [32, 8], 1),
+        (33, 50, 7, [32, 8], 2),
+        (20, 9, 5, [16, 4], 3),
+        (32, 32, 32, [16, 16], 5),
+        (6, 100, 70, [64, 2], 4),
+    ),
     draw=lambda rng: {
-        "m": int(rng.integers(1, 50)),
-        "n": int(rng.integers(1, 90)),
-        "k": int(rng.integers(2, 70)),
+        "m": rng.integers(1, 50),
+        "n": rng.integers(1, 90),
+        "k": rng.integers(2, 70),
         "block": [[32, 4], [8, 8], [64, 2], [16, 16]][rng.integers(4)],
-        "seed": int(rng.integers(1000)),
+        "seed": rng.integers(1000),
     },
     draws=4,
     mistakes=RETURN
@@ -182,7 +179,7 @@ EXERCISES["tiled"] = Exercise(
         "m": int(rng.choice([1, 17, 31, 48])),
         "n": int(rng.choice([1, 15, 32, 70])),
         "k": int(rng.choice([2, 16, 21, 80, 100])),
-        "seed": int(rng.integers(1000)),
+        "seed": rng.integers(1000),
     },
     draws=4,
     mistakes=RETURN
@@ -310,7 +307,7 @@ EXERCISES["block_sum"] = Exercise(
     draw=lambda rng: {
         "n": int(rng.choice([1, 7, 130, 256, 513, 1000])),
         "block": int(2 ** rng.integers(1, 9)),
-        "seed": int(rng.integers(1000)),
+        "seed": rng.integers(1000),
     },
     mistakes=RETURN
     | {
@@ -402,12 +399,12 @@ EXERCISES["softmax"] = Exercise(
         {"rows": 3, "k": 40, "block": 2, "level": [250], "wide": 150.0, "seed": 7},
     ],
     draw=lambda rng: {
-        "rows": int(rng.integers(1, 6)),
+        "rows": rng.integers(1, 6),
         "k": int(rng.choice([1, 33, 64, 100, 300])),
         "block": int(rng.choice([2, 32, 64, 256])),
         "level": rng.choice([-20000, -500, 0, 1000], 3).tolist(),
         "wide": float(rng.choice([1, 300])),
-        "seed": int(rng.integers(1000)),
+        "seed": rng.integers(1000),
     },
     mistakes={
         "did you forget `return`?": "return COMBINE + r'''  ->  code = COMBINE + r'''",

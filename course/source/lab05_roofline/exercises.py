@@ -1,6 +1,6 @@
 """The exercises of lab 05: cases of their checks, and the mistakes that the checks name."""
 
-from distcourse.author.exercise import Exercise
+from distcourse.author.exercise import Exercise, rows
 
 EXERCISES = {}
 ALONE = ("distcourse", "distlearn")
@@ -24,7 +24,7 @@ EXERCISES["product_cost"] = Exercise(
     ],
     draw=lambda rng: (
         {"of": "product_cost", "itemsize": int(rng.choice([2, 4, 8]))}
-        | dict(zip(("batch", "d_in", "d_out"), rng.integers(1, 60, 3).tolist(), strict=True))
+        | rows("batch d_in d_out", rng.integers(1, 60, 3).tolist())[0]
         if rng.random() < 0.5
         else {"of": "least_time"}
         | dict(
@@ -115,26 +115,24 @@ def smallest_batch(share, d_in, d_out, peak, bandwidth):
 
 EXERCISES["smallest_batch"] = Exercise(
     without=ALONE,
-    cases=[
-        dict(zip(("share", "d_in", "d_out", "peak", "bandwidth"), row, strict=True))
-        for row in (
-            (0.5, 4096, 9192, 3.762e11, 3e10),
-            (0.9, 4096, 9192, 2.508e11, 2e10),
-            (1, 512, 64, 7.3e10, 1e10),
-            (0.05, 300, 200, 9.3e10, 3e10),
-            (0.5, 20, 30, 3.762e11, 3e10),
-            (0.7, 90, 40, 5.05e11, 1e10),
-            (0.5, 64, 64, 4.8e11, 3e10),
-            (1, 64, 64, 4.7379e11, 3e10),
-            (1, 64, 64, 4.8e11, 3e10),
-        )
-    ],
+    cases=rows(
+        "share d_in d_out peak bandwidth",
+        (0.5, 4096, 9192, 3.762e11, 3e10),
+        (0.9, 4096, 9192, 2.508e11, 2e10),
+        (1, 512, 64, 7.3e10, 1e10),
+        (0.05, 300, 200, 9.3e10, 3e10),
+        (0.5, 20, 30, 3.762e11, 3e10),
+        (0.7, 90, 40, 5.05e11, 1e10),
+        (0.5, 64, 64, 4.8e11, 3e10),
+        (1, 64, 64, 4.7379e11, 3e10),
+        (1, 64, 64, 4.8e11, 3e10),
+    ),
     draw=lambda rng: {
-        "share": float(rng.uniform(0.02, 0.95)),
-        "d_in": int(rng.integers(8, 6000)),
-        "d_out": int(rng.integers(8, 6000)),
-        "peak": float(rng.uniform(2e11, 2e12)),
-        "bandwidth": float(rng.uniform(5e10, 2e11)),
+        "share": rng.uniform(0.02, 0.95),
+        "d_in": rng.integers(8, 6000),
+        "d_out": rng.integers(8, 6000),
+        "peak": rng.uniform(2e11, 2e12),
+        "bandwidth": rng.uniform(5e10, 2e11),
     },
     draws=12,
     mistakes={
@@ -206,10 +204,9 @@ TILES = "-(-batch // tile), -(-d_out // tile)"
 
 EXERCISES["tiled_bytes"] = Exercise(
     without=ALONE,
-    cases=[
-        dict(zip(("batch", "d_in", "d_out", "tile"), row, strict=True))
-        for row in ((64, 64, 64, 16), (32, 64, 128, 8), (24, 16, 40, 16), (40, 8, 8, 32), (56, 120, 88, 32))
-    ],
+    cases=rows(
+        "batch d_in d_out tile", (64, 64, 64, 16), (32, 64, 128, 8), (24, 16, 40, 16), (40, 8, 8, 32), (56, 120, 88, 32)
+    ),
     draw=lambda rng: dict(
         zip(
             ("batch", "d_in", "d_out", "tile"),
@@ -321,19 +318,20 @@ T4, SLOW, CPU = [8.1e12, 3.2e11, 5e-6, 1.6e10], [1e9, 2e8, 1e-3, 1e8], [1e11, 4e
 
 EXERCISES["seconds"] = Exercise(
     without=ALONE,
-    cases=[
-        {"card": SLOW, "flops": 1e6, "nbytes": 1e6},
-        {"card": SLOW, "flops": 1e6, "nbytes": 1.5e6, "calls": 3, "copied": 9e5},
-        {"card": SLOW, "flops": 8e6, "nbytes": 1e5, "calls": 1, "copied": 0.0},
-        {"card": SLOW, "flops": 1e5, "nbytes": 1e7, "calls": 60, "copied": 1e7},
-        {"card": T4, "flops": 1e9, "nbytes": 1e7, "calls": 60, "copied": 1e7},
-        {"card": CPU, "flops": 1e9, "nbytes": 1e7, "calls": 70, "copied": 2e7},
-    ],
+    cases=rows(
+        "card flops nbytes calls copied",
+        (SLOW, 1e6, 1e6),
+        (SLOW, 1e6, 1.5e6, 3, 9e5),
+        (SLOW, 8e6, 1e5, 1, 0.0),
+        (SLOW, 1e5, 1e7, 60, 1e7),
+        (T4, 1e9, 1e7, 60, 1e7),
+        (CPU, 1e9, 1e7, 70, 2e7),
+    ),
     draw=lambda rng: {
         "card": (10 ** rng.uniform([10, 10, -6, 9], [14, 13, -4, 11])).tolist(),
         "flops": float(10 ** rng.uniform(6, 10)),
         "nbytes": float(10 ** rng.uniform(6, 10)),
-        "calls": int(rng.integers(1, 99)),
+        "calls": rng.integers(1, 99),
         "copied": float(10 ** rng.uniform(4, 8)),
     },
     mistakes={

@@ -1,6 +1,6 @@
 """Exercises of lab 06: cases of their checks, and the mistakes that the checks name; `network` is checked by hand."""
 
-from distcourse.author.exercise import Exercise
+from distcourse.author.exercise import Exercise, rows
 
 EXERCISES = {}
 SENT = ("rounds", "busiest", "bytes one after another")
@@ -34,10 +34,13 @@ EXERCISES["moves"] = Exercise(
     ],
     draw=lambda rng: (
         (case := collective(rng, of=str(rng.choice(["scatter", "gather", "star_all_reduce"]))))
-        | ({} if case["of"] == "star_all_reduce" else {"root": int(rng.integers(case["size"]))})
+        | ({} if case["of"] == "star_all_reduce" else {"root": rng.integers(case["size"])})
     ),
     draws=9,
     mistakes={
+        "star: on rank 0, too, x is written into: x[...] = ..., not x = ...": (
+            "scatter(comm, total, x)  ->  scatter(comm, total, x if comm.rank else x.copy())"
+        ),
         "scatter: rank r gets row r, whatever the root": [
             "comm.send(x[rank], rank)  ->  comm.send(x[0], rank)",
             "comm.send(x[rank], rank)  ->  comm.send(x[root], rank)",
@@ -175,10 +178,17 @@ EXERCISES["tree"] = Exercise(
     ],
     draw=lambda rng: (
         (case := collective(rng, of=str(rng.choice(["broadcast", "tree_all_reduce"]))))
-        | ({} if case["of"] == "tree_all_reduce" else {"root": int(rng.integers(case["size"]))})
+        | ({} if case["of"] == "tree_all_reduce" else {"root": rng.integers(case["size"])})
     ),
     draws=8,
     mistakes={
+        "v counts from the root, partners are ranks: (r + d) % p": (
+            "(r + d) % p  ->  (v + d) % p",
+            "(r - d) % p  ->  (v - d) % p",
+        ),
+        "a rank that has sent its sum is done: it receives no more": (
+            "if r % (2 * d) == 0 and r + d < p  ->  if r % (2 * d) != d and r + d < p"
+        ),
         "add up along the tree, not all on rank 0": UP_A_STAR,
         "distances follow from the number of ranks: (p - 1).bit_length() of them": [
             "[2**k for k in reversed(range((p - 1).bit_length()))]  ->  (4, 2, 1)",
@@ -278,14 +288,12 @@ EXERCISES["ring"] = Exercise(
     answers=("ring_all_reduce",),
     inplace=True,
     at_most=SENT,
-    cases=[
-        {"size": 4, "shape": [10]},
-        {"size": 3, "shape": [1, 9], "dtype": "int64", "seed": 3},
-        {"size": 7, "shape": [2], "dtype": "float32"},
-        {"size": 1, "shape": [3]},
-    ],
+    cases=rows("size shape dtype seed", (4, [10]), (3, [1, 9], "int64", 3), (7, [2], "float32"), (1, [3])),
     draw=collective,
     mistakes={
+        "what arrives in step s is part r - s - 1: add it to that one": (
+            "mine = parts[(r - step - 1) % p]  ->  mine = parts[(r - step) % p]"
+        ),
         "all wait for the rank at their right: send and receive at the same time, send_recv": (
             f"{ADDING}  ->          comm.send(parts[(r - step) % p], right); comm.recv(received, left)\n"
         ),
@@ -482,7 +490,7 @@ EXERCISES["seconds"] = Exercise(
         )
     ],
     draw=lambda rng: {
-        "name": str(rng.choice(["star", "tree", "ring", "halving"])),
+        "name": rng.choice(["star", "tree", "ring", "halving"]),
         "n": float(10 ** rng.uniform(1, 8)),
         "p": int(rng.choice([1, 2, 7, 12, 16, 100])),
         "alpha": float(10 ** rng.uniform(-6, -3)),
@@ -491,6 +499,12 @@ EXERCISES["seconds"] = Exercise(
     draws=20,
     rtol=1e-6,
     mistakes={
+        "n bytes take n / beta: divide": (
+            "whole = alpha + n / beta  ->  whole = alpha + n * beta",
+            "(p - 1) * n / beta +  ->  (p - 1) * n * beta +",
+            "n / p / beta)  ->  n / p * beta)",
+            "/ q * n / beta  ->  / q * n * beta",
+        ),
         "star: messages to rank 0 leave at the same time, so they share one latency": (
             f"{STAR}  ->  2 * (p - 1) * whole"
         ),
@@ -573,16 +587,11 @@ SUM = "[sum(comm.recv_obj(rank) for rank in range(1, comm.size)) for _ in range(
 
 EXERCISES["network"] = Exercise(
     answers=("decisions", "mended", "collect", "epochs", "relay", "ledger"),
-    cases=[
-        {"of": "decisions"},
-        {"of": "mended", "size": 3},
-        {"of": "mended", "size": 2, "seed": 2},
-        {"of": "mended", "size": 4, "seed": 3},
-    ],
+    cases=rows("of size seed", ("decisions",), ("mended", 3), ("mended", 2, 2), ("mended", 4, 3)),
     draw=lambda rng: (
         {"of": "decisions", "losses": rng.permutation(99)[:2].tolist()}
         if rng.random() < 0.3
-        else {"of": "mended", "size": int(rng.integers(2, 5)), "seed": int(rng.integers(10**6))}
+        else {"of": "mended", "size": rng.integers(2, 5), "seed": rng.integers(10**6)}
     ),
     mistakes={
         "leave out what the network does without being told": '"collect": ["2->0"]  ->  "collect": ["2->0", "1->0"]',

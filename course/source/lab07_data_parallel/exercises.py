@@ -1,23 +1,29 @@
 """The exercises of lab 07: cases of their checks, and the mistakes that the checks name."""
 
-from distcourse.author.exercise import Exercise
+from distcourse.author.exercise import Exercise, rows
 
 EXERCISES = {}
 
 EXERCISES["weighted_mean"] = Exercise(
-    cases=[
-        {"counts": [6, 4, 2]},
-        {"counts": [6, 0, 3]},
-        {"counts": [1, 1, 3, 7, 2]},
-        {"counts": [4]},
-        {"counts": [5, 2], "dtype": "float32"},
-        {"counts": [5, 2], "dtype": "float16"},
-    ],
+    cases=rows(
+        "counts dtype", ([6, 4, 2],), ([6, 0, 3],), ([1, 1, 3, 7, 2],), ([4],), ([5, 2], "float32"), ([5, 2], "float16")
+    ),
     draw=lambda rng: {
         "counts": [int(rng.integers(1, 50)), *rng.integers(0, 20, int(rng.integers(1, 6))).tolist()],
-        "dtype": str(rng.choice(["float64", "float32"])),
+        "dtype": rng.choice(["float64", "float32"]),
     },
     mistakes={
+        "a count is less than n: // gives 0": "count / n  ->  count // n",
+        "a mean of the means of parts that are not empty: parts weigh by their samples": (
+            "sum(count / n * gradient for count, gradient in zip(counts, gradients))"
+            "  ->  np.mean([g for c, g in zip(counts, gradients) if c], axis=0)"
+        ),
+        "divide by the number of all samples, not of parts": "count / n  ->  count / len(counts)",
+        "divide by the number of all samples, not of the largest part": "count / n  ->  count / max(counts)",
+        "add over the parts: one number for each weight": (
+            "sum(count / n * gradient for count, gradient in zip(counts, gradients))"
+            "  ->  np.array([(c / n * g).sum() for c, g in zip(counts, gradients)])"
+        ),
         "a mean of means: every part weighs the same": "count / n * gradient  ->  gradient / len(counts)",
         "the parts' gradients are added up, not weighted": "count / n * gradient  ->  gradient",
         "weighted by the counts, but not divided by their sum": "count / n * gradient  ->  count * gradient",
@@ -71,9 +77,9 @@ EXERCISES["data_parallel_step"] = Exercise(
     draw=lambda rng: {
         "cuts": [0, *sorted(rng.integers(0, 14, int(rng.integers(0, 5))).tolist()), 14],
         "sizes": [int(n) for n in rng.integers(2, 7, int(rng.integers(2, 13)))],
-        "lr": float(rng.uniform(0.05, 0.9)),
-        "steps": int(rng.integers(1, 3)),
-        "momentum": float(rng.uniform(0.3, 0.9)),
+        "lr": rng.uniform(0.05, 0.9),
+        "steps": rng.integers(1, 3),
+        "momentum": rng.uniform(0.3, 0.9),
     },
     inplace=True,
     mistakes={
@@ -96,7 +102,7 @@ EXERCISES["data_parallel_step"] = Exercise(
                 "comm.all_reduce(np.array([value]))  ->  [value]",
             )
         ],
-        "the gradients are summed, and then divided by the number of ranks: batch.n has done that": (
+        "a mean over ranks, of the gradients or of what a step has made of them: batch.n has divided already, so sum": (
             "comm.all_reduce(p.grad)  ->  comm.all_reduce(p.grad); p.grad /= comm.size"
         ),
         "gradients of an earlier step are still there: call zero_grad()": "optimizer.zero_grad()  ->  pass",
@@ -170,15 +176,16 @@ def overlapped_backward(comm, model, dlogits, saved, buckets):
 """
 
 EXERCISES["overlapped_backward"] = Exercise(
-    cases=[
-        {"ranks": 3, "cap_bytes": 3000, "widths": [16, 24, 24, 10]},
-        {"ranks": 4, "cap_bytes": 2000, "widths": [60, 40, 4, 100, 10]},
-        {"ranks": 4, "cap_bytes": 1, "widths": [8, 6, 3]},
-        {"ranks": 2, "cap_bytes": 3000, "widths": [9, 30, 30, 5], "frozen": [0, 3]},
-        {"ranks": 1, "cap_bytes": 3000, "widths": [16, 24, 24, 10]},
-    ],
+    cases=rows(
+        "ranks cap_bytes widths frozen",
+        (3, 3000, [16, 24, 24, 10]),
+        (4, 2000, [60, 40, 4, 100, 10]),
+        (4, 1, [8, 6, 3]),
+        (2, 3000, [9, 30, 30, 5], [0, 3]),
+        (1, 3000, [16, 24, 24, 10]),
+    ),
     draw=lambda rng: {
-        "ranks": int(rng.integers(1, 6)),
+        "ranks": rng.integers(1, 6),
         "cap_bytes": int(rng.choice([1, 1500, 5000, 10**6])),
         "widths": rng.integers(4, 60, int(rng.integers(2, 6))).tolist(),
         "frozen": [[], [0], [1]][rng.integers(3)],
@@ -231,28 +238,40 @@ EXERCISES["overlapped_backward"] = Exercise(
     },
 )
 
-MACHINE = ("seconds", "nbytes", "ranks", "cores", "alpha", "beta")
 
 EXERCISES["predicted_speedup"] = Exercise(
-    cases=[
-        dict(zip(MACHINE, machine, strict=True))
-        for machine in (
-            (0.1, 1e6, 4, 8, 0, 3e8),
-            (0.13, 0, 5, 8, 1e-3, 1e9),
-            (0.1, 0, 7, 2, 0, 1e9),
-            (0.3, 2e7, 6, 4, 4e-3, 5e8),
-            (0.25, 1e6, 1, 4, 1e-3, 2e9),
-        )
-    ],
+    cases=rows(
+        "seconds nbytes ranks cores alpha beta",
+        (0.1, 1e6, 4, 8, 0, 3e8),
+        (0.13, 0, 5, 8, 1e-3, 1e9),
+        (0.1, 0, 7, 2, 0, 1e9),
+        (0.3, 2e7, 6, 4, 4e-3, 5e8),
+        (0.25, 1e6, 1, 4, 1e-3, 2e9),
+    ),
     draw=lambda rng: {
-        "seconds": float(rng.uniform(0.01, 1)),
-        "nbytes": float(rng.uniform(1e4, 1e8)),
-        "ranks": int(rng.integers(1, 17)),
-        "cores": int(rng.integers(1, 9)),
-        "alpha": float(rng.uniform(0, 1e-3)),
-        "beta": float(rng.uniform(1e8, 9e9)),
+        "seconds": rng.uniform(0.01, 1),
+        "nbytes": rng.uniform(1e4, 1e8),
+        "ranks": rng.integers(1, 17),
+        "cores": rng.integers(1, 9),
+        "alpha": rng.uniform(0, 1e-3),
+        "beta": rng.uniform(1e8, 9e9),
     },
     mistakes={
+        "all is in bytes: no factor 8": "nbytes / (ranks * beta)  ->  8 * nbytes / (ranks * beta)",
+        "only computing takes turns, messages do not": (
+            " * max(1, ranks / cores)  ->  ",
+            "(computing + communicating)  ->  ((computing + communicating) * max(1, ranks / cores))",
+        ),
+        "each message has a latency, not a part of it": "(alpha + nbytes  ->  (alpha / ranks + nbytes",
+        "a message has nbytes / ranks bytes, not nbytes / (ranks - 1)": (
+            "nbytes / (ranks * beta)  ->  nbytes / (max(1, ranks - 1) * beta)"
+        ),
+        "2 (ranks - 1) messages, not 2 ranks - 1": "2 * (ranks - 1)  ->  (2 * ranks - 1)",
+        "ranks / cores turns, not cores / ranks": "max(1, ranks / cores)  ->  max(1, cores / ranks)",
+        "this is the speed-up of each core: do not divide": (
+            "return seconds / (computing + communicating)"
+            "  ->  return seconds / (computing + communicating) / min(ranks, cores)"
+        ),
         "this is the time on p ranks over the time on one": (
             "seconds / (computing + communicating)  ->  (computing + communicating) / seconds"
         ),
@@ -294,12 +313,12 @@ EXERCISES["local_sgd"] = Exercise(
         {"ranks": 1, "steps": 4, "every": 2},
     ],
     draw=lambda rng: {
-        "ranks": int(rng.integers(1, 6)),
-        "steps": int(rng.integers(1, 10)),
-        "every": int(rng.integers(1, 8)),
+        "ranks": rng.integers(1, 6),
+        "steps": rng.integers(1, 10),
+        "every": rng.integers(1, 8),
         "sizes": rng.integers(2, 6, int(rng.integers(2, 5))).tolist(),
-        "momentum": float(rng.uniform(0.2, 0.9)),
-        "lr": float(rng.uniform(0.05, 0.4)),
+        "momentum": rng.uniform(0.2, 0.9),
+        "lr": rng.uniform(0.05, 0.4),
     },
     inplace=True,
     mistakes={
@@ -361,17 +380,20 @@ def scaled_lr(lr, batch_size, base_batch_size, warmup_steps=0):
 
     return plan
 """
-PLAN = ("lr", "batch_size", "base_batch_size", "warmup_steps")
 
 EXERCISES["scaled_lr"] = Exercise(
-    cases=[
-        dict(zip(PLAN, plan, strict=True))
-        for plan in ((0.1, 256, 32, 10), (0.15, 256, 32, 0), (0.2, 16, 64, 0), (0.2, 80, 32, 7), (0.03, 64, 8, 3))
-    ],
+    cases=rows(
+        "lr batch_size base_batch_size warmup_steps",
+        (0.1, 256, 32, 10),
+        (0.15, 256, 32, 0),
+        (0.2, 16, 64, 0),
+        (0.2, 80, 32, 7),
+        (0.03, 64, 8, 3),
+    ),
     draw=lambda rng: {
-        "lr": float(rng.uniform(0.01, 1)),
-        "batch_size": int(rng.integers(1, 600)),
-        "base_batch_size": int(rng.integers(1, 300)),
+        "lr": rng.uniform(0.01, 1),
+        "batch_size": rng.integers(1, 600),
+        "base_batch_size": rng.integers(1, 300),
         "warmup_steps": int(rng.choice([0, 1, 5, 40])),
     },
     mistakes={

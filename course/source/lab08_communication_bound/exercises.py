@@ -1,25 +1,21 @@
 """The exercises of lab 08: cases of their checks, and the mistakes that the checks name."""
 
 import numpy as np
-from distcourse.author.exercise import Exercise
+from distcourse.author.exercise import Exercise, rows
 
 EXERCISES = {}
 
-LAYER = ("kernel", "c_in", "c_out", "pixels", "groups")
 PRODUCTS = "kernel * kernel * c_in // groups"
 VALUES = "products * c_out + c_out,"
 WORK = "2 * products * c_out * pixels"
 
 EXERCISES["layer_cost"] = Exercise(
-    cases=[
-        dict(zip(LAYER, layer, strict=False))
-        for layer in ((3, 7, 13, 25), (5, 6, 4, 49, 2), (4, 10, 15, 16, 5), (1, 30, 10, 1))
-    ],
+    cases=rows("kernel c_in c_out pixels groups", (3, 7, 13, 25), (5, 6, 4, 49, 2), (4, 10, 15, 16, 5), (1, 30, 10, 1)),
     draw=lambda rng: {
-        "kernel": int(rng.integers(1, 8)),
+        "kernel": rng.integers(1, 8),
         "c_in": int(rng.integers(1, 9)) * (groups := int(rng.integers(1, 5))),
         "c_out": int(rng.integers(1, 9)) * groups,
-        "pixels": int(rng.integers(1, 80)),
+        "pixels": rng.integers(1, 80),
         "groups": groups,
     },
     mistakes={
@@ -57,28 +53,25 @@ EXERCISES["layer_cost"] = Exercise(
     },
 )
 
-PARTS = ("ranks", "bandwidth", "seconds", "nbytes", "alpha", "buckets")
 COMPUTING, MOVING = "return seconds / ranks,", "2 * (ranks - 1) / ranks * nbytes / bandwidth"
 LATE = "2 * (ranks - 1) * alpha * buckets"
 
 EXERCISES["step_parts"] = Exercise(
-    cases=[
-        dict(zip(PARTS, parts, strict=False))
-        for parts in (
-            (5, 1e9, 0.7, 2e8, 1e-4, 3),
-            (1, 1e6, 0.6, 1e8, 1e-3, 2),
-            (7, 5e7, 0.13, 4e6, 2e-3, 1),
-            (2.5, 1e8, 1.1, 1e7, 1e-5, 6),
-            (3, 1e9, 0.9, 1e6, 3e-3),
-        )
-    ],
+    cases=rows(
+        "ranks bandwidth seconds nbytes alpha buckets",
+        (5, 1e9, 0.7, 2e8, 1e-4, 3),
+        (1, 1e6, 0.6, 1e8, 1e-3, 2),
+        (7, 5e7, 0.13, 4e6, 2e-3, 1),
+        (2.5, 1e8, 1.1, 1e7, 1e-5, 6),
+        (3, 1e9, 0.9, 1e6, 3e-3),
+    ),
     draw=lambda rng: {
         "ranks": float(rng.choice([1, 2, 3, 12.5, 37, 1000])),
         "bandwidth": float(10 ** rng.uniform(6, 11)),
         "seconds": float(10 ** rng.uniform(-3, 1)),
         "nbytes": float(10 ** rng.uniform(4, 9)),
         "alpha": float(10 ** rng.uniform(-6, -2)),
-        "buckets": int(rng.integers(1, 20)),
+        "buckets": rng.integers(1, 20),
     },
     mistakes={
         "p ranks divide the batch: seconds / ranks": f"{COMPUTING}  ->  return seconds,",
@@ -127,7 +120,7 @@ EXERCISES["step_parts"] = Exercise(
     },
 )
 
-BORDER = ("ranks", "seconds", "nbytes", "alpha", "buckets")
+BORDER = "ranks seconds nbytes alpha buckets"
 LEFT = "seconds / ranks - 2 * (ranks - 1) * alpha * buckets"
 NEEDED = "2 * (ranks - 1) / ranks * nbytes / left"
 
@@ -139,24 +132,25 @@ def clusters(rng):
     late = float(rng.choice([rng.uniform(0.05, 0.9), rng.uniform(1.1, 9)]))
     alpha = late * seconds / ranks / (2 * (ranks - 1) * buckets) if ranks > 1 else float(rng.uniform(0, 1))
     nbytes = float(10 ** rng.uniform(2, 9))
-    return dict(zip(BORDER, (ranks, seconds, nbytes, alpha, buckets), strict=True))
+    return rows(BORDER, (ranks, seconds, nbytes, alpha, buckets))[0]
 
 
 EXERCISES["needed_bandwidth"] = Exercise(
-    cases=[
-        dict(zip(BORDER, cluster, strict=False))
-        for cluster in (
-            (4, 0.8, 3e7, 0.0, 1),
-            (5, 0.7, 4e7, 0.005, 3),
-            (2.5, 1.1, 1e6, 1e-3, 5),
-            (3, 90.0, 700.0, 4.0),
-            (100, 0.8, 3e7, 1e-3, 1),  # latencies take longer than computing
-            (2, 1.0, 3e7, 0.25, 1),  # as long
-            (1, 0.8, 3e7, 1e-3, 1),
-        )
-    ],
+    cases=rows(
+        BORDER,
+        (4, 0.8, 3e7, 0.0, 1),
+        (5, 0.7, 4e7, 0.005, 3),
+        (2.5, 1.1, 1e6, 1e-3, 5),
+        (3, 90.0, 700.0, 4.0),
+        (100, 0.8, 3e7, 1e-3, 1),  # latencies take longer than computing
+        (2, 1.0, 3e7, 0.25, 1),  # as long
+        (1, 0.8, 3e7, 1e-3, 1),
+    ),
     draw=clusters,
     mistakes={
+        "latencies that take longer leave no time, which no abs() brings back: np.inf": (
+            "left if left > 0 else np.inf  ->  abs(left)"
+        ),
         "each rank computes seconds / ranks": f"{LEFT}  ->  seconds - {LATE}",
         "the latencies take their share of the time": f"{LEFT}  ->  seconds / ranks",
         "latencies add to the network's time, and leave less of it": f"{LEFT}  ->  seconds / ranks + {LATE}",
@@ -174,7 +168,9 @@ EXERCISES["needed_bandwidth"] = Exercise(
         "one rank sends nothing: 0": "if left > 0  ->  if left > 0 and ranks > 1",
         "latencies that take longer than computing leave no time: np.inf": " if left > 0 else np.inf  ->  ",
         "latencies that take as long as computing leave no time: np.inf": "if left > 0  ->  if left >= 0",
-        "latencies take longer than computing, so no bandwidth is enough: np.inf, not 0": "else np.inf  ->  else 0.0",
+        "where latencies take as long as computing, or longer, no bandwidth is enough: np.inf, not 0": (
+            "else np.inf  ->  else 0.0"
+        ),
         "no bandwidth is enough: return np.inf": [
             "else np.inf  ->  else None",
             "else np.inf  ->  else -1.0",
@@ -248,6 +244,9 @@ EXERCISES["codecs"] = Exercise(
     draw=code,
     draws=30,
     mistakes={
+        "8 bit, back: // rounds down: divide with /": (
+            "levels * (scale / np.float32(127))  ->  levels * scale[0] // 127"
+        ),
         "8 bit: round to the nearest level (np.rint): astype alone cuts off": f"{LEVELS}  ->  x * (127 / scale)",
         "8 bit: round to the nearest level (np.rint), not down": f"{LEVELS}  ->  np.floor(x * (127 / scale))",
         "8 bit: round to the nearest level (np.rint), not up": f"{LEVELS}  ->  np.ceil(x * (127 / scale))",
@@ -360,19 +359,20 @@ GIVEN, ERROR = "given = x + error", "error[...] = given - decode(*code, len(x))"
 SUM = "sum(decode(*(part[r] for part in rows), len(x)) for r in range(comm.size))"
 
 EXERCISES["compressed_all_reduce"] = Exercise(
-    cases=[
-        {"code": "every third value", "ranks": 3, "n": 17, "calls": 3},
-        {"code": "multiples of the mean size", "ranks": 1, "n": 11, "calls": 2},
-        {"code": "multiples of the mean size", "ranks": 5, "n": 7, "calls": 3, "first_error": 0.5},
-        {"code": "every third value", "ranks": 2, "n": 10, "calls": 4, "first_error": 2.0},
-    ],
+    cases=rows(
+        "code ranks n calls first_error",
+        ("every third value", 3, 17, 3),
+        ("multiples of the mean size", 1, 11, 2),
+        ("multiples of the mean size", 5, 7, 3, 0.5),
+        ("every third value", 2, 10, 4, 2.0),
+    ),
     draw=lambda rng: {
-        "code": str(rng.choice(["every third value", "multiples of the mean size"])),
-        "ranks": int(rng.integers(1, 6)),
-        "n": int(rng.integers(3, 60)),
-        "calls": int(rng.integers(2, 5)),
-        "first_error": float(rng.uniform(0.2, 2)),
-        "seed": int(rng.integers(10**6)),
+        "code": rng.choice(["every third value", "multiples of the mean size"]),
+        "ranks": rng.integers(1, 6),
+        "n": rng.integers(3, 60),
+        "calls": rng.integers(2, 5),
+        "first_error": rng.uniform(0.2, 2),
+        "seed": rng.integers(10**6),
     },
     inplace=True,
     mistakes={
@@ -438,20 +438,21 @@ DELTA, STEP = "delta = start - comm.all_reduce(end.copy()) / comm.size", "start 
 GAIN = "    velocity *= mu\n    velocity += delta\n"
 
 EXERCISES["diloco_round"] = Exercise(
-    cases=[
-        {"ranks": 3, "n": 5, "rounds": 3},
-        {"ranks": 4, "n": 6, "rounds": 3, "lr": 0.4, "mu": 0.6, "dtype": "float32"},
-        {"ranks": 2, "n": 4, "rounds": 2, "lr": 0.9, "mu": 0.7},
-        {"ranks": 1, "n": 3, "rounds": 2, "lr": 1.3, "mu": 0.2},
-    ],
+    cases=rows(
+        "ranks n rounds lr mu dtype",
+        (3, 5, 3),
+        (4, 6, 3, 0.4, 0.6, "float32"),
+        (2, 4, 2, 0.9, 0.7),
+        (1, 3, 2, 1.3, 0.2),
+    ),
     draw=lambda rng: {
-        "ranks": int(rng.integers(1, 6)),
-        "n": int(rng.integers(2, 9)),
-        "rounds": int(rng.integers(2, 5)),
-        "lr": float(rng.uniform(0.1, 1.5)),
-        "mu": float(rng.uniform(0.05, 0.95)),
-        "dtype": str(rng.choice(["float32", "float64"])),
-        "seed": int(rng.integers(10**6)),
+        "ranks": rng.integers(1, 6),
+        "n": rng.integers(2, 9),
+        "rounds": rng.integers(2, 5),
+        "lr": rng.uniform(0.1, 1.5),
+        "mu": rng.uniform(0.05, 0.95),
+        "dtype": rng.choice(["float32", "float64"]),
+        "seed": rng.integers(10**6),
     },
     inplace=True,
     mistakes={

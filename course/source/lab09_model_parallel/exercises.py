@@ -1,6 +1,6 @@
 """The exercises of lab 09: cases of their checks, and the mistakes that the checks name."""
 
-from distcourse.author.exercise import Exercise
+from distcourse.author.exercise import Exercise, rows
 
 EXERCISES = {}
 
@@ -91,7 +91,7 @@ EXERCISES["move"] = Exercise(
         ],
         "new": ["Replicate()", "Partial()", *shards],
         "nbytes": float(rng.integers(1000, 10**6)),
-        "p": int(rng.integers(2, 20)),
+        "p": rng.integers(2, 20),
     },
     draws=12,
     mistakes={
@@ -184,9 +184,9 @@ EXERCISES["typed"] = Exercise(
     ],
     draw=lambda rng: {
         "of": ["gain_gradient", "input_gradient", "grad_norm"][rng.integers(3)],
-        "ranks": int(rng.integers(1, 7)),
+        "ranks": rng.integers(1, 7),
         "shape": rng.integers(3, 12, 2).tolist(),
-        "seed": int(rng.integers(1000)),
+        "seed": rng.integers(1000),
     },
     draws=12,
     mistakes={
@@ -305,13 +305,14 @@ EXERCISES["layers"] = Exercise(
     ],
     draw=lambda rng: {
         "of": FUNCTIONS[rng.integers(4)],
-        "ranks": int(rng.integers(2, 7)),
+        "ranks": rng.integers(2, 7),
         "shape": [int(rng.integers(1, 8)), *rng.integers(7, 12, 2).tolist()],
-        "dtype": str(rng.choice(["float32", "float64"])),
-        "seed": int(rng.integers(1000)),
+        "dtype": rng.choice(["float32", "float64"]),
+        "seed": rng.integers(1000),
     },
     draws=16,
     mistakes={
+        "row_forward: after the sum every rank adds all of b, not a part": "return y + b  ->  return y + b / comm.size",
         "column_backward: each rank has some columns, so dx is this rank's summand: sum it over the ranks": (
             column("comm.all_reduce(dy @ W.T)", "dy @ W.T")
         ),
@@ -377,22 +378,27 @@ LISTS = "[[] for _ in range(p)], [0.0] * p"
 LEAST = "loads.index(min(loads))"
 
 EXERCISES["assign"] = Exercise(
-    cases=[
-        {"costs": [11, 17, 14, 7, 5, 15], "p": 2},
-        {"costs": [12, 9, 16, 14, 4, 18, 19], "p": 3},
-        {"costs": [5, 1], "p": 3},
-        {"costs": [7, 7, 6, 6, 5, 5, 4, 4, 4], "p": 3},
-        {"costs": [8.5, 79.25, 10.0, 4.5], "p": 4},
-        {"costs": [2, 3, 1], "p": 1},
-        {"costs": [0.9, 0.25, 0.6, 0.45, 0.3], "p": 2},
-        {"costs": [21, 20, 19, 38, 5, 6, 8, 31, 11], "p": 5},
-    ],
+    cases=rows(
+        "costs p",
+        ([11, 17, 14, 7, 5, 15], 2),
+        ([12, 9, 16, 14, 4, 18, 19], 3),
+        ([5, 1], 3),
+        ([7, 7, 6, 6, 5, 5, 4, 4, 4], 3),
+        ([8.5, 79.25, 10.0, 4.5], 4),
+        ([2, 3, 1], 1),
+        ([0.9, 0.25, 0.6, 0.45, 0.3], 2),
+        ([21, 20, 19, 38, 5, 6, 8, 31, 11], 5),
+    ),
     draw=lambda rng: {
         "costs": rng.integers(1, 1000, int(rng.integers(2, 20))).tolist(),
-        "p": int(rng.integers(1, 7)),
+        "p": rng.integers(1, 7),
     },
     draws=8,
     mistakes={
+        "dealt in turn, there and back: look at how much each rank has to do already": (
+            "rank = loads.index(min(loads))"
+            "  ->  k = sum(map(len, paths)); rank = k % p if k // p % 2 == 0 else p - 1 - k % p"
+        ),
         "in the order of their numbers: take the costliest first": f"{ORDER}  ->  range(len(costs))",
         "these are positions in the sorted list: sort the numbers of the paths, key=their costs": [
             (
@@ -456,13 +462,13 @@ EXERCISES["rule"] = Exercise(
         {"of": "choose", "ranks": 2, "times": 64},
     ],
     draw=lambda rng: (
-        {"of": "choose", "ranks": int(rng.integers(2, 4)), "times": float(2 ** rng.uniform(-1, 6))}
+        {"of": "choose", "ranks": rng.integers(2, 4), "times": float(2 ** rng.uniform(-1, 6))}
         if rng.random() < 0.15
         else {
             "of": "sent",
-            "network": str(rng.choice(["wide MLP", "AlexNet", "LeNet", "GPT", "small CNN"])),
-            "ranks": int(rng.integers(2, 9)),
-            "batch": int(rng.integers(64, 2000)),
+            "network": rng.choice(["wide MLP", "AlexNet", "LeNet", "GPT", "small CNN"]),
+            "ranks": rng.integers(2, 9),
+            "batch": rng.integers(64, 2000),
         }
     ),
     draws=6,

@@ -1,6 +1,6 @@
 """The exercises of lab 10: cases of their checks, and the mistakes that the checks name."""
 
-from distcourse.author.exercise import Exercise
+from distcourse.author.exercise import Exercise, rows
 
 EXERCISES = {}
 
@@ -49,18 +49,19 @@ BACK = '        yield f"B{i}"'
 
 EXERCISES["generators"] = Exercise(
     answers=("gpipe", "one_f_one_b"),
-    cases=[
-        {"of": "gpipe", "p": 3, "m": 4},
-        {"of": "gpipe", "p": 2, "m": 11},
-        {"of": "one_f_one_b", "p": 3, "m": 4},
-        {"of": "one_f_one_b", "p": 5, "m": 7},
-        {"of": "one_f_one_b", "p": 4, "m": 2},
-        {"of": "one_f_one_b", "p": 1, "m": 3},
-    ],
+    cases=rows(
+        "of p m",
+        ("gpipe", 3, 4),
+        ("gpipe", 2, 11),
+        ("one_f_one_b", 3, 4),
+        ("one_f_one_b", 5, 7),
+        ("one_f_one_b", 4, 2),
+        ("one_f_one_b", 1, 3),
+    ),
     draw=lambda rng: {
         "of": ("gpipe", "one_f_one_b")[int(rng.random() < 0.7)],
-        "p": int(rng.integers(1, 7)),
-        "m": int(rng.integers(1, 13)),
+        "p": rng.integers(1, 7),
+        "m": rng.integers(1, 13),
     },
     draws=10,
     mistakes={
@@ -103,26 +104,27 @@ HELD = "min(n_ranks - rank, n_microbatches)"
 
 EXERCISES["predicted"] = Exercise(
     answers=("predicted", "held_by_1f1b"),
-    cases=[
-        {"of": "predicted", "p": 3, "m": 4, "v": 1, "f": 1.0, "b": 2.0},
-        {"of": "predicted", "p": 4, "m": 8, "v": 2, "f": 1.5, "b": 2.5},
-        {"of": "predicted", "p": 6, "m": 2, "v": 1, "f": 5.0, "b": 3.5},
-        {"of": "predicted", "p": 5, "m": 10, "v": 3, "f": 0.2, "b": 0.7},
-        {"of": "predicted", "p": 1, "m": 7, "v": 1, "f": 2.0, "b": 1.2},
-        {"of": "held_by_1f1b", "p": 4, "m": 9},
-        {"of": "held_by_1f1b", "p": 6, "m": 3},
-        {"of": "held_by_1f1b", "p": 1, "m": 5},
-    ],
+    cases=rows(
+        "of p m v f b",
+        ("predicted", 3, 4, 1, 1.0, 2.0),
+        ("predicted", 4, 8, 2, 1.5, 2.5),
+        ("predicted", 6, 2, 1, 5.0, 3.5),
+        ("predicted", 5, 10, 3, 0.2, 0.7),
+        ("predicted", 1, 7, 1, 2.0, 1.2),
+        ("held_by_1f1b", 4, 9),
+        ("held_by_1f1b", 6, 3),
+        ("held_by_1f1b", 1, 5),
+    ),
     draw=lambda rng: (
-        {"of": "held_by_1f1b", "p": int(rng.integers(1, 14)), "m": int(rng.integers(1, 14))}
+        {"of": "held_by_1f1b", "p": rng.integers(1, 14), "m": rng.integers(1, 14)}
         if rng.random() < 0.3
         else {
             "of": "predicted",
             "p": (p := int(rng.integers(1, 9))),
             "m": p * int(rng.integers(1, 5)),
-            "v": int(rng.integers(1, 6)),
-            "f": float(rng.uniform(0.1, 5)),
-            "b": float(rng.uniform(0.1, 5)),
+            "v": rng.integers(1, 6),
+            "f": rng.uniform(0.1, 5),
+            "b": rng.uniform(0.1, 5),
         }
     ),
     draws=10,
@@ -165,17 +167,11 @@ BACKWARD = 'backward.append(f"{rank + (n_virtual - 1 - k) * n_ranks}B{i}")'
 AHEAD = "2 * (n_ranks - 1 - rank) + (n_virtual - 1) * n_ranks"
 
 EXERCISES["interleaved"] = Exercise(
-    cases=[
-        {"p": 2, "m": 4, "v": 2},
-        {"p": 3, "m": 3, "v": 2},
-        {"p": 2, "m": 6, "v": 3},
-        {"p": 4, "m": 8, "v": 1},
-        {"p": 1, "m": 2, "v": 2},
-    ],
+    cases=rows("p m v", (2, 4, 2), (3, 3, 2), (2, 6, 3), (4, 8, 1), (1, 2, 2)),
     draw=lambda rng: {
         "p": (p := int(rng.integers(1, 6))),
         "m": p * int(rng.integers(1, 4)),
-        "v": int(rng.integers(1, 5)),
+        "v": rng.integers(1, 5),
     },
     mistakes={
         "backward starts with the rank's last stage": "(n_virtual - 1 - k) * n_ranks}B  ->  k * n_ranks}B",
@@ -219,18 +215,19 @@ NOW = "w = w - lr * gradient(i, old)"
 NEEDED = "len({used for used, _ in kept.values()} | {version})"
 
 EXERCISES["run_stage"] = Exercise(
-    cases=[
-        {"order": "F0 F1 F2 B0 F3 B1 F4 B2 B3 B4", "lr": 0.3, "seed": 5},
-        {"order": "F0 B0 F1 B1 F2 B2 F3 B3", "lr": 0.25, "seed": 4},
-        {"order": "F0 F1 F2 B0 B1 B2", "lr": 0.2, "seed": 1},
-        {"order": "F0 F1 B0 F2 B2 B1", "lr": 0.2, "seed": 2},
-        {"order": "F10 F1 F0 B1 F11 B10 B11 B0", "lr": 0.37, "seed": 7},
-        {"order": "F0 B0", "lr": 0.6, "seed": 3},
-    ],
+    cases=rows(
+        "order lr seed",
+        ("F0 F1 F2 B0 F3 B1 F4 B2 B3 B4", 0.3, 5),
+        ("F0 B0 F1 B1 F2 B2 F3 B3", 0.25, 4),
+        ("F0 F1 F2 B0 B1 B2", 0.2, 1),
+        ("F0 F1 B0 F2 B2 B1", 0.2, 2),
+        ("F10 F1 F0 B1 F11 B10 B11 B0", 0.37, 7),
+        ("F0 B0", 0.6, 3),
+    ),
     draw=lambda rng: {
         "order": drawn_order(rng, int(rng.integers(1, 14))),
-        "lr": float(rng.uniform(0.1, 0.5)),
-        "seed": int(rng.integers(10**6)),
+        "lr": rng.uniform(0.1, 0.5),
+        "seed": rng.integers(10**6),
     },
     mistakes={
         "backward uses the weights with which its mini-batch went forward": "gradient(i, old)  ->  gradient(i, w)",

@@ -1,7 +1,7 @@
 """The exercises of lab 11: cases of their checks, and the mistakes that the checks name."""
 
 import numpy as np
-from distcourse.author.exercise import Exercise
+from distcourse.author.exercise import Exercise, rows
 
 EXERCISES = {}
 
@@ -10,17 +10,21 @@ STALE = "version - pulled[worker])"
 EXERCISES["staleness_of"] = Exercise(
     cases=[
         {"log": "aAaAaA"},
-        {"log": "abcABaCbA"},
+        {"log": "abzABaZbA"},
         {"log": "aAAbABcbCBBa"},
         {"log": "qabcdefghijklmnopABCDEFGHIJKLMNOPQ"},
         {"log": ""},
     ],
     draw=lambda rng: {
-        "workers": int(rng.integers(1, 20)),
-        "length": int(rng.integers(0, 300)),
-        "seed": int(rng.integers(10**6)),
+        "workers": rng.integers(1, 20),
+        "length": rng.integers(0, 300),
+        "seed": rng.integers(10**6),
     },
     mistakes={
+        "a push makes a version, a pull none": (
+            "pulled[worker] = version  ->  version += 1; pulled[worker] = version",
+            "            version += 1\n  ->  ",
+        ),
         "this counts up to the version after the update; take the one before": (
             f"{STALE}  ->  version + 1 - pulled[worker])"
         ),
@@ -56,9 +60,10 @@ EXERCISES["staleness_of"] = Exercise(
         "the log is a tuple, which cannot be emptied": (
             "for kind, worker in log:  ->  for kind, worker in [log.pop(0) for _ in log[:]]:"
         ),
-        "workers may have any number": (
-            "version, pulled, staleness = 0, {}, []  ->  version, pulled, staleness = 0, [0] * 6, []"
-        ),
+        "workers may have any number": [
+            f"version, pulled, staleness = 0, {{}}, []  ->  version, pulled, staleness = 0, [0] * {n}, []"
+            for n in ("6", "len(set(log))")
+        ],
         "return a list: a function that yields makes none": ("            staleness.append(  ->              yield ("),
     },
     may_pass={
@@ -78,20 +83,21 @@ TAKE = """    for _ in range(2 * steps * (comm.size - 1)):
 
 EXERCISES["async_sgd"] = Exercise(
     inplace=True,
-    cases=[
-        {"size": 2, "steps": 5, "lr": 0.1, "d": 3},
-        {"size": 4, "steps": 6, "lr": 0.07, "d": 5, "slow": 3, "times": 4.0},
-        {"size": 3, "steps": 3, "lr": 0.23, "d": 1, "slow": 1, "times": 2.5},
-        {"size": 6, "steps": 4, "lr": 0.05, "d": 9, "slow": 2, "times": 3.0},
-    ],
+    cases=rows(
+        "size steps lr d slow times",
+        (2, 5, 0.1, 3),
+        (4, 6, 0.07, 5, 3, 4.0),
+        (3, 3, 0.23, 1, 1, 2.5),
+        (6, 4, 0.05, 9, 2, 3.0),
+    ),
     draw=lambda rng: {
         "size": (size := int(rng.integers(2, 10))),
-        "steps": int(rng.integers(1, 7)),
-        "lr": float(rng.uniform(0.01, 0.1)),
-        "d": int(rng.integers(1, 12)),
-        "slow": int(rng.integers(1, size)),
-        "times": float(rng.uniform(1.5, 5)),
-        "seed": int(rng.integers(1000)),
+        "steps": rng.integers(1, 7),
+        "lr": rng.uniform(0.01, 0.1),
+        "d": rng.integers(1, 12),
+        "slow": rng.integers(1, size),
+        "times": rng.uniform(1.5, 5),
+        "seed": rng.integers(1000),
     },
     mistakes={
         "serve whichever comes first, not the workers in turn": (
@@ -151,21 +157,23 @@ EXERCISES["async_sgd"] = Exercise(
 OLD = "max(0, t - staleness)"
 
 EXERCISES["delayed_descent"] = Exercise(
-    cases=[
-        {"w": np.array([1.0, -2.0]), "lr": 0.1, "staleness": 0, "steps": 4},
-        {"w": np.array([1.5]), "lr": 0.5, "staleness": 2, "steps": 7},
-        {"w": np.array([1.0, 2.0], "float32"), "lr": 0.04, "staleness": 4, "steps": 6, "cubic": 1.0},
-        {"w": np.array([-0.7, 0.3, 1.1]), "lr": 0.3, "staleness": 9, "steps": 5, "cubic": 0.2},
-        {"w": np.array([2.0, -1.0], "float16"), "lr": 0.2, "staleness": 1, "steps": 3},
-    ],
+    cases=rows(
+        "w lr staleness steps cubic",
+        (np.array([1.0, -2.0]), 0.1, 0, 4),
+        (np.array([1.5]), 0.5, 2, 7),
+        (np.array([1.0, 2.0], "float32"), 0.04, 4, 6, 1.0),
+        (np.array([-0.7, 0.3, 1.1]), 0.3, 9, 5, 0.2),
+        (np.array([2.0, -1.0], "float16"), 0.2, 1, 3),
+    ),
     draw=lambda rng: {
         "w": rng.normal(size=int(rng.integers(1, 5))),
-        "lr": float(rng.uniform(0.05, 0.2)),
-        "staleness": int(rng.integers(0, 10)),
-        "steps": int(rng.integers(1, 41)),
-        "cubic": float(rng.uniform(0, 0.2)),
+        "lr": rng.uniform(0.05, 0.2),
+        "staleness": rng.integers(0, 10),
+        "steps": rng.integers(1, 41),
+        "cubic": rng.uniform(0, 0.2),
     },
     mistakes={
+        "the rate is lr, however old a gradient is": "lr * gradient(  ->  lr / (staleness + 1) * gradient(",
         "one version too old": f"{OLD}  ->  max(0, t - staleness - 1)",
         "one version too young": f"{OLD}  ->  max(0, t - staleness + 1)",
         "in the first steps version 0 is the oldest; `versions[-1]` is the last": (f"{OLD}  ->  t - staleness"),
@@ -223,6 +231,20 @@ EXERCISES["ssp_ends"] = Exercise(
         "bound": int(rng.integers(0, 6)) if rng.random() < 0.8 else np.inf,
     },
     mistakes={
+        "these are the starts: a step ends seconds[k] later": "    return ends  ->      return ends - seconds",
+        "all wait for all in every step: that is a bound of 0": (
+            "if k - bound - 1 >= 0  ->  if k > 0",
+            "ends[int(k - bound - 1)]  ->  ends[k - 1]",
+        ),
+        "a worker also waits for the end of its own step before": (
+            "ends[k - 1] if k > 0 else np.zeros(seconds.shape[1])  ->  0",
+            "np.maximum(start, ends[int(k - bound - 1)].max())  ->  ends[int(k - bound - 1)].max()",
+        ),
+        "at most `bound` ahead: all have ended step k - bound - 1, not k - bound": (
+            "if k - bound - 1 >= 0  ->  if k - bound >= 0 and k > 0",
+            "ends[int(k - bound - 1)]  ->  ends[int(k - bound)]",
+        ),
+        "step 0 must have ended, too: k - bound - 1 may be 0": "if k - bound - 1 >= 0  ->  if k - bound - 1 > 0",
         "no worker waits for the slowest": (["if k - bound - 1 >= 0:  ->  if False:", ".max())  ->  .min())"]),
         "one step too strict": (
             "  ends = np.zeros_like(seconds)  ->    ends, bound = np.zeros_like(seconds), max(0, bound - 1)"
@@ -274,7 +296,7 @@ EXERCISES["ssp_ends"] = Exercise(
     },
 )
 
-ENOUGH = "int(np.ceil(gamma * len(arrivals) - 1e-9))"
+ENOUGH = "int(np.ceil(gamma * len(arrivals)))"
 ORDER = 'np.argsort(arrivals, kind="stable")'
 
 
@@ -288,7 +310,7 @@ EXERCISES["backup_update"] = Exercise(
         update_of([2, 9, 1, 1.5], 0.6, 3, 2),
         update_of([3, 2, 9, 1, 8], 0.4, 5, 3),
         update_of([4, 1, 1, 1, 7, 1], 0.5, 1, 4),
-        update_of(range(100, 0, -1), 0.55, 1, 5),
+        update_of(range(100, 0, -1), 0.555, 1, 5),
         update_of([0.7], 1.0, 4, 6),
     ],
     draw=lambda rng: update_of(
@@ -315,7 +337,6 @@ EXERCISES["backup_update"] = Exercise(
         "of those late the numbers, not when they came": "sorted(late.tolist())  ->  sorted(arrivals[late].tolist())",
         "`order` is needed, the rank of each worker in it is not": (f"{ORDER}  ->  np.argsort({ORDER})"),
         "rounded up, not to the nearest": f"{ENOUGH}  ->  round(gamma * len(arrivals))",
-        "0.55 * 100 is a little above 55 in float64, and rounded up 56: subtract a little first": (" - 1e-9  ->  "),
         "the mean, not the sum": ".mean(axis=0), float  ->  .sum(axis=0), float",
         "the first by time, not by number": f"{ORDER}  ->  np.arange(len(arrivals))",
         "divide by the number of those in time, not of all workers": (

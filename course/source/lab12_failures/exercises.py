@@ -1,6 +1,6 @@
 """The exercises of lab 12: cases of their checks, and the mistakes that the checks name."""
 
-from distcourse.author.exercise import Exercise
+from distcourse.author.exercise import Exercise, rows
 
 EXERCISES = {}
 
@@ -14,12 +14,21 @@ EXERCISES["watch"] = Exercise(
         {"timeout": 40.0, "beats": 11, "seed": 1},
     ],
     draw=lambda rng: {
-        "timeout": float(rng.uniform(0.3, 6)),
-        "beats": int(rng.integers(2, 400)),
-        "seed": int(rng.integers(1000)),
+        "timeout": rng.uniform(0.3, 6),
+        "beats": rng.integers(2, 400),
+        "seed": rng.integers(1000),
     },
     rtol=1e-6,
     mistakes={
+        "the mean delay depends on the gaps, not on the timeout alone": (
+            "(timeout * seen - seen**2 / 2).sum() / gaps.sum()  ->  timeout / 2"
+        ),
+        "each moment counts alike, not each gap: add up, then divide by the time that was watched": (
+            "(timeout * seen - seen**2 / 2).sum() / gaps.sum()  ->  ((timeout * seen - seen**2 / 2) / gaps).mean()"
+        ),
+        "after the timeout the node is lost, and the delay 0: the shorter of gap and timeout": (
+            "np.minimum(gaps, timeout)  ->  np.maximum(gaps, timeout)"
+        ),
         "these are the gaps that raise no alarm": "(gaps > timeout).sum()  ->  (gaps <= timeout).sum()",
         "the gaps count, not the times of arrival": "gaps = np.diff(arrivals)  ->  gaps = arrivals",
         "a gap that is as long as the timeout raises no alarm: longer, not as long": (
@@ -73,17 +82,17 @@ EXERCISES["who_is_missing"] = Exercise(
         {"size": 6, "missing": [4], "number": 5, "ahead": [0, 3], "past": [2], "seed": 4},
         {"size": 6, "missing": [], "number": 5, "odd": 4, "ahead": [1], "past": [0], "seed": 4},
         {"size": 3, "missing": [0], "number": 1, "seed": 3},
-        {"size": 12, "missing": [0, 10, 11, 5], "number": 12, "silent": [5], "seed": 5},
+        {"size": 12, "missing": [0, 10, 11, 5], "number": 12, "silent": [5], "seed": 5, "backwards": True},
         {"size": 12, "missing": [], "number": 20, "odd": 10, "seed": 6},
     ],
     draw=lambda rng: (
         {
             "size": (size := int(rng.integers(3, 17))),
-            "number": int(rng.integers(3, 40)),
-            "seed": int(rng.integers(1000)),
+            "number": rng.integers(3, 40),
+            "seed": rng.integers(1000),
         }
         | (
-            {"missing": [], "odd": int(rng.integers(2, size)), "ahead": [0][: int(rng.integers(2))]}
+            {"missing": [], "odd": rng.integers(2, size), "ahead": [0][: int(rng.integers(2))]}
             if rng.random() < 0.5
             else {
                 "missing": (gone := [int(r) for r in rng.permutation(size)[: rng.integers(1, size)]]),
@@ -92,6 +101,9 @@ EXERCISES["who_is_missing"] = Exercise(
         )
     ),
     mistakes={
+        "missing at the number at which others wait, not at its own last": (
+            "late, number  ->  late, min(last[rank][0] for rank in late)"
+        ),
         "these ranks wait: who keeps them waiting?": (
             f"{LATE}  ->  [rank for rank in sorted(last) if last[rank][0] >= number]"
         ),
@@ -103,9 +115,10 @@ EXERCISES["who_is_missing"] = Exercise(
         "ranks is a list, not a tuple": "late, number  ->  tuple(late), number",
         "ranks is a list, not a set": "late, number  ->  set(late), number",
         "the verdict is a tuple, not a list": '"missing", late, number  ->  ["missing", late, number]',
-        "ranks in order": (
-            "for rank in sorted(last) if last[rank][0] <  ->  for rank in sorted(last)[::-1] if last[rank][0] <"
-        ),
+        "ranks in order": [
+            f"for rank in sorted(last) if last[rank][0] <  ->  for rank in {ranks} if last[rank][0] <"
+            for ranks in ("sorted(last)[::-1]", "last")
+        ],
         "no rank is named: if all have come, do they make the same call?": (
             'return "mismatch", [rank for rank in sorted(called) if called[rank] != usual], number'
             '  ->  return "missing", late, number'
@@ -182,16 +195,12 @@ BODY = 'step.to_bytes(8, "little")'
 
 EXERCISES["save"] = Exercise(
     answers=("save", "load"),
-    cases=[
-        {"sizes": [40, 25, 60, 3]},
-        {"sizes": [1, 0, 7, 2], "seed": 1, "first": 9, "apart": 1},
-        {"sizes": [300, 17, 9], "seed": 2, "first": 97, "apart": 160},
-    ],
+    cases=rows("sizes seed first apart", ([40, 25, 60, 3],), ([1, 0, 7, 2], 1, 9, 1), ([300, 17, 9], 2, 97, 160)),
     draw=lambda rng: {
         "sizes": rng.integers(0, 60, int(rng.integers(2, 5))).tolist(),
-        "seed": int(rng.integers(1000)),
-        "first": int(rng.integers(1, 100)),
-        "apart": int(rng.integers(1, 300)),
+        "seed": rng.integers(1000),
+        "first": rng.integers(1, 100),
+        "apart": rng.integers(1, 300),
     },
     draws=3,
     mistakes={
@@ -258,19 +267,29 @@ BEST = "(2 * cost * mtbf) ** 0.5"
 
 EXERCISES["effective_share"] = Exercise(
     answers=("effective_share", "best_interval"),
-    cases=[
-        {"interval": 300.0, "cost": 5.0, "restart": 60.0, "mtbf": 7200.0},
-        {"interval": [100.0, 900.0], "cost": 20.0, "restart": 400.0, "mtbf": 11000.0},
-        {"interval": 1234.0, "cost": 50.0, "restart": 7.0, "mtbf": 700.0},
-    ],
+    cases=rows(
+        "interval cost restart mtbf",
+        (300.0, 5.0, 60.0, 7200.0),
+        ([100.0, 900.0], 20.0, 400.0, 11000.0),
+        (1234.0, 50.0, 7.0, 700.0),
+    ),
     draw=lambda rng: {
-        "interval": float(rng.uniform(10, 1000)),
-        "cost": float(rng.uniform(1, 100)),
-        "restart": float(rng.uniform(1, 500)),
-        "mtbf": float(rng.uniform(1000, 50_000)),
+        "interval": rng.uniform(10, 1000),
+        "cost": rng.uniform(1, 100),
+        "restart": rng.uniform(1, 500),
+        "mtbf": rng.uniform(1000, 50_000),
     },
     rtol=1e-7,
     mistakes={
+        "to first order the shares add up: nothing is multiplied": (
+            "1 - cost / interval - interval / (2 * mtbf) - restart / mtbf"
+            "  ->  (1 - cost / interval) * (1 - (interval / 2 + restart) / mtbf)"
+        ),
+        "to first order a checkpoint takes cost / interval": " - cost / interval  ->   - cost / (interval + cost)",
+        "of a restart all is lost: only the interval is halved": " - restart / mtbf  ->   - restart / (2 * mtbf)",
+        "a restart follows a failure, not a checkpoint: divide by the MTBF": (
+            " - restart / mtbf  ->   - restart / interval"
+        ),
         "this is the share that is lost": f"return {FORMULA}  ->  return 1 - ({FORMULA})",
         "a failure undoes half an interval on average, not all of it": "interval / (2 * mtbf)  ->  interval / mtbf",
         "half of interval / mtbf: the 2 belongs below": "interval / (2 * mtbf)  ->  interval / 2 * mtbf",
@@ -303,18 +322,30 @@ EXERCISES["slow_nodes"] = Exercise(
         {"rate": 1e-6, "nodes": 48, "steps": 200, "clusters": 6, "slow": 1, "factor": 2.0},
         {"rate": 0.9, "nodes": 12, "steps": 100, "clusters": 30, "seed": 1},
         {"rate": 0.3, "nodes": 30, "steps": 400, "clusters": 30, "seed": 2},
+        {"rate": 0.5, "nodes": 12, "steps": 6, "clusters": 20, "seed": 3},
         {"rate": 0.05, "nodes": 9, "steps": 30, "clusters": 20, "slow": 1, "factor": 0.8, "seed": 4},
     ],
     draw=lambda rng: {
-        "rate": float(rng.uniform(0.01, 0.95)),
-        "nodes": int(rng.integers(6, 60)),
-        "steps": int(rng.integers(40, 300)),
+        "rate": rng.uniform(0.01, 0.95),
+        "nodes": rng.integers(6, 60),
+        "steps": rng.integers(40, 300),
         "clusters": 20,
-        "slow": int(rng.integers(0, 3)),
-        "factor": float(rng.uniform(1.02, 1.2)),
-        "seed": int(rng.integers(10**6)),
+        "slow": rng.integers(0, 3),
+        "factor": rng.uniform(1.02, 1.2),
+        "seed": rng.integers(10**6),
     },
     mistakes={
+        "divide by the median over nodes: a slow node moves the mean": (
+            "np.median(times, axis=1, keepdims=True)  ->  times.mean(axis=1, keepdims=True)"
+        ),
+        "each step has its own median, over nodes: axis=1": (
+            "np.median(times, axis=1, keepdims=True)  ->  np.median(times, axis=0)"
+        ),
+        "the deviation takes ddof=1": "std(axis=0, ddof=1)  ->  std(axis=0)",
+        "the root of the number of steps, not of nodes": "len(times) ** 0.5  ->  times.shape[1] ** 0.5",
+        "one-sided: rate / nodes is not halved": "rate / times.shape[1]  ->  rate / times.shape[1] / 2",
+        "rare is what lies above the limit: inv_cdf of 1 - rate / nodes": "inv_cdf(1 - rate /  ->  inv_cdf(rate /",
+        "compare with the median of the means, which is not 1": "(mean - np.median(mean))  ->  (mean - 1)",
         "divide each step by its median over nodes: what all have in common cancels": (
             "times / np.median(times, axis=1, keepdims=True)  ->  times"
         ),
@@ -335,9 +366,13 @@ EXERCISES["slow_nodes"] = Exercise(
             *(f"{LIMIT}  ->  {x}" for x in ("1.0", "3.0", "4.75")),
             *(f"1 - rate /  ->  1 - {x} /" for x in ("rate**2", "1e-6", "0.05")),
         ],
-        "one-sided: a node that is faster raises no alarm": (
-            "(mean - np.median(mean)) / error  ->  np.abs(mean - np.median(mean)) / error"
-        ),
+        "one-sided: a node that is faster raises no alarm": [
+            "(mean - np.median(mean)) / error  ->  np.abs(mean - np.median(mean)) / error",
+            (
+                "(mean - np.median(mean)) / error  ->  np.abs(mean - np.median(mean)) / error",
+                "rate / times.shape[1]  ->  rate / times.shape[1] / 2",
+            ),
+        ],
         "these are the fast ones": "(mean - np.median(mean)) / error  ->  (np.median(mean) - mean) / error",
         "no fixed percentage: how much do means of healthy nodes vary?": (
             "(mean - np.median(mean)) / error > limit  ->  mean > 1.05 * np.median(mean)"
@@ -381,7 +416,7 @@ EXERCISES["step"] = Exercise(
         {"of": "batches", "n": 12, "size": 5, "seed": 5, "start": [2, 1], "count": 2},
     ],
     draw=lambda rng: (
-        {"seed": int(rng.integers(1000)), "n": int(rng.integers(5, 40)), "size": int(rng.integers(1, 7))}
+        {"seed": rng.integers(1000), "n": rng.integers(5, 40), "size": rng.integers(1, 7)}
         | [
             {"of": "step", "lr": float(rng.uniform(0.01, 0.3)), "d": int(rng.integers(1, 6))},
             {"of": "my_rows", "epoch": int(rng.integers(5))},

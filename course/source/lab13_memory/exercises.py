@@ -1,6 +1,6 @@
 """The exercises of lab 13: cases of their checks, and the mistakes that the checks name."""
 
-from distcourse.author.exercise import Exercise
+from distcourse.author.exercise import Exercise, rows
 
 EXERCISES = {}
 
@@ -17,8 +17,8 @@ EXERCISES["step_bytes"] = Exercise(
     ],
     draw=lambda rng: {
         "sizes": [*rng.integers(3, 40, int(rng.integers(1, 6))).tolist(), int(rng.integers(2, 12))],
-        "batch": int(rng.integers(2, 30)),
-        "arrays": int(rng.integers(3)),
+        "batch": rng.integers(2, 30),
+        "arrays": rng.integers(3),
         "itemsize": int(rng.choice([2, 4, 8])),
     },
     mistakes={
@@ -87,17 +87,22 @@ EXERCISES["layer_bytes"] = Exercise(
         {"s": 97, "b": 5, "h": 119, "a": 7, "t": 3, "full": True, "selective": True},
     ],
     draw=lambda rng: {
-        "s": int(rng.integers(5, 400)),
-        "b": int(rng.integers(3, 60)),
+        "s": rng.integers(5, 400),
+        "b": rng.integers(3, 60),
         "h": int(rng.integers(11, 40)) * (a := int(rng.integers(3, 30))),
         "a": a,
-        "t": int(rng.integers(2, 9)),
-        "sequence": bool(rng.random() < 0.5),
-        "selective": bool(rng.random() < 0.5),
-        "full": bool(rng.random() < 0.25),
+        "t": rng.integers(2, 9),
+        "sequence": rng.random() < 0.5,
+        "selective": rng.random() < 0.5,
+        "full": rng.random() < 0.25,
     },
     draws=10,
     mistakes={
+        "two masks of one byte stay whole, too": "10 + 24 / t  ->  8 + 26 / t",
+        "selective recomputation drops 5 a s / h alone, and no part of the 34": (
+            "0 if selective  ->  -11 / t if selective"
+        ),
+        "the attention term is 5 a s / h: divide by h": "5 * a * s / (h * t)  ->  5 * a * s * h / t",
         "the formula gives bytes already: not times 2": f"{ALL}  ->  {ALL.replace('return', 'return 2 *')}",
         "the formula gives bytes, not numbers of 2 bytes: do not halve it": f"{ALL}  ->  {ALL} / 2",
         "full recomputation keeps the layer's input, 2 bytes a number": (
@@ -160,16 +165,14 @@ GLOBAL = "KEPT = []\ndef light_forward  ->  "
 
 EXERCISES["light_forward"] = Exercise(
     answers=("light_forward", "light_backward"),
-    cases=[
-        {"sizes": [5, 7, 3], "n": 4, "dtype": "float64"},
-        {"sizes": [6, 9, 8, 6], "n": 5, "dtype": "float32", "seed": 1},
-        {"sizes": [4, 11], "n": 7, "dtype": "float64", "seed": 2},
-    ],
+    cases=rows(
+        "sizes n dtype seed", ([5, 7, 3], 4, "float64"), ([6, 9, 8, 6], 5, "float32", 1), ([4, 11], 7, "float64", 2)
+    ),
     draw=lambda rng: {
         "sizes": rng.integers(3, 12, int(rng.integers(2, 6))).tolist(),
-        "n": int(rng.integers(2, 9)),
-        "dtype": str(rng.choice(["float32", "float64"])),
-        "seed": int(rng.integers(1000)),
+        "n": rng.integers(2, 9),
+        "dtype": rng.choice(["float32", "float64"]),
+        "seed": rng.integers(1000),
     },
     draws=4,
     at_most=("bytes kept of batch 0", "bytes kept of batch 1", "bytes kept of batch 2"),
@@ -270,7 +273,7 @@ EXERCISES["plan"] = Exercise(
         "layers": int(rng.choice([1, 7, 9, 10, 11, 12])),
         "room": float(rng.choice([0, 0.1, 0.3, 1])),
         "size": float(rng.choice([1, 1e6])),
-        "seed": int(rng.integers(10**6)),
+        "seed": rng.integers(10**6),
     },
     draws=8,
     at_most=("operations done again",),
@@ -391,18 +394,21 @@ LAST = "    ids = abs(flat[:, None] - values).argmin(axis=1).astype(np.uint8)"
 EXERCISES["cluster_16"] = Exercise(
     cases=[
         {"shape": [9, 7], "dtype": "float32"},
-        {"shape": [30, 31], "seed": 28},  # something moves in each of the 50 rounds
+        {"shape": [30, 31], "seed": 13},  # nothing moves after 47 rounds
         {"shape": [62], "first": [40.0, 41.0], "seed": 2},  # values without weights
         {"shape": [3, 5, 7], "scale": 0.01, "first": [-0.3], "seed": 3},
     ],
     draw=lambda rng: {
-        "shape": [[3, 5, 7], [31, 30], [101], [8, 6]][rng.integers(4)],
-        "dtype": str(rng.choice(["float32", "float64"])),
-        "scale": float(rng.uniform(0.1, 9)),
+        "shape": [[3, 5, 7], [9, 11], [101], [8, 6]][rng.integers(4)],
+        "dtype": rng.choice(["float32", "float64"]),
+        "scale": rng.uniform(0.1, 9),
         "first": [[], [-70.0, -90.0], [55.0]][rng.integers(3)],
-        "seed": int(rng.integers(1000)),
+        "seed": rng.integers(1000),
     },
     mistakes={
+        "from the smallest to the largest there are 15 gaps: divide by 15": (
+            "np.linspace(flat.min(), flat.max(), 16)  ->  flat.min() + (flat.max() - flat.min()) * np.arange(16) / 16"
+        ),
         "these are the 16 values to begin with: move each to the mean of its weights": ("range(50)  ->  range(0)"),
         "go on until nothing moves, or for 50 rounds: this stopped too soon": [
             f"range(50)  ->  range({n})" for n in (1, 2, 3, 5, 10, 20, 25, 30, 40)
@@ -476,6 +482,8 @@ EXERCISES["cluster_16"] = Exercise(
         "did you forget `return`?": "    return values  ->      values",
     },
     may_pass={
+        "range(49)": "nothing moves any more",
+        "range(51)": "nothing moves any more",
         "reshape(-2)": "any negative number",
         "len(flat) % 2": "as many",
         "w.min()": "the same number",
@@ -506,7 +514,7 @@ EXERCISES["nvfp4"] = Exercise(
             "shape": [[16], [5, 7], [2, 2, 40], [3, 33]][rng.integers(4)],
             "power": int(rng.choice([1, 3, 5])),
             "scale": float(rng.choice([1e-9, 0.3, 1.0, 7e4])),
-            "seed": int(rng.integers(1000)),
+            "seed": rng.integers(1000),
         }
     ),
     draws=8,
@@ -537,7 +545,10 @@ EXERCISES["nvfp4"] = Exercise(
         ),
         "this is in units of the scales: multiply by them": "low, high)] * s  ->  low, high)]",
         "the sign is lost": "np.sign(blocks) *   ->  ",
-        "the largest by size: negative numbers count, too": "abs(blocks).max  ->  blocks.max",
+        "the largest by size: negative numbers count, too": [
+            "abs(blocks).max  ->  blocks.max",
+            ("abs(blocks).max  ->  blocks.max", "largest.max() /  ->  abs(x).max() /"),
+        ],
         "scales are numbers of E4M3 times t, not powers of two": (
             f"{SCALE}  ->  2.0 ** np.floor(np.log2(np.maximum(largest, 1e-30)) - 2)"
         ),

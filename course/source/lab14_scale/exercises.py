@@ -1,6 +1,6 @@
 """The exercises of lab 14: cases of their checks, and the mistakes that the checks name."""
 
-from distcourse.author.exercise import Exercise
+from distcourse.author.exercise import Exercise, rows
 
 EXERCISES = {}
 
@@ -9,18 +9,23 @@ COLUMNS = "np.stack([1 / t, 1 / (p * t)], axis=1)"
 PLAIN = "np.stack([np.ones(len(p)), 1 / p], axis=1)"
 
 EXERCISES["fit_amdahl"] = Exercise(
-    cases=[
-        {"ranks": [1, 2, 4], "seconds": [7.0, 4.0, 2.5]},
-        {"ranks": [1, 2, 4, 8], "seconds": [10.3, 5.6, 3.4, 3.7]},
-        {"ranks": [16, 2, 5, 1], "seconds": [1.3, 4.1, 2.6, 7.7]},
-        {"ranks": [1, 3, 9, 27, 64], "seconds": [9.1, 3.4, 0.8, 0.3, 0.1]},
-    ],
+    cases=rows(
+        "ranks seconds",
+        ([1, 2, 4], [7.0, 4.0, 2.5]),
+        ([1, 2, 4, 8], [10.3, 5.6, 3.4, 3.7]),
+        ([16, 2, 5, 1], [1.3, 4.1, 2.6, 7.7]),
+        ([1, 3, 9, 27, 64], [9.1, 3.4, 0.8, 0.3, 0.1]),
+    ),
     draw=lambda rng: {
         "ranks": (p := rng.permutation(64)[: rng.integers(3, 9)] + 1).tolist(),
         "seconds": ((rng.uniform(0.1, 2) + rng.uniform(5, 50) / p) * rng.uniform(0.7, 1.4, len(p))).tolist(),
     },
     rtol=1e-4,
     mistakes={
+        "each equation is divided by its time once": (
+            "1 / t, 1 / (p * t)  ->  1 / t**2, 1 / (p * t**2)",
+            "np.ones(len(p))  ->  1 / t",
+        ),
         "b first: return a, b": "return a, b  ->  return b, a",
         "these are shares of the time on one rank: return seconds": "return a, b  ->  return a / (a + b), b / (a + b)",
         "the errors are to be relative: divide each equation by its time": (
@@ -124,9 +129,9 @@ EXERCISES["finish"] = Exercise(
         {"programs": [[1, "a", "b"], [2, "b", "a"], [1, 1, 1, 1]], "seconds": {"a": 1, "b": 1}},
     ],
     draw=lambda rng: {
-        "ranks": int(rng.integers(2, 8)),
-        "joint": int(rng.integers(1, 25)),
-        "seed": int(rng.integers(10**6)),
+        "ranks": rng.integers(2, 8),
+        "joint": rng.integers(1, 25),
+        "seed": rng.integers(10**6),
     },
     mistakes={
         "a rank waits: an operation begins when the last of its ranks has arrived": ALONE,
@@ -183,30 +188,41 @@ EXERCISES["finish"] = Exercise(
             "n = len(programs)  ->  [program.append(0) for program in programs]; n = len(programs)"
         ),
         "did you forget `return`?": "    return now  ->      now",
+        "seconds may be an int, too: only a str names an operation": (
+            "if item is not None and  ->  if item is not None and type(item) is not int and"
+        ),
     },
 )
 
 NEEDED = "rate * (latency / images + decode)"
 
 EXERCISES["workers_needed"] = Exercise(
-    cases=[
-        {"rate": 300, "latency": 0.01, "decode": 0.002, "nbytes": 4e3, "bandwidth": 1e8},
-        {"rate": 90, "latency": 0.03, "decode": 0.0161, "nbytes": 1e5, "bandwidth": 1e7},
-        {"rate": 700, "latency": 0.13, "decode": 0.0093, "nbytes": 5e3, "bandwidth": 1e7, "images": 20},
-        {"rate": 2000, "latency": 0.01, "decode": 0.002, "nbytes": 1e5, "bandwidth": 1e8},
-        {"rate": 100, "latency": 0.02, "decode": 0.0001, "nbytes": 2e5, "bandwidth": 3e6, "images": 50},
-        {"rate": 37, "latency": 0.012, "decode": 0.004, "nbytes": 3e4, "bandwidth": 1.3e6, "images": 3},
-    ],
+    cases=rows(
+        "rate latency decode nbytes bandwidth images",
+        (300, 0.01, 0.002, 4e3, 1e8),
+        (90, 0.03, 0.0161, 1e5, 1e7),
+        (700, 0.13, 0.0093, 5e3, 1e7, 20),
+        (2000, 0.01, 0.002, 1e5, 1e8),
+        (100, 0.02, 0.0001, 2e5, 3e6, 50),
+        (128, 0.25, 0.125, 2**17, 2**24),
+        (37, 0.012, 0.004, 3e4, 1.3e6, 3),
+    ),
     draw=lambda rng: {
         "rate": (rate := float(rng.integers(50, 900))),
-        "latency": float(rng.uniform(0.004, 0.09)),
-        "decode": float(rng.uniform(0.001, 0.02)),
+        "latency": rng.uniform(0.004, 0.09),
+        "decode": rng.uniform(0.001, 0.02),
         "nbytes": (nbytes := float(rng.integers(1_000, 200_000))),
         "bandwidth": rate * nbytes / [0.4, 0.97, 1.2][rng.integers(3)],
         "images": int(rng.choice([1, 3, 7, 20])),
     },
     draws=9,
     mistakes={
+        "bytes on both sides: no factor 8": "rate * nbytes > bandwidth  ->  8 * rate * nbytes > bandwidth",
+        "`images` images share a latency: divide it by them": "latency / images  ->  latency * images",
+        "a line that is just fast enough is fast enough": "rate * nbytes > bandwidth  ->  rate * nbytes >= bandwidth",
+        "a whole number is not rounded up": (
+            "math.ceil(rate * (latency / images + decode))  ->  int(rate * (latency / images + decode)) + 1"
+        ),
         "no number of workers helps where the storage cannot send so much: math.inf": [
             "if rate * nbytes > bandwidth  ->  if False",
             "        return math.inf  ->          return 0",
@@ -246,7 +262,7 @@ EXERCISES["workers_needed"] = Exercise(
         "rate images a second: multiply": f"{NEEDED}  ->  (latency / images + decode) / rate",
         "did you forget `return`?": "return math.ceil(  ->  math.ceil(",
     },
-    may_pass={"nbytes >= bandwidth": "times are never equal", "floats": "equal numbers"},
+    may_pass={"floats": "equal numbers"},
 )
 
 FLOPS = "96 * width**2 + 16 * width * length"
@@ -255,14 +271,15 @@ BUBBLE = "computing * (m + pipeline - 1) / m"
 LONGER = "max(computing, m * nbytes / link)"
 
 EXERCISES["step_time"] = Exercise(
-    cases=[
-        {"run": [10, 1000, 500, 60, 3, 40, 4, 5, 0], "peak": 1e14, "efficiency": 0.53, "link": 2e10},
-        {"run": [7, 3000, 700, 160, 2, 16, 1, 1, 3], "peak": 2e14, "efficiency": 0.41, "link": 3e9},
-        {"run": [7, 3000, 700, 336, 3, 16, 1, 1, 3], "peak": 2e14, "efficiency": 0.41, "link": 9e11},
-        {"run": [5, 900, 300, 48, 1, 8, 1, 1, 3], "peak": 1.5e14, "efficiency": 0.7, "link": 1e7},
-        {"run": [24, 2000, 900, 105, 1, 42, 2, 7, 0], "peak": 3e14, "efficiency": 0.62, "link": 2e10},
-        {"run": [11, 1500, 650, 90, 3, 10, 1, 2, 0], "peak": 2.3e14, "efficiency": 0.37, "link": 1e10},
-    ],
+    cases=rows(
+        "run peak efficiency link",
+        ([10, 1000, 500, 60, 3, 40, 4, 5, 0], 1e14, 0.53, 2e10),
+        ([7, 3000, 700, 160, 2, 16, 1, 1, 3], 2e14, 0.41, 3e9),
+        ([7, 3000, 700, 336, 3, 16, 1, 1, 3], 2e14, 0.41, 9e11),
+        ([5, 900, 300, 48, 1, 8, 1, 1, 3], 1.5e14, 0.7, 1e7),
+        ([24, 2000, 900, 105, 1, 42, 2, 7, 0], 3e14, 0.62, 2e10),
+        ([11, 1500, 650, 90, 3, 10, 1, 2, 0], 2.3e14, 0.37, 1e10),
+    ),
     draw=lambda rng: {
         "run": [
             *rng.integers(100, 900, 3).tolist(),
@@ -274,12 +291,18 @@ EXERCISES["step_time"] = Exercise(
                 else [d * (t := int(rng.integers(1, 9))) * (p := int(rng.integers(2, 9))), t, p, 0]
             ),
         ],
-        "peak": float(rng.uniform(1e13, 9e14)),
-        "efficiency": float(rng.uniform(0.3, 0.7)),
+        "peak": rng.uniform(1e13, 9e14),
+        "efficiency": rng.uniform(0.3, 0.7),
         "link": float(rng.choice([1e8, 1e13])),
     },
     draws=8,
     mistakes={
+        "4 width length operations for each symbol: `length` once here": (
+            "16 * width * length  ->  16 * width * length**2"
+        ),
+        "tensor-parallel GPUs are among the `gpus` that share computing": (
+            "gpus * peak * efficiency  ->  gpus * tensor * peak * efficiency"
+        ),
         "all blocks are computed three times in a step and once again: 96 and 16": [
             f"{FLOPS}  ->  72 * width**2 + 12 * width * length",
             f"{FLOPS}  ->  24 * width**2 + 4 * width * length",
@@ -347,27 +370,28 @@ TRY = "        try:\n            found = score(plan)\n        except ValueError:
 WEAKEST = 'plan | {"weakest": max(lost, key=lost.get)}'
 
 EXERCISES["search"] = Exercise(
-    cases=[
-        {"options": {"a": [1, 2], "b": [3, 4, 5]}, "fits": 0.6, "seed": 10},
-        {"options": {"a": [1, 2], "b": [3, 4, 5]}, "fits": 0.9, "seed": 3},
-        {"options": {"tensor": [4, 8], "k": [True, False], "m": [0, 1, 2, 3]}, "fits": 0.6, "seed": 6},
-        {"options": {"a": [1, 2, 3]}, "fits": 0.0, "seed": 7},
-        {
-            "options": {
+    cases=rows(
+        "options fits seed",
+        ({"a": [1, 2], "b": [3, 4, 5]}, 0.6, 10),
+        ({"a": [1, 2], "b": [3, 4, 5]}, 0.9, 3),
+        ({"tensor": [4, 8], "k": [True, False], "m": [0, 1, 2, 3]}, 0.6, 6),
+        ({"a": [1, 2, 3]}, 0.0, 7),
+        (
+            {
                 "p": [1, 2, 4, 8, 16, 32],
                 "q": [0.5, 2.5, 9.0, 7.0],
                 "r": [1, 3, 5],
                 "s": list(range(20)),
                 "t": [6, 11, 10, 14, 12],
             },
-            "fits": 0.3,
-            "seed": 2,
-        },
-    ],
+            0.3,
+            2,
+        ),
+    ),
     draw=lambda rng: {
         "options": {name: rng.permutation(9)[:4].tolist() for name in "abcd"[: int(rng.integers(1, 5))]},
-        "fits": float(rng.uniform(0.2, 0.9)),
-        "seed": int(rng.integers(10**6)),
+        "fits": rng.uniform(0.2, 0.9),
+        "seed": rng.integers(10**6),
     },
     mistakes={
         "this one does not fit": f'{BETTER}  ->  found["share of peak"] > most',

@@ -43,7 +43,7 @@ EXERCISES["attend"] = Exercise(
         "divided by d, not by its square root": f"{ROOT}  ->   / q.shape[-1]",
         "the root of d, the length of a query, not of n": f"{ROOT}  ->   / q.shape[-2] ** 0.5",
         "d is not always the same: q.shape[-1]": [f"{ROOT}  ->   / {root}" for root in ("3 ** 0.5", "2", "8")],
-        "a root of np.sqrt is float64, and so are the scores then: write x ** 0.5": (
+        "the scores are float64: np.sqrt of a whole number makes them so (x ** 0.5 does not), or np.eye": (
             f"{ROOT}  ->   / np.sqrt(q.shape[-1])"
         ),
         "nothing is masked": f"{MASK}  ->  ",
@@ -134,11 +134,18 @@ EXERCISES["attend_backward"] = Exercise(
         "shape": (shape := [[1, 5], [6, 1], [3, 2, 7, 4], [2, 6, 3]][rng.integers(4)]),
         "causal": (causal := bool(rng.integers(2))),
         "keys": shape[-2] if causal else int(rng.integers(1, 9)),
-        "dtype": str(rng.choice(["float64", "float32"])),
-        "seed": int(rng.integers(1000)),
+        "dtype": rng.choice(["float64", "float32"]),
+        "seed": rng.integers(1000),
     },
     draws=8,
     mistakes={
+        "the mean weighs each dP with its P": (
+            "(dp * p).sum(axis=-1, keepdims=True)  ->  dp.mean(axis=-1, keepdims=True)"
+        ),
+        "each row has a mean: keepdims=True keeps them as a column": (
+            "(dp * p).sum(axis=-1, keepdims=True)  ->  (dp * p).sum(axis=-1)"
+        ),
+        "P stands before the bracket, too": "ds = p * (dp -  ->  ds = (dp -",
         "the softmax is missing: dS is not dP": f"{MEAN}  ->  dp",
         "the row's mean is missing: subtract the sum of dP P": f"{MEAN}  ->  p * dp",
         "the mean is the sum of dP P": f"{SUM}  ->  dp.sum(axis=-1, keepdims=True)",
@@ -156,7 +163,7 @@ EXERCISES["attend_backward"] = Exercise(
         "divided by d, not by its square root": f"{ROOT}  ->   / q.shape[-1]",
         "d is not always the same: q.shape[-1]": [f"{ROOT}  ->   / {root}" for root in ("2", "3 ** 0.5")],
         "the root of d, the length of a query, not of the number of keys": (f"{ROOT}  ->   / k.shape[-2] ** 0.5"),
-        "a root of np.sqrt is float64, and so are the gradients then: write x ** 0.5": (
+        "the gradients are float64: np.sqrt of a whole number makes them so (x ** 0.5 does not), or np.eye": (
             f"{ROOT}  ->   / np.sqrt(q.shape[-1])"
         ),
         "dQ is divided by the square root of d, too": ("return ds @ k,  ->  return ds @ k * q.shape[-1] ** 0.5,"),
@@ -315,11 +322,11 @@ EXERCISES["flash"] = Exercise(
         {"queries": 9, "keys": 40, "shift": 100000, "seed": 5},
     ],
     draw=lambda rng: {
-        "queries": int(rng.integers(1, 70)),
+        "queries": rng.integers(1, 70),
         "keys": int(rng.choice([1, 5, 31, 45, 64, 130])),
         "scale": int(rng.choice([1, 300])),
         "shift": int(rng.choice([0, 0, 0, 1 << 20])),
-        "seed": int(rng.integers(1000)),
+        "seed": rng.integers(1000),
     },
     draws=4,
     mistakes={
@@ -411,12 +418,12 @@ EXERCISES["ring_attend"] = Exercise(
         {"ranks": 4, "positions": 3, "width": 2, "order": "in order", "seed": 5},
     ],
     draw=lambda rng: {
-        "ranks": int(rng.integers(1, 8)),
-        "positions": int(rng.integers(1, 6)),
-        "width": int(rng.integers(1, 6)),
-        "order": str(rng.choice(["in order", "striped", "shuffled"])),
-        "dtype": str(rng.choice(["float64", "float32"])),
-        "seed": int(rng.integers(1000)),
+        "ranks": rng.integers(1, 8),
+        "positions": rng.integers(1, 6),
+        "width": rng.integers(1, 6),
+        "order": rng.choice(["in order", "striped", "shuffled"]),
+        "dtype": rng.choice(["float64", "float32"]),
+        "seed": rng.integers(1000),
     },
     mistakes={
         "each rank has seen its own keys only": "range(comm.size)  ->  range(1)",
@@ -479,6 +486,11 @@ EXERCISES["zigzag"] = Exercise(
     cases=[{"n": n, "p": p} for n, p in ((16, 4), (12, 2), (50, 5), (6, 1))],
     draw=lambda rng: {"n": 2 * (p := int(rng.integers(1, 9))) * int(rng.integers(1, 9)), "p": p},
     mistakes={
+        "the late piece of rank r is 2 p - 1 - r": "pieces[::-1][:p]  ->  np.roll(pieces[::-1], 1, axis=0)[:p]",
+        "positions of each rank are wanted, not the rank of each position": (
+            "np.concatenate([pieces[:p], pieces[::-1][:p]], axis=1)"
+            "  ->  np.repeat([*range(p), *reversed(range(p))], n // (2 * p))"
+        ),
         "this is the plain order": [
             f"np.concatenate({BOTH}, axis=1)  ->  np.arange(n).reshape(p, n // p)",
             f"{BOTH}  ->  [pieces[::2], pieces[1::2]]",
