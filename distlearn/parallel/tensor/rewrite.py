@@ -204,9 +204,7 @@ class SequenceBuilder:
         if kind in BY_CHANNEL or (kind is nn.Flatten and self._rows_follow(following)):
             self.append(layer, "on the rank's part")
         elif kind is nn.Dropout:
-            sharding = self.sharding
-            repeated = ShardDropout(layer, -1, lambda n: sharding.repeat(n // sharding.widths[comm.rank]), comm.rank)
-            self.append(repeated, "on the rank's part, serial masks")
+            self.append(ShardDropout(layer, self.sharding, comm.rank), "on the rank's part, serial masks")
         elif kind is nn.Conv2d and once and GroupParallelConv2d.fits(layer, self.sharding):
             self.append(made := GroupParallelConv2d(comm, layer, sharded_input=True))
             self.sharding = made.sharding

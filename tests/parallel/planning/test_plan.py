@@ -1,6 +1,6 @@
 """A plan: the cost of every layout, by simulation of its strategy, and which one is recommended."""
 
-from functools import cache, partial
+from functools import cache
 
 import numpy as np
 import pytest
@@ -145,7 +145,7 @@ def test_the_simulated_layouts_are_those_of_real_numbers():
         assert found[0] == found[1], kind
 
 
-@pytest.mark.parametrize("way", [DataParallel, TensorParallel, partial(TensorParallel, sequence=True)])
+@pytest.mark.parametrize("way", [DataParallel, TensorParallel])
 def test_a_gpt_without_numbers_takes_the_same_time(way):
     """Its input is of integers, and its attention computes between the layers inside it."""
     text = np.random.default_rng(0).integers(0, 16, (4, 8))
