@@ -212,7 +212,6 @@ class Settings:
         check=_check_policy,
         needs=_with("param_server"),
     )
-    servers: int = _setting(int, "Ranks that hold the parameters.", 1, least=1, needs=_with("param_server"))
     staleness_rate: str = _setting(
         str,
         "How staleness changes the learning rate.",

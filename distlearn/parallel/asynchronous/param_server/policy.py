@@ -301,7 +301,7 @@ class PolicyState:
 # multiplies the gradient on its way into the update, not the whole step: with plain SGD that is the same as a smaller
 # learning rate; with momentum the velocity, which fresh gradients have built, is left as it is.
 #
-# Momentum is kept on the server: each shard keeps the velocity of its share, which all workers' gradients update.
+# Momentum is kept on the server: one velocity, which all workers' gradients update.
 # Asynchrony itself acts like momentum, of 1 - 1/n with n workers (Mitliagkas et al., 2016), so the explicit one
 # should be smaller.
 
