@@ -306,12 +306,6 @@ MUTANTS = [
         "parallel/test_checkpoint_ranks.py",
     ),
     Mutant(
-        "DiLoCo: the outer rule forgets its state",
-        "apply_rule(self.outer, start, start - p.data, state, self.outer_lr, self._rounds)",
-        "apply_rule(self.outer, start, start - p.data, self.outer.init(start), self.outer_lr, self._rounds)",
-        "parallel/test_diloco.py",
-    ),
-    Mutant(
         "recompute: backward draws new masks",
         "        with drawing_from(self, before):\n            _, kept = self.layers[0].forward(x)\n",
         "        _, kept = self.layers[0].forward(x)\n",

@@ -17,11 +17,11 @@ from ....data.batches import rows_of
 from ....nn.container import check_unique_names
 from ....nn.layer import Statistic, check_positive
 from ....nn.metrics import make_metric
+from ....optim.momentum import Nesterov
 from ....optim.optimizer import check_rule
 from ....optim.schedules import as_schedule
 from ...checks import check_model, checked
 from ...data.bucket import Bucket
-from ...data.local_sgd import DiLoCo
 from ...strategy import update
 from .policy import BSP, check_policy, constant
 from .server import Leave, Push, Server, make_reply
@@ -385,7 +385,7 @@ class QuorumDiLoCo(ParameterServer):
               v \leftarrow \mu v + \Delta, \qquad w \leftarrow w - \alpha (\Delta + \mu v)
 
     Q are the learners whose results have arrived, :math:`m_q` the samples behind each. Those outside Q continue from
-    their own start; their results count in a later merge. With a quorum of all learners this is `DiLoCo`. Rank 0 is the
+    their own start; their results count in a later merge. With a quorum of all learners this is DiLoCo. Rank 0 is the
     syncer, the others are learners; lost learners are not waited for.
 
     Parameters
@@ -399,7 +399,7 @@ class QuorumDiLoCo(ParameterServer):
     quorum : int
         Results that make a merge; fewer when fewer learners are left.
     outer_lr : float
-        :math:`\alpha`; the outer momentum is `DiLoCo`'s.
+        :math:`\alpha`; :math:`\mu` is 0.9.
     pace : callable, optional
         `pace(learner, merge) -> seconds` that each step takes longer.
 
@@ -410,6 +410,7 @@ class QuorumDiLoCo(ParameterServer):
 
     References
     ----------
+    A. Douillard et al. (2023), DiLoCo: distributed low-communication training of language models, arXiv:2311.08105.
     Decoupled DiLoCo (2026), arXiv:2604.21428: independent learners, a minimum quorum, merges weighted by tokens.
     """
 
@@ -427,7 +428,7 @@ class QuorumDiLoCo(ParameterServer):
     ):
         check_positive("QuorumDiLoCo", every=every)
         share = min(1.0, quorum / max(1, comm.size - 1))  # or the outer momentum would count absent learners
-        super().__init__(comm, model, loss, DiLoCo.outer, share * outer_lr, Quorum(quorum), pace=pace, every=1)
+        super().__init__(comm, model, loss, Nesterov(0.9), share * outer_lr, Quorum(quorum), pace=pace, every=1)
         self.optimizer, self.inner_steps = optimizer, every
         self._begin()
 
