@@ -78,31 +78,27 @@ def test_two_replicas_stand_for_many(layout, network, monkeypatch):
 def test_layouts_of_a_thousand_ranks_that_are_too_large_to_simulate_are_left_out():
     found = plan(SMALL, NETWORK, 1000, batch_size=4000, input_shape=(784,))
     assert {c.layout.tp * c.layout.pp for c in found.costs} == {1, 2, 4, 5, 8}
-    assert len({*found.left_out} | {c.layout for c in found.costs}) == len(found.left_out) + len(found.costs)
     assert max(len(c.trace.ranks) for c in found.costs) == 16
-    assert f"would have to be simulated: {len(found.left_out)} layouts (data 100 x tensor 10, " in str(found)
-    assert "simulated" not in str(plan(SMALL, NETWORK, 2, batch_size=8, input_shape=(784,)))
-    small = plan(SMALL, NETWORK, 1000, batch_size=100, input_shape=(784,))  # every replica has 10 ranks or more
-    assert {c.layout.tp * c.layout.pp for c in small.costs} == {10}
-    with pytest.raises(ValueError, match="share 1 samples among 1000, expected 64 at most"):
-        plan(SMALL, NETWORK, 1000, batch_size=1, input_shape=(784,))
+    every = layouts(1000, batch_size=4000, n_layers=len(SMALL.layers))
+    assert found.left_out == len(every) - len(found.costs)
+    assert f" {found.left_out} layouts of too many ranks to simulate are left out" in str(found)
+    assert "left out" not in str(plan(SMALL, NETWORK, 2, batch_size=8, input_shape=(784,)))
+    with pytest.raises(ValueError, match="1000 ranks for 100 samples would take replicas of more than 8 ranks"):
+        plan(SMALL, NETWORK, 1000, batch_size=100, input_shape=(784,))
 
 
 def test_small_networks_are_data_parallel_and_large_ones_model_parallel():
     """The wider its layers, the less a network wants its gradients summed; the larger the batch, the more."""
 
-    def kinds(width, batch):
+    def replicas(width, batch):
         found = plan(MLP((784, width, width, 10), seed=None), NETWORK, 4, batch_size=batch, input_shape=(784,))
-        return found.best.layout.kinds
+        return found.best.layout.dp
 
-    chosen = [kinds(width, 1024) for width in (16, 64, 256, 1024, 4096)]
-    assert chosen[0] == ("data",)
-    assert "data" not in chosen[-1]
-    turned = ["data" in c for c in chosen]
-    assert turned == sorted(turned, reverse=True), chosen
-    assert kinds(1024, 100_000) == ("data",)
-    assert "are small" in planned("small").why()
-    assert "are large" in planned("wide").why()
+    chosen = [replicas(width, 1024) for width in (16, 64, 256, 1024, 4096)]
+    assert chosen[0] == 4
+    assert chosen[-1] == 1
+    assert chosen == sorted(chosen, reverse=True)
+    assert replicas(1024, 100_000) == 4
 
 
 def test_bytes_are_those_that_the_busiest_rank_sends():
@@ -205,7 +201,6 @@ def test_what_does_not_fit_is_not_recommended():
     assert tight.best.layout != free.best.layout
     assert tight.best.memory.total < need
     assert tight.best.seconds == min(c.seconds for c in tight.costs if tight.fits(c))
-    assert f"{free.best.layout} would be faster, but needs" in tight.why()
     assert "does not fit" in str(tight)
     none = plan("lenet", NETWORK, 4, memory=1e5, **options)
     assert none.best is None
@@ -229,7 +224,6 @@ def test_on_a_free_network_all_that_counts_is_computing():
     assert all(c.communicating == pytest.approx(0, abs=1e-12) for c in found.costs)
     alone = plan("lenet", NETWORK, 1, batch_size=64)
     assert [str(c.layout) for c in alone.costs] == ["serial"]
-    assert alone.why().endswith("There is one rank.")
 
 
 def test_layouts_use_every_rank_once():
