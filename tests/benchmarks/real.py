@@ -9,6 +9,7 @@ from threadpoolctl import threadpool_limits
 
 from distlearn.comm import Network
 from distlearn.comm.base import ignore_report
+from distlearn.comm.network.fit import MESSAGE_SIZES, fastest, line, ping_pong
 from distlearn.data import Dataset, load
 from distlearn.nn import MLP, SoftmaxCrossEntropy
 from distlearn.optim import SGD
@@ -156,7 +157,7 @@ def real_beside_simulated(
         raise ValueError(
             f"real_beside_simulated: policies are {', '.join(map(str, policies))}, expected ASP among them"
         )
-    network = Network.fit(world, algorithms=()).network
+    network = Network(*line(np.array(MESSAGE_SIZES, float), fastest(world.run(ping_pong, MESSAGE_SIZES, 88)[0])))
     options = {"steps": steps, "seed": seed}
     real, trace = {}, None
     world.run(_on_one_thread, task, policies[0], pace=pace, **options | {"steps": 1})  # warm-up: lazy imports, caches

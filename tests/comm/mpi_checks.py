@@ -10,10 +10,10 @@ import time
 import numpy as np
 import pytest
 
-from distlearn.comm import Network
 from distlearn.comm.base import CommError, CommTimeoutError
 from distlearn.comm.mpi import MPIComm
 from distlearn.comm.mpi.collectives import GUARDED
+from distlearn.comm.network.fit import MESSAGE_SIZES, all_reduce_sweep, fastest, line, ping_pong
 
 
 def fresh(comm, **options):
@@ -265,17 +265,12 @@ def check_progress_comes_from_rank_0(comm):
 
 
 def check_the_network_can_be_measured(comm):
-    class World:
-        @staticmethod
-        def run(fn, *args):
-            return comm.all_gather_obj(fn(comm, *args))
-
-    found = Network.fit(World, algorithms=["native", "ring"], repeats=2, array_sizes=(1 << 10, 1 << 16))
-    assert found.size == comm.size
-    assert 0 <= found.network.alpha < 1
-    assert found.network.beta > 1e5
-    assert found.gamma > 0
-    assert all((s.measured > 0).all() and (s.predicted > 0).all() for s in found.all_reduces.values())
+    times, sizes = ping_pong(comm, repeats=3), np.array(MESSAGE_SIZES, float)
+    alpha, beta = comm.broadcast_obj(line(sizes, fastest(times)))
+    assert 0 <= alpha < 1
+    assert beta > 1e5
+    found = all_reduce_sweep(comm, ("native", "ring"), (1 << 10, 1 << 16), 2)
+    assert all((fastest(measured) > 0).all() for measured in found.values())
 
 
 def run_all(comm) -> list[str]:
