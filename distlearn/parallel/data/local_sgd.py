@@ -10,7 +10,6 @@ import numpy as np
 from ...backend import Array
 from ...nn.layer import Statistic, check_positive
 from ..checkpoint.state import part_of_rank, serial_part
-from ..sharding import Partial
 from ..strategy import Replicated, check_global_rows, pack, unpack, update
 
 if TYPE_CHECKING:
@@ -111,9 +110,8 @@ class LocalSGD(Replicated):
     # -- checkpoints: the average, and every rank's replica between two averages ---------------------------------------
     def state_dict(self) -> dict[str, Any]:
         frozen = {f"param/{p.name}" for p in self.model.params if p.frozen and not isinstance(p, Statistic)}
-        mean = Partial(weight=self._samples)
         return {
-            name: held if name in frozen else held._replace(spec=replace(held.spec, partial=mean, counts=True))
+            name: held if name in frozen else held._replace(spec=replace(held.spec, weight=self._samples, counts=True))
             for name, held in super().state_dict().items()
         }
 
