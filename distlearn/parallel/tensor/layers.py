@@ -71,7 +71,6 @@ class TensorLayer(Layer):
     spans_itself = True
     local: Layer = Identity()
     layout = ""
-    used_again = False  # in the same model: then no use of it may leave the sum of its input's gradient to others
 
     def __init__(self, comm, name: str = ""):
         self.comm, self.name, self.specs, self.params = comm, name, {}, []
