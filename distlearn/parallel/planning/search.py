@@ -131,13 +131,16 @@ class Cost:
     """Cost of a training step in one layout, in seconds and bytes."""
 
     layout: Layout
-    seconds: float  # the sum of the next three
+    seconds: float
     computing: float  # on the busiest rank
-    communicating: float  # the exposed part, which is not hidden behind computing
-    bubble: float  # idle time of the slowest rank on a network that costs nothing
     nbytes: float  # that the rank which sends the most sends in a step
     memory: Sample  # when a rank holds the most
     trace: Trace = field(repr=False)
+
+    @property
+    def waiting(self) -> float:
+        """Seconds that computing does not hide: communication, and in a pipeline the bubble."""
+        return max(0.0, self.seconds - self.computing)
 
 
 def _simulated(layout: Layout) -> Layout:
@@ -182,40 +185,31 @@ def simulate_layout(
     outline = meta_copy(model)
     each = -(-batch_size // layout.dp)  # rows of a replica
 
-    def run(network, small):
-        rows = each * small.dp
-
-        def program(comm):
-            shape = (each, *sample)
-            strategy = _strategy(comm, small, meta_copy(outline), shape, n_microbatches)
-            batch = meta_batch(rows, sample, strategy.rank, strategy.size, input_dtype(model))
-            comm.barrier()
-            network.sent.clear()
-            ledger.begin(comm, strategy, batch)
-            began = comm.clock.now()
-            strategy.step(batch)
-            return began, comm.clock.now()
-
-        world = SimWorld(small.size, network, compute_of(compute), collectives="formula")
-        with Ledger(world) as ledger:
-            results = world.run(program)
-        step = world.trace.window(results[0][0])
-        return max(ended for _, ended in results) - results[0][0], step, max(ledger.samples, key=lambda s: s.total)
-
     small = _simulated(layout)
     network = ReplicatedNetwork(Network.of(network), layout, small.dp)
-    seconds, step, memory = run(network, small)
+
+    def program(comm):
+        strategy = _strategy(comm, small, meta_copy(outline), (each, *sample), n_microbatches)
+        batch = meta_batch(each * small.dp, sample, strategy.rank, strategy.size, input_dtype(model))
+        comm.barrier()
+        network.sent.clear()
+        ledger.begin(comm, strategy, batch)
+        began = comm.clock.now()
+        strategy.step(batch)
+        return began, comm.clock.now()
+
+    world = SimWorld(small.size, network, compute_of(compute), collectives="formula")
+    with Ledger(world) as ledger:
+        results = world.run(program)
+    began, step = results[0][0], world.trace.window(results[0][0])
     for message in step.messages:
         network.sent[message.source] += message.nbytes
-    sent, busy = max(network.sent.values(), default=0), Counter()
+    busy = Counter()
     for span in step.select(lane="compute"):
         busy[span.rank] += span.seconds
-    computing, idle = max(busy.values()), 0.0
-    if layout.pp > 1:
-        alone = layout._replace(dp=1)  # without costs of sending, replicas do not wait for each other
-        idle = max(0.0, run(ReplicatedNetwork(Network(), alone, 1), alone)[0] - computing)
-    communicating = max(0.0, seconds - computing - idle)
-    return Cost(layout, seconds, computing, communicating, idle, sent, memory, step)
+    seconds, sent = max(ended for _, ended in results) - began, max(network.sent.values(), default=0)
+    memory = max(ledger.samples, key=lambda s: s.total)
+    return Cost(layout, seconds, max(busy.values()), sent, memory, step)
 
 
 def _strategy(comm, layout: Layout, model, shape, m):
@@ -270,11 +264,11 @@ class Plan(Tabular):
         )
 
     def table(self) -> Table:
-        header = ["layout", "step", "computing", "communication", "bubble", "sent by a rank", "memory of a rank", ""]
+        header = ["layout", "step", "computing", "waiting", "sent by a rank", "memory of a rank", ""]
         rows = [
             [
                 str(c.layout),
-                *(format_time(t) if t else "-" for t in (c.seconds, c.computing, c.communicating, c.bubble)),
+                *(format_time(t) if t else "-" for t in (c.seconds, c.computing, c.waiting)),
                 quantity(c.nbytes, "B") if c.nbytes else "-",
                 quantity(c.memory.total, "B"),
                 "<-" if c is self.best else "" if self.fits(c) else "does not fit",
