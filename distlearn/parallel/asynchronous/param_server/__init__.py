@@ -34,7 +34,6 @@ from .policy import (
     PolicyError,
     PolicyState,
     SoftSync,
-    adadelay,
     asp,
     backup,
     bsp,

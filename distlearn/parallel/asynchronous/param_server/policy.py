@@ -326,13 +326,5 @@ def inverse(staleness: int, step: int) -> float:
     return 1.0 / max(1, staleness)
 
 
-def adadelay(staleness: int, step: int) -> float:
-    r"""Count the staleness as time: :math:`\sqrt{t / (t + \tau)}`, a large factor early and none late.
-
-    AdaDelay's rate is :math:`c / \sqrt{t + \tau}`: this factor times a schedule :math:`c / \sqrt t`.
-    """
-    return math.sqrt((step + 1) / (step + 1 + staleness))
-
-
-RATES = {"constant": constant, "inverse": inverse, "adadelay": adadelay}
+RATES = {"constant": constant, "inverse": inverse}
 """Rates without parameters, by name."""
