@@ -56,7 +56,7 @@ _HOMES = {
     "sim": "Failure Free Measured MetaArray Roofline SimWorld record_run replay",
     "world": "EngineWorld LimitedWorld LocalWorld MPIWorld train_through_failures",
     "parallel": (
-        "CheckpointStore DataParallel Hybrid DiLoCo LocalSGD OneWeirdTrick "
+        "CheckpointStore DataParallel Hybrid LocalSGD OneWeirdTrick "
         "ParameterServer PipeDream Pipeline QuorumDiLoCo SequenceParallel Serial TensorParallel ZeRO asp backup bsp "
         "check_schedule parallelize plan record_memory softsync ssp"
     ),

@@ -3,7 +3,6 @@ from distlearn.comm.base import CommError as CommError
 from distlearn.comm.base import CommTimeoutError as CommTimeoutError
 from distlearn.parallel.data.data_parallel import DataParallel as DataParallel
 from distlearn.comm.base import DeadlockError as DeadlockError
-from distlearn.parallel.data.local_sgd import DiLoCo as DiLoCo
 from distlearn.world.engines import EngineWorld as EngineWorld
 from distlearn.sim.failures import Failure as Failure
 from distlearn.sim.clock import Free as Free

@@ -1,4 +1,4 @@
-"""How n things are shared by p ranks, one way for all: samples, gradients, layers, neurons, parameters of servers."""
+"""How n things are shared by p ranks, one way for all: samples, gradients, layers, neurons."""
 
 from __future__ import annotations
 

@@ -53,20 +53,18 @@ class Message(NamedTuple):
 
 
 class Operation(NamedTuple):
-    """One rank's part of a message or a collective, as `record_run` notes it; times in seconds.
+    """One rank's part of a collective, as `record_run` notes it; times in seconds.
 
     Attributes
     ----------
     group : tuple of int
-        Ranks of the world: all that take part; of a message the sender and the receiver.
+        Ranks of the world that take part.
     key : str
         The same on all ranks that take part.
     places : tuple of int
         When it was entered and left, in the order of all such events of this rank.
     waited, done, end : float
         When the rank began to wait, when the operation was done, and when the rank continued.
-    travel : tuple of float
-        Of a simulated message: its latency, and the seconds for which it occupies the network; else empty.
     """
 
     rank: int
@@ -79,7 +77,6 @@ class Operation(NamedTuple):
     waited: float
     done: float
     end: float
-    travel: tuple[float, ...] = ()
 
 
 class Clock(Protocol):

@@ -6,13 +6,12 @@ import pickle
 import pkgutil
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
-from types import SimpleNamespace
 
 import pytest
 
 import distlearn as dl
 
-ARGUMENTS = {"rank": 2, "ranks": (1, 3), "drifts": [SimpleNamespace(rank=1, parameter="0.W", difference=0.5)]}
+ARGUMENTS = {"rank": 2, "ranks": (1, 3), "drifts": [(1, "0.W")]}
 
 
 def exceptions():

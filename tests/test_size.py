@@ -22,27 +22,27 @@ ROOT = Path(__file__).parent.parent
 
 CAPS = {
     "distcourse": 119_007,
-    "distlearn": 5_558,
+    "distlearn": 5_554,
     "distlearn/cli": 14_426,
-    "distlearn/comm": 20_730,
+    "distlearn/comm": 19_168,
     "distlearn/cuda": 36_097,
     "distlearn/data": 8_266,
     "distlearn/nn": 38_254,
     "distlearn/optim": 3_356,
-    "distlearn/parallel": 49_963,
-    "distlearn/sim": 24_627,
+    "distlearn/parallel": 46_075,
+    "distlearn/sim": 23_267,
     "distlearn/testing": 5_179,
-    "distlearn/train": 8_585,
-    "distlearn/viz": 16_116,
+    "distlearn/train": 8_491,
+    "distlearn/viz": 16_098,
     "distlearn/world": 14_439,
 }
 """By folder: tokens of code."""
 GOALS = {"distlearn": 187_885, "distcourse": 105_042, "tests": 30_000}
 """By package: tokens of code; lines of the tests."""
-DOCSTRINGS = 9_415
+DOCSTRINGS = 9_248
 """Lines of docstrings of both packages."""
-FILES = 286
-TESTS = 41_473
+FILES = 285
+TESTS = 41_215
 """Lines of the tests; the benchmarks beside them, commands that `python -m tests.benchmarks` runs, are not counted."""
 SLACK = 1.03
 

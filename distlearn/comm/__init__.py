@@ -8,7 +8,6 @@ from .base import CommError, CommTimeoutError, Communicator, CutOffError, Deadlo
 from .calls import ANY
 from .collectives import ALL_REDUCES, ring_all_reduce, shares
 from .network import HierarchicalNetwork, Network, cost
-from .network.fit import Fit
 
 __all__ = sorted(
     {name for name, value in globals().items() if callable(value)} | {"ALL_REDUCES", "ANY", "collectives", "cost"}

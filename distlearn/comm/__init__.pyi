@@ -4,7 +4,6 @@ from distlearn.comm.base import CommTimeoutError as CommTimeoutError
 from distlearn.comm.base import Communicator as Communicator
 from distlearn.comm.base import CutOffError as CutOffError
 from distlearn.comm.base import DeadlockError as DeadlockError
-from distlearn.comm.network.fit import Fit as Fit
 from distlearn.comm.network.alpha_beta import HierarchicalNetwork as HierarchicalNetwork
 from distlearn.comm.network.alpha_beta import Network as Network
 from distlearn.comm.base import PeerLostError as PeerLostError

@@ -274,16 +274,9 @@ class Machine:
     @staticmethod
     def has_nccl() -> bool:
         """Return whether CuPy finds NCCL."""
-        from .nccl import version
-
         return version() is not None
 
-    @staticmethod
-    def connect(comm):
-        """Return the communicator of ranks with a GPU each."""
-        from .nccl import NCCLComm
-
-        return NCCLComm(comm)
+    connect = NCCLComm
 
 
 def select_backend(comm, machine=Machine):

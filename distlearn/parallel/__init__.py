@@ -7,8 +7,8 @@ from .checkpoint.store import Checkpoint, CheckpointError, CheckpointStore, Chec
 from .data.bucket import Bucket, group_params, make_buckets
 from .data.compression import FP16, Codec, CompressedAllReduce, Int8, OneBit, TopK
 from .data.data_parallel import DataParallel, NaiveDataParallel, micro_batches
-from .data.local_sgd import DiLoCo, LocalSGD
-from .data.replicas import Drift, ReplicaError, check_replicas
+from .data.local_sgd import LocalSGD
+from .data.replicas import ReplicaError, check_replicas
 from .hybrid import Hybrid
 from .memory import MemoryRecord, record_memory
 from .pipeline.pipedream import PipeDream

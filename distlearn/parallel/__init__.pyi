@@ -7,8 +7,6 @@ from distlearn.parallel.checkpoint.store import CheckpointWarning as CheckpointW
 from distlearn.parallel.data.compression import Codec as Codec
 from distlearn.parallel.data.compression import CompressedAllReduce as CompressedAllReduce
 from distlearn.parallel.data.data_parallel import DataParallel as DataParallel
-from distlearn.parallel.data.local_sgd import DiLoCo as DiLoCo
-from distlearn.parallel.data.replicas import Drift as Drift
 from distlearn.parallel.data.compression import FP16 as FP16
 from distlearn.parallel.hybrid import Hybrid as Hybrid
 from distlearn.parallel.data.compression import Int8 as Int8

@@ -13,7 +13,6 @@ alone.
 from __future__ import annotations
 
 import copy
-from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -78,46 +77,9 @@ def meta_model(model: Sequential) -> Sequential:
 
 
 def meta_copy(model: Layer) -> Layer:
-    """Copy a model without its numbers: layers of the same kinds, whose parameters are meta arrays.
-
-    A layer of a user's own whose functions do not take meta arrays gives an output of `output_shape`, and saves `x`.
-    """
+    """Copy a model without its numbers: layers of the same kinds, whose parameters are meta arrays."""
     without = {id(array): MetaArray(p.data.shape, p.data.dtype) for p in model.params for array in (p.data, p.grad)}
-    made = move(copy.deepcopy(model, without), lambda array: MetaArray(array.shape, array.dtype))
-    for layer in walk(made):
-        kind = type(layer)
-        if not layer.children and kind.__module__.partition(".")[0] != "distlearn":
-            layer.__class__ = type(kind.__name__, (kind,), {"forward": _forward, "backward": _backward, "inner": kind})
-            layer.__class__.__module__ = "distlearn"  # a copy of the copy is not made twice
-    return made
-
-
-class _Outline(NamedTuple):
-    """What an own layer saves on meta arrays: its own, or the input if forward could not run."""
-
-    shape: tuple[Any, ...]
-    saved: object
-    ran: bool
-
-
-def _forward(layer, x):
-    try:
-        y, saved = layer.inner.forward(layer, x)
-        return y, _Outline(x.shape, saved, True)
-    except (AttributeError, TypeError) as error:
-        if "MetaArray" not in str(error):  # another mistake
-            raise
-        return MetaArray(layer.output_shape(x.shape), x.dtype), _Outline(x.shape, x, False)
-
-
-def _backward(layer, dy, saved, *later):
-    try:
-        if saved.ran:
-            return layer.inner.backward(layer, dy, saved.saved, *later)
-    except (AttributeError, TypeError) as error:
-        if "MetaArray" not in str(error):
-            raise
-    return MetaArray(saved.shape, dy.dtype) if layer.input_gradient else None
+    return move(copy.deepcopy(model, without), lambda array: MetaArray(array.shape, array.dtype))
 
 
 def input_dtype(model: Layer):

@@ -2,7 +2,7 @@
 
 Replicate()       every rank has all of it
 Shard(0, 3:6)     a rank has some indices along an axis (or of the flattened array)
-Partial()         ranks hold summands; the whole is their sum (or their weighted mean)
+Partial()         ranks hold summands; the whole is their sum
 """
 
 from __future__ import annotations
@@ -47,9 +47,6 @@ class HeldElsewhere(NDArrayOperatorsMixin):
 class Replicate:
     """All of the array."""
 
-    def __repr__(self) -> str:
-        return "Replicate()"
-
 
 @dataclass(frozen=True)
 class Shard:
@@ -68,12 +65,6 @@ class Shard:
 class Partial:
     """A summand of the array."""
 
-    weight: float | None = None
-    """The whole is the mean with these weights; without them it is the sum."""
-
-    def __repr__(self) -> str:
-        return "Partial()" if self.weight is None else f"Partial({self.weight})"
-
 
 @dataclass(frozen=True)
 class ShardSpec:
@@ -81,7 +72,8 @@ class ShardSpec:
 
     shape: tuple[int, ...]
     placement: Replicate | Shard = Replicate()
-    partial: Partial | None = None
+    weight: float | None = None
+    """Of a replica that may differ from the others: what is saved is their mean with these weights."""
     counts: bool = True
 
     @property
@@ -93,16 +85,12 @@ class ShardSpec:
             return whole.copy()
         return take_part(self._flat(whole), self.placement.axis or 0, self.placement.index)
 
-    def add_to(self, whole, part) -> None:
-        """Write this rank's part into the whole, or add it where ranks hold summands."""
+    def write_to(self, whole, part) -> None:
+        """Write this rank's part into the whole."""
         if isinstance(self.placement, Replicate):
-            target, key = whole, ...
+            whole[...] = part
         else:
-            target, key = self._flat(whole), at(self.placement.axis or 0, self.placement.index)
-        if self.partial is None:
-            target[key] = part
-        else:
-            target[key] += part
+            self._flat(whole)[at(self.placement.axis or 0, self.placement.index)] = part
 
     def _flat(self, whole):
         return whole.reshape(-1) if self.placement.axis is None else whole
@@ -142,12 +130,12 @@ def assemble(states: list[dict[str, Sharded]]) -> dict[str, np.ndarray]:
     found = {}
     for name, held in parts.items():
         _, first, spec = held[0]
-        if spec.partial is not None and spec.partial.weight is not None:
+        if spec.weight is not None:
             found |= _mean(name, held)
             continue
-        whole = found[name] = (np.empty if spec.partial is None else np.zeros)(spec.shape, first.dtype)
+        whole = found[name] = np.empty(spec.shape, first.dtype)
         for _, array, spec in held:
-            spec.add_to(whole, array)
+            spec.write_to(whole, array)
     return found
 
 
@@ -156,7 +144,7 @@ def _mean(name: str, held) -> dict[str, Any]:
     arrays = [array for _, array, _ in held]
     if len({array.tobytes() for array in arrays}) == 1:
         return {name: arrays[0].copy()}
-    weights = np.array([spec.partial.weight for *_, spec in held], float)
+    weights = np.array([spec.weight for *_, spec in held], float)
     mean = np.average(arrays, axis=0, weights=weights if weights.any() else None).astype(arrays[0].dtype)
     return {name: mean} | {of_rank(rank, name): array for rank, array, _ in held}
 

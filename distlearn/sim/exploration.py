@@ -54,8 +54,6 @@ class Decision(NamedTuple):
 
     @classmethod
     def parse(cls, text) -> Decision:
-        if isinstance(text, cls):
-            return text
         source, arrow, rank = str(text).partition("->")
         kind, _, of = str(text).strip().partition(" ")
         try:
@@ -279,7 +277,7 @@ MAX_RANKS = 4
 class OrderedRun:
     """One order, and its outcome."""
 
-    order: list[str]  # what `SimWorld(size, order=...)` takes to repeat it
+    order: list[str]  # what `run_in_order` takes to repeat it
     options: list[list[str]]  # the possible decisions at each step, and at the step whose decision was refused
     results: list[Any] | None  # by rank; None if it failed
     error: Exception | None
@@ -385,8 +383,8 @@ def explore(
 def run_in_order(fn: Callable[..., Any], size: int, order: Any = (), *args: Any, **kwargs: Any) -> OrderedRun:
     """Run `fn(comm, *args, **kwargs)` once, on a network that decides as `order` says.
 
-    Unlike `SimWorld(size, order=order).run(fn)` it returns a failure instead of raising it, and says what else the
-    network could have done. After the last decision, the first one that is possible is made.
+    It returns a failure instead of raising it, and says what else the network could have done. After the last decision,
+    the first one that is possible is made. Time stands still.
 
     Examples
     --------
@@ -466,9 +464,8 @@ def _run(copies: Copies, size: int, choose, max_steps: int) -> tuple[OrderedRun 
         options.append([str(decision) for decision in possible])
         return choose(possible, transport)
 
-    world = SimWorld(size, order=choose)
     scheduler = OrderedScheduler(size)
-    transport = OrderedTransport(world, scheduler, noted, max_steps)
+    transport = OrderedTransport(SimWorld(size), scheduler, noted, max_steps)
     results, error = None, None
 
     def main(fibre):

@@ -1,15 +1,11 @@
-"""Record the communication of a run, and replay it as a graph of dependencies with one thing changed.
+"""Record the collectives of a run, and replay it as a graph of dependencies with one thing changed.
 
     record_run(world, program) --> results, trace: spans, messages, and every rank's `operations`
         replay(trace, network=, compute=, slowdown=) --> Replay: makespan, trace, critical path
 
-Between two operations a rank computes for as long as in the recording. An operation begins when the last of its ranks
-enters it; a message of the simulator is under way as soon as it is sent, and received when it has arrived and somebody
-wants it. So a rank that waits in the replay waits for an operation, and thereby for the rank that held it up. The
+Between two collectives a rank computes for as long as in the recording. A collective begins when the last of its ranks
+enters it. So a rank that waits in the replay waits for a collective, and thereby for the rank that held it up. The
 chain of these dependencies, from the end of the run to its beginning, is the critical path.
-
-The operations of a rank keep the order of the recording: a server that answers in the order of arrival answers in the
-recorded order in every replay.
 
 References
 ----------
@@ -27,10 +23,9 @@ from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
 from ..comm.base import DoneWork, Work
-from ..comm.calls import ANY
 from ..comm.network import Network
 from ..comm.network.cost import BY_ROWS
-from ..trace import Message, Operation, Span, Trace
+from ..trace import Operation, Span, Trace
 from .communicator import FORMULA_OF
 
 # -- recording ---------------------------------------------------------------------------------------------------------
@@ -39,17 +34,19 @@ COLLECTIVES = (*BY_ROWS, "all_reduce", "reduce_scatter", "broadcast", "all_to_al
 CALLS = {name: name for name in COLLECTIVES} | {
     f"i{name}": name for name in ("all_reduce", "reduce_scatter", "all_gather")
 }
+MESSAGES = ("send", "recv", "isend", "irecv", "send_recv", "send_obj", "recv_obj")
 
 
 def record_run(world: Any, program: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[list[Any], Trace]:
-    """Run `program` on the ranks of `world`, and record its operations for `replay`.
+    """Run `program` on the ranks of `world`, and record its collectives for `replay`.
 
     Parameters
     ----------
     world : World
         Simulated ranks, engines or MPI processes; those of an `MPIWorld` get the trace on rank 0 alone.
     program : callable
-        Called as `world.run` does: `program(comm, *args, **kwargs)`.
+        Called as `world.run` does: `program(comm, *args, **kwargs)`. It sends no messages between two ranks, as a
+        pipeline or a parameter server would.
 
     Returns
     -------
@@ -59,29 +56,14 @@ def record_run(world: Any, program: Callable[..., Any], *args: Any, **kwargs: An
         Of all ranks, on one time axis [s], with `operations`; `trace.save` keeps them too.
     """
     found = world.run(_recorded, program, args, kwargs)
-    operations = [operation for _, own in found for operation in own]
     trace = Trace(world.trace.spans, world.trace.messages)
-    trace.operations = _completed(operations, trace.spans)
-    if trace.messages:
-        trace.operations = _travelling(trace.operations, trace.messages, world.network)
-    else:  # real ranks record spans alone
-        pairs = _by_key(trace.operations)
-        for op in (op for op in trace.operations if op.name == "recv"):
-            sent = pairs[op.key][op.group[0]].start
-            trace.messages.append(Message(*op.group, op.nbytes, sent, op.done))
+    trace.operations = _completed([operation for _, own in found for operation in own], trace.spans)
     return [result for result, _ in found], trace
 
 
 def _recorded(comm, program, args, kwargs):
     comm = RecordingComm(comm, [], itertools.count())
     return program(comm, *args, **kwargs), comm.operations
-
-
-def _by_key(operations: list[Operation]) -> dict[str, dict[int, Operation]]:
-    found = defaultdict(dict)
-    for op in operations:
-        found[op.key][op.rank] = op
-    return found
 
 
 def _completed(operations: list[Operation], spans: list[Span]) -> list[Operation]:
@@ -100,112 +82,41 @@ def _completed(operations: list[Operation], spans: list[Span]) -> list[Operation
     return found
 
 
-def _travelling(operations: list[Operation], messages: list[Message], network: Network) -> list[Operation]:
-    """Set how long messages are under way, without the time for which they wait for others."""
-    sent = defaultdict(deque)
-    for m in messages:
-        if m.tag >= 0:  # others belong to collectives
-            sent[m.source, m.dest, m.sent].append(m.nbytes)  # of objects, too
-    return [
-        op._replace(travel=network.route(sent[(*op.group, op.start)].popleft(), *op.group)[:2])
-        if op.name == "send"
-        else op
-        for op in operations
-    ]
-
-
 class RecordingComm:
-    """Delegates every call to another communicator, and records its operation and times."""
+    """Delegates every call to another communicator, and records the collectives and their times."""
 
     def __init__(self, host, operations: list[Operation], places: Iterator[int], name: str = ""):
         self._host, self.operations, self._places, self._name = host, operations, places, name
         self._numbers = Counter()
 
     def __getattr__(self, name):
+        if name in MESSAGES:
+            raise ValueError(
+                f"record_run: the program calls {name}, expected collectives alone, of which it is replayed"
+            )
         found = getattr(self._host, name)
         return functools.partial(self._collective, CALLS[name], found) if name in CALLS else found
 
-    def _pair(self, source: int, dest: int) -> tuple[int, int]:
-        return self._host.members[source], self._host.members[dest]
-
-    def _begin(self, name: str, group: tuple[int, ...], kind: str, nbytes: int):
-        """Record that an operation begins; return the function that records its end."""
-        self._numbers[kind, group] += 1
-        key = self._key(kind, group, self._numbers[kind, group])
-        return functools.partial(self._end, name, group, key, nbytes, next(self._places), self._host.clock.now())
-
-    def _key(self, kind, group, number) -> str:
-        return f"{self._name}{kind} {group} {number}"
+    def _collective(self, name, call, *args, **kwargs):
+        group = tuple(self._host.members)
+        self._numbers[name] += 1
+        x = args[1] if name == "scatter" else args[0] if args else None
+        nbytes = getattr(x, "nbytes", 0) * (len(group) if name in BY_ROWS else 1)
+        key = f"{self._name}{name} {group} {self._numbers[name]}"
+        end = functools.partial(self._end, name, group, key, nbytes, next(self._places), self._host.clock.now())
+        result = call(*args, **kwargs)
+        if hasattr(result, "wait") and not isinstance(result, DoneWork):
+            return RecordedWork(result, self._host.clock, end)
+        end()  # all of it happened in the call
+        if name != "split" or result is None:
+            return result
+        name = f"{self._name}part {self._numbers[name]}: "
+        return RecordingComm(result, self.operations, self._places, name)
 
     def _end(self, name, group, key, nbytes, place, start, waited=None) -> None:
         now, rank = self._host.clock.now(), self._host.members[self._host.rank]
         places, waited = (place, next(self._places)), start if waited is None else waited
         self.operations.append(Operation(rank, name, group, key, nbytes, places, start, waited, now, now))
-
-    def _send_to(self, x, dest, tag):
-        return self._begin("send", self._pair(self._host.rank, dest), f"message {tag}", x.nbytes)
-
-    def _recv_from(self, out, source, tag):
-        return self._begin("recv", self._pair(source, self._host.rank), f"message {tag}", out.nbytes)
-
-    def _started(self, work: Work, end) -> Work:
-        if not isinstance(work, DoneWork):
-            return RecordedWork(work, self._host.clock, end)
-        end()  # all of it happened in the call
-        return work
-
-    def _collective(self, name, call, *args, **kwargs):
-        group = tuple(self._host.members)
-        x = args[1] if name == "scatter" else args[0] if args else None
-        end = self._begin(name, group, name, getattr(x, "nbytes", 0) * (len(group) if name in BY_ROWS else 1))
-        result = call(*args, **kwargs)
-        if hasattr(result, "wait"):
-            return self._started(result, end)
-        end()
-        if name != "split" or result is None:
-            return result
-        name = f"{self._name}part {self._numbers[name, group]}: "
-        return RecordingComm(result, self.operations, self._places, name)
-
-    def send(self, x, dest, tag=0):
-        end = self._send_to(x, dest, tag)
-        self._host.send(x, dest, tag)
-        end()
-
-    def recv(self, out, source, tag=0):
-        end = self._recv_from(out, source, tag)
-        self._host.recv(out, source, tag)
-        end()
-        return out
-
-    def send_recv(self, x, dest, out, source, tag=0):
-        ends = self._send_to(x, dest, tag), self._recv_from(out, source, tag)
-        self._host.send_recv(x, dest, out, source, tag)
-        for end in ends:
-            end()
-        return out
-
-    def isend(self, x, dest, tag=0):
-        end = self._send_to(x, dest, tag)
-        return self._started(self._host.isend(x, dest, tag), end)
-
-    def irecv(self, out, source, tag=0):
-        end = self._recv_from(out, source, tag)
-        return self._started(self._host.irecv(out, source, tag), end)
-
-    # an object is sent with its sender and number, since the receiver may accept one from any rank
-    def send_obj(self, obj, dest, tag=0):
-        group, kind = self._pair(self._host.rank, dest), f"object {tag}"
-        end = self._begin("send", group, kind, 0)
-        self._host.send_obj((self._host.rank, self._numbers[kind, group], obj), dest, tag)
-        end()
-
-    def recv_obj(self, source=ANY, tag=0):
-        place, start = next(self._places), self._host.clock.now()
-        sender, number, obj = self._host.recv_obj(source, tag)
-        group = self._pair(sender, self._host.rank)
-        self._end("recv", group, self._key(f"object {tag}", group, number), 0, place, start)
-        return obj
 
 
 class RecordedWork:
@@ -266,25 +177,18 @@ class Replay:
 
 
 class _Shared:
-    """One operation of several ranks: its participants, and the times at which they entered and finished it."""
+    """One collective: its participants, and the times at which they entered and finished it."""
 
     def __init__(self, key: str, parts: dict[int, Operation]):
         self.key, self.parts = key, parts
         some = next(iter(parts.values()))
-        self.message = some.name in ("send", "recv")
         self.name, self.group, self.nbytes = some.name, some.group, max(op.nbytes for op in parts.values())
         self.complete = max(op.start for op in parts.values())  # when its last rank entered it, in the recording
-        self.travel = parts[self.group[0]].travel if self.message else ()
         self.entered, self.done, self.waiting = {}, {}, []  # of the replay: by rank, and the ranks that wait
         self.begins = self.last = self.before = None
 
-    @functools.cached_property
-    def buffered(self) -> bool:
-        """Whether this is a message whose sender continued before it was received, or had arrived."""
-        if not self.message:
-            return False
-        send, recv = (self.parts[rank] for rank in self.group)
-        return send.done < recv.start or send.end < send.start + sum(self.travel) - 1e-12
+    def seconds_on(self, network) -> float:
+        return network.collective(FORMULA_OF.get(self.name, self.name), self.nbytes, self.group)
 
 
 def replay(
@@ -302,10 +206,10 @@ def replay(
     trace : Trace
         From `record_run`, or loaded.
     network : Network or str, optional
-        Sets the seconds of operations; by default they take as long as in the recording.
+        Sets the seconds of collectives; by default they take as long as in the recording.
     recorded_on : Network or str, optional
-        The network of the recording: seconds that operations took beyond its model are added on `network`, too. On real
-        ranks these are copies and the wake-up of processes.
+        The network of the recording: seconds that collectives took beyond its model are added on `network`, too. On
+        real ranks these are copies and the wake-up of processes.
     compute : float or dict of str to float
         Factor of the time of all computing, or of the spans of a name: ``{"backward": 0.5}``.
     slowdown : dict of int to float, optional
@@ -324,54 +228,37 @@ def replay(
     """
     if not trace.operations:
         raise ValueError(f"replay: {trace} has no operations; record it by dl.record_run(world, program)")
-    shared = {key: _Shared(key, parts) for key, parts in _by_key(trace.operations).items()}
+    by_key = defaultdict(dict)
+    for op in trace.operations:
+        by_key[op.key][op.rank] = op
+    shared = {key: _Shared(key, parts) for key, parts in by_key.items()}
     for key, op in shared.items():
         if missing := set(op.group) - set(op.parts):
             raise ValueError(f"replay: {op.name} ({key}) lacks rank {min(missing)}, expected all of {op.group}")
-    cost = _recorded_costs(shared)
+    costs = _recorded_costs(shared)
     if network is not None:
-        cost = functools.partial(_cost_on, Network.of(network), recorded_on and Network.of(recorded_on), cost)
-    return _Run(trace, shared, cost, compute, slowdown or {}).replay()
+        network, before = Network.of(network), recorded_on and Network.of(recorded_on)
+        costs = {key: _cost_on(network, before, costs[key], op) for key, op in shared.items()}
+    return _Run(trace, shared, costs, compute, slowdown or {}).replay()
 
 
-def _recorded_costs(shared: dict[str, _Shared]):
-    """Return `cost(operation) -> (seconds for which its order is occupied, of travel, until it is done by rank)`."""
-    free, costs = {}, {}
+def _recorded_costs(shared: dict[str, _Shared]) -> dict[str, dict[int, float]]:
+    """Return by collective and rank the seconds until it is done; those of a group run one after another."""
+    free, costs = defaultdict(float), {}
     for key, op in sorted(shared.items(), key=lambda item: item[1].complete):
-        begins = op.complete
-        if not op.message:
-            begins = max(begins, free.get(op.group, 0.0))
-            free[op.group] = max(begins, min(part.done for part in op.parts.values()))
-        # a message for which nobody had to wait took no time of its own, as far as one can tell
-        known = [rank for rank, part in op.parts.items() if not op.message or part.end > part.waited + 1e-6]
-        known = [] if op.travel else known
-        costs[key] = {r: max(0.0, part.done - begins) if r in known else 0.0 for r, part in op.parts.items()}
-
-    def cost(op):
-        occupied = op.travel[1] if op.travel else 0.0 if op.message else min(costs[op.key].values())
-        return occupied, sum(op.travel), costs[op.key]
-
-    return cost
+        begins = max(op.complete, free[op.group])
+        free[op.group] = max(begins, min(part.done for part in op.parts.values()))
+        costs[key] = {rank: max(0.0, part.done - begins) for rank, part in op.parts.items()}
+    return costs
 
 
-def _cost_on(network, before, recorded, op: _Shared):
+def _cost_on(network, before, recorded: dict[int, float], op: _Shared) -> dict[int, float]:
     """Return the same on another network; seconds beyond the model of the network `before` are added."""
-    occupied, seconds = _cost_alone(network, op)
-    change = seconds - _cost_alone(before, op)[1] if before else 0.0
-    if op.travel:
-        return occupied, max(0.0, sum(op.travel) + change) if before else seconds, dict.fromkeys(op.parts, 0.0)
+    seconds = op.seconds_on(network)
     if not before:
-        return occupied, 0.0, dict.fromkeys(op.parts, seconds)
-    return occupied, 0.0, {rank: max(0.0, took + change) for rank, took in recorded(op)[2].items()}
-
-
-def _cost_alone(network, op: _Shared) -> tuple[float, float]:
-    """Return (seconds for which its order is occupied, seconds until it is done) by the network's model."""
-    if op.message:
-        latency, transfer, _ = network.route(op.nbytes, *op.group)
-        return transfer, latency + transfer
-    seconds = network.collective(FORMULA_OF.get(op.name, op.name), op.nbytes, op.group)
-    return seconds, seconds
+        return dict.fromkeys(recorded, seconds)
+    change = seconds - op.seconds_on(before)
+    return {rank: max(0.0, took + change) for rank, took in recorded.items()}
 
 
 def _program(operations: list[Operation], spans: list[Span]) -> deque:
@@ -407,8 +294,8 @@ def _computing(spans: list[Span], first: int, time: float, until: float):
 class _Run:
     """The state of a replay: the time of every rank, and its steps until then."""
 
-    def __init__(self, trace: Trace, shared: dict[str, _Shared], cost, compute, slowdown):
-        self.shared, self.cost, self.compute, self.slowdown = shared, cost, compute, slowdown
+    def __init__(self, trace: Trace, shared: dict[str, _Shared], costs, compute, slowdown):
+        self.shared, self.costs, self.compute, self.slowdown = shared, costs, compute, slowdown
         spans, operations, self.programs = defaultdict(list), defaultdict(list), {}
         for span in sorted(trace.select(lane="compute"), key=attrgetter("start")):
             spans[span.rank].append(span)
@@ -418,18 +305,14 @@ class _Run:
             self.programs[rank] = _program(operations[rank], spans[rank])
         self.now = dict.fromkeys(self.programs, 0.0)
         self.steps: dict[int, list] = {rank: [] for rank in self.programs}  # (Step, the operation waited for)
-        self.free: dict = defaultdict(float)  # until when a group, or a sender's network card, is occupied
-        self.before: dict = {}  # by the same, the operation that occupies it
+        self.free: dict = defaultdict(float)  # until when a group is occupied
+        self.before: dict = {}  # by group, the collective that occupies it
 
     def replay(self) -> Replay:
         """Run every rank until it waits for another, until all have ended."""
         ready = deque(self.programs)
         while ready:
             self._advance(ready.popleft(), ready)
-        stuck = [rank for rank, program in self.programs.items() if program]
-        if stuck:
-            _, op = self.programs[stuck[0]][0]
-            raise ValueError(f"replay: rank {stuck[0]} waits for {op.name} with ranks {op.group}, which cannot come")
         spans = [Span(*step) for steps in self.steps.values() for step, _ in steps if step.end > step.start]
         return Replay(Trace(sorted(spans, key=attrgetter("end"))), self._critical_path())
 
@@ -456,28 +339,16 @@ class _Run:
         if len(op.entered) < len(op.parts):
             return
         op.last = max(op.entered, key=op.entered.get)
-        order = op.group[0] if op.message else op.group  # a sender's messages, a group's collectives: one after another
-        occupied, travel, seconds = self.cost(op)
-        came = op.entered[op.group[0] if travel else op.last][0]
-        op.begins = max(came, self.free[order])
-        op.before = self.before.get(order) if op.begins > came else None
-        self.free[order], self.before[order] = op.begins + occupied, op
-        there = op.begins + travel
-        if travel and there >= op.entered[op.last][0]:
-            op.last = op.group[0]
-        elif travel:  # it had arrived when its receiver came
-            op.begins = there = op.entered[op.last][0]
-            op.before = None
-        op.done = {r: there + s for r, s in seconds.items()}
+        seconds, came = self.costs[op.key], op.entered[op.last][0]
+        op.begins = max(came, self.free[op.group])
+        op.before = self.before.get(op.group) if op.begins > came else None
+        # the next collective begins where one rank has done this one
+        self.free[op.group], self.before[op.group] = op.begins + min(seconds.values()), op
+        op.done = {r: op.begins + s for r, s in seconds.items()}
         ready.extend(op.waiting)
 
     def _wait(self, rank, op: _Shared) -> bool:
         start = self.now[rank]
-        if op.buffered and rank == op.group[0]:  # the sender need not wait for the receiver
-            sent = op.parts[rank]
-            self.now[rank] = max(start, op.entered[rank][0] + sent.done - sent.start)
-            self.steps[rank].append((Step(rank, "comm", op.name, start, self.now[rank]), None))
-            return True
         if rank not in op.done:
             op.waiting.append(rank)
             return False
@@ -498,7 +369,7 @@ class _Run:
                 path.append(step)
                 continue
             path.append(step._replace(start=op.begins))
-            while op.before is not None:  # its order was occupied
+            while op.before is not None:  # its group was occupied
                 op, end = op.before, op.begins
                 path.append(Step(op.last, "comm", op.name, op.begins, end))
             rank, i = op.last, op.entered[op.last][1]

@@ -28,7 +28,7 @@ from ..trace import Message, Trace
 from .clock import ComputeModel, Free, Roofline
 from .communicator import MessageComm, SimComm
 from .copies import Copies
-from .failures import Failure, Loss
+from .failures import Failure, FaultyComm, FaultyTransport, Loss
 from .scheduler import Scheduler
 from .transport import RecvOp, SendOp, Transport
 
@@ -67,11 +67,6 @@ class SimWorld:
         up to 64 ranks; or all at once, as long as the formula of the network says, the default above and where ranks
         fail (an algorithm of several messages would have to survive the loss of a rank between two of them). Those of
         objects, and `split`, always go by the formula.
-    order : sequence of str or callable, optional
-        The network's decisions, where it has a choice, such as `["2->0", "buffer 1"]` (see `sim.exploration`):
-        whose message a receive from any rank gets, and which sends are buffered. After the last one, messages are
-        delivered in the order in which they were sent. Or `choose(options, transport) -> Decision`. Time stands
-        still in such a world.
     detection : float
         Silence after which a rank is reported to the others as lost [virtual s].
 
@@ -108,7 +103,6 @@ class SimWorld:
         failures: Sequence[Failure] = (),
         detection: float = 1.0,
         collectives: str | None = None,
-        order: Any = None,
     ):
         if not isinstance(size, (int, np.integer)) or isinstance(size, bool) or size < 1:
             raise ValueError(f"SimWorld: size is {size!r}, expected the number of ranks, 1 or more")
@@ -139,9 +133,6 @@ class SimWorld:
             raise ValueError(f"SimWorld: collectives is {collectives!r}, expected 'messages' or 'formula'")
         if self.failures and collectives == "messages":
             raise ValueError("SimWorld: collectives is 'messages', but where ranks fail they go by the formula")
-        self.order = _chooser(order)
-        if order is not None and (self.failures or collectives == "formula" or eager_limit):
-            raise ValueError("SimWorld: order excludes failures, eager_limit and collectives='formula'")
         small = self.size <= LARGEST_WITH_MESSAGES and not self.failures
         self.collectives = collectives or ("messages" if small else "formula")
         self._trace, self._transport = Trace(), None
@@ -177,10 +168,6 @@ class SimWorld:
         ops += [op for box in transport.objects.values() for op in box]
         left = {(op.channel.sender, op.channel.receiver, op.arrival, op.nbytes) for op in ops}
         return [m for m in self.trace.messages if (m.source, m.dest, m.arrived, m.nbytes) in left]
-
-    @property
-    def events(self) -> list[Any]:  # of `exploration.SpaceTimeEvent`
-        return list(getattr(self._transport, "events", ()))
 
     @property
     def losses(self) -> list[Loss]:
@@ -236,29 +223,10 @@ class SimWorld:
 
     def _parts(self):
         """Make the scheduler and the transport, and choose the communicator class."""
-        if self.order is not None:
-            from .exploration import OrderedComm, OrderedScheduler, OrderedTransport
-
-            scheduler = OrderedScheduler(self.size)
-            return scheduler, OrderedTransport(self, scheduler, self.order()), OrderedComm
         scheduler = Scheduler(self.size, self.compute.measures)
         if not self.failures:
             return scheduler, Transport(self, scheduler), COMMUNICATORS[self.collectives]
-        from .failures import FaultyComm, FaultyTransport
-
         return scheduler, FaultyTransport(self, scheduler), FaultyComm
-
-
-def _chooser(order):
-    """Return a function that makes, for each run, the function that decides."""
-    if order is None:
-        return None
-    if callable(order):
-        return lambda: order
-    from .exploration import Decision, follow
-
-    decisions = [Decision.parse(text) for text in order]
-    return lambda: follow(decisions)
 
 
 # -- ranks' output -----------------------------------------------------------------------------------------------------

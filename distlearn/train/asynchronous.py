@@ -37,21 +37,18 @@ def updates_per_step(settings, size: int) -> float:
     """Return how many updates are made while every worker computes one gradient, as schedules count updates."""
     if settings.strategy not in ASYNCHRONOUS:
         return 1.0
-    policy, workers = make_policy(settings.policy), max(1, size - settings.servers)
+    policy, workers = make_policy(settings.policy), max(1, size - 1)
     return 1.0 if policy.waits else workers / policy.quorum(workers)
 
 
 def train_asynchronously(comm, settings, dataset, model, loss, rule, lr) -> tuple[History, dict | None]:
     """Train with a parameter server."""
     # Workers take as many steps on average as an epoch has batches, times the epochs; faster workers take more.
-    policy, workers = make_policy(settings.policy), comm.size - settings.servers
-    if workers < 1:
-        raise ValueError(f"param_server: {settings.servers} servers on {comm.size} ranks leave no worker")
     batches = len(Batches(dataset.x_train, dataset.y_train, settings.batch_size))
     updates = updates_per_step(settings, comm.size) * batches  # in an epoch
     stride = min(settings.evaluate_every or settings.epochs, settings.epochs)
     rate, every = RATES[settings.staleness_rate], max(1, int(stride * updates))
-    server = ParameterServer(comm, model, loss, rule, lr, policy, servers=settings.servers, rate=rate, every=every)
+    server = ParameterServer(comm, model, loss, rule, lr, make_policy(settings.policy), rate=rate, every=every)
     run = server.train(dataset, batch_size=settings.batch_size, steps=settings.epochs * batches, seed=settings.seed)
     if run is None:
         return History(), None

@@ -112,7 +112,7 @@ def _check_policy(value) -> str | None:
 _PIPELINES = ("pipeline", "hybrid")
 _REPLICAS = ("data",)
 _BUCKETS = ("data", "hybrid", "one_weird_trick")
-_CLIPPED = tuple(name for name in STRATEGIES if name not in ("local_sgd", "diloco"))
+_CLIPPED = tuple(name for name in STRATEGIES if name != "local_sgd")
 
 
 def _with(*strategies: str):
@@ -188,10 +188,7 @@ class Settings:
     check_every: int | None = _setting(
         int, "Steps between two comparisons of the ranks' parameters.", least=1, needs=_with("data")
     )
-    average_every: int | None = _setting(
-        int, "Steps between two averages.", 8, least=1, needs=_with("local_sgd", "diloco")
-    )
-    outer_lr: float = _setting(float, "Learning rate of the outer optimizer.", 0.7, above=0, needs=_with("diloco"))
+    average_every: int | None = _setting(int, "Steps between two averages.", 8, least=1, needs=_with("local_sgd"))
     dp: int = _setting(int, "Replicas; -1 for the remaining ranks.", -1, least=-1, needs=_with("hybrid"))
     pp: int = _setting(int, "Stages of a pipeline.", 1, least=-1, needs=_with("hybrid"))
     tp: int = _setting(int, "Ranks that share layers.", 1, least=-1, needs=_with("hybrid"))
@@ -212,7 +209,6 @@ class Settings:
         check=_check_policy,
         needs=_with("param_server"),
     )
-    servers: int = _setting(int, "Ranks that hold the parameters.", 1, least=1, needs=_with("param_server"))
     staleness_rate: str = _setting(
         str,
         "How staleness changes the learning rate.",

@@ -26,7 +26,6 @@ _STAGES = ("schedule", "n_microbatches", "shape")
 STRATEGIES: dict[str, tuple[Callable, tuple[str, ...]]] = {
     "data": (parallel.DataParallel, (*_BUCKETS, "accumulate", "check_every", "compress")),
     "data_naive": (parallel.NaiveDataParallel, ()),
-    "diloco": (parallel.DiLoCo, ("every", "outer_lr")),
     "hybrid": (parallel.Hybrid, ("dp", "pp", "tp", *_STAGES, *_BUCKETS)),
     "local_sgd": (parallel.LocalSGD, ("every",)),
     "one_weird_trick": (parallel.OneWeirdTrick, _BUCKETS),

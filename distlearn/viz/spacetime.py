@@ -130,8 +130,6 @@ def _content(what) -> tuple[list[SpaceTimeEvent], dict[int, str], int]:
     if isinstance(what, OrderedRun):
         return what.events, _stopped(what), what.size
     stopped = {rank: f"waits for {text}" for rank, text in what.waiting.items()}
-    if what.order is not None:  # time stands still there
-        return what.events, stopped, what.size
     left = what.undelivered
     events = []
     for number, m in enumerate(what.trace.messages):

@@ -9,6 +9,7 @@ from threadpoolctl import threadpool_limits
 
 from distlearn.comm import Network
 from distlearn.comm.base import ignore_report
+from distlearn.comm.network.fit import MESSAGE_SIZES, fastest, line, ping_pong
 from distlearn.data import Dataset, load
 from distlearn.nn import MLP, SoftmaxCrossEntropy
 from distlearn.optim import SGD
@@ -37,9 +38,9 @@ def digits_task(**changes) -> Task:
     return Task(load("digits"), **changes)
 
 
-def program(comm, task: Task, policy, *, steps, seed=0, pace=None, points=25, servers=1):
+def program(comm, task: Task, policy, *, steps, seed=0, pace=None, points=25):
     """Train on a communicator of any world, each worker with `steps` gradients on average; return the run on rank 0."""
-    workers = comm.size - servers
+    workers = comm.size - 1
     quorum = policy.quorum(workers)
     server = ParameterServer(
         comm,
@@ -48,19 +49,18 @@ def program(comm, task: Task, policy, *, steps, seed=0, pace=None, points=25, se
         SGD(),
         task.lr * quorum,
         policy,
-        servers=servers,
         pace=pace,
         every=max(1, steps * workers // quorum // points),
     )
     return server.train(task.dataset, batch_size=task.batch * workers, steps=steps, seed=seed)
 
 
-def run_policy(task: Task, policy, speeds: Speeds, *, network=None, servers=1, **options) -> Run:
+def run_policy(task: Task, policy, speeds: Speeds, *, network=None, **options) -> Run:
     """Train once on simulated ranks; by default a message of 0.1 MB takes 2 ms, beside steps that take a second."""
     network = network or Network(alpha=1e-3, beta=1e8)
-    world = SimWorld(speeds.workers + servers, network)
+    world = SimWorld(speeds.workers + 1, network)
     with threadpool_limits(1):  # small products are slower on several cores
-        return world.run(program, task, policy, pace=speeds, servers=servers, **options)[0]
+        return world.run(program, task, policy, pace=speeds, **options)[0]
 
 
 @dataclass
@@ -89,14 +89,14 @@ class Pair:
         }
 
 
-def calibrate(trace, servers: int, workers: int, seed: int = 0) -> Speeds:
+def calibrate(trace, workers: int, seed: int = 0) -> Speeds:
     """Fit speeds to the spans of a real run: each worker's mean, and the variation of the steps.
 
     Parameters
     ----------
     trace : Trace
         With a span "gradient" for every step.
-    servers, workers : int
+    workers : int
     seed : int
         Of the speeds that are returned.
 
@@ -110,15 +110,13 @@ def calibrate(trace, servers: int, workers: int, seed: int = 0) -> Speeds:
     >>> from distlearn.trace import Span, Trace
     >>> spans = [Span(1, "compute", "gradient", t, t + 1.0) for t in range(5)]
     >>> spans += [Span(2, "compute", "gradient", t, t + 4.0) for t in range(0, 20, 4)]
-    >>> calibrate(Trace(spans), 1, 2)
+    >>> calibrate(Trace(spans), 2)
     Speeds(2, 1 s, lognormal 0, slow={1: 4.0})
     """
-    took = [np.array([s.seconds for s in trace.select(rank=servers + w, name="gradient")]) for w in range(workers)]
+    took = [np.array([s.seconds for s in trace.select(rank=1 + w, name="gradient")]) for w in range(workers)]
     for worker, seconds in enumerate(took):
         if not len(seconds):
-            raise ValueError(
-                f"calibrate: the trace has no span 'gradient' of worker {worker} (rank {servers + worker})"
-            )
+            raise ValueError(f"calibrate: the trace has no span 'gradient' of worker {worker} (rank {1 + worker})")
     means = np.array([seconds.mean() for seconds in took])
     base = float(means.min())
     shape = float(np.median([np.log(seconds).std() for seconds in took]))
@@ -127,9 +125,9 @@ def calibrate(trace, servers: int, workers: int, seed: int = 0) -> Speeds:
 
 
 def real_beside_simulated(
-    world, task: Task, *, pace: Speeds | None = None, policies=ON_FOUR, steps=40, servers=1, seed=0, report=None
+    world, task: Task, *, pace: Speeds | None = None, policies=ON_FOUR, steps=40, seed=0, report=None
 ) -> Pair | None:
-    """Train on real ranks, some of them servers; calibrate the simulator from the asynchronous run; train there, too.
+    """Train on real ranks, calibrate the simulator from the asynchronous run, and train there, too.
 
     Parameters
     ----------
@@ -144,7 +142,6 @@ def real_beside_simulated(
         ASP among them: the simulator is calibrated from its run, in which no worker waits.
     steps : int
         Gradients of each worker, on average.
-    servers : int
     seed : int
     report : callable, optional
 
@@ -153,15 +150,15 @@ def real_beside_simulated(
     pair : Pair or None
         Under mpiexec on rank 0, and None elsewhere.
     """
-    report, workers = report or ignore_report, world.size - servers
+    report, workers = report or ignore_report, world.size - 1
     pace = Speeds(workers, 0.02, slow={0: 4.0}, seed=seed) if pace is None else pace
     policies = sorted(policies, key=lambda policy: policy != asp())
     if not policies or policies[0] != asp():
         raise ValueError(
             f"real_beside_simulated: policies are {', '.join(map(str, policies))}, expected ASP among them"
         )
-    network = Network.fit(world, algorithms=()).network
-    options = {"steps": steps, "seed": seed, "servers": servers}
+    network = Network(*line(np.array(MESSAGE_SIZES, float), fastest(world.run(ping_pong, MESSAGE_SIZES, 88)[0])))
+    options = {"steps": steps, "seed": seed}
     real, trace = {}, None
     world.run(_on_one_thread, task, policies[0], pace=pace, **options | {"steps": 1})  # warm-up: lazy imports, caches
     for i, policy in enumerate(policies):
@@ -170,7 +167,7 @@ def real_beside_simulated(
         report(i + 1, len(policies), policy=str(policy))
     if world.rank:
         return None
-    speeds = calibrate(trace, servers, workers, seed)
+    speeds = calibrate(trace, workers, seed)
     network = _slowed(network, trace, real[str(policies[0])])
     simulated = {str(policy): run_policy(task, policy, speeds, network=network, **options) for policy in policies}
     return Pair(real, simulated, network, speeds)

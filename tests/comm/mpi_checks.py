@@ -10,10 +10,9 @@ import time
 import numpy as np
 import pytest
 
-from distlearn.comm import Network
 from distlearn.comm.base import CommError, CommTimeoutError
 from distlearn.comm.mpi import MPIComm
-from distlearn.comm.mpi.collectives import GUARDED
+from distlearn.comm.network.fit import MESSAGE_SIZES, all_reduce_sweep, fastest, line, ping_pong
 
 
 def fresh(comm, **options):
@@ -117,32 +116,6 @@ def check_work_that_nobody_waits_for_is_named(comm):
             part.end()
         work.wait()
         part.end()
-
-
-def check_arrays_are_compared_in_the_first_calls_of_a_line(comm):
-    comm = fresh(comm, strict=True)
-    for call in range(GUARDED + 1):
-        x = np.ones(8)
-        work = comm.iall_reduce(x)
-        x[0] = 2
-        if call == GUARDED:
-            work.wait()
-            continue
-        with pytest.raises(CommError, match="the array given to iall_reduce was changed before wait"):
-            work.wait()
-
-
-def check_an_array_changed_before_wait_is_named(comm):
-    comm = fresh(comm, strict=True)
-    for name in ("iall_reduce", "ireduce_scatter", "iall_gather"):
-        x = np.full(8, np.nan)
-        work = getattr(comm, name)(x)
-        x[0] = -x[0]
-        with pytest.raises(CommError, match=f"the array given to {name} was changed before wait.*mpi_checks.py, line"):
-            work.wait()
-        x = np.full(8, np.nan)  # not equal to itself, but unchanged
-        work = getattr(comm, name)(x)
-        assert work.wait() is work.wait()
 
 
 def check_calls_that_are_not_compared(comm):
@@ -265,17 +238,12 @@ def check_progress_comes_from_rank_0(comm):
 
 
 def check_the_network_can_be_measured(comm):
-    class World:
-        @staticmethod
-        def run(fn, *args):
-            return comm.all_gather_obj(fn(comm, *args))
-
-    found = Network.fit(World, algorithms=["native", "ring"], repeats=2, array_sizes=(1 << 10, 1 << 16))
-    assert found.size == comm.size
-    assert 0 <= found.network.alpha < 1
-    assert found.network.beta > 1e5
-    assert found.gamma > 0
-    assert all((s.measured > 0).all() and (s.predicted > 0).all() for s in found.all_reduces.values())
+    times, sizes = ping_pong(comm, repeats=3), np.array(MESSAGE_SIZES, float)
+    alpha, beta = comm.broadcast_obj(line(sizes, fastest(times)))
+    assert 0 <= alpha < 1
+    assert beta > 1e5
+    found = all_reduce_sweep(comm, ("native", "ring"), (1 << 10, 1 << 16), 2)
+    assert all((fastest(measured) > 0).all() for measured in found.values())
 
 
 def run_all(comm) -> list[str]:

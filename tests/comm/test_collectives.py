@@ -122,7 +122,7 @@ def test_every_rank_gets_the_same_bits_of_any_shape(name):
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 6, 7, 8, 16])
 def test_simulated_time_equals_the_formula(name, size):
     """Where all shares are equally long; for the trees that merge, at powers of two."""
-    many_to_one = name in ("flat_gather", "flat_reduce", "naive_all_reduce")
+    many_to_one = name in ("flat_reduce", "naive_all_reduce")
     network = Network(1e-5, 1e8, contention="ports" if many_to_one else "sender")
     world, n = SimWorld(size, network), 1680  # its halves, quarters, ... and all shares are whole
     world.run(lambda comm: call(name, comm, n // comm.size if "to_all" in name else n) is None)
@@ -171,7 +171,7 @@ def test_unknown_algorithms_are_named():
         (lambda c, x: collectives.tree_all_reduce(c, x, "mean"), "op='mean'"),
         (lambda c, x: collectives.tree_broadcast(c, x, root=3), "root=3"),
         (lambda c, x: collectives.tree_scatter(c, np.zeros((2, 4)), x), "one row per rank"),
-        (lambda c, x: collectives.flat_scatter(c, np.zeros((3, 5)), x), "sends rows of shape"),
+        (lambda c, x: collectives.tree_scatter(c, np.zeros((3, 5)), x), "sends rows of shape"),
         (lambda c, x: collectives.ring_all_gather(c, [1]), "takes an array, got list"),
     ],
 )

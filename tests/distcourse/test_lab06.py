@@ -81,7 +81,7 @@ def test_given_collectives_take_the_place_of_the_librarys():
     used = Log()
 
     def noting(name):
-        function = getattr(collectives, f"flat_{name}")
+        function = getattr(collectives, f"tree_{name}")
         return lambda comm, *args: used.append(name) or function(comm, *args)
 
     def moves(comm, *names):

@@ -181,7 +181,6 @@ def make_optimizer(c: Combination, model) -> Optimizer:
 
 WHOLE = ("data", "naive", "local")
 STAGED = ("pipeline", "pipedream")
-SEQUENCE = ("ring", "positions")
 SCHEDULES = [lambda: Constant(0.05), lambda: Cosine(0.05, 4),
              lambda: WarmUp(0.05, 2)]  # fmt: skip
 
@@ -191,7 +190,7 @@ def choose(pick) -> Combination:
     strategy = pick(list(MAKE))
     size = pick([1, 2, 3, 4])
     kind = pick(["vector", "vector", "image", "sequence", "text"])
-    if strategy in SEQUENCE:
+    if strategy == "ring":
         kind = "text"
     if strategy == "trick":
         kind = "image"
@@ -287,7 +286,6 @@ MAKE = {
     "pipedream": parallel.PipeDream,
     "hybrid": parallel.Hybrid,
     "ring": parallel.SequenceParallel,
-    "positions": lambda *args: parallel.TensorParallel(*args, sequence=True),
 }
 
 

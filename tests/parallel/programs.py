@@ -78,15 +78,11 @@ def messages_of_steps(size, make, steps):
     return messages(size, lambda comm: run(comm, make, steps=steps)) - made
 
 
-def averaged_by_hand(size, every, steps, batch, inner, momentum=None):
-    """Local SGD without a communicator: one replica after the other, then the average weighted by samples.
-
-    With a momentum, DiLoCo: the outer rule, Nesterov with rate 0.7, takes how far the average is from the start.
-    """
+def averaged_by_hand(size, every, steps, batch, inner):
+    """Local SGD without a communicator: one replica after the other, then the average weighted by samples."""
     replicas = [model_of("plain") for _ in range(size)]
     optimizers = [inner(m.params) for m in replicas]
-    start = [p.data.copy() for p in replicas[0].params]
-    velocity, seen = [0 * w for w in start], np.zeros(size)
+    seen = np.zeros(size)
     for step in range(steps):
         bounds = cut(batch, size, False)
         for r, (model, optimizer) in enumerate(zip(replicas, optimizers, strict=True)):
@@ -98,15 +94,10 @@ def averaged_by_hand(size, every, steps, batch, inner, momentum=None):
                 optimizer.step()
             seen[r] += len(rows)
         if step + 1 == steps or (every and (step + 1) % every == 0):
-            for i, ps in enumerate(zip(*(m.params for m in replicas), strict=True)):
+            for ps in zip(*(m.params for m in replicas), strict=True):
                 mean = sum(n * p.data for n, p in zip(seen, ps, strict=True)) / seen.sum()
-                if momentum is None:
-                    start[i] = mean
-                else:
-                    velocity[i] = momentum * velocity[i] + start[i] - mean
-                    start[i] = start[i] - 0.7 * (start[i] - mean + momentum * velocity[i])
                 for p in ps:
-                    p.data[...] = start[i]
+                    p.data[...] = mean
             seen[:] = 0
     return {p.name: p.data for p in replicas[0].params}
 

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,13 +11,12 @@ from distlearn.comm import RankError
 from distlearn.data import load
 from distlearn.nn import MLP, MeanSquaredError, SoftmaxCrossEntropy
 from distlearn.optim import Cosine, Momentum, Nesterov, Optimizer, WarmUp
-from distlearn.parallel import CheckpointStore, DataParallel, LocalSGD
+from distlearn.parallel import CheckpointStore, DataParallel, Hybrid, LocalSGD, Pipeline, TensorParallel, ZeRO
 from distlearn.parallel.checkpoint.state import data_fingerprint, differences, run_fingerprint
 from distlearn.sim import SimWorld
 from distlearn.train import fit
 
 from .programs import serial
-from .test_checkpoint_sharded import SHARDED
 
 DIGITS = load("digits", dtype="float64").take(96)
 
@@ -80,7 +80,19 @@ def test_data_are_known_by_their_contents_and_order():
     assert differences(data_fingerprint(DIGITS, 32, 0), data_fingerprint(DIGITS, 32, 1)) == ["seed 0 (now 1)"]
 
 
-STRATEGIES = {"serial": serial, "data": DataParallel, "local": LocalSGD} | SHARDED
+def hybrid(comm, *args):
+    axes = {"pp": 2} if comm.size == 2 else {"tp": 3} if comm.size == 3 else {"dp": 2, "tp": 2}
+    return Hybrid(comm, *args, **axes)
+
+
+STRATEGIES = {
+    "serial": serial,
+    "data": DataParallel,
+    "local": LocalSGD,
+    "hybrid": hybrid,
+    "tensor": TensorParallel,
+    "pipeline": Pipeline,
+} | {f"zero{stage}": partial(ZeRO, stage=stage, cap_bytes=500) for stage in (1, 2, 3)}
 
 
 def train(comm, name, folder, resume, dataset=DIGITS, lr=0.1, clip_norm=None, epochs=1):

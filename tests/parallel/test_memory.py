@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from distlearn.comm import RankError
 from distlearn.data import Batch
 from distlearn.nn import MLP, Linear, Recompute, Sequential, SoftmaxCrossEntropy, Tanh
 from distlearn.optim import SGD, Adam, Momentum, Optimizer
@@ -67,34 +66,6 @@ def test_predicted_is_measured_to_the_byte(request):
         told, found = ([(s.rank, s.at, s.everywhere) for s in r.samples] for r in (predicted, measured))
         assert told == found, f"seed {seed}: {c}"
     assert len({strategy for strategy, *_ in seen}) == len(MAKE)
-
-
-class Padded(Linear):
-    """Uses functions that meta arrays do not have."""
-
-    def forward(self, x):
-        y, saved = super().forward(np.pad(x, ((0, 0), (0, 1)))[:, :-1])
-        return np.clip(y, -1, 1), (saved, y)
-
-    def backward(self, dy, saved):
-        return super().backward(np.where(abs(saved[1]) < 1, dy, 0), saved[0])
-
-
-class Miswritten(Linear):
-    def forward(self, x):
-        return self.weights @ x, x
-
-
-@pytest.mark.parametrize("make", [serial(Momentum()), zero(3)])
-def test_an_own_layer_that_meta_arrays_cannot_enter(make):
-    """Its `output_shape` is enough; a mistake of another kind is not hidden."""
-    batch, shape = without_data(Batch(np.zeros((32, 784), "f4"), np.zeros(32, int), 32)), (784, 64)
-    own, plain = (
-        record_memory(make, Sequential(kind(*shape, 0), Tanh(), Linear(64, 10, 1)), batch) for kind in (Padded, Linear)
-    )
-    assert own.peak.total == pytest.approx(plain.peak.total, rel=0.1)
-    with pytest.raises(RankError, match="'Miswritten' object has no attribute 'weights'"):
-        record_memory(make, Sequential(Miswritten(*shape, 0), Linear(64, 10, 1)), batch)
 
 
 def test_owners_of_a_step_by_hand():

@@ -27,7 +27,6 @@ SHARDED = {
     "zero3": (parallel.ZeRO, {"stage": 3}),
     "hybrid": (parallel.Hybrid, {"dp": P}),
     "local": (parallel.LocalSGD, {"every": 1}),
-    "diloco": (parallel.DiLoCo, {"every": 1}),
 }
 """Each rank is given its part of the batch."""
 WHOLE = {
@@ -119,7 +118,7 @@ def same(found, wanted):
         np.testing.assert_allclose(found[0][key], wanted[0][key], atol=1e-12, err_msg=key)
 
 
-@pytest.mark.parametrize("name", [name for name in ALL if name not in ("diloco", "pipedream")])
+@pytest.mark.parametrize("name", [name for name in ALL if name != "pipedream"])
 def test_another_seed_on_each_rank_is_that_of_rank_0(name):
     same(after(name, seed=lambda rank: rank), after("serial"))
 
@@ -129,7 +128,7 @@ def assign(strategy, number):
         p.grad = np.full(p.data.shape, 7.0)
 
 
-@pytest.mark.parametrize("name", [name for name in ALL if name not in ("diloco", "pipedream")])
+@pytest.mark.parametrize("name", [name for name in ALL if name != "pipedream"])
 def test_a_gradient_that_was_replaced_is_cleared_as_any(name):
     same(after(name, assign), after("serial", assign))
 
@@ -197,7 +196,7 @@ def test_weights_that_are_set_between_steps_are_used_or_refused_by_name(name, ch
     if lost:
         with pytest.raises(RankError, match=r"data of '0\.W' (was replaced|is held in shards)"):
             after(name, change)
-    elif name != "diloco":
+    else:
         same(after(name, change), after("serial", change))
 
 
@@ -252,7 +251,6 @@ def test_a_schedule_that_returns_no_rate_is_named(name, rate):
         ("data", {"compress": "fp16"}, r"compress is 'fp16', expected a codec, such as FP16\(\)"),
         ("data", {"compress": parallel.FP16}, r"expected a codec, such as FP16\(\)"),
         ("local", {"every": 2.5}, "every is 2.5, expected a whole number of 1 or more"),
-        ("diloco", {"outer_lr": 0}, "outer_lr is 0"),
         ("zero1", {"stage": 4}, "stage is 4, expected 1, 2 or 3"),
     ],
 )

@@ -119,7 +119,7 @@ def test_every_strategy_keeps_its_promises(name):
     )
 
 
-@pytest.mark.parametrize("make", [parallel.DiLoCo, parallel.LocalSGD, partial(parallel.PipeDream, n_microbatches=2)])
+@pytest.mark.parametrize("make", [parallel.LocalSGD, partial(parallel.PipeDream, n_microbatches=2)])
 def test_every_inexact_strategy_resumes(make):
     check_strategy(make, exact=False)
 

@@ -50,25 +50,20 @@ def test_equal_replicas_cost_eight_bytes_a_rank(size):
 def test_one_rank_that_drifted_is_named(value):
     error = caught(4, lambda comm: check_replicas(comm, params_of(comm.rank, (2, 1, value))))
     assert error.majority
-    ((rank, parameter, difference),) = error.drifts
-    assert (rank, parameter) == (2, "0.b")
-    assert difference == abs(1 - (1 + value))
-    assert str(error).startswith("rank 2 drifted from the others in 0.b; the largest difference is ")
+    assert error.drifts == [(2, "0.b")]
+    assert str(error) == "rank 2 drifted from the others in 0.b"
 
 
 def test_several_drifts_are_named_by_parameter_and_rank():
     drifts = [(0, 0, 1.0), (3, 0, -2.5), (4, 2, 0.5)]
     error = caught(6, lambda comm: check_replicas(comm, params_of(comm.rank, *drifts)))
-    assert [tuple(d) for d in error.drifts] == [(0, "0.W", 1.0), (3, "0.W", 2.5), (4, "1.W", 0.5)]
+    assert error.drifts == [(0, "0.W"), (3, "0.W"), (4, "1.W")]
     assert "ranks 0, 3, 4 drifted from the others in 0.W, 1.W" in str(error)
-    assert "the largest difference is 2.5 (0.W on rank 3)" in str(error)
 
 
-def test_not_a_number_is_found_and_shown():
+def test_not_a_number_is_found():
     error = caught(3, lambda comm: check_replicas(comm, params_of(comm.rank, (1, 0, np.nan), (2, 1, 4.0))))
-    assert [(d.rank, d.parameter) for d in error.drifts] == [(1, "0.W"), (2, "0.b")]
-    assert np.isnan(error.drifts[0].difference)
-    assert "largest difference is nan (0.W on rank 1)" in str(error)
+    assert error.drifts == [(1, "0.W"), (2, "0.b")]
 
 
 def test_all_not_a_number_alike_is_no_drift():
@@ -118,7 +113,7 @@ def test_the_optimizers_memory_is_checked_too(rule, name):
         strategy.check()
 
     error = caught(3, program)
-    assert [(d.rank, d.parameter, d.difference) for d in error.drifts] == [(2, name, 5.0)]
+    assert error.drifts == [(2, name)]
 
 
 def test_running_statistics_are_compared():

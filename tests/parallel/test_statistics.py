@@ -17,7 +17,6 @@ STRATEGIES = {
     "zero1": dl.ZeRO,
     "zero3": partial(dl.ZeRO, stage=3),
     "local": dl.LocalSGD,
-    "diloco": partial(dl.DiLoCo, every=8),
     "hybrid": partial(dl.Hybrid, dp=2, pp=2),
     "hybrid_tensor": partial(dl.Hybrid, dp=2, tp=2),
     "tensor": dl.TensorParallel,

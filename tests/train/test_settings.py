@@ -80,4 +80,4 @@ def test_compressed_gradients_learn_and_are_not_the_plain_ones(strategy, codec):
 def test_a_strategy_without_clipping_says_so():
     result = CliRunner().invoke(main, ["train", "--strategy", "local_sgd", "--clip-norm", "1"])
     assert "--clip-norm has no effect when --strategy is local_sgd" in " ".join(result.output.split())
-    assert set(STRATEGIES) - set(CLIPPED) == {"local_sgd", "diloco"}
+    assert set(STRATEGIES) - set(CLIPPED) == {"local_sgd"}

@@ -47,13 +47,6 @@ def test_a_run_that_ends_shows_every_message():
     assert all(start[0] < end[0] and end[1] == 0 for start, end in arrows)
 
 
-def test_a_world_whose_order_was_chosen_shows_that_order():
-    world = SimWorld(3, order=["2->0"])
-    assert world.run(first_come)[0] == [2, 1]
-    _, _, arrows = drawn(world)
-    assert sorted((start[1], end) for start, end in arrows) == [(1, (3, 0)), (2, (2, 0))]
-
-
 def test_where_a_rank_raised_only_that_one_is_marked():
     """Rank 2 has not been told yet that its message was received, but nothing holds it up."""
 

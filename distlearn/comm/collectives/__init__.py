@@ -22,7 +22,7 @@ how much goes through the busiest rank.
 from ...shares import shares
 from .butterflies import dissemination_barrier, doubling_all_reduce, halving_doubling_all_reduce, pairwise_all_to_all
 from .rings import ring_all_gather, ring_all_reduce, ring_reduce_scatter
-from .stars import flat_broadcast, flat_gather, flat_reduce, flat_scatter, naive_all_reduce
+from .stars import flat_broadcast, flat_reduce, naive_all_reduce
 from .trees import tree_all_reduce, tree_broadcast, tree_gather, tree_reduce, tree_scatter
 
 # All-reduces by a short name.

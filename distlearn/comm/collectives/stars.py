@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...backend import get_xp
-from ..calls import REDUCTIONS, check_buffer, check_reduction, check_root, check_scatter
+from ..calls import REDUCTIONS, check_buffer, check_reduction, check_root
 
 
 def flat_broadcast(comm, x, root: int = 0, tag: int = 0):
@@ -20,42 +20,6 @@ def flat_broadcast(comm, x, root: int = 0, tag: int = 0):
     for dest in _others(comm):
         comm.send(x, dest, tag)
     return x
-
-
-def flat_scatter(comm, x, out, root: int = 0, tag: int = 0):
-    r"""Distribute the rows of the root's `x` (size, \*out.shape), one to each rank, into `out`.
-
-    p - 1 messages, n (p - 1) bytes, all from the root; n is one row.
-
-    .. math:: T(n, p) = (p - 1) \left(\alpha + \frac{n}{\beta}\right)
-    """
-    check_root(root, comm.rank, comm.size)
-    if comm.rank != root:
-        return comm.recv(out, root, tag)
-    check_scatter("flat_scatter", x, out, comm.rank, comm.size)
-    for dest in _others(comm):
-        comm.send(x[dest : dest + 1], dest, tag)
-    out[...] = x[root]
-    return out
-
-
-def flat_gather(comm, x, root: int = 0, tag: int = 0):
-    r"""Return the `x` of every rank, stacked (size, \*x.shape), on the root, and None elsewhere.
-
-    p - 1 messages, n (p - 1) bytes, all to the root, whose network card takes one after another.
-
-    .. math:: T(n, p) = \alpha + (p - 1) \frac{n}{\beta}
-    """
-    check_root(root, comm.rank, comm.size)
-    check_buffer("flat_gather", x, comm.rank)
-    if comm.rank != root:
-        comm.send(x, root, tag)
-        return None
-    rows = get_xp(x).empty((comm.size, *x.shape), x.dtype)
-    rows[root] = x
-    for source in _others(comm):
-        comm.recv(rows[source : source + 1], source, tag)
-    return rows
 
 
 def flat_reduce(comm, x, op: str = "sum", root: int = 0, tag: int = 0):

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .cost import collective_seconds
 
-if TYPE_CHECKING:
-    from .fit import Fit
-
 # -- alpha beta --------------------------------------------------------------------------------------------------------
-# The cost of a message: Hockney's alpha-beta model, links that messages share, and networks of two levels.
+# The cost of a message: Hockney's alpha-beta model, and networks of two levels.
 
-CONTENTION = ("sender", "ports", "link")
+CONTENTION = ("sender", "ports")
 
 
 @dataclass(frozen=True, repr=False)
@@ -27,10 +24,9 @@ class Network:
         Latency of a message [s].
     beta : float
         Bandwidth [bytes/s].
-    contention : {"sender", "ports", "link"}
-        Where messages wait for one another: at the network card of the sending rank; there and at that of the rank
-        that receives them, so that many senders to one rank share its bandwidth; on one link that all messages share,
-        as on a bus or through a switch too small for its hosts.
+    contention : {"sender", "ports"}
+        Where messages wait for one another: at the network card of the sending rank; or there and at that of the rank
+        that receives them, so that many senders to one rank share its bandwidth.
 
     References
     ----------
@@ -83,16 +79,6 @@ class Network:
             raise TypeError(f"the network is {network!r}, expected a Network or the name of one")
         return network
 
-    @staticmethod
-    def fit(world: Any, **options: Any) -> Fit:
-        """Measure messages and all-reduces on the ranks of `world`; return a `Fit`: the network and its error.
-
-        See `distlearn.comm.network.fit.fit`.
-        """
-        from .fit import fit
-
-        return fit(world, **options)
-
     # -- one message ---------------------------------------------------------------------------------------------------
     @property
     def plain(self) -> bool:
@@ -115,8 +101,6 @@ class Network:
         return self.alpha, nbytes / self.beta, self._links(source, dest)
 
     def _links(self, source, dest, level: str = "") -> tuple[Any, ...]:
-        if self.contention == "link":
-            return ((level, "link"),)
         out = (level, "out", source)
         return (out,) if self.contention == "sender" else (out, (level, "in", dest))
 
@@ -179,8 +163,7 @@ class HierarchicalNetwork:
         a, b = source // self.ranks_per_node, dest // self.ranks_per_node
         if a == b:
             inside = self.inside
-            level = ("node", a) if inside.contention == "link" else "inside"  # every node has its own bus
-            return inside.alpha, nbytes / inside.beta, inside._links(source, dest, level)
+            return inside.alpha, nbytes / inside.beta, inside._links(source, dest, "inside")
         return self.between.alpha, nbytes / self.between.beta, self.between._links(source, dest, "between")
 
     def collective(self, name: str, nbytes: float, ranks: Sequence[int]) -> float:
@@ -197,8 +180,7 @@ class HierarchicalNetwork:
 # Real networks as models: bandwidth from the standard or the vendor's data sheet, latency from published
 # measurements.
 #
-# Bandwidths are those of one direction and of payload alone. They are upper bounds; programs see less, and
-# `Network.fit` measures how much less.
+# Bandwidths are those of one direction and of payload alone. They are upper bounds; programs see less.
 
 # Share of an Ethernet link that is TCP payload: of each 1,538 bytes on the wire (IEEE 802.3: preamble 8, header 14,
 # data 1,500, checksum 4, gap 12) 52 more are headers of IPv4 (20) and TCP with time stamps (RFC 9293, RFC 7323: 32).
@@ -216,7 +198,7 @@ def _pcie(gigatransfers: float) -> float:
 
 # By name, for `Network.preset`.
 PRESETS = {
-    # two ranks of MPICH 5 in one machine (shared memory), `Network.fit` on a virtual machine with two cores
+    # two ranks of MPICH 5 in one machine (shared memory), a ping-pong on a virtual machine with two cores
     "loopback": Network(5e-6, 10e9),
     # IEEE 802.3ab. 40 to 300 microseconds between programs: Aspen Systems, HPC glossary, "low latency"
     "ethernet-1g": _ethernet(1, 50e-6),

@@ -7,7 +7,7 @@ r"""Messages, bytes and seconds of each collective of `distlearn.comm.collective
 n is the size in bytes of the array that one rank passes: all of it for a broadcast or a reduction, one row for scatter
 and gather. Messages and bytes are sums over all ranks and exact for every n and p. Seconds are those of a network on
 which a rank sends one message and receives one at a time; they are exact where all shares are equally long, and for
-trees where p is a power of two (else a bound from above). Arithmetic is free unless gamma says what a byte costs.
+trees where p is a power of two (else a bound from above). Arithmetic is free.
 """
 
 from __future__ import annotations
@@ -49,10 +49,8 @@ def nbytes(algorithm, n: float, p: int) -> float:
     return _formula(algorithm, p).nbytes(n, p)
 
 
-def seconds(algorithm, n: float, p: int, network, gamma: float = 0.0) -> float:
+def seconds(algorithm, n: float, p: int, network) -> float:
     """Return how long a collective takes on a network [s]; parameters as for `messages`.
-
-    `gamma` is the time that a rank takes to reduce a byte [s / byte].
 
     Examples
     --------
@@ -60,8 +58,7 @@ def seconds(algorithm, n: float, p: int, network, gamma: float = 0.0) -> float:
     >>> seconds("ring", 4_000_000, 4, Network(alpha=1e-5, beta=1e9))
     0.00606
     """
-    formula = _formula(algorithm, p)
-    return formula.seconds(n, p, network.message) + gamma * formula.reduced(n, p)
+    return _formula(algorithm, p).seconds(n, p, network.message)
 
 
 def _formula(algorithm, p: int) -> Formula:
@@ -85,7 +82,6 @@ class Formula(NamedTuple):
     messages: Callable[..., Any]  # (p) -> int
     nbytes: Callable[..., Any]  # (n, p) -> bytes
     seconds: Callable[..., Any]  # (n, p, time) -> s
-    reduced: Callable[..., Any] = lambda n, p: 0.0  # (n, p) -> bytes that go through arithmetic, one after another
 
 
 def rounds(p: int) -> int:
@@ -130,7 +126,6 @@ def _then(first: Formula, second: Formula, share=lambda n, p: n) -> Formula:
         lambda p: first.messages(p) + second.messages(p),
         lambda n, p: first.nbytes(n, p) + second.nbytes(share(n, p), p),
         lambda n, p, time: first.seconds(n, p, time) + second.seconds(share(n, p), p, time),
-        first.reduced,
     )
 
 
@@ -138,44 +133,34 @@ def _to_others(n, p):
     return n * (p - 1)
 
 
-def _of_share(n, p):
-    return n * (p - 1) / p
-
-
 _FLAT = Formula(lambda p: p - 1, _to_others, _star)
-_FLAT_REDUCE = Formula(lambda p: p - 1, _to_others, _to_root, _to_others)
+_FLAT_REDUCE = Formula(lambda p: p - 1, _to_others, _to_root)
 _NAIVE = _then(_FLAT_REDUCE, _FLAT)
 _TREE = Formula(lambda p: p - 1, _to_others, lambda n, p, time: rounds(p) * time(n))
-_TREE_REDUCE = _TREE._replace(reduced=lambda n, p: n * rounds(p))
 _BINOMIAL = Formula(lambda p: p - 1, lambda n, p: n * _hops(p), _binomial)
 _SHARES = Formula(lambda p: p * (p - 1), _to_others, lambda n, p, time: (p - 1) * time(n / p))
-_RING_REDUCE = _SHARES._replace(reduced=_of_share)
 _RING_GATHER = Formula(_SHARES.messages, lambda n, p: n * p * (p - 1), lambda n, p, time: (p - 1) * time(n))
 FORMULAS = {
     "flat_broadcast": _FLAT,
-    "flat_scatter": _FLAT,
-    "flat_gather": _FLAT._replace(seconds=_to_root),
     "flat_reduce": _FLAT_REDUCE,
     "naive_all_reduce": _NAIVE,
     "tree_broadcast": _TREE,
-    "tree_reduce": _TREE_REDUCE,
-    "tree_all_reduce": _then(_TREE_REDUCE, _TREE),
+    "tree_reduce": _TREE,
+    "tree_all_reduce": _then(_TREE, _TREE),
     "tree_scatter": _BINOMIAL,
     "tree_gather": _BINOMIAL,
-    "ring_all_reduce": _then(_RING_REDUCE, _RING_GATHER, lambda n, p: n / p)._replace(nbytes=_NAIVE.nbytes),
-    "ring_reduce_scatter": _RING_REDUCE,
+    "ring_all_reduce": _then(_SHARES, _RING_GATHER, lambda n, p: n / p)._replace(nbytes=_NAIVE.nbytes),
+    "ring_reduce_scatter": _SHARES,
     "ring_all_gather": _RING_GATHER,
     "doubling_all_reduce": Formula(
         lambda p: _floor(p) * rounds(_floor(p)) + 2 * (p - _floor(p)),
         lambda n, p: n * (_floor(p) * rounds(_floor(p)) + 2 * (p - _floor(p))),
         lambda n, p, time: rounds(_floor(p)) * time(n) + _fold(n, p, time),
-        lambda n, p: n * (rounds(_floor(p)) + (_floor(p) < p)),  # whole arrays from distance 1, 2, 4, ...
     ),
     "halving_doubling_all_reduce": Formula(
         lambda p: 2 * _floor(p) * rounds(_floor(p)) + 2 * (p - _floor(p)),
         lambda n, p: 2 * n * (p - 1),
         lambda n, p, time: 2 * _binomial(n / _floor(p), _floor(p), time) + _fold(n, p, time),
-        lambda n, p: n * ((_floor(p) - 1) / _floor(p) + (_floor(p) < p)),
     ),
     "pairwise_all_to_all": _SHARES,
     "dissemination_barrier": Formula(lambda p: p * rounds(p), lambda n, p: 0, lambda n, p, time: rounds(p) * time(0)),

@@ -7,8 +7,6 @@ from typing import NamedTuple
 import numpy as np
 
 from ..collectives import ALL_REDUCES
-from . import cost
-from .alpha_beta import Network
 
 # -- measure -----------------------------------------------------------------------------------------------------------
 # Measuring a world's network from inside: ping-pong and all-reduces, as SPMD functions that run on any ranks.
@@ -60,19 +58,6 @@ def all_reduce_sweep(comm, algorithms=("ring",), sizes=ARRAY_SIZES, repeats: int
     return times
 
 
-def reducing(comm, sizes=ARRAY_SIZES, repeats: int = 7) -> list[list[float]]:
-    """Add float32 arrays, on all ranks at once; return seconds, a list of `repeats` for each size."""
-    times: list[list[float]] = [[] for _ in sizes]
-    for _ in range(repeats):
-        for i, nbytes in enumerate(sizes):
-            x, y = np.zeros(nbytes // 4, np.float32), np.zeros(nbytes // 4, np.float32)
-            comm.barrier()
-            began = comm.clock.now()
-            np.add(x, y, out=x)
-            times[i].append(comm.clock.now() - began)
-    return times
-
-
 def fastest(times) -> np.ndarray:
     """Return the shortest of each list of seconds: other programs make a measurement longer, never shorter."""
     # W. Gropp, E. Lusk (1999), Reproducible measurements of MPI performance characteristics, EuroPVM/MPI 1999, LNCS
@@ -80,7 +65,7 @@ def fastest(times) -> np.ndarray:
     return np.array([min(t) for t in times])
 
 
-# -- fit ---------------------------------------------------------------------------------------------------------------
+# -- line --------------------------------------------------------------------------------------------------------------
 # A network model from measurements: the alpha and beta that best explain the times of messages.
 
 
@@ -101,91 +86,15 @@ class Sweep(NamedTuple):
         return float(np.median(wrong))
 
 
-class Fit(NamedTuple):
-    """A fitted network, and how well it explains the measured times.
+def line(nbytes: np.ndarray, seconds: np.ndarray) -> tuple[float, float]:
+    r"""Fit seconds = alpha + nbytes / beta with equal relative errors; return (alpha, beta), neither below 0.
 
-    Attributes
-    ----------
-    gamma : float
-        Time that a rank takes to reduce a byte [s / byte].
-    size : int
-        Ranks that took part in the all-reduces.
-    messages : Sweep
-        Of the ping-pong, to which alpha and beta were fitted.
-    all_reduces : dict of str to Sweep
-        By algorithm; predicted by the formulas of `distlearn.comm.network.cost` from `network` and `gamma`, not fitted.
-    """
-
-    network: Network
-    gamma: float
-    size: int
-    messages: Sweep
-    all_reduces: dict[str, Sweep]
-
-    @property
-    def error(self) -> float:
-        """Median relative error on messages; `all_reduces[name].error` says how it carries over to collectives."""
-        return self.messages.error
-
-    def __str__(self) -> str:
-        alpha, beta = self.network.alpha, self.network.beta
-        lines = [
-            f"alpha = {alpha * 1e6:.3g} µs, beta = {beta / 1e9:.3g} GB/s; typical error {self.error:.0%} on messages"
-        ]
-        lines += [f"  {name} all-reduce on {self.size} ranks: {s.error:.0%}" for name, s in self.all_reduces.items()]
-        return "\n".join(lines)
-
-
-def fit(world, *, algorithms=("ring",), array_sizes=ARRAY_SIZES, repeats: int = 11) -> Fit:
-    r"""Measure a ping-pong and an all-reduce sweep on the ranks of a world; return the network that explains them.
-
-    alpha and beta minimise :math:`\sum_n \left((\alpha + n / \beta) / t_n - 1\right)^2`, where t_n is the shortest
-    time of a message of n bytes between ranks 0 and 1: errors are relative, so every size counts equally. gamma
-    is the time of an addition of arrays, per byte.
-
-    Parameters
-    ----------
-    world : World
-        Anything with `run(fn, *args)`: engines, MPI, or the simulator (which gives back its own alpha and beta).
-    algorithms : sequence of str
-        All-reduces to predict and measure; "native" is the communicator's own, predicted as a ring.
-    array_sizes : sequence of int
-        Of the all-reduces [bytes].
-    repeats : int
-        Measurements of each all-reduce, and an eighth of those of each message.
-
-    Examples
-    --------
-    >>> from distlearn.sim import SimWorld
-    >>> print(Network.fit(SimWorld(4, Network(alpha=2e-6, beta=1e9))))
-    alpha = 2 µs, beta = 1 GB/s; typical error 0% on messages
-      ring all-reduce on 4 ranks: 0%
+    They minimise :math:`\sum_n \left((\alpha + n / \beta) / t_n - 1\right)^2`, so that every size counts equally; t_n
+    is the shortest time of a message of n bytes.
 
     References
     ----------
     R. W. Hockney (1994), The communication challenge for MPP, Parallel Computing 20(3), section 2 (ping-pong, r_inf).
-    """
-    unknown = [name for name in algorithms if name != "native" and name not in ALL_REDUCES]
-    if unknown:
-        raise ValueError(f"fit: algorithm {unknown[0]!r}, expected one of native, {', '.join(ALL_REDUCES)}")
-    # messages are quick to measure, and the operating system takes a while to give two ranks a core each
-    times = world.run(ping_pong, MESSAGE_SIZES, 8 * repeats)
-    sizes, seconds = np.array(MESSAGE_SIZES, float), fastest(times[0])
-    network = Network(*line(sizes, seconds))
-    messages = Sweep(sizes, seconds, network.alpha + sizes / network.beta)
-    found = world.run(all_reduce_sweep, tuple(algorithms), array_sizes, repeats)[0] if algorithms else {}
-    arrays, p = np.array(array_sizes, float), len(times)
-    gamma = float(np.median(fastest(world.run(reducing, array_sizes, repeats)[0]) / arrays)) if algorithms else 0.0
-    all_reduces = {}
-    for name, measured in found.items():
-        formula = "ring" if name == "native" else name
-        predicted = np.array([cost.seconds(formula, n, p, network, gamma=gamma) for n in arrays])
-        all_reduces[name] = Sweep(arrays, fastest(measured), predicted)
-    return Fit(network, gamma, p, messages, all_reduces)
-
-
-def line(nbytes: np.ndarray, seconds: np.ndarray) -> tuple[float, float]:
-    """Fit seconds = alpha + nbytes / beta with equal relative errors; return (alpha, beta), neither below 0.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Ranks that train independently and average now and then: local SGD and DiLoCo."""
+"""Ranks that train independently and average now and then: local SGD."""
 
 from __future__ import annotations
 
@@ -7,12 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...backend import Array, get_xp
+from ...backend import Array
 from ...nn.layer import Statistic, check_positive
-from ...optim.momentum import Nesterov
-from ...optim.optimizer import apply_rule, state_arrays
 from ..checkpoint.state import part_of_rank, serial_part
-from ..sharding import Partial
 from ..strategy import Replicated, check_global_rows, pack, unpack, update
 
 if TYPE_CHECKING:
@@ -22,7 +19,6 @@ if TYPE_CHECKING:
     from ...nn.loss import Loss
     from ...optim.optimizer import Optimizer
 
-# -- local sgd ---------------------------------------------------------------------------------------------------------
 # rank r:  step, step, ..., step --+--> step, step, ..., step --+--> ...
 #             H steps of its own   |       H steps of its own   |
 #                        average the parameters      average the parameters
@@ -114,9 +110,8 @@ class LocalSGD(Replicated):
     # -- checkpoints: the average, and every rank's replica between two averages ---------------------------------------
     def state_dict(self) -> dict[str, Any]:
         frozen = {f"param/{p.name}" for p in self.model.params if p.frozen and not isinstance(p, Statistic)}
-        mean = Partial(weight=self._samples)
         return {
-            name: held if name in frozen else held._replace(spec=replace(held.spec, partial=mean, counts=True))
+            name: held if name in frozen else held._replace(spec=replace(held.spec, weight=self._samples, counts=True))
             for name, held in super().state_dict().items()
         }
 
@@ -132,94 +127,3 @@ class LocalSGD(Replicated):
         since = mine.pop(_SINCE, (0, 0, 0))
         super().load_state_dict(serial_part(arrays) | mine)
         self._steps, self._samples, self._expected = map(int, since)
-
-
-# -- diloco ------------------------------------------------------------------------------------------------------------
-# rank r:  H steps of its own --> average of the parameters --+--> start minus average = outer gradient
-#                                                             |         |
-#               H steps of its own <-- new start, the same on every rank <-- outer rule (Nesterov momentum)
-
-_OUTER = "outer/"
-
-
-class DiLoCo(LocalSGD):
-    r"""Takes H steps apart, then one step of an outer optimizer along the mean difference of the parameters.
-
-    .. math:: \Delta = w - \sum_q \frac{m_q}{m} w_q, \qquad
-              v \leftarrow \mu v + \Delta, \qquad w \leftarrow w - \alpha (\Delta + \mu v)
-
-    w is where all ranks began, :math:`w_q` where rank q has got in H steps of the inner optimizer (AdamW in the paper),
-    on :math:`m_q` samples. With :math:`\mu = 0` and :math:`\alpha = 1` it is `LocalSGD`. The outer momentum carries the
-    direction on which the ranks agree across averages, so H can be hundreds of steps.
-
-    Parameters
-    ----------
-    every : int
-        H.
-    outer_lr : float
-        :math:`\alpha`; :math:`\mu` is 0.9.
-
-    Notes
-    -----
-    Messages and bytes are those of `LocalSGD`; memory: one copy of the parameters and the outer rule's state more.
-    A checkpoint holds the outer state; another number of ranks begins with the average, without outer momentum.
-
-    References
-    ----------
-    A. Douillard et al. (2023), DiLoCo: distributed low-communication training of language models, arXiv:2311.08105,
-    algorithm 1; section 3.1 chooses Nesterov momentum 0.9 with a learning rate of 0.7.
-    """
-
-    outer = Nesterov(0.9)
-
-    def __init__(
-        self,
-        comm: Communicator,
-        model: Sequential,
-        loss: Loss,
-        optimizer: Optimizer,
-        *,
-        every: int = 50,
-        outer_lr: float = 0.7,
-    ):
-        if not outer_lr > 0:
-            raise ValueError(f"DiLoCo: outer_lr is {outer_lr!r}, expected a learning rate above 0")
-        super().__init__(comm, model, loss, optimizer, every=every)
-        self.outer_lr = outer_lr
-        self._begin()
-
-    def _begin(self) -> None:
-        self._rounds = 0
-        self._starts = [p.data.copy() for p in self.optimizer.params]
-        self._states = [self.outer.init(start) for start in self._starts]
-
-    def _average(self, loss_sum: float, n: int) -> float:
-        loss = super()._average(loss_sum, n)
-        nbytes = sum(3 * start.nbytes for start in self._starts)
-        with self.clock.span("outer update", flops=4 * sum(s.size for s in self._starts), nbytes=nbytes):
-            for p, start, state in zip(self.optimizer.params, self._starts, self._states, strict=True):
-                apply_rule(self.outer, start, start - p.data, state, self.outer_lr, self._rounds)
-                p.data[...] = start
-        self._rounds += 1
-        return loss
-
-    # -- checkpoints ---------------------------------------------------------------------------------------------------
-    def own_state(self) -> dict[str, Any]:
-        found = {f"{_OUTER}rounds": get_xp(self._starts[0]).array([self._rounds])} if self._starts else {}
-        for p, start, state in zip(self.optimizer.params, self._starts, self._states, strict=True):
-            arrays = start, *state_arrays(state)
-            found |= {f"{_OUTER}{p.name}/{i}": array for i, array in enumerate(arrays)}
-        return super().own_state() | found
-
-    def load_state_dict(self, arrays: dict[str, Array]) -> None:
-        """Load this rank's replica and the outer state if as many ranks saved theirs; else begin at the average."""
-        mine = part_of_rank(arrays, self.rank)
-        same_size = bool(part_of_rank(arrays, self.size - 1)) and not part_of_rank(arrays, self.size)
-        super().load_state_dict({name: array for name, array in arrays.items() if f"/{_OUTER}" not in name})
-        self._begin()
-        if not (same_size and f"{_OUTER}rounds" in mine):
-            return
-        self._rounds = int(mine[f"{_OUTER}rounds"][0])
-        for p, start, state in zip(self.optimizer.params, self._starts, self._states, strict=True):
-            for i, array in enumerate((start, *state_arrays(state))):
-                array[...] = get_xp(array).asarray(mine[f"{_OUTER}{p.name}/{i}"])

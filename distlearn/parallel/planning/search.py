@@ -1,4 +1,4 @@
-"""Which layout trains a model fastest on n ranks: every layout simulated, ranked, one recommended with reasons.
+"""Which layout trains a model fastest on n ranks: every layout simulated, ranked, one recommended.
 
 - `layout`: the ways to split n ranks into data, tensor and pipeline parallel ones
 - `simulate`: the cost of a layout, by a step of the strategies' own code on meta arrays
@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -60,12 +59,6 @@ class Layout(NamedTuple):
     @property
     def size(self) -> int:
         return self.dp * self.tp * self.pp
-
-    @property
-    def kinds(self) -> tuple[str, ...]:
-        """The ways of parallelism that it uses, of "data", "tensor", "pipeline"."""
-        named = {"data": self.dp > 1, "tensor": self.tp > 1 or (self.trick and self.dp > 1), "pipeline": self.pp > 1}
-        return tuple(name for name, used in named.items() if used)
 
     def __str__(self) -> str:
         if self.trick:
@@ -138,13 +131,16 @@ class Cost:
     """Cost of a training step in one layout, in seconds and bytes."""
 
     layout: Layout
-    seconds: float  # the sum of the next three
+    seconds: float
     computing: float  # on the busiest rank
-    communicating: float  # the exposed part, which is not hidden behind computing
-    bubble: float  # idle time of the slowest rank on a network that costs nothing
     nbytes: float  # that the rank which sends the most sends in a step
     memory: Sample  # when a rank holds the most
     trace: Trace = field(repr=False)
+
+    @property
+    def waiting(self) -> float:
+        """Seconds that computing does not hide: communication, and in a pipeline the bubble."""
+        return max(0.0, self.seconds - self.computing)
 
 
 def _simulated(layout: Layout) -> Layout:
@@ -189,40 +185,31 @@ def simulate_layout(
     outline = meta_copy(model)
     each = -(-batch_size // layout.dp)  # rows of a replica
 
-    def run(network, small):
-        rows = each * small.dp
-
-        def program(comm):
-            shape = (each, *sample)
-            strategy = _strategy(comm, small, meta_copy(outline), shape, n_microbatches)
-            batch = meta_batch(rows, sample, strategy.rank, strategy.size, input_dtype(model))
-            comm.barrier()
-            network.sent.clear()
-            ledger.begin(comm, strategy, batch)
-            began = comm.clock.now()
-            strategy.step(batch)
-            return began, comm.clock.now()
-
-        world = SimWorld(small.size, network, compute_of(compute), collectives="formula")
-        with Ledger(world) as ledger:
-            results = world.run(program)
-        step = world.trace.window(results[0][0])
-        return max(ended for _, ended in results) - results[0][0], step, max(ledger.samples, key=lambda s: s.total)
-
     small = _simulated(layout)
     network = ReplicatedNetwork(Network.of(network), layout, small.dp)
-    seconds, step, memory = run(network, small)
+
+    def program(comm):
+        strategy = _strategy(comm, small, meta_copy(outline), (each, *sample), n_microbatches)
+        batch = meta_batch(each * small.dp, sample, strategy.rank, strategy.size, input_dtype(model))
+        comm.barrier()
+        network.sent.clear()
+        ledger.begin(comm, strategy, batch)
+        began = comm.clock.now()
+        strategy.step(batch)
+        return began, comm.clock.now()
+
+    world = SimWorld(small.size, network, compute_of(compute), collectives="formula")
+    with Ledger(world) as ledger:
+        results = world.run(program)
+    began, step = results[0][0], world.trace.window(results[0][0])
     for message in step.messages:
         network.sent[message.source] += message.nbytes
-    sent, busy = max(network.sent.values(), default=0), Counter()
+    busy = Counter()
     for span in step.select(lane="compute"):
         busy[span.rank] += span.seconds
-    computing, idle = max(busy.values()), 0.0
-    if layout.pp > 1:
-        alone = layout._replace(dp=1)  # without costs of sending, replicas do not wait for each other
-        idle = max(0.0, run(ReplicatedNetwork(Network(), alone, 1), alone)[0] - computing)
-    communicating = max(0.0, seconds - computing - idle)
-    return Cost(layout, seconds, computing, communicating, idle, sent, memory, step)
+    seconds, sent = max(ended for _, ended in results) - began, max(network.sent.values(), default=0)
+    memory = max(ledger.samples, key=lambda s: s.total)
+    return Cost(layout, seconds, max(busy.values()), sent, memory, step)
 
 
 def _strategy(comm, layout: Layout, model, shape, m):
@@ -241,16 +228,14 @@ def _strategy(comm, layout: Layout, model, shape, m):
 
 
 # -- plan --------------------------------------------------------------------------------------------------------------
-# `plan`: which layout trains a model fastest on n ranks, and why.
+# `plan`: which layout trains a model fastest on n ranks.
 
 
 class Plan(Tabular):
     """The layouts of a model on n ranks with their costs; prints as a table, the fastest that fits first."""
 
-    def __init__(
-        self, costs: list[Cost], n: int, *, name: str, memory: float | None, weights: int, left_out: list[Layout] = ()
-    ):
-        self.n, self.name, self.memory, self.weights, self.left_out = n, name, memory, weights, left_out
+    def __init__(self, costs: list[Cost], n: int, *, name: str, memory: float | None, left_out: int):
+        self.n, self.name, self.memory, self.left_out = n, name, memory, left_out
         self.costs = sorted(costs, key=lambda c: (not self.fits(c), c.seconds, c.layout.tp, c.layout.pp))
 
     def __getitem__(self, layout: Any) -> Cost:
@@ -269,73 +254,29 @@ class Plan(Tabular):
         return self.costs[0] if self.costs and self.fits(self.costs[0]) else None
 
     def why(self) -> str:
-        """Return the reasons for the recommendation, in numbers."""
-        best = self.best
-        if best is None:
-            least = min(self.costs, key=lambda c: c.memory.total)
-            return (
-                f"Nothing fits into {quantity(self.memory, 'B')} a rank; {least.layout} needs the least, "
-                f"{quantity(least.memory.total, 'B')}: take more ranks, or smaller micro-batches."
-            )
-        text = f"{best.layout}: {format_time(best.seconds)} a step"
-        others = [c for c in self.costs if c is not best and self.fits(c)]
-        if others and others[0].seconds < 1.05 * best.seconds:
-            text += f", level with {others[0].layout} (within 5 %)"
-        elif others:
-            text += f", {others[0].seconds / best.seconds:.2g} times as fast as {others[0].layout}"
-        return f"{text}. {self._reason(best)}{self._not_fitting()}"
-
-    def _reason(self, best: Cost) -> str:
-        """Why the layout is best: the cost of sending the gradients, compared with the bytes that it sends."""
-        if not best.layout.kinds:
-            return "There is one rank."
-        gradients = sent_bytes("all_reduce", self.weights, self.n)
-        weights, each = quantity(self.weights, "B"), quantity(gradients, "B")
-        sums = f"summing its {weights} of gradients sends {each} a rank"
-        against = "Against the activations of this batch its weights are"
-        if best.layout.kinds != ("data",):
-            mine = quantity(best.nbytes, "B")
-            if best.nbytes < gradients:
-                return f"{against} large: {sums}; this layout sends {mine}."
-            return f"{sums[0].upper()}{sums[1:]}; this layout sends {mine}, but waits for less of it."
-        sharding = min((c.nbytes for c in self.costs if "data" not in c.layout.kinds), default=math.inf)
-        if gradients < sharding < math.inf:
-            other = quantity(sharding, "B")
-            return f"{against} small: {sums}, sharding its layers {other}."
-        return f"{sums[0].upper()}{sums[1:]}, and computing hides most of it."
-
-    def _not_fitting(self) -> str:
-        """Name a faster layout that the memory rules out."""
-        best = self.best
-        faster = [c for c in self.costs if not self.fits(c) and c.seconds < best.seconds]
-        if not faster:
-            return ""
-        first = min(faster, key=lambda c: c.seconds)
-        need = quantity(first.memory.total, "B")
-        return f" {first.layout} would be faster, but needs {need} of {quantity(self.memory, 'B')}."
+        """Return the recommendation, or what the layout that needs the least memory would need."""
+        if self.best is not None:
+            return f"{self.best.layout}: {format_time(self.best.seconds)} a step."
+        least = min(self.costs, key=lambda c: c.memory.total)
+        return (
+            f"Nothing fits into {quantity(self.memory, 'B')} a rank; {least.layout} needs the least, "
+            f"{quantity(least.memory.total, 'B')}: take more ranks, or smaller micro-batches."
+        )
 
     def table(self) -> Table:
-        header = ["layout", "step", "computing", "communication", "bubble", "sent by a rank", "memory of a rank", ""]
+        header = ["layout", "step", "computing", "waiting", "sent by a rank", "memory of a rank", ""]
         rows = [
             [
                 str(c.layout),
-                *(format_time(t) if t else "-" for t in (c.seconds, c.computing, c.communicating, c.bubble)),
+                *(format_time(t) if t else "-" for t in (c.seconds, c.computing, c.waiting)),
                 quantity(c.nbytes, "B") if c.nbytes else "-",
                 quantity(c.memory.total, "B"),
                 "<-" if c is self.best else "" if self.fits(c) else "does not fit",
             ]
             for c in self.costs
         ]
-        return Table(header, rows, f"{self.name} on {self.n} ranks. {self.why()}{self._not_simulated()}")
-
-    def _not_simulated(self) -> str:
-        """Name the layouts that were left out."""
-        if not self.left_out:
-            return ""
-        few = ", ".join(map(str, self.left_out[:3])) + ", ..." * (len(self.left_out) > 3)
-        return (
-            f" Left out, as too many of their ranks would have to be simulated: {len(self.left_out)} layouts ({few})."
-        )
+        more = f" {self.left_out} layouts of too many ranks to simulate are left out." if self.left_out else ""
+        return Table(header, rows, f"{self.name} on {self.n} ranks. {self.why()}{more}")
 
 
 def plan(
@@ -362,8 +303,8 @@ def plan(
         A name is that of a preset.
     n : int
         Number of ranks. Beyond 16, two replicas of a layout are simulated, and sums over all its replicas take the
-        seconds of the network's formula; layouts whose replicas have more than 8 ranks are left out, unless the batch
-        is too small for others, and so is "one weird trick" beyond 64.
+        seconds of the network's formula; layouts whose replicas have more than 8 ranks are left out, and so is "one
+        weird trick" beyond 64.
     batch_size : int
         Samples of all ranks together.
     input_shape : tuple of int, optional
@@ -400,24 +341,13 @@ def plan(
         raise ValueError(f"plan: memory is {memory!r}, expected a number of bytes, such as 16e9")
     n_layers = len(model.layers) - inseparable(model) + 1
     possible = layouts(n, batch_size=batch_size, n_layers=n_layers, trick=boundary(model) is not None)
-    possible, left_out = _few_enough(possible, n, batch_size)
-    weights = sum(p.nbytes for p in model.params if not p.frozen)
+    few = [c for c in possible if _simulated(c).size <= (4 if c.trick else 1) * MOST_RANKS]  # the trick is quick
+    if not few:
+        found = f"{n} ranks for {batch_size} samples would take replicas of more than {MOST_RANKS // 2} ranks"
+        raise ValueError(f"plan: {found}; take a larger batch, or fewer ranks")
     options = {"input_shape": input_shape, "compute": compute, "n_microbatches": n_microbatches}
-    costs = [simulate_layout(model, layout, network, batch_size=batch_size, **options) for layout in possible]
-    return Plan(costs, n, name=name, memory=memory, weights=weights, left_out=left_out)
-
-
-def _few_enough(possible: list[Layout], n: int, batch_size: int) -> tuple[list[Layout], list[Layout]]:
-    """Return the layouts that `plan` simulates, and those that have too many ranks for it."""
-    ranks = {c: _simulated(c).size // (4 if c.trick else 1) for c in possible}  # the trick has no micro-batches
-    least = min(ranks.values())
-    if least > 4 * MOST_RANKS:
-        raise ValueError(
-            f"plan: {least} ranks would have to be simulated to share {batch_size} samples among {n}, expected "
-            f"{4 * MOST_RANKS} at most; take batch_size={n} or more, or fewer ranks"
-        )
-    few = [c for c in possible if ranks[c] <= max(MOST_RANKS, least)]
-    return few, [c for c in possible if c not in few]
+    costs = [simulate_layout(model, layout, network, batch_size=batch_size, **options) for layout in few]
+    return Plan(costs, n, name=name, memory=memory, left_out=len(possible) - len(few))
 
 
 # -- account -----------------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Tensor parallelism: the neurons, filters, paths, branches or layers of one model on several ranks.
 
 - `layers`: layers of which every rank holds a part; `blocks`: blocks of which every rank has whole layers
-- `rewrite`: from a serial model to these (`parallelize`); `positions`: what is between them, on 1 / p of the positions
+- `rewrite`: from a serial model to these (`parallelize`)
 - `strategy`: training, of the whole model (`TensorParallel`) or of its dense layers (`OneWeirdTrick`)
 """
 
@@ -19,7 +19,6 @@ from .layers import (
     TensorSequential,
     shard_specs,
 )
-from .positions import CutPositions, GatherPositions, cut_positions, partial_params
 from .rewrite import parallelize
 from .strategy import OneWeirdTrick, TensorParallel, boundary, sub_optimizer
 

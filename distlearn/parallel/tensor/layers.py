@@ -51,6 +51,10 @@ class AxisSharding:
             self._repeated[times] = AxisSharding([(starts + part).ravel() for part in self.indices])
         return self._repeated[times]
 
+    def of_width(self, width: int, rank: int) -> AxisSharding:
+        """Return the sharding of an axis of such axes in a row, of which a rank has `width` values."""
+        return self.repeat(width // self.widths[rank])
+
 
 def _as_slice(part):
     part = np.asarray(part, int)
@@ -67,7 +71,6 @@ class TensorLayer(Layer):
     spans_itself = True
     local: Layer = Identity()
     layout = ""
-    used_again = False  # in the same model: then no use of it may leave the sum of its input's gradient to others
 
     def __init__(self, comm, name: str = ""):
         self.comm, self.name, self.specs, self.params = comm, name, {}, []
@@ -262,7 +265,6 @@ class RowParallelLinear(TensorLayer):
 
     def __init__(self, comm, linear, sharding: AxisSharding):
         super().__init__(comm, linear.name)
-        self.sum_output = True
         self.W, self.b = self.shard_param(linear.W, 0, sharding), linear.b
         self.local, self.params = copy.copy(linear), [self.W, self.b]
         self.local.W, self.local.params, self.local.d_in = self.W, self.params, sharding.widths[comm.rank]
@@ -271,10 +273,8 @@ class RowParallelLinear(TensorLayer):
         check_input(self, x)
         with self.span("forward", x.shape, x.dtype.itemsize):
             y = matmul(x.reshape(-1, self.local.d_in), self.W.data)
-        if self.sum_output:
-            self.comm.all_reduce(y)
-        if self.sum_output or self.comm.rank == 0:
-            y += self.b.data
+        y = self.comm.all_reduce(y)
+        y += self.b.data
         return y.reshape(*x.shape[:-1], self.local.d_out), (x, (x.shape, x.dtype.itemsize))
 
 
@@ -285,7 +285,6 @@ class HeadParallelAttention(TensorLayer):
 
     def __init__(self, comm, layer):
         super().__init__(comm, layer.name)
-        self.sum_output = self.sum_input_gradient = True
         heads = shares(layer.heads, comm.size)
         sharding = AxisSharding([np.arange(part.start * layer.d, part.stop * layer.d) for part in heads])
         self.local = copy.copy(layer)
@@ -302,16 +301,14 @@ class HeadParallelAttention(TensorLayer):
 
     def forward(self, x):
         y, saved = super().forward(x)
-        if self.sum_output:
-            y = self.comm.all_reduce(get_xp(y).ascontiguousarray(y))
-        if self.sum_output or self.comm.rank == 0:  # of summands one has the bias
-            y += self.b.data
+        y = self.comm.all_reduce(get_xp(y).ascontiguousarray(y))
+        y += self.b.data
         return y, saved
 
     def backward(self, dy, saved):
         self.b.add(column_sums(dy))
         dx = super().backward(dy, saved)
-        return self.comm.all_reduce(get_xp(dx).ascontiguousarray(dx)) if self.sum_input_gradient else dx
+        return self.comm.all_reduce(get_xp(dx).ascontiguousarray(dx))
 
 
 # -- between them ------------------------------------------------------------------------------------------------------
@@ -326,12 +323,8 @@ class Gather(TensorLayer):
         super().__init__(comm)
         self.sharding, self.partial = sharding, partial
 
-    def _sharding_of(self, width: int) -> AxisSharding:
-        """Return the sharding of an axis of which this rank has `width` values."""
-        return self.sharding.repeat(width // self.sharding.widths[self.comm.rank])
-
     def forward(self, x):
-        sharding = self._sharding_of(x.shape[-1])
+        sharding = self.sharding.of_width(x.shape[-1], self.comm.rank)
         return gather_parts(self.comm, x, -1, sharding.parts), sharding
 
     def backward(self, dy, saved):
@@ -340,7 +333,7 @@ class Gather(TensorLayer):
         return take_part(dy, -1, saved.parts[self.comm.rank])
 
     def output_shape(self, shape):
-        return (*shape[:-1], self._sharding_of(shape[-1]).n)
+        return (*shape[:-1], self.sharding.of_width(shape[-1], self.comm.rank).n)
 
 
 class ShardDropout(Dropout):
@@ -350,15 +343,13 @@ class ShardDropout(Dropout):
     # the same values on any number of ranks, and equals serial training. (Megatron draws a mask per rank instead: as
     # good for learning, but with another result for every number of ranks.)
 
-    def __init__(self, dropout, axis: int, sharding_of, rank: int):
-        # sharding_of(n): the sharding of an axis of which this rank has n values
+    def __init__(self, dropout, sharding: AxisSharding, rank: int):
         super().__init__(dropout.p, dropout.rng)
-        self.axis, self.sharding_of, self.rank, self.name = axis, sharding_of, rank, dropout.name
+        self.sharding, self.rank, self.name = sharding, rank, dropout.name
 
     def forward(self, x):
-        xp, shape = get_xp(x), list(x.shape)
+        xp, sharding = get_xp(x), self.sharding.of_width(x.shape[-1], self.rank)
         rng = self.rng if xp is np else xp.random.default_rng(int(self.rng.integers(2**63)))
-        sharding = self.sharding_of(shape[self.axis])
-        shape[self.axis] = sharding.n
-        kept = take_part(rng.random(shape, dtype=np.float32) >= self.p, self.axis, sharding.parts[self.rank])
+        whole = rng.random((*x.shape[:-1], sharding.n), dtype=np.float32) >= self.p
+        kept = take_part(whole, -1, sharding.parts[self.rank])
         return self._mask(x.copy(), kept), kept

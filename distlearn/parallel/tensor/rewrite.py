@@ -61,8 +61,8 @@ def parallelize(model: nn.Sequential, comm: Communicator) -> TensorSequential:
     all others                        replicated, after a `Gather`
     ================================  ===============================================================================
 
-    A layer with fewer neurons or filters than there are ranks stays on every rank, and so do layers that share a
-    parameter with another one.
+    A layer with fewer neurons or filters than there are ranks stays on every rank, and so do a layer that is used
+    twice, and layers that share a parameter.
 
     Layers that stay on every rank are shared with the model, so do not train that afterwards. The result takes and
     returns whole activations on every rank; `planning.account` lists the layout of each layer.
@@ -81,10 +81,10 @@ def parallelize(model: nn.Sequential, comm: Communicator) -> TensorSequential:
 
 
 class _Rewriter:
-    """Goes through a model once; remembers how layers that are used several times were sharded."""
+    """Goes through a model once."""
 
     def __init__(self, model, comm):
-        self.comm, self.shared_params, self.done = comm, SharedParams(model), {}
+        self.comm, self.shared_params = comm, SharedParams(model)
 
     def sequence(self, model: Layer) -> TensorSequential:
         layers = model.layers if isinstance(model, nn.Sequential) else [model]
@@ -113,8 +113,6 @@ class _Rewriter:
 
     def rewrite(self, layer: Layer) -> tuple[Layer, str]:
         """Shard a layer whose input is replicated; return the new layer, and the reason if it was not sharded."""
-        if id(layer) in self.done:
-            return self.done[id(layer)], ""
         if type(layer) in (nn.Linear, nn.Conv2d):
             return self._column_parallel(layer)
         if type(layer) is nn.MultiHeadAttention:
@@ -132,19 +130,15 @@ class _Rewriter:
     def _column_parallel(self, layer) -> tuple[Layer, str]:
         dense = type(layer) is nn.Linear
         n, what = (layer.d_out, "neurons") if dense else (layer.c_out, "filters")
-        if self.shared_params.shared(layer):
+        if not self.shared_params.private(layer):
             return layer, "on every rank: shares a parameter"
         if n < self.comm.size:
             return layer, f"on every rank: only {n} {what}"
         grouped = not dense and layer.groups > 1
         if grouped and layer.groups % self.comm.size:
             return layer, f"on every rank: {layer.groups} groups"
-        made = (ColumnParallelLinear if dense else GroupParallelConv2d if grouped else FilterParallelConv2d)(
-            self.comm, layer
-        )
-        if self.shared_params.repeated(layer):
-            made.used_again, self.done[id(layer)] = True, made
-        return made, ""
+        kind = ColumnParallelLinear if dense else GroupParallelConv2d if grouped else FilterParallelConv2d
+        return kind(self.comm, layer), ""
 
     def _block(self, layer) -> Layer:
         comm = self.comm
@@ -170,7 +164,7 @@ class _Rewriter:
 def defer_input_all_reduce(layers: list[Layer]) -> bool:
     """Let the first layer with parameters leave the gradient of its input partial: one summand on each rank."""
     first = next((layer for layer in layers if type(layer) not in WITHOUT_PARAMETERS), None)
-    if not isinstance(first, ColumnParallel) or first.used_again:
+    if not isinstance(first, ColumnParallel):
         return False
     first.sum_input_gradient = False
     return True
@@ -200,17 +194,15 @@ class SequenceBuilder:
     def _on_part(self, layer, following) -> bool:
         """Append a layer that works on the rank's part; return False if it cannot."""
         kind, comm = type(layer), self.comm
-        once = not (self.shared_params.repeated(layer) or self.shared_params.shared(layer))
+        private = self.shared_params.private(layer)
         if kind in BY_CHANNEL or (kind is nn.Flatten and self._rows_follow(following)):
             self.append(layer, "on the rank's part")
         elif kind is nn.Dropout:
-            sharding = self.sharding
-            repeated = ShardDropout(layer, -1, lambda n: sharding.repeat(n // sharding.widths[comm.rank]), comm.rank)
-            self.append(repeated, "on the rank's part, serial masks")
-        elif kind is nn.Conv2d and once and GroupParallelConv2d.fits(layer, self.sharding):
+            self.append(ShardDropout(layer, self.sharding, comm.rank), "on the rank's part, serial masks")
+        elif kind is nn.Conv2d and private and GroupParallelConv2d.fits(layer, self.sharding):
             self.append(made := GroupParallelConv2d(comm, layer, sharded_input=True))
             self.sharding = made.sharding
-        elif kind is nn.Linear and once:
+        elif kind is nn.Linear and private:
             self.append(RowParallelLinear(comm, layer, self.sharding.repeat(layer.d_in // self.sharding.n)))
             self.sharding = None
         else:
@@ -221,7 +213,7 @@ class SequenceBuilder:
         """Say whether the next layer that mixes channels is a dense one that can take this rank's rows."""
         for layer in following:
             if type(layer) is nn.Linear:
-                return not (self.shared_params.repeated(layer) or self.shared_params.shared(layer))
+                return self.shared_params.private(layer)
             if type(layer) not in (*BY_CHANNEL, nn.Dropout):
                 break
         return False
@@ -252,13 +244,6 @@ class SharedParams:
         for layer in leaves(model):
             for p in layer.params:
                 self._owners[id(p)].add(id(layer))
-
-    def repeated(self, layer: Layer) -> bool:
-        return self._uses[id(layer)] > 1
-
-    def shared(self, layer: Layer) -> bool:
-        """Say whether another layer has one of this layer's parameters."""
-        return any(len(self._owners[id(p)]) > 1 for p in layer.params)
 
     def private(self, block: Layer) -> bool:
         """Say whether nothing outside a block uses its layers or parameters."""

@@ -11,7 +11,7 @@ from ...nn import Dropout, Flatten, Linear, Sequential
 from ...optim import Optimizer
 from ...shares import shares
 from ..checkpoint.state import named_arrays
-from ..data.bucket import GradientReducer, make_buckets
+from ..data.bucket import GradientReducer
 from ..sharding import ShardSpec, gather_parts, load_into, reduce_scatter_parts
 from ..strategy import (
     Strategy,
@@ -25,7 +25,6 @@ from ..strategy import (
     update,
 )
 from .layers import TensorSequential, shard_specs
-from .positions import check_positions, cut_positions, partial_params
 from .rewrite import defer_input_all_reduce, parallelize
 
 if TYPE_CHECKING:
@@ -42,57 +41,30 @@ class TensorParallel(Strategy):
     parameters: a rank computes the whole gradient of its own part, and its optimizer holds the memory for that part
     only.
 
-    Parameters
-    ----------
-    sequence : bool
-        Sequence parallelism of the other layers: norms, residual sums and dropout work on 1 / p of the positions
-        of (batch, length, width) activations, whose length is a multiple of the ranks. For models of attention, dense
-        layers, an embedding and layers that treat every position by itself.
-
     Notes
     -----
-    Per step: `account`'s bytes, plus one all-reduce of one number if gradients are clipped. With `sequence`, an
-    all-reduce becomes a reduce-scatter and an all-gather, as many bytes in a ring; sent besides are one all-reduce of
-    the norms' gradients and one all-gather of the gradient of the embedding's output. Activations between the sharded
-    layers take 1 / p of the memory; the inputs of column-parallel layers are saved whole.
+    Per step: `account`'s bytes, plus one all-reduce of one number if gradients are clipped.
 
     References
     ----------
     M. Shoeybi et al. (2019), Megatron-LM: training multi-billion parameter language models using model parallelism,
-    section 3. V. Korthikanti et al. (2022), Reducing activation recomputation in large transformer models,
-    arXiv:2205.05198, section 4.2.2 (`sequence`).
+    section 3.
     """
 
-    def __init__(
-        self, comm: Communicator, model: Sequential, loss: Loss, optimizer: Optimizer, *, sequence: bool = False
-    ):
-        if sequence:
-            check_positions(model)
+    def __init__(self, comm: Communicator, model: Sequential, loss: Loss, optimizer: Optimizer):
         super().__init__(comm, model, loss, optimizer)
-        self.model, self.partial_buckets = parallelize(model, comm), []
-        if sequence and comm.size > 1:
-            self.model = cut_positions(self.model, comm)
-            self.partial_buckets = make_buckets(partial_params(self.model))
+        self.model = parallelize(model, comm)
         self.optimizer, self.specs = sub_optimizer("TensorParallel", optimizer, self.model, comm)
         self.hold_in_shards(model, self.model)
 
     def step(self, batch: Batch) -> float:
         check_whole(self, batch, self.comm)
         self.optimizer.zero_grad()
-        for bucket in self.partial_buckets:
-            bucket.clear()
         y, saved = self.model.forward(batch.x, clock=self.clock)
         loss, dy = self.loss(y, batch.y, batch.n)
         self.model.backward(dy, saved, clock=self.clock)
-        self.sum_partial_gradients()
         update(self.optimizer, self.clock)
         return loss
-
-    def sum_partial_gradients(self) -> None:
-        """Sum the gradients of norms, of which every rank has a summand, over the ranks."""
-        for bucket in self.partial_buckets:
-            bucket.flush()
-            self.comm.all_reduce(bucket.flat)
 
 
 def sub_optimizer(what: str, optimizer: Optimizer, model, comm) -> tuple[Optimizer, dict]:

@@ -1,6 +1,6 @@
 """A plan: the cost of every layout, by simulation of its strategy, and which one is recommended."""
 
-from functools import cache, partial
+from functools import cache
 
 import numpy as np
 import pytest
@@ -78,31 +78,27 @@ def test_two_replicas_stand_for_many(layout, network, monkeypatch):
 def test_layouts_of_a_thousand_ranks_that_are_too_large_to_simulate_are_left_out():
     found = plan(SMALL, NETWORK, 1000, batch_size=4000, input_shape=(784,))
     assert {c.layout.tp * c.layout.pp for c in found.costs} == {1, 2, 4, 5, 8}
-    assert len({*found.left_out} | {c.layout for c in found.costs}) == len(found.left_out) + len(found.costs)
     assert max(len(c.trace.ranks) for c in found.costs) == 16
-    assert f"would have to be simulated: {len(found.left_out)} layouts (data 100 x tensor 10, " in str(found)
-    assert "simulated" not in str(plan(SMALL, NETWORK, 2, batch_size=8, input_shape=(784,)))
-    small = plan(SMALL, NETWORK, 1000, batch_size=100, input_shape=(784,))  # every replica has 10 ranks or more
-    assert {c.layout.tp * c.layout.pp for c in small.costs} == {10}
-    with pytest.raises(ValueError, match="share 1 samples among 1000, expected 64 at most"):
-        plan(SMALL, NETWORK, 1000, batch_size=1, input_shape=(784,))
+    every = layouts(1000, batch_size=4000, n_layers=len(SMALL.layers))
+    assert found.left_out == len(every) - len(found.costs)
+    assert f" {found.left_out} layouts of too many ranks to simulate are left out" in str(found)
+    assert "left out" not in str(plan(SMALL, NETWORK, 2, batch_size=8, input_shape=(784,)))
+    with pytest.raises(ValueError, match="1000 ranks for 100 samples would take replicas of more than 8 ranks"):
+        plan(SMALL, NETWORK, 1000, batch_size=100, input_shape=(784,))
 
 
 def test_small_networks_are_data_parallel_and_large_ones_model_parallel():
     """The wider its layers, the less a network wants its gradients summed; the larger the batch, the more."""
 
-    def kinds(width, batch):
+    def replicas(width, batch):
         found = plan(MLP((784, width, width, 10), seed=None), NETWORK, 4, batch_size=batch, input_shape=(784,))
-        return found.best.layout.kinds
+        return found.best.layout.dp
 
-    chosen = [kinds(width, 1024) for width in (16, 64, 256, 1024, 4096)]
-    assert chosen[0] == ("data",)
-    assert "data" not in chosen[-1]
-    turned = ["data" in c for c in chosen]
-    assert turned == sorted(turned, reverse=True), chosen
-    assert kinds(1024, 100_000) == ("data",)
-    assert "are small" in planned("small").why()
-    assert "are large" in planned("wide").why()
+    chosen = [replicas(width, 1024) for width in (16, 64, 256, 1024, 4096)]
+    assert chosen[0] == 4
+    assert chosen[-1] == 1
+    assert chosen == sorted(chosen, reverse=True)
+    assert replicas(1024, 100_000) == 4
 
 
 def test_bytes_are_those_that_the_busiest_rank_sends():
@@ -145,7 +141,7 @@ def test_the_simulated_layouts_are_those_of_real_numbers():
         assert found[0] == found[1], kind
 
 
-@pytest.mark.parametrize("way", [DataParallel, TensorParallel, partial(TensorParallel, sequence=True)])
+@pytest.mark.parametrize("way", [DataParallel, TensorParallel])
 def test_a_gpt_without_numbers_takes_the_same_time(way):
     """Its input is of integers, and its attention computes between the layers inside it."""
     text = np.random.default_rng(0).integers(0, 16, (4, 8))
@@ -205,7 +201,6 @@ def test_what_does_not_fit_is_not_recommended():
     assert tight.best.layout != free.best.layout
     assert tight.best.memory.total < need
     assert tight.best.seconds == min(c.seconds for c in tight.costs if tight.fits(c))
-    assert f"{free.best.layout} would be faster, but needs" in tight.why()
     assert "does not fit" in str(tight)
     none = plan("lenet", NETWORK, 4, memory=1e5, **options)
     assert none.best is None
@@ -217,19 +212,17 @@ def test_parts_add_up():
     found = planned("lenet")
     for c in found.costs:
         assert c.layout.size == 4
-        assert min(c.computing, c.communicating, c.bubble) >= 0
-        assert c.seconds == pytest.approx(c.computing + c.communicating + c.bubble)
-    assert {c.bubble > 0 for c in found.costs if c.layout.pp > 1} == {True}
+        assert c.waiting > 0
+        assert c.seconds == pytest.approx(c.computing + c.waiting)
     assert f"{found.best.layout}: " in found.why()
     assert "<table>" in found._repr_html_()
 
 
 def test_on_a_free_network_all_that_counts_is_computing():
     found = plan("lenet", Network(), 4, batch_size=64)
-    assert all(c.communicating == pytest.approx(0, abs=1e-12) for c in found.costs)
+    assert all((c.waiting > 1e-12) == (c.layout.pp > 1) for c in found.costs), "a bubble is left"
     alone = plan("lenet", NETWORK, 1, batch_size=64)
     assert [str(c.layout) for c in alone.costs] == ["serial"]
-    assert alone.why().endswith("There is one rank.")
 
 
 def test_layouts_use_every_rank_once():

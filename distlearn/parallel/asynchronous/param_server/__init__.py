@@ -1,6 +1,6 @@
-"""Parameter servers: workers push gradients, servers apply them, a policy says who waits for whom.
+"""Parameter servers: workers push gradients, a server applies them, a policy says who waits for whom.
 
-One SPMD function; the first ranks are servers, the others workers; the same numbers on simulated ranks every time, and
+One SPMD function; rank 0 is the server, the others are workers; the same numbers on simulated ranks every time, and
 the same code under MPI and on engines::
 
     from distlearn import SimWorld, data, nn, optim
@@ -34,7 +34,6 @@ from .policy import (
     PolicyError,
     PolicyState,
     SoftSync,
-    adadelay,
     asp,
     backup,
     bsp,

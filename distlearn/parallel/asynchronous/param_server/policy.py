@@ -301,7 +301,7 @@ class PolicyState:
 # multiplies the gradient on its way into the update, not the whole step: with plain SGD that is the same as a smaller
 # learning rate; with momentum the velocity, which fresh gradients have built, is left as it is.
 #
-# Momentum is kept on the server: each shard keeps the velocity of its share, which all workers' gradients update.
+# Momentum is kept on the server: one velocity, which all workers' gradients update.
 # Asynchrony itself acts like momentum, of 1 - 1/n with n workers (Mitliagkas et al., 2016), so the explicit one
 # should be smaller.
 
@@ -326,13 +326,5 @@ def inverse(staleness: int, step: int) -> float:
     return 1.0 / max(1, staleness)
 
 
-def adadelay(staleness: int, step: int) -> float:
-    r"""Count the staleness as time: :math:`\sqrt{t / (t + \tau)}`, a large factor early and none late.
-
-    AdaDelay's rate is :math:`c / \sqrt{t + \tau}`: this factor times a schedule :math:`c / \sqrt t`.
-    """
-    return math.sqrt((step + 1) / (step + 1 + staleness))
-
-
-RATES = {"constant": constant, "inverse": inverse, "adadelay": adadelay}
+RATES = {"constant": constant, "inverse": inverse}
 """Rates without parameters, by name."""

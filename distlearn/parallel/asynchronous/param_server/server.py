@@ -1,24 +1,18 @@
-"""The servers' side: the first server decides about every arrival, and all servers execute its commands in one order.
+"""The server's side: it applies the policy to every message, makes the updates, and replies to the workers.
 
-    worker:        gradient, Push ------------------------> all servers
-    first server:  PolicyState.arrive -> Command ---------> the other servers
-    each server:   keep the gradient, update its share ---> a reply to every worker that the command releases
+    worker:   gradient, Push ---> server:  PolicyState.arrive, perhaps an update ---> a reply to every worker released
 
-It cannot deadlock. A server blocks in two places only: while no message has arrived, and while it receives an
-array whose send began before the message that announced it. It replies by `isend` to workers that posted the receive
-before they asked; and the first server's commands go to servers that do nothing but receive. So every server
-comes back to its `recv_obj`, and the policy's state ensures that not all workers wait.
+It cannot deadlock. The server blocks in two places only: while no message has arrived, and while it receives an array
+whose send began before the message that announced it. It replies by `isend` to workers that posted the receive before
+they asked. So it comes back to its `recv_obj`, and the policy's state ensures that not all workers wait.
 
-Where workers can be lost (`SimWorld(failures=...)`), a server receives a report of the loss instead of a message: the
-coordinator treats the worker as if it had left, so none waits for it; a gradient that only some of the servers received
-counts as zeros on the others. The loss of a server raises.
+Where workers can be lost (`SimWorld(failures=...)`), the server receives a report of the loss instead of a message: it
+treats the worker as if it had left, so none waits for it.
 """
 
 from __future__ import annotations
 
 import math
-from collections import deque
-from collections.abc import Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -31,7 +25,7 @@ from .policy import PolicyState
 
 
 class Push(NamedTuple):
-    """From a worker to every server: a gradient; this server's share of it follows as an array."""
+    """From a worker: a gradient, which follows as an array."""
 
     worker: int
     step: int
@@ -41,199 +35,129 @@ class Push(NamedTuple):
 
 
 class Leave(NamedTuple):
-    """From a worker to the first server: its last message."""
+    """From a worker: its last message."""
 
     worker: int
 
 
-class Lost(NamedTuple):
-    """Received instead of a message when workers are lost."""
+class Arrived(NamedTuple):
+    """A gradient that waits for its update."""
 
-    workers: tuple[int, ...]
-
-
-class Command(NamedTuple):
-    """From the first server to the others: how to treat an arrival. All execute the same commands, in order.
-
-    Then all shares have the same version at all times, and the results do not depend on the number of servers.
-    """
-
-    arrived: int | None  # the worker whose gradient this is about; None where one left
-    step: int
-    taken: bool
-    merged: tuple[tuple[int, int, float], ...]  # (worker, step, weight) of the gradients that make the new version
-    version: int  # after the command
-    released: tuple[tuple[int, bool], ...]  # (worker, continue?): the workers that get the parameters now
-    end: bool  # whether this is the last command
+    push: Push
+    time: float
+    gradient: np.ndarray
 
 
 def make_reply(n: int, dtype) -> np.ndarray:
-    """Return memory for a server's reply to a worker, one record: the header and n parameters in one message."""
-    return np.zeros(1, [("version", "i8"), ("go", "i8"), ("share", dtype, (n,))])
+    """Return memory for the reply to a worker, one record: the header and n parameters in one message."""
+    return np.zeros(1, [("version", "i8"), ("go", "i8"), ("params", dtype, (n,))])
 
 
 class Snapshot(NamedTuple):
-    """A share of the parameters at some version."""
+    """The parameters at some version."""
 
     version: int
     time: float
-    share: np.ndarray
-
-
-class Coordinator:
-    """Decides, on the first server: applies the policy, and turns arrivals into commands."""
-
-    def __init__(self, clock, report, workers: int, policy, rate, max_gradients: float, seconds: float):
-        self.clock, self.report, self.rate = clock, report, rate
-        self.policy_state = PolicyState(policy, workers)
-        self.log: list[tuple] = []  # rows of `run.GRADIENT`, as gradients are applied or dropped
-        self._held: dict[tuple[int, int], tuple] = {}  # (worker, step) -> push and time of arrival, until applied
-        self.began = clock.now()
-        self._until, self._max_gradients = self.began + seconds, max_gradients
-        self._given = workers  # every worker's first step
-        self._stopped: set[int] = set()  # workers that may not start another step
-        self.diverged, self.lost = False, 0
-
-    def decide(self, message: Push | Leave | Lost) -> Iterator[Command]:
-        """Turn a message into commands: one for every worker that it is about and that is still in training."""
-        state, now = self.policy_state, self.clock.now()
-        for worker in message.workers if isinstance(message, Lost) else (message.worker,):
-            if worker not in state.active:  # its loss was known before this message arrived
-                continue
-            if not isinstance(message, Push):
-                if isinstance(message, Lost) and worker not in self._stopped:
-                    self.lost += 1
-                    self._given -= not state.waits(worker)  # another worker may do the step that it was computing
-                yield self._command(None, 0, state.leave(worker)._replace(taken=False), now)
-                continue
-            step, used, rows, loss = message[1:]
-            decision = state.arrive(worker, used)
-            if decision.taken:
-                self._held[worker, step] = message, now
-            else:
-                self.log.append((worker, step, used, 0, decision.staleness, rows, now, now, loss, 0.0))
-            self.diverged |= not math.isfinite(loss)
-            yield self._command(worker, step, decision, now)
-
-    def _command(self, arrived, step, decision, now: float) -> Command:
-        merged, released = self._weigh(decision.merged, now) if decision.merged else (), []
-        for worker in decision.released:  # each may do one more step, unless the run is over or no step is left
-            go = not self.diverged and now < self._until and self._given < self._max_gradients
-            self._given += go
-            if not go:
-                self._stopped.add(worker)
-            released.append((worker, go))
-        state = self.policy_state
-        return Command(arrived, step, decision.taken, merged, state.version, tuple(released), not state.active)
-
-    def _weigh(self, merged, now: float):
-        """Weigh the gradients of an update by their samples, and by their staleness."""
-        version, weighed = self.policy_state.version, []
-        held = [self._held.pop((gradient.worker, gradient.step)) for gradient in merged]
-        rows = sum(push.rows for push, _ in held)
-        loss = sum(push.rows * push.loss for push, _ in held) / rows if rows else math.nan
-        for push, arrived in held:
-            staleness = version - 1 - push.used
-            factor = self.rate(staleness, version - 1)
-            share = push.rows / max(1, rows) if len(held) > 1 else 1.0
-            weighed.append((push.worker, push.step, factor * share))
-            row = push.worker, push.step, push.used, version, staleness, push.rows, arrived, now, push.loss, factor
-            self.log.append(row)
-        total = len(self.log) if self._max_gradients == math.inf else self._max_gradients
-        self.report(len(self.log), total, loss=loss, version=version)
-        return tuple(weighed)
+    params: np.ndarray
 
 
 class Server:
-    """A share of the parameters, with the optimizer's state for it (velocities are kept here), and its messages."""
+    """The parameters, with the optimizer's state for them (velocities are kept here), the policy, and the messages."""
 
-    def __init__(self, comm, servers: int, share, rule, lr, every: int):
+    def __init__(self, comm, params, rule, lr, policy, rate, every: int):
         if needs_whole(rule):
             name = type(rule).__name__
-            raise ValueError(f"parameter server: {name} needs whole parameters, but each server holds a shard")
-        self.comm, self.servers = comm, servers
-        self.share, self.rule, self.lr, self.every = share, rule, lr, every
-        self.state = rule.init(share)
+            raise ValueError(f"parameter server: {name} needs whole parameters, but the server holds one flat array")
+        self.comm, self.clock, self.params, self.rule, self.lr = comm, comm.clock, params, rule, lr
+        self.rate, self.every = rate, every
+        self.policy_state = PolicyState(policy, comm.size - 1)
+        self.state = rule.init(params)
         self.snapshots: list[Snapshot] = []
-        self._arrived: dict[int, np.ndarray] = {}  # by worker: its gradient; it sends no other before the reply
-        self._kept: dict[tuple[int, int], np.ndarray] = {}  # (worker, step) -> gradient that waits for its update
-        self._lost: set[int] = set()
+        self.log: list[tuple] = []  # rows of `run.GRADIENT`, as gradients are applied or dropped
+        self.diverged, self.lost = False, 0
+        self._given = comm.size - 1  # steps: every worker's first
+        self._stopped: set[int] = set()  # workers that may not start another step
+        self._held: dict[tuple[int, int], Arrived] = {}  # by worker and step, until applied
         self._sent = {}  # worker -> the reply in progress
 
-    def serve(self, coordinator: Coordinator | None) -> None:
-        """Serve until every worker has left; the first server has the coordinator, the others get its commands."""
-        self.snapshots.append(Snapshot(0, self.comm.clock.now(), self.share.copy()))
-        commands: deque[Command] = deque()
-        ended = False
-        while not ended:
-            message = self._receive()
-            if coordinator is not None:
-                for command in coordinator.decide(message):
-                    commands.append(command)
-                    for server in range(1, self.servers):
-                        self.comm.send_obj(command, server)
-            elif isinstance(message, Command):
-                commands.append(message)
-            while commands:
-                worker = commands[0].arrived
-                if not (worker is None or worker in self._arrived or worker in self._lost):
-                    break  # its gradient has reached the first server, and has yet to reach this one
-                command = commands.popleft()
-                self._execute(command)
-                self._reply(command)
-                ended = command.end
+    def serve(self, max_gradients: float, seconds: float) -> None:
+        """Serve until every worker has left."""
+        self.began = self.clock.now()
+        self._until, self._max_gradients = self.began + seconds, max_gradients
+        self.snapshots.append(Snapshot(0, self.began, self.params.copy()))
+        while self.policy_state.active:
+            self._receive()
         for work in self._sent.values():
             with suppress(PeerLostError):
                 work.wait()
 
-    def _receive(self) -> Push | Leave | Command | Lost:
-        """Receive the next message, with its gradient, or the report that workers are lost."""
+    def _receive(self) -> None:
+        """Receive the next message, with its gradient, or the report that workers are lost; treat it."""
+        state = self.policy_state
         try:
             message = self.comm.recv_obj(ANY)
             if isinstance(message, Push):
                 if message.worker in self._sent:  # returns at once: a worker that sends again has received the reply
                     self._sent.pop(message.worker).wait()
-                gradient = self.comm.recv(np.empty_like(self.share), self.servers + message.worker)
-                self._arrived[message.worker] = gradient
-            return message
+                gradient = self.comm.recv(np.empty_like(self.params), 1 + message.worker)
         except PeerLostError as error:
-            if min(error.ranks) < self.servers:
-                raise
-            workers = tuple(rank - self.servers for rank in error.ranks)
-            self._lost.update(workers)
-            return Lost(workers)
-
-    def _execute(self, command: Command) -> None:
-        """Keep or drop a gradient, and make the update if there is one."""
-        gradient = self._arrived.pop(command.arrived, None)
-        if command.taken:
-            lost = gradient is None  # its worker was lost after the gradient had reached the first server
-            self._kept[command.arrived, command.step] = np.zeros_like(self.share) if lost else gradient
-        if not command.merged:
+            now = self.clock.now()
+            for worker in (rank - 1 for rank in error.ranks):
+                if worker in state.active:
+                    if worker not in self._stopped:
+                        self.lost += 1
+                        self._given -= not state.waits(worker)  # another worker may do the step that it was computing
+                    self._apply(state.leave(worker), now)
             return
-        total = self._mean(command.merged)
-        n = len(command.merged)
-        with self.comm.clock.span("update", flops=2 * n * self.share.size, nbytes=(n + 2) * self.share.nbytes):
-            step = command.version - 1
-            apply_rule(self.rule, self.share, total, self.state, self.lr(step), step)
-        if self.every and command.version % self.every == 0:
-            self.snapshots.append(Snapshot(command.version, self.comm.clock.now(), self.share.copy()))
+        now = self.clock.now()
+        if message.worker not in state.active:  # its loss was known before this message arrived
+            return
+        if isinstance(message, Leave):
+            self._apply(state.leave(message.worker), now)
+            return
+        worker, step, used, rows, loss = message
+        decision = state.arrive(worker, used)
+        if decision.taken:
+            self._held[worker, step] = Arrived(message, now, gradient)
+        else:
+            self.log.append((worker, step, used, 0, decision.staleness, rows, now, now, loss, 0.0))
+        self.diverged |= not math.isfinite(loss)
+        self._apply(decision, now)
 
-    def _mean(self, merged):
-        """Add weighted gradients up in the order of workers, whatever order they arrived in."""
-        total = None
-        for worker, step, weight in sorted(merged):
-            gradient = self._kept.pop((worker, step))
-            if len(merged) > 1 or weight != 1.0:
-                gradient *= gradient.dtype.type(weight)
-            total = gradient if total is None else np.add(total, gradient, out=total)
-        return total
-
-    def _reply(self, command: Command) -> None:
-        """Send the parameters to all workers that the command releases."""
-        reply = None
-        for worker, go in command.released:
+    def _apply(self, decision, now: float) -> None:
+        """Make the update that the policy decided, if any, and send the parameters to the workers it released."""
+        reply, version = None, self.policy_state.version
+        if decision.merged:
+            self._update([self._held.pop((merged.worker, merged.step)) for merged in decision.merged], version, now)
+        for worker in decision.released:  # each may do one more step, unless the run is over or no step is left
+            go = not self.diverged and now < self._until and self._given < self._max_gradients
+            self._given += go
+            if not go:
+                self._stopped.add(worker)
             if reply is None or reply["go"] != go:
-                reply = make_reply(self.share.size, self.share.dtype)
-                reply["version"], reply["go"], reply["share"] = command.version, go, self.share
-            self._sent[worker] = self.comm.isend(reply.view(np.uint8), self.servers + worker)
+                reply = make_reply(self.params.size, self.params.dtype)
+                reply["version"], reply["go"], reply["params"] = version, go, self.params
+            self._sent[worker] = self.comm.isend(reply.view(np.uint8), 1 + worker)
+
+    def _update(self, held: list[Arrived], version: int, now: float) -> None:
+        """Make the update of some gradients, weighed by their samples, and by their staleness."""
+        rows = sum(push.rows for push, *_ in held)
+        loss = sum(push.rows * push.loss for push, *_ in held) / rows if rows else math.nan
+        for push, arrived, gradient in held:
+            staleness = version - 1 - push.used
+            factor = self.rate(staleness, version - 1)
+            if len(held) > 1 or factor != 1.0:
+                share = push.rows / max(1, rows) if len(held) > 1 else 1.0
+                gradient *= gradient.dtype.type(factor * share)
+            row = push.worker, push.step, push.used, version, staleness, push.rows, arrived, now, push.loss, factor
+            self.log.append(row)
+        end = len(self.log) if self._max_gradients == math.inf else self._max_gradients
+        self.comm.report(len(self.log), end, loss=loss, version=version)
+        total, *others = (one.gradient for one in sorted(held, key=lambda one: one.push.worker))  # not as they arrived
+        for gradient in others:
+            total += gradient
+        moved = (len(held) + 2) * self.params.nbytes
+        with self.clock.span("update", flops=2 * len(held) * self.params.size, nbytes=moved):
+            apply_rule(self.rule, self.params, total, self.state, self.lr(version - 1), version - 1)
+        if self.every and version % self.every == 0:
+            self.snapshots.append(Snapshot(version, self.clock.now(), self.params.copy()))

@@ -17,15 +17,14 @@ from ....data.batches import rows_of
 from ....nn.container import check_unique_names
 from ....nn.layer import Statistic, check_positive
 from ....nn.metrics import make_metric
+from ....optim.momentum import Nesterov
 from ....optim.optimizer import check_rule
 from ....optim.schedules import as_schedule
-from ....shares import shares
 from ...checks import check_model, checked
 from ...data.bucket import Bucket
-from ...data.local_sgd import DiLoCo
 from ...strategy import update
 from .policy import BSP, check_policy, constant
-from .server import Coordinator, Leave, Push, Server, make_reply
+from .server import Leave, Push, Server, make_reply
 
 if TYPE_CHECKING:
     from ....comm.base import Communicator
@@ -81,9 +80,9 @@ class FlatModel:
             self._costs[shape] = self.model.flops(shape) + self.model.backward_flops(shape) if shape[0] else 0
         return self._costs[shape]
 
-    def load(self, values, part: slice = slice(None)) -> None:
-        """Overwrite the learned parameters, or a part of them, with a flat array."""
-        self.data[part] = get_xp(self.data).asarray(values)
+    def load(self, values) -> None:
+        """Overwrite the learned parameters with a flat array."""
+        self.data[...] = get_xp(self.data).asarray(values)
 
     def named(self, values) -> dict[str, np.ndarray]:
         """Return copies of all parameters by name; of the learned ones those in the flat array `values`."""
@@ -94,24 +93,21 @@ class FlatModel:
 
 
 class ParameterServer:
-    r"""Training in which servers hold the parameters, and workers push gradients and pull parameters.
+    r"""Training in which a server holds the parameters, and workers push gradients and pull parameters.
 
-    rank 0 .. s - 1: servers, each with a contiguous share of the flat parameters, equal to within one value;
-    rank s .. p - 1: workers, each with a copy of the model and a part of every batch.
+    rank 0: the server; rank 1 .. p - 1: workers, each with a copy of the model and a part of every batch.
 
     Parameters
     ----------
     model : Sequential
-        A worker's may be on a GPU, with its data, while the servers keep theirs on the CPU. Running
+        A worker's may be on a GPU, with its data, while the server keeps its own on the CPU. Running
         statistics, which no gradient changes, are the mean over workers of those sent with each one's newest gradient.
     rule : Rule
-        Such as `SGD()` or `Momentum(0.9)`; its velocities are kept on the servers.
+        Such as `SGD()` or `Momentum(0.9)`; its velocities are kept on the server.
     lr : float or callable
         Of an update, or a schedule: a function of the number of the update (from 0).
     policy : ASP, optional
         `bsp()` by default.
-    servers : int
-        s.
     rate : callable, optional
         Factor on the learning rate by staleness, such as `inverse`.
     pace : callable, optional
@@ -122,14 +118,13 @@ class ParameterServer:
 
     Notes
     -----
-    Messages per gradient, with s servers and n bytes of parameters: s arrays of n / s bytes and s announcements
-    from the worker, s arrays of n / s bytes back, and s - 1 commands among servers. A worker's gradient is the mean
-    over its rows; an update of several weighs them by their rows, so that BSP equals serial SGD on the whole batch
-    however uneven the parts are. The number of servers changes no number. (Production servers let every shard decide
-    independently, which saves the commands, and lets a worker read shares of different versions.)
+    Messages per gradient, with n bytes of parameters: an array of n bytes and its announcement from the worker, and an
+    array of n bytes back. A worker's gradient is the mean over its rows; an update of several weighs them by their
+    rows, so that BSP equals serial SGD on the whole batch however uneven the parts are. (Production servers are
+    several, with a share of the parameters each, so that no single network card carries all of this.)
 
     Where workers can be lost (`SimWorld(failures=...)`) training survives it: a lost one is treated as if it had left,
-    so no worker waits for it, and the rows it would have trained on are left out. The loss of a server ends the run.
+    so no worker waits for it, and the rows it would have trained on are left out. The loss of the server ends the run.
 
     References
     ----------
@@ -145,24 +140,21 @@ class ParameterServer:
         lr: Any,
         policy: ASP | None = None,
         *,
-        servers: int = 1,
         rate: Callable[..., Any] = constant,
         pace: Callable[..., Any] | None = None,
         every: int = 0,
     ):
-        if not (hasattr(servers, "__index__") and 1 <= servers < comm.size):
-            raise ValueError(f"ParameterServer: {servers!r} servers on {comm.size} ranks, expected one of each")
+        if comm.size < 2:
+            raise ValueError("ParameterServer: runs on one rank, expected a server and one worker or more")
         check_rule("ParameterServer", rule)
         self.comm, self.clock, self.loss, self.pace = comm, comm.clock, checked(loss), pace
-        self.policy, self.rate, self.servers = BSP() if policy is None else policy, rate, servers
-        check_policy("ParameterServer", self.policy)
+        policy = BSP() if policy is None else policy
+        check_policy("ParameterServer", policy)
         if not callable(rate):
             raise TypeError(f"ParameterServer: rate is {rate!r}, expected a function of staleness and step")
         if not (hasattr(every, "__index__") and every >= 0):
             raise ValueError(f"ParameterServer: every is {every!r}, expected a number of updates, 0 or more")
         self.flat = FlatModel(model)
-        if servers > self.flat.data.size:
-            raise ValueError(f"ParameterServer: {servers} servers for {self.flat.data.size} parameters")
         self._trained = False
         values = to_numpy(self.flat.data)  # a worker's model may be on a GPU; messages are not
         comm.broadcast(values)
@@ -172,14 +164,13 @@ class ParameterServer:
                 held = to_numpy(p.data)
                 comm.broadcast(held)
                 p.data[...] = get_xp(p.data).asarray(held)
-        self.is_server = comm.rank < servers
-        self.size, self.rank = comm.size - servers, 0 if self.is_server else comm.rank - servers
-        self._parts, lr = shares(values.size, servers), as_schedule(lr, "ParameterServer")
+        self.is_server, self.size, self.rank = comm.rank == 0, comm.size - 1, max(0, comm.rank - 1)
+        lr = as_schedule(lr, "ParameterServer")
         if self.is_server:
-            self._server = Server(comm, servers, values[self._parts[comm.rank]].copy(), rule, lr, every)
+            self._server = Server(comm, values.copy(), rule, lr, policy, rate, every)
         else:
             self._version, self._steps, self._go = 0, 0, True
-            self._replies = [make_reply(part.stop - part.start, values.dtype) for part in self._parts]
+            self._reply = make_reply(values.size, values.dtype)
 
     def train(
         self, dataset: Dataset, *, batch_size: int, steps: int | None = None, seconds: float = math.inf, seed: int = 0
@@ -207,25 +198,16 @@ class ParameterServer:
                 mine = {"rank": self.rank, "size": self.size, "seed": seed}
                 self._work(Batches(dataset.x_train, dataset.y_train, batch_size, **mine))
                 return None
-            coordinator = None
-            if self.comm.rank == 0:
-                n = math.inf if steps is None else steps * self.size
-                coordinator = Coordinator(self.clock, self.comm.report, self.size, self.policy, self.rate, n, seconds)
-            self._server.serve(coordinator)
+            self._server.serve(math.inf if steps is None else steps * self.size, seconds)
         except CutOffError:  # the others declared this rank lost
             return None
-        held = self._server.share, self._server.snapshots
-        if coordinator is None:
-            self.comm.send_obj(held, 0)
-            return None
-        if coordinator.lost == self.size:  # it ended, but not because the run was over
-            done = f"after {coordinator.policy_state.version} updates"
+        if self._server.lost == self.size:  # it ended, but not because the run was over
+            done = f"after {self._server.policy_state.version} updates"
             raise CommError(f"ParameterServer: all {self.size} workers are lost, {done}; none is left to train")
-        found = [held, *(self.comm.recv_obj(server) for server in range(1, self.servers))]
-        return make_run(coordinator, self.flat, found, dataset, self.loss)
+        return make_run(self._server, self.flat, dataset, self.loss)
 
     def _work(self, batches: Batches) -> None:
-        """Push a gradient, wait for new parameters, and so on, until the first server has no further step."""
+        """Push a gradient, wait for new parameters, and so on, until the server has no further step."""
         batches_forever = chain.from_iterable(map(batches.epoch, count()))
         while self._go:
             self.step(next(batches_forever))
@@ -245,20 +227,17 @@ class ParameterServer:
 
     def _exchange(self, rows: int, loss: float) -> None:
         """Push `flat.grad`, a mean over `rows`, and load the parameters of the reply."""
-        comm, replies = self.comm, self._replies
+        comm, reply = self.comm, self._reply
         with self.clock.span("exchange", lane="comm"):
-            # the receives are posted before the servers are asked: none of them ever waits for a worker
-            received = [comm.irecv(reply.view(np.uint8), server) for server, reply in enumerate(replies)]
-            gradient = to_numpy(self.flat.grad)
-            sent = [comm.isend(gradient[part], server) for server, part in enumerate(self._parts)]
-            for server in range(self.servers):
-                comm.send_obj(Push(self.rank, self._steps, self._version, rows, loss), server)
-            for work in (*sent, *received):
-                work.wait()
-        for part, reply in zip(self._parts, replies, strict=True):
-            self.flat.load(reply["share"][0], part)
+            # the receive is posted before the server is asked: it never waits for a worker
+            received = comm.irecv(reply.view(np.uint8), 0)
+            sent = comm.isend(to_numpy(self.flat.grad), 0)
+            comm.send_obj(Push(self.rank, self._steps, self._version, rows, loss), 0)
+            sent.wait()
+            received.wait()
+        self.flat.load(reply["params"][0])
         self._steps += 1
-        self._version, self._go = int(replies[0]["version"][0]), bool(replies[0]["go"][0])
+        self._version, self._go = int(reply["version"][0]), bool(reply["go"][0])
 
 
 # -- the record of a run -----------------------------------------------------------------------------------------------
@@ -351,23 +330,21 @@ class Run:
         )
 
 
-def make_run(coordinator, flat, parts, dataset, loss) -> Run:
+def make_run(server: Server, flat, dataset, loss) -> Run:
     """Put a run's record together."""
-    values = np.concatenate([share for share, _ in parts])
-    gradients, state, began = np.array(coordinator.log, GRADIENT), coordinator.policy_state, coordinator.began
+    gradients, state, began = np.array(server.log, GRADIENT), server.policy_state, server.began
     for name in ("arrived", "time"):
         gradients[name] -= began
     points, metric = [], make_metric(None, loss)
-    columns = list(zip(*(snapshots for _, snapshots in parts), strict=True))  # of the same version on every server
     model, y = flat.model.eval(), dataset.y_train[:PROBE]
     x, x_test = *rows_of(dataset.x_train, [slice(PROBE)]), *rows_of(dataset.x_test, [slice(None)])
-    params = flat.named(values)
-    for column in columns if len(columns) > 1 else ():
-        flat.load(np.concatenate([snapshot.share for snapshot in column]))
+    params = flat.named(server.params)
+    for version, time, values in server.snapshots if len(server.snapshots) > 1 else ():
+        flat.load(values)
         with np.errstate(all="ignore"):  # parameters of a run that diverged
             value, _ = loss(model.forward(x)[0], y, len(x))
             score = metric.value(metric.counted(model.forward(x_test)[0], dataset.y_test))
-        points.append((column[0].version, column[0].time - began, value, score))
+        points.append((version, time - began, value, score))
     return Run(
         policy=str(state.policy),
         workers=len(state.clocks),
@@ -375,7 +352,7 @@ def make_run(coordinator, flat, parts, dataset, loss) -> Run:
         seconds=float(gradients["time"].max(initial=0.0)),
         params=params,
         curve=np.array(points, [("version", "i8"), ("time", "f8"), ("loss", "f8"), (f"test_{metric.name}", "f8")]),
-        diverged=coordinator.diverged,
+        diverged=server.diverged,
     )
 
 
@@ -408,7 +385,7 @@ class QuorumDiLoCo(ParameterServer):
               v \leftarrow \mu v + \Delta, \qquad w \leftarrow w - \alpha (\Delta + \mu v)
 
     Q are the learners whose results have arrived, :math:`m_q` the samples behind each. Those outside Q continue from
-    their own start; their results count in a later merge. With a quorum of all learners this is `DiLoCo`. Rank 0 is the
+    their own start; their results count in a later merge. With a quorum of all learners this is DiLoCo. Rank 0 is the
     syncer, the others are learners; lost learners are not waited for.
 
     Parameters
@@ -422,7 +399,7 @@ class QuorumDiLoCo(ParameterServer):
     quorum : int
         Results that make a merge; fewer when fewer learners are left.
     outer_lr : float
-        :math:`\alpha`; the outer momentum is `DiLoCo`'s.
+        :math:`\alpha`; :math:`\mu` is 0.9.
     pace : callable, optional
         `pace(learner, merge) -> seconds` that each step takes longer.
 
@@ -433,6 +410,7 @@ class QuorumDiLoCo(ParameterServer):
 
     References
     ----------
+    A. Douillard et al. (2023), DiLoCo: distributed low-communication training of language models, arXiv:2311.08105.
     Decoupled DiLoCo (2026), arXiv:2604.21428: independent learners, a minimum quorum, merges weighted by tokens.
     """
 
@@ -450,7 +428,7 @@ class QuorumDiLoCo(ParameterServer):
     ):
         check_positive("QuorumDiLoCo", every=every)
         share = min(1.0, quorum / max(1, comm.size - 1))  # or the outer momentum would count absent learners
-        super().__init__(comm, model, loss, DiLoCo.outer, share * outer_lr, Quorum(quorum), pace=pace, every=1)
+        super().__init__(comm, model, loss, Nesterov(0.9), share * outer_lr, Quorum(quorum), pace=pace, every=1)
         self.optimizer, self.inner_steps = optimizer, every
         self._begin()
 

@@ -19,11 +19,10 @@ class Quick(Speeds):
 
 if __name__ == "__main__":
     tests.Speeds = Quick
-    servers = int(sys.argv[2])
     world = MPIWorld(progress=False, strict="strict" in sys.argv, timeout=100)
     runs = {}
     for policy in tests.POLICIES:
         slow = {0: 60.0 if str(policy) == "ASP" else 4.0}  # where nobody waits for it, slow on a crowded machine, too
-        runs[str(policy)] = world.run(tests.program, policy, servers=servers, steps=10, slow=slow, every=4)[0]
+        runs[str(policy)] = world.run(tests.program, policy, steps=10, slow=slow, every=4)[0]
     if world.rank == 0:
         Path(sys.argv[1]).write_bytes(pickle.dumps(runs))

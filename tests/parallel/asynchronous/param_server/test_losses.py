@@ -14,11 +14,11 @@ PARTS = Network(1e-4, 1e8), Roofline(1e9)
 STEPS = 9
 
 
-def program(comm, policy, servers=1, **options):
-    """Train; the run on the first server, None on all other ranks."""
-    workers = comm.size - servers
+def program(comm, policy, **options):
+    """Train; the run on the server, None on all other ranks."""
+    workers = comm.size - 1
     speeds = Speeds(workers, law="lognormal", shape=0.4, seed=5)
-    return train(comm, policy, servers, pace=lambda worker, step: speeds(worker % workers, step), **options)
+    return train(comm, policy, pace=lambda worker, step: speeds(worker % workers, step), **options)
 
 
 def failing(size, *failures, detection=0.5, seed=0):
@@ -74,12 +74,11 @@ def test_all_but_one_worker_may_die():
 
 
 @pytest.mark.parametrize("policy", [asp(), bsp()], ids=str)
-@pytest.mark.parametrize("servers", [1, 2])
-def test_training_that_has_lost_all_its_workers_is_not_taken_for_done(policy, servers):
-    seconds = sound_seconds(servers + 2, policy, servers)
-    both = Failure(servers, 0.4 * seconds), Failure(servers + 1, 0.5 * seconds)
+def test_training_that_has_lost_all_its_workers_is_not_taken_for_done(policy):
+    seconds = sound_seconds(3, policy)
+    both = Failure(1, 0.4 * seconds), Failure(2, 0.5 * seconds)
     with pytest.raises(RankError, match=r"rank 0: .*all 2 workers are lost, after [3-9] updates"):
-        failing(servers + 2, *both).run(program, policy, servers)
+        failing(3, *both).run(program, policy)
 
 
 def test_a_worker_that_is_lost_when_it_was_told_to_stop_costs_no_step_more():
@@ -98,20 +97,19 @@ def test_a_worker_that_is_lost_when_it_was_told_to_stop_costs_no_step_more():
 
 
 @pytest.mark.parametrize("policy", [asp(), bsp()], ids=str)
-@pytest.mark.parametrize("servers", [1, 2])
-def test_the_last_words_of_a_worker_may_come_after_the_news_of_its_loss(policy, servers):
+def test_the_last_words_of_a_worker_may_come_after_the_news_of_its_loss(policy):
     """The detector is quicker than a message; then a gradient, or a farewell, comes from one that was let go."""
-    sound = SimWorld(servers + 3, *PARTS)
-    sound.run(program, policy, servers)
-    told = sorted({m.sent for m in sound.trace.messages if m.source == servers + 1})
+    sound = SimWorld(4, *PARTS)
+    sound.run(program, policy)
+    told = sorted({m.sent for m in sound.trace.messages if m.source == 2})
     for at in [*told[len(told) // 2 :: 5], told[-1]]:  # the last is the farewell
-        world = failing(servers + 3, Failure(servers + 1, at + 1e-6), detection=1e-6)
-        run = world.run(program, policy, servers)[0]
+        world = failing(4, Failure(2, at + 1e-6), detection=1e-6)
+        run = world.run(program, policy)[0]
         assert len(run.gradients) >= 3 * STEPS
         assert np.isfinite(run.losses).all()
 
 
-def test_the_loss_of_a_server_ends_training_and_names_it():
-    seconds = sound_seconds(4, bsp(), 2)
-    with pytest.raises(RankError, match="rank 1 was killed"):
-        failing(4, Failure(1, 0.5 * seconds)).run(program, bsp(), 2)
+def test_the_loss_of_the_server_ends_training_and_names_it():
+    seconds = sound_seconds(3, bsp())
+    with pytest.raises(RankError, match="rank 0 was killed"):
+        failing(3, Failure(0, 0.5 * seconds)).run(program, bsp())
