@@ -12,6 +12,7 @@ import pytest
 
 from distlearn.comm.base import CommError, CommTimeoutError
 from distlearn.comm.mpi import MPIComm
+from distlearn.comm.mpi.collectives import GUARDED
 from distlearn.comm.network.fit import MESSAGE_SIZES, all_reduce_sweep, fastest, line, ping_pong
 
 
@@ -116,6 +117,32 @@ def check_work_that_nobody_waits_for_is_named(comm):
             part.end()
         work.wait()
         part.end()
+
+
+def check_arrays_are_compared_in_the_first_calls_of_a_line(comm):
+    comm = fresh(comm, strict=True)
+    for call in range(GUARDED + 1):
+        x = np.ones(8)
+        work = comm.iall_reduce(x)
+        x[0] = 2
+        if call == GUARDED:
+            work.wait()
+            continue
+        with pytest.raises(CommError, match="the array given to iall_reduce was changed before wait"):
+            work.wait()
+
+
+def check_an_array_changed_before_wait_is_named(comm):
+    comm = fresh(comm, strict=True)
+    for name in ("iall_reduce", "ireduce_scatter", "iall_gather"):
+        x = np.full(8, np.nan)
+        work = getattr(comm, name)(x)
+        x[0] = -x[0]
+        with pytest.raises(CommError, match=f"the array given to {name} was changed before wait.*mpi_checks.py, line"):
+            work.wait()
+        x = np.full(8, np.nan)  # not equal to itself, but unchanged
+        work = getattr(comm, name)(x)
+        assert work.wait() is work.wait()
 
 
 def check_calls_that_are_not_compared(comm):

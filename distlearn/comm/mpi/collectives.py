@@ -12,7 +12,7 @@ from ...backend import rounded
 from ...shares import shares
 from ..base import CommError
 from ..calls import Call, same_calls
-from .messages import MPIWork, as_bytes, empty, from_host, like, synchronized, to_host
+from .messages import GuardedWork, MPIWork, as_bytes, empty, from_host, like, synchronized, to_host
 
 # -- agreement ---------------------------------------------------------------------------------------------------------
 # The check that all ranks make the same collective calls in the same order, with the same arguments.
@@ -103,6 +103,11 @@ def nan_propagating(op: str, dtype: np.dtype):
     return MPI.Op.Create(reduce, commute=True)
 
 
+# Calls of one line of the program whose arrays are checked: a line that is wrong is wrong in its first calls, and a
+# check takes two copies of the array and a comparison.
+GUARDED = 100
+
+
 class Collectives:
     """Collective operations of `MPIComm`."""
 
@@ -120,7 +125,30 @@ class Collectives:
             return host, wide, nan_propagating(op, wide.dtype)
         return host, wide, getattr(self.mpi, (BOOL_OPS if x.dtype.kind == "b" else OPS)[op])
 
+    def guards(self, x, site) -> bool:
+        """Say whether `wait` checks that a call's array has not changed: on a CPU, in the first calls of a line."""
+        if not self.strict or not isinstance(x, np.ndarray):
+            return False
+        self.activity.guarded[site] += 1
+        return self.activity.guarded[site] <= GUARDED
+
+    def copy(self, x):
+        """Copy an array into memory that earlier calls have used."""
+        free = self.activity.copies[x.shape, x.dtype]
+        made = free.pop() if free else np.empty_like(x)
+        made[...] = x
+        return made
+
     def _iall_reduce(self, call, x, op):
+        if not self.guards(x, call.site):
+            return self._start_all_reduce(call, x, op)
+        before, mine = self.copy(x), self.copy(x)
+        return GuardedWork(self._start_all_reduce(call, mine, op), "iall_reduce", x, before, mine)
+
+    def _all_reduce(self, call, x, op):
+        return self._start_all_reduce(call, x, op).wait()
+
+    def _start_all_reduce(self, call, x, op):
         start = self.clock.now()
         host, wide, mpi_op = self._operands(x, op)
         request = self.reducing(wide.dtype).Iallreduce(self.mpi.IN_PLACE, wide, mpi_op)
@@ -133,6 +161,15 @@ class Collectives:
         return self._started(call, x.nbytes, start, request, finish)
 
     def _ireduce_scatter(self, call, x, op):
+        if not self.guards(x, call.site):
+            return self._start_reduce_scatter(call, x, op)
+        before = self.copy(x)
+        return GuardedWork(self._start_reduce_scatter(call, before, op), "ireduce_scatter", x, before)
+
+    def _reduce_scatter(self, call, x, op):
+        return self._start_reduce_scatter(call, x, op).wait()
+
+    def _start_reduce_scatter(self, call, x, op):
         start = self.clock.now()
         _, wide, mpi_op = self._operands(x, op)
         counts = [s.stop - s.start for s in shares(wide.size, self.size)]
@@ -142,6 +179,15 @@ class Collectives:
         return self._started(call, x.nbytes, start, request, lambda _=wide: like(rounded(out, x.dtype), x))
 
     def _iall_gather(self, call, x):
+        if not self.guards(x, call.site):
+            return self._start_all_gather(call, x)
+        before = self.copy(x)
+        return GuardedWork(self._start_all_gather(call, before), "iall_gather", x, before)
+
+    def _all_gather(self, call, x):
+        return self._start_all_gather(call, x).wait()
+
+    def _start_all_gather(self, call, x):
         start, host = self.clock.now(), to_host(x)
         out = empty((self.size, *x.shape), x.dtype, host)
         request = self.raw.Iallgather(as_bytes(host), as_bytes(out))

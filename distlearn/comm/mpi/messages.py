@@ -11,12 +11,12 @@ import sys
 import time
 import weakref
 import zlib
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import Any
 
 import numpy as np
 
-from ...backend import get_xp, to_numpy
+from ...backend import get_xp, same_bytes, to_numpy
 from ..base import CommError
 from ..calls import ANY, call_site
 
@@ -145,7 +145,10 @@ class Messages:
         return RecvWork(self, name, start, request, out, lambda: from_host(host, out), peer, look)
 
     def _isend(self, x, dest, tag):
-        return self._start_send(x, dest, tag, "send").started_at(call_site())
+        site = call_site()
+        sent = self.copy(x) if self.guards(x, site) else x
+        work = self._start_send(sent, dest, tag, "send").started_at(site)
+        return work if sent is x else GuardedWork(work, f"isend(dest={dest}, tag={tag})", x, sent)
 
     def _irecv(self, out, source, tag):
         return self._start_recv(out, source, tag, "recv").started_at(call_site())
@@ -224,6 +227,8 @@ class Activity:
         self.pending: set[MPIWork] = set()
         self.unwaited: set[MPIWork] = set()
         self._parts: dict[tuple, tuple] = {}  # communicators that were split off: a copy, and whether one is used
+        self.guarded: Counter = Counter()  # non-blocking calls by line of the program
+        self.copies: dict = defaultdict(list)  # arrays to copy into, by shape and dtype: new memory is slow
         self.waits_for = None
         self.on_stall = None
 
@@ -279,6 +284,14 @@ class MPIWork:
             call = f"{self._name or 'send'}({end}={rank}, tag={tag})"
         return f"{call} of {self._nbytes} bytes" if self._nbytes else call
 
+    @property
+    def rank(self) -> int:
+        return self._comm.rank
+
+    def give_back(self, copy) -> None:
+        """Let the next call use the memory of an array that `copy` of the communicator made."""
+        self._comm.activity.copies[copy.shape, copy.dtype].append(copy)
+
     def started_at(self, site):
         """Note that a call on the user's line `site` returned this; it must be waited for."""
         self.site = site
@@ -330,6 +343,31 @@ class MPIWork:
         if self._error is not None:
             raise self._error
         return self._result
+
+
+class GuardedWork:
+    """An operation on a copy of the array `x`, with which `wait` compares it: it must not change in between."""
+
+    __slots__ = ("_before", "_name", "_result", "_work", "_x")
+
+    def __init__(self, work: MPIWork, name: str, x, before, result=None):
+        self._work, self._name, self._x, self._before, self._result = work, name, x, before, result
+
+    def done(self) -> bool:
+        return self._work.done()
+
+    def wait(self):
+        found = self._work.wait()
+        if self._before is not None:
+            if not same_bytes(self._x, self._before):
+                who = f"rank {self._work.rank}"
+                raise CommError(f"{who}: the array given to {self._name} was changed before wait() ({self._work.site})")
+            if self._result is not None:
+                self._x[...] = self._result
+                self._work.give_back(self._result)
+            self._work.give_back(self._before)
+            self._before = None
+        return found if self._result is None else self._x
 
 
 class RecvWork(MPIWork):
