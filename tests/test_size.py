@@ -23,8 +23,8 @@ ROOT = Path(__file__).parent.parent
 CAPS = {
     "distcourse": 119_007,
     "distlearn": 5_554,
-    "distlearn/cli": 14_426,
-    "distlearn/comm": 19_168,
+    "distlearn/cli": 12_649,
+    "distlearn/comm": 19_822,
     "distlearn/cuda": 36_097,
     "distlearn/data": 8_266,
     "distlearn/nn": 38_254,

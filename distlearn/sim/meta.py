@@ -221,7 +221,9 @@ class MetaArray(NDArrayOperatorsMixin):
 
     # -- NumPy's protocols ---------------------------------------------------------------------------------------------
     def __array__(self, dtype=None, copy=None):
-        raise TypeError(f"{self!r} has a size but no data: it can be computed with, but not read")
+        raise TypeError(
+            f"{self!r} has a size but no data: layers are planned on such arrays; compute by functions of get_xp(x)"
+        )
 
     def __array_ufunc__(self, ufunc, method, *inputs, out=None, **kwargs):
         if method == "at":

@@ -92,7 +92,7 @@ class RecordingComm:
     def __getattr__(self, name):
         if name in MESSAGES:
             raise ValueError(
-                f"record_run: the program calls {name}, expected collectives alone, of which it is replayed"
+                f"record_run: the program calls {name}; a replay knows collectives, and no messages between two ranks"
             )
         found = getattr(self._host, name)
         return functools.partial(self._collective, CALLS[name], found) if name in CALLS else found
