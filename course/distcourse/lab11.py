@@ -369,8 +369,9 @@ def plot_race(race: Race):
     axes = new_axes(count, figsize=(3.0 * count, 4.0), sharey=True)
     for m, (ax, mix) in enumerate(zip(axes, race.mixes, strict=True)):
         for i, (name, curves) in enumerate(race.curves.items()):
-            wide = 1.6 if name in race.rivals else 2.8
-            look = {"color": COLORS[i % 6], "linestyle": LINES[(i + i // 6) % 6], "linewidth": wide}
+            rival = name in race.rivals
+            look = {"color": COLORS[i % 6] if rival else INK, "linewidth": 1.6 if rival else 2.8}
+            look["linestyle"] = LINES[(i + i // 6) % 6]
             ax.plot(TIMES, curves[m, race.best(name)[1]], label=name, **look)
         ax.axhline(TARGET, color=INK, linewidth=1)
         ax.set(yscale="log", ylim=(TARGET / 6, 2), xlabel="time [s]", xlim=(0, 150))
