@@ -18,6 +18,7 @@ from distlearn.parallel.meta import meta_copy
 from distlearn.trace import WallClock
 from distlearn.train import Settings
 from distlearn.train.program import train
+from distlearn.viz.look import new_axes, styled, write_title
 
 from .backtest import Run, predict_step, published, skill
 from .exercise import named
@@ -178,6 +179,24 @@ def best_constants(step_time):
     """Return the share of the peak [%] and the link [GB/s] with the most skill."""
     grid = itertools.product(range(30, 91, 2), range(2, 26))
     return max(grid, key=lambda pair: opened(step_time, pair[0] / 100, pair[1] * 1e9)[1])
+
+
+@styled
+def plot_envelope(rows):
+    """Draw predicted against measured speeds, each with its number of GPUs."""
+    (ax,) = new_axes(figsize=(7.2, 3.8))
+    for name, mark, zero in (("ZeRO-3", "o", 3), ("tensor and pipeline", "s", 0)):
+        kind = [row for run, row in zip(ENVELOPE.runs, rows, strict=True) if run.zero == zero]
+        ax.plot(*([row[key] for row in kind] for key in ("measured", "predicted")), mark, label=name)
+    for run, row in zip(ENVELOPE.runs, rows, strict=True):
+        beside = (-9, 7 if run.width < 20_000 else -15) if run.zero else (6, -4)
+        place = row["measured"], row["predicted"]
+        ax.annotate(f"{run.gpus:,}", place, beside, textcoords="offset points", fontsize=8)
+    ax.plot([40, 200], [40, 200], "k:", label="predicted = measured")
+    ax.set(xlabel="measured [TFLOP/s]", ylabel="predicted [TFLOP/s]")
+    ax.legend()
+    write_title(ax, "On more GPUs (numbers) ZeRO-3 falls, the other layout hardly")
+    return ax
 
 
 # -- section 5: a plan for 4,096 GPUs ----------------------------------------------------------------------------------
