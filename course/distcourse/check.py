@@ -199,6 +199,7 @@ def uses(fn) -> set[str]:
         if isinstance(part, types.FunctionType) and not home_of(part).startswith(ours):
             found |= globals_of(part.__code__)
             values = [part.__globals__.get(name) for name in found]
+            values = [v for v in values if not isinstance(v, tuple)]  # a card is data, and computes nothing
             homes = {v.__name__ if isinstance(v, types.ModuleType) else home_of(v) for v in values}
             found |= {home for home in homes if home.startswith(ours)}
     return found

@@ -151,6 +151,7 @@ EXERCISES["smallest_batch"] = Exercise(
             f"{FIRST}  ->  max(0, int(np.ceil(4 * needed * weights / gain)) - 1)",
         ],
         "round up, not to the nearest": f"{FIRST}  ->  max(1, round(4 * needed * weights / gain))",
+        "samples are whole: round up": f"{FIRST}  ->  max(1, 4 * needed * weights / gain)",
         "the least that reaches it, not one more": [
             f"{FIRST}  ->  int(4 * needed * weights / gain) + 2",
             f"{FIRST}  ->  max(1, int(np.ceil(4 * needed * weights / gain))) + 1",
@@ -350,6 +351,7 @@ EXERCISES["seconds"] = Exercise(
         "calls count for the overhead alone: flops, nbytes and copied are those of all of them": [
             f"{WORK}  ->  {WORK.replace('copying', 'calls * copying')}",
             f"{WORK}  ->  {WORK.replace('max', 'calls * max')}",
+            f"{WORK}  ->  calls * (card.overhead + {WORK.removeprefix('starting + ')})",
         ],
         "the card's own bytes pass over its bandwidth, the copied ones over the link": [
             "nbytes / card.bandwidth  ->  nbytes / card.link",
