@@ -146,14 +146,14 @@ TIMED = {"transpose_naive": "transpose, no tile", "transpose_tiled<0>": "transpo
 """The library's kernels, by what the figure calls them: arrays of 4096 x 4096, products of 2048 x 2048."""
 
 
-def bounds(card, size: int = 4096) -> dict[str, dict[str, float]]:
-    """Return by kernel of `TIMED` the seconds that a card needs at least for what the profiler counted, at this size.
+def bounds(card) -> dict[str, dict[str, float]]:
+    """Return by kernel of `TIMED` the seconds that a card needs at least for what the profiler counted.
 
     In a clock a processor of an H100 does 128 multiply-adds and one pass over its shared memory: 256 operations a pass.
     """
-    found = {}
+    found, size, n = {}, 4096, 2048
     for kernel, title in TIMED.items():
-        counts, n = recorded.COUNTED[kernel].card, size // 2
+        counts = recorded.COUNTED[kernel].card
         if "matmul" in kernel:  # counted for 128 x 64 times 64 x 192
             work, outputs = n**3 / (128 * 64 * 192), n**2 / (128 * 192)
         else:

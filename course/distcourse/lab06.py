@@ -292,9 +292,9 @@ def measure(comm, all_reduces: dict, sizes, repeats: int = 5, link=None) -> tupl
     return fastest(messages), {name: fastest(times) for name, times in sweep.items()}
 
 
-def thread_seconds(repeats: int = 200) -> float:
+def thread_seconds() -> float:
     """Return the seconds in which one thread hands an array to another: a reference, whatever the size."""
-    there, back, x = SimpleQueue(), SimpleQueue(), np.zeros(1)
+    repeats, there, back, x = 200, SimpleQueue(), SimpleQueue(), np.zeros(1)
 
     def answer():
         for _ in range(repeats):

@@ -36,6 +36,7 @@ from distlearn.viz.look import COLORS, INK, LINES, MARKERS, MUTED, new_axes, sty
 
 from .exercise import named
 from .flat import as_one
+from .lab02 import tune
 from .lab07 import first_ranks
 from .scaling import simulate_step
 from .study import Study
@@ -362,7 +363,7 @@ def measure_points(world, widths, batch: int, *, ranks, repeats: int = 4):
     return float(median(1)[0]), points
 
 
-def machine_map(formula, widths, batch: int, alone: float, points, simulated=(8, 32)) -> Map:
+def machine_map(formula, widths, batch: int, alone: float, points) -> Map:
     """Draw up the map of this machine from the seconds of one rank and the mean latency of measured points.
 
     `formula(ranks, bandwidth, seconds, nbytes, alpha)` returns the parts of a step; ranks that share a core take turns.
@@ -372,7 +373,7 @@ def machine_map(formula, widths, batch: int, alone: float, points, simulated=(8,
     work = model.flops((batch, widths[0])) + model.backward_flops((batch, widths[0]))
     ends = min(point.bandwidth for point in points), max(point.bandwidth for point in points)
     more = []
-    for p in simulated:
+    for p in (8, 32):
         card = Roofline(work / alone * min(1, cores / p))
         more += simulate_points(model, ends, ranks=(p,), alpha=alpha, batch=batch, sample=(widths[0],), compute=card)
 
@@ -443,9 +444,9 @@ class Run(NamedTuple):
     megabytes: float
     """Sent by rank 0."""
 
-    def seconds_to(self, target: float = TARGET) -> float:
-        """Return the seconds after which the loss is first at most `target`; infinite if it never is."""
-        there = np.flatnonzero(self.losses <= target)
+    def seconds_to(self) -> float:
+        """Return the seconds after which the loss is first at most `TARGET`; infinite if it never is."""
+        there = np.flatnonzero(self.losses <= TARGET)
         return float(self.seconds[there[0]]) if len(there) else math.inf
 
 
@@ -555,21 +556,17 @@ def compare(recipe: Callable, over: dict, *, seeds: int = 5, report=ignore_repor
 
 
 @functools.cache
-def tuned(recipe: Recipe, seed: int = 99, **options) -> Recipe:
+def tuned(recipe: Recipe, **options) -> Recipe:
     """Return a recipe at its best rate: half and twice it end at a higher loss. The search begins at its rate."""
 
-    @functools.cache
-    def loss(lr):
+    def loss(lr, most):
         try:
-            return run_recipe(recipe.but(lr=lr), seed, **options | {"looks": 1}).losses[-1]
+            return run_recipe(recipe.but(lr=lr), 99, **options | {"looks": 1}).losses[-1]
         except DivergedError:
             return math.inf
 
-    lr = recipe.lr
-    for factor in (2, 0.5):
-        while loss(factor * lr) < loss(lr):
-            lr *= factor
-    return recipe.but(lr=lr)
+    losses = tune(loss, recipe.lr)
+    return recipe.but(lr=min(losses, key=losses.get))
 
 
 @styled
@@ -598,8 +595,8 @@ def plot_recipes(runs: dict, *, title=None):
     return axes
 
 
-def bytes_sent(exchange, ranks: int, n: int = 4096) -> float:
-    """Count the bytes that a rank sends, on average, in one `Recipe.exchange` of n values in single precision."""
-    world = SimWorld(ranks)
+def bytes_sent(exchange, ranks: int) -> float:
+    """Count the bytes that a rank sends, on average, in one `Recipe.exchange` of 4,096 values in single precision."""
+    world, n = SimWorld(ranks), 4096
     world.run(lambda comm: exchange(comm, np.ones(n, np.float32), np.zeros(n, np.float32)))
     return world.trace.bytes_sent / ranks

@@ -434,11 +434,11 @@ def _rows(my_rows, n, size, epoch, seed):
     }
 
 
-def _restore(restore, size, seed, length=5):
-    saved = np.random.default_rng(seed).normal(size=length)
+def _restore(restore, size, seed):
+    saved = np.random.default_rng(seed).normal(size=5)
 
     def program(comm):
-        w = np.full(length, float(comm.rank))
+        w = np.full(5, float(comm.rank))
         restore(comm, w, saved.copy() if comm.rank == 0 else None)
         return w
 
@@ -455,14 +455,14 @@ _RUNS = {"step": _steps, "my_rows": _rows, "restore": _restore, "batches": _batc
 # -- section 7: a policy under an unknown nemesis ----------------------------------------------------------------------
 
 
-def play(next_interval, mtbf, cost, restart, *, hours=200.0, seed=0) -> float:
-    """Return the share of time that is kept work, with intervals that a function chooses from what it has seen.
+def play(next_interval, mtbf, cost, restart, *, seed=0) -> float:
+    """Return the share of 200 hours that is kept work, with intervals that a function chooses from what it has seen.
 
     It is asked at the start, after every failure, and after a checkpoint once an hour.
     """
     rng = np.random.default_rng(seed)
     now = kept = 0.0
-    end, failures, again = hours * 3600, [], 0.0
+    end, failures, again = 200 * 3600, [], 0.0
     following = rng.exponential(mtbf)
     while now < end:
         if now >= again:
@@ -514,11 +514,11 @@ def run_next_interval(next_interval, clusters):
     return found
 
 
-def quorum_share(learners: int, mtbf: float, restart: float, *, least: float = 0.5, seed=0):
+def quorum_share(learners: int, mtbf: float, restart: float, *, seed=0):
     """Return the share of the machine that trains, as learners that go on without each other; one learner is all of it.
 
     A failure strikes one learner, and its restart takes as long as that of all; one during a restart begins it anew.
-    Learners train as long as at least a share of them works.
+    Learners train as long as at least half of them work.
     """
     rng = np.random.default_rng(seed)
     end = 200 * 3600.0
@@ -529,4 +529,4 @@ def quorum_share(learners: int, mtbf: float, restart: float, *, least: float = 0
     for t, i in zip(times, rng.integers(learners, size=len(times)), strict=True):
         busy[i, np.searchsorted(steps, t) : np.searchsorted(steps, t + restart)] = False
     share = busy.mean(axis=0)
-    return float(np.where(share >= least, share, 0.0).mean())
+    return float(np.where(share >= 0.5, share, 0.0).mean())

@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import groupby
 from typing import NamedTuple
 
-import numpy as np
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
 from distlearn.comm import Network
@@ -219,7 +218,7 @@ def two_networks() -> Table:
 
 
 @styled
-def plot_stall(curves, *, axes=None):
+def plot_stall(curves):
     """Draw the time of an iteration and of its communication against the number of nodes, a panel for each model.
 
     Where a line meets the shaded communication, computing no longer matters. A ring marks where scaling stalls: the
@@ -229,12 +228,9 @@ def plot_stall(curves, *, axes=None):
     ----------
     curves : list of Curve
         From `scaling.scaling_curve`.
-    axes : sequence of Axes, optional
-        Where to draw, one for each model.
     """
     models = [list(group) for _, group in groupby(curves, key=lambda c: c.model)]
-    made = axes is None
-    axes = np.ravel(new_axes(len(models), figsize=(4.5 * len(models), 4.0), sharey=True) if made else axes)
+    axes = new_axes(len(models), figsize=(4.5 * len(models), 4.0), sharey=True)
     times = [t for c in curves for p in c.points for t in (p.seconds, p.communicating) if t > 0]
     low, high = min(times) / 1.5, max(times) * 1.6
     for ax, group in zip(axes, models, strict=True):
@@ -259,10 +255,7 @@ def plot_stall(curves, *, axes=None):
         ax.set(xlabel=f"nodes ({group[0].network})", ylim=(low, high))
         write_title(ax, _finding(group))
     axes[0].set_ylabel("time of an iteration")
-    if made:
-        axes[0].figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
-    else:
-        axes[0].legend()
+    axes[0].figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
     return axes
 
 

@@ -47,11 +47,10 @@ def labs_dir(course) -> Path:
     return Path(os.path.abspath(Path(course, config_of(course).CourseDirectory.get("release_directory", "release"))))
 
 
-def generate(course, names=None, *, target=None, force: bool = False) -> list[Path]:
+def generate(course, names=None, *, force: bool = False) -> list[Path]:
     """Make the students' copies; return their folders."""
     course = Path(course).resolve()
-    names = find_labs(course, names)
-    target = labs_dir(course) if target is None else Path(target).resolve()
+    names, target = find_labs(course, names), labs_dir(course)
     worked_in = [] if force else [f"{name} ({why})" for name in names if (why := changed_by_hand(target / name))]
     if worked_in:
         raise FileExistsError(f"copies have been edited: {', '.join(worked_in)}; move them away, or use --force")
