@@ -223,10 +223,10 @@ class WithCollectives:
     """
 
     def __init__(self, host, **functions):
-        unknown = set(functions) - {"all_reduce", "broadcast", "scatter", "gather"}
-        if unknown:
-            raise ValueError(f"WithCollectives: {unknown.pop()!r}, expected all_reduce, broadcast, scatter or gather")
         self.host, self._given = host, functions
+
+    def _call(self, name, *args):
+        return self._given.get(name, getattr(type(self.host), name))(self.host, *args)
 
     def __getattr__(self, name):
         if name == "host":  # not set yet: `copy` and `pickle` make the object without calling __init__
@@ -235,9 +235,9 @@ class WithCollectives:
 
     def all_reduce(self, x, op="sum"):
         """Sum by the given function, in place."""
-        if op != "sum" or "all_reduce" not in self._given:
+        if op != "sum":
             return self.host.all_reduce(x, op)
-        self._given["all_reduce"](self.host, x)
+        self._call("all_reduce", x)
         return x
 
     def iall_reduce(self, x, op="sum"):
@@ -248,21 +248,17 @@ class WithCollectives:
 
     def broadcast(self, x, root=0):
         """Replace x by the root's."""
-        if "broadcast" not in self._given:
-            return self.host.broadcast(x, root)
-        self._given["broadcast"](self.host, x, root)
+        self._call("broadcast", x, root)
         return x
 
     def scatter(self, x, out, root=0):
         """Fill out by this rank's row of the root's x."""
-        if "scatter" not in self._given:
-            return self.host.scatter(x, out, root)
-        self._given["scatter"](self.host, x, out, root)
+        self._call("scatter", x, out, root)
         return out
 
     def gather(self, x, root=0):
         """Return the rows of all ranks on the root."""
-        return self._given.get("gather", type(self.host).gather)(self.host, x, root)
+        return self._call("gather", x, root)
 
 
 def measure(comm, all_reduces: dict, sizes, repeats: int = 5, link=None) -> tuple:
