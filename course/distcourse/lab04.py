@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
-from matplotlib.ticker import FuncFormatter
 
 import distlearn as dl
 from distlearn.backend import has_gpu, to_device
@@ -212,7 +211,7 @@ def plot_times(card, times, least, title=""):
     ax.set_yticks(rows, list(times))
     ax.invert_yaxis()
     ax.set(xscale="log", xlabel=f"time on {card.name}")
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda v, _: format_time(v)))
+    ax.xaxis.set_major_formatter(lambda v, _: format_time(v))
     ax.grid(visible=False, axis="y")
     ax.legend(loc="upper left", bbox_to_anchor=(-0.2, -0.16), ncols=2, borderaxespad=0)
     write_title(ax, title)

@@ -10,7 +10,7 @@ from numbers import Integral
 from typing import NamedTuple
 
 import numpy as np
-from matplotlib.ticker import FuncFormatter, NullFormatter
+from matplotlib.ticker import NullFormatter
 
 from distlearn.backend import get_xp, has_gpu, to_device
 from distlearn.cuda.cards import CARDS, Card
@@ -345,7 +345,7 @@ def plot_steps(card: str, steps, title=""):
     ticks = sorted({step[1] for step in steps})
     ax.set(xscale="log", yscale="log", xlabel="batch [samples]", ylabel="time of a step", xticks=ticks)
     ax.set_xticklabels([str(n) for n in ticks])
-    ax.yaxis.set_major_formatter(FuncFormatter(lambda v, _: format_time(v)))
+    ax.yaxis.set_major_formatter(lambda v, _: format_time(v))
     ax.minorticks_off()
     ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
     write_title(ax, title)
@@ -383,9 +383,9 @@ def plot_devices(sizes, seconds, *, measured=None, xlabel="size"):
             at = list(sizes).index(wins[name])
             ax.plot([sizes[at]], [values[at]], marker=marker, color=color, markersize=6.5, linestyle="", zorder=4)
     ax.set(xscale="log", yscale="log", xlabel=xlabel, ylabel="time")
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,g}"))
+    ax.xaxis.set_major_formatter(lambda v, _: f"{v:,g}")
     ax.xaxis.set_minor_formatter(NullFormatter())
-    ax.yaxis.set_major_formatter(FuncFormatter(lambda v, _: format_time(v)))
+    ax.yaxis.set_major_formatter(lambda v, _: format_time(v))
     ax.yaxis.set_minor_formatter(NullFormatter())
     ax.legend(loc="upper left", labelcolor=INK)
     ax.tick_params(colors=MUTED)

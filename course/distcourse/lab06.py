@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.colors import ListedColormap
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+from matplotlib.ticker import LogLocator
 
 from distlearn.comm.base import CommError, DoneWork
 from distlearn.comm.network import Network
@@ -21,6 +21,8 @@ from distlearn.comm.point_to_point import DelayedComm
 from distlearn.sim import SimWorld, explore, run_in_order
 from distlearn.tables import format_time, quantity
 from distlearn.viz.look import COLORS, INK, MARKERS, MUTED, new_axes, styled, write_title
+
+from .study import label_ticks
 
 # -- What a collective sends: messages and bytes counted, and rounds, on simulated ranks.
 
@@ -350,10 +352,8 @@ def plot_crossover(sweeps):
         ax.text(change.nbytes, 0.02 + 0.06 * i, text, transform=where, color=INK, fontsize=9, va="bottom")
     _show_sizes(ax)
     ax.set_yscale("log")
-    ax.yaxis.set_major_formatter(FuncFormatter(lambda t, _: format_time(t)))
-    ax.yaxis.set_minor_locator(NullLocator())
     low, high = ax.get_ylim()
-    ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 100 * low else (1,)))
+    label_ticks(ax.yaxis, LogLocator(subs=(1, 2, 5) if high < 100 * low else (1,)), format_time)
     ax.set_ylabel("time of one all-reduce")
     handles = ax.get_legend_handles_labels()[0]
     handles.append(Line2D([], [], color=MUTED, linestyle=dashed, marker="", label="predicted"))
@@ -420,7 +420,5 @@ def plot_fastest(nbytes, ranks, seconds: Mapping[str, np.ndarray], *, title=None
 
 def _show_sizes(ax) -> None:
     ax.set_xscale("log", base=2)
-    ax.xaxis.set_major_locator(LogLocator(base=4, numticks=12))
-    ax.xaxis.set_minor_locator(NullLocator())
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda n, _: quantity(n, "B", 1024)))
+    label_ticks(ax.xaxis, LogLocator(base=4, numticks=12), lambda n: quantity(n, "B", 1024))
     ax.set_xlabel("size of the array")

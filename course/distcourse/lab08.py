@@ -14,7 +14,7 @@ import numpy as np
 from matplotlib.colors import ListedColormap
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
+from matplotlib.ticker import FixedLocator, LogLocator
 from threadpoolctl import threadpool_limits
 
 from distlearn.comm import Network, ring_all_reduce
@@ -39,7 +39,7 @@ from .flat import as_one
 from .lab02 import tune
 from .lab07 import first_ranks
 from .scaling import simulate_step
-from .study import Study
+from .study import Study, label_ticks
 
 # -- What answers to lab 08's exercises give, for their checks.
 
@@ -292,12 +292,8 @@ def plot_maps(maps: dict[str, Map], *, borders=None, title=None):
                 ax.plot(x, y, marker="x", color=INK, markersize=6, zorder=5)
         ax.set_xscale("log", base=2)
         ax.set_yscale("log")
-        ax.xaxis.set_major_locator(FixedLocator(2.0 ** np.arange(11), nbins=7))
-        ax.yaxis.set_major_locator(LogLocator(numticks=12))
-        for axis in (ax.xaxis, ax.yaxis):
-            axis.set_minor_locator(NullLocator())
-        ax.xaxis.set_major_formatter(FuncFormatter(lambda p, _: f"{p:.0f}"))
-        ax.yaxis.set_major_formatter(FuncFormatter(lambda b, _: f"{quantity(b)}bit/s"))
+        label_ticks(ax.xaxis, FixedLocator(2.0 ** np.arange(11), nbins=7), "{:.0f}".format)
+        label_ticks(ax.yaxis, LogLocator(numticks=12), lambda bits: f"{quantity(bits)}bit/s")
         ax.set(xlabel="ranks", xlim=drawn.ranks, ylim=(8 * drawn.bandwidths[0], 8 * drawn.bandwidths[1]))
         ax.grid(False)
         told = f"{name}: {right} of {len(drawn.points)} points as predicted" if drawn.points else name
@@ -583,10 +579,8 @@ def plot_recipes(runs: dict, *, title=None):
         ax.set_yscale("log")
         ax.axhline(TARGET, color=MUTED, linewidth=1)
     left.set(xscale="log", xlabel="time [s]", ylabel="training loss")
-    for axis, subs in ((left.yaxis, (1, 3)), (left.xaxis, (1, 2, 5))):
-        axis.set_major_locator(LogLocator(subs=subs))
-        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        axis.set_minor_locator(NullLocator())
+    label_ticks(left.yaxis, LogLocator(subs=(1, 3)), "{:g}".format)
+    label_ticks(left.xaxis, LogLocator(subs=(1, 2, 5)), "{:g}".format)
     right.set(xlabel="samples drawn by all ranks")
     left.figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=3)
     times = {" ".join(key): np.median([run.seconds_to() for run in seeds]) for key, seeds in runs.items()}

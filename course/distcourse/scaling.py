@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 from typing import NamedTuple
 
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
+from matplotlib.ticker import FixedLocator, LogLocator
 
 from distlearn.comm import Network
 from distlearn.nn.container import Sequential
@@ -24,6 +24,8 @@ from distlearn.sim import SimWorld
 from distlearn.tables import Table, format_time
 from distlearn.trace import length
 from distlearn.viz.look import COLORS, INK, LINES, MARKERS, MUTED, new_axes, styled, write_title
+
+from .study import label_ticks
 
 # -- A training step on 1, 2, 4, ... 1,024 nodes, by simulation of the strategy's own code.
 
@@ -246,12 +248,8 @@ def plot_stall(curves):
         ax.fill_between(*zip(*shown, strict=True), low, color=MUTED, alpha=0.18, linewidth=0, label="communication")
         ax.set_xscale("log", base=2)
         ax.set_yscale("log")
-        ax.xaxis.set_major_locator(FixedLocator(nodes, nbins=12))
-        ax.xaxis.set_minor_locator(NullLocator())
-        ax.xaxis.set_major_formatter(FuncFormatter(lambda p, _: f"{p:.0f}"))
-        ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
-        ax.yaxis.set_minor_locator(NullLocator())
-        ax.yaxis.set_major_formatter(FuncFormatter(lambda t, _: format_time(t)))
+        label_ticks(ax.xaxis, FixedLocator(nodes, nbins=12), "{:.0f}".format)
+        label_ticks(ax.yaxis, LogLocator(subs=(1.0, 3.0)), format_time)
         ax.set(xlabel=f"nodes ({group[0].network})", ylim=(low, high))
         write_title(ax, _finding(group))
     axes[0].set_ylabel("time of an iteration")
