@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -24,12 +25,6 @@ _GUESSES: dict[str, dict[str, Prediction]] = {}
 
 class NothingFailed(AssertionError):
     """A cell that was meant to fail did not."""
-
-
-class Expected:
-    """What `Lab.expect` caught: `error` is the exception, None while there is none."""
-
-    error: Exception | None = None
 
 
 class Lab:
@@ -120,11 +115,12 @@ class Lab:
 
     @contextmanager
     def expect(self, error, match: str = ""):
-        """Run a block that is meant to fail with `error` and `match` in its message; show that; yield an `Expected`.
+        """Run a block that is meant to fail with `error` and `match` in its message; show that.
 
-        Any other exception propagates; a block that runs to its end raises `NothingFailed`.
+        Any other exception propagates; a block that runs to its end raises `NothingFailed`. What is yielded has the
+        exception as `error`, None while there is none.
         """
-        caught = Expected()
+        caught = SimpleNamespace(error=None)
         try:
             yield caught
         except error as e:

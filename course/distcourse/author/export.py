@@ -12,7 +12,7 @@ from pathlib import Path
 import nbformat
 
 from .grade import notes_of, remaining
-from .release import labs_dir, source_notebooks
+from .release import files_of, labs_dir, source_notebooks
 from .source import BEGIN_HIDDEN, BEGIN_SOLUTION, END_HIDDEN, END_SOLUTION, Source, grade_id_of
 
 LATE = "late"  # File of a submission that its platform calls late.
@@ -47,9 +47,7 @@ def bundle(course, target, names=None, assistants: str = "tutor") -> list[str]:
     folder, files = labs_dir(course), []
     for path in source_notebooks(course, names):
         lab = path.parent.name
-        for file in sorted((folder / lab).rglob("*")):
-            if file.is_file() and not {".ipynb_checkpoints", "__pycache__"} & set(file.parts):
-                files.append((file, f"{lab}/{file.relative_to(folder / lab)}"))
+        files += [(file, f"{lab}/{name}") for name, file in files_of(folder / lab).items()]
         released = (folder / lab / path.name).read_text(encoding="utf-8")
         found = leaks(Source(path), released)
         if found:
