@@ -15,6 +15,7 @@ from distlearn.data import Batch, Batches, load, shard
 from distlearn.nn import MLP, SoftmaxCrossEntropy
 from distlearn.optim import RULES, SGD, Momentum, Optimizer
 from distlearn.parallel import Serial, make_buckets
+from distlearn.parallel.asynchronous.param_server import FlatModel
 from distlearn.sim import Roofline, SimWorld
 from distlearn.trace import Trace
 from distlearn.train import Settings, build, evaluate, fit, train
@@ -259,10 +260,9 @@ def local_run(train, every: int, by_class: bool, *, epochs=16, seed=0) -> tuple[
 
 def gradient_of(rows) -> np.ndarray:
     """Return the mean gradient of a small network over some training digits, as one flat array."""
-    digits, model = load("digits", dtype="float64"), MLP((64, 32, 10), dtype="float64")
-    logits, saved = model.forward(digits.x_train[rows])
-    model.backward(SoftmaxCrossEntropy()(logits, digits.y_train[rows])[1], saved)
-    return flat(model.params, "grad")
+    digits, model = load("digits", dtype="float64"), FlatModel(MLP((64, 32, 10), dtype="float64"))
+    model.gradient(digits.x_train[rows], digits.y_train[rows], SoftmaxCrossEntropy())
+    return model.grad
 
 
 def run_weighted_mean(answer, counts, dtype="float64"):
