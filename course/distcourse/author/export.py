@@ -13,7 +13,7 @@ import nbformat
 
 from .grade import notes_of, remaining
 from .release import files_of, labs_dir, source_notebooks
-from .source import BEGIN_HIDDEN, BEGIN_SOLUTION, END_HIDDEN, END_SOLUTION, Source, grade_id_of
+from .source import BEGIN_HIDDEN, BEGIN_SOLUTION, END_HIDDEN, END_SOLUTION, Source
 
 LATE = "late"  # File of a submission that its platform calls late.
 
@@ -106,11 +106,10 @@ def mistakes(course, lab: str) -> list[tuple[str, str, int]]:
     """Return (check, what it said, for how many students), the most frequent of each check first."""
     counts: dict[str, Counter] = {}
     for path in _autograded(course, lab):
-        for cell in nbformat.read(path, as_version=4).cells:
-            if cell.cell_type == "code" and grade_id_of(cell).startswith("check_"):
-                said = _diagnosis(cell.outputs)
-                if said:
-                    counts.setdefault(grade_id_of(cell), Counter())[said] += 1
+        for cell in Source(path).cells:
+            said = _diagnosis(cell.node.outputs) if cell.is_check else ""
+            if said:
+                counts.setdefault(cell.grade_id, Counter())[said] += 1
     return [(check, said, n) for check, found in counts.items() for said, n in found.most_common()]
 
 
