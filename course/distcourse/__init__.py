@@ -15,7 +15,7 @@ __all__, __getattr__, __dir__ = lazy(
         "diagnose": "Comparison compare",
         "film": "kernel_film",
         "kernels": "at_cell_lines in_parallel launched",
-        "lab": "Expected Lab NothingFailed",
+        "lab": "Lab NothingFailed",
         "pictures": "confusion images",
         "predict": "Prediction PredictionInvalid PredictionMissing",
         "show": "Card Line",

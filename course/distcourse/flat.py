@@ -8,9 +8,9 @@ from distlearn.backend import views_like
 from distlearn.nn.layer import Param
 
 
-def flat(params, what: str = "data") -> np.ndarray:
-    """Return parameters, or with "grad" their gradients, one after another as one vector: a copy."""
-    return np.concatenate([getattr(p, what).ravel() for p in params])
+def flat(params) -> np.ndarray:
+    """Return parameters one after another as one vector: a copy."""
+    return np.concatenate([p.data.ravel() for p in params])
 
 
 def as_one(params) -> Param:

@@ -10,17 +10,6 @@ import numpy as np
 DAY = 86_400.0
 
 
-def system_mtbf(node_mtbf: float, nodes: int) -> float:
-    """Return the mean time between failures of n nodes that fail independently [s].
-
-    Examples
-    --------
-    >>> round(system_mtbf(5 * 365 * 86400, 1000) / 3600)    # five years a node: a thousand of them fail every 44 hours
-    44
-    """
-    return node_mtbf / nodes
-
-
 @dataclass(frozen=True)
 class Incidents:
     """How often a training run was interrupted, and by what."""
@@ -59,7 +48,7 @@ INCIDENTS = {
     ),
     "rsc-1": Incidents(
         16_384,
-        system_mtbf(1000 / 6.5 * DAY, nodes=16_384 // 8),
+        1000 / 6.5 * DAY / (16_384 // 8),
         334,
         "A. Kokolis et al. (2025), Revisiting reliability in large-scale machine learning research clusters, HPCA, "
         "arXiv:2410.21680: 6.50 failures in 1,000 node-days, 11 months",

@@ -12,7 +12,7 @@ import numpy as np
 from matplotlib.patches import Patch
 from threadpoolctl import threadpool_limits
 
-from distlearn.data import Batches, load
+from distlearn.data import load
 from distlearn.nn import (
     ALGORITHMS,
     Conv2d,
@@ -35,6 +35,7 @@ from distlearn.nn.conv.geometry import Geometry
 from distlearn.nn.costs.profile import fewest_seconds
 from distlearn.optim import Adam, Optimizer
 from distlearn.parallel import Serial
+from distlearn.train import fit
 from distlearn.viz.look import COLORS, INK, LINES, MARKERS, MUTED, TRACK, new_axes, styled, write_title
 
 from .exercise import named
@@ -204,11 +205,8 @@ def deep_network(seed: int = 0):
     layers += [MaxPool(2), Flatten(), Linear(h * w * c // 4, data.n_classes, next(seeds), gain=1.0)]
     model = Sequential(*layers)
     trainer = Serial(None, fuse(model), SoftmaxCrossEntropy(), Optimizer(model.params, Adam(), 0.003))
-    batches = Batches(data.x_train, data.y_train, 64, seed=seed)
     with threadpool_limits(1):
-        for epoch in range(10):
-            for batch in batches.epoch(epoch):
-                trainer.step(batch)
+        fit(trainer, data, epochs=10, batch_size=64, seed=seed, evaluate_every=0)
     return model
 
 
@@ -272,7 +270,7 @@ class Way(NamedTuple):
     """Of one forward pass on one thread: the fastest of some."""
 
 
-def time_ways(shape, c_out: int, k: int = 3, *, repeats: int = 5) -> list[Way]:
+def time_ways(shape, c_out: int, k: int = 3) -> list[Way]:
     """Time the forward pass of every algorithm that can compute a layer, and of `nn.fuse`'s.
 
     Parameters
@@ -281,8 +279,6 @@ def time_ways(shape, c_out: int, k: int = 3, *, repeats: int = 5) -> list[Way]:
         Of the images.
     c_out, k : int
         Channels of the output; rows and columns of the kernel. Padding "same", stride 1, float32.
-    repeats : int
-        Passes of each.
 
     Returns
     -------
@@ -294,7 +290,7 @@ def time_ways(shape, c_out: int, k: int = 3, *, repeats: int = 5) -> list[Way]:
     names = [name for name in ALGORITHMS if k == 3 or not name.startswith("winograd")]
     layers = {name: Conv2d(c_in, c_out, k, 0, padding="same", algorithm=name) for name in names}
     layers["fused"] = fuse(Conv2d(c_in, c_out, k, 0, padding="same"))
-    seconds = {name: fewest_seconds(layer.forward, x, repeats=repeats) for name, layer in layers.items()}
+    seconds = {name: fewest_seconds(layer.forward, x) for name, layer in layers.items()}
     works = {"fused": 0.0}
     for name in names:
         kind, m = (name[:-1], int(name[-1])) if name.startswith("winograd") else (name, 2)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
-from matplotlib.ticker import FuncFormatter
 
 import distlearn as dl
 from distlearn.backend import has_gpu, to_device
@@ -146,14 +145,14 @@ TIMED = {"transpose_naive": "transpose, no tile", "transpose_tiled<0>": "transpo
 """The library's kernels, by what the figure calls them: arrays of 4096 x 4096, products of 2048 x 2048."""
 
 
-def bounds(card, size: int = 4096) -> dict[str, dict[str, float]]:
-    """Return by kernel of `TIMED` the seconds that a card needs at least for what the profiler counted, at this size.
+def bounds(card) -> dict[str, dict[str, float]]:
+    """Return by kernel of `TIMED` the seconds that a card needs at least for what the profiler counted.
 
     In a clock a processor of an H100 does 128 multiply-adds and one pass over its shared memory: 256 operations a pass.
     """
-    found = {}
+    found, size, n = {}, 4096, 2048
     for kernel, title in TIMED.items():
-        counts, n = recorded.COUNTED[kernel].card, size // 2
+        counts = recorded.COUNTED[kernel].card
         if "matmul" in kernel:  # counted for 128 x 64 times 64 x 192
             work, outputs = n**3 / (128 * 64 * 192), n**2 / (128 * 192)
         else:
@@ -212,7 +211,7 @@ def plot_times(card, times, least, title=""):
     ax.set_yticks(rows, list(times))
     ax.invert_yaxis()
     ax.set(xscale="log", xlabel=f"time on {card.name}")
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda v, _: format_time(v)))
+    ax.xaxis.set_major_formatter(lambda v, _: format_time(v))
     ax.grid(visible=False, axis="y")
     ax.legend(loc="upper left", bbox_to_anchor=(-0.2, -0.16), ncols=2, borderaxespad=0)
     write_title(ax, title)

@@ -10,7 +10,7 @@ from numbers import Integral
 from typing import NamedTuple
 
 import numpy as np
-from matplotlib.ticker import FuncFormatter, NullFormatter
+from matplotlib.ticker import NullFormatter
 
 from distlearn.backend import get_xp, has_gpu, to_device
 from distlearn.cuda.cards import CARDS, Card
@@ -37,15 +37,15 @@ COUNTED = 1 << 17
 """Multiply-adds up to which a product is run in the emulator: more takes seconds."""
 
 
-def least_bytes(batch: int, d_in: int, d_out: int, itemsize: int = 4) -> int:
-    """Return the fewest bytes that a product (batch, d_in) times (d_in, d_out) can move: each number once.
+def least_bytes(batch: int, d_in: int, d_out: int) -> int:
+    """Return the fewest bytes that a product (batch, d_in) times (d_in, d_out) can move: each number of 4 bytes once.
 
     Examples
     --------
     >>> least_bytes(1, 10, 20)
     920
     """
-    return itemsize * (batch * d_in + d_in * d_out + batch * d_out)
+    return 4 * (batch * d_in + d_in * d_out + batch * d_out)
 
 
 def tiled_report(batch: int, d_in: int, d_out: int, tile: int) -> Report:
@@ -130,9 +130,6 @@ def judge_shape(shape, n: int, ridge: float, *, low: float | None = None, high: 
 # -- The training step of a small network: what it computes, moves, starts and copies, and what it takes.
 
 
-COPIES = ("none", "batch", "products")
-
-
 class StepWork(NamedTuple):
     """Work of one training step."""
 
@@ -160,8 +157,6 @@ def step_work(width: int, batch: int, copies: str = "none", *, sizes=None) -> St
     >>> step_work(100, 32).copied, step_work(100, 32, "batch").copied == 32 * (784 * 4 + 8)
     (0, True)
     """
-    if copies not in COPIES:
-        raise ValueError(f"step_work: copies is {copies!r}, expected one of {', '.join(COPIES)}")
     sizes = (784, width, width, 10) if sizes is None else tuple(sizes)
     layers = list(pairwise(sizes))
     weights, outputs = sum((k + 1) * n for k, n in layers), sum(sizes[1:])
@@ -216,25 +211,23 @@ def step_times(widths, batch: int, *, device="cpu", sizes=None, repeats: int = 1
     """
     from threadpoolctl import threadpool_limits
 
+    clock, medians = clock_of(get_xp(to_device(np.zeros(1), device)), 1), []
     with threadpool_limits(1, user_api="blas"):
-        return [_seconds(sizes or (784, w, w, 10), batch, device, repeats) for w in widths]
-
-
-def _seconds(sizes, batch, device, repeats) -> float:
-    step, times = _trainer(tuple(sizes), batch, lambda a: to_device(a, device)), []
-    clock = clock_of(get_xp(to_device(np.zeros(1), device)), 1)
-    step()
-    for _ in range(repeats):
-        began = clock()
-        step()
-        times.append(clock() - began)
-    return statistics.median(times)
+        for width in widths:
+            step, times = _trainer(sizes or (784, width, width, 10), batch, lambda a: to_device(a, device)), []
+            step()
+            for _ in range(repeats):
+                began = clock()
+                step()
+                times.append(clock() - began)
+            medians.append(statistics.median(times))
+    return medians
 
 
 # -- A machine in the numbers of a card: peak, bandwidth, what starting an operation costs, and the link to the host.
 
 
-def measure_cpu(*, elements: int = 2**25, width: int = 1024, repeats: int = 15) -> Card:
+def measure_cpu() -> Card:
     """Measure one core of this machine.
 
     The peak is that of large matrix products, the bandwidth that of reading two long vectors for their scalar
@@ -242,18 +235,12 @@ def measure_cpu(*, elements: int = 2**25, width: int = 1024, repeats: int = 15) 
     operations. Peak and bandwidth are the best of several measurements, since bounds are made of them; the overhead is
     a median.
 
-    Parameters
-    ----------
-    elements : int
-        Of each vector; both together must be several times as large as the last cache. 2 x 128 MiB by default.
-    width : int
-        Of the matrices.
-
     Returns
     -------
     card : Card
         With an infinite `link`: nothing needs to be copied.
     """
+    elements, width, repeats = 2**25, 1024, 15  # vectors of 128 MiB: together several times as large as the last cache
     a, b = np.ones((2, width, width), np.float32)
     out = np.empty_like(a)
     x, y = np.ones((2, elements), np.float32)
@@ -266,24 +253,15 @@ def measure_cpu(*, elements: int = 2**25, width: int = 1024, repeats: int = 15) 
     )  # fmt: skip
 
 
-def measure_gpu(*, xp=None, elements: int = 2**26, width: int = 4096, repeats: int = 7) -> Card:
+def measure_gpu() -> Card:
     """Measure a GPU as `measure_cpu` measures a core, and its link to the host's memory.
-
-    Parameters
-    ----------
-    xp : module, optional
-        CuPy, unless something stands in for it.
-    elements, width, repeats : int
-        Of the vectors that are added and copied, and of the matrices.
 
     Returns
     -------
     card : Card
         The link with ordinary memory of the host; page-locked memory is faster.
     """
-    if xp is None:
-        xp = get_xp(to_device(np.zeros(1), "gpu"))
-
+    elements, width, xp = 2**26, 4096, get_xp(to_device(np.zeros(1), "gpu"))
     host = np.ones(elements, np.float32)
     a, x, tiny = xp.ones((width, width), "float32"), xp.asarray(host), xp.ones(1, "float32")
     out, y = xp.empty_like(a), xp.empty_like(x)
@@ -292,7 +270,7 @@ def measure_gpu(*, xp=None, elements: int = 2**26, width: int = 4096, repeats: i
         for _ in range(1000):
             xp.add(tiny, 1, out=tiny)
 
-    timed = functools.partial(fewest_seconds, repeats=repeats, xp=xp)
+    timed = functools.partial(fewest_seconds, repeats=7, xp=xp)
     seconds, moving = timed(lambda: xp.matmul(a, a, out=out)), timed(lambda: xp.add(x, 1, out=y))
     copying, launching = timed(lambda: xp.asarray(host.copy())) - timed(host.copy), timed(many) / 1000
     return Card(
@@ -362,7 +340,7 @@ def plot_steps(card: str, steps, title=""):
     ticks = sorted({step[1] for step in steps})
     ax.set(xscale="log", yscale="log", xlabel="batch [samples]", ylabel="time of a step", xticks=ticks)
     ax.set_xticklabels([str(n) for n in ticks])
-    ax.yaxis.set_major_formatter(FuncFormatter(lambda v, _: format_time(v)))
+    ax.yaxis.set_major_formatter(lambda v, _: format_time(v))
     ax.minorticks_off()
     ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
     write_title(ax, title)
@@ -373,7 +351,7 @@ def plot_steps(card: str, steps, title=""):
 
 
 @styled
-def plot_devices(sizes, seconds, *, measured=None, xlabel="size", title=None):
+def plot_devices(sizes, seconds, *, measured=None, xlabel="size"):
     """Draw the time of the same work on several devices, and from which size on the first one is no longer the fastest.
 
     Parameters
@@ -384,8 +362,6 @@ def plot_devices(sizes, seconds, *, measured=None, xlabel="size", title=None):
         Measured points, by device.
     xlabel : str
         What the sizes are, with the unit.
-    title : str, optional
-        By default the finding.
     """
     ax = new_axes(figsize=(7.2, 4.2))[0]
     first, wins = next(iter(seconds)), {}
@@ -402,15 +378,15 @@ def plot_devices(sizes, seconds, *, measured=None, xlabel="size", title=None):
             at = list(sizes).index(wins[name])
             ax.plot([sizes[at]], [values[at]], marker=marker, color=color, markersize=6.5, linestyle="", zorder=4)
     ax.set(xscale="log", yscale="log", xlabel=xlabel, ylabel="time")
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,g}"))
+    ax.xaxis.set_major_formatter(lambda v, _: f"{v:,g}")
     ax.xaxis.set_minor_formatter(NullFormatter())
-    ax.yaxis.set_major_formatter(FuncFormatter(lambda v, _: format_time(v)))
+    ax.yaxis.set_major_formatter(lambda v, _: format_time(v))
     ax.yaxis.set_minor_formatter(NullFormatter())
     ax.legend(loc="upper left", labelcolor=INK)
     ax.tick_params(colors=MUTED)
     low = min((w for w in wins.values() if w is not None), default=None)
     where = "at every size" if low is None else "at no size" if low == sizes[0] else f"below {low:,} {xlabel}"
-    write_title(ax, f"{first[:1].upper()}{first[1:]} is the fastest {where}", title)
+    write_title(ax, f"{first[:1].upper()}{first[1:]} is the fastest {where}")
     return ax
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.colors import ListedColormap
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+from matplotlib.ticker import LogLocator
 
 from distlearn.comm.base import CommError, DoneWork
 from distlearn.comm.network import Network
@@ -21,6 +21,8 @@ from distlearn.comm.point_to_point import DelayedComm
 from distlearn.sim import SimWorld, explore, run_in_order
 from distlearn.tables import format_time, quantity
 from distlearn.viz.look import COLORS, INK, MARKERS, MUTED, new_axes, styled, write_title
+
+from .study import label_ticks
 
 # -- What a collective sends: messages and bytes counted, and rounds, on simulated ranks.
 
@@ -223,10 +225,10 @@ class WithCollectives:
     """
 
     def __init__(self, host, **functions):
-        unknown = set(functions) - {"all_reduce", "broadcast", "scatter", "gather"}
-        if unknown:
-            raise ValueError(f"WithCollectives: {unknown.pop()!r}, expected all_reduce, broadcast, scatter or gather")
         self.host, self._given = host, functions
+
+    def _call(self, name, *args):
+        return self._given.get(name, getattr(type(self.host), name))(self.host, *args)
 
     def __getattr__(self, name):
         if name == "host":  # not set yet: `copy` and `pickle` make the object without calling __init__
@@ -235,9 +237,9 @@ class WithCollectives:
 
     def all_reduce(self, x, op="sum"):
         """Sum by the given function, in place."""
-        if op != "sum" or "all_reduce" not in self._given:
+        if op != "sum":
             return self.host.all_reduce(x, op)
-        self._given["all_reduce"](self.host, x)
+        self._call("all_reduce", x)
         return x
 
     def iall_reduce(self, x, op="sum"):
@@ -248,21 +250,17 @@ class WithCollectives:
 
     def broadcast(self, x, root=0):
         """Replace x by the root's."""
-        if "broadcast" not in self._given:
-            return self.host.broadcast(x, root)
-        self._given["broadcast"](self.host, x, root)
+        self._call("broadcast", x, root)
         return x
 
     def scatter(self, x, out, root=0):
         """Fill out by this rank's row of the root's x."""
-        if "scatter" not in self._given:
-            return self.host.scatter(x, out, root)
-        self._given["scatter"](self.host, x, out, root)
+        self._call("scatter", x, out, root)
         return out
 
     def gather(self, x, root=0):
         """Return the rows of all ranks on the root."""
-        return self._given.get("gather", type(self.host).gather)(self.host, x, root)
+        return self._call("gather", x, root)
 
 
 def measure(comm, all_reduces: dict, sizes, repeats: int = 5, link=None) -> tuple:
@@ -292,9 +290,9 @@ def measure(comm, all_reduces: dict, sizes, repeats: int = 5, link=None) -> tupl
     return fastest(messages), {name: fastest(times) for name, times in sweep.items()}
 
 
-def thread_seconds(repeats: int = 200) -> float:
+def thread_seconds() -> float:
     """Return the seconds in which one thread hands an array to another: a reference, whatever the size."""
-    there, back, x = SimpleQueue(), SimpleQueue(), np.zeros(1)
+    repeats, there, back, x = 200, SimpleQueue(), SimpleQueue(), np.zeros(1)
 
     def answer():
         for _ in range(repeats):
@@ -354,10 +352,8 @@ def plot_crossover(sweeps):
         ax.text(change.nbytes, 0.02 + 0.06 * i, text, transform=where, color=INK, fontsize=9, va="bottom")
     _show_sizes(ax)
     ax.set_yscale("log")
-    ax.yaxis.set_major_formatter(FuncFormatter(lambda t, _: format_time(t)))
-    ax.yaxis.set_minor_locator(NullLocator())
     low, high = ax.get_ylim()
-    ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 100 * low else (1,)))
+    label_ticks(ax.yaxis, LogLocator(subs=(1, 2, 5) if high < 100 * low else (1,)), format_time)
     ax.set_ylabel("time of one all-reduce")
     handles = ax.get_legend_handles_labels()[0]
     handles.append(Line2D([], [], color=MUTED, linestyle=dashed, marker="", label="predicted"))
@@ -401,9 +397,6 @@ def plot_fastest(nbytes, ranks, seconds: Mapping[str, np.ndarray], *, title=None
         Of each algorithm; where several are equally fast, the first one counts.
     """
     times = np.stack([np.asarray(t, float) for t in seconds.values()])
-    if times.shape[1:] != (len(ranks), len(nbytes)):
-        shape, want = times.shape[1:], (len(ranks), len(nbytes))
-        raise ValueError(f"plot_fastest: seconds have shape {shape}, expected {want}: a row for each number of ranks")
     # rounding must not decide between two that are equally fast
     fastest = np.argmax(times <= times.min(axis=0) * (1 + 1e-9), axis=0)
     names = list(seconds)
@@ -424,7 +417,5 @@ def plot_fastest(nbytes, ranks, seconds: Mapping[str, np.ndarray], *, title=None
 
 def _show_sizes(ax) -> None:
     ax.set_xscale("log", base=2)
-    ax.xaxis.set_major_locator(LogLocator(base=4, numticks=12))
-    ax.xaxis.set_minor_locator(NullLocator())
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda n, _: quantity(n, "B", 1024)))
+    label_ticks(ax.xaxis, LogLocator(base=4, numticks=12), lambda n: quantity(n, "B", 1024))
     ax.set_xlabel("size of the array")

@@ -15,6 +15,7 @@ from distlearn.data import Batch, Batches, load, shard
 from distlearn.nn import MLP, SoftmaxCrossEntropy
 from distlearn.optim import RULES, SGD, Momentum, Optimizer
 from distlearn.parallel import Serial, make_buckets
+from distlearn.parallel.asynchronous.param_server import FlatModel
 from distlearn.sim import Roofline, SimWorld
 from distlearn.trace import Trace
 from distlearn.train import Settings, build, evaluate, fit, train
@@ -109,18 +110,15 @@ class Measured:
     steps : dict of str to dict of int to list of float
         By case and ranks: seconds of a step, for each repetition.
     all_reduces : dict of int to list of float
-        By ranks: seconds of an all-reduce of each size in `messages`.
+        By ranks: seconds of an all-reduce of each size in `MESSAGES`.
     trace : Trace
         Of a run on all ranks.
-    messages : tuple of int
-        [bytes]
     """
 
     ranks: tuple[int, ...]
     steps: dict
     all_reduces: dict
     trace: object
-    messages: tuple[int, ...] = MESSAGES
 
     def median(self, case: str) -> dict[int, float]:
         """Return the median seconds of a step by ranks."""
@@ -139,10 +137,10 @@ def step_seconds(comm, settings) -> float:
     return history.last.seconds / len(history.losses)
 
 
-def all_reduce_seconds(comm, nbytes: int, calls: int = 9) -> float:
+def all_reduce_seconds(comm, nbytes: int) -> float:
     """Return the median seconds of an all-reduce of float32."""
     x, times = np.zeros(nbytes // 4, "float32"), []
-    for _ in range(calls):
+    for _ in range(9):
         comm.barrier()
         start = comm.clock.now()
         comm.all_reduce(x)
@@ -179,7 +177,7 @@ def fit_network(measured: Measured, p: int) -> Network:
 
     By factors, not differences: half of a measured time is as wrong as twice of it, so late messages do not pull alone.
     """
-    seconds, sizes = np.array(measured.all_reduces[p]), np.array(measured.messages)
+    seconds, sizes = np.array(measured.all_reduces[p]), np.array(MESSAGES)
     began = np.log([seconds[0], seconds[-1] / sizes[-1]])
     fit = need("scipy.optimize", "labs").least_squares
     found = fit(lambda x: np.log(np.exp(x) @ [np.ones(len(sizes)), sizes] / seconds), began)
@@ -262,10 +260,9 @@ def local_run(train, every: int, by_class: bool, *, epochs=16, seed=0) -> tuple[
 
 def gradient_of(rows) -> np.ndarray:
     """Return the mean gradient of a small network over some training digits, as one flat array."""
-    digits, model = load("digits", dtype="float64"), MLP((64, 32, 10), dtype="float64")
-    logits, saved = model.forward(digits.x_train[rows])
-    model.backward(SoftmaxCrossEntropy()(logits, digits.y_train[rows])[1], saved)
-    return flat(model.params, "grad")
+    digits, model = load("digits", dtype="float64"), FlatModel(MLP((64, 32, 10), dtype="float64"))
+    model.gradient(digits.x_train[rows], digits.y_train[rows], SoftmaxCrossEntropy())
+    return model.grad
 
 
 def run_weighted_mean(answer, counts, dtype="float64"):

@@ -14,7 +14,7 @@ import numpy as np
 from matplotlib.colors import ListedColormap
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
+from matplotlib.ticker import FixedLocator, LogLocator
 from threadpoolctl import threadpool_limits
 
 from distlearn.comm import Network, ring_all_reduce
@@ -36,9 +36,10 @@ from distlearn.viz.look import COLORS, INK, LINES, MARKERS, MUTED, new_axes, sty
 
 from .exercise import named
 from .flat import as_one
+from .lab02 import tune
 from .lab07 import first_ranks
 from .scaling import simulate_step
-from .study import Study
+from .study import Study, label_ticks
 
 # -- What answers to lab 08's exercises give, for their checks.
 
@@ -291,12 +292,8 @@ def plot_maps(maps: dict[str, Map], *, borders=None, title=None):
                 ax.plot(x, y, marker="x", color=INK, markersize=6, zorder=5)
         ax.set_xscale("log", base=2)
         ax.set_yscale("log")
-        ax.xaxis.set_major_locator(FixedLocator(2.0 ** np.arange(11), nbins=7))
-        ax.yaxis.set_major_locator(LogLocator(numticks=12))
-        for axis in (ax.xaxis, ax.yaxis):
-            axis.set_minor_locator(NullLocator())
-        ax.xaxis.set_major_formatter(FuncFormatter(lambda p, _: f"{p:.0f}"))
-        ax.yaxis.set_major_formatter(FuncFormatter(lambda b, _: f"{quantity(b)}bit/s"))
+        label_ticks(ax.xaxis, FixedLocator(2.0 ** np.arange(11), nbins=7), "{:.0f}".format)
+        label_ticks(ax.yaxis, LogLocator(numticks=12), lambda bits: f"{quantity(bits)}bit/s")
         ax.set(xlabel="ranks", xlim=drawn.ranks, ylim=(8 * drawn.bandwidths[0], 8 * drawn.bandwidths[1]))
         ax.grid(False)
         told = f"{name}: {right} of {len(drawn.points)} points as predicted" if drawn.points else name
@@ -362,7 +359,7 @@ def measure_points(world, widths, batch: int, *, ranks, repeats: int = 4):
     return float(median(1)[0]), points
 
 
-def machine_map(formula, widths, batch: int, alone: float, points, simulated=(8, 32)) -> Map:
+def machine_map(formula, widths, batch: int, alone: float, points) -> Map:
     """Draw up the map of this machine from the seconds of one rank and the mean latency of measured points.
 
     `formula(ranks, bandwidth, seconds, nbytes, alpha)` returns the parts of a step; ranks that share a core take turns.
@@ -372,7 +369,7 @@ def machine_map(formula, widths, batch: int, alone: float, points, simulated=(8,
     work = model.flops((batch, widths[0])) + model.backward_flops((batch, widths[0]))
     ends = min(point.bandwidth for point in points), max(point.bandwidth for point in points)
     more = []
-    for p in simulated:
+    for p in (8, 32):
         card = Roofline(work / alone * min(1, cores / p))
         more += simulate_points(model, ends, ranks=(p,), alpha=alpha, batch=batch, sample=(widths[0],), compute=card)
 
@@ -443,9 +440,9 @@ class Run(NamedTuple):
     megabytes: float
     """Sent by rank 0."""
 
-    def seconds_to(self, target: float = TARGET) -> float:
-        """Return the seconds after which the loss is first at most `target`; infinite if it never is."""
-        there = np.flatnonzero(self.losses <= target)
+    def seconds_to(self) -> float:
+        """Return the seconds after which the loss is first at most `TARGET`; infinite if it never is."""
+        there = np.flatnonzero(self.losses <= TARGET)
         return float(self.seconds[there[0]]) if len(there) else math.inf
 
 
@@ -555,21 +552,17 @@ def compare(recipe: Callable, over: dict, *, seeds: int = 5, report=ignore_repor
 
 
 @functools.cache
-def tuned(recipe: Recipe, seed: int = 99, **options) -> Recipe:
+def tuned(recipe: Recipe, **options) -> Recipe:
     """Return a recipe at its best rate: half and twice it end at a higher loss. The search begins at its rate."""
 
-    @functools.cache
-    def loss(lr):
+    def loss(lr, most):
         try:
-            return run_recipe(recipe.but(lr=lr), seed, **options | {"looks": 1}).losses[-1]
+            return run_recipe(recipe.but(lr=lr), 99, **options | {"looks": 1}).losses[-1]
         except DivergedError:
             return math.inf
 
-    lr = recipe.lr
-    for factor in (2, 0.5):
-        while loss(factor * lr) < loss(lr):
-            lr *= factor
-    return recipe.but(lr=lr)
+    losses = tune(loss, recipe.lr)
+    return recipe.but(lr=min(losses, key=losses.get))
 
 
 @styled
@@ -586,10 +579,8 @@ def plot_recipes(runs: dict, *, title=None):
         ax.set_yscale("log")
         ax.axhline(TARGET, color=MUTED, linewidth=1)
     left.set(xscale="log", xlabel="time [s]", ylabel="training loss")
-    for axis, subs in ((left.yaxis, (1, 3)), (left.xaxis, (1, 2, 5))):
-        axis.set_major_locator(LogLocator(subs=subs))
-        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        axis.set_minor_locator(NullLocator())
+    label_ticks(left.yaxis, LogLocator(subs=(1, 3)), "{:g}".format)
+    label_ticks(left.xaxis, LogLocator(subs=(1, 2, 5)), "{:g}".format)
     right.set(xlabel="samples drawn by all ranks")
     left.figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=3)
     times = {" ".join(key): np.median([run.seconds_to() for run in seeds]) for key, seeds in runs.items()}
@@ -598,8 +589,8 @@ def plot_recipes(runs: dict, *, title=None):
     return axes
 
 
-def bytes_sent(exchange, ranks: int, n: int = 4096) -> float:
-    """Count the bytes that a rank sends, on average, in one `Recipe.exchange` of n values in single precision."""
-    world = SimWorld(ranks)
+def bytes_sent(exchange, ranks: int) -> float:
+    """Count the bytes that a rank sends, on average, in one `Recipe.exchange` of 4,096 values in single precision."""
+    world, n = SimWorld(ranks), 4096
     world.run(lambda comm: exchange(comm, np.ones(n, np.float32), np.zeros(n, np.float32)))
     return world.trace.bytes_sent / ranks

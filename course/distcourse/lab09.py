@@ -96,7 +96,6 @@ class LayoutCase:
     ranks: int
     batch_size: int
     sample: tuple[int, ...] | None = None
-    network: str = "ethernet-10g"
 
 
 TEN = (
@@ -124,7 +123,7 @@ def layout_facts(case: LayoutCase) -> tuple[LayoutFacts, dict[str, float]]:
     if first is not None:
         layouts[TRICK] = Layout(case.ranks, trick=True)
     options = {"batch_size": case.batch_size, "input_shape": sample}
-    costs = {name: simulate_layout(serial, layout, case.network, **options) for name, layout in layouts.items()}
+    costs = {name: simulate_layout(serial, layout, "ethernet-10g", **options) for name, layout in layouts.items()}
     p, weights = case.ranks, sum(q.nbytes for q in serial.params)
     dense, entering, tensor_dense = 0, None, None
     if first is not None:

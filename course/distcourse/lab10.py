@@ -363,7 +363,7 @@ ROWS, TRAINED = 64, 1024
 """Samples of a batch, and of the training set: every batch is whole."""
 
 
-def train_normalised(norm: str, n_microbatches: int, seed: int, *, epochs: int = 2) -> dict:
+def train_normalised(norm: str, n_microbatches: int, seed: int) -> dict:
     """Train with a normalisation of `NORMS`, every batch in so many micro-batches.
 
     It is a pipeline of one rank: how many share the layers changes nothing of what they compute. Return the mean
@@ -377,7 +377,7 @@ def train_normalised(norm: str, n_microbatches: int, seed: int, *, epochs: int =
         model = Sequential(*layers, Linear(64, 10, rng, dtype=DTYPE))
         optimizer = Optimizer(model.params, SGD(), 0.1)
         strategy = Pipeline(comm, model, SoftmaxCrossEntropy(), optimizer, n_microbatches=n_microbatches)
-        return fit(strategy, load("digits", dtype=DTYPE).take(TRAINED), epochs=epochs, batch_size=ROWS, seed=seed)
+        return fit(strategy, load("digits", dtype=DTYPE).take(TRAINED), epochs=2, batch_size=ROWS, seed=seed)
 
     history = SimWorld(1).run(train)[0]
     loss = float(np.mean(history.losses[-(TRAINED // ROWS) :]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import textwrap
+from collections import Counter
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -118,22 +119,22 @@ WRONG = 0.3
 METHODS = ("1 worker", "16 synchronous", "16 asynchronous", "rate / staleness", "warm start")
 
 
-def expected_loss(w, wrong=WRONG):
+def expected_loss(w):
     """Return the loss on all training digits, on average over the labels that are drawn; at most 2.5."""
     digits = load("digits", dtype="float32")
     with np.errstate(all="ignore"):
         log_p = log_softmax(logits_of(w, digits.x_train)[2])
         right = log_p[..., np.arange(len(digits.y_train)), digits.y_train].mean(axis=-1)
-        return np.fmin(-(1 - wrong) * right - wrong * log_p.mean(axis=(-1, -2)), 2.5)
+        return np.fmin(-(1 - WRONG) * right - WRONG * log_p.mean(axis=(-1, -2)), 2.5)
 
 
 @functools.cache
-def floors(seed: int, method: str, rates: tuple, gradients=1600) -> dict[float, dict[str, float]]:
+def floors(seed: int, method: str, rates: tuple) -> dict[float, dict[str, float]]:
     """Train on noisy labels by one of `METHODS`, by rate: the loss at the end, and how far it still falls.
 
     The second is the mean over the third quarter of the run less that over the last.
     """
-    workers, start, lr = 1 if method == "1 worker" else 16, None, np.array(rates)
+    workers, start, lr, gradients = 1 if method == "1 worker" else 16, None, np.array(rates), 1600
     if method == "warm start":  # one worker trains alone at first
         alone = train(asp(), Speeds(1, seed=seed), lr, gradients // 8, batch=4, wrong=WRONG)
         start, gradients = alone.versions[-1], gradients - gradients // 8
@@ -429,7 +430,7 @@ def try_server(train, size: int, steps: int, *, lr=0.1, slow=None, d=4, seed=3):
     return targets, SimWorld(size, Network(alpha=20e-6, beta=1e9), Roofline(1e9), slowdown=slow).run(on_rank)
 
 
-def work_out(targets, log, lr: float, *, late=False, steps=True, zeros=False) -> np.ndarray:
+def work_out(targets, log, lr: float) -> np.ndarray:
     """Work out which weights a log of `try_server` must lead to.
 
     Parameters
@@ -437,25 +438,18 @@ def work_out(targets, log, lr: float, *, late=False, steps=True, zeros=False) ->
     targets : (size, d) array
     log : list of (str, int)
         Without fault: see `check_log`.
-    late : bool
-        Take each step from the weights that its worker had pulled, as a server must not.
-    steps : bool
-        False: as if every gradient were one of step 0.
-    zeros : bool
-        As if every gradient were computed at zeros.
 
     Returns
     -------
     w : (d,) array
     """
-    w, pulled, step = np.ones(targets.shape[1]), {}, dict.fromkeys(range(len(targets)), -1 if steps else 0)
+    w, pulled, step = np.ones(targets.shape[1]), {}, Counter()
     for kind, worker in log:
         if kind == "pull":
             pulled[worker] = w.copy()
         else:
-            k = step[worker] = step[worker] + steps
-            at = 0 if zeros else pulled[worker]
-            w = (pulled[worker] if late else w) - lr * (at - targets[worker]) * (1 + k)
+            step[worker] += 1
+            w = w - lr * (pulled[worker] - targets[worker]) * step[worker]
     return w
 
 

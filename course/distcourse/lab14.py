@@ -22,7 +22,7 @@ from distlearn.viz.look import new_axes, styled, write_title
 
 from .backtest import Run, predict_step, published, skill
 from .exercise import named
-from .incidents import system_mtbf
+from .incidents import DAY
 
 # -- section 1: scaling ------------------------------------------------------------------------------------------------
 
@@ -146,10 +146,8 @@ TABLES = published()
 ENVELOPE = TABLES["Megatron-LM, table 2"]
 
 
-def fields(run: Run) -> dict:
-    """What a prediction may know of a published run."""
-    names = ("blocks", "width", "length", "batch", "microbatch", "gpus", "tensor", "pipeline", "zero")
-    return {name: getattr(run, name) for name in names}
+FIELDS = ("blocks", "width", "length", "batch", "microbatch", "gpus", "tensor", "pipeline", "zero")
+"""What a prediction may know of a published run."""
 
 
 def tflops(run: Run, seconds: float) -> float:
@@ -158,14 +156,15 @@ def tflops(run: Run, seconds: float) -> float:
 
 
 def run_step_time(step_time, run, peak, efficiency, link):
-    names = ("blocks", "width", "length", "batch", "microbatch", "gpus", "tensor", "pipeline", "zero")
-    return {"seconds": step_time(**dict(zip(names, run, strict=True)), peak=peak, efficiency=efficiency, link=link)}
+    return {"seconds": step_time(**dict(zip(FIELDS, run, strict=True)), peak=peak, efficiency=efficiency, link=link)}
 
 
 def opened(step_time, efficiency, link):
     """Predict the rows of the envelope; return them (for a table), and the skill against the best constant."""
     known = {"peak": ENVELOPE.peak, "efficiency": efficiency, "link": link}
-    predicted = [tflops(run, step_time(**fields(run), **known)) for run in ENVELOPE.runs]
+    predicted = [
+        tflops(run, step_time(**{name: getattr(run, name) for name in FIELDS}, **known)) for run in ENVELOPE.runs
+    ]
     measured = [run.measured for run in ENVELOPE.runs]
     rows = [
         {"run": str(run), "micro-batch": run.microbatch}
@@ -203,7 +202,7 @@ def plot_envelope(rows):
 
 GPUS, MEMORY, CHECKPOINT, RESTART = 4096, 80e9, 50.0, 600.0
 """The cluster's GPUs; bytes of each; seconds to save a checkpoint, and to go on after a failure."""
-MTBF = system_mtbf(86400 / 6.5e-3, GPUS // 8)
+MTBF = 1000 / 6.5 * DAY / (GPUS // 8)
 """Of all nodes: 6.5 failures in 1,000 node-days (Meta's RSC-1)."""
 LOST = ("below peak", "again", "messages", "bubble", "reduction", "update", "failures")
 MODEL = {"blocks": 128, "width": 25600, "heads": 160, "symbols": 51200}

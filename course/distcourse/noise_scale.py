@@ -21,9 +21,6 @@ class NoiseScaleEstimate(NamedTuple):
     scale: float
     low: float
     high: float
-    trace: float
-    squared_norm: float
-    steps: int
 
 
 class NoiseScale:
@@ -77,35 +74,30 @@ class NoiseScale:
         parts : int
             Number of parts that have samples; a step with a single part says nothing and is left out.
         """
-        if not n > 0:
-            raise ValueError(f"NoiseScale.add: n is {n!r}, expected the number of samples of a batch")
         if parts > 1:
             self.traces.append(n * (part - whole) / (parts - 1))
             self.squared_norms.append((parts * whole - part) / (parts - 1))
 
-    def estimate(self, skip: int = 0, blocks: int = 20) -> NoiseScaleEstimate:
+    def estimate(self, blocks: int = 20) -> NoiseScaleEstimate:
         """Return the noise scale of the steps so far, with its 95 % confidence interval.
 
         Parameters
         ----------
-        skip : int
-            Steps at the beginning to leave out: the noise scale grows while the loss falls.
         blocks : int
             Steps are averaged in so many blocks, whose spread gives the interval: neighbouring steps are correlated.
         """
-        trace, square = np.array(self.traces[skip:]), np.array(self.squared_norms[skip:])
+        trace, square = np.array(self.traces), np.array(self.squared_norms)
         if not 2 <= blocks <= len(trace):
             raise ValueError(f"NoiseScale.estimate: {len(trace)} steps in {blocks} blocks, expected 2 blocks of steps")
         means = np.array([[part.mean() for part in np.array_split(values, blocks)] for values in (trace, square)])
         s, g = trace.mean(), square.mean()
         covariance = np.cov(means) / blocks
-        low, high = _ratio_interval(s, g, covariance)
-        return NoiseScaleEstimate(s / g if g > 0 else np.inf, low, high, s, g, len(trace))
+        return NoiseScaleEstimate(s / g if g > 0 else np.inf, *_ratio_interval(s, g, covariance))
 
 
-def _ratio_interval(s: float, g: float, covariance, z: float = 1.96) -> tuple[float, float]:
-    """Fieller's interval for s / g: all ratios r for which s - r g is within z standard errors of 0."""
-    (ss, sg), (_, gg) = covariance
+def _ratio_interval(s: float, g: float, covariance) -> tuple[float, float]:
+    """Fieller's interval for s / g: all ratios r for which s - r g is within z = 1.96 standard errors of 0."""
+    z, ((ss, sg), (_, gg)) = 1.96, covariance
     # (s - r g)^2 <= z^2 (ss - 2 r sg + r^2 gg) is a quadratic inequality in r
     a, b, c = g * g - z * z * gg, s * g - z * z * sg, s * s - z * z * ss
     if a > 0 and g > 0:

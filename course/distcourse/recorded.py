@@ -50,7 +50,6 @@ class Step(NamedTuple):
 
 
 DATA = json.loads((resources.files(__package__) / "recorded_card.json").read_text(encoding="utf-8"))
-CARD = f"{DATA['card']}, {DATA['date']}"
 COUNTED = {
     name: Counted(source, file, name, Counts(*card), Counts(*emulator))
     for source, file, name, card, emulator in DATA["counts"]["rows"]

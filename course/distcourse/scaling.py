@@ -5,8 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 from typing import NamedTuple
 
-import numpy as np
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
+from matplotlib.ticker import FixedLocator, LogLocator
 
 from distlearn.comm import Network
 from distlearn.nn.container import Sequential
@@ -25,6 +24,8 @@ from distlearn.sim import SimWorld
 from distlearn.tables import Table, format_time
 from distlearn.trace import length
 from distlearn.viz.look import COLORS, INK, LINES, MARKERS, MUTED, new_axes, styled, write_title
+
+from .study import label_ticks
 
 # -- A training step on 1, 2, 4, ... 1,024 nodes, by simulation of the strategy's own code.
 
@@ -219,7 +220,7 @@ def two_networks() -> Table:
 
 
 @styled
-def plot_stall(curves, *, axes=None):
+def plot_stall(curves):
     """Draw the time of an iteration and of its communication against the number of nodes, a panel for each model.
 
     Where a line meets the shaded communication, computing no longer matters. A ring marks where scaling stalls: the
@@ -229,12 +230,9 @@ def plot_stall(curves, *, axes=None):
     ----------
     curves : list of Curve
         From `scaling.scaling_curve`.
-    axes : sequence of Axes, optional
-        Where to draw, one for each model.
     """
     models = [list(group) for _, group in groupby(curves, key=lambda c: c.model)]
-    made = axes is None
-    axes = np.ravel(new_axes(len(models), figsize=(4.5 * len(models), 4.0), sharey=True) if made else axes)
+    axes = new_axes(len(models), figsize=(4.5 * len(models), 4.0), sharey=True)
     times = [t for c in curves for p in c.points for t in (p.seconds, p.communicating) if t > 0]
     low, high = min(times) / 1.5, max(times) * 1.6
     for ax, group in zip(axes, models, strict=True):
@@ -250,19 +248,12 @@ def plot_stall(curves, *, axes=None):
         ax.fill_between(*zip(*shown, strict=True), low, color=MUTED, alpha=0.18, linewidth=0, label="communication")
         ax.set_xscale("log", base=2)
         ax.set_yscale("log")
-        ax.xaxis.set_major_locator(FixedLocator(nodes, nbins=12))
-        ax.xaxis.set_minor_locator(NullLocator())
-        ax.xaxis.set_major_formatter(FuncFormatter(lambda p, _: f"{p:.0f}"))
-        ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
-        ax.yaxis.set_minor_locator(NullLocator())
-        ax.yaxis.set_major_formatter(FuncFormatter(lambda t, _: format_time(t)))
+        label_ticks(ax.xaxis, FixedLocator(nodes, nbins=12), "{:.0f}".format)
+        label_ticks(ax.yaxis, LogLocator(subs=(1.0, 3.0)), format_time)
         ax.set(xlabel=f"nodes ({group[0].network})", ylim=(low, high))
         write_title(ax, _finding(group))
     axes[0].set_ylabel("time of an iteration")
-    if made:
-        axes[0].figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
-    else:
-        axes[0].legend()
+    axes[0].figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
     return axes
 
 

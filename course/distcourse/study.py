@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
-from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+from matplotlib.ticker import LogLocator, NullLocator
 from threadpoolctl import threadpool_limits
 
 from distlearn.comm.base import ignore_report
@@ -117,9 +117,7 @@ class Study:
             ax.set_xticks(self.over[x], labels=[f"{number:g}" for number in self.over[x]])
             ax.xaxis.set_minor_locator(NullLocator())
         if ax.get_yscale() == "log":
-            ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-            ax.yaxis.set_major_formatter(FuncFormatter(lambda number, _: f"{number:g}"))
-            ax.yaxis.set_minor_locator(NullLocator())
+            label_ticks(ax.yaxis, LogLocator(subs=(1, 2, 5)), "{:g}".format)
         if hue:
             beside = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)} if len(self.over[hue]) > 4 else {}
             ax.legend(title=hue, **beside)
@@ -130,3 +128,10 @@ def _spread(found) -> str:
     """Median, and the least and the largest if they differ."""
     low, middle, high = (format_number(float(f(found))) for f in (np.min, np.median, np.max))
     return middle if low == high else f"{middle} ({low} to {high})"
+
+
+def label_ticks(axis, places, label) -> None:
+    """Have ticks at the places of a locator alone, and label them by a function of the value."""
+    axis.set_major_locator(places)
+    axis.set_major_formatter(lambda value, _: label(value))
+    axis.set_minor_locator(NullLocator())

@@ -91,7 +91,8 @@ def launch(name: str) -> None:
 def table(name: str, heads, rows) -> str:
     """Return a table of the record in Markdown, and how it was made."""
     made = ", ".join(f"{what} {version}" for what, version in recorded.DATA["versions"].items())
-    made = f"{recorded.CARD}, commit {recorded.DATA['commit']}; {made}; {recorded.DATA[name]['command']}."
+    card, date, commit = (recorded.DATA[what] for what in ("card", "date", "commit"))
+    made = f"{card}, {date}, commit {commit}; {made}; {recorded.DATA[name]['command']}."
     lines = [f"| {' | '.join(heads)} |", "| --- |" + " ---: |" * (len(heads) - 1)]
     return "\n".join([*lines, *(f"| {' | '.join(map(shown, row))} |" for row in rows), "", made])
 

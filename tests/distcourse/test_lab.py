@@ -18,12 +18,6 @@ def test_setup_prints_one_line_and_seeds_nothing(capsys):
     assert np.array_equal(before, np.random.get_state()[1])  # noqa: NPY002
 
 
-@pytest.mark.parametrize("number", ["7", 7, "seven", ""])
-def test_a_lab_has_two_digits(number):
-    with pytest.raises(ValueError, match="two digits"):
-        Lab(number)
-
-
 def test_crowding_is_told():
     assert lab._crowding(0, 2, "8") == []
     assert lab._crowding(2, 2, None) == []

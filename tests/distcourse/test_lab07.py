@@ -27,7 +27,7 @@ def test_overlap_leaves_less_exposed_and_the_figure_says_how_much():
 
 def test_a_network_is_found_again_from_its_all_reduces():
     true = Network(20e-6, 2e9)
-    seconds = {2: [true.collective("all_reduce", m, range(2)) for m in dp.Measured((2,), {}, {}, None).messages]}
+    seconds = {2: [true.collective("all_reduce", m, range(2)) for m in dp.MESSAGES]}
     found = dp.fit_network(dp.Measured((2,), {}, seconds, None), 2)
     assert found.alpha == pytest.approx(true.alpha, rel=1e-6)
     assert found.beta == pytest.approx(true.beta, rel=1e-6)

@@ -12,8 +12,8 @@ from pathlib import Path
 import nbformat
 
 from .grade import notes_of, remaining
-from .release import labs_dir, source_notebooks
-from .source import BEGIN_HIDDEN, BEGIN_SOLUTION, END_HIDDEN, END_SOLUTION, Source, grade_id_of
+from .release import files_of, labs_dir, source_notebooks
+from .source import BEGIN_HIDDEN, BEGIN_SOLUTION, END_HIDDEN, END_SOLUTION, Source
 
 LATE = "late"  # File of a submission that its platform calls late.
 
@@ -47,9 +47,7 @@ def bundle(course, target, names=None, assistants: str = "tutor") -> list[str]:
     folder, files = labs_dir(course), []
     for path in source_notebooks(course, names):
         lab = path.parent.name
-        for file in sorted((folder / lab).rglob("*")):
-            if file.is_file() and not {".ipynb_checkpoints", "__pycache__"} & set(file.parts):
-                files.append((file, f"{lab}/{file.relative_to(folder / lab)}"))
+        files += [(file, f"{lab}/{name}") for name, file in files_of(folder / lab).items()]
         released = (folder / lab / path.name).read_text(encoding="utf-8")
         found = leaks(Source(path), released)
         if found:
@@ -108,11 +106,10 @@ def mistakes(course, lab: str) -> list[tuple[str, str, int]]:
     """Return (check, what it said, for how many students), the most frequent of each check first."""
     counts: dict[str, Counter] = {}
     for path in _autograded(course, lab):
-        for cell in nbformat.read(path, as_version=4).cells:
-            if cell.cell_type == "code" and grade_id_of(cell).startswith("check_"):
-                said = _diagnosis(cell.outputs)
-                if said:
-                    counts.setdefault(grade_id_of(cell), Counter())[said] += 1
+        for cell in Source(path).cells:
+            said = _diagnosis(cell.node.outputs) if cell.is_check else ""
+            if said:
+                counts.setdefault(cell.grade_id, Counter())[said] += 1
     return [(check, said, n) for check, found in counts.items() for said, n in found.most_common()]
 
 

@@ -1,8 +1,8 @@
 """Grade a class: several submissions at once, each by nbgrader, with progress, and to be continued where it stopped.
 
-    python -m distcourse.author.grade COURSE LAB
+    python -m distcourse.author.grade COURSE LAB STUDENT
 
-is one worker: it reads names of students, one a line, and answers each with a line of JSON.
+grades one submission, and writes a line of JSON.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ import sys
 import tempfile
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
-from queue import Empty, Queue
 from typing import NamedTuple
 
 import psutil
@@ -87,55 +86,35 @@ def grade(course, lab: str, students, *, at_once: int | None = None, unsafe: boo
 
 
 def _grade(course, lab: str, students, at_once, unsafe, scratch):
-    todo, done, running, stop = Queue(), Queue(), [], threading.Event()
-    for student in students:
-        todo.put(student)
     limit = 1.5 * config_of(course).ExecuteAll.get("budget", 1200)
-    workers = max(1, min(at_once or os.cpu_count() or 1, len(students)))
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "TMPDIR": scratch}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    running, stop = [], threading.Event()
 
-    def work():
-        command = [sys.executable, "-W", "ignore", "-m", __name__, str(course), lab, *["--unsafe"] * unsafe]
-        environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "TMPDIR": scratch}
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-        process = None
-        while True:
-            try:
-                student = todo.get_nowait()
-            except Empty:
-                break
-            if process is None or process.poll() is not None:
-                # a new session: Ctrl-C is for this process, which ends the workers
-                process = subprocess.Popen(command, text=True, env=environment, start_new_session=True, **pipes)
-                running.append(process)
+    def graded(student) -> Graded:
+        command = [sys.executable, "-W", "ignore", "-m", __name__, str(course), lab, student, *["--unsafe"] * unsafe]
+        began = time.monotonic()
+        # a new session: Ctrl-C is for this process, which ends the others
+        with subprocess.Popen(command, text=True, env=environment, start_new_session=True, **pipes) as process:
+            running.append(process)
             if stop.is_set():
                 process.kill()
-            began = time.monotonic()
             watch = threading.Timer(limit, process.kill)  # from outside: whatever holds it
             watch.start()
             try:
-                process.stdin.write(student + "\n")
-                process.stdin.flush()
                 told = json.loads(process.stdout.readline())
-            except (OSError, ValueError):
-                process.wait()
+            except ValueError:
                 told = {"points": {}, "error": f"stopped after {time.monotonic() - began:.0f} s: its worker was ended"}
             watch.cancel()
-            done.put(Graded(student, told["points"], told["error"], tuple(told.get("looks", ()))))
-        if process is not None:
-            with contextlib.suppress(OSError):
-                process.stdin.close()
-            process.wait()
+        return Graded(student, told["points"], told["error"], tuple(told.get("looks", ())))
 
-    with ThreadPoolExecutor(workers) as pool:
+    with ThreadPoolExecutor(at_once or os.cpu_count()) as pool:
         try:
-            for _ in range(workers):
-                pool.submit(work)
-            for _ in students:
-                yield done.get()
+            for one in as_completed([pool.submit(graded, student) for student in students]):
+                yield one.result()
         finally:  # all are done, or it is interrupted
             stop.set()
-            with todo.mutex:
-                todo.queue.clear()
+            pool.shutdown(wait=False, cancel_futures=True)
             for process in running:
                 process.kill()
 
@@ -165,27 +144,24 @@ def _grade_one(api, lab: str, student: str) -> dict:
     return {"points": points, "error": "", "looks": notes_of(path).get("looks", [])}
 
 
-def main(course: str, lab: str, *options: str) -> None:
-    """Grade the students whose names come in, until the input ends."""
+def main(course: str, lab: str, student: str, *options: str) -> None:
+    """Grade a student; end when the input ends."""
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    todo = Queue()
-    threading.Thread(target=_listen, args=(todo,), daemon=True).start()
-    api = open_api(course, unsafe="--unsafe" in options)
-    while True:
-        student = todo.get()
-        try:
-            told = _grade_one(api, lab, student)
-        except (Exception, SystemExit) as error:
-            told = {"points": {}, "error": str(error)}
-        replies.write(json.dumps(told) + "\n")
-        replies.flush()
+    listener = threading.Thread(target=_listen, daemon=True)
+    listener.start()
+    try:
+        told = _grade_one(open_api(course, unsafe="--unsafe" in options), lab, student)
+    except (Exception, SystemExit) as error:
+        told = {"points": {}, "error": str(error)}
+    replies.write(json.dumps(told) + "\n")
+    replies.flush()
+    listener.join()
 
 
-def _listen(todo) -> None:
-    """Pass names on; when there can be no more, whoever asked is done or dead, and nobody waits for an answer."""
-    for line in sys.stdin:
-        todo.put(line.strip())
+def _listen() -> None:
+    """Wait for the end of the input: whoever asked is done or dead, and nobody waits for an answer."""
+    sys.stdin.read()
     subprocess.Popen.__init__ = None  # a kernel that is killed would be started again
     for _ in range(3):  # sandboxes end with the process that has started them, but one that is just starting may not
         for child in psutil.Process().children(recursive=True):

@@ -41,9 +41,10 @@ _ATTRIBUTES = """
 class style id title alt width height align valign lang dir href src name colspan rowspan scope border color face size
 start type open target rel cellpadding cellspacing bgcolor"""
 ATTRIBUTES = {*_ATTRIBUTES.split()}
-PROPERTIES = (*ALLOWED_CSS_PROPERTIES, "margin", "padding", "border", "border-left", "margin-top", "margin-bottom")
-PROPERTIES += ("background", "max-width", "max-height", "border-collapse", "border-radius")
-PROPERTIES += ("overflow-x", "overflow-wrap")
+_PROPERTIES = """
+margin padding border border-left margin-top margin-bottom background max-width max-height border-collapse
+border-radius overflow-x overflow-wrap"""
+PROPERTIES = (*ALLOWED_CSS_PROPERTIES, *_PROPERTIES.split())
 SCHEMES = frozenset(("http", "https", "mailto", "attachment"))
 PICTURE = re.compile(r"data:image/(png|jpeg|gif|webp);base64,[A-Za-z0-9+/=\s]*$")
 MATHS = re.compile(r"\\(href|require|style|class|cssId|unicode)\b")  # Commands of MathJax that make links or load code.
@@ -168,11 +169,12 @@ class Paths:
 
 
 LONGEST = 2000  # Characters of a formula that are converted.
-MATHML = {"xmlns", "display", "mathvariant", "stretchy", "fence", "form", "separator", "accent", "accentunder"}
-MATHML |= {"minsize", "maxsize", "width", "height", "depth", "lspace", "rspace", "linethickness", "symmetric"}
-MATHML |= {"columnalign", "columnspacing", "rowspacing", "columnlines", "rowlines", "displaystyle", "scriptlevel"}
+_MATHML = """
+xmlns display mathvariant stretchy fence form separator accent accentunder minsize maxsize width height depth lspace
+rspace linethickness symmetric columnalign columnspacing rowspacing columnlines rowlines displaystyle scriptlevel
+movablelimits largeop mathsize mathcolor frame notation linebreak"""
+MATHML = {*_MATHML.split()}
 # Attributes of MathML that a page may hold: none makes a link or runs anything.
-MATHML |= {"movablelimits", "largeop", "mathsize", "mathcolor", "frame", "notation", "linebreak"}
 
 
 class NameGrades(NbGraderPreprocessor):

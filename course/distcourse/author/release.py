@@ -5,7 +5,6 @@ Copies are made in a temporary folder first: a source that nbgrader rejects leav
 
 from __future__ import annotations
 
-import filecmp
 import logging
 import os
 import shutil
@@ -47,11 +46,10 @@ def labs_dir(course) -> Path:
     return Path(os.path.abspath(Path(course, config_of(course).CourseDirectory.get("release_directory", "release"))))
 
 
-def generate(course, names=None, *, target=None, force: bool = False) -> list[Path]:
+def generate(course, names=None, *, force: bool = False) -> list[Path]:
     """Make the students' copies; return their folders."""
     course = Path(course).resolve()
-    names = find_labs(course, names)
-    target = labs_dir(course) if target is None else Path(target).resolve()
+    names, target = find_labs(course, names), labs_dir(course)
     worked_in = [] if force else [f"{name} ({why})" for name in names if (why := changed_by_hand(target / name))]
     if worked_in:
         raise FileExistsError(f"copies have been edited: {', '.join(worked_in)}; move them away, or use --force")
@@ -135,15 +133,21 @@ def _assign(course, name, release) -> Path:
     return Path(release, name)
 
 
+def files_of(folder) -> dict[str, Path]:
+    """Return the files of a student's copy by their paths in it, without what an editor or Python leaves there."""
+    paths = [path for path in sorted(Path(folder).rglob("*")) if path.is_file()]
+    kept = [path for path in paths if not {".ipynb_checkpoints", "__pycache__"} & set(path.parts)]
+    return {path.relative_to(folder).as_posix(): path for path in kept}
+
+
 def _differences(there, made, name) -> list[str]:
     if not (there / name).is_dir():
         return [f"{name}: has not been generated"]
-    ours = {p.relative_to(made) for p in made.rglob("*") if p.is_file()}
-    theirs = {p.relative_to(there / name) for p in (there / name).rglob("*") if p.is_file()}
-    theirs = {p for p in theirs if ".ipynb_checkpoints" not in p.parts and "__pycache__" not in p.parts}
-    found = [f"{name}/{p}: is missing" for p in sorted(ours - theirs)]
-    found += [f"{name}/{p}: is not generated from the source" for p in sorted(theirs - ours)]
-    for path in sorted(ours & theirs):
-        if not filecmp.cmp(made / path, there / name / path, shallow=False):
-            found.append(f"{name}/{path}: differs from what the source generates")
-    return found
+    ours, theirs = files_of(made), files_of(there / name)
+    found = [f"{name}/{p}: is missing" for p in ours if p not in theirs]
+    found += [f"{name}/{p}: is not generated from the source" for p in theirs if p not in ours]
+    return found + [
+        f"{name}/{p}: differs from what the source generates"
+        for p in ours
+        if p in theirs and ours[p].read_bytes() != theirs[p].read_bytes()
+    ]

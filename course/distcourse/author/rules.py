@@ -439,25 +439,16 @@ def cell_ids(lab: Source):
 
 def committed(lab: Source):
     """Outputs of compared cells and no others, no metadata of one machine, in nbformat's own format."""
-    for cell in lab.code:
-        kept = copy.deepcopy(cell.node)
-        keep_compared(kept)
+    tidied = _tidied(lab)
+    for cell, kept in zip(lab.cells, tidied.cells, strict=True):
         if COMPARED in cell.tags and not kept.outputs:
             yield Problem(cell, f"is tagged {COMPARED} and holds no printed output (distlearn labs outputs writes it)")
         elif kept != cell.node:
-            yield Problem(cell, "has outputs or an execution count that are not compared (distlearn labs check --fix)")
-    for cell in lab.cells:
-        strange = sorted(set(cell.node.metadata) - {"tags", "nbgrader"})
-        if strange:
-            yield Problem(cell, f"metadata {', '.join(strange)} (distlearn labs check --fix removes it)")
+            yield Problem(cell, "has metadata, or outputs that are not compared (distlearn labs check --fix)")
         for tag in sorted(set(cell.tags) - TAGS):
             yield Problem(cell, f"unknown tag {tag!r}, expected one of {', '.join(sorted(TAGS))}")
-    if lab.notebook.metadata != METADATA:
-        yield Problem(None, "the notebook's metadata is not just the kernel python3 (distlearn labs check --fix)")
-    if (lab.notebook.nbformat, lab.notebook.nbformat_minor) != (4, 5):
-        yield Problem(None, "expected notebook format 4.5 (distlearn labs check --fix)")
-    elif lab.text != _written(lab.notebook):
-        yield Problem(None, "is not formatted as nbformat writes it (distlearn labs check --fix)")
+    if lab.text != _written(tidied):
+        yield Problem(None, "its kernel or its format is not that of all labs (distlearn labs check --fix)")
 
 
 def portable(lab: Source):
@@ -489,7 +480,14 @@ def neighbours(lab: Source):
 def tidy(path) -> bool:
     """Remove what JupyterLab adds on saving, except compared text; format the file; return whether that changed it."""
     lab = Source(path)
-    notebook = lab.notebook
+    text = _written(_tidied(lab))
+    if text != lab.text:
+        lab.path.write_text(text, encoding="utf-8")
+    return text != lab.text
+
+
+def _tidied(lab: Source):
+    notebook = copy.deepcopy(lab.notebook)
     notebook.nbformat, notebook.nbformat_minor = 4, 5
     notebook.metadata = nbformat.from_dict(METADATA)
     for cell in notebook.cells:
@@ -498,10 +496,7 @@ def tidy(path) -> bool:
         if cell.cell_type == "code":
             keep_compared(cell)
         cell.pop("attachments", None)
-    text = _written(notebook)
-    if text != lab.text:
-        lab.path.write_text(text, encoding="utf-8")
-    return text != lab.text
+    return notebook
 
 
 def _written(notebook) -> str:

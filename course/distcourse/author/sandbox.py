@@ -34,12 +34,14 @@ HOME, DATA = "/home/student", "/opt/data"
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt/conda", "/nix/store")
 # The library and this package: not the folder of this one, which holds the labs with their solutions.
 PACKAGES = [str(Path(distlearn.__file__).parent), str(Path(__file__).parents[1])]
-SETTINGS = ("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives", "/etc/fonts")
-SETTINGS += ("/etc/localtime", "/etc/mime.types")
+_SETTINGS = "ld.so.cache ld.so.conf ld.so.conf.d alternatives fonts localtime mime.types"
+SETTINGS = tuple(f"/etc/{name}" for name in _SETTINGS.split())
 ROOM = 2**28  # Bytes of a home, of /tmp, and of a file.
-KEPT = ("LANG", "LC_ALL", "LC_CTYPE", "TZ", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "CC", "CXX")
 # Environment variables that programs in the sandbox get.
-KEPT += ("NBGRADER_EXECUTION", "NBGRADER_VALIDATING", "DISTLEARN_GRADING")
+_KEPT = """
+LANG LC_ALL LC_CTYPE TZ OPENBLAS_NUM_THREADS OMP_NUM_THREADS MKL_NUM_THREADS CC CXX NBGRADER_EXECUTION
+NBGRADER_VALIDATING DISTLEARN_GRADING"""
+KEPT = tuple(_KEPT.split())
 # Settings of the machine.
 MACHINE = tuple(f"/proc/{name}" for name in ("sys", "sysrq-trigger", "irq", "bus", "acpi", "scsi", "mtrr", "fs"))
 

@@ -148,8 +148,8 @@ class Source:
 
     def __init__(self, path):
         self.path = Path(path)
-        self.text = self.path.read_text(encoding="utf-8-sig")  # students' editors may write a byte-order mark
         try:
+            self.text = self.path.read_text(encoding="utf-8-sig")  # students' editors may write a byte-order mark
             self.notebook = nbformat.v4.reads(self.text)  # nbformat.reads would fix ids, which the rules report
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")

@@ -9,7 +9,6 @@ from collections import Counter
 from importlib import resources
 from pathlib import Path
 
-import nbformat
 import numpy as np
 
 import distlearn
@@ -19,7 +18,7 @@ from ..exercise import load
 from .grade import submitted
 from .release import find_labs, labs_dir, source_notebooks
 from .rules import LEAD_IN, estimate
-from .source import Cell, Source, packed
+from .source import Source, packed
 
 KINDS = ("number", "choice", "explain", "bug", "derive")
 
@@ -137,13 +136,12 @@ def answers(course, lab: str, folder) -> tuple[list[str], list[str]]:
         target.mkdir(parents=True, exist_ok=True)
         for path in sorted(source.glob("*.ipynb")):
             try:
-                cells = nbformat.reads(path.read_text(encoding="utf-8-sig"), as_version=4).cells
-                cells = [Cell(k, node) for k, node in enumerate(cells)]
-            except (ValueError, KeyError, TypeError, AttributeError) as error:  # no text, no JSON, no notebook
-                unread[source.parent.name] = f"{path}: {str(error)[:100]}"
-                cells = []
-            for cell in cells:
-                if cell.is_solution and packed(cell.python):
+                exercises = Source(path).exercises
+            except ValueError as error:  # no text, no JSON, no notebook
+                unread[source.parent.name] = str(error)[:300]
+                exercises = []
+            for cell in exercises:
+                if packed(cell.python):
                     (target / f"{cell.grade_id}.py").write_text(cell.python + "\n", encoding="utf-8")
     return [name for name in students if name not in unread], list(unread.values())
 
