@@ -30,6 +30,7 @@ from distlearn.comm.base import RankError
 
 from .check import Check, call_watched
 from .diagnose import RTOL, _a, compare
+from .mistakes import row_mistake
 from .predict import grading
 
 FILE = "results.npz"
@@ -216,8 +217,9 @@ def _cause(error: Exception) -> Exception:
 
 def signature(value) -> list:
     """Return what is kept of a wrong result: its shape and at most six numbers, or a text."""
-    if not _is_numeric(value):
-        return [_first_line(value), []]
+    if not _is_numeric(value):  # of an error also the names in its text: others of its type have other reasons
+        names = re.findall(r"'[\w. ]+'", str(_cause(value))) if isinstance(value, Exception) else []
+        return [" ".join([_first_line(value), *names]), []]
     x = np.asarray(value)
     flat = (x.astype(complex).view(float) if x.dtype.kind == "c" else x.astype(float)).ravel()
     finite = np.isfinite(flat)
@@ -393,7 +395,8 @@ def _seen(name: str, got: dict, want: dict, table: Table) -> tuple[str, str]:
         if found.ok and isinstance(mine, (list, tuple)) and type(mine) is not type(right):
             return f"wanted an array, got {_a(mine)}", ""
         return (found.seen, f"{name} is a float, wanted a whole number") if found.ok else found[1:]
-    return f"wanted {right}, got {_text(mine)[:600]}", ""
+    mine = _text(mine)
+    return f"wanted {right}, got {mine[:600]}", row_mistake(mine, right)
 
 
 def explain(table: Table, tried: list[dict], wrong: list[list[str]]) -> tuple[str, dict[str, str]]:

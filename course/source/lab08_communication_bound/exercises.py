@@ -148,6 +148,16 @@ EXERCISES["needed_bandwidth"] = Exercise(
     ),
     draw=clusters,
     mistakes={
+        "each of the 2 (p - 1) messages has n / p bytes: divide by p, do not multiply": (
+            f"{NEEDED}  ->  2 * (ranks - 1) * ranks * nbytes / left"
+        ),
+        "where no time is left, the result is np.inf itself, no large number": (
+            "left if left > 0 else np.inf  ->  max(left, 1e-12)"
+        ),
+        "latencies are seconds: subtract them from the time, not from the bandwidth": (
+            f"{NEEDED}  ->  (2 * (ranks - 1) * nbytes / seconds - {LATE})"
+        ),
+        "computing takes seconds / ranks: divide by p": f"{LEFT}  ->  seconds - ranks * {LATE}",
         "latencies that take longer leave no time, which no abs() brings back: np.inf": (
             "left if left > 0 else np.inf  ->  abs(left)"
         ),
@@ -376,6 +386,22 @@ EXERCISES["compressed_all_reduce"] = Exercise(
     },
     inplace=True,
     mistakes={
+        "the error is this rank's own: minus what arrives from it, not from all ranks together": (
+            f"{ERROR}  ->  pass",
+            f"return {SUM}  ->  total = {SUM}\n    error[...] = comm.size * given - total\n    return total",
+        ),
+        "the error is this rank's own: minus what arrives from it, not from rank 0": (
+            f"{ERROR}  ->  pass",
+            f"return {SUM}  ->  error[...] = given - decode(*(part[0] for part in rows), len(x))\n    return {SUM}",
+        ),
+        "the error is what the code that was sent has left out": (
+            f"{ERROR}  ->  error[...] = given - decode(*encode(x), len(x))"
+        ),
+        "each rank's code is decoded by itself, then added": f"{SUM}  ->  decode(*rows, len(x))",
+        "codes cannot be added, also when they are gathered: decode each": (
+            f"{SUM}  ->  decode(*(part.sum(axis=0, dtype=part.dtype) for part in rows), len(x))"
+        ),
+        "the whole error is kept, not half": f"{ERROR}  ->  error[...] = (given - decode(*code, len(x))) / 2",
         "the error of the last call is not added": f"{GIVEN}  ->  given = x",
         "encode x + error, not x": "encode(given)  ->  encode(x)",
         "the whole error is added": [
@@ -456,6 +482,11 @@ EXERCISES["diloco_round"] = Exercise(
     },
     inplace=True,
     mistakes={
+        "the velocity takes the mean of all displacements": "velocity += delta\n  ->  velocity += start - end\n",
+        "the velocity is the same on all ranks: do not sum it": (
+            "velocity += delta\n  ->  velocity += delta\n    comm.all_reduce(velocity)\n"
+        ),
+        "mu times the new velocity: mu once, not squared": f"{STEP}  ->  start - lr * (delta + mu * mu * velocity)",
         "delta points from the mean back to the start: start - mean": (
             "start - comm.all_reduce(end.copy()) / comm.size  ->  comm.all_reduce(end.copy()) / comm.size - start"
         ),

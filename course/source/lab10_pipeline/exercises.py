@@ -18,12 +18,23 @@ EXERCISES["half_the_memory"] = Exercise(
     draws=2,
     rtol=1e-6,
     mistakes={
+        "micro-batches are numbered from 0: F0 to F3": (
+            'def half_the_memory():\n    return "F1 B1 F2 B2 F3 B3 F4 B4\\n" * 3'
+        ),
+        "the first micro-batch comes back first: B0, B1, B2, B3": (
+            f"{ROW}  ->  F0 F1 F2 B2 F3 B3 B1 B0",
+            "F0 F1 B0 F2 B1 F3 B2 B3  ->  F0 F1 B1 F2 B2 F3 B3 B0",
+        ),
+        "a rank waits: from the first backward on rank 1 takes turns, one forward after each backward": (
+            "F0 F1 B0 F2 B1 F3 B2 B3  ->  F0 F1 B0 B1 F2 F3 B2 B3"
+        ),
         "this is GPipe: each backward can come as soon as the rank after this one has done its own": (
             f"{ROW}  ->  F0 F1 F2 F3 B0 B1 B2 B3"
         ),
-        "rank 0 has room for three: let it go forward with three before its first backward": (
-            f"{ROW}  ->  F0 F1 B0 F2 B1 F3 B2 B3"
-        ),
+        "rank 0 has room for three: whenever it has room, a forward comes before the next backward": [
+            f"{ROW}  ->  F0 F1 B0 F2 B1 F3 B2 B3",
+            f"{ROW}  ->  F0 F1 F2 B0 B1 B2 F3 B3",
+        ],
         "every line has F0 to F3 and B0 to B3, each once": [
             f"{LAST}  ->  F0 B0 F1 B1 F2 B2 F3",
             f"{LAST}  ->  {LAST} B3",
@@ -65,6 +76,11 @@ EXERCISES["generators"] = Exercise(
     },
     draws=10,
     mistakes={
+        "after the last forward come the remaining backwards": (
+            "for i in range(n_microbatches):\n        if  ->  for i in range(n_microbatches - ahead):\n        if"
+        ),
+        "B0 is the first backward: B follows `ahead` behind F": 'f"B{i}"  ->  f"B{(i + ahead) % n_microbatches}"',
+        "the forwards go on after the first ones: F(i + ahead)": (f'{TURN}  ->          yield f"F{{i}}"\n'),
         "first all forward, then all backward": 'for kind in "FB"  ->  for kind in "BF"',
         "all micro-batches go forward before the first goes backward": (
             'for kind in "FB":\n        for i in range(n_microbatches):'
@@ -129,6 +145,28 @@ EXERCISES["predicted"] = Exercise(
     ),
     draws=10,
     mistakes={
+        "f and b are those of all stages of a rank together: one stage takes a v-th": (
+            f"return {TIME},  ->  return (n_microbatches * n_virtual + n_ranks - 1) * (forward + backward),"
+        ),
+        "a share of a rank's time: all wait as long, so p cancels": f"{SHARE}  ->  n_ranks * {SHARE}",
+        "the pipeline empties v times as fast, too": (
+            f"return {TIME},  ->  return n_microbatches * (forward + backward)"
+            " + (n_ranks - 1) * (forward / n_virtual + backward),"
+        ),
+        "the last rank works on all m micro-batches, not on m - 1": (
+            f"return {TIME},  ->  return {TIME.replace('s +', 's - 1 +')},"
+        ),
+        "a share of the time, not seconds: divide by the time": f"{SHARE}  ->  fill * (forward + backward)",
+        "(p - 1) f before and (p - 1) b after: p - 1 times f + b together, not twice": (
+            "(n_ranks - 1) / n_virtual  ->  2 * (n_ranks - 1) / n_virtual"
+        ),
+        "p - 1 - r forwards go ahead, and one more before the first backward": (
+            f"{HELD}  ->  max(1, min(n_ranks - 1 - rank, n_microbatches))"
+        ),
+        "the smaller of p - r and m: subtract r before you compare": f"{HELD}  ->  min(n_ranks, n_microbatches) - rank",
+        "a number for each rank, however few micro-batches there are": (
+            f"[{HELD} for rank in range(n_ranks)]  ->  [n_ranks - rank for rank in range(min(n_ranks, n_microbatches))]"
+        ),
         "with v stages a rank the pipeline fills v times as fast": "(n_ranks - 1) / n_virtual  ->  n_ranks - 1",
         "divide by v: more stages fill faster": "(n_ranks - 1) / n_virtual  ->  (n_ranks - 1) * n_virtual",
         "with v stages a rank the work is the same: m (f + b)": (
@@ -174,6 +212,28 @@ EXERCISES["interleaved"] = Exercise(
         "v": rng.integers(1, 5),
     },
     mistakes={
+        "2 (p - 1 - r), not 2 (p - r)": "(n_ranks - 1 - rank)  ->  (n_ranks - rank)",
+        'the stage stands in front of the action: "2F0", not "F20"': (
+            f'{FORWARD}  ->  forward.append(f"F{{rank + k * n_ranks}}{{i}}")',
+            f'{BACKWARD}  ->  backward.append(f"B{{rank + (n_virtual - 1 - k) * n_ranks}}{{i}}")',
+        ),
+        "groups of p micro-batches, not of v": (
+            "range(0, n_microbatches, n_ranks)  ->  range(0, n_microbatches, n_virtual)",
+            "range(first, first + n_ranks)  ->  range(first, min(first + n_virtual, n_microbatches))",
+        ),
+        "within a group backward goes in the order of the numbers, too": (
+            "n_ranks}B{i}  ->  n_ranks}B{2 * first + n_ranks - 1 - i}"
+        ),
+        "backward turns the order of the stages round, not that of the micro-batches": (
+            'enumerate(backward)  ->  enumerate(a.replace("F", "B") for a in forward[::-1])'
+        ),
+        "after the last forward come the remaining backwards": (
+            "enumerate(backward)  ->  enumerate(backward[: len(forward) - ahead])"
+        ),
+        "a rank goes backward through its own stages": (
+            "{rank + (n_virtual - 1 - k) * n_ranks}B  ->  {n_virtual * n_ranks - 1 - rank - k * n_ranks}B"
+        ),
+        "groups begin at 0, p, 2 p, ...": "range(0, n_microbatches, n_ranks)  ->  range(n_microbatches // n_ranks)",
         "backward starts with the rank's last stage": "(n_virtual - 1 - k) * n_ranks}B  ->  k * n_ranks}B",
         "a rank has the stages rank, rank + p, rank + 2 p, ..., no neighbours": (
             f'{FORWARD}  ->  forward.append(f"{{rank * n_virtual + k}}F{{i}}")'
@@ -230,6 +290,32 @@ EXERCISES["run_stage"] = Exercise(
         "seed": rng.integers(10**6),
     },
     mistakes={
+        "after every action, and the newest weights count: what is in flight after a B is not all": (
+            "        most = max(most, len({used for used, _ in kept.values()} | {version}))"
+            "  ->              most = max(most, len({used for used, _ in kept.values()}))"
+        ),
+        "those that are needed at one time, not all that there have been": (
+            "return w, staleness, most  ->  return w, staleness, version + 1"
+        ),
+        "each B is an update at once: later mini-batches go forward with it": (
+            f"{NOW}  ->  total = gradient(i, old) + (total if version else 0)",
+            "return w, staleness, most  ->  return w - lr * total, staleness, most",
+        ),
+        "the update comes at the B, not at the F": (
+            "kept[i] = version, w  ->  kept[i] = version, w; w = w - lr * gradient(i, w)",
+            f"{NOW}  ->  pass",
+        ),
+        "every mini-batch in flight has weights of its own: keep them by its number": (
+            "kept[i] = version, w  ->  kept[i] = version, w; last = w",
+            "gradient(i, old)  ->  gradient(i, last)",
+        ),
+        "a list, not a dict: the staleness of each B in turn": (
+            "return w, staleness, most"
+            "  ->  return w, dict(zip([int(a[1:]) for a in order if a[0] == 'B'], staleness)), most"
+        ),
+        "staleness counts updates since the forward, not mini-batches in flight": (
+            "append(version - used)  ->  append(len(kept))"
+        ),
         "backward uses the weights with which its mini-batch went forward": "gradient(i, old)  ->  gradient(i, w)",
         "update the newest weights, not the stashed ones": "w = w - lr  ->  w = old - lr",
         "`w -= ...` writes into the array that is stashed: make a new one": f"{NOW}  ->  w -= lr * gradient(i, old)",
@@ -303,6 +389,16 @@ EXERCISES["slow_and_uneven"] = Exercise(
     draws=2,
     rtol=1e-6,
     mistakes={
+        "puzzle 2: a rank waits for an answer: rank 0 goes ahead with four forwards, rank 1 with two": (
+            "F0 F1 F2 B0 F3 B1 F4 B2 F5 B3 B4 B5  ->  F0 F1 B0 F2 B1 F3 B2 F4 B3 F5 B4 B5"
+        ),
+        "puzzle 3: rank 1 must never wait: let it run two forwards ahead": (
+            f"{STAGE_1}  ->  {STAGE_1.replace('1F1 1F2 1B0 1B1 1F3', '1B0 1F1 1F2 1F3 1B1')}"
+        ),
+        "puzzle 3: three stages on two ranks: name the stage, 0F0": (
+            "def uneven_stages():  ->  def uneven_stages():\n"
+            "    return 'F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 F5 B5\\n' * 2\n\ndef unused():"
+        ),
         "puzzle 2: this is 1F1B; with slow links rank 0 has to go ahead further": (
             f"{SLOW}  ->  F0 F1 F2 B0 F3 B1 F4 B2 F5 B3 B4 B5"
         ),
@@ -311,7 +407,7 @@ EXERCISES["slow_and_uneven"] = Exercise(
             f"{SLOW}  ->  F0 F1 F2 F3 F4 B5 F5 B1 B2 B3 B4 B0"
         ),
         "puzzle 2: every line has F0 to F5 and B0 to B5": f"{SLOW}  ->  {SLOW.replace(' B5', '')}",
-        "puzzle 3: one micro-batch at a time lets rank 0 wait": (
+        "puzzle 3: ranks wait: stage 1 alone on one rank, and forwards that run ahead, let both work": (
             f"{STAGE_1}  ->  {' '.join(f'1F{i} 1B{i}' for i in range(6))}"
         ),
         "puzzle 3: there is room for four, not for all six": (
@@ -325,6 +421,8 @@ EXERCISES["slow_and_uneven"] = Exercise(
     },
 )
 
+ONE_BY_ONE = "f'{a}F{i} {b}F{i} {b}I{i} {b}W{i} {a}I{i} {a}W{i}' for i in range(4)"
+
 EXERCISES["halved"] = Exercise(
     answers=("smaller_bubble", "less_of_both"),
     cases=[{}],
@@ -332,6 +430,27 @@ EXERCISES["halved"] = Exercise(
     draws=2,
     rtol=1e-6,
     mistakes={
+        "puzzle 4: a rank waits for B: replace it by I and W, and put W off where there is room": (
+            "def smaller_bubble():  ->  def smaller_bubble():\n"
+            "    from distlearn.parallel.pipeline.schedule import one_f_one_b\n"
+            "    return [' '.join(map(str, one_f_one_b(r, 4, 6))) for r in range(4)]\n\ndef unused():"
+        ),
+        "puzzle 4: a W in the place where B ended lets others wait: put it off where there is room": (
+            "def smaller_bubble():  ->  def smaller_bubble():\n"
+            "    from distlearn.parallel.pipeline.schedule import one_f_one_b\n"
+            "    rows = [' '.join(map(str, one_f_one_b(r, 4, 6))) for r in range(4)]\n"
+            "    return [' '.join(f'I{a[1]} W{a[1]}' if a[0] == 'B' else a for a in row.split()) for row in rows]\n\n"
+            "def unused():"
+        ),
+        "puzzle 5: ranks wait: start the next micro-batches before the first is back": [
+            f"def less_of_both():  ->  def less_of_both():\n    return [' '.join({row}) for a, b in {pairs}]\n\n"
+            "def unused():"
+            for row, pairs in (
+                (ONE_BY_ONE, "((0, 5), (1, 4), (2, 3))"),
+                (ONE_BY_ONE, "((0, 3), (1, 4), (2, 5))"),
+                ("f'{a}F{i} {b}F{i} {b}B{i} {a}B{i}' for i in range(4)", "((0, 5), (1, 4), (2, 3))"),
+            )
+        ],
         "puzzle 4: I comes before W": "F0 F1 F2 F3 I0 W0 F4  ->  F0 F1 F2 F3 W0 I0 F4",
         "puzzle 4: B in one lets the stage before wait for W as well": (
             " I0 F1 I1 F2 I2 W2 W1 W0 F3 I3 F4 I4 F5 I5 W4 W5 W3  ->   B0 F1 B1 F2 B2 F3 B3 F4 B4 F5 B5"

@@ -21,6 +21,21 @@ EXERCISES["staleness_of"] = Exercise(
         "seed": rng.integers(10**6),
     },
     mistakes={
+        "a worker has the version of its last pull, not of its last push": (
+            "pulled[worker] = version  ->  pass",
+            f"{STALE}\n            version += 1"
+            "  ->  version - pulled.get(worker, 0))\n            version += 1\n            pulled[worker] = version",
+        ),
+        "a number for each push, not for each worker": (
+            "    return staleness"
+            "  ->      return list(dict(zip([w for k, w in log if k == 'push'], staleness)).values())"
+        ),
+        "in the order of the pushes, not sorted": "    return staleness  ->      return sorted(staleness)",
+        "a number for each push, none for a pull": (
+            "pulled[worker] = version  ->  pulled[worker] = version; staleness.append(0)",
+            f"{STALE}  ->  version + 1 - pulled[worker])",
+        ),
+        "the version that this worker has pulled, not the oldest": f"{STALE}  ->  version - min(pulled.values()))",
         "a push makes a version, a pull none": (
             "pulled[worker] = version  ->  version += 1; pulled[worker] = version",
             "            version += 1\n  ->  ",
@@ -231,6 +246,27 @@ EXERCISES["ssp_ends"] = Exercise(
         "bound": int(rng.integers(0, 6)) if rng.random() < 0.8 else np.inf,
     },
     mistakes={
+        "the gate is where a step starts: its seconds come on top": (
+            "    ends = np.zeros_like(seconds)  ->      ends = np.cumsum(seconds, axis=0)",
+            "    ends[k] = start + seconds[k]  ->      pass",
+            f"start = np.maximum(start, {BEFORE})  ->  ends[k] = np.maximum(ends[k], {BEFORE})",
+        ),
+        "a step ends seconds[k] after its start: add": (
+            "ends[k] = start + seconds[k]  ->  ends[k] = np.maximum(start, seconds[k])"
+        ),
+        "while k - bound - 1 is below 0 there is no such step: the gate is open": (
+            "if k - bound - 1 >= 0  ->  if bound != np.inf"
+        ),
+        "the gate closes at k = bound + 1, not at k = bound": (
+            "if k - bound - 1 >= 0  ->  if k - bound >= 0 and k > 0",
+            "ends[int(k - bound - 1)]  ->  ends[max(0, int(k - bound - 1))]",
+        ),
+        "a row is a step, a column a worker": (
+            f"{BEFORE}  ->  ends[:, int(min(k - bound - 1, seconds.shape[1] - 1))].max()"
+        ),
+        "the gate is an end, a time since the beginning, not the seconds of a step": (
+            f"{BEFORE}  ->  seconds[int(k - bound - 1)].max()"
+        ),
         "these are the starts: a step ends seconds[k] later": "    return ends  ->      return ends - seconds",
         "all wait for all in every step: that is a bound of 0": (
             "if k - bound - 1 >= 0  ->  if k > 0",
@@ -320,6 +356,21 @@ EXERCISES["backup_update"] = Exercise(
         n,
     ),
     mistakes={
+        "count gradients: a quantile lies between two arrivals": """def backup_update(arrivals, gradients, gamma):
+    used = arrivals <= (limit := np.quantile(arrivals, gamma))
+    return gradients[used].mean(axis=0), float(limit), np.flatnonzero(~used).tolist()
+""",
+        "gamma is a share of the gradients, not of the time": """def backup_update(arrivals, gradients, gamma):
+    used = arrivals <= gamma * max(arrivals)
+    return gradients[used].mean(axis=0), float(arrivals[used].max()), np.flatnonzero(~used).tolist()
+""",
+        "m are in time, the other n - m are late": f"{ENOUGH}  ->  len(arrivals) - {ENOUGH}",
+        "a mean has no further factor": ".mean(axis=0), float  ->  .mean(axis=0) * gamma, float",
+        "when the last of those in time arrives, not when they do on average": (
+            "float(arrivals[used[-1]])  ->  float(arrivals[used].mean())"
+        ),
+        "the list of those late, not their number": "sorted(late.tolist())  ->  len(late)",
+        "the earliest come first": f"{ORDER}  ->  np.argsort(-arrivals, kind='stable')",
         "this waits for all": f"{ENOUGH}  ->  len(arrivals)",
         "a share of a worker is rounded up: 2.4 are 3": [
             f"{ENOUGH}  ->  max(1, int(gamma * len(arrivals)))",

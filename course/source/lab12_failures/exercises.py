@@ -20,6 +20,23 @@ EXERCISES["watch"] = Exercise(
     },
     rtol=1e-6,
     mistakes={
+        "a gap that raises an alarm counts, too, up to the alarm": (
+            f"{DELAY}  ->  (timeout * gaps - gaps**2 / 2)[gaps <= timeout].sum() / gaps[gaps <= timeout].sum()"
+        ),
+        "the integral ends with the gap: from 0 to min(gap, timeout), not always to the timeout": (
+            f"{DELAY}  ->  len(gaps) * timeout**2 / 2 / gaps.sum()"
+        ),
+        "the integral of T - u from 0 to m is T m - m^2 / 2, not (T - m)^2 / 2": (
+            f"{DELAY}  ->  ((timeout - seen) ** 2 / 2).sum() / gaps.sum()"
+        ),
+        "the delay is T - u, not u: the integral is T m - m^2 / 2": f"{DELAY}  ->  (seen**2 / 2).sum() / gaps.sum()",
+        "divide by the time that was watched, not by the number of heartbeats": "gaps.sum()\n  ->  len(arrivals)\n",
+        "each gap has its own square: square, then add up": (
+            f"{DELAY}  ->  (timeout * seen.sum() - seen.sum() ** 2 / 2) / gaps.sum()"
+        ),
+        "each gap counts by itself: a mean gap does not say how long the long ones are": (
+            f"{DELAY}  ->  timeout - min(gaps.mean(), timeout) / 2"
+        ),
         "the mean delay depends on the gaps, not on the timeout alone": (
             "(timeout * seen - seen**2 / 2).sum() / gaps.sum()  ->  timeout / 2"
         ),
@@ -79,7 +96,7 @@ EXERCISES["who_is_missing"] = Exercise(
         {"size": 4, "missing": [2], "number": 6},
         {"size": 7, "missing": [5, 1], "number": 3, "silent": [1], "seed": 1},
         {"size": 5, "missing": [], "number": 9, "odd": 0, "seed": 2},
-        {"size": 6, "missing": [4], "number": 5, "ahead": [0, 3], "past": [2], "seed": 4},
+        {"size": 6, "missing": [4], "number": 5, "ahead": [0, 3, 5], "past": [2], "seed": 4},
         {"size": 6, "missing": [], "number": 5, "odd": 4, "ahead": [1], "past": [0], "seed": 4},
         {"size": 3, "missing": [0], "number": 1, "seed": 3},
         {"size": 12, "missing": [0, 10, 11, 5], "number": 12, "silent": [5], "seed": 5, "backwards": True},
@@ -101,6 +118,22 @@ EXERCISES["who_is_missing"] = Exercise(
         )
     ),
     mistakes={
+        "a box holds the last calls alone: the number stands in the record, and is not their count": (
+            "box[-1] if box else  ->  (len(box), *box[-1][1:]) if box else"
+        ),
+        "the ranks, not what they called": (
+            '"mismatch", [rank for rank in sorted(called)  ->  "mismatch", [called[rank] for rank in sorted(called)'
+        ),
+        "kind, ranks, number, in this order": (
+            'return "missing", late, number  ->  return "missing", number, late',
+            "[rank for rank in sorted(called) if called[rank] != usual], number"
+            "  ->  number, [rank for rank in sorted(called) if called[rank] != usual]",
+        ),
+        "the smallest number at which a rank waits, not the commonest": (
+            'number = min(n for n, call, state in last.values() if state == "waiting")'
+            '  ->  numbers = [n for n, call, state in last.values() if state == "waiting"]\n'
+            "    number = max(set(numbers), key=numbers.count)"
+        ),
         "missing at the number at which others wait, not at its own last": (
             "late, number  ->  late, min(last[rank][0] for rank in late)"
         ),
@@ -161,6 +194,14 @@ EXERCISES["attack"] = Exercise(
     draws=1,
     without=(),
     mistakes={
+        "program B: a torn write spoils `new` alone: when is there no file `checkpoint`?": [
+            f'("crash", 2)  ->  ("tear", 0, {n})' for n in range(17)
+        ],
+        "program C: one of the two steps is always there, whatever is torn or crashes: what can happen later?": [
+            *(f'("flip", "checkpoint", 100)  ->  ("tear", 0, {n})' for n in (*range(5), *range(6, 17))),
+            '("flip", "checkpoint", 100)  ->  ("crash", 0)',
+            '("flip", "checkpoint", 100)  ->  ("crash", 2)',
+        ],
         "program A: tear its write, in the step or in the weights": [
             '("tear", 0, 12)  ->  ("crash", 0)',
             '("tear", 0, 12)  ->  ("crash", 1)',
@@ -204,6 +245,13 @@ EXERCISES["save"] = Exercise(
     },
     draws=3,
     mistakes={
+        "`save` returns what to do: what it changes in `files` is not on the disk": (
+            f"return {WRITES}  ->  files[name] = whole\n    return []"
+        ),
+        "old checkpoints are removed last, after the rename": (
+            f"{WRITES}"
+            '  ->  [("write", "part", whole), *(("remove", n) for n in files if n[0] == "s"), ("rename", "part", name)]'
+        ),
         "an old checkpoint is removed before the new one is there": (
             f"{WRITES}"
             f'  ->  [*(("remove", n) for n in sorted(files)), ("write", "part", whole), ("rename", "part", name)]'
@@ -281,6 +329,15 @@ EXERCISES["effective_share"] = Exercise(
     },
     rtol=1e-7,
     mistakes={
+        "to first order each share is subtracted from 1: no quotient of times": (
+            f"{FORMULA}  ->  interval / (interval + cost + (interval / 2 + restart) * interval / mtbf)"
+        ),
+        "a failure costs half an interval and a restart alone": " - restart / mtbf  ->   - (restart + cost) / mtbf",
+        "a restart takes time away: subtract its share": " - restart / mtbf  ->   + restart / mtbf",
+        "a checkpoint costs cost / interval, not interval / cost": " - cost / interval  ->   - interval / cost",
+        "the interval grows with the cost: tau^2 = 2 C M": f"{BEST}  ->  (mtbf / (2 * cost)) ** 0.5",
+        "both C and M stand under the root": f"{BEST}  ->  (2 * cost) ** 0.5 * mtbf",
+        "the 2 stands under the root, too": f"{BEST}  ->  2 * (cost * mtbf) ** 0.5",
         "to first order the shares add up: nothing is multiplied": (
             "1 - cost / interval - interval / (2 * mtbf) - restart / mtbf"
             "  ->  (1 - cost / interval) * (1 - (interval / 2 + restart) / mtbf)"
@@ -335,6 +392,24 @@ EXERCISES["slow_nodes"] = Exercise(
         "seed": rng.integers(10**6),
     },
     mistakes={
+        "each node has a standard error of its own, from its steps": (
+            "relative.std(axis=0, ddof=1) / len(times) ** 0.5  ->  mean.std(ddof=1)"
+        ),
+        "compare with the median of the means: a slow node moves their mean": "np.median(mean)  ->  mean.mean()",
+        "the limit is inv_cdf of a probability, cdf goes the other way": "inv_cdf(1  ->  cdf(1",
+        "1 - rate / nodes: only the rate is shared among the nodes": (
+            "1 - rate / times.shape[1]  ->  (1 - rate) / times.shape[1]"
+        ),
+        "a node's mean over steps, not its median": "relative.mean(axis=0)  ->  np.median(relative, axis=0)",
+        "the root of the number of steps, not of one less: ddof=1 belongs to the deviation": (
+            "len(times) ** 0.5  ->  (len(times) - 1) ** 0.5"
+        ),
+        "the root is of the number of steps, not of the deviation": (
+            "relative.std(axis=0, ddof=1) / len(times) ** 0.5  ->  (relative.std(axis=0, ddof=1) / len(times)) ** 0.5"
+        ),
+        "a healthy node passes with probability rate / nodes, and not another one": (
+            "1 - rate / times.shape[1]  ->  (1 - rate) ** (1 / times.shape[1])"
+        ),
         "divide by the median over nodes: a slow node moves the mean": (
             "np.median(times, axis=1, keepdims=True)  ->  times.mean(axis=1, keepdims=True)"
         ),
@@ -356,7 +431,7 @@ EXERCISES["slow_nodes"] = Exercise(
             "rate / times.shape[1]  ->  rate"
         ),
         "the limit follows from the number of nodes, not of steps": "rate / times.shape[1]  ->  rate / len(times)",
-        "nobody is named: is the standard error the deviation over the root of the number of steps?": [
+        "nobody is named: is the standard error the deviation of the relative times, over the root of the steps?": [
             " / len(times) ** 0.5  ->  ",
             f"{LIMIT}  ->  30.0",
             f"{FOUND}  ->  []",
@@ -426,6 +501,20 @@ EXERCISES["step"] = Exercise(
     draws=9,
     inplace=True,
     mistakes={
+        "a mean of the ranks' means: ranks have different numbers of rows, so divide the sum by n": (
+            f"{STEP}  ->  x.T @ (x @ w - y) / max(1, len(x))",
+            "w -= lr * g  ->  w -= lr * g / comm.size",
+        ),
+        "the gradient of half the squared error has no factor 2": f"{STEP}  ->  2 * {STEP}",
+        "`index` counts batches, not rows": (
+            "[order[i:i + size] for i in range(0, n, size)][index:]"
+            "  ->  [order[i:i + size] for i in range(index, n, size)]"
+        ),
+        "each epoch has a generator of its own, made from [seed, epoch]": (
+            "np.random.default_rng([seed, epoch]).permutation(n)\n  ->  rng.permutation(n)\n",
+            "(epoch, index), found = start, []"
+            "  ->  (epoch, index), found = start, []\n    rng = np.random.default_rng([seed, epoch])",
+        ),
         "divided twice: by n, and by the number of ranks": "w -= lr * g  ->  w -= lr * g / comm.size",
         "not divided by n": f"{STEP}  ->  x.T @ (x @ w - y)",
         "every rank divides by its own rows: divide by n": f"{STEP}  ->  x.T @ (x @ w - y) / max(1, len(x))",
@@ -478,6 +567,8 @@ EXERCISES["step"] = Exercise(
     },
 )
 
+MTBF = "(now + 3600) / (len(failures) + 1)"
+
 EXERCISES["next_interval"] = Exercise(
     cases=[
         {"clusters": [[1000.0, 60.0, 60.0], [4000.0, 2.0, 60.0]]},
@@ -492,6 +583,36 @@ EXERCISES["next_interval"] = Exercise(
     },
     draws=1,
     mistakes={
+        "the interval is too short where a checkpoint is dear: the root of 2 C M grows with C": [
+            "return (2 * cost * mtbf) ** 0.5  ->  return (2 * mtbf / cost) ** 0.5",
+            "return (2 * cost * mtbf) ** 0.5  ->  return (2 * mtbf) ** 0.5",
+        ],
+        "this is tau squared, far too long": "return (2 * cost * mtbf) ** 0.5  ->  return 2 * cost * mtbf",
+        "a quarter of Young's interval is too short": (
+            "return (2 * cost * mtbf) ** 0.5  ->  return (2 * cost * mtbf) ** 0.5 / 4"
+        ),
+        "four times Young's interval is too long": (
+            "return (2 * cost * mtbf) ** 0.5  ->  return (2 * cost * mtbf) ** 0.5 * 4"
+        ),
+        "one gap between failures says little: take the mean of all": [
+            f"{MTBF}  ->  {x}"
+            for x in (
+                "failures[-1] - failures[-2] if len(failures) > 1 else 3600.0",
+                "now - failures[-1] + 1 if failures else 3600.0",
+                "now - failures[-1] if failures and now > failures[-1] else 3600.0",
+            )
+        ],
+        "these are failures per second: the MTBF is the reciprocal, seconds per failure": (
+            f"{MTBF}  ->  (len(failures) + 1) / (now + 3600)"
+        ),
+        "`failures` are times since the start, not gaps: divide `now` by their number": (
+            f"{MTBF}  ->  sum(failures) / len(failures) if failures else 3600.0"
+        ),
+        "a first guess of weeks counts too long: an hour or so": f"{MTBF}  ->  (now + 3.6e6) / (len(failures) + 1)",
+        "all times are in seconds: do not divide by 3600": f"{MTBF}  ->  (now / 3600 + 1) / (len(failures) + 1)",
+        "shorter with each failure, however long it took: divide the time by the failures, then take the root": (
+            "return (2 * cost * mtbf) ** 0.5  ->  return 3600 / (len(failures) + 1)"
+        ),
         "one interval cannot be right for all clusters": "return (2 * cost * mtbf) ** 0.5  ->  return 600.0",
         "learn the MTBF from `failures`: clusters differ": "(now + 3600) / (len(failures) + 1)  ->  3600.0",
         "at the start nothing has failed: do not divide by 0": (

@@ -22,6 +22,21 @@ EXERCISES["step_bytes"] = Exercise(
         "itemsize": int(rng.choice([2, 4, 8])),
     },
     mistakes={
+        "a bias for each output of a layer: the input has none": (
+            f"{WEIGHTS}  ->  itemsize * (sum(a * b for a, b in zip(sizes, sizes[1:])) + sum(sizes))"
+        ),
+        "once for each layer: the sum of sizes[1:]; the input is the batch": (
+            f"{SAVED}  ->  itemsize * batch * (sum(sizes[:-1]) + sum(sizes[1:-1]))"
+        ),
+        "an optimizer's arrays are as large as the parameters": "arrays * weights  ->  arrays * itemsize",
+        "a label is one int64 of 8 bytes, not a number for each class": (
+            f"{BATCH}  ->  batch * itemsize * (sizes[0] + sizes[-1])"
+        ),
+        "a layer has d_in times d_out weights: add them up over the layers": (
+            f"{WEIGHTS}  ->  itemsize * int(np.prod(sizes))"
+        ),
+        "parameters are in bytes already: not times 4 again": "arrays * weights  ->  arrays * 4 * weights",
+        "each output is saved once, not twice": f"{SAVED}  ->  2 * {SAVED}",
         "each layer has a bias for every output, too": "(a + 1) * b  ->  a * b",
         "a layer has d_out biases, not d_in": "(a + 1) * b  ->  a * (b + 1)",
         "a layer has d_out biases, not one": "(a + 1) * b  ->  (a * b + 1)",
@@ -98,6 +113,23 @@ EXERCISES["layer_bytes"] = Exercise(
     },
     draws=10,
     mistakes={
+        "2 + 2 + 4 + 1 + 1 = 10 stay whole: three inputs of 2 bytes, of which two are normalizations', and two masks": (
+            f"{REST}  ->  34 / t if sequence else 12 + 22 / t"
+        ),
+        "the attention term is divided by t already: sequence parallelism divides the 10 alone": (
+            f"{ALL}  ->  return s * b * h * (10 + 24 / t + scores) / (t if sequence else 1)"
+        ),
+        "full recomputation keeps 2 s b h, not 34 / t": "return 2 * s * b * h\n  ->  return 34 * s * b * h / t\n",
+        "selective recomputation drops all of the attention term, not half": (
+            f"{SCORES}  ->  5 * a * s / (h * t) / (2 if selective else 1)"
+        ),
+        "the attention term is 5 a s^2 b: times b": (
+            f"{ALL}  ->  return s * b * h * rest + (0 if selective else 5 * a * s**2 / t)"
+        ),
+        "full recomputation keeps one input of s b h numbers, of 2 bytes each": [
+            "return 2 * s * b * h\n  ->  return 16 * s * b * h\n",
+            "return 2 * s * b * h\n  ->  return 4 * s * b * h\n",
+        ],
         "two masks of one byte stay whole, too": "10 + 24 / t  ->  8 + 26 / t",
         "selective recomputation drops 5 a s / h alone, and no part of the 34": (
             "0 if selective  ->  -11 / t if selective"
@@ -177,6 +209,7 @@ EXERCISES["light_forward"] = Exercise(
     draws=4,
     at_most=("bytes kept of batch 0", "bytes kept of batch 1", "bytes kept of batch 2"),
     mistakes={
+        "the backward pass takes dy, not the output": f"{BACK}  ->  return block.backward(y, saved)",
         "keep the block's input alone: what it saved is computed again": [
             (f"{RUN}  ->      return block.forward(x)", f"{AGAIN}  ->      return block.backward(dy, kept)"),
         ],
@@ -278,6 +311,10 @@ EXERCISES["plan"] = Exercise(
     draws=8,
     at_most=("operations done again",),
     mistakes={
+        "the left part alone is run again: layers i to k - 1": f"{COST}  ->  sum(forward[i:j]) + a + b",
+        "a single layer must fit into its room, too": f"{FITS}  ->          if j - i == 1 or sum(saved[i:j]) <= room:",
+        "what the parts do again adds up: a + b, not the larger": f"{COST}  ->  sum(forward[i:k]) + max(a, b)",
+        "compare operations, sum(forward[i:k]), not the bytes of an input": f"{COST}  ->  inputs[k] + a + b",
         "cuts follow from sizes and operations: parts of equal length are not the best": [
             """def plan(forward, inputs, saved, budget):
     n = len(forward)
@@ -372,9 +409,10 @@ EXERCISES["plan"] = Exercise(
         "a part without a plan costs infinity, more than any number of operations": (
             'float("inf"), None  ->  10**6, None'
         ),
-        "a part without a plan was taken: it must cost infinity": (
-            'float("inf"), None\n  ->  0, None\n        if j - i == 1:\n            return found\n'
-        ),
+        "a part has no plan: one without must cost infinity, and a left part has all of the room": [
+            'float("inf"), None\n  ->  0, None\n        if j - i == 1:\n            return found\n',
+            f"{PARTS}  ->  best(i, k, room - sum(saved[k:j])), best(k, j, room - inputs[k])",
+        ],
         "a list may be as long as fits": (f"{FITS}  ->          if sum(saved[i:j]) <= room and j - i <= 6:"),
         "did you forget `return`?": f"    {END}  ->      {END[7:]}",
     },
@@ -406,6 +444,20 @@ EXERCISES["cluster_16"] = Exercise(
         "seed": rng.integers(1000),
     },
     mistakes={
+        "all ids first, then all means: a value that has moved changes the ids of the next round": (
+            "        values = np.array([flat[ids == c].mean() if c in ids else values[c] for c in range(16)])"
+            "  ->          for c in range(16):\n"
+            "            ids = abs(flat[:, None] - values).argmin(axis=1)\n"
+            "            values[c] = flat[ids == c].mean() if c in ids else values[c]"
+        ),
+        "16 values from the smallest to the largest weight, not 15": (
+            f"{START}  ->  np.linspace(flat.min(), flat.max(), 15)",
+            "for c in range(16)  ->  for c in range(15)",
+        ),
+        "begin with values from the smallest to the largest weight, not around the mean": (
+            f"{START}  ->  flat.mean() + flat.std() * np.linspace(-2, 2, 16)"
+        ),
+        "an id has four bits: shift the second by 4": f"{PACKED}  ->  ids[0::2] | ids[1::2] << 3",
         "from the smallest to the largest there are 15 gaps: divide by 15": (
             "np.linspace(flat.min(), flat.max(), 16)  ->  flat.min() + (flat.max() - flat.min()) * np.arange(16) / 16"
         ),
@@ -520,6 +572,15 @@ EXERCISES["nvfp4"] = Exercise(
     draws=8,
     rtol=2e-7,  # what is smallest beside the array's largest is 3.6e-7 of it
     mistakes={
+        "divide by t before e4m3, and multiply by it after": f"{SCALE}  ->  e4m3(largest / 6) * t",
+        "a number becomes one of the eight sizes of GRID: E4M3 is for scales": f"GRID[{EVEN}]  ->  e4m3(size)",
+        "a number becomes one of the eight sizes of GRID: 5 is none, 0.5 is one": f"GRID[{EVEN}]  ->  np.rint(size)",
+        "even is the place in GRID, not the size": "low % 2 == 0  ->  GRID[low] % 2 == 0",
+        "fill up the last block of a row, not the first": (
+            "(0, -n % 16)  ->  (-n % 16, 0)",
+            "[..., :n]  ->  [..., -n:]",
+        ),
+        "the largest of a block sets its scale, not the mean": "abs(blocks).max  ->  abs(blocks).mean",
         "a tie goes to the even place of GRID, not always down": f"{EVEN}  ->  low",
         "a tie goes to the even place of GRID, not always up": f"{EVEN}  ->  high",
         "a tie goes to the even place of GRID, not to the odd one": "low % 2 == 0  ->  low % 2 == 1",

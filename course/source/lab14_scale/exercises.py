@@ -125,6 +125,10 @@ EXERCISES["finish"] = Exercise(
         {"programs": [[0, "x", 0, 2], [1, "x", "y"], [0, 7, "y", 1]], "seconds": {"y": 0, "x": 0}},
         {"ranks": 5, "joint": 7, "seed": 3},
         {"ranks": 3, "joint": 190, "seed": 4},
+        {
+            "programs": [["a"], ["b", "a"], ["c", "b"], ["d", "c"], [1.5, "d"]],
+            "seconds": {"a": 1, "b": 2, "c": 0.5, "d": 3},
+        },
         {"programs": [["a", "b"], ["b", "a"]], "seconds": {"a": 1, "b": 1}},
         {"programs": [[1, "a", "b"], [2, "b", "a"], [1, 1, 1, 1]], "seconds": {"a": 1, "b": 1}},
     ],
@@ -134,6 +138,17 @@ EXERCISES["finish"] = Exercise(
         "seed": rng.integers(10**6),
     },
     mistakes={
+        "the latest of its ranks, not the one whose turn it is": (f"{END}  ->  now[r] + seconds.get(item, item)"),
+        "it begins when the last of its own ranks has come, not the last of all": (
+            f"{END}  ->  (max(now) if item in seconds else now[r]) + seconds.get(item, item)"
+        ),
+        "go round until nothing moves: a program's length does not say how often": (
+            "while any(following(r) is not None for r in range(n)):"
+            "  ->  for _ in range(1 + max(map(len, programs), default=0)):",
+            "    return now  ->      if any(following(r) is not None for r in range(n)):\n"
+            '        raise ValueError("ranks wait")\n    return now',
+            '        if at == before:\n            raise ValueError("ranks wait for each other")\n  ->  ',
+        ),
         "a rank waits: an operation begins when the last of its ranks has arrived": ALONE,
         "only the ranks in whose programs a name stands take part": [
             EVERYBODY,
@@ -217,6 +232,15 @@ EXERCISES["workers_needed"] = Exercise(
     },
     draws=9,
     mistakes={
+        "the storage sends rate images a second, however many come in one answer": (
+            "rate * nbytes > bandwidth  ->  rate * nbytes * images > bandwidth"
+        ),
+        "a worker's rate need not be a whole number": f"{NEEDED}  ->  rate / int(rate / ({NEEDED}))",
+        "`rate` counts images, not answers": f"math.ceil({NEEDED})  ->  math.ceil(images * {NEEDED})",
+        "where the storage cannot send so much, return math.inf": "        return math.inf  ->          return None",
+        "the consumer wants `rate` images: what the storage can send is not enough": (
+            "        return math.inf  ->          rate = bandwidth / nbytes"
+        ),
         "bytes on both sides: no factor 8": "rate * nbytes > bandwidth  ->  8 * rate * nbytes > bandwidth",
         "`images` images share a latency: divide it by them": "latency / images  ->  latency * images",
         "a line that is just fast enough is fast enough": "rate * nbytes > bandwidth  ->  rate * nbytes >= bandwidth",
@@ -394,6 +418,49 @@ EXERCISES["search"] = Exercise(
         "seed": rng.integers(10**6),
     },
     mistakes={
+        "all combinations, not one option after the other": """def search(score, options):
+    plan, best = {key: values[0] for key, values in options.items()}, None
+    for key in options:
+        most = 0
+        for value in options[key]:
+            try:
+                found = score(plan | {key: value})
+            except ValueError:
+                continue
+            if found["fits"] and found["share of peak"] > most:
+                most, keep, lost = found["share of peak"], value, found["lost"]
+        if most:
+            plan[key] = keep
+            best = plan | {"weakest": max(lost, key=lost.get)}
+    return best
+""",
+        "`weakest` is of the best plan, not of all together": (
+            "            continue\n  ->              continue\n"
+            "        worst = {k: v + (worst if plan_number else {}).get(k, 0) for k, v in found['lost'].items()}\n"
+            "        plan_number += 1\n",
+            "best, most = None, 0.0  ->  best, most, plan_number = None, 0.0, 0",
+            "    return best  ->      return best and best | {'weakest': max(worst, key=worst.get)}",
+        ),
+        "None if no plan fits: there is nothing to add `weakest` to": (
+            f"{WEAKEST}  ->  plan",
+            "    return best  ->      return best | {'weakest': max(lost, key=lost.get)}",
+        ),
+        "`weakest` is the name alone": (
+            f"{WEAKEST}  ->  plan | {{'weakest': {{max(lost, key=lost.get): max(lost.values())}}}}"
+        ),
+        "the best of those that fit: one that does not fit is no measure for others": (
+            f'if {BETTER}:\n            most, lost = found["share of peak"], found["lost"]'
+            '  ->  if found["share of peak"] > most:\n            most, lost = found["share of peak"], found["lost"]'
+            '\n        if found["fits"] and found["share of peak"] == most:'
+        ),
+        "the largest share of the peak: the sum of what is lost is another measure": (
+            f"{BETTER}  ->  found['fits'] and -sum(found['lost'].values()) > most",
+            "best, most = None, 0.0  ->  best, most = None, -np.inf",
+            'most, lost = found["share of peak"]  ->  most, lost = -sum(found["lost"].values())',
+        ),
+        "`weakest` stands in the plan itself, beside its options": (
+            f"{WEAKEST}  ->  {{'plan': plan, 'weakest': max(lost, key=lost.get)}}"
+        ),
         "this one does not fit": f'{BETTER}  ->  found["share of peak"] > most',
         "the largest share of the peak, not the smallest": (
             f'{BETTER}  ->  found["fits"] and (best is None or found["share of peak"] < most)'
