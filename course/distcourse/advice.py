@@ -8,6 +8,7 @@ import difflib
 import inspect
 import itertools
 import linecache
+import sys
 
 # What is evaluated a second time to learn its shape: no calls.
 _HARMLESS = (ast.Expression, ast.Name, ast.Attribute, ast.Subscript, ast.Slice, ast.BinOp, ast.UnaryOp, ast.Constant,
@@ -24,6 +25,8 @@ def advise(error, check_file: str, is_library) -> str:
     if isinstance(error, NameError) and not isinstance(error, UnboundLocalError) and error.name:
         if frame.f_code.co_filename == check_file:
             return f"run the cell above that defines {error.name}, then this one again"
+        if error.name in sys.stdlib_module_names:
+            return f"import {error.name}"
         meant = _did_you_mean(error.name, {*frame.f_locals, *frame.f_globals, *dir(builtins)})
         return meant or f"is {error.name} defined in a cell that has not been run?"
     if isinstance(error, UnboundLocalError) and "'" in str(error):  # its `name` is None

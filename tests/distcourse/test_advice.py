@@ -31,6 +31,7 @@ def test_python_says_what_was_meant():
     unknown = said("def f(x):\n    return nothing_like_it\n", "f(1)")
     assert "did you mean" not in unknown
     assert "is nothing_like_it defined in a cell that has not been run?" in unknown
+    assert "import itertools" in said("def f(x):\n    return next(itertools.count(x))\n", "f(1)")
 
 
 @pytest.mark.parametrize("call", ["f(1)", "(lambda: f(1))()"])
