@@ -537,6 +537,7 @@ EXERCISES["cluster_16"] = Exercise(
         "range(49)": "nothing moves any more",
         "range(51)": "nothing moves any more",
         "reshape(-2)": "any negative number",
+        "len(w) % 2": "as many",
         "len(flat) % 2": "as many",
         "w.min()": "the same number",
         "w.max()": "the same number",
