@@ -82,17 +82,17 @@ def _not_an_array(got) -> str:
     if callable(got):
         return "is a function: did you forget to call it?"
     if isinstance(got, (dict, set)):
-        return f"is {_a(got)}, wanted an array"
+        return f"is {kind_of(got)}, wanted an array"
     try:
         array = np.asarray(to_numpy(got))
     except Exception as error:
         if isinstance(got, (list, tuple)):  # NumPy's message is long and does not help
-            return f"is {_a(got)} of {len(got)}, wanted one array"
+            return f"is {kind_of(got)} of {len(got)}, wanted one array"
         return f"is a {type(got).__name__} that NumPy cannot turn into an array ({error})"
     if array.dtype.kind == "O" and any(item is None for item in array.flat):
         return "has None in it: did you forget `return`?"
     if array.dtype.kind not in "biufc":
-        return f"is {_a(got)}, wanted an array of numbers"
+        return f"is {kind_of(got)}, wanted an array of numbers"
     return ""
 
 
@@ -114,6 +114,7 @@ def _difference(got, want) -> str:
     return f"largest difference {wrong[where]:.3g} at [{index}]: wanted {want[where]:.6g}, got {got[where]:.6g}"
 
 
-def _a(value) -> str:
+def kind_of(value) -> str:
+    """Return the type of a value with its article: "a list", "an array"."""
     name = type(value).__name__
     return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"

@@ -319,9 +319,9 @@ class Gather(TensorLayer):
 
     layout = "channels gathered"
 
-    def __init__(self, comm, sharding: AxisSharding, partial: bool = False):
+    def __init__(self, comm, sharding: AxisSharding):
         super().__init__(comm)
-        self.sharding, self.partial = sharding, partial
+        self.sharding, self.partial = sharding, False  # `partial` is set once the layers behind are known
 
     def forward(self, x):
         sharding = self.sharding.of_width(x.shape[-1], self.comm.rank)
