@@ -23,7 +23,7 @@ ROOT = Path(__file__).parent.parent
 CAPS = {
     "distcourse": 119_007,
     "distlearn": 5_554,
-    "distlearn/cli": 12_649,
+    "distlearn/cli": 12_015,
     "distlearn/comm": 19_822,
     "distlearn/cuda": 36_097,
     "distlearn/data": 8_266,

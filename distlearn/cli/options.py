@@ -8,7 +8,7 @@ import click
 
 from ..train.settings import SETTINGS, Setting
 
-WORLDS = ("local", "sim", "mpi", "engines")  # Kinds of ranks.
+WORLDS = ("local", "sim", "engines")  # Kinds of ranks.
 
 
 # -- values
@@ -104,7 +104,7 @@ _FASHION = {
     "optimizer": "sgd",
     "lr": 0.01,
     "epochs": 60,
-    "world": "mpi",
+    "world": "engines",
     "sizes": "1,2,4",
 }
 

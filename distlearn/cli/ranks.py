@@ -189,12 +189,9 @@ def blas_threads(n: int):
 def _make_world(target: Target, progress):
     from ..world import EngineWorld, LocalWorld
     from ..world.progress import Reporter
-    from .mpiexec import Mpiexec
 
     if target.world == "engines":
         return EngineWorld(target.size, threads=target.threads, progress=progress)
-    if target.world == "mpi":
-        return Mpiexec(target.size, target.threads, progress)
     # a few reports per second: drawing the bar at every step would distort the measured time
     report = Reporter(lambda last: progress(last[0], last[1], **last[2]))
     if target.world == "sim":

@@ -22,7 +22,7 @@ INTERRUPTED = 130  # Exit status after Ctrl-C, as in shells.
     "--preset", type=click.Choice(list(PRESETS)), is_eager=True, callback=set_preset, help="A whole experiment."
 )
 @setting_options
-@click.option("--world", type=click.Choice(WORLDS), help="Default: local, engines for more ranks, mpi under mpiexec.")
+@click.option("--world", type=click.Choice(WORLDS), help="Default: local, engines for more ranks.")
 @click.option("--size", type=click.IntRange(1), help="Number of ranks.  [default: 1]")
 @click.option("--sizes", callback=parse_sizes, help="Compare numbers of ranks: 1,2,4.")
 @click.option("--threads", type=click.IntRange(1), default=1, show_default=True, help="BLAS threads of each rank.")
@@ -133,7 +133,7 @@ def _targets(options, size, sizes, under_mpi: int) -> list:
     from .ranks import Target
 
     if under_mpi:
-        if sizes or options["world"] not in (None, "mpi") or (size is not None and size != under_mpi):
+        if sizes or options["world"] or (size is not None and size != under_mpi):
             raise click.UsageError(f"mpiexec started {under_mpi} ranks: remove --world, --size and --sizes")
         return [Target("mpi", under_mpi, options["threads"], saving=_saving(options, 1))]
     if sizes and size is not None:
@@ -141,7 +141,7 @@ def _targets(options, size, sizes, under_mpi: int) -> list:
     sizes = sizes or (size or 1,)
     world = options["world"] or ("local" if sizes == (1,) else "engines")
     if world == "local" and sizes != (1,):
-        raise click.UsageError(f"--world local is one rank, not {sizes[-1]}; use sim, mpi or engines")
+        raise click.UsageError(f"--world local is one rank, not {sizes[-1]}; use sim or engines")
     network = Network(options["alpha"], options["beta"])
     compute = Roofline(options["peak"], options["bandwidth"])
     saving = _saving(options, len(sizes))
