@@ -14,6 +14,7 @@ COURSE = ROOT / "course"
 
 FLOORS = {
     "backend": 0,
+    "bounds": 0,
     "files": 0,
     "shares": 0,
     "tables": 0,

@@ -11,7 +11,7 @@ from heapq import heapify, heappop, heappush
 
 import numpy as np
 
-from distlearn.nn.layer import check_positive
+from distlearn.bounds import check_positive
 from distlearn.parallel.asynchronous.param_server import PolicyState, Speeds
 from distlearn.parallel.asynchronous.param_server.policy import check_policy
 

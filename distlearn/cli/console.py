@@ -19,7 +19,7 @@ def speaks_unicode() -> bool:
     return (getattr(sys.stdout, "encoding", None) or "ascii").lower().replace("-", "").startswith("utf")
 
 
-def print_table(title: str, columns, rows, *, caption: str = "", styles=None) -> None:
+def print_table(title: str, columns, rows, *, styles=None) -> None:
     """Print a table of strings, no wider than the terminal; a column whose name ends with ">" is right-aligned."""
     from ..tables import Table
     from ..tables import columns as columns_of
@@ -42,8 +42,6 @@ def print_table(title: str, columns, rows, *, caption: str = "", styles=None) ->
     look = [style for row, style in zip(folded, styles or [""] * len(rows), strict=True) for _ in row]
     for line, style in zip(lines, ["", "", *look], strict=True):
         say(line, style=style)
-    if caption:
-        say(caption)
 
 
 def say(text: str, *, style: str = "", err: bool = False) -> None:

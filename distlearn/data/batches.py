@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..backend import get_xp
+from ..bounds import check_number, check_positive
 from ..shares import share
-from .dataset import check_arrays, whole
+from .dataset import check_arrays
 from .loader import Loader
 
 
@@ -40,7 +41,8 @@ def shard(n: int, rank: int, size: int) -> slice:
     >>> [shard(10, rank, 4) for rank in range(4)]
     [slice(0, 3, None), slice(3, 6, None), slice(6, 8, None), slice(8, 10, None)]
     """
-    n, rank, size = whole("shard", "n", n, 0), whole("shard", "rank", rank, 0), whole("shard", "size", size, 1)
+    check_number("shard", whole=True, least=0, n=n, rank=rank)
+    check_positive("shard", size=size)
     if rank >= size:
         raise ValueError(f"shard: rank is {rank}, expected 0 to {size - 1} (size {size})")
     if size > n:
@@ -92,9 +94,11 @@ class Batches:
             raise ValueError(f"Batches: x holds {len(x)} samples and y {len(y)} labels, expected equal numbers")
         shard(len(x), rank, size)  # refuses a wrong rank and more ranks than samples
         self.x, self.y = x, y
-        self.batch_size = min(whole("Batches", "batch_size", batch_size, 1), len(x))
+        check_positive("Batches", batch_size=batch_size)
+        self.batch_size = min(batch_size, len(x))
         self.rank, self.size = operator.index(rank), operator.index(size)
-        self.seed = whole("Batches", "seed", seed, 0)
+        check_number("Batches", whole=True, least=0, seed=seed)
+        self.seed = seed
         self.clock = None  # records the waiting for a `Loader` as spans "load" on the lane "disk"
 
     def __len__(self) -> int:
@@ -119,7 +123,7 @@ class Batches:
         order : (n,) array of int
             A permutation, identical on all ranks.
         """
-        epoch = whole("Batches", "epoch", epoch, 0)
+        check_number("Batches", whole=True, least=0, epoch=epoch)
         rng = np.random.default_rng([self.seed, epoch])
         return self.x.order(rng) if isinstance(self.x, Loader) else rng.permutation(len(self.x))
 
@@ -138,7 +142,7 @@ class Batches:
         batch : Batch
             `x` and `y` are C-contiguous if the data set is.
         """
-        start = whole("Batches", "start", start, 0)
+        check_number("Batches", whole=True, least=0, start=start)
         # here, not in the generator: a wrong epoch is refused at the call, and a GPU gets the order once an epoch
         return self._batches(get_xp(self.x).asarray(self.order(epoch)), start)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..backend import to_device
+from ..bounds import check_number
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
@@ -25,18 +25,6 @@ def check_arrays(where: str, **arrays) -> None:
         if not hasattr(value, "shape"):
             kind = type(value).__name__
             raise TypeError(f"{where}: {name} is a {kind}, expected an array, such as np.array({name})")
-
-
-def whole(where: str, name: str, value, least: int, most: int | None = None) -> int:
-    """Return `value` as an int, or raise if it is not a whole number from `least` to `most`."""
-    try:
-        number = operator.index(value)
-    except TypeError:
-        number = None
-    if number is None or number < least or (most is not None and number > most):
-        span = f"{least} or more" if most is None else f"from {least} to {most}"
-        raise ValueError(f"{where}: {name} is {value!r}, expected a whole number, {span}")
-    return number
 
 
 # -- dataset -----------------------------------------------------------------------------------------------------------
@@ -175,8 +163,9 @@ class Dataset:
         # `load` shuffles the training split, so its first samples are a random choice. Nothing is copied.
         # n_train: Training samples to keep; the validation split shrinks in proportion, but not to nothing.
         # n_test: Test samples to keep; all by default.
-        n_train = whole("take", "n_train", n_train, 1, len(self.x_train))
-        n_test = whole("take", "n_test", len(self.x_test) if n_test is None else n_test, 0, len(self.x_test))
+        n_test = len(self.x_test) if n_test is None else n_test
+        check_number("take", whole=True, least=1, most=len(self.x_train), n_train=n_train)
+        check_number("take", whole=True, least=0, most=len(self.x_test), n_test=n_test)
         n_val = -(-len(self.x_val) * n_train // len(self.x_train))  # rounded up: one sample stays if there was one
         return replace(
             self,

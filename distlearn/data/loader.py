@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..backend import Array, to_device
-from .dataset import whole
+from ..bounds import check_number, check_positive
 from .sources import decode_image, find_images, read_file
 
 if TYPE_CHECKING:
@@ -89,8 +89,10 @@ class Loader:
         if self.dtype.kind != "f" and self.dtype != np.uint8:
             raise ValueError(f"Loader: dtype is {self.dtype}, expected a floating-point type or uint8")
         self.storage, self.device = storage, "cpu"
-        self.buffer, self.workers = whole("Loader", "buffer", buffer, 0), whole("Loader", "workers", workers, 0)
-        self.depth = None if depth is None else whole("Loader", "depth", depth, 1)
+        check_number("Loader", whole=True, least=0, buffer=buffer, workers=workers)
+        check_positive("Loader", depth=1 if depth is None else depth)
+        check_number("Loader", above=0, timeout=timeout)
+        self.buffer, self.workers, self.depth = buffer, workers, depth
         # arrays: counting references to a million strings would copy their pages into every worker
         files, names, where = find_images(Path(folder))
         self._files, names = (np.array([os.fsencode(name) for name in some]) for some in (files, names))

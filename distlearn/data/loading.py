@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ..backend import Array
-from .dataset import Dataset, whole
+from ..bounds import check_number, check_positive
+from .dataset import Dataset
 from .loader import Loader
 from .sources import DIGITS, KNOWN, Files, find, is_visible
 
@@ -55,7 +56,7 @@ def load_text(length: int = 64) -> Dataset:
     >>> decode(data.x_train[0])[1:] == decode(data.y_train[0])[:-1]
     True
     """
-    whole("load_text", "length", length, 1)
+    check_positive("load_text", length=length)
     from pydoc_data.topics import topics
 
     text = "\n\n\n".join(topics[name].strip() for name in sorted(topics)).translate(_PLAIN)
@@ -287,9 +288,8 @@ def _check(name, dtype, val_fraction, seed) -> np.dtype:
     dtype = np.dtype(dtype)
     if dtype.kind != "f":
         raise ValueError(f"load: dtype is {dtype}, expected a floating-point type")
-    if not 0 <= val_fraction < 1:
-        raise ValueError(f"load: val_fraction is {val_fraction!r}, expected 0 or more and less than 1")
-    whole("load", "seed", seed, 0)
+    check_number("load", least=0, below=1, val_fraction=val_fraction)
+    check_number("load", whole=True, least=0, seed=seed)
     return dtype
 
 

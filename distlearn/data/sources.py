@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import io
 import json
+import math
 import os
 import tarfile
 import time
@@ -16,8 +17,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..bounds import check_number, check_positive
 from ..files import whole_file
-from .dataset import whole
 
 # -- catalogue ---------------------------------------------------------------------------------------------------------
 # The data sets that are known by name: classes, mirrors, checksums of the official archives.
@@ -298,6 +299,8 @@ class SlowStorage:
     """
 
     def __init__(self, latency: float, bandwidth: float):
+        check_number("SlowStorage", least=0, below=math.inf, latency=latency)
+        check_number("SlowStorage", above=0, bandwidth=bandwidth)
         self.latency, self.bandwidth = latency, bandwidth
         self._free = RawValue("d", 0.0)  # when the line is free again; a lock would stay with a worker that is killed
 
@@ -395,7 +398,8 @@ def write_shards(folder: str | Path, out: str | Path, per_shard: int) -> None:
         Images of a tar file; the last may have fewer.
     """
     (files, names, where), out = find_images(Path(folder)), Path(out)
-    per_shard, stored = whole("write_shards", "per_shard", per_shard, 1), dict(zip(names, where, strict=True))
+    check_positive("write_shards", per_shard=per_shard)
+    stored = dict(zip(names, where, strict=True))
     order = np.random.default_rng([0, 0, 1]).permutation(sorted(names)).tolist()  # that of no seed and epoch
     if out.exists():
         raise FileExistsError(f"write_shards: {out} exists, expected the name of a new folder")

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..backend import Array, to_numpy
+from ..bounds import check_number
 
 ROUNDS = 50  # Of k-means at most; fewer where clusters no longer change.
 
@@ -54,8 +55,7 @@ def cluster(x: Array, clusters: int = 16) -> Clustered:
     >>> c.restore()
     array([0.05, 0.05, 5.1 , 5.1 ], dtype=float32)
     """
-    if not isinstance(clusters, (int, np.integer)) or not 2 <= clusters <= 256:
-        raise ValueError(f"cluster: clusters is {clusters!r}, expected a whole number from 2 to 256")
+    check_number("cluster", whole=True, least=2, most=256, clusters=clusters)
     x = to_numpy(x)
     values = np.sort(x, axis=None).astype(np.float64)
     if not len(values):

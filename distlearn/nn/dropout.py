@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..backend import Array, get_xp
+from ..bounds import check_number
 from .layer import Layer
 from .shape import Identity
 
@@ -40,8 +41,7 @@ class Dropout(Layer):
     costs = 2, 2
 
     def __init__(self, p: float = 0.5, rng: np.random.Generator | int | list[int] | None = None):
-        if not 0 <= p < 1:
-            raise ValueError(f"Dropout: p is {p!r}, expected 0 <= p < 1")
+        check_number("Dropout", least=0, below=1, p=p)
         self.p = p
         self.rng = rng if isinstance(rng, np.random.Generator) else np.random.default_rng(0 if rng is None else rng)
 

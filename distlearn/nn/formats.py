@@ -14,7 +14,8 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from ..backend import Array, column_sums, get_xp, matmul
-from .layer import check_input, check_positive
+from ..bounds import check_positive
+from .layer import check_input
 from .linear import Linear
 
 

@@ -296,13 +296,6 @@ def _no_array(what: str, name: str, targets) -> TypeError:
     return TypeError(f"{what}: {name} are a {type(targets).__name__}, expected an array: np.array({name})")
 
 
-def check_positive(what: str, **values) -> None:
-    """Raise unless every value is a whole number of 1 or more."""
-    for name, value in values.items():
-        if not (hasattr(value, "__index__") and value >= 1):
-            raise ValueError(f"{what}: {name} is {value!r}, expected a whole number of 1 or more")
-
-
 def nbytes(saved: Any) -> int:
     """Bytes of memory that the arrays in what `forward` saved keep alive; arrays that share memory count once."""
     spans, without_data = [], {}

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..backend import Array, can_launch, column_sums, get_xp, matmul, rounded, single
+from ..bounds import check_number, check_positive
 from . import init, ops
-from .layer import Layer, Param, check_input, check_positive, check_shape, describe
+from .layer import Layer, Param, check_input, check_shape, describe
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
@@ -55,6 +56,7 @@ class Linear(Layer):
         input_gradient: bool = True,
     ):
         check_positive("Linear", d_in=d_in, d_out=d_out)
+        check_number("Linear", least=0, below=math.inf, gain=gain)
         self.d_in, self.d_out, self.input_gradient = d_in, d_out, input_gradient
         self.W = Param(init.normal((d_in, d_out), gain / math.sqrt(d_in), rng, dtype), "W")
         self.b = Param(init.zeros((d_out,), dtype), "b")

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..backend import Array, can_launch, get_xp, rounded, single
+from ..bounds import check_number
 from .layer import check_classes, check_pairs, check_same_shape
 from .metrics import METRICS, PairAccuracy, make_metric
 
@@ -139,8 +140,7 @@ class ContrastiveLoss:
     """
 
     def __init__(self, margin: float = 1.0):
-        if not margin > 0:
-            raise ValueError(f"ContrastiveLoss: margin is {margin!r}, expected a distance above 0")
+        check_number("ContrastiveLoss", above=0, margin=margin)
         self.margin = margin
         self.metric = PairAccuracy(margin)
 

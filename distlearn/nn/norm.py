@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..backend import Array, column_sums, get_xp, rounded, single
+from ..bounds import check_number, check_positive
 from . import ops
-from .layer import Layer, Param, Statistic, check_input, check_positive, check_shape
+from .layer import Layer, Param, Statistic, check_input, check_shape
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
@@ -24,6 +25,7 @@ class _Scaled(Layer):
 
     def __init__(self, channels: int, *, eps: float = 1e-5, dtype: DTypeLike = "float32"):
         check_positive(type(self).__name__, channels=channels)
+        check_number(type(self).__name__, least=0, below=math.inf, eps=eps)
         self.channels, self.eps = channels, eps
         self.gamma = Param(np.ones(channels, dtype), "gamma")
         self.params = [self.gamma]
@@ -68,6 +70,7 @@ class BatchNorm(_Scaled):
 
     def __init__(self, channels: int, *, momentum: float = 0.1, eps: float = 1e-5, dtype: DTypeLike = "float32"):
         super().__init__(channels, eps=eps, dtype=dtype)
+        check_number("BatchNorm", least=0, most=1, momentum=momentum)
         self.momentum = momentum
         self.running_mean = Statistic(np.zeros(channels, dtype), "running_mean")
         self.running_var = Statistic(np.ones(channels, dtype), "running_var")
@@ -256,7 +259,9 @@ class LocalResponseNorm(Layer):
     """
 
     def __init__(self, n: int = 5, *, k: float = 2.0, alpha: float = 1e-4, beta: float = 0.75):
-        if n < 1 or n % 2 == 0:
+        check_positive("LocalResponseNorm", n=n)
+        check_number("LocalResponseNorm", least=0, below=math.inf, k=k, alpha=alpha, beta=beta)
+        if n % 2 == 0:
             raise ValueError(f"LocalResponseNorm: n is {n!r}, expected an odd number of channels")
         self.n, self.k, self.alpha, self.beta = n, k, alpha, beta
         self.costs = n + 12, n + 20

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..backend import Array
+from ..bounds import check_number
 from .container import Container, Sequential, input_gradient, layer_span
 from .layer import Layer, walk
 
@@ -150,7 +151,8 @@ def best_plan(forward: Sequence[float], inputs: Sequence[int], saved: Sequence[i
 
 def _units(inputs, saved, budget) -> tuple[int, int]:
     """Return the budget in units, and the unit [bytes]."""
-    if not len(inputs) == len(saved) or min(*inputs, *saved, budget) < 0:
+    check_number("best_plan", least=0, below=math.inf, budget=budget)
+    if not len(inputs) == len(saved) or min(*inputs, *saved) < 0:
         raise ValueError(f"best_plan: inputs {inputs}, saved {saved}, budget {budget}, expected sizes of 0 or more")
     unit = max(math.gcd(*map(int, inputs[1:]), *map(int, saved)), math.ceil(budget / UNITS), 1)
     return int(budget // unit), unit

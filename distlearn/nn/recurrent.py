@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..backend import Array, can_launch, column_sums, get_xp, matmul
+from ..bounds import check_positive
 from . import init
-from .layer import Layer, Param, check_input, check_positive, check_shape
+from .layer import Layer, Param, check_input, check_shape
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike

@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from ..backend import Array, get_xp, has_values, norm, rounded, single
+from ..bounds import check_number
 from ..cuda.flat import flat_group
 from ..nn.layer import Param
 from .schedules import as_schedule
@@ -43,12 +44,8 @@ class ElementwiseRule:
 
     def __post_init__(self):
         for f in fields(self):
-            value, name = getattr(self, f.name), type(self).__name__
-            if f.name in ("eps", "weight_decay", "trust"):
-                if not value >= 0:
-                    raise ValueError(f"{name}: {f.name} is {value!r}, expected 0 or more")
-            elif not 0 <= value < 1:
-                raise ValueError(f"{name}: {f.name} is {value!r}, expected 0 <= {f.name} < 1")
+            below = np.inf if f.name in ("eps", "weight_decay", "trust") else 1
+            check_number(type(self).__name__, least=0, below=below, **{f.name: getattr(self, f.name)})
 
     def init(self, data: Array) -> Any:
         return get_xp(data).zeros_like(data)
@@ -109,8 +106,7 @@ class Optimizer:
     def __init__(self, params: Any, rule: Rule, lr: float | Callable[[int], float], *, clip_norm: float | None = None):
         what = type(self).__name__
         check_rule(what, rule)
-        if clip_norm is not None and not (hasattr(clip_norm, "__float__") and clip_norm > 0):
-            raise ValueError(f"{what}: clip_norm is {clip_norm!r}, expected a norm above 0")
+        check_number(what, above=0, clip_norm=1 if clip_norm is None else clip_norm)
         params = _given(params, what)
         self.rule, self.lr, self.clip_norm = rule, as_schedule(lr, what), clip_norm
         self.params = [p for p in params if not p.frozen]
@@ -299,8 +295,7 @@ def clip_by_norm(params: Iterable[Param], max_norm: float, norm: Callable[[list[
     R. Pascanu, T. Mikolov, Y. Bengio (2013), On the difficulty of training recurrent neural networks, ICML, algorithm
     1.
     """
-    if not max_norm > 0:
-        raise ValueError(f"clip_by_norm: max_norm is {max_norm!r}, expected a number above 0")
+    check_number("clip_by_norm", above=0, max_norm=max_norm)
     params = list(params)
     length = norm(params)
     if not length < math.inf and params and has_values(params[0].grad):

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Real
 
-import numpy as np
+from ..bounds import check_number
 
 
 def as_schedule(lr, what: str):
     """Return a schedule for a learning rate: a schedule is returned as it is, a number becomes a constant one."""
     if callable(lr):
         return lr
-    if not isinstance(lr, (int, float, np.number)):
+    if not isinstance(lr, Real):
         raise TypeError(f"{what}: lr is {lr!r}, expected a number, or a function of the step")
-    _check_rate(what, lr)
+    check_number(what, least=0, below=math.inf, lr=lr)
     return Constant(lr)
-
-
-def _check_rate(what: str, lr) -> None:
-    if not 0 <= lr < math.inf:
-        raise ValueError(f"{what}: lr is {lr!r}, expected a learning rate of 0 or more, and finite")
 
 
 @dataclass(frozen=True)
@@ -30,7 +26,7 @@ class Constant:
     lr: float
 
     def __post_init__(self):
-        _check_rate(type(self).__name__, self.lr)
+        check_number(type(self).__name__, least=0, below=math.inf, lr=self.lr)
 
     def __call__(self, step: int) -> float:
         return self.lr
@@ -56,9 +52,8 @@ class Cosine:
     steps: int
 
     def __post_init__(self):
-        _check_rate("Cosine", self.lr)
-        if not 1 <= self.steps < math.inf:
-            raise ValueError(f"Cosine: steps is {self.steps!r}, expected 1 step or more")
+        check_number("Cosine", least=0, below=math.inf, lr=self.lr)
+        check_number("Cosine", least=1, below=math.inf, steps=self.steps)
 
     def __call__(self, step: int) -> float:
         return 0.5 * self.lr * (1 + math.cos(math.pi * min(step, self.steps) / self.steps))
@@ -96,8 +91,8 @@ class WarmUp:
     def __post_init__(self):
         if not callable(self.schedule):
             object.__setattr__(self, "schedule", Constant(self.schedule))
-        if not 0 <= self.steps < math.inf or not 0 <= self.start <= 1:
-            raise ValueError(f"WarmUp: steps is {self.steps!r} and start {self.start!r}, expected steps >= 0, a share")
+        check_number("WarmUp", least=0, below=math.inf, steps=self.steps)
+        check_number("WarmUp", least=0, most=1, start=self.start)
 
     def __call__(self, step: int) -> float:
         rate = self.schedule(step)
@@ -130,8 +125,6 @@ def scaled_lr(lr: float, batch_size: int, reference: int = 256) -> float:
     >>> scaled_lr(0.1, 8192)
     3.2
     """
-    _check_rate("scaled_lr", lr)
-    for name, value in (("batch_size", batch_size), ("reference", reference)):
-        if not 1 <= value < math.inf:
-            raise ValueError(f"scaled_lr: {name} is {value!r}, expected 1 or more samples")
+    check_number("scaled_lr", least=0, below=math.inf, lr=lr)
+    check_number("scaled_lr", least=1, below=math.inf, batch_size=batch_size, reference=reference)
     return lr * batch_size / reference

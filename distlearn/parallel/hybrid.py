@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..backend import Array, get_xp, to_numpy
+from ..bounds import check_number
 from ..nn import Sequential
 from .data.bucket import GradientReducer
 from .pipeline.stages import layer_costs
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 def split_axes(comm, axes: dict[str, int]) -> tuple[dict[str, int], SimpleNamespace]:
     """Return the lengths of the axes, one of which may be -1, and a communicator along each."""
+    check_number("Hybrid", whole=True, least=-1, **axes)
     known, free = math.prod(n for n in axes.values() if n != -1), [name for name, n in axes.items() if n == -1]
     if len(free) > 1 or known < 1 or comm.size % known or (not free and known != comm.size):
         raise ValueError(f"rank {comm.rank}: {axes} on {comm.size} ranks, expected lengths whose product is that")

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ..bounds import check_number
 from ..trace import Span
 from .scheduler import Fibre
 from .transport import Transport
@@ -107,9 +108,7 @@ class Roofline:
     measures = False
 
     def __post_init__(self):
-        for name in ("peak", "bandwidth"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"Roofline: {name} is {getattr(self, name)!r}, expected a rate above 0")
+        check_number("Roofline", above=0, peak=self.peak, bandwidth=self.bandwidth)
 
     @classmethod
     def of(cls, card: Any) -> Roofline:
@@ -140,8 +139,7 @@ class Measured:
     measures = True
 
     def __post_init__(self):
-        if not self.scale >= 0:
-            raise ValueError(f"Measured: scale is {self.scale!r}, expected a factor of 0 or more")
+        check_number("Measured", least=0, below=INFINITY, scale=self.scale)
 
     def seconds(self, flops: float, nbytes: float, wall: float) -> float:
         return wall * self.scale

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..bounds import check_number, check_positive
 from ..comm.base import CommError
 from ..comm.calls import ANY
 from .communicator import MessageComm
@@ -372,8 +373,8 @@ def explore(
     >>> type(explore(head_to_head, 2).failure.error).__name__
     'DeadlockError'
     """
-    if not 1 <= size <= MAX_RANKS:
-        raise ValueError(f"explore: size is {size!r}, expected 1 to {MAX_RANKS} ranks: the number of orders explodes")
+    check_number("explore", whole=True, least=1, most=MAX_RANKS, size=size)  # the number of orders explodes
+    check_positive("explore", max_runs=max_runs, max_steps=max_steps)
     found = Exploration(size)
 
     _explore(found, Copies("explore", fn, args, kwargs), max_runs, max_steps)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..bounds import check_number
 from ..comm.base import CutOffError, PeerLostError
 from ..comm.calls import ANY, check_report
 from ..trace import Span
@@ -97,10 +98,10 @@ class Failure:
     def __post_init__(self):
         if self.kind not in KINDS:
             raise ValueError(f"Failure: kind is {self.kind!r}, expected one of {', '.join(KINDS)}")
-        if not self.at >= 0 or not self.until > self.at:
-            raise ValueError(f"Failure of rank {self.rank}: {self.at!r} until {self.until!r}, expected 0 <= at < until")
-        if not self.factor > 0:
-            raise ValueError(f"Failure of rank {self.rank}: factor is {self.factor!r}, expected a number above 0")
+        check_number("Failure", whole=True, least=0, rank=self.rank)
+        check_number("Failure", least=0, at=self.at)
+        check_number("Failure", above=self.at, until=self.until)
+        check_number("Failure", above=0, factor=self.factor)
 
     def is_noticed(self, detection: float) -> bool:
         return self.kind == "kill" or (self.kind != "slow" and self.until - self.at > detection)

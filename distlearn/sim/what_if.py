@@ -17,11 +17,13 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
+from ..bounds import check_number
 from ..comm.base import DoneWork, Work
 from ..comm.network import Network
 from ..comm.network.cost import BY_ROWS
@@ -226,6 +228,14 @@ def replay(
     >>> replay(trace), replay(trace, slowdown={0: 3.0}).makespan
     (Replay(2 s; on the critical path forward 2 s), 3.0)
     """
+    slowdown = slowdown or {}
+    factors = slowdown | (compute if isinstance(compute, dict) else {"compute": compute})
+    check_number("replay", least=0, below=math.inf, **{str(name): factor for name, factor in factors.items()})
+    known = {"compute", "other", *trace.ranks, *(span.name.partition("[")[0] for span in trace.spans)}
+    if unknown := factors.keys() - known:
+        raise ValueError(f"replay: no span or rank is called {unknown}, expected some of {known}")
+    if recorded_on is not None and network is None:
+        raise ValueError("replay: recorded_on is given without network, the one to run the recording on")
     if not trace.operations:
         raise ValueError(f"replay: {trace} has no operations; record it by dl.record_run(world, program)")
     by_key = defaultdict(dict)
@@ -239,7 +249,7 @@ def replay(
     if network is not None:
         network, before = Network.of(network), recorded_on and Network.of(recorded_on)
         costs = {key: _cost_on(network, before, costs[key], op) for key, op in shared.items()}
-    return _Run(trace, shared, costs, compute, slowdown or {}).replay()
+    return _Run(trace, shared, costs, compute, slowdown).replay()
 
 
 def _recorded_costs(shared: dict[str, _Shared]) -> dict[str, dict[int, float]]:

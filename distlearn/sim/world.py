@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from ..bounds import check_number, check_positive
 from ..comm.network import Network
 from ..comm.recorder import Record
 from ..trace import Message, Trace
@@ -104,27 +105,23 @@ class SimWorld:
         detection: float = 1.0,
         collectives: str | None = None,
     ):
-        if not isinstance(size, (int, np.integer)) or isinstance(size, bool) or size < 1:
-            raise ValueError(f"SimWorld: size is {size!r}, expected the number of ranks, 1 or more")
+        check_positive("SimWorld", size=size)
         self.size = int(size)
         compute = Free() if compute is None else compute
         self.network = Network() if network is None else Network.of(network)
         self.compute = Roofline.of(compute) if isinstance(compute, str) else compute
         if not hasattr(self.compute, "seconds"):
             raise TypeError(f"SimWorld: compute is {compute!r}, expected a model of costs, or the name of one")
-        if not eager_limit >= 0:
-            raise ValueError(f"SimWorld: eager_limit is {eager_limit!r}, expected 0 or more")
-        if not 0 <= jitter < np.inf:
-            raise ValueError(f"SimWorld: jitter is {jitter!r}, expected 0 or more, and finite")
+        check_number("SimWorld", least=0, eager_limit=eager_limit)
+        check_number("SimWorld", least=0, below=np.inf, jitter=jitter)
+        check_number("SimWorld", whole=True, least=0, seed=seed)
+        check_number("SimWorld", above=0, detection=detection)
         self.eager_limit = eager_limit
         self.slowdown = dict(slowdown or {})
         for rank, factor in self.slowdown.items():
-            if not 0 <= rank < self.size or not 0 < factor < np.inf:
-                expected = "expected a rank, and a factor above 0, and finite"
-                raise ValueError(f"SimWorld: slowdown {{{rank!r}: {factor!r}}}, {expected}")
+            check_number("SimWorld: slowdown", whole=True, least=0, below=self.size, rank=rank)
+            check_number("SimWorld: slowdown", above=0, below=np.inf, factor=factor)
         self.jitter, self.seed, self.report = jitter, seed, report
-        if not detection > 0:
-            raise ValueError(f"SimWorld: detection is {detection!r}, expected a time above 0 s")
         self.failures, self.detection = list(failures), detection
         for failure in self.failures:
             if not isinstance(failure, Failure) or not 0 <= failure.rank < size:

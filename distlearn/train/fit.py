@@ -12,6 +12,7 @@ import numpy as np
 
 from .. import data as datasets
 from ..backend import get_xp, to_numpy
+from ..bounds import check_number, check_positive
 from ..data.dataset import check_arrays
 from ..nn.metrics import make_metric
 from ..parallel.checkpoint.state import data_fingerprint
@@ -112,9 +113,8 @@ def fit(
     history : History
         Of the whole run, also of the part before a restart.
     """
-    for name, value in (("epochs", epochs), ("batch_size", batch_size)):
-        if not isinstance(value, (int, np.integer)) or value < 1:
-            raise ValueError(f"fit: {name} is {value!r}, expected a whole number, 1 or more")
+    check_positive("fit", epochs=epochs, batch_size=batch_size)
+    check_number("fit", whole=True, least=0, evaluate_every=evaluate_every)
     if not hasattr(dataset, "x_train"):
         raise TypeError(f"fit: the data set is a {type(dataset).__name__}, expected a Dataset: dl.data.load('digits')")
     metric = make_metric(metric, strategy.loss)

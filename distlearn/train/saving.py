@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..bounds import check_number
 from ..parallel.checkpoint.state import capture, check_checkpointable, differences, restore
 from ..parallel.checkpoint.store import Checkpoint, CheckpointStore, CheckpointWarning
 from ..trace import Span, WallClock
@@ -27,8 +28,7 @@ class Saving:
     # Rank 0 alone reads and writes files; it broadcasts the checkpoint that it has read.
 
     def __init__(self, store: CheckpointStore, every: int, strategy, run: dict[str, Any]):
-        if not isinstance(every, (int, np.integer)) or every < 0:
-            raise ValueError(f"fit: every is {every!r}, expected a number of steps, 0 or more")
+        check_number("fit", whole=True, least=0, every=every)
         check_checkpointable(strategy)  # before any work is done
         self.store, self.every, self.strategy = store, int(every), strategy
         self._data = run

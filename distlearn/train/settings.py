@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..bounds import expected_number
 from ..nn.activation import ACTIVATIONS
 from ..optim import RULES
 from ..parallel.pipeline.schedule import SCHEDULES, make_schedule
@@ -47,23 +48,12 @@ class Setting(NamedTuple):
         if self.choices:
             return None if value in self.choices else f"one of {', '.join(self.choices)}"
         if self.kind is tuple:
-            whole = isinstance(value, (tuple, list)) and all(_is_whole(n) and n >= 1 for n in value)
+            whole = isinstance(value, (tuple, list)) and not any(expected_number(n, whole=True, least=1) for n in value)
             return None if whole else "positive whole numbers, such as (256, 128)"
         if self.kind is bool:
             return None if isinstance(value, (bool, np.bool_)) else "True or False"
-        return self._expected_number(value)
-
-    def _expected_number(self, value) -> str | None:
-        whole = self.kind is int
-        right = _is_whole(value) if whole else isinstance(value, (int, float, np.number)) and math.isfinite(value)
-        if right and (self.least is None or value >= self.least) and (self.above is None or value > self.above):
-            return None
-        span = "" if self.least is None else f", {self.least} or more"
-        return f"a {'whole ' if whole else ''}number{span if self.above is None else f' above {self.above}'}"
-
-
-def _is_whole(value) -> bool:
-    return hasattr(value, "__index__") and not isinstance(value, (bool, np.bool_))
+        below = None if self.kind is int else math.inf
+        return expected_number(value, whole=self.kind is int, least=self.least, above=self.above, below=below)
 
 
 def _setting(kind: type, help: str, default=None, **rest):
@@ -75,7 +65,8 @@ def _check_name(value) -> str | None:
 
 
 def _check_image_shape(value) -> str | None:
-    right = len(value) == 0 or (len(value) == 3 and all(_is_whole(n) and n > 0 for n in value) and value[2] in (1, 3))
+    whole = not any(expected_number(n, whole=True, least=1) for n in value)
+    right = not value or (whole and len(value) == 3 and value[2] in (1, 3))
     return None if right else "height, width, and 1 or 3 channels, such as (64, 64, 3)"
 
 
@@ -87,7 +78,7 @@ def _check_dtype(value) -> str | None:
 
 
 def _check_device(value) -> str | None:
-    known = value in ("cpu", "gpu") if isinstance(value, str) else _is_whole(value) and value >= 0
+    known = value in ("cpu", "gpu") or expected_number(value, whole=True, least=0) is None
     return None if known else "'cpu', 'gpu' or the index of a GPU"
 
 

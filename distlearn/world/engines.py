@@ -18,6 +18,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from ..bounds import check_number, check_positive
 from ..comm.base import CommError
 from ..comm.network import Network
 from ..comm.point_to_point import DelayedComm
@@ -93,8 +94,7 @@ class EngineWorld(World):
         self.trace, self.records = Trace(), {}
         self._restart_reason = ""  # why the engines must be restarted
         self._closed = False
-        if not isinstance(engines, int) or isinstance(engines, bool) or engines < 1:
-            raise ValueError(f"EngineWorld: {engines!r}, expected a number of engines, 1 or more")
+        check_positive("EngineWorld", engines=engines)
         with defer_interrupts():
             self._cluster = Cluster(engines, threads, hosts)
             # also where a cell is run again and assigns another world to its name, and when Python exits
@@ -124,8 +124,7 @@ class EngineWorld(World):
 
     def resize(self, size: int) -> None:
         """Change the number of engines: the next `run` restarts them."""
-        if not isinstance(size, int) or size < 1:
-            raise ValueError(f"EngineWorld.resize: {size!r}, expected a number of engines, 1 or more")
+        check_positive("EngineWorld.resize", size=size)
         if size != self._cluster.n:
             self._cluster.n, self._restart_reason = size, f"resized from {self._cluster.n} to {size} engines"
 
@@ -287,8 +286,8 @@ class LimitedWorld(EngineWorld):
 
     def limit(self, bits_per_second: float | None) -> None:
         """Limit the bandwidth of each rank from now on; None for no limit."""
-        if bits_per_second is not None and not bits_per_second > 0:
-            raise ValueError(f"limit: {bits_per_second!r}, expected a number of bits per second above 0, or None")
+        if bits_per_second is not None:
+            check_number("limit", above=0, bits_per_second=bits_per_second)
         self._network = None if bits_per_second is None else Network(LATENCY, bits_per_second / 8)
 
     def run(self, fn: Callable[..., T], *args: Any, **options: Any) -> list[T]:

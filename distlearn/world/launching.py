@@ -14,6 +14,7 @@ from pathlib import Path
 
 import psutil
 
+from ..bounds import check_positive
 from ..comm.waiting import count_cores
 from .interrupts import check_interrupts, defer_interrupts
 from .reaper import mpi_files, remove
@@ -56,8 +57,7 @@ def thread_settings(ranks: int, threads: int | None = None) -> dict[str, str]:
         if "OMP_NUM_THREADS" in os.environ:
             return {}
         threads = max(1, count_cores() // ranks)
-    elif not isinstance(threads, int) or threads < 1:
-        raise ValueError(f"threads is {threads!r}, expected a number of BLAS threads for each rank, 1 or more")
+    check_positive("BLAS", threads=threads)
     return dict.fromkeys(THREAD_VARIABLES, str(threads))
 
 
@@ -112,8 +112,7 @@ def launch(
     completed : subprocess.CompletedProcess
         `returncode` is 0 if every rank exited with 0.
     """
-    if not isinstance(n, int) or n < 1:
-        raise ValueError(f"launch: n is {n!r}, expected the number of ranks, 1 or more")
+    check_positive("launch", n=n)
     command = [sys.executable if i == 0 and word == "python" else str(word) for i, word in enumerate(command)]
     pipe = subprocess.PIPE if capture else None
     # no KeyboardInterrupt between the start of the process and the `try` that ends it, nor inside `subprocess`'s locks

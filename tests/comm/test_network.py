@@ -91,7 +91,7 @@ def test_native_collectives_know_who_sits_where():
 
 def test_the_simple_network_shows_and_compares_as_before():
     for alpha in (-1.0, float("inf"), float("nan")):
-        with pytest.raises(ValueError, match="expected a finite latency"):
+        with pytest.raises(ValueError, match="expected a number of 0 or more and finite"):
             Network(alpha, 1e9)
     assert repr(Network(1e-6, 1e9)) == "Network(alpha=1e-06, beta=1000000000.0)"
     assert repr(Network(0.0, 1.0, contention="ports")) == "Network(alpha=0.0, beta=1.0, contention='ports')"

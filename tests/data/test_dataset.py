@@ -39,7 +39,7 @@ def test_take_keeps_the_first_of_each_split():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((0,), "n_train is 0.*from 1 to 20"),
+        ((0,), "n_train is 0.*of 1 or more and up to 20"),
         ((21,), "n_train is 21"),
         ((5, 11), "n_test is 11"),
         ((2.0,), "n_train is 2.0"),

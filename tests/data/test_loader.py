@@ -375,7 +375,7 @@ def test_what_else_is_refused(tmp_path, photos):
         load(f"{tmp_path}/nowhere/")
     with pytest.raises(ValueError, match="workers is 2, but 'digits' is read at once"):
         load("digits", workers=2)
-    with pytest.raises(ValueError, match="depth is 0, expected a whole number, 1 or more"):
+    with pytest.raises(ValueError, match="depth is 0, expected a whole number of 1 or more"):
         Loader(photos / "files", workers=1, depth=0)
     with pytest.raises(ValueError, match="dtype is int8, expected a floating-point type or uint8"):
         Loader(photos / "files", dtype="int8")

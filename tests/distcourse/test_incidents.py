@@ -23,7 +23,7 @@ def expected_time(work, interval, cost, restart, mtbf):
 @pytest.mark.parametrize("wrong", [{"cost": 0.0}, {"mtbf": -1.0}])
 def test_times_that_are_none_are_refused(wrong):
     (name,) = wrong
-    with pytest.raises(ValueError, match=f"{name} is .*, expected a time above 0 s"):
+    with pytest.raises(ValueError, match=f"{name} is .*, expected a number above 0"):
         young_interval(**({"cost": 1.0, "mtbf": 1.0} | wrong))
 
 

@@ -38,7 +38,7 @@ class TestCluster:
         np.testing.assert_array_equal(nn.cluster(np.full((2, 3), 7.0), 4).restore(), 7.0)
         with pytest.raises(ValueError, match="clusters is 1"):
             nn.cluster(np.ones(3), 1)
-        with pytest.raises(ValueError, match=r"clusters is 4\.5, expected a whole number from 2 to 256"):
+        with pytest.raises(ValueError, match=r"clusters is 4\.5, expected a whole number of 2 or more and up to 256"):
             nn.cluster(np.ones(3), 4.5)
         with pytest.raises(ValueError, match="the array is empty"):
             nn.cluster(np.ones(0))

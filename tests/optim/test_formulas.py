@@ -171,7 +171,7 @@ def test_a_broken_rule_is_told_which_rule_it_breaks(kind, message):
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda: Momentum(1.0), r"Momentum: momentum is 1.0, expected 0 <= momentum < 1"),
+        (lambda: Momentum(1.0), r"Momentum: momentum is 1.0, expected a number of 0 or more and below 1"),
         (lambda: Nesterov(-0.1), "Nesterov: momentum is -0.1"),
         (lambda: Adam(beta2=1.0), "Adam: beta2 is 1.0"),
         (lambda: RMSprop(rho=2), "RMSprop: rho is 2"),

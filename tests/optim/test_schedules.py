@@ -48,7 +48,7 @@ def test_linear_scaling():
         (lambda: scaled_lr(-1, 10), "scaled_lr: lr is -1"),
         (lambda: scaled_lr(0.1, 0), "batch_size is 0"),
         (lambda: scaled_lr(0.1, math.inf), "batch_size is inf"),
-        (lambda: Optimizer([], SGD(), 0.1, clip_norm="1"), "clip_norm is '1', expected a norm above 0"),
+        (lambda: Optimizer([], SGD(), 0.1, clip_norm="1"), "clip_norm is '1', expected a number above 0"),
         (lambda: clip_by_norm([], 0), "max_norm is 0"),
         (lambda: Optimizer([], SGD(), 0.1, clip_norm=-1), "clip_norm is -1"),
     ],
@@ -79,7 +79,7 @@ def test_a_number_is_a_constant_plan_whoever_takes_it():
     schedule = Cosine(1.0, 3)
     assert as_schedule(schedule, "x") is schedule
     for wrong in (-0.1, math.nan):
-        with pytest.raises(ValueError, match=f"Somebody: lr is {wrong}, expected a learning rate of 0 or more"):
+        with pytest.raises(ValueError, match=f"Somebody: lr is {wrong}, expected a number of 0 or more"):
             as_schedule(wrong, "Somebody")
 
 

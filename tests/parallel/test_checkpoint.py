@@ -258,7 +258,7 @@ def test_a_file_in_the_place_of_the_folder_and_steps_that_are_none_are_refused(t
         CheckpointStore(tmp_path / "file")
     store = CheckpointStore(tmp_path / "new")
     for step in (-1, 2.5, "3", 10**10):
-        with pytest.raises(ValueError, match="expected a whole number from 0 to 9999999999"):
+        with pytest.raises(ValueError, match="expected a whole number of 0 or more and up to 9999999999"):
             store.save(Checkpoint(step))
     assert not store.folder.exists()
     store.save(Checkpoint(np.int64(7)))

@@ -81,7 +81,7 @@ def test_top_k_keeps_the_largest():
     x = np.array([0.1, -5.0, 0.2, 3.0, -0.3])
     np.testing.assert_array_equal(there_and_back(TopK(0.4), x), [0, -5.0, 0, 3.0, 0])
     np.testing.assert_array_equal(there_and_back(TopK(1e-9), x), [0, -5.0, 0, 0, 0])
-    with pytest.raises(ValueError, match="ratio is 0, expected a share"):
+    with pytest.raises(ValueError, match="ratio is 0, expected a number above 0 and up to 1"):
         TopK(0)
 
 

@@ -266,7 +266,7 @@ def test_bounds_are_kept():
             comm.barrier()
 
     assert "more than 500 operations" in str(explore(endless, 2, max_steps=500).failure.error)
-    with pytest.raises(ValueError, match="1 to 4 ranks"):
+    with pytest.raises(ValueError, match="of 1 or more and up to 4"):
         explore(added, 5)
 
 

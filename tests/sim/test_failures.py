@@ -231,8 +231,8 @@ def test_work_in_a_slowdown_takes_longer_but_not_more_than_all_of_it_slow(start,
     ("options", "words"),
     [
         ({"kind": "explode"}, "kind is 'explode', expected one of kill, hang, cut, slow"),
-        ({"at": -1.0}, "-1.0 until inf"),
-        ({"until": 1.0}, "2.0 until 1.0"),
+        ({"at": -1.0}, "at is -1.0"),
+        ({"until": 1.0}, "until is 1.0, expected a number above 2.0"),
         ({"factor": 0}, "factor is 0"),
     ],
 )

@@ -37,18 +37,18 @@ def test_what_a_setting_needs_exists():
 @pytest.mark.parametrize(
     ("name", "value", "expected"),
     [
-        ("lr", float("inf"), "a number, 0 or more"),
-        ("lr", "fast", "a number, 0 or more"),
-        ("warmup_epochs", float("nan"), "a number, 0 or more"),
-        ("epochs", 2.0, "a whole number, 1 or more"),
-        ("epochs", True, "a whole number, 1 or more"),
-        ("batch_size", 0, "a whole number, 1 or more"),
+        ("lr", float("inf"), "a number of 0 or more"),
+        ("lr", "fast", "a number of 0 or more"),
+        ("warmup_epochs", float("nan"), "a number of 0 or more"),
+        ("epochs", 2.0, "a whole number of 1 or more"),
+        ("epochs", True, "a whole number of 1 or more"),
+        ("batch_size", 0, "a whole number of 1 or more"),
         ("clip_norm", 0.0, "a number above 0"),
         ("hidden", (16, 0), "positive whole numbers"),
         ("hidden", 16, "positive whole numbers"),
         ("overlap", "no", "True or False"),
         ("compress", "zip", "one of fp16, int8, one_bit, top_k"),
-        ("evaluate_every", -1, "a whole number, 0 or more"),
+        ("evaluate_every", -1, "a whole number of 0 or more"),
     ],
 )
 def test_wrong_values_are_named_here_and_as_options(name, value, expected):

@@ -62,7 +62,7 @@ def test_root_may_run_open_mpi(monkeypatch):
 
 @pytest.mark.parametrize("n", [0, -1, 1.5, "2"])
 def test_bad_number_of_ranks(n):
-    with pytest.raises(ValueError, match=r"launch: n is .*, expected the number of ranks, 1 or more"):
+    with pytest.raises(ValueError, match=r"launch: n is .*, expected a whole number of 1 or more"):
         launch(n, ["python"])
 
 

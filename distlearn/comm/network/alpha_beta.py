@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from ...bounds import check_number, check_positive
 from .cost import collective_seconds
 
 # -- alpha beta --------------------------------------------------------------------------------------------------------
@@ -41,10 +42,8 @@ class Network:
     contention: str = field(default="sender", kw_only=True)
 
     def __post_init__(self):
-        if not 0 <= self.alpha < float("inf"):
-            raise ValueError(f"Network: alpha is {self.alpha!r}, expected a finite latency of 0 seconds or more")
-        if not self.beta > 0:
-            raise ValueError(f"Network: beta is {self.beta!r}, expected a bandwidth above 0 bytes/s")
+        check_number("Network", least=0, below=float("inf"), alpha=self.alpha)
+        check_number("Network", above=0, beta=self.beta)
         if self.contention not in CONTENTION:
             raise ValueError(f"Network: contention is {self.contention!r}, expected one of {', '.join(CONTENTION)}")
 
@@ -147,8 +146,7 @@ class HierarchicalNetwork:
     plain = False
 
     def __post_init__(self):
-        if not hasattr(self.ranks_per_node, "__index__") or self.ranks_per_node < 1:
-            raise ValueError(f"HierarchicalNetwork: ranks_per_node is {self.ranks_per_node!r}, expected 1 or more")
+        check_positive("HierarchicalNetwork", ranks_per_node=self.ranks_per_node)
         for name in ("alpha", "beta"):  # where one level is asked for, that between nodes
             object.__setattr__(self, name, getattr(self.between, name))
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from ...bounds import check_positive
 from ..collectives import ALGORITHMS
 
 
@@ -62,8 +63,7 @@ def seconds(algorithm, n: float, p: int, network) -> float:
 
 
 def _formula(algorithm, p: int) -> Formula:
-    if p < 1:
-        raise ValueError(f"cost: p is {p!r}, expected a number of ranks, 1 or more")
+    check_positive("cost", p=p)
     if isinstance(algorithm, Formula):  # of a collective of one's own
         return algorithm
     name = (algorithm if isinstance(algorithm, str) else algorithm.__name__).replace("-", "_")

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...backend import Array, get_xp, rounded, single
+from ...bounds import check_positive
 from ..container import Container, layer_span
-from ..layer import Layer, check_positive, check_shape
+from ..layer import Layer, check_shape
 from ..linear import Linear
 from .dot_product import attend, attend_backward
 

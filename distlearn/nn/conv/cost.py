@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from ..layer import check_positive
+from ...bounds import check_positive
 from .fft import fast_length
 from .geometry import pair
 

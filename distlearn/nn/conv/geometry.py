@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-
 from ...backend import get_xp
+from ...bounds import expected_number
 
 
 class Geometry(NamedTuple):
@@ -87,6 +86,6 @@ def windows(x, size, stride=(1, 1)):
 def pair(value, what: str, least: int = 1) -> tuple[int, int]:
     """Read one whole number or two as (vertical, horizontal)."""
     values = tuple(value) if isinstance(value, (tuple, list)) else (value, value)
-    if len(values) != 2 or not all(isinstance(v, (int, np.integer)) and v >= least for v in values):
+    if len(values) != 2 or any(expected_number(v, whole=True, least=least) for v in values):
         raise ValueError(f"{what} is {value!r}, expected a whole number of {least} or more, or two of them")
     return int(values[0]), int(values[1])

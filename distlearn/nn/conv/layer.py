@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...backend import Array, column_sums, get_xp, rounded, single
+from ...bounds import check_positive
 from .. import init
-from ..layer import Layer, Param, check_input, check_positive, check_shape, describe
+from ..layer import Layer, Param, check_input, check_shape, describe
 from . import direct, fft, im2col, winograd
 from .geometry import Geometry, pair
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...backend import get_xp
+from ...bounds import check_positive, expected_number
 from ...tables import Table, Tabular, format_time, quantity
 from ..container import Sequential
 from ..layer import Layer, nbytes, parameter_count
@@ -188,6 +189,7 @@ def profile_sweep(
     if sample is None:
         raise ValueError("profile_sweep: sample is None, expected the shape of one sample")
     batches = batch_sizes("profile_sweep", batches)
+    check_positive("profile_sweep", repeats=repeats)
     like = model.params[0].data
     memory = free_memory(get_xp(like)) / 2 if memory is None else memory
     clock, profiles = clock_of(get_xp(like), threads), []
@@ -210,7 +212,7 @@ def profile_sweep(
 def batch_sizes(where: str, batches) -> tuple[int, ...]:
     """Return one batch size or several as a tuple; raise unless they are whole numbers of 1 or more."""
     found = tuple(np.atleast_1d(np.asarray(batches)).tolist())
-    if not found or not all(isinstance(n, int) and n >= 1 for n in found):
+    if not found or any(expected_number(n, whole=True, least=1) for n in found):
         raise ValueError(f"{where}: batches are {batches!r}, expected one or more batch sizes of 1 or more")
     return found
 
@@ -293,6 +295,7 @@ def skinny_products(
     from threadpoolctl import threadpool_limits
 
     batches = batch_sizes("skinny_products", batches)
+    check_positive("skinny_products", d_in=d_in, d_out=d_out, repeats=repeats)
     matrix, clock, products = np.ones((d_in, d_out), np.float32), clock_of(np, threads), []
     with threadpool_limits(threads, user_api="blas"):
         for n in batches:
@@ -367,6 +370,7 @@ def summary(model: Layer, input_shape: tuple[int, ...]) -> Summary:
     (60965224, 243860896, True)
     """
     shape, rows = tuple(input_shape), []
+    check_positive("summary", **{f"input_shape[{i}]": n for i, n in enumerate(shape)})
     itemsize = model.params[0].data.dtype.itemsize if model.params else 4
     for layer, inner in model.parts(shape) or [(model, shape)]:
         out, kind = layer.output_shape(inner), type(layer).__name__ if layer.children else repr(layer)

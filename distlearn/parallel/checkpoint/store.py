@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from ...nn.layer import check_positive
+from ...bounds import check_number, check_positive
 
 # -- file --------------------------------------------------------------------------------------------------------------
 # One checkpoint as one file that shows whether it is intact: safetensors with checksums.
@@ -178,8 +178,7 @@ class CheckpointStore:
     def save(self, checkpoint: Checkpoint) -> Path:
         """Save a checkpoint, durably and atomically; remove those beyond `keep`."""
         step = checkpoint.step
-        if not (hasattr(step, "__index__") and 0 <= step <= _LARGEST):
-            raise ValueError(f"CheckpointStore.save: step is {step!r}, expected a whole number from 0 to {_LARGEST}")
+        check_number("CheckpointStore.save", whole=True, least=0, most=_LARGEST, step=step)
         data = to_bytes(checkpoint)
         self.folder.mkdir(parents=True, exist_ok=True)
         for left in self.folder.glob(".step-*.tmp"):
@@ -270,7 +269,5 @@ def young_interval(cost: float, mtbf: float) -> float:
     >>> young_interval(cost=18.0, mtbf=10_000.0)
     600.0
     """
-    for name, value in {"cost": cost, "mtbf": mtbf}.items():
-        if not value > 0:
-            raise ValueError(f"young_interval: {name} is {value!r}, expected a time above 0 s")
+    check_number("young_interval", above=0, cost=cost, mtbf=mtbf)
     return math.sqrt(2 * cost * mtbf)

@@ -16,6 +16,7 @@ from zlib import crc32
 import numpy as np
 
 from ...backend import get_xp
+from ...bounds import check_number
 from ...cuda.flat import layout, on_gpu
 from ...nn.layer import Param
 from ..strategy import check_global_rows
@@ -63,8 +64,7 @@ class Bucket:
 
 def group_params(params: list[Param], cap_bytes: float = math.inf) -> list[list[Param]]:
     """Sort parameters that are not frozen into groups of at most `cap_bytes`, in reverse order, of one dtype each."""
-    if not cap_bytes > 0:
-        raise ValueError(f"group_params: cap_bytes is {cap_bytes!r}, expected a size above 0 bytes")
+    check_number("group_params", above=0, cap_bytes=cap_bytes)
     groups: list[list[Param]] = []
     filled = 0
     for p in reversed([p for p in params if not p.frozen]):

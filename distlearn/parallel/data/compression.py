@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from ...backend import Array, get_xp
+from ...bounds import check_number
 from ...shares import shares
 from ..sharding import length
 
@@ -165,8 +166,7 @@ class TopK:
     sparse = error_feedback = True
 
     def __post_init__(self):
-        if not 0 < self.ratio <= 1:
-            raise ValueError(f"TopK: ratio is {self.ratio!r}, expected a share above 0 and up to 1")
+        check_number("TopK", above=0, most=1, ratio=self.ratio)
 
     def count(self, n: int) -> int:
         return min(n, max(1, round(self.ratio * n)))

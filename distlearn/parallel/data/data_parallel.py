@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...backend import Array, get_xp
-from ...nn.layer import check_positive
+from ...bounds import check_positive
 from ...shares import shares
 from ..checkpoint.state import named_arrays, part_of_rank
 from ..strategy import Replicated, average_statistics, check_global_rows, update

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...backend import Array
-from ...nn.layer import Statistic, check_positive
+from ...bounds import check_positive
+from ...nn.layer import Statistic
 from ..checkpoint.state import part_of_rank, serial_part
 from ..strategy import Replicated, check_global_rows, pack, unpack, update
 

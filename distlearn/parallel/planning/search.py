@@ -12,11 +12,12 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ...bounds import check_number, check_positive
 from ...comm import Network
 from ...comm.collectives import ALGORITHMS
 from ...comm.network.cost import sent_bytes
 from ...nn.container import Sequential
-from ...nn.layer import Layer, check_positive
+from ...nn.layer import Layer
 from ...nn.models import model_named
 from ...optim import Momentum, Optimizer
 from ...sim import MetaArray, Roofline, SimWorld
@@ -337,8 +338,7 @@ def plan(
     name = name_of(model)
     model, input_shape = model_and_sample(model, input_shape)
     check_positive("plan", batch_size=batch_size, n_microbatches=1 if n_microbatches is None else n_microbatches)
-    if memory is not None and (isinstance(memory, str) or not memory > 0):
-        raise ValueError(f"plan: memory is {memory!r}, expected a number of bytes, such as 16e9")
+    check_number("plan", above=0, memory=1 if memory is None else memory)
     n_layers = len(model.layers) - inseparable(model) + 1
     possible = layouts(n, batch_size=batch_size, n_layers=n_layers, trick=boundary(model) is not None)
     few = [c for c in possible if _simulated(c).size <= (4 if c.trick else 1) * MOST_RANKS]  # the trick is quick

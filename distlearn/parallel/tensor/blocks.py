@@ -8,9 +8,10 @@ from itertools import pairwise
 import numpy as np
 
 from ...backend import get_xp
+from ...bounds import check_positive
 from ...nn import GRU, Conv2d, Linear, Parallel, Siamese
 from ...nn.container import layer_span
-from ...nn.layer import Param, check_positive, check_shape, describe, walk
+from ...nn.layer import Param, check_shape, describe, walk
 from ...shares import shares
 from ..data.bucket import make_buckets
 from .layers import AxisSharding, ColumnParallel, TensorLayer, unique_params

@@ -98,7 +98,7 @@ def test_random_failures_of_learners_never_end_the_run(seed):
 
 @pytest.mark.parametrize(
     ("size", "options", "message"),
-    [(3, {"every": 0}, "every is 0"), (3, {"quorum": 0}, "least is 0"), (1, {}, "expected a server and one worker")],
+    [(3, {"every": 0}, "every is 0"), (3, {"quorum": 0}, "quorum is 0"), (1, {}, "expected a server and one worker")],
 )
 def test_numbers_that_make_no_sense_are_refused(size, options, message):
     def program(comm):

@@ -244,8 +244,8 @@ def test_mistakes_are_named():
     for options, message in (
         ({"batch_size": 8.0}, "batch_size is 8.0"),
         ({"n_microbatches": 0}, "n_microbatches is 0, expected a whole number of 1 or more"),
-        ({"memory": -1}, "memory is -1, expected a number of bytes"),
-        ({"memory": "16 GB"}, "memory is '16 GB', expected a number of bytes"),
+        ({"memory": -1}, "memory is -1, expected a number above 0"),
+        ({"memory": "16 GB"}, "memory is '16 GB', expected a number above 0"),
     ):
         with pytest.raises(ValueError, match=message):
             plan("lenet", NETWORK, 4, **{"batch_size": 8, **options})

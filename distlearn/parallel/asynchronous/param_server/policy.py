@@ -18,10 +18,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass
-from numbers import Real
 from typing import ClassVar, NamedTuple
 
-from ....nn.layer import check_positive
+from ....bounds import check_number, check_positive
 
 
 @dataclass(frozen=True)
@@ -74,8 +73,7 @@ class SSP(ASP):
     bound: int
 
     def __post_init__(self):
-        if not (hasattr(self.bound, "__index__") and self.bound >= 0):
-            raise ValueError(f"ssp: bound is {self.bound!r}, expected a whole number of steps, 0 or more")
+        check_number("ssp", whole=True, least=0, bound=self.bound)
 
     @property
     def name(self) -> str:
@@ -125,8 +123,7 @@ class Backup(BSP):
     share: float
 
     def __post_init__(self):
-        if not (isinstance(self.share, Real) and 0 < self.share <= 1):
-            raise ValueError(f"backup: share is {self.share!r}, expected a share of the gradients, 0 < share <= 1")
+        check_number("backup", above=0, most=1, share=self.share)
 
     @property
     def name(self) -> str:

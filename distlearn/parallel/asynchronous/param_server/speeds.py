@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ....nn.layer import check_positive
+from ....bounds import check_number, check_positive
 
 LAWS = {"constant": 0.0, "lognormal": 0.1, "pareto": 1.5, "occasional": 0.05}
 """Laws, and the shape that each has by default."""
@@ -49,17 +49,14 @@ class Speeds:
         self.workers, self.seconds, self.law, self.seed = workers, seconds, law, seed
         self.shape = LAWS[law] if shape is None else shape
         check_positive("Speeds", workers=workers)
-        if not seconds > 0:
-            raise ValueError(f"Speeds: seconds is {seconds!r}, expected a time above 0")
-        if not self.shape >= 0 or (law == "pareto" and not self.shape > 1):
-            raise ValueError(f"Speeds: shape is {shape!r}, expected 0 or more, and above 1 for a Pareto law's mean")
-        if law == "occasional" and self.shape > 1:
-            raise ValueError(f"Speeds: shape is {shape!r}, expected the share of delayed steps, from 0 to 1")
+        check_number("Speeds", above=0, seconds=seconds)
+        span = {"above": 1} if law == "pareto" else {"least": 0, "most": 1 if law == "occasional" else np.inf}
+        check_number("Speeds", **span, shape=self.shape)  # a Pareto law has no mean up to 1
         self.slow = dict(slow or {})
         self._scale = np.full(workers, float(seconds))
         for worker, factor in self.slow.items():
-            if not 0 <= worker < workers or not factor > 0:
-                raise ValueError(f"Speeds: slow {{{worker!r}: {factor!r}}}, expected 0 to {workers - 1}, above 0")
+            check_number("Speeds: slow", whole=True, least=0, below=workers, worker=worker)
+            check_number("Speeds: slow", above=0, factor=factor)
             self._scale[worker] *= factor
         self._drawn: dict[int, list[float]] = {}
 

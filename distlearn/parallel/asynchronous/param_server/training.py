@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....backend import get_xp, to_numpy, views_like
+from ....bounds import check_number, check_positive
 from ....comm.base import CommError, CutOffError
 from ....data import Batches
 from ....data.batches import rows_of
 from ....nn.container import check_unique_names
-from ....nn.layer import Statistic, check_positive
+from ....nn.layer import Statistic
 from ....nn.metrics import make_metric
 from ....optim.momentum import Nesterov
 from ....optim.optimizer import check_rule
@@ -152,8 +153,7 @@ class ParameterServer:
         check_policy("ParameterServer", policy)
         if not callable(rate):
             raise TypeError(f"ParameterServer: rate is {rate!r}, expected a function of staleness and step")
-        if not (hasattr(every, "__index__") and every >= 0):
-            raise ValueError(f"ParameterServer: every is {every!r}, expected a number of updates, 0 or more")
+        check_number("ParameterServer", whole=True, least=0, every=every)
         self.flat = FlatModel(model)
         self._trained = False
         values = to_numpy(self.flat.data)  # a worker's model may be on a GPU; messages are not
@@ -368,7 +368,7 @@ class Quorum(BSP):
     least: int
 
     def __post_init__(self):
-        check_positive("Quorum", least=self.least)
+        check_positive("QuorumDiLoCo", quorum=self.least)
 
     @property
     def name(self) -> str:

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
-from ....nn.layer import check_positive
+from ....bounds import check_positive
 from .schedule import KINDS, Action, Schedule, parse
 
 MAX_STAGES_PER_RANK = 128
@@ -33,8 +33,7 @@ _LABEL = re.compile(r"^(?:rank|stage)?\s*(\d+)\s*:", re.IGNORECASE)
 def _check(name: str, rank: int, n_ranks: int, n_microbatches: int, what: str = "stage") -> None:
     if not 0 <= rank < n_ranks:
         raise ValueError(f"{name}: {what} is {rank!r}, expected 0 to {n_ranks - 1} (there are {n_ranks})")
-    if n_microbatches < 1:
-        raise ValueError(f"{name}: n_microbatches is {n_microbatches!r}, expected 1 or more")
+    check_positive(name, n_microbatches=n_microbatches)
 
 
 def gpipe(stage: int, n_stages: int, n_microbatches: int) -> Iterator[Action]:
@@ -112,8 +111,7 @@ def interleaved(rank: int, n_ranks: int, n_microbatches: int, n_virtual: int = 2
     1F0 1F1 3F0 3B0 3F1 3B1 1B0 1B1
     """
     _check("interleaved", rank, n_ranks, n_microbatches, "rank")
-    if n_virtual < 1:
-        raise ValueError(f"interleaved: n_virtual is {n_virtual!r}, expected 1 or more stages for each rank")
+    check_positive("interleaved", n_virtual=n_virtual)
     if n_microbatches % n_ranks:
         raise ValueError(f"interleaved: n_microbatches is {n_microbatches}, expected a multiple of the {n_ranks} ranks")
     groups = range(0, n_microbatches, n_ranks)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ....nn.layer import check_positive
+from ....bounds import check_number, check_positive
 from ....trace import Message, Span, Trace
 from .check import Deadlock, check_schedule, play
 from .schedule import LANE, Action, Schedule
@@ -97,8 +97,7 @@ def simulate(
     stuck = allow_deadlock and {f.problem for f in report.findings} <= {"deadlock", "order"}
     made = report.schedule if stuck else report.require()
     costs = stage_costs(made, forward, backward)
-    if not transfer >= 0:
-        raise ValueError(f"simulate: transfer is {transfer!r}, expected 0 seconds or more")
+    check_number("simulate", least=0, below=float("inf"), transfer=transfer)
 
     times, deadlock = play(made, lambda a: costs[a.kind][a.stage], transfer)
     rank_of = made.rank_of

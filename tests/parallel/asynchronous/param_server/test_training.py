@@ -202,7 +202,7 @@ def test_divergence_ends_the_run():
         ({"policy": ssp}, r"expected an object such as asp\(\) or ssp\(4\): write ssp\("),
         ({"rule": Optimizer(model_of().params, SGD(), 0.1)}, r"rule is Optimizer\(.*, expected a rule, such as"),
         ({"rate": "inverse"}, "rate is 'inverse', expected a function of staleness and step"),
-        ({"every": -1}, "every is -1, expected a number of updates"),
+        ({"every": -1}, "every is -1, expected a whole number of 0 or more"),
         ({"pace": Speeds(1)}, "there is no worker 1, expected 0 to 0"),
     ],
 )
