@@ -22,9 +22,12 @@ if TYPE_CHECKING:
 def check_arrays(where: str, **arrays) -> None:
     """Raise unless these are arrays, of NumPy or CuPy."""
     for name, value in arrays.items():
-        if not hasattr(value, "shape"):
-            kind = type(value).__name__
-            raise TypeError(f"{where}: {name} is a {kind}, expected an array, such as np.array({name})")
+        masked = isinstance(value, np.ma.MaskedArray)  # what it hides would be read
+        if not hasattr(value, "shape") or masked or isinstance(value, np.matrix):
+            way = f"{name}.filled(value)" if masked else f"np.array({name})"
+            raise TypeError(f"{where}: {name} is a {type(value).__name__}, expected an array, such as {way}")
+        if value.dtype.kind == "c":
+            raise TypeError(f"{where}: {name} holds {value.dtype}, expected real numbers: abs({name}), {name}.real")
 
 
 # -- dataset -----------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 
-from ..data import Batches, Loader
+from ..data import Batches
 from ..parallel import ParameterServer, asp, backup, bsp, softsync, ssp
 from ..parallel.asynchronous.param_server import ASP, RATES, Run
 from .fit import DivergedError, why_not_finite
@@ -53,9 +53,8 @@ def train_asynchronously(comm, settings, dataset, model, loss, rule, lr) -> tupl
     if run is None:
         return History(), None
     if run.diverged:
-        rows = np.arange(0 if isinstance(dataset.x_train, Loader) else len(dataset.x_train))
         bad = run.gradients[~np.isfinite(run.gradients["loss"])]
-        why = why_not_finite(dataset, rows, bool((bad["used"] == 0).any()))
+        why = why_not_finite(dataset, bool((bad["used"] == 0).any()))
         raise DivergedError(f"the loss is not finite after {run.updates} updates: {why}")
     return history_of(run, updates, loss.metric.name), run.params
 

@@ -136,9 +136,7 @@ def fit(
                     _warn_of_pixels(batch.x)
                 loss = strategy.step(batch)
                 if not math.isfinite(loss):  # every later step would only spread it
-                    start = batches.batch_size * (now.step - now.epoch * len(batches))
-                    rows = batches.order(now.epoch)[start : start + batches.batch_size]
-                    why = why_not_finite(dataset, rows, now.step == first)
+                    why = why_not_finite(dataset, now.step == first)
                     raise DivergedError(f"the loss became {loss} at step {now.step + 1}: {why}")  # counted from 1
                 now.add(loss, batch.n)
                 later = strategy.clock.now()
@@ -173,15 +171,15 @@ class DivergedError(ArithmeticError):
     """The loss is NaN or infinite."""
 
 
-def why_not_finite(dataset, rows, first: bool) -> str:
-    """Say why the loss of some rows of the training set is not finite: the data, the arithmetic, or the rate."""
+def why_not_finite(dataset, first: bool) -> str:
+    """Say why a loss is not finite: the data, the arithmetic, or the rate."""
     for name, values in (("x_train", dataset.x_train), ("y_train", dataset.y_train)):
-        if values.dtype.kind == "f":
-            part = next(datasets.batches.rows_of(values, [get_xp(values).asarray(rows)]))
-            bad = np.argwhere(~np.isfinite(to_numpy(part)))
+        if values.dtype.kind == "f" and not isinstance(values, datasets.Loader):  # whose pixels are finite
+            # all rows: an infinity that a ReLU makes 0 spoils the weights, and the loss of a later batch
+            bad = np.argwhere(~np.isfinite(to_numpy(values)))
             if len(bad):
-                place = ", ".join(map(str, (rows[bad[0][0]], *bad[0][1:])))
-                return f"{name}[{place}] is {part[tuple(bad[0])]}; replace such values, or leave out the row"
+                place = ", ".join(map(str, bad[0]))
+                return f"{name}[{place}] is {values[tuple(bad[0])]}; replace such values, or leave out the row"
     if first:
         made = "an overflow, as of half precision or of inputs that are not scaled, 0 / 0, or scores of -inf only"
         return f"from data that are finite, before any update; a layer or the loss makes it: {made}"

@@ -196,6 +196,9 @@ def test_arrays_become_a_data_set_of_three_splits():
     [
         ({"y": np.zeros(19, int)}, "from_arrays: 20 samples, but 19 labels"),
         ({"y": [0] * 20}, "from_arrays: y is a list, expected an array"),
+        ({"x": np.ma.zeros((20, 3))}, r"x is a MaskedArray, expected an array, such as x.filled\(value\)"),
+        ({"x": np.asmatrix(np.zeros((20, 3)))}, r"x is a matrix, expected an array, such as np.array\(x\)"),
+        ({"x": np.zeros((20, 3), complex)}, "x holds complex128, expected real numbers"),
         ({"val": 0.5, "test": 0.5}, r"from_arrays: val=0.5, test=0.5 of 20 samples leave none to train on"),
         ({"val": -0.1}, r"from_arrays: val=-0.1"),
         ({"y": np.arange(20) * 10**12}, r"labels up to 19000000000000 would be as many classes; number them from 0"),

@@ -160,6 +160,7 @@ class AllMasked(dl.nn.Layer):
             r"became nan at step \d+: x_train\[100, 3\] is nan; replace such values, or leave",
         ),
         ({"data": with_value(np.inf)}, r"x_train\[100, 3\] is inf; replace"),
+        ({"data": with_value(-np.inf)}, r"x_train\[100, 3\] is -inf; replace"),
         ({"data": DIGITS, "change": spoil}, r"parameter '2.W' holds NaN or infinity before the first step"),
         (
             {"data": DIGITS, "change": spoil, "kind": dl.ZeRO, "stage": 3},
