@@ -178,9 +178,10 @@ EXERCISES["needed_bandwidth"] = Exercise(
         "one rank sends nothing: 0": "if left > 0  ->  if left > 0 and ranks > 1",
         "latencies that take longer than computing leave no time: np.inf": " if left > 0 else np.inf  ->  ",
         "latencies that take as long as computing leave no time: np.inf": "if left > 0  ->  if left >= 0",
-        "where latencies take as long as computing, or longer, no bandwidth is enough: np.inf, not 0": (
-            "else np.inf  ->  else 0.0"
-        ),
+        "where latencies take as long as computing, or longer, no bandwidth is enough: np.inf, not 0": [
+            "else np.inf  ->  else 0.0",
+            f"{NEEDED} if left > 0 else np.inf  ->  max(0.0, {NEEDED})",
+        ],
         "no bandwidth is enough: return np.inf": [
             "else np.inf  ->  else None",
             "else np.inf  ->  else -1.0",
@@ -325,11 +326,15 @@ EXERCISES["codecs"] = Exercise(
         "1 bit, back: bit 1 has the first mean": "means[1 - np.unpackbits  ->  means[np.unpackbits",
         "1 bit, back: the result is float32": "return means[1 -  ->  return means.astype(float)[1 -",
         "top k: the largest in magnitude: abs(x)": f"{PLACES}  ->  np.argsort(x)[-k:]",
-        "top k: these are the smallest": f"{PLACES}  ->  np.argsort(np.abs(x))[:k]",
+        "top k: these are the smallest": [
+            f"{PLACES}  ->  np.argsort(np.abs(x))[:k]",
+            f"{PLACES}  ->  np.argpartition(np.abs(x), k)[:k]",
+        ],
         "top k: k values are sent, neither more nor fewer, also if some are equally large": [
             f"{PLACES}  ->  np.flatnonzero(np.abs(x) >= np.sort(np.abs(x))[-k])",
             f"{PLACES}  ->  np.flatnonzero(np.abs(x) > np.sort(np.abs(x))[-k])",
             f"{PLACES}  ->  np.argsort(np.abs(x))[-k + 1:]",
+            f"{PLACES}  ->  np.argpartition(np.abs(x), -k)[-k - 1:]",
         ],
         "top k: the last k of argpartition are the largest if it is called with -k, not with k": (
             f"{PLACES}  ->  np.argpartition(np.abs(x), min(k, len(x) - 1))[-k:]"
@@ -449,7 +454,13 @@ EXERCISES["compressed_all_reduce"] = Exercise(
         "x changed: x += error writes into the gradient, x + error makes a new array": (
             f"{GIVEN}  ->  x += error\n    given = x"
         ),
-        "send the codes alone, not what they decode to": f"{SUM}  ->  comm.all_reduce(decode(*code, len(x)))",
+        "send the codes alone, not what they decode to": [
+            f"{SUM}  ->  comm.all_reduce(decode(*code, len(x)))",
+            (
+                "    rows = [comm.all_gather(part) for part in code]\n  ->  ",
+                f"{SUM}  ->  comm.all_reduce(decode(*code, len(x)))",
+            ),
+        ],
         "send each array of the code once, and nothing else": [
             "    rows =  ->      comm.all_gather(x)\n    rows =",
             "    rows =  ->      [comm.all_gather(part) for part in code]\n    rows =",
