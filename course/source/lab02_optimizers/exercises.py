@@ -291,6 +291,12 @@ EXERCISES["adam"] = Exercise(
             "(1 - beta2**t)  ->  (1 - beta1**t)",
             "(1 - beta1**t)  ->  (1 - beta2**t)",
         ],
+        "beta to the power of t, not t times beta": [
+            (f"{MEAN}  ->  m / (1 - beta1 * t)", f"{SQUARE}  ->  s / (1 - beta2**t)"),
+        ],
+        "s is a mean that forgets, not the largest square": (
+            "s += (1 - beta2) * grad * grad  ->  s[...] = np.maximum(s / beta2, grad * grad)"
+        ),
         "divide by 1 - beta**t: the means are too small": [
             f"{MEAN}  ->  m * (1 - beta1**t)",
             f"{SQUARE}  ->  s * (1 - beta2**t)",
@@ -443,6 +449,9 @@ EXERCISES["noise"] = Exercise(
         "|g| is squared, too": f"{LARGE}  ->  np.linalg.norm(gradients.mean(axis=0))",
         "the mean of |g_i|^2 over the ranks, not the sum": f"{SMALL}  ->  (gradients**2).sum()",
         "g is the mean of the ranks' gradients, not the sum": f"{LARGE}  ->  (gradients.sum(axis=0) ** 2).sum()",
+        "|g|^2 squares the mean over the ranks, it is no mean of squares": (
+            f"{LARGE}  ->  (gradients**2).mean(axis=0).sum()"
+        ),
         "|g|^2 is a sum over all weights, not a mean": [
             f"{LARGE}  ->  (gradients.mean(axis=0) ** 2).mean()",
             (f"{SMALL}  ->  (gradients**2).mean()", f"{LARGE}  ->  (gradients.mean(axis=0) ** 2).mean()"),
@@ -533,9 +542,9 @@ EXERCISES["fit"] = Exercise(
             "def fit(batches, steps):\n    return np.polyfit(np.log(batches), np.log(steps), 1)[::-1]"
         ),
         "E_min is asked for, not the critical batch": "return s_min, e_min  ->  return s_min, e_min / s_min",
-        "all measurements count, not the first three": (
-            "    A =  ->      batches, steps = batches[:3], steps[:3]\n    A ="
-        ),
+        "all measurements count, not the first three, or two": [
+            f"    A =  ->      batches, steps = batches[:{n}], steps[:{n}]\n    A =" for n in (3, 2)
+        ],
         "divide each equation by S_i once, neither by its square nor by its root, and take all": [
             "1 / steps, 1 / (batches * steps)  ->  1 / steps**2, 1 / (batches * steps**2)",
             *(

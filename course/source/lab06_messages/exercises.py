@@ -52,6 +52,7 @@ EXERCISES["moves"] = Exercise(
             "        out[...] = whole[comm.rank]\n        return",
             "comm.send(x[rank], rank)  ->  comm.send(x, rank)",
         ),
+        "scatter: the root's own row is x[root], wherever the root is": "out[...] = x[root]  ->  out[...] = x[0]",
         "scatter: the root's x is changed": "    out[...] = x[root]\n  ->      out[...] = x[root]; x[root] = 0\n",
         "scatter: a row for each rank: x[rank] goes to rank": f"{TO_ALL}  ->  {TO_ALL.replace('x[rank]', 'x')}",
         "scatter: the root's own row is missing in out: write it there, out[...] = ...": [

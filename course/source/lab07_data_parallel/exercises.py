@@ -30,7 +30,10 @@ EXERCISES["weighted_mean"] = Exercise(
         "weighted, and then divided by the number of parts, too": "return sum(  ->  return 1 / len(counts) * sum(",
         "the counts of all parts, not of three": "zip(counts, gradients)  ->  zip(counts[:3], gradients[:3])",
         "the last part is missing": "zip(counts, gradients)  ->  zip(counts[:-1], gradients)",
-        "each part has its own count": "count / n * gradient  ->  counts[0] / n * gradient",
+        "each part has its own count": [
+            "count / n * gradient  ->  counts[0] / n * gradient",
+            "zip(counts, gradients)  ->  zip(counts[::-1], gradients)",
+        ],
         "n is the sum of the counts, not 12": "n = sum(counts)  ->  n = 12",
         "the weight of a part is its share, not the reciprocal": "count / n *  ->  n / max(count, 1) *",
         "a weight of float64 makes the result float64: keep the dtype of the gradients": (

@@ -32,6 +32,7 @@ EXERCISES["step_bytes"] = Exercise(
         "a label is one int64 of 8 bytes, not a number for each class": (
             f"{BATCH}  ->  batch * itemsize * (sizes[0] + sizes[-1])"
         ),
+        "a label is an int64 of 8 bytes, not of 4": f"{BATCH}  ->  batch * (itemsize * sizes[0] + 4)",
         "a layer has d_in times d_out weights: add them up over the layers": (
             f"{WEIGHTS}  ->  itemsize * int(np.prod(sizes))"
         ),
@@ -212,6 +213,10 @@ EXERCISES["light_forward"] = Exercise(
         "the backward pass takes dy, not the output": f"{BACK}  ->  return block.backward(y, saved)",
         "keep the block's input alone: what it saved is computed again": [
             (f"{RUN}  ->      return block.forward(x)", f"{AGAIN}  ->      return block.backward(dy, kept)"),
+        ],
+        "keep the block's input, which light_backward gives to forward": [
+            "return y, x  ->  return y, saved",
+            "return y, x  ->  return y, (x, saved)",
         ],
         "keep the block's input, and nothing else": [
             (
