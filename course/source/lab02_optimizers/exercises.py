@@ -295,7 +295,7 @@ EXERCISES["adam"] = Exercise(
             (f"{MEAN}  ->  m / (1 - beta1 * t)", f"{SQUARE}  ->  s / (1 - beta2**t)"),
         ],
         "s is a mean that forgets, not the largest square": (
-            "s += (1 - beta2) * grad * grad  ->  s[...] = np.maximum(s / beta2, grad * grad)"
+            "s += (1 - beta2) * grad * grad  ->  s[...] = np.maximum(s, grad * grad)"
         ),
         "divide by 1 - beta**t: the means are too small": [
             f"{MEAN}  ->  m * (1 - beta1**t)",
