@@ -225,8 +225,11 @@ class Trace:
     @classmethod
     def load(cls, path: str | Path) -> Trace:
         """Read back what `save` wrote."""
-        content = json.loads(Path(path).read_text(encoding="utf-8"))
-        events = content["traceEvents"]
+        try:
+            content = json.loads(Path(path).read_text(encoding="utf-8"))
+            events = content["traceEvents"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise ValueError(f"{path}: no trace, or a part of one; expected a file that Trace.save wrote") from error
         spans = [Span(e["pid"] - 1, e["cat"], e["name"], **e["args"]) for e in events if e["ph"] == "X"]
         trace = cls(spans, [Message(**e["args"]) for e in events if e["ph"] == "s"])
         for rank, name, group, key, nbytes, places, *moments in content.get("operations", ()):

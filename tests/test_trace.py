@@ -39,6 +39,10 @@ def test_a_saved_trace_comes_back(tmp_path):
     path = TRACE.save(tmp_path / "trace.json")
     again = Trace.load(path)
     assert again == TRACE
+    for text in (path.read_text(encoding="utf-8")[:-9], "{}", "[]"):
+        path.write_text(text, encoding="utf-8")
+        with pytest.raises(ValueError, match=r"trace\.json: no trace, or a part of one"):
+            Trace.load(path)
 
 
 def test_the_file_has_what_the_viewers_need(tmp_path):

@@ -22,7 +22,7 @@ class Container(Layer):
     def __init__(self, layers: list[Layer]):
         self.layers = list(layers)
         for i, layer in enumerate(self.layers):
-            if not hasattr(layer, "forward"):
+            if isinstance(layer, type) or not hasattr(layer, "forward"):
                 kind = type(self).__name__
                 raise TypeError(f"{kind}: layer {i} is {layer!r}, expected a Layer; those of a list: {kind}(*layers)")
             layer.name = layer.name or f"{i}.{type(layer).__name__}"

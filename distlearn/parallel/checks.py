@@ -78,6 +78,8 @@ class CheckedLoss:
 
 def checked(loss: Loss) -> Loss:
     """Return a loss that is checked at its first call; those of the library are as they should be."""
+    if isinstance(loss, type) or not callable(loss):
+        raise TypeError(f"the loss is {loss!r}, expected an instance, such as SoftmaxCrossEntropy()")
     ours = type(loss).__module__.partition(".")[0] == __name__.partition(".")[0]
     return loss if ours else CheckedLoss(loss)
 

@@ -124,6 +124,8 @@ def fit(
     batches = datasets.Batches(dataset.x_train, dataset.y_train, batch_size, rank=rank, size=size, seed=seed)
     batches.clock, total, now = strategy.clock, epochs * len(batches), Progress()
     saving = None
+    if checkpoints is None and (every or resume):
+        raise ValueError(f"fit: every is {every!r} and resume {resume!r}, but without checkpoints, a CheckpointStore")
     if checkpoints is not None:
         saving = Saving(checkpoints, every, strategy, data_fingerprint(dataset, batch_size, seed))
         now = saving.begin(resume)

@@ -359,6 +359,12 @@ def test_a_loss_that_is_no_loss_is_named_at_the_first_step(name, loss):
 
 
 @pytest.mark.parametrize("name", ["serial", *ALL])
+def test_a_class_in_place_of_a_loss_is_named(name):
+    with pytest.raises(RankError, match=r"the loss is <class .*SoftmaxCrossEntropy'>, expected an instance"):
+        SimWorld(1 if name == "serial" else P).run(lambda c: build(c, name, loss=SoftmaxCrossEntropy))
+
+
+@pytest.mark.parametrize("name", ["serial", *ALL])
 def test_a_loss_that_does_as_the_error_says_trains_as_that_of_the_library(name):
     same(after(name, loss=lambda rank: sum_over_n), after(name))
     after(name, loss=lambda rank: noisy)

@@ -20,6 +20,9 @@ def test_training_ends_where_on_epoch_says_so_and_goes_on_later(tmp_path):
     stopped = fit(serial(), DIGITS, checkpoints=store, on_epoch=lambda history: len(history.epochs) == 2, **options)
     assert [e.epoch for e in stopped.epochs] == [1, 2]
     assert store.steps == [8]
+    for alone in ({"every": 5}, {"resume": True}):  # nothing would be saved, or read
+        with pytest.raises(ValueError, match="but without checkpoints, a CheckpointStore"):
+            fit(serial(), DIGITS, **options, **alone)
     resumed = fit(serial(), DIGITS, checkpoints=store, resume=True, **options)
     assert resumed.column("test").tolist() == fit(serial(), DIGITS, **options).column("test_accuracy").tolist()
 
