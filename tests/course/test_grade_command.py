@@ -28,7 +28,7 @@ needs_sandbox = pytest.mark.skipif(bool(sandbox.available()), reason=f"no sandbo
 @pytest.fixture
 def course(tmp_path, jupyter_home, monkeypatch):
     """A course, as the working directory."""
-    course = small.make_course(tmp_path, COURSE / grading.CONFIG)
+    course = small.make_course(tmp_path, COURSE / grading.CONFIG, "\nc.Execute.timeout = 100  # of cells that sleep\n")
     monkeypatch.chdir(course)
     return course
 
@@ -158,7 +158,7 @@ def wait(done, seconds=100):
 def test_what_stops_grading_leaves_nothing_and_the_next_run_goes_on(course, ours, tmp_path, number):
     right = solved(grading.generate(course, small.LAB), small.source())
     grading.submit(course, small.LAB, "anna", right)
-    right.cells.insert(0, new_code_cell("import time\ntime.sleep(25)"))
+    right.cells.insert(0, new_code_cell("import time\ntime.sleep(60)"))
     grading.submit(course, small.LAB, "bert", right)
     words = [sys.executable, "-m", "distlearn", "course", "grade", small.LAB, "--jobs", "2"]
     heard = partial(signal.signal, signal.SIGHUP, signal.SIG_DFL)  # which nohup ignores, here as well
