@@ -155,7 +155,7 @@ CLAIMS = [
         lambda: lab14.step_seconds(1, 2048) / lab14.step_seconds(128, 2048 * 128),
         lambda kept: round(kept, 2) in (0.75, 0.76),
     ),
-    Claim("14", "replay and run agree within 5 %", replayed, lambda error: error < 0.05),
+    Claim("14", "replay and run agree within 5 %", replayed, lambda error: error < 0.05, slow=True),
     Claim("14", "falls from 188 to 48 TFLOP/s on four times as many GPUs", envelope, keeps),
     Claim("14", "errs two and a half times as much", lambda: 1 / (1 - envelope()[-1]), lambda x: 2.4 < x < 2.6),
     Claim(
@@ -164,18 +164,20 @@ CLAIMS = [
         lambda: np.abs(np.log(envelope()[2])).argsort()[-2:].tolist(),
         lambda worst: sorted(worst) == [0, 3],
     ),
-    Claim("14", "so that all shares add up to 100 %", added_up, lambda sums: np.allclose(sums, 1)),
+    Claim("14", "so that all shares add up to 100 %", added_up, lambda sums: np.allclose(sums, 1), slow=True),
     Claim(
         "14",
         "Of what a plan decides, recomputation costs most",
         lambda: plans(80)[1]["lost"],
         lambda lost: sorted(lost, key=lost.get)[-2:] == ["again", "below peak"],
+        slow=True,
     ),
     Claim(
         "14",
         "the best plan does without, and keeps 48 % of the peak, not 37",
         lambda: [plans(160)[0]["recompute"], *(round(plans(gb)[1]["share of peak"], 2) for gb in (160, 80))],
         lambda found: found == [False, 0.48, 0.37],
+        slow=True,
     ),
     Claim(
         "14",
@@ -200,6 +202,7 @@ CLAIMS = [
         "smaller limits change little",
         bucket_steps,
         lambda steps: steps[1] < 1.03 * steps[128] and min(steps, key=steps.get) == 512,
+        slow=True,
     ),
     Claim("07", "for less than two points of accuracy", averaged_once, lambda cost: max(cost) < 2, slow=True),
     Claim(

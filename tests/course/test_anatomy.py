@@ -210,6 +210,7 @@ def undocumented(source):
     return source[: source.index('    """')] + source[source.index('    """\n    ###') + 8 :]
 
 
+@pytest.mark.nightly(but_every=3)
 @pytest.mark.parametrize("name", BROKEN)
 def test_each_rule_reports(spoil, name):
     how, words = BROKEN[name]

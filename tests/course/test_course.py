@@ -160,14 +160,6 @@ def test_what_a_class_got_wrong(tmp_path, name, text, said):
     assert mistakes(tmp_path, small.LAB) == [("check_one", said, 1)]
 
 
-def test_grading_without_a_sandbox_is_refused(tmp_path, jupyter_home, monkeypatch):
-    monkeypatch.chdir(small.make_course(tmp_path, COURSE / grading.CONFIG))
-    monkeypatch.setattr(sandbox, "available", lambda: "bwrap is not installed")
-    status, said = run("grade", small.LAB)
-    assert status == 1
-    assert "sudo apt install bubblewrap" in said
-
-
 def test_where_nobody_may_make_namespaces_grading_is_refused(tmp_path, jupyter_home):
     course = small.make_course(tmp_path, COURSE / grading.CONFIG)
     book = small.source()

@@ -28,7 +28,7 @@ needs_sandbox = pytest.mark.skipif(bool(sandbox.available()), reason=f"no sandbo
 @pytest.fixture
 def course(tmp_path, jupyter_home, monkeypatch):
     """A course, as the working directory."""
-    course = small.make_course(tmp_path, COURSE / grading.CONFIG)
+    course = small.make_course(tmp_path, COURSE / grading.CONFIG, "\nc.Execute.timeout = 100  # of cells that sleep\n")
     monkeypatch.chdir(course)
     return course
 
@@ -111,34 +111,36 @@ def test_a_submission_that_holds_its_worker_is_ended(course):
     assert status == (table["aholds"]["points"] == "")
 
 
-@needs_sandbox
-@pytest.mark.parametrize(
-    "number", [signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.nightly), signal.SIGKILL]
-)
-def test_when_grading_ends_all_ends_with_it(course, tmp_path, monkeypatch, number):
-    right = solved(grading.generate(course, small.LAB), small.source())
-    right.cells.insert(0, new_code_cell("import time\ntime.sleep(60)"))
-    grading.submit(course, small.LAB, "anna", right)
+PIPES = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+
+
+@pytest.fixture
+def ours(tmp_path, monkeypatch):
+    """Return a function that finds the processes of this test's grading, whose files lie in a folder `tmp`."""
     (tmp_path / "tmp").mkdir()
     monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
-    words = [sys.executable, "-m", "distlearn", "course", "grade", small.LAB]
 
-    def ours():
+    def find():
         found = psutil.process_iter(["cmdline"])
         return [p for p in found if any(str(tmp_path) in word for word in p.info["cmdline"] or ())]
 
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    heard = partial(signal.signal, signal.SIGHUP, signal.SIG_DFL)  # which nohup ignores, here as well
-    with subprocess.Popen(words, start_new_session=True, preexec_fn=heard, **pipes) as process:
+    return find
+
+
+@needs_sandbox
+def test_when_grading_is_killed_all_ends_with_it(course, ours):
+    right = solved(grading.generate(course, small.LAB), small.source())
+    right.cells.insert(0, new_code_cell("import time\ntime.sleep(60)"))
+    grading.submit(course, small.LAB, "anna", right)
+    words = [sys.executable, "-m", "distlearn", "course", "grade", small.LAB]
+    with subprocess.Popen(words, start_new_session=True, **PIPES) as process:
         wait(lambda: sum("bwrap" in p.info["cmdline"][0] for p in ours()) >= 2)
         status, said = run("grade", small.LAB)
         assert status == 1
         assert "is being graded by another process" in said
-        process.send_signal(number)
+        process.kill()
         process.wait(20)
     wait(lambda: not ours(), 30)
-    if number != signal.SIGKILL:
-        assert not list((tmp_path / "tmp").iterdir())
 
 
 def wait(done, seconds=100):
@@ -150,26 +152,29 @@ def wait(done, seconds=100):
 
 
 @needs_sandbox
-def test_control_c_stops_and_the_next_run_goes_on(course):
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, *(pytest.param(n, marks=pytest.mark.nightly) for n in (signal.SIGTERM, signal.SIGHUP))]
+)
+def test_what_stops_grading_leaves_nothing_and_the_next_run_goes_on(course, ours, tmp_path, number):
     right = solved(grading.generate(course, small.LAB), small.source())
     grading.submit(course, small.LAB, "anna", right)
-    right.cells.insert(0, new_code_cell("import time\ntime.sleep(25)"))
+    right.cells.insert(0, new_code_cell("import time\ntime.sleep(60)"))
     grading.submit(course, small.LAB, "bert", right)
     words = [sys.executable, "-m", "distlearn", "course", "grade", small.LAB, "--jobs", "2"]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    with subprocess.Popen(words, start_new_session=True, env=dict(os.environ), **pipes) as process:
-        until = time.monotonic() + 100
-        done = course / "autograded" / "anna" / small.LAB / "lab00.ipynb"
-        while time.monotonic() < until and not (done.exists() and '"tests"' in done.read_text(encoding="utf-8")):
-            time.sleep(0.2)
+    heard = partial(signal.signal, signal.SIGHUP, signal.SIG_DFL)  # which nohup ignores, here as well
+    done = course / "autograded" / "anna" / small.LAB / "lab00.ipynb"
+    with subprocess.Popen(words, start_new_session=True, preexec_fn=heard, **PIPES) as process:
+        wait(lambda: done.exists() and '"tests"' in done.read_text(encoding="utf-8"))
         time.sleep(2)
-        os.killpg(process.pid, signal.SIGINT)
+        os.killpg(process.pid, number)
         began = time.monotonic()
         said = process.communicate(timeout=60)[0]
         assert time.monotonic() - began < 5, said
     assert process.returncode == 130, said
     assert "the same command goes on with the others" in said
     assert "graded 1 of 2 submissions" in said
+    wait(lambda: not ours(), 30)
+    assert not list((tmp_path / "tmp").iterdir())
     right.cells.pop(0)  # it need not sleep again
     nbformat.write(right, course / "submitted" / "bert" / small.LAB / "lab00.ipynb")
     status, said = run("grade", small.LAB)

@@ -21,7 +21,7 @@ PER_COMMIT = LABS[:1]
 WRONG = 1
 """So many notebooks with wrong answers are graded; all of them with `--thorough`, a minute or two a lab."""
 AGAIN = ("untouched", "solved", "solved-sliced")
-"""Graded with `--thorough`; the second always, the first of the first lab. nbval runs solutions, right answers among
+"""Graded with `--thorough`; the second always. nbval runs solutions, right answers among
 wrong ones count, test_visible.py says what each check finds where nothing is written, and what is sliced and right gets
 full marks among hostile submissions (test_hostile.py).
 """
@@ -78,7 +78,7 @@ def graded(lab, tmp_path_factory, jupyter_home, request):
     chosen = known
     if not request.config.getoption("--thorough", default=False):
         left_out = [s.name for s in known if s.name.startswith("wrong-")][WRONG:]
-        left_out += AGAIN[2:] if lab == LABS[0] else ("untouched", *AGAIN[2:])
+        left_out += ("untouched", *AGAIN[2:])
         chosen = [s for s in known if s.name not in left_out]
     if lab == LABS[0]:
         chosen = [*chosen, *cheats(sliced(released)), untidy(solved(released, source))]
@@ -105,10 +105,9 @@ def test_an_untouched_notebook_scores_nothing_and_stops_kindly(graded):
     assert stops(nbformat.read(path, as_version=4)) == {"CheckFailed": len(automatic(scores))}
 
 
-def test_an_untouched_notebook_stops_at_predictions(lab, monkeypatch, request):
+@pytest.mark.nightly
+def test_an_untouched_notebook_stops_at_predictions(lab, monkeypatch):
     """Grading goes on after a missing prediction, so this runs as a student does."""
-    if lab != LABS[0] and not request.config.getoption("--thorough"):
-        pytest.skip("runs every night")
     monkeypatch.delenv("NBGRADER_EXECUTION", raising=False)
     (path,) = (COURSE.parent / "labs" / lab).glob("*.ipynb")
     book = nbformat.read(path, as_version=4)
@@ -141,6 +140,7 @@ def test_wrong_answers_lose_points_exactly_where_they_are_wrong(graded):
             found[student.name] = f"lost {sorted(lost)}, expected {sorted(student.loses)}"
         if student.name.startswith("cheats"):
             assert all(scores[n]["score"] == 0 < scores[n]["max"] for n in automatic(scores)), student.name
+            assert not any(s["manual"] for s in scores.values()), "an empty answer needs nobody to read it"
     assert not found
 
 

@@ -145,11 +145,13 @@ def test_who_bends_the_checks_scores_nothing(grade):
             "def three():\n    import sys\n    return sys._getframe(1).f_globals",
             "import glob\nfor name in {*glob.glob('*.ipynb'), *glob.glob('/opt/submission/*.ipynb')}:\n"
             "    print(open(name, 'rb').read().hex())",
+            "import os\nprint(os.getcwd())",
         )
 
     points, _, page = grade(change)
     assert points == dict.fromkeys(FULL, 0)
     assert "secret_two" not in page, "an answer that prints the hidden tests does not give them away"
+    assert "/home/student/work" in page or sandbox.available(), "its kernel runs in the sandbox"
     assert b"_getframe".hex() in page
     assert b"secret_".hex() not in page, "the notebook that it finds is the one that was handed in"
 

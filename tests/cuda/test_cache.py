@@ -54,10 +54,10 @@ def test_processes_that_build_at_the_same_time(tmp_path):
     environment = os.environ | {"DISTLEARN_CACHE": str(tmp_path)}
     several = [
         subprocess.Popen([sys.executable, "-c", SCRIPT], env=environment, stdout=subprocess.PIPE, text=True)
-        for _ in range(3)
+        for _ in range(2)
     ]
     try:
-        assert [p.communicate(timeout=120)[0] for p in several] == ["224.0\n"] * 3
+        assert [p.communicate(timeout=120)[0] for p in several] == ["224.0\n"] * 2
     finally:
         for process in several:
             process.kill()

@@ -50,7 +50,7 @@ def test_kernel(variant, compiler):
     assert counted == pytest.approx(variant.memory, abs=0.3), str(report)
 
 
-@pytest.mark.nightly(but_every=4)
+@pytest.mark.nightly  # with every commit: a fourth of what is built (conftest.py)
 @pytest.mark.skipif(not has_nvrtc(), reason="NVRTC is not installed (pip install nvidia-cuda-nvrtc)")
 @pytest.mark.parametrize("file", sorted({v.file for v in kernels.VARIANTS}))
 def test_compiles_for_real_cards(file):

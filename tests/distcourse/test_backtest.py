@@ -30,6 +30,7 @@ def test_operations_are_those_that_the_papers_count():
     assert run.flops(True) == pytest.approx(formula)
 
 
+@pytest.mark.nightly
 def test_sealed_rows_are_predicted_better_than_by_a_constant():
     """BLOOM's bubble, from its largest batch alone."""
     found = backtest(TABLES["BLOOM, three batches"])

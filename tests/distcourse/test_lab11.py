@@ -98,6 +98,7 @@ def test_a_floor_rises_with_the_rate():
     assert cold["falls by"] == 0
 
 
+@pytest.mark.nightly
 def test_every_rival_is_best_at_a_rate_inside_the_grid():
     outcome = lab11.race(lab11.make_entry(by_staleness), mixes=lab11.practice_mixes())
     assert all(0 < outcome.best(name)[1] < len(lab11.RATES) - 1 for name in outcome.curves)

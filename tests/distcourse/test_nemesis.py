@@ -13,7 +13,7 @@ from tests.world.faults import draw, problems, shrink, strike
 RUNS, PORTIONS = 192, 12
 
 
-@pytest.mark.parametrize("portion", [pytest.param(p, marks=[pytest.mark.nightly] * (p > 3)) for p in range(PORTIONS)])
+@pytest.mark.parametrize("portion", [pytest.param(p, marks=[pytest.mark.nightly] * (p > 1)) for p in range(PORTIONS)])
 def test_every_invariant_holds_or_the_fault_is_named(portion):
     """Plans of up to four faults on 2 to 6 simulated ranks, restarted on as many or fewer: 192 runs a night."""
     came = Counter()

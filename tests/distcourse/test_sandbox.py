@@ -1,6 +1,8 @@
 """The sandbox of grading: what a program in it sees, may do, and leaves behind."""
 
 import os
+import shlex
+import socket
 import subprocess
 import sys
 import time
@@ -32,6 +34,7 @@ def test_the_environment_of_who_grades_is_not_inside(tmp_path, monkeypatch):
     "text",
     [
         "touch {here}/new",
+        "touch {library}/new.txt",
         "mount -o remount,rw,bind {top}",
         "unshare -Urm sh -c 'mount -o remount,rw,bind {top} && touch {here}/new'",
         "unshare -Urmpf sh -c 'mount -t proc proc /proc && : >> /proc/sys/kernel/core_pattern'",
@@ -51,7 +54,9 @@ def test_what_a_program_may_not_do(text, tmp_path):
     shared, other = tmp_path / "shared", tmp_path / "other"
     shared.mkdir()
     other.mkdir()
-    status, said = run(text.format(here=other, top="/" + tmp_path.parts[1]), shared, files=[other])
+    status, said = run(
+        text.format(here=other, top="/" + tmp_path.parts[1], library=sandbox.PACKAGES[0]), shared, files=[other]
+    )
     assert status != 0 or "kill" in text, said
     assert not list(other.iterdir())
     assert run(f"touch {shared}/new", shared)[0] == 0, "where it may write, it does"
@@ -63,6 +68,21 @@ def test_a_program_has_no_capability_and_no_other_process(tmp_path):
     assert "NoNewPrivs:\t1" in said
     assert sum(word.isdigit() for word in said.partition("Inter-")[0].split("\n")) <= 4
     assert "eth" not in said
+
+
+def test_a_program_reaches_nothing_that_listens_on_this_machine(tmp_path):
+    with socket.socket() as tcp, socket.socket(socket.AF_UNIX) as abstract:
+        tcp.bind(("127.0.0.1", 0))
+        abstract.bind("\0sandbox-" + str(tcp.getsockname()[1]))
+        doors = [(end.family.value, end.getsockname()) for end in (tcp, abstract)]
+        for end in (tcp, abstract):
+            end.listen()
+        code = (
+            f"import socket\nfor kind, where in {doors!r}: print(socket.socket(kind).connect_ex(where) or 'CONNECTED')"
+        )
+        _, said = run(f"{sys.executable} -c {shlex.quote(code)}", tmp_path)
+    assert len(said.split()) == 2, said
+    assert "CONNECTED" not in said
 
 
 def alive(word):

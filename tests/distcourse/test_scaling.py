@@ -82,6 +82,7 @@ def test_every_node_has_a_batch_of_its_own():
         assert curve.efficiency(p) == pytest.approx((p.batch / p.seconds) / (p.nodes * 16 / curve.alone.seconds))
 
 
+@pytest.mark.nightly
 def test_the_lectures_finding_and_where_it_ends():
     """AlexNet stalls at once over 10 Gb/s, GoogLeNet later, and no model stalls on a network without cost."""
     curves = {

@@ -112,7 +112,7 @@ def images(name="digits"):
     return big.reshape(len(x), 784), data.y_train
 
 
-@pytest.mark.nightly(but_every=4)
+@pytest.mark.nightly(but_every=6)
 @pytest.mark.parametrize("name", SMALL)
 def test_small_models_learn(name):
     """In 60 steps the shallow ones nearly finish; the deep narrow ones are well under way (chance is 0.1)."""
@@ -149,7 +149,10 @@ def test_an_unknown_model_is_named():
 
 
 @pytest.mark.skipif("DISTLEARN_DATA" not in os.environ, reason="DISTLEARN_DATA does not name a folder of data sets")
-@pytest.mark.parametrize(("name", "data", "least"), [("lenet", "mnist", 0.85), ("cnn", "fashion-mnist", 0.65)])
+@pytest.mark.parametrize(
+    ("name", "data", "least"),
+    [("lenet", "mnist", 0.85), pytest.param("cnn", "fashion-mnist", 0.65, marks=pytest.mark.nightly)],
+)
 def test_on_real_images(name, data, least):
     """A few dozen steps on the real images, evaluated on test images that were never trained on."""
     images = load(data, dtype="float32")

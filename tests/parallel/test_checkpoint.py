@@ -373,12 +373,6 @@ def test_a_finished_run_is_resumed_without_a_step_and_can_be_prolonged(tmp_path)
     assert_same_params(longer[1], whole[1], tol=0)
 
 
-def test_checkpoints_of_another_run_are_not_overwritten(tmp_path):
-    SimWorld(1).run(train, DATA, tmp_path)
-    with pytest.raises(Exception, match=r"holds checkpoints of a run up to step 15: resume it"):
-        SimWorld(1).run(train, DATA, tmp_path)
-
-
 def test_a_disk_that_is_full_does_not_end_training(tmp_path, monkeypatch):
     want = SimWorld(2).run(train, DATA)[0][1]
 

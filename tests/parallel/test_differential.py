@@ -39,8 +39,8 @@ def check(c):
 
 @pytest.mark.timeout(3600 if ASKED else 300)
 def test_on_the_simulator(request):
-    """250 (--thorough: 1,500), the same ones every time; hypothesis would make many of them from one another."""
-    n = 1500 if request.config.getoption("--thorough") else 250
+    """100 (--thorough: 1,500), the same ones every time; hypothesis would make many of them from one another."""
+    n = 1500 if request.config.getoption("--thorough") else 100
     if ASKED:
 
         @settings(max_examples=ASKED, database=None, suppress_health_check=list(HealthCheck))
@@ -65,9 +65,9 @@ def on_device(comm, c):
 
 @pytest.mark.parametrize("portion", range(6))
 def test_on_a_device(portion, monkeypatch, request):
-    """Some of 250 (--thorough: 1,500) on arrays that refuse implicit conversion; kernels update the last buckets."""
+    """Some of 100 (--thorough: 1,500) on arrays that refuse implicit conversion; kernels update the last buckets."""
     thorough, kernels = request.config.getoption("--thorough"), portion == 5
-    n, step = (1500, 5) if thorough else (250, 20)
+    n, step = (1500, 5) if thorough else (100, 20)
     if kernels and find_compilers():
         request.getfixturevalue("launched")
     for module in (hybrid, replicas, sharding, state, strategy):  # where copying to the host is meant

@@ -1,5 +1,4 @@
 import numpy as np
-import pytest
 from distcourse import lab06
 from distcourse.lab06 import crossovers
 
@@ -15,18 +14,14 @@ SIZES = tuple(1 << k for k in range(6, 25, 2))
 NETWORK = Network(1e-5, 1e9)
 
 
-@pytest.fixture(scope="module")
-def sweeps():
+def test_predicted_and_measured_stand_in_one_plot_and_the_line_where_the_formulas_cross():
     """Of eight simulated ranks on a slower network than that of the prediction, so that points and lines differ."""
     found = SimWorld(8, Network(2e-5, 5e8)).run(all_reduce_sweep, ("doubling", "ring"), SIZES, 3)[0]
     nbytes = np.array(SIZES, float)
-    return {
+    sweeps = {
         name: Sweep(nbytes, fastest(times), np.array([cost.seconds(name, n, 8, NETWORK) for n in SIZES]))
         for name, times in found.items()
     }
-
-
-def test_predicted_and_measured_stand_in_one_plot(sweeps):
     ax = lab06.plot_crossover(sweeps)
     for name, color in (("doubling", viz.COLORS[0]), ("ring", viz.COLORS[1])):
         lines = [line.get_ydata() for line in ax.get_lines() if line.get_color() == color and len(line.get_xdata()) > 2]
@@ -34,10 +29,6 @@ def test_predicted_and_measured_stand_in_one_plot(sweeps):
         np.testing.assert_array_equal(lines[1], sweeps[name].measured)
     assert [t.get_text() for t in ax.get_legend().get_texts()] == ["doubling", "ring", "predicted", "measured"]
     assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
-
-
-def test_the_line_stands_where_the_formulas_cross(sweeps):
-    ax = lab06.plot_crossover(sweeps)
     (line,) = [line for line in ax.get_lines() if len(set(line.get_xdata())) == 1]
     for n, ring_wins in ((line.get_xdata()[0] / 1.35, False), (line.get_xdata()[0] * 1.35, True)):  # interpolated
         doubling, ring = (cost.seconds(name, n, 8, NETWORK) for name in ("doubling", "ring"))

@@ -90,6 +90,7 @@ def test_messages_and_bytes_are_the_docstrings():
     assert [m.nbytes for m in world.trace.messages if m.source == 0] == [keys] * (3 * size - 2)
 
 
+@pytest.mark.nightly
 def test_sixty_four_ranks():
     began = time.process_time()
     world = SimWorld(64)

@@ -12,7 +12,7 @@ from .test_training import POLICIES, leads, serial
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("more", [[], ["strict"]])
+@pytest.mark.parametrize("more", [[], pytest.param(["strict"], marks=pytest.mark.nightly)])
 def test_every_policy_under_mpi(tmp_path, more):
     command = [
         "python",
