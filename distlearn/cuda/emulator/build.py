@@ -238,7 +238,7 @@ def _compile_as(code, name, compiler, options, scratch, arithmetic, overloaded, 
     return made, {
         "signature": signature.split(),
         "sites": sites,
-        "warnings": [*uninitialised(said.stderr, body), *translate.overlaid(code.text)],
+        "warnings": [*compiler_warnings(said.stderr, body), *translate.overlaid(code.text)],
         "variables": {name: (code, int(nbytes)) for name, code, nbytes in map(str.split, variables)},
     }
 
@@ -269,14 +269,17 @@ def _run(command, scratch, translated=None, name="", compiler=None, code=None):
     raise compile_error(done.stderr, translated, name, compiler.name, code)
 
 
-def uninitialised(messages: str, translated: translate.Translated) -> list[tuple[str, int, int, str]]:
-    """Return kind, line, column and text of warnings of local variables that are read before they are written."""
-    pattern = rf"^{re.escape(KERNEL_FILE)}:(\d+):(\d+): warning: (.*) \[-W[\w-]*uninitialized[\w=-]*\]$"
-    found = re.findall(pattern, messages, re.M)
-    lines = src.lines_of(translated.source)
-    found = [f for f in found if "shfl" not in lines[int(f[0]) - 1]]  # one lane may have what is shuffled
-    placed = ((int(line), translated.column(int(line), int(c)), text) for line, c, text in found)
-    return [("uninitialised-local", *place) for place in dict.fromkeys(placed)]
+def compiler_warnings(messages: str, translated: translate.Translated) -> list[tuple[str, int, int, str]]:
+    """Return kind, line, column and text: of locals read before they are written, of intrinsics without a mask."""
+    said = r"(?P<local>.*) \[-W[\w-]*uninitialized[\w=-]*\]|.* is deprecated: (?P<removed>__\w+ has no mask.*) \[-W.*"
+    found, lines = [], src.lines_of(translated.source)
+    for m in re.finditer(rf"^{re.escape(KERNEL_FILE)}:(\d+):(\d+): warning: (?:{said})$", messages, re.M):
+        line, column = int(m[1]), translated.column(int(m[1]), int(m[2]))
+        if m["removed"]:
+            found.append(("removed-intrinsic", line, column, m["removed"]))
+        elif "shfl" not in lines[line - 1]:  # one lane may have what is shuffled
+            found.append(("uninitialised-local", line, column, m["local"]))
+    return sorted(set(found))
 
 
 def _of_const(message, before) -> str:
