@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 import functools
 import itertools
+import keyword
 import math
 import re
 from typing import NamedTuple
@@ -252,13 +253,18 @@ class _AsInC(ast.NodeTransformer):
     def visit_Name(self, node):
         """A variable is looked up, `a.x` and `a[0]` by what is written."""
         written = ast.unparse(node)
-        return node if written in _KNOWN else ast.Call(ast.Name("emu_look", ast.Load()), [ast.Constant(written)], [])
+        return (
+            node
+            if written in _KNOWN
+            else ast.Call(ast.Name("emu_look", ast.Load()), [ast.Constant(written.removeprefix("emu_"))], [])
+        )
 
     visit_Attribute = visit_Subscript = visit_Name
 
 
 _AS_PYTHON = [
     (r"\s+", " "),
+    (rf"\b({'|'.join(keyword.kwlist)})\b", r"emu_\1"),  # a pointer `in`
     (r"^(?: ?\w+ ?=(?!=))+", ""),  # of `nx = ny = 1024`
     (r"\bstd\s*::\s*", ""),
     (r"\b(?:static|reinterpret|const)_cast\s*<([^<>]*)>", r"(\1)"),
