@@ -21,8 +21,9 @@ from .. import __version__
 from ..cuda import KernelError, RawKernel, Report, compile_check
 from ..cuda.arguments import argument, spell
 from ..cuda.emulator.build import preprocessor
+from ..cuda.emulator.device_code import kernels_of
 from ..cuda.emulator.source import flatten, taken_branches
-from ..cuda.host import kernels_of, launches_of
+from ..cuda.host import launches_of
 from ..files import whole_file
 from .console import plain_errors, print_table, say
 

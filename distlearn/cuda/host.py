@@ -1,7 +1,5 @@
 """What the host code of a .cu file says about launches: `scale<<<blocks, 256>>>(x, 2.0f, n)`, as far as it can be read.
 
-    kernels_of(source) --> its kernels        launches_of(source) --> grids, blocks and arguments, by kernel
-
 Nothing of the host code is run. A variable has the value that it is given before the launch, a parameter of a host
 function that of a call, an array the size of its `cudaMalloc`. What depends on anything else (input, other files, what
 functions do, an `if`) is not known: it is named, and the launch is refused.
@@ -9,30 +7,29 @@ functions do, an `if`) is not known: it is named, and the launch is refused.
 
 from __future__ import annotations
 
-import ast
 import functools
 import itertools
-import keyword
 import math
 import re
 from typing import NamedTuple
 
-import numpy as np
-
-from .arguments import ELEMENTS, NUMPY, WORDS
-from .emulator.device_code import Macro, expand, macros_of, parameters_of, split
-from .emulator.source import bracketed, closing, position, spaces, split_commas, without_comments
+from .arguments import ELEMENTS
+from .emulator.device_code import WORD, Macro, closing_angle, expand, macros_of, parameters_of, split
+from .emulator.source import (
+    bracketed,
+    closing,
+    position,
+    spaces,
+    split_commas,
+    without_comments,
+    without_directives,
+)  # fmt: skip
+from .expressions import SIZES, evaluate
 
 THREADS = 1 << 22  # of a launch of the host code, at most: others take minutes
-SIZES = {words: np.dtype(NUMPY[code]).itemsize for code, words in WORDS.items() if code in NUMPY}
-SIZES |= {"unsigned int": 4, "size_t": 8, "float2": 8, "float3": 12, "float4": 16, "int2": 8, "int4": 16}
-SIZES |= {f"{sign}int{bits}_t": bits // 8 for bits in (8, 16, 32, 64) for sign in ("", "u")}
 LIMITS = {"maxGridSize[0]": 2**31 - 1, "maxThreadsPerBlock": 1024, "warpSize": 32}  # of all cards, in cudaDeviceProp
-_MATHS = {"ceil": math.ceil, "floor": math.floor, "sqrt": math.sqrt, "pow": math.pow, "min": min, "max": max}
-_KNOWN = dict.fromkeys((*SIZES, "unsigned", "long"), int) | {"float": float, "double": float} | _MATHS
-_KNOWN |= {f"{name}f": call for name, call in _MATHS.items()} | {"true": 1, "false": 0, "NULL": 0, "nullptr": 0}
-_KNOWN |= {"dim3": lambda *sides: sides if len(sides) > 1 else sides[0], "emu_bytes": lambda n: _Array(n), "argc": 1}
-_KNOWN |= {"emu_divide": lambda a, b: a // b if isinstance(a, int) and isinstance(b, int) else a / b}
+# A kernel, or a variable that holds one: `scale`, `scale<float, 4>`, `kernels[i]`, `tests[i].kernel`.
+LAUNCH = re.compile(r"\b(\w+)(?:(?:\[[^]]*]|\.|->)\w*)*\)?\s*(<[^;{}]*?>)?\s*<<<(.*?)>>>(?=\s*\()", re.S)
 
 
 class Launch(NamedTuple):
@@ -47,27 +44,18 @@ class Launch(NamedTuple):
     unknown: str
 
 
-def kernels_of(source: str) -> dict[str, str]:
-    """Return the names of the kernels that a source defines, in order; for templates arguments that may fit."""
-    code = without_comments(source)
-    found = [d for d in split(code) if d.is_kernel and "{" in code[d.begin : d.end]]
-    return {name: _of_template(d.head) for d in found for name in sorted(d.names)}
-
-
-def _of_template(head: str) -> str:
-    match = re.match(r"\s*template\s*<(.*?)>\s*\w*__global__", head, re.S)
-    kinds = [part.split()[0] for part in split_commas(match[1])] if match else []
-    fitting = {"typename": "float", "class": "float", "bool": "1"}
-    return f"<{', '.join(fitting.get(kind, '16') for kind in kinds)}>" * bool(kinds)
-
-
 def launches_of(source: str, place=lambda line: ("", line)) -> dict[str, list[Launch]]:
     """Return the launches of the host code, by kernel; `place` returns the file and line of a line of the source."""
     host, found = _Host(without_comments(source)), {}
-    for match in re.finditer(r"\b(\w+)\s*(<[^;{}]*?>)?\s*<<<(.*?)>>>(?=\s*\()", host.code, re.S):
-        tried = [host.launch(match, given) for given in itertools.islice(host.callers(match.start()), 20)]
-        one = min(tried, key=lambda one: bool(one.unknown))
-        found.setdefault(match[1], []).append(one._replace(line=place(one.line)[1]))
+    for match in LAUNCH.finditer(host.code):
+        tried = {}
+        for given in itertools.islice(host.callers(match.start()), 20):
+            for kernel in dict.fromkeys(host.kernels_at(match, given)) or [match[1]]:
+                one = host.launch(match, given, kernel)
+                tried.setdefault(kernel, []).append(one._replace(line=place(one.line)[1]))
+        for kernel, launches in tried.items():
+            name = kernel.partition("<")[0]
+            found.setdefault(name, []).append(min(launches, key=lambda one: bool(one.unknown)))
     return found
 
 
@@ -75,12 +63,20 @@ class _Host:
     """The host code of a source; `given` holds what a call passes for parameters: text, place, and its caller's own."""
 
     def __init__(self, code):
+        self.macros, code = macros_of(code), without_directives(code)
+        launching = {name: macro for name, macro in self.macros.items() if "<<<" in macro.body}
+        for name in launching:
+            for match in reversed([*re.finditer(rf"\b{name}\b", code)]):
+                _, end = bracketed(code, match.end())
+                call = code[match.start() : end]
+                code = code[: match.start()] + expand(call, launching) + "\n" * call.count("\n") + code[end:]
         for match in re.finditer(r"\bfor\s*\(", code):  # without what is done after a turn: the first one counts
             end = closing(code, match.end() - 1) - 1
-            at = code.rfind(";", 0, end) + 1
-            code = code[:at] + spaces(code[at:end]) + code[end:]
-        self.code, self.macros = code, macros_of(code)
+            if at := code.rfind(";", match.end(), end) + 1:
+                code = code[:at] + spaces(code[at:end]) + code[end:]
+        self.code = code
         self.scopes = [d for d in split(code) if d.kind in ("function", "type") and "{" in code[d.begin : d.end]]
+        self.kernels = set().union(*(d.names for d in self.scopes if d.is_kernel))
         for d in self.scopes:
             d.name, d.parameters = min(d.names, default=""), []
             if d.kind == "function":
@@ -96,34 +92,74 @@ class _Host:
         return next((d for d in self.scopes if d.begin <= at < d.end), None)
 
     def callers(self, at, depth=0):
-        """Yield what the function around a place may have been given: by each of its calls, at last nothing."""
-        scope = self.scope(at)
+        """Yield what the function around a place may have been given: by each of its calls; nothing without any."""
+        scope, called = self.scope(at), False
         of_template = re.match(r"\s*template\s*<([^<>]*)>", self.code[scope.begin :]) if scope else None
         types = re.findall(r"(\w+)\s*(?:=[^,]*)?(?:,|$)", of_template[1]) if of_template else []
         if scope and scope.parameters and depth < 5:
+            pack = re.search(rf"\.\.\.\s*{scope.parameters[-1]}\b", scope.head)
             for call in re.finditer(rf"\b{scope.name}\s*(?:<([^;(){{}}]*)>)?(?=\s*\()", self.code):
                 texts, _ = bracketed(self.code, call.end())
+                if pack:
+                    last = len(scope.parameters) - 1
+                    texts = [*texts[:last], ", ".join(texts[last:])]
                 if len(texts) == len(scope.parameters) and self.scope(call.start()) not in (scope, None):
                     texts = dict(zip([*scope.parameters, *types], [*texts, *split_commas(call[1] or "")], strict=False))
                     for given in self.callers(call.start(), depth + 1):
+                        called = True
                         yield {name: (text, call.start(), given) for name, text in texts.items()}
-        yield {}
+        if not called:
+            yield {}
 
-    def launch(self, match, given) -> Launch:
-        """Read the launch of a match of `launches_of`."""
+    def kernels_at(self, match, given):
+        """Yield the kernels that a match of LAUNCH may be of, those of templates with their arguments."""
+        if match[2] or match[1] in self.kernels:
+            yield self._typed(match[1], match[2] or "", match.start(), given)
+        else:
+            yield from self._pointed_to(match[1], match.start(), given)
+
+    def _typed(self, kernel, types, at, given) -> str:
+        spelled = ", ".join(self._spelled(text.strip(), at, given) for text in split_commas(types[1:-1]))
+        return f"{kernel}<{spelled}>" if spelled else kernel
+
+    def _pointed_to(self, name, at, given, depth=0):
+        """Yield the kernels that a variable may hold: of what it is given, or set to anywhere in its scope."""
+        texts = [given[name]] if name in given else []
+        setting = rf"\b{name}\b(?:[^;={{}}]*(?:=(?!=)|_back\()|[\s\]]*:(?!:)|(?:\[\w*\])*\s*\{{)"
+        scope = self.scope(at)
+        for match in re.finditer(setting, self.code) if depth < 3 else ():
+            if self.scope(match.start()) in (scope, None):
+                begin = match.end() - (match[0][-1] in "({")
+                texts.append((self._until(begin, ";)}"), begin, given))
+        for text, place, whose in texts:
+            for word in WORD.finditer(text):
+                if word[0] in self.kernels:
+                    types = text[word.end() : closing_angle(text, word.end())] if text[word.end() :][:1] == "<" else ""
+                    yield self._typed(word[0], types, place, whose)
+                elif word[0] != name or whose is not given:
+                    yield from self._pointed_to(word[0], place, whose, depth + 1)
+
+    def launch(self, match, given, kernel) -> Launch:
+        """Read the launch of a match of LAUNCH."""
         missing = []
 
-        def known(text, kind):
+        def known(text, kind, at, given):
             try:
-                return self.value(text, match.start(), given, kind=kind)
+                return self.value(text, at, given, kind=kind)
             except LookupError as error:
                 missing.append(error.args[0])
 
         grid, block, *rest = [*split_commas(match[3]), "", ""]
+        here = match.start(), given
+        grid, block = known(grid, _triple, *here), known(block, _triple, *here)
+        shared = known(rest[0] or "0", int, *here)
         texts, _ = bracketed(self.code, match.end())
-        grid, block = known(grid, _triple), known(block, _triple)
-        shared = known(rest[0] or "0", int)
-        arguments = [known(text, lambda v: getattr(v, "text", None) or repr(v + 0)) for text in texts]
+        arguments = []
+        for text in texts:
+            pack = re.search(r"(\w+)\W*\.\.\.", text)
+            packed, *whose = given[pack[1]] if pack and pack[1] in given else (text, *here)
+            for one in split_commas(packed):
+                arguments.append(known(one, lambda v: getattr(v, "text", None) or repr(v + 0), *whose))
         if (threads := math.prod((*(grid or ()), *(block or ())))) > THREADS:
             missing.insert(0, f"{threads:,} threads, at most {THREADS:,} are run")
             grid = None
@@ -132,8 +168,6 @@ class _Host:
             missing.insert(0, f"{n:,} bytes of arrays, at most {ELEMENTS:,} are made")
             grid, arguments = None, [a and (None if a in held or a.isdigit() else a) for a in arguments]
         line, _ = position(self.code, match.start())
-        types = [self._spelled(text.strip(), match.start(), given) for text in split_commas((match[2] or "")[1:-1])]
-        kernel = match[1] + f"<{', '.join(types)}>" * bool(types)
         return Launch(kernel, line, grid, block, shared, arguments, "".join(missing[:1]))
 
     def _spelled(self, text, at, given) -> str:
@@ -148,7 +182,7 @@ class _Host:
         plain = expand(text, self.macros)
         plain = re.sub(r"\bsizeof\s*\(\s*([^()]*?)\s*\)", lambda m: self._size(m[1], m[0], at), plain)
         try:
-            return kind(_evaluate(plain, lambda name: self._variable(name, at, given, depth)))
+            return kind(evaluate(plain, lambda name: self._variable(name, at, given, depth)))
         except (SyntaxError, NameError, ArithmeticError, TypeError, ValueError, MemoryError, RecursionError) as error:
             raise LookupError(f"{' '.join(text.split())!r} is not a literal") from error
 
@@ -221,73 +255,13 @@ class _Host:
             return text, start
         return None
 
-    def _until(self, at):
+    def _until(self, at, ends=",;)}"):
         """Return the text to the end of an argument or a statement."""
         end = at
-        while (match := re.compile(r"[,;)}(\[{]").search(self.code, end)) and match[0] not in ",;)}":
+        while (match := re.compile(rf"[{ends}(\[{{]").search(self.code, end)) and match[0] not in ends:
             end = closing(self.code, match.start())
         return self.code[at : match.start() if match else None]
 
 
 def _triple(value) -> tuple:
     return tuple(int(side) for side in (value if isinstance(value, tuple) else (value,)))
-
-
-class _Array:
-    """The bytes of a `cudaMalloc`: no number, so an expression that moves a pointer is not known."""
-
-    def __init__(self, nbytes):
-        self.text = f"bytes[{int(nbytes)}]"
-
-
-class _AsInC(ast.NodeTransformer):
-    """Makes of an expression that was read as Python what it is in C; `int ** x` stands for a cast."""
-
-    def visit_BinOp(self, node):
-        self.generic_visit(node)
-        if isinstance(node.op, ast.Pow):
-            return ast.Call(node.left, [node.right], [])
-        divide = ast.Name("emu_divide", ast.Load())
-        return ast.Call(divide, [node.left, node.right], []) if isinstance(node.op, ast.Div) else node
-
-    def visit_Name(self, node):
-        """A variable is looked up, `a.x` and `a[0]` by what is written."""
-        written = ast.unparse(node)
-        return (
-            node
-            if written in _KNOWN
-            else ast.Call(ast.Name("emu_look", ast.Load()), [ast.Constant(written.removeprefix("emu_"))], [])
-        )
-
-    visit_Attribute = visit_Subscript = visit_Name
-
-
-_AS_PYTHON = [
-    (r"\s+", " "),
-    (rf"\b({'|'.join(keyword.kwlist)})\b", r"emu_\1"),  # a pointer `in`
-    (r"^(?: ?\w+ ?=(?!=))+", ""),  # of `nx = ny = 1024`
-    (r"\bstd\s*::\s*", ""),
-    (r"\b(?:static|reinterpret|const)_cast\s*<([^<>]*)>", r"(\1)"),
-    (r"(?<!\w)\([\w\s:]+\*+\s*\)", ""),  # casts of pointers, then of numbers
-    (r"(?<!\w)\((?:\w+\s+)*([A-Za-z_]\w*)\s*\)(?=\s*[\w.(])", r"\1 ** "),
-    (r"(?<![\w.])((?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)[uUlLfF]+\b", r"\1"),
-    (r"^\s*\{(.*)\}\s*$", r"dim3(\1)"),
-    (r"->", "."),
-    (r"&&", " and "),
-    (r"\|\|", " or "),
-    (r"!(?!=)", " not "),
-]
-
-
-def _evaluate(text: str, look):
-    """Return the value of an expression of C; `look` returns that of a variable."""
-    for pattern, python in _AS_PYTHON:
-        text = re.sub(pattern, python, text)
-    text = text.strip()
-    while text.startswith("(") and closing(text, 0) == len(text):
-        text = text[1:-1].strip()
-    test, _, rest = text.partition("?")
-    if rest:
-        return _evaluate(rest.partition(":")[0 if _evaluate(test, look) else 2], look)
-    tree = ast.fix_missing_locations(_AsInC().visit(ast.parse(text, mode="eval")))
-    return eval(compile(tree, "", "eval"), {"__builtins__": {}, "emu_look": look, **_KNOWN})

@@ -16,7 +16,8 @@ from click.testing import CliRunner
 from distlearn.cli import kernel
 from distlearn.cuda import RawKernel
 from distlearn.cuda.arguments import argument
-from distlearn.cuda.host import kernels_of, launches_of
+from distlearn.cuda.emulator.device_code import kernels_of
+from distlearn.cuda.host import launches_of
 from distlearn.cuda.report import Finding, Report
 from tests.cuda.textbook import CASES
 from tests.emulated import NEEDS_COMPILER
@@ -93,6 +94,7 @@ READ = {  # the body of `run(float* h, int n, float s)`, called with (p, 1000, 0
     "int m = 5; m += 2; k<<<m, 1>>>();": "'m' is not a literal",
     "int m = 5; read(&m); k<<<m, 1>>>();": "'m' is not a literal",
     "float* a = NULL; make(&a, n); k<<<1, 1>>>(a);": "'a' is not a literal",
+    "int in = 5; int is = in * 2; k<<<is, in>>>();": [(10,), (5,), 0, []],
     "float* a; cudaMalloc(&a, 4); k<<<1, 1>>>(a * 1000000000);": "'a * 1000000000' is not a literal",
     "float* a; cudaMalloc(&a, 40); k<<<1, 1>>>(a + 3);": "'a + 3' is not a literal",
     "k<<<1>>>();": "'' is not a literal",
@@ -112,6 +114,33 @@ def test_values_are_those_at_the_launch(body):
     else:
         assert [*one[2:6], one.unknown] == [*READ[body], ""]
         assert one.kernel == ("k<double, 3>" if "<T" in body else "k")
+
+
+POINTED = {  # what stands before main, and in it: which kernels are launched
+    ("", "void (*k)(float*, int) = &b; k<<<2, n>>>(d, n);"): "b",
+    ("", "auto k = n > 5 ? a : b; (*k)<<<2, n>>>(d, n);"): "a b",
+    ("typedef void (*Fn)(float*, int); const Fn KS[2] = {a, c<float, 4>};", "KS[i]<<<2, n>>>(d, n);"): "a c<float, 4>",
+    ("", 'struct { char* name; Fn k; } tests[] = {{"one", a}, {"two", b}}; tests[i].k<<<2, n>>>(d, n);'): "a b",
+    ("", "std::vector<Fn> ks; ks.push_back(a); ks.push_back(b); for (auto k : ks) k<<<2, n>>>(d, n);"): "a b",
+    ("", "Fn k; switch (i) { case 0: k = a; break; default: k = b; } k<<<2, n>>>(d, n);"): "a b",
+    ("void run(Fn f, float* x) { f<<<2, 64>>>(x, 64); } void timed(Fn f, float* x) { run(f, x); }",
+     "cudaFuncSetAttribute(b, X, 5); timed(a, d); timed(c<float, 8>, d);"): "a c<float, 8>",
+    ("template <typename K, typename... Args> void run(K k, dim3 g, Args&&... args) "
+     "{ k<<<g, 64>>>(std::forward<Args>(args)...); }", "run(b, 2, d, n);"): "b",
+    ("#define LAUNCH(k, g, t, ...) k<<<g, t>>>(__VA_ARGS__)", "LAUNCH(a, 2, n, d,\n n);"): "a",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("before", "body"), POINTED)
+def test_launches_through_pointers_and_helpers(before, body):
+    """Each kernel that a variable may hold is launched; what only asks about a kernel is no launch."""
+    code = f"""__global__ void a(float* x, int n) {{}} __global__ void b(float* x, int n) {{}}
+    template <typename T, int W> __global__ void c(T* x, int n) {{}}
+    {before}
+    int main() {{ float* d; int n = 64; cudaMalloc(&d, n * 4); {body} }}"""
+    ones = [one for launches in launches_of(code).values() for one in launches]
+    assert sorted(one.kernel for one in ones) == POINTED[before, body].split(" ", 1)
+    assert {(*one[2:5], *one.arguments, one.unknown) for one in ones} == {((2,), (64,), 0, "bytes[256]", "64", "")}
 
 
 @NEEDS_COMPILER

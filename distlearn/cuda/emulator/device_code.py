@@ -631,6 +631,20 @@ def _host_members(plain, record, macros, defined, found, names) -> None:
             names[word] = f"{struct}::{operator[0].strip() if operator else name}"
 
 
+def kernels_of(source: str) -> dict[str, str]:
+    """Return the names of the kernels that a source defines, in order; for templates arguments that may fit."""
+    code = without_comments(source)
+    found = [d for d in split(code) if d.is_kernel and "{" in code[d.begin : d.end]]
+    return {name: _fitting(d.head) for d in found for name in sorted(d.names)}
+
+
+def _fitting(head: str) -> str:
+    match = re.match(r"\s*template\s*<(.*?)>\s*\w*__global__", head, re.S)
+    kinds = [part.split()[0] for part in split_commas(match[1])] if match else []
+    fitting = {"typename": "float", "class": "float", "bool": "1"}
+    return f"<{', '.join(fitting.get(kind, '16') for kind in kinds)}>" * bool(kinds)
+
+
 def parameters_of(kernel, name) -> list[str]:
     """Return the names of the parameters in a kernel's head; a macro may have made several heads."""
     head = kernel.head
@@ -642,8 +656,8 @@ def parameters_of(kernel, name) -> list[str]:
     names = []
     for i, parameter in enumerate(given):
         plain = re.sub(r"=.*", "", parameter, flags=re.S).strip()
-        word = re.search(r"(\w+)\s*(?:\[[^\]]*\]\s*)*$", plain)
-        names.append(word[1] if word else f"argument {i}")
+        word = re.search(r"\(\s*\*\s*(\w+)|(\w+)\s*(?:\[[^\]]*\]\s*)*$", plain)
+        names.append(word[1] or word[2] if word else f"argument {i}")
     return [] if names == ["void"] else names
 
 
