@@ -19,6 +19,7 @@ import struct
 import numpy as np
 
 from distlearn.cuda.emulator.launch import Bound
+from distlearn.cuda.emulator.source import split_commas
 
 KINDS = {"f": "f", "i": "iu", "u": "iu", "b": "b", "h": "f", "c": "c", "w": "u"}
 WORDS = {"f4": "float", "f8": "double", "i1": "char", "u1": "unsigned char", "i2": "short", "u2": "unsigned short",
@@ -257,19 +258,25 @@ def with_addresses(arg, address) -> np.ndarray:
 
 
 def argument(text: str, code: str, rng):
-    """Make an argument of a launch of its description: `1024`, `float[32, 32]`, `int[64]=arange`, `bytes[4096]`."""
-    # What a description may begin with, the type, is for the reader; the kernel's own is taken.
+    """Make an argument of a launch of its description: `1024`, `float[32, 32]`, `bytes[4096]`, `{0.5f, 1000}`."""
     match = re.fullmatch(r"\s*([\w ]*?)(?:\[([\d\s,]+)\])?\s*(?:=\s*(\S+))?\s*", text)
     number = re.fullmatch(r"\s*[-+.\deE]+\s*", text)
-    pointer, kind = code.startswith("*"), code.lstrip("*k")
-    if code.count("*") > 1 or (kind not in NUMPY and not (pointer and kind[0] in "sv")):
-        raise ValueError(f"--arg {text!r}: the kernel wants a {spell(code)}, which only Python can pass: RawKernel")
+    pointer, kind, wanted = code.startswith("*"), code.lstrip("*k"), spell(code.replace("k", ""))
+    if code.count("*") > 1 or (kind not in NUMPY and not (pointer and kind[0] in "sv") and kind[0] != "s"):
+        raise ValueError(f"--arg {text!r}: the kernel wants a {wanted}, which only Python can pass: RawKernel")
+    if kind[0] == "s" and not pointer:
+        value = _struct(text)
+        if value.nbytes != int(kind[1:]):
+            raise ValueError(f"--arg {text!r} has {value.nbytes} bytes, the kernel wants a {wanted}: {STRUCT}")
+        return value
     dtype = np.dtype(NUMPY.get(kind, f"V{max(1, int(kind[1:]))}"))
     if number and not (pointer and float(text)):
         return 0 if pointer else dtype.type(float(text) if kind[0] in "fh" else int(float(text)))
-    if not match or not match[2] or not pointer:
-        wanted = f"{spell(code)[:-1]}[1024]" if pointer else "a number"
-        raise ValueError(f"--arg {text!r}: the kernel wants a {spell(code)}, expected {wanted}")
+    # The type of an array is for the reader, the kernel's own is taken: another one would be a mistake.
+    given = {word: code for code, word in WORDS.items()}.get(match[1], kind) if match else ""
+    if not match or not match[2] or given != kind:
+        expected = f"{wanted[:-1]}[1024]" if pointer else "a number"
+        raise ValueError(f"--arg {text!r}: the kernel wants a {wanted}, expected {expected}")
     shape = tuple(int(n) for n in match[2].replace(" ", "").strip(",").split(","))
     if not 0 < np.prod(shape, dtype=object) <= ELEMENTS:
         raise ValueError(f"--arg {text!r}: expected 1 to {ELEMENTS:,} elements")
@@ -277,6 +284,28 @@ def argument(text: str, code: str, rng):
         shape = (max(1, shape[0] // dtype.itemsize),)
         return filled(shape, dtype, match[3] or "uniform" * (dtype.kind in "fc"), rng)
     return filled(shape, dtype, match[3] or "", rng)
+
+
+STRUCT = "write its members as in C, '{0.5f, 1000, {1.0, true}}', where 1000 is an int and 0.5f a float"
+ENDINGS = {"f": "f4", "u": "u4", "l": "i8", "ll": "i8", "ul": "u8", "ull": "u8"}  # of literals
+
+
+def _struct(text):
+    """Make a struct of what initialises one in C."""
+    values = []
+    for word in map(str.strip, split_commas(text.strip().removeprefix("{").removesuffix("}"))):
+        if word.startswith("{"):
+            values.append(_struct(word))
+        elif word in ("true", "false"):
+            values.append(np.bool_(word == "true"))
+        elif match := re.fullmatch(r"([-+]?\d*\.?\d*(?:e[-+]?\d+)?)(f|u?l{0,2})", word.lower()):
+            number, ending = match.groups()
+            values.append(
+                np.array(float(number or 0), ENDINGS.get(ending, "f8" if re.search("[.e]", number) else "i4"))
+            )
+        else:
+            raise ValueError(f"--arg {text!r}: {STRUCT}")
+    return np.array(tuple(values), np.dtype([("", v.dtype) for v in values], align=True))[()]
 
 
 FILLS = {

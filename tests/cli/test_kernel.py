@@ -7,6 +7,7 @@ import sys
 import textwrap
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import jsonschema
 import numpy as np
@@ -66,7 +67,7 @@ def run(tmp_path):
 
 def test_launches_are_read():
     assert kernels_of(RIGHT + "template <class T, int N> __global__ void typed(T* x) {}") == {
-        "scale": "", "reversed": "", "typed": "<float, 16>",
+        "scale": "", "reversed": "", "typed": "<float, 32>",
     }  # fmt: skip
     first, other = launches_of(RIGHT)["scale"]
     assert first == ("scale", 19, (8,), (128,), 0, ["bytes[4000]", "2.5", "1000"], "")
@@ -331,7 +332,9 @@ def test_what_is_refused_is_said_once_and_the_rest_is_checked(run):
     [
         (["--arg", "float[10]"], "say which by --name"),
         (["--name", "scale", "--arg", "10"], "wants a float*, expected float[1024]"),
+        (["--name", "scale", "--arg", "double[10]"], "wants a float*, expected float[1024]"),
         (["--name", "scale", "--arg", "float[10]=much"], "one of normal, uniform"),
+        (["--sarif", "HERE/none/found.sarif"], "there is no folder HERE/none"),
         (["--name", "scale", "--arg", "float[10]"], "takes 3 arguments"),
         (["--name", "scale", "--grid", "x", "--arg", "float[1]"], "expected whole numbers"),
         (["--name", "none", "--grid", "2"], "has no __global__ function 'none'; it has scale, reversed"),
@@ -340,7 +343,33 @@ def test_what_is_refused_is_said_once_and_the_rest_is_checked(run):
 def test_what_cannot_be_checked_is_said(run, args, said):
     found = run(RIGHT, *args)
     assert found.exit_code == 1
-    assert said in found.output
+    assert said.replace("HERE", str(run.folder.parent)) in found.output
+
+
+@NEEDS_COMPILER
+def test_a_workflow_that_checks_nothing_fails(run):
+    alone = RIGHT.partition("int main")[0]
+    for args, of in ((["--launch"], "some.cu"), ([], "")):
+        found = run(alone, *args, of=of)
+        assert found.exit_code == 1
+        assert "no launch in its host code" in found.output
+    assert run(alone).exit_code == 0
+
+
+@NEEDS_COMPILER
+def test_watching_outlives_a_mistake(run, monkeypatch):
+    """A file that is half written, or gone while an editor replaces it, is looked at again."""
+    texts = iter([None, RIGHT])
+
+    def sleep(_):
+        text, file = next(texts, "end"), run.folder / "some.cu"
+        if text == "end":
+            raise KeyboardInterrupt
+        file.write_text(text) if text else file.unlink()
+
+    monkeypatch.setattr(kernel, "time", SimpleNamespace(sleep=sleep))
+    said = run("", "--launch", "--watch", of="").output
+    assert "2 launches checked, 0 with errors" in " ".join(said.split())
 
 
 def test_arguments_are_of_the_kernels_type():
@@ -350,6 +379,12 @@ def test_arguments_are_of_the_kernels_type():
     assert argument("[4]=arange", "*i8", rng).tolist() == [0, 1, 2, 3]
     assert argument("int[3]", "*i4", rng).tolist() == [1, 1, 1]
     assert argument("half[2]=0.5", "*h2", rng).tolist() == [0.5, 0.5]
+    struct = argument("{0.5f, 3, {true, 1e3}}", "s24", rng)
+    assert struct.tolist() == (0.5, 3, (True, 1e3))
+    assert [struct.dtype.fields[name][1] for name in struct.dtype.names] == [0, 4, 8]
+    for text in ("32", "{x}"):
+        with pytest.raises(ValueError, match="write its members as in C"):
+            argument(text, "s24", rng)
 
 
 @NEEDS_COMPILER

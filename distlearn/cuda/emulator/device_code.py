@@ -642,7 +642,7 @@ def _fitting(head: str) -> str:
     match = re.match(r"\s*template\s*<(.*?)>\s*\w*__global__", head, re.S)
     kinds = [part.split()[0] for part in split_commas(match[1])] if match else []
     fitting = {"typename": "float", "class": "float", "bool": "1"}
-    return f"<{', '.join(fitting.get(kind, '16') for kind in kinds)}>" * bool(kinds)
+    return f"<{', '.join(fitting.get(kind, '32') for kind in kinds)}>" * bool(kinds)
 
 
 def parameters_of(kernel, name) -> list[str]:
