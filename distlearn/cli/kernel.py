@@ -133,7 +133,7 @@ def check_path(path, *, name, sarif, as_json, archs, defines, folders, **how) ->
             if one.report:
                 say(f"{one.report.printed}{one.report}")
             if one.why:
-                say(f"{one.path}, {one.kernel}: {one.why}")
+                say(f"{', '.join(filter(None, (str(one.path), one.kernel)))}: {one.why}")
     else:
         rows = [(str(o.path.relative_to(path)), o.kernel, _outcome(o)) for o in found]
         print_table(str(path), ["file", "kernel", "outcome"], rows)

@@ -147,7 +147,7 @@ class _Host:
             try:
                 return self.value(text, at, given, kind=kind)
             except LookupError as error:
-                missing.append(error.args[0])
+                missing.append(f"the value of {error.args[0]!r} is not known")
 
         grid, block, *rest = [*split_commas(match[3]), "", ""]
         here = match.start(), given
@@ -177,14 +177,14 @@ class _Host:
         except (LookupError, TypeError):
             return self._spelled(*given[text]) if text in given else text
 
-    def value(self, text, at, given, depth=0, kind=lambda value: value):
+    def value(self, text, at, given, kind=lambda value: value):
         """Return the value of an expression at a place: a number, the sides of a dim3, or "bytes[n]"."""
         plain = expand(text, self.macros)
         plain = re.sub(r"\bsizeof\s*\(\s*([^()]*?)\s*\)", lambda m: self._size(m[1], m[0], at), plain)
         try:
-            return kind(evaluate(plain, lambda name: self._variable(name, at, given, depth)))
+            return kind(evaluate(plain, lambda name: self._variable(name, at, given)))
         except (SyntaxError, NameError, ArithmeticError, TypeError, ValueError, MemoryError, RecursionError) as error:
-            raise LookupError(f"{' '.join(text.split())!r} is not a literal") from error
+            raise LookupError(" ".join(text.split())) from error
 
     def _size(self, what, written, at) -> str:
         """Return the bytes of a type or a variable; what was written if that is not known."""
@@ -201,26 +201,24 @@ class _Host:
             return str(self.sizes[kind])
         return "8" if "*" in stars else str(self.sizes[kind]) + sides.replace("[", "*(").replace("]", ")")
 
-    def _variable(self, name, at, given, depth):
+    def _variable(self, name, at, given):
         """Return the value of a variable at a place."""
-        if depth > 30:
-            raise LookupError(f"{name!r} is not a literal")
         scope = self.scope(at)
         names = [f"{name}.{side}" for side in "xyz" * (scope is not None and "." not in name)]
         if any(sides := [self._assigned(side, at, scope.begin) for side in names]):
-            return tuple(self.value(*side, given, depth + 1) if side else 1 for side in sides)
+            return tuple(self.value(*side, given) if side else 1 for side in sides)
         if scope and (found := self._assigned(name, at, scope.begin)):
-            return self.value(*found, given, depth + 1)
+            return self.value(*found, given)
         if name in given:
-            return self.value(*given[name], depth + 1)
+            return self.value(*given[name])
         if found := self._assigned(name, None, 0):
-            return self.value(*found, {}, depth + 1)
+            return self.value(*found, {})
         base, _, member = name.rpartition(".")
         if member in LIMITS:
             return LIMITS[member]
         if base and member in "xyz":
-            return (*_triple(self._variable(base, at, given, depth)), 1, 1)["xyz".find(member[:1])]
-        raise LookupError(f"{name!r} is not a literal")
+            return (*_triple(self._variable(base, at, given)), 1, 1)["xyz".find(member[:1])]
+        raise LookupError(name)
 
     @functools.cache  # noqa: B019  (it lives as long as the source is read)
     def _assigned(self, name, at, begin):
@@ -251,7 +249,7 @@ class _Host:
                 continue
             conditional = not declared and before.endswith((")", "else"))
             if not how or local or conditional or text.strip() in ("NULL", "nullptr"):
-                raise LookupError(f"{name!r} is not a literal")
+                raise LookupError(name)
             return text, start
         return None
 
