@@ -19,15 +19,12 @@ import struct
 import numpy as np
 
 from distlearn.cuda.emulator.launch import Bound
-from distlearn.cuda.emulator.source import split_commas
 
 KINDS = {"f": "f", "i": "iu", "u": "iu", "b": "b", "h": "f", "c": "c", "w": "u"}
 WORDS = {"f4": "float", "f8": "double", "i1": "char", "u1": "unsigned char", "i2": "short", "u2": "unsigned short",
          "i4": "int", "u4": "unsigned", "i8": "long long", "u8": "unsigned long long", "b1": "bool", "h2": "half",
          "v0": "void", "c8": "complex<float>", "c16": "complex<double>", "w2": "bfloat16"}  # fmt: skip
-NUMPY = {"f4": "float32", "f8": "float64", "h2": "float16", "b1": "bool", "i1": "int8", "u1": "uint8", "i2": "int16",
-         "u2": "uint16", "i4": "int32", "u4": "uint32", "i8": "int64", "u8": "uint64", "c8": "complex64",
-         "c16": "complex128", "w2": "uint16"}  # fmt: skip
+NUMPY = {code: np.dtype({"h2": "f2", "w2": "u2"}.get(code, code)).name for code in WORDS if code != "v0"}
 
 ELEMENTS = 1 << 26  # of an array made of a description, at most: for each byte the emulator keeps several of its own
 
@@ -287,24 +284,18 @@ def argument(text: str, code: str, rng):
 
 
 STRUCT = "write its members as in C, '{0.5f, 1000, {1.0, true}}', where 1000 is an int and 0.5f a float"
-ENDINGS = {"f": "f4", "u": "u4", "l": "i8", "ll": "i8", "ul": "u8", "ull": "u8"}  # of literals
 
 
 def _struct(text):
     """Make a struct of what initialises one in C."""
     values = []
-    for word in map(str.strip, split_commas(text.strip().removeprefix("{").removesuffix("}"))):
-        if word.startswith("{"):
-            values.append(_struct(word))
-        elif word in ("true", "false"):
-            values.append(np.bool_(word == "true"))
-        elif match := re.fullmatch(r"([-+]?\d*\.?\d*(?:e[-+]?\d+)?)(f|u?l{0,2})", word.lower()):
-            number, ending = match.groups()
-            values.append(
-                np.array(float(number or 0), ENDINGS.get(ending, "f8" if re.search("[.e]", number) else "i4"))
-            )
-        else:
+    for word in re.sub(r"[{}\s]", "", text.lower()).split(","):
+        match = re.fullmatch(r"([-+.\de]+)(f|u|ll?)?|true|false", word)
+        if not match:
             raise ValueError(f"--arg {text!r}: {STRUCT}")
+        plain = "f8" if re.search("[.e]", word) else "i4"
+        kind = {"f": "f4", "u": "u4", "l": "i8", "ll": "i8"}.get(match[2], plain) if match[1] else "b1"
+        values.append(np.array(match[1] or word == "true").astype(kind))
     return np.array(tuple(values), np.dtype([("", v.dtype) for v in values], align=True))[()]
 
 

@@ -8,7 +8,6 @@ functions do, an `if`) is not known: it is named, and the launch is refused.
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 import re
 from typing import NamedTuple
@@ -49,7 +48,7 @@ def launches_of(source: str, place=lambda line: ("", line)) -> dict[str, list[La
     host, found = _Host(without_comments(source)), {}
     for match in LAUNCH.finditer(host.code):
         tried = {}
-        for given in itertools.islice(host.callers(match.start()), 20):
+        for given in host.callers(match.start()):
             for kernel in dict.fromkeys(host.kernels_at(match, given)) or [match[1]]:
                 one = host.launch(match, given, kernel)
                 tried.setdefault(kernel, []).append(one._replace(line=place(one.line)[1]))
@@ -78,9 +77,11 @@ class _Host:
         self.scopes = [d for d in split(code) if d.kind in ("function", "type") and "{" in code[d.begin : d.end]]
         self.kernels = set().union(*(d.names for d in self.scopes if d.is_kernel))
         for d in self.scopes:
-            d.name, d.parameters = min(d.names, default=""), []
+            d.name, d.parameters, d.types = min(d.names, default=""), [], []
             if d.kind == "function":
                 d.parameters = parameters_of(d, d.name)
+                of_template = re.match(r"\s*template\s*<([^<>]*)>", d.head)
+                d.types = re.findall(r"(\w+)\s*(?:=[^,]*)?(?:,|$)", of_template[1]) if of_template else []
                 body = re.search(r"\)\s*\{\s*return\b([^;]*);\s*\}$", code[d.begin : d.end])
                 if body and d.parameters:
                     inline = re.sub(rf"\b({'|'.join(d.parameters)})\b", r"(\1)", f"({body[1]})")
@@ -92,24 +93,21 @@ class _Host:
         return next((d for d in self.scopes if d.begin <= at < d.end), None)
 
     def callers(self, at, depth=0):
-        """Yield what the function around a place may have been given: by each of its calls; nothing without any."""
-        scope, called = self.scope(at), False
-        of_template = re.match(r"\s*template\s*<([^<>]*)>", self.code[scope.begin :]) if scope else None
-        types = re.findall(r"(\w+)\s*(?:=[^,]*)?(?:,|$)", of_template[1]) if of_template else []
-        if scope and scope.parameters and depth < 5:
-            pack = re.search(rf"\.\.\.\s*{scope.parameters[-1]}\b", scope.head)
-            for call in re.finditer(rf"\b{scope.name}\s*(?:<([^;(){{}}]*)>)?(?=\s*\()", self.code):
-                texts, _ = bracketed(self.code, call.end())
-                if pack:
-                    last = len(scope.parameters) - 1
-                    texts = [*texts[:last], ", ".join(texts[last:])]
-                if len(texts) == len(scope.parameters) and self.scope(call.start()) not in (scope, None):
-                    texts = dict(zip([*scope.parameters, *types], [*texts, *split_commas(call[1] or "")], strict=False))
-                    for given in self.callers(call.start(), depth + 1):
-                        called = True
-                        yield {name: (text, call.start(), given) for name, text in texts.items()}
-        if not called:
-            yield {}
+        """Return what the function around a place may have been given: by each of its calls; nothing without any."""
+        scope, found = self.scope(at), []
+        if not scope or not scope.parameters or depth == 5:
+            return [{}]
+        *most, last = scope.parameters
+        for call in re.finditer(rf"\b{scope.name}\s*(?:<([^;(){{}}]*)>)?(?=\s*\()", self.code):
+            texts, _ = bracketed(self.code, call.end())
+            if re.search(rf"\.\.\.\s*{last}\b", scope.head):
+                texts = [*texts[: len(most)], ", ".join(texts[len(most) :])]
+            if len(texts) == len(scope.parameters) and self.scope(call.start()) not in (scope, None):
+                texts += split_commas(call[1] or "")
+                for given in self.callers(call.start(), depth + 1):
+                    each = [(text, call.start(), given) for text in texts]
+                    found.append(dict(zip([*scope.parameters, *scope.types], each, strict=False)))
+        return found[:20] or [{}]
 
     def kernels_at(self, match, given):
         """Yield the kernels that a match of LAUNCH may be of, those of templates with their arguments."""

@@ -409,8 +409,8 @@ def test_arguments_are_of_the_kernels_type():
     assert argument("int[3]", "*i4", rng).tolist() == [1, 1, 1]
     assert argument("half[2]=0.5", "*h2", rng).tolist() == [0.5, 0.5]
     struct = argument("{0.5f, 3, {true, 1e3}}", "s24", rng)
-    assert struct.tolist() == (0.5, 3, (True, 1e3))
-    assert [struct.dtype.fields[name][1] for name in struct.dtype.names] == [0, 4, 8]
+    assert struct.tolist() == (0.5, 3, True, 1e3)
+    assert [struct.dtype.fields[name][1] for name in struct.dtype.names] == [0, 4, 8, 16]
     for text in ("32", "{x}"):
         with pytest.raises(ValueError, match="write its members as in C"):
             argument(text, "s24", rng)
