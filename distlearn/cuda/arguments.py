@@ -67,11 +67,10 @@ def geometry(grid, block, shared_mem, most_threads=1024) -> tuple[tuple, tuple, 
 
 def block_number(index, grid: tuple[int, int, int]) -> int:
     """Return the number of a block of the grid, x running fastest."""
-    parts = tuple(index) if isinstance(index, (tuple, list)) else (index,)
-    parts = tuple(_whole(v, f"record is {index!r}") for v in parts) + (0,) * (3 - len(parts))
+    parts = (*index, 0, 0) if isinstance(index, (tuple, list)) else (index, 0, 0)
     try:
-        return int(np.ravel_multi_index(parts, grid, order="F"))
-    except ValueError:
+        return int(np.ravel_multi_index(parts[:3], grid, order="F"))
+    except (TypeError, ValueError):
         raise ValueError(f"record is {index!r}: the grid {grid} has no such block") from None
 
 

@@ -13,7 +13,7 @@ import re
 from typing import NamedTuple
 
 from .arguments import ELEMENTS
-from .emulator.device_code import WORD, Macro, closing_angle, expand, macros_of, parameters_of, split
+from .emulator.device_code import Macro, expand, macros_of, names_of, parameters_of, split
 from .emulator.source import (
     bracketed,
     closing,
@@ -28,7 +28,8 @@ from .expressions import SIZES, evaluate
 THREADS = 1 << 22  # of a launch of the host code, at most: others take minutes
 LIMITS = {"maxGridSize[0]": 2**31 - 1, "maxThreadsPerBlock": 1024, "warpSize": 32}  # of all cards, in cudaDeviceProp
 # A kernel, or a variable that holds one: `scale`, `scale<float, 4>`, `kernels[i]`, `tests[i].kernel`.
-LAUNCH = re.compile(r"\b(\w+)(?:(?:\[[^]]*]|\.|->)\w*)*\)?\s*(<[^;{}]*?>)?\s*<<<(.*?)>>>(?=\s*\()", re.S)
+LAUNCH = re.compile(r"\b(\w+\s*(?:<[^;{}]*?>)?)(?:(?:\[[^]]*]|\.|->)\w*)*\)?\s*<<<(.*?)>>>(?=\s*\()", re.S)
+NAMED = re.compile(r"\b([A-Za-z_]\w*)\s*(<(?:[^;<>]|<[^;<>]*>)*>)?")  # with the arguments of a template
 
 
 class Launch(NamedTuple):
@@ -49,7 +50,7 @@ def launches_of(source: str, place=lambda line: ("", line)) -> dict[str, list[La
     for match in LAUNCH.finditer(host.code):
         tried = {}
         for given in host.callers(match.start()):
-            for kernel in dict.fromkeys(host.kernels_at(match, given)) or [match[1]]:
+            for kernel in dict.fromkeys(host.kernels_in(match[1], match.start(), given)) or [match[1]]:
                 one = host.launch(match, given, kernel)
                 tried.setdefault(kernel, []).append(one._replace(line=place(one.line)[1]))
         for kernel, launches in tried.items():
@@ -62,20 +63,16 @@ class _Host:
     """The host code of a source; `given` holds what a call passes for parameters: text, place, and its caller's own."""
 
     def __init__(self, code):
-        self.macros, code = macros_of(code), without_directives(code)
+        self.macros = macros_of(code)
         launching = {name: macro for name, macro in self.macros.items() if "<<<" in macro.body}
-        for name in launching:
-            for match in reversed([*re.finditer(rf"\b{name}\b", code)]):
-                _, end = bracketed(code, match.end())
-                call = code[match.start() : end]
-                code = code[: match.start()] + expand(call, launching) + "\n" * call.count("\n") + code[end:]
+        code = expand(without_directives(code), launching)
         for match in re.finditer(r"\bfor\s*\(", code):  # without what is done after a turn: the first one counts
             end = closing(code, match.end() - 1) - 1
             if at := code.rfind(";", match.end(), end) + 1:
                 code = code[:at] + spaces(code[at:end]) + code[end:]
         self.code = code
         self.scopes = [d for d in split(code) if d.kind in ("function", "type") and "{" in code[d.begin : d.end]]
-        self.kernels = set().union(*(d.names for d in self.scopes if d.is_kernel))
+        self.kernels = names_of(d for d in self.scopes if d.is_kernel)
         for d in self.scopes:
             d.name, d.parameters, d.types = min(d.names, default=""), [], []
             if d.kind == "function":
@@ -109,33 +106,23 @@ class _Host:
                     found.append(dict(zip([*scope.parameters, *scope.types], each, strict=False)))
         return found[:20] or [{}]
 
-    def kernels_at(self, match, given):
-        """Yield the kernels that a match of LAUNCH may be of, those of templates with their arguments."""
-        if match[2] or match[1] in self.kernels:
-            yield self._typed(match[1], match[2] or "", match.start(), given)
-        else:
-            yield from self._pointed_to(match[1], match.start(), given)
+    def kernels_in(self, text, at, given, depth=0):
+        """Yield the kernels that an expression may stand for: in a variable what it may be set to in its scope."""
+        for name, types in NAMED.findall(text):
+            if types or name in self.kernels:
+                spelled = [self._spelled(one.strip(), at, given) for one in split_commas(types[1:-1])]
+                yield name + f"<{', '.join(spelled)}>" * bool(types)
+            elif depth < 3:
+                set_to = [(one, place, given) for one, place in self._set(name, self.scope(at))]
+                for one in [given[name], *set_to] if name in given else set_to:
+                    yield from self.kernels_in(*one, depth + 1)
 
-    def _typed(self, kernel, types, at, given) -> str:
-        spelled = ", ".join(self._spelled(text.strip(), at, given) for text in split_commas(types[1:-1]))
-        return f"{kernel}<{spelled}>" if spelled else kernel
-
-    def _pointed_to(self, name, at, given, depth=0):
-        """Yield the kernels that a variable may hold: of what it is given, or set to anywhere in its scope."""
-        texts = [given[name]] if name in given else []
+    @functools.cache  # noqa: B019
+    def _set(self, name, scope):
+        """Return all that a variable is set to: by `=`, in a loop over a container, by what it is made of or given."""
         setting = rf"\b{name}\b(?:[^;={{}}]*(?:=(?!=)|_back\()|[\s\]]*:(?!:)|(?:\[\w*\])*\s*\{{)"
-        scope = self.scope(at)
-        for match in re.finditer(setting, self.code) if depth < 3 else ():
-            if self.scope(match.start()) in (scope, None):
-                begin = match.end() - (match[0][-1] in "({")
-                texts.append((self._until(begin, ";)}"), begin, given))
-        for text, place, whose in texts:
-            for word in WORD.finditer(text):
-                if word[0] in self.kernels:
-                    types = text[word.end() : closing_angle(text, word.end())] if text[word.end() :][:1] == "<" else ""
-                    yield self._typed(word[0], types, place, whose)
-                elif word[0] != name or whose is not given:
-                    yield from self._pointed_to(word[0], place, whose, depth + 1)
+        places = [m.end() - (m[0][-1] in "({") for m in re.finditer(setting, self.code)]
+        return [(self._until(at, ";)}"), at) for at in places if self.scope(at) in (scope, None)]
 
     def launch(self, match, given, kernel) -> Launch:
         """Read the launch of a match of LAUNCH."""
@@ -147,7 +134,7 @@ class _Host:
             except LookupError as error:
                 missing.append(f"the value of {error.args[0]!r} is not known")
 
-        grid, block, *rest = [*split_commas(match[3]), "", ""]
+        grid, block, *rest = [*split_commas(match[2]), "", ""]
         here = match.start(), given
         grid, block = known(grid, _triple, *here), known(block, _triple, *here)
         shared = known(rest[0] or "0", int, *here)

@@ -29,7 +29,7 @@ from . import launch, translate
 from . import source as src
 from .assembly import KERNEL_FILE, SourceSite, label_calls
 from .compilers import COMMON, Compiler, find_compiler
-from .device_code import WORD, DeviceCode, base_name, device_code, host_hints, split
+from .device_code import WORD, DeviceCode, base_name, device_code, host_hints, names_of, split
 from .source import CompileError, KernelError
 
 
@@ -182,22 +182,21 @@ def unit(text: str, exported: str, overloaded=()) -> str:
     )
 
 
-def _refuse_calls_of_kernels(kept, code, flat) -> None:
-    functions = set().union(*(d.names for d in kept if d.kind == "function" and not d.is_kernel))
-    for name in set().union(*(d.names for d in kept if d.is_kernel)) - functions - _words_of_the_runtime():
-        if match := re.search(rf"(?:[;{{}}(,=]|\breturn\b|\belse\b)\s*\b{name}\s*(?:<[^<>;]*>\s*)?\(", code):
-            message = f"{name} is a kernel: device code cannot call it, only launch it; write __device__ for a function"
-            raise src.error_at(CompileError, flat, match.end() - 1, message)
-
-
 def _compile(code, name, compiler, options, scratch):
     """Compile; if that fails only because of code added to the source, compile without it."""
-    declarations = split(src.without_comments(code.text))
-    _refuse_calls_of_kernels(declarations, src.without_comments(code.text), code.flat)
-    functions = [d.names for d in declarations if d.kind == "function" and not d.is_kernel]
-    overloaded = sorted((set().union(*functions) - {"operator"}) & _words_of_the_runtime())
-    renamed = [d for d in declarations if d.is_kernel] if base_name(name) in _words_of_the_runtime() else []
-    ways = [(True, overloaded, renamed), (True, (), ())] if overloaded or renamed else [(True, (), ())]
+    plain, known = src.without_comments(code.text), _words_of_the_runtime()
+    declarations = split(plain)
+    functions = names_of(d for d in declarations if d.kind == "function" and not d.is_kernel)
+    renamed = [d for d in declarations if d.is_kernel]
+    for kernel in names_of(renamed) - functions - known:
+        if match := re.search(rf"(?:[;{{}}(,=]|\breturn\b|\belse\b)\s*\b{kernel}\s*(?:<[^<>;]*>\s*)?\(", plain):
+            message = (
+                f"{kernel} is a kernel: device code cannot call it, only launch it; write __device__ for a function"
+            )
+            raise src.error_at(CompileError, code.flat, match.end() - 1, message)
+    overloaded = sorted((functions - {"operator"}) & known)
+    renamed = renamed if base_name(name) in known else []
+    ways = [(True, overloaded, renamed)] * bool(overloaded or renamed) + [(True, (), ())]
     for way in ways:
         with contextlib.suppress(CompileError):
             return _compile_as(code, name, compiler, options, scratch, *way)
