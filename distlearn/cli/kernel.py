@@ -104,8 +104,8 @@ def check_path(path, *, name, sarif, as_json, archs, defines, folders, **how) ->
         raise ValueError(f"--sarif {sarif}: there is no folder {sarif.parent}")
     one_by_one, found = path.is_file(), []
     for file in files:
-        source = file.read_text(encoding="utf-8", errors="replace")
-        flat = flatten(source, (*options, f"-I{file.parent}"))
+        source, near = file.read_text(encoding="utf-8", errors="replace"), (f"-I{file.parent}", *options)
+        flat = flatten(source, near)
         code = taken_branches(flat.text, preprocessor(options, None))
         templates, launches, own = kernels_of(code), launches_of(code, flat.place), kernels_of(source)
         names = [name] if name else [kernel for kernel in templates if kernel in own or kernel in launches]
@@ -114,13 +114,13 @@ def check_path(path, *, name, sarif, as_json, archs, defines, folders, **how) ->
         if one_by_one and len(names) > 1 and how["args"]:
             raise ValueError(f"{path} has the kernels {', '.join(names)}: say which by --name")
         for each in names:
-            known, given = launches.get(each, []), (file, source, each, (f"-I{file.parent}", *options))
+            known, given = launches.get(each, []), (file, source, each, near)
             with contextlib.redirect_stdout(io.StringIO()):  # what kernels print is in their reports
                 for one in _checked(*given, templates.get(each, ""), not one_by_one, known, **how):
                     found += [one] * (one.report is not None or one not in found)  # each launch is refused alike
         if archs:
             result = compile_check(source, archs.split(","), options=options, names=[name] if name else ())
-            say(str(result))
+            click.echo(result, err=as_json)
             found += [Checked(file, "", None, "does not compile for a card")] * (not result.ok)
     if sarif:
         with whole_file(sarif) as fresh:
@@ -160,13 +160,13 @@ def _checked(file, source, name, options, template, folder, launches, *, grid, b
                 continue
             made = RawKernel(source, full, options).compile()
             signature = made._built.signature
-            if args:
+            if args or not (one or signature):
                 how = _numbers(grid), _numbers(block), shared, args
             else:  # what floats are makes no difference to the accesses of most kernels
                 values = zip(one.arguments, signature, strict=False) if one else ()
                 values = [v or ("1" if code[0] in "fh" else None) for v, code in values]
                 how = (*one[2:5], values) if one else (None, ())
-            if (args or host) and None not in (*how, *how[-1]):
+            if (args or host or not signature) and None not in (*how, *how[-1]):
                 report, why = _run(made, *how, SECONDS[bool(one)]), ""
                 ended = ("unfinished", "infinite-loop" if one else "")  # what was chosen for a card takes long here
                 for late in [e for e in report.errors if e.kind in ended]:
@@ -181,7 +181,7 @@ def _checked(file, source, name, options, template, folder, launches, *, grid, b
                         why = "more depends on what its arrays hold, which host code sets: use --arg"
                 yield Checked(file, full, report, why)
                 continue
-            takes = ", ".join(f"{spell(c)} {n}" for c, n in zip(signature, made.parameters, strict=False)) or "nothing"
+            takes = ", ".join(f"{spell(c)} {n}" for c, n in zip(signature, made.parameters, strict=False))
             line = "" if folder else f"it takes {takes}: {_line(file, full, made, one)}"
             yield Checked(file, full, None, "; ".join(filter(None, [why * host, line])))
         except KernelError as error:

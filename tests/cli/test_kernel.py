@@ -376,6 +376,14 @@ def test_what_cannot_be_checked_is_said(run, args, said):
 
 
 @NEEDS_COMPILER
+def test_a_kernel_that_takes_nothing_runs_at_once(run):
+    said = run(
+        '__global__ void hello() { if (threadIdx.x == 0) printf("from %d\\n", blockIdx.x); }', "--grid", "2"
+    ).output
+    assert said.startswith("from 0\nfrom 1\nhello, grid (2, 1, 1), block (32, 1, 1): no errors")
+
+
+@NEEDS_COMPILER
 def test_a_workflow_that_checks_nothing_fails(run):
     alone = RIGHT.partition("int main")[0]
     for args, of in ((["--launch"], "some.cu"), ([], "")):
