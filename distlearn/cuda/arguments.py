@@ -289,11 +289,11 @@ def _struct(text):
     """Make a struct of what initialises one in C."""
     values = []
     for word in re.sub(r"[{}\s]", "", text.lower()).split(","):
-        match = re.fullmatch(r"([-+.\de]+)(f|u|ll?)?|true|false", word)
+        match = re.fullmatch(r"([-+.\de]+)u?(f|ll?)?|true|false", word)
         if not match:
             raise ValueError(f"--arg {text!r}: {STRUCT}")
         plain = "f8" if re.search("[.e]", word) else "i4"
-        kind = {"f": "f4", "u": "u4", "l": "i8", "ll": "i8"}.get(match[2], plain) if match[1] else "b1"
+        kind = {"f": "f4", "l": "i8", "ll": "i8"}.get(match[2], plain) if match[1] else "b1"
         values.append(np.array(match[1] or word == "true").astype(kind))
     return np.array(tuple(values), np.dtype([("", v.dtype) for v in values], align=True))[()]
 

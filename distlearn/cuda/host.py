@@ -54,8 +54,8 @@ def launches_of(source: str, place=lambda line: ("", line)) -> dict[str, list[La
                 one = host.launch(match, given, kernel)
                 tried.setdefault(kernel, []).append(one._replace(line=place(one.line)[1]))
         for kernel, launches in tried.items():
-            name = kernel.partition("<")[0]
-            found.setdefault(name, []).append(min(launches, key=lambda one: bool(one.unknown)))
+            known = min(launches, key=lambda one: one.unknown != "")
+            found.setdefault(kernel.partition("<")[0], []).append(known)
     return found
 
 
@@ -168,7 +168,7 @@ class _Host:
         plain = re.sub(r"\bsizeof\s*\(\s*([^()]*?)\s*\)", lambda m: self._size(m[1], m[0], at), plain)
         try:
             return kind(evaluate(plain, lambda name: self._variable(name, at, given)))
-        except (SyntaxError, NameError, ArithmeticError, TypeError, ValueError, MemoryError, RecursionError) as error:
+        except (SyntaxError, ArithmeticError, TypeError, ValueError, MemoryError, RecursionError) as error:
             raise LookupError(" ".join(text.split())) from error
 
     def _size(self, what, written, at) -> str:

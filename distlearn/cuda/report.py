@@ -356,11 +356,9 @@ class Report:
 def complete(report: Report, raw, made, code_of, shared_mem, code) -> Report:
     """Complete a `Report` by the program's output (None if it died without any) and the compiler's warnings."""
     if raw is None:
-        why = "did not answer in time and was killed" if code == -1 else f"ended with code {code} and without a report"
-        kind, message = (
-            "infinite-loop" if code == -1 else "crash",
-            f"the checked program {why}. {report.printed[-400:]}",
-        )
+        late = "infinite-loop", "did not answer in time and was killed"
+        kind, why = late if code == -1 else ("crash", f"ended with code {code} and without a report")
+        message = f"the checked program {why}. {report.printed[-400:]}"
         report.errors.append(Finding(kind, 0, 0, "", (), (), message.strip()))
         return report
     regions = raw["regions"]

@@ -302,10 +302,10 @@ def compile_error(
         if not found and rest:  # in a header of the emulator, which the source's line asks for
             asked = re.findall(rf"{place} .*(?:required from|requested here)", messages, re.M)
             found = [(line, column, rest[0].strip('"')) for line, column in asked[:1]]
-        places = [
-            (int(line), translated.column(int(line), int(column or 0)), message) for line, column, message in found
-        ]
-        problems = [(line, c, _of_const(message, code.flat.line(line)[: max(0, c - 1)])) for line, c, message in places]
+        problems = []
+        for number, place, message in found:
+            line, column = int(number), translated.column(int(number), int(place or 0))
+            problems.append((line, column, _of_const(message, code.flat.line(line)[: max(0, column - 1)])))
     if not problems:  # such as from the line that exports the kernel
         rest = list(dict.fromkeys(rest))
         return CompileError(f"kernel {name!r} does not compile ({compiler}):\n  " + "\n  ".join(rest or [messages]))
