@@ -1,8 +1,9 @@
 """What the host code of a .cu file says about launches: `scale<<<blocks, 256>>>(x, 2.0f, n)`, as far as it can be read.
 
 Nothing of the host code is run. A variable has the value that it is given before the launch, a parameter of a host
-function that of a call, an array the size of its `cudaMalloc`. What depends on anything else (input, other files, what
-functions do, an `if`) is not known: it is named, and the launch is refused.
+function that of a call, an array the size of its `cudaMalloc`. A variable that holds a kernel stands for all that it is
+set to. What depends on anything else (input, other files, what functions do, an `if`) is not known: it is named, and
+the launch is refused.
 """
 
 from __future__ import annotations
@@ -212,10 +213,9 @@ class _Host:
         allocation = r"\bcuda(?:Malloc(?:Managed|Host|Async)?|HostAlloc)\s*(?:<[^<>]*>)?\s*\("
         allocation += rf"[^;&]*&\s*\(?\s*{n}\s*\)?\s*,"
         change = rf"(?<![\w.>]){n}\s*(?:(?P<how>=(?!=)|[({{])|[-+*/%&|^]=|<<=|>>=|\+\+|--)|[(,]\s*&\s*{n}\s*[,)]"
-        for match in reversed([*re.finditer(f"(?P<allocation>{allocation})|{change}", self.code[:at])]):
+        setting = re.compile(f"(?P<allocation>{allocation})|{change}")
+        for match in reversed([*setting.finditer(self.code, begin, at or len(self.code))]):
             start, how = match.start(), match["how"]
-            if start < begin:
-                break
             if match["allocation"]:
                 return f"emu_bytes({self._until(match.end())})", start
             before = self.code[begin:start].rstrip()[-9:]

@@ -203,21 +203,16 @@ def _compile(code, name, compiler, options, scratch):
     return _compile_as(code, name, compiler, options, scratch, False, (), ())
 
 
-def _address(name: str) -> str:
-    """Return the expression for a kernel's address: one with a cast, which chooses an overload, is an address."""
-    return (
-        name if name.endswith(")") or name.startswith("(") else "&" + name.strip().removeprefix("&").removeprefix("::")
-    )
-
-
 def _compile_as(code, name, compiler, options, scratch, arithmetic, overloaded, renamed):
     exported = name
     places = [(d.begin, d.end, base_name(name)) for d in renamed]
     body = translate.to_cpp(code.text, code.flat, arithmetic=arithmetic, renamed=places)
     if renamed:
         exported = re.sub(rf"\b{base_name(name)}(?=\s*(?:<|$))", translate.RENAMED + base_name(name), name, count=1)
+    if not re.match(r"\(|.*\)$", exported):  # a cast, which chooses an overload, is an address
+        exported = "&" + exported.strip().removeprefix("&").removeprefix("::")
     cpp = scratch / "unit.cpp"
-    cpp.write_text(unit(body.text, f"EMU_EXPORT({_address(exported)})", overloaded), encoding="utf-8")
+    cpp.write_text(unit(body.text, f"EMU_EXPORT({exported})", overloaded), encoding="utf-8")
     flags = [*compiler.flags(), "-I", str(emulator_directory()), *options, *UNINITIALISED]
     assembly = scratch / "unit.s"
     said = _run([*compiler.command, *flags, "-S", str(cpp), "-o", str(assembly)], scratch, body, name, compiler, code)
