@@ -25,7 +25,7 @@ CAPS = {
     "distlearn": 5_832,
     "distlearn/cli": 12_004,
     "distlearn/comm": 19_822,
-    "distlearn/cuda": 36_097,
+    "distlearn/cuda": 36_092,
     "distlearn/data": 8_266,
     "distlearn/nn": 38_254,
     "distlearn/optim": 3_356,

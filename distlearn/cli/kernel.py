@@ -21,8 +21,9 @@ from .. import __version__
 from ..cuda import KernelError, RawKernel, Report, compile_check
 from ..cuda.arguments import argument, spell
 from ..cuda.emulator.build import preprocessor
+from ..cuda.emulator.device_code import kernels_of
 from ..cuda.emulator.source import flatten, taken_branches
-from ..cuda.host import kernels_of, launches_of
+from ..cuda.host import launches_of
 from ..files import whole_file
 from .console import plain_errors, print_table, say
 
@@ -50,7 +51,9 @@ def kernel():
 @click.option("--grid", default="1", show_default=True, help="Blocks: 4, or 4,2.")
 @click.option("--block", default="32", show_default=True, help="Threads of a block: 256, or 16,16.")
 @click.option("--shared", type=click.IntRange(0), default=0, help="Bytes of dynamic shared memory.")
-@click.option("--arg", "args", multiple=True, help="An argument, in order: 1024, 'float[1024]', 'int[64]=arange'.")
+@click.option(
+    "--arg", "args", multiple=True, help="An argument, in order: 1024, 'float[1024]', 'int[64]=arange', '{0.5f, 9}'."
+)
 @click.option("--launch", is_flag=True, help="Take all of this from the launches in the file's own host code.")
 @click.option("-D", "defines", multiple=True, help="A macro: -D TILE=16.")
 @click.option("-I", "folders", multiple=True, help="A folder of headers.")
@@ -72,13 +75,23 @@ def check(context, path, watch, **options):
     distlearn kernel check kernels/
     """  # noqa: D301  (click wants the control character, not its name)
     while True:
-        seen = path.stat().st_mtime_ns
-        with plain_errors(ValueError, TypeError, OSError, KernelError):
-            failed = check_path(path, **options)
+        seen = _written(path)
+        try:
+            with plain_errors(ValueError, TypeError, OSError, KernelError):
+                failed = check_path(path, **options)
+        except click.ClickException as error:
+            if not watch:
+                raise
+            error.show()
         if not watch:
             context.exit(int(failed))
-        while path.stat().st_mtime_ns == seen:
+        while _written(path) in (seen, []):
             time.sleep(0.3)
+
+
+def _written(path: Path) -> list[int]:
+    """Return when the files of a path were written: nothing while an editor replaces one."""
+    return [file.stat().st_mtime_ns for file in (path, *path.rglob("*")) if file.exists()]
 
 
 def check_path(path, *, name, sarif, as_json, archs, defines, folders, **how) -> bool:
@@ -87,10 +100,12 @@ def check_path(path, *, name, sarif, as_json, archs, defines, folders, **how) ->
     files = [path] if path.is_file() else sorted(p for s in SUFFIXES for p in path.rglob(f"*{s}"))
     if not files:
         raise ValueError(f"{path}: no file ends with {' or '.join(SUFFIXES)}")
+    if sarif and not sarif.parent.is_dir():
+        raise ValueError(f"--sarif {sarif}: there is no folder {sarif.parent}")
     one_by_one, found = path.is_file(), []
     for file in files:
-        source = file.read_text(encoding="utf-8", errors="replace")
-        flat = flatten(source, (*options, f"-I{file.parent}"))
+        source, near = file.read_text(encoding="utf-8", errors="replace"), (f"-I{file.parent}", *options)
+        flat = flatten(source, near)
         code = taken_branches(flat.text, preprocessor(options, None))
         templates, launches, own = kernels_of(code), launches_of(code, flat.place), kernels_of(source)
         names = [name] if name else [kernel for kernel in templates if kernel in own or kernel in launches]
@@ -99,17 +114,18 @@ def check_path(path, *, name, sarif, as_json, archs, defines, folders, **how) ->
         if one_by_one and len(names) > 1 and how["args"]:
             raise ValueError(f"{path} has the kernels {', '.join(names)}: say which by --name")
         for each in names:
-            known, given = launches.get(each, []), (file, source, each, (f"-I{file.parent}", *options))
+            known, given = launches.get(each, []), (file, source, each, near)
             with contextlib.redirect_stdout(io.StringIO()):  # what kernels print is in their reports
                 for one in _checked(*given, templates.get(each, ""), not one_by_one, known, **how):
                     found += [one] * (one.report is not None or one not in found)  # each launch is refused alike
         if archs:
             result = compile_check(source, archs.split(","), options=options, names=[name] if name else ())
-            say(str(result))
+            click.echo(result, err=as_json)
             found += [Checked(file, "", None, "does not compile for a card")] * (not result.ok)
     if sarif:
         with whole_file(sarif) as fresh:
             fresh.write_text(json.dumps(to_sarif(found), indent=1), encoding="utf-8")
+    checked = [one.report for one in found if one.report]
     if as_json:
         click.echo(json.dumps([_as_dict(one) for one in found], indent=1))
     elif one_by_one:
@@ -117,13 +133,14 @@ def check_path(path, *, name, sarif, as_json, archs, defines, folders, **how) ->
             if one.report:
                 say(f"{one.report.printed}{one.report}")
             if one.why:
-                say(f"{one.path}, {one.kernel}: {one.why}")
+                say(f"{', '.join(filter(None, (str(one.path), one.kernel)))}: {one.why}")
     else:
         rows = [(str(o.path.relative_to(path)), o.kernel, _outcome(o)) for o in found]
         print_table(str(path), ["file", "kernel", "outcome"], rows)
-        checked = [one.report for one in found if one.report]
         say(f"{len(checked)} launches checked, {sum(bool(r.errors) for r in checked)} with errors; "
             f"{len(found) - len(checked)} not: `distlearn kernel check FILE` says what to type")  # fmt: skip
+    if not checked and (how["launch"] or not one_by_one):
+        return True  # a workflow that checks nothing is no success
     return any(one.report.errors if one.report else one.why.startswith(("error", "does not")) for one in found)
 
 
@@ -143,13 +160,13 @@ def _checked(file, source, name, options, template, folder, launches, *, grid, b
                 continue
             made = RawKernel(source, full, options).compile()
             signature = made._built.signature
-            if args:
+            if args or not (one or signature):
                 how = _numbers(grid), _numbers(block), shared, args
             else:  # what floats are makes no difference to the accesses of most kernels
                 values = zip(one.arguments, signature, strict=False) if one else ()
                 values = [v or ("1" if code[0] in "fh" else None) for v, code in values]
                 how = (*one[2:5], values) if one else (None, ())
-            if (args or host) and None not in (*how, *how[-1]):
+            if (args or host or not signature) and None not in (*how, *how[-1]):
                 report, why = _run(made, *how, SECONDS[bool(one)]), ""
                 ended = ("unfinished", "infinite-loop" if one else "")  # what was chosen for a card takes long here
                 for late in [e for e in report.errors if e.kind in ended]:
@@ -164,7 +181,7 @@ def _checked(file, source, name, options, template, folder, launches, *, grid, b
                         why = "more depends on what its arrays hold, which host code sets: use --arg"
                 yield Checked(file, full, report, why)
                 continue
-            takes = ", ".join(f"{spell(c)} {n}" for c, n in zip(signature, made.parameters, strict=False)) or "nothing"
+            takes = ", ".join(f"{spell(c)} {n}" for c, n in zip(signature, made.parameters, strict=False))
             line = "" if folder else f"it takes {takes}: {_line(file, full, made, one)}"
             yield Checked(file, full, None, "; ".join(filter(None, [why * host, line])))
         except KernelError as error:
@@ -188,16 +205,18 @@ def _sort_of(finding) -> tuple:
 
 
 def _line(file, name, made, launch) -> str:
-    """Return the command that checks a kernel: with what is known of a launch, otherwise for arrays of 32 cubed."""
+    """Return the command that checks a kernel: with what is known of a launch; sizes are 32 if not, arrays 32^3."""
     text, signature = made.device.text, made._built.signature
     grid, block, shared, given = launch[2:6] if launch else (None, None, None, [None] * len(signature))
-    flat = not re.search(r"Idx\s*\.\s*y", text)
-    grid, block = grid or ((1,) if flat else (4, 4)), block or ((32,) if flat else (8, 8))
+    sides = 2 if re.search(r"Idx\s*\.\s*y", text) else 1
+    grid, block = grid or (1,) * sides, block or (32 if made.device.most_threads >= 32**sides else 8,) * sides
     shared = shared or 4096 * ("extern __shared__" in text)
     words = ["--name", name, "--grid", ",".join(map(str, grid)), "--block", ",".join(map(str, block))]
     words += ["--shared", str(shared)] * bool(shared)
     for known, code in zip(given, signature, strict=False):
         usual = "1" if code[0] in "fh" else "32"
+        if code[0] == "s":
+            usual = f"{{{', '.join(['32'] * (int(code[1:]) // 4))}}}"
         if code.startswith("*"):
             usual = f"{spell(code.replace('k', ''))[:-1]}[32768]"
         words += ["--arg", known or usual]

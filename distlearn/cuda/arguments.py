@@ -24,9 +24,7 @@ KINDS = {"f": "f", "i": "iu", "u": "iu", "b": "b", "h": "f", "c": "c", "w": "u"}
 WORDS = {"f4": "float", "f8": "double", "i1": "char", "u1": "unsigned char", "i2": "short", "u2": "unsigned short",
          "i4": "int", "u4": "unsigned", "i8": "long long", "u8": "unsigned long long", "b1": "bool", "h2": "half",
          "v0": "void", "c8": "complex<float>", "c16": "complex<double>", "w2": "bfloat16"}  # fmt: skip
-NUMPY = {"f4": "float32", "f8": "float64", "h2": "float16", "b1": "bool", "i1": "int8", "u1": "uint8", "i2": "int16",
-         "u2": "uint16", "i4": "int32", "u4": "uint32", "i8": "int64", "u8": "uint64", "c8": "complex64",
-         "c16": "complex128", "w2": "uint16"}  # fmt: skip
+NUMPY = {code: np.dtype({"h2": "f2", "w2": "u2"}.get(code, code)).name for code in WORDS if code != "v0"}
 
 ELEMENTS = 1 << 26  # of an array made of a description, at most: for each byte the emulator keeps several of its own
 
@@ -69,11 +67,10 @@ def geometry(grid, block, shared_mem, most_threads=1024) -> tuple[tuple, tuple, 
 
 def block_number(index, grid: tuple[int, int, int]) -> int:
     """Return the number of a block of the grid, x running fastest."""
-    parts = tuple(index) if isinstance(index, (tuple, list)) else (index,)
-    parts = tuple(_whole(v, f"record is {index!r}") for v in parts) + (0,) * (3 - len(parts))
+    parts = (*index, 0, 0) if isinstance(index, (tuple, list)) else (index, 0, 0)
     try:
-        return int(np.ravel_multi_index(parts, grid, order="F"))
-    except ValueError:
+        return int(np.ravel_multi_index(parts[:3], grid, order="F"))
+    except (TypeError, ValueError):
         raise ValueError(f"record is {index!r}: the grid {grid} has no such block") from None
 
 
@@ -257,19 +254,25 @@ def with_addresses(arg, address) -> np.ndarray:
 
 
 def argument(text: str, code: str, rng):
-    """Make an argument of a launch of its description: `1024`, `float[32, 32]`, `int[64]=arange`, `bytes[4096]`."""
-    # What a description may begin with, the type, is for the reader; the kernel's own is taken.
+    """Make an argument of a launch of its description: `1024`, `float[32, 32]`, `bytes[4096]`, `{0.5f, 1000}`."""
     match = re.fullmatch(r"\s*([\w ]*?)(?:\[([\d\s,]+)\])?\s*(?:=\s*(\S+))?\s*", text)
     number = re.fullmatch(r"\s*[-+.\deE]+\s*", text)
-    pointer, kind = code.startswith("*"), code.lstrip("*k")
-    if code.count("*") > 1 or (kind not in NUMPY and not (pointer and kind[0] in "sv")):
-        raise ValueError(f"--arg {text!r}: the kernel wants a {spell(code)}, which only Python can pass: RawKernel")
+    pointer, kind, wanted = code.startswith("*"), code.lstrip("*k"), spell(code.replace("k", ""))
+    if code.count("*") > 1 or (kind not in NUMPY and not (pointer and kind[0] in "sv") and kind[0] != "s"):
+        raise ValueError(f"--arg {text!r}: the kernel wants a {wanted}, which only Python can pass: RawKernel")
+    if kind[0] == "s" and not pointer:
+        value = _struct(text)
+        if value.nbytes != int(kind[1:]):
+            raise ValueError(f"--arg {text!r} has {value.nbytes} bytes, the kernel wants a {wanted}: {STRUCT}")
+        return value
     dtype = np.dtype(NUMPY.get(kind, f"V{max(1, int(kind[1:]))}"))
     if number and not (pointer and float(text)):
         return 0 if pointer else dtype.type(float(text) if kind[0] in "fh" else int(float(text)))
-    if not match or not match[2] or not pointer:
-        wanted = f"{spell(code)[:-1]}[1024]" if pointer else "a number"
-        raise ValueError(f"--arg {text!r}: the kernel wants a {spell(code)}, expected {wanted}")
+    # The type of an array is for the reader, the kernel's own is taken: another one would be a mistake.
+    given = {word: code for code, word in WORDS.items()}.get(match[1], kind) if match else ""
+    if not match or not match[2] or given != kind:
+        expected = f"{wanted[:-1]}[1024]" if pointer else "a number"
+        raise ValueError(f"--arg {text!r}: the kernel wants a {wanted}, expected {expected}")
     shape = tuple(int(n) for n in match[2].replace(" ", "").strip(",").split(","))
     if not 0 < np.prod(shape, dtype=object) <= ELEMENTS:
         raise ValueError(f"--arg {text!r}: expected 1 to {ELEMENTS:,} elements")
@@ -277,6 +280,22 @@ def argument(text: str, code: str, rng):
         shape = (max(1, shape[0] // dtype.itemsize),)
         return filled(shape, dtype, match[3] or "uniform" * (dtype.kind in "fc"), rng)
     return filled(shape, dtype, match[3] or "", rng)
+
+
+STRUCT = "write its members as in C, '{0.5f, 1000, {1.0, true}}', where 1000 is an int and 0.5f a float"
+
+
+def _struct(text):
+    """Make a struct of what initialises one in C."""
+    values = []
+    for word in re.sub(r"[{}\s]", "", text.lower()).split(","):
+        match = re.fullmatch(r"([-+.\de]+)u?(f|ll?)?|true|false", word)
+        if not match:
+            raise ValueError(f"--arg {text!r}: {STRUCT}")
+        plain = "f8" if re.search("[.e]", word) else "i4"
+        kind = {"f": "f4", "l": "i8", "ll": "i8"}.get(match[2], plain) if match[1] else "b1"
+        values.append(np.array(match[1] or word == "true").astype(kind))
+    return np.array(tuple(values), np.dtype([("", v.dtype) for v in values], align=True))[()]
 
 
 FILLS = {

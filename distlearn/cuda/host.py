@@ -1,37 +1,36 @@
 """What the host code of a .cu file says about launches: `scale<<<blocks, 256>>>(x, 2.0f, n)`, as far as it can be read.
 
-    kernels_of(source) --> its kernels        launches_of(source) --> grids, blocks and arguments, by kernel
-
 Nothing of the host code is run. A variable has the value that it is given before the launch, a parameter of a host
-function that of a call, an array the size of its `cudaMalloc`. What depends on anything else (input, other files, what
-functions do, an `if`) is not known: it is named, and the launch is refused.
+function that of a call, an array the size of its `cudaMalloc`. A variable that holds a kernel stands for all that it is
+set to. What depends on anything else (input, other files, what functions do, an `if`) is not known: it is named, and
+the launch is refused.
 """
 
 from __future__ import annotations
 
-import ast
 import functools
-import itertools
 import math
 import re
 from typing import NamedTuple
 
-import numpy as np
-
-from .arguments import ELEMENTS, NUMPY, WORDS
-from .emulator.device_code import Macro, expand, macros_of, parameters_of, split
-from .emulator.source import bracketed, closing, position, spaces, split_commas, without_comments
+from .arguments import ELEMENTS
+from .emulator.device_code import Macro, expand, macros_of, names_of, parameters_of, split
+from .emulator.source import (
+    bracketed,
+    closing,
+    position,
+    spaces,
+    split_commas,
+    without_comments,
+    without_directives,
+)  # fmt: skip
+from .expressions import SIZES, evaluate
 
 THREADS = 1 << 22  # of a launch of the host code, at most: others take minutes
-SIZES = {words: np.dtype(NUMPY[code]).itemsize for code, words in WORDS.items() if code in NUMPY}
-SIZES |= {"unsigned int": 4, "size_t": 8, "float2": 8, "float3": 12, "float4": 16, "int2": 8, "int4": 16}
-SIZES |= {f"{sign}int{bits}_t": bits // 8 for bits in (8, 16, 32, 64) for sign in ("", "u")}
 LIMITS = {"maxGridSize[0]": 2**31 - 1, "maxThreadsPerBlock": 1024, "warpSize": 32}  # of all cards, in cudaDeviceProp
-_MATHS = {"ceil": math.ceil, "floor": math.floor, "sqrt": math.sqrt, "pow": math.pow, "min": min, "max": max}
-_KNOWN = dict.fromkeys((*SIZES, "unsigned", "long"), int) | {"float": float, "double": float} | _MATHS
-_KNOWN |= {f"{name}f": call for name, call in _MATHS.items()} | {"true": 1, "false": 0, "NULL": 0, "nullptr": 0}
-_KNOWN |= {"dim3": lambda *sides: sides if len(sides) > 1 else sides[0], "emu_bytes": lambda n: _Array(n), "argc": 1}
-_KNOWN |= {"emu_divide": lambda a, b: a // b if isinstance(a, int) and isinstance(b, int) else a / b}
+# A kernel, or a variable that holds one: `scale`, `scale<float, 4>`, `kernels[i]`, `tests[i].kernel`.
+LAUNCH = re.compile(r"\b(\w+\s*(?:<[^;{}]*?>)?)(?:(?:\[[^]]*]|\.|->)\w*)*\)?\s*<<<(.*?)>>>(?=\s*\()", re.S)
+NAMED = re.compile(r"\b([A-Za-z_]\w*)\s*(<(?:[^;<>]|<[^;<>]*>)*>)?")  # with the arguments of a template
 
 
 class Launch(NamedTuple):
@@ -46,27 +45,18 @@ class Launch(NamedTuple):
     unknown: str
 
 
-def kernels_of(source: str) -> dict[str, str]:
-    """Return the names of the kernels that a source defines, in order; for templates arguments that may fit."""
-    code = without_comments(source)
-    found = [d for d in split(code) if d.is_kernel and "{" in code[d.begin : d.end]]
-    return {name: _of_template(d.head) for d in found for name in sorted(d.names)}
-
-
-def _of_template(head: str) -> str:
-    match = re.match(r"\s*template\s*<(.*?)>\s*\w*__global__", head, re.S)
-    kinds = [part.split()[0] for part in split_commas(match[1])] if match else []
-    fitting = {"typename": "float", "class": "float", "bool": "1"}
-    return f"<{', '.join(fitting.get(kind, '16') for kind in kinds)}>" * bool(kinds)
-
-
 def launches_of(source: str, place=lambda line: ("", line)) -> dict[str, list[Launch]]:
     """Return the launches of the host code, by kernel; `place` returns the file and line of a line of the source."""
     host, found = _Host(without_comments(source)), {}
-    for match in re.finditer(r"\b(\w+)\s*(<[^;{}]*?>)?\s*<<<(.*?)>>>(?=\s*\()", host.code, re.S):
-        tried = [host.launch(match, given) for given in itertools.islice(host.callers(match.start()), 20)]
-        one = min(tried, key=lambda one: bool(one.unknown))
-        found.setdefault(match[1], []).append(one._replace(line=place(one.line)[1]))
+    for match in LAUNCH.finditer(host.code):
+        tried = {}
+        for given in host.callers(match.start()):
+            for kernel in dict.fromkeys(host.kernels_in(match[1], match.start(), given)) or [match[1]]:
+                one = host.launch(match, given, kernel)
+                tried.setdefault(kernel, []).append(one._replace(line=place(one.line)[1]))
+        for kernel, launches in tried.items():
+            known = min(launches, key=lambda one: one.unknown != "")
+            found.setdefault(kernel.partition("<")[0], []).append(known)
     return found
 
 
@@ -74,16 +64,22 @@ class _Host:
     """The host code of a source; `given` holds what a call passes for parameters: text, place, and its caller's own."""
 
     def __init__(self, code):
+        self.macros = macros_of(code)
+        launching = {name: macro for name, macro in self.macros.items() if "<<<" in macro.body}
+        code = expand(without_directives(code), launching)
         for match in re.finditer(r"\bfor\s*\(", code):  # without what is done after a turn: the first one counts
             end = closing(code, match.end() - 1) - 1
-            at = code.rfind(";", 0, end) + 1
-            code = code[:at] + spaces(code[at:end]) + code[end:]
-        self.code, self.macros = code, macros_of(code)
+            if at := code.rfind(";", match.end(), end) + 1:
+                code = code[:at] + spaces(code[at:end]) + code[end:]
+        self.code = code
         self.scopes = [d for d in split(code) if d.kind in ("function", "type") and "{" in code[d.begin : d.end]]
+        self.kernels = names_of(d for d in self.scopes if d.is_kernel)
         for d in self.scopes:
-            d.name, d.parameters = min(d.names, default=""), []
+            d.name, d.parameters, d.types = min(d.names, default=""), [], []
             if d.kind == "function":
                 d.parameters = parameters_of(d, d.name)
+                of_template = re.match(r"\s*template\s*<([^<>]*)>", d.head)
+                d.types = re.findall(r"(\w+)\s*(?:=[^,]*)?(?:,|$)", of_template[1]) if of_template else []
                 body = re.search(r"\)\s*\{\s*return\b([^;]*);\s*\}$", code[d.begin : d.end])
                 if body and d.parameters:
                     inline = re.sub(rf"\b({'|'.join(d.parameters)})\b", r"(\1)", f"({body[1]})")
@@ -95,34 +91,61 @@ class _Host:
         return next((d for d in self.scopes if d.begin <= at < d.end), None)
 
     def callers(self, at, depth=0):
-        """Yield what the function around a place may have been given: by each of its calls, at last nothing."""
-        scope = self.scope(at)
-        of_template = re.match(r"\s*template\s*<([^<>]*)>", self.code[scope.begin :]) if scope else None
-        types = re.findall(r"(\w+)\s*(?:=[^,]*)?(?:,|$)", of_template[1]) if of_template else []
-        if scope and scope.parameters and depth < 5:
-            for call in re.finditer(rf"\b{scope.name}\s*(?:<([^;(){{}}]*)>)?(?=\s*\()", self.code):
-                texts, _ = bracketed(self.code, call.end())
-                if len(texts) == len(scope.parameters) and self.scope(call.start()) not in (scope, None):
-                    texts = dict(zip([*scope.parameters, *types], [*texts, *split_commas(call[1] or "")], strict=False))
-                    for given in self.callers(call.start(), depth + 1):
-                        yield {name: (text, call.start(), given) for name, text in texts.items()}
-        yield {}
+        """Return what the function around a place may have been given: by each of its calls; nothing without any."""
+        scope, found = self.scope(at), []
+        if not scope or not scope.parameters or depth == 5:
+            return [{}]
+        *most, last = scope.parameters
+        for call in re.finditer(rf"\b{scope.name}\s*(?:<([^;(){{}}]*)>)?(?=\s*\()", self.code):
+            texts, _ = bracketed(self.code, call.end())
+            if re.search(rf"\.\.\.\s*{last}\b", scope.head):
+                texts = [*texts[: len(most)], ", ".join(texts[len(most) :])]
+            if len(texts) == len(scope.parameters) and self.scope(call.start()) not in (scope, None):
+                texts += split_commas(call[1] or "")
+                for given in self.callers(call.start(), depth + 1):
+                    each = [(text, call.start(), given) for text in texts]
+                    found.append(dict(zip([*scope.parameters, *scope.types], each, strict=False)))
+        return found[:20] or [{}]
 
-    def launch(self, match, given) -> Launch:
-        """Read the launch of a match of `launches_of`."""
+    def kernels_in(self, text, at, given, depth=0):
+        """Yield the kernels that an expression may stand for: in a variable what it may be set to in its scope."""
+        for name, types in NAMED.findall(text):
+            if types or name in self.kernels:
+                spelled = [self._spelled(one.strip(), at, given) for one in split_commas(types[1:-1])]
+                yield name + f"<{', '.join(spelled)}>" * bool(types)
+            elif depth < 3:
+                set_to = [(one, place, given) for one, place in self._set(name, self.scope(at))]
+                for one in [given[name], *set_to] if name in given else set_to:
+                    yield from self.kernels_in(*one, depth + 1)
+
+    @functools.cache  # noqa: B019
+    def _set(self, name, scope):
+        """Return all that a variable is set to: by `=`, in a loop over a container, by what it is made of or given."""
+        setting = rf"\b{name}\b(?:[^;={{}}]*(?:=(?!=)|_back\()|[\s\]]*:(?!:)|(?:\[\w*\])*\s*\{{)"
+        places = [m.end() - (m[0][-1] in "({") for m in re.finditer(setting, self.code)]
+        return [(self._until(at, ";)}"), at) for at in places if self.scope(at) in (scope, None)]
+
+    def launch(self, match, given, kernel) -> Launch:
+        """Read the launch of a match of LAUNCH."""
         missing = []
 
-        def known(text, kind):
+        def known(text, kind, at, given):
             try:
-                return self.value(text, match.start(), given, kind=kind)
+                return self.value(text, at, given, kind=kind)
             except LookupError as error:
-                missing.append(error.args[0])
+                missing.append(f"the value of {error.args[0]!r} is not known")
 
-        grid, block, *rest = [*split_commas(match[3]), "", ""]
+        grid, block, *rest = [*split_commas(match[2]), "", ""]
+        here = match.start(), given
+        grid, block = known(grid, _triple, *here), known(block, _triple, *here)
+        shared = known(rest[0] or "0", int, *here)
         texts, _ = bracketed(self.code, match.end())
-        grid, block = known(grid, _triple), known(block, _triple)
-        shared = known(rest[0] or "0", int)
-        arguments = [known(text, lambda v: getattr(v, "text", None) or repr(v + 0)) for text in texts]
+        arguments = []
+        for text in texts:
+            pack = re.search(r"(\w+)\W*\.\.\.", text)
+            packed, *whose = given[pack[1]] if pack and pack[1] in given else (text, *here)
+            for one in split_commas(packed):
+                arguments.append(known(one, lambda v: getattr(v, "text", None) or repr(v + 0), *whose))
         if (threads := math.prod((*(grid or ()), *(block or ())))) > THREADS:
             missing.insert(0, f"{threads:,} threads, at most {THREADS:,} are run")
             grid = None
@@ -131,8 +154,6 @@ class _Host:
             missing.insert(0, f"{n:,} bytes of arrays, at most {ELEMENTS:,} are made")
             grid, arguments = None, [a and (None if a in held or a.isdigit() else a) for a in arguments]
         line, _ = position(self.code, match.start())
-        types = [self._spelled(text.strip(), match.start(), given) for text in split_commas((match[2] or "")[1:-1])]
-        kernel = match[1] + f"<{', '.join(types)}>" * bool(types)
         return Launch(kernel, line, grid, block, shared, arguments, "".join(missing[:1]))
 
     def _spelled(self, text, at, given) -> str:
@@ -142,14 +163,14 @@ class _Host:
         except (LookupError, TypeError):
             return self._spelled(*given[text]) if text in given else text
 
-    def value(self, text, at, given, depth=0, kind=lambda value: value):
+    def value(self, text, at, given, kind=lambda value: value):
         """Return the value of an expression at a place: a number, the sides of a dim3, or "bytes[n]"."""
         plain = expand(text, self.macros)
         plain = re.sub(r"\bsizeof\s*\(\s*([^()]*?)\s*\)", lambda m: self._size(m[1], m[0], at), plain)
         try:
-            return kind(_evaluate(plain, lambda name: self._variable(name, at, given, depth)))
-        except (SyntaxError, NameError, ArithmeticError, TypeError, ValueError, MemoryError, RecursionError) as error:
-            raise LookupError(f"{' '.join(text.split())!r} is not a literal") from error
+            return kind(evaluate(plain, lambda name: self._variable(name, at, given)))
+        except (SyntaxError, ArithmeticError, TypeError, ValueError, MemoryError, RecursionError) as error:
+            raise LookupError(" ".join(text.split())) from error
 
     def _size(self, what, written, at) -> str:
         """Return the bytes of a type or a variable; what was written if that is not known."""
@@ -166,26 +187,24 @@ class _Host:
             return str(self.sizes[kind])
         return "8" if "*" in stars else str(self.sizes[kind]) + sides.replace("[", "*(").replace("]", ")")
 
-    def _variable(self, name, at, given, depth):
+    def _variable(self, name, at, given):
         """Return the value of a variable at a place."""
-        if depth > 30:
-            raise LookupError(f"{name!r} is not a literal")
         scope = self.scope(at)
         names = [f"{name}.{side}" for side in "xyz" * (scope is not None and "." not in name)]
         if any(sides := [self._assigned(side, at, scope.begin) for side in names]):
-            return tuple(self.value(*side, given, depth + 1) if side else 1 for side in sides)
+            return tuple(self.value(*side, given) if side else 1 for side in sides)
         if scope and (found := self._assigned(name, at, scope.begin)):
-            return self.value(*found, given, depth + 1)
+            return self.value(*found, given)
         if name in given:
-            return self.value(*given[name], depth + 1)
+            return self.value(*given[name])
         if found := self._assigned(name, None, 0):
-            return self.value(*found, {}, depth + 1)
+            return self.value(*found, {})
         base, _, member = name.rpartition(".")
         if member in LIMITS:
             return LIMITS[member]
         if base and member in "xyz":
-            return (*_triple(self._variable(base, at, given, depth)), 1, 1)["xyz".find(member[:1])]
-        raise LookupError(f"{name!r} is not a literal")
+            return (*_triple(self._variable(base, at, given)), 1, 1)["xyz".find(member[:1])]
+        raise LookupError(name)
 
     @functools.cache  # noqa: B019  (it lives as long as the source is read)
     def _assigned(self, name, at, begin):
@@ -194,10 +213,9 @@ class _Host:
         allocation = r"\bcuda(?:Malloc(?:Managed|Host|Async)?|HostAlloc)\s*(?:<[^<>]*>)?\s*\("
         allocation += rf"[^;&]*&\s*\(?\s*{n}\s*\)?\s*,"
         change = rf"(?<![\w.>]){n}\s*(?:(?P<how>=(?!=)|[({{])|[-+*/%&|^]=|<<=|>>=|\+\+|--)|[(,]\s*&\s*{n}\s*[,)]"
-        for match in reversed([*re.finditer(f"(?P<allocation>{allocation})|{change}", self.code[:at])]):
+        setting = re.compile(f"(?P<allocation>{allocation})|{change}")
+        for match in reversed([*setting.finditer(self.code, begin, at or len(self.code))]):
             start, how = match.start(), match["how"]
-            if start < begin:
-                break
             if match["allocation"]:
                 return f"emu_bytes({self._until(match.end())})", start
             before = self.code[begin:start].rstrip()[-9:]
@@ -216,72 +234,17 @@ class _Host:
                 continue
             conditional = not declared and before.endswith((")", "else"))
             if not how or local or conditional or text.strip() in ("NULL", "nullptr"):
-                raise LookupError(f"{name!r} is not a literal")
+                raise LookupError(name)
             return text, start
         return None
 
-    def _until(self, at):
+    def _until(self, at, ends=",;)}"):
         """Return the text to the end of an argument or a statement."""
         end = at
-        while (match := re.compile(r"[,;)}(\[{]").search(self.code, end)) and match[0] not in ",;)}":
+        while (match := re.compile(rf"[{ends}(\[{{]").search(self.code, end)) and match[0] not in ends:
             end = closing(self.code, match.start())
         return self.code[at : match.start() if match else None]
 
 
 def _triple(value) -> tuple:
     return tuple(int(side) for side in (value if isinstance(value, tuple) else (value,)))
-
-
-class _Array:
-    """The bytes of a `cudaMalloc`: no number, so an expression that moves a pointer is not known."""
-
-    def __init__(self, nbytes):
-        self.text = f"bytes[{int(nbytes)}]"
-
-
-class _AsInC(ast.NodeTransformer):
-    """Makes of an expression that was read as Python what it is in C; `int ** x` stands for a cast."""
-
-    def visit_BinOp(self, node):
-        self.generic_visit(node)
-        if isinstance(node.op, ast.Pow):
-            return ast.Call(node.left, [node.right], [])
-        divide = ast.Name("emu_divide", ast.Load())
-        return ast.Call(divide, [node.left, node.right], []) if isinstance(node.op, ast.Div) else node
-
-    def visit_Name(self, node):
-        """A variable is looked up, `a.x` and `a[0]` by what is written."""
-        written = ast.unparse(node)
-        return node if written in _KNOWN else ast.Call(ast.Name("emu_look", ast.Load()), [ast.Constant(written)], [])
-
-    visit_Attribute = visit_Subscript = visit_Name
-
-
-_AS_PYTHON = [
-    (r"\s+", " "),
-    (r"^(?: ?\w+ ?=(?!=))+", ""),  # of `nx = ny = 1024`
-    (r"\bstd\s*::\s*", ""),
-    (r"\b(?:static|reinterpret|const)_cast\s*<([^<>]*)>", r"(\1)"),
-    (r"(?<!\w)\([\w\s:]+\*+\s*\)", ""),  # casts of pointers, then of numbers
-    (r"(?<!\w)\((?:\w+\s+)*([A-Za-z_]\w*)\s*\)(?=\s*[\w.(])", r"\1 ** "),
-    (r"(?<![\w.])((?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)[uUlLfF]+\b", r"\1"),
-    (r"^\s*\{(.*)\}\s*$", r"dim3(\1)"),
-    (r"->", "."),
-    (r"&&", " and "),
-    (r"\|\|", " or "),
-    (r"!(?!=)", " not "),
-]
-
-
-def _evaluate(text: str, look):
-    """Return the value of an expression of C; `look` returns that of a variable."""
-    for pattern, python in _AS_PYTHON:
-        text = re.sub(pattern, python, text)
-    text = text.strip()
-    while text.startswith("(") and closing(text, 0) == len(text):
-        text = text[1:-1].strip()
-    test, _, rest = text.partition("?")
-    if rest:
-        return _evaluate(rest.partition(":")[0 if _evaluate(test, look) else 2], look)
-    tree = ast.fix_missing_locations(_AsInC().visit(ast.parse(text, mode="eval")))
-    return eval(compile(tree, "", "eval"), {"__builtins__": {}, "emu_look": look, **_KNOWN})

@@ -38,7 +38,8 @@ KINDS = [  # the name and the sentence of each, in the order of `enum Kind` in e
      "mask must call the same warp operation"),
     ("conversion", "{who} converts without a cast to {text}; write the cast"),
     ("shift", "{who} shifts {text}: on a card the result depends on what the compiler computes in advance"),
-    ("unfinished", "the time limit ended the launch after {text} blocks: a smaller grid is checked to its end"),
+    ("unfinished", "the time limit ended the launch after {text} blocks and the last: a smaller grid is "
+     "checked to its end"),
 ]  # fmt: skip
 NO_ARRAY = "{who} {verb} {size} bytes at address {offset:#x}, which is not near any array"
 NULL_ZONE = 1 << 20  # as in emulator/runtime/checker.cpp
@@ -60,10 +61,10 @@ class Finding:
     `kind` is "out-of-bounds", "race" (within a block), "race-between-blocks", "uninitialised", "divergent-barrier",
     "missing-lanes", "divergent-warp-operation", "division-by-zero", "write-through-const", "misaligned",
     "infinite-loop", "unfinished" (more blocks than the time limit lets run), "stack-overflow", "conversion" (the result
-    differs from a card's), "shift" (by too many bits, or fewer than 0), "shared-memory-limit", "assertion-failed" or
-    "crash"; of a warning "exited-threads" (at a barrier), "same-value" (several threads write the same value to one
-    place), "uninitialised-local" or "overlaid" (two `extern __shared__` arrays of one function, which begin at one
-    place).
+    differs from a card's), "shift" (by too many bits, or fewer than 0), "shared-memory-limit", "assertion-failed",
+    "removed-intrinsic" (a shuffle or vote without _sync) or "crash"; of a warning "exited-threads" (at a barrier),
+    "same-value" (several threads write the same value to one place), "uninitialised-local" or "overlaid" (two
+    `extern __shared__` arrays of one function, which begin at one place).
     """
 
     kind: str
@@ -355,22 +356,20 @@ class Report:
 def complete(report: Report, raw, made, code_of, shared_mem, code) -> Report:
     """Complete a `Report` by the program's output (None if it died without any) and the compiler's warnings."""
     if raw is None:
-        why = "did not answer in time and was killed" if code == -1 else f"ended with code {code} and without a report"
-        kind, message = (
-            "infinite-loop" if code == -1 else "crash",
-            f"the checked program {why}. {report.printed[-400:]}",
-        )
+        late = "infinite-loop", "did not answer in time and was killed"
+        kind, why = late if code == -1 else ("crash", f"ended with code {code} and without a report")
+        message = f"the checked program {why}. {report.printed[-400:]}"
         report.errors.append(Finding(kind, 0, 0, "", (), (), message.strip()))
         return report
     regions = raw["regions"]
-    found = merge([describe(f, regions, made.sites, code_of) for f in raw["findings"]])
-    report.errors = [f for f in found if not f.is_warning]
-    report.errors += _too_much_shared(sum(r["bytes"] for r in regions if r["space"] == 1), shared_mem)
-    report.warnings = [
+    found = [
         Finding(kind, column=column, array="", thread=(), block=(), message=message, **_place(code_of, line))
         for kind, line, column, message in made.warnings
     ]
-    report.warnings += [f for f in found if f.is_warning]
+    found += merge([describe(f, regions, made.sites, code_of) for f in raw["findings"]])
+    report.errors = [f for f in found if not f.is_warning]
+    report.errors += _too_much_shared(sum(r["bytes"] for r in regions if r["space"] == 1), shared_mem)
+    report.warnings = [f for f in found if f.is_warning]
     report.sites = _sites(raw, regions, made.sites, code_of)
     report.recorded = [_access(r, regions, made.sites, code_of.flat) for r in raw["recorded"]]
     blocks = [(made.sites[site].flops, *ran) for site, *ran in raw["blocks"]]

@@ -7,6 +7,7 @@ import sys
 import textwrap
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import jsonschema
 import numpy as np
@@ -16,9 +17,10 @@ from click.testing import CliRunner
 from distlearn.cli import kernel
 from distlearn.cuda import RawKernel
 from distlearn.cuda.arguments import argument
-from distlearn.cuda.host import kernels_of, launches_of
-from distlearn.cuda.report import Finding, Report
-from tests.cuda.textbook import CASES
+from distlearn.cuda.emulator.device_code import kernels_of
+from distlearn.cuda.host import launches_of
+from distlearn.cuda.report import KINDS, WARNINGS, Finding, Report
+from tests.cuda.textbook import CASES, Case
 from tests.emulated import NEEDS_COMPILER
 
 SOURCE = """
@@ -65,11 +67,11 @@ def run(tmp_path):
 
 def test_launches_are_read():
     assert kernels_of(RIGHT + "template <class T, int N> __global__ void typed(T* x) {}") == {
-        "scale": "", "reversed": "", "typed": "<float, 16>",
+        "scale": "", "reversed": "", "typed": "<float, 32>",
     }  # fmt: skip
     first, other = launches_of(RIGHT)["scale"]
     assert first == ("scale", 19, (8,), (128,), 0, ["bytes[4000]", "2.5", "1000"], "")
-    assert other.unknown == "'blocks' is not a literal"
+    assert other.unknown == "the value of 'blocks' is not known"
     assert launches_of(RIGHT)["reversed"][0].arguments == ["bytes[4000]", "bytes[256]"]
     huge = launches_of(RIGHT.replace("N 1000", "N (1 << 23)"))["scale"][0]
     assert "8,388,608 threads, at most" in huge.unknown
@@ -87,15 +89,16 @@ READ = {  # the body of `run(float* h, int n, float s)`, called with (p, 1000, 0
     "int m = 5; if (argc > 1) m = atoi(argv[1]); k<<<m, static_cast<unsigned int>(s * 4)>>>();": [(5,), (2,), 0, []],
     "dim3 g = {2,\n3}; k<<<g, {4}>>>();": [(2, 3), (4,), 0, []],
     "int a, b; a = b = 1 << 3; k<<<a, std::min(b, prop.maxGridSize[0])>>>();": [(8,), (8,), 0, []],
-    "k<<<{{2}, 3}, 1>>>();": "'{{2}, 3}' is not a literal",
+    "k<<<{{2}, 3}, 1>>>();": "the value of '{{2}, 3}' is not known",
     "{ int m = 5; } int m = 6; k<T, W><<<m, std::min(n, 64)>>>();": [(6,), (64,), 0, []],
-    "int m = 5; if (n) m = 6; k<<<m, 1>>>();": "'m' is not a literal",
-    "int m = 5; m += 2; k<<<m, 1>>>();": "'m' is not a literal",
-    "int m = 5; read(&m); k<<<m, 1>>>();": "'m' is not a literal",
-    "float* a = NULL; make(&a, n); k<<<1, 1>>>(a);": "'a' is not a literal",
-    "float* a; cudaMalloc(&a, 4); k<<<1, 1>>>(a * 1000000000);": "'a * 1000000000' is not a literal",
-    "float* a; cudaMalloc(&a, 40); k<<<1, 1>>>(a + 3);": "'a + 3' is not a literal",
-    "k<<<1>>>();": "'' is not a literal",
+    "int m = 5; if (n) m = 6; k<<<m, 1>>>();": "the value of 'm' is not known",
+    "int m = 5; m += 2; k<<<m, 1>>>();": "the value of 'm' is not known",
+    "int m = 5; read(&m); k<<<m, 1>>>();": "the value of 'm' is not known",
+    "float* a = NULL; make(&a, n); k<<<1, 1>>>(a);": "the value of 'a' is not known",
+    "int in = 5; int is = in * 2; k<<<is, in>>>();": [(10,), (5,), 0, []],
+    "float* a; cudaMalloc(&a, 4); k<<<1, 1>>>(a * 1000000000);": "the value of 'a * 1000000000' is not known",
+    "float* a; cudaMalloc(&a, 40); k<<<1, 1>>>(a + 3);": "the value of 'a + 3' is not known",
+    "k<<<1>>>();": "the value of '' is not known",
 }  # fmt: skip
 
 
@@ -112,6 +115,33 @@ def test_values_are_those_at_the_launch(body):
     else:
         assert [*one[2:6], one.unknown] == [*READ[body], ""]
         assert one.kernel == ("k<double, 3>" if "<T" in body else "k")
+
+
+POINTED = {  # what stands before main, and in it: which kernels are launched
+    ("", "void (*k)(float*, int) = &b; k<<<2, n>>>(d, n);"): "b",
+    ("", "auto k = n > 5 ? a : b; (*k)<<<2, n>>>(d, n);"): "a b",
+    ("typedef void (*Fn)(float*, int); const Fn KS[2] = {a, c<float, 4>};", "KS[i]<<<2, n>>>(d, n);"): "a c<float, 4>",
+    ("", 'struct { char* name; Fn k; } tests[] = {{"one", a}, {"two", b}}; tests[i].k<<<2, n>>>(d, n);'): "a b",
+    ("", "std::vector<Fn> ks; ks.push_back(a); ks.push_back(b); for (auto k : ks) k<<<2, n>>>(d, n);"): "a b",
+    ("", "Fn k; switch (i) { case 0: k = a; break; default: k = b; } k<<<2, n>>>(d, n);"): "a b",
+    ("void run(Fn f, float* x) { f<<<2, 64>>>(x, 64); } void timed(Fn f, float* x) { run(f, x); }",
+     "cudaFuncSetAttribute(b, X, 5); timed(a, d); timed(c<float, 8>, d);"): "a c<float, 8>",
+    ("template <typename K, typename... Args> void run(K k, dim3 g, Args&&... args) "
+     "{ k<<<g, 64>>>(std::forward<Args>(args)...); }", "run(b, 2, d, n);"): "b",
+    ("#define LAUNCH(k, g, t, ...) k<<<g, t>>>(__VA_ARGS__)", "LAUNCH(a, 2, n, d,\n n);"): "a",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("before", "body"), POINTED)
+def test_launches_through_pointers_and_helpers(before, body):
+    """Each kernel that a variable may hold is launched; what only asks about a kernel is no launch."""
+    code = f"""__global__ void a(float* x, int n) {{}} __global__ void b(float* x, int n) {{}}
+    template <typename T, int W> __global__ void c(T* x, int n) {{}}
+    {before}
+    int main() {{ float* d; int n = 64; cudaMalloc(&d, n * 4); {body} }}"""
+    ones = [one for launches in launches_of(code).values() for one in launches]
+    assert sorted(one.kernel for one in ones) == POINTED[before, body].split(" ", 1)
+    assert {(*one[2:5], *one.arguments, one.unknown) for one in ones} == {((2,), (64,), 0, "bytes[256]", "64", "")}
 
 
 @NEEDS_COMPILER
@@ -200,7 +230,7 @@ def test_a_file_is_checked_by_its_own_launches_and_by_arguments(run):
 def test_a_folder_is_a_table_and_findings_are_written(run, tmp_path):
     found = run(WRONG, "--sarif", "HERE/found.sarif", of="")
     assert found.exit_code == 1
-    assert "its launch in line 22: 'blocks' is not a literal" in " ".join(found.output.split())
+    assert "its launch in line 22: the value of 'blocks' is not known" in " ".join(found.output.split())
     assert "2 launches checked, 2 with errors; 1 not: `distlearn kernel check FILE`" in " ".join(found.output.split())
     sarif = json.loads((tmp_path / "found.sarif").read_text())
     results = sarif["runs"][0]["results"]
@@ -232,31 +262,60 @@ SCHEMA = {  # what version 2.1.0 of the format asks of the parts that are writte
 }  # fmt: skip
 
 
+OTHERS = {  # the kinds of findings that no textbook case has, by a body of `k(float* x, int n)`; n is 5
+    "assertion-failed": "assert(n == 3);",
+    "divergent-warp-operation": """float v = n;
+        x[threadIdx.x] = threadIdx.x % 2 ? __shfl_sync(~0u, v, 0)
+            : __shfl_sync(~0u, v, 1);""",
+    "crash": "void (*f)() = nullptr; if (n == 5) f();",
+    "shift": "x[threadIdx.x] = 1 << (n + 30);",
+    "stack-overflow": "x[0] = deep(n);",
+    "unfinished": "for (int i = 0; i < 1000; i++) atomicAdd(&x[threadIdx.x], 1.0f);",
+    "removed-intrinsic": "x[threadIdx.x] = __shfl_down(x[threadIdx.x], 1);",
+    "shared-memory-limit": "__shared__ float s[13000]; s[threadIdx.x] = n; x[threadIdx.x] = s[threadIdx.x];",
+    "same-value": "__shared__ int s; s = n; __syncthreads(); x[threadIdx.x] = s;",
+    "overlaid": "extern __shared__ float a[]; extern __shared__ int b[]; x[threadIdx.x] = a[threadIdx.x] = n;",
+    "uninitialised-local": "float v; x[threadIdx.x] = v + n;",
+    "conversion": "int i = x[threadIdx.x] + 1e20f; x[threadIdx.x] = i;",
+}
+OTHER = """__global__ void k(float* x, int n);
+    __device__ float deep(int n) { return n ? deep(n + 1) + 1 : 0; }
+    __global__ void k(float* x, int n) { BODY }"""
+DEFECTS = [c for c in CASES if c.errors or c.warnings]
+for _kind, _body in OTHERS.items():
+    _grid, _args = (1 << 20 if _kind == "unfinished" else 1,), (np.zeros(64, np.float32), np.int32(5))
+    _more = {"errors": [(_kind, 0, "")], "shared_mem": 4096, "time_limit": 0.5}
+    DEFECTS.append(Case(_kind, OTHER.replace("BODY", _body), _grid, (32,), _args, **_more))
+
+
+def test_each_kind_of_finding_has_a_defect():
+    known = {kind for kind, _ in KINDS} | WARNINGS | {"removed-intrinsic", "shared-memory-limit"}
+    assert known == {kind for c in DEFECTS for kind, *_ in (*c.errors, *c.warnings)}
+
+
 @pytest.mark.nightly(but_every=3)
 @NEEDS_COMPILER
-@pytest.mark.parametrize("case", [c for c in CASES if c.errors or c.warnings], ids=lambda c: c.title)
+@pytest.mark.parametrize("case", DEFECTS, ids=lambda c: c.title)
 def test_a_defect_reads_the_same_everywhere(case, tmp_path):
     """In the text, the table of a folder, JSON and SARIF: kind, line and sentence of every seeded defect."""
     made = RawKernel(case.source, case.name)
     given = tuple(a.copy() for a in case.args)
     report = made.check(case.grid, case.block, given, shared_mem=case.shared_mem, time_limit=case.time_limit)
+    found = [*report.errors, *report.warnings]
+    assert {f.kind for f in found} == {kind for kind, *_ in (*case.errors, *case.warnings)}
     one = kernel.Checked(tmp_path / "a b.cu", case.name, report)
     sarif = kernel.to_sarif([one])
     jsonschema.validate(sarif, SCHEMA)
-    wanted = {(kind, line) for kind, line, _ in (*case.errors, *case.warnings)}
     as_json = json.loads(json.dumps(kernel._as_dict(one)))
-    listed = as_json["errors"] + as_json["warnings"]
     results = sarif["runs"][0]["results"]
-    assert {(f["kind"], f["line"]) for f in listed} == wanted
-    assert len(results) == len(listed)
-    for finding, result in zip(listed, results, strict=True):
+    for finding, listed, result in zip(found, as_json["errors"] + as_json["warnings"], results, strict=True):
         region = result["locations"][0]["physicalLocation"]["region"]
-        assert (result["ruleId"], region["startLine"]) == (finding["kind"], finding["line"])
-        assert result["message"]["text"] == f"{case.name}: {finding['message']}"
-        assert f"{finding['kind']}, line {finding['line']}: {finding['message']}" in str(report)
-        assert result["level"] == ("error" if finding in as_json["errors"] else "warning")
-    for finding in as_json["errors"]:
-        assert f"{finding['kind']}, line {finding['line']}" in kernel._outcome(one)
+        assert (listed["kind"], listed["line"], listed["message"]) == (finding.kind, finding.line, finding.message)
+        assert (result["ruleId"], region["startLine"]) == (finding.kind, finding.line or 1)
+        assert result["message"]["text"] == f"{case.name}: {finding.message}"
+        assert f"{finding.kind}, {finding.where}: {finding.message}" in str(report)
+        assert result["level"] == ("warning" if finding.is_warning else "error")
+        assert finding.is_warning or f"{finding.kind}, {finding.where}" in kernel._outcome(one)
 
 
 def test_files_of_findings_are_relative_and_quoted(tmp_path, monkeypatch):
@@ -302,7 +361,9 @@ def test_what_is_refused_is_said_once_and_the_rest_is_checked(run):
     [
         (["--arg", "float[10]"], "say which by --name"),
         (["--name", "scale", "--arg", "10"], "wants a float*, expected float[1024]"),
+        (["--name", "scale", "--arg", "double[10]"], "wants a float*, expected float[1024]"),
         (["--name", "scale", "--arg", "float[10]=much"], "one of normal, uniform"),
+        (["--sarif", "HERE/none/found.sarif"], "there is no folder HERE/none"),
         (["--name", "scale", "--arg", "float[10]"], "takes 3 arguments"),
         (["--name", "scale", "--grid", "x", "--arg", "float[1]"], "expected whole numbers"),
         (["--name", "none", "--grid", "2"], "has no __global__ function 'none'; it has scale, reversed"),
@@ -311,7 +372,41 @@ def test_what_is_refused_is_said_once_and_the_rest_is_checked(run):
 def test_what_cannot_be_checked_is_said(run, args, said):
     found = run(RIGHT, *args)
     assert found.exit_code == 1
-    assert said in found.output
+    assert said.replace("HERE", str(run.folder.parent)) in found.output
+
+
+@NEEDS_COMPILER
+def test_a_kernel_that_takes_nothing_runs_at_once(run):
+    said = run(
+        '__global__ void hello() { if (threadIdx.x == 0) printf("from %d\\n", blockIdx.x); }', "--grid", "2"
+    ).output
+    assert said.startswith("from 0\nfrom 1\nhello, grid (2, 1, 1), block (32, 1, 1): no errors")
+
+
+@NEEDS_COMPILER
+def test_a_workflow_that_checks_nothing_fails(run):
+    alone = RIGHT.partition("int main")[0]
+    for args, of in ((["--launch"], "some.cu"), ([], "")):
+        found = run(alone, *args, of=of)
+        assert found.exit_code == 1
+        assert "no launch in its host code" in found.output
+    assert run(alone).exit_code == 0
+
+
+@NEEDS_COMPILER
+def test_watching_outlives_a_mistake(run, monkeypatch):
+    """A file that is half written, or gone while an editor replaces it, is looked at again."""
+    texts = iter([None, RIGHT])
+
+    def sleep(_):
+        text, file = next(texts, "end"), run.folder / "some.cu"
+        if text == "end":
+            raise KeyboardInterrupt
+        file.write_text(text) if text else file.unlink()
+
+    monkeypatch.setattr(kernel, "time", SimpleNamespace(sleep=sleep))
+    said = run("", "--launch", "--watch", of="").output
+    assert "2 launches checked, 0 with errors" in " ".join(said.split())
 
 
 def test_arguments_are_of_the_kernels_type():
@@ -321,6 +416,12 @@ def test_arguments_are_of_the_kernels_type():
     assert argument("[4]=arange", "*i8", rng).tolist() == [0, 1, 2, 3]
     assert argument("int[3]", "*i4", rng).tolist() == [1, 1, 1]
     assert argument("half[2]=0.5", "*h2", rng).tolist() == [0.5, 0.5]
+    struct = argument("{0.5f, 3, {true, 1e3}}", "s24", rng)
+    assert struct.tolist() == (0.5, 3, True, 1e3)
+    assert [struct.dtype.fields[name][1] for name in struct.dtype.names] == [0, 4, 8, 16]
+    for text in ("32", "{x}"):
+        with pytest.raises(ValueError, match="write its members as in C"):
+            argument(text, "s24", rng)
 
 
 @NEEDS_COMPILER

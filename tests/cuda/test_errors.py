@@ -87,7 +87,6 @@ def test_wrong_kernel_name():
         ("long long t = clock64();", "clocks"),
         ("cuda::binary_semaphore<cuda::thread_scope_device> s(1);", "semaphores"),
         ("float* p; cudaMalloc(&p, 4);", "host calls"),
-        ("x[0] += __shfl_down(x[1], 1);", "shuffles without _sync"),
     ],
 )
 def test_unsupported_features_are_named_with_their_line(line, what):

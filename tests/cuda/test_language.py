@@ -73,6 +73,65 @@ def test_shuffle_variants(run):
     np.testing.assert_array_equal(dout, np.append(d[1:], d[31]))
 
 
+def test_shuffles_and_votes_of_before_volta(compiler):
+    """They run with a full mask, as most were replaced; a finding says that no card since takes them."""
+    source = """#define ADD(v, d) v += __shfl_down(v, d)
+    __global__ void old(const float* x, float* y) {
+        float v = x[threadIdx.x];
+        for (int d = 16; d; d /= 2) ADD(v, d);
+        y[threadIdx.x] = __shfl(v, 0) + __any(v < 0) + 2 * __all(v < 99) + __popc(__ballot(threadIdx.x < 5));
+        y[32 + threadIdx.x] = __shfl_up(v, 1, 8) - __shfl_xor(v, 3);
+    }"""
+    x, y = np.ones(32, f32), np.zeros(64, f32)
+    errors = RawKernel(source, "old", compiler=compiler).check(1, 32, (x, y)).errors
+    assert (y[:32] == 32 + 2 + 5).all()
+    assert {(e.kind, e.line, e.message.split()[0]) for e in errors} == {
+        ("removed-intrinsic", line, name)
+        for line, names in {
+            1: ["__shfl_down"],
+            5: ["__shfl", "__any", "__all", "__ballot"],
+            6: ["__shfl_up", "__shfl_xor"],
+        }.items()
+        for name in names
+    }
+    assert (
+        "runs as __shfl_down_sync(0xffffffff, v, delta): write that" in next(e for e in errors if e.line == 1).message
+    )
+
+
+WORDS = {  # of four bytes x and y: the intrinsic, by the type that they are read as
+    "__vadd4": ("u1", lambda x, y: x + y),
+    "__vsub4": ("u1", lambda x, y: x - y),
+    "__vaddss4": ("i1", lambda x, y: np.clip(x + y, -128, 127)),
+    "__vsubus4": ("u1", lambda x, y: np.clip(x - y, 0, 255)),
+    "__vaddus2": ("u2", lambda x, y: np.clip(x + y, 0, 65535)),
+    "__vmaxs2": ("i2", np.maximum),
+    "__vminu4": ("u1", np.minimum),
+    "__vabsdiffs4": ("i1", lambda x, y: abs(x - y)),
+    "__vcmpgtu4": ("u1", lambda x, y: -(x > y).astype(int)),
+    "__vcmpeq2": ("u2", lambda x, y: -(x == y).astype(int)),
+    "__vavgu4": ("u1", lambda x, y: (x + y + 1) // 2),
+}
+
+
+def test_words_of_bytes_and_halves(run):
+    lines = "".join(f"y[{i} * n + t] = {name}(a[t], b[t]);\n" for i, name in enumerate(WORDS))
+    source = f"""extern "C" __global__ void words(const unsigned* a, const unsigned* b, unsigned* y, unsigned* sums) {{
+        int t = threadIdx.x, n = blockDim.x;
+        {lines} sums[t] = __vsads4(a[t], b[t]); sums[n + t] = __dp4a(a[t], b[t], 7u);
+    }}"""
+    a, b = rng.integers(0, 1 << 32, (2, 256), dtype=np.uint32)
+    b[::3] = a[::3]
+    y, sums = np.zeros((len(WORDS), 256), np.uint32), np.zeros((2, 256), np.uint32)
+    run(source, "words", (1,), (256,), (a, b, y, sums))
+    for got, (name, (kind, parts)) in zip(y, WORDS.items(), strict=True):
+        wanted = parts(a.view(kind).astype(int), b.view(kind).astype(int))
+        np.testing.assert_array_equal(got.view(f"u{kind[1]}"), wanted.astype(f"u{kind[1]}"), name)
+    signed, plain = ([v.view(kind).reshape(-1, 4).astype(int) for v in (a, b)] for kind in ("i1", "u1"))
+    np.testing.assert_array_equal(sums[0], abs(signed[0] - signed[1]).sum(1))
+    np.testing.assert_array_equal(sums[1], 7 + (plain[0] * plain[1]).sum(1))
+
+
 @pytest.mark.parametrize("n", [1, 33, 64, 200])
 def test_threads_take_turns_in_order(run, n):
     """Sums of floats by atomics are the same in every run: threads go on in their order, after whatever they met at."""

@@ -42,12 +42,13 @@ def test_wild_kernels(name, compiler):
 
 
 def test_many_blocks_are_no_endless_loop(compiler):
-    """The time limit ends a launch that is too large: its kernel may be right."""
-    body = "for (int i = 0; i < n; i++) x[threadIdx.x] += blockIdx.x;"
+    """The time limit ends a launch that is too large: its kernel may be right, but in its last block."""
+    body = "for (int i = 0; i < n; i++) x[threadIdx.x + (blockIdx.x == gridDim.x - 1)] += blockIdx.x;"
     kernel = RawKernel(WILD_KERNEL.replace("BODY", body), "wild", compiler=compiler).compile()
-    (error,) = kernel.check((1 << 20,), (64,), (np.zeros(64, f32), i32(100)), time_limit=1.0).errors[-1:]
-    assert error.kind == "unfinished"
-    assert "of 1048576 blocks: a smaller grid" in error.message
+    ended, error = kernel.check((1 << 20,), (64,), (np.zeros(64, f32), i32(100)), time_limit=1.0).errors[-2:]
+    assert ended.kind == "unfinished"
+    assert "of 1048576 blocks and the last: a smaller grid" in ended.message
+    assert (error.kind, error.block) == ("out-of-bounds", ((1 << 20) - 1, 0, 0))
 
 
 def test_a_smashed_stack_ends_the_program_only(compiler):

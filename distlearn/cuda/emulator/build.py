@@ -29,7 +29,7 @@ from . import launch, translate
 from . import source as src
 from .assembly import KERNEL_FILE, SourceSite, label_calls
 from .compilers import COMMON, Compiler, find_compiler
-from .device_code import WORD, DeviceCode, base_name, device_code, host_hints, split
+from .device_code import WORD, DeviceCode, base_name, device_code, host_hints, names_of, split
 from .source import CompileError, KernelError
 
 
@@ -182,33 +182,25 @@ def unit(text: str, exported: str, overloaded=()) -> str:
     )
 
 
-def _refuse_calls_of_kernels(kept, code, flat) -> None:
-    functions = set().union(*(d.names for d in kept if d.kind == "function" and not d.is_kernel))
-    for name in set().union(*(d.names for d in kept if d.is_kernel)) - functions - _words_of_the_runtime():
-        if match := re.search(rf"(?:[;{{}}(,=]|\breturn\b|\belse\b)\s*\b{name}\s*(?:<[^<>;]*>\s*)?\(", code):
-            message = f"{name} is a kernel: device code cannot call it, only launch it; write __device__ for a function"
-            raise src.error_at(CompileError, flat, match.end() - 1, message)
-
-
 def _compile(code, name, compiler, options, scratch):
     """Compile; if that fails only because of code added to the source, compile without it."""
-    declarations = split(src.without_comments(code.text))
-    _refuse_calls_of_kernels(declarations, src.without_comments(code.text), code.flat)
-    functions = [d.names for d in declarations if d.kind == "function" and not d.is_kernel]
-    overloaded = sorted((set().union(*functions) - {"operator"}) & _words_of_the_runtime())
-    renamed = [d for d in declarations if d.is_kernel] if base_name(name) in _words_of_the_runtime() else []
-    ways = [(True, overloaded, renamed), (True, (), ())] if overloaded or renamed else [(True, (), ())]
+    plain, known = src.without_comments(code.text), _words_of_the_runtime()
+    declarations = split(plain)
+    functions = names_of(d for d in declarations if d.kind == "function" and not d.is_kernel)
+    renamed = [d for d in declarations if d.is_kernel]
+    for kernel in names_of(renamed) - functions - known:
+        if match := re.search(rf"(?:[;{{}}(,=]|\breturn\b|\belse\b)\s*\b{kernel}\s*(?:<[^<>;]*>\s*)?\(", plain):
+            message = (
+                f"{kernel} is a kernel: device code cannot call it, only launch it; write __device__ for a function"
+            )
+            raise src.error_at(CompileError, code.flat, match.end() - 1, message)
+    overloaded = sorted((functions - {"operator"}) & known)
+    renamed = renamed if base_name(name) in known else []
+    ways = [(True, overloaded, renamed)] * bool(overloaded or renamed) + [(True, (), ())]
     for way in ways:
         with contextlib.suppress(CompileError):
             return _compile_as(code, name, compiler, options, scratch, *way)
     return _compile_as(code, name, compiler, options, scratch, False, (), ())
-
-
-def _address(name: str) -> str:
-    """Return the expression for a kernel's address: one with a cast, which chooses an overload, is an address."""
-    return (
-        name if name.endswith(")") or name.startswith("(") else "&" + name.strip().removeprefix("&").removeprefix("::")
-    )
 
 
 def _compile_as(code, name, compiler, options, scratch, arithmetic, overloaded, renamed):
@@ -217,8 +209,10 @@ def _compile_as(code, name, compiler, options, scratch, arithmetic, overloaded, 
     body = translate.to_cpp(code.text, code.flat, arithmetic=arithmetic, renamed=places)
     if renamed:
         exported = re.sub(rf"\b{base_name(name)}(?=\s*(?:<|$))", translate.RENAMED + base_name(name), name, count=1)
+    if not re.match(r"\(|.*\)$", exported):  # a cast, which chooses an overload, is an address
+        exported = "&" + exported.strip().removeprefix("&").removeprefix("::")
     cpp = scratch / "unit.cpp"
-    cpp.write_text(unit(body.text, f"EMU_EXPORT({_address(exported)})", overloaded), encoding="utf-8")
+    cpp.write_text(unit(body.text, f"EMU_EXPORT({exported})", overloaded), encoding="utf-8")
     flags = [*compiler.flags(), "-I", str(emulator_directory()), *options, *UNINITIALISED]
     assembly = scratch / "unit.s"
     said = _run([*compiler.command, *flags, "-S", str(cpp), "-o", str(assembly)], scratch, body, name, compiler, code)
@@ -238,7 +232,7 @@ def _compile_as(code, name, compiler, options, scratch, arithmetic, overloaded, 
     return made, {
         "signature": signature.split(),
         "sites": sites,
-        "warnings": [*uninitialised(said.stderr, body), *translate.overlaid(code.text)],
+        "warnings": [*compiler_warnings(said.stderr, body), *translate.overlaid(code.text)],
         "variables": {name: (code, int(nbytes)) for name, code, nbytes in map(str.split, variables)},
     }
 
@@ -269,14 +263,17 @@ def _run(command, scratch, translated=None, name="", compiler=None, code=None):
     raise compile_error(done.stderr, translated, name, compiler.name, code)
 
 
-def uninitialised(messages: str, translated: translate.Translated) -> list[tuple[str, int, int, str]]:
-    """Return kind, line, column and text of warnings of local variables that are read before they are written."""
-    pattern = rf"^{re.escape(KERNEL_FILE)}:(\d+):(\d+): warning: (.*) \[-W[\w-]*uninitialized[\w=-]*\]$"
-    found = re.findall(pattern, messages, re.M)
-    lines = src.lines_of(translated.source)
-    found = [f for f in found if "shfl" not in lines[int(f[0]) - 1]]  # one lane may have what is shuffled
-    placed = ((int(line), translated.column(int(line), int(c)), text) for line, c, text in found)
-    return [("uninitialised-local", *place) for place in dict.fromkeys(placed)]
+def compiler_warnings(messages: str, translated: translate.Translated) -> list[tuple[str, int, int, str]]:
+    """Return kind, line, column and text: of locals read before they are written, of intrinsics without a mask."""
+    said = r"(?P<local>.*) \[-W[\w-]*uninitialized[\w=-]*\]|.* is deprecated: (?P<removed>__\w+ has no mask.*) \[-W.*"
+    found, lines = [], src.lines_of(translated.source)
+    for m in re.finditer(rf"^{re.escape(KERNEL_FILE)}:(\d+):(\d+): warning: (?:{said})$", messages, re.M):
+        line, column = int(m[1]), translated.column(int(m[1]), int(m[2]))
+        if m["removed"]:
+            found.append(("removed-intrinsic", line, column, m["removed"]))
+        elif "shfl" not in lines[line - 1]:  # one lane may have what is shuffled
+            found.append(("uninitialised-local", line, column, m["local"]))
+    return sorted(set(found))
 
 
 def _of_const(message, before) -> str:
@@ -300,10 +297,10 @@ def compile_error(
         if not found and rest:  # in a header of the emulator, which the source's line asks for
             asked = re.findall(rf"{place} .*(?:required from|requested here)", messages, re.M)
             found = [(line, column, rest[0].strip('"')) for line, column in asked[:1]]
-        places = [
-            (int(line), translated.column(int(line), int(column or 0)), message) for line, column, message in found
-        ]
-        problems = [(line, c, _of_const(message, code.flat.line(line)[: max(0, c - 1)])) for line, c, message in places]
+        problems = []
+        for number, place, message in found:
+            line, column = int(number), translated.column(int(number), int(place or 0))
+            problems.append((line, column, _of_const(message, code.flat.line(line)[: max(0, column - 1)])))
     if not problems:  # such as from the line that exports the kernel
         rest = list(dict.fromkeys(rest))
         return CompileError(f"kernel {name!r} does not compile ({compiler}):\n  " + "\n  ".join(rest or [messages]))

@@ -62,7 +62,7 @@ class Macro:
     at: int = -1  # where it is defined
 
 
-@dataclass
+@dataclass(eq=False)
 class Declaration:
     """A top-level declaration."""
 
@@ -83,6 +83,11 @@ class Declaration:
         """Whether it is marked for the device; a constexpr function is for both."""
         words = set(WORD.findall(self.head))
         return bool(words & DEVICE) or (self.kind == "function" and bool(words & {"constexpr", "consteval"}))
+
+
+def names_of(declarations) -> set[str]:
+    """Return the names that declarations introduce."""
+    return set().union(*(d.names for d in declarations))
 
 
 def macros_of(code: str) -> dict[str, Macro]:
@@ -112,7 +117,7 @@ def closing_angle(text: str, at: int) -> int:
 
 
 def expand(text: str, macros: dict[str, Macro], known=frozenset()) -> str:
-    """Return a text with its macros expanded, as far as names and brackets matter: without `#` and `__VA_OPT__`."""
+    """Return a text with its macros expanded, as far as names, brackets and lines matter: without `#`."""
     out, at = [], 0
     for match in WORD.finditer(text):
         if match.start() < at or match[0] not in macros or match[0] in known:
@@ -125,10 +130,9 @@ def expand(text: str, macros: dict[str, Macro], known=frozenset()) -> str:
                 continue
             body = _substitute(macro, given, macros, known)
         body = re.sub(r"\s*##\s*", "", body)
-        out += [text[at : match.start()], expand(body, macros, known | {match[0]})]
+        lines = "\n" * text.count("\n", match.end(), end)
+        out += [text[at : match.start()], expand(body, macros, known | {match[0]}), lines]
         at = end
-        if len(out) > 20_000:  # macros that grow without end
-            break
     return "".join(out) + text[at:]
 
 
@@ -248,13 +252,11 @@ def _whole_macro(text, word, end, macros) -> Declaration | None:
     expanded = expand(text[word.start() : stop], macros).strip()
     if not expanded.endswith(("}", ";")) and text[after : after + 1] != ";":
         return None
-    if not re.search(r"[{};(]", expanded):
-        return None
     inner = split(expanded)
     kernels = [d for d in inner if d.is_kernel]
     first = (kernels or [d for d in inner if d.on_device] or inner or [None])[0]
     made = Declaration(word.start(), stop, first.kind if first else "other", " ".join(d.head for d in inner))
-    made.names = set().union(*(d.names for d in inner)) if inner else set()
+    made.names = names_of(inner)
     made.uses = set().union({word[0]}, *(d.uses for d in inner))
     return made
 
@@ -354,13 +356,13 @@ def device_code(source: str, name: str, options=(), preprocessor=None) -> Device
         return DeviceCode(text, flat, parameters_of(kernel, name), 1024)
     text, of_host, kept = _device_part(text, lambda declared, code: _reached(declared, code, name, macros))
     kernel = _find(kept, name)
-    refuse_unsupported(text, flat, macros, set().union(*(d.names for d in kept)))
+    refuse_unsupported(text, flat, macros, names_of(kept))
     return DeviceCode(text, flat, parameters_of(kernel, name), _most_threads(kernel), of_host)
 
 
 def _device_part(text: str, reach) -> tuple[str, dict[str, str], list[Declaration]]:
     """Blank what the device does not need; return the text, functions of the host, and what is kept."""
-    # `reach` returns the ids of declarations to keep. Where a declaration begins and ends is read from the first of
+    # `reach` returns the declarations to keep. Where a declaration begins and ends is read from the first of
     # each branch of `#if`.
     code = first_branches(without_comments(text))
     text, of_host = _without_host_members(text, code)
@@ -368,8 +370,8 @@ def _device_part(text: str, reach) -> tuple[str, dict[str, str], list[Declaratio
     declarations = split(code)
     kept = reach(declarations, code)
     of_host |= _without_host(declarations, kept, code)
-    text = _blank(text, [d for d in declarations if id(d) not in kept])
-    return text, of_host, [d for d in declarations if id(d) in kept]
+    text = _blank(text, [d for d in declarations if d not in kept])
+    return text, of_host, [d for d in declarations if d in kept]
 
 
 CUBLAS = re.compile(r'#\s*include\s*[<"](?:cublas|mma\.h|torch/|ATen/|c10/)')
@@ -529,28 +531,28 @@ def scope(text: str, name: str) -> str:
     return next((d.scope for d in found if d.kind == "variable" and name in d.names), "")
 
 
-def _closure(declarations, roots, macros, words=()) -> set[int]:
-    """Return the ids of `roots`, and of what they and `words` need."""
+def _closure(declarations, roots, macros, words=()) -> set[Declaration]:
+    """Return `roots`, and what they and `words` need."""
     by_name: dict[str, list[Declaration]] = {}
     for d in declarations:
         for name in d.names:
             by_name.setdefault(name, []).append(d)
-    kept, seen = {id(d) for d in roots}, set()
+    kept, seen = set(roots), set()
     todo = {*words}.union(*(d.uses for d in roots))
     while todo:
         name = todo.pop()
         seen.add(name)
         named = by_name.get(name, [])
         for d in [d for d in named if d.on_device or d.kind != "function"] or named:
-            kept.add(id(d))
+            kept.add(d)
             todo |= d.uses - seen
         if name in macros:
             todo |= {*WORD.findall(expand(name, macros))} - seen
     return kept
 
 
-def _reached(declarations, code, name, macros) -> set[int]:
-    """Return the ids of the declarations to keep: the kernel, those that it needs, and device variables."""
+def _reached(declarations, code, name, macros) -> set[Declaration]:
+    """Return the declarations to keep: the kernel, those that it needs, and device variables."""
     wanted = base_name(name)
     always = [
         d for d in declarations
@@ -559,13 +561,9 @@ def _reached(declarations, code, name, macros) -> set[int]:
         or (d.kind == "function" and d.on_device and "operator" in d.names)
     ]  # fmt: skip
     kept = _closure(declarations, always, macros, WORD.findall(name))
-    kept |= {id(d) for d in _using_namespaces(declarations, code)}
-    names = set().union(*(d.names for d in declarations if id(d) in kept)) | set(macros)
-    every = set().union(*(d.names for d in declarations))
-    for d in declarations:
-        if d.kind == "static_assert" and not (d.uses & every) - names:
-            kept.add(id(d))
-    return kept
+    kept.update(_using_namespaces(declarations, code))
+    lacking = names_of(declarations) - names_of(kept) - set(macros)
+    return kept | {d for d in declarations if d.kind == "static_assert" and not d.uses & lacking}
 
 
 def _using_namespaces(declarations, code) -> list[Declaration]:
@@ -577,10 +575,10 @@ def _using_namespaces(declarations, code) -> list[Declaration]:
 
 def _without_host(declarations, kept, code) -> dict[str, str]:
     """Leave out declarations that only the host can use; return the names of its functions."""
-    host = [d for d in declarations if id(d) in kept and not d.on_device]
+    host = [d for d in kept if not d.on_device]
     functions = [d for d in host if d.kind == "function"]
     variables = [d for d in host if d.kind == "variable" and HOST_ONLY.search(code[d.begin : d.end])]
-    kept -= {id(d) for d in functions + variables}
+    kept -= {*functions, *variables}
     return {name: name for d in functions for name in d.names}
 
 
@@ -599,7 +597,7 @@ KEPT_MEMBER = re.compile(r"\bvirtual\b|=\s*(?:default|delete)\s*;|\(\s*(?:\w+\s*
 def _without_host_members(text: str, code: str) -> tuple[str, dict[str, str]]:
     """Blank the functions of structs that are not for the device; return the names they are called by."""
     plain, macros, declarations = without_directives(code), macros_of(code), split(code)
-    defined = set().union(*(d.names for d in declarations if d.on_device))  # a member may be, outside its struct
+    defined = names_of(d for d in declarations if d.on_device)  # a member may be, outside its struct
     found: list[Declaration] = []
     names: dict[str, str] = {}
     for d in declarations:
@@ -631,6 +629,20 @@ def _host_members(plain, record, macros, defined, found, names) -> None:
             names[word] = f"{struct}::{operator[0].strip() if operator else name}"
 
 
+def kernels_of(source: str) -> dict[str, str]:
+    """Return the names of the kernels that a source defines, in order; for templates arguments that may fit."""
+    code = without_comments(source)
+    found = [d for d in split(code) if d.is_kernel and "{" in code[d.begin : d.end]]
+    return {name: _fitting(d.head) for d in found for name in sorted(d.names)}
+
+
+def _fitting(head: str) -> str:
+    match = re.match(r"\s*template\s*<(.*?)>\s*\w*__global__", head, re.S)
+    kinds = [part.split()[0] for part in split_commas(match[1])] if match else []
+    fitting = {"typename": "float", "class": "float", "bool": "1"}
+    return f"<{', '.join(fitting.get(kind, '32') for kind in kinds)}>" * bool(kinds)
+
+
 def parameters_of(kernel, name) -> list[str]:
     """Return the names of the parameters in a kernel's head; a macro may have made several heads."""
     head = kernel.head
@@ -642,8 +654,8 @@ def parameters_of(kernel, name) -> list[str]:
     names = []
     for i, parameter in enumerate(given):
         plain = re.sub(r"=.*", "", parameter, flags=re.S).strip()
-        word = re.search(r"(\w+)\s*(?:\[[^\]]*\]\s*)*$", plain)
-        names.append(word[1] if word else f"argument {i}")
+        word = re.search(r"\(\s*\*\s*(\w+)|(\w+)\s*(?:\[[^\]]*\]\s*)*$", plain)
+        names.append(word[1] or word[2] if word else f"argument {i}")
     return [] if names == ["void"] else names
 
 

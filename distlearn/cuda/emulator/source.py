@@ -34,8 +34,6 @@ UNSUPPORTED = [
     (r"(?<!\.)(?<!>)\b(malloc|free)\s*\(|\bnew\s+\w|\bdelete\s*(\[\s*\]\s*)?\w", "malloc or new in a kernel",
      "pass an array in"),
     (r"\bcuda(Malloc|Free|Memcpy|DeviceSynchronize)\w*\s*\(", "host calls of the CUDA runtime", "allocate in Python"),
-    (r"\b__shfl(_up|_down|_xor)?\s*\(|\b__(ballot|any|all)\s*\(", "shuffles without _sync, gone since Volta",
-     "use __shfl_sync and similar functions, with a mask"),
 ]  # fmt: skip
 # Functions that the emulator's C library has, and neither nvcc nor NVRTC in a kernel.
 C_LIBRARY = re.compile(

@@ -6,6 +6,7 @@ import functools
 
 import numpy as np
 
+from distlearn.cuda.arguments import WORDS
 from distlearn.cuda.kernels.variant import Launch, Variant, f32, i32
 
 
@@ -27,10 +28,6 @@ def _warps(z, label, loss, dz, scale):
 def _example(rng):
     z = (3 * rng.normal(size=(64, 96))).astype(f32)
     return z, rng.integers(0, 96, 64).astype(i32), np.zeros(64, f32), np.zeros_like(z), 1 / 64
-
-
-WORDS = {"i1": "signed char", "u1": "unsigned char", "i2": "short", "u2": "unsigned short", "i4": "int",
-         "u4": "unsigned", "i8": "long long", "u8": "unsigned long long"}  # fmt: skip
 
 
 @functools.cache

@@ -37,10 +37,12 @@ static int parameters;  // of the kernel
 static uint64_t accesses;
 static double started, block_started;
 static int64_t blocks_done;
+static bool unfinished;  // the time limit has ended the launch: of the blocks that remain the last one runs
 static const void* last_block;  // where the running thread was when it last entered a basic block
 
 constexpr uintptr_t STACK_RESERVE = 112 * 1024;  // left for the largest frame (compilers.py), and for the checker itself
 constexpr size_t MOST_PRINTED = 1 << 20;         // bytes; a card's own buffer for printf holds as much
+constexpr int64_t LAST_BLOCK_MS = 500;           // that it may take: a guard that is missing shows there
 constexpr int PATIENCE = 1 << 16;  // basic blocks between two looks at the clock, and at which thread has been running
 
 static double now() {
@@ -209,9 +211,10 @@ static __attribute__((noinline)) void on_pieces(uintptr_t a, size_t size, Access
 
 static void report_endless(uint32_t site) {
     bool long_block = (now() - block_started) * 2 > now() - started;  // otherwise there are many blocks, and all end
-    Finding* f = report(long_block ? ENDLESS : UNFINISHED, site, 0, -1);
+    Finding* f = unfinished ? nullptr : report(long_block ? ENDLESS : UNFINISHED, site, 0, -1);
     if (f) snprintf(f->text, sizeof f->text, "%lld of %lld", (long long)blocks_done, (long long)n_blocks);
     timed_out = true;
+    unfinished |= !long_block && !stop;
 }
 
 static int patience = PATIENCE;
@@ -275,12 +278,12 @@ static void run_launch() {
     blocks_of.resize(emu_n_site_ids + 1);
     make_traces();
     started = now();
-    for (int64_t b = 0; b < n_blocks && !stop; b++) {
-        B.index = block_index(&the_launch, b);
+    for (; blocks_done < n_blocks && !stop; blocks_done++) {
+        B.index = block_index(&the_launch, blocks_done);
         block_started = now();
         begin_block();
         begin_traces(B);
-        if (b == recorded_block)
+        if (blocks_done == recorded_block)
             for (size_t i = 0; i < places.n; i++) places[i].count = 0;
         for (size_t i = 0; i < regions.n; i++)  // NaNs: what was never written shows in the results, too
             if (regions[i].space == SHARED) memset((void*)regions[i].begin, 0xff, regions[i].end - regions[i].begin);
@@ -292,7 +295,12 @@ static void run_launch() {
         if (second_write.by) judge_second_write();
         close_warp();
         end_warps();
-        blocks_done++;
+        if (timed_out && unfinished && blocks_done < n_blocks - 1) {
+            stop = timed_out = false;
+            patience = PATIENCE;
+            time_limit_ms += LAST_BLOCK_MS;
+            blocks_done = n_blocks - 2;
+        }
     }
     B.current = nullptr;
 }

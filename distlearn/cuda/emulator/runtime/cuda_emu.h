@@ -17,7 +17,7 @@
 // plain C tool chain link it.
 //
 //     types.h    dim3 and the launch
-//     vectors.h, maths.h, overloads.h, half.h, bfloat16.h, fp8.h, complex.h, atomics.h, warp.h   what CUDA C offers
+//     vectors.h, maths.h, simd.h, overloads.h, half.h, bfloat16.h, fp8.h, complex.h, atomics.h, warp.h   what CUDA C offers
 //     cooperative.h, standard.h, wmma.h   what its headers offer
 //     arithmetic.h, sanitizers.h  conversions and shifts
 //     checked.h  what a kernel calls in the checker; checker.cpp and the files it includes are the other side
@@ -93,6 +93,7 @@ public:
 namespace emu_kernel {
 #include "vectors.h"
 #include "maths.h"
+#include "simd.h"
 #include "overloads.h"
 #include "half.h"
 #include "bfloat16.h"

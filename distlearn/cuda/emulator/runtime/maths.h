@@ -143,6 +143,14 @@ static inline int __dp4a(int a, int b, int c) {
     for (int i = 0; i < 32; i += 8) c += (int)(signed char)(a >> i) * (int)(signed char)(b >> i);
     return c;
 }
+static inline unsigned __dp4a(unsigned a, unsigned b, unsigned c) {
+    for (int i = 0; i < 32; i += 8) c += (a >> i & 255) * (b >> i & 255);
+    return c;
+}
+static inline int __dp4a(char4 a, char4 b, int c) { return __dp4a(emu::bits<int>(a), emu::bits<int>(b), c); }
+static inline unsigned __dp4a(uchar4 a, uchar4 b, unsigned c) {
+    return __dp4a(emu::bits<unsigned>(a), emu::bits<unsigned>(b), c);
+}
 
 // Macros, so that the access is on the student's line.
 #define __ldg(p) (*(p))

@@ -45,6 +45,27 @@ EMU_SHUFFLE __shfl_xor_sync(unsigned mask, T v, int lanes, int width = 32) {
     int lane = emu_lane(), source = lane ^ lanes;
     return emu_exchange(mask, v, source, (source & ~(width - 1)) <= (lane & ~(width - 1)), EMU_HERE);
 }
+
+// The names of before Volta: they run with a full mask, and the compiler's warning becomes a finding (build.py).
+#define EMU_REMOVED(name, arguments) [[deprecated(                                                                \
+    #name " has no mask: compilers for cards since Volta refuse it. Here it runs as " #name "_sync(0xffffffff, "  \
+    arguments "): write that")]] static inline __attribute__((always_inline))
+template <class T> EMU_REMOVED(__shfl, "v, lane") T __shfl(T v, int source, int width = 32) {
+    return __shfl_sync(~0u, v, source, width);
+}
+template <class T> EMU_REMOVED(__shfl_down, "v, delta") T __shfl_down(T v, unsigned delta, int width = 32) {
+    return __shfl_down_sync(~0u, v, delta, width);
+}
+template <class T> EMU_REMOVED(__shfl_up, "v, delta") T __shfl_up(T v, unsigned delta, int width = 32) {
+    return __shfl_up_sync(~0u, v, delta, width);
+}
+template <class T> EMU_REMOVED(__shfl_xor, "v, lanes") T __shfl_xor(T v, int lanes, int width = 32) {
+    return __shfl_xor_sync(~0u, v, lanes, width);
+}
+EMU_REMOVED(__ballot, "p") unsigned __ballot(int p) { return __ballot_sync(~0u, p); }
+EMU_REMOVED(__any, "p") int __any(int p) { return __any_sync(~0u, p); }
+EMU_REMOVED(__all, "p") int __all(int p) { return __all_sync(~0u, p); }
+
 template <class T> EMU_WARP_FUNCTION unsigned __match_any_sync(unsigned mask, T v) {
     uint64_t raw = 0;
     __builtin_memcpy(&raw, &v, sizeof v);
