@@ -89,7 +89,8 @@ def torch_model(model, sample):
     """Build the same network in PyTorch, with the same weights; it takes flat samples, as ours."""
     import torch
 
-    module = torch.nn.Sequential(*(_peer(torch, layer) for layer in model.layers))
+    dtype = getattr(torch, model.params[0].data.dtype.name)
+    module = torch.nn.Sequential(*(_peer(torch, layer) for layer in model.layers)).to(dtype)
     state = to_torch_state(model, sample)
     module.load_state_dict({name: torch.from_numpy(array) for name, array in state.items()})
     return module
