@@ -29,11 +29,11 @@ def recorded():
     ("call", "name", "wrong"),
     [
         (lambda v: nn.BatchNorm(4, momentum=v), "momentum", (*NO_RATE, 1.5)),
-        (lambda v: nn.LayerNorm(4, eps=v), "eps", (*NO_RATE, math.inf)),
+        (lambda v: nn.LayerNorm(4, eps=v), "eps", (*NO_RATE, 0, math.inf)),
         (lambda v: nn.LocalResponseNorm(5, alpha=v), "alpha", NO_RATE),
         (lambda v: nn.Linear(4, 3, gain=v), "gain", (*NO_RATE, math.inf)),
         (lambda v: nn.Dropout(v), "p", (*NO_RATE, 1)),
-        (lambda v: optim.Adam(eps=v), "eps", (*NO_RATE, math.inf)),
+        (lambda v: optim.Adam(eps=v), "eps", (*NO_RATE, 0, math.inf)),
         (lambda v: optim.Cosine(0.1, v), "steps", (*NO_RATE, 0, math.inf)),
         (lambda v: dl.Network(alpha=v), "alpha", (*NO_RATE, math.inf)),
         (lambda v: dl.Failure(v, 1.0), "rank", NO_SIZE),

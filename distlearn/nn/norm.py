@@ -25,7 +25,7 @@ class _Scaled(Layer):
 
     def __init__(self, channels: int, *, eps: float = 1e-5, dtype: DTypeLike = "float32"):
         check_positive(type(self).__name__, channels=channels)
-        check_number(type(self).__name__, least=0, below=math.inf, eps=eps)
+        check_number(type(self).__name__, above=0, below=math.inf, eps=eps)  # with 0 equal values become 0 / 0
         self.channels, self.eps = channels, eps
         self.gamma = Param(np.ones(channels, dtype), "gamma")
         self.params = [self.gamma]

@@ -44,8 +44,11 @@ class ElementwiseRule:
 
     def __post_init__(self):
         for f in fields(self):
-            below = np.inf if f.name in ("eps", "weight_decay", "trust") else 1
-            check_number(type(self).__name__, least=0, below=below, **{f.name: getattr(self, f.name)})
+            kind, given = type(self).__name__, {f.name: getattr(self, f.name)}
+            if f.name == "eps":  # with 0 an element whose gradient is 0, as of a dead unit, would become 0 / 0
+                check_number(kind, above=0, below=np.inf, **given)
+            else:
+                check_number(kind, least=0, below=np.inf if f.name in ("weight_decay", "trust") else 1, **given)
 
     def init(self, data: Array) -> Any:
         return get_xp(data).zeros_like(data)
