@@ -46,6 +46,11 @@ def _vectors(n, dtype=f32):
     return lambda xp, size: [_random(xp, size * size, dtype=dtype) for _ in range(n)]
 
 
+def _images(xp, size):
+    side = min(56, size // 4)
+    return _random(xp, max(1, size // 64), 16, side, side)
+
+
 def _saxpy(xp, size):
     return 2.5, *_vectors(2)(xp, size)
 
@@ -69,6 +74,11 @@ def _transpose(xp, size):
 def _matmul(xp, size):
     n = size // 2
     return _random(xp, n, n), _random(xp, n, n), xp.empty((n, n), f32)
+
+
+def _conv(xp, size):
+    x = _images(xp, size)
+    return x, _random(xp, 32, 16, 3, 3), xp.empty((len(x), 32, *x.shape[2:]), f32), 1, 1
 
 
 def _softmax(xp, size):
@@ -161,6 +171,10 @@ def _matmul_cost(a, b, c):
     return a.nbytes + b.nbytes + c.nbytes, 2 * a.shape[0] * a.shape[1] * b.shape[1]
 
 
+def _conv_cost(x, w, y, *_):
+    return x.nbytes + w.nbytes + y.nbytes, 2 * y.size * w[0].size
+
+
 def _by_reference(variant):
     """Return the variant's reference: its array operations are CuPy's on CuPy's arrays."""
     return lambda xp, *args: variant.reference(*args)
@@ -198,6 +212,7 @@ def cases() -> list[Case]:
         Case(k.reduce.WIDE, _reduce_wide, _moved((0, 1), 1), _reduce_peer),
         *(Case(v, _transpose, _moved((0, 1), 0), _by_reference(v)) for v in k.transpose.VARIANTS),
         *(Case(v, _matmul, _matmul_cost, _matmul_peer) for v in k.matmul.VARIANTS),
+        Case(k.convolution.CONV_NAIVE, _conv, _conv_cost),
         *(Case(v, _softmax, _moved((0, 1, 2, 3), 5)) for v in k.loss.VARIANTS),
         Case(k.attention.NAIVE, _attention_naive, _attention_cost(2)),
         Case(k.attention.TILED, _attention, _attention_cost(2)),

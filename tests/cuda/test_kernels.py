@@ -104,15 +104,19 @@ def test_nothing_to_compute():
 def test_convolutions_agree(k, stride, padding):
     rng = np.random.default_rng(k)
     x, w = rng.normal(size=(2, 3, 19, 23)).astype(np.float32), rng.normal(size=(4, 3, k, k)).astype(np.float32)
-    oh, ow = ((s + 2 * padding - k) // stride + 1 for s in (19, 23))
+    conv = kernels.convolution
+    oh, ow = (conv.output_size(s, k, stride, padding) for s in (19, 23))
     images, where = kernels.images, kernels.images.Windows(oh, ow, k, k, stride, stride, padding, padding)
     last, col = np.ascontiguousarray(x.transpose(0, 2, 3, 1)), np.zeros((2 * oh * ow, 3 * k * k), np.float32)
-    padded = np.pad(x, ((0, 0), (0, 0), (padding, padding), (padding, padding)))
-    pieces = np.lib.stride_tricks.sliding_window_view(padded, (k, k), (2, 3))[:, :, ::stride, ::stride]
-    wanted = np.einsum("ncyxij,fcij->nfyx", pieces, w, optimize=True)
+    wanted = np.zeros((2, 4, oh, ow), np.float32)
+    conv.conv_reference(x, w, wanted, stride, padding)
     assert images.WINDOWS.check(last, col, where).errors == []
     product = (col @ w.transpose(2, 3, 1, 0).reshape(-1, 4)).reshape(2, oh, ow, 4)
     np.testing.assert_allclose(product.transpose(0, 3, 1, 2), wanted, rtol=1e-4, atol=1e-4)
+    y = np.zeros_like(wanted)
+    report = conv.CONV_NAIVE.check(x, w, y, stride, padding)
+    assert report.errors == [], str(report)
+    np.testing.assert_allclose(y, wanted, rtol=1e-4, atol=1e-4)
     # one is the transpose of the other: <windows x, c> = <x, add_windows c>
     c, back = rng.normal(size=col.shape).astype(np.float32), np.zeros_like(last)
     assert images.ADD_WINDOWS.check(c, back, where).errors == []

@@ -9,6 +9,7 @@ which): each launches the variant that suits the arrays' sizes and addresses.
 
 from distlearn.cuda.kernels import (
     attention,
+    convolution,
     elementwise,
     images,
     loss,
@@ -23,7 +24,7 @@ from distlearn.cuda.kernels.loss import softmax_xent
 from distlearn.cuda.kernels.optimizer import adam, sgd_momentum
 from distlearn.cuda.kernels.variant import Launch, Variant
 
-MODULES = (attention, elementwise, reduce, transpose, matmul, images, loss, optimizer, recurrent)
+MODULES = (attention, elementwise, reduce, transpose, matmul, convolution, images, loss, optimizer, recurrent)
 VARIANTS = [variant for module in MODULES for variant in module.VARIANTS]
 
 __all__ = ["VARIANTS", "Launch", "Variant", "adam", "bias_grad", "bias_relu", "saxpy", "sgd_momentum", "softmax_xent"]
