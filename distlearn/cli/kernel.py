@@ -216,7 +216,8 @@ def _line(file, name, made, launch) -> str:
     for known, code in zip(given, signature, strict=False):
         usual = "1" if code[0] in "fh" else "32"
         if code[0] == "s":
-            usual = f"{{{', '.join(['32'] * (int(code[1:]) // 4))}}}"
+            ints, bools = divmod(int(code[1:]), 4)
+            usual = f"{{{', '.join(['32'] * ints + ['true'] * bools)}}}"
         if code.startswith("*"):
             usual = f"{spell(code.replace('k', ''))[:-1]}[32768]"
         words += ["--arg", known or usual]

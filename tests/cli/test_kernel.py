@@ -148,8 +148,11 @@ def test_launches_through_pointers_and_helpers(before, body):
 def test_what_is_printed_can_be_typed(run):
     """A launch that is not known: the command that is printed checks the kernel; of a header, too."""
     source = """#include "tile.h"
-    template <typename T> __global__ void fill(T* x, float a, int n) { if (threadIdx.x < n) x[threadIdx.x] = a + W; }
-    void run(float* d, float a, int n) { fill<<<n / 32, 32>>>(d, a, n); }"""
+    struct Yes {};
+    template <typename T> __global__ void fill(T* x, float a, int n, Yes) {
+        if (threadIdx.x < n) x[threadIdx.x] = a + W;
+    }
+    void run(float* d, float a, int n) { fill<<<n / 32, 32>>>(d, a, n, Yes()); }"""
     run("", of="")
     (run.folder / "tile.h").write_text("#define W 4\n__global__ void of_header(float* x) { x[threadIdx.x] = 0; }")
     for options in ([], ["--launch"]):
