@@ -332,12 +332,10 @@ def _solved(number: int, schedule, seed) -> dict:
 
 def longest_wait(run: Simulated) -> str:
     """Say between which of its actions a rank waits longest, and for what; "" if none does."""
-    made, actions = run.schedule, actions_of(run.trace)
-    by_rank = ([a for a in actions if a.rank == rank] for rank in range(made.n_ranks))
-    pairs = [pair for own in by_rank for pair in pairwise(own)]
-    before, after = max(pairs, key=lambda pair: pair[1].start - pair[0].end)
-    seconds = after.start - before.end
-    if not seconds > 0:
+    made, actions = run.schedule, sorted(actions_of(run.trace), key=lambda a: (a.rank, a.start))
+    waits = [(b.start - a.end, a, b) for a, b in pairwise(actions) if a.rank == b.rank]
+    seconds, before, after = max(waits, key=lambda wait: wait[0])
+    if not seconds:
         return ""
     missing = made.producer(after.action)
     return (

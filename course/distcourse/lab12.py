@@ -513,8 +513,7 @@ def run_next_interval(next_interval, clusters):
             return asked[-1]
 
         lost = max(0.03, 1 - _mean_share(policy, *cluster) / best)  # no less is asked for
-        times = np.median(asked) / interval
-        found[f"interval on cluster {i}, times the best"] = 1.0 if lost == 0.03 else float(times)
+        found[f"interval on cluster {i}, times the best"] = 1.0 if lost == 0.03 else np.median(asked) / interval
         found[f"lost on cluster {i}"] = lost
     return found
 

@@ -165,8 +165,13 @@ def opened(step_time, efficiency, link, runs):
     predicted = [tflops(run, step_time(**{name: getattr(run, name) for name in FIELDS}, **known)) for run in runs]
     measured = [run.measured for run in runs]
     rows = [
-        {"run": str(run), "micro-batch": run.microbatch}
-        | {"predicted": round(p, 1), "measured": m, "ratio": round(p / m, 2)}
+        {
+            "run": str(run),
+            "micro-batch": run.microbatch,
+            "predicted": round(p, 1),
+            "measured": m,
+            "ratio": round(p / m, 2),
+        }
         for run, p, m in zip(runs, predicted, measured, strict=True)
     ]
     return rows, skill(predicted, measured, float(np.median(measured)))
