@@ -59,6 +59,7 @@ class Check:
     def __init__(self, title: str, hints: bool = True):
         self.title, self.hints = title, hints
         self.lines: list[Line] = []
+        self.cases: tuple[int, int] | None = None  # how many are right, and how many there are; None counts lines
         self._stack = contextlib.ExitStack()
 
     def close(self, name, got, want, **options) -> None:
@@ -120,9 +121,9 @@ class Check:
         return True
 
     def _card(self) -> Card:
-        graded = [line for line in self.lines if line.tone != NOTE]
-        good = sum(line.tone == GOOD for line in graded)
-        title = f"{self.title}: {good} of {len(graded)} checks passed"
+        graded = [line.tone == GOOD for line in self.lines if line.tone != NOTE]
+        right, of = self.cases or (sum(graded), len(graded))
+        title = f"{self.title}: {right} of {of} {'cases' if self.cases else 'checks'} passed"
         foot = "" if self.ok or not self.hints else "Stuck? Three hints are folded below this cell."
         return Card(title, _folded(self.lines), GOOD if self.ok else BAD, foot)
 

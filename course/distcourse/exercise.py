@@ -328,6 +328,7 @@ def check(number: str, name: str, answers: tuple, hidden: bool = False) -> None:
         table = find(name)
     run = runner(number, name)
     with Check(name + ", other cases" * hidden) as found:
+        found.cases = 0, len(table.cases)
         for answer in answers:
             found.vet(answer, getattr(answer, "__name__", name), table.without)
         tried = results_of(run, answers, table.cases, table.inplace)
@@ -351,6 +352,8 @@ def _report(found: Check, table: Table, tried: list[dict], again) -> None:
     `again` tries a case once more, or with an argument doubled.
     """
     wrong = [wrong_in(got, want, table.at_most, table.rtol) for got, want in zip(tried, table.right, strict=True)]
+    if found.ok:
+        found.cases = wrong.count([]), len(wrong)
     whole, by_name = explain(table, tried, wrong)
     for case, got, want, names in zip(table.cases, tried, table.right, wrong, strict=True):
         if not names:
@@ -465,11 +468,11 @@ def _twice(value):
 
 
 def changing(table: Table, tried: list[dict], wrong: list[list[str]], again) -> list[str]:
-    """Say which results of the first wrong case are others when it is tried once more."""
+    """Say which results of the first wrong case differ when it is tried once more."""
     i = next(i for i, names in enumerate(wrong) if names)
     second = {} if RAISED in tried[i] else again(table.cases[i])
     why = "np.empty not filled, chance, or something kept from call to call?"
-    return [f"{name} is another one when called again: {why}" for name in wrong_in(second, tried[i]) if name in second]
+    return [f"{name} differs when called again: {why}" for name in wrong_in(second, tried[i]) if name in second]
 
 
 def relations(table: Table, tried: list[dict], wrong: list[list[str]]) -> list[str]:

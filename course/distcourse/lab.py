@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 from contextlib import contextmanager
 from types import SimpleNamespace
 
@@ -16,7 +17,7 @@ from distlearn.world.progress import Bar
 
 from . import exercise, show
 from .check import CheckFailed
-from .predict import Prediction, PredictionMissing, grading
+from .predict import KINDS, Prediction, PredictionMissing, grading
 from .show import GOOD, NOTE, Card, Line
 
 # Guesses by lab, for the life of the kernel: running the setup cell again does not unlock what was revealed.
@@ -37,6 +38,8 @@ class Lab:
     def __init__(self, number: str, engines: int = 0):
         from distlearn.viz import use_style
 
+        if not re.fullmatch(r"\d\d", number):
+            raise ValueError(f"Lab: number is {number!r}, expected two digits, such as '07'")
         self.number = number
         self._guesses = _GUESSES.setdefault(number, {})
         use_style()
@@ -66,6 +69,8 @@ class Lab:
         low, high, choices : optional
             Any other guess raises `PredictionInvalid`.
         """
+        if kind not in KINDS:
+            raise ValueError(f"prediction {key!r}: kind is {kind!r}, expected float, str, bool or tuple")
         asked = {"kind": kind, "unit": unit, "low": low, "high": high, "choices": tuple(choices) if choices else None}
         known = self._guesses.get(key)
         if known is None or (known.question, known.choices, known.kind) != (question, asked["choices"], kind):

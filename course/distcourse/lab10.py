@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ from distlearn.parallel.pipeline.schedule import (
     SCHEDULES,
     Schedule,
     Simulated,
+    actions_of,
     check_schedule,
     format,
     make_schedule,
@@ -321,10 +323,25 @@ def _solved(number: int, schedule, seed) -> dict:
         found = score(puzzle, made)
     except (ValueError, TypeError) as error:
         return {name: str(error)}
+    if found.problems:
+        return {name: "; ".join(found.problems[:2])}
     if not found.ok:
-        late = [] if found.problems else [f"time {found.run.makespan:g}, the target is {puzzle.target:g}"]
-        return {name: "; ".join([*found.problems, *late][:2])}
+        return {name: f"time {found.run.makespan:g}, the target is {puzzle.target:g}{longest_wait(found.run)}"}
     return {name: "solved"} | ({} if seed is None else {f"{name}, losses of three steps": losses_by(made, seed)})
+
+
+def longest_wait(run: Simulated) -> str:
+    """Say between which of its actions a rank waits longest, and for what; "" if none does."""
+    made, actions = run.schedule, sorted(actions_of(run.trace), key=lambda a: (a.rank, a.start))
+    waits = [(b.start - a.end, a, b) for a, b in pairwise(actions) if a.rank == b.rank]
+    seconds, before, after = max(waits, key=lambda wait: wait[0])
+    if not seconds:
+        return ""
+    missing = made.producer(after.action)
+    return (
+        f"; rank {after.rank} waits longest after {made.short(before.action)}: {seconds:g} "
+        f"for {made.short(missing)} of rank {made.rank_of(missing.stage)}"
+    )
 
 
 def losses_by(made: Schedule, seed: int):

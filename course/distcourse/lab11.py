@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-import textwrap
 from collections import Counter
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from threadpoolctl import threadpool_limits
 
 from distlearn.comm import Network
@@ -16,7 +16,7 @@ from distlearn.data import load
 from distlearn.nn import MLP, SoftmaxCrossEntropy
 from distlearn.parallel.asynchronous.param_server import FlatModel, Speeds, asp, bsp
 from distlearn.sim import Roofline, SimWorld
-from distlearn.viz.look import COLORS, INK, LINES, new_axes, styled, write_title
+from distlearn.viz.look import COLORS, INK, LINES, styled, write_title
 
 from .events import Events, simulate
 from .exercise import named
@@ -24,13 +24,13 @@ from .exercise import named
 # -- Simulated runs, replayed with real gradients.
 
 
-def replay(events: Events, w, gradient, step, until=np.inf):
+def replay(events: Events, w, gradient, step):
     """Compute what a simulated run does to the weights: every gradient at the version that its worker had pulled.
 
     `gradient(w, i)` is the gradient of event i; `step(g, staleness)` is what it takes off the newest weights.
     Returns the time of every version, and all versions.
     """
-    kept = np.flatnonzero((events.version > 0) & (events.time <= until))
+    kept = np.flatnonzero(events.version > 0)
     first = np.flatnonzero(np.diff(events.version[kept], prepend=0))  # where each update's gradients begin
     used, stale, versions = events.used.tolist(), events.staleness.tolist(), [w]
     for group in np.split(kept, first[1:]):
@@ -48,9 +48,7 @@ class Trained(NamedTuple):
     versions: list[np.ndarray]
 
 
-def train(
-    policy, speeds: Speeds, lr: float, gradients=800, *, batch=32, wrong=0.0, damped=False, start=None
-) -> Trained:
+def train(policy, speeds: Speeds, lr: float, gradients=800, *, batch=32, wrong=0.0, damped=False) -> Trained:
     """Train the network of `train_digits` with a policy, at the rate `lr` for every gradient.
 
     Parameters
@@ -65,11 +63,9 @@ def train(
         Share of the labels that are drawn at random, anew each time.
     damped : bool
         Whether the rate of a gradient is divided by its staleness over the mean staleness.
-    start : array, optional
-        Weights to begin with.
     """
     digits = load("digits", dtype="float32")
-    start = FlatModel(make_model(speeds.seed)).data.astype("float32") if start is None else start
+    start = FlatModel(make_model(speeds.seed)).data.astype("float32")
     events, rng = simulate(policy, speeds, gradients // speeds.workers), np.random.default_rng(speeds.seed)
     rows = rng.integers(0, len(digits.x_train), (len(events), batch))
     labels = np.where(rng.random(rows.shape) < wrong, rng.integers(0, 10, rows.shape), digits.y_train[rows])
@@ -116,7 +112,7 @@ def loss_and_gradient(w, x, y):
 WRONG = 0.3
 """Share of the labels that are drawn at random in the experiments on the floor of the loss."""
 
-METHODS = ("1 worker", "16 synchronous", "16 asynchronous", "rate / staleness", "warm start")
+METHODS = ("1 worker", "16 synchronous", "16 asynchronous", "rate / staleness")
 
 
 def expected_loss(w):
@@ -129,85 +125,68 @@ def expected_loss(w):
 
 
 @functools.cache
-def floors(seed: int, method: str, rates: tuple) -> dict[float, dict[str, float]]:
-    """Train on noisy labels by one of `METHODS`, by rate: the loss at the end, and how far it still falls.
-
-    The second is the mean over the third quarter of the run less that over the last.
-    """
-    workers, start, lr, gradients = 1 if method == "1 worker" else 16, None, np.array(rates), 1600
-    if method == "warm start":  # one worker trains alone at first
-        alone = train(asp(), Speeds(1, seed=seed), lr, gradients // 8, batch=4, wrong=WRONG)
-        start, gradients = alone.versions[-1], gradients - gradients // 8
+def floors(seed: int, method: str, rates: tuple) -> dict[float, float]:
+    """Train on noisy labels by one of `METHODS`; return the loss by rate, a mean over the last quarter of the run."""
     policy = bsp() if method == "16 synchronous" else asp()
-    run = train(policy, Speeds(workers, seed=seed), lr, gradients, batch=4, wrong=WRONG,
-                damped=method == "rate / staleness", start=start)  # fmt: skip
-    quarters = np.linspace(0.5, 1, 25)[1:].reshape(2, 12)
-    before, end = (
-        np.mean([expected_loss(run.versions[int(share * (len(run.versions) - 1))]) for share in q], axis=0)
-        for q in quarters
-    )
-    return {rate: {"loss": a, "falls by": b - a} for rate, a, b in zip(rates, end, before, strict=True)}
+    workers = 1 if method == "1 worker" else 16
+    run = train(policy, Speeds(workers, seed=seed), np.array(rates), 1600, batch=4, wrong=WRONG,
+                damped=method == "rate / staleness")  # fmt: skip
+    at = np.linspace(0.75, 1, 13)[1:] * (len(run.versions) - 1)
+    losses = np.mean([expected_loss(run.versions[int(i)]) for i in at], axis=0)
+    return dict(zip(rates, losses, strict=True))
 
 
-# -- A race of policies: error against time, on workers that are even, slow or heavy-tailed, and whose data differ.
+# -- A race of policies: error against time, on workers that are even, slow or slow now and then, whose data differ.
 
 
-WORKERS, DEADLINE, TARGET = 16, 300.0, 0.01
+WORKERS, DEADLINE, TARGET = 16, 300, 0.01
 """Of a race: how many compute, when it ends (a step of a worker that is not slow takes 1 s), the error to reach."""
 
-TIMES = np.linspace(0.0, DEADLINE, 601)
-"""When the error is looked at [s]."""
+WINDOW = 20
+"""The error is a mean over so many seconds, or noise would decide when it reaches the target."""
 
-RATES = np.geomspace(0.01, 0.16, 14)
+TIMES = np.arange(WINDOW, DEADLINE + 1)
+"""When such a window ends [s]."""
+
+RATES = np.geomspace(0.0125, 0.1, 10)
 """Mean learning rates of a gradient that every entry is tried with."""
 
 CURVATURE = np.geomspace(1.0, 0.03, 20)
-NOISE, APART, SEEDS = 0.2, 1.2, 12
+NOISE, APART, SEEDS = 0.2, 1.2, 8
 """Noise of a gradient, relative to the root of the curvature; how far apart the workers' optima lie, in units of
 the way to go; runs, each with other noise and optima. The error is 1 at the start."""
 
 LONGEST = 1000
 """An entry says what to do for leads and stalenesses below this; beyond, its last answer holds."""
 
+KINDS = ("always slow", "slow now and then", "both")
+"""Mixes of workers, in the order of `draw_mixes`."""
+
 
 class Mix(Speeds):
-    """Workers of three kinds: even ones, some that are always slow, some whose steps have a heavy tail."""
+    """Workers of three kinds: first some that are always slow, then even ones, last some that are slow now and then."""
 
-    def __init__(self, even: int, slow: int, heavy: int, factor: float = 4.0, seed: int = 0):
-        first = even + slow
-        super().__init__(first + heavy, slow=dict.fromkeys(range(even, first), factor), seed=seed)
-        self.kinds, self.factor = (even, slow, heavy), factor
-        self._tail = Speeds(heavy, law="pareto", seed=seed + 1) if heavy else None
-
-    def __str__(self) -> str:
-        names = ("even", f"slow by {self.factor:.1f}", "heavy-tailed")
-        return ", ".join(f"{count} {name}" for count, name in zip(self.kinds, names, strict=True) if count)
+    def __init__(self, slow: int, delayed: int, factor: float, seed: int):
+        super().__init__(WORKERS, slow=dict.fromkeys(range(slow), factor), seed=seed)
+        self._delayed, self._even = Speeds(WORKERS, 1.45, law="occasional", seed=seed + 1), WORKERS - delayed
 
     def step_times(self, step: int) -> np.ndarray:
         """Return the seconds of step `step` of every worker, (workers,)."""
-        seconds = super().step_times(step)
-        if self._tail is not None:
-            seconds[-self.kinds[2] :] = self._tail.step_times(step)
-        return seconds
+        delayed = np.arange(WORKERS) >= self._even
+        return np.where(delayed, self._delayed.step_times(step), super().step_times(step))
 
 
 @functools.cache
-def practice_mixes() -> tuple[Mix, ...]:
-    """Return the mixes to try a policy on: all even, two stragglers, half of the workers heavy-tailed."""
-    return Mix(WORKERS, 0, 0), Mix(WORKERS - 2, 2, 0), Mix(WORKERS // 2, 0, WORKERS // 2)
-
-
-@functools.cache
-def hidden_mixes(seed: int) -> tuple[Mix, ...]:
-    """Draw three mixes: mostly even, with one to three stragglers, with four to twelve heavy-tailed workers."""
-    rng = np.random.default_rng(seed)
-    slow, heavy, both = int(rng.integers(1, 4)), int(rng.integers(4, 13)), int(rng.integers(1, 3))
-    factor, start = float(rng.uniform(2.5, 6)), int(rng.integers(1 << 30))
-    return (
-        Mix(WORKERS - slow, slow, 0, factor, start),
-        Mix(WORKERS - heavy, 0, heavy, factor, start + 10),
-        Mix(WORKERS - both - 4, both, 4, factor, start + 20),
-    )
+def draw_mixes(*seeds: int) -> list[Mix]:
+    """Draw three mixes a seed: one to three workers always slow, by 2.5 to 6 times; four to eight delayed; both."""
+    mixes = []
+    for seed in seeds:
+        rng = np.random.default_rng(seed)
+        slow, delayed, both = (int(rng.integers(*ends)) for ends in ((1, 4), (4, 9), (1, 3)))
+        factor, start = float(rng.uniform(2.5, 6)), int(rng.integers(1 << 30))
+        counts = ((slow, 0), (0, delayed), (both, 4))
+        mixes += [Mix(*count, factor, start + 10 * i) for i, count in enumerate(counts)]
+    return mixes
 
 
 class Entry:
@@ -299,7 +278,7 @@ def rivals() -> list[Entry]:
 
 @functools.cache
 def error_curves(entry: Entry, mix: Mix) -> np.ndarray:
-    """Train at all of `RATES` at once; return the mean error over the seeds, (rates, times)."""
+    """Train at all of `RATES` at once; return the error at `TIMES`, a mean over a window and the seeds."""
     events = simulate(entry, mix, round(1.3 * DEADLINE), DEADLINE)
     h, rng = CURVATURE, np.random.default_rng(mix.seed)
     start = np.sqrt(2 / len(h) / h)
@@ -307,7 +286,7 @@ def error_curves(entry: Entry, mix: Mix) -> np.ndarray:
     optimum -= optimum.mean(axis=0)  # together, zero is best
     noise = np.sqrt(h) * NOISE * rng.normal(size=(len(events), 1, SEEDS, len(h)))
     shift = noise - (h * optimum)[events.worker]
-    taken = entry.weight(events.staleness[(events.version > 0) & (events.time <= DEADLINE)])
+    taken = entry.weight(events.staleness[events.version > 0])
     rates = (RATES / taken.mean())[:, None, None]
     weight = [rates * one for one in entry.weight(np.arange(events.staleness.max() + 1))]
     with np.errstate(all="ignore"):  # an entry may diverge
@@ -316,73 +295,84 @@ def error_curves(entry: Entry, mix: Mix) -> np.ndarray:
             np.broadcast_to(start, (len(RATES), SEEDS, len(h))),
             lambda w, i: h * w + shift[i],
             lambda g, staleness: weight[staleness] * g,
-            DEADLINE,
         )
-        seen = np.array([versions[v] for v in np.searchsorted(times, TIMES, side="right") - 1])
-        error = (0.5 * (seen * seen) @ h).mean(axis=-1).T
-    return np.fmin(error, 1e3)
+        at = np.searchsorted(times, np.arange(DEADLINE + 1), side="right") - 1
+        error = np.array([(0.5 * versions[v] ** 2 @ h).mean(axis=-1) for v in at]).T
+    return sliding_window_view(np.fmin(error, 1e3), WINDOW + 1, axis=-1).mean(axis=-1)
 
 
 @dataclass
 class Race:
     """The outcome of a race: errors by entry, (mixes, rates, times)."""
 
-    mixes: tuple[Mix, ...]
     curves: dict[str, np.ndarray]
     rivals: list[str]
 
     def best(self, name: str) -> tuple[np.ndarray, int]:
-        """Return the seconds to the target in each mix at an entry's best rate, and which of `RATES` that is.
+        """Return from when on the error stays below the target in each mix, at the best of `RATES`, and which that is.
 
         The deadline stands for runs that do not get there.
         """
-        reached = self.curves[name] <= TARGET
-        seconds = np.where(reached.any(axis=-1), TIMES[reached.argmax(axis=-1)], DEADLINE)
+        above = self.curves[name] > TARGET
+        last = (above * np.arange(1, len(TIMES) + 1)).max(axis=-1)
+        seconds = np.append(TIMES, DEADLINE)[last]
         rate = int(np.log(seconds).mean(axis=0).argmin())
         return seconds[:, rate], rate
 
     def score(self, name: str) -> float:
-        """Return how many times sooner than BSP an entry reaches the target, a geometric mean over mixes."""
+        """Return how many times sooner than BSP an entry is at the target, a geometric mean over mixes."""
         return float(np.exp(np.log(self.best("BSP")[0] / self.best(name)[0]).mean()))
 
+    @property
+    def order(self) -> list[str]:
+        """The entries, the best first."""
+        return sorted(self.curves, key=self.score, reverse=True)
+
     def table(self) -> list[dict]:
-        """Return a row for each entry, the best first."""
+        """Return a row for each entry, with the mean time on each kind of mix."""
         rows = []
-        for name in sorted(self.curves, key=self.score, reverse=True):
+        for name in self.order:
             seconds, rate = self.best(name)
             row = {"policy": name, "times sooner than BSP": round(self.score(name), 2), "best rate": RATES[rate]}
-            for mix, t in zip(self.mixes, seconds, strict=True):
-                row[f"{mix} [s]"] = round(float(t)) if t < DEADLINE else f"not in {DEADLINE:.0f}"
+            for k, kind in enumerate(KINDS):
+                row[f"{kind} [s]"] = round(float(np.exp(np.log(seconds[k::3]).mean())))
             rows.append(row)
         return rows
 
 
-def race(*entries: Entry, mixes: tuple[Mix, ...]) -> Race:
+def race(*entries: Entry, mixes: list[Mix]) -> Race:
     """Let entries and rivals train on the same mixes of workers, each with all of `RATES`."""
     curves = {e.name: np.array([error_curves(e, mix) for mix in mixes]) for e in (*rivals(), *entries)}
-    return Race(mixes, curves, [rival.name for rival in rivals()])
+    return Race(curves, [rival.name for rival in rivals()])
 
 
 @styled
 def plot_race(race: Race):
-    """Draw the error of every entry against time, at its best rate: a panel for each mix of workers."""
-    count = len(race.mixes)
-    axes = new_axes(count, figsize=(3.0 * count, 4.0), sharey=True)
-    for m, (ax, mix) in enumerate(zip(axes, race.mixes, strict=True)):
-        for i, (name, curves) in enumerate(race.curves.items()):
-            rival = name in race.rivals
-            look = {"color": COLORS[i % 6] if rival else INK, "linewidth": 1.6 if rival else 2.8}
-            look["linestyle"] = LINES[(i + i // 6) % 6]
-            ax.plot(TIMES, curves[m, race.best(name)[1]], label=name, **look)
-        ax.axhline(TARGET, color=INK, linewidth=1)
-        ax.set(yscale="log", ylim=(TARGET / 6, 2), xlabel="time [s]", xlim=(0, 150))
-        write_title(ax, textwrap.fill(str(mix), 18, break_on_hyphens=False))
-    axes[0].set_ylabel("error (line: the target)")
-    axes[-1].legend(loc="upper left", bbox_to_anchor=(1, 1), handlelength=2.6)
-    first = max(race.rivals, key=race.score)
-    own = [f"{name} is {race.score(name):.2g} times sooner than BSP" for name in race.curves if name not in race.rivals]
-    write_title(axes[0].figure, "; ".join([*own, f"the best rival, {first}, {race.score(first):.2g} times"]))
-    return axes
+    """Draw when each entry is at the target, a point for each mix, and below the errors by time on the third mix."""
+    from matplotlib import pyplot as plt  # here, not above: pyplot chooses a backend when it is imported
+
+    figure, (above, below) = plt.subplots(2, figsize=(6.4, 8.0))
+    for i, name in enumerate(race.order):
+        seconds, rate = race.best(name)
+        style = {"color": INK, "linewidth": 2.8}
+        if name in race.rivals:
+            k = race.rivals.index(name)
+            style = {"color": COLORS[k], "linestyle": LINES[(k + 1) % 6], "linewidth": 1.6}
+        below.plot(TIMES, race.curves[name][2, rate], label=name, **style)
+        for k, kind in enumerate(KINDS):
+            at = seconds[k::3]
+            label = None if i else kind
+            above.plot(at, np.full(len(at), i + 0.2 * k - 0.2), "os^"[k], color=COLORS[k], label=label)
+    scores = [f"{name}: {race.score(name):.2f}" for name in race.order]
+    above.set(yticks=range(len(scores)), yticklabels=scores, xlabel="at the target [s]", xlim=(0, DEADLINE + 10))
+    above.invert_yaxis()
+    above.legend(loc="lower left")
+    write_title(above, f"Times sooner than BSP: {race.order[0]} is first")
+    below.axhline(TARGET, color=INK, linewidth=1)
+    below.set(yscale="log", ylim=(TARGET / 6, 2), xlabel="time [s]", ylabel="error (line: target)")
+    below.legend(ncols=2)
+    write_title(below, "Errors on the first mix with both kinds")
+    return figure
 
 
 # -- Try a parameter server from another author: on a problem whose answer is known, and on the digits.
@@ -528,13 +518,12 @@ def run_backup_update(backup_update, arrivals, gamma, d, seed):
 
 
 def run_my_policy(my_policy, mixes):
-    """Race against the rivals, each of which must be beaten by a tenth."""
+    """Race against the rivals, each of which must be beaten by a tenth; the seeds of the mixes are given."""
     try:
         mine = make_entry(my_policy)
     except ValueError as error:
         return {"entry": str(error)}
-    practice = mixes == "for practice"
-    outcome = race(mine, mixes=practice_mixes() if practice else hidden_mixes(11))
+    outcome = race(mine, mixes=draw_mixes(*mixes))
     own, found = outcome.score("yours"), {"entry": "can race"}
     for name in outcome.rivals:
         other = outcome.score(name)
@@ -547,7 +536,7 @@ run_my_policy.seconds = 100.0  # the rivals train, too
 
 
 def train_digits(comm, train, lr: float, steps: int, *, pause: dict[int, float] | None = None):
-    """Train a network on the digits with a server; on rank 0 the weights and the log, on a worker (time, loss) pairs.
+    """Train a network on the digits with a server; on rank 0 the log, on a worker (time, loss) pairs.
 
     Parameters
     ----------
@@ -571,7 +560,7 @@ def train_digits(comm, train, lr: float, steps: int, *, pause: dict[int, float] 
         return flat.grad.copy()
 
     log = train(comm, flat.data, gradient, lr, steps)
-    return (flat.data, log) if comm.rank == 0 else seen
+    return log if comm.rank == 0 else seen
 
 
 def make_model(seed: int = 0):
@@ -584,19 +573,11 @@ def run_digits(train, workers: int, lr: float):
 
     Returns
     -------
-    w : (n,) array
     log : list of (str, int)
     losses : (800,) array
         In the order of time.
     """
     world = SimWorld(workers + 1, FAST, Roofline(1e9), jitter=0.2)
     with np.errstate(all="ignore"):  # it may diverge
-        (w, log), *seen = world.run(train_digits, train, lr, 800 // workers)
-    return w, log, np.array([loss for _, loss in sorted(point for one in seen for point in one)])
-
-
-def active_units(w) -> int:
-    """Count the hidden units of `train_digits`' network that are above zero for at least one training digit."""
-    x = load("digits", dtype="float64").x_train
-    with np.errstate(all="ignore"):
-        return int((logits_of(w, x)[0] > 0).any(axis=0).sum())
+        log, *seen = world.run(train_digits, train, lr, 800 // workers)
+    return log, np.array([loss for _, loss in sorted(point for one in seen for point in one)])

@@ -144,7 +144,7 @@ def run_workers_needed(workers_needed, rate, latency, decode, nbytes, bandwidth,
 
 TABLES = published()
 ENVELOPE = TABLES["Megatron-LM, table 2"]
-
+OPEN, SEALED = ([run for run in ENVELOPE.runs if (run.part == "open") is known] for known in (True, False))
 
 FIELDS = ("blocks", "width", "length", "batch", "microbatch", "gpus", "tensor", "pipeline", "zero")
 """What a prediction may know of a published run."""
@@ -159,38 +159,40 @@ def run_step_time(step_time, run, peak, efficiency, link):
     return {"seconds": step_time(**dict(zip(FIELDS, run, strict=True)), peak=peak, efficiency=efficiency, link=link)}
 
 
-def opened(step_time, efficiency, link):
-    """Predict the rows of the envelope; return them (for a table), and the skill against the best constant."""
+def opened(step_time, efficiency, link, runs):
+    """Predict some rows of the envelope; return them (for a table), and the skill against the best constant."""
     known = {"peak": ENVELOPE.peak, "efficiency": efficiency, "link": link}
-    predicted = [
-        tflops(run, step_time(**{name: getattr(run, name) for name in FIELDS}, **known)) for run in ENVELOPE.runs
-    ]
-    measured = [run.measured for run in ENVELOPE.runs]
+    predicted = [tflops(run, step_time(**{name: getattr(run, name) for name in FIELDS}, **known)) for run in runs]
+    measured = [run.measured for run in runs]
     rows = [
-        {"run": str(run), "micro-batch": run.microbatch}
-        | {"predicted": round(p, 1), "measured": m, "ratio": round(p / m, 2)}
-        for run, p, m in zip(ENVELOPE.runs, predicted, measured, strict=True)
+        {
+            "run": str(run),
+            "micro-batch": run.microbatch,
+            "predicted": round(p, 1),
+            "measured": m,
+            "ratio": round(p / m, 2),
+        }
+        for run, p, m in zip(runs, predicted, measured, strict=True)
     ]
     return rows, skill(predicted, measured, float(np.median(measured)))
 
 
 def best_constants(step_time):
-    """Return the share of the peak [%] and the link [GB/s] with the most skill."""
+    """Return the share of the peak [%] and the link [GB/s] with the most skill on the sealed rows."""
     grid = itertools.product(range(30, 91, 2), range(2, 26))
-    return max(grid, key=lambda pair: opened(step_time, pair[0] / 100, pair[1] * 1e9)[1])
+    return max(grid, key=lambda pair: opened(step_time, pair[0] / 100, pair[1] * 1e9, SEALED)[1])
 
 
 @styled
 def plot_envelope(rows):
-    """Draw predicted against measured speeds, each with its number of GPUs."""
-    (ax,) = new_axes(figsize=(7.2, 3.8))
+    """Draw predicted against measured speeds of the sealed rows, each with its number of GPUs."""
+    (ax,) = new_axes(figsize=(6.4, 4.2))
     for name, mark, zero in (("ZeRO-3", "o", 3), ("tensor and pipeline", "s", 0)):
-        kind = [row for run, row in zip(ENVELOPE.runs, rows, strict=True) if run.zero == zero]
+        kind = [row for run, row in zip(SEALED, rows, strict=True) if run.zero == zero]
         ax.plot(*([row[key] for row in kind] for key in ("measured", "predicted")), mark, label=name)
-    for run, row in zip(ENVELOPE.runs, rows, strict=True):
-        beside = (-9, 7 if run.width < 20_000 else -15) if run.zero else (6, -4)
+    for run, row in zip(SEALED, rows, strict=True):
         place = row["measured"], row["predicted"]
-        ax.annotate(f"{run.gpus:,}", place, beside, textcoords="offset points", fontsize=8)
+        ax.annotate(f"{run.gpus:,}", place, (6, -4), textcoords="offset points")
     ax.plot([40, 200], [40, 200], "k:", label="predicted = measured")
     ax.set(xlabel="measured [TFLOP/s]", ylabel="predicted [TFLOP/s]")
     ax.legend()

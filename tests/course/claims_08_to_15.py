@@ -131,20 +131,19 @@ def floors():
     """By method, seed and rate: the loss at the end."""
     rates = (0.0125, 0.025, 0.05, 0.1, 0.2)
     return {
-        method: np.array([[end["loss"] for end in lab11.floors(seed, method, rates).values()] for seed in range(15)])
+        method: np.array([list(lab11.floors(seed, method, rates).values()) for seed in range(15)])
         for method in lab11.METHODS
     }
 
 
 def floors_hold(found):
-    one, fresh, stale, damped, warm = found.values()
+    one, fresh, stale, damped = found.values()
     best = [np.median(method[seeds], axis=0).min() for method in found.values() for seeds in (range(5), range(5, 15))]
     return (
         (fresh > one)[:, 1:3].all()
         and [(a > b)[:, 2].sum() for a, b in ((stale, fresh), (damped, stale))] == [14, 14]
-        and abs(np.median(warm[:, 2] - stale[:, 2])) < 0.03
         and all(0.04 < best[k + 4] - best[k] < 0.07 for k in (0, 1))
-        and all(min(best[k + 6], best[k + 8]) > best[k + 4] - 0.02 for k in (0, 1))
+        and all(best[k + 6] > best[k + 4] - 0.02 for k in (0, 1))
     )
 
 
@@ -170,6 +169,15 @@ def best_shares():
     shares = [0.5, 0.6, 0.65, 0.7, 0.8]
     speeds = [ps.Speeds(100, 1.45, law="occasional", seed=seed) for seed in range(10)]
     return [max(shares, key=lambda x, s=s: x * lab11.simulate(ps.backup(x), s, 50).throughput) for s in speeds]
+
+
+def wins():
+    """By pair of draws: how much sooner than the best rival a weight that grows with the staleness is at the target."""
+    mine, found = lab11.make_entry(answer("11", "my_policy")), []
+    for seed in range(1, 11, 2):
+        race = lab11.race(mine, mixes=lab11.draw_mixes(seed, seed + 1))
+        found.append(race.score("yours") / max(map(race.score, race.rivals)))
+    return found
 
 
 CLAIMS = [
@@ -213,5 +221,7 @@ CLAIMS = [
     Claim("11", "on five seeds BSP needs 208 to 321 s to reach 1.5, ASP 75 to 108",
           lambda: [*seconds_to(ps.bsp()), *seconds_to(ps.asp())],
           lambda found: np.allclose(found, (208, 321, 75, 108), rtol=0.02), slow=True),
+    Claim("11", "On ten draws of mixes, two at a time, this design is 1.3 to 1.6 times sooner", wins,
+          lambda x: 1.3 < min(x) <= max(x) < 1.6, slow=True),
     Claim("11", "the best share is about two thirds", best_shares, lambda x: 0.6 <= min(x) <= max(x) <= 0.7, slow=True),
 ]  # fmt: skip

@@ -18,6 +18,13 @@ def test_setup_prints_one_line_and_seeds_nothing(capsys):
     assert np.array_equal(before, np.random.get_state()[1])  # noqa: NPY002
 
 
+def test_a_number_and_a_kind_that_are_none_are_named():
+    with pytest.raises(ValueError, match="number is '7', expected two digits"):
+        Lab("7")
+    with pytest.raises(ValueError, match="prediction 'n': kind is <class 'int'>"):
+        Lab("99").predict("n", "How many?", kind=int)
+
+
 def test_crowding_is_told():
     assert lab._crowding(0, 2, "8") == []
     assert lab._crowding(2, 2, None) == []

@@ -139,7 +139,11 @@ def test_any_costs_are_simulated_as_the_longest_path(data, name, p):
 
 def test_what_is_no_solution_of_a_puzzle_is_said():
     for number, text, said in (
-        (2, str(make_schedule("1f1b", 3, 6)), "time 34, the target is 29"),
+        (
+            2,
+            str(make_schedule("1f1b", 3, 6)),
+            "the target is 29; rank 0 waits longest after F2: 8 for B0 of rank 1",
+        ),
         (1, None, "a NoneType, not a text with one line per rank"),
         (1, "1f1b", "'1f1b' is the name of a schedule of the library"),
         (5, BEST[5].replace("0F2 0I0 0W0", "0F2 0B0 0I0 0W0"), "backward in one, beside one of its halves"),

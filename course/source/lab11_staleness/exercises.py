@@ -426,8 +426,8 @@ EXERCISES["backup_update"] = Exercise(
 MINE = "1, False, lead >= 0, staleness + 5.0"
 
 EXERCISES["my_policy"] = Exercise(
-    cases=[{"mixes": "for practice"}],
-    draw=lambda rng: {"mixes": "for grading"},  # not drawn anew: a lead depends on the mixes, and a grade must not
+    cases=[{"mixes": [1, 2]}],
+    draw=lambda rng: {"mixes": [11, 12]},  # not drawn anew: a lead depends on the mixes, and a grade must not
     draws=1,
     mistakes={
         "this is BSP": f"{MINE}  ->  workers, True, lead >= 0, np.ones(1000)",

@@ -582,6 +582,7 @@ EXERCISES["next_interval"] = Exercise(
         ]
     },
     draws=1,
+    at_most=tuple(f"lost on cluster {i}" for i in range(3)),
     mistakes={
         "the interval is too short where a checkpoint is dear: the root of 2 C M grows with C": [
             "return (2 * cost * mtbf) ** 0.5  ->  return (2 * mtbf / cost) ** 0.5",
