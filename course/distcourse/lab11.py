@@ -184,8 +184,7 @@ def draw_mixes(*seeds: int) -> list[Mix]:
         rng = np.random.default_rng(seed)
         slow, delayed, both = (int(rng.integers(*ends)) for ends in ((1, 4), (4, 9), (1, 3)))
         factor, start = float(rng.uniform(2.5, 6)), int(rng.integers(1 << 30))
-        counts = ((slow, 0), (0, delayed), (both, 4))
-        mixes += [Mix(*count, factor, start + 10 * i) for i, count in enumerate(counts)]
+        mixes += [Mix(slow, 0, factor, start), Mix(0, delayed, factor, start + 10), Mix(both, 4, factor, start + 20)]
     return mixes
 
 

@@ -509,7 +509,7 @@ def run_next_interval(next_interval, clusters):
         asked, (best, interval) = [], _best_constant(*cluster)
 
         def policy(*args, asked=asked):
-            asked.append(float(next_interval(*args)))
+            asked.append(next_interval(*args))
             return asked[-1]
 
         lost = max(0.03, 1 - _mean_share(policy, *cluster) / best)  # no less is asked for

@@ -192,7 +192,7 @@ def plot_envelope(rows):
         ax.plot(*([row[key] for row in kind] for key in ("measured", "predicted")), mark, label=name)
     for run, row in zip(SEALED, rows, strict=True):
         place = row["measured"], row["predicted"]
-        ax.annotate(f"{run.gpus:,}", place, (6, -4), textcoords="offset points")
+        ax.annotate(f"{run.gpus:,}", place, (6, 3 if run.gpus < 1000 else -9), textcoords="offset points")
     ax.plot([40, 200], [40, 200], "k:", label="predicted = measured")
     ax.set(xlabel="measured [TFLOP/s]", ylabel="predicted [TFLOP/s]")
     ax.legend()
