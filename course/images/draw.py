@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from distlearn.comm import Network
+from distlearn.data import load
 from distlearn.parallel.asynchronous.param_server import Speeds, asp, bsp, ssp
 from distlearn.sim import Roofline, SimWorld
 from distlearn.tables import format_time
@@ -124,10 +125,14 @@ def ways_picture(path) -> Path:
 
 
 def _draw_policies(ax) -> None:
-    at = np.linspace(0, 60, 60)
+    at, digits = np.linspace(0, 60, 60), load("digits", dtype="float32")
+
+    def loss(w):
+        return lab11.loss_and_gradient(w, digits.x_train, digits.y_train)[0]
+
     for policy, color, line in zip((asp(), ssp(4), bsp()), COLORS, LINES, strict=False):
         runs = [lab11.train(policy, Speeds(8, slow={0: 4.0}, seed=seed), 0.05, 480, batch=16) for seed in range(3)]
-        losses = [np.interp(at, run.times, [lab11.expected_loss(w, 0) for w in run.versions]) for run in runs]
+        losses = [np.interp(at, run.times, [loss(w) for w in run.versions]) for run in runs]
         ax.plot(at, np.median(losses, axis=0), color=color, linestyle=line, label=str(policy))
         ax.fill_between(at, np.min(losses, axis=0), np.max(losses, axis=0), color=color, alpha=0.18, linewidth=0)
     ax.set(xlabel="time [s]", ylabel="training loss")
