@@ -9,7 +9,6 @@ from time import perf_counter
 from typing import NamedTuple
 
 import numpy as np
-from matplotlib.ticker import LogLocator, NullFormatter
 from threadpoolctl import threadpool_limits
 
 from distlearn.comm.base import ignore_report
@@ -534,6 +533,8 @@ def plot_hyperbola(sweep, fit, predicted):
 
 def _plain(axis) -> None:
     """Label a logarithmic axis with plain numbers; few of them where it covers much."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
     low, high = axis.get_view_interval()
     axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 40 * low else (1,)))
     axis.set_major_formatter(lambda value, _: f"{value:,.10g}")

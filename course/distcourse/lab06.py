@@ -10,9 +10,6 @@ from queue import SimpleQueue
 from typing import NamedTuple
 
 import numpy as np
-from matplotlib.colors import ListedColormap
-from matplotlib.lines import Line2D
-from matplotlib.ticker import LogLocator
 
 from distlearn.comm.base import CommError, DoneWork
 from distlearn.comm.network import Network
@@ -333,6 +330,9 @@ def plot_crossover(sweeps):
     sweeps : dict of str to Sweep
         By name: `nbytes`, the same for all, with `measured` and `predicted` seconds.
     """
+    from matplotlib.lines import Line2D
+    from matplotlib.ticker import LogLocator
+
     (ax,), dashed, titles, found = new_axes(figsize=(8.4, 4.0)), (0, (5, 1.5)), [], {}
     for (name, sweep), color, marker in zip(sweeps.items(), COLORS, MARKERS, strict=False):
         ax.plot(sweep.nbytes, sweep.predicted, color=color, linestyle=dashed, linewidth=1.6, marker="")
@@ -396,6 +396,8 @@ def plot_fastest(nbytes, ranks, seconds: Mapping[str, np.ndarray], *, title=None
     seconds : dict of str to (m, n) array
         Of each algorithm; where several are equally fast, the first one counts.
     """
+    from matplotlib.colors import ListedColormap
+
     times = np.stack([np.asarray(t, float) for t in seconds.values()])
     # rounding must not decide between two that are equally fast
     fastest = np.argmax(times <= times.min(axis=0) * (1 + 1e-9), axis=0)
@@ -416,6 +418,8 @@ def plot_fastest(nbytes, ranks, seconds: Mapping[str, np.ndarray], *, title=None
 
 
 def _show_sizes(ax) -> None:
+    from matplotlib.ticker import LogLocator
+
     ax.set_xscale("log", base=2)
     label_ticks(ax.xaxis, LogLocator(base=4, numticks=12), lambda n: quantity(n, "B", 1024))
     ax.set_xlabel("size of the array")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from distlearn import need
+from distlearn import need, viz
 from distlearn.comm import Network
 from distlearn.comm.base import RankError, ignore_report
 from distlearn.comm.waiting import count_cores  # noqa: F401  (for the notebook)
@@ -20,7 +20,6 @@ from distlearn.sim import Roofline, SimWorld
 from distlearn.trace import Trace
 from distlearn.train import Settings, build, evaluate, fit, train
 from distlearn.viz.look import styled, write_title
-from distlearn.viz.timeline import plot_timeline
 
 from .flat import flat
 
@@ -370,7 +369,7 @@ def plot_overlap(steps):
     longest = max(step.seconds for step in steps.values())
     for i, (ax, (name, step)) in enumerate(zip(axes, steps.items(), strict=True)):
         told = f"{name}: {1e3 * step.exposed:.2f} of {1e3 * step.communicating:.2f} ms of communication exposed"
-        plot_timeline(step.trace, start=0.0, end=longest, ax=ax, title=told, legend=i == 0)
+        viz.plot_timeline(step.trace, start=0.0, end=longest, ax=ax, title=told, legend=i == 0)
         if i < len(steps) - 1:
             ax.set_xlabel("")
     if len(steps) > 1:

@@ -11,10 +11,6 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-from matplotlib.colors import ListedColormap
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
-from matplotlib.ticker import FixedLocator, LogLocator
 from threadpoolctl import threadpool_limits
 
 from distlearn.comm import Network, ring_all_reduce
@@ -268,6 +264,11 @@ def plot_maps(maps: dict[str, Map], *, borders=None, title=None):
     title : str, optional
         Of the first panel.
     """
+    from matplotlib.colors import ListedColormap
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+    from matplotlib.ticker import FixedLocator, LogLocator
+
     axes = new_axes(len(maps), figsize=(8.8, 4.4), sharey=True)
     labels = {
         f"limited by {part}": Patch(facecolor=fill, edgecolor=MUTED) for part, fill in zip(PARTS, REGIONS, strict=True)
@@ -568,6 +569,8 @@ def tuned(recipe: Recipe, **options) -> Recipe:
 @styled
 def plot_recipes(runs: dict, *, title=None):
     """Draw the loss of several recipes against time (left) and against samples: medians over the seeds, and bands."""
+    from matplotlib.ticker import LogLocator
+
     left, right = axes = new_axes(2, figsize=(8.8, 4.0), sharey=True)
     for i, (key, seeds) in enumerate(runs.items()):
         losses = np.array([run.losses for run in seeds])

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
-from matplotlib.patches import Rectangle
 
 from distlearn.comm.network.cost import sent_bytes
 from distlearn.data import load
@@ -362,6 +361,8 @@ def plot_placements(arrays, size: int, *, title=None):
     arrays : dict of str to (rows, columns, placement)
         Lengths in any unit, by what is written above the matrix; None for a sign such as "@" that stands between.
     """
+    from matplotlib.patches import Rectangle
+
     (ax,) = new_axes(figsize=(8.4, 2.9))
     at, tallest = 0.0, max(entry[0] for entry in arrays.values() if entry)
     for name, entry in arrays.items():

@@ -5,8 +5,6 @@ from __future__ import annotations
 from itertools import groupby
 from typing import NamedTuple
 
-from matplotlib.ticker import FixedLocator, LogLocator
-
 from distlearn.comm import Network
 from distlearn.nn.container import Sequential
 from distlearn.nn.conv import Conv2d
@@ -231,6 +229,8 @@ def plot_stall(curves):
     curves : list of Curve
         From `scaling.scaling_curve`.
     """
+    from matplotlib.ticker import FixedLocator, LogLocator
+
     models = [list(group) for _, group in groupby(curves, key=lambda c: c.model)]
     axes = new_axes(len(models), figsize=(4.5 * len(models), 4.0), sharey=True)
     times = [t for c in curves for p in c.points for t in (p.seconds, p.communicating) if t > 0]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
-from matplotlib.ticker import LogLocator, NullLocator
 from threadpoolctl import threadpool_limits
 
 from distlearn.comm.base import ignore_report
@@ -104,6 +103,8 @@ class Study:
         **axes
             For `Axes.set`: labels with units, scales.
         """
+        from matplotlib.ticker import LogLocator, NullLocator
+
         if {x, hue} - {None} != set(self.over):
             raise ValueError(f"plot: settings are {', '.join(self.over)}, expected x and hue to name each of them once")
         ax = new_axes()[0] if ax is None else ax
@@ -132,6 +133,8 @@ def _spread(found) -> str:
 
 def label_ticks(axis, places, label) -> None:
     """Have ticks at the places of a locator alone, and label them by a function of the value."""
+    from matplotlib.ticker import NullLocator
+
     axis.set_major_locator(places)
     axis.set_major_formatter(lambda value, _: label(value))
     axis.set_minor_locator(NullLocator())

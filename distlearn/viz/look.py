@@ -3,6 +3,8 @@
 The six colours are about 10 steps of CIE lightness apart, so each keeps its own grey; under simulated protanopia,
 deuteranopia and tritanopia every pair stays 15 or more (CIE76) apart. They are ordered so that the first few differ
 most. Line styles and markers change with the colours.
+
+Functions import matplotlib, not this module: ranks import the labs' modules, whose plot functions use it.
 """
 
 from __future__ import annotations
@@ -12,11 +14,8 @@ from collections.abc import Callable
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-import matplotlib as mpl
 import numpy as np
 from cycler import cycler
-from matplotlib.axes import Axes
-from matplotlib.ticker import EngFormatter, FixedLocator, FuncFormatter, MaxNLocator, PercentFormatter
 
 from ..tables import time_unit
 
@@ -92,17 +91,21 @@ def style() -> Any:
 def settings(values: dict[str, Any]):
     """Use matplotlib's settings inside a `with` block, and restore these alone."""
     # not `rc_context`, which restores all: a notebook's backend switches "interactive" on with its first figure
-    before = {name: mpl.rcParams[name] for name in values}
+    from matplotlib import rcParams
+
+    before = {name: rcParams[name] for name in values}
     try:
-        mpl.rcParams.update(values)
+        rcParams.update(values)
         yield
     finally:
-        mpl.rcParams.update(before)
+        rcParams.update(before)
 
 
 def use_style() -> None:
     """Use the look for all figures that this process makes from now on."""
-    mpl.rcParams.update(_SETTINGS)
+    from matplotlib import rcParams
+
+    rcParams.update(_SETTINGS)
 
 
 def lightness(color: Any) -> float:
@@ -122,7 +125,9 @@ def lightness(color: Any) -> float:
     >>> [round(lightness(c)) for c in ("black", "0.5", "white")]
     [0, 53, 100]
     """
-    rgb = np.array(mpl.colors.to_rgb(color))
+    from matplotlib.colors import to_rgb
+
+    rgb = np.array(to_rgb(color))
     linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
     y = float(linear @ (0.2126, 0.7152, 0.0722))
     return 116 * y ** (1 / 3) - 16 if y > 216 / 24389 else y * 24389 / 27
@@ -167,7 +172,7 @@ def write_title(where, finding: str, title: str | None = None) -> None:
     """Set the title of a figure; all plot functions use this."""
     text = finding if title is None else title
     if text:
-        if isinstance(where, Axes):
+        if hasattr(where, "set_title"):
             where.set_title(text)
         else:
             where.suptitle(text, x=0.01, ha="left")
@@ -176,27 +181,26 @@ def write_title(where, finding: str, title: str | None = None) -> None:
 # -- axes whose numbers fit their units: seconds as s, ms, µs or ns, counts as 10k, shares as per cent -----------------
 
 
-class _FromZero(MaxNLocator):
-    """Round numbers, counted from a given value."""
-
-    def __init__(self, zero: float, *args, **kwargs):
-        super().__init__(*args, **kwargs)
-        self._zero = zero
-
-    def tick_values(self, vmin, vmax):
-        return super().tick_values(vmin - self._zero, vmax - self._zero) + self._zero
-
-
 def time_axis(axis, longest: float, label: str, zero: float = 0.0) -> None:
     """Label an axis of seconds in the unit that suits its range; the labels count from `zero`."""
+    from matplotlib.ticker import MaxNLocator
+
+    class FromZero(MaxNLocator):
+        """Round numbers, counted from `zero`."""
+
+        def tick_values(self, vmin, vmax):
+            return super().tick_values(vmin - zero, vmax - zero) + zero
+
     unit, name = time_unit(longest)
-    axis.set_major_locator(_FromZero(zero, 6, steps=[1, 2, 2.5, 5, 10]))
-    axis.set_major_formatter(FuncFormatter(lambda seconds, _: f"{round((seconds - zero) / unit, 9):.10g}"))
+    axis.set_major_locator(FromZero(6, steps=[1, 2, 2.5, 5, 10]))
+    axis.set_major_formatter(lambda seconds, _: f"{round((seconds - zero) / unit, 9):.10g}")
     axis.set_label_text(f"{label} [{name}]")
 
 
 def count_axis(axis, label: str) -> None:
     """Label an axis that counts something: whole numbers, thousands as k."""
+    from matplotlib.ticker import EngFormatter, MaxNLocator
+
     axis.set_major_locator(MaxNLocator(8, integer=True))
     axis.set_major_formatter(EngFormatter(sep=""))
     axis.set_label_text(label)
@@ -204,12 +208,16 @@ def count_axis(axis, label: str) -> None:
 
 def share_axis(axis, label: str) -> None:
     """Label an axis that holds shares from 0 to 1 as per cent."""
+    from matplotlib.ticker import PercentFormatter
+
     axis.set_major_formatter(PercentFormatter(xmax=1, symbol=""))
     axis.set_label_text(f"{label} [%]")
 
 
 def rank_axis(ax, rows, label: str = "rank") -> None:
     """Label the rows of ranks, at the given positions, from the top."""
+    from matplotlib.ticker import FixedLocator, MaxNLocator
+
     ax.set_ylim(max(rows) + 0.5, min(rows) - 0.5)
     few = len(rows) <= 16
     ax.yaxis.set_major_locator(FixedLocator(rows) if few else MaxNLocator(12, steps=[1, 2, 4, 5, 8, 10], integer=True))

@@ -189,10 +189,10 @@ CLAIMS = [
           lambda found: found == [1.0] * len(recipes()), slow=True),
     Claim("08", "DiLoCo's outer momentum is sooner still, on each of the eight", race, race_holds, slow=True),
     Claim("08", "gains nothing in ten thousand samples, on none of eight seeds", with_adam, with_adam_holds, slow=True),
-    Claim("10", "all 24 runs with stashing learned, and 2 of 24 without",
+    Claim("10", "all 24 runs with stashing learned, and 1 of 24 without",
           lambda: [[lab10.train_stale(way, 0.1, seed)["training loss"] < 2.2 for seed in range(24)]
                    for way in ("stashing", "no stashing")],
-          lambda learned: list(map(sum, learned)) == [24, 2], slow=True),
+          lambda learned: list(map(sum, learned)) == [24, 1], slow=True),
     Claim("10", "With 1F1B it takes 34",
           lambda: schedule.simulate("1f1b", 3, 6, transfer=1).makespan, lambda t: t == 34),
     Claim("10", "1F1B takes 36 and holds 6 of these activations on rank 0",

@@ -178,10 +178,10 @@ class StageComm:
         return 2 * (consumer.microbatch * self.schedule.n_stages + consumer.stage) + (consumer.kind != "F") + 1
 
     def post_recv(self, consumer: Action) -> None:
-        """Start to receive the input of an action, if another rank sends it."""
-        producer = self.schedule.producer(consumer)
+        """Start to receive the input of an action, if another rank sends it and that has not been done."""
+        producer = None if consumer in self._receives else self.schedule.producer(consumer)
         source = self.comm.rank if producer is None else self.schedule.rank_of(producer.stage)
-        if source != self.comm.rank and consumer not in self._receives:
+        if source != self.comm.rank:
             shape, dtype = self.shape_of(consumer)
             self._receives[consumer] = self.comm.irecv(self.xp.empty(shape, dtype), source, self._tag(consumer))
 
