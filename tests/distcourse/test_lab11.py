@@ -23,7 +23,7 @@ def test_an_occasional_delay_keeps_the_mean_and_hits_its_share():
     seconds = np.array([speeds.step_times(step) for step in range(400)])
     assert seconds.mean() == pytest.approx(2.0, rel=0.03)
     assert (seconds > 5).mean() == pytest.approx(0.1, abs=0.01)
-    with pytest.raises(ValueError, match="from 0 to 1"):
+    with pytest.raises(ValueError, match="0 or more and up to 1"):
         Speeds(2, law="occasional", shape=1.5)
 
 
