@@ -490,5 +490,5 @@ def test_dead_controller_is_noticed(world, capfd):
 
 @pytest.mark.parametrize("engines", [0, -1, 2.5, "4", True, None])
 def test_bad_number_of_engines(engines):
-    with pytest.raises(ValueError, match=r"EngineWorld: .*, expected a number of engines, 1 or more"):
+    with pytest.raises(ValueError, match=r"EngineWorld: engines is .*, expected a whole number of 1 or more"):
         EngineWorld(engines)

@@ -25,7 +25,7 @@ def seconds_of_all_reduce(comm):
 @pytest.mark.engines
 def test_the_link_is_as_slow_as_asked():
     with LimitedWorld(2, progress=False, timeout=60) as world:
-        with pytest.raises(ValueError, match="bits per second above 0"):
+        with pytest.raises(ValueError, match="limit: bits_per_second is 0, expected a number above 0"):
             world.limit(0)
         world.limit(40e6)
         slow = min(world.run(seconds_of_all_reduce))  # two messages of half the bytes
