@@ -447,7 +447,7 @@ class Run(NamedTuple):
         return float(self.seconds[there[0]]) if len(there) else math.inf
 
 
-def train_with(comm, recipe: Recipe, seed: int = 0, samples: int = SAMPLES * EPOCHS, looks: int = 40):
+def train_with(comm, recipe: Recipe, seed: int = 0, samples: int = SAMPLES * EPOCHS, looks: int = 20):
     """Train a small network on digits by a recipe, on any communicator; rank 0 looks at the loss now and then."""
     data = load("digits")
     x, y = data.x_train[:SAMPLES], data.y_train[:SAMPLES]
@@ -574,7 +574,7 @@ def plot_recipes(runs: dict, *, title=None):
     left, right = axes = new_axes(2, figsize=(8.8, 4.0), sharey=True)
     for i, (key, seeds) in enumerate(runs.items()):
         losses = np.array([run.losses for run in seeds])
-        look = {"color": COLORS[i % 6], "linestyle": LINES[i % 6], "marker": MARKERS[i % 6], "markevery": 4}
+        look = {"color": COLORS[i % 6], "linestyle": LINES[i % 6], "marker": MARKERS[i % 6], "markevery": 2}
         for ax, x in ((left, np.median([run.seconds for run in seeds], axis=0)), (right, seeds[0].samples)):
             ax.plot(x, np.median(losses, axis=0), label=" ".join(key), linewidth=1.6, markersize=5, **look)
             ax.fill_between(x, losses.min(axis=0), losses.max(axis=0), color=look["color"], alpha=0.13, linewidth=0)
