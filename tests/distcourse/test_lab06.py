@@ -42,7 +42,7 @@ def test_a_slow_link_has_the_times_of_the_formulas():
     for name, times in found.items():
         expected = [cost.seconds(NAMES[name], n, 4, Network(*link)) for n in sizes]
         np.testing.assert_allclose(times, expected, rtol=1e-9, err_msg=name)
-    with pytest.raises(ValueError, match="above 0 bytes/s"):
+    with pytest.raises(ValueError, match="beta is 0, expected a number above 0"):
         messages.measure(None, {}, sizes, 2, (1e-3, 0))
 
 
