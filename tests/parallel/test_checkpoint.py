@@ -296,6 +296,8 @@ def fit_until(stop, strategy, folder, epochs, **options):
 
     store = None if folder is None else CheckpointStore(folder)
     options |= {"epochs": epochs, "batch_size": 20, "seed": 1, "report": report}
+    if store is None:
+        options["every"] = 0
     return fit(strategy, DATASET, **options, checkpoints=store)
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from distlearn.comm import Network, RankError
 from distlearn.data import Batch
-from distlearn.nn import MLP, BatchNorm, Linear, Param, Sequential
+from distlearn.nn import MLP, BatchNorm, Linear, Param, Sequential, SoftmaxCrossEntropy
 from distlearn.optim import RULES, Momentum, Optimizer
 from distlearn.parallel import DataParallel, NaiveDataParallel, make_buckets
 from distlearn.sim import Roofline, SimWorld
@@ -127,7 +127,7 @@ def test_a_rank_without_samples_takes_part_in_batch_norm(strategy):
 def test_another_model_on_a_rank_is_named():
     def program(comm):
         model = MLP((7, 9 + comm.rank, 4))
-        NaiveDataParallel(comm, model, None, Optimizer(model.params, RULES["sgd"](), 0.1))
+        NaiveDataParallel(comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, RULES["sgd"](), 0.1))
 
     message = r"the model has 0.W \(7, 10\) float32 where that of rank 0 has 0.W \(7, 9\) float32"
     with pytest.raises(RankError, match=message):
