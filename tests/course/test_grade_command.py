@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from functools import partial
 
@@ -117,14 +118,26 @@ PIPES = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
 @pytest.fixture
 def ours(tmp_path, monkeypatch):
     """Return a function that finds the processes of this test's grading, whose files lie in a folder `tmp`."""
-    (tmp_path / "tmp").mkdir()
-    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    with tempfile.TemporaryDirectory(prefix="ours-", dir="/tmp") as short:  # paths of sockets end at 107 bytes
+        (tmp_path / "tmp").symlink_to(short)
+        monkeypatch.setenv("TMPDIR", short)
 
-    def find():
-        found = psutil.process_iter(["cmdline"])
-        return [p for p in found if any(str(tmp_path) in word for word in p.info["cmdline"] or ())]
+        def find():
+            found = psutil.process_iter(["cmdline"])
+            return [p for p in found if any(str(tmp_path) in w or short in w for w in p.info["cmdline"] or ())]
 
-    return find
+        yield find
+
+
+@needs_sandbox
+def test_a_folder_that_is_too_long_for_sockets_is_named(course, tmp_path, monkeypatch):
+    """The judge and the student's kernel waited two minutes for each other's socket."""
+    (long := tmp_path / ("a" * 80)).mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(long))
+    grading.submit(course, small.LAB, "anna", solved(grading.generate(course, small.LAB), small.source()))
+    status, said = run("grade", small.LAB)
+    assert status == 1
+    assert "set TMPDIR to a shorter one" in said
 
 
 @needs_sandbox

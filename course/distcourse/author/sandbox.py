@@ -174,6 +174,11 @@ def require() -> None:
     why = available()
     if why:
         raise NoSandbox(INSTALL.format(why=why))
+    if len(os.fsencode(folder := tempfile.gettempdir())) > LONGEST:
+        raise NoSandbox(f"sockets are made in {folder}, whose path is too long for them: set TMPDIR to a shorter one")
+
+
+LONGEST = 76  # Bytes of the folder for temporary files: a socket's path has 107 at most.
 
 
 START = 120.0  # Seconds within which a judge must be ready.
