@@ -38,7 +38,7 @@ class Lab:
     def __init__(self, number: str, engines: int = 0):
         from distlearn.viz import use_style
 
-        if not re.fullmatch(r"\d\d", number):
+        if not re.fullmatch(r"\d\d", str(number)):
             raise ValueError(f"Lab: number is {number!r}, expected two digits, such as '07'")
         self.number = number
         self._guesses = _GUESSES.setdefault(number, {})

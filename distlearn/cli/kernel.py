@@ -75,7 +75,7 @@ def check(context, path, watch, **options):
     distlearn kernel check kernels/
     """  # noqa: D301  (click wants the control character, not its name)
     while True:
-        seen = _written(path)
+        seen = watch and _written(path)
         try:
             with plain_errors(ValueError, TypeError, OSError, KernelError):
                 failed = check_path(path, **options)

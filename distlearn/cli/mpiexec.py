@@ -40,7 +40,6 @@ def train_as_rank(target, settings, folder, report) -> None:
     from .console import make_progress
     from .ranks import PARTIAL, Result, Run, blas_threads, read_partial, train_recorded
 
-    settings = settings.but(strategy="serial") if target.size == 1 and settings.strategy == "data" else settings
     progress = make_progress(target.label)
     world = MPIWorld(progress=progress)
     if folder is not None:

@@ -86,6 +86,7 @@ def train_recorded(
 ) -> tuple[Result, int]:
     """Train on this rank, keeping a bounded number of spans; return the result and how many spans were not kept."""
     keep_memory()  # safe here: these processes belong to the command
+    settings = settings.but(strategy="serial") if comm.size == 1 and settings.strategy == "data" else settings
     spans = BoundedList(SPANS // comm.size)
     if trace is None:
         comm.clock.trace.spans = spans
@@ -138,7 +139,6 @@ def communication_share(trace: Trace) -> float:
 def run_training(target: Target, settings: Settings, folder: Path) -> Run | None:
     """Train on the ranks of a target."""
     (folder / PARTIAL).unlink(missing_ok=True)  # of the run before
-    settings = settings.but(strategy="serial") if target.size == 1 and settings.strategy == "data" else settings
     with one_line_errors(target), closing(make_progress(target.label)) as progress, blas_threads(target.threads):
         with _make_world(target, progress) as world:
             try:

@@ -64,12 +64,17 @@ class RawKernel:
     """
 
     def __init__(self, code: str, name: str, options: Sequence[str] = (), *, compiler: str | None = None):
+        if not isinstance(code, str) or not isinstance(name, str):
+            raise TypeError(f"RawKernel(code, name): strings; got {type(code).__name__}, {type(name).__name__}")
         if isinstance(options, str):
             raise TypeError(f"RawKernel: options is the string {options!r}, expected a tuple: ({options!r},)")
         self.code, self.name, self.options = code, name, tuple(options)
         self._compiler = compiler
         self._constants: dict[str, np.ndarray] = {}
         self._on_gpu: dict[tuple, tuple] = {}
+
+    def __repr__(self):
+        return f"RawKernel({self.name!r}, {len(self.code.splitlines())} lines)"
 
     @functools.cached_property
     def compiler(self):
@@ -168,6 +173,8 @@ class RawKernel:
         strangers = [i for i, a in enumerate(args) if isinstance(a, np.ndarray) and a.ndim and not a.dtype.hasobject]
         if strangers:
             raise TypeError(f"{self.name}: arguments {strangers} are NumPy arrays, others on the GPU; move them")
+        if not hasattr(xp, "RawModule"):
+            raise TypeError(f"{self.name}: arrays of {getattr(xp, '__name__', xp)}, expected NumPy or CuPy arrays")
         for i, a in enumerate(args):
             if arguments.holds_pointers(a):
                 packed = arguments.with_addresses(a, lambda array: array.data.ptr)

@@ -23,7 +23,7 @@ def check_arrays(where: str, **arrays) -> None:
     """Raise unless these are arrays, of NumPy or CuPy."""
     for name, value in arrays.items():
         masked = isinstance(value, np.ma.MaskedArray)  # what it hides would be read
-        if not hasattr(value, "shape") or masked or isinstance(value, np.matrix):
+        if not hasattr(getattr(value, "dtype", None), "kind") or masked or isinstance(value, np.matrix):
             way = f"{name}.filled(value)" if masked else f"np.array({name})"
             raise TypeError(f"{where}: {name} is a {type(value).__name__}, expected an array, such as {way}")
         if value.dtype.kind == "c":

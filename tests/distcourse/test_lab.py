@@ -19,8 +19,9 @@ def test_setup_prints_one_line_and_seeds_nothing(capsys):
 
 
 def test_a_number_and_a_kind_that_are_none_are_named():
-    with pytest.raises(ValueError, match="number is '7', expected two digits"):
-        Lab("7")
+    for number in ("7", 7):
+        with pytest.raises(ValueError, match=f"number is {number!r}, expected two digits"):
+            Lab(number)
     with pytest.raises(ValueError, match="prediction 'n': kind is <class 'int'>"):
         Lab("99").predict("n", "How many?", kind=int)
 
