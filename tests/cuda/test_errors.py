@@ -1,5 +1,7 @@
 """Mistakes before a launch: each error says what was wrong and what to do."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -73,6 +75,23 @@ def test_compile_error_is_at_the_students_line(compiler):
 def test_wrong_kernel_name():
     with pytest.raises(CompileError, match=r"no __global__ function 'sapxy'; it has saxpy"):
         RawKernel(SAXPY, "sapxy").compile()
+
+
+@pytest.mark.parametrize("given", [(SAXPY.encode(), "saxpy"), (None, "saxpy"), (SAXPY, 3)], ids=str)
+def test_what_is_no_source_is_named(given):
+    with pytest.raises(TypeError, match=r"RawKernel\(code, name\): strings; got"):
+        RawKernel(*given)
+
+
+def test_arrays_of_another_library_are_named():
+    class Foreign:
+        shape, dtype = (32,), np.dtype("f4")
+
+        def __array_namespace__(self, **kwargs):
+            return SimpleNamespace(__name__="another.numpy")
+
+    with pytest.raises(TypeError, match=r"saxpy: arrays of another\.numpy, expected NumPy or CuPy arrays"):
+        RawKernel(SAXPY, "saxpy")((1,), (32,), (Foreign(),))
 
 
 @pytest.mark.parametrize(
