@@ -28,12 +28,14 @@ help: ## List what can be made
 
 env: $(STAMP) ## Make the environment in .venv: everything from Python wheels, MPI too
 
-# pyproject.toml is the one list of dependencies, constraints.txt the releases that were tested: when one changes, pip runs again
+# pyproject.toml is the one list of dependencies, constraints.txt the releases that were tested: when one changes, pip runs again.
+# A venv brings an old pip, which takes twice as long; modules are compiled when they are first imported: most never are
 $(STAMP): pyproject.toml constraints.txt | same-python
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	    echo "make: $(PYTHON) is `$(PYTHON) -V 2>&1`, Python 3.11 or newer is needed: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 1; }
 	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/python -m pip install --disable-pip-version-check --constraint $(LOCK) -e '.[$(EXTRAS)]'
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=26'
+	$(VENV)/bin/python -m pip install --disable-pip-version-check --no-compile --constraint $(LOCK) -e '.[$(EXTRAS)]'
 	@touch $@
 
 # an environment keeps the Python that made it: PYTHON= of another one is refused, not passed over
