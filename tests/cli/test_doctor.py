@@ -51,6 +51,7 @@ def test_this_machine_can_run_labs():
     assert not [check for check in diagnosis if "Error" in check.found]
 
 
+@pytest.mark.nightly
 @pytest.mark.engines
 def test_engines_start_and_answer():
     check = examine("engines")

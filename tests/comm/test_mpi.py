@@ -20,11 +20,11 @@ def run(n, what):
     return done.stdout
 
 
+NIGHTLY = [pytest.param(*case, marks=pytest.mark.nightly) for case in ((1, "contract"), (3, "direct"), (4, "contract"))]
+
+
 @pytest.mark.mpi
-@pytest.mark.parametrize(
-    ("n", "what"),
-    [(1, "contract"), (2, "staged"), (3, "strict"), (3, "direct"), (4, "contract")],
-)
+@pytest.mark.parametrize(("n", "what"), [(2, "staged"), (3, "strict"), *NIGHTLY])
 def test_contract(n, what):
     """Also of arrays on a device: staged in host memory, and directly where MPI reads it."""
     assert run(n, what) == f"passed {len(CONTRACT)} on {n} ranks\n"

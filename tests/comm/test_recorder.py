@@ -41,6 +41,7 @@ def sleeps(comm):
     comm.barrier()
 
 
+@pytest.mark.nightly
 @pytest.mark.engines
 @pytest.mark.timeout(400)
 def test_who_is_to_blame_on_engines(some):

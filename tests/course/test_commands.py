@@ -24,6 +24,7 @@ def run(*words):
     return result.exit_code, result.output
 
 
+@pytest.mark.nightly
 def test_generate_check_generate(here):
     status, text = run("generate", "--check")
     assert status == 1

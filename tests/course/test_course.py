@@ -29,6 +29,7 @@ ENDS = "return 4\nimport os\nos._exit(3)"
 LOOK = "the cell 'one' ended the kernel (exit status 3)"
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_a_course_from_the_copies_to_the_grades(tmp_path, jupyter_home, monkeypatch):
     course = small.make_course(tmp_path, COURSE / grading.CONFIG)

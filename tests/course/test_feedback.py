@@ -53,6 +53,7 @@ def text_of(page):
     return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page.partition("<body>")[2]))
 
 
+@pytest.mark.nightly
 def test_exercises_have_names_and_an_unread_answer_is_not_zero(course):
     page = grading.feedback(course, small.LAB, "anna")
     said = text_of(page)

@@ -165,9 +165,8 @@ def wait(done, seconds=100):
 
 
 @needs_sandbox
-@pytest.mark.parametrize(
-    "number", [signal.SIGINT, *(pytest.param(n, marks=pytest.mark.nightly) for n in (signal.SIGTERM, signal.SIGHUP))]
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_what_stops_grading_leaves_nothing_and_the_next_run_goes_on(course, ours, tmp_path, number):
     right = solved(grading.generate(course, small.LAB), small.source())
     grading.submit(course, small.LAB, "anna", right)

@@ -60,6 +60,7 @@ def put(notebook, above, *texts):
     notebook.cells[place:place] = [new_code_cell(text) for text in texts]
 
 
+@pytest.mark.nightly
 def test_what_ends_the_kernel_costs_its_own_points_alone(grade):
     start = "import subprocess\nrun = subprocess.Popen(['sleep', '913'], start_new_session=True)"
     stubborn = "while True:\n    try:\n        time.sleep(0.1)\n    except KeyboardInterrupt:\n        pass"
@@ -211,13 +212,8 @@ BREAKS = {
 """Answers that leave the kernel unable to go on: what is shown of them, and of their checks."""
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        pytest.param(text, id=name, marks=[pytest.mark.nightly] * (name != "in the cell"))
-        for text, name in zip(BREAKS, ("descriptors", "in the check", "in the cell"), strict=True)
-    ],
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("text", BREAKS, ids=("descriptors", "in the check", "in the cell"))
 def test_what_breaks_python_costs_itself_alone_and_in_seconds(text):
     cells = [new_code_cell(text, metadata=small.told("1", solution=True)), check("assert one() == 1", 1)]
     cells += [new_code_cell("def two():\n    return 2", metadata=small.told("2", solution=True))]

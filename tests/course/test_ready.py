@@ -31,6 +31,7 @@ def refusal(course, caplog):
     return str(done.get("log")) + str(done.get("error"))
 
 
+@pytest.mark.nightly
 def test_without_a_sandbox_nothing_is_run_unless_one_says_so(course, caplog, monkeypatch):
     monkeypatch.setattr(sandbox, "available", lambda: "bwrap is not installed")
     shutil.copy(COURSE / grading.CONFIG, course)  # as it is, also where there is no sandbox

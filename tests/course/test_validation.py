@@ -77,6 +77,7 @@ RED = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.notebook
 @pytest.mark.skipif(sys.platform == "win32", reason="starts `sleep`")
 def test_a_broken_cell_is_red_and_no_other(tmp_path):

@@ -50,6 +50,7 @@ def test_what_killed_builds_left_is_swept_up(monkeypatch, fresh_cache, tmp_path)
     assert [p.name for p in build.cache_directory().iterdir()] == ["building-young"]
 
 
+@pytest.mark.nightly
 def test_processes_that_build_at_the_same_time(tmp_path):
     environment = os.environ | {"DISTLEARN_CACHE": str(tmp_path)}
     several = [

@@ -97,6 +97,7 @@ def test_names_are_those_of_nvrtc(name, launched):
     assert len(launched()) == 1
 
 
+@pytest.mark.nightly(but_every=3)
 @NEEDS_COMPILER
 @pytest.mark.parametrize(("code", "name"), [
     (ADD + ADD.replace("float", "int"), "k"), (f"namespace a {{ {ADD} }}", "k"), (NAMES["k<float>"], "k"),

@@ -100,6 +100,7 @@ def test_the_score_of_a_rule_with_other_batches():
     assert mp.score_rule(by_weight, FAR)[1] > 1.2, "a rule that does not look at the batch"
 
 
+@pytest.mark.nightly
 @pytest.mark.xdist_group("layouts")
 def test_the_score_of_a_rule():
     assert 1 <= mp.score_rule(answered("lab09", "rule")["choose"])[1] < 1.08

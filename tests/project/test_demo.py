@@ -25,6 +25,7 @@ kernel - ember-owls - refused
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(bool(sandbox.available()), reason=sandbox.available() or "a sandbox")
 def test_the_demo_is_the_same_everywhere(around, tmp_path):
     rows = demo.submissions(around)

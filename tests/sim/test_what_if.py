@@ -50,6 +50,7 @@ def test_a_replay_takes_what_the_run_took_and_changed_what_the_changed_run_takes
     assert replay(trace, network=NETWORK, recorded_on=NETWORK).makespan == pytest.approx(trace.makespan, rel=0.02)
 
 
+@pytest.mark.nightly
 def test_real_ranks_are_replayed_and_their_file_too(tmp_path):
     with EngineWorld(2, progress=False) as world:
         for strategy in ("data", "zero3"):

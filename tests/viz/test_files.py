@@ -61,6 +61,7 @@ def test_describe_names_titles_axes_and_curves(trace):
     assert viz.describe(plt.figure()) == ""
 
 
+@pytest.mark.nightly
 def test_the_readme_picture(tmp_path):
     path = DRAW["readme_picture"](tmp_path / "picture.png")
     with Image.open(path) as image:

@@ -125,6 +125,7 @@ def test_on_fewer_and_fewer_ranks(world, tmp_path):
     assert world.run(lambda comm: comm.size) == [SIZE] * SIZE
 
 
+@pytest.mark.nightly
 def test_a_stopped_process_is_named(world, tmp_path):
     run = go(world, tmp_path, [(14, 2, "stop")], 4, progress_timeout=PATIENCE)
     check(run, 4, 1)

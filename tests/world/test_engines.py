@@ -83,6 +83,7 @@ def test_a_module_that_was_reloaded_is_reloaded_on_the_engines(world, tmp_path, 
     assert world.run(outer_of_mine.train) == [(22, 333)] * SIZE
 
 
+@pytest.mark.nightly
 def test_a_world_that_is_assigned_again_ends_and_other_files_take_no_modules_place(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("random", "queue", "types", "socket"):
@@ -242,6 +243,7 @@ def test_relative_paths_are_the_notebooks(world, tmp_path, monkeypatch):
     assert world.run(lambda comm: os.getcwd()) == [str(tmp_path)] * SIZE
 
 
+@pytest.mark.nightly
 def test_many_runs_do_not_use_up_communicators(world):
     for i in range(40):  # more than are kept
         assert world.run(lambda comm, i=i: i) == [i] * SIZE
@@ -472,6 +474,7 @@ def test_rank_stuck_in_c_is_named_and_replaced(world):
     assert re.search(r"(?s)rank 2 was at test_engines.py, line \d+, in <lambda>.*could not be interrupted", str(error))
 
 
+@pytest.mark.nightly
 def test_engine_that_died_between_runs(world, capfd):
     world.client[world._ranks.ids[2]].apply_async(os._exit, 3)
     deadline = time.monotonic() + 10
@@ -481,6 +484,7 @@ def test_engine_that_died_between_runs(world, capfd):
     assert re.search(r"\(rank 2: its process \(\d+\) ended with exit code 3", capfd.readouterr().err)
 
 
+@pytest.mark.nightly
 def test_dead_controller_is_noticed(world, capfd):
     when_reported(world, world._cluster._controller.kill)
     with pytest.raises(CommError, match="the controller of the engines died during the run"):

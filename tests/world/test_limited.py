@@ -21,6 +21,7 @@ def seconds_of_all_reduce(comm):
     return comm.clock.now() - began
 
 
+@pytest.mark.nightly
 @pytest.mark.mpi
 @pytest.mark.engines
 def test_the_link_is_as_slow_as_asked():

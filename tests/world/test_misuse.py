@@ -82,6 +82,7 @@ def launched():
         return dict(zip(names, pool.map(run, names), strict=True))
 
 
+@pytest.mark.nightly
 @pytest.mark.mpi
 @of("mpiexec")
 def test_mpiexec(case, launched):

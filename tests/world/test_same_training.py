@@ -49,6 +49,7 @@ def engines():
         yield world
 
 
+@pytest.mark.nightly
 @pytest.mark.engines
 def test_on_engines(serial, engines):
     for name, want in serial.items():
