@@ -15,9 +15,9 @@ EXTRAS ?= dev
 LOCK ?= constraints.txt
 WORKERS ?= 4
 
-BIN := $(abspath $(VENV))/bin
+BIN := $(VENV)/bin
 STAMP := $(VENV)/.env-stamp
-export PATH := $(BIN):$(PATH)
+export PATH := $(abspath $(VENV))/bin:$(PATH)
 unexport PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
@@ -33,15 +33,15 @@ env: $(STAMP) ## Make the environment in .venv: everything from Python wheels, M
 $(STAMP): pyproject.toml constraints.txt | same-python
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	    echo "make: $(PYTHON) is `$(PYTHON) -V 2>&1`, Python 3.11 or newer is needed: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 1; }
-	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=26'
-	$(VENV)/bin/python -m pip install --disable-pip-version-check --no-compile --constraint $(LOCK) -e '.[$(EXTRAS)]'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=26'
+	$(BIN)/python -m pip install --disable-pip-version-check --no-compile --constraint $(LOCK) -e '.[$(EXTRAS)]'
 	@touch $@
 
 # an environment keeps the Python that made it: PYTHON= of another one is refused, not passed over
 same-python:
 ifeq ($(origin PYTHON),command line)
-	@test ! -x $(VENV)/bin/python || test "`$(VENV)/bin/python -V`" = "`$(PYTHON) -V 2>&1`" || { \
+	@test ! -x $(BIN)/python || test "`$(BIN)/python -V`" = "`$(PYTHON) -V 2>&1`" || { \
 	    echo "make: $(VENV) has `$(VENV)/bin/python -V`, $(PYTHON) is `$(PYTHON) -V 2>&1`: remove $(VENV) first, or add VENV=.venv-other" >&2; exit 1; }
 endif
 
@@ -81,7 +81,7 @@ soak: $(STAMP) ## Half an hour of faults that strike training on engines (SOAK_M
 	$(BIN)/python tests/world/soak.py
 
 ui: $(STAMP) ## Run the labs in a real browser (needs an installed Chromium)
-	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[ui]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[ui]'
 	$(BIN)/python -m pytest tests/ui --ui $(ARGS)
 
 book: $(STAMP) ## Make the book and the slides in build/book; EXECUTE=0 runs no lab and shows the outputs that are kept
