@@ -5,7 +5,7 @@ import re
 import nbformat
 import pytest
 from distcourse.author import source_notebooks
-from distcourse.author.pages import markdown, mathml, titles
+from distcourse.author.pages import Paths, markdown, mathml, titles
 from distcourse.author.source import Source
 from nbformat.v4 import new_markdown_cell, writes
 
@@ -81,6 +81,11 @@ def test_a_page_loads_nothing_and_has_no_path_of_this_machine(course):
     assert "packages/numpy/__init__.py" in page
     for place in (course, COURSE.parent, grading.__file__):
         assert str(place) not in page
+
+
+def test_paths_are_shortened_at_whole_names(monkeypatch):
+    monkeypatch.setenv("HOME", "/home/stu")
+    assert Paths("/c")("/home/stu/a, /home/student/work, /home/stu") == "~/a, /home/student/work, ~"
 
 
 def test_hints_fold_and_formulas_are_shown_by_the_browser_itself(course):

@@ -163,8 +163,8 @@ class Paths:
         self._places = sorted(((p, short) for p, short in places.items() if len(p) > 1), key=lambda pair: -len(pair[0]))
 
     def __call__(self, text: str) -> str:
-        for path, short in self._places:
-            text = text.replace(path, short)
+        for path, short in self._places:  # whole names: the home /home/stu is no part of /home/student
+            text = re.sub(rf"{re.escape(path)}(?![\w-])", lambda _, short=short: short, text)
         return text
 
 
