@@ -21,11 +21,16 @@ Array = np.ndarray
 
 @functools.cache
 def has_gpu() -> bool:
-    """Say whether CuPy is installed and finds at least one usable GPU."""
+    """Say whether there is at least one GPU that CuPy can use; CuPy is imported only where there is a driver."""
+    if not may_have_gpu():
+        return False
     try:
         import cupy
     except ImportError:
         return False
+    except OSError as error:  # it makes a folder for compiled kernels
+        error.add_note("CuPy needs a folder that it can write to: set CUPY_CACHE_DIR")
+        raise
     try:
         return bool(cupy.cuda.is_available())
     except Exception:  # a broken driver raises all sorts; to the caller it is the same as no GPU

@@ -92,6 +92,24 @@ def test_a_driver_is_looked_for_without_loading_anything(monkeypatch):
     assert not backend.may_have_gpu()
 
 
+def test_a_home_that_cupy_cannot_write_to_matters_only_where_there_is_a_driver(monkeypatch):
+    """With a read-only home every lab stopped in its first cell, GPU or not."""
+
+    class ReadOnly:
+        def find_spec(self, name, *_):
+            if name == "cupy":
+                raise PermissionError(13, "Permission denied", "/.cupy")
+
+    monkeypatch.delitem(sys.modules, "cupy", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [ReadOnly(), *sys.meta_path])
+    monkeypatch.setattr(backend, "may_have_gpu", lambda: False)
+    assert not backend.has_gpu.__wrapped__()
+    monkeypatch.setattr(backend, "may_have_gpu", lambda: True)
+    with pytest.raises(PermissionError) as caught:
+        backend.has_gpu.__wrapped__()
+    assert "CUPY_CACHE_DIR" in caught.value.__notes__[0]
+
+
 def test_version_of_nccl():
     pytest.importorskip("cupy", reason="CuPy is not installed")
     assert nccl_stream.version() is None or nccl_stream.version().startswith("2.")
