@@ -10,8 +10,8 @@ SAME_TEXT = {"results kept": "the same text in every call"}
 LOOP = "for (int i = first; i < n; i += threads)"
 CHUNKS = "for (int i = first * (n / threads + 1); i < n && i < (first + 1) * (n / threads + 1); i++)"
 PIECES = (
-    "for (int i = blockIdx.x * (n / gridDim.x + 1) + threadIdx.x;\n"
-    "         i < n && i < (blockIdx.x + 1) * (n / gridDim.x + 1); i += blockDim.x)"
+    "int piece = (n + gridDim.x - 1) / gridDim.x;\n"
+    "    for (int i = blockIdx.x * piece + threadIdx.x; i < n && i < (blockIdx.x + 1) * piece; i += blockDim.x)"
 )
 OF_THREAD_0 = (
     "if (threadIdx.x == 0) for (int j = first; j < n; j += threads)\n"
