@@ -467,6 +467,7 @@ EXERCISES["block_sum"] = Exercise(
 )
 
 STRIDE = "for (int j = threadIdx.x; j < k; j += blockDim.x)"
+LOOPS = (" most", " sum", "\n        p")  # what follows it
 EXP = "expf(row[j] - most) / sum"
 HEAD = """def softmax():
     return COMBINE + r'''extern "C" __global__ void softmax(const float* z, float* p, int k) {
@@ -567,13 +568,20 @@ EXERCISES["softmax"] = Exercise(
             f"{STRIDE}\n        p  ->  {STRIDE.replace('+= blockDim.x', '++')}\n        p"
         ),
         "a row is one block's: its threads begin at threadIdx.x, and go on by blockDim.x": [
-            tuple(f"{STRIDE}{loop}  ->  {other}{loop}" for loop in (" most", " sum", "\n        p"))
+            tuple(f"{STRIDE}{loop}  ->  {other}{loop}" for loop in LOOPS)
             for other in (
                 STRIDE.replace("blockDim", "gridDim.x * blockDim"),
                 STRIDE.replace("threadIdx.x", "blockIdx.x * blockDim.x + threadIdx.x"),
             )
         ],
-        "the last score is k - 1: j < k": f"{STRIDE}\n        p  ->  {STRIDE.replace('<', '<=')}\n        p",
+        "the last score is k - 1: j < k": [
+            f"{STRIDE}\n        p  ->  {STRIDE.replace('<', '<=')}\n        p",
+            tuple(f"{STRIDE}{loop}  ->  {STRIDE.replace('<', '<=')}{loop}" for loop in LOOPS),
+        ],
+        "a variable begins with a value, most with row[0], sum with 0.0f": [
+            "most = row[0], sum = 0.0f;  ->  most, sum = 0.0f;",
+            "most = row[0], sum = 0.0f;  ->  most = row[0], sum;",
+        ],
         "the largest score is subtracted in the sum, too": "sum += expf(row[j] - most)  ->  sum += expf(row[j])",
         "a block has blockDim.x threads, not always 32": "j += blockDim.x) most  ->  j += 32) most",
         "the exponential is missing in the last loop": f"{EXP}  ->  (row[j] - most) / sum",
