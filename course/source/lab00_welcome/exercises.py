@@ -23,7 +23,7 @@ EXERCISES["mean_over_ranks"] = Exercise(
             "total = x.copy()  ->  x /= 1.5\n    total = x.copy()",
         ],
         "this is the rank's own x: nothing was communicated": "comm.all_reduce(total)  ->  total = total * comm.size",
-        "its own x, divided by size: nothing was communicated": "comm.all_reduce(total)  ->  pass",
+        "its own x, divided by size: it received nothing": "comm.all_reduce(total)  ->  pass",
         "all numbers of x, not only three": f"{MEAN}  ->  return (total / comm.size).reshape(-1)[:3]",
         "one number for each element of x: this is the mean over the elements, too": (
             f"{MEAN}  ->  return total.mean() / comm.size"
@@ -82,15 +82,28 @@ EXERCISES["share"] = Exercise(
         "one too few on each: True counts as 1, False as 0": f"{EXTRA}  ->  (rank < n % size) - 1",
         "divide by size, not by 4": "n // size +  ->  n // 4 +",
         "the last ranks may get none": f"return {ALL}  ->  return max(1, {ALL})",
-        "rounded to the nearest, so that shares do not add up to n": f"{ALL}  ->  round(n / size)",
+        "rounded to the nearest, so that shares do not add up to n": [
+            f"{ALL}  ->  round(n / size)",
+            f"{ALL}  ->  int(n / size + 0.5)",
+        ],
         "one number: how many samples this rank gets": [
             f"{ALL}  ->  [len(range(r, n, size)) for r in range(size)]",
             f"return {ALL}  ->  return np.array([{ALL}])",
             f"return {ALL}  ->  return str({ALL})",
             f"return {ALL}  ->  return n // size, n % size",
             f"return {ALL}  ->  return range(rank, n, size)",
+            f"return {ALL}  ->  return list(range(rank, n, size))",
         ],
-        "only the first n % size ranks get one more": [f"{EXTRA}  ->  1", "rank < n % size  ->  rank > n % size"],
+        "only the first n % size ranks get one more": [
+            f"{EXTRA}  ->  1",
+            "rank < n % size  ->  rank > n % size",
+            "rank < n % size  ->  rank >= n % size",
+        ],
+        "one rank too few gets one more: ranks are numbered from 0": "rank < n % size  ->  rank + 1 < n % size",
+        "one more on each of the first ranks, not the remainder": f"{EXTRA}  ->  (n % size if rank < n % size else 0)",
+        "put the condition in brackets: n // size + (1 if ... else 0)": f"{EXTRA}  ->  {EXTRA[1:-1]}",
+        "a comparison is no count: put it in brackets": f"{ALL}  ->  n // size + rank < n % size",
+        "one more, but not on the first ranks": f"{ALL}  ->  (rank + 1) * n // size - rank * n // size",
         "this is where they start": f"{ALL}  ->  rank * (n // size) + min(rank, n % size)",
         "did you forget `return`?": "    return n  ->      n",
     },
@@ -117,7 +130,7 @@ EXERCISES["swap"] = Exercise(
         "a sum minus mine loses small numbers beside large ones": (
             f"{BOTH}  ->  theirs[...] = mine; comm.all_reduce(theirs); theirs -= mine"
         ),
-        "both wait for each other: one sends first and the other receives first, or both use send_recv": [
+        "a send and its recv wait for each other: one rank sends first, one receives first; or both use send_recv": [
             f"{BOTH}  ->  comm.send(mine, dest=other)\n    comm.recv(theirs, source=other)",
             f"{BOTH}  ->  comm.recv(theirs, source=other)\n    comm.send(mine, dest=other)",
             f"{BOTH}  ->  comm.send(mine, dest=other); theirs[...] = 0",

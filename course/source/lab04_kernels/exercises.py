@@ -9,6 +9,10 @@ SAME_TEXT = {"results kept": "the same text in every call"}
 
 LOOP = "for (int i = first; i < n; i += threads)"
 CHUNKS = "for (int i = first * (n / threads + 1); i < n && i < (first + 1) * (n / threads + 1); i++)"
+PIECES = (
+    "int piece = (n + gridDim.x - 1) / gridDim.x;\n"
+    "    for (int i = blockIdx.x * piece + threadIdx.x; i < n && i < (blockIdx.x + 1) * piece; i += blockDim.x)"
+)
 OF_THREAD_0 = (
     "if (threadIdx.x == 0) for (int j = first; j < n; j += threads)\n"
     "        for (int i = j; i < n && i < j + blockDim.x; i++)"
@@ -30,9 +34,10 @@ EXERCISES["vector_add"] = Exercise(
             "i < n  ->  i <= n",
             f"{LOOP}  ->  for (int i = first, r = 0; r < 3; r++, i += threads)",
         ],
-        "a thread takes only one element: go on in steps of gridDim.x * blockDim.x": (
-            f"{LOOP}  ->  int i = first; if (i < n)"
-        ),
+        "a thread takes only one element: go on in steps of gridDim.x * blockDim.x": [
+            f"{LOOP}  ->  int i = first; if (i < n)",
+            f"{LOOP}  ->  int i = first;",
+        ],
         "threads take the same elements: thread i of the grid begins at i, and goes on by gridDim.x * blockDim.x": [
             "threads = gridDim.x * blockDim.x  ->  threads = blockDim.x",
             "int first = blockIdx.x * blockDim.x + threadIdx.x  ->  int first = threadIdx.x",
@@ -54,14 +59,20 @@ EXERCISES["vector_add"] = Exercise(
             "c[i] = a[i] + b[i];  ->  c[first] = a[i] + b[i];",
             "a[i] + b[i];  ->  a[i] + b[i] + b[i];",
             "a[i] + b[i];  ->  (int)a[i] + (int)b[i];",
+            "a[i] + b[i];  ->  (int)(a[i] + b[i]);",
+            "a[i] + b[i];  ->  a[i] + b[threadIdx.x];",
         ],
         "element 0 was not written: start at 0": "+ threadIdx.x,  ->  + threadIdx.x + 1,",
         "the last element, n - 1, was not written": "i < n;  ->  i < n - 1;",
         "c is unchanged: nothing was written": "c[i] = a[i] + b[i];  ->  float sum = a[i] + b[i];",
         "c held something before: write c[i] = ..., not +=": ("c[i] = a[i] + b[i];  ->  c[i] += a[i] + b[i];"),
         "this is the product: add": "a[i] + b[i];  ->  a[i] * b[i];",
-        "add both: a[i] + b[i]": ["a[i] + b[i];  ->  a[i];", "a[i] + b[i];  ->  a[i] - b[i];"],
-        "a block has blockDim.x threads, not always 256": ("blockIdx.x * blockDim.x  ->  blockIdx.x * 256"),
+        "add both: a[i] + b[i]": [f"a[i] + b[i];  ->  {terms};" for terms in ("a[i]", "a[i] - b[i]", "a[i] + a[i]")],
+        "a block has blockDim.x threads, not always 256": [
+            "blockIdx.x * blockDim.x  ->  blockIdx.x * 256",
+            ("blockIdx.x * blockDim.x  ->  blockIdx.x * 256", "gridDim.x * blockDim.x  ->  gridDim.x * 256"),
+        ],
+        "no block has a piece of its own: thread i of the grid takes i, i + T, i + 2T, ...": f"{LOOP}  ->  {PIECES}",
         COMPILES: ["c[i] = a[i] + b[i];  ->  c[i] = a[i] + b[i]", "void vector_add(  ->  void add("],
     },
     may_pass=SAME_TEXT,
@@ -119,8 +130,7 @@ EXERCISES["matmul"] = Exercise(
         ],
         "this is A transposed times B: A[row, i] is A[row * k + i]": ("A[row * k + i]  ->  A[i * m + row]"),
         "A[row, i] is A[row * k + i]: row times k, plus i": [
-            "A[row * k + i]  ->  A[i * k + row]",
-            "A[row * k + i]  ->  A[col * k + i]",
+            f"A[row * k + i]  ->  A[{index}]" for index in ("i * k + row", "col * k + i", "row + i")
         ],
         "a term is a product: A times B": "A[row * k + i] * B  ->  A[row * k + i] + B",
         "all k terms: i from 0 to k - 1, in steps of 1": ["i < k  ->  i < k - 1", "i++  ->  i += 2"],
@@ -129,10 +139,12 @@ EXERCISES["matmul"] = Exercise(
             "A[row * k + i] * B[i * n + col]  ->  B[row * k + i] * A[i * n + col]"
         ),
         "a row of B has n numbers: B[i, col] is B[i * n + col]": [
-            "B[i * n + col]  ->  B[i * k + col]",
-            "B[i * n + col]  ->  B[i * m + col]",
+            f"B[i * n + col]  ->  B[{index}]" for index in ("i * k + col", "i * m + col", "row * n + i")
         ],
-        "a row of A has k numbers: A[row, i] is A[row * k + i]": ("A[row * k + i]  ->  A[row * n + i]"),
+        "a row of A has k numbers: A[row, i] is A[row * k + i]": [
+            "A[row * k + i]  ->  A[row * n + i]",
+            "A[row * k + i]  ->  A[row * m + i]",
+        ],
         "a row of C has n numbers: C[row, col] is C[row * n + col]": [
             "C[row * n + col]  ->  C[row * k + col]",
             "C[row * n + col]  ->  C[row * m + col]",
@@ -141,7 +153,25 @@ EXERCISES["matmul"] = Exercise(
         "a block is blockDim.y high, and blockDim.x wide, whatever they are": [
             "blockIdx.y * blockDim.y  ->  blockIdx.y * 8",
             "blockIdx.x * blockDim.x  ->  blockIdx.x * 32",
+            ("blockIdx.y * blockDim.y  ->  blockIdx.y * 8", "blockIdx.x * blockDim.x  ->  blockIdx.x * 32"),
+            ("blockIdx.y * blockDim.y  ->  blockIdx.y * 16", "blockIdx.x * blockDim.x  ->  blockIdx.x * 16"),
+        ],
+        "x belongs to columns, y to rows: in blockIdx, in blockDim and in threadIdx": [
             "blockIdx.x * blockDim.x  ->  blockIdx.x * blockDim.y",
+            "blockIdx.y * blockDim.y  ->  blockIdx.y * blockDim.x",
+            (
+                "blockIdx.x * blockDim.x  ->  blockIdx.x * blockDim.y",
+                "blockIdx.y * blockDim.y  ->  blockIdx.y * blockDim.x",
+            ),
+            (
+                "blockIdx.x * blockDim.x  ->  blockIdx.y * blockDim.x",
+                "blockIdx.y * blockDim.y  ->  blockIdx.x * blockDim.y",
+            ),
+            ("+ threadIdx.x  ->  + threadIdx.y", "blockDim.y + threadIdx.y  ->  blockDim.y + threadIdx.x"),
+        ],
+        "the parameters come in the order m, n, k": [
+            "int m, int n, int k) {  ->  int n, int m, int k) {",
+            "int m, int n, int k) {  ->  int m, int k, int n) {",
         ],
         "all rows: blockIdx.y * blockDim.y + threadIdx.y": ("blockIdx.y * blockDim.y + threadIdx.y  ->  threadIdx.y"),
         "all columns: blockIdx.x * blockDim.x + threadIdx.x": (
@@ -153,10 +183,14 @@ EXERCISES["matmul"] = Exercise(
         "only the last term is left: add with +=": "sum += A  ->  sum = A",
         "the first term is missing: i starts at 0": "int i = 0;  ->  int i = 1;",
         "one term too many: i < k": "i < k  ->  i <= k",
-        "a sum has k terms, not always the same number": [f"i < k  ->  i < {n}" for n in ("n", "m", "64")],
-        "C is written once: keep the sum in a variable, a register": (
-            f"{PRODUCT}  ->  C[row * n + col] = (i ? C[row * n + col] : 0) + A[row * k + i] * B[i * n + col];"
-        ),
+        "a sum has k terms: i < k": [f"i < k  ->  i < {n}" for n in ("n", "m", "64")],
+        "C is written once: keep the sum in a variable, a register": [
+            f"{PRODUCT}  ->  C[row * n + col] = (i ? C[row * n + col] : 0) + A[row * k + i] * B[i * n + col];",
+            (
+                "float sum = 0.0f;  ->  C[row * n + col] = 0.0f;",
+                f"{PRODUCT}  ->  C[row * n + col] += A[row * k + i] * B[i * n + col];",
+            ),
+        ],
         "one thread, one element of C": ONE_MULTIPLIES,
         "nothing was written: C[row * n + col] = sum": "    C[row * n + col] = sum;\n  ->  ",
         COMPILES: "float sum = 0.0f;  ->  float sum = 0.0f",
@@ -168,6 +202,8 @@ TILE_A = "row < m && first + tx < k ? A[row * k + first + tx] : 0.0f"
 TILE_B = "col < n && first + ty < k ? B[(first + ty) * n + col] : 0.0f"
 LAST = "__syncthreads();   // before the next tile"
 TILES = "__shared__ float a[16][16], b[16][16];"
+A_READ, B_READ = "sum += a[ty][i]  ->  sum += a[i][ty]", "b[i][tx]  ->  b[tx][i]"
+A_STORED, B_STORED = "a[ty][tx] =  ->  a[tx][ty] =", "b[ty][tx] =  ->  b[tx][ty] ="
 
 EXERCISES["tiled"] = Exercise(
     inplace=True,
@@ -194,39 +230,68 @@ EXERCISES["tiled"] = Exercise(
             f"float sum = 0.0f;  ->  float sum = 0.0f;\n    {GUARD}",
             f"{LAST}  ->  if (row < m) __syncthreads();",
         ],
-        "where a tile extends beyond A, fetch 0: ask for row < m and first + tx < k": [
-            f"{TILE_A}  ->  A[row * k + first + tx]",
-            "row < m && first + tx < k  ->  row < m",
-            "row < m && first + tx < k  ->  first + tx < k",
+        "a thread outside of C writes nothing: if (row < m && col < n)": [
+            f"if (row < m && col < n) C  ->  {guard}C" for guard in ("", "if (row < m) ", "if (col < n) ")
         ],
-        "where a tile extends beyond B, fetch 0: ask for col < n and first + ty < k": [
-            f"{TILE_B}  ->  B[(first + ty) * n + col]",
-            "col < n && first + ty < k  ->  col < n",
-            "col < n && first + ty < k  ->  first + ty < k",
+        "a thread outside of C fetches, too: others use what it fetched": (
+            "row < m && first + tx < k  ->  row < m && col < n && first + tx < k",
+            "col < n && first + ty < k  ->  row < m && col < n && first + ty < k",
+        ),
+        "tile a is transposed on the way: a[ty][tx] = ..., and then a[ty][i]": [A_READ, A_STORED],
+        "tile b is transposed on the way: b[ty][tx] = ..., and then b[i][tx]": [B_READ, B_STORED],
+        "neighbours in x take neighbours: tx counts columns, of A, of B, of C and of both tiles": [
+            (A_STORED, B_STORED, "a[ty][i] * b[i][tx]  ->  a[i][ty] * b[tx][i]"),
+            "tx = threadIdx.x, ty = threadIdx.y  ->  tx = threadIdx.y, ty = threadIdx.x",
         ],
-        "a thread outside of C writes nothing: if (row < m && col < n)": ("if (row < m && col < n) C  ->  C"),
-        "a[i][ty] takes a column of the tile: its row is a[ty][i]": ("sum += a[ty][i]  ->  sum += a[i][ty]"),
-        "b[tx][i] takes a row of the tile: its column is b[i][tx]": "b[i][tx]  ->  b[tx][i]",
         "only the first tile was added: go on to k": ("first < k; first += 16  ->  first < min(k, 16); first += 16"),
         "the loop over tiles never runs: first < k": ("first < k; first += 16  ->  first > k; first += 16"),
         "the last tile may be narrower than 16: go on while first < k": (
             "first < k; first += 16  ->  first + 16 <= k; first += 16"
         ),
+        "tiles follow one another along k: first < k": [
+            "first < k; first += 16  ->  first < m; first += 16",
+            "first < k; first += 16  ->  first < n; first += 16",
+        ],
         "every pass needs the next tile of A, from `first` on": ("A[row * k + first + tx]  ->  A[row * k + tx]"),
         "every pass needs the next tile of B, from `first` on": ("B[(first + ty) * n + col]  ->  B[ty * n + col]"),
+        "every pass needs the next tiles of A and B, from `first` on": (
+            "A[row * k + first + tx]  ->  A[row * k + tx]",
+            "B[(first + ty) * n + col]  ->  B[ty * n + col]",
+        ),
         "each tile has 16 terms: i < 16": ["i < 16; i++  ->  i < 15; i++", "i < 16; i++  ->  i < k; i++"],
         "go on by 16, the width of a tile": [
             "first += 16  ->  first += 8",
+            "first += 16  ->  first++",
             "first < k; first += 16  ->  first < (k + 15) / 16; first++",
         ],
         "the sum goes on from tile to tile: 0 before the loop alone": (
             "        a[ty][tx] = row  ->          sum = 0.0f;\n        a[ty][tx] = row"
         ),
-        "A[row, first + tx] is A[row * k + first + tx]": [
+        "A[row, first + tx] is A[row * k + first + tx], if row < m and first + tx < k; else fetch 0.0f": [
+            f"{TILE_A}  ->  A[row * k + first + tx]",
+            "row < m && first + tx < k  ->  row < m",
+            "row < m && first + tx < k  ->  first + tx < k",
             "A[row * k + first + tx]  ->  A[row * n + first + tx]",
             "A[row * k + first + tx]  ->  A[row * k + first + ty]",
         ],
-        "B[first + ty, col] is B[(first + ty) * n + col]": "B[(first + ty) * n  ->  B[(first + ty) * k",
+        "B[first + ty, col] is B[(first + ty) * n + col], if first + ty < k and col < n; else fetch 0.0f": [
+            f"{TILE_B}  ->  B[(first + ty) * n + col]",
+            "col < n && first + ty < k  ->  col < n",
+            "col < n && first + ty < k  ->  first + ty < k",
+            "B[(first + ty) * n  ->  B[(first + ty) * k",
+            "B[(first + ty) * n  ->  B[(first + tx) * n",
+        ],
+        "tiles extend beyond A and B: fetch A if row < m and first + tx < k, B if first + ty < k and col < n": [
+            (f"{TILE_A}  ->  A[row * k + first + tx]", f"{TILE_B}  ->  B[(first + ty) * n + col]"),
+            ("row < m && first + tx < k  ->  row < m && col < n", "col < n && first + ty < k  ->  row < m && col < n"),
+            ("first + tx < k  ->  first + tx <= k", "first + ty < k  ->  first + ty <= k"),
+            ("first + tx < k  ->  tx < k", "first + ty < k  ->  ty < k"),
+        ],
+        "a sum begins with 0: float sum = 0.0f": "float sum = 0.0f;  ->  float sum;",
+        "the sum and the tiles are floats": [
+            "float sum = 0.0f;  ->  int sum = 0;",
+            f"{TILES}  ->  {TILES.replace('float', 'int')}",
+        ],
         "a tile is filled everywhere: with 0.0f where it extends beyond A or B": [
             "first + tx] : 0.0f  ->  first + tx] : a[ty][tx]",
             ("first + tx] : 0.0f  ->  first + tx] : 1.0f", ") * n + col] : 0.0f  ->  ) * n + col] : 1.0f"),
@@ -247,13 +312,20 @@ EXERCISES["tiled"] = Exercise(
         "neighbours in x read neighbours, without a bank conflict: b[i][tx], in tiles of 16 x 16": (
             f"{TILES}  ->  __shared__ float a[16][17], b[16][32];"
         ),
-        "tiles are 16 x 16, and their indices are 0 to 15": (f"{TILES}  ->  __shared__ float a[8][8], b[8][8];"),
+        "tiles are 16 x 16, and their indices are 0 to 15": [
+            f"{TILES}  ->  __shared__ float a[8][8], b[8][8];",
+            (f"{TILES}  ->  __shared__ float a[32][32], b[32][32];", "i < 16; i++  ->  i < 32; i++"),
+        ],
         "x counts columns, y counts rows: col = blockIdx.x * 16 + tx, row = blockIdx.y * 16 + ty": [
             "blockIdx.x * 16 + tx, row = blockIdx.y  ->  blockIdx.y * 16 + tx, row = blockIdx.x",
             "blockIdx.x * 16 + tx, row = blockIdx.y * 16 + ty  ->  blockIdx.x * 16 + ty, row = blockIdx.y * 16 + tx",
             "row = blockIdx.y * 16 + ty  ->  row = blockIdx.y * 16 + tx",
+            "col = blockIdx.x * 16 + tx, row  ->  row = blockIdx.x * 16 + tx, col",
         ],
-        "a row of C has n numbers: C[row, col] is C[row * n + col]": ("C[row * n + col]  ->  C[row * k + col]"),
+        "a row of C has n numbers: C[row, col] is C[row * n + col]": [
+            "C[row * n + col]  ->  C[row * k + col]",
+            "C[row * n + col]  ->  C[row * m + col]",
+        ],
         "C held 99 and was added to: write C[...] = sum": ("C[row * n + col] = sum  ->  C[row * n + col] += sum"),
         COMPILES: "float sum = 0.0f;  ->  float sum = 0.0f",
     },
@@ -261,6 +333,9 @@ EXERCISES["tiled"] = Exercise(
 )
 
 STEP = "if (t < h) s[t] += s[t + h];\n        __syncthreads();   // the step is done"
+PACKED = (
+    "int d = blockDim.x / h, j = d * t;\n        if (j < blockDim.x) s[j] += s[j + d / 2];\n        __syncthreads();"
+)
 NEIGHBOURS = "int d = blockDim.x / 2 / h;\n        if (t % (2 * d) == 0) s[t] += s[t + d];\n        __syncthreads();"
 
 
@@ -324,7 +399,7 @@ EXERCISES["block_sum"] = Exercise(
         "a sum, not the largest": "s[t] += s[t + h];  ->  s[t] = fmaxf(s[t], s[t + h]);",
         "numbers are floats, in shared memory, too": "__shared__ float s  ->  __shared__ int s",
         "room for 256 floats, whatever the block: __shared__ float s[256]": [
-            "__shared__ float s[256]  ->  __shared__ float s[64]",
+            *(f"__shared__ float s[256]  ->  __shared__ float s[{n}]" for n in (32, 64, 128)),
             "__shared__ float s[256]  ->  extern __shared__ float s[]",
         ],
         "a block has blockDim.x elements, not always 256": [
@@ -341,14 +416,18 @@ EXERCISES["block_sum"] = Exercise(
             f"{STEP}  ->  if (t < h) {{\n        s[t] += s[t + h];\n        __syncthreads(); }} else __syncthreads();",
             "s[t] = i < n ? x[i] : 0.0f;  ->  if (i >= n) return;\n    s[t] = x[i];",
         ],
-        "add by halves, s[t] += s[t + h] for t < h: neighbours keep every warp busy with few sums": (
-            f"{STEP}  ->  {NEIGHBOURS}"
-        ),
+        "add by halves, s[t] += s[t + h] for t < h: neighbours keep every warp busy, or collide in banks": [
+            f"{STEP}  ->  {NEIGHBOURS}",
+            f"{STEP}  ->  {PACKED}",
+        ],
         "the last block may have fewer than blockDim.x elements: load 0 from i = n on": [
             "i < n ? x[i] : 0.0f  ->  x[i]",
             "s[t] = i < n ? x[i] : 0.0f;  ->  if (i < n) s[t] = x[i];",
         ],
-        "the first step is blockDim.x / 2, half of the block": ("int h = blockDim.x / 2  ->  int h = 128"),
+        "the first step is blockDim.x / 2, half of the block": [
+            "int h = blockDim.x / 2  ->  int h = 128",
+            "int h = blockDim.x / 2  ->  int h = n / 2",
+        ],
         "the first step is blockDim.x / 2: threads beyond the block have no number": (
             "h = blockDim.x / 2  ->  h = blockDim.x"
         ),
@@ -358,15 +437,29 @@ EXERCISES["block_sum"] = Exercise(
         "atomics make the threads queue at one address: add in steps, in shared memory": [ATOMIC, GLOBAL_ATOMIC],
         "the last step, h = 1, is missing: h > 0": "h > 0  ->  h > 1",
         "every block adds the elements of block 0: load x[i]": "x[i] : 0.0f  ->  x[t] : 0.0f",
-        "block j writes to out[j]: out[blockIdx.x]": "out[blockIdx.x]  ->  out[t]",
+        "block j begins at element j * blockDim.x": [
+            "blockIdx.x * blockDim.x + t  ->  blockIdx.x + t",
+            "blockIdx.x * blockDim.x + t  ->  t * gridDim.x + blockIdx.x",
+        ],
+        "block j adds its own elements alone: a thread loads x[i]": (
+            "s[t] = i < n ? x[i] : 0.0f;  ->  s[t] = 0.0f;\n    for (int j = t; j < n; j += blockDim.x) s[t] += x[j];"
+        ),
+        "add with +=": "s[t] += s[t + h]  ->  s[t] = s[t + h]",
+        "block j writes to out[j]: out[blockIdx.x]": ["out[blockIdx.x]  ->  out[t]", "out[blockIdx.x]  ->  out[i]"],
+        "every block writes its sum: if (t == 0)": "if (t == 0) out  ->  if (i == 0) out",
         "out is unchanged: nothing was written": "    if (t == 0) out[blockIdx.x] = s[0];\n  ->  ",
         "out[j] is the first element of block j: nothing was added to it, or s is not __shared__": [
             "s[t] += s[t + h];  ->  s[t] += 0 * s[t + h];",
             "__shared__ float s  ->  float s",
         ],
-        "this is the mean: do not divide the sum": ("out[blockIdx.x] = s[0]  ->  out[blockIdx.x] = s[0] / blockDim.x"),
+        "this is the mean: do not divide the sum": [
+            f"out[blockIdx.x] = s[0]  ->  out[blockIdx.x] = s[0] / {count}" for count in ("blockDim.x", "n")
+        ],
         "out held 99 and was added to: write out[...] = s[0]": ("out[blockIdx.x] = s[0]  ->  out[blockIdx.x] += s[0]"),
-        "one thread writes the sum: if (t == 0)": "if (t == 0) out  ->  out",
+        "one thread writes the sum: if (t == 0)": [
+            "if (t == 0) out  ->  out",
+            "if (t == 0) out[blockIdx.x] = s[0]  ->  out[blockIdx.x] = s[t]",
+        ],
         "where there is no element, load 0: it adds nothing": ": 0.0f  ->  : 1.0f",
         COMPILES: "s[t] = i < n ? x[i] : 0.0f;  ->  s[t] = i < n ? x[i] : 0.0f",
     },
@@ -374,6 +467,7 @@ EXERCISES["block_sum"] = Exercise(
 )
 
 STRIDE = "for (int j = threadIdx.x; j < k; j += blockDim.x)"
+LOOPS = (" most", " sum", "\n        p")  # what follows it
 EXP = "expf(row[j] - most) / sum"
 HEAD = """def softmax():
     return COMBINE + r'''extern "C" __global__ void softmax(const float* z, float* p, int k) {
@@ -444,17 +538,51 @@ EXERCISES["softmax"] = Exercise(
         "each thread reads the whole row: it takes every blockDim.x-th score": EACH_DOES_ALL,
         "every block reads row 0: a row begins at z + blockIdx.x * k": "z + blockIdx.x * k  ->  z",
         "every block writes row 0: p[blockIdx.x * k + j]": "p[blockIdx.x * k + j]  ->  p[j]",
-        "a row has k scores, neither blockDim.x nor k + 1": [
-            "z + blockIdx.x * k  ->  z + blockIdx.x * blockDim.x",
-            "z + blockIdx.x * k  ->  z + blockIdx.x * (k + 1)",
+        "a row has k scores: it begins at z + blockIdx.x * k": [
+            f"z + blockIdx.x * k  ->  z + {first}"
+            for first in ("blockIdx.x * blockDim.x", "blockIdx.x * (k + 1)", "blockIdx.x")
         ],
-        "combine needs 256 floats: __shared__ float s[256]": "float s[256]  ->  float s[32]",
-        "subtract the largest from the score, not the reverse": f"{EXP}  ->  expf(most - row[j]) / sum",
-        "divide by the sum": f"{EXP}  ->  expf(row[j] - most) * sum",
-        "the sum is one of exponentials": "sum += expf(row[j] - most)  ->  sum += row[j] - most",
-        "a row may be longer than the block: stride through it when writing, too": (
-            f"{STRIDE}\n        p  ->  int j = threadIdx.x;\n    if (j < k)\n        p"
+        "combine needs 256 floats in shared memory: __shared__ float s[256]": [
+            "float s[256]  ->  float s[32]",
+            "__shared__ float s  ->  float s",
+        ],
+        "subtract the largest from the score, not the reverse": [
+            f"{EXP}  ->  expf(most - row[j]) / sum",
+            (f"{EXP}  ->  expf(most - row[j]) / sum", "+= expf(row[j] - most)  ->  += expf(most - row[j])"),
+        ],
+        "divide by the sum": [f"{EXP}  ->  expf(row[j] - most) {wrong}" for wrong in ("* sum", "/ k")],
+        "the flags are swapped: true for the largest, false for the sum": (
+            "combine(s, most, true)  ->  combine(s, most, false)",
+            "combine(s, sum, false)  ->  combine(s, sum, true)",
         ),
+        "the sum is one of exponentials": "sum += expf(row[j] - most)  ->  sum += row[j] - most",
+        "a row may be longer than the block: stride through it in all three loops": [
+            f"{STRIDE}\n        p  ->  int j = threadIdx.x;\n    if (j < k)\n        p",
+            (
+                f"{STRIDE} most  ->  int j = threadIdx.x;\n    if (j < k) most",
+                f"{STRIDE} sum  ->  if (j < k) sum",
+                f"{STRIDE}\n        p  ->  if (j < k)\n        p",
+            ),
+        ],
+        "threads take the same scores: thread t begins at t, and goes on by blockDim.x": (
+            f"{STRIDE}\n        p  ->  {STRIDE.replace('+= blockDim.x', '++')}\n        p"
+        ),
+        "a row is one block's: its threads begin at threadIdx.x, and go on by blockDim.x": [
+            tuple(f"{STRIDE}{loop}  ->  {other}{loop}" for loop in LOOPS)
+            for other in (
+                STRIDE.replace("blockDim", "gridDim.x * blockDim"),
+                STRIDE.replace("threadIdx.x", "blockIdx.x * blockDim.x + threadIdx.x"),
+            )
+        ],
+        "the last score is k - 1: j < k": [
+            f"{STRIDE}\n        p  ->  {STRIDE.replace('<', '<=')}\n        p",
+            tuple(f"{STRIDE}{loop}  ->  {STRIDE.replace('<', '<=')}{loop}" for loop in LOOPS),
+        ],
+        "a variable begins with a value, most with row[0], sum with 0.0f": [
+            "most = row[0], sum = 0.0f;  ->  most, sum = 0.0f;",
+            "most = row[0], sum = 0.0f;  ->  most = row[0], sum;",
+        ],
+        "the largest score is subtracted in the sum, too": "sum += expf(row[j] - most)  ->  sum += expf(row[j])",
         "a block has blockDim.x threads, not always 32": "j += blockDim.x) most  ->  j += 32) most",
         "the exponential is missing in the last loop": f"{EXP}  ->  (row[j] - most) / sum",
         "the largest score is not subtracted in the last loop": f"{EXP}  ->  expf(row[j]) / sum",
