@@ -199,11 +199,13 @@ class Entry:
             raise ValueError(f"race: starts is {starts.dtype} {starts.shape}, expected True or False for each lead")
         if not starts[0] or (np.diff(starts.astype(int)) > 0).any():
             raise ValueError("race: starts must be True at lead 0 (else all wait) and, once False, stay False")
-        if weight.ndim != 1:
+        if weight.shape != (LONGEST,):
             raise ValueError(
                 f"race: weight has shape {weight.shape}, expected a number for each staleness: np.ones(1000)"
             )
-        if not (np.isfinite(weight) & (weight >= 0)).all() or not weight[0] > 0:
+        if not np.isfinite(weight).all():
+            raise ValueError("race: weight must be a finite number for each staleness")
+        if (weight < 0).any() or weight[0] == 0:
             raise ValueError("race: weight must be 0 or more for each staleness, and above 0 for staleness 0")
         self.waits, self.name, self._quorum = bool(waits), name, int(quorum)
         self._starts, self._weight = starts.tolist(), weight
