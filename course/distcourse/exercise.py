@@ -147,7 +147,7 @@ def _leaves(results: dict, within: str = ""):
             yield name, f"a dict with {', '.join(sorted(map(repr, value))) or 'nothing'}"
             yield from _leaves(value, name)
         elif isinstance(value, (list, tuple)) and not _is_numeric(value):
-            yield name, f"a {type(value).__name__} of {len(value)}"
+            yield name, _text(value)
             yield from _leaves(dict(enumerate(value)), name)
         else:
             yield name, value
