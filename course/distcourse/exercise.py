@@ -147,7 +147,7 @@ def _leaves(results: dict, within: str = ""):
             yield name, f"a dict with {', '.join(sorted(map(repr, value))) or 'nothing'}"
             yield from _leaves(value, name)
         elif isinstance(value, (list, tuple)) and not _is_numeric(value):
-            yield name, f"a {type(value).__name__} of {len(value)}"
+            yield name, _text(value)
             yield from _leaves(dict(enumerate(value)), name)
         else:
             yield name, value
@@ -202,7 +202,7 @@ def _text(value) -> str:
         return str(bool(value))
     if value is None or isinstance(value, (str, bytes, int)):  # an int that no array holds
         return value if isinstance(value, str) else repr(value)
-    return f"a {type(value).__name__}"
+    return f"a {type(value).__name__}" + (f" of {len(value)}" if isinstance(value, (list, tuple)) else "")
 
 
 def _first_line(value) -> str:
@@ -389,6 +389,8 @@ def _seen(name: str, got: dict, want: dict, table: Table) -> tuple[str, str]:
     if _is_numeric(right):
         if isinstance(mine, str):
             return f"wanted numbers, got {mine[:200]}", ""
+        if mine is None and any(_text(row.get(name, 0)) == "None" for row in table.right):  # as is right elsewhere
+            return f"wanted {right}, got None", ""
         if isinstance(right, (list, tuple)) and type(mine) is not type(right) and mine is not None:
             listed = "tolist() makes a list of an array" if isinstance(mine, np.ndarray) else ""
             return f"wanted a {type(right).__name__}, got {kind_of(mine)}", listed

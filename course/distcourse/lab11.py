@@ -195,15 +195,17 @@ class Entry:
         starts, weight = np.asarray(starts), np.asarray(weight, float)
         if not (hasattr(quorum, "__index__") and 1 <= quorum <= WORKERS):
             raise ValueError(f"race: quorum is {quorum!r}, expected a whole number from 1 to {WORKERS}")
-        if starts.dtype != bool or starts.ndim != 1:
+        if starts.dtype != bool or starts.shape != (LONGEST,):
             raise ValueError(f"race: starts is {starts.dtype} {starts.shape}, expected True or False for each lead")
         if not starts[0] or (np.diff(starts.astype(int)) > 0).any():
             raise ValueError("race: starts must be True at lead 0 (else all wait) and, once False, stay False")
-        if weight.ndim != 1:
+        if weight.shape != (LONGEST,):
             raise ValueError(
                 f"race: weight has shape {weight.shape}, expected a number for each staleness: np.ones(1000)"
             )
-        if not (np.isfinite(weight) & (weight >= 0)).all() or not weight[0] > 0:
+        if not np.isfinite(weight).all():
+            raise ValueError("race: weight must be a finite number for each staleness")
+        if (weight < 0).any() or weight[0] == 0:
             raise ValueError("race: weight must be 0 or more for each staleness, and above 0 for staleness 0")
         self.waits, self.name, self._quorum = bool(waits), name, int(quorum)
         self._starts, self._weight = starts.tolist(), weight
@@ -211,30 +213,21 @@ class Entry:
     def __str__(self) -> str:
         return self.name
 
-    def __eq__(self, other):
-        return isinstance(other, Entry) and self._said() == other._said()
-
-    def __hash__(self):
-        return hash(self._said())
-
-    def _said(self):
-        return self._quorum, self.waits, tuple(self._starts), self._weight.tobytes()
-
     def quorum(self, workers):
         """Return the gradients in an update, or all workers that are left."""
         return max(1, min(self._quorum, workers))
 
     def takes(self, staleness):
         """Take what has a weight."""
-        return bool(self._weight[min(staleness, len(self._weight) - 1)] > 0)
+        return bool(self._weight[min(staleness, LONGEST - 1)] > 0)
 
     def may_start(self, lead):
         """Look the lead up."""
-        return self._starts[min(lead, len(self._starts) - 1)]
+        return self._starts[min(lead, LONGEST - 1)]
 
     def weight(self, staleness):
         """Look the weight up."""
-        return self._weight[np.minimum(staleness, len(self._weight) - 1)]
+        return self._weight[np.minimum(staleness, LONGEST - 1)]
 
 
 def make_entry(policy) -> Entry:
@@ -261,6 +254,7 @@ def fault_of(entry: Entry) -> str:
     return "old gradients count more: how much more gives every worker the same total weight?"
 
 
+@functools.cache
 def rivals() -> list[Entry]:
     """Return the textbook's policies, the ones to beat."""
     steps = np.arange(LONGEST)

@@ -221,7 +221,7 @@ CLAIMS = [
     Claim("11", "on five seeds BSP needs 208 to 321 s to reach 1.5, ASP 75 to 108",
           lambda: [*seconds_to(ps.bsp()), *seconds_to(ps.asp())],
           lambda found: np.allclose(found, (208, 321, 75, 108), rtol=0.02), slow=True),
-    Claim("11", "On ten draws of mixes, two at a time, this design is 1.3 to 1.6 times sooner", wins,
+    Claim("11", "On ten draws of mixes, two at a time, `staleness + 5` is 1.3 to 1.6 times sooner", wins,
           lambda x: 1.3 < min(x) <= max(x) < 1.6, slow=True),
     Claim("11", "the best share is about two thirds", best_shares, lambda x: 0.6 <= min(x) <= max(x) <= 0.7, slow=True),
 ]  # fmt: skip

@@ -477,6 +477,15 @@ def test_what_no_mistake_explains_is_diagnosed_by_its_numbers(check):
     assert "not written yet" in check("lab07", "scaled_lr", "def scaled_lr(*args):\n    raise NotImplementedError()")
 
 
+def test_where_none_is_right_in_another_case_no_return_is_missed_and_a_list_says_how_long_it_is(check):
+    text = SOLVED["lab05"].texts["smallest_batch"]
+    said = check("lab05", "smallest_batch", edited(text, "gain <= 0  ->  gain <= 0 or d_in == 512"))
+    assert "wanted 20, got None" in said
+    assert "return" not in said
+    text = edited(SOLVED["lab11"].texts["staleness_of"], "return staleness  ->  return staleness or [0]")
+    assert "wanted a list of 0, got a list of 1" in check("lab11", "staleness_of", text)
+
+
 def test_a_result_that_depends_on_chance_is_named(check):
     said = check("lab08", "layer_cost", "def layer_cost(*args, **kwargs):\n    return tuple(np.random.random(2))")
     assert "values differs when called again" in said

@@ -36,6 +36,7 @@ EXERCISES["product_cost"] = Exercise(
         "a multiply-add is two operations": [
             f"{FLOPS}  ->  batch * d_in * d_out",
             f"{FLOPS}  ->  3 * batch * d_in * d_out",
+            f"{FLOPS}  ->  6 * batch * d_in * d_out",
         ],
         "operations are those of the whole batch, each Y with a sum of d_in": [
             f"{FLOPS}  ->  2 * d_in * d_out",
@@ -48,11 +49,15 @@ EXERCISES["product_cost"] = Exercise(
                 "batch * d_in + d_in * d_out + 2 * batch * d_out",
                 "batch + d_in + d_out",
                 "batch * d_in * d_out",
+                "3 * batch * d_in * d_out",
             )
         ],
-        "every number has itemsize bytes, also those of X and Y": (
-            f"{BYTES}  ->  batch * d_in + itemsize * d_in * d_out + batch * d_out"
-        ),
+        "every number has itemsize bytes, in each of the three matrices": [
+            f"{BYTES}  ->  batch * d_in + itemsize * d_in * d_out + batch * d_out",
+            f"{BYTES}  ->  itemsize * batch * d_in + d_in * d_out + batch * d_out",
+        ],
+        "Y = X W has no bias": f"{FLOPS}  ->  {FLOPS} + batch * d_out",
+        "operations have no bytes: without itemsize": f"{FLOPS}  ->  {FLOPS} * itemsize",
         "bytes are asked for, no other unit": [
             f"{BYTES}  ->  8 * {BYTES}",
             "return flops, nbytes  ->  return flops, nbytes / 1e6",
@@ -66,7 +71,9 @@ EXERCISES["product_cost"] = Exercise(
         "X moves, too": f"{BYTES}  ->  itemsize * (d_in * d_out + batch * d_out)",
         "count bytes, not numbers": f"{BYTES}  ->  batch * d_in + d_in * d_out + batch * d_out",
         "W is read once, not for every sample": f"{BYTES}  ->  itemsize * batch * (d_in + d_in * d_out + d_out)",
-        "itemsize is not always 4": f"{BYTES}  ->  4 * (batch * d_in + d_in * d_out + batch * d_out)",
+        "itemsize is an argument, not always 4 or 8": [
+            f"{BYTES}  ->  {itemsize} * (batch * d_in + d_in * d_out + batch * d_out)" for itemsize in (4, 8)
+        ],
         "itemsize is 4 where it is not given": "itemsize=4)  ->  itemsize=8)",
         "two results, a tuple: flops, nbytes": [
             "    return flops, nbytes  ->      return {'flops': flops, 'nbytes': nbytes}",
@@ -107,7 +114,7 @@ GAIN = "2 * weights - 4 * needed * (d_in + d_out)"
 FIRST = "max(1, int(np.ceil(4 * needed * weights / gain)))"
 TRIES = """
 def smallest_batch(share, d_in, d_out, peak, bandwidth):
-    for b in range(1, 1001):
+    for b in range(1, {}):
         if 2 * b * d_in * d_out >= share * peak / bandwidth * 4 * (b * (d_in + d_out) + d_in * d_out):
             return b
     return None
@@ -124,7 +131,7 @@ EXERCISES["smallest_batch"] = Exercise(
         (0.5, 20, 30, 3.762e11, 3e10),
         (0.7, 90, 40, 5.05e11, 1e10),
         (0.5, 64, 64, 4.8e11, 3e10),
-        (1, 64, 64, 4.7379e11, 3e10),
+        (1, 64, 64, 4.7893e11, 3e10),
         (1, 64, 64, 4.8e11, 3e10),
     ),
     draw=lambda rng: {
@@ -145,7 +152,7 @@ EXERCISES["smallest_batch"] = Exercise(
             f"{GAIN}  ->  2 * weights - 4 * needed * d_in",
             f"{GAIN}  ->  2 * weights - 4 * needed * d_out",
         ],
-        "the batch may be larger than 1000": TRIES,
+        "the batch may be larger than 10,000": [TRIES.format(1001), TRIES.format(10_001)],
         "round up: one sample too few does not reach it": [
             f"{FIRST}  ->  max(1, int(4 * needed * weights / gain))",
             f"{FIRST}  ->  max(0, int(np.ceil(4 * needed * weights / gain)) - 1)",
@@ -179,6 +186,7 @@ EXERCISES["smallest_batch"] = Exercise(
             f"{GAIN}  ->  2 * weights + 4 * needed * (d_in + d_out)",
             f"{GAIN}  ->  2 * weights - 4 * needed * d_in * d_out",
             "4 * needed * weights / gain  ->  2 * needed * weights / gain",
+            "4 * needed * weights / gain  ->  needed * weights / gain",
             f"{NEEDED}  ->  {NEEDED} / 4",
             f"{NEEDED}  ->  share * {NEEDED}",
         ],
@@ -233,8 +241,11 @@ EXERCISES["tiled_bytes"] = Exercise(
             for passes in (
                 "batch * d_in * down + d_in * d_out * down",
                 "batch * d_in * across + d_in * d_out * across",
+                "batch * d_in + d_in * d_out * down",
+                "batch * d_in * across + d_in * d_out",
                 "(batch * d_in + d_in * d_out) * (down + across)",
                 "(batch * d_in + d_in * d_out) * down * across",
+                "(batch * d_in + d_in * d_out + batch * d_out) * down * across - batch * d_out",
             )
         ],
         "what lies outside Y is not written": (
@@ -244,6 +255,10 @@ EXERCISES["tiled_bytes"] = Exercise(
             "batch * d_in * across  ->  down * tile * d_in * across",
             "d_in * d_out * down  ->  d_in * across * tile * down",
             "batch * d_in * across  ->  batch * -(-d_in // tile) * tile * across",
+            (
+                "batch * d_in * across  ->  down * tile * d_in * across",
+                "d_in * d_out * down  ->  d_in * across * tile * down",
+            ),
         ],
         "Y moves once, and a number has 4 bytes": [
             f"{MOVED}  ->  {MOVED.replace('batch * d_out)', 'batch * d_out * across)')}",
@@ -251,14 +266,20 @@ EXERCISES["tiled_bytes"] = Exercise(
             f"{MOVED}  ->  2 * {MOVED}",
         ],
         "a column of tiles is t wide, not t * t": f"{TILES}  ->  -(-batch // tile**2), -(-d_out // tile**2)",
-        "tiles are Y's: batch / t down, d_out / t across": f"{TILES}  ->  -(-batch // tile), -(-d_in // tile)",
+        "tiles are Y's: batch / t down, d_out / t across": [
+            f"{TILES}  ->  -(-batch // tile), -(-d_in // tile)",
+            f"{TILES}  ->  -(-d_in // tile), -(-d_out // tile)",
+        ],
         "a tile that sticks out needs a block, too: round up": f"{TILES}  ->  batch / tile, d_out / tile",
         "round up, not to the nearest": f"{TILES}  ->  round(batch / tile), round(d_out / tile)",
         "a tile too many where it fits: -(-batch // t)": f"{TILES}  ->  batch // tile + 1, d_out // tile + 1",
         "what lies outside is not fetched": (
             f"{MOVED}  ->  4 * tile * (down * d_in * across * 2 + down * across * tile)"
         ),
-        "count bytes: 4 for each number": f"{MOVED}  ->  {MOVED[4:]}",
+        "count bytes: 4 for each number": [
+            f"{MOVED}  ->  {MOVED[4:]}",
+            f"{MOVED}  ->  4 * batch * d_in * across + d_in * d_out * down + batch * d_out",
+        ],
         "a tile's reads serve t rows or columns, not one": (
             f"{MOVED}  ->  4 * (batch * d_in * d_out * 2 + batch * d_out)"
         ),
@@ -347,6 +368,7 @@ EXERCISES["seconds"] = Exercise(
             "calls * card.overhead  ->  card.overhead",
             "calls * card.overhead  ->  calls * 5e-6",
             "calls * card.overhead  ->  card.overhead / calls",
+            "calls * card.overhead  ->  calls + card.overhead",
         ],
         "calls count for the overhead alone: flops, nbytes and copied are those of all of them": [
             f"{WORK}  ->  {WORK.replace('copying', 'calls * copying')}",
@@ -366,7 +388,14 @@ EXERCISES["seconds"] = Exercise(
         ],
         "calls cost": "starting + copying +  ->  copying +",
         "copies cost": "starting + copying +  ->  starting +",
-        "copies pass over `link`, not through the card's memory": "copied / card.link  ->  copied / card.bandwidth",
+        "copies pass over this card's `link`, not through its memory": [
+            "copied / card.link  ->  copied / card.bandwidth",
+            "copied / card.link  ->  copied / 16e9",
+            f"{WORK}  ->  starting + max(flops / card.peak, (nbytes + copied) / card.bandwidth)",
+        ],
+        "operations belong to the peak, bytes to the bandwidth": (
+            f"{WORK}  ->  starting + copying + max(flops / card.bandwidth, nbytes / card.peak)"
+        ),
         "what is copied does not pass through the card's memory again": (
             "nbytes / card.bandwidth  ->  (nbytes + copied) / card.bandwidth"
         ),

@@ -31,15 +31,23 @@ EXERCISES["staleness_of"] = Exercise(
             "  ->      return list(dict(zip([w for k, w in log if k == 'push'], staleness)).values())"
         ),
         "in the order of the pushes, not sorted": "    return staleness  ->      return sorted(staleness)",
-        "a number for each push, none for a pull": (
+        "in the order of the pushes, not one worker's after the other's": (
+            "    return staleness  ->  "
+            "    by = [w for k, w in log if k == 'push']\n"
+            "    return [staleness[i] for i in sorted(range(len(by)), key=by.__getitem__)]"
+        ),
+        "a number for each push, none for a pull": [
             "pulled[worker] = version  ->  pulled[worker] = version; staleness.append(0)",
-            f"{STALE}  ->  version + 1 - pulled[worker])",
-        ),
+            (
+                "pulled[worker] = version  ->  pulled[worker] = version; staleness.append(0)",
+                f"{STALE}  ->  version + 1 - pulled[worker])",
+            ),
+        ],
         "the version that this worker has pulled, not the oldest": f"{STALE}  ->  version - min(pulled.values()))",
-        "a push makes a version, a pull none": (
-            "pulled[worker] = version  ->  version += 1; pulled[worker] = version",
-            "            version += 1\n  ->  ",
-        ),
+        "a push makes a version, a pull none": [
+            (f"pulled[worker] = version  ->  {counted}", "            version += 1\n  ->  ")
+            for counted in ("version += 1; pulled[worker] = version", "pulled[worker] = version; version += 1")
+        ],
         "this counts up to the version after the update; take the one before": (
             f"{STALE}  ->  version + 1 - pulled[worker])"
         ),
@@ -137,6 +145,20 @@ EXERCISES["async_sgd"] = Exercise(
         "the gradient is that of this step, not always of step 0": (
             "rank, gradient(w, step)  ->  rank, gradient(w, 0)"
         ),
+        "gradient(w, step), in this order": "rank, gradient(w, step)  ->  rank, gradient(step, w)",
+        "update with each push as it comes: this waits for a push of every worker": (
+            "    log = []  ->      log, got = [], []",
+            "            w -= lr * g  ->  "
+            "            got.append(g)\n"
+            "            if len(got) == comm.size - 1:\n"
+            "                w -= lr * sum(got) / len(got)\n"
+            "                got = []",
+        ),
+        "update with each push as it comes, not after the last": (
+            "    log = []  ->      log, total = [], 0.0",
+            "w -= lr * g  ->  total = total + lr * g",
+            "    return log  ->      w -= total\n    return log",
+        ),
         "a worker asks for the steps 0, 1, ..., steps - 1": (
             "for step in range(steps)  ->  for step in range(1, steps + 1)"
         ),
@@ -188,7 +210,20 @@ EXERCISES["delayed_descent"] = Exercise(
         "cubic": rng.uniform(0, 0.2),
     },
     mistakes={
-        "the rate is lr, however old a gradient is": "lr * gradient(  ->  lr / (staleness + 1) * gradient(",
+        "the rate is lr, however old a gradient is": [
+            "lr * gradient(  ->  lr / (staleness + 1) * gradient(",
+            "lr * gradient(  ->  lr / max(1, staleness) * gradient(",
+        ],
+        "the rate stays as it is": "lr * gradient(  ->  lr / (t + 1) * gradient(",
+        "a step takes one old gradient; staleness + 1 fresh ones are the control": (
+            f"lr * gradient(versions[{OLD}])  ->  lr * (staleness + 1) * gradient(versions[t])"
+        ),
+        "call gradient: it need not be the weights": f"gradient(versions[{OLD}])  ->  versions[{OLD}]",
+        "version 0 is used in the first steps only": f"{OLD}  ->  0",
+        "each step has a gradient of its own, staleness versions old": f"{OLD}  ->  t - t % (staleness + 1)",
+        "versions[-1] is the newest, 0 versions old": (
+            f"versions[{OLD}]  ->  versions[-staleness if t >= staleness else 0]"
+        ),
         "one version too old": f"{OLD}  ->  max(0, t - staleness - 1)",
         "one version too young": f"{OLD}  ->  max(0, t - staleness + 1)",
         "in the first steps version 0 is the oldest; `versions[-1]` is the last": (f"{OLD}  ->  t - staleness"),
@@ -251,9 +286,10 @@ EXERCISES["ssp_ends"] = Exercise(
             "    ends[k] = start + seconds[k]  ->      pass",
             f"start = np.maximum(start, {BEFORE})  ->  ends[k] = np.maximum(ends[k], {BEFORE})",
         ),
-        "a step ends seconds[k] after its start: add": (
-            "ends[k] = start + seconds[k]  ->  ends[k] = np.maximum(start, seconds[k])"
-        ),
+        "a step ends seconds[k] after its start: add": [
+            "ends[k] = start + seconds[k]  ->  ends[k] = np.maximum(start, seconds[k])",
+            "ends[k] = start + seconds[k]  ->  ends[k] = seconds[k]",
+        ],
         "while k - bound - 1 is below 0 there is no such step: the gate is open": (
             "if k - bound - 1 >= 0  ->  if bound != np.inf"
         ),
@@ -261,8 +297,18 @@ EXERCISES["ssp_ends"] = Exercise(
             "if k - bound - 1 >= 0  ->  if k - bound >= 0 and k > 0",
             "ends[int(k - bound - 1)]  ->  ends[max(0, int(k - bound - 1))]",
         ),
-        "a row is a step, a column a worker": (
-            f"{BEFORE}  ->  ends[:, int(min(k - bound - 1, seconds.shape[1] - 1))].max()"
+        "a row is a step, a column a worker": [
+            f"{BEFORE}  ->  ends[:, int(min(k - bound - 1, seconds.shape[1] - 1))].max()",
+            "    return ends  ->      return np.cumsum(seconds, axis=1)",
+            ("    ends = np  ->      seconds = seconds.T\n    ends = np", "    return ends  ->      return ends.T"),
+        ],
+        "the bound counts steps, not seconds": (
+            "if k - bound - 1 >= 0  ->  if k > 0",
+            f"{BEFORE}  ->  ends[k - 1].max() - bound",
+        ),
+        "every step has a gate, not only each (bound + 1)-th": (
+            "if k - bound - 1 >= 0  ->  if 0 < bound + 1 <= k and k % (bound + 1) == 0",
+            "ends[int(k - bound - 1)]  ->  ends[k - 1]",
         ),
         "the gate is an end, a time since the beginning, not the seconds of a step": (
             f"{BEFORE}  ->  seconds[int(k - bound - 1)].max()"
@@ -294,6 +340,7 @@ EXERCISES["ssp_ends"] = Exercise(
         ),
         "the maximum over all workers, not a mean": f"{BEFORE}  ->  {BEFORE[:-5]}mean()",
         "the later of the two counts, not their sum": f"np.maximum(start, {BEFORE})  ->  start + {BEFORE}",
+        "the later of the two counts, not the earlier": f"np.maximum(start, {BEFORE})  ->  np.minimum(start, {BEFORE})",
         "the gate is the one row k - bound - 1, not every row above": f"{BEFORE}  ->  ends[:k].max()",
         "these are the starts": "ends[k] = start + seconds[k]  ->  ends[k] = start",
         "for any number of workers": "np.zeros(seconds.shape[1])  ->  np.zeros(3)",
@@ -334,6 +381,8 @@ EXERCISES["ssp_ends"] = Exercise(
 
 ENOUGH = "int(np.ceil(gamma * len(arrivals)))"
 ORDER = 'np.argsort(arrivals, kind="stable")'
+IN_TIME = "arrivals[order] <= arrivals[order[enough - 1]]"
+UPDATE = "gradients[used].mean(axis=0), float(arrivals[used[-1]]), sorted(late.tolist())"
 
 
 def update_of(arrivals, gamma, d=3, seed=0):
@@ -348,9 +397,10 @@ EXERCISES["backup_update"] = Exercise(
         update_of([4, 1, 1, 1, 7, 1], 0.5, 1, 4),
         update_of(range(100, 0, -1), 0.555, 1, 5),
         update_of([0.7], 1.0, 4, 6),
+        update_of([10 if worker in (4, 9, 15) else 1 for worker in range(20)], 0.6, 1, 7),
     ],
     draw=lambda rng: update_of(
-        rng.permutation(n := int(rng.integers(1, 17))) * rng.choice([0.3, 1]) // rng.choice([0.1, 1]) + rng.random(),
+        rng.permutation(n := int(rng.integers(1, 41))) * rng.choice([0.3, 1]) // rng.choice([0.1, 1]) + rng.random(),
         float(rng.uniform(0.1, 1)),
         int(rng.integers(1, 6)),
         n,
@@ -366,9 +416,10 @@ EXERCISES["backup_update"] = Exercise(
 """,
         "m are in time, the other n - m are late": f"{ENOUGH}  ->  len(arrivals) - {ENOUGH}",
         "a mean has no further factor": ".mean(axis=0), float  ->  .mean(axis=0) * gamma, float",
-        "when the last of those in time arrives, not when they do on average": (
-            "float(arrivals[used[-1]])  ->  float(arrivals[used].mean())"
-        ),
+        "when the last of those in time arrives: neither a mean nor a sum": [
+            "float(arrivals[used[-1]])  ->  float(arrivals[used].mean())",
+            "float(arrivals[used[-1]])  ->  float(arrivals[used].sum())",
+        ],
         "the list of those late, not their number": "sorted(late.tolist())  ->  len(late)",
         "the earliest come first": f"{ORDER}  ->  np.argsort(-arrivals, kind='stable')",
         "this waits for all": f"{ENOUGH}  ->  len(arrivals)",
@@ -398,8 +449,14 @@ EXERCISES["backup_update"] = Exercise(
         ),
         "these are the late ones' gradients": "gradients[used]  ->  gradients[late]",
         "the third are those who came too late": "sorted(late.tolist())  ->  sorted(used.tolist())",
-        "as many as are enough, no more, also where some tie": (
-            "order[:enough], order[enough:]  ->  order[arrivals[order] <= arrivals[order[enough - 1]]], order[enough:]"
+        "as many as are enough, no more, also where some tie": [
+            f"order[:enough], order[enough:]  ->  order[{IN_TIME}], order[{others}]"
+            for others in ("enough:", f"~({IN_TIME})")
+        ],
+        "the gradient that makes them enough is in time, too": (
+            "order[:enough], order[enough:]  ->  "
+            f"order[{IN_TIME.replace('<=', '<')}], order[{IN_TIME.replace('<=', '>=')}]",
+            "float(arrivals[used[-1]])  ->  float(arrivals[order[enough - 1]])",
         ),
         "of those that tie, smaller numbers are first": (
             f"{ORDER}  ->  np.lexsort((-np.arange(len(arrivals)), arrivals))"
@@ -417,7 +474,11 @@ EXERCISES["backup_update"] = Exercise(
         "leave the arrivals as they are": (
             "    return gradients[used]  ->      arrivals.sort()\n    return gradients[used]"
         ),
-        "return three: gradient, seconds, those late": (", float(arrivals[used[-1]]), sorted(late.tolist())  ->  "),
+        "return three: gradient, seconds, those late": [
+            ", float(arrivals[used[-1]]), sorted(late.tolist())  ->  ",
+            f"{UPDATE}  ->  float(arrivals[used[-1]]), gradients[used].mean(axis=0), sorted(late.tolist())",
+            f"{UPDATE}  ->  gradients[used].mean(axis=0), sorted(late.tolist()), float(arrivals[used[-1]])",
+        ],
         "did you forget `return`?": "    return gradients[used]  ->      gradients[used]",
     },
     may_pass={"len(gradients)": "as many as arrivals"},
@@ -439,9 +500,10 @@ EXERCISES["my_policy"] = Exercise(
         "with backup workers slow ones are never heard": (
             f"{MINE}  ->  12, True, lead >= 0, np.where(staleness == 0, 1, 0)"
         ),
-        "to drop old gradients is to drop the data of slow workers": (
-            "staleness + 5.0  ->  np.where(staleness <= 30, 1, 0)"
-        ),
+        "where old gradients count less, or not at all, so do the data of slow workers": [
+            "staleness + 5.0  ->  np.where(staleness <= 30, 1, 0)",
+            "staleness + 5.0  ->  1 / (1 + staleness)",
+        ],
         "old gradients count far too much": "staleness + 5.0  ->  (staleness + 1.0) ** 3",
         "a worker that is level with the slowest must be able to start": "lead >= 0  ->  lead > 0",
         "four things, in this order": ("1, False, lead >= 0, staleness + 5.0  ->  1, False, staleness + 5.0"),
@@ -450,7 +512,11 @@ EXERCISES["my_policy"] = Exercise(
             "staleness + 5.0  ->  staleness * 1.0",
             "staleness + 5.0  ->  5.0 - staleness",
         ],
-        "an array for the weight, one number for each staleness": "staleness + 5.0  ->  0.065",
+        "an array for the weight, one number for each staleness": [
+            "staleness + 5.0  ->  0.065",
+            "staleness + 5.0  ->  np.ones(workers)",
+        ],
+        "weights are finite": "staleness + 5.0  ->  np.exp(staleness)",
         "the quorum is a number of gradients": "1, False, lead  ->  0.5, False, lead",
         "starts says True or False for each lead": "lead >= 0,  ->  lead,",
         "did you forget `return`?": f"    return {MINE}  ->      {MINE}",
