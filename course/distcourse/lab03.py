@@ -105,9 +105,11 @@ def run_points(points, images):
     lost = loss_of_points([float(a) for a in chosen], 6, "float16", images)
     why = ", and the largest point's fifth power is large" * (max(map(abs, found)) > 2.6)
     why += ", and points close to 0 are close to each other: BT grows" * (min(abs(a) for a in found - {0.0}) < 0.38)
+    why += ", and none is negative" * (min(found) >= 0)
+    how_many = f"about {lost:.0f} of" if math.isfinite(lost) else "by an overflow all"
     return {
         "points": "7, of which 7 are different and finite",
-        "bits lost": "at most 4.5 of 11" if lost <= 4.5 else f"about {lost:.0f} of 11{why}",
+        "bits lost": "at most 4.5 of 11" if lost <= 4.5 else f"{how_many} 11{why}",
     }
 
 
