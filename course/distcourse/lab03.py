@@ -36,7 +36,7 @@ from distlearn.nn.costs.profile import fewest_seconds
 from distlearn.optim import Adam, Optimizer
 from distlearn.parallel import Serial
 from distlearn.train import fit
-from distlearn.viz.look import COLORS, INK, LINES, MARKERS, MUTED, TRACK, new_axes, styled, write_title
+from distlearn.viz.look import COLORS, INK, LINES, MARKERS, MUTED, TRACK, new_axes, styled
 
 from .exercise import named
 
@@ -298,7 +298,7 @@ def time_ways(shape, c_out: int, k: int = 3) -> list[Way]:
 
 
 @styled
-def plot_bits(losses, *, title=None):
+def plot_bits(losses, *, title):
     """Draw the bits that Winograd's tiles lose, a panel for each precision.
 
     Parameters
@@ -330,10 +330,7 @@ def plot_bits(losses, *, title=None):
         ax.set_xticks(range(len(tiles)), [f"F({m},3)" for m in tiles])
         ax.set(xlabel="tile", ylabel=f"bits lost, {kind}", ylim=(0, top), xlim=(-0.2, len(tiles) - 0.8))
     axes[-1].legend(title="points", loc="center left", bbox_to_anchor=(1.0, 0.5))
-    worst, tile, name = max(
-        (b, f"F({m},3) in {kind}", n) for n, bits in losses.items() for (kind, m), b in bits.items()
-    )
-    write_title(axes[0], f"Most is lost by {tile} with {name}" + " (overflow)" * (worst == np.inf), title)
+    axes[0].set_title(title)
     return axes
 
 

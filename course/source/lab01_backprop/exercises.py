@@ -515,7 +515,7 @@ EXERCISES["step"] = Exercise(
             "logits, saved = self.model.forward(batch.x)  ->  logits = saved = self.model.forward(batch.x)",
             f"{LOGITS}  ->  loss = dlogits = self.loss(logits, batch.y, batch.n)",
         ],
-        "backward takes the gradient of the loss, dlogits, not the loss": "backward(dlogits  ->  backward(loss",
+        "the loss is a number: backward takes its gradient, dlogits": "backward(dlogits  ->  backward(loss",
         "backward takes dlogits and then saved": [
             "backward(dlogits, saved)  ->  backward(saved, dlogits)",
             "backward(dlogits, saved)  ->  backward(dlogits)",

@@ -74,8 +74,11 @@ EXERCISES["windows"] = Exercise(
         ),
         "max_pool: each channel has its own largest value": f"{POOLED}  ->  {POOLED.replace('(2, 4)', '(2, 4, 5)')}",
         "convolve: a sum over all input channels": f"{PLACE}  ->  x[:, u : u + oh, v : v + ow, :1] @ W[u, v, :1]",
-        "convolve: W[u, v] is (c_in, c_out): do not transpose it": f"{PLACE}  ->  {PLACE}.T",
-        "convolve: a slice ends oh rows after it begins: u : u + oh": (
+        "convolve: at each position a product of (n, oh, ow, c_in) and (c_in, c_out): x[...] @ W[u, v]": [
+            f"{PLACE}  ->  {PLACE}.T",
+            f"{PLACE}  ->  {PLACE.replace('@', '*')}",
+        ],
+        "convolve: each position takes oh rows and ow columns of x: u : u + oh, v : v + ow": (
             f"{PLACE}  ->  {PLACE.replace('u + oh', 'oh').replace('v + ow', 'ow')}"
         ),
         "convolve: loops run over all kh x kw positions": (
