@@ -48,6 +48,7 @@ EXERCISES["dense_forward"] = Exercise(
         "W has the shape (d_in, d_out): do not transpose it": ("x @ self.W.data  ->  x @ self.W.data.T"),
         "this is not the matrix product: @": "x @ self.W.data  ->  x * self.W.data",
         "self.W is a Param: its array is self.W.data": "x @ self.W.data  ->  x @ self.W",
+        "W and b are the layer's own: self.W.data and self.b.data": ["self.W.data  ->  W", "self.b.data  ->  b"],
         "y has d_out columns, not always 3": "x @ self.W.data  ->  x[:, :3] @ self.W.data[:3, :3]",
         "Dense has self.W.data and self.b.data": "self.b.data  ->  self.b.dat",
         FORGOTTEN: "        return y, x\n  ->          y, x\n",
@@ -514,6 +515,11 @@ EXERCISES["step"] = Exercise(
         "forward returns two things, and so does the loss: unpack them": [
             "logits, saved = self.model.forward(batch.x)  ->  logits = saved = self.model.forward(batch.x)",
             f"{LOGITS}  ->  loss = dlogits = self.loss(logits, batch.y, batch.n)",
+        ],
+        "they are the trainer's own: self.model, self.loss, self.optimizer": [
+            f"{ZERO}  ->  optimizer.zero_grad()",
+            "self.model.forward  ->  model.forward",
+            "self.loss(  ->  loss(",
         ],
         "the loss is a number: backward takes its gradient, dlogits": "backward(dlogits  ->  backward(loss",
         "backward takes dlogits and then saved": [
