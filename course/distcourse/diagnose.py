@@ -107,11 +107,16 @@ def _brief(a) -> str:
 
 def _difference(got, want) -> str:
     if got.ndim == 0:
-        return f"wanted {want.item():.6g}, got {got.item():.6g}"
+        return _both(want.item(), got.item())
     wrong = np.abs(got.astype(np.result_type(got, want, np.float64)) - want)
     where = np.unravel_index(int(np.argmax(np.where(np.isnan(wrong), np.inf, wrong))), wrong.shape)
     index = ", ".join(map(str, map(int, where)))
-    return f"largest difference {wrong[where]:.3g} at [{index}]: wanted {want[where]:.6g}, got {got[where]:.6g}"
+    return f"largest difference {wrong[where]:.3g} at [{index}]: {_both(want[where], got[where])}"
+
+
+def _both(want, got) -> str:
+    digits = 6 if f"{want:.6g}" != f"{got:.6g}" else 12
+    return f"wanted {want:.{digits}g}, got {got:.{digits}g}"
 
 
 def kind_of(value) -> str:

@@ -89,7 +89,8 @@ def test_images_and_unnamed_curves_have_no_table(ax):
 
 def test_an_overflow_is_not_a_number_of_bits():
     bits = {"float16": 3.0, "float32": 4.0}
-    axes = lab03.plot_bits({"0, 1, 2": {(k, 2): b for k, b in bits.items()} | {(k, 4): np.inf for k in bits}})
+    losses = {"0, 1, 2": {(k, 2): b for k, b in bits.items()} | {(k, 4): np.inf for k in bits}}
+    axes = lab03.plot_bits(losses, title="Overflows")
     for table in plotted_tables(axes):
         assert [row[1] for row in table.rows] in (["3", "–"], ["4", "–"])
     plt.close(axes[0].figure)

@@ -25,8 +25,15 @@ EXERCISES["dense_forward"] = Exercise(
         "the bias b is missing": " + self.b.data  ->  ",
         "b is subtracted: add it": "+ self.b.data  ->  - self.b.data",
         "b is added to the product, not to W": ("x @ self.W.data + self.b.data  ->  x @ (self.W.data + self.b.data)"),
-        "every output has a bias of its own": "+ self.b.data  ->  + self.b.data.sum()",
-        "there is an activation in it: a dense layer has none": ("return y, x  ->  return np.maximum(y, 0), x"),
+        "every output has a bias of its own": [
+            "+ self.b.data  ->  + self.b.data.sum()",
+            "+ self.b.data  ->  + self.b.data.mean()",
+        ],
+        "there is an activation in it: a dense layer has none": [
+            "return y, x  ->  return np.maximum(y, 0), x",
+            "return y, x  ->  return np.exp(y) / np.exp(y).sum(axis=1, keepdims=True), x",
+        ],
+        "a sum over the inputs, not a mean": "x @ self.W.data  ->  x @ self.W.data / x.shape[1]",
         "y and x are swapped": "return y, x  ->  return x, y",
         "return two things: y, and x for the backward pass": "return y, x  ->  return y",
         "the second thing to return is x itself, not y": "return y, x  ->  return y, y",
@@ -41,6 +48,7 @@ EXERCISES["dense_forward"] = Exercise(
         "W has the shape (d_in, d_out): do not transpose it": ("x @ self.W.data  ->  x @ self.W.data.T"),
         "this is not the matrix product: @": "x @ self.W.data  ->  x * self.W.data",
         "self.W is a Param: its array is self.W.data": "x @ self.W.data  ->  x @ self.W",
+        "W and b are the layer's own: self.W.data and self.b.data": ["self.W.data  ->  W", "self.b.data  ->  b"],
         "y has d_out columns, not always 3": "x @ self.W.data  ->  x[:, :3] @ self.W.data[:3, :3]",
         "Dense has self.W.data and self.b.data": "self.b.data  ->  self.b.dat",
         FORGOTTEN: "        return y, x\n  ->          y, x\n",
@@ -54,6 +62,8 @@ EXERCISES["dense_forward"] = Exercise(
 SHIFT = "z = logits - logits.max(axis=1, keepdims=True)"
 LOSS = "float((np.log(total[:, 0]) - z[rows, labels]).sum()) / n"
 MINUS = "dlogits[rows, labels] -= 1"
+FROM_Z, FROM_E = "(np.log(total[:, 0]) - z[rows, labels])", "e / total"
+ADDED_AGAIN = "(logits.max(axis=1) + np.log(total[:, 0]) - logits[rows, labels])"
 
 EXERCISES["cross_entropy"] = Exercise(
     answers=("softmax_cross_entropy",),
@@ -81,7 +91,9 @@ EXERCISES["cross_entropy"] = Exercise(
     draws=8,
     mistakes={
         "exp overflows: first subtract each row's largest logit": f"{SHIFT}  ->  z = logits",
-        "logits may be thousands: clipping changes them": (f"{SHIFT}  ->  z = np.clip(logits, -500, 500)"),
+        "logits may be thousands: clipping changes them": [
+            f"{SHIFT}  ->  z = np.clip(logits, -{most}, {most})" for most in (50, 500)
+        ],
         "the logarithm of what was rounded to 0: use the log-sum-exp form": (
             f"{LOSS}  ->  -float(np.log((e / total)[rows, labels]).sum()) / n"
         ),
@@ -110,10 +122,11 @@ EXERCISES["cross_entropy"] = Exercise(
         ],
         "z[:, labels] takes these columns of every row: use z[rows, labels]": ("z[rows, labels]  ->  z[:, labels]"),
         "(rows, 1) minus (rows,) is a square: use total[:, 0]": ("np.log(total[:, 0])  ->  np.log(total)"),
-        "the largest logit, added again, takes digits away: use z[rows, labels]": (
-            "(np.log(total[:, 0]) - z[rows, labels])"
-            "  ->  (logits.max(axis=1) + np.log(total[:, 0]) - logits[rows, labels])"
-        ),
+        "the largest logit, added again, takes digits away: compute from the shifted z alone": [
+            f"{FROM_Z}  ->  {ADDED_AGAIN}",
+            (f"{FROM_Z}  ->  {ADDED_AGAIN}", f"{FROM_E}  ->  np.exp(logits - np.logaddexp.reduce(logits, 1)[:, None])"),
+            (f"{FROM_Z}  ->  {ADDED_AGAIN}", f"{FROM_E}  ->  np.exp(logits - (logits - z) - np.log(total))"),
+        ],
         "the loss takes the shifted logits, like the sum": ("- z[rows, labels]  ->  - logits[rows, labels]"),
         "the gradient overflows: compute it from the shifted e, as the loss": (
             " = e / total  ->   = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)"
@@ -148,6 +161,7 @@ EXERCISES["cross_entropy"] = Exercise(
         "first subtract 1, then divide by n: only once, and all of it": [
             f"{MINUS}  ->  dlogits[rows, labels] -= 1 / n",
             "return loss, dlogits / n  ->  return loss, dlogits / n**2",
+            ("dlogits = e / total  ->  dlogits = e / total / n", "return loss, dlogits / n  ->  return loss, dlogits"),
         ],
         "the gradient is that of all logits, not of the labels' alone": (
             f"{MINUS}  ->  {MINUS}\n    dlogits *= np.arange(dlogits.shape[1]) == labels[:, None]"
@@ -228,7 +242,18 @@ EXERCISES["numeric_gradient"] = Exercise(
         "eps is added, whatever x[i] is": [
             ("kept + eps  ->  kept + eps * abs(kept)", "kept - eps  ->  kept - eps * abs(kept)"),
             ("kept + eps  ->  kept * (1 + eps)", "kept - eps  ->  kept * (1 - eps)"),
+            (
+                "kept + eps  ->  kept * (1 + eps)",
+                "kept - eps  ->  kept * (1 - eps)",
+                "(2 * eps)  ->  (2 * eps * kept)",
+            ),
         ],
+        "the two points are eps above and eps below": [
+            ("kept + eps  ->  kept + eps / 2", "kept - eps  ->  kept - eps / 2"),
+            ("kept + eps  ->  kept + eps / 2", "kept - eps  ->  kept - eps / 2", "(2 * eps)  ->  eps"),
+            "kept - eps  ->  kept - 2 * eps",
+        ],
+        "a slope can be negative: no abs": "(above - below) /  ->  abs(above - below) /",
         "the first derivative, not the second": "(above - below) / (2 * eps)  ->  (above - 2 * f() + below) / eps**2",
         "call f, without arguments: f()": ["above = f()  ->  above = f", "above = f()  ->  above = f(x)"],
     },
@@ -278,6 +303,10 @@ EXERCISES["activations"] = Exercise(
         "ReLU: return two things: y, and what backward needs": f"{RELU}  ->  {RELU[:-3]}",
         "Sigmoid: dy is missing: the chain rule multiplies by it": (
             "dy * saved * (1 - saved)  ->  saved * (1 - saved)"
+        ),
+        "between forward and backward the layer may see other inputs: use saved, and keep nothing on self": (
+            f"{RELU}  ->  self.y = np.maximum(x, 0)\n        return self.y, self.y",
+            "saved > 0  ->  self.y > 0",
         ),
         "Sigmoid: a factor is missing: the slope is y (1 - y)": [
             "dy * saved * (1 - saved)  ->  dy * (1 - saved)",
@@ -356,6 +385,10 @@ EXERCISES["dense_backward"] = Exercise(
         "dW = X^T dY: X is transposed": "x.T @ dy  ->  x @ dy",
         "dX = dY W^T: W is transposed": "layer.W.data.T  ->  layer.W.data",
         "dX = dY W^T: of the weights, not of their gradient": "dy @ layer.W.data.T  ->  dy @ layer.W.grad.T",
+        "dX = dY W^T, and nothing else: a dense layer has no activation": [
+            f"dy @ layer.W.data.T  ->  (dy @ layer.W.data.T) * {other}" for other in ("x", "(x > 0)")
+        ],
+        "dX = dY W^T: this is dY": "return dy @ layer.W.data.T  ->  return dy",
         "dW = X^T dY: a sum over all rows of the batch, of products row by row": [
             "x.T @ dy  ->  np.outer(x[0], dy[0])",
             "x.T @ dy  ->  x.mean(axis=0)[:, None] * dy.sum(axis=0)",
@@ -372,7 +405,10 @@ EXERCISES["dense_backward"] = Exercise(
             ("dy.sum(axis=0)  ->  dy.mean(axis=0)", "x.T @ dy  ->  x.T @ dy / len(x)"),
         ],
         "a batch may have any number of rows": "x.T @ dy  ->  x.T @ dy * (6 / len(x))",
-        "this changes the weights: add to their grad": ("layer.W.grad += x.T @ dy  ->  layer.W.data -= x.T @ dy"),
+        "this changes the weights: add to their grad": [
+            "layer.W.grad += x.T @ dy  ->  layer.W.data -= x.T @ dy",
+            "return dy @  ->  layer.W.data -= 0.1 * layer.W.grad\n    return dy @",
+        ],
         "dW is subtracted: add it": "layer.W.grad +=  ->  layer.W.grad -=",
         "dW is missing: add it to layer.W.grad": "layer.W.grad += x.T @ dy  ->  pass",
         "db is missing: add it to layer.b.grad": "layer.b.grad += dy.sum(axis=0)  ->  pass",
@@ -397,7 +433,10 @@ EXERCISES["sgd"] = Exercise(
         "seed": rng.integers(1000),
     },
     mistakes={
-        "each weight has its own gradient: no mean": "lr * grad  ->  lr * grad.mean()",
+        "each weight has its own gradient: no mean, no sum": [
+            "lr * grad  ->  lr * grad.mean()",
+            "lr * grad  ->  lr * grad.sum()",
+        ],
         "data is unchanged: `data = ...` makes a new array, `data -= ...` does not": [
             "data -= lr * grad  ->  data = data - lr * grad",
             "data -= lr * grad  ->  data = data.copy()\n        data -= lr * grad",
@@ -413,13 +452,16 @@ EXERCISES["sgd"] = Exercise(
         "divided by the learning rate: multiply": "data -= lr * grad  ->  data -= grad / lr",
         "the step replaces the weights: subtract it from them": ("data -= lr * grad  ->  data[:] = -lr * grad"),
         "all of data changes, not its first row": "data -= lr * grad  ->  data[0] -= lr * grad[0]",
-        "the rate stays the same in every step": ("data -= lr * grad  ->  data -= lr / (step + 1) * grad"),
+        "the rate stays the same in every step": [
+            f"data -= lr * grad  ->  data -= lr {other} * grad" for other in ("/ (step + 1)", "* step", "* (step + 1)")
+        ],
         "the size of the gradient counts, not its sign alone": ("data -= lr * grad  ->  data -= lr * np.sign(grad)"),
     },
 )
 
 ZERO, UPDATE = "self.optimizer.zero_grad()", "self.optimizer.step()"
 BACK = "self.model.backward(dlogits, saved)"
+LOGITS = "loss, dlogits = self.loss(logits, batch.y, batch.n)"
 
 EXERCISES["step"] = Exercise(
     answers=("Trainer",),
@@ -466,7 +508,28 @@ EXERCISES["step"] = Exercise(
         "this is the loss after the update: return that before": (
             "return loss  ->  return self.loss(self.model.forward(batch.x)[0], batch.y, batch.n)[0]"
         ),
-        "all rows of the batch": "forward(batch.x)  ->  forward(batch.x[:4])",
+        "all rows of the batch": (
+            "forward(batch.x)  ->  forward(batch.x[:4])",
+            "batch.y, batch.n  ->  batch.y[:4], batch.n",
+        ),
+        "forward returns two things, and so does the loss: unpack them": [
+            "logits, saved = self.model.forward(batch.x)  ->  logits = saved = self.model.forward(batch.x)",
+            f"{LOGITS}  ->  loss = dlogits = self.loss(logits, batch.y, batch.n)",
+        ],
+        "they are the trainer's own: self.model, self.loss, self.optimizer": [
+            f"{ZERO}  ->  optimizer.zero_grad()",
+            "self.model.forward  ->  model.forward",
+            "self.loss(  ->  loss(",
+        ],
+        "the loss is a number: backward takes its gradient, dlogits": "backward(dlogits  ->  backward(loss",
+        "backward takes dlogits and then saved": [
+            "backward(dlogits, saved)  ->  backward(saved, dlogits)",
+            "backward(dlogits, saved)  ->  backward(dlogits)",
+        ],
+        "the gradient is divided by n already": "backward(dlogits,  ->  backward(dlogits / batch.n,",
+        "clear the gradients in every step, not in the first only": (
+            f"{ZERO}  ->  if not hasattr(self, 'cleared'):\n            {ZERO}\n        self.cleared = True"
+        ),
         FORGOTTEN: "return loss  ->  loss",
     },
 )

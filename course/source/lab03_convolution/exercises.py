@@ -24,6 +24,7 @@ def kind(rng):
 PLACE = "x[:, u : u + oh, v : v + ow] @ W[u, v]"
 CUT = "    x = x[:, : h // k * k, : w // k * k]\n"
 POOLED = "x.reshape(n, h // k, k, w // k, k, c).max(axis=(2, 4))"
+OVERLAPPING = "np.lib.stride_tricks.sliding_window_view(x, (k, k), (1, 2)).max((-2, -1))"
 DAMPED = "x * (k + alpha * total) ** -beta"
 AROUND = "(half, half)))\n"
 
@@ -64,9 +65,29 @@ EXERCISES["windows"] = Exercise(
             "reshape(n, h // k, k, w // k, k, c).max(axis=(2, 4))"
             "  ->  reshape(n, h // k, w // k, k, k, c).max(axis=(3, 4))"
         ),
-        "max_pool: windows do not overlap: they move by k": (
-            "x.reshape(n, h // k, k, w // k, k, c).max(axis=(2, 4))"
-            "  ->  np.lib.stride_tricks.sliding_window_view(x, (k, k), (1, 2)).max((-2, -1))"
+        "max_pool: windows do not overlap: they move by k": [
+            f"{POOLED}  ->  {OVERLAPPING}",
+            (f"{CUT}  ->  ", f"{POOLED}  ->  {OVERLAPPING}"),
+        ],
+        "max_pool: drop the rows and columns at the end, not at the start": (
+            f"{CUT}  ->  {CUT.replace(': h // k * k', 'h % k :').replace(': w // k * k', 'w % k :')}"
+        ),
+        "max_pool: each channel has its own largest value": f"{POOLED}  ->  {POOLED.replace('(2, 4)', '(2, 4, 5)')}",
+        "convolve: a sum over all input channels": f"{PLACE}  ->  x[:, u : u + oh, v : v + ow, :1] @ W[u, v, :1]",
+        "convolve: at each position a product of (n, oh, ow, c_in) and (c_in, c_out): x[...] @ W[u, v]": [
+            f"{PLACE}  ->  {PLACE}.T",
+            f"{PLACE}  ->  {PLACE.replace('@', '*')}",
+        ],
+        "convolve: each position takes oh rows and ow columns of x: u : u + oh, v : v + ow": (
+            f"{PLACE}  ->  {PLACE.replace('u + oh', 'oh').replace('v + ow', 'ow')}"
+        ),
+        "convolve: loops run over all kh x kw positions": (
+            "range(kh):\n        for v in range(kw):  ->  range(kh - 1):\n        for v in range(kw - 1):"
+        ),
+        "lrn: it is x that is damped: multiply by x": f"{DAMPED}  ->  {DAMPED[4:]}",
+        "lrn: neighbours are channels, the last axis": (
+            "(0, 0), (0, 0), (0, 0), (half, half)  ->  (0, 0), (half, half), (0, 0), (0, 0)",
+            "squares[..., i : i + x.shape[-1]]  ->  squares[:, i : i + x.shape[1]]",
         ),
         "lrn: a slice that begins below 0 begins at the other end: max(0, ...)": (
             "sum(squares[..., i : i + x.shape[-1]] for i in range(n))"
@@ -206,8 +227,8 @@ EXERCISES["spectra"] = Exercise(
             )
         ),
         {"of": "im2col", "sum": "2048 + 1 - 2048", "dtype": "float16"},
-        {"of": "im2col", "shape": [1, 9, 7, 1], "kernel": [2, 5, 4], "zeros": 8},
-        {"of": "fft_convolve", "shape": [1, 9, 7, 1], "kernel": [2, 5, 4], "zeros": 8},
+        {"of": "im2col", "shape": [1, 9, 7, 1], "kernel": [2, 5, 4], "zeros": 5},
+        {"of": "fft_convolve", "shape": [1, 9, 7, 1], "kernel": [2, 5, 4], "zeros": 5},
     ],
     draw=lambda rng: (
         (case := layer(rng, str(rng.choice(["columns", "im2col", "fft_convolve"]))))
@@ -216,6 +237,10 @@ EXERCISES["spectra"] = Exercise(
     draws=12,
     mistakes={
         "columns: rows of the kernel first, then its columns": f"{ROWS}]  ->  for v in range(kw) for u in range(kh)]",
+        "columns: there are (h - kh + 1) (w - kw + 1) windows in an image": (
+            "x.shape[1] - kh + 1, x.shape[2] - kw + 1\n    shifted  ->  x.shape[1] - kh, x.shape[2] - kw\n    shifted"
+        ),
+        "im2col: do not flip the kernels": "W.reshape(-1, c_out)  ->  W[::-1, ::-1].reshape(-1, c_out)",
         "columns: a window is a row of the matrix": (
             ".reshape(-1, kh * kw * x.shape[-1])  ->  .reshape(-1, kh * kw * x.shape[-1]).T"
         ),
@@ -235,6 +260,9 @@ EXERCISES["spectra"] = Exercise(
         ),
         "im2col: a kernel is a column, W.reshape(-1, c_out): a transpose mixes them up": (
             "W.reshape(-1, c_out)  ->  W.reshape(c_out, -1).T"
+        ),
+        "im2col: W.reshape(-1, c_out), with the axes of W as they are": (
+            "W.reshape(-1, c_out)  ->  W.transpose(3, 0, 1, 2).reshape(-1, c_out)"
         ),
         "im2col: the dtype of the images": "y = columns(x, kh, kw) @  ->  y = columns(x, kh, kw).astype(float) @",
         "im2col: rows and columns of the kernel are mixed up": "columns(x, kh, kw) @  ->  columns(x, kw, kh) @",
@@ -277,6 +305,9 @@ EXERCISES["spectra"] = Exercise(
         "fft_convolve: an odd number of columns: irfft2 needs the size, (h, w)": [
             "images @ kernels.conj(), (h, w)  ->  images @ kernels.conj(), (h, w // 2 * 2 or 1)",
         ],
+        "fft_convolve: real numbers, of which some are negative: no magnitudes": (
+            f"{TURNED}  ->  {TURNED.replace('y', 'abs(y)')}"
+        ),
         "fft_convolve: real numbers, without an imaginary part": (
             f"{TURNED}  ->      return 1j**4 * y.transpose(2, 0, 1, 3)["
         ),
@@ -327,6 +358,15 @@ EXERCISES["winograd"] = Exercise(
         "tiles that are not full count, too: round up": "-(-oh // m), -(-ow // m)  ->  oh // m, ow // m",
         "surplus outputs are cut off": f"{CORNERS}  ->  ",
         "pad below and to the right, not above and to the left": f"{BELOW}  ->  (th * m - oh, 0), (tw * m - ow, 0)",
+        "th tiles need th * m + r - 1 rows of pixels, tw tiles tw * m + r - 1 columns": [
+            f"{BELOW}  ->  (0, 0), (0, 0)",
+            f"{BELOW}  ->  (0, -h % m), (0, -w % m)",
+            f"{BELOW}  ->  (0, tw * m - ow), (0, th * m - oh)",
+        ],
+        "surplus outputs are at the end": f"{CORNERS}  ->  [:, -oh:, -ow:]",
+        "the tiles' rows and columns are mixed up": (
+            "a, a).transpose(2, 3, 0, 1)\n    kernels  ->  a, a).transpose(3, 2, 0, 1)\n    kernels"
+        ),
         "pad with zeros": "(0, 0)))\n    d  ->  (0, 0)), mode='edge')\n    d",
         "rows and columns need not be padded alike": f"{BELOW}  ->  (0, th * m - oh), (0, th * m - oh)",
         "r and m follow from the shapes of the matrices": [
@@ -379,7 +419,7 @@ EXERCISES["cost"] = Exercise(
         (1, 1, 1, 2, 2, 2, 3),
         (2, 16, 8, 8, 8, 4, 3),
         (3, 5, 7, 9, 10, 2, 3),
-        (1, 4, 2, 12, 7, 3, 5),
+        (1, 4, 2, 12, 7, 2, 5),
         (5, 33, 3, 6, 13, 6, 4),
     ),
     draw=lambda rng: (
@@ -395,9 +435,12 @@ EXERCISES["cost"] = Exercise(
         "work: kernels are transformed once, not for each tile": (
             "work = c_in * c_out *  ->  work = tiles * c_in * c_out *"
         ),
-        "work: there is a kernel for each pair of channels": "work = c_in * c_out *  ->  work =",
+        "work: there is a kernel for each pair of channels": [
+            f"work = c_in * c_out *  ->  work = {other}" for other in ("", "c_in *", "c_out *")
+        ],
         "work: a tile has alpha^2 products for each pair of channels": [
-            f"tiles * c_in * c_out * a**2  ->  tiles * c_in * c_out{other}" for other in ("", " * a**3", " * m**2")
+            f"tiles * c_in * c_out * a**2  ->  tiles * c_in * c_out{other}"
+            for other in ("", " * a", " * a**3", " * m**2", " * r**2")
         ],
         "work: kernels are transformed once, not for each image": (
             "work = c_in * c_out *  ->  work = n * c_in * c_out *"
@@ -408,6 +451,19 @@ EXERCISES["cost"] = Exercise(
         ],
         "h and w are those of the output, without what a kernel adds": (
             f"{TILES}  ->  n * -(-(h + r - 1) // m) * -(-(w + r - 1) // m)"
+        ),
+        "h and w are those of the output already: do not take r - 1 off": (
+            f"{TILES}  ->  n * -(-(h - r + 1) // m) * -(-(w - r + 1) // m)"
+        ),
+        "round up rows of tiles and columns of tiles, each by itself": f"{TILES}  ->  n * -(-h * w // m**2)",
+        "work: pixels are transformed for each tile and each input channel": [
+            f"tiles * c_in * 2 * a**3  ->  {other}2 * a**3" for other in ("", "c_in * ", "tiles * ")
+        ],
+        "work: outputs are transformed for each tile and each output channel": [
+            f"tiles * c_out * (m  ->  {other}(m" for other in ("", "c_out * ", "tiles * ")
+        ],
+        "work counts multiply-adds: a multiplication and an addition are one": (
+            "    return work,  ->      return 2 * work,"
         ),
         "work: pixels are transformed once for all output channels": (
             "tiles * c_in * 2 * a**3  ->  tiles * c_in * c_out * 2 * a**3"
@@ -429,6 +485,8 @@ EXERCISES["cost"] = Exercise(
         "work: the products for a kernel are (a, r) by (r, r), and (a, r) by (r, a)": [
             "a * r * r + a * r * a  ->  2 * a * r * r",
             "a * r * r + a * r * a  ->  2 * a * r * a",
+            "a * r * r + a * r * a  ->  a * r * r",
+            "a * r * r + a * r * a  ->  a * r * a",
         ],
         "tiles that are not full count, too: round up": f"{TILES}  ->  n * (h // m) * (w // m)",
         "there are tiles in each image": f"{TILES}  ->  -(-h // m) * -(-w // m)",
@@ -465,7 +523,17 @@ EXERCISES["cost"] = Exercise(
             "+ 2 * transform\n  ->  + transform\n",
         ],
         "depth: input channels are added, not output channels": "np.log2(c_in)  ->  np.log2(c_out)",
-        "depth: sums of a transform have a terms, not r": "np.log2(a)  ->  np.log2(r)",
+        "depth: sums of a transform have a terms, not r": [
+            "np.log2(a)  ->  np.log2(r)",
+            "depth = 2 * transform  ->  depth = 2 * (1 + int(np.ceil(np.log2(r))))",
+        ],
+        "depth: both products of the last transform add a terms, none adds m": [
+            f"+ 2 * transform\n  ->  + {how} * (1 + int(np.ceil(np.log2(m))))\n" for how in ("2", "transform + 1")
+        ],
+        "depth: terms are added in a tree, log2, in a transform, too": (
+            f"{TRANSFORM}  ->  a",
+            f"{TREE}  ->  c_in",
+        ),
         "did you forget `return`?": "    return work, depth  ->      work, depth",
     },
 )
@@ -500,14 +568,27 @@ EXERCISES["transforms"] = Exercise(
         ),
         "the powers should rise: 1, a, a^2": "** np.arange(k)  ->  ** np.arange(k)[::-1]",
         "points need not be whole numbers": "np.array(points, float)  ->  np.array(points).astype(int).astype(float)",
-        "return BT, G, AT in this order": (
-            f"{MATRICES}  ->  values(r), np.linalg.inv(values(m + r - 1)).T, values(m).T"
-        ),
+        "return BT, G, AT in this order": [
+            f"{MATRICES}  ->  values(r), np.linalg.inv(values(m + r - 1)).T, values(m).T",
+            f"{MATRICES}  ->  values(m).T, values(r), np.linalg.inv(values(m + r - 1)).T",
+        ],
         "arrays, not lists": f"return {MATRICES}  ->  return tuple(t.tolist() for t in ({MATRICES}))",
         "kernels have r numbers, not 3": "values(r), values(m)  ->  values(3), values(m)",
         "points in their own order": "np.array(points, float)  ->  np.array(sorted(points), float)",
         "powers begin with a^0 = 1": "** np.arange(k)  ->  ** np.arange(1, k + 1)",
-        "infinity's row has a 1": "np.eye(k)[-1:]  ->  2 * np.eye(k)[-1:]",
+        "infinity's row is (0, ..., 0, 1)": [
+            "np.eye(k)[-1:]  ->  2 * np.eye(k)[-1:]",
+            "np.eye(k)[-1:]  ->  np.ones((1, k))",
+        ],
+        "V cannot be inverted: it has a columns, a row of powers for each point, and (0, ..., 0, 1) as the last row": [
+            "[finite, infinite]  ->  [finite]",
+            "values(m + r - 1)  ->  values(m + r)",
+            "np.eye(k)[-1:]  ->  np.zeros((1, k))",
+            "[:, None] ** np.arange(k)  ->  [:, None] * np.arange(k)",
+        ],
+        "the powers of a point are a^k, not k^a": (
+            "np.array(points, float)[:, None] ** np.arange(k)  ->  np.arange(k) ** np.array(points, float)[:, None]"
+        ),
         "a = m + r - 1, not m + 2": "values(m + r - 1)  ->  values(m + 2)",
         "in float64": [
             f"return {MATRICES}  ->  return tuple(t.astype('float32') for t in ({MATRICES}))",
@@ -543,7 +624,12 @@ EXERCISES["points"] = Exercise(
         ),
         "points with reciprocals are good: 3 and 1/3 are too far from 1": instead("[0, 1, -1, 3, -3, 1 / 3, -1 / 3]"),
         "points with both signs": instead("[0, 0.25, 0.5, 1, 1.5, 2, 2.5]"),
-        "two points that are close together can hardly be told apart": instead("[0, 1, -1, 1.01, -1.01, 0.5, -0.5]"),
+        "two points that are close together can hardly be told apart": instead(
+            "[0, 1, -1, 1.01, -1.01, 0.5, -0.5]", "[0, 1, -1, 1.2, -1.2, 1 / 1.2, -1 / 1.2]"
+        ),
+        "seven numbers, all different: is one of them made by //, or 0 twice?": instead(
+            "[0, 1, -1, 2, -2, 0, 0]", "[0, 1, -1, 2, -2, 1 // 2, -1 // 2]"
+        ),
         "seven numbers, all different, all finite: infinity is added later": instead(
             "[0, 1, -1, 2, -2, 0.5]",
             "[0, 1, -1, 2, -2, 0.5, 0.5]",
