@@ -47,6 +47,27 @@ def test_neighbouring_operations_are_not_merged(compiler):
     assert report.flops == 4 * 32
 
 
+@pytest.mark.parametrize("number", ["x[i]", "2 * x[i]", "x[i] + x[j] * 3", "s[i]", "x[(int)x[i] % 8] / x[j]"])
+@pytest.mark.parametrize("kind", ["int", "unsigned", "long long", "unsigned char"])
+def test_a_number_that_is_converted_is_computed_once(number, kind, compiler):
+    """gcc computes it again behind its check of the conversion, if all that it reads is constant."""
+    reports = []
+    for const in ("const ", ""):
+        source = f"""extern "C" __global__ void k({const}float* x, int* y, int j) {{
+            int i = threadIdx.x;
+            __shared__ float s[32];
+            s[i] = x[i];
+            __syncthreads();
+            {kind} v = {number};
+            y[i] = v;
+        }}"""
+        arguments = np.arange(1, 33, dtype=np.float32), np.zeros(32, np.int32), np.int32(5)
+        reports.append(RawKernel(source, "k", compiler=compiler).check((1,), (32,), arguments))
+    constant, other = reports
+    assert constant.flops == other.flops
+    assert constant.bytes_requested == other.bytes_requested
+
+
 @INSTALLED
 def test_a_lane_may_pass_on_what_it_has_not_set(compiler):
     """One atomic for a warp: clang took every lane for the leader, since only the leader sets what is shuffled."""

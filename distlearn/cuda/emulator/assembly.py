@@ -31,6 +31,7 @@ MATHS = re.compile(
 LABEL = re.compile(r"^([\w.$]+):")
 JUMP = re.compile(r"^\s*(j[a-z]+|b|b\.[a-z]+|cbn?z|tbn?z)\s+(?:[^\s,]+,\s*)*([\w.$*%]+)\s*(?:#.*)?$")
 LEAVE = re.compile(r"^\s*(ret|retq|ud2|brk|br)\b")
+CONVERTS = re.compile(r"^\s*(?:cvtts[sd]2si|fcvtz[su])")
 
 
 @dataclass
@@ -214,17 +215,44 @@ def _read_calls(lines, places, prefix) -> tuple[list[tuple], list[tuple]]:
     """Return the calls, each as (its line of the assembly, line, column, callee), and what `order_blocks` takes."""
     calls, flow = [], []
     known = [(-1, 0, 0), *(place for place in places if place[1])]
+    converted, before, twice = _after_checks(lines), set(), False
     for at, text in enumerate(lines):
         match = CALL.match(text)
+        twice &= at in converted
+        if text.lstrip().startswith(".cfi_startproc"):
+            before = set()
         if not match:
-            flow += read_flow(text)
+            flow += [] if twice and FLOP.match(text) else read_flow(text)
             continue
         called = match[1].split("@")[0].removeprefix(prefix)
         callee = COPIES.get(called, called)
+        where = (*known[bisect_left(known, (at,)) - 1][1:], callee)
+        if at in converted and "read" in callee and where in before:
+            lines[at], twice = "", True
+            continue
+        before.add(where)
         lines[at] = text.replace(called, callee, 1)
         flow += [("block", len(calls))] if callee == BASIC_BLOCK else read_call(callee)
-        calls.append((at, *known[bisect_left(known, (at,)) - 1][1:], callee))
+        calls.append((at, *where))
     return calls, flow
+
+
+def _after_checks(lines) -> set[int]:
+    """Return the lines between gcc's check of a conversion and the conversion."""
+    # For `int i = x[0] * 2` with a `const float* x` gcc computes the number twice, for the check and for the result.
+    # What it reads and computes there a second time, at the same place of the source, is no access of the kernel's.
+    found: set[int] = set()
+    labels = {match[1]: at for at, text in enumerate(lines) if (match := LABEL.match(text))}
+    for at, text in enumerate(lines):
+        if "__ubsan_handle_float_cast_overflow" not in text or not CALL.match(text):
+            continue
+        after = next(i for i in range(at + 1, len(lines)) if not lines[i].lstrip().startswith(".loc"))
+        jump = JUMP.match(lines[after])
+        for here in range(labels.get(jump[2], after) if jump else after, len(lines)):
+            if any(pattern.match(lines[here]) for pattern in (CONVERTS, JUMP, LEAVE)):
+                break
+            found.add(here)
+    return found
 
 
 def _with_tables(out, calls, places, blocks, platform) -> tuple[str, list[SourceSite]]:
