@@ -140,6 +140,16 @@ def test_a_folder_that_is_too_long_for_sockets_is_named(course, tmp_path, monkey
     assert "set TMPDIR to a shorter one" in said
 
 
+def test_a_notebook_under_another_name_is_named(course):
+    grading.submit(course, small.LAB, "anna", solved(grading.generate(course, small.LAB), small.source()))
+    (path,) = (course / "submitted" / "anna").glob("*/*.ipynb")
+    path.rename(path.with_name("lab00 (1).ipynb"))
+    status, said = run("grade", small.LAB)
+    assert status == 1
+    assert "found 'lab00 (1).ipynb', expected lab00.ipynb: rename it" in said
+    assert "Traceback" not in said
+
+
 @needs_sandbox
 def test_when_grading_is_killed_all_ends_with_it(course, ours):
     right = solved(grading.generate(course, small.LAB), small.source())

@@ -130,6 +130,11 @@ def _grade_one(api, lab: str, student: str) -> dict:
         except (ValueError, OverflowError, TypeError):
             told = "expected a time such as 2027-01-16 08:00 UTC, 2027-01-16 08:00 Europe/Berlin or"
             return {"points": {}, "error": f"{stamp}: {text!r}, {told} 2027-01-16T08:00:00+01:00"}
+    handed_in, wanted = (Path(api.coursedir.root, *part, lab) for part in (("submitted", student), ("source",)))
+    found, expected = ({path.name for path in folder.glob("*.ipynb")} for folder in (handed_in, wanted))
+    if not found & expected:
+        names = ", ".join(map(repr, sorted(found))) or "no notebook"
+        return {"points": {}, "error": f"{handed_in}: found {names}, expected {', '.join(expected)}: rename it"}
     done = api.autograde(lab, student, force=True, create=True)
     if not done["success"]:
         text = f"{done.get('log') or ''}\n{done.get('error') or ''}".strip()
