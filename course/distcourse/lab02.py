@@ -434,10 +434,10 @@ def descend(rule, lr: float, *, steps: int = 60, angle=0.0) -> np.ndarray:
 
 def ravine_steps(rule, *, angle: float = 0.0) -> int:
     """Return the fewest steps until the loss in a ravine stays below a thousandth of the first, over many rates."""
-    best = 300
+    most = best = 300
     for lr in np.geomspace(1e-3, 4, 70):
-        try:
-            losses = descend(rule, float(lr), steps=best, angle=angle) ** 2 @ CURVATURES
+        try:  # to the end: a path may pass the minimum and come back
+            losses = descend(rule, float(lr), steps=most, angle=angle) ** 2 @ CURVATURES
         except DivergedError:
             continue
         above = np.flatnonzero(losses > 1e-3 * losses[0])
