@@ -317,17 +317,19 @@ RIVALS = {
 def bowl_losses(schedule, steps: int, noise: float = 1.0) -> tuple[float, np.ndarray]:
     """Descend into a bowl of 20 weights along noisy gradients, at the best of 41 base rates for this schedule.
 
-    Curvatures go from 1 to 50, weights start at 1, and `noise` is the deviation of each gradient's elements. Return the
-    base rate, and the loss before each step and after the last, as its exact mean over the noise. A rate at which the
-    loss ever doubles is lost.
+    Curvatures go from 1 to 50, weights start at 1, and `noise` is the standard deviation of each gradient's elements.
+    Return the base rate, and the loss before each step and after the last, as its exact mean over the noise. A rate at
+    which the loss ever doubles is lost.
     """
-    h, rates = np.geomspace(1, 50, 20), np.geomspace(0.02, 2, 41) / 50
-    squares, losses = np.ones((41, 20)), []
+    factors = [schedule(step, steps) for step in range(steps)]
+    # the largest rate of the run is searched, so that a schedule and a multiple of it are the same
+    h, rates = np.geomspace(1, 50, 20), np.geomspace(0.02, 2, 41) / 50 / (max(factors) or 1)
+    squares, losses = np.ones((41, 20)), [np.full(41, h.sum() / 2)]
     with np.errstate(all="ignore"):
-        for step in range(steps + 1):
-            losses.append(squares @ h / 2)
-            lr = rates[:, None] * (schedule(step, steps) if step < steps else 0)
+        for factor in factors:
+            lr = rates[:, None] * factor
             squares = (1 - lr * h) ** 2 * squares + (lr * noise) ** 2
+            losses.append(squares @ h / 2)
     kept = (np.array(losses) < 2 * losses[0]).all(axis=0)
     best = np.where(kept, losses[-1], np.inf).argmin()
     return float(rates[best]), np.array(losses)[:, best]
@@ -343,9 +345,9 @@ def best_rival(steps: int, noise: float) -> tuple[str, float]:
 def run_schedule(schedule, steps, noise):
     """Compare the loss that a schedule reaches in a bowl with that of the best of `RIVALS`."""
     factors, wanted = [schedule(step, steps) for step in range(steps)], "at most 0.9 times the best rival's"
-    wrong = [k for k, f in enumerate(factors) if not (np.isscalar(f) and np.isreal(f) and 0 <= f < np.inf)]
-    if wrong:
-        return {"loss at the end": f"none: step {wrong[0]} gets {factors[wrong[0]]!r}, expected a number, 0 or more"}
+    for step, f in enumerate(factors):
+        if not (np.isscalar(f) and np.isreal(f) and 0 <= f < np.inf):
+            return {"loss at the end": f"none: step {step} gets {f!r:.40}, expected a number, 0 or more"}
     rival, end = best_rival(steps, noise)
     ratio = bowl_losses(lambda step, _: factors[step], steps, noise)[1][-1] / end
     told = f"{ratio:.2f} times that of {rival}; "
@@ -434,10 +436,10 @@ def descend(rule, lr: float, *, steps: int = 60, angle=0.0) -> np.ndarray:
 
 def ravine_steps(rule, *, angle: float = 0.0) -> int:
     """Return the fewest steps until the loss in a ravine stays below a thousandth of the first, over many rates."""
-    best = 300
+    most = best = 300
     for lr in np.geomspace(1e-3, 4, 70):
-        try:
-            losses = descend(rule, float(lr), steps=best, angle=angle) ** 2 @ CURVATURES
+        try:  # to the end: a path may pass the minimum and come back
+            losses = descend(rule, float(lr), steps=most, angle=angle) ** 2 @ CURVATURES
         except DivergedError:
             continue
         above = np.flatnonzero(losses > 1e-3 * losses[0])

@@ -91,6 +91,22 @@ def test_solutions_give_what_the_library_gives(name, answers):
         assert wrong_in(got, want, rtol=exercise.rtol) == [], case
 
 
+def test_the_fewest_steps_are_those_after_which_the_loss_stays_low():
+    """A path may pass the minimum and come back."""
+    fewest = optimizing.ravine_steps(dl.optim.Nesterov())
+    paths = [optimizing.descend(dl.optim.Nesterov(), lr, steps=300) for lr in np.geomspace(0.01, 0.065, 50)]
+    losses = np.array([path**2 @ optimizing.CURVATURES for path in paths])
+    assert losses[:, fewest:].max(axis=1).min() < 1e-3 * losses[0, 0]
+
+
+def test_a_schedule_and_a_multiple_of_it_are_the_same():
+    falls = optimizing.RIVALS["a linear fall to 0"]
+    rate, losses = optimizing.bowl_losses(falls, 60)
+    larger, same = optimizing.bowl_losses(lambda step, steps: 4096 * falls(step, steps), 60)
+    assert larger == rate / 4096
+    assert np.array_equal(same, losses)
+
+
 def test_the_mean_loss_of_a_bowl_is_that_of_many_runs():
     """Against runs with drawn noise; and the rivals' best rates lie inside the grid."""
     schedule, (rng, n) = optimizing.RIVALS["a linear fall to 0"], (np.random.default_rng(0), 4000)

@@ -66,6 +66,10 @@ EXERCISES["momentum"] = Exercise(
         ),
         "v adds the whole gradient: mu v + g, not mu v + (1 - mu) g": edits(BOTH, "+= grad", "+= (1 - mu) * grad"),
         "the velocity decays: state *= mu": edits(BOTH, "state *= mu", "pass"),
+        "mu multiplies the old v, and g is added whole": edits(
+            BOTH, "    state *= mu\n    state += grad", "    state += mu * grad"
+        ),
+        "v adds g: mu v + g, not mu v - g": edits(BOTH, "state += grad", "state -= grad"),
         "the velocity decays by mu, not by 1 - mu": edits(BOTH, "state *= mu", "state *= 1 - mu"),
         "the rate belongs to the step, not into the velocity, too": edits(BOTH, "+= grad", "+= lr * grad"),
         "the rate belongs to the step, not into the velocity": [
@@ -89,6 +93,9 @@ EXERCISES["momentum"] = Exercise(
             f"{NAG}  ->  {MOMENTUM}",
             f"{NAG}  ->      data -= lr * (grad + mu * state)\n    state *= mu\n    state += grad",
         ],
+        "v is updated once in a step; NAG moves by g + mu v": edits(
+            [NAG], "    data -= lr * (grad + mu * state)", "    state *= mu\n    state += grad\n    data -= lr * state"
+        ),
         "g is missing: NAG moves by g + mu v": edits([NAG], "grad + mu * state", "mu * state"),
         "v decays once more: g + mu v, not g + v": edits([NAG], "+ mu * state", "+ state"),
         "mu v + g: v decays, g is added whole": edits(
@@ -182,7 +189,14 @@ EXERCISES["adaptive"] = Exercise(
         "each weight has a square of its own, not the mean of all": edits(
             SQUARES, "grad * grad", "np.mean(grad * grad)"
         ),
-        "s adds squares, g * g, not sizes": edits(SQUARES, "grad * grad", "np.abs(grad)"),
+        "s adds squares, g * g, not sizes": [
+            *edits(SQUARES, "grad * grad", "np.abs(grad)"),
+            f"{ADAGRAD}  ->      state += np.abs(grad)\n    data -= lr * grad / (state + eps)",
+        ],
+        "state is s, not its root: take the root in the step": edits(
+            SQUARES, "    data -= lr * grad / (np.sqrt(state)", "    state **= 0.5\n    data -= lr * grad / (state"
+        ),
+        "s adds the squares of all steps: `+=`": edits([ADAGRAD], "state += ", "state[...] = "),
         "s adds squares, g * g, not gradients": edits(SQUARES, "grad * grad", "grad"),
         "1 - rho multiplies the square, and is not squared itself": edits(
             [RMSPROP], "(1 - rho) * grad * grad", "((1 - rho) * grad) ** 2"
@@ -197,9 +211,10 @@ EXERCISES["adaptive"] = Exercise(
             *edits(SQUARES, "(np.sqrt(state) + eps)", "np.maximum(np.sqrt(state), eps)"),
             *edits(SQUARES, "grad * grad\n", "grad * grad + eps\n"),
         ],
-        "Adagrad adds squares up: a sum, not a mean": (
-            f"{ADAGRAD}  ->  {ADAGRAD.replace('grad * grad', '(grad * grad - state) / (step + 1)')}"
-        ),
+        "Adagrad adds squares up: a sum, not a mean": [
+            *edits([ADAGRAD], "grad * grad", "(grad * grad - state) / (step + 1)"),
+            *edits([ADAGRAD], "np.sqrt(state)", "np.sqrt(state / (step + 1))"),
+        ],
         "rho multiplies s, and 1 - rho the square alone": [
             *edits([RMSPROP], "state *= rho", "state *= rho**2"),
             *edits([RMSPROP], "state *= rho", "state *= np.sqrt(rho)"),
@@ -207,6 +222,11 @@ EXERCISES["adaptive"] = Exercise(
                 [RMSPROP],
                 "    state *= rho\n    state += (1 - rho) * grad * grad",
                 "    state += (1 - rho) * (grad * grad + state)",
+            ),
+            *edits(
+                [RMSPROP],
+                "    state *= rho\n    state += (1 - rho) * grad * grad",
+                "    state += (1 - rho) * grad * grad\n    state *= rho",
             ),
             *edits([RMSPROP], "lr * grad /", "lr * (1 - rho) * grad /"),
         ],
@@ -232,6 +252,7 @@ EXERCISES["adaptive"] = Exercise(
             "    data -= lr * grad / (np.sqrt(state) + eps)"
         ),
         "rho is an argument, not 0.99": edits([RMSPROP], "rho", "0.99"),
+        "rho is an argument, not 0.9": edits([RMSPROP], "rho", "0.9"),
         "rho is 0.99 unless another number is given": "rho=0.99  ->  rho=0.9",
         "RMSprop has no bias correction: that is Adam's": edits(
             [RMSPROP], "np.sqrt(state)", "np.sqrt(state / (1 - rho ** (step + 1)))"
@@ -326,6 +347,24 @@ EXERCISES["adam"] = Exercise(
         "beta to the power of t, not times t": [
             (f"{MEAN}  ->  m / (1 - beta1 * t)", f"{SQUARE}  ->  s / (1 - beta2 * t)")
         ],
+        "1 - beta**t, not (1 - beta)**t: mind the brackets": [
+            (f"{MEAN}  ->  m / (1 - beta1) ** t", f"{SQUARE}  ->  s / (1 - beta2) ** t")
+        ],
+        "beta multiplies the old mean, and 1 - beta the new value": [
+            (
+                "m *= beta1  ->  m *= 1 - beta1",
+                "(1 - beta1) * grad  ->  beta1 * grad",
+                "s *= beta2  ->  s *= 1 - beta2",
+                "(1 - beta2) * grad * grad  ->  beta2 * grad * grad",
+            ),
+        ],
+        "the old mean decays, then the new value is added": [
+            (
+                "    m *= beta1\n    m += (1 - beta1) * grad  ->      m += (1 - beta1) * grad\n    m *= beta1",
+                "    s *= beta2\n    s += (1 - beta2) * grad * grad"
+                "  ->      s += (1 - beta2) * grad * grad\n    s *= beta2",
+            ),
+        ],
         "the root is missing": f"np.sqrt({SQUARE})  ->  {SQUARE}",
         "eps is added to the root, not under it": f"{DOWN}  ->  np.sqrt({SQUARE} + eps)",
         "eps is added to the root of the corrected s, not before the correction": (
@@ -395,7 +434,10 @@ EXERCISES["schedule"] = Exercise(
             f"{FALLS}  ->  1 - step / steps",
             f"{FALLS}  ->  1.0 if step < steps / 2 else 0.1",
         ],
-        "a rate that rises makes the most noise at the end": f"{FALLS}  ->  (step + 1) / steps",
+        "a rate that rises makes the most noise at the end": [
+            f"{FALLS}  ->  (step + 1) / steps",
+            f"{FALLS}  ->  step / steps",
+        ],
         "half a cosine stays at large rates for too long": f"{FALLS}  ->  (1 + np.cos(np.pi * step / steps)) / 2",
         "a factor is 0 or more: half a cosine, lifted by 1, is": f"{FALLS}  ->  np.cos(np.pi * step / steps)",
         "a factor is one number, not a list": f"{FALLS}  ->  [{FALLS}]",
@@ -452,6 +494,7 @@ EXERCISES["noise"] = Exercise(
         "|g|^2 squares the mean over the ranks, it is no mean of squares": (
             f"{LARGE}  ->  (gradients**2).mean(axis=0).sum()"
         ),
+        "g has an element for each weight: the mean over ranks alone, axis 0": f"{LARGE}  ->  gradients.mean() ** 2",
         "|g|^2 is a sum over all weights, not a mean": [
             f"{LARGE}  ->  (gradients.mean(axis=0) ** 2).mean()",
             (f"{SMALL}  ->  (gradients**2).mean()", f"{LARGE}  ->  (gradients.mean(axis=0) ** 2).mean()"),
@@ -459,8 +502,10 @@ EXERCISES["noise"] = Exercise(
         "|g_i|^2 is a sum over all weights, not a mean": f"{SMALL}  ->  (gradients**2).mean()",
         "p is the number of ranks: len(gradients)": [
             "p = len(gradients)  ->  p = 4",
+            "p = len(gradients)  ->  p = 8",
             "p = len(gradients)  ->  p = min(4, len(gradients))",
             "p = len(gradients)  ->  p = gradients.shape[1] + 1",
+            "p = len(gradients)  ->  p = gradients.shape[1]",
         ],
         "b is an argument": f"{TRACE}  ->  (small - large) * p * 8 / (p - 1)",
         "the trace comes first, the squared norm second": (
@@ -488,8 +533,13 @@ EXERCISES["noise"] = Exercise(
         ),
         "the difference of the equations is trace (p - 1) / (p b): solve it for the trace": [
             f"{TRACE}  ->  (small - large) {factor}"
-            for factor in ("* p * b / (p + 1)", "* p * (b - 1) / (p - 1)", "* p / b / (p - 1)", "* p * b // (p - 1)")
+            for factor in ("* p * b / (p + 1)", "* p * (b - 1) / (p - 1)", "* p / b / (p - 1)")
         ],
+        "/, not //: these are no whole numbers": [
+            f"{TRACE}  ->  (small - large) * p * b // (p - 1)",
+            (f"{TRACE}  ->  (small - large) * p * b // (p - 1)", f"{NORM}  ->  (p * large - small) // (p - 1)"),
+        ],
+        "|g_i|^2 has the signal and the noise: subtract trace / b": f"{NORM}  ->  small + trace / b",
         "p |g|^2 - |g_i|^2 on average is (p - 1) |G|^2: solve it for |G|^2": [
             f"{NORM}  ->  {other}"
             for other in ("(large - small) / (p - 1)", "(p * large - small) / p", "p * large - small", "small - trace")
@@ -497,6 +547,7 @@ EXERCISES["noise"] = Exercise(
         "|g_i|^2 sums over weights, axis 1, and is averaged over ranks, axis 0": [
             f"{SMALL}  ->  (gradients**2).sum(axis=0).mean()",
             f"{LARGE}  ->  (gradients.mean(axis=1) ** 2).sum()",
+            (f"{SMALL}  ->  (gradients**2).sum(axis=0).mean()", f"{LARGE}  ->  (gradients.mean(axis=1) ** 2).sum()"),
             f"{SMALL}  ->  (gradients[0] ** 2).sum()",
         ],
         "the variance of each weight by itself, summed": f"{TRACE}  ->  b * gradients.var(ddof=1)",
@@ -542,8 +593,13 @@ EXERCISES["fit"] = Exercise(
             "def fit(batches, steps):\n    return np.polyfit(np.log(batches), np.log(steps), 1)[::-1]"
         ),
         "E_min is asked for, not the critical batch": "return s_min, e_min  ->  return s_min, e_min / s_min",
-        "all measurements count, not the first three, or two": [
-            f"    A =  ->      batches, steps = batches[:{n}], steps[:{n}]\n    A =" for n in (3, 2)
+        "all measurements count": [
+            f"    A =  ->      batches, steps = batches[{some}], steps[{some}]\n    A =" for some in (":3", ":2", "1:")
+        ],
+        "`lstsq` returns four things: the first, `[0]`, has both numbers": [
+            "rcond=None)[0]  ->  rcond=None)",
+            "s_min, e_min = np.linalg.lstsq(A, np.ones(len(steps)), rcond=None)[0]\n    return s_min, e_min"
+            "  ->  return np.linalg.lstsq(A, np.ones(len(steps)), rcond=None)",
         ],
         "divide each equation by S_i once, neither by its square nor by its root, and take all": [
             "1 / steps, 1 / (batches * steps)  ->  1 / steps**2, 1 / (batches * steps**2)",
@@ -559,6 +615,7 @@ EXERCISES["fit"] = Exercise(
         "the columns are 1 / S and 1 / (b S)": [
             "1 / (batches * steps)  ->  1 / batches",
             "1 / (batches * steps)  ->  steps / batches",
+            "1 / steps, 1 / (batches * steps)  ->  steps, batches * steps",
         ],
         "one row for each measurement: axis=1": ", axis=1)  ->  )",
         "neither number need be the least that was measured": (
@@ -607,9 +664,12 @@ EXERCISES["best_batch"] = Exercise(
         "this is the root of the critical batch: the machine counts, too": f"{RAW}  ->  e_min / s_min",
         "this is the machine alone, a / c: the problem counts, too": f"np.sqrt({RAW})  ->  overhead / per_sample",
         "this is the root of the machine's a / c: the problem counts, too": f"{RAW}  ->  overhead / per_sample",
-        "inverted: more overhead needs a larger batch": (
-            f"{RAW}  ->  e_min * per_sample / (s_min * max(overhead, 1e-9))"
-        ),
+        "inverted: more overhead needs a larger batch": [
+            f"{RAW}  ->  e_min * per_sample / (s_min * {overhead})"
+            for overhead in ("overhead", "np.float64(overhead)", "max(overhead, 1e-9)", "max(overhead, 1e-30)")
+        ],
+        "E_min counts, too: many samples ask for a large batch": f"{RAW}  ->  overhead / (s_min * per_sample)",
+        "S_min counts, too: many steps ask for a small batch": f"{RAW}  ->  e_min * overhead / per_sample",
         "the smallest batch: is the fraction upside down (S_min c belongs below), or are the limits?": [
             f"{RAW}  ->  s_min * per_sample / max(e_min * overhead, 1e-9)",
             f"{CLIPPED}  ->  np.clip(batch, largest, 1.0)",
@@ -624,6 +684,7 @@ EXERCISES["best_batch"] = Exercise(
                 f"np.sqrt(2 * {RAW})",
                 f"0.5 * np.sqrt({RAW})",
                 "np.sqrt(e_min / s_min) * overhead / per_sample",
+                "e_min / s_min * np.sqrt(overhead / per_sample)",
                 "np.sqrt(e_min / s_min + overhead / per_sample)",
             )
         ],
@@ -631,9 +692,15 @@ EXERCISES["best_batch"] = Exercise(
             "    return min  ->      if overhead == 0: return largest\n    return min"
         ),
         "E_min and S_min have changed places": f"{RAW}  ->  s_min * overhead / (e_min * per_sample)",
-        "the root of the product of E_min / S_min and a / c, not their sum": (
-            f"np.sqrt({RAW})  ->  e_min / s_min + overhead / per_sample"
-        ),
+        "the root of the product of E_min / S_min and a / c: neither their sum nor their mean nor one of them": [
+            f"np.sqrt({RAW})  ->  {other}"
+            for other in (
+                "e_min / s_min + overhead / per_sample",
+                "(e_min / s_min + overhead / per_sample) / 2",
+                "min(e_min / s_min, overhead / per_sample)",
+                "max(e_min / s_min, overhead / per_sample)",
+            )
+        ],
         "this is the time, not the batch": (
             f"return {CLIPPED}  ->  batch = {CLIPPED}\n"
             "    return (s_min + e_min / batch) * (overhead + per_sample * batch)"
