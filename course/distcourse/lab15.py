@@ -65,7 +65,8 @@ def run_ring_attend(ring_attend, ranks, positions, width, order="striped", scale
         "striped": np.arange(n).reshape(positions, ranks).T.copy(),
         "shuffled": rng.permutation(n).reshape(ranks, positions),
     }[order]
-    parts = (np.array([scale, 1, 1])[:, None, None] * rng.normal(size=(3, n, width))).astype(dtype)[:, where]
+    parts = rng.normal(size=(3, n, width)).astype(dtype)[:, where]
+    parts[0] *= scale
     world = dl.SimWorld(ranks, dl.Network(alpha=1e-6, beta=1e9), dl.Roofline(peak=1e9))
     whole = lambda a, b: tuple(merge(Partial(*a), Partial(*b)))  # noqa: E731
     y = world.run(lambda comm: ring_attend(comm, *parts[:, comm.rank].copy(), where.copy(), whole))

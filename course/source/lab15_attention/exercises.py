@@ -471,9 +471,9 @@ EXERCISES["ring_attend"] = Exercise(
         "ranks": rng.integers(1, 8),
         "positions": rng.integers(1, 6),
         "width": rng.integers(1, 6),
-        "scale": float(rng.choice([1.0, 1.0, 3e4])),
         "order": rng.choice(["in order", "striped", "shuffled"]),
-        "dtype": rng.choice(["float64", "float32"]),
+        "dtype": (dtype := rng.choice(["float64", "float32"])),
+        "scale": float(rng.choice([1.0, 3e4])) if dtype == "float64" else 1.0,
         "seed": rng.integers(1000),
     },
     mistakes={
