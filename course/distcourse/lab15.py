@@ -50,13 +50,15 @@ def run_flash(flash, queries, keys, scale=1, shift=0, seed=0):
     v = rng.normal(size=(keys, 16))
     y, sizes = np.full((queries, 16), 99, np.float32), np.array([queries, keys], np.int32)
     arrays = *(a.astype(np.float32) for a in (q, k, v)), y
-    results, report = launched(flash, "flash", (-(-queries // 32),), (32,), (*arrays, *sizes))
-    if report:
-        results |= {"y": y, "bytes requested from global memory": int(report.bytes_requested)}
+    blocks = -(-queries // 32)
+    results, report = launched(flash, "flash", (blocks,), (32,), (*arrays, *sizes))
+    if report:  # a thread without a query may read another's
+        least = 4 * 16 * (32 * blocks + queries + 2 * blocks * keys)
+        results |= {"y": y, "bytes requested from global memory": max(int(report.bytes_requested), least)}
     return results
 
 
-def run_ring_attend(ring_attend, ranks, positions, width, order="striped", dtype="float64", seed=0):
+def run_ring_attend(ring_attend, ranks, positions, width, order="striped", scale=1.0, dtype="float64", seed=0):
     rng, n = np.random.default_rng(seed), ranks * positions
     where = {
         "in order": np.arange(n).reshape(ranks, positions),
@@ -64,18 +66,20 @@ def run_ring_attend(ring_attend, ranks, positions, width, order="striped", dtype
         "shuffled": rng.permutation(n).reshape(ranks, positions),
     }[order]
     parts = rng.normal(size=(3, n, width)).astype(dtype)[:, where]
+    parts[0] *= scale
     world = dl.SimWorld(ranks, dl.Network(alpha=1e-6, beta=1e9), dl.Roofline(peak=1e9))
     whole = lambda a, b: tuple(merge(Partial(*a), Partial(*b)))  # noqa: E731
     y = world.run(lambda comm: ring_attend(comm, *parts[:, comm.rank].copy(), where.copy(), whole))
-    late = []
+    late, calls = [], []
     for rank in range(ranks):  # before it passes on block j, a rank has used the blocks 0 to j - 1
         passed = sorted(m.sent for m in world.trace.messages if m.source == rank)
         used = sorted(s.start for s in world.trace.spans if (s.rank, s.name) == (rank, "attention"))
-        if len(used) != ranks or any(used[j - 1] > passed[j] for j in range(1, min(len(passed), ranks))):
-            late.append(rank)
+        late += [rank] * any(start > end for start, end in zip(used, passed[1:], strict=False))
+        calls.append(len(used))
     sent = sorted((m.source, m.dest, m.nbytes) for m in world.trace.messages)
     return {
         "y by rank": y,
+        "calls of see by rank": calls,
         "messages (from, to, bytes)": np.array(sent, int).reshape(-1, 3),
         "held": "at most two blocks of keys" if not late else f"more blocks of keys\non ranks {late}",
     }

@@ -41,11 +41,13 @@ EXERCISES["attend"] = Exercise(
         "y and p have changed places: return y, p": "return p @ v, p  ->  return p, p @ v",
         "scores are not divided by the square root of d": f"{ROOT}  ->  ",
         "divided by d, not by its square root": f"{ROOT}  ->   / q.shape[-1]",
+        "multiplied by the square root of d, not divided by it": f"{ROOT}  ->   * q.shape[-1] ** 0.5",
         "the root of d, the length of a query, not of n": f"{ROOT}  ->   / q.shape[-2] ** 0.5",
         "d is not always the same: q.shape[-1]": [f"{ROOT}  ->   / {root}" for root in ("3 ** 0.5", "2", "8")],
-        "the scores are float64: np.sqrt of a whole number makes them so (x ** 0.5 does not), or np.eye": (
+        "the scores are float64: np.sqrt of a whole number makes them so (x ** 0.5 does not), or np.tri": (
             f"{ROOT}  ->   / np.sqrt(q.shape[-1])"
         ),
+        "row i has the scores of query i: q times k transposed": "q @ k.swapaxes  ->  k @ q.swapaxes",
         "nothing is masked": f"{MASK}  ->  ",
         "the mask is for causal=True only": [
             "if causal:  ->  if s.shape[-1] == s.shape[-2]:",
@@ -64,11 +66,15 @@ EXERCISES["attend"] = Exercise(
                 f"{NORM}  ->  {NORM}    if causal:\n        p = p * np.tri(p.shape[-1], dtype=p.dtype)\n",
             ),
         ],
-        "the mask comes after the softmax: where a hidden key has taken all of the weight, the rest is 0 / 0": (
-            f"{MASK}  ->  ",
-            f"{NORM}  ->  {NORM}    if causal:\n        p = p * np.tri(p.shape[-1], dtype=p.dtype)\n"
-            "        p = p / p.sum(axis=-1, keepdims=True)\n",
-        ),
+        "a hidden key had the largest score, and the rest is 0 / 0: mask the scores before you take the largest": [
+            (
+                f"{MASK}  ->  ",
+                f"{NORM}  ->  {NORM}    if causal:\n        p = p * np.tri(p.shape[-1]{dtype})\n"
+                "        p = p / p.sum(axis=-1, keepdims=True)\n",
+            )
+            for dtype in (", dtype=p.dtype", "")
+        ],
+        "np.where(mask, s, -np.inf) keeps the scores where the mask is True": "s, -np.inf)  ->  -np.inf, s)",
         "a hidden score is 0, and e^0 is 1: use -np.inf": "s, -np.inf)  ->  s, 0)",
         "a visible score can be below this: hide with -np.inf": [
             f"s, -np.inf)  ->  s, {low})" for low in ("-100", "-1e4", "-1e9")
@@ -80,15 +86,21 @@ EXERCISES["attend"] = Exercise(
         "each row has a largest score of its own: s.max(axis=-1, keepdims=True)": (
             "s.max(axis=-1, keepdims=True)  ->  s.max()"
         ),
-        "each query has its own sum, over the keys: axis=-1": (
-            "e.sum(axis=-1, keepdims=True)  ->  e.sum(axis=-2, keepdims=True)"
-        ),
+        "each query has its own sum, over the keys: axis=-1": [
+            "e.sum(axis=-1, keepdims=True)  ->  e.sum(axis=-2, keepdims=True)",
+            "e.sum(axis=-1, keepdims=True)  ->  e.sum()",
+            ("s.max(axis=-1, k  ->  s.max(axis=-2, k", "e.sum(axis=-1, k  ->  e.sum(axis=-2, k"),
+        ],
+        "each row has a sum: keepdims=True keeps them as a column": "e.sum(axis=-1, keepdims=True)  ->  e.sum(axis=-1)",
         "weights are divided by their sum": f"{NORM}  ->      p = e\n",
         "weights are divided by their sum, not by their mean": "e.sum(axis=-1, k  ->  e.mean(axis=-1, k",
-        "return the weights, p, not their numerators": "return p @ v, p  ->  return p @ v, e",
+        "return the weights, p, not their numerators, and not the scores": [
+            f"return p @ v, p  ->  return p @ v, {wrong}" for wrong in "es"
+        ],
         "a row of weights sums to 1: add nothing to the sum": (
             "e.sum(axis=-1, keepdims=True)  ->  (e.sum(-1)[..., None] + 1e-6)"
         ),
+        "`@` multiplies the last two axes of each array, np.dot does not": "return p @ v  ->  return np.dot(p, v)",
         "the values are missing: p @ v": "return p @ v, p  ->  return p, p",
         "the weights are missing: return y and p": "return p @ v, p  ->  return p @ v",
         "return arrays, not lists": "return p @ v, p  ->  return (p @ v).tolist(), p.tolist()",
@@ -157,12 +169,14 @@ EXERCISES["attend_backward"] = Exercise(
             f"{SUM}  ->  (dp * p).sum(axis=(-2, -1), keepdims=True)",
             f"{SUM}  ->  (dp * p).sum(axis=-1, keepdims=True).sum(axis=0)",
         ],
-        "add what the row's mean is below dP: dP - mean, not dP + mean": "(dp - (dp  ->  (dp + (dp",
+        "subtract the row's mean: dP - mean, not dP + mean": "(dp - (dp  ->  (dp + (dp",
         "p (1 - p) is not all: the other weights fall": f"{MEAN}  ->  p * (1 - p) * dp",
         "divide by the square root of d here, too": f"{ROOT}  ->  ",
-        "divided by d, not by its square root": f"{ROOT}  ->   / q.shape[-1]",
+        "divided by d, not once by its square root": f"{ROOT}  ->   / q.shape[-1]",
         "d is not always the same: q.shape[-1]": [f"{ROOT}  ->   / {root}" for root in ("2", "3 ** 0.5")],
-        "the root of d, the length of a query, not of the number of keys": (f"{ROOT}  ->   / k.shape[-2] ** 0.5"),
+        "the root of d, the length of a query: q.shape[-1]": [
+            f"{ROOT}  ->   / {n} ** 0.5" for n in ("k.shape[-2]", "q.shape[-2]", "q.shape[1]")
+        ],
         "the gradients are float64: np.sqrt of a whole number makes them so (x ** 0.5 does not), or np.eye": (
             f"{ROOT}  ->   / np.sqrt(q.shape[-1])"
         ),
@@ -176,13 +190,19 @@ EXERCISES["attend_backward"] = Exercise(
             ("    dv = p.swapaxes(-1, -2) @ dy\n  ->  ", f"{RETURN}  ->  {RETURN[:-2]}ds.swapaxes(-1, -2) @ dy")
         ],
         "dK = dS^T Q: dS is not transposed": "ds.swapaxes(-1, -2) @ q  ->  ds @ q",
+        "dK = dS^T Q: not K": "ds.swapaxes(-1, -2) @ q  ->  ds.swapaxes(-1, -2) @ k",
+        "dK = dS^T Q: not P^T Q": "ds.swapaxes(-1, -2) @ q  ->  p.swapaxes(-1, -2) @ q",
+        "dQ = dS K: not dP K": "return ds @ k,  ->  return dp @ k,",
         "dQ = dS K: not Q": "return ds @ k,  ->  return ds @ q,",
         "the order is dq, dk, dv": [
             f"{RETURN}  ->  return dv, ds @ k, ds.swapaxes(-1, -2) @ q",
             f"{RETURN}  ->  return ds.swapaxes(-1, -2) @ q, ds @ k, dv",
             f"{RETURN}  ->  return ds @ k, dv, ds.swapaxes(-1, -2) @ q",
         ],
-        "return all three: dq, dk, dv": f"{RETURN}  ->  return ds @ k, ds.swapaxes(-1, -2) @ q",
+        "return all three: dq, dk, dv": [
+            f"{RETURN}  ->  return ds @ k, ds.swapaxes(-1, -2) @ q",
+            f"{RETURN}  ->  return ds @ k",
+        ],
         "transpose the last two axes alone: x.swapaxes(-1, -2)": [
             "p.swapaxes(-1, -2)  ->  p.T",
             "v.swapaxes(-1, -2)  ->  v.T",
@@ -240,7 +260,10 @@ EXERCISES["merge"] = Exercise(
     draw=drawn_merge,
     draws=8,
     mistakes={
-        "l is a sum, too: add both sides": f"{L}  ->  np.maximum(x * a[1], y * b[1])",
+        "l is a sum, too: add both sides": [
+            f"{L}  ->  np.maximum(x * a[1], y * b[1])",
+            f"{L}  ->  x * a[1] * y * b[1]",
+        ],
         "the factors are powers of e": (
             "np.exp(a[0] - safe), np.exp(b[0] - safe)  ->  np.exp2(a[0] - safe), np.exp2(b[0] - safe)"
         ),
@@ -248,6 +271,7 @@ EXERCISES["merge"] = Exercise(
             f"{L}, {O}  ->  a[1] + b[1], a[2] + b[2]",
             f"{L}, {O}  ->  x * a[1] + b[1], x * a[2] + b[2]",
             f"{L}, {O}  ->  a[1] + y * b[1], a[2] + y * b[2]",
+            "np.exp(a[0] - safe), np.exp(b[0] - safe)  ->  np.exp(a[0]), np.exp(b[0])",
         ],
         "l needs the factors, too": f"{L}  ->  a[1] + b[1]",
         "o needs the factors, too": [f"{O}  ->  a[2] + b[2]", f"{O}  ->  a[2] + y * b[2]", f"{O}  ->  x * a[2] + b[2]"],
@@ -262,13 +286,27 @@ EXERCISES["merge"] = Exercise(
         "o has its weights already, not l: a factor, and no more": (f"{O}  ->  x * a[1] * a[2] + y * b[1] * b[2]"),
         "m is the larger of the two: np.maximum": [
             f"np.maximum(a[0], b[0])  ->  {m}"
-            for m in ("np.minimum(a[0], b[0])", "a[0]", "b[0]", "np.logaddexp(a[0], b[0])", "a[0] + b[0]")
+            for m in (
+                "np.minimum(a[0], b[0])",
+                "a[0]",
+                "b[0]",
+                "np.logaddexp(a[0], b[0])",
+                "a[0] + b[0]",
+                "max(a[0], b[0])",
+            )
         ],
         "each query has an m of its own": (
             "np.maximum(a[0], b[0])  ->  np.full_like(a[0], max(a[0].max(), b[0].max()))"
         ),
         "-inf - (-inf) is NaN: where m is -inf, subtract 0": f"{SAFE}  ->  top",
-        "scores may all be below that: only -inf is replaced": f"{SAFE}  ->  np.maximum(top, -1e4)",
+        "scores may all be below that: only -inf is replaced": [
+            f"{SAFE}  ->  np.maximum(top, {low})" for low in ("-1e4", "0")
+        ],
+        "some queries have seen nothing, others have: decide for each row": [
+            f"{SAFE}  ->  top if np.isfinite(top).all() else 0",
+            "    top = np  ->      if np.isinf(a[0]).any():\n        return b\n"
+            "    if np.isinf(b[0]).any():\n        return a\n    top = np",
+        ],
         "m stays -inf where nothing was seen": "return top,  ->  return safe,",
         "exp of a score overflows, or is 0: only of differences from m": OVERFLOWS,
         "m and l are columns, (n, 1)": f"return top, {L},  ->  return top[:, 0], ({L})[:, 0],",
@@ -294,6 +332,8 @@ EXERCISES["merge"] = Exercise(
 
 STEP = "float s = dot(mine, ks[j]) * rsqrtf(D), above = fmaxf(top, s);"
 LOOP = "first < m; first += B"
+KEY, KEY_AGAIN = "dot(mine, ks[j])", "dot(mine, k + (first + j) * D)"
+VALUE, VALUE_AGAIN = "vs[j][c]", "v[(first + j) * D + c]"
 FROM_MEMORY = """def flash():
     return TILE + r'''extern "C" __global__ void flash(const float* q, const float* k, const float* v,
         float* y, int n, int m) {
@@ -345,12 +385,18 @@ EXERCISES["flash"] = Exercise(
         "top stays as it was: top = above": ("total = total * less + e, top = above;  ->  total = total * less + e;"),
         "the factor 1 / square root of D is missing": " * rsqrtf(D)  ->  ",
         "divided by D, not by its square root": "rsqrtf(D), above  ->  (1.0f / D), above",
+        "multiplied by the square root of D: rsqrtf(D) is 1 / sqrtf(D)": "rsqrtf(D), above  ->  sqrtf(D), above",
         "not divided by the total": "out[c] / total  ->  out[c]",
         "rows beyond the end count": "j < B && first + j < m  ->  j < B",
         "a tile has B keys, the last one, too": ("j < B && first + j < m  ->  j < B - 1 && first + j < m"),
+        "j counts the keys within a tile, up to B": "j < B && first + j < m  ->  j < m",
+        "each block goes over the keys of all tiles, not of its own": (
+            "int first = 0; first < m;  ->  int first = blockIdx.x * B; first < int(blockIdx.x * B + B);"
+        ),
+        "there is no mask here: each query sees all keys": "first + j < m; j++  ->  first + j <= row; j++",
         "only the first tile was seen": f"{LOOP}  ->  first < min(m, B); first += B",
         "the last tile may hold fewer than B keys": f"{LOOP}  ->  first + B <= m; first += B",
-        "go on to the end of the keys, m": f"{LOOP}  ->  first < 96; first += B",
+        "go on to the end of the keys, m": [f"{LOOP}  ->  first < {end}; first += B" for end in ("96", "n")],
         "each tile has its own keys: fetch from `first` on": ("fetch(ks, k, first, m)  ->  fetch(ks, k, 0, m)"),
         "each tile has its own values: fetch from `first` on": ("fetch(vs, v, first, m)  ->  fetch(vs, v, 0, m)"),
         "these are the keys again: fetch(vs, v, first, m)": ("fetch(vs, v, first, m)  ->  fetch(vs, k, first, m)"),
@@ -373,6 +419,9 @@ EXERCISES["flash"] = Exercise(
         ],
         "a thread reads its query once, into `mine`; a block reads each key and value once, with fetch": [
             "dot(mine, ks[j])  ->  dot(q + min(row, n - 1) * D, ks[j])",
+            f"{KEY}  ->  {KEY_AGAIN}",
+            f"{VALUE}  ->  {VALUE_AGAIN}",
+            (f"{KEY}  ->  {KEY_AGAIN}", f"{VALUE}  ->  {VALUE_AGAIN}"),
             FROM_MEMORY,
         ],
         "the compiler's message says what to mend": "top = above;  ->  top = above",
@@ -416,18 +465,30 @@ EXERCISES["ring_attend"] = Exercise(
         {"ranks": 3, "positions": 4, "width": 2, "dtype": "float32", "seed": 3},
         {"ranks": 5, "positions": 2, "width": 3, "seed": 4},
         {"ranks": 4, "positions": 3, "width": 2, "order": "in order", "seed": 5},
+        {"ranks": 2, "positions": 2, "width": 3, "scale": 1e4, "seed": 9},
     ],
     draw=lambda rng: {
         "ranks": rng.integers(1, 8),
         "positions": rng.integers(1, 6),
         "width": rng.integers(1, 6),
         "order": rng.choice(["in order", "striped", "shuffled"]),
-        "dtype": rng.choice(["float64", "float32"]),
+        "dtype": (dtype := rng.choice(["float64", "float32"])),
+        "scale": float(rng.choice([1.0, 3e4])) if dtype == "float64" else 1.0,
         "seed": rng.integers(1000),
     },
     mistakes={
         "each rank has seen its own keys only": "range(comm.size)  ->  range(1)",
-        "not divided by l: o / l at the end": "return seen[2] / seen[1]  ->  return seen[2]",
+        "not divided by l: o / l at the end": [
+            f"return seen[2] / seen[1]  ->  return seen[2]{more}" for more in ("", " / seen[0]")
+        ],
+        "merge the triples: a mean of outputs gives each block the same weight": (
+            "more if step == 0 else merge(seen, more)  ->  more[2] / more[1] / comm.size + (seen if step else 0)",
+            "return seen[2] / seen[1]  ->  return seen",
+        ),
+        "call `see` in each step: it takes the computing's time": (
+            "see(comm, q, keys[0], keys[1], where[comm.rank], where[source])"
+            "  ->  partial(q, keys[0], keys[1], where[source] <= where[comm.rank][:, None])"
+        ),
         "divide once, at the end: the merge needs l and o": (
             "            arriving = np  ->              seen = seen[0], seen[1] / seen[1], seen[2] / seen[1]\n"
             "            arriving = np"
@@ -449,10 +510,20 @@ EXERCISES["ring_attend"] = Exercise(
         "keys and values have changed places: keys[0], keys[1]": ("keys[0], keys[1]  ->  keys[1], keys[0]"),
         "merge what has been seen with what comes": ("more if step == 0 else merge(seen, more)  ->  more"),
         "send to rank + 1, receive from rank - 1": (f"{SEND}  ->  comm.send_recv(keys, left, arriving, right)"),
-        "after the last step nobody needs the keys: p - 1 messages from each rank": (
-            "if step < comm.size - 1:  ->  if comm.size > 1:"
+        "after the last step nobody needs the keys: p - 1 messages from each rank": [
+            f"if step < comm.size - 1:  ->  if {always}:" for always in ("comm.size > 1", "True")
+        ],
+        "who has seen nothing has m = -inf, not 0": (
+            "    for step  ->      seen = *np.zeros((2, len(q), 1), q.dtype), 0 * q\n    for step",
+            "more if step == 0 else merge(seen, more)  ->  merge(seen, more)",
         ),
-        "p steps, of which the first needs no message": ("range(comm.size)  ->  range(max(1, comm.size - 1))"),
+        "add nothing up: merge what has been seen with what comes": (
+            "merge(seen, more)  ->  tuple(x + y for x, y in zip(seen, more))"
+        ),
+        "p steps, of which the first needs no message": [
+            "range(comm.size)  ->  range(max(1, comm.size - 1))",
+            ("range(comm.size)  ->  range(comm.size + 1)", "step < comm.size - 1:  ->  step < comm.size:"),
+        ],
         "there are comm.size steps, not always the same number": [
             f"range(comm.size)  ->  range({n})" for n in ("min(4, comm.size)", "min(3, comm.size)")
         ],
@@ -486,7 +557,13 @@ EXERCISES["zigzag"] = Exercise(
     cases=[{"n": n, "p": p} for n, p in ((16, 4), (12, 2), (50, 5), (6, 1))],
     draw=lambda rng: {"n": 2 * (p := int(rng.integers(1, 9))) * int(rng.integers(1, 9)), "p": p},
     mistakes={
-        "the late piece of rank r is 2 p - 1 - r": "pieces[::-1][:p]  ->  np.roll(pieces[::-1], 1, axis=0)[:p]",
+        "the late piece of rank r is 2 p - 1 - r": [
+            "pieces[::-1][:p]  ->  np.roll(pieces[::-1], 1, axis=0)[:p]",
+            "pieces[::-1][:p]  ->  pieces[::-1][:p] + n // (2 * p)",
+        ],
+        "the positions in a piece are wanted, not its number": (
+            "np.arange(n).reshape(2 * p, n // (2 * p))  ->  np.arange(2 * p)[:, None]"
+        ),
         "positions of each rank are wanted, not the rank of each position": (
             "np.concatenate([pieces[:p], pieces[::-1][:p]], axis=1)"
             "  ->  np.repeat([*range(p), *reversed(range(p))], n // (2 * p))"
@@ -501,7 +578,9 @@ EXERCISES["zigzag"] = Exercise(
         "this is a striped order: pieces are contiguous": (
             f"np.concatenate({BOTH}, axis=1)  ->  np.arange(n).reshape(n // p, p).T"
         ),
-        "two early pieces: one of them must be a late one": "pieces[::-1][:p]  ->  pieces[:p]",
+        "two early pieces: one of them must be a late one": [
+            f"pieces[::-1][:p]  ->  {early}" for early in ("pieces[:p]", "pieces[:p][::-1]")
+        ],
         "two late pieces: one of them must be an early one": (f"{BOTH}  ->  [pieces[p:], pieces[::-1][:p]]"),
         "rank 0 has the first and the last piece, not the last rank": (f"{BOTH}  ->  [pieces[:p][::-1], pieces[p:]]"),
         "one piece a rank: put an early and a late one side by side, axis=1": (f"{BOTH}  ->  [pieces[:p]]"),
@@ -519,6 +598,7 @@ EXERCISES["zigzag"] = Exercise(
         "there are 2p pieces, however many ranks": [
             "n // (2 * p)  ->  n // (2 * min(p, 4))",
             "reshape(2 * p, n // (2 * p))  ->  reshape(8, n // 8)",
+            "np.arange(n).reshape(2 * p, n // (2 * p))  ->  np.arange(2 * n).reshape(2 * p, n // p)",
         ],
         "did you forget `return`?": "    return np  ->      np",
     },
