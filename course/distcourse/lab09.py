@@ -180,7 +180,8 @@ def _told(kind) -> str:
 def run_move(move, old, new, nbytes, p):
     found = {}
     for kind in new:
-        found |= named(move(KINDS[old], KINDS[kind], nbytes, p), f"collective to {kind}", f"bytes to {kind}")
+        told = move(KINDS[old], replace(KINDS[kind]), nbytes, p)  # a copy: equal types need not be one object
+        found |= named(told, f"collective to {kind}", f"bytes to {kind}")
     return {name: '""' if isinstance(got, str) and not got else got for name, got in found.items()}
 
 
