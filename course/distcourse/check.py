@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import dataclasses
 import dis
 import inspect
 import os
@@ -200,10 +201,16 @@ def uses(fn) -> set[str]:
         if isinstance(part, types.FunctionType) and not home_of(part).startswith(ours):
             found |= globals_of(part.__code__)
             values = [part.__globals__.get(name) for name in found]
-            values = [v for v in values if not isinstance(v, tuple)]  # a card is data, and computes nothing
+            values = [v for v in values if not _is_data(v)]
             homes = {v.__name__ if isinstance(v, types.ModuleType) else home_of(v) for v in values}
             found |= {home for home in homes if home.startswith(ours)}
     return found
+
+
+def _is_data(value) -> bool:
+    """Return whether a value computes nothing: a card, or a dataclass without methods, such as a layout's type."""
+    public = (getattr(value, name) for name in dir(value) if not name.startswith("_"))
+    return isinstance(value, tuple) or (dataclasses.is_dataclass(value) and not any(map(callable, public)))
 
 
 def globals_of(code, within=()) -> set[str]:

@@ -209,7 +209,7 @@ CLAIMS = [
           lambda x: [round(min(x)), round(max(x))] == [24, 48], slow=True),
     Claim("09", "on each of them (and of seven more)", losses_with_bugs,
           lambda x: (x[0] < x[1]).all() and (x[1] < x[2:].min(axis=0)).all(), slow=True),
-    Claim("09", "has more than half of the operations of every module (79 % in 3a)",
+    Claim("09", "has more than half of the operations of every module",
           lambda: {name: costs[1] / sum(costs) for name, costs in lab09.inception_costs().items()},
           lambda shares: min(shares.values()) > 0.5 and round(shares["3a"], 2) == 0.79),
     Claim("15", "Untrained, it is somewhat worse than guessing", untrained,

@@ -11,6 +11,8 @@ from distcourse.check import call_watched, is_library
 
 import distlearn as dl
 from distlearn.comm.base import RankError
+from distlearn.optim import SGD
+from distlearn.parallel.mesh import Partial
 
 X = np.arange(6.0).reshape(2, 3)
 
@@ -159,6 +161,8 @@ def test_the_library_is_no_answer():
     assert called.ok
     assert "uses the library" in called.lines[0].text
     assert vetted(lambda x: np.maximum(x, 0)).lines == []
+    assert vetted(lambda x: x == Partial()).lines == [], "a type of a layout computes nothing"
+    assert "uses the library" in vetted(lambda x: SGD().update(x)).lines[0].text
 
 
 def test_an_answer_does_without_what_its_exercise_excludes():

@@ -24,8 +24,10 @@ EXERCISES["product_type"] = Exercise(
         "y has as many axes as x, and lies on the ranks along its last: count the axes of x, not of W": [
             "return Shard(last)  ->  return Shard(1)",
         ],
-        "X may have more axes than two, or three: its last is ndim - 1": [
+        "X may have any number of axes, which count from 0: its last is ndim - 1": [
             "last = ndim - 1  ->  last = 1",
+            "last = ndim - 1  ->  last = -1",
+            "last = ndim - 1  ->  last = ndim",
             "last = ndim - 1  ->  last = min(ndim, 3) - 1",
         ],
         "all of W, and each rank has rows of x: these rows of y": [
@@ -35,6 +37,7 @@ EXERCISES["product_type"] = Exercise(
         ],
         "all of x, and each rank has columns of W: these columns of y": [
             "return Shard(last)  ->  return Replicate()",
+            "return Shard(last)  ->  return Shard(0)",
             "return Shard(last)  ->  return Partial()",
         ],
         "a product of sums is not the sum of products": [
@@ -52,6 +55,7 @@ EXERCISES["product_type"] = Exercise(
             "x == Replicate() and w == Shard(1)  ->  w == Shard(1)",
             "x == Replicate() and w == Shard(1)  ->  x == Replicate() and isinstance(w, Shard)",
             "    return None  ->      return Partial() if x == Replicate() and w == Shard(0) else None",
+            "    return None  ->      return Shard(0) if x == Shard(0) and w == Shard(0) else None",
             "    return None  ->      return Shard(0) if x == Shard(0) and w == Shard(1) else None",
             "    return None  ->      return Partial() if x == Shard(last) and w == Replicate() else None",
         ],
@@ -83,7 +87,6 @@ EXERCISES["move"] = Exercise(
         {"old": "Partial()", "new": ["Replicate()", "Shard(2)"], "nbytes": 900.0, "p": 7},
         {"old": "Shard(2)", "new": ["Replicate()", "Partial()", "Shard(0)", "Shard(2)"], "nbytes": 900.0, "p": 7},
         {"old": "Shard(0)", "new": kinds(2), "nbytes": 130.0, "p": 2},
-        {"old": "Partial()", "new": kinds(2), "nbytes": 100.0, "p": 1},
     ],
     draw=lambda rng: {
         "old": ["Replicate()", "Partial()", *(shards := [f"Shard({a})" for a in rng.permutation(5)[:2]])][
@@ -98,11 +101,16 @@ EXERCISES["move"] = Exercise(
         "an all-reduce is a reduce-scatter and an all-gather: twice as much": (
             '"all_reduce", 2 * others  ->  "all_reduce", others'
         ),
-        "an all-reduce is a reduce-scatter and an all-gather, which send all but a rank's share, each": (
-            '"all_reduce", 2 * others  ->  "all_reduce", nbytes'
-        ),
+        "an all-reduce is a reduce-scatter and an all-gather, which send all but a rank's share, each": [
+            '"all_reduce", 2 * others  ->  "all_reduce", nbytes',
+            '"all_reduce", 2 * others  ->  "all_reduce", others + nbytes',
+        ],
         "a rank does not send its own part to itself: (p - 1) / p": "(p - 1) / p * nbytes  ->  nbytes",
         "this is what all ranks send together: a rank sends a p-th of it": "(p - 1) / p * nbytes  ->  (p - 1) * nbytes",
+        "a share need not be a whole number of bytes: / in place of //": [
+            "(p - 1) / p * nbytes  ->  (p - 1) * (nbytes // p)",
+            "(p - 1) / p * nbytes  ->  (p - 1) * nbytes // p",
+        ],
         "of p parts all but one are sent, not one alone": "(p - 1) / p * nbytes  ->  nbytes / p",
         "an all-to-all sends a rank's own share, not the whole array": (
             '"all_to_all", others / p  ->  "all_to_all", others'
@@ -110,6 +118,8 @@ EXERCISES["move"] = Exercise(
         "an all-to-all: a rank keeps one p-th of its share": '"all_to_all", others / p  ->  "all_to_all", nbytes / p',
         "where the type stays nothing is sent": [
             "isinstance(new, Shard) and old != new  ->  isinstance(new, Shard)",
+            "isinstance(new, Shard) and old != new  ->  isinstance(new, Shard) and old is not new",
+            "if old == Partial() and new == Replicate()  ->  if old == Partial() and not isinstance(new, Shard)",
         ],
         "from one axis to another each rank needs a part of each share: all_to_all, of a share what it does not keep": [
             '"all_to_all", others / p  ->  "all_gather", others',
@@ -146,6 +156,7 @@ EXERCISES["move"] = Exercise(
             'return "all_gather", others  ->  return "all_gather", 2 * others'
         ),
         "two results, the name and the bytes, also where nothing is sent": 'return "", 0.0  ->  return ""',
+        "what is not sent has 0 bytes, not None": 'return "", 0.0  ->  return "", None',
         'no collective has the name ""': 'return "", 0.0  ->  return None, 0.0',
         "what every rank has, or pads with zeros, is not sent": [
             'return "", 0.0  ->  return "all_reduce", others',
@@ -218,7 +229,14 @@ EXERCISES["typed"] = Exercise(
         "gain_gradient: a sum over the ranks, not a mean": (
             f"{GAIN}  ->  return (dy * x_hat).sum(0).all_reduce().whole() / dy.comm.size"
         ),
-        "gain_gradient: dy times x_hat, in each place": f"{GAIN}  ->  return dy.sum(0).all_reduce().whole()",
+        "gain_gradient: dy times x_hat, in each place": [
+            f"{GAIN}  ->  return dy.sum(0).all_reduce().whole()",
+            f"{GAIN}  ->  return (dy.T @ x_hat).all_reduce().whole()",
+        ],
+        "np.sum takes plain arrays: these have a method of their own, .sum(axis)": [
+            f"{GAIN}  ->  return np.sum(dy * x_hat, axis=0).all_reduce().whole()",
+            f"{SQUARES}  ->  squares += np.sum(g * g).all_reduce().whole()",
+        ],
         "input_gradient: a sum over the ranks, not a mean": f"{INPUT}  ->  {INPUT} / dy.comm.size",
         "gain_gradient: return the plain array, .whole()": f"{GAIN}  ->  return (dy * x_hat).sum(0).all_reduce()",
         "input_gradient: this is summed twice": [
@@ -248,6 +266,14 @@ EXERCISES["typed"] = Exercise(
         ),
         "grad_norm: the sharded gradients are missing": f"{SQUARES}  ->  pass",
         "grad_norm: the root is missing": f"{ROOT}  ->  float(squares)",
+        "grad_norm: these arrays have no **: write g * g": [
+            f"{SQUARES}  ->  squares += (g**2).sum().all_reduce().whole()",
+            f"{OWN}  ->  squares += (g**2).sum().whole()",
+        ],
+        "grad_norm: each gradient is added to those before it: +=": [
+            f"{SQUARES}  ->  {SQUARES.replace('+=', '=')}",
+            f"{OWN}  ->  {OWN.replace('+=', '=')}",
+        ],
         "grad_norm: squares are missing: g * g": f"{SQUARES}  ->  squares += g.sum().all_reduce().whole()",
         "grad_norm: add up squares, not arrays: no array is gathered": (
             f"{SQUARES}  ->  squares += (g.redistribute(Replicate()).whole() ** 2).sum()"
@@ -337,6 +363,12 @@ EXERCISES["layers"] = Exercise(
         "column_forward: each rank has its own columns of y: no all_reduce": (
             f"{FIRST}  ->      return comm.all_reduce(x @ W + b)"
         ),
+        "column_forward: each rank keeps its own columns of y: no all_gather": (
+            f"{FIRST}  ->      return comm.all_gather(x @ W + b)"
+        ),
+        "column_forward: the dense layer alone: ReLU is another layer": (
+            f"{FIRST}  ->      return np.maximum(x @ W + b, 0)"
+        ),
         "row_forward: the bias is added once on every rank: add it after the sum": (
             f"{ROW}  ->      return comm.all_reduce(x @ W + b)"
         ),
@@ -352,11 +384,17 @@ EXERCISES["layers"] = Exercise(
         "row_forward: add up with all_reduce: all_gather sends every summand to all": (
             f"{ROW}  ->      return comm.all_gather(x @ W).sum(axis=0) + b"
         ),
+        "row_forward: a rank has the rows of W that go with its columns of x: multiply, and add up with all_reduce": (
+            f"{ROW}  ->      return np.concatenate(comm.all_gather(x), axis=1) @ W + b"
+        ),
         "row_forward: the dtype of the arrays, float32 stays float32": (
             f"{ROW}  ->      return comm.all_reduce(x.astype(float) @ W) + b"
         ),
         "row_backward: every rank has all of dy, so db is whole: no all_reduce": (
             row("dy.sum(axis=0)", "comm.all_reduce(dy.sum(axis=0))")
+        ),
+        "row_backward: every rank has all of dy, so db is whole: nothing to divide": (
+            row("dy.sum(axis=0)", "dy.sum(axis=0) / comm.size")
         ),
         "row_backward: each rank has its own columns of dx: no all_reduce": row(
             "dy @ W.T", "comm.all_reduce(dy @ W.T)"
@@ -386,7 +424,7 @@ EXERCISES["assign"] = Exercise(
         ([7, 7, 6, 6, 5, 5, 4, 4, 4], 3),
         ([8.5, 79.25, 10.0, 4.5], 4),
         ([2, 3, 1], 1),
-        ([0.9, 0.25, 0.6, 0.45, 0.3], 2),
+        ([0.3, 0.25, 0.9, 0.45, 0.6], 2),
         ([21, 20, 19, 38, 5, 6, 8, 31, 11], 5),
     ),
     draw=lambda rng: {
@@ -411,6 +449,7 @@ EXERCISES["assign"] = Exercise(
             "    return paths  ->      paths",
             "    return paths  ->      return dict(enumerate(paths))",
             "    return paths  ->      return loads",
+            "    return paths  ->      return paths, loads",
             "    return paths  ->      return [k for own in paths for k in own]",
         ],
         "a list for each rank, also for one that has nothing to do": [
@@ -431,13 +470,27 @@ EXERCISES["assign"] = Exercise(
         ],
         "paths are numbered from 0": "paths[rank].append(path)  ->  paths[rank].append(path + 1)",
         "numbers of paths are wanted, not their costs": "paths[rank].append(path)  ->  paths[rank].append(costs[path])",
-        "costs need not be whole numbers": "+= costs[path]  ->  += int(costs[path])",
+        "costs need not be whole numbers": [
+            "+= costs[path]  ->  += int(costs[path])",
+            "-costs[k]  ->  -int(costs[k])",
+        ],
         "the least operations decide, not the fewest paths": (
             f"{LEAST}  ->  min(range(p), key=lambda r: (len(paths[r]), loads[r]))"
         ),
         "all ranks have the same paths: [[]] * p is one list, p times": "[[] for _ in range(p)]  ->  [[]] * p",
-        "every path needs a rank, also if there are more paths than ranks": (
-            "    return paths  ->      return [own[:1] for own in paths]"
+        "every path needs a rank, also if there are more paths than ranks": [
+            "    return paths  ->      return [own[:1] for own in paths]",
+            f"{ORDER}  ->  {ORDER}[:p]",
+            "range(len(costs)), key  ->  range(min(p, len(costs))), key",
+        ],
+        "as many paths for each rank are not as much work for each: look at the costs": (
+            "def assign(costs, p):\n    return [own.tolist() for own in np.array_split(np.arange(len(costs)), p)]"
+        ),
+        "what a rank has to do is the sum of its paths: +=": "+= costs[path]  ->  = costs[path]",
+        "where a cost is taken out of the list, the paths after it have other numbers": (
+            f"    for path in {ORDER}:\n  ->      costs = list(costs)\n    while costs:\n"
+            "        path = costs.index(max(costs))\n",
+            "+= costs[path]  ->  += costs.pop(path)",
         ),
         "any number of ranks, not two": f"{LISTS}  ->  [[] for _ in range(p)], [0.0] * min(p, 2)",
         "costs may be equal: go through the numbers of the paths, not their costs": (
@@ -478,12 +531,34 @@ EXERCISES["rule"] = Exercise(
             "2 * q * facts.weights,   ->  q * facts.weights, "
         ),
         "sent: a rank does not send its own part: (ranks - 1) / ranks": "(facts.ranks - 1) / facts.ranks  ->  1",
+        "sent: a rank sends all parts but its own: (ranks - 1) / ranks, not 1 / ranks": (
+            "(facts.ranks - 1) / facts.ranks  ->  1 / facts.ranks"
+        ),
+        "sent: // rounds (ranks - 1) / ranks down to 0": (
+            "(facts.ranks - 1) / facts.ranks  ->  (facts.ranks - 1) // facts.ranks"
+        ),
+        "sent: data: an all-reduce sends 2 (p - 1) / p times the gradients": (
+            "2 * q * facts.weights,   ->  facts.weights, "
+        ),
         "sent: the number of ranks is facts.ranks": "q = (facts.ranks - 1) / facts.ranks  ->  q = 3 / 4",
         "sent: a rank sends 2 (p - 1) / p times the array, not 2 (p - 1) times": (
             '"data": 2 * q * facts.weights,   ->  "data": 2 * (facts.ranks - 1) * facts.weights, '
         ),
         "sent: in bytes": '"data": 2 * q * facts.weights,   ->  "data": 2e-6 * q * facts.weights, ',
-        "sent: `tensor` is what a rank sends already": '"tensor": facts.tensor}  ->  "tensor": 2 * q * facts.tensor}',
+        "sent: `tensor` is what a rank sends already": [
+            '"tensor": facts.tensor}  ->  "tensor": 2 * q * facts.tensor}',
+            '"tensor": facts.tensor}  ->  "tensor": 2 * facts.tensor}',
+        ],
+        "sent: if all layers are tensor-parallel, `tensor`, not `tensor_dense`": (
+            '"tensor": facts.tensor}  ->  "tensor": facts.tensor_dense}'
+        ),
+        "sent: `tensor_dense` is what a rank sends already": (
+            f"{TRICK}  ->  before + 2 * q * facts.boundary + 2 * q * facts.tensor_dense"
+        ),
+        "sent: at the boundary an all-gather and a reduce-scatter, (p - 1) / p each": [
+            f"{TRICK}  ->  before + 4 * q * facts.boundary + facts.tensor_dense",
+            f"{TRICK}  ->  before + facts.boundary + facts.tensor_dense",
+        ],
         "sent: data: all weights have a gradient": "2 * q * facts.weights,   ->  2 * q * facts.weights_dense, ",
         "sent: the trick sums only the weights before the dense layers": [
             "facts.weights - facts.weights_dense  ->  facts.weights",
@@ -514,12 +589,18 @@ EXERCISES["rule"] = Exercise(
         "sent: the trick's bytes are missing": "    if facts.boundary is not None:  ->      if False:",
         "choose: return a name of a layout that there is": [
             f"{FEWEST}  ->      return min(sent(facts).values())",
+            f"{FEWEST}  ->      return min(sent(facts).items(), key=lambda one: one[1])",
             "return min(  ->  min(",
         ],
         "choose: where weights are many and activations few, gradients are not cheap": (
             f'{FEWEST}  ->      return "data"'
         ),
         "choose: where activations are many and weights few, they are not cheap": f'{FEWEST}  ->      return "tensor"',
+        "choose: for some networks it is tensor parallelism that sends least": [
+            f"{FEWEST}  ->      found = sent(facts)\n    del found['tensor']\n    return min(found, key=found.get)",
+            f"{FEWEST}  ->      if facts.boundary is None or facts.weights < facts.boundary:\n"
+            "        return 'data'\n    return 'one weird trick'",
+        ],
         "choose: the fewest bytes, not the most": "min(found, key=found.get)  ->  max(found, key=found.get)",
         "choose: look at the activations, too: they grow with the batch, and weights do not": (
             f"{FEWEST}  ->      if facts.boundary is None:\n"
