@@ -211,9 +211,7 @@ CLAIMS = [
         untrained_losses,
         lambda found: (round(min(found), 2), round(max(found), 2)) == (2.36, 3.02),
     ),
-    Claim(
-        "01", "22 to 27 passes (five seeds", passes_to_90_percent, lambda p: 21 <= min(p[0]) < max(p[0]) <= 28, True
-    ),
+    Claim("01", "22 to 27 passes (five seeds", passes_to_90_percent, lambda p: 21 <= min(p[0]) < max(p[0]) <= 28, True),
     Claim("01", "they need 2 or 3", passes_to_90_percent, lambda p: {*p[1]} <= {2, 3}, slow=True),
     Claim("01", "for all eight seeds that we tried", alive_after_rate_10, lambda alive: alive == [0] * 8, slow=True),
     Claim(
