@@ -4,7 +4,7 @@
 #   make lab IP=0.0.0.0 PORT=9000     JupyterLab for other machines; ARGS= passes anything on
 #   make env LOCK=/dev/null          the newest releases instead of those of constraints.txt
 #   make test ARGS="-k engines"       some of the tests
-#   make test WORKERS=0               in one process, as a debugger wants it; 4 keep two cores busy while tests wait
+#   make test WORKERS=0               in one process, as a debugger wants it; 3 keep two cores busy while tests wait
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -13,7 +13,7 @@ PORT ?= 8888
 ARGS ?=
 EXTRAS ?= dev
 LOCK ?= constraints.txt
-WORKERS ?= 4
+WORKERS ?= 3
 
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.env-stamp
