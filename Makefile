@@ -42,7 +42,7 @@ $(STAMP): pyproject.toml constraints.txt | same-python
 same-python:
 ifeq ($(origin PYTHON),command line)
 	@test ! -x $(BIN)/python || test "`$(BIN)/python -V`" = "`$(PYTHON) -V 2>&1`" || { \
-	    echo "make: $(VENV) has `$(VENV)/bin/python -V`, $(PYTHON) is `$(PYTHON) -V 2>&1`: remove $(VENV) first, or add VENV=.venv-other" >&2; exit 1; }
+	    echo "make: $(VENV) has `$(BIN)/python -V`, $(PYTHON) is `$(PYTHON) -V 2>&1`: remove $(VENV) first, or add VENV=.venv-other" >&2; exit 1; }
 endif
 
 lock: $(STAMP) ## Write constraints.txt: the newest releases of all dependencies, for every Python and system
