@@ -160,7 +160,9 @@ class BlockFormat:
             Blocks are cut along it, the last one of a row may be smaller.
         """
         xp, axis = get_xp(x), normalize_axis_index(axis, x.ndim)
-        y = xp.pad(_single(self.name, x), [(0, -n % self.block * (a == axis)) for a, n in enumerate(x.shape)])
+        y = _single(self.name, x)
+        if x.shape[axis] % self.block:
+            y = xp.pad(y, [(0, -n % self.block * (a == axis)) for a, n in enumerate(x.shape)])
         # a block's values on the first axis: NumPy is slow at the maximum of few adjacent values
         blocks = y.reshape(*x.shape[:axis], -1, self.block, *x.shape[axis + 1 :])
         blocks = xp.ascontiguousarray(xp.moveaxis(blocks, axis + 1, 0))

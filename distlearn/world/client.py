@@ -128,16 +128,20 @@ class Ranks:
         if not self.cluster.has_controller():
             return "the controller of the engines died"
         known = zip(self.ids, self._identities, strict=True)
-        gone = [rank for rank, (i, same) in enumerate(known) if identity(self.client, i) != same]
+        gone = self.died() or [rank for rank, (i, same) in enumerate(known) if identity(self.client, i) != same]
         if gone:
             rank, how = self.first_death(gone)
             return f"rank {rank}: its process {how}"
         return ""
 
+    def died(self) -> list[int]:
+        """Return the ranks that are known to be dead, in order; on other machines ipyparallel reports them."""
+        return list(self._deaths.order) if self._deaths else []
+
     def first_death(self, reported: list[int]) -> tuple[int, str]:
         """Return which rank died first, and how; `reported` are the dead ranks in the order of the reports."""
         statuses = self.cluster.exit_statuses()
-        rank = first_to_die(self._deaths.order if self._deaths else [], reported, statuses)
+        rank = first_to_die(self.died(), reported, statuses)
         return rank, f"({self.pids[rank]}) {how_it_ended(statuses[rank]) if statuses else self._how_unknown(rank)}"
 
     def _how_unknown(self, rank: int) -> str:
@@ -328,6 +332,9 @@ class Launch:
         while self._arrivals:
             handle = self._arrivals.pop(0)
             self._receive(self._rank_of[id(handle)], handle)
+        for rank in self._ranks.died():
+            if rank not in self.outcomes:
+                self._end(rank, Outcome(rank, "died"))
         self._show_progress()
         complete = {rank for rank in self.outcomes if self._handles[rank].wait_for_output(0)}
         self._output.show([handle.metadata for handle in self._handles], complete)
@@ -336,15 +343,19 @@ class Launch:
         error = handle.exception()
         if error is None:
             outcome, self.values[rank] = handle.result()
-            self.outcomes[rank] = pickle.loads(outcome)
+            self._end(rank, pickle.loads(outcome))
         elif is_engine_death(error):
-            self._deaths.append(rank)
-            self.outcomes[rank] = Outcome(rank, "died")
+            self._end(rank, Outcome(rank, "died"))
         elif getattr(error, "ename", "") == "KeyboardInterrupt":  # interrupted outside of `launch`
-            self.outcomes[rank] = Outcome(rank, "interrupted")
+            self._end(rank, Outcome(rank, "interrupted"))
         else:
-            self.outcomes[rank] = Outcome(rank, "raised", error=text_of_error(error, rank))
-        self.outcomes[rank].position = len(self.outcomes)
+            self._end(rank, Outcome(rank, "raised", error=text_of_error(error, rank)))
+
+    def _end(self, rank: int, outcome: Outcome) -> None:
+        if outcome.status == "died":
+            self._deaths.append(rank)
+        self.outcomes[rank] = outcome
+        outcome.position = len(self.outcomes)
 
     def _explain_deaths(self) -> None:
         dead = [rank for rank in self._deaths if self.outcomes[rank].status == "died"]

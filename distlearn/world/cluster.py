@@ -19,7 +19,7 @@ import psutil
 
 from .. import need
 from . import reaper
-from .deaths import exit_statuses
+from .deaths import CAN_WATCH, exit_statuses
 from .interrupts import check_interrupts
 from .launching import find_mpiexec, is_hydra, mpi_settings, small_shared_memory, thread_settings
 
@@ -133,6 +133,8 @@ class Cluster:
         config.MPIEngineSetLauncher.mpi_cmd = [find_mpiexec()]
         config.MPIEngineSetLauncher.mpi_args = self._mpi_arguments
         config.MPIEngineSetLauncher.stop_seconds_until_kill = 1
+        if self.is_local and CAN_WATCH:  # else a process of ipyparallel's beside each engine reports its death
+            config.MPIEngineSetLauncher.engine_args = ["--IPEngine.enable_nanny=False"]
         log = logging.getLogger("distlearn.cluster")
         log.setLevel(logging.CRITICAL)
         self._ipp = ipp.Cluster(
@@ -214,7 +216,7 @@ class Cluster:
 
     def kill_engines(self, pids=()) -> None:
         """Kill all engines."""
-        # Those with the given process ids are killed first: their nannies then inform the controller and exit.
+        # those with the given process ids first: with a nanny, it then informs the controller and exits
         _kill([p for p in reaper.marked(self.folder) if p.pid in pids], timeout=1)
         if pids:
             self.exit_statuses()  # before mpiexec, which prints them, is killed too

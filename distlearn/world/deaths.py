@@ -23,6 +23,7 @@ import uuid
 
 # The connection's descriptor or a higher one: above those of a starting engine, below the usual limit of 1,024.
 HIGH = 512
+CAN_WATCH = sys.platform == "linux"
 
 
 class DeathWatch:
@@ -34,7 +35,7 @@ class DeathWatch:
         self._ranks: dict[int, int] = {}
         self._connections: list[socket.socket] = []
         self._thread = None
-        if sys.platform == "linux":
+        if CAN_WATCH:
             self.address = f"distlearn-{uuid.uuid4().hex}"
             self._listener = socket.socket(socket.AF_UNIX)
             self._listener.bind("\0" + self.address)  # an abstract address: no file to remove

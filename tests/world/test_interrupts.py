@@ -194,6 +194,9 @@ class FakeRanks:
     def problem(self):
         return ""
 
+    def died(self):
+        return []
+
     def submit(self, payload, **options):
         handles = [Handle() for _ in range(self.size)]
         self.handles += enumerate(handles)
