@@ -59,7 +59,7 @@ test: lint ## Run everything that CI runs: the tests, and every cell of every so
 test-all: test ## Run also what takes too long for every commit: all labs and kernels, mutants, faults, a browser
 	$(BIN)/python -m pytest -n $(WORKERS) --thorough
 	$(BIN)/python -m tests.mutants
-	SOAK_MINUTES=10 $(BIN)/python tests/world/soak.py
+	SOAK_MINUTES=10 $(BIN)/python -m tests.world.soak
 	$(MAKE) ui
 
 lint: $(STAMP) ## Check style and formatting of the code, and print its size
@@ -78,7 +78,7 @@ bench: $(STAMP) ## Measure against the goals and against peers (those of `pip in
 	$(BIN)/python -m tests.benchmarks $(ARGS)
 
 soak: $(STAMP) ## Half an hour of faults that strike training on engines (SOAK_MINUTES, SOAK_SEED)
-	$(BIN)/python tests/world/soak.py
+	$(BIN)/python -m tests.world.soak
 
 ui: $(STAMP) ## Run the labs in a real browser (needs an installed Chromium)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[ui]'

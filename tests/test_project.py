@@ -118,6 +118,15 @@ def test_environment_has_the_releases_that_were_tested():
     assert "LOCK ?= constraints.txt" in makefile
 
 
+def test_what_make_runs_can_be_imported_as_it_is_called():
+    """A file that imports from its package is a module: `python -m`."""
+    for flag, what in re.findall(r"/python (-m )?(tests/\S+\.py|tests\.\S+)", (ROOT / "Makefile").read_text("utf-8")):
+        if flag:
+            assert importlib.util.find_spec(what), what
+        else:
+            assert not re.search(r"^from \.", (ROOT / what).read_text("utf-8"), re.MULTILINE), what
+
+
 @functools.cache
 def core(name: str = "distlearn") -> dict[str, int]:
     """What `pip install` of a package brings without extras: bytes by name, from the metadata of what is installed."""

@@ -75,7 +75,7 @@ def test_everything_carries_the_mark(clients):
     for _, said in clients:
         found = {p.pid for p in reaper.marked(said["folder"])}
         assert set(said["pids"]) <= found
-        assert len(found) > 10  # a controller of several processes, mpiexec, engines, nannies
+        assert len(found) > 10  # a controller of several processes, mpiexec, engines
         assert len(said["files"]) == is_hydra(find_mpiexec())
 
 
