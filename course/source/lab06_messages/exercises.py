@@ -195,6 +195,9 @@ EXERCISES["tree"] = Exercise(
             "(r + d) % p  ->  (v + d) % p",
             "(r - d) % p  ->  (v - d) % p",
         ),
+        "a rank without a partner sends nothing: on the way up those with r % (2 * d) == d send": (
+            "elif r % (2 * d) == d:  ->  elif r % d == 0:"
+        ),
         "a rank that has sent its sum is done: it receives no more": (
             "if r % (2 * d) == 0 and r + d < p  ->  if r % (2 * d) != d and r + d < p"
         ),
@@ -363,9 +366,10 @@ EXERCISES["ring"] = Exercise(
         "x keeps its own numbers: += writes into the part, `=` makes a new array": [
             "mine += received  ->  mine = mine + received",
         ],
-        "parts[k] = ... puts a new array into the list: += or parts[k][...] = writes into x": (
-            "mine += received  ->  parts[(r - step - 1) % p] = mine + received"
-        ),
+        "parts[k] = ... puts a new array into the list: += or parts[k][...] = writes into x": [
+            "mine += received  ->  parts[(r - step - 1) % p] = mine + received",
+            f"{PASSING}  ->  parts[(r - step) % p] = {PASSING.replace(MINE, ANEW)}",
+        ],
         "what is passed on is complete: it replaces the part, and is not added": (
             f"{PASSING}  ->  parts[(r - step) % p] += {PASSING.replace(MINE, ANEW)}"
         ),
@@ -587,9 +591,10 @@ EXERCISES["seconds"] = Exercise(
                 *(f"(alpha + {part} / beta)" for part in ("n / (p - 1)", "n * p", "n // p", "np.ceil(n / p)")),
             )
         ],
-        "ring: every step has a latency": (
-            "2 * (p - 1) * (alpha + n / p / beta)  ->  alpha + 2 * (p - 1) * n / p / beta"
-        ),
+        "ring: every step has a latency": [
+            f"2 * (p - 1) * (alpha + n / p / beta)  ->  {few} * alpha + 2 * (p - 1) * n / p / beta" for few in (1, 2)
+        ],
+        "halving: every round has a latency": "2 * (q.bit_length() - 1) * alpha  ->  2 * alpha",
         "ring: p - 1 steps in a phase, not p": [
             "2 * (p - 1) * (alpha + n / p / beta)  ->  2 * p * (alpha + n / p / beta)",
             "2 * (p - 1) * (alpha + n / p / beta)  ->  (2 * p - 1) * (alpha + n / p / beta)",
@@ -609,6 +614,7 @@ EXERCISES["seconds"] = Exercise(
         "halving: q is the largest power of two up to p": [
             "q = 1 << (p.bit_length() - 1)  ->  q = 1 << (p - 1).bit_length()",
             "q = 1 << (p.bit_length() - 1)  ->  q = 1 << ((p - 1).bit_length() - 1)",
+            "q = 1 << (p.bit_length() - 1)  ->  q = 1 << p.bit_length()",
         ],
         "halving: q ranks halve, not p": [
             "2 * (q - 1) / q * n  ->  2 * (p - 1) / p * n",
