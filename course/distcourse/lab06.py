@@ -165,7 +165,7 @@ def run_network(decisions, mended, collect, epochs, relay, ledger, of, size=3, s
         return {"decisions": f"{orders!r}, not a dict with an entry for each of the four programs"}
     made = sum(len(order) for order in orders.values() if isinstance(order, (list, tuple)))
     found = {name: outcome(program, 3, orders.get(name, "no entry")) for name, program in programs.items()}
-    return found | {"decisions": "5 or fewer" if made <= 5 else f"{made}"}
+    return found | {"decisions": "5 or fewer" if made <= 5 else f"more\n{made} in all"}
 
 
 def outcome(program, size: int, order) -> str:
@@ -181,15 +181,16 @@ def outcome(program, size: int, order) -> str:
         return str(error)
     if isinstance(run.error, CommError):
         return "broken"
-    made = ", ".join(run.order) or "none"
-    ended = f"the program ends well (decisions: {made}); the first choice was between {', '.join(run.options[0])}"
-    return ended if run.error is None else str(run.error)
+    if run.error is not None:
+        return str(run.error)
+    made, possible = ", ".join(run.order), ", ".join(run.options[0])
+    return f"the program ends well\ndecisions: {made}; the first choice was between {possible}"
 
 
 def _mended(mended, size, seed):
     """The sums of both epochs under every order, and what the other ranks send."""
     losses = np.random.default_rng(seed).integers(1, 90, (size, 2)).tolist()
-    found = explore(lambda comm: mended(comm, tuple(losses[comm.rank]) if comm.rank else (0, 0)), size, max_runs=200)
+    found = explore(lambda comm: mended(comm, tuple(losses[comm.rank])), size, max_runs=200)
     if found.first is None or not found.ok:
         return {"every order": str(found.failure.error if found.failure else found)}
 

@@ -266,7 +266,7 @@ CLAIMS = [
         recorded,
         lambda found: found[0] == [14.5, 16.2, 89.4, 90.6, 92.6, 100.9, 2.5, 2.1] and 0.19 < found[1] < 0.22,
     ),
-    Claim("06", "On a power of two nothing beats halving", fastest_all_reduces, fastest_hold),
+    Claim("06", "On a power of two none of the four beats halving", fastest_all_reduces, fastest_hold),
     Claim(
         "06",
         "its busiest rank moves more bytes than in a ring",

@@ -25,7 +25,7 @@ EXERCISES["moves"] = Exercise(
         {"of": "scatter", "size": 4, "shape": [3]},
         {"of": "scatter", "size": 3, "shape": [2, 2], "dtype": "int64", "root": 2},
         {"of": "scatter", "size": 1, "shape": [3], "dtype": "float32", "seed": 5},
-        {"of": "gather", "size": 4, "shape": [3], "seed": 2},
+        {"of": "gather", "size": 4, "shape": [2, 3], "seed": 2},
         {"of": "gather", "size": 5, "shape": [2, 2], "dtype": "float32", "root": 1},
         {"of": "gather", "size": 1, "shape": [3]},
         {"of": "star_all_reduce", "size": 4, "shape": [6]},
@@ -54,7 +54,11 @@ EXERCISES["moves"] = Exercise(
         ),
         "scatter: the root's own row is x[root], wherever the root is": "out[...] = x[root]  ->  out[...] = x[0]",
         "scatter: the root's x is changed": "    out[...] = x[root]\n  ->      out[...] = x[root]; x[root] = 0\n",
-        "scatter: a row for each rank: x[rank] goes to rank": f"{TO_ALL}  ->  {TO_ALL.replace('x[rank]', 'x')}",
+        "scatter: a row for each rank, and first the array: comm.send(x[rank], rank), comm.recv(out, root)": [
+            f"{TO_ALL}  ->  {TO_ALL.replace('x[rank]', 'x')}",
+            "comm.send(x[rank], rank)  ->  comm.send(rank, x[rank])",
+            "comm.recv(out, root)  ->  comm.recv(root, out)",
+        ],
         "scatter: the root's own row is missing in out: write it there, out[...] = ...": [
             "    out[...] = x[root]\n  ->  ",
             "out[...] = x[root]  ->  out = x[root]",
@@ -63,6 +67,8 @@ EXERCISES["moves"] = Exercise(
             "in set(range(comm.size)) - {root}:\n        comm.send(  ->  in range(comm.size):\n        comm.send("
         ),
         "root is an argument, not always 0": [
+            "return comm.recv(out, root)  ->  return comm.recv(out, 0)",
+            "comm.send(x, root)  ->  comm.send(x, 0)",
             f"    if comm.rank != root:\n{OUT}  ->      root = 0\n    if comm.rank != root:\n{OUT}",
             "    if comm.rank != root:\n        comm.send(x, root)  ->      root = 0\n    if comm.rank != root:\n"
             "        comm.send(x, root)",
@@ -95,13 +101,15 @@ EXERCISES["moves"] = Exercise(
             "rows[root] = x  ->  rows[root] = x.ravel()",
         ),
         "gather: did you forget `return`?": "    return rows\n  ->      rows\n",
-        "star: x is unchanged: the sum goes into x itself": (
-            "scatter(comm, total, x)  ->  scatter(comm, total, x.copy())"
-        ),
+        "star: x is unchanged: scatter equal rows, each the sum, into x itself": [
+            "scatter(comm, total, x)  ->  scatter(comm, total, x.copy())",
+            "np.stack([rows.sum(axis=0, dtype=x.dtype)] * comm.size)  ->  rows",
+        ],
         "star: all ranks need the sum, not rank 0 alone": (
             "scatter(comm, total, x)  ->  x[...] = x if total is None else total[0]"
         ),
         "star: a mean, not a sum": "rows.sum(axis=0, dtype=x.dtype)  ->  rows.mean(axis=0).astype(x.dtype)",
+        "star: the sum has the dtype of x": "rows.sum(axis=0, dtype=x.dtype)  ->  rows.sum(axis=0)",
         "star: the rows are not added up": [
             "rows.sum(axis=0, dtype=x.dtype)  ->  rows[0]",
             "rows.sum(axis=0, dtype=x.dtype)  ->  rows.max(axis=0)",
@@ -187,6 +195,9 @@ EXERCISES["tree"] = Exercise(
             "(r + d) % p  ->  (v + d) % p",
             "(r - d) % p  ->  (v - d) % p",
         ),
+        "a rank without a partner sends nothing: on the way up those with r % (2 * d) == d send": (
+            "elif r % (2 * d) == d:  ->  elif r % d == 0:"
+        ),
         "a rank that has sent its sum is done: it receives no more": (
             "if r % (2 * d) == 0 and r + d < p  ->  if r % (2 * d) != d and r + d < p"
         ),
@@ -206,6 +217,8 @@ EXERCISES["tree"] = Exercise(
         "count from the root: v = (r - root) % p": [
             "(r - root) % p  ->  r",
             "(r - root) % p  ->  (r + root) % p",
+            "(r - root) % p  ->  r - root",
+            "(r - root) % p  ->  r ^ root",
         ],
         "broadcast: x is unchanged: receive into x itself": [
             "comm.recv(x, (r - d) % p)  ->  x = comm.recv(np.empty_like(x), (r - d) % p)",
@@ -214,7 +227,11 @@ EXERCISES["tree"] = Exercise(
         "send and receive alone: the library has a broadcast, this one is yours": (
             "    v = (r - root) % p\n  ->      return comm.broadcast(x, root)\n"
         ),
-        "ranks need not be a power of two: send to ranks that are there": " and v + d < p  ->  ",
+        "with distance d the multiples of 2 d send": "if v % (2 * d) == 0 and  ->  if v % d == 0 and",
+        "ranks need not be a power of two: v = (r - root) % p, and send to ranks that are there, v + d < p": [
+            " and v + d < p  ->  ",
+            "(r - root) % p  ->  (root - r) % p",
+        ],
         "on the way down the largest distance comes first": "for k in reversed(range(  ->  for k in (range(",
         "ranks beyond the last begin again with 0: (r + d) % p": (
             "comm.send(x, (r + d) % p)  ->  comm.send(x, min(r + d, p - 1))"
@@ -226,11 +243,13 @@ EXERCISES["tree"] = Exercise(
             "[2**k for k in reversed(range((p - 1).bit_length()))]  ->  [p >> k for k in range(1, p.bit_length())]"
         ),
         "the sum must come down again, by your broadcast": "    broadcast(comm, x)  ->      pass",
-        "what arrives is added: x += received": [
+        "what arrives is added, x += received; rank 0, which then has the sum, is the root of the broadcast": [
+            "broadcast(comm, x)  ->  broadcast(comm, x, p - 1)",
             "x += received  ->  x[...] = received",
             "x += received  ->  np.maximum(x, received, out=x)",
             "x += received  ->  x += x",
             "            comm.recv(received, r + d)\n            x += received  ->              comm.recv(x, r + d)",
+            "comm.recv(received, r + d)\n            x += received  ->  comm.recv(x, r + d)\n            x += x",
         ],
         "a sum, not a mean": "    broadcast(comm, x)  ->      x[...] = x / p\n    broadcast(comm, x)",
         "what was received before is added again": (
@@ -298,6 +317,14 @@ EXERCISES["ring"] = Exercise(
         "all wait for the rank at their right: send and receive at the same time, send_recv": (
             f"{ADDING}  ->          comm.send(parts[(r - step) % p], right); comm.recv(received, left)\n"
         ),
+        "sends and receives take turns: send_recv does both at the same time": (
+            f"{ADDING}  ->          if r % 2: comm.recv(received, left)\n"
+            "        comm.send(parts[(r - step) % p], right)\n"
+            "        if r % 2 == 0: comm.recv(received, left)\n"
+        ),
+        "send and receive alone: the library has an all-reduce, this one is yours": (
+            "    p, r = comm.size  ->      return comm.all_reduce(x)\n    p, r = comm.size"
+        ),
         "every message is a whole array: send parts of it": WHOLE,
         "half of the steps: after p - 1 steps of adding, p - 1 steps of passing on": (
             f"        {PASSING}  ->          pass"
@@ -334,13 +361,15 @@ EXERCISES["ring"] = Exercise(
         "what arrives is added in the first phase; the second begins with part r + 1, which is complete": [
             "mine += received  ->  mine[...] = received",
             f"{PASSING}  ->  {PASSING.replace('r + 1 - step', 'r - step').replace(MINE, NEXT)}",
+            f"{PASSING}  ->  {PASSING.replace('r - step', 'r - step - 2').replace('r + 1', 'r - 1')}",
         ],
         "x keeps its own numbers: += writes into the part, `=` makes a new array": [
             "mine += received  ->  mine = mine + received",
         ],
-        "parts[k] = ... puts a new array into the list: += or parts[k][...] = writes into x": (
-            "mine += received  ->  parts[(r - step - 1) % p] = mine + received"
-        ),
+        "parts[k] = ... puts a new array into the list: += or parts[k][...] = writes into x": [
+            "mine += received  ->  parts[(r - step - 1) % p] = mine + received",
+            f"{PASSING}  ->  parts[(r - step) % p] = {PASSING.replace(MINE, ANEW)}",
+        ],
         "what is passed on is complete: it replaces the part, and is not added": (
             f"{PASSING}  ->  parts[(r - step) % p] += {PASSING.replace(MINE, ANEW)}"
         ),
@@ -394,14 +423,16 @@ EXERCISES["halving"] = Exercise(
         "a power of two is its own q: all of its ranks take part": (
             "q = 1 << (p.bit_length() - 1)  ->  q = 1 << max((p - 1).bit_length() - 1, 0)"
         ),
-        "distances are powers of two: q / 2 first": "[], q // 2  ->  [], p // 2",
+        "distances are powers of two: q / 2 first": ["[], q // 2  ->  [], p // 2", "[], q // 2  ->  [], q"],
         "the upper one of two partners has `r & d`": [
             "if r & d else  ->  if r % d else",
             "if r & d else  ->  if r >= d else",
+            "if r & d else  ->  if r & 1 else",
         ],
         "the partner at distance d is r ^ d, for both of them": (
             "(give, r ^ d, np.empty_like(keep), r ^ d)  ->  (give, (r + d) % q, np.empty_like(keep), (r - d) % q)"
         ),
+        "send give, and add what arrives to keep": "send_recv(give, r  ->  send_recv(keep, r",
         "halve what is left: mine = keep": "mine, d = keep, d // 2  ->  d = d // 2",
         "keep += ... writes into x, keep = ... makes a new array": "keep += comm  ->  keep = keep + comm",
         "back: send what is complete, keep, and receive give": (
@@ -438,16 +469,29 @@ EXERCISES["halving"] = Exercise(
             "keep += comm.send_recv(give, r ^ d, np.empty_like(keep), r ^ d)"
             "  ->  comm.send(give, r ^ d); keep += comm.recv(np.empty_like(keep), r ^ d)"
         ),
+        "sends and receives take turns: send_recv does both at the same time": (
+            "        keep += comm.send_recv(give, r ^ d, np.empty_like(keep), r ^ d)"
+            "  ->          if r & d: comm.send(give, r ^ d)\n"
+            "        received = comm.recv(np.empty_like(keep), r ^ d)\n"
+            "        if not r & d: comm.send(give, r ^ d)\n"
+            "        keep += received"
+        ),
         "half of the exchanges: what was halved must be doubled again": f"{BACK}  ->  ",
         "the doubling goes back: the last halves first": "reversed(done)  ->  done",
         "of two partners one keeps the first half and one the second": "halves[::-1] if r & d else halves  ->  halves",
         "what arrives is added: keep += ...": "keep += comm.send_recv(  ->  keep[...] = comm.send_recv(",
-        "the ranks beyond the power of two get no result": (
-            " r + q < p:\n        comm.send(flat, r + q)  ->   False:\n        pass"
-        ),
-        "ranks beyond the power of two are not added": (
-            "flat += comm.recv(np.empty_like(flat)  ->  comm.recv(np.empty_like(flat)"
-        ),
+        "rank r beyond the power of two sends to r - q before, and gets the result from there after": [
+            " r + q < p:\n        comm.send(flat, r + q)  ->   False:\n        pass",
+            (
+                "comm.send(flat, r - q)  ->  comm.send(flat, r - 1)",
+                "comm.recv(flat, r - q)  ->  comm.recv(flat, r - 1)",
+            ),
+        ],
+        "ranks beyond the power of two are not added": [
+            "flat += comm.recv(np.empty_like(flat)  ->  comm.recv(np.empty_like(flat)",
+            "flat += comm.recv(np.empty_like(flat)  ->  flat[...] = comm.recv(np.empty_like(flat)",
+        ],
+        "halve all numbers, x.reshape(-1), not rows": "x.reshape(-1)\n  ->  x\n",
         "this works on a copy: x is unchanged": [
             "x.reshape(-1)\n  ->  x.reshape(-1).copy()\n",
             'x.reshape(-1)\n  ->  x.ravel(order="F")\n',
@@ -459,6 +503,9 @@ EXERCISES["halving"] = Exercise(
             "np.empty_like(keep)  ->  np.empty(keep.shape)",
             "np.empty_like(flat)  ->  np.empty(flat.shape)",
         ],
+        "send and receive alone: the library has an all-reduce, this one is yours": (
+            "    p, r, flat  ->      return comm.all_reduce(x)\n    p, r, flat"
+        ),
         "this is the ring: halve, and double": (
             "    p, r, flat  ->      return ring_all_reduce(comm, x)\n    p, r, flat"
         ),
@@ -539,11 +586,15 @@ EXERCISES["seconds"] = Exercise(
         "tree: many messages go at the same time": "2 * (p - 1).bit_length() * whole  ->  2 * (p - 1) * whole",
         "ring: messages have n / p bytes": [
             f"(alpha + n / p / beta)  ->  {other}"
-            for other in ("whole", *(f"(alpha + {part} / beta)" for part in ("n / (p - 1)", "n * p", "n // p")))
+            for other in (
+                "whole",
+                *(f"(alpha + {part} / beta)" for part in ("n / (p - 1)", "n * p", "n // p", "np.ceil(n / p)")),
+            )
         ],
-        "ring: every step has a latency": (
-            "2 * (p - 1) * (alpha + n / p / beta)  ->  alpha + 2 * (p - 1) * n / p / beta"
-        ),
+        "ring: every step has a latency": [
+            f"2 * (p - 1) * (alpha + n / p / beta)  ->  {few} * alpha + 2 * (p - 1) * n / p / beta" for few in (1, 2)
+        ],
+        "halving: every round has a latency": "2 * (q.bit_length() - 1) * alpha  ->  2 * alpha",
         "ring: p - 1 steps in a phase, not p": [
             "2 * (p - 1) * (alpha + n / p / beta)  ->  2 * p * (alpha + n / p / beta)",
             "2 * (p - 1) * (alpha + n / p / beta)  ->  (2 * p - 1) * (alpha + n / p / beta)",
@@ -551,24 +602,30 @@ EXERCISES["seconds"] = Exercise(
         "ring: two phases, of p - 1 steps each": (
             "2 * (p - 1) * (alpha + n / p / beta)  ->  (p - 1) * (alpha + n / p / beta)"
         ),
-        "halving: the bytes are halved in every round": (
-            "() - 1) * alpha + 2 * (q - 1) / q * n / beta  ->  () - 1) * whole"
-        ),
+        "halving: the bytes are halved in every round": [
+            "() - 1) * alpha + 2 * (q - 1) / q * n / beta  ->  () - 1) * whole",
+            " alpha + 2 * (q - 1) / q * n  ->   alpha + (q.bit_length() - 1) * n",
+        ],
         "halving: two phases, halving and doubling": [
             "2 * (q.bit_length() - 1) * alpha + 2 *   ->  (q.bit_length() - 1) * alpha + ",
             " alpha + 2 * (q - 1) / q  ->   alpha + (q - 1) / q",
         ],
         "halving: this is the ring": '    if name == "ring":  ->      if name != "star":',
-        "halving: q is the largest power of two up to p": (
-            "q = 1 << (p.bit_length() - 1)  ->  q = 1 << (p - 1).bit_length()"
-        ),
+        "halving: q is the largest power of two up to p": [
+            "q = 1 << (p.bit_length() - 1)  ->  q = 1 << (p - 1).bit_length()",
+            "q = 1 << (p.bit_length() - 1)  ->  q = 1 << ((p - 1).bit_length() - 1)",
+            "q = 1 << (p.bit_length() - 1)  ->  q = 1 << p.bit_length()",
+        ],
         "halving: q ranks halve, not p": [
             "2 * (q - 1) / q * n  ->  2 * (p - 1) / p * n",
             "2 * (q.bit_length() - 1) * alpha  ->  2 * np.log2(p) * alpha",
             "2 * (q.bit_length() - 1) * alpha  ->  2 * (p - 1).bit_length() * alpha",
         ],
         "halving: log2 q rounds, not q.bit_length()": "(q.bit_length() - 1) * alpha  ->  q.bit_length() * alpha",
-        "halving: n / 2 and n / 4 and so on to n / q": "2 * (q - 1) / q * n  ->  2 * (q.bit_length() - 1) / q * n",
+        "halving: n / 2 and n / 4 and so on to n / q": [
+            "2 * (q - 1) / q * n  ->  2 * (q.bit_length() - 1) / q * n",
+            "2 * (q - 1) / q * n  ->  2 * n",
+        ],
         "halving: ranks beyond the power of two send before, and get the result after": " if q < p else 0  ->   * 0",
         "halving: whole arrays before and after: two of them": [
             "2 * whole if q < p  ->  whole if q < p",
@@ -577,7 +634,11 @@ EXERCISES["seconds"] = Exercise(
             "2 * whole if q < p else 0  ->  2 * (p - q) * whole",
         ],
         "halving: a power of two sends nothing before and after": "2 * whole if q < p else 0  ->  2 * whole",
-        "on one rank nothing is sent": "    if p == 1:\n        return 0.0\n  ->  ",
+        "on one rank nothing is sent": ["    if p == 1:\n        return 0.0\n  ->  ", "return 0.0  ->  return alpha"],
+        "n is in bytes already": "    whole = alpha  ->      n = 8 * n\n    whole = alpha",
+        "alpha is the latency [s], beta the bandwidth [bytes/s]": (
+            "    whole = alpha  ->      alpha, beta = beta, alpha\n    whole = alpha"
+        ),
         "beta is bytes per second: divide by it": "whole = alpha + n / beta  ->  whole = alpha + n * beta",
         "did you forget `return`?": "    return 2 * (q.bit_length()  ->      2 * (q.bit_length()",
     },
@@ -595,15 +656,18 @@ EXERCISES["network"] = Exercise(
         else {"of": "mended", "size": rng.integers(2, 5), "seed": rng.integers(10**6)}
     ),
     mistakes={
-        "leave out what the network does without being told": '"collect": ["2->0"]  ->  "collect": ["2->0", "1->0"]',
-        "ledger takes what comes, from whomever: it does not matter to it": '"ledger": None  ->  "ledger": ["2->0"]',
-        "rank 2 waits in its first send: what if the network buffers that message?": [
+        "ledger takes what comes, from whomever: it does not matter to it": '"ledger": None  ->  "ledger": []',
+        "rank 2 waits in its first send: what if that is buffered, and its second message comes first?": [
             '"relay": ["buffer 2", "2->0"]  ->  "relay": None',
             '"relay": ["buffer 2", "2->0"]  ->  "relay": ["2->0"]',
+            '"relay": ["buffer 2", "2->0"]  ->  "relay": ["buffer 2"]',
         ],
-        "in collect rank 0 counts on rank 1 to be first": '"collect": ["2->0"]  ->  "collect": ["1->0"]',
+        "in collect rank 0 counts on rank 1 to be first": [
+            '"collect": ["2->0"]  ->  "collect": None',
+            '"collect": ["2->0"]  ->  "collect": ["1->0"]',
+        ],
         "what if rank 1 is so fast that both of its messages come first?": [
-            '"epochs": ["1->0", "1->0"]  ->  "epochs": []',
+            '"epochs": ["1->0", "1->0"]  ->  "epochs": None',
             '"epochs": ["1->0", "1->0"]  ->  "epochs": ["1->0", "2->0"]',
         ],
         "an entry for each of the four programs": '{"collect": ["2->0"],   ->  {',
@@ -618,8 +682,13 @@ EXERCISES["network"] = Exercise(
             f"{SUM}  ->  np.array({SUM})",
             f"{SUM}  ->  sum({SUM})",
         ],
-        "use 5 decisions at most: what follows the failure is not needed": (
+        "5 decisions at most: none after the failure, and none that the network makes without being told": (
             '["1->0", "1->0"]  ->  ["1->0", "1->0", "2->0", "2->0"]'
+        ),
+        "two messages from each rank, its first loss and then its second": (
+            "        for loss in losses:\n            comm.send_obj(loss, 0)  ->          comm.send_obj(losses, 0)",
+            f"    return {SUM}  ->      got = [comm.recv_obj(rank) for rank in range(1, comm.size)]\n"
+            "    return [sum(losses) for losses in zip(*got)]",
         ),
         "every rank sends its first loss and then its second": (
             "        for loss in losses:\n            comm.send_obj(loss, 0)  ->          comm.send_obj(losses[0], 0)"
@@ -634,9 +703,11 @@ EXERCISES["network"] = Exercise(
             "       return None\n    return  ->         return [0, 0]\n    return",
         ],
         "did you forget `return`?": "    return [sum(  ->      [sum(",
-        "these are the sums of ranks, not of epochs": (
-            f"{SUM}  ->  [sum(comm.recv_obj(rank) for _ in range(2)) for rank in range(1, comm.size)][:2]"
-        ),
+        "these are the sums of ranks, not of epochs": [
+            f"{SUM}  ->  [sum(comm.recv_obj(rank) for _ in range(2)) for rank in range(1, comm.size)]{cut}"
+            for cut in ("", "[:2]")
+        ],
+        "rank 0's own losses do not count": f"{SUM}  ->  [a + b for a, b in zip({SUM}, losses)]",
         "the first epoch comes first": f"{SUM}  ->  {SUM}[::-1]",
     },
     may_pass={
