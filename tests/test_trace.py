@@ -102,7 +102,7 @@ def fitted(comm, name):
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
-@pytest.mark.parametrize("world", ["sim", pytest.param("engines", marks=pytest.mark.engines)])
+@pytest.mark.parametrize("world", ["sim", pytest.param("engines", marks=[pytest.mark.engines, pytest.mark.nightly])])
 def test_perfetto_draws_every_span_and_arrow(name, world, request):
     if world == "sim":
         world = dl.SimWorld(2, dl.Network(20e-6, 1e9), dl.Roofline(peak=20e9))

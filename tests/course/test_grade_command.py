@@ -151,6 +151,7 @@ def test_a_notebook_under_another_name_is_named(course):
 
 
 @needs_sandbox
+@pytest.mark.nightly
 def test_when_grading_is_killed_all_ends_with_it(course, ours):
     right = solved(grading.generate(course, small.LAB), small.source())
     right.cells.insert(0, new_code_cell("import time\ntime.sleep(60)"))

@@ -169,6 +169,7 @@ def check(text, number):
     return new_code_cell(text, metadata=small.told(f"check_{number}", grade=True, locked=True, points=1))
 
 
+@pytest.mark.nightly
 def test_endless_loops_cost_themselves_alone():
     loop = "def {0}():\n    while True:\n        pass"
     cells = []
@@ -225,6 +226,7 @@ def test_what_breaks_python_costs_itself_alone_and_in_seconds(text):
     assert note.count("the cell '") == 1
 
 
+@pytest.mark.nightly
 def test_checks_are_run_when_the_time_is_up():
     cells = [new_code_cell("def f():\n    return 3\nprint(f())"), check("assert f() == 3\nprint('fine')", 1)]
     shown, note = execute(cells, budget=0)
