@@ -319,7 +319,7 @@ def _solved(number: int, schedule, seed) -> dict:
             raise ValueError(f"{schedule.strip()!r} is the name of a schedule of the library")
         if not isinstance(schedule, (str, list, tuple)):
             raise TypeError(f"a {type(schedule).__name__}, not a text with one line per rank")
-        made = make_schedule(schedule if isinstance(schedule, str) else list(schedule))
+        made = make_schedule(schedule)
         found = score(puzzle, made)
     except (ValueError, TypeError) as error:
         return {name: str(error)}
