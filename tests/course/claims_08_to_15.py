@@ -204,7 +204,7 @@ CLAIMS = [
     Claim("10", "if it takes a tenth, they still are",
           lambda: [schedule.simulate("interleaved", 4, 8, n_virtual=v, transfer=0.1).makespan for v in (2, 4)],
           lambda times: times[1] < times[0]),
-    Claim("10", "with two samples, ten ended between 24 and 48 %",
+    Claim("10", "with two samples, ten seeds ended between 24 and 48 %",
           lambda: [lab10.train_normalised("batch", 32, seed)["test accuracy [%]"] for seed in range(10)],
           lambda x: [round(min(x)), round(max(x))] == [24, 48], slow=True),
     Claim("09", "on each of them (and of seven more)", losses_with_bugs,

@@ -477,6 +477,13 @@ def test_what_no_mistake_explains_is_diagnosed_by_its_numbers(check):
     assert "not written yet" in check("lab07", "scaled_lr", "def scaled_lr(*args):\n    raise NotImplementedError()")
 
 
+def test_one_of_two_functions_is_checked_before_the_other_is_written(check):
+    half = SOLVED["lab10"].texts["generators"].partition("    ahead = ")[0] + "    raise NotImplementedError()"
+    said = check("lab10", "generators", half)
+    assert "2 of 6 cases passed" in said
+    assert "not written yet" in said
+
+
 def test_where_none_is_right_in_another_case_no_return_is_missed_and_a_list_says_how_long_it_is(check):
     text = SOLVED["lab05"].texts["smallest_batch"]
     said = check("lab05", "smallest_batch", edited(text, "gain <= 0  ->  gain <= 0 or d_in == 512"))

@@ -5,6 +5,7 @@ from distcourse.author.exercise import Exercise, rows
 EXERCISES = {}
 
 ROW = "F0 F1 F2 B0 F3 B1 B2 B3"
+SECOND = "F0 F1 B0 F2 B1 F3 B2 B3"
 LAST = "F0 B0 F1 B1 F2 B2 F3 B3"
 
 
@@ -23,16 +24,20 @@ EXERCISES["half_the_memory"] = Exercise(
         ),
         "the first micro-batch comes back first: B0, B1, B2, B3": (
             f"{ROW}  ->  F0 F1 F2 B2 F3 B3 B1 B0",
-            "F0 F1 B0 F2 B1 F3 B2 B3  ->  F0 F1 B1 F2 B2 F3 B3 B0",
+            f"{SECOND}  ->  F0 F1 B1 F2 B2 F3 B3 B0",
         ),
         "a rank waits: from the first backward on rank 1 takes turns, one forward after each backward": (
-            "F0 F1 B0 F2 B1 F3 B2 B3  ->  F0 F1 B0 B1 F2 F3 B2 B3"
+            f"{SECOND}  ->  F0 F1 B0 B1 F2 F3 B2 B3"
         ),
-        "this is GPipe: each backward can come as soon as the rank after this one has done its own": (
-            f"{ROW}  ->  F0 F1 F2 F3 B0 B1 B2 B3"
+        "this is GPipe: each backward can come as soon as the rank after this one has done its own": [
+            f"{ROW}  ->  F0 F1 F2 F3 B0 B1 B2 B3",
+            'def half_the_memory():\n    return "F0 F1 F2 F3 B0 B1 B2 B3\\n" * 3',
+        ],
+        "the first line is rank 0's; its second forward comes before its first backward": (
+            f"{ROW}\n    {SECOND}\n    {LAST}  ->  {LAST}\n    {SECOND}\n    {ROW}"
         ),
         "rank 0 has room for three: whenever it has room, a forward comes before the next backward": [
-            f"{ROW}  ->  F0 F1 B0 F2 B1 F3 B2 B3",
+            f"{ROW}  ->  {SECOND}",
             f"{ROW}  ->  F0 F1 F2 B0 B1 B2 F3 B3",
         ],
         "every line has F0 to F3 and B0 to B3, each once": [
@@ -41,7 +46,11 @@ EXERCISES["half_the_memory"] = Exercise(
         ],
         "rank 0 waits for a backward that rank 1 does later: B0 before B1": f"{ROW}  ->  F0 F1 B1 F2 B0 F3 B2 B3",
         "a micro-batch goes forward before it goes backward": f"{LAST}  ->  B0 F0 F1 B1 F2 B2 F3 B3",
-        "three lines, one for each rank": f"    {LAST}\n  ->  ",
+        "three lines, one for each rank": [
+            f"    {LAST}\n  ->  ",
+            f"    {LAST}\n  ->      {LAST}\n    {LAST}\n",
+            f'def half_the_memory():\n    return "{ROW} {LAST}"',
+        ],
         "one micro-batch at a time is what takes long: rank 0 can go on with F1 while rank 1 has F0": (
             f'def half_the_memory():\n    return "\\n".join(["{LAST}"] * 3)'
         ),
@@ -57,6 +66,12 @@ EXERCISES["half_the_memory"] = Exercise(
 FIRST = "min(n_stages - 1 - stage, n_microbatches)"
 TURN = '        if i + ahead < n_microbatches:\n            yield f"F{i + ahead}"\n'
 BACK = '        yield f"B{i}"'
+STAGED = (
+    'yield f"{kind}{i}"  ->  yield f"{stage}{kind}{i}"',
+    'yield f"F{i}"  ->  yield f"{stage}F{i}"',
+    'yield f"F{i + ahead}"  ->  yield f"{stage}F{i + ahead}"',
+    'yield f"B{i}"  ->  yield f"{stage}B{i}"',
+)
 
 EXERCISES["generators"] = Exercise(
     answers=("gpipe", "one_f_one_b"),
@@ -91,6 +106,10 @@ EXERCISES["generators"] = Exercise(
             "\"{kind}{i}  ->  \"{kind}{i if kind == 'F' else n_microbatches - 1 - i}"
         ),
         "one forward too many at the start: p - 1 - stage": "n_stages - 1 - stage  ->  n_stages - stage",
+        "one forward too few at the start: p - 1 - stage": [
+            "n_stages - 1 - stage  ->  n_stages - 2 - stage",
+            "n_stages - 1 - stage  ->  max(0, n_stages - 2 - stage)",
+        ],
         "the first stage goes ahead furthest, the last not at all": "n_stages - 1 - stage  ->  stage",
         "this fills nothing: every rank waits for the last one": f"{FIRST}  ->  0",
         "this is GPipe: after the first forwards, forward and backward take turns": f"{FIRST}  ->  n_microbatches",
@@ -104,7 +123,7 @@ EXERCISES["generators"] = Exercise(
             "from distlearn.parallel.pipeline.schedule import gpipe, one_f_one_b",
         ],
         "for any number of stages, not only for three": "n_stages - 1 - stage  ->  2 - stage",
-        "no stage in front of the action here": 'yield f"{kind}{i}"  ->  yield f"{stage}{kind}{i}"',
+        "no stage in front of the action here": [STAGED[0], STAGED[1:], STAGED],
         "nothing is yielded": 'yield f"{kind}{i}"  ->  f"{kind}{i}"',
     },
     may_pass={
@@ -117,6 +136,14 @@ EXERCISES["generators"] = Exercise(
 TIME = "(n_microbatches + fill) * (forward + backward)"
 SHARE = "fill / (n_microbatches + fill)"
 HELD = "min(n_ranks - rank, n_microbatches)"
+WORK, WAIT = "n_microbatches * (forward + backward)", "fill * (forward + backward)"
+
+
+def work_and_wait(work, wait):
+    """The same mistake in the time alone, and in both results."""
+    both = f"return {TIME}, {SHARE}  ->  work, wait = {work}, {wait}\n    return work + wait, wait / (work + wait)"
+    return [f"return {TIME}  ->  return {work} + {wait}", both]
+
 
 EXERCISES["predicted"] = Exercise(
     answers=("predicted", "held_by_1f1b"),
@@ -149,12 +176,14 @@ EXERCISES["predicted"] = Exercise(
             f"return {TIME},  ->  return (n_microbatches * n_virtual + n_ranks - 1) * (forward + backward),"
         ),
         "a share of a rank's time: all wait as long, so p cancels": f"{SHARE}  ->  n_ranks * {SHARE}",
-        "the pipeline empties v times as fast, too": (
-            f"return {TIME},  ->  return n_microbatches * (forward + backward)"
-            " + (n_ranks - 1) * (forward / n_virtual + backward),"
+        "the pipeline empties v times as fast, too": work_and_wait(
+            WORK, "(n_ranks - 1) * (forward / n_virtual + backward)"
         ),
-        "the last rank works on all m micro-batches, not on m - 1": (
-            f"return {TIME},  ->  return {TIME.replace('s +', 's - 1 +')},"
+        "the last rank works on all m micro-batches, not on m - 1": work_and_wait(
+            "(n_microbatches - 1) * (forward + backward)", WAIT
+        ),
+        "f + b: one micro-batch goes forward, and then backward": work_and_wait(
+            "n_microbatches * forward * backward", "fill * forward * backward"
         ),
         "a share of the time, not seconds: divide by the time": f"{SHARE}  ->  fill * (forward + backward)",
         "(p - 1) f before and (p - 1) b after: p - 1 times f + b together, not twice": (
@@ -181,9 +210,7 @@ EXERCISES["predicted"] = Exercise(
         "p - 1 ranks must be passed, not p": "(n_ranks - 1) / n_virtual  ->  n_ranks / n_virtual",
         "divide by the whole time, not by the work": f"{SHARE}  ->  fill / n_microbatches",
         "backward takes time, too: f + b": f"return {TIME}  ->  return (n_microbatches + fill) * forward",
-        "the pipeline also empties": (
-            f"return {TIME}  ->  return n_microbatches * (forward + backward) + fill * forward"
-        ),
+        "the pipeline also empties": work_and_wait(WORK, "fill * forward"),
         "this is the work alone": f"return {TIME}  ->  return n_microbatches * (forward + backward)",
         "time comes first, then the bubble": f"{TIME}, {SHARE}  ->  {SHARE}, {TIME}",
         "a share, from 0 to 1, not in percent": f"{SHARE}  ->  100 * {SHARE}",
@@ -192,7 +219,11 @@ EXERCISES["predicted"] = Exercise(
         "return both, time and bubble": f", {SHARE}  ->  ",
         "later ranks wait for fewer others, and hold fewer": f"{HELD}  ->  min(n_ranks, n_microbatches)",
         "never more than there are micro-batches, and fewer on later ranks": f"{HELD}  ->  n_ranks",
-        "never more than there are micro-batches": f"{HELD}  ->  n_ranks - rank",
+        "never more than there are micro-batches": [
+            f"{HELD}  ->  n_ranks - rank",
+            f"{HELD}  ->  min(n_ranks - 1 - rank, n_microbatches) + 1",
+        ],
+        "this is GPipe; 1F1B holds what goes ahead, and one more": f"{HELD}  ->  n_microbatches",
         "the first turn's forward is held, too": f"{HELD}  ->  min(n_ranks - 1 - rank, n_microbatches)",
         "a list, a number for each rank": f"[{HELD} for rank in range(n_ranks)]  ->  min(n_ranks, n_microbatches)",
         "did you forget `return`?": "    return (n_mic  ->      (n_mic",
@@ -203,6 +234,15 @@ EXERCISES["predicted"] = Exercise(
 FORWARD = 'forward.append(f"{rank + k * n_ranks}F{i}")'
 BACKWARD = 'backward.append(f"{rank + (n_virtual - 1 - k) * n_ranks}B{i}")'
 AHEAD = "2 * (n_ranks - 1 - rank) + (n_virtual - 1) * n_ranks"
+
+
+def other_stage(forward, backward):
+    """Edits that put another stage in front of the actions."""
+    return (
+        f"{{rank + k * n_ranks}}F  ->  {{{forward}}}F",
+        f"{{rank + (n_virtual - 1 - k) * n_ranks}}B  ->  {{{backward}}}B",
+    )
+
 
 EXERCISES["interleaved"] = Exercise(
     cases=rows("p m v", (2, 4, 2), (3, 3, 2), (2, 6, 3), (4, 8, 1), (1, 2, 2)),
@@ -235,9 +275,11 @@ EXERCISES["interleaved"] = Exercise(
         ),
         "groups begin at 0, p, 2 p, ...": "range(0, n_microbatches, n_ranks)  ->  range(n_microbatches // n_ranks)",
         "backward starts with the rank's last stage": "(n_virtual - 1 - k) * n_ranks}B  ->  k * n_ranks}B",
-        "a rank has the stages rank, rank + p, rank + 2 p, ..., no neighbours": (
-            f'{FORWARD}  ->  forward.append(f"{{rank * n_virtual + k}}F{{i}}")'
-        ),
+        "a rank has the stages rank, rank + p, rank + 2 p, ..., no neighbours": [
+            other_stage("rank * n_virtual + k", "rank * n_virtual + n_virtual - 1 - k")[0],
+            other_stage("rank * n_virtual + k", "rank * n_virtual + n_virtual - 1 - k"),
+            other_stage("k", "n_virtual - 1 - k"),
+        ],
         "micro-batches go in groups of p": (
             (
                 "range(0, n_microbatches, n_ranks)  ->  range(1)",
@@ -257,7 +299,18 @@ EXERCISES["interleaved"] = Exercise(
         "p - 1 - r counts twice": "2 * (n_ranks  ->  (n_ranks",
         "the first turn has a forward itself": f"{AHEAD}  ->  {AHEAD} + 1",
         "all forwards first: this is GPipe": f"min({AHEAD}, len(forward))  ->  len(forward)",
-        "every action names its stage": f'{FORWARD}  ->  forward.append(f"F{{i}}")',
+        "every action names its stage": [
+            f'{FORWARD}  ->  forward.append(f"F{{i}}")',
+            (f'{FORWARD}  ->  forward.append(f"F{{i}}")', f'{BACKWARD}  ->  backward.append(f"B{{i}}")'),
+        ],
+        "the groups after the first have other micro-batches: p to 2 p - 1, ...": (
+            "n_ranks}F{i}  ->  n_ranks}F{i - first}",
+            "n_ranks}B{i}  ->  n_ranks}B{i - first}",
+        ),
+        "one forward too few before the first backward": [
+            f"{AHEAD}  ->  {AHEAD} - 1",
+            f"min({AHEAD},  ->  min(max(0, {AHEAD} - 1),",
+        ],
         "after the first forwards the others are missing: one forward, then one backward": (
             "ahead + k : ahead + k + 1  ->  ahead + k : ahead + k"
         ),
@@ -273,6 +326,7 @@ EXERCISES["interleaved"] = Exercise(
 
 NOW = "w = w - lr * gradient(i, old)"
 NEEDED = "len({used for used, _ in kept.values()} | {version})"
+TAB = " " * 12
 
 EXERCISES["run_stage"] = Exercise(
     cases=rows(
@@ -333,25 +387,34 @@ EXERCISES["run_stage"] = Exercise(
             "            staleness.append(version - used)\n            version += 1"
             "  ->              version += 1\n            staleness.append(version - used)"
         ),
-        "a mini-batch that has come back needs its weights no longer": "kept.pop(i)  ->  kept[i]",
+        "a mini-batch that has come back needs its weights no longer": [
+            "kept.pop(i)  ->  kept[i]",
+            (
+                "kept.pop(i)  ->  kept[i]",
+                f"        most = max(most, {NEEDED})  ->  {TAB}most = max(most, {NEEDED})\n{TAB}del kept[i]",
+            ),
+        ],
         "gradient(i, ..) is that of mini-batch i, the number in the action": (
             "gradient(i, old)  ->  gradient(len(staleness), old)"
         ),
-        "the staleness is a list: one number for each B": (
-            "return w, staleness, most  ->  return w, sum(staleness) / len(staleness), most"
-        ),
+        "the staleness is a list: one number for each B": [
+            "return w, staleness, most  ->  return w, sum(staleness) / len(staleness), most",
+            "return w, staleness, most  ->  return w, max(staleness), most",
+        ],
+        "weights, staleness, versions, in this order": "return w, staleness, most  ->  return w, most, staleness",
         "in the order of the B's, not of the mini-batches' numbers": (
             "return w, staleness, most  ->  return w, [s for _, s in sorted(zip([int(a[1:]) for a in order"
             " if a[0] == 'B'], staleness))], most"
         ),
-        "the newest weights are needed, too": " | {version})  ->  )",
+        "after a B the newest weights are one version more: count them, and count then": " | {version})  ->  )",
         "mini-batches in flight may share a version: count versions": f"{NEEDED}  ->  len(kept)",
         "not a copy for each mini-batch in flight: some went forward with the same weights": (
             f"{NEEDED}  ->  len(kept) + 1"
         ),
-        "count the versions that are there: their number does not follow from the staleness": (
-            "return w, staleness, most  ->  return w, staleness, 1 + max(staleness)"
-        ),
+        "count the versions that are there: their number does not follow from the staleness": [
+            "return w, staleness, most  ->  return w, staleness, 1 + max(staleness)",
+            "return w, staleness, most  ->  return w, staleness, max(staleness)",
+        ],
         "B's may come in any order: B2 is mini-batch 2": "kept.pop(i)  ->  kept.pop(min(kept))",
         "the largest number at any time, not that at the end": "most = max(most,  ->  most = max(1,",
         "return all three: weights, staleness, versions": "return w, staleness, most  ->  return w",
@@ -380,18 +443,22 @@ def drawn_order(rng, m):
 
 
 SLOW = "F0 F1 F2 F3 F4 B0 F5 B1 B2 B3 B4 B5"
+TWO_AHEAD = "F0 F1 F2 B0 F3 B1 F4 B2 F5 B3 B4 B5"
+ONE_AHEAD = "F0 F1 B0 F2 B1 F3 B2 F4 B3 F5 B4 B5"
+GPIPE = "F0 F1 F2 F3 F4 F5 B0 B1 B2 B3 B4 B5"
 STAGE_1 = "1F0 1F1 1F2 1B0 1B1 1F3 1B2 1F4 1B3 1F5 1B4 1B5"
 
 EXERCISES["slow_and_uneven"] = Exercise(
     answers=("slow_links", "uneven_stages"),
-    cases=[{}],
+    cases=rows("puzzle", (2,), (3,)),
     draw=draw_seed,
     draws=2,
     rtol=1e-6,
     mistakes={
-        "puzzle 2: a rank waits for an answer: rank 0 goes ahead with four forwards, rank 1 with two": (
-            "F0 F1 F2 B0 F3 B1 F4 B2 F5 B3 B4 B5  ->  F0 F1 B0 F2 B1 F3 B2 F4 B3 F5 B4 B5"
-        ),
+        "puzzle 2: a rank waits for an answer: rank 0 goes ahead with four forwards, rank 1 with two": [
+            f"{TWO_AHEAD}  ->  {ONE_AHEAD}",
+            f"{SLOW}  ->  {TWO_AHEAD}",
+        ],
         "puzzle 3: rank 1 must never wait: let it run two forwards ahead": (
             f"{STAGE_1}  ->  {STAGE_1.replace('1F1 1F2 1B0 1B1 1F3', '1B0 1F1 1F2 1F3 1B1')}"
         ),
@@ -400,9 +467,13 @@ EXERCISES["slow_and_uneven"] = Exercise(
             "    return 'F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 F5 B5\\n' * 2\n\ndef unused():"
         ),
         "puzzle 2: this is 1F1B; with slow links rank 0 has to go ahead further": (
-            f"{SLOW}  ->  F0 F1 F2 B0 F3 B1 F4 B2 F5 B3 B4 B5"
+            f"{TWO_AHEAD}  ->  {ONE_AHEAD}",
+            f"{SLOW}  ->  {TWO_AHEAD}",
         ),
-        "puzzle 2: there is no room for all forwards at once": f"{SLOW}  ->  F0 F1 F2 F3 F4 F5 B0 B1 B2 B3 B4 B5",
+        "puzzle 2: there is no room for all forwards at once": [
+            f"{SLOW}  ->  {GPIPE}",
+            (f"{SLOW}  ->  {GPIPE}", f"{TWO_AHEAD}  ->  {GPIPE}"),
+        ],
         "puzzle 2: rank 0 waits for a backward that rank 1 does later": (
             f"{SLOW}  ->  F0 F1 F2 F3 F4 B5 F5 B1 B2 B3 B4 B0"
         ),
@@ -425,7 +496,7 @@ ONE_BY_ONE = "f'{a}F{i} {b}F{i} {b}I{i} {b}W{i} {a}I{i} {a}W{i}' for i in range(
 
 EXERCISES["halved"] = Exercise(
     answers=("smaller_bubble", "less_of_both"),
-    cases=[{}],
+    cases=rows("puzzle", (4,), (5,)),
     draw=draw_seed,
     draws=2,
     rtol=1e-6,
