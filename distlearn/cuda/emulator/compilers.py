@@ -50,6 +50,8 @@ class Compiler(NamedTuple):
         flags.append(f"-Werror=frame-larger-than={FRAME}" if self.kind == "gcc" else "-Werror=frame-larger-than")
         if self.kind != "gcc":  # out-of-range conversions to integers as on a card; see translate.py
             flags.append("-fno-strict-float-cast-overflow")
+        if self.kind != "gcc" or int(self.version.partition(".")[0]) >= 12:
+            # A local array that is never set holds anything on a card; here it would be zeros, of a fresh stack. And
             # `int base; if (leader) base = atomicAdd(...); base = __shfl_sync(...);` is right on a card, where a lane
             # may pass on what it has not set. clang concludes from it that every lane is the leader.
             flags.append("-ftrivial-auto-var-init=pattern")
