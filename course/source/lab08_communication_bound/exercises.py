@@ -583,9 +583,10 @@ EXERCISES["diloco_round"] = Exercise(
         "velocity = ... makes a new array: change this one in place": (
             f"{GAIN}  ->      velocity = mu * velocity + delta\n"
         ),
-        "lr and mu are arguments: 0.7 and 0.9 are defaults": (
-            "    delta = start  ->      lr, mu = 0.7, 0.9\n    delta = start"
-        ),
+        "lr and mu are arguments: 0.7 and 0.9 are defaults": [
+            f"    delta = start  ->      {fixed}\n    delta = start"
+            for fixed in ("lr, mu = 0.7, 0.9", "lr = 0.7", "mu = 0.9")
+        ],
         "lr is 0.7 and mu 0.9 unless others are given": ["lr=0.7  ->  lr=1.0", "mu=0.9  ->  mu=0.0"],
         "start changed: start = start - ..., not start -= ...": (
             f"    return {STEP}  ->      start -= lr * (delta + mu * velocity)\n    return start"
