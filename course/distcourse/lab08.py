@@ -567,7 +567,7 @@ def tuned(recipe: Recipe, **options) -> Recipe:
 
 
 @styled
-def plot_recipes(runs: dict, *, title=None):
+def plot_recipes(runs: dict):
     """Draw the loss of several recipes against time (left) and against samples: medians over the seeds, and bands."""
     from matplotlib.ticker import LogLocator
 
@@ -587,8 +587,8 @@ def plot_recipes(runs: dict, *, title=None):
     right.set(xlabel="samples drawn by all ranks")
     left.figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=3)
     times = {" ".join(key): np.median([run.seconds_to() for run in seeds]) for key, seeds in runs.items()}
-    write_title(left, f"First at a loss of {TARGET}: {min(times, key=times.get)}", title)
-    write_title(right, "" if title else "The same runs, by samples")
+    write_title(left, f"First at a loss of {TARGET}: {min(times, key=times.get)}")
+    write_title(right, "The same runs, by samples")
     return axes
 
 

@@ -267,5 +267,6 @@ def _finding(group) -> str:
     where = f"{min(some):,}" if min(some) == max(some) else f"{min(some):,} to {max(some):,}"
     if len(some) == len(stalls):
         return f"{model} stalls at {where} nodes"
-    free = [c.batch for c, s in zip(group, stalls, strict=True) if s is None]
-    return f"{model} stalls at {where} nodes, not with {min(free):,} images"
+    free = min(c.batch for c, s in zip(group, stalls, strict=True) if s is None)
+    stalled = max(c.batch for c, s in zip(group, stalls, strict=True) if s is not None)
+    return f"{model} stalls with {stalled:,} images, not {free:,}"

@@ -10,7 +10,7 @@ VALUES = "products * c_out + c_out,"
 WORK = "2 * products * c_out * pixels"
 
 EXERCISES["layer_cost"] = Exercise(
-    cases=rows("kernel c_in c_out pixels groups", (3, 7, 13, 25), (5, 6, 4, 49, 2), (4, 10, 15, 16, 5), (1, 30, 10, 1)),
+    cases=rows("kernel c_in c_out pixels groups", (3, 7, 13, 25), (5, 8, 4, 49, 2), (4, 10, 15, 16, 5), (1, 30, 10, 1)),
     draw=lambda rng: {
         "kernel": rng.integers(1, 8),
         "c_in": int(rng.integers(1, 9)) * (groups := int(rng.integers(1, 5))),
@@ -30,6 +30,7 @@ EXERCISES["layer_cost"] = Exercise(
         "a bias for each output channel, however many groups there are": [
             f"{VALUES}  ->  products * c_out + c_out // groups,",
             f"{VALUES}  ->  products * c_out + c_out * groups,",
+            f"{VALUES}  ->  products * c_out + groups,",
         ],
         "values, not their bytes": f"{VALUES}  ->  4 * (products * c_out + c_out),",
         "times c_out: these are the weights of one output channel": f"{VALUES}  ->  products + c_out,",
@@ -111,7 +112,15 @@ EXERCISES["step_parts"] = Exercise(
             f"{MOVING}  ->  (ranks - 1) * nbytes / bandwidth"
         ),
         "2 (p - 1) latencies, not 2 p": f"{LATE}  ->  2 * ranks * alpha * buckets",
+        "one rank computes, too: it only sends nothing": (
+            "    moving =  ->      if ranks == 1:\n        return 0.0, 0.0, 0.0\n    moving ="
+        ),
+        "(p - 1) needs its parentheses": [
+            f"{MOVING}  ->  2 * ranks - 1 / ranks * nbytes / bandwidth",
+            f"{MOVING}  ->  (2 * ranks - 1) / ranks * nbytes / bandwidth",
+        ],
         "p may be a fraction: no int(), no //": [
+            f"{MOVING}  ->  2 * (ranks - 1) // ranks * nbytes / bandwidth",
             "    moving =  ->      ranks = int(ranks)\n    moving =",
             "seconds / ranks  ->  seconds // ranks",
         ],
@@ -171,7 +180,12 @@ EXERCISES["needed_bandwidth"] = Exercise(
         ),
         "bytes per second are asked for": f"{NEEDED}  ->  8 * {NEEDED}",
         "the latencies are not divided by the ranks": f"{LEFT}  ->  (seconds - {LATE}) / ranks",
-        "k buckets have n bytes together": f"{NEEDED}  ->  {NEEDED} / buckets",
+        "k buckets have n bytes together": [f"{NEEDED}  ->  {NEEDED} / buckets", f"{NEEDED}  ->  {NEEDED} * buckets"],
+        "// rounds down: divide with /": f"{NEEDED}  ->  2 * (ranks - 1) / ranks * nbytes // left",
+        "2 (p - 1) messages and latencies, not 2 p": (
+            f"{LEFT}  ->  seconds / ranks - 2 * ranks * alpha * buckets",
+            f"{NEEDED}  ->  2 * nbytes / left",
+        ),
         "each of the 2 (p - 1) messages has n / p bytes": f"{NEEDED}  ->  2 * (ranks - 1) * nbytes / left",
         "there and back: 2 (p - 1) messages": f"{NEEDED}  ->  {NEEDED[4:]}",
         "there and back: 2 (p - 1) latencies": f"{LEFT}  ->  seconds / ranks - (ranks - 1) * alpha * buckets",
@@ -259,7 +273,10 @@ EXERCISES["codecs"] = Exercise(
             "levels * (scale / np.float32(127))  ->  levels * scale[0] // 127"
         ),
         "8 bit: round to the nearest level (np.rint): astype alone cuts off": f"{LEVELS}  ->  x * (127 / scale)",
-        "8 bit: round to the nearest level (np.rint), not down": f"{LEVELS}  ->  np.floor(x * (127 / scale))",
+        "8 bit: round to the nearest level (np.rint), not down": [
+            f"{LEVELS}  ->  np.floor(x * (127 / scale))",
+            f"{LEVELS}  ->  np.floor(x * 127 / scale)",
+        ],
         "8 bit: round to the nearest level (np.rint), not up": f"{LEVELS}  ->  np.ceil(x * (127 / scale))",
         "8 bit: the largest becomes 127": f"{LEVELS}  ->  np.rint(x * (126 / scale))",
         "8 bit: 255 levels on one side are too many: int8 ends at 127": (
@@ -270,6 +287,7 @@ EXERCISES["codecs"] = Exercise(
         "8 bit: the scale is the largest of abs(x), not a mean or a width": [
             "np.abs(x).max(keepdims=True)  ->  np.abs(x).mean(keepdims=True)",
             "np.abs(x).max(keepdims=True)  ->  np.ptp(x, keepdims=True)",
+            "np.abs(x).max(keepdims=True)  ->  np.ptp(x, keepdims=True) / 2",
         ],
         "8 bit: the scale is an array of one, float32: keepdims=True, or [...], makes one": [
             ("np.abs(x).max(keepdims=True)  ->  np.abs(x).max()", "if scale[0] > 0  ->  if scale > 0")
@@ -293,6 +311,7 @@ EXERCISES["codecs"] = Exercise(
         "8 bit, back: times the scale": f"{BACK}  ->  levels / np.float32(127)",
         "8 bit, back: the result is float32": f"{BACK}  ->  levels * (scale / np.float64(127))",
         "1 bit: a mean of each side, not a sum": "x[side.nonzero()].mean()  ->  x[side.nonzero()].sum()",
+        "1 bit: the mean of a side, not its largest": f"{MEANS}  ->  [max(x.max(), 0.0), min(x.min(), 0.0)]",
         "1 bit: the mean of a side, not its median": "x[side.nonzero()].mean()  ->  np.median(x[side.nonzero()])",
         "1 bit: the mean of those on that side, not of all": (
             f"{MEANS}  ->  [np.maximum(x, 0).mean(), np.minimum(x, 0).mean()]"
@@ -339,6 +358,7 @@ EXERCISES["codecs"] = Exercise(
         "top k: the last k of argpartition are the largest if it is called with -k, not with k": (
             f"{PLACES}  ->  np.argpartition(np.abs(x), min(k, len(x) - 1))[-k:]"
         ),
+        "top k: the last k are [-k:]": f"{PLACES}  ->  np.argsort(np.abs(x))[-k - 1 : -1]",
         "top k: each place once": f"{PLACES}  ->  np.full(k, np.argmax(np.abs(x)))",
         "top k: at each place its value": [
             "return places, x[places]  ->  return places, np.sort(x[places])",
@@ -370,6 +390,7 @@ EXERCISES["codecs"] = Exercise(
     may_pass={"if scale[-1] > 0": "an array of one", "decode_8bit, argument n frozen": "the levels are n"},
 )
 
+GATHER = "    rows = [comm.all_gather(part) for part in code]\n"
 GIVEN, ERROR = "given = x + error", "error[...] = given - decode(*code, len(x))"
 SUM = "sum(decode(*(part[r] for part in rows), len(x)) for r in range(comm.size))"
 
@@ -408,6 +429,11 @@ EXERCISES["compressed_all_reduce"] = Exercise(
         ),
         "the whole error is kept, not half": f"{ERROR}  ->  error[...] = (given - decode(*code, len(x))) / 2",
         "the error of the last call is not added": f"{GIVEN}  ->  given = x",
+        "this is the exchange without feedback: no error is added, and none kept": (
+            f"{GIVEN}  ->  given = x",
+            f"{ERROR}  ->  pass",
+        ),
+        "this rank's own code is among those gathered: add it once": f"{SUM}  ->  {SUM} + decode(*code, len(x))",
         "encode x + error, not x": "encode(given)  ->  encode(x)",
         "the whole error is added": [
             f"{GIVEN}  ->  given = x + np.float32(0.9) * error",
@@ -441,25 +467,29 @@ EXERCISES["compressed_all_reduce"] = Exercise(
         ],
         "what is left out now is kept: do not set the error to 0": f"{ERROR}  ->  error[...] = 0",
         "a sum over ranks, not a mean": f"{SUM}  ->  {SUM} / np.float32(comm.size)",
-        "this rank's own code belongs to the sum": (
-            f"{SUM}  ->  np.float32(0) * x + {SUM.replace('range(comm.size)', 'range(comm.size) if r != comm.rank')}"
-        ),
+        "this rank's own code belongs to the sum": [
+            f"{SUM}  ->  {zero}{SUM.replace('range(comm.size)', 'range(comm.size) if r != comm.rank')}"
+            for zero in ("", "np.float32(0) * x + ")
+        ],
         "each rank's code is another: decode all of them": f"{SUM}  ->  decode(*code, len(x)) * np.float32(comm.size)",
         "this is what arrives from this rank alone": f"{SUM}  ->  decode(*code, len(x))",
         "the codes of all ranks, not of three": "range(comm.size))  ->  range(min(comm.size, 3)))",
-        "the codes of all ranks, of rank 0 too": (
-            f"{SUM}  ->  np.float32(0) * x + {SUM.replace('range(comm', 'range(1, comm')}"
-        ),
+        "the codes of all ranks, of rank 0 too": [
+            f"{SUM}  ->  {zero}{SUM.replace('range(comm', 'range(1, comm')}" for zero in ("", "np.float32(0) * x + ")
+        ],
         "the error is sent next time, not now": f"{SUM}  ->  {SUM} + error",
-        "x changed: x += error writes into the gradient, x + error makes a new array": (
-            f"{GIVEN}  ->  x += error\n    given = x"
-        ),
+        "x changed: x += ... and x[...] = ... write into the gradient, x + error makes a new array": [
+            f"{GIVEN}  ->  x += error\n    given = x",
+            f"return {SUM}  ->  x[...] = {SUM}\n    return x",
+        ],
         "send the codes alone, not what they decode to": [
             f"{SUM}  ->  comm.all_reduce(decode(*code, len(x)))",
-            (
-                "    rows = [comm.all_gather(part) for part in code]\n  ->  ",
-                f"{SUM}  ->  comm.all_reduce(decode(*code, len(x)))",
-            ),
+            (f"{GATHER}  ->  ", f"{SUM}  ->  comm.all_reduce(decode(*code, len(x)))"),
+            (f"{GATHER}  ->  ", f"{SUM}  ->  comm.all_gather(decode(*code, len(x))).sum(axis=0)"),
+        ],
+        "these are the gradients themselves: send their codes": [
+            (f"{GATHER}  ->  ", f"{SUM}  ->  comm.all_gather(x).sum(axis=0)"),
+            (f"{GATHER}  ->  ", f"{SUM}  ->  comm.all_reduce(x.copy())"),
         ],
         "send each array of the code once, and nothing else": [
             "    rows =  ->      comm.all_gather(x)\n    rows =",
@@ -516,8 +546,16 @@ EXERCISES["diloco_round"] = Exercise(
         ),
         "go on from start, not from the mean": f"{STEP}  ->  start - delta - lr * (delta + mu * velocity)",
         "go on from start, not from this rank's own end": f"{STEP}  ->  end - lr * (delta + mu * velocity)",
-        "this is local SGD: the mean itself": f"{STEP}  ->  start - delta",
-        "the velocity is missing": f"{STEP}  ->  start - lr * delta",
+        "this is local SGD: the mean itself": [
+            f"{STEP}  ->  start - delta",
+            (f"{GAIN}  ->  ", f"{STEP}  ->  start - delta"),
+        ],
+        "the velocity is missing": [
+            f"{STEP}  ->  start - lr * delta",
+            (f"{GAIN}  ->  ", f"{STEP}  ->  start - lr * delta"),
+        ],
+        "the velocity is not updated: v becomes mu v + delta, before the step": f"{GAIN}  ->  ",
+        "v becomes mu v + delta: += adds that to the old v": f"{GAIN}  ->      velocity += mu * velocity + delta\n",
         "mu times the velocity is added to delta": f"{STEP}  ->  start - lr * (delta + velocity)",
         "lr multiplies both: lr (delta + mu v)": f"{STEP}  ->  start - (lr * delta + mu * velocity)",
         "the rate is missing": f"{STEP}  ->  start - (delta + mu * velocity)",
@@ -545,14 +583,18 @@ EXERCISES["diloco_round"] = Exercise(
         "velocity = ... makes a new array: change this one in place": (
             f"{GAIN}  ->      velocity = mu * velocity + delta\n"
         ),
-        "lr and mu are arguments: 0.7 and 0.9 are defaults": (
-            "    delta = start  ->      lr, mu = 0.7, 0.9\n    delta = start"
-        ),
+        "lr and mu are arguments: 0.7 and 0.9 are defaults": [
+            f"    delta = start  ->      {fixed}\n    delta = start"
+            for fixed in ("lr, mu = 0.7, 0.9", "lr = 0.7", "mu = 0.9")
+        ],
         "lr is 0.7 and mu 0.9 unless others are given": ["lr=0.7  ->  lr=1.0", "mu=0.9  ->  mu=0.0"],
         "start changed: start = start - ..., not start -= ...": (
             f"    return {STEP}  ->      start -= lr * (delta + mu * velocity)\n    return start"
         ),
-        "end changed: all_reduce sums in place, so give it end.copy()": "end.copy()  ->  end",
+        "end changed: leave it as it is; all_reduce sums in place, so give it end.copy()": [
+            "end.copy()  ->  end",
+            f"return {STEP}  ->  end[...] = {STEP}\n    return end",
+        ],
         "the parameters keep the dtype of start": f"{STEP}  ->  start.astype(float) - lr * (delta + mu * velocity)",
         "did you forget `return`?": f"return {STEP}  ->  {STEP}",
     },
