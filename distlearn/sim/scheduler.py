@@ -96,6 +96,7 @@ class Scheduler:
         self.fibres = [Fibre(rank, rank) for rank in range(size)]
         self.monitor: Callable[[Fibre], None] | None = None
         self._helpers: list[Fibre] = []
+        self._fibre_of: dict[greenlet, Fibre] = {}
         self._idle: list[Fibre] = []
         self._to_start: list[Fibre] = []
         self._line: deque[tuple[float, int, int, Fibre]] = deque()  # ready fibres: (time, order, ticket, fibre), sorted
@@ -147,11 +148,12 @@ class Scheduler:
 
     def running_rank(self) -> int | None:
         """Return the rank that runs now, or whose greenlet does; None for the hub and a single rank."""
-        ranks = {f.greenlet: f.rank for f in (*self.fibres, *self._helpers)} if len(self.fibres) > 1 else {}
+        if len(self.fibres) == 1:
+            return None
         running = getcurrent()
-        while running is not None and running not in ranks:
+        while running is not None and running not in self._fibre_of:
             running = running.parent
-        return ranks.get(running)
+        return running and self._fibre_of[running].rank
 
     def is_stuck(self) -> bool:
         """Say whether no fibre will ever be ready again, now that none is; a subclass may wake one instead."""
@@ -174,6 +176,7 @@ class Scheduler:
 
         fibre.greenlet = greenlet(body, parent=hub)
         fibre.switch = fibre.greenlet.switch
+        self._fibre_of[fibre.greenlet] = fibre
         fibre.greenlet.gr_context = copy_context()  # so that `with np.errstate(...)` around a run holds in it
         fibre.greenlet.switch()
         self.wake(fibre, fibre.now)
