@@ -69,6 +69,38 @@ def test_dynamic_arrays_that_overlay_each_other():
         assert not found or "b begins where a does" in str(report)
 
 
+SETS = {  # what may set the elements of `float a[4];` before they are added to, and what does not
+    "": True,
+    "float b[2]; b[0] = 1;": True,
+    "if (n > 0 && a[1] > 2) n = 1;": True,
+    "for (int i = 0; i < 4; i++) a[i] = 0;": False,
+    "memset(a, 0, sizeof a);": False,
+    "float* p = a; for (int i = 0; i < 4; i++) p[i] = 0;": False,
+    "for (int i = 0; i < 4; i++) { float& v = a[i]; v = 0; }": False,
+    "for (int i = 0; i < 4; i++) zero(a[i]);": False,
+    "\n#define ZERO for (int q = 0; q < 4; q++) a[q] = 0\nZERO;": False,
+}
+
+
+@pytest.mark.parametrize("before", SETS)
+def test_a_local_array_that_is_never_set_is_named_and_holds_no_zeros(before, compiler):
+    source = """struct Sum { float a[4]; __device__ void add(float x) { a[0] += x; } };
+    __device__ void zero(float& x) { x = 0; }
+    __global__ void k(const float* x, float* y, int n) {
+        float a[4];
+        BEFORE
+        for (int i = 0; i < n; i++) a[i % 4] += x[i];
+        Sum sum = {};
+        sum.add(a[0] + a[1]);
+        y[0] = sum.a[0];
+    }"""
+    x, y = np.ones(8, f32), np.zeros(1, f32)
+    report = RawKernel(source.replace("BEFORE", before), "k", compiler=compiler).check((1,), (1,), (x, y, i32(8)))
+    found = [(w.line, w.message.partition(":")[0]) for w in report.warnings if w.kind == "uninitialised-local"]
+    assert ((4, "a is added to but never set") in found) == SETS[before], str(report)
+    assert (y[0] == 4) != SETS[before]
+
+
 def test_groups_of_threads(run):
     source = """#include <cooperative_groups.h>
     #include <cooperative_groups/reduce.h>

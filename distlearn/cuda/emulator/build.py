@@ -232,7 +232,11 @@ def _compile_as(code, name, compiler, options, scratch, arithmetic, overloaded, 
     return made, {
         "signature": signature.split(),
         "sites": sites,
-        "warnings": [*compiler_warnings(said.stderr, body), *translate.overlaid(code.text)],
+        "warnings": [
+            *compiler_warnings(said.stderr, body),
+            *translate.overlaid(code.text),
+            *translate.never_set(code.text),
+        ],
         "variables": {name: (code, int(nbytes)) for name, code, nbytes in map(str.split, variables)},
     }
 

@@ -201,6 +201,37 @@ def overlaid(source: str) -> list[tuple[str, int, int, str]]:
     return found
 
 
+LOCAL_ARRAYS = re.compile(rf"(?<=[;{{}}])\s*(?:float|double|half|bool|{WORDS})\s+([^;(){{}}=]*\][^;(){{}}=]*);")
+ADDS = re.compile(r"@\s*(?:\+\+|--|(?:[-+*/%&|^]|<<|>>)=)|(?:\+\+|--)\s*@")
+SETS = re.compile(r"(?<!&)&(?!&).*@|@\s*=(?!=)|[(,]\s*@\s*[,)]", re.S)  # @ is an element: its address, an argument
+
+
+def never_set(source: str) -> list[tuple[str, int, int, str]]:
+    """Return a warning for each local array whose elements are added to, and of which none is ever set."""
+    # Compilers warn of scalars alone. What a call or a pointer may set is left out: what is reported is always wrong.
+    code, found = without_comments(source), []
+    bodies = [(d.begin, d.end) for d in split(code) if d.kind == "function"]
+    directives = "".join(DIRECTIVE.findall(code))
+    for match in LOCAL_ARRAYS.finditer(code):
+        if not any(begin < match.start() < end for begin, end in bodies):
+            continue
+        scope = code[match.end() : match.end() + closing("{" + code[match.end() :], 0) - 2]
+        for array in re.finditer(r"(\w+)\s*\[", match[1]):
+            adds = 0
+            for use in re.finditer(rf"\b{array[1]}\b((?:\s*\[(?:[^\[\]]|\[[^\]]*\])*\])*)", scope):
+                around = re.split("[;{}]", scope[: use.start()])[-1] + "@" + scope[use.end() :].partition(";")[0]
+                if ADDS.search(around):
+                    adds += 1
+                elif not use[1] or SETS.search(around):
+                    break  # it may be set here
+            else:
+                if adds and array[1] not in directives:  # a macro may set it
+                    at = match.start(1) + array.start()
+                    text = f"{array[1]} is added to but never set: at first its elements can be anything"
+                    found.append(("uninitialised-local", *position(code, at), text))
+    return found
+
+
 def to_cpp(source: str, flat: Flat, *, arithmetic: bool = True, renamed=()) -> Translated:
     """Return CUDA C as C++, with the `arithmetic` of a card or of C++."""
     # `renamed` are kernels that have a name of the runtime: where the declaration begins and ends, and the name.
