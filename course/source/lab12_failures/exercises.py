@@ -56,6 +56,7 @@ EXERCISES["watch"] = Exercise(
             "np.diff(arrivals)  ->  np.diff(arrivals, prepend=0)"
         ),
         "a death comes between two beats, on average half a gap after one": f"{DELAY}  ->  timeout",
+        "a node can die at any moment of a gap, not only at its end": f"{DELAY}  ->  (timeout - seen).mean()",
         "long gaps hold more of the moments at which a node can die: weight by the gap": (
             f"{DELAY}  ->  (timeout - gaps / 2).mean()"
         ),
@@ -134,9 +135,9 @@ EXERCISES["who_is_missing"] = Exercise(
             '  ->  numbers = [n for n, call, state in last.values() if state == "waiting"]\n'
             "    number = max(set(numbers), key=numbers.count)"
         ),
-        "missing at the number at which others wait, not at its own last": (
-            "late, number  ->  late, min(last[rank][0] for rank in late)"
-        ),
+        "missing at the number at which others wait, not at its own last": [
+            f"late, number  ->  late, {x}" for x in ("min(last[rank][0] for rank in late)", "last[late[0]][0]")
+        ],
         "these ranks wait: who keeps them waiting?": (
             f"{LATE}  ->  [rank for rank in sorted(last) if last[rank][0] >= number]"
         ),
@@ -145,6 +146,10 @@ EXERCISES["who_is_missing"] = Exercise(
         ),
         "take the smallest number at which a rank waits: some may have gone on": "number = min(  ->  number = max(",
         "the missing rank made this call: at which one is it missing?": "late, number  ->  late, number - 1",
+        "the others wait in this call, not in the next": (
+            "late, number  ->  late, number + 1",
+            "!= usual], number  ->  != usual], number + 1",
+        ),
         "ranks is a list, not a tuple": "late, number  ->  tuple(late), number",
         "ranks is a list, not a set": "late, number  ->  set(late), number",
         "the verdict is a tuple, not a list": '"missing", late, number  ->  ["missing", late, number]',
@@ -159,6 +164,7 @@ EXERCISES["who_is_missing"] = Exercise(
         "ranks that have not come are missing: nothing says that their call will differ": (
             '"missing", late  ->  "mismatch", late'
         ),
+        "all have come, so that nobody is missing: it is a mismatch": 'return "mismatch"  ->  return "missing"',
         "the odd rank is the one whose call differs from what most call": "!= usual  ->  == usual",
         "which call is the usual one? Rank 0 may be the odd one": "max(set(names), key=names.count)  ->  names[0]",
         "compare the calls at that number: a rank that has gone on has made it before its last": (
@@ -216,6 +222,11 @@ EXERCISES["attack"] = Exercise(
             '("crash", 2)  ->  ("crash", 1)',
             '("crash", 2)  ->  ("crash", 3)',
         ],
+        "a flip ruins all three programs: find a crash or a torn write": [
+            '("tear", 0, 12)  ->  ("flip", "checkpoint", 100)',
+            '("crash", 2)  ->  ("flip", "checkpoint", 100)',
+        ],
+        "the file has no such bit": '("flip", "checkpoint", 100)  ->  ("flip", "checkpoint", 1000)',
         "only a write can be torn, and operation 1 of program B is none": '("crash", 2)  ->  ("tear", 1, 5)',
         "program C survives every crash: what happens to a file that nobody writes?": [
             '("flip", "checkpoint", 100)  ->  ("tear", 0, 5)',
@@ -248,15 +259,17 @@ EXERCISES["save"] = Exercise(
         "`save` returns what to do: what it changes in `files` is not on the disk": (
             f"return {WRITES}  ->  files[name] = whole\n    return []"
         ),
-        "old checkpoints are removed last, after the rename": (
-            f"{WRITES}"
-            '  ->  [("write", "part", whole), *(("remove", n) for n in files if n[0] == "s"), ("rename", "part", name)]'
+        "a torn file under a final name is one of the two that are kept, and no checkpoint: rename a whole one": (
+            f'{WRITES}  ->  [("write", name, whole), *(("remove", n) for n in old)]'
         ),
-        "an old checkpoint is removed before the new one is there": (
-            f"{WRITES}"
-            f'  ->  [*(("remove", n) for n in sorted(files)), ("write", "part", whole), ("rename", "part", name)]'
-        ),
+        "an old checkpoint is removed before the new one is there: remove last, after the rename": [
+            f'{WRITES}  ->  [("write", "part", whole), *(("remove", n) for n in files if n[0] == "s"), '
+            '("rename", "part", name)]',
+            f'{WRITES}  ->  [*(("remove", n) for n in sorted(files)), ("write", "part", whole), '
+            '("rename", "part", name)]',
+        ],
         "one checkpoint is kept: a flipped bit in it would leave nothing": "[:-1]  ->  ",
+        "of the old checkpoints the newest is kept, not the oldest": "[:-1]  ->  [1:]",
         "remove old checkpoints: the two newest are enough": '*(("remove", n) for n in old)]  ->  ]',
         "wrong data are loaded after a flipped bit: keep a checksum": (
             'and zlib.crc32(body).to_bytes(4, "little") == check  ->  '
@@ -296,10 +309,14 @@ EXERCISES["save"] = Exercise(
             'sorted(n for n in files if n.startswith("step-"))[:-1]'
             '  ->  [n for n in [f"step-{step - 6:012d}"] if n in files]'
         ),
-        "load returns a tuple (step, data)": (
-            'return int.from_bytes(body[:8], "little"), body[8:]'
-            '  ->  return [int.from_bytes(body[:8], "little"), body[8:]]'
-        ),
+        "load returns a tuple (step, data)": [
+            f'return int.from_bytes(body[:8], "little"), body[8:]  ->  return {x}'
+            for x in (
+                '[int.from_bytes(body[:8], "little"), body[8:]]',
+                'body[8:], int.from_bytes(body[:8], "little")',
+                "body[8:]",
+            )
+        ],
         "`save` returns a list of operations": f"return {WRITES}  ->  {WRITES}",
     },
     may_pass={
@@ -334,13 +351,21 @@ EXERCISES["effective_share"] = Exercise(
         ),
         "a failure costs half an interval and a restart alone": " - restart / mtbf  ->   - (restart + cost) / mtbf",
         "a restart takes time away: subtract its share": " - restart / mtbf  ->   + restart / mtbf",
+        "a checkpoint comes once in an interval, not once in an MTBF": " - cost / interval  ->   - cost / mtbf",
         "a checkpoint costs cost / interval, not interval / cost": " - cost / interval  ->   - interval / cost",
         "the interval grows with the cost: tau^2 = 2 C M": f"{BEST}  ->  (mtbf / (2 * cost)) ** 0.5",
         "both C and M stand under the root": f"{BEST}  ->  (2 * cost) ** 0.5 * mtbf",
         "the 2 stands under the root, too": f"{BEST}  ->  2 * (cost * mtbf) ** 0.5",
-        "to first order the shares add up: nothing is multiplied": (
-            "1 - cost / interval - interval / (2 * mtbf) - restart / mtbf"
-            "  ->  (1 - cost / interval) * (1 - (interval / 2 + restart) / mtbf)"
+        "to first order the shares add up: nothing is multiplied": [
+            f"{FORMULA}  ->  {x}"
+            for x in (
+                "(1 - cost / interval) * (1 - (interval / 2 + restart) / mtbf)",
+                "(1 - cost / interval) * (1 - interval / (2 * mtbf)) * (1 - restart / mtbf)",
+                "interval / (interval + cost) * (1 - (interval / 2 + restart) / mtbf)",
+            )
+        ],
+        "what is lost is work, half an interval: the checkpoint has been counted": (
+            " - interval / (2 * mtbf)  ->   - (interval + cost) / (2 * mtbf)"
         ),
         "to first order a checkpoint takes cost / interval": " - cost / interval  ->   - cost / (interval + cost)",
         "of a restart all is lost: only the interval is halved": " - restart / mtbf  ->   - restart / (2 * mtbf)",
@@ -378,7 +403,7 @@ EXERCISES["slow_nodes"] = Exercise(
         {"rate": 0.05, "nodes": 48, "steps": 200, "clusters": 12, "slow": 3, "factor": 1.06, "seed": 7},
         {"rate": 1e-6, "nodes": 48, "steps": 200, "clusters": 6, "slow": 1, "factor": 2.0},
         {"rate": 0.9, "nodes": 12, "steps": 100, "clusters": 30, "seed": 1},
-        {"rate": 0.3, "nodes": 30, "steps": 400, "clusters": 30, "seed": 2},
+        {"rate": 0.3, "nodes": 30, "steps": 400, "clusters": 15, "seed": 2},
         {"rate": 0.5, "nodes": 12, "steps": 6, "clusters": 20, "seed": 3},
         {"rate": 0.05, "nodes": 9, "steps": 30, "clusters": 20, "slow": 1, "factor": 0.8, "seed": 4},
     ],
@@ -456,9 +481,11 @@ EXERCISES["slow_nodes"] = Exercise(
             f"{FOUND}  ->  np.where((mean - np.median(mean)) / error > limit)"
         ),
         "all slow nodes, not the slowest": [
-            f"{FOUND}  ->  [int(mean.argmax())]",
+            *(f"{FOUND}  ->  [int({x}.argmax())]" for x in ("mean", "times.mean(axis=0)")),
             "> limit).tolist()  ->  > limit).tolist()[-1:]",
         ],
+        "nodes are counted from 0": f"{FOUND}  ->  [1 + i for i in {FOUND}]",
+        "the number of nodes is not always 48": "1 - rate / times.shape[1]  ->  1 - rate / 48",
         "this is a mask: return the numbers of the nodes": (
             f"{FOUND}  ->  ((mean - np.median(mean)) / error > limit).astype(int).tolist()"
         ),
@@ -526,6 +553,7 @@ EXERCISES["step"] = Exercise(
             "w -= lr * g  ->  w = w - lr * g",
             "w -= lr * g  ->  return w - lr * g",
         ],
+        "a rank without rows takes the step, too": "w -= lr * g  ->  w -= lr * g * (len(x) > 0)",
         "against the gradient: w -= lr * g": "w -= lr * g  ->  w += lr * g",
         "lr is an argument, not 0.1": "w -= lr * g  ->  w -= 0.1 * g",
         "rows come twice: do all ranks shuffle alike?": f"{ROWS}  ->  {ROWS.replace('epoch]', 'epoch, rank]')}",
@@ -546,6 +574,9 @@ EXERCISES["step"] = Exercise(
             "    if comm.rank == 0:\n        w[...] = saved\n    comm.broadcast(w)  ->      w[...] = saved"
         ),
         "the ranks' weights are added up: send those of rank 0": "comm.broadcast(w)  ->  comm.all_reduce(w)",
+        "no average: every rank takes rank 0's weights as they are": (
+            "comm.broadcast(w)  ->  comm.all_reduce(w); w /= comm.size"
+        ),
         "rank 0 sends its old weights: copy `saved` into w first": "w[...] = saved  ->  w = saved",
         "the order of epoch 0 in place of the right epoch's": (
             f"{ORDER}  ->  {ORDER.replace('epoch', 'epoch - start[0]')}"
@@ -553,6 +584,9 @@ EXERCISES["step"] = Exercise(
         "the order depends on (seed, epoch), not on the seed alone": (
             f"{ORDER}  ->  {ORDER.replace('[seed, epoch]', 'seed')}"
         ),
+        "the generator of an epoch is default_rng([seed, epoch]), in this order": [
+            f"{ORDER}  ->  {ORDER.replace('[seed, epoch]', x)}" for x in ("[epoch, seed]", "seed + epoch")
+        ],
         "the next epoch begins with its first batch": "epoch, index = epoch + 1, 0  ->  epoch = epoch + 1",
         "it begins at the first batch of the epoch: skip `index` of them": "[index:]  ->  ",
         "after an epoch comes the next": "while len(found) < count:  ->  for _ in range(1):",
@@ -582,7 +616,6 @@ EXERCISES["next_interval"] = Exercise(
         ]
     },
     draws=1,
-    at_most=tuple(f"lost on cluster {i}" for i in range(3)),
     mistakes={
         "the interval is too short where a checkpoint is dear: the root of 2 C M grows with C": [
             "return (2 * cost * mtbf) ** 0.5  ->  return (2 * mtbf / cost) ** 0.5",
@@ -614,7 +647,9 @@ EXERCISES["next_interval"] = Exercise(
         "shorter with each failure, however long it took: divide the time by the failures, then take the root": (
             "return (2 * cost * mtbf) ** 0.5  ->  return 3600 / (len(failures) + 1)"
         ),
-        "one interval cannot be right for all clusters": "return (2 * cost * mtbf) ** 0.5  ->  return 600.0",
+        "one interval cannot be right for all clusters": [
+            f"return (2 * cost * mtbf) ** 0.5  ->  return {x}" for x in ("600.0", "1800.0", "3600.0")
+        ],
         "learn the MTBF from `failures`: clusters differ": "(now + 3600) / (len(failures) + 1)  ->  3600.0",
         "at the start nothing has failed: do not divide by 0": (
             "(now + 3600) / (len(failures) + 1)  ->  now / len(failures)"
