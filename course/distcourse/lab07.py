@@ -70,8 +70,8 @@ def backward_step(
         model, rng = MLP(widths, dtype="float64" if samples < 100 else "float32"), np.random.default_rng(comm.rank)
         params = [p for i, p in enumerate(model.params) if i not in frozen]
         buckets = make_buckets(params, int(min(cap_bytes, 1 << 40)))
-        for bucket in buckets:  # in no order that an answer could rely on
-            bucket.params = [bucket.params[i] for i in np.random.default_rng(2).permutation(len(bucket.params))]
+        for bucket in buckets:  # the last to be complete is neither first nor last
+            bucket.params = [bucket.params[i] for i in np.random.default_rng(7).permutation(len(bucket.params))]
         dtype = model.params[0].data.dtype
         before = [list(bucket.params) for bucket in buckets]
         logits, saved = model.forward(rng.normal(size=(samples, widths[0])).astype(dtype), clock=comm.clock)
@@ -344,7 +344,7 @@ def run_scaled_lr(answer, lr, batch_size, base_batch_size, warmup_steps=0):
     """Ask a plan for its last step first, and for each twice."""
     plan = answer(lr, batch_size, base_batch_size, *([warmup_steps] if warmup_steps else []))
     if not callable(plan):
-        return {"plan": f"not a function, but {plan!r}"}
+        return {"plan": f"a {type(plan).__name__}"}
     steps = range(3 * max(warmup_steps, 1))
     backwards = [plan(step) for step in reversed(steps)][::-1]
     return {"plan": "a function", "rates": backwards, "rates, asked again": [plan(step) for step in steps]}
