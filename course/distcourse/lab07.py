@@ -240,10 +240,10 @@ def local_run(train, every: int, by_class: bool, *, epochs=16, seed=0) -> tuple[
     def on_rank(comm):
         data, loss = load("digits", dtype="float64").take(1280), SoftmaxCrossEntropy()
         model = MLP((64, 64, 10), seed=seed, dtype="float64")
-        optimizer = Optimizer(model.params, SGD(), 0.2)
+        optimizer = Optimizer(model.params, SGD(), 0.3)
         order = np.argsort(data.y_train, kind="stable") if by_class else np.arange(1280)
         mine = order[shard(1280, comm.rank, comm.size)]
-        deal = Batches(data.x_train[mine], data.y_train[mine], 16, seed=seed)
+        deal = Batches(data.x_train[mine], data.y_train[mine], 32, seed=seed)
         batches = [batch for epoch in range(epochs) for batch in deal.epoch(epoch)]
         train(comm, model, loss, optimizer, batches, every)
         return evaluate(Serial(None, model, loss, optimizer), data.x_test, data.y_test)
