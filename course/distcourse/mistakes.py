@@ -70,7 +70,7 @@ def _factor(name, got, want, right, factors) -> str:
         return ""
     if np.isclose(k, -1):
         return f"{name} is the negative of what is wanted"
-    known = _named_factor(abs(k), factors, got.shape)
+    known = _named_factor(abs(k), factors, got.shape if want.dtype.kind == "f" else ())  # counts are no axis' mean
     if not known and big.sum() < 2:
         return ""  # any two numbers are multiples of each other
     flipped = ", with the opposite sign" if k < 0 else ""
@@ -83,7 +83,7 @@ def _factor(name, got, want, right, factors) -> str:
 
 def _named_factor(k, factors, shape) -> str:
     """Name a factor, or a length of the array: that both are equal is unlikely to be a coincidence."""
-    counts = "did you divide by their number?", "did you divide once too often (a mean of means)?"
+    counts = "did you divide by their number?", "did you divide once too often?"
     lengths = "summed where a mean is expected?", "averaged where a sum is expected?"
     known = [(n, f"there are {n:g} {label}", counts) for label, n in factors.items()]
     known += [(n, f"axis {axis} has length {n}", lengths) for axis, n in enumerate(shape)]
@@ -94,7 +94,8 @@ def _named_factor(k, factors, shape) -> str:
 
 
 def _undone(name, got, want, right, factors) -> str:
-    if not (np.isfinite(want) & (want != 0)).any() or (want.size == 1 and want.dtype.kind in "iu"):
+    whole = want.size == 1 and want.dtype.kind in "iuf" and not np.any(want % 1)
+    if whole or not (np.isfinite(want) & (want != 0)).any():
         return ""  # 0 is exp(-50), too, infinity exp(800), and 1024 may be the square of 32 by chance
     for undone, text in (
         (lambda: got.T, f"{name} is the transpose of what is wanted"),

@@ -6,7 +6,7 @@ EXERCISES = {}
 
 EXERCISES["weighted_mean"] = Exercise(
     cases=rows(
-        "counts dtype", ([6, 4, 2],), ([6, 0, 3],), ([1, 1, 3, 7, 2],), ([4],), ([5, 2], "float32"), ([5, 2], "float16")
+        "counts dtype", ([6, 4, 2],), ([6, 0, 3],), ([1, 1, 3, 7],), ([4],), ([5, 2], "float32"), ([5, 2], "float16")
     ),
     draw=lambda rng: {
         "counts": [int(rng.integers(1, 50)), *rng.integers(0, 20, int(rng.integers(1, 6))).tolist()],
@@ -108,6 +108,13 @@ EXERCISES["data_parallel_step"] = Exercise(
         "a mean over ranks, of the gradients or of what a step has made of them: batch.n has divided already, so sum": (
             "comm.all_reduce(p.grad)  ->  comm.all_reduce(p.grad); p.grad /= comm.size"
         ),
+        "the loss has divided by batch.n already: sum the gradients, with no other factor": [
+            "comm.all_reduce(p.grad)  ->  comm.all_reduce(p.grad); p.grad /= batch.n",
+            "comm.all_reduce(p.grad)  ->  p.grad *= len(batch.x) / batch.n; comm.all_reduce(p.grad)",
+        ],
+        "the gradients are summed over ranks twice": (
+            "comm.all_reduce(p.grad)  ->  comm.all_reduce(p.grad); comm.all_reduce(p.grad)"
+        ),
         "gradients of an earlier step are still there: call zero_grad()": "optimizer.zero_grad()  ->  pass",
         "gradients of an earlier step are still there, and nothing is summed over ranks": [
             ("optimizer.zero_grad()  ->  pass", "comm.all_reduce(p.grad)  ->  pass")
@@ -154,6 +161,9 @@ EXERCISES["data_parallel_step"] = Exercise(
         ],
         "the loss is a sum over ranks already: do not divide it": (
             "return float(total[0])  ->  return float(total[0]) / comm.size"
+        ),
+        "the loss of a step is that before the update: no second forward": (
+            "    total =  ->      value, _ = loss(model.forward(batch.x)[0], batch.y, batch.n)\n    total ="
         ),
         "the loss is missing: return it": "return float(total[0])  ->  return None",
         "the samples are collected on every rank: sum gradients, which is what data parallelism is about": COLLECTS,
@@ -209,17 +219,28 @@ EXERCISES["overlapped_backward"] = Exercise(
         ),
         "a bucket is sent before all of its gradients are there: count them, they come in any order": [
             BY_POSITION,
+            BY_POSITION.replace("[-1]", "[0]"),
             "missing[id(bucket)] == 0  ->  missing[id(bucket)] == len(bucket.params) - 1",
         ],
         "a bucket is sent for each of its gradients: send it once, when it is full": (
             "missing[id(bucket)] == 0  ->  True"
         ),
+        "a bucket is sent while one gradient is still missing: send it at 0": (
+            "missing[id(bucket)] == 0  ->  missing[id(bucket)] == 1"
+        ),
+        "an all-reduce for each parameter: one for each bucket, when it is full": [
+            ("missing[id(bucket)] == 0  ->  True", "iall_reduce(bucket.flat)  ->  iall_reduce(param.grad)")
+        ],
+        "the sum is in a copy: pass bucket.flat itself": "reduce(bucket.flat)  ->  reduce(bucket.flat.copy())",
         "some all-reduces are not waited for: call wait() on each after backward": [
             "work.wait()  ->  pass",
             "for work in works:  ->  for work in works[:1]:",
         ],
         "a frozen parameter is in no bucket: look it up with .get()": (
             "bucket_of.get(id(param))  ->  bucket_of[id(param)]"
+        ),
+        "a frozen parameter is left alone: its gradient is not sent": (
+            "if bucket is not None:  ->  if bucket is None: works.append(comm.iall_reduce(param.grad))\n        else:"
         ),
         "backward takes no time: pass clock=comm.clock to it": ", clock=comm.clock  ->  ",
         "only one bucket is sent: every one, as soon as it is full": (
@@ -248,7 +269,7 @@ EXERCISES["predicted_speedup"] = Exercise(
         (0.1, 1e6, 4, 8, 0, 3e8),
         (0.13, 0, 5, 8, 1e-3, 1e9),
         (0.1, 0, 7, 2, 0, 1e9),
-        (0.3, 2e7, 6, 4, 4e-3, 5e8),
+        (0.06, 2e7, 6, 4, 4e-3, 5e8),
         (0.25, 1e6, 1, 4, 1e-3, 2e9),
     ),
     draw=lambda rng: {
@@ -299,6 +320,9 @@ EXERCISES["predicted_speedup"] = Exercise(
         "ranks / cores turns, not a whole number of them": "ranks / cores)  ->  ranks // cores)",
         "ranks / cores turns, not rounded up": "ranks / cores)  ->  -(-ranks // cores))",
         "each rank has a ranks-th of the work": "seconds / ranks *  ->  seconds *",
+        "more ranks may be slower than one: a speed-up may be less than 1": (
+            "return seconds / (computing + communicating)  ->  return max(1, seconds / (computing + communicating))"
+        ),
         "communication and computing add up: nothing overlaps": (
             "(computing + communicating)  ->  max(computing, communicating)"
         ),
@@ -306,6 +330,9 @@ EXERCISES["predicted_speedup"] = Exercise(
     },
     may_pass={"max(ranks / cores, 1)": "a maximum"},
 )
+
+NO_STEP = "        optimizer.step()\n  ->  "
+AVERAGE = "    for p in model.params: comm.all_reduce(p.data); p.data /= comm.size\n"
 
 EXERCISES["local_sgd"] = Exercise(
     cases=[
@@ -330,22 +357,37 @@ EXERCISES["local_sgd"] = Exercise(
         "steps are counted from 1: average after the first `every`, not before": (
             "enumerate(batches, 1)  ->  enumerate(batches)"
         ),
-        "averaged twice at the end: what is averaged in the last step needs no more": (
-            "    return  ->      for p in model.params: p.data[...] = comm.all_gather(p.data).mean(axis=0)\n    return"
+        "averaged twice at the end: what is averaged in the last step needs no more": [
+            f"    return  ->  {AVERAGE}    return",
+            (" or step == len(batches)  ->  ", f"    return  ->  {AVERAGE}    return"),
+        ],
+        "average after the step, not before it": [
+            (NO_STEP, "p.data /= comm.size\n  ->  p.data /= comm.size\n        optimizer.step()\n")
+        ],
+        "the optimizer takes no step": "optimizer.step()  ->  pass",
+        "a step for every batch, not only where the ranks average": [
+            (NO_STEP, "for p in model.params:  ->  optimizer.step()\n            for p in model.params:")
+        ],
+        "the gradients are summed over ranks, too: only the parameters are averaged": (
+            "optimizer.step()  ->  [comm.all_reduce(p.grad) for p in model.params]; optimizer.step()"
         ),
         "a sum, not a mean: divide by comm.size": "p.data /= comm.size  ->  pass",
         "comm.size says how many ranks there are": [f"p.data /= comm.size  ->  p.data /= {k}" for k in (2, 3, 4)],
         "the gradients of earlier steps are still in it: zero_grad()": [
             "optimizer.zero_grad()  ->  pass",
             ("        optimizer.zero_grad()\n  ->  ", "losses = []  ->  losses = []; optimizer.zero_grad()"),
+            ("        optimizer.zero_grad()\n  ->  ", "p.data /= comm.size  ->  p.data /= comm.size; p.grad.fill(0)"),
+        ],
+        "the parameters stay each rank's own: all_reduce p.data itself, after the step, and divide it": [
+            ("all_reduce(p.data)  ->  all_reduce(p.grad)", "p.data /=  ->  p.grad /="),
+            ("all_reduce(p.data)  ->  all_reduce(p.data.copy())", "p.data /= comm.size  ->  pass"),
         ],
         "the gradients were averaged: average the parameters, after the step": [
-            ("all_reduce(p.data)  ->  all_reduce(p.grad)", "p.data /=  ->  p.grad /="),
             (
-                "        optimizer.step()\n  ->  ",
+                NO_STEP,
                 "p.data)\n                p.data /= comm.size"
                 "  ->  p.grad); p.grad /= comm.size\n        optimizer.step()",
-            ),
+            )
         ],
         "divided by more than this rank's own batch: batch.n is its size": "batch.n)  ->  batch.n * comm.size)",
         "a step by hand: the optimizer has a rule and a rate of its own, call optimizer.step()": [
@@ -362,6 +404,9 @@ EXERCISES["local_sgd"] = Exercise(
         ),
         "the losses are missing: is `return losses` there?": "return losses  ->  pass",
         "the loss of every step: a list, with one number for each batch": "return losses  ->  return losses[-1:]",
+        "the loss of a step is that before the update: no second forward": (
+            "losses.append(value)  ->  losses.append(loss(model.forward(batch.x)[0], batch.y, batch.n)[0])"
+        ),
         "this rank's own losses, not the mean of all ranks'": (
             "losses.append(value)  ->  losses.append(comm.all_reduce(np.array([value]))[0] / comm.size)"
         ),
@@ -411,7 +456,12 @@ EXERCISES["scaled_lr"] = Exercise(
         "scaled, but without warm-up": "min(1, step / warmup_steps) if warmup_steps else 1  ->  1",
         "warm-up starts from 0, wanted from lr": "lr + (k - 1) * lr * climbed  ->  k * lr * climbed",
         "one step too early: step 0 has lr itself": "min(1, step /  ->  min(1, (step + 1) /",
-        "one step too late: step W has the full rate": "min(1, step /  ->  min(1, max(0, step - 1) /",
+        "one step too late: step W has the full rate": [
+            f"min(1, step /  ->  min(1, {late} /" for late in ("max(0, step - 1)", "(step - 1)")
+        ],
+        "add (k - 1) lr to lr, not k lr": "(k - 1) * lr  ->  k * lr",
+        "what is climbed is at most 1: min, not max": "min(1, step /  ->  max(1, step /",
+        "it begins at k lr and falls to lr": "* climbed  ->  * (1 - climbed)",
         "W steps are wanted, and this takes W - 1": "step / warmup_steps)  ->  step / max(warmup_steps - 1, 1))",
         "it keeps climbing after the warm-up": "min(1, step / warmup_steps)  ->  step / warmup_steps",
         "it jumps at the end of the warm-up: climb linearly": "step / warmup_steps)  ->  float(step >= warmup_steps))",
@@ -419,9 +469,13 @@ EXERCISES["scaled_lr"] = Exercise(
         "at step t the rate depends on t, not on how often the plan was asked": COUNTS_CALLS,
         "the climb is linear": "lr + (k - 1) * lr * climbed  ->  lr * k ** climbed",
         "lr is an argument, not 0.1": "return lr + (k - 1) * lr  ->  return 0.1 + (k - 1) * 0.1",
-        "it returns a number: define a function inside, and return that": "return plan  ->  return plan(0)",
+        "it returns a number: define a function inside, and return that": "return plan  ->  return k * lr",
         "did you forget `return plan`?": "return plan  ->  pass",
         "without warm-up the full rate holds from step 0: do not divide by 0": " if warmup_steps else 1  ->  ",
+        "without warm-up (0 steps) the full rate holds from step 0": [
+            "step / warmup_steps) if warmup_steps else 1  ->  step / max(1, warmup_steps))",
+            "else 1  ->  else 0",
+        ],
     },
     may_pass={"min(step / warmup_steps, 1)": "a minimum"},
 )
