@@ -281,7 +281,7 @@ EXERCISES["light_forward"] = Exercise(
                 f"{AGAIN}  ->      return block.backward(dy, LAST['saved'])",
             ),
         ],
-        "`block.forward` returns a pair: y, saved = block.forward(x)": [
+        "`block.forward` returns a pair: the output, and what it saved": [
             f"{RUN}  ->      y = block.forward(x)\n    return y, x",
             "    y, saved = block.forward(kept)  ->      saved = block.forward(kept)",
         ],
