@@ -264,8 +264,8 @@ def _finding(group) -> str:
     if not some:
         worst = min(c.efficiency(c.points[-1]) for c in group)
         return f"{model} keeps {worst:.0%} on {group[0].points[-1].nodes:,} nodes"
-    where = f"{min(some):,}" if min(some) == max(some) else f"{min(some):,} to {max(some):,}"
     if len(some) == len(stalls):
+        where = f"{min(some):,}" if min(some) == max(some) else f"{min(some):,} to {max(some):,}"
         return f"{model} stalls at {where} nodes"
     free = min(c.batch for c, s in zip(group, stalls, strict=True) if s is None)
     stalled = max(c.batch for c, s in zip(group, stalls, strict=True) if s is not None)

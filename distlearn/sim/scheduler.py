@@ -14,6 +14,7 @@ The greenlet that called `run` is the hub: it starts ranks, and gets control bac
 
 from __future__ import annotations
 
+import itertools
 import time
 from bisect import bisect_right, insort
 from collections import deque
@@ -95,7 +96,7 @@ class Scheduler:
     def __init__(self, size: int, measures: bool = False):
         self.fibres = [Fibre(rank, rank) for rank in range(size)]
         self.monitor: Callable[[Fibre], None] | None = None
-        self._helpers: list[Fibre] = []
+        self._helper_orders = itertools.count(size + 1)
         self._fibre_of: dict[greenlet, Fibre] = {}
         self._idle: list[Fibre] = []
         self._to_start: list[Fibre] = []
@@ -116,9 +117,7 @@ class Scheduler:
         for fibre in self.fibres:
             self._start(fibre, main)
         if self.monitor is not None:
-            size = len(self.fibres)
-            self._helpers.append(Fibre(size, size))
-            self._start(self._helpers[0], self.monitor)
+            self._start(Fibre(len(self.fibres), len(self.fibres)), self.monitor)
         try:
             while (self._line or self._heap or self._to_start or not self.is_stuck()) and not self._failure:
                 while self._to_start:
@@ -153,7 +152,7 @@ class Scheduler:
         running = getcurrent()
         while running is not None and running not in self._fibre_of:
             running = running.parent
-        return running and self._fibre_of[running].rank
+        return None if running is None else self._fibre_of[running].rank
 
     def is_stuck(self) -> bool:
         """Say whether no fibre will ever be ready again, now that none is; a subclass may wake one instead."""
@@ -186,8 +185,7 @@ class Scheduler:
         if self._idle:
             helper = self._idle.pop()
         else:
-            helper = Fibre(0, len(self.fibres) + 1 + len(self._helpers))
-            self._helpers.append(helper)
+            helper = Fibre(0, next(self._helper_orders))
         helper.rank, helper.now, helper.nic, helper.task = owner.rank, owner.now, owner.nic, task
         owner.nic.users += 1
         if helper.greenlet is not None:
@@ -249,11 +247,11 @@ class Scheduler:
 
     def _unwind(self) -> None:
         self._stopping = True
-        for fibre in (*self.fibres, *self._helpers):
+        for started in list(self._fibre_of):
             for _ in range(100):  # code that swallows GreenletExit gets it again
-                if fibre.greenlet is None or fibre.greenlet.dead:
+                if started.dead:
                     break
-                fibre.greenlet.throw(GreenletExit)
+                started.throw(GreenletExit)
 
 
 def check_caller(fibre: Fibre) -> None:

@@ -261,7 +261,6 @@ class Launch:
         self.outcomes: dict[int, Outcome] = {}
         self.values: dict[int, bytes] = {}
         self.killed = False
-        self._deaths: list[int] = []  # in the order in which they were reported
         self._report, self._reported = None, time.monotonic()  # the newest one, and when it arrived
         self._stalled: float | None = None  # when the first rank said that it waits
         self._stall_shown = False
@@ -270,6 +269,11 @@ class Launch:
     def pending(self) -> list[int]:
         """Ranks that have not ended."""
         return [rank for rank in range(len(self._handles)) if rank not in self.outcomes]
+
+    @property
+    def dead(self) -> list[int]:
+        """Ranks whose process died, in the order of the reports."""
+        return [rank for rank, outcome in self.outcomes.items() if outcome.status == "died"]
 
     def until_trouble(self, timeout: float | None, progress_timeout: float | None) -> str:
         """Return when all ranks have returned, or one has failed; say why if no rank is to blame."""
@@ -297,14 +301,14 @@ class Launch:
                 self._ranks.interrupt(self.pending)
                 self._wait(pause)
                 pause *= 1.5
-            while any(map(self._ranks.is_alive, self._deaths)) and time.monotonic() < start + PATIENCE:
+            while any(map(self._ranks.is_alive, self.dead)) and time.monotonic() < start + PATIENCE:
                 time.sleep(TICK)  # a killed process takes a moment to end
             if self.pending:
                 self._ranks.request_stacks(self.pending)
                 time.sleep(STACK_SECONDS)
         except KeyboardInterrupt:  # a second Ctrl-C: do not wait any longer
             pass
-        for rank in [*self.pending, *filter(self._ranks.is_alive, self._deaths)]:
+        for rank in [*self.pending, *filter(self._ranks.is_alive, self.dead)]:
             self.outcomes[rank] = self._ranks.unresponsive(rank)
         if any(o.status in ("unresponsive", "died") for o in self.outcomes.values()):
             self.killed = True
@@ -352,13 +356,11 @@ class Launch:
             self._end(rank, Outcome(rank, "raised", error=text_of_error(error, rank)))
 
     def _end(self, rank: int, outcome: Outcome) -> None:
-        if outcome.status == "died":
-            self._deaths.append(rank)
         self.outcomes[rank] = outcome
         outcome.position = len(self.outcomes)
 
     def _explain_deaths(self) -> None:
-        dead = [rank for rank in self._deaths if self.outcomes[rank].status == "died"]
+        dead = self.dead
         if not dead:
             return
         first, how = self._ranks.first_death(dead)

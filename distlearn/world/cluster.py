@@ -216,10 +216,9 @@ class Cluster:
 
     def kill_engines(self, pids=()) -> None:
         """Kill all engines."""
-        # those with the given process ids first: with a nanny, it then informs the controller and exits
         _kill([p for p in reaper.marked(self.folder) if p.pid in pids], timeout=1)
         if pids:
-            self.exit_statuses()  # before mpiexec, which prints them, is killed too
+            self.exit_statuses()  # before mpiexec, which prints them, is killed, too
         spared = {self._controller.pid} | {p.pid for p in _children(self._controller)}
         rest = lambda: [p for p in reaper.marked(self.folder) if p.pid not in spared]  # noqa: E731
         psutil.wait_procs(rest(), timeout=0.5)

@@ -203,12 +203,12 @@ def overlaid(source: str) -> list[tuple[str, int, int, str]]:
 
 LOCAL_ARRAYS = re.compile(rf"(?<=[;{{}}])\s*(?:float|double|half|bool|{WORDS})\s+([^;(){{}}=]*\][^;(){{}}=]*);")
 ADDS = re.compile(r"@\s*(?:\+\+|--|(?:[-+*/%&|^]|<<|>>)=)|(?:\+\+|--)\s*@")
-SETS = re.compile(r"(?<!&)&(?!&).*@|@\s*=(?!=)|[(,]\s*@\s*[,)]", re.S)  # @ is an element: its address, an argument
+SETS = re.compile(r"(?<!&)&(?!&)[^;{}]*@|@\s*=(?!=)|[(,]\s*@\s*[,)]")  # by its address, =, or a call
 
 
 def never_set(source: str) -> list[tuple[str, int, int, str]]:
     """Return a warning for each local array whose elements are added to, and of which none is ever set."""
-    # Compilers warn of scalars alone. What a call or a pointer may set is left out: what is reported is always wrong.
+    # Compilers warn of scalars alone. What an address, a call or a macro may set is passed over: a warning is right.
     code, found = without_comments(source), []
     bodies = [(d.begin, d.end) for d in split(code) if d.kind == "function"]
     directives = "".join(DIRECTIVE.findall(code))
@@ -217,18 +217,12 @@ def never_set(source: str) -> list[tuple[str, int, int, str]]:
             continue
         scope = code[match.end() : match.end() + closing("{" + code[match.end() :], 0) - 2]
         for array in re.finditer(r"(\w+)\s*\[", match[1]):
-            adds = 0
-            for use in re.finditer(rf"\b{array[1]}\b((?:\s*\[(?:[^\[\]]|\[[^\]]*\])*\])*)", scope):
-                around = re.split("[;{}]", scope[: use.start()])[-1] + "@" + scope[use.end() :].partition(";")[0]
-                if ADDS.search(around):
-                    adds += 1
-                elif not use[1] or SETS.search(around):
-                    break  # it may be set here
-            else:
-                if adds and array[1] not in directives:  # a macro may set it
-                    at = match.start(1) + array.start()
-                    text = f"{array[1]} is added to but never set: at first its elements can be anything"
-                    found.append(("uninitialised-local", *position(code, at), text))
+            use = rf"\b{array[1]}\b((?:\s*\[(?:[^\[\]]|\[[^\]]*\])*\])*)"
+            uses = re.sub(use, lambda m: "@" if m[1] else " &@", scope)  # @ is an element; a name alone, its address
+            if ADDS.search(uses) and not SETS.search(uses) and array[1] not in directives:
+                at = match.start(1) + array.start()
+                text = f"{array[1]} is added to but never set: at first its elements can be anything"
+                found.append(("uninitialised-local", *position(code, at), text))
     return found
 
 
