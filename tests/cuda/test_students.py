@@ -188,6 +188,16 @@ def test_options_are_a_tuple():
         RawKernel("", "k", "-DN=3")
 
 
+def test_options_define_macros(compiler):
+    """Also where the emulator's own headers have the name, as of a parameter."""
+    kernel = RawKernel(
+        "__global__ void k(T* x) { x[0] = N; }", "k", ("-DN=3", "-D T=float", "-Dn", "-UCOUNT"), compiler=compiler
+    )
+    x = np.zeros(1, f32)
+    kernel((1,), (1,), (x,))
+    assert x == 3
+
+
 def test_constants_have_a_size_and_a_type():
     source = "namespace a { __constant__ float w[3]; __global__ void k(float* x) { x[threadIdx.x] = w[threadIdx.x]; } }"
     kernel, x = RawKernel(source, "a::k"), np.zeros(3, f32)

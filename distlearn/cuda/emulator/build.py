@@ -117,17 +117,15 @@ def _hash(*texts) -> str:
 
 def build(code: DeviceCode, name: str, compiler: Compiler, *, options=()) -> Build:
     """Build one kernel of a source, or find it in the cache; raise CompileError with the lines of the source."""
-    options = [o for o in options if o.startswith(("-D", "-I", "-U"))]  # nvcc's other flags have no meaning here
-    flags = " ".join([*compiler.flags(), *options])
-    # Headers are in the text already.
-    key = _hash(code.text, name, flags, _emulator_hash(), repr(compiler))
+    macros = src.definitions(options)  # nvcc's other flags have no meaning here, and headers are in the text already
+    key = _hash(macros, code.text, name, *compiler.flags(), _emulator_hash(), repr(compiler))
     path = cache_directory() / f"{re.sub(r'[^0-9A-Za-z]+', '_', name)[:40]}-{key}"
     about = path.with_suffix(".json")
     if not (path.exists() and about.exists()):
         if code.text != PROBE:
             _examine(Compiler(*compiler))
         with scratch_directory() as scratch:
-            made, record = _compile(code, name, compiler, options, scratch)
+            made, record = _compile(code, name, compiler, macros, scratch)
             text = scratch / "about.json"
             text.write_text(json.dumps(record), encoding="utf-8")
             os.replace(made, path)
@@ -152,11 +150,11 @@ def preprocessor(options, compiler):
     def run(text):
         chosen = find_compiler(compiler)
         emulator = emulator_directory()
-        flags = ["-x", "c++", *COMMON, "-I", str(emulator), "-imacros", str(emulator / "cuda_emu.h")]
-        given = [o for o in options if o.startswith(("-D", "-U"))]
+        flags = ["-x", "c++", *COMMON, f"-I{emulator}", "-imacros", str(emulator / "cuda_emu.h")]
         done = subprocess.run(
-            [*chosen.command, *flags, *given, "-E", "-P", "-"],
-            input=text, capture_output=True, text=True, encoding="utf-8", errors="replace", check=False,
+            [*chosen.command, *flags, "-E", "-P", "-"],
+            input=f"{src.definitions(options)}\n{text}",
+            capture_output=True, text=True, encoding="utf-8", errors="replace", check=False,
         )  # fmt: skip
         return done.stdout
 
@@ -169,7 +167,7 @@ def _words_of_the_runtime() -> frozenset[str]:
     return frozenset(WORD.findall(" ".join(texts)))
 
 
-def unit(text: str, exported: str, overloaded=()) -> str:
+def unit(text: str, exported: str, overloaded=(), macros="") -> str:
     """Return the file that is compiled: a translated source, and the export of a kernel."""
     # The source has its own namespace, where its types and variables hide those of the runtime. Its functions must not
     # hide them but overload them, as on a card; `overloaded` are their names. Each is declared once more beside the
@@ -178,11 +176,11 @@ def unit(text: str, exported: str, overloaded=()) -> str:
     using = "".join(f"using emu_kernel::{name}; " for name in overloaded)
     return (
         f'#include "cuda_emu.h"\nnamespace emu_kernel {{\nstruct EmuUnused; {beside}\ninline namespace emu_source {{\n'
-        f'{using}\n#line 1 "{KERNEL_FILE}"\n{text}\n#line 1 "export"\n{exported}\n}}\n}}\n'
+        f'{using}\n{macros}\n#line 1 "{KERNEL_FILE}"\n{text}\n#line 1 "export"\n{exported}\n}}\n}}\n'
     )
 
 
-def _compile(code, name, compiler, options, scratch):
+def _compile(code, name, compiler, macros, scratch):
     """Compile; if that fails only because of code added to the source, compile without it."""
     plain, known = src.without_comments(code.text), _words_of_the_runtime()
     declarations = split(plain)
@@ -199,11 +197,11 @@ def _compile(code, name, compiler, options, scratch):
     ways = [(True, overloaded, renamed)] * bool(overloaded or renamed) + [(True, (), ())]
     for way in ways:
         with contextlib.suppress(CompileError):
-            return _compile_as(code, name, compiler, options, scratch, *way)
-    return _compile_as(code, name, compiler, options, scratch, False, (), ())
+            return _compile_as(code, name, compiler, macros, scratch, *way)
+    return _compile_as(code, name, compiler, macros, scratch, False, (), ())
 
 
-def _compile_as(code, name, compiler, options, scratch, arithmetic, overloaded, renamed):
+def _compile_as(code, name, compiler, macros, scratch, arithmetic, overloaded, renamed):
     exported = name
     places = [(d.begin, d.end, base_name(name)) for d in renamed]
     body = translate.to_cpp(code.text, code.flat, arithmetic=arithmetic, renamed=places)
@@ -212,8 +210,8 @@ def _compile_as(code, name, compiler, options, scratch, arithmetic, overloaded, 
     if not re.match(r"\(|.*\)$", exported):  # a cast, which chooses an overload, is an address
         exported = "&" + exported.strip().removeprefix("&").removeprefix("::")
     cpp = scratch / "unit.cpp"
-    cpp.write_text(unit(body.text, f"EMU_EXPORT({exported})", overloaded), encoding="utf-8")
-    flags = [*compiler.flags(), "-I", str(emulator_directory()), *options, *UNINITIALISED]
+    cpp.write_text(unit(body.text, f"EMU_EXPORT({exported})", overloaded, macros), encoding="utf-8")
+    flags = [*compiler.flags(), *_headers(compiler), *UNINITIALISED]
     assembly = scratch / "unit.s"
     said = _run([*compiler.command, *flags, "-S", str(cpp), "-o", str(assembly)], scratch, body, name, compiler, code)
     text, sites = label_calls(assembly.read_text(encoding="utf-8"), sys.platform)
@@ -241,18 +239,28 @@ def _compile_as(code, name, compiler, options, scratch, arithmetic, overloaded, 
     }
 
 
-def _checker(compiler: Compiler) -> Path:  # the same object file for all kernels of a compiler
-    path = cache_directory() / f"checker-{_hash(_emulator_hash(), repr(compiler))}.o"
-    if path.exists():
-        return path
-    with FileLock(cache_directory() / "checker.lock"), scratch_directory() as scratch:
+def _checker(compiler: Compiler) -> Path:
+    flags = [*COMMON, "-O3", "-w", "-fPIE", "-c"]
+    flags += [] if compiler.kind == "gcc" else ["-fno-strict-float-cast-overflow"]
+    return _compiled_once("checker.o", compiler, flags, "checker.cpp")
+
+
+def _headers(compiler: Compiler) -> list[str]:
+    """Return where a kernel's build finds the headers: reading their text would be three quarters of its time."""
+    text = f"-I{emulator_directory()}"
+    if compiler.kind != "gcc":
+        return [text]
+    flags = [*compiler.flags(), "-x", "c++-header"]
+    return [f"-I{_compiled_once('cuda_emu.h.gch', compiler, flags, 'cuda_emu.h').parent}", text]
+
+
+def _compiled_once(made: str, compiler: Compiler, flags, source: str) -> Path:  # the same file for all kernels
+    path = cache_directory() / _hash(_emulator_hash(), repr(compiler), *flags) / made
+    path.parent.mkdir(exist_ok=True)
+    with FileLock(path.parent / "lock"), scratch_directory() as scratch:
         if not path.exists():
-            made = scratch / "checker.o"
-            flags = ["-x", "c++", *COMMON, "-O3", "-w", "-fPIE"]
-            flags += [] if compiler.kind == "gcc" else ["-fno-strict-float-cast-overflow"]
-            cpp = emulator_directory() / "checker.cpp"
-            _run([*compiler.command, *flags, "-c", str(cpp), "-o", str(made)], scratch)
-            os.replace(made, path)
+            _run([*compiler.command, *flags, str(emulator_directory() / source), "-o", str(scratch / made)], scratch)
+            os.replace(scratch / made, path)
     return path
 
 

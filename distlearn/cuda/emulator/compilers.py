@@ -46,7 +46,7 @@ class Compiler(NamedTuple):
     version: str
 
     def flags(self) -> list[str]:
-        flags = ["-x", "c++", *COMMON, *CHECKED, f"-Wframe-larger-than={FRAME}"]
+        flags = [*COMMON, *CHECKED, f"-Wframe-larger-than={FRAME}"]
         flags.append(f"-Werror=frame-larger-than={FRAME}" if self.kind == "gcc" else "-Werror=frame-larger-than")
         if self.kind != "gcc":  # out-of-range conversions to integers as on a card; see translate.py
             flags.append("-fno-strict-float-cast-overflow")

@@ -28,6 +28,7 @@ from .source import (
     UnsupportedFeature,
     bracketed,
     closing,
+    definitions,
     error_at,
     first_branches,
     flatten,
@@ -336,8 +337,7 @@ def device_code(source: str, name: str, options=(), preprocessor=None) -> Device
     flat = flatten(source, options)
     text = taken_branches(flat.text, preprocessor) if preprocessor else flat.text
     code = without_comments(text)
-    given = (match for option in options if (match := re.match(r"-D\s*(\w+)(?:=(.*))?$", option, re.S)))
-    macros = macros_of(code) | {match[1]: Macro(None, "1" if match[2] is None else match[2]) for match in given}
+    macros = macros_of(code) | macros_of(definitions(options))
     declarations = split(code)
     kernel = _find(declarations, name)
     if kernel is None:

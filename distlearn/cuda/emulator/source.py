@@ -200,6 +200,18 @@ class Flat(NamedTuple):
         return lines[line - 1] if 0 < line <= len(lines) else ""
 
 
+def definitions(options) -> str:
+    """Return -DN=16 and -UN as lines of a source: as a flag, N would be replaced in the runtime's templates, too."""
+    lines = []
+    for option in options:
+        name, given, value = option[2:].strip().partition("=")
+        if option.startswith("-D"):
+            lines.append(f"#define {name} {value if given else 1}")
+        elif option.startswith("-U"):
+            lines.append(f"#undef {name}")
+    return "\n".join(lines)
+
+
 def is_cuda_header(name: str) -> bool:
     """Say whether a header comes with CUDA."""
     return bool(CUDA_HEADER.match(name))
