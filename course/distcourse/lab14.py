@@ -39,7 +39,7 @@ def run_fit_amdahl(fit_amdahl, ranks, seconds):
     return named(fit_amdahl(ranks, seconds), "a", "b")
 
 
-# -- section 2: record and replay --------------------------------------------------------------------------------------
+# -- sections 2 and 3: record and replay -------------------------------------------------------------------------------
 
 
 def record(world, strategy="data_naive", hidden=(64, 64)):
@@ -85,7 +85,7 @@ def run_finish(finish, programs=None, seconds=None, ranks=0, joint=0, seed=0):
     return {"ends": [float(end) for end in ends] if isinstance(ends, (list, tuple, np.ndarray)) else ends}
 
 
-# -- section 3: a loader -----------------------------------------------------------------------------------------------
+# -- section 4: a loader -----------------------------------------------------------------------------------------------
 
 
 def write_photos(folder, n=240, side=64):
@@ -123,9 +123,9 @@ def stuck(storage, name):
     return read
 
 
-def read_seconds(loader, storage):
-    """Mean seconds of a read from a storage, and of decoding what was read."""
-    n, began = 20, time.perf_counter()
+def read_seconds(loader, storage, n=20):
+    """Mean seconds of the first n reads from a storage, and of decoding what was read."""
+    began = time.perf_counter()
     for row in range(n):
         loader.but(storage=storage).read(row)
     reading = time.perf_counter()
@@ -140,7 +140,7 @@ def run_workers_needed(workers_needed, rate, latency, decode, nbytes, bandwidth,
     return {"workers": "math.inf" if got == math.inf else int(got) if got == int(got) else float(got)}
 
 
-# -- section 4: the sealed envelope ------------------------------------------------------------------------------------
+# -- section 5: the sealed envelope ------------------------------------------------------------------------------------
 
 TABLES = published()
 ENVELOPE = TABLES["Megatron-LM, table 2"]
@@ -200,13 +200,13 @@ def plot_envelope(rows):
     return ax
 
 
-# -- section 5: a plan for 4,096 GPUs ----------------------------------------------------------------------------------
+# -- section 6: a plan for 4,096 GPUs ----------------------------------------------------------------------------------
 
 GPUS, MEMORY, CHECKPOINT, RESTART = 4096, 80e9, 50.0, 600.0
 """The cluster's GPUs; bytes of each; seconds to save a checkpoint, and to go on after a failure."""
 MTBF = 1000 / 6.5 * DAY / (GPUS // 8)
 """Of all nodes: 6.5 failures in 1,000 node-days (Meta's RSC-1)."""
-LOST = ("below peak", "again", "messages", "bubble", "reduction", "update", "failures")
+LOST = ("below peak", "recomputation", "messages", "bubble", "reduction", "update", "failures")
 MODEL = {"blocks": 128, "width": 25600, "heads": 160, "symbols": 51200}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from matplotlib.category import StrCategoryFormatter
 from matplotlib.collections import PathCollection
 from matplotlib.container import BarContainer, ErrorbarContainer
 from matplotlib.ticker import FixedLocator, FuncFormatter, PercentFormatter
@@ -96,7 +97,7 @@ def _written(values, axis) -> list[Any]:
     formatter = axis.get_major_formatter()
     if isinstance(formatter, PercentFormatter):
         return [_number(100 * v / formatter.xmax) for v in values]
-    if isinstance(formatter, FuncFormatter):
+    if isinstance(formatter, (FuncFormatter, StrCategoryFormatter)):
         return [_number(formatter(v, None) or v) if np.isfinite(v) else None for v in values]  # "": no tick is there
     return [_number(v) for v in values]
 

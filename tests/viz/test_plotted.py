@@ -65,6 +65,11 @@ def test_horizontal_bars(ax):
     assert cells(ax) == [["bar", "ms"], ["fft", "2.5"], ["direct", "4"]]
 
 
+def test_bars_at_names_instead_of_numbers(ax):
+    ax.barh(["fft", "direct"], [2.5, 4])
+    assert cells(ax) == [["bar", "value"], ["fft", "2.5"], ["direct", "4"]]
+
+
 def test_numbers_are_in_the_units_of_their_axes(ax):
     ax.plot([0.001, 0.002], [0.25, 0.5], label="run")
     time_axis(ax.xaxis, 0.002, "time")
