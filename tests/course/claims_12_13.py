@@ -142,6 +142,17 @@ def layer_times():
     return 1e3 * forward, 1e3 * gather, row["peak [MB]"]
 
 
+def equal_blocks():
+    """Bytes that a network of equal blocks holds, each run once more, as shares of all that its layers save."""
+    chain, found = lab13.chain_of(lab13.deep(), np.zeros((128, 64), "float32")), []
+    for size in range(1, 20):
+        *parts, plan = [list(range(20))[i : i + size] for i in range(0, 20, size)]
+        for part in reversed(parts):
+            plan = part, plan
+        found.append(dl.nn.plan_cost(plan, *chain)[0] / sum(chain[2]))
+    return found
+
+
 def shares_of_a_layer():
     """Shares [%] that sequence parallelism, selective recomputation, and both leave, by model."""
     layer_bytes, t = answers("13", "layer_bytes")[0], {"t": 8}
@@ -242,6 +253,8 @@ CLAIMS = [
     Claim("13", "89 MB are held at the peak. A layer's forward pass takes 0.21 ms and its backward pass twice as long; "
           "gathering its parameters, 4.2 MB, takes 0.13 ms", layer_times,
           lambda found: np.allclose(found, (0.215, 0.13, 89.3), rtol=0.03)),
+    Claim("13", "Equal blocks that run once more need more than a third", equal_blocks,
+          lambda found: min(found) > 1 / 3),
     Claim("13", "leave a fifth or less, though either alone leaves a half to two thirds", shares_of_a_layer,
           lambda found: found[:, :2].min() > 48 and found[:, :2].max() < 68 and 15 < found[:, 2].min() <= 20.3),
     Claim("13", "Forty lose 0.3 points on average in NVFP4, 0.4 with 16 values and 0.9 in MXFP4",

@@ -133,12 +133,12 @@ EXERCISES["layer_bytes"] = Exercise(
             f"{REST}  ->  24 / t if sequence else 10 + 24 / t"
         ),
         "full recomputation keeps the layer's input alone, and no attention term": (
-            "return 2 * s * b * h\n  ->  return 2 * s * b * h + 5 * a * s**2 * b / t\n"
+            "return 2.0 * s * b * h\n  ->  return 2.0 * s * b * h + 5 * a * s**2 * b / t\n"
         ),
         "the attention term is divided by t already: sequence parallelism divides the 10 alone": (
             f"{ALL}  ->  return s * b * h * (10 + 24 / t + scores) / (t if sequence else 1)"
         ),
-        "full recomputation keeps 2 s b h, not 34 / t": "return 2 * s * b * h\n  ->  return 34 * s * b * h / t\n",
+        "full recomputation keeps 2 s b h, not 34 / t": "return 2.0 * s * b * h\n  ->  return 34 * s * b * h / t\n",
         "selective recomputation drops all of the attention term, not a part": [
             f"{SCORES}  ->  5 * a * s / (h * t) / (2 if selective else 1)",
             f"{SCORES}  ->  (2 if selective else 5) * a * s / (h * t)",
@@ -147,8 +147,8 @@ EXERCISES["layer_bytes"] = Exercise(
             f"{ALL}  ->  return s * b * h * rest + (0 if selective else 5 * a * s**2 / t)"
         ),
         "full recomputation keeps one input of s b h numbers, of 2 bytes each": [
-            "return 2 * s * b * h\n  ->  return 16 * s * b * h\n",
-            "return 2 * s * b * h\n  ->  return 4 * s * b * h\n",
+            "return 2.0 * s * b * h\n  ->  return 16 * s * b * h\n",
+            "return 2.0 * s * b * h\n  ->  return 4 * s * b * h\n",
         ],
         "two masks of one byte stay whole, too": "10 + 24 / t  ->  8 + 26 / t",
         "selective recomputation drops 5 a s / h alone, and no part of the 34": (
@@ -158,13 +158,13 @@ EXERCISES["layer_bytes"] = Exercise(
         "the formula gives bytes already: not times 2": f"{ALL}  ->  {ALL.replace('return', 'return 2 *')}",
         "the formula gives bytes, not numbers of 2 bytes: do not halve it": f"{ALL}  ->  {ALL} / 2",
         "full recomputation keeps the layer's input, 2 bytes a number": (
-            "return 2 * s * b * h\n  ->  return s * b * h\n"
+            "return 2.0 * s * b * h\n  ->  return s * b * h\n"
         ),
-        "full recomputation keeps the layer's input alone": ("    if full:\n        return 2 * s * b * h\n  ->  "),
-        "full recomputation keeps something: the layer's input": ("return 2 * s * b * h\n  ->  return 0\n"),
+        "full recomputation keeps the layer's input alone": ("    if full:\n        return 2.0 * s * b * h\n  ->  "),
+        "full recomputation keeps something: the layer's input": ("return 2.0 * s * b * h\n  ->  return 0\n"),
         "full recomputation keeps the whole input on every rank: not divided by t": [
-            "return 2 * s * b * h\n  ->  return 2 * s * b * h / t\n",
-            "return 2 * s * b * h\n  ->  return 2 * s * b * h / (t if sequence else 1)\n",
+            "return 2.0 * s * b * h\n  ->  return 2.0 * s * b * h / t\n",
+            "return 2.0 * s * b * h\n  ->  return 2.0 * s * b * h / (t if sequence else 1)\n",
         ],
         "ranks share the heads: the attention term is divided by t": (
             f"{SCORES}  ->  0 if selective else 5 * a * s / h"
@@ -613,7 +613,7 @@ EXERCISES["cluster_16"] = Exercise(
             "values.astype(w.dtype)  ->  values",
             "values.astype(w.dtype)  ->  values.astype('float32')",
         ],
-        "compute in float64": "w.astype(float).reshape(-1)  ->  w.astype('float16').reshape(-1)",
+        "compute in float64": [f"w.astype(float).reshape(-1)  ->  w.astype('float{n}').reshape(-1)" for n in (16, 32)],
         "two ids in each byte": f"{PACKED}  ->  ids",
         "the first of two ids is in the low four bits: id + 16 * next id": (
             f"{PACKED}  ->  16 * ids[0::2] + ids[1::2]"
