@@ -31,11 +31,13 @@ class NothingFailed(AssertionError):
 class Lab:
     """What one lab works with, made in its first cell: predictions, checks, deliberate failures and figures.
 
-    It sets the style of figures, prints one line about the machine, and warns where the engines that the lab starts at
-    once and BLAS threads ask for more cores than there are. It seeds nothing and writes no file.
+    It sets the style of figures, limits BLAS to one thread, prints one line about the machine, and warns where the
+    engines that the lab starts at once ask for more cores than there are. It seeds nothing and writes no file.
     """
 
     def __init__(self, number: str, engines: int = 0):
+        from threadpoolctl import threadpool_limits
+
         from distlearn.viz import use_style
 
         if not re.fullmatch(r"\d\d", str(number)):
@@ -43,6 +45,9 @@ class Lab:
         self.number = number
         self._guesses = _GUESSES.setdefault(number, {})
         use_style()
+        # For arrays as small as a lab's, a second thread takes as long and twice the processor time; on a busy machine,
+        # where it waits for a core, several times as long.
+        threadpool_limits(1, user_api="blas")
         cores = count_cores()
         print(_machine(number, cores))
         for advice in _crowding(engines, cores, os.environ.get("OMP_NUM_THREADS")):

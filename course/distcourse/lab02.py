@@ -9,7 +9,6 @@ from time import perf_counter
 from typing import NamedTuple
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from distlearn.comm.base import ignore_report
 from distlearn.data import Batch, available, load
@@ -91,8 +90,7 @@ def steps_to_target(task: TargetTask, batch: int, lr: float, rule=None, *, seed:
         Steps after which the run ends.
     """
     trainer, rng, look = task.trainer(SGD() if rule is None else rule, lr, seed), np.random.default_rng(seed), 1
-    # one thread: products this small gain nothing from more; and a learning rate that is too high overflows
-    with threadpool_limits(1), np.errstate(all="ignore"):
+    with np.errstate(all="ignore"):  # a learning rate that is too high overflows
         for step in range(1, int(most) + 1):
             value = trainer.step(task.draw(batch, rng))
             if not math.isfinite(value):
@@ -209,13 +207,12 @@ def sweep_batches(task: TargetTask, batches, *, lr: float, report=ignore_report)
 
 
 def step_seconds(task: TargetTask, batch: int, rule) -> float:
-    """Measure the time of a training step on one thread, the median of several [s]."""
+    """Measure the time of a training step, the median of several [s]."""
     trainer, rng, times = task.trainer(rule, 0.1), np.random.default_rng(0), []
-    with threadpool_limits(1):
-        for _ in range(30):
-            start = perf_counter()
-            trainer.step(task.draw(batch, rng))
-            times.append(perf_counter() - start)
+    for _ in range(30):
+        start = perf_counter()
+        trainer.step(task.draw(batch, rng))
+        times.append(perf_counter() - start)
     return float(np.median(times))
 
 

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 from matplotlib.patches import Patch
-from threadpoolctl import threadpool_limits
 
 from distlearn.data import load
 from distlearn.nn import (
@@ -207,8 +206,7 @@ def deep_network(seed: int = 0):
     layers += [MaxPool(2), Flatten(), Linear(h * w * c // 4, data.n_classes, next(seeds), gain=1.0)]
     model = Sequential(*layers)
     trainer = Serial(None, fuse(model), SoftmaxCrossEntropy(), Optimizer(model.params, Adam(), 0.003))
-    with threadpool_limits(1):
-        fit(trainer, data, epochs=10, batch_size=64, seed=seed, evaluate_every=0)
+    fit(trainer, data, epochs=10, batch_size=64, seed=seed, evaluate_every=0)
     return model
 
 
@@ -248,7 +246,7 @@ def digits_recognised(model) -> int:
     """How many of the digits' first 100 test images a model recognises; NaN counts as wrong."""
     data, dtype = load("digits"), model.params[0].data.dtype
     x, labels = data.x_test[:100].astype(dtype), data.y_test[:100]
-    with np.errstate(all="ignore"), threadpool_limits(1):
+    with np.errstate(all="ignore"):
         scores = model.forward(x)[0].astype(np.float64)
     return int(np.sum((scores.argmax(axis=1) == labels) & np.isfinite(scores).all(axis=1)))
 

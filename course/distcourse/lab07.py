@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from distlearn import need, viz
 from distlearn.comm import Network
@@ -79,8 +78,7 @@ def backward_step(
         return [p.grad.copy() for p in model.params], [list(bucket.params) for bucket in buckets] == before
 
     world = SimWorld(ranks, network, Roofline(peak))
-    with threadpool_limits(1):  # small products are slower on several cores
-        gradients, intact = zip(*world.run(on_rank), strict=True)
+    gradients, intact = zip(*world.run(on_rank), strict=True)
     trace = world.trace
     communicating = trace.total(rank=0, lane="comm")
     return Overlap(trace, world.makespan, communicating, trace.exposed(), list(gradients), all(intact))

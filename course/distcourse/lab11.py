@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
-from threadpoolctl import threadpool_limits
 
 from distlearn.comm import Network
 from distlearn.data import load
@@ -79,7 +78,7 @@ def train(policy, speeds: Speeds, lr: float, gradients=800, *, batch=32, wrong=0
     def step(g, staleness):
         return lr * (mean / max(1, staleness) if damped else 1) * g
 
-    with threadpool_limits(1), np.errstate(all="ignore"):  # small products are slower on several cores; it may diverge
+    with np.errstate(all="ignore"):  # it may diverge
         times, versions = replay(events, np.zeros_like(lr) + start, gradient, step)
     return Trained(events, losses, times, versions)
 

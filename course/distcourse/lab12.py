@@ -9,7 +9,6 @@ from collections import Counter
 from numbers import Integral
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 import distlearn as dl
 from distlearn.parallel import young_interval
@@ -328,8 +327,7 @@ def error_against_time(method: str, seed: int, *, mtbf: float = 18.0):
         failures=list(itertools.chain(*failures.values())),
         detection=1e9,
     )
-    with threadpool_limits(1):  # small products are slower on several cores
-        return world.run(program)[0]
+    return world.run(program)[0]
 
 
 # -- section 5: slow, and silently wrong -------------------------------------------------------------------------------

@@ -6,7 +6,6 @@ import functools
 import itertools
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 import distlearn as dl
 from distlearn.data import Batch, load
@@ -242,11 +241,10 @@ def train(model, n, lr, steps=300, *, noise=0.0, seed=0):
     """Train on the digits, a share `noise` of the labels drawn at random, anew in each step; return the losses."""
     optimizer, rng, losses = Optimizer(model.params, Momentum(), lr), np.random.default_rng(seed), []
     trainer, x, y = dl.Serial(None, model, dl.nn.SoftmaxCrossEntropy(), optimizer), digits().x_train, digits().y_train
-    with threadpool_limits(1):  # small matrices: a second thread only slows them down
-        for _ in range(steps):
-            rows = rng.permutation(len(x))[:n]
-            labels = np.where(rng.random(n) < noise, rng.integers(10, size=n), y[rows])
-            losses.append(trainer.step(Batch(x[rows], labels, n)))
+    for _ in range(steps):
+        rows = rng.permutation(len(x))[:n]
+        labels = np.where(rng.random(n) < noise, rng.integers(10, size=n), y[rows])
+        losses.append(trainer.step(Batch(x[rows], labels, n)))
     return losses
 
 

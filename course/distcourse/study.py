@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from distlearn.comm.base import ignore_report
 from distlearn.tables import Table, format_number
@@ -47,8 +46,7 @@ class Study:
         settings, found = list(itertools.product(*self.over.values())), []
         for setting, seed in itertools.product(settings, self.seeds):
             named = dict(zip(self.over, setting, strict=True))
-            with threadpool_limits(1):  # small matrices: a second thread only waits
-                made = run(seed=seed, **named)
+            made = run(seed=seed, **named)
             found.append(made if isinstance(made, dict) else {"value": made})
             report(len(found), len(settings) * len(self.seeds), **named)
         shape = (*map(len, self.over.values()), len(self.seeds))

@@ -6,6 +6,7 @@ import sys
 import numpy as np
 import pytest
 from distcourse import Lab, lab, show
+from threadpoolctl import threadpool_info, threadpool_limits
 
 
 def test_setup_prints_one_line_and_seeds_nothing(capsys):
@@ -24,6 +25,12 @@ def test_a_number_and_a_kind_that_are_none_are_named():
             Lab(number)
     with pytest.raises(ValueError, match="prediction 'n': kind is <class 'int'>"):
         Lab("99").predict("n", "How many?", kind=int)
+
+
+def test_a_lab_takes_one_thread_of_blas():
+    with threadpool_limits(2, user_api="blas"):
+        lab.Lab("07")
+        assert {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"} == {1}
 
 
 def test_crowding_is_told():
