@@ -23,7 +23,7 @@ def compiler(request):
 def fresh_cache(monkeypatch, tmp_path):
     """Let a test say where kernels are kept, with temporary files in `tmp_path`."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    caches = build.cache_directory, build._examine
+    caches = build.cache_directory, build.prepare
     for cached in caches:
         cached.cache_clear()
     yield

@@ -1,12 +1,15 @@
 """Honest work loses nothing, costs are the same every time, and nothing is below a floor without being named."""
 
+import ast
 import io
+import sys
 import zipfile
 
 import numpy as np
 import pytest
 from distcourse.author import sandbox
 from distcourse.project import classifier, kernel, reading, schedule
+from distcourse.project.alone import run
 from distcourse.project.cuda_source import check_source
 from distcourse.project.rounds import TRACKS, make
 from distcourse.project.track import Draws, judged
@@ -24,6 +27,15 @@ def test_the_example_is_scored(track, around):
     assert found[0] == found[1]
     assert found[0].state == "scored", found[0]
     assert found[0].cost >= found[0].floor > 0
+
+
+@pytest.mark.skipif(UNSAFE, reason="no sandbox")
+def test_what_all_kernels_share_is_built_once_for_all_submissions(tmp_path):
+    find = "print(sorted(os.listdir(os.path.expanduser('~/.cache/distlearn/cuda'))))"
+    build = "distlearn.cuda.RawKernel('__global__ void k() {}', 'k')((1,), (1,), ())"
+    ended = run([sys.executable, "-c", f"import os, distlearn; {find}; {build}; {find}"], tmp_path, 60)
+    before, after = map(ast.literal_eval, ended.out.decode().splitlines())
+    assert [name[:2] for name in after if name not in before] == ["k-", "k-"]
 
 
 def test_tasks_and_numbers_are_what_they_were(around):

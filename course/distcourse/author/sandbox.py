@@ -48,7 +48,7 @@ MACHINE = tuple(f"/proc/{name}" for name in ("sys", "sysrq-trigger", "irq", "bus
 # A program starts with copies of the emulator's parts and of the submission's files, which it may change.
 _COPY = """\
 mkdir -p .cache/distlearn/cuda work
-cp /opt/kernels/* .cache/distlearn/cuda 2>/dev/null
+cp -r /opt/kernels/* .cache/distlearn/cuda 2>/dev/null
 cd work
 if test -d /opt/submission; then cp -r /opt/submission/. .; fi
 """
@@ -133,15 +133,20 @@ def _data_folder(environment) -> str:
 def _emulator_parts() -> Path:
     """Copy the parts that every emulated kernel needs, so that they are not built again for each submission."""
     # The other files of the cache are kernels that were built before, those of solutions among them.
-    from distlearn.cuda.emulator.build import cache_directory
+    from distlearn.cuda.emulator import build, compilers, source
 
     folder = Path(tempfile.mkdtemp(prefix="dl-parts-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    for kind in ("checker-*", "probe-*"):
-        found = sorted(cache_directory().glob(kind), key=lambda path: path.stat().st_mtime)
+    with contextlib.suppress(source.KernelError):  # no compiler: the submission's own kernels say so
+        build.prepare(compilers.find_compiler())
+    for kind in ("parts-*", "probe-*"):
+        found = sorted(build.cache_directory().glob(kind), key=lambda path: path.stat().st_mtime)
         for path in found[-6:]:
             with contextlib.suppress(OSError):
-                shutil.copy(path, folder)
+                if path.is_dir():
+                    shutil.copytree(path, folder / path.name)
+                else:
+                    shutil.copy(path, folder)
     return folder
 
 

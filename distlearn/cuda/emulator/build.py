@@ -123,7 +123,7 @@ def build(code: DeviceCode, name: str, compiler: Compiler, *, options=()) -> Bui
     about = path.with_suffix(".json")
     if not (path.exists() and about.exists()):
         if code.text != PROBE:
-            _examine(Compiler(*compiler))
+            prepare(Compiler(*compiler))
         with scratch_directory() as scratch:
             made, record = _compile(code, name, compiler, macros, scratch)
             text = scratch / "about.json"
@@ -136,8 +136,8 @@ def build(code: DeviceCode, name: str, compiler: Compiler, *, options=()) -> Bui
 
 
 @functools.cache
-def _examine(compiler: Compiler) -> None:
-    """Check the compiler's counts, once for each compiler and version of the emulator."""
+def prepare(compiler: Compiler) -> None:
+    """Build what all kernels share, and check the compiler's counts: once for each compiler and version of the emulator."""
     passed = cache_directory() / f"probe-{_hash(_emulator_hash(), repr(compiler), *compiler.flags())}"
     if not passed.exists():
         examine(compiler, build(device_code(PROBE, "probe"), "probe", compiler))
@@ -255,7 +255,7 @@ def _headers(compiler: Compiler) -> list[str]:
 
 
 def _compiled_once(made: str, compiler: Compiler, flags, source: str) -> Path:  # the same file for all kernels
-    path = cache_directory() / _hash(_emulator_hash(), repr(compiler), *flags) / made
+    path = cache_directory() / f"parts-{_hash(_emulator_hash(), repr(compiler), *flags)}" / made
     path.parent.mkdir(exist_ok=True)
     with FileLock(path.parent / "lock"), scratch_directory() as scratch:
         if not path.exists():
