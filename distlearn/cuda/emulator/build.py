@@ -137,7 +137,7 @@ def build(code: DeviceCode, name: str, compiler: Compiler, *, options=()) -> Bui
 
 @functools.cache
 def prepare(compiler: Compiler) -> None:
-    """Build what all kernels share, and check the compiler's counts: once for each compiler and version of the emulator."""
+    """Build what kernels share, and check the compiler's counts: once for each compiler and version of the emulator."""
     passed = cache_directory() / f"probe-{_hash(_emulator_hash(), repr(compiler), *compiler.flags())}"
     if not passed.exists():
         examine(compiler, build(device_code(PROBE, "probe"), "probe", compiler))
