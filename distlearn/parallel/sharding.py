@@ -34,7 +34,12 @@ class HeldElsewhere(NDArrayOperatorsMixin):
             "made; strategy.gather_params() returns the trained values"
         )
 
-    __array__ = __array_ufunc__ = __array_function__ = __getitem__ = __setitem__ = __iter__ = copy = astype = _refuse
+    __array__ = __array_ufunc__ = __array_function__ = __getitem__ = __setitem__ = __iter__ = _refuse
+
+    def __getattr__(self, name):
+        if name in dir(np.ndarray) and not name.startswith("__"):  # a method, such as mean
+            self._refuse()
+        raise AttributeError(name)
 
     @staticmethod
     def refuse_other(name: str):
