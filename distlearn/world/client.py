@@ -26,7 +26,7 @@ import psutil
 from ..comm.base import CommError
 from ..sim.copies import is_installed
 from . import remote
-from .cluster import Cluster, identity, is_engine_death
+from .cluster import Cluster, PortTaken, identity, is_engine_death
 from .deaths import DeathWatch, first_to_die, how_it_ended
 from .interrupts import check_interrupts
 from .outcome import OWN_MODULES, Frame, Outcome, text_of_error, where
@@ -95,6 +95,8 @@ class Ranks:
                 call.wait(TICK)
             if not call.done():
                 raise CommError(f"engine {target} does not answer: it is busy or hangs; interrupt or restart it")
+        if not calls[0].wait_for_output(OUTPUT_SECONDS):  # the relay of outputs has no port: all runs would wait for it
+            raise PortTaken("what engines print does not arrive; make the EngineWorld again")
         return [call.get() for call in calls]
 
     # -- work ----------------------------------------------------------------------------------------------------------
@@ -244,7 +246,7 @@ def read_stack(path: str) -> list[Frame]:
 PAUSE = 0.05
 PATIENCE = 3.0
 STACK_SECONDS = 0.2  # Time for a rank to write its stack after it was asked for it.
-# Longest wait for a rank's last output, which arrives after its result: at once, unless the machine is busy.
+# Longest wait for the ranks' last output, which arrives after its result: at once, unless the machine is busy.
 OUTPUT_SECONDS = 5.0
 
 
@@ -316,9 +318,10 @@ class Launch:
             self._explain_deaths()
 
     def finish(self) -> None:
+        deadline = time.monotonic() + OUTPUT_SECONDS
         for rank, handle in enumerate(self._handles):
             if self.outcomes[rank].status not in ("died", "unresponsive"):
-                handle.wait_for_output(OUTPUT_SECONDS)
+                handle.wait_for_output(max(0.0, deadline - time.monotonic()))
         self._show_progress()
         self._output.show([handle.metadata for handle in self._handles], range(len(self._handles)))
 

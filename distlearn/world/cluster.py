@@ -95,6 +95,10 @@ class Hosts:
         return ["-launcher", "ssh", "-launcher-exec", self.rsh, "-localhost", self.here, "-hosts", slots]
 
 
+class PortTaken(RuntimeError):
+    """A port of the controller, which chooses free ones before it opens them, was taken by another program."""
+
+
 class Cluster:
     """A controller on this machine, and `n` engines here or on other hosts."""
 
@@ -122,6 +126,12 @@ class Cluster:
             raise
 
     def _start(self) -> None:
+        try:
+            self._start_once()
+        except PortTaken:
+            self.restart()
+
+    def _start_once(self) -> None:
         import ipyparallel as ipp
         from traitlets.config import Config
 
@@ -158,7 +168,9 @@ class Cluster:
         try:
             self._set = self._ipp.engines[self._ipp.start_engines_sync(self.n)]
         except RuntimeError:  # ipyparallel names the files that it waited for
-            raise RuntimeError(f"the engines' controller did not start. {self._why(self._ipp.controller)}") from None
+            why = self._why(self._ipp.controller)
+            kind = PortTaken if "Address already in use" in why else RuntimeError
+            raise kind(f"the engines' controller did not start. {why}") from None
         if self.client is None:
             self.client = self._ipp.connect_client_sync()
         deadline = time.monotonic() + START_SECONDS
@@ -202,12 +214,16 @@ class Cluster:
         return []
 
     # -- ending --------------------------------------------------------------------------------------------------------
+    def restart(self) -> None:
+        """Replace the engines and the controller, which takes new ports."""
+        self._drop()
+        self._former = set()
+        self._start_once()
+
     def restart_engines(self) -> None:
         """Replace the engines by new ones, and the controller if it died."""
         if self.client is None or not self.has_controller():
-            self._drop()
-            self._former = set()
-            self._start()
+            self.restart()
             return
         self.kill_engines()
         self._former |= set(self.client._engines.values())  # also the engines of an interrupted start

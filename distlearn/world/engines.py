@@ -25,7 +25,7 @@ from ..comm.point_to_point import DelayedComm
 from ..comm.recorder import EXHAUSTED
 from ..trace import Trace
 from .client import Launch, Ranks, unpack
-from .cluster import Cluster
+from .cluster import Cluster, PortTaken
 from .interrupts import defer_interrupts
 from .local import T, World
 from .outcome import first_failure, where
@@ -100,7 +100,7 @@ class EngineWorld(World):
             # also where a cell is run again and assigns another world to its name, and when Python exits
             self._end = weakref.finalize(self, _end, self._cluster, os.getpid())
             try:
-                self._ranks = Ranks(self._cluster)
+                self._join()
             except BaseException:
                 self.close()
                 raise
@@ -242,6 +242,14 @@ class EngineWorld(World):
         self.trace = Trace(sorted(spans, key=lambda s: (s.end, s.rank)))
         watch.finish()
 
+    def _join(self) -> None:
+        """Make ranks of the engines; once more, with a new controller, if one of its ports was taken."""
+        try:
+            self._ranks = Ranks(self._cluster)
+        except PortTaken:
+            self._cluster.restart()
+            self._ranks = Ranks(self._cluster)
+
     def _ensure_engines(self) -> None:
         if self._closed:
             raise CommError("this EngineWorld is closed; make a new one")
@@ -253,7 +261,7 @@ class EngineWorld(World):
             self._restart_reason = problem  # until the restart is complete: it can be interrupted too
             self._ranks.close()
             self._cluster.restart_engines()
-            self._ranks = Ranks(self._cluster)
+            self._join()
             self._restart_reason = ""
         seconds = time.perf_counter() - start
         print(f"EngineWorld: restarted {self.size} engines in {seconds:.1f} s ({problem})", file=sys.stderr)

@@ -248,8 +248,8 @@ CLAIMS = [
           lambda found: 0.02 < found[0] < 0.09 and found[1] == 1, slow=True),
     Claim("12", r"keeps $e^{-R/M} = 57\,\%$", one_learner,
           lambda found: abs(np.mean(found[0]) - 57.4) < 2 and abs(np.mean(found[1]) - 98.3) < 0.3),
-    Claim("13", "Fetching ahead holds 5.2 MB more at the peak, 6 %, little more than a layer's 4.2: its gradients are still "
-          "being scattered", zero, zero_holds, slow=True),
+    Claim("13", "Fetching ahead holds 5.2 MB more at the peak, 6 %, little more than a layer's 4.2: its gradients are "
+          "still being scattered", zero, zero_holds, slow=True),
     Claim("13", "89 MB are held at the peak. A layer's forward pass takes 0.21 ms and its backward pass twice as long; "
           "gathering its parameters, 4.2 MB, takes 0.13 ms", layer_times,
           lambda found: np.allclose(found, (0.215, 0.13, 89.3), rtol=0.03)),
