@@ -28,7 +28,7 @@ EXERCISES["moves"] = Exercise(
         {"of": "gather", "size": 4, "shape": [2, 3], "seed": 2},
         {"of": "gather", "size": 5, "shape": [2, 2], "dtype": "float32", "root": 1},
         {"of": "gather", "size": 1, "shape": [3]},
-        {"of": "star_all_reduce", "size": 4, "shape": [6]},
+        {"of": "star_all_reduce", "size": 4, "shape": [3, 2]},
         {"of": "star_all_reduce", "size": 3, "shape": [2, 3], "dtype": "int32", "seed": 3},
         {"of": "star_all_reduce", "size": 1, "shape": [2]},
     ],
@@ -110,6 +110,7 @@ EXERCISES["moves"] = Exercise(
         ),
         "star: a mean, not a sum": "rows.sum(axis=0, dtype=x.dtype)  ->  rows.mean(axis=0).astype(x.dtype)",
         "star: the sum has the dtype of x": "rows.sum(axis=0, dtype=x.dtype)  ->  rows.sum(axis=0)",
+        "star: gather x in its own shape": "rows = gather(comm, x)  ->  rows = gather(comm, x.ravel())",
         "star: the rows are not added up": [
             "rows.sum(axis=0, dtype=x.dtype)  ->  rows[0]",
             "rows.sum(axis=0, dtype=x.dtype)  ->  rows.max(axis=0)",
