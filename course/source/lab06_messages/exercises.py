@@ -353,6 +353,7 @@ EXERCISES["ring"] = Exercise(
         "some parts are empty where there are fewer elements than ranks: the steps are the same": [
             f"{FIRST}  ->      if x.size < p: return\n{FIRST}",
             f"{FIRST}  ->      if x.size < p: return comm.all_reduce(x)\n{FIRST}",
+            "        comm.send_recv(parts[(r - step)  ->          if mine.size: comm.send_recv(parts[(r - step)",
         ],
         "parts as equal as possible, of all elements: np.array_split": [
             f"    parts = {CUT}  ->      n = x.size // p\n"
@@ -557,6 +558,7 @@ EXERCISES["seconds"] = Exercise(
         "star: messages to rank 0 leave at the same time, so they share one latency": (
             f"{STAR}  ->  2 * (p - 1) * whole"
         ),
+        "star: messages to rank 0 have a latency, too": f"{STAR}  ->  (p - 1) * n / beta + (p - 1) * whole",
         "star: rank 0 answers, too": f"{STAR}  ->  alpha + (p - 1) * n / beta",
         "star: the others send to rank 0, before it answers": f"{STAR}  ->  (p - 1) * whole",
         "star: rank 0 receives one message after another": f"{STAR}  ->  2 * whole + (p - 2) * whole",
