@@ -28,7 +28,7 @@ EXERCISES["moves"] = Exercise(
         {"of": "gather", "size": 4, "shape": [2, 3], "seed": 2},
         {"of": "gather", "size": 5, "shape": [2, 2], "dtype": "float32", "root": 1},
         {"of": "gather", "size": 1, "shape": [3]},
-        {"of": "star_all_reduce", "size": 4, "shape": [6]},
+        {"of": "star_all_reduce", "size": 4, "shape": [3, 2]},
         {"of": "star_all_reduce", "size": 3, "shape": [2, 3], "dtype": "int32", "seed": 3},
         {"of": "star_all_reduce", "size": 1, "shape": [2]},
     ],
@@ -110,6 +110,7 @@ EXERCISES["moves"] = Exercise(
         ),
         "star: a mean, not a sum": "rows.sum(axis=0, dtype=x.dtype)  ->  rows.mean(axis=0).astype(x.dtype)",
         "star: the sum has the dtype of x": "rows.sum(axis=0, dtype=x.dtype)  ->  rows.sum(axis=0)",
+        "star: gather x in its own shape": "rows = gather(comm, x)  ->  rows = gather(comm, x.ravel())",
         "star: the rows are not added up": [
             "rows.sum(axis=0, dtype=x.dtype)  ->  rows[0]",
             "rows.sum(axis=0, dtype=x.dtype)  ->  rows.max(axis=0)",
@@ -352,6 +353,7 @@ EXERCISES["ring"] = Exercise(
         "some parts are empty where there are fewer elements than ranks: the steps are the same": [
             f"{FIRST}  ->      if x.size < p: return\n{FIRST}",
             f"{FIRST}  ->      if x.size < p: return comm.all_reduce(x)\n{FIRST}",
+            "        comm.send_recv(parts[(r - step)  ->          if mine.size: comm.send_recv(parts[(r - step)",
         ],
         "parts as equal as possible, of all elements: np.array_split": [
             f"    parts = {CUT}  ->      n = x.size // p\n"
@@ -556,6 +558,7 @@ EXERCISES["seconds"] = Exercise(
         "star: messages to rank 0 leave at the same time, so they share one latency": (
             f"{STAR}  ->  2 * (p - 1) * whole"
         ),
+        "star: messages to rank 0 have a latency, too": f"{STAR}  ->  (p - 1) * n / beta + (p - 1) * whole",
         "star: rank 0 answers, too": f"{STAR}  ->  alpha + (p - 1) * n / beta",
         "star: the others send to rank 0, before it answers": f"{STAR}  ->  (p - 1) * whole",
         "star: rank 0 receives one message after another": f"{STAR}  ->  2 * whole + (p - 2) * whole",
