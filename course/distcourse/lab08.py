@@ -279,8 +279,7 @@ def plot_maps(maps: dict[str, Map], *, borders=None, title=None):
         look = {"cmap": ListedColormap(REGIONS), "vmin": -0.5, "vmax": 2.5, "shading": "nearest", "rasterized": True}
         ax.pcolormesh(ranks, 8 * betas, limits, **look)
         for (label, border), line in zip((borders or {}).items(), LINES, strict=False):
-            bits = 8 * np.array([border(float(p)) for p in ranks])
-            bits[~np.isfinite(bits) | (bits <= 0)] = np.nan
+            bits = np.minimum([8 * border(float(p)) or np.nan for p in ranks], 1e20)  # infinite: beyond the top
             (labels[label],) = ax.plot(ranks, bits, color=INK, linestyle=line, linewidth=1.8)
         right = 0
         for point in drawn.points:

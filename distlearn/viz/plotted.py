@@ -70,7 +70,7 @@ def _curves(ax):
     for line in ax.get_lines():
         if line.get_transform() is ax.transData and len(line.get_xdata()):
             name = str(names.get(id(line), line.get_label()))
-            yield _Series(name, list(line.get_xdata()), list(line.get_ydata()))
+            yield _Series(name, *map(list, line.get_data(orig=False)))  # names as their places
 
 
 def _points(ax):

@@ -70,6 +70,11 @@ def test_bars_at_names_instead_of_numbers(ax):
     assert cells(ax) == [["bar", "value"], ["fft", "2.5"], ["direct", "4"]]
 
 
+def test_a_curve_over_names_instead_of_numbers(ax):
+    ax.plot(["8 bit", "1 bit"], [97.5, 88], label="lost")
+    assert cells(ax) == [["x", "value: lost"], ["8 bit", "97.5"], ["1 bit", "88"]]
+
+
 def test_numbers_are_in_the_units_of_their_axes(ax):
     ax.plot([0.001, 0.002], [0.25, 0.5], label="run")
     time_axis(ax.xaxis, 0.002, "time")
