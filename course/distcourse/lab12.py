@@ -41,9 +41,8 @@ def heartbeats(n: int, *, seed: int = 0) -> np.ndarray:
 
 
 def run_watch(watch, timeout, arrivals=None, beats=0, seed=0):
-    rng = np.random.default_rng(seed)
-    given = np.cumsum(rng.gamma(2.0, 0.8, beats)) if arrivals is None else np.array(arrivals, float)
-    return named(watch(given, timeout), "false alarms", "delay")
+    drawn = np.random.default_rng(seed).gamma(2.0, 0.8, beats).cumsum()
+    return named(watch(drawn if arrivals is None else np.array(arrivals, float), timeout), "false alarms", "delay")
 
 
 # -- section 2: the black box ------------------------------------------------------------------------------------------
