@@ -506,7 +506,7 @@ def responses(table: Table, tried: list[dict], again) -> list[str]:
             break
         for name, due in factors.items():
             mine = factor(tried[i].get(name), got.get(name))
-            if mine is None or (math.isnan(mine) and math.isnan(due)):
+            if mine is None or not due or (math.isnan(mine) and math.isnan(due)):  # 0: a count that ends at a threshold
                 continue
             if math.isclose(mine, due, rel_tol=SAME_FACTOR):
                 right.setdefault(name, []).append(argument[-1])

@@ -41,9 +41,8 @@ def heartbeats(n: int, *, seed: int = 0) -> np.ndarray:
 
 
 def run_watch(watch, timeout, arrivals=None, beats=0, seed=0):
-    rng = np.random.default_rng(seed)
-    given = np.cumsum(rng.gamma(2.0, 0.8, beats)) if arrivals is None else np.array(arrivals, float)
-    return named(watch(given, timeout), "false alarms", "delay")
+    drawn = np.random.default_rng(seed).gamma(2.0, 0.8, beats).cumsum()
+    return named(watch(drawn if arrivals is None else np.array(arrivals, float), timeout), "false alarms", "delay")
 
 
 # -- section 2: the black box ------------------------------------------------------------------------------------------
@@ -195,7 +194,7 @@ def run_save(save, load, sizes, seed=0, first=3, apart=3):
     flips = Counter()
     most = needed = 0
     for number, size in enumerate(sizes):
-        step, data = first + apart * number, rng.bytes(size)
+        step, data = first + apart * number, rng.bytes(size) + bytes(size % 2)  # some end in a zero
         new = step, data
         operations = save(dict(files), step, data)
         for text, left in crashes(files, operations):
@@ -209,9 +208,12 @@ def run_save(save, load, sizes, seed=0, first=3, apart=3):
             for name in filter(whole.get, whole):  # an empty file has no bit
                 if load(flipped(whole, name, 0)) not in (before, new, after):
                     later = later or f"none of them\nafter step {step}, {text}, a whole save, a flipped bit in {name!r}"
+        worn = files
+        for k in range(4):  # three saves that stop after an operation, and a whole one
+            worn = execute(worn, save(dict(worn), step + k, data)[: None if k == 3 else 1])
         files = execute(files, operations)
         found[f"step {step}"] = "is loaded" if load(dict(files)) == new else _found(load(dict(files)))
-        most = max(most, len(files))
+        most = max(most, len(files), len(worn))
         for name in files:
             needed += before is not None and load({n: d for n, d in files.items() if n != name}) not in (before, new)
             for bit in (b for b in range(8 * len(files[name])) if b < 200 or not b % 7):
@@ -372,20 +374,10 @@ def silent_corruption(checked: float, *, flips=0.02, steps=4000, seed=0):
 # -- section 6: five bugs ----------------------------------------------------------------------------------------------
 
 
-def gradient(w, x, y):
-    """The gradient of half the squared error, summed over rows."""
-    return x.T @ (x @ w - y)
-
-
-def problem(n, d=3, seed=0):
-    """Draw rows, targets and first weights."""
-    rng = np.random.default_rng(seed)
-    return rng.normal(size=(n, d)), rng.normal(size=n), rng.normal(size=d)
-
-
 def take_step(step, n, size, lr=0.1, seed=0, d=3):
     """Take one step on `size` simulated ranks; return their weights."""
-    x, y, w = problem(n, d, seed)
+    draw = np.random.default_rng(seed).normal
+    x, y, w = draw(size=(n, d)), draw(size=n), draw(size=d)
     parts = dl.comm.shares(n, size)
 
     def program(comm):
@@ -450,7 +442,7 @@ def _batches(batches, n, size, seed, start, count):
 _RUNS = {"step": _steps, "my_rows": _rows, "restore": _restore, "batches": _batches}
 
 
-# -- section 7: a policy under an unknown nemesis ----------------------------------------------------------------------
+# -- section 4: a policy under an unknown nemesis ----------------------------------------------------------------------
 
 
 def play(next_interval, mtbf, cost, restart, *, seed=0) -> float:
@@ -459,8 +451,8 @@ def play(next_interval, mtbf, cost, restart, *, seed=0) -> float:
     It is asked at the start, after every failure, and after a checkpoint once an hour.
     """
     rng = np.random.default_rng(seed)
-    now = kept = 0.0
-    end, failures, again = 200 * 3600, [], 0.0
+    now = kept = again = 0.0
+    end, failures = 200 * 3600, []
     following = rng.exponential(mtbf)
     while now < end:
         if now >= again:
@@ -536,4 +528,4 @@ def quorum_share(learners: int, mtbf: float, restart: float, *, seed=0):
     for t, i in zip(times, rng.integers(learners, size=len(times)), strict=True):
         busy[i, np.searchsorted(steps, t) : np.searchsorted(steps, t + restart)] = False
     share = busy.mean(axis=0)
-    return float(np.where(share >= 0.5, share, 0.0).mean())
+    return float((share * (share >= 0.5)).mean())

@@ -98,10 +98,10 @@ EXERCISES["who_is_missing"] = Exercise(
         {"size": 7, "missing": [5, 1], "number": 3, "silent": [1], "seed": 1},
         {"size": 5, "missing": [], "number": 9, "odd": 0, "seed": 2},
         {"size": 6, "missing": [4], "number": 5, "ahead": [0, 3, 5], "past": [2], "seed": 4},
-        {"size": 6, "missing": [], "number": 5, "odd": 4, "ahead": [1], "past": [0], "seed": 4},
+        {"size": 6, "missing": [], "number": 5, "odd": 4, "ahead": [1, 2, 3], "past": [0], "seed": 4},
         {"size": 3, "missing": [0], "number": 1, "seed": 3},
         {"size": 12, "missing": [0, 10, 11, 5], "number": 12, "silent": [5], "seed": 5, "backwards": True},
-        {"size": 12, "missing": [], "number": 20, "odd": 10, "seed": 6},
+        {"size": 12, "missing": [], "number": 20, "odd": 10, "ahead": [10], "seed": 6},
     ],
     draw=lambda rng: (
         {
@@ -110,7 +110,7 @@ EXERCISES["who_is_missing"] = Exercise(
             "seed": rng.integers(1000),
         }
         | (
-            {"missing": [], "odd": rng.integers(2, size), "ahead": [0][: int(rng.integers(2))]}
+            {"missing": [], "odd": rng.integers(2, size), "ahead": rng.permutation(size)[: rng.integers(size)].tolist()}
             if rng.random() < 0.5
             else {
                 "missing": (gone := [int(r) for r in rng.permutation(size)[: rng.integers(1, size)]]),
@@ -153,6 +153,10 @@ EXERCISES["who_is_missing"] = Exercise(
         "ranks is a list, not a tuple": "late, number  ->  tuple(late), number",
         "ranks is a list, not a set": "late, number  ->  set(late), number",
         "the verdict is a tuple, not a list": '"missing", late, number  ->  ["missing", late, number]',
+        "which call is the usual one at that number? Count all ranks, also those that have gone on": (
+            "for rank, box in boxes.items() for n, call, state in box if n == number"
+            "  ->  for rank, (n, call, state) in last.items() if n == number"
+        ),
         "ranks in order": [
             f"for rank in sorted(last) if last[rank][0] <  ->  for rank in {ranks} if last[rank][0] <"
             for ranks in ("sorted(last)[::-1]", "last")
@@ -247,19 +251,19 @@ BODY = 'step.to_bytes(8, "little")'
 
 EXERCISES["save"] = Exercise(
     answers=("save", "load"),
-    cases=rows("sizes seed first apart", ([40, 25, 60, 3],), ([1, 0, 7, 2], 1, 9, 1), ([300, 17, 9], 2, 97, 160)),
+    cases=rows("sizes seed first apart", ([40, 25, 60, 3],), ([1, 0, 7, 2], 1, 9, 1), ([300, 17, 9], 2, 9_900, 60_000)),
     draw=lambda rng: {
         "sizes": rng.integers(0, 60, int(rng.integers(2, 5))).tolist(),
         "seed": rng.integers(1000),
         "first": rng.integers(1, 100),
-        "apart": rng.integers(1, 300),
+        "apart": rng.integers(1, 70_000),
     },
     draws=3,
     mistakes={
         "`save` returns what to do: what it changes in `files` is not on the disk": (
             f"return {WRITES}  ->  files[name] = whole\n    return []"
         ),
-        "a torn file under a final name is one of the two that are kept, and no checkpoint: rename a whole one": (
+        "what a crash has left is one of the two that are kept, and no checkpoint: count whole ones alone": (
             f'{WRITES}  ->  [("write", name, whole), *(("remove", n) for n in old)]'
         ),
         "an old checkpoint is removed before the new one is there: remove last, after the rename": [
@@ -274,6 +278,13 @@ EXERCISES["save"] = Exercise(
         "wrong data are loaded after a flipped bit: keep a checksum": (
             'and zlib.crc32(body).to_bytes(4, "little") == check  ->  '
         ),
+        "a checkpoint of no data is whole, too": 'if name.startswith("step-") and  ->  if len(body) > 8 and',
+        "a rename has two names: the old and the new": '("rename", "part", name)  ->  ("rename", "part")',
+        "a part that a crash has left must go: one name for all parts, or remove them": (
+            f'{WRITES}  ->  [("write", f"part{{step}}", whole), ("rename", f"part{{step}}", name), '
+            '*(("remove", n) for n in old)]'
+        ),
+        "the data may end in zeros or white space": '"little"), body[8:]  ->  "little"), body[8:].rstrip(b"\\0 \\n")',
         "the checksum must cover the step, too": [
             (
                 "whole = zlib.crc32(body)  ->  whole = zlib.crc32(data)",
@@ -305,6 +316,10 @@ EXERCISES["save"] = Exercise(
                 'int.from_bytes(body[:8], "little"), body[8:]  ->  body[0], body[1:]',
             ),
         ],
+        "steps grow beyond 65,535": (
+            "step.to_bytes(8  ->  step.to_bytes(2",
+            'int.from_bytes(body[:8], "little"), body[8:]  ->  int.from_bytes(body[:2], "little"), body[2:]',
+        ),
         "steps are not always as far apart: look into `files` for what is old": (
             'sorted(n for n in files if n.startswith("step-"))[:-1]'
             '  ->  [n for n in [f"step-{step - 6:012d}"] if n in files]'
@@ -510,7 +525,7 @@ EXERCISES["step"] = Exercise(
         {"of": "step", "n": 8, "size": 3, "lr": 0.25, "seed": 1},
         {"of": "step", "n": 2, "size": 3, "lr": 0.07, "d": 4},
         {"of": "my_rows", "n": 12, "size": 3, "epoch": 0, "seed": 1},
-        {"of": "my_rows", "n": 31, "size": 4, "epoch": 2, "seed": 5},
+        {"of": "my_rows", "n": 34, "size": 4, "epoch": 2, "seed": 5},
         {"of": "restore", "size": 3, "seed": 2},
         {"of": "restore", "size": 5, "seed": 4, "length": 3},
         {"of": "batches", "n": 11, "size": 4, "seed": 5, "start": [0, 0], "count": 7},
@@ -566,6 +581,13 @@ EXERCISES["step"] = Exercise(
         "rows that never come: n need not be a multiple of the ranks": (
             f"{ROWS}  ->  {ROWS.replace('[rank::size]', '[rank * (n // size):(rank + 1) * (n // size)]')}"
         ),
+        "the last rank has too few or too many rows: no two ranks differ by more than one": [
+            f"{ROWS}  ->  {ROWS.replace('[rank::size]', x)}"
+            for x in (
+                "[rank * -(-n // size):(rank + 1) * -(-n // size)]",
+                "[rank * (n // size):(rank + 1) * (n // size) if rank + 1 < size else n]",
+            )
+        ],
         "one rank has all rows: deal them out": f"{ROWS}  ->  {ROWS.replace('[rank::size]', '[: n * (rank == 0)]')}",
         "rows are counted from 0": f"{ROWS}  ->  {ROWS} + 1",
         "rows are whole numbers": f"{ROWS}  ->  {ROWS}.astype(float)",
