@@ -190,12 +190,9 @@ def test_options_are_a_tuple():
 
 def test_options_define_macros(compiler):
     """Also where the emulator's own headers have the name, as of a parameter."""
-    kernel = RawKernel(
-        "__global__ void k(T* x) { x[0] = N; }", "k", ("-DN=3", "-D T=float", "-Dn", "-UCOUNT"), compiler=compiler
-    )
-    x = np.zeros(1, f32)
-    kernel((1,), (1,), (x,))
-    assert x == 3
+    source, x = "__global__ void k(float* x) { x[0] = 10 * N + n; }", np.zeros(1, f32)
+    RawKernel(source, "k", ("-DN=3", "-D n", "-UCOUNT"), compiler=compiler)((1,), (1,), (x,))
+    assert x == 31
 
 
 def test_constants_have_a_size_and_a_type():
