@@ -37,7 +37,7 @@ class HeldElsewhere(NDArrayOperatorsMixin):
     __array__ = __array_ufunc__ = __array_function__ = __getitem__ = __setitem__ = __iter__ = _refuse
 
     def __getattr__(self, name):
-        if name in dir(np.ndarray) and not name.startswith("__"):  # a method, such as mean
+        if hasattr(np.ndarray, name) and not name.startswith("__"):  # a method, such as mean
             self._refuse()
         raise AttributeError(name)
 

@@ -119,19 +119,9 @@ class Cluster:
         reaper.end_ownerless()
         self.folder = reaper.new_folder()
         self._reaper = reaper.Reaper(self.folder)
-        try:
-            self._start()
-        except BaseException:
-            self.stop()
-            raise
 
-    def _start(self) -> None:
-        try:
-            self._start_once()
-        except PortTaken:
-            self.restart()
-
-    def _start_once(self) -> None:
+    def start(self) -> None:
+        """Start the controller and the engines."""
         import ipyparallel as ipp
         from traitlets.config import Config
 
@@ -218,7 +208,7 @@ class Cluster:
         """Replace the engines and the controller, which takes new ports."""
         self._drop()
         self._former = set()
-        self._start_once()
+        self.start()
 
     def restart_engines(self) -> None:
         """Replace the engines by new ones, and the controller if it died."""

@@ -100,7 +100,7 @@ class EngineWorld(World):
             # also where a cell is run again and assigns another world to its name, and when Python exits
             self._end = weakref.finalize(self, _end, self._cluster, os.getpid())
             try:
-                self._join()
+                self._join(self._cluster.start)
             except BaseException:
                 self.close()
                 raise
@@ -242,9 +242,10 @@ class EngineWorld(World):
         self.trace = Trace(sorted(spans, key=lambda s: (s.end, s.rank)))
         watch.finish()
 
-    def _join(self) -> None:
-        """Make ranks of the engines; once more, with a new controller, if one of its ports was taken."""
+    def _join(self, start: Callable[[], None]) -> None:
+        """Start engines and make ranks of them; once more, with a new controller, if one of its ports was taken."""
         try:
+            start()
             self._ranks = Ranks(self._cluster)
         except PortTaken:
             self._cluster.restart()
@@ -260,8 +261,7 @@ class EngineWorld(World):
         with defer_interrupts():
             self._restart_reason = problem  # until the restart is complete: it can be interrupted too
             self._ranks.close()
-            self._cluster.restart_engines()
-            self._join()
+            self._join(self._cluster.restart_engines)
             self._restart_reason = ""
         seconds = time.perf_counter() - start
         print(f"EngineWorld: restarted {self.size} engines in {seconds:.1f} s ({problem})", file=sys.stderr)

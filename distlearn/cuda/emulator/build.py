@@ -256,6 +256,8 @@ def _headers(compiler: Compiler) -> list[str]:
 
 def _compiled_once(made: str, compiler: Compiler, flags, source: str) -> Path:  # the same file for all kernels
     path = cache_directory() / f"parts-{_hash(_emulator_hash(), repr(compiler), *flags)}" / made
+    if path.exists():
+        return path
     path.parent.mkdir(exist_ok=True)
     with FileLock(path.parent / "lock"), scratch_directory() as scratch:
         if not path.exists():
