@@ -188,10 +188,13 @@ def test_options_are_a_tuple():
         RawKernel("", "k", "-DN=3")
 
 
-def test_options_define_macros(compiler):
-    """Also where the emulator's own headers have the name, as of a parameter."""
+@pytest.mark.parametrize(
+    "options", [("-DN=3", "-D n", "-UCOUNT"), ("-D", "N=3", "--define-macro", "n"), ("--define-macro=N=3", "-Dn=1")]
+)
+def test_options_define_macros(options):
+    """However NVRTC reads them, also where the emulator's own headers have the name, as of a parameter."""
     source, x = "__global__ void k(float* x) { x[0] = 10 * N + n; }", np.zeros(1, f32)
-    RawKernel(source, "k", ("-DN=3", "-D n", "-UCOUNT"), compiler=compiler)((1,), (1,), (x,))
+    RawKernel(source, "k", ("--use_fast_math", *options))((1,), (1,), (x,))
     assert x == 31
 
 

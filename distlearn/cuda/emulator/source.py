@@ -203,13 +203,15 @@ class Flat(NamedTuple):
 def definitions(options) -> str:
     """Return -DN=16 and -UN as lines of a source: as a flag, N would be replaced in the runtime's templates, too."""
     lines = []
-    for option in options:
-        name, given, value = option[2:].strip().partition("=")
-        if option.startswith("-D"):
-            lines.append(f"#define {name} {value if given else 1}")
-        elif option.startswith("-U"):
-            lines.append(f"#undef {name}")
+    for kind, text in _given(options, "-D|--define-macro|-U|--undefine-macro"):
+        name, given, value = text.partition("=")
+        lines.append(f"#undef {name}" if "U" in kind or "un" in kind else f"#define {name} {value if given else 1}")
     return "\n".join(lines)
+
+
+def _given(options, names: str) -> list[tuple[str, str]]:
+    # As NVRTC reads them: "-DN=3", "-D N=3", "-D", "N=3" and "--define-macro=N=3" are the same.
+    return re.findall(rf"(?<=\0)({names})[=\0 ]*([^\0]+)", "\0".join(["", *options]))
 
 
 def is_cuda_header(name: str) -> bool:
@@ -227,9 +229,8 @@ def flatten(source: str, options=()) -> Flat:
     lines: list[str] = []
     places: list[tuple[str, int]] = []
     missing: list[str] = []
-    _append(
-        source, None, [Path(o[2:].strip()) for o in options if o.startswith("-I")], lines, places, missing, set(), 0
-    )
+    folders = [Path(folder.strip()) for _, folder in _given(options, "-I|--include-path")]
+    _append(source, None, folders, lines, places, missing, set(), 0)
     return Flat("\n".join(lines), places, missing)
 
 
