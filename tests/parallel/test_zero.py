@@ -114,7 +114,17 @@ def test_a_released_parameter_takes_no_memory():
     strategy = SimWorld(2).run(deep, 3)[0]
     assert all(isinstance(p.data, HeldElsewhere) for p in strategy.model.params)
     data = strategy.model.params[0].data
-    for use in (np.asarray, np.copy, abs, lambda d: d + 1, lambda d: d.mean(), lambda d: d.tolist(), lambda d: d.T):
+    for use in (
+        np.asarray,
+        np.copy,
+        abs,
+        len,
+        bool,
+        lambda d: d + 1,
+        lambda d: d.mean(),
+        lambda d: d.tolist(),
+        lambda d: d.T,
+    ):
         with pytest.raises(ValueError, match=r"is held in shards .* strategy.gather_params\(\)"):
             use(data)
     assert not hasattr(data, "__cuda_array_interface__")
