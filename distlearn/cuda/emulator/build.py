@@ -188,9 +188,7 @@ def _compile(code, name, compiler, macros, scratch):
     renamed = [d for d in declarations if d.is_kernel]
     for kernel in names_of(renamed) - functions - known:
         if match := re.search(rf"(?:[;{{}}(,=]|\breturn\b|\belse\b)\s*\b{kernel}\s*(?:<[^<>;]*>\s*)?\(", plain):
-            message = (
-                f"{kernel} is a kernel: device code cannot call it, only launch it; write __device__ for a function"
-            )
+            message = f"{kernel} is a kernel: device code cannot call it; write __device__ for a function"
             raise src.error_at(CompileError, code.flat, match.end() - 1, message)
     overloaded = sorted((functions - {"operator"}) & known)
     renamed = renamed if base_name(name) in known else []
@@ -213,7 +211,8 @@ def _compile_as(code, name, compiler, macros, scratch, arithmetic, overloaded, r
     cpp.write_text(unit(body.text, f"EMU_EXPORT({exported})", overloaded, macros), encoding="utf-8")
     flags = [*compiler.flags(), *_headers(compiler), *UNINITIALISED]
     assembly = scratch / "unit.s"
-    said = _run([*compiler.command, *flags, "-S", str(cpp), "-o", str(assembly)], scratch, body, name, compiler, code)
+    command = [*compiler.command, *flags, "-S", str(cpp), "-o", str(assembly)]
+    said = _run(command, scratch, body, name, compiler.name, code)
     text, sites = label_calls(assembly.read_text(encoding="utf-8"), sys.platform)
     sites = [site._replace(column=body.column(site.line, site.column)) for site in sites]
     assembly.write_text(text, encoding="utf-8")
@@ -240,9 +239,8 @@ def _compile_as(code, name, compiler, macros, scratch, arithmetic, overloaded, r
 
 
 def _checker(compiler: Compiler) -> Path:
-    flags = [*COMMON, "-O3", "-w", "-fPIE", "-c"]
-    flags += [] if compiler.kind == "gcc" else ["-fno-strict-float-cast-overflow"]
-    return _compiled_once("checker.o", compiler, flags, "checker.cpp")
+    of_llvm = ["-fno-strict-float-cast-overflow"] * (compiler.kind != "gcc")
+    return _compiled_once("checker.o", compiler, [*COMMON, "-O3", "-w", "-fPIE", "-c", *of_llvm], "checker.cpp")
 
 
 def _headers(compiler: Compiler) -> list[str]:
@@ -266,23 +264,27 @@ def _compiled_once(made: str, compiler: Compiler, flags, source: str) -> Path:  
     return path
 
 
-def _run(command, scratch, translated=None, name="", compiler=None, code=None):
+def _run(command, scratch, *of_kernel):  # of_kernel: what `compile_error` wants beside the messages
     done = subprocess.run(
         command, capture_output=True, text=True, encoding="utf-8", errors="replace", cwd=scratch, check=False
     )
     if done.returncode == 0:
         return done
-    if translated is None:
+    if not of_kernel:
         raise CompileError(f"building the emulator failed:\n  {' '.join(command)}\n{done.stderr}")
-    raise compile_error(done.stderr, translated, name, compiler.name, code)
+    raise compile_error(done.stderr, *of_kernel)
 
 
 def compiler_warnings(messages: str, translated: translate.Translated) -> list[tuple[str, int, int, str]]:
     """Return kind, line, column and text: of locals read before they are written, of intrinsics without a mask."""
     said = r"(?P<local>.*) \[-W[\w-]*uninitialized[\w=-]*\]|.* is deprecated: (?P<removed>__\w+ has no mask.*) \[-W.*"
     found, lines = [], src.lines_of(translated.source)
-    for m in re.finditer(rf"^{re.escape(KERNEL_FILE)}:(\d+):(\d+): warning: (?:{said})$", messages, re.M):
-        line, column = int(m[1]), translated.column(int(m[1]), int(m[2]))
+    place = rf"^{re.escape(KERNEL_FILE)}:(\d+):(\d+): "
+    for m in re.finditer(rf"{place}warning: (?:{said})$", messages, re.M):
+        # gcc names the macro's line; clang the line that uses the macro, and that of the macro in a note
+        notes = re.findall(rf"{place}note: expanded from", messages[m.end() :].partition("warning")[0], re.M)
+        line, column = map(int, [m.groups(), *notes][-1][:2])
+        column = translated.column(line, column)
         if m["removed"]:
             found.append(("removed-intrinsic", line, column, m["removed"]))
         elif "shfl" not in lines[line - 1]:  # one lane may have what is shuffled
@@ -367,8 +369,9 @@ def counts(made) -> dict:
     x, d, y = np.ones(62 + TURNS, np.float32), np.ones(32), np.zeros(32, np.float32)
     given = {"x": x, "d": d, "y": y, "n": np.int32(TURNS).tobytes(), "pointers": np.int64(0).tobytes()}
     bound = launch.Bound(list(given.values()), [*made.signature, "s8"], list(given))
-    options = {"statistics": True, "races": True, "time_limit": 20.0}
-    report, _, _ = launch.run(made.path, (1, 1, 1), (32, 1, 1), 0, bound, {}, **options)
+    report, _, _ = launch.run(
+        made.path, (1, 1, 1), (32, 1, 1), 0, bound, {}, statistics=True, races=True, time_limit=20.0
+    )
     if report is None:
         return {}
     accesses = {
