@@ -11,11 +11,12 @@ from tests.emulated import HOPPER, compiled
 
 # zig's first build compiles its own C library for half a minute; one test file covers it (test_zig.py).
 KINDS = [c.kind for c in find_compilers() if c.kind != "zig"] or [c.kind for c in find_compilers()]
+PREFERRED = KINDS[:1] or [pytest.param("", marks=pytest.mark.skip(reason="no C++ compiler"))]
 
 
-@pytest.fixture(params=KINDS or [pytest.param("", marks=pytest.mark.skip(reason="no C++ compiler"))])
+@pytest.fixture(params=[*PREFERRED, *(pytest.param(kind, marks=pytest.mark.nightly) for kind in KINDS[1:])])
 def compiler(request):
-    """Return each kind of C++ compiler that this machine has."""
+    """Return the C++ compiler that is found first; every night also each other kind that this machine has."""
     return request.param
 
 
