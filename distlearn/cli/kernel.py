@@ -22,7 +22,7 @@ from ..cuda import KernelError, RawKernel, Report, compile_check
 from ..cuda.arguments import argument, spell
 from ..cuda.emulator.build import preprocessor
 from ..cuda.emulator.device_code import kernels_of
-from ..cuda.emulator.source import flatten, taken_branches
+from ..cuda.emulator.source import definitions, flatten, taken_branches
 from ..cuda.host import launches_of
 from ..files import whole_file
 from .console import plain_errors, print_table, say
@@ -107,7 +107,8 @@ def check_path(path, *, name, sarif, as_json, archs, defines, folders, **how) ->
         source, near = file.read_text(encoding="utf-8", errors="replace"), (f"-I{file.parent}", *options)
         flat = flatten(source, near)
         code = taken_branches(flat.text, preprocessor(options, None))
-        templates, launches, own = kernels_of(code), launches_of(code, flat.place), kernels_of(source)
+        launches = launches_of(f"{code}\n{definitions(options)}", flat.place)
+        templates, own = kernels_of(code), kernels_of(source)
         names = [name] if name else [kernel for kernel in templates if kernel in own or kernel in launches]
         if one_by_one and not names:
             raise ValueError(f"{path}: no __global__ function")
@@ -221,7 +222,7 @@ def _line(file, name, made, launch) -> str:
         if code.startswith("*"):
             usual = f"{spell(code.replace('k', ''))[:-1]}[32768]"
         words += ["--arg", known or usual]
-    return shlex.join(["distlearn", "kernel", "check", str(file), *words])
+    return shlex.join(["distlearn", "kernel", "check", str(file), *made.options[1:], *words])
 
 
 def _numbers(text: str) -> tuple:

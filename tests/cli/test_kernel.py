@@ -150,13 +150,13 @@ def test_what_is_printed_can_be_typed(run):
     source = """#include "tile.h"
     struct Yes {};
     template <typename T> __global__ void fill(T* x, float a, int n, Yes) {
-        if (threadIdx.x < n) x[threadIdx.x] = a + W;
+        if (threadIdx.x < n) x[threadIdx.x] = a + W * BY;
     }
     void run(float* d, float a, int n) { fill<<<n / 32, 32>>>(d, a, n, Yes()); }"""
     run("", of="")
     (run.folder / "tile.h").write_text("#define W 4\n__global__ void of_header(float* x) { x[threadIdx.x] = 0; }")
     for options in ([], ["--launch"]):
-        found = run(source, *options)
+        found = run(source, "-D", "BY=2", *options)
         _, path, *typed = shlex.split(found.output.partition("distlearn kernel ")[2])
         assert run(source, *typed).output.startswith("fill<float>, grid (1, 1, 1), block (32, 1, 1): no errors"), path
 
@@ -169,13 +169,17 @@ def test_branches_that_are_not_taken_say_nothing(run):
     #else
     #define N 64
     #endif
-    __global__ void fill(float* x) { x[blockIdx.x * 32 + threadIdx.x] = N; }
+    #ifndef SIDE
+    #define SIDE 32
+    #endif
+    __global__ void fill(float* x) { x[blockIdx.x * blockDim.x + threadIdx.x] = N; }
     #ifdef LARGE
     __global__ void other(float* x) {}
     #endif
-    int main() { float* x; cudaMalloc(&x, N * sizeof(float)); fill<<<N / 32, 32>>>(x); }"""
-    for options, grid in (((), 2), (("-D", "LARGE", "--name", "fill"), 128)):
-        assert run(source, "--launch", *options).output.startswith(f"fill, grid ({grid}, 1, 1), block (32, 1, 1): no")
+    int main() { float* x; cudaMalloc(&x, N * sizeof(float)); fill<<<N / SIDE, SIDE>>>(x); }"""
+    for options, grid, block in (((), 2, 32), (("-D", "LARGE", "-DSIDE=16", "--name", "fill"), 256, 16)):
+        said = run(source, "--launch", *options).output
+        assert said.startswith(f"fill, grid ({grid}, 1, 1), block ({block}, 1, 1): no")
 
 
 @NEEDS_COMPILER
