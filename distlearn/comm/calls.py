@@ -29,10 +29,10 @@ class CallSite(NamedTuple):
         return f"{where}line {self.line}, in {self.function}"
 
 
-def call_site(frame=None) -> CallSite | None:
-    """Return the innermost frame outside this package's communication code, or None if all are inside it."""
+def call_site(frame=None, own=OWN) -> CallSite | None:
+    """Return the innermost frame outside this package's communication code, or `own`; None if all are inside it."""
     frame = sys._getframe(1) if frame is None else frame
-    while frame is not None and frame.f_globals.get("__name__", "").startswith(OWN):
+    while frame is not None and frame.f_globals.get("__name__", "").startswith(own):
         frame = frame.f_back
     return None if frame is None else CallSite(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
 

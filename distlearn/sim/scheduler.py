@@ -293,7 +293,7 @@ def describe_deadlock(fibres: list[Fibre]) -> str:
 
 def _line_of(fibre: Fibre):
     frame = fibre.greenlet.gr_frame
-    return None if frame is None else call_site(frame)
+    return frame and (call_site(frame, "distlearn.") or call_site(frame))  # a strategy's line helps nobody who uses it
 
 
 # -- when ranks are busy with collectives ------------------------------------------------------------------------------

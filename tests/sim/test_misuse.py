@@ -5,7 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
+from distlearn import ZeRO, nn
 from distlearn.comm import CommError, DeadlockError, RankError
+from distlearn.optim import SGD, Optimizer
 from distlearn.sim import SimWorld
 
 HERE = r"\(test_misuse.py, line \d+, in \S+\)"
@@ -42,6 +44,17 @@ def test_is_named(what, kind):
     program, message = MISUSE[what]
     with pytest.raises((RankError, DeadlockError, CommError), match=message):
         SimWorld(3, collectives=kind).run(program)
+
+
+def test_a_strategy_that_one_rank_calls_names_the_line_of_the_call():
+    def program(comm):
+        model = nn.Sequential(nn.Linear(2, 2, 0))
+        strategy = ZeRO(comm, model, nn.SoftmaxCrossEntropy(), Optimizer(model.params, SGD(), 0.1))
+        if comm.rank == 0:
+            strategy.gather_params()
+
+    with pytest.raises(DeadlockError, match=rf"rank 0 waits for gather_obj .*{HERE}; rank 1 returned already"):
+        SimWorld(2).run(program)
 
 
 # -- a communicator is for the function that `run` calls ---------------------------------------------------------------
