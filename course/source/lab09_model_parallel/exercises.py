@@ -266,10 +266,6 @@ EXERCISES["typed"] = Exercise(
         ),
         "grad_norm: the sharded gradients are missing": f"{SQUARES}  ->  pass",
         "grad_norm: the root is missing": f"{ROOT}  ->  float(squares)",
-        "grad_norm: these arrays have no **: write g * g": [
-            f"{SQUARES}  ->  squares += (g**2).sum().all_reduce().whole()",
-            f"{OWN}  ->  squares += (g**2).sum().whole()",
-        ],
         "grad_norm: each gradient is added to those before it: +=": [
             f"{SQUARES}  ->  {SQUARES.replace('+=', '=')}",
             f"{OWN}  ->  {OWN.replace('+=', '=')}",
@@ -278,9 +274,10 @@ EXERCISES["typed"] = Exercise(
         "grad_norm: add up squares, not arrays: no array is gathered": (
             f"{SQUARES}  ->  squares += (g.redistribute(Replicate()).whole() ** 2).sum()"
         ),
-        "grad_norm: compute with the arrays, not with their .local, which has no type that could be wrong": (
-            f"{SQUARES}  ->  squares += g.comm.all_reduce(np.array([(g.local**2).sum()]))[0]"
-        ),
+        "grad_norm: compute with the arrays, not with their .local, which has no type that could be wrong": [
+            f"{SQUARES}  ->  squares += g.comm.all_reduce(np.array([(g.local**2).sum()]))[0]",
+            f"{SQUARES}  ->  squares += float((g.local**2).sum())",
+        ],
         "grad_norm: squares add up, norms do not: one root at the end": (
             f"return {ROOT}  ->  every = [*sharded, *replicated]\n"
             "    return sum(float(np.sqrt((g * g).sum().redistribute(Replicate()).whole())) for g in every)"
