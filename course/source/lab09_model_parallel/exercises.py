@@ -209,6 +209,8 @@ EXERCISES["typed"] = Exercise(
             f"{INPUT}  ->  return (dy @ W.T).whole()",
             f"{SQUARES}  ->  squares += (g * g).sum().whole()",
             f"{OWN}  ->  {SQUARES}",
+            f"return {ROOT}  ->  squares = sum((g * g).sum() for g in [*sharded, *replicated])\n"
+            "    return float(np.sqrt(squares.all_reduce().whole()))",
         ],
         "gain_gradient: this rank's rows only, and no type that says so: .all_reduce().whole(), not .local": (
             f"{GAIN}  ->  return (dy * x_hat).sum(0).local"
@@ -420,6 +422,7 @@ EXERCISES["assign"] = Exercise(
         ([5, 1], 3),
         ([7, 7, 6, 6, 5, 5, 4, 4, 4], 3),
         ([8.5, 79.25, 10.0, 4.5], 4),
+        ([9, 40, 12, 10], 2),
         ([2, 3, 1], 1),
         ([0.3, 0.25, 0.9, 0.45, 0.6], 2),
         ([21, 20, 19, 38, 5, 6, 8, 31, 11], 5),
@@ -429,6 +432,7 @@ EXERCISES["assign"] = Exercise(
         "p": rng.integers(1, 7),
     },
     draws=8,
+    at_most=("operations of the busiest rank",),
     mistakes={
         "dealt in turn, there and back: look at how much each rank has to do already": (
             "rank = loads.index(min(loads))"
