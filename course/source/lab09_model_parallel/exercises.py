@@ -63,7 +63,7 @@ EXERCISES["product_type"] = Exercise(
             "    return None  ->      return Replicate()",
             "    return None  ->      return Partial()",
         ],
-        "the parts fit as they are, so this is no None (or is a `return` missing?)": [
+        "the parts fit as they are, so this is not None (is a `return` missing, or == written as `is`?)": [
             (
                 "return Shard(last)  ->  Shard(last)",
                 "return Partial()  ->  Partial()",
