@@ -247,8 +247,8 @@ def run_assign(assign, costs, p):
     flat = sorted(k for own in paths for k in own)
     if flat != list(range(len(costs))) or len(paths) != p:
         return {"lists": len(paths), "all paths": flat or "none"}
-    loads = sorted(float(sum(costs[k] for k in own)) for own in paths)  # which rank is which does not matter
-    return {"lists": p, "all paths": flat, "operations of the ranks, sorted": loads}
+    busiest = max(sum(costs[k] for k in own) for own in paths)
+    return {"lists": p, "all paths": flat, "operations of the busiest rank": busiest}
 
 
 def run_rule(sent, choose, of, ranks, network="", batch=0, times=1):

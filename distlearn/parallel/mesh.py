@@ -159,7 +159,8 @@ class MeshArray:
         """Add arrays of the same layout; a vector is added to every row."""
         return self._with(other, "+", lambda a, b: a + b)
 
-    __radd__ = __add__
+    def __radd__(self, other) -> MeshArray:
+        return self if np.isscalar(other) and other == 0 else self + other  # Python's sum() begins with 0
 
     def __sub__(self, other) -> MeshArray:
         return self._with(other, "-", lambda a, b: a - b)
@@ -171,6 +172,12 @@ class MeshArray:
         return self._with(other, "*", lambda a, b: a * b)
 
     __rmul__ = __mul__
+
+    def __pow__(self, exponent) -> MeshArray:
+        def power(x):
+            return x**exponent
+
+        return self.apply(power)
 
     def _with(self, other, sign: str, f: Callable[..., Any]) -> MeshArray:
         if not isinstance(other, MeshArray):

@@ -150,9 +150,9 @@ def saved_by_a_gather():
 
 def losses_with_bugs():
     """By bug and seed: the training loss at the end."""
-    bugs = "norm", "none", "missing", "doubled"
-    runs = [[dl.SimWorld(4).run(lab09.train_with_bug, bug, seed=seed)[0] for seed in range(10)] for bug in bugs]
-    return np.array([[history.last.loss for history, _ in row] for row in runs])
+    runs = ("norm", 0.5), ("none", 1.0), ("none", 0.5), ("missing", 0.5), ("doubled", 0.5)
+    train = lambda bug, norm, seed: dl.SimWorld(4).run(lab09.train_with_bug, bug, seed=seed, clip_norm=norm)  # noqa: E731
+    return np.array([[train(*run, seed)[0][0].last.loss for seed in range(10)] for run in runs])
 
 
 def untrained():
@@ -271,7 +271,7 @@ CLAIMS = [
           lambda: [lab10.train_normalised("batch", 32, seed)["test accuracy [%]"] for seed in range(10)],
           lambda x: [round(min(x)), round(max(x))] == [24, 48], slow=True),
     Claim("09", "on each of them (and of seven more)", losses_with_bugs,
-          lambda x: (x[0] < x[1]).all() and (x[1] < x[2:].min(axis=0)).all(), slow=True),
+          lambda x: (x[:2].max(axis=0) < x[2]).all() and (x[2] < x[3:].min(axis=0)).all(), slow=True),
     Claim("09", "has more than half of the operations of every module",
           lambda: {name: costs[1] / sum(costs) for name, costs in lab09.inception_costs().items()},
           lambda shares: min(shares.values()) > 0.5 and round(shares["3a"], 2) == 0.79),

@@ -137,10 +137,14 @@ def test_totals_transposes_and_functions():
                 np.testing.assert_allclose(whole_of(x.sum(axis)), whole.sum(axis), atol=1e-12)
             np.testing.assert_allclose(whole_of(x.T), whole.T)
             np.testing.assert_allclose(whole_of(x * 2.0), 2 * whole)
+            np.testing.assert_allclose(whole_of(sum([x, x])), 2 * whole)  # begins with 0
             if layout == Partial():
                 with pytest.raises(LayoutError, match="relu of a sum is not the sum of relu"):
                     x.apply(relu)
+                with pytest.raises(LayoutError, match="power of a sum"):
+                    x**2
             else:
+                np.testing.assert_allclose(whole_of(x**2), whole**2)
                 np.testing.assert_allclose(whole_of(x.apply(relu)), relu(whole))
 
     on(3, program)

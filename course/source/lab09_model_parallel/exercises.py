@@ -63,7 +63,7 @@ EXERCISES["product_type"] = Exercise(
             "    return None  ->      return Replicate()",
             "    return None  ->      return Partial()",
         ],
-        "the parts fit as they are, so this is no None (or is a `return` missing?)": [
+        "the parts fit as they are, so this is not None (is a `return` missing, or == written as `is`?)": [
             (
                 "return Shard(last)  ->  Shard(last)",
                 "return Partial()  ->  Partial()",
@@ -209,6 +209,8 @@ EXERCISES["typed"] = Exercise(
             f"{INPUT}  ->  return (dy @ W.T).whole()",
             f"{SQUARES}  ->  squares += (g * g).sum().whole()",
             f"{OWN}  ->  {SQUARES}",
+            f"return {ROOT}  ->  squares = sum((g * g).sum() for g in [*sharded, *replicated])\n"
+            "    return float(np.sqrt(squares.all_reduce().whole()))",
         ],
         "gain_gradient: this rank's rows only, and no type that says so: .all_reduce().whole(), not .local": (
             f"{GAIN}  ->  return (dy * x_hat).sum(0).local"
@@ -266,10 +268,6 @@ EXERCISES["typed"] = Exercise(
         ),
         "grad_norm: the sharded gradients are missing": f"{SQUARES}  ->  pass",
         "grad_norm: the root is missing": f"{ROOT}  ->  float(squares)",
-        "grad_norm: these arrays have no **: write g * g": [
-            f"{SQUARES}  ->  squares += (g**2).sum().all_reduce().whole()",
-            f"{OWN}  ->  squares += (g**2).sum().whole()",
-        ],
         "grad_norm: each gradient is added to those before it: +=": [
             f"{SQUARES}  ->  {SQUARES.replace('+=', '=')}",
             f"{OWN}  ->  {OWN.replace('+=', '=')}",
@@ -278,9 +276,10 @@ EXERCISES["typed"] = Exercise(
         "grad_norm: add up squares, not arrays: no array is gathered": (
             f"{SQUARES}  ->  squares += (g.redistribute(Replicate()).whole() ** 2).sum()"
         ),
-        "grad_norm: compute with the arrays, not with their .local, which has no type that could be wrong": (
-            f"{SQUARES}  ->  squares += g.comm.all_reduce(np.array([(g.local**2).sum()]))[0]"
-        ),
+        "grad_norm: compute with the arrays, not with their .local, which has no type that could be wrong": [
+            f"{SQUARES}  ->  squares += g.comm.all_reduce(np.array([(g.local**2).sum()]))[0]",
+            f"{SQUARES}  ->  squares += float((g.local**2).sum())",
+        ],
         "grad_norm: squares add up, norms do not: one root at the end": (
             f"return {ROOT}  ->  every = [*sharded, *replicated]\n"
             "    return sum(float(np.sqrt((g * g).sum().redistribute(Replicate()).whole())) for g in every)"
@@ -423,6 +422,7 @@ EXERCISES["assign"] = Exercise(
         ([5, 1], 3),
         ([7, 7, 6, 6, 5, 5, 4, 4, 4], 3),
         ([8.5, 79.25, 10.0, 4.5], 4),
+        ([9, 40, 12, 10], 2),
         ([2, 3, 1], 1),
         ([0.3, 0.25, 0.9, 0.45, 0.6], 2),
         ([21, 20, 19, 38, 5, 6, 8, 31, 11], 5),
@@ -432,6 +432,7 @@ EXERCISES["assign"] = Exercise(
         "p": rng.integers(1, 7),
     },
     draws=8,
+    at_most=("operations of the busiest rank",),
     mistakes={
         "dealt in turn, there and back: look at how much each rank has to do already": (
             "rank = loads.index(min(loads))"
