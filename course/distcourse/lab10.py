@@ -295,7 +295,7 @@ def run_interleaved(interleaved, p, m, v):
 def run_predicted(predicted, held_by_1f1b, of, **case):
     got = {"predicted": predicted, "held_by_1f1b": held_by_1f1b}[of](*case.values())
     if of == "held_by_1f1b":
-        return {"held": got}
+        return {"held": _listed(got)}
     return named(got, "seconds", "bubble")
 
 
@@ -305,9 +305,12 @@ def run_run_stage(run_stage, order, lr, seed):
     start, steep, low = rng.normal(size=3), rng.uniform(0.5, 2, size=(20, 3)), rng.normal(size=(20, 3))
     got = run_stage(order, start, lambda i, w: steep[i] * (w - low[i]), lr)
     found = named(got, "weights", "staleness", "versions")
-    if isinstance(found["staleness"], (tuple, np.ndarray)):
-        found["staleness"] = list(found["staleness"])
-    return found
+    return found | {"staleness": _listed(found["staleness"])}
+
+
+def _listed(numbers):
+    """A tuple or an array as a list."""
+    return list(numbers) if isinstance(numbers, (tuple, np.ndarray)) else numbers
 
 
 def _solved(number: int, schedule, seed) -> dict:
