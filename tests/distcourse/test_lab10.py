@@ -14,7 +14,7 @@ from distlearn.parallel.pipeline.schedule.check import needs
 from ..course.submissions import answered
 
 SOLUTIONS = answered("lab10", "halved")
-ANSWERS = "half_the_memory", "slow_links", "uneven_stages", "smaller_bubble", "less_of_both"
+ANSWERS = "half_the_memory", "slow_links", "uneven_stages", "less_of_both"
 BEST = {number: SOLUTIONS[name]() for number, name in enumerate(ANSWERS, 1)}
 
 
@@ -51,7 +51,7 @@ def test_pytorch_loads_the_file_of_a_solution(number, tmp_path):
     assert all(runtime.pipeline_order_with_comms.values())
 
 
-@pytest.mark.parametrize("number", [2, 4, 5])
+@pytest.mark.parametrize("number", [2, 4])
 def test_1f1b_misses_the_target(number):
     puzzle = lab10.PUZZLES[number]
     whole = {1: 1, 2: 2}[len(puzzle.forward) // puzzle.n_ranks]  # stages of a rank, which 1F1B has as one
@@ -64,7 +64,7 @@ def test_1f1b_misses_the_target(number):
         transfer=puzzle.transfer,
     )
     assert run.makespan > puzzle.target
-    if number == 5:
+    if number == 4:
         assert whole * max(run.in_flight) > max(puzzle.room)
 
 
@@ -88,7 +88,7 @@ def test_a_cut_of_uneven_stages_into_neighbours_misses_the_target(cut):
         (1, BEST[1].replace("F0 B0 F1 B1 F2", "F0 B0 B1 F1 F2"), "backward before forward"),
         (1, "\n".join("F0 I0 W0 F1 I1 W1 F2 I2 W2 F3 I3 W3" for _ in range(3)), "backward is one action, B"),
         (3, "1f1b", "it has 2 stages, expected 3"),
-        (4, BEST[4].replace(" W5", "", 1), "rank 0, stage 0: W5 missing"),
+        (4, BEST[4].replace(" 0W3", "", 1), "rank 0, stage 0: 0W3 missing"),
     ],
 )
 def test_what_breaks_a_rule_is_no_solution(number, schedule, problem):
@@ -146,7 +146,7 @@ def test_what_is_no_solution_of_a_puzzle_is_said():
         ),
         (1, None, "a NoneType, not a text with one line per rank"),
         (1, "1f1b", "'1f1b' is the name of a schedule of the library"),
-        (5, BEST[5].replace("0F2 0I0 0W0", "0F2 0B0 0I0 0W0"), "backward in one, beside one of its halves"),
+        (4, BEST[4].replace("0F2 0I0 0W0", "0F2 0B0 0I0 0W0"), "backward in one, beside one of its halves"),
         (1, "F0 B0", "number of ranks"),
         (1, "hello", "expected an action such as"),
     ):

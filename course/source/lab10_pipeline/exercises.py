@@ -67,28 +67,15 @@ FIRST = "min(n_stages - 1 - stage, n_microbatches)"
 TURN = '        if i + ahead < n_microbatches:\n            yield f"F{i + ahead}"\n'
 BACK = '        yield f"B{i}"'
 STAGED = (
-    'yield f"{kind}{i}"  ->  yield f"{stage}{kind}{i}"',
     'yield f"F{i}"  ->  yield f"{stage}F{i}"',
     'yield f"F{i + ahead}"  ->  yield f"{stage}F{i + ahead}"',
     'yield f"B{i}"  ->  yield f"{stage}B{i}"',
 )
 
 EXERCISES["generators"] = Exercise(
-    answers=("gpipe", "one_f_one_b"),
-    cases=rows(
-        "of p m",
-        ("gpipe", 3, 4),
-        ("gpipe", 2, 11),
-        ("one_f_one_b", 3, 4),
-        ("one_f_one_b", 5, 7),
-        ("one_f_one_b", 4, 2),
-        ("one_f_one_b", 1, 3),
-    ),
-    draw=lambda rng: {
-        "of": ("gpipe", "one_f_one_b")[int(rng.random() < 0.7)],
-        "p": rng.integers(1, 7),
-        "m": rng.integers(1, 13),
-    },
+    answers=("one_f_one_b",),
+    cases=rows("p m", (3, 4), (5, 7), (4, 2), (1, 3), (2, 11)),
+    draw=lambda rng: {"p": rng.integers(1, 7), "m": rng.integers(1, 13)},
     draws=10,
     mistakes={
         "after the last forward come the remaining backwards": (
@@ -96,15 +83,8 @@ EXERCISES["generators"] = Exercise(
         ),
         "B0 is the first backward: B follows `ahead` behind F": 'f"B{i}"  ->  f"B{(i + ahead) % n_microbatches}"',
         "the forwards go on after the first ones: F(i + ahead)": (f'{TURN}  ->          yield f"F{{i}}"\n'),
-        "first all forward, then all backward": 'for kind in "FB"  ->  for kind in "BF"',
-        "all micro-batches go forward before the first goes backward": (
-            'for kind in "FB":\n        for i in range(n_microbatches):'
-            '  ->  for i in range(n_microbatches):\n        for kind in "FB":'
-        ),
         "p - 1 - stage micro-batches go ahead, not twice as many": "min(n_stages - 1  ->  min(2 * (n_stages - 1)",
-        "backward goes in the order of the numbers, too": (
-            "\"{kind}{i}  ->  \"{kind}{i if kind == 'F' else n_microbatches - 1 - i}"
-        ),
+        "backward goes in the order of the numbers, too": 'f"B{i}"  ->  f"B{n_microbatches - 1 - i}"',
         "one forward too many at the start: p - 1 - stage": "n_stages - 1 - stage  ->  n_stages - stage",
         "one forward too few at the start: p - 1 - stage": [
             "n_stages - 1 - stage  ->  n_stages - 2 - stage",
@@ -120,16 +100,14 @@ EXERCISES["generators"] = Exercise(
         "micro-batches are numbered from 0, backward as well": 'f"B{i}"  ->  f"B{i + 1}"',
         'yield texts, such as "F0"': [
             'yield f"B{i}"  ->  yield ("B", i)',
-            "from distlearn.parallel.pipeline.schedule import gpipe, one_f_one_b",
+            "from distlearn.parallel.pipeline.schedule import one_f_one_b",
         ],
         "for any number of stages, not only for three": "n_stages - 1 - stage  ->  2 - stage",
-        "no stage in front of the action here": [STAGED[0], STAGED[1:], STAGED],
-        "nothing is yielded": 'yield f"{kind}{i}"  ->  f"{kind}{i}"',
+        "no stage in front of the action here": [STAGED, STAGED[2]],
+        "nothing is yielded": "ahead = min(  ->  return\n    ahead = min(",
     },
     may_pass={
         "min(n_microbatches, n_stages": "the same minimum",
-        "gpipe, argument stage": "the order is the same on every rank",
-        "gpipe, argument n_stages": "the order does not depend on the number of ranks",
     },
 )
 
@@ -394,9 +372,10 @@ EXERCISES["run_stage"] = Exercise(
                 f"        most = max(most, {NEEDED})  ->  {TAB}most = max(most, {NEEDED})\n{TAB}del kept[i]",
             ),
         ],
-        "gradient(i, ..) is that of mini-batch i, the number in the action": (
-            "gradient(i, old)  ->  gradient(len(staleness), old)"
-        ),
+        "gradient(i, ..) is that of mini-batch i, the number in the action": [
+            "gradient(i, old)  ->  gradient(len(staleness), old)",
+            "int(action[1:])  ->  action[1:]",
+        ],
         "the staleness is a list: one number for each B": [
             "return w, staleness, most  ->  return w, sum(staleness) / len(staleness), most",
             "return w, staleness, most  ->  return w, max(staleness), most",
@@ -495,47 +474,25 @@ EXERCISES["slow_and_uneven"] = Exercise(
 ONE_BY_ONE = "f'{a}F{i} {b}F{i} {b}I{i} {b}W{i} {a}I{i} {a}W{i}' for i in range(4)"
 
 EXERCISES["halved"] = Exercise(
-    answers=("smaller_bubble", "less_of_both"),
-    cases=rows("puzzle", (4,), (5,)),
+    answers=("less_of_both",),
+    cases=[{}],
     draw=draw_seed,
     draws=2,
     rtol=1e-6,
     mistakes={
-        "puzzle 4: a rank waits for B: replace it by I and W, and put W off where there is room": (
-            "def smaller_bubble():  ->  def smaller_bubble():\n"
-            "    from distlearn.parallel.pipeline.schedule import one_f_one_b\n"
-            "    return [' '.join(map(str, one_f_one_b(r, 4, 6))) for r in range(4)]\n\ndef unused():"
-        ),
-        "puzzle 4: a W in the place where B ended lets others wait: put it off where there is room": (
-            "def smaller_bubble():  ->  def smaller_bubble():\n"
-            "    from distlearn.parallel.pipeline.schedule import one_f_one_b\n"
-            "    rows = [' '.join(map(str, one_f_one_b(r, 4, 6))) for r in range(4)]\n"
-            "    return [' '.join(f'I{a[1]} W{a[1]}' if a[0] == 'B' else a for a in row.split()) for row in rows]\n\n"
-            "def unused():"
-        ),
-        "puzzle 5: ranks wait: start the next micro-batches before the first is back": [
-            f"def less_of_both():  ->  def less_of_both():\n    return [' '.join({row}) for a, b in {pairs}]\n\n"
-            "def unused():"
+        "ranks wait: start the next micro-batches before the first is back": [
+            f"def less_of_both():\n    return [' '.join({row}) for a, b in {pairs}]"
             for row, pairs in (
                 (ONE_BY_ONE, "((0, 5), (1, 4), (2, 3))"),
                 (ONE_BY_ONE, "((0, 3), (1, 4), (2, 5))"),
                 ("f'{a}F{i} {b}F{i} {b}B{i} {a}B{i}' for i in range(4)", "((0, 5), (1, 4), (2, 3))"),
             )
         ],
-        "puzzle 4: I comes before W": "F0 F1 F2 F3 I0 W0 F4  ->  F0 F1 F2 F3 W0 I0 F4",
-        "puzzle 4: B in one lets the stage before wait for W as well": (
-            " I0 F1 I1 F2 I2 W2 W1 W0 F3 I3 F4 I4 F5 I5 W4 W5 W3  ->   B0 F1 B1 F2 B2 F3 B3 F4 B4 F5 B5"
-        ),
-        "puzzle 4: every I has its W, on the same rank": "F5 I5 W4 W5 W3  ->  F5 I5 W4 W5",
-        "puzzle 4: a W at once lets the stage before wait: put it off where there is room": (
-            "F0 I0 F1 I1 F2 I2 W2 W1 W0 F3 I3 F4 I4 F5 I5 W4 W5 W3"
-            f"  ->  {' '.join(f'F{i} I{i} W{i}' for i in range(6))}"
-        ),
-        "puzzle 4: a W that is put off takes up room": (
-            " F1 I1 F2 I2 W2 W1 W0 F3 I3 F4 I4 F5   ->   F1 I1 F2 I2 F3 I3 W0 W1 W2 F4 I4 F5 "
-        ),
-        "puzzle 5: B in one comes too late for the stage before": "0I2 0W2 0I3 0W3  ->  0B2 0B3",
-        "puzzle 5: either B, or I and W": "0F2 0I0 0W0 0I1  ->  0F2 0B0 0I0 0W0 0I1",
-        "puzzle 5: every stage does each micro-batch": "2F0 3F0 2F1  ->  2F0 2F1",
+        "I comes before W": "0F2 0I0 0W0  ->  0F2 0W0 0I0",
+        "every I has its W, on the same rank": "0I3 0W3  ->  0I3",
+        "a W that is put off takes up room": "3W0 3W1 2F2 3F2  ->  2F2 3F2 3W0 3W1",
+        "B in one comes too late for the stage before": "0I2 0W2 0I3 0W3  ->  0B2 0B3",
+        "either B, or I and W": "0F2 0I0 0W0 0I1  ->  0F2 0B0 0I0 0W0 0I1",
+        "every stage does each micro-batch": "2F0 3F0 2F1  ->  2F0 2F1",
     },
 )
