@@ -210,7 +210,9 @@ WRONG = {
     "two wait, a third waits for them": (
         "F0 F1 B1 B0\nF0 B0 F1 B1\nF0 F1 B0 B1",
         "deadlock",
-        "deadlock: rank 1 at position 1 (B0) waits for B0, which is rank 2's position 2, behind F1; rank 2",
+        "deadlock: rank 1 at position 1 (B0) waits for B0, which is rank 2's position 2, behind F1; "
+        "rank 2 at position 1 (F1) waits for F1, which is rank 1's position 2, behind B0; "
+        "broken: 2B0 -> 1B0, 1F1 -> 2F1",
     ),
 }
 

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 from distlearn import nn
-from distlearn.comm import RankError
 from distlearn.data import Batch
 from distlearn.optim import Momentum
-from distlearn.parallel import PipeDream, Pipeline
+from distlearn.parallel import Pipeline
 from distlearn.parallel.pipeline.schedule import Action, make_schedule, simulate
 from distlearn.sim import Roofline, SimWorld
 
@@ -42,14 +41,6 @@ def test_halves_cost_what_backward_costs():
     assert halves == pytest.approx(whole)
     assert "backward_weights[0.Linear]" in split
     assert "backward_weights[0.Linear]" not in names
-
-
-def test_pipedream_refuses_halves():
-    def make(comm):
-        PipeDream(comm, *parts(nn.Sequential(nn.Linear(6, 3, 0)), Momentum()), schedule="F0 I0 W0")
-
-    with pytest.raises(RankError, match="it updates after every backward"):
-        SimWorld(1).run(make)
 
 
 @pytest.mark.parametrize(
