@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distlearn.comm import Network, RankError
+from distlearn.comm import Network
 from distlearn.data import Batch
-from distlearn.nn import MLP, BatchNorm, Linear, Param, Sequential, SoftmaxCrossEntropy
-from distlearn.optim import RULES, Momentum, Optimizer
+from distlearn.nn import MLP, BatchNorm, Linear, Param, Sequential
+from distlearn.optim import Momentum
 from distlearn.parallel import DataParallel, NaiveDataParallel, make_buckets
 from distlearn.sim import Roofline, SimWorld
 
@@ -71,37 +71,6 @@ def test_buckets_hold_every_parameter_once_and_respect_the_cap(sizes, cap):
         assert b.flat.nbytes <= cap or len(b.params) == 1
 
 
-class _Unused(Linear):
-    """A layer that leaves its bias out."""
-
-    def forward(self, x):
-        return x @ self.W.data, x
-
-    def backward(self, dy, saved):
-        self.W.add_product(saved.T, dy)
-        return dy @ self.W.data.T
-
-
-@pytest.mark.parametrize("overlap", [False, True])
-def test_a_gradient_that_nothing_was_added_to_is_zero_in_every_step(overlap):
-    def program(comm):
-        model = Sequential(_Unused(7, 4, 0, dtype="float64"))
-        strategy = DataParallel(comm, *parts(model, lr=0.3), overlap=overlap)
-        strategy.reducer.buckets[0].flat[...] = 5.0  # left by an earlier step
-        for _ in range(2):
-            strategy.step(Batch(X[comm.rank :: 2], Y[comm.rank :: 2], len(X)))
-        return model.params[1].data, model.params[0].data
-
-    for b, w in SimWorld(2).run(program):
-        assert (b == 0).all()
-        assert np.abs(w).max() < 2
-
-
-def test_a_cap_of_nothing_is_an_error():
-    with pytest.raises(ValueError, match="cap_bytes is 0"):
-        make_buckets([Param(np.zeros(1))], 0)
-
-
 # -- models and optimizers that are not as usual -----------------------------------------------------------------------
 
 
@@ -122,13 +91,3 @@ def test_a_rank_without_samples_takes_part_in_batch_norm(strategy):
         assert_same_params(
             {k: v for k, v in params.items() if "running" not in k}, {k: want[k] for k in want if "running" not in k}
         )
-
-
-def test_another_model_on_a_rank_is_named():
-    def program(comm):
-        model = MLP((7, 9 + comm.rank, 4))
-        NaiveDataParallel(comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, RULES["sgd"](), 0.1))
-
-    message = r"the model has 0.W \(7, 10\) float32 where that of rank 0 has 0.W \(7, 9\) float32"
-    with pytest.raises(RankError, match=message):
-        SimWorld(2).run(program)
