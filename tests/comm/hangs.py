@@ -1,4 +1,4 @@
-"""Thirty kinds of hang, each with who is to blame."""
+"""Kinds of hang, each with who is to blame."""
 
 import functools
 

@@ -117,7 +117,7 @@ MUTANTS = [
         "accumulation: reduces after the first piece",
         "self.reducer.on_grad if i == len(pieces) else None",
         "self.reducer.on_grad if i == 1 else None",
-        "parallel/test_accumulate.py",
+        "parallel/test_data_parallel.py",
     ),
     Mutant(
         "accumulation: the loss of the last piece",

@@ -36,9 +36,9 @@ CASES = {
     "small": (SMALL, NETWORK, 4, {"batch_size": 4096, "input_shape": (784,)}, "data 4"),
     "googlenet28": ("googlenet28", "ethernet-10g", 4, {"batch_size": 256}, "data 4"),
     "wide": (WIDE, NETWORK, 8, {"batch_size": 64, "input_shape": (784,)}, "tensor 8"),
-    "alexnet": ("alexnet", "ethernet-10g", 4, {"batch_size": 128}, "one weird trick 4"),
     "lenet, cluster": ("lenet", CLUSTER, 8, {"batch_size": 512}, "data 2 x tensor 4"),
     "cnn, nearly a rank for each layer": ("cnn", NETWORK, 8, {"batch_size": 64}, "data 8"),
+    "alexnet": ("alexnet", "ethernet-10g", 4, {"batch_size": 128}, "one weird trick 4"),
     "siamese": ("siamese", NETWORK, 4, {"batch_size": 64}, "data 4"),
     "gru": ("gru", NETWORK, 2, {"batch_size": 64}, "data 2"),
 }
