@@ -4,17 +4,48 @@ import numpy as np
 import pytest
 
 from distlearn import nn
+from distlearn.comm import Network
 from distlearn.comm.base import RankError
 from distlearn.optim import Momentum, Optimizer
-from distlearn.parallel import Hybrid, OneWeirdTrick, hybrid
+from distlearn.parallel import DataParallel, Hybrid, OneWeirdTrick, hybrid
 from distlearn.parallel.data import replicas
-from distlearn.sim import SimWorld
+from distlearn.parallel.meta import meta_batch, meta_copy, meta_loss
+from distlearn.sim import Roofline, SimWorld
 from tests.comm.on_device import off_strict
 
 from .programs import X, Y, parts
 from .tensor.cases import Batch, F
+from .tensor.test_tensor import COLLECTIVES
 
 # -- one weird trick
+
+
+def step_on_alexnet(way, size=4, batch=256):
+    """Run one step on AlexNet without numbers; return what rank 0 gave to collectives."""
+
+    def program(comm):
+        model = meta_copy(outline)
+        strategy = way(comm, model, meta_loss, Optimizer(model.params, Momentum(), 0.1))
+        comm.barrier()
+        began = comm.clock.now()
+        strategy.step(meta_batch(batch, (227, 227, 3), strategy.rank, strategy.size))
+        return began
+
+    outline = meta_copy(nn.build("alexnet", seed=None))
+    world = SimWorld(size, Network(1e-6, 1e9), Roofline(1e12))
+    began = world.run(program)[0]
+    calls = world.trace.window(began).select(rank=0, lane="comm")
+    return [(s.name, s.nbytes) for s in calls if s.name in COLLECTIVES]
+
+
+def test_trick_sends_less_than_data_parallelism_on_alexnet():
+    """Krizhevsky's point: convolutions' gradients and dense layers' activations are small."""
+    calls = step_on_alexnet(OneWeirdTrick)
+    everything = step_on_alexnet(DataParallel)
+    seam = 256 * 9216 * 4
+    assert {("all_gather", seam), ("reduce_scatter", seam)} <= set(calls)
+    assert sum(nbytes for _, nbytes in everything) == 243_860_896 + 8  # all parameters, loss and rows
+    assert sum(nbytes for _, nbytes in calls) < 243_860_896 / 5
 
 
 def test_trick_needs_both_kinds_of_layers():
