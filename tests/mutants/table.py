@@ -135,7 +135,7 @@ MUTANTS = [
         "ZeRO: updated parts are not published",
         "self.full[...] = self.comm.all_gather(self.own.data).reshape(-1)",
         "self.comm.all_gather(self.own.data)",
-        "parallel/test_zero.py",
+        "parallel/test_zero.py tests/parallel/test_statistics.py",
     ),
     Mutant(
         "half precision code: no clipping",

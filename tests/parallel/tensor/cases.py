@@ -14,13 +14,6 @@ from distlearn.parallel import Serial
 F = {"dtype": "float64"}
 
 
-def tied():
-    """A layer that stands in two places."""
-    shared = nn.Linear(6, 6, 5, **F)
-    first, last = nn.Linear(7, 6, 4, **F), nn.Linear(6, 4, 6, **F)
-    return nn.Sequential(first, shared, nn.Tanh(), shared, nn.Tanh(), last)
-
-
 def twin_paths():
     """A block whose paths share a layer."""
     shared = nn.Linear(7, 3, 1, **F)
@@ -72,7 +65,6 @@ def siamese(*extra):
 VECTORS = {
     "mlp": lambda: nn.MLP((7, 9, 6, 4), seed=2, **F),
     "narrow": lambda: nn.MLP((7, 3, 9, 2, 4), "sigmoid", seed=2, **F),
-    "tied": tied,
     "sharing": sharing,
     "twin paths": twin_paths,
     "dropout": lambda: nn.Sequential(
