@@ -6,10 +6,8 @@ NCCL would answer with a hang or with garbage, raise; and who looks at an array 
 """
 
 import ctypes
-import itertools
+import functools
 import types
-from collections import deque
-from typing import NamedTuple
 
 import numpy as np
 
@@ -21,76 +19,49 @@ DTYPES = {"INT8": (0, "i1"), "UINT8": (1, "u1"), "INT32": (2, "i4"), "UINT32": (
 OPS = {"SUM": 0, "PROD": 1, "MAX": 2, "MIN": 3}  # both as in nccl.h
 KIND = dict(DTYPES.values())
 REDUCE = {code: REDUCTIONS[name.lower()] for name, code in OPS.items()}
+ARGUMENTS = {"allReduce": 6, "reduce": 7, "broadcast": 6, "reduceScatter": 6, "allGather": 5, "send": 5, "recv": 5}
+"""How many arguments a call has: one address (messages) or two, count, dtype, operator, root or peer, stream."""
 MESSAGES = ("send", "recv")
 LONG = 2000
 """So often a rank hands over before a wait counts as a hang."""
-
-
-class Call(NamedTuple):
-    """One NCCL call of one rank: what must agree with the others' (for messages: count, dtype, peer), and where."""
-
-    kind: str
-    agreed: tuple
-    addresses: tuple
+MIXED = "NCCL would hang or mix data up"
 
 
 class Fabric:
-    """What connects the ranks that share a unique id: each has a queue of groups of calls, worked off in order."""
+    """What connects the ranks that share a unique id: the n-th groups of calls of all ranks are done together."""
 
     def __init__(self):
-        self.size, self.queues, self.done, self.dead = None, {}, {}, False
+        self.size, self.groups, self.done, self.dead = None, {}, 0, False
 
     def join(self, size, rank):
         assert self.size in (None, size)
         assert rank in range(size)
-        assert rank not in self.queues, "a rank joined twice"
-        self.size, self.queues[rank], self.done[rank] = size, deque(), 0
+        assert rank not in self.groups, "a rank joined twice"
+        self.size, self.groups[rank] = size, []
 
     def push(self, rank, calls) -> int:
-        """Queue a group: collectives one by one, messages all at once; return the number at which it is done."""
-        for messages, part in itertools.groupby(calls, lambda c: c.kind in MESSAGES):
-            group = list(part)
-            self.queues[rank].extend([group] if messages else [[call] for call in group])
-        end = self.done[rank] + len(self.queues[rank])
-        while self._collective() or self._message():
-            pass
-        return end
+        """Add a rank's group, do what all ranks have come to, and return the number at which it is done."""
+        self.groups[rank].append(calls)
+        while len(self.groups) == self.size and all(len(g) > self.done for g in self.groups.values()):
+            self._do([self.groups[r][self.done] for r in range(self.size)])
+            self.done += 1
+        return len(self.groups[rank])
 
-    def _finish(self, rank):
-        self.queues[rank].popleft()
-        self.done[rank] += 1
-
-    def _collective(self) -> bool:
-        """Do the collective that all ranks have come to."""
-        if len(self.queues) != self.size or not all(self.queues.values()):
-            return False
-        heads = [self.queues[r][0][0] for r in range(self.size)]
-        if any(c.kind in MESSAGES for c in heads):
-            return False
-        assert len({(c.kind, c.agreed) for c in heads}) == 1, f"NCCL would hang or mix data up: {heads}"
-        COLLECTIVES[heads[0].kind](*heads[0].agreed, [c.addresses for c in heads])
-        for rank in range(self.size):
-            self._finish(rank)
-        return True
-
-    def _message(self) -> bool:
-        """Move one message between groups that sender and receiver have come to."""
-        heads = {r: q[0] for r, q in self.queues.items() if q and q[0][0].kind in MESSAGES}
-        for rank, group in heads.items():
-            for send in [c for c in group if c.kind == "send"]:
-                count, dtype, peer = send.agreed
-                recv = next((c for c in heads.get(peer, []) if c.kind == "recv" and c.agreed[2] == rank), None)
-                if recv is None:
-                    continue
-                assert recv.agreed[:2] == (count, dtype), f"NCCL would hang or mix data up: {send}, {recv}"
-                memory(recv.addresses[0], count, dtype)[:] = memory(send.addresses[0], count, dtype)
-                group.remove(send)
-                heads[peer].remove(recv)
-                for who in {rank, peer}:
-                    if not heads[who]:
-                        self._finish(who)
-                return True
-        return False
+    def _do(self, groups):
+        """Do one group: calls (kind, addresses, what must agree with the others) of each rank."""
+        sends, receives = {}, {}
+        for rank, group in enumerate(groups):
+            for kind, (address, *_), (count, dtype, peer) in (call for call in group if call[0] in MESSAGES):
+                ends = (rank, peer) if kind == "send" else (peer, rank)
+                (sends if kind == "send" else receives).setdefault((*ends, count, dtype), []).append(address)
+        assert {k: len(v) for k, v in sends.items()} == {k: len(v) for k, v in receives.items()}, f"{MIXED}: {groups}"
+        for what, addresses in sends.items():
+            for source, dest in zip(addresses, receives[what], strict=True):
+                memory(dest, *what[2:])[:] = memory(source, *what[2:])
+        if not sends:
+            for calls in zip(*groups, strict=True):
+                assert len({(kind, agreed) for kind, _, agreed in calls}) == 1, f"{MIXED}: {calls}"
+                collective(calls[0][0], *calls[0][2], places=[addresses for _, addresses, _ in calls])
 
 
 def memory(address: int, count: int, dtype: int) -> np.ndarray:
@@ -99,44 +70,18 @@ def memory(address: int, count: int, dtype: int) -> np.ndarray:
     return np.frombuffer((ctypes.c_char * (count * kind.itemsize)).from_address(address), kind)
 
 
-def reduced(count, dtype, op, addresses):
-    """The reduction of what lies at the addresses."""
-    total = memory(addresses[0], count, dtype).copy()
-    for address in addresses[1:]:
-        total = REDUCE[op](total, memory(address, count, dtype))
-    return total.astype(KIND[dtype])
-
-
-def all_reduce(count, dtype, op, places):
-    total = reduced(count, dtype, op, [a for a, _ in places])
-    for _, out in places:
-        memory(out, count, dtype)[:] = total
-
-
-def reduce(count, dtype, op, root, places):
-    memory(places[root][1], count, dtype)[:] = reduced(count, dtype, op, [a for a, _ in places])
-
-
-def reduce_scatter(count, dtype, op, places):
-    total = reduced(count * len(places), dtype, op, [a for a, _ in places])
-    for part, (_, out) in zip(total.reshape(len(places), count), places, strict=True):
-        memory(out, count, dtype)[:] = part
-
-
-def all_gather(count, dtype, places):
-    whole = np.concatenate([memory(a, count, dtype) for a, _ in places])
-    for _, out in places:
-        memory(out, count * len(places), dtype)[:] = whole
-
-
-def broadcast(count, dtype, root, places):
-    data = memory(places[root][0], count, dtype).copy()
-    for _, out in places:
-        memory(out, count, dtype)[:] = data
-
-
-COLLECTIVES = {"allReduce": all_reduce, "reduce": reduce, "reduceScatter": reduce_scatter, "allGather": all_gather,
-               "broadcast": broadcast}  # fmt: skip
+def collective(kind, count, dtype, *more, places):
+    """Do a collective; `places` are by rank the addresses of what it gives and of what it gets."""
+    size, reduces = len(places), "educe" in kind
+    given = [memory(a, count * (size if kind == "reduceScatter" else 1), dtype).copy() for a, _ in places]
+    result = functools.reduce(REDUCE[more[0]], given).astype(KIND[dtype]) if reduces else np.concatenate(given)
+    if kind == "broadcast":
+        result = given[more[0]]
+    for rank, (_, out) in enumerate(places):
+        if kind == "reduceScatter":
+            memory(out, count, dtype)[:] = result[rank * count : (rank + 1) * count]
+        elif kind != "reduce" or rank == more[1]:
+            memory(out, result.size, dtype)[:] = result
 
 
 class Fabrics(list):
@@ -146,18 +91,9 @@ class Fabrics(list):
 
 
 class CuPy:
-    """One rank's CuPy.
+    """One rank's CuPy; `calls` are NCCL's calls so far: kind, count, dtype, ...
 
-    Parameters
-    ----------
-    clock : Clock
-        Of the simulated rank: while it sleeps, the other ranks go on.
-    fabrics : Fabrics
-
-    Attributes
-    ----------
-    calls : list of tuple
-        NCCL's calls so far: kind, count, dtype, ...
+    While the simulated rank's clock sleeps, the other ranks go on.
     """
 
     def __init__(self, clock, fabrics):
@@ -187,7 +123,7 @@ class CuPy:
 
 
 class Event:
-    """Comes when a rank has done so many groups; at once on the current stream, on which NumPy computes at once."""
+    """Comes when so many groups are done; at once on the current stream, on which NumPy computes at once."""
 
     def __init__(self, cupy):
         self.cupy, self.after, self.stream = cupy, None, None
@@ -199,8 +135,7 @@ class Event:
         return self._come()
 
     def _come(self):
-        fabric, rank, end = self.after or (None, None, None)
-        return fabric is None or fabric.done[rank] >= end
+        return self.after is None or self.after[0].done >= self.after[1]
 
 
 class Stream:
@@ -219,11 +154,8 @@ class Stream:
         if self.ptr:
             assert event.stream == 0, "the stream waits for something else than the current one"
             self.ready = True
-            return
-        for _ in range(LONG):
-            if event.done:
-                return
-        raise AssertionError("NCCL would hang")
+        else:
+            assert any(event.done for _ in range(LONG)), "NCCL would hang"
 
     @property
     def done(self):
@@ -267,8 +199,10 @@ class NcclCommunicator:
         assert len(commId) == 128
         self.nccl, self.rank, self.fabric = nccl, rank, nccl.fabrics[int.from_bytes(commId, "little")]
         self.fabric.join(ndev, rank)
+        for kind in ARGUMENTS:
+            setattr(self, kind, functools.partial(self._call, kind))
         for _ in range(LONG):
-            if len(self.fabric.queues) == ndev:
+            if len(self.fabric.groups) == ndev:
                 return
             nccl.cupy.hand_over()
         raise NcclError("NCCL_ERROR_SYSTEM_ERROR: some ranks never came")
@@ -280,33 +214,14 @@ class NcclCommunicator:
         assert stream.ptr, "NCCL on the current stream"
         assert stream.ready, "the stream did not wait for what the current one computes"
         stream.ready = False
-        stream.after = self.fabric, self.rank, self.fabric.push(self.rank, calls)
+        stream.after = self.fabric, self.fabric.push(self.rank, calls)
 
-    def _call(self, kind, agreed, addresses, stream):
+    def _call(self, kind, *arguments):
         assert not self.fabric.dead
-        assert all(type(v) is int for v in (*agreed, *addresses, stream)), (kind, agreed, addresses, stream)
-        self.nccl.cupy.calls.append((kind, *agreed))
+        assert len(arguments) == ARGUMENTS[kind]
+        assert all(type(v) is int for v in arguments), (kind, arguments)
+        n, stream = 1 if kind in MESSAGES else 2, arguments[-1]
+        self.nccl.cupy.calls.append((kind, *arguments[n:-1]))
         self.nccl.groupStart()
-        self.nccl.group.append((self, stream, Call(kind, agreed, addresses)))
+        self.nccl.group.append((self, stream, (kind, arguments[:n], arguments[n:-1])))
         self.nccl.groupEnd()
-
-    def allReduce(self, sendbuf, recvbuf, count, datatype, op, stream):
-        self._call("allReduce", (count, datatype, op), (sendbuf, recvbuf), stream)
-
-    def reduce(self, sendbuf, recvbuf, count, datatype, op, root, stream):
-        self._call("reduce", (count, datatype, op, root), (sendbuf, recvbuf), stream)
-
-    def broadcast(self, sendbuff, recvbuff, count, datatype, root, stream):
-        self._call("broadcast", (count, datatype, root), (sendbuff, recvbuff), stream)
-
-    def reduceScatter(self, sendbuf, recvbuf, recvcount, datatype, op, stream):
-        self._call("reduceScatter", (recvcount, datatype, op), (sendbuf, recvbuf), stream)
-
-    def allGather(self, sendbuf, recvbuf, count, datatype, stream):
-        self._call("allGather", (count, datatype), (sendbuf, recvbuf), stream)
-
-    def send(self, sendbuf, count, datatype, peer, stream):
-        self._call("send", (count, datatype, peer), (sendbuf,), stream)
-
-    def recv(self, recvbuf, count, datatype, peer, stream):
-        self._call("recv", (count, datatype, peer), (recvbuf,), stream)

@@ -14,15 +14,8 @@ OTHERS = ("rank", "size", "clock", "report", "send_obj", "recv_obj", "barrier", 
 class Converted(Communicator):
     """A communicator whose arrays are converted on the way in and out.
 
-    Parameters
-    ----------
-    comm : Communicator
-    give : callable
-        From the caller's array, and the name of the call, to the one that `comm` gets.
-    take : callable
-        From an array of `comm`'s to the caller's kind.
-    back : callable
-        `back(array, given)` brings what `comm` wrote into `given` back to the caller's array.
+    `give(array, name of the call)` makes what `comm` gets, `take(array)` the caller's kind of what it returns, and
+    `back(array, given)` brings what it wrote into `given` to the caller's array.
     """
 
     def __init__(self, comm, give, take, back=lambda array, given: None):

@@ -15,12 +15,6 @@ from distlearn.world.outcome import RankTimeoutError
 from .hangs import COLLECTIVES, HANGS, skips
 
 
-@pytest.fixture
-def some(request):
-    """Every tenth kind of hang, or all of them with `--thorough`."""
-    return list(HANGS.items())[:: 1 if request.config.getoption("--thorough") else 10]
-
-
 def hang(world, fn):
     with pytest.raises(CommError):
         world.run(fn)
@@ -44,9 +38,9 @@ def sleeps(comm):
 @pytest.mark.nightly
 @pytest.mark.engines
 @pytest.mark.timeout(400)
-def test_who_is_to_blame_on_engines(some):
+def test_who_is_to_blame_on_engines():
     with EngineWorld(3, progress=False, patience=0.5, strict=False) as world:
-        for name, (program, *want) in some:
+        for name, (program, *want) in HANGS.items():
             assert list(hang(world, program)[:2]) == want, name
         with pytest.raises(RankTimeoutError, match=r"rank 1 is missing at barrier.*number 4"):
             world.run(sleeps, timeout=2)

@@ -13,34 +13,28 @@ from distlearn.sim import SimWorld
 from distlearn.trace import Span, Trace
 
 
-class Machine:
-    """A rank's machine, with so many GPUs."""
-
-    def __init__(self, name, gpus, driver, has_nccl):
-        self.name, self.gpus = lambda: name, gpus
-        self.may_have_gpu, self.has_nccl = lambda: driver, lambda: has_nccl
-        self.taken = None
-
-    def take_gpu(self, number):
-        if not self.gpus:
-            return ""
-        self.taken = number % self.gpus
-        return f"bus {self.taken}"
-
-    def connect(self, comm):
-        return "NCCL"
-
-
 def choose(machines, *, driver=True, has_nccl=True):
     """What ranks get and which GPU each takes; a machine is its name and the number of its GPUs."""
 
     def rank(comm):
         name, gpus = machines[comm.rank]
-        machine = Machine(name, gpus, driver and gpus > 0, has_nccl)
+        taken = []
+
+        def take_gpu(number):
+            taken.extend([number % gpus] if gpus else [])
+            return f"bus {taken}" if gpus else ""
+
+        machine = types.SimpleNamespace(
+            name=lambda: name,
+            may_have_gpu=lambda: driver and gpus > 0,
+            has_nccl=lambda: has_nccl,
+            take_gpu=take_gpu,
+            connect=lambda comm: "NCCL",
+        )
         comm.clock.trace = Trace([Span(0, "comm", "before", 0.0, 1.0)])
         found = select_backend(comm, machine)
         assert len(comm.clock.trace.spans) == 1
-        return "NCCL" if found == "NCCL" else "MPI" if found is comm else found, machine.taken
+        return "NCCL" if found == "NCCL" else "MPI" if found is comm else found, taken[0] if taken else None
 
     return SimWorld(len(machines)).run(rank)
 

@@ -117,7 +117,7 @@ MUTANTS = [
         "accumulation: reduces after the first piece",
         "self.reducer.on_grad if i == len(pieces) else None",
         "self.reducer.on_grad if i == 1 else None",
-        "parallel/test_accumulate.py",
+        "parallel/test_data_parallel.py",
     ),
     Mutant(
         "accumulation: the loss of the last piece",
@@ -135,7 +135,7 @@ MUTANTS = [
         "ZeRO: updated parts are not published",
         "self.full[...] = self.comm.all_gather(self.own.data).reshape(-1)",
         "self.comm.all_gather(self.own.data)",
-        "parallel/test_zero.py",
+        "parallel/test_zero.py tests/parallel/test_statistics.py",
     ),
     Mutant(
         "half precision code: no clipping",

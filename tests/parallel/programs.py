@@ -103,13 +103,9 @@ def averaged_by_hand(size, every, steps, batch, inner):
 
 
 def assert_same_params(got, want, *, tol=1e-12, what=""):
-    """Raise unless two sets of trained parameters agree: the same names, shapes, and values to `tol`."""
-    if list(got) != list(want):
-        raise AssertionError(f"{what}: parameters are {list(got)}, expected {list(want)}")
+    """Raise unless two sets of trained parameters agree: the same names, shapes, dtypes, and values to `tol`."""
+    assert list(got) == list(want), what
     for name in want:
         a, b = np.asarray(got[name]), np.asarray(want[name])
-        if a.shape != b.shape or a.dtype != b.dtype:
-            raise AssertionError(f"{what}: {name} is {a.shape} {a.dtype}, expected {b.shape} {b.dtype}")
-        difference = float(np.abs(a - b).max(initial=0.0))
-        if not difference <= tol:
-            raise AssertionError(f"{what}: {name} differs by {difference:.3g} from the reference (tolerance {tol:g})")
+        assert (a.shape, a.dtype) == (b.shape, b.dtype), f"{what}: {name}"
+        np.testing.assert_allclose(a, b, rtol=0, atol=tol, equal_nan=False, err_msg=f"{what}: {name}")

@@ -10,7 +10,6 @@ from distlearn.nn import SoftmaxCrossEntropy
 from distlearn.optim import SGD, Adam, Momentum, Optimizer
 from distlearn.parallel import (
     FP16,
-    CheckpointStore,
     DataParallel,
     Int8,
     LocalSGD,
@@ -20,7 +19,7 @@ from distlearn.parallel import (
 from distlearn.parallel.checkpoint.state import capture, restore
 from distlearn.sim import SimWorld
 
-from .programs import assert_same_params, serial
+from .programs import assert_same_params
 from .test_checkpoint import DATA, DATASET, a_model, interrupted, train, without_times
 
 LOSS = SoftmaxCrossEntropy()
@@ -108,16 +107,6 @@ def test_another_number_of_replicas_begins_at_the_average(size):
         assert_same_params(at_first, {name: state[f"param/{name}"] for name in at_first})
         assert memory.tobytes() == state["optimizer/0.W/0"].tobytes()
         assert together == [size == 1, size == 1, True, size == 1]
-
-
-@pytest.mark.parametrize(("after", "size"), [(local(5), 2), (serial, 1), (DATA, 3), (DATA, 2)])
-def test_others_go_on_from_the_average(tmp_path, after, size):
-    interrupted(3, local(), tmp_path, 6)
-    state = CheckpointStore(tmp_path).latest().arrays
-    history, params, *_ = SimWorld(size).run(train, after, tmp_path, resume=True)[0]
-    assert len(history.losses) == 15
-    assert history.losses[-1] < history.losses[0]
-    assert all(abs(params[name] - state[f"param/{name}"]).max() > 0 for name in params)
 
 
 @pytest.mark.parametrize("before", [DATA, partial(DATA, compress=OneBit())])

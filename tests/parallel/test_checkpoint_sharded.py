@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from distlearn.parallel import CheckpointStore, DataParallel, PipeDream, Pipeline, TensorParallel
+from distlearn.parallel import CheckpointStore, DataParallel, PipeDream, TensorParallel
 from distlearn.parallel.checkpoint.state import all_generators
 from distlearn.sim import SimWorld
 
@@ -78,13 +78,3 @@ def test_pipedreams_checkpoint_holds_the_newest_weights_and_nothing_of_the_stash
     names = {name.partition("/")[0] for name in found.arrays}
     assert names == {"param", "optimizer", "history"}
     assert len(found.arrays) == 1 + len(params) + 2 * (len(params) - 1)  # the losses, Adam's two, one is frozen
-
-
-@pytest.mark.parametrize(("make", "size"), [(PipeDream, 4), (PipeDream, 1), (Pipeline, 2)])
-def test_others_go_on_from_pipedreams_weights(tmp_path, make, size):
-    """With the delays that they have; from the same weights, memory and number of updates."""
-    interrupted(3, pipedream(), tmp_path, 11, **DEEP)
-    history, _, _, strategy = SimWorld(size).run(train, pipedream(make), tmp_path, resume=True, **DEEP)[0]
-    assert len(history.losses) == 15
-    assert history.losses[-1] < history.losses[0]
-    assert strategy.optimizer.steps == 8 * 7 + 7 * (7 if make is PipeDream else 1)

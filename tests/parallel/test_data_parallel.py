@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distlearn.comm import Network, RankError
+from distlearn.comm import Network
 from distlearn.data import Batch
-from distlearn.nn import MLP, BatchNorm, Linear, Param, Sequential, SoftmaxCrossEntropy
-from distlearn.optim import RULES, Momentum, Optimizer
-from distlearn.parallel import DataParallel, NaiveDataParallel, make_buckets
+from distlearn.nn import MLP, BatchNorm, Linear, Param, Sequential
+from distlearn.optim import Momentum
+from distlearn.parallel import DataParallel, NaiveDataParallel, make_buckets, record_memory
 from distlearn.sim import Roofline, SimWorld
 
-from .programs import X, Y, assert_same_params, model_of, parts, run
+from .programs import X, Y, assert_same_params, messages_of_steps, model_of, parts, run
 
 
 def test_one_all_reduce_per_bucket_and_step():
@@ -71,37 +71,6 @@ def test_buckets_hold_every_parameter_once_and_respect_the_cap(sizes, cap):
         assert b.flat.nbytes <= cap or len(b.params) == 1
 
 
-class _Unused(Linear):
-    """A layer that leaves its bias out."""
-
-    def forward(self, x):
-        return x @ self.W.data, x
-
-    def backward(self, dy, saved):
-        self.W.add_product(saved.T, dy)
-        return dy @ self.W.data.T
-
-
-@pytest.mark.parametrize("overlap", [False, True])
-def test_a_gradient_that_nothing_was_added_to_is_zero_in_every_step(overlap):
-    def program(comm):
-        model = Sequential(_Unused(7, 4, 0, dtype="float64"))
-        strategy = DataParallel(comm, *parts(model, lr=0.3), overlap=overlap)
-        strategy.reducer.buckets[0].flat[...] = 5.0  # left by an earlier step
-        for _ in range(2):
-            strategy.step(Batch(X[comm.rank :: 2], Y[comm.rank :: 2], len(X)))
-        return model.params[1].data, model.params[0].data
-
-    for b, w in SimWorld(2).run(program):
-        assert (b == 0).all()
-        assert np.abs(w).max() < 2
-
-
-def test_a_cap_of_nothing_is_an_error():
-    with pytest.raises(ValueError, match="cap_bytes is 0"):
-        make_buckets([Param(np.zeros(1))], 0)
-
-
 # -- models and optimizers that are not as usual -----------------------------------------------------------------------
 
 
@@ -124,11 +93,43 @@ def test_a_rank_without_samples_takes_part_in_batch_norm(strategy):
         )
 
 
-def test_another_model_on_a_rank_is_named():
-    def program(comm):
-        model = MLP((7, 9 + comm.rank, 4))
-        NaiveDataParallel(comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, RULES["sgd"](), 0.1))
+# -- naive -----------------------------------------------------------------------------------------------------------
 
-    message = r"the model has 0.W \(7, 10\) float32 where that of rank 0 has 0.W \(7, 9\) float32"
-    with pytest.raises(RankError, match=message):
-        SimWorld(2).run(program)
+
+@pytest.mark.parametrize("size", [2, 3, 5])
+def test_naive_sends_one_all_reduce_per_parameter_and_one_for_the_loss(size):
+    params = model_of("plain").params
+    values = sum(p.size for p in params) + 2  # loss and rows
+    sent = messages_of_steps(size, NaiveDataParallel, 2)
+    assert tuple(sent) == (2 * (len(params) + 1) * 2 * (size - 1), 2 * 2 * (size - 1) * 8 * values)
+
+
+# -- accumulation ----------------------------------------------------------------------------------------------------
+
+
+def test_activations_take_the_memory_of_one_micro_batch():
+    """What a forward pass saved is gone before the next begins."""
+
+    def saved(accumulate):
+        record = record_memory(
+            lambda comm, model: DataParallel(comm, *parts(model), accumulate=accumulate),
+            MLP((64, 64, 64, 10), seed=0),
+            Batch(np.ones((48, 64), "f4"), np.zeros(48, int), 48),
+        )
+        return max(s.total for s in record[0] if "ward[" in s.at) - record[0][0].total
+
+    assert 0 < saved(4) <= saved(1) / 4 * 1.01
+
+
+def test_messages_are_those_of_one_batch_and_start_in_the_last_piece():
+    def trace(accumulate):
+        world = SimWorld(2, Network(1e-5, 1e9), Roofline(1e9))
+        world.run(lambda comm: run(comm, partial(DataParallel, accumulate=accumulate, cap_bytes=300), steps=1).losses)
+        return world.trace
+
+    one, four = trace(1), trace(4)
+    reduces = four.select(rank=0, name="all_reduce")
+    assert [s.nbytes for s in reduces] == [s.nbytes for s in one.select(rank=0, name="all_reduce")]
+    last_forward = max(s.end for s in four.select(rank=0, name="forward"))
+    assert len(four.select(rank=0, name="forward")) == 4 * len(one.select(rank=0, name="forward"))
+    assert min(s.start for s in reduces) > last_forward

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pytest
@@ -11,12 +10,13 @@ from distlearn.comm import RankError
 from distlearn.data import load
 from distlearn.nn import MLP, MeanSquaredError, SoftmaxCrossEntropy
 from distlearn.optim import Cosine, Momentum, Nesterov, Optimizer, WarmUp
-from distlearn.parallel import CheckpointStore, DataParallel, Hybrid, LocalSGD, Pipeline, TensorParallel, ZeRO
+from distlearn.parallel import CheckpointStore
 from distlearn.parallel.checkpoint.state import data_fingerprint, differences, run_fingerprint
 from distlearn.sim import SimWorld
 from distlearn.train import fit
 
 from .programs import serial
+from .test_optimizers import STRATEGIES as STRATEGIES_OF_ALL
 
 DIGITS = load("digits", dtype="float64").take(96)
 
@@ -80,19 +80,9 @@ def test_data_are_known_by_their_contents_and_order():
     assert differences(data_fingerprint(DIGITS, 32, 0), data_fingerprint(DIGITS, 32, 1)) == ["seed 0 (now 1)"]
 
 
-def hybrid(comm, *args):
-    axes = {"pp": 2} if comm.size == 2 else {"tp": 3} if comm.size == 3 else {"dp": 2, "tp": 2}
-    return Hybrid(comm, *args, **axes)
-
-
-STRATEGIES = {
-    "serial": serial,
-    "data": DataParallel,
-    "local": LocalSGD,
-    "hybrid": hybrid,
-    "tensor": TensorParallel,
-    "pipeline": Pipeline,
-} | {f"zero{stage}": partial(ZeRO, stage=stage, cap_bytes=500) for stage in (1, 2, 3)}
+STRATEGIES = {"serial": serial} | {
+    name: make for name, make in STRATEGIES_OF_ALL.items() if name not in ("trick", "pipedream")
+}
 
 
 def train(comm, name, folder, resume, dataset=DIGITS, lr=0.1, clip_norm=None, epochs=1):

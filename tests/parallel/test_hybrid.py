@@ -7,11 +7,13 @@ from distlearn import nn
 from distlearn.comm import Network
 from distlearn.comm.base import RankError
 from distlearn.optim import Momentum, Optimizer
-from distlearn.parallel import DataParallel, Hybrid, OneWeirdTrick
+from distlearn.parallel import DataParallel, Hybrid, OneWeirdTrick, hybrid
+from distlearn.parallel.data import replicas
 from distlearn.parallel.meta import meta_batch, meta_copy, meta_loss
 from distlearn.sim import Roofline, SimWorld
+from tests.comm.on_device import off_strict
 
-from .programs import parts
+from .programs import X, Y, parts
 from .tensor.cases import Batch, F
 from .tensor.test_tensor import COLLECTIVES
 
@@ -88,9 +90,18 @@ def test_hybrid_sums_its_own_parameters_along_dp():
     assert [dp for _, _, _, dp in results] == [0] * 4 + [1] * 4
 
 
-def test_axes_that_do_not_fit_are_an_error():
-    def program(comm):
-        Hybrid(comm, *parts(nn.MLP((7, 5, 4)), Momentum()), dp=2, pp=2, tp=2)
+def test_a_stage_without_parameters_keeps_its_numbers_on_the_device(monkeypatch):
+    """They are summed with those of stages that have some: a NumPy array would not do."""
+    for module in (hybrid, replicas):  # where copying to the host is meant
+        monkeypatch.setattr(module, "to_numpy", lambda x: x.get())
 
-    with pytest.raises(RankError, match=r"on 4 ranks, expected lengths whose product is that"):
-        SimWorld(4).run(program)
+    def program(comm):
+        model = nn.move(nn.Sequential(nn.Linear(7, 4, 0, **F), nn.ReLU()), lambda a: nn.MockDeviceArray(a.copy()))
+        optimizer = Optimizer(model.params, Momentum(), 0.01, clip_norm=0.1)
+        made = Hybrid(off_strict(comm), model, nn.SoftmaxCrossEntropy(), optimizer, pp=2)
+        losses = [made.step(Batch(nn.MockDeviceArray(X[:12]), nn.MockDeviceArray(Y[:12]), 12)) for _ in range(2)]
+        return type(made.reducer.sums).__name__, len(made.pipeline.params), losses
+
+    first, second = SimWorld(2).run(program)
+    assert (first[:2], second[:2]) == (("MockDeviceArray", 2), ("MockDeviceArray", 0))
+    assert first[2] == second[2]

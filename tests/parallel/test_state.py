@@ -4,14 +4,12 @@ from functools import cache
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from distlearn.data import Batch
 from distlearn.nn import MockDeviceArray, SoftmaxCrossEntropy
 from distlearn.optim import Adam, Cosine, Optimizer
 from distlearn.parallel.checkpoint.state import capture, restore
-from distlearn.parallel.sharding import Replicate, Shard, Sharded, ShardSpec, flat_shard, load_into, unshard
+from distlearn.parallel.sharding import Shard, ShardSpec
 from distlearn.sim import SimWorld
 
 from .programs import assert_same_params
@@ -86,47 +84,6 @@ def test_nothing_is_changed_if_a_state_does_not_fit(name):
 
 
 # -- specs -------------------------------------------------------------------------------------------------------------
-
-
-@given(n=st.integers(1, 40), size=st.integers(1, 5), offset=st.integers(0, 30), data=st.data())
-def test_parts_of_flat_arrays_make_up_the_whole(n, size, offset, data):
-    each = -(-(offset + n) // size)
-    whole = np.arange(n).reshape(-1, 1)
-    got, parts = np.full_like(whole, -1), 0
-    for rank in range(size):
-        found = flat_shard(offset, whole.shape, slice(rank * each, (rank + 1) * each))
-        if found is not None:
-            part, spec = found
-            assert part.stop - part.start == spec.take(whole).size
-            spec.write_to(got, spec.take(whole))
-            parts += part.stop - part.start
-    np.testing.assert_array_equal(got, whole)
-    assert parts == n
-
-
-def test_shards_and_replicas_are_put_together():
-    whole = np.arange(12.0).reshape(3, 4)
-
-    def program(comm):
-        columns = Shard(1, np.array([[0, 3], [1], [2]][comm.rank] if comm.rank == 0 else [comm.rank]))
-        state = {
-            "shard": ShardSpec((3, 4), columns),
-            "same": ShardSpec((3, 4), Replicate(), counts=comm.rank == 1),
-        }
-        state = {name: Sharded(spec.take(whole), spec) for name, spec in state.items()}
-        state["mean"] = Sharded(np.array([float(comm.rank)]), ShardSpec((1,), weight=comm.rank + 1.0))
-        found = unshard(state, comm)
-        mine = {"shard": Sharded(np.zeros((3, columns.index.size)), state["shard"].spec)}
-        load_into(mine, {"shard": whole, "other": whole})
-        np.testing.assert_array_equal(mine["shard"].array, state["shard"].array)
-        return found
-
-    found, *others = SimWorld(3).run(program)
-    for name in ("shard", "same"):
-        np.testing.assert_array_equal(found[name], whole)
-    assert found["mean"] == pytest.approx((1 * 2 + 2 * 3) / 6)
-    assert [found[f"ranks/{rank}/mean"][0] for rank in range(3)] == [0, 1, 2]
-    assert others == [None, None]
 
 
 def test_scattered_places_are_taken_where_the_array_lives():

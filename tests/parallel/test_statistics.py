@@ -1,6 +1,6 @@
 """Running statistics: what `fit` reports, ranks predict, and a checkpoint holds is one model."""
 
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 import pytest
@@ -8,6 +8,8 @@ import pytest
 import distlearn as dl
 from distlearn import data, nn, optim
 from distlearn.sim import SimWorld
+
+from .programs import assert_same_params
 
 DIGITS = data.load("digits", dtype="float64").take(320)
 STRATEGIES = {
@@ -31,11 +33,11 @@ def model():
     return nn.Sequential(*conv, nn.Flatten(), *dense, nn.Linear(16, 10, 3, dtype="float64"))
 
 
-def train(comm, make, **options):
+def train(comm, make):
     net = model()
     loss, optimizer = nn.SoftmaxCrossEntropy(), optim.Optimizer(net.params, optim.Momentum(), 0.05)
     strategy = make(comm, net, loss, optimizer)
-    history = dl.fit(strategy, DIGITS, epochs=2, batch_size=80, **options)
+    history = dl.fit(strategy, DIGITS, epochs=2, batch_size=82)
     return history.last.test_accuracy, strategy.predict(DIGITS.x_test), strategy.gather_params()
 
 
@@ -47,35 +49,21 @@ def accuracy_of(params):
     return (logits.argmax(axis=1) == DIGITS.y_test).mean(), logits
 
 
+@cache
+def trained(name):
+    return SimWorld(4).run(train, STRATEGIES[name])
+
+
 @pytest.mark.parametrize("name", STRATEGIES)
-def test_all_ranks_report_and_predict_the_model_that_is_handed_out(name, tmp_path):
-    make = STRATEGIES[name]
-    results = SimWorld(4).run(train, make)
+def test_all_ranks_report_and_predict_the_model_that_is_handed_out(name):
+    results = trained(name)
+    if name in ("naive", "zero1", "zero3"):  # where every rank normalises its own part of a batch, all are one
+        assert_same_params(results[0][2], trained("data")[0][2], tol=1e-11)
     accuracy, logits = accuracy_of(results[0][2])
     assert results[0][2]["2.running_mean"].any()
     for reported, predicted, _ in results:
         assert reported == accuracy
         np.testing.assert_allclose(predicted, logits, rtol=1e-9, atol=1e-9)
-
-
-@pytest.mark.parametrize("name", ["data", "zero1", "zero3", "local", "hybrid"])
-def test_a_resumed_run_continues_bit_for_bit(name, tmp_path):
-    make, saving = STRATEGIES[name], {"checkpoints": dl.CheckpointStore(tmp_path), "every": 3}
-    whole = SimWorld(4).run(train, make)[0]
-    with pytest.raises(dl.comm.RankError, match="stop"):
-        SimWorld(4).run(interrupted, make, saving)
-    resumed = SimWorld(4).run(partial(train, **saving, resume=True), make)[0]
-    assert resumed[0] == whole[0]
-    for p, value in whole[2].items():
-        np.testing.assert_array_equal(resumed[2][p], value, err_msg=p)
-
-
-def interrupted(comm, make, saving):
-    def report(step, total, **values):
-        if step == 5:
-            raise InterruptedError("stop")
-
-    return train(comm, make, report=report, **saving)
 
 
 def test_a_parameter_server_refuses_statistics():

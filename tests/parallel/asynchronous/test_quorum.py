@@ -68,18 +68,6 @@ def test_nobody_waits_for_a_slow_learner_and_its_results_count():
     assert 2 in versions[1]
 
 
-def test_lost_learners_are_not_waited_for():
-    quiet = SimWorld(5, Network(1e-5, 1e9), Roofline(1e8))
-    want = quiet.run(with_quorum, 3)[0]
-    failures = [Failure(2, 0.3 * quiet.makespan), Failure(4, 0.6 * quiet.makespan, "hang")]
-    world = SimWorld(5, quiet.network, quiet.compute, failures=failures, detection=quiet.makespan / 50)
-    run = world.run(with_quorum, 3)[0]
-    assert [loss.rank for loss in world.losses] == [2, 4]
-    assert set(run.applied["worker"][-4:]) <= {0, 2}
-    assert run.curve["loss"][-1] < 0.9 * run.curve["loss"][0]
-    assert run.curve["loss"][-1] < 1.3 * want.curve["loss"][-1]
-
-
 @pytest.mark.parametrize("seed", range(12))
 def test_random_failures_of_learners_never_end_the_run(seed):
     rng = np.random.default_rng(seed)

@@ -170,6 +170,27 @@ def test_messages_and_bytes_are_those_of_the_docstring():
     assert began == 0
 
 
+def test_halves_cost_what_backward_costs():
+    x = np.zeros((4, 8), np.float32)
+
+    def seconds(schedule):
+        world = SimWorld(1, compute=Roofline(peak=1e9))
+
+        def program(comm):
+            net = Sequential(Linear(8, 5, 0), Tanh(), Linear(5, 3, 1))
+            strategy = Pipeline(comm, *parts(net), schedule=schedule)
+            strategy.step(Batch(x, np.zeros(4, int), 4))
+
+        world.run(program)
+        return world.makespan, [s.name for s in world.trace.select(rank=0, lane="compute")]
+
+    whole, names = seconds("F0 B0")
+    halves, split = seconds("F0 I0 W0")
+    assert halves == pytest.approx(whole)
+    assert "backward_weights[0.Linear]" in split
+    assert "backward_weights[0.Linear]" not in names
+
+
 def test_batch_norm_normalises_micro_batches():
     """As serial training does that accumulates gradients over the same micro-batches."""
 

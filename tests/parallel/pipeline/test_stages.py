@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distlearn.nn import MLP, Linear, Parallel, Sequential, Tanh, build
+from distlearn.nn import MLP, Linear, Parallel, Sequential, Tanh
 from distlearn.parallel import balance, layer_costs
 from distlearn.parallel.pipeline.stages import as_stages, inseparable
 
@@ -56,30 +56,6 @@ def test_costs_are_operations_of_forward_and_backward():
     assert as_stages([slice(0, 2), slice(2, None)], model, 2) == [slice(0, 2), slice(2, 3)]
 
 
-@pytest.mark.parametrize(
-    ("name", "shape", "worst"), [("alexnet", (1, 227, 227, 3), 1.45), ("googlenet", (1, 224, 224, 3), 1.2)]
-)
-def test_real_networks_are_cut_evenly(name, shape, worst):
-    """The slowest of four stages takes at most so many times the mean: a layer cannot be cut."""
-    model = build(name, seed=None)
-    costs = layer_costs(model, shape)
-    stages = [sum(costs[part]) for part in balance(costs, 4)]
-    assert max(stages) / (sum(stages) / 4) < worst
-
-
-@pytest.mark.parametrize("shape", [None, (8, 784)], ids=str)
-@pytest.mark.parametrize("name", ["lenet", "cnn", "googlenet28"])
-def test_no_cut_asks_a_first_layer_for_the_gradient_that_it_does_not_give(name, shape):
-    """The first convolution wants none of the pixels' gradients: a `Reshape` before it stays on its stage."""
-    model = build(name, seed=None)
-    assert inseparable(model) == 2
-    for n in range(1, len(model.layers)):
-        stages = as_stages(None, model, n, shape)
-        assert len(stages) == n
-        assert all(stage.start >= 2 for stage in stages[1:])
-        assert [i for part in stages for i in range(part.start, part.stop)] == list(range(len(model.layers)))
-
-
 def test_a_layer_without_a_gradient_is_found_inside_others():
     tower = Sequential(Tanh(), Linear(4, 4, 0, input_gradient=False), Linear(4, 4, 1))
     assert inseparable(Sequential(Tanh(), Parallel(tower, Linear(4, 4, 2)), Tanh())) == 2
@@ -91,13 +67,3 @@ def test_a_layer_without_a_gradient_is_found_inside_others():
 def test_only_layers_in_a_row_can_be_cut():
     with pytest.raises(TypeError, match="expected a Sequential, whose layers can be cut apart, got a Parallel"):
         as_stages(None, Parallel(Linear(2, 2), Linear(2, 2)), 2)
-
-
-def test_pieces_keep_names_and_weights():
-    model = MLP((6, 5, 4, 3), seed=3)
-    pieces = [model.part(model.layers[part]) for part in (slice(0, 2), slice(2, 5))]
-    assert [[p.name for p in piece.params] for piece in pieces] == [["0.W", "0.b"], ["2.W", "2.b", "4.W", "4.b"]]
-    assert all(p is q for p, q in zip(model.params, pieces[0].params + pieces[1].params, strict=True))
-    assert [p.name for p in model.params] == ["0.W", "0.b", "2.W", "2.b", "4.W", "4.b"]
-    x = np.ones((2, 6), "float32")
-    np.testing.assert_array_equal(pieces[1].forward(pieces[0].forward(x)[0])[0], model.forward(x)[0])

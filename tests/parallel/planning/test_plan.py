@@ -1,6 +1,6 @@
 """A plan: the cost of every layout, by simulation of its strategy, and which one is recommended."""
 
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import pytest
@@ -36,9 +36,9 @@ CASES = {
     "small": (SMALL, NETWORK, 4, {"batch_size": 4096, "input_shape": (784,)}, "data 4"),
     "googlenet28": ("googlenet28", "ethernet-10g", 4, {"batch_size": 256}, "data 4"),
     "wide": (WIDE, NETWORK, 8, {"batch_size": 64, "input_shape": (784,)}, "tensor 8"),
-    "alexnet": ("alexnet", "ethernet-10g", 4, {"batch_size": 128}, "one weird trick 4"),
     "lenet, cluster": ("lenet", CLUSTER, 8, {"batch_size": 512}, "data 2 x tensor 4"),
     "cnn, nearly a rank for each layer": ("cnn", NETWORK, 8, {"batch_size": 64}, "data 8"),
+    "alexnet": ("alexnet", "ethernet-10g", 4, {"batch_size": 128}, "one weird trick 4"),
     "siamese": ("siamese", NETWORK, 4, {"batch_size": 64}, "data 4"),
     "gru": ("gru", NETWORK, 2, {"batch_size": 64}, "data 2"),
 }
@@ -87,20 +87,6 @@ def test_layouts_of_a_thousand_ranks_that_are_too_large_to_simulate_are_left_out
         plan(SMALL, NETWORK, 1000, batch_size=100, input_shape=(784,))
 
 
-def test_small_networks_are_data_parallel_and_large_ones_model_parallel():
-    """The wider its layers, the less a network wants its gradients summed; the larger the batch, the more."""
-
-    def replicas(width, batch):
-        found = plan(MLP((784, width, width, 10), seed=None), NETWORK, 4, batch_size=batch, input_shape=(784,))
-        return found.best.layout.dp
-
-    chosen = [replicas(width, 1024) for width in (16, 64, 256, 1024, 4096)]
-    assert chosen[0] == 4
-    assert chosen[-1] == 1
-    assert chosen == sorted(chosen, reverse=True)
-    assert replicas(1024, 100_000) == 4
-
-
 def test_bytes_are_those_that_the_busiest_rank_sends():
     options = {"batch_size": 64, "input_shape": (784,)}
     costs = plan(WIDE, NETWORK, 4, **options)
@@ -113,53 +99,38 @@ def test_bytes_are_those_that_the_busiest_rank_sends():
     )
 
 
-def test_the_simulated_layouts_are_those_of_real_numbers():
-    """A hybrid of all three, the trick and tensor parallelism: the same spans and messages with numbers and without."""
+GRID = {"dp": 2, "pp": 2, "tp": 2, "shape": (6, 784), "n_microbatches": 3}
+
+
+@pytest.mark.parametrize(
+    ("way", "size", "gpt"),
+    [
+        (partial(Hybrid, **GRID), 8, False),
+        (TensorParallel, 3, False),
+        (OneWeirdTrick, 4, False),
+        (DataParallel, 2, True),
+        (TensorParallel, 2, True),
+    ],
+)
+def test_the_simulated_layouts_are_those_of_real_numbers(way, size, gpt):
+    """The same spans and messages with numbers and without; a GPT's input is of integers, and it computes inside."""
     rng = np.random.default_rng(0)
-    x, y = rng.random((12, 784), np.float32), rng.integers(0, 10, 12)
-
-    def program(comm, kind, real):
-        model = build("lenet", seed=0)
-        model = model if real else meta_copy(model)
-        loss, optimizer = SoftmaxCrossEntropy() if real else meta_loss, Optimizer(model.params, Momentum(), 0.1)
-        if kind == "hybrid":
-            strategy = Hybrid(comm, model, loss, optimizer, dp=2, pp=2, tp=2, shape=(6, 784), n_microbatches=3)
-        else:
-            strategy = {"tensor": TensorParallel, "trick": OneWeirdTrick}[kind](comm, model, loss, optimizer)
-        rows = slice(strategy.rank * 6, strategy.rank * 6 + 12 // strategy.size)
-        batch = Batch(x[rows], y[rows], 12)
-        if not real:
-            batch = Batch(MetaArray(batch.x.shape), MetaArray(batch.y.shape, np.int64), 12)
-        strategy.step(batch)
-
-    for kind, size in (("hybrid", 8), ("tensor", 3), ("trick", 4)):
-        found = []
-        for real in (True, False):
-            world = SimWorld(size, NETWORK, COMPUTE)
-            world.run(program, kind, real)
-            found.append((sorted(world.trace.spans), sorted(world.trace.messages)))
-        assert found[0] == found[1], kind
-
-
-@pytest.mark.parametrize("way", [DataParallel, TensorParallel])
-def test_a_gpt_without_numbers_takes_the_same_time(way):
-    """Its input is of integers, and its attention computes between the layers inside it."""
-    text = np.random.default_rng(0).integers(0, 16, (4, 8))
+    text = rng.integers(0, 16, (12, 8))
+    x, y = (text, text) if gpt else (rng.random((12, 784), np.float32), rng.integers(0, 10, 12))
 
     def program(comm, real):
-        model = GPT(16, 8, 2, 1, seed=0)
+        model = GPT(16, 8, 2, 1, seed=0) if gpt else build("lenet", seed=0)
         model = model if real else meta_copy(model)
-        loss = SoftmaxCrossEntropy() if real else meta_loss
-        strategy = way(comm, model, loss, Optimizer(model.params, Momentum(), 0.1))
-        mine = text[strategy.rank * 2 : strategy.rank * 2 + 4 // strategy.size]
-        if not real:
-            mine = MetaArray(mine.shape, mine.dtype)
-        strategy.step(Batch(mine, mine, 4))
-        return strategy.model.forward(mine)[0].dtype
+        loss, optimizer = SoftmaxCrossEntropy() if real else meta_loss, Optimizer(model.params, Momentum(), 0.1)
+        strategy = way(comm, model, loss, optimizer)
+        rows = slice(strategy.rank * 6, strategy.rank * 6 + 12 // strategy.size)
+        parts = x[rows], y[rows]
+        strategy.step(Batch(*(parts if real else (MetaArray(a.shape, a.dtype) for a in parts)), 12))
+        return strategy.model.forward(parts[0] if real else MetaArray(parts[0].shape, x.dtype))[0].dtype if gpt else 0
 
     found = []
     for real in (True, False):
-        world = SimWorld(2, NETWORK, COMPUTE)
+        world = SimWorld(size, NETWORK, COMPUTE)
         dtypes = world.run(program, real)
         found.append((dtypes, sorted(world.trace.spans), sorted(world.trace.messages)))
     assert found[0] == found[1]
@@ -172,19 +143,6 @@ def test_the_memory_of_a_layout_is_that_of_a_recorded_step():
     found = simulate_layout("googlenet28", Layout(2), NETWORK, batch_size=8).memory
     record = record_memory(make, build("googlenet28", seed=None), meta_batch(8, (784,), 0, 1), size=2)
     assert (found.at, found.owners) == (record.peak.at, record.peak.owners)
-
-
-def test_memory_counts_parameters_gradients_and_states():
-    weights = sum(p.nbytes for p in WIDE.params)
-
-    def owners_of(layout):
-        return simulate_layout(WIDE, layout, NETWORK, batch_size=8, input_shape=(784,)).memory.owners
-
-    owners = owners_of(Layout(4))
-    assert owners["parameters"] == owners["optimizer"] == weights
-    assert owners["gradients"] == weights + 8  # loss and rows in the bucket
-    assert owners_of(Layout(1, 4))["parameters"] == pytest.approx(weights / 4, rel=0.02)
-    assert owners_of(Layout(1, 1, 4))["parameters"] < 0.45 * weights
 
 
 def test_micro_batches_are_those_of_pipelines_alone():

@@ -14,23 +14,11 @@ from distlearn.parallel import Serial
 F = {"dtype": "float64"}
 
 
-def tied():
-    """A layer that stands in two places."""
-    shared = nn.Linear(6, 6, 5, **F)
-    first, last = nn.Linear(7, 6, 4, **F), nn.Linear(6, 4, 6, **F)
-    return nn.Sequential(first, shared, nn.Tanh(), shared, nn.Tanh(), last)
-
-
 def twin_paths():
     """A block whose paths share a layer."""
     shared = nn.Linear(7, 3, 1, **F)
     paths = nn.Parallel(nn.Sequential(shared, nn.Tanh()), nn.Sequential(shared, nn.ReLU()), nn.Linear(7, 2, 2, **F))
     return nn.Sequential(paths, nn.Linear(8, 4, 3, **F))
-
-
-def same_convolution_twice():
-    twice = conv(5, 5, 3, 2)
-    return images(nn.ReLU(), twice, nn.Tanh(), twice, nn.MaxPool(2), c=5)
 
 
 def sharing():
@@ -39,12 +27,6 @@ def sharing():
     b.W = a.W
     b.params = [b.W, b.b]
     return nn.Sequential(nn.Linear(7, 6, 4, **F), a, nn.Tanh(), b, nn.Tanh(), nn.Linear(6, 4, 6, **F))
-
-
-def frozen():
-    model = nn.MLP((7, 9, 6, 4), "sigmoid", seed=2, **F)
-    model.params[2].frozen = True
-    return model
 
 
 def images(*layers, c=3):
@@ -69,11 +51,6 @@ def inception(c_in=5):
     )
 
 
-def gru(n_layers):
-    stack = [nn.GRU(5, 5, 20 + i, **F) for i in range(n_layers)]
-    return nn.Sequential(nn.Embedding(7, 5, 1, **F), *stack, nn.Linear(5, 7, 3, **F))
-
-
 def frozen_siamese():
     model = siamese()
     model.params[0].frozen = True
@@ -87,12 +64,9 @@ def siamese(*extra):
 
 VECTORS = {
     "mlp": lambda: nn.MLP((7, 9, 6, 4), seed=2, **F),
-    "one layer": lambda: nn.MLP((7, 4), seed=2, **F),
     "narrow": lambda: nn.MLP((7, 3, 9, 2, 4), "sigmoid", seed=2, **F),
-    "tied": tied,
     "sharing": sharing,
     "twin paths": twin_paths,
-    "frozen": frozen,
     "dropout": lambda: nn.Sequential(
         nn.Dropout(0.2, 1),
         nn.Linear(7, 9, 2, **F),
@@ -130,31 +104,25 @@ VECTORS = {
     ),
 }
 IMAGES = {
-    "filters": lambda: images(nn.ReLU(), nn.MaxPool(2), c=5),
-    "two convolutions": lambda: images(nn.ReLU(), nn.MaxPool(2), conv(5, 6, 3, 2), nn.Tanh(), c=5),
-    "same convolution twice": same_convolution_twice,
     "groups": lambda: images(nn.LocalResponseNorm(3), conv(6, 4, 3, 2, groups=2), nn.ReLU(), c=6),
     "groups in a row": lambda: images(
         nn.ReLU(), conv(8, 8, 3, 2, groups=4), nn.Tanh(), conv(8, 4, 3, 5, groups=2), c=8
     ),
     "batch norm": lambda: images(nn.BatchNorm(5, **F), nn.ReLU(), conv(5, 6, 3, 2), nn.GlobalAvgPool(), c=5),
-    "few filters": lambda: images(nn.ReLU(), nn.MaxPool(2), nn.Dropout(0.4, 5), c=2),
     "flat dropout": lambda: images(nn.ReLU(), nn.Flatten(), nn.Dropout(0.4, 5), nn.Linear(180, 5, 3, **F), c=5),
     "flat end": lambda: images(nn.ReLU(), nn.Flatten(), nn.LayerNorm(180, **F), nn.Linear(180, 5, 3, **F), c=5),
     "inception": lambda: images(nn.ReLU(), inception(), nn.MaxPool(3, 2, ceil=True), inception(9), c=5),
     "inception in a row": lambda: images(nn.Sequential(inception(), nn.ReLU()), c=5),
 }
 SEQUENCES = {
-    "one gru": lambda: gru(1),
-    "two grus": lambda: gru(2),
-    "three grus": lambda: gru(3),
-    "five grus": lambda: gru(5),
+    "three grus": lambda: nn.Sequential(
+        nn.Embedding(7, 5, 1, **F), *(nn.GRU(5, 5, 20 + i, **F) for i in range(3)), nn.Linear(5, 7, 3, **F)
+    ),
     "attention": lambda: nn.Sequential(
         nn.Embedding(7, 12, 1, **F), nn.MultiHeadAttention(12, 6, range(4), **F), nn.Linear(12, 7, 3, **F)
     ),
 }
 PAIRS = {
-    "siamese": siamese,
     "frozen siamese": frozen_siamese,
     "siamese with dropout": lambda: siamese(nn.Dropout(0.3, 4)),
 }

@@ -65,14 +65,6 @@ def test_asynchronous_training_does_not_even_pause():
     assert np.diff(np.sort(run.gradients["time"])).max() < seconds / 8
 
 
-def test_all_but_one_worker_may_die():
-    seconds = sound_seconds(5, bsp())
-    world = failing(5, *[Failure(rank, 0.2 * rank * seconds) for rank in (1, 2, 3)])
-    run = world.run(program, bsp())[0]
-    assert set(run.gradients["worker"][-5:]) == {3}
-    assert len(run.gradients) == 4 * STEPS
-
-
 @pytest.mark.parametrize("policy", [asp(), bsp()], ids=str)
 def test_training_that_has_lost_all_its_workers_is_not_taken_for_done(policy):
     seconds = sound_seconds(3, policy)

@@ -22,27 +22,7 @@ from distlearn.parallel.asynchronous.param_server import (
 )
 
 
-# -- what staleness is
-def test_version_101_of_a_gradient_at_97_has_staleness_3():
-    """W(101) = W(100) - lr dW(97): the server stands at 100 when the gradient of 97 comes."""
-    state = PolicyState(asp(), 2)
-    for version in range(100):
-        assert state.arrive(0, used=version).staleness == 0
-    assert state.version == 100
-    decision = state.arrive(1, used=97)
-    assert (decision.staleness, state.version, decision.merged) == (3, 101, ((1, 0, 97),))
-
-
 # -- each policy, by hand
-
-
-def test_ssp_counts_from_the_slowest():
-    state = PolicyState(ssp(2), 2)
-    assert [state.arrive(0, v).released for v in range(3)] == [(0,), (0,), ()]
-    assert state.arrive(1, 0).released == (0, 1)
-    assert state.arrive(0, 4).released == ()
-
-
 def test_backup_drops_the_late_one_and_lets_it_go_on():
     state = PolicyState(backup(0.5), 4)
     state.arrive(0, 0)
