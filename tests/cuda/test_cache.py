@@ -89,10 +89,3 @@ def test_an_edited_header_is_built_anew(tmp_path):
         x = np.zeros(4, np.float32)
         RawKernel(source, "k", (f"-I{tmp_path}",))((1,), (4,), (x,))
         assert (x == value).all()
-
-
-def test_flags_are_part_of_the_key(monkeypatch, fresh_cache):
-    source = 'extern "C" __global__ void k(float* x) { x[threadIdx.x] = 1; }'
-    first = RawKernel(source, "k").compile()._built.path
-    monkeypatch.setattr(compilers, "CHECKED", [*compilers.CHECKED, "-DX"])
-    assert RawKernel(source, "k").compile()._built.path != first

@@ -138,15 +138,8 @@ def _emulator_parts() -> Path:
     folder = Path(tempfile.mkdtemp(prefix="dl-parts-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     with contextlib.suppress(source.KernelError):  # no compiler: the submission's own kernels say so
-        build.prepare(compilers.find_compiler())
-    for kind in ("parts-*", "probe-*"):
-        found = sorted(build.cache_directory().glob(kind), key=lambda path: path.stat().st_mtime)
-        for path in found[-6:]:
-            with contextlib.suppress(OSError):
-                if path.is_dir():
-                    shutil.copytree(path, folder / path.name)
-                else:
-                    shutil.copy(path, folder)
+        parts = build.prepare(compilers.find_compiler())
+        shutil.copytree(parts, folder / parts.name)
     return folder
 
 

@@ -1,7 +1,7 @@
 """Builds a kernel and caches the result.
 
-The cache is keyed by everything that goes into a build: the source, the emulator's own files, the compiler and its
-flags. It is in the user's cache directory (DISTLEARN_CACHE names another one) and may be deleted at any time.
+The cache is keyed by everything that goes into a build: the source, the emulator's own files (they say the flags, too)
+and the compiler. It is in the user's cache directory (DISTLEARN_CACHE names another one) and may be deleted any time.
 """
 
 from __future__ import annotations
@@ -118,16 +118,16 @@ def _hash(*texts) -> str:
 def build(code: DeviceCode, name: str, compiler: Compiler, *, options=()) -> Build:
     """Build one kernel of a source, or find it in the cache; raise CompileError with the lines of the source."""
     macros = src.definitions(options)  # nvcc's other flags have no meaning here, and headers are in the text already
-    key = _hash(macros, code.text, name, *compiler.flags(), _emulator_hash(), repr(compiler))
+    key = _hash(macros, code.text, name, _emulator_hash(), repr(compiler))
     path = cache_directory() / f"{re.sub(r'[^0-9A-Za-z]+', '_', name)[:40]}-{key}"
     about = path.with_suffix(".json")
     if not (path.exists() and about.exists()):
         if code.text != PROBE:
-            prepare(Compiler(*compiler))
+            prepare(compiler)
         with scratch_directory() as scratch:
             made, record = _compile(code, name, compiler, macros, scratch)
             text = scratch / "about.json"
-            text.write_text(json.dumps(record), encoding="utf-8")
+            text.write_text(json.dumps(record))  # ASCII
             os.replace(made, path)
             os.replace(text, about)
     record = json.loads(about.read_text(encoding="utf-8"))
@@ -136,12 +136,20 @@ def build(code: DeviceCode, name: str, compiler: Compiler, *, options=()) -> Bui
 
 
 @functools.cache
-def prepare(compiler: Compiler) -> None:
-    """Build what kernels share, and check the compiler's counts: once for each compiler and version of the emulator."""
-    passed = cache_directory() / f"probe-{_hash(_emulator_hash(), repr(compiler), *compiler.flags())}"
+def prepare(compiler: Compiler) -> Path:
+    """Build what kernels share, and check the compiler's counts, once for each version; return the folder of both."""
+    folder = _shared(compiler)
+    passed = folder / "examined"
     if not passed.exists():
         examine(compiler, build(device_code(PROBE, "probe"), "probe", compiler))
         passed.touch()
+    return folder
+
+
+def _shared(compiler: Compiler) -> Path:
+    path = cache_directory() / f"parts-{_hash(_emulator_hash(), repr(compiler))}"
+    path.mkdir(exist_ok=True)
+    return path
 
 
 def preprocessor(options, compiler):
@@ -209,16 +217,15 @@ def _compile_as(code, name, compiler, macros, scratch, arithmetic, overloaded, r
         exported = "&" + exported.strip().removeprefix("&").removeprefix("::")
     cpp = scratch / "unit.cpp"
     cpp.write_text(unit(body.text, f"EMU_EXPORT({exported})", overloaded, macros), encoding="utf-8")
-    flags = [*compiler.flags(), *_headers(compiler), *UNINITIALISED]
     assembly = scratch / "unit.s"
-    command = [*compiler.command, *flags, "-S", str(cpp), "-o", str(assembly)]
-    said = _run(command, scratch, body, name, compiler.name, code)
+    command = [*compiler.command, *compiler.flags(), *_headers(compiler), *UNINITIALISED]
+    said = _run([*command, "-S", str(cpp), "-o", str(assembly)], scratch, body, name, compiler.name, code)
     text, sites = label_calls(assembly.read_text(encoding="utf-8"), sys.platform)
     sites = [site._replace(column=body.column(site.line, site.column)) for site in sites]
     assembly.write_text(text, encoding="utf-8")
     made = scratch / "kernel"
-    checker = _checker(compiler)
-    _run([*compiler.command, str(assembly), str(checker), "-o", str(made), *compiler.link_flags()], scratch)
+    checker = str(_checker(compiler))
+    _run([*compiler.command, str(assembly), checker, "-o", str(made), *compiler.link_flags()], scratch)
     try:
         asked = _run([str(made), "signature"], scratch)
     except PermissionError:
@@ -253,14 +260,13 @@ def _headers(compiler: Compiler) -> list[str]:
 
 
 def _compiled_once(made: str, compiler: Compiler, flags, source: str) -> Path:  # the same file for all kernels
-    path = cache_directory() / f"parts-{_hash(_emulator_hash(), repr(compiler), *flags)}" / made
-    if path.exists():
-        return path
-    path.parent.mkdir(exist_ok=True)
-    with FileLock(path.parent / "lock"), scratch_directory() as scratch:
-        if not path.exists():
-            _run([*compiler.command, *flags, str(emulator_directory() / source), "-o", str(scratch / made)], scratch)
-            os.replace(scratch / made, path)
+    path = _shared(compiler) / made
+    if not path.exists():
+        with FileLock(path.parent / "lock"), scratch_directory() as scratch:
+            if not path.exists():
+                file = str(emulator_directory() / source)
+                _run([*compiler.command, *flags, file, "-o", str(scratch / made)], scratch)
+                os.replace(scratch / made, path)
     return path
 
 
@@ -318,8 +324,8 @@ def compile_error(
             line, column = int(number), translated.column(int(number), int(place or 0))
             problems.append((line, column, _of_const(message, code.flat.line(line)[: max(0, column - 1)])))
     if not problems:  # such as from the line that exports the kernel
-        rest = list(dict.fromkeys(rest))
-        return CompileError(f"kernel {name!r} does not compile ({compiler}):\n  " + "\n  ".join(rest or [messages]))
+        rest = "\n  ".join(dict.fromkeys(rest) or [messages])
+        return CompileError(f"kernel {name!r} does not compile ({compiler}):\n  {rest}")
     out = [f"kernel {name!r} does not compile ({compiler}): {len(problems)} error{'s' * (len(problems) > 1)}"]
     for line, column, message in problems[:10]:
         file, number = code.flat.place(line)
