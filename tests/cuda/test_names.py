@@ -104,7 +104,7 @@ def test_macros_of_one_letter(compiler):
         macros
         + """struct Pair { float one; int two; };
     __constant__ float table[4];
-    __global__ void all(float* out, const float4* in, Pair* pairs, int count) {
+    __global__ void many(float* out, const float4* in, Pair* pairs, int count) {
         extern __shared__ float dynamic[];
         __shared__ float tile[32][33];
         int t = threadIdx.x;
@@ -119,5 +119,5 @@ def test_macros_of_one_letter(compiler):
     }"""
     )
     given = np.zeros(8, np.float32), np.zeros(128, np.float32).view("f4,f4,f4,f4"), np.zeros(32, "f4,i4"), np.int32(3)
-    report = RawKernel(source, "all", compiler=compiler).check(1, 32, given, shared_mem=128)
+    report = RawKernel(source, "many", compiler=compiler).check(1, 32, given, shared_mem=128)
     assert (report.errors, report.printed) == ([], "10")

@@ -1,8 +1,11 @@
 """The source compiled for real cards, with no card: needs the wheel nvidia-cuda-nvrtc."""
 
+import re
+
 import pytest
 
 from distlearn.cuda import CompilerNotFound, compile_check, has_nvrtc, nvrtc
+from distlearn.cuda.emulator.build import emulator_directory
 
 needs_nvrtc = pytest.mark.skipif(not has_nvrtc(), reason="NVRTC is not installed (pip install nvidia-cuda-nvrtc)")
 
@@ -28,6 +31,19 @@ def test_what_a_host_compiler_lets_pass():
 def test_infinity_is_known_as_to_nvcc():
     assert compile_check("__global__ void f(float* x) { x[0] = INFINITY; x[1] = NAN; }", [80]).ok
     assert compile_check("#define NAN 3\n__global__ void f(float* x) { x[0] = NAN; }", [80]).ok
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("header", ["", "#include <cmath>\n"])
+def test_functions_of_std_that_the_emulator_has_are_found_by_nvrtc(header):
+    """nvcc finds them in the host's headers, with and without the #include; NVRTC has some of them nowhere."""
+    names = re.findall(r"EMU_STD\((\w+)\)", (emulator_directory() / "standard.h").read_text(encoding="utf-8"))[1:]
+    given = dict.fromkeys(["atan2", "pow", "fmod", "fmin", "fmax", "hypot", "copysign", "remainder"], "a, b")
+    given |= {"nextafter": "a, b", "fdim": "a, b", "ldexp": "a, 2", "frexp": "a, &i", "modf": "a, &b", "fma": "a, b, c"}
+    calls = "".join(f"*x++ = std::{name}({given.get(name, 'a')});\n" for name in names)
+    source = f"{header}__global__ void all_of_std(float* x, float a, float b, float c, int i) {{\n{calls}}}"
+    assert len(names) > 50
+    assert compile_check(source, [80]).ok, compile_check(source, [80])
 
 
 @needs_nvrtc
