@@ -42,6 +42,9 @@ EXERCISES["dense_forward"] = Exercise(
             "return y, x  ->  return y, [x]",
             "return y, x  ->  return y, (x, self.W.data)",
         ],
+        "keep nothing on self: the second thing to return is x": (
+            "return y, x  ->  self.x = x\n        return y, None"
+        ),
         "the second thing to return is x itself, not a copy": "return y, x  ->  return y, x.copy()",
         "keep the dtype of x": "x @ self.W.data  ->  x.astype(float) @ self.W.data",
         "x comes first: x @ W": "x @ self.W.data  ->  self.W.data @ x",
@@ -334,6 +337,9 @@ EXERCISES["activations"] = Exercise(
             "dy * (saved > 0)  ->  dy * np.sign(saved - 0.5)",
             "dy * (saved > 0)  ->  dy * np.where(saved > 0, 1, 0.01).astype(dy.dtype)",
         ],
+        "Sigmoid: backward leaves saved as it was: the layer above holds the same array": (
+            "return dy * saved * (1 - saved)  ->  saved *= 1 - saved\n        return dy * saved"
+        ),
         "it is np.maximum": "np.maximum(x, 0)  ->  np.maximun(x, 0)",
         "ReLU: did you forget `return`?": [
             f"{RELU}  ->  {RELU.replace('return ', '')}",
