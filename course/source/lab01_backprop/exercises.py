@@ -442,7 +442,9 @@ EXERCISES["sgd"] = Exercise(
         "each weight has its own gradient: no mean, no sum": [
             "lr * grad  ->  lr * grad.mean()",
             "lr * grad  ->  lr * grad.sum()",
+            "lr * grad  ->  lr * grad.mean(axis=0)",
         ],
+        "the loss has divided by the batch size already": "lr * grad  ->  lr * grad / len(grad)",
         "data is unchanged: `data = ...` makes a new array, `data -= ...` does not": [
             "data -= lr * grad  ->  data = data - lr * grad",
             "data -= lr * grad  ->  data = data.copy()\n        data -= lr * grad",
@@ -502,6 +504,7 @@ EXERCISES["step"] = Exercise(
         "a step by hand: the optimizer has a rate of its own, and leaves frozen weights alone": [
             f"{UPDATE}  ->  for p in self.model.params:\n            p.data -= 0.1 * p.grad",
             f"{UPDATE}  ->  for p in self.model.params:\n            p.data -= (not p.frozen) * 0.1 * p.grad",
+            f"{UPDATE}  ->  for p in self.model.params:\n            p.data -= self.optimizer.lr * p.grad",
         ],
         "the optimizer takes two steps": f"{UPDATE}  ->  {UPDATE}\n        {UPDATE}",
         "pass batch.n to the loss": ["batch.n  ->  len(batch.x)", "batch.y, batch.n  ->  batch.y"],
@@ -509,7 +512,9 @@ EXERCISES["step"] = Exercise(
         "return the loss, not the logits or their gradient": [
             f"return loss  ->  return {x}" for x in ("logits", "dlogits")
         ],
-        "the loss is divided by n already": "return loss  ->  return loss / batch.n",
+        "return the loss as it is: it is divided by n already": [
+            f"return loss  ->  return loss {other} batch.n" for other in "/*"
+        ],
         "return the loss alone": "return loss  ->  return loss, dlogits",
         "this is the loss after the update: return that before": (
             "return loss  ->  return self.loss(self.model.forward(batch.x)[0], batch.y, batch.n)[0]"
