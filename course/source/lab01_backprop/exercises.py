@@ -390,6 +390,10 @@ EXERCISES["dense_backward"] = Exercise(
         "this is the transpose, dY^T X": "x.T @ dy  ->  dy.T @ x",
         "dW = X^T dY: X is transposed": "x.T @ dy  ->  x @ dy",
         "dX = dY W^T: W is transposed": "layer.W.data.T  ->  layer.W.data",
+        "reshape keeps the order of the numbers: .T transposes": [
+            "x.T @ dy  ->  x.reshape(x.shape[::-1]) @ dy",
+            "layer.W.data.T  ->  layer.W.data.reshape(layer.W.data.shape[::-1])",
+        ],
         "dX = dY W^T: of the weights, not of their gradient": "dy @ layer.W.data.T  ->  dy @ layer.W.grad.T",
         "dX = dY W^T, and nothing else: a dense layer has no activation": [
             f"dy @ layer.W.data.T  ->  (dy @ layer.W.data.T) * {other}" for other in ("x", "(x > 0)")
