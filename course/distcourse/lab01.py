@@ -48,9 +48,9 @@ def run_activations(ReLU, Sigmoid, of, shape, scale=1.0, dtype="float64", seed=0
     results = named(layer.forward(x), "y", "saved")
     results["x afterwards"] = x
     if "saved" in results:
-        y, saved = np.copy(results["y"]), results.pop("saved")
+        saved = results.pop("saved")
         layer.forward(1 - x)  # another batch, before this one's backward
-        results |= {"y": y, "dx": layer.backward(dy, saved)}
+        results["dx"] = layer.backward(dy, saved)
     return results
 
 

@@ -42,6 +42,9 @@ EXERCISES["dense_forward"] = Exercise(
             "return y, x  ->  return y, [x]",
             "return y, x  ->  return y, (x, self.W.data)",
         ],
+        "keep nothing on self: the second thing to return is x": (
+            "return y, x  ->  self.x = x\n        return y, None"
+        ),
         "the second thing to return is x itself, not a copy": "return y, x  ->  return y, x.copy()",
         "keep the dtype of x": "x @ self.W.data  ->  x.astype(float) @ self.W.data",
         "x comes first: x @ W": "x @ self.W.data  ->  self.W.data @ x",
@@ -334,6 +337,9 @@ EXERCISES["activations"] = Exercise(
             "dy * (saved > 0)  ->  dy * np.sign(saved - 0.5)",
             "dy * (saved > 0)  ->  dy * np.where(saved > 0, 1, 0.01).astype(dy.dtype)",
         ],
+        "Sigmoid: backward leaves saved as it was: the layer above holds the same array": (
+            "return dy * saved * (1 - saved)  ->  saved *= 1 - saved\n        return dy * saved"
+        ),
         "it is np.maximum": "np.maximum(x, 0)  ->  np.maximun(x, 0)",
         "ReLU: did you forget `return`?": [
             f"{RELU}  ->  {RELU.replace('return ', '')}",
@@ -384,6 +390,10 @@ EXERCISES["dense_backward"] = Exercise(
         "this is the transpose, dY^T X": "x.T @ dy  ->  dy.T @ x",
         "dW = X^T dY: X is transposed": "x.T @ dy  ->  x @ dy",
         "dX = dY W^T: W is transposed": "layer.W.data.T  ->  layer.W.data",
+        "reshape keeps the order of the numbers: .T transposes": [
+            "x.T @ dy  ->  x.reshape(x.shape[::-1]) @ dy",
+            "layer.W.data.T  ->  layer.W.data.reshape(layer.W.data.shape[::-1])",
+        ],
         "dX = dY W^T: of the weights, not of their gradient": "dy @ layer.W.data.T  ->  dy @ layer.W.grad.T",
         "dX = dY W^T, and nothing else: a dense layer has no activation": [
             f"dy @ layer.W.data.T  ->  (dy @ layer.W.data.T) * {other}" for other in ("x", "(x > 0)")
@@ -436,7 +446,9 @@ EXERCISES["sgd"] = Exercise(
         "each weight has its own gradient: no mean, no sum": [
             "lr * grad  ->  lr * grad.mean()",
             "lr * grad  ->  lr * grad.sum()",
+            "lr * grad  ->  lr * grad.mean(axis=0)",
         ],
+        "the loss has divided by the batch size already": "lr * grad  ->  lr * grad / len(grad)",
         "data is unchanged: `data = ...` makes a new array, `data -= ...` does not": [
             "data -= lr * grad  ->  data = data - lr * grad",
             "data -= lr * grad  ->  data = data.copy()\n        data -= lr * grad",
@@ -496,6 +508,7 @@ EXERCISES["step"] = Exercise(
         "a step by hand: the optimizer has a rate of its own, and leaves frozen weights alone": [
             f"{UPDATE}  ->  for p in self.model.params:\n            p.data -= 0.1 * p.grad",
             f"{UPDATE}  ->  for p in self.model.params:\n            p.data -= (not p.frozen) * 0.1 * p.grad",
+            f"{UPDATE}  ->  for p in self.model.params:\n            p.data -= self.optimizer.lr * p.grad",
         ],
         "the optimizer takes two steps": f"{UPDATE}  ->  {UPDATE}\n        {UPDATE}",
         "pass batch.n to the loss": ["batch.n  ->  len(batch.x)", "batch.y, batch.n  ->  batch.y"],
@@ -503,7 +516,9 @@ EXERCISES["step"] = Exercise(
         "return the loss, not the logits or their gradient": [
             f"return loss  ->  return {x}" for x in ("logits", "dlogits")
         ],
-        "the loss is divided by n already": "return loss  ->  return loss / batch.n",
+        "return the loss as it is: it is divided by n already": [
+            f"return loss  ->  return loss {other} batch.n" for other in "/*"
+        ],
         "return the loss alone": "return loss  ->  return loss, dlogits",
         "this is the loss after the update: return that before": (
             "return loss  ->  return self.loss(self.model.forward(batch.x)[0], batch.y, batch.n)[0]"
