@@ -570,7 +570,7 @@ EXERCISES["fit"] = Exercise(
     cases=rows(
         "batches steps",
         (np.array([1.0, 5.0, 30.0, 100.0, 700.0]), np.array([1010.0, 210, 43, 20, 11.5])),
-        (np.array([1.0, 5.0, 30.0, 100.0, 700.0]), np.array([900.0, 230, 40, 18, 12])),
+        (np.array([1.0, 5.0, 30.0, 100.0, 700.0]), np.array([900.0, 230, 40, 12, 18])),  # not sorted
         (np.array([4.0, 10.0, 64.0, 300.0]), np.array([140.0, 80, 60, 38])),  # S_min above the least
         (np.array([2.0, 50.0]), np.array([600.0, 70])),
     ),
