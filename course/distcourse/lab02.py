@@ -482,7 +482,7 @@ def plot_paths(paths, *, title=None):
     for i, (name, path) in enumerate(paths.items()):
         ax.plot(*path.T, color=COLORS[i % 6], marker=MARKERS[i % 6], linestyle=LINES[i % 6], ms=3.5, lw=1.2, label=name)
     ax.plot([0], [0], "*", color=INK, markersize=12)
-    ax.set(xlabel="weight 1 (flat direction)", ylabel="weight 2 (steep direction)")
+    ax.set(xlabel="along the flat direction", ylabel="along the steep direction")
     ax.grid(False)
     ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
     write_title(ax, f"{len(paths)} paths to the minimum, the star", title)

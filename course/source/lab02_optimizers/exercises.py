@@ -518,6 +518,7 @@ EXERCISES["noise"] = Exercise(
             f"{TRACE}  ->  (small - large) * b"
         ),
         "the trace is of single samples: times b": f"{TRACE}  ->  (small - large) * p / (p - 1)",
+        "b is one rank's samples, p b are all": f"{TRACE}  ->  (small - large) * p * b * p / (p - 1)",
         "1/b - 1/(p b) = (p - 1) / (p b): p is missing": f"{TRACE}  ->  (small - large) * b / (p - 1)",
         "the larger minus the smaller: |g_i|^2 - |g|^2": f"{TRACE}  ->  (large - small) * p * b / (p - 1)",
         "|g|^2 is not |G|^2: subtract its own noise": f"{NORM}  ->  large",
@@ -569,8 +570,8 @@ EXERCISES["fit"] = Exercise(
     cases=rows(
         "batches steps",
         (np.array([1.0, 5.0, 30.0, 100.0, 700.0]), np.array([1010.0, 210, 43, 20, 11.5])),
-        (np.array([1.0, 5.0, 30.0, 100.0, 700.0]), np.array([900.0, 230, 40, 18, 12])),
-        (np.array([4.0, 10.0, 64.0, 300.0]), np.array([260.0, 130, 31, 29])),
+        (np.array([1.0, 5.0, 30.0, 100.0, 700.0]), np.array([900.0, 230, 40, 12, 18])),  # not sorted
+        (np.array([4.0, 10.0, 64.0, 300.0]), np.array([140.0, 80, 60, 38])),  # S_min above the least
         (np.array([2.0, 50.0]), np.array([600.0, 70])),
     ),
     draw=measurements,
@@ -618,9 +619,10 @@ EXERCISES["fit"] = Exercise(
             "1 / steps, 1 / (batches * steps)  ->  steps, batches * steps",
         ],
         "one row for each measurement: axis=1": ", axis=1)  ->  )",
-        "neither number need be the least that was measured": (
-            "return s_min, e_min  ->  return steps.min(), (batches * steps).min()"
-        ),
+        "neither number need be the least that was measured": [
+            f"return s_min, e_min  ->  return {other}"
+            for other in ("steps.min(), (batches * steps).min()", "min(s_min, steps.min()), e_min")
+        ],
         "did you forget `return`?": "return s_min, e_min  ->  s_min, e_min",
     },
     may_pass={
