@@ -25,12 +25,6 @@ def binary_add():
 
 
 @launch(FILE)
-def binary_hypotenuse():
-    a, b = floats(N), floats(N, seed=1)
-    return (8,), (128,), (a, b, zeros(N), i32(N)), {2: np.hypot(a, b)}
-
-
-@launch(FILE)
 def saxpy():
     x, y = floats(N), floats(N, seed=1)
     return blocks(N, 256), (256,), (f32(2), x, y.copy(), i32(N)), {2: 2 * x + y}
@@ -67,22 +61,6 @@ def swiglu():
     return blocks(N, 128), (128,), (zeros(N), gate, up, i32(N)), {0: gate / (1 + np.exp(-gate)) * up}
 
 
-@launch(FILE)
-def relu_backward():
-    dy, y = floats(N), floats(N, seed=1)
-    return (2,), (96,), (dy, y, zeros(N), i32(N)), {2: np.where(y > 0, dy, 0)}
-
-
-@launch(FILE)
-def dropout():
-    x, h = floats(N), np.arange(N, dtype=np.uint32) ^ np.uint32(42)
-    for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B)):
-        h = (h ^ h >> np.uint32(shift)) * np.uint32(factor)
-    keep = (h ^ h >> np.uint32(16)) >= f32(0.25) * f32(4294967296)
-    args = (x, zeros(N), np.zeros(N, np.uint8), i32(N), f32(0.25), np.uint32(42))
-    return blocks(N, 256), (256,), args, {1: np.where(keep, x / 0.75, 0), 2: keep}
-
-
 @launch(FILE, "adamw<float>")
 def adamw():
     w, g, m, v = floats(N), floats(N, seed=1), floats(N, seed=2), floats(N, seed=3) ** 2
@@ -117,9 +95,3 @@ def bfloat16_residual():
     a, b = bfloat16(floats(N)), bfloat16(floats(N, seed=1))
     want = bfloat16(from_bfloat16(a) + from_bfloat16(b))
     return blocks(N // 2, 64), (64,), (a, b, zeros(N, dtype=np.uint16), i32(N)), {2: want}
-
-
-@launch(FILE)
-def clip():
-    x = floats(N)
-    return blocks(N, 256), (256,), (x.copy(), f32(-0.5), f32(1), i32(N)), {0: np.clip(x, -0.5, 1)}

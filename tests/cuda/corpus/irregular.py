@@ -28,13 +28,6 @@ def bfs_visit():
     return (2,), (64,), args, {2: 0 * mask, 3: reached, 5: np.where(reached, 8, 7)}
 
 
-@launch(FILE, warnings=["same-value"])
-def bfs_advance():
-    updating = np.arange(NODES) % 3 == 0
-    args = (zeros(NODES, dtype=bool), updating.copy(), zeros(NODES, dtype=bool), zeros(1, dtype=bool), i32(NODES))
-    return (2,), (64,), args, {0: updating, 1: 0 * updating, 2: updating, 3: [True]}
-
-
 def csr(dtype):
     data, x = floats(EDGES.size).astype(dtype), floats(NODES, seed=1).astype(dtype)
     dense = np.zeros((NODES, NODES), dtype)
@@ -52,43 +45,6 @@ def spmv_csr():
 def spmv_csr_vector():
     data, x, want = csr(f32)
     return (7,), (64,), (i32(NODES), START, EDGES, data, x, zeros(NODES)), {5: want}
-
-
-@launch(FILE)
-def spmv_ell():
-    columns, values, x = rng.integers(-1, 30, (4, 40)).astype(i32), floats(4, 40), floats(30, seed=1)
-    want = np.where(columns >= 0, values * x[columns], 0).sum(0)
-    return (2,), (32,), (i32(40), i32(4), columns, values, x, zeros(40)), {5: want}
-
-
-@launch(FILE)
-def nearest():
-    places = floats(100, 2)
-    want = np.hypot(places[:, 0] - 1, places[:, 1] - 2)
-    return (1, 2), (64,), (places, zeros(100), i32(100), f32(1), f32(2)), {1: want}
-
-
-@launch(FILE)
-def kmeans_assign():
-    points, clusters = floats(3, 100), floats(4, 3, seed=1)
-    want = ((points.T[:, None] - clusters) ** 2).sum(2).argmin(1)
-    return (2,), (64,), (points, clusters, i32(100), i32(4), i32(3), zeros(100, dtype=i32)), {5: want}
-
-
-@launch(FILE)
-def eliminate_factors():
-    a, want = floats(20, 20), zeros(20, 20)
-    want[4:, 3] = a[4:, 3] / a[3, 3]
-    return (1,), (32,), (zeros(20, 20), a, i32(20), i32(3)), {0: want}
-
-
-@launch(FILE, atol=1e-4)
-def eliminate_rows():
-    a, m, b = floats(20, 20), floats(20, 20, seed=1), floats(20, seed=2)
-    want, right = a.copy(), b.copy()
-    want[4:, 3:] -= np.outer(m[4:, 3], a[3, 3:])
-    right[4:] -= m[4:, 3] * b[3]
-    return (3, 3), (8, 8), (m, a.copy(), b.copy(), i32(20), i32(3)), {1: want, 2: right}
 
 
 @launch(FILE, atol=1e-4)
@@ -129,13 +85,6 @@ def mri_q():
 
 
 @launch(FILE)
-def search_sorted():
-    keys, ordered = X[:200], np.sort(X)
-    args = (keys, ordered, zeros(200, dtype=i32), i32(200), i32(500))
-    return (2,), (64,), args, {2: np.searchsorted(ordered, keys)}
-
-
-@launch(FILE)
 def hash_insert():
     keys = np.unique(X[:60]).astype(u32)
     slots = np.full(128, 0xFFFFFFFF, u32)
@@ -146,18 +95,3 @@ def hash_insert():
             at = (at + 1) % 128
         want[at] = key
     return (1,), (64,), (slots, keys, i32(keys.size), u32(128)), {0: want}
-
-
-@launch(FILE)
-def floyd_warshall():
-    d = rng.integers(1, 100, (20, 20)).astype(i32)
-    want = np.minimum(d, d[:, 3:4] + d[3:4])
-    want[3], want[:, 3] = d[3], d[:, 3]
-    return (1, 20), (32,), (d.copy(), i32(20), i32(3)), {0: want}
-
-
-@launch(FILE)
-def backprop_layer():
-    x, w = floats(33), floats(33, 17, seed=1)
-    want = np.stack([x[1 + b : 17 + b] @ w[1 + b : 17 + b, 1:] for b in (0, 16)])
-    return (1, 2), (16, 16), (x, zeros(2, 16), w, i32(16)), {1: want}

@@ -1,10 +1,9 @@
-// What the language offers: puzzles, complex numbers, structs, recursion, bits.
+// What the language offers: complex numbers, structs, recursion, bits.
 #include <complex>
 #include <cstdint>
 #include <cuComplex.h>
 #include <iostream>
 
-#define TPB 8
 enum { FIRST = 3, SECOND };
 union Bits { float f; unsigned u; };
 struct Vec3 {
@@ -19,35 +18,6 @@ struct Shape { __device__ virtual float area() const { return 0; } };
 __device__ int calls;
 __device__ const int primes[4] = {2, 3, 5, 7};
 
-// Puzzles
-__global__ void map_rows(float* out, const float* a, const float* column, const float* row, int size) {
-    int i = threadIdx.x, j = threadIdx.y;
-    if (i < size && j < size) out[i * size + j] = a[i * size + j] + column[i] + row[j];
-}
-__global__ void pooling(float* out, const float* a, int size) {
-    __shared__ float shared[TPB];
-    int i = blockIdx.x * blockDim.x + threadIdx.x, local_i = threadIdx.x;
-    if (i < size) {
-        shared[local_i] = a[i];
-        __syncthreads();
-        float s = 0;
-        for (int k = 0; k < 3; k++)
-            if (local_i - k >= 0) s += shared[local_i - k];
-            else if (i - k >= 0) s += a[i - k];
-        out[i] = s;
-    }
-}
-__global__ void axis_sum(float* out, const float* a, int size) {
-    __shared__ float cache[TPB];
-    int t = threadIdx.x, batch = blockIdx.y;
-    cache[t] = t < size ? a[batch * size + t] : 0;
-    __syncthreads();
-    for (int stride = 1; stride < TPB; stride <<= 1) {
-        if (t % (stride << 1) == 0) cache[t] += cache[t + stride];
-        __syncthreads();
-    }
-    if (t == 0) out[batch] = cache[0];
-}
 // Complex numbers
 __global__ void fft_step(const cuFloatComplex* in, cuFloatComplex* out, int n, int half) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;

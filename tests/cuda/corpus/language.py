@@ -9,24 +9,6 @@ rng = np.random.default_rng(0)
 
 
 @launch(FILE)
-def map_rows():
-    a, c, r = floats(6, 6), floats(6, seed=1), floats(6, seed=2)
-    return (1,), (8, 8), (zeros(6, 6), a, c, r, i32(6)), {0: a + c[:, None] + r}
-
-
-@launch(FILE, warnings=["exited-threads"])
-def pooling():
-    a = floats(20)
-    return (3,), (8,), (zeros(20), a, i32(20)), {0: np.convolve(a, [1, 1, 1])[:20]}
-
-
-@launch(FILE)
-def axis_sum():
-    a = floats(4, 6)
-    return (1, 4), (8,), (zeros(4), a, i32(6)), {0: a.sum(1)}
-
-
-@launch(FILE)
 def fft_step():
     x = (floats(32) + 1j * floats(32, seed=1)).astype(np.complex64).reshape(4, 2, 4)
     odd = x[:, 1] * np.exp(-1j * np.pi * np.arange(4) / 4)

@@ -48,12 +48,6 @@ def sgemm_warp_tile():
     return (3, 1), (128,), (*SIZES, A, B, zeros(M, N)), {5: A @ B}
 
 
-@launch(FILE, atol=1e-4)
-def batched_matmul():
-    a, b = floats(3, 10, 8), floats(3, 8, 9, seed=1)
-    return (2, 2, 3), (8, 8), (a, b, zeros(3, 10, 9), i32(10), i32(9), i32(8)), {2: a @ b}
-
-
 @launch(FILE, atol=1e-3)
 def matmul_half():
     a, b = (floats(32, 32, seed=s).astype(np.float16) for s in (0, 1))
@@ -64,15 +58,3 @@ def matmul_half():
 def gemv_warp_per_row():
     a, x = floats(10, 256), floats(256, seed=1)
     return (3,), (128,), (a, x, zeros(10), i32(10), i32(256)), {2: a @ x}
-
-
-@launch(FILE)
-def outer_product():
-    u, v = floats(20).astype(float), floats(30, seed=1).astype(float)
-    return (1, 1), (16, 8), (u, v, np.zeros((20, 30)), i32(20), i32(30)), {2: np.outer(u, v)}
-
-
-@launch(FILE, shared_mem=2 * 8 * 8 * 4, atol=1e-4)
-def matmul_transposed():
-    a, b = floats(32, 32), floats(32, 32, seed=1)
-    return (4, 4), (8, 8), (a, b, zeros(32, 32), i32(32)), {2: a @ b.T}

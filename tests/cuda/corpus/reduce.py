@@ -23,11 +23,6 @@ def reduce_strided_index():
     return (8,), (128,), (X, zeros(8, dtype=i32), u32(1000)), {1: partial(128)}
 
 
-@launch(FILE, shared_mem=512)
-def reduce_sequential():
-    return (4,), (128,), (X, zeros(4, dtype=i32), u32(1000)), {1: partial(256)}
-
-
 @launch(FILE, "reduce_template<int, 128, false>")
 def reduce_template():
     return (4,), (128,), (X, zeros(4, dtype=i32), u32(1000)), {1: partial(256)}
@@ -40,12 +35,6 @@ def dot():
 
 
 @launch(FILE)
-def sum_double():
-    x = floats(1000).astype(float)
-    return (1,), (256,), (x, np.zeros(1), i32(1000)), {1: x.sum()}
-
-
-@launch(FILE)
 def max_by_cas():
     x = floats(1000)
     return (4,), (64,), (x, np.full(1, -np.inf, f32), i32(1000)), {1: x.max()}
@@ -55,12 +44,6 @@ def max_by_cas():
 def argmax_rows():
     x = floats(5, 300)
     return (5,), (128,), (x, zeros(5, dtype=i32), i32(300)), {1: x.argmax(1)}
-
-
-@launch(FILE)
-def welford_rows():
-    x = floats(4, 200)
-    return (4,), (32,), (x, zeros(4), zeros(4), i32(200)), {1: x.mean(1), 2: x.var(1)}
 
 
 @launch(FILE, atol=1e-3)
