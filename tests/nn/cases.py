@@ -42,6 +42,7 @@ def _convolutions():
         mine = geometries + (others if algorithm in ("direct", "im2col") else [])
         for shape, args, options in mine:
             yield Conv2d(*args, 1, algorithm=algorithm, **options, **F), shape
+        yield Conv2d(2, 3, 3, 1, padding=1, algorithm=algorithm, **F), (0, 5, 5, 2)
     for shape, args, options in geometries + others:
         yield nn.fuse(Conv2d(*args, 1, **options, **F)), shape
     yield Conv2d(3, 2, (2, 5), 1, algorithm="fft", padding=(1, 2), **F), (2, 6, 9, 3)

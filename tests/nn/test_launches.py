@@ -345,26 +345,3 @@ def test_a_label_that_is_no_class(label, launched):
 def test_a_loss_that_is_not_a_number_is_returned(launched):
     z = np.full((2, 3), np.nan, "float32")
     assert np.isnan(nn.SoftmaxCrossEntropy()(MockDeviceArray(z), MockDeviceArray(np.array([0, 1])))[0])
-
-
-class Doubled(nn.Linear):
-    """A subclass with a forward pass of its own."""
-
-    def forward(self, x):
-        y, saved = super().forward(x)
-        return 2 * y, saved
-
-
-class Shifted(nn.ReLU):
-    def forward(self, x):
-        return super().forward(x - 1)
-
-
-@NEEDS_COMPILER
-@pytest.mark.parametrize("layers", [(Doubled(3, 4, 0), nn.ReLU()), (nn.Linear(3, 4, 0), Shifted()),
-                                    (nn.Linear(3, 4, 0), nn.Tanh()), (nn.ReLU(), nn.Linear(3, 4, 0))])  # fmt: skip
-def test_other_pairs_run_one_by_one(layers, launched):
-    model, x = nn.Sequential(*copy.deepcopy(layers)), np.random.default_rng(0).normal(size=(5, 3)).astype("float32")
-    y = moved(model, MockDeviceArray).forward(MockDeviceArray(x))[0]
-    np.testing.assert_allclose(y.get(), model.forward(x)[0], **CLOSE)
-    assert launched() == []

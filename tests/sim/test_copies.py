@@ -117,21 +117,6 @@ def test_every_run_of_an_exploration_starts_anew():
     assert {run.results[0] for run in result.runs} == {3}
 
 
-def test_classes_and_instances():
-    class Layer:
-        def __init__(self):
-            self.calls = 0
-
-    def program(comm, layer):
-        layer.calls += 1
-        return layer
-
-    given = Layer()
-    first, second = SimWorld(2).run(program, given)
-    assert isinstance(first, Layer)
-    assert (first.calls, second.calls, given.calls) == (1, 1, 0)
-
-
 @pytest.mark.parametrize(
     ("what", "told"),
     [
