@@ -210,7 +210,8 @@ def test_mathematics(run):
         int i = threadIdx.x; float v = x[i]; float2 p = make_float2(v, 2); uchar4 q = {1, 2, 3, 4};
         y[i] = p.x * q.w + __powf(p.y, __log2f(v)) + __fmaf_rn(v, v, v) + hypotf(v, v) + __expf(v) + rsqrtf(v)
              + fmaxf(v, 0.5f) + max(i, 7) + sqrt(v) + exp(v) + fma(v, v, v) + __saturatef(v) + __fdividef(v, 2.0f)
-             + (isnan(v) ? 1 : 0) + min(3.0f, v) + abs(-v) + pow(v, 2.0f) + floorf(v * 10);
+             + (isnan(v) ? 1 : 0) + min(3.0f, v) + __int_as_float(__float_as_int(abs(-v))) + pow(v, p.y)
+             + floorf(v * 10);
     }"""
     x, y = rng.random(64, dtype=f32) + f32(0.1), np.zeros(64, f32)
     run(source, "maths", (1,), (64,), (x, y, i32(64)))

@@ -17,13 +17,6 @@
         }                                                                    \
     } while (0)
 #define GLOBAL_INDEX (blockIdx.x * blockDim.x + threadIdx.x)
-#define FOR_EACH(i, n) for (int i = GLOBAL_INDEX; i < (n); i += blockDim.x * gridDim.x)
-#define BINARY(name, expression)                                             \
-    __global__ void binary_##name(const float* a, const float* b, float* c, int n) { \
-        FOR_EACH(i, n) { float x = a[i], y = b[i]; c[i] = expression; }      \
-    }
-
-BINARY(add, x + y)
 
 __global__ void saxpy(float a, const float* __restrict__ x, float* __restrict__ y, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -72,17 +65,9 @@ __global__ void adamw(T* w, const T* g, float* m, float* v, int n, float lr, flo
     w[i] = (T)(old - lr * (mi / (sqrtf(vi) + eps) + decay * old));
 }
 
-__global__ void to_half(const float* x, __half* y, int n) {
-    int i = GLOBAL_INDEX;
-    if (i < n) y[i] = __float2half(x[i]);
-}
 __global__ void half2_axpy(__half2 a, const __half2* x, __half2* y, int pairs) {
     int i = GLOBAL_INDEX;
     if (i < pairs) y[i] = __hfma2(a, x[i], y[i]);
-}
-__global__ void to_bfloat16(const float* x, nv_bfloat16* y, int n) {
-    int i = GLOBAL_INDEX;
-    if (i < n) y[i] = __float2bfloat16(x[i]);
 }
 __global__ void bfloat16_residual(const __nv_bfloat16* a, const __nv_bfloat16* b, __nv_bfloat16* out, int n) {
     int i = GLOBAL_INDEX * 2;

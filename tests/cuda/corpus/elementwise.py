@@ -19,12 +19,6 @@ def from_bfloat16(bits):
 
 
 @launch(FILE)
-def binary_add():
-    a, b = floats(N), floats(N, seed=1)
-    return (3,), (128,), (a, b, zeros(N), i32(N)), {2: a + b}
-
-
-@launch(FILE)
 def saxpy():
     x, y = floats(N), floats(N, seed=1)
     return blocks(N, 256), (256,), (f32(2), x, y.copy(), i32(N)), {2: 2 * x + y}
@@ -70,24 +64,12 @@ def adamw():
     return blocks(N, 128), (128,), args, {0: w - 0.01 * step, 2: m1, 3: v1}
 
 
-@launch(FILE)
-def to_half():
-    x = floats(N)
-    return blocks(N, 128), (128,), (x, zeros(N, dtype=np.float16), i32(N)), {1: x.astype(np.float16)}
-
-
 @launch(FILE, atol=2e-3, rtol=2e-3)
 def half2_axpy():
     x, y = (floats(N, seed=s).astype(np.float16) for s in (0, 1))
     a = np.array((2, 3), [("x", np.float16), ("y", np.float16)])[()]
     want = x.reshape(-1, 2).astype(f32) * (2, 3) + y.reshape(-1, 2)
     return blocks(N // 2, 64), (64,), (a, x, y.copy(), i32(N // 2)), {2: want.ravel()}
-
-
-@launch(FILE)
-def to_bfloat16():
-    x = floats(N)
-    return blocks(N, 128), (128,), (x, zeros(N, dtype=np.uint16), i32(N)), {1: bfloat16(x)}
 
 
 @launch(FILE)

@@ -123,17 +123,6 @@ __global__ void mri_q(int numK, const float* x, const float* y, const float* z, 
     Qr[xIndex] = sQr;
     Qi[xIndex] = sQi;
 }
-// Open addressing: a slot is taken by compare-and-swap.
-__global__ void hash_insert(unsigned* slots, const unsigned* keys, int n, unsigned capacity) {
-    int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= n) return;
-    unsigned slot = keys[i] * 2654435761u % capacity;
-    while (true) {
-        unsigned old = atomicCAS(&slots[slot], 0xffffffffu, keys[i]);
-        if (old == 0xffffffffu || old == keys[i]) return;
-        slot = (slot + 1) % capacity;
-    }
-}
 #undef min
 int main(int argc, char* argv[]) {
     if (argc < 2) { options["help"] = 1; return EXIT_FAILURE; }

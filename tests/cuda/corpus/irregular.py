@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from . import f32, floats, i32, launch, u32, zeros
+from . import f32, floats, i32, launch, zeros
 
 FILE = "irregular.cu"
 rng = np.random.default_rng(0)
@@ -82,16 +82,3 @@ def mri_q():
     angle = 2 * np.pi * (k[:11, :3] @ x)
     want = [q[0] + k[:11, 3] @ np.cos(angle), q[1] + k[:11, 3] @ np.sin(angle)]
     return (2,), (32,), (i32(11), *x.copy(), *q.copy()), {4: want[0], 5: want[1]}
-
-
-@launch(FILE)
-def hash_insert():
-    keys = np.unique(X[:60]).astype(u32)
-    slots = np.full(128, 0xFFFFFFFF, u32)
-    want = slots.copy()
-    for key in keys:  # threads take turns in order
-        at = int(key) * 2654435761 % 2**32 % 128
-        while want[at] != 0xFFFFFFFF:
-            at = (at + 1) % 128
-        want[at] = key
-    return (1,), (64,), (slots, keys, i32(keys.size), u32(128)), {0: want}

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from . import f32, floats, i32, launch, u32, zeros
+from . import floats, i32, launch, u32, zeros
 
 FILE = "language.cu"
 rng = np.random.default_rng(0)
@@ -43,30 +43,3 @@ def recursion():
 def vectors_of_own():
     a, b = floats(40, 3), floats(40, 3, seed=1)
     return (2,), (32,), (a, b, zeros(40), zeros(40, 3), i32(40)), {2: (a * b).sum(1), 3: a + 2 * b}
-
-
-@launch(FILE, shared_mem=12 * 20)
-def two_dynamic_arrays():
-    x = floats(20).astype(float)
-    return (1,), (32,), (x, zeros(20, dtype=i32), i32(20)), {1: x.argsort().argsort()}
-
-
-@launch(FILE)
-def matrices():
-    matrix = np.dtype([("width", i32), ("height", i32), ("elements", object)])
-    a, b = floats(6, 10), floats(10, 7, seed=1)
-    args = [np.array((m.shape[1], m.shape[0], m), matrix)[()] for m in (a, b, zeros(6, 7))]
-    return (1, 1), (16, 16), tuple(args), {2: a @ b}
-
-
-@launch(FILE)
-def batched_scale():
-    parts = np.empty(3, object)
-    parts[:] = [floats(n) for n in (5, 50, 20)]
-    return (3,), (32,), (parts, np.array([5, 50, 20], i32), f32(2)), {0: 2 * np.concatenate(list(parts))}
-
-
-@launch(FILE)
-def polynomial():
-    x = floats(32)
-    return (1,), (32,), (x, zeros(32)), {1: x * x - 2 * x + 0.5}

@@ -180,19 +180,6 @@ __global__ void sgemm_warp_tile(int M, int N, int K, const float* A, const float
     for (uint m = 0; m < TM; ++m)
         for (uint n = 0; n < TN; ++n) C[(warpRow * WM + row * TM + m) * N + warpCol * WN + col * TN + n] = results[m * TN + n];
 }
-__global__ void matmul_half(const half* A, const half* B, float* C, int n) {
-    __shared__ half As[BLOCK][BLOCK], Bs[BLOCK][BLOCK];
-    int tx = threadIdx.x, ty = threadIdx.y, row = blockIdx.y * BLOCK + ty, col = blockIdx.x * BLOCK + tx;
-    float acc = 0.0f;
-    for (int k = 0; k < n; k += BLOCK) {
-        As[ty][tx] = A[row * n + k + tx];
-        Bs[ty][tx] = B[(k + ty) * n + col];
-        __syncthreads();
-        for (int i = 0; i < BLOCK; i++) acc += __half2float(As[ty][i]) * __half2float(Bs[i][tx]);
-        __syncthreads();
-    }
-    C[row * n + col] = acc;
-}
 __global__ void gemv_warp_per_row(const float* A, const float* x, float* y, int M, int N) {
     int row = (blockIdx.x * blockDim.x + threadIdx.x) / 32, lane = threadIdx.x & 31;
     if (row >= M) return;

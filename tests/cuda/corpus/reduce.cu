@@ -83,22 +83,6 @@ __global__ void dot(const float* a, const float* b, float* out, int n) {
     if (threadIdx.x == 0) atomicAdd(out, sum);
 }
 
-__device__ float atomicMaxFloat(float* address, float value) {
-    int* as_int = (int*)address;
-    int old = *(volatile int*)as_int, assumed;
-    do {
-        assumed = old;
-        old = atomicCAS(as_int, assumed, __float_as_int(fmaxf(value, __int_as_float(assumed))));
-    } while (assumed != old);
-    return __int_as_float(old);
-}
-__global__ void max_by_cas(const float* x, float* out, int n) {
-    float m = -INFINITY;
-    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += blockDim.x * gridDim.x) m = fmaxf(m, x[i]);
-    for (int d = 1; d < 32; d <<= 1) m = fmaxf(m, __shfl_xor_sync(FULL_MASK, m, d));
-    if ((threadIdx.x & 31) == 0) atomicMaxFloat(out, m);
-}
-
 struct Best { float value; int index; };
 __device__ Best better(Best a, Best b) { return a.value > b.value || (a.value == b.value && a.index < b.index) ? a : b; }
 __global__ void argmax_rows(const float* x, int* out, int columns) {
@@ -115,21 +99,6 @@ __global__ void argmax_rows(const float* x, int* out, int columns) {
     if (threadIdx.x == 0) out[blockIdx.x] = best[0].index;
 }
 
-__global__ void reduce_groups(const float* x, float* out, int n) {
-    cg::thread_block block = cg::this_thread_block();
-    cg::thread_block_tile<32> warp = cg::tiled_partition<32>(block);
-    __shared__ float partial[32];
-    float v = 0;
-    for (int i = block.group_index().x * block.size() + block.thread_rank(); i < n; i += block.size() * gridDim.x) v += x[i];
-    v = cg::reduce(warp, v, cg::plus<float>());
-    if (warp.thread_rank() == 0) partial[warp.meta_group_rank()] = v;
-    cg::sync(block);
-    if (warp.meta_group_rank() == 0) {
-        v = warp.thread_rank() < warp.meta_group_size() ? partial[warp.thread_rank()] : 0;
-        v = cg::reduce(warp, v, cg::plus<float>());
-        if (warp.thread_rank() == 0) atomicAdd(out, v);
-    }
-}
 // A group of any size sums by halves: the function does not know whether it is a tile or a block.
 template <typename Group> __device__ int group_sum(Group g, int* temp, int v) {
     int lane = g.thread_rank();

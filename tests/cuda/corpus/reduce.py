@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from . import f32, floats, i32, launch, u32, zeros
+from . import floats, i32, launch, u32, zeros
 
 FILE = "reduce.cu"
 X = np.random.default_rng(0).integers(-50, 100, 1000).astype(i32)
@@ -35,21 +35,9 @@ def dot():
 
 
 @launch(FILE)
-def max_by_cas():
-    x = floats(1000)
-    return (4,), (64,), (x, np.full(1, -np.inf, f32), i32(1000)), {1: x.max()}
-
-
-@launch(FILE)
 def argmax_rows():
     x = floats(5, 300)
     return (5,), (128,), (x, zeros(5, dtype=i32), i32(300)), {1: x.argmax(1)}
-
-
-@launch(FILE, atol=1e-3)
-def reduce_groups():
-    x = floats(1000)
-    return (2,), (128,), (x, zeros(1), i32(1000)), {1: x.sum()}
 
 
 @launch(FILE, shared_mem=256)
