@@ -65,6 +65,7 @@ def _pools():
 def _attention():
     for causal in (True, False):
         yield nn.MultiHeadAttention(8, 4, range(4), causal=causal, **F), (2, 5, 8)
+        yield nn.MultiHeadAttention(8, 4, range(4), causal=causal, **F), (3, 0, 8)
     yield nn.MultiHeadAttention(6, 3, range(4), **F), (1, 1, 6)
     yield nn.MultiHeadAttention(6, 1, range(4), **F), (0, 3, 6)
 

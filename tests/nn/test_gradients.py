@@ -110,20 +110,6 @@ class Counting(Own):
         return super().backward(dy, x)
 
 
-class Sorts(Own):
-    """Meta arrays cannot be sorted: its `output_shape` is enough."""
-
-    def forward(self, x):
-        return np.sort(x, axis=0) @ self.W.data, x
-
-    def backward(self, dy, x):
-        order = np.argsort(x, axis=0)
-        self.W.grad += np.take_along_axis(x, order, 0).T @ dy
-        dx = np.zeros_like(x)
-        np.put_along_axis(dx, order, dy @ self.W.data.T, 0)
-        return dx
-
-
 def test_a_layer_of_ones_own():
     for layer in (Own(), nn.Dropout(0.3), nn.Residual(nn.Sequential(Own(), nn.Linear(5, 6, 0, **F)))):
         check_layer(layer, x_of(4, 6))
