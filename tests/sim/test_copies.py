@@ -30,14 +30,7 @@ def serial():
     return SimWorld(1).run(lambda comm: trained(comm, nn.MLP((64, 32, 10), seed=3)))[0]
 
 
-def local_sgd(*args):
-    return dl.LocalSGD(*args, every=1)
-
-
-STRATEGIES = [dl.DataParallel, dl.parallel.NaiveDataParallel, dl.TensorParallel, dl.ZeRO, local_sgd, dl.Pipeline]
-
-
-@pytest.mark.parametrize("make", STRATEGIES)
+@pytest.mark.parametrize("make", [dl.DataParallel, dl.TensorParallel, dl.Pipeline])
 def test_a_model_of_the_caller_trains_as_one_of_the_rank(make, serial):
     given, optimizer = nn.MLP((64, 32, 10), seed=3), None
     before = [p.data.copy() for p in given.params]
