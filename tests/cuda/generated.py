@@ -20,87 +20,58 @@ def quotient(a, n):
     return (np.sign(a.astype(np.int64)) * (np.abs(a.astype(np.int64)) // n)).astype(i32)
 
 
+BOTH = [("({} + {})", np.add), ("({} - {})", np.subtract), ("({} * {})", np.multiply)]
+BITS = [("({} & {})", np.bitwise_and), ("({} | {})", np.bitwise_or), ("({} ^ {})", np.bitwise_xor)]
+BITS += [("({} << ({} & 31))", lambda i, n: i << (n & i32(31))), ("({} >> ({} & 31))", lambda i, n: i >> (n & i32(31)))]
+COMPARISONS = [("({} < {})", np.less), ("({} >= {})", np.greater_equal), ("({} == {})", np.equal),
+               ("({} != {})", np.not_equal)]  # fmt: skip
+EXPRESSIONS = {  # kind: its text, with a place for each part; the parts' kinds; its value from theirs
+    "float": [
+        ("(float)({})", "int", lambda i: i.astype(f32)), ("({} ? {} : {})", "condition float float", np.where),
+        ("max({}, {})", "float float", np.fmax), ("min({}, {})", "float float", np.fmin),
+        ("sqrtf(fabsf({}))", "float", lambda a: np.sqrt(np.abs(a))),
+        *((text, "float float", value) for text, value in BOTH),
+    ],
+    "int": [
+        ("(int)({})", "float", convert), ("__float2int_rz({})", "float", convert),
+        *((text, "int int", value) for text, value in BOTH + BITS),
+        *((f"({{}} / {n})", "int", lambda i, n=n: quotient(i, n)) for n in (3, 64)),
+        *((f"({{}} % {n})", "int", lambda i, n=n: i - quotient(i, n) * i32(n)) for n in (5, 32)),
+    ],
+    "condition": [
+        (text, parts, lambda a, b, value=value: value(a, b.astype(a.dtype)))
+        for parts in ("float int", "int int") for text, value in COMPARISONS
+    ],
+}  # fmt: skip
+NAMES = {"float": FLOATS, "int": (*INTS, "t", "block", "n")}
+NUMBERS = {"float": (0.0, 1.0, -2.5, 0.1, 1e30, 3e-20, 7.0), "int": (0, 1, -1, 5, 31, 33, 1000, 2**31 - 1)}
+
+
 class Generator:
     """Writes one kernel; `random` says what comes next."""
 
     def __init__(self, random):
         self.random = random
 
-    def float(self, depth):
-        """A float expression: its text, and its value from the variables."""
-        pick = self.random.randrange(10 if depth else 3)
+    def expression(self, kind, depth):
+        """A float, an int or a condition: its text, and its value from the variables."""
+        if kind == "condition" or (depth > 0 and self.random.random() < 0.7):
+            text, kinds, value = self.random.choice(EXPRESSIONS[kind])
+            parts = [self.expression(part, depth - 1) for part in kinds.split()]
+            return text.format(*(t for t, _ in parts)), lambda v: value(*(of(v) for _, of in parts))
+        pick = self.random.randrange(3)
         if pick == 0:
-            name = self.random.choice(FLOATS)
-            return name, lambda v: v[name]
-        if pick == 1:
-            value = self.random.choice([0.0, 1.0, -2.5, 0.1, 1e30, 3e-20, 7.0])
-            return f"({value!r}f)", lambda v: np.full_like(v["a"], value)
-        if pick == 2:
-            text, index = self.int(depth - 1 if depth else 0)
+            number = self.random.choice(NUMBERS[kind])
+            return f"({number!r}{'f' * (kind == 'float')})", lambda v: np.full_like(v[NAMES[kind][0]], number)
+        if pick == 1 and kind == "float":
+            text, index = self.expression("int", depth - 1)
             return f"x[(unsigned)({text}) % n]", lambda v: v["x"][index(v).view(np.uint32) % np.uint32(v["n"])]
-        if pick == 3:
-            text, value = self.int(depth - 1)
-            return f"(float)({text})", lambda v: value(v).astype(f32)
-        (s, p), (t, q) = self.float(depth - 1), self.float(depth - 1)
-        if pick == 4:
-            return f"max({s}, {t})", lambda v: np.fmax(p(v), q(v))
-        if pick == 5:
-            return f"fminf({s}, {t})", lambda v: np.fmin(p(v), q(v))
-        if pick == 6:
-            return f"sqrtf(fabsf({s}))", lambda v: np.sqrt(np.abs(p(v)))
-        if pick == 7:
-            c, condition = self.condition(depth - 1)
-            return f"({c} ? {s} : {t})", lambda v: np.where(condition(v), p(v), q(v))
-        sign = self.random.choice("+-*")
-        operate = {"+": np.add, "-": np.subtract, "*": np.multiply}[sign]
-        return f"({s} {sign} {t})", lambda v: operate(p(v), q(v))
-
-    def int(self, depth):
-        """An int expression."""
-        pick = self.random.randrange(9 if depth else 3)
-        if pick == 0:
-            name = self.random.choice(INTS)
-            return name, lambda v: v[name]
-        if pick == 1:
-            value = self.random.choice([0, 1, -1, 5, 31, 33, 1000, 2**31 - 1])
-            return f"({value})", lambda v: np.full_like(v["i"], value)
-        if pick == 2:
-            name = self.random.choice(["t", "block", "n"])
-            return name, lambda v: np.broadcast_to(v[name], v["i"].shape).astype(i32)
-        if pick == 3:
-            text, value = self.float(depth - 1)
-            return f"(int)({text})", lambda v: convert(value(v))
-        (s, p), (t, q) = self.int(depth - 1), self.int(depth - 1)
-        if pick == 4:
-            left = self.random.random() < 0.5
-            operate = np.left_shift if left else np.right_shift
-            return f"(({s}) {'<<' if left else '>>'} ({t} & 31))", lambda v: operate(p(v), q(v) & i32(31))
-        if pick == 5:
-            n = self.random.choice([2, 3, 7, 64])
-            return f"(({s}) / {n})", lambda v: quotient(p(v), n)
-        if pick == 6:
-            n = self.random.choice([2, 5, 32])
-            return f"(({s}) % {n})", lambda v: (p(v) - quotient(p(v), n) * i32(n)).astype(i32)
-        sign = self.random.choice("+-*&|^")
-        operate = {"+": np.add, "-": np.subtract, "*": np.multiply, "&": np.bitwise_and, "|": np.bitwise_or,
-                   "^": np.bitwise_xor}[sign]  # fmt: skip
-        return f"({s} {sign} {t})", lambda v: operate(p(v), q(v))
-
-    def condition(self, depth):
-        """A comparison."""
-        (s, p), (t, q) = (self.float if self.random.random() < 0.5 else self.int)(depth), self.int(0)
-        sign = self.random.choice(["<", ">=", "==", "!="])
-        operate = {"<": np.less, ">=": np.greater_equal, "==": np.equal, "!=": np.not_equal}[sign]
-
-        def compare(v):
-            left, right = p(v), q(v)
-            return operate(left, right.astype(left.dtype))
-
-        return f"({s} {sign} {t})", compare
+        name = self.random.choice(NAMES[kind])
+        return name, lambda v: np.broadcast_to(v[name], v["i"].shape)
 
     def assignment(self):
         name = self.random.choice(FLOATS + INTS)
-        text, value = (self.float if name in FLOATS else self.int)(3)
+        text, value = self.expression("float" if name in FLOATS else "int", 3)
 
         def run(v, mask):
             v[name] = np.where(mask, value(v), v[name])
@@ -108,7 +79,7 @@ class Generator:
         return [f"{name} = {text};"], run
 
     def branch(self):
-        text, condition = self.condition(2)
+        text, condition = self.expression("condition", 2)
         (then, run_then), (other, run_other) = self.block(2, flat=True), self.block(1, flat=True)
 
         def run(v, mask):
@@ -119,7 +90,7 @@ class Generator:
         return [f"if {text} {{", *then, "} else {", *other, "}"], run
 
     def loop(self):
-        text, times = self.int(2)
+        text, times = self.expression("int", 2)
         body, run_body = self.block(2, flat=True)
 
         def run(v, mask):
@@ -148,7 +119,7 @@ class Generator:
         return [f"{name} = __shfl_xor_sync(~0u, {name}, {lanes});"], run
 
     def vote(self):
-        text, condition = self.condition(2)
+        text, condition = self.expression("condition", 2)
 
         def run(v, _):
             votes = condition(v).reshape(len(v["i"]), -1, 32)
@@ -158,7 +129,7 @@ class Generator:
         return [f"i = (int)__ballot_sync(~0u, {text});"], run
 
     def atomic(self):
-        (at, index), (text, value) = self.int(2), self.int(2)
+        (at, index), (text, value) = (self.expression("int", 2) for _ in range(2))
 
         def run(v, _):
             np.add.at(v["sums"], (index(v).view(np.uint32) % np.uint32(8)).ravel(), value(v).ravel())

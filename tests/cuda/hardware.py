@@ -23,8 +23,8 @@ from distcourse.recorded import Counts
 from distlearn.backend import has_gpu, to_device
 from distlearn.cuda import RawKernel, kernels
 
-from . import test_corpus  # noqa: F401  registers the launches
-from .corpus import LAUNCHES, fresh
+from .corpus import fresh
+from .corpus.launches import LAUNCHES
 from .textbook import CASES
 
 ROOT = Path(__file__).resolve().parents[2]

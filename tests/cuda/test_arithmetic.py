@@ -26,12 +26,6 @@ def compute(statements, compiler, out, x=FLOATS, s=SHIFTS, compile_time=""):
     return result
 
 
-def test_the_function_that_converts_saturates(compiler):
-    """As casts do, which test_expressions.py draws."""
-    wanted = np.nan_to_num(np.clip(np.trunc(FLOATS.astype(float)), -(2**31), 2**31 - 1)).astype(i32)
-    np.testing.assert_array_equal(compute("out[t] = __float2int_rz(x[t]);", compiler, "int"), wanted)
-
-
 def test_maximum_and_minimum_pass_over_nan(compiler):
     for text, wanted in [
         ("max(x[t], 0.f)", np.fmax(FLOATS, f32(0))),

@@ -1,24 +1,13 @@
 """Kernels as they stand in public sources: each is right, without a finding."""
 
-import importlib
-
 import numpy as np
 import pytest
 
-from distlearn.cuda.arguments import holds_pointers, pointers
-
-from .corpus import HERE, LAUNCHES, fresh
-
-for module in sorted(HERE.glob("[a-z]*.py")):
-    importlib.import_module(f"{__package__}.corpus.{module.stem}")
+from .corpus import fresh
+from .corpus.launches import LAUNCHES
 
 
-def contents(arg):
-    """Return what an argument holds, flat."""
-    return np.concatenate([a.ravel() for *_, a in pointers(arg)]) if holds_pointers(arg) else arg.ravel()
-
-
-@pytest.mark.nightly(but_every=8)
+@pytest.mark.nightly(but_every=4)
 @pytest.mark.parametrize("case", LAUNCHES, ids=lambda c: f"{c.file}:{c.name}")
 def test_kernel(case):
     """Against NumPy."""
@@ -28,8 +17,4 @@ def test_kernel(case):
     assert report.errors == [], str(report)
     assert [w.kind for w in report.warnings if w.kind not in case.may_warn] == case.warnings, str(report)
     for which, value in want.items():
-        np.testing.assert_allclose(contents(given[which]), np.ravel(value), rtol=case.rtol, atol=case.atol)
-
-
-def test_there_are_enough():
-    assert len({(c.file, c.name) for c in LAUNCHES}) >= 100
+        np.testing.assert_allclose(np.ravel(given[which]), np.ravel(value), rtol=case.rtol, atol=case.atol)

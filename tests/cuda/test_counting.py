@@ -13,7 +13,7 @@ from distlearn.cuda.emulator.device_code import device_code
 from distlearn.cuda.kernels.matmul import ANY_TILE
 from distlearn.cuda.kernels.variant import source
 
-from .test_corpus import LAUNCHES
+from .corpus.launches import LAUNCHES
 
 NAMES = ["g++", "clang++", *(f"g++-{n}" for n in range(11, 17)), *(f"clang++-{n}" for n in range(14, 23))]
 PATHS = {str(Path(path).resolve()): path for name in NAMES if (path := shutil.which(name))}

@@ -114,8 +114,8 @@ def test_groups_of_threads(run):
         if (tile.thread_rank() == 0) { sums[tile.meta_group_rank()] = total; sums[8 + tile.meta_group_rank()] = most; }
         if (i % 3 == 0) together[i] = __activemask();
         else together[i] = cg::coalesced_threads().size();
-        block.sync();
-        of_tile[i] = tile.shfl(v, 2) + 1000 * tile.any(v > 90) + 10000 * (tile.shfl_down(v, 1) == v) + cg::this_grid().thread_rank();
+        cg::sync(block);
+        of_tile[i] = tile.shfl(v, 2) + 1000 * tile.any(v > 90) + 10000 * (tile.shfl_down(v, 1) == v) + cg::this_grid().thread_rank() + block.group_index().x;
         auto half = cg::tiled_partition<16>(block);
         cg::thread_group same = cg::tiled_partition(block, 16);
         of_tile[64 + i] = half.shfl_xor(v, 1) + 100 * same.size() + 10000 * (sqrt(m) + sqrt(n));
@@ -139,7 +139,7 @@ def test_names_of_the_library_and_odd_numbers(run):
     #include <cuComplex.h>
     #include <thrust/complex.h>
     #include <cuda_bf16.h>
-    __global__ void odd(const __nv_bfloat16* a, __nv_bfloat16* b, const cuFloatComplex* u, thrust::complex<float>* v, int* k) {
+    __global__ void odd(const __nv_bfloat16* a, nv_bfloat16* b, const cuFloatComplex* u, thrust::complex<float>* v, int* k) {
         int i = threadIdx.x, p = 1, q = 2;
         b[i] = __hadd(a[i], __float2bfloat16(1.0f));
         cuFloatComplex w = cuCmulf(u[i], make_cuFloatComplex(0, 1));

@@ -207,15 +207,17 @@ def test_half_precision(run):
 
 def test_mathematics(run):
     source = """extern "C" __global__ void maths(const float* x, float* y, int n) {
-        int i = threadIdx.x; float v = x[i];
-        y[i] = __expf(v) + rsqrtf(v) + fmaxf(v, 0.5f) + max(i, 7) + sqrt(v) + exp(v) + fma(v, v, v) + __saturatef(v)
-             + __fdividef(v, 2.0f) + (isnan(v) ? 1 : 0) + min(3.0f, v) + abs(-v) + pow(v, 2.0f) + floorf(v * 10);
+        int i = threadIdx.x; float v = x[i]; float2 p = make_float2(v, 2); uchar4 q = {1, 2, 3, 4};
+        y[i] = p.x * q.w + __powf(p.y, __log2f(v)) + __fmaf_rn(v, v, v) + hypotf(v, v) + __expf(v) + rsqrtf(v)
+             + fmaxf(v, 0.5f) + max(i, 7) + sqrt(v) + exp(v) + fma(v, v, v) + __saturatef(v) + __fdividef(v, 2.0f)
+             + (isnan(v) ? 1 : 0) + min(3.0f, v) + __int_as_float(__float_as_int(abs(-v))) + pow(v, p.y)
+             + floorf(v * 10);
     }"""
     x, y = rng.random(64, dtype=f32) + f32(0.1), np.zeros(64, f32)
     run(source, "maths", (1,), (64,), (x, y, i32(64)))
     i, v = np.arange(64), x.astype(np.float64)
     wanted = 2 * np.exp(v) + v**-0.5 + np.maximum(v, 0.5) + np.maximum(i, 7) + np.sqrt(v) + v * v + v + np.clip(v, 0, 1)
-    wanted += v / 2 + np.minimum(3, v) + v + v**2 + np.floor(x * f32(10))
+    wanted += v / 2 + np.minimum(3, v) + v + v**2 + np.floor(x * f32(10)) + 4 * v + v + v * v + v + np.sqrt(2) * v
     np.testing.assert_allclose(y, wanted, rtol=1e-5)
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from .corpus import fresh
-from .test_corpus import LAUNCHES
+from .corpus.launches import LAUNCHES
 
 MUTANTS = [  # kernel; what is changed (from its name on), into what; kind, and a piece of the line of the first finding
     # (two pieces: clang reads ahead of the `if` what both of its arms read)

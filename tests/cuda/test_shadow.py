@@ -22,7 +22,7 @@ def found(report):
     return [(e.kind, *sorted((e.line, e.other_line), reverse=True)) for e in report.errors]
 
 
-FAR = [1 << 12, 1 << 20, 1 << 26, 2**31 - 1, -1, -(1 << 14), -(1 << 26), -(2**31)]
+FAR = [1 << 12, 1 << 20, 1 << 26, 2**31 - 1, -1, -23_345, -(1 << 26), -(2**31)]
 PLACES = [(array, index) for array in "xy" for index in FAR] + [("s", i) for i in (128, 5000, 30_000, -1, -5000)]
 
 

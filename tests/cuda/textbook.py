@@ -205,11 +205,6 @@ ROWS = MATMUL.replace("COL", "col").replace("ROW", "row")
 COLUMNS = MATMUL.replace("COL", "row").replace("ROW", "col")
 NO_GUARD = ADD.replace("if (i < n) ", "")
 NO_BARRIER = REDUCE.replace("s[t + k];\n        __syncthreads();", "s[t + k];")
-SHIFT = """extern "C" __global__ void shift(const float* in, float* out, int n) {
-    int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n)
-        out[i] = in[i + 1];
-}"""
 FILL = """extern "C" __global__ void ones(float* out, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i <= n) out[i] = 1;
@@ -241,7 +236,6 @@ CASES = [
         sites={("in", "read", 4): sectors(16, 16) | {"size": 16}, ("out", "write", 6): sectors(16, 16) | {"size": 16}},
         flops=4096, result=(1, 2 * V),
     ),
-    Case("off by one", SHIFT, (16,), (256,), (V, OUT, i32(4096)), [("out-of-bounds", 4, "in")]),
     Case("guard with <=", FILL, (17,), (256,), (OUT, i32(4096)), [("out-of-bounds", 3, "out")]),
     Case(
         "guard missing", NO_GUARD, (5,), (256,), (V[:1000].copy(), V[:1000].copy(), OUT[:1000].copy(), i32(1000)),

@@ -42,6 +42,7 @@ def _convolutions():
         mine = geometries + (others if algorithm in ("direct", "im2col") else [])
         for shape, args, options in mine:
             yield Conv2d(*args, 1, algorithm=algorithm, **options, **F), shape
+        yield Conv2d(2, 3, 3, 1, padding=1, algorithm=algorithm, **F), (0, 5, 5, 2)
     for shape, args, options in geometries + others:
         yield nn.fuse(Conv2d(*args, 1, **options, **F)), shape
     yield Conv2d(3, 2, (2, 5), 1, algorithm="fft", padding=(1, 2), **F), (2, 6, 9, 3)
@@ -64,6 +65,7 @@ def _pools():
 def _attention():
     for causal in (True, False):
         yield nn.MultiHeadAttention(8, 4, range(4), causal=causal, **F), (2, 5, 8)
+        yield nn.MultiHeadAttention(8, 4, range(4), causal=causal, **F), (3, 0, 8)
     yield nn.MultiHeadAttention(6, 3, range(4), **F), (1, 1, 6)
     yield nn.MultiHeadAttention(6, 1, range(4), **F), (0, 3, 6)
 

@@ -129,19 +129,7 @@ def test_costs_of_what_is_no_convolution(sizes, k, message):
             cost("direct", *sizes, k=k)
 
 
-@pytest.mark.parametrize("m", [2, 4])
-def test_transforms_derived_from_points_compute_what_the_tables_do(m):
-    points, like = [0, 1, -1, 2, -2][: m + 1], np.ones(1)
-    derived, listed = winograd.Transforms.from_points(points, m), winograd.Transforms.make(m, like)
-    # the same up to a factor for each row of BT, which that of G undoes
-    for one, other in zip(derived.BT, listed.BT, strict=True):
-        assert abs(one @ other) == pytest.approx(np.linalg.norm(one) * np.linalg.norm(other))
-    x, W, geometry = np.ones((1, 6, 6, 1)), np.arange(9.0).reshape(3, 3, 1, 1), Geometry((3, 3))
-    y, _ = winograd.forward(x, W, geometry, transforms=derived)
-    np.testing.assert_allclose(y, winograd.forward(x, W, geometry, m=m)[0])
-
-
-@pytest.mark.parametrize("m", [1, 2, 3, 5, 6])
+@pytest.mark.parametrize("m", range(1, 7))
 def test_any_tile_convolves(m):
     rng = np.random.default_rng(m)
     x, W, geometry = rng.normal(size=(2, 11, 9, 3)), rng.normal(size=(3, 3, 3, 4)), Geometry((3, 3), padding=(1, 1))
@@ -193,15 +181,6 @@ def test_the_wrong_precision_is_refused_not_silently_widened():
     message = r"the input is float64, the parameters are float32; pass x.astype\('float32'\)"
     with pytest.raises(TypeError, match=message):
         Conv2d(3, 4, 3).forward(np.zeros((2, 8, 8, 3)))
-
-
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_a_batch_of_nothing_has_gradients_of_nothing(algorithm):
-    layer = Conv2d(3, 4, 3, 0, padding=1, algorithm=algorithm)
-    y, saved = layer.forward(np.ones((0, 8, 8, 3), "f"))
-    assert y.shape == (0, 8, 8, 4)
-    assert layer.backward(y, saved).shape == (0, 8, 8, 3)
-    assert not layer.W.grad.any()
 
 
 def test_the_fused_convolution_chooses_what_can_compute_the_layer():

@@ -7,9 +7,6 @@ import numpy as np
 import pytest
 
 from distlearn import nn
-from distlearn.data import Batch, load
-from distlearn.optim import Cosine, Momentum, Optimizer
-from distlearn.parallel import Serial
 from distlearn.sim import MetaArray
 
 THEIRS = {
@@ -151,34 +148,3 @@ def test_gradients_alone_are_rounded_at_random():
     exact = passes(nn.Linear(48, 32, 1), X, DY)
     for got, want in zip(plain, exact, strict=True):
         assert 0.02 < np.linalg.norm(got - want) / np.linalg.norm(want) < 0.2
-
-
-def excess_loss(fmt, noise, stochastic=False):
-    """Cross-entropy above its minimum, of a network that is trained with a share of labels drawn at random."""
-
-    def dense(i, d_out):
-        options = {} if fmt is None else {"fmt": fmt, "seed": [0, i], "stochastic": stochastic}
-        return (nn.LowPrecisionLinear if fmt else nn.Linear)(64, d_out, [0, i], **options)
-
-    data, rng = load("digits", dtype="float32"), np.random.default_rng(0)
-    x, y = data.x_train.reshape(-1, 64), data.y_train
-    model = nn.Sequential(dense(0, 64), nn.ReLU(), dense(1, 10))
-    trainer = Serial(None, model, nn.SoftmaxCrossEntropy(), Optimizer(model.params, Momentum(), Cosine(0.1, 300)))
-    for _ in range(300):
-        rows = rng.permutation(len(x))[:128]
-        labels = np.where(rng.random(128) < noise, rng.integers(10, size=128), y[rows])
-        trainer.step(Batch(x[rows], labels, 128))
-    logits = model.forward(x)[0].astype("float64")
-    log_p, truth = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True)), np.full((len(x), 10), noise / 10)
-    truth[np.arange(len(x)), y] += 1 - noise
-    return (truth * (np.log(truth + 1e-300) - log_p)).sum(axis=1).mean()
-
-
-@pytest.mark.nightly
-def test_where_labels_are_uncertain_random_rounding_carries_training_in_4_bits():
-    """Small gradients beside a large one become 0, unless they are rounded at random."""
-    exact, plain = excess_loss(None, 0.2), excess_loss(nn.NVFP4, 0.2)
-    assert plain > 1.6 * exact
-    assert excess_loss(nn.NVFP4, 0.2, stochastic=True) < 1.2 * exact
-    assert excess_loss(nn.MXFP4, 0.2, stochastic=True) > 3 * exact  # its largest gradients saturate
-    assert excess_loss(nn.NVFP4, 0.0) < 1.3 * excess_loss(None, 0.0)  # certain labels do not need it

@@ -27,17 +27,8 @@ def draw_case(rng, dtype):
         groups, size, padding = of(1, 1, 2), of((3, 3), (1, 1), pair(1, 5)), pair(0, 3)
         c_in, c_out = of((1, 3), (4, 2), (6, 6), (16, 32))
         groups = groups if c_in % groups == c_out % groups == 0 else 1
-        stride = of((1, 1), pair(1, 3))
-        conv = nn.Conv2d(
-            c_in,
-            c_out,
-            size,
-            1,
-            stride=stride,
-            padding=padding,
-            groups=groups,
-            dtype=dtype,
-        )
+        options = {"stride": of((1, 1), pair(1, 3)), "padding": padding, "groups": groups}
+        conv = nn.Conv2d(c_in, c_out, size, 1, dtype=dtype, **options)
         h, w = (max(1, k - 2 * p + int(rng.integers(0, 12))) for k, p in zip(size, padding, strict=True))
         shape = (int(rng.integers(1, 4)), h, w, c_in)
         window = tuple(min(k, n) for k, n in zip(pair(1, 3), conv.output_shape(shape)[1:3], strict=True))

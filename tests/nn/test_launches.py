@@ -8,7 +8,7 @@ import pytest
 
 from distlearn import nn
 from distlearn.backend import can_launch, has_gpu, to_device, to_numpy
-from distlearn.cuda.kernels import bias_relu, saxpy
+from distlearn.cuda.kernels import bias_relu
 from distlearn.nn import MockDeviceArray
 from distlearn.nn.loss import softmax_cross_entropy_rows
 from distlearn.optim import LARS, SGD, Adam, AdamW, Momentum, Nesterov, Optimizer
@@ -252,22 +252,14 @@ def test_views_into_a_bucket(launched):
         there, grad = MockDeviceArray(flat.copy()), MockDeviceArray(np.ones(64, "float32"))
         part = slice(offset, offset + 32)
         SGD().update(there[part], grad[part], None, 0.5, 0)
+        want = np.maximum(flat[part] - 0.5 + 1, 0)
         flat[part] -= 0.5
+        for whole, device in ((there, MockDeviceArray), (flat, np.asarray)):
+            rows = whole[part].reshape(8, 4)
+            bias_relu(rows, device(np.ones(4, "float32")), rows)
+            np.testing.assert_allclose(host(whole)[part], want, rtol=1e-6, atol=1e-6)
         np.testing.assert_allclose(there.get(), flat, rtol=1e-6)
-    assert sorted(set(launched())) == ["saxpy", "saxpy4"]
-
-
-@NEEDS_COMPILER
-def test_vector_kernels_want_aligned_arrays():
-    base = np.zeros(64, "float32")
-    start = (-base.ctypes.data % 16) // 4
-    for shift in (0, 1):
-        x = base[start + shift : start + shift + 8].reshape(2, 4)
-        x[...] = [[-1, 2, -3, 4], [5, -6, 7, -8]]
-        bias_relu(x, np.ones(4, "float32"), x)
-        np.testing.assert_array_equal(x, [[0, 3, 0, 5], [6, 0, 8, 0]])
-        saxpy(2.0, np.ones(8, "float32"), x.reshape(-1))
-        np.testing.assert_array_equal(x, [[2, 5, 2, 7], [8, 2, 10, 2]])
+    assert set(launched()) == {"bias_relu", "bias_relu4", "saxpy", "saxpy4"}
 
 
 def test_which_arrays_can_be_launched_on(launched):
@@ -345,26 +337,3 @@ def test_a_label_that_is_no_class(label, launched):
 def test_a_loss_that_is_not_a_number_is_returned(launched):
     z = np.full((2, 3), np.nan, "float32")
     assert np.isnan(nn.SoftmaxCrossEntropy()(MockDeviceArray(z), MockDeviceArray(np.array([0, 1])))[0])
-
-
-class Doubled(nn.Linear):
-    """A subclass with a forward pass of its own."""
-
-    def forward(self, x):
-        y, saved = super().forward(x)
-        return 2 * y, saved
-
-
-class Shifted(nn.ReLU):
-    def forward(self, x):
-        return super().forward(x - 1)
-
-
-@NEEDS_COMPILER
-@pytest.mark.parametrize("layers", [(Doubled(3, 4, 0), nn.ReLU()), (nn.Linear(3, 4, 0), Shifted()),
-                                    (nn.Linear(3, 4, 0), nn.Tanh()), (nn.ReLU(), nn.Linear(3, 4, 0))])  # fmt: skip
-def test_other_pairs_run_one_by_one(layers, launched):
-    model, x = nn.Sequential(*copy.deepcopy(layers)), np.random.default_rng(0).normal(size=(5, 3)).astype("float32")
-    y = moved(model, MockDeviceArray).forward(MockDeviceArray(x))[0]
-    np.testing.assert_allclose(y.get(), model.forward(x)[0], **CLOSE)
-    assert launched() == []

@@ -228,25 +228,3 @@ class TestContainers:
     def test_residual_needs_equal_shapes(self):
         with pytest.raises(ValueError, match=r"cannot add shapes \(2, 4\) \(of the body\) and \(2, 3\)"):
             nn.Residual(nn.Linear(3, 4)).forward(x_of(2, 3, dtype="float32"))
-
-    def test_every_layers_passes_are_called(self, monkeypatch):
-        """A breakpoint in the ReLU or the pooling behind a convolution is reached."""
-        called = []
-
-        def note(cls, name):
-            original = getattr(cls, name)
-
-            def noted(self, *args):
-                called.append(f"{cls.__name__}.{name}")
-                return original(self, *args)
-
-            monkeypatch.setattr(cls, name, noted)
-
-        for cls in (nn.Conv2d, nn.ReLU, nn.MaxPool):
-            note(cls, "forward")
-            note(cls, "backward")
-        model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.MaxPool(2))
-        y, saved = model.forward(x_of(2, 6, 6, 1, dtype="float32"))
-        model.backward(np.ones_like(y), saved)
-        forward = ["Conv2d.forward", "ReLU.forward", "MaxPool.forward"]
-        assert called == [*forward, *(name.replace("forward", "backward") for name in reversed(forward))]

@@ -1,13 +1,11 @@
 """Models: exact counts against the published ones, and that they learn."""
 
-import os
-
 import numpy as np
 import pytest
 
 from distlearn import nn
 from distlearn.data import load
-from distlearn.optim import Adam, Momentum, Optimizer
+from distlearn.optim import Adam, Optimizer
 
 from .cases import in_pieces, learn
 
@@ -126,38 +124,6 @@ def test_small_models_learn(name):
     assert (logits.argmax(axis=1) == y[:512]).mean() > (0.9 if name in SMALL[:3] else 0.3)
 
 
-def test_the_siamese_network_learns_which_digits_are_alike():
-    x, y = images()
-    rng = np.random.default_rng(0)
-    model = nn.build("siamese", seed=1)
-
-    def pairs(n):
-        i = rng.integers(len(x), size=n)
-        j = np.array([rng.choice(np.flatnonzero(y == y[k])) if rng.random() < 0.5 else rng.integers(len(x)) for k in i])
-        return x[np.stack([i, j], axis=1)], (y[i] == y[j]).astype(int)
-
-    learn(model, nn.ContrastiveLoss(1.0), Optimizer(model.params, Adam(), 1e-3), (pairs(64) for _ in range(60)))
-    a, same = pairs(300)
-    points, _ = model.forward(a)
-    distance = np.linalg.norm(points[:, 0] - points[:, 1], axis=1)
-    assert ((distance < 0.5) == same).mean() > 0.8
-
-
 def test_an_unknown_model_is_named():
     with pytest.raises(ValueError, match="model is 'resnet', expected one of 'mlp', 'lenet'"):
         nn.build("resnet")
-
-
-@pytest.mark.skipif("DISTLEARN_DATA" not in os.environ, reason="DISTLEARN_DATA does not name a folder of data sets")
-@pytest.mark.parametrize(
-    ("name", "data", "least"),
-    [("lenet", "mnist", 0.85), pytest.param("cnn", "fashion-mnist", 0.65, marks=pytest.mark.nightly)],
-)
-def test_on_real_images(name, data, least):
-    """A few dozen steps on the real images, evaluated on test images that were never trained on."""
-    images = load(data, dtype="float32")
-    model = nn.build(name, seed=0)
-    batches = in_pieces(images.x_train, images.y_train, 80)
-    learn(model, nn.SoftmaxCrossEntropy(), Optimizer(model.params, Momentum(), 0.02), batches)
-    logits = model.eval().forward(images.x_test[:400])[0]
-    assert (logits.argmax(axis=1) == images.y_test[:400]).mean() > least

@@ -30,14 +30,7 @@ def serial():
     return SimWorld(1).run(lambda comm: trained(comm, nn.MLP((64, 32, 10), seed=3)))[0]
 
 
-def local_sgd(*args):
-    return dl.LocalSGD(*args, every=1)
-
-
-STRATEGIES = [dl.DataParallel, dl.parallel.NaiveDataParallel, dl.TensorParallel, dl.ZeRO, local_sgd, dl.Pipeline]
-
-
-@pytest.mark.parametrize("make", STRATEGIES)
+@pytest.mark.parametrize("make", [dl.DataParallel, dl.TensorParallel, dl.Pipeline])
 def test_a_model_of_the_caller_trains_as_one_of_the_rank(make, serial):
     given, optimizer = nn.MLP((64, 32, 10), seed=3), None
     before = [p.data.copy() for p in given.params]
@@ -115,21 +108,6 @@ def test_every_run_of_an_exploration_starts_anew():
     result = explore(program, 3, [])
     assert result.ok
     assert {run.results[0] for run in result.runs} == {3}
-
-
-def test_classes_and_instances():
-    class Layer:
-        def __init__(self):
-            self.calls = 0
-
-    def program(comm, layer):
-        layer.calls += 1
-        return layer
-
-    given = Layer()
-    first, second = SimWorld(2).run(program, given)
-    assert isinstance(first, Layer)
-    assert (first.calls, second.calls, given.calls) == (1, 1, 0)
 
 
 @pytest.mark.parametrize(

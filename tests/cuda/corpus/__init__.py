@@ -1,7 +1,7 @@
 """Kernels of the shapes and features that public ones have, written for this test, each with a reference in NumPy.
 
-A `.cu` file holds the kernels of a topic, as a program would: with host includes, macros, templates, a `main`. The
-module beside it says how each is launched and what it must compute. `test_corpus.py` runs them all.
+A `.cu` file holds the kernels of a topic, as a program would: with host includes, macros, templates, a `main`.
+`launches.py` says how each is launched and what it must compute, and `test_corpus.py` runs them all.
 """
 
 import copy

@@ -17,14 +17,6 @@
         }                                                                    \
     } while (0)
 #define GLOBAL_INDEX (blockIdx.x * blockDim.x + threadIdx.x)
-#define FOR_EACH(i, n) for (int i = GLOBAL_INDEX; i < (n); i += blockDim.x * gridDim.x)
-#define BINARY(name, expression)                                             \
-    __global__ void binary_##name(const float* a, const float* b, float* c, int n) { \
-        FOR_EACH(i, n) { float x = a[i], y = b[i]; c[i] = expression; }      \
-    }
-
-BINARY(add, x + y)
-BINARY(hypotenuse, hypotf(x, y))
 
 __global__ void saxpy(float a, const float* __restrict__ x, float* __restrict__ y, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -59,24 +51,6 @@ extern "C" __global__ void swiglu(float* out, const float* gate, const float* up
     if (i < n) out[i] = activation::silu(__ldg(&gate[i])) * __ldg(up + i);
 }
 
-__global__ void relu_backward(const float* dy, const float* y, float* dx, int n) {
-    for (int i = threadIdx.x + blockIdx.x * blockDim.x; i < n; i += gridDim.x * blockDim.x)
-        dx[i] = y[i] > 0.f ? dy[i] : 0.f;
-}
-
-// A counter-based random number, the same on every card: drops elements with probability p.
-__device__ inline unsigned hash32(unsigned x) {
-    x ^= x >> 16; x *= 0x7feb352dU; x ^= x >> 15; x *= 0x846ca68bU;
-    return x ^ (x >> 16);
-}
-__global__ void dropout(const float* x, float* y, unsigned char* mask, int n, float p, unsigned seed) {
-    int i = GLOBAL_INDEX;
-    if (i >= n) return;
-    bool keep = hash32(i ^ seed) >= p * 4294967296.0f;
-    mask[i] = keep;
-    y[i] = keep ? x[i] / (1.0f - p) : 0.0f;
-}
-
 template <typename T>
 __global__ void adamw(T* w, const T* g, float* m, float* v, int n, float lr, float beta1, float beta2, float eps,
                       float decay, int t) {
@@ -91,17 +65,9 @@ __global__ void adamw(T* w, const T* g, float* m, float* v, int n, float lr, flo
     w[i] = (T)(old - lr * (mi / (sqrtf(vi) + eps) + decay * old));
 }
 
-__global__ void to_half(const float* x, __half* y, int n) {
-    int i = GLOBAL_INDEX;
-    if (i < n) y[i] = __float2half(x[i]);
-}
 __global__ void half2_axpy(__half2 a, const __half2* x, __half2* y, int pairs) {
     int i = GLOBAL_INDEX;
     if (i < pairs) y[i] = __hfma2(a, x[i], y[i]);
-}
-__global__ void to_bfloat16(const float* x, nv_bfloat16* y, int n) {
-    int i = GLOBAL_INDEX;
-    if (i < n) y[i] = __float2bfloat16(x[i]);
 }
 __global__ void bfloat16_residual(const __nv_bfloat16* a, const __nv_bfloat16* b, __nv_bfloat16* out, int n) {
     int i = GLOBAL_INDEX * 2;
@@ -109,10 +75,6 @@ __global__ void bfloat16_residual(const __nv_bfloat16* a, const __nv_bfloat16* b
         __nv_bfloat162 p = *(const __nv_bfloat162*)(a + i), q = *(const __nv_bfloat162*)(b + i);
         *(__nv_bfloat162*)(out + i) = __floats2bfloat162_rn(__low2float(p) + __low2float(q), __high2float(p) + __high2float(q));
     }
-}
-__global__ void clip(float* x, float low, float high, int n) {
-    int i = GLOBAL_INDEX;
-    if (i < n) x[i] = min(max(x[i], low), high);
 }
 
 int main() {

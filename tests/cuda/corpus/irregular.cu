@@ -1,10 +1,9 @@
-// Graphs, sparse matrices, particles, linear algebra and tables: accesses that the data decide.
+// Graphs, sparse matrices, particles, an elimination and a table: accesses that the data decide.
 #include <stdlib.h>
 #include <string>
 #include <math.h>
 #include <map>
 #define MAX_THREADS_PER_BLOCK 64
-#define THREADS_PER_BLOCK 64
 #define BLOCK_SIZE 16
 #define PIx2 6.2831853071795864769252867665590058f
 #define min(a, b) ((a) < (b) ? (a) : (b))
@@ -15,8 +14,6 @@
 #endif
 
 struct Node { int starting; int no_of_edges; };
-typedef struct latLong { float lat; float lng; } LatLong;
-typedef struct { float x, y, z, m; } Body;
 struct kValues { float Kx, Ky, Kz, PhiMag; };
 __constant__ kValues ck[16];
 std::map<std::string, int> options;
@@ -32,15 +29,6 @@ __global__ void bfs_visit(Node* nodes, int* edges, bool* mask, bool* updating, b
                 updating[id] = true;
             }
         }
-    }
-}
-__global__ void bfs_advance(bool* mask, bool* updating, bool* visited, bool* over, int n) {
-    int tid = blockIdx.x * MAX_THREADS_PER_BLOCK + threadIdx.x;
-    if (tid < n && updating[tid]) {
-        mask[tid] = true;
-        visited[tid] = true;
-        *over = true;
-        updating[tid] = false;
     }
 }
 __global__ void spmv_csr(const int rows, const int* ptr, const int* indices, const double* data, const double* x, double* y) {
@@ -60,52 +48,6 @@ __global__ void spmv_csr_vector(int rows, const int* __restrict__ ptr, const int
         for (int j = ptr[row] + lane; j < ptr[row + 1]; j += VECTOR) sum += data[j] * x[indices[j]];
     for (int d = VECTOR / 2; d; d >>= 1) sum += __shfl_down_sync(0xffffffff, sum, d, VECTOR);
     if (row < rows && lane == 0) y[row] = sum;
-}
-__global__ void spmv_ell(int rows, int width, const int* columns, const float* values, const float* x, float* y) {
-    int r = blockIdx.x * blockDim.x + threadIdx.x;
-    if (r >= rows) return;
-    float s = 0;
-    for (int k = 0; k < width; k++) {
-        int c = columns[k * rows + r];
-        if (c >= 0) s += values[k * rows + r] * x[c];
-    }
-    y[r] = s;
-}
-__global__ void nearest(const LatLong* places, float* distances, int n, float lat, float lng) {
-    int id = blockDim.x * (gridDim.x * blockIdx.y + blockIdx.x) + threadIdx.x;
-    if (id < n) {
-        const LatLong* place = places + id;
-        float* out = distances + id;
-        *out = (float)sqrt((lat - place->lat) * (lat - place->lat) + (lng - place->lng) * (lng - place->lng));
-    }
-}
-__global__ void kmeans_assign(const float* features, const float* clusters, int npoints, int nclusters, int nfeatures, int* membership) {
-    unsigned int point_id = blockIdx.x * blockDim.x + threadIdx.x;
-    int index = -1;
-    if (point_id < npoints) {
-        float min_dist = 3.402823466e+38F;
-        for (int i = 0; i < nclusters; i++) {
-            float ans = 0.0;
-            for (int j = 0; j < nfeatures; j++) {
-                float diff = features[point_id + j * npoints] - clusters[i * nfeatures + j];
-                ans += diff * diff;
-            }
-            if (ans < min_dist) { min_dist = ans; index = i; }
-        }
-        membership[point_id] = index;
-    }
-}
-__global__ void eliminate_factors(float* m, const float* a, int size, int t) {
-    if (threadIdx.x + blockIdx.x * blockDim.x >= size - 1 - t) return;
-    *(m + size * (blockDim.x * blockIdx.x + threadIdx.x + t + 1) + t) =
-        *(a + size * (blockDim.x * blockIdx.x + threadIdx.x + t + 1) + t) / *(a + size * t + t);
-}
-__global__ void eliminate_rows(const float* m, float* a, float* b, int size, int t) {
-    if (threadIdx.x + blockIdx.x * blockDim.x >= size - 1 - t) return;
-    if (threadIdx.y + blockIdx.y * blockDim.y >= size - t) return;
-    int row = blockIdx.x * blockDim.x + threadIdx.x, col = blockIdx.y * blockDim.y + threadIdx.y;
-    a[size * (row + 1 + t) + (col + t)] -= m[size * (row + 1 + t) + t] * a[size * t + (col + t)];
-    if (col == 0) b[row + 1 + t] -= m[size * (row + 1 + t) + (col + t)] * b[t];
 }
 __global__ void lu_diagonal(float* m, int dim, int offset) {
     __shared__ float shadow[BLOCK_SIZE][BLOCK_SIZE];
@@ -180,50 +122,6 @@ __global__ void mri_q(int numK, const float* x, const float* y, const float* z, 
     }
     Qr[xIndex] = sQr;
     Qi[xIndex] = sQi;
-}
-__global__ void search_sorted(const int* keys, const int* sorted, int* where, int n, int m) {
-    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += blockDim.x * gridDim.x) {
-        int low = 0, high = m;
-        while (low < high) {
-            int mid = low + (high - low) / 2;
-            if (sorted[mid] < keys[i]) low = mid + 1;
-            else high = mid;
-        }
-        where[i] = low;
-    }
-}
-// Open addressing: a slot is taken by compare-and-swap.
-__global__ void hash_insert(unsigned* slots, const unsigned* keys, int n, unsigned capacity) {
-    int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= n) return;
-    unsigned slot = keys[i] * 2654435761u % capacity;
-    while (true) {
-        unsigned old = atomicCAS(&slots[slot], 0xffffffffu, keys[i]);
-        if (old == 0xffffffffu || old == keys[i]) return;
-        slot = (slot + 1) % capacity;
-    }
-}
-__global__ void floyd_warshall(int* distance, int n, int k) {
-    int j = blockIdx.x * blockDim.x + threadIdx.x, i = blockIdx.y;
-    if (j >= n || i == k || j == k) return;
-    int via = distance[i * n + k] + distance[k * n + j];
-    distance[i * n + j] = min(distance[i * n + j], via);
-}
-__global__ void backprop_layer(const float* input, float* partial, const float* weights, int hidden) {
-    int by = blockIdx.y, tx = threadIdx.x, ty = threadIdx.y;
-    int index = (hidden + 1) * BLOCK_SIZE * by + (hidden + 1) * ty + tx + 1 + (hidden + 1), index_in = BLOCK_SIZE * by + ty + 1;
-    __shared__ float node[BLOCK_SIZE];
-    __shared__ float matrix[BLOCK_SIZE][BLOCK_SIZE];
-    if (tx == 0) node[ty] = input[index_in];
-    __syncthreads();
-    matrix[ty][tx] = weights[index] * node[ty];
-    __syncthreads();
-    for (int i = 1; i <= __log2f(BLOCK_SIZE); i++) {
-        int power_two = __powf(2, i);
-        if (ty % power_two == 0) matrix[ty][tx] = matrix[ty][tx] + matrix[ty + power_two / 2][tx];
-        __syncthreads();
-    }
-    if (tx == 0) partial[by * hidden + ty] = matrix[0][ty];
 }
 #undef min
 int main(int argc, char* argv[]) {

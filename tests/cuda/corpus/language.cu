@@ -1,10 +1,9 @@
-// What the language offers: puzzles, complex numbers, structs, recursion, bits.
+// What the language offers: complex numbers, structs, recursion, bits.
 #include <complex>
 #include <cstdint>
 #include <cuComplex.h>
 #include <iostream>
 
-#define TPB 8
 enum { FIRST = 3, SECOND };
 union Bits { float f; unsigned u; };
 struct Vec3 {
@@ -14,40 +13,10 @@ struct Vec3 {
     __host__ __device__ friend Vec3 operator*(float s, const Vec3& v) { return {s * v.x, s * v.y, s * v.z}; }
     __host__ __device__ float dot(const Vec3& o) const { return x * o.x + y * o.y + z * o.z; }
 };
-struct Matrix { int width, height; float* elements; };
 struct Shape { __device__ virtual float area() const { return 0; } };
 __device__ int calls;
 __device__ const int primes[4] = {2, 3, 5, 7};
 
-// Puzzles
-__global__ void map_rows(float* out, const float* a, const float* column, const float* row, int size) {
-    int i = threadIdx.x, j = threadIdx.y;
-    if (i < size && j < size) out[i * size + j] = a[i * size + j] + column[i] + row[j];
-}
-__global__ void pooling(float* out, const float* a, int size) {
-    __shared__ float shared[TPB];
-    int i = blockIdx.x * blockDim.x + threadIdx.x, local_i = threadIdx.x;
-    if (i < size) {
-        shared[local_i] = a[i];
-        __syncthreads();
-        float s = 0;
-        for (int k = 0; k < 3; k++)
-            if (local_i - k >= 0) s += shared[local_i - k];
-            else if (i - k >= 0) s += a[i - k];
-        out[i] = s;
-    }
-}
-__global__ void axis_sum(float* out, const float* a, int size) {
-    __shared__ float cache[TPB];
-    int t = threadIdx.x, batch = blockIdx.y;
-    cache[t] = t < size ? a[batch * size + t] : 0;
-    __syncthreads();
-    for (int stride = 1; stride < TPB; stride <<= 1) {
-        if (t % (stride << 1) == 0) cache[t] += cache[t + stride];
-        __syncthreads();
-    }
-    if (t == 0) out[batch] = cache[0];
-}
 // Complex numbers
 __global__ void fft_step(const cuFloatComplex* in, cuFloatComplex* out, int n, int half) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -86,46 +55,9 @@ __global__ void vectors_of_own(const Vec3* a, const Vec3* b, float* dots, Vec3* 
         dots[i] = p.dot(q);
     }
 }
-__device__ float element(const Matrix m, int row, int col) { return m.elements[row * m.width + col]; }
-__global__ void matrices(Matrix a, Matrix b, Matrix c) {
-    int row = blockIdx.y * blockDim.y + threadIdx.y, col = blockIdx.x * blockDim.x + threadIdx.x;
-    if (row >= c.height || col >= c.width) return;
-    float sum = 0;
-    for (int k = 0; k < a.width; ++k) sum += element(a, row, k) * element(b, k, col);
-    c.elements[row * c.width + col] = sum;
-}
-__global__ void batched_scale(float** arrays, const int* sizes, float s) {
-    float* x = arrays[blockIdx.x];
-    for (int i = threadIdx.x; i < sizes[blockIdx.x]; i += blockDim.x) x[i] *= s;
-}
-__global__ void two_dynamic_arrays(const double* x, int* out, int n) {
-    extern __shared__ __align__(16) unsigned char memory[];
-    double* values = reinterpret_cast<double*>(memory);
-    int* ranks = (int*)(values + n);
-    int t = threadIdx.x;
-    if (t < n) values[t] = x[t];
-    __syncthreads();
-    if (t < n) {
-        ranks[t] = 0;
-        for (int j = 0; j < n; j++) ranks[t] += values[j] < values[t];
-        out[t] = ranks[t];
-    }
-}
-template <typename T, size_t N> __device__ T horner(const T (&coefficients)[N], T x) {
-    T r{};
-    for (T c : coefficients) r = r * x + c;
-    return r;
-}
-__global__ void polynomial(const float* x, float* y) {
-    const float c[] = {1.f, -2.f, 0.5f};
-    y[threadIdx.x] = horner(c, x[threadIdx.x]);
-    if (blockIdx.x > 100) printf("never %f\n", y[0]);
-}
 int main() {
     std::cout << std::complex<double>(1, 2) << '\n';
-    Matrix m;
-    m.width = 3;
-    matrices<<<1, dim3(16, 16)>>>(m, m, m);
+    recursion<<<1, dim3(12)>>>(nullptr);
     auto f = [](int a) { return a; };
     return f(0);
 }

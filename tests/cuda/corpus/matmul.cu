@@ -180,27 +180,6 @@ __global__ void sgemm_warp_tile(int M, int N, int K, const float* A, const float
     for (uint m = 0; m < TM; ++m)
         for (uint n = 0; n < TN; ++n) C[(warpRow * WM + row * TM + m) * N + warpCol * WN + col * TN + n] = results[m * TN + n];
 }
-__global__ void batched_matmul(const float* A, const float* B, float* C, int M, int N, int K) {
-    int b = blockIdx.z, row = blockIdx.y * blockDim.y + threadIdx.y, col = blockIdx.x * blockDim.x + threadIdx.x;
-    if (row >= M || col >= N) return;
-    const float *a = A + (size_t)b * M * K, *bb = B + (size_t)b * K * N;
-    float s = 0;
-    for (int k = 0; k < K; k++) s = __fmaf_rn(a[row * K + k], bb[k * N + col], s);
-    C[((size_t)b * M + row) * N + col] = s;
-}
-__global__ void matmul_half(const half* A, const half* B, float* C, int n) {
-    __shared__ half As[BLOCK][BLOCK], Bs[BLOCK][BLOCK];
-    int tx = threadIdx.x, ty = threadIdx.y, row = blockIdx.y * BLOCK + ty, col = blockIdx.x * BLOCK + tx;
-    float acc = 0.0f;
-    for (int k = 0; k < n; k += BLOCK) {
-        As[ty][tx] = A[row * n + k + tx];
-        Bs[ty][tx] = B[(k + ty) * n + col];
-        __syncthreads();
-        for (int i = 0; i < BLOCK; i++) acc += __half2float(As[ty][i]) * __half2float(Bs[i][tx]);
-        __syncthreads();
-    }
-    C[row * n + col] = acc;
-}
 __global__ void gemv_warp_per_row(const float* A, const float* x, float* y, int M, int N) {
     int row = (blockIdx.x * blockDim.x + threadIdx.x) / 32, lane = threadIdx.x & 31;
     if (row >= M) return;
@@ -211,24 +190,6 @@ __global__ void gemv_warp_per_row(const float* A, const float* x, float* y, int 
     }
     for (int d = 16; d > 0; d >>= 1) s += __shfl_xor_sync(~0u, s, d);
     if (lane == 0) y[row] = s;
-}
-__global__ void outer_product(const double* u, const double* v, double* A, int m, int n) {
-    for (int i = blockIdx.y * blockDim.y + threadIdx.y; i < m; i += gridDim.y * blockDim.y)
-        for (int j = blockIdx.x * blockDim.x + threadIdx.x; j < n; j += gridDim.x * blockDim.x) A[i * n + j] += u[i] * v[j];
-}
-__global__ void matmul_transposed(const float* A, const float* Bt, float* C, int n) {
-    extern __shared__ float shared[];
-    float *a = shared, *b = shared + blockDim.x * blockDim.x;
-    int tx = threadIdx.x, ty = threadIdx.y, w = blockDim.x, row = blockIdx.y * w + ty, col = blockIdx.x * w + tx;
-    float s = 0;
-    for (int k = 0; k < n; k += w) {
-        a[ty * w + tx] = A[row * n + k + tx];
-        b[ty * w + tx] = Bt[(blockIdx.x * w + ty) * n + k + tx];
-        __syncthreads();
-        for (int i = 0; i < w; i++) s += a[ty * w + i] * b[tx * w + i];
-        __syncthreads();
-    }
-    C[row * n + col] = s;
 }
 int main(int argc, char** argv) {
     if (argc != 2) { std::cerr << "Please select a kernel (range 0 - 11)" << std::endl; exit(EXIT_FAILURE); }

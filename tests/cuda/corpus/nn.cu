@@ -51,12 +51,8 @@ __global__ void residual_forward(floatX* out, const floatX* a, const floatX* b) 
     store128(out + idx, packed_out);
 }
 
-__device__ __forceinline__ float warpReduceMax(float val) {
-#pragma unroll
-    for (int offset = 16; offset > 0; offset /= 2) val = fmaxf(val, __shfl_xor_sync(0xFFFFFFFF, val, offset));
-    return val;
-}
 __device__ inline float warpReduceSum(float val) {
+#pragma unroll
     for (int offset = 16; offset > 0; offset /= 2) val += __shfl_xor_sync(0xFFFFFFFF, val, offset);
     return val;
 }
@@ -71,16 +67,6 @@ template <reduction_func_t warp_reduction> __device__ inline float blockReduce(f
     float block_val = warp_reduction(warp_val);
     if (final_sync) { __syncthreads(); }
     return block_val;
-}
-__global__ void softmax_rows(float* out, const float* in, int C) {
-    const float* x = in + blockIdx.x * C;
-    float maxval = -INFINITY;
-    for (int i = threadIdx.x; i < C; i += blockDim.x) maxval = fmaxf(maxval, x[i]);
-    maxval = blockReduce<warpReduceMax>(maxval, true, -FLT_MAX);
-    float sum = 0.0f;
-    for (int i = threadIdx.x; i < C; i += blockDim.x) sum += expf(x[i] - maxval);
-    sum = blockReduce<warpReduceSum>(sum);
-    for (int i = threadIdx.x; i < C; i += blockDim.x) out[blockIdx.x * C + i] = expf(x[i] - maxval) / sum;
 }
 struct __align__(8) SumMax { float maxval; float sum; };
 __device__ __forceinline__ SumMax combine(SumMax a, SumMax b) {
@@ -98,23 +84,6 @@ __global__ void softmax_online(float* out, const float* in, int N, int C) {
     sm = cg::reduce(warp, sm, combine);
     for (int i = warp.thread_rank(); i < C; i += warp.size()) __stcs(out + idx * C + i, expf(__ldcs(in + idx * C + i) - sm.maxval) / sm.sum);
 }
-__global__ void layernorm_forward(float* __restrict__ out, float* __restrict__ mean, float* __restrict__ rstd, const float* __restrict__ inp,
-                                  const float* __restrict__ weight, const float* __restrict__ bias, int N, int C) {
-    cg::thread_block block = cg::this_thread_block();
-    cg::thread_block_tile<32> warp = cg::tiled_partition<32>(block);
-    int idx = blockIdx.x * warp.meta_group_size() + warp.meta_group_rank();
-    if (idx >= N) return;
-    const float* x = inp + idx * C;
-    float sum = 0.0f;
-    for (int i = warp.thread_rank(); i < C; i += warp.size()) sum += x[i];
-    float m = cg::reduce(warp, sum, cg::plus<float>{}) / C;
-    if (warp.thread_rank() == 0 && mean != nullptr) __stcs(mean + idx, m);
-    sum = 0.0f;
-    for (int i = warp.thread_rank(); i < C; i += warp.size()) { float diff = x[i] - m; sum += diff * diff; }
-    float s = rsqrtf(cg::reduce(warp, sum, cg::plus<float>{}) / C + 1e-5f);
-    if (warp.thread_rank() == 0 && rstd != nullptr) __stcs(rstd + idx, s);
-    for (int c = warp.thread_rank(); c < C; c += warp.size()) out[idx * C + c] = s * (__ldcs(x + c) - m) * weight[c] + bias[c];
-}
 __global__ void rmsnorm(float* o, const float* x, const float* weight, int size) {
     float ss = 0.0f;
     for (int i = threadIdx.x; i < size; i += blockDim.x) ss += x[i] * x[i];
@@ -124,39 +93,9 @@ __global__ void rmsnorm(float* o, const float* x, const float* weight, int size)
     __syncthreads();
     for (int i = threadIdx.x; i < size; i += blockDim.x) o[i] = weight[i] * (shared_ss * x[i]);
 }
-__global__ void encoder_forward(float* out, const int* inp, const float* wte, const float* wpe, int B, int T, int C) {
-    int idx = blockIdx.x * blockDim.x + threadIdx.x, C4 = C / 4;
-    if (idx < B * T * C4) {
-        int bt = idx / C4, b = bt / T, t = bt % T, c4 = idx % C4, ix = inp[b * T + t];
-        float4 w = ((const float4*)wte)[ix * C4 + c4], p = reinterpret_cast<const float4*>(wpe)[t * C4 + c4];
-        ((float4*)out)[b * T * C4 + t * C4 + c4] = make_float4(w.x + p.x, w.y + p.y, w.z + p.z, w.w + p.w);
-    }
-}
 __global__ void embedding_backward(float* dwte, const float* dout, const int* inp, int tokens, int C) {
     int idx = blockIdx.x * blockDim.x + threadIdx.x;
     if (idx < tokens * C) atomicAdd(dwte + inp[idx / C] * C + idx % C, dout[idx]);
-}
-__global__ void cross_entropy_backward(float* dlogits, const float* probs, const int* targets, float scale, int N, int V) {
-    for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < (long long)N * V; i += (long long)gridDim.x * blockDim.x)
-        dlogits[i] = (probs[i] - (i % V == targets[i / V] ? 1.0f : 0.0f)) * scale;
-}
-__global__ void split_heads(float* q, float* k, float* v, const float* inp, int B, int N, int NH, int d) {
-    int idx = blockIdx.x * blockDim.x + threadIdx.x;
-    if (idx < B * NH * N * d) {
-        int b = idx / (NH * N * d), rest = idx % (NH * N * d), nh = rest / (N * d);
-        rest = rest % (N * d);
-        int n = rest / d, d_ = rest % d, inp_idx = (b * N * 3 * NH * d) + (n * 3 * NH * d) + (0 * NH * d) + (nh * d) + d_;
-        q[idx] = inp[inp_idx];
-        k[idx] = inp[inp_idx + NH * d];
-        v[idx] = inp[inp_idx + 2 * (NH * d)];
-    }
-}
-__global__ void rope(float* q, int heads, int head_size, int position) {
-    int i = blockIdx.x * head_size + threadIdx.x * 2;
-    float freq = 1.0f / powf(10000.0f, (float)(threadIdx.x * 2) / head_size), s, c;
-    sincosf(position * freq, &s, &c);
-    float2 v = *(float2*)(q + i);
-    *(float2*)(q + i) = make_float2(v.x * c - v.y * s, v.x * s + v.y * c);
 }
 // Tiles of keys and values go by, the sum of exponentials is corrected as the maximum grows.
 __global__ void flash_attention(const float* Q, const float* K, const float* V, int N, int d, int Tc, int Tr, int Bc, int Br, float scale,
@@ -200,15 +139,6 @@ __global__ void flash_attention(const float* Q, const float* K, const float* V, 
         __syncthreads();
     }
 }
-// One block per query and head; causal.
-__global__ void attention_scores(float* preatt, const float* q, const float* k, int T, int d) {
-    int t2 = blockIdx.x * blockDim.x + threadIdx.x, t = blockIdx.y, h = blockIdx.z;
-    if (t2 >= T) return;
-    if (t2 > t) { preatt[(h * T + t) * T + t2] = -INFINITY; return; }
-    float val = 0.0f;
-    for (int i = 0; i < d; i++) val += q[(h * T + t) * d + i] * k[(h * T + t2) * d + i];
-    preatt[(h * T + t) * T + t2] = val * (1.0 / sqrtf(d));
-}
 __global__ void batchnorm_channels(const float* x, float* y, const float* gamma, const float* beta, int batch, int channels, int pixels) {
     int c = blockIdx.x;
     __shared__ float stats[2];
@@ -230,23 +160,10 @@ __global__ void batchnorm_channels(const float* x, float* y, const float* gamma,
         y[at] = gamma[c] * (x[at] - stats[0]) * stats[1] + beta[c];
     }
 }
-__global__ void bias_gradient(float* dbias, const float* dout, int rows, int columns) {
-    __shared__ float part[8][33];
-    int col = blockIdx.x * 32 + threadIdx.x;
-    float s = 0;
-    if (col < columns)
-        for (int r = threadIdx.y; r < rows; r += blockDim.y) s += dout[r * columns + col];
-    part[threadIdx.y][threadIdx.x] = s;
-    __syncthreads();
-    if (threadIdx.y == 0 && col < columns) {
-        for (int i = 1; i < 8; i++) s += part[i][threadIdx.x];
-        dbias[col] += s;
-    }
-}
 #ifndef TESTING
 int main() {
     printf("%d\n", getpid());
-    softmax_rows<<<4, 128>>>(nullptr, nullptr, 100);
+    rmsnorm<<<4, 128>>>(nullptr, nullptr, nullptr, 100);
     return 0;
 }
 #endif

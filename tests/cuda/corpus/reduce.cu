@@ -35,20 +35,6 @@ __global__ void reduce_strided_index(const int* in, int* out, unsigned n) {
     if (!tid) out[blockIdx.x] = sdata[0];
 }
 
-__global__ void reduce_sequential(const int* in, int* out, unsigned n) {
-    extern __shared__ int sdata[];
-    unsigned tid = threadIdx.x, i = blockIdx.x * (blockDim.x * 2) + tid;
-    int mine = i < n ? in[i] : 0;
-    if (i + blockDim.x < n) mine += in[i + blockDim.x];
-    sdata[tid] = mine;
-    __syncthreads();
-    for (unsigned s = blockDim.x / 2; s > 0; s >>= 1) {
-        if (tid < s) sdata[tid] += sdata[tid + s];
-        __syncthreads();
-    }
-    if (tid == 0) out[blockIdx.x] = sdata[0];
-}
-
 // Unrolled by the compiler; the last warp needs __syncwarp between its steps.
 template <unsigned blockSize> __device__ void warp_tail(volatile int* s, unsigned tid) {
     int v = s[tid];
@@ -96,28 +82,6 @@ __global__ void dot(const float* a, const float* b, float* out, int n) {
     sum = block_sum(sum);
     if (threadIdx.x == 0) atomicAdd(out, sum);
 }
-__global__ void sum_double(const double* x, double* out, int n) {
-    double s = 0;
-    for (int i = threadIdx.x; i < n; i += blockDim.x) s += x[i];
-    s = block_sum(s);
-    if (threadIdx.x == 0) *out = s;
-}
-
-__device__ float atomicMaxFloat(float* address, float value) {
-    int* as_int = (int*)address;
-    int old = *(volatile int*)as_int, assumed;
-    do {
-        assumed = old;
-        old = atomicCAS(as_int, assumed, __float_as_int(fmaxf(value, __int_as_float(assumed))));
-    } while (assumed != old);
-    return __int_as_float(old);
-}
-__global__ void max_by_cas(const float* x, float* out, int n) {
-    float m = -INFINITY;
-    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += blockDim.x * gridDim.x) m = fmaxf(m, x[i]);
-    for (int d = 1; d < 32; d <<= 1) m = fmaxf(m, __shfl_xor_sync(FULL_MASK, m, d));
-    if ((threadIdx.x & 31) == 0) atomicMaxFloat(out, m);
-}
 
 struct Best { float value; int index; };
 __device__ Best better(Best a, Best b) { return a.value > b.value || (a.value == b.value && a.index < b.index) ? a : b; }
@@ -135,43 +99,6 @@ __global__ void argmax_rows(const float* x, int* out, int columns) {
     if (threadIdx.x == 0) out[blockIdx.x] = best[0].index;
 }
 
-// Mean and variance in one pass; every lane combines with its partner.
-__global__ void welford_rows(const float* x, float* mean, float* var, int n) {
-    float m = 0, s = 0, count = 0;
-    for (int j = threadIdx.x; j < n; j += 32) {
-        float d = x[blockIdx.x * n + j] - m;
-        count += 1;
-        m += d / count;
-        s += d * (x[blockIdx.x * n + j] - m);
-    }
-    for (int d = 16; d; d /= 2) {
-        float m2 = __shfl_down_sync(FULL_MASK, m, d), s2 = __shfl_down_sync(FULL_MASK, s, d);
-        float c2 = __shfl_down_sync(FULL_MASK, count, d), total = count + c2;
-        if (total > 0) {
-            float delta = m2 - m;
-            m += delta * c2 / total;
-            s += s2 + delta * delta * count * c2 / total;
-            count = total;
-        }
-    }
-    if (threadIdx.x == 0) mean[blockIdx.x] = m, var[blockIdx.x] = s / n;
-}
-
-__global__ void reduce_groups(const float* x, float* out, int n) {
-    cg::thread_block block = cg::this_thread_block();
-    cg::thread_block_tile<32> warp = cg::tiled_partition<32>(block);
-    __shared__ float partial[32];
-    float v = 0;
-    for (int i = block.group_index().x * block.size() + block.thread_rank(); i < n; i += block.size() * gridDim.x) v += x[i];
-    v = cg::reduce(warp, v, cg::plus<float>());
-    if (warp.thread_rank() == 0) partial[warp.meta_group_rank()] = v;
-    cg::sync(block);
-    if (warp.meta_group_rank() == 0) {
-        v = warp.thread_rank() < warp.meta_group_size() ? partial[warp.thread_rank()] : 0;
-        v = cg::reduce(warp, v, cg::plus<float>());
-        if (warp.thread_rank() == 0) atomicAdd(out, v);
-    }
-}
 // A group of any size sums by halves: the function does not know whether it is a tile or a block.
 template <typename Group> __device__ int group_sum(Group g, int* temp, int v) {
     int lane = g.thread_rank();
