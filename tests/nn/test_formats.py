@@ -145,6 +145,10 @@ def test_gradients_alone_are_rounded_at_random():
         passes(nn.LowPrecisionLinear(48, 32, 1, fmt=nn.NVFP4, stochastic=on), X, DY) for on in (False, True)
     )
     assert [np.array_equal(a, b) for a, b in zip(plain, random, strict=True)] == [True, False, False]
+    plain_signs, random_signs = (  # gradients that the format has: nothing else is rounded at random
+        passes(nn.LowPrecisionLinear(48, 32, 1, fmt=nn.MXFP4, stochastic=on), X, np.sign(DY)) for on in (False, True)
+    )
+    assert all(np.array_equal(a, b) for a, b in zip(plain_signs, random_signs, strict=True))
     exact = passes(nn.Linear(48, 32, 1), X, DY)
     for got, want in zip(plain, exact, strict=True):
         assert 0.02 < np.linalg.norm(got - want) / np.linalg.norm(want) < 0.2
