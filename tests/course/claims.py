@@ -4,8 +4,11 @@ import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
+import pytest
 from distcourse.author import source_notebooks
 from distcourse.author.exercise import Solved
+
+import distlearn as dl
 
 from .conftest import COURSE
 
@@ -16,6 +19,12 @@ class Claim(NamedTuple):
     compute: Callable
     holds: Callable  # gets what was computed
     slow: bool = False
+
+
+def need(data: str):
+    """Skip a claim where its data would have to be downloaded."""
+    if {a.name: a.origin for a in dl.data.available()}[data] not in ("package", "folder", "cache"):
+        pytest.skip(f"needs {data}")
 
 
 @functools.cache

@@ -14,7 +14,7 @@ from distcourse.incidents import INCIDENTS, replay
 
 import distlearn as dl
 
-from .claims import Claim, answer, answers
+from .claims import Claim, answer, answers, need
 
 DAY = 86_400
 
@@ -220,6 +220,7 @@ def most_allocated():
 
 def on_fashion():
     """The same on images of Fashion-MNIST, three seeds, with certain labels and with 20 % random ones."""
+    need("fashion-mnist")
     images = dl.data.load("fashion-mnist", dtype="float32")
     rows = SimpleNamespace(x_train=images.x_train[:1440].reshape(1440, -1), y_train=images.y_train[:1440])
     with patch.object(lab13, "digits", lambda: rows):

@@ -1,14 +1,13 @@
 """Claims of labs 14, 07 and 03."""
 
 import numpy as np
-import pytest
 from distcourse import lab03, lab07, lab14
 from distcourse.author import source_notebooks
 from distcourse.author.exercise import Solved
 
 import distlearn as dl
 
-from .claims import Claim, answer
+from .claims import Claim, answer, need
 from .conftest import COURSE
 
 # -- lab 14 ------------------------------------------------------------------------------------------------------------
@@ -102,8 +101,7 @@ def pipeline_8():
 
 def below_80(data, *seeds, rate=0.007):
     """Runs that end below 80 %: with the small rate, the large one, and the large one after a warm-up."""
-    if {a.name: a.origin for a in dl.data.available()}[data] not in ("package", "folder", "cache"):
-        pytest.skip(f"needs {data}")
+    need(data)
     scaled = answer("07", "scaled_lr")
     deep = dl.Settings(data=data, n_train=1280, hidden=(64,) * 4, optimizer="momentum", batch_size=256, epochs=30)
     deep = deep.but(evaluate_every=30)
