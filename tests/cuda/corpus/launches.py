@@ -275,36 +275,20 @@ SIZES = (i32(M), i32(N), i32(K))
 BLAS = (*SIZES, f32(2), A, B, f32(0.5), C.copy())
 WANT = {7: 2 * A @ B + 0.5 * C}
 
-
-@launch("matmul.cu", atol=1e-4)
-def sgemm_naive():
-    return (5, 7), (16, 16), BLAS, WANT
-
-
-@launch("matmul.cu", "sgemm_coalesced<16>", atol=1e-4)
-def sgemm_coalesced():
-    return (4, 6), (256,), BLAS, WANT
-
-
-@launch("matmul.cu", "sgemm_shared<16>", atol=1e-4)
-def sgemm_shared():
-    return (4, 6), (256,), BLAS, WANT
+for kernel, *shape in (
+    ("sgemm_naive", (5, 7), (16, 16)),
+    ("sgemm_coalesced<16>", (4, 6), (256,)),
+    ("sgemm_shared<16>", (4, 6), (256,)),
+    ("sgemm_1d_tile<32, 32, 8, 4>", (3, 2), (256,)),
+    ("sgemm_2d_vectorised<32, 32, 8, 4, 4>", (3, 2), (64,)),
+):
+    launch("matmul.cu", kernel, atol=1e-4)(lambda shape=shape: (*shape, BLAS, WANT))
 
 
 @launch("matmul.cu", atol=1e-4)
 def matmul_guarded():
     a, b = floats(37, 21), floats(21, 45, seed=1)
     return (3, 3), (16, 16), (a, b, zeros(37, 45), i32(37), i32(45), i32(21)), {2: a @ b}
-
-
-@launch("matmul.cu", "sgemm_1d_tile<32, 32, 8, 4>", atol=1e-4)
-def sgemm_1d_tile():
-    return (3, 2), (256,), BLAS, WANT
-
-
-@launch("matmul.cu", "sgemm_2d_vectorised<32, 32, 8, 4, 4>", atol=1e-4)
-def sgemm_2d_vectorised():
-    return (3, 2), (64,), BLAS, WANT
 
 
 @launch("matmul.cu", "sgemm_warp_tile<64, 32, 8, 32, 16, 4, 4>", atol=1e-4)

@@ -72,8 +72,7 @@ template <class A, class B> __device__ inline typename NvccMixed<A, B>::type NAM
 #include <cuda/std/limits>  // numeric_limits
 #include <cuda/std/utility>  // swap|move|forward|pair|make_pair|exchange|declval
 #include <cuda/std/type_traits>  // is_\w+|remove_\w+|decay(?:_t)?|enable_if(?:_t)?|conditional(?:_t)?|\w+_type|make_unsigned(?:_t)?|integral_constant|bool_constant
-namespace cuda { namespace std { template <class T> __device__ inline auto NAME(T x) { return ::NAME(x); } } }  // erf erfc
-namespace cuda { namespace std { template <class A, class B> __device__ inline auto NAME(A x, B y) { return ::NAME(x, y); } } }  // fdim
+namespace cuda { namespace std { template <class... T> __device__ inline auto NAME(T... x) { return ::NAME(x...); } } }  // erf erfc fdim
 #include <cuda/std/cmath>  // abs|sqrt|cbrt|exp|exp2|expm1|log|log2|log10|log1p|logb|pow|a?(?:sin|cos|tan)h?|atan2|floor|ceil|trunc|rint|nearbyint|round|remainder|fabs|fma|fmin|fmax|fmod|fdim|modf|frexp|ldexp|copysign|nextafter|hypot|erfc?|[tl]gamma|isnan|isinf|isfinite|signbit
 #include <cuda/std/functional>  // min|max|plus|minus|multiplies|divides|modulus|less|greater|equal_to|bit_and|bit_or|bit_xor|logical_and|logical_or
 #include <cuda/std/array>  // array
