@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
+import re
 import sys
 import warnings
 from collections.abc import Sequence
@@ -66,8 +68,10 @@ class RawKernel:
     def __init__(self, code: str, name: str, options: Sequence[str] = (), *, compiler: str | None = None):
         if not isinstance(code, str) or not isinstance(name, str):
             raise TypeError(f"RawKernel(code, name): strings; got {type(code).__name__}, {type(name).__name__}")
-        if isinstance(options, str):
-            raise TypeError(f"RawKernel: options is the string {options!r}, expected a tuple: ({options!r},)")
+        for before, option in itertools.pairwise(("", *options)):
+            # The word after "-D" is its value. A macro that the compiler is not given changes the result unsaid.
+            if not str(option).strip().startswith("-") and not re.match(r"\s*-[^=]+$", before):
+                raise TypeError(f"RawKernel: options is {options!r}, expected a tuple such as ('-DN=16',)")
         self.code, self.name, self.options = code, name, tuple(options)
         self._compiler = compiler
         self._constants: dict[str, np.ndarray] = {}

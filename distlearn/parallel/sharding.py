@@ -34,7 +34,7 @@ class HeldElsewhere(NDArrayOperatorsMixin):
             "made; strategy.gather_params() returns the trained values"
         )
 
-    __array__ = __array_ufunc__ = __array_function__ = __getitem__ = __setitem__ = __iter__ = __bool__ = __len__ = (
+    __array__ = __array_ufunc__ = __array_function__ = __reduce_ex__ = __getitem__ = __setitem__ = __iter__ = __len__ = (
         _refuse
     )
 

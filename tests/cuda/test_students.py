@@ -1,5 +1,7 @@
 """Kernels as students write them: odd but right ones give no finding, wrong ones one finding each, where it is."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -183,13 +185,17 @@ def test_wrong_launches(args, kw, message):
         kernel.check(args=args, **{"grid": (1,), "block": (8,)} | kw)
 
 
-def test_options_are_a_tuple():
-    with pytest.raises(TypeError, match=r"\('-DN=3',\)"):
-        RawKernel("", "k", "-DN=3")
+@pytest.mark.parametrize(
+    "options", ["-DN=3", ("/DN=3",), {"N": "3"}, (3,), ("-DN=3", "M=3"), ("--fmad=false", "N=3"), ("",)]
+)
+def test_options_are_a_tuple_of_options(options):
+    """NVRTC refuses them; the emulated kernel ran without its macro."""
+    with pytest.raises(TypeError, match=re.escape(f"options is {options!r}, expected a tuple such as ('-DN=16',)")):
+        RawKernel("", "k", options)
 
 
 @pytest.mark.parametrize(
-    "options", [("-DN=3", "-D n", "-UCOUNT"), ("-D", "N=3", "--define-macro", "n"), ("--define-macro=N=3", "-Dn=1")]
+    "options", [("-DN=3", "-D n", "-UCOUNT"), ("-D", "N=3", "--define-macro", "n"), ("--define-macro=N=3", " -Dn=1")]
 )
 def test_options_define_macros(options):
     """However NVRTC reads them, also where the emulator's own headers have the name, as of a parameter."""

@@ -211,7 +211,7 @@ def definitions(options) -> str:
 
 def _given(options, names: str) -> list[tuple[str, str]]:
     # As NVRTC reads them: "-DN=3", "-D N=3", "-D", "N=3" and "--define-macro=N=3" are the same.
-    return re.findall(rf"(?<=\0)({names})[=\0 ]*([^\0]+)", "\0".join(["", *options]))
+    return re.findall(rf"(?<=\0)({names})[=\0 ]*([^\0]+)", "\0".join(["", *map(str.strip, options)]))
 
 
 def is_cuda_header(name: str) -> bool:
