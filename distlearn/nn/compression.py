@@ -58,8 +58,8 @@ def cluster(x: Array, clusters: int = 16) -> Clustered:
     check_number("cluster", whole=True, least=2, most=256, clusters=clusters)
     x = to_numpy(x)
     values = np.sort(x, axis=None).astype(np.float64)
-    if not len(values):
-        raise ValueError("cluster: the array is empty")
+    if x.dtype.kind != "f" or not len(values) or not np.isfinite(values[[0, -1]]).all():
+        raise ValueError(f"cluster: x is {x!r:.60}, expected finite floating-point numbers")
     sums = np.concatenate([[0.0], np.cumsum(values)])
     centres = np.linspace(values[0], values[-1], clusters)
     for _ in range(ROUNDS):

@@ -27,6 +27,8 @@ def test_parameters_stay_physical():
     assert line(np.array([1.0, 10.0]), np.array([2.0, 1.0]))[1] == float("inf")
     with pytest.raises(ValueError, match="expected two different"):
         line(np.array([5.0]), np.array([1.0]))
+    with pytest.raises(ValueError, match=r"seconds are \[nan, 2\.0\]"):
+        line(np.array([1.0, 10.0]), np.array([np.nan, 2.0]))
 
 
 def test_ping_pong_needs_two():

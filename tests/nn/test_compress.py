@@ -40,5 +40,6 @@ class TestCluster:
             nn.cluster(np.ones(3), 1)
         with pytest.raises(ValueError, match=r"clusters is 4\.5, expected a whole number of 2 or more and up to 256"):
             nn.cluster(np.ones(3), 4.5)
-        with pytest.raises(ValueError, match="the array is empty"):
-            nn.cluster(np.ones(0))
+        for x in (np.ones(0), np.arange(3), np.array([0, np.nan]), np.array([-np.inf, 0])):  # centres are means
+            with pytest.raises(ValueError, match=r"x is array\(.*expected finite floating-point numbers"):
+                nn.cluster(x)

@@ -101,6 +101,8 @@ def line(nbytes: np.ndarray, seconds: np.ndarray) -> tuple[float, float]:
     >>> line(np.array([0.0, 100.0, 1000.0]), np.array([1.0, 2.0, 11.0]))
     (1.0, 100.0)
     """
+    if not (seconds >= 0).all():  # NaN
+        raise ValueError(f"fit: seconds are {seconds.tolist()}, expected numbers of 0 or more")
     if len(nbytes) < 2 or np.ptp(nbytes) == 0:
         raise ValueError(f"fit: message sizes are {nbytes.tolist()}, expected two different ones or more")
     took_time = seconds > 0
