@@ -173,6 +173,7 @@ class RawKernel:
         return complete(report, raw, made, self.device, shared_mem, code)
 
     def _launch_on_gpu(self, xp, grid, block, args, shared_mem):
+        *geometry, shared_mem = arguments.geometry(grid, block, shared_mem)
         args = list(args)
         strangers = [i for i, a in enumerate(args) if isinstance(a, np.ndarray) and a.ndim and not a.dtype.hasobject]
         if strangers:
@@ -186,8 +187,7 @@ class RawKernel:
         module, kernel, symbols = self._compiled_by(xp)
         for name, value in self._constants.items():
             module.get_global(symbols[name]).copy_from_host(value.ctypes.data, value.nbytes)
-        as_tuple = [v if isinstance(v, tuple) else tuple(v) if isinstance(v, list) else (v,) for v in (grid, block)]
-        return kernel(*as_tuple, tuple(args), shared_mem=shared_mem)
+        return kernel(*geometry, tuple(args), shared_mem=shared_mem)
 
     def _compiled_by(self, xp):
         """Return the array module's RawModule, function and the variables' symbols, compiled at the first launch."""

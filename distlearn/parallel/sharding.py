@@ -34,9 +34,8 @@ class HeldElsewhere(NDArrayOperatorsMixin):
             "made; strategy.gather_params() returns the trained values"
         )
 
-    __array__ = __array_ufunc__ = __array_function__ = __reduce_ex__ = __getitem__ = __setitem__ = __iter__ = __len__ = (
-        _refuse
-    )
+    __array__ = __array_ufunc__ = __array_function__ = __reduce_ex__ = _refuse
+    __getitem__ = __setitem__ = __iter__ = __len__ = _refuse
 
     def __getattr__(self, name):
         if hasattr(np.ndarray, name) and not name.startswith("__"):  # a method, such as mean

@@ -84,8 +84,11 @@ def test_launch_on_the_gpu(cupy):
     assert cupy.calls == [
         ("module", ("scale<float>", "&factor"), ("--std=c++17", "-DX=1")),
         ("constant", 4),
-        ("launch", "scale<float>", ((1,), (8,), (x, np.int32(8))), {"shared_mem": 4}),
+        ("launch", "scale<float>", ((1, 1, 1), (8, 1, 1), (x, np.int32(8))), {"shared_mem": 4}),
     ]
+    for grid, block in ((0, 8), (1, 2048), (2.5, 8)):  # a card calls each "invalid argument", or a block too many
+        with pytest.raises((TypeError, ValueError), match=rf"(grid is|block) {grid if block == 8 else ''}"):
+            kernel(grid, block, (x, np.int32(8)))
 
 
 def test_mixed_arrays_are_refused(cupy):
