@@ -250,22 +250,17 @@ class Site:
     @property
     def sectors_per_request(self) -> float:
         """Sectors that one warp's access touches, on average: 4 when 32 lanes read neighbouring floats."""
-        return self.sectors / max(self.requests, 1)
+        return self.sectors / self.requests
 
     @property
     def ideal_per_request(self) -> float:
         """Sectors it would take if the data lay together."""
-        return self.ideal_sectors / max(self.requests, 1)
+        return self.ideal_sectors / self.requests
 
     @property
     def wavefronts_per_request(self) -> float:
         """Passes over the banks of shared memory per access, on average."""
-        return self.wavefronts / max(self.requests, 1)
-
-    @property
-    def active_lanes(self) -> float:
-        """Share of the warp's 32 lanes that take part, from 0 to 1."""
-        return self.lanes / max(32 * self.requests, 1)
+        return self.wavefronts / self.requests
 
     @property
     def coalesced(self) -> bool:
@@ -446,7 +441,7 @@ def _table(report) -> Table:
     rows = [
         [
             f"{s.line} {s.file}".strip(), s.access, f"{s.array} ({s.space})", str(s.size), f"{s.requests:,}",
-            f"{s.active_lanes:.0%}", verdict(s), textwrap.shorten(s.source, 60, placeholder=" …"),
+            f"{s.lanes / s.requests / 32:.0%}", verdict(s), textwrap.shorten(s.source, 60, placeholder=" …"),
         ]
         for s in report.sites
     ]  # fmt: skip
