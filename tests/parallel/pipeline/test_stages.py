@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distlearn.nn import MLP, Linear, Parallel, Sequential, Tanh
+from distlearn.nn import MLP, Conv2d, Flatten, Linear, Parallel, Sequential, Tanh
 from distlearn.parallel import balance, layer_costs
 from distlearn.parallel.pipeline.stages import as_stages, inseparable
 
@@ -54,6 +54,13 @@ def test_costs_are_operations_of_forward_and_backward():
     assert as_stages(None, model, 2) == [slice(0, 1), slice(1, 3)]
     assert as_stages([0, 5, 5], model, 2) == [slice(0, 2), slice(2, 3)]
     assert as_stages([slice(0, 2), slice(2, None)], model, 2) == [slice(0, 2), slice(2, 3)]
+
+
+def test_stages_are_cut_by_operations_where_the_shape_is_known():
+    """Convolutions have few parameters and most operations, dense layers the reverse."""
+    model = Sequential(Conv2d(1, 8, 3), Conv2d(8, 1, 3), Flatten(), Linear(16, 40, 2))
+    assert as_stages(None, model, 2, (4, 8, 8, 1)) == [slice(0, 1), slice(1, 4)]
+    assert as_stages(None, model, 2) == [slice(0, 2), slice(2, 4)]
 
 
 def test_a_layer_without_a_gradient_is_found_inside_others():
