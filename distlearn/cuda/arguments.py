@@ -120,11 +120,6 @@ def bind(kernel: str, signature: list[str], names: list[str], args) -> Bound:
 
 def _arrays_held(where, code, name, arg):
     """Yield the place in bytes, the path and the array of each pointer of an argument that is not null."""
-    if not code.startswith("*") and arg.dtype.itemsize != int(code[1:]):
-        raise TypeError(
-            f"{where}; got a struct of {arg.dtype.itemsize} bytes: {without_objects(arg.dtype)}. "
-            "Pass align=True to np.dtype(...)?"
-        )
     for place, path, array in pointers(arg):
         if array is None:
             continue
@@ -138,6 +133,9 @@ def _arrays_held(where, code, name, arg):
         if not (array.flags.c_contiguous or array.flags.f_contiguous):
             raise ValueError(f"{where}; {name}{path} has gaps; pass np.ascontiguousarray(...)")
         yield place, name + path, array
+
+
+PADDING = "C pads it: pass align=True to np.dtype(...), and offsets where a float2 or float4 is a member"
 
 
 def _bind(where, code, arg):
@@ -163,6 +161,8 @@ def _bind(where, code, arg):
         same = letter in "sv" or arg.dtype.kind in KINDS[letter]
         if arg.nbytes == size and arg.dtype.isnative and same:
             return arg.tobytes()
+    if letter == "s" and isinstance(arg, np.void):
+        raise TypeError(f"{where}; got a struct of {arg.nbytes} bytes: {arg.dtype}. {PADDING}")
     advice = NUMPY.get(code)
     raise TypeError(f"{where}; got {_describe(arg)}" + (f". Pass np.{advice}(...)" if advice else ""))
 
@@ -183,7 +183,7 @@ def _check_array(where, code, array):
         )
         raise TypeError(f"{where}; got an array of {what}")
     if letter == "s":
-        fits = array.nbytes % size == 0
+        fits = array.nbytes % size == 0 and (dtype.names is None or dtype.itemsize == size)
     elif letter == "v":
         fits = True
     else:

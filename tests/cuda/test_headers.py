@@ -56,6 +56,22 @@ def test_a_struct_by_value_is_a_scalar():
     assert out == -1
 
 
+PADDED = np.dtype({"names": ["a", "v"], "formats": ["f4", ("f4", 4)], "offsets": [0, 16], "itemsize": 32})
+
+
+def test_a_struct_that_holds_a_float4(compiler):
+    source = """struct P { float a; float4 v; };
+__global__ void k(P p, const P* more, float* o) { P q = more[0]; o[0] = p.a + p.v.y; o[1] = q.v.w; }"""
+    p, out = np.array([(3, (1, 2, 3, 4))], PADDED), np.zeros(2, f32)
+    RawKernel(source, "k", compiler=compiler)((1,), (1,), (p[0], p, out))
+    assert out.tolist() == [5, 4]
+    packed = np.zeros(8, [("a", "f4"), ("v", "f4", 4)])
+    with pytest.raises(TypeError, match=r"got a struct of 20 bytes.*offsets where a float2 or float4 is a member"):
+        RawKernel(source, "k")((1,), (1,), (packed[0], p, out))
+    with pytest.raises(TypeError, match="argument 'more' is const struct of 32 bytes"):
+        RawKernel(source, "k")((1,), (1,), (p[0], packed, out))
+
+
 def test_dynamic_arrays_that_overlay_each_other():
     source = """__device__ void other() { extern __shared__ int c[]; c[0] = 1; }
     __global__ void k(float* x) {

@@ -169,9 +169,15 @@ template <auto kernel> struct Kernel {
     static constexpr int parameters = 0;
     static const char* signature() { return ""; }
 };
+// An argument on the thread's own stack, which no check looks at: a struct that holds a float4 has a constructor that
+// copies it, and that is the user's code.
+template <class T> struct Local {
+    alignas(T) char bytes[sizeof(T)];
+    EMU_INLINE EMU_UNCHECKED Local(const void* from) { __builtin_memcpy(bytes, from, sizeof(T)); }
+};
 template <class... A, void (*kernel)(A...)> struct Kernel<kernel> {
     template <int... i> static inline __attribute__((always_inline)) EMU_UNCHECKED void call(void** a, Indices<i...>) {
-        kernel(*(A*)a[i]...);
+        kernel(*(A*)Local<A>(a[i]).bytes...);
     }
     static constexpr int parameters = sizeof...(A);
     static EMU_UNCHECKED void run(void** a) {
