@@ -184,10 +184,10 @@ class Cluster:
     def _why(self, launcher) -> str:
         return f"{small_shared_memory()}The end of the log:\n{launcher.get_output().strip()[-1500:]}"
 
-    def log_tail(self, nbytes: int = 20_000) -> str:
+    def log_tail(self) -> str:
         """Return the end of the log of the engines and mpiexec."""
         with contextlib.suppress(OSError), open(self._set.output_file, "rb") as file:
-            file.seek(max(0, file.seek(0, 2) - nbytes))
+            file.seek(max(0, file.seek(0, 2) - 20_000))
             return file.read().decode("utf-8", "replace").strip()
         return ""
 

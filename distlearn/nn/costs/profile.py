@@ -147,7 +147,6 @@ def profile_sweep(
     batches: Sequence[int] = BATCHES,
     *,
     repeats: int = 5,
-    threads: int | None = 1,
     memory: float | None = None,
 ) -> list[Profile]:
     """Profile a model at several batch sizes: why batching pays, and which layers gain.
@@ -161,10 +160,6 @@ def profile_sweep(
     repeats : int
         Number of passes whose median is taken, but no further one once a layer has taken half a second at a batch size;
         one pass before them warms up.
-    threads : int, optional
-        Threads of BLAS; None leaves them as they are. One thread's times are its own processor time, so the time of
-        other programs does not count. With several, a small product that waits for a busy core may take a hundred
-        times as long.
     memory : float, optional
         Bytes that the measured layer may take, beside the model itself; half of what is free by default. A layer that
         would take more gets its batch in slices, and the table says so.
@@ -192,10 +187,10 @@ def profile_sweep(
     check_positive("profile_sweep", repeats=repeats)
     like = model.params[0].data
     memory = free_memory(get_xp(like)) / 2 if memory is None else memory
-    clock, profiles = clock_of(get_xp(like), threads), []
+    clock, profiles = clock_of(get_xp(like), 1), []
     parts = model.parts if isinstance(model, Sequential) else lambda shape: [(model, shape)]
     try:
-        with threadpool_limits(threads, user_api="blas"):
+        with threadpool_limits(1, user_api="blas"):
             for n in batches:
                 rows = []
                 for layer, shape in parts((n, *sample)):
@@ -290,7 +285,9 @@ def skinny_products(
     repeats : int
         Number of products whose median is taken.
     threads : int, optional
-        As in `profile_sweep`.
+        Threads of BLAS; None leaves them as they are. One thread's times are its own processor time, so the time of
+        other programs does not count. With several, a small product that waits for a busy core may take a hundred
+        times as long.
     """
     from threadpoolctl import threadpool_limits
 
