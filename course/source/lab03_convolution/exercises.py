@@ -81,9 +81,10 @@ EXERCISES["windows"] = Exercise(
         "convolve: each position takes oh rows and ow columns of x: u : u + oh, v : v + ow": (
             f"{PLACE}  ->  {PLACE.replace('u + oh', 'oh').replace('v + ow', 'ow')}"
         ),
-        "convolve: loops run over all kh x kw positions": (
-            "range(kh):\n        for v in range(kw):  ->  range(kh - 1):\n        for v in range(kw - 1):"
-        ),
+        "convolve: loops run over all kh x kw positions": [
+            "range(kh):\n        for v in range(kw):  ->  range(kh - 1):\n        for v in range(kw - 1):",
+            "for v in range(kw):  ->  for v in range(kh):",
+        ],
         "lrn: it is x that is damped: multiply by x": f"{DAMPED}  ->  {DAMPED[4:]}",
         "lrn: neighbours are channels, the last axis": (
             "(0, 0), (0, 0), (0, 0), (half, half)  ->  (0, 0), (half, half), (0, 0), (0, 0)",
@@ -244,6 +245,9 @@ EXERCISES["spectra"] = Exercise(
         "columns: a window is a row of the matrix": (
             ".reshape(-1, kh * kw * x.shape[-1])  ->  .reshape(-1, kh * kw * x.shape[-1]).T"
         ),
+        "columns: the positions of the kernel are side by side, along the last axis": [
+            f"np.concatenate(shifted, axis=-1)  ->  np.concatenate(shifted, axis={axis})" for axis in (0, 1)
+        ],
         "columns: channels come last, as in W": "np.concatenate(shifted, axis=-1)  ->  np.stack(shifted, axis=-1)",
         "columns: the rows run over images first, then over rows and columns of the output": (
             "    return np.concatenate(shifted, axis=-1)  ->  "
@@ -534,6 +538,10 @@ EXERCISES["cost"] = Exercise(
             f"{TRANSFORM}  ->  a",
             f"{TREE}  ->  c_in",
         ),
+        "depth: a transform is two products, one after the other, and each adds a terms in a tree": (
+            f"{TRANSFORM}  ->  (1 + int(np.ceil(np.log2(a * a)))) / 2",
+            "    return work, depth  ->      return work, int(depth)",
+        ),
         "did you forget `return`?": "    return work, depth  ->      work, depth",
     },
 )
@@ -617,7 +625,7 @@ EXERCISES["points"] = Exercise(
     draws=3,
     mistakes={
         "large points have large powers: none needs to be much larger than 2": instead(
-            "[0, 1, 2, 3, 4, 5, 6]", "[0, 1, -1, 2, -2, 3, -3]"
+            "range(7)", "[0, 1, -1, 2, -2, 3, -3]"
         ),
         "points close to each other: what is small near 0 can be large at its reciprocal": instead(
             "[0, 1, -1, 0.5, -0.5, 0.25, -0.25]", "np.cos((np.arange(7) + 0.5) * np.pi / 7).tolist()"
@@ -637,10 +645,11 @@ EXERCISES["points"] = Exercise(
             "[0, 1, -1, 2, -2, 0.5, float('nan')]",
             "[0, 1, -1, 2, -2, 0.5, -0.5, 3]",
         ),
-        "a list of numbers": instead(
+        "a list of real numbers": instead(
             "{0, 1, -1, 2, -2, 0.5, -0.5}",
             "['0', '1', '-1', '2', '-2', '0.5', '-0.5']",
             "(a for a in [0, 1, -1, 2, -2, 0.5, -0.5])",
+            "np.exp(2j * np.pi * np.arange(7) / 7)",
         ),
         "did you forget `return`?": f"{GOOD}  ->  {GOOD[7:]}",
     },
