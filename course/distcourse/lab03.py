@@ -359,7 +359,7 @@ def plot_ways(layers, *, title):
         ax.set_yticks(range(len(ways)), [way.name for way in ways])
         ax.invert_yaxis()
         ax.grid(visible=False, axis="y")
-        ax.set(xlabel="ms", xlim=(0, None))
+        ax.set(xlabel="time [ms]", xlim=(0, None))
         ax.set_title(label, fontsize=10)
     axes[0].figure.suptitle(title, x=0.01, ha="left")
     kinds = {"measured": MUTED, "measured, fastest plain one": COLORS[0], "measured, fused": COLORS[2]}

@@ -266,4 +266,5 @@ CLAIMS = [
         lambda more: np.all(abs(more) < 1.5),
     ),
     Claim("03", "has 0.43 of the work", lambda: work(4) / work(4, "im2col"), lambda share: round(share, 2) == 0.43),
+    Claim("03", "it saves 18 %", lambda: 1 - work(4) / work(2), lambda saved: round(saved, 2) == 0.18),
 ]
