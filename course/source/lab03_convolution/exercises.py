@@ -39,7 +39,7 @@ EXERCISES["windows"] = Exercise(
         {"of": "convolve", "shape": [2, 5, 6, 9], "kernel": [3, 3, 4]},
         {"of": "convolve", "shape": [1, 7, 5, 2], "kernel": [2, 4, 3], "seed": 1},
         {"of": "convolve", "shape": [3, 9, 8, 2], "kernel": [5, 2, 1], "seed": 2},
-        {"of": "convolve", "shape": [2, 3, 2, 5], "kernel": [1, 1, 4], "dtype": "float32"},
+        {"of": "convolve", "shape": [2, 3, 2, 5], "kernel": [1, 1, 4], "dtype": "float16"},
         {"of": "max_pool", "shape": [2, 5, 6, 3], "k": 2},
         {"of": "max_pool", "shape": [1, 7, 9, 2], "k": 3, "seed": 3},
         {"of": "max_pool", "shape": [3, 4, 5, 1], "k": 1, "dtype": "float32"},
@@ -113,7 +113,7 @@ EXERCISES["windows"] = Exercise(
         ),
         "convolve: a sum over the kernel's positions, not a mean": f"{PLACE}  ->  {PLACE} / (kh * kw)",
         "convolve: a kernel may be larger than 3 x 3": f"{PLACE}  ->  (u < 3) * {PLACE} * (v < 3)",
-        "convolve: the dtype of the images: np.zeros(shape) is float64": (
+        "convolve: the dtype of the images, whatever it is: np.zeros(shape) is always float64": (
             "    y = 0\n  ->      y = np.zeros((len(x), oh, ow, W.shape[3]))\n"
         ),
         "convolve: in float32 digits of float64 are lost": (
