@@ -96,8 +96,8 @@ def run_transforms(transforms, points, m, r):
 def run_points(points, images):
     """Say how many bits points lose on images drawn with a seed."""
     chosen = points()
-    if not (isinstance(chosen, (list, tuple, np.ndarray)) and all(isinstance(a, Real) for a in chosen)):
-        return {"points": f"no list of numbers, but of type {type(chosen).__name__}"}
+    if not (isinstance(chosen, (list, tuple, range, np.ndarray)) and all(isinstance(a, Real) for a in chosen)):
+        return {"points": f"no list of real numbers, but of type {type(chosen).__name__}"}
     found = {float(a) for a in chosen if math.isfinite(a)}
     if not len(found) == len(chosen) == 7:
         return {"points": f"{len(chosen)}, of which {len(found)} are different and finite"}
@@ -308,7 +308,7 @@ def plot_bits(losses, *, title):
     bits_of = {kind: np.finfo(kind).nmant + 1 for kind in kinds}  # significant bits, the implicit one included
     kinds = sorted(kinds, key=bits_of.get, reverse=True)
     tiles = sorted({m for bits in losses.values() for _, m in bits})
-    axes = np.atleast_1d(new_axes(len(kinds), figsize=(4.7 * len(kinds), 3.7)))
+    axes = new_axes(len(kinds), figsize=(4.7 * len(kinds), 3.7))
     finite = [b for bits in losses.values() for b in bits.values() if np.isfinite(b)]
     top = 1.12 * max([*finite, *bits_of.values()])
     for ax, kind in zip(axes, kinds, strict=True):
@@ -359,7 +359,7 @@ def plot_ways(layers, *, title):
         ax.set_yticks(range(len(ways)), [way.name for way in ways])
         ax.invert_yaxis()
         ax.grid(visible=False, axis="y")
-        ax.set(xlabel="ms", xlim=(0, None))
+        ax.set(xlabel="time [ms]", xlim=(0, None))
         ax.set_title(label, fontsize=10)
     axes[0].figure.suptitle(title, x=0.01, ha="left")
     kinds = {"measured": MUTED, "measured, fastest plain one": COLORS[0], "measured, fused": COLORS[2]}

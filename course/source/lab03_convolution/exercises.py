@@ -39,7 +39,7 @@ EXERCISES["windows"] = Exercise(
         {"of": "convolve", "shape": [2, 5, 6, 9], "kernel": [3, 3, 4]},
         {"of": "convolve", "shape": [1, 7, 5, 2], "kernel": [2, 4, 3], "seed": 1},
         {"of": "convolve", "shape": [3, 9, 8, 2], "kernel": [5, 2, 1], "seed": 2},
-        {"of": "convolve", "shape": [2, 3, 2, 5], "kernel": [1, 1, 4], "dtype": "float32"},
+        {"of": "convolve", "shape": [2, 3, 2, 5], "kernel": [1, 1, 4], "dtype": "float16"},
         {"of": "max_pool", "shape": [2, 5, 6, 3], "k": 2},
         {"of": "max_pool", "shape": [1, 7, 9, 2], "k": 3, "seed": 3},
         {"of": "max_pool", "shape": [3, 4, 5, 1], "k": 1, "dtype": "float32"},
@@ -81,9 +81,10 @@ EXERCISES["windows"] = Exercise(
         "convolve: each position takes oh rows and ow columns of x: u : u + oh, v : v + ow": (
             f"{PLACE}  ->  {PLACE.replace('u + oh', 'oh').replace('v + ow', 'ow')}"
         ),
-        "convolve: loops run over all kh x kw positions": (
-            "range(kh):\n        for v in range(kw):  ->  range(kh - 1):\n        for v in range(kw - 1):"
-        ),
+        "convolve: loops run over all kh x kw positions": [
+            "range(kh):\n        for v in range(kw):  ->  range(kh - 1):\n        for v in range(kw - 1):",
+            "for v in range(kw):  ->  for v in range(kh):",
+        ],
         "lrn: it is x that is damped: multiply by x": f"{DAMPED}  ->  {DAMPED[4:]}",
         "lrn: neighbours are channels, the last axis": (
             "(0, 0), (0, 0), (0, 0), (half, half)  ->  (0, 0), (half, half), (0, 0), (0, 0)",
@@ -112,7 +113,7 @@ EXERCISES["windows"] = Exercise(
         ),
         "convolve: a sum over the kernel's positions, not a mean": f"{PLACE}  ->  {PLACE} / (kh * kw)",
         "convolve: a kernel may be larger than 3 x 3": f"{PLACE}  ->  (u < 3) * {PLACE} * (v < 3)",
-        "convolve: the dtype of the images: np.zeros(shape) is float64": (
+        "convolve: the dtype of the images, whatever it is: np.zeros(shape) is always float64": (
             "    y = 0\n  ->      y = np.zeros((len(x), oh, ow, W.shape[3]))\n"
         ),
         "convolve: in float32 digits of float64 are lost": (
@@ -244,6 +245,9 @@ EXERCISES["spectra"] = Exercise(
         "columns: a window is a row of the matrix": (
             ".reshape(-1, kh * kw * x.shape[-1])  ->  .reshape(-1, kh * kw * x.shape[-1]).T"
         ),
+        "columns: the positions of the kernel are side by side, along the last axis": [
+            f"np.concatenate(shifted, axis=-1)  ->  np.concatenate(shifted, axis={axis})" for axis in (0, 1)
+        ],
         "columns: channels come last, as in W": "np.concatenate(shifted, axis=-1)  ->  np.stack(shifted, axis=-1)",
         "columns: the rows run over images first, then over rows and columns of the output": (
             "    return np.concatenate(shifted, axis=-1)  ->  "
@@ -534,6 +538,10 @@ EXERCISES["cost"] = Exercise(
             f"{TRANSFORM}  ->  a",
             f"{TREE}  ->  c_in",
         ),
+        "depth: a transform is two products, one after the other, and each adds a terms in a tree": (
+            f"{TRANSFORM}  ->  (1 + int(np.ceil(np.log2(a * a)))) / 2",
+            "    return work, depth  ->      return work, int(depth)",
+        ),
         "did you forget `return`?": "    return work, depth  ->      work, depth",
     },
 )
@@ -617,7 +625,7 @@ EXERCISES["points"] = Exercise(
     draws=3,
     mistakes={
         "large points have large powers: none needs to be much larger than 2": instead(
-            "[0, 1, 2, 3, 4, 5, 6]", "[0, 1, -1, 2, -2, 3, -3]"
+            "range(7)", "[0, 1, -1, 2, -2, 3, -3]"
         ),
         "points close to each other: what is small near 0 can be large at its reciprocal": instead(
             "[0, 1, -1, 0.5, -0.5, 0.25, -0.25]", "np.cos((np.arange(7) + 0.5) * np.pi / 7).tolist()"
@@ -637,10 +645,11 @@ EXERCISES["points"] = Exercise(
             "[0, 1, -1, 2, -2, 0.5, float('nan')]",
             "[0, 1, -1, 2, -2, 0.5, -0.5, 3]",
         ),
-        "a list of numbers": instead(
+        "a list of real numbers": instead(
             "{0, 1, -1, 2, -2, 0.5, -0.5}",
             "['0', '1', '-1', '2', '-2', '0.5', '-0.5']",
             "(a for a in [0, 1, -1, 2, -2, 0.5, -0.5])",
+            "np.exp(2j * np.pi * np.arange(7) / 7)",
         ),
         "did you forget `return`?": f"{GOOD}  ->  {GOOD[7:]}",
     },
