@@ -484,7 +484,7 @@ def run_async_sgd(async_sgd, size, steps, lr, d, slow=0, times=1.0, seed=3):
     if fault:
         return found
     log = list(map(tuple, log))
-    found["weights, less what the log leads to"] = off = (w - work_out(targets, log, lr)).round(9)
+    found["weights minus those that the log leads to"] = off = (w - work_out(targets, log, lr)).round(9)
     found |= {f"steps that worker {rank} asks for": one[2] for rank, one in enumerate(workers, 1)}
     if slow and size > 2 and not off.any() and all(len(one[2]) == steps for one in workers):  # else times say little
         before, others = log[: log.index(("push", slow))], {*range(1, size)} - {slow}
