@@ -487,7 +487,7 @@ EXERCISES["backup_update"] = Exercise(
     may_pass={"len(gradients)": "as many as arrivals"},
 )
 
-MINE = "1, False, lead >= 0, staleness + 5.0"
+MINE = "1, False, lead >= 0, staleness + 10.0"
 
 EXERCISES["my_policy"] = Exercise(
     cases=[{"mixes": [1, 2]}],
@@ -496,30 +496,30 @@ EXERCISES["my_policy"] = Exercise(
     mistakes={
         "this is BSP": f"{MINE}  ->  workers, True, lead >= 0, np.ones(1000)",
         "this is ASP, at whatever rate": [
-            "staleness + 5.0  ->  np.ones(1000)",
-            "staleness + 5.0  ->  np.full(1000, 0.087)",
+            "staleness + 10.0  ->  np.ones(1000)",
+            "staleness + 10.0  ->  np.full(1000, 0.087)",
         ],
-        "this is SSP": "lead >= 0, staleness + 5.0  ->  lead <= 4, np.ones(1000)",
+        "this is SSP": [f"lead >= 0, staleness + 10.0  ->  lead <= {bound}, np.ones(1000)" for bound in (4, 32, 48)],
         "with backup workers slow ones are never heard": (
             f"{MINE}  ->  12, True, lead >= 0, np.where(staleness == 0, 1, 0)"
         ),
         "where old gradients count less, or not at all, so do the data of slow workers": [
-            "staleness + 5.0  ->  np.where(staleness <= 30, 1, 0)",
-            "staleness + 5.0  ->  1 / (1 + staleness)",
+            "staleness + 10.0  ->  np.where(staleness <= 30, 1, 0)",
+            "staleness + 10.0  ->  1 / (1 + staleness)",
         ],
-        "old gradients count far too much": "staleness + 5.0  ->  (staleness + 1.0) ** 3",
+        "old gradients count far too much": "staleness + 10.0  ->  (staleness + 1.0) ** 3",
         "a worker that is level with the slowest must be able to start": "lead >= 0  ->  lead > 0",
-        "four things, in this order": ("1, False, lead >= 0, staleness + 5.0  ->  1, False, staleness + 5.0"),
+        "four things, in this order": ("1, False, lead >= 0, staleness + 10.0  ->  1, False, staleness + 10.0"),
         "weights are 0 or more, and that of a fresh gradient is above 0": [
-            "staleness + 5.0  ->  0.0 * staleness",
-            "staleness + 5.0  ->  staleness * 1.0",
-            "staleness + 5.0  ->  5.0 - staleness",
+            "staleness + 10.0  ->  0.0 * staleness",
+            "staleness + 10.0  ->  staleness * 1.0",
+            "staleness + 10.0  ->  5.0 - staleness",
         ],
         "an array for the weight, one number for each staleness": [
-            "staleness + 5.0  ->  0.065",
-            "staleness + 5.0  ->  np.ones(workers)",
+            "staleness + 10.0  ->  0.065",
+            "staleness + 10.0  ->  np.ones(workers)",
         ],
-        "weights are finite": "staleness + 5.0  ->  np.exp(staleness)",
+        "weights are finite": "staleness + 10.0  ->  np.exp(staleness)",
         "the quorum is a number of gradients": "1, False, lead  ->  0.5, False, lead",
         "starts says True or False for each lead": "lead >= 0,  ->  lead,",
         "did you forget `return`?": f"    return {MINE}  ->      {MINE}",
