@@ -230,6 +230,8 @@ def wins():
         race = lab11.race(mine, mixes=lab11.draw_mixes(seed, seed + 1))
         assert max(race.rivals, key=race.score) == "SSP(32)"
         assert (race.best("SSP(32)")[0][1::3] == lab11.DEADLINE).all(), "too late where workers are slow now and then"
+        slow, now_and_then, _ = np.log(race.best("BSP")[0] / race.best("yours")[0]).reshape(-1, 3).mean(axis=0)
+        assert slow > now_and_then, "compared with BSP it gains most where workers are always slow"
         found.append(race.score("yours") / race.score("SSP(32)"))
     return found
 
