@@ -250,7 +250,7 @@ def fault_of(entry: Entry) -> str:
         return "old gradients count less than fresh ones, and with them the data of slow workers: the result is biased"
     if old == young:
         return "a slow worker is in fewer updates than others: should each of its gradients weigh the same?"
-    return "old gradients count more: how much more gives every worker the same total weight?"
+    return "old gradients count more: too little for slow workers, or so much that a few gradients decide?"
 
 
 @functools.cache
@@ -261,7 +261,7 @@ def rivals() -> list[Entry]:
     return [
         Entry(WORKERS, True, always, same, "BSP"),
         Entry(1, False, steps <= 4, same, "SSP(4)"),
-        Entry(1, False, steps <= 16, same, "SSP(16)"),
+        Entry(1, False, steps <= 32, same, "SSP(32)"),
         Entry(WORKERS - 2, True, always, fresh, "backup(14 of 16)"),
         Entry(1, False, always, same, "ASP"),
         Entry(1, False, always, 1 / np.maximum(1, steps), "rate / staleness"),
@@ -484,7 +484,7 @@ def run_async_sgd(async_sgd, size, steps, lr, d, slow=0, times=1.0, seed=3):
     if fault:
         return found
     log = list(map(tuple, log))
-    found["weights, less what the log leads to"] = off = (w - work_out(targets, log, lr)).round(9)
+    found["weights minus those that the log leads to"] = off = (w - work_out(targets, log, lr)).round(9)
     found |= {f"steps that worker {rank} asks for": one[2] for rank, one in enumerate(workers, 1)}
     if slow and size > 2 and not off.any() and all(len(one[2]) == steps for one in workers):  # else times say little
         before, others = log[: log.index(("push", slow))], {*range(1, size)} - {slow}

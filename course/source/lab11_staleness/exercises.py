@@ -146,14 +146,17 @@ EXERCISES["async_sgd"] = Exercise(
             "rank, gradient(w, step)  ->  rank, gradient(w, 0)"
         ),
         "gradient(w, step), in this order": "rank, gradient(w, step)  ->  rank, gradient(step, w)",
-        "update with each push as it comes: this waits for a push of every worker": (
-            "    log = []  ->      log, got = [], []",
-            "            w -= lr * g  ->  "
-            "            got.append(g)\n"
-            "            if len(got) == comm.size - 1:\n"
-            "                w -= lr * sum(got) / len(got)\n"
-            "                got = []",
-        ),
+        "update with each push as it comes: this waits for a push of every worker": [
+            (
+                "    log = []  ->      log, got = [], []",
+                "            w -= lr * g  ->  "
+                "            got.append(g)\n"
+                "            if len(got) == comm.size - 1:\n"
+                f"                w -= lr * {total}\n"
+                "                got = []",
+            )
+            for total in ("sum(got) / len(got)", "sum(got)")
+        ],
         "update with each push as it comes, not after the last": (
             "    log = []  ->      log, total = [], 0.0",
             "w -= lr * g  ->  total = total + lr * g",
@@ -225,7 +228,7 @@ EXERCISES["delayed_descent"] = Exercise(
             f"versions[{OLD}]  ->  versions[-staleness if t >= staleness else 0]"
         ),
         "one version too old": f"{OLD}  ->  max(0, t - staleness - 1)",
-        "one version too young": f"{OLD}  ->  max(0, t - staleness + 1)",
+        "one version too new": f"{OLD}  ->  max(0, t - staleness + 1)",
         "in the first steps version 0 is the oldest; `versions[-1]` is the last": (f"{OLD}  ->  t - staleness"),
         "this has no delay": f"{OLD}  ->  t",
         "at first the oldest counts, not the newest": (f"{OLD}  ->  t - staleness if t >= staleness else t"),
@@ -266,8 +269,8 @@ BEFORE = "ends[int(k - bound - 1)].max()"
 
 EXERCISES["ssp_ends"] = Exercise(
     cases=[
-        {"seconds": np.array([[1, 1, 3], [1, 2, 3], [5, 1, 3], [1, 1, 3], [2, 1, 3.0]]), "bound": bound}
-        for bound in (np.inf, 0, 1)
+        {"seconds": np.array([[1, 1, 3], [1, 2, 3], [5, 1, 3], [1, 1, 3], [2, 1, 3.0]] * times), "bound": bound}
+        for bound, times in ((0, 1), (np.inf, 9), (1, 1))
     ]
     + [
         {"seconds": np.array([[4.5, 1.25]] * 7), "bound": 2},
@@ -281,7 +284,7 @@ EXERCISES["ssp_ends"] = Exercise(
         "bound": int(rng.integers(0, 6)) if rng.random() < 0.8 else np.inf,
     },
     mistakes={
-        "the gate is where a step starts: its seconds come on top": (
+        "the maximum is when a step may start: its seconds come on top": (
             "    ends = np.zeros_like(seconds)  ->      ends = np.cumsum(seconds, axis=0)",
             "    ends[k] = start + seconds[k]  ->      pass",
             f"start = np.maximum(start, {BEFORE})  ->  ends[k] = np.maximum(ends[k], {BEFORE})",
@@ -290,10 +293,10 @@ EXERCISES["ssp_ends"] = Exercise(
             "ends[k] = start + seconds[k]  ->  ends[k] = np.maximum(start, seconds[k])",
             "ends[k] = start + seconds[k]  ->  ends[k] = seconds[k]",
         ],
-        "while k - bound - 1 is below 0 there is no such step: the gate is open": (
+        "while k - bound - 1 is below 0 there is no such step, and nobody waits": (
             "if k - bound - 1 >= 0  ->  if bound != np.inf"
         ),
-        "the gate closes at k = bound + 1, not at k = bound": (
+        "workers may first have to wait at k = bound + 1, not at k = bound": (
             "if k - bound - 1 >= 0  ->  if k - bound >= 0 and k > 0",
             "ends[int(k - bound - 1)]  ->  ends[max(0, int(k - bound - 1))]",
         ),
@@ -306,11 +309,11 @@ EXERCISES["ssp_ends"] = Exercise(
             "if k - bound - 1 >= 0  ->  if k > 0",
             f"{BEFORE}  ->  ends[k - 1].max() - bound",
         ),
-        "every step has a gate, not only each (bound + 1)-th": (
+        "the bound holds in every step, not only in each (bound + 1)-th": (
             "if k - bound - 1 >= 0  ->  if 0 < bound + 1 <= k and k % (bound + 1) == 0",
             "ends[int(k - bound - 1)]  ->  ends[k - 1]",
         ),
-        "the gate is an end, a time since the beginning, not the seconds of a step": (
+        "a start waits for an end, a time since the beginning, not for the seconds of a step": (
             f"{BEFORE}  ->  seconds[int(k - bound - 1)].max()"
         ),
         "these are the starts: a step ends seconds[k] later": "    return ends  ->      return ends - seconds",
@@ -341,7 +344,7 @@ EXERCISES["ssp_ends"] = Exercise(
         "the maximum over all workers, not a mean": f"{BEFORE}  ->  {BEFORE[:-5]}mean()",
         "the later of the two counts, not their sum": f"np.maximum(start, {BEFORE})  ->  start + {BEFORE}",
         "the later of the two counts, not the earlier": f"np.maximum(start, {BEFORE})  ->  np.minimum(start, {BEFORE})",
-        "the gate is the one row k - bound - 1, not every row above": f"{BEFORE}  ->  ends[:k].max()",
+        "the row k - bound - 1 counts, not every row above": f"{BEFORE}  ->  ends[:k].max()",
         "these are the starts": "ends[k] = start + seconds[k]  ->  ends[k] = start",
         "for any number of workers": "np.zeros(seconds.shape[1])  ->  np.zeros(3)",
         "for every bound": "k - bound - 1 >= 0  ->  k - bound - 1 >= 0 and bound <= 1",
@@ -394,7 +397,7 @@ EXERCISES["backup_update"] = Exercise(
         update_of([2, 9, 1, 1.5], 0.65, 2, 1),
         update_of([2, 9, 1, 1.5], 0.6, 3, 2),
         update_of([3, 2, 9, 1, 8], 0.4, 5, 3),
-        update_of([4, 1, 1, 1, 7, 1], 0.5, 1, 4),
+        update_of([4, 1, 1, 1, 7, 1], 0.15, 1, 4),
         update_of(range(100, 0, -1), 0.555, 1, 5),
         update_of([0.7], 1.0, 4, 6),
         update_of([10 if worker in (4, 9, 15) else 1 for worker in range(20)], 0.6, 1, 7),
@@ -433,11 +436,11 @@ EXERCISES["backup_update"] = Exercise(
             ".mean(axis=0), float  ->  .mean(), float",
             ".mean(axis=0), float  ->  .mean(axis=1), float",
         ],
-        "the last of those in time is late for none; the next one would be": (
+        "the update is made when the last of those in time arrives, not the next one": (
             "float(arrivals[used[-1]])  ->  float(arrivals[order[min(enough, len(order) - 1)]])"
         ),
-        "of those late the numbers, not when they came": "sorted(late.tolist())  ->  sorted(arrivals[late].tolist())",
-        "`order` is needed, the rank of each worker in it is not": (f"{ORDER}  ->  np.argsort({ORDER})"),
+        "the late workers' numbers, not when they came": "sorted(late.tolist())  ->  sorted(arrivals[late].tolist())",
+        "use the order itself, not each worker's place in it": (f"{ORDER}  ->  np.argsort({ORDER})"),
         "rounded up, not to the nearest": f"{ENOUGH}  ->  round(gamma * len(arrivals))",
         "the mean, not the sum": ".mean(axis=0), float  ->  .sum(axis=0), float",
         "the first by time, not by number": f"{ORDER}  ->  np.arange(len(arrivals))",
@@ -448,12 +451,12 @@ EXERCISES["backup_update"] = Exercise(
             "float(arrivals[used[-1]])  ->  float(max(arrivals))"
         ),
         "these are the late ones' gradients": "gradients[used]  ->  gradients[late]",
-        "the third are those who came too late": "sorted(late.tolist())  ->  sorted(used.tolist())",
-        "as many as are enough, no more, also where some tie": [
+        "the third result lists those that were too late": "sorted(late.tolist())  ->  sorted(used.tolist())",
+        "m gradients and no more, also where some tie": [
             f"order[:enough], order[enough:]  ->  order[{IN_TIME}], order[{others}]"
             for others in ("enough:", f"~({IN_TIME})")
         ],
-        "the gradient that makes them enough is in time, too": (
+        "the m-th gradient is in time, too": (
             "order[:enough], order[enough:]  ->  "
             f"order[{IN_TIME.replace('<=', '<')}], order[{IN_TIME.replace('<=', '>=')}]",
             "float(arrivals[used[-1]])  ->  float(arrivals[order[enough - 1]])",
@@ -484,7 +487,7 @@ EXERCISES["backup_update"] = Exercise(
     may_pass={"len(gradients)": "as many as arrivals"},
 )
 
-MINE = "1, False, lead >= 0, staleness + 5.0"
+MINE = "1, False, lead >= 0, staleness + 10.0"
 
 EXERCISES["my_policy"] = Exercise(
     cases=[{"mixes": [1, 2]}],
@@ -493,30 +496,30 @@ EXERCISES["my_policy"] = Exercise(
     mistakes={
         "this is BSP": f"{MINE}  ->  workers, True, lead >= 0, np.ones(1000)",
         "this is ASP, at whatever rate": [
-            "staleness + 5.0  ->  np.ones(1000)",
-            "staleness + 5.0  ->  np.full(1000, 0.087)",
+            "staleness + 10.0  ->  np.ones(1000)",
+            "staleness + 10.0  ->  np.full(1000, 0.087)",
         ],
-        "this is SSP": "lead >= 0, staleness + 5.0  ->  lead <= 4, np.ones(1000)",
+        "this is SSP": [f"lead >= 0, staleness + 10.0  ->  lead <= {bound}, np.ones(1000)" for bound in (4, 32, 48)],
         "with backup workers slow ones are never heard": (
             f"{MINE}  ->  12, True, lead >= 0, np.where(staleness == 0, 1, 0)"
         ),
         "where old gradients count less, or not at all, so do the data of slow workers": [
-            "staleness + 5.0  ->  np.where(staleness <= 30, 1, 0)",
-            "staleness + 5.0  ->  1 / (1 + staleness)",
+            "staleness + 10.0  ->  np.where(staleness <= 30, 1, 0)",
+            "staleness + 10.0  ->  1 / (1 + staleness)",
         ],
-        "old gradients count far too much": "staleness + 5.0  ->  (staleness + 1.0) ** 3",
+        "old gradients count far too much": "staleness + 10.0  ->  (staleness + 1.0) ** 3",
         "a worker that is level with the slowest must be able to start": "lead >= 0  ->  lead > 0",
-        "four things, in this order": ("1, False, lead >= 0, staleness + 5.0  ->  1, False, staleness + 5.0"),
+        "four things, in this order": ("1, False, lead >= 0, staleness + 10.0  ->  1, False, staleness + 10.0"),
         "weights are 0 or more, and that of a fresh gradient is above 0": [
-            "staleness + 5.0  ->  0.0 * staleness",
-            "staleness + 5.0  ->  staleness * 1.0",
-            "staleness + 5.0  ->  5.0 - staleness",
+            "staleness + 10.0  ->  0.0 * staleness",
+            "staleness + 10.0  ->  staleness * 1.0",
+            "staleness + 10.0  ->  5.0 - staleness",
         ],
         "an array for the weight, one number for each staleness": [
-            "staleness + 5.0  ->  0.065",
-            "staleness + 5.0  ->  np.ones(workers)",
+            "staleness + 10.0  ->  0.065",
+            "staleness + 10.0  ->  np.ones(workers)",
         ],
-        "weights are finite": "staleness + 5.0  ->  np.exp(staleness)",
+        "weights are finite": "staleness + 10.0  ->  np.exp(staleness)",
         "the quorum is a number of gradients": "1, False, lead  ->  0.5, False, lead",
         "starts says True or False for each lead": "lead >= 0,  ->  lead,",
         "did you forget `return`?": f"    return {MINE}  ->      {MINE}",
