@@ -29,7 +29,7 @@ from .expressions import SIZES, evaluate
 THREADS = 1 << 22  # of a launch of the host code, at most: others take minutes
 LIMITS = {"maxGridSize[0]": 2**31 - 1, "maxThreadsPerBlock": 1024, "warpSize": 32}  # of all cards, in cudaDeviceProp
 # A kernel, or a variable that holds one: `scale`, `scale<float, 4>`, `kernels[i]`, `tests[i].kernel`.
-LAUNCH = re.compile(r"\b(\w+\s*(?:<[^;{}]*?>)?)(?:(?:\[[^]]*]|\.|->)\w*)*\)?\s*<<<(.*?)>>>(?=\s*\()", re.S)
+LAUNCH = re.compile(r"\b(\w+(?:\s*<[^;{}]*?>)?)(?:(?:\[[^]]*]|\.|->)\w*)*\)?\s*<< ?<(.*?)>> ?>(?=\s*\()", re.S)
 NAMED = re.compile(r"\b([A-Za-z_]\w*)\s*(<(?:[^;<>]|<[^;<>]*>)*>)?")  # with the arguments of a template
 
 

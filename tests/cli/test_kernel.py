@@ -79,6 +79,7 @@ def test_launches_are_read():
 
 READ = {  # the body of `run(float* h, int n, float s)`, called with (p, 1000, 0.5f): grid, block, shared, arguments
     "k<<<(n + 255) / 256, 256>>>(s, 1);": [(4,), (256,), 0, ["0.5", "1"]],
+    "k << <4, 256 >> > (s, 1);": [(4,), (256,), 0, ["0.5", "1"]],  # as Visual Studio formats it
     "k<<<ceil(n / 256), ceil(n / 256.0)>>>();": [(3,), (4,), 0, []],
     "k<<<ceilf((float)n / 256), 1>>>(s, n < 5);": [(4,), (1,), 0, ["0.5", "0"]],
     "dim3 b(16, 16), g; g.x = up(n, b.x); k<<<g, b, b.x * b.y * sizeof(float)>>>();": [(63, 1, 1), (16, 16), 1024, []],

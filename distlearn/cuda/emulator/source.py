@@ -17,7 +17,7 @@ UNSUPPORTED = [
     (r"\bexperimental\s*::\s*(precision|bmma)|\bbmma_sync\b", "tensor cores of 4 bits and of 1 bit", "use signed char"),
     (GRID_BARRIER, "a barrier over the whole grid", "blocks run one after another here, so they cannot wait for each "
      "other; end the kernel and launch another"),
-    (r"<<<", "dynamic parallelism (a launch from a kernel)", "launch the second kernel from Python"),
+    (r"<< ?<", "dynamic parallelism (a launch from a kernel)", "launch the second kernel from Python"),
     (r"\bthis_multi_grid\s*\(|\bmulti_grid_group\b", "a group over several GPUs", "launch a kernel for each"),
     (r"\bcuda::(barrier|pipeline|memcpy_async|ptx)\b|\b__pipeline_\w+|\bmemcpy_async\b", "asynchronous copies",
      "use a loop"),
