@@ -378,10 +378,7 @@ EXERCISES["flash"] = Exercise(
         "also what the tiles before have given needs the factor": (
             "expf(top - above)  ->  first > 0 && j == 0 ? 1.0f : expf(top - above)"
         ),
-        "keep the largest score so far, from NOTHING on": [
-            f"{STEP}  ->  {STEP.replace('fmaxf(top, s)', '0.0f')}",
-            *(f"top = NOTHING  ->  top = {low}" for low in ("0.0f", "-1e4f", "-1e6f")),
-        ],
+        "keep the largest score so far, from NOTHING on": f"{STEP}  ->  {STEP.replace('fmaxf(top, s)', '0.0f')}",
         "top stays as it was: top = above": ("total = total * less + e, top = above;  ->  total = total * less + e;"),
         "the factor 1 / square root of D is missing": " * rsqrtf(D)  ->  ",
         "divided by D, not by its square root": "rsqrtf(D), above  ->  (1.0f / D), above",
@@ -396,7 +393,11 @@ EXERCISES["flash"] = Exercise(
         "there is no mask here: each query sees all keys": "first + j < m; j++  ->  first + j <= row; j++",
         "only the first tile was seen": f"{LOOP}  ->  first < min(m, B); first += B",
         "the last tile may hold fewer than B keys": f"{LOOP}  ->  first + B <= m; first += B",
-        "go on to the end of the keys, m": [f"{LOOP}  ->  first < {end}; first += B" for end in ("96", "n")],
+        "go on to the end of the keys, m": [
+            *(f"{LOOP}  ->  first < {end}; first += B" for end in ("96", "n")),
+            "k, first, m), fetch(vs, v, first, m)  ->  k, first, n), fetch(vs, v, first, n)",
+            "first + j < m  ->  first + j < n",
+        ],
         "each tile has its own keys: fetch from `first` on": ("fetch(ks, k, first, m)  ->  fetch(ks, k, 0, m)"),
         "each tile has its own values: fetch from `first` on": ("fetch(vs, v, first, m)  ->  fetch(vs, v, 0, m)"),
         "these are the keys again: fetch(vs, v, first, m)": ("fetch(vs, v, first, m)  ->  fetch(vs, k, first, m)"),
@@ -410,13 +411,10 @@ EXERCISES["flash"] = Exercise(
             "__syncthreads();   // before the next tile  ->  "
         ),
         "all threads of the block fetch, and reach each barrier: no early return, no barrier in an `if`": [
-            "    float mine[D]  ->      if (row >= n) return;\n    float mine[D]",
+            "return begin + r'''  ->  return begin + r'''if (row >= n) return;",
             "__syncthreads();   // before  ->  if (row < n) __syncthreads();   // before",
         ],
-        "the last block may have fewer than B queries: read and write where row < n": [
-            "c < D && row < n;  ->  c < D;",
-            "row < n ? q[row * D + c] : 0.0f  ->  q[row * D + c]",
-        ],
+        "the last block may have fewer than B queries: write where row < n": "c < D && row < n;  ->  c < D;",
         "a thread reads its query once, into `mine`; a block reads each key and value once, with fetch": [
             "dot(mine, ks[j])  ->  dot(q + min(row, n - 1) * D, ks[j])",
             f"{KEY}  ->  {KEY_AGAIN}",
@@ -425,7 +423,7 @@ EXERCISES["flash"] = Exercise(
             FROM_MEMORY,
         ],
         "the compiler's message says what to mend": "top = above;  ->  top = above",
-        "did you forget `return`?": "return TILE + r'''  ->  code = TILE + r'''",
+        "did you forget `return`?": "return begin + r'''  ->  code = begin + r'''",
     },
     may_pass={"results kept": "the same text in every call"},
 )
@@ -488,6 +486,11 @@ EXERCISES["ring_attend"] = Exercise(
         "call `see` in each step: it takes the computing's time": (
             "see(comm, q, keys[0], keys[1], where[comm.rank], where[source])"
             "  ->  partial(q, keys[0], keys[1], where[source] <= where[comm.rank][:, None])"
+        ),
+        "call `see` in each step, also where nothing is visible: the merge can do with it": (
+            "        more = see(  ->          if where[source].min() <= where[comm.rank].max(): more = see(",
+            "more if step == 0 else merge(seen, more)  ->  more if step == 0 else merge(seen, more) "
+            "if where[source].min() <= where[comm.rank].max() else seen",
         ),
         "divide once, at the end: the merge needs l and o": (
             "            arriving = np  ->              seen = seen[0], seen[1] / seen[1], seen[2] / seen[1]\n"
