@@ -332,6 +332,7 @@ EXERCISES["merge"] = Exercise(
 
 STEP = "float s = dot(mine, ks[j]) * rsqrtf(D), above = fmaxf(top, s);"
 LOOP = "first < m; first += B"
+FETCH = "fetch(ks, k, first, m), fetch(vs, v, first, m);"
 KEY, KEY_AGAIN = "dot(mine, ks[j])", "dot(mine, k + (first + j) * D)"
 VALUE, VALUE_AGAIN = "vs[j][c]", "v[(first + j) * D + c]"
 FROM_MEMORY = """def flash():
@@ -375,13 +376,14 @@ EXERCISES["flash"] = Exercise(
         "what was seen before a larger score needs the factor: less = expf(top - above)": (
             "less = expf(top - above)  ->  less = 1.0f"
         ),
+        "both factors are relative to the new largest score, and never above 1": [
+            "expf(top - above)  ->  expf(above - top)",
+            "expf(s - above)  ->  expf(s - top)",
+        ],
         "also what the tiles before have given needs the factor": (
             "expf(top - above)  ->  first > 0 && j == 0 ? 1.0f : expf(top - above)"
         ),
-        "keep the largest score so far, from NOTHING on": [
-            f"{STEP}  ->  {STEP.replace('fmaxf(top, s)', '0.0f')}",
-            *(f"top = NOTHING  ->  top = {low}" for low in ("0.0f", "-1e4f", "-1e6f")),
-        ],
+        "keep the largest score so far, from NOTHING on": f"{STEP}  ->  {STEP.replace('fmaxf(top, s)', '0.0f')}",
         "top stays as it was: top = above": ("total = total * less + e, top = above;  ->  total = total * less + e;"),
         "the factor 1 / square root of D is missing": " * rsqrtf(D)  ->  ",
         "divided by D, not by its square root": "rsqrtf(D), above  ->  (1.0f / D), above",
@@ -390,17 +392,26 @@ EXERCISES["flash"] = Exercise(
         "rows beyond the end count": "j < B && first + j < m  ->  j < B",
         "a tile has B keys, the last one, too": ("j < B && first + j < m  ->  j < B - 1 && first + j < m"),
         "j counts the keys within a tile, up to B": "j < B && first + j < m  ->  j < m",
-        "each block goes over the keys of all tiles, not of its own": (
-            "int first = 0; first < m;  ->  int first = blockIdx.x * B; first < int(blockIdx.x * B + B);"
-        ),
+        "each block goes over the keys of all tiles, not of its own": [
+            "int first = 0; first < m;  ->  int first = blockIdx.x * B; first < int(blockIdx.x * B + B);",
+            f"int first = 0; {LOOP}  ->  int first = blockIdx.x * B; {LOOP} * gridDim.x",
+        ],
         "there is no mask here: each query sees all keys": "first + j < m; j++  ->  first + j <= row; j++",
         "only the first tile was seen": f"{LOOP}  ->  first < min(m, B); first += B",
         "the last tile may hold fewer than B keys": f"{LOOP}  ->  first + B <= m; first += B",
-        "go on to the end of the keys, m": [f"{LOOP}  ->  first < {end}; first += B" for end in ("96", "n")],
+        "go on to the end of the keys, m": [
+            *(f"{LOOP}  ->  first < {end}; first += B" for end in ("96", "n")),
+            f"{FETCH}  ->  {FETCH.replace('m)', 'n)')}",
+            "first + j < m  ->  first + j < n",
+        ],
         "each tile has its own keys: fetch from `first` on": ("fetch(ks, k, first, m)  ->  fetch(ks, k, 0, m)"),
         "each tile has its own values: fetch from `first` on": ("fetch(vs, v, first, m)  ->  fetch(vs, v, 0, m)"),
         "these are the keys again: fetch(vs, v, first, m)": ("fetch(vs, v, first, m)  ->  fetch(vs, k, first, m)"),
         "key j has value j": "vs[j][c]  ->  vs[j > 0 ? j - 1 : 0][c]",
+        "y is written once, after the last tile": (
+            "// before the next tile\n        }  ->  // before the next tile",
+            "total; }'''  ->  total; }}'''",
+        ),
         "y was not written": "&& row < n; c++)  ->  && row < 0; c++)",
         "a block writes its own rows: blockIdx.x * B + threadIdx.x": ("y[row * D + c]  ->  y[threadIdx.x * D + c]"),
         "a barrier is missing: all must have fetched before any thread uses a tile": (
@@ -410,13 +421,11 @@ EXERCISES["flash"] = Exercise(
             "__syncthreads();   // before the next tile  ->  "
         ),
         "all threads of the block fetch, and reach each barrier: no early return, no barrier in an `if`": [
-            "    float mine[D]  ->      if (row >= n) return;\n    float mine[D]",
+            "return begin + r'''  ->  return begin + r'''if (row >= n) return;",
             "__syncthreads();   // before  ->  if (row < n) __syncthreads();   // before",
+            f"{FETCH}  ->  if (row < n) {FETCH}",
         ],
-        "the last block may have fewer than B queries: read and write where row < n": [
-            "c < D && row < n;  ->  c < D;",
-            "row < n ? q[row * D + c] : 0.0f  ->  q[row * D + c]",
-        ],
+        "the last block may have fewer than B queries: write where row < n": "c < D && row < n;  ->  c < D;",
         "a thread reads its query once, into `mine`; a block reads each key and value once, with fetch": [
             "dot(mine, ks[j])  ->  dot(q + min(row, n - 1) * D, ks[j])",
             f"{KEY}  ->  {KEY_AGAIN}",
@@ -425,7 +434,7 @@ EXERCISES["flash"] = Exercise(
             FROM_MEMORY,
         ],
         "the compiler's message says what to mend": "top = above;  ->  top = above",
-        "did you forget `return`?": "return TILE + r'''  ->  code = TILE + r'''",
+        "did you forget `return`?": "return begin + r'''  ->  code = begin + r'''",
     },
     may_pass={"results kept": "the same text in every call"},
 )
@@ -488,6 +497,11 @@ EXERCISES["ring_attend"] = Exercise(
         "call `see` in each step: it takes the computing's time": (
             "see(comm, q, keys[0], keys[1], where[comm.rank], where[source])"
             "  ->  partial(q, keys[0], keys[1], where[source] <= where[comm.rank][:, None])"
+        ),
+        "call `see` in each step, also where nothing is visible: the merge can do with it": (
+            "        more = see(  ->          if where[source].min() <= where[comm.rank].max(): more = see(",
+            "more if step == 0 else merge(seen, more)  ->  more if step == 0 else merge(seen, more) "
+            "if where[source].min() <= where[comm.rank].max() else seen",
         ),
         "divide once, at the end: the merge needs l and o": (
             "            arriving = np  ->              seen = seen[0], seen[1] / seen[1], seen[2] / seen[1]\n"
