@@ -312,7 +312,7 @@ class Race:
         return seconds[:, rate], rate
 
     def score(self, name: str) -> float:
-        """Return how many times sooner than BSP an entry is at the target, a geometric mean over mixes."""
+        """Return how many times faster than BSP an entry is at the target, a geometric mean over mixes."""
         return float(np.exp(np.log(self.best("BSP")[0] / self.best(name)[0]).mean()))
 
     @property
@@ -325,7 +325,7 @@ class Race:
         rows = []
         for name in self.order:
             seconds, rate = self.best(name)
-            row = {"policy": name, "times sooner than BSP": round(self.score(name), 2), "best rate": RATES[rate]}
+            row = {"policy": name, "times faster than BSP": round(self.score(name), 2), "best rate": RATES[rate]}
             for k, kind in enumerate(KINDS):
                 row[f"{kind} [s]"] = round(float(np.exp(np.log(seconds[k::3]).mean())))
             rows.append(row)

@@ -284,7 +284,7 @@ CLAIMS = [
     Claim("11", "on five seeds it needs 208 to 321 s to reach 1.5, backup workers 116 to 184, ASP 75 to 108",
           lambda: [*seconds_to(ps.bsp()), *seconds_to(ps.backup(7 / 8)), *seconds_to(ps.asp())],
           lambda found: np.allclose(found, (208, 321, 116, 184, 75, 108), rtol=0.02), slow=True),
-    Claim("11", "`staleness + 10` is 1.1 to 1.3 times sooner than the best rival, always SSP(32)", wins,
+    Claim("11", "`staleness + 10` is 1.1 to 1.3 times faster than the best rival, always SSP(32)", wins,
           lambda x: 1.1 < min(x) <= max(x) < 1.35, slow=True),
     Claim("11", "the best share is about two thirds", best_shares, lambda x: 0.6 <= min(x) <= max(x) <= 0.7, slow=True),
 ]  # fmt: skip
