@@ -162,7 +162,7 @@ class Lab:
             raise ValueError("lab.show: alt is empty, expected one sentence that says what the figure shows")
         import matplotlib.pyplot as plt
 
-        from distlearn.viz import plotted_tables
+        from .plotted import plotted_tables
 
         figure = figure.flat[0] if isinstance(figure, np.ndarray) else figure
         figure = figure if hasattr(figure, "savefig") else figure.figure

@@ -17,7 +17,6 @@ __all__, __getattr__, __dir__ = lazy(
     {
         "look": "COLORS LINES MARKERS lightness style use_style",
         "files": "describe save",
-        "plotted": "plotted_tables",
         "curves": "plot_history",
         "timeline": "plot_timeline",
         "scaling": "plot_speedup",

@@ -10,7 +10,6 @@ from distlearn.viz.pipeline import plot_schedule as plot_schedule
 from distlearn.viz.spacetime import plot_spacetime as plot_spacetime
 from distlearn.viz.scaling import plot_speedup as plot_speedup
 from distlearn.viz.timeline import plot_timeline as plot_timeline
-from distlearn.viz.plotted import plotted_tables as plotted_tables
 from distlearn.viz.files import save as save
 from distlearn.viz.look import style as style
 from distlearn.tables import table as table

@@ -10,8 +10,8 @@ from matplotlib.collections import PathCollection
 from matplotlib.container import BarContainer, ErrorbarContainer
 from matplotlib.ticker import FixedLocator, FuncFormatter, PercentFormatter
 
-from ..tables import LONG, Table, table
-from .files import figure_of
+from distlearn.tables import LONG, Table, table
+from distlearn.viz.files import figure_of
 
 # Most rows of a table, spread evenly over a longer curve; half as many for each curve where they differ.
 MOST = LONG

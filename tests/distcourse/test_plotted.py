@@ -5,9 +5,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from distcourse import lab03, show
+from distcourse.plotted import MOST, plotted_tables
 
 from distlearn.viz.look import share_axis, time_axis
-from distlearn.viz.plotted import MOST, plotted_tables
 
 
 @pytest.fixture
