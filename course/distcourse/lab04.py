@@ -40,9 +40,7 @@ FEW = "fewer elements than threads"
 
 
 def _neighbours(report) -> str:
-    if all(s.coalesced for s in report.sites):
-        return "neighbours take neighbours"
-    return "neighbours take elements that lie apart"
+    return f"neighbours take {'neighbours' if all(s.coalesced for s in report.sites) else 'elements that lie apart'}"
 
 
 def _product(m, n, k, block, seed=0):
@@ -111,7 +109,7 @@ def run_softmax(softmax, rows, k, block, level=0, wide=1.0, seed=0):
         read = sum(s.lanes * s.size for s in report.sites if s.array == "z") / (4 * z.size)
         more = f"more than three times\n{read:.0f} times: threads share a row, each takes every {block}th score"
         results |= {"p": p, "scores are read": "three times" if read <= 3 + block / k else more}
-        results["warps"] = in_parallel(report) if k >= block else FEW
+        results |= {"warps": in_parallel(report), "reads": _neighbours(report)} if k >= 3 * block else {}
     return results
 
 
