@@ -246,7 +246,7 @@ EXERCISES["tiled"] = Exercise(
         ),
         "tile a is transposed on the way: a[ty][tx] = ..., and then a[ty][i]": [A_READ, A_STORED],
         "tile b is transposed on the way: b[ty][tx] = ..., and then b[i][tx]": [B_READ, B_STORED],
-        "neighbours in x take neighbours: tx counts columns, of A, of B, of C and of both tiles": [
+        "each thread fetches one element of each tile, and tx counts columns, of A, of B, of C and of both tiles": [
             (A_STORED, B_STORED, "a[ty][i] * b[i][tx]  ->  a[i][ty] * b[tx][i]"),
             "tx = threadIdx.x, ty = threadIdx.y  ->  tx = threadIdx.y, ty = threadIdx.x",
         ],
@@ -255,6 +255,7 @@ EXERCISES["tiled"] = Exercise(
         "the last tile may be narrower than 16: go on while first < k": (
             "first < k; first += 16  ->  first + 16 <= k; first += 16"
         ),
+        "one tile too many, if k is a multiple of 16: first < k": "first < k; first  ->  first <= k; first",
         "tiles follow one another along k: first < k": [
             "first < k; first += 16  ->  first < m; first += 16",
             "first < k; first += 16  ->  first < n; first += 16",
@@ -305,20 +306,16 @@ EXERCISES["tiled"] = Exercise(
         ],
         "C has m rows and n columns: row < m, col < n": "if (row < m && col < n) C  ->  if (row < n && col < m) C",
         "a block has 16 rows: blockIdx.y * 16 + ty": "blockIdx.y * 16 + ty  ->  blockIdx.y + ty",
-        "memory is touched too often: read the tiles, not A and B again, and write C once, at the end": [
+        "memory is touched too often: read two __shared__ tiles, not A and B again, and write C once, at the end": [
+            "def tiled():\n    return matmul().replace('matmul', 'tiled')\n",
             "+= a[ty][i]  ->  += a[ty][i] * 0 + A[min(row, m - 1) * k + min(first + i, k - 1)]",
             "        __syncthreads();   // before  ->          if (row < m && col < n) C[row * n + col] = sum;\n"
             "        __syncthreads();   // before",
         ],
-        "each thread has tiles of its own: both are __shared__": (
-            "__shared__ float a[16][16], b  ->  float a[16][16]; __shared__ float b"
-        ),
-        "the tiles are in shared memory: two, both __shared__": (
-            "def tiled():\n    return matmul().replace('matmul', 'tiled')\n"
-        ),
-        "neighbours in x read neighbours, without a bank conflict: b[i][tx], in tiles of 16 x 16": (
-            f"{TILES}  ->  __shared__ float a[16][17], b[16][32];"
-        ),
+        "each thread has tiles of its own: both are __shared__": [
+            "__shared__ float a[16][16], b  ->  float a[16][16]; __shared__ float b",
+            "__shared__ float a[16][16], b  ->  float a[16][16], b",
+        ],
         "tiles are 16 x 16, and their indices are 0 to 15": [
             f"{TILES}  ->  __shared__ float a[8][8], b[8][8];",
             (f"{TILES}  ->  __shared__ float a[32][32], b[32][32];", "i < 16; i++  ->  i < 32; i++"),
