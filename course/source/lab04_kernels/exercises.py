@@ -13,6 +13,7 @@ PIECES = (
     "int piece = (n + gridDim.x - 1) / gridDim.x;\n"
     "    for (int i = blockIdx.x * piece + threadIdx.x; i < n && i < (blockIdx.x + 1) * piece; i += blockDim.x)"
 )
+ASKS_LATE = "int i = first;\n    do { c[i] = a[i] + b[i]; i += threads; } while (i < n);"
 OF_THREAD_0 = (
     "if (threadIdx.x == 0) for (int j = first; j < n; j += threads)\n"
     "        for (int i = j; i < n && i < j + blockDim.x; i++)"
@@ -20,7 +21,7 @@ OF_THREAD_0 = (
 
 EXERCISES["vector_add"] = Exercise(
     inplace=True,
-    cases=rows("n grid block seed", (2100, 4, 256, 2), (300, 3, 64, 3), (5, 2, 32, 4)),
+    cases=rows("n grid block seed", (2100, 4, 256, 2), (1500, 3, 64, 3), (5, 2, 32, 4)),
     draw=lambda rng: {
         "n": int(rng.choice([1, 130, 777, 4097])),
         "grid": rng.integers(1, 9),
@@ -33,6 +34,11 @@ EXERCISES["vector_add"] = Exercise(
         "a thread is beyond the end: the loop goes on while i < n": [
             "i < n  ->  i <= n",
             f"{LOOP}  ->  for (int i = first, r = 0; r < 3; r++, i += threads)",
+            f"{LOOP}\n        c[i] = a[i] + b[i];  ->  {ASKS_LATE}",
+        ],
+        "a thread goes on while i < n, however many elements that takes": [
+            f"{LOOP}  ->  {LOOP.replace('; i <', f', r = 0; r < {n} && i <').replace('i += ', 'r++, i += ')}"
+            for n in (2, 3)
         ],
         "a thread takes only one element: go on in steps of gridDim.x * blockDim.x": [
             f"{LOOP}  ->  int i = first; if (i < n)",
@@ -121,6 +127,7 @@ EXERCISES["matmul"] = Exercise(
             f"{GUARD}  ->  ",
             f"{GUARD}  ->  if (row >= m && col >= n) return;",
             f"{GUARD}  ->  if (row >= m) return;",
+            f"{GUARD}  ->  row = min(row, m - 1);\n    col = min(col, n - 1);",
         ],
         "a thread outside of C has nothing to do: ask for the row, too": (f"{GUARD}  ->  if (col >= n) return;"),
         "C has m rows and n columns: row >= m, col >= n": (f"{GUARD}  ->  if (row >= n || col >= m) return;"),
@@ -239,7 +246,7 @@ EXERCISES["tiled"] = Exercise(
         ),
         "tile a is transposed on the way: a[ty][tx] = ..., and then a[ty][i]": [A_READ, A_STORED],
         "tile b is transposed on the way: b[ty][tx] = ..., and then b[i][tx]": [B_READ, B_STORED],
-        "neighbours in x take neighbours: tx counts columns, of A, of B, of C and of both tiles": [
+        "each thread fetches one element of each tile, and tx counts columns, of A, of B, of C and of both tiles": [
             (A_STORED, B_STORED, "a[ty][i] * b[i][tx]  ->  a[i][ty] * b[tx][i]"),
             "tx = threadIdx.x, ty = threadIdx.y  ->  tx = threadIdx.y, ty = threadIdx.x",
         ],
@@ -248,6 +255,7 @@ EXERCISES["tiled"] = Exercise(
         "the last tile may be narrower than 16: go on while first < k": (
             "first < k; first += 16  ->  first + 16 <= k; first += 16"
         ),
+        "one tile too many, if k is a multiple of 16: first < k": "first < k; first  ->  first <= k; first",
         "tiles follow one another along k: first < k": [
             "first < k; first += 16  ->  first < m; first += 16",
             "first < k; first += 16  ->  first < n; first += 16",
@@ -298,20 +306,16 @@ EXERCISES["tiled"] = Exercise(
         ],
         "C has m rows and n columns: row < m, col < n": "if (row < m && col < n) C  ->  if (row < n && col < m) C",
         "a block has 16 rows: blockIdx.y * 16 + ty": "blockIdx.y * 16 + ty  ->  blockIdx.y + ty",
-        "memory is touched too often: read the tiles, not A and B again, and write C once, at the end": [
+        "memory is touched too often: read two __shared__ tiles, not A and B again, and write C once, at the end": [
+            "def tiled():\n    return matmul().replace('matmul', 'tiled')\n",
             "+= a[ty][i]  ->  += a[ty][i] * 0 + A[min(row, m - 1) * k + min(first + i, k - 1)]",
             "        __syncthreads();   // before  ->          if (row < m && col < n) C[row * n + col] = sum;\n"
             "        __syncthreads();   // before",
         ],
-        "each thread has tiles of its own: both are __shared__": (
-            "__shared__ float a[16][16], b  ->  float a[16][16]; __shared__ float b"
-        ),
-        "the tiles are in shared memory: two, both __shared__": (
-            "def tiled():\n    return matmul().replace('matmul', 'tiled')\n"
-        ),
-        "neighbours in x read neighbours, without a bank conflict: b[i][tx], in tiles of 16 x 16": (
-            f"{TILES}  ->  __shared__ float a[16][17], b[16][32];"
-        ),
+        "each thread has tiles of its own: both are __shared__": [
+            "__shared__ float a[16][16], b  ->  float a[16][16]; __shared__ float b",
+            "__shared__ float a[16][16], b  ->  float a[16][16], b",
+        ],
         "tiles are 16 x 16, and their indices are 0 to 15": [
             f"{TILES}  ->  __shared__ float a[8][8], b[8][8];",
             (f"{TILES}  ->  __shared__ float a[32][32], b[32][32];", "i < 16; i++  ->  i < 32; i++"),
@@ -327,6 +331,7 @@ EXERCISES["tiled"] = Exercise(
             "C[row * n + col]  ->  C[row * m + col]",
         ],
         "C held 99 and was added to: write C[...] = sum": ("C[row * n + col] = sum  ->  C[row * n + col] += sum"),
+        "the parameters come in the order m, n, k": "int m, int n, int k) {  ->  int m, int k, int n) {",
         COMPILES: "float sum = 0.0f;  ->  float sum = 0.0f",
     },
     may_pass=SAME_TEXT,
@@ -436,7 +441,10 @@ EXERCISES["block_sum"] = Exercise(
         "32 threads add one number after the other: add in steps, by halves": SERIAL_32,
         "atomics make the threads queue at one address: add in steps, in shared memory": [ATOMIC, GLOBAL_ATOMIC],
         "the last step, h = 1, is missing: h > 0": "h > 0  ->  h > 1",
-        "every block adds the elements of block 0: load x[i]": "x[i] : 0.0f  ->  x[t] : 0.0f",
+        "every block adds the elements of block 0: i counts the threads of all blocks": [
+            "x[i] : 0.0f  ->  x[t] : 0.0f",
+            "i = blockIdx.x * blockDim.x + t  ->  i = t",
+        ],
         "block j begins at element j * blockDim.x": [
             "blockIdx.x * blockDim.x + t  ->  blockIdx.x + t",
             "blockIdx.x * blockDim.x + t  ->  t * gridDim.x + blockIdx.x",
@@ -467,6 +475,7 @@ EXERCISES["block_sum"] = Exercise(
 )
 
 STRIDE = "for (int j = threadIdx.x; j < k; j += blockDim.x)"
+PIECE = "for (int q = (k - 1) / blockDim.x + 1, j = threadIdx.x * q; j < k && j < (threadIdx.x + 1) * q; j++)"
 LOOPS = (" most", " sum", "\n        p")  # what follows it
 EXP = "expf(row[j] - most) / sum"
 HEAD = """def softmax():
@@ -540,7 +549,7 @@ EXERCISES["softmax"] = Exercise(
         "every block writes row 0: p[blockIdx.x * k + j]": "p[blockIdx.x * k + j]  ->  p[j]",
         "a row has k scores: it begins at z + blockIdx.x * k": [
             f"z + blockIdx.x * k  ->  z + {first}"
-            for first in ("blockIdx.x * blockDim.x", "blockIdx.x * (k + 1)", "blockIdx.x")
+            for first in ("blockIdx.x * blockDim.x", "blockIdx.x * (k + 1)", "blockIdx.x", "threadIdx.x * k")
         ],
         "combine needs 256 floats in shared memory: __shared__ float s[256]": [
             "float s[256]  ->  float s[32]",
@@ -583,7 +592,14 @@ EXERCISES["softmax"] = Exercise(
             "most = row[0], sum = 0.0f;  ->  most = row[0], sum;",
         ],
         "the largest score is subtracted in the sum, too": "sum += expf(row[j] - most)  ->  sum += expf(row[j])",
-        "a block has blockDim.x threads, not always 32": "j += blockDim.x) most  ->  j += 32) most",
+        "a block has blockDim.x threads, not always 32": [
+            "j += blockDim.x) most  ->  j += 32) most",
+            tuple(f"j += blockDim.x){loop}  ->  j += 32){loop}" for loop in LOOPS),
+        ],
+        "row j of p begins at j * k, as in z": "p[blockIdx.x * k + j]  ->  p[blockIdx.x * blockDim.x + j]",
+        "neighbours read neighbours: thread t + 1 takes the score beside that of thread t": tuple(
+            f"{STRIDE}{loop}  ->  {PIECE}{loop}" for loop in LOOPS
+        ),
         "the exponential is missing in the last loop": f"{EXP}  ->  (row[j] - most) / sum",
         "the largest score is not subtracted in the last loop": f"{EXP}  ->  expf(row[j]) / sum",
         "a row sums to 1: add nothing to the sum": ["/ sum;  ->  / (sum + 1e-3f);", "sum = 0.0f  ->  sum = 1.0f"],
