@@ -352,7 +352,7 @@ def plot_steps(card: str, steps, title=""):
 
 @styled
 def plot_devices(sizes, seconds, *, measured=None, xlabel="size"):
-    """Draw the time of the same work on several devices, and from which size on the first one is no longer the fastest.
+    """Draw predicted times of the same work on several devices, and up to which size the first one is the fastest.
 
     Parameters
     ----------
@@ -386,7 +386,7 @@ def plot_devices(sizes, seconds, *, measured=None, xlabel="size"):
     ax.tick_params(colors=MUTED)
     low = min((w for w in wins.values() if w is not None), default=None)
     where = "at every size" if low is None else "at no size" if low == sizes[0] else f"below {low:,} {xlabel}"
-    write_title(ax, f"{first[:1].upper()}{first[1:]} is the fastest {where}")
+    write_title(ax, f"Predicted: {first} fastest {where}")
     return ax
 
 

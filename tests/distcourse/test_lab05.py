@@ -65,6 +65,15 @@ def test_shapes_are_judged_by_both_bytes():
     assert "counted by the emulator" in odd
 
 
+@NEEDS_COMPILER
+def test_every_n_that_the_text_allows_has_both_shapes():
+    two_layers = answered("lab05", "two_layers")["two_layers"]
+    allowed = {8 * 2**i * 3**j * 5**k for i in range(15) for j in range(10) for k in range(7)}
+    for n in sorted(n for n in allowed if 2**15 <= n <= lab05.COUNTED):
+        found = lab05.run_two_layers(two_layers, n)
+        assert found == {"bad": "less than 5 % of the peak", "good": "more than half of the peak"}, n
+
+
 @pytest.mark.parametrize("shape", [None, (1, 2), (0, 1, 2), (1.0, 2, 3), 7])
 def test_what_is_no_shape(shape):
     assert "expected three whole numbers of 1 or more" in judged(shape, 6, low=0.05)
