@@ -1,6 +1,9 @@
 """Summary, memory report and profile."""
 
+import sys
+
 import numpy as np
+import psutil
 import pytest
 
 from distlearn import nn
@@ -54,6 +57,15 @@ def test_profile_times_every_layer_and_leaves_gradients():
     assert conv.flop_rate == conv.flops / (conv.forward + conv.backward)
     assert found.samples_per_second == 8 / found.seconds
     assert "samples/s" in str(found)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts pages as Linux does")
+def test_weights_that_nobody_has_written_are_measured_in_memory_of_their_own():
+    """Not in one page of zeros, which stays in a cache: a dense layer took half of its bound."""
+    layer, process = nn.Linear(4096, 4096, "zeros"), psutil.Process()
+    before = process.memory_info().rss
+    nn.profile_sweep(layer, (4096,), 1, repeats=1)
+    assert process.memory_info().rss - before > 100 << 20  # 64 MiB of weights, and as many of gradients
 
 
 def test_sweep_by_name_and_by_model():

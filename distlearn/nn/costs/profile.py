@@ -87,6 +87,8 @@ class Profile(Tabular):
 def untouched(layer: Layer):
     """Restore gradients and running statistics afterwards."""
     kept = [(p, p.grad.copy(), p.data.copy() if p.frozen else None) for p in layer.params]
+    for p in layer.params:
+        p.data *= 1  # zeros that nobody has written lie in one page, which stays in a cache: they would be too fast
     try:
         yield
     finally:
