@@ -28,10 +28,10 @@ from .flat import flat
 SLOW = Network(alpha=50e-6, beta=1e9)
 """50 microseconds to a message, and 1 GB/s."""
 
-WIDTHS = (64, *(256,) * 10, 10)
+WIDTHS = (256,) * 11
 
 
-@dataclass
+@dataclass(repr=False)
 class Overlap:
     """One step: forward, backward and the all-reduces of the gradients."""
 
@@ -45,7 +45,7 @@ class Overlap:
 
 
 def backward_step(
-    backward, cap_bytes: float = 2**19, *, ranks=4, widths=WIDTHS, samples=128, frozen=(), network=SLOW, peak=40e9
+    backward, cap_bytes: float = np.inf, *, ranks=4, widths=WIDTHS, samples=128, frozen=(), network=SLOW, peak=40e9
 ) -> Overlap:
     """Run forward and a given backward on simulated ranks.
 
@@ -66,14 +66,15 @@ def backward_step(
     """
 
     def on_rank(comm):
-        model, rng = MLP(widths, dtype="float64" if samples < 100 else "float32"), np.random.default_rng(comm.rank)
+        dtype, rng = "float64" if samples < 100 else "float32", np.random.default_rng(comm.rank)
+        model = MLP(widths, dtype=dtype)
         params = [p for i, p in enumerate(model.params) if i not in frozen]
-        buckets = make_buckets(params, int(min(cap_bytes, 1 << 40)))
+        buckets = make_buckets(params, cap_bytes)
         for bucket in buckets:  # the last to be complete is neither first nor last
             bucket.params = [bucket.params[i] for i in np.random.default_rng(7).permutation(len(bucket.params))]
-        dtype = model.params[0].data.dtype
         before = [list(bucket.params) for bucket in buckets]
-        logits, saved = model.forward(rng.normal(size=(samples, widths[0])).astype(dtype), clock=comm.clock)
+        x = rng.normal(size=(samples * (comm.rank < 4), widths[0])).astype(dtype)  # the part of a fifth rank is empty
+        logits, saved = model.forward(x, clock=comm.clock)
         backward(comm, model, rng.normal(size=logits.shape).astype(dtype), saved, buckets)
         return [p.grad.copy() for p in model.params], [list(bucket.params) for bucket in buckets] == before
 
@@ -112,7 +113,6 @@ class Measured:
         Of a run on all ranks.
     """
 
-    ranks: tuple[int, ...]
     steps: dict
     all_reduces: dict
     trace: object
@@ -166,7 +166,7 @@ def measure_engines(world, cases: dict, report=ignore_report) -> Measured:
             done += 1
             report(done, total)
     world.run(step_seconds, next(iter(cases.values())))
-    return Measured(ranks, steps, costs, world.trace)
+    return Measured(steps, costs, world.trace)
 
 
 def fit_network(measured: Measured, p: int) -> Network:
@@ -186,7 +186,7 @@ def fit_network(measured: Measured, p: int) -> Network:
 
 
 def train_digits_with(comm, settings: Settings, step=None, lr=None, rule=None):
-    """Train as `train` does, but with a step, a learning-rate plan or an update rule of its caller's own.
+    """Train as `train` does, but with a step, a learning-rate schedule or an update rule of its caller's own.
 
     Parameters
     ----------
@@ -293,13 +293,19 @@ def run_data_parallel_step(answer, cuts, sizes=(6, 8, 4), lr=0.7, steps=1, momen
     return found | {"all gradients are sent": bool(least >= change.nbytes * steps)}
 
 
-def run_overlapped_backward(answer, ranks, cap_bytes, widths, frozen=(), peak=5e9):
-    fast = Network(1e-6, 4e9)
+def run_overlapped_backward(answer, ranks, cap_bytes, widths, frozen=()):
     step = backward_step(
-        answer, cap_bytes, ranks=ranks, widths=widths, samples=32, frozen=frozen, network=fast, peak=peak
+        answer,
+        cap_bytes,
+        ranks=ranks,
+        widths=widths,
+        samples=32,
+        frozen=frozen,
+        network=Network(1e-6, 4e9),
+        peak=5e9,
     )
     found = {f"gradients of rank {r}": np.concatenate([g.ravel() for g in own]) for r, own in enumerate(step.gradients)}
-    ends = [max(span.end for span in step.trace.select(rank=r, lane="compute")) for r in range(ranks)]
+    ends = [max((s.end for s in step.trace.select(rank=r, lane="compute")), default=0) for r in range(ranks)]
     calls = [step.trace.select(rank=r, lane="comm") for r in range(ranks)]
     return found | {
         "buckets are left as they are": step.intact,
@@ -328,24 +334,24 @@ def run_local_sgd(answer, ranks, steps, every, sizes=(5, 6, 3), momentum=0.5, lr
         x, y = rng.normal(size=(steps, 4, sizes[0])), rng.integers(0, sizes[-1], (steps, 4))
         batches = [Batch(*xy, 4) for xy in zip(x, y, strict=True)]
         losses = answer(comm, model, SoftmaxCrossEntropy(), optimizer, batches, every)
-        return flat(model.params), losses
+        return flat(model.params), losses, len(batches)
 
     world = SimWorld(ranks)
     found = {}
-    for rank, (params, losses) in enumerate(world.run(on_rank)):
-        found |= {f"parameters of rank {rank}": params, f"losses of rank {rank}": losses}
+    for rank, (params, losses, left) in enumerate(world.run(on_rank)):
+        found |= {f"parameters of rank {rank}": params, f"losses of rank {rank}": losses, "batches left": left}
     sent = sum(span.nbytes for span in world.trace.select(rank=0, lane="comm"))
     return found | {"averagings": sent / params.nbytes}
 
 
 def run_scaled_lr(answer, lr, batch_size, base_batch_size, warmup_steps=0):
-    """Ask a plan for its last step first, and for each twice."""
-    plan = answer(lr, batch_size, base_batch_size, *([warmup_steps] if warmup_steps else []))
-    if not callable(plan):
-        return {"plan": f"a {type(plan).__name__}"}
+    """Ask a schedule for its last step first, and for each twice."""
+    schedule = answer(lr, batch_size, base_batch_size, *([warmup_steps] if warmup_steps else []))
+    if not callable(schedule):
+        return {"schedule": f"a {type(schedule).__name__}"}
     steps = range(3 * max(warmup_steps, 1))
-    backwards = [plan(step) for step in reversed(steps)][::-1]
-    return {"plan": "a function", "rates": backwards, "rates, asked again": [plan(step) for step in steps]}
+    backwards = [schedule(step) for step in reversed(steps)][::-1]
+    return {"schedule": "a function", "rates": backwards, "rates, asked again": [schedule(step) for step in steps]}
 
 
 # -- Time lines of one training step, one below the other on the same axis: how much communication is exposed.

@@ -122,6 +122,9 @@ EXERCISES["data_parallel_step"] = Exercise(
         "a step with this rank's own part, and another with the sum": (
             "    for p in model.params:  ->      optimizer.step()\n    for p in model.params:"
         ),
+        "a step inside the loop over parameters: one step, after the loop": (
+            "    optimizer.step()  ->          optimizer.step()"
+        ),
         "the optimizer takes two steps": "optimizer.step()  ->  optimizer.step(); optimizer.step()",
         "the parameters have not moved: first zero_grad(), then model.backward, at last optimizer.step()": [
             (
@@ -139,7 +142,7 @@ EXERCISES["data_parallel_step"] = Exercise(
             "    optimizer.step()  ->      for p in model.params: p.data -= optimizer.lr(0) * p.grad",
         ],
         "only some parameters are summed over ranks: all of model.params": [
-            f"in model.params:  ->  in model.params[:{k}]:" for k in (1, 2, 3, 6, 8)
+            f"in model.params:  ->  in model.params[{part}]:" for part in (":1", ":2", ":3", ":6", ":8", "::2")
         ],
         "comm.size is the number of ranks, not 4": (
             "comm.all_reduce(p.grad)  ->  comm.all_reduce(p.grad); p.grad *= comm.size / 4"
@@ -193,7 +196,7 @@ EXERCISES["overlapped_backward"] = Exercise(
         "ranks cap_bytes widths frozen",
         (3, 3000, [16, 24, 24, 10]),
         (4, 2000, [60, 40, 4, 100, 10]),
-        (4, 1, [8, 6, 3]),
+        (5, 1, [8, 6, 3]),
         (2, 3000, [9, 30, 30, 5], [0, 3]),
         (1, 3000, [16, 24, 24, 10]),
     ),
@@ -222,6 +225,9 @@ EXERCISES["overlapped_backward"] = Exercise(
             BY_POSITION.replace("[-1]", "[0]"),
             "missing[id(bucket)] == 0  ->  missing[id(bucket)] == len(bucket.params) - 1",
         ],
+        "a gradient may be complete and zero, as on a rank without samples: count, whatever its value": (
+            "missing[id(bucket)] == 0  ->  all(p.grad.any() for p in bucket.params)"
+        ),
         "a bucket is sent for each of its gradients: send it once, when it is full": (
             "missing[id(bucket)] == 0  ->  True"
         ),
@@ -375,6 +381,7 @@ EXERCISES["local_sgd"] = Exercise(
         "comm.size says how many ranks there are": [f"p.data /= comm.size  ->  p.data /= {k}" for k in (2, 3, 4)],
         "the gradients of earlier steps are still in it: zero_grad()": [
             "optimizer.zero_grad()  ->  pass",
+            "optimizer.zero_grad()  ->  optimizer.zero_grad() if (step - 1) % every == 0 else None",
             ("        optimizer.zero_grad()\n  ->  ", "losses = []  ->  losses = []; optimizer.zero_grad()"),
             ("        optimizer.zero_grad()\n  ->  ", "p.data /= comm.size  ->  p.data /= comm.size; p.grad.fill(0)"),
         ],
@@ -395,6 +402,9 @@ EXERCISES["local_sgd"] = Exercise(
             for lr in (0.3, "optimizer.lr(0)")
         ],
         "averaged after every step: only after every `every` of them": "step % every == 0 or  ->  True or",
+        "averaged in every step from the first averaging on: only after every `every` of them": (
+            "step % every == 0  ->  step >= every"
+        ),
         "never averaged: each rank has its own": "if step % every == 0 or step == len(batches):  ->  if False:",
         "divided by the ranks, but not summed: all_reduce works in place, on p.data itself": (
             "comm.all_reduce(p.data)  ->  comm.all_reduce(p.data.copy())"
@@ -402,6 +412,7 @@ EXERCISES["local_sgd"] = Exercise(
         "every rank gets the parameters of rank 0: average those of all": (
             "comm.all_reduce(p.data)\n                p.data /= comm.size  ->  comm.broadcast(p.data)"
         ),
+        "the batches are used again: take none out of the list": "return losses  ->  batches.clear(); return losses",
         "the losses are missing: is `return losses` there?": "return losses  ->  pass",
         "the loss of every step: a list, with one number for each batch": "return losses  ->  return losses[-1:]",
         "the loss of a step is that before the update: no second forward": (
@@ -421,12 +432,12 @@ COUNTS_CALLS = """
 def scaled_lr(lr, batch_size, base_batch_size, warmup_steps=0):
     k, calls = batch_size / base_batch_size, []
 
-    def plan(step):
+    def schedule(step):
         calls.append(step)
         climbed = min(1, (len(calls) - 1) / warmup_steps) if warmup_steps else 1
         return lr + (k - 1) * lr * climbed
 
-    return plan
+    return schedule
 """
 
 EXERCISES["scaled_lr"] = Exercise(
@@ -434,9 +445,9 @@ EXERCISES["scaled_lr"] = Exercise(
         "lr batch_size base_batch_size warmup_steps",
         (0.1, 256, 32, 10),
         (0.15, 256, 32, 0),
-        (0.2, 16, 64, 0),
+        (0.2, 16, 64, 4),
         (0.2, 80, 32, 7),
-        (0.03, 64, 8, 3),
+        (0.03, 64, 8, 1),
     ),
     draw=lambda rng: {
         "lr": rng.uniform(0.01, 1),
@@ -462,15 +473,20 @@ EXERCISES["scaled_lr"] = Exercise(
         "add (k - 1) lr to lr, not k lr": "(k - 1) * lr  ->  k * lr",
         "what is climbed is at most 1: min, not max": "min(1, step /  ->  max(1, step /",
         "it begins at k lr and falls to lr": "* climbed  ->  * (1 - climbed)",
-        "W steps are wanted, and this takes W - 1": "step / warmup_steps)  ->  step / max(warmup_steps - 1, 1))",
+        "W steps are wanted, and this takes W - 1": [
+            "step / warmup_steps)  ->  step / max(warmup_steps - 1, 1))",
+            "step / warmup_steps) if warmup_steps else  ->  step / (warmup_steps - 1)) if warmup_steps > 1 else",
+        ],
         "it keeps climbing after the warm-up": "min(1, step / warmup_steps)  ->  step / warmup_steps",
         "it jumps at the end of the warm-up: climb linearly": "step / warmup_steps)  ->  float(step >= warmup_steps))",
+        "a smaller batch is warmed up, too": "if warmup_steps else  ->  if warmup_steps and k > 1 else",
+        "a warm-up of one step: step 0 has lr": "if warmup_steps else  ->  if warmup_steps > 1 else",
         "warm-up takes warmup_steps steps, not 10": "step / warmup_steps)  ->  step / 10)",
-        "at step t the rate depends on t, not on how often the plan was asked": COUNTS_CALLS,
+        "at step t the rate depends on t, not on how often the schedule was asked": COUNTS_CALLS,
         "the climb is linear": "lr + (k - 1) * lr * climbed  ->  lr * k ** climbed",
         "lr is an argument, not 0.1": "return lr + (k - 1) * lr  ->  return 0.1 + (k - 1) * 0.1",
-        "it returns a number: define a function inside, and return that": "return plan  ->  return k * lr",
-        "did you forget `return plan`?": "return plan  ->  pass",
+        "it returns a number: define a function inside, and return that": "return schedule  ->  return k * lr",
+        "did you forget `return schedule`?": "return schedule  ->  pass",
         "without warm-up the full rate holds from step 0: do not divide by 0": " if warmup_steps else 1  ->  ",
         "without warm-up (0 steps) the full rate holds from step 0": [
             "step / warmup_steps) if warmup_steps else 1  ->  step / max(1, warmup_steps))",
