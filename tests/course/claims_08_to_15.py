@@ -281,6 +281,9 @@ CLAIMS = [
     Claim("15", "The ratio is $2 - 1/p$", gain_of_zigzag, lambda off: max(map(abs, off.values())) < 0.02),
     Claim("11", "end above the one on all 15 seeds", floors, floors_hold, slow=True),
     Claim("11", "It is the same on ten seeds out of ten", at_the_rate_of_one, np.all, slow=True),
+    Claim("11", "One worker still learns at 0.8, and learns nothing at 1.6",
+          lambda: [lab11.train(ps.bsp(), ps.Speeds(1, seed=s), lr).losses[-80:].mean() for lr in (0.8, 1.6)
+                   for s in range(3)], lambda x: max(x[:3]) < 0.1 and min(x[3:]) > 2.2),
     Claim("11", "on five seeds it needs 208 to 321 s to reach 1.5, backup workers 116 to 184, ASP 75 to 108",
           lambda: [*seconds_to(ps.bsp()), *seconds_to(ps.backup(7 / 8)), *seconds_to(ps.asp())],
           lambda found: np.allclose(found, (208, 321, 116, 184, 75, 108), rtol=0.02), slow=True),

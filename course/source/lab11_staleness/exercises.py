@@ -270,7 +270,7 @@ BEFORE = "ends[int(k - bound - 1)].max()"
 EXERCISES["ssp_ends"] = Exercise(
     cases=[
         {"seconds": np.array([[1, 1, 3], [1, 2, 3], [5, 1, 3], [1, 1, 3], [2, 1, 3.0]] * times), "bound": bound}
-        for bound, times in ((0, 1), (np.inf, 9), (1, 1))
+        for bound, times in ((0, 1), (np.inf, 30), (1, 1))
     ]
     + [
         {"seconds": np.array([[4.5, 1.25]] * 7), "bound": 2},
@@ -499,7 +499,9 @@ EXERCISES["my_policy"] = Exercise(
             "staleness + 10.0  ->  np.ones(1000)",
             "staleness + 10.0  ->  np.full(1000, 0.087)",
         ],
-        "this is SSP": [f"lead >= 0, staleness + 10.0  ->  lead <= {bound}, np.ones(1000)" for bound in (4, 32, 48)],
+        "a bound on the lead, as in SSP": [
+            f"lead >= 0, staleness + 10.0  ->  lead <= {bound}, np.ones(1000)" for bound in (4, 32, 48)
+        ],
         "with backup workers slow ones are never heard": (
             f"{MINE}  ->  12, True, lead >= 0, np.where(staleness == 0, 1, 0)"
         ),
