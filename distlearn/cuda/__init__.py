@@ -18,7 +18,7 @@ with NVIDIA's own compiler, without a GPU.
 Limits of the emulator: it has no caches, no clocks and no scheduler, so it says nothing about the time a card would
 take. Blocks run one after another, so waiting for another block never ends. Races are found on the paths that the given
 input takes; barriers, __syncwarp, fences with atomics, and so locks, order accesses. The last bits of expf and similar
-functions differ from a card's. Inline PTX, tensor cores, textures, launches from kernels and barriers over the whole
+functions differ from a card's. Inline PTX, textures, launches from kernels and barriers over the whole
 grid are rejected with an explanation.
 
 To read the source, begin with `kernel.py`, then `emulator/README.md`.

@@ -15,6 +15,7 @@ from __future__ import annotations
 import operator
 import re
 import struct
+from fractions import Fraction
 
 import numpy as np
 
@@ -135,9 +136,6 @@ def _arrays_held(where, code, name, arg):
         yield place, name + path, array
 
 
-PADDING = "C pads it: pass align=True to np.dtype(...), and offsets where a float2 or float4 is a member"
-
-
 def _bind(where, code, arg):
     if code.startswith("*"):
         if not isinstance(arg, np.ndarray):
@@ -162,7 +160,8 @@ def _bind(where, code, arg):
         if arg.nbytes == size and arg.dtype.isnative and same:
             return arg.tobytes()
     if letter == "s" and isinstance(arg, np.void):
-        raise TypeError(f"{where}; got a struct of {arg.nbytes} bytes: {arg.dtype}. {PADDING}")
+        advice = "pass align=True to np.dtype(...), with a float4 in it also offsets and itemsize, multiples of 16"
+        raise TypeError(f"{where}; got a struct of {arg.nbytes} bytes: {arg.dtype}. C pads it: {advice}")
     advice = NUMPY.get(code)
     raise TypeError(f"{where}; got {_describe(arg)}" + (f". Pass np.{advice}(...)" if advice else ""))
 
@@ -256,7 +255,7 @@ def with_addresses(arg, address) -> np.ndarray:
 def argument(text: str, code: str, rng):
     """Make an argument of a launch of its description: `1024`, `float[32, 32]`, `bytes[4096]`, `{0.5f, 1000}`."""
     match = re.fullmatch(r"\s*([\w ]*?)(?:\[([\d\s,]+)\])?\s*(?:=\s*(\S+))?\s*", text)
-    number = re.fullmatch(r"\s*[-+.\deE]+\s*", text)
+    number = re.fullmatch(r"\s*([-+.\deE]+)[fFuUlL]*\s*", text)
     pointer, kind, wanted = code.startswith("*"), code.lstrip("*k"), spell(code.replace("k", ""))
     if code.count("*") > 1 or (kind not in NUMPY and not (pointer and kind[0] in "sv") and kind[0] != "s"):
         raise ValueError(f"--arg {text!r}: the kernel wants a {wanted}, which only Python can pass: RawKernel")
@@ -266,12 +265,15 @@ def argument(text: str, code: str, rng):
             raise ValueError(f"--arg {text!r} has {value.nbytes} bytes, the kernel wants a {wanted}: {STRUCT}")
         return value
     dtype = np.dtype(NUMPY.get(kind, f"V{max(1, int(kind[1:]))}"))
-    if number and not (pointer and float(text)):
-        return 0 if pointer else dtype.type(float(text) if kind[0] in "fh" else int(float(text)))
+    value, whole = Fraction(number[1]) if number else None, kind[0] in "iub"
+    if pointer and value == 0:
+        return 0
+    if number and not pointer and (value.denominator == 1 or not whole):
+        return int(value) if whole else dtype.type(float(value))  # `bind` says what does not fit into an int
     # The type of an array is for the reader, the kernel's own is taken: another one would be a mistake.
     given = {word: code for code, word in WORDS.items()}.get(match[1], kind) if match else ""
     if not match or not match[2] or given != kind:
-        expected = f"{wanted[:-1]}[1024]" if pointer else "a number"
+        expected = f"{wanted[:-1]}[1024]" if pointer else f"a {'whole ' * whole}number"
         raise ValueError(f"--arg {text!r}: the kernel wants a {wanted}, expected {expected}")
     shape = tuple(int(n) for n in match[2].replace(" ", "").strip(",").split(","))
     if not 0 < np.prod(shape, dtype=object) <= ELEMENTS:
@@ -282,7 +284,10 @@ def argument(text: str, code: str, rng):
     return filled(shape, dtype, match[3] or "", rng)
 
 
-STRUCT = "write its members as in C, '{0.5f, 1000, {1.0, true}}', where 1000 is an int and 0.5f a float"
+STRUCT = (
+    "write its members as in C, '{0.5f, 1000, {1.0, true}}', where 1000 is an int and 0.5f a float; "
+    "what C leaves free around a float2 or float4 is written as 0"
+)
 
 
 def _struct(text):

@@ -41,15 +41,15 @@ class RawKernel:
     name : str
         The `__global__` function, for a template with its arguments: "sgd<float, 4>".
     options : tuple of str
-        Options of the compiler, e.g. ("-DTILE=16",). Headers that the source includes are looked for in the folders
-        that -I names.
+        Options of NVRTC, e.g. ("-DTILE=16",). The emulated kernel has the macros of -D and -U, and the headers that the
+        source includes in the folders that -I names; other options have no effect on it.
     compiler : "gcc", "clang", "zig" or None
         Which compiler builds the emulated kernel; None takes the first that is found.
 
     Raises
     ------
     UnsupportedFeature
-        If the source uses what the emulator does not have (inline PTX, tensor cores, ...), with the line. Raised at the
+        If the source uses what the emulator does not have (inline PTX, textures, ...), with the line. Raised at the
         first emulated launch: on a GPU such a source runs.
 
     Examples
@@ -70,7 +70,7 @@ class RawKernel:
             raise TypeError(f"RawKernel(code, name): strings; got {type(code).__name__}, {type(name).__name__}")
         for before, option in itertools.pairwise(("", *options)):
             # The word after "-D" is its value. A macro that the compiler is not given changes the result unsaid.
-            if not str(option).strip().startswith("-") and not re.match(r"\s*-[^=]+$", before):
+            if not re.match(r"\s*-", str(option)) and not re.match(r"\s*-[^=]+$", before):
                 raise TypeError(f"RawKernel: options is {options!r}, expected a tuple such as ('-DN=16',)")
         self.code, self.name, self.options = code, name, tuple(options)
         self._compiler = compiler

@@ -120,9 +120,8 @@ def compile_check(
     if isinstance(options, str) or isinstance(names, str):
         raise TypeError(f"options and names are tuples of strings, got {options!r} and {names!r}")
     wanted = tuple(_number(a) for a in ((archs,) if isinstance(archs, (int, str)) else archs))
-    if strangers := [a for a in wanted if a not in known]:
-        have = ", ".join(f"sm_{a}" for a in known)
-        raise ValueError(f"this NVRTC does not compile for {', '.join(f'sm_{a}' for a in strangers)}, only for {have}")
+    if strangers := {*wanted} - {*known}:
+        raise ValueError(f"this NVRTC does not compile for {strangers}, only for {known}")
     result = CompileCheck(tuple(_library().getVersion()), wanted, {}, [])
     card = for_card(source, options, names)
     code = card.flat

@@ -419,7 +419,10 @@ def test_watching_outlives_a_mistake(run, monkeypatch):
 
 def test_arguments_are_of_the_kernels_type():
     rng = np.random.default_rng(0)
-    assert argument("3", "i4", rng).dtype == np.int32
+    assert (argument("9007199254740993u", "i8", rng), argument("1e6", "i4", rng)) == (2**53 + 1, 10**6)
+    assert (argument("2.5f", "f4", rng), argument("0", "*f4", rng)) == (np.float32(2.5), 0)
+    with pytest.raises(ValueError, match=r"--arg '2\.7': the kernel wants a int, expected a whole number"):
+        argument("2.7", "i4", rng)
     assert argument("float[2, 3]", "*kf4", rng).shape == (2, 3)
     assert argument("[4]=arange", "*i8", rng).tolist() == [0, 1, 2, 3]
     assert argument("int[3]", "*i4", rng).tolist() == [1, 1, 1]

@@ -66,7 +66,7 @@ __global__ void k(P p, const P* more, float* o) { P q = more[0]; o[0] = p.a + p.
     RawKernel(source, "k", compiler=compiler)((1,), (1,), (p[0], p, out))
     assert out.tolist() == [5, 4]
     packed = np.zeros(8, [("a", "f4"), ("v", "f4", 4)])
-    with pytest.raises(TypeError, match=r"got a struct of 20 bytes.*offsets where a float2 or float4 is a member"):
+    with pytest.raises(TypeError, match=r"got a struct of 20 bytes.*a float4 in it also offsets and itemsize"):
         RawKernel(source, "k")((1,), (1,), (packed[0], p, out))
     with pytest.raises(TypeError, match="argument 'more' is const struct of 32 bytes"):
         RawKernel(source, "k")((1,), (1,), (p[0], packed, out))
