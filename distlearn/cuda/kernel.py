@@ -23,7 +23,7 @@ from distlearn.cuda.emulator.source import KernelError
 from distlearn.cuda.nvrtc import card_error
 from distlearn.cuda.report import Report, complete
 
-RACES_CHECKED = 1 << 16  # threads; a larger launch is not checked for races, which would about double its time
+RACES_CHECKED = 65_536  # threads; a larger launch is not checked for races, which would about double its time
 
 
 class RawKernel:

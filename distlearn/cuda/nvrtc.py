@@ -121,7 +121,7 @@ def compile_check(
         raise TypeError(f"options and names are tuples of strings, got {options!r} and {names!r}")
     wanted = tuple(_number(a) for a in ((archs,) if isinstance(archs, (int, str)) else archs))
     if strangers := {*wanted} - {*known}:
-        raise ValueError(f"this NVRTC does not compile for {strangers}, only for {known}")
+        raise ValueError(f"NVRTC does not compile for {strangers}, only for {known}")
     result = CompileCheck(tuple(_library().getVersion()), wanted, {}, [])
     card = for_card(source, options, names)
     code = card.flat

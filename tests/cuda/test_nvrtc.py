@@ -70,7 +70,7 @@ def test_templates_and_sizes():
 
 @needs_nvrtc
 def test_unknown_architecture():
-    with pytest.raises(ValueError, match=r"does not compile for \{35\}, only for \["):
+    with pytest.raises(ValueError, match=r"does not compile for \{35\}, only for \("):
         compile_check("", ["sm_35"])
 
 
