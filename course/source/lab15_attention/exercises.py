@@ -69,10 +69,14 @@ EXERCISES["attend"] = Exercise(
         "a hidden key had the largest score, and the rest is 0 / 0: mask the scores before you take the largest": [
             (
                 f"{MASK}  ->  ",
-                f"{NORM}  ->  {NORM}    if causal:\n        p = p * np.tri(p.shape[-1]{dtype})\n"
+                f"{NORM}  ->  {NORM}    if causal:\n        p = p * np.tri(p.shape[-1], dtype=p.dtype)\n"
                 "        p = p / p.sum(axis=-1, keepdims=True)\n",
-            )
-            for dtype in (", dtype=p.dtype", "")
+            ),
+        ],
+        "y and p have the dtype of q": [
+            "return p @ v, p  ->  return p @ v.astype(float), p",
+            "return p @ v, p  ->  return p @ v, p.astype(float)",
+            f"{NORM}  ->  {NORM}    p = p * np.ones(p.shape)\n",
         ],
         "np.where(mask, s, -np.inf) keeps the scores where the mask is True": "s, -np.inf)  ->  -np.inf, s)",
         "a hidden score is 0, and e^0 is 1: use -np.inf": "s, -np.inf)  ->  s, 0)",
@@ -104,7 +108,10 @@ EXERCISES["attend"] = Exercise(
         "the values are missing: p @ v": "return p @ v, p  ->  return p, p",
         "the weights are missing: return y and p": "return p @ v, p  ->  return p @ v",
         "return arrays, not lists": "return p @ v, p  ->  return (p @ v).tolist(), p.tolist()",
-        "transpose the last two axes alone: k.swapaxes(-1, -2)": "k.swapaxes(-1, -2)  ->  k.T",
+        "with more axes than two: transpose the last two alone, k.swapaxes(-1, -2), and a mask has a row per query": [
+            "k.swapaxes(-1, -2)  ->  k.T",
+            "np.tri(s.shape[-1],  ->  np.tri(len(q),",
+        ],
         "there may be more keys than queries": ("return p @ v, p  ->  return p @ v[..., : q.shape[-2], :], p"),
         "each sample and head has scores of its own: keep the leading axes": (
             f"{S}  ->      q, k, v = (a.reshape(-1, *a.shape[-2:])[0] for a in (q, k, v))\n{S}"
