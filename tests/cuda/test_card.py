@@ -30,11 +30,18 @@ def of_labs():
         code = "\n".join("".join(cell["source"]) + "\n" for cell in cells if cell["cell_type"] == "code")
         tree = ast.parse(re.sub(r"^\s*[%!].*", "", code, flags=re.M))
         texts = [n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
+        for node in [n for n in tree.body if isinstance(n, ast.FunctionDef) and "return begin +" in ast.unparse(n)]:
+            given = [n for n in tree.body if isinstance(n, ast.Assign) and isinstance(n.value, ast.Constant)]
+            exec(compile(ast.Module([*given, node], []), path.name, "exec"), names := {})
+            pieces = [n.value for n in ast.walk(node) if isinstance(n, ast.Constant)]
+            texts = [text for text in texts if text not in pieces] + [names[node.name]()]
         shared = [text for text in texts if "__device__" in text and "{" in text and "__global__" not in text]
         functions = {text: re.findall(r"__device__[^(]*?(\w+)\s*\(", text) for text in shared}
         for text in texts:
             for name in re.findall(r"__global__\s+void\s+(\w+)\s*\(", text if "{" in text else ""):
-                needed = "".join(t for t, own in functions.items() if re.search(rf"\b({'|'.join(own)})\b", text))
+                needed = "".join(
+                    t for t, own in functions.items() if t not in text and re.search(rf"\b({'|'.join(own)})\b", text)
+                )
                 yield needed + text, name, MACROS.get(path.stem, ())
 
 
