@@ -364,7 +364,7 @@ def plot_race(race: Race):
     )
     above.invert_yaxis()
     above.legend(loc="lower left")
-    write_title(above, f"{race.order[0]} is first: times faster than BSP")
+    write_title(above, f"{race.order[0]} is first, {race.score(race.order[0]):.2g} times as fast as BSP")
     below.axhline(TARGET, color=INK, linewidth=1)
     below.set(yscale="log", ylim=(TARGET / 6, 2), xlabel="time [s]", ylabel="error (line: target)")
     below.legend(ncols=2)
