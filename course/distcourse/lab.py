@@ -162,10 +162,11 @@ class Lab:
             raise ValueError("lab.show: alt is empty, expected one sentence that says what the figure shows")
         import matplotlib.pyplot as plt
 
+        from distlearn.viz.files import figure_of
+
         from .plotted import plotted_tables
 
-        figure = figure.flat[0] if isinstance(figure, np.ndarray) else figure
-        figure = figure if hasattr(figure, "savefig") else figure.figure
+        figure = figure_of(figure)
         show.display(show.Picture(figure, alt, tables=plotted_tables(figure)))
         plt.close(figure)  # or the notebook would show it again, without the alternative text
 

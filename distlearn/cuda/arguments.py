@@ -265,7 +265,7 @@ def argument(text: str, code: str, rng):
             raise ValueError(f"--arg {text!r} has {value.nbytes} bytes, the kernel wants a {wanted}: {STRUCT}")
         return value
     dtype = np.dtype(NUMPY.get(kind, f"V{max(1, int(kind[1:]))}"))
-    value, whole = Fraction(number[1]) if number else None, kind[0] in "iub"
+    value, whole = number and Fraction(number[1]), kind[0] in "iub"
     if pointer and value == 0:
         return 0
     if number and not pointer and (value.denominator == 1 or not whole):
@@ -284,10 +284,7 @@ def argument(text: str, code: str, rng):
     return filled(shape, dtype, match[3] or "", rng)
 
 
-STRUCT = (
-    "write its members as in C, '{0.5f, 1000, {1.0, true}}', where 1000 is an int and 0.5f a float; "
-    "what C leaves free around a float2 or float4 is written as 0"
-)
+STRUCT = "write its members as in C, '{0.5f, 1000, {1.0, true}}', and 0 for what a float4 leaves free; 0.5f is a float"
 
 
 def _struct(text):

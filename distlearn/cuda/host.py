@@ -65,7 +65,7 @@ class _Host:
 
     def __init__(self, code):
         self.macros = macros_of(code)
-        launching = {name: macro for name, macro in self.macros.items() if "<<<" in macro.body}
+        launching = {name: macro for name, macro in self.macros.items() if re.search("<< ?<", macro.body)}
         code = expand(without_directives(code), launching)
         for match in re.finditer(r"\bfor\s*\(", code):  # without what is done after a turn: the first one counts
             end = closing(code, match.end() - 1) - 1

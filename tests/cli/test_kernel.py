@@ -130,6 +130,7 @@ POINTED = {  # what stands before main, and in it: which kernels are launched
     ("template <typename K, typename... Args> void run(K k, dim3 g, Args&&... args) "
      "{ k<<<g, 64>>>(std::forward<Args>(args)...); }", "run(b, 2, d, n);"): "b",
     ("#define LAUNCH(k, g, t, ...) k<<<g, t>>>(__VA_ARGS__)", "LAUNCH(a, 2, n, d,\n n);"): "a",
+    ("#define LAUNCH(k, g, t, ...) k << <g, t >> > (__VA_ARGS__)", "LAUNCH(a, 2, n, d, n);"): "a",
 }  # fmt: skip
 
 

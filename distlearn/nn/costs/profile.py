@@ -87,8 +87,6 @@ class Profile(Tabular):
 def untouched(layer: Layer):
     """Restore gradients and running statistics afterwards."""
     kept = [(p, p.grad.copy(), p.data.copy() if p.frozen else None) for p in layer.params]
-    for p in layer.params:
-        p.data *= 1  # zeros that nobody has written lie in one page, which stays in a cache: they would be too fast
     try:
         yield
     finally:
@@ -190,6 +188,8 @@ def profile_sweep(
     like = model.params[0].data
     memory = free_memory(get_xp(like)) / 2 if memory is None else memory
     clock, profiles = clock_of(get_xp(like), 1), []
+    for p in model.params:
+        p.data *= 1  # zeros that nobody has written lie in one page, which stays in a cache: they would be too fast
     parts = model.parts if isinstance(model, Sequential) else lambda shape: [(model, shape)]
     try:
         with threadpool_limits(1, user_api="blas"):
