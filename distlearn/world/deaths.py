@@ -14,6 +14,7 @@ import contextlib
 import fcntl
 import os
 import re
+import resource
 import select
 import signal
 import socket
@@ -21,7 +22,7 @@ import sys
 import threading
 import uuid
 
-# The connection's descriptor or a higher one: above those of a starting engine, below the usual limit of 1,024.
+# The connection's descriptor or a higher one: above those of a starting engine, below the limit of open files.
 HIGH = 512
 CAN_WATCH = sys.platform == "linux"
 
@@ -85,7 +86,8 @@ def hold_connection(address: str, rank: int) -> None:
     with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
         connection.connect("\0" + address)
         connection.sendall(rank.to_bytes(8, "little"))
-        fcntl.fcntl(connection, fcntl.F_DUPFD_CLOEXEC, HIGH)
+        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)  # 1,024 mostly, 256 where somebody has set it
+        fcntl.fcntl(connection, fcntl.F_DUPFD_CLOEXEC, min(HIGH, limit // 2))
 
 
 def first_to_die(seen: list[int], reported: list[int], statuses: list[int]) -> int:

@@ -1,3 +1,4 @@
+import resource
 import subprocess
 import sys
 import threading
@@ -71,6 +72,22 @@ def test_who_looks_late_still_sees_the_order(processes, monkeypatch):
     late.set()
     assert wait_for(lambda: len(deaths.order) == 5)
     assert deaths.order == order
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells the order")
+def test_few_open_files_are_no_death(processes):
+    """A limit of 256, as some clusters set it, is below the descriptor that is asked for."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+    try:
+        deaths, make = processes
+        first, _ = make(2)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    deaths.start(2)
+    first.kill()
+    assert wait_for(lambda: deaths.order)
+    assert deaths.order == [0]
 
 
 def test_process_without_a_connection(processes):
