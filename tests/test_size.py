@@ -29,7 +29,7 @@ CAPS = {
     "distlearn/data": 8_266,
     "distlearn/nn": 38_254,
     "distlearn/optim": 3_356,
-    "distlearn/parallel": 46_075,
+    "distlearn/parallel": 44_341,
     "distlearn/sim": 23_267,
     "distlearn/testing": 5_179,
     "distlearn/train": 8_413,

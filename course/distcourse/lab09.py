@@ -7,6 +7,7 @@ import operator
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from statistics import geometric_mean
 
 import numpy as np
 
@@ -17,7 +18,6 @@ from distlearn.nn.container import layer_span
 from distlearn.nn.models import TABLE, Inception
 from distlearn.optim import SGD, Momentum, Optimizer
 from distlearn.parallel import Layout, Serial, simulate_layout
-from distlearn.parallel.mesh import LayoutError, Mesh, Partial, Replicate, Shard
 from distlearn.parallel.planning.search import model_and_sample
 from distlearn.parallel.tensor import ColumnParallelLinear, RowParallelLinear, TensorParallel, boundary, shard_specs
 from distlearn.shares import shares
@@ -26,6 +26,7 @@ from distlearn.train import fit
 from distlearn.viz.look import COLORS, INK, MUTED, new_axes, styled, write_title
 
 from .exercise import named
+from .mesh import LayoutError, Mesh, Partial, Replicate, Shard
 
 # -- Tensor-parallel training with three bugs of real frameworks, none of which raises an error.
 
@@ -131,8 +132,8 @@ def layout_facts(case: LayoutCase) -> tuple[LayoutFacts, dict[str, float]]:
         dense, itemsize = weights - before, serial.params[0].data.dtype.itemsize
         shape = features.output_shape((case.batch_size, *sample))
         entering = itemsize * int(np.prod(shape))
-        twice = 2 * sent_bytes("all_gather", entering, p)
-        tensor_dense = costs[TRICK].nbytes - sent_bytes("all_reduce", before, p) - twice
+        at_boundary = 2 * sent_bytes("all_gather", entering, p)
+        tensor_dense = costs[TRICK].nbytes - sent_bytes("all_reduce", before, p) - at_boundary
     facts = LayoutFacts(p, weights, dense, entering, costs["tensor"].nbytes, tensor_dense)
     return facts, {name: cost.seconds for name, cost in costs.items()}
 
@@ -153,7 +154,7 @@ def score_rule(rule: Callable, cases=TEN) -> tuple[list[dict], float]:
             )
         row = {"network": case.name, "ranks": case.ranks, "batch": case.batch_size, "the rule": chosen}
         rows.append(row | {"the planner": fastest, "times the fastest": seconds[chosen] / seconds[fastest]})
-    return rows, float(np.exp(np.mean([np.log(row["times the fastest"]) for row in rows])))
+    return rows, geometric_mean(row["times the fastest"] for row in rows)
 
 
 # -- What the checks of the exercises look at.

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from distcourse import Check, CheckFailed
 from distcourse.check import call_watched, is_library
+from distcourse.mesh import Partial
 
 import distlearn as dl
 from distlearn.comm.base import RankError
 from distlearn.optim import SGD
-from distlearn.parallel.mesh import Partial
 
 X = np.arange(6.0).reshape(2, 3)
 

@@ -2,9 +2,8 @@
 
 import pytest
 from distcourse import lab09
+from distcourse.mesh import Partial, Replicate, Shard
 from matplotlib.patches import Rectangle
-
-from distlearn.parallel.mesh import Partial, Replicate, Shard
 
 
 @pytest.mark.parametrize(

@@ -33,14 +33,24 @@ model, chapter 3).
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from ..backend import get_xp
-from ..shares import share, shares
-from .sharding import Partial, Replicate, Shard, at, gather_parts, length, reduce_scatter_parts, take_part
+from distlearn.backend import get_xp
+from distlearn.parallel.sharding import (
+    Partial,
+    Replicate,
+    Shard,
+    at,
+    gather_parts,
+    length,
+    reduce_scatter_parts,
+    take_part,
+)
+from distlearn.shares import share, shares
 
 
 class LayoutError(ValueError):
@@ -61,7 +71,7 @@ class Mesh:
 def _check_placement(placement, ndim: int) -> None:
     if not isinstance(placement, (Shard, Replicate, Partial)):
         raise LayoutError(f"the placement is {placement!r}, expected Shard(axis), Replicate() or Partial()")
-    if isinstance(placement, Shard) and not (hasattr(placement.axis, "__index__") and 0 <= placement.axis < ndim):
+    if isinstance(placement, Shard) and placement.axis not in range(ndim):
         raise LayoutError(f"the placement is {placement}, expected an axis from 0 to {ndim - 1}")
 
 
@@ -112,8 +122,7 @@ class MeshArray:
             x = xp.zeros(self.shape, x.dtype)
             x[at(old.axis, share(self.shape[old.axis], comm.rank, comm.size))] = self.local
         elif isinstance(placement, Shard):
-            mine = share(self.shape[placement.axis], comm.rank, comm.size)
-            x = take_part(x, placement.axis, mine)
+            x = take_part(x, placement.axis, share(self.shape[placement.axis], comm.rank, comm.size))
         else:  # Replicate to Partial
             x = x.copy() if comm.rank == 0 else xp.zeros_like(x)
         return MeshArray(x, comm, placement, self.shape)
@@ -128,13 +137,9 @@ class MeshArray:
         for rank, part in enumerate(news):
             piece = x[at(new, part)]
             blocks[rank][tuple(map(slice, piece.shape))] = piece
-        whole = list(self.shape)
-        whole[new] = length(news[comm.rank])
-        y = xp.empty(whole, x.dtype)
-        for part, got in zip(olds, comm.all_to_all(blocks), strict=True):
-            place = y[at(old, part)]
-            place[...] = got[tuple(map(slice, place.shape))]
-        return y
+        mine = slice(length(news[comm.rank]))
+        received = zip(olds, comm.all_to_all(blocks), strict=True)
+        return xp.concatenate([got[at(old, slice(length(part)))][at(new, mine)] for part, got in received], old)
 
     def all_reduce(self) -> MeshArray:
         if isinstance(self.placement, Shard):
@@ -152,24 +157,21 @@ class MeshArray:
     def __matmul__(self, other: MeshArray) -> MeshArray:
         if not isinstance(other, MeshArray) or other.ndim != 2 or self.shape[-1:] != other.shape[:1]:
             raise LayoutError(f"{self} @ {other}: expected a MeshArray of shape ({self.shape[-1]}, m)")
-        placement = _product(self, other)
+        placement = _product(self, other)  # before the product, which may not fit
         return MeshArray(self.local @ other.local, self.comm, placement, (*self.shape[:-1], other.shape[1]))
 
     def __add__(self, other) -> MeshArray:
         """Add arrays of the same layout; a vector is added to every row."""
-        return self._with(other, "+", lambda a, b: a + b)
+        return self._with(other, "+", operator.add)
 
     def __radd__(self, other) -> MeshArray:
         return self if np.isscalar(other) and other == 0 else self + other  # Python's sum() begins with 0
-
-    def __sub__(self, other) -> MeshArray:
-        return self._with(other, "-", lambda a, b: a - b)
 
     def __mul__(self, other) -> MeshArray:
         """Multiply element by element; by a number, or by an array of the same layout that is not a Partial."""
         if np.isscalar(other):
             return MeshArray(self.local * other, self.comm, self.placement, self.shape)
-        return self._with(other, "*", lambda a, b: a * b)
+        return self._with(other, "*", operator.mul)
 
     __rmul__ = __mul__
 
@@ -190,7 +192,7 @@ class MeshArray:
         partial, full = (self, other) if isinstance(a, Partial) else (other, self)
         if sums == 2 and sign == "*":
             raise LayoutError(f"{self} * {other}: a product of sums is not a sum of products; all_reduce one")
-        if sums == 1 and sign != "*":
+        if sums == 1 and sign == "+":
             raise LayoutError(
                 f"{self} {sign} {other}: {full} would be added once on each of the {self.comm.size} ranks; "
                 f"redistribute {partial} to Replicate() first (all_reduce)"
