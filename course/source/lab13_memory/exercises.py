@@ -37,7 +37,10 @@ EXERCISES["step_bytes"] = Exercise(
         "outputs are saved once each; the input is the batch": (
             f"{SAVED}  ->  itemsize * batch * (sum(sizes[:-1]) + sum(sizes[1:-1]))"
         ),
-        "an optimizer's arrays are as large as the parameters": "arrays * weights  ->  arrays * itemsize",
+        "an optimizer's arrays are as large as the parameters": [
+            "arrays * weights  ->  arrays * itemsize",
+            "arrays * weights  ->  arrays * batch * weights",
+        ],
         "one label of 8 bytes, not a number for each class": (
             f"{BATCH}  ->  batch * itemsize * (sizes[0] + sizes[-1])"
         ),
@@ -53,7 +56,9 @@ EXERCISES["step_bytes"] = Exercise(
         "the last layer has parameters, too": "zip(sizes, sizes[1:])  ->  zip(sizes, sizes[1:-1])",
         "parameters are numbers so far: times itemsize bytes": f"{WEIGHTS}  ->  {WEIGHTS[11:]}",
         "a parameter has itemsize bytes, not always 4": f"{WEIGHTS}  ->  4 * {WEIGHTS[11:]}",
-        "the optimizer keeps `arrays` numbers for each parameter": "arrays * weights  ->  weights",
+        "the optimizer keeps `arrays` numbers for each parameter": [
+            f"arrays * weights  ->  {n}weights" for n in ("", "2 * ")
+        ],
         "`arrays` numbers for each parameter, without weight and gradient": (
             "arrays * weights  ->  (arrays + 1) * weights"
         ),
@@ -134,6 +139,7 @@ EXERCISES["layer_bytes"] = Exercise(
         ),
         "full recomputation keeps 2 s b h, not 34 / t": "return 2.0 * s * b * h\n  ->  return 34 * s * b * h / t\n",
         "selective recomputation drops all of the attention term, not a part": [
+            f"{SCORES}  ->  (1 if selective else 5) * a * s / (h * t)",
             f"{SCORES}  ->  5 * a * s / (h * t) / (2 if selective else 1)",
             f"{SCORES}  ->  (2 if selective else 5) * a * s / (h * t)",
         ],
@@ -162,7 +168,10 @@ EXERCISES["layer_bytes"] = Exercise(
             f"{SCORES}  ->  0 if selective else 5 * a * s / h"
         ),
         "`/ h * t` multiplies by t": (f"{SCORES}  ->  0 if selective else 5 * a * s / h * t"),
-        "24 of the 34 are divided by t, and 10 are not": f"{REST}  ->  34",
+        "24 of the 34 are divided by t, and 10 are not": [
+            f"{REST}  ->  34",
+            f"{REST}  ->  10 / t + 24 if sequence else 34",
+        ],
         "with sequence parallelism the 10 are divided by t, too": [
             f"{REST}  ->  10 + 24 / t",
             f"{REST}  ->  10 / t + 24 if sequence else 10 + 24 / t",
@@ -188,6 +197,7 @@ EXERCISES["layer_bytes"] = Exercise(
         "the attention term is in the bracket: times s b h": (f"{ALL}  ->  return s * b * h * rest + scores"),
         "/ divides, // leaves the remainder out": [
             f"{SCORES}  ->  0 if selective else 5 * a * s // (h * t)",
+            f"{SCORES}  ->  0 if selective else 5 * a * s // h / t",
             f"{REST}  ->  34 // t if sequence else 10 + 24 // t",
         ],
         "a fraction as it is: no int(), no rounding": (f"{ALL}  ->  return int(s * b * h * (rest + scores))"),
@@ -737,9 +747,11 @@ EXERCISES["nvfp4"] = Exercise(
         "e4m3 rounds some scales to 0: ask the scale, not the largest": (
             "np.sign(blocks)  ->  np.sign(blocks / np.where(largest == 0, 1, s))"
         ),
-        "nothing is added to s or t: it spoils small numbers": [
+        "s and t as they are: a constant spoils small numbers": [
             f"{SCALE}  ->  {SCALE} + 1e-12",
             f"{T}  ->  np.float32(largest.max() / (448 * 6) + 1e-8)",
+            f"{T}  ->  np.float32(largest.max() / (448 * 6) + 1e-12)",
+            f"{T}  ->  max(np.float32(largest.max() / (448 * 6)), np.float32(1e-12))",
         ],
         "divide numbers by their block's scale s before rounding": [
             "size = abs(blocks) / np.where(s == 0, 1, s)  ->  size = abs(blocks)",
