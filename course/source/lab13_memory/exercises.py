@@ -27,26 +27,27 @@ EXERCISES["step_bytes"] = Exercise(
         ),
         "a layer has d_out biases, not d_in + d_out": "(a + 1) * b  ->  a * b + a + b",
         "the last layer has biases, too": f"{WEIGHTS}  ->  {WEIGHTS} - itemsize * sizes[-1]",
-        "parameters' gradients alone: those of activations come and go in backward": (
+        "parameters' gradients alone, not those of activations": (
             '"gradients": weights  ->  "gradients": weights + saved'
         ),
-        "a ReLU's output says where it let values through: no mask beside it": (
+        "a ReLU's output says where it let values through: no mask": (
             f"{SAVED}  ->  {SAVED} + batch * sum(sizes[1:-1])"
         ),
         "the inputs of the batch have sizes[0] numbers each": f"{BATCH}  ->  batch * (itemsize * sizes[-1] + 8)",
-        "once for each layer: the sum of sizes[1:]; the input is the batch": (
+        "outputs are saved once each; the input is the batch": (
             f"{SAVED}  ->  itemsize * batch * (sum(sizes[:-1]) + sum(sizes[1:-1]))"
         ),
-        "an optimizer's arrays are as large as the parameters": "arrays * weights  ->  arrays * itemsize",
-        "a label is one int64 of 8 bytes, not a number for each class": (
+        "an optimizer's arrays are as large as the parameters": [
+            "arrays * weights  ->  arrays * itemsize",
+            "arrays * weights  ->  arrays * batch * weights",
+        ],
+        "one label of 8 bytes, not a number for each class": (
             f"{BATCH}  ->  batch * itemsize * (sizes[0] + sizes[-1])"
         ),
         "a label is an int64, 64 bits: 8 bytes": [
             f"{BATCH}  ->  batch * (itemsize * sizes[0] + {n})" for n in (1, 4, 64)
         ],
-        "a layer has d_in times d_out weights: add them up over the layers": (
-            f"{WEIGHTS}  ->  itemsize * int(np.prod(sizes))"
-        ),
+        "weights of layers add up: d_in times d_out each": (f"{WEIGHTS}  ->  itemsize * int(np.prod(sizes))"),
         "parameters are in bytes already: not times 4 again": "arrays * weights  ->  arrays * 4 * weights",
         "each output is saved once, not twice": f"{SAVED}  ->  2 * {SAVED}",
         "each layer has a bias for every output, too": "(a + 1) * b  ->  a * b",
@@ -54,9 +55,11 @@ EXERCISES["step_bytes"] = Exercise(
         "a layer has d_out biases, not one": "(a + 1) * b  ->  (a * b + 1)",
         "the last layer has parameters, too": "zip(sizes, sizes[1:])  ->  zip(sizes, sizes[1:-1])",
         "parameters are numbers so far: times itemsize bytes": f"{WEIGHTS}  ->  {WEIGHTS[11:]}",
-        "a parameter has itemsize bytes, which are not always 4": f"{WEIGHTS}  ->  4 * {WEIGHTS[11:]}",
-        "the optimizer keeps `arrays` numbers for each parameter": "arrays * weights  ->  weights",
-        "what is neither weight nor gradient: `arrays` numbers for each parameter": (
+        "a parameter has itemsize bytes, not always 4": f"{WEIGHTS}  ->  4 * {WEIGHTS[11:]}",
+        "the optimizer keeps `arrays` numbers for each parameter": [
+            f"arrays * weights  ->  {n}weights" for n in ("", "2 * ")
+        ],
+        "`arrays` numbers for each parameter, without weight and gradient": (
             "arrays * weights  ->  (arrays + 1) * weights"
         ),
         "the optimizer keeps numbers for the biases, too": (
@@ -65,19 +68,15 @@ EXERCISES["step_bytes"] = Exercise(
         "the optimizer's numbers have itemsize bytes, too": (f"arrays * weights  ->  arrays * {WEIGHTS[11:]}"),
         "a parameter has one gradient, whatever the batch": ('"gradients": weights  ->  "gradients": batch * weights'),
         "each parameter has a gradient": '"gradients": weights  ->  "gradients": 0',
-        "the first layer's input is the batch, which is counted already": (
-            f"{SAVED}  ->  itemsize * batch * sum(sizes)"
-        ),
+        "the first layer's input is the batch, counted already": (f"{SAVED}  ->  itemsize * batch * sum(sizes)"),
         "a ReLU's output is the next layer's input: one array, not two": (
             f"{SAVED}  ->  itemsize * batch * (2 * sum(sizes[1:]) - sizes[-1])"
         ),
-        "the scores are needed until backward begins: count them": (
-            f"{SAVED}  ->  itemsize * batch * sum(sizes[1:-1])"
-        ),
+        "the scores are held, too: count them": (f"{SAVED}  ->  itemsize * batch * sum(sizes[1:-1])"),
         "every sample saves its own: times the batch": f"{SAVED}  ->  itemsize * sum(sizes[1:])",
         "what is saved are outputs, not inputs": f"{SAVED}  ->  itemsize * batch * sum(sizes[:-1])",
         "what is saved are numbers so far: times itemsize bytes": f"{SAVED}  ->  {SAVED[11:]}",
-        "what is saved has itemsize bytes a number, which are not always 4": (f"{SAVED}  ->  4 * {SAVED[11:]}"),
+        "saved numbers have itemsize bytes, not always 4": (f"{SAVED}  ->  4 * {SAVED[11:]}"),
         "all layers' are kept until backward, not only one layer's": [
             f"{SAVED}  ->  itemsize * batch * {one}" for one in ("max(sizes[1:])", "sizes[1]", "sizes[-1]")
         ],
@@ -87,9 +86,9 @@ EXERCISES["step_bytes"] = Exercise(
             f"{BATCH}  ->  batch * (itemsize * sizes[0] + 8 * sizes[-1])"
         ),
         "one label for each sample, not for the batch": f"{BATCH}  ->  batch * itemsize * sizes[0] + 8",
-        "the inputs have itemsize bytes a number, which are not always 4": (f"{BATCH}  ->  batch * (4 * sizes[0] + 8)"),
+        "inputs have itemsize bytes a number, not always 4": (f"{BATCH}  ->  batch * (4 * sizes[0] + 8)"),
         "only the labels have 8 bytes": f"{BATCH}  ->  batch * 8 * (sizes[0] + 1)",
-        "the inputs are missing: itemsize bytes for each of their numbers": f"{BATCH}  ->  batch * 8",
+        "the inputs are missing: itemsize bytes a number": f"{BATCH}  ->  batch * 8",
         "itemsize is an argument, not always 4": "    weights =  ->      itemsize = 4\n    weights =",
         "bytes are whole numbers: no division, no float": f"{SAVED}  ->  itemsize / 1 * {SAVED[11:]}",
         "a dict of bytes by owner, not their sum": "return held |  ->  return sum(held.values()) or ",
@@ -125,35 +124,34 @@ EXERCISES["layer_bytes"] = Exercise(
     },
     draws=10,
     mistakes={
-        "2 + 2 + 4 + 1 + 1 = 10 stay whole: four inputs of 2 bytes, of which two are normalizations', and two masks": [
+        "2 + 2 + 4 + 1 + 1 = 10 stay whole: four inputs and two masks": [
             f"{REST}  ->  34 / t if sequence else {n} + {34 - n} / t" for n in (6, 9, 11, 12, 14, 15)
         ],
         "24 of the 34 are divided by t, and not dropped": f"{REST}  ->  34 / t if sequence else 10",
-        "sequence parallelism divides the 10 by t, and does not drop them": (
+        "sequence parallelism divides the 10 by t, not drops them": (
             f"{REST}  ->  24 / t if sequence else 10 + 24 / t"
         ),
         "full recomputation keeps the layer's input alone, and no attention term": (
             "return 2.0 * s * b * h\n  ->  return 2.0 * s * b * h + 5 * a * s**2 * b / t\n"
         ),
-        "the attention term is divided by t already: sequence parallelism divides the 10 alone": (
+        "sequence parallelism divides the 10 alone: the rest is divided already": (
             f"{ALL}  ->  return s * b * h * (10 + 24 / t + scores) / (t if sequence else 1)"
         ),
         "full recomputation keeps 2 s b h, not 34 / t": "return 2.0 * s * b * h\n  ->  return 34 * s * b * h / t\n",
         "selective recomputation drops all of the attention term, not a part": [
+            f"{SCORES}  ->  (1 if selective else 5) * a * s / (h * t)",
             f"{SCORES}  ->  5 * a * s / (h * t) / (2 if selective else 1)",
             f"{SCORES}  ->  (2 if selective else 5) * a * s / (h * t)",
         ],
         "the attention term is 5 a s^2 b: times b": (
             f"{ALL}  ->  return s * b * h * rest + (0 if selective else 5 * a * s**2 / t)"
         ),
-        "full recomputation keeps one input of s b h numbers, of 2 bytes each": [
+        "full recomputation keeps one input: s b h numbers of 2 bytes": [
             "return 2.0 * s * b * h\n  ->  return 16 * s * b * h\n",
             "return 2.0 * s * b * h\n  ->  return 4 * s * b * h\n",
         ],
         "two masks of one byte stay whole, too": "10 + 24 / t  ->  8 + 26 / t",
-        "selective recomputation drops 5 a s / h alone, and no part of the 34": (
-            "0 if selective  ->  -11 / t if selective"
-        ),
+        "selective recomputation drops no part of the 34": ("0 if selective  ->  -11 / t if selective"),
         "the attention term is 5 a s / h: divide by h": "5 * a * s / (h * t)  ->  5 * a * s * h / t",
         "the formula gives bytes already: not times 2": f"{ALL}  ->  {ALL.replace('return', 'return 2 *')}",
         "the formula gives bytes, not numbers of 2 bytes: do not halve it": f"{ALL}  ->  {ALL} / 2",
@@ -162,21 +160,24 @@ EXERCISES["layer_bytes"] = Exercise(
         ),
         "full recomputation keeps the layer's input alone": ("    if full:\n        return 2.0 * s * b * h\n  ->  "),
         "full recomputation keeps something: the layer's input": ("return 2.0 * s * b * h\n  ->  return 0\n"),
-        "full recomputation keeps the whole input on every rank: not divided by t": [
+        "full recomputation keeps the whole input: not divided by t": [
             "return 2.0 * s * b * h\n  ->  return 2.0 * s * b * h / t\n",
             "return 2.0 * s * b * h\n  ->  return 2.0 * s * b * h / (t if sequence else 1)\n",
         ],
         "ranks share the heads: the attention term is divided by t": (
             f"{SCORES}  ->  0 if selective else 5 * a * s / h"
         ),
-        "divided by h and by t: `/ h * t` multiplies by t": (f"{SCORES}  ->  0 if selective else 5 * a * s / h * t"),
-        "24 of the 34 are divided by t, and 10 are not": f"{REST}  ->  34",
+        "`/ h * t` multiplies by t": (f"{SCORES}  ->  0 if selective else 5 * a * s / h * t"),
+        "24 of the 34 are divided by t, and 10 are not": [
+            f"{REST}  ->  34",
+            f"{REST}  ->  10 / t + 24 if sequence else 34",
+        ],
         "with sequence parallelism the 10 are divided by t, too": [
             f"{REST}  ->  10 + 24 / t",
             f"{REST}  ->  10 / t + 24 if sequence else 10 + 24 / t",
         ],
         "without sequence parallelism the 10 stay whole": f"{REST}  ->  34 / t",
-        "without sequence parallelism the 10 stay whole, and the 24 are divided by t": (
+        "without sequence parallelism the 24, not the 10, are divided by t": (
             f"{REST}  ->  34 / t if sequence else 10 / t + 24"
         ),
         "without sequence parallelism 24 are divided by t": f"{REST}  ->  34 / t if sequence else 34",
@@ -185,22 +186,21 @@ EXERCISES["layer_bytes"] = Exercise(
         "selective recomputation drops the attention term, and keeps the rest": (
             f"{ALL}  ->  rest = 0 if selective else rest\n    return s * b * h * (rest + 5 * a * s / (h * t))"
         ),
-        "the attention term is dropped if recomputation is selective, not else": (
+        "the attention term is dropped only if recomputation is selective": (
             f"{SCORES}  ->  5 * a * s / (h * t) if selective else 0"
         ),
         "the attention term is kept, unless recomputation is selective": f"{SCORES}  ->  0",
         "5 a s / h grows with s": f"{SCORES}  ->  0 if selective else 5 * a / (h * t)",
         "5 a s / h grows with a": f"{SCORES}  ->  0 if selective else 5 * s / (h * t)",
-        "5 a s / h falls with h: s b h is outside the bracket": (f"{SCORES}  ->  0 if selective else 5 * a * s / t"),
+        "5 a s / h falls with h": (f"{SCORES}  ->  0 if selective else 5 * a * s / t"),
         "5 a s / h, not 5 a h / s": f"{SCORES}  ->  0 if selective else 5 * a * h / (s * t)",
         "the attention term is in the bracket: times s b h": (f"{ALL}  ->  return s * b * h * rest + scores"),
         "/ divides, // leaves the remainder out": [
             f"{SCORES}  ->  0 if selective else 5 * a * s // (h * t)",
+            f"{SCORES}  ->  0 if selective else 5 * a * s // h / t",
             f"{REST}  ->  34 // t if sequence else 10 + 24 // t",
         ],
-        "the number as it is, also a fraction: no int(), no rounding": (
-            f"{ALL}  ->  return int(s * b * h * (rest + scores))"
-        ),
+        "a fraction as it is: no int(), no rounding": (f"{ALL}  ->  return int(s * b * h * (rest + scores))"),
         "times s b h": f"{ALL}  ->  return rest + scores",
         "times b, too": f"{ALL}  ->  return s * h * (rest + scores)",
         "times s, too": f"{ALL}  ->  return b * h * (rest + scores)",
@@ -230,7 +230,7 @@ EXERCISES["light_forward"] = Exercise(
     at_most=("bytes kept of batch 0", "bytes kept of batch 1", "bytes kept of batch 2"),
     mistakes={
         "the backward pass takes dy, not the output": f"{BACK}  ->  return block.backward(y, saved)",
-        "keep the block's input alone: what it saved is computed again": [
+        "keep the block's input alone, not what it saved": [
             (f"{RUN}  ->      return block.forward(x)", f"{AGAIN}  ->      return block.backward(dy, kept)"),
         ],
         "keep the block's input, which light_backward gives to forward": [
@@ -251,14 +251,14 @@ EXERCISES["light_forward"] = Exercise(
         "the input is kept, not the output": "return y, x  ->  return y, y",
         "the output comes first: return y, kept": "return y, x  ->  return x, y",
         "return the output as well: y, kept": "return y, x  ->  return x",
-        "the block did not run again: what it saved was kept somewhere else": (
+        "the block did not run again: keep nothing elsewhere": (
             "SAVED = []\n\n"
             "def light_forward(block, x):\n    y, saved = block.forward(x)\n"
             "    SAVED.append((x, saved))\n    return y, x\n\n"
             "def light_backward(block, dy, kept):\n"
             "    return block.backward(dy, next(saved for x, saved in SAVED[::-1] if x is kept))\n"
         ),
-        "several batches are under way: keep nothing on the block or outside, return it": [
+        "several batches are under way: keep nothing on the block or outside": [
             ("return y, x  ->  block.x = x\n    return y, None", "forward(kept)  ->  forward(block.x)"),
             (
                 "def light_forward  ->  LAST = {}\ndef light_forward",
@@ -266,14 +266,14 @@ EXERCISES["light_forward"] = Exercise(
                 "forward(kept)  ->  forward(LAST['x'])",
             ),
         ],
-        "several batches are under way, and come back in any order: return what is kept": [
+        "batches come back in any order: return what is kept": [
             (
                 "def light_forward  ->  STACK = []\ndef light_forward",
                 "return y, x  ->  STACK.append(x)\n    return y, None",
                 "forward(kept)  ->  forward(STACK.pop())",
             ),
         ],
-        "what a forward pass saved serves one backward pass: forward again, then backward once": [
+        "what is saved serves one backward pass: forward again, backward once": [
             f"    {BACK}  ->      block.backward(dy, saved)\n    {BACK}",
             (
                 "def light_forward  ->  LAST = {}\ndef light_forward",
@@ -285,21 +285,19 @@ EXERCISES["light_forward"] = Exercise(
             f"{RUN}  ->      y = block.forward(x)\n    return y, x",
             "    y, saved = block.forward(kept)  ->      saved = block.forward(kept)",
         ],
-        "the output of the block comes first, not its input: run it": "return y, x  ->  return x, x",
+        "the block's output comes first, not its input": "return y, x  ->  return x, x",
         "the backward pass runs in light_backward, with dy": (
             f"{RUN}  ->      y, saved = block.forward(x)\n    return y, block.backward(y, saved)",
             f"{AGAIN}  ->      return kept",
         ),
-        "one forward pass in each of the two functions is enough": [
+        "one forward pass in each function is enough": [
             f"{AGAIN}  ->      block.forward(kept)\n{AGAIN}",
             f"{RUN}  ->      block.forward(x)\n{RUN}",
         ],
-        "return what the block's backward pass returns, not the output": (
+        "return what block.backward returns, not the output": (
             f"    {BACK}  ->      block.backward(dy, saved)\n    return y"
         ),
-        "return what the block's backward pass returns, not dy": (
-            f"    {BACK}  ->      block.backward(dy, saved)\n    return dy"
-        ),
+        "return what block.backward returns, not dy": (f"    {BACK}  ->      block.backward(dy, saved)\n    return dy"),
         "the gradients of the block are missing: run its backward pass": f"    {BACK}  ->      return dy",
         "forward again on the input that was kept, not on dy": "block.forward(kept)  ->  block.forward(dy)",
         "`block.backward` wants what the forward pass has saved, not its input": (
@@ -350,7 +348,7 @@ EXERCISES["plan"] = Exercise(
     at_most=("operations done again",),
     mistakes={
         "try every cut, not only the middle": "range(i + 1, j):  ->  [(i + j) // 2][: j - i - 1]:",
-        "a cut lies inside, i < k < j: else one part is the whole again": [
+        "i < k < j: else one part is the whole again": [
             "range(i + 1, j):  ->  range(i, j):",
             "range(i + 1, j):  ->  range(i + 1, j + 1):",
             "range(i + 1, j):  ->  range(i, j + 1):",
@@ -359,7 +357,7 @@ EXERCISES["plan"] = Exercise(
             'float("inf"), None  ->  None',
             ('float("inf"), None  ->  None', "if again < found[0]:  ->  if found is None or again < found[0]:"),
         ],
-        "what is known of one chain is not true of the next: keep it inside `plan`": [
+        "the next chain has other answers: keep them inside `plan`": [
             (
                 "from functools import cache  ->  KNOWN = {}",
                 "    @cache\n    def best(i, j, room):  ->  "
@@ -383,7 +381,7 @@ EXERCISES["plan"] = Exercise(
                 "        return found  ->          KNOWN[i, j, room] = found\n        return found",
             ),
         ],
-        "what fits into the budget is as good: do the least again, not with the least peak": (
+        "any peak that fits is as good: do the least again": (
             """def plan(forward, inputs, saved, budget):
     def best(i, j):
         found = sum(saved[i:j]), list(range(i, j))
@@ -396,15 +394,13 @@ EXERCISES["plan"] = Exercise(
     return best(0, len(forward))[1]
 """
         ),
-        "a list takes the bytes that its layers save, not their operations": (
-            f"{FITS}  ->          if sum(forward[i:j]) <= room:"
-        ),
-        "layers are counted from the first of the chain, not of the part": "list(range(i, j))  ->  list(range(j - i))",
+        "a list takes bytes, not operations": (f"{FITS}  ->          if sum(forward[i:j]) <= room:"),
+        "count layers from the chain's first, not the part's": "list(range(i, j))  ->  list(range(j - i))",
         "the left part alone is run again: layers i to k - 1": f"{COST}  ->  sum(forward[i:j]) + a + b",
         "a single layer must fit into its room, too": f"{FITS}  ->          if j - i == 1 or sum(saved[i:j]) <= room:",
         "what the parts do again adds up: a + b, not the larger": f"{COST}  ->  sum(forward[i:k]) + max(a, b)",
         "compare operations, sum(forward[i:k]), not the bytes of an input": f"{COST}  ->  inputs[k] + a + b",
-        "cuts follow from sizes and operations: parts of equal length are not the best": [
+        "parts of equal length are not the best: try every cut": [
             """def plan(forward, inputs, saved, budget):
     n = len(forward)
     size = max(1, round(n**0.5))
@@ -429,19 +425,17 @@ EXERCISES["plan"] = Exercise(
         found = found, [i]
     return found
 """,
-        "this is the first cut that fits: add sum(forward[i:k]), and take the cheapest": [
+        "this is the first cut that fits: take the cheapest, with sum(forward[i:k])": [
             "again < found[0]  ->  found[1] is None and again < found[0]",
             f"{COST}  ->  a + b",
         ],
-        "the cheapest cut, not the last that fits, nor the one that does most again": [
+        "the cheapest cut, not the last that fits or the one that does most": [
             "again < found[0]  ->  again < float('inf')",
             "again < found[0]  ->  again < float('inf') and (found[1] is None or again > found[0])",
         ],
         "the cheapest, to the operation": "again < found[0]  ->  again < 0.95 * found[0]",
-        "while the right part runs its input is kept, too: it takes inputs[k] of the room": (
-            f"{PARTS}  ->  best(i, k, room), best(k, j, room)"
-        ),
-        "the left part runs when the right part's input is gone: it has the whole room": [
+        "the right part's input takes inputs[k] of its room": (f"{PARTS}  ->  best(i, k, room), best(k, j, room)"),
+        "the left part runs last: it has the whole room": [
             f"{PARTS}  ->  best(i, k, room - inputs[{x}]), best(k, j, room - inputs[k])" for x in "ki"
         ],
         "what takes room is the input of the right part, inputs[k]": [
@@ -449,12 +443,8 @@ EXERCISES["plan"] = Exercise(
             f"{PARTS}  ->  best(i, k, room), best(k, j, room - inputs[k - 1])",
             (f"{PARTS}  ->  best(i, k, room), best(k, j, room - (inputs + [0])[k + 1])"),
         ],
-        "a left part can be cut again: its input is there until it has run": (
-            f"{PARTS}  ->  ({listed('i', 'k', 'room')}), best(k, j, room - inputs[k])"
-        ),
-        "a right part can be cut again, in the room that its input leaves": (
-            f"{PARTS}  ->  best(i, k, room), ({listed('k', 'j', 'room - inputs[k]')})"
-        ),
+        "a left part can be cut again": (f"{PARTS}  ->  ({listed('i', 'k', 'room')}), best(k, j, room - inputs[k])"),
+        "a right part can be cut again": (f"{PARTS}  ->  best(i, k, room), ({listed('k', 'j', 'room - inputs[k]')})"),
         "compare operations, sum(forward[i:k]), not numbers of layers": f"{COST}  ->  k - i + a + b",
         "compare operations, sum(forward[i:k]), not bytes": f"{COST}  ->  sum(saved[i:k]) + a + b",
         "the left part is run again, not the right part": f"{COST}  ->  sum(forward[k:j]) + a + b",
@@ -467,23 +457,21 @@ EXERCISES["plan"] = Exercise(
             "list(range(i, j))  ->  list(range(i, j + 1))",
             "list(range(i, j))  ->  list(range(i + 1, j + 1))",
         ],
-        "layers that are kept are a list, not a range or a tuple": [
+        "kept layers are a list, not a range or a tuple": [
             "list(range(i, j))  ->  range(i, j)",
             "list(range(i, j))  ->  tuple(range(i, j))",
         ],
         "return the plan, not its cost": f"{END}  ->  {END[:-3]}[0]",
         "return the plan, without its cost": f"{END}  ->  {END[:-3]}",
-        "a list keeps what all its layers save, at the same time: if that does not fit, cut": [
+        "a list keeps what all its layers save: if that does not fit, cut": [
             f"{END}  ->  return list(range(len(forward)))",
             f"{FITS}  ->          if max(saved[i:j]) <= room:",
         ],
-        "a list takes what its layers save: its input is counted where it is cut off": (
+        "a list takes what its layers save: its input is counted at the cut": (
             f"{FITS}  ->          if inputs[i] + sum(saved[i:j]) <= room:"
         ),
         "a list takes what its layers save, not their inputs": (f"{FITS}  ->          if sum(inputs[i:j]) <= room:"),
-        "layers i to j - 1 are a part: one more is counted in what they save": (
-            f"{FITS}  ->          if sum(saved[i : j + 1]) <= room:"
-        ),
+        "layers i to j - 1 are a part: one more is counted": (f"{FITS}  ->          if sum(saved[i : j + 1]) <= room:"),
         "what takes all of the room fits, too: <=": [
             f"{FITS}  ->          if sum(saved[i:j]) < room:",
         ],
@@ -498,10 +486,8 @@ EXERCISES["plan"] = Exercise(
             "        return known[i, j]\n\n"
             "    def search(i, j, room):"
         ),
-        "a part without a plan costs infinity, more than any number of operations": (
-            'float("inf"), None  ->  10**6, None'
-        ),
-        "a part has no plan: one without must cost infinity, and a left part has all of the room": [
+        "a part without a plan costs infinity": ('float("inf"), None  ->  10**6, None'),
+        "a part has no plan: one without costs infinity, and a left part has all the room": [
             'float("inf"), None\n  ->  0, None\n        if j - i == 1:\n            return found\n',
             f"{PARTS}  ->  best(i, k, room - sum(saved[k:j])), best(k, j, room - inputs[k])",
         ],
@@ -537,7 +523,7 @@ EXERCISES["cluster_16"] = Exercise(
         "seed": rng.integers(1000),
     },
     mistakes={
-        "all ids first, then all means: a value that has moved changes the ids of the next round": (
+        "all ids first, then all means": (
             "        values = np.array([flat[ids == c].mean() if c in ids else values[c] for c in range(16)])"
             "  ->          for c in range(16):\n"
             "            ids = abs(flat[:, None] - values).argmin(axis=1)\n"
@@ -547,14 +533,14 @@ EXERCISES["cluster_16"] = Exercise(
             f"{START}  ->  np.linspace(flat.min(), flat.max(), 15)",
             "for c in range(16)  ->  for c in range(15)",
         ),
-        "begin with values from the smallest to the largest weight, not around the mean": (
+        "begin with the smallest to the largest weight, not around the mean": (
             f"{START}  ->  flat.mean() + flat.std() * np.linspace(-2, 2, 16)"
         ),
         "an id has four bits: shift the second by 4": f"{PACKED}  ->  ids[0::2] | ids[1::2] << 3",
         "from the smallest to the largest there are 15 gaps: divide by 15": (
             "np.linspace(flat.min(), flat.max(), 16)  ->  flat.min() + (flat.max() - flat.min()) * np.arange(16) / 16"
         ),
-        "these are the 16 values to begin with: move each to the mean of its weights": ("range(50)  ->  range(0)"),
+        "these are the first 16 values: move each to its weights' mean": ("range(50)  ->  range(0)"),
         "go on until nothing moves, or for 50 rounds: this stopped too soon": [
             *(f"range(50)  ->  range({n})" for n in (1, 2, 3, 5, 10, 20, 25, 30, 40, 49)),
             *(
@@ -571,20 +557,18 @@ EXERCISES["cluster_16"] = Exercise(
                 "        if np.allclose(new, values, rtol=1e-2):\n            break\n        values = new",
             ),
         ],
-        "a value without weights stays where it is: the mean of nothing is NaN": (
+        "a value without weights stays: the mean of nothing is NaN": (
             f"{MEANS}  ->  flat[ids == c].sum() / (ids == c).sum()"
         ),
-        "a value without weights stays where it is: not at 0, nor at the mean of all": [
+        "a value without weights stays: not at 0, nor at the mean of all": [
             f"{MEANS}  ->  flat[ids == c].mean() if c in ids else {other}" for other in ("0", "flat.mean()")
         ],
-        "begin with values that are evenly spread, not quantiles": (
-            f"{START}  ->  np.quantile(flat, np.linspace(0, 1, 16))"
-        ),
-        "begin with values that are evenly spread, not with some of the weights": [
+        "begin with evenly spread values, not quantiles": (f"{START}  ->  np.quantile(flat, np.linspace(0, 1, 16))"),
+        "begin with evenly spread values, not with some weights": [
             f"{START}  ->  np.random.default_rng(0).choice(flat, 16)",
             f"{START}  ->  flat[:16].copy()",
         ],
-        "begin from the smallest weight: it need not be as far from 0 as the largest": (
+        "begin from the smallest weight, not minus the largest": (
             f"{START}  ->  np.linspace(-abs(flat).max(), abs(flat).max(), 16)"
         ),
         "begin with both ends, the smallest and the largest weight": [
@@ -593,7 +577,7 @@ EXERCISES["cluster_16"] = Exercise(
             f"{START}  ->  np.linspace(-1, 1, 16)",
             f"{START}  ->  np.linspace(0, 1, 16)",
         ],
-        "the mean of its weights, not their median or the middle of their range": [
+        "the mean of its weights, not their median or mid-range": [
             f"{MEANS}  ->  np.median(flat[ids == c]) if c in ids else values[c]",
             f"{MEANS}  ->  (flat[ids == c].min() + flat[ids == c].max()) / 2 if c in ids else values[c]",
         ],
@@ -601,11 +585,11 @@ EXERCISES["cluster_16"] = Exercise(
             f"{MEANS}  ->  flat[ids == c].sum() / len(flat) if c in ids else values[c]"
         ),
         "at most 50 rounds, even if values still move": [f"range(50)  ->  range({n})" for n in (51, 100, 1000)],
-        "a weight belongs to the nearest value, not to the next above it": (
+        "a weight belongs to the nearest value, not the next above": (
             f"{NEAREST}  ->          ids = np.minimum(np.searchsorted(values, flat), 15)\n",
             f"{LAST}  ->      ids = np.minimum(np.searchsorted(values, flat), 15).astype(np.uint8)",
         ),
-        "the nearest value of each weight: argmin over the values, axis=1 of weights by values": (
+        "argmin over the values: axis=1 of weights by values": (
             f"{NEAREST}  ->          ids = abs(flat[:, None] - values).argmin(axis=0)\n"
         ),
         "weights keep their order: not sorted": "w.astype(float).reshape(-1)  ->  np.sort(w.astype(float).reshape(-1))",
@@ -615,24 +599,20 @@ EXERCISES["cluster_16"] = Exercise(
         ],
         "compute in float64": [f"w.astype(float).reshape(-1)  ->  w.astype('float{n}').reshape(-1)" for n in (16, 32)],
         "two ids in each byte": f"{PACKED}  ->  ids",
-        "the first of two ids is in the low four bits: id + 16 * next id": (
-            f"{PACKED}  ->  16 * ids[0::2] + ids[1::2]"
-        ),
+        "the first of two ids has the low four bits": (f"{PACKED}  ->  16 * ids[0::2] + ids[1::2]"),
         "neighbours share a byte: ids[0::2] and ids[1::2], not the two halves": (
             f"{PACKED}  ->  ids[: len(ids) // 2] + 16 * ids[len(ids) // 2 :]"
         ),
         "16 ids in four bits: times 16": [
             f"{PACKED}  ->  ids[0::2] + {second}" for second in ("15 * ids[1::2]", "10 * ids[1::2]", "(ids[1::2] << 8)")
         ],
-        "codes are an array of uint8: the ids, and the 0 that is appended": [
+        "codes are an array of uint8, the appended 0 too": [
             "np.append(ids, np.uint8(0))  ->  np.append(ids, 0)",
             f"{PACKED}  ->  ids[0::2].astype(int) + 16 * ids[1::2]",
             f"return values.astype(w.dtype), {PACKED}  ->  return values.astype(w.dtype), ({PACKED}).tolist()",
         ],
-        "the last id is lost if their number is odd: append a 0": (
-            "ids = np.append(ids, np.uint8(0))  ->  ids = ids[:-1]"
-        ),
-        "an odd number of ids: append a 0, in front it moves all of them": (
+        "of an odd number the last id is lost: append 0": ("ids = np.append(ids, np.uint8(0))  ->  ids = ids[:-1]"),
+        "append the 0: in front it moves all ids": (
             "ids = np.append(ids, np.uint8(0))  ->  ids = np.append(np.uint8(0), ids)"
         ),
         "row by row: w.reshape(-1)": "astype(float).reshape(-1)  ->  astype(float).T.reshape(-1)",
@@ -700,8 +680,8 @@ EXERCISES["nvfp4"] = Exercise(
     rtol=2e-7,  # what is smallest beside the array's largest is 3.6e-7 of it
     mistakes={
         "divide by t before e4m3, and multiply by it after": f"{SCALE}  ->  e4m3(largest / 6) * t",
-        "a number becomes one of the eight sizes of GRID: E4M3 is for scales": f"GRID[{EVEN}]  ->  e4m3(size)",
-        "a number becomes one of the eight sizes of GRID: 5 is none, 0.5 is one": f"GRID[{EVEN}]  ->  np.rint(size)",
+        "a number becomes a size of GRID: E4M3 is for scales": f"GRID[{EVEN}]  ->  e4m3(size)",
+        "a number becomes a size of GRID: 5 is none, 0.5 is one": f"GRID[{EVEN}]  ->  np.rint(size)",
         "even is the place in GRID, not the size": "low % 2 == 0  ->  GRID[low] % 2 == 0",
         "fill up the last block of a row, not the first": (
             "(0, -n % 16)  ->  (-n % 16, 0)",
@@ -713,8 +693,8 @@ EXERCISES["nvfp4"] = Exercise(
         "a tie goes to the even place of GRID, not to the odd one": "low % 2 == 0  ->  low % 2 == 1",
         "to the nearest size, not to the one below": (f"{EVEN}  ->  np.searchsorted(GRID, size, 'right') - 1"),
         "search in MIDDLES: GRID has the sizes themselves": (f"{EVEN}  ->  np.minimum(np.searchsorted(GRID, size), 7)"),
-        "the largest of a block is to become 6: divide by 6": f"{SCALE}  ->  e4m3(largest / t) * t",
-        "the largest of a block is to become 6, the grid's largest size": ("largest / 6 / t  ->  largest / 8 / t"),
+        "the largest of a block becomes 6: divide by 6": f"{SCALE}  ->  e4m3(largest / t) * t",
+        "the largest of a block becomes 6, the grid's largest size": ("largest / 6 / t  ->  largest / 8 / t"),
         "scales have 8 bits: round them with e4m3": f"{SCALE}  ->  largest / 6",
         "a scale is e4m3(...) times t": f"{SCALE}  ->  e4m3(largest / 6 / t)",
         "each block has a scale of its own": [
@@ -722,25 +702,19 @@ EXERCISES["nvfp4"] = Exercise(
             "abs(blocks).max(axis=-1, keepdims=True)  ->  abs(blocks).max(axis=(-1, -2), keepdims=True)",
         ],
         "the place in GRID is not the size: GRID[place]": f"GRID[{EVEN}]  ->  {EVEN}",
-        "x has any number of axes: with one axis it is one row": (
-            f"{BLOCKS}  ->      blocks = padded.reshape(len(x), -1, 16)"
-        ),
+        "x has any number of axes: one axis is one row": (f"{BLOCKS}  ->      blocks = padded.reshape(len(x), -1, 16)"),
         "e4m3 may give 0: all of that block becomes 0": (
             f"{SCALE}  ->  np.maximum(e4m3(largest / 6 / t), np.float32(2**-9)) * t"
         ),
-        "t is one number for the whole array, not one for each block": (
+        "t is one number for the array, not one for each block": (
             f"{T}  ->  np.maximum(largest / np.float32(2688), np.float32(1e-38))"
         ),
-        "t is one number for the whole array, not one for each row": (
+        "t is one number for the array, not one for each row": (
             f"{T}  ->  np.maximum(largest.max(axis=-2, keepdims=True) / np.float32(2688), np.float32(1e-38))"
         ),
-        "without t the scales of small numbers become 0 in E4M3, and others lose bits": (
-            f"{SCALE}  ->  e4m3(largest / 6)"
-        ),
+        "without t scales of small numbers become 0 in E4M3": (f"{SCALE}  ->  e4m3(largest / 6)"),
         "E4M3 ends at 448: t = largest of all / (448 * 6)": "(448 * 6)  ->  6",
-        "the largest scale is 448, where the largest number is 6: t = largest of all / (448 * 6)": (
-            "(448 * 6)  ->  448"
-        ),
+        "448 is the largest scale, 6 the largest number: t = largest of all / (448 * 6)": ("(448 * 6)  ->  448"),
         "this is in units of the scales: multiply by them": "low, high)] * s  ->  low, high)]",
         "the sign is lost": "np.sign(blocks) *   ->  ",
         "the largest by size: negative numbers count, too": [
@@ -757,8 +731,8 @@ EXERCISES["nvfp4"] = Exercise(
             "    padded = np.pad(x, [(0, 0)] * len(rows) + [(0, -n % 32)])\n"
             f"{BLOCKS.replace('16', '32')}"
         ),
-        "fill the last block of a row up to 16: by -n % 16": "(0, -n % 16)  ->  (0, 0)",
-        "the shape of x: cut the zeros at the end off again": "[..., :n]  ->  ",
+        "fill up the last block: by -n % 16": "(0, -n % 16)  ->  (0, 0)",
+        "the shape of x: cut the zeros off again": "[..., :n]  ->  ",
         "blocks begin anew in each row": (
             "    n, rows  ->      if x.ndim > 1:\n        return nvfp4(x.reshape(-1)).reshape(x.shape)\n    n, rows"
         ),
@@ -770,14 +744,16 @@ EXERCISES["nvfp4"] = Exercise(
         ],
         "an array of zeros has t = 0: divide by something else": " or np.float32(1)  ->  ",
         "a block of zeros has the scale 0: divide by something else": ("np.sign(blocks)  ->  np.sign(blocks / s)"),
-        "a scale that e4m3 rounds to 0 does not divide either: ask the scale, not the largest": (
+        "e4m3 rounds some scales to 0: ask the scale, not the largest": (
             "np.sign(blocks)  ->  np.sign(blocks / np.where(largest == 0, 1, s))"
         ),
-        "s and t as they are: adding something spoils small numbers": [
+        "s and t as they are: a constant spoils small numbers": [
             f"{SCALE}  ->  {SCALE} + 1e-12",
             f"{T}  ->  np.float32(largest.max() / (448 * 6) + 1e-8)",
+            f"{T}  ->  np.float32(largest.max() / (448 * 6) + 1e-12)",
+            f"{T}  ->  max(np.float32(largest.max() / (448 * 6)), np.float32(1e-12))",
         ],
-        "the numbers of a block are divided by its scale s before they are rounded": [
+        "divide numbers by their block's scale s before rounding": [
             "size = abs(blocks) / np.where(s == 0, 1, s)  ->  size = abs(blocks)",
             "size = abs(blocks) / np.where(s == 0, 1, s)  ->  size = abs(blocks) / t",
         ],
