@@ -42,7 +42,6 @@ def recorded():
         (lambda v: sim.explore(print, 2, max_runs=v), "max_runs", NO_SIZE),
         (lambda v: data.SlowStorage(v, 1e9), "latency", (*NO_RATE, math.inf)),
         (lambda v: data.SlowStorage(0.1, v), "bandwidth", (*NO_RATE, 0)),
-        (lambda v: nn.summary(nn.MLP((4, 3)), (v, 4)), r"input_shape\[0\]", NO_SIZE),
         (lambda v: Speeds(3, shape=v), "shape", NO_RATE),
         (lambda v: simulate("gpipe", 2, 4, transfer=v), "transfer", (*NO_RATE, math.inf)),
         (lambda v: nn.best_plan([1.0], [4], [8], v), "budget", (*NO_RATE, math.inf)),

@@ -27,21 +27,21 @@ CAPS = {
     "distlearn/comm": 19_822,
     "distlearn/cuda": 36_092,
     "distlearn/data": 8_266,
-    "distlearn/nn": 38_254,
+    "distlearn/nn": 37_555,
     "distlearn/optim": 3_356,
     "distlearn/parallel": 44_341,
     "distlearn/sim": 23_267,
     "distlearn/testing": 5_179,
-    "distlearn/train": 8_413,
+    "distlearn/train": 8_349,
     "distlearn/viz": 14_799,
     "distlearn/world": 14_408,
 }
 """By folder: tokens of code."""
 GOALS = {"distlearn": 187_885, "distcourse": 105_042, "tests": 30_000}
 """By package: tokens of code; lines of the tests."""
-DOCSTRINGS = 9_185
+DOCSTRINGS = 9_150
 """Lines of docstrings of both packages."""
-FILES = 285
+FILES = 284
 TESTS = 40_138
 """Lines of the tests; the benchmarks beside them, commands that `python -m tests.benchmarks` runs, are not counted."""
 SLACK = 1.03

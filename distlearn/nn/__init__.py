@@ -10,16 +10,15 @@ A layer's `forward` returns its output and what `backward` will need; the layer 
 - whole networks: `models` (`build(name)`), `loss`, `metrics`
 - several layers in one pass, opted into: `fused` (`fuse`)
 - what they cost: `costs` (`count`, `profile`)
-- fewer bytes: `compression` (weight sharing), `formats` (4 and 8 bits in blocks)
+- fewer bytes: `formats` (4 and 8 bits in blocks)
 """
 
 from .activation import ACTIVATIONS, GELU, ReLU, Sigmoid, Softmax, Tanh
 from .attention import MultiHeadAttention
-from .compression import Clustered, cluster
 from .container import Parallel, Residual, Sequential, Siamese
 from .conv import ALGORITHMS, Conv2d, Cost, conv_cost, printed_conv_cost
 from .costs.count import MockDeviceArray, count_operations
-from .costs.profile import Profile, Summary, profile_sweep, skinny_products, summary
+from .costs.profile import Profile, profile_sweep, skinny_products
 from .dropout import Dropout
 from .formats import E2M1, E4M3, MXFP4, MXFP8, NVFP4, BlockFormat, Format, LowPrecisionLinear
 from .fused import choose_algorithm, fuse

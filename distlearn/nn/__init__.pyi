@@ -2,7 +2,6 @@ from typing import Any
 from distlearn.nn.models import AlexNet as AlexNet
 from distlearn.nn.norm import BatchNorm as BatchNorm
 from distlearn.nn.formats import BlockFormat as BlockFormat
-from distlearn.nn.compression import Clustered as Clustered
 from distlearn.nn.loss import ContrastiveLoss as ContrastiveLoss
 from distlearn.nn.conv.layer import Conv2d as Conv2d
 from distlearn.nn.conv.cost import Cost as Cost
@@ -52,12 +51,10 @@ from distlearn.nn.activation import Softmax as Softmax
 from distlearn.nn.loss import SoftmaxCrossEntropy as SoftmaxCrossEntropy
 from distlearn.nn.models import SqueezeNet as SqueezeNet
 from distlearn.nn.layer import Statistic as Statistic
-from distlearn.nn.costs.profile import Summary as Summary
 from distlearn.nn.activation import Tanh as Tanh
 from distlearn.nn.recompute import best_plan as best_plan
 from distlearn.nn.models import build as build
 from distlearn.nn.fused.layers import choose_algorithm as choose_algorithm
-from distlearn.nn.compression import cluster as cluster
 from distlearn.nn.conv.cost import conv_cost as conv_cost
 from distlearn.nn.costs.count import count_operations as count_operations
 from distlearn.nn.fused.layers import fuse as fuse
@@ -71,7 +68,6 @@ from distlearn.nn.recompute import plan_cost as plan_cost
 from distlearn.nn.conv.cost import printed_conv_cost as printed_conv_cost
 from distlearn.nn.costs.profile import profile_sweep as profile_sweep
 from distlearn.nn.costs.profile import skinny_products as skinny_products
-from distlearn.nn.costs.profile import summary as summary
 from distlearn.nn.torch_state import to_torch_state as to_torch_state
 from distlearn.nn.layer import walk as walk
 ACTIVATIONS: dict[str, Any]

@@ -33,7 +33,6 @@ def layers_of(name, kind):
 def test_published_parameter_counts(name, count):
     model = nn.build(name, seed=None)
     assert nn.parameter_count(model) == count
-    assert nn.summary(model, (1, *nn.MODELS[name].sample)).nbytes == 4 * count
 
 
 def test_alexnet_layer_by_layer():

@@ -1,4 +1,4 @@
-"""Summary, memory report and profile."""
+"""Bytes of what a layer saves, and profiles."""
 
 import sys
 
@@ -7,30 +7,6 @@ import psutil
 import pytest
 
 from distlearn import nn
-
-
-def test_summary_of_a_small_network():
-    net = nn.summary(nn.build("lenet", seed=None), (64, 784))
-    assert [r.params for r in net.rows if r.params] == [156, 2416, 48_120, 10_164, 850]
-    assert net.rows[1].output_shape == (64, 28, 28, 6)
-    assert net.rows[1].flops == 2 * 64 * 28 * 28 * 6 * 25
-    assert net.rows[1].activations == 4 * 64 * 28 * 28 * 6
-    assert net.params == 61_706
-    assert net.flops == nn.build("lenet", seed=None).flops((64, 784))
-    assert "61,706" in str(net)
-    assert net._repr_html_().count("<tr>") == len(net.rows) + 2
-
-
-def test_summary_of_containers():
-    net = nn.summary(nn.build("googlenet28", seed=None), (1, 784))
-    assert sum(r.params for r in net.rows) == net.params
-    assert "Parallel" in [r.layer for r in net.rows]
-
-
-def test_half_precision_takes_half():
-    one, half = (nn.summary(nn.MLP((8, 4), dtype=d), (2, 8)) for d in ("float32", "float16"))
-    assert half.nbytes * 2 == one.nbytes
-    assert half.activations * 2 == one.activations
 
 
 def test_shared_and_overlapping_memory_counts_once():

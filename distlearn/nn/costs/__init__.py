@@ -1,1 +1,1 @@
-"""The cost of a model: `summary` computes it without running the model, the other modules measure or count it."""
+"""The cost of a model, measured and counted; every layer computes its own (`flops`, `bytes_moved`)."""

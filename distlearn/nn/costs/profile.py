@@ -16,7 +16,7 @@ from ...backend import get_xp
 from ...bounds import check_positive, expected_number
 from ...tables import Table, Tabular, format_time, quantity
 from ..container import Sequential
-from ..layer import Layer, nbytes, parameter_count
+from ..layer import Layer, nbytes
 from ..linear import Embedding
 from ..models import model_named
 
@@ -307,73 +307,3 @@ def skinny_products(
             took, flops = statistics.median(times), 2 * x.size * d_out
             products.append(Product(n, took, flops / took, flops / (x.nbytes + matrix.nbytes + y.nbytes)))
     return products
-
-
-# -- summary -----------------------------------------------------------------------------------------------------------
-
-
-class Row(NamedTuple):
-    """One layer of a model."""
-
-    name: str
-    layer: str
-    output_shape: tuple[int, ...]
-    params: int  # Learned values.
-    flops: int  # Floating-point operations of a forward pass.
-    nbytes: int  # Bytes of the learned values.
-    moved: int  # Bytes that a forward pass moves at least.
-    activations: int  # Bytes of the output, which the backward pass will need.
-
-
-class Summary(Tabular):
-    """A model layer by layer; prints as a table.
-
-    Attributes
-    ----------
-    params, flops, nbytes, moved, activations : int
-        Sums over the model.
-    """
-
-    def __init__(self, rows: list[Row], params: int, title: str):
-        self.rows, self.params, self._title = rows, params, title
-        self.flops, self.nbytes, self.moved, self.activations = (
-            sum(getattr(r, field) for r in rows) for field in ("flops", "nbytes", "moved", "activations")
-        )
-
-    def table(self) -> Table:
-        header = ["layer", "output", "parameters", "flops", "weights", "moved", "activations"]
-        rows = [self._cells(f"{r.name}  {r.layer}", str(r.output_shape), r) for r in self.rows]
-        return Table(header, [*rows, self._cells("sum", "", self)], self._title)
-
-    @staticmethod
-    def _cells(name, shape, r):
-        sizes = [quantity(v, "B") for v in (r.nbytes, r.moved, r.activations)]
-        return [name, shape, f"{r.params:,}", quantity(r.flops), *sizes]
-
-
-def summary(model: Layer, input_shape: tuple[int, ...]) -> Summary:
-    """List a model's layers with shape, parameters, flops, bytes and activation memory.
-
-    Nothing is run, and a model built with `seed=None` takes no memory, so this is quick for AlexNet too.
-
-    Parameters
-    ----------
-    input_shape : tuple of int
-        With the batch, as in (128, 227, 227, 3).
-
-    Examples
-    --------
-    >>> from distlearn.nn import build
-    >>> net = summary(build("alexnet", seed=None), (1, 227, 227, 3))
-    >>> net.params, net.nbytes, net.flops // 2 * 2 == net.flops
-    (60965224, 243860896, True)
-    """
-    shape, rows = tuple(input_shape), []
-    check_positive("summary", **{f"input_shape[{i}]": n for i, n in enumerate(shape)})
-    itemsize = model.params[0].data.dtype.itemsize if model.params else 4
-    for layer, inner in model.parts(shape) or [(model, shape)]:
-        out, kind = layer.output_shape(inner), type(layer).__name__ if layer.children else repr(layer)
-        nbytes = sum(p.nbytes for p in layer.params if not p.frozen)
-        costs = parameter_count(layer), layer.flops(inner), nbytes, layer.bytes_moved(inner, itemsize)
-        rows.append(Row(layer.name.partition(".")[0], kind, out, *costs, itemsize * math.prod(out)))
-    return Summary(rows, parameter_count(model), f"{type(model).__name__} on {shape}")

@@ -351,7 +351,7 @@ def plan(
 
 
 # -- account -----------------------------------------------------------------------------------------------------------
-# What `parallelize` does to a model, and what that sends: the tensor-parallel counterpart of `nn.summary`.
+# What `parallelize` does to a model, and what that sends.
 
 
 class Sent(NamedTuple):
