@@ -340,7 +340,7 @@ def timed_steps(comm, widths, batch: int, repeats: int):
 
 
 def measure_points(world, widths, batch: int, *, ranks, repeats: int = 4):
-    """Measure data-parallel steps behind links of 400, 100 and 25 Mb/s; return the seconds of one rank, and points.
+    """Measure data-parallel steps behind links of 400, 100 and 25 Mb/s: seconds of one rank, alpha, points.
 
     Latency is an all-reduce of one number for each rank, bandwidth what the one of all gradients takes longer.
     """
@@ -356,16 +356,16 @@ def measure_points(world, widths, batch: int, *, ranks, repeats: int = 4):
             computing, full, late = median(p)
             points.append(MapPoint(p, limit / 8, (computing, max(full - late, 0.0), late), "measured"))
     world.limit(None)
-    return float(median(1)[0]), points
+    alpha = float(np.mean([point.parts[2] / (2 * point.ranks - 2) for point in points]))
+    return float(median(1)[0]), alpha, points
 
 
-def machine_map(formula, widths, batch: int, alone: float, points) -> Map:
+def machine_map(formula, widths, batch: int, alone: float, alpha: float, points) -> Map:
     """Draw up the map of this machine from the seconds of one rank and the mean latency of measured points.
 
     `formula(ranks, bandwidth, seconds, nbytes, alpha)` returns the parts of a step; ranks that share a core take turns.
     """
     cores, model = count_cores(), MLP(widths)
-    alpha = float(np.mean([point.parts[2] / (2 * point.ranks - 2) for point in points]))
     work = model.flops((batch, widths[0])) + model.backward_flops((batch, widths[0]))
     ends = min(point.bandwidth for point in points), max(point.bandwidth for point in points)
     more = []

@@ -1,4 +1,4 @@
-"""Where scaling stalls, and what helps: AlexNet and GoogLeNet on simulated nodes."""
+"""Where scaling stalls: AlexNet and GoogLeNet on simulated nodes."""
 
 from __future__ import annotations
 
@@ -6,17 +6,13 @@ from itertools import groupby
 from typing import NamedTuple
 
 from distlearn.comm import Network
-from distlearn.nn.container import Sequential
 from distlearn.nn.conv import Conv2d
 from distlearn.nn.layer import walk
 from distlearn.nn.linear import Linear
 from distlearn.nn.models import model_named
-from distlearn.nn.pool import GlobalAvgPool
-from distlearn.nn.shape import Flatten
 from distlearn.optim import Momentum, Optimizer
-from distlearn.parallel.data.compression import FP16, Codec, Int8, OneBit, TopK
 from distlearn.parallel.data.data_parallel import DataParallel
-from distlearn.parallel.meta import MetaCodec, meta_batch, meta_loss, meta_model
+from distlearn.parallel.meta import meta_batch, meta_loss, meta_model
 from distlearn.parallel.planning.search import CAP_BYTES, compute_of, model_and_sample, name_of
 from distlearn.sim import SimWorld
 from distlearn.tables import Table, format_time
@@ -38,11 +34,6 @@ class Point(NamedTuple):
     computing: float
     communicating: float
     """Time in which any collective or message of the node is in progress, overlapped with computing or not."""
-
-    @property
-    def exposed(self) -> float:
-        """Communication that is not hidden behind computing."""
-        return self.seconds - self.computing
 
 
 class Curve(NamedTuple):
@@ -72,17 +63,16 @@ def simulate_step(
     batch: int,
     sample: tuple[int, ...] | None = None,
     compute="V100",
-    codec: Codec | None = None,
 ) -> Point:
     """Simulate one data-parallel training step."""
     model, sample = model_and_sample(model, sample)
     world = SimWorld(nodes, Network.of(network), compute_of(compute), collectives="formula")
-    outline, codec = meta_model(model), None if codec is None else MetaCodec(codec)
+    outline = meta_model(model)
 
     def program(comm):
         own = meta_model(outline)
         optimizer = Optimizer(own.params, Momentum(), 0.01)
-        strategy = DataParallel(comm, own, meta_loss, optimizer, cap_bytes=CAP_BYTES, compress=codec)
+        strategy = DataParallel(comm, own, meta_loss, optimizer, cap_bytes=CAP_BYTES)
         part = meta_batch(batch, sample, comm.rank, comm.size)
         comm.barrier()
         began = comm.clock.now()
@@ -93,10 +83,7 @@ def simulate_step(
     began, ended = times[0][0], max(end for _, end in times)
     step = world.trace.window(began)
     busy = [(s.start, s.end) for s in step.select(rank=0, lane="comm")]
-    if codec is not None:  # compressed gradients are sent as messages without spans
-        busy += [(m.sent, m.arrived) for m in step.messages if 0 in (m.source, m.dest)]
-    communicating = length(busy)
-    return Point(nodes, batch, ended - began, step.total(rank=0, lane="compute"), communicating)
+    return Point(nodes, batch, ended - began, step.total(rank=0, lane="compute"), length(busy))
 
 
 def scaling_curve(model, network="ethernet-10g", *, nodes, batch: int, **options) -> Curve:
@@ -104,33 +91,6 @@ def scaling_curve(model, network="ethernet-10g", *, nodes, batch: int, **options
     # 1 to 1,024 nodes take some 5 s for AlexNet and 20 s for GoogLeNet.
     alone, *points = (simulate_step(model, n, network, batch=batch * n, **options) for n in (1, *nodes))
     return Curve(name_of(model), batch, network, alone, tuple(points))
-
-
-# -- What helps where communication is the bottleneck: fewer weights, fewer bits per gradient, fewer gradients.
-
-
-CODECS = {"fp16": FP16(), "8 bit": Int8(), "1 bit": OneBit(), "top 1 %": TopK(0.01), "top 0.1 %": TopK(0.001)}
-
-
-def without_dense(model: Sequential) -> Sequential:
-    """Replace a model's dense layers by the mean over the image and one small dense layer, as GoogLeNet does."""
-    layers = model.layers
-    cut = next(i for i, layer in enumerate(layers) if isinstance(layer, Flatten))
-    channels = next(layer.W.data.shape[-1] for layer in reversed(layers[:cut]) if layer.params)
-    dtype = layers[-1].W.data.dtype
-    return Sequential(*layers[:cut], GlobalAvgPool(), Linear(channels, layers[-1].d_out, "zeros", dtype=dtype))
-
-
-def remedies(nodes: int) -> dict[str, Point]:
-    """Simulate AlexNet's step with every remedy: none, no dense layers, and every codec; 128 images a node."""
-    # Every message of a codec is simulated, the work of encoding is not.
-    net, sample = model_and_sample("alexnet")
-    ways = {"as it is": (net, None), "no dense layers": (without_dense(net), None)}
-    ways |= {name: (net, codec) for name, codec in CODECS.items()}
-    options = {"batch": nodes * 128, "sample": sample}
-    return {
-        name: simulate_step(some, nodes, "ethernet-10g", codec=codec, **options) for name, (some, codec) in ways.items()
-    }
 
 
 # -- AlexNet and GoogLeNet compared: weights, iterations, arithmetic, dense layers; our numbers and a lecture's.
@@ -207,8 +167,8 @@ def two_networks() -> Table:
     google = ours["googlenet"]
     images = LECTURE["googlenet"].exaflop / google.exaflop * google.batch
     title = (
-        f"AlexNet without its two towers takes {without_towers():.2g} exaflop; GoogLeNet with its two auxiliary "
-        f"classifiers has {google.weights_mb + auxiliary_mb():.0f} MB; 1.1 exaflop are batches of {images:.0f} images"
+        f"The lecture's 0.8 exaflop: no groups ({without_towers():.2g}); 50 MB: with two auxiliary classifiers "
+        f"({google.weights_mb + auxiliary_mb():.0f}); 1.1 exaflop: batches of {images:.0f} images"
     )
     header = ["", "AlexNet here", "lecture", "GoogLeNet here", "lecture"]
     return Table(header, [*rows, ["flop per byte of weights", *work]], title)
@@ -251,22 +211,8 @@ def plot_stall(curves):
         label_ticks(ax.xaxis, FixedLocator(nodes, nbins=12), "{:.0f}".format)
         label_ticks(ax.yaxis, LogLocator(subs=(1.0, 3.0)), format_time)
         ax.set(xlabel=f"nodes ({group[0].network})", ylim=(low, high))
-        write_title(ax, _finding(group))
+        kept = " or ".join(f"{100 * curve.efficiency(curve.points[-1]):.0f}" for curve in group)
+        write_title(ax, f"{group[0].model} keeps {kept} % on {nodes[-1]:,} nodes")
     axes[0].set_ylabel("time of an iteration")
     axes[0].figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
     return axes
-
-
-def _finding(group) -> str:
-    """Where a model stalls, over its batch sizes."""
-    model, stalls = group[0].model, [c.stall() for c in group]
-    some = [s for s in stalls if s is not None]
-    if not some:
-        worst = min(c.efficiency(c.points[-1]) for c in group)
-        return f"{model} keeps {worst:.0%} on {group[0].points[-1].nodes:,} nodes"
-    if len(some) == len(stalls):
-        where = f"{min(some):,}" if min(some) == max(some) else f"{min(some):,} to {max(some):,}"
-        return f"{model} stalls at {where} nodes"
-    free = min(c.batch for c, s in zip(group, stalls, strict=True) if s is None)
-    stalled = max(c.batch for c, s in zip(group, stalls, strict=True) if s is not None)
-    return f"{model} stalls with {stalled:,} images, not {free:,}"

@@ -22,12 +22,12 @@ EXERCISES["layer_cost"] = Exercise(
         "the kernel is k x k": f"{PRODUCTS}  ->  kernel * c_in // groups",
         "the kernel's size is an argument": f"{PRODUCTS}  ->  9 * c_in // groups",
         "an output channel sees c_in / G channels, not all": " // groups  ->  ",
-        "divided by G twice: all c_out channels together have k^2 c_in / G c_out weights": [
+        "divided by G twice: k^2 c_in / G c_out weights in all": [
             "// groups  ->  // groups // groups",
             f"{VALUES} {WORK}  ->  products * c_out // groups + c_out, 2 * products * c_out // groups * pixels",
         ],
         "k squared, not k times 2": f"{PRODUCTS}  ->  2 * kernel * c_in // groups",
-        "a bias for each output channel, however many groups there are": [
+        "a bias for each output channel, whatever the groups": [
             f"{VALUES}  ->  products * c_out + c_out // groups,",
             f"{VALUES}  ->  products * c_out + c_out * groups,",
             f"{VALUES}  ->  products * c_out + groups,",
@@ -41,15 +41,13 @@ EXERCISES["layer_cost"] = Exercise(
         "return values, operations, in this order": f"{VALUES} {WORK}  ->  {WORK}, products * c_out + c_out",
         "a multiplication and an addition are two operations": f"{WORK}  ->  products * c_out * pixels",
         "the bias does not count as an operation": f"{WORK}  ->  {WORK} + c_out * pixels",
-        "the bias does not count as an operation: 2 products, not 2 values": (
-            f"{WORK}  ->  2 * (products * c_out + c_out) * pixels"
-        ),
+        "the bias is not counted: 2 products, not 2 values": (f"{WORK}  ->  2 * (products * c_out + c_out) * pixels"),
         "as many additions as multiplications": f"{WORK}  ->  (2 * products - 1) * c_out * pixels",
-        "each pixel of the output takes as many: times pixels": f"{WORK}  ->  2 * products * c_out",
+        "each output pixel takes as many: times pixels": f"{WORK}  ->  2 * products * c_out",
         "each output channel takes as many: times c_out": f"{WORK}  ->  2 * products * pixels",
         "this is the forward pass and the backward pass": f"{WORK}  ->  6 * products * c_out * pixels",
         "these are the learned values: return values, operations": f"{WORK}  ->  products * c_out + c_out",
-        "both are whole numbers: / gives a float, // does not": "c_in // groups  ->  c_in / groups",
+        "whole numbers: / gives a float, // does not": "c_in // groups  ->  c_in / groups",
         "did you forget `return`?": f"return {VALUES}  ->  {VALUES}",
     },
 )
@@ -91,26 +89,20 @@ EXERCISES["step_parts"] = Exercise(
         "there and back: twice p - 1 messages of n / p bytes": f"{MOVING}  ->  {MOVING[4:]}",
         "divide by the bandwidth": "nbytes / bandwidth  ->  nbytes * bandwidth",
         "k buckets have n bytes together": f"{MOVING}  ->  {MOVING} * buckets",
-        "a bucket has n / k bytes, and there are k of them": f"{MOVING}  ->  {MOVING} / buckets",
+        "k buckets of n / k bytes: n in all": f"{MOVING}  ->  {MOVING} / buckets",
         "latency is a part of its own": "moving = 2  ->  moving = 2 * (ranks - 1) * alpha * buckets + 2",
         "each of the 2 (p - 1) messages has a latency": f"{LATE}  ->  alpha * buckets",
-        "return all three: which of them is longer is asked later": (
-            f"{COMPUTING} moving,  ->  {COMPUTING} max(moving, {LATE}),"
-        ),
+        "return all three, not the longest": (f"{COMPUTING} moving,  ->  {COMPUTING} max(moving, {LATE}),"),
         "p ranks share the batch, not p - 1": f"{COMPUTING}  ->  return seconds / (ranks - 1 or 1),",
         "each bucket is a ring with messages of its own": f"{LATE}  ->  2 * (ranks - 1) * alpha",
         "there and back: twice p - 1 latencies": f"{LATE}  ->  (ranks - 1) * alpha * buckets",
         "messages come one after the other: latency is not divided by p": f"{LATE}  ->  {LATE} / ranks",
-        "a ring has 2 (p - 1) latencies, one after the other, and not log2(p) of them": (
-            f"{LATE}  ->  2 * np.log2(ranks) * alpha * buckets"
-        ),
+        "a ring has 2 (p - 1) latencies, not log2(p)": (f"{LATE}  ->  2 * np.log2(ranks) * alpha * buckets"),
         "a ring has 2 (p - 1) latencies, not 2 for each level of a tree": (
             f"{LATE}  ->  2 * np.ceil(np.log2(ranks)) * alpha * buckets"
         ),
         "k buckets have k times as many latencies": f"{LATE}  ->  2 * (ranks - 1) * alpha / buckets",
-        "a ring sends n / p bytes 2 (p - 1) times, not all n bytes p - 1 times": (
-            f"{MOVING}  ->  (ranks - 1) * nbytes / bandwidth"
-        ),
+        "a ring sends n / p bytes 2 (p - 1) times, not n bytes": (f"{MOVING}  ->  (ranks - 1) * nbytes / bandwidth"),
         "2 (p - 1) latencies, not 2 p": f"{LATE}  ->  2 * ranks * alpha * buckets",
         "one rank computes, too: it only sends nothing": (
             "    moving =  ->      if ranks == 1:\n        return 0.0, 0.0, 0.0\n    moving ="
@@ -157,27 +149,19 @@ EXERCISES["needed_bandwidth"] = Exercise(
     ),
     draw=clusters,
     mistakes={
-        "each of the 2 (p - 1) messages has n / p bytes: divide by p, do not multiply": (
-            f"{NEEDED}  ->  2 * (ranks - 1) * ranks * nbytes / left"
-        ),
-        "where no time is left, the result is np.inf itself, no large number": (
-            "left if left > 0 else np.inf  ->  max(left, 1e-12)"
-        ),
-        "latencies are seconds: subtract them from the time, not from the bandwidth": (
+        "a message has n / p bytes: divide by p": (f"{NEEDED}  ->  2 * (ranks - 1) * ranks * nbytes / left"),
+        "no time is left: np.inf itself, no large number": ("left if left > 0 else np.inf  ->  max(left, 1e-12)"),
+        "latencies are seconds: subtract them from the time": (
             f"{NEEDED}  ->  (2 * (ranks - 1) * nbytes / seconds - {LATE})"
         ),
         "computing takes seconds / ranks: divide by p": f"{LEFT}  ->  seconds - ranks * {LATE}",
-        "latencies that take longer leave no time, which no abs() brings back: np.inf": (
-            "left if left > 0 else np.inf  ->  abs(left)"
-        ),
+        "latencies that take longer leave no time: np.inf, not abs()": ("left if left > 0 else np.inf  ->  abs(left)"),
         "each rank computes seconds / ranks": f"{LEFT}  ->  seconds - {LATE}",
         "the latencies take their share of the time": f"{LEFT}  ->  seconds / ranks",
-        "latencies add to the network's time, and leave less of it": f"{LEFT}  ->  seconds / ranks + {LATE}",
+        "latencies leave less time, not more": f"{LEFT}  ->  seconds / ranks + {LATE}",
         "this is its reciprocal": f"{NEEDED} if left > 0  ->  left / ({NEEDED[:-7]}) if left > 0 and ranks > 1",
         "each bucket has latencies of its own": "alpha * buckets  ->  alpha",
-        "computing and network take turns here: all of seconds / ranks counts": (
-            "left = seconds / ranks  ->  left = seconds / ranks / 2"
-        ),
+        "the network may take all of seconds / ranks": ("left = seconds / ranks  ->  left = seconds / ranks / 2"),
         "bytes per second are asked for": f"{NEEDED}  ->  8 * {NEEDED}",
         "the latencies are not divided by the ranks": f"{LEFT}  ->  (seconds - {LATE}) / ranks",
         "k buckets have n bytes together": [f"{NEEDED}  ->  {NEEDED} / buckets", f"{NEEDED}  ->  {NEEDED} * buckets"],
@@ -192,7 +176,7 @@ EXERCISES["needed_bandwidth"] = Exercise(
         "one rank sends nothing: 0": "if left > 0  ->  if left > 0 and ranks > 1",
         "latencies that take longer than computing leave no time: np.inf": " if left > 0 else np.inf  ->  ",
         "latencies that take as long as computing leave no time: np.inf": "if left > 0  ->  if left >= 0",
-        "where latencies take as long as computing, or longer, no bandwidth is enough: np.inf, not 0": [
+        "no bandwidth is enough: np.inf, not 0": [
             "else np.inf  ->  else 0.0",
             f"{NEEDED} if left > 0 else np.inf  ->  max(0.0, {NEEDED})",
         ],
@@ -289,7 +273,7 @@ EXERCISES["codecs"] = Exercise(
             "np.abs(x).max(keepdims=True)  ->  np.ptp(x, keepdims=True)",
             "np.abs(x).max(keepdims=True)  ->  np.ptp(x, keepdims=True) / 2",
         ],
-        "8 bit: the scale is an array of one, float32: keepdims=True, or [...], makes one": [
+        "8 bit: the scale is an array of one: keepdims=True": [
             ("np.abs(x).max(keepdims=True)  ->  np.abs(x).max()", "if scale[0] > 0  ->  if scale > 0")
         ],
         "8 bit: the scale is float32: astype": (
@@ -302,7 +286,7 @@ EXERCISES["codecs"] = Exercise(
         "8 bit: levels have a sign, and 0 is level 0": (
             "scale, levels.astype(np.int8)  ->  scale, (levels + 128).astype(np.uint8)"
         ),
-        "8 bit: the scale is the largest of abs(x) itself: decoding divides it by 127": (
+        "8 bit: the scale is max abs(x): decoding divides by 127": (
             "return scale, levels  ->  return scale / np.float32(127), levels"
         ),
         "8 bit: scale first, then levels": "scale, levels.astype(np.int8)  ->  levels.astype(np.int8), scale",
@@ -321,22 +305,20 @@ EXERCISES["codecs"] = Exercise(
         "1 bit: signs alone do not say how large": f"{MEANS}  ->  [1.0, -1.0]",
         "1 bit: the mean of x >= 0 comes first": "(above, ~above)  ->  (~above, above)",
         "1 bit: the mean of a side keeps its sign": "x[side.nonzero()].mean()  ->  np.abs(x[side.nonzero()]).mean()",
-        "1 bit: 0 belongs to the side of bit 1: x >= 0": "above = x >= 0  ->  above = x > 0",
+        "1 bit: 0 has bit 1: x >= 0": "above = x >= 0  ->  above = x > 0",
         "1 bit: the bit is 1 where x >= 0": "np.packbits(above)  ->  np.packbits(~above)",
         "1 bit: the first value is the first bit, as np.packbits has it": (
             "np.packbits(above)  ->  np.packbits(above, bitorder='little')"
         ),
         "1 bit: np.packbits puts 8 bits into a byte": "np.packbits(above)  ->  above.astype(np.uint8)",
-        "1 bit: np.packbits puts 8 bits into a byte, a bool is a byte": "np.packbits(above)  ->  above",
+        "1 bit: a bool is a byte: np.packbits": "np.packbits(above)  ->  above",
         "1 bit: means first, then bits": (
             "np.array(means, np.float32), np.packbits(above)  ->  np.packbits(above), np.array(means, np.float32)"
         ),
         "1 bit: the means are an array, not a list": "np.array(means, np.float32)  ->  means",
         "1 bit: the means are float32: np.array(means, np.float32)": "np.array(means, np.float32)  ->  np.array(means)",
-        "1 bit, back: n values, without the bits that fill the last byte: [:n]": (
-            "np.unpackbits(bits)[:n]  ->  np.unpackbits(bits)"
-        ),
-        "1 bit, back: n values from the front: the last byte is filled up at its end": (
+        "1 bit, back: n values, no more: [:n]": ("np.unpackbits(bits)[:n]  ->  np.unpackbits(bits)"),
+        "1 bit, back: the last byte is filled up at its end: [:n]": (
             "np.unpackbits(bits)[:n]  ->  np.unpackbits(bits)[-n:]"
         ),
         "1 bit, back: the first bit is the first value, as np.unpackbits has it": (
@@ -349,13 +331,13 @@ EXERCISES["codecs"] = Exercise(
             f"{PLACES}  ->  np.argsort(np.abs(x))[:k]",
             f"{PLACES}  ->  np.argpartition(np.abs(x), k)[:k]",
         ],
-        "top k: k values are sent, neither more nor fewer, also if some are equally large": [
+        "top k: k values, no more and no fewer, also with ties": [
             f"{PLACES}  ->  np.flatnonzero(np.abs(x) >= np.sort(np.abs(x))[-k])",
             f"{PLACES}  ->  np.flatnonzero(np.abs(x) > np.sort(np.abs(x))[-k])",
             f"{PLACES}  ->  np.argsort(np.abs(x))[-k + 1:]",
             f"{PLACES}  ->  np.argpartition(np.abs(x), -k)[-k - 1:]",
         ],
-        "top k: the last k of argpartition are the largest if it is called with -k, not with k": (
+        "top k: argpartition with -k, not k, puts the largest last": (
             f"{PLACES}  ->  np.argpartition(np.abs(x), min(k, len(x) - 1))[-k:]"
         ),
         "top k: the last k are [-k:]": f"{PLACES}  ->  np.argsort(np.abs(x))[-k - 1 : -1]",
@@ -412,10 +394,6 @@ EXERCISES["compressed_all_reduce"] = Exercise(
     },
     inplace=True,
     mistakes={
-        "the error is this rank's own: minus what arrives from it, not from all ranks together": (
-            f"{ERROR}  ->  pass",
-            f"return {SUM}  ->  total = {SUM}\n    error[...] = comm.size * given - total\n    return total",
-        ),
         "the error is this rank's own: minus what arrives from it, not from rank 0": (
             f"{ERROR}  ->  pass",
             f"return {SUM}  ->  error[...] = given - decode(*(part[0] for part in rows), len(x))\n    return {SUM}",
@@ -429,7 +407,7 @@ EXERCISES["compressed_all_reduce"] = Exercise(
         ),
         "the whole error is kept, not half": f"{ERROR}  ->  error[...] = (given - decode(*code, len(x))) / 2",
         "the error of the last call is not added": f"{GIVEN}  ->  given = x",
-        "this is the exchange without feedback: no error is added, and none kept": (
+        "no error is added, and none kept": (
             f"{GIVEN}  ->  given = x",
             f"{ERROR}  ->  pass",
         ),
@@ -445,7 +423,7 @@ EXERCISES["compressed_all_reduce"] = Exercise(
         "codes cannot be added: gather them, decode each, and add what arrives": (
             f"return {SUM}  ->  return decode(*(comm.all_reduce(part.copy()) for part in code), len(x))"
         ),
-        "`error` is as it was: error = ... makes a new array, error[...] = ... writes into this one": [
+        "`error` is as it was: write into it, error[...] = ...": [
             f"{ERROR}  ->  pass",
             f"{ERROR}  ->  error = given - decode(*code, len(x))",
             "given = x + error  ->  error = error.copy()\n    given = x + error",
@@ -459,13 +437,13 @@ EXERCISES["compressed_all_reduce"] = Exercise(
         "the error is what the message left out: minus what arrives": f"{ERROR}  ->  error[...] = given",
         "the error is this rank's own: minus what arrives from it, not from all": [
             (f"{ERROR}  ->  pass", f"return {SUM}  ->  total = {SUM}\n    error[...] = {kept}\n    return total")
-            for kept in ("given - total", "given - total / comm.size")
+            for kept in ("given - total", "given - total / comm.size", "comm.size * given - total")
         ],
-        "the error is this rank's own: it stays here, and is not summed over ranks": [
+        "the error stays on its rank: it is not summed": [
             f"{ERROR}  ->  error[...] = comm.all_reduce(given - decode(*code, len(x))) / np.float32(comm.size)",
             f"{SUM}  ->  {SUM} + comm.all_reduce(error.copy())",
         ],
-        "what is left out now is kept: do not set the error to 0": f"{ERROR}  ->  error[...] = 0",
+        "keep what is left out now: not 0": f"{ERROR}  ->  error[...] = 0",
         "a sum over ranks, not a mean": f"{SUM}  ->  {SUM} / np.float32(comm.size)",
         "this rank's own code belongs to the sum": [
             f"{SUM}  ->  {zero}{SUM.replace('range(comm.size)', 'range(comm.size) if r != comm.rank')}"
@@ -478,7 +456,7 @@ EXERCISES["compressed_all_reduce"] = Exercise(
             f"{SUM}  ->  {zero}{SUM.replace('range(comm', 'range(1, comm')}" for zero in ("", "np.float32(0) * x + ")
         ],
         "the error is sent next time, not now": f"{SUM}  ->  {SUM} + error",
-        "x changed: x += ... and x[...] = ... write into the gradient, x + error makes a new array": [
+        "x changed: x + error makes a new array, x += error does not": [
             f"{GIVEN}  ->  x += error\n    given = x",
             f"return {SUM}  ->  x[...] = {SUM}\n    return x",
         ],
@@ -591,7 +569,7 @@ EXERCISES["diloco_round"] = Exercise(
         "start changed: start = start - ..., not start -= ...": (
             f"    return {STEP}  ->      start -= lr * (delta + mu * velocity)\n    return start"
         ),
-        "end changed: leave it as it is; all_reduce sums in place, so give it end.copy()": [
+        "end changed: all_reduce sums in place, so give it end.copy()": [
             "end.copy()  ->  end",
             f"return {STEP}  ->  end[...] = {STEP}\n    return end",
         ],
