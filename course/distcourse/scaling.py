@@ -178,7 +178,7 @@ def two_networks() -> Table:
 
 
 @styled
-def plot_stall(curves):
+def plot_stall(curves, axes=None):
     """Draw the time of an iteration and of its communication against the number of nodes, a panel for each model.
 
     Where a line meets the shaded communication, computing no longer matters. A ring marks where scaling stalls: the
@@ -188,11 +188,13 @@ def plot_stall(curves):
     ----------
     curves : list of Curve
         From `scaling.scaling_curve`.
+    axes : sequence of Axes, optional
+        Where to draw, one for each model.
     """
     from matplotlib.ticker import FixedLocator, LogLocator
 
     models = [list(group) for _, group in groupby(curves, key=lambda c: c.model)]
-    axes = new_axes(len(models), figsize=(4.5 * len(models), 4.0), sharey=True)
+    axes = new_axes(len(models), figsize=(4.5 * len(models), 4.0), sharey=True) if axes is None else axes
     times = [t for c in curves for p in c.points for t in (p.seconds, p.communicating) if t > 0]
     low, high = min(times) / 1.5, max(times) * 1.6
     for ax, group in zip(axes, models, strict=True):

@@ -22,7 +22,6 @@ from ..nn.layer import Layer, Param, move, walk
 from ..nn.linear import Embedding
 from ..shares import share
 from ..sim import MetaArray
-from .data.compression import Codec
 
 
 class MetaLayer(Layer):
@@ -91,25 +90,6 @@ def input_dtype(model: Layer):
 def meta_loss(output, labels, n):
     """Return 0 and a meta of the gradient: takes the place of a loss that reads numbers."""
     return 0.0, MetaArray(output.shape, output.dtype)
-
-
-class MetaCodec:
-    """A codec for meta arrays, whose messages have the size of the real codec's."""
-
-    def __init__(self, codec: Codec):
-        self.codec, self.sparse, self.error_feedback = codec, codec.sparse, False
-
-    def __repr__(self) -> str:
-        return f"MetaCodec({self.codec!r})"
-
-    def nbytes(self, n, dtype):
-        return self.codec.nbytes(n, dtype)
-
-    def encode(self, x, rng):
-        return MetaArray(self.nbytes(x.size, x.dtype), np.uint8)
-
-    def decode(self, code, out):
-        """Do nothing."""
 
 
 def meta_batch(n: int, sample: tuple[int, ...], rank: int, size: int, dtype="float32") -> Batch:

@@ -55,11 +55,12 @@ def describe(drawn: Any) -> str:
     return ". ".join(re.sub(r"\s+", " ", s).rstrip(".") for s in sentences) + "." if sentences else ""
 
 
-def save(drawn: Any, path: str | Path, *, alt: str | None = None, close: bool = False) -> Path:
+def save(drawn: Any, path: str | Path, *, alt: str | None = None, dpi: float = 160, close: bool = False) -> Path:
     """Write a figure to a file, atomically; the format follows from the name: .png, .svg or .pdf."""
     # path: The file; its folder must exist.
     # alt: Alternative text, kept in the file (in an SVG as its title, which screen readers read); by default what
     # `describe` says.
+    # dpi: Resolution of a PNG [pixels per inch].
     # close: Close the figure afterwards; else it stays in memory, and a notebook shows it, too.
     # ValueError: If the name ends in something else.
     # FileNotFoundError: If the folder does not exist.
@@ -78,7 +79,7 @@ def save(drawn: Any, path: str | Path, *, alt: str | None = None, close: bool = 
     }[kind]
     buffer = io.BytesIO()
     with settings({"svg.hashsalt": "distlearn"}):  # else the ids in an SVG are random
-        figure.savefig(buffer, format=kind, dpi=160, bbox_inches="tight", metadata=metadata)
+        figure.savefig(buffer, format=kind, dpi=dpi, bbox_inches="tight", metadata=metadata)
     with whole_file(path) as fresh:
         fresh.write_bytes(buffer.getvalue())
     if close:

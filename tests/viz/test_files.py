@@ -62,11 +62,12 @@ def test_describe_names_titles_axes_and_curves(trace):
 
 
 @pytest.mark.nightly
-def test_the_readme_picture(tmp_path):
-    path = DRAW["readme_picture"](tmp_path / "picture.png")
+@pytest.mark.parametrize("draw", ["readme_picture", "ways_picture"])
+def test_pictures_of_the_readme_and_the_manual(draw, tmp_path):
+    path = DRAW[draw](tmp_path / "picture.png")
     with Image.open(path) as image:
         assert 1150 <= image.width <= 1250
-        assert image.text["Description"].startswith("Left: simulated time lines")
+        assert image.text["Description"].startswith(("Left: simulated time lines", "From left to right: a 1F1B"))
     assert path.stat().st_size < 150_000
     assert plt.get_fignums() == []
 
