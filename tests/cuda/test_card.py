@@ -109,7 +109,7 @@ KNOWN = [  # what nvcc knows without an include
     "int32_t a = 1; uint32_t b = 2; int64_t c = 3; uint64_t d = 4; x[0] = a + b + c + d + (uintptr_t)x % 16;",
     "uint a = 3; ushort b = 4; ulong c = 5; x[0] = a + b + c;",
     "x[0] = INT_MAX / 2 + SHRT_MIN + UCHAR_MAX + FLT_EPSILON + (float)(DBL_MAX / DBL_MAX) + M_PI + CHAR_BIT;",
-    "x[0] = isinf(INFINITY) + isnan(NAN) + offsetof(float4, z) + pow(2, 3);",
+    "static_assert(offsetof(float4, z) == 8); x[0] = isinf(INFINITY) + isnan(NAN) + offsetof(float4, y) + pow(2, 3);",
     "x[0] = std::min(3, 4) + std::max(x[0], 1.0f) + std::numeric_limits<int>::digits + std::sqrt(4.0f);",
     "int a = 1, b = 2; std::swap(a, b); x[0] = a; std::array<int, 2> c = {1, 2}; x[0] += c[1];",
     "auto f = [=] __device__ (float v) { return v + 1; }; x[0] = f(x[0]);",

@@ -65,7 +65,8 @@ using ulong = unsigned long;
 #define M_2_SQRTPI 1.12837916709551257390
 #define M_SQRT2 1.41421356237309504880
 #define M_SQRT1_2 0.70710678118654752440
-#define offsetof(type, member) __builtin_offsetof(type, member)
+// every NVRTC has __INTADDR__, whose value is constant; __builtin_offsetof came with CUDA 13.5
+#define offsetof(type, member) ((size_t)__INTADDR__(&((type*)0)->member))
 template <class T> __device__ inline decltype(T() % 1, double()) NAME(T x) { return NAME((double)x); }  // exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh sqrt cbrt floor ceil trunc round rint nearbyint fabs erf erfc tgamma lgamma logb sinpi cospi normcdf rcbrt
 template <class A, class B> struct NvccMixed { typedef double type; }; template <> struct NvccMixed<float, float> {}; template <> struct NvccMixed<double, double> {};  // pow|fmod|atan2|fmin|fmax|hypot|fdim|remainder|nextafter
 template <class A, class B> __device__ inline typename NvccMixed<A, B>::type NAME(A x, B y) { return NAME((double)x, (double)y); }  // pow fmod atan2 fmin fmax hypot fdim remainder nextafter
