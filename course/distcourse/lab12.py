@@ -428,7 +428,7 @@ def _restore(restore, size, seed, length=5):
     saved = np.random.default_rng(seed).normal(size=length)
 
     def program(comm):
-        w = np.full(length, float(comm.rank))
+        w = np.full(length, comm.rank + 1.0)
         restore(comm, w, saved.copy() if comm.rank == 0 else None)
         return w
 
