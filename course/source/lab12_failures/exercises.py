@@ -90,10 +90,10 @@ EXERCISES["who_is_missing"] = Exercise(
         {"size": 7, "missing": [5, 1], "number": 3, "silent": [1], "seed": 1},
         {"size": 5, "missing": [], "number": 9, "odd": 0, "seed": 2},
         {"size": 6, "missing": [4], "number": 5, "ahead": [0, 3, 5], "past": [2], "seed": 4},
-        {"size": 6, "missing": [], "number": 5, "odd": 4, "ahead": [1, 2, 3], "past": [0], "seed": 4},
+        {"size": 6, "missing": [], "number": 5, "odd": 4, "ahead": [1, 2, 3, 5], "past": [0], "seed": 4},
         {"size": 3, "missing": [0], "number": 1, "seed": 3},
         {"size": 12, "missing": [0, 10, 11, 5], "number": 12, "silent": [5], "seed": 5, "backwards": True},
-        {"size": 12, "missing": [], "number": 20, "odd": 10, "ahead": [10], "seed": 6},
+        {"size": 12, "missing": [], "number": 20, "odd": 11, "ahead": [11], "seed": 6},
     ],
     draw=lambda rng: (
         {
