@@ -24,11 +24,10 @@ class Incidents:
         """Rescale the record to another number of GPUs at the same failure rate per GPU."""
         return replace(self, gpus=gpus, mtbf=self.mtbf * self.gpus / gpus, causes={})
 
-    def draw(self, rng) -> tuple[np.ndarray, list[str]]:
-        """Draw when the run is interrupted, in order [s], and by what; as often as it was, if the causes are known."""
+    def draw(self, rng) -> np.ndarray:
+        """Draw when the run is interrupted, in order [s]; as often as it was, if the causes are known."""
         n = sum(self.causes.values()) or rng.poisson(self.days * DAY / self.mtbf)
-        names = [name for name, count in self.causes.items() for _ in range(count)] or [""] * n
-        return np.sort(rng.uniform(0, self.days * DAY, n)), list(rng.permutation(names))
+        return np.sort(rng.uniform(0, self.days * DAY, n))
 
 
 _LLAMA_3 = {
@@ -59,18 +58,17 @@ INCIDENTS = {
 
 
 class Replay(NamedTuple):
-    """Where the time of a replayed run went [s]; the first four add up to its length."""
+    """Where the time of a replayed run went [s]."""
 
     kept: float  # work that the end of the run still has
     saving: float
     lost: float  # work that an interruption undid, and checkpoints that it cut off
     restarting: float
-    by_cause: dict[str, float]  # time lost and restarting
 
     @property
     def effective(self) -> float:
         """Share of the time that was work, and kept."""
-        return self.kept / (self.kept + self.saving + self.lost + self.restarting)
+        return self.kept / sum(self)
 
 
 def replay(record: Incidents, *, interval: float, cost: float, restart: float, seed: int = 0) -> Replay:
@@ -87,7 +85,7 @@ def replay(record: Incidents, *, interval: float, cost: float, restart: float, s
     >>> replay(INCIDENTS["llama-3"], interval=260.0, cost=3.0, restart=600.0).effective > 0.9    # as the paper reports
     True
     """
-    times, names = record.draw(np.random.default_rng(seed))
+    times = record.draw(np.random.default_rng(seed))
     end, cycle = record.days * DAY, interval + cost
     began = np.concatenate([[0.0], times])  # of each stretch between two interruptions: a restart, then cycles
     stretch = np.diff(np.append(began, end))
@@ -96,9 +94,6 @@ def replay(record: Incidents, *, interval: float, cost: float, restart: float, s
     cycles = np.floor(running / cycle)
     undone = running - cycles * cycle
     undone[-1] = 0.0  # nothing fails at the end
-    by_cause = dict.fromkeys(names, 0.0)
-    for name, seconds in zip(names, undone[:-1] + restarting[1:], strict=True):
-        by_cause[name] += float(seconds)
     saving, lost = float(cycles.sum() * cost), float(undone.sum())
     kept = float(running.sum()) - saving - lost
-    return Replay(kept, saving, lost, float(restarting.sum()), by_cause)
+    return Replay(kept, saving, lost, float(restarting.sum()))

@@ -64,8 +64,7 @@ def last_errors():
     """Median error [%] after 100 steps, synchronous and of a quorum, a failure every 18 steps, and every 6; of five."""
     found = []
     for mtbf, method in itertools.product((18, 6), ("synchronous", "quorum")):
-        runs = [lab12.error_against_time(method, seed, mtbf=mtbf) for seed in range(50)]
-        last = [np.interp(100, *run) for run in runs]
+        last = [lab12.last_error(method, seed, mtbf) for seed in range(50)]
         found.append((np.median(last), np.median(last[25:30])))
     return np.array(found).T
 
@@ -86,7 +85,7 @@ def time_in_checkpoints():
     run = INCIDENTS["llama-3"]
     tau = answers("12", "effective_share")[1](120, run.mtbf)
     runs = [replay(run, interval=tau, cost=120, restart=600, seed=s) for s in range(10)]
-    return [100 * r.saving / sum(r[:4]) for r in runs], 100 * 120 / tau
+    return [100 * r.saving / sum(r) for r in runs], 100 * 120 / tau
 
 
 def corruption():
@@ -263,16 +262,16 @@ CLAIMS = [
           lambda rows: all(21 <= best <= 23 and alarms > 20 for best, alarms in rows), slow=True),
     Claim("12", "raises about 500 false alarms a day among 156 million gaps", false_alarms,
           lambda found: 450 < found[0] < 550 and found[1] < 3, slow=True),
-    Claim("12", "a factor of two costs less than 1 % of the share; in the first, where it takes a sixteenth, 4 to "
+    Claim("12", "a factor of two costs less than 1 % of the share; where it takes a sixteenth (row 1), 4 to "
           "12 %", shares_of_the_best,
           lambda rows: all(0.875 <= x <= 0.965 for x in rows[0]) and all(x > 0.99 for row in rows[1:] for x in row)),
-    Claim("12", "over 50 seeds the median error is 7 % and not 21 %", last_errors,
-          lambda e: np.allclose(e[0, 2:], (20.5, 7.3), atol=0.1) and abs(e[0, 0] - e[0, 1]) < 1
-          and abs(e[0] - e[1]).max() < 1, slow=True),
-    Claim("12", "Young's formula is within a point where checkpoints are short; with long intervals the replay is a "
-          "point or two better", young_and_replayed,
+    Claim("12", "Over 50 seeds the median errors are 6.8 % (synchronous) and 6.4 % (quorum) in the first case, 20.5 % "
+          "and 7.3 % in the second", last_errors,
+          lambda e: np.allclose(e[0], (6.8, 6.4, 20.5, 7.3), atol=0.06) and abs(e[0] - e[1]).max() < 1, slow=True),
+    Claim("12", "it is within a point for short checkpoints. For two minutes the replay is a point or two better",
+          young_and_replayed,
           lambda more: all(abs(more[c]).max() < 1 for c in (3, 30)) and 1 < more[120].min() <= more[120].max() < 2.5),
-    Claim("12", r"at two minutes checkpoints take 6 % of the time, not $C/\tau$ = 7 %", time_in_checkpoints,
+    Claim("12", r"checkpoints take 6 % of the time, not $C/\tau$ = 7 %", time_in_checkpoints,
           lambda found: 5.5 < min(found[0]) <= max(found[0]) < 6.5 < found[1] < 7.5),
     Claim("12", "so the mean is 5,000 steps: one over the product. (Chance moves a mean of 400 runs by about 5 %.)",
           corruption, lambda means: abs(means.mean() - 5000) < 250 and 100 < means.std() < 500, slow=True),
