@@ -269,9 +269,9 @@ def _orders(generator, p: int, m: int, *more) -> dict:
     for rank in range(p):
         given = generator(rank, p, m, *more)
         given = [] if given is None else given.split() if isinstance(given, str) else list(given)
-        other = next((a for a in given if not isinstance(a, str)), None)
-        if other is not None:  # what the library yields, too
-            return {"actions": f"{type(other).__name__}s, such as {other!r}"}
+        other = next((a for a in given if not isinstance(a, str) or " " in a), None)
+        if other is not None:  # what the library yields, or a whole line
+            return {"actions": f"{type(other).__name__}s, not one text for each"}
         try:
             rows.append(format(parse(" ".join(given))))
         except ValueError as error:
