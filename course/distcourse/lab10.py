@@ -271,7 +271,7 @@ def _orders(generator, p: int, m: int, *more) -> dict:
         given = [] if given is None else given.split() if isinstance(given, str) else list(given)
         other = next((a for a in given if not isinstance(a, str) or " " in a), None)
         if other is not None:  # what the library yields, or a whole line
-            return {"actions": f"{type(other).__name__}s, not one text for each"}
+            return {"actions": f"a {type(other).__name__}, not the text of one action"}
         try:
             rows.append(format(parse(" ".join(given))))
         except ValueError as error:
@@ -280,7 +280,7 @@ def _orders(generator, p: int, m: int, *more) -> dict:
         findings = check_schedule(rows, p, m).findings
     except ValueError as error:
         findings = [error]
-    said = {"actions": "texts", "the checker says": str(findings[0]) if findings else "nothing"}
+    said = {"actions": "a text for each", "the checker says": str(findings[0]) if findings else "nothing"}
     return said | {f"rank {rank}": row for rank, row in enumerate(rows)}
 
 
