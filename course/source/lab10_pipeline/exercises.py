@@ -26,17 +26,17 @@ EXERCISES["half_the_memory"] = Exercise(
             f"{ROW}  ->  F0 F1 F2 B2 F3 B3 B1 B0",
             f"{SECOND}  ->  F0 F1 B1 F2 B2 F3 B3 B0",
         ),
-        "a rank waits: from the first backward on rank 1 takes turns, one forward after each backward": (
+        "from the first backward on, rank 1 runs one forward after each backward": (
             f"{SECOND}  ->  F0 F1 B0 B1 F2 F3 B2 B3"
         ),
-        "this is GPipe: each backward can come as soon as the rank after this one has done its own": [
+        "this is GPipe: a backward can come as soon as the next rank has done its own": [
             f"{ROW}  ->  F0 F1 F2 F3 B0 B1 B2 B3",
             'def half_the_memory():\n    return "F0 F1 F2 F3 B0 B1 B2 B3\\n" * 3',
         ],
-        "the first line is rank 0's; its second forward comes before its first backward": (
+        "the first line is rank 0's: F1 comes before B0": (
             f"{ROW}\n    {SECOND}\n    {LAST}  ->  {LAST}\n    {SECOND}\n    {ROW}"
         ),
-        "rank 0 has room for three: whenever it has room, a forward comes before the next backward": [
+        "whenever rank 0 has room, a forward comes before the next backward": [
             f"{ROW}  ->  {SECOND}",
             f"{ROW}  ->  F0 F1 F2 B0 B1 B2 F3 B3",
         ],
@@ -51,7 +51,7 @@ EXERCISES["half_the_memory"] = Exercise(
             f"    {LAST}\n  ->      {LAST}\n    {LAST}\n",
             f'def half_the_memory():\n    return "{ROW} {LAST}"',
         ],
-        "one micro-batch at a time is what takes long: rank 0 can go on with F1 while rank 1 has F0": (
+        "rank 0 can go on with F1 while rank 1 has F0": (
             f'def half_the_memory():\n    return "\\n".join(["{LAST}"] * 3)'
         ),
         "backward is one action here, B": f"{LAST}  ->  F0 I0 W0 F1 I1 W1 F2 I2 W2 F3 I3 W3",
@@ -98,8 +98,9 @@ EXERCISES["generators"] = Exercise(
         "in each turn forward comes first, then backward": f"{TURN}{BACK}  ->  {BACK}\n{TURN}",
         "with few micro-batches no more than those can go ahead": f"{FIRST}  ->  n_stages - 1 - stage",
         "micro-batches are numbered from 0, backward as well": 'f"B{i}"  ->  f"B{i + 1}"',
-        'yield texts, such as "F0"': [
+        'yield one action at a time, a text such as "F0"': [
             'yield f"B{i}"  ->  yield ("B", i)',
+            'def one_f_one_b(stage, n_stages, n_microbatches):\n    yield "F0 B0"',
             "from distlearn.parallel.pipeline.schedule import one_f_one_b",
         ],
         "for any number of stages, not only for three": "n_stages - 1 - stage  ->  2 - stage",
@@ -150,10 +151,10 @@ EXERCISES["predicted"] = Exercise(
     ),
     draws=10,
     mistakes={
-        "f and b are those of all stages of a rank together: one stage takes a v-th": (
+        "f and b are for all stages of a rank: one stage takes a v-th": (
             f"return {TIME},  ->  return (n_microbatches * n_virtual + n_ranks - 1) * (forward + backward),"
         ),
-        "a share of a rank's time: all wait as long, so p cancels": f"{SHARE}  ->  n_ranks * {SHARE}",
+        "a share of one rank's time, not a sum over ranks": f"{SHARE}  ->  n_ranks * {SHARE}",
         "the pipeline empties v times as fast, too": work_and_wait(
             WORK, "(n_ranks - 1) * (forward / n_virtual + backward)"
         ),
@@ -164,14 +165,14 @@ EXERCISES["predicted"] = Exercise(
             "n_microbatches * forward * backward", "fill * forward * backward"
         ),
         "a share of the time, not seconds: divide by the time": f"{SHARE}  ->  fill * (forward + backward)",
-        "(p - 1) f before and (p - 1) b after: p - 1 times f + b together, not twice": (
+        "(p - 1) f before and (p - 1) b after: p - 1 times f + b, not twice": (
             "(n_ranks - 1) / n_virtual  ->  2 * (n_ranks - 1) / n_virtual"
         ),
         "p - 1 - r forwards go ahead, and one more before the first backward": (
             f"{HELD}  ->  max(1, min(n_ranks - 1 - rank, n_microbatches))"
         ),
         "the smaller of p - r and m: subtract r before you compare": f"{HELD}  ->  min(n_ranks, n_microbatches) - rank",
-        "a number for each rank, however few micro-batches there are": (
+        "a number for each rank, even with few micro-batches": (
             f"[{HELD} for rank in range(n_ranks)]  ->  [n_ranks - rank for rank in range(min(n_ranks, n_microbatches))]"
         ),
         "with v stages a rank the pipeline fills v times as fast": "(n_ranks - 1) / n_virtual  ->  n_ranks - 1",
@@ -192,7 +193,7 @@ EXERCISES["predicted"] = Exercise(
         "this is the work alone": f"return {TIME}  ->  return n_microbatches * (forward + backward)",
         "time comes first, then the bubble": f"{TIME}, {SHARE}  ->  {SHARE}, {TIME}",
         "a share, from 0 to 1, not in percent": f"{SHARE}  ->  100 * {SHARE}",
-        "the bubble is the share of the time in which a rank waits, not in which it works": f"{SHARE}  ->  1 - {SHARE}",
+        "the share of the time in which a rank waits, not works": f"{SHARE}  ->  1 - {SHARE}",
         "f and b are arguments": "    fill =  ->      forward, backward = 1, 2\n    fill =",
         "return both, time and bubble": f", {SHARE}  ->  ",
         "later ranks wait for fewer others, and hold fewer": f"{HELD}  ->  min(n_ranks, n_microbatches)",
@@ -242,7 +243,7 @@ EXERCISES["interleaved"] = Exercise(
         "within a group backward goes in the order of the numbers, too": (
             "n_ranks}B{i}  ->  n_ranks}B{2 * first + n_ranks - 1 - i}"
         ),
-        "backward turns the order of the stages round, not that of the micro-batches": (
+        "backward reverses the stages, not the micro-batches": (
             'enumerate(backward)  ->  enumerate(a.replace("F", "B") for a in forward[::-1])'
         ),
         "after the last forward come the remaining backwards": (
@@ -289,14 +290,16 @@ EXERCISES["interleaved"] = Exercise(
             f"{AHEAD}  ->  {AHEAD} - 1",
             f"min({AHEAD},  ->  min(max(0, {AHEAD} - 1),",
         ],
-        "after the first forwards the others are missing: one forward, then one backward": (
+        "the later forwards are missing: one forward, then one backward": (
             "ahead + k : ahead + k + 1  ->  ahead + k : ahead + k"
         ),
         "in each turn forward comes first, then backward": (
             "        yield from forward[ahead + k : ahead + k + 1]\n        yield action"
             "  ->          yield action\n        yield from forward[ahead + k : ahead + k + 1]"
         ),
-        'yield texts, such as "0F0"': "from distlearn.parallel.pipeline.schedule import interleaved",
+        'yield one action at a time, a text such as "0F0"': (
+            "from distlearn.parallel.pipeline.schedule import interleaved"
+        ),
         "v is n_virtual, not always 2": "forward, backward = [], []  ->  forward, backward, n_virtual = [], [], 2",
     },
     may_pass={"min(len(forward)": "the same minimum", "len(backward))": "as many as forwards"},
@@ -322,11 +325,11 @@ EXERCISES["run_stage"] = Exercise(
         "seed": rng.integers(10**6),
     },
     mistakes={
-        "after every action, and the newest weights count: what is in flight after a B is not all": (
+        "count after every action, with the newest weights": (
             "        most = max(most, len({used for used, _ in kept.values()} | {version}))"
             "  ->              most = max(most, len({used for used, _ in kept.values()}))"
         ),
-        "those that are needed at one time, not all that there have been": (
+        "those needed at one time, not all there have been": (
             "return w, staleness, most  ->  return w, staleness, version + 1"
         ),
         "each B is an update at once: later mini-batches go forward with it": (
@@ -337,7 +340,7 @@ EXERCISES["run_stage"] = Exercise(
             "kept[i] = version, w  ->  kept[i] = version, w; w = w - lr * gradient(i, w)",
             f"{NOW}  ->  pass",
         ),
-        "every mini-batch in flight has weights of its own: keep them by its number": (
+        "keep the weights of every mini-batch in flight, by its number": (
             "kept[i] = version, w  ->  kept[i] = version, w; last = w",
             "gradient(i, old)  ->  gradient(i, last)",
         ),
@@ -351,7 +354,7 @@ EXERCISES["run_stage"] = Exercise(
         "backward uses the weights with which its mini-batch went forward": "gradient(i, old)  ->  gradient(i, w)",
         "update the newest weights, not the stashed ones": "w = w - lr  ->  w = old - lr",
         "`w -= ...` writes into the array that is stashed: make a new one": f"{NOW}  ->  w -= lr * gradient(i, old)",
-        "the weights that are stashed must not be changed later: `w -= ...` writes into them": (
+        "`w -= ...` writes into the stashed weights": (
             "kept[i] = version, w  ->  w = w if version else w.copy(); kept[i] = version, w",
             f"{NOW}  ->  w -= lr * gradient(i, old)",
         ),
@@ -385,12 +388,12 @@ EXERCISES["run_stage"] = Exercise(
             "return w, staleness, most  ->  return w, [s for _, s in sorted(zip([int(a[1:]) for a in order"
             " if a[0] == 'B'], staleness))], most"
         ),
-        "after a B the newest weights are one version more: count them, and count then": " | {version})  ->  )",
+        "after a B the newest weights are one version more: count then": " | {version})  ->  )",
         "mini-batches in flight may share a version: count versions": f"{NEEDED}  ->  len(kept)",
-        "not a copy for each mini-batch in flight: some went forward with the same weights": (
+        "some mini-batches in flight went forward with the same weights: count them once": (
             f"{NEEDED}  ->  len(kept) + 1"
         ),
-        "count the versions that are there: their number does not follow from the staleness": [
+        "count versions: their number does not follow from the staleness": [
             "return w, staleness, most  ->  return w, staleness, 1 + max(staleness)",
             "return w, staleness, most  ->  return w, staleness, max(staleness)",
         ],
@@ -434,7 +437,7 @@ EXERCISES["slow_and_uneven"] = Exercise(
     draws=2,
     rtol=1e-6,
     mistakes={
-        "puzzle 2: a rank waits for an answer: rank 0 goes ahead with four forwards, rank 1 with two": [
+        "puzzle 2: rank 0 goes ahead with four forwards, rank 1 with two": [
             f"{TWO_AHEAD}  ->  {ONE_AHEAD}",
             f"{SLOW}  ->  {TWO_AHEAD}",
         ],
@@ -457,7 +460,7 @@ EXERCISES["slow_and_uneven"] = Exercise(
             f"{SLOW}  ->  F0 F1 F2 F3 F4 B5 F5 B1 B2 B3 B4 B0"
         ),
         "puzzle 2: every line has F0 to F5 and B0 to B5": f"{SLOW}  ->  {SLOW.replace(' B5', '')}",
-        "puzzle 3: ranks wait: stage 1 alone on one rank, and forwards that run ahead, let both work": (
+        "puzzle 3: ranks wait: let forwards run ahead": (
             f"{STAGE_1}  ->  {' '.join(f'1F{i} 1B{i}' for i in range(6))}"
         ),
         "puzzle 3: there is room for four, not for all six": (
