@@ -25,7 +25,6 @@ class Card(NamedTuple):
     bandwidth: float  # bytes per second between the card's memory and its processors
     source: str  # where NVIDIA states the two
     l2_bandwidth: float | None = None  # bytes per second of the second-level cache; None where NVIDIA does not state it
-    l2_source: str = ""
     # Bytes per second from the host's memory to the card, one way; None where the generation of the bus is not known,
     # infinite for a processor that works in the host's memory.
     link: float | None = None
@@ -52,16 +51,9 @@ class Card(NamedTuple):
         """Return the fewest seconds in which a kernel can do its operations and move its bytes."""
         return max(flops / self.peak, nbytes / self.bandwidth)
 
-    def seconds(self, flops: float, nbytes: float, calls: int = 1, copied: float = 0.0) -> float:
-        """Return the time of `calls` launches and copies that move `nbytes` on the card and `copied` to and from it."""
-        if copied and self.link is None:
-            raise ValueError(f"{self.name}: cannot time copies, as the speed of its link to the host is not known")
-        copying = copied / self.link if copied else 0.0
-        return calls * self.overhead + copying + self.least_time(flops, nbytes)
 
-
-_L2_SOURCE = "NVIDIA A100 architecture whitepaper: bytes that L2 delivers in a clock, times the boost clock"
-_V100_L2, _A100_L2 = (2048 * 1.53e9, _L2_SOURCE), (5120 * 1.41e9, _L2_SOURCE)
+# NVIDIA A100 architecture whitepaper: bytes that L2 delivers in a clock, times the boost clock
+_V100_L2, _A100_L2 = 2048 * 1.53e9, 5120 * 1.41e9
 
 # PCI Express, 16 lanes, one way: transfers per second and lane, 128 of 130 bits payload (PCI-SIG, generations 3 to 5)
 _PCIE3, _PCIE4, _PCIE5 = (16 * rate * 128 / 130 / 8 for rate in (8e9, 16e9, 32e9))
@@ -70,9 +62,9 @@ CARDS = {
     card.name: card
     for card in (
         Card("T4", 75, 2018, 8.1e12, 320e9, "NVIDIA T4 product brief, PB-09256", link=_PCIE3),
-        Card("V100", 70, 2017, 15.7e12, 900e9, "NVIDIA V100 datasheet, SXM2", *_V100_L2, link=_PCIE3),
-        Card("A100", 80, 2020, 19.5e12, 1555e9, "NVIDIA A100 datasheet, SXM4 40 GB", *_A100_L2, link=_PCIE4),
-        Card("A100 80GB", 80, 2020, 19.5e12, 2039e9, "NVIDIA A100 datasheet, SXM4 80 GB", *_A100_L2, link=_PCIE4),
+        Card("V100", 70, 2017, 15.7e12, 900e9, "NVIDIA V100 datasheet, SXM2", _V100_L2, link=_PCIE3),
+        Card("A100", 80, 2020, 19.5e12, 1555e9, "NVIDIA A100 datasheet, SXM4 40 GB", _A100_L2, link=_PCIE4),
+        Card("A100 80GB", 80, 2020, 19.5e12, 2039e9, "NVIDIA A100 datasheet, SXM4 80 GB", _A100_L2, link=_PCIE4),
         Card("RTX 3090", 86, 2020, 35.6e12, 936e9, "NVIDIA Ampere GA102 architecture whitepaper", link=_PCIE4),
         Card("RTX 4090", 89, 2022, 82.6e12, 1008e9, "NVIDIA Ada architecture whitepaper", link=_PCIE4),
         Card("L4", 89, 2023, 30.3e12, 300e9, "NVIDIA L4 datasheet", link=_PCIE4),

@@ -7,7 +7,7 @@ a shard of it, or a parameter server's flat slice.
 from .adaptive import Adadelta, Adagrad, Adam, AdamW, RMSprop
 from .momentum import LARS, SGD, Momentum, Nesterov
 from .optimizer import Optimizer, Rule, clip_by_norm, global_norm
-from .schedules import Constant, Cosine, WarmUp, scaled_lr
+from .schedules import Cosine, WarmUp, scaled_lr
 
 _RULES = (SGD, Momentum, Nesterov, Adagrad, Adadelta, RMSprop, Adam, AdamW, LARS)
 RULES = {rule.__name__.lower(): rule for rule in _RULES}  # by name

@@ -2,7 +2,6 @@ from distlearn.optim.adaptive import Adadelta as Adadelta
 from distlearn.optim.adaptive import Adagrad as Adagrad
 from distlearn.optim.adaptive import Adam as Adam
 from distlearn.optim.adaptive import AdamW as AdamW
-from distlearn.optim.schedules import Constant as Constant
 from distlearn.optim.schedules import Cosine as Cosine
 from distlearn.optim.momentum import LARS as LARS
 from distlearn.optim.momentum import Momentum as Momentum

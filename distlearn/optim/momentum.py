@@ -29,8 +29,7 @@ class SGD(ElementwiseRule):
         """Return None: plain SGD has no state."""
 
     def update(self, data: Array, grad: Array, state: Any, lr: float, step: int) -> Any:
-        if self.weight_decay:
-            grad = grad + self.weight_decay * data
+        grad = decayed(grad, data, self.weight_decay)
         if can_launch(data, grad):
             from ..cuda.kernels import saxpy
 

@@ -25,9 +25,6 @@ class Constant:
 
     lr: float
 
-    def __post_init__(self):
-        check_number(type(self).__name__, least=0, below=math.inf, lr=self.lr)
-
     def __call__(self, step: int) -> float:
         return self.lr
 
@@ -89,8 +86,7 @@ class WarmUp:
     start: float = 0.0
 
     def __post_init__(self):
-        if not callable(self.schedule):
-            object.__setattr__(self, "schedule", Constant(self.schedule))
+        object.__setattr__(self, "schedule", as_schedule(self.schedule, "WarmUp"))
         check_number("WarmUp", least=0, below=math.inf, steps=self.steps)
         check_number("WarmUp", least=0, most=1, start=self.start)
 

@@ -63,10 +63,6 @@ def _reduce(xp, size):
     return _random(xp, size * size), xp.empty(size * size // 256, f32)
 
 
-def _reduce_wide(xp, size):
-    return _random(xp, size * size), xp.empty(min(512, size * size // 1024), f32)  # 4 blocks for each processor
-
-
 def _transpose(xp, size):
     return _random(xp, size, size), xp.empty((size, size), f32)
 
@@ -208,8 +204,7 @@ def cases() -> list[Case]:
         Case(k.recurrent.STEP, _gru, _moved((0, 0, 2, 2, 2), 5)),
         Case(k.recurrent.STEP_BACK, _gru_back, _moved((0, 0, 0, 0), 5)),
         *(Case(v, _launched(v.kernel), _moved((0, 1), 0)) for v in k.images.VARIANTS),
-        *(Case(v, _reduce, _moved((0, 1), 1), _reduce_peer) for v in k.reduce.VARIANTS[:-1]),
-        Case(k.reduce.WIDE, _reduce_wide, _moved((0, 1), 1), _reduce_peer),
+        *(Case(v, _reduce, _moved((0, 1), 1), _reduce_peer) for v in k.reduce.VARIANTS),
         *(Case(v, _transpose, _moved((0, 1), 0), _by_reference(v)) for v in k.transpose.VARIANTS),
         *(Case(v, _matmul, _matmul_cost, _matmul_peer) for v in k.matmul.VARIANTS),
         Case(k.convolution.CONV_NAIVE, _conv, _conv_cost),

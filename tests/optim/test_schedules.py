@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from distlearn.nn import Param
-from distlearn.optim import SGD, Constant, Cosine, Optimizer, WarmUp, clip_by_norm, scaled_lr
+from distlearn.optim import SGD, Cosine, Optimizer, WarmUp, clip_by_norm, scaled_lr
 from distlearn.optim.schedules import as_schedule
 
 
@@ -26,7 +26,6 @@ def test_warm_up_reaches_and_follows_its_plan():
     assert [schedule(t) for t in (9, 10, 57)] == [inner(9), inner(10), inner(57)]
     np.testing.assert_allclose([WarmUp(0.4, 6, 0.1)(t) for t in range(5)], 0.04 + 0.36 * np.arange(1, 6) / 6)
     assert WarmUp(0.5, 0)(0) == 0.5
-    assert Constant(0.3)(10**6) == 0.3
 
 
 def test_linear_scaling():
@@ -37,14 +36,11 @@ def test_linear_scaling():
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda: Constant(-1), "Constant: lr is -1"),
-        (lambda: Constant(math.nan), "Constant: lr is nan"),
         (lambda: Cosine(1, 0), "Cosine: steps is 0"),
         (lambda: WarmUp(1, -1), "WarmUp: steps is -1"),
-        (lambda: Constant(math.inf), "Constant: lr is inf, .* and finite"),
         (lambda: Cosine(0.1, math.inf), "Cosine: steps is inf"),
         (lambda: WarmUp(0.1, math.nan), "WarmUp: steps is nan"),
-        (lambda: WarmUp(math.inf, 3), "Constant: lr is inf"),
+        (lambda: WarmUp(math.inf, 3), "WarmUp: lr is inf, .* and finite"),
         (lambda: scaled_lr(-1, 10), "scaled_lr: lr is -1"),
         (lambda: scaled_lr(0.1, 0), "batch_size is 0"),
         (lambda: scaled_lr(0.1, math.inf), "batch_size is inf"),

@@ -45,26 +45,3 @@ extern "C" __global__ void reduce_shuffle(const float* x, float* out, int n) {
         if (t == 0) out[blockIdx.x] = v;
     }
 }
-
-// A grid of a few blocks for each processor, whatever n is: a thread adds up many elements in a register, four with each
-// read (where x begins at a multiple of 16 bytes), before the block adds up its 256 sums. One barrier for thousands of elements.
-extern "C" __global__ void reduce_wide(const float* x, float* out, int n) {
-    __shared__ float part[8];
-    int t = threadIdx.x;
-    float v = 0.0f;
-    for (int i = 4 * (blockIdx.x * 256 + t); i < n; i += 1024 * gridDim.x) {
-        if (i + 3 < n && (size_t)x % 16 == 0) {
-            float4 u = *(const float4*)(x + i);
-            v += (u.x + u.y) + (u.z + u.w);
-        } else {
-            for (int j = i; j < n && j < i + 4; j++) v += x[j];
-        }
-    }
-    v = warp_sum(v);
-    if (t % 32 == 0) part[t / 32] = v;
-    __syncthreads();
-    if (t < 32) {
-        v = warp_sum(t < 8 ? part[t] : 0.0f);
-        if (t == 0) out[blockIdx.x] = v;
-    }
-}

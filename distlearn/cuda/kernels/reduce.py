@@ -1,22 +1,17 @@
-"""The sum of an array in parts: 256 elements per block, from bank conflicts to shuffles, and a wide way.
-
-The time of `WIDE` on a card has not been measured.
-"""
+"""The sum of an array in parts: 256 elements per block, from bank conflicts to shuffles."""
 
 from __future__ import annotations
-
-import functools
 
 import numpy as np
 
 from distlearn.cuda.kernels.variant import Launch, Variant, f32, i32
 
 
-def reduce_reference(x, out, width=256):
-    """Write sums into out: number j is of the pieces j, j + out.size, ... of x, of `width` elements each."""
-    padded = np.zeros((-(-x.size // (width * out.size)), out.size, width), x.dtype)
+def reduce_reference(x, out):
+    """Write the sums of pieces of 256 elements into out."""
+    padded = np.zeros((out.size, 256), x.dtype)
     padded.reshape(-1)[: x.size] = x
-    out[:] = padded.sum((0, 2))
+    out[:] = padded.sum(axis=1)
 
 
 def _launch(x, out):
@@ -37,10 +32,4 @@ INTERLEAVED = _variant("reduce_interleaved", {("s", "read"): 8, ("s", "write"): 
 SEQUENTIAL = _variant("reduce_sequential", {("s", "read"): 1, ("s", "write"): 1})
 SHUFFLE = _variant("reduce_shuffle", {("part", "read"): 1, ("part", "write"): 1})
 
-WIDE = Variant(
-    "reduce.cu", "reduce_wide", lambda x, out: Launch((out.size,), (256,), (x, out, i32(x.size))),
-    functools.partial(reduce_reference, width=1024), lambda rng: (rng.random(9000, dtype=f32), np.zeros(2, f32)),
-    {("x", "read"): 16, ("part", "read"): 1, ("part", "write"): 1},
-)  # fmt: skip
-
-VARIANTS = [INTERLEAVED, SEQUENTIAL, SHUFFLE, WIDE]
+VARIANTS = [INTERLEAVED, SEQUENTIAL, SHUFFLE]
