@@ -3,12 +3,14 @@
 import csv
 import io
 import json
+import re
 
 import pytest
 from click.testing import CliRunner
 from distcourse.commands.project import project
 from distcourse.project import board, page
 from distcourse.project.board import Entry, better, score_all, standings
+from distcourse.project.rounds import Round, make
 from distcourse.project.track import Result
 
 from .submissions import EXAMPLE, write
@@ -87,6 +89,40 @@ def test_what_was_scored_is_not_run_again(around, tmp_path, monkeypatch):
     monkeypatch.setattr(type(around), "score", lambda *a, **k: pytest.fail("it was known"))
     again = score_all(tmp_path, around, board.load(tmp_path / "results.json"))
     assert [e.result for e in again] == [e.result for e in first]
+
+
+def test_a_mistake_of_staff_blames_no_team(tmp_path):
+    made = make(tmp_path / "r", practice=True)
+    file, write_to = made.public / "round.json", tmp_path / "s/a-team/2026-12-01T0900"
+    text = file.read_text(encoding="utf-8")
+    write(write_to, "schedule.csv", (EXAMPLE / "schedule.csv").read_bytes())
+    for wrong, said in (
+        (text.replace('"per_day": 3', '"per_day": "3"'), "per_day is '3', expected a value such as 3"),
+        (text.replace("late_days", "late_day"), "late_days is None"),
+        (text.replace("2026-12-18T2359", "2026-12-18"), "deadline is '2026-12-18'"),
+        (text.replace('"kernel"', '"colonel"'), "'kernel' is missing"),
+        (text[:-5], "round.json: not JSON"),
+    ):
+        file.write_text(wrong, encoding="utf-8")
+        with pytest.raises(ValueError, match=re.escape(said)):
+            Round(made.public, made.secret)
+    file.write_text(text, encoding="utf-8")
+    (made.secret / "labels.npz").rename(tmp_path / "lost.npz")
+    with pytest.raises(FileNotFoundError, match=r"labels\.npz"):
+        score_all(tmp_path / "s", Round(made.public, made.secret))
+    with pytest.raises(ValueError, match="no submission, expected folders such as TEAM/"):
+        score_all(tmp_path / "r", made)
+
+
+def test_what_could_not_be_judged_is_judged_again(around, tmp_path, monkeypatch):
+    write(tmp_path / "a-team/2026-12-01T0900", "schedule.csv", (EXAMPLE / "schedule.csv").read_bytes())
+    (tmp_path / "b-team.zip").write_bytes(b"")
+    with monkeypatch.context() as patch:
+        patch.setattr(type(around), "score", lambda *a, **k: 1 / 0)
+        entries = score_all(tmp_path, around)
+    assert [e.result.state for e in entries] == ["not judged", "refused"]
+    assert "b-team.zip" in entries[1].result.reason
+    assert score_all(tmp_path, around, entries)[0].result.state == "scored"
 
 
 def test_the_page_and_the_table_say_the_same_and_run_nothing(around, tmp_path):

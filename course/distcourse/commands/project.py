@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
@@ -34,7 +33,8 @@ def check(paths, where):
         for path in paths:
             track = next((t for t in TRACKS.values() if path.name in (t.file, f"{t.file}.zip")), None)
             if track is None:
-                raise ValueError(f"{path.name}: expected one of {', '.join(t.file for t in TRACKS.values())}")
+                expected = ", ".join([*(t.file for t in TRACKS.values()), "classifier.zip"])
+                raise ValueError(f"{path}: expected one of {expected}")
             found = around.score(track.name, path, "check", unsafe=True)
             bad = bad or found.state != "scored"
             if found.state == "scored":
@@ -83,12 +83,16 @@ def board(where, target, results):
     """Write FOLDER/board.html and board.csv. ROUND/secret/disqualified.json may hold {"team": "reason"}."""
     from ..project.board import load
     from ..project.page import write_board
-    from ..project.rounds import Round
+    from ..project.rounds import Round, read_json
 
     with plain_errors(OSError, ValueError):
         terms, out = Round(where / "public").terms, where / "secret/disqualified.json"
-        reasons = json.loads(out.read_text(encoding="utf-8")) if out.exists() else {}
-        write_board(load(results or where / "secret/results.json"), terms, target, reasons)
+        entries, reasons = load(results or where / "secret/results.json"), read_json(out) if out.exists() else {}
+        if not isinstance(reasons, dict):
+            raise ValueError(f'{out}: {type(reasons).__name__}, expected {{"team": "reason"}}')
+        for team in sorted({*reasons} - {e.team for e in entries}):
+            say(f"{out}: {team!r} has handed nothing in", err=True)
+        write_board(entries, terms, target, reasons)
         say(f"wrote {target / 'board.html'} and {target / 'board.csv'}")
 
 

@@ -49,6 +49,7 @@ def run(command: list[str], shared: Path, seconds: float, *, given=b"", work=Non
         if out.seek(0, os.SEEK_END) > MOST_OUTPUT:
             raise Refused("wrote too much to standard output")
         err.seek(max(0, err.seek(0, os.SEEK_END) - 300))
-        last = err.read().decode("ascii", "replace").strip().split("\n")[-1]
+        last = err.read().decode("utf-8", "replace").translate({0x2018: "'", 0x2019: "'"})  # a compiler's quotes
+        last = last.encode("ascii", "replace").decode().strip().split("\n")[-1]
         out.seek(0)
         return Ended(code, out.read(), last + (watch.told if watch else ""))

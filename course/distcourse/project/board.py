@@ -20,12 +20,11 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from .reading import Refused, team_name
-from .rounds import TRACKS, Round
+from .rounds import TIME, TRACKS, Round, read_json
 from .track import Result, refused
 
-TIME = "%Y-%m-%dT%H%M"
 LIBRARY = "beat-this"
-NOT_RUN = ("over the limit", "too late")
+NOT_RUN = ("over the limit", "too late", "not judged")
 
 
 @dataclass
@@ -54,6 +53,13 @@ def time_of(text: str) -> datetime:
     raise Refused(f"{text!a}: expected a time such as 2026-11-03T1405")
 
 
+def _has_time(text: str) -> bool:
+    try:
+        return bool(time_of(text))
+    except Refused:
+        return False
+
+
 def better(before: list[int], now: list[int]) -> bool:
     """Say whether costs by case fell, on the whole, by more than one standard error of their difference.
 
@@ -79,13 +85,19 @@ def digest_of(path: Path) -> str:
     return total.hexdigest()
 
 
+def inside(path: Path) -> list[Path]:
+    """Return what is in a folder; the path itself if it is none, or empty, so that it is listed with the reason."""
+    visible = (p for p in path.iterdir() if p.name[0] != ".") if path.is_dir() and not path.is_symlink() else ()
+    return sorted(visible) or [path]
+
+
 def found_in(folder: Path):
     """Yield (team, time, track or "", path) of everything in a folder of submissions, in the order of time."""
     names = {t.file: t.name for t in TRACKS.values()} | {"classifier.zip": "classifier"}
     rows = []
-    for team in sorted(p for p in Path(folder).iterdir() if p.is_dir() and not p.is_symlink()):
-        for when in sorted(p for p in team.iterdir()):
-            paths = sorted(when.iterdir()) if when.is_dir() and not when.is_symlink() else [when]
+    for team in (p for p in inside(Path(folder)) if p.is_dir() or p.suffix == ".zip"):
+        for when in inside(team):
+            paths = [when] if when == team else inside(when)
             rows += [(when.name, team.name, path.name, path) for path in paths]
     for time, team, name, path in sorted(rows):
         yield team, time, names.get(name, ""), path
@@ -97,6 +109,9 @@ def score_all(folder: Path, around: Round, known=(), *, unsafe: bool = False, pr
     kept = {(e.team, e.time, e.track, e.digest): e.result for e in known if e.result.state not in NOT_RUN}
     deadline = datetime.strptime(terms["deadline"], TIME)
     rows = list(found_in(folder))
+    if not any(_has_time(time) for _, time, *_ in rows):
+        raise ValueError(f"{folder}: no submission, expected folders such as TEAM/2026-11-03T1405/")
+    _ = around.data, around.labels, around.draws  # an error of theirs is no team's
     for i, (team, time, track, path) in enumerate(rows):
         late, digest = False, ""
         try:
@@ -117,7 +132,7 @@ def score_all(folder: Path, around: Round, known=(), *, unsafe: bool = False, pr
         except ValueError as error:
             result = refused(error)
         except Exception as error:  # one submission must not keep the others from being scored
-            result = refused(f"{path.name!a} cannot be judged: {type(error).__name__}")
+            result = refused(f"{path.name!a} cannot be judged: {type(error).__name__}", NOT_RUN[2])
         entries.append(Entry(ascii(team)[1:-1][:40], ascii(time)[1:-1][:20], track, digest, result, late))
         if progress:
             progress(i + 1, len(rows))
@@ -205,4 +220,4 @@ def save(entries: list[Entry], path: Path) -> None:
 
 
 def load(path: Path) -> list[Entry]:
-    return [Entry.of(row) for row in json.loads(Path(path).read_text(encoding="utf-8"))]
+    return [Entry.of(row) for row in read_json(Path(path))]

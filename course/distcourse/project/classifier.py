@@ -90,7 +90,7 @@ def read(path: Path, rows: int, classes: int) -> tuple[dict[str, bytes], np.ndar
     if len(files[report]) > MOST_REPORT:
         raise Refused(f"{report}: more than {MOST_REPORT:,} bytes")
     if report.endswith(".md"):
-        text = text_of(files[report], report, ascii_only=False)
+        text = text_of(files[report], report, ascii_only=False).strip()
         pages = max(-(-len(text.split()) // WORDS_A_PAGE), -(-len(text) // LETTERS_A_PAGE))
     else:
         pages = pages_of(files[report])
@@ -116,7 +116,7 @@ def read(path: Path, rows: int, classes: int) -> tuple[dict[str, bytes], np.ndar
 
 def labels_of(data: bytes, name: str, rows: int, classes: int) -> np.ndarray:
     """Read one label a line."""
-    table = csv_rows(data, name, r"[0-9]{1,4}", "7", rows, 1)
+    table = csv_rows(data, name, r"[0-9]{1,4}", "7, a whole number", rows, 1)
     labels = np.array([int(row[0]) for row in table])
     if len(labels) != rows or labels.max() >= classes:
         told = f"{len(labels)} rows up to {labels.max()}, expected {rows} labels from 0 to {classes - 1}"
@@ -138,9 +138,11 @@ def predict(workspace: dict[str, bytes], images: np.ndarray, classes: int, *, un
         written = shared / "predictions.csv"
         command = [sys.executable, "predict.py", str(shared / "images.npy"), str(written)]
         ended = run(command, shared, SECONDS, work=folder, hidden=_data_sets(), unsafe=unsafe)
-        if ended.code or not os.path.lexists(written):
-            told = ended.last or "it wrote no PREDICTIONS.csv"
-            raise Refused(f"predict.py ended with code {ended.code}: {told}")
+        if ended.code:
+            raise Refused(f"predict.py ended with code {ended.code}: {ended.last or 'no message'}")
+        if not os.path.lexists(written):
+            told = f": {ended.last}" * bool(ended.last)
+            raise Refused(f"predict.py wrote no file of the name that is its second argument{told}")
         return labels_of(read_bytes(written), "what predict.py wrote", len(images), classes)
 
 
@@ -169,7 +171,8 @@ def score(path: Path, task: dict, *, public: dict, private: dict | None = None, 
     same = int((mine == handed_in).sum())
     errors = int((on_public != public["y_public"]).sum())
     if same < AGREEMENT * n:
-        return refused(f"predict.py gives {same} of the {n} predictions that were handed in", "wrong")
+        told = f"predict.py gives {same} of the {n} predictions in predictions.csv, expected 99 %"
+        return refused(f"{told}: write the file anew, and look at one image at a time", "wrong")
     if private is None:
         return Result("scored", errors, 0, public=errors, notes=["the public half; private labels are with staff"])
     cases, drawn = (held != private["y_held"]).astype(int), private["drawn"]

@@ -52,7 +52,8 @@ def text_of(data: bytes, name: str, ascii_only: bool = True) -> str:
     except UnicodeDecodeError as error:
         what = data[error.start :].decode("utf-8", "replace")[:1]
         where = f"{name}, line {data.count(10, 0, error.start) + 1}"
-        raise Refused(f"{where}: the character {what!a} is not ASCII (does it look like another?)") from None
+        told = "not ASCII (does it look like another?)" if ascii_only else "not UTF-8: save the file as UTF-8"
+        raise Refused(f"{where}: the character {what!a} is {told}") from None
     if hidden := HIDDEN.search(text):
         raise Refused(
             f"{name}, line {text.count(chr(10), 0, hidden.start()) + 1}: the character {hidden[0]!a}, invisible"
@@ -131,7 +132,7 @@ def csv_rows(data: bytes, name: str, cell: str, like: str, most_rows: int, most_
             raise Refused(f"{name}, line {number}: {len(row):,} cells, at most {most_columns} are expected")
         for text in row:
             if not re.fullmatch(cell, text, re.ASCII):
-                raise Refused(f"{name}, line {number}: the cell {text[:20]!a} does not have the form of {like}")
+                raise Refused(f"{name}, line {number}: the cell {text[:20]!a}, expected one such as {like}")
         rows.append(row)
     return rows
 

@@ -6,6 +6,7 @@ import json
 import os
 import secrets
 import tempfile
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 
@@ -18,8 +19,24 @@ from .track import Draws, Result
 TRACKS = {track.name: track for track in (classifier, schedule, kernel)}
 PRACTICE = "practice-1"
 """Folder of the practice round; another number when tasks are drawn differently."""
+TIME = "%Y-%m-%dT%H%M"
 TERMS = {"per_day": 3, "deadline": "2026-12-18T2359", "late_days": 2}
 """Submissions of a team to a track on one day; work after the deadline is late, and after some days not scored."""
+
+
+def read_json(path: Path):
+    """Read a file that staff may have edited."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path}: not JSON ({error})") from None
+
+
+def _is_time(text: str) -> bool:
+    try:
+        return bool(datetime.strptime(text, TIME))
+    except ValueError:
+        return False
 
 
 class Round:
@@ -27,18 +44,22 @@ class Round:
 
     def __init__(self, public: Path, secret: Path | None = None):
         self.public, self.secret = Path(public), secret and Path(secret)
-        if not (self.public / "round.json").is_file():
-            raise FileNotFoundError(f"{self.public} has no round.json: `distlearn project make` writes one")
-        self.tasks = json.loads((self.public / "round.json").read_text(encoding="utf-8"))
-
-    @property
-    def terms(self) -> dict:
-        return self.tasks["terms"]
+        file = self.public / "round.json"
+        if not file.is_file():
+            raise FileNotFoundError(f"{self.public} has no round.json, expected `public` of a `distlearn project make`")
+        self.tasks = read_json(file)
+        if missing := {*TRACKS, "terms"} - {*self.tasks}:
+            raise ValueError(f"{file}: {sorted(missing)[0]!r} is missing")
+        self.terms = self.tasks["terms"]
+        for name, example in TERMS.items():
+            value, right = self.terms.get(name), type(example)
+            if type(value) is not right or (right is int and value < 0) or (right is str and not _is_time(value)):
+                raise ValueError(f"{file}: {name} is {value!r}, expected a value such as {example!r}")
 
     @cached_property
     def draws(self) -> Draws | None:
         """What follows from staff's seed."""
-        return self.secret and Draws(json.loads((self.secret / "secret.json").read_text(encoding="utf-8"))["seed"])
+        return self.secret and Draws(read_json(self.secret / "secret.json")["seed"])
 
     @cached_property
     def data(self) -> dict:
@@ -92,7 +113,14 @@ def make(folder: Path, data="digits", *, practice: bool = False) -> Round:
 def _labelled(data) -> tuple[np.ndarray, np.ndarray]:
     if str(data).endswith(".npz"):
         with np.load(data, allow_pickle=False) as found:
-            return found["x"], found["y"].astype(np.int64)
+            if not {"x", "y"} <= {*found} or not len(found["x"]) == len(found["y"]) >= 60:
+                raise ValueError(f"{data}: expected arrays x and y of 60 or more samples")
+            x, y = found["x"], found["y"]
+        if y.dtype.kind not in "iu" or not np.array_equal(np.unique(y), np.arange(y.max() + 1)):
+            raise ValueError(f"{data}: y is {y.dtype}, {y[:3]}..., expected whole numbers from 0, each class there")
+        if x.dtype.kind not in "fiu" or not np.isfinite(x).all():
+            raise ValueError(f"{data}: x is {x.dtype}, expected finite numbers")
+        return x, y.astype(np.int64)
     from distlearn.data import load
 
     found = load(str(data))
