@@ -36,7 +36,7 @@ NOISE = 10
 """One in so many labels that count is drawn at random."""
 CHANCE = Fraction(1, 10**6)
 PATHS = re.compile(
-    r"""["'](?:~[/\\]|[A-Za-z]:[/\\]|\\\\|/(?:home|Users|root|tmp|mnt|media|data|content|etc|usr|var|opt|proc|dev|scratch|gpfs|private)\b)"""
+    r"""["'](?:~[/\\]|[A-Za-z]:[/\\]|\\\\|/(?:home|Users|root|kaggle|workspace|tmp|mnt|media|data|content|etc|usr|var|opt|proc|dev|scratch|gpfs|private)\b)"""
 )
 LEFT_BEHIND = re.compile(r"(^|/)(__MACOSX/|\.DS_Store$|__pycache__/)")
 REQUIREMENT = re.compile(r"([A-Za-z0-9][\w.-]*(\[[\w,-]+\])?\s*([=<>~!]=?\s*[\w.*]+\s*,?\s*)*)?")
