@@ -29,7 +29,8 @@ class SGD(ElementwiseRule):
         """Return None: plain SGD has no state."""
 
     def update(self, data: Array, grad: Array, state: Any, lr: float, step: int) -> Any:
-        grad = decayed(grad, data, self.weight_decay)
+        if self.weight_decay:
+            grad = grad + self.weight_decay * data
         if can_launch(data, grad):
             from ..cuda.kernels import saxpy
 

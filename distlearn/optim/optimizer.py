@@ -185,7 +185,9 @@ class Optimizer:
         for w, state in zip(self.params, self.states, strict=True):
             arrays = w.data, *state_arrays(state)
             flops += 2 * len(arrays) * w.data.size
-            nbytes += w.data.nbytes + 2 * sum(a.nbytes for a in arrays)
+            nbytes += w.data.nbytes
+            for array in arrays:
+                nbytes += 2 * array.nbytes
         return flops, nbytes
 
     def zero_grad(self) -> None:

@@ -14,7 +14,7 @@ from distlearn import nn, parallel
 from distlearn.backend import get_xp
 from distlearn.data import Batch
 from distlearn.nn.layer import move
-from distlearn.optim import RULES, Constant, Cosine, Optimizer, WarmUp
+from distlearn.optim import RULES, Cosine, Optimizer, WarmUp
 from distlearn.sim import SimWorld
 
 STEPS, CLASSES, LENGTH = 3, 3, 24
@@ -181,7 +181,7 @@ def make_optimizer(c: Combination, model) -> Optimizer:
 
 WHOLE = ("data", "naive", "local")
 STAGED = ("pipeline", "pipedream")
-SCHEDULES = [lambda: Constant(0.05), lambda: Cosine(0.05, 4),
+SCHEDULES = [lambda: 0.05, lambda: Cosine(0.05, 4),
              lambda: WarmUp(0.05, 2)]  # fmt: skip
 
 

@@ -46,18 +46,11 @@ class Entry:
 def time_of(text: str) -> datetime:
     """Read the time of a submission."""
     try:
-        if re.fullmatch(r"\d{4}-\d\d-\d\dT\d{4}", text, re.ASCII):
-            return datetime.strptime(text, TIME)
+        if re.fullmatch(TIME, text, re.ASCII):
+            return datetime.strptime(text, "%Y-%m-%dT%H%M")
     except ValueError:  # the thirteenth month
         pass
     raise Refused(f"{text!a}: expected a time such as 2026-11-03T1405")
-
-
-def _has_time(text: str) -> bool:
-    try:
-        return bool(time_of(text))
-    except Refused:
-        return False
 
 
 def better(before: list[int], now: list[int]) -> bool:
@@ -107,9 +100,9 @@ def score_all(folder: Path, around: Round, known=(), *, unsafe: bool = False, pr
     """Score every submission of a folder; what is among the known entries is not run again."""
     terms, entries, per_day = around.terms, [], Counter()
     kept = {(e.team, e.time, e.track, e.digest): e.result for e in known if e.result.state not in NOT_RUN}
-    deadline = datetime.strptime(terms["deadline"], TIME)
+    deadline = time_of(terms["deadline"])
     rows = list(found_in(folder))
-    if not any(_has_time(time) for _, time, *_ in rows):
+    if not any(re.fullmatch(TIME, time) for _, time, *_ in rows):
         raise ValueError(f"{folder}: no submission, expected folders such as TEAM/2026-11-03T1405/")
     _ = around.data, around.labels, around.draws  # an error of theirs is no team's
     for i, (team, time, track, path) in enumerate(rows):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 import tempfile
-from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 
@@ -19,7 +19,8 @@ from .track import Draws, Result
 TRACKS = {track.name: track for track in (classifier, schedule, kernel)}
 PRACTICE = "practice-1"
 """Folder of the practice round; another number when tasks are drawn differently."""
-TIME = "%Y-%m-%dT%H%M"
+TIME = r"\d{4}-\d\d-\d\dT\d{4}"
+"""The form of a time, such as 2026-11-03T1405."""
 TERMS = {"per_day": 3, "deadline": "2026-12-18T2359", "late_days": 2}
 """Submissions of a team to a track on one day; work after the deadline is late, and after some days not scored."""
 
@@ -30,13 +31,6 @@ def read_json(path: Path):
         return json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise ValueError(f"{path}: not JSON ({error})") from None
-
-
-def _is_time(text: str) -> bool:
-    try:
-        return bool(datetime.strptime(text, TIME))
-    except ValueError:
-        return False
 
 
 class Round:
@@ -52,8 +46,8 @@ class Round:
             raise ValueError(f"{file}: {sorted(missing)[0]!r} is missing")
         self.terms = self.tasks["terms"]
         for name, example in TERMS.items():
-            value, right = self.terms.get(name), type(example)
-            if type(value) is not right or (right is int and value < 0) or (right is str and not _is_time(value)):
+            value = self.terms.get(name)
+            if type(value) is not type(example) or not re.fullmatch(rf"\d+|{TIME}", str(value), re.ASCII):
                 raise ValueError(f"{file}: {name} is {value!r}, expected a value such as {example!r}")
 
     @cached_property
