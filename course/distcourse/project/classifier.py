@@ -171,7 +171,7 @@ def score(path: Path, task: dict, *, public: dict, private: dict | None = None, 
     same = int((mine == handed_in).sum())
     errors = int((on_public != public["y_public"]).sum())
     if same < AGREEMENT * n:
-        told = f"predict.py gives {same} of the {n} predictions in predictions.csv, expected 99 %"
+        told = f"predict.py gives {same} of the {n} predictions in predictions.csv, expected {float(AGREEMENT):.0%}"
         return refused(f"{told}: write the file anew, and look at one image at a time", "wrong")
     if private is None:
         return Result("scored", errors, 0, public=errors, notes=["the public half; private labels are with staff"])
