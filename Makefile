@@ -60,7 +60,7 @@ test-all: test ## Run also what takes too long for every commit: all labs and ke
 	$(BIN)/python -m pytest -n $(WORKERS) --thorough
 	$(BIN)/python -m tests.mutants
 	SOAK_MINUTES=10 $(BIN)/python -m tests.world.soak
-	$(MAKE) ui
+	$(MAKE) book ui EXECUTE=0  # the browser opens the book, too
 
 lint: $(STAMP) ## Check style and formatting of the code, and print its size
 	$(BIN)/ruff check
