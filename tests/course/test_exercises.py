@@ -650,6 +650,10 @@ def test_an_answer_that_does_not_end_or_changes_its_arguments_is_said_to(tmp_pat
     assert "no result after 0.2 s: does every loop end?" in endless
     swallows = "def scaled_lr(*args):\n    for _ in range(2):\n        try:\n            while True: pass\n"
     assert "cases passed" in check("lab07", "scaled_lr", swallows + "        except Exception: pass")
+    waits = edited(
+        SOLVED["lab07"].texts["scaled_lr"], "    k = batch_size  ->      __import__('time').sleep(0.3); k = batch_size"
+    )
+    assert not check("lab07", "scaled_lr", waits), "a busy machine is no endless loop"
     pops = edited(SOLVED["lab07"].texts["weighted_mean"], "n = sum(counts)  ->  n = sum(counts); counts.pop()")
     assert "arguments: changed: counts" in check("lab07", "weighted_mean", pops)
     on_ranks = edited(SOLVED["lab09"].texts["layers"], "    return x @ W + b  ->      y = x @ W + b; b *= 0; return y")
