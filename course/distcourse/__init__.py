@@ -16,7 +16,7 @@ __all__, __getattr__, __dir__ = lazy(
         "film": "kernel_film",
         "kernels": "at_cell_lines in_parallel launched",
         "lab": "Lab NothingFailed",
-        "pictures": "confusion images",
+        "pictures": "images",
         "predict": "Prediction PredictionInvalid PredictionMissing",
         "show": "Card Line",
         "study": "Study",

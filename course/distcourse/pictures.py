@@ -1,14 +1,13 @@
-"""Images of a data set with the model's predictions, and the confusion matrix."""
+"""Images of a data set with the model's predictions."""
 
 from __future__ import annotations
 
 import math
 
 import numpy as np
-from matplotlib.colors import PowerNorm
 from matplotlib.patches import Rectangle
 
-from distlearn.viz.look import INK, MUTED, VERMILION, new_axes, share_axis, styled, write_title
+from distlearn.viz.look import INK, MUTED, VERMILION, new_axes, styled, write_title
 
 GAP, LETTERING = 0.12, 0.42  # Space between two tiles, and below each for its label, as shares of a tile's size.
 
@@ -59,40 +58,3 @@ def _caption(ax, extent, truth: int, guess: int | None) -> None:
     ax.add_patch(
         Rectangle((left, top), right - left, bottom - top, fill=False, gid="wrong" if wrong else None, **frame)
     )
-
-
-@styled
-def confusion(y, predictions, classes, *, title=""):
-    """Draw the confusion matrix: how many samples of each class the model assigns to which class.
-
-    Parameters
-    ----------
-    y : (n,) array of int
-        True classes.
-    predictions : (n,) array of int
-        Predicted classes.
-    classes : sequence of str
-        Their names.
-
-    Returns
-    -------
-    ax : Axes
-        Shades are shares of a row, so that rare classes are as visible as common ones.
-    """
-    k = len(classes)
-    counts = np.bincount(y * k + predictions, minlength=k * k).reshape(k, k)
-    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    side = float(np.clip(1.6 + 0.36 * k, 3.4, 9))
-    (ax,) = new_axes(figsize=(side + 1.0, side))
-    picture = ax.imshow(shares, cmap="Greys", norm=PowerNorm(0.5, 0, 1), interpolation="nearest")  # few mistakes show
-    for i, j in np.argwhere(counts):
-        colour, weight = ("white" if shares[i, j] > 0.25 else INK), ("normal" if i == j else "bold")
-        ax.text(j, i, str(counts[i, j]), ha="center", va="center", fontsize=9, color=colour, fontweight=weight)
-    ax.set_xticks(range(k), classes)
-    ax.set_yticks(range(k), classes)
-    ax.set(xlabel="predicted class", ylabel="true class")
-    ax.grid(visible=False)
-    bar = ax.figure.colorbar(picture, ax=ax, shrink=0.85)
-    share_axis(bar.ax.yaxis, "share of the true class")
-    write_title(ax, title)
-    return ax

@@ -30,12 +30,3 @@ def test_wrong_predictions_are_marked_by_more_than_colour(digits):
     assert ax.patches[1].get_linewidth() > 3 * ax.patches[0].get_linewidth()
     assert str(digits.y_test[1]) in ax.texts[1].get_text()
     assert str(guess[1]) in ax.texts[1].get_text()
-
-
-def test_confusion_counts():
-    y, guess = [0, 0, 0, 1, 1, 2], [0, 0, 1, 1, 1, 0]
-    ax = pictures.confusion(np.array(y), np.array(guess), ["cat", "dog", "fox"], title="Pets")
-    assert ax.get_title("left") == "Pets"
-    assert {t.get_position(): t.get_text() for t in ax.texts} == {(0, 0): "2", (1, 0): "1", (1, 1): "2", (0, 2): "1"}
-    np.testing.assert_allclose(ax.images[0].get_array(), [[2 / 3, 1 / 3, 0], [0, 1, 0], [1, 0, 0]])
-    assert (ax.get_xlabel(), ax.get_ylabel()) == ("predicted class", "true class")

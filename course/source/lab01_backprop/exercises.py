@@ -29,23 +29,21 @@ EXERCISES["dense_forward"] = Exercise(
             "+ self.b.data  ->  + self.b.data.sum()",
             "+ self.b.data  ->  + self.b.data.mean()",
         ],
-        "there is an activation in it: a dense layer has none": [
+        "a dense layer has no activation": [
             "return y, x  ->  return np.maximum(y, 0), x",
             "return y, x  ->  return np.exp(y) / np.exp(y).sum(axis=1, keepdims=True), x",
         ],
         "a sum over the inputs, not a mean": "x @ self.W.data  ->  x @ self.W.data / x.shape[1]",
         "y and x are swapped": "return y, x  ->  return x, y",
         "return two things: y, and x for the backward pass": "return y, x  ->  return y",
-        "the second thing to return is x itself, not y": "return y, x  ->  return y, y",
-        "the second thing to return is x itself, not W": "return y, x  ->  return y, self.W.data",
-        "the second thing to return is x itself, neither a list nor a tuple": [
+        "the second result is x itself, not y": "return y, x  ->  return y, y",
+        "the second result is x itself, not W": "return y, x  ->  return y, self.W.data",
+        "the second result is x itself, neither a list nor a tuple": [
             "return y, x  ->  return y, [x]",
             "return y, x  ->  return y, (x, self.W.data)",
         ],
-        "keep nothing on self: the second thing to return is x": (
-            "return y, x  ->  self.x = x\n        return y, None"
-        ),
-        "the second thing to return is x itself, not a copy": "return y, x  ->  return y, x.copy()",
+        "keep nothing on self: the second result is x": ("return y, x  ->  self.x = x\n        return y, None"),
+        "the second result is x itself, not a copy": "return y, x  ->  return y, x.copy()",
         "keep the dtype of x": "x @ self.W.data  ->  x.astype(float) @ self.W.data",
         "x comes first: x @ W": "x @ self.W.data  ->  self.W.data @ x",
         "W has the shape (d_in, d_out): do not transpose it": ("x @ self.W.data  ->  x @ self.W.data.T"),
@@ -125,7 +123,7 @@ EXERCISES["cross_entropy"] = Exercise(
         ],
         "z[:, labels] takes these columns of every row: use z[rows, labels]": ("z[rows, labels]  ->  z[:, labels]"),
         "(rows, 1) minus (rows,) is a square: use total[:, 0]": ("np.log(total[:, 0])  ->  np.log(total)"),
-        "the largest logit, added again, takes digits away: compute from the shifted z alone": [
+        "the largest logit, added again, costs digits: use the shifted z alone": [
             f"{FROM_Z}  ->  {ADDED_AGAIN}",
             (f"{FROM_Z}  ->  {ADDED_AGAIN}", f"{FROM_E}  ->  np.exp(logits - np.logaddexp.reduce(logits, 1)[:, None])"),
             (f"{FROM_Z}  ->  {ADDED_AGAIN}", f"{FROM_E}  ->  np.exp(logits - (logits - z) - np.log(total))"),
@@ -138,7 +136,7 @@ EXERCISES["cross_entropy"] = Exercise(
             "dlogits = e / total  ->  dlogits = (e / total).astype(float)",
             "z = logits - logits  ->  logits = logits.astype('float32')\n    z = logits - logits",
         ],
-        "make a new array instead of writing into the logits (`a - b`, not `a -= b`)": (
+        "this overwrites the logits: `a - b`, not `a -= b`": (
             f"{SHIFT}  ->  logits -= logits.max(axis=1, keepdims=True)\n    z = logits"
         ),
         "each row needs its own largest logit: max over axis=1": f"{SHIFT}  ->  z = logits - logits.max()",
@@ -152,7 +150,7 @@ EXERCISES["cross_entropy"] = Exercise(
             "e.sum(axis=1, keepdims=True)  ->  e.sum(axis=0, keepdims=True).T[:1]",
             "e.sum(axis=1, keepdims=True)  ->  e.sum().reshape(1, 1)",
         ],
-        "classes are in columns: the largest and the sum of each row are along axis=1": (
+        "the largest and the sum of each row: axis=1": (
             "logits.max(axis=1, keepdims=True)  ->  logits.max(axis=0, keepdims=True)",
             "e.sum(axis=1, keepdims=True)  ->  np.resize(e.sum(axis=0), (len(e), 1))",
         ),
@@ -161,7 +159,7 @@ EXERCISES["cross_entropy"] = Exercise(
             "z[rows, labels]).sum()  ->  z.sum(axis=1)).sum()",
             "z[rows, labels]).sum()  ->  z[rows, labels - 1]).sum()",
         ],
-        "first subtract 1, then divide by n: only once, and all of it": [
+        "subtract 1, then divide all of it by n, once": [
             f"{MINUS}  ->  dlogits[rows, labels] -= 1 / n",
             "return loss, dlogits / n  ->  return loss, dlogits / n**2",
             ("dlogits = e / total  ->  dlogits = e / total / n", "return loss, dlogits / n  ->  return loss, dlogits"),
@@ -222,8 +220,8 @@ EXERCISES["numeric_gradient"] = Exercise(
             "        x[i] = kept + eps\n        above = f()\n  ->          above = f()\n",
             "(2 * eps)  ->  eps",
         ),
-        "the lower point is x itself: it should be x - eps": "x[i] = kept - eps  ->  x[i] = kept",
-        "divide by 2 eps: that is how far apart the two points are": "(2 * eps)  ->  eps",
+        "the lower point is x - eps, not x itself": "x[i] = kept - eps  ->  x[i] = kept",
+        "the two points are 2 eps apart: divide by that": "(2 * eps)  ->  eps",
         "a / 2 * eps multiplies by eps: write a / (2 * eps)": "(2 * eps)  ->  2 * eps",
         "only the first element: is `return` inside the loop?": (
             "/ (2 * eps)  ->  / (2 * eps)\n        return gradient"
@@ -234,9 +232,7 @@ EXERCISES["numeric_gradient"] = Exercise(
             "kept = x[i]  ->  kept, eps = x[i], 1e-6",
             "(2 * eps)  ->  (2 * 1e-6)",
         ],
-        "f never sees a change: is it x[i] that you change, and not a copy?": (
-            "kept = x[i]  ->  x = x.copy()\n        kept = x[i]"
-        ),
+        "f sees no change: is it a copy of x that you change?": ("kept = x[i]  ->  x = x.copy()\n        kept = x[i]"),
         "put every element back before you change the next": [
             "x[i] = kept\n        gradient  ->  gradient",
             TOO_LATE,
@@ -285,7 +281,7 @@ EXERCISES["activations"] = Exercise(
     draws=8,
     mistakes={
         "ReLU: the mask is made from dy: make it from the output": ("dy * (saved > 0)  ->  dy * (dy > 0)"),
-        "ReLU: y is never negative, so y >= 0 lets everything pass: use y > 0": ("saved > 0  ->  saved >= 0"),
+        "ReLU: y >= 0 is true everywhere: use y > 0": ("saved > 0  ->  saved >= 0"),
         "ReLU: dy is missing: the chain rule multiplies by it": ("dy * (saved > 0)  ->  (saved > 0).astype(dy.dtype)"),
         "ReLU: the slope is 1 where y is positive, not y": "dy * (saved > 0)  ->  dy * saved",
         "ReLU: keep the dtype of x": [
@@ -294,20 +290,18 @@ EXERCISES["activations"] = Exercise(
         ],
         "ReLU: negative values become 0, not positive": "np.maximum(x, 0)  ->  np.abs(x)",
         "ReLU: negative values become 0, not small": "np.maximum(x, 0)  ->  np.maximum(x, x / 100)",
-        "ReLU: positive values stay as they are, also large ones": ("np.maximum(x, 0)  ->  np.clip(x, 0, 6)"),
+        "ReLU: positive values stay, also large ones": ("np.maximum(x, 0)  ->  np.clip(x, 0, 6)"),
         "ReLU: keep the larger of x and 0, not the smaller": ("np.maximum(x, 0)  ->  np.minimum(x, 0)"),
-        "ReLU: positive values stay as they are, and do not become 1": (
-            "np.maximum(x, 0)  ->  (x > 0).astype(x.dtype)"
-        ),
+        "ReLU: positive values stay, and do not become 1": ("np.maximum(x, 0)  ->  (x > 0).astype(x.dtype)"),
         "ReLU: np.maximum compares element by element, np.max takes the largest of a column": (
             "np.maximum(x, 0)  ->  np.max(x, 0)"
         ),
-        "ReLU: make a new array, and leave x as it was": ("np.maximum(x, 0)  ->  np.maximum(x, 0, out=x)"),
+        "ReLU: this overwrites x: make a new array": ("np.maximum(x, 0)  ->  np.maximum(x, 0, out=x)"),
         "ReLU: return two things: y, and what backward needs": f"{RELU}  ->  {RELU[:-3]}",
         "Sigmoid: dy is missing: the chain rule multiplies by it": (
             "dy * saved * (1 - saved)  ->  saved * (1 - saved)"
         ),
-        "between forward and backward the layer may see other inputs: use saved, and keep nothing on self": (
+        "the layer may see other inputs before backward: use saved, keep nothing on self": (
             f"{RELU}  ->  self.y = np.maximum(x, 0)\n        return self.y, self.y",
             "saved > 0  ->  self.y > 0",
         ),
@@ -321,11 +315,9 @@ EXERCISES["activations"] = Exercise(
         "Sigmoid: this is the slope of tanh: the sigmoid's is y (1 - y)": (
             "dy * saved * (1 - saved)  ->  dy * (1 - saved**2)"
         ),
-        "Sigmoid: the slope is y (1 - y), made of the output, not of dy": (
-            "dy * saved * (1 - saved)  ->  dy * dy * (1 - dy)"
-        ),
+        "Sigmoid: y (1 - y) is made of the output, not of dy": ("dy * saved * (1 - saved)  ->  dy * dy * (1 - dy)"),
         "Sigmoid: the slope is y (1 - y), not y (1 + y)": "(1 - saved)  ->  (1 + saved)",
-        "Sigmoid: y is 1 / (1 + exp(-x)), the same as (1 + tanh(x / 2)) / 2": [
+        "Sigmoid: keep y as it was given": [
             "np.tanh(x / 2)  ->  np.tanh(x)",
             "(1 + np.tanh(x / 2)) / 2  ->  np.tanh(x / 2)",
         ],
@@ -366,7 +358,7 @@ EXERCISES["dense_backward"] = Exercise(
         "seed": rng.integers(1000),
     },
     mistakes={
-        "other code holds the arrays: += changes them, `=` puts others in their place": (
+        "`=` makes new arrays, and other code holds the old: use +=": (
             ".W.grad +=  ->  .W.grad =",
             ".b.grad +=  ->  .b.grad =",
         ),
@@ -381,10 +373,10 @@ EXERCISES["dense_backward"] = Exercise(
         ),
         "W.grad is overwritten: add to what is there, with +=": ".W.grad +=  ->  .W.grad[:] =",
         "b.grad is overwritten: add to what is there, with +=": ".b.grad +=  ->  .b.grad[:] =",
-        "other code holds W.grad: += changes the array, `=` puts another in its place": (
+        "`=` makes a new W.grad, and other code holds the old: use +=": (
             "layer.W.grad += x.T @ dy  ->  layer.W.grad = layer.W.grad + x.T @ dy"
         ),
-        "other code holds b.grad: += changes the array, `=` puts another in its place": (
+        "`=` makes a new b.grad, and other code holds the old: use +=": (
             "layer.b.grad += dy.sum(axis=0)  ->  layer.b.grad = layer.b.grad + dy.sum(axis=0)"
         ),
         "this is the transpose, dY^T X": "x.T @ dy  ->  dy.T @ x",
@@ -395,11 +387,11 @@ EXERCISES["dense_backward"] = Exercise(
             "layer.W.data.T  ->  layer.W.data.reshape(layer.W.data.shape[::-1])",
         ],
         "dX = dY W^T: of the weights, not of their gradient": "dy @ layer.W.data.T  ->  dy @ layer.W.grad.T",
-        "dX = dY W^T, and nothing else: a dense layer has no activation": [
+        "dX = dY W^T: a dense layer has no activation": [
             f"dy @ layer.W.data.T  ->  (dy @ layer.W.data.T) * {other}" for other in ("x", "(x > 0)")
         ],
         "dX = dY W^T: this is dY": "return dy @ layer.W.data.T  ->  return dy",
-        "dW = X^T dY: a sum over all rows of the batch, of products row by row": [
+        "dW = X^T dY: a sum of products, over all rows of the batch": [
             "x.T @ dy  ->  np.outer(x[0], dy[0])",
             "x.T @ dy  ->  x.mean(axis=0)[:, None] * dy.sum(axis=0)",
         ],
@@ -457,9 +449,7 @@ EXERCISES["sgd"] = Exercise(
         ],
         "this walks uphill: subtract": "data -= lr * grad  ->  data += lr * grad",
         "the learning rate is missing": "data -= lr * grad  ->  data -= grad",
-        "make a new array instead of writing into grad (`a * b`, not `a *= b`)": (
-            "data -= lr * grad  ->  grad *= lr\n        data -= grad"
-        ),
+        "this overwrites grad: `a * b`, not `a *= b`": ("data -= lr * grad  ->  grad *= lr\n        data -= grad"),
         "the rate is an argument: lr, not 0.1": "data -= lr * grad  ->  data -= 0.1 * grad",
         "divided by the learning rate: multiply": "data -= lr * grad  ->  data -= grad / lr",
         "the step replaces the weights: subtract it from them": ("data -= lr * grad  ->  data[:] = -lr * grad"),
@@ -505,7 +495,7 @@ EXERCISES["step"] = Exercise(
             f"        {ZERO}\n  ->  ",
             f"{UPDATE}  ->  {UPDATE}\n        {ZERO}",
         ),
-        "a step by hand: the optimizer has a rate of its own, and leaves frozen weights alone": [
+        "a step by hand: the optimizer knows its rate, and which weights are frozen": [
             f"{UPDATE}  ->  for p in self.model.params:\n            p.data -= 0.1 * p.grad",
             f"{UPDATE}  ->  for p in self.model.params:\n            p.data -= (not p.frozen) * 0.1 * p.grad",
             f"{UPDATE}  ->  for p in self.model.params:\n            p.data -= self.optimizer.lr * p.grad",
@@ -516,9 +506,7 @@ EXERCISES["step"] = Exercise(
         "return the loss, not the logits or their gradient": [
             f"return loss  ->  return {x}" for x in ("logits", "dlogits")
         ],
-        "return the loss as it is: it is divided by n already": [
-            f"return loss  ->  return loss {other} batch.n" for other in "/*"
-        ],
+        "the loss is divided by n already": [f"return loss  ->  return loss {other} batch.n" for other in "/*"],
         "return the loss alone": "return loss  ->  return loss, dlogits",
         "this is the loss after the update: return that before": (
             "return loss  ->  return self.loss(self.model.forward(batch.x)[0], batch.y, batch.n)[0]"
@@ -532,6 +520,7 @@ EXERCISES["step"] = Exercise(
             f"{LOGITS}  ->  loss = dlogits = self.loss(logits, batch.y, batch.n)",
         ],
         "they are the trainer's own: self.model, self.loss, self.optimizer": [
+            "self.loss(  ->  dl.nn.SoftmaxCrossEntropy()(",
             f"{ZERO}  ->  optimizer.zero_grad()",
             "self.model.forward  ->  model.forward",
             "self.loss(  ->  loss(",
@@ -542,7 +531,7 @@ EXERCISES["step"] = Exercise(
             "backward(dlogits, saved)  ->  backward(dlogits)",
         ],
         "the gradient is divided by n already": "backward(dlogits,  ->  backward(dlogits / batch.n,",
-        "clear the gradients in every step, not in the first only": (
+        "clear the gradients in every step": (
             f"{ZERO}  ->  if not hasattr(self, 'cleared'):\n            {ZERO}\n        self.cleared = True"
         ),
         FORGOTTEN: "return loss  ->  loss",
