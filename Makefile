@@ -17,11 +17,13 @@ WORKERS ?= 3
 
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.env-stamp
+# an environment's scripts name the folder and the Python that it was made with: where one is gone, it is made again
+LOST := $(shell test ! -s $(STAMP) || { test -x $(BIN)/python && test "`cat $(STAMP)`" = "$(CURDIR)"; } || echo lost)
 export PATH := $(abspath $(VENV))/bin:$(PATH)
 unexport PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help env same-python lock lab test test-all lint labs labs-check bench soak ui book staff image-check release project-demo clean
+.PHONY: lost help env same-python lock lab test test-all lint labs labs-check bench soak ui book staff image-check release project-demo clean
 
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,13 +32,13 @@ env: $(STAMP) ## Make the environment in .venv: everything from Python wheels, M
 
 # pyproject.toml is the one list of dependencies, constraints.txt the releases that were tested: when one changes, pip runs again.
 # A venv brings an old pip, which takes twice as long; modules are compiled when they are first imported: most never are
-$(STAMP): pyproject.toml constraints.txt | same-python
+$(STAMP): pyproject.toml constraints.txt $(LOST) | same-python
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	    echo "make: $(PYTHON) is `$(PYTHON) -V 2>&1`, Python 3.11 or newer is needed: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 1; }
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@test -z '$(LOST)' -a -x $(BIN)/python || $(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=26'
 	$(BIN)/python -m pip install --disable-pip-version-check --no-compile --constraint $(LOCK) -e '.[$(EXTRAS)]'
-	@touch $@
+	@echo "$(CURDIR)" > $@
 
 # an environment keeps the Python that made it: PYTHON= of another one is refused, not passed over
 same-python:

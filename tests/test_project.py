@@ -86,6 +86,17 @@ def test_make_does_not_pass_over_another_python(tmp_path, has, expected):
     assert (f"{tmp_path} has Python 3.10.2" in done.stderr) == (expected != 0)
 
 
+@pytest.mark.parametrize(("made_in", "has_python", "again"), [(ROOT, 1, 0), (ROOT, 0, 1), (ROOT / "before", 1, 1)])
+def test_make_replaces_an_environment_that_was_moved_or_has_lost_its_python(tmp_path, made_in, has_python, again):
+    """Its scripts name both by their paths: `.venv/bin/distlearn: not found`, though it is there."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python").symlink_to(sys.executable if has_python else "gone")
+    (tmp_path / ".env-stamp").write_text(f"{made_in}\n", encoding="utf-8")
+    command = ["make", "-C", str(ROOT), "--dry-run", "--assume-old=pyproject.toml", "lint", f"VENV={tmp_path}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+    assert ("venv --clear" in done.stdout) == again
+
+
 def test_a_release_writes_the_one_version(tmp_path, monkeypatch):
     """The package's; the metadata takes it from there, and the citation repeats it."""
     yaml = pytest.importorskip("yaml")
