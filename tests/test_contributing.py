@@ -192,13 +192,12 @@ def _launch(x, y, slope):
     return Launch((-(-x.size // 256),), (256,), (x, y, f32(slope), i32(x.size)))
 
 
-def _example(rng):
-    return rng.normal(size=1024).astype(f32), np.zeros(1024, f32), 0.1
-
-
-MEMORY = {("x", "read"): 4, ("y", "write"): 4}
-VARIANTS = [Variant("leaky.cu", "leaky_relu", _launch, leaky_relu_reference, _example, MEMORY)]
+LEAKY = Variant("leaky.cu", "leaky_relu", _launch, leaky_relu_reference)
+VARIANTS = [LEAKY]
 '''
+KERNEL_CASE = """
+    Case(leaky.LEAKY, lambda rng: (_normal(rng, 1024), np.zeros(1024, f32), 0.1), _uses(x=(4, None), y=(None, 4))),
+"""
 
 
 @pytest.fixture(scope="module")
@@ -274,6 +273,11 @@ def contribute(root: Path) -> None:
         library / "cuda/kernels/__init__.py",
         ("    images,\n", "    images,\n    leaky,\n"),
         ("MODULES = (attention, ", "MODULES = (attention, leaky, "),
+    )
+    edit(
+        root / "tests/cuda/cases.py",
+        ("    images,\n", "    images,\n    leaky,\n"),
+        ("CASES = [\n", f"CASES = [{KERNEL_CASE}"),
     )
     # a lab, by copying the first; its exercise `share` gets another name
     source = root / "course/source"

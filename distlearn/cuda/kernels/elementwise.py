@@ -30,25 +30,10 @@ def _bias_relu(width):
     )
 
 
-def _vectors(rng):
-    return 2.5, rng.random(4096, dtype=f32), rng.random(4096, dtype=f32)
-
-
-def _rows(rng):
-    x = rng.normal(size=(50, 64)).astype(f32)
-    return x, rng.normal(size=64).astype(f32), np.empty_like(x)
-
-
-SAXPY, SAXPY4 = (
-    Variant("elementwise.cu", kernel, _saxpy(width), saxpy_reference, _vectors,
-            dict.fromkeys([("x", "read"), ("y", "read"), ("y", "write")], 4 * width))
-    for kernel, width in (("saxpy", 1), ("saxpy4", 4))
-)  # fmt: skip
-BIAS_RELU, BIAS_RELU4 = (
-    Variant("elementwise.cu", kernel, _bias_relu(width), bias_relu_reference, _rows,
-            {("x", "read"): 4 * width, ("bias", "read"): bias, ("y", "write"): 4 * width})
-    for kernel, width, bias in (("bias_relu", 1, 4), ("bias_relu4", 4, 8))
-)  # fmt: skip
+SAXPY = Variant("elementwise.cu", "saxpy", _saxpy(1), saxpy_reference)
+SAXPY4 = Variant("elementwise.cu", "saxpy4", _saxpy(4), saxpy_reference)
+BIAS_RELU = Variant("elementwise.cu", "bias_relu", _bias_relu(1), bias_relu_reference)
+BIAS_RELU4 = Variant("elementwise.cu", "bias_relu4", _bias_relu(4), bias_relu_reference)
 
 
 def bias_grad_reference(y, dy, db, add, masked=True):
@@ -65,18 +50,10 @@ def _bias_grad(y, dy, db, add):
     return Launch((-(-cols // 32), blocks_of_rows), (32, 8), args)
 
 
-def _columns(rng):
-    return *(rng.normal(size=(50, 64)).astype(f32) for _ in range(2)), rng.normal(size=64).astype(f32), 1
-
-
-BIAS_GRAD = Variant(
-    "elementwise.cu", "bias_grad<true>", _bias_grad, bias_grad_reference, _columns,
-    {("y", "read"): 4, ("dy", "read"): 4, ("dy", "write"): 4, ("part", "read"): 1},
-)  # fmt: skip
+BIAS_GRAD = Variant("elementwise.cu", "bias_grad<true>", _bias_grad, bias_grad_reference)
 COLUMN_SUMS = Variant(
-    "elementwise.cu", "bias_grad<false>", _bias_grad, functools.partial(bias_grad_reference, masked=False), _columns,
-    {("dy", "read"): 4, ("part", "read"): 1},
-)  # fmt: skip
+    "elementwise.cu", "bias_grad<false>", _bias_grad, functools.partial(bias_grad_reference, masked=False)
+)
 
 VARIANTS = [SAXPY, SAXPY4, BIAS_RELU, BIAS_RELU4, BIAS_GRAD, COLUMN_SUMS]
 

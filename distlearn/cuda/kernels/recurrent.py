@@ -36,28 +36,7 @@ def _back(parts, gates, candidates, h, state, dy, grads, t):
     return Launch(blocks(dy[0].size), (256,), (parts, gates, candidates, h, state, dy, grads, *sizes))
 
 
-def _normal(rng, *shape):
-    return rng.normal(size=shape).astype(f32)
-
-
-def _step_example(rng):
-    steps, batch, n = 3, 8, 32
-    u, c, state = _normal(rng, 3, batch, n), _normal(rng, n), _normal(rng, batch, n)
-    return u, c, state, _normal(rng, 3, steps, batch, n), *(np.zeros((steps, batch, n), f32) for _ in range(2)), 1
-
-
-def _back_example(rng):
-    shape = 3, 8, 32
-    stacks = _normal(rng, 3, *shape), _normal(rng, *shape), _normal(rng, *shape), _normal(rng, 8, 32)
-    return _normal(rng, 3, 8, 32), *stacks, _normal(rng, *shape), np.zeros((4, *shape), f32), 1
-
-
-STEP = Variant(
-    "recurrent.cu", "gru_step", _step, gru_step_reference, _step_example, {("gates", "read"): 4, ("h", "write"): 4}
-)
-STEP_BACK = Variant(
-    "recurrent.cu", "gru_step_back", _back, gru_step_back_reference, _back_example,
-    {("parts", "read"): 4, ("grads", "write"): 4},
-)  # fmt: skip
+STEP = Variant("recurrent.cu", "gru_step", _step, gru_step_reference)
+STEP_BACK = Variant("recurrent.cu", "gru_step_back", _back, gru_step_back_reference)
 
 VARIANTS = [STEP, STEP_BACK]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from distlearn.cuda.kernels.variant import Launch, Variant, f32, i32
+from distlearn.cuda.kernels.variant import Launch, Variant, i32
 
 
 def reduce_reference(x, out):
@@ -20,16 +20,8 @@ def _launch(x, out):
     return Launch((out.size,), (256,), (x, out, i32(x.size)))
 
 
-def _example(rng):
-    return rng.random(2048, dtype=f32), np.zeros(8, f32)
-
-
-def _variant(kernel, memory):
-    return Variant("reduce.cu", kernel, _launch, reduce_reference, _example, {("x", "read"): 4, **memory})
-
-
-INTERLEAVED = _variant("reduce_interleaved", {("s", "read"): 8, ("s", "write"): 8})
-SEQUENTIAL = _variant("reduce_sequential", {("s", "read"): 1, ("s", "write"): 1})
-SHUFFLE = _variant("reduce_shuffle", {("part", "read"): 1, ("part", "write"): 1})
+INTERLEAVED = Variant("reduce.cu", "reduce_interleaved", _launch, reduce_reference)
+SEQUENTIAL = Variant("reduce.cu", "reduce_sequential", _launch, reduce_reference)
+SHUFFLE = Variant("reduce.cu", "reduce_shuffle", _launch, reduce_reference)
 
 VARIANTS = [INTERLEAVED, SEQUENTIAL, SHUFFLE]

@@ -1,10 +1,10 @@
-"""A kernel of the library: its source, how it is launched, its NumPy reference, and its expected memory use."""
+"""A kernel of the library: its source, how it is launched, and its NumPy reference."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import resources
 from typing import NamedTuple
 
@@ -49,10 +49,6 @@ class Variant:
     kernel: str
     launch: Callable[..., Launch]
     reference: Callable[..., None]
-    example: Callable[[np.random.Generator], tuple]
-    memory: dict = field(default_factory=dict)
-    rtol: float = 1e-5
-    atol: float = 1e-6
 
     def __str__(self):
         return f"{self.file}:{self.kernel}"
