@@ -67,12 +67,11 @@ def plain_errors(*kinds: type[Exception]):
 
 
 @contextmanager
-def status(text: str, *, shown: bool = True):
+def status(text: str):
     """Show a status line, on a terminal only; yields the function that updates it."""
-    shown = shown and sys.stderr.isatty()
 
     def update(text):
-        if shown:
+        if sys.stderr.isatty():
             most = shutil.get_terminal_size((WIDTH, 0)).columns - 1  # a line that wraps would stay
             click.echo(f"\r{text[:most]}\x1b[K", err=True, nl=False)
 
