@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -27,6 +27,25 @@ if TYPE_CHECKING:
     from ..optim.optimizer import Rule
 
 TOLERANCE = 1e-7  # Largest error of a gradient, relative to max(1, |gradient|).
+
+
+class Rules:
+    """What is asked of a piece: the first rule that is broken is an error that says how to mend it."""
+
+    def __init__(self, piece):
+        self.piece = piece
+
+    def hold(self, kept: bool, rule: str, found: str, remedy: str) -> None:
+        if not kept:
+            raise AssertionError(f"{self.piece!r} breaks the rule {rule!r}: {found}; {remedy}")
+
+    def same(self, got, want, rule: str, what: str, remedy: str, tol: float = 1e-10) -> None:
+        """Hold two lists of arrays to be equal, relative to the largest value."""
+        for a, b in zip(map(to_numpy, got), map(to_numpy, want), strict=True):
+            self.hold(a.shape == b.shape, rule, f"{what}: shape {a.shape}, expected {b.shape}", remedy)
+            error = np.nanmax(np.abs(np.subtract(a, b, dtype="f8")), initial=0.0)
+            fits = error <= tol * max(1, np.abs(b).max(initial=0.0)) and (np.isnan(a) == np.isnan(b)).all()
+            self.hold(bool(fits), rule, f"{what}: values differ by {error:.3g}", remedy)
 
 
 class GradientError(NamedTuple):
@@ -88,11 +107,12 @@ def gradient_check(layer: Layer, x: Array, *, seed: int = 0) -> list[GradientErr
     TypeError
         If the layer computes in another precision, in which differences say nothing.
     """
-    states = [(rng, rng.bit_generator.state) for rng in generators(layer)]
+    rules, states = Rules(layer), [(rng, rng.bit_generator.state) for rng in generators(layer)]
     y, saved = layer.forward(x)
     promised = tuple(layer.output_shape(x.shape))
-    if promised != y.shape:
-        raise AssertionError(f"{layer!r}: output_shape says {promised} for input {x.shape}, forward gave {y.shape}")
+    remedy = "define output_shape(shape), batch included: ranks without samples rely on it"
+    found = f"output_shape says {promised} for input {x.shape}, forward gave {y.shape}"
+    rules.hold(promised == y.shape, "shapes", found, remedy)
     xp = get_xp(y)
     r = xp.asarray(np.random.default_rng(seed).normal(size=y.shape))
 
@@ -105,8 +125,8 @@ def gradient_check(layer: Layer, x: Array, *, seed: int = 0) -> list[GradientErr
     dx = layer.backward(r.copy(), saved)
     analytic = [(p.name, p.data, p.grad - g) for p, g in zip(layer.params, before, strict=True)]
     if dx is not None and x.dtype.kind == "f":
-        if dx.shape != x.shape:
-            raise AssertionError(f"{layer!r}: backward returned a gradient of shape {dx.shape} for an input {x.shape}")
+        found = f"backward returned {dx.shape} for an input {x.shape}"
+        rules.hold(dx.shape == x.shape, "shapes", found, "return the gradient of x, or None")
         analytic.insert(0, ("dx", x, dx))
     errors = [_compare(name, to_numpy(g), to_numpy(numeric_gradient(terms, data))) for name, data, g in analytic]
     bad = [e for e in errors if not e.error <= TOLERANCE]
@@ -132,25 +152,6 @@ def _compare(name, analytic, numeric) -> GradientError:
 
 
 # -- pieces of one's own -----------------------------------------------------------------------------------------------
-
-
-class Rules:
-    """What is asked of a piece: the first rule that is broken is an error that says how to mend it."""
-
-    def __init__(self, piece):
-        self.piece = piece
-
-    def hold(self, kept: bool, rule: str, found: str, remedy: str) -> None:
-        if not kept:
-            raise AssertionError(f"{self.piece!r} breaks the rule {rule!r}: {found}; {remedy}")
-
-    def same(self, got, want, rule: str, what: str, remedy: str, tol: float = 1e-10) -> None:
-        """Hold two lists of arrays to be equal, relative to the largest value."""
-        for a, b in zip(map(to_numpy, got), map(to_numpy, want), strict=True):
-            self.hold(a.shape == b.shape, rule, f"{what}: shape {a.shape}, expected {b.shape}", remedy)
-            error = np.nanmax(np.abs(np.subtract(a, b, dtype="f8")), initial=0.0)
-            fits = error <= tol * max(1, np.abs(b).max(initial=0.0)) and (np.isnan(a) == np.isnan(b)).all()
-            self.hold(bool(fits), rule, f"{what}: values differ by {error:.3g}", remedy)
 
 
 def _pass(layer, x, seed: int):
@@ -180,6 +181,15 @@ def _converted(layer, convert):
             if isinstance(p, Param):
                 p.data, p.grad = convert(p.data), convert(p.grad)
     return layer
+
+
+def _on_devices(rules: Rules, run: Callable[..., Any], remedy: str) -> Iterator[Any]:
+    """Yield `run(move)` on arrays that refuse implicit conversion, and on a GPU if there is one."""
+    for move in (MockDeviceArray, lambda a: to_device(a, "gpu"))[: 1 + has_gpu()]:
+        try:
+            yield run(lambda a, move=move: move(np.array(a)))
+        except TypeError as error:
+            rules.hold(False, "device arrays", str(error), remedy)
 
 
 def check_layer(layer: Layer, x: Array) -> list[GradientError]:
@@ -239,12 +249,6 @@ def check_layer(layer: Layer, x: Array) -> list[GradientError]:
     ys, dxs, parts = run("F0 B0 F1 B1", clear=True)
     apart = "compute into a new array, without out= and without x += ..."
     rules.same(inputs, kept, "inputs are left alone", "x after forward and backward", apart, 0)
-    promised, dx = tuple(layer.output_shape(x.shape)), dxs[0]
-    remedy = "define output_shape(shape), batch included: ranks without samples rely on it"
-    found = f"output_shape says {promised} for input {x.shape}, forward gave {ys[0].shape}"
-    rules.hold(promised == ys[0].shape, "shapes", found, remedy)
-    found = f"backward returned {dx[0].shape if dx else None} for an input {x.shape}"
-    rules.hold(not dx or dx[0].shape == x.shape, "shapes", found, "return the gradient of x, or None")
     total = [a + b for a, b in zip(*parts, strict=True)]
     remedy = "write p.grad += ..., not p.grad = ...: micro-batches and shared layers add to it"
     rules.same(run("F0 B0 F1 B1")[2], total, "gradients are added", "p.grad after two batches", remedy)
@@ -284,12 +288,11 @@ def check_layer(layer: Layer, x: Array) -> list[GradientError]:
     if not generators(layer):  # masks drawn on a device are other masks
         remedy = "use xp = get_xp(x), of distlearn.backend, and no np.asarray: data stay where they are"
         here = run("F0 B0")
-        for move in (MockDeviceArray, lambda a: to_device(a, "gpu"))[: 1 + has_gpu()]:
-            try:
-                there = _converted(layer, lambda a, move=move: move(np.array(a)))
-                there = run("F0 B0", layer=there, inputs=[move(np.array(x)) for x in inputs])
-            except TypeError as error:
-                rules.hold(False, "device arrays", str(error), remedy)
+
+        def on_device(move):
+            return run("F0 B0", layer=_converted(layer, move), inputs=[move(x) for x in inputs])
+
+        for there in _on_devices(rules, on_device, remedy):
             found, want = ([r[0][0], *r[1][0], *r[2]] for r in (there, here))
             away = all(not isinstance(a, np.ndarray) and a.dtype == b.dtype for a, b in zip(found, want, strict=True))
             rules.hold(away, "device arrays", "a result is in host memory, or of another dtype", remedy)
@@ -346,7 +349,8 @@ def check_rule(rule: Rule) -> None:
     def trained(parts, make=np.array):
         """Parameters that are parts of one array, after each step of one optimizer."""
         params = [Param(make(start[part])) for part in parts]
-        arrays, optimizer = [p.data for p in params], Optimizer(params, rule, 0.05)
+        optimizer = Optimizer(params, rule, 0.05)
+        arrays = [p.data for p in params]  # which it lays into one piece on a GPU
         states = [
             (p, array) for p, state in zip(params, optimizer.states, strict=True) for array in state_arrays(state)
         ]
@@ -375,11 +379,9 @@ def check_rule(rule: Rule) -> None:
     if not needs_whole(rule):
         remedy = "say whole = True in the class: strategies that hold parts of parameters then refuse it"
         rules.same([np.concatenate(together)], [whole], "element by element", "parts and the whole", remedy, 1e-6)
-    try:
-        there = trained([slice(None)], lambda a: MockDeviceArray(np.array(a)))
-    except TypeError as error:
-        rules.hold(False, "device arrays", str(error), "use xp = get_xp(data) for array functions")
-    rules.same([a.get() for a in there], [whole], "device arrays", "there and here", "use xp = get_xp(data)", 1e-6)
+    remedy = "use xp = get_xp(data) for array functions"
+    for there in _on_devices(rules, lambda move: trained([slice(None)], move), remedy):
+        rules.same([a.get() for a in there], [whole], "device arrays", "there and here", remedy, 1e-6)
 
 
 def check_loss(loss: Loss, outputs: Array, targets: Array) -> None:
@@ -412,12 +414,8 @@ def check_loss(loss: Loss, outputs: Array, targets: Array) -> None:
     rules.same([dy], [slope], "gradient", "to central differences", "derive the value by outputs", TOLERANCE)
     low = loss(*(a.astype("float32") if a.dtype.kind == "f" else a for a in (outputs, targets)))[1].dtype
     rules.hold(low == np.float32, "dtypes", f"float32 gave a gradient of {low}", "return dy.astype(outputs.dtype)")
-    for move in (MockDeviceArray, lambda a: to_device(a, "gpu"))[: 1 + has_gpu()]:
-        remedy = "use xp = get_xp(outputs) for array functions, and float(value)"
-        try:
-            there, dz = loss(move(outputs.copy()), move(targets.copy()))
-        except TypeError as error:
-            rules.hold(False, "device arrays", str(error), remedy)
+    remedy = "use xp = get_xp(outputs) for array functions, and float(value)"
+    for there, dz in _on_devices(rules, lambda move: loss(move(outputs), move(targets)), remedy):
         rules.same([np.array(float(there)), dz.get()], [np.array(value), dy], "device arrays", "there and here", remedy)
 
 
@@ -487,12 +485,11 @@ def check_collective(
         in_place = any(itself for _, itself, _ in results)
         for rank, (found, _, kept) in enumerate(results):
             expected, on = want(xs, rank), f"rank {rank} of {size}"
-            got, due = (f"{a}" if a is None else f"{np.shape(a)} {np.asarray(a).dtype}" for a in (found, expected))
-            right = (found is None) == (expected is None)
-            alike = found is None or (right and np.shape(found) == np.shape(expected))
+            got, due = (f"{np.shape(a)} {np.asarray(a).dtype}: {a}" for a in (found, expected))
+            alike = np.shape(found) == np.shape(expected)
             remedy = "compare what is sent, by rank" if alike and size > 1 else "return what want(xs, rank) returns"
-            right = right and (found is None or (alike and np.array_equal(found, expected)))
-            rules.hold(right, "result", f"{on} got {got}: {found}, expected {due}: {expected}", remedy)
+            right = np.array_equal(found, expected)
+            rules.hold(right, "result", f"{on} got {got}, expected {due}", remedy)
             rules.hold(kept or in_place, "inputs are left alone", on, "copy x before you add to it, or return x itself")
         outline = SimWorld(size)
         outline.run(lambda comm, size=size: call(comm, MetaArray(shape(size), "f8")))
@@ -601,10 +598,12 @@ def check_strategy(
         )
         for name, (data, frozen) in before.items():
             same = np.array_equal(first.params[name], data)
-            rule_, remedy = "frozen parameters stay", "change those of the optimizer alone"
-            rules.hold(not frozen or same, rule_, f"{on} {name} changed", remedy)
-            rule_, remedy = "parameters change", "call self.optimizer.step() in step"
-            rules.hold(frozen or not same, rule_, f"{on} {name} is what it was", remedy)
+            if frozen:
+                remedy = "change those of the optimizer alone"
+                rules.hold(same, "frozen parameters stay", f"{on} {name} changed", remedy)
+            else:
+                remedy = "call self.optimizer.step() in step"
+                rules.hold(not same, "parameters change", f"{on} {name} is what it was", remedy)
         finite = all(np.isfinite(r.losses).all() for r in runs)
         rules.hold(finite, "losses are finite", f"{on} {[r.losses for r in runs]}", "return the loss of the batch")
         if callable(exact):
