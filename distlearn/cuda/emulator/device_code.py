@@ -185,14 +185,12 @@ def function_name(head: str) -> tuple[str, int] | None:
 
 def split(code: str) -> list[Declaration]:
     """Return the declarations of a text at namespace scope, in order; comments must be blanked."""
-    macros = macros_of(code)
     plain = without_directives(code)
-    found: list[Declaration] = []
-    _scope(plain, 0, len(plain), macros, found)
-    return found
+    return list(_scope(plain, 0, len(plain), macros_of(code)))
 
 
-def _scope(text, at, end, macros, found, scope=""):
+def _scope(text, at, end, macros, scope=""):
+    """Yield the declarations between two places."""
     opening = re.compile(r'\s*(?:inline\s+)?(?:namespace\b\s*([\w:]*)[^{};=]*|extern\s*"[^"]*"\s*)\{')
     while at < end:
         if match := SKIPPED.match(text, at, end):
@@ -200,14 +198,14 @@ def _scope(text, at, end, macros, found, scope=""):
             continue
         if match := opening.match(text, at, end):
             inner = min(closing(text, match.end() - 1), end)
-            _scope(text, match.end(), inner - 1, macros, found, scope + (f"{match[1]}::" if match[1] else ""))
+            yield from _scope(text, match.end(), inner - 1, macros, scope + (f"{match[1]}::" if match[1] else ""))
             at = inner
             continue
         d = _read(text, at, end, macros)
         while d.kind == "function" and (match := re.compile(r"\s*(?:,[^{;]*)?\{").match(text, d.end, end)):
             d.end = closing(text, match.end() - 1)  # behind `: x(a), y{b}` of a constructor
         d.scope = scope
-        found.append(d)
+        yield d
         at = max(d.end, at + 1)
 
 
@@ -598,35 +596,30 @@ def _without_host_members(text: str, code: str) -> tuple[str, dict[str, str]]:
     """Blank the functions of structs that are not for the device; return the names they are called by."""
     plain, macros, declarations = without_directives(code), macros_of(code), split(code)
     defined = names_of(d for d in declarations if d.on_device)  # a member may be, outside its struct
-    found: list[Declaration] = []
-    names: dict[str, str] = {}
-    for d in declarations:
-        if d.kind == "type" and "{" in plain[d.begin : d.end]:
-            _host_members(plain, d, macros, defined, found, names)
-    return _blank(text, found), names
+    found = list(_host_members(plain, declarations, macros, defined))
+    return _blank(text, [d for d, *_ in found]), {word: name for _, word, name in found}
 
 
-def _host_members(plain, record, macros, defined, found, names) -> None:
-    """Add the members of a struct that are functions and not for the device."""
-    head = plain[record.begin : record.end].partition("{")[0]
-    kind = RECORD.search(_without_template(head))
-    if not kind or kind[1] == "enum":
-        return
-    struct = (WORD.findall(_brackets_removed(_without_template(head)[kind.end() :])) or [""])[0]
-    at, members = record.begin + len(head), []
-    _scope(plain, at + 1, closing(plain, at) - 1, macros, members)
-    for d in members:
-        written = plain[d.begin : d.end]
-        if d.kind == "type" and "{" in written:
-            _host_members(plain, d, macros, defined, found, names)
-        if d.kind != "function" or d.on_device or KEPT_MEMBER.search(written):
+def _host_members(plain, declarations, macros, defined):
+    """Yield the members of structs that are functions and not for the device, a word of each call, and their name."""
+    for record in (d for d in declarations if d.kind == "type"):
+        head, brace, _ = plain[record.begin : record.end].partition("{")
+        bare = _without_template(head)
+        kind = RECORD.search(bare)
+        if not brace or not kind or kind[1] == "enum":
             continue
-        if "{" in written or not d.names & defined:
-            found.append(d)
-            name = function_name(d.head)[0]
-            operator = re.search(r"operator\s*(\(\s*\)|[^(]+)", d.head)
-            word = struct if operator or name.strip("~") == struct else name
-            names[word] = f"{struct}::{operator[0].strip() if operator else name}"
+        struct = (WORD.findall(_brackets_removed(bare[kind.end() :])) or [""])[0]
+        at = record.begin + len(head)
+        for d in _scope(plain, at + 1, closing(plain, at) - 1, macros):
+            written = plain[d.begin : d.end]
+            yield from _host_members(plain, [d], macros, defined)
+            if d.kind != "function" or d.on_device or KEPT_MEMBER.search(written):
+                continue
+            if "{" in written or not d.names & defined:
+                name = function_name(d.head)[0]
+                operator = re.search(r"operator\s*(\(\s*\)|[^(]+)", d.head)
+                word = struct if operator or name.strip("~") == struct else name
+                yield d, word, f"{struct}::{operator[0].strip() if operator else name}"
 
 
 def kernels_of(source: str) -> dict[str, str]:

@@ -226,43 +226,36 @@ def is_device_header(name: str) -> bool:
 
 def flatten(source: str, options=()) -> Flat:
     """Replace `#include` lines with the headers, where they are in folders named by -I; others keep their line."""
+    flat, once = Flat("", [], []), set()
     lines: list[str] = []
-    places: list[tuple[str, int]] = []
-    missing: list[str] = []
     folders = [Path(folder.strip()) for _, folder in _given(options, "-I|--include-path")]
-    _append(source, None, folders, lines, places, missing, set(), 0)
-    return Flat("\n".join(lines), places, missing)
 
+    def append(text, path=None, depth=0):
+        if depth > DEEPEST:
+            raise CompileError(f"headers include each other more than {DEEPEST} deep, the last is {path}")
+        plain = lines_of(without_comments(text))
+        for number, line in enumerate(lines_of(text), 1):
+            is_directive = re.match(r"[ \t]*#", plain[number - 1])
+            match = INCLUDE.match(line) if is_directive else None
+            if path and is_directive and re.match(r"[ \t]*#[ \t]*pragma[ \t]+once\b", line):
+                once.add(path)
+                line = ""
+            elif match:
+                quoted, wanted = match[2], match[1] or match[2]
+                near = [path.parent] if path else []
+                found = (folder / wanted for folder in [*near, *folders] if (folder / wanted).is_file())
+                header = next(found, None) if quoted or not is_cuda_header(wanted) else None
+                if header:
+                    header, line = header.resolve(), ""
+                    if header not in once:
+                        append(header.read_text(encoding="utf-8", errors="replace"), header, depth + 1)
+                elif quoted and not is_cuda_header(wanted):
+                    flat.missing.append(wanted)
+            lines.append(line)
+            flat.places.append((path.name if path else "", number))
 
-def _append(text, path, folders, lines, places, missing, once, depth):
-    if depth > DEEPEST:
-        raise CompileError(f"headers include each other more than {DEEPEST} deep, the last is {path}")
-    name = path.name if path else ""
-    shown = {i for i, line in enumerate(lines_of(without_comments(text)), 1) if re.match(r"[ \t]*#", line)}
-    for number, line in enumerate(lines_of(text), 1):
-        match = INCLUDE.match(line) if number in shown else None
-        wanted = match and (match[1] or match[2])
-        if path and number in shown and re.match(r"[ \t]*#[ \t]*pragma[ \t]+once\b", line):
-            once.add(path)
-            line = ""
-        header = wanted and (match[2] or not is_cuda_header(wanted)) and _find(wanted, path, folders)
-        if header:
-            if header not in once:
-                inner = header.read_text(encoding="utf-8", errors="replace")
-                _append(inner, header, folders, lines, places, missing, once, depth + 1)
-            line = ""
-        elif wanted and match[2] and not is_cuda_header(wanted):
-            missing.append(wanted)
-        lines.append(line)
-        places.append((name, number))
-
-
-def _find(name, included_from, folders) -> Path | None:
-    near = [included_from.parent] if included_from else []
-    for folder in [*near, *folders]:
-        if (folder / name).is_file():
-            return (folder / name).resolve()
-    return None
+    append(source)
+    return flat._replace(text="\n".join(lines))
 
 
 # -- errors ------------------------------------------------------------------------------------------------------------
