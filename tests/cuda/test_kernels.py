@@ -9,7 +9,7 @@ from distlearn.cuda.kernels.variant import source
 from distlearn.cuda.nvrtc import ARCHITECTURES
 from distlearn.nn.attention import attend, attend_backward
 
-from .cases import CASES
+from .cases import CASES, conv_reference
 from .corpus import fresh
 
 
@@ -20,9 +20,9 @@ def assert_same(case, got, wanted):
         np.testing.assert_allclose(a, b, rtol=case.rtol, atol=case.atol, err_msg=f"argument {i}")
 
 
-def reference(variant, args):
+def reference(case, args):
     wanted = fresh(args)
-    variant.reference(*wanted)
+    case.reference(*wanted)
     changed = [i for i, (a, b) in enumerate(zip(args, wanted, strict=True)) if np.any(a != b)]
     assert changed, "the reference changed nothing, so comparing with it would prove nothing"
     return wanted
@@ -42,7 +42,7 @@ def test_every_kernel_has_a_case():
 def test_kernel(case, compiler):
     """Against NumPy, without a finding, with the memory use that is stated."""
     args = case.arguments()
-    wanted = reference(case.variant, args)
+    wanted = reference(case, args)
     report = case.variant.check(*args, compiler=compiler)
     assert report.errors == [], str(report)
     assert_same(case, args, wanted)
@@ -66,7 +66,7 @@ def test_compiles_for_real_cards(file):
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_on_a_gpu(case):
     args = case.arguments()
-    wanted = reference(case.variant, args)
+    wanted = reference(case, args)
     moved = tuple(to_device(a, "gpu") if isinstance(a, np.ndarray) else a for a in args)
     case.variant(*moved)
     assert get_xp(*moved).__name__ == "cupy"
@@ -106,7 +106,7 @@ def test_convolutions_agree(k, stride, padding):
     images, where = kernels.images, kernels.images.Windows(oh, ow, k, k, stride, stride, padding, padding)
     last, col = np.ascontiguousarray(x.transpose(0, 2, 3, 1)), np.zeros((2 * oh * ow, 3 * k * k), np.float32)
     wanted = np.zeros((2, 4, oh, ow), np.float32)
-    conv.conv_reference(x, w, wanted, stride, padding)
+    conv_reference(x, w, wanted, stride, padding)
     assert images.WINDOWS.check(last, col, where).errors == []
     product = (col @ w.transpose(2, 3, 1, 0).reshape(-1, 4)).reshape(2, oh, ow, 4)
     np.testing.assert_allclose(product.transpose(0, 3, 1, 2), wanted, rtol=1e-4, atol=1e-4)

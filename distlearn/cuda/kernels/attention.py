@@ -2,53 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from distlearn.cuda.kernels.variant import Launch, Variant, i32
 
 WARPS = 4  # Queries of a block of the naive kernel.
-
-
-def _probabilities(q, k, causal):
-    """Return the probabilities and log-sum-exps, in double precision."""
-    s = q.astype(float) @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
-    if causal:
-        s[..., ~np.tri(*s.shape[-2:], dtype=bool)] = -np.inf
-    top = s.max(-1, keepdims=True)
-    lse = top + np.log(np.exp(s - top).sum(-1, keepdims=True))
-    return np.exp(s - lse), lse[..., 0]
-
-
-def naive_reference(q, k, v, s, y, causal):
-    """Y <- softmax(Q K^T / sqrt(d)) V; s becomes the exponentials, relative to each row's largest."""
-    p, _ = _probabilities(q, k, causal)
-    seen = p > 0
-    s[seen] = (p / p.max(-1, keepdims=True))[seen]
-    y[...] = p @ v
-
-
-def tiled_reference(q, k, v, y, lse, causal):
-    """Y <- softmax(Q K^T / sqrt(d)) V, and the log-sum-exp of every row's scores."""
-    p, lse[...] = _probabilities(q, k, causal)
-    y[...] = p @ v
-
-
-def _score_gradient(q, k, v, inner, dy, causal):
-    p, _ = _probabilities(q, k, causal)
-    return p, p * (dy @ v.swapaxes(-1, -2) - inner[..., None])
-
-
-def dq_reference(q, k, v, y, lse, dy, inner, dq, causal):
-    """Compute inner = rowsum(dY Y) and the gradient of the queries."""
-    inner[...] = (dy * y).sum(-1)
-    dq[...] = _score_gradient(q, k, v, inner, dy, causal)[1] @ k / np.sqrt(q.shape[-1])
-
-
-def dkv_reference(q, k, v, lse, dy, inner, dk, dv, causal):
-    """Compute the gradients of keys and values."""
-    p, ds = _score_gradient(q, k, v, inner, dy, causal)
-    dk[...] = ds.swapaxes(-1, -2) @ q / np.sqrt(q.shape[-1])
-    dv[...] = p.swapaxes(-1, -2) @ dy
 
 
 def _sizes(q, k, v, causal):
@@ -98,12 +54,12 @@ def tiled(block: int, width: int) -> Variant:
     if width % block:
         raise ValueError(f"attention.tiled: width is {width}, expected a multiple of the block, {block}")
     kernel, launch = f"attention_tiled<{block}, {width}>", _tiled_launch(block, width)
-    return Variant("attention.cu", kernel, launch, tiled_reference)
+    return Variant("attention.cu", kernel, launch)
 
 
-NAIVE = Variant("attention.cu", "attention_naive", _naive_launch, naive_reference)
+NAIVE = Variant("attention.cu", "attention_naive", _naive_launch)
 TILED = tiled(16, 32)
-TILED_DQ = Variant("attention.cu", "attention_tiled_dq<16, 32>", _tiled_launch(16, 32), dq_reference)
-TILED_DKV = Variant("attention.cu", "attention_tiled_dkv<16, 32>", _tiled_launch(16, 32, of_keys=True), dkv_reference)
+TILED_DQ = Variant("attention.cu", "attention_tiled_dq<16, 32>", _tiled_launch(16, 32))
+TILED_DKV = Variant("attention.cu", "attention_tiled_dkv<16, 32>", _tiled_launch(16, 32, of_keys=True))
 
 VARIANTS = [NAIVE, TILED, TILED_DQ, TILED_DKV]

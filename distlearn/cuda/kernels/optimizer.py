@@ -9,20 +9,6 @@ import numpy as np
 from distlearn.cuda.kernels.variant import Launch, Variant, blocks, i32
 
 
-def sgd_momentum_reference(w, v, g, lr, momentum, decay):
-    """V <- momentum v + g + decay w; w <- w - lr v."""
-    lr, momentum, decay = (w.dtype.type(a) for a in (lr, momentum, decay))
-    v[...] = momentum * v + g + decay * w
-    w -= lr * v
-
-
-def adam_reference(w, m, v, g, lr, beta1, beta2, eps, step):
-    """One step of Adam, written as in its paper; `step` counts from 1."""
-    m[...] = beta1 * m + (1 - beta1) * g
-    v[...] = beta2 * v + (1 - beta2) * g * g
-    w -= lr * (m / (1 - beta1**step)) / (np.sqrt(v / (1 - beta2**step)) + eps)
-
-
 def _numbers(w, *values):
     return (*map(w.dtype.type, values), i32(w.size))
 
@@ -37,13 +23,13 @@ def _adam(w, m, v, g, lr, beta1, beta2, eps, step):
     return Launch(blocks(w.size), (256,), (w, m, v, g, *_numbers(w, rate, beta1, beta2, eps * correction)))
 
 
-def _by_dtype(kernel, launch, reference):
+def _by_dtype(kernel, launch):
     names = {np.dtype("f4"): "float", np.dtype("f8"): "double"}
-    return {dtype: Variant("optimizer.cu", f"{kernel}<{name}>", launch, reference) for dtype, name in names.items()}
+    return {dtype: Variant("optimizer.cu", f"{kernel}<{name}>", launch) for dtype, name in names.items()}
 
 
-MOMENTUM = _by_dtype("sgd_momentum", _sgd_momentum, sgd_momentum_reference)
-ADAM = _by_dtype("adam", _adam, adam_reference)
+MOMENTUM = _by_dtype("sgd_momentum", _sgd_momentum)
+ADAM = _by_dtype("adam", _adam)
 
 VARIANTS = [*MOMENTUM.values(), *ADAM.values()]
 

@@ -1,4 +1,4 @@
-"""A kernel of the library: its source, how it is launched, and its NumPy reference."""
+"""A kernel of the library: its source, and how it is launched."""
 
 from __future__ import annotations
 
@@ -48,7 +48,6 @@ class Variant:
     file: str
     kernel: str
     launch: Callable[..., Launch]
-    reference: Callable[..., None]
 
     def __str__(self):
         return f"{self.file}:{self.kernel}"
