@@ -25,7 +25,7 @@ CAPS = {
     "distlearn": 5_832,
     "distlearn/cli": 11_785,
     "distlearn/comm": 19_822,
-    "distlearn/cuda": 32_915,
+    "distlearn/cuda": 32_731,
     "distlearn/data": 8_266,
     "distlearn/nn": 37_555,
     "distlearn/optim": 3_356,

@@ -301,7 +301,6 @@ class Report:
     warnings: list[Finding] = field(default_factory=list)
     sites: list[Site] = field(default_factory=list)
     flops: int = 0  # + - * / and functions such as exp count 1 each, a fused multiply-add 2
-    accesses: int = 0  # loads and stores of single threads
     active_lanes: float = 1.0  # below 1 when branches diverge or blocks are not multiples of 32
     busiest_warp: tuple[int, int] = (0, 0)  # most sectors, and most wavefronts, of any warp
     seconds: float = 0.0  # of the emulator: they say nothing about a card
@@ -372,7 +371,7 @@ def complete(report: Report, raw, made, code_of, shared_mem, code) -> Report:
     issued = sum(n for _, n, _, _ in blocks)
     report.active_lanes = sum(active for _, _, active, _ in blocks) / (32 * issued) if issued else 1.0
     report.truncated, report.busiest_warp = raw["not_replayed"] > 0, tuple(raw["busiest_warp"])
-    report.accesses, report.seconds = raw["accesses"], raw["seconds"]
+    report.seconds = raw["seconds"]
     return report
 
 

@@ -252,12 +252,9 @@ def _whole_macro(text, word, end, macros) -> Declaration | None:
     if not expanded.endswith(("}", ";")) and text[after : after + 1] != ";":
         return None
     inner = split(expanded)
-    kernels = [d for d in inner if d.is_kernel]
-    first = (kernels or [d for d in inner if d.on_device] or inner or [None])[0]
-    made = Declaration(word.start(), stop, first.kind if first else "other", " ".join(d.head for d in inner))
-    made.names = names_of(inner)
-    made.uses = set().union({word[0]}, *(d.uses for d in inner))
-    return made
+    kind = max(inner, key=lambda d: (d.is_kernel, d.on_device)).kind if inner else "other"
+    head, uses = " ".join(d.head for d in inner), {word[0]}.union(*(d.uses for d in inner))
+    return Declaration(word.start(), stop, kind, head, names_of(inner), uses)
 
 
 def _describe(at, stop, head, written, body, macros) -> Declaration:
@@ -367,7 +364,7 @@ def _device_part(text: str, reach) -> tuple[str, dict[str, str], list[Declaratio
     code = first_branches(without_comments(text))
     declarations = split(code)
     kept = reach(declarations, code)
-    of_host |= _without_host(declarations, kept, code)
+    of_host |= _without_host(kept, code)
     text = _blank(text, [d for d in declarations if d not in kept])
     return text, of_host, [d for d in declarations if d in kept]
 
@@ -571,7 +568,7 @@ def _using_namespaces(declarations, code) -> list[Declaration]:
     return [d for d in using if next(iter(d.names)).partition("::")[0] in known]
 
 
-def _without_host(declarations, kept, code) -> dict[str, str]:
+def _without_host(kept, code) -> dict[str, str]:
     """Leave out declarations that only the host can use; return the names of its functions."""
     host = [d for d in kept if not d.on_device]
     functions = [d for d in host if d.kind == "function"]

@@ -21,9 +21,10 @@ from bisect import bisect_right
 from itertools import pairwise
 from typing import NamedTuple
 
-from .device_code import split
+from .device_code import DEFINE, RECORD, split
 from .source import (
     DIRECTIVE,
+    INCLUDE,
     CompileError,
     Flat,
     UnsupportedFeature,
@@ -42,7 +43,6 @@ WORDS = (
 )
 # Names that a source gives to types: parameters of templates, and its own.
 NAMED = re.compile(r"\b(?:typename|class)\s+(\w+)\s*(?=[,>=])|\btypedef\b[^;{}()]*?(\w+)\s*;|\busing\s+(\w+)\s*=")
-MACRO = re.compile(r"[ \t]*#[ \t]*define\s+\w+(?:\(([^)]*)\))?")
 BEFORE_OPERAND = re.compile(r"(?:[=+\-*/%&|^~!<>?:,;({\[}]|\b(?:return|else|case))\s*$")
 IN_EXPRESSION = re.compile(r"(?:[=+\-*/%?\[|^~!(,<>&]|\breturn|\?[^;{}]*:)\s*$")
 
@@ -53,9 +53,9 @@ def card_casts(code: str) -> list[tuple[int, int, str]]:
     parameters: set[str] = set()  # of macros
 
     def text_of_macro(directive):
-        defines = MACRO.match(directive[0])
-        parameters.update(re.findall(r"\w+", (defines and defines[1]) or ""))
-        header = directive[0][: defines.end()] if defines else directive[0]
+        defines = DEFINE.match(directive[0])
+        parameters.update(re.findall(r"\w+", (defines and defines[3]) or ""))
+        header = directive[0][: defines.start(4)] if defines else directive[0]
         return spaces(header)[:-1] + "=" + directive[0][len(header) :]  # an expression can follow
 
     code = DIRECTIVE.sub(text_of_macro, code)
@@ -77,14 +77,13 @@ def card_casts(code: str) -> list[tuple[int, int, str]]:
     return edits
 
 
-INCLUDE = re.compile(r"^[ \t]*#[ \t]*include\b[^\n]*", re.M)
 # `::sqrtf`: CUDA's functions are in a namespace here.
 GLOBAL_SCOPE = re.compile(r"(?<![\w>:\s])\s*?::(?=\s*[A-Za-z_])|(?<=\breturn\s)::(?=\s*[A-Za-z_])")
 QUALIFIER = re.compile(r"\b__(shared|constant|device|managed)__\b")
 # Attributes that may be in brackets before the name of a variable; any other bracket begins a function's parameters.
 IN_BRACKETS = re.compile(r"\b(?:__align__|__attribute__|alignas|decltype|__launch_bounds__)\s*$")
 ALIGNMENT = re.compile(r"(?:__align__|__attribute__|alignas)\s*\((?:[^()]|\([^()]*\))*\)")
-RECORD = re.compile(r"\b(?:struct|class|union|enum)\b[^;{}=()]*$")
+OPENS_RECORD = re.compile(RECORD.pattern + r"[^;{}=()]*$")
 RENAMED = "emu_source_"  # before the name of a kernel that the runtime has, too
 NAME = re.compile(r"(\w+)\s*((?:\[[^\]]*\]\s*)*)\s*(?:[={].*)?$", re.S)
 
@@ -163,7 +162,7 @@ def _declaration(code, begin, at, in_function) -> Declaration | None:
             if "=" not in before or re.search(r"\boperator\b", before):
                 return None
         end = closing(code, i)
-        if match[0] == "{" and RECORD.search(code[body:i]):
+        if match[0] == "{" and OPENS_RECORD.search(code[body:i]):
             body = end  # the variables come after the body of their type
         i = end
     if not match or match[0] == "}":
