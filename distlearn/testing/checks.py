@@ -39,6 +39,11 @@ class Rules:
         if not kept:
             raise AssertionError(f"{self.piece!r} breaks the rule {rule!r}: {found}; {remedy}")
 
+    def left_alone(self, arrays, copies, when: str) -> None:
+        """Hold inputs to be what they were."""
+        remedy = "compute into a new array, without out= and without x += ..."
+        self.same(arrays, copies, "inputs are left alone", when, remedy, 0)
+
     def same(self, got, want, rule: str, what: str, remedy: str, tol: float = 1e-10) -> None:
         """Hold two lists of arrays to be equal, relative to the largest value."""
         for a, b in zip(map(to_numpy, got), map(to_numpy, want), strict=True):
@@ -247,8 +252,7 @@ def check_layer(layer: Layer, x: Array) -> list[GradientError]:
 
     kept = [x.copy() for x in inputs]
     ys, dxs, parts = run("F0 B0 F1 B1", clear=True)
-    apart = "compute into a new array, without out= and without x += ..."
-    rules.same(inputs, kept, "inputs are left alone", "x after forward and backward", apart, 0)
+    rules.left_alone(inputs, kept, "x after forward and backward")
     total = [a + b for a, b in zip(*parts, strict=True)]
     remedy = "write p.grad += ..., not p.grad = ...: micro-batches and shared layers add to it"
     rules.same(run("F0 B0 F1 B1")[2], total, "gradients are added", "p.grad after two batches", remedy)
@@ -273,7 +277,7 @@ def check_layer(layer: Layer, x: Array) -> list[GradientError]:
     )
     rules.hold(not silent, "costs", "flops is 0, so the simulator says that it costs nothing", remedy)
     errors = gradient_check(copy.deepcopy(layer), x)
-    rules.same([x], kept[:1], "inputs are left alone", "x after all passes", apart, 0)
+    rules.left_alone([x], kept[:1], "x after all passes")
 
     single = [x.astype("float32") if x.dtype.kind == "f" else x for x in inputs]
     low = run("F0 B0", layer=_converted(layer, lambda a: a.astype("float32")), inputs=single)
@@ -302,28 +306,26 @@ def check_layer(layer: Layer, x: Array) -> list[GradientError]:
 
 def _check_state(rules: Rules, layer: Layer, x: Array) -> None:
     """Check that all parameters are known, and that what a layer keeps from batch to batch is a `Statistic`."""
-    layer = copy.deepcopy(layer)
+    layer, before = copy.deepcopy(layer), copy.deepcopy(layer)
     listed = {id(p) for p in layer.params}
     for name, p in [item for part in walk(layer) for item in vars(part).items() if isinstance(item[1], Param)]:
         rule, remedy = "all parameters in params", "append it to self.params: optimizers and checkpoints read these"
         rules.hold(id(p) in listed or isinstance(p, Statistic), rule, f"{name} is missing", remedy)
 
-    def state():
-        plain = [v for part in walk(layer) for v in vars(part).items() if isinstance(v[1], (int, float, np.ndarray))]
-        return [p.data.copy() for p in layer.params], copy.deepcopy(plain)
-
-    params, plain = state()
     _, back = _pass(layer, x, 0)
     remedy = "change a Statistic in backward: a forward pass that is computed again would count the batch twice"
-    for p, before in zip(layer.params, params, strict=True):
-        rules.hold(np.array_equal(p.data, before), "forward changes nothing", f"{p.name} changed in forward", remedy)
+    for p, was in zip(layer.params, before.params, strict=True):
+        rules.hold(np.array_equal(p.data, was.data), "forward changes nothing", f"{p.name} changed in forward", remedy)
     back()
     remedy = "what lasts from batch to batch is an nn.Statistic in params: it is saved, and averaged over ranks"
-    for p, before in zip(layer.params, params, strict=True):
-        kept = isinstance(p, Statistic) or np.array_equal(p.data, before)
+    for p, was in zip(layer.params, before.params, strict=True):
+        kept = isinstance(p, Statistic) or np.array_equal(p.data, was.data)
         rules.hold(kept, "statistics", f"{p.name} changed in backward", remedy)
-    for (name, now), (_, before) in zip(state()[1], plain, strict=True):
-        rules.hold(np.array_equal(now, before), "statistics", f"self.{name} changed from {before} to {now}", remedy)
+    for part, was in zip(walk(layer), walk(before), strict=True):
+        for name, now in vars(part).items():
+            if isinstance(now, (int, float, np.ndarray)):
+                old = vars(was).get(name)
+                rules.hold(np.array_equal(now, old), "statistics", f"self.{name} changed from {old} to {now}", remedy)
 
 
 def check_rule(rule: Rule) -> None:
@@ -401,7 +403,7 @@ def check_loss(loss: Loss, outputs: Array, targets: Array) -> None:
     rules, n = Rules(loss), len(outputs)
     kept = outputs.copy(), targets.copy()
     value, dy = loss(outputs, targets)
-    rules.same((outputs, targets), kept, "inputs are left alone", "after the call", "compute into new arrays", 0)
+    rules.left_alone((outputs, targets), kept, "after the call")
     remedy = (
         "divide value and gradient by n, the size of the global batch (None: len(outputs)), and not by len(outputs)"
     )
@@ -429,7 +431,7 @@ def check_metric(metric: Metric | str, outputs: Array, targets: Array) -> None:
     """
     rules, kept = Rules(metric), (outputs.copy(), targets.copy())
     whole = np.array(metric.count(outputs, targets), float)
-    rules.same((outputs, targets), kept, "inputs are left alone", "after count", "compute into new arrays", 0)
+    rules.left_alone((outputs, targets), kept, "after count")
     remedy = "count returns sums over samples, numerator and denominator; value(sums) divides"
     for cut in range(1, len(outputs)):
         parts = [np.array(metric.count(outputs[s], targets[s]), float) for s in (slice(cut), slice(cut, None))]
