@@ -23,8 +23,8 @@ from ..world.launching import count_cores, find_mpiexec, kill_tree, launch, smal
 
 # From best to worst, with the symbol of each; a problem keeps a lab from running.
 VERDICTS = {"ok": "✓", "info": "i", "warning": "!", "problem": "✗"}
-ASCII = {"✓": "+", "✗": "x"}
-STYLES = {"ok": "green", "info": "", "warning": "yellow", "problem": "bold red"}
+BAD = {"fg": "red", "bold": True}
+STYLES = {"ok": {"fg": "green"}, "info": {}, "warning": {"fg": "yellow"}, "problem": BAD}
 
 
 @dataclass(frozen=True)
@@ -39,20 +39,19 @@ class Check:
 
 def show(checks: list[Check]) -> bool:
     """Print a table of the checks, their fixes and a summary; return whether a lab can run."""
-    from .console import print_table, say, speaks_unicode
+    from .console import print_table, say
 
-    symbols = VERDICTS if speaks_unicode() else {v: ASCII.get(s, s) for v, s in VERDICTS.items()}
-    rows = [(c.name, c.found, f"{symbols[c.verdict]} {c.verdict}") for c in checks]
+    rows = [(c.name, c.found, f"{VERDICTS[c.verdict]} {c.verdict}") for c in checks]
     print_table("distlearn doctor", ("check", "found", "verdict"), rows, styles=[STYLES[c.verdict] for c in checks])
     for check in checks:
         if check.fix:
-            say(f"{symbols[check.verdict]} {check.name}:")
+            say(f"{VERDICTS[check.verdict]} {check.name}:")
             for line in check.fix.splitlines():
-                say(f"    {line}", style="bold")
+                say(f"    {line}", bold=True)
     counts = {word: sum(check.verdict == word for check in checks) for word in ("problem", "warning")}
     can = "cannot run until the commands above have been run" if counts["problem"] else "can run"
     found = ", ".join(f"{word}s: {n}" for word, n in counts.items() if n)
-    say(f"Labs {can}{f' ({found})' * bool(found)}.", style="bold red" if counts["problem"] else "bold green")
+    say(f"Labs {can}{f' ({found})' * bool(found)}.", **(BAD if counts["problem"] else {"fg": "green", "bold": True}))
     return not counts["problem"]
 
 

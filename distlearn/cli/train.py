@@ -88,11 +88,11 @@ def train(preset, size, sizes, out, force, **options):
         dataset = _load_data(settings, targets)
     if options["checkpoint"] is not None:
         check_writable("--checkpoint", options["checkpoint"])
-    resumed = options["resume"] or options["resume_anyway"]
+    force |= options["resume"] or options["resume_anyway"]  # into the same folder
     sizes = "-".join(str(target.size) for target in targets)
     default = Path("runs") / f"{Path(settings.data).name}-{settings.model}-{targets[0].world}{sizes}"
     default = default if options["checkpoint"] is None else options["checkpoint"] / "results"
-    folder = click.get_current_context().with_resource(results_folder(out or default, force, resumed))
+    folder = click.get_current_context().with_resource(results_folder(out or default, force))
     load = 0.0 if ranks else busy_cores()  # waiting ranks would count as busy cores
     about = Experiment(settings, dataset, note, folder, load)
     if ranks:
