@@ -131,9 +131,7 @@ def _arrays_held(where, code, name, arg):
                 f"{where}: {name}{path} holds arrays, which hold arrays again; one level of pointers is the limit. "
                 "Number the nodes, and let an index in one array say which comes next"
             )
-        if not (array.flags.c_contiguous or array.flags.f_contiguous):
-            raise ValueError(f"{where}; {name}{path} has gaps; pass np.ascontiguousarray(...)")
-        yield place, name + path, array
+        yield place, name + path, _check_array(f"{where}; {name}{path} is a pointer", "*kv0", array)
 
 
 def _bind(where, code, arg):

@@ -115,7 +115,7 @@ class RawKernel:
     ) -> None:
         args = arguments.as_tuple(self.name, args)
         held = [a for arg in args if arguments.holds_pointers(arg) for *_, a in arguments.pointers(arg)]
-        xp = get_xp(*args, *(a for a in held if a is not None))
+        xp = get_xp(*args, *held)
         if xp is not np:
             return self._launch_on_gpu(xp, grid, block, args, shared_mem)
         report = self._emulate(grid, block, args, shared_mem, counted=False, time_limit=600.0)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from ..tables import CSS_GREEN, CSS_RED, Table, quantity  # colour is never alone: the words say the same
+from .emulator.source import place_in_words
 
 _CLASH = "{who} {verb} {element}, {past} by thread {they}, {other}: "
 KINDS = [  # the name and the sentence of each, in the order of `enum Kind` in emulator/runtime/findings.h
@@ -106,11 +107,6 @@ class Finding:
         times = f" ({self.count} times)" if self.count > 1 else ""
         text = f"{self.kind}, {self.where}: {self.message}{times}"
         return "".join([text, *(f"\n        {line}" for line in self.shown_lines)])
-
-
-def place_in_words(line: int, file: str) -> str:
-    """Return "line 3", or "line 3 of tile.cuh"."""
-    return f"line {line}" + (f" of {file}" if file else "")
 
 
 def describe(raw: dict, regions: list[dict], sites, code) -> Finding:

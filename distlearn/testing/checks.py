@@ -48,9 +48,9 @@ class Rules:
         """Hold two lists of arrays to be equal, relative to the largest value."""
         for a, b in zip(map(to_numpy, got), map(to_numpy, want), strict=True):
             self.hold(a.shape == b.shape, rule, f"{what}: shape {a.shape}, expected {b.shape}", remedy)
+            fits = np.allclose(a, b, rtol=0, atol=tol * max(1, np.abs(b).max(initial=0.0)), equal_nan=True)
             error = np.nanmax(np.abs(np.subtract(a, b, dtype="f8")), initial=0.0)
-            fits = error <= tol * max(1, np.abs(b).max(initial=0.0)) and (np.isnan(a) == np.isnan(b)).all()
-            self.hold(bool(fits), rule, f"{what}: values differ by {error:.3g}", remedy)
+            self.hold(fits, rule, f"{what}: values differ by {error:.3g}", remedy)
 
 
 class GradientError(NamedTuple):
@@ -63,19 +63,17 @@ class GradientError(NamedTuple):
     numeric: float
 
 
-def numeric_gradient(f: Callable[[], float], x: Array, eps: float = 1e-6) -> Array:
+def numeric_gradient(f: Callable[[], float], x: Array) -> Array:
     """Differentiate `f` with respect to every element of `x` by central differences."""
     # f: Returns a float, or an array whose sum is differentiated: then what `x` does not change adds no rounding. Reads
     # `x`, which is changed in place and restored.
-    # eps: Half the distance of the two points, times |x| where that is above 1. The error is O(eps^2) from the curve
-    # and O(1e-16 / eps) from rounding, least near eps = 1e-5 to 1e-6.
     # TypeError: If `x` is not float64.
     if str(x.dtype) != "float64":  # in single precision the two points would be one
         raise TypeError(f"numeric_gradient: x is {x.dtype}, expected float64; pass x.astype('float64')")
     gradient = get_xp(x).zeros_like(x)
     for place in np.ndindex(x.shape):  # not x.reshape(-1): of an array with gaps, that is a copy
         kept = float(x[place])
-        step = eps * max(1.0, abs(kept))
+        step = 1e-6 * max(1.0, abs(kept))  # an error of O(step^2) from the curve, of O(1e-16 / step) from rounding
         x[place] = kept + step
         above = f()
         x[place] = kept - step

@@ -94,7 +94,6 @@ def test_nothing_to_compute():
     kernels.reduce.SHUFFLE(none, none)
     kernels.loss.softmax_xent(rows, np.zeros(0, np.int32), none, rows, 1.0)
     kernels.matmul.TILED(rows, np.zeros((10, 4), f32), np.zeros((0, 4), f32))
-    assert kernels.reduce.SHUFFLE.check(none, none).errors == []
 
 
 @pytest.mark.parametrize(("k", "stride", "padding"), [(3, 1, 1), (5, 2, 2), (1, 1, 0), (3, 3, 0), (7, 2, 3)])

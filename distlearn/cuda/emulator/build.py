@@ -324,7 +324,7 @@ def compile_error(
     out = [f"kernel {name!r} does not compile ({compiler}): {len(problems)} error{'s' * (len(problems) > 1)}"]
     for line, column, message in problems[:10]:
         file, number = code.flat.place(line)
-        out.append(f"  {f'{file}, ' * bool(file)}line {number}{f', column {column}' * bool(column)}: {message}")
+        out.append(f"  {src.place_in_words(number, file)}{f', column {column}' * bool(column)}: {message}")
         out.append("    " + code.flat.line(line).replace("\t", " "))
         if column:
             out.append("    " + " " * (column - 1) + "^")

@@ -33,7 +33,6 @@ from .source import (
     first_branches,
     flatten,
     is_device_header,
-    position,
     spaces,
     split_commas,
     taken_branches,
@@ -341,8 +340,7 @@ def device_code(source: str, name: str, options=(), preprocessor=None) -> Device
         raise CompileError(f"the source has no __global__ function {name.partition('<')[0].strip()!r}; {has}")
     written = code[kernel.begin : kernel.end]
     if "__global__" in written and "{" not in written and written.endswith(";"):
-        line = flat.place(position(text, kernel.begin)[0])[1]
-        message = f"{base_name(name)!r} is declared in line {line}, but not defined: the source must contain its text"
+        message = f"{base_name(name)!r} is declared here, but not defined: the source must contain its text"
         raise error_at(CompileError, flat, kernel.begin, message)
     if base_name(name) in {"min", "max", "abs", *(word for word, _ in _of_nvcc())}:
         message = f"a kernel cannot be called {base_name(name)!r}: CUDA has functions of that name"

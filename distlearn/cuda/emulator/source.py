@@ -133,26 +133,23 @@ def spaces(text: str) -> str:
 
 def taken_branches(text: str, preprocessor) -> str:
     """Blank the lines in branches of `#if` that a preprocessor does not take, and the `#if` lines themselves."""
-    # It is given the conditions and macros, and a placeholder for every line: lines whose placeholder returns are
-    # taken.
-    code = without_comments(text).split("\n")
-    if not any(map(CONDITION.match, code)):
+    # It is given the conditions and macros, and a placeholder for every other line: what returns is taken.
+    code = without_comments(text)
+    asked = [f"emu_line_{number}_" for number in range(code.count("\n") + 1)]
+    first_of = list(range(len(asked)))  # by line: the first line of the directive it belongs to
+    for match in DIRECTIVE.finditer(code):
+        first, more = code.count("\n", 0, match.start()), match[0].count("\n")
+        first_of[first : first + more + 1] = [first] * (more + 1)
+        if CONDITION.match(match[0]):
+            asked[first] = match[0]
+        elif MACRO.match(match[0]):
+            asked[first] += f"\n{match[0]}"
+        asked[first + 1 : first + more + 1] = [""] * more
+    if not any(map(CONDITION.match, asked)):
         return text
-    asked, number = [], 0
-    first_of = []  # by line: the first line of the directive it belongs to
-    while number < len(code):
-        last = number
-        while re.match(r"[ \t]*#", code[number]) and code[last].rstrip("\r").endswith("\\") and last + 1 < len(code):
-            last += 1
-        if not CONDITION.match(code[number]):
-            asked.append(f"emu_line_{number}_")
-        if CONDITION.match(code[number]) or MACRO.match(code[number]):
-            asked += code[number : last + 1]
-        first_of += [number] * (last + 1 - number)
-        number = last + 1
     taken = {int(n) for n in re.findall(r"\bemu_line_(\d+)_", preprocessor("\n".join(asked)))}
-    written = text.split("\n")
-    return "\n".join(w if first in taken else spaces(w) for w, first in zip(written, first_of, strict=True))
+    lines = zip(text.split("\n"), first_of, strict=True)
+    return "\n".join(line if first in taken else spaces(line) for line, first in lines)
 
 
 def first_branches(code: str) -> str:
@@ -277,12 +274,18 @@ class CompileError(KernelError):
         self.problems = list(problems)
 
 
+def place_in_words(line: int, file: str) -> str:
+    """Return "line 3", or "line 3 of tile.cuh"."""
+    return f"line {line}" + (f" of {file}" if file else "")
+
+
 def error_at(kind: type[CompileError], flat: Flat, at: int, message: str) -> CompileError:
     """Return an error about a place of a text: with file, line and the line's text."""
     line, column = position(flat.text, at)
     file, number = flat.place(line)
-    where = f"line {number}" + f" of {file}" * bool(file)
-    return kind(f"{where}: {message}\n    {flat.line(line).strip()}", [(number, column, message)])
+    return kind(
+        f"{place_in_words(number, file)}: {message}\n    {flat.line(line).strip()}", [(number, column, message)]
+    )
 
 
 class UnsupportedFeature(CompileError):

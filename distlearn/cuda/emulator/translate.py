@@ -146,6 +146,7 @@ def declarations(code: str) -> list[Declaration]:
         if found and at < found[-1].end:
             continue
         begin = max(code.rfind(c, 0, at) for c in ";{}") + 1
+        begin += len(re.match(r"\s*", code[begin:])[0])
         in_function = any(0 <= opened < at < end for opened, end in bodies)
         if declaration := _declaration(code, begin, at, in_function):
             found.append(declaration)
@@ -194,9 +195,8 @@ def overlaid(source: str) -> list[tuple[str, int, int, str]]:
         between = f"{{{code[first.end : second.begin]} "
         names = first.names[0][0], second.names[0][0]
         if closing(between, 0) == len(between) and names[0] != names[1]:  # the first one's function has not ended
-            at = second.begin + len(re.match(r"\s*", code[second.begin :])[0])
             text = f"{names[1]} begins where {names[0]} does: cut both from one array, {names[1]} = ...&{names[0]}[n]"
-            found.append(("overlaid", *position(code, at), text))
+            found.append(("overlaid", *position(code, second.begin), text))
     return found
 
 
@@ -250,10 +250,9 @@ def to_cpp(source: str, flat: Flat, *, arithmetic: bool = True, renamed=()) -> T
             if not d.in_function:
                 edits.append(Edit(d.end, d.end, "".join(f" EMU_GLOBAL({name}, {constant})" for name, _ in d.names)))
         elif "extern" in d.words:
-            edits.append(Edit(d.begin, d.end, _dynamic_shared(source, d)))
+            edits.append(Edit(d.begin, d.end, _dynamic_shared(d)))
         elif d.initialised:
-            at = d.begin + len(re.match(r"\s*", code[d.begin :])[0])
-            raise error_at(CompileError, flat, at, "a __shared__ variable cannot have an initial value: "
+            raise error_at(CompileError, flat, d.begin, "a __shared__ variable cannot have an initial value: "
                          "let threads write it, then call __syncthreads()")  # fmt: skip
         else:
             word = "EMU_SHARED" if d.in_function else "EMU_SHARED_GLOBAL"
@@ -288,9 +287,9 @@ def _in_macros(code, flat) -> list[Edit]:
     return edits
 
 
-def _dynamic_shared(source: str, d: Declaration) -> str:
+def _dynamic_shared(d: Declaration) -> str:
     """Translate `extern __shared__ T x[]`: in a function to a pointer, outside to an object that converts to one."""
-    out = re.match(r"\s*", source[d.begin : d.end])[0]
+    out = ""
     for name, brackets in d.names:
         row = brackets.partition("]")[2].strip()  # of `T x[][16]`
         if d.in_function and row:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from distlearn.cuda.kernels.variant import Launch, Variant, blocks, i32
+from distlearn.cuda.kernels.variant import Variant, i32, per_element
 
 
 def _conv(x, w, y, stride, padding):
@@ -11,7 +11,7 @@ def _conv(x, w, y, stride, padding):
     if channels != c or y.shape != (n, f, *sides[2:]):
         raise ValueError(f"conv: shapes {x.shape} * {w.shape} -> {y.shape} do not fit")
     numbers = n, c, *sides[:2], f, k, stride, padding, *sides[2:]
-    return Launch(blocks(y.size), (256,), (x, w, y, *map(i32, numbers)))
+    return per_element(y.size, (x, w, y, *map(i32, numbers)))
 
 
 CONV_NAIVE = Variant("convolution.cu", "conv_naive", _conv)

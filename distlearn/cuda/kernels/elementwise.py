@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from distlearn.backend import get_xp
-from distlearn.cuda.kernels.variant import Launch, Variant, aligned, blocks, f32, i32
+from distlearn.cuda.kernels.variant import Launch, Variant, aligned, f32, i32, per_element
 
 
 def _saxpy(width):
-    return lambda a, x, y: Launch(blocks(x.size // width, most=1024), (256,), (f32(a), x, y, i32(x.size)))
+    return lambda a, x, y: per_element(x.size // width, (f32(a), x, y, i32(x.size)), most=1024)
 
 
 def _bias_relu(width):
-    return lambda x, bias, y: Launch(
-        blocks(x.size // width), (256,), (x, bias, y, i32(x.size // bias.size), i32(bias.size))
-    )
+    return lambda x, bias, y: per_element(x.size // width, (x, bias, y, i32(x.size // bias.size), i32(bias.size)))
 
 
 SAXPY = Variant("elementwise.cu", "saxpy", _saxpy(1))
@@ -51,8 +49,9 @@ TALL = 256  # rows that one block sums
 def bias_grad(y, dy, db, add):
     """Go back through a ReLU whose output was y (or None) and the bias before it: dy in place, db (+)= its sums."""
     rows, cols = dy.size // db.size, db.size
+    kernel, y = (COLUMN_SUMS, dy) if y is None else (BIAS_GRAD, y)
     if rows > TALL:  # first the sums of parts, each by blocks of its own
         parts = get_xp(dy).empty((min(-(-rows // TALL), TALL), cols), dy.dtype)
-        (COLUMN_SUMS if y is None else BIAS_GRAD)(dy if y is None else y, dy, parts, 0)
-        y, dy = None, parts
-    (COLUMN_SUMS if y is None else BIAS_GRAD)(dy if y is None else y, dy, db, add)
+        kernel(y, dy, parts, 0)
+        kernel, y, dy = COLUMN_SUMS, parts, parts
+    kernel(y, dy, db, add)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from distlearn.cuda.kernels.variant import Launch, Variant, blocks, i32
+from distlearn.cuda.kernels.variant import Variant, i32, per_element
 
 
 class Windows(NamedTuple):
@@ -26,7 +26,7 @@ def _launch(image, result):
     def launch(*args):
         *arrays, where = args
         sizes = (*args[image].shape[1:], *where, args[result].size)
-        return Launch(blocks(args[result].size), (256,), (*arrays, *map(i32, sizes)))
+        return per_element(args[result].size, (*arrays, *map(i32, sizes)))
 
     return launch
 

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from distlearn.cuda.kernels.variant import Launch, Variant, blocks, i32
+from distlearn.cuda.kernels.variant import Variant, i32, per_element
 
 
 def _numbers(w, *values):
@@ -14,13 +14,13 @@ def _numbers(w, *values):
 
 
 def _sgd_momentum(w, v, g, lr, momentum, decay):
-    return Launch(blocks(w.size), (256,), (w, v, g, *_numbers(w, lr, momentum, decay)))
+    return per_element(w.size, (w, v, g, *_numbers(w, lr, momentum, decay)))
 
 
 def _adam(w, m, v, g, lr, beta1, beta2, eps, step):
     correction = math.sqrt(1 - beta2**step)
     rate = lr * correction / (1 - beta1**step)
-    return Launch(blocks(w.size), (256,), (w, m, v, g, *_numbers(w, rate, beta1, beta2, eps * correction)))
+    return per_element(w.size, (w, m, v, g, *_numbers(w, rate, beta1, beta2, eps * correction)))
 
 
 def _by_dtype(kernel, launch):

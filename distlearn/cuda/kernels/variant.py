@@ -31,9 +31,9 @@ def source(file: str) -> str:
     return (resources.files("distlearn.cuda.kernels") / file).read_text(encoding="utf-8")
 
 
-def blocks(n: int, per_block: int = 256, most: int = 65535) -> tuple[int]:
-    """Return a one-dimensional grid with a thread for each of `n` elements, or as many as a grid-stride loop needs."""
-    return (max(1, min(-(-n // per_block), most)),)
+def per_element(n: int, args: tuple, most: int = 65535) -> Launch:
+    """Return a launch with a thread for each of `n` elements, or `most` blocks: the kernel's loop takes the rest."""
+    return Launch((max(1, min(-(-n // 256), most)),), (256,), args)
 
 
 def aligned(*arrays) -> bool:
@@ -67,6 +67,4 @@ class Variant:
 
     def check(self, *args, compiler=None) -> Report:
         *launch, shared_mem = self.launch(*args)
-        if 0 in launch[0]:
-            return Report(self.kernel, "", *launch[:2])
         return RawKernel(source(self.file), self.kernel, compiler=compiler).check(*launch, shared_mem=shared_mem)
