@@ -1,4 +1,4 @@
-"""What the commands print: tables, messages, errors, progress."""
+"""What commands have in common: numbers that are given, tables, messages, errors, progress."""
 
 from __future__ import annotations
 
@@ -13,6 +13,17 @@ import click
 
 LINES = 10  # Lines of progress, at most, where there is no bar.
 WIDTH, NARROW = 120, 8  # Columns of a table where there is no terminal, and of a column that must be folded, at least.
+
+
+def parse_numbers(ctx, param, value):
+    """Parse "256,128": positive whole numbers; an empty text is an empty tuple."""
+    try:
+        numbers = tuple(int(word) for word in value.split(",")) if value else ()
+    except ValueError:
+        numbers = (0,)
+    if any(n < 1 for n in numbers):
+        raise click.BadParameter(f"{value!r}, expected positive whole numbers, such as 256,128", ctx, param)
+    return numbers
 
 
 say = click.secho  # a line as it is; styles are click's: fg="red", bold=True

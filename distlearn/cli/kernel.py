@@ -25,7 +25,7 @@ from ..cuda.emulator.device_code import kernels_of
 from ..cuda.emulator.source import definitions, flatten, taken_branches
 from ..cuda.host import Launch, launches_of
 from ..files import whole_file
-from .console import plain_errors, print_table, say
+from .console import parse_numbers, plain_errors, print_table, say
 
 SUFFIXES = (".cu", ".cuh")
 SECONDS = (20, 10)  # that a launch may take, and one of the host code: a folder has many
@@ -48,8 +48,8 @@ def kernel():
 @kernel.command()
 @click.argument("path", type=click.Path(exists=True, path_type=Path))
 @click.option("--name", help='The kernel, of a template with its arguments: "scale<float, 4>".')
-@click.option("--grid", default="1", show_default=True, help="Blocks: 4, or 4,2.")
-@click.option("--block", default="32", show_default=True, help="Threads of a block: 256, or 16,16.")
+@click.option("--grid", default="1", callback=parse_numbers, show_default=True, help="Blocks: 4, or 4,2.")
+@click.option("--block", default="32", callback=parse_numbers, show_default=True, help="Its threads: 256, or 16,16.")
 @click.option("--shared", type=click.IntRange(0), default=0, help="Bytes of dynamic shared memory.")
 @click.option(
     "--arg", "args", multiple=True, help="An argument, in order: 1024, 'float[1024]', 'int[64]=arange', '{0.5f, 9}'."
@@ -162,7 +162,7 @@ def _checked(file, source, name, options, template, folder, launches, *, grid, b
             made = RawKernel(source, full, options).compile()
             signature = made._built.signature
             if args or not (known or signature):
-                how = _numbers(grid), _numbers(block), shared, args
+                how = grid, block, shared, args
             else:  # what floats are makes no difference to the accesses of most kernels
                 values = zip(one.arguments, signature, strict=False)
                 how = (*one[2:5], [v or ("1" if code[0] in "fh" else None) for v, code in values])
@@ -222,13 +222,6 @@ def _line(file, name, made, launch) -> str:
             usual = f"{spell(code.replace('k', ''))[:-1]}[32768]"
         words += ["--arg", known or usual]
     return shlex.join(["distlearn", "kernel", "check", str(file), *made.options[1:], *words])
-
-
-def _numbers(text: str) -> tuple:
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise ValueError(f"{text!r}: expected whole numbers, such as 256 or 16,16") from None
 
 
 def _outcome(one: Checked) -> str:

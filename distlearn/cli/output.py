@@ -225,12 +225,13 @@ def _strategy(settings) -> str:
 def notes(runs, about: Experiment) -> list[str]:
     """List notes for the reader of the table."""
     target = runs[-1].target
-    lines = [] if target.world == "sim" else _about_cores(runs, about.load)
     if target.world == "sim":
-        lines.append(
+        lines = [
             f"Simulated: alpha = {target.network.alpha:g} s, beta = {target.network.beta:g} bytes/s; a rank computes "
             f"{target.compute.peak:g} flop/s and moves {target.compute.bandwidth:g} bytes/s."
-        )
+        ]
+    else:
+        lines = _about_cores(runs, about.load)
     if runs[-1].interrupted:
         lines.append(
             f"The last run was interrupted after {len(runs[-1].history.epochs)} of {about.settings.epochs} epochs."

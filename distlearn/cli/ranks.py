@@ -37,7 +37,7 @@ class Target:
 
     world: str
     size: int
-    threads: int = 1
+    threads: int
     network: Network = field(default_factory=Network)
     compute: Roofline | None = None
     saving: dict = field(default_factory=dict)

@@ -174,7 +174,6 @@ class SourceSite(NamedTuple):
 
     line: int
     column: int
-    callee: str
     flops: int
 
 
@@ -297,5 +296,5 @@ def _with_tables(out, calls, places, blocks) -> tuple[str, list[SourceSite]]:
     out += [section, "\t.p2align 3"]
     for name, values in tables:
         out += [f"\t.globl {PREFIX}{name}", f"{PREFIX}{name}:", *(f"\t{v}" for v in values)]
-    sites = [SourceSite(*site, blocks[hook].flops if hook >= 0 else 0) for *site, hook in numbers]
+    sites = [SourceSite(*place, blocks[hook].flops if hook >= 0 else 0) for *place, _, hook in numbers]
     return "\n".join(out) + "\n", sites
