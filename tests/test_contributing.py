@@ -178,27 +178,27 @@ KERNEL = '''"""Leaky ReLU, one element a thread."""
 
 from __future__ import annotations
 
-import numpy as np
-
 from distlearn.cuda.kernels.variant import Launch, Variant, f32, i32
-
-
-def leaky_relu_reference(x, y, slope):
-    """Write x, or slope x where it is negative, into y."""
-    y[...] = np.where(x < 0, f32(slope) * x, x)
 
 
 def _launch(x, y, slope):
     return Launch((-(-x.size // 256),), (256,), (x, y, f32(slope), i32(x.size)))
 
 
-def _example(rng):
-    return rng.normal(size=1024).astype(f32), np.zeros(1024, f32), 0.1
-
-
-MEMORY = {("x", "read"): 4, ("y", "write"): 4}
-VARIANTS = [Variant("leaky.cu", "leaky_relu", _launch, leaky_relu_reference, _example, MEMORY)]
+LEAKY = Variant("leaky.cu", "leaky_relu", _launch)
+VARIANTS = [LEAKY]
 '''
+KERNEL_REFERENCE = """def leaky_relu_reference(x, y, slope):
+    y[...] = np.where(x < 0, f32(slope) * x, x)
+
+
+def _leaky(rng):
+    return _normal(rng, 1024), np.zeros(1024, f32), 0.1
+
+
+CASES = [
+    Case(leaky.LEAKY, leaky_relu_reference, _leaky, _uses(x=(4, None), y=(None, 4))),
+"""
 
 
 @pytest.fixture(scope="module")
@@ -274,6 +274,11 @@ def contribute(root: Path) -> None:
         library / "cuda/kernels/__init__.py",
         ("    images,\n", "    images,\n    leaky,\n"),
         ("MODULES = (attention, ", "MODULES = (attention, leaky, "),
+    )
+    edit(
+        root / "tests/cuda/cases.py",
+        ("    images,\n", "    images,\n    leaky,\n"),
+        ("CASES = [\n", KERNEL_REFERENCE),
     )
     # a lab, by copying the first; its exercise `share` gets another name
     source = root / "course/source"

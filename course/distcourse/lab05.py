@@ -248,7 +248,7 @@ def measure_cpu() -> Card:
     reading = fewest_seconds(lambda: x.dot(y), repeats=repeats)
     small = step_times([1], batch=1, sizes=(1, 1), repeats=50)[0] / step_work(1, 1, sizes=(1, 1)).calls
     return Card(
-        "this CPU", 0, 0, 2 * width**3 / seconds, 2 * x.nbytes / reading, "measured, one core",
+        "this CPU", 2 * width**3 / seconds, 2 * x.nbytes / reading, "measured, one core",
         link=float("inf"), overhead=small,
     )  # fmt: skip
 
@@ -274,7 +274,7 @@ def measure_gpu() -> Card:
     seconds, moving = timed(lambda: xp.matmul(a, a, out=out)), timed(lambda: xp.add(x, 1, out=y))
     copying, launching = timed(lambda: xp.asarray(host.copy())) - timed(host.copy), timed(many) / 1000
     return Card(
-        "this GPU", 0, 0, 2 * width**3 / seconds, 2 * x.nbytes / moving, "measured",
+        "this GPU", 2 * width**3 / seconds, 2 * x.nbytes / moving, "measured",
         link=host.nbytes / max(copying, 1e-9), overhead=launching,
     )  # fmt: skip
 

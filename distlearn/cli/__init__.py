@@ -7,6 +7,7 @@ once and a broken dependency of one command cannot take the others down: `doctor
 from __future__ import annotations
 
 import importlib
+import sys
 from importlib.metadata import entry_points
 
 import click
@@ -51,6 +52,8 @@ def main():
 
     Start with `distlearn doctor`, then `distlearn train`.
     """
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="replace")  # where a terminal lacks a character, no command ends for it
 
 
 __all__ = ["COMMANDS", "main"]

@@ -1,7 +1,8 @@
-"""What the commands print: tables, messages, errors, progress."""
+"""What commands have in common: numbers that are given, tables, messages, errors, progress."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import textwrap
@@ -14,9 +15,18 @@ LINES = 10  # Lines of progress, at most, where there is no bar.
 WIDTH, NARROW = 120, 8  # Columns of a table where there is no terminal, and of a column that must be folded, at least.
 
 
-def speaks_unicode() -> bool:
-    """Say whether standard output can show more than ASCII."""
-    return (getattr(sys.stdout, "encoding", None) or "ascii").lower().replace("-", "").startswith("utf")
+def parse_numbers(ctx, param, value):
+    """Parse "256,128": positive whole numbers; an empty text is an empty tuple."""
+    try:
+        numbers = tuple(int(word) for word in value.split(",")) if value else ()
+    except ValueError:
+        numbers = (0,)
+    if any(n < 1 for n in numbers):
+        raise click.BadParameter(f"{value!r}, expected positive whole numbers, such as 256,128", ctx, param)
+    return numbers
+
+
+say = click.secho  # a line as it is; styles are click's: fg="red", bold=True
 
 
 def print_table(title: str, columns, rows, *, styles=None) -> None:
@@ -36,43 +46,31 @@ def print_table(title: str, columns, rows, *, styles=None) -> None:
 
     folded = [list(zip_longest(*map(fold, row, widths), fillvalue="")) for row in cells]
     lines = str(Table(heads, [line for row in folded for line in row], right=right)).split("\n")
-    if not speaks_unicode():
-        lines[1] = "-" * len(lines[1])
-    say(title, style="bold")
-    look = [style for row, style in zip(folded, styles or [""] * len(rows), strict=True) for _ in row]
-    for line, style in zip(lines, ["", "", *look], strict=True):
-        say(line, style=style)
-
-
-def say(text: str, *, style: str = "", err: bool = False) -> None:
-    """Print one line as it is; a style is a colour of click's, after "bold" or "dim" or alone."""
-    words = style.split()
-    colour = next((word for word in words if word not in ("bold", "dim")), None)
-    click.secho(text, err=err, fg=colour, bold="bold" in words or None, dim="dim" in words or None)
+    say(title, bold=True)
+    look = [style for row, style in zip(folded, styles or [{}] * len(rows), strict=True) for _ in row]
+    for line, style in zip(lines, [{}, {}, *look], strict=True):
+        say(line, **style)
 
 
 @contextmanager
-def plain_errors(*kinds: type[Exception]):
-    """Turn errors that the user can fix into one line and exit status 1."""
+def plain_errors(*kinds: type[Exception], text=str):
+    """Turn errors that the user can fix into one line, `text(error)`, and exit status 1."""
     # The library's messages name the value, what was expected and where, so the line is enough; `DISTLEARN_DEBUG=1`
     # shows the traceback.
-    import os
-
     try:
         yield
     except kinds as error:
         if os.environ.get("DISTLEARN_DEBUG"):
             raise
-        raise click.ClickException(str(error) or type(error).__name__) from error
+        raise click.ClickException(text(error) or type(error).__name__) from error
 
 
 @contextmanager
-def status(text: str, *, shown: bool = True):
+def status(text: str):
     """Show a status line, on a terminal only; yields the function that updates it."""
-    shown = shown and sys.stderr.isatty()
 
     def update(text):
-        if shown:
+        if sys.stderr.isatty():
             most = shutil.get_terminal_size((WIDTH, 0)).columns - 1  # a line that wraps would stay
             click.echo(f"\r{text[:most]}\x1b[K", err=True, nl=False)
 

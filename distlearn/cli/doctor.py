@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import html
-import json
 import os
 import platform
 import shlex
@@ -12,9 +10,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from importlib import metadata
 from pathlib import Path
@@ -22,13 +19,12 @@ from pathlib import Path
 import click
 
 from ..backend import may_have_gpu
-from ..tables import Table
 from ..world.launching import count_cores, find_mpiexec, kill_tree, launch, small_shared_memory
 
 # From best to worst, with the symbol of each; a problem keeps a lab from running.
 VERDICTS = {"ok": "✓", "info": "i", "warning": "!", "problem": "✗"}
-ASCII = {"✓": "+", "✗": "x"}
-STYLES = {"ok": "green", "info": "", "warning": "yellow", "problem": "bold red"}
+BAD = {"fg": "red", "bold": True}
+STYLES = {"ok": {"fg": "green"}, "info": {}, "warning": {"fg": "yellow"}, "problem": BAD}
 
 
 @dataclass(frozen=True)
@@ -41,42 +37,22 @@ class Check:
     fix: str = ""  # the commands that fix it, ready to be pasted into a terminal
 
 
-class Diagnosis(list):
-    """The results of all checks; displayed as a table in a notebook."""
+def show(checks: list[Check]) -> bool:
+    """Print a table of the checks, their fixes and a summary; return whether a lab can run."""
+    from .console import print_table, say
 
-    @property
-    def ok(self) -> bool:
-        """Whether a lab can run: no problem was found (warnings do not count)."""
-        return not any(check.verdict == "problem" for check in self)
-
-    @property
-    def verdict(self) -> str:
-        counts = ", ".join(
-            f"{word}s: {n}" for word in ("problem", "warning") if (n := sum(c.verdict == word for c in self))
-        )
-        can = "can run" if self.ok else "cannot run until the commands above have been run"
-        return f"Labs {can} ({counts})." if counts else f"Labs {can}."
-
-    def rows(self, symbols) -> list[tuple[str, str, str]]:
-        return [(c.name, c.found, f"{symbols[c.verdict]} {c.verdict}") for c in self]
-
-    def print(self) -> None:
-        from .console import print_table, say, speaks_unicode
-
-        symbols = VERDICTS if speaks_unicode() else {v: ASCII.get(s, s) for v, s in VERDICTS.items()}
-        styles = [STYLES[c.verdict] for c in self]
-        print_table("distlearn doctor", ("check", "found", "verdict"), self.rows(symbols), styles=styles)
-        for check in self:
-            if check.fix:
-                say(f"{symbols[check.verdict]} {check.name}:")
-                for line in check.fix.splitlines():
-                    say(f"    {line}", style="bold")
-        say(self.verdict, style="bold green" if self.ok else "bold red")
-
-    def _repr_html_(self) -> str:
-        table = Table(("check", "found", "verdict"), self.rows(VERDICTS), right=(False, False, False))._repr_html_()
-        fixes = [f"<p>{html.escape(c.name)}:</p><pre>{html.escape(c.fix)}</pre>" for c in self if c.fix]
-        return f"{table}{''.join(fixes)}<p><b>{html.escape(self.verdict)}</b></p>"
+    rows = [(c.name, c.found, f"{VERDICTS[c.verdict]} {c.verdict}") for c in checks]
+    print_table("distlearn doctor", ("check", "found", "verdict"), rows, styles=[STYLES[c.verdict] for c in checks])
+    for check in checks:
+        if check.fix:
+            say(f"{VERDICTS[check.verdict]} {check.name}:")
+            for line in check.fix.splitlines():
+                say(f"    {line}", bold=True)
+    counts = {word: sum(check.verdict == word for check in checks) for word in ("problem", "warning")}
+    can = "cannot run until the commands above have been run" if counts["problem"] else "can run"
+    found = ", ".join(f"{word}s: {n}" for word, n in counts.items() if n)
+    say(f"Labs {can}{f' ({found})' * bool(found)}.", **(BAD if counts["problem"] else {"fg": "green", "bold": True}))
+    return not counts["problem"]
 
 
 class Finding(Exception):
@@ -396,34 +372,10 @@ def examine(name: str) -> Check:
         return Check(name, f"{type(error).__name__}: {str(error).partition(chr(10))[0]}", verdict, fix)
 
 
-def diagnose(quick: bool = False, report: Callable[[str], None] = lambda name: None) -> Diagnosis:
-    """Check everything that a lab needs.
-
-    Parameters
-    ----------
-    quick : bool
-        Skip what takes seconds: starting engines.
-    report : callable
-        Called with the name of every check before it begins.
-
-    Returns
-    -------
-    diagnosis : list of Check
-        Its `ok` says whether a lab can run; a notebook displays it as a table.
-    """
-    diagnosis = Diagnosis()
-    for name in CHECKS:
-        if not (quick and name == "engines"):
-            report(name)
-            diagnosis.append(examine(name))
-    return diagnosis
-
-
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 @click.option("--quick", is_flag=True, help="Do not start engines (saves some seconds).")
 @click.option("--clean", is_flag=True, help="First end engines whose owner has exited.")
-def doctor(as_json, quick, clean):
+def doctor(quick, clean):
     """Check this machine, and print the commands that fix its problems.
 
     Exit status 0 when a lab can run (warnings do not count), 1 when it cannot.
@@ -434,11 +386,10 @@ def doctor(as_json, quick, clean):
         from ..world import reaper
 
         click.echo(f"ended {len(reaper.end_ownerless())} cluster(s) whose owner had exited", err=True)
-    with status("looking at ...", shown=not as_json) as update:
-        diagnosis = diagnose(quick, lambda name: update(f"looking at: {name}"))
-    if as_json:
-        checks = [asdict(check) for check in diagnosis]
-        click.echo(json.dumps({"ok": diagnosis.ok, "verdict": diagnosis.verdict, "checks": checks}, indent=2))
-    else:
-        diagnosis.print()
-    sys.exit(0 if diagnosis.ok else 1)
+    checks = []
+    with status("looking at ...") as update:
+        for name in CHECKS:
+            if not (quick and name == "engines"):
+                update(f"looking at: {name}")
+                checks.append(examine(name))
+    sys.exit(0 if show(checks) else 1)

@@ -23,9 +23,9 @@ from ..cuda.arguments import argument, spell
 from ..cuda.emulator.build import preprocessor
 from ..cuda.emulator.device_code import kernels_of
 from ..cuda.emulator.source import definitions, flatten, taken_branches
-from ..cuda.host import launches_of
+from ..cuda.host import Launch, launches_of
 from ..files import whole_file
-from .console import plain_errors, print_table, say
+from .console import parse_numbers, plain_errors, print_table, say
 
 SUFFIXES = (".cu", ".cuh")
 SECONDS = (20, 10)  # that a launch may take, and one of the host code: a folder has many
@@ -48,8 +48,8 @@ def kernel():
 @kernel.command()
 @click.argument("path", type=click.Path(exists=True, path_type=Path))
 @click.option("--name", help='The kernel, of a template with its arguments: "scale<float, 4>".')
-@click.option("--grid", default="1", show_default=True, help="Blocks: 4, or 4,2.")
-@click.option("--block", default="32", show_default=True, help="Threads of a block: 256, or 16,16.")
+@click.option("--grid", default="1", callback=parse_numbers, show_default=True, help="Blocks: 4, or 4,2.")
+@click.option("--block", default="32", callback=parse_numbers, show_default=True, help="Its threads: 256, or 16,16.")
 @click.option("--shared", type=click.IntRange(0), default=0, help="Bytes of dynamic shared memory.")
 @click.option(
     "--arg", "args", multiple=True, help="An argument, in order: 1024, 'float[1024]', 'int[64]=arange', '{0.5f, 9}'."
@@ -147,33 +147,32 @@ def check_path(path, *, name, sarif, as_json, archs, defines, folders, **how) ->
 
 def _checked(file, source, name, options, template, folder, launches, *, grid, block, shared, args, launch):
     """Yield what comes of one kernel: of the launch that is asked for, or of each of the host code."""
-    host = launch or folder
-    for one in ((launches if host else launches[:1]) if not args else ()) or [None]:
-        full = one.kernel if one else name
+    host, nowhere = launch or folder, Launch(name, 0, None, None, None, [], "")
+    for one in ((launches if host else launches[:1]) if not args else ()) or [nowhere]:
+        full, known = one.kernel, one is not nowhere
         try:
-            why = f"its launch in line {one.line}: {one.unknown}" if one else "no launch in its host code"
+            why = f"its launch in line {one.line}: {one.unknown}" if known else "no launch in its host code"
             if template and "<" not in full:
                 full += template
-                why = f"its launch in line {one.line} names no arguments of the template" if one else why
-                one = one and one._replace(grid=None)
-            if folder and (None in one[2:5] if one else template):
+                why = f"its launch in line {one.line} names no arguments of the template" if known else why
+                one = one._replace(grid=None)
+            if folder and (None in one[2:5] if known else template):
                 yield Checked(file, full, None, why)
                 continue
             made = RawKernel(source, full, options).compile()
             signature = made._built.signature
-            if args or not (one or signature):
-                how = _numbers(grid), _numbers(block), shared, args
+            if args or not (known or signature):
+                how = grid, block, shared, args
             else:  # what floats are makes no difference to the accesses of most kernels
-                values = zip(one.arguments, signature, strict=False) if one else ()
-                values = [v or ("1" if code[0] in "fh" else None) for v, code in values]
-                how = (*one[2:5], values) if one else (None, ())
+                values = zip(one.arguments, signature, strict=False)
+                how = (*one[2:5], [v or ("1" if code[0] in "fh" else None) for v, code in values])
             if (args or host or not signature) and None not in (*how, *how[-1]):
-                report, why = _run(made, *how, SECONDS[bool(one)]), ""
-                ended = ("unfinished", "infinite-loop" if one else "")  # what was chosen for a card takes long here
+                report, why = _run(made, *how, SECONDS[known]), ""
+                ended = ("unfinished", "infinite-loop" if known else "")  # what was chosen for a card takes long here
                 for late in [e for e in report.errors if e.kind in ended]:
                     report.errors.remove(late)
                     why = f"not to its end: {late.message}"
-                if one and report.errors:  # what other numbers in the arrays change is no mistake of the kernel
+                if known and report.errors:  # what other numbers in the arrays change is no mistake of the kernel
                     others = [f"{text}=from7" if text.startswith("bytes") else text for text in how[-1]]
                     same = {_sort_of(e) for e in _run(made, *how[:-1], others, SECONDS[True]).errors}
                     kept = [e for e in report.errors if _sort_of(e) in same]
@@ -208,13 +207,13 @@ def _sort_of(finding) -> tuple:
 def _line(file, name, made, launch) -> str:
     """Return the command that checks a kernel: with what is known of a launch; sizes are 32 if not, arrays 32^3."""
     text, signature = made.device.text, made._built.signature
-    grid, block, shared, given = launch[2:6] if launch else (None, None, None, [None] * len(signature))
+    grid, block, shared, given = launch[2:6]
     sides = 2 if re.search(r"Idx\s*\.\s*y", text) else 1
     grid, block = grid or (1,) * sides, block or (32 if made.device.most_threads >= 32**sides else 8,) * sides
     shared = shared or 4096 * ("extern __shared__" in text)
     words = ["--name", name, "--grid", ",".join(map(str, grid)), "--block", ",".join(map(str, block))]
     words += ["--shared", str(shared)] * bool(shared)
-    for known, code in zip(given, signature, strict=False):
+    for known, code in zip([*given, *[None] * len(signature)], signature, strict=False):
         usual = "1" if code[0] in "fh" else "32"
         if code[0] == "s":
             ints, bools = divmod(int(code[1:]), 4)
@@ -223,13 +222,6 @@ def _line(file, name, made, launch) -> str:
             usual = f"{spell(code.replace('k', ''))[:-1]}[32768]"
         words += ["--arg", known or usual]
     return shlex.join(["distlearn", "kernel", "check", str(file), *made.options[1:], *words])
-
-
-def _numbers(text: str) -> tuple:
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise ValueError(f"{text!r}: expected whole numbers, such as 256 or 16,16") from None
 
 
 def _outcome(one: Checked) -> str:

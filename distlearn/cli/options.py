@@ -7,22 +7,12 @@ from typing import NamedTuple
 import click
 
 from ..train.settings import SETTINGS, Setting
+from .console import parse_numbers
 
 WORLDS = ("local", "sim", "engines")  # Kinds of ranks.
 
 
 # -- values
-def parse_numbers(ctx, param, value):
-    """Parse "256,128": positive whole numbers; an empty text is an empty tuple."""
-    try:
-        numbers = tuple(int(word) for word in value.split(",")) if value else ()
-    except ValueError:
-        numbers = (0,)
-    if any(n < 1 for n in numbers):
-        raise click.BadParameter(f"{value!r}, expected positive whole numbers, such as 256,128", ctx, param)
-    return numbers
-
-
 def parse_sizes(ctx, param, value):
     """Parse "1,2,4": increasing numbers of ranks."""
     numbers = parse_numbers(ctx, param, value)

@@ -32,13 +32,13 @@ TIMELINE_STEPS = 3  # Steps in the figure of the time line.
 
 
 @contextmanager
-def results_folder(path: Path, force: bool = False, resumed: bool = False):
+def results_folder(path: Path, force: bool = False):
     """Make the folder of a run: `path`, or `path-2`, `path-3`, ... where that holds or gets results."""
-    # with `force`, and of a `resumed` run, results stay until it reports again
+    # with `force` it is `path` in any case, and results stay there until the run reports
     for number in count(1):
         chosen = path if number == 1 else path.with_name(f"{path.name}-{number}")
         check_writable("--out", chosen)
-        if force or resumed:
+        if force:
             break
         if not any(chosen.iterdir()):
             with suppress(FileExistsError):  # another command was faster
@@ -145,7 +145,7 @@ def report(runs, about: Experiment) -> None:
     largest, folder = runs[-1], about.folder
     rows = [row(run, runs[0] if runs[0].target.size == 1 and len(runs) > 1 else None) for run in runs]
     for line in title(about.settings, about.dataset, largest.result.fused, largest.target.size):
-        say(line, style="bold")
+        say(line, bold=True)
     first, *rest = notes(runs, about)
     for line in (*([about.note] if about.note else []), first, str(table(rows)), *rest):
         say(line)
@@ -216,24 +216,22 @@ def title(settings, dataset, fused: bool | None, size: int = 1) -> list[str]:
 def _strategy(settings) -> str:
     if settings.strategy in ("serial", "data"):
         return ""
-    axes = [f"{name} {n}" for name, n in (("pipeline", settings.pp), ("tensor", settings.tp)) if n > 1]
-    about = axes if settings.strategy == "hybrid" else []
-    if settings.strategy == "pipeline" or (about and settings.pp > 1):
-        about = [*about, settings.schedule]
-    if settings.strategy == "param_server":
-        about = [settings.policy]
-    return f", {settings.strategy}" + (f" ({', '.join(about)})" if about else "")
+    hybrid = f"pipeline {settings.pp}, tensor {settings.tp}, {settings.schedule}"
+    details = {"hybrid": hybrid, "pipeline": settings.schedule, "param_server": settings.policy}
+    about = details.get(settings.strategy)
+    return f", {settings.strategy}" + (f" ({about})" if about else "")
 
 
 def notes(runs, about: Experiment) -> list[str]:
     """List notes for the reader of the table."""
     target = runs[-1].target
-    lines = [] if target.world == "sim" else _about_cores(runs, about.load)
     if target.world == "sim":
-        lines.append(
+        lines = [
             f"Simulated: alpha = {target.network.alpha:g} s, beta = {target.network.beta:g} bytes/s; a rank computes "
             f"{target.compute.peak:g} flop/s and moves {target.compute.bandwidth:g} bytes/s."
-        )
+        ]
+    else:
+        lines = _about_cores(runs, about.load)
     if runs[-1].interrupted:
         lines.append(
             f"The last run was interrupted after {len(runs[-1].history.epochs)} of {about.settings.epochs} epochs."

@@ -6,9 +6,9 @@ run_training(target, settings, folder) --> world of the right kind --> train_rec
 from __future__ import annotations
 
 import json
-import os
-from contextlib import closing, contextmanager, nullcontext, suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import click
@@ -19,7 +19,7 @@ from ..nn import keep_memory
 from ..sim import Roofline, SimWorld
 from ..trace import Trace, gaps, length, pieces, times, union
 from ..train import DivergedError, History, Result, Settings, train
-from .console import make_progress
+from .console import make_progress, plain_errors
 from .output import PARTIAL, write_json
 
 # Spans that a run keeps, over all ranks; a trace of this size is 15 MB as JSON and still opens quickly.
@@ -37,7 +37,7 @@ class Target:
 
     world: str
     size: int
-    threads: int = 1
+    threads: int
     network: Network = field(default_factory=Network)
     compute: Roofline | None = None
     saving: dict = field(default_factory=dict)
@@ -139,7 +139,8 @@ def communication_share(trace: Trace) -> float:
 def run_training(target: Target, settings: Settings, folder: Path) -> Run | None:
     """Train on the ranks of a target."""
     (folder / PARTIAL).unlink(missing_ok=True)  # of the run before
-    with one_line_errors(target), closing(make_progress(target.label)) as progress, blas_threads(target.threads):
+    errors = plain_errors(RankError, RuntimeError, ModuleNotFoundError, *USERS_ERRORS, text=partial(_in_a_line, target))
+    with errors, closing(make_progress(target.label)) as progress, blas_threads(target.threads):
         with _make_world(target, progress) as world:
             try:
                 results = _train(world, target, settings, str(folder.resolve()))
@@ -164,26 +165,22 @@ def _train(world, target: Target, settings: Settings, folder: str) -> list:
     return run.results
 
 
-@contextmanager
-def one_line_errors(target: Target):
-    """Turn errors of ranks into one error of the command; `DISTLEARN_DEBUG=1` shows the traceback."""
-    try:
-        yield
-    except (RankError, RuntimeError, ModuleNotFoundError, *USERS_ERRORS) as error:
-        if os.environ.get("DISTLEARN_DEBUG"):
-            raise
-        cause = error.original if isinstance(error, RankError) else error
-        text = str(cause if isinstance(cause, USERS_ERRORS) else error)
-        if not isinstance(error, (RankError, *USERS_ERRORS)):  # ranks cannot be started, or lost their connection
-            text = f"{target.size} ranks ({target.world}): {text}\n`distlearn doctor` looks for the reason."
-        raise click.ClickException(text) from error
+def _in_a_line(target: Target, error: Exception) -> str:
+    """Describe an error of ranks: in the words of its cause if the user's settings may be that."""
+    cause = error.original if isinstance(error, RankError) else error
+    if isinstance(cause, USERS_ERRORS):
+        return str(cause)
+    if isinstance(error, RankError):
+        return str(error)
+    # ranks cannot be started, or lost their connection
+    return f"{target.size} ranks ({target.world}): {error}\n`distlearn doctor` looks for the reason."
 
 
 def blas_threads(n: int):
     """Return a context in which BLAS uses n threads in this process."""
     from threadpoolctl import threadpool_limits
 
-    return threadpool_limits(limits=n, user_api="blas") if n else nullcontext()
+    return threadpool_limits(limits=n, user_api="blas")
 
 
 def _make_world(target: Target, progress):

@@ -76,8 +76,6 @@ def train(preset, size, sizes, out, force, **options):
     from .output import Experiment, report
     from .ranks import run_training
 
-    if options["strategy"] == "one_weird_trick":
-        _set_convolutional(click.get_current_context(), options)
     check_needs(click.get_current_context())
     note = note_of(click.get_current_context())
     with plain_errors(ValueError, OSError):
@@ -90,11 +88,11 @@ def train(preset, size, sizes, out, force, **options):
         dataset = _load_data(settings, targets)
     if options["checkpoint"] is not None:
         check_writable("--checkpoint", options["checkpoint"])
-    resumed = options["resume"] or options["resume_anyway"]
+    force |= options["resume"] or options["resume_anyway"]  # into the same folder
     sizes = "-".join(str(target.size) for target in targets)
     default = Path("runs") / f"{Path(settings.data).name}-{settings.model}-{targets[0].world}{sizes}"
     default = default if options["checkpoint"] is None else options["checkpoint"] / "results"
-    folder = click.get_current_context().with_resource(results_folder(out or default, force, resumed))
+    folder = click.get_current_context().with_resource(results_folder(out or default, force))
     load = 0.0 if ranks else busy_cores()  # waiting ranks would count as busy cores
     about = Experiment(settings, dataset, note, folder, load)
     if ranks:
@@ -112,20 +110,6 @@ def train(preset, size, sizes, out, force, **options):
         say("interrupted in the first epoch: there are no results", err=True)
     if len(done) < len(runs) or done[-1].interrupted:
         sys.exit(INTERRUPTED)
-
-
-def _set_convolutional(ctx: click.Context, options: dict) -> None:
-    """Replace the defaults of model and data by those of a network with convolutions, and say so."""
-    from .mpiexec import mpi_rank
-
-    fitting = {"model": "lenet", "data": "mnist"}
-    source = click.core.ParameterSource.DEFAULT
-    changed = {name: value for name, value in fitting.items() if ctx.get_parameter_source(name) is source}
-    options |= changed
-    ctx.params |= changed
-    if changed and mpi_rank() == 0:
-        words = " ".join(f"--{name} {value}" for name, value in changed.items())
-        say(f"--strategy one_weird_trick needs convolutions before the dense layers: {words} is used")
 
 
 def _targets(options, size, sizes, under_mpi: int) -> list:

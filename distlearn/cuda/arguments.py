@@ -12,6 +12,7 @@ pointer, or None (or 0) for a null pointer. An array of pointers (`float**`) is 
 
 from __future__ import annotations
 
+import math
 import operator
 import re
 import struct
@@ -55,7 +56,7 @@ def geometry(grid, block, shared_mem, most_threads=1024) -> tuple[tuple, tuple, 
     # `most_threads` is from the kernel's own `__launch_bounds__`.
     grid = triple(grid, "grid", (2**31 - 1, 65535, 65535))
     block = triple(block, "block", (1024, 1024, 64))
-    threads = block[0] * block[1] * block[2]
+    threads = math.prod(block)
     if threads > 1024:
         raise ValueError(f"block {block} has {threads} threads, a card runs at most 1024 per block")
     if threads > most_threads:
@@ -93,7 +94,6 @@ def as_tuple(kernel: str, args) -> tuple:
 
 def bind(kernel: str, signature: list[str], names: list[str], args) -> Bound:
     """Check the arguments of a launch, and return them in the form the kernel takes."""
-    args = as_tuple(kernel, args)
     if len(args) != len(signature):
         wanted = ", ".join(f"{spell(c)} {n}" for c, n in zip(signature, names, strict=True))
         raise TypeError(f"{kernel} takes {len(signature)} arguments ({wanted}), got {len(args)}")
@@ -131,9 +131,7 @@ def _arrays_held(where, code, name, arg):
                 f"{where}: {name}{path} holds arrays, which hold arrays again; one level of pointers is the limit. "
                 "Number the nodes, and let an index in one array say which comes next"
             )
-        if not (array.flags.c_contiguous or array.flags.f_contiguous):
-            raise ValueError(f"{where}; {name}{path} has gaps; pass np.ascontiguousarray(...)")
-        yield place, name + path, array
+        yield place, name + path, _check_array(f"{where}; {name}{path} is a pointer", "*kv0", array)
 
 
 def _bind(where, code, arg):
@@ -147,9 +145,9 @@ def _bind(where, code, arg):
     if isinstance(arg, np.ndarray) and arg.ndim:
         wanted = "by value: pass a scalar of a structured dtype, np.array((1, 2), 'f4,f4')[()] for a float2"
         raise TypeError(f"{where}, {wanted if letter == 's' else 'a number'}; got {_describe(arg)}")
-    if isinstance(arg, (bool, int)) and letter in "iub":
-        limits = np.iinfo(NUMPY[code]) if letter in "iu" else None
-        low, high = (limits.min, limits.max) if limits else (0, 1)
+    if isinstance(arg, int) and letter in "iub":
+        low = -(2 ** (8 * size - 1)) if letter == "i" else 0
+        high = 1 if letter == "b" else low + 2 ** (8 * size) - 1
         if not low <= arg <= high:
             raise TypeError(f"{where}; {arg} does not fit into {size} bytes: it takes {low} to {high}")
         return np.array(arg, NUMPY[code]).tobytes()
@@ -169,7 +167,7 @@ def _bind(where, code, arg):
 def _check_array(where, code, array):
     pointee = code[1:].lstrip("k")
     if pointee.startswith("*"):
-        if array.dtype == np.uint64:  # addresses, put there by `_with_pointers`
+        if array.dtype == np.uint64:  # addresses, put there by `with_addresses`
             return array
         raise TypeError(f"{where}; got {_describe(array)}, expected an array of dtype object that holds arrays")
     letter, size = pointee[0], int(pointee[1:])
@@ -186,11 +184,7 @@ def _check_array(where, code, array):
     elif letter == "v":
         fits = True
     else:
-        same = (
-            dtype.kind in KINDS[letter]
-            or (size == 1 and dtype.kind in "iub")
-            or dtype.name == spell(code[1:].lstrip("k"))
-        )
+        same = dtype.kind in KINDS[letter] or (size == 1 and dtype.kind in "iub") or dtype.name == spell(pointee)
         fits = dtype.itemsize == size and same
     if not fits:
         raise TypeError(f"{where}; got {_describe(array)}. The kernel would read its bytes as something else")

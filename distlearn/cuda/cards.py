@@ -19,8 +19,6 @@ class Card(NamedTuple):
     """A graphics card, or another processor described by the same numbers (`lab05.measure_cpu`)."""
 
     name: str
-    arch: int  # compute capability: 90 is sm_90
-    year: int
     peak: float  # float32 operations per second of the ordinary cores (a fused multiply-add is 2), no tensor cores
     bandwidth: float  # bytes per second between the card's memory and its processors
     source: str  # where NVIDIA states the two
@@ -43,10 +41,6 @@ class Card(NamedTuple):
         """Return the same if the second-level cache held all data; None where its bandwidth is unknown."""
         return None if self.l2_bandwidth is None else min(self.peak, intensity * self.l2_bandwidth)
 
-    def bound(self, intensity: float) -> str:
-        """Return what limits a kernel: "memory" or "compute"."""
-        return "memory" if intensity < self.ridge else "compute"
-
     def least_time(self, flops: float, nbytes: float) -> float:
         """Return the fewest seconds in which a kernel can do its operations and move its bytes."""
         return max(flops / self.peak, nbytes / self.bandwidth)
@@ -61,16 +55,16 @@ _PCIE3, _PCIE4, _PCIE5 = (16 * rate * 128 / 130 / 8 for rate in (8e9, 16e9, 32e9
 CARDS = {
     card.name: card
     for card in (
-        Card("T4", 75, 2018, 8.1e12, 320e9, "NVIDIA T4 product brief, PB-09256", link=_PCIE3),
-        Card("V100", 70, 2017, 15.7e12, 900e9, "NVIDIA V100 datasheet, SXM2", _V100_L2, link=_PCIE3),
-        Card("A100", 80, 2020, 19.5e12, 1555e9, "NVIDIA A100 datasheet, SXM4 40 GB", _A100_L2, link=_PCIE4),
-        Card("A100 80GB", 80, 2020, 19.5e12, 2039e9, "NVIDIA A100 datasheet, SXM4 80 GB", _A100_L2, link=_PCIE4),
-        Card("RTX 3090", 86, 2020, 35.6e12, 936e9, "NVIDIA Ampere GA102 architecture whitepaper", link=_PCIE4),
-        Card("RTX 4090", 89, 2022, 82.6e12, 1008e9, "NVIDIA Ada architecture whitepaper", link=_PCIE4),
-        Card("L4", 89, 2023, 30.3e12, 300e9, "NVIDIA L4 datasheet", link=_PCIE4),
-        Card("H100", 90, 2022, 67e12, 3350e9, "NVIDIA H100 datasheet, SXM5", link=_PCIE5),
-        Card("H200", 90, 2023, 67e12, 4800e9, "NVIDIA H200 datasheet, SXM", link=_PCIE5),
-        Card("B200", 100, 2024, 80e12, 8000e9, "NVIDIA Blackwell architecture technical brief, HGX B200"),
+        Card("T4", 8.1e12, 320e9, "NVIDIA T4 product brief, PB-09256", link=_PCIE3),
+        Card("V100", 15.7e12, 900e9, "NVIDIA V100 datasheet, SXM2", _V100_L2, link=_PCIE3),
+        Card("A100", 19.5e12, 1555e9, "NVIDIA A100 datasheet, SXM4 40 GB", _A100_L2, link=_PCIE4),
+        Card("A100 80GB", 19.5e12, 2039e9, "NVIDIA A100 datasheet, SXM4 80 GB", _A100_L2, link=_PCIE4),
+        Card("RTX 3090", 35.6e12, 936e9, "NVIDIA Ampere GA102 architecture whitepaper", link=_PCIE4),
+        Card("RTX 4090", 82.6e12, 1008e9, "NVIDIA Ada architecture whitepaper", link=_PCIE4),
+        Card("L4", 30.3e12, 300e9, "NVIDIA L4 datasheet", link=_PCIE4),
+        Card("H100", 67e12, 3350e9, "NVIDIA H100 datasheet, SXM5", link=_PCIE5),
+        Card("H200", 67e12, 4800e9, "NVIDIA H200 datasheet, SXM", link=_PCIE5),
+        Card("B200", 80e12, 8000e9, "NVIDIA Blackwell architecture technical brief, HGX B200"),
     )
 }
 

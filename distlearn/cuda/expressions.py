@@ -15,15 +15,6 @@ from .emulator.source import closing
 SIZES = {words: np.dtype(NUMPY[code]).itemsize for code, words in WORDS.items() if code in NUMPY}
 SIZES |= {"unsigned int": 4, "size_t": 8, "float2": 8, "float3": 12, "float4": 16, "int2": 8, "int4": 16}
 SIZES |= {f"{sign}int{bits}_t": bits // 8 for bits in (8, 16, 32, 64) for sign in ("", "u")}
-_MATHS = {"ceil": math.ceil, "floor": math.floor, "sqrt": math.sqrt, "pow": math.pow, "min": min, "max": max}
-_KNOWN = {
-    **dict.fromkeys((*SIZES, "unsigned", "long"), int), "float": float, "double": float,
-    **_MATHS, **{f"{name}f": call for name, call in _MATHS.items()},
-    "true": 1, "false": 0, "NULL": 0, "nullptr": 0, "argc": 1,
-    "dim3": lambda *sides: sides if len(sides) > 1 else sides[0],
-    "emu_bytes": lambda n: Array(n),
-    "emu_divide": lambda a, b: a // b if isinstance(a, int) and isinstance(b, int) else a / b,
-}  # fmt: skip
 
 
 class Array:
@@ -31,6 +22,17 @@ class Array:
 
     def __init__(self, nbytes):
         self.text = f"bytes[{int(nbytes)}]"
+
+
+_MATHS = {"ceil": math.ceil, "floor": math.floor, "sqrt": math.sqrt, "pow": math.pow, "min": min, "max": max}
+_KNOWN = {
+    **dict.fromkeys((*SIZES, "unsigned", "long"), int), "float": float, "double": float,
+    **_MATHS, **{f"{name}f": call for name, call in _MATHS.items()},
+    "true": 1, "false": 0, "NULL": 0, "nullptr": 0, "argc": 1,
+    "dim3": lambda *sides: sides if len(sides) > 1 else sides[0],
+    "emu_bytes": Array,
+    "emu_divide": lambda a, b: a // b if isinstance(a, int) and isinstance(b, int) else a / b,
+}  # fmt: skip
 
 
 class _AsInC(ast.NodeTransformer):

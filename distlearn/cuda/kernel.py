@@ -115,10 +115,10 @@ class RawKernel:
     ) -> None:
         args = arguments.as_tuple(self.name, args)
         held = [a for arg in args if arguments.holds_pointers(arg) for *_, a in arguments.pointers(arg)]
-        xp = get_xp(*args, *(a for a in held if a is not None))
+        xp = get_xp(*args, *held)
         if xp is not np:
             return self._launch_on_gpu(xp, grid, block, args, shared_mem)
-        report = self._emulate(grid, block, args, shared_mem, statistics=False, races=None, time_limit=600.0)
+        report = self._emulate(grid, block, args, shared_mem, counted=False, time_limit=600.0)
         if report.errors:
             raise KernelError("\n".join(["the kernel went wrong:", *(f"  {e}" for e in report.errors)]), report)
         for finding in report.warnings:
@@ -144,15 +144,13 @@ class RawKernel:
         """
         args = arguments.as_tuple(self.name, args)
         host = tuple(to_numpy(a) if hasattr(a, "get") and hasattr(a, "__cuda_array_interface__") else a for a in args)
-        report = self._emulate(
-            grid, block, host, shared_mem, statistics=True, races=True, time_limit=time_limit, record=record
-        )
+        report = self._emulate(grid, block, host, shared_mem, counted=True, time_limit=time_limit, record=record)
         for given, copy in zip(args, host, strict=True):
             if given is not copy:
                 given.set(copy)
         return report
 
-    def _emulate(self, grid, block, args, shared_mem, *, statistics, races, time_limit, record=None) -> Report:
+    def _emulate(self, grid, block, args, shared_mem, *, counted, time_limit, record=None) -> Report:
         grid, block, shared_mem = arguments.geometry(grid, block, shared_mem, self.device.most_threads)
         made, names = self._built, self.parameters
         if len(names) != len(made.signature):  # macros hide some from the text
@@ -160,11 +158,10 @@ class RawKernel:
         bound = arguments.bind(self.name, made.signature, names, args)
         for name, value in self._constants.items():
             arguments.check_constant(name, *made.variables[name], value)
-        if races is None:
-            races = math.prod((*grid, *block)) <= RACES_CHECKED
+        races = counted or math.prod((*grid, *block)) <= RACES_CHECKED
         recorded_block = -1 if record is None else arguments.block_number(record, grid)
         raw, printed, code = launch.run(
-            made.path, grid, block, shared_mem, bound, self._constants, statistics=statistics, races=races,
+            made.path, grid, block, shared_mem, bound, self._constants, statistics=counted, races=races,
             time_limit=time_limit, recorded_block=recorded_block,
         )  # fmt: skip
         if printed and raw is not None:

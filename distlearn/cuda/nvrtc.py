@@ -30,7 +30,6 @@ HEADER_HINT = 'The headers of CUDA come with: pip install "distlearn[nvrtc]"'
 class Problem(NamedTuple):
     """One message of NVRTC; `column` is 0 where it gave none."""
 
-    arch: int
     severity: str
     line: int
     column: int
@@ -51,7 +50,7 @@ class CompileCheck:
     version: tuple[int, int]  # of NVRTC
     archs: tuple[int, ...]
     sizes: dict[int, int]  # bytes of machine code by architecture (90 is sm_90), for those that compiled
-    problems: list[Problem]  # each once, with the first architecture that showed it
+    problems: list[Problem]  # each once
 
     @property
     def ok(self) -> bool:
@@ -69,7 +68,7 @@ class CompileCheck:
 
 def card_error(name: str, log: str, code) -> CompileError:
     """Return what NVRTC says of a kernel that is launched, with the lines of its source."""
-    problems = _problems(log, 0, code.flat) or [Problem(0, "error", 0, 0, log.strip(), "")]
+    problems = _problems(log, code.flat) or [Problem("error", 0, 0, log.strip(), "")]
     said = " ".join(p.message for p in problems)
     hints = host_hints(code.of_host, said)
     text = "\n".join([f"kernel {name!r} does not compile for the card (NVRTC):", *map(str, problems), *hints])
@@ -129,14 +128,13 @@ def compile_check(
         image, _, log = compile_as_cupy(card.text, card.options, names, arch)
         if image is not None:
             result.sizes[arch] = len(image)
-        seen = {p[1:] for p in result.problems}
-        result.problems += [p for p in _problems(log, arch, code) if p[1:] not in seen]
+        result.problems += [p for p in _problems(log, code) if p not in result.problems]
         if image is None and not result.problems and (bracket := unbalanced(code.text)):
             line, column, message = bracket  # NVRTC notices at the end of the source
-            result.problems.append(Problem(arch, "error", line, column, message, code.line(line)))
+            result.problems.append(Problem("error", line, column, message, code.line(line)))
         if image is None and not any(p.severity == "error" for p in result.problems):
             message = re.sub(r"^ptxas error\s*: ", "", log.strip())
-            result.problems.append(Problem(arch, "error", 0, 0, message, ""))
+            result.problems.append(Problem("error", 0, 0, message, ""))
     return result
 
 
@@ -176,7 +174,7 @@ def compile_as_cupy(code: str, options: tuple, names: Sequence[str], arch: int):
         nvrtc.destroyProgram(program)
 
 
-def _problems(log: str, arch: int, code: Flat) -> list[Problem]:
+def _problems(log: str, code: Flat) -> list[Problem]:
     lines, found = lines_of(log), []
     for i, line in enumerate(lines):
         if not (match := MESSAGE.match(line)):
@@ -195,5 +193,5 @@ def _problems(log: str, arch: int, code: Flat) -> list[Problem]:
             message += ". " + HEADER_HINT
         file, place = code.place(number)
         message += f" (in {file})" if file else ""
-        found.append(Problem(arch, match[2], place, column, message, shown))
+        found.append(Problem(match[2], place, column, message, shown))
     return found

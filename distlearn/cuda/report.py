@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from ..tables import CSS_GREEN, CSS_RED, Table, quantity  # colour is never alone: the words say the same
+from .emulator.source import place_in_words
 
 _CLASH = "{who} {verb} {element}, {past} by thread {they}, {other}: "
 KINDS = [  # the name and the sentence of each, in the order of `enum Kind` in emulator/runtime/findings.h
@@ -106,11 +107,6 @@ class Finding:
         times = f" ({self.count} times)" if self.count > 1 else ""
         text = f"{self.kind}, {self.where}: {self.message}{times}"
         return "".join([text, *(f"\n        {line}" for line in self.shown_lines)])
-
-
-def place_in_words(line: int, file: str) -> str:
-    """Return "line 3", or "line 3 of tile.cuh"."""
-    return f"line {line}" + (f" of {file}" if file else "")
 
 
 def describe(raw: dict, regions: list[dict], sites, code) -> Finding:
@@ -301,7 +297,6 @@ class Report:
     warnings: list[Finding] = field(default_factory=list)
     sites: list[Site] = field(default_factory=list)
     flops: int = 0  # + - * / and functions such as exp count 1 each, a fused multiply-add 2
-    accesses: int = 0  # loads and stores of single threads
     active_lanes: float = 1.0  # below 1 when branches diverge or blocks are not multiples of 32
     busiest_warp: tuple[int, int] = (0, 0)  # most sectors, and most wavefronts, of any warp
     seconds: float = 0.0  # of the emulator: they say nothing about a card
@@ -372,7 +367,7 @@ def complete(report: Report, raw, made, code_of, shared_mem, code) -> Report:
     issued = sum(n for _, n, _, _ in blocks)
     report.active_lanes = sum(active for _, _, active, _ in blocks) / (32 * issued) if issued else 1.0
     report.truncated, report.busiest_warp = raw["not_replayed"] > 0, tuple(raw["busiest_warp"])
-    report.accesses, report.seconds = raw["accesses"], raw["seconds"]
+    report.seconds = raw["seconds"]
     return report
 
 

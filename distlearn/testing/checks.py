@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -29,6 +29,30 @@ if TYPE_CHECKING:
 TOLERANCE = 1e-7  # Largest error of a gradient, relative to max(1, |gradient|).
 
 
+class Rules:
+    """What is asked of a piece: the first rule that is broken is an error that says how to mend it."""
+
+    def __init__(self, piece):
+        self.piece = piece
+
+    def hold(self, kept: bool, rule: str, found: str, remedy: str) -> None:
+        if not kept:
+            raise AssertionError(f"{self.piece!r} breaks the rule {rule!r}: {found}; {remedy}")
+
+    def left_alone(self, arrays, copies, when: str) -> None:
+        """Hold inputs to be what they were."""
+        remedy = "compute into a new array, without out= and without x += ..."
+        self.same(arrays, copies, "inputs are left alone", when, remedy, 0)
+
+    def same(self, got, want, rule: str, what: str, remedy: str, tol: float = 1e-10) -> None:
+        """Hold two lists of arrays to be equal, relative to the largest value."""
+        for a, b in zip(map(to_numpy, got), map(to_numpy, want), strict=True):
+            self.hold(a.shape == b.shape, rule, f"{what}: shape {a.shape}, expected {b.shape}", remedy)
+            fits = np.allclose(a, b, rtol=0, atol=tol * max(1, np.abs(b).max(initial=0.0)), equal_nan=True)
+            error = np.nanmax(np.abs(np.subtract(a, b, dtype="f8")), initial=0.0)
+            self.hold(fits, rule, f"{what}: values differ by {error:.3g}", remedy)
+
+
 class GradientError(NamedTuple):
     """How far one analytic gradient is from the numeric one."""
 
@@ -39,19 +63,17 @@ class GradientError(NamedTuple):
     numeric: float
 
 
-def numeric_gradient(f: Callable[[], float], x: Array, eps: float = 1e-6) -> Array:
+def numeric_gradient(f: Callable[[], float], x: Array) -> Array:
     """Differentiate `f` with respect to every element of `x` by central differences."""
     # f: Returns a float, or an array whose sum is differentiated: then what `x` does not change adds no rounding. Reads
     # `x`, which is changed in place and restored.
-    # eps: Half the distance of the two points, times |x| where that is above 1. The error is O(eps^2) from the curve
-    # and O(1e-16 / eps) from rounding, least near eps = 1e-5 to 1e-6.
     # TypeError: If `x` is not float64.
     if str(x.dtype) != "float64":  # in single precision the two points would be one
         raise TypeError(f"numeric_gradient: x is {x.dtype}, expected float64; pass x.astype('float64')")
     gradient = get_xp(x).zeros_like(x)
     for place in np.ndindex(x.shape):  # not x.reshape(-1): of an array with gaps, that is a copy
         kept = float(x[place])
-        step = eps * max(1.0, abs(kept))
+        step = 1e-6 * max(1.0, abs(kept))  # an error of O(step^2) from the curve, of O(1e-16 / step) from rounding
         x[place] = kept + step
         above = f()
         x[place] = kept - step
@@ -88,11 +110,12 @@ def gradient_check(layer: Layer, x: Array, *, seed: int = 0) -> list[GradientErr
     TypeError
         If the layer computes in another precision, in which differences say nothing.
     """
-    states = [(rng, rng.bit_generator.state) for rng in generators(layer)]
+    rules, states = Rules(layer), [(rng, rng.bit_generator.state) for rng in generators(layer)]
     y, saved = layer.forward(x)
     promised = tuple(layer.output_shape(x.shape))
-    if promised != y.shape:
-        raise AssertionError(f"{layer!r}: output_shape says {promised} for input {x.shape}, forward gave {y.shape}")
+    remedy = "define output_shape(shape), batch included: ranks without samples rely on it"
+    found = f"output_shape says {promised} for input {x.shape}, forward gave {y.shape}"
+    rules.hold(promised == y.shape, "shapes", found, remedy)
     xp = get_xp(y)
     r = xp.asarray(np.random.default_rng(seed).normal(size=y.shape))
 
@@ -105,8 +128,8 @@ def gradient_check(layer: Layer, x: Array, *, seed: int = 0) -> list[GradientErr
     dx = layer.backward(r.copy(), saved)
     analytic = [(p.name, p.data, p.grad - g) for p, g in zip(layer.params, before, strict=True)]
     if dx is not None and x.dtype.kind == "f":
-        if dx.shape != x.shape:
-            raise AssertionError(f"{layer!r}: backward returned a gradient of shape {dx.shape} for an input {x.shape}")
+        found = f"backward returned {dx.shape} for an input {x.shape}"
+        rules.hold(dx.shape == x.shape, "shapes", found, "return the gradient of x, or None")
         analytic.insert(0, ("dx", x, dx))
     errors = [_compare(name, to_numpy(g), to_numpy(numeric_gradient(terms, data))) for name, data, g in analytic]
     bad = [e for e in errors if not e.error <= TOLERANCE]
@@ -132,25 +155,6 @@ def _compare(name, analytic, numeric) -> GradientError:
 
 
 # -- pieces of one's own -----------------------------------------------------------------------------------------------
-
-
-class Rules:
-    """What is asked of a piece: the first rule that is broken is an error that says how to mend it."""
-
-    def __init__(self, piece):
-        self.piece = piece
-
-    def hold(self, kept: bool, rule: str, found: str, remedy: str) -> None:
-        if not kept:
-            raise AssertionError(f"{self.piece!r} breaks the rule {rule!r}: {found}; {remedy}")
-
-    def same(self, got, want, rule: str, what: str, remedy: str, tol: float = 1e-10) -> None:
-        """Hold two lists of arrays to be equal, relative to the largest value."""
-        for a, b in zip(map(to_numpy, got), map(to_numpy, want), strict=True):
-            self.hold(a.shape == b.shape, rule, f"{what}: shape {a.shape}, expected {b.shape}", remedy)
-            error = np.nanmax(np.abs(np.subtract(a, b, dtype="f8")), initial=0.0)
-            fits = error <= tol * max(1, np.abs(b).max(initial=0.0)) and (np.isnan(a) == np.isnan(b)).all()
-            self.hold(bool(fits), rule, f"{what}: values differ by {error:.3g}", remedy)
 
 
 def _pass(layer, x, seed: int):
@@ -180,6 +184,15 @@ def _converted(layer, convert):
             if isinstance(p, Param):
                 p.data, p.grad = convert(p.data), convert(p.grad)
     return layer
+
+
+def _on_devices(rules: Rules, run: Callable[..., Any], remedy: str) -> Iterator[Any]:
+    """Yield `run(move)` on arrays that refuse implicit conversion, and on a GPU if there is one."""
+    for move in (MockDeviceArray, lambda a: to_device(a, "gpu"))[: 1 + has_gpu()]:
+        try:
+            yield run(lambda a, move=move: move(np.array(a)))
+        except TypeError as error:
+            rules.hold(False, "device arrays", str(error), remedy)
 
 
 def check_layer(layer: Layer, x: Array) -> list[GradientError]:
@@ -237,14 +250,7 @@ def check_layer(layer: Layer, x: Array) -> list[GradientError]:
 
     kept = [x.copy() for x in inputs]
     ys, dxs, parts = run("F0 B0 F1 B1", clear=True)
-    apart = "compute into a new array, without out= and without x += ..."
-    rules.same(inputs, kept, "inputs are left alone", "x after forward and backward", apart, 0)
-    promised, dx = tuple(layer.output_shape(x.shape)), dxs[0]
-    remedy = "define output_shape(shape), batch included: ranks without samples rely on it"
-    found = f"output_shape says {promised} for input {x.shape}, forward gave {ys[0].shape}"
-    rules.hold(promised == ys[0].shape, "shapes", found, remedy)
-    found = f"backward returned {dx[0].shape if dx else None} for an input {x.shape}"
-    rules.hold(not dx or dx[0].shape == x.shape, "shapes", found, "return the gradient of x, or None")
+    rules.left_alone(inputs, kept, "x after forward and backward")
     total = [a + b for a, b in zip(*parts, strict=True)]
     remedy = "write p.grad += ..., not p.grad = ...: micro-batches and shared layers add to it"
     rules.same(run("F0 B0 F1 B1")[2], total, "gradients are added", "p.grad after two batches", remedy)
@@ -260,16 +266,11 @@ def check_layer(layer: Layer, x: Array) -> list[GradientError]:
     costs = [layer.flops(x.shape), layer.backward_flops(x.shape), layer.bytes_moved(x.shape, 8)]
     remedy = "define flops(shape): operations of forward, a multiply-add is two"
     rules.hold(min(costs) >= 0, "costs", f"flops, backward_flops, bytes_moved are {costs}", remedy)
-    silent = (
-        x.size
-        and x.dtype.kind == "f"
-        and ys[0].size
-        and not costs[0]
-        and not np.array_equal(np.ravel(ys[0])[: x.size], np.ravel(x)[: ys[0].size])
-    )
+    copied = np.array_equal(np.ravel(ys[0])[: x.size], np.ravel(x)[: ys[0].size])
+    silent = x.dtype.kind == "f" and not costs[0] and not copied
     rules.hold(not silent, "costs", "flops is 0, so the simulator says that it costs nothing", remedy)
     errors = gradient_check(copy.deepcopy(layer), x)
-    rules.same([x], kept[:1], "inputs are left alone", "x after all passes", apart, 0)
+    rules.left_alone([x], kept[:1], "x after all passes")
 
     single = [x.astype("float32") if x.dtype.kind == "f" else x for x in inputs]
     low = run("F0 B0", layer=_converted(layer, lambda a: a.astype("float32")), inputs=single)
@@ -284,12 +285,11 @@ def check_layer(layer: Layer, x: Array) -> list[GradientError]:
     if not generators(layer):  # masks drawn on a device are other masks
         remedy = "use xp = get_xp(x), of distlearn.backend, and no np.asarray: data stay where they are"
         here = run("F0 B0")
-        for move in (MockDeviceArray, lambda a: to_device(a, "gpu"))[: 1 + has_gpu()]:
-            try:
-                there = _converted(layer, lambda a, move=move: move(np.array(a)))
-                there = run("F0 B0", layer=there, inputs=[move(np.array(x)) for x in inputs])
-            except TypeError as error:
-                rules.hold(False, "device arrays", str(error), remedy)
+
+        def on_device(move):
+            return run("F0 B0", layer=_converted(layer, move), inputs=[move(x) for x in inputs])
+
+        for there in _on_devices(rules, on_device, remedy):
             found, want = ([r[0][0], *r[1][0], *r[2]] for r in (there, here))
             away = all(not isinstance(a, np.ndarray) and a.dtype == b.dtype for a, b in zip(found, want, strict=True))
             rules.hold(away, "device arrays", "a result is in host memory, or of another dtype", remedy)
@@ -299,28 +299,26 @@ def check_layer(layer: Layer, x: Array) -> list[GradientError]:
 
 def _check_state(rules: Rules, layer: Layer, x: Array) -> None:
     """Check that all parameters are known, and that what a layer keeps from batch to batch is a `Statistic`."""
-    layer = copy.deepcopy(layer)
+    layer, before = copy.deepcopy(layer), copy.deepcopy(layer)
     listed = {id(p) for p in layer.params}
     for name, p in [item for part in walk(layer) for item in vars(part).items() if isinstance(item[1], Param)]:
         rule, remedy = "all parameters in params", "append it to self.params: optimizers and checkpoints read these"
         rules.hold(id(p) in listed or isinstance(p, Statistic), rule, f"{name} is missing", remedy)
 
-    def state():
-        plain = [v for part in walk(layer) for v in vars(part).items() if isinstance(v[1], (int, float, np.ndarray))]
-        return [p.data.copy() for p in layer.params], copy.deepcopy(plain)
-
-    params, plain = state()
     _, back = _pass(layer, x, 0)
     remedy = "change a Statistic in backward: a forward pass that is computed again would count the batch twice"
-    for p, before in zip(layer.params, params, strict=True):
-        rules.hold(np.array_equal(p.data, before), "forward changes nothing", f"{p.name} changed in forward", remedy)
+    for p, was in zip(layer.params, before.params, strict=True):
+        rules.hold(np.array_equal(p.data, was.data), "forward changes nothing", f"{p.name} changed in forward", remedy)
     back()
     remedy = "what lasts from batch to batch is an nn.Statistic in params: it is saved, and averaged over ranks"
-    for p, before in zip(layer.params, params, strict=True):
-        kept = isinstance(p, Statistic) or np.array_equal(p.data, before)
+    for p, was in zip(layer.params, before.params, strict=True):
+        kept = isinstance(p, Statistic) or np.array_equal(p.data, was.data)
         rules.hold(kept, "statistics", f"{p.name} changed in backward", remedy)
-    for (name, now), (_, before) in zip(state()[1], plain, strict=True):
-        rules.hold(np.array_equal(now, before), "statistics", f"self.{name} changed from {before} to {now}", remedy)
+    for part, was in zip(walk(layer), walk(before), strict=True):
+        for name, now in vars(part).items():
+            if isinstance(now, (int, float, np.ndarray)):
+                old = vars(was).get(name)
+                rules.hold(np.array_equal(now, old), "statistics", f"self.{name} changed from {old} to {now}", remedy)
 
 
 def check_rule(rule: Rule) -> None:
@@ -346,7 +344,8 @@ def check_rule(rule: Rule) -> None:
     def trained(parts, make=np.array):
         """Parameters that are parts of one array, after each step of one optimizer."""
         params = [Param(make(start[part])) for part in parts]
-        arrays, optimizer = [p.data for p in params], Optimizer(params, rule, 0.05)
+        optimizer = Optimizer(params, rule, 0.05)
+        arrays = [p.data for p in params]  # which it lays into one piece on a GPU
         states = [
             (p, array) for p, state in zip(params, optimizer.states, strict=True) for array in state_arrays(state)
         ]
@@ -375,11 +374,9 @@ def check_rule(rule: Rule) -> None:
     if not needs_whole(rule):
         remedy = "say whole = True in the class: strategies that hold parts of parameters then refuse it"
         rules.same([np.concatenate(together)], [whole], "element by element", "parts and the whole", remedy, 1e-6)
-    try:
-        there = trained([slice(None)], lambda a: MockDeviceArray(np.array(a)))
-    except TypeError as error:
-        rules.hold(False, "device arrays", str(error), "use xp = get_xp(data) for array functions")
-    rules.same([a.get() for a in there], [whole], "device arrays", "there and here", "use xp = get_xp(data)", 1e-6)
+    remedy = "use xp = get_xp(data) for array functions"
+    for there in _on_devices(rules, lambda move: trained([slice(None)], move), remedy):
+        rules.same([a.get() for a in there], [whole], "device arrays", "there and here", remedy, 1e-6)
 
 
 def check_loss(loss: Loss, outputs: Array, targets: Array) -> None:
@@ -399,7 +396,7 @@ def check_loss(loss: Loss, outputs: Array, targets: Array) -> None:
     rules, n = Rules(loss), len(outputs)
     kept = outputs.copy(), targets.copy()
     value, dy = loss(outputs, targets)
-    rules.same((outputs, targets), kept, "inputs are left alone", "after the call", "compute into new arrays", 0)
+    rules.left_alone((outputs, targets), kept, "after the call")
     remedy = (
         "divide value and gradient by n, the size of the global batch (None: len(outputs)), and not by len(outputs)"
     )
@@ -412,12 +409,8 @@ def check_loss(loss: Loss, outputs: Array, targets: Array) -> None:
     rules.same([dy], [slope], "gradient", "to central differences", "derive the value by outputs", TOLERANCE)
     low = loss(*(a.astype("float32") if a.dtype.kind == "f" else a for a in (outputs, targets)))[1].dtype
     rules.hold(low == np.float32, "dtypes", f"float32 gave a gradient of {low}", "return dy.astype(outputs.dtype)")
-    for move in (MockDeviceArray, lambda a: to_device(a, "gpu"))[: 1 + has_gpu()]:
-        remedy = "use xp = get_xp(outputs) for array functions, and float(value)"
-        try:
-            there, dz = loss(move(outputs.copy()), move(targets.copy()))
-        except TypeError as error:
-            rules.hold(False, "device arrays", str(error), remedy)
+    remedy = "use xp = get_xp(outputs) for array functions, and float(value)"
+    for there, dz in _on_devices(rules, lambda move: loss(move(outputs), move(targets)), remedy):
         rules.same([np.array(float(there)), dz.get()], [np.array(value), dy], "device arrays", "there and here", remedy)
 
 
@@ -431,7 +424,7 @@ def check_metric(metric: Metric | str, outputs: Array, targets: Array) -> None:
     """
     rules, kept = Rules(metric), (outputs.copy(), targets.copy())
     whole = np.array(metric.count(outputs, targets), float)
-    rules.same((outputs, targets), kept, "inputs are left alone", "after count", "compute into new arrays", 0)
+    rules.left_alone((outputs, targets), kept, "after count")
     remedy = "count returns sums over samples, numerator and denominator; value(sums) divides"
     for cut in range(1, len(outputs)):
         parts = [np.array(metric.count(outputs[s], targets[s]), float) for s in (slice(cut), slice(cut, None))]
@@ -487,12 +480,11 @@ def check_collective(
         in_place = any(itself for _, itself, _ in results)
         for rank, (found, _, kept) in enumerate(results):
             expected, on = want(xs, rank), f"rank {rank} of {size}"
-            got, due = (f"{a}" if a is None else f"{np.shape(a)} {np.asarray(a).dtype}" for a in (found, expected))
-            right = (found is None) == (expected is None)
-            alike = found is None or (right and np.shape(found) == np.shape(expected))
+            got, due = (f"{np.shape(a)} {np.asarray(a).dtype}: {a}" for a in (found, expected))
+            alike = np.shape(found) == np.shape(expected)
             remedy = "compare what is sent, by rank" if alike and size > 1 else "return what want(xs, rank) returns"
-            right = right and (found is None or (alike and np.array_equal(found, expected)))
-            rules.hold(right, "result", f"{on} got {got}: {found}, expected {due}: {expected}", remedy)
+            right = np.array_equal(found, expected)
+            rules.hold(right, "result", f"{on} got {got}, expected {due}", remedy)
             rules.hold(kept or in_place, "inputs are left alone", on, "copy x before you add to it, or return x itself")
         outline = SimWorld(size)
         outline.run(lambda comm, size=size: call(comm, MetaArray(shape(size), "f8")))
@@ -601,10 +593,12 @@ def check_strategy(
         )
         for name, (data, frozen) in before.items():
             same = np.array_equal(first.params[name], data)
-            rule_, remedy = "frozen parameters stay", "change those of the optimizer alone"
-            rules.hold(not frozen or same, rule_, f"{on} {name} changed", remedy)
-            rule_, remedy = "parameters change", "call self.optimizer.step() in step"
-            rules.hold(frozen or not same, rule_, f"{on} {name} is what it was", remedy)
+            if frozen:
+                remedy = "change those of the optimizer alone"
+                rules.hold(same, "frozen parameters stay", f"{on} {name} changed", remedy)
+            else:
+                remedy = "call self.optimizer.step() in step"
+                rules.hold(not same, "parameters change", f"{on} {name} is what it was", remedy)
         finite = all(np.isfinite(r.losses).all() for r in runs)
         rules.hold(finite, "losses are finite", f"{on} {[r.losses for r in runs]}", "return the loss of the batch")
         if callable(exact):

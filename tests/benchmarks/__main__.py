@@ -102,7 +102,7 @@ def compare(root: Path, others: list[Path], module: str, **options) -> list[dict
 def show(records: list[dict], commit: str = "") -> None:
     """Print the table, and the notes under it; with a commit, the ratios to it."""
     words = {True: "yes", False: "NO", None: "-"}
-    styles = {True: "", False: "bold red", None: "dim"}
+    styles = {True: {}, False: {"fg": "red", "bold": True}, None: {"dim": True}}
     rows = [
         (r["name"], r["unit"], *(_number(r[key]) for key in ("ours", "peer", "ratio")), r["goal"], words[r["holds"]])
         for r in records
@@ -167,7 +167,7 @@ def bench(json_file, chart, only, quick, strict, against, timeout):
         draw(records, chart)
     missed = [record["name"] for record in records if record["holds"] is False]
     if missed:
-        say(f"goals missed: {', '.join(missed)}", style="bold red")
+        say(f"goals missed: {', '.join(missed)}", fg="red", bold=True)
     if missed and strict:
         sys.exit(1)
 

@@ -181,14 +181,6 @@ def test_help_says_where_a_folder_of_data_is_looked_for(call):
     assert "folder of IDX files in DISTLEARN_DATA" in " ".join(call("--help").output.split())
 
 
-def test_one_weird_trick_has_a_default_model_that_fits(call, monkeypatch):
-    seen = []
-    monkeypatch.setattr("distlearn.cli.train._load_data", lambda settings, places: seen.append(settings) or 1 / 0)
-    assert "--model lenet --data mnist is used" in call("--strategy", "one_weird_trick").output
-    assert "--data mnist is used" in call("--strategy", "one_weird_trick", "--model", "cnn").output
-    assert [(s.model, s.data) for s in seen] == [("lenet", "mnist"), ("cnn", "mnist")]
-
-
 def test_large_batches_and_strategies_by_option(call, tmp_path):
     result = call("--preset", "large-batch", "--data", "digits", "--epochs", 2, "--out", "out")
     assert result.exit_code == 0, result.output
@@ -330,6 +322,12 @@ def test_bad_input(call, tmp_path, words, expected):
     assert expected in " ".join(result.output.split())
     assert "Traceback" not in result.output
     assert list(tmp_path.iterdir()) == [], "nothing was begun"
+
+
+def test_a_model_without_convolutions_is_told_in_a_line(call):
+    result = call(*SMALL, "--strategy", "one_weird_trick", "--world", "sim", "--size", "2")
+    assert result.exit_code == 1
+    assert "Error: OneWeirdTrick: expected layers to train before the first Linear, got Linear" in result.output
 
 
 def test_divergence_is_one_line(call):

@@ -21,8 +21,9 @@ from distcourse import recorded
 from distcourse.recorded import Counts
 
 from distlearn.backend import has_gpu, to_device
-from distlearn.cuda import RawKernel, kernels
+from distlearn.cuda import RawKernel
 
+from . import cases
 from .corpus import fresh
 from .corpus.launches import LAUNCHES
 from .textbook import CASES
@@ -39,9 +40,9 @@ METRICS = dict(zip(Counts._fields, (
 
 def launch_of(counted):
     """Return (kernel, grid, block, args, shared_mem) of a recorded launch, None for a kernel that is gone."""
-    for v in kernels.VARIANTS:
-        if counted.source == "library" and str(v).removesuffix("<int>") == f"{counted.file}:{counted.name}":
-            return v.raw, *v.launch(*v.example(np.random.default_rng(0)))
+    for case in cases.CASES:
+        if counted.source == "library" and str(case).removesuffix("<int>") == f"{counted.file}:{counted.name}":
+            return case.variant.raw, *case.variant.launch(*case.arguments())
     for c in CASES:
         if c.title == counted.name:
             return RawKernel(c.source, c.name), c.grid, c.block, fresh(c.args), c.shared_mem

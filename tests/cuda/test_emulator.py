@@ -7,10 +7,10 @@ import sys
 
 import pytest
 
-from distlearn.cuda.emulator.build import emulator_directory
+from distlearn.cuda.emulator.build import RUNTIME
 from distlearn.cuda.emulator.compilers import find_compilers
 
-FOLDER = emulator_directory().parent
+FOLDER = RUNTIME.parent
 PACKAGES = {"numpy", "filelock", "platformdirs"}
 
 

@@ -14,7 +14,7 @@ from distlearn.cuda.emulator.device_code import WORD, split
 from distlearn.cuda.emulator.source import flatten
 
 f32, i32 = np.float32, np.int32
-FLAGS = [*COMMON, "-w", "-I", str(build.emulator_directory())]
+FLAGS = [*COMMON, "-w", "-I", str(build.RUNTIME)]
 KEYWORDS = set(
     WORD.findall(
         "alignas alignof and asm auto bitand bitor bool break case char class compl const const_cast "

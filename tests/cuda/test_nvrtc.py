@@ -5,7 +5,7 @@ import re
 import pytest
 
 from distlearn.cuda import CompilerNotFound, compile_check, has_nvrtc, nvrtc
-from distlearn.cuda.emulator.build import emulator_directory
+from distlearn.cuda.emulator.build import RUNTIME
 
 needs_nvrtc = pytest.mark.skipif(not has_nvrtc(), reason="NVRTC is not installed (pip install nvidia-cuda-nvrtc)")
 
@@ -37,7 +37,7 @@ def test_infinity_is_known_as_to_nvcc():
 @pytest.mark.parametrize("header", ["", "#include <cmath>\n"])
 def test_functions_of_std_that_the_emulator_has_are_found_by_nvrtc(header):
     """nvcc finds them in the host's headers, with and without the #include; NVRTC has some of them nowhere."""
-    names = re.findall(r"EMU_STD\((\w+)\)", (emulator_directory() / "standard.h").read_text(encoding="utf-8"))[1:]
+    names = re.findall(r"EMU_STD\((\w+)\)", (RUNTIME / "standard.h").read_text(encoding="utf-8"))[1:]
     given = dict.fromkeys(["atan2", "pow", "fmod", "fmin", "fmax", "hypot", "copysign", "remainder"], "a, b")
     given |= {"nextafter": "a, b", "fdim": "a, b", "ldexp": "a, 2", "frexp": "a, &i", "modf": "a, &b", "fma": "a, b, c"}
     calls = "".join(f"*x++ = std::{name}({given.get(name, 'a')});\n" for name in names)

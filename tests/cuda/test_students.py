@@ -323,5 +323,5 @@ def test_using_a_namespace_of_the_host():
 
 
 def test_a_kernel_that_is_only_declared():
-    with pytest.raises(CompileError, match=r"'k' is declared in line 2, but not defined"):
+    with pytest.raises(CompileError, match=r"line 2: 'k' is declared here, but not defined"):
         RawKernel("\n" + GLOBAL + "void k(float* x);", "k").compile()

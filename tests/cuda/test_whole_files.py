@@ -164,7 +164,7 @@ def test_places_in_headers(folder):
     assert "line 6 of tile.cuh" in str(error)
     header = folder / "common" / "tile.cuh"
     header.write_text(header.read_text().replace("= x[", "= y["))
-    with pytest.raises(CompileError, match=r"tile\.cuh, line 6, column") as caught:
+    with pytest.raises(CompileError, match=r"line 6 of tile\.cuh, column") as caught:
         RawKernel(HEADER_KERNEL, "k", (f"-I{folder}",)).compile()
     assert caught.value.problems[0][0] == 6
 

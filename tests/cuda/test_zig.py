@@ -5,8 +5,10 @@ import os
 import numpy as np
 import pytest
 
-from distlearn.cuda import kernels
 from distlearn.cuda.emulator.compilers import find_compilers
+from distlearn.cuda.kernels import matmul
+
+from .cases import CASES
 
 pytestmark = [
     pytest.mark.skipif("zig" not in {c.kind for c in find_compilers()}, reason="no zig (pip install ziglang)"),
@@ -16,9 +18,8 @@ pytestmark = [
 
 @pytest.mark.timeout(600)
 def test_a_kernel():
-    tiled = kernels.matmul.TILED
-    args = tiled.example(np.random.default_rng(0))
-    report = tiled.check(*args, compiler="zig")
+    (args,) = (case.arguments() for case in CASES if case.variant is matmul.TILED)
+    report = matmul.TILED.check(*args, compiler="zig")
     assert report.errors == []
     assert report.flops == 2 * 128 * 64 * 192
     np.testing.assert_allclose(args[2], args[0] @ args[1], rtol=1e-5)

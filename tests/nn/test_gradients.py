@@ -141,6 +141,10 @@ def broken(**methods):
         (lambda: Counting(nn.Statistic, "forward"), "'forward changes nothing': seen changed in forward"),
         (lambda: Counting(nn.Param, "backward"), "'statistics': seen changed in backward.*nn.Statistic"),
         (lambda: Counting(nn.Param, ""), r"'statistics': self\.n changed from 0 to 1"),
+        (
+            broken(forward=lambda self, x: vars(self).update(last=x.sum()) or Own.forward(self, x)),
+            r"'statistics': self\.last changed from None to",
+        ),
     ],
 )
 def test_a_broken_layer_is_told_which_rule_it_breaks(kind, message):

@@ -45,7 +45,6 @@ CELLS = [
 import matplotlib.pyplot as plt
 import numpy as np
 import distlearn as dl
-from distlearn.cli.doctor import Check, Diagnosis
 import distcourse
 lab = distcourse.Lab("00", engines=4)""",
     """
@@ -75,9 +74,6 @@ report = lab.bar("training")
 for i in range(5):
     report(i + 1, 5, loss=0.5)
 print("said")""",
-    """
-checks = [Check("A", "found"), Check("B", "found", "info"), Check("C", "found", "warning", "pip install x")]
-Diagnosis([*checks, Check("D", "found", "problem", "pip install y")])""",
     """
 RACE = r'''extern "C" __global__ void shift(float* a, int n) {
     __shared__ float s[64];

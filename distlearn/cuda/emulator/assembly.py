@@ -15,6 +15,7 @@ every block comes before those that follow it, and all blocks of a loop before t
 from __future__ import annotations
 
 import re
+import sys
 from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -173,17 +174,20 @@ class SourceSite(NamedTuple):
 
     line: int
     column: int
-    callee: str
     flops: int
 
 
-def label_calls(assembly: str, platform: str) -> tuple[str, list[SourceSite]]:
+DARWIN = sys.platform == "darwin"
+PREFIX = "_" if DARWIN else ""  # of every name
+
+
+def label_calls(assembly: str) -> tuple[str, list[SourceSite]]:
     """Label every call of an assembly text."""
     lines = assembly.split("\n")
     _add_red_zones(lines)
     places = _source_places(lines)
-    calls, flow = _read_calls(lines, places, "_" if platform == "darwin" else "")
-    return _with_tables(lines, calls, places, order_blocks(flow), platform)
+    calls, flow = _read_calls(lines, places)
+    return _with_tables(lines, calls, places, order_blocks(flow))
 
 
 def _add_red_zones(lines) -> None:
@@ -211,7 +215,7 @@ def _source_places(lines) -> list[tuple[int, int, int]]:
     return places
 
 
-def _read_calls(lines, places, prefix) -> tuple[list[tuple], list[tuple]]:
+def _read_calls(lines, places) -> tuple[list[tuple], list[tuple]]:
     """Return the calls, each as (its line of the assembly, line, column, callee), and what `order_blocks` takes."""
     calls, flow = [], []
     known = [(-1, 0, 0), *(place for place in places if place[1])]
@@ -224,7 +228,7 @@ def _read_calls(lines, places, prefix) -> tuple[list[tuple], list[tuple]]:
         if not match:
             flow += [] if twice and FLOP.match(text) else read_flow(text)
             continue
-        called = match[1].split("@")[0].removeprefix(prefix)
+        called = match[1].split("@")[0].removeprefix(PREFIX)
         callee = COPIES.get(called, called)
         where = (*known[bisect_left(known, (at,)) - 1][1:], callee)
         if at in converted and "read" in callee and where in before:
@@ -255,9 +259,9 @@ def _after_checks(lines) -> set[int]:
     return found
 
 
-def _with_tables(out, calls, places, blocks, platform) -> tuple[str, list[SourceSite]]:
+def _with_tables(out, calls, places, blocks) -> tuple[str, list[SourceSite]]:
     """Write labels and tables; remove the hooks of blocks that were joined to the one before."""
-    label, prefix = ("LEMU", "_") if platform == "darwin" else (".LEMU", "")
+    label = "LEMU" if DARWIN else ".LEMU"
     positions = {call: position for position, call in enumerate(blocks)}
     numbers = {(0, 0, "", -1): 0}  # of sites, each hook of a block has its own
 
@@ -276,7 +280,7 @@ def _with_tables(out, calls, places, blocks, platform) -> tuple[str, list[Source
     for at, line, column in places:
         out[at] += f"\n{label}P{len(place_ids)}:"
         place_ids.append(number(line, column) if line else 0)
-    section = "\t.section __DATA,__const" if platform == "darwin" else '\t.section .data.rel.ro,"aw"'
+    section = "\t.section __DATA,__const" if DARWIN else '\t.section .data.rel.ro,"aw"'
     tables = [
         ("emu_sites", [f".quad {label}{i}" for i in range(len(ids))]),
         ("emu_site_ids", [f".long {i}" for i in ids]),
@@ -287,10 +291,10 @@ def _with_tables(out, calls, places, blocks, platform) -> tuple[str, list[Source
         ("emu_n_sites", [f".long {len(ids)}"]),
         ("emu_n_site_ids", [f".long {len(numbers)}"]),
     ]
-    if platform != "darwin":  # also before the first static variable
+    if not DARWIN:  # also before the first static variable
         out.insert(0, f"\t.bss\n\t.zero {RED_ZONE}\n\t.text")
     out += [section, "\t.p2align 3"]
     for name, values in tables:
-        out += [f"\t.globl {prefix}{name}", f"{prefix}{name}:", *(f"\t{v}" for v in values)]
-    sites = [SourceSite(*site, blocks[hook].flops if hook >= 0 else 0) for *site, hook in numbers]
+        out += [f"\t.globl {PREFIX}{name}", f"{PREFIX}{name}:", *(f"\t{v}" for v in values)]
+    sites = [SourceSite(*place, blocks[hook].flops if hook >= 0 else 0) for *place, _, hook in numbers]
     return "\n".join(out) + "\n", sites

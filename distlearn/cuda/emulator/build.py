@@ -15,7 +15,6 @@ import platform
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -28,7 +27,7 @@ from filelock import FileLock
 from . import launch, translate
 from . import source as src
 from .assembly import KERNEL_FILE, SourceSite, label_calls
-from .compilers import COMMON, Compiler, find_compiler
+from .compilers import COMMON, LINK, Compiler, find_compiler
 from .device_code import WORD, DeviceCode, base_name, device_code, host_hints, names_of, split
 from .source import CompileError, KernelError
 
@@ -90,15 +89,12 @@ class Build(NamedTuple):
     warnings: list[tuple[str, int, int, str]]  # kind, line, column, text
 
 
-@functools.cache
-def emulator_directory() -> Path:
-    """Return the folder of the emulator's C++ files."""
-    return Path(__file__).with_name("runtime")
+RUNTIME = Path(__file__).with_name("runtime")  # the emulator's C++ files
 
 
 @functools.cache
 def _emulator_hash() -> str:
-    files = [*sorted(emulator_directory().glob("*.[hc]*")), *sorted(Path(__file__).parent.glob("*.py"))]
+    files = [*sorted(RUNTIME.glob("*.[hc]*")), *sorted(Path(__file__).parent.glob("*.py"))]
     return _hash(*(f.read_text(encoding="utf-8") for f in files), platform.platform(), _processor())
 
 
@@ -157,8 +153,7 @@ def preprocessor(options, compiler):
 
     def run(text):
         chosen = find_compiler(compiler)
-        emulator = emulator_directory()
-        flags = ["-x", "c++", *COMMON, f"-I{emulator}", "-imacros", str(emulator / "cuda_emu.h")]
+        flags = ["-x", "c++", *COMMON, f"-I{RUNTIME}", "-imacros", str(RUNTIME / "cuda_emu.h")]
         done = subprocess.run(
             [*chosen.command, *flags, "-E", "-P", "-"],
             input=f"{src.definitions(options)}\n{text}",
@@ -171,7 +166,7 @@ def preprocessor(options, compiler):
 
 @functools.cache
 def _words_of_the_runtime() -> frozenset[str]:
-    texts = [f.read_text(encoding="utf-8") for f in emulator_directory().glob("*.h")]
+    texts = [f.read_text(encoding="utf-8") for f in RUNTIME.glob("*.h")]
     return frozenset(WORD.findall(" ".join(texts)))
 
 
@@ -220,12 +215,12 @@ def _compile_as(code, name, compiler, macros, scratch, arithmetic, overloaded, r
     assembly = scratch / "unit.s"
     command = [*compiler.command, *compiler.flags(), *_headers(compiler), *UNINITIALISED]
     said = _run([*command, "-S", str(cpp), "-o", str(assembly)], scratch, body, name, compiler.name, code)
-    text, sites = label_calls(assembly.read_text(encoding="utf-8"), sys.platform)
+    text, sites = label_calls(assembly.read_text(encoding="utf-8"))
     sites = [site._replace(column=body.column(site.line, site.column)) for site in sites]
     assembly.write_text(text, encoding="utf-8")
     made = scratch / "kernel"
     checker = str(_checker(compiler))
-    _run([*compiler.command, str(assembly), checker, "-o", str(made), *compiler.link_flags()], scratch)
+    _run([*compiler.command, str(assembly), checker, "-o", str(made), *LINK], scratch)
     try:
         asked = _run([str(made), "signature"], scratch)
     except PermissionError:
@@ -252,7 +247,7 @@ def _checker(compiler: Compiler) -> Path:
 
 def _headers(compiler: Compiler) -> list[str]:
     """Return where a kernel's build finds the headers: reading their text would be three quarters of its time."""
-    text = f"-I{emulator_directory()}"
+    text = f"-I{RUNTIME}"
     if compiler.kind != "gcc":
         return [text]
     flags = [*compiler.flags(), "-x", "c++-header"]
@@ -264,7 +259,7 @@ def _compiled_once(made: str, compiler: Compiler, flags, source: str) -> Path:  
     if not path.exists():
         with FileLock(path.parent / "lock"), scratch_directory() as scratch:
             if not path.exists():
-                file = str(emulator_directory() / source)
+                file = str(RUNTIME / source)
                 _run([*compiler.command, *flags, file, "-o", str(scratch / made)], scratch)
                 os.replace(scratch / made, path)
     return path
@@ -329,7 +324,7 @@ def compile_error(
     out = [f"kernel {name!r} does not compile ({compiler}): {len(problems)} error{'s' * (len(problems) > 1)}"]
     for line, column, message in problems[:10]:
         file, number = code.flat.place(line)
-        out.append(f"  {f'{file}, ' * bool(file)}line {number}{f', column {column}' * bool(column)}: {message}")
+        out.append(f"  {src.place_in_words(number, file)}{f', column {column}' * bool(column)}: {message}")
         out.append("    " + code.flat.line(line).replace("\t", " "))
         if column:
             out.append("    " + " " * (column - 1) + "^")

@@ -34,7 +34,21 @@ COMMON = ["-std=gnu++17", "-nostdinc++", "-fno-exceptions", "-fno-rtti", "-ffp-c
 # seen if it stays a call.
 CHECKED = ["-O1", "-g1", "-fno-optimize-sibling-calls", "-fno-finite-loops", "-fno-asynchronous-unwind-tables",
            *(f"-fno-builtin-{name}" for name in ("memcpy", "memmove", "memset"))]  # fmt: skip
-FRAME = 98304  # bytes of local variables that a function may have
+# Compile only: the hooks that these ask for are the checker's own, no sanitizer library is linked. Conversions and
+# shifts that translate.py does not see are reported by a hook, too.
+HOOKS = ["-fsanitize=thread", "-fsanitize=integer-divide-by-zero,float-cast-overflow,shift-exponent", "-fPIE"]
+FRAME = "-Wframe-larger-than=98304"  # bytes of local variables that a function may have
+# The last two: code inlined from the emulator's headers keeps the line it was called from.
+GCC = [FRAME, "-Werror=frame-larger-than=98304", "-fsanitize=bounds", "-fsanitize-coverage=trace-pc",
+       "--param", "tsan-distinguish-volatile=1", "-gstatement-frontiers", "-ginline-points"]  # fmt: skip
+# Conversions to integers that do not fit are as on a card (see translate.py). "bounds" would have traps that name no
+# array. clang leaves out the read of `x += 1` and the count of blocks that others imply, and would merge neighbouring
+# operations into vector ones.
+CLANG = [FRAME, "-Werror=frame-larger-than", "-fno-strict-float-cast-overflow",
+         "-fsanitize=array-bounds", "-fsanitize-coverage=trace-pc,no-prune", "-fno-vectorize", "-fno-slp-vectorize",
+         "-mllvm", "-tsan-instrument-read-before-write", "-mllvm", "-tsan-distinguish-volatile",
+         "-mllvm", "-disable-vector-combine", "-mllvm", "-sink-common-insts=false"]  # fmt: skip
+LINK = [] if sys.platform == "darwin" else ["-pie", "-lm"]
 
 
 class Compiler(NamedTuple):
@@ -46,38 +60,13 @@ class Compiler(NamedTuple):
     version: str
 
     def flags(self) -> list[str]:
-        flags = [*COMMON, *CHECKED, f"-Wframe-larger-than={FRAME}"]
-        flags.append(f"-Werror=frame-larger-than={FRAME}" if self.kind == "gcc" else "-Werror=frame-larger-than")
-        if self.kind != "gcc":  # out-of-range conversions to integers as on a card; see translate.py
-            flags.append("-fno-strict-float-cast-overflow")
+        flags = [*COMMON, *CHECKED, *HOOKS, *(GCC if self.kind == "gcc" else CLANG)]
         if self.kind != "gcc" or int(self.version.partition(".")[0]) >= 12:
             # A local array that is never set holds anything on a card; here it would be zeros, of a fresh stack. And
             # `int base; if (leader) base = atomicAdd(...); base = __shfl_sync(...);` is right on a card, where a lane
             # may pass on what it has not set. clang concludes from it that every lane is the leader.
             flags.append("-ftrivial-auto-var-init=pattern")
-        flags.append("-fsanitize=float-cast-overflow,shift-exponent")  # what translate.py does not see is reported
-        # Compile only: the hooks that these ask for are the checker's own, no sanitizer library is linked.
-        bounds = "bounds" if self.kind == "gcc" else "array-bounds"  # clang's "bounds" has traps that name no array
-        flags += [f"-fsanitize={bounds},integer-divide-by-zero"]
-        flags += ["-fsanitize=thread", "-fPIE"]
-        if self.kind == "gcc":
-            # The last two: code inlined from the emulator's headers keeps the line it was called from.
-            flags += ["-fsanitize-coverage=trace-pc"]
-            return [*flags, "--param", "tsan-distinguish-volatile=1", "-gstatement-frontiers", "-ginline-points"]
-        # clang leaves out the read of `x += 1` and the count of blocks that others imply, and would merge neighbouring
-        # operations into vector ones.
-        flags += ["-fsanitize-coverage=trace-pc,no-prune"]
-        options = [
-            "-tsan-instrument-read-before-write",
-            "-tsan-distinguish-volatile",
-            "-disable-vector-combine",
-            "-sink-common-insts=false",
-        ]
-        flags += [word for option in options for word in ("-mllvm", option)]
-        return [*flags, "-fno-vectorize", "-fno-slp-vectorize"]
-
-    def link_flags(self) -> list[str]:
-        return [] if sys.platform == "darwin" else ["-pie", "-lm"]
+        return flags
 
 
 def _identify(command) -> Compiler | None:

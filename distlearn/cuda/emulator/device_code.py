@@ -33,7 +33,6 @@ from .source import (
     first_branches,
     flatten,
     is_device_header,
-    position,
     spaces,
     split_commas,
     taken_branches,
@@ -185,14 +184,12 @@ def function_name(head: str) -> tuple[str, int] | None:
 
 def split(code: str) -> list[Declaration]:
     """Return the declarations of a text at namespace scope, in order; comments must be blanked."""
-    macros = macros_of(code)
     plain = without_directives(code)
-    found: list[Declaration] = []
-    _scope(plain, 0, len(plain), macros, found)
-    return found
+    return list(_scope(plain, 0, len(plain), macros_of(code)))
 
 
-def _scope(text, at, end, macros, found, scope=""):
+def _scope(text, at, end, macros, scope=""):
+    """Yield the declarations between two places."""
     opening = re.compile(r'\s*(?:inline\s+)?(?:namespace\b\s*([\w:]*)[^{};=]*|extern\s*"[^"]*"\s*)\{')
     while at < end:
         if match := SKIPPED.match(text, at, end):
@@ -200,14 +197,14 @@ def _scope(text, at, end, macros, found, scope=""):
             continue
         if match := opening.match(text, at, end):
             inner = min(closing(text, match.end() - 1), end)
-            _scope(text, match.end(), inner - 1, macros, found, scope + (f"{match[1]}::" if match[1] else ""))
+            yield from _scope(text, match.end(), inner - 1, macros, scope + (f"{match[1]}::" if match[1] else ""))
             at = inner
             continue
         d = _read(text, at, end, macros)
         while d.kind == "function" and (match := re.compile(r"\s*(?:,[^{;]*)?\{").match(text, d.end, end)):
             d.end = closing(text, match.end() - 1)  # behind `: x(a), y{b}` of a constructor
         d.scope = scope
-        found.append(d)
+        yield d
         at = max(d.end, at + 1)
 
 
@@ -254,12 +251,9 @@ def _whole_macro(text, word, end, macros) -> Declaration | None:
     if not expanded.endswith(("}", ";")) and text[after : after + 1] != ";":
         return None
     inner = split(expanded)
-    kernels = [d for d in inner if d.is_kernel]
-    first = (kernels or [d for d in inner if d.on_device] or inner or [None])[0]
-    made = Declaration(word.start(), stop, first.kind if first else "other", " ".join(d.head for d in inner))
-    made.names = names_of(inner)
-    made.uses = set().union({word[0]}, *(d.uses for d in inner))
-    return made
+    kind = max(inner, key=lambda d: (d.is_kernel, d.on_device)).kind if inner else "other"
+    head, uses = " ".join(d.head for d in inner), {word[0]}.union(*(d.uses for d in inner))
+    return Declaration(word.start(), stop, kind, head, names_of(inner), uses)
 
 
 def _describe(at, stop, head, written, body, macros) -> Declaration:
@@ -346,8 +340,7 @@ def device_code(source: str, name: str, options=(), preprocessor=None) -> Device
         raise CompileError(f"the source has no __global__ function {name.partition('<')[0].strip()!r}; {has}")
     written = code[kernel.begin : kernel.end]
     if "__global__" in written and "{" not in written and written.endswith(";"):
-        line = flat.place(position(text, kernel.begin)[0])[1]
-        message = f"{base_name(name)!r} is declared in line {line}, but not defined: the source must contain its text"
+        message = f"{base_name(name)!r} is declared here, but not defined: the source must contain its text"
         raise error_at(CompileError, flat, kernel.begin, message)
     if base_name(name) in {"min", "max", "abs", *(word for word, _ in _of_nvcc())}:
         message = f"a kernel cannot be called {base_name(name)!r}: CUDA has functions of that name"
@@ -369,7 +362,7 @@ def _device_part(text: str, reach) -> tuple[str, dict[str, str], list[Declaratio
     code = first_branches(without_comments(text))
     declarations = split(code)
     kept = reach(declarations, code)
-    of_host |= _without_host(declarations, kept, code)
+    of_host |= _without_host(kept, code)
     text = _blank(text, [d for d in declarations if d not in kept])
     return text, of_host, [d for d in declarations if d in kept]
 
@@ -573,7 +566,7 @@ def _using_namespaces(declarations, code) -> list[Declaration]:
     return [d for d in using if next(iter(d.names)).partition("::")[0] in known]
 
 
-def _without_host(declarations, kept, code) -> dict[str, str]:
+def _without_host(kept, code) -> dict[str, str]:
     """Leave out declarations that only the host can use; return the names of its functions."""
     host = [d for d in kept if not d.on_device]
     functions = [d for d in host if d.kind == "function"]
@@ -598,35 +591,30 @@ def _without_host_members(text: str, code: str) -> tuple[str, dict[str, str]]:
     """Blank the functions of structs that are not for the device; return the names they are called by."""
     plain, macros, declarations = without_directives(code), macros_of(code), split(code)
     defined = names_of(d for d in declarations if d.on_device)  # a member may be, outside its struct
-    found: list[Declaration] = []
-    names: dict[str, str] = {}
-    for d in declarations:
-        if d.kind == "type" and "{" in plain[d.begin : d.end]:
-            _host_members(plain, d, macros, defined, found, names)
-    return _blank(text, found), names
+    found = list(_host_members(plain, declarations, macros, defined))
+    return _blank(text, [d for d, *_ in found]), {word: name for _, word, name in found}
 
 
-def _host_members(plain, record, macros, defined, found, names) -> None:
-    """Add the members of a struct that are functions and not for the device."""
-    head = plain[record.begin : record.end].partition("{")[0]
-    kind = RECORD.search(_without_template(head))
-    if not kind or kind[1] == "enum":
-        return
-    struct = (WORD.findall(_brackets_removed(_without_template(head)[kind.end() :])) or [""])[0]
-    at, members = record.begin + len(head), []
-    _scope(plain, at + 1, closing(plain, at) - 1, macros, members)
-    for d in members:
-        written = plain[d.begin : d.end]
-        if d.kind == "type" and "{" in written:
-            _host_members(plain, d, macros, defined, found, names)
-        if d.kind != "function" or d.on_device or KEPT_MEMBER.search(written):
+def _host_members(plain, declarations, macros, defined):
+    """Yield the members of structs that are functions and not for the device, a word of each call, and their name."""
+    for record in (d for d in declarations if d.kind == "type"):
+        head, brace, _ = plain[record.begin : record.end].partition("{")
+        bare = _without_template(head)
+        kind = RECORD.search(bare)
+        if not brace or not kind or kind[1] == "enum":
             continue
-        if "{" in written or not d.names & defined:
-            found.append(d)
-            name = function_name(d.head)[0]
-            operator = re.search(r"operator\s*(\(\s*\)|[^(]+)", d.head)
-            word = struct if operator or name.strip("~") == struct else name
-            names[word] = f"{struct}::{operator[0].strip() if operator else name}"
+        struct = (WORD.findall(_brackets_removed(bare[kind.end() :])) or [""])[0]
+        at = record.begin + len(head)
+        for d in _scope(plain, at + 1, closing(plain, at) - 1, macros):
+            written = plain[d.begin : d.end]
+            yield from _host_members(plain, [d], macros, defined)
+            if d.kind != "function" or d.on_device or KEPT_MEMBER.search(written):
+                continue
+            if "{" in written or not d.names & defined:
+                name = function_name(d.head)[0]
+                operator = re.search(r"operator\s*(\(\s*\)|[^(]+)", d.head)
+                word = struct if operator or name.strip("~") == struct else name
+                yield d, word, f"{struct}::{operator[0].strip() if operator else name}"
 
 
 def kernels_of(source: str) -> dict[str, str]:

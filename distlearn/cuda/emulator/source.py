@@ -133,26 +133,23 @@ def spaces(text: str) -> str:
 
 def taken_branches(text: str, preprocessor) -> str:
     """Blank the lines in branches of `#if` that a preprocessor does not take, and the `#if` lines themselves."""
-    # It is given the conditions and macros, and a placeholder for every line: lines whose placeholder returns are
-    # taken.
-    code = without_comments(text).split("\n")
-    if not any(map(CONDITION.match, code)):
+    # It is given the conditions and macros, and a placeholder for every other line: what returns is taken.
+    code = without_comments(text)
+    asked = [f"emu_line_{number}_" for number in range(code.count("\n") + 1)]
+    first_of = list(range(len(asked)))  # by line: the first line of the directive it belongs to
+    for match in DIRECTIVE.finditer(code):
+        first, more = code.count("\n", 0, match.start()), match[0].count("\n")
+        first_of[first : first + more + 1] = [first] * (more + 1)
+        if CONDITION.match(match[0]):
+            asked[first] = match[0]
+        elif MACRO.match(match[0]):
+            asked[first] += f"\n{match[0]}"
+        asked[first + 1 : first + more + 1] = [""] * more
+    if not any(map(CONDITION.match, asked)):
         return text
-    asked, number = [], 0
-    first_of = []  # by line: the first line of the directive it belongs to
-    while number < len(code):
-        last = number
-        while re.match(r"[ \t]*#", code[number]) and code[last].rstrip("\r").endswith("\\") and last + 1 < len(code):
-            last += 1
-        if not CONDITION.match(code[number]):
-            asked.append(f"emu_line_{number}_")
-        if CONDITION.match(code[number]) or MACRO.match(code[number]):
-            asked += code[number : last + 1]
-        first_of += [number] * (last + 1 - number)
-        number = last + 1
     taken = {int(n) for n in re.findall(r"\bemu_line_(\d+)_", preprocessor("\n".join(asked)))}
-    written = text.split("\n")
-    return "\n".join(w if first in taken else spaces(w) for w, first in zip(written, first_of, strict=True))
+    lines = zip(text.split("\n"), first_of, strict=True)
+    return "\n".join(line if first in taken else spaces(line) for line, first in lines)
 
 
 def first_branches(code: str) -> str:
@@ -226,43 +223,36 @@ def is_device_header(name: str) -> bool:
 
 def flatten(source: str, options=()) -> Flat:
     """Replace `#include` lines with the headers, where they are in folders named by -I; others keep their line."""
+    flat, once = Flat("", [], []), set()
     lines: list[str] = []
-    places: list[tuple[str, int]] = []
-    missing: list[str] = []
     folders = [Path(folder.strip()) for _, folder in _given(options, "-I|--include-path")]
-    _append(source, None, folders, lines, places, missing, set(), 0)
-    return Flat("\n".join(lines), places, missing)
 
+    def append(text, path=None, depth=0):
+        if depth > DEEPEST:
+            raise CompileError(f"headers include each other more than {DEEPEST} deep, the last is {path}")
+        plain = lines_of(without_comments(text))
+        for number, line in enumerate(lines_of(text), 1):
+            is_directive = re.match(r"[ \t]*#", plain[number - 1])
+            match = INCLUDE.match(line) if is_directive else None
+            if path and is_directive and re.match(r"[ \t]*#[ \t]*pragma[ \t]+once\b", line):
+                once.add(path)
+                line = ""
+            elif match:
+                quoted, wanted = match[2], match[1] or match[2]
+                near = [path.parent] if path else []
+                found = (folder / wanted for folder in [*near, *folders] if (folder / wanted).is_file())
+                header = next(found, None) if quoted or not is_cuda_header(wanted) else None
+                if header:
+                    header, line = header.resolve(), ""
+                    if header not in once:
+                        append(header.read_text(encoding="utf-8", errors="replace"), header, depth + 1)
+                elif quoted and not is_cuda_header(wanted):
+                    flat.missing.append(wanted)
+            lines.append(line)
+            flat.places.append((path.name if path else "", number))
 
-def _append(text, path, folders, lines, places, missing, once, depth):
-    if depth > DEEPEST:
-        raise CompileError(f"headers include each other more than {DEEPEST} deep, the last is {path}")
-    name = path.name if path else ""
-    shown = {i for i, line in enumerate(lines_of(without_comments(text)), 1) if re.match(r"[ \t]*#", line)}
-    for number, line in enumerate(lines_of(text), 1):
-        match = INCLUDE.match(line) if number in shown else None
-        wanted = match and (match[1] or match[2])
-        if path and number in shown and re.match(r"[ \t]*#[ \t]*pragma[ \t]+once\b", line):
-            once.add(path)
-            line = ""
-        header = wanted and (match[2] or not is_cuda_header(wanted)) and _find(wanted, path, folders)
-        if header:
-            if header not in once:
-                inner = header.read_text(encoding="utf-8", errors="replace")
-                _append(inner, header, folders, lines, places, missing, once, depth + 1)
-            line = ""
-        elif wanted and match[2] and not is_cuda_header(wanted):
-            missing.append(wanted)
-        lines.append(line)
-        places.append((name, number))
-
-
-def _find(name, included_from, folders) -> Path | None:
-    near = [included_from.parent] if included_from else []
-    for folder in [*near, *folders]:
-        if (folder / name).is_file():
-            return (folder / name).resolve()
-    return None
+    append(source)
+    return flat._replace(text="\n".join(lines))
 
 
 # -- errors ------------------------------------------------------------------------------------------------------------
@@ -284,12 +274,18 @@ class CompileError(KernelError):
         self.problems = list(problems)
 
 
+def place_in_words(line: int, file: str) -> str:
+    """Return "line 3", or "line 3 of tile.cuh"."""
+    return f"line {line}" + (f" of {file}" if file else "")
+
+
 def error_at(kind: type[CompileError], flat: Flat, at: int, message: str) -> CompileError:
     """Return an error about a place of a text: with file, line and the line's text."""
     line, column = position(flat.text, at)
     file, number = flat.place(line)
-    where = f"line {number}" + f" of {file}" * bool(file)
-    return kind(f"{where}: {message}\n    {flat.line(line).strip()}", [(number, column, message)])
+    return kind(
+        f"{place_in_words(number, file)}: {message}\n    {flat.line(line).strip()}", [(number, column, message)]
+    )
 
 
 class UnsupportedFeature(CompileError):

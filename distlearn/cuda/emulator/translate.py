@@ -21,9 +21,10 @@ from bisect import bisect_right
 from itertools import pairwise
 from typing import NamedTuple
 
-from .device_code import split
+from .device_code import DEFINE, RECORD, split
 from .source import (
     DIRECTIVE,
+    INCLUDE,
     CompileError,
     Flat,
     UnsupportedFeature,
@@ -42,7 +43,6 @@ WORDS = (
 )
 # Names that a source gives to types: parameters of templates, and its own.
 NAMED = re.compile(r"\b(?:typename|class)\s+(\w+)\s*(?=[,>=])|\btypedef\b[^;{}()]*?(\w+)\s*;|\busing\s+(\w+)\s*=")
-MACRO = re.compile(r"[ \t]*#[ \t]*define\s+\w+(?:\(([^)]*)\))?")
 BEFORE_OPERAND = re.compile(r"(?:[=+\-*/%&|^~!<>?:,;({\[}]|\b(?:return|else|case))\s*$")
 IN_EXPRESSION = re.compile(r"(?:[=+\-*/%?\[|^~!(,<>&]|\breturn|\?[^;{}]*:)\s*$")
 
@@ -53,9 +53,9 @@ def card_casts(code: str) -> list[tuple[int, int, str]]:
     parameters: set[str] = set()  # of macros
 
     def text_of_macro(directive):
-        defines = MACRO.match(directive[0])
-        parameters.update(re.findall(r"\w+", (defines and defines[1]) or ""))
-        header = directive[0][: defines.end()] if defines else directive[0]
+        defines = DEFINE.match(directive[0])
+        parameters.update(re.findall(r"\w+", (defines and defines[3]) or ""))
+        header = directive[0][: defines.start(4)] if defines else directive[0]
         return spaces(header)[:-1] + "=" + directive[0][len(header) :]  # an expression can follow
 
     code = DIRECTIVE.sub(text_of_macro, code)
@@ -77,14 +77,13 @@ def card_casts(code: str) -> list[tuple[int, int, str]]:
     return edits
 
 
-INCLUDE = re.compile(r"^[ \t]*#[ \t]*include\b[^\n]*", re.M)
 # `::sqrtf`: CUDA's functions are in a namespace here.
 GLOBAL_SCOPE = re.compile(r"(?<![\w>:\s])\s*?::(?=\s*[A-Za-z_])|(?<=\breturn\s)::(?=\s*[A-Za-z_])")
 QUALIFIER = re.compile(r"\b__(shared|constant|device|managed)__\b")
 # Attributes that may be in brackets before the name of a variable; any other bracket begins a function's parameters.
 IN_BRACKETS = re.compile(r"\b(?:__align__|__attribute__|alignas|decltype|__launch_bounds__)\s*$")
 ALIGNMENT = re.compile(r"(?:__align__|__attribute__|alignas)\s*\((?:[^()]|\([^()]*\))*\)")
-RECORD = re.compile(r"\b(?:struct|class|union|enum)\b[^;{}=()]*$")
+OPENS_RECORD = re.compile(RECORD.pattern + r"[^;{}=()]*$")
 RENAMED = "emu_source_"  # before the name of a kernel that the runtime has, too
 NAME = re.compile(r"(\w+)\s*((?:\[[^\]]*\]\s*)*)\s*(?:[={].*)?$", re.S)
 
@@ -147,6 +146,7 @@ def declarations(code: str) -> list[Declaration]:
         if found and at < found[-1].end:
             continue
         begin = max(code.rfind(c, 0, at) for c in ";{}") + 1
+        begin += len(re.match(r"\s*", code[begin:])[0])
         in_function = any(0 <= opened < at < end for opened, end in bodies)
         if declaration := _declaration(code, begin, at, in_function):
             found.append(declaration)
@@ -163,7 +163,7 @@ def _declaration(code, begin, at, in_function) -> Declaration | None:
             if "=" not in before or re.search(r"\boperator\b", before):
                 return None
         end = closing(code, i)
-        if match[0] == "{" and RECORD.search(code[body:i]):
+        if match[0] == "{" and OPENS_RECORD.search(code[body:i]):
             body = end  # the variables come after the body of their type
         i = end
     if not match or match[0] == "}":
@@ -195,9 +195,8 @@ def overlaid(source: str) -> list[tuple[str, int, int, str]]:
         between = f"{{{code[first.end : second.begin]} "
         names = first.names[0][0], second.names[0][0]
         if closing(between, 0) == len(between) and names[0] != names[1]:  # the first one's function has not ended
-            at = second.begin + len(re.match(r"\s*", code[second.begin :])[0])
             text = f"{names[1]} begins where {names[0]} does: cut both from one array, {names[1]} = ...&{names[0]}[n]"
-            found.append(("overlaid", *position(code, at), text))
+            found.append(("overlaid", *position(code, second.begin), text))
     return found
 
 
@@ -251,10 +250,9 @@ def to_cpp(source: str, flat: Flat, *, arithmetic: bool = True, renamed=()) -> T
             if not d.in_function:
                 edits.append(Edit(d.end, d.end, "".join(f" EMU_GLOBAL({name}, {constant})" for name, _ in d.names)))
         elif "extern" in d.words:
-            edits.append(Edit(d.begin, d.end, _dynamic_shared(source, d)))
+            edits.append(Edit(d.begin, d.end, _dynamic_shared(d)))
         elif d.initialised:
-            at = d.begin + len(re.match(r"\s*", code[d.begin :])[0])
-            raise error_at(CompileError, flat, at, "a __shared__ variable cannot have an initial value: "
+            raise error_at(CompileError, flat, d.begin, "a __shared__ variable cannot have an initial value: "
                          "let threads write it, then call __syncthreads()")  # fmt: skip
         else:
             word = "EMU_SHARED" if d.in_function else "EMU_SHARED_GLOBAL"
@@ -289,9 +287,9 @@ def _in_macros(code, flat) -> list[Edit]:
     return edits
 
 
-def _dynamic_shared(source: str, d: Declaration) -> str:
+def _dynamic_shared(d: Declaration) -> str:
     """Translate `extern __shared__ T x[]`: in a function to a pointer, outside to an object that converts to one."""
-    out = re.match(r"\s*", source[d.begin : d.end])[0]
+    out = ""
     for name, brackets in d.names:
         row = brackets.partition("]")[2].strip()  # of `T x[][16]`
         if d.in_function and row:

@@ -1,7 +1,7 @@
-"""The library's own kernels: `.cu` files, each beside its NumPy references and the table of its variants.
+"""The library's own kernels: `.cu` files, each beside a module that says how its variants are launched.
 
 `VARIANTS` lists all of them. Each is tested against NumPy in the emulator, must show no finding and its known use of
-memory there (so that a slower access pattern fails without a GPU), and compiles for real cards.
+memory there (so that a slower access pattern fails without a GPU), and compiles for real cards: `tests/cuda/cases.py`.
 
 The functions are what layers, losses and optimizers call for arrays on a GPU (`distlearn.backend.can_launch` says for
 which): each launches the variant that suits the arrays' sizes and addresses.

@@ -2,53 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from distlearn.cuda.kernels.variant import Launch, Variant, f32, i32
+from distlearn.cuda.kernels.variant import Launch, Variant, i32
 
 WARPS = 4  # Queries of a block of the naive kernel.
-
-
-def _probabilities(q, k, causal):
-    """Return the probabilities and log-sum-exps, in double precision."""
-    s = q.astype(float) @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
-    if causal:
-        s[..., ~np.tri(*s.shape[-2:], dtype=bool)] = -np.inf
-    top = s.max(-1, keepdims=True)
-    lse = top + np.log(np.exp(s - top).sum(-1, keepdims=True))
-    return np.exp(s - lse), lse[..., 0]
-
-
-def naive_reference(q, k, v, s, y, causal):
-    """Y <- softmax(Q K^T / sqrt(d)) V; s becomes the exponentials, relative to each row's largest."""
-    p, _ = _probabilities(q, k, causal)
-    seen = p > 0
-    s[seen] = (p / p.max(-1, keepdims=True))[seen]
-    y[...] = p @ v
-
-
-def tiled_reference(q, k, v, y, lse, causal):
-    """Y <- softmax(Q K^T / sqrt(d)) V, and the log-sum-exp of every row's scores."""
-    p, lse[...] = _probabilities(q, k, causal)
-    y[...] = p @ v
-
-
-def _score_gradient(q, k, v, inner, dy, causal):
-    p, _ = _probabilities(q, k, causal)
-    return p, p * (dy @ v.swapaxes(-1, -2) - inner[..., None])
-
-
-def dq_reference(q, k, v, y, lse, dy, inner, dq, causal):
-    """Compute inner = rowsum(dY Y) and the gradient of the queries."""
-    inner[...] = (dy * y).sum(-1)
-    dq[...] = _score_gradient(q, k, v, inner, dy, causal)[1] @ k / np.sqrt(q.shape[-1])
-
-
-def dkv_reference(q, k, v, lse, dy, inner, dk, dv, causal):
-    """Compute the gradients of keys and values."""
-    p, ds = _score_gradient(q, k, v, inner, dy, causal)
-    dk[...] = ds.swapaxes(-1, -2) @ q / np.sqrt(q.shape[-1])
-    dv[...] = p.swapaxes(-1, -2) @ dy
 
 
 def _sizes(q, k, v, causal):
@@ -79,7 +35,7 @@ def _tiled_launch(block, width, of_keys=False):
     return launch
 
 
-def tiled(block: int, width: int, memory=None) -> Variant:
+def tiled(block: int, width: int) -> Variant:
     """Return the tiled kernel.
 
     Parameters
@@ -98,48 +54,12 @@ def tiled(block: int, width: int, memory=None) -> Variant:
     if width % block:
         raise ValueError(f"attention.tiled: width is {width}, expected a multiple of the block, {block}")
     kernel, launch = f"attention_tiled<{block}, {width}>", _tiled_launch(block, width)
-    return _variant(kernel, launch, tiled_reference, "qkv", ["y", "lse"], memory or {})
+    return Variant("attention.cu", kernel, launch)
 
 
-def tiled_bytes(heads: int, n: int, m: int, d: int, block: int) -> int:
-    """Return the bytes that `tiled` moves without a causal mask."""
-    return 4 * heads * (2 * n * d + 2 * -(-n // block) * m * d + n)
-
-
-def _example(inputs, outputs):
-    """Return an example: arrays of these names, those of outputs zero; and a causal mask."""
-
-    def example(rng):
-        q, k, v, dy = (rng.normal(size=(2, 64, 32)).astype(f32) for _ in range(4))
-        y, lse = np.zeros_like(q), np.zeros((2, 64), f32)
-        tiled_reference(q, k, v, y, lse, True)
-        values = {"q": q, "k": k, "v": v, "s": np.zeros((2, 64, 64), f32), "y": y, "lse": lse, "dy": dy,
-                  "inner": (dy * y).sum(-1), "dq": q, "dk": k, "dv": v}  # fmt: skip
-        return *(values[name] for name in inputs), *(np.zeros_like(values[name]) for name in outputs), 1
-
-    return example
-
-
-def _variant(kernel, launch, reference, inputs, outputs, memory):
-    return Variant("attention.cu", kernel, launch, reference, _example(inputs, outputs), memory, rtol=1e-4, atol=1e-5)
-
-
-_TILES = {(f"{name}s", use): worst for use, worst in (("write", 2), ("read", 1)) for name in "qkv"}
-_GLOBAL = {(name, "read"): 4 for name in "qkv"}
-NAIVE = _variant(
-    "attention_naive", _naive_launch, naive_reference, "qkv", "sy",
-    _GLOBAL | {("s", "read"): 3, ("s", "write"): 3, ("y", "write"): 4},
-)  # fmt: skip
-TILED = tiled(16, 32, _TILES | _GLOBAL | {("y", "write"): 4, ("p", "read"): 1, ("p", "write"): 1})
-TILED_DQ = _variant(
-    "attention_tiled_dq<16, 32>", _tiled_launch(16, 32), dq_reference,
-    ["q", "k", "v", "y", "lse", "dy"], ["inner", "dq"],
-    _TILES | _GLOBAL | {("dq", "write"): 4, ("dy", "read"): 4, ("ds", "read"): 1, ("ds", "write"): 1},
-)  # fmt: skip
-TILED_DKV = _variant(
-    "attention_tiled_dkv<16, 32>", _tiled_launch(16, 32, of_keys=True), dkv_reference,
-    ["q", "k", "v", "lse", "dy", "inner"], ["dk", "dv"],
-    _TILES | _GLOBAL | {("dk", "write"): 4, ("dv", "write"): 4, ("dy", "read"): 4, ("ds", "read"): 1},
-)  # fmt: skip
+NAIVE = Variant("attention.cu", "attention_naive", _naive_launch)
+TILED = tiled(16, 32)
+TILED_DQ = Variant("attention.cu", "attention_tiled_dq<16, 32>", _tiled_launch(16, 32))
+TILED_DKV = Variant("attention.cu", "attention_tiled_dkv<16, 32>", _tiled_launch(16, 32, of_keys=True))
 
 VARIANTS = [NAIVE, TILED, TILED_DQ, TILED_DKV]

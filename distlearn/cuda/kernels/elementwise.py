@@ -2,60 +2,22 @@
 
 from __future__ import annotations
 
-import functools
-
-import numpy as np
-
 from distlearn.backend import get_xp
-from distlearn.cuda.kernels.variant import Launch, Variant, aligned, blocks, f32, i32
-
-
-def saxpy_reference(a, x, y):
-    """Y <- a x + y."""
-    y += f32(a) * x
-
-
-def bias_relu_reference(x, bias, y):
-    """Y <- max(x + bias, 0), the bias added to every row of x."""
-    np.maximum(x + bias, 0, out=y)
+from distlearn.cuda.kernels.variant import Launch, Variant, aligned, f32, i32, per_element
 
 
 def _saxpy(width):
-    return lambda a, x, y: Launch(blocks(x.size // width, most=1024), (256,), (f32(a), x, y, i32(x.size)))
+    return lambda a, x, y: per_element(x.size // width, (f32(a), x, y, i32(x.size)), most=1024)
 
 
 def _bias_relu(width):
-    return lambda x, bias, y: Launch(
-        blocks(x.size // width), (256,), (x, bias, y, i32(x.size // bias.size), i32(bias.size))
-    )
+    return lambda x, bias, y: per_element(x.size // width, (x, bias, y, i32(x.size // bias.size), i32(bias.size)))
 
 
-def _vectors(rng):
-    return 2.5, rng.random(4096, dtype=f32), rng.random(4096, dtype=f32)
-
-
-def _rows(rng):
-    x = rng.normal(size=(50, 64)).astype(f32)
-    return x, rng.normal(size=64).astype(f32), np.empty_like(x)
-
-
-SAXPY, SAXPY4 = (
-    Variant("elementwise.cu", kernel, _saxpy(width), saxpy_reference, _vectors,
-            dict.fromkeys([("x", "read"), ("y", "read"), ("y", "write")], 4 * width))
-    for kernel, width in (("saxpy", 1), ("saxpy4", 4))
-)  # fmt: skip
-BIAS_RELU, BIAS_RELU4 = (
-    Variant("elementwise.cu", kernel, _bias_relu(width), bias_relu_reference, _rows,
-            {("x", "read"): 4 * width, ("bias", "read"): bias, ("y", "write"): 4 * width})
-    for kernel, width, bias in (("bias_relu", 1, 4), ("bias_relu4", 4, 8))
-)  # fmt: skip
-
-
-def bias_grad_reference(y, dy, db, add, masked=True):
-    """Set dy to 0 where y is not above 0, and db (+)= the sums of dy's columns."""
-    if masked:
-        dy *= y > 0
-    db[...] = dy.sum(axis=0) + add * db
+SAXPY = Variant("elementwise.cu", "saxpy", _saxpy(1))
+SAXPY4 = Variant("elementwise.cu", "saxpy4", _saxpy(4))
+BIAS_RELU = Variant("elementwise.cu", "bias_relu", _bias_relu(1))
+BIAS_RELU4 = Variant("elementwise.cu", "bias_relu4", _bias_relu(4))
 
 
 def _bias_grad(y, dy, db, add):
@@ -65,18 +27,8 @@ def _bias_grad(y, dy, db, add):
     return Launch((-(-cols // 32), blocks_of_rows), (32, 8), args)
 
 
-def _columns(rng):
-    return *(rng.normal(size=(50, 64)).astype(f32) for _ in range(2)), rng.normal(size=64).astype(f32), 1
-
-
-BIAS_GRAD = Variant(
-    "elementwise.cu", "bias_grad<true>", _bias_grad, bias_grad_reference, _columns,
-    {("y", "read"): 4, ("dy", "read"): 4, ("dy", "write"): 4, ("part", "read"): 1},
-)  # fmt: skip
-COLUMN_SUMS = Variant(
-    "elementwise.cu", "bias_grad<false>", _bias_grad, functools.partial(bias_grad_reference, masked=False), _columns,
-    {("dy", "read"): 4, ("part", "read"): 1},
-)  # fmt: skip
+BIAS_GRAD = Variant("elementwise.cu", "bias_grad<true>", _bias_grad)
+COLUMN_SUMS = Variant("elementwise.cu", "bias_grad<false>", _bias_grad)
 
 VARIANTS = [SAXPY, SAXPY4, BIAS_RELU, BIAS_RELU4, BIAS_GRAD, COLUMN_SUMS]
 
@@ -97,8 +49,9 @@ TALL = 256  # rows that one block sums
 def bias_grad(y, dy, db, add):
     """Go back through a ReLU whose output was y (or None) and the bias before it: dy in place, db (+)= its sums."""
     rows, cols = dy.size // db.size, db.size
+    kernel, y = (COLUMN_SUMS, dy) if y is None else (BIAS_GRAD, y)
     if rows > TALL:  # first the sums of parts, each by blocks of its own
         parts = get_xp(dy).empty((min(-(-rows // TALL), TALL), cols), dy.dtype)
-        (COLUMN_SUMS if y is None else BIAS_GRAD)(dy if y is None else y, dy, parts, 0)
-        y, dy = None, parts
-    (COLUMN_SUMS if y is None else BIAS_GRAD)(dy if y is None else y, dy, db, add)
+        kernel(y, dy, parts, 0)
+        kernel, y, dy = COLUMN_SUMS, parts, parts
+    kernel(y, dy, db, add)

@@ -6,21 +6,7 @@ import math
 
 import numpy as np
 
-from distlearn.cuda.kernels.variant import Launch, Variant, blocks, i32
-
-
-def sgd_momentum_reference(w, v, g, lr, momentum, decay):
-    """V <- momentum v + g + decay w; w <- w - lr v."""
-    lr, momentum, decay = (w.dtype.type(a) for a in (lr, momentum, decay))
-    v[...] = momentum * v + g + decay * w
-    w -= lr * v
-
-
-def adam_reference(w, m, v, g, lr, beta1, beta2, eps, step):
-    """One step of Adam, written as in its paper; `step` counts from 1."""
-    m[...] = beta1 * m + (1 - beta1) * g
-    v[...] = beta2 * v + (1 - beta2) * g * g
-    w -= lr * (m / (1 - beta1**step)) / (np.sqrt(v / (1 - beta2**step)) + eps)
+from distlearn.cuda.kernels.variant import Variant, i32, per_element
 
 
 def _numbers(w, *values):
@@ -28,29 +14,22 @@ def _numbers(w, *values):
 
 
 def _sgd_momentum(w, v, g, lr, momentum, decay):
-    return Launch(blocks(w.size), (256,), (w, v, g, *_numbers(w, lr, momentum, decay)))
+    return per_element(w.size, (w, v, g, *_numbers(w, lr, momentum, decay)))
 
 
 def _adam(w, m, v, g, lr, beta1, beta2, eps, step):
     correction = math.sqrt(1 - beta2**step)
     rate = lr * correction / (1 - beta1**step)
-    return Launch(blocks(w.size), (256,), (w, m, v, g, *_numbers(w, rate, beta1, beta2, eps * correction)))
+    return per_element(w.size, (w, m, v, g, *_numbers(w, rate, beta1, beta2, eps * correction)))
 
 
-def _variants(kernel, launch, reference, arrays, *numbers):
-    found = {}
-    for name, dtype, tight in (("float", "f4", 1e-5), ("double", "f8", 1e-12)):
-        dtype = np.dtype(dtype)
-        memory = {(a, access): dtype.itemsize for a in arrays for access in ("read", "write")[: 1 + (a != "g")]}
-        found[dtype] = Variant(
-            "optimizer.cu", f"{kernel}<{name}>", launch, reference,
-            lambda rng, dtype=dtype: (*(rng.random(1024, dtype) for _ in arrays), *numbers), memory, tight, tight,
-        )  # fmt: skip
-    return found
+def _by_dtype(kernel, launch):
+    names = {np.dtype("f4"): "float", np.dtype("f8"): "double"}
+    return {dtype: Variant("optimizer.cu", f"{kernel}<{name}>", launch) for dtype, name in names.items()}
 
 
-MOMENTUM = _variants("sgd_momentum", _sgd_momentum, sgd_momentum_reference, "wvg", 0.1, 0.9, 1e-4)
-ADAM = _variants("adam", _adam, adam_reference, "wmvg", 1e-3, 0.9, 0.999, 1e-8, 7)
+MOMENTUM = _by_dtype("sgd_momentum", _sgd_momentum)
+ADAM = _by_dtype("adam", _adam)
 
 VARIANTS = [*MOMENTUM.values(), *ADAM.values()]
 
