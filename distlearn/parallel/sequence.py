@@ -212,7 +212,7 @@ class SequenceParallel(Strategy):
         dy /= comm.size  # the loss is a mean over this rank's positions, 1 / p of all
         self.reducer.sums[0], self.reducer.sums[1] = loss / comm.size, len(batch.x) / comm.size
         self.model.backward(dy, saved, on_grad=self.reducer.on_grad, clock=self.clock)
-        loss = self.reducer.finish(batch.n)
+        loss = self.reducer.finish(len(x), batch.n)
         update(self.optimizer, self.clock)
         return loss
 

@@ -43,10 +43,13 @@ class HeldElsewhere(NDArrayOperatorsMixin):
         raise AttributeError(name)
 
     @staticmethod
-    def refuse_other(name: str):
-        raise ValueError(
-            f"the data of {name!r} was replaced, but is held in shards: set it before the strategy is made"
-        )
+    def check(params) -> None:
+        """Raise unless the data of parameters that are held in shards are still these."""
+        for p in params:
+            if p.data.__class__ is not HeldElsewhere:
+                raise ValueError(
+                    f"the data of {p.name!r} was replaced, but is held in shards: set it before the strategy is made"
+                )
 
 
 @dataclass(frozen=True)

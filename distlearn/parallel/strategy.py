@@ -122,9 +122,7 @@ class Strategy:
 
     def gather_params(self) -> dict[str, Any] | None:
         """Return the trained parameters by their serial names on rank 0 of the world, None elsewhere; all must call."""
-        for p in self.elsewhere:
-            if p.data.__class__ is not HeldElsewhere:
-                HeldElsewhere.refuse_other(p.name)
+        HeldElsewhere.check(self.elsewhere)
         state = {name: held for name, held in self.state_dict().items() if name.startswith("param/")}
         found = unshard(state, self.world)
         order = [name for name in self.state_layout.arrays if name.startswith("param/")]
@@ -207,9 +205,7 @@ def check_global_rows(comm, rows: float, n: int) -> None:
 
 def check_whole(strategy, batch, *comms) -> None:
     """Raise unless the ranks of `comms` were all given the whole batch; compare it at the first step."""
-    for p in strategy.elsewhere:
-        if p.data.__class__ is not HeldElsewhere:
-            HeldElsewhere.refuse_other(p.name)
+    HeldElsewhere.check(strategy.elsewhere)
     if len(comms) == 1 and len(batch.x) != batch.n:
         got = f"{type(strategy).__name__} got {len(batch.x)} of a batch of {batch.n} samples"
         raise ValueError(f"rank {comms[0].rank}: {got}, expected all of them on every rank")

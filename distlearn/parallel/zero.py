@@ -96,9 +96,8 @@ class ShardGroup:
 
     def check_held(self) -> None:
         """Raise if a parameter no longer lies in `full`, and so would not be updated."""
-        for p in self.params if self.full is None and self._coming is None else ():
-            if p.data.__class__ is not HeldElsewhere:
-                HeldElsewhere.refuse_other(p.name)
+        if self.full is None and self._coming is None:
+            HeldElsewhere.check(self.params)
         for p, held in self._held:
             if p.data is not held:
                 raise ValueError(f"ZeRO: the data of {p.name!r} was replaced; write into it: p.data[...] = values")
@@ -223,7 +222,6 @@ class ZeRO(Strategy):
         self._under_way: list[ShardGroup] = []
         self.optimizer = optimizer.rebind([g.own for g in self.groups])
         self.optimizer.norm = lambda params: summed_norm(params, [comm], self.groups[0].own.data)
-        self._state_of = {id(p): s for p, s in zip(self.optimizer.params, self.optimizer.states, strict=True)}
         check_state_shapes("ZeRO", optimizer)
         load_into(self._shards(), named_arrays([], optimizer))
 
@@ -298,10 +296,10 @@ class ZeRO(Strategy):
     def _shards(self) -> dict[str, Sharded]:
         """Return this rank's part of the optimizer's state, and at stage 3 of the parameters."""
         found = {}
-        for group in self.groups:
-            state = state_arrays(self._state_of[id(group.own)])
+        for group, state in zip(self.groups, self.optimizer.states, strict=True):
+            arrays = list(enumerate(state_arrays(state)))
             for p, part, spec in group.shards():
-                found |= {f"optimizer/{p.name}/{i}": Sharded(array[part], spec) for i, array in enumerate(state)}
+                found |= {f"optimizer/{p.name}/{i}": Sharded(array[part], spec) for i, array in arrays}
                 if self.stage == 3:
                     found[f"param/{p.name}"] = Sharded(group.own.data[part], spec)
         return found

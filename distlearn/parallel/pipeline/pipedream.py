@@ -14,7 +14,7 @@ from collections import Counter
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from ..strategy import check_whole
+from ..strategy import check_whole, update
 from .schedule import Action
 from .stages import sub_optimizer
 from .strategy import StagedModel
@@ -55,8 +55,8 @@ class Stash:
         for p, data in zip(self.params, arrays, strict=True):
             p.data = data
 
-    def advance(self, microbatch: int, update) -> None:
-        """Free weights that only this mini-batch needed; `update()` the newest ones, or a copy if others need them."""
+    def advance(self, microbatch: int) -> None:
+        """Free weights that only this mini-batch needed; before an update, which changes a copy if others need them."""
         done = self.used[microbatch]
         self._left[done] -= 1
         if not self._left[done]:
@@ -64,7 +64,6 @@ class Stash:
         if self._left[self.version]:
             self._kept[self.version] = [p.data for p in self.params]
             self._put([p.data.copy() for p in self.params])
-        update()
         self.version += 1
         self.most = max(self.most, 1 + len(self._kept))
 
@@ -76,8 +75,7 @@ class Newest(Stash):
     def weights(self, microbatch: int):
         yield
 
-    def advance(self, microbatch: int, update) -> None:
-        update()
+    def advance(self, microbatch: int) -> None:
         self.version += 1
 
 
@@ -198,6 +196,5 @@ class PipeDream(StagedModel):
         with stash.weights(action.microbatch):
             super()._backward(action, dy, on_grad)
         self.staleness[action.stage, action.microbatch] = stash.version - stash.used[action.microbatch]
-        flops, moved = optimizer.cost()
-        with self.clock.span("update", flops=flops, nbytes=moved):
-            stash.advance(action.microbatch, optimizer.step)
+        stash.advance(action.microbatch)
+        update(optimizer, self.clock)

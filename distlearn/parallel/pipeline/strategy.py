@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...backend import Array, get_xp
-from ...nn.layer import Layer, walk
+from ...nn.layer import walk
 from ...shares import shares
 from ..sharding import ShardSpec
-from ..strategy import Strategy, check_whole, summed_norm
+from ..strategy import Strategy, check_whole, summed_norm, update
 from .schedule import LANE, SCHEDULES, Action, Schedule, check_schedule
 from .stages import StageComm, StageParams, agree_on_boundaries, as_stages, sub_optimizer
 
@@ -86,7 +86,7 @@ class StagedModel(Strategy):
         self.stages = {s: pieces[s] for s in self.schedule.stages_of(comm.rank)}
         self._stage_params = StageParams(comm, model, pieces, self._rank_of)
         self.params = self._stage_params.params
-        self.model = _Stages(list(self.stages.values()), self.params)
+        self.model = model.part([layer for stage in self.stages.values() for layer in stage.layers])
         self.optimizer = sub_optimizer(type(self).__name__, optimizer, self.params, comm.size == 1)
         self._boundaries, self._boundaries_for = [], None
         self._cut_for = None
@@ -287,7 +287,7 @@ class Pipeline(StagedModel):
     def step(self, batch: Batch) -> float:
         check_whole(self, batch, self.comm)
         loss = self.accumulate(batch)
-        self.update()
+        update(self.optimizer, self.clock)
         return loss
 
     def accumulate(self, batch: Batch, on_grad: Callable[..., Any] = lambda param: None) -> float:
@@ -316,22 +316,6 @@ class Pipeline(StagedModel):
     def _loss_of(self, action, y, labels):
         return self.loss(y, labels, self._batch.n)
 
-    def update(self) -> None:
-        flops, moved = self.optimizer.cost()
-        with self.clock.span("update", flops=flops, nbytes=moved):
-            self.optimizer.step()
-
     def _norm(self, params) -> float:
         """Return the length of the whole model's gradient: a parameter that stages share counts once."""
         return summed_norm(self.counted(params), [self.comm], self.like)
-
-
-class _Stages(Layer):
-    """Stages as one layer, so that `walk` visits all of them."""
-
-    def __init__(self, stages, params):
-        self._stages, self.params = stages, params
-
-    @property
-    def children(self):
-        return self._stages
