@@ -1,8 +1,7 @@
 """How an array is sharded over ranks: the part that a rank holds, and how the whole is reassembled.
 
-Replicate()       every rank has all of it
+None              every rank has all of it
 Shard(0, 3:6)     a rank has some indices along an axis (or of the flattened array)
-Partial()         ranks hold summands; the whole is their sum
 """
 
 from __future__ import annotations
@@ -53,26 +52,13 @@ class HeldElsewhere(NDArrayOperatorsMixin):
 
 
 @dataclass(frozen=True)
-class Replicate:
-    """All of the array."""
-
-
-@dataclass(frozen=True)
 class Shard:
     """Some indices along an axis."""
 
     axis: int | None
     """None: of the array as one vector."""
-    index: Any = None
-    """This rank's, a slice or an array; None where all ranks have equal shares (`shares.share`)."""
-
-    def __repr__(self) -> str:
-        return f"Shard({self.axis})" if self.index is None else f"Shard(axis={self.axis}, index={self.index})"
-
-
-@dataclass(frozen=True)
-class Partial:
-    """A summand of the array."""
+    index: Any
+    """This rank's, a slice or an array."""
 
 
 @dataclass(frozen=True)
@@ -80,23 +66,23 @@ class ShardSpec:
     """The part of an array that a rank holds."""
 
     shape: tuple[int, ...]
-    placement: Replicate | Shard = Replicate()
+    placement: Shard | None = None
     weight: float | None = None
     """Of a replica that may differ from the others: what is saved is their mean with these weights."""
     counts: bool = True
 
     @property
     def is_sharded(self) -> bool:
-        return isinstance(self.placement, Shard)
+        return self.placement is not None
 
     def take(self, whole):
-        if isinstance(self.placement, Replicate):
+        if self.placement is None:
             return whole.copy()
         return take_part(self._flat(whole), self.placement.axis or 0, self.placement.index)
 
     def write_to(self, whole, part) -> None:
         """Write this rank's part into the whole."""
-        if isinstance(self.placement, Replicate):
+        if self.placement is None:
             whole[...] = part
         else:
             self._flat(whole)[at(self.placement.axis or 0, self.placement.index)] = part

@@ -105,8 +105,11 @@ def local_state(strategy) -> tuple[Any, ...]:
     return counting(state), own, states, (strategy.optimizer.steps, strategy.layout), sums
 
 
-def combine(states) -> tuple[dict[str, np.ndarray], dict]:
-    """Combine the states of all ranks: arrays in the shapes of the serial model, and values for JSON."""
+def capture(strategy) -> tuple[dict[str, np.ndarray] | None, dict]:
+    """Copy the state to rank 0: arrays in the shapes of the serial model, and values for JSON; all must call."""
+    states = strategy.world.gather_obj(local_state(strategy))
+    if states is None:
+        return None, {}
     held, alone, generators, shared, sums = zip(*states, strict=True)
     for rank, theirs in enumerate(sums):
         for name in (name for name, found in theirs.items() if found != sums[0].get(name, found)):
@@ -121,12 +124,6 @@ def combine(states) -> tuple[dict[str, np.ndarray], dict]:
         arrays |= {of_rank(rank, name): array for name, array in theirs.items()}
     steps, layout = shared[0]
     return arrays, {"steps": steps, "generators": list(generators), "layout": layout}
-
-
-def capture(strategy) -> tuple[dict[str, np.ndarray] | None, dict]:
-    """Copy the state to rank 0, as `combine` returns it; all must call."""
-    states = strategy.world.gather_obj(local_state(strategy))
-    return (None, {}) if states is None else combine(states)
 
 
 def restore(strategy, arrays: dict[str, Any], scalars: dict[str, Any]) -> None:

@@ -191,7 +191,7 @@ class StagedModel(Strategy):
     def predict(self, x: Array) -> Array:
         """Return the model's output for `x`, on every rank: micro-batches go through the stages one after another."""
         self._cut_batch(x)
-        stage_comm = StageComm(self.comm, self.schedule, self._shape_of, self._xp, lambda a: (a.stage, a.microbatch))
+        stage_comm = StageComm(self.comm, self.schedule, self._shape_of, self._xp)
         tail, dtype = self._boundaries[-1]
         output = self._xp.empty((len(x), *tail), dtype)
         for s, stage in self.stages.items():
