@@ -168,11 +168,12 @@ def sub_optimizer(what: str, optimizer, params, alone: bool):
 class StageComm:
     """The messages of one step on one rank; each is named by the action that consumes it."""
 
-    def __init__(self, comm, schedule: Schedule, shape_of, xp):
+    def __init__(self, comm, schedule: Schedule, shape_of, xp, position=None):
         self.comm, self.schedule, self.shape_of, self.xp = comm, schedule, shape_of, xp
+        self.position = schedule.place.__getitem__ if position is None else position
         self._kept: dict[Action, object] = {}  # arrays that stay on this rank
         self._receives: dict[Action, object] = {}  # under way
-        self._sends: list[Any] = []
+        self._sends: dict[int, list] = {}  # peer -> [(consumer, work)]
 
     def _tag(self, consumer: Action) -> int:
         """A unique tag for every message: a schedule may send micro-batches in any order."""
@@ -192,7 +193,17 @@ class StageComm:
             return self._kept.pop(consumer)
         self.post_recv(consumer)
         x = self._receives.pop(consumer).wait()
-        self._sends = [work for work in self._sends if not work.done()]  # arrays that have been received are freed
+        # The peer ran the producer after everything before it in its order, so it has received that: these
+        # sends are complete, and waiting for them returns at once.
+        producer = self.schedule.producer(consumer)
+        peer, reached = self.schedule.rank_of(producer.stage), self.position(producer)
+        under_way = []
+        for sent_to, work in self._sends.get(peer, ()):
+            if self.position(sent_to) <= reached:
+                work.wait()
+            else:
+                under_way.append((sent_to, work))
+        self._sends[peer] = under_way
         return x
 
     def keep(self, consumer: Action, x) -> None:
@@ -204,11 +215,14 @@ class StageComm:
         if dest == self.comm.rank:
             self._kept[consumer] = x
             return
-        self._sends.append(self.comm.isend(self.xp.ascontiguousarray(x), dest, self._tag(consumer)))
+        work = self.comm.isend(self.xp.ascontiguousarray(x), dest, self._tag(consumer))
+        self._sends.setdefault(dest, []).append((consumer, work))
 
     def finish(self) -> None:
-        for work in self._sends:
-            work.wait()
+        for sends in self._sends.values():
+            for _, work in sends:
+                work.wait()
+        self._sends.clear()
 
 
 def agree_on_boundaries(comm, stages, rank_of: list[int], x) -> list[Any]:

@@ -36,17 +36,9 @@ MICROBATCHES_PER_RANK = 4
 """By default: the bubble is then below a fifth (Huang et al. (2019), section 2.3: negligible from 4 on)."""
 
 
-def _checked(schedule, n_ranks: int, n_microbatches) -> Schedule:
-    """Return a valid schedule; immutable arguments are checked once, not by every simulated rank."""
-    fixed = isinstance(schedule, (str, Schedule)) or schedule in SCHEDULES.values()
-    return (_check_once if fixed else _check)(schedule, n_ranks, n_microbatches)
-
-
-def _check(schedule, n_ranks, n_microbatches):
+@lru_cache(maxsize=16)
+def _check_once(schedule, n_ranks: int, n_microbatches) -> Schedule:
     return check_schedule(schedule, n_ranks, n_microbatches).require()
-
-
-_check_once = lru_cache(maxsize=16)(_check)
 
 
 class StagedModel(Strategy):
@@ -71,7 +63,9 @@ class StagedModel(Strategy):
         super().__init__(comm, model, loss, optimizer)
         if n_microbatches is None and (callable(schedule) or (isinstance(schedule, str) and schedule in SCHEDULES)):
             n_microbatches = MICROBATCHES_PER_RANK * comm.size
-        self.schedule = _checked(schedule, comm.size, n_microbatches)
+        fixed = isinstance(schedule, (str, Schedule)) or schedule in SCHEDULES.values()
+        check = _check_once if fixed else _check_once.__wrapped__  # once, and not by every simulated rank
+        self.schedule = check(schedule, comm.size, n_microbatches)
         self.n_microbatches = self.schedule.n_microbatches
         self.slices = as_stages(stages, model, self.schedule.n_stages, shape)
         pieces = [model.part(model.layers[part]) for part in self.slices]
@@ -191,7 +185,7 @@ class StagedModel(Strategy):
     def predict(self, x: Array) -> Array:
         """Return the model's output for `x`, on every rank: micro-batches go through the stages one after another."""
         self._cut_batch(x)
-        stage_comm = StageComm(self.comm, self.schedule, self._shape_of, self._xp)
+        stage_comm = StageComm(self.comm, self.schedule, self._shape_of, self._xp, lambda a: (a.stage, a.microbatch))
         tail, dtype = self._boundaries[-1]
         output = self._xp.empty((len(x), *tail), dtype)
         for s, stage in self.stages.items():
