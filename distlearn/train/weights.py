@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -48,33 +47,22 @@ class Trained:
         x : (n, features) or (n, height, width[, channels]) array
             Scaled as in training, to 0..1.
         """
-        x = self.rows(x)
+        x, shape = np.asarray(x), self.image_shape
+        shapes = [(self.n_features,)]
+        if shape is not None:
+            shapes += [shape, *([shape[:2]] if shape[2] == 1 else [])]
+        if x.shape[1:] not in shapes:  # only the number of features would let through channels that stand first
+            known = " or ".join(f"(samples, {', '.join(map(str, shape))})" for shape in shapes)
+            raise ValueError(f"x has shape {x.shape}, expected {known}")
         if x.dtype.kind != "f":
             low, high = self.value_range
             way = f"(x - {low:g}) / {high - low:g}, as the pixels in training"
             raise ValueError(f"predict: x is {x.dtype}, expected fractions of 0 to 1: {way}")
-        x, model = x.astype(self.settings.dtype), self.model.eval()
+        x, model = x.reshape(len(x), self.n_features).astype(self.settings.dtype), self.model.eval()
         parts = [to_numpy(model.forward(x[i : i + batch_size])[0]) for i in range(0, len(x), batch_size)]
         logits = np.concatenate(parts or [np.zeros((0, len(self.classes)))]).astype(np.float64)
         odds = np.exp(logits - logits.max(axis=1, keepdims=True))
         return odds / odds.sum(axis=1, keepdims=True)
-
-    @property
-    def shapes(self) -> list[tuple[int, ...]]:
-        """The shapes that a sample may have."""
-        shape = self.image_shape
-        if shape is None:
-            return [(self.n_features,)]
-        return [(self.n_features,), shape, *([shape[:2]] if shape[2] == 1 else [])]
-
-    def rows(self, x: Array) -> np.ndarray:
-        """Return samples as rows of features."""
-        # only the number of features would let through channels that stand first
-        x = np.asarray(x)
-        if x.shape[1:] not in self.shapes:
-            shapes = " or ".join(f"(samples, {', '.join(map(str, shape))})" for shape in self.shapes)
-            raise ValueError(f"x has shape {x.shape}, expected {shapes}")
-        return x.reshape(len(x), math.prod(x.shape[1:]))
 
 
 def save_weights(model: Layer | dict[str, np.ndarray], path: str | Path) -> Path:

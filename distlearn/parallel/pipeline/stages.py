@@ -45,7 +45,7 @@ def balance(costs: Sequence[float], n_stages: int, *, together: int = 1) -> list
     costs = [float(c) for c in costs]
     most = len(costs) - together + 1
     check_positive("balance", n_stages=n_stages)
-    if not 1 <= n_stages <= most:
+    if n_stages > most:
         which = f", of which the first {together} stay together" if together > 1 else ""
         raise ValueError(f"balance: {n_stages} stages of {len(costs)} layers{which}, expected 1 to {most} stages")
     if not all(0 <= c < float("inf") for c in costs):
