@@ -303,9 +303,11 @@ class Run:
     @property
     def losses(self) -> np.ndarray:
         """Training loss of every update: the mean over the samples that it used, at the parameters they were given."""
-        applied = self.applied
-        weight = np.add.reduceat(applied["rows"].astype(float), self._first()) if len(applied) else np.zeros(0)
-        total = np.add.reduceat(applied["rows"] * applied["loss"], self._first()) if len(applied) else np.zeros(0)
+        applied, first = self.applied, self._first()
+        if not len(applied):
+            return np.zeros(0)
+        weight = np.add.reduceat(applied["rows"].astype(float), first)
+        total = np.add.reduceat(applied["rows"] * applied["loss"], first)
         return np.divide(total, weight, out=np.full(len(total), np.nan), where=weight > 0)
 
     def _first(self) -> np.ndarray:
