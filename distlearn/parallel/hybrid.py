@@ -93,7 +93,6 @@ class Hybrid(Strategy):
         overlap: bool = True,
     ):
         self.axes, self.mesh = split_axes(comm, {"dp": dp, "pp": pp, "tp": tp})
-        self._everyone = comm
         super().__init__(comm, model, loss, optimizer)
         given, model = model, parallelize(model, self.mesh.tp)
         optimizer, self.specs = sub_optimizer("Hybrid", optimizer, model, self.mesh.tp)
@@ -144,10 +143,6 @@ class Hybrid(Strategy):
         return self.pipeline.predict(x)
 
     # -- checkpoints ---------------------------------------------------------------------------------------------------
-    @property
-    def world(self) -> Communicator:
-        return self._everyone  # `comm` is that along dp
-
     @property
     def layout(self) -> str:
         return f"Hybrid{self.axes}"

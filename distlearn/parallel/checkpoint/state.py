@@ -54,24 +54,23 @@ def param_name(name: str) -> str:
     return rest.rpartition("/")[0] if kind == "optimizer" else rest
 
 
-class StateLayout:
-    """Names, shapes and dtypes of the arrays of a serial model's state."""
+def state_layout(model, optimizer) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
+    """Return shapes and dtypes of the arrays of a serial model's state, by name."""
+    arrays = named_arrays(model.params, optimizer)
+    return {name: (tuple(a.shape), np.dtype(a.dtype)) for name, a in arrays.items()}
 
-    def __init__(self, model, optimizer):
-        arrays = named_arrays(model.params, optimizer)
-        self.arrays = {name: (tuple(a.shape), np.dtype(a.dtype)) for name, a in arrays.items()}
 
-    def check(self, arrays: dict[str, Any]) -> None:
-        """Raise unless a state is one of this model and optimizer: then all of it can be loaded, on every rank."""
-        missing, extra = sorted(set(self.arrays) - set(arrays)), sorted(set(arrays) - set(self.arrays))
-        if missing or extra:
-            raise ValueError(f"the state is of another model or optimizer: it lacks {missing[:3]}, has {extra[:3]}")
-        for name, (shape, dtype) in self.arrays.items():
-            if arrays[name].shape != shape or arrays[name].dtype != dtype:
-                found = f"{arrays[name].shape} {arrays[name].dtype}, expected {shape} {dtype}"
-                raise ValueError(f"the state is of another model: {name} is {found}")
-            if name.startswith("param/") and (why := unfit(arrays[name], dtype)):
-                raise ValueError(f"the state cannot be trained on: {name} holds {why}")
+def check_state(arrays: dict[str, Any], layout: dict[str, Any]) -> None:
+    """Raise unless a state has this layout: then all of it can be loaded, on every rank."""
+    missing, extra = sorted(layout.keys() - arrays), sorted(arrays.keys() - layout)
+    if missing or extra:
+        raise ValueError(f"the state is of another model or optimizer: it lacks {missing[:3]}, has {extra[:3]}")
+    for name, (shape, dtype) in layout.items():
+        if arrays[name].shape != shape or arrays[name].dtype != dtype:
+            found = f"{arrays[name].shape} {arrays[name].dtype}, expected {shape} {dtype}"
+            raise ValueError(f"the state is of another model: {name} is {found}")
+        if name.startswith("param/") and (why := unfit(arrays[name], dtype)):
+            raise ValueError(f"the state cannot be trained on: {name} holds {why}")
 
 
 def serial_part(arrays: dict[str, Any]) -> dict[str, Any]:
