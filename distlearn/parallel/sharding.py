@@ -71,10 +71,6 @@ class ShardSpec:
     """Of a replica that may differ from the others: what is saved is their mean with these weights."""
     counts: bool = True
 
-    @property
-    def is_sharded(self) -> bool:
-        return self.placement is not None
-
     def take(self, whole):
         if self.placement is None:
             return whole.copy()
