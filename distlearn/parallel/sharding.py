@@ -1,7 +1,8 @@
 """How an array is sharded over ranks: the part that a rank holds, and how the whole is reassembled.
 
-None              every rank has all of it
+Replicate()       every rank has all of it
 Shard(0, 3:6)     a rank has some indices along an axis (or of the flattened array)
+Partial()         ranks hold summands; the whole is their sum
 """
 
 from __future__ import annotations
@@ -52,13 +53,26 @@ class HeldElsewhere(NDArrayOperatorsMixin):
 
 
 @dataclass(frozen=True)
+class Replicate:
+    """All of the array."""
+
+
+@dataclass(frozen=True)
 class Shard:
     """Some indices along an axis."""
 
     axis: int | None
     """None: of the array as one vector."""
-    index: Any
-    """This rank's, a slice or an array."""
+    index: Any = None
+    """This rank's, a slice or an array; None where all ranks have equal shares (`shares.share`)."""
+
+    def __repr__(self) -> str:
+        return f"Shard({self.axis})" if self.index is None else f"Shard(axis={self.axis}, index={self.index})"
+
+
+@dataclass(frozen=True)
+class Partial:
+    """A summand of the array."""
 
 
 @dataclass(frozen=True)
@@ -66,19 +80,23 @@ class ShardSpec:
     """The part of an array that a rank holds."""
 
     shape: tuple[int, ...]
-    placement: Shard | None = None
+    placement: Replicate | Shard = Replicate()
     weight: float | None = None
     """Of a replica that may differ from the others: what is saved is their mean with these weights."""
     counts: bool = True
 
+    @property
+    def is_sharded(self) -> bool:
+        return isinstance(self.placement, Shard)
+
     def take(self, whole):
-        if self.placement is None:
+        if isinstance(self.placement, Replicate):
             return whole.copy()
         return take_part(self._flat(whole), self.placement.axis or 0, self.placement.index)
 
     def write_to(self, whole, part) -> None:
         """Write this rank's part into the whole."""
-        if self.placement is None:
+        if isinstance(self.placement, Replicate):
             whole[...] = part
         else:
             self._flat(whole)[at(self.placement.axis or 0, self.placement.index)] = part

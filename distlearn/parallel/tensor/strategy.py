@@ -70,7 +70,7 @@ def sub_optimizer(what: str, optimizer: Optimizer, model, comm) -> tuple[Optimiz
     specs, here = shard_specs(model), {p.name: p for p in model.params}
     if comm.size == 1:
         scope, held = "model", ""
-    elif sharded := [p.name for p in optimizer.params if p.name in specs and specs[p.name].placement]:
+    elif sharded := [p.name for p in optimizer.params if p.name in specs and specs[p.name].is_sharded]:
         scope, held = "element", f"{sharded[0]} is sharded over {comm.size} ranks"
     else:
         scope, held = "parameter", "a rank holds some of the parameters"
