@@ -159,9 +159,10 @@ class Communicator:
     def agreement(self, call: Call) -> Any:
         """Begin to compare this rank's call of a collective with the others'; None where it is not compared."""
 
-    def _call(self, name: str, *arguments) -> Call:
-        arguments, self._stated = arguments + self._stated, ()
-        call = Call(name, arguments, call_site())
+    def _call(self, name: str, x: Any = None, *arguments) -> Call:
+        """Note a call of a collective, with an array of whose every rank has one like `x`."""
+        like = () if x is None else (x.shape, x.dtype)
+        call, self._stated = Call(name, (*arguments, *like, *self._stated), call_site()), ()
         if self.recorder is not None:  # formatted when somebody asks
             self.recorder.numbers[self.members] = number = self.recorder.numbers[self.members] + 1
             self.recorder.calls.append((self.members, number, call))
@@ -235,38 +236,38 @@ class Communicator:
         the algorithms of `comm.collectives` where you call them yourself, round at every hop.
         """
         check_reduction("all_reduce", x, op, self.rank)
-        return self._all_reduce(self._call("all_reduce", f"op={op!r}", x.shape, x.dtype), x, op)
+        return self._all_reduce(self._call("all_reduce", x, f"op={op!r}"), x, op)
 
     def iall_reduce(self, x: Array, op: str = "sum") -> Work:
         """Start an `all_reduce`; do not touch `x` before `wait`."""
         check_reduction("all_reduce", x, op, self.rank)
-        return self._iall_reduce(self._call("all_reduce", f"op={op!r}", x.shape, x.dtype), x, op)
+        return self._iall_reduce(self._call("all_reduce", x, f"op={op!r}"), x, op)
 
     def reduce_scatter(self, x: Array, op: str = "sum") -> Array:
         """Reduce the flat array `x` over ranks; return this rank's share, as `numpy.array_split(x, size)` cuts them."""
         check_reduction("reduce_scatter", x, op, self.rank, in_place=False)
-        return self._reduce_scatter(self._call("reduce_scatter", f"op={op!r}", x.shape, x.dtype), x, op)
+        return self._reduce_scatter(self._call("reduce_scatter", x, f"op={op!r}"), x, op)
 
     def ireduce_scatter(self, x: Array, op: str = "sum") -> Work:
         """Start a `reduce_scatter`; do not touch `x` before `wait`, which returns the share."""
         check_reduction("reduce_scatter", x, op, self.rank, in_place=False)
-        return self._ireduce_scatter(self._call("reduce_scatter", f"op={op!r}", x.shape, x.dtype), x, op)
+        return self._ireduce_scatter(self._call("reduce_scatter", x, f"op={op!r}"), x, op)
 
     def all_gather(self, x: Array) -> Array:
         """Return the `x` of every rank, stacked: ``(size, *x.shape)``. Shapes must agree."""
         check_buffer("all_gather", x, self.rank)
-        return self._all_gather(self._call("all_gather", x.shape, x.dtype), x)
+        return self._all_gather(self._call("all_gather", x), x)
 
     def iall_gather(self, x: Array) -> Work:
         """Start an `all_gather`; do not touch `x` before `wait`, which returns the stack."""
         check_buffer("all_gather", x, self.rank)
-        return self._iall_gather(self._call("all_gather", x.shape, x.dtype), x)
+        return self._iall_gather(self._call("all_gather", x), x)
 
     def broadcast(self, x: Array, root: int = 0) -> Array:
         """Replace `x` on every rank by the root's; return it."""
         check_root(root, self.rank, self.size)
         (check_buffer if self.rank == root else check_output)("broadcast", x, self.rank)
-        return self._broadcast(self._call("broadcast", f"root={root}", x.shape, x.dtype), x, int(root))
+        return self._broadcast(self._call("broadcast", x, f"root={root}"), x, int(root))
 
     def scatter(self, x: Array, out: Array, root: int = 0) -> Array:
         """Distribute the rows of the root's `x` ``(size, *out.shape)``, one to each rank, into `out`; return it.
@@ -277,19 +278,19 @@ class Communicator:
         check_output("scatter", out, self.rank)
         if self.rank == root:
             check_scatter("scatter", x, out, self.rank, self.size)
-        call = self._call("scatter", f"root={root}", out.shape, out.dtype)
+        call = self._call("scatter", out, f"root={root}")
         return self._scatter(call, x if self.rank == root else None, out, int(root))
 
     def gather(self, x: Array, root: int = 0) -> Array | None:
         """Return the `x` of every rank, stacked ``(size, *x.shape)``, on the root, and None elsewhere."""
         check_root(root, self.rank, self.size)
         check_buffer("gather", x, self.rank)
-        return self._gather(self._call("gather", f"root={root}", x.shape, x.dtype), x, int(root))
+        return self._gather(self._call("gather", x, f"root={root}"), x, int(root))
 
     def all_to_all(self, x: Array) -> Array:
         """Send row j of `x` (size, ...) to rank j; return the rows received, by source."""
         check_rows("all_to_all", x, self.rank, self.size)
-        return self._all_to_all(self._call("all_to_all", x.shape, x.dtype), x)
+        return self._all_to_all(self._call("all_to_all", x), x)
 
     def barrier(self) -> None:
         """Wait until every rank has called it."""
@@ -298,12 +299,12 @@ class Communicator:
     def broadcast_obj(self, obj: Any, root: int = 0) -> Any:
         """Return the root's object on every rank."""
         check_root(root, self.rank, self.size)
-        return self._broadcast_obj(self._call("broadcast_obj", f"root={root}"), obj, int(root))
+        return self._broadcast_obj(self._call("broadcast_obj", None, f"root={root}"), obj, int(root))
 
     def gather_obj(self, obj: Any, root: int = 0) -> list[Any] | None:
         """Return the object of every rank, by rank, on the root, and None elsewhere."""
         check_root(root, self.rank, self.size)
-        return self._gather_obj(self._call("gather_obj", f"root={root}"), obj, int(root))
+        return self._gather_obj(self._call("gather_obj", None, f"root={root}"), obj, int(root))
 
     def all_gather_obj(self, obj: Any) -> list[Any]:
         """Return the object of every rank, by rank, on every rank: also arrays of different lengths."""

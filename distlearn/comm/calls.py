@@ -178,7 +178,6 @@ def check_rows(what: str, x, rank: int, size: int) -> None:
 
 def check_scatter(what: str, x, out, rank: int, size: int) -> None:
     """Raise unless the rows of `x` can be scattered into the `out` of every rank."""
-    check_output(what, out, rank)
     check_rows(what, x, rank, size)
     if x.shape[1:] != out.shape or x.dtype != out.dtype:
         rows = f"rows of shape {x.shape[1:]} {x.dtype}, but `out` has shape {out.shape} {out.dtype}"

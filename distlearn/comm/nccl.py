@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import platform
 import warnings
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from .. import backend
-from ..shares import shares
 from ..trace import Span
 from .base import CommError, CommTimeoutError
 from .point_to_point import DelegatingComm
@@ -30,39 +31,41 @@ def version() -> str | None:
 # Handles of NCCL operations in progress: `Work` over CUDA events.
 
 
+@dataclass
 class NCCLWork:
-    """One operation on a communicator's stream."""
+    """One operation on a communicator's stream, between two events."""
 
-    __slots__ = ("_agreement", "_began", "_comm", "_ended", "_kept", "_name", "_nbytes", "_result", "_start")
-
-    def __init__(self, comm, name, nbytes, start, began, ended, result, kept, agreement=None):
-        self._comm, self._name, self._nbytes, self._start = comm, name, nbytes, start
-        self._began, self._ended, self._result, self._kept = began, ended, result, kept
-        self._agreement = agreement
+    comm: NCCLComm
+    name: str
+    nbytes: int
+    start: float
+    began: Any
+    ended: Any
+    result: Any
+    kept: list[Any] | None  # arrays that must exist until it is done
+    agreement: Any
 
     def __str__(self) -> str:
-        return f"{self._name} of {self._nbytes} bytes"
+        return f"{self.name} of {self.nbytes} bytes"
 
     def wait(self):
         """Let the current stream wait until it is done; return the result, without waiting for the card."""
         # Whatever is launched on the current stream from now on sees the result, including a copy to the host.
-        if self._agreement is not None:
-            self._comm.host.block(self._agreement.done, self._agreement)
-            self._agreement = None
-        self._comm._cupy.cuda.get_current_stream().wait_event(self._ended)
-        return self._result
+        if self.agreement is not None:
+            self.comm.host.block(self.agreement.done, self.agreement)
+            self.agreement = None
+        self.comm._cupy.cuda.get_current_stream().wait_event(self.ended)
+        return self.result
 
     def done(self) -> bool:
-        return self._ended.done
+        return self.ended.done
 
     def record(self) -> None:
         """Add its span to the trace when it is done: it begins at the call and lasts as long as the GPU took."""
-        comm = self._comm
-        seconds = comm._cupy.cuda.get_elapsed_time(self._began, self._ended) / 1e3
-        spans = getattr(getattr(comm.clock, "trace", None), "spans", None)
-        if spans is not None:
-            spans.append(Span(comm.clock.rank, "comm", self._name, self._start, self._start + seconds, 0, self._nbytes))
-        self._kept = None
+        clock = self.comm.clock
+        end = self.start + self.comm._cupy.cuda.get_elapsed_time(self.began, self.ended) / 1e3
+        clock.trace.spans.append(Span(clock.rank, "comm", self.name, self.start, end, 0, self.nbytes))
+        self.kept = None
 
 
 # -- communicator ------------------------------------------------------------------------------------------------------
@@ -80,8 +83,6 @@ class NCCLWork:
 # NCCL's name of a dtype that it can add up. It adds halves in half precision, at every hop.
 TYPES = {"i1": "INT8", "u1": "UINT8", "i4": "INT32", "u4": "UINT32", "i8": "INT64", "u8": "UINT64",
          "f2": "FLOAT16", "f4": "FLOAT32", "f8": "FLOAT64"}  # fmt: skip
-
-BOOL_OPS = {"sum": "MAX", "prod": "MIN", "min": "MIN", "max": "MAX"}  # of the bytes 0 and 1, as NumPy: + is "or"
 
 
 class NCCLComm(DelegatingComm):
@@ -114,20 +115,16 @@ class NCCLComm(DelegatingComm):
                 raise CommError(f"rank {self.rank}: NCCL cannot connect the ranks: {error}") from error
         return self._connection
 
-    def _start(self, call, nbytes, result, kept, *calls) -> NCCLWork:
-        """Enqueue NCCL's calls (name, *arguments) on the stream, after the work on the current stream so far."""
+    def _start(self, call, nbytes, result, kept, name, *arguments) -> NCCLWork:
+        """Enqueue a call of NCCL on the stream, after the work on the current stream so far."""
         connection, start = self._connect(), self.clock.now()
         agreement = self.host.agreement(call)
         self._record_done()
         self._stream.wait_event(self._cupy.cuda.get_current_stream().record())
         began = self._stream.record(self._cupy.cuda.Event())
         try:
-            self._nccl.groupStart()
-            try:
-                for name, *arguments in calls if nbytes else ():
-                    getattr(connection, name)(*arguments, self._stream.ptr)
-            finally:
-                self._nccl.groupEnd()
+            if nbytes:
+                getattr(connection, name)(*arguments, self._stream.ptr)
         except RuntimeError as error:
             raise CommError(f"rank {self.rank}: {call.name} failed: {error}") from error
         ended = self._stream.record(self._cupy.cuda.Event())
@@ -168,93 +165,48 @@ class NCCLComm(DelegatingComm):
         part = self.host.split(color, key)
         return None if part is None else NCCLComm(part, self._cupy)
 
-    # -- reductions ----------------------------------------------------------------------------------------------------
-    def _operator(self, x, op):
-        """Return NCCL's dtype, its operator and how many of its elements one of ours is; None if it has none."""
-        kind = x.dtype.kind
-        if kind == "b":
-            return self._nccl.NCCL_UINT8, getattr(self._nccl, f"NCCL_{BOOL_OPS[op]}"), 1
-        parts = 2 if kind == "c" else 1
-        name = TYPES.get(f"f{x.dtype.itemsize // 2}" if kind == "c" else x.dtype.str[1:])
-        if name is None or (kind == "c" and op != "sum") or (kind == "f" and op in ("min", "max")):
+    # -- collectives: what NCCL cannot do, and what no strategy does on a GPU, goes through the host -------------------
+    def _operator(self, x, op) -> tuple[int, int] | None:
+        """Return NCCL's dtype and operator for an array; None if it lies in host memory, or NCCL has none."""
+        name = TYPES.get(x.dtype.str[1:])
+        if _on_host(x) or name is None or (x.dtype.kind == "f" and op in ("min", "max")):  # NaN has no order there
             return None
-        return getattr(self._nccl, f"NCCL_{name}"), getattr(self._nccl, f"NCCL_{op.upper()}"), parts
+        return getattr(self._nccl, f"NCCL_{name}"), getattr(self._nccl, f"NCCL_{op.upper()}")
 
     def _iall_reduce(self, call, x, op):
-        found = None if _on_host(x) else self._operator(x, op)
+        found = self._operator(x, op)
         if found is None:
             return self.host.iall_reduce(x, op)
-        dtype, operator, parts = found
-        at = x.data.ptr
-        return self._start(call, x.nbytes, x, [x], ("allReduce", at, at, parts * x.size, dtype, operator))
+        return self._start(call, x.nbytes, x, [x], "allReduce", x.data.ptr, x.data.ptr, x.size, *found)
 
     def _ireduce_scatter(self, call, x, op):
-        found = None if _on_host(x) else self._operator(x, op)
-        if found is None:
+        found = self._operator(x, op)
+        if found is None or x.size % self.size:
             return self.host.ireduce_scatter(x, op)
-        dtype, operator, parts = found
-        places = shares(x.size, self.size)
-        mine = places[self.rank]
-        out = self._cupy.empty(mine.stop - mine.start, x.dtype)
-        if x.size % self.size == 0:
-            calls = [("reduceScatter", x.data.ptr, out.data.ptr, parts * out.size, dtype, operator)]
-        else:  # uneven shares: one reduction to each rank
-            calls = [
-                ("reduce", x.reshape(-1)[s].data.ptr, out.data.ptr, parts * (s.stop - s.start), dtype, operator, root)
-                for root, s in enumerate(places)
-                if s.stop > s.start
-            ]
-        return self._start(call, x.nbytes, out, [x, out], *calls)
+        out = self._cupy.empty(x.size // self.size, x.dtype)
+        return self._start(call, x.nbytes, out, [x, out], "reduceScatter", x.data.ptr, out.data.ptr, out.size, *found)
 
-    # -- moving data: as bytes, so that every dtype can travel ---------------------------------------------------------
     def _iall_gather(self, call, x):
         if _on_host(x):
             return self.host.iall_gather(x)
         out = self._cupy.empty((self.size, *x.shape), x.dtype)
-        gather = "allGather", x.data.ptr, out.data.ptr, x.nbytes, self._nccl.NCCL_UINT8
-        return self._start(call, out.nbytes, out, [x, out], gather)
+        moved = x.nbytes, self._nccl.NCCL_UINT8  # as bytes, so that every dtype can travel
+        return self._start(call, out.nbytes, out, [x, out], "allGather", x.data.ptr, out.data.ptr, *moved)
 
     def _broadcast(self, call, x, root):
         if _on_host(x):
             return self.host.broadcast(x, root)
-        send = "broadcast", x.data.ptr, x.data.ptr, x.nbytes, self._nccl.NCCL_UINT8, root
-        return self._start(call, x.nbytes, x, [x], send).wait()
+        moved = x.nbytes, self._nccl.NCCL_UINT8, root
+        return self._start(call, x.nbytes, x, [x], "broadcast", x.data.ptr, x.data.ptr, *moved).wait()
 
     def _scatter(self, call, x, out, root):
-        if self.rank == root and _on_host(x) != _on_host(out):
-            raise TypeError(f"rank {self.rank}: scatter needs both arrays on the GPU, or neither")
-        if _on_host(out):
-            return self.host.scatter(x, out, root)
-        sends = self._rows(x) if self.rank == root else []
-        kept = [out] if x is None else [x, out]
-        return self._exchange(call, out.nbytes * self.size, out, kept, sends, [(root, out.data.ptr)], out.nbytes)
+        return self.host.scatter(x, out, root)
 
     def _gather(self, call, x, root):
-        if _on_host(x):
-            return self.host.gather(x, root)
-        out = self._cupy.empty((self.size, *x.shape), x.dtype) if self.rank == root else None
-        receives = [] if out is None else self._rows(out)
-        kept = [x] if out is None else [x, out]
-        return self._exchange(call, x.nbytes * self.size, out, kept, [(root, x.data.ptr)], receives, x.nbytes)
+        return self.host.gather(x, root)
 
     def _all_to_all(self, call, x):
-        if _on_host(x):
-            return self.host.all_to_all(x)
-        out = self._cupy.empty(x.shape, x.dtype)
-        row = x.nbytes // self.size
-        return self._exchange(call, x.nbytes, out, [x, out], self._rows(x), self._rows(out), row)
-
-    def _rows(self, x) -> list[tuple[int, int]]:
-        return [(rank, x.data.ptr + rank * (x.nbytes // self.size)) for rank in range(self.size)]
-
-    def _exchange(self, call, nbytes, result, kept, sends, receives, row_bytes):
-        """Send and receive rows of `row_bytes` at addresses, all at once: (rank, address) pairs."""
-        calls = [
-            (name, address, row_bytes, self._nccl.NCCL_UINT8, peer)
-            for name, rows in (("send", sends), ("recv", receives))
-            for peer, address in rows
-        ]
-        return self._start(call, nbytes, result, kept, *calls).wait()
+        return self.host.all_to_all(x)
 
 
 def _on_host(x) -> bool:

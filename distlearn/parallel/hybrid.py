@@ -24,7 +24,7 @@ from .data.bucket import GradientReducer
 from .pipeline.stages import layer_costs
 from .pipeline.strategy import Pipeline
 from .sharding import ShardSpec
-from .strategy import Strategy, average_statistics, check_whole, statistics_of, summed_norm, update
+from .strategy import Strategy, check_whole, summed_norm, update
 from .tensor import parallelize, sub_optimizer
 
 if TYPE_CHECKING:
@@ -93,7 +93,6 @@ class Hybrid(Strategy):
         overlap: bool = True,
     ):
         self.axes, self.mesh = split_axes(comm, {"dp": dp, "pp": pp, "tp": tp})
-        self._everyone = comm
         super().__init__(comm, model, loss, optimizer)
         given, model = model, parallelize(model, self.mesh.tp)
         optimizer, self.specs = sub_optimizer("Hybrid", optimizer, model, self.mesh.tp)
@@ -111,17 +110,13 @@ class Hybrid(Strategy):
         self.comm, self.model, self.optimizer = self.mesh.dp, self.pipeline.model, self.pipeline.optimizer
         self.rank, self.size = self.mesh.dp.rank, self.mesh.dp.size
         self.hold_in_shards(given, model)
-        self._statistics = statistics_of(self.pipeline.params)
         self.reducer = GradientReducer(
             self.mesh.dp, self.pipeline.params, like=self.pipeline.like, cap_bytes=cap_bytes, overlap=overlap
         )
 
     def _costs(self, model, shape) -> list[float]:
         """Return the cost of every layer: that of the busiest rank along tp, so that all ranks make the same cut."""
-        costs = [sum(p.size for p in layer.params) for layer in model.layers]
-        if shape is not None:
-            costs = layer_costs(model, shape)
-        costs = get_xp(model.params[0].data).array(costs, dtype=np.float64)
+        costs = get_xp(model.params[0].data).array(layer_costs(model, shape), dtype=np.float64)
         return to_numpy(self.mesh.tp.all_reduce(costs, "max")).tolist()
 
     def step(self, batch: Batch) -> float:
@@ -135,9 +130,7 @@ class Hybrid(Strategy):
         reducer.sums[0], reducer.sums[1] = self.pipeline.accumulate(batch, on_grad), len(batch.x)
         for p in held_back:
             reducer.on_grad(p)
-        loss = reducer.finish(batch.n)
-        if self._statistics:
-            average_statistics(self.mesh.dp, self._statistics, len(batch.x), batch.n)
+        loss = reducer.finish(len(batch.x), batch.n)
         update(self.optimizer, self.clock)
         return loss
 
@@ -150,10 +143,6 @@ class Hybrid(Strategy):
         return self.pipeline.predict(x)
 
     # -- checkpoints ---------------------------------------------------------------------------------------------------
-    @property
-    def world(self) -> Communicator:
-        return self._everyone  # `comm` is that along dp
-
     @property
     def layout(self) -> str:
         return f"Hybrid{self.axes}"

@@ -221,10 +221,7 @@ def _owner(span: Span) -> str:
 
 
 class _Traced(Ledger):
-    """Measures, where arrays have data and no owner."""
-
-    def _give(self, arrays, owner):
-        """Do nothing: measured memory has no owner."""
+    """Measures, where arrays have data and so no owner."""
 
     def look(self, span):
         if span.rank in self.strategies:

@@ -13,6 +13,7 @@ alone.
 from __future__ import annotations
 
 import copy
+import functools
 
 import numpy as np
 
@@ -30,34 +31,17 @@ class MetaLayer(Layer):
     shared_by_ranks = True  # it has no data, and answers each question once for all ranks
 
     def __init__(self, layer: Layer, made: dict[int, Param]):
-        self.layer, self._known = (layer.layer, layer._known) if isinstance(layer, MetaLayer) else (layer, {})
+        self.layer = layer.layer if isinstance(layer, MetaLayer) else layer
         self.name, self.input_gradient = layer.name, layer.input_gradient
         self.params = [made.setdefault(id(p), _meta_param(p)) for p in layer.params]
+        self.output_shape = functools.cache(layer.output_shape)  # an Inception module takes its time to answer
+        self.flops, self.backward_flops, self.bytes_moved = layer.flops, layer.backward_flops, layer.bytes_moved
 
     def forward(self, x):
         return MetaArray(self.output_shape(x.shape), x.dtype), x.shape
 
     def backward(self, dy, saved):
         return MetaArray(saved, dy.dtype) if self.input_gradient else None
-
-    def _ask(self, question, *about):
-        """Ask the layer, once for all ranks: an Inception module takes its time to answer."""
-        key = question, *about
-        if key not in self._known:
-            self._known[key] = getattr(self.layer, question)(*about)
-        return self._known[key]
-
-    def output_shape(self, shape):
-        return self._ask("output_shape", shape)
-
-    def flops(self, shape):
-        return self._ask("flops", shape)
-
-    def backward_flops(self, shape):
-        return self._ask("backward_flops", shape)
-
-    def bytes_moved(self, shape, itemsize=4):
-        return self._ask("bytes_moved", shape, itemsize)
 
     def __repr__(self):
         return f"MetaLayer({self.layer!r})"

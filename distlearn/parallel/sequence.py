@@ -81,15 +81,11 @@ class RingAttention(MultiHeadAttention):
         check_heads(q, k, v, self.causal)
         xp, n = get_xp(q), q.shape[2]
         queries, seen = self._by_piece(q), {}
-        keys = xp.stack([k, v])
-        for step in range(self.comm.size):
-            source = (self.comm.rank - step) % self.comm.size
-            passing, arriving = self._pass(keys, step < self.comm.size - 1)
+        for source, keys in self._around(xp.stack([k, v])):
             for i, hidden, cols in self._visible(n, source, xp, q.dtype):
                 with self._span(queries[i], keys[0][:, :, cols], 4):
                     more = partial(queries[i], keys[0][:, :, cols], keys[1][:, :, cols], hidden)
                     seen[i] = merge(seen[i], more) if i in seen else more
-            keys = self._passed(passing, arriving)
         y, lse = [], []
         for i in range(len(queries)):
             out, sums = finish(seen[i])
@@ -100,14 +96,12 @@ class RingAttention(MultiHeadAttention):
 
     def attend_backward(self, dy, saved):
         q, k, v, y, lse = saved
-        xp, n, size = get_xp(q), q.shape[2], self.comm.size
+        xp, n = get_xp(q), q.shape[2]
         queries, slopes, outs = map(self._by_piece, (q, dy, y))
         inner = [(single(a) * b).sum(axis=-1, keepdims=True) for a, b in zip(slopes, outs, strict=True)]
         dq = [xp.zeros_like(single(a)) for a in queries]
-        keys, grads = xp.stack([k, v]), xp.zeros((2, *k.shape), k.dtype)
-        for step in range(size):
-            source = (self.comm.rank - step) % size
-            passing, arriving = self._pass(keys, step < size - 1)
+        grads = xp.zeros((2, *k.shape), k.dtype)
+        for source, keys in self._around(xp.stack([k, v])):
             for i, hidden, cols in self._visible(n, source, xp, q.dtype):
                 with self._span(queries[i], keys[0][:, :, cols], 10):
                     gq, gk, gv = partial_backward(
@@ -117,9 +111,10 @@ class RingAttention(MultiHeadAttention):
                     grads[0][:, :, cols] += gk
                     grads[1][:, :, cols] += gv
             # gradients travel one step behind their keys, after this rank has added its part, and end where they began
-            if size > 1:
-                grads = self._passed(*self._pass(grads, True))
-            keys = self._passed(passing, arriving)
+            if self.comm.size > 1:
+                sent, received = self._pass(grads)
+                grads = received.wait()
+                sent.wait()
         dq = rounded(xp.concatenate(dq, axis=2), q.dtype)
         return dq, xp.ascontiguousarray(grads[0]), xp.ascontiguousarray(grads[1])
 
@@ -141,22 +136,22 @@ class RingAttention(MultiHeadAttention):
                         hidden = causal_mask(xp, m, dtype, rows.start, cols.start)
                 yield i, hidden, slice(j * m, (j + 1) * m)
 
-    def _pass(self, x, goes: bool):
+    def _around(self, keys):
+        """Yield every rank's keys and values, with its number, while they are passed on and the next ones arrive."""
+        for step in range(self.comm.size):
+            last = step == self.comm.size - 1
+            sent, received = (None, None) if last else self._pass(keys)
+            yield (self.comm.rank - step) % self.comm.size, keys
+            if not last:
+                keys = received.wait()
+                sent.wait()
+
+    def _pass(self, x):
         """Start sending an array to the right and receiving one of the same shape from the left."""
-        if not goes:
-            return None, None
         out = get_xp(x).empty_like(x)
         right, left = (self.comm.rank + 1) % self.comm.size, (self.comm.rank - 1) % self.comm.size
         received = self.comm.irecv(out, left, tag=TAG)
         return self.comm.isend(x, right, tag=TAG), received
-
-    def _passed(self, sent, received):
-        """Wait for both; return the received array, or None if none was expected."""
-        if sent is None:
-            return None
-        array = received.wait()
-        sent.wait()
-        return array
 
     def _span(self, q, k, per_score: int):
         """Open the span of one block; `per_score` times d operations a score."""
@@ -212,7 +207,7 @@ class SequenceParallel(Strategy):
         dy /= comm.size  # the loss is a mean over this rank's positions, 1 / p of all
         self.reducer.sums[0], self.reducer.sums[1] = loss / comm.size, len(batch.x) / comm.size
         self.model.backward(dy, saved, on_grad=self.reducer.on_grad, clock=self.clock)
-        loss = self.reducer.finish(batch.n)
+        loss = self.reducer.finish(len(x), batch.n)
         update(self.optimizer, self.clock)
         return loss
 

@@ -43,10 +43,13 @@ class HeldElsewhere(NDArrayOperatorsMixin):
         raise AttributeError(name)
 
     @staticmethod
-    def refuse_other(name: str):
-        raise ValueError(
-            f"the data of {name!r} was replaced, but is held in shards: set it before the strategy is made"
-        )
+    def check(params) -> None:
+        """Raise unless the data of parameters that are held in shards are still these."""
+        for p in params:
+            if p.data.__class__ is not HeldElsewhere:
+                raise ValueError(
+                    f"the data of {p.name!r} was replaced, but is held in shards: set it before the strategy is made"
+                )
 
 
 @dataclass(frozen=True)
@@ -163,9 +166,10 @@ def of_rank(rank: int, name: str) -> str:
 # -- collectives along one axis: blocks are as long as the longest part, as collectives move equal blocks
 
 
-def at(axis: int, where) -> tuple[Any, ...]:
-    """Return the index of some places along an axis."""
-    return (slice(None),) * axis + (where,)
+def at(axis: int, part, xp=np) -> tuple[Any, ...]:
+    """Return the index of some places along an axis, a slice or an array, in an array of `xp`."""
+    place = part if isinstance(part, slice) else xp.asarray(part)  # CuPy rejects a NumPy index
+    return (slice(None),) * axis + (place,)
 
 
 def length(part) -> int:
@@ -176,8 +180,7 @@ def length(part) -> int:
 def take_part(x, axis: int, part):
     """Return some places along an axis, a slice or an array of indices, as a contiguous copy."""
     xp = get_xp(x)
-    place = part if isinstance(part, slice) else xp.asarray(part)  # CuPy rejects a NumPy index
-    return xp.array(x[at(axis % x.ndim, place)], copy=True, order="C")
+    return xp.array(x[at(axis % x.ndim, part, xp)], copy=True, order="C")
 
 
 def gather_parts(comm, x, axis: int, parts: list[Any]):
@@ -191,8 +194,7 @@ def gather_parts(comm, x, axis: int, parts: list[Any]):
     blocks = comm.all_gather(block)
     whole = xp.empty((*lead, sum(widths), *tail), x.dtype)
     for rank, (part, width) in enumerate(zip(parts, widths, strict=True)):
-        place = part if isinstance(part, slice) else xp.asarray(part)
-        whole[at(axis, place)] = blocks[rank][at(axis, slice(0, width))]
+        whole[at(axis, part, xp)] = blocks[rank][at(axis, slice(0, width))]
     return whole
 
 
@@ -201,8 +203,7 @@ def reduce_scatter_parts(comm, x, axis: int, parts: list[Any]):
     xp, axis, widths = get_xp(x), axis % x.ndim, list(map(length, parts))
     blocks = xp.zeros((comm.size, *x.shape[:axis], max(widths), *x.shape[axis + 1 :]), x.dtype)
     for rank, (part, width) in enumerate(zip(parts, widths, strict=True)):
-        place = part if isinstance(part, slice) else xp.asarray(part)
-        blocks[rank][at(axis, slice(0, width))] = x[at(axis, place)]
+        blocks[rank][at(axis, slice(0, width))] = x[at(axis, part, xp)]
     mine = comm.reduce_scatter(blocks.reshape(-1)).reshape(blocks.shape[1:])
     return xp.ascontiguousarray(mine[at(axis, slice(0, widths[comm.rank]))])
 

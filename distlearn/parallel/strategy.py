@@ -21,12 +21,13 @@ from ..nn.layer import Statistic
 from ..optim.optimizer import SCOPES, Optimizer, Scope, global_norm, needs_whole, state_arrays
 from ..trace import Clock
 from .checkpoint.state import (
-    StateLayout,
+    check_state,
     differences,
     named_arrays,
     param_name,
     run_fingerprint,
     serial_part,
+    state_layout,
 )
 from .checks import check_model, checked
 from .data.replicas import checksum
@@ -57,6 +58,8 @@ class Strategy:
     ----------
     rank, size : int
         Which part of the *data* this rank takes: where ranks work on the same batch, all of them are rank 0 of 1.
+    world : Communicator
+        Of all ranks; `comm` may be that of some.
     """
 
     rank = 0
@@ -80,9 +83,10 @@ class Strategy:
             if id(p) not in known:
                 raise ValueError(f"{what}: parameter {p.name!r} of the optimizer does not belong to the model")
         check_model(model)
-        self.comm, self.clock = comm, comm.clock
+        self.comm = self.world = comm
+        self.clock = comm.clock
         self.model, self.loss, self.optimizer = model, checked(loss), optimizer
-        self.fingerprint, self.state_layout = run_fingerprint(model, loss, optimizer), StateLayout(model, optimizer)
+        self.fingerprint, self.state_layout = run_fingerprint(model, loss, optimizer), state_layout(model, optimizer)
         share_params(comm, model, self.fingerprint)
 
     def hold_in_shards(self, model: Sequential, held: Sequential) -> None:
@@ -112,22 +116,15 @@ class Strategy:
         """Finish after the last step; `fit` calls it on every rank."""
 
     @property
-    def world(self) -> Communicator:
-        """The communicator of all ranks."""
-        return self.comm
-
-    @property
     def layout(self) -> str:
         return type(self).__name__
 
     def gather_params(self) -> dict[str, Any] | None:
         """Return the trained parameters by their serial names on rank 0 of the world, None elsewhere; all must call."""
-        for p in self.elsewhere:
-            if p.data.__class__ is not HeldElsewhere:
-                HeldElsewhere.refuse_other(p.name)
+        HeldElsewhere.check(self.elsewhere)
         state = {name: held for name, held in self.state_dict().items() if name.startswith("param/")}
         found = unshard(state, self.world)
-        order = [name for name in self.state_layout.arrays if name.startswith("param/")]
+        order = [name for name in self.state_layout if name.startswith("param/")]
         return None if found is None else {name.removeprefix("param/"): found[name] for name in order}
 
     def state_dict(self) -> dict[str, Sharded]:
@@ -145,7 +142,7 @@ class Strategy:
     def load_state_dict(self, arrays: dict[str, Any]) -> None:
         """Take this rank's part of a state, of which every rank is given all; change nothing if it does not fit."""
         serial = serial_part(arrays)
-        self.state_layout.check(serial)
+        check_state(serial, self.state_layout)
         load_into(self.state_dict(), serial)
 
 
@@ -207,9 +204,7 @@ def check_global_rows(comm, rows: float, n: int) -> None:
 
 def check_whole(strategy, batch, *comms) -> None:
     """Raise unless the ranks of `comms` were all given the whole batch; compare it at the first step."""
-    for p in strategy.elsewhere:
-        if p.data.__class__ is not HeldElsewhere:
-            HeldElsewhere.refuse_other(p.name)
+    HeldElsewhere.check(strategy.elsewhere)
     if len(comms) == 1 and len(batch.x) != batch.n:
         got = f"{type(strategy).__name__} got {len(batch.x)} of a batch of {batch.n} samples"
         raise ValueError(f"rank {comms[0].rank}: {got}, expected all of them on every rank")

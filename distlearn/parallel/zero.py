@@ -15,7 +15,7 @@ stage   kept whole on every rank    kept in p parts
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -96,9 +96,8 @@ class ShardGroup:
 
     def check_held(self) -> None:
         """Raise if a parameter no longer lies in `full`, and so would not be updated."""
-        for p in self.params if self.full is None and self._coming is None else ():
-            if p.data.__class__ is not HeldElsewhere:
-                HeldElsewhere.refuse_other(p.name)
+        if self.full is None and self._coming is None:
+            HeldElsewhere.check(self.params)
         for p, held in self._held:
             if p.data is not held:
                 raise ValueError(f"ZeRO: the data of {p.name!r} was replaced; write into it: p.data[...] = values")
@@ -219,11 +218,10 @@ class ZeRO(Strategy):
         else:
             groups = group_params([p for p in model.params if id(p) in trained], cap_bytes)
         self.groups = [ShardGroup(comm, params, stage) for params in groups]
-        self.pieces = [_Piece(model, layer, self.groups) for layer in model.fused_layers()]
+        self.pieces = [self._piece(model, layer) for layer in model.fused_layers()]
         self._under_way: list[ShardGroup] = []
         self.optimizer = optimizer.rebind([g.own for g in self.groups])
         self.optimizer.norm = lambda params: summed_norm(params, [comm], self.groups[0].own.data)
-        self._state_of = {id(p): s for p, s in zip(self.optimizer.params, self.optimizer.states, strict=True)}
         check_state_shapes("ZeRO", optimizer)
         load_into(self._shards(), named_arrays([], optimizer))
 
@@ -239,13 +237,13 @@ class ZeRO(Strategy):
         turns = _turns([*self.pieces, *reversed(self.pieces)])
         for piece, following in turns[: len(self.pieces)]:
             with self._gathered(piece, following):
-                x, s = piece.forward(x, self.clock)
+                x, s = piece.layer.forward(x, clock=self.clock)
             saved.append(s)
         loss, dy = self.loss(x, batch.y, batch.n)
         for piece, following in turns[len(self.pieces) :]:
             with self._gathered(piece, following):
-                dy, full = piece.backward(dy, saved.pop(), self.clock)
-            self._reduce(full)
+                dy = self._backward(piece, dy, saved.pop())
+            self._reduce([group for group in piece.groups if group.pending == 0])
         self._finish_reduce()
         sums = self.total(get_xp(batch.x).asarray([loss, len(batch.x)], np.float64))
         check_global_rows(self.comm, float(sums[1]), batch.n)
@@ -256,6 +254,22 @@ class ZeRO(Strategy):
             for group in self.groups:
                 group.publish()
         return float(sums[0])
+
+    def _piece(self, model, layer) -> _Piece:
+        groups = [g for g in self.groups if any(p is q for p in g.params for q in layer.params)]
+        for group in groups:
+            group.users += 1
+        return _Piece(model.part([layer]), groups)
+
+    def _backward(self, piece, dy, saved):
+        """Run a layer backward, and count down the groups whose gradients it gives."""
+        for group in piece.groups:
+            if group.bucket is None:
+                group.open()
+        dy = piece.layer.backward(dy, saved, clock=self.clock)
+        for group in piece.groups:
+            group.pending -= 1
+        return dy
 
     def _reduce(self, full: list[ShardGroup]) -> None:
         """Start reducing full buckets; wait for the earlier ones, which have had a layer's time or more."""
@@ -298,10 +312,10 @@ class ZeRO(Strategy):
     def _shards(self) -> dict[str, Sharded]:
         """Return this rank's part of the optimizer's state, and at stage 3 of the parameters."""
         found = {}
-        for group in self.groups:
-            state = state_arrays(self._state_of[id(group.own)])
+        for group, state in zip(self.groups, self.optimizer.states, strict=True):
+            arrays = list(enumerate(state_arrays(state)))
             for p, part, spec in group.shards():
-                found |= {f"optimizer/{p.name}/{i}": Sharded(array[part], spec) for i, array in enumerate(state)}
+                found |= {f"optimizer/{p.name}/{i}": Sharded(array[part], spec) for i, array in arrays}
                 if self.stage == 3:
                     found[f"param/{p.name}"] = Sharded(group.own.data[part], spec)
         return found
@@ -313,28 +327,11 @@ class ZeRO(Strategy):
         return {f"param/{p.name}": Sharded(p.data, self.spec(p.name, p.data.shape)) for p in whole} | self._shards()
 
 
-class _Piece:
+class _Piece(NamedTuple):
     """One layer of the model, and the groups of parameters that it needs."""
 
-    def __init__(self, model, layer, groups):
-        self.layer = layer
-        self.groups = [g for g in groups if any(p is q for p in g.params for q in layer.params)]
-        for group in self.groups:
-            group.users += 1
-        self._alone = model.part([layer])  # which records its spans
-
-    def forward(self, x, clock):
-        return self._alone.forward(x, clock=clock)
-
-    def backward(self, dy, saved, clock):
-        """Run the layer backward; return its gradient, and the groups whose gradients are complete then."""
-        for group in self.groups:
-            if group.bucket is None:
-                group.open()
-        dy = self._alone.backward(dy, saved, clock=clock)
-        for group in self.groups:
-            group.pending -= 1
-        return dy, [group for group in self.groups if group.pending == 0]
+    layer: Sequential  # of that layer alone: it records its spans
+    groups: list[ShardGroup]
 
 
 def _turns(pieces) -> list[Any]:

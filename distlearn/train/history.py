@@ -131,10 +131,9 @@ class Progress:
         self.history.epochs.append(Epoch(self.epoch, self.seconds, self.samples, loss, *values, metric=metric))
         self.loss_sum, self.seen = 0.0, 0
 
-    _NUMBERS = ("step", "epoch", "seconds", "samples", "loss_sum", "seen")
-
     def as_dict(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self._NUMBERS} | {"epochs": self.history.as_dicts()}
+        numbers = {name: value for name, value in vars(self).items() if name != "history"}
+        return numbers | {"epochs": self.history.as_dicts()}
 
     @classmethod
     def from_dict(cls, numbers: dict[str, Any], losses) -> Progress:

@@ -101,7 +101,6 @@ def _check_policy(value) -> str | None:
 
 
 _PIPELINES = ("pipeline", "hybrid")
-_REPLICAS = ("data",)
 _BUCKETS = ("data", "hybrid", "one_weird_trick")
 _CLIPPED = tuple(name for name in STRATEGIES if name != "local_sgd")
 
@@ -167,9 +166,7 @@ class Settings:
         int, "Size of a gradient bucket [bytes].", 1 << 20, least=1, needs=_with(*_BUCKETS, "zero1", "zero2", "zero3")
     )
     overlap: bool = _setting(bool, "Communicate during backward.", True, needs=_with(*_BUCKETS, "zero1", "zero2"))
-    compress: str | None = _setting(
-        str, "Send gradients in fewer bytes.", choices=tuple(CODECS), needs=_with(*_REPLICAS)
-    )
+    compress: str | None = _setting(str, "Send gradients in fewer bytes.", choices=tuple(CODECS), needs=_with("data"))
     keep_ratio: float = _setting(
         float, "Share of the gradient's elements that is sent.", 0.01, above=0, needs=("compress", ("top_k",))
     )

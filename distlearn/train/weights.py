@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,46 +45,24 @@ class Trained:
         Parameters
         ----------
         x : (n, features) or (n, height, width[, channels]) array
-            Scaled as in training, to 0..1 (see `scaled`).
+            Scaled as in training, to 0..1.
         """
-        x = self.rows(x)
+        x, shape = np.asarray(x), self.image_shape
+        shapes = [(self.n_features,)]
+        if shape is not None:
+            shapes += [shape, *([shape[:2]] if shape[2] == 1 else [])]
+        if x.shape[1:] not in shapes:  # only the number of features would let through channels that stand first
+            known = " or ".join(f"(samples, {', '.join(map(str, shape))})" for shape in shapes)
+            raise ValueError(f"x has shape {x.shape}, expected {known}")
         if x.dtype.kind != "f":
-            raise ValueError(f"predict: x is {x.dtype}, expected fractions of 0 to 1, as `scaled(x)` returns them")
-        x, model = x.astype(self.settings.dtype), self.model.eval()
+            low, high = self.value_range
+            way = f"(x - {low:g}) / {high - low:g}, as the pixels in training"
+            raise ValueError(f"predict: x is {x.dtype}, expected fractions of 0 to 1: {way}")
+        x, model = x.reshape(len(x), self.n_features).astype(self.settings.dtype), self.model.eval()
         parts = [to_numpy(model.forward(x[i : i + batch_size])[0]) for i in range(0, len(x), batch_size)]
         logits = np.concatenate(parts or [np.zeros((0, len(self.classes)))]).astype(np.float64)
         odds = np.exp(logits - logits.max(axis=1, keepdims=True))
         return odds / odds.sum(axis=1, keepdims=True)
-
-    @property
-    def shapes(self) -> list[tuple[int, ...]]:
-        """The shapes that a sample may have."""
-        shape = self.image_shape
-        if shape is None:
-            return [(self.n_features,)]
-        return [(self.n_features,), shape, *([shape[:2]] if shape[2] == 1 else [])]
-
-    def rows(self, x: Array) -> np.ndarray:
-        """Return samples as rows of features."""
-        # only the number of features would let through channels that stand first
-        x = np.asarray(x)
-        if x.shape[1:] not in self.shapes:
-            shapes = " or ".join(f"(samples, {', '.join(map(str, shape))})" for shape in self.shapes)
-            raise ValueError(f"x has shape {x.shape}, expected {shapes}")
-        return x.reshape(len(x), math.prod(x.shape[1:]))
-
-    def scaled(self, x: Array) -> np.ndarray:
-        """Return pixels as the model was trained on them: bytes scaled to 0..1, floating-point numbers as they are."""
-        # ValueError: For values outside the range of the training data: the predictions would be meaningless.
-        x, (low, high) = np.asarray(x), self.value_range
-        if x.dtype.kind in "iu":
-            if x.size and not (x.min() >= low and x.max() <= high):
-                raise ValueError(f"pixels run from {x.min()} to {x.max()}, expected {low:g} to {high:g} as in training")
-            return (x.astype(np.float64) - low) / (high - low)
-        if x.dtype.kind != "f" or (x.size and not (x.min() >= 0 and x.max() <= 1)):
-            found = f"{x.dtype}" if x.dtype.kind != "f" else f"values from {x.min():g} to {x.max():g}"
-            raise ValueError(f"found {found}, expected whole numbers of {low:g} to {high:g}, or fractions of 0 to 1")
-        return x
 
 
 def save_weights(model: Layer | dict[str, np.ndarray], path: str | Path) -> Path:
@@ -144,9 +121,7 @@ def load(path: str | Path) -> Trained:
     >>> trained = dl.load("runs/digits-mlp-local1")                                     # doctest: +SKIP
     >>> trained.predict(images).argmax(axis=1)                                          # doctest: +SKIP
     """
-    path = Path(path)
-    path = path / FILE if path.is_dir() else path
-    arrays, metadata = _read(path)
+    path, arrays, metadata = _read(path)
     if "distlearn" not in metadata:
         raise WeightsError(f"{path}: was not written by `distlearn train`; see `load_weights(model, path)`")
     about = json.loads(metadata["distlearn"])
@@ -168,14 +143,16 @@ def load_weights(model: Layer, path: str | Path) -> None:
         A folder of results, or any safetensors file with the model's names and shapes, of floating-point numbers of 16
         bits (bfloat16 too) or more.
     """
-    path = Path(path)
-    path = path / FILE if path.is_dir() else path
-    _take(model, _read(path)[0], path)
+    path, arrays, _ = _read(path)
+    _take(model, arrays, path)
 
 
-def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+def _read(path) -> tuple[Path, dict[str, np.ndarray], dict[str, str]]:
+    """Read a file of weights, or that in a folder; return its path, the arrays, and the metadata."""
     from safetensors import SafetensorError, deserialize
 
+    path = Path(path)
+    path = path / FILE if path.is_dir() else path
     if not path.is_file():
         raise FileNotFoundError(f"{path}: there is no such file of weights")
     data, arrays = path.read_bytes(), {}
@@ -192,7 +169,7 @@ def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
         array = np.frombuffer(about["data"], _DTYPES[dtype]).reshape(about["shape"])
         arrays[name] = (array.astype("u4") << 16).view("f4") if dtype == "BF16" else array  # half of a float32
     header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
-    return arrays, header.get("__metadata__", {})
+    return path, arrays, header.get("__metadata__", {})
 
 
 def _take(model: Layer, arrays: dict[str, np.ndarray], path: Path) -> None:
@@ -200,16 +177,12 @@ def _take(model: Layer, arrays: dict[str, np.ndarray], path: Path) -> None:
     params = {p.name: p for p in model.params}
     missing, extra = sorted(params.keys() - arrays), sorted(arrays.keys() - params)
     wrong = [f"no {name}" for name in missing] + [f"{name}, which the model does not have" for name in extra]
-    wrong += [
-        f"{name} of shape {arrays[name].shape}, expected {p.data.shape}"
-        for name, p in params.items()
-        if name in arrays and arrays[name].shape != p.data.shape
-    ]
-    wrong += [
-        f"{name} of {why}"
-        for name, p in params.items()
-        if name in arrays and (why := unfit(arrays[name], p.data.dtype))
-    ]
+    for name in (name for name in params if name in arrays):
+        found, data = arrays[name], params[name].data
+        if found.shape != data.shape:
+            wrong.append(f"{name} of shape {found.shape}, expected {data.shape}")
+        elif why := unfit(found, data.dtype):
+            wrong.append(f"{name} of {why}")
     if wrong:
         raise WeightsError(f"{path}: holds {'; '.join(wrong[:4])}{' ...' if len(wrong) > 4 else ''}")
     for name, p in params.items():

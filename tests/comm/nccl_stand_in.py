@@ -19,49 +19,37 @@ DTYPES = {"INT8": (0, "i1"), "UINT8": (1, "u1"), "INT32": (2, "i4"), "UINT32": (
 OPS = {"SUM": 0, "PROD": 1, "MAX": 2, "MIN": 3}  # both as in nccl.h
 KIND = dict(DTYPES.values())
 REDUCE = {code: REDUCTIONS[name.lower()] for name, code in OPS.items()}
-ARGUMENTS = {"allReduce": 6, "reduce": 7, "broadcast": 6, "reduceScatter": 6, "allGather": 5, "send": 5, "recv": 5}
-"""How many arguments a call has: one address (messages) or two, count, dtype, operator, root or peer, stream."""
-MESSAGES = ("send", "recv")
+ARGUMENTS = {"allReduce": 6, "broadcast": 6, "reduceScatter": 6, "allGather": 5}
+"""How many arguments a call has: two addresses, count, dtype, operator or root, stream."""
 LONG = 2000
 """So often a rank hands over before a wait counts as a hang."""
 MIXED = "NCCL would hang or mix data up"
 
 
 class Fabric:
-    """What connects the ranks that share a unique id: the n-th groups of calls of all ranks are done together."""
+    """What connects the ranks that share a unique id: the n-th calls of all ranks are done together."""
 
     def __init__(self):
-        self.size, self.groups, self.done, self.dead = None, {}, 0, False
+        self.size, self.calls, self.done, self.dead = None, {}, 0, False
 
     def join(self, size, rank):
         assert self.size in (None, size)
         assert rank in range(size)
-        assert rank not in self.groups, "a rank joined twice"
-        self.size, self.groups[rank] = size, []
+        assert rank not in self.calls, "a rank joined twice"
+        self.size, self.calls[rank] = size, []
 
-    def push(self, rank, calls) -> int:
-        """Add a rank's group, do what all ranks have come to, and return the number at which it is done."""
-        self.groups[rank].append(calls)
-        while len(self.groups) == self.size and all(len(g) > self.done for g in self.groups.values()):
-            self._do([self.groups[r][self.done] for r in range(self.size)])
+    def push(self, rank, call) -> int:
+        """Add a rank's call, do what all ranks have come to, and return the number at which it is done."""
+        self.calls[rank].append(call)
+        while len(self.calls) == self.size and all(len(own) > self.done for own in self.calls.values()):
+            self._do([self.calls[r][self.done] for r in range(self.size)])
             self.done += 1
-        return len(self.groups[rank])
+        return len(self.calls[rank])
 
-    def _do(self, groups):
-        """Do one group: calls (kind, addresses, what must agree with the others) of each rank."""
-        sends, receives = {}, {}
-        for rank, group in enumerate(groups):
-            for kind, (address, *_), (count, dtype, peer) in (call for call in group if call[0] in MESSAGES):
-                ends = (rank, peer) if kind == "send" else (peer, rank)
-                (sends if kind == "send" else receives).setdefault((*ends, count, dtype), []).append(address)
-        assert {k: len(v) for k, v in sends.items()} == {k: len(v) for k, v in receives.items()}, f"{MIXED}: {groups}"
-        for what, addresses in sends.items():
-            for source, dest in zip(addresses, receives[what], strict=True):
-                memory(dest, *what[2:])[:] = memory(source, *what[2:])
-        if not sends:
-            for calls in zip(*groups, strict=True):
-                assert len({(kind, agreed) for kind, _, agreed in calls}) == 1, f"{MIXED}: {calls}"
-                collective(calls[0][0], *calls[0][2], places=[addresses for _, addresses, _ in calls])
+    def _do(self, calls):
+        """Do the calls of all ranks: (kind, addresses, what must agree with the others)."""
+        assert len({(kind, agreed) for kind, _, agreed in calls}) == 1, f"{MIXED}: {calls}"
+        collective(calls[0][0], *calls[0][2], places=[addresses for _, addresses, _ in calls])
 
 
 def memory(address: int, count: int, dtype: int) -> np.ndarray:
@@ -123,7 +111,7 @@ class CuPy:
 
 
 class Event:
-    """Comes when so many groups are done; at once on the current stream, on which NumPy computes at once."""
+    """Comes when so many calls are done; at once on the current stream, on which NumPy computes at once."""
 
     def __init__(self, cupy):
         self.cupy, self.after, self.stream = cupy, None, None
@@ -170,7 +158,7 @@ class NCCL:
     """`cupy.cuda.nccl`."""
 
     def __init__(self, cupy, fabrics):
-        self.cupy, self.fabrics, self.group, self.depth = cupy, fabrics, [], 0
+        self.cupy, self.fabrics = cupy, fabrics
         self.NcclCommunicator = lambda *args: NcclCommunicator(self, *args)
         for name, code in (*((n, c) for n, (c, _) in DTYPES.items()), *OPS.items()):
             setattr(self, f"NCCL_{name}", code)
@@ -178,17 +166,6 @@ class NCCL:
     def get_unique_id(self):
         self.fabrics.append(Fabric())
         return (len(self.fabrics) - 1).to_bytes(128, "little")
-
-    def groupStart(self):
-        self.depth += 1
-
-    def groupEnd(self):
-        self.depth -= 1
-        assert self.depth >= 0
-        if self.depth == 0 and self.group:
-            calls, self.group = self.group, []
-            ((comm, stream),) = {(comm, stream) for comm, stream, _ in calls}
-            comm.launch(self.cupy.streams[stream], [call for *_, call in calls])
 
 
 class NcclCommunicator:
@@ -202,7 +179,7 @@ class NcclCommunicator:
         for kind in ARGUMENTS:
             setattr(self, kind, functools.partial(self._call, kind))
         for _ in range(LONG):
-            if len(self.fabric.groups) == ndev:
+            if len(self.fabric.calls) == ndev:
                 return
             nccl.cupy.hand_over()
         raise NcclError("NCCL_ERROR_SYSTEM_ERROR: some ranks never came")
@@ -210,18 +187,15 @@ class NcclCommunicator:
     def abort(self):
         self.fabric.dead = True
 
-    def launch(self, stream, calls):
+    def launch(self, stream, call):
         assert stream.ptr, "NCCL on the current stream"
         assert stream.ready, "the stream did not wait for what the current one computes"
         stream.ready = False
-        stream.after = self.fabric, self.fabric.push(self.rank, calls)
+        stream.after = self.fabric, self.fabric.push(self.rank, call)
 
     def _call(self, kind, *arguments):
         assert not self.fabric.dead
         assert len(arguments) == ARGUMENTS[kind]
         assert all(type(v) is int for v in arguments), (kind, arguments)
-        n, stream = 1 if kind in MESSAGES else 2, arguments[-1]
-        self.nccl.cupy.calls.append((kind, *arguments[n:-1]))
-        self.nccl.groupStart()
-        self.nccl.group.append((self, stream, (kind, arguments[:n], arguments[n:-1])))
-        self.nccl.groupEnd()
+        self.nccl.cupy.calls.append((kind, *arguments[2:-1]))
+        self.launch(self.nccl.cupy.streams[arguments[-1]], (kind, arguments[:2], arguments[2:-1]))

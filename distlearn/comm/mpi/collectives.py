@@ -30,8 +30,6 @@ RETURN = Call("return", ())
 class Agreement:
     """One exchange of calls."""
 
-    __slots__ = ("_call", "_number", "_records", "_request", "_same", "_sent")
-
     def __init__(self, raw, call: Call, number: int):
         self._call, self._number = call, number
         self._sent = _record(call)

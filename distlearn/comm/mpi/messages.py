@@ -12,6 +12,8 @@ import time
 import weakref
 import zlib
 from collections import Counter, defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -141,8 +143,8 @@ class Messages:
         start, host, kind = self.clock.now(), to_host(out, load=False), kind_of(out.dtype)
         request = self.raw.Irecv(as_bytes(host), source, tag * KINDS + kind)
         look = functools.partial(self._look_for_other_kinds, source, tag, kind, out)
-        peer = "source", source, tag
-        return RecvWork(self, name, start, request, out, lambda: from_host(host, out), peer, look)
+        about = {"peer": ("source", source, tag), "out": out, "look": look}
+        return RecvWork(self, name, out.nbytes, start, request, lambda: from_host(host, out), **about)
 
     def _isend(self, x, dest, tag):
         site = call_site()
@@ -264,146 +266,145 @@ class Activity:
                 break
 
 
+@dataclass(eq=False, repr=False)
 class MPIWork:
     """One operation in progress: an MPI request, its name and size, and a function to call when it is done."""
 
-    __slots__ = ("_agreement", "_comm", "_error", "_finish", "_name", "_nbytes", "_peer", "_request", "_result",
-                 "_start", "site")  # fmt: skip
+    comm: Any
+    name: str | None
+    nbytes: int
+    start: float
+    request: Any
+    finish: Callable[..., Any] | None = None
+    agreement: Any = None
+    peer: tuple[Any, ...] | None = None  # of a message: "dest" or "source", rank, tag
+    site: Any = None
+    result = error = None
 
-    def __init__(self, comm, name, nbytes, start, request, finish=None, agreement=None, peer=None):
-        self._comm, self._name, self._nbytes = comm, name, nbytes
-        self._start, self._request, self._finish = start, request, finish
-        self._agreement, self._peer, self.site = agreement, peer, None
-        self._result = self._error = None
-        comm.activity.pending.add(self)
+    def __post_init__(self):
+        self.comm.activity.pending.add(self)
 
     def __str__(self) -> str:
-        call = self._name or "a message"
-        if self._peer is not None:
-            end, rank, tag = self._peer
-            call = f"{self._name or 'send'}({end}={rank}, tag={tag})"
-        return f"{call} of {self._nbytes} bytes" if self._nbytes else call
-
-    @property
-    def rank(self) -> int:
-        return self._comm.rank
+        call = self.name or "a message"
+        if self.peer is not None:
+            end, rank, tag = self.peer
+            call = f"{self.name or 'send'}({end}={rank}, tag={tag})"
+        return f"{call} of {self.nbytes} bytes" if self.nbytes else call
 
     def give_back(self, copy) -> None:
         """Let the next call use the memory of an array that `copy` of the communicator made."""
-        self._comm.activity.copies[copy.shape, copy.dtype].append(copy)
+        self.comm.activity.copies[copy.shape, copy.dtype].append(copy)
 
     def started_at(self, site):
         """Note that a call on the user's line `site` returned this; it must be waited for."""
         self.site = site
-        self._comm.activity.unwaited.add(self)
+        self.comm.activity.unwaited.add(self)
         return self
 
     def _test(self) -> bool:
-        return self._request.Test()
+        return self.request.Test()
 
     def _explain(self, error):
         """Return the exception that a user should see for one that MPI raised."""
         if hasattr(error, "Get_error_string"):
-            return CommError(f"rank {self._comm.rank}: {self} failed: {error.Get_error_string()}")
+            return CommError(f"rank {self.comm.rank}: {self} failed: {error.Get_error_string()}")
         return error
 
     def test(self) -> bool:
         """Let MPI move data; say whether the operation is done."""
-        if self._request is None:
+        if self.request is None:
             return True
         try:
-            if self._agreement is not None:
+            if self.agreement is not None:
                 # the calls are compared first: MPI may raise its own error for calls that differ
-                if not self._agreement.done():
+                if not self.agreement.done():
                     return False
-                self._agreement = None
+                self.agreement = None
             if not self._test():
                 return False
-            self._result = self._finish() if self._finish else None
+            self.result = self.finish() if self.finish else None
         except Exception as error:  # raised in wait(), every time
-            self._error = self._explain(error)
-            if self._agreement is not None:  # MPI continues the operation: its buffers must stay
-                ABANDONED.append((self._request, self._finish))
-        self._request = self._finish = self._agreement = None  # let go of the buffers
-        self._comm.activity.pending.discard(self)
-        if self._name:
-            self._comm.record(self._name, self._start, self._nbytes)
+            self.error = self._explain(error)
+            ABANDONED.append((self.request, self.finish))  # MPI may continue the operation: its buffers must stay
+        self.request = self.finish = self.agreement = None  # let go of the buffers
+        self.comm.activity.pending.discard(self)
+        if self.name:
+            self.comm.record(self.name, self.start, self.nbytes)
         return True
 
     def done(self) -> bool:
         if not self.test():
             return False
-        self._comm.activity.unwaited.discard(self)
+        self.comm.activity.unwaited.discard(self)
         return True
 
     def wait(self):
-        self._comm.activity.unwaited.discard(self)
+        self.comm.activity.unwaited.discard(self)
         if not self.test():
-            self._comm.block(self.test, self, self._nbytes)
-        if self._error is not None:
-            raise self._error
-        return self._result
+            self.comm.block(self.test, self, self.nbytes)
+        if self.error is not None:
+            raise self.error
+        return self.result
 
 
+@dataclass
 class GuardedWork:
     """An operation on a copy of the array `x`, with which `wait` compares it: it must not change in between."""
 
-    __slots__ = ("_before", "_name", "_result", "_work", "_x")
-
-    def __init__(self, work: MPIWork, name: str, x, before, result=None):
-        self._work, self._name, self._x, self._before, self._result = work, name, x, before, result
+    work: MPIWork
+    name: str
+    x: np.ndarray
+    before: np.ndarray | None
+    result: np.ndarray | None = None
 
     def done(self) -> bool:
-        return self._work.done()
+        return self.work.done()
 
     def wait(self):
-        found = self._work.wait()
-        if self._before is not None:
-            if not same_bytes(self._x, self._before):
-                who = f"rank {self._work.rank}"
-                raise CommError(f"{who}: the array given to {self._name} was changed before wait() ({self._work.site})")
-            if self._result is not None:
-                self._x[...] = self._result
-                self._work.give_back(self._result)
-            self._work.give_back(self._before)
-            self._before = None
-        return found if self._result is None else self._x
+        found = self.work.wait()
+        if self.before is not None:
+            if not same_bytes(self.x, self.before):
+                who, site = f"rank {self.work.comm.rank}", self.work.site
+                raise CommError(f"{who}: the array given to {self.name} was changed before wait() ({site})")
+            if self.result is not None:
+                self.x[...] = self.result
+                self.work.give_back(self.result)
+            self.work.give_back(self.before)
+            self.before = None
+        return found if self.result is None else self.x
 
 
+@dataclass(eq=False, repr=False)
 class RecvWork(MPIWork):
     """A receive in progress: a message whose size differs from the buffer's, longer or shorter, is an error."""
 
-    __slots__ = ("_look", "_next_look", "_out", "_status")
+    out: Any = None  # the buffer
+    look: Callable[[], None] | None = None  # raises if a message of another kind has arrived
 
-    def __init__(self, comm, name, start, request, out, finish, peer, look):
-        super().__init__(comm, name, out.nbytes, start, request, finish, peer=peer)
-        self._out, self._status = out, comm.mpi.Status()
-        self._look, self._next_look = look, time.perf_counter() + LOOK_SECONDS
+    def __post_init__(self):
+        super().__post_init__()
+        self.status, self.next_look = self.comm.mpi.Status(), time.perf_counter() + LOOK_SECONDS
 
     def _test(self) -> bool:
-        if not self._request.Test(self._status):
-            if time.perf_counter() > self._next_look:
-                try:
-                    self._look()
-                except ValueError:
-                    ABANDONED.append((self._request, self._finish))
-                    raise
-                self._next_look = time.perf_counter() + LOOK_SECONDS
+        if not self.request.Test(self.status):
+            if time.perf_counter() > self.next_look:
+                self.look()
+                self.next_look = time.perf_counter() + LOOK_SECONDS
             return False
-        nbytes = self._status.Get_count(self._comm.mpi.BYTE)
-        if nbytes != self._nbytes:
+        nbytes = self.status.Get_count(self.comm.mpi.BYTE)
+        if nbytes != self.nbytes:
             raise self._wrong_size(f"{nbytes} bytes")
         return True
 
     def _explain(self, error):
-        mpi = self._comm.mpi
+        mpi = self.comm.mpi
         if isinstance(error, mpi.Exception) and error.Get_error_class() == mpi.ERR_TRUNCATE:
-            return self._wrong_size(f"more than {self._nbytes} bytes")
+            return self._wrong_size(f"more than {self.nbytes} bytes")
         return super()._explain(error)
 
     def _wrong_size(self, found: str) -> ValueError:
-        out, (_, source, tag) = self._out, self._peer
+        out, (_, source, tag) = self.out, self.peer
         return ValueError(
-            f"rank {self._comm.rank}: recv(source={source}, tag={tag}) expected {out.size} {out.dtype}, but the "
+            f"rank {self.comm.rank}: recv(source={source}, tag={tag}) expected {out.size} {out.dtype}, but the "
             f"message holds {found}"
         )

@@ -116,6 +116,11 @@ def _fold(n, p, time):
     return 2 * time(n) if _floor(p) < p else 0.0
 
 
+def _doubling(p):
+    """Messages of recursive doubling: of a power of two in every round, and two for each rank beyond it."""
+    return _floor(p) * rounds(_floor(p)) + 2 * (p - _floor(p))
+
+
 def _binomial(n, p, time):
     return rounds(p) * time(0) + (p - 1) * _wire(n, time)
 
@@ -153,8 +158,8 @@ FORMULAS = {
     "ring_reduce_scatter": _SHARES,
     "ring_all_gather": _RING_GATHER,
     "doubling_all_reduce": Formula(
-        lambda p: _floor(p) * rounds(_floor(p)) + 2 * (p - _floor(p)),
-        lambda n, p: n * (_floor(p) * rounds(_floor(p)) + 2 * (p - _floor(p))),
+        _doubling,
+        lambda n, p: n * _doubling(p),
         lambda n, p, time: rounds(_floor(p)) * time(n) + _fold(n, p, time),
     ),
     "halving_doubling_all_reduce": Formula(

@@ -54,24 +54,23 @@ def param_name(name: str) -> str:
     return rest.rpartition("/")[0] if kind == "optimizer" else rest
 
 
-class StateLayout:
-    """Names, shapes and dtypes of the arrays of a serial model's state."""
+def state_layout(model, optimizer) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
+    """Return shapes and dtypes of the arrays of a serial model's state, by name."""
+    arrays = named_arrays(model.params, optimizer)
+    return {name: (tuple(a.shape), np.dtype(a.dtype)) for name, a in arrays.items()}
 
-    def __init__(self, model, optimizer):
-        arrays = named_arrays(model.params, optimizer)
-        self.arrays = {name: (tuple(a.shape), np.dtype(a.dtype)) for name, a in arrays.items()}
 
-    def check(self, arrays: dict[str, Any]) -> None:
-        """Raise unless a state is one of this model and optimizer: then all of it can be loaded, on every rank."""
-        missing, extra = sorted(set(self.arrays) - set(arrays)), sorted(set(arrays) - set(self.arrays))
-        if missing or extra:
-            raise ValueError(f"the state is of another model or optimizer: it lacks {missing[:3]}, has {extra[:3]}")
-        for name, (shape, dtype) in self.arrays.items():
-            if arrays[name].shape != shape or arrays[name].dtype != dtype:
-                found = f"{arrays[name].shape} {arrays[name].dtype}, expected {shape} {dtype}"
-                raise ValueError(f"the state is of another model: {name} is {found}")
-            if name.startswith("param/") and (why := unfit(arrays[name], dtype)):
-                raise ValueError(f"the state cannot be trained on: {name} holds {why}")
+def check_state(arrays: dict[str, Any], layout: dict[str, Any]) -> None:
+    """Raise unless a state has this layout: then all of it can be loaded, on every rank."""
+    missing, extra = sorted(layout.keys() - arrays), sorted(arrays.keys() - layout)
+    if missing or extra:
+        raise ValueError(f"the state is of another model or optimizer: it lacks {missing[:3]}, has {extra[:3]}")
+    for name, (shape, dtype) in layout.items():
+        if arrays[name].shape != shape or arrays[name].dtype != dtype:
+            found = f"{arrays[name].shape} {arrays[name].dtype}, expected {shape} {dtype}"
+            raise ValueError(f"the state is of another model: {name} is {found}")
+        if name.startswith("param/") and (why := unfit(arrays[name], dtype)):
+            raise ValueError(f"the state cannot be trained on: {name} holds {why}")
 
 
 def serial_part(arrays: dict[str, Any]) -> dict[str, Any]:
@@ -105,8 +104,11 @@ def local_state(strategy) -> tuple[Any, ...]:
     return counting(state), own, states, (strategy.optimizer.steps, strategy.layout), sums
 
 
-def combine(states) -> tuple[dict[str, np.ndarray], dict]:
-    """Combine the states of all ranks: arrays in the shapes of the serial model, and values for JSON."""
+def capture(strategy) -> tuple[dict[str, np.ndarray] | None, dict]:
+    """Copy the state to rank 0: arrays in the shapes of the serial model, and values for JSON; all must call."""
+    states = strategy.world.gather_obj(local_state(strategy))
+    if states is None:
+        return None, {}
     held, alone, generators, shared, sums = zip(*states, strict=True)
     for rank, theirs in enumerate(sums):
         for name in (name for name, found in theirs.items() if found != sums[0].get(name, found)):
@@ -121,12 +123,6 @@ def combine(states) -> tuple[dict[str, np.ndarray], dict]:
         arrays |= {of_rank(rank, name): array for name, array in theirs.items()}
     steps, layout = shared[0]
     return arrays, {"steps": steps, "generators": list(generators), "layout": layout}
-
-
-def capture(strategy) -> tuple[dict[str, np.ndarray] | None, dict]:
-    """Copy the state to rank 0, as `combine` returns it; all must call."""
-    states = strategy.world.gather_obj(local_state(strategy))
-    return (None, {}) if states is None else combine(states)
 
 
 def restore(strategy, arrays: dict[str, Any], scalars: dict[str, Any]) -> None:

@@ -88,11 +88,12 @@ def to_bytes(checkpoint: Checkpoint) -> bytes:
     return data[:place] + digest + data[place + len(digest) :]
 
 
-def from_bytes(data: bytes, path) -> Checkpoint:
-    """Make a checkpoint from the contents of a file, and verify every byte."""
+def read(path) -> Checkpoint:
+    """Read a checkpoint, and verify every byte."""
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
+    data = Path(path).read_bytes()
     try:
         arrays = load(data)
         (n,) = _LENGTH.unpack_from(data)
@@ -110,11 +111,6 @@ def from_bytes(data: bytes, path) -> Checkpoint:
     if version != VERSION:  # trusted only now that the checksum has been verified
         raise CheckpointError(path, f"has format version {version}, this library reads version {VERSION}")
     return Checkpoint(step, {name: arrays[name] for name, _ in order}, meta)
-
-
-def read(path) -> Checkpoint:
-    """Read a checkpoint, and verify every byte; see `from_bytes`."""
-    return from_bytes(Path(path).read_bytes(), path)
 
 
 # -- store -------------------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from ...backend import get_xp
 from ...bounds import check_number
 from ...cuda.flat import layout, on_gpu
 from ...nn.layer import Param
-from ..strategy import check_global_rows
+from ..strategy import average_statistics, check_global_rows, statistics_of
 from .compression import CompressedAllReduce
 
 
@@ -87,7 +87,8 @@ def make_buckets(
 class GradientReducer:
     """All-reduces of the gradients of some parameters, of the loss, and of the number of rows that it is of.
 
-    Loss and rows are sent in the last bucket unless a code or half precision would round them.
+    Loss and rows are sent in the last bucket unless a code or half precision would round them. Statistics among the
+    parameters are averaged.
     """
 
     def __init__(self, comm, params, *, like, cap_bytes=1 << 20, overlap=True, compress=None):
@@ -98,6 +99,7 @@ class GradientReducer:
         self.buckets = make_buckets(params, cap_bytes, extra=2, aligned=compress is None)  # a code sees gradients only
         self._bucket_of = {id(p): bucket for bucket in self.buckets for p in bucket.params}
         self._works: list = []
+        self._statistics = statistics_of(params)
         self._in_last_bucket = bool(self.buckets) and compress is None and self.buckets[-1].flat.dtype.itemsize >= 4
         self.sums = self.buckets[-1].extra if self._in_last_bucket else get_xp(like).zeros(2, np.float64)
         self._reducers = {}
@@ -120,7 +122,7 @@ class GradientReducer:
         if bucket.pending == 0:
             self._start(bucket)
 
-    def finish(self, n: int) -> float:
+    def finish(self, mine: int, n: int) -> float:
         """Wait for all sums; return the loss of the global batch, whose n rows the ranks' rows must add up to."""
         if not self.overlap:
             for bucket in self.buckets:
@@ -129,10 +131,12 @@ class GradientReducer:
             self._works.append(self.comm.iall_reduce(self.sums))
         for work in self._works:
             work.wait()
-        rows = float(self.sums[1])
+        loss, rows = map(float, self.sums)
         if rows != n:
             check_global_rows(self.comm, rows, n)
-        return float(self.sums[0])
+        if self._statistics:
+            average_statistics(self.comm, self._statistics, mine, n)
+        return loss
 
     def waits_for_loss(self, param: Param) -> bool:
         """Say whether a parameter's bucket carries the loss: it must not be full before the loss is known."""

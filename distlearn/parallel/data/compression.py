@@ -216,12 +216,15 @@ class CompressedAllReduce:
     def __init__(self, comm: Communicator, n: int, codec: Codec, *, seed: int | Sequence[int] = (0,)):
         self.comm, self.codec = comm, codec
         self.parts = [slice(0, n)] * comm.size if codec.sparse else shares(n, comm.size)
+        self.n = length(self.parts[comm.rank])  # of the part that this rank sums
         self.rng = np.random.default_rng([*seed, comm.rank])
         self.errors = {}  # "given" and "summed": the errors of the last messages
 
     def start(self, x: Array) -> CompressedWork:
         """Start sending this rank's codes; the sum is in `x` after `wait`. Every rank must start in the same order."""
-        return CompressedWork(self, x)
+        parts, size = self.parts, self.comm.size
+        codes = self.encode("given", x, parts[:1]) * size if self.codec.sparse else self.encode("given", x, parts)
+        return CompressedWork(self, x, *self.exchange(codes, [self.codec.nbytes(self.n, x.dtype)] * size, x))
 
     def encode(self, which: str, x: Array, parts: Any) -> list[Any]:
         """Encode parts of `x` plus the last call's error; keep the error of this call."""
@@ -245,28 +248,27 @@ class CompressedAllReduce:
         return arrived | {comm.rank: codes[comm.rank]}, works
 
 
+@dataclass
 class CompressedWork:
     """A compressed all-reduce in progress."""
 
-    def __init__(self, reducer: CompressedAllReduce, x):
-        self._reducer, self._x = reducer, x
-        comm, codec, parts = reducer.comm, reducer.codec, reducer.parts
-        self._n = length(parts[comm.rank])
-        codes = reducer.encode("given", x, parts[:1]) * comm.size if codec.sparse else reducer.encode("given", x, parts)
-        self._arrived, self._works = reducer.exchange(codes, [codec.nbytes(self._n, x.dtype)] * comm.size, x)
+    reducer: CompressedAllReduce
+    x: Any
+    arrived: dict[int, Any]  # codes by rank
+    works: list[Any] | None
 
     def wait(self):
         """Sum the received codes in rank order, and send the sums; return the array."""
-        if self._works is None:
-            return self._x
-        for work in self._works:
+        reducer, x = self.reducer, self.x
+        if self.works is None:
+            return x
+        for work in self.works:
             work.wait()
-        self._works = None
-        reducer, x, xp = self._reducer, self._x, get_xp(self._x)
-        comm, codec = reducer.comm, reducer.codec
-        total, one = xp.zeros(self._n, x.dtype), xp.empty(self._n, x.dtype)
+        self.works = None
+        comm, codec, xp = reducer.comm, reducer.codec, get_xp(x)
+        total, one = xp.zeros(reducer.n, x.dtype), xp.empty(reducer.n, x.dtype)
         for rank in range(comm.size):
-            codec.decode(self._arrived[rank], one)
+            codec.decode(self.arrived[rank], one)
             total += one
         if codec.sparse:
             x[...] = total

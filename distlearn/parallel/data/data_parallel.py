@@ -108,14 +108,8 @@ class DataParallel(Replicated):
         check_positive("DataParallel", accumulate=accumulate, check_every=1 if check_every is None else check_every)
         super().__init__(comm, model, loss, optimizer)
         self.accumulate, self.check_every, self._steps = accumulate, check_every, 0
-        self.reducer = GradientReducer(
-            comm,
-            model.params,
-            like=model.params[0].data,
-            cap_bytes=cap_bytes,
-            overlap=overlap,
-            compress=compress,
-        )
+        buckets = {"cap_bytes": cap_bytes, "overlap": overlap, "compress": compress}
+        self.reducer = GradientReducer(comm, model.params, like=model.params[0].data, **buckets)
         if compress is None:
             optimizer.follow(self.reducer.buckets)
 
@@ -131,9 +125,7 @@ class DataParallel(Replicated):
             on_grad = self.reducer.on_grad if i == len(pieces) else None  # gradients are complete in the last piece
             self.model.backward(dy, saved, on_grad=on_grad, clock=self.clock)
             del out, saved, dy  # or the next micro-batch's activations would need memory beside these
-        loss = self.reducer.finish(batch.n)
-        if self.statistics:
-            average_statistics(self.comm, self.statistics, len(batch.x), batch.n)
+        loss = self.reducer.finish(rows, batch.n)
         update(self.optimizer, self.clock)
         self._steps += 1
         if self.check_every and self._steps % self.check_every == 0:

@@ -14,7 +14,7 @@ from collections import Counter
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from ..strategy import check_whole
+from ..strategy import check_whole, update
 from .schedule import Action
 from .stages import sub_optimizer
 from .strategy import StagedModel
@@ -28,24 +28,24 @@ if TYPE_CHECKING:
 
 
 class Stash:
-    """The weights of one stage, in every version that a mini-batch still needs."""
+    """The weights of one stage, in every version that a mini-batch still needs; without `stashing` the newest alone."""
 
-    def __init__(self, params, used: dict[int, int]):
+    def __init__(self, params, used: dict[int, int], stashing: bool):
         self.params = [p for p in params if not p.frozen]
         self.used = used
         self.version, self.most = 0, 1
-        self._left = Counter(used.values())
-        self._kept: dict[int, list] = {}
+        self._left = Counter(used.values() if stashing else ())  # by version: mini-batches that need it
+        self._kept: dict[int, list] = {}  # by version, but the newest
 
     @contextmanager
     def weights(self, microbatch: int):
         """Inside the block the parameters are those of the mini-batch's version."""
-        wanted = self.used[microbatch]
-        if wanted == self.version:
+        kept = self._kept.get(self.used[microbatch])
+        if kept is None:  # the newest
             yield
             return
         now = [p.data for p in self.params]
-        self._put(self._kept[wanted])
+        self._put(kept)
         try:
             yield
         finally:
@@ -55,30 +55,17 @@ class Stash:
         for p, data in zip(self.params, arrays, strict=True):
             p.data = data
 
-    def advance(self, microbatch: int, update) -> None:
-        """Free weights that only this mini-batch needed; `update()` the newest ones, or a copy if others need them."""
+    def advance(self, microbatch: int) -> None:
+        """Free weights that only this mini-batch needed; before an update, which changes a copy if others need them."""
         done = self.used[microbatch]
         self._left[done] -= 1
-        if not self._left[done]:
+        if self._left[done] <= 0:
             self._kept.pop(done, None)
-        if self._left[self.version]:
+        if self._left[self.version] > 0:
             self._kept[self.version] = [p.data for p in self.params]
             self._put([p.data.copy() for p in self.params])
-        update()
         self.version += 1
         self.most = max(self.most, 1 + len(self._kept))
-
-
-class Newest(Stash):
-    """The newest weights of one stage alone, whatever a mini-batch went forward with."""
-
-    @contextmanager
-    def weights(self, microbatch: int):
-        yield
-
-    def advance(self, microbatch: int, update) -> None:
-        update()
-        self.version += 1
 
 
 class PipeDream(StagedModel):
@@ -162,8 +149,7 @@ class PipeDream(StagedModel):
         """Train on the mini-batches that `batch` is cut into; return the mean of their losses, on every rank."""
         check_whole(self, batch, self.comm)
         self._cut_batch(batch.x)
-        stash = Stash if self.stashing else Newest
-        self._stashes = {s: stash(stage.params, self._versions(s)) for s, stage in self.stages.items()}
+        self._stashes = {s: Stash(stage.params, self._versions(s), self.stashing) for s, stage in self.stages.items()}
         for part in self._optimizers.values():
             part.steps = self.optimizer.steps
         self.staleness = {}
@@ -198,6 +184,5 @@ class PipeDream(StagedModel):
         with stash.weights(action.microbatch):
             super()._backward(action, dy, on_grad)
         self.staleness[action.stage, action.microbatch] = stash.version - stash.used[action.microbatch]
-        flops, moved = optimizer.cost()
-        with self.clock.span("update", flops=flops, nbytes=moved):
-            stash.advance(action.microbatch, optimizer.step)
+        stash.advance(action.microbatch)
+        update(optimizer, self.clock)

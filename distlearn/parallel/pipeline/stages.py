@@ -45,7 +45,7 @@ def balance(costs: Sequence[float], n_stages: int, *, together: int = 1) -> list
     costs = [float(c) for c in costs]
     most = len(costs) - together + 1
     check_positive("balance", n_stages=n_stages)
-    if not 1 <= n_stages <= most:
+    if n_stages > most:
         which = f", of which the first {together} stay together" if together > 1 else ""
         raise ValueError(f"balance: {n_stages} stages of {len(costs)} layers{which}, expected 1 to {most} stages")
     if not all(0 <= c < float("inf") for c in costs):
@@ -77,8 +77,10 @@ def _best(before: list[float], n_stages: int, join) -> tuple[float, list[int]]:
     return worth[-1][n], cuts[::-1]
 
 
-def layer_costs(model: Sequential, shape: tuple[int, ...]) -> list[int]:
+def layer_costs(model: Sequential, shape: tuple[int, ...] | None = None) -> list[int]:
     """Return the operations of each layer, forward and backward, for an input of a shape, the batch included.
+
+    Without a shape, return the number of each layer's parameters.
 
     Examples
     --------
@@ -86,6 +88,8 @@ def layer_costs(model: Sequential, shape: tuple[int, ...]) -> list[int]:
     >>> layer_costs(MLP((784, 100, 10)), (1, 784))
     [313600, 300, 6000]
     """
+    if shape is None:
+        return [sum(p.size for p in layer.params) for layer in model.layers]
     return [layer.flops(s) + layer.backward_flops(s) for layer, s in model.parts(tuple(shape))]
 
 
@@ -99,9 +103,7 @@ def as_stages(stages, model: Sequential, n_stages: int, shape=None) -> list[slic
     if not isinstance(model, Sequential):
         raise TypeError(f"stages: expected a Sequential, whose layers can be cut apart, got a {type(model).__name__}")
     n = len(model.layers)
-    if stages is None:
-        sizes = [sum(p.size for p in layer.params) for layer in model.layers]
-        stages = sizes if shape is None else layer_costs(model, shape)
+    stages = layer_costs(model, shape) if stages is None else stages
     if isinstance(stages, str) or not hasattr(stages, "__len__") or not len(stages):
         raise ValueError(f"stages: {stages!r}, expected a list: slices of the layers, or a cost for each layer")
     stages = list(stages)

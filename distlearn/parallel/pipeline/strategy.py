@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...backend import Array, get_xp
-from ...nn.layer import Layer, walk
+from ...nn.layer import walk
 from ...shares import shares
 from ..sharding import ShardSpec
-from ..strategy import Strategy, check_whole, summed_norm
+from ..strategy import Strategy, check_whole, summed_norm, update
 from .schedule import LANE, SCHEDULES, Action, Schedule, check_schedule
 from .stages import StageComm, StageParams, agree_on_boundaries, as_stages, sub_optimizer
 
@@ -36,17 +36,9 @@ MICROBATCHES_PER_RANK = 4
 """By default: the bubble is then below a fifth (Huang et al. (2019), section 2.3: negligible from 4 on)."""
 
 
-def _checked(schedule, n_ranks: int, n_microbatches) -> Schedule:
-    """Return a valid schedule; immutable arguments are checked once, not by every simulated rank."""
-    fixed = isinstance(schedule, (str, Schedule)) or schedule in SCHEDULES.values()
-    return (_check_once if fixed else _check)(schedule, n_ranks, n_microbatches)
-
-
-def _check(schedule, n_ranks, n_microbatches):
+@lru_cache(maxsize=16)
+def _check_once(schedule, n_ranks: int, n_microbatches) -> Schedule:
     return check_schedule(schedule, n_ranks, n_microbatches).require()
-
-
-_check_once = lru_cache(maxsize=16)(_check)
 
 
 class StagedModel(Strategy):
@@ -71,7 +63,9 @@ class StagedModel(Strategy):
         super().__init__(comm, model, loss, optimizer)
         if n_microbatches is None and (callable(schedule) or (isinstance(schedule, str) and schedule in SCHEDULES)):
             n_microbatches = MICROBATCHES_PER_RANK * comm.size
-        self.schedule = _checked(schedule, comm.size, n_microbatches)
+        fixed = isinstance(schedule, (str, Schedule)) or schedule in SCHEDULES.values()
+        check = _check_once if fixed else _check_once.__wrapped__  # once, and not by every simulated rank
+        self.schedule = check(schedule, comm.size, n_microbatches)
         self.n_microbatches = self.schedule.n_microbatches
         self.slices = as_stages(stages, model, self.schedule.n_stages, shape)
         pieces = [model.part(model.layers[part]) for part in self.slices]
@@ -86,7 +80,7 @@ class StagedModel(Strategy):
         self.stages = {s: pieces[s] for s in self.schedule.stages_of(comm.rank)}
         self._stage_params = StageParams(comm, model, pieces, self._rank_of)
         self.params = self._stage_params.params
-        self.model = _Stages(list(self.stages.values()), self.params)
+        self.model = model.part([layer for stage in self.stages.values() for layer in stage.layers])
         self.optimizer = sub_optimizer(type(self).__name__, optimizer, self.params, comm.size == 1)
         self._boundaries, self._boundaries_for = [], None
         self._cut_for = None
@@ -287,7 +281,7 @@ class Pipeline(StagedModel):
     def step(self, batch: Batch) -> float:
         check_whole(self, batch, self.comm)
         loss = self.accumulate(batch)
-        self.update()
+        update(self.optimizer, self.clock)
         return loss
 
     def accumulate(self, batch: Batch, on_grad: Callable[..., Any] = lambda param: None) -> float:
@@ -316,22 +310,6 @@ class Pipeline(StagedModel):
     def _loss_of(self, action, y, labels):
         return self.loss(y, labels, self._batch.n)
 
-    def update(self) -> None:
-        flops, moved = self.optimizer.cost()
-        with self.clock.span("update", flops=flops, nbytes=moved):
-            self.optimizer.step()
-
     def _norm(self, params) -> float:
         """Return the length of the whole model's gradient: a parameter that stages share counts once."""
         return summed_norm(self.counted(params), [self.comm], self.like)
-
-
-class _Stages(Layer):
-    """Stages as one layer, so that `walk` visits all of them."""
-
-    def __init__(self, stages, params):
-        self._stages, self.params = stages, params
-
-    @property
-    def children(self):
-        return self._stages

@@ -432,22 +432,18 @@ def account(model: Layer, input_shape: tuple[int, ...], size: int) -> Account:
 
         sent()
         x = MetaArray(input_shape, input_dtype(outline))
-        passes, ways = [], []
-        for layer in sharded.layers:
+        passed = []
+        for layer, layout in zip(sharded.layers, sharded.layouts, strict=True):
             x, saved = layer.forward(x)
-            passes.append(saved)
-            ways.append(sent())
+            passed.append((layer, layout, saved, sent()))
         dy, rows, known = x, [], set()
-        for layer, saved, layout, forward in reversed(
-            list(zip(sharded.layers, passes, sharded.layouts, ways, strict=True))
-        ):
+        for layer, layout, saved, forward in reversed(passed):
             dy = dy if dy is None else layer.backward(dy, saved)
             new = {id(p): p.nbytes for p in layer.params if id(p) not in known}
             known |= set(new)
-            name = layer.name.partition(".")[0] if "." in layer.name else layer.name
             text = type(layer).__name__ if layer.children else repr(layer)
-            rows.insert(0, AccountRow(name, text, layout, sum(new.values()), forward, sent()))
-        return rows
+            rows.append(AccountRow(layer.name.partition(".")[0], text, layout, sum(new.values()), forward, sent()))
+        return rows[::-1]
 
     title = f"{size} ranks, input {tuple(input_shape)}, bytes per sample"
     return Account(world.run(program)[0], input_shape[0], title)

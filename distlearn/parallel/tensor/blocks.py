@@ -77,29 +77,26 @@ class SiameseParallel(TensorLayer):
 
     def __init__(self, comm, siamese: Siamese):
         super().__init__(comm, siamese.name)
-        self.serial, self.local = siamese, siamese.layers[0]
+        self.serial, self.local = siamese, copy.copy(siamese.layers[0])
+        self.local.name = siamese.name
         self.params = [Param(p.data, p.name, p.frozen) for p in self.local.params]  # same data, separate gradients
-        learned = [p for p in self.local.params if not p.frozen]
-        self.buckets = make_buckets(learned)
-        self._pairs = [(mine, p) for mine, p in zip(self.local.params, self.params, strict=True) if not p.frozen]
+        self.buckets = make_buckets(self.local.params)
 
     def forward(self, x):
         self.output_shape(x.shape)
-        with self.span("forward", x.shape, x.dtype.itemsize):
-            y, saved = self.local.forward(get_xp(x).ascontiguousarray(x[:, self.comm.rank]))
-        return self._both(y), (saved, (x.shape, x.dtype.itemsize))
+        y, saved = super().forward(get_xp(x).ascontiguousarray(x[:, self.comm.rank]))
+        return self._both(y), saved
 
     def backward(self, dy, saved):
-        saved, like = saved
         for bucket in self.buckets:
             bucket.clear()
-        with self.span("backward", *like):
-            dx = self.local.backward(get_xp(dy).ascontiguousarray(dy[:, self.comm.rank]), saved)
+        dx = super().backward(get_xp(dy).ascontiguousarray(dy[:, self.comm.rank]), saved)
         for bucket in self.buckets:
             bucket.flush()
             self.comm.all_reduce(bucket.flat)
-        for mine, learned in self._pairs:  # of this pass alone: gradients of several passes add up
-            learned.grad += mine.grad
+        for mine, p in zip(self.local.params, self.params, strict=True):
+            if not p.frozen:  # of this pass alone: gradients of several passes add up
+                p.grad += mine.grad
         return dx if dx is None else self._both(dx)
 
     def _both(self, x):

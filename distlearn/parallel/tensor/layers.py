@@ -13,7 +13,7 @@ import numpy as np
 
 from ...backend import column_sums, get_xp, matmul
 from ...nn import Dropout, Identity, Sequential
-from ...nn.container import cost, layer_span
+from ...nn.container import layer_span
 from ...nn.layer import Layer, Param, check_input, walk
 from ...shares import shares
 from ..sharding import Shard, ShardSpec, gather_parts, length, reduce_scatter_parts, take_part
@@ -25,18 +25,14 @@ class AxisSharding:
     """Which values of an axis each rank holds."""
 
     def __init__(self, parts):
-        self.parts = [_as_slice(part) for part in parts]  # a slice gives a view and not a copy
+        self.parts = list(parts)  # slices, or arrays of indices
         self.widths = [length(part) for part in self.parts]
         self.n = sum(self.widths)
-        self._repeated: dict[int, AxisSharding] = {}
-
-    def __eq__(self, other):
-        return isinstance(other, AxisSharding) and all(map(np.array_equal, self.indices, other.indices))
 
     @classmethod
     def even(cls, n: int, size: int) -> AxisSharding:
         """Shard n values over ranks as `numpy.array_split` does: contiguous, the longer parts first."""
-        return cls([np.arange(part.start, part.stop) for part in shares(n, size)])
+        return cls(shares(n, size))
 
     @property
     def indices(self) -> list[Any]:
@@ -46,20 +42,12 @@ class AxisSharding:
         """Return the sharding of `times` such axes in a row: an image's channels after `Flatten`."""
         if times == 1:
             return self
-        if times not in self._repeated:
-            starts = np.arange(times)[:, None] * self.n
-            self._repeated[times] = AxisSharding([(starts + part).ravel() for part in self.indices])
-        return self._repeated[times]
+        starts = np.arange(times)[:, None] * self.n
+        return AxisSharding([(starts + part).ravel() for part in self.indices])
 
     def of_width(self, width: int, rank: int) -> AxisSharding:
         """Return the sharding of an axis of such axes in a row, of which a rank has `width` values."""
         return self.repeat(width // self.widths[rank])
-
-
-def _as_slice(part):
-    part = np.asarray(part, int)
-    contiguous = len(part) and (np.diff(part) == 1).all()
-    return slice(int(part[0]), int(part[-1]) + 1) if contiguous else part
 
 
 class TensorLayer(Layer):
@@ -84,18 +72,15 @@ class TensorLayer(Layer):
     def hold_alone(self, params) -> None:
         self.specs = {p.name: ShardSpec(tuple(p.data.shape)) for p in params}
 
-    def span(self, direction: str, shape, itemsize: int):
-        return layer_span(self.comm.clock, self, direction, shape, itemsize)
-
     def forward(self, x):
         like = x.shape, x.dtype.itemsize
-        with self.span("forward", *like):
+        with layer_span(self.comm.clock, self.local, "forward", *like):
             y, saved = self.local.forward(x)
         return y, (saved, like)
 
     def backward(self, dy, saved):
         saved, like = saved
-        with self.span("backward", *like):
+        with layer_span(self.comm.clock, self.local, "backward", *like):
             return self.local.backward(dy, saved)
 
     def local_shape(self, shape):
@@ -109,9 +94,6 @@ class TensorLayer(Layer):
 
     def backward_flops(self, shape):
         return self.local.backward_flops(self.local_shape(shape))
-
-    def bytes_moved(self, shape, itemsize=4):
-        return self.local.bytes_moved(self.local_shape(shape), itemsize)
 
     @property
     def input_gradient(self) -> bool:
@@ -187,20 +169,17 @@ class ColumnParallelLinear(ColumnParallel):
         self.local.d_out = self.local.b.size
 
     def backward(self, dy, saved):
-        x, (shape, itemsize) = saved
-        local, dx, work = self.local, None, None
-        dy, rows = dy.reshape(-1, local.d_out), x.reshape(-1, local.d_in)
-        flops, moved = cost(self, "forward", shape, itemsize)  # each of the two products, half of backward
+        (x, like), clock, local = saved, self.comm.clock, self.local
+        dx = work = None
+        later = [] if local.input_gradient else [(local.backward, dy, x)]
         if local.input_gradient:
-            with self.comm.clock.span(f"backward[{self.name}]", flops=flops, nbytes=moved):
-                dx = matmul(dy, local.W.data.T)
+            with layer_span(clock, local, "backward_input", *like):
+                dx = local.backward(dy, x, later)
             work = self.comm.iall_reduce(dx) if self.sum_input_gradient else None
-        with self.comm.clock.span(f"backward[{self.name}]", flops=flops, nbytes=moved):  # while dX is being summed
-            local.W.add_product(rows.T, dy)
-            local.b.add(column_sums(dy))
-        if work is not None:
-            dx = work.wait()
-        return dx if dx is None else dx.reshape(shape)
+        with layer_span(clock, local, "backward_weights", *like):  # while dX is being summed
+            for add, *about in later:
+                add(*about)
+        return dx if work is None else work.wait()
 
 
 class FilterParallelConv2d(ColumnParallel):
@@ -230,19 +209,14 @@ class GroupParallelConv2d(ColumnParallel):
     def fits(conv, sharding: AxisSharding) -> bool:
         """Say whether each rank holds the channels that its groups of a convolution need."""
         p = len(sharding.parts)
-        return conv.groups % p == 0 and sharding.n == conv.c_in and sharding == AxisSharding.even(conv.c_in, p)
+        wanted = AxisSharding.even(conv.c_in, p)
+        return conv.groups % p == 0 and all(map(np.array_equal, sharding.indices, wanted.indices))
 
     def forward(self, x):
-        x = x if self.sharded_input else take_part(x, -1, self.inputs.parts[self.comm.rank])
-        like = x.shape, x.dtype.itemsize
-        with layer_span(self.comm.clock, self.local, "forward", *like):
-            y, saved = self.local.forward(x)
-        return y, (saved, like)
+        return super().forward(x if self.sharded_input else take_part(x, -1, self.inputs.parts[self.comm.rank]))
 
     def backward(self, dy, saved):
-        saved, like = saved
-        with layer_span(self.comm.clock, self.local, "backward", *like):
-            dx = self.local.backward(dy, saved)
+        dx = TensorLayer.backward(self, dy, saved)
         if dx is None or self.sharded_input:
             return dx
         if self.sum_input_gradient:  # every channel's gradient is on one rank
@@ -271,11 +245,12 @@ class RowParallelLinear(TensorLayer):
 
     def forward(self, x):
         check_input(self, x)
-        with self.span("forward", x.shape, x.dtype.itemsize):
+        like = x.shape, x.dtype.itemsize
+        with layer_span(self.comm.clock, self.local, "forward", *like):
             y = matmul(x.reshape(-1, self.local.d_in), self.W.data)
         y = self.comm.all_reduce(y)
         y += self.b.data
-        return y.reshape(*x.shape[:-1], self.local.d_out), (x, (x.shape, x.dtype.itemsize))
+        return y.reshape(*x.shape[:-1], self.local.d_out), (x, like)
 
 
 class HeadParallelAttention(TensorLayer):
@@ -286,7 +261,7 @@ class HeadParallelAttention(TensorLayer):
     def __init__(self, comm, layer):
         super().__init__(comm, layer.name)
         heads = shares(layer.heads, comm.size)
-        sharding = AxisSharding([np.arange(part.start * layer.d, part.stop * layer.d) for part in heads])
+        sharding = AxisSharding([slice(part.start * layer.d, part.stop * layer.d) for part in heads])
         self.local = copy.copy(layer)
         self.local.heads = length(heads[comm.rank])
         *inputs, out = map(copy.copy, layer.layers)

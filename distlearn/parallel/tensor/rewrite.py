@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter, defaultdict
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from ... import nn
@@ -39,6 +40,12 @@ BY_CHANNEL = (nn.ReLU, nn.GELU, nn.Sigmoid, nn.Tanh, nn.Identity, nn.MaxPool, nn
 """Layers that treat every neuron or channel separately, so they run on any part of them."""
 WITHOUT_PARAMETERS = (*BY_CHANNEL, nn.Flatten, nn.Reshape, nn.Dropout, nn.LocalResponseNorm, nn.Softmax)
 """Layers whose backward pass is a linear map of dy: a sum over ranks may be formed before or after it."""
+SHARDED = {
+    nn.Linear: (ColumnParallelLinear, "d_out", "neurons"),
+    nn.Conv2d: (FilterParallelConv2d, "c_out", "filters"),
+    nn.MultiHeadAttention: (HeadParallelAttention, "heads", "heads"),
+}
+"""By layer: its form whose input is replicated, and which of its attributes counts what it divides over ranks."""
 
 
 def parallelize(model: nn.Sequential, comm: Communicator) -> TensorSequential:
@@ -77,105 +84,39 @@ def parallelize(model: nn.Sequential, comm: Communicator) -> TensorSequential:
         made = TensorSequential(comm, model.layers, ["on the only rank"] * len(model.layers))
         made.together = model.together
         return made
-    return _Rewriter(model, comm).sequence(model)
+    return _Rewriter(comm, SharedParams(model)).sequence(model)
 
 
 class _Rewriter:
-    """Goes through a model once."""
+    """Builds a `TensorSequential` from serial layers, one after another."""
 
-    def __init__(self, model, comm):
-        self.comm, self.shared_params = comm, SharedParams(model)
+    def __init__(self, comm, shared: SharedParams):
+        self.comm, self.shared = comm, shared
+        self.layers, self.layouts, self.sharding = [], [], None
 
     def sequence(self, model: Layer) -> TensorSequential:
         layers = model.layers if isinstance(model, nn.Sequential) else [model]
-        built = SequenceBuilder(self)
         i = 0
         while i < len(layers):
             stack = self._stack_at(layers, i)
             if stack:
-                built.gather()
-                built.append(StackParallel(self.comm, stack))
+                self.gather()
+                self.append(StackParallel(self.comm, stack))
             else:
-                built.append_serial(layers[i], layers[i + 1 :])
+                self.append_serial(layers[i], layers[i + 1 :])
             i += len(stack) or 1
-        made = built.build()
+        self.gather()
+        for i, layer in enumerate(self.layers):
+            if isinstance(layer, Gather):  # one before sharded neurons sums their gradients
+                layer.partial = defer_input_all_reduce(self.layers[i + 1 :])
+        made = TensorSequential(self.comm, self.layers, self.layouts)
         made.name, made.together = model.name, model.together if isinstance(model, nn.Sequential) else None
         return made
 
     def _stack_at(self, layers, start) -> list[Any]:
         """Return the GRU layers in a row from here on, if there is one for every rank."""
-        end = start
-        while end < len(layers) and type(layers[end]) is nn.GRU:
-            end += 1
-        stack = layers[start:end]
-        usable = len(stack) >= self.comm.size > 1 and all(map(self.shared_params.private, stack))
-        return stack if usable else []
-
-    def rewrite(self, layer: Layer) -> tuple[Layer, str]:
-        """Shard a layer whose input is replicated; return the new layer, and the reason if it was not sharded."""
-        if type(layer) in (nn.Linear, nn.Conv2d):
-            return self._column_parallel(layer)
-        if type(layer) is nn.MultiHeadAttention:
-            if layer.heads < self.comm.size:
-                return layer, "on every rank: too few heads"
-            if not self.shared_params.private(layer):
-                return layer, "on every rank: shared"
-            return HeadParallelAttention(self.comm, layer), ""
-        if type(layer) in BLOCKS:
-            made = self._block(layer)
-            if any(isinstance(part, TensorLayer) for part in walk(made)):
-                return made, ""
-        return layer, "on every rank"
-
-    def _column_parallel(self, layer) -> tuple[Layer, str]:
-        dense = type(layer) is nn.Linear
-        n, what = (layer.d_out, "neurons") if dense else (layer.c_out, "filters")
-        if not self.shared_params.private(layer):
-            return layer, "on every rank: shares a parameter"
-        if n < self.comm.size:
-            return layer, f"on every rank: only {n} {what}"
-        grouped = not dense and layer.groups > 1
-        if grouped and layer.groups % self.comm.size:
-            return layer, f"on every rank: {layer.groups} groups"
-        kind = ColumnParallelLinear if dense else GroupParallelConv2d if grouped else FilterParallelConv2d
-        return kind(self.comm, layer), ""
-
-    def _block(self, layer) -> Layer:
-        comm = self.comm
-        if isinstance(layer, nn.Sequential):  # a plan does not hold for parts of layers
-            return self.sequence(layer)
-        if (
-            type(layer) is nn.Parallel
-            and len(layer.layers) >= comm.size
-            and all(map(self.shared_params.private, layer.layers))
-        ):
-            return PathParallel(comm, layer)
-        if type(layer) is nn.Siamese and comm.size <= 2 and self.shared_params.private(layer):
-            kinds = {type(part) for part in walk(layer)}
-            if not kinds & {nn.BatchNorm, nn.Dropout}:
-                return SiameseParallel(comm, layer)
-        view = copy.copy(layer)
-        view.layers = [self.sequence(child) for child in layer.layers]
-        view.params = unique_params(view.layers)
-        view.spans_itself = True
-        return view
-
-
-def defer_input_all_reduce(layers: list[Layer]) -> bool:
-    """Let the first layer with parameters leave the gradient of its input partial: one summand on each rank."""
-    first = next((layer for layer in layers if type(layer) not in WITHOUT_PARAMETERS), None)
-    if not isinstance(first, ColumnParallel):
-        return False
-    first.sum_input_gradient = False
-    return True
-
-
-class SequenceBuilder:
-    """Builds a `TensorSequential` from serial layers, one after another."""
-
-    def __init__(self, rewriter):
-        self.rewriter, self.comm, self.shared_params = rewriter, rewriter.comm, rewriter.shared_params
-        self.layers, self.layouts, self.sharding = [], [], None
+        stack = list(takewhile(lambda layer: type(layer) is nn.GRU, layers[start:]))
+        return stack if len(stack) >= self.comm.size and all(map(self.shared.private, stack)) else []
 
     def append(self, layer, layout: str = "") -> None:
         self.layers.append(layer)
@@ -186,7 +127,7 @@ class SequenceBuilder:
         if self.sharding is not None and self._on_part(layer, following):
             return
         self.gather()
-        made, layout = self.rewriter.rewrite(layer)
+        made, layout = self._rewrite(layer)
         self.append(made, layout)
         if isinstance(made, ColumnParallel):
             self.sharding = made.sharding
@@ -194,7 +135,7 @@ class SequenceBuilder:
     def _on_part(self, layer, following) -> bool:
         """Append a layer that works on the rank's part; return False if it cannot."""
         kind, comm = type(layer), self.comm
-        private = self.shared_params.private(layer)
+        private = self.shared.private(layer)
         if kind in BY_CHANNEL or (kind is nn.Flatten and self._rows_follow(following)):
             self.append(layer, "on the rank's part")
         elif kind is nn.Dropout:
@@ -211,12 +152,9 @@ class SequenceBuilder:
 
     def _rows_follow(self, following) -> bool:
         """Say whether the next layer that mixes channels is a dense one that can take this rank's rows."""
-        for layer in following:
-            if type(layer) is nn.Linear:
-                return self.shared_params.private(layer)
-            if type(layer) not in (*BY_CHANNEL, nn.Dropout):
-                break
-        return False
+        mixing = (layer for layer in following if type(layer) not in (*BY_CHANNEL, nn.Dropout))
+        layer = next(mixing, None)
+        return type(layer) is nn.Linear and self.shared.private(layer)
 
     def gather(self) -> None:
         if self.sharding is None:
@@ -226,13 +164,50 @@ class SequenceBuilder:
         self.append(gather)
         self.sharding = None
 
-    def build(self) -> TensorSequential:
-        """End the sequence; every `Gather` before sharded neurons is to sum their gradients."""
-        self.gather()
-        for i, layer in enumerate(self.layers):
-            if isinstance(layer, Gather):
-                layer.partial = defer_input_all_reduce(self.layers[i + 1 :])
-        return TensorSequential(self.comm, self.layers, self.layouts)
+    def _rewrite(self, layer: Layer) -> tuple[Layer, str]:
+        """Shard a layer whose input is replicated; return the new layer, and the reason if it was not sharded."""
+        kind, size = type(layer), self.comm.size
+        if kind in BLOCKS:
+            made = self._block(layer)
+            if any(isinstance(part, TensorLayer) for part in walk(made)):
+                return made, ""
+        if kind not in SHARDED:
+            return layer, "on every rank"
+        parallel, count, what = SHARDED[kind]
+        if not self.shared.private(layer):
+            return layer, "on every rank: shares a parameter"
+        if getattr(layer, count) < size:
+            return layer, f"on every rank: only {getattr(layer, count)} {what}"
+        if kind is nn.Conv2d and layer.groups > 1:
+            if layer.groups % size:
+                return layer, f"on every rank: {layer.groups} groups"
+            parallel = GroupParallelConv2d
+        return parallel(self.comm, layer), ""
+
+    def _block(self, layer) -> Layer:
+        comm, private = self.comm, self.shared.private
+        if isinstance(layer, nn.Sequential):  # a plan does not hold for parts of layers
+            return _Rewriter(comm, self.shared).sequence(layer)
+        if type(layer) is nn.Parallel and len(layer.layers) >= comm.size and all(map(private, layer.layers)):
+            return PathParallel(comm, layer)
+        if type(layer) is nn.Siamese and comm.size == 2 and private(layer):
+            kinds = {type(part) for part in walk(layer)}
+            if not kinds & {nn.BatchNorm, nn.Dropout}:
+                return SiameseParallel(comm, layer)
+        view = copy.copy(layer)
+        view.layers = [_Rewriter(comm, self.shared).sequence(child) for child in layer.layers]
+        view.params = unique_params(view.layers)
+        view.spans_itself = True
+        return view
+
+
+def defer_input_all_reduce(layers: list[Layer]) -> bool:
+    """Let the first layer with parameters leave the gradient of its input partial: one summand on each rank."""
+    first = next((layer for layer in layers if type(layer) not in WITHOUT_PARAMETERS), None)
+    if not isinstance(first, ColumnParallel):
+        return False
+    first.sum_input_gradient = False
+    return True
 
 
 class SharedParams:

@@ -15,12 +15,10 @@ from ..data.bucket import GradientReducer
 from ..sharding import ShardSpec, gather_parts, load_into, reduce_scatter_parts
 from ..strategy import (
     Strategy,
-    average_statistics,
     check_state_shapes,
     check_whole,
     require_scope,
     sharded_state,
-    statistics_of,
     summed_norm,
     update,
 )
@@ -153,9 +151,8 @@ class OneWeirdTrick(Strategy):
             raise ValueError(f"OneWeirdTrick: {names} is used both before and after the first dense layer")
         dense = parallelize(dense, comm)
         self.features, self.dense = features, dense
-        self._statistics = statistics_of(features.params)
         self._partial = defer_input_all_reduce(dense.layers)  # the gradient at the boundary: one summand on each rank
-        layouts = [PART] * len(features.layers) + dense.layouts
+        layouts = ["a part of the batch"] * len(features.layers) + dense.layouts
         self.model = TensorSequential(comm, [*features.layers, *dense.layers], layouts)
         self.optimizer, self.specs = sub_optimizer("OneWeirdTrick", optimizer, self.model, comm)
         self.reducer = GradientReducer(
@@ -177,9 +174,7 @@ class OneWeirdTrick(Strategy):
         dy = dense.backward(dy, kept)
         dy = reduce_scatter_parts(comm, dy, 0, parts) if self._partial else dy[parts[comm.rank]].copy()
         features.backward(dy, saved, on_grad=reducer.on_grad, clock=self.clock)
-        loss = reducer.finish(batch.n)
-        if self._statistics:
-            average_statistics(comm, self._statistics, len(here), batch.n)
+        loss = reducer.finish(len(here), batch.n)
         update(self.optimizer, self.clock)
         return loss
 
@@ -187,9 +182,6 @@ class OneWeirdTrick(Strategy):
         parts = shares(len(x), self.comm.size)
         here, _ = self.features.eval().forward(x[parts[self.comm.rank]])
         return self.dense.eval().forward(gather_parts(self.comm, here, 0, parts))[0]
-
-
-PART = "a part of the batch"
 
 
 def boundary(model: Sequential) -> int | None:

@@ -89,7 +89,3 @@ class Speeds:
             return times[worker]
         except IndexError:
             raise IndexError(f"{self!r}: there is no worker {worker}, expected 0 to {self.workers - 1}") from None
-
-    def __getstate__(self):
-        """Pickle without the numbers that can be drawn again."""
-        return self.__dict__ | {"_drawn": {}}

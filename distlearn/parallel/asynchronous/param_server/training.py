@@ -59,7 +59,6 @@ class FlatModel:
         self._views = views_like(self.data, [p.data for p in learned])
         for p, view in zip(learned, self._views, strict=True):
             p.data = view
-        self._costs: dict[tuple, float] = {}
 
     def gradient(self, x, y, loss) -> float:
         """Compute the mean gradient over the rows of `x` into `grad`; return their mean loss. No rows: zeros."""
@@ -77,9 +76,7 @@ class FlatModel:
         return float(value)
 
     def flops(self, shape) -> float:
-        if shape not in self._costs:
-            self._costs[shape] = self.model.flops(shape) + self.model.backward_flops(shape) if shape[0] else 0
-        return self._costs[shape]
+        return self.model.flops(shape) + self.model.backward_flops(shape) if shape[0] else 0
 
     def load(self, values) -> None:
         """Overwrite the learned parameters with a flat array."""
@@ -306,9 +303,11 @@ class Run:
     @property
     def losses(self) -> np.ndarray:
         """Training loss of every update: the mean over the samples that it used, at the parameters they were given."""
-        applied = self.applied
-        weight = np.add.reduceat(applied["rows"].astype(float), self._first()) if len(applied) else np.zeros(0)
-        total = np.add.reduceat(applied["rows"] * applied["loss"], self._first()) if len(applied) else np.zeros(0)
+        applied, first = self.applied, self._first()
+        if not len(applied):
+            return np.zeros(0)
+        weight = np.add.reduceat(applied["rows"].astype(float), first)
+        total = np.add.reduceat(applied["rows"] * applied["loss"], first)
         return np.divide(total, weight, out=np.full(len(total), np.nan), where=weight > 0)
 
     def _first(self) -> np.ndarray:
@@ -317,10 +316,6 @@ class Run:
     @property
     def throughput(self) -> float:
         return self.updates / self.seconds if self.seconds > 0 else np.inf
-
-    @property
-    def samples_per_second(self) -> float:
-        return self.applied["rows"].sum() / self.seconds if self.seconds > 0 else np.inf
 
     def __repr__(self) -> str:
         mean = f"{self.staleness.mean():.3g}" if len(self.staleness) else "none"

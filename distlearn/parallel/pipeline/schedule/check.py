@@ -69,11 +69,15 @@ class Deadlock(NamedTuple):
         return "; ".join(w.what for w in self.waiting)
 
 
+def _needs_here(action: Action) -> list[Action]:
+    """The actions of the same micro-batch that must end before, on the same stage."""
+    return [] if action.kind == "F" else [action._replace(kind="I" if action.kind == "W" else "F")]
+
+
 def needs(schedule: Schedule, action: Action) -> list[Action]:
     """The actions that must end before an action starts: of the same micro-batch, on the neighbouring stage or here."""
     producer = schedule.producer(action)
-    here = {"F": [], "W": [action._replace(kind="I")]}.get(action.kind, [action._replace(kind="F")])
-    return here if producer is None else [*here, producer]
+    return _needs_here(action) + ([] if producer is None else [producer])
 
 
 def play(
@@ -212,6 +216,12 @@ def _placement(schedule: Schedule):
             yield ScheduleError("placement", f"rank {rank} has no actions, and stage {rank} is on rank {home}", rank)
 
 
+def _at(schedule: Schedule, problem: str, rank: int, position: int, action: Action, text: str, *arrows):
+    """An error at a position of a rank's order."""
+    where = f"rank {rank}, position {position} ({schedule.short(action)})"
+    return ScheduleError(problem, f"{where}: {text}", rank, position, action, arrows)
+
+
 def _counts(schedule: Schedule):
     """Actions that are missing, there twice, or for micro-batches that do not exist."""
     for rank, order in enumerate(schedule.orders):
@@ -219,22 +229,16 @@ def _counts(schedule: Schedule):
         for position, action in enumerate(order):
             places[action].append(position)
         for action, found in places.items():
-            shown = schedule.short(action)
             if action.microbatch >= schedule.n_microbatches:
-                message = f"there are micro-batches 0 to {schedule.n_microbatches - 1}"
-                yield ScheduleError(
-                    "unknown", f"rank {rank}, position {found[0]} ({shown}): {message}", rank, found[0], action
-                )
+                text = f"there are micro-batches 0 to {schedule.n_microbatches - 1}"
+                yield _at(schedule, "unknown", rank, found[0], action, text)
             if len(found) > 1:
-                message = f"rank {rank}, position {found[1]} ({shown}): is already at position {found[0]}"
-                yield ScheduleError("twice", message, rank, found[1], action)
+                yield _at(schedule, "twice", rank, found[1], action, f"is already at position {found[0]}")
             half = next((h for h in (action._replace(kind="I"), action._replace(kind="W")) if h in places), None)
             if action.kind == "B" and half is not None:  # each would release the same activations
-                message = (
-                    f"rank {rank}, position {found[0]} ({shown}): backward in one, beside one of its halves, "
-                    f"{schedule.short(half)} at position {places[half][0]}"
-                )
-                yield ScheduleError("twice", message, rank, found[0], action)
+                beside = f"{schedule.short(half)} at position {places[half][0]}"
+                text = f"backward in one, beside one of its halves, {beside}"
+                yield _at(schedule, "twice", rank, found[0], action, text)
         stages = schedule.stages_of(rank) or [rank] * (rank not in schedule.ranks_of)
         for stage, kind in ((s, kind) for s in stages for kind in _expected(schedule, s)):
             there = sum(a.stage == stage and a.kind == kind and a.microbatch < schedule.n_microbatches for a in places)
@@ -254,13 +258,12 @@ def _expected(schedule: Schedule, stage: int) -> str:
 def _order(schedule: Schedule):
     """Backward before forward, or the weights' gradient before the input's."""
     for rank, order in enumerate(schedule.orders):
-        place = {action: position for position, action in enumerate(order)}
-        for action, position in place.items():
-            before = {"F": action, "W": action._replace(kind="I")}.get(action.kind, action._replace(kind="F"))
-            if place[before] > position:
-                what = "the weights' gradient before the input's" if action.kind == "W" else "backward before forward"
-                message = (
-                    f"rank {rank}, position {position} ({schedule.short(action)}): {what}, "
-                    f"{schedule.short(before)} is at position {place[before]}; broken: {Arrow(before, action)}"
-                )
-                yield ScheduleError("order", message, rank, position, action, (Arrow(before, action),))
+        for position, action in enumerate(order):
+            for before in _needs_here(action):
+                later, arrow = schedule.place[before], Arrow(before, action)
+                if later > position:
+                    what = (
+                        "the weights' gradient before the input's" if action.kind == "W" else "backward before forward"
+                    )
+                    text = f"{what}, {schedule.short(before)} is at position {later}; broken: {arrow}"
+                    yield _at(schedule, "order", rank, position, action, text, arrow)

@@ -223,8 +223,7 @@ def make_schedule(
     else:
         raise TypeError(f"make_schedule: {schedule!r} is not a schedule, expected a name, text, generator or list")
     orders = tuple(
-        tuple(_located(_as_action(x, f"rank {rank}, position {i}"), rank) for i, x in enumerate(order))
-        for rank, order in enumerate(orders)
+        tuple(_as_action(x, rank, position) for position, x in enumerate(order)) for rank, order in enumerate(orders)
     )
     highest = max((a.microbatch for order in orders for a in order), default=-1)
     made = Schedule(orders, highest + 1 if n_microbatches is None else n_microbatches)
@@ -238,10 +237,6 @@ def _listed(order, rank: int, limit: int | None = None) -> list[Any]:
     if not hasattr(order, "__iter__"):
         raise TypeError(f"rank {rank}: {order!r} is not a list of actions, expected for example ['F0', 'B0']")
     return list(islice(order, limit))
-
-
-def _located(action: Action, rank: int) -> Action:
-    return action if action.stage is not None else action._replace(stage=rank)
 
 
 def _checked(made: Schedule, n_ranks, n_microbatches) -> Schedule:
@@ -288,14 +283,12 @@ def _read(text: str) -> list[list[Action]]:
     return orders
 
 
-def _as_action(x, where: str) -> Action:
-    """Convert an `Action`, a tuple like one, or its text to an `Action`; raise with `where` if it is none."""
-    if isinstance(x, str):
-        found = parse(x)
-        if len(found) == 1:
-            return found[0]
-    elif isinstance(x, tuple) and 2 <= len(x) <= 3 and x[0] in KINDS:
-        numbers = [n for n in x[1:] if n is not None]
-        if x[1] is not None and all(hasattr(n, "__index__") and n >= 0 for n in numbers):
-            return Action(x[0], *(None if n is None else int(n) for n in x[1:]))
-    raise ValueError(f'{where}: {x!r} is not an action, expected for example Action("F", 0)')
+def _as_action(x, rank: int, position: int) -> Action:
+    """Convert an `Action`, a tuple like one, or its text to an `Action` with its stage; raise if it is none."""
+    found = parse(x) if isinstance(x, str) else [x]
+    if len(found) == 1 and isinstance(found[0], tuple) and 2 <= len(found[0]) <= 3 and found[0][0] in KINDS:
+        kind, microbatch, stage = (*found[0], None)[:3]
+        stage = rank if stage is None else stage
+        if all(hasattr(n, "__index__") and n >= 0 for n in (microbatch, stage)):
+            return Action(kind, int(microbatch), int(stage))
+    raise ValueError(f'rank {rank}, position {position}: {x!r} is not an action, expected for example Action("F", 0)')

@@ -159,7 +159,6 @@ def test_curve_and_record():
     assert run.curve["loss"][-1] < run.curve["loss"][0]
     assert (run.curve["test_accuracy"] <= 1).all()
     assert run.histogram().sum() == run.updates == len(run.times) == len(run.losses) == 27
-    assert run.samples_per_second == pytest.approx(run.gradients["rows"].sum() / run.seconds)
     assert "27 updates" in repr(run)
 
 
