@@ -109,7 +109,7 @@ class Hybrid(Strategy):
         self.pipeline.optimizer.norm = self._norm
         self.comm, self.model, self.optimizer = self.mesh.dp, self.pipeline.model, self.pipeline.optimizer
         self.rank, self.size = self.mesh.dp.rank, self.mesh.dp.size
-        self.hold_in_shards(given, model)
+        self.hold_in_shards(given, self.model)
         self.reducer = GradientReducer(
             self.mesh.dp, self.pipeline.params, like=self.pipeline.like, cap_bytes=cap_bytes, overlap=overlap
         )

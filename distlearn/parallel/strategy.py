@@ -94,7 +94,7 @@ class Strategy:
         here = {id(p.data) for p in held.params}
         self.elsewhere = [p for p in model.params if id(p.data) not in here]
         for p in self.elsewhere:
-            p.data = HeldElsewhere(p, type(self).__name__)
+            p.data, p.grad = HeldElsewhere(p, type(self).__name__), None
 
     def step(self, batch: Batch) -> float:
         """Train on this rank's part of a global batch (`x`, `y`, `n`); return the loss of the whole one.

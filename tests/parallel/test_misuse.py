@@ -197,7 +197,7 @@ def write(strategy, number):
 @pytest.mark.parametrize("change", [replace, write])
 @pytest.mark.parametrize("name", ["serial", *ALL])
 def test_weights_that_are_set_between_steps_are_used_or_refused_by_name(name, change):
-    lost = name in ("zero3", "tensor", "hybrid tp") or (change is replace and name.startswith("zero"))
+    lost = name in ("zero3", *WHOLE) or (change is replace and name.startswith("zero"))
     if lost:
         with pytest.raises(RankError, match=r"data of '0\.W' (was replaced|is held in shards)"):
             after(name, change)
@@ -205,7 +205,14 @@ def test_weights_that_are_set_between_steps_are_used_or_refused_by_name(name, ch
         same(after(name, change), after("serial", change))
 
 
-@pytest.mark.parametrize("name", ["zero3", "tensor", "hybrid tp", "zero3 predicts"])
+@pytest.mark.parametrize("name", WHOLE)
+def test_the_model_that_was_given_does_not_predict_with_old_weights(name):
+    """A rank trains a part of it: the rest would be what it was before."""
+    with pytest.raises(RankError, match=r"is held in shards by .*; strategy.gather_params\(\) returns the trained"):
+        SimWorld(P).run(lambda comm: build(comm, name).given[0].forward(X))
+
+
+@pytest.mark.parametrize("name", ["zero3", *WHOLE, "zero3 predicts"])
 def test_weights_that_are_replaced_are_refused_where_they_would_be_ignored(name):
     def run(comm):
         strategy = build(comm, name.removesuffix(" predicts"))

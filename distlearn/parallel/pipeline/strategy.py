@@ -82,6 +82,8 @@ class StagedModel(Strategy):
         self.params = self._stage_params.params
         self.model = model.part([layer for stage in self.stages.values() for layer in stage.layers])
         self.optimizer = sub_optimizer(type(self).__name__, optimizer, self.params, comm.size == 1)
+        self.like = get_xp(model.params[0].data).zeros(0)  # of the whole model: a stage may have no parameters
+        self.hold_in_shards(model, self.model)
         self._boundaries, self._boundaries_for = [], None
         self._cut_for = None
         self.peak_in_flight = 0
@@ -275,7 +277,6 @@ class Pipeline(StagedModel):
             raise ValueError("Pipeline: schedule 'pipedream' updates after every micro-batch; use PipeDream(...)")
         options = {"n_microbatches": n_microbatches, "stages": stages, "shape": shape}
         super().__init__(comm, model, loss, optimizer, schedule=schedule, **options)
-        self.like = model.params[0].data  # of the whole model: a stage may have none
         self.optimizer.norm = self._norm
 
     def step(self, batch: Batch) -> float:
