@@ -79,10 +79,16 @@ EXERCISES["windows"] = Exercise(
             "for v in range(kw):  ->  for v in range(kh):",
         ],
         "lrn: it is x that is damped: multiply by x": f"{DAMPED}  ->  {DAMPED[4:]}",
-        "lrn: neighbours are channels, the last axis": (
-            "(0, 0), (0, 0), (0, 0), (half, half)  ->  (0, 0), (half, half), (0, 0), (0, 0)",
-            "squares[..., i : i + x.shape[-1]]  ->  squares[:, i : i + x.shape[1]]",
-        ),
+        "lrn: neighbours are channels, the last axis": [
+            (
+                "(0, 0), (0, 0), (0, 0), (half, half)  ->  (0, 0), (half, half), (0, 0), (0, 0)",
+                "squares[..., i : i + x.shape[-1]]  ->  squares[:, i : i + x.shape[1]]",
+            ),
+            (
+                "(0, 0), (0, 0), (0, 0), (half, half)  ->  (0, 0), (0, 0), (half, half), (0, 0)",
+                "squares[..., i : i + x.shape[-1]]  ->  squares[:, :, i : i + x.shape[2]]",
+            ),
+        ],
         "lrn: a slice that begins below 0 begins at the other end: max(0, ...)": (
             "sum(squares[..., i : i + x.shape[-1]] for i in range(n))"
             "  ->  np.stack([(x * x)[..., c - half : c + half + 1].sum(-1) for c in range(x.shape[-1])], -1)"
@@ -441,7 +447,9 @@ EXERCISES["cost"] = Exercise(
             f"{TILES}  ->  n * -(-(h + r - 1) // m) * -(-(w + r - 1) // m)",
             f"{TILES}  ->  n * -(-(h - r + 1) // m) * -(-(w - r + 1) // m)",
         ],
-        "round up rows of tiles and columns of tiles, each by itself": f"{TILES}  ->  n * -(-h * w // m**2)",
+        "round up rows of tiles and columns of tiles, each by itself": [
+            f"{TILES}  ->  n * {tiles}" for tiles in ("-(-h * w // m**2)", "h * w // m**2")
+        ],
         "work: pixels are transformed for each tile and each input channel": [
             f"tiles * c_in * 2 * a**3  ->  {other}2 * a**3" for other in ("", "c_in * ", "tiles * ")
         ],
@@ -610,7 +618,9 @@ EXERCISES["points"] = Exercise(
         "points with reciprocals are good: 3 and 1/3 are too far from 1": instead("[0, 1, -1, 3, -3, 1 / 3, -1 / 3]"),
         "points with both signs": instead("[0, 0.25, 0.5, 1, 1.5, 2, 2.5]"),
         "two points that are close together can hardly be told apart": instead(
-            "[0, 1, -1, 1.01, -1.01, 0.5, -0.5]", "[0, 1, -1, 1.2, -1.2, 1 / 1.2, -1 / 1.2]"
+            "[0, 1, -1, 1.01, -1.01, 0.5, -0.5]",
+            "[0, 1, -1, 1.2, -1.2, 1 / 1.2, -1 / 1.2]",
+            "[0, 1, -1, 1.5, -1.5, 2 / 3, -2 / 3]",
         ),
         "seven numbers, all different: is one of them made by //, or 0 twice?": instead(
             "[0, 1, -1, 2, -2, 0, 0]", "[0, 1, -1, 2, -2, 1 // 2, -1 // 2]"
