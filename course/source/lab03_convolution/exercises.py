@@ -58,13 +58,6 @@ EXERCISES["windows"] = Exercise(
     draws=12,
     mistakes={
         "convolve: u counts rows, v columns": "x[:, u : u + oh, v : v + ow]  ->  x[:, v : v + oh, u : u + ow]",
-        "convolve: there is one position more, h - kh + 1": (
-            "x.shape[1] - kh + 1, x.shape[2] - kw + 1  ->  x.shape[1] - kh, x.shape[2] - kw"
-        ),
-        "max_pool: the k rows of a window do not follow each other in memory: (n, h // k, k, w // k, k, c)": (
-            "reshape(n, h // k, k, w // k, k, c).max(axis=(2, 4))"
-            "  ->  reshape(n, h // k, w // k, k, k, c).max(axis=(3, 4))"
-        ),
         "max_pool: windows do not overlap: they move by k": [
             f"{POOLED}  ->  {OVERLAPPING}",
             (f"{CUT}  ->  ", f"{POOLED}  ->  {OVERLAPPING}"),
@@ -86,10 +79,16 @@ EXERCISES["windows"] = Exercise(
             "for v in range(kw):  ->  for v in range(kh):",
         ],
         "lrn: it is x that is damped: multiply by x": f"{DAMPED}  ->  {DAMPED[4:]}",
-        "lrn: neighbours are channels, the last axis": (
-            "(0, 0), (0, 0), (0, 0), (half, half)  ->  (0, 0), (half, half), (0, 0), (0, 0)",
-            "squares[..., i : i + x.shape[-1]]  ->  squares[:, i : i + x.shape[1]]",
-        ),
+        "lrn: neighbours are channels, the last axis": [
+            (
+                "(0, 0), (0, 0), (0, 0), (half, half)  ->  (0, 0), (half, half), (0, 0), (0, 0)",
+                "squares[..., i : i + x.shape[-1]]  ->  squares[:, i : i + x.shape[1]]",
+            ),
+            (
+                "(0, 0), (0, 0), (0, 0), (half, half)  ->  (0, 0), (0, 0), (half, half), (0, 0)",
+                "squares[..., i : i + x.shape[-1]]  ->  squares[:, :, i : i + x.shape[2]]",
+            ),
+        ],
         "lrn: a slice that begins below 0 begins at the other end: max(0, ...)": (
             "sum(squares[..., i : i + x.shape[-1]] for i in range(n))"
             "  ->  np.stack([(x * x)[..., c - half : c + half + 1].sum(-1) for c in range(x.shape[-1])], -1)"
@@ -105,6 +104,7 @@ EXERCISES["windows"] = Exercise(
         ),
         "convolve: add the positions of the kernel: only the last one is left": "y = y + x[  ->  y = x[",
         "convolve: there are h - kh + 1 rows of outputs, and w - kw + 1 columns": [
+            "x.shape[1] - kh + 1, x.shape[2] - kw + 1  ->  x.shape[1] - kh, x.shape[2] - kw",
             "oh, ow = x.shape[1] - kh + 1  ->  oh, ow = x.shape[1] - kh",
             "x.shape[2] - kw + 1\n    y  ->  x.shape[2] - kw\n    y",
         ],
@@ -113,7 +113,7 @@ EXERCISES["windows"] = Exercise(
         ),
         "convolve: a sum over the kernel's positions, not a mean": f"{PLACE}  ->  {PLACE} / (kh * kw)",
         "convolve: a kernel may be larger than 3 x 3": f"{PLACE}  ->  (u < 3) * {PLACE} * (v < 3)",
-        "convolve: the dtype of the images, whatever it is: np.zeros(shape) is always float64": (
+        "convolve: the dtype of the images: np.zeros(shape) is float64": (
             "    y = 0\n  ->      y = np.zeros((len(x), oh, ow, W.shape[3]))\n"
         ),
         "convolve: in float32 digits of float64 are lost": (
@@ -128,17 +128,18 @@ EXERCISES["windows"] = Exercise(
             "    y = 0\n  ->      x *= 1.0\n    x += 1e-7\n    y = 0\n",
             "    return x * (k  ->      x *= 1 + 1e-4\n    return x * (k",
         ],
-        "max_pool: the largest, not the sum": f"{POOLED}  ->  {POOLED.replace('.max(', '.sum(')}",
-        "max_pool: the largest, not the mean": f"{POOLED}  ->  {POOLED.replace('.max(', '.mean(')}",
-        "max_pool: the largest, not the least": f"{POOLED}  ->  {POOLED.replace('.max(', '.min(')}",
-        "max_pool: drop the rows and columns that do not fill a window": f"{CUT}  ->  ",
-        "max_pool: drop the rest, do not fill it up": (
-            f"{CUT}  ->      x = np.pad(x, ((0, 0), (0, -h % k), (0, -w % k), (0, 0)))\n    h, w = x.shape[1:3]\n"
-        ),
+        "max_pool: the largest, not the sum, mean or least": [
+            f"{POOLED}  ->  {POOLED.replace('max(', other)}" for other in ("sum(", "mean(", "min(")
+        ],
+        "max_pool: drop the rows and columns that do not fill a window": [
+            f"{CUT}  ->  ",
+            f"{CUT}  ->      x = np.pad(x, ((0, 0), (0, -h % k), (0, -w % k), (0, 0)))\n    h, w = x.shape[1:3]\n",
+        ],
         "max_pool: this is the first value of each window": f"{POOLED}  ->  x[:, ::k, ::k]",
-        "max_pool: a window is k neighbours: reshape to (n, h // k, k, w // k, k, c)": (
-            f"{POOLED}  ->  x.reshape(n, k, h // k, k, w // k, c).max(axis=(1, 3))"
-        ),
+        "max_pool: a window is k neighbours: reshape to (n, h // k, k, w // k, k, c)": [
+            f"{POOLED}  ->  x.reshape(n, k, h // k, k, w // k, c).max(axis=(1, 3))",
+            f"{POOLED}  ->  x.reshape(n, h // k, w // k, k, k, c).max(axis=(3, 4))",
+        ],
         "max_pool: the axes in a window are 2 and 4": [
             f"{POOLED}  ->  {POOLED.replace('(2, 4)', '(1, 3)')}",
             f"{POOLED}  ->  {POOLED.replace('(2, 4)', '(3, 4)')}",
@@ -159,36 +160,31 @@ EXERCISES["windows"] = Exercise(
         "lrn: sum over n channels, not over all": (
             f"{DAMPED}  ->  x * (k + alpha * (x * x).sum(axis=-1, keepdims=True)) ** -beta"
         ),
-        "lrn: squares are added": "np.pad(x * x,  ->  np.pad(x,",
-        "lrn: squares are added, not magnitudes": "np.pad(x * x,  ->  np.pad(abs(x),",
-        "lrn: square first, then add": (
+        "lrn: square first, then add": [
             "np.pad(x * x,  ->  np.pad(x,",
-            f"{DAMPED}  ->  {DAMPED.replace('total', 'total**2')}",
-        ),
-        "lrn: beyond the first and last channel there is nothing: pad with zeros": [
+            "np.pad(x * x,  ->  np.pad(abs(x),",
+            ("np.pad(x * x,  ->  np.pad(x,", f"{DAMPED}  ->  {DAMPED.replace('total', 'total**2')}"),
+        ],
+        "lrn: pad the channels with zeros": [
             f"{AROUND}  ->  {AROUND[:-2]}, mode='wrap')\n",
             f"{AROUND}  ->  {AROUND[:-2]}, mode='edge')\n",
         ],
-        "lrn: n // 2 channels on each side, not n - 1 on one": [
+        "lrn: n // 2 channels on each side, and the channel itself": [
             f"{AROUND}  ->  (n - 1, 0)))\n",
             f"{AROUND}  ->  (0, n - 1)))\n",
-        ],
-        "lrn: n channels around each, n // 2 on each side: this is too few": [
             "for i in range(n))  ->  for i in range(half + 1))",
             "for i in range(n))  ->  for i in range(n - 1))",
+            "half = n // 2  ->  half, n = n, 2 * n + 1",
+            f"{DAMPED}  ->  {DAMPED.replace('total', '(total - x * x)')}",
         ],
-        "lrn: n channels around each, n // 2 on each side: this is too many": (
-            "half = n // 2  ->  half, n = n, 2 * n + 1"
-        ),
-        "lrn: the channel itself counts, too": f"{DAMPED}  ->  {DAMPED.replace('total', '(total - x * x)')}",
         "lrn: the power is that of the whole bracket": f"{DAMPED}  ->  x / (k + (alpha * total) ** beta)",
         "lrn: n is an argument, not always 5": "half = n // 2  ->  n = 5; half = n // 2",
-        "lrn: k is an argument, not always 2": f"{DAMPED}  ->  {DAMPED.replace('(k', '(2.0')}",
-        "lrn: alpha is an argument, not always 1e-4": f"{DAMPED}  ->  {DAMPED.replace('alpha', '1e-4')}",
-        "lrn: beta is an argument, not always 0.75": f"{DAMPED}  ->  {DAMPED.replace('-beta', '-0.75')}",
-        "lrn: k, alpha and beta are arguments: this is for the defaults": (
-            "half = n // 2  ->  k, alpha, beta = 2.0, 1e-4, 0.75; half = n // 2"
-        ),
+        "lrn: k, alpha and beta are arguments: this is for their defaults": [
+            f"{DAMPED}  ->  {DAMPED.replace('(k', '(2.0')}",
+            f"{DAMPED}  ->  {DAMPED.replace('alpha', '1e-4')}",
+            f"{DAMPED}  ->  {DAMPED.replace('-beta', '-0.75')}",
+            "half = n // 2  ->  k, alpha, beta = 2.0, 1e-4, 0.75; half = n // 2",
+        ],
         "lrn: the dtype of the images: np.zeros(shape) is float64": (
             "    total = sum(  ->      total = np.zeros(x.shape) + sum("
         ),
@@ -249,7 +245,7 @@ EXERCISES["spectra"] = Exercise(
             f"np.concatenate(shifted, axis=-1)  ->  np.concatenate(shifted, axis={axis})" for axis in (0, 1)
         ],
         "columns: channels come last, as in W": "np.concatenate(shifted, axis=-1)  ->  np.stack(shifted, axis=-1)",
-        "columns: the rows run over images first, then over rows and columns of the output": (
+        "columns: the rows run over images first, then over the output": (
             "    return np.concatenate(shifted, axis=-1)  ->  "
             "    return np.concatenate(shifted, axis=-1).transpose(1, 2, 0, 3)"
         ),
@@ -262,12 +258,10 @@ EXERCISES["spectra"] = Exercise(
         "im2col: the rows run over rows, then over columns of the output": (
             "y.reshape(n, h - kh + 1, w - kw + 1  ->  y.reshape(n, w - kw + 1, h - kh + 1"
         ),
-        "im2col: a kernel is a column, W.reshape(-1, c_out): a transpose mixes them up": (
-            "W.reshape(-1, c_out)  ->  W.reshape(c_out, -1).T"
-        ),
-        "im2col: W.reshape(-1, c_out), with the axes of W as they are": (
-            "W.reshape(-1, c_out)  ->  W.transpose(3, 0, 1, 2).reshape(-1, c_out)"
-        ),
+        "im2col: W.reshape(-1, c_out), with the axes of W as they are": [
+            "W.reshape(-1, c_out)  ->  W.reshape(c_out, -1).T",
+            "W.reshape(-1, c_out)  ->  W.transpose(3, 0, 1, 2).reshape(-1, c_out)",
+        ],
         "im2col: the dtype of the images": "y = columns(x, kh, kw) @  ->  y = columns(x, kh, kw).astype(float) @",
         "im2col: rows and columns of the kernel are mixed up": "columns(x, kh, kw) @  ->  columns(x, kw, kh) @",
         "im2col: one product of two matrices, not one for each position of the kernel": [
@@ -282,10 +276,10 @@ EXERCISES["spectra"] = Exercise(
             "    images = np  ->      return im2col(x, W)\n    images = np",
         ],
         "fft_convolve: the conjugate is missing, so the kernel is flipped": "kernels.conj()  ->  kernels",
-        "fft_convolve: the conjugate keeps it from flipping the kernel: do not flip it, too": (
+        "fft_convolve: with the conjugate do not flip the kernel": (
             "np.fft.rfft2(W, (h, w)  ->  np.fft.rfft2(W[::-1, ::-1], (h, w)"
         ),
-        "fft_convolve: a flipped kernel needs no conjugate, and its last outputs are right: the conjugate is simpler": (
+        "fft_convolve: without the conjugate the last outputs are right, not the first: the conjugate is simpler": (
             "np.fft.rfft2(W, (h, w)  ->  np.fft.rfft2(W[::-1, ::-1], (h, w)",
             "kernels.conj()  ->  kernels",
         ),
@@ -293,12 +287,12 @@ EXERCISES["spectra"] = Exercise(
             "images @ kernels.conj()  ->  images.conj() @ kernels"
         ),
         "fft_convolve: outputs whose window wraps around the edge are cut off": f"{CROPPED}  ->  ",
-        "fft_convolve: the first outputs are right, the last ones wrap around: cut off the last": [
+        "fft_convolve: the last outputs wrap around: keep the first": [
             f"{CROPPED}  ->  [:, kh - 1 :, kw - 1 :]",
             f"{CROPPED}  ->  [:, (kh - 1) // 2 : h - kh // 2, (kw - 1) // 2 : w - kw // 2]",
             f"{CROPPED}  ->  [:, -(h - kh + 1) :, -(w - kw + 1) :]",
         ],
-        "fft_convolve: pad kernels with zeros to (h, w); rows and columns are axes 1 and 2, but of W 0 and 1": [
+        "fft_convolve: pad kernels to (h, w): rows and columns are axes 1 and 2, but of W 0 and 1": [
             "np.fft.rfft2(W, (h, w), axes=(0, 1))  ->  np.fft.rfft2(W, axes=(0, 1))",
             "(h, w), axes=(0, 1))\n    y  ->  (w, h), axes=(1, 0))\n    y",
         ],
@@ -361,7 +355,7 @@ EXERCISES["winograd"] = Exercise(
         "do not flip the kernels": "G @ W.transpose(2, 3, 0, 1)  ->  G @ W[::-1, ::-1].transpose(2, 3, 0, 1)",
         "tiles that are not full count, too: round up": "-(-oh // m), -(-ow // m)  ->  oh // m, ow // m",
         "surplus outputs are cut off": f"{CORNERS}  ->  ",
-        "pad below and to the right, not above and to the left": f"{BELOW}  ->  (th * m - oh, 0), (tw * m - ow, 0)",
+        "pad below and to the right": f"{BELOW}  ->  (th * m - oh, 0), (tw * m - ow, 0)",
         "th tiles need th * m + r - 1 rows of pixels, tw tiles tw * m + r - 1 columns": [
             f"{BELOW}  ->  (0, 0), (0, 0)",
             f"{BELOW}  ->  (0, -h % m), (0, -w % m)",
@@ -389,7 +383,7 @@ EXERCISES["winograd"] = Exercise(
         "the kernels are transformed from both sides, G g G^T": (
             "0, 1) @ G.T)  ->  0, 1) @ np.eye(r, a, dtype=x.dtype))"
         ),
-        "compute in the dtype of the arguments: in section 5 it is rounding that is measured": [
+        "compute in the dtype of the arguments: section 5 measures rounding": [
             (
                 "    (m, a), r  ->      dtype = x.dtype\n"
                 "    x, W, BT, G, AT = (array.astype(float) for array in (x, W, BT, G, AT))\n    (m, a), r",
@@ -434,11 +428,10 @@ EXERCISES["cost"] = Exercise(
             "(a * r * r + a * r * a)  ->  2 * a * r * r",
             "(m * a * a + m * a * m)  ->  2 * m * a * a",
         ),
-        "depth: the input channels are added in a tree": " + int(np.ceil(np.log2(c_in)))  ->  ",
         "a tile has m + r - 1 rows of pixels": ["a = m + r - 1  ->  a = m - r + 1", "a = m + r - 1  ->  a = m + r"],
-        "work: kernels are transformed once, not for each tile": (
-            "work = c_in * c_out *  ->  work = tiles * c_in * c_out *"
-        ),
+        "work: kernels are transformed once, not for each tile or image": [
+            f"work = c_in * c_out *  ->  work = {often} * c_in * c_out *" for often in ("tiles", "n")
+        ],
         "work: there is a kernel for each pair of channels": [
             f"work = c_in * c_out *  ->  work = {other}" for other in ("", "c_in *", "c_out *")
         ],
@@ -446,20 +439,17 @@ EXERCISES["cost"] = Exercise(
             f"tiles * c_in * c_out * a**2  ->  tiles * c_in * c_out{other}"
             for other in ("", " * a", " * a**3", " * m**2", " * r**2")
         ],
-        "work: kernels are transformed once, not for each image": (
-            "work = c_in * c_out *  ->  work = n * c_in * c_out *"
-        ),
-        "work: there is a tile of pixels for each input channel, and of outputs for each output channel": [
+        "work: tiles of pixels have input channels, tiles of outputs have output channels": [
             "tiles * c_in * 2 * a**3  ->  tiles * c_out * 2 * a**3",
             "tiles * c_out * (m  ->  tiles * c_in * (m",
         ],
-        "h and w are those of the output, without what a kernel adds": (
-            f"{TILES}  ->  n * -(-(h + r - 1) // m) * -(-(w + r - 1) // m)"
-        ),
-        "h and w are those of the output already: do not take r - 1 off": (
-            f"{TILES}  ->  n * -(-(h - r + 1) // m) * -(-(w - r + 1) // m)"
-        ),
-        "round up rows of tiles and columns of tiles, each by itself": f"{TILES}  ->  n * -(-h * w // m**2)",
+        "h and w are those of the output already": [
+            f"{TILES}  ->  n * -(-(h + r - 1) // m) * -(-(w + r - 1) // m)",
+            f"{TILES}  ->  n * -(-(h - r + 1) // m) * -(-(w - r + 1) // m)",
+        ],
+        "round up rows of tiles and columns of tiles, each by itself": [
+            f"{TILES}  ->  n * {tiles}" for tiles in ("-(-h * w // m**2)", "h * w // m**2")
+        ],
         "work: pixels are transformed for each tile and each input channel": [
             f"tiles * c_in * 2 * a**3  ->  {other}2 * a**3" for other in ("", "c_in * ", "tiles * ")
         ],
@@ -475,16 +465,10 @@ EXERCISES["cost"] = Exercise(
         "work: a transform of pixels is two products, from both sides": (
             "tiles * c_in * 2 * a**3  ->  tiles * c_in * a**3"
         ),
-        "work: channels are added before the last transform, which is done once for each output channel": (
-            "tiles * c_out * (m  ->  tiles * c_in * c_out * (m"
-        ),
-        "work: the second product of the last transform is (m, a) by (a, m)": (
-            "m * a * a + m * a * m  ->  2 * m * a * a"
-        ),
-        "work: the first product of the last transform is (m, a) by (a, a)": "m * a * a + m * a * m  ->  2 * a * m * m",
-        "work: of the last transform one product is missing": [
-            "m * a * a + m * a * m  ->  m * a * a",
-            "m * a * a + m * a * m  ->  m * a * m",
+        "work: channels are added before the last transform": ("tiles * c_out * (m  ->  tiles * c_in * c_out * (m"),
+        "work: the products of the last transform are (m, a) by (a, a), and (m, a) by (a, m)": [
+            f"m * a * a + m * a * m  ->  {other}"
+            for other in ("2 * m * a * a", "2 * a * m * m", "m * a * a", "m * a * m")
         ],
         "work: the products for a kernel are (a, r) by (r, r), and (a, r) by (r, a)": [
             "a * r * r + a * r * a  ->  2 * a * r * r",
@@ -505,14 +489,11 @@ EXERCISES["cost"] = Exercise(
         "work: the transforms of pixels are missing": "    work += tiles * c_in * 2 * a**3\n  ->  ",
         "work: the transforms of outputs are missing": "    work += tiles * c_out * (m * a * a + m * a * m)\n  ->  ",
         "work: the products are missing": "    work += tiles * c_in * c_out * a**2\n  ->  ",
-        "depth: the products of a transform multiply before they add": [
-            f"{TRANSFORM}  ->  int(np.ceil(np.log2(a)))",
-        ],
-        "depth: the multiplications count, too": (
-            f"{TRANSFORM}  ->  int(np.ceil(np.log2(a)))",
+        "depth: each matrix product multiplies before it adds": [
+            f"{TRANSFORM}  ->  {TRANSFORM[4:]}",
+            (f"{TRANSFORM}  ->  {TRANSFORM[4:]}", f"{TREE}  ->  {TREE[4:]}"),
             f"{TREE}  ->  {TREE[4:]}",
-        ),
-        "depth: the products multiply, too, before channels are added": f"{TREE}  ->  {TREE[4:]}",
+        ],
         "depth: log2 is rounded up": [
             f"{TRANSFORM}  ->  1 + int(np.log2(a))",
             f"{TREE}  ->  1 + int(np.log2(c_in))",
@@ -521,8 +502,12 @@ EXERCISES["cost"] = Exercise(
         "depth: kernels are transformed while tiles are": (
             "depth = 2 * transform  ->  depth = 2 * (1 + int(np.ceil(np.log2(r)))) + 2 * transform"
         ),
-        "depth: channels are added in a tree, log2": [f"{TREE}  ->  c_in", f"{TREE}  ->  1 + c_in - 1 + (c_in < 1)"],
-        "depth: two transforms are on the chain, of tiles and of outputs, and each is two products": [
+        "depth: input channels are added in a tree, log2": [
+            f"{TREE}  ->  c_in",
+            f"{TREE}  ->  1 + c_in - 1 + (c_in < 1)",
+            " + int(np.ceil(np.log2(c_in)))  ->  ",
+        ],
+        "depth: two transforms are on the chain, and each is two products": [
             "+ 2 * transform\n  ->  \n",
             "+ 2 * transform\n  ->  + transform\n",
         ],
@@ -538,7 +523,7 @@ EXERCISES["cost"] = Exercise(
             f"{TRANSFORM}  ->  a",
             f"{TREE}  ->  c_in",
         ),
-        "depth: a transform is two products, one after the other, and each adds a terms in a tree": (
+        "depth: a transform is two products, each with a tree of a terms": (
             f"{TRANSFORM}  ->  (1 + int(np.ceil(np.log2(a * a)))) / 2",
             "    return work, depth  ->      return work, int(depth)",
         ),
@@ -571,7 +556,7 @@ EXERCISES["transforms"] = Exercise(
         "G has r columns, AT has m rows": f"{MATRICES}  ->  np.linalg.inv(values(m + r - 1)).T, values(m), values(r).T",
         "infinity's row has its 1 at the highest power": "np.eye(k)[-1:]  ->  np.eye(k)[:1]",
         "infinity is the last row": "[finite, infinite]  ->  [infinite, finite]",
-        "the last point is infinity: a row with a 1 at the end, not the powers of a number": (
+        "the last point is infinity: its row is not the powers of a number": (
             "np.eye(k)[-1:]  ->  7.0 ** np.arange(k)[None]"
         ),
         "the powers should rise: 1, a, a^2": "** np.arange(k)  ->  ** np.arange(k)[::-1]",
@@ -588,7 +573,7 @@ EXERCISES["transforms"] = Exercise(
             "np.eye(k)[-1:]  ->  2 * np.eye(k)[-1:]",
             "np.eye(k)[-1:]  ->  np.ones((1, k))",
         ],
-        "V cannot be inverted: it has a columns, a row of powers for each point, and (0, ..., 0, 1) as the last row": [
+        "V has a columns, a row of powers for each point, and (0, ..., 0, 1) as the last row": [
             "[finite, infinite]  ->  [finite]",
             "values(m + r - 1)  ->  values(m + r)",
             "np.eye(k)[-1:]  ->  np.zeros((1, k))",
@@ -602,7 +587,7 @@ EXERCISES["transforms"] = Exercise(
             f"return {MATRICES}  ->  return tuple(t.astype('float32') for t in ({MATRICES}))",
             "np.array(points, float)  ->  np.array(points, 'float32')",
         ],
-        "with a factor in one matrix and its reciprocal in another they convolve, but round otherwise": [
+        "no factors, even if they cancel: they change the rounding": [
             f"{MATRICES}  ->  2 * np.linalg.inv(values(m + r - 1)).T, values(r) / 2, values(m).T",
             f"{MATRICES}  ->  np.linalg.inv(values(m + r - 1)).T / 2, 2 * values(r), values(m).T",
             f"{MATRICES}  ->  np.linalg.inv(values(m + r - 1)).T, 2 * values(r), values(m).T / 2",
@@ -633,7 +618,9 @@ EXERCISES["points"] = Exercise(
         "points with reciprocals are good: 3 and 1/3 are too far from 1": instead("[0, 1, -1, 3, -3, 1 / 3, -1 / 3]"),
         "points with both signs": instead("[0, 0.25, 0.5, 1, 1.5, 2, 2.5]"),
         "two points that are close together can hardly be told apart": instead(
-            "[0, 1, -1, 1.01, -1.01, 0.5, -0.5]", "[0, 1, -1, 1.2, -1.2, 1 / 1.2, -1 / 1.2]"
+            "[0, 1, -1, 1.01, -1.01, 0.5, -0.5]",
+            "[0, 1, -1, 1.2, -1.2, 1 / 1.2, -1 / 1.2]",
+            "[0, 1, -1, 1.5, -1.5, 2 / 3, -2 / 3]",
         ),
         "seven numbers, all different: is one of them made by //, or 0 twice?": instead(
             "[0, 1, -1, 2, -2, 0, 0]", "[0, 1, -1, 2, -2, 1 // 2, -1 // 2]"
