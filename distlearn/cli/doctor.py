@@ -37,22 +37,35 @@ class Check:
     fix: str = ""  # the commands that fix it, ready to be pasted into a terminal
 
 
+HEADS = "check", "found", "verdict"
+
+
+def rows_of(checks: list[Check]) -> list[tuple[str, str, str]]:
+    """Return the rows of a table of checks, whose columns are `HEADS`."""
+    return [(check.name, check.found, f"{VERDICTS[check.verdict]} {check.verdict}") for check in checks]
+
+
+def summary(checks: list[Check]) -> str:
+    """Say whether labs can run, and how many problems and warnings there are."""
+    counts = {word: sum(check.verdict == word for check in checks) for word in ("problem", "warning")}
+    can = "cannot run until the commands above have been run" if counts["problem"] else "can run"
+    found = ", ".join(f"{word}s: {n}" for word, n in counts.items() if n)
+    return f"Labs {can}{f' ({found})' * bool(found)}."
+
+
 def show(checks: list[Check]) -> bool:
     """Print a table of the checks, their fixes and a summary; return whether a lab can run."""
     from .console import print_table, say
 
-    rows = [(c.name, c.found, f"{VERDICTS[c.verdict]} {c.verdict}") for c in checks]
-    print_table("distlearn doctor", ("check", "found", "verdict"), rows, styles=[STYLES[c.verdict] for c in checks])
+    print_table("distlearn doctor", HEADS, rows_of(checks), styles=[STYLES[c.verdict] for c in checks])
     for check in checks:
         if check.fix:
             say(f"{VERDICTS[check.verdict]} {check.name}:")
             for line in check.fix.splitlines():
                 say(f"    {line}", bold=True)
-    counts = {word: sum(check.verdict == word for check in checks) for word in ("problem", "warning")}
-    can = "cannot run until the commands above have been run" if counts["problem"] else "can run"
-    found = ", ".join(f"{word}s: {n}" for word, n in counts.items() if n)
-    say(f"Labs {can}{f' ({found})' * bool(found)}.", **(BAD if counts["problem"] else {"fg": "green", "bold": True}))
-    return not counts["problem"]
+    can_run = not any(check.verdict == "problem" for check in checks)
+    say(summary(checks), **(STYLES["ok"] | {"bold": True} if can_run else BAD))
+    return can_run
 
 
 class Finding(Exception):

@@ -160,7 +160,7 @@ EXERCISES["who_is_missing"] = Exercise(
         "ranks that have not come are missing: no call of theirs differs": ('"missing", late  ->  "mismatch", late'),
         "all have come: it is a mismatch": 'return "mismatch"  ->  return "missing"',
         "the odd rank is the one whose call differs from what most call": "!= usual  ->  == usual",
-        "which call is the usual one? Rank 0 may be the odd one": "max(set(names), key=names.count)  ->  names[0]",
+        "which call is the usual one? Rank 0 may be the odd one": "max(names, key=names.count)  ->  names[0]",
         "compare the calls at that number, not the last ones": (
             "for rank, box in boxes.items() for n, call, state in box if n == number"
             "  ->  for rank, (n, call, state) in last.items()"
