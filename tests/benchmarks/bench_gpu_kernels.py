@@ -48,7 +48,7 @@ def kernel_record(cupy, case: Case, card) -> dict:
     note = f"{nbytes / ours / 1e9:,.0f} GB/s, {flops / ours / 1e9:,.0f} Gflop/s"
     goal = ""
     if card:
-        share, bound = card.least_time(flops, nbytes) / ours, card.bound(flops / nbytes)
+        share, bound = card.least_time(flops, nbytes) / ours, "memory" if flops / nbytes < card.ridge else "compute"
         if case.variant.kernel in SHARES:
             goal = f"ours <= {1e5 * card.least_time(flops, nbytes) / SHARES[case.variant.kernel]:.4g}"
         note += f": {share:.0%} of what {card.name}'s {bound} bound allows"
