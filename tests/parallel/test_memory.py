@@ -10,7 +10,7 @@ import pytest
 from distlearn.data import Batch
 from distlearn.nn import MLP, Linear, Recompute, Sequential, SoftmaxCrossEntropy, Tanh
 from distlearn.optim import SGD, Adam, Momentum, Optimizer
-from distlearn.parallel import Serial, ZeRO, record_memory
+from distlearn.parallel import Hybrid, PipeDream, Pipeline, Serial, TensorParallel, ZeRO, record_memory
 from distlearn.sim import MetaArray
 
 from .combinations import CLASSES, LENGTH, MAKE, choose, make_model, make_optimizer
@@ -119,3 +119,18 @@ def test_the_peak_falls_from_stage_to_stage():
         assert peaks[0] > peaks[1] > peaks[2]
         most = {name: max(s.owners.get(name, 0) for s in records[2][0]) for name in ("parameters", "gradients")}
         assert most == {"parameters": (4 / 4 + 1) * layer, "gradients": (4 / 4 + 1 + overlap) * layer}
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [(Pipeline, {}), (PipeDream, {"n_microbatches": 4}), (TensorParallel, {}), (Hybrid, {"pp": 2, "tp": 2})],
+)
+def test_a_rank_of_a_model_that_is_split_does_not_hold_the_rest(kind, options):
+    """Neither the strategy nor the optimizer that it was given keeps the parameters of other ranks alive."""
+    model = MLP((1000, 1000, 1000, 1000, 10))
+
+    def make(comm, model):
+        return kind(comm, *parts(model, SGD(), 0.1), **options)
+
+    record = record_memory(make, model, without_data(Batch(np.zeros((16, 1000), "f4"), np.zeros(16, int), 16)), size=4)
+    assert all(sample.owners.get("other", 0) < 0.01 * sum(p.nbytes for p in model.params) for sample in record.samples)
