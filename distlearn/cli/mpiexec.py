@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from contextlib import contextmanager
 
 import click
 
@@ -32,6 +33,20 @@ def mpi_size() -> int:
 def mpi_rank() -> int:
     """Return this process's rank, without initializing MPI; 0 outside of mpiexec."""
     return next((int(os.environ[name]) for name in RANK if os.environ.get(name, "").isdigit()), 0)
+
+
+@contextmanager
+def end_other_ranks(size: int):
+    """Let an error that rank 0 alone finds, before training, end the other ranks, which wait for it in MPI."""
+    try:
+        yield
+    except click.ClickException as error:
+        if size > 1:
+            from ..world import MPIWorld
+
+            error.show()
+            MPIWorld().abort("", error.exit_code)
+        raise
 
 
 def train_as_rank(target, settings, folder, report) -> None:

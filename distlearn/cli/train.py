@@ -72,7 +72,7 @@ def train(preset, size, sizes, out, force, **options):
     mpiexec -n 4 distlearn train --data mnist
     """  # noqa: D301  (click wants the control character, not its name)
     from ..world.launching import busy_cores
-    from .mpiexec import mpi_rank, mpi_size, train_as_rank
+    from .mpiexec import end_other_ranks, mpi_rank, mpi_size, train_as_rank
     from .output import Experiment, report
     from .ranks import run_training
 
@@ -85,14 +85,15 @@ def train(preset, size, sizes, out, force, **options):
         if mpi_rank() > 0:  # under mpiexec, rank 0 alone checks the options and reports errors
             train_as_rank(targets[0], settings, None, None)
             return
-        dataset = _load_data(settings, targets)
-    if options["checkpoint"] is not None:
-        check_writable("--checkpoint", options["checkpoint"])
     force |= options["resume"] or options["resume_anyway"]  # into the same folder
     sizes = "-".join(str(target.size) for target in targets)
     default = Path("runs") / f"{Path(settings.data).name}-{settings.model}-{targets[0].world}{sizes}"
     default = default if options["checkpoint"] is None else options["checkpoint"] / "results"
-    folder = click.get_current_context().with_resource(results_folder(out or default, force))
+    with end_other_ranks(ranks), plain_errors(ValueError, OSError):
+        dataset = _load_data(settings, targets)
+        if options["checkpoint"] is not None:
+            check_writable("--checkpoint", options["checkpoint"])
+        folder = click.get_current_context().with_resource(results_folder(out or default, force))
     load = 0.0 if ranks else busy_cores()  # waiting ranks would count as busy cores
     about = Experiment(settings, dataset, note, folder, load)
     if ranks:

@@ -120,9 +120,10 @@ class MPIWorld(World):
             time.sleep(5.0)  # that rank ends this one too
         code = error.code if isinstance(error, SystemExit) and isinstance(error.code, int) else 1
         steps = "" if code == 130 else "".join(traceback.format_exception(error))  # 130: Ctrl-C, which a rank reported
-        self._abort(f"{steps}RankError: rank {self.rank}: {text}\n", code or 1)
+        self.abort(f"{steps}RankError: rank {self.rank}: {text}\n", code or 1)
 
-    def _abort(self, text: str, code: int = 1) -> None:
+    def abort(self, text: str, code: int = 1) -> None:
+        """Print a text, and end all ranks."""
         notes = [self._own.raw.Isend(b"", rank, FAILED) for rank in range(self.size) if rank != self.rank]
         sys.stderr.write(text)
         sys.stderr.flush()
@@ -179,4 +180,4 @@ class _Stalls:
             lines = "".join(f"  rank {wait.rank} {where(wait)}\n" for wait in waits)
             head = f"deadlock: all ranks wait, and have waited for {self._world.patience:g} s"
             verdict = who_is_missing({wait.rank: wait.records for wait in waits})
-            self._world._abort(f"RankDeadlockError: rank 0: {head}:\n{lines}{verdict.text}\n")
+            self._world.abort(f"RankDeadlockError: rank 0: {head}:\n{lines}{verdict.text}\n")

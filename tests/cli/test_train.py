@@ -217,6 +217,18 @@ def test_under_mpiexec(tmp_path):
     assert not (tmp_path / "out-2").exists()
 
 
+@pytest.mark.mpi
+@pytest.mark.parametrize("words", [["--data", "nowhere"], ["--n-train", "1"], ["--out", "/proc/x"]])
+def test_an_error_of_rank_0_alone_ends_all_ranks(tmp_path, words):
+    from distlearn.world import launch
+
+    command = [sys.executable, "-m", "distlearn", "train", *SMALL, "--out", str(tmp_path / "out"), *words]
+    done = launch(3, command, timeout=60, capture=True)
+    assert done.returncode
+    assert done.stderr.count("Error: ") == 1
+    assert "Traceback" not in done.stderr
+
+
 @pytest.mark.engines
 def test_interrupt_leaves_nothing_behind(tmp_path):
     """Ctrl-C while engines train: the command ends, and so do they."""
