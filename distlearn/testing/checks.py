@@ -13,6 +13,7 @@ from ..backend import Array, get_xp, has_gpu, to_device, to_numpy
 from ..data import Batch
 from ..nn import Conv2d, Flatten, Linear, MockDeviceArray, ReLU, Reshape, Sequential, SoftmaxCrossEntropy, Tanh, walk
 from ..nn.layer import Param, Statistic
+from ..nn.metrics import make_metric
 from ..optim import Momentum, Optimizer
 from ..optim.optimizer import needs_whole, state_arrays
 from ..parallel import Serial
@@ -395,34 +396,32 @@ def check_loss(loss: Loss, outputs: Array, targets: Array) -> None:
     """
     rules, n = Rules(loss), len(outputs)
     kept = outputs.copy(), targets.copy()
-    value, dy = loss(outputs, targets)
+    value, dy = loss(outputs, targets, n)
     rules.left_alone((outputs, targets), kept, "after the call")
-    remedy = (
-        "divide value and gradient by n, the size of the global batch (None: len(outputs)), and not by len(outputs)"
-    )
+    remedy = "divide value and gradient by n, the size of the global batch, and not by len(outputs)"
     twice, half = loss(outputs, targets, 2 * n)
     rules.same([np.array(2 * twice), 2 * half], [np.array(value), dy], "divided by n", "at twice the n", remedy)
     parts = [loss(outputs[s], targets[s], n) for s in (slice(1), slice(1, None))]
     sums = [np.array(sum(v for v, _ in parts)), np.concatenate([d for _, d in parts])]
     rules.same(sums, [np.array(value), dy], "parts add up", "two parts with the n of the whole", remedy)
-    slope = numeric_gradient(lambda: loss(outputs, targets)[0], outputs)
+    slope = numeric_gradient(lambda: loss(outputs, targets, n)[0], outputs)
     rules.same([dy], [slope], "gradient", "to central differences", "derive the value by outputs", TOLERANCE)
-    low = loss(*(a.astype("float32") if a.dtype.kind == "f" else a for a in (outputs, targets)))[1].dtype
+    low = loss(*(a.astype("float32") if a.dtype.kind == "f" else a for a in (outputs, targets)), n)[1].dtype
     rules.hold(low == np.float32, "dtypes", f"float32 gave a gradient of {low}", "return dy.astype(outputs.dtype)")
     remedy = "use xp = get_xp(outputs) for array functions, and float(value)"
-    for there, dz in _on_devices(rules, lambda move: loss(move(outputs), move(targets)), remedy):
+    for there, dz in _on_devices(rules, lambda move: loss(move(outputs), move(targets), n), remedy):
         rules.same([np.array(float(there)), dz.get()], [np.array(value), dy], "device arrays", "there and here", remedy)
 
 
-def check_metric(metric: Metric | str, outputs: Array, targets: Array) -> None:
-    """Check what evaluation in parts and on ranks relies on in a `Metric`.
+def check_metric(metric: Metric | str | Callable[..., float], outputs: Array, targets: Array) -> None:
+    """Check what evaluation in parts and on ranks relies on in a metric, given as `fit` takes it.
 
     Raises
     ------
     AssertionError
         Naming the rule that is broken, and how to mend it: "inputs are left alone", "sums add up", "none is NaN".
     """
-    rules, kept = Rules(metric), (outputs.copy(), targets.copy())
+    rules, metric, kept = Rules(metric), make_metric(metric), (outputs.copy(), targets.copy())
     whole = np.array(metric.count(outputs, targets), float)
     rules.left_alone((outputs, targets), kept, "after count")
     remedy = "count returns sums over samples, numerator and denominator; value(sums) divides"

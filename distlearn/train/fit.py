@@ -129,6 +129,10 @@ def fit(
     if checkpoints is not None:
         saving = Saving(checkpoints, every, strategy, data_fingerprint(dataset, batch_size, seed))
         now = saving.begin(resume)
+        if now.step > total:  # the history would end before the weights
+            done = -(-now.step // len(batches))
+            where = f"the newest checkpoint in {checkpoints.folder} is in epoch {done}"
+            raise ValueError(f"fit: epochs is {epochs}, but {where}: expected {done} or more")
     first = now.step
     try:
         while now.epoch < epochs:

@@ -187,19 +187,19 @@ def test_losses(loss, shape, targets):
     check_loss(loss, x_of(*shape), targets)
 
 
-def squared(y, t, n=None):
-    return float(((y - t) ** 2).sum()) / (n or len(y)), 2 * (y - t) / (n or len(y))
+def squared(y, t, n):
+    return float(((y - t) ** 2).sum()) / n, 2 * (y - t) / n
 
 
 @pytest.mark.parametrize(
     ("loss", "message"),
     [
-        (lambda y, t, n=None: squared(y, t), "'divided by n'"),
-        (lambda y, t, n=None: (squared(y, t, n)[0], (y - t) / (n or len(y))), "'gradient'"),
-        (lambda y, t, n=None: squared(np.abs(y, out=y), t, n), "'inputs are left alone'"),
-        (lambda y, t, n=None: squared(np.asarray(y), t, n), "'device arrays'.*get_xp"),
-        (lambda y, t, n=None: squared(y * np.ones(3), t, n), "'dtypes'"),
-        (lambda y, t, n=None: squared(y - y.mean(0), t, n), "'parts add up'"),
+        (lambda y, t, n: squared(y, t, len(y)), "'divided by n'"),
+        (lambda y, t, n: (squared(y, t, n)[0], (y - t) / n), "'gradient'"),
+        (lambda y, t, n: squared(np.abs(y, out=y), t, n), "'inputs are left alone'"),
+        (lambda y, t, n: squared(np.asarray(y), t, n), "'device arrays'.*get_xp"),
+        (lambda y, t, n: squared(y * np.ones(3), t, n), "'dtypes'"),
+        (lambda y, t, n: squared(y - y.mean(0), t, n), "'parts add up'"),
     ],
 )
 def test_a_broken_loss_is_told_which_rule_it_breaks(loss, message):

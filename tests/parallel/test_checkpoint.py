@@ -14,6 +14,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from distlearn import data
+from distlearn.comm import RankError
 from distlearn.nn import MLP, BatchNorm, Dropout, Linear, ReLU, Sequential, Sigmoid, SoftmaxCrossEntropy
 from distlearn.optim import RULES, Optimizer
 from distlearn.parallel import (
@@ -370,6 +371,10 @@ def test_a_finished_run_is_resumed_without_a_step_and_can_be_prolonged(tmp_path)
     longer = SimWorld(2).run(train, DATA, tmp_path, resume=True, epochs=4)[0]
     whole = SimWorld(2).run(train, DATA, epochs=4)[0]
     assert_same_params(longer[1], whole[1], tol=0)
+    with pytest.raises(
+        RankError, match=r"epochs is 3, but the newest checkpoint in .* is in epoch 4: expected 4 or more"
+    ):
+        SimWorld(2).run(train, DATA, tmp_path, resume=True, epochs=3)  # its history would end before its weights
 
 
 def test_a_disk_that_is_full_does_not_end_training(tmp_path, monkeypatch):
