@@ -29,6 +29,7 @@ from ..memory import Ledger, Sample
 from ..meta import input_dtype, meta_batch, meta_copy, meta_loss
 from ..pipeline.stages import inseparable
 from ..pipeline.strategy import Pipeline
+from ..strategy import Serial
 from ..tensor import OneWeirdTrick, TensorParallel, boundary, parallelize
 
 if TYPE_CHECKING:
@@ -217,6 +218,8 @@ def _strategy(comm, layout: Layout, model, shape, m):
     optimizer = Optimizer(model.params, Momentum(), 0.01)
     if layout.trick:
         return OneWeirdTrick(comm, model, meta_loss, optimizer, cap_bytes=CAP_BYTES)
+    if layout.size == 1:
+        return Serial(comm, model, meta_loss, optimizer)
     if layout.size == layout.dp:
         return DataParallel(comm, model, meta_loss, optimizer, cap_bytes=CAP_BYTES)
     if layout.size == layout.tp:
