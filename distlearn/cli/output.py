@@ -237,6 +237,8 @@ def notes(runs, about: Experiment) -> list[str]:
             f"The last run was interrupted after {len(runs[-1].history.epochs)} of {about.settings.epochs} epochs."
             + (" The same command with --resume continues from its last checkpoint." if target.saving else "")
         )
+    if about.settings.strategy in ("pipeline", "pipedream") or about.settings.pp > 1:
+        lines.append("Communication is all time in which a rank waits for another stage, the bubble included.")
     if any(run.dropped for run in runs):
         lines.append("The trace holds the first part of the run; the communication share is that part's.")
     return lines

@@ -116,6 +116,9 @@ class Dataset:
         check_arrays("from_arrays", x=x, y=y)
         if len(x) != len(y):
             raise ValueError(f"from_arrays: {len(x)} samples, but {len(y)} labels")
+        if y.dtype.kind not in "iufb":
+            numbers = "number them, names, y = np.unique(y, return_inverse=True), and give classes=names"
+            raise TypeError(f"from_arrays: labels have dtype {y.dtype}, expected indices of classes: {numbers}")
         if not (val >= 0 and test >= 0 and (n := len(x) - round(val * len(x)) - round(test * len(x))) > 0):
             raise ValueError(f"from_arrays: val={val!r}, test={test!r} of {len(x)} samples leave none to train on")
         if y.dtype.kind in "iu" and classes is None and y.max() >= 1 << 20:

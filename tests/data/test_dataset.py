@@ -201,6 +201,7 @@ def test_arrays_become_a_data_set_of_three_splits():
         ({"x": np.zeros((20, 3), complex)}, "x holds complex128, expected real numbers"),
         ({"val": 0.5, "test": 0.5}, r"from_arrays: val=0.5, test=0.5 of 20 samples leave none to train on"),
         ({"val": -0.1}, r"from_arrays: val=-0.1"),
+        ({"y": np.array(["cat", "dog"] * 10)}, r"labels have dtype <U3, expected indices of classes: number them"),
         ({"y": np.arange(20) * 10**12}, r"labels up to 19000000000000 would be as many classes; number them from 0"),
         ({"classes": ["a", "b"]}, r"labels of y_train run from 0 to 2, expected 0 to 1"),
     ],

@@ -53,7 +53,7 @@ class Network:
 
     @classmethod
     def preset(cls, name: str) -> Network:
-        """Return a real network by name, such as "ethernet-10g"; `PRESETS` names the sources."""
+        """Return a real network by name, such as "ethernet-10g"."""
         if name not in PRESETS:
             raise ValueError(f"the network is {name!r}, expected one of {', '.join(PRESETS)}")
         return PRESETS[name]
