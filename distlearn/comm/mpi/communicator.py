@@ -85,7 +85,7 @@ class MPIComm(Messages, Collectives, Communicator):
         if isinstance(self.clock, RankClock):
             self.clock.make_progress = self.activity.make_progress
         self._report = ignore_report if report is None or self.rank else report
-        self._calls, self._splits, self.name = count(1), count(), ()
+        self._splits, self.name = count(), ()
         self.n_tags = min(N_TAGS, (self.mpi.COMM_WORLD.Get_attr(self.mpi.TAG_UB) + 1) // KINDS)
 
     @classmethod
@@ -135,7 +135,7 @@ class MPIComm(Messages, Collectives, Communicator):
             return None
         if self.control is None:
             self._make_control(f"all ranks to call {call}")
-        return Agreement(self.control, call, next(self._calls))
+        return Agreement(self.control, call, self.recorder.numbers[self.members] + (call is RETURN))
 
     def end(self) -> None:
         for work in self.activity.unwaited:
