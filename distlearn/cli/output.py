@@ -48,6 +48,8 @@ def results_folder(path: Path, force: bool = False):
         yield chosen
     finally:
         (chosen / RUNNING).unlink(missing_ok=True)
+        with suppress(OSError):  # it is not empty
+            chosen.rmdir()
 
 
 def check_writable(option: str, folder: Path) -> None:

@@ -449,10 +449,14 @@ def folder_of(path, **options):
 def test_nothing_is_overwritten(tmp_path):
     first = folder_of(tmp_path / "run")
     assert first == tmp_path / "run"
+    assert not first.exists(), "a run that writes nothing leaves no folder"
+    first.mkdir()
     assert folder_of(tmp_path / "run") == first, "an empty folder is free"
+    first.mkdir()
     (first / "history.json").write_text("old", encoding="utf-8")
     (first / "notes.txt").write_text("mine", encoding="utf-8")
     assert folder_of(tmp_path / "run") == tmp_path / "run-2"
+    (tmp_path / "run-2").mkdir()
     (tmp_path / "run-2" / "x").touch()
     assert folder_of(tmp_path / "run") == tmp_path / "run-3"
     assert (first / "history.json").read_text(encoding="utf-8") == "old"
