@@ -39,7 +39,8 @@ def split_axes(comm, axes: dict[str, int]) -> tuple[dict[str, int], SimpleNamesp
     check_number("Hybrid", whole=True, least=-1, **axes)
     known, free = math.prod(n for n in axes.values() if n != -1), [name for name, n in axes.items() if n == -1]
     if len(free) > 1 or known < 1 or comm.size % known or (not free and known != comm.size):
-        raise ValueError(f"rank {comm.rank}: {axes} on {comm.size} ranks, expected lengths whose product is that")
+        wanted = "expected lengths whose product is that (-1: what is left)"
+        raise ValueError(f"rank {comm.rank}: {axes} on {comm.size} ranks, {wanted}")
     axes = axes | dict.fromkeys(free, comm.size // known)
     place = dict(zip(axes, map(int, np.unravel_index(comm.rank, tuple(axes.values()))), strict=True))
     along = {name: comm.split(tuple(place[other] for other in axes if other != name), place[name]) for name in axes}

@@ -205,7 +205,7 @@ class Settings:
         needs=_with("param_server"),
     )
     workers: int = _setting(int, "Processes of a rank that read ahead, where data is a folder of images.", 0, least=0)
-    n_train: int | None = _setting(int, "Number of training samples to use.", least=1)
+    n_train: int | None = _setting(int, "Training samples to use; the validation split shrinks with them.", least=1)
     evaluate_every: int = _setting(int, "Epochs between two evaluations, and one at the end; 0 for none.", 1, least=0)
 
     def __post_init__(self):
