@@ -381,7 +381,7 @@ EXERCISES["seconds"] = Exercise(
         ],
         "calls cost": "starting + copying +  ->  copying +",
         "copies cost": "starting + copying +  ->  starting +",
-        "copies pass over this card's `link` alone": [
+        "copies pass over this card's `link`, not through its memory": [
             "copied / card.link  ->  copied / card.bandwidth",
             "copied / card.link  ->  copied / 16e9",
             f"{WORK}  ->  starting + max(flops / card.peak, (nbytes + copied) / card.bandwidth)",
@@ -390,7 +390,7 @@ EXERCISES["seconds"] = Exercise(
             f"{WORK}  ->  starting + copying + max(flops / card.bandwidth, nbytes / card.peak)"
         ),
         "copied bytes are not among nbytes": ("nbytes / card.bandwidth  ->  (nbytes + copied) / card.bandwidth"),
-        "only arithmetic and memory overlap: add the others": [
+        "nothing overlaps but arithmetic and memory: add": [
             f"{WORK}  ->  starting + max(copying, flops / card.peak, nbytes / card.bandwidth)",
             f"{WORK}  ->  copying + max(starting, flops / card.peak, nbytes / card.bandwidth)",
             f"{WORK}  ->  max(starting, copying, flops / card.peak, nbytes / card.bandwidth)",
