@@ -122,8 +122,7 @@ def judge_shape(shape, n: int, ridge: float, *, low: float | None = None, high: 
     for how, nbytes in moved.items():
         share = min(1.0, 2 * n / nbytes(*sizes) / ridge)
         if share >= low if low is not None else share <= high:
-            wanted = f"under {low:.0%}" if low is not None else f"over {high:.0%}"
-            return f"{sizes} reaches {share:.1%} of the peak {how}, wanted {wanted}"
+            return f"{sizes} reaches {share:.2%} of the peak {how}"
     return ""
 
 

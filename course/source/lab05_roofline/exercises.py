@@ -38,7 +38,7 @@ EXERCISES["product_cost"] = Exercise(
             f"{FLOPS}  ->  3 * batch * d_in * d_out",
             f"{FLOPS}  ->  6 * batch * d_in * d_out",
         ],
-        "operations are those of the whole batch, each Y with a sum of d_in": [
+        "each number of Y is a sum of d_in products": [
             f"{FLOPS}  ->  2 * d_in * d_out",
             f"{FLOPS}  ->  2 * batch * d_in * d_in",
         ],
@@ -52,19 +52,17 @@ EXERCISES["product_cost"] = Exercise(
                 "3 * batch * d_in * d_out",
             )
         ],
-        "every number has itemsize bytes, in each of the three matrices": [
+        "every number of all three matrices has itemsize bytes": [
             f"{BYTES}  ->  batch * d_in + itemsize * d_in * d_out + batch * d_out",
             f"{BYTES}  ->  itemsize * batch * d_in + d_in * d_out + batch * d_out",
         ],
         "Y = X W has no bias": f"{FLOPS}  ->  {FLOPS} + batch * d_out",
-        "operations have no bytes: without itemsize": f"{FLOPS}  ->  {FLOPS} * itemsize",
+        "operations do not depend on itemsize": f"{FLOPS}  ->  {FLOPS} * itemsize",
         "bytes are asked for, no other unit": [
             f"{BYTES}  ->  8 * {BYTES}",
             "return flops, nbytes  ->  return flops, nbytes / 1e6",
         ],
-        "the first product of a sum is added to 0: count it as all others": (
-            f"{FLOPS}  ->  batch * d_out * (2 * d_in - 1)"
-        ),
+        "each product is added, the first one to 0": (f"{FLOPS}  ->  batch * d_out * (2 * d_in - 1)"),
         "flops come first, then bytes": "return flops, nbytes  ->  return nbytes, flops",
         "the result moves, too": f"{BYTES}  ->  itemsize * (batch * d_in + d_in * d_out)",
         "the weights move, too": f"{BYTES}  ->  itemsize * (batch * d_in + batch * d_out)",
@@ -83,7 +81,7 @@ EXERCISES["product_cost"] = Exercise(
         "the slower of the two decides: take the larger": f"{BOUND}  ->  min(flops / peak, nbytes / bandwidth)",
         "memory may take longer than arithmetic": f"{BOUND}  ->  flops / peak",
         "arithmetic may take longer than memory": f"{BOUND}  ->  nbytes / bandwidth",
-        "a time is the work divided by its speed, the larger of the two in seconds": [
+        "a time is work divided by speed, in seconds: the larger of the two": [
             f"{BOUND}  ->  {other}"
             for other in (
                 "max(flops * peak, nbytes * bandwidth)",
@@ -94,9 +92,7 @@ EXERCISES["product_cost"] = Exercise(
                 "(flops / peak, nbytes / bandwidth)",
             )
         ],
-        "a speed is not a time: it is the work divided by the speed": (
-            f"{BOUND}  ->  min(peak, flops / nbytes * bandwidth)"
-        ),
+        "this is a speed: a time is work divided by speed": (f"{BOUND}  ->  min(peak, flops / nbytes * bandwidth)"),
         "operations belong to the peak, bytes to the bandwidth": f"{BOUND}  ->  max(flops / bandwidth, nbytes / peak)",
         "the ridge is peak / bandwidth, not 10": (
             f"{BOUND}  ->  flops / peak if flops / nbytes > 10 else nbytes / bandwidth"
@@ -111,7 +107,7 @@ EXERCISES["product_cost"] = Exercise(
 
 NEEDED = "share * peak / bandwidth"
 GAIN = "2 * weights - 4 * needed * (d_in + d_out)"
-FIRST = "max(1, int(np.ceil(4 * needed * weights / gain)))"
+FIRST = "int(np.ceil(4 * needed * weights / gain))"
 TRIES = """
 def smallest_batch(share, d_in, d_out, peak, bandwidth):
     for b in range(1, {}):
@@ -144,7 +140,7 @@ EXERCISES["smallest_batch"] = Exercise(
     draws=12,
     mistakes={
         "this is the batch for the full peak: use the share": f"{NEEDED}  ->  peak / bandwidth",
-        "X and Y move, too, and more of them with a larger batch": [
+        "X and Y move, too, and grow with the batch": [
             f"{GAIN}  ->  2 * weights",
             f"{FIRST}  ->  int(np.ceil(2 * needed))",
         ],
@@ -153,17 +149,20 @@ EXERCISES["smallest_batch"] = Exercise(
             f"{GAIN}  ->  2 * weights - 4 * needed * d_out",
         ],
         "the batch may be larger than 100,000": [TRIES.format(10_001), TRIES.format(100_001)],
-        "round up: one sample too few does not reach it": [
-            f"{FIRST}  ->  max(1, int(4 * needed * weights / gain))",
-            f"{FIRST}  ->  max(0, int(np.ceil(4 * needed * weights / gain)) - 1)",
+        "round up: this is one sample too few": [
+            f"{FIRST}  ->  int(4 * needed * weights / gain)",
+            f"{FIRST}  ->  {FIRST} - 1",
         ],
-        "round up, not to the nearest": f"{FIRST}  ->  max(1, round(4 * needed * weights / gain))",
-        "samples are whole: round up": f"{FIRST}  ->  max(1, 4 * needed * weights / gain)",
+        "round up, not to the nearest": f"{FIRST}  ->  round(4 * needed * weights / gain)",
+        "samples are whole: round up": [
+            f"{FIRST}  ->  4 * needed * weights / gain",
+            f"{FIRST}  ->  max(1.0, 4 * needed * weights / gain)",
+        ],
         "the least that reaches it, not one more": [
             f"{FIRST}  ->  int(4 * needed * weights / gain) + 2",
-            f"{FIRST}  ->  max(1, int(np.ceil(4 * needed * weights / gain))) + 1",
+            f"{FIRST}  ->  {FIRST} + 1",
         ],
-        "no batch reaches it where X and Y alone move too much: None": (
+        "where X and Y alone move too much, return None": (
             "    if gain <= 0:\n        return None\n  ->      gain = abs(gain)\n"
         ),
         "None if no batch is large enough, not another value": [
@@ -175,9 +174,10 @@ EXERCISES["smallest_batch"] = Exercise(
             "return None  ->  raise ValueError('no batch')",
             "    if gain <= 0:\n        return None\n  ->  ",
         ],
-        "a multiply-add is two operations, and a number has four bytes": (
-            f"{GAIN}  ->  weights - 4 * needed * (d_in + d_out)"
-        ),
+        "a multiply-add is two operations, and a number has 4 bytes": [
+            f"{GAIN}  ->  weights - 4 * needed * (d_in + d_out)",
+            f"{GAIN}  ->  2 * weights - needed * (d_in + d_out)",
+        ],
         "always 1: is the ridge peak / bandwidth, and is D on both sides?": [
             f"{NEEDED}  ->  share * bandwidth / peak",
             "4 * needed * weights / gain  ->  4 * needed / gain",
@@ -190,21 +190,16 @@ EXERCISES["smallest_batch"] = Exercise(
             f"{NEEDED}  ->  {NEEDED} / 4",
             f"{NEEDED}  ->  share * {NEEDED}",
         ],
-        "the smallest of all whole numbers, not of the powers of two": (
-            f"{FIRST}  ->  2 ** int(np.ceil(np.log2(max(1, 4 * needed * weights / gain))))"
+        "the smallest whole number, not power of two": (
+            f"{FIRST}  ->  2 ** int(np.ceil(np.log2(4 * needed * weights / gain)))"
         ),
-        "all of the peak can be reached: share may be 1": "gain <= 0  ->  gain <= 0 or share >= 1",
-        "a number has 4 bytes": [f"{GAIN}  ->  2 * weights - needed * (d_in + d_out)"],
-        "a batch is a whole number: round up": f"{FIRST}  ->  max(1.0, 4 * needed * weights / gain)",
-        "a batch has at least one sample": f"{FIRST}  ->  int(np.ceil(4 * needed * weights / gain)) - (needed < 0.2)",
+        "share may be 1": "gain <= 0  ->  gain <= 0 or share >= 1",
         "did you forget `return`?": f"return {FIRST}  ->  {FIRST}",
     },
     may_pass={
         "gain <= 1": "",
         "gain < 0": "",
         "gain <= -1": "",
-        "ceil(4 * needed * weights / gain)), 1)": "",
-        "max(0": "",
     },
 )
 
@@ -225,11 +220,11 @@ EXERCISES["tiled_bytes"] = Exercise(
     ),
     mistakes={
         "each number moves once: that is the bound": f"{MOVED}  ->  4 * (batch * d_in + d_in * d_out + batch * d_out)",
-        "each block of rows of Y reads all of W, each block of columns all of X": (
+        "each row of tiles reads all of W, each column all of X": (
             f"{MOVED}  ->  4 * (batch * d_in * down + d_in * d_out * across + batch * d_out)"
         ),
         "Y is written, too": f"{MOVED}  ->  4 * (batch * d_in * across + d_in * d_out * down)",
-        "Y is written once, not for every piece of the sums": (
+        "Y is written once, not for every piece of d_in": (
             f"{MOVED}  ->  {MOVED.replace('batch * d_out)', 'batch * d_out * -(-d_in // tile))')}"
         ),
         "this rounds down": [
@@ -251,7 +246,7 @@ EXERCISES["tiled_bytes"] = Exercise(
         "what lies outside Y is not written": (
             f"{MOVED}  ->  {MOVED.replace('batch * d_out)', 'down * across * tile**2)')}"
         ),
-        "what lies outside X and W is not fetched": [
+        "what lies outside is not fetched": [
             "batch * d_in * across  ->  down * tile * d_in * across",
             "d_in * d_out * down  ->  d_in * across * tile * down",
             "batch * d_in * across  ->  batch * -(-d_in // tile) * tile * across",
@@ -259,6 +254,7 @@ EXERCISES["tiled_bytes"] = Exercise(
                 "batch * d_in * across  ->  down * tile * d_in * across",
                 "d_in * d_out * down  ->  d_in * across * tile * down",
             ),
+            f"{MOVED}  ->  4 * tile * (down * d_in * across * 2 + down * across * tile)",
         ],
         "Y moves once, and a number has 4 bytes": [
             f"{MOVED}  ->  {MOVED.replace('batch * d_out)', 'batch * d_out * across)')}",
@@ -270,12 +266,9 @@ EXERCISES["tiled_bytes"] = Exercise(
             f"{TILES}  ->  -(-batch // tile), -(-d_in // tile)",
             f"{TILES}  ->  -(-d_in // tile), -(-d_out // tile)",
         ],
-        "a tile that sticks out needs a block, too: round up": f"{TILES}  ->  batch / tile, d_out / tile",
+        "a tile that sticks out is a tile, too: round up": f"{TILES}  ->  batch / tile, d_out / tile",
         "round up, not to the nearest": f"{TILES}  ->  round(batch / tile), round(d_out / tile)",
         "a tile too many where it fits: -(-batch // t)": f"{TILES}  ->  batch // tile + 1, d_out // tile + 1",
-        "what lies outside is not fetched": (
-            f"{MOVED}  ->  4 * tile * (down * d_in * across * 2 + down * across * tile)"
-        ),
         "count bytes: 4 for each number": [
             f"{MOVED}  ->  {MOVED[4:]}",
             f"{MOVED}  ->  4 * batch * d_in * across + d_in * d_out * down + batch * d_out",
@@ -303,13 +296,13 @@ EXERCISES["two_layers"] = Exercise(
     draw=lambda rng: {"n": int(2 ** rng.integers(16, 20) * 3 ** rng.integers(0, 4) * 5 ** rng.integers(0, 4))},
     mistakes={
         "first the bad one, then the good one": f"{RETURN}    return good, bad",
-        "the second shape must move few numbers: this one is as bad as the first": [
+        "the second shape is as bad as the first": [
             f"{RETURN}    return bad, bad",
             "good = min(  ->  good = max(",
         ],
         "both are the good one": f"{RETURN}    return good, good",
         "a batch of 1 alone is not bad enough": f"{RETURN}    return (1, sizes[-1], n // sizes[-1]), good",
-        "multiply-adds, not operations: the bad one has half of n": f"{RETURN}    return (1, n // 2, 1), good",
+        "n counts multiply-adds, not operations": f"{RETURN}    return (1, n // 2, 1), good",
         "exactly n multiply-adds: the bad one has one more": f"{RETURN}    return (1, n + 1, 1), good",
         "the cube root is no divisor: all three sizes divide n": ROOTS,
         "sizes are whole numbers": [
@@ -370,12 +363,12 @@ EXERCISES["seconds"] = Exercise(
             "calls * card.overhead  ->  card.overhead / calls",
             "calls * card.overhead  ->  calls + card.overhead",
         ],
-        "calls count for the overhead alone: flops, nbytes and copied are those of all of them": [
+        "calls multiply the overhead alone: the others are totals": [
             f"{WORK}  ->  {WORK.replace('copying', 'calls * copying')}",
             f"{WORK}  ->  {WORK.replace('max', 'calls * max')}",
             f"{WORK}  ->  calls * (card.overhead + {WORK.removeprefix('starting + ')})",
         ],
-        "the card's own bytes pass over its bandwidth, the copied ones over the link": [
+        "nbytes pass over the bandwidth, copied over the link": [
             "nbytes / card.bandwidth  ->  nbytes / card.link",
             "nbytes / card.bandwidth  ->  (nbytes - copied) / card.bandwidth",
             "copied / card.link  ->  (copied or nbytes) / card.link",
@@ -396,9 +389,7 @@ EXERCISES["seconds"] = Exercise(
         "operations belong to the peak, bytes to the bandwidth": (
             f"{WORK}  ->  starting + copying + max(flops / card.bandwidth, nbytes / card.peak)"
         ),
-        "what is copied does not pass through the card's memory again": (
-            "nbytes / card.bandwidth  ->  (nbytes + copied) / card.bandwidth"
-        ),
+        "copied bytes are not among nbytes": ("nbytes / card.bandwidth  ->  (nbytes + copied) / card.bandwidth"),
         "nothing overlaps but arithmetic and memory: add": [
             f"{WORK}  ->  starting + max(copying, flops / card.peak, nbytes / card.bandwidth)",
             f"{WORK}  ->  copying + max(starting, flops / card.peak, nbytes / card.bandwidth)",
@@ -412,9 +403,7 @@ EXERCISES["seconds"] = Exercise(
         ],
         "as many calls as there are, not one more": "calls * card.overhead  ->  (calls + 1) * card.overhead",
         "divide by the link": "copied / card.link  ->  copied * card.link",
-        "leave the card as it is, it cannot be changed": (
-            "    starting, copying  ->      card.overhead *= 2; starting, copying"
-        ),
+        "the card cannot be changed": ("    starting, copying  ->      card.overhead *= 2; starting, copying"),
         "did you forget `return`?": "    return starting  ->      starting",
     },
     may_pass={"max(nbytes / card.bandwidth, flops / card.peak)": "a maximum"},
