@@ -53,7 +53,7 @@ def train_as_rank(target, settings, folder, report) -> None:
     """Train as one of the ranks that mpiexec started; rank 0, the only one with a folder, calls `report([run])`."""
     from ..world import MPIWorld
     from .console import make_progress
-    from .ranks import PARTIAL, Result, Run, blas_threads, read_partial, train_recorded
+    from .ranks import PARTIAL, USERS_ERRORS, Result, Run, blas_threads, read_partial, train_recorded
 
     progress = make_progress(target.label)
     world = MPIWorld(progress=progress)
@@ -71,6 +71,8 @@ def train_as_rank(target, settings, folder, report) -> None:
             else:
                 report([Run(target, Result(history, None), Trace(), interrupted=True)])
             sys.exit(130)
+        except USERS_ERRORS as error:
+            world.abort(f"Error: {error}\n")
 
     with blas_threads(target.threads):
         results = world.run(until_interrupted, **target.saving)

@@ -115,15 +115,14 @@ class MPIWorld(World):
             if not isinstance(error, Exception):
                 raise error
             raise RankError(0, text, original=error) from error
-        # an error of all ranks is printed once, by the lowest: the higher ones wait a moment for it
-        if self._hears(0.05 + min(0.3 * self.rank, 1.5)):
-            time.sleep(5.0)  # that rank ends this one too
         code = error.code if isinstance(error, SystemExit) and isinstance(error.code, int) else 1
         steps = "" if code == 130 else "".join(traceback.format_exception(error))  # 130: Ctrl-C, which a rank reported
         self.abort(f"{steps}RankError: rank {self.rank}: {text}\n", code or 1)
 
     def abort(self, text: str, code: int = 1) -> None:
-        """Print a text, and end all ranks."""
+        """Print a text, and end all ranks; where all ranks do so, the lowest one prints."""
+        if self._hears(0.05 + min(0.3 * self.rank, 1.5)):  # the higher ones wait a moment for it
+            time.sleep(5.0)  # that rank ends this one too
         notes = [self._own.raw.Isend(b"", rank, FAILED) for rank in range(self.size) if rank != self.rank]
         sys.stderr.write(text)
         sys.stderr.flush()

@@ -218,8 +218,9 @@ def test_under_mpiexec(tmp_path):
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("words", [["--data", "nowhere"], ["--n-train", "1"], ["--out", "/proc/x"]])
+@pytest.mark.parametrize("words", [["--data", "nowhere"], ["--n-train", "1"], ["--out", "/proc/x"], ["--lr", "1e30"]])
 def test_an_error_of_rank_0_alone_ends_all_ranks(tmp_path, words):
+    """Of all ranks, too; both in a line."""
     from distlearn.world import launch
 
     command = [sys.executable, "-m", "distlearn", "train", *SMALL, "--out", str(tmp_path / "out"), *words]
