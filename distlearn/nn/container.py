@@ -94,6 +94,11 @@ def check_unique_names(params) -> None:
         )
 
 
+def backward_of(layer: Layer, dy, saved, shape):
+    """Run a layer's `backward`; return the checked gradient of its input, which has `shape`."""
+    return input_gradient(layer, layer.backward(dy, saved), shape)
+
+
 def input_gradient(layer: Layer, dx, shape):
     """Return the gradient that a layer's `backward` gave of its input; raise if it gave none, or of another shape."""
     if dx is None and gives_gradient(layer):
@@ -309,8 +314,8 @@ class Parallel(Container):
         *saved, shape = saved
         xp, dx, start = get_xp(dy), None, 0
         for branch, s, width in zip(self.layers, *saved, strict=True):
-            part = branch.backward(xp.ascontiguousarray(dy[..., start : start + width]), s)
-            if input_gradient(branch, part, shape) is not None:
+            part = backward_of(branch, xp.ascontiguousarray(dy[..., start : start + width]), s, shape)
+            if part is not None:
                 dx = part if dx is None else dx + part  # a new array: branches may return one of another layer
             start += width
         return dx
@@ -350,7 +355,7 @@ class Residual(Container):
         return x + y, saved
 
     def backward(self, dy: Array, saved: Any) -> Array | None:
-        dx = input_gradient(self.layers[0], self.layers[0].backward(dy.copy(), saved), dy.shape)
+        dx = backward_of(self.layers[0], dy.copy(), saved, dy.shape)
         return dx if dx is None else dx + dy
 
     def output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -386,7 +391,7 @@ class Siamese(Container):
 
     def backward(self, dy: Array, saved: Any) -> Array | None:
         saved, shape = saved
-        dx = input_gradient(self.layers[0], self.layers[0].backward(dy.reshape(-1, *dy.shape[2:]), saved), shape)
+        dx = backward_of(self.layers[0], dy.reshape(-1, *dy.shape[2:]), saved, shape)
         return dx if dx is None else dx.reshape(len(dy), 2, *dx.shape[1:])
 
     def parts(self, shape: tuple[int, ...]) -> list[tuple[Layer, tuple[int, ...]]]:

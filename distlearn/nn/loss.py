@@ -46,10 +46,9 @@ class SoftmaxCrossEntropy:
 
     def __call__(self, logits: Array, labels: Array, n: int | None = None) -> tuple[Any, Array]:
         """Return the loss and its gradient."""
-        n, on_gpu = len(logits) if n is None else n, can_launch(logits)
+        on_gpu = can_launch(logits)
         check_classes("SoftmaxCrossEntropy", logits, labels, read=not on_gpu)  # to read them would wait for the GPU
-        if n < max(1, len(logits)):
-            raise _wrong_n("SoftmaxCrossEntropy", n, len(logits))
+        n = _global_batch("SoftmaxCrossEntropy", n, len(logits))
         if logits.size == 0:
             return 0.0, logits.copy()
         xp, shape = get_xp(logits), logits.shape
@@ -108,9 +107,7 @@ class MeanSquaredError:
 
     def __call__(self, y: Array, targets: Array, n: int | None = None) -> tuple[Any, Array]:
         check_same_shape("MeanSquaredError", y, targets)
-        n = len(y) if n is None else n
-        if n < max(1, len(y)):
-            raise _wrong_n("MeanSquaredError", n, len(y))
+        n = _global_batch("MeanSquaredError", n, len(y))
         if y.size == 0:
             return 0.0, y.copy()
         terms = n * math.prod(y.shape[1:])
@@ -146,9 +143,7 @@ class ContrastiveLoss:
 
     def __call__(self, y: Array, similar: Array, n: int | None = None) -> tuple[Any, Array]:
         check_pairs("ContrastiveLoss", y, similar)
-        n = len(y) if n is None else n
-        if n < max(1, len(y)):
-            raise _wrong_n("ContrastiveLoss", n, len(y))
+        n = _global_batch("ContrastiveLoss", n, len(y))
         xp, dtype, y = get_xp(y), y.dtype, single(y)
         difference = y[:, 0] - y[:, 1]
         squared = (difference * difference).sum(axis=1)
@@ -163,7 +158,10 @@ class ContrastiveLoss:
         return loss, rounded(xp.stack([difference, -difference], axis=1), dtype)
 
 
-def _wrong_n(what, n, rows) -> ValueError:
-    """Return the error for a global batch with fewer rows than were given."""
-    least = f"the {rows} rows given" if rows else "1: no rows were given, an empty batch has no mean"
-    return ValueError(f"{what}: n is {n}, expected at least {least}")
+def _global_batch(what, n, rows) -> int:
+    """Return the samples of the global batch, by default the rows given; raise if these are more."""
+    n = rows if n is None else n
+    if n < max(1, rows):
+        least = f"the {rows} rows given" if rows else "1: no rows were given, an empty batch has no mean"
+        raise ValueError(f"{what}: n is {n}, expected at least {least}")
+    return n
