@@ -159,16 +159,18 @@ def _give_to_winners(dy, beats, dx, axis, size, stride):
     """Gradient before `_max_along`, into `dx`: the last candidate that beat all before it gets everything."""
     # `dy` is overwritten.
     first, *others = _shifts(dx, axis, size, stride, dy.shape[axis])
-    give = ops.scatter if stride >= size else _add_to  # in windows apart every pixel gets at most one gradient
+
+    def give(target, part):
+        if stride >= size:  # in windows apart every pixel gets at most one gradient
+            target[...] = part
+        else:
+            target += part
+
     for target, won in zip(reversed(others), reversed(beats), strict=True):
         part = dy * won
         dy -= part
         give(target, part)
     give(first, dy)
-
-
-def _add_to(target, part):
-    target += part
 
 
 class GlobalAvgPool(Layer):
