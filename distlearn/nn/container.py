@@ -74,19 +74,21 @@ def _named_params(container):
 def _own_names(layer, i):
     """Return the parameters of a layer that is not a container, by their local names."""
     names = [p.local_name for p in layer.params]
-    if len(set(names)) < len(names):  # it may hold a container, which has added numbers
+    if _repeated(names) is not None:  # it may hold a container, which has added numbers
         names = [p.name for p in layer.params]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
+    if (twice := _repeated(names)) is not None:
         raise ValueError(f"layer {i}, {layer!r}, has two parameters named {twice!r}; put its layers into a Sequential")
     return zip(layer.params, names, strict=True)
+
+
+def _repeated(names):
+    return next((name for name, n in Counter(names).items() if n > 1), None)
 
 
 def check_unique_names(params) -> None:
     """Raise unless parameter names are unique, as arrays are gathered, saved and loaded by name."""
     names = [p.name for p in params]
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
+    if (twice := _repeated(names)) is not None:
         raise ValueError(
             f"{names.count(twice)} parameters of the model are named {twice!r}, expected unique names. "
             "A container names the parameters of its layers by their places; layers that were put into another "

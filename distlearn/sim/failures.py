@@ -58,15 +58,15 @@ def check(problem: Exception | None) -> None:
 # -- schedule ----------------------------------------------------------------------------------------------------------
 # Failures as parameters of a simulated world: which rank fails when, how, and for how long.
 #
-# Four kinds: a rank is *killed* (its process ends), *hangs* (it runs no further, as under SIGSTOP), is *cut* off (it
-# runs, but no message reaches it or leaves it), or is *slow*. A failure shorter than the detection time is only a
-# delay, which no rank notices. After a longer one the detector reports the rank as lost; this is final,
-# even if the rank recovers: it would otherwise continue work that the others have abandoned.
+# Three kinds: a rank is *killed* (its process ends), *hangs* (it runs no further, as under SIGSTOP), or is *cut* off
+# (it runs, but no message reaches it or leaves it). A failure shorter than the detection time is only a delay, which no
+# rank notices. After a longer one the detector reports the rank as lost; this is final, even if the rank recovers: it
+# would otherwise continue work that the others have abandoned. A slow rank is no failure: `SimWorld(slowdown=)`.
 #
 # There is one detector for all ranks, like a cluster manager: it never errs, all ranks learn of a loss at the same
 # moment, and a rank that is cut off from the others is cut off from the detector too, and so knows that it is lost.
 
-KINDS = ("kill", "hang", "cut", "slow")
+KINDS = ("kill", "hang", "cut")
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,6 @@ class Failure:
     at: float  # when it begins [virtual s]
     kind: str = "kill"
     until: float = math.inf  # when it ends [s]; a kill never does
-    factor: float = 10.0  # how much slower "slow" computes
 
     def __post_init__(self):
         if self.kind not in KINDS:
@@ -101,10 +100,9 @@ class Failure:
         check_number("Failure", whole=True, least=0, rank=self.rank)
         check_number("Failure", least=0, at=self.at)
         check_number("Failure", above=self.at, until=self.until)
-        check_number("Failure", above=0, factor=self.factor)
 
     def is_noticed(self, detection: float) -> bool:
-        return self.kind == "kill" or (self.kind != "slow" and self.until - self.at > detection)
+        return self.kind == "kill" or self.until - self.at > detection
 
 
 class Loss(NamedTuple):
@@ -134,8 +132,6 @@ class FailureTimeline:
         self.ends_at = min(gone, default=math.inf)
         self.pauses = [(f.at, f.until) for f in mine if f.kind == "hang" and f.until < math.inf]
         self.cuts = [(f.at, f.until) for f in mine if f.kind == "cut"]
-        slow = [(f.at, f.until, 1 / f.factor) for f in mine if f.kind == "slow"]
-        self._windows = sorted(slow + [(start, end, 0.0) for start, end in self.pauses])  # with their speeds
 
     def apply(self, fibre: Fibre) -> None:
         """End the rank's fibre if the rank has been killed by now; move its clock on to the end of a hang."""
@@ -149,18 +145,10 @@ class FailureTimeline:
     def finish(self, start: float, seconds: float) -> float:
         """Return when work of this many seconds that begins at `start` is done, or when the rank ends."""
         now, left = start, seconds
-        for begin, end, rate in self._windows:
-            if end <= now:
-                continue
-            if now < begin:
-                if now + left <= begin:
-                    break
-                left -= begin - now
-                now = begin
-            if rate and now + left / rate <= end:
-                return min(now + left / rate, self.ends_at)
-            left -= (end - now) * rate
-            now = end
+        for begin, end in self.pauses:
+            if begin < now + left and now < end:
+                left -= max(0.0, begin - now)
+                now = end
         return min(now + left, self.ends_at)
 
 
