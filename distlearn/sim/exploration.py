@@ -9,6 +9,7 @@ decisions. So a run stops as soon as it reaches a state that an earlier run has 
 from __future__ import annotations
 
 import pickle
+import re
 from collections import defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -45,7 +46,7 @@ from .world import SimWorld
 
 
 class Decision(NamedTuple):
-    """What the network does next; as text "2->0", "buffer 1" or "lost 2"."""
+    """What the network does next; as text "2->0" or "buffer 1"."""
 
     kind: str
     rank: int
@@ -56,16 +57,11 @@ class Decision(NamedTuple):
 
     @classmethod
     def parse(cls, text) -> Decision:
-        source, arrow, rank = str(text).partition("->")
-        kind, _, of = str(text).strip().partition(" ")
-        try:
-            if arrow:
-                return cls("deliver", int(rank), int(source))
-            if kind == "buffer":
-                return cls(kind, int(of))
-        except ValueError:
-            pass
-        raise ValueError(f'{text!r} is not a decision, expected for example "2->0" or "buffer 1"')
+        found = re.fullmatch(r"\s*(?:(\d+)\s*->\s*(\d+)|buffer\s+(\d+))\s*", str(text))
+        if found is None:
+            raise ValueError(f'{text!r} is not a decision, expected for example "2->0" or "buffer 1"')
+        source, rank, sender = found.groups()
+        return cls("buffer", int(sender)) if sender else cls("deliver", int(rank), int(source))
 
 
 def follow(decisions: list[Decision]) -> Callable[..., Any]:

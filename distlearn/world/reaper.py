@@ -54,12 +54,17 @@ def kill_marked(folder, grace: float = 0.0, variable: str = MARK) -> None:
                 process.terminate()
         psutil.wait_procs(processes, timeout=grace)
     while (processes := marked(folder, variable)) and time.monotonic() < deadline:
-        files |= mpi_files(processes)
-        for process in processes:
-            with contextlib.suppress(psutil.Error):
-                process.kill()
-        psutil.wait_procs(processes, timeout=0.5)
-        remove(files)
+        kill(processes, 0.5)
+    remove(files)
+
+
+def kill(processes, timeout: float) -> None:
+    """Kill processes, wait for their end, and remove the files that MPI leaves then."""
+    files = mpi_files(processes)
+    for process in processes:
+        with contextlib.suppress(psutil.Error):
+            process.kill()
+    psutil.wait_procs(processes, timeout=timeout)
     remove(files)
 
 
