@@ -136,8 +136,8 @@ class SimComm(Communicator):
             elif event > fibre.now:
                 fibre.now = event
         if not internal:
-            transport = self._transport
-            transport.record_exchange((len(transport.trace.spans), fibre.rank, start, fibre.now, out.nbytes))
+            span = Span(fibre.rank, "comm", "send_recv", start, fibre.now, 0, out.nbytes)
+            self._transport.trace.spans.append(span)
         return out
 
     # -- objects -------------------------------------------------------------------------------------------------------
