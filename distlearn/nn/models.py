@@ -125,7 +125,9 @@ def LeNet(n_classes: int = 10, *, seed: int = 0, dtype: DTypeLike = "float32") -
 
 
 def SiameseNet(d_out: int = 8, *, seed: int = 0, dtype: DTypeLike = "float32") -> Sequential:
-    """Build a network that maps each image of a pair of 28 x 28 images to a point; train it with `ContrastiveLoss`.
+    """Build a network that maps each image of a pair of 28 x 28 images to a point.
+
+    A loss for it pulls points of similar pairs together, and pushes others apart; see the reference, equation 4.
 
     Parameters
     ----------

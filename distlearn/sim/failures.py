@@ -36,11 +36,6 @@ class Listening(BlockReason):
         self.key, self.context, self.source, self.when = key, key[0], source, None
 
 
-def context_of(event) -> int:
-    """Return the number of the communicator that an event belongs to."""
-    return event.channel.context if isinstance(event, (SendOp, RecvOp)) else event.context
-
-
 def abandon(event) -> None:
     """Withdraw a send or a receive that is no longer waited for: a later message must not end up in its buffer."""
     if event.__class__ is RecvOp and event in event.channel.recvs:
@@ -293,12 +288,12 @@ class FaultyTransport(Transport):
 
     def problem(self, fibre: Fibre, event) -> Exception | None:
         """Return why the event will never happen for this fibre, as far as that is known by now."""
-        lost = self._peer_lost(fibre, context_of(event), self._needed(event), self._reported_to(fibre, event))
+        lost = self._peer_lost(fibre, event.context, self._needed(event), self._reported_to(fibre, event))
         return self._cut_off(fibre) or lost
 
     def _needed(self, event) -> list[Fibre]:
         """Return the fibres without which an event cannot happen."""
-        members = self.members[context_of(event)]
+        members = self.members[event.context]
         if event.__class__ is CollectiveCall:
             return members
         if event.__class__ is Listening:
@@ -368,11 +363,6 @@ class FaultyComm(SimComm):
     def __init__(self, transport, fibre, rank, members, context=0, clock=None):
         super().__init__(transport, fibre, rank, members, context, clock)
         transport.members.setdefault(context, members)
-
-    @property
-    def lost(self) -> tuple[int, ...]:
-        now, timelines = self._fibre.now, self._transport.timelines
-        return tuple(r for r, member in enumerate(self._members) if timelines[member.rank].noticed_at <= now)
 
     def report(self, step, total, **values):
         """Pass on the progress of the lowest surviving rank."""

@@ -62,6 +62,11 @@ class Event:
     problem: str | None = None
     """Its error, raised in the rank that waits for it."""
 
+    @property
+    def context(self):
+        """The number of the communicator that it belongs to."""
+        return self.channel.context
+
 
 class SendOp(Event):
     """A message in flight; it happens when it is received."""
