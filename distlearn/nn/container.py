@@ -149,6 +149,7 @@ class Sequential(Container):
         super().__init__(layers)
 
     def fused_layers(self) -> list[Layer]:
+        """Return the layers that run: the model's own, unless `nn.fuse` made it."""
         if self.together is None:
             return self.layers
         if self._fused[0] != self.layers:

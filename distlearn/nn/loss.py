@@ -47,7 +47,9 @@ class SoftmaxCrossEntropy:
         """Return the loss and its gradient."""
         on_gpu = can_launch(logits)
         check_classes("SoftmaxCrossEntropy", logits, labels, read=not on_gpu)  # to read them would wait for the GPU
-        n = _global_batch("SoftmaxCrossEntropy", n, len(logits))
+        n = len(logits) if n is None else n
+        if n < max(1, len(logits)):
+            raise _wrong_n("SoftmaxCrossEntropy", n, len(logits))
         if logits.size == 0:
             return 0.0, logits.copy()
         xp, shape = get_xp(logits), logits.shape
@@ -106,7 +108,9 @@ class MeanSquaredError:
 
     def __call__(self, y: Array, targets: Array, n: int | None = None) -> tuple[Any, Array]:
         check_same_shape("MeanSquaredError", y, targets)
-        n = _global_batch("MeanSquaredError", n, len(y))
+        n = len(y) if n is None else n
+        if n < max(1, len(y)):
+            raise _wrong_n("MeanSquaredError", n, len(y))
         if y.size == 0:
             return 0.0, y.copy()
         terms = n * math.prod(y.shape[1:])
@@ -116,10 +120,7 @@ class MeanSquaredError:
         return loss, rounded(dy, y.dtype)
 
 
-def _global_batch(what, n, rows) -> int:
-    """Return the samples of the global batch, by default the rows given; raise if these are more."""
-    n = rows if n is None else n
-    if n < max(1, rows):
-        least = f"the {rows} rows given" if rows else "1: no rows were given, an empty batch has no mean"
-        raise ValueError(f"{what}: n is {n}, expected at least {least}")
-    return n
+def _wrong_n(what, n, rows) -> ValueError:
+    """Return the error for a global batch with fewer rows than were given."""
+    least = f"the {rows} rows given" if rows else "1: no rows were given, an empty batch has no mean"
+    return ValueError(f"{what}: n is {n}, expected at least {least}")

@@ -96,9 +96,9 @@ def hydra_files(processes) -> set[str]:
 
 def clusters_folder() -> Path:
     """Return this user's folder of running clusters on this machine, which no other user can read."""
-    folder = Path(tempfile.gettempdir()) / f"distlearn-{os.getuid() if hasattr(os, 'getuid') else 'user'}"
+    folder = Path(tempfile.gettempdir()) / f"distlearn-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
-    if hasattr(os, "getuid") and folder.lstat().st_uid != os.getuid():
+    if folder.lstat().st_uid != os.getuid():
         raise RuntimeError(f"{folder} belongs to another user; set TMPDIR to a folder of your own")
     return folder
 
@@ -192,9 +192,8 @@ class Reaper:
 
 def main(folder: str) -> None:
     """Wait until the owner dismisses the reaper or has ended; in the second case clean up."""
-    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-        if hasattr(signal, name):
-            signal.signal(getattr(signal, name), signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     owner = json.loads((Path(folder) / "owner.json").read_text(encoding="utf-8"))
     while True:  # children that the owner forked hold the pipe open too: check the owner itself
         if select.select([sys.stdin], [], [], 2.0)[0]:

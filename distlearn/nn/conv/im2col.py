@@ -8,8 +8,10 @@ times as large as the images; so it is made for a few images at a time, and made
 
 from __future__ import annotations
 
+import numpy as np
+
 from ...backend import get_xp, matmul
-from ..ops import batches
+from ..ops import DEVICE_BYTES, batches
 from .direct import places
 from .geometry import Geometry, input_gradient, windows
 
@@ -46,7 +48,10 @@ def _window_rows(x, geometry):
     # a copy costs a tenth of the product, and a large network first runs out of memory
     xp, every = get_xp(x), windows(x, geometry.size, geometry.stride)
     width = x.shape[-1] * geometry.size[0] * geometry.size[1]
-    for images in batches(len(x), every[:1].nbytes, xp, WINDOW_BYTES):
+    budget = getattr(xp, "WORK_BYTES", WINDOW_BYTES if xp is np else DEVICE_BYTES)
+    step = max(1, budget // max(1, every[:1].nbytes))
+    for start in range(0, len(x), step):
+        images = slice(start, start + step)
         yield images, xp.ascontiguousarray(every[images]).reshape(-1, width)
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 import time
 import warnings
 from collections.abc import Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -111,14 +111,19 @@ def fewest_seconds(function, *args, repeats: int = 5, xp=np) -> float:
     """
     from threadpoolctl import threadpool_limits
 
-    clock, fewest = clock_of(xp, 1), math.inf
     with threadpool_limits(1):
-        function(*args)
-        for _ in range(repeats):
-            began = clock()
-            function(*args)
-            fewest = min(fewest, clock() - began)
-    return fewest
+        return min(seconds_of(lambda: function(*args), repeats, clock_of(xp, 1)))
+
+
+def seconds_of(call, repeats: int, clock) -> list[float]:
+    """Time some calls, after one to warm up."""
+    call()
+    times = []
+    for _ in range(repeats):
+        began = clock()
+        call()
+        times.append(clock() - began)
+    return times
 
 
 def clock_of(xp, threads: int | None):
@@ -276,12 +281,8 @@ def skinny_products(
     matrix, clock, products = np.ones((d_in, d_out), np.float32), clock_of(np, threads), []
     with threadpool_limits(threads, user_api="blas"):
         for n in batches:
-            x, times = np.ones((n, d_in), np.float32), []
-            y = x @ matrix  # the first call warms up
-            for _ in range(repeats):
-                began = clock()
-                np.matmul(x, matrix, out=y)
-                times.append(clock() - began)
-            took, flops = statistics.median(times), 2 * x.size * d_out
+            x, y = np.ones((n, d_in), np.float32), np.empty((n, d_out), np.float32)
+            took = statistics.median(seconds_of(partial(np.matmul, x, matrix, out=y), repeats, clock))
+            flops = 2 * x.size * d_out
             products.append(Product(n, took, flops / took, flops / (x.nbytes + matrix.nbytes + y.nbytes)))
     return products
