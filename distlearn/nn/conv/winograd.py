@@ -47,10 +47,11 @@ class Transforms(NamedTuple):
         if key not in _made:
             points = POINTS[: m + 1]
             made = cls.from_points(points, m)
-            # rows of BT are made whole, which rounds less; those of G are divided by the same
-            whole = [math.prod(a - b for b in points if b != a) for a in points] + [1]
+            # rows of BT are made whole, which rounds less, and those of G divided; signs are those of Lavin and Gray
+            whole = [abs(math.prod(a - b for b in points if b != a)) for a in points] + [(-1) ** (m // 2)]
             whole = np.array(whole)[:, None]
-            _made[key] = cls(np.rint(made.BT * whole), made.G / whole, made.AT).cast(like)
+            BT, AT = np.rint(made.BT * whole) + 0, made.AT * np.sign(whole).T + 0  # without negative zeros
+            _made[key] = cls(BT, made.G / abs(whole), AT).cast(like)
         return _made[key]
 
     @classmethod
