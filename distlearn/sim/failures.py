@@ -167,7 +167,6 @@ class FaultyTransport(Transport):
             fibre.failures = timeline
         scheduler.monitor = self._watch
         self.plain = False  # the network must be asked for every message
-        self.members = {0: scheduler.fibres}  # context -> fibres by rank of the communicator
         self.blocked: dict[int, tuple[Fibre, object]] = {}  # by rank of the world: what may have to be woken
         self.known: dict[tuple[int, int], set[int]] = {}  # (context, rank) -> lost ranks that recv_obj has reported
         self._n_partial = 0
@@ -239,7 +238,7 @@ class FaultyTransport(Transport):
 
     def refuse_lost(self, fibre: Fibre, context: int) -> None:
         """Raise if a member of the communicator is known to be lost: a collective could never end."""
-        check(self._peer_lost(fibre, context, self.members[context]))
+        check(self._peer_lost(fibre, context, self._groups[context]))
 
     def wait_for(self, fibre: Fibre, event) -> None:
         """Block the fibre until `event` has happened."""
@@ -288,24 +287,19 @@ class FaultyTransport(Transport):
 
     def problem(self, fibre: Fibre, event) -> Exception | None:
         """Return why the event will never happen for this fibre, as far as that is known by now."""
-        lost = self._peer_lost(fibre, event.context, self._needed(event), self._reported_to(fibre, event))
-        return self._cut_off(fibre) or lost
-
-    def _needed(self, event) -> list[Fibre]:
-        """Return the fibres without which an event cannot happen."""
-        members = self.members[event.context]
-        if event.__class__ is CollectiveCall:
-            return members
-        if event.__class__ is Listening:
-            return members if event.source == ANY else [members[event.source]]
-        channel = event.channel
-        return [members[channel.source if event.__class__ is RecvOp else channel.dest]]
-
-    def _reported_to(self, fibre: Fibre, event) -> set[int]:
-        """Return the lost ranks that were reported to a fibre, which no longer waits for them."""
+        reported = set()  # lost ranks that were reported to the fibre, which no longer waits for them
         if event.__class__ is Listening and event.source == ANY:
-            return self.known.get((event.context, fibre.rank), set())
-        return set()
+            reported = self.known.get((event.context, fibre.rank), reported)
+        return self._cut_off(fibre) or self._peer_lost(fibre, event.context, self._needed(event), reported)
+
+    def _needed(self, event):
+        """Return the ranks of the world without which an event cannot happen."""
+        if event.__class__ is RecvOp:
+            return [event.channel.sender]
+        if isinstance(event, SendOp):
+            return [event.channel.receiver]
+        ranks = self._groups[event.context]
+        return ranks if event.__class__ is CollectiveCall or event.source == ANY else [ranks[event.source]]
 
     def _cut_off(self, fibre: Fibre) -> CutOffError | None:
         timeline = self.timelines[fibre.rank]
@@ -314,17 +308,12 @@ class FaultyTransport(Transport):
         return CutOffError(f"{timeline.loss}: the others have continued without it since {timeline.noticed_at:.6g} s")
 
     def _peer_lost(self, fibre: Fibre, context: int, needed, reported=frozenset()) -> PeerLostError | None:
-        members = self.members[context]
-        lost = [
-            r for r, m in enumerate(members) if self.timelines[m.rank].noticed_at <= fibre.now and r not in reported
-        ]
-        if not any(members[r] in needed for r in lost):
+        ranks = self._groups[context]
+        lost = [i for i, r in enumerate(ranks) if self.timelines[r].noticed_at <= fibre.now and i not in reported]
+        if not any(ranks[i] in needed for i in lost):
             return None
-        stories = "; ".join(str(self.timelines[members[r].rank].loss) for r in lost)
-        return PeerLostError(lost, f"rank {self._rank(fibre, context)} has lost its peers: {stories}")
-
-    def _rank(self, fibre: Fibre, context: int) -> int:
-        return self.members[context].index(fibre)
+        stories = "; ".join(str(self.timelines[ranks[i]].loss) for i in lost)
+        return PeerLostError(lost, f"rank {ranks.index(fibre.rank)} has lost its peers: {stories}")
 
     def _watch(self, monitor: Fibre) -> None:
         """Wake each rank at the time at which it ends, and all ranks when a loss is noticed."""
@@ -359,10 +348,6 @@ class FaultyTransport(Transport):
 
 class FaultyComm(SimComm):
     """A simulated rank's `Communicator`, whose operations raise where ranks that they need are lost."""
-
-    def __init__(self, transport, fibre, rank, members, context=0, clock=None):
-        super().__init__(transport, fibre, rank, members, context, clock)
-        transport.members.setdefault(context, members)
 
     def report(self, step, total, **values):
         """Pass on the progress of the lowest surviving rank."""
