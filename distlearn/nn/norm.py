@@ -158,7 +158,7 @@ class _OverLastAxis(_Scaled):
         if self.shift:
             x = x - x.mean(axis=-1, keepdims=True)
         scale = 1 / get_xp(x).sqrt((x * x).mean(axis=-1, keepdims=True) + self.eps)
-        normal = x * scale
+        normal = get_xp(x).multiply(x, scale, out=x if self.shift else None)
         return self._scaled(normal, dtype), (rounded(normal, dtype), scale)
 
     def backward(self, dy: Array, saved: Any) -> Array | None:

@@ -160,17 +160,18 @@ class Ranks:
             targets = [self.ids[rank] for rank in ranks if self.ids[rank] in self.client.ids]
             if targets:
                 self.client.send_signal(signal.SIGINT, targets=targets, block=False)
-            return
+        else:
+            self._signal(ranks, signal.SIGINT)
+
+    def _signal(self, ranks, number: int) -> None:
         for rank in ranks:
             with contextlib.suppress(OSError):
-                os.kill(self.pids[rank], signal.SIGINT)
+                os.kill(self.pids[rank], number)
 
     def request_stacks(self, ranks) -> None:
         """Make ranks write their stacks to files, even those inside a C call."""
         if self._is_local:
-            for rank in ranks:
-                with contextlib.suppress(OSError):
-                    os.kill(self.pids[rank], signal.SIGUSR1)
+            self._signal(ranks, signal.SIGUSR1)
 
     def running(self, rank: int) -> Outcome:
         """Return where a rank is that does not wait, from the stack that it wrote after `request_stacks`."""
