@@ -34,7 +34,7 @@ CAPS = {
     "distlearn/testing": 5_179,
     "distlearn/train": 8_349,
     "distlearn/viz": 14_255,
-    "distlearn/world": 14_394,
+    "distlearn/world": 14_355,
 }
 """By folder: tokens of code."""
 GOALS = {"distlearn": 187_885, "distcourse": 105_042, "tests": 30_000}
