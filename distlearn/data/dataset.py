@@ -151,18 +151,20 @@ class Dataset:
 
     def on(self, device: str) -> Dataset:
         """Return the data set with its arrays on a device: "cpu", "gpu", or the index of a GPU."""
-        arrays = {
-            f"{axis}_{split}": array.but(device=device) if hasattr(array, "but") else to_device(array, device)
-            for split, *xy in self.splits()
-            for axis, array in zip("xy", xy, strict=True)
-        }
-        return replace(self, **arrays)
+        return self._changed(
+            lambda _, array: array.but(device=device) if hasattr(array, "but") else to_device(array, device)
+        )
+
+    def _changed(self, change, axes: str = "xy") -> Dataset:
+        """Return the data set with `change(split, array)` in the place of each array of samples and labels."""
+        parts = [(axis, split, a) for split, *xy in self.splits() for axis, a in zip("xy", xy, strict=True)]
+        return replace(self, **{f"{axis}_{split}": change(split, a) for axis, split, a in parts if axis in axes})
 
     def astype(self, dtype: DTypeLike) -> Dataset:
         """Return the data set with its samples in another floating-point type; labels stay as they are."""
-        splits = {f"x_{split}": x for split, x, _ in self.splits()}
-        changed = {k: x.but(dtype=np.dtype(dtype)) if hasattr(x, "but") else x.astype(dtype) for k, x in splits.items()}
-        return replace(self, **changed)
+        return self._changed(
+            lambda _, x: x.but(dtype=np.dtype(dtype)) if hasattr(x, "but") else x.astype(dtype), axes="x"
+        )
 
     def take(self, n_train: int, n_test: int | None = None) -> Dataset:
         """Return a smaller data set: the first samples of each split."""
@@ -173,15 +175,8 @@ class Dataset:
         check_number("take", whole=True, least=1, most=len(self.x_train), n_train=n_train)
         check_number("take", whole=True, least=0, most=len(self.x_test), n_test=n_test)
         n_val = -(-len(self.x_val) * n_train // len(self.x_train))  # rounded up: one sample stays if there was one
-        return replace(
-            self,
-            x_train=self.x_train[:n_train],
-            y_train=self.y_train[:n_train],
-            x_val=self.x_val[:n_val],
-            y_val=self.y_val[:n_val],
-            x_test=self.x_test[:n_test],
-            y_test=self.y_test[:n_test],
-        )
+        kept = {"train": n_train, "val": n_val, "test": n_test}
+        return self._changed(lambda split, array: array[: kept[split]])
 
     def __repr__(self) -> str:
         shapes = ", ".join(f"{split} {x.shape}" for split, x, _ in self.splits())

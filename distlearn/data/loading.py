@@ -233,8 +233,7 @@ def load(
     """Load images with labels: scikit-learn's digits, MNIST, Fashion-MNIST, a folder of IDX files, or one of images.
 
     Pixels are scaled to 0..1 by the range of their type (0..255 for bytes, 0..16 for the digits), nothing else: no mean
-    is taken off, so black stays 0 and a picture can be shown as it is. IDX files of other types are scaled by the range
-    of their training images, which the test images may exceed.
+    is taken off, so black stays 0 and a picture can be shown as it is. IDX files of images hold bytes.
 
     Parameters
     ----------

@@ -24,7 +24,7 @@ from .formats import E2M1, E4M3, MXFP4, MXFP8, NVFP4, BlockFormat, Format, LowPr
 from .fused import choose_algorithm, fuse
 from .layer import Layer, Param, Statistic, move, nbytes, parameter_count, walk
 from .linear import Embedding, Linear
-from .loss import ContrastiveLoss, MeanSquaredError, SoftmaxCrossEntropy
+from .loss import MeanSquaredError, SoftmaxCrossEntropy
 from .metrics import METRICS, MeanOf, Metric, make_metric
 from .models import (
     GPT,

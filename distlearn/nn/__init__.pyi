@@ -2,7 +2,6 @@ from typing import Any
 from distlearn.nn.models import AlexNet as AlexNet
 from distlearn.nn.norm import BatchNorm as BatchNorm
 from distlearn.nn.formats import BlockFormat as BlockFormat
-from distlearn.nn.loss import ContrastiveLoss as ContrastiveLoss
 from distlearn.nn.conv.layer import Conv2d as Conv2d
 from distlearn.nn.conv.cost import Cost as Cost
 from distlearn.nn.dropout import Dropout as Dropout

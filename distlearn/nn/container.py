@@ -74,24 +74,31 @@ def _named_params(container):
 def _own_names(layer, i):
     """Return the parameters of a layer that is not a container, by their local names."""
     names = [p.local_name for p in layer.params]
-    if len(set(names)) < len(names):  # it may hold a container, which has added numbers
+    if _repeated(names) is not None:  # it may hold a container, which has added numbers
         names = [p.name for p in layer.params]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
+    if (twice := _repeated(names)) is not None:
         raise ValueError(f"layer {i}, {layer!r}, has two parameters named {twice!r}; put its layers into a Sequential")
     return zip(layer.params, names, strict=True)
+
+
+def _repeated(names):
+    return next((name for name, n in Counter(names).items() if n > 1), None)
 
 
 def check_unique_names(params) -> None:
     """Raise unless parameter names are unique, as arrays are gathered, saved and loaded by name."""
     names = [p.name for p in params]
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
+    if (twice := _repeated(names)) is not None:
         raise ValueError(
             f"{names.count(twice)} parameters of the model are named {twice!r}, expected unique names. "
             "A container names the parameters of its layers by their places; layers that were put into another "
             "container since have the names of that one: give it copies (copy.deepcopy)"
         )
+
+
+def backward_of(layer: Layer, dy, saved, shape):
+    """Run a layer's `backward`; return the checked gradient of its input, which has `shape`."""
+    return input_gradient(layer, layer.backward(dy, saved), shape)
 
 
 def input_gradient(layer: Layer, dx, shape):
@@ -142,6 +149,7 @@ class Sequential(Container):
         super().__init__(layers)
 
     def fused_layers(self) -> list[Layer]:
+        """Return the layers that run: the model's own, unless `nn.fuse` made it."""
         if self.together is None:
             return self.layers
         if self._fused[0] != self.layers:
@@ -309,8 +317,8 @@ class Parallel(Container):
         *saved, shape = saved
         xp, dx, start = get_xp(dy), None, 0
         for branch, s, width in zip(self.layers, *saved, strict=True):
-            part = branch.backward(xp.ascontiguousarray(dy[..., start : start + width]), s)
-            if input_gradient(branch, part, shape) is not None:
+            part = backward_of(branch, xp.ascontiguousarray(dy[..., start : start + width]), s, shape)
+            if part is not None:
                 dx = part if dx is None else dx + part  # a new array: branches may return one of another layer
             start += width
         return dx
@@ -350,7 +358,7 @@ class Residual(Container):
         return x + y, saved
 
     def backward(self, dy: Array, saved: Any) -> Array | None:
-        dx = input_gradient(self.layers[0], self.layers[0].backward(dy.copy(), saved), dy.shape)
+        dx = backward_of(self.layers[0], dy.copy(), saved, dy.shape)
         return dx if dx is None else dx + dy
 
     def output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -386,7 +394,7 @@ class Siamese(Container):
 
     def backward(self, dy: Array, saved: Any) -> Array | None:
         saved, shape = saved
-        dx = input_gradient(self.layers[0], self.layers[0].backward(dy.reshape(-1, *dy.shape[2:]), saved), shape)
+        dx = backward_of(self.layers[0], dy.reshape(-1, *dy.shape[2:]), saved, shape)
         return dx if dx is None else dx.reshape(len(dy), 2, *dx.shape[1:])
 
     def parts(self, shape: tuple[int, ...]) -> list[tuple[Layer, tuple[int, ...]]]:

@@ -66,10 +66,8 @@ class Format:
         axis : optional
             For blocks; a format without a scale ignores it.
         """
-        y = _single(self.name, x)
-        if not x.shape:
-            return self._round_in_place(y.reshape(1), rng)[0].astype(x.dtype)
-        return self._round_in_place(y, rng).astype(x.dtype, copy=False)
+        y = get_xp(x).atleast_1d(_single(self.name, x))
+        return self._round_in_place(y, rng).reshape(x.shape).astype(x.dtype, copy=False)
 
     def _round_in_place(self, y, rng):
         """Round an array of float32 that nobody else has."""

@@ -268,19 +268,6 @@ def check_classes(what: str, outputs, targets, *, read: bool = True) -> None:
         raise ValueError(f"{what}: labels run from {span}")
 
 
-def check_pairs(what: str, outputs, targets) -> None:
-    """Raise unless there is a label for every pair: 1 if it is similar, 0 if not."""
-    if not hasattr(targets, "shape"):
-        raise _no_array(what, "labels", targets)
-    if outputs.ndim != 3 or outputs.shape[1] != 2 or targets.shape != outputs.shape[:1]:
-        raise ValueError(f"{what}: outputs {outputs.shape}, labels {targets.shape}, expected (batch, 2, d), (batch,)")
-    if (targets != targets.astype(bool)).any():
-        found = get_xp(targets).unique(targets)[:5].tolist()
-        raise ValueError(
-            f"{what}: labels are {found}, expected 1 for a similar pair, 0 for a different one: (y > 0) * 1"
-        )
-
-
 def check_same_shape(what: str, outputs, targets) -> None:
     """Raise unless there is a target for every value."""
     if not hasattr(targets, "shape"):

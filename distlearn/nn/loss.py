@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..backend import Array, can_launch, get_xp, rounded, single
-from ..bounds import check_number
-from .layer import check_classes, check_pairs, check_same_shape
-from .metrics import METRICS, PairAccuracy, make_metric
+from .layer import check_classes, check_same_shape
+from .metrics import METRICS, make_metric
 
 if TYPE_CHECKING:
     from .metrics import Metric
@@ -46,8 +45,9 @@ class SoftmaxCrossEntropy:
 
     def __call__(self, logits: Array, labels: Array, n: int | None = None) -> tuple[Any, Array]:
         """Return the loss and its gradient."""
-        n, on_gpu = len(logits) if n is None else n, can_launch(logits)
+        on_gpu = can_launch(logits)
         check_classes("SoftmaxCrossEntropy", logits, labels, read=not on_gpu)  # to read them would wait for the GPU
+        n = len(logits) if n is None else n
         if n < max(1, len(logits)):
             raise _wrong_n("SoftmaxCrossEntropy", n, len(logits))
         if logits.size == 0:
@@ -118,49 +118,6 @@ class MeanSquaredError:
         loss = float((dy * dy).sum(dtype=np.float64)) / terms
         dy *= 2 / terms
         return loss, rounded(dy, y.dtype)
-
-
-class ContrastiveLoss:
-    r"""Pull the two outputs of a similar pair together, push those of a different pair apart, up to a margin.
-
-    .. math:: L = \frac1n \sum_i \tfrac12 \left[ s_i \, d_i^2 + (1 - s_i) \max(0, m - d_i)^2 \right],
-              \qquad d_i = \lVert a_i - b_i \rVert
-
-    s is 1 for a similar pair and 0 for a different one. Where d = 0 the push has no direction, and its gradient is
-    taken as 0.
-
-    Parameters
-    ----------
-    margin : float
-        m: different pairs that are further apart than this have no loss.
-
-    References
-    ----------
-    R. Hadsell, S. Chopra, Y. LeCun (2006), Dimensionality reduction by learning an invariant mapping, CVPR, equation 4.
-    """
-
-    def __init__(self, margin: float = 1.0):
-        check_number("ContrastiveLoss", above=0, margin=margin)
-        self.margin = margin
-        self.metric = PairAccuracy(margin)
-
-    def __call__(self, y: Array, similar: Array, n: int | None = None) -> tuple[Any, Array]:
-        check_pairs("ContrastiveLoss", y, similar)
-        n = len(y) if n is None else n
-        if n < max(1, len(y)):
-            raise _wrong_n("ContrastiveLoss", n, len(y))
-        xp, dtype, y = get_xp(y), y.dtype, single(y)
-        difference = y[:, 0] - y[:, 1]
-        squared = (difference * difference).sum(axis=1)
-        distance = xp.sqrt(squared)
-        pull = similar.astype(y.dtype)
-        gap = xp.maximum(self.margin - distance, 0)
-        push = (1 - pull) * gap
-        # where, as 0 times the infinite square of a large distance is NaN
-        loss = float(xp.where(pull, squared, push * gap).sum(dtype=np.float64)) / (2 * n)
-        apart = xp.where(distance > 0, distance, 1)
-        difference *= ((pull - push / apart) / n)[:, None]
-        return loss, rounded(xp.stack([difference, -difference], axis=1), dtype)
 
 
 def _wrong_n(what, n, rows) -> ValueError:

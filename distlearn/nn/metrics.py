@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..backend import Array, get_xp
-from .layer import check_classes, check_pairs, check_same_shape
+from .layer import check_classes, check_same_shape
 
 if TYPE_CHECKING:
     from .loss import Loss
@@ -142,23 +142,6 @@ class RootMeanSquaredError(Metric):
         return math.sqrt(super().value(sums))
 
 
-class PairAccuracy(Metric):
-    """Share of the pairs classified correctly as similar (closer than half the margin) or different."""
-
-    name, title, share = "pair_accuracy", "pair accuracy", True
-
-    def __init__(self, margin: float = 1.0):
-        self.margin = margin
-
-    def count(self, outputs, targets):
-        """Count the correct ones: (batch, 2, d) outputs, (batch,) labels, 1 for similar."""
-        check_pairs("PairAccuracy", outputs, targets)
-        difference = (outputs[:, 0] - outputs[:, 1]).astype("float64")
-        distance = get_xp(outputs).sqrt((difference * difference).sum(axis=1))
-        right = get_xp(outputs).where(targets.astype(bool), distance < self.margin / 2, distance >= self.margin / 2)
-        return float(right.sum()), len(targets)
-
-
 class MeanOf(Metric):
     """The mean over samples of what a function gives: `function(outputs, targets) -> mean of these`."""
 
@@ -172,7 +155,7 @@ class MeanOf(Metric):
 
 
 # Metrics by name.
-METRICS = {metric.name: metric for metric in (Accuracy, Perplexity, RootMeanSquaredError, PairAccuracy)}
+METRICS = {metric.name: metric for metric in (Accuracy, Perplexity, RootMeanSquaredError)}
 
 
 def make_metric(metric: Metric | str | Callable[[Array, Array], float] | None, loss: Loss | None = None) -> Metric:

@@ -78,6 +78,11 @@ def _layers(seeds, dtype, *rows) -> list[Layer]:
     return layers
 
 
+def _scores(d_in, n_classes, seeds, dtype) -> Linear:
+    """The last layer: no ReLU follows it, so its weights have half the variance."""
+    return Linear(d_in, n_classes, next(seeds), dtype=dtype, gain=1.0)
+
+
 def SmallCNN(
     image: tuple[int, int, int] = MNIST,
     n_classes: int = 10,
@@ -102,7 +107,7 @@ def SmallCNN(
         rows += [(c_in, c, 3, {"padding": "same"}), MaxPool(2)]
         h, w, c_in = h // 2, w // 2, c
     layers = _layers(seeds, dtype, *rows)
-    return Sequential(*layers, Flatten(), Linear(h * w * c_in, n_classes, next(seeds), dtype=dtype, gain=1.0))
+    return Sequential(*layers, Flatten(), _scores(h * w * c_in, n_classes, seeds, dtype))
 
 
 def LeNet(n_classes: int = 10, *, seed: int = 0, dtype: DTypeLike = "float32") -> Sequential:
@@ -116,11 +121,13 @@ def LeNet(n_classes: int = 10, *, seed: int = 0, dtype: DTypeLike = "float32") -
     seeds = init.seeds(seed)
     features = (1, 6, 5, {"padding": 2}), MaxPool(2), (6, 16, 5), MaxPool(2)
     layers = _layers(seeds, dtype, Reshape(*MNIST), *features, Flatten(), (400, 120), (120, 84))
-    return Sequential(*layers, Linear(84, n_classes, next(seeds), dtype=dtype, gain=1.0))
+    return Sequential(*layers, _scores(84, n_classes, seeds, dtype))
 
 
 def SiameseNet(d_out: int = 8, *, seed: int = 0, dtype: DTypeLike = "float32") -> Sequential:
-    """Build a network that maps each image of a pair of 28 x 28 images to a point; train it with `ContrastiveLoss`.
+    """Build a network that maps each image of a pair of 28 x 28 images to a point.
+
+    A loss for it pulls points of similar pairs together, and pushes others apart; see the reference, equation 4.
 
     Parameters
     ----------
@@ -139,7 +146,7 @@ def SiameseNet(d_out: int = 8, *, seed: int = 0, dtype: DTypeLike = "float32") -
     seeds = init.seeds(seed)
     features = (1, 8, 5), MaxPool(2), (8, 16, 3), MaxPool(2)
     tower = _layers(seeds, dtype, Reshape(*MNIST), *features, Flatten(), (400, 64))
-    return Sequential(Siamese(Sequential(*tower, Linear(64, d_out, next(seeds), dtype=dtype, gain=1.0))))
+    return Sequential(Siamese(Sequential(*tower, _scores(64, d_out, seeds, dtype))))
 
 
 def AlexNet(n_classes: int = 1000, *, narrow: bool = False, seed: int = 0, dtype: DTypeLike = "float32") -> Sequential:
@@ -168,7 +175,7 @@ def AlexNet(n_classes: int = 1000, *, narrow: bool = False, seed: int = 0, dtype
         dense += [Dropout(0.5, [seed or 0, 1000 + i]), (d_in, width)]
         d_in = width
     layers = _layers(seeds, dtype, *[Reshape(*MNIST)] * narrow, *features, Flatten(), *dense)
-    return Sequential(*layers, Linear(d_in, n_classes, next(seeds), dtype=dtype, gain=1.0))
+    return Sequential(*layers, _scores(d_in, n_classes, seeds, dtype))
 
 
 # Table 1 of the paper: channels of 1 x 1, 3 x 3 reduce, 3 x 3, 5 x 5 reduce, 5 x 5, pool projection.
@@ -244,7 +251,7 @@ def GoogLeNet(
         layers.append(module)
         c = widths[0] + widths[2] + widths[4] + widths[5]
     drop = Dropout(0.2 if narrow else 0.4, [seed or 0, 1000])
-    return Sequential(*layers, GlobalAvgPool(), drop, Linear(c, n_classes, next(seeds), dtype=dtype, gain=1.0))
+    return Sequential(*layers, GlobalAvgPool(), drop, _scores(c, n_classes, seeds, dtype))
 
 
 def Fire(c_in: int, squeeze: int, expand: int, seeds: Any, *, dtype: DTypeLike = "float32") -> Sequential:
@@ -330,7 +337,7 @@ def GRULanguageModel(
     return Sequential(
         Embedding(n_symbols, d_hidden, next(seeds), dtype=dtype),
         *stack,
-        Linear(d_hidden, n_symbols, next(seeds), dtype=dtype, gain=1.0),
+        _scores(d_hidden, n_symbols, seeds, dtype),
     )
 
 

@@ -37,6 +37,21 @@ class _Scaled(Layer):
         check_shape(self, shape, "...", self.channels)
         return shape
 
+    def _scaled(self, normal, dtype):
+        """Return the output: the normalised values, scaled and shifted."""
+        y = normal * self.gamma.data
+        if self.shift:
+            y += self.beta.data
+        return rounded(y, dtype)
+
+    def _add_gradients(self, dy, normal):
+        """Add the gradients of shift and scale, and return them."""
+        dbeta, dgamma = column_sums(dy) if self.shift else None, column_sums(dy * normal)
+        if self.shift:
+            self.beta.add(dbeta)
+        self.gamma.add(dgamma)
+        return dbeta, dgamma
+
 
 class BatchNorm(_Scaled):
     r"""Normalise every channel to mean 0, variance 1 over the batch (and the image), then apply a learned scale, shift.
@@ -91,17 +106,14 @@ class BatchNorm(_Scaled):
         var = column_sums(normal * normal) / n
         scale = 1 / xp.sqrt(var + self.eps)
         normal *= scale
-        y = normal * self.gamma.data + self.beta.data
-        return rounded(y, dtype), (rounded(normal, dtype), scale, mean, var)
+        return self._scaled(normal, dtype), (rounded(normal, dtype), scale, mean, var)
 
     def backward(self, dy: Array, saved: Any) -> Array | None:
         if saved is None:
             return dy
         normal, scale, mean, var = saved
         n, dtype, dy = math.prod(dy.shape[:-1]), dy.dtype, single(dy)
-        dbeta, dgamma = column_sums(dy), column_sums(dy * normal)
-        self.beta.add(dbeta)
-        self.gamma.add(dgamma)
+        dbeta, dgamma = self._add_gradients(dy, normal)
         for running, now in ((self.running_mean.data, mean), (self.running_var.data, var * (n / (n - 1)))):
             running *= 1 - self.momentum
             running += self.momentum * now
@@ -124,14 +136,12 @@ class _BatchNormEval(BatchNorm):
         dtype, x = x.dtype, single(x)
         scale = 1 / get_xp(x).sqrt(single(self.running_var.data) + self.eps)
         normal = (x - self.running_mean.data) * scale
-        y = normal * self.gamma.data + self.beta.data
-        return rounded(y, dtype), (rounded(normal, dtype), scale)
+        return self._scaled(normal, dtype), (rounded(normal, dtype), scale)
 
     def backward(self, dy, saved):
         normal, scale = saved
         dtype, dy = dy.dtype, single(dy)
-        self.beta.add(column_sums(dy))
-        self.gamma.add(column_sums(dy * normal))
+        self._add_gradients(dy, normal)
         dy *= self.gamma.data * scale
         return rounded(dy, dtype)
 
@@ -139,7 +149,32 @@ class _BatchNormEval(BatchNorm):
         return self
 
 
-class LayerNorm(_Scaled):
+class _OverLastAxis(_Scaled):
+    """Normalises every sample's last axis, and subtracts its mean first where a shift is learned."""
+
+    def forward(self, x: Array) -> tuple[Array, Any]:
+        check_input(self, x)
+        dtype, x = x.dtype, single(x)
+        if self.shift:
+            x = x - x.mean(axis=-1, keepdims=True)
+        scale = 1 / get_xp(x).sqrt((x * x).mean(axis=-1, keepdims=True) + self.eps)
+        normal = get_xp(x).multiply(x, scale, out=x if self.shift else None)
+        return self._scaled(normal, dtype), (rounded(normal, dtype), scale)
+
+    def backward(self, dy: Array, saved: Any) -> Array | None:
+        normal, scale = saved
+        dtype, dy = dy.dtype, single(dy)
+        self._add_gradients(dy, normal)
+        dy *= self.gamma.data
+        along = (dy * normal).mean(axis=-1, keepdims=True)
+        if self.shift:
+            dy -= dy.mean(axis=-1, keepdims=True)
+        dy -= normal * along
+        dy *= scale
+        return rounded(dy, dtype)
+
+
+class LayerNorm(_OverLastAxis):
     r"""Normalise every sample's last axis to mean 0 and variance 1, then apply a learned scale and shift.
 
     .. math:: \hat x = \frac{x - \mu}{\sqrt{\sigma^2 + \epsilon}}, \qquad y = \gamma \odot \hat x + \beta
@@ -162,29 +197,8 @@ class LayerNorm(_Scaled):
     J. L. Ba, J. R. Kiros, G. E. Hinton (2016), Layer normalization, arXiv:1607.06450.
     """
 
-    def forward(self, x: Array) -> tuple[Array, Any]:
-        check_input(self, x)
-        dtype, x = x.dtype, single(x)
-        normal = x - x.mean(axis=-1, keepdims=True)
-        scale = 1 / get_xp(x).sqrt((normal * normal).mean(axis=-1, keepdims=True) + self.eps)
-        normal *= scale
-        y = normal * self.gamma.data + self.beta.data
-        return rounded(y, dtype), (rounded(normal, dtype), scale)
 
-    def backward(self, dy: Array, saved: Any) -> Array | None:
-        normal, scale = saved
-        dtype, dy = dy.dtype, single(dy)
-        self.beta.add(column_sums(dy))
-        self.gamma.add(column_sums(dy * normal))
-        dy *= self.gamma.data
-        along = (dy * normal).mean(axis=-1, keepdims=True)
-        dy -= dy.mean(axis=-1, keepdims=True)
-        dy -= normal * along
-        dy *= scale
-        return rounded(dy, dtype)
-
-
-class RMSNorm(_Scaled):
+class RMSNorm(_OverLastAxis):
     r"""Divide every sample's last axis by its root mean square, then apply a learned scale: `LayerNorm` without a mean.
 
     .. math:: \hat x = \frac{x}{\sqrt{\overline{x^2} + \epsilon}}, \qquad y = \gamma \odot \hat x
@@ -208,22 +222,6 @@ class RMSNorm(_Scaled):
 
     costs = 5, 8
     shift = False
-
-    def forward(self, x: Array) -> tuple[Array, Any]:
-        check_input(self, x)
-        dtype, x = x.dtype, single(x)
-        scale = 1 / get_xp(x).sqrt((x * x).mean(axis=-1, keepdims=True) + self.eps)
-        normal = x * scale
-        return rounded(normal * self.gamma.data, dtype), (rounded(normal, dtype), scale)
-
-    def backward(self, dy: Array, saved: Any) -> Array | None:
-        normal, scale = saved
-        dtype, dy = dy.dtype, single(dy)
-        self.gamma.add(column_sums(dy * normal))
-        dy *= self.gamma.data
-        dy -= normal * (dy * normal).mean(axis=-1, keepdims=True)
-        dy *= scale
-        return rounded(dy, dtype)
 
 
 # Local response normalisation sums over neighbouring channels, as a sum of shifted copies. A row of channels is short,

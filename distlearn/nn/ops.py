@@ -69,24 +69,10 @@ def gathered(x):
     # NumPy pays for every run of contiguous values, and an operation pays four times what a copy does; a copy whose
     # items are pixels, not values, pays half of that again. On other devices, and with many channels, `x` itself is as
     # good.
-    pixels = _pixels(x)
-    return x if pixels is None or x.shape[-1] > LONG else np.ascontiguousarray(pixels).view(x.dtype)
-
-
-def scatter(target, x) -> None:
-    """Copy into strided pixels: `target[...] = x` in fewer steps (see `gathered`)."""
-    there, here = _pixels(target), _pixels(x)
-    if there is None or here is None:
-        target[...] = x
-    else:
-        there[...] = here
-
-
-def _pixels(x):
-    """View the values of a pixel, the last axis, as one item; None where that is impossible."""
-    if not isinstance(x, np.ndarray) or x.strides[-1] != x.itemsize or not x.size:
-        return None
-    return x.view(np.dtype((np.void, x.shape[-1] * x.itemsize)))
+    if not isinstance(x, np.ndarray) or x.strides[-1] != x.itemsize or not x.size or x.shape[-1] > LONG:
+        return x
+    pixel = np.dtype((np.void, x.shape[-1] * x.itemsize))
+    return np.ascontiguousarray(x.view(pixel)).view(x.dtype)
 
 
 # -- memory of large arrays --------------------------------------------------------------------------------------------

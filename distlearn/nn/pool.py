@@ -57,28 +57,18 @@ class MaxPool(Layer):
         if any(p >= k for p, k in zip(self.padding, self.size, strict=True)):
             raise ValueError(f"MaxPool: padding is {self.padding}, expected less than the window {self.size}")
 
-    def _borders(self, h, w):
-        """Return the border's width at top, bottom, left, right; the bottom and right ones complete the last window."""
-        borders = []
-        for n, k, s, p in zip((h, w), self.size, self.stride, self.padding, strict=True):
-            windows = self._windows(n, k, s, p)
-            borders += [p, max(p, (windows - 1) * s + k - n - p) if self.ceil else p]
-        return borders
-
-    def _windows(self, n, k, s, p):
-        """How many windows fit along an axis of `n` pixels."""
-        count = (-(-(n + 2 * p - k) // s) if self.ceil else (n + 2 * p - k) // s) + 1
-        if self.ceil and (count - 1) * s >= n + p:  # a window that would begin beyond the image
-            count -= 1
-        return count
-
     def output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         check_shape(self, shape, "batch", "height", "width", "channels")
-        n, h, w, c = shape
-        out = [self._windows(*axis) for axis in zip((h, w), self.size, self.stride, self.padding, strict=True)]
-        if min(out) < 1:
-            raise ValueError(f"{describe(self)}: an image of {h} x {w} is smaller than the window")
-        return (n, *out, c)
+        counts = []
+        for n, k, s, p in zip(shape[1:3], self.size, self.stride, self.padding, strict=True):
+            room = n + 2 * p - k
+            count = (-(-room // s) if self.ceil else room // s) + 1
+            if self.ceil and (count - 1) * s >= n + p:  # a window that would begin beyond the image
+                count -= 1
+            counts.append(count)
+        if min(counts) < 1:
+            raise ValueError(f"{describe(self)}: an image of {shape[1]} x {shape[2]} is smaller than the window")
+        return (shape[0], *counts, shape[3])
 
     def flops(self, shape: tuple[int, ...]) -> int:
         return math.prod(self.size) * math.prod(self.output_shape(shape))
@@ -101,7 +91,9 @@ class MaxPool(Layer):
             y, won = xp.empty(shape, x.dtype), xp.empty(shape, "int32")
             images.MAX_POOL(x, y, won, self._launched(x.shape))
             return y, (won, None, x.shape)
-        padded = pad(x, *self._borders(*x.shape[1:3]), value=-math.inf)
+        axes = zip(x.shape[1:3], shape[1:3], self.size, self.stride, self.padding, strict=True)
+        bottom, right = (max(p, (count - 1) * s + k - n - p) for n, count, k, s, p in axes)  # the last window fits
+        padded = pad(x, self.padding[0], bottom, self.padding[1], right, value=-math.inf)
         y, won = xp.empty(shape, x.dtype), []
         for part in ops.batches(len(x), padded[:1].nbytes, xp):
             columns, down = _max_along(padded[part], 1, self.size[0], self.stride[0], shape[1])
@@ -118,7 +110,7 @@ class MaxPool(Layer):
             images.MAX_POOL_BACK(get_xp(dy).ascontiguousarray(dy), won, dx, self._launched(shape))
             return dx
         n, *rest = padded
-        xp, (top, _, left, _) = get_xp(dy), self._borders(*shape[1:3])
+        xp, (top, left) = get_xp(dy), self.padding
         exact = self.size == self.stride and rest[0] % self.size[0] == rest[1] % self.size[1] == 0
         dx = (xp.empty if exact else xp.zeros)((n, *rest), dy.dtype)  # some pixels get no gradient
         for part, down, across in won:
@@ -133,8 +125,7 @@ class MaxPool(Layer):
         """The geometry of the windows, for a kernel."""
         from ..cuda.kernels.images import Windows
 
-        (top, _, left, _), (_, oh, ow, _) = self._borders(*shape[1:3]), self.output_shape(shape)
-        return Windows(oh, ow, *self.size, *self.stride, top, left)
+        return Windows(*self.output_shape(shape)[1:3], *self.size, *self.stride, *self.padding)
 
 
 def _shifts(x, axis, size, stride, count):
@@ -159,16 +150,18 @@ def _give_to_winners(dy, beats, dx, axis, size, stride):
     """Gradient before `_max_along`, into `dx`: the last candidate that beat all before it gets everything."""
     # `dy` is overwritten.
     first, *others = _shifts(dx, axis, size, stride, dy.shape[axis])
-    give = ops.scatter if stride >= size else _add_to  # in windows apart every pixel gets at most one gradient
+
+    def give(target, part):
+        if stride >= size:  # in windows apart every pixel gets at most one gradient
+            target[...] = part
+        else:
+            target += part
+
     for target, won in zip(reversed(others), reversed(beats), strict=True):
         part = dy * won
         dy -= part
         give(target, part)
     give(first, dy)
-
-
-def _add_to(target, part):
-    target += part
 
 
 class GlobalAvgPool(Layer):

@@ -20,7 +20,7 @@ import numpy as np
 
 from ..backend import Array
 from ..bounds import check_number
-from .container import Container, Sequential, input_gradient, layer_span
+from .container import Container, Sequential, backward_of, layer_span
 from .layer import Layer, walk
 
 if TYPE_CHECKING:
@@ -233,7 +233,7 @@ class Planned(Sequential):
                 continue
             layer = self.layers[what]
             with layer_span(None if layer.spans_itself else clock, layer, "backward", *about):
-                dy = dy if dy is None else input_gradient(layer, layer.backward(dy, kept), about[0])
+                dy = dy if dy is None else backward_of(layer, dy, kept, about[0])
             for p in reversed(layer.params) if on_grad is not None else ():
                 on_grad(p)
         return dy
@@ -266,7 +266,7 @@ class Recompute(Container):
         x, before = saved
         with drawing_from(self, before):
             _, kept = self.layers[0].forward(x)
-        return input_gradient(self.layers[0], self.layers[0].backward(dy, kept), x.shape)
+        return backward_of(self.layers[0], dy, kept, x.shape)
 
     def backward_flops(self, shape: tuple[int, ...]) -> int:
         return self.layers[0].backward_flops(shape) + self.layers[0].flops(shape)

@@ -9,17 +9,21 @@ from ..backend import Array
 from .layer import Layer
 
 
-class Flatten(Layer):
-    """Flatten every sample to one row, in order of rows, columns, channels.
-
-    Shapes: (batch, ...) to (batch, product of the rest). No flops; saves nothing but the shape.
-    """
+class _View(Layer):
+    """Gives its input the shape that `output_shape` says."""
 
     def forward(self, x: Array) -> tuple[Array, Any]:
         return x.reshape(self.output_shape(x.shape)), x.shape
 
     def backward(self, dy: Array, saved: Any) -> Array | None:
         return dy.reshape(saved)
+
+
+class Flatten(_View):
+    """Flatten every sample to one row, in order of rows, columns, channels.
+
+    Shapes: (batch, ...) to (batch, product of the rest). No flops; saves nothing but the shape.
+    """
 
     def output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         return (shape[0], math.prod(shape[1:]))
@@ -35,7 +39,7 @@ class Identity(Layer):
         return dy
 
 
-class Reshape(Layer):
+class Reshape(_View):
     """Give every sample another shape: (batch, ...) to ``(batch, *shape)``.
 
     Parameters
@@ -46,12 +50,6 @@ class Reshape(Layer):
 
     def __init__(self, *shape: int | tuple[int, ...]):
         self.shape = tuple(shape[0]) if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
-
-    def forward(self, x: Array) -> tuple[Array, Any]:
-        return x.reshape(self.output_shape(x.shape)), x.shape
-
-    def backward(self, dy: Array, saved: Any) -> Array | None:
-        return dy.reshape(saved)
 
     def output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         if math.prod(shape[1:]) != math.prod(self.shape):

@@ -22,18 +22,13 @@ from .recurrent import RNN, Recurrent
 from .shape import Flatten
 
 
-def to_torch_state(
-    model: Layer, sample: tuple[int, ...] | None = None, names: Mapping[str, str] | None = None
-) -> dict[str, np.ndarray]:
-    """Return a model's parameters as the `state_dict` of the same model in PyTorch.
+def to_torch_state(model: Layer, sample: tuple[int, ...] | None = None) -> dict[str, np.ndarray]:
+    """Return a model's parameters as the `state_dict` of the same model in PyTorch, its layers at the same places.
 
     Parameters
     ----------
     sample : tuple of int, optional
         Shape of one sample of the model's input, such as (28, 28, 1); needed if there is a `Flatten`.
-    names : mapping of str to str, optional
-        Names of modules in PyTorch, by the position of the layer here: {"0": "embedding", "1": "gru", "2": "gru"}
-        (recurrent layers with one name are a stack). By default both have the same places: "0", "2.1".
 
     Returns
     -------
@@ -48,32 +43,30 @@ def to_torch_state(
     """
     return {
         key: np.array(array, order="C")
-        for entry in _entries(model, sample, names)
+        for entry in _entries(model, sample)
         for key, array in zip(entry.keys, entry.to_torch([to_numpy(p.data) for p in entry.params]), strict=True)
     }
 
 
-def load_torch_state(
-    model: Layer, state: Mapping, sample: tuple[int, ...] | None = None, names: Mapping[str, str] | None = None
-) -> None:
+def load_torch_state(model: Layer, state: Mapping, sample: tuple[int, ...] | None = None) -> None:
     """Set a model's parameters from a `state_dict` of the same model in PyTorch, in place; a wrong one changes nothing.
 
     Parameters
     ----------
     state : mapping of str to array
         PyTorch's tensors, or NumPy arrays such as safetensors reads; or the module itself.
-    sample, names
+    sample
         As for `to_torch_state`.
     """
     state = state.state_dict() if hasattr(state, "state_dict") else state
     state = {key: _array(key, value) for key, value in state.items() if not key.endswith("num_batches_tracked")}
-    entries = _entries(model, sample, names)
+    entries = _entries(model, sample)
     keys = [key for entry in entries for key in entry.keys if not key.endswith("num_batches_tracked")]
     missing, unknown = [k for k in keys if k not in state], [k for k in state if k not in set(keys)]
     if missing or unknown:
         raise ValueError(
             f"load_torch_state: the state lacks {', '.join(missing) or 'nothing'}, and it has "
-            f"{', '.join(unknown) or 'nothing'} for which the model has no place; `names` says what modules are called"
+            f"{', '.join(unknown) or 'nothing'} for which the model has no place"
         )
     found: dict[int, tuple[Param, np.ndarray, str]] = {}
     for entry in entries:
@@ -111,15 +104,13 @@ class _Entry(NamedTuple):
     from_torch: Callable[..., Any]  # The way back.
 
 
-def _entries(model, sample, names):
-    names, stacks, found = dict(names or {}), {}, []
-    _visit(model, None if sample is None else (1, *sample), "", None, names, stacks, found)
-    if names:
-        raise ValueError(f"torch state: names has {', '.join(map(repr, names))}, where the model has no parameters")
+def _entries(model, sample):
+    found = []
+    _visit(model, None if sample is None else (1, *sample), "", None, found)
     return found
 
 
-def _visit(layer, shape, path, image, names, stacks, found):
+def _visit(layer, shape, path, image, found):
     """Collect the entries of a layer and of those inside it; return the image whose values the output has in one row.
 
     `shape` is that of the input, None if unknown; `image` is (h, w, c) of the input of the `Flatten` before.
@@ -129,7 +120,7 @@ def _visit(layer, shape, path, image, names, stacks, found):
         parts = [s for _, s in layer.parts(shape)] if shape is not None else [None] * len(layer.layers)
         for i, (child, inner) in enumerate(zip(layer.layers, parts, strict=True)):
             before = out[-1] if out and isinstance(layer, Sequential) else image
-            out.append(_visit(child, inner, f"{path}.{i}" if path else str(i), before, names, stacks, found))
+            out.append(_visit(child, inner, f"{path}.{i}" if path else str(i), before, found))
         last = out[-1] if out else image
         if not isinstance(layer, Sequential) and len(out) > 1 and any(i is not None for i in out):
             raise ValueError(f"torch state: {describe(layer)} joins images that are flattened; flatten after it")
@@ -143,11 +134,7 @@ def _visit(layer, shape, path, image, names, stacks, found):
     if image is not None and not isinstance(layer, Linear):
         raise ValueError(f"torch state: {describe(layer)} stands between a Flatten and a dense layer; put it before")
     keys, to_torch, from_torch = _ways(layer, image)
-    name = names.pop(path, path)
-    if isinstance(layer, Recurrent):
-        level = stacks[name] = stacks.get(name, -1) + 1
-        keys = [f"{key}_l{level}" for key in keys]
-    found.append(_Entry(layer.params, [f"{name}.{key}" if name else key for key in keys], to_torch, from_torch))
+    found.append(_Entry(layer.params, [f"{path}.{key}" if path else key for key in keys], to_torch, from_torch))
     return None
 
 
@@ -177,7 +164,7 @@ def _ways(layer, image):
     if isinstance(layer, Embedding):
         return ["weight"], list, list
     if isinstance(layer, Recurrent):
-        keys = ["weight_ih", "weight_hh", "bias_ih", "bias_hh"]
+        keys = ["weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0"]
         return keys, *((_rnn_to, _rnn_from) if isinstance(layer, RNN) else (_gru_to, _gru_from))
     known = "has parameters, and no counterpart in PyTorch is known; its torch_ways() -> (keys, there, back) would say"
     raise TypeError(f"torch state: {describe(layer)} {known} the names there, and convert the arrays both ways")

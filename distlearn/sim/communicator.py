@@ -136,8 +136,8 @@ class SimComm(Communicator):
             elif event > fibre.now:
                 fibre.now = event
         if not internal:
-            transport = self._transport
-            transport.record_exchange((len(transport.trace.spans), fibre.rank, start, fibre.now, out.nbytes))
+            span = Span(fibre.rank, "comm", "send_recv", start, fibre.now, 0, out.nbytes)
+            self._transport.trace.spans.append(span)
         return out
 
     # -- objects -------------------------------------------------------------------------------------------------------
@@ -196,25 +196,22 @@ class SimComm(Communicator):
         self._transport.wait_for(self._fibre, joined)
         return joined.results[self.rank]
 
+    def _begin(self, call, x, nbytes, finish) -> CollectiveWork:
+        snapshot = x.copy()
+        return CollectiveWork(self, self._meet(call, snapshot, nbytes, finish), call, x, snapshot)
+
     def _iall_reduce(self, call, x, op):
         """Sums are formed in the order of ranks, so every run gives the same bits."""
-        snapshot = x.copy()
-        joined = self._meet(call, snapshot, x.nbytes, lambda xs: [reduced(xs, op)] * len(xs))
-        return CollectiveWork(self, joined, call, x, snapshot)
+        return self._begin(call, x, x.nbytes, lambda xs: [reduced(xs, op)] * len(xs))
 
     def _ireduce_scatter(self, call, x, op):
-        snapshot = x.copy()
-
         def reduced_shares(xs):
             return [reduced([q.reshape(-1)[share] for q in xs], op) for share in shares(x.size, self.size)]
 
-        joined = self._meet(call, snapshot, x.nbytes, reduced_shares)
-        return CollectiveWork(self, joined, call, x, snapshot)
+        return self._begin(call, x, x.nbytes, reduced_shares)
 
     def _iall_gather(self, call, x):
-        snapshot = x.copy()
-        joined = self._meet(call, snapshot, x.nbytes * self.size, lambda xs: [_stack(xs) for _ in xs])
-        return CollectiveWork(self, joined, call, x, snapshot)
+        return self._begin(call, x, x.nbytes * self.size, lambda xs: [_stack(xs) for _ in xs])
 
     def _broadcast(self, call, x, root):
         payload = x.copy() if self.rank == root else None

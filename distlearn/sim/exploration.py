@@ -9,9 +9,11 @@ decisions. So a run stops as soon as it reaches a state that an earlier run has 
 from __future__ import annotations
 
 import pickle
+import re
 from collections import defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,7 +46,7 @@ from .world import SimWorld
 
 
 class Decision(NamedTuple):
-    """What the network does next; as text "2->0", "buffer 1" or "lost 2"."""
+    """What the network does next; as text "2->0" or "buffer 1"."""
 
     kind: str
     rank: int
@@ -55,16 +57,11 @@ class Decision(NamedTuple):
 
     @classmethod
     def parse(cls, text) -> Decision:
-        source, arrow, rank = str(text).partition("->")
-        kind, _, of = str(text).strip().partition(" ")
-        try:
-            if arrow:
-                return cls("deliver", int(rank), int(source))
-            if kind == "buffer":
-                return cls(kind, int(of))
-        except ValueError:
-            pass
-        raise ValueError(f'{text!r} is not a decision, expected for example "2->0" or "buffer 1"')
+        found = re.fullmatch(r"\s*(?:(\d+)\s*->\s*(\d+)|buffer\s+(\d+))\s*", str(text))
+        if found is None:
+            raise ValueError(f'{text!r} is not a decision, expected for example "2->0" or "buffer 1"')
+        source, rank, sender = found.groups()
+        return cls("buffer", int(sender)) if sender else cls("deliver", int(rank), int(source))
 
 
 def follow(decisions: list[Decision]) -> Callable[..., Any]:
@@ -291,6 +288,9 @@ class OrderedRun:
         """Number of sequences of its sends and receives with the same deliveries."""
         return count_interleavings(self.events, self.size)
 
+    def length(self) -> tuple[int, int]:
+        return len(self.events), len(self.order)
+
     def __str__(self) -> str:
         return f"order: {', '.join(self.order) or 'no choice'}\n{self.error or 'another result'}"
 
@@ -300,17 +300,35 @@ class Exploration:
     """What `explore` found."""
 
     size: int
-    n_orders: int = 0  # that differ in what some rank receives, and that ran to their end or failed
     n_runs: int = 0  # runs that it took
     complete: bool = True  # whether every order was tried; False if `max_runs` came first
-    failure: OrderedRun | None = None  # the shortest run that deadlocked, lost a message, or raised
-    other: OrderedRun | None = None  # the shortest run whose results differ from those of the first one
-    first: OrderedRun | None = None  # the first run that ended
     runs: list[OrderedRun] = field(default_factory=list, repr=False)  # one of each order
+
+    @property
+    def n_orders(self) -> int:
+        """Number of orders that differ in what some rank receives, and that ran to their end or failed."""
+        return len(self.runs)
 
     @property
     def failures(self) -> list[OrderedRun]:
         return [run for run in self.runs if run.error is not None]
+
+    @property
+    def failure(self) -> OrderedRun | None:
+        """The shortest run that deadlocked, lost a message, or raised."""
+        return min(self.failures, key=OrderedRun.length, default=None)
+
+    @property
+    def first(self) -> OrderedRun | None:
+        """The first run that ended."""
+        return next((run for run in self.runs if run.error is None), None)
+
+    @cached_property
+    def other(self) -> OrderedRun | None:
+        """The shortest run whose results differ from those of the first one."""
+        ended = [run for run in self.runs if run.error is None]
+        found = (run for run in ended if not same(run.results, ended[0].results))
+        return min(found, key=OrderedRun.length, default=None)
 
     @property
     def ok(self) -> bool:
@@ -376,7 +394,6 @@ def explore(
     check_number("explore", whole=True, least=1, most=MAX_RANKS, size=size)  # the number of orders explodes
     check_positive("explore", max_runs=max_runs, max_steps=max_steps)
     found = Exploration(size)
-
     _explore(found, Copies("explore", fn, args, kwargs), max_runs, max_steps)
     return found
 
@@ -454,7 +471,7 @@ def _explore(found: Exploration, copies, max_runs: int, max_steps: int) -> None:
         if run is None or state in seen:
             continue
         seen.add(state)
-        _judge(found, run)
+        found.runs.append(run)
 
 
 def _run(copies: Copies, size: int, choose, max_steps: int) -> tuple[OrderedRun | None, OrderedTransport]:
@@ -485,29 +502,13 @@ def _run(copies: Copies, size: int, choose, max_steps: int) -> tuple[OrderedRun 
     return OrderedRun(order, options, results, error, transport.events, scheduler.waiting, size), transport
 
 
-def _judge(found: Exploration, run: OrderedRun) -> None:
-    found.n_orders += 1
-    found.runs.append(run)
-    if run.error is not None:
-        if found.failure is None or _length(run) < _length(found.failure):
-            found.failure = run
-    elif found.first is None:
-        found.first = run
-    elif not same(run.results, found.first.results) and (found.other is None or _length(run) < _length(found.other)):
-        found.other = run
-
-
-def _length(run: OrderedRun) -> tuple[int, int]:
-    return len(run.events), len(run.order)
-
-
-def same(a, b, rtol: float = 1e-9, atol: float = 1e-12) -> bool:
-    """Compare results: numbers to nine digits by default, everything else exactly."""
+def same(a, b) -> bool:
+    """Compare results: numbers to nine digits, everything else exactly."""
     if isinstance(a, dict) and isinstance(b, dict):
-        return a.keys() == b.keys() and all(same(a[k], b[k], rtol, atol) for k in a)
+        return a.keys() == b.keys() and all(same(a[k], b[k]) for k in a)
     if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
-        return len(a) == len(b) and all(same(x, y, rtol, atol) for x, y in zip(a, b, strict=True))
+        return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
     if isinstance(a, (int, float, np.ndarray, np.generic)) and isinstance(b, (int, float, np.ndarray, np.generic)):
         a, b = np.asarray(a), np.asarray(b)
-        return a.shape == b.shape and bool(np.allclose(a, b, rtol, atol, equal_nan=True))
+        return a.shape == b.shape and bool(np.allclose(a, b, rtol=1e-9, atol=1e-12, equal_nan=True))
     return type(a) is type(b) and bool(a == b)

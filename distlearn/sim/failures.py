@@ -36,11 +36,6 @@ class Listening(BlockReason):
         self.key, self.context, self.source, self.when = key, key[0], source, None
 
 
-def context_of(event) -> int:
-    """Return the number of the communicator that an event belongs to."""
-    return event.channel.context if isinstance(event, (SendOp, RecvOp)) else event.context
-
-
 def abandon(event) -> None:
     """Withdraw a send or a receive that is no longer waited for: a later message must not end up in its buffer."""
     if event.__class__ is RecvOp and event in event.channel.recvs:
@@ -58,15 +53,15 @@ def check(problem: Exception | None) -> None:
 # -- schedule ----------------------------------------------------------------------------------------------------------
 # Failures as parameters of a simulated world: which rank fails when, how, and for how long.
 #
-# Four kinds: a rank is *killed* (its process ends), *hangs* (it runs no further, as under SIGSTOP), is *cut* off (it
-# runs, but no message reaches it or leaves it), or is *slow*. A failure shorter than the detection time is only a
-# delay, which no rank notices. After a longer one the detector reports the rank as lost; this is final,
-# even if the rank recovers: it would otherwise continue work that the others have abandoned.
+# Three kinds: a rank is *killed* (its process ends), *hangs* (it runs no further, as under SIGSTOP), or is *cut* off
+# (it runs, but no message reaches it or leaves it). A failure shorter than the detection time is only a delay, which no
+# rank notices. After a longer one the detector reports the rank as lost; this is final, even if the rank recovers: it
+# would otherwise continue work that the others have abandoned. A slow rank is no failure: `SimWorld(slowdown=)`.
 #
 # There is one detector for all ranks, like a cluster manager: it never errs, all ranks learn of a loss at the same
 # moment, and a rank that is cut off from the others is cut off from the detector too, and so knows that it is lost.
 
-KINDS = ("kill", "hang", "cut", "slow")
+KINDS = ("kill", "hang", "cut")
 
 
 @dataclass(frozen=True)
@@ -93,7 +88,6 @@ class Failure:
     at: float  # when it begins [virtual s]
     kind: str = "kill"
     until: float = math.inf  # when it ends [s]; a kill never does
-    factor: float = 10.0  # how much slower "slow" computes
 
     def __post_init__(self):
         if self.kind not in KINDS:
@@ -101,10 +95,9 @@ class Failure:
         check_number("Failure", whole=True, least=0, rank=self.rank)
         check_number("Failure", least=0, at=self.at)
         check_number("Failure", above=self.at, until=self.until)
-        check_number("Failure", above=0, factor=self.factor)
 
     def is_noticed(self, detection: float) -> bool:
-        return self.kind == "kill" or (self.kind != "slow" and self.until - self.at > detection)
+        return self.kind == "kill" or self.until - self.at > detection
 
 
 class Loss(NamedTuple):
@@ -134,8 +127,6 @@ class FailureTimeline:
         self.ends_at = min(gone, default=math.inf)
         self.pauses = [(f.at, f.until) for f in mine if f.kind == "hang" and f.until < math.inf]
         self.cuts = [(f.at, f.until) for f in mine if f.kind == "cut"]
-        slow = [(f.at, f.until, 1 / f.factor) for f in mine if f.kind == "slow"]
-        self._windows = sorted(slow + [(start, end, 0.0) for start, end in self.pauses])  # with their speeds
 
     def apply(self, fibre: Fibre) -> None:
         """End the rank's fibre if the rank has been killed by now; move its clock on to the end of a hang."""
@@ -149,18 +140,10 @@ class FailureTimeline:
     def finish(self, start: float, seconds: float) -> float:
         """Return when work of this many seconds that begins at `start` is done, or when the rank ends."""
         now, left = start, seconds
-        for begin, end, rate in self._windows:
-            if end <= now:
-                continue
-            if now < begin:
-                if now + left <= begin:
-                    break
-                left -= begin - now
-                now = begin
-            if rate and now + left / rate <= end:
-                return min(now + left / rate, self.ends_at)
-            left -= (end - now) * rate
-            now = end
+        for begin, end in self.pauses:
+            if begin < now + left and now < end:
+                left -= max(0.0, begin - now)
+                now = end
         return min(now + left, self.ends_at)
 
 
@@ -184,7 +167,6 @@ class FaultyTransport(Transport):
             fibre.failures = timeline
         scheduler.monitor = self._watch
         self.plain = False  # the network must be asked for every message
-        self.members = {0: scheduler.fibres}  # context -> fibres by rank of the communicator
         self.blocked: dict[int, tuple[Fibre, object]] = {}  # by rank of the world: what may have to be woken
         self.known: dict[tuple[int, int], set[int]] = {}  # (context, rank) -> lost ranks that recv_obj has reported
         self._n_partial = 0
@@ -256,7 +238,7 @@ class FaultyTransport(Transport):
 
     def refuse_lost(self, fibre: Fibre, context: int) -> None:
         """Raise if a member of the communicator is known to be lost: a collective could never end."""
-        check(self._peer_lost(fibre, context, self.members[context]))
+        check(self._peer_lost(fibre, context, self._groups[context]))
 
     def wait_for(self, fibre: Fibre, event) -> None:
         """Block the fibre until `event` has happened."""
@@ -305,24 +287,19 @@ class FaultyTransport(Transport):
 
     def problem(self, fibre: Fibre, event) -> Exception | None:
         """Return why the event will never happen for this fibre, as far as that is known by now."""
-        lost = self._peer_lost(fibre, context_of(event), self._needed(event), self._reported_to(fibre, event))
-        return self._cut_off(fibre) or lost
-
-    def _needed(self, event) -> list[Fibre]:
-        """Return the fibres without which an event cannot happen."""
-        members = self.members[context_of(event)]
-        if event.__class__ is CollectiveCall:
-            return members
-        if event.__class__ is Listening:
-            return members if event.source == ANY else [members[event.source]]
-        channel = event.channel
-        return [members[channel.source if event.__class__ is RecvOp else channel.dest]]
-
-    def _reported_to(self, fibre: Fibre, event) -> set[int]:
-        """Return the lost ranks that were reported to a fibre, which no longer waits for them."""
+        reported = set()  # lost ranks that were reported to the fibre, which no longer waits for them
         if event.__class__ is Listening and event.source == ANY:
-            return self.known.get((event.context, fibre.rank), set())
-        return set()
+            reported = self.known.get((event.context, fibre.rank), reported)
+        return self._cut_off(fibre) or self._peer_lost(fibre, event.context, self._needed(event), reported)
+
+    def _needed(self, event):
+        """Return the ranks of the world without which an event cannot happen."""
+        if event.__class__ is RecvOp:
+            return [event.channel.sender]
+        if isinstance(event, SendOp):
+            return [event.channel.receiver]
+        ranks = self._groups[event.context]
+        return ranks if event.__class__ is CollectiveCall or event.source == ANY else [ranks[event.source]]
 
     def _cut_off(self, fibre: Fibre) -> CutOffError | None:
         timeline = self.timelines[fibre.rank]
@@ -331,17 +308,12 @@ class FaultyTransport(Transport):
         return CutOffError(f"{timeline.loss}: the others have continued without it since {timeline.noticed_at:.6g} s")
 
     def _peer_lost(self, fibre: Fibre, context: int, needed, reported=frozenset()) -> PeerLostError | None:
-        members = self.members[context]
-        lost = [
-            r for r, m in enumerate(members) if self.timelines[m.rank].noticed_at <= fibre.now and r not in reported
-        ]
-        if not any(members[r] in needed for r in lost):
+        ranks = self._groups[context]
+        lost = [i for i, r in enumerate(ranks) if self.timelines[r].noticed_at <= fibre.now and i not in reported]
+        if not any(ranks[i] in needed for i in lost):
             return None
-        stories = "; ".join(str(self.timelines[members[r].rank].loss) for r in lost)
-        return PeerLostError(lost, f"rank {self._rank(fibre, context)} has lost its peers: {stories}")
-
-    def _rank(self, fibre: Fibre, context: int) -> int:
-        return self.members[context].index(fibre)
+        stories = "; ".join(str(self.timelines[ranks[i]].loss) for i in lost)
+        return PeerLostError(lost, f"rank {ranks.index(fibre.rank)} has lost its peers: {stories}")
 
     def _watch(self, monitor: Fibre) -> None:
         """Wake each rank at the time at which it ends, and all ranks when a loss is noticed."""
@@ -376,15 +348,6 @@ class FaultyTransport(Transport):
 
 class FaultyComm(SimComm):
     """A simulated rank's `Communicator`, whose operations raise where ranks that they need are lost."""
-
-    def __init__(self, transport, fibre, rank, members, context=0, clock=None):
-        super().__init__(transport, fibre, rank, members, context, clock)
-        transport.members.setdefault(context, members)
-
-    @property
-    def lost(self) -> tuple[int, ...]:
-        now, timelines = self._fibre.now, self._transport.timelines
-        return tuple(r for r, member in enumerate(self._members) if timelines[member.rank].noticed_at <= now)
 
     def report(self, step, total, **values):
         """Pass on the progress of the lowest surviving rank."""

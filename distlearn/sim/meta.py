@@ -206,13 +206,10 @@ class MetaArray(NDArrayOperatorsMixin):
         kind = dtype or (np.int64 if self.dtype.kind in "bi" else self.dtype)
         return self._reduced(kind, axis, keepdims) if out is None else out
 
-    def mean(self, axis: Any = None, dtype: DTypeLike | None = None, keepdims: bool = False) -> MetaArray:
-        return self._reduced(dtype or self.dtype, axis, keepdims)
+    def max(self, axis: Any = None, keepdims: bool = False) -> MetaArray:
+        return self._reduced(self.dtype, axis, keepdims)
 
-    def max(self, axis: Any = None, out: Any = None, keepdims: bool = False) -> MetaArray:
-        return self._reduced(self.dtype, axis, keepdims) if out is None else out
-
-    min = max
+    min = mean = max
 
     def all(self, axis: Any = None) -> MetaArray:
         return self._reduced(bool, axis)

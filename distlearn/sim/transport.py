@@ -22,7 +22,7 @@ from ..backend import same_bytes
 from ..comm.base import CommError
 from ..comm.calls import ANY, Call, call_site, same_calls
 from ..comm.recorder import Recorder
-from ..trace import Message, Span
+from ..trace import Message
 from .meta import MetaArray
 from .scheduler import BlockReason, Fibre, Scheduler, check_caller, getcurrent
 
@@ -61,6 +61,11 @@ class Event:
 
     problem: str | None = None
     """Its error, raised in the rank that waits for it."""
+
+    @property
+    def context(self):
+        """The number of the communicator that it belongs to."""
+        return self.channel.context
 
 
 class SendOp(Event):
@@ -174,8 +179,6 @@ class Transport:
         self.eager_limit = world.eager_limit or -1
         self.wire: list = []  # the fields of a `Message` for each one so far, flat: no work for the garbage collector
         self.record = self.wire.extend
-        self.exchanges: list = []  # for each `send_recv`: the number of spans before it, rank, start, end, bytes
-        self.record_exchange = self.exchanges.extend
         self.channels: dict[tuple, Channel] = {}  # (context, source, dest, tag)
         self.objects = defaultdict(list)  # (context, dest, tag) -> pickled objects
         self.listeners = {}  # (context, dest, tag) -> (fibre, source) blocked in recv_obj
@@ -208,17 +211,10 @@ class Transport:
         return channel
 
     def flush(self) -> None:
-        """Write the messages and the spans of `send_recv` so far into the trace."""
+        """Write the messages so far into the trace."""
         in_turn = [iter(self.wire)] * len(Message._fields)
         self.trace.messages.extend(map(Message._make, zip(*in_turn, strict=True)))
         self.wire.clear()
-        spans, merged, taken = self.trace.spans, [], 0
-        for before, rank, start, end, nbytes in zip(*[iter(self.exchanges)] * 5, strict=True):
-            merged += spans[taken:before]
-            merged.append(Span(rank, "comm", "send_recv", start, end, 0, nbytes))
-            taken = before
-        spans[:taken] = merged
-        self.exchanges.clear()
 
     # -- the wire ------------------------------------------------------------------------------------------------------
     def launch(self, fibre: Fibre, channel: Channel, nbytes: int) -> float:

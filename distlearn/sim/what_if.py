@@ -31,11 +31,8 @@ from ..trace import Operation, Span, Trace
 from .communicator import FORMULA_OF
 
 # -- recording ---------------------------------------------------------------------------------------------------------
-COLLECTIVES = (*BY_ROWS, "all_reduce", "reduce_scatter", "broadcast", "all_to_all", "barrier", "broadcast_obj",
-               "gather_obj", "split")  # fmt: skip
-CALLS = {name: name for name in COLLECTIVES} | {
-    f"i{name}": name for name in ("all_reduce", "reduce_scatter", "all_gather")
-}
+CALLS = (*BY_ROWS, "all_reduce", "reduce_scatter", "broadcast", "all_to_all", "barrier", "broadcast_obj", "gather_obj",
+         "split", "iall_reduce", "ireduce_scatter", "iall_gather")  # fmt: skip
 MESSAGES = ("send", "recv", "isend", "irecv", "send_recv", "send_obj", "recv_obj")
 
 
@@ -97,7 +94,7 @@ class RecordingComm:
                 f"record_run: the program calls {name}; a replay knows collectives, and no messages between two ranks"
             )
         found = getattr(self._host, name)
-        return functools.partial(self._collective, CALLS[name], found) if name in CALLS else found
+        return functools.partial(self._collective, name.removeprefix("i"), found) if name in CALLS else found
 
     def _collective(self, name, call, *args, **kwargs):
         group = tuple(self._host.members)

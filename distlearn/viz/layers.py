@@ -72,20 +72,14 @@ def plot_products(products: Any, *, card: Any = None, ax: Axes | None = None, ti
         bound = [card.attainable(p.intensity) / 1e9 for p in products]
         ax.plot([p.batch for p in products], bound, color=COLORS[1], linestyle=LINES[1], label="bound")
         ax.legend(loc="lower right")
-    _batch_axis(ax, [p.batch for p in products])
+    ax.set_xscale("log", base=2)
+    ax.minorticks_off()
     ax.set_xticks([p.batch for p in products], [f"{p.batch:,}\n{format_time(p.seconds)}" for p in products])
     ax.set_xlabel("batch size, and the time of a product")
     ax.set_ylim(0, max([*speed, card.peak / 1e9 if card else 0]) * 1.15)
     ax.set_ylabel("speed [Gflop/s]")
     write_title(ax, title)
     return ax
-
-
-def _batch_axis(ax, batches):
-    ax.set_xscale("log", base=2)
-    ax.set_xticks(batches, [f"{n:,}" for n in batches])
-    ax.minorticks_off()
-    ax.set_xlabel("batch size")
 
 
 def _listed(profiles):

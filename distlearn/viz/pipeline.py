@@ -50,7 +50,6 @@ STAGE_HATCHES = ("", "...", "///", "ooo", "+++", "xxx")
 PALEST = {"F": 0.5, "B": 0.3, "I": 0.3, "W": 0.4}  # How far the palest box of a kind is on its way to white.
 HEIGHT = 0.86
 WAITING = 0.08  # Share of the width for an open box of a deadlocked rank.
-GAP = 0.4  # Between open boxes where actions are left out, in boxes.
 EDGE = 0.2  # From the middle of a row to where an arrow begins or ends: beside the text of its box.
 # Smallest and largest type of the numbers in the boxes [points]; boxes that are too small for it have none.
 NUMBER_POINTS = (5.5, 10.5)
@@ -89,8 +88,9 @@ def plot_schedule(
     shown = content(schedule, n_ranks, n_microbatches, **options)
     if ax is None:
         (ax,) = new_axes(figsize=(9.6, float(np.clip(1.2 + 0.42 * len(shown.ranks), 1.9, 8.0))))
-    stuck = _place_stuck(shown) if shown.deadlock else {}
-    columns = max((start for start in stuck.values()), default=-1.0) + 1  # boxes side by side
+    waiting = shown.deadlock.waiting if shown.deadlock else ()
+    stuck = {(w.rank, action): i for w in waiting for i, action in enumerate(shown.stuck(w.rank))}
+    columns = max(stuck.values(), default=-1) + 1  # boxes side by side
     length = (shown.end or 1.0) / (1 - min(0.6, WAITING * columns))  # 1: nothing ran
     styles = _styles(shown)
     _draw(ax, [(r, 0.0, length) for r in shown.ranks], [to_rgb(TRACK)] * len(shown.ranks), "bubble")
@@ -137,14 +137,13 @@ class Content:
         together = cycle if rank in cycle else [rank]
         return max((a.end for a in self.actions if a.rank in together), default=0.0)
 
-    def stuck(self, rank: int) -> list[tuple[Action, bool]]:
-        """The action that a rank cannot start, and those behind it at which a broken arrow begins."""
-        # Each with whether actions between it and the one before are left out.
+    def stuck(self, rank: int) -> list[Action]:
+        """A rank's actions from the one that it cannot start to the last one at which a broken arrow begins."""
         waiting = next(w for w in self.deadlock.waiting if w.rank == rank)
         wanted = {arrow.before for arrow in self.deadlock.arrows}
-        rest = list(enumerate(self.schedule.orders[rank]))[waiting.position :]
-        kept = [(i, a) for i, a in rest if i == waiting.position or a in wanted]
-        return [(a, k > 0 and i > kept[k - 1][0] + 1) for k, (i, a) in enumerate(kept)]
+        rest = list(self.schedule.orders[rank])[waiting.position :]
+        last = max((i for i, action in enumerate(rest) if action in wanted), default=0)
+        return rest[: last + 1]
 
     def short(self, action: Action) -> Action:
         """Return an action as text, without its stage if rank r has only stage r."""
@@ -204,19 +203,8 @@ def _draw(ax, bars, faces, gid: str, length: float = 0.0, hatch: str | None = No
         ax.add_collection(boxes)
 
 
-def _place_stuck(shown: Content) -> dict[str, Any]:
-    """Where the open boxes of deadlocked ranks begin, by (rank, action), in boxes from the end of what ran."""
-    places = {}
-    for w in shown.deadlock.waiting:
-        at = -1.0
-        for action, gap in shown.stuck(w.rank):
-            at += 1 + GAP * gap
-            places[w.rank, action] = at
-    return places
-
-
 def _draw_waiting(ax, shown: Content, stuck: dict[str, Any], length: float) -> None:
-    """Draw an open box for every action that never starts and is waited for or waits, and the arrows between them."""
+    """Draw the open boxes, whose places count from where a rank waits, and the arrows between them."""
     width = (length - (shown.end or 1.0) * (shown.end > 0)) / (max(stuck.values()) + 1)
     waiting = {w.rank: w.action for w in shown.deadlock.waiting}
     corners = {
@@ -233,10 +221,6 @@ def _draw_waiting(ax, shown: Content, stuck: dict[str, Any], length: float) -> N
         place = {"ha": "center", "va": "center_baseline", "fontsize": 10, "zorder": 3}
         look = {"color": VERMILION, "fontweight": "bold"} if waits else {"color": INK}
         ax.text((left + right) / 2, rank, f"{shown.short(action)}{'?' * waits}", **place, **look)
-    for (rank, action), gap in {(r, a): g for r in waiting for a, g in shown.stuck(r)}.items():
-        if gap:
-            left = corners[rank, action][1] - (GAP / 2 + 0.03) * width
-            ax.text(left, rank, "...", ha="center", va="center", fontsize=9, color=MUTED, zorder=3)
     ranks = {action: rank for rank, action in corners}
     for arrow in shown.deadlock.arrows:
         ends = [corners[ranks[action], action] for action in arrow]

@@ -49,7 +49,7 @@ def plot_spacetime(what: Any, *, ax: Axes | None = None, title: str = "") -> Axe
         ax.plot([0, stop], [rank, rank], color=MUTED, lw=1.5, ls="-", zorder=1)
         if rank in stopped:
             ax.plot([stop], [rank], marker="X", color=VERMILION, ms=9, zorder=4)
-            ax.annotate(stopped[rank], (stop, rank), (9, -4), textcoords="offset points", color=VERMILION, fontsize=9)
+            _note(ax, stopped[rank], stop, rank, VERMILION)
     received = {e.message: (t, e.rank) for t, e in zip(times, events, strict=True) if e.kind == "receive"}
     for t, event in zip(times, events, strict=True):
         if event.kind == "receive":
@@ -63,15 +63,25 @@ def plot_spacetime(what: Any, *, ax: Axes | None = None, title: str = "") -> Axe
         ax.plot([t], [event.rank], marker="o", mfc="white", mec=NAVY, ms=5, zorder=3)
     for t, rank in received.values():
         ax.plot([t], [rank], marker="o", color=NAVY, ms=4, zorder=3)
-    ax.set_yticks(range(size), [f"rank {rank}" for rank in range(size)])
-    ax.set_ylim(size - 0.4, -0.6)
+    _name_rows(ax, range(size), title)
     longest = max((len(text) for text in stopped.values()), default=0)
     ax.set_xlim(0, (end + 0.3) / (1 - min(0.0125 * longest, 0.65)) if stopped else end)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.set_xlabel("logical time [events]")
+    return ax
+
+
+def _name_rows(ax, ranks, title: str) -> None:
+    ax.set_yticks(range(len(ranks)), [f"rank {rank}" for rank in ranks])
+    ax.set_ylim(len(ranks) - 0.4, -0.6)
     ax.grid(axis="y", visible=False)
     write_title(ax, title)
-    return ax
+
+
+def _note(ax, text: str, at: float, row: int, color) -> None:
+    """Write beside a rank's last event, over the lines that cross it there."""
+    box = {"fc": "white", "ec": "none", "pad": 1}
+    ax.annotate(text, (at, row), (9, -4), textcoords="offset points", color=color, fontsize=9, bbox=box)
 
 
 CALLS = 8  # of a rank that has stopped, the last ones
@@ -106,17 +116,13 @@ def _plot_records(records, ax, title: str):
         name = f"{last.call.partition('(')[0]}, number {last.number}" if last else ""
         text = f"waits in {name}" if waits else f"last seen in {name}" if last else "nothing is known"
         color = VERMILION if waits else MUTED
-        box = {"fc": "white", "ec": "none", "pad": 1}  # over the lines of calls that others make
-        ax.annotate(text, (stop, row), (9, -4), textcoords="offset points", color=color, fontsize=9, bbox=box)
+        _note(ax, text, stop, row, color)
     for key, rows in where.items():
         ax.plot([times[key]] * 2, [min(rows), max(rows)], color=MUTED, lw=0.8, ls="-", marker="", zorder=0)
-    ax.set_yticks(range(len(calls)), [f"rank {rank}" for rank in calls])
-    ax.set_ylim(len(calls) - 0.4, -0.6)
+    _name_rows(ax, calls, title)
     ax.set_xlim(0, 1.5 * end)
     ax.set_xticks([])
     ax.set_xlabel("last calls, in order")
-    ax.grid(visible=False)
-    write_title(ax, title)
     return ax
 
 

@@ -142,10 +142,10 @@ def select(trace, start: float | None = None, end: float | None = None) -> Bars:
         shown = [shown[i] for i in np.linspace(0, len(shown) - 1, MOST_RANKS).round().astype(int)]
     row_of = {rank: i for i, rank in enumerate(shown)}
     spans = [s for s in trace.spans if s.rank in row_of and s.end > s.start]
-    events = [(m.sent, m.arrived) for m in trace.messages if m.source in row_of and m.dest in row_of]
-    if not spans and not any(b > a for a, b in events):
-        raise ValueError(f"plot_timeline: no time passes in {trace!r}; choose a compute model or a network")
-    begins, ends = np.array([(s.start, s.end) for s in spans] or events, float).T
+    if not spans:
+        remedy = "choose a compute model or a network; plot_spacetime(world) draws messages"
+        raise ValueError(f"plot_timeline: no time passes in the spans of {trace!r}; {remedy}")
+    begins, ends = np.array([(s.start, s.end) for s in spans], float).T
     low = float(begins.min()) if start is None else float(start)
     high = float(ends.max()) if end is None else float(end)
     if not low < high:
@@ -154,8 +154,6 @@ def select(trace, start: float | None = None, end: float | None = None) -> Bars:
     if not inside.any():
         span = f"{begins.min():.6g} s to {ends.max():.6g} s"
         raise ValueError(f"plot_timeline: nothing happens from {low!r} s to {high!r} s; the trace runs from {span}")
-    if not spans:
-        begins, ends, inside = np.empty(0), np.empty(0), np.empty(0, bool)
     spans = [s for s, keep in zip(spans, inside, strict=True) if keep]
     lanes = sorted({s.lane for s in spans}, key=lambda lane: (lane != "compute", lane != "comm", lane))
     families = {name: family(name) for name in {s.name for s in spans}}
@@ -182,7 +180,7 @@ def plot_timeline(
     title: str = "",
     legend: bool = True,
 ) -> Axes:
-    """Draw the time of every rank: computing, communication, waiting; of a trace without spans the messages.
+    """Draw the time of every rank: computing, communication, waiting.
 
     Parameters
     ----------
@@ -210,13 +208,12 @@ def plot_timeline(
     for lane in bars.lanes:
         _draw_lane(ax, bars, lane, colours)
     waits = _draw_waiting(ax, bars, trace)
-    drawn = 0 if len(bars.start) else _draw_messages(ax, bars, trace.messages)
     line = [(t, bars.ranks.index(step.rank)) for step in path if step.rank in bars.ranks for t in step[3:]]
     look = {"color": INK, "linewidth": 2.2, "gid": "path", "zorder": 4, "label": "critical path"}
     critical = ax.plot(*zip(*line, strict=True), **look) if line else []
     _label(ax, bars, len(trace.ranks))
     if legend:
-        handles = _legend(bars, colours, drawn, waits) + critical
+        handles = _legend(bars, colours, waits) + critical
         ax.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.005, 1.0), borderaxespad=0, handlelength=1.2)
     write_title(ax, title)
     return ax
@@ -288,21 +285,6 @@ def _draw_waiting(ax, bars: Bars, trace) -> bool:
     return True
 
 
-def _draw_messages(ax, bars: Bars, messages) -> int:
-    row = {rank: i for i, rank in enumerate(bars.ranks)}
-    arrows = [
-        (m.sent, row[m.source], m.arrived - m.sent, row[m.dest] - row[m.source])
-        for m in messages
-        if m.source in row and m.dest in row and m.arrived > bars.low and m.sent < bars.high
-    ]
-    if arrows:
-        look = {"color": INK, "width": 0.012 if len(arrows) <= 300 else 0.006, "alpha": 0.85, "zorder": 3}
-        heads = {"headwidth": 5, "headlength": 7, "headaxislength": 6}
-        x, y, dx, dy = np.array(arrows, float).T
-        ax.quiver(x, y, dx, dy, angles="xy", scale_units="xy", scale=1, units="inches", gid="messages", **heads, **look)
-    return len(arrows)
-
-
 def _label(ax, bars: Bars, n_ranks: int) -> None:
     shown = bars.ranks
     time_axis(ax.xaxis, bars.high - bars.low, "time", zero=bars.low)
@@ -312,7 +294,7 @@ def _label(ax, bars: Bars, n_ranks: int) -> None:
     ax.yaxis.set_major_formatter(FuncFormatter(name))
 
 
-def _legend(bars: Bars, colours, n_messages: int, waits: bool) -> list[Any]:
+def _legend(bars: Bars, colours, waits: bool) -> list[Any]:
     order = {name: i for i, name in enumerate(FAMILY_COLORS)}  # of a step; the other families follow by name
     own = [key for key in colours if colours[key] != OTHER_COLOR]
     own.sort(key=lambda key: (order.get(key[1], len(order)), key[1]))
@@ -331,6 +313,4 @@ def _legend(bars: Bars, colours, n_messages: int, waits: bool) -> list[Any]:
         handles.append(Patch(label="waiting", **WAITING))
     if set(SHARED) & set(bars.lanes):
         handles.append(Patch(facecolor=TRACK, label="idle"))
-    if n_messages:
-        handles.append(Line2D([], [], color=INK, marker=">", markersize=4, linewidth=1, label="message"))
     return handles

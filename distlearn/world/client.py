@@ -56,7 +56,14 @@ class Ranks:
         self.nodes = [who[i]["node"] for i in order]
         self._deaths = cluster.deaths = DeathWatch() if self._is_local else None
         address = self._deaths.address if self._deaths else ""
-        self._call(self.ids, lambda rank: (remote.join_world, self._key, rank, self._stack_file(rank), address))
+        joins = [(remote.join_world, self._key, r, self._stack_file(r), address) for r in range(self.size)]
+        joined = self._call(self.ids, joins, JOIN_SECONDS)
+        if not joined[0].wait_for_output(
+            OUTPUT_SECONDS
+        ):  # the relay of outputs has no port: all runs would wait for it
+            raise PortTaken("what engines print does not arrive; make the EngineWorld again")
+        for call in joined:
+            call.get()
         if self._deaths is not None:
             self._deaths.start(self.size)
         self.view = self.client.direct_view(self.ids)
@@ -67,13 +74,17 @@ class Ranks:
         return len(self.ids)
 
     def _ask_who(self, targets) -> list[Any]:
-        """Ask each engine for its process and rank; ask again if no answer comes."""
-        # The first message to an engine that has just registered can be lost.
+        """Ask each engine for its process and rank; the first message to one that has just registered can be lost."""
+        return [call.get() for call in self._call(targets, [(remote.describe_engine,)] * len(targets), FIRST_PATIENCE)]
+
+    def _call(self, targets, functions, patience: float) -> list[Any]:
+        """Call a function on each engine; again where no answer has come after `patience`, which doubles each time."""
         asked = {target: [] for target in targets}
-        unanswered, patience, waited = list(targets), FIRST_PATIENCE, 0.0
+        unanswered, waited = list(targets), 0.0
         while unanswered and waited < JOIN_SECONDS:
-            for target in unanswered:
-                asked[target].append(self.client[target].apply_async(remote.describe_engine))
+            for target, function in zip(targets, functions, strict=True):
+                if target in unanswered:
+                    asked[target].append(self.client[target].apply_async(*function))
             deadline = time.monotonic() + patience
             late = False
             while unanswered and not late:
@@ -84,20 +95,7 @@ class Ranks:
             waited, patience = waited + patience, 2 * patience
         if unanswered:
             raise CommError(f"engine {unanswered[0]} does not answer: it is busy or hangs; interrupt or restart it")
-        return [next(call for call in asked[target] if call.done()).get() for target in targets]
-
-    def _call(self, targets, make_call) -> list[Any]:
-        calls = [self.client[target].apply_async(*make_call(i)) for i, target in enumerate(targets)]
-        for target, call in zip(targets, calls, strict=True):
-            deadline = time.monotonic() + JOIN_SECONDS
-            while not call.done() and time.monotonic() < deadline:
-                check_interrupts()
-                call.wait(TICK)
-            if not call.done():
-                raise CommError(f"engine {target} does not answer: it is busy or hangs; interrupt or restart it")
-        if not calls[0].wait_for_output(OUTPUT_SECONDS):  # the relay of outputs has no port: all runs would wait for it
-            raise PortTaken("what engines print does not arrive; make the EngineWorld again")
-        return [call.get() for call in calls]
+        return [next(call for call in asked[target] if call.done()) for target in targets]
 
     # -- work ----------------------------------------------------------------------------------------------------------
     def submit(self, payload: bytes, **options) -> list[Any]:
@@ -162,17 +160,18 @@ class Ranks:
             targets = [self.ids[rank] for rank in ranks if self.ids[rank] in self.client.ids]
             if targets:
                 self.client.send_signal(signal.SIGINT, targets=targets, block=False)
-            return
+        else:
+            self._signal(ranks, signal.SIGINT)
+
+    def _signal(self, ranks, number: int) -> None:
         for rank in ranks:
             with contextlib.suppress(OSError):
-                os.kill(self.pids[rank], signal.SIGINT)
+                os.kill(self.pids[rank], number)
 
     def request_stacks(self, ranks) -> None:
         """Make ranks write their stacks to files, even those inside a C call."""
         if self._is_local:
-            for rank in ranks:
-                with contextlib.suppress(OSError):
-                    os.kill(self.pids[rank], signal.SIGUSR1)
+            self._signal(ranks, signal.SIGUSR1)
 
     def running(self, rank: int) -> Outcome:
         """Return where a rank is that does not wait, from the stack that it wrote after `request_stacks`."""

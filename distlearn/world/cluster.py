@@ -222,14 +222,16 @@ class Cluster:
 
     def kill_engines(self, pids=()) -> None:
         """Kill all engines."""
-        _kill([p for p in reaper.marked(self.folder) if p.pid in pids], timeout=1)
+        reaper.kill([p for p in reaper.marked(self.folder) if p.pid in pids], timeout=1)
         if pids:
             self.exit_statuses()  # before mpiexec, which prints them, is killed, too
-        spared = {self._controller.pid} | {p.pid for p in _children(self._controller)}
+        spared = {self._controller.pid}
+        with contextlib.suppress(psutil.Error):
+            spared |= {p.pid for p in self._controller.children(recursive=True)}
         rest = lambda: [p for p in reaper.marked(self.folder) if p.pid not in spared]  # noqa: E731
         psutil.wait_procs(rest(), timeout=0.5)
         while victims := rest():
-            _kill(victims, timeout=1)
+            reaper.kill(victims, timeout=1)
 
     def _drop(self) -> None:
         if self.client is not None:
@@ -258,19 +260,3 @@ def _is_running(process) -> bool:
         return process is not None and process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.Error:
         return False
-
-
-def _kill(processes, timeout: float) -> None:
-    files = reaper.mpi_files(processes)
-    for process in processes:
-        with contextlib.suppress(psutil.Error):
-            process.kill()
-    psutil.wait_procs(processes, timeout=timeout)
-    reaper.remove(files)
-
-
-def _children(process) -> list[psutil.Process]:
-    try:
-        return process.children(recursive=True)
-    except psutil.Error:
-        return []

@@ -76,29 +76,28 @@ class ElasticRun:
     ----------
     results : list
         What the program returned, by rank.
-    progress : list of (float, int)
-        Times [s since the start] and the steps known to be done by then, steps done again included.
+    steps : int
+        The last step that was reported.
     seconds : float
         Total time [s].
     """
 
     results: list[Any]
     restarts: list[Restart] = field(default_factory=list)
-    progress: list[tuple[float, int]] = field(default_factory=list)
+    steps: int = 0
     seconds: float = 0.0
 
     def __repr__(self):
-        done = self.progress[-1][1] if self.progress else 0
-        return f"ElasticRun({len(self.results)} ranks, {done} steps in {self.seconds:.3g} s, restarts={self.restarts})"
+        done = f"{self.steps} steps in {self.seconds:.3g} s"
+        return f"ElasticRun({len(self.results)} ranks, {done}, restarts={self.restarts})"
 
 
 class _Log:
-    """Records when each step was first done, and passes reports on."""
+    """Records which steps were done, and passes reports on."""
 
-    def __init__(self, store: CheckpointStore, progress: list[Any], show):
-        self._progress = progress
+    def __init__(self, store: CheckpointStore, show):
         self._store, self._show, self._zero = store, show, time.perf_counter()
-        self._done = 0
+        self.done = 0
         self._open: Restart | None = None  # a restart whose first step has not been reported
 
     def now(self) -> float:
@@ -107,7 +106,7 @@ class _Log:
     def failed(self, restart: Restart) -> None:
         if self._open is not None:  # a second failure before a step was done
             self._open.resumed, self._open.step = restart.noticed, self._open.reached
-        self._open, restart.reached = restart, self._done
+        self._open, restart.reached = restart, self.done
         with warnings.catch_warnings(), contextlib.suppress(CheckpointError):  # the ranks report the same files
             warnings.simplefilter("ignore", CheckpointWarning)
             found = self._store.latest()
@@ -117,10 +116,8 @@ class _Log:
         if self._open is not None:  # the first step after a failure
             restart, self._open = self._open, None
             restart.resumed = self.now()
-            self._done = restart.step
-        if step > self._done:
-            self._done = step
-            self._progress.append((self.now(), step))
+            self.done = restart.step
+        self.done = max(self.done, step)
         if self._show is not None:
             self._show(step, total, **values)
 
@@ -174,7 +171,7 @@ def train_through_failures(
     """
     shown, bar = world.progress, Bar() if world.progress is True else None
     run = ElasticRun([])
-    log = _Log(CheckpointStore(checkpoints), run.progress, bar or shown or None)
+    log = _Log(CheckpointStore(checkpoints), bar or shown or None)
     world.progress = log
     try:
         while not run.results:
@@ -196,7 +193,7 @@ def train_through_failures(
         world.progress = shown
         if bar is not None:
             bar.close()
-    run.seconds = log.now()
+    run.steps, run.seconds = log.done, log.now()
     for result in run.results:
         if hasattr(result, "history"):
             result.history.recoveries = run.restarts

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 import shutil
@@ -17,7 +16,7 @@ import psutil
 from ..bounds import check_positive
 from ..comm.waiting import count_cores
 from .interrupts import check_interrupts, defer_interrupts
-from .reaper import mpi_files, remove
+from .reaper import kill
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 NAP = 0.1  # Time between two checks for an interrupt in `launch` [s].
@@ -76,7 +75,7 @@ def small_shared_memory() -> str:
 def mpi_settings() -> dict[str, str]:
     """Return environment variables that let Open MPI start more ranks than cores, also as root; MPICH ignores them."""
     settings = {"PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe"}
-    if hasattr(os, "geteuid") and os.geteuid() == 0:
+    if os.geteuid() == 0:
         settings |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     return {name: value for name, value in settings.items() if name not in os.environ}
 
@@ -156,9 +155,4 @@ def kill_tree(pid: int) -> None:
         family = [*root.children(recursive=True), root]
     except psutil.NoSuchProcess:
         return
-    files = mpi_files(family)
-    for process in family:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            process.kill()
-    psutil.wait_procs(family, timeout=5)
-    remove(files)
+    kill(family, 5)

@@ -158,18 +158,20 @@ def first_failure(outcomes: list[Outcome], reason: str = "", seconds: float = 0.
     elif failed:
         first, text = _first_raised([o for o in failed if o.status == "raised"])
         original, lost = pickle.loads(first.original) if first.original else None, False
-    elif reason == "deadlock":
-        first, kind, lost = (late or early)[0], RankDeadlockError, False
-        text = f"deadlock: all ranks wait, and have waited for {seconds:g} s:"
-        text = "\n".join([text, *_lines(late + early), *_missing(outcomes)])
-    elif reason == "no progress":
-        late.sort(key=lambda o: bool(o.waits_for))
-        first, kind = (late or early)[0], RankTimeoutError
-        text = f"{where(first)}; there was no progress for {seconds:g} s:"
-        text = "\n".join([text, *_lines(late or early), *_missing(outcomes)])
-    elif reason == "timeout":
-        first, kind, lost = (late or early)[0], RankTimeoutError, False
-        text = "\n".join([_too_late(late or early, outcomes, seconds), *_lines(late or early), *_missing(outcomes)])
+    elif reason:
+        kind, lost = RankTimeoutError, reason == "no progress"
+        if lost:
+            late.sort(key=lambda o: bool(o.waits_for))
+        stuck = late or early
+        first = stuck[0]
+        if reason == "deadlock":
+            kind, stuck = RankDeadlockError, late + early
+            text = f"deadlock: all ranks wait, and have waited for {seconds:g} s:"
+        elif reason == "timeout":
+            text = _too_late(stuck, outcomes, seconds)
+        else:
+            text = f"{where(first)}; there was no progress for {seconds:g} s:"
+        text = "\n".join([text, *(f"  rank {o.rank} {where(o)}" for o in stuck), *_missing(outcomes)])
     elif unresponsive:
         first = unresponsive[0]
         text = f"no longer responds: it {where(first)}"
@@ -187,10 +189,6 @@ def _missing(outcomes) -> list[str]:
     """Name the rank that the others wait for, by the calls that all of them made."""
     verdict = who_is_missing({o.rank: o.records for o in outcomes if o.records})
     return [verdict.text] if verdict.kind in ("missing", "mismatch") else []
-
-
-def _lines(outcomes) -> list[str]:
-    return [f"  rank {o.rank} {where(o)}" for o in outcomes]
 
 
 def _first_raised(raised: list[Outcome]) -> tuple[Outcome, str]:

@@ -54,12 +54,17 @@ def kill_marked(folder, grace: float = 0.0, variable: str = MARK) -> None:
                 process.terminate()
         psutil.wait_procs(processes, timeout=grace)
     while (processes := marked(folder, variable)) and time.monotonic() < deadline:
-        files |= mpi_files(processes)
-        for process in processes:
-            with contextlib.suppress(psutil.Error):
-                process.kill()
-        psutil.wait_procs(processes, timeout=0.5)
-        remove(files)
+        kill(processes, 0.5)
+    remove(files)
+
+
+def kill(processes, timeout: float) -> None:
+    """Kill processes, wait for their end, and remove the files that MPI leaves then."""
+    files = mpi_files(processes)
+    for process in processes:
+        with contextlib.suppress(psutil.Error):
+            process.kill()
+    psutil.wait_procs(processes, timeout=timeout)
     remove(files)
 
 
@@ -91,9 +96,9 @@ def hydra_files(processes) -> set[str]:
 
 def clusters_folder() -> Path:
     """Return this user's folder of running clusters on this machine, which no other user can read."""
-    folder = Path(tempfile.gettempdir()) / f"distlearn-{os.getuid() if hasattr(os, 'getuid') else 'user'}"
+    folder = Path(tempfile.gettempdir()) / f"distlearn-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
-    if hasattr(os, "getuid") and folder.lstat().st_uid != os.getuid():
+    if folder.lstat().st_uid != os.getuid():
         raise RuntimeError(f"{folder} belongs to another user; set TMPDIR to a folder of your own")
     return folder
 
@@ -187,9 +192,8 @@ class Reaper:
 
 def main(folder: str) -> None:
     """Wait until the owner dismisses the reaper or has ended; in the second case clean up."""
-    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-        if hasattr(signal, name):
-            signal.signal(getattr(signal, name), signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     owner = json.loads((Path(folder) / "owner.json").read_text(encoding="utf-8"))
     while True:  # children that the owner forked hold the pipe open too: check the owner itself
         if select.select([sys.stdin], [], [], 2.0)[0]:

@@ -178,7 +178,6 @@ LOSSES = [
     (nn.SoftmaxCrossEntropy(), (2, 3, 4), np.array([[0, 2, 1], [3, 1, 1]])),
     (nn.MeanSquaredError(), (4, 3), x_of(4, 3, seed=3)),
     (nn.MeanSquaredError(), (2, 3, 2), x_of(2, 3, 2, seed=3)),
-    (nn.ContrastiveLoss(2.5), (5, 2, 3), np.array([1, 0, 0, 1, 0])),
 ]
 
 

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from distlearn.nn import METRICS, ContrastiveLoss, MeanOf, MeanSquaredError, Metric, SoftmaxCrossEntropy, make_metric
-from distlearn.nn.metrics import Accuracy, PairAccuracy, Perplexity, RootMeanSquaredError
+from distlearn.nn import METRICS, MeanOf, MeanSquaredError, Metric, SoftmaxCrossEntropy, make_metric
+from distlearn.nn.metrics import Accuracy, Perplexity, RootMeanSquaredError
 from distlearn.testing import check_metric
 
 from .cases import F1, Correlation
@@ -46,21 +46,11 @@ def test_rmse_is_the_root_of_the_mean_over_all_values():
     assert of(RootMeanSquaredError(), y, targets) == pytest.approx(math.sqrt(((y - targets) ** 2).mean()))
 
 
-def test_pairs_are_similar_within_half_the_margin():
-    y = np.array([[[0.0, 0], [0.3, 0]], [[0, 0], [0.9, 0]], [[0, 0], [0, 0.9]], [[0, 0], [0, 0.1]]])
-    assert of(PairAccuracy(margin=1.0), y, np.array([1, 0, 1, 0])) == 0.5
-    assert of(PairAccuracy(margin=4.0), y, np.array([1, 1, 1, 1])) == 1
-
-
 @pytest.mark.parametrize("name", sorted(METRICS))
 def test_parts_add_up(name):
     rng = np.random.default_rng(3)
-    outputs = {"rmse": rng.normal(size=(10, 3)), "pair_accuracy": rng.normal(size=(10, 2, 3))}.get(
-        name, rng.normal(size=(10, 4, 3))
-    )
-    targets = {"rmse": rng.normal(size=(10, 3)), "pair_accuracy": rng.integers(0, 2, 10)}.get(
-        name, rng.integers(0, 3, (10, 4))
-    )
+    outputs = rng.normal(size=(10, 4, 3))
+    targets = rng.normal(size=(10, 4, 3)) if name == "rmse" else rng.integers(0, 3, (10, 4))
     check_metric(name, outputs, targets)
 
 
@@ -85,7 +75,6 @@ def test_every_loss_says_its_metric():
     assert SoftmaxCrossEntropy().metric.name == "accuracy"
     assert SoftmaxCrossEntropy(metric="perplexity").metric.name == "perplexity"
     assert MeanSquaredError().metric.name == "rmse"
-    assert ContrastiveLoss(margin=3.0).metric.margin == 3.0
 
 
 def test_a_loss_without_a_metric_is_measured_by_itself():
@@ -138,7 +127,6 @@ def test_a_metric_of_ones_own():
         (Accuracy(), (4, 5, 3), (4,), r"labels have shape \(4,\), expected \(4, 5\): one a row"),
         (Perplexity(), (4,), (4,), r"Perplexity: logits have shape \(4,\), expected \(batch, ..., classes\)"),
         (RootMeanSquaredError(), (4, 3), (4,), r"targets have shape \(4,\), expected that of the outputs, \(4, 3\)"),
-        (PairAccuracy(), (4, 3), (4,), r"outputs \(4, 3\), labels \(4,\), expected \(batch, 2, d\)"),
     ],
 )
 def test_shapes_that_do_not_fit_are_refused(metric, outputs, targets, message):
@@ -189,16 +177,6 @@ def test_targets_that_are_no_numbers_and_integer_outputs_are_named(measure):
     assert measure(y.astype("float32"), y + 1)[0] in (1.0, 2.0)  # the mean; the sum
 
 
-@pytest.mark.parametrize("measure", [ContrastiveLoss(), PairAccuracy().counted])
-def test_labels_of_pairs_are_1_for_similar(measure):
-    """1 and -1 as a cosine loss has them, or classes, gave negative losses."""
-    y = np.array([[[0.0, 0], [0.1, 0]], [[0, 0], [0.9, 0]]])
-    with pytest.raises(ValueError, match=r"labels are \[-1, 1\], expected 1 for a similar pair, 0 .*: \(y > 0\) \* 1"):
-        measure(y, np.array([1, -1]))
-    found = measure(y, (np.array([1, -1]) > 0) * 1)[0]
-    assert found == pytest.approx((0.1**2 + (1 - 0.9) ** 2) / 4 if isinstance(measure, ContrastiveLoss) else 2)
-
-
 def test_metrics_of_several_sums_are_those_of_the_whole():
     rng = np.random.default_rng(0)
     y, t = rng.normal(size=(101, 3)), rng.integers(0, 3, 101)
@@ -218,10 +196,3 @@ def test_a_metric_that_is_no_sum_is_named(count):
         metric.counted(y, t)
     with pytest.raises(TypeError, match=r"Mean: count returned 3\.0, expected one or more sums"):
         type("Mean", (Metric,), {"count": lambda m, y, t: 3.0})().counted(y, t)
-
-
-def test_different_pairs_that_are_infinitely_far_apart_cost_nothing():
-    y = np.array([[[1e20, 0], [-1e20, 0]]], np.float32)
-    with np.errstate(over="ignore"):
-        loss, dy = ContrastiveLoss()(y, np.array([0]))
-    assert loss == 0 == abs(dy).max()

@@ -71,11 +71,10 @@ def test_sweep_measures_layers_by_themselves_on_inputs_of_the_right_shape():
     model = nn.Sequential(nn.Embedding(5, 3), nn.GRU(3, 4), nn.BatchNorm(4), Watched())
     model.params[0].grad[...] = 7
     before = [p.data.copy() for p in model.params]
-    (found,) = nn.profile_sweep(model, (6,), (8,), repeats=2)
-    assert shapes == [(2, 6, 4), *[(8, 6, 4)] * 3]
+    nn.profile_sweep(model, (6,), (8,), repeats=2)
+    assert shapes == [(8, 6, 4)] * 3
     assert (model.params[0].grad == 7).all()
     assert all((p.data == b).all() for p, b in zip(model.params, before, strict=True))
-    assert [t.slices for t in found.layers] == [1, 1, 1, 1]
 
 
 def test_a_layer_that_is_used_twice_has_two_rows():
@@ -85,17 +84,9 @@ def test_a_layer_that_is_used_twice_has_two_rows():
     assert [t.name for t in found.layers] == [layer.name for layer in model.layers]
 
 
-def test_sweep_slices_only_the_layers_that_do_not_fit():
-    model = nn.Sequential(nn.Linear(64, 2), nn.ReLU())
-    (found,) = nn.profile_sweep(model, (64,), (10,), repeats=1, memory=2 * 4 * (64 + 2) * 4)
-    assert [t.slices for t in found.layers] == [3, 1]
-    assert found.layers[0].flops == 3 * 2 * 10 * 64 * 2
-    assert "0.Linear (3 slices)" in str(found)
-
-
 def test_sweep_runs_on_the_device_of_the_model():
     model = nn.move(nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.MaxPool(2)), nn.MockDeviceArray)
-    (found,) = nn.profile_sweep(model, (6, 6, 1), (4,), repeats=1, memory=1e6)
+    (found,) = nn.profile_sweep(model, (6, 6, 1), (4,), repeats=1)
     assert [t.name for t in found.layers] == ["0.Conv2d", "1.ReLU", "2.MaxPool"]
 
 

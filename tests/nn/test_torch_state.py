@@ -61,29 +61,30 @@ def sequence_model(seed=0):
     return model
 
 
-NAMES = {"0": "embedding", "1": "gru", "2": "gru", "3": "rnn", "4": "head"}
+KEYS = {
+    "1.weight_ih_l0": (12, 3),
+    "1.weight_hh_l0": (12, 4),
+    "1.bias_ih_l0": (12,),
+    "1.bias_hh_l0": (12,),
+    "2.weight_ih_l0": (12, 4),
+    "2.weight_hh_l0": (12, 4),
+    "2.bias_ih_l0": (12,),
+    "2.bias_hh_l0": (12,),
+}
+"""Of the GRUs."""
 
 
 def test_names_and_shapes_are_pytorchs():
     model, sample = every_kind()
     state = to_torch_state(model, sample)
     assert {key: array.shape for key, array in state.items()} == SHAPES
-    state = to_torch_state(sequence_model(), names=NAMES)
-    assert {key: array.shape for key, array in state.items() if key.startswith("gru")} == {
-        "gru.weight_ih_l0": (12, 3),
-        "gru.weight_hh_l0": (12, 4),
-        "gru.bias_ih_l0": (12,),
-        "gru.bias_hh_l0": (12,),
-        "gru.weight_ih_l1": (12, 4),
-        "gru.weight_hh_l1": (12, 4),
-        "gru.bias_ih_l1": (12,),
-        "gru.bias_hh_l1": (12,),
-    }
-    assert [key for key in state if not key.startswith("gru")] == [
-        "embedding.weight",
-        *(f"rnn.{kind}_l0" for kind in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")),
-        "head.weight",
-        "head.bias",
+    state = to_torch_state(sequence_model())
+    assert {key: array.shape for key, array in state.items() if key[0] in "12"} == KEYS
+    assert [key for key in state if key[0] not in "12"] == [
+        "0.weight",
+        *(f"3.{kind}_l0" for kind in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")),
+        "4.weight",
+        "4.bias",
     ]
 
 
@@ -165,8 +166,6 @@ def test_what_does_not_fit_is_named_and_changes_nothing():
         load_torch_state(model, {k: v * 0 for k, v in state.items()} | {"8.weight": state["8.weight"].T}, sample)
     with pytest.raises(ValueError, match=r"give sample, the input"):
         to_torch_state(model)
-    with pytest.raises(ValueError, match=r"names has '2', where the model has no parameters"):
-        to_torch_state(model, sample, names={"2": "relu"})
     for p, data in zip(model.params, before, strict=True):
         np.testing.assert_array_equal(p.data, data)
 
@@ -231,12 +230,13 @@ class TestAgainstTorch:
 
     def test_sequences(self, torch):
         t = torch.nn
-        peer = t.Module()
-        peer.embedding, peer.gru = t.Embedding(7, 3), t.GRU(3, 4, 2, batch_first=True)
-        peer.rnn, peer.head = t.RNN(4, 5, batch_first=True), t.Linear(5, 7)
-        peer.double()
+        layers = t.GRU(3, 4, batch_first=True), t.GRU(4, 4, batch_first=True), t.RNN(4, 5, batch_first=True)
+        peer = t.ModuleList([t.Embedding(7, 3), *layers, t.Linear(5, 7)]).double()
         model, x = sequence_model(), np.random.default_rng(3).integers(7, size=(4, 6))
-        load_torch_state(model, peer.state_dict(), names=NAMES)  # with two biases that are not zero
-        want = peer.head(peer.rnn(peer.gru(peer.embedding(torch.from_numpy(x)))[0])[0])
+        load_torch_state(model, peer.state_dict())  # with two biases that are not zero
+        want = peer[0](torch.from_numpy(x))
+        for layer in layers:
+            want, _ = layer(want)
+        want = peer[4](want)
         np.testing.assert_allclose(model.forward(x)[0], want.detach().numpy(), rtol=1e-12)
-        peer.load_state_dict({k: torch.from_numpy(v) for k, v in to_torch_state(model, names=NAMES).items()})
+        peer.load_state_dict({k: torch.from_numpy(v) for k, v in to_torch_state(model).items()})

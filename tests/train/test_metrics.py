@@ -72,18 +72,6 @@ def test_regression_has_an_rmse(size):
         assert history.last.test_rmse == pytest.approx(math.sqrt(((y - targets) ** 2).mean()))
 
 
-def test_pairs_are_classified_by_their_distance():
-    rng = np.random.default_rng(1)
-    x, similar = rng.random((20, 2, 28, 28, 1), np.float32), rng.integers(0, 2, 20)
-    data = Dataset("pairs", x[:8], similar[:8], x[8:12], similar[8:12], x[12:], similar[12:], ("no", "yes"), "a test")
-    model, loss = dl.nn.SiameseNet(2), dl.nn.ContrastiveLoss(0.5)
-    strategy = dl.Serial(None, model, loss, dl.optim.Optimizer(model.params, dl.optim.SGD(), 0.01))
-    history = fit(strategy, data, epochs=1, batch_size=4)
-    y = strategy.predict(data.x_test)
-    near = np.linalg.norm(y[:, 0] - y[:, 1], axis=1) < 0.25
-    assert history.last.test_pair_accuracy == pytest.approx((near == data.y_test).mean())
-
-
 def test_fit_takes_another_metric():
     data, strategy = DIGITS.take(100, 50), an_mlp()
     history = fit(strategy, data, epochs=1, batch_size=32, metric="perplexity")

@@ -59,7 +59,7 @@ def test_what_a_cell_shows_of_a_run_fits_on_a_line(serial):
     assert f"test accuracy {last.test_accuracy:.1%}" in repr(serial)
     assert repr(serial).endswith("params=<6 arrays>)")
     assert repr(dl.train.History(losses=[2.0])) == "History(1 steps, no epoch)"
-    run = dl.world.ElasticRun([serial] * 3, progress=[(1.0, 40)], seconds=2.5)
+    run = dl.world.ElasticRun([serial] * 3, steps=40, seconds=2.5)
     assert repr(run) == "ElasticRun(3 ranks, 40 steps in 2.5 s, restarts=[])"
 
 

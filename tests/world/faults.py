@@ -125,7 +125,7 @@ NAMED = (Lost, FlipWeight)
 FAILURES = {
     Kill: lambda f, at, step: [Failure(f.rank, at)],
     Hang: lambda f, at, step: [Failure(f.rank, at, "hang")],
-    Slow: lambda f, at, step: [Failure(f.rank, at, "slow", at + 4 * step, factor=3.0)],
+    Slow: lambda f, at, step: [Failure(f.rank, at, "hang", at + 3 * step)],
     Late: lambda f, at, step: [Failure(f.rank, at, "cut", at + 3 * step)],
     Partition: lambda f, at, step: [Failure(rank, at, "cut") for rank in f.ranks],
 }

@@ -21,7 +21,7 @@ def forward(x, W, geometry: Geometry):
         half = len(places) // 2
         return total(places[:half]) + total(places[half:])
 
-    return total(list(_places(x, geometry))), x
+    return total(list(places(x, geometry))), x
 
 
 def backward(dy, saved, W, geometry: Geometry, *, need_dx=True):
@@ -30,14 +30,14 @@ def backward(dy, saved, W, geometry: Geometry, *, need_dx=True):
     dW = xp.empty_like(W)
     dx = xp.zeros_like(x) if need_dx else None
     flat = dy.reshape(-1, dy.shape[-1])
-    for u, v, place in _places(x, geometry):
+    for u, v, place in places(x, geometry):
         dW[u, v] = x[place].reshape(-1, x.shape[-1]).T @ flat
         if need_dx:
             dx[place] += dy @ W[u, v].T
     return (geometry.crop(dx) if need_dx else None), dW
 
 
-def _places(x, geometry):
+def places(x, geometry):
     """Yield, for every position (u, v) in the kernel, the pixels that it is multiplied with, one for each output."""
     (kh, kw), (sy, sx), _ = geometry
     oh, ow = geometry._replace(padding=(0, 0)).output(*x.shape[1:3])

@@ -12,6 +12,7 @@ import numpy as np
 
 from ...backend import get_xp, matmul
 from ..ops import DEVICE_BYTES, batches
+from .direct import places
 from .geometry import Geometry, input_gradient, windows
 
 # Windows in one product: few enough to stay in the processor's cache until they are multiplied.
@@ -56,14 +57,11 @@ def _window_rows(x, geometry):
 
 def _scatter(dy, x, W, geometry):
     """Gradient of the padded input for any stride: every window's gradient is added where the window was."""
-    (sy, sx), (kh, kw, c, k) = geometry.stride, W.shape
-    n, oh, ow, _ = dy.shape
+    (n, oh, ow, k), (kh, kw, c, _) = dy.shape, W.shape
     xp, turned = get_xp(dy), W.reshape(-1, k).T
     dx = xp.zeros_like(x)
     for images in batches(n, oh * ow * kh * kw * c * x.dtype.itemsize, xp, WINDOW_BYTES):
         dwindows = matmul(dy[images].reshape(-1, k), turned).reshape(-1, oh, ow, kh, kw, c)
-        for u in range(kh):
-            for v in range(kw):
-                rows, columns = slice(u, u + sy * (oh - 1) + 1, sy), slice(v, v + sx * (ow - 1) + 1, sx)
-                dx[images, rows, columns] += dwindows[:, :, :, u, v]
+        for u, v, (_, rows, columns) in places(x, geometry):
+            dx[images, rows, columns] += dwindows[:, :, :, u, v]
     return geometry.crop(dx)

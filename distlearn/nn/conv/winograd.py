@@ -20,6 +20,7 @@ convolution for deep neural networks, ACM Transactions on Mathematical Software.
 from __future__ import annotations
 
 import functools
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -30,32 +31,7 @@ from .geometry import Geometry, input_gradient, pad, windows
 
 R = 3  # Rows and columns of the kernels.
 
-_BT = {
-    2: [[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, 1, 0, -1]],
-    4: [
-        [4, 0, -5, 0, 1, 0],
-        [0, -4, -4, 1, 1, 0],
-        [0, 4, -4, -1, 1, 0],
-        [0, -2, -1, 2, 1, 0],
-        [0, 2, -1, -2, 1, 0],
-        [0, 4, 0, -5, 0, 1],
-    ],
-}
-_G = {
-    2: [[1, 0, 0], [1 / 2, 1 / 2, 1 / 2], [1 / 2, -1 / 2, 1 / 2], [0, 0, 1]],
-    4: [
-        [1 / 4, 0, 0],
-        [-1 / 6, -1 / 6, -1 / 6],
-        [-1 / 6, 1 / 6, -1 / 6],
-        [1 / 24, 1 / 12, 1 / 6],
-        [1 / 24, -1 / 12, 1 / 6],
-        [0, 0, 1],
-    ],
-}
-_AT = {
-    2: [[1, 1, 1, 0], [0, 1, -1, -1]],
-    4: [[1, 1, 1, 1, 1, 0], [0, 1, -1, 2, -2, 0], [0, 1, 1, 4, 4, 0], [0, 1, -1, 8, -8, 1]],
-}
+POINTS = 0, 1, -1, 2, -2  # Of interpolation: the first m + 1 of them, and infinity.
 
 
 class Transforms(NamedTuple):
@@ -67,10 +43,15 @@ class Transforms(NamedTuple):
 
     @classmethod
     def make(cls, m: int, like) -> Transforms:
-        xp = get_xp(like)
-        key = m, like.dtype, id(xp), getattr(like.device, "id", None)
+        key = m, like.dtype, id(get_xp(like)), getattr(like.device, "id", None)
         if key not in _made:
-            _made[key] = cls(*(xp.asarray(table[m], like.dtype) for table in (_BT, _G, _AT)))
+            points = POINTS[: m + 1]
+            made = cls.from_points(points, m)
+            # rows of BT are made whole, which rounds less, and those of G divided; signs are those of Lavin and Gray
+            whole = [abs(math.prod(a - b for b in points if b != a)) for a in points] + [(-1) ** (m // 2)]
+            whole = np.array(whole)[:, None]
+            BT, AT = np.rint(made.BT * whole) + 0, made.AT * np.sign(whole).T + 0  # without negative zeros
+            _made[key] = cls(BT, made.G / abs(whole), AT).cast(like)
         return _made[key]
 
     @classmethod
@@ -79,7 +60,7 @@ class Transforms(NamedTuple):
         # points: The m + 1 finite interpolation points, all different; infinity is the last one.
         # With V_k the values of 1, a, ..., a^(k - 1) at every point a (at infinity the last of them), the product of
         # two polynomials is V_alpha^-1 ((V_3 g) * (V_m h)); transposed, that is the correlation: BT = V_alpha^-T, G =
-        # V_3, AT = V_m^T. `make` has the same with rows scaled so that BT is whole.
+        # V_3, AT = V_m^T. `make` scales their rows.
         points = np.array(points, np.float64)
         if len(set(points.tolist())) != m + R - 2 or not np.isfinite(points).all():
             raise ValueError(f"from_points: points are {points.tolist()}, expected {m + R - 2} different finite ones")

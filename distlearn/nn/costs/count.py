@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
 
 # -- strict ------------------------------------------------------------------------------------------------------------
 # A mock device array, which behaves like CuPy's without a GPU.
@@ -19,7 +20,7 @@ import numpy as np
 # operation passes through one place, operations can be counted there: `count_operations`.
 
 
-class MockDeviceArray:
+class MockDeviceArray(NDArrayOperatorsMixin):
     """A NumPy array without implicit conversion to or from NumPy.
 
     Examples
@@ -33,9 +34,6 @@ class MockDeviceArray:
     TypeError: implicit conversion of a device array to NumPy; use .get()
     """
 
-    __array_ufunc__ = None
-    __hash__ = None
-
     def __init__(self, array: Any, chain: Any = None):
         self._array = array
         self._chain = [0] if chain is None else chain  # longest chain of operations so far; views share the list
@@ -48,6 +46,13 @@ class MockDeviceArray:
 
     def __array_namespace__(self, **kwargs):
         return strict
+
+    def __array_ufunc__(self, ufunc, method, *inputs, out=None, **kwargs):
+        if out is not None:
+            kwargs["out"] = self._operand(out[0])
+        plain = method == "__call__"
+        function = _wrap(ufunc if plain else getattr(ufunc, method), ufunc.__name__ + f".{method}" * (not plain))
+        return function(*map(self._operand, inputs), **kwargs)
 
     @property
     def data(self) -> Any:
@@ -74,7 +79,7 @@ class MockDeviceArray:
         _lengthen(self, [value], 0)
 
     def _operand(self, x):
-        """The operand of an operator for x: here x itself."""
+        """Return what a ufunc computes with in place of x: here x itself."""
         return x
 
     def __len__(self) -> int:
@@ -190,31 +195,6 @@ class _Namespace:
 strict = _Namespace(np)  # The array module of strict arrays: what `get_xp` returns for them.
 
 
-def _operator(ufunc, name, reverse=False, inplace=False):
-    call = _wrap(ufunc, name)
-
-    def method(self, *other):
-        other = map(self._operand, other)
-        args = (*other, self) if reverse else (self, *other)
-        return call(*args, out=self) if inplace else call(*args)
-
-    return method
-
-
-# NumPy's functions of Python's operators; of those with two operands there are reversed and in-place forms.
-_OPERATORS = {
-    "add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.true_divide, "floordiv": np.floor_divide,
-    "mod": np.remainder, "divmod": np.divmod, "pow": np.power, "matmul": np.matmul, "and": np.bitwise_and,
-    "or": np.bitwise_or, "xor": np.bitwise_xor, "rshift": np.right_shift, "lshift": np.left_shift, "lt": np.less,
-    "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal,
-    "neg": np.negative, "pos": np.positive, "abs": np.absolute, "invert": np.invert,
-}  # fmt: skip
-for _symbol, _ufunc in _OPERATORS.items():
-    for _form, _options in (("", {}), ("r", {"reverse": True}), ("i", {"inplace": True})):
-        if hasattr(np.ndarray, f"__{_form}{_symbol}__"):
-            setattr(MockDeviceArray, f"__{_form}{_symbol}__", _operator(_ufunc, _ufunc.__name__, **_options))
-
-
 class CountedArray(MockDeviceArray):
     """A strict array that NumPy's own functions accept: so the operations of code written with `np.` can be counted."""
 
@@ -223,13 +203,6 @@ class CountedArray(MockDeviceArray):
 
     def _operand(self, x):
         return _counted(x)
-
-    def __array_ufunc__(self, ufunc, method, *inputs, out=None, **kwargs):
-        plain = method == "__call__"
-        function = _wrap(ufunc if plain else getattr(ufunc, method), ufunc.__name__ + f".{method}" * (not plain))
-        if out is not None:
-            kwargs["out"] = _counted(out[0])
-        return function(*map(_counted, inputs), **kwargs)
 
     def __array_function__(self, function, types, args, kwargs):
         _refuse_uncounted(function.__name__)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 import time
 import warnings
 from collections.abc import Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +16,7 @@ from ...backend import get_xp
 from ...bounds import check_positive, expected_number
 from ...tables import Table, Tabular, format_time, quantity
 from ..container import Sequential
-from ..layer import Layer, nbytes
+from ..layer import Layer
 from ..linear import Embedding
 from ..models import model_named
 
@@ -32,7 +32,6 @@ class LayerTime(NamedTuple):
     backward: float  # Seconds.
     flops: int  # Of forward and backward.
     nbytes: int  # Bytes that forward and backward must at least move: three times the forward pass's.
-    slices: int = 1  # Parts in which the batch went through the layer, because it did not fit into memory at once.
 
     @property
     def seconds(self) -> float:
@@ -78,9 +77,8 @@ class Profile(Tabular):
         return Table(header, [self._cells(t) for t in [*self.layers, LayerTime("sum", *sums)]], title)
 
     def _cells(self, t: LayerTime) -> list[str]:
-        name = t.name + (f" ({t.slices} slices)" if t.slices > 1 else "")
         rates = quantity(t.flop_rate, "flop/s"), quantity(t.byte_rate, "B/s")
-        return [name, format_time(t.forward), format_time(t.backward), f"{t.seconds / self.seconds:.1%}", *rates]
+        return [t.name, format_time(t.forward), format_time(t.backward), f"{t.seconds / self.seconds:.1%}", *rates]
 
 
 @contextmanager
@@ -113,14 +111,19 @@ def fewest_seconds(function, *args, repeats: int = 5, xp=np) -> float:
     """
     from threadpoolctl import threadpool_limits
 
-    clock, fewest = clock_of(xp, 1), math.inf
     with threadpool_limits(1):
-        function(*args)
-        for _ in range(repeats):
-            began = clock()
-            function(*args)
-            fewest = min(fewest, clock() - began)
-    return fewest
+        return min(seconds_of(lambda: function(*args), repeats, clock_of(xp, 1)))
+
+
+def seconds_of(call, repeats: int, clock) -> list[float]:
+    """Time some calls, after one to warm up."""
+    call()
+    times = []
+    for _ in range(repeats):
+        began = clock()
+        call()
+        times.append(clock() - began)
+    return times
 
 
 def clock_of(xp, threads: int | None):
@@ -133,8 +136,7 @@ def clock_of(xp, threads: int | None):
 #
 # The activations of AlexNet for 1,024 images take 8 GB, those of GoogLeNet 37. But the time of a layer depends on the
 # shape of its input alone: so every layer is measured alone, on random values, and dropped before the next one.
-# Memory is then that of the one layer that needs most (6 and 12 GB, with its gradients), and where even that is too
-# much, the batch is processed in slices.
+# Memory is then that of the one layer that needs most, with its gradients: 1.5 and 3 GB for 256 images.
 
 BATCHES = (1, 4, 16, 64, 256, 1024)
 ENOUGH = 0.5  # Seconds after which a layer is not repeated again: long times vary little.
@@ -144,10 +146,9 @@ DRAWN = 16  # Samples that are drawn; a larger batch repeats them.
 def profile_sweep(
     model: str | Layer,
     sample: tuple[int, ...] | None = None,
-    batches: Sequence[int] = BATCHES,
+    batches: Sequence[int] = BATCHES[:-1],
     *,
     repeats: int = 5,
-    memory: float | None = None,
 ) -> list[Profile]:
     """Profile a model at several batch sizes: why batching pays, and which layers gain.
 
@@ -160,9 +161,6 @@ def profile_sweep(
     repeats : int
         Number of passes whose median is taken, but no further one once a layer has taken half a second at a batch size;
         one pass before them warms up.
-    memory : float, optional
-        Bytes that the measured layer may take, beside the model itself; half of what is free by default. A layer that
-        would take more gets its batch in slices, and the table says so.
 
     Returns
     -------
@@ -186,7 +184,6 @@ def profile_sweep(
     batches = batch_sizes("profile_sweep", batches)
     check_positive("profile_sweep", repeats=repeats)
     like = model.params[0].data
-    memory = free_memory(get_xp(like)) / 2 if memory is None else memory
     clock, profiles = clock_of(get_xp(like), 1), []
     for p in model.params:
         p.data *= 1  # zeros that nobody has written lie in one page, which stays in a cache: they would be too fast
@@ -197,7 +194,7 @@ def profile_sweep(
                 rows = []
                 for layer, shape in parts((n, *sample)):
                     with untouched(layer):
-                        rows.append(_time_layer(layer, shape, like, repeats, memory, clock))
+                        rows.append(_time_layer(layer, shape, like, repeats, clock))
                 profiles.append(Profile(rows, n))
     except KeyboardInterrupt:
         if not profiles:
@@ -214,20 +211,15 @@ def batch_sizes(where: str, batches) -> tuple[int, ...]:
     return found
 
 
-def _time_layer(layer, shape, like, repeats, memory, clock) -> LayerTime:
-    """Median seconds of one layer on an input of `shape`, in slices if it needs too much memory."""
-    n = shape[0]
-    few = _random_input(layer, (min(n, 2), *shape[1:]), like)
-    needed = 2 * nbytes([few, *layer.forward(few)])  # arrays saved by forward, and gradients as large
-    part = min(n, max(1, int(memory * len(few) // needed)))
-    x, runs = _random_input(layer, (part, *shape[1:]), like), []
+def _time_layer(layer, shape, like, repeats, clock) -> LayerTime:
+    """Median seconds of one layer on an input of `shape`."""
+    x, runs = _random_input(layer, shape, like), []
     _pass(layer, x, clock)
     while len(runs) < repeats and sum(map(sum, runs)) < ENOUGH:
-        slices = [_pass(layer, x[: n - start], clock) for start in range(0, n, part)]
-        runs.append([sum(times) for times in zip(*slices, strict=True)])
+        runs.append(_pass(layer, x, clock))
     forward, backward = (statistics.median(times) for times in zip(*runs, strict=True))
     work, moved = layer.flops(shape) + layer.backward_flops(shape), 3 * layer.bytes_moved(shape, like.dtype.itemsize)
-    return LayerTime(layer.name or type(layer).__name__, forward, backward, work, moved, slices=-(-n // part))
+    return LayerTime(layer.name or type(layer).__name__, forward, backward, work, moved)
 
 
 def _pass(layer, x, clock):
@@ -251,15 +243,6 @@ def _random_input(layer, shape, like):
     else:
         x = rng.standard_normal(drawn, np.float32).astype(like.dtype)
     return xp.resize(xp.asarray(x), shape)
-
-
-def free_memory(xp) -> int:
-    """Return the free memory in bytes: of the GPU for CuPy, of the machine for NumPy."""
-    if xp is not np:
-        return xp.cuda.Device().mem_info[0]
-    import psutil
-
-    return psutil.virtual_memory().available
 
 
 # -- skinny ------------------------------------------------------------------------------------------------------------
@@ -298,12 +281,8 @@ def skinny_products(
     matrix, clock, products = np.ones((d_in, d_out), np.float32), clock_of(np, threads), []
     with threadpool_limits(threads, user_api="blas"):
         for n in batches:
-            x, times = np.ones((n, d_in), np.float32), []
-            y = x @ matrix  # the first call warms up
-            for _ in range(repeats):
-                began = clock()
-                np.matmul(x, matrix, out=y)
-                times.append(clock() - began)
-            took, flops = statistics.median(times), 2 * x.size * d_out
+            x, y = np.ones((n, d_in), np.float32), np.empty((n, d_out), np.float32)
+            took = statistics.median(seconds_of(partial(np.matmul, x, matrix, out=y), repeats, clock))
+            flops = 2 * x.size * d_out
             products.append(Product(n, took, flops / took, flops / (x.nbytes + matrix.nbytes + y.nbytes)))
     return products

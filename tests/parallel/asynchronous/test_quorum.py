@@ -76,7 +76,7 @@ def test_random_failures_of_learners_never_end_the_run(seed):
     quiet.run(with_quorum, 2)
     # neither the syncer nor one of the learners, and none before all have begun
     times = quiet.makespan * (0.1 + rng.exponential(size=size))
-    failures = [Failure(r, times[r], str(rng.choice(["kill", "hang", "slow"]))) for r in range(2, size)]
+    failures = [Failure(r, times[r], str(rng.choice(["kill", "hang", "cut"]))) for r in range(2, size)]
     world = SimWorld(size, quiet.network, quiet.compute, failures=failures, detection=quiet.makespan / 30)
     run = world.run(with_quorum, 2)[0]
     assert run.updates >= MERGES
