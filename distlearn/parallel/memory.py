@@ -181,9 +181,9 @@ class Ledger:
             self.world.trace.spans = _Spans(self.world.trace.spans, self.look)
         self.strategies[comm.rank] = strategy
         state = strategy.state_dict().items()
-        self._give([held.array for name, held in state if name.startswith("optimizer/")], "optimizer")
-        self._give([held.array for name, held in state], "parameters")
-        self._give([batch.x, batch.y], "batch")
+        self.give([held.array for name, held in state if name.startswith("optimizer/")], "optimizer")
+        self.give([held.array for name, held in state], "parameters")
+        self.give([batch.x, batch.y], "batch")
         self.look(Span(comm.rank, "compute", "start", comm.clock.now(), comm.clock.now()))
 
     def look(self, span: Span) -> None:
@@ -192,8 +192,8 @@ class Ledger:
         if rank not in self.strategies:  # it is still being made
             return
         params = [*self.strategies[rank].model.params, *self.strategies[rank].optimizer.params]
-        self._give([p.data for p in params], "parameters")
-        self._give([p._grad for p in params], "gradients")
+        self.give([p.data for p in params], "parameters")
+        self.give([p._grad for p in params], "gradients")
         self.names[rank][self.numbers[rank]] = _owner(span)
         self.numbers[rank] += 1
         owners = Counter()
@@ -201,7 +201,7 @@ class Ledger:
             owners[self.names[rank].get(owner, owner)] += n
         self.samples.append(Sample(rank, span.end, span.name, dict(owners), self.total + _allocated()))
 
-    def _give(self, arrays, owner: str) -> None:
+    def give(self, arrays, owner: str) -> None:
         """Name the owner of arrays that have none so far."""
         for array in arrays:
             if isinstance(array, MetaArray) and not isinstance(array.block.owner, str):

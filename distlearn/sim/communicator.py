@@ -23,7 +23,7 @@ from ..comm.network.cost import BY_ROWS
 from ..shares import shares
 from ..trace import Span
 from .clock import SimClock
-from .meta import MetaArray
+from .meta import Block, MetaArray
 from .scheduler import BlockReason, Fibre, check_caller, first_common
 from .transport import (
     CollectiveCall,
@@ -313,6 +313,8 @@ class MessageComm(SimComm):
         before, done = self._latest, Completion(joined, self._fibre)
         self._latest = done
         snapshot, mine = x.copy(), x.copy()
+        if Block.watched is not None:  # these are not of the layer whose span is open
+            Block.watched.give([snapshot, mine], "communication")
 
         def task(fibre):
             if before is not None:

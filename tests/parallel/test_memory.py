@@ -10,7 +10,7 @@ import pytest
 from distlearn.data import Batch
 from distlearn.nn import MLP, Linear, Recompute, Sequential, SoftmaxCrossEntropy, Tanh
 from distlearn.optim import SGD, Adam, Momentum, Optimizer
-from distlearn.parallel import Hybrid, PipeDream, Pipeline, Serial, TensorParallel, ZeRO, record_memory
+from distlearn.parallel import DataParallel, Hybrid, PipeDream, Pipeline, Serial, TensorParallel, ZeRO, record_memory
 from distlearn.sim import MetaArray
 
 from .combinations import CLASSES, LENGTH, MAKE, choose, make_model, make_optimizer
@@ -134,3 +134,16 @@ def test_a_rank_of_a_model_that_is_split_does_not_hold_the_rest(kind, options):
 
     record = record_memory(make, model, without_data(Batch(np.zeros((16, 1000), "f4"), np.zeros(16, int), 16)), size=4)
     assert all(sample.owners.get("other", 0) < 0.01 * sum(p.nbytes for p in model.params) for sample in record.samples)
+
+
+def test_copies_of_what_is_summed_are_communication_with_overlap_too():
+    """And not of the layer during whose backward pass they are made."""
+    batch = without_data(Batch(np.zeros((64, 512), "f4"), np.zeros(64, int), 64))
+
+    def record(overlap):
+        make = lambda comm, model: DataParallel(comm, *parts(model, SGD(), 0.1), overlap=overlap)  # noqa: E731
+        return record_memory(make, MLP((512, 2048, 2048, 64)), batch, size=2)
+
+    with_overlap, without = record(True).peak.owners, record(False).peak.owners
+    assert with_overlap == without
+    assert with_overlap["communication"] == 2 * with_overlap["gradients"]

@@ -324,6 +324,7 @@ def plan(
     -----
     The layouts are data x tensor x pipeline with dp tp pp = n, and for models with convolutions before dense layers
     "one weird trick". What the simulation leaves out: that communication slows computing down, and time outside layers.
+    Memory is that of strict mode, which keeps two copies of an array that is being summed.
 
     References
     ----------
