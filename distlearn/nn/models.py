@@ -102,6 +102,8 @@ def SmallCNN(
     seed : int or None
         Weights depend on (seed, number of the layer) alone.
     """
+    if len(image) != 3:
+        raise ValueError(f"SmallCNN: image is {image!r}, expected rows, columns and channels, such as (28, 28, 1)")
     seeds, rows, (h, w, c_in) = init.seeds(seed), [Reshape(*image)], image
     for c in channels:
         rows += [(c_in, c, 3, {"padding": "same"}), MaxPool(2)]

@@ -502,13 +502,13 @@ def _run(copies: Copies, size: int, choose, max_steps: int) -> tuple[OrderedRun 
     return OrderedRun(order, options, results, error, transport.events, scheduler.waiting, size), transport
 
 
-def same(a, b) -> bool:
-    """Compare results: numbers to nine digits, everything else exactly."""
+def same(a, b, rtol: float = 1e-9, atol: float = 1e-12) -> bool:
+    """Compare results: numbers to nine digits by default, everything else exactly."""
     if isinstance(a, dict) and isinstance(b, dict):
-        return a.keys() == b.keys() and all(same(a[k], b[k]) for k in a)
+        return a.keys() == b.keys() and all(same(a[k], b[k], rtol, atol) for k in a)
     if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
-        return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
+        return len(a) == len(b) and all(same(x, y, rtol, atol) for x, y in zip(a, b, strict=True))
     if isinstance(a, (int, float, np.ndarray, np.generic)) and isinstance(b, (int, float, np.ndarray, np.generic)):
         a, b = np.asarray(a), np.asarray(b)
-        return a.shape == b.shape and bool(np.allclose(a, b, rtol=1e-9, atol=1e-12, equal_nan=True))
+        return a.shape == b.shape and bool(np.allclose(a, b, rtol, atol, equal_nan=True))
     return type(a) is type(b) and bool(a == b)
