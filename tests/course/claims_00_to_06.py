@@ -40,7 +40,7 @@ def train_lab_01(batch_size, lr, epochs, seed):
 
 def passes_to_90_percent():
     """Of each setting, by seed: passes until 90 % of the training images are right."""
-    runs = ([train_lab_01(*how, seed)[1] for seed in range(5)] for how in ((1293, 1.0, 40), (32, 0.3, 6)))
+    runs = ([train_lab_01(*how, seed)[1] for seed in range(20)] for how in ((1293, 1.0, 60), (32, 0.3, 6)))
     return [[next(e.epoch for e in run.epochs if e.train_accuracy >= 0.9) for run in of_one] for of_one in runs]
 
 
@@ -243,8 +243,16 @@ CLAIMS = [
         untrained_losses,
         lambda found: (round(min(found), 2), round(max(found), 2)) == (2.36, 3.02),
     ),
-    Claim("01", "22 to 27 passes (five seeds", passes_to_90_percent, lambda p: 21 <= min(p[0]) < max(p[0]) <= 28, True),
-    Claim("01", "batches of 32 still need fewer: 2 or 3", passes_to_90_percent, lambda p: {*p[1]} <= {2, 3}, slow=True),
+    Claim(
+        "01",
+        "17 to 40 passes (twenty seeds",
+        passes_to_90_percent,
+        lambda p: min(p[0]) in (16, 17, 18) and 38 <= max(p[0]) <= 42,
+        True,
+    ),
+    Claim(
+        "01", "batches of 32 still need fewer: 2 to 4", passes_to_90_percent, lambda p: {*p[1]} <= {2, 3, 4}, slow=True
+    ),
     Claim("01", "for all eight seeds that we tried", alive_after_rate_10, lambda found: found[0] == [0] * 8, slow=True),
     Claim("01", "the loss stays above $\\log 10$", alive_after_rate_10, lambda found: min(found[1]) > 2.4, slow=True),
     Claim(

@@ -167,6 +167,7 @@ EXERCISES["smallest_batch"] = Exercise(
         ),
         "None if no batch is large enough, not another value": [
             "return None  ->  return 0",
+            "return None  ->  return 1",
             "return None  ->  return np.inf",
             "return None  ->  return False",
             "return None  ->  return -1",
