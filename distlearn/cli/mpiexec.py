@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+import traceback
 from contextlib import contextmanager
 
 import click
@@ -40,10 +41,12 @@ def end_other_ranks(size: int):
     """Let an error that rank 0 alone finds, before training, end the other ranks, which wait for it in MPI."""
     try:
         yield
-    except click.ClickException as error:
+    except Exception as error:
         if size > 1:
             from ..world import MPIWorld
 
+            if not isinstance(error, click.ClickException):
+                error = click.ClickException("".join(traceback.format_exception(error)))
             error.show()
             MPIWorld().abort("", error.exit_code)
         raise
