@@ -25,13 +25,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..backend import Array, to_device
-from ..bounds import check_number, check_positive
+from ..bounds import check_number, check_positive, expected_number
 from .sources import decode_image, find_images, read_file
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
     from ..trace import Clock
+
+
+def expected_image_shape(value) -> str | None:
+    """Return what a shape of images should be; None if it is that, or empty."""
+    whole = not any(expected_number(n, whole=True, least=1) for n in value)
+    right = not value or (whole and len(value) == 3 and value[2] in (1, 3))
+    return None if right else "height, width, and 1 or 3 channels, such as (64, 64, 3)"
 
 
 class Loader:
@@ -88,6 +95,8 @@ class Loader:
         self.dtype, self.timeout = np.dtype(dtype), timeout
         if self.dtype.kind != "f" and self.dtype != np.uint8:
             raise ValueError(f"Loader: dtype is {self.dtype}, expected a floating-point type or uint8")
+        if wanted := expected_image_shape(image_shape or ()):
+            raise ValueError(f"Loader: image_shape is {image_shape!r}, expected {wanted}")
         self.storage, self.device = storage, "cpu"
         check_number("Loader", whole=True, least=0, buffer=buffer, workers=workers)
         check_positive("Loader", depth=1 if depth is None else depth)

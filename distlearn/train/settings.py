@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..bounds import expected_number
+from ..data.loader import expected_image_shape
 from ..nn.activation import ACTIVATIONS
 from ..optim import RULES
 from ..parallel.pipeline.schedule import SCHEDULES, make_schedule
@@ -62,12 +63,6 @@ def _setting(kind: type, help: str, default=None, **rest):
 
 def _check_name(value) -> str | None:
     return None if isinstance(value, str) else "the name of a data set"
-
-
-def _check_image_shape(value) -> str | None:
-    whole = not any(expected_number(n, whole=True, least=1) for n in value)
-    right = not value or (whole and len(value) == 3 and value[2] in (1, 3))
-    return None if right else "height, width, and 1 or 3 channels, such as (64, 64, 3)"
 
 
 def _check_dtype(value) -> str | None:
@@ -123,7 +118,7 @@ class Settings:
         tuple,
         "Height, width, and 1 or 3 channels to which a folder's images are brought; by default all are as the first.",
         (),
-        check=_check_image_shape,
+        check=expected_image_shape,
     )
     model: str = _setting(str, "All but mlp take 28 x 28 pixels.", "mlp", choices=MODELS)
     hidden: tuple[int, ...] = _setting(tuple, "Widths of the hidden layers.", (256, 128), needs=("model", ("mlp",)))

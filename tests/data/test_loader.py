@@ -518,6 +518,8 @@ def test_the_command_line_trains_on_photos_of_mixed_sizes(tmp_path, monkeypatch)
     result = CliRunner().invoke(main, words)
     assert result.exit_code == 1
     assert "image_shape=(height, width, 1 or 3) (--image-shape) brings all images" in result.output
+    with pytest.raises(ValueError, match=r"Loader: image_shape is \(8, -8, 3\), expected height, width, and 1 or 3"):
+        Loader(tmp_path / "photos", image_shape=(8, -8, 3))
     result = CliRunner().invoke(main, [*words, "--image-shape", "8,8"])
     assert "image_shape is (8, 8), expected height, width, and 1 or 3 channels, such as (64, 64, 3)" in result.output
     result = CliRunner().invoke(main, [*words, "--image-shape", "8,8,3"])
