@@ -27,10 +27,10 @@ PER_COMMIT = ()
 if sandbox.available():
     pytest.skip(f"no sandbox: {sandbox.available()}", allow_module_level=True)
 
-LIMITS = "\nc.Execute.timeout = c.ExecuteAll.least = 16\nc.ExecuteAll.iopub_timeout = 2\nc.ExecuteAll.restarts = 1\n"
+LIMITS = "\nc.Execute.timeout = c.ExecuteAll.least = 30\nc.ExecuteAll.iopub_timeout = 2\nc.ExecuteAll.restarts = 1\n"
 LIMITS += "c.ExecuteAll.most_stretch = 1\n"
 LIMITS += (
-    "c.ExecuteAll.most_restarts = 2\nc.ExecuteAll.grace = 2\nc.ExecuteAll.memory = 2**30\nc.ExecuteAll.budget = 60\n"
+    "c.ExecuteAll.most_restarts = 2\nc.ExecuteAll.grace = 2\nc.ExecuteAll.memory = 2**30\nc.ExecuteAll.budget = 120\n"
 )
 MACHINE = Path("/proc/sys/kernel/core_pattern")
 """A setting of the machine, which its administrator may change."""
