@@ -415,13 +415,12 @@ def explain(table: Table, tried: list[dict], wrong: list[list[str]]) -> tuple[st
         alike = (_alike(kept[n], got[n], want.get(n)) if n in got else kept[n] == MISSING for n in names if n in kept)
         return kept.keys() >= set(names) and all(alike)
 
+    # a mistake that is wrong in more cases than this answer is another one
     whole = [
-        m for m in table.mistakes if all(set(m.wrong[i]) == set(wrong[i]) and fits(m, i, wrong[i]) for i in failed)
+        m
+        for m in table.mistakes
+        if all(set(m.wrong[i]) == set(names) and fits(m, i, names) for i, names in enumerate(wrong))
     ]
-    # of those that fit, rather one that also passes where this answer passes; a text alone, as that of an error, may
-    # have other reasons
-    where = [m for m in whole if all(bool(w) == (i in failed) for i, w in enumerate(m.wrong))]
-    whole = where or [m for m in whole if any(numbers for i in failed for _, numbers in m.wrong[i].values())]
     sentences = dict.fromkeys(m.sentence for m in whole) if failed else {}
     if sentences:
         return "; or ".join(sentences) if len(sentences) < 3 else "", {}
@@ -431,8 +430,7 @@ def explain(table: Table, tried: list[dict], wrong: list[list[str]]) -> tuple[st
         known = {
             m.sentence
             for m in table.mistakes
-            if all(fits(m, i, [name]) for i in mine)
-            and (any(m.wrong[i][name][1] for i in mine) or mine == [i for i, w in enumerate(m.wrong) if name in w])
+            if mine == [i for i, w in enumerate(m.wrong) if name in w] and all(fits(m, i, [name]) for i in mine)
         }
         if 0 < len(known) < 3:
             by_name[name] = "; or ".join(sorted(known))

@@ -80,9 +80,7 @@ def run_product_cost(product_cost, least_time, of, **case):
 
 
 def run_seconds(seconds, card, **case):
-    peak, bandwidth, overhead, link = card
-    given = CARDS["A100"]._replace(peak=peak, bandwidth=bandwidth, overhead=overhead, link=link)
-    return {"seconds": seconds(given, **case)}
+    return {"seconds": seconds(CARDS["A100"]._replace(**card), **case)}
 
 
 def run_two_layers(two_layers, n, ridge=8.0):

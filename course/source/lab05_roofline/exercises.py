@@ -179,7 +179,7 @@ EXERCISES["smallest_batch"] = Exercise(
             f"{GAIN}  ->  weights - 4 * needed * (d_in + d_out)",
             f"{GAIN}  ->  2 * weights - needed * (d_in + d_out)",
         ],
-        "always 1: is the ridge peak / bandwidth, and is D on both sides?": [
+        "is the ridge peak / bandwidth, and is D on both sides?": [
             f"{NEEDED}  ->  share * bandwidth / peak",
             "4 * needed * weights / gain  ->  4 * needed / gain",
         ],
@@ -315,7 +315,7 @@ EXERCISES["two_layers"] = Exercise(
         ),
         "a shape has three sizes": f"{RETURN}    return (1, n), good",
         "divisors have factors 3 and 5, too": "n % d == 0]  ->  n % d == 0 and d & (d - 1) == 0]",
-        "the good shape depends on n": f"{RETURN}    return bad, (32, 32, n // 1024)",
+        "not every n is divisible by 1024: look for divisors of n": f"{RETURN}    return bad, (32, 32, n // 1024)",
         "tuples, not arrays": f"{RETURN}    return np.array(bad), np.array(good)",
         "two shapes, in a tuple": [f"{RETURN}    return bad", f"{RETURN}    return dict(bad=bad, good=good)"],
         "sizes of 1 or more": f"{RETURN}    return (-1, -n, 1), good",
@@ -330,7 +330,9 @@ EXERCISES["two_layers"] = Exercise(
 )
 
 WORK = "starting + copying + max(flops / card.peak, nbytes / card.bandwidth)"
-T4, SLOW, CPU = [8.1e12, 3.2e11, 5e-6, 1.6e10], [1e9, 2e8, 1e-3, 1e8], [1e11, 4e10, 2e-6, float("inf")]
+T4 = {"peak": 8.1e12, "bandwidth": 3.2e11, "overhead": 5e-6, "link": 1.6e10}
+SLOW = {"peak": 1e9, "bandwidth": 2e8, "overhead": 1e-3, "link": 1e8}
+CPU = {"peak": 1e11, "bandwidth": 4e10, "overhead": 2e-6, "link": float("inf")}
 
 EXERCISES["seconds"] = Exercise(
     without=ALONE,
@@ -344,7 +346,7 @@ EXERCISES["seconds"] = Exercise(
         (CPU, 1e9, 1e7, 70, 2e7),
     ),
     draw=lambda rng: {
-        "card": (10 ** rng.uniform([10, 10, -6, 9], [14, 13, -4, 11])).tolist(),
+        "card": dict(zip(T4, (10 ** rng.uniform([10, 10, -6, 9], [14, 13, -4, 11])).tolist(), strict=True)),
         "flops": float(10 ** rng.uniform(6, 10)),
         "nbytes": float(10 ** rng.uniform(6, 10)),
         "calls": rng.integers(1, 99),
