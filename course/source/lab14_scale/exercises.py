@@ -27,36 +27,32 @@ EXERCISES["fit_amdahl"] = Exercise(
             "np.ones(len(p))  ->  1 / t",
         ),
         "b first: return a, b": "return a, b  ->  return b, a",
-        "these are shares of the time on one rank: return seconds": "return a, b  ->  return a / (a + b), b / (a + b)",
-        "the errors are to be relative: divide each equation by its time": (
+        "these are shares: return seconds": "return a, b  ->  return a / (a + b), b / (a + b)",
+        "relative errors: divide each equation by its time": (
             f"{COLUMNS}  ->  {PLAIN}",
             "np.ones(len(p)), rcond  ->  t, rcond",
         ),
-        "that multiplies by the time: divide each equation by it": (
+        "divide by the time, do not multiply": (
             f"{COLUMNS}  ->  {PLAIN} * t[:, None]",
             "np.ones(len(p)), rcond  ->  t * t, rcond",
         ),
-        "both sides of an equation are divided by its time: the right-hand sides become 1": (
-            "np.ones(len(p)), rcond  ->  t, rcond"
-        ),
-        "both sides of an equation are divided by its time: the left-hand side, too": f"{COLUMNS}  ->  {PLAIN}",
+        "divide the right-hand sides, too: they become 1": ("np.ones(len(p)), rcond  ->  t, rcond"),
+        "divide the left-hand sides by the time, too": f"{COLUMNS}  ->  {PLAIN}",
         "both columns are divided by the time": f"{COLUMNS}  ->  np.stack([np.ones(len(p)), 1 / (p * t)], axis=1)",
         "two unknowns: a is missing": f"{COLUMNS}  ->  np.stack([0 / t, 1 / (p * t)], axis=1)",
-        "T = a + b / p: the second column is 1 / p, not p": f"{COLUMNS}  ->  np.stack([1 / t, p / t], axis=1)",
+        "the column of b has 1 / p, not p": f"{COLUMNS}  ->  np.stack([1 / t, p / t], axis=1)",
         "these are fitted to speed-ups, not to seconds": (
             f"{COLUMNS}  ->  {PLAIN}",
             "np.ones(len(p)), rcond  ->  t[0] / t, rcond",
         ),
-        "the line through the first and the last point is not the best one": (
+        "all points count, not only the first and the last": (
             f"{SOLVED}  ->  np.linalg.solve(equations[[0, -1]], np.ones(2))"
         ),
         "all points count, the last one too": (
             f"{SOLVED}  ->  np.linalg.lstsq(equations[:-1], np.ones(len(p) - 1), rcond=None)[0]"
         ),
         "a and b are two numbers, not the times they give": "return a, b  ->  return a + b / p",
-        "a may be negative where times fall faster than 1 / p: the fit says what it finds": (
-            "return a, b  ->  return max(a, 0), b"
-        ),
+        "a may be negative: times can fall faster than 1 / p": ("return a, b  ->  return max(a, 0), b"),
         "ranks and seconds belong together: sort both alike, or neither": (
             "np.asarray(seconds, float)  ->  np.sort(np.asarray(seconds, float))[::-1]"
         ),
@@ -79,6 +75,17 @@ HERE = "item is not None and all(following(k) == item for k in members)"
 ALONE = """
 def finish(programs, seconds):
     return [float(sum(seconds.get(item, item) for item in program)) for program in programs]
+"""
+ONE_PASS = """
+def finish(programs, seconds):
+    now, ends = [0.0] * len(programs), {}
+    for r, program in enumerate(programs):
+        for item in program:
+            if isinstance(item, str):
+                ends[item] = now[r] = max(now[r] + seconds[item], ends.get(item, 0))
+            else:
+                now[r] += item
+    return now
 """
 EVERYBODY = """
 def finish(programs, seconds):
@@ -139,38 +146,34 @@ EXERCISES["finish"] = Exercise(
     },
     mistakes={
         "the latest of its ranks, not the one whose turn it is": (f"{END}  ->  now[r] + seconds.get(item, item)"),
-        "it begins when the last of its own ranks has come, not the last of all": (
+        "only its own ranks count, not the last of all": (
             f"{END}  ->  (max(now) if item in seconds else now[r]) + seconds.get(item, item)"
         ),
-        "go round until nothing moves: a program's length does not say how often": (
+        "go round until nothing moves, however often": (
             "while any(following(r) is not None for r in range(n)):"
             "  ->  for _ in range(1 + max(map(len, programs), default=0)):",
             "    return now  ->      if any(following(r) is not None for r in range(n)):\n"
             '        raise ValueError("ranks wait")\n    return now',
             '        if at == before:\n            raise ValueError("ranks wait for each other")\n  ->  ',
         ),
-        "a rank waits: an operation begins when the last of its ranks has arrived": ALONE,
+        "an operation begins when the last of its ranks has arrived": ALONE,
+        "a rank does not know who comes later: go round until nothing moves": ONE_PASS,
         "only the ranks in whose programs a name stands take part": [
             EVERYBODY,
             "[k for k in range(n) if item in programs[k]]  ->  list(range(n))",
         ],
-        "operations come in the order of the programs: that of `seconds` says nothing": IN_ORDER,
+        "the order of `seconds` says nothing about that of operations": IN_ORDER,
         "the operation itself takes seconds[name]": (
             f"{END}  ->  max(now[k] for k in members) + (0 if isinstance(item, str) else item)"
         ),
-        "computing takes time, too: the numbers in a program are seconds": (
-            f"{END}  ->  max(now[k] for k in members) + seconds.get(item, 0)"
-        ),
+        "computing takes time, too": (f"{END}  ->  max(now[k] for k in members) + seconds.get(item, 0)"),
         "it begins when the last has arrived, not the first": (
             f"{END}  ->  min(now[k] for k in members) + seconds.get(item, item)"
         ),
         "the last of its ranks counts, not the sum of all": (
             f"{END}  ->  sum(now[k] for k in members) + seconds.get(item, item)"
         ),
-        "it takes seconds[name] once, not twice": (
-            f"{END}  ->  max(now[k] for k in members) + 2 * seconds.get(item, 0) + (0 if item in seconds else item)"
-        ),
-        "they end at one time: compute it before the first of them goes on": (
+        "compute the end before the first of them goes on": (
             "at[k], now[k] = at[k] + 1, end  ->  "
             "at[k], now[k] = at[k] + 1, max(now[j] for j in members) + seconds.get(item, item)"
         ),
@@ -179,9 +182,8 @@ EXERCISES["finish"] = Exercise(
             "    return now  ->      return [max(now)] * n",
         ],
         "times by rank, in the order of the ranks": "    return now  ->      return sorted(now)",
-        "return times, not places in the programs": "    return now  ->      return at",
         "all ranks of an operation go on when it ends": "for k in members:\n  ->  for k in [r]:\n",
-        "an operation begins when all of its ranks are there, each at that name": f"{HERE}  ->  item is not None",
+        "an operation waits until all its ranks are at its name": f"{HERE}  ->  item is not None",
         "a time of 0 is a time: ask whether it is None": (
             "while any(following(r) is not None for r in range(n))  ->  while any(following(r) for r in range(n))"
         ),
@@ -189,10 +191,10 @@ EXERCISES["finish"] = Exercise(
             'raise ValueError("ranks wait for each other")  ->  return now',
             'raise ValueError("ranks  ->  raise RuntimeError("ranks',
         ],
-        "they wait for ever, although another rank has ended: when does nothing move any more?": (
+        "they wait for ever, although another rank has ended": (
             "if at == before:  ->  if at == before and all(isinstance(following(r), str) for r in range(n)):"
         ),
-        "`before` and `at` are one list: take a copy, or nothing seems to move": "before = list(at)  ->  before = at",
+        "raise only if a whole round moves no rank": "before = list(at)  ->  before = at",
         "an operation that one rank has alone is done, too": (
             f"{HERE}  ->  {HERE} and (len(members) > 1 or not isinstance(item, str))"
         ),
@@ -217,7 +219,7 @@ EXERCISES["workers_needed"] = Exercise(
         (300, 0.01, 0.002, 4e3, 1e8),
         (90, 0.03, 0.0161, 1e5, 1e7),
         (700, 0.13, 0.0093, 5e3, 1e7, 20),
-        (2000, 0.01, 0.002, 1e5, 1e8),
+        (2000, 0.01, 0.002, 50_001, 1e8),
         (100, 0.02, 0.0001, 2e5, 3e6, 50),
         (128, 0.25, 0.125, 2**17, 2**24),
         (37, 0.012, 0.004, 3e4, 1.3e6, 3),
@@ -232,31 +234,27 @@ EXERCISES["workers_needed"] = Exercise(
     },
     draws=9,
     mistakes={
-        "the storage sends rate images a second, however many come in one answer": (
-            "rate * nbytes > bandwidth  ->  rate * nbytes * images > bandwidth"
-        ),
+        "the bytes/s of the storage do not depend on `images`": [
+            "rate * nbytes > bandwidth  ->  rate * nbytes * images > bandwidth",
+            "rate * nbytes >  ->  rate * nbytes / images >",
+        ],
         "a worker's rate need not be a whole number": f"{NEEDED}  ->  rate / int(rate / ({NEEDED}))",
         "`rate` counts images, not answers": f"math.ceil({NEEDED})  ->  math.ceil(images * {NEEDED})",
-        "where the storage cannot send so much, return math.inf": "        return math.inf  ->          return None",
-        "the consumer wants `rate` images: what the storage can send is not enough": (
-            "        return math.inf  ->          rate = bandwidth / nbytes"
-        ),
         "bytes on both sides: no factor 8": "rate * nbytes > bandwidth  ->  8 * rate * nbytes > bandwidth",
         "`images` images share a latency: divide it by them": "latency / images  ->  latency * images",
         "a line that is just fast enough is fast enough": "rate * nbytes > bandwidth  ->  rate * nbytes >= bandwidth",
         "a whole number is not rounded up": (
             "math.ceil(rate * (latency / images + decode))  ->  int(rate * (latency / images + decode)) + 1"
         ),
-        "no number of workers helps where the storage cannot send so much: math.inf": [
+        "where the storage cannot send so much, return math.inf": [
+            "        return math.inf  ->          return None",
             "if rate * nbytes > bandwidth  ->  if False",
             "        return math.inf  ->          return 0",
+            "        return math.inf  ->          rate = bandwidth / nbytes",
         ],
         "math.inf is a result: raise nothing": "        return math.inf  ->          raise ValueError('too slow')",
         "math.inf only where rate * nbytes is more than the bandwidth": (
             "rate * nbytes > bandwidth  ->  rate * nbytes <= bandwidth"
-        ),
-        "what the storage sends does not depend on how many images an answer has": (
-            "rate * nbytes >  ->  rate * nbytes / images >"
         ),
         "whole workers: round up": [f"math.ceil({NEEDED})  ->  {NEEDED}"],
         "round up, not down": f"math.ceil({NEEDED})  ->  int({NEEDED})",
@@ -269,7 +267,7 @@ EXERCISES["workers_needed"] = Exercise(
             "latency / images + decode  ->  (latency + decode) / images"
         ),
         "decoding keeps a worker busy, too": "latency / images + decode  ->  latency / images",
-        "while it waits for an answer a worker does nothing else: add latency / images": [
+        "waiting keeps a worker busy: add latency / images": [
             "latency / images + decode  ->  decode",
             "latency / images  ->  latency // images",
         ],
@@ -277,10 +275,10 @@ EXERCISES["workers_needed"] = Exercise(
             "latency / images + decode  ->  max(latency / images, decode)"
         ),
         "the smallest number that suffices, not one more": f"math.ceil({NEEDED})  ->  int({NEEDED}) + 2",
-        "with several images in an answer, count the workers in the same way": (
+        "several images in an answer: count in the same way": (
             "    return math.ceil(  ->      if images > 1: return 1\n    return math.ceil("
         ),
-        "sending is not counted, as long as the storage can send so much": (
+        "sending is not counted while the line is fast enough": (
             "latency / images + decode  ->  latency / images + decode + nbytes / bandwidth"
         ),
         "rate images a second: multiply": f"{NEEDED}  ->  (latency / images + decode) / rate",
@@ -299,7 +297,7 @@ EXERCISES["step_time"] = Exercise(
         "run peak efficiency link",
         ([10, 1000, 500, 60, 3, 40, 4, 5, 0], 1e14, 0.53, 2e10),
         ([7, 3000, 700, 160, 2, 16, 1, 1, 3], 2e14, 0.41, 3e9),
-        ([7, 3000, 700, 336, 3, 16, 1, 1, 3], 2e14, 0.41, 9e11),
+        ([7, 3000, 700, 336, 1, 16, 1, 1, 3], 2e14, 0.41, 9e11),
         ([5, 900, 300, 48, 1, 8, 1, 1, 3], 1.5e14, 0.7, 1e7),
         ([24, 2000, 900, 105, 1, 42, 2, 7, 0], 3e14, 0.62, 2e10),
         ([11, 1500, 650, 90, 3, 10, 1, 2, 0], 2.3e14, 0.37, 1e10),
@@ -327,7 +325,7 @@ EXERCISES["step_time"] = Exercise(
         "tensor-parallel GPUs are among the `gpus` that share computing": (
             "gpus * peak * efficiency  ->  gpus * tensor * peak * efficiency"
         ),
-        "all blocks are computed three times in a step and once again: 96 and 16": [
+        "a step takes four times the operations of forward": [
             f"{FLOPS}  ->  72 * width**2 + 12 * width * length",
             f"{FLOPS}  ->  24 * width**2 + 4 * width * length",
         ],
@@ -367,9 +365,7 @@ EXERCISES["step_time"] = Exercise(
             f"{BYTES}  ->  3 * 2 * blocks * width**2",
         ],
         "every GPU gathers all parameters: they are not shared": "m * nbytes / link  ->  m * nbytes / gpus / link",
-        "computing may take longer than the link: the longer of the two": (
-            f"return {LONGER}  ->  return m * nbytes / link"
-        ),
+        "computing may take longer than the link": (f"return {LONGER}  ->  return m * nbytes / link"),
         "communication is missing": f"return {LONGER}  ->  return computing",
         "the longer of the two, not the shorter": "max(computing, m  ->  min(computing, m",
         "the bubble is missing": f"{BUBBLE}  ->  computing",
@@ -448,12 +444,12 @@ EXERCISES["search"] = Exercise(
         "`weakest` is the name alone": (
             f"{WEAKEST}  ->  plan | {{'weakest': {{max(lost, key=lost.get): max(lost.values())}}}}"
         ),
-        "the best of those that fit: one that does not fit is no measure for others": (
+        "only plans that fit raise the share to beat": (
             f'if {BETTER}:\n            most, lost = found["share of peak"], found["lost"]'
             '  ->  if found["share of peak"] > most:\n            most, lost = found["share of peak"], found["lost"]'
             '\n        if found["fits"] and found["share of peak"] == most:'
         ),
-        "the largest share of the peak: the sum of what is lost is another measure": (
+        "the largest share of the peak, not the least sum of losses": (
             f"{BETTER}  ->  found['fits'] and -sum(found['lost'].values()) > most",
             "best, most = None, 0.0  ->  best, most = None, -np.inf",
             'most, lost = found["share of peak"]  ->  most, lost = -sum(found["lost"].values())',
@@ -467,9 +463,7 @@ EXERCISES["search"] = Exercise(
         ),
         "the best of those that fit, not the first": f'{BETTER}  ->  found["fits"] and best is None',
         "the best of those that fit, not the last": f'{BETTER}  ->  found["fits"]',
-        "a combination that does not divide the cluster raises a ValueError: skip it": (
-            f"{TRY}  ->          found = score(plan)\n"
-        ),
+        "skip combinations that raise a ValueError": (f"{TRY}  ->          found = score(plan)\n"),
         "go on with the next combination after an error": "            continue  ->              break",
         "after an error the result of the plan before is used again": "            continue  ->              pass",
         "try all combinations: these were not all": (
@@ -480,7 +474,7 @@ EXERCISES["search"] = Exercise(
             "max(lost, key=lost.get)  ->  max(lost.values())",
             "max(lost, key=lost.get)  ->  max(lost.items(), key=lambda pair: pair[1])",
         ],
-        "one dict for all plans: the best one changes with it, make a new one for each": [
+        "one dict for all plans: make a new one for each": [
             (
                 "best, most = None, 0.0  ->  best, most, plan = None, 0.0, {}",
                 "plan = dict(zip(options, values))  ->  plan |= zip(options, values)",
