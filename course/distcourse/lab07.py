@@ -170,7 +170,7 @@ def measure_engines(world, cases: dict, report=ignore_report) -> Measured:
 
 
 def fit_network(measured: Measured, p: int) -> Network:
-    """Fit alpha and beta of T = 2 (p - 1) (alpha + n / (p beta)) to the all-reduces of p ranks.
+    """Fit alpha and beta of T = 2 (p - 1) (alpha + m / (p beta)) to the all-reduces of p ranks.
 
     By factors, not differences: half of a measured time is as wrong as twice of it, so late messages do not pull alone.
     """

@@ -236,7 +236,7 @@ CLAIMS = [
     Claim("07", "for less than two points of accuracy", averaged_once, lambda cost: max(cost) < 2, slow=True),
     Claim(
         "07",
-        "On 40 seeds (100 to 119, 200 to 219) 17 ended below 80 % without a warm-up, and 2 with it",
+        "On 40 others 17 ended below 80 % without a warm-up, and 2 with it",
         lambda: below_80("digits", *range(100, 120), *range(200, 220)),
         lambda found: found[0] == 0 and 12 <= found[1] <= 22 and found[2] <= 4,
         slow=True,
