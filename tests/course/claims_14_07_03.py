@@ -106,40 +106,28 @@ def pipeline_8():
 # -- lab 07 ------------------------------------------------------------------------------------------------------------
 
 
-def below_80(data, *seeds, rate=0.007):
+def below_80(data, *seeds):
     """Runs that end below 80 %: with the small rate, the large one, and the large one after a warm-up."""
     need(data)
     scaled = answer("07", "scaled_lr")
     deep = dl.Settings(data=data, n_train=1280, hidden=(64,) * 4, optimizer="momentum", batch_size=256, epochs=30)
     deep = deep.but(evaluate_every=30)
-    rates = rate, scaled(rate, 256, 8), scaled(rate, 256, 8, 100)
+    rates = 0.007, scaled(0.007, 256, 8), scaled(0.007, 256, 8, 100)
     return [sum(lab07.final_accuracy(deep.but(seed=s), rate) < 80 for s in seeds) for rate in rates]
-
-
-def small_rate():
-    """Test accuracy at 0.007: eight runs with batches of 256 from the least to the highest, three with batches of 8."""
-    deep = dl.Settings(data="digits", n_train=1280, hidden=(64,) * 4, optimizer="momentum", lr=0.007, epochs=30)
-    deep = deep.but(evaluate_every=30)
-    sizes = [256] * 8 + [8] * 3
-    ends = [
-        lab07.final_accuracy(deep.but(batch_size=n, seed=s)) for s, n in zip([*range(8), *range(3)], sizes, strict=True)
-    ]
-    return sorted(ends[:8]), ends[8:]
 
 
 def averaged_once():
     """By seed: points of accuracy that averaging once costs on random quarters."""
     local_sgd = answer("07", "local_sgd")
-    runs = [[lab07.local_run(local_sgd, every, False, seed=s)[1] for every in (1, 160)] for s in range(10)]
+    runs = [[lab07.local_run(local_sgd, every, False, seed=s) for every in (1, 160)] for s in range(10)]
     return [often - once for often, once in runs]
 
 
-def alone_on_classes():
-    """Test accuracy of rank 0, which trains alone on the smallest digits."""
+def alone(by_class):
+    """By seed: test accuracy of rank 0, which trains alone."""
     local_sgd = answer("07", "local_sgd")
-    return [
-        lab07.local_run(lambda comm, *to: local_sgd(comm.split(comm.rank), *to), 160, True, seed=s)[1] for s in range(3)
-    ]
+    train = lambda comm, *to: local_sgd(comm.split(comm.rank), *to)  # noqa: E731
+    return [lab07.local_run(train, 160, by_class, seed=s) for s in range(3)]
 
 
 # -- lab 03 ------------------------------------------------------------------------------------------------------------
@@ -247,47 +235,37 @@ CLAIMS = [
     Claim(
         "07",
         "a rank's own model knows three digits and reaches 28 %",
-        alone_on_classes,
+        lambda: alone(True),
         lambda percent: np.allclose(percent, 28, atol=0.6),
+        slow=True,
+    ),
+    Claim(
+        "07",
+        "one rank's own model: about 94 %",
+        lambda: alone(False),
+        lambda percent: np.allclose(percent, 94, atol=1.6),
         slow=True,
     ),
     Claim("07", "for less than two points of accuracy", averaged_once, lambda cost: max(cost) < 2, slow=True),
     Claim(
         "07",
-        "On 40 seeds (100 to 119, 200 to 219) 17 ended below 80 % without a warm-up, and 2 with it",
+        "On 40 others 17 ended below 80 % without a warm-up, and 2 with it",
         lambda: below_80("digits", *range(100, 120), *range(200, 220)),
         lambda found: found[0] == 0 and 12 <= found[1] <= 22 and found[2] <= 4,
         slow=True,
     ),
     Claim(
         "07",
-        "none reaches the 97 to 98 % that batches of 8 reach: the median is 94.6 % (91.4 to 96.1)",
-        small_rate,
-        lambda found: (
-            np.allclose([found[0][0], np.median(found[0]), found[0][-1]], [91.4, 94.6, 96.1], atol=0.3)
-            and 97 <= min(found[1]) <= max(found[1]) < 98.5
-        ),
-        slow=True,
-    ),
-    Claim(
-        "07",
-        "on MNIST 7 of 20, and at most one with it",
+        "on MNIST at least 4 of 20, and at most one with it",
         lambda: below_80("mnist", *range(20)),
         lambda found: found[0] == 0 and found[1] >= 4 and found[2] <= 1,
         slow=True,
     ),
     Claim(
         "07",
-        "the small rate was best there",
+        "at least 16 of 20 ended below 80 % with it or without; the small rate was best there",
         lambda: below_80("fashion-mnist", *range(20)),
         lambda found: found[0] < found[2] <= found[1] and found[2] > 15,
-        slow=True,
-    ),
-    Claim(
-        "07",
-        "From a base rate of 0.003 no run of 20 was lost either way.",
-        lambda: below_80("digits", *range(20), rate=0.003),
-        lambda found: found[1] == found[2] == 0,
         slow=True,
     ),
     Claim(

@@ -14,7 +14,7 @@ EXERCISES["weighted_mean"] = Exercise(
     },
     mistakes={
         "a count is less than n: // gives 0": "count / n  ->  count // n",
-        "a mean of the means of parts that are not empty: parts weigh by their samples": (
+        "a mean over parts that are not empty: weigh each by its samples": (
             "sum(count / n * gradient for count, gradient in zip(counts, gradients))"
             "  ->  np.mean([g for c, g in zip(counts, gradients) if c], axis=0)"
         ),
@@ -40,7 +40,7 @@ EXERCISES["weighted_mean"] = Exercise(
             "count / n * gradient  ->  np.float64(count / n) * gradient"
         ),
         "did you forget `return`?": "    return sum(  ->      sum(",
-        "make a new array instead of writing into the gradients (`a + b`, not `a += b`)": (
+        "leave the gradients unchanged: `a + b`, not `a += b`": (
             "count / n * gradient for  ->  gradient.__imul__(count / n) for"
         ),
     },
@@ -98,17 +98,17 @@ EXERCISES["data_parallel_step"] = Exercise(
             "batch.y, batch.n)  ->  batch.y, max(1, len(batch.x)) * comm.size)"
         ),
         "a sum of means: pass batch.n to the loss": "batch.y, batch.n)  ->  batch.y, max(1, len(batch.x)))",
-        "the mean over this rank's own part: pass batch.n to the loss, and sum over ranks": [
+        "this rank's own mean: pass batch.n to the loss, and sum over ranks": [
             (
                 "batch.y, batch.n)  ->  batch.y, max(1, len(batch.x)))",
                 "comm.all_reduce(p.grad)  ->  pass",
                 "comm.all_reduce(np.array([value]))  ->  [value]",
             )
         ],
-        "a mean over ranks, of the gradients or of what a step has made of them: batch.n has divided already, so sum": (
+        "a mean over ranks, of gradients or of parameters: batch.n has divided already, so sum": (
             "comm.all_reduce(p.grad)  ->  comm.all_reduce(p.grad); p.grad /= comm.size"
         ),
-        "the loss has divided by batch.n already: sum the gradients, with no other factor": [
+        "the loss has divided by batch.n already: only sum the gradients": [
             "comm.all_reduce(p.grad)  ->  comm.all_reduce(p.grad); p.grad /= batch.n",
             "comm.all_reduce(p.grad)  ->  p.grad *= len(batch.x) / batch.n; comm.all_reduce(p.grad)",
         ],
@@ -116,7 +116,7 @@ EXERCISES["data_parallel_step"] = Exercise(
             "comm.all_reduce(p.grad)  ->  comm.all_reduce(p.grad); comm.all_reduce(p.grad)"
         ),
         "gradients of an earlier step are still there: call zero_grad()": "optimizer.zero_grad()  ->  pass",
-        "gradients of an earlier step are still there, and nothing is summed over ranks": [
+        "gradients of an earlier step, and no sum over ranks": [
             ("optimizer.zero_grad()  ->  pass", "comm.all_reduce(p.grad)  ->  pass")
         ],
         "a step with this rank's own part, and another with the sum": (
@@ -126,7 +126,7 @@ EXERCISES["data_parallel_step"] = Exercise(
             "    optimizer.step()  ->          optimizer.step()"
         ),
         "the optimizer takes two steps": "optimizer.step()  ->  optimizer.step(); optimizer.step()",
-        "the parameters have not moved: first zero_grad(), then model.backward, at last optimizer.step()": [
+        "the parameters have not moved: zero_grad(), then backward, then step()": [
             (
                 "    optimizer.zero_grad()\n  ->  ",
                 "model.backward(dlogits, saved)  ->  model.backward(dlogits, saved); optimizer.zero_grad()",
@@ -137,11 +137,11 @@ EXERCISES["data_parallel_step"] = Exercise(
         "only rank 0 takes a step: every rank updates its own copy": (
             "optimizer.step()  ->  if comm.rank == 0: optimizer.step()"
         ),
-        "a step by hand: the optimizer has a rule and a rate of its own, call optimizer.step()": [
+        "a step by hand: optimizer.step() has a rule and a rate of its own": [
             "    optimizer.step()  ->      for p in model.params: p.data -= p.grad",
             "    optimizer.step()  ->      for p in model.params: p.data -= optimizer.lr(0) * p.grad",
         ],
-        "only some parameters are summed over ranks: all of model.params": [
+        "summed over ranks for some parameters only: all of model.params": [
             f"in model.params:  ->  in model.params[{part}]:" for part in (":1", ":2", ":3", ":6", ":8", "::2")
         ],
         "comm.size is the number of ranks, not 4": (
@@ -155,7 +155,7 @@ EXERCISES["data_parallel_step"] = Exercise(
         "a rank without samples takes part in every all_reduce, too": (
             "    logits, saved  ->      if not len(batch.x): return 0.0\n    logits, saved"
         ),
-        "the parameters are averaged: sum the gradients, before the step": (
+        "the parameters are averaged: sum the gradients instead": (
             "comm.all_reduce(p.grad)  ->  comm.all_reduce(p.data); p.data /= comm.size"
         ),
         "this rank's own part of the loss: sum it over ranks, too": [
@@ -169,7 +169,7 @@ EXERCISES["data_parallel_step"] = Exercise(
             "    total =  ->      value, _ = loss(model.forward(batch.x)[0], batch.y, batch.n)\n    total ="
         ),
         "the loss is missing: return it": "return float(total[0])  ->  return None",
-        "the samples are collected on every rank: sum gradients, which is what data parallelism is about": COLLECTS,
+        "the samples are collected on every rank: sum gradients instead": COLLECTS,
     },
     may_pass={
         "->  for p in optimizer.params:": "the same parameters",
@@ -212,20 +212,20 @@ EXERCISES["overlapped_backward"] = Exercise(
         "on_grad waits for the bucket before: wait only after backward": (
             "works.append(comm.  ->  works and works[-1].wait(); works.append(comm."
         ),
-        "on_grad waits for the all-reduce: start it with iall_reduce, and wait only after backward": [
+        "on_grad waits: start the all-reduce with iall_reduce, and wait after backward": [
             "works.append(comm.iall_reduce(bucket.flat))  ->  comm.all_reduce(bucket.flat)",
             "(bucket.flat))  ->  (bucket.flat)); works[-1].wait()",
         ],
-        "the all-reduces start after backward: start each in on_grad, while backward goes on": (
+        "the all-reduces start after backward: start each in on_grad": (
             "saved, on_grad=on_grad, clock=comm.clock)  ->  saved, clock=comm.clock)\n"
             "    for p in reversed(model.params): on_grad(p)"
         ),
-        "a bucket is sent before all of its gradients are there: count them, they come in any order": [
+        "a bucket is sent before all of its gradients are there: count them": [
             BY_POSITION,
             BY_POSITION.replace("[-1]", "[0]"),
             "missing[id(bucket)] == 0  ->  missing[id(bucket)] == len(bucket.params) - 1",
         ],
-        "a gradient may be complete and zero, as on a rank without samples: count, whatever its value": (
+        "a complete gradient may be zero, as on a rank without samples: count": (
             "missing[id(bucket)] == 0  ->  all(p.grad.any() for p in bucket.params)"
         ),
         "a bucket is sent for each of its gradients: send it once, when it is full": (
@@ -262,7 +262,7 @@ EXERCISES["overlapped_backward"] = Exercise(
         "the next step needs the buckets, too: take nothing out of bucket.params": (
             "missing[id(bucket)] -= 1  ->  missing[id(bucket)] -= 1; bucket.params.pop()"
         ),
-        "a single gradient is sent in place of its bucket: bucket.flat holds all of them": (
+        "one gradient is sent in place of its bucket: bucket.flat holds all": (
             "iall_reduce(bucket.flat)  ->  iall_reduce(param.grad)"
         ),
     },
@@ -308,7 +308,7 @@ EXERCISES["predicted_speedup"] = Exercise(
         "this is the efficiency, the speed-up of each rank": "return seconds / (  ->  return seconds / ranks / (",
         "this is the time, not the speed-up": "return seconds / (  ->  return (",
         "each of the 2 (ranks - 1) messages pays the latency": "alpha +   ->  ",
-        "each of the 2 (ranks - 1) messages pays the latency, not one": (
+        "every message pays the latency, not one": (
             "(alpha + nbytes / (ranks * beta))  ->  nbytes / (ranks * beta) + alpha"
         ),
         "each message of a ring has nbytes / ranks bytes": "nbytes / (ranks * beta)  ->  nbytes / beta",
@@ -326,7 +326,7 @@ EXERCISES["predicted_speedup"] = Exercise(
         "ranks / cores turns, not a whole number of them": "ranks / cores)  ->  ranks // cores)",
         "ranks / cores turns, not rounded up": "ranks / cores)  ->  -(-ranks // cores))",
         "each rank has a ranks-th of the work": "seconds / ranks *  ->  seconds *",
-        "more ranks may be slower than one: a speed-up may be less than 1": (
+        "a speed-up may be less than 1": (
             "return seconds / (computing + communicating)  ->  return max(1, seconds / (computing + communicating))"
         ),
         "communication and computing add up: nothing overlaps": (
@@ -363,7 +363,7 @@ EXERCISES["local_sgd"] = Exercise(
         "steps are counted from 1: average after the first `every`, not before": (
             "enumerate(batches, 1)  ->  enumerate(batches)"
         ),
-        "averaged twice at the end: what is averaged in the last step needs no more": [
+        "averaged twice at the end": [
             f"    return  ->  {AVERAGE}    return",
             (" or step == len(batches)  ->  ", f"    return  ->  {AVERAGE}    return"),
         ],
@@ -385,7 +385,7 @@ EXERCISES["local_sgd"] = Exercise(
             ("        optimizer.zero_grad()\n  ->  ", "losses = []  ->  losses = []; optimizer.zero_grad()"),
             ("        optimizer.zero_grad()\n  ->  ", "p.data /= comm.size  ->  p.data /= comm.size; p.grad.fill(0)"),
         ],
-        "the parameters stay each rank's own: all_reduce p.data itself, after the step, and divide it": [
+        "the parameters stay each rank's own: all_reduce p.data itself, after the step": [
             ("all_reduce(p.data)  ->  all_reduce(p.grad)", "p.data /=  ->  p.grad /="),
             ("all_reduce(p.data)  ->  all_reduce(p.data.copy())", "p.data /= comm.size  ->  pass"),
         ],
@@ -397,12 +397,12 @@ EXERCISES["local_sgd"] = Exercise(
             )
         ],
         "divided by more than this rank's own batch: batch.n is its size": "batch.n)  ->  batch.n * comm.size)",
-        "a step by hand: the optimizer has a rule and a rate of its own, call optimizer.step()": [
+        "a step by hand: optimizer.step() has a rule and a rate of its own": [
             f"optimizer.step()  ->  [np.subtract(p.data, {lr} * p.grad, out=p.data) for p in model.params]"
             for lr in (0.3, "optimizer.lr(0)")
         ],
-        "averaged after every step: only after every `every` of them": "step % every == 0 or  ->  True or",
-        "averaged in every step from the first averaging on: only after every `every` of them": (
+        "averaged after every step: only after each `every`-th": "step % every == 0 or  ->  True or",
+        "averaged in every step from the first averaging on: only in each `every`-th": (
             "step % every == 0  ->  step >= every"
         ),
         "never averaged: each rank has its own": "if step % every == 0 or step == len(batches):  ->  if False:",
@@ -413,7 +413,7 @@ EXERCISES["local_sgd"] = Exercise(
             "comm.all_reduce(p.data)\n                p.data /= comm.size  ->  comm.broadcast(p.data)"
         ),
         "the batches are used again: take none out of the list": "return losses  ->  batches.clear(); return losses",
-        "the losses are missing: is `return losses` there?": "return losses  ->  pass",
+        "the losses are missing: return them": "return losses  ->  pass",
         "the loss of every step: a list, with one number for each batch": "return losses  ->  return losses[-1:]",
         "the loss of a step is that before the update: no second forward": (
             "losses.append(value)  ->  losses.append(loss(model.forward(batch.x)[0], batch.y, batch.n)[0])"
@@ -471,7 +471,7 @@ EXERCISES["scaled_lr"] = Exercise(
             f"min(1, step /  ->  min(1, {late} /" for late in ("max(0, step - 1)", "(step - 1)")
         ],
         "add (k - 1) lr to lr, not k lr": "(k - 1) * lr  ->  k * lr",
-        "what is climbed is at most 1: min, not max": "min(1, step /  ->  max(1, step /",
+        "the climb ends at step W, also where k is less than 1": "min(1, step /  ->  max(1, step /",
         "it begins at k lr and falls to lr": "* climbed  ->  * (1 - climbed)",
         "W steps are wanted, and this takes W - 1": [
             "step / warmup_steps)  ->  step / max(warmup_steps - 1, 1))",
@@ -482,10 +482,10 @@ EXERCISES["scaled_lr"] = Exercise(
         "a smaller batch is warmed up, too": "if warmup_steps else  ->  if warmup_steps and k > 1 else",
         "a warm-up of one step: step 0 has lr": "if warmup_steps else  ->  if warmup_steps > 1 else",
         "warm-up takes warmup_steps steps, not 10": "step / warmup_steps)  ->  step / 10)",
-        "at step t the rate depends on t, not on how often the schedule was asked": COUNTS_CALLS,
+        "the rate depends on t, not on how often the schedule was asked": COUNTS_CALLS,
         "the climb is linear": "lr + (k - 1) * lr * climbed  ->  lr * k ** climbed",
         "lr is an argument, not 0.1": "return lr + (k - 1) * lr  ->  return 0.1 + (k - 1) * 0.1",
-        "it returns a number: define a function inside, and return that": "return schedule  ->  return k * lr",
+        "it returns a number: return a function of the step": "return schedule  ->  return k * lr",
         "did you forget `return schedule`?": "return schedule  ->  pass",
         "without warm-up the full rate holds from step 0: do not divide by 0": " if warmup_steps else 1  ->  ",
         "without warm-up (0 steps) the full rate holds from step 0": [
