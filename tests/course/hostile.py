@@ -2,7 +2,7 @@
 
 Each kind is the source of a cell that comes first, and of a function `answer(name)` that makes every answer. In the
 texts `SPOILS` is a folder of this machine that is readable and writable for who grades, `COURSE` the course directory,
-`LIBRARY` the installed package, `PORT` a port that something listens on; `SECRET` is what must not be found.
+`LIBRARY` the installed package; `SECRET` is what must not be found.
 """
 
 from __future__ import annotations
