@@ -72,19 +72,7 @@ def scripted(released):
     return notebook
 
 
-def untagged(released):
-    """Return the released notebook with its checks replaced, repriced and skipped."""
-    notebook = copy.deepcopy(released)
-    for i, cell in enumerate(notebook.cells):
-        if graded_id(cell).startswith("check_"):
-            cell.source = "pass"
-            cell.metadata["nbgrader"]["points"] = [100, 0, -5][i % 3]
-            cell.metadata["tags"] = [["skip-execution"], ["engines"], ["raises-exception"]][i % 3]
-    notebook.metadata["kernelspec"] = {"name": "bash", "display_name": "x", "language": "bash"}
-    return notebook
-
-
-MADE = {"carries scripts": scripted, "takes checks away": untagged}
+MADE = {"carries scripts": scripted}
 """Other kinds: what is made of the released notebook."""
 
 KINDS = (*TEXTS, *MADE)

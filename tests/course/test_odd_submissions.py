@@ -85,6 +85,7 @@ def test_what_ends_the_kernel_costs_its_own_points_alone(grade):
 @pytest.mark.filterwarnings("ignore:Cell is missing an id:nbformat.warnings.MissingIDFieldWarning")
 def test_what_an_exercise_does_not_ask_about_costs_nothing(grade):
     def change(notebook, cells):
+        notebook.metadata["kernelspec"] = {"name": "bash", "display_name": "x", "language": "bash"}
         notebook.cells.remove(cells["setup"])
         notebook.cells.remove(cells["helper"])
         put(
