@@ -68,7 +68,7 @@ def graded(lab, tmp_path_factory, jupyter_home, request):
         chosen = [s for s in known if s.name not in left_out]
     if lab == LABS[0]:
         some = cheats(sliced(released))[: None if thorough else 1]
-        chosen += some
+        chosen = [*chosen, *some]
     for student in chosen:
         grading.submit(course, lab, student.name, student.make())
     names = [student.name for student in chosen]
