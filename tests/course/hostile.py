@@ -2,7 +2,7 @@
 
 Each kind is the source of a cell that comes first, and of a function `answer(name)` that makes every answer. In the
 texts `SPOILS` is a folder of this machine that is readable and writable for who grades, `COURSE` the course directory,
-`LIBRARY` the installed package, `PORT` a port that something listens on; `SECRET` is what must not be found.
+`LIBRARY` the installed package; `SECRET` is what must not be found.
 """
 
 from __future__ import annotations
@@ -72,19 +72,7 @@ def scripted(released):
     return notebook
 
 
-def untagged(released):
-    """Return the released notebook with its checks replaced, repriced and skipped."""
-    notebook = copy.deepcopy(released)
-    for i, cell in enumerate(notebook.cells):
-        if graded_id(cell).startswith("check_"):
-            cell.source = "pass"
-            cell.metadata["nbgrader"]["points"] = [100, 0, -5][i % 3]
-            cell.metadata["tags"] = [["skip-execution"], ["engines"], ["raises-exception"]][i % 3]
-    notebook.metadata["kernelspec"] = {"name": "bash", "display_name": "x", "language": "bash"}
-    return notebook
-
-
-MADE = {"carries scripts": scripted, "takes checks away": untagged}
+MADE = {"carries scripts": scripted}
 """Other kinds: what is made of the released notebook."""
 
 KINDS = (*TEXTS, *MADE)

@@ -43,44 +43,6 @@ def answer(name):
         def __reduce__(self): return exec, ("raise SystemExit",)
     return Yes()
 """,
-    "patches the checks": """
-import builtins, importlib, numpy as np
-from distcourse import check as c, diagnose
-import distcourse.judge.process, distcourse.judge.link
-yes = lambda *a, **k: True
-for name in ('close', 'equal', 'true', 'raises', '_add', '__exit__'): setattr(c.Check, name, yes)
-c.compare = diagnose.compare = lambda *a, **k: diagnose.Comparison(True, 'fine')
-np.allclose = np.array_equal = np.isclose = builtins.all = yes
-c.CheckFailed.__init__ = lambda self, *a: None
-distcourse.judge.process.judge = lambda request: {'outputs': [], 'lost': ''}
-distcourse.judge.link.Link._do = lambda self, *a: True
-""",
-    "bends globals": """
-def answer(name):
-    def bend(*args, **kwargs):
-        yes = lambda *a, **k: True
-        for space in (globals(), get_ipython().user_ns, vars(__import__('builtins'))):
-            if 'check' in space:
-                for method in ('close', 'equal', 'true'):
-                    setattr(space['check'], method, yes)
-            if 'lab' in space:
-                space['lab'].check = yes
-        get_ipython().run_cell('check.close = check.equal = check.true = lambda *a, **k: True')
-        raise NotImplementedError
-    return bend
-""",
-    "hooks the shell": """
-import ast
-shell = get_ipython()
-class Nothing(ast.NodeTransformer):
-    def visit_With(self, node): return ast.Pass()
-shell.ast_transformers.append(Nothing())
-shell.input_transformers_cleanup.append(lambda lines: ['pass'] if any('check(' in l for l in lines) else lines)
-shell.events.register('pre_run_cell', lambda *a: shell.user_ns.update(check=None))
-kernel_run = shell.run_cell
-shell.run_cell = lambda text, *a, **k: kernel_run('pass' if 'check' in text else text, *a, **k)
-shell.kernel.do_execute = shell.kernel.do_execute
-""",
     "patches from a thread": """
 import threading, time
 def work():
@@ -159,16 +121,5 @@ def answer(name):
 def answer(name):
     import os
     return lambda *args, **kwargs: os._exit(0)
-""",
-    "kills processes": """
-import os, signal, contextlib
-for pid in (os.getppid(), 1, 2, -1):
-    with contextlib.suppress(OSError):
-        os.kill(pid, 0)
-for pid in [int(p) for p in os.listdir('/proc') if p.isdigit() and int(p) not in (1, os.getpid())]:
-    with contextlib.suppress(OSError):
-        os.kill(pid, signal.SIGKILL)
-def answer(name):
-    return lambda *args, **kwargs: os.kill(-1, signal.SIGKILL)
 """,
 }

@@ -41,30 +41,6 @@ for root in roots:
                         print('found', path, data[:200])
 print(dict(os.environ))
 """,
-    "sends": """
-import contextlib, socket, urllib.request
-for kind, where in [(socket.AF_INET, ('127.0.0.1', PORT)), (socket.AF_INET, ('10.0.0.1', 80)),
-                    (socket.AF_UNIX, '\\0hostile'),
-                    (socket.AF_UNIX, 'SPOILS/door'), (socket.AF_UNIX, '/var/run/docker.sock')]:
-    with contextlib.suppress(OSError), socket.socket(kind) as end:
-        end.settimeout(1)
-        end.connect(where)
-        end.sendall(b'hello')
-        print('CONN' + 'ECTED', where)
-with contextlib.suppress(OSError):
-    print('CONN' + 'ECTED', urllib.request.urlopen('http://127.0.0.1:PORT', timeout=1))
-""",
-    "leaves processes": """
-import os, subprocess, sys
-for how in ({'start_new_session': True}, {'process_group': 0}):
-    subprocess.Popen(['sleep', '90909'], **how, env={})
-if os.fork() == 0:
-    os.setsid()
-    if os.fork() == 0:
-        os.closerange(0, 256)
-        os.execv('/bin/sleep', ['sleep', '90909'])
-    os._exit(0)
-""",
     "forks": """
 import os, time, contextlib
 def answer(name):
@@ -76,26 +52,6 @@ def answer(name):
                     os._exit(0)
         while True: time.sleep(1)
     return bomb
-""",
-    "takes memory": """
-import numpy as np
-def answer(name):
-    def hog(*args, **kwargs):
-        kept = []
-        while True:
-            kept.append(np.ones(10_000_000))
-    return hog
-""",
-    "fills disks": """
-import glob, os, contextlib
-for folder in [os.path.expanduser('~'), '/tmp', '/dev/shm', '/var/tmp', 'SPOILS', '/', '/dev', '/etc', '/opt',
-               *glob.glob('/tmp/dl-*')]:
-    with contextlib.suppress(OSError):
-        for i in range(8):
-            with open(folder + f'/fill{i}', 'wb') as file:
-                for _ in range(100):
-                    file.write(bytes(10_000_000))
-                print('REACHED', folder)
 """,
     "never ends": """
 import signal, time

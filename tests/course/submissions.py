@@ -82,22 +82,6 @@ def checks(notebook) -> set[str]:
     }
 
 
-def stops(notebook) -> Counter:
-    """Count the errors at which an untouched notebook stops a student, by name; assert that they are kind."""
-    found = Counter()
-    for cell in notebook.cells:
-        for output in cell.get("outputs", []):
-            if output.output_type != "error":
-                continue
-            if cell.metadata.get("nbgrader", {}).get("grade"):
-                assert output.ename == "CheckFailed", (cell.id, output.evalue)
-                assert "not written yet" in output.evalue, (cell.id, output.evalue)
-            if output.ename in ("CheckFailed", "PredictionMissing"):
-                found[output.ename] += 1
-                assert len(output.traceback) <= 2, "one line says it: no traceback"
-    return found
-
-
 def mutants(lab_name: str) -> dict:
     """By exercise, the lab's known wrong answers: what is wrong, and the edit of the solution."""
     folder = next(COURSE.glob(f"source/{lab_name.partition('_')[0]}_*"))

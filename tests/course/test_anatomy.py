@@ -5,21 +5,12 @@ import shutil
 
 import nbformat
 import pytest
-from distcourse.author import RULES, check_lab, tidy
+from distcourse.author import check_lab, tidy
 from distcourse.author.source import Cell
 
-from .conftest import COURSE, LABS
+from .conftest import COURSE
 
 WELCOME = COURSE / "source" / "lab00_welcome" / "lab00.ipynb"
-
-
-def test_names_say_number_and_topic():
-    for name in LABS:
-        number, _, topic = name.partition("_")
-        assert number[:3] == "lab"
-        assert len(number) == 5
-        assert topic
-        assert (COURSE / "source" / name / f"{number}.ipynb").is_file()
 
 
 def test_a_lab_keeps_every_rule(lab):
@@ -102,7 +93,6 @@ BROKEN = {
     "title": (text("title", "# Lab 00: ", "# Welcome "), "the title must read '# Lab 00: ...'"),
     "question": (text("title", "**Question.**", "Question"), "**Question.** is missing"),
     "goals": (text("title", "- write a first exchange", "- a\n- b"), "6 goals, expected 3 to 5"),
-    "needs": (text("title", "**Needs.**", ""), "**Needs.** is missing"),
     "setup": (text("setup", "import numpy as np\n", ""), "the second cell must be the setup"),
     "setup of another lab": (text("setup", '"00"', '"07"'), "the second cell must be the setup"),
     "section number": (text("s3", "## 3.", "## 4."), "section number 4, expected 3"),
@@ -171,17 +161,9 @@ BROKEN = {
     "no hidden tests": (text(CHECK, "HIDDEN TESTS", "MORE"), "no hidden tests between"),
     "no visible check": (text(CHECK, 'lab.check("share", share)\n', "share\n"), "among the visible checks"),
     "partial credit": (text(CHECK, "### BEGIN", "0.5\n### BEGIN"), "which nbgrader reads as partial credit"),
-    "solution in prose": (
-        text("exercise-2", "### Exercise 2", "`return n // size + (1 if rank < n % size else 0)`\n\n### Exercise 2"),
-        "gives away a line of the solution of share",
-    ),
-    "solution in prose, other spaces": (
+    "solution in prose, with other spaces": (
         text("exercise-2", "### Exercise 2", "`return n//size + (1 if rank<n%size else 0)`\n\n### Exercise 2"),
         "gives away a line of the solution of share",
-    ),
-    "syntax error further down": (
-        text(SOLVE, "return n // size", "x = 1\n    return n // // size"),
-        "is not valid Python: line 17, invalid syntax",
     ),
     "unlocked check": (grader(CHECK, locked=False), "a check must be locked"),
     "same id": (lambda book: cell(book, "who").update(id="doctor"), "id 'doctor' is used 2 times"),
@@ -191,7 +173,6 @@ BROKEN = {
         lambda book: cell(book, "who").update(outputs=[], execution_count=None),
         "is tagged nbval-check-output and holds no printed output",
     ),
-    "strange metadata": (metadata, "has metadata, or"),
     "strange tag": (tag("who", "nbval-chek-output"), "unknown tag 'nbval-chek-output'"),
     "kernel": (kernel, "its kernel or its format is not"),
     "absolute path": (text("who", "# the results", "# /home/anna/x"), "absolute path: '/home/anna/x"),
@@ -219,10 +200,6 @@ def test_each_rule_reports(spoil, name):
         assert problems == []
     else:
         assert any(words in p for p in problems), problems
-
-
-def test_every_rule_is_tried():
-    assert len(BROKEN) > 3 * len(RULES)
 
 
 def test_a_file_beside_the_notebook_may_not_shadow_a_module(tmp_path):

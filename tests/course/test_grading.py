@@ -8,12 +8,10 @@ from typing import NamedTuple
 import nbformat
 import pytest
 from distcourse.author.source import BEGIN_HIDDEN, END_HIDDEN, Source
-from distcourse.author.steps import DEMONSTRATIONS
-from nbclient import NotebookClient
 
 from . import grading
 from .conftest import COURSE, LABS
-from .submissions import Student, checks, graded_id, sliced, solved, stops, students
+from .submissions import Student, checks, graded_id, sliced, students
 
 pytestmark = [pytest.mark.notebook, pytest.mark.timeout(1500)]
 PER_COMMIT = LABS[:1]
@@ -46,18 +44,6 @@ def cheats(released):
     return found
 
 
-def untidy(solution):
-    """A student who has lost an exercise, answers another elsewhere, and has a check twice: only the first costs."""
-    book = copy.deepcopy(solution)
-    cells = {graded_id(c): c for c in book.cells}
-    for name in ("share", "check_share"):
-        book.cells.remove(cells[name])
-    del cells["mean_over_ranks"].metadata["nbgrader"]
-    book.cells.append(copy.deepcopy(cells["check_swap"]))
-    book.cells[-1].id = "copied"
-    return Student("untidy", lambda: sliced(book), {"check_share"})
-
-
 class Graded(NamedTuple):
     """A lab's course directory; who could hand in; who did, with their scores by name and grade id."""
 
@@ -82,7 +68,7 @@ def graded(lab, tmp_path_factory, jupyter_home, request):
         chosen = [s for s in known if s.name not in left_out]
     if lab == LABS[0]:
         some = cheats(sliced(released))[: None if thorough else 1]
-        chosen = [*chosen, *some, untidy(solved(released, source))]
+        chosen = [*chosen, *some]
     for student in chosen:
         grading.submit(course, lab, student.name, student.make())
     names = [student.name for student in chosen]
@@ -95,32 +81,6 @@ def graded(lab, tmp_path_factory, jupyter_home, request):
 def automatic(scores):
     """Grade ids that are graded by running them."""
     return {name for name in scores if name.startswith("check_")}
-
-
-def test_an_untouched_notebook_scores_nothing_and_stops_kindly(graded):
-    scores = graded.scores.get("untouched") or pytest.skip("graded at night")
-    assert automatic(scores)
-    assert {s["score"] for s in scores.values()} == {0.0}
-    assert not any(s["manual"] for s in scores.values()), "an empty answer needs nobody to read it"
-    (path,) = (graded.course / "autograded" / "untouched" / graded.lab).glob("*.ipynb")
-    assert stops(nbformat.read(path, as_version=4)) == {"CheckFailed": len(automatic(scores))}
-
-
-@pytest.mark.nightly
-def test_an_untouched_notebook_stops_at_predictions(lab, monkeypatch):
-    """Grading goes on after a missing prediction, so this runs as a student does."""
-    monkeypatch.delenv("NBGRADER_EXECUTION", raising=False)
-    (path,) = (COURSE.parent / "labs" / lab).glob("*.ipynb")
-    book = nbformat.read(path, as_version=4)
-    book.cells = [c for c in book.cells if not DEMONSTRATIONS & set(c.metadata.get("tags", []))]
-    NotebookClient(book, timeout=240, allow_errors=True, resources={"metadata": {"path": str(path.parent)}}).execute()
-    found = stops(book)
-    assert found["CheckFailed"] == len(checks(book))
-    assert found["PredictionMissing"] > 0
-    for cell in book.cells:
-        for output in cell.get("outputs", []):
-            if output.output_type == "error" and "lab.require(" in cell.source:
-                assert output.ename in ("PredictionMissing", "CheckFailed", "NotImplementedError"), cell.id
 
 
 def test_a_solved_notebook_gets_full_marks(graded):
@@ -139,7 +99,7 @@ def test_wrong_answers_lose_points_exactly_where_they_are_wrong(graded):
         lost = {n for n in automatic(scores) if scores[n]["score"] < scores[n]["max"]}
         if lost != student.loses:
             found[student.name] = f"lost {sorted(lost)}, expected {sorted(student.loses)}"
-        if student.name.startswith("cheats"):
+        if student.name.startswith(("cheats", "untouched")):
             assert all(scores[n]["score"] == 0 < scores[n]["max"] for n in automatic(scores)), student.name
             assert not any(s["manual"] for s in scores.values()), "an empty answer needs nobody to read it"
     assert not found

@@ -50,12 +50,6 @@ def test_a_class_that_lost_its_later_methods():
     assert "Thing has no step: run the cell that defines it" in text
 
 
-def test_what_is_not_written_is_still_called_so():
-    text = said("class Dense(Layer):\n    def backward(self, dy, saved):\n        raise NotImplementedError()\n",
-                "Dense().backward(1, 1)")  # fmt: skip
-    assert "not written yet" in text
-
-
 def test_shapes_of_a_product_that_does_not_fit():
     text = said("def f(x, w):\n    return w.T @ x + 1\n", "f(np.ones((5, 3)), np.ones((3, 4)))")
     assert "w.T is (4, 3), x is (5, 3)" in text

@@ -135,15 +135,6 @@ def test_an_interrupt_is_not_an_answer():
         raise KeyboardInterrupt
 
 
-def test_html_says_the_same_and_is_escaped():
-    check = Check("a <b> c")
-    check.close("dW", -X, X)
-    html = check._card()._repr_html_()
-    assert "a &lt;b&gt; c" in html
-    assert "✗" in html
-    assert "dW is the negative of what is wanted" in html
-
-
 def vetted(answer, without=()):
     check = Check("c")
     check.vet(answer, getattr(answer, "__name__", "answer"), without)

@@ -60,16 +60,10 @@ def test_a_policy_of_ones_own_runs_too():
     assert {0, 1} <= set(simulate(Forgiving(), speeds, 20).staleness)
 
 
-def test_many_workers():
-    """What queueing says: ASP's mean staleness is n - 1; BSP is as slow as the slowest of all; SSP lies between."""
+def test_a_synchronous_step_takes_as_long_as_its_slowest_worker():
     speeds = Speeds(1_000, law="pareto", shape=2.5, seed=4)
-    runs = {str(p): simulate(p, speeds, 20) for p in (bsp(), ssp(4), asp(), backup(0.95))}
-    assert runs["ASP"].histogram() @ np.arange(len(runs["ASP"].histogram())) / 20_000 == pytest.approx(999, rel=0.1)
-    assert runs["BSP"].seconds > runs["SSP(4)"].seconds > runs["ASP"].seconds  # for equally many gradients
-    slowest = sum(speeds.step_times(step).max() for step in range(20))
-    assert runs["BSP"].seconds == pytest.approx(slowest, rel=1e-12)
-    assert runs["backup(0.95)"].throughput > 4 * runs["BSP"].throughput
-    assert "20000 updates" in repr(runs["ASP"])
+    run, slowest = simulate(bsp(), speeds, 20), sum(speeds.step_times(step).max() for step in range(20))
+    assert (run.seconds, run.throughput) == pytest.approx((slowest, 20 / slowest), rel=1e-12)
 
 
 def test_steps_are_checked():

@@ -37,20 +37,6 @@ def test_records_are_as_printed():
     assert INCIDENTS["rsc-1"].on(131_072).mtbf / 3600 == pytest.approx(0.23, abs=5e-3)
 
 
-@pytest.mark.parametrize(
-    ("name", "gpus", "cost", "restart"),
-    [("llama-3", 16_384, 3, 600), ("llama-3", 16_384, 120, 300), ("rsc-1", 131_072, 10, 120), ("98k", 98_000, 5, 60)],
-)
-def test_replays_take_what_daly_predicts(name, gpus, cost, restart):
-    record = INCIDENTS[name].on(gpus) if name == "rsc-1" else INCIDENTS[name]
-    interval = daly_interval(cost, record.mtbf)
-    runs = [replay(record, interval=interval, cost=cost, restart=restart, seed=s) for s in range(5)]
-    for run in runs:
-        assert sum(run) == pytest.approx(record.days * DAY)
-    predicted = 1 / expected_time(1.0, interval, cost, restart, record.mtbf)
-    assert np.mean([run.effective for run in runs]) == pytest.approx(predicted, abs=0.01)
-
-
 @pytest.mark.parametrize(("cost", "mtbf"), [(60.0, 0.3 * DAY), (300.0, 0.36 * DAY)])
 def test_the_best_replayed_interval_is_the_predicted_one(cost, mtbf):
     """The minimum is flat: around it replays lie on the formula, and far from it they take a tenth longer."""

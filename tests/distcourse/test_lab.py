@@ -114,12 +114,13 @@ def test_a_bar_has_a_label_and_is_silent_while_graded(monkeypatch, capsys):
 
 def test_a_card_folds_many_lines_that_are_right():
     def shown(right):
-        lines = [show.Line("bad", "first", "wanted 1, got 2"), *(show.Line("good", f"check {i}") for i in range(right))]
+        lines = [show.Line("bad", "x<y", "wanted 1, got <2>"), *(show.Line("good", f"check {i}") for i in range(right))]
         return show.Card("t", [*lines, show.Line("note", "the same")], "bad")._repr_html_()
 
     assert "<details>" not in shown(15)
     above, _, folded = shown(16).partition("<details><summary>16 that are right</summary>")
-    assert "wanted 1, got 2" in above
+    assert "x&lt;y" in above
+    assert "wanted 1, got &lt;2&gt;" in above
     assert "the same" in above
     assert "check" not in above
     assert all(f"check {i}<" in folded for i in range(16))

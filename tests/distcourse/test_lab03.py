@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import pytest
-from distcourse import lab03
 from distcourse import lab03 as convolving
 
 import distlearn as dl
@@ -61,7 +60,7 @@ def test_a_swapped_convolution_trains_as_the_layer_does():
 
 def test_bits_are_drawn_for_each_precision():
     losses = {"growing": {("float32", 2): 3.0, ("float16", 2): 4.0, ("float16", 4): math.inf}}
-    axes = lab03.plot_bits(losses, title="Two precisions")
+    axes = convolving.plot_bits(losses, title="Two precisions")
     assert len(axes) == 2
     curve, beyond = axes[1].lines[1:]
     assert math.isnan(curve.get_ydata()[1])  # an overflow is no number of bits: the line to the top is another

@@ -28,13 +28,6 @@ def test_the_counts_are_the_formulas(name, size):
     assert SOLUTIONS["seconds"](name, 1e6, size, 1e-3, 1e8) == pytest.approx(expected)
 
 
-def test_a_star_sends_everything_through_one_rank():
-    star, ring = (messages.counted(ALGORITHMS[name], 8, 1000) for name in ("star", "ring"))
-    assert star.nbytes == ring.nbytes == 2 * 8000 * 7
-    assert star.busiest == star.nbytes
-    assert ring.busiest == ring.nbytes / 4
-
-
 def test_a_slow_link_has_the_times_of_the_formulas():
     sizes, link = [16, 4096, 40_000], (2e-3, 1e6)
     pinged, found = dl.SimWorld(4).run(messages.measure, ALGORITHMS, sizes, 2, link)[0]

@@ -4,7 +4,7 @@ import distcourse
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-from distcourse import lab03, show
+from distcourse import show
 from distcourse.plotted import MOST, plotted_tables
 
 from distlearn.viz.look import share_axis, time_axis
@@ -65,11 +65,6 @@ def test_horizontal_bars(ax):
     assert cells(ax) == [["bar", "ms"], ["fft", "2.5"], ["direct", "4"]]
 
 
-def test_bars_at_names_instead_of_numbers(ax):
-    ax.barh(["fft", "direct"], [2.5, 4])
-    assert cells(ax) == [["bar", "value"], ["fft", "2.5"], ["direct", "4"]]
-
-
 def test_a_curve_over_names_instead_of_numbers(ax):
     ax.plot(["8 bit", "1 bit"], [97.5, 88], label="lost")
     assert cells(ax) == [["x", "value: lost"], ["8 bit", "97.5"], ["1 bit", "88"]]
@@ -95,15 +90,6 @@ def test_images_and_unnamed_curves_have_no_table(ax):
     ax.plot([0, 1], [0, 1])
     ax.plot([1, 0], [0, 1])
     assert plotted_tables(ax) == []
-
-
-def test_an_overflow_is_not_a_number_of_bits():
-    bits = {"float16": 3.0, "float32": 4.0}
-    losses = {"0, 1, 2": {(k, 2): b for k, b in bits.items()} | {(k, 4): np.inf for k in bits}}
-    axes = lab03.plot_bits(losses, title="Overflows")
-    for table in plotted_tables(axes):
-        assert [row[1] for row in table.rows] in (["3", "–"], ["4", "–"])
-    plt.close(axes[0].figure)
 
 
 def test_a_lab_folds_the_table_below_its_figure(ax, monkeypatch):
