@@ -3,11 +3,14 @@
 import copy
 import html
 import re
+from collections import Counter
 from typing import NamedTuple
 
 import nbformat
 import pytest
 from distcourse.author.source import BEGIN_HIDDEN, END_HIDDEN, Source
+from distcourse.author.steps import DEMONSTRATIONS
+from nbclient import NotebookClient
 
 from . import grading
 from .conftest import COURSE, LABS
@@ -81,6 +84,28 @@ def graded(lab, tmp_path_factory, jupyter_home, request):
 def automatic(scores):
     """Grade ids that are graded by running them."""
     return {name for name in scores if name.startswith("check_")}
+
+
+@pytest.mark.nightly
+def test_an_untouched_notebook_stops_at_predictions(lab, monkeypatch):
+    """Grading goes on after a missing prediction, so this runs as a student does."""
+    monkeypatch.delenv("NBGRADER_EXECUTION", raising=False)
+    (path,) = (COURSE.parent / "labs" / lab).glob("*.ipynb")
+    book = nbformat.read(path, as_version=4)
+    book.cells = [c for c in book.cells if not DEMONSTRATIONS & set(c.metadata.get("tags", []))]
+    NotebookClient(book, timeout=240, allow_errors=True, resources={"metadata": {"path": str(path.parent)}}).execute()
+    found = Counter()
+    for cell in book.cells:
+        for output in (out for out in cell.get("outputs", []) if out.output_type == "error"):
+            found[output.ename] += 1
+            if graded_id(cell) in checks(book):
+                assert output.evalue.count("not written yet") == 1, (cell.id, output.evalue)
+            if output.ename in ("CheckFailed", "PredictionMissing"):
+                assert len(output.traceback) <= 2, "one line says it: no traceback"
+            elif "lab.require(" in cell.source:
+                assert output.ename == "NotImplementedError", cell.id
+    assert found["CheckFailed"] == len(checks(book))
+    assert found["PredictionMissing"] > 0
 
 
 def test_a_solved_notebook_gets_full_marks(graded):

@@ -1,14 +1,44 @@
 """Simulated curves are the strategy's own time line, and agree with what a formula says of them."""
 
+import numpy as np
 import pytest
 from distcourse import scaling
 
 from distlearn.comm import Network
-from distlearn.nn import build
-from distlearn.parallel.meta import meta_model
-from distlearn.sim import MetaArray, Roofline
+from distlearn.data import Batch
+from distlearn.nn import SoftmaxCrossEntropy, build
+from distlearn.nn.models import MODELS
+from distlearn.optim import Momentum, Optimizer
+from distlearn.parallel import DataParallel
+from distlearn.parallel.meta import meta_batch, meta_loss, meta_model
+from distlearn.sim import MetaArray, Roofline, SimWorld
 
 NETWORK, COMPUTE = Network(20e-6, 1e9), Roofline(1e12, 1e11)
+
+
+def one_step(comm, name, real, n=10):
+    """A training step of a small network, with numbers or without."""
+    model = build(name, seed=0, dtype="float32")
+    batch = meta_batch(n, MODELS[name].sample, comm.rank, comm.size)
+    if real:
+        rng, mine = np.random.default_rng(comm.rank), len(batch.x)
+        batch = Batch(rng.random(batch.x.shape, np.float32), rng.integers(0, 10, mine), n)
+        loss = SoftmaxCrossEntropy()
+    else:
+        model, loss = meta_model(model), meta_loss
+    DataParallel(comm, model, loss, Optimizer(model.params, Momentum(), 0.1), cap_bytes=1e5).step(batch)
+
+
+@pytest.mark.parametrize("name", ["lenet", "googlenet28"])
+def test_a_model_without_numbers_has_the_time_line_of_the_real_one(name):
+    lines = []
+    for real in (True, False):
+        world = SimWorld(3, NETWORK, COMPUTE)
+        world.run(one_step, name, real)
+        lines.append(world.trace)
+    assert lines[0].spans == lines[1].spans
+    assert lines[0].messages == lines[1].messages
+    assert len(lines[0].select(rank=0, lane="compute")) == 2 * len(build(name, seed=None).layers) + 1
 
 
 def test_meta_models_keep_names_ties_and_frozen_parameters():

@@ -22,6 +22,7 @@ from distlearn.parallel.pipeline.schedule import (
     parse,
     simulate,
 )
+from distlearn.parallel.pipeline.schedule.check import needs
 from distlearn.trace import Span, Trace
 
 sizes = st.integers(1, 7)
@@ -280,6 +281,31 @@ def shuffled(draw):
                 order[a], order[b] = order[b], order[a]
         orders.append(order)
     return orders
+
+
+@given(data=st.data(), name=st.sampled_from(["gpipe", "1f1b", "interleaved", "zero_bubble"]), p=st.integers(1, 4))
+@settings(max_examples=60, deadline=None)
+def test_any_costs_are_simulated_as_the_longest_path(data, name, p):
+    """Against a relaxation over all dependencies and all neighbours in an order, which knows nothing of queues."""
+    made = make_schedule(name, p, 2 * p)
+    forward, backward = (
+        data.draw(st.lists(st.integers(1, 9), min_size=made.n_stages, max_size=made.n_stages)) for _ in range(2)
+    )
+    transfer = data.draw(st.integers(0, 3))
+    seconds = {"F": lambda s: forward[s], "B": lambda s: backward[s]}
+    seconds |= {"I": lambda s: backward[s] / 2, "W": lambda s: backward[s] / 2}
+    actions = [a for order in made.orders for a in order]
+    before = {
+        a: [(b, transfer * (made.rank_of(b.stage) != made.rank_of(a.stage))) for b in needs(made, a)] for a in actions
+    }
+    for first, second in (pair for order in made.orders for pair in pairwise(order)):
+        before[second].append((first, 0))
+    end = dict.fromkeys(actions, 0.0)
+    for _ in actions:
+        for a in actions:
+            end[a] = seconds[a.kind](a.stage) + max((end[b] + late for b, late in before[a]), default=0.0)
+    run = simulate(made, forward=forward, backward=backward, transfer=transfer)
+    assert run.makespan == pytest.approx(max(end.values()))
 
 
 @given(shuffled())
