@@ -108,7 +108,8 @@ class Study:
         ax = new_axes()[0] if ax is None else ax
         for i, line in enumerate(self.over[hue] if hue else [None]):
             found = self._at(value, {hue: line} if hue else {})
-            look = {"color": COLORS[i % 6], "linestyle": LINES[i % 6], "marker": MARKERS[i % 6]}
+            style = (i + i // 6) % 6  # the seventh line has the first one's colour alone
+            look = {"color": COLORS[i % 6], "linestyle": LINES[style], "marker": MARKERS[style]}
             ax.plot(self.over[x], np.median(found, axis=-1), label=None if line is None else str(line), **look)
             ax.fill_between(self.over[x], found.min(axis=-1), found.max(axis=-1), color=look["color"], alpha=0.18, lw=0)
         ax.set(**{"xlabel": x, "ylabel": value, "title": title} | axes)
