@@ -314,7 +314,7 @@ CLAIMS = [
     ),
     Claim(
         "04",
-        "With tiles they take 1.4 and 1.3 times what their counts need, without one 1.8 times",
+        "1.8, 1.4 and 1.3 times what their counts need",
         kernels,
         lambda found: (
             found[0] == [0.326, 0.092, 0.051, 0.097, 0.074, 0.054, 2.546, 2.119, 0.765]
