@@ -44,7 +44,7 @@ EXERCISES["vector_add"] = Exercise(
             f"{LOOP}  ->  int i = first; if (i < n)",
             f"{LOOP}  ->  int i = first;",
         ],
-        "threads take the same elements: thread i of the grid begins at i, and goes on by gridDim.x * blockDim.x": [
+        "threads take the same elements: thread i of the grid begins at i, goes on by gridDim.x * blockDim.x": [
             "threads = gridDim.x * blockDim.x  ->  threads = blockDim.x",
             "int first = blockIdx.x * blockDim.x + threadIdx.x  ->  int first = threadIdx.x",
             "i += threads  ->  i += 1",
@@ -210,6 +210,8 @@ TILE_B = "col < n && first + ty < k ? B[(first + ty) * n + col] : 0.0f"
 LAST = "__syncthreads();   // before the next tile"
 TILES = "__shared__ float a[16][16], b[16][16];"
 A_READ, B_READ = "sum += a[ty][i]  ->  sum += a[i][ty]", "b[i][tx]  ->  b[tx][i]"
+A_FIRST = "A[row * k + first + tx]  ->  A[row * k + tx]"
+B_FIRST = "B[(first + ty) * n + col]  ->  B[ty * n + col]"
 A_STORED, B_STORED = "a[ty][tx] =  ->  a[tx][ty] =", "b[ty][tx] =  ->  b[tx][ty] ="
 
 EXERCISES["tiled"] = Exercise(
@@ -227,9 +229,7 @@ EXERCISES["tiled"] = Exercise(
     draws=4,
     mistakes=RETURN
     | {
-        "a barrier is missing: all must have read a tile before any fetches the next": (
-            f"{LAST}  ->  "
-        ),
+        "a barrier is missing: all must have read a tile before any fetches the next": (f"{LAST}  ->  "),
         "a barrier is missing: all must have fetched before any reads a tile": (
             "__syncthreads();\n        for (int i  ->  for (int i"
         ),
@@ -240,12 +240,16 @@ EXERCISES["tiled"] = Exercise(
         "a thread outside of C writes nothing: if (row < m && col < n)": [
             f"if (row < m && col < n) C  ->  {guard}C" for guard in ("", "if (row < m) ", "if (col < n) ")
         ],
-        "a thread outside of C fetches, too: others use what it fetched": (
+        "threads outside of C fetch, too, for others": (
             "row < m && first + tx < k  ->  row < m && col < n && first + tx < k",
             "col < n && first + ty < k  ->  row < m && col < n && first + ty < k",
         ),
-        "tile a is transposed on the way: a[ty][tx] = ..., and then a[ty][i]": [A_READ, A_STORED],
-        "tile b is transposed on the way: b[ty][tx] = ..., and then b[i][tx]": [B_READ, B_STORED],
+        "a tile is transposed on the way: store at [ty][tx], read a[ty][i] and b[i][tx]": [
+            A_READ,
+            A_STORED,
+            B_READ,
+            B_STORED,
+        ],
         "each thread fetches one element of each tile, and tx counts columns everywhere": [
             (A_STORED, B_STORED, "a[ty][i] * b[i][tx]  ->  a[i][ty] * b[tx][i]"),
             "tx = threadIdx.x, ty = threadIdx.y  ->  tx = threadIdx.y, ty = threadIdx.x",
@@ -260,12 +264,7 @@ EXERCISES["tiled"] = Exercise(
             "first < k; first += 16  ->  first < m; first += 16",
             "first < k; first += 16  ->  first < n; first += 16",
         ],
-        "every pass needs the next tile of A, from `first` on": ("A[row * k + first + tx]  ->  A[row * k + tx]"),
-        "every pass needs the next tile of B, from `first` on": ("B[(first + ty) * n + col]  ->  B[ty * n + col]"),
-        "every pass needs the next tiles of A and B, from `first` on": (
-            "A[row * k + first + tx]  ->  A[row * k + tx]",
-            "B[(first + ty) * n + col]  ->  B[ty * n + col]",
-        ),
+        "every pass needs the next tiles of A and B, from `first` on": [A_FIRST, B_FIRST, (A_FIRST, B_FIRST)],
         "each tile has 16 terms: i < 16": ["i < 16; i++  ->  i < 15; i++", "i < 16; i++  ->  i < k; i++"],
         "go on by 16, the width of a tile": [
             "first += 16  ->  first += 8",
@@ -430,12 +429,8 @@ EXERCISES["block_sum"] = Exercise(
             "s[t] = i < n ? x[i] : 0.0f;  ->  if (i < n) s[t] = x[i];",
         ],
         "the first step is blockDim.x / 2, half of the block": [
-            "int h = blockDim.x / 2  ->  int h = 128",
-            "int h = blockDim.x / 2  ->  int h = n / 2",
+            f"int h = blockDim.x / 2  ->  int h = {wrong}" for wrong in ("128", "n / 2", "blockDim.x")
         ],
-        "the first step is blockDim.x / 2: threads beyond the block have no number": (
-            "h = blockDim.x / 2  ->  h = blockDim.x"
-        ),
         "one thread loads all: each thread loads one element": ONE_READS,
         "one thread adds all: add in steps, by halves": ONE_SUMS,
         "32 threads add one number after the other: add in steps, by halves": SERIAL_32,
@@ -452,7 +447,7 @@ EXERCISES["block_sum"] = Exercise(
         "block j adds its own elements alone: a thread loads x[i]": (
             "s[t] = i < n ? x[i] : 0.0f;  ->  s[t] = 0.0f;\n    for (int j = t; j < n; j += blockDim.x) s[t] += x[j];"
         ),
-        "add with +=": "s[t] += s[t + h]  ->  s[t] = s[t + h]",
+        "add the number at t + h, with +=": ["s[t] += s[t + h]  ->  s[t] = s[t + h]", "+= s[t + h]  ->  += s[h]"],
         "block j writes to out[j]: out[blockIdx.x]": ["out[blockIdx.x]  ->  out[t]", "out[blockIdx.x]  ->  out[i]"],
         "every block writes its sum: if (t == 0)": "if (t == 0) out  ->  if (i == 0) out",
         "out is unchanged: nothing was written": "    if (t == 0) out[blockIdx.x] = s[0];\n  ->  ",
@@ -515,16 +510,17 @@ EXERCISES["softmax"] = Exercise(
             "most = combine(s, most, true);  ->  most = 0.0f;",
             "most = combine(s, most, true);  ->  most = row[0];",
         ],
-        "subtract the largest score of the row, not the mean of some": (
-            "most = combine(s, most, true);  ->  most = combine(s, most, false) / blockDim.x;"
-        ),
+        "subtract the largest score of the row, not a mean": [
+            "most = combine(s, most, true);  ->  most = combine(s, most, false) / blockDim.x;",
+            ("fmaxf(most, row[j])  ->  most + row[j] / k", "= row[0]  ->  = 0.0f", "most, true  ->  most, false"),
+        ],
         "the largest score of all threads is wanted, not of each: combine": ("most = combine(s, most, true);  ->  "),
         "these are not yet divided by their sum": f"{EXP}  ->  expf(row[j] - most)",
         "each thread divided by its own part of the sum: combine": ("sum = combine(s, sum, false);  ->  "),
-        "the sum of all threads is wanted, not the largest: combine(s, sum, false)": (
+        "the sum of all threads is wanted: combine(s, sum, false)": (
             "combine(s, sum, false)  ->  combine(s, sum, true)"
         ),
-        "the largest of all threads is wanted, not the sum: combine(s, most, true)": (
+        "the largest of all threads is wanted: combine(s, most, true)": (
             "combine(s, most, true)  ->  combine(s, most, false)"
         ),
         "the largest score, not the least: fmaxf": "fmaxf(most, row[j])  ->  fminf(most, row[j])",
@@ -540,9 +536,7 @@ EXERCISES["softmax"] = Exercise(
         "k may be smaller than the block: begin with row[0], which all threads have": (
             "float most = row[0]  ->  float most = row[threadIdx.x]"
         ),
-        "a thread keeps only its last term: add with +=": (
-            "sum += expf(row[j] - most);  ->  sum = expf(row[j] - most);"
-        ),
+        "only the last term is left: add with +=": ("sum += expf(row[j] - most);  ->  sum = expf(row[j] - most);"),
         "one thread does all: the threads of the block share a row": ONE_DOES_ALL,
         "each thread reads the whole row: it takes every blockDim.x-th score": EACH_DOES_ALL,
         "every block reads row 0: a row begins at z + blockIdx.x * k": "z + blockIdx.x * k  ->  z",
