@@ -180,10 +180,6 @@ EXERCISES["matmul"] = Exercise(
             "int m, int n, int k) {  ->  int n, int m, int k) {",
             "int m, int n, int k) {  ->  int m, int k, int n) {",
         ],
-        "all rows: blockIdx.y * blockDim.y + threadIdx.y": ("blockIdx.y * blockDim.y + threadIdx.y  ->  threadIdx.y"),
-        "all columns: blockIdx.x * blockDim.x + threadIdx.x": (
-            "blockIdx.x * blockDim.x + threadIdx.x  ->  threadIdx.x"
-        ),
         "C held 99 and was added to: write C[...] = sum": ("C[row * n + col] = sum  ->  C[row * n + col] += sum"),
         "a sum begins with 0: float sum = 0.0f": "float sum = 0.0f;  ->  float sum;",
         "the sum is a float": "float sum = 0.0f;  ->  int sum = 0;",
@@ -198,7 +194,10 @@ EXERCISES["matmul"] = Exercise(
                 f"{PRODUCT}  ->  C[row * n + col] += A[row * k + i] * B[i * n + col];",
             ),
         ],
-        "one thread, one element of C": ONE_MULTIPLIES,
+        "one thread, one element of C: its column from x, its row from y, of block and thread": [
+            *(f"blockIdx.{x} * blockDim.{x} + threadIdx.{x}  ->  threadIdx.{x}" for x in "xy"),
+            ONE_MULTIPLIES,
+        ],
         "nothing was written: C[row * n + col] = sum": "    C[row * n + col] = sum;\n  ->  ",
         COMPILES: "float sum = 0.0f;  ->  float sum = 0.0f",
     },
@@ -305,7 +304,7 @@ EXERCISES["tiled"] = Exercise(
         ],
         "C has m rows and n columns: row < m, col < n": "if (row < m && col < n) C  ->  if (row < n && col < m) C",
         "a block has 16 rows: blockIdx.y * 16 + ty": "blockIdx.y * 16 + ty  ->  blockIdx.y + ty",
-        "memory is touched too often: read the __shared__ tiles, not A and B, and write C once": [
+        "memory is touched too often: multiply from the __shared__ tiles, fetch 0.0f beyond A and B, write C once": [
             "def tiled():\n    return matmul().replace('matmul', 'tiled')\n",
             "+= a[ty][i]  ->  += a[ty][i] * 0 + A[min(row, m - 1) * k + min(first + i, k - 1)]",
             "        __syncthreads();   // before  ->          if (row < m && col < n) C[row * n + col] = sum;\n"
@@ -489,7 +488,7 @@ EXERCISES["softmax"] = Exercise(
     inplace=True,
     cases=[
         {"rows": 3, "k": 9, "block": 32, "seed": 1},
-        {"rows": 3, "k": 99, "block": 32, "seed": 2},
+        {"rows": 3, "k": 300, "block": 32, "seed": 2},
         {"rows": 2, "k": 9, "block": 64, "level": [1000], "seed": 3},
         {"rows": 3, "k": 9, "block": 64, "level": [-20000], "seed": 4},
         {"rows": 5, "k": 33, "block": 2, "seed": 5},
@@ -568,6 +567,11 @@ EXERCISES["softmax"] = Exercise(
                 f"{STRIDE}\n        p  ->  if (j < k)\n        p",
             ),
         ],
+        "k may be more than 256: keep no row in shared memory": (
+            "s[256];  ->  s[256], e[256];",
+            "sum += expf(row[j] - most)  ->  sum += e[j] = expf(row[j] - most)",
+            f"{EXP}  ->  e[j] / sum",
+        ),
         "threads take the same scores: begin at threadIdx.x, go on by blockDim.x": (
             f"{STRIDE}\n        p  ->  {STRIDE.replace('+= blockDim.x', '++')}\n        p"
         ),
