@@ -172,6 +172,13 @@ def kernels():
     return [round(1e3 * seconds, 3) for seconds in took.values()], ratios, [float(f"{ms:.2g}") for ms in peers], named
 
 
+def warps_that_add():
+    """Of a block of 256 threads, in all 8 steps: by halves, and by neighbours."""
+    t = np.arange(256)
+    steps = [[t < h for h in 2 ** np.arange(8)], [t % (2 * h) == 0 for h in 2 ** np.arange(8)]]
+    return [sum(len(set(t[adds] // 32)) for adds in step) for step in steps]
+
+
 # -- lab 05 ------------------------------------------------------------------------------------------------------------
 
 
@@ -328,7 +335,7 @@ CLAIMS = [
     ),
     Claim(
         "04",
-        "With tiles they take 1.4 and 1.3 times what their counts need, without one 1.8 times",
+        "1.8, 1.4 and 1.3 times what their counts need",
         kernels,
         lambda found: (
             found[0] == [0.326, 0.092, 0.051, 0.097, 0.074, 0.054, 2.546, 2.119, 0.765]
@@ -336,6 +343,7 @@ CLAIMS = [
             and found[3][:10] == ["0.18", "0.04", "0.066", "0.04", "0.004", "13", "0.26", "1.3", "1.7", "0.26"]
         ),
     ),
+    Claim("04", "12 steps of warps, by neighbours 47", warps_that_add, lambda found: found == [12, 47]),
     Claim("05", "times as many samples a second: 25 on an A100", gain_of_batches, lambda found: round(found) == 25),
     Claim(
         "05",

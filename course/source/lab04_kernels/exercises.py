@@ -36,7 +36,7 @@ EXERCISES["vector_add"] = Exercise(
             f"{LOOP}  ->  for (int i = first, r = 0; r < 3; r++, i += threads)",
             f"{LOOP}\n        c[i] = a[i] + b[i];  ->  {ASKS_LATE}",
         ],
-        "a thread goes on while i < n, however many elements that takes": [
+        "a thread goes on while i < n": [
             f"{LOOP}  ->  {LOOP.replace('; i <', f', r = 0; r < {n} && i <').replace('i += ', 'r++, i += ')}"
             for n in (2, 3)
         ],
@@ -44,7 +44,7 @@ EXERCISES["vector_add"] = Exercise(
             f"{LOOP}  ->  int i = first; if (i < n)",
             f"{LOOP}  ->  int i = first;",
         ],
-        "threads take the same elements: thread i of the grid begins at i, and goes on by gridDim.x * blockDim.x": [
+        "threads take the same elements: thread i of the grid begins at i, goes on by gridDim.x * blockDim.x": [
             "threads = gridDim.x * blockDim.x  ->  threads = blockDim.x",
             "int first = blockIdx.x * blockDim.x + threadIdx.x  ->  int first = threadIdx.x",
             "i += threads  ->  i += 1",
@@ -53,11 +53,11 @@ EXERCISES["vector_add"] = Exercise(
             "threads = gridDim.x * blockDim.x  ->  threads = 1024"
         ),
         "steps are gridDim.x * blockDim.x, not twice that": "i += threads  ->  i += 2 * threads",
-        "neighbours read neighbours: thread t + 1 takes the element beside that of thread t": (f"{LOOP}  ->  {CHUNKS}"),
-        "one thread alone adds: all threads of all blocks take turns": (
+        "thread t + 1 takes the element beside that of thread t": (f"{LOOP}  ->  {CHUNKS}"),
+        "one thread alone adds: let all share the work": (
             f"{LOOP}  ->  if (first == 0) {LOOP.replace('i += threads', 'i++')}"
         ),
-        "one block alone adds: all blocks take turns": (
+        "one block alone adds: let all share the work": (
             f"{LOOP}  ->  if (blockIdx.x == 0) {LOOP.replace('threads', 'blockDim.x')}"
         ),
         "one thread of each block adds for all of them": f"{LOOP}  ->  {OF_THREAD_0}",
@@ -78,7 +78,7 @@ EXERCISES["vector_add"] = Exercise(
             "blockIdx.x * blockDim.x  ->  blockIdx.x * 256",
             ("blockIdx.x * blockDim.x  ->  blockIdx.x * 256", "gridDim.x * blockDim.x  ->  gridDim.x * 256"),
         ],
-        "no block has a piece of its own: thread i of the grid takes i, i + T, i + 2T, ...": f"{LOOP}  ->  {PIECES}",
+        "thread i of the grid takes i, i + T, i + 2T, ...": f"{LOOP}  ->  {PIECES}",
         COMPILES: ["c[i] = a[i] + b[i];  ->  c[i] = a[i] + b[i]", "void vector_add(  ->  void add("],
     },
     may_pass=SAME_TEXT,
@@ -120,7 +120,7 @@ EXERCISES["matmul"] = Exercise(
     draws=4,
     mistakes=RETURN
     | {
-        "threads that are neighbours in x should take neighbouring columns": (
+        "neighbours in x take neighbouring columns": (
             f"{COL};\n    {ROW}  ->  {COL.replace('col', 'row')};\n    {ROW.replace('row', 'col')}"
         ),
         "a thread outside of C has nothing to do: return if row >= m or col >= n": [
@@ -157,13 +157,13 @@ EXERCISES["matmul"] = Exercise(
             "C[row * n + col]  ->  C[row * m + col]",
         ],
         "this is C transposed: C[row, col] is C[row * n + col]": ("C[row * n + col]  ->  C[col * m + row]"),
-        "a block is blockDim.y high, and blockDim.x wide, whatever they are": [
+        "a block is blockDim.x wide and blockDim.y high": [
             "blockIdx.y * blockDim.y  ->  blockIdx.y * 8",
             "blockIdx.x * blockDim.x  ->  blockIdx.x * 32",
             ("blockIdx.y * blockDim.y  ->  blockIdx.y * 8", "blockIdx.x * blockDim.x  ->  blockIdx.x * 32"),
             ("blockIdx.y * blockDim.y  ->  blockIdx.y * 16", "blockIdx.x * blockDim.x  ->  blockIdx.x * 16"),
         ],
-        "x belongs to columns, y to rows: in blockIdx, in blockDim and in threadIdx": [
+        "x belongs to columns, y to rows: blockIdx, blockDim and threadIdx": [
             "blockIdx.x * blockDim.x  ->  blockIdx.x * blockDim.y",
             "blockIdx.y * blockDim.y  ->  blockIdx.y * blockDim.x",
             (
@@ -180,10 +180,6 @@ EXERCISES["matmul"] = Exercise(
             "int m, int n, int k) {  ->  int n, int m, int k) {",
             "int m, int n, int k) {  ->  int m, int k, int n) {",
         ],
-        "all rows: blockIdx.y * blockDim.y + threadIdx.y": ("blockIdx.y * blockDim.y + threadIdx.y  ->  threadIdx.y"),
-        "all columns: blockIdx.x * blockDim.x + threadIdx.x": (
-            "blockIdx.x * blockDim.x + threadIdx.x  ->  threadIdx.x"
-        ),
         "C held 99 and was added to: write C[...] = sum": ("C[row * n + col] = sum  ->  C[row * n + col] += sum"),
         "a sum begins with 0: float sum = 0.0f": "float sum = 0.0f;  ->  float sum;",
         "the sum is a float": "float sum = 0.0f;  ->  int sum = 0;",
@@ -191,14 +187,17 @@ EXERCISES["matmul"] = Exercise(
         "the first term is missing: i starts at 0": "int i = 0;  ->  int i = 1;",
         "one term too many: i < k": "i < k  ->  i <= k",
         "a sum has k terms: i < k": [f"i < k  ->  i < {n}" for n in ("n", "m", "64")],
-        "C is written once: keep the sum in a variable, a register": [
+        "C is written once: keep the sum in a variable": [
             f"{PRODUCT}  ->  C[row * n + col] = (i ? C[row * n + col] : 0) + A[row * k + i] * B[i * n + col];",
             (
                 "float sum = 0.0f;  ->  C[row * n + col] = 0.0f;",
                 f"{PRODUCT}  ->  C[row * n + col] += A[row * k + i] * B[i * n + col];",
             ),
         ],
-        "one thread, one element of C": ONE_MULTIPLIES,
+        "one thread, one element of C: its column from x, its row from y, of block and thread": [
+            *(f"blockIdx.{x} * blockDim.{x} + threadIdx.{x}  ->  threadIdx.{x}" for x in "xy"),
+            ONE_MULTIPLIES,
+        ],
         "nothing was written: C[row * n + col] = sum": "    C[row * n + col] = sum;\n  ->  ",
         COMPILES: "float sum = 0.0f;  ->  float sum = 0.0f",
     },
@@ -210,6 +209,8 @@ TILE_B = "col < n && first + ty < k ? B[(first + ty) * n + col] : 0.0f"
 LAST = "__syncthreads();   // before the next tile"
 TILES = "__shared__ float a[16][16], b[16][16];"
 A_READ, B_READ = "sum += a[ty][i]  ->  sum += a[i][ty]", "b[i][tx]  ->  b[tx][i]"
+A_FIRST = "A[row * k + first + tx]  ->  A[row * k + tx]"
+B_FIRST = "B[(first + ty) * n + col]  ->  B[ty * n + col]"
 A_STORED, B_STORED = "a[ty][tx] =  ->  a[tx][ty] =", "b[ty][tx] =  ->  b[tx][ty] ="
 
 EXERCISES["tiled"] = Exercise(
@@ -227,26 +228,28 @@ EXERCISES["tiled"] = Exercise(
     draws=4,
     mistakes=RETURN
     | {
-        "a barrier is missing: all threads must have read a tile before any of them fetches the next": (
-            f"{LAST}  ->  "
-        ),
-        "a barrier is missing: all threads must have fetched before any of them reads a tile": (
+        "a barrier is missing: all must have read a tile before any fetches the next": (f"{LAST}  ->  "),
+        "a barrier is missing: all must have fetched before any reads a tile": (
             "__syncthreads();\n        for (int i  ->  for (int i"
         ),
-        "all threads of a block fetch, and reach every barrier: no early return, and no barrier in an `if`": [
+        "all threads fetch and reach every barrier: no early return, no barrier in an `if`": [
             f"float sum = 0.0f;  ->  float sum = 0.0f;\n    {GUARD}",
             f"{LAST}  ->  if (row < m) __syncthreads();",
         ],
         "a thread outside of C writes nothing: if (row < m && col < n)": [
             f"if (row < m && col < n) C  ->  {guard}C" for guard in ("", "if (row < m) ", "if (col < n) ")
         ],
-        "a thread outside of C fetches, too: others use what it fetched": (
+        "threads outside of C fetch, too, for others": (
             "row < m && first + tx < k  ->  row < m && col < n && first + tx < k",
             "col < n && first + ty < k  ->  row < m && col < n && first + ty < k",
         ),
-        "tile a is transposed on the way: a[ty][tx] = ..., and then a[ty][i]": [A_READ, A_STORED],
-        "tile b is transposed on the way: b[ty][tx] = ..., and then b[i][tx]": [B_READ, B_STORED],
-        "each thread fetches one element of each tile, and tx counts columns, of A, of B, of C and of both tiles": [
+        "a tile is transposed on the way: store at [ty][tx], read a[ty][i] and b[i][tx]": [
+            A_READ,
+            A_STORED,
+            B_READ,
+            B_STORED,
+        ],
+        "each thread fetches one element of each tile, and tx counts columns everywhere": [
             (A_STORED, B_STORED, "a[ty][i] * b[i][tx]  ->  a[i][ty] * b[tx][i]"),
             "tx = threadIdx.x, ty = threadIdx.y  ->  tx = threadIdx.y, ty = threadIdx.x",
         ],
@@ -260,19 +263,14 @@ EXERCISES["tiled"] = Exercise(
             "first < k; first += 16  ->  first < m; first += 16",
             "first < k; first += 16  ->  first < n; first += 16",
         ],
-        "every pass needs the next tile of A, from `first` on": ("A[row * k + first + tx]  ->  A[row * k + tx]"),
-        "every pass needs the next tile of B, from `first` on": ("B[(first + ty) * n + col]  ->  B[ty * n + col]"),
-        "every pass needs the next tiles of A and B, from `first` on": (
-            "A[row * k + first + tx]  ->  A[row * k + tx]",
-            "B[(first + ty) * n + col]  ->  B[ty * n + col]",
-        ),
+        "every pass needs the next tiles of A and B, from `first` on": [A_FIRST, B_FIRST, (A_FIRST, B_FIRST)],
         "each tile has 16 terms: i < 16": ["i < 16; i++  ->  i < 15; i++", "i < 16; i++  ->  i < k; i++"],
         "go on by 16, the width of a tile": [
             "first += 16  ->  first += 8",
             "first += 16  ->  first++",
             "first < k; first += 16  ->  first < (k + 15) / 16; first++",
         ],
-        "the sum goes on from tile to tile: 0 before the loop alone": (
+        "the sum goes on from tile to tile: 0 only before the loop": (
             "        a[ty][tx] = row  ->          sum = 0.0f;\n        a[ty][tx] = row"
         ),
         "A[row, first + tx] is A[row * k + first + tx], if row < m and first + tx < k; else fetch 0.0f": [
@@ -306,7 +304,7 @@ EXERCISES["tiled"] = Exercise(
         ],
         "C has m rows and n columns: row < m, col < n": "if (row < m && col < n) C  ->  if (row < n && col < m) C",
         "a block has 16 rows: blockIdx.y * 16 + ty": "blockIdx.y * 16 + ty  ->  blockIdx.y + ty",
-        "memory is touched too often: read two __shared__ tiles, not A and B again, and write C once, at the end": [
+        "memory is touched too often: multiply from the __shared__ tiles, fetch 0.0f beyond A and B, write C once": [
             "def tiled():\n    return matmul().replace('matmul', 'tiled')\n",
             "+= a[ty][i]  ->  += a[ty][i] * 0 + A[min(row, m - 1) * k + min(first + i, k - 1)]",
             "        __syncthreads();   // before  ->          if (row < m && col < n) C[row * n + col] = sum;\n"
@@ -391,7 +389,7 @@ EXERCISES["block_sum"] = Exercise(
     },
     mistakes=RETURN
     | {
-        "threads use one number at once: each must have finished a step before any begins the next; s[t] += s[t + h]": [
+        "threads use one number at once: a barrier after every step, and s[t] += s[t + h]": [
             "__syncthreads();   // the step is done  ->  ",
             "s[t] += s[t + h]  ->  s[t] += s[t + 1]",
             "s[t] += s[t + h]  ->  s[0] += s[t + h]",
@@ -411,12 +409,12 @@ EXERCISES["block_sum"] = Exercise(
             "blockIdx.x * blockDim.x  ->  blockIdx.x * 256",
             "out[blockIdx.x]  ->  out[i / 256]",
         ],
-        "threads use one number at once: a barrier after loading, and in a step only the first h threads add, t < h": [
+        "threads use one number at once: a barrier after loading, and only threads t < h add": [
             "0.0f;\n    __syncthreads();  ->  0.0f;",
             "if (t < h)  ->  if (t <= h)",
             "if (t < h) s  ->  s",
         ],
-        "all threads of a block reach every barrier: no early return, and no barrier in an `if`": [
+        "all threads reach every barrier: no early return, no barrier in an `if`": [
             f"{STEP}  ->  if (t < h) {{\n        s[t] += s[t + h];\n        __syncthreads(); }}",
             f"{STEP}  ->  if (t < h) {{\n        s[t] += s[t + h];\n        __syncthreads(); }} else __syncthreads();",
             "s[t] = i < n ? x[i] : 0.0f;  ->  if (i >= n) return;\n    s[t] = x[i];",
@@ -430,12 +428,8 @@ EXERCISES["block_sum"] = Exercise(
             "s[t] = i < n ? x[i] : 0.0f;  ->  if (i < n) s[t] = x[i];",
         ],
         "the first step is blockDim.x / 2, half of the block": [
-            "int h = blockDim.x / 2  ->  int h = 128",
-            "int h = blockDim.x / 2  ->  int h = n / 2",
+            f"int h = blockDim.x / 2  ->  int h = {wrong}" for wrong in ("128", "n / 2", "blockDim.x")
         ],
-        "the first step is blockDim.x / 2: threads beyond the block have no number": (
-            "h = blockDim.x / 2  ->  h = blockDim.x"
-        ),
         "one thread loads all: each thread loads one element": ONE_READS,
         "one thread adds all: add in steps, by halves": ONE_SUMS,
         "32 threads add one number after the other: add in steps, by halves": SERIAL_32,
@@ -452,7 +446,7 @@ EXERCISES["block_sum"] = Exercise(
         "block j adds its own elements alone: a thread loads x[i]": (
             "s[t] = i < n ? x[i] : 0.0f;  ->  s[t] = 0.0f;\n    for (int j = t; j < n; j += blockDim.x) s[t] += x[j];"
         ),
-        "add with +=": "s[t] += s[t + h]  ->  s[t] = s[t + h]",
+        "add the number at t + h, with +=": ["s[t] += s[t + h]  ->  s[t] = s[t + h]", "+= s[t + h]  ->  += s[h]"],
         "block j writes to out[j]: out[blockIdx.x]": ["out[blockIdx.x]  ->  out[t]", "out[blockIdx.x]  ->  out[i]"],
         "every block writes its sum: if (t == 0)": "if (t == 0) out  ->  if (i == 0) out",
         "out is unchanged: nothing was written": "    if (t == 0) out[blockIdx.x] = s[0];\n  ->  ",
@@ -494,11 +488,11 @@ EXERCISES["softmax"] = Exercise(
     inplace=True,
     cases=[
         {"rows": 3, "k": 9, "block": 32, "seed": 1},
-        {"rows": 3, "k": 99, "block": 32, "seed": 2},
+        {"rows": 3, "k": 300, "block": 32, "seed": 2},
         {"rows": 2, "k": 9, "block": 64, "level": [1000], "seed": 3},
         {"rows": 3, "k": 9, "block": 64, "level": [-20000], "seed": 4},
         {"rows": 5, "k": 33, "block": 2, "seed": 5},
-        {"rows": 3, "k": 40, "block": 32, "level": [0, 500, -90], "wide": 200.0, "seed": 6},
+        {"rows": 3, "k": 40, "block": 32, "level": [900, 0, -90], "wide": 200.0, "seed": 6},
         {"rows": 3, "k": 40, "block": 2, "level": [250], "wide": 150.0, "seed": 7},
     ],
     draw=lambda rng: {
@@ -515,34 +509,33 @@ EXERCISES["softmax"] = Exercise(
             "most = combine(s, most, true);  ->  most = 0.0f;",
             "most = combine(s, most, true);  ->  most = row[0];",
         ],
-        "subtract the largest score of the row, not the mean of some": (
-            "most = combine(s, most, true);  ->  most = combine(s, most, false) / blockDim.x;"
-        ),
+        "subtract the largest score of the row, not a mean": [
+            "most = combine(s, most, true);  ->  most = combine(s, most, false) / blockDim.x;",
+            ("fmaxf(most, row[j])  ->  most + row[j] / k", "= row[0]  ->  = 0.0f", "most, true  ->  most, false"),
+        ],
         "the largest score of all threads is wanted, not of each: combine": ("most = combine(s, most, true);  ->  "),
         "these are not yet divided by their sum": f"{EXP}  ->  expf(row[j] - most)",
         "each thread divided by its own part of the sum: combine": ("sum = combine(s, sum, false);  ->  "),
-        "the sum of all threads is wanted, not the largest: combine(s, sum, false)": (
+        "the sum of all threads is wanted: combine(s, sum, false)": (
             "combine(s, sum, false)  ->  combine(s, sum, true)"
         ),
-        "the largest of all threads is wanted, not the sum: combine(s, most, true)": (
+        "the largest of all threads is wanted: combine(s, most, true)": (
             "combine(s, most, true)  ->  combine(s, most, false)"
         ),
         "the largest score, not the least: fmaxf": "fmaxf(most, row[j])  ->  fminf(most, row[j])",
-        "all threads of a block reach every barrier, and call combine: no early return, and not in an `if`": [
+        "all threads reach every barrier and call combine: no early return, not in an `if`": [
             "most = fmaxf(most, row[j]);  ->  { most = fmaxf(most, row[j]); __syncthreads(); }",
             "float most  ->  if (threadIdx.x >= k) return;\n    float most",
             "   sum = combine(s, sum, false  ->     if (threadIdx.x < k) sum = combine(s, sum, false",
             "   most = combine(s, most, true  ->     if (threadIdx.x == 0) most = combine(s, most, true",
         ],
         "scores may all be below that: begin with row[0]": [
-            f"float most = row[0]  ->  float most = {low}" for low in ("0.0f", "-1e4f")
+            f"float most = row[0]  ->  float most = {low}" for low in ("0.0f", "-1e4f", "z[0]")
         ],
         "k may be smaller than the block: begin with row[0], which all threads have": (
             "float most = row[0]  ->  float most = row[threadIdx.x]"
         ),
-        "a thread keeps only its last term: add with +=": (
-            "sum += expf(row[j] - most);  ->  sum = expf(row[j] - most);"
-        ),
+        "only the last term is left: add with +=": ("sum += expf(row[j] - most);  ->  sum = expf(row[j] - most);"),
         "one thread does all: the threads of the block share a row": ONE_DOES_ALL,
         "each thread reads the whole row: it takes every blockDim.x-th score": EACH_DOES_ALL,
         "every block reads row 0: a row begins at z + blockIdx.x * k": "z + blockIdx.x * k  ->  z",
@@ -567,16 +560,22 @@ EXERCISES["softmax"] = Exercise(
         "the sum is one of exponentials": "sum += expf(row[j] - most)  ->  sum += row[j] - most",
         "a row may be longer than the block: stride through it in all three loops": [
             f"{STRIDE}\n        p  ->  int j = threadIdx.x;\n    if (j < k)\n        p",
+            f"{STRIDE} most  ->  int j = threadIdx.x;\n    if (j < k) most",
             (
                 f"{STRIDE} most  ->  int j = threadIdx.x;\n    if (j < k) most",
                 f"{STRIDE} sum  ->  if (j < k) sum",
                 f"{STRIDE}\n        p  ->  if (j < k)\n        p",
             ),
         ],
-        "threads take the same scores: thread t begins at t, and goes on by blockDim.x": (
+        "k may be more than 256: keep no row in shared memory": (
+            "s[256];  ->  s[256], e[256];",
+            "sum += expf(row[j] - most)  ->  sum += e[j] = expf(row[j] - most)",
+            f"{EXP}  ->  e[j] / sum",
+        ),
+        "threads take the same scores: begin at threadIdx.x, go on by blockDim.x": (
             f"{STRIDE}\n        p  ->  {STRIDE.replace('+= blockDim.x', '++')}\n        p"
         ),
-        "a row is one block's: its threads begin at threadIdx.x, and go on by blockDim.x": [
+        "a row is one block's: begin at threadIdx.x, go on by blockDim.x": [
             tuple(f"{STRIDE}{loop}  ->  {other}{loop}" for loop in LOOPS)
             for other in (
                 STRIDE.replace("blockDim", "gridDim.x * blockDim"),
@@ -587,7 +586,7 @@ EXERCISES["softmax"] = Exercise(
             f"{STRIDE}\n        p  ->  {STRIDE.replace('<', '<=')}\n        p",
             tuple(f"{STRIDE}{loop}  ->  {STRIDE.replace('<', '<=')}{loop}" for loop in LOOPS),
         ],
-        "a variable begins with a value, most with row[0], sum with 0.0f": [
+        "most begins with row[0], sum with 0.0f": [
             "most = row[0], sum = 0.0f;  ->  most, sum = 0.0f;",
             "most = row[0], sum = 0.0f;  ->  most = row[0], sum;",
         ],
@@ -597,7 +596,7 @@ EXERCISES["softmax"] = Exercise(
             tuple(f"j += blockDim.x){loop}  ->  j += 32){loop}" for loop in LOOPS),
         ],
         "row j of p begins at j * k, as in z": "p[blockIdx.x * k + j]  ->  p[blockIdx.x * blockDim.x + j]",
-        "neighbours read neighbours: thread t + 1 takes the score beside that of thread t": tuple(
+        "thread t + 1 takes the score beside that of thread t": tuple(
             f"{STRIDE}{loop}  ->  {PIECE}{loop}" for loop in LOOPS
         ),
         "the exponential is missing in the last loop": f"{EXP}  ->  (row[j] - most) / sum",
