@@ -23,6 +23,7 @@ from ..trace import Clock
 from .checkpoint.state import (
     check_state,
     differences,
+    generators,
     named_arrays,
     param_name,
     run_fingerprint,
@@ -87,6 +88,7 @@ class Strategy:
         self.clock = comm.clock
         self.model, self.loss, self.optimizer = model, checked(loss), optimizer
         self.fingerprint, self.state_layout = run_fingerprint(model, loss, optimizer), state_layout(model, optimizer)
+        self.model_generators = generators(model)  # of all layers, of which `self.model` may hold some
         share_params(comm, model, self.fingerprint)
 
     def hold_in_shards(self, model: Sequential, held: Sequential) -> None:

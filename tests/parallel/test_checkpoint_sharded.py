@@ -5,22 +5,35 @@ from functools import partial
 import numpy as np
 import pytest
 
-from distlearn.parallel import CheckpointStore, DataParallel, PipeDream, TensorParallel
+from distlearn.parallel import CheckpointStore, DataParallel, Hybrid, PipeDream, Pipeline, TensorParallel
 from distlearn.parallel.checkpoint.state import all_generators
 from distlearn.sim import SimWorld
 
 from .programs import assert_same_params, serial
 from .test_checkpoint import interrupted, train, without_times
 
+TENSOR, STAGES = TensorParallel, partial(Pipeline, n_microbatches=1)
 
-@pytest.mark.parametrize(("before", "after"), [(3, 3), (2, 4), (1, 3), (4, 1)])
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ((3, TENSOR), (3, TENSOR)),
+        ((2, TENSOR), (4, TENSOR)),
+        ((1, serial), (3, TENSOR)),
+        ((4, TENSOR), (1, serial)),
+        ((2, STAGES), (1, serial)),  # its ranks have one generator each
+        ((3, STAGES), (2, STAGES)),
+        ((3, TENSOR), (2, STAGES)),
+        ((4, partial(Hybrid, pp=2, tp=2, n_microbatches=1)), (3, STAGES)),
+    ],
+)
 def test_masks_of_dropout_and_running_statistics_go_on_with_sharded_layers(tmp_path, before, after):
     """Every rank draws the serial run's masks, before and after."""
     noisy = {"kind": "noisy", "rule": "momentum"}
     want_history, want, *_ = SimWorld(1).run(train, serial, **noisy)[0]
-    makes = [serial if size == 1 else TensorParallel for size in (before, after)]
-    interrupted(before, makes[0], tmp_path, 11, **noisy)
-    history, got, *_ = SimWorld(after).run(train, makes[1], tmp_path, resume=True, **noisy)[0]
+    interrupted(*before, tmp_path, 11, **noisy)
+    history, got, *_ = SimWorld(after[0]).run(train, after[1], tmp_path, resume=True, **noisy)[0]
     np.testing.assert_allclose(history.losses, want_history.losses, atol=1e-12)
     assert_same_params(got, want)
 
@@ -29,7 +42,9 @@ def test_masks_are_never_those_of_ranks_that_saw_other_samples(tmp_path):
     """Data-parallel ranks' generators may stand apart; ranks that share the batch must draw the same."""
     interrupted(3, DataParallel, tmp_path, 11, kind="noisy")
     results = SimWorld(3).run(train, TensorParallel, tmp_path, resume=True, kind="noisy")
-    first, *others = [[rng.bit_generator.state for rng in all_generators(strategy)] for *_, strategy in results]
+    first, *others = [
+        [rng.bit_generator.state for rng in all_generators(strategy).values()] for *_, strategy in results
+    ]
     assert len(first) == 2
     assert all(other == first for other in others)
 

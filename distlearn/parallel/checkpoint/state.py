@@ -97,11 +97,14 @@ def local_state(strategy) -> tuple[Any, ...]:
     """Copy this rank's state: array shards, rank-local arrays, random-number states, shared counters."""
     check_checkpointable(strategy)
     own = {name: to_numpy(array).copy() for name, array in strategy.own_state().items()}
-    states = [rng.bit_generator.state for rng in all_generators(strategy)]
+    drawn = {
+        "part": strategy.rank,
+        "states": {place: rng.bit_generator.state for place, rng in all_generators(strategy).items()},
+    }
     state = strategy.state_dict()
     same = {name: a for name, (a, spec) in state.items() if spec == ShardSpec(spec.shape, counts=spec.counts)}
     sums = {name: checksum(a) for name, a in same.items() if strategy.size > 1 and name not in own}
-    return counting(state), own, states, (strategy.optimizer.steps, strategy.layout), sums
+    return counting(state), own, drawn, (strategy.optimizer.steps, strategy.layout), sums
 
 
 def capture(strategy) -> tuple[dict[str, np.ndarray] | None, dict]:
@@ -127,23 +130,23 @@ def capture(strategy) -> tuple[dict[str, np.ndarray] | None, dict]:
 
 def restore(strategy, arrays: dict[str, Any], scalars: dict[str, Any]) -> None:
     """Put a captured state into a strategy, in place; every rank must call, with all arrays."""
-    # With the same number of ranks and the same layers, each takes its generators; else new ones are made.
     strategy.load_state_dict(arrays)
-    strategy.optimizer.steps = scalars["steps"]
-    found = all_generators(strategy)
-    for rng, state in zip(found, _states_of(strategy, len(found), scalars), strict=False):
-        rng.bit_generator.state = state
+    steps, states = scalars["steps"], _states_of(strategy, scalars)
+    strategy.optimizer.steps = steps
+    for i, (place, rng) in enumerate(all_generators(strategy).items()):
+        new = np.random.default_rng([steps, strategy.rank, i]).bit_generator.state
+        rng.bit_generator.state = states.get(place, new)
 
 
-def _states_of(strategy, n: int, scalars: dict[str, Any]) -> list[Any]:
-    """Choose this rank's n states of generators; where the ranks are others, make new ones."""
-    by_rank, rank, size = scalars["generators"], strategy.world.rank, strategy.world.size
-    if len(by_rank) == size and (size == strategy.size or scalars["layout"] == strategy.layout):
-        return by_rank[rank]
-    if strategy.size == 1 and len(by_rank[0]) == n and all(states == by_rank[0] for states in by_rank):
-        return by_rank[0]
-    part, steps = strategy.rank, scalars["steps"]  # ranks that share samples draw the same masks
-    return [np.random.default_rng([steps, part, i]).bit_generator.state for i in range(n)]
+def _states_of(strategy, scalars: dict[str, Any]) -> dict[str, Any]:
+    """Choose this rank's states of generators: of a layer those with which the same part of the batch was drawn."""
+    by_rank, world, states = scalars["generators"], strategy.world, {}
+    if len({held["part"] for held in by_rank}) == strategy.size:
+        for held in by_rank:
+            states |= held["states"] if held["part"] == strategy.rank else {}
+    if len(by_rank) == world.size and scalars["layout"] == strategy.layout:
+        states |= by_rank[world.rank]["states"]
+    return states
 
 
 def generators(model) -> list[np.random.Generator]:
@@ -152,9 +155,11 @@ def generators(model) -> list[np.random.Generator]:
     return [rng for rng in found if isinstance(rng, np.random.Generator)]
 
 
-def all_generators(strategy) -> list[np.random.Generator]:
-    """Return the random number generators of a strategy's layers, then those of its own (random rounding)."""
-    return generators(strategy.model) + list(strategy.generators)
+def all_generators(strategy) -> dict[str, np.random.Generator]:
+    """Return generators by place: of the layers, in the whole model; of the strategy (random rounding)."""
+    places = {id(rng): str(i) for i, rng in enumerate(strategy.model_generators)}
+    found = {places.get(id(rng), f"new {i}"): rng for i, rng in enumerate(generators(strategy.model))}
+    return found | {f"own {i}": rng for i, rng in enumerate(strategy.generators)}
 
 
 # -- fingerprint -------------------------------------------------------------------------------------------------------
