@@ -24,8 +24,8 @@ class Dropout(Layer):
     p : float
         Share of zeros, from 0 to below 1.
     rng : numpy.random.Generator, int or sequence of int, optional
-        Draws the masks; an integer or several are a seed. Two runs from the same seed drop the same values. Ranks that
-        should drop different ones need different seeds.
+        Draws the masks; an integer or several are a seed, None is 0. Two layers, runs or ranks of the same seed drop
+        the same places.
 
     Notes
     -----

@@ -243,6 +243,8 @@ def unfit(array, dtype) -> str | None:
 def check_input(layer: Layer, x) -> None:
     """Raise unless `x` has a shape that fits, and the parameters' precision: two would silently become the larger."""
     layer.output_shape(x.shape)
+    if not hasattr(x.dtype, "kind"):  # of PyTorch
+        raise TypeError(f"{describe(layer)}: the input is a {type(x).__name__}, expected an array: x.numpy()")
     want = layer.params[0].data.dtype
     if x.dtype != want:
         scaled = {"u": " / 255, pixels from 0 to 1", "i": ", scaled to about 0 to 1"}.get(x.dtype.kind, "")

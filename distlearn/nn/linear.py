@@ -26,8 +26,8 @@ class Linear(Layer):
     d_in, d_out : int
         Number of inputs and outputs.
     rng : numpy.random.Generator or int, optional
-        Draws the weights; an integer is a seed, "zeros" draws nothing. Give every layer its own, so that splitting a
-        model changes no weight.
+        Draws the weights; an integer is a seed, None is 0, "zeros" draws nothing. Give every layer its own: two of the
+        same shape and seed start equal.
     gain : float
         Weights are drawn from N(0, gain^2 / d_in): sqrt(2) suits ReLU (He), 1 suits sigmoid and tanh (LeCun).
     input_gradient : bool

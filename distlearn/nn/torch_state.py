@@ -17,7 +17,7 @@ from .container import Container, Sequential
 from .conv import Conv2d
 from .layer import Layer, Param, describe, unfit
 from .linear import Embedding, Linear
-from .norm import BatchNorm, LayerNorm
+from .norm import BatchNorm, LayerNorm, RMSNorm
 from .recurrent import RNN, Recurrent
 from .shape import Flatten
 
@@ -57,6 +57,11 @@ def load_torch_state(model: Layer, state: Mapping, sample: tuple[int, ...] | Non
         PyTorch's tensors, or NumPy arrays such as safetensors reads; or the module itself.
     sample
         As for `to_torch_state`.
+
+    Notes
+    -----
+    Arrays alone are read: that eps, strides, activations and dropout are equal is up to the caller. A recurrent layer
+    has one bias where PyTorch trains two, whose sum moves twice as far in a step: outputs agree, training does not.
     """
     state = state.state_dict() if hasattr(state, "state_dict") else state
     state = {key: _array(key, value) for key, value in state.items() if not key.endswith("num_batches_tracked")}
@@ -159,8 +164,8 @@ def _ways(layer, image):
     if isinstance(layer, BatchNorm):
         keys = ["weight", "bias", "running_mean", "running_var", "num_batches_tracked"]
         return keys, lambda arrays: [*arrays, np.zeros((), np.int64)], list
-    if isinstance(layer, LayerNorm):
-        return ["weight", "bias"], list, list
+    if isinstance(layer, (LayerNorm, RMSNorm)):
+        return ["weight", "bias"][: len(layer.params)], list, list
     if isinstance(layer, Embedding):
         return ["weight"], list, list
     if isinstance(layer, Recurrent):

@@ -208,7 +208,7 @@ def _like(state, arrays: list[Any]):
 def apply_rule(rule, data, grad, state, lr: float, step: int) -> None:
     """Update an array by a rule; large arrays on a CPU piece by piece."""
     # A rule makes several passes over its arrays; piece by piece, all but the first find them in the cache.
-    if not 0 <= lr < np.inf:  # a schedule may return anything
+    if lr is None or not 0 <= lr < np.inf:  # a schedule may return anything
         raise ValueError(f"the learning rate of step {step} is {lr!r}, expected a number of 0 or more")
     if data.dtype.char == "e" and has_values(data):
         if getattr(rule, "eps", 0) and not data.dtype.type(rule.eps):

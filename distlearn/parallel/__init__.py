@@ -1,4 +1,4 @@
-"""Ways to train on many ranks: plain SPMD code on a communicator, each equal to serial training."""
+"""Ways to train on many ranks: SPMD code on a communicator, equal to serial training where nothing else is said."""
 
 from .asynchronous.param_server import ParameterServer, asp, backup, bsp, softsync, ssp
 from .asynchronous.param_server.training import QuorumDiLoCo

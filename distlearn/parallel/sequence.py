@@ -224,7 +224,10 @@ def shard_positions(model: Layer, comm) -> Layer:
         return RingAttention.of(model, comm)
     if not model.children:
         if not isinstance(model, BY_POSITION):
-            raise TypeError(f"SequenceParallel: {model!r} may mix positions, and a rank has only some of them")
+            known = ", ".join(layer.__name__ for layer in BY_POSITION)
+            raise TypeError(
+                f"SequenceParallel: a rank has some positions alone: expected attention, {known}; got {model!r}"
+            )
         return model
     if not isinstance(model, (Sequential, Residual)):
         raise TypeError(f"SequenceParallel: {type(model).__name__} in the model, expected Sequential or Residual")

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from itertools import zip_longest
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -113,6 +114,10 @@ class Strategy:
     def total(self, values: Array) -> Array:
         """Return the small array `values` summed over the ranks among which the data are sharded."""
         return self.comm.all_reduce(values) if self.size > 1 else values
+
+    def evaluating(self) -> AbstractContextManager[Any]:
+        """Return a context in which the model is what `evaluate` measures; all ranks must enter it."""
+        return nullcontext()
 
     def finish(self) -> None:
         """Finish after the last step; `fit` calls it on every rank."""
@@ -288,6 +293,7 @@ class Serial(Strategy):
 
     def step(self, batch: Batch) -> float:
         """Forward, loss, backward, update."""
+        check_global_rows(self.comm, len(batch.x), batch.n)
         self.optimizer.zero_grad()
         y, saved = self.model.forward(batch.x, clock=self.clock)
         loss, dy = self.loss(y, batch.y, batch.n)

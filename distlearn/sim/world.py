@@ -16,6 +16,7 @@ apply, and `FaultyTransport` loses messages and reports lost ranks.
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -190,7 +191,7 @@ class SimWorld:
         """Call `fn(comm, *args, **kwargs)` on every rank; return the results by rank.
 
         Each rank has its own copy of the arguments and of the objects that `fn` refers to, as on engines; code
-        (modules, classes) is shared.
+        (modules, classes) is shared, and so is what belongs to the process (`np.random`, of whose use it warns).
 
         `RankError`: a rank raised; `DeadlockError`: all remaining ranks wait for each other; `CommError`: a message was
         never received.
@@ -200,6 +201,7 @@ class SimWorld:
         self._trace = Trace()
         scheduler, transport, make_comm = self._parts()
         self._transport = transport
+        drawn = _drawn()
 
         def main(fibre):
             __tracebackhide__ = True
@@ -216,6 +218,12 @@ class SimWorld:
             self.makespan = max(f.now for f in scheduler.fibres)
             self.waiting = scheduler.waiting
         transport.check_empty()
+        if self.size > 1 and not all(map(np.array_equal, drawn, _drawn())):
+            warnings.warn(
+                "SimWorld.run: ranks drew from np.random, whose state they share here and not on engines: use "
+                "rng = np.random.default_rng(comm.rank)",
+                stacklevel=2,
+            )
         return results
 
     def _parts(self):
@@ -224,6 +232,11 @@ class SimWorld:
         if not self.failures:
             return scheduler, Transport(self, scheduler), COMMUNICATORS[self.collectives]
         return scheduler, FaultyTransport(self, scheduler), FaultyComm
+
+
+def _drawn() -> tuple[Any, ...]:
+    """Return where the process's own generator stands."""
+    return np.random.get_state()[1:3]  # noqa: NPY002  (nothing is drawn from it)
 
 
 # -- ranks' output -----------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from ..backend import get_xp, to_numpy
 from ..bounds import check_number, check_positive
 from ..data.dataset import check_arrays
 from ..nn.metrics import make_metric
+from ..parallel.asynchronous.param_server.training import ParameterServer
 from ..parallel.checkpoint.state import data_fingerprint
 from ..shares import share
 from .history import History, Progress
@@ -58,9 +59,10 @@ def evaluate(strategy: Strategy, x: Any, y: Any, metric: Metric | str | Callable
     at_once = max(1, min(AT_ONCE, (1 << 26) // (math.prod(x.shape[1:]) * x.dtype.itemsize)))
     starts = range(mine.start, mine.start + most, at_once)
     parts = [slice(start, min(start + at_once, mine.stop)) if start < mine.stop else slice(1) for start in starts]
-    for start, part, rows in zip(starts, parts, datasets.batches.rows_of(x, parts), strict=True):
-        counted = metric.counted(strategy.predict(rows), y[part])
-        sums = sums + (counted if start < mine.stop else np.zeros_like(counted))
+    with strategy.evaluating():
+        for start, part, rows in zip(starts, parts, datasets.batches.rows_of(x, parts), strict=True):
+            counted = metric.counted(strategy.predict(rows), y[part])
+            sums = sums + (counted if start < mine.stop else np.zeros_like(counted))
     return float(metric.value(to_numpy(strategy.total(get_xp(x).asarray(sums)))))
 
 
@@ -86,7 +88,8 @@ def fit(
     batch_size : int
         Size of the global batch; every rank trains on its part of it.
     seed : int
-        Order of the samples depends on (seed, epoch) alone, not on the number of ranks.
+        Order of the samples depends on (seed, epoch) alone, not on the number of ranks. Another call begins with epoch
+        0 again, whose order is the same; the optimizer's count of steps continues, and with it the learning rate.
     evaluate_every : int
         Epochs between two measurements of the metric on the train, validation and test sets, and one after the last
         epoch; 0 for none.
@@ -114,6 +117,11 @@ def fit(
         Of the whole run, also of the part before a restart.
     """
     check_positive("fit", epochs=epochs, batch_size=batch_size)
+    if isinstance(strategy, ParameterServer):
+        raise TypeError(
+            f"fit: a {type(strategy).__name__} has no steps that all ranks take together: call its train(dataset, "
+            "batch_size=..., ...)"
+        )
     check_number("fit", whole=True, least=0, evaluate_every=evaluate_every)
     if not hasattr(dataset, "x_train"):
         raise TypeError(f"fit: the data set is a {type(dataset).__name__}, expected a Dataset: dl.data.load('digits')")

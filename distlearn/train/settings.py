@@ -97,7 +97,6 @@ def _check_policy(value) -> str | None:
 
 _PIPELINES = ("pipeline", "hybrid")
 _BUCKETS = ("data", "hybrid", "one_weird_trick")
-_CLIPPED = tuple(name for name in STRATEGIES if name != "local_sgd")
 
 
 def _with(*strategies: str):
@@ -133,7 +132,7 @@ class Settings:
         least=0,
     )
     weight_decay: float | None = _setting(float, "Of the update rule; by default the rule's own.", least=0)
-    clip_norm: float | None = _setting(float, "Clip the gradient's norm to this.", above=0, needs=_with(*_CLIPPED))
+    clip_norm: float | None = _setting(float, "Clip the gradient's norm to this.", above=0)
     reference_batch: int | None = _setting(
         int, "Batch size that lr is meant for: with another one the rate changes in proportion.", least=1
     )

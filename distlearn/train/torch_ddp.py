@@ -125,4 +125,5 @@ def _rule(torch, optimizer, params):
         kind = getattr(torch.optim, type(rule).__name__)
         return kind(params, betas=(rule.beta1, rule.beta2), eps=rule.eps, **options)
     known = "SGD, Momentum, Nesterov, Adam and AdamW, without clipping"
-    raise ValueError(f'trainer is "torch": it runs {known}, not {rule}, clip_norm {optimizer.clip_norm}')
+    found = rule if optimizer.clip_norm is None else f"with clip_norm {optimizer.clip_norm}"
+    raise ValueError(f'trainer is "torch": it runs {known}, not {found}')

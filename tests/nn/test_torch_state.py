@@ -20,6 +20,7 @@ def every_kind(seed=0):
         nn.Linear(12, 5, 3, dtype="float64"),
         nn.LayerNorm(5, dtype="float64"),
         nn.Linear(5, 3, 4, dtype="float64"),
+        nn.RMSNorm(3, dtype="float64"),
     )
     for p in model.params:
         p.data[...] = rng.uniform(0.5, 1.5, p.data.shape)
@@ -42,6 +43,7 @@ SHAPES = {
     "7.bias": (5,),
     "8.weight": (3, 5),
     "8.bias": (3,),
+    "9.weight": (3,),
 }
 """What `state_dict` of the same model has in PyTorch 2.13."""
 
@@ -219,6 +221,7 @@ class TestAgainstTorch:
             t.Linear(12, 5),
             t.LayerNorm(5),
             t.Linear(5, 3),
+            t.RMSNorm(3, eps=1e-5),
         ).double()
         (model, sample), x = every_kind(), np.random.default_rng(3).normal(size=(4, 6, 5, 2))
         peer.load_state_dict({k: torch.from_numpy(v) for k, v in to_torch_state(model, sample).items()})

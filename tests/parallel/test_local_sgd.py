@@ -12,6 +12,7 @@ from distlearn.nn import MLP, SoftmaxCrossEntropy, move
 from distlearn.optim import SGD, Optimizer
 from distlearn.parallel import LocalSGD
 from distlearn.sim import SimWorld
+from distlearn.train import evaluate
 
 from .programs import assert_same_params, averaged_by_hand, messages_of_steps, model_of, run
 
@@ -55,3 +56,22 @@ def test_averages_in_half_precision_count_thousands_of_samples():
         return np.array_equal(model.params[0].data, before)
 
     assert SimWorld(2).run(program) == [True, True]
+
+
+def test_between_averages_the_average_is_evaluated_and_gathered_and_no_replica_changes():
+    x, y = np.random.default_rng(0).normal(size=(24, 7)), np.arange(24) % 4
+
+    def program(comm):
+        model = MLP((7, 4), seed=0, dtype="float64")
+        strategy = LocalSGD(comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, SGD(), 2.0), every=None)
+        part = np.array_split(np.arange(24), comm.size)[comm.rank]
+        strategy.step(Batch(x[part], y[part], 24))
+        replica = [p.data.copy() for p in model.params]
+        accuracy, params = evaluate(strategy, x, y), strategy.gather_params()
+        assert all(map(np.array_equal, replica, [p.data for p in model.params]))
+        return replica, accuracy, params
+
+    replicas, accuracies, (params, *_) = zip(*SimWorld(3).run(program), strict=True)
+    W, b = (np.mean(arrays, axis=0) for arrays in zip(*replicas, strict=True))
+    np.testing.assert_allclose(next(iter(params.values())), W, rtol=1e-12)
+    assert accuracies == (np.mean((x @ W + b).argmax(axis=1) == y),) * 3

@@ -4,6 +4,7 @@ import dataclasses
 import pickle
 import threading
 import types
+import warnings
 
 import numpy as np
 import psutil
@@ -188,3 +189,19 @@ def test_more_than_half_of_the_memory_is_not_copied(monkeypatch):
     monkeypatch.setattr(psutil, "virtual_memory", lambda: types.SimpleNamespace(available=3e9))
     with pytest.raises(MemoryError, match=r"2\.1 GB of arrays would be copied, and 3\.0 GB of memory are free; give"):
         SimWorld(2).run(lambda comm: zeros.size)
+
+
+def test_who_draws_from_the_processes_own_generator_is_warned():
+    """Ranks that each seed it would draw from one sequence here, and from their own on engines."""
+
+    def program(comm):
+        np.random.seed(comm.rank)  # noqa: NPY002
+        comm.barrier()
+        return np.random.rand()  # noqa: NPY002
+
+    with pytest.warns(UserWarning, match="share here and not on engines: use rng = np.random.default_rng"):
+        SimWorld(2).run(program)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        SimWorld(2).run(lambda comm: np.random.default_rng(comm.rank).random())
+        SimWorld(1).run(program)

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from distlearn import DataParallel, Serial, SimWorld, data, fit, nn, optim
+from distlearn import DataParallel, RankError, Serial, SimWorld, data, fit, nn, optim
+from distlearn.parallel import ParameterServer
 from distlearn.parallel.checkpoint.store import CheckpointStore
 
 DIGITS = data.load("digits").take(100, 50)
@@ -76,3 +77,19 @@ def test_what_is_no_data_set_no_parameters_and_no_array(call, said):
 
 def test_a_shape_is_a_tuple_too():
     assert nn.Reshape((8, 8, 1)).forward(np.zeros((2, 64)))[0].shape == (2, 8, 8, 1)
+
+
+def test_what_is_not_trained_by_steps_of_all_ranks_says_how_it_is(tmp_path):
+    def program(comm):
+        model = nn.MLP((64, 10))
+        return fit(
+            ParameterServer(comm, model, nn.SoftmaxCrossEntropy(), optim.SGD(), 0.1), DIGITS, epochs=1, batch_size=9
+        )
+
+    with pytest.raises(RankError, match=r"a ParameterServer has no steps .*: call its train\(dataset"):
+        SimWorld(2).run(program)
+
+
+def test_a_batch_of_more_rows_than_are_there_is_refused():
+    with pytest.raises(ValueError, match="hold 8 rows together, but n is 80"):
+        serial().step(data.Batch(DIGITS.x_train[:8], DIGITS.y_train[:8], 80))

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from distlearn.cli import main
 from distlearn.cli.train import train as command
 from distlearn.sim import SimWorld
-from distlearn.train import STRATEGIES, Settings, train
+from distlearn.train import Settings, train
 from distlearn.train.settings import SETTINGS
 
 FAST = Settings(data="digits", hidden=(16, 12), dtype="float64", epochs=2, batch_size=100, n_train=350)
@@ -64,9 +64,6 @@ def test_hidden_widths_may_be_a_list():
     assert Settings(hidden=[8, 4]) == Settings(hidden=(8, 4))
 
 
-CLIPPED = SETTINGS["clip_norm"].needs[1]
-
-
 @pytest.mark.parametrize("strategy", ["data"])
 @pytest.mark.parametrize("codec", SETTINGS["compress"].choices)
 def test_compressed_gradients_learn_and_are_not_the_plain_ones(strategy, codec):
@@ -75,9 +72,3 @@ def test_compressed_gradients_learn_and_are_not_the_plain_ones(strategy, codec):
     result = SimWorld(2).run(train, settings.but(compress=codec))[0]
     assert result.history.last.loss < result.history.epochs[0].loss
     assert result.history.losses != plain.history.losses
-
-
-def test_a_strategy_without_clipping_says_so():
-    result = CliRunner().invoke(main, ["train", "--strategy", "local_sgd", "--clip-norm", "1"])
-    assert "--clip-norm has no effect when --strategy is local_sgd" in " ".join(result.output.split())
-    assert set(STRATEGIES) - set(CLIPPED) == {"local_sgd"}

@@ -32,15 +32,16 @@ class MultiHeadAttention(Container):
     heads : int
         Of width d = `width` / `heads`.
     seeds : sequence of Generator or int, optional
-        Four, one for each projection: query, key, value, output.
+        Four, one for each projection: query, key, value, output; the same ones in every layer if None.
     causal : bool
         A position sees itself and what comes before it.
 
     Notes
     -----
     Shapes: (batch, length, width) to the same. Queries and keys are rotated by their position, so that scores depend on
-    the distance of two positions. Forward: 8 batch length width^2 flops in the projections, 4 batch length^2 width in
-    the heads. Saves x, queries, keys, values, the heads' output, and the probabilities, batch heads length^2.
+    the distance of two positions; a pair is one value of each half, where the paper has neighbours. Forward: 8 batch
+    length width^2 flops in the projections, 4 batch length^2 width in the heads. Saves x, queries, keys, values, the
+    heads' output, and the probabilities, batch heads length^2.
 
     References
     ----------
@@ -61,7 +62,9 @@ class MultiHeadAttention(Container):
         if width % (2 * heads):
             raise ValueError(f"MultiHeadAttention: width {width}, heads {heads}: expected heads of the same even width")
         self.width, self.heads, self.d, self.causal = width, heads, width // heads, causal
-        draw = [None] * 4 if seeds is None else seeds
+        if seeds is not None and (not hasattr(seeds, "__len__") or len(seeds) != 4):
+            raise ValueError(f"MultiHeadAttention: seeds is {seeds!r}, expected four")
+        draw = [[0, i] for i in range(4)] if seeds is None else seeds
         query, key, value, output = (Linear(width, width, seed, dtype=dtype, gain=1.0) for seed in draw)
         super().__init__([query, key, value, output])
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -47,8 +49,9 @@ class LocalSGD(Replicated):
     Every H steps one all-reduce of all parameters and two numbers: on a ring 2 (p - 1) messages of 1 / p of them per
     rank. Running statistics (`BatchNorm`) are averaged, too. Every rank keeps its optimizer's state to itself.
     `step` returns the loss of the global batch when it averages, and between two averages that of this rank's part.
-    A checkpoint between two averages holds every rank's replica, so that the same number of ranks continues bit for
-    bit, and their average, from which others continue.
+    `evaluate` and `gather_params` take the ranks' average, also between two averages, and change no replica. A
+    checkpoint between two averages holds every rank's replica, so that the same number of ranks continues bit for bit,
+    and their average, from which others continue. A rank without rows takes its step with a gradient of zero.
 
     References
     ----------
@@ -95,8 +98,17 @@ class LocalSGD(Replicated):
             self._average(0.0, 1)
 
     def _average(self, loss_sum: float, n: int) -> float:
-        """Replace all ranks' parameters by their average, weighted by samples; return the sum of `loss_sum` / n."""
-        arrays = [p.data for p in (*self.optimizer.params, *self.statistics)]
+        """Replace all ranks' parameters by their average; return the sum of `loss_sum` / n."""
+        loss = self._mean(loss_sum)
+        self._steps = self._samples = self._expected = 0
+        return loss / n
+
+    def _arrays(self) -> list[Array]:
+        return [p.data for p in (*self.optimizer.params, *self.statistics)]
+
+    def _mean(self, loss_sum: float) -> float:
+        """Replace this rank's arrays by the ranks' means, weighted by samples; return the sum of `loss_sum`."""
+        arrays = self._arrays()
         nbytes = 3 * sum(a.nbytes for a in arrays)  # read, written, with a factor in between
         with self.clock.span("pack", nbytes=nbytes):
             flat = pack(arrays, self._samples, [self._samples, loss_sum])  # two numbers are sent along
@@ -105,8 +117,23 @@ class LocalSGD(Replicated):
         check_global_rows(self.comm, samples, self._expected)
         with self.clock.span("unpack", nbytes=nbytes):
             unpack(flat, arrays, samples)
-        self._steps = self._samples = self._expected = 0
-        return loss / n
+        return loss
+
+    @contextmanager
+    def evaluating(self) -> Iterator[None]:
+        replica = [a.copy() for a in self._arrays()] if self._steps else []
+        if replica:
+            self._mean(0.0)
+        try:
+            yield
+        finally:
+            for a, mine in zip(self._arrays(), replica, strict=False):
+                a[...] = mine
+
+    def gather_params(self) -> dict[str, Array] | None:
+        """Return the ranks' average on rank 0, None elsewhere; all must call."""
+        with self.evaluating():
+            return super().gather_params()
 
     # -- checkpoints: the average, and every rank's replica between two averages ---------------------------------------
     def state_dict(self) -> dict[str, Any]:

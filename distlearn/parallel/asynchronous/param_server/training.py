@@ -98,8 +98,8 @@ class ParameterServer:
     Parameters
     ----------
     model : Sequential
-        A worker's may be on a GPU, with its data, while the server keeps its own on the CPU. Running
-        statistics, which no gradient changes, are the mean over workers of those sent with each one's newest gradient.
+        A worker's may be on a GPU, with its data, while the server keeps its own on the CPU. One with running
+        statistics (`BatchNorm`), which no gradient changes, is refused.
     rule : Rule
         Such as `SGD()` or `Momentum(0.9)`; its velocities are kept on the server.
     lr : float or callable
