@@ -133,7 +133,8 @@ it was last in all_reduce(op='sum', (4,), float32), number 2"
     there = [r for r, w in waits.items() if w[:3] == call[:3]]
     last = records.get(missing[0])
     text = f"{_named(missing)} missing at {call}, where {_named(there, 'waits', 'wait')}; "
-    return Verdict("missing", missing, text + (f"it was last in {last[-1]}" if last else "it has made no call"))
+    where = f"it was last in {last[-1]}" if last else "nothing is known of it" if last is None else "it made no call"
+    return Verdict("missing", missing, text + where)
 
 
 def _named(ranks, one: str = "is", several: str = "are") -> str:
