@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import inspect
 import math
+import warnings
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..backend import has_values, same_bytes, share_memory
+from ..backend import has_values, same_bytes, share_memory, to_numpy
 from ..nn.container import Sequential, gives_gradient
 from ..nn.layer import Layer, describe, walk
 
@@ -21,6 +22,15 @@ def check_model(model: Layer) -> None:
     for p in model.params:
         if has_values(p.data) and not math.isfinite(p.data.sum(dtype=np.float64)):
             raise ValueError(f"parameter {p.name!r} holds NaN or infinity before the first step: make or load it again")
+    begins = {}
+    for p in model.params:  # the first values say enough: two draws from one seed are equal in all
+        values = to_numpy(p.data.reshape(-1)[:8]) if has_values(p.data) else np.zeros(1)
+        twin = begins.setdefault((p.data.shape, values.tobytes()), p)
+        if twin is not p and values.min() < values.max():
+            warnings.warn(
+                f"parameters {twin.name!r} and {p.name!r} start equal, as from one seed: give each layer its own rng",
+                stacklevel=4,
+            )
     for part in walk(model):
         layers = part.layers if isinstance(part, Sequential) else ()
         last = max((i for i, layer in enumerate(layers) if not gives_gradient(layer)), default=0)

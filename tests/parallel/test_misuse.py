@@ -450,3 +450,10 @@ def test_an_optimizer_with_nothing_to_train_is_an_error():
         p.frozen = True
     with pytest.raises(ValueError, match="Optimizer: nothing would be trained"):
         Optimizer(model.params, SGD(), 0.1)
+
+
+def test_layers_of_one_seed_are_named():
+    """Two of the same shape would start equal, each as the default seed has it."""
+    model = nn.Sequential(nn.Linear(6, 6), nn.ReLU(), nn.Linear(6, 6), nn.Linear(6, 3))
+    with pytest.warns(UserWarning, match="parameters '0.W' and '2.W' start equal, as from one seed"):
+        parallel.Serial(None, model, SoftmaxCrossEntropy(), Optimizer(model.params, SGD(), 0.1))
